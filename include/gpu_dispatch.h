@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * gpu_dispatch: keep all the GPUs of a box busy.
+ *
+ * The short way, a stream of tasks through persistent workers, one per GPU:
+ *
+ *     gd_create() → gd_run() → gd_destroy()
+ *
+ * gd_run() starts one process per GPU, calls `setup` in each, pulls tasks from
+ * your generator, hands them out, makes your callbacks, ends the workers and
+ * returns. gd_stop() ends it early, from another thread or a signal handler.
+ *
+ * The long way, for servers, event loops and bindings:
+ *
+ *     gd_open() → gd_submit() … gd_poll() … → gd_close()
+ *
+ * Which thread calls what: the generator runs in a thread of its own (unless
+ * the source says `inline_generator`); every other callback is made from inside
+ * gd_run(), gd_poll() or gd_close(), on the thread that called it, one at a
+ * time. Worker hooks run in the worker's process, on its only thread of ours.
+ *
+ * Who owns what: bytes given to gd_submit() and gd_emit() are copied before the
+ * call returns. Bytes in an event belong to the library and are valid during
+ * the callback only.
+ *
+ * Options structs begin with their size; in every field zero means the default.
+ * Functions return 0 (or a count) on success, a negative errno value on failure;
+ * outputs are untouched on failure. A `struct gd_error *` may be NULL.
+ *
+ * The library prints nothing, never exits, does not touch SIGCHLD and waits for
+ * no process that it did not start.
+ */
+#ifndef GPU_DISPATCH_H
+#define GPU_DISPATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GD_VERSION_MAJOR 0
+#define GD_VERSION_MINOR 1
+#define GD_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define GD_API               __attribute__((visibility("default")))
+#define GD_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define GD_API
+#define GD_PRINTF(fmt, args)
+#endif
+
+/** "0.1.0", of the library that was loaded. */
+GD_API const char *gd_version(void);
+
+/* ---- Errors ------------------------------------------------------------- */
+
+/** What went wrong, in words: one line, no newline at its end. */
+struct gd_error {
+	int code; /**< negative errno value, the same that was returned */
+	char message[508];
+};
+
+/** Some bytes that somebody else owns. */
+struct gd_bytes {
+	const void *data;
+	size_t size;
+};
+
+/* ---- GPUs --------------------------------------------------------------- */
+
+enum gd_vendor {
+	GD_VENDOR_NVIDIA = 1,
+	GD_VENDOR_AMD,
+	GD_VENDOR_SIMULATED,
+};
+
+/** "nvidia", "amd", "simulated". */
+GD_API const char *gd_vendor_name(enum gd_vendor vendor);
+
+/** Which fields of a struct gd_gpu are known: unknown is never 0. */
+enum gd_gpu_known {
+	GD_GPU_UUID = 1 << 0,
+	GD_GPU_NAME = 1 << 1,
+	GD_GPU_PCI_ID = 1 << 2,
+	GD_GPU_MEMORY_TOTAL = 1 << 3,
+	GD_GPU_MEMORY_FREE = 1 << 4,
+	GD_GPU_MEMORY_USED = 1 << 5,
+	GD_GPU_UTILIZATION = 1 << 6,
+	GD_GPU_TEMPERATURE = 1 << 7,
+	GD_GPU_POWER = 1 << 8,
+	GD_GPU_NUMA_NODE = 1 << 9,
+	GD_GPU_PROCESSES = 1 << 10,
+	GD_GPU_MIG = 1 << 11,
+	GD_GPU_EXCLUSIVE = 1 << 12,
+};
+
+/** What condition a GPU is in. */
+enum gd_gpu_health {
+	GD_GPU_OK = 0,
+	GD_GPU_LOST,          /**< fell off the bus */
+	GD_GPU_NOT_ANSWERING, /**< its driver call did not return in time */
+	GD_GPU_UNREADABLE,    /**< the driver refused it; see the list's warnings */
+};
+
+/** A process that uses a GPU. */
+struct gd_gpu_process {
+	int64_t pid; /**< as the driver tells it: in a container, maybe the host's */
+	uint64_t memory_bytes;
+	bool memory_known;
+};
+
+/** One GPU, or one MIG instance of one, at the moment it was asked. */
+struct gd_gpu {
+	unsigned known; /**< bits of enum gd_gpu_known */
+	enum gd_gpu_health health;
+	enum gd_vendor vendor;
+	int index;        /**< as nvidia-smi numbers them; a MIG instance has its card's */
+	int mig_index;    /**< -1, or the number of the MIG instance on its card */
+	bool mig_enabled; /**< the card is split: its instances follow it in the list */
+	bool exclusive;   /**< exclusive compute mode: one process at a time */
+	char uuid[96];
+	char name[96]; /**< UTF-8, whatever the driver said */
+	char pci_id[32];
+	uint64_t memory_total_bytes;
+	uint64_t memory_free_bytes;
+	uint64_t memory_used_bytes;
+	unsigned utilization_percent;
+	int temperature_celsius;
+	unsigned power_milliwatts;
+	int numa_node;
+	const struct gd_gpu_process *processes;
+	size_t num_processes;
+};
+
+/** GPUs in the order of their index. Release with gd_gpu_list_free(). */
+struct gd_gpu_list {
+	size_t count;
+	const struct gd_gpu *gpus;
+	/** What was wrong with a card or a driver, a line each; often none. */
+	size_t num_warnings;
+	const char *const *warnings;
+};
+
+/**
+ * The GPUs that a specification selects, as they are now.
+ *
+ * `spec`: "auto" or "all"; "0,1,2"; "0-3"; "GPU-uuid…" or "MIG-uuid…" (a unique
+ * beginning is enough); "sim:4" or "sim:4x16G" for simulated ones. NULL means
+ * $GPUQ_GPUS, and "auto" where that is not set. An inherited
+ * CUDA_VISIBLE_DEVICES limits what there is. No GPU is no error for "auto": the
+ * list is then empty. A GPU that is not there is -ENODEV and names those that are.
+ *
+ * The driver is asked in a process of its own: this one never loads it, and
+ * a driver that hangs costs five seconds, not the caller.
+ */
+GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);
+GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
+
+/** How many GPUs `spec` selects, or a negative errno value. */
+GD_API int gd_gpu_count(const char *spec, struct gd_error *err);
+
+/** One GPU by index: a list of one, or -ENODEV with the words. */
+GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err);
+
+/**
+ * The indices that `spec` selects, in its order, into ids[0…max).
+ * Returns how many there are, which may be more than max.
+ */
+GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
+
+/** 0 if every one of the ids is a usable GPU; else -ENODEV or -EINVAL and which is not, and why. */
+GD_API int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err);
+
+/** Whether there is at least one usable NVIDIA GPU. */
+GD_API bool gd_gpu_cuda_available(void);
+
+/** One change to an environment: value NULL means unset. */
+struct gd_env_change {
+	const char *name;
+	const char *value;
+};
+
+/**
+ * The environment that lets a child process see these GPUs and no others.
+ * One allocation, ended by an entry whose name is NULL; release with free().
+ */
+GD_API int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err);
+
+/* ---- Workers ------------------------------------------------------------ */
+
+/** The worker as its hooks see it; exists in the worker's process only. */
+struct gd_worker;
+
+/**
+ * What runs inside a worker process. One of process and process_batch is
+ * mandatory. Every hook returns 0 or a negative errno value; gd_fail() adds the
+ * words. A hook that crashes, exits or hangs costs its own task and process,
+ * never the dispatcher or the other workers.
+ */
+struct gd_worker_ops {
+	/** Load the model: once per process, after the GPU is selected. */
+	int (*setup)(struct gd_worker *w, void **ret_state);
+	/** One task. The task's bytes are valid during the call only. */
+	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
+	/**
+	 * All that is there, at most max_batch tasks, at least one. Answer each with
+	 * gd_batch_result() or gd_batch_fail(); one with neither gets an empty result,
+	 * or, where the hook returns an error, that error.
+	 */
+	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
+	size_t max_batch; /**< for process_batch; 0: 32 */
+	/** Release what setup returned. Not called after a crash. */
+	int (*cleanup)(struct gd_worker *w, void *state);
+};
+
+/** The GPU's number on this machine. */
+GD_API int gd_worker_gpu(const struct gd_worker *w);
+/** The number by which this process opens its GPU: 0, for it sees no other. */
+GD_API int gd_worker_device(const struct gd_worker *w);
+/** Which worker this is, 0…; two workers on one GPU have two slots. */
+GD_API int gd_worker_slot(const struct gd_worker *w);
+/** base_seed + the GPU's number. */
+GD_API int64_t gd_worker_seed(const struct gd_worker *w);
+/** A setting given in the options, or `otherwise` where there is none. */
+GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
+/** The id and the attempt (1…) of the task being processed; of a batch, of its i-th. */
+GD_API uint64_t gd_worker_task_id(const struct gd_worker *w, size_t i);
+GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
+
+/**
+ * True when the current task's time is over or the run is being ended. A long
+ * task looks now and then and returns: its worker, with the model, stays.
+ */
+GD_API bool gd_cancelled(const struct gd_worker *w);
+
+/** The task's result, copied. Waits for room if the callbacks are slow. */
+GD_API int gd_result(struct gd_worker *w, const void *data, size_t size);
+/** Room for a result of `size` bytes, to be written in place; NULL if there is no memory. */
+GD_API void *gd_result_reserve(struct gd_worker *w, size_t size);
+/** Says why a hook fails. Returns `code`, so: return gd_fail(w, -EIO, "…", …); */
+GD_API int gd_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
+/** The same for the i-th task of a batch. Results may be given in any order. */
+GD_API int gd_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
+GD_API int gd_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
+
+/**
+ * The body of main() in a program that a dispatcher executes (`worker_argv`):
+ * `return gd_worker_main(&ops);`. Started by hand it says so on stderr and
+ * returns 2, the only words this library ever prints.
+ */
+GD_API int gd_worker_main(const struct gd_worker_ops *ops);
+
+/* ---- Events ------------------------------------------------------------- */
+
+/** Why a task, a setup or a cleanup did not succeed. */
+enum gd_failure {
+	GD_FAILURE_NONE = 0,
+	GD_FAILED,        /**< the hook returned an error */
+	GD_CRASHED,       /**< a signal, or the worker called exit() */
+	GD_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
+	GD_TIMED_OUT,
+	GD_CANCELLED,   /**< the run was stopped first */
+	GD_NO_WORKER,   /**< no worker is left */
+	GD_STUCK,       /**< its process cannot be killed (stuck in the driver) */
+	GD_NOT_CARRIED, /**< the bytes could not be brought there or back */
+};
+
+/** "failed", "crashed", … */
+GD_API const char *gd_failure_name(enum gd_failure failure);
+
+/** One thing that happened. Times are CLOCK_MONOTONIC nanoseconds; 0: it did not happen. */
+struct gd_event {
+	uint64_t id; /**< 0, 1, 2… in the order of submission */
+	void *tag;   /**< as given with the task */
+	int slot;    /**< worker, or -1 where no worker had it */
+	int gpu;     /**< its GPU's number, or -1 */
+	int attempt; /**< 1… ; 0 if it never started */
+	uint64_t queued_ns;
+	uint64_t started_ns;
+	uint64_t ended_ns;
+	struct gd_bytes task;   /**< as it was submitted */
+	struct gd_bytes result; /**< of a success */
+	enum gd_failure failure;
+	int code;            /**< the hook's negative errno value; 0 where it gave none */
+	int signal;          /**< that ended the worker, or 0 */
+	uint64_t address;    /**< of the memory fault, with SIGSEGV and SIGBUS */
+	const char *message; /**< in words; "" on success */
+};
+
+/** Returns 0 to go on; anything else asks to stop, as gd_stop() does. */
+typedef int gd_callback(void *context, const struct gd_event *event);
+
+/* ---- Statistics --------------------------------------------------------- */
+
+enum gd_worker_state {
+	GD_WORKER_STARTING = 0, /**< process being made, or setup running */
+	GD_WORKER_IDLE,
+	GD_WORKER_BUSY,
+	GD_WORKER_ENDING,   /**< cleanup running */
+	GD_WORKER_FINISHED, /**< ended as it should */
+	GD_WORKER_OUT,      /**< setup failed, crashed too often, or cannot be killed */
+};
+
+/** "starting", "idle", … */
+GD_API const char *gd_worker_state_name(enum gd_worker_state state);
+
+struct gd_worker_stats {
+	int slot;
+	int gpu;
+	int64_t pid; /**< 0 while there is none */
+	enum gd_worker_state state;
+	bool has_task;
+	uint64_t task_id;  /**< the one being worked on, if has_task */
+	uint64_t since_ns; /**< when it began, as far as it is known */
+	uint64_t last_duration_ns;
+	uint64_t busy_ns;
+	uint64_t completed;
+	uint64_t failed;
+	uint64_t timeouts;
+	unsigned restarts;
+	size_t queued; /**< handed to it and not begun */
+};
+
+struct gd_stats {
+	uint64_t expected;  /**< total_tasks of the source; 0: not known */
+	uint64_t submitted; /**< = queued + running + completed + failed + timeouts */
+	uint64_t queued;    /**< waiting, here or in a worker's ring */
+	uint64_t running;
+	uint64_t completed; /**< ended in on_success */
+	uint64_t failed;    /**< ended in on_error */
+	uint64_t timeouts;  /**< ended in on_timeout */
+	uint64_t retries;
+	uint64_t setup_failures;
+	uint64_t restarts;
+	size_t queue_size;
+	size_t workers;
+	size_t workers_alive;
+	uint64_t start_ns; /**< CLOCK_MONOTONIC */
+	uint64_t end_ns;   /**< 0 while it goes on */
+	double tasks_per_second;
+	/** From begin to end in the worker; upper bound of the bucket, within 7 %. */
+	uint64_t duration_p50_ns;
+	uint64_t duration_p90_ns;
+	uint64_t duration_p99_ns;
+	uint64_t duration_max_ns;
+};
+
+typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
+
+/* ---- Options ------------------------------------------------------------ */
+
+struct gd_setting {
+	const char *key;
+	const char *value;
+};
+
+/** Where the output of workers goes. */
+enum gd_output {
+	GD_OUTPUT_INHERIT = 0,
+	GD_OUTPUT_SILENT,
+	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to */
+};
+
+/** base_seed for those who want 0 itself. */
+#define GD_SEED_ZERO INT64_MIN
+
+struct gd_options {
+	size_t size; /**< sizeof(struct gd_options) */
+
+	/* The workers: one of these two. */
+	/** Hooks of this program, run in forked processes. Not for a program with
+	 *  several threads (-EBUSY), nor for one that has used its GPU. */
+	const struct gd_worker_ops *worker;
+	/** A program that calls gd_worker_main(), and its arguments; NULL at the end. */
+	const char *const *worker_argv;
+
+	/* The GPUs: a specification, or numbers; with neither, $GPUQ_GPUS or all. */
+	const char *gpus;
+	const int *gpu_ids; /**< one may stand here twice: two workers on it */
+	size_t num_gpu_ids;
+	int workers_per_gpu; /**< 1 */
+
+	const struct gd_setting *settings; /**< reach every worker's setup */
+	size_t num_settings;
+	int64_t base_seed; /**< 42; a worker's seed is this plus its GPU's number */
+
+	int queue_size;     /**< 1024: tasks that wait, beyond those in the workers' hands */
+	int retries;        /**< 0: how often a task that failed is tried again, on another worker */
+	bool ordered;       /**< callbacks in the order of task ids; holds back queue_size results */
+	bool allow_threads; /**< fork although there are threads: only for hooks that use no lock */
+
+	/* Limits, in milliseconds. */
+	int64_t task_timeout_ms;    /**< none */
+	int64_t grace_ms;           /**< 1000: from gd_cancelled() to SIGKILL */
+	int64_t setup_timeout_ms;   /**< none */
+	int64_t cleanup_timeout_ms; /**< 10000 */
+	int64_t kill_wait_ms;       /**< 5000: then a process that does not die is given up */
+
+	enum gd_output output;
+	const char *output_dir;
+
+	/* Callbacks; only on_success is mandatory. */
+	void *context; /**< first argument of each */
+	gd_callback *on_success;
+	gd_callback *on_error;
+	gd_callback *on_timeout;
+	gd_callback *on_task_start; /**< once per attempt, before its end */
+	gd_callback *on_setup_fail; /**< once per slot that is lost to it */
+	gd_callback *on_cleanup_fail;
+	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
+	gd_stats_callback *on_exit;     /**< exactly once, after the workers are gone */
+};
+
+/* ---- The lower layer ---------------------------------------------------- */
+
+/** Open workers. gd_poll() and gd_close() by one thread at a time; gd_submit() and gd_interrupt() by any. */
+struct gd_pool;
+
+/** A task that is being written. */
+struct gd_draft;
+
+/** For gd_submit() and gd_reserve(): -EAGAIN rather than wait for room. */
+#define GD_NOWAIT 1u
+
+/**
+ * Checks the options, starts the workers, does not wait for them. -EINVAL for
+ * options that make no sense, -ENODEV for a GPU that is not there.
+ */
+GD_API int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
+
+/**
+ * Adds a task; waits for room in the queue while another thread polls. Inside a
+ * callback there is nobody to wait for: -EAGAIN, as with GD_NOWAIT. -ESHUTDOWN
+ * after a stop, -ENODEV when no worker is left.
+ */
+GD_API int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
+
+/**
+ * The same without a copy: room for `size` bytes, where the worker will read
+ * them if that can be had. Fill it, then gd_commit() with the size used (at most
+ * `size`), or gd_abandon(). A thread holds one draft at a time, not for long.
+ */
+GD_API int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data);
+GD_API int gd_commit(struct gd_draft *draft, size_t size, void *tag, uint64_t *ret_id);
+GD_API void gd_abandon(struct gd_draft *draft);
+
+/** Readable when gd_poll() has something to do. For any event loop; never read from it. */
+GD_API int gd_fd(const struct gd_pool *p);
+
+/**
+ * Makes the callbacks that are due; waits up to timeout_ms (-1: as long as it
+ * takes) for the first one. Returns how many were made: 0 at the timeout, after
+ * gd_interrupt(), and when nothing is left to wait for. -ENODEV when no worker is
+ * left, after every task has had its callback.
+ */
+GD_API int gd_poll(struct gd_pool *p, int timeout_ms);
+
+/** Makes a waiting gd_poll() return. For threads and signal handlers. */
+GD_API void gd_interrupt(struct gd_pool *p);
+
+/**
+ * Takes no more tasks. First call: what runs is finished, what waits is called
+ * back as GD_CANCELLED. Second call: what runs is cancelled too, killed after
+ * the grace period. Takes effect in gd_poll(). For threads and signal handlers.
+ */
+GD_API void gd_pool_stop(struct gd_pool *p);
+
+/** Tasks submitted and not yet called back. */
+GD_API size_t gd_outstanding(const struct gd_pool *p);
+
+/** At any time, from any thread. */
+GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);
+/** -ENOENT where there is no such slot. */
+GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret);
+
+/**
+ * Ends what is left as GD_CANCELLED, lets the workers clean up, ends them and
+ * everything they started, makes the last callbacks, releases the pool. `ret_stats`
+ * may be NULL. Fails only where a worker could not be killed (-EBUSY): the pool
+ * is released then, too.
+ */
+GD_API int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err);
+
+/* ---- The upper layer ---------------------------------------------------- */
+
+struct gd_dispatcher;
+
+/** Where the generator puts its task. */
+struct gd_feed;
+
+/** One task, copied. At most one call of these per call of the generator. */
+GD_API int gd_emit(struct gd_feed *feed, const void *data, size_t size, void *tag);
+/** One task of `size` bytes to be written in place, valid until the generator returns. NULL when there is no room to be
+ * had: return -ENOMEM then. */
+GD_API void *gd_emit_reserve(struct gd_feed *feed, size_t size, void *tag);
+
+/** Where tasks come from. */
+struct gd_source {
+	size_t size; /**< sizeof(struct gd_source) */
+	/**
+	 * The next task: emit it and return 1; return 0 at the end, a negative errno
+	 * value on failure. A generator that may wait for long also watches
+	 * gd_stop_fd(), for gd_run() cannot return before it does.
+	 */
+	int (*generator)(void *context, struct gd_feed *feed);
+	void *context;
+	uint64_t total_tasks;  /**< for progress; 0: not known */
+	bool inline_generator; /**< call it on the thread of gd_run(): faster, but while it waits there are no callbacks
+				*/
+};
+
+/** Copies the options (not the hooks, context and callbacks behind them). */
+GD_API int gd_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
+
+/**
+ * Runs the source through fresh workers and returns when every task has had its
+ * one callback and the workers are gone. Tasks that fail are no failure of the
+ * run: see the statistics. -ECANCELED when stopped, -ENODEV when no worker was
+ * left, -EBUSY when this dispatcher is running already, the generator's own error.
+ */
+GD_API int gd_run(
+	struct gd_dispatcher *d, const struct gd_source *source, struct gd_stats *ret_stats, struct gd_error *err);
+
+/** See gd_pool_stop(). For threads and signal handlers. Without a run, the next one stops at once. */
+GD_API void gd_stop(struct gd_dispatcher *d);
+/** Readable from the first gd_stop() on, or once the run needs no more tasks; for generators that wait. */
+GD_API int gd_stop_fd(const struct gd_dispatcher *d);
+
+/** Of the run that goes on, or of the last one. From any thread. */
+GD_API void gd_stats(const struct gd_dispatcher *d, struct gd_stats *ret);
+GD_API int gd_worker_stats(const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret);
+
+/** Not while it runs. NULL is fine. */
+GD_API void gd_destroy(struct gd_dispatcher *d);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Locals that release themselves: cleanup_(closep) int fd = …; take_fd(&fd)
+ * hands over what would otherwise be closed at the end of the scope.
+ */
+#ifndef BASE_CLEANUP_H
+#define BASE_CLEANUP_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define cleanup_(f) __attribute__((cleanup(f)))
+
+/* Keeps errno: cleanup runs between a failing call and the reader of its errno. */
+static inline void closep(int *fd)
+{
+	if (*fd >= 0) {
+		int saved = errno;
+		close(*fd);
+		errno = saved;
+	}
+}
+
+static inline int take_fd(int *fd)
+{
+	int taken = *fd;
+	*fd = -1;
+	return taken;
+}
+
+static inline void freep(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void fclosep(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+
+#define take_ptr(p)                                                                                                    \
+	({                                                                                                             \
+		__typeof__(p) taken_ = (p);                                                                            \
+		(p) = NULL;                                                                                            \
+		taken_;                                                                                                \
+	})
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Filling in the public struct gd_error. */
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
+
+#include <stdarg.h>
+
+#include "gpu_dispatch.h"
+
+/*
+ * Writes code and words into err, if there is one. Returns code, so that
+ * `return error_set(err, -ENODEV, "…", …);` is how a function fails.
+ */
+int error_set(struct gd_error *err, int code, const char *format, ...) GD_PRINTF(3, 4);
+int error_vset(struct gd_error *err, int code, const char *format, va_list args) GD_PRINTF(3, 0);
+
+/* "No such file or directory" for -ENOENT; as strerror(), and safe in any thread. */
+const char *error_words(int code);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+int file_write_all(int fd, const void *data, size_t size)
+{
+	const char *p = data;
+	while (size > 0) {
+		ssize_t n = write(fd, p, size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+int file_read_small(int dirfd, const char *path, char *buf, size_t size)
+{
+	if (size < 2 || size > INT_MAX)
+		return -EINVAL;
+	cleanup_(closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	size_t have = 0;
+	while (have < size) {
+		ssize_t n = read(fd, buf + have, size - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		have += (size_t)n;
+	}
+	if (have == size)
+		return -EFBIG;
+	while (have > 0 && buf[have - 1] == '\n')
+		have--;
+	buf[have] = '\0';
+	return (int)have;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Whole reads and writes on file descriptors. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stddef.h>
+
+/* All of it, through interruptions and short writes; 0 or a negative errno value. */
+int file_write_all(int fd, const void *data, size_t size);
+
+/*
+ * A small file (sysfs, proc) into buf, always NUL-terminated, trailing newlines
+ * cut off. Returns its length, or -EFBIG where it does not fit.
+ */
+int file_read_small(int dirfd, const char *path, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A string that grows. Start from `struct text t = {0}`; release with
+ * text_finish(), also as cleanup_(text_finish).
+ *
+ * Running out of memory is remembered, not returned by each append: check
+ * text_error() once, when the string is complete. data is NUL-terminated as
+ * soon as anything was appended.
+ */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "gpu_dispatch.h"
+
+struct text {
+	char *data;
+	size_t length;
+	size_t room;
+	int error;
+};
+
+void text_finish(struct text *t);
+void text_clear(struct text *t); /* keeps the memory */
+
+void text_append(struct text *t, const void *data, size_t size);
+void text_append_string(struct text *t, const char *string);
+void text_append_char(struct text *t, char c);
+void text_appendf(struct text *t, const char *format, ...) GD_PRINTF(2, 3);
+void text_vappendf(struct text *t, const char *format, va_list args) GD_PRINTF(2, 0);
+
+/* 0 or -ENOMEM. */
+int text_error(const struct text *t);
+
+/* The string, never NULL; valid until the next append. */
+const char *text_string(const struct text *t);
+
+/* Hands the string over, to be released with free(); NULL when memory ran out. */
+char *text_take(struct text *t);
+
+#endif
