@@ -95,7 +95,8 @@ enum gd_gpu_known {
 	GD_GPU_NUMA_NODE = 1 << 9,
 	GD_GPU_PROCESSES = 1 << 10,
 	GD_GPU_MIG = 1 << 11,
-	GD_GPU_EXCLUSIVE = 1 << 12,
+	GD_GPU_EXCLUSIVE = 1 << 12, /**< the compute mode: exclusive and prohibited */
+	GD_GPU_MEMORY_RESERVED = 1 << 13,
 };
 
 /** What condition a GPU is in. */
@@ -118,16 +119,19 @@ struct gd_gpu {
 	unsigned known; /**< bits of enum gd_gpu_known */
 	enum gd_gpu_health health;
 	enum gd_vendor vendor;
-	int index;        /**< as nvidia-smi numbers them; a MIG instance has its card's */
+	int index;        /**< as nvidia-smi numbers them, AMD's after them; a MIG instance has its card's */
+	int vendor_index; /**< its number among the cards of its vendor */
 	int mig_index;    /**< -1, or the number of the MIG instance on its card */
-	bool mig_enabled; /**< the card is split: its instances follow it in the list */
+	bool mig_enabled; /**< the card is split: work goes to its instances, which follow it in a survey */
 	bool exclusive;   /**< exclusive compute mode: one process at a time */
+	bool prohibited;  /**< compute mode "prohibited": no process may use it */
 	char uuid[96];
-	char name[96]; /**< UTF-8, whatever the driver said */
-	char pci_id[32];
+	char name[96];   /**< UTF-8, whatever the driver said */
+	char pci_id[32]; /**< as the driver writes it: "00000000:65:00.0", AMD "0000:65:00.0" */
 	uint64_t memory_total_bytes;
 	uint64_t memory_free_bytes;
-	uint64_t memory_used_bytes;
+	uint64_t memory_used_bytes;     /**< by processes; with what the driver reserved where that is not known */
+	uint64_t memory_reserved_bytes; /**< by the driver, for itself */
 	unsigned utilization_percent;
 	int temperature_celsius;
 	unsigned power_milliwatts;
@@ -136,7 +140,7 @@ struct gd_gpu {
 	size_t num_processes;
 };
 
-/** GPUs in the order of their index. Release with gd_gpu_list_free(). */
+/** Some GPUs. Release with gd_gpu_list_free(). */
 struct gd_gpu_list {
 	size_t count;
 	const struct gd_gpu *gpus;
@@ -148,11 +152,14 @@ struct gd_gpu_list {
 /**
  * The GPUs that a specification selects, as they are now.
  *
- * `spec`: "auto" or "all"; "0,1,2"; "0-3"; "GPU-uuid…" or "MIG-uuid…" (a unique
- * beginning is enough); "sim:4" or "sim:4x16G" for simulated ones. NULL means
- * $GPUQ_GPUS, and "auto" where that is not set. An inherited
- * CUDA_VISIBLE_DEVICES limits what there is. No GPU is no error for "auto": the
- * list is then empty. A GPU that is not there is -ENODEV and names those that are.
+ * `spec`: "auto" or "all": every GPU that can be used, in the order of their
+ * index, MIG instances in place of the card that they split; "0,1,2", "0-3",
+ * "GPU-uuid…", "MIG-uuid…" (a unique beginning is enough), also mixed: these, in
+ * this order, whatever their health, a split card again as its instances; "sim:4"
+ * or "sim:4x16G": simulated ones. NULL means $GPUQ_GPUS, and "auto" where that is
+ * not set. An inherited CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES for AMD) limits
+ * what there is. No GPU is no error for "auto": the list is then empty. A GPU that
+ * is not there is -ENODEV, and the error names those that are.
  *
  * The driver is asked in a process of its own: this one never loads it, and
  * a driver that hangs costs five seconds, not the caller.
@@ -160,10 +167,17 @@ struct gd_gpu_list {
 GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);
 GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
 
+/**
+ * All there is, usable or not, in the order of their index: sick cards too, and
+ * split ones, each followed by its MIG instances. Simulated ones where $GPUQ_GPUS
+ * asks for them.
+ */
+GD_API int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err);
+
 /** How many GPUs `spec` selects, or a negative errno value. */
 GD_API int gd_gpu_count(const char *spec, struct gd_error *err);
 
-/** One GPU by index: a list of one, or -ENODEV with the words. */
+/** One GPU of the survey by its index, followed by its MIG instances if it is split; or -ENODEV with the words. */
 GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err);
 
 /**
@@ -172,8 +186,11 @@ GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err)
  */
 GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
 
-/** 0 if every one of the ids is a usable GPU; else -ENODEV or -EINVAL and which is not, and why. */
+/** 0 if every one of the ids is a usable GPU of the survey; else -ENODEV or -EINVAL and which is not, and why. */
 GD_API int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err);
+
+/** Whether work can be put on a GPU now: it answers and is neither split nor prohibited. */
+GD_API bool gd_gpu_usable(const struct gd_gpu *gpu);
 
 /** Whether there is at least one usable NVIDIA GPU. */
 GD_API bool gd_gpu_cuda_available(void);
@@ -185,8 +202,9 @@ struct gd_env_change {
 };
 
 /**
- * The environment that lets a child process see these GPUs and no others.
- * One allocation, ended by an entry whose name is NULL; release with free().
+ * The environment that lets a child process see these GPUs and no others; with
+ * none of them, no GPU at all. GPUs of two vendors at once are -EINVAL. One
+ * allocation, ended by an entry whose name is NULL; release with free().
  */
 GD_API int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err);
 

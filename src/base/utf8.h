@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Text that others wrote, made valid UTF-8. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stddef.h>
+
+#define UTF8_REPLACEMENT "\xEF\xBF\xBD"
+
+/*
+ * The length of the valid sequence at the beginning of the text (1…4), or 0
+ * where there is none: overlong forms, surrogates and what lies beyond U+10FFFF
+ * are not valid. size is at least 1.
+ */
+size_t utf8_sequence(const char *text, size_t size);
+
+/*
+ * Copies a line of text: each byte that is not UTF-8 and each control character
+ * becomes U+FFFD. Cut at a whole character where it does not fit; always
+ * NUL-terminated. Returns the length of what was written.
+ */
+size_t utf8_copy_line(char *to, size_t room, const char *text, size_t size);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One way of asking for GPUs; one file each.
+ *
+ * NVML and AMD run in the probe process only, for their calls may hang; the
+ * simulated GPUs run wherever they are asked. A backend prints nothing and starts
+ * no thread; it is called from several threads, but for one card from one at a time.
+ */
+#ifndef GPU_BACKEND_H
+#define GPU_BACKEND_H
+
+#include "gpu/set.h"
+#include "gpu/spec.h"
+
+/* Something that happened to a card between two samples. */
+struct gpu_event {
+	unsigned card;
+	unsigned xid; /* NVIDIA's number for what went wrong */
+};
+
+struct gpu_backend {
+	enum gd_vendor vendor;
+	const char *driver; /* for messages: "the NVIDIA driver" */
+
+	/*
+	 * Finds the cards. Nothing to be found is no error: *ret_cards is 0 then, and
+	 * what a person should know is in the warnings. Fails only with -ENOMEM.
+	 */
+	int (*open)(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards);
+
+	/*
+	 * Adds the card, then its MIG instances, and warnings. Leaves `index` to the
+	 * caller, who knows of the other vendors. A card that cannot be read is added
+	 * with its health; fails only with -ENOMEM.
+	 */
+	int (*sample)(void *state, unsigned card, struct gpu_set *ret);
+
+	/*
+	 * Waits, up to a second or so, for the next event. 1 with an event, 0 without,
+	 * negative where there will never be one. NULL: there is no such thing.
+	 */
+	int (*wait_event)(void *state, struct gpu_event *ret);
+
+	/* NULL: the state lives as long as its process. */
+	void (*close)(void *state);
+};
+
+extern const struct gpu_backend gpu_nvml;
+extern const struct gpu_backend gpu_amd;
+extern const struct gpu_backend gpu_sim;
+
+#endif

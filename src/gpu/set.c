@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/set.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+void gpu_set_finish(struct gpu_set *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		free((void *)s->gpus[i].processes);
+	for (size_t i = 0; i < s->num_warnings; i++)
+		free(s->warnings[i]);
+	free(s->gpus);
+	free(s->warnings);
+	*s = (struct gpu_set){0};
+}
+
+int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
+{
+	struct gd_gpu *gpus = reallocarray(s->gpus, s->count + 1, sizeof(*gpus));
+	if (!gpus)
+		return -ENOMEM;
+	s->gpus = gpus;
+
+	struct gd_gpu_process *processes = NULL;
+	if (gpu->num_processes > 0) {
+		processes = calloc(gpu->num_processes, sizeof(*processes));
+		if (!processes)
+			return -ENOMEM;
+		memcpy(processes, gpu->processes, gpu->num_processes * sizeof(*processes));
+	}
+	gpus[s->count] = *gpu;
+	gpus[s->count].processes = processes;
+	s->count++;
+	return 0;
+}
+
+int gpu_set_warn(struct gpu_set *s, const char *format, ...)
+{
+	char **warnings = reallocarray(s->warnings, s->num_warnings + 1, sizeof(*warnings));
+	if (!warnings)
+		return -ENOMEM;
+	s->warnings = warnings;
+
+	struct text line = {0};
+	va_list args;
+	va_start(args, format);
+	text_vappendf(&line, format, args);
+	va_end(args);
+	char *words = text_take(&line);
+	if (!words)
+		return -ENOMEM;
+	warnings[s->num_warnings++] = words;
+	return 0;
+}
+
+/* Everything after the list itself lies in one block, the strictest alignment first. */
+struct layout {
+	struct gd_gpu_list list;
+	struct gd_gpu gpus[];
+};
+
+int gpu_set_to_list(const struct gpu_set *s, struct gd_gpu_list **ret)
+{
+	size_t num_processes = 0, text_size = 0;
+	for (size_t i = 0; i < s->count; i++)
+		num_processes += s->gpus[i].num_processes;
+	for (size_t i = 0; i < s->num_warnings; i++)
+		text_size += strlen(s->warnings[i]) + 1;
+
+	size_t size = sizeof(struct layout) + s->count * sizeof(struct gd_gpu) +
+		      num_processes * sizeof(struct gd_gpu_process) + s->num_warnings * sizeof(char *) + text_size;
+	struct layout *l = calloc(1, size);
+	if (!l)
+		return -ENOMEM;
+	struct gd_gpu_process *process = (struct gd_gpu_process *)(l->gpus + s->count);
+	const char **warnings = (const char **)(process + num_processes);
+	char *words = (char *)(warnings + s->num_warnings);
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct gd_gpu *gpu = &s->gpus[i];
+		l->gpus[i] = *gpu;
+		l->gpus[i].processes = process;
+		if (gpu->num_processes > 0)
+			memcpy(process, gpu->processes, gpu->num_processes * sizeof(*process));
+		process += gpu->num_processes;
+	}
+	for (size_t i = 0; i < s->num_warnings; i++) {
+		size_t length = strlen(s->warnings[i]) + 1;
+		memcpy(words, s->warnings[i], length);
+		warnings[i] = words;
+		words += length;
+	}
+	l->list = (struct gd_gpu_list){
+		.count = s->count, .gpus = l->gpus, .num_warnings = s->num_warnings, .warnings = warnings};
+	*ret = &l->list;
+	return 0;
+}
+
+void gd_gpu_list_free(struct gd_gpu_list *list)
+{
+	free(list);
+}

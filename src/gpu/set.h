@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * GPUs while they are being collected. Start from `struct gpu_set s = {0}`;
+ * release with gpu_set_finish(), also as cleanup_(gpu_set_finish). A set owns its
+ * GPUs' processes and its warnings; what is added is copied.
+ */
+#ifndef GPU_SET_H
+#define GPU_SET_H
+
+#include <stddef.h>
+
+#include "gpu_dispatch.h"
+
+struct gpu_set {
+	struct gd_gpu *gpus;
+	size_t count;
+	char **warnings;
+	size_t num_warnings;
+};
+
+void gpu_set_finish(struct gpu_set *s);
+
+/* A copy of the GPU and its processes at the end; 0 or -ENOMEM. */
+int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu);
+
+/* One line for people; 0 or -ENOMEM. */
+int gpu_set_warn(struct gpu_set *s, const char *format, ...) GD_PRINTF(2, 3);
+
+/* The same GPUs and warnings in one allocation, for gd_gpu_list_free(). */
+int gpu_set_to_list(const struct gpu_set *s, struct gd_gpu_list **ret);
+
+#endif

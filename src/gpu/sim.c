@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Simulated GPUs: for machines without one. All idle, all memory free. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu/backend.h"
+
+struct sim {
+	uint64_t memory_bytes;
+};
+
+static int sim_open(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards)
+{
+	(void)warnings;
+	struct sim *sim = malloc(sizeof(*sim));
+	if (!sim)
+		return -ENOMEM;
+	sim->memory_bytes = spec->sim_memory_bytes;
+	*ret_state = sim;
+	*ret_cards = (unsigned)spec->sim_count;
+	return 0;
+}
+
+static int sim_sample(void *state, unsigned card, struct gpu_set *ret)
+{
+	const struct sim *sim = state;
+	struct gd_gpu gpu = {
+		.known = GD_GPU_UUID | GD_GPU_NAME | GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_USED |
+			 GD_GPU_UTILIZATION | GD_GPU_PROCESSES | GD_GPU_MIG | GD_GPU_EXCLUSIVE,
+		.vendor = GD_VENDOR_SIMULATED,
+		.vendor_index = (int)card,
+		.mig_index = -1,
+		.name = "Simulated GPU",
+		.memory_total_bytes = sim->memory_bytes,
+		.memory_free_bytes = sim->memory_bytes,
+	};
+	snprintf(gpu.uuid, sizeof(gpu.uuid), "GPU-51310000-0000-4000-8000-%012x", card);
+	return gpu_set_add(ret, &gpu);
+}
+
+const struct gpu_backend gpu_sim = {
+	.vendor = GD_VENDOR_SIMULATED,
+	.driver = "the simulation",
+	.open = sim_open,
+	.sample = sim_sample,
+	.close = free,
+};

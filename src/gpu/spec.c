@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/spec.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#define SIM_DEFAULT_BYTES (UINT64_C(16) << 30)
+#define FORMS             "auto, all, 0,1,2, 0-3, GPU-…, MIG-… or sim:4x16G"
+
+void gpu_spec_finish(struct gpu_spec *spec)
+{
+	for (size_t i = 0; i < spec->num_items; i++)
+		free(spec->items[i].uuid);
+	free(spec->items);
+	free(spec->text);
+	*spec = (struct gpu_spec){0};
+}
+
+/* Decimal digits at *p, at most `max`; advances. */
+static bool take_number(const char **p, uint64_t max, uint64_t *ret)
+{
+	uint64_t value = 0;
+	const char *c = *p;
+	if (!isdigit((unsigned char)*c))
+		return false;
+	for (; isdigit((unsigned char)*c); c++) {
+		value = value * 10 + (uint64_t)(*c - '0');
+		if (value > max)
+			return false;
+	}
+	*p = c;
+	*ret = value;
+	return true;
+}
+
+/* "16G", "512M", "16GiB", "80GB": powers of 1024, as nvidia-smi counts. */
+static bool parse_size(const char *p, uint64_t *ret)
+{
+	static const char units[] = "KMGT";
+	uint64_t value;
+	if (!take_number(&p, UINT32_MAX, &value) || value == 0)
+		return false;
+	const char *unit = *p ? strchr(units, toupper((unsigned char)*p)) : NULL;
+	if (!unit)
+		return false;
+	unsigned shift = 10u * (unsigned)(unit - units + 1);
+	p++;
+	if (*p && strcasecmp(p, "B") != 0 && strcasecmp(p, "iB") != 0)
+		return false;
+	if (value > (UINT64_C(1) << 50) >> shift)
+		return false;
+	*ret = value << shift;
+	return true;
+}
+
+static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
+{
+	uint64_t count;
+	if (!take_number(&p, GPU_SPEC_MAX_SIM, &count) || count == 0 || (*p != '\0' && *p != 'x'))
+		return error_set(err, -EINVAL,
+			"GPU specification '%s': expected sim:N or sim:NxSIZE with N from 1 to %d, as in sim:4x16G",
+			spec->text, GPU_SPEC_MAX_SIM);
+	uint64_t bytes = SIM_DEFAULT_BYTES;
+	if (*p == 'x' && !parse_size(p + 1, &bytes))
+		return error_set(err, -EINVAL,
+			"GPU specification '%s': '%s' is no amount of memory; expected one like 16G or 512M",
+			spec->text, p + 1);
+	spec->kind = GPU_SPEC_SIM;
+	spec->sim_count = (int)count;
+	spec->sim_memory_bytes = bytes;
+	return 0;
+}
+
+static int parse_item(struct gpu_spec *spec, const char *p, struct gpu_spec_item *ret, struct gd_error *err)
+{
+	if (strncasecmp(p, "GPU-", 4) == 0 || strncasecmp(p, "MIG-", 4) == 0) {
+		char *uuid = strdup(p);
+		if (!uuid)
+			return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", spec->text);
+		*ret = (struct gpu_spec_item){.uuid = uuid};
+		return 0;
+	}
+	uint64_t first, last;
+	const char *c = p;
+	bool good = take_number(&c, GPU_SPEC_MAX_INDEX, &first);
+	last = good ? first : 0;
+	if (good && *c == '-') {
+		c++;
+		good = take_number(&c, GPU_SPEC_MAX_INDEX, &last);
+	}
+	if (!good || *c != '\0')
+		return error_set(
+			err, -EINVAL, "GPU specification '%s': '%s' is no GPU; expected " FORMS, spec->text, p);
+	if (last < first)
+		return error_set(err, -EINVAL, "GPU specification '%s': the range '%s' runs backwards", spec->text, p);
+	*ret = (struct gpu_spec_item){.first = (int)first, .last = (int)last};
+	return 0;
+}
+
+/* Without the blanks around it; changes the text. */
+static char *trim(char *s)
+{
+	while (isspace((unsigned char)*s))
+		s++;
+	size_t length = strlen(s);
+	while (length > 0 && isspace((unsigned char)s[length - 1]))
+		s[--length] = '\0';
+	return s;
+}
+
+static int parse_items(struct gpu_spec *spec, char *rest, struct gd_error *err)
+{
+	char *piece;
+	while ((piece = strsep(&rest, ","))) {
+		struct gpu_spec_item *items = reallocarray(spec->items, spec->num_items + 1, sizeof(*items));
+		if (!items)
+			return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", spec->text);
+		spec->items = items;
+		int r = parse_item(spec, trim(piece), &items[spec->num_items], err);
+		if (r < 0)
+			return r;
+		spec->num_items++;
+	}
+	spec->kind = GPU_SPEC_ITEMS;
+	return 0;
+}
+
+int gpu_spec_parse(const char *text, struct gpu_spec *ret, struct gd_error *err)
+{
+	if (!text) {
+		text = getenv("GPUQ_GPUS");
+		if (!text || !*text)
+			text = "auto";
+	}
+
+	cleanup_(gpu_spec_finish) struct gpu_spec spec = {.text = strdup(text)};
+	cleanup_(freep) char *copy = strdup(text);
+	if (!spec.text || !copy)
+		return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", text);
+
+	char *s = trim(copy);
+	int r = 0;
+	if (!*s)
+		r = error_set(err, -EINVAL, "GPU specification '%s': it is empty; expected " FORMS, text);
+	else if (strcmp(s, "auto") == 0 || strcmp(s, "all") == 0)
+		spec.kind = GPU_SPEC_AUTO;
+	else if (strncmp(s, "sim:", 4) == 0)
+		r = parse_sim(&spec, s + 4, err);
+	else
+		r = parse_items(&spec, s, err);
+	if (r < 0)
+		return r;
+	*ret = spec;
+	spec = (struct gpu_spec){0};
+	return 0;
+}
