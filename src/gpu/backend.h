@@ -29,15 +29,18 @@ struct gpu_backend {
 	int (*open)(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards);
 
 	/*
-	 * Adds the card, then its MIG instances, and warnings. Leaves `index` to the
-	 * caller, who knows of the other vendors. A card that cannot be read is added
-	 * with its health; fails only with -ENOMEM.
+	 * Adds the card, then its MIG instances, and warnings ("has fallen off the bus":
+	 * the caller, who knows of other vendors, puts the number before it, and sets `index`). A card that cannot be
+	 * read is added with its health; fails only with -ENOMEM.
 	 */
 	int (*sample)(void *state, unsigned card, struct gpu_set *ret);
 
+	/* Has the events of a card, which has been sampled, told by wait_event. NULL: there are none. */
+	int (*watch)(void *state, unsigned card);
+
 	/*
 	 * Waits, up to a second or so, for the next event. 1 with an event, 0 without,
-	 * negative where there will never be one. NULL: there is no such thing.
+	 * negative where there will be none any more. Called once a card is watched.
 	 */
 	int (*wait_event)(void *state, struct gpu_event *ret);
 

@@ -1,31 +1,433 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/probe.h"
 
-#include "base/cleanup.h"
-#include "base/error.h"
-#include "gpu/backend.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-static int sample_here(const struct gpu_spec *spec, struct gpu_set *ret)
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "gpu/backend.h"
+#include "gpu/prober.h"
+#include "gpu/select.h"
+#include "gpu/wire.h"
+
+#define ANSWER_MS     5000
+#define REAP_MS       1000
+#define SLACK_MS      2000
+#define XID_OFF_BUS   79
+#define READ_AT_ONCE  65536
+#define IDENTITY_BITS (GD_GPU_UUID | GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_TOTAL | GD_GPU_NUMA_NODE | GD_GPU_MIG)
+
+struct probe_card {
+	struct gpu_set last; /* what it said last, with its instances */
+	bool off_bus;
+};
+
+struct gpu_probe {
+	struct gpu_spec spec;
+	struct prober_settings settings;
+	int fd; /* the socket; for simulated GPUs a timer */
+	int pidfd;
+	pid_t pid;
+	int exit_signal;
+	struct text in;
+	size_t taken;
+	struct probe_card *cards;
+	unsigned num_cards;
+	struct gpu_set warnings; /* of the drivers */
+	unsigned requests;
+};
+
+/* ---- Simulated GPUs: no process, a timer for the news ------------------- */
+
+static int sim_sample_all(const struct gpu_spec *spec, struct gpu_probe *p)
 {
 	void *state = NULL;
-	unsigned cards;
-	int r = gpu_sim.open(spec, ret, &state, &cards);
-	for (unsigned card = 0; r == 0 && card < cards; card++) {
-		r = gpu_sim.sample(state, card, ret);
+	int r = gpu_sim.open(spec, &p->warnings, &state, &p->num_cards);
+	if (r < 0)
+		return r;
+	p->cards = calloc(p->num_cards, sizeof(*p->cards));
+	if (!p->cards)
+		r = -ENOMEM;
+	for (unsigned i = 0; i < p->num_cards && r == 0; i++) {
+		r = gpu_sim.sample(state, i, &p->cards[i].last);
 		if (r == 0)
-			ret->gpus[card].index = (int)card;
+			p->cards[i].last.gpus[0].index = (int)i;
 	}
 	gpu_sim.close(state);
 	return r;
 }
 
-int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err)
+static int sim_arm(struct gpu_probe *p)
 {
-	cleanup_(gpu_set_finish) struct gpu_set set = {0};
-	int r = spec->kind == GPU_SPEC_SIM ? sample_here(spec, &set) : 0;
+	struct itimerspec soon = {
+		.it_value.tv_nsec = 1,
+		.it_interval.tv_sec = p->settings.period_ms / 1000,
+		.it_interval.tv_nsec = (long)(p->settings.period_ms % 1000 * NS_PER_MS),
+	};
+	return timerfd_settime(p->fd, 0, &soon, NULL) < 0 ? -errno : 0;
+}
+
+static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
+{
+	uint64_t ticks;
+	if (read(p->fd, &ticks, sizeof(ticks)) < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = p->requests};
+	return 1;
+}
+
+/* ---- The process -------------------------------------------------------- */
+
+/* Signals are held back until the child has left the caller's handlers behind. */
+static pid_t fork_prober(const struct prober_settings *settings)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid_t pid = fork();
+	if (pid == 0)
+		prober_main(settings);
+	int saved = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = saved;
+	return pid;
+}
+
+static int start_process(struct gpu_probe *p)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return -errno;
+	p->fd = pair[0];
+	cleanup_(closep) int theirs = pair[1];
+	p->settings.socket = theirs;
+	p->settings.parent = getpid();
+	p->pid = fork_prober(&p->settings);
+	if (p->pid < 0)
+		return -errno;
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (p->pidfd < 0)
+		return -errno;
+	return gpu_probe_request(p);
+}
+
+/* Where it cannot be killed (a driver holds it in the kernel) it is left alone. */
+static void end_process(struct gpu_probe *p)
+{
+	if (p->pid <= 0)
+		return;
+	if (p->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	else
+		kill(p->pid, SIGKILL);
+	struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
+	uint64_t deadline_ns = clock_now_ns() + REAP_MS * NS_PER_MS;
+	while (p->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline_ns, clock_now_ns())) < 0 && errno == EINTR)
+		;
+	/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
+	siginfo_t info = {0};
+	int flags = WEXITED | (p->pidfd >= 0 ? WNOHANG : 0);
+	if (waitid(P_PID, (id_t)p->pid, &info, flags) == 0 && info.si_code != CLD_EXITED)
+		p->exit_signal = info.si_status;
+	p->pid = 0;
+}
+
+/* ---- Opening and closing ------------------------------------------------ */
+
+static int start(struct gpu_probe *p)
+{
+	if (p->spec.kind != GPU_SPEC_SIM)
+		return start_process(p);
+	p->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (p->fd < 0)
+		return -errno;
+	int r = sim_sample_all(&p->spec, p);
+	return r < 0 ? r : gpu_probe_request(p);
+}
+
+int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err)
+{
+	struct gpu_probe *p = calloc(1, sizeof(*p));
+	if (!p)
+		return error_set(err, -ENOMEM, "asking for GPUs: out of memory");
+	p->fd = p->pidfd = -1;
+	p->settings.period_ms = options->period_ms;
+	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
+	p->settings.events = options->events;
+	int r = gpu_spec_parse(options->spec, &p->spec, err);
+	if (r == 0) {
+		r = start(p);
+		if (r < 0)
+			error_set(
+				err, r, "asking for GPUs: the process that asks cannot be started: %s", error_words(r));
+	}
+	if (r < 0) {
+		gpu_probe_close(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void gpu_probe_close(struct gpu_probe *p)
+{
+	if (!p)
+		return;
+	end_process(p);
+	closep(&p->pidfd);
+	closep(&p->fd);
+	for (unsigned i = 0; i < p->num_cards && p->cards; i++)
+		gpu_set_finish(&p->cards[i].last);
+	free(p->cards);
+	gpu_set_finish(&p->warnings);
+	gpu_spec_finish(&p->spec);
+	text_finish(&p->in);
+	free(p);
+}
+
+int gpu_probe_fd(const struct gpu_probe *p)
+{
+	return p->fd;
+}
+
+pid_t gpu_probe_pid(const struct gpu_probe *p)
+{
+	return p->pid;
+}
+
+int gpu_probe_request(struct gpu_probe *p)
+{
+	p->requests++;
+	if (p->spec.kind == GPU_SPEC_SIM)
+		return sim_arm(p);
+	ssize_t n;
+	do
+		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+/* ---- What the process says ---------------------------------------------- */
+
+/* A sick card tells nothing of itself: what it is stays known, how full it is does not. */
+static void mark_sick(struct gpu_set *last, enum gd_gpu_health health)
+{
+	for (size_t i = 0; i < last->count; i++) {
+		struct gd_gpu *gpu = &last->gpus[i];
+		gpu->health = health;
+		gpu->known &= IDENTITY_BITS;
+		free((void *)gpu->processes);
+		gpu->processes = NULL;
+		gpu->num_processes = 0;
+	}
+}
+
+static void replace(struct gpu_set *a, struct gpu_set *b)
+{
+	gpu_set_finish(a);
+	*a = *b;
+	*b = (struct gpu_set){0};
+}
+
+static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
+{
+	if (index >= p->num_cards || said->count == 0)
+		return -EBADMSG;
+	struct probe_card *card = &p->cards[index];
+	enum gd_gpu_health health = said->gpus[0].health;
+	if (health == GD_GPU_OK || card->last.count == 0) {
+		replace(&card->last, said);
+	} else {
+		mark_sick(&card->last, health);
+		struct gpu_set words = {.warnings = said->warnings, .num_warnings = said->num_warnings};
+		said->warnings = card->last.warnings;
+		said->num_warnings = card->last.num_warnings;
+		card->last.warnings = words.warnings;
+		card->last.num_warnings = words.num_warnings;
+	}
+	if (card->off_bus)
+		mark_sick(&card->last, GD_GPU_LOST);
+	return 0;
+}
+
+static int learn(struct gpu_probe *p, const struct wire_record *record, struct gpu_set *said, struct gpu_news *ret)
+{
+	switch ((enum wire_kind)record->kind) {
+	case WIRE_CARDS:
+		if (p->cards)
+			return -EBADMSG;
+		p->cards = calloc((size_t)record->value + 1, sizeof(*p->cards));
+		if (!p->cards)
+			return -ENOMEM;
+		p->num_cards = record->value;
+		replace(&p->warnings, said);
+		return 0;
+	case WIRE_CARD:
+		*ret = (struct gpu_news){.kind = GPU_NEWS_CARD, .index = (int)record->card};
+		int r = learn_card(p, record->card, said);
+		return r < 0 ? r : 1;
+	case WIRE_XID:
+		if (record->card >= p->num_cards)
+			return -EBADMSG;
+		*ret = (struct gpu_news){.kind = GPU_NEWS_XID, .index = (int)record->card, .xid = record->value};
+		if (record->value == XID_OFF_BUS) {
+			p->cards[record->card].off_bus = true;
+			mark_sick(&p->cards[record->card].last, GD_GPU_LOST);
+		}
+		return 1;
+	case WIRE_ROUND:
+		*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = record->value};
+		return 1;
+	}
+	return -EBADMSG;
+}
+
+/* 1 with news out of what has been read, 0 where more must be read first. */
+static int next_news(struct gpu_probe *p, struct gpu_news *ret)
+{
+	while (p->taken < p->in.length) {
+		struct wire_record record;
+		cleanup_(gpu_set_finish) struct gpu_set said = {0};
+		int size = wire_take(p->in.data + p->taken, p->in.length - p->taken, &record, &said);
+		if (size <= 0)
+			return size;
+		p->taken += (size_t)size;
+		int r = learn(p, &record, &said, ret);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Bytes that have come, or 0; -EPIPE at the end of the stream. */
+static ssize_t read_more(struct gpu_probe *p)
+{
+	char bytes[READ_AT_ONCE];
+	ssize_t n = recv(p->fd, bytes, sizeof(bytes), 0);
+	if (n == 0 || (n < 0 && errno == ECONNRESET))
+		return -EPIPE;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	size_t left = p->in.length - p->taken;
+	if (p->taken > 0 && left > 0)
+		memmove(p->in.data, p->in.data + p->taken, left);
+	p->in.length = left;
+	p->taken = 0;
+	text_append(&p->in, bytes, (size_t)n);
+	return text_error(&p->in) ? text_error(&p->in) : n;
+}
+
+int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret)
+{
+	if (p->spec.kind == GPU_SPEC_SIM)
+		return sim_read(p, ret);
+	for (;;) {
+		int r = next_news(p, ret);
+		if (r == -EBADMSG)
+			return -EPIPE;
+		if (r != 0)
+			return r;
+		ssize_t n = read_more(p);
+		if (n <= 0)
+			return (int)n;
+	}
+}
+
+/* ---- What is there ------------------------------------------------------ */
+
+static int collect(const struct gpu_probe *p, struct gpu_set *ret)
+{
+	cleanup_(gpu_set_finish) struct gpu_set all = {0};
+	int r = 0;
+	for (size_t i = 0; i < p->warnings.num_warnings && r == 0; i++)
+		r = gpu_set_warn(&all, "%s", p->warnings.warnings[i]);
+	for (unsigned c = 0; c < p->num_cards && r == 0; c++) {
+		const struct gpu_set *last = &p->cards[c].last;
+		for (size_t i = 0; i < last->count && r == 0; i++)
+			r = gpu_set_add(&all, &last->gpus[i]);
+		for (size_t i = 0; i < last->num_warnings && r == 0; i++)
+			r = gpu_set_warn(&all, "GPU %u %s", c, last->warnings[i]);
+	}
+	if (r == 0 && p->spec.kind != GPU_SPEC_SIM)
+		r = gpu_limit(&all);
+	if (r < 0)
+		return r;
+	*ret = all;
+	all = (struct gpu_set){0};
+	return 0;
+}
+
+int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct gd_error *err)
+{
+	cleanup_(gpu_set_finish) struct gpu_set there = {0};
+	cleanup_(gpu_set_finish) struct gpu_set chosen = {0};
+	int r = collect(p, &there);
 	if (r < 0)
 		return error_set(err, r, "listing GPUs: out of memory");
-	*ret = set;
-	set = (struct gpu_set){0};
-	return 0;
+	r = gpu_select(&there, &p->spec, &chosen, err);
+	if (r < 0)
+		return r;
+	r = gpu_set_to_list(&chosen, ret);
+	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
+}
+
+/* The probe keeps the time of the drivers; this limit is for a probe that itself does not run. */
+static int wait_for_round(struct gpu_probe *p)
+{
+	uint64_t wait_ns = (p->settings.answer_ms + SLACK_MS) * NS_PER_MS;
+	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	for (;;) {
+		struct gpu_news news;
+		int r = gpu_probe_read(p, &news);
+		if (r < 0)
+			return r;
+		if (r > 0 && news.kind == GPU_NEWS_ROUND)
+			return 0;
+		if (r > 0) {
+			deadline_ns = clock_now_ns() + wait_ns;
+			continue;
+		}
+		struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+		r = poll(&ready, 1, clock_ms_until(deadline_ns, clock_now_ns()));
+		if (r < 0 && errno != EINTR)
+			return -errno;
+		if (r == 0)
+			return -ETIMEDOUT;
+	}
+}
+
+int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err)
+{
+	struct gpu_probe *p;
+	struct gpu_probe_options options = {.spec = spec->kind == GPU_SPEC_SIM ? spec->text : "auto"};
+	int r = gpu_probe_open(&options, &p, err);
+	if (r < 0)
+		return r;
+	r = wait_for_round(p);
+	if (r == -EPIPE) {
+		end_process(p);
+		r = error_set(err, -EIO, "asking for GPUs: the driver crashed the process that asked it (%s)",
+			p->exit_signal && p->exit_signal != SIGKILL ? sigdescr_np(p->exit_signal) : "it has ended");
+	} else if (r < 0) {
+		error_set(err, r, "asking for GPUs: %s", error_words(r));
+	} else {
+		r = collect(p, ret);
+		if (r < 0)
+			error_set(err, r, "listing GPUs: out of memory");
+	}
+	gpu_probe_close(p);
+	return r;
 }

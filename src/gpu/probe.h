@@ -1,11 +1,81 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * How GPUs are asked without being touched: in a process of its own, since driver
+ * calls hang on sick cards, and a driver must not be loaded in a process that
+ * forks workers.
+ *
+ *     gpu_probe_open() → wait for gpu_probe_fd() to be readable →
+ *     gpu_probe_read() until it returns 0 → gpu_probe_list() → … → gpu_probe_close()
+ *
+ * A probe keeps the last that each card said. A card that does not answer in time
+ * becomes GD_GPU_NOT_ANSWERING, keeps what was known of its identity, and is asked
+ * again once its call returns; the others go on meanwhile. What Xid 79 (fallen off
+ * the bus) was told of stays lost as long as the probe is open.
+ *
+ * For simulated GPUs there is no process; everything else is the same. Not for
+ * two threads at once. Neither SIGCHLD nor children of others are touched; the
+ * caller may ignore SIGCHLD or wait for all children.
+ */
 #ifndef GPU_PROBE_H
 #define GPU_PROBE_H
+
+#include <sys/types.h>
 
 #include "gpu/set.h"
 #include "gpu/spec.h"
 
-/* All that is there, as it is now, without what the environment hides. */
+struct gpu_probe;
+
+/* In every field zero means the default. */
+struct gpu_probe_options {
+	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: $GPUQ_GPUS or "auto" */
+	unsigned period_ms; /* how often all cards are asked; 0: only on request */
+	unsigned answer_ms; /* how long a driver may take; 5000 */
+	bool events;        /* tell of Xids */
+};
+
+enum gpu_news_kind {
+	GPU_NEWS_CARD = 1, /* a card has answered, or has been given up */
+	GPU_NEWS_XID,      /* something went wrong on a card */
+	GPU_NEWS_ROUND,    /* a request has been answered in full */
+};
+
+struct gpu_news {
+	enum gpu_news_kind kind;
+	int index;         /* of the card */
+	unsigned xid;      /* NVIDIA's number for what went wrong */
+	unsigned requests; /* GPU_NEWS_ROUND: how many requests, the opening included, are answered */
+};
+
+/* Starts the probe and makes the first request. Does not wait for an answer. */
+int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err);
+
+/* Readable when there are news. For poll() only. */
+int gpu_probe_fd(const struct gpu_probe *p);
+
+/* Asks all cards now. -EPIPE where the probe has ended. */
+int gpu_probe_request(struct gpu_probe *p);
+
+/*
+ * The next piece of news: 1; 0 where there is none yet. -EPIPE where the probe
+ * has ended (a driver crashed it, or somebody killed it): close it and open another.
+ */
+int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
+
+/* The selected GPUs as far as they have answered; see gd_gpu_list(). Complete after the first GPU_NEWS_ROUND. */
+int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct gd_error *err);
+
+/* The process behind it; 0 for simulated GPUs. */
+pid_t gpu_probe_pid(const struct gpu_probe *p);
+
+/* Kills the process and reaps it, which takes a second at most. NULL is fine. */
+void gpu_probe_close(struct gpu_probe *p);
+
+/*
+ * All that is there, as it is now, without what the environment hides: opens a
+ * probe, takes one round, closes it. The specification only says whether
+ * simulated GPUs are meant.
+ */
 int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err);
 
 #endif

@@ -161,7 +161,7 @@ static int select_items(const struct gpu_set *there, const struct gpu_spec *spec
 	return check_once(ret, what, err);
 }
 
-/* What can be used; one that cannot is told, unless its instances stand for it. */
+/* What can be used. Of sick cards the probe has told already; its instances stand for a split one. */
 static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 {
 	int r = 0;
@@ -172,7 +172,7 @@ static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 			r = gpu_set_add(ret, gpu);
 		else if (is_split(gpu) && gpu->health == GD_GPU_OK && !has_instances)
 			r = gpu_set_warn(ret, "GPU %d is left out: MIG is enabled, but it has no instance", gpu->index);
-		else if (!has_instances)
+		else if (gpu->health == GD_GPU_OK && !is_split(gpu))
 			r = gpu_set_warn(ret, "GPU %d is left out: %s", gpu->index, gpu_unusable_reason(gpu));
 	}
 	return r;

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD's cards, as the kernel shows them in sysfs: nothing of ROCm is needed. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "gpu/backend.h"
+
+#define AMD_PCI_VENDOR "0x1002"
+
+struct amd {
+	char *root;
+	unsigned num_cards;
+	int *minors; /* the number in renderD128 */
+};
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int open_under(const char *root, const char *path, int flags)
+{
+	char full[PATH_MAX];
+	int n = snprintf(full, sizeof(full), "%s/%s", root, path);
+	if (n < 0 || (size_t)n >= sizeof(full))
+		return -ENAMETOOLONG;
+	int fd = open(full, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static DIR *opendir_under(const char *root, const char *path)
+{
+	int fd = open_under(root, path, O_RDONLY | O_DIRECTORY);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (fd >= 0 && !d)
+		close(fd);
+	return d;
+}
+
+/* A file that holds one number, decimal or 0x…; false where there is none. */
+static bool read_number(int dir, const char *path, int64_t *ret)
+{
+	char text[64];
+	if (file_read_small(dir, path, text, sizeof(text)) <= 0)
+		return false;
+	char *end;
+	errno = 0;
+	long long value = strtoll(text, &end, 0);
+	if (errno || end == text || *end)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* ---- Finding the cards -------------------------------------------------- */
+
+static int open_device(const struct amd *a, int minor)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "class/drm/renderD%d/device", minor);
+	return open_under(a->root, path, O_RDONLY | O_DIRECTORY);
+}
+
+static bool is_amd(const struct amd *a, int minor)
+{
+	cleanup_(closep) int dir = open_device(a, minor);
+	char vendor[16];
+	return dir >= 0 && file_read_small(dir, "vendor", vendor, sizeof(vendor)) > 0 &&
+	       strcmp(vendor, AMD_PCI_VENDOR) == 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+static int find_cards(struct amd *a)
+{
+	cleanup_(closedirp) DIR *drm = opendir_under(a->root, "class/drm");
+	struct dirent *entry;
+	while (drm && (entry = readdir(drm))) {
+		int minor, end = 0;
+		if (sscanf(entry->d_name, "renderD%d%n", &minor, &end) != 1 || entry->d_name[end] || !is_amd(a, minor))
+			continue;
+		int *minors = reallocarray(a->minors, a->num_cards + 1, sizeof(*minors));
+		if (!minors)
+			return -ENOMEM;
+		minors[a->num_cards++] = minor;
+		a->minors = minors;
+	}
+	if (a->num_cards > 0)
+		qsort(a->minors, a->num_cards, sizeof(*a->minors), by_number);
+	return 0;
+}
+
+static void amd_close(void *state)
+{
+	struct amd *a = state;
+	if (!a)
+		return;
+	free(a->minors);
+	free(a->root);
+	free(a);
+}
+
+static int amd_open(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards)
+{
+	(void)spec;
+	(void)warnings;
+	const char *root = getenv("GPUQ_SYSFS_ROOT");
+	struct amd *a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	a->root = strdup(root && *root ? root : "/sys");
+	int r = a->root ? find_cards(a) : -ENOMEM;
+	if (r < 0) {
+		amd_close(a);
+		return r;
+	}
+	*ret_state = a;
+	*ret_cards = a->num_cards;
+	return 0;
+}
+
+/* ---- One card ----------------------------------------------------------- */
+
+static void read_identity(int dir, struct gd_gpu *gpu)
+{
+	char text[128], path[PATH_MAX];
+	if (file_read_small(dir, "unique_id", text, sizeof(text)) > 0) {
+		snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%.64s", text);
+		gpu->known |= GD_GPU_UUID;
+	}
+	int n = file_read_small(dir, "product_name", text, sizeof(text));
+	if (n <= 0 && file_read_small(dir, "device", path, sizeof(path)) > 0)
+		n = snprintf(text, sizeof(text), "AMD GPU %.32s", path);
+	if (n > 0) {
+		utf8_copy_line(gpu->name, sizeof(gpu->name), text, (size_t)n);
+		gpu->known |= GD_GPU_NAME;
+	}
+	/* The directory itself is named after its place on the bus. */
+	snprintf(text, sizeof(text), "/proc/self/fd/%d", dir);
+	ssize_t length = readlink(text, path, sizeof(path) - 1);
+	if (length > 0) {
+		path[length] = '\0';
+		const char *name = strrchr(path, '/') + 1;
+		unsigned domain, bus, device, function;
+		if (sscanf(name, "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4) {
+			snprintf(gpu->pci_id, sizeof(gpu->pci_id), "%.31s", name);
+			gpu->known |= GD_GPU_PCI_ID;
+		}
+	}
+}
+
+static void read_memory(int dir, struct gd_gpu *gpu)
+{
+	int64_t total, used;
+	bool has_total = read_number(dir, "mem_info_vram_total", &total) && total >= 0;
+	bool has_used = read_number(dir, "mem_info_vram_used", &used) && used >= 0;
+	if (has_total) {
+		gpu->memory_total_bytes = (uint64_t)total;
+		gpu->known |= GD_GPU_MEMORY_TOTAL;
+	}
+	if (has_used) {
+		gpu->memory_used_bytes = (uint64_t)used;
+		gpu->known |= GD_GPU_MEMORY_USED;
+	}
+	if (has_total && has_used) {
+		gpu->memory_free_bytes = used < total ? (uint64_t)(total - used) : 0;
+		gpu->known |= GD_GPU_MEMORY_FREE;
+	}
+}
+
+static void read_sensors(int dir, struct gd_gpu *gpu)
+{
+	int fd = openat(dir, "hwmon", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_(closedirp) DIR *hwmon = fd < 0 ? NULL : fdopendir(fd);
+	if (fd >= 0 && !hwmon)
+		close(fd);
+	struct dirent *entry;
+	while (hwmon && (entry = readdir(hwmon))) {
+		if (strncmp(entry->d_name, "hwmon", 5) != 0)
+			continue;
+		cleanup_(closep) int sensors = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		int64_t value;
+		if (sensors >= 0 && read_number(sensors, "temp1_input", &value)) {
+			gpu->temperature_celsius = (int)(value / 1000);
+			gpu->known |= GD_GPU_TEMPERATURE;
+		}
+		/* Newer kernels have the momentary value, older ones an average; in microwatts. */
+		if (sensors >= 0 && (read_number(sensors, "power1_average", &value) ||
+					    read_number(sensors, "power1_input", &value))) {
+			gpu->power_milliwatts = (unsigned)(value / 1000);
+			gpu->known |= GD_GPU_POWER;
+		}
+	}
+}
+
+static void read_load(int dir, struct gd_gpu *gpu)
+{
+	int64_t value;
+	if (read_number(dir, "gpu_busy_percent", &value) && value >= 0 && value <= 100) {
+		gpu->utilization_percent = (unsigned)value;
+		gpu->known |= GD_GPU_UTILIZATION;
+	}
+	if (read_number(dir, "numa_node", &value) && value >= 0) {
+		gpu->numa_node = (int)value;
+		gpu->known |= GD_GPU_NUMA_NODE;
+	}
+	read_sensors(dir, gpu);
+}
+
+/* ---- Processes, from the compute driver (kfd) --------------------------- */
+
+/* The number by which kfd calls a card, found by its render node. */
+static bool find_kfd_id(const struct amd *a, int minor, int64_t *ret)
+{
+	cleanup_(closedirp) DIR *nodes = opendir_under(a->root, "class/kfd/kfd/topology/nodes");
+	struct dirent *entry;
+	while (nodes && (entry = readdir(nodes))) {
+		char path[300], text[8192], *line, *rest = text;
+		snprintf(path, sizeof(path), "%s/properties", entry->d_name);
+		if (!isdigit((unsigned char)entry->d_name[0]) ||
+			file_read_small(dirfd(nodes), path, text, sizeof(text)) <= 0)
+			continue;
+		while ((line = strsep(&rest, "\n"))) {
+			int found;
+			if (sscanf(line, "drm_render_minor %d", &found) != 1 || found != minor)
+				continue;
+			snprintf(path, sizeof(path), "%s/gpu_id", entry->d_name);
+			return read_number(dirfd(nodes), path, ret);
+		}
+	}
+	return false;
+}
+
+static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, struct gd_gpu_process **ret)
+{
+	int64_t id;
+	if (!find_kfd_id(a, minor, &id))
+		return 0;
+	cleanup_(closedirp) DIR *all = opendir_under(a->root, "class/kfd/kfd/proc");
+	if (!all)
+		return 0;
+	struct dirent *entry;
+	while ((entry = readdir(all))) {
+		char path[300];
+		int64_t bytes;
+		snprintf(path, sizeof(path), "%s/vram_%" PRId64, entry->d_name, id);
+		/* kfd has an entry for every card; a process that has nothing there does not use it. */
+		if (!isdigit((unsigned char)entry->d_name[0]) || !read_number(dirfd(all), path, &bytes) || bytes <= 0)
+			continue;
+		struct gd_gpu_process *list = reallocarray(*ret, gpu->num_processes + 1, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		*ret = list;
+		list[gpu->num_processes++] = (struct gd_gpu_process){
+			.pid = atoll(entry->d_name), .memory_bytes = (uint64_t)bytes, .memory_known = true};
+		gpu->processes = list;
+	}
+	gpu->known |= GD_GPU_PROCESSES;
+	return 0;
+}
+
+static int amd_sample(void *state, unsigned card, struct gpu_set *ret)
+{
+	const struct amd *a = state;
+	struct gd_gpu gpu = {.known = GD_GPU_MIG, .vendor = GD_VENDOR_AMD, .vendor_index = (int)card, .mig_index = -1};
+	cleanup_(closep) int dir = open_device(a, a->minors[card]);
+	if (dir < 0) {
+		gpu.health = GD_GPU_LOST;
+		int r = gpu_set_add(ret, &gpu);
+		return r < 0 ? r : gpu_set_warn(ret, "has fallen off the bus");
+	}
+	read_identity(dir, &gpu);
+	read_memory(dir, &gpu);
+	read_load(dir, &gpu);
+	cleanup_(freep) struct gd_gpu_process *processes = NULL;
+	int r = read_processes(a, a->minors[card], &gpu, &processes);
+	return r < 0 ? r : gpu_set_add(ret, &gpu);
+}
+
+const struct gpu_backend gpu_amd = {
+	.vendor = GD_VENDOR_AMD,
+	.driver = "the AMD driver",
+	.open = amd_open,
+	.sample = amd_sample,
+	.close = amd_close,
+};

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* NVIDIA's cards. Runs in the probe process alone; any call here may hang. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "gpu/backend.h"
+#include "gpu/nvml_api.h"
+
+#define EVENT_WAIT_MS 1000
+#define MAX_PROCESSES (1u << 20)
+
+struct nvml {
+	struct nvml_api api;
+	unsigned num_cards;
+	struct nvml_event_set *_Atomic events;
+	struct nvml_device *_Atomic handles[];
+};
+
+/* One question to one card. Once it is lost nothing more is asked. */
+struct reading {
+	const struct nvml_api *api;
+	struct nvml_device *device;
+	struct gd_gpu *gpu;
+};
+
+/* True where the call gave something; remembers a lost card. */
+static bool good(struct reading *r, int result)
+{
+	if (result == NVML_GPU_LOST)
+		r->gpu->health = GD_GPU_LOST;
+	return result == NVML_OK;
+}
+
+#define ask(r, function, ...)                                                                                          \
+	((r)->gpu->health == GD_GPU_OK && (r)->api->function && good(r, (r)->api->function((r)->device, __VA_ARGS__)))
+
+static void read_identity(struct reading *r)
+{
+	struct gd_gpu *gpu = r->gpu;
+	char buf[NVML_TEXT_SIZE + 1] = "";
+	if (ask(r, name, buf, NVML_TEXT_SIZE)) {
+		utf8_copy_line(gpu->name, sizeof(gpu->name), buf, strnlen(buf, NVML_TEXT_SIZE));
+		gpu->known |= GD_GPU_NAME;
+	}
+	if (ask(r, uuid, buf, NVML_TEXT_SIZE)) {
+		utf8_copy_line(gpu->uuid, sizeof(gpu->uuid), buf, strnlen(buf, NVML_TEXT_SIZE));
+		gpu->known |= GD_GPU_UUID;
+	}
+}
+
+/* The kernel writes four digits of domain, small letters; NVML eight, large ones. */
+static void read_numa_node(struct gd_gpu *gpu, const struct nvml_pci *pci)
+{
+	const char *root = getenv("GPUQ_SYSFS_ROOT");
+	char path[512], text[32];
+	int n = snprintf(path, sizeof(path), "%s/bus/pci/devices/%04x:%02x:%02x.0/numa_node",
+		root && *root ? root : "/sys", pci->domain, pci->bus, pci->device);
+	if (n < 0 || (size_t)n >= sizeof(path) || file_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return;
+	int node = atoi(text);
+	if (node < 0 || !isdigit((unsigned char)*text))
+		return;
+	gpu->numa_node = node;
+	gpu->known |= GD_GPU_NUMA_NODE;
+}
+
+static void read_pci(struct reading *r)
+{
+	/* Room to spare: the structure has grown before. */
+	union {
+		struct nvml_pci pci;
+		char room[256];
+	} u = {.room = ""};
+	if (!ask(r, pci, &u.pci))
+		return;
+	const char *id = r->api->pci_has_long_id ? u.pci.bus_id : u.pci.bus_id_legacy;
+	size_t size = r->api->pci_has_long_id ? sizeof(u.pci.bus_id) : sizeof(u.pci.bus_id_legacy);
+	utf8_copy_line(r->gpu->pci_id, sizeof(r->gpu->pci_id), id, strnlen(id, size));
+	r->gpu->known |= GD_GPU_PCI_ID;
+	read_numa_node(r->gpu, &u.pci);
+}
+
+static void set_memory(struct gd_gpu *gpu, unsigned long long total, unsigned long long free, unsigned long long used)
+{
+	gpu->memory_total_bytes = total;
+	gpu->memory_free_bytes = free;
+	gpu->memory_used_bytes = used;
+	gpu->known |= (total != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_TOTAL : 0) |
+		      (free != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_FREE : 0) |
+		      (used != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_USED : 0);
+}
+
+static void read_memory(struct reading *r)
+{
+	struct nvml_memory_v2 v2 = {.version = NVML_MEMORY_V2};
+	struct nvml_memory v1 = {0};
+	if (ask(r, memory_v2, &v2)) {
+		set_memory(r->gpu, v2.total, v2.free, v2.used);
+		if (v2.reserved != NVML_NOT_AVAILABLE) {
+			r->gpu->memory_reserved_bytes = v2.reserved;
+			r->gpu->known |= GD_GPU_MEMORY_RESERVED;
+		}
+	} else if (ask(r, memory, &v1)) {
+		set_memory(r->gpu, v1.total, v1.free, v1.used);
+	}
+}
+
+static void read_load(struct reading *r)
+{
+	struct gd_gpu *gpu = r->gpu;
+	struct nvml_utilization utilization;
+	unsigned value;
+	struct nvml_temperature temperature = {.version = NVML_TEMPERATURE_V1, .sensor = NVML_SENSOR_GPU};
+	if (ask(r, utilization, &utilization)) {
+		gpu->utilization_percent = utilization.gpu;
+		gpu->known |= GD_GPU_UTILIZATION;
+	}
+	if (ask(r, temperature_v, &temperature)) {
+		gpu->temperature_celsius = temperature.celsius;
+		gpu->known |= GD_GPU_TEMPERATURE;
+	} else if (ask(r, temperature, NVML_SENSOR_GPU, &value)) {
+		gpu->temperature_celsius = (int)value;
+		gpu->known |= GD_GPU_TEMPERATURE;
+	}
+	if (ask(r, power, &value)) {
+		gpu->power_milliwatts = value;
+		gpu->known |= GD_GPU_POWER;
+	}
+	if (ask(r, compute_mode, &value)) {
+		gpu->exclusive = value == NVML_MODE_EXCLUSIVE_THREAD || value == NVML_MODE_EXCLUSIVE_PROCESS;
+		gpu->prohibited = value == NVML_MODE_PROHIBITED;
+		gpu->known |= GD_GPU_EXCLUSIVE;
+	}
+}
+
+/* ---- Processes ---------------------------------------------------------- */
+
+struct processes {
+	struct gd_gpu_process *list;
+	size_t count;
+};
+
+/* A process that computes and draws is told of twice, with the same memory. */
+static int add_process(struct processes *all, unsigned pid, unsigned long long used)
+{
+	struct gd_gpu_process p = {.pid = pid};
+	p.memory_known = used != NVML_NOT_AVAILABLE;
+	p.memory_bytes = p.memory_known ? used : 0;
+	for (size_t i = 0; i < all->count; i++) {
+		struct gd_gpu_process *seen = &all->list[i];
+		if (seen->pid != p.pid)
+			continue;
+		if (p.memory_known && (!seen->memory_known || seen->memory_bytes < p.memory_bytes))
+			*seen = p;
+		return 0;
+	}
+	struct gd_gpu_process *list = reallocarray(all->list, all->count + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	list[all->count++] = p;
+	all->list = list;
+	return 0;
+}
+
+typedef int process_call(struct nvml_device *d, unsigned *count, void *infos);
+
+/*
+ * Processes come and go between two calls, so the room is made larger until it
+ * is enough. 1: read; 0: cannot be read; negative: out of memory.
+ */
+static int read_processes_of(struct reading *r, process_call *call, bool v1, struct processes *all)
+{
+	cleanup_(freep) void *infos = NULL;
+	unsigned count = 0, room = 32;
+	int result;
+	do {
+		void *larger = reallocarray(infos, room, sizeof(struct nvml_process));
+		if (!larger)
+			return -ENOMEM;
+		infos = larger;
+		count = room;
+		result = call(r->device, &count, infos);
+		room = count > room ? count + 8 : room * 2;
+	} while (result == NVML_INSUFFICIENT_SIZE && room <= MAX_PROCESSES);
+	if (!good(r, result))
+		return 0;
+	for (unsigned i = 0; i < count; i++) {
+		const struct nvml_process *p = (const struct nvml_process *)infos + i;
+		const struct nvml_process_v1 *old = (const struct nvml_process_v1 *)infos + i;
+		if (add_process(all, v1 ? old->pid : p->pid, v1 ? old->used : p->used) < 0)
+			return -ENOMEM;
+	}
+	return 1;
+}
+
+static int read_processes(struct reading *r, struct processes *all)
+{
+	const struct nvml_api *api = r->api;
+	int got = 0;
+	if (api->compute_processes && r->gpu->health == GD_GPU_OK)
+		got = read_processes_of(r, api->compute_processes, api->compute_processes_v1, all);
+	if (got <= 0)
+		return got;
+	if (api->graphics_processes && r->gpu->health == GD_GPU_OK) {
+		int more = read_processes_of(r, api->graphics_processes, api->graphics_processes_v1, all);
+		if (more < 0)
+			return more;
+	}
+	r->gpu->processes = all->list;
+	r->gpu->num_processes = all->count;
+	r->gpu->known |= GD_GPU_PROCESSES;
+	return 0;
+}
+
+/* ---- A card ------------------------------------------------------------- */
+
+static int add_gpu(struct reading *r, struct gpu_set *ret)
+{
+	struct processes all = {0};
+	read_identity(r);
+	read_memory(r);
+	read_load(r);
+	int result = read_processes(r, &all);
+	if (result == 0)
+		result = gpu_set_add(ret, r->gpu);
+	free(all.list);
+	return result;
+}
+
+/* Slots without an instance are passed over; numbers are as nvidia-smi gives them. */
+static int add_instances(struct reading *card, struct gpu_set *ret)
+{
+	unsigned max = 0, number = 0;
+	if (!ask(card, mig_max, &max))
+		return 0;
+	for (unsigned i = 0; i < max; i++) {
+		struct nvml_device *device;
+		if (!ask(card, mig_handle, i, &device))
+			continue;
+		struct gd_gpu gpu = {
+			.known = card->gpu->known & (GD_GPU_PCI_ID | GD_GPU_NUMA_NODE | GD_GPU_MIG),
+			.vendor = GD_VENDOR_NVIDIA,
+			.vendor_index = card->gpu->vendor_index,
+			.mig_index = (int)number++,
+			.numa_node = card->gpu->numa_node,
+		};
+		memcpy(gpu.pci_id, card->gpu->pci_id, sizeof(gpu.pci_id));
+		struct reading instance = {card->api, device, &gpu};
+		int r = add_gpu(&instance, ret);
+		if (r < 0)
+			return r;
+		if (gpu.health != GD_GPU_OK)
+			card->gpu->health = gpu.health;
+	}
+	return 0;
+}
+
+static int add_sick(struct gd_gpu *gpu, int result, struct gpu_set *ret)
+{
+	gpu->health = result == NVML_GPU_LOST ? GD_GPU_LOST : GD_GPU_UNREADABLE;
+	int r = gpu_set_add(ret, gpu);
+	if (r < 0)
+		return r;
+	if (result == NVML_GPU_LOST)
+		return gpu_set_warn(ret, "has fallen off the bus");
+	return gpu_set_warn(ret, "cannot be read: %s (NVML error %d)", nvml_words(result), result);
+}
+
+static int add_card(struct nvml *n, struct gd_gpu *gpu, struct nvml_device *device, struct gpu_set *ret)
+{
+	struct reading r = {&n->api, device, gpu};
+	unsigned current, pending;
+	read_pci(&r);
+	if (ask(&r, mig_mode, &current, &pending)) {
+		gpu->mig_enabled = current != 0;
+		gpu->known |= GD_GPU_MIG;
+	} else if (gpu->health == GD_GPU_OK) {
+		gpu->known |= GD_GPU_MIG; /* a card or a library that knows no MIG */
+	}
+	int result = add_gpu(&r, ret);
+	if (result == 0 && gpu->mig_enabled && gpu->health == GD_GPU_OK)
+		result = add_instances(&r, ret);
+	if (result == 0 && gpu->health == GD_GPU_LOST) {
+		for (size_t i = 0; i < ret->count; i++)
+			ret->gpus[i].health = GD_GPU_LOST;
+		result = gpu_set_warn(ret, "has fallen off the bus");
+	}
+	return result;
+}
+
+static int nvml_sample(void *state, unsigned card, struct gpu_set *ret)
+{
+	struct nvml *n = state;
+	struct gd_gpu gpu = {.vendor = GD_VENDOR_NVIDIA, .vendor_index = (int)card, .mig_index = -1};
+	struct nvml_device *device = n->handles[card];
+	if (!device) {
+		int result = n->api.handle(card, &device);
+		if (result != NVML_OK)
+			return add_sick(&gpu, result, ret);
+		n->handles[card] = device;
+	}
+	return add_card(n, &gpu, device, ret);
+}
+
+/* ---- Opening, and events ------------------------------------------------ */
+
+static int nvml_open(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards)
+{
+	(void)spec;
+	struct nvml_api api;
+	const char *reason;
+	unsigned num_cards = 0;
+	*ret_cards = 0;
+	int r = nvml_api_load(&api, &reason);
+	if (r < 0) {
+		/* No library is how most machines without a GPU are; it is told only where somebody expects it. */
+		const char *asked = getenv("GPUQ_NVML_LIBRARY");
+		bool expected = (asked && *asked) || access("/proc/driver/nvidia/version", F_OK) == 0 || r == -ENOSYS;
+		return expected ? gpu_set_warn(warnings, "NVIDIA's library cannot be used: %s", reason) : 0;
+	}
+	int result = api.init();
+	if (result == NVML_OK)
+		result = api.count(&num_cards);
+	if (result != NVML_OK)
+		return gpu_set_warn(
+			warnings, "the NVIDIA driver cannot be used: %s (NVML error %d)", nvml_words(result), result);
+	struct nvml *n = calloc(1, sizeof(*n) + num_cards * sizeof(n->handles[0]));
+	if (!n)
+		return -ENOMEM;
+	n->api = api;
+	n->num_cards = num_cards;
+	*ret_state = n;
+	*ret_cards = num_cards;
+	return 0;
+}
+
+static int nvml_watch(void *state, unsigned card)
+{
+	struct nvml *n = state;
+	if (!n->api.event_set_create || !n->api.event_register || !n->api.event_wait)
+		return -ENOTSUP;
+	struct nvml_event_set *events = n->events;
+	if (!events) {
+		struct nvml_event_set *fresh;
+		if (n->api.event_set_create(&fresh) != NVML_OK)
+			return -ENOTSUP;
+		/* Another card's thread may have been faster; its set is the one then. */
+		events = atomic_compare_exchange_strong(&n->events, &events, fresh) ? fresh : events;
+	}
+	return n->api.event_register(n->handles[card], NVML_EVENT_XID, events) == NVML_OK ? 0 : -ENOTSUP;
+}
+
+static int nvml_wait_event(void *state, struct gpu_event *ret)
+{
+	struct nvml *n = state;
+	struct nvml_event event = {0};
+	int result = n->api.event_wait(n->events, &event, EVENT_WAIT_MS);
+	if (result == NVML_TIMEOUT)
+		return 0;
+	if (result == NVML_GPU_LOST) {
+		/* Returned at once for as long as the card is gone: the samples tell which one it is. */
+		struct timespec pause = {.tv_sec = 1};
+		nanosleep(&pause, NULL);
+		return 0;
+	}
+	if (result != NVML_OK)
+		return -EIO;
+	for (unsigned i = 0; i < n->num_cards; i++)
+		if (n->handles[i] == event.device && (event.type & NVML_EVENT_XID)) {
+			*ret = (struct gpu_event){.card = i, .xid = (unsigned)event.data};
+			return 1;
+		}
+	return 0;
+}
+
+const struct gpu_backend gpu_nvml = {
+	.vendor = GD_VENDOR_NVIDIA,
+	.driver = "the NVIDIA driver",
+	.open = nvml_open,
+	.sample = nvml_sample,
+	.watch = nvml_watch,
+	.wait_event = nvml_wait_event,
+};

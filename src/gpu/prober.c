@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/prober.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "gpu/wire.h"
+
+#define NUM_DRIVERS 2
+
+static const struct gpu_backend *const drivers[NUM_DRIVERS] = {&gpu_nvml, &gpu_amd};
+
+struct driver {
+	struct prober *prober;
+	const struct gpu_backend *backend;
+	bool opened; /* written by its thread, under the lock */
+	bool given_up;
+	void *state;
+	unsigned num_cards;
+	struct gpu_set warnings;
+	unsigned first_card;
+	bool watched; /* its thread for events runs */
+};
+
+/*
+ * Asked: its thread may begin. Busy: asked, and no answer taken yet. Requests are
+ * counted, so that an answer is known to be younger than the request it is for.
+ */
+struct card {
+	struct prober *prober;
+	struct driver *driver;
+	unsigned number; /* among those of its driver */
+	unsigned index;
+	bool asked;    /* under the lock */
+	bool answered; /* under the lock */
+	bool watching; /* under the lock: its events are waited for */
+	struct gpu_set answer;
+	bool busy;
+	bool given_up;
+	bool met; /* has answered at least once */
+	uint64_t asked_ns;
+	unsigned asked_requests;
+	unsigned done_requests;
+};
+
+struct prober {
+	const struct prober_settings *settings;
+	int socket;
+	int parent_fd;
+	int wake_fd;
+	pthread_mutex_t lock;
+	pthread_cond_t asked;
+	struct driver drivers[NUM_DRIVERS];
+	struct card *cards;
+	unsigned num_cards;
+	struct gpu_event *events; /* under the lock; cards by index */
+	size_t num_events;
+	struct text out;
+	size_t sent;
+	unsigned requests;
+	unsigned requests_told;
+	uint64_t met_ns; /* when a card answered for the first time */
+	uint64_t tick_ns;
+};
+
+/* Nobody is left to be told, or no memory to tell with: the parent sees the end of the stream. */
+static _Noreturn void leave(void)
+{
+	_exit(1);
+}
+
+static void wake(struct prober *p)
+{
+	uint64_t one = 1;
+	ssize_t n = write(p->wake_fd, &one, sizeof(one));
+	(void)n; /* full means that it is awake already */
+}
+
+/* ---- Threads that call drivers ------------------------------------------ */
+
+static void *open_driver(void *arg)
+{
+	struct driver *d = arg;
+	void *state = NULL;
+	unsigned num_cards = 0;
+	struct gpu_set warnings = {0};
+	if (d->backend->open(NULL, &warnings, &state, &num_cards) < 0)
+		leave();
+	pthread_mutex_lock(&d->prober->lock);
+	d->state = state;
+	d->num_cards = num_cards;
+	d->warnings = warnings;
+	d->opened = true;
+	pthread_mutex_unlock(&d->prober->lock);
+	wake(d->prober);
+	return NULL;
+}
+
+static void *serve_card(void *arg)
+{
+	struct card *c = arg;
+	struct prober *p = c->prober;
+	const struct gpu_backend *backend = c->driver->backend;
+	for (;;) {
+		pthread_mutex_lock(&p->lock);
+		while (!c->asked)
+			pthread_cond_wait(&p->asked, &p->lock);
+		c->asked = false;
+		bool watching = c->watching;
+		pthread_mutex_unlock(&p->lock);
+
+		struct gpu_set answer = {0};
+		if (backend->sample(c->driver->state, c->number, &answer) < 0)
+			leave();
+		if (!watching && p->settings->events && backend->watch && answer.gpus[0].health == GD_GPU_OK)
+			watching = backend->watch(c->driver->state, c->number) == 0;
+
+		pthread_mutex_lock(&p->lock);
+		c->answer = answer;
+		c->watching = watching;
+		c->answered = true;
+		pthread_mutex_unlock(&p->lock);
+		wake(p);
+	}
+	return NULL;
+}
+
+static void *wait_for_events(void *arg)
+{
+	struct driver *d = arg;
+	struct prober *p = d->prober;
+	struct gpu_event event;
+	int r;
+	while ((r = d->backend->wait_event(d->state, &event)) >= 0) {
+		if (r == 0)
+			continue;
+		event.card += d->first_card;
+		pthread_mutex_lock(&p->lock);
+		struct gpu_event *events = reallocarray(p->events, p->num_events + 1, sizeof(*events));
+		if (!events)
+			leave();
+		events[p->num_events++] = event;
+		p->events = events;
+		pthread_mutex_unlock(&p->lock);
+		wake(p);
+	}
+	return NULL;
+}
+
+static int start_thread(void *(*body)(void *), void *arg)
+{
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, body, arg);
+	if (r == 0)
+		pthread_detach(thread);
+	return -r;
+}
+
+/* ---- The first thread --------------------------------------------------- */
+
+static void send_out(struct prober *p)
+{
+	if (text_error(&p->out))
+		leave();
+	while (p->sent < p->out.length) {
+		ssize_t n = send(p->socket, p->out.data + p->sent, p->out.length - p->sent, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0)
+			leave();
+		p->sent += (size_t)n;
+	}
+	text_clear(&p->out);
+	p->sent = 0;
+}
+
+static void take_requests(struct prober *p)
+{
+	char bytes[64];
+	ssize_t n = recv(p->socket, bytes, sizeof(bytes), 0);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		leave();
+	if (n > 0)
+		p->requests += (unsigned)n;
+}
+
+/* Until something happens or the time is come; takes requests, notices the parent's end. */
+static void wait_until(struct prober *p, uint64_t deadline_ns)
+{
+	struct pollfd fds[] = {
+		{.fd = p->socket, .events = POLLIN},
+		{.fd = p->parent_fd, .events = POLLIN},
+		{.fd = p->wake_fd, .events = POLLIN},
+	};
+	if (p->sent < p->out.length)
+		fds[0].events |= POLLOUT;
+	int timeout = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
+	int n = poll(fds, sizeof(fds) / sizeof(*fds), timeout);
+	if (n < 0 && errno != EINTR)
+		leave();
+	if (n <= 0)
+		return;
+	if (fds[1].revents)
+		leave();
+	if (fds[0].revents & ~POLLOUT)
+		take_requests(p);
+	if (fds[2].revents) {
+		uint64_t count;
+		ssize_t got = read(p->wake_fd, &count, sizeof(count));
+		(void)got;
+	}
+}
+
+static bool all_opened(struct prober *p)
+{
+	bool all = true;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < NUM_DRIVERS; i++)
+		all &= p->drivers[i].opened;
+	pthread_mutex_unlock(&p->lock);
+	return all;
+}
+
+/* A driver that does not open in time is left out for good: its cards could have no number. */
+static void open_drivers(struct prober *p, struct gpu_set *warnings)
+{
+	for (size_t i = 0; i < NUM_DRIVERS; i++) {
+		struct driver *d = &p->drivers[i];
+		*d = (struct driver){.prober = p, .backend = drivers[i]};
+		if (start_thread(open_driver, d) < 0)
+			leave();
+	}
+	uint64_t deadline_ns = clock_now_ns() + p->settings->answer_ms * NS_PER_MS;
+	while (!all_opened(p) && clock_now_ns() < deadline_ns)
+		wait_until(p, deadline_ns);
+
+	int r = 0;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < NUM_DRIVERS; i++) {
+		struct driver *d = &p->drivers[i];
+		d->given_up = !d->opened;
+		if (d->given_up && r == 0)
+			r = gpu_set_warn(
+				warnings, "%s does not answer: none of its GPUs can be used", d->backend->driver);
+		for (size_t k = 0; !d->given_up && k < d->warnings.num_warnings && r == 0; k++)
+			r = gpu_set_warn(warnings, "%s", d->warnings.warnings[k]);
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0)
+		leave();
+}
+
+static void tell_sick(struct prober *p, struct card *c, enum gd_gpu_health health, const char *words)
+{
+	struct gpu_set sick = {0};
+	struct gd_gpu gpu = {
+		.health = health,
+		.vendor = c->driver->backend->vendor,
+		.index = (int)c->index,
+		.vendor_index = (int)c->number,
+		.mig_index = -1,
+	};
+	if (gpu_set_add(&sick, &gpu) < 0 || gpu_set_warn(&sick, "%s", words) < 0)
+		leave();
+	wire_put(&p->out, WIRE_CARD, c->index, 0, &sick);
+	gpu_set_finish(&sick);
+}
+
+static void ask(struct prober *p, struct card *c)
+{
+	if (c->busy)
+		return;
+	c->busy = true;
+	c->asked_ns = clock_now_ns();
+	c->asked_requests = p->requests;
+	pthread_mutex_lock(&p->lock);
+	c->asked = true;
+	pthread_cond_broadcast(&p->asked);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void ask_all(struct prober *p)
+{
+	for (unsigned i = 0; i < p->num_cards; i++)
+		ask(p, &p->cards[i]);
+}
+
+static void start_cards(struct prober *p, const struct gpu_set *warnings)
+{
+	for (size_t i = 0; i < NUM_DRIVERS; i++) {
+		p->drivers[i].first_card = p->num_cards;
+		p->num_cards += p->drivers[i].given_up ? 0 : p->drivers[i].num_cards;
+	}
+	p->cards = calloc(p->num_cards + 1, sizeof(*p->cards));
+	if (!p->cards)
+		leave();
+	wire_put(&p->out, WIRE_CARDS, 0, p->num_cards, warnings);
+	struct driver *d = p->drivers;
+	for (unsigned i = 0; i < p->num_cards; i++) {
+		struct card *c = &p->cards[i];
+		while (d->given_up || i >= d->first_card + d->num_cards)
+			d++;
+		*c = (struct card){.prober = p, .driver = d, .index = i, .number = i - d->first_card};
+		if (start_thread(serve_card, c) < 0) {
+			c->busy = c->given_up = true;
+			tell_sick(p, c, GD_GPU_UNREADABLE, "cannot be asked: no thread could be started");
+		}
+	}
+}
+
+/* True where an answer was there. */
+static bool take_answer(struct prober *p, struct card *c)
+{
+	pthread_mutex_lock(&p->lock);
+	bool answered = c->answered;
+	struct gpu_set answer = c->answer;
+	c->answered = false;
+	bool watch = c->watching && !c->driver->watched;
+	pthread_mutex_unlock(&p->lock);
+	if (!answered)
+		return false;
+
+	for (size_t i = 0; i < answer.count; i++)
+		answer.gpus[i].index = (int)c->index;
+	wire_put(&p->out, WIRE_CARD, c->index, 0, &answer);
+	gpu_set_finish(&answer);
+	if (!c->met)
+		p->met_ns = clock_now_ns();
+	c->met = true;
+	c->busy = c->given_up = false;
+	c->done_requests = c->asked_requests;
+	if (watch)
+		c->driver->watched = start_thread(wait_for_events, c->driver) == 0;
+	return true;
+}
+
+/*
+ * Cards that were not in use wake up one after the other, the first time: as long
+ * as one after the other answers, none is given up.
+ */
+static uint64_t card_deadline(const struct prober *p, const struct card *c)
+{
+	uint64_t since = c->met || p->met_ns < c->asked_ns ? c->asked_ns : p->met_ns;
+	return since + p->settings->answer_ms * NS_PER_MS;
+}
+
+static void look_at_card(struct prober *p, struct card *c)
+{
+	if (take_answer(p, c) && c->asked_requests != p->requests)
+		ask(p, c);
+	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
+		c->given_up = true;
+		tell_sick(p, c, GD_GPU_NOT_ANSWERING, "does not answer");
+	}
+}
+
+static void take_events(struct prober *p)
+{
+	pthread_mutex_lock(&p->lock);
+	struct gpu_event *events = p->events;
+	size_t num_events = p->num_events;
+	p->events = NULL;
+	p->num_events = 0;
+	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; i < num_events; i++) {
+		if (events[i].card >= p->num_cards)
+			continue;
+		wire_put(&p->out, WIRE_XID, events[i].card, events[i].xid, NULL);
+		ask(p, &p->cards[events[i].card]);
+	}
+	free(events);
+}
+
+/* A request is answered when every card has been asked after it came, and has answered or been given up. */
+static void tell_rounds(struct prober *p)
+{
+	unsigned done = p->requests;
+	for (unsigned i = 0; i < p->num_cards; i++)
+		if (!p->cards[i].given_up && p->cards[i].done_requests < done)
+			done = p->cards[i].done_requests;
+	if (done == p->requests_told)
+		return;
+	wire_put(&p->out, WIRE_ROUND, 0, done, NULL);
+	p->requests_told = done;
+}
+
+/* When the next card is to be given up, or the next tick comes. */
+static uint64_t next_deadline(const struct prober *p)
+{
+	uint64_t next = p->settings->period_ms ? p->tick_ns : UINT64_MAX;
+	for (unsigned i = 0; i < p->num_cards; i++) {
+		const struct card *c = &p->cards[i];
+		if (c->busy && !c->given_up && card_deadline(p, c) < next)
+			next = card_deadline(p, c);
+	}
+	return next;
+}
+
+/* A parent that does not read gets no more samples until it does. */
+static bool is_time(struct prober *p)
+{
+	uint64_t now_ns = clock_now_ns();
+	if (!p->settings->period_ms || now_ns < p->tick_ns)
+		return false;
+	p->tick_ns = now_ns + p->settings->period_ms * NS_PER_MS;
+	return p->sent == p->out.length;
+}
+
+static _Noreturn void serve(struct prober *p)
+{
+	unsigned seen = 0;
+	p->tick_ns = clock_now_ns() + p->settings->period_ms * NS_PER_MS;
+	for (;;) {
+		if (p->requests != seen || is_time(p))
+			ask_all(p);
+		seen = p->requests;
+		for (unsigned i = 0; i < p->num_cards; i++)
+			look_at_card(p, &p->cards[i]);
+		take_events(p);
+		tell_rounds(p);
+		send_out(p);
+		wait_until(p, next_deadline(p));
+	}
+}
+
+/* ---- Becoming the probe process ----------------------------------------- */
+
+/* Close-on-exec does not help where nothing is executed. */
+static void close_others(int keep)
+{
+	if (syscall(SYS_close_range, (unsigned)keep + 1, ~0u, 0) == 0)
+		return;
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	while (dir && (entry = readdir(dir))) {
+		int fd = atoi(entry->d_name);
+		if (fd > keep && fd != dirfd(dir))
+			close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static int take_over_fds(int socket)
+{
+	int kept = fcntl(socket, F_DUPFD, 3);
+	int null = open("/dev/null", O_RDWR);
+	if (kept < 0 || null < 0)
+		leave();
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(null, fd) < 0)
+			leave();
+	if (kept != 3 && dup2(kept, 3) < 0)
+		leave();
+	close_others(3);
+	return 3;
+}
+
+static void reset_signals(void)
+{
+	struct sigaction usual = {.sa_handler = SIG_DFL};
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &usual, NULL); /* refused for SIGKILL, SIGSTOP and libc's own */
+	sigset_t none;
+	sigemptyset(&none);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+void prober_main(const struct prober_settings *settings)
+{
+	struct prober prober = {.settings = settings};
+	struct prober *p = &prober;
+	setsid();
+	reset_signals();
+	prctl(PR_SET_NAME, "gpuq-probe");
+	p->socket = take_over_fds(settings->socket);
+	p->parent_fd = (int)syscall(SYS_pidfd_open, settings->parent, 0);
+	p->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (p->parent_fd < 0 || p->wake_fd < 0 || getppid() != settings->parent)
+		leave();
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->asked, NULL);
+
+	/* The parent has hold of us, by pidfd, before it asks: only now may a driver crash us. */
+	while (p->requests == 0)
+		wait_until(p, UINT64_MAX);
+	struct gpu_set warnings = {0};
+	open_drivers(p, &warnings);
+	start_cards(p, &warnings);
+	serve(p);
+}

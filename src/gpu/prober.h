@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What runs in the probe process. Its first thread never calls a driver: it
+ * keeps the time, so a driver that hangs is told of and not waited for. Each
+ * driver is opened, and each card asked, by a thread of its own.
+ */
+#ifndef GPU_PROBER_H
+#define GPU_PROBER_H
+
+#include <sys/types.h>
+
+#include "gpu/backend.h"
+
+struct prober_settings {
+	int socket;         /* records go out, a byte per request comes in; not blocking */
+	pid_t parent;       /* when it is gone, so are we */
+	unsigned period_ms; /* 0: only on request */
+	unsigned answer_ms; /* how long a driver may take */
+	bool events;        /* wait for Xids */
+};
+
+/*
+ * The process, from just after its fork to its end. Closes every descriptor but
+ * the socket, and leaves the session, so that a Ctrl-C meant for its parent does
+ * not reach it.
+ */
+_Noreturn void prober_main(const struct prober_settings *settings);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the probe process tells its parent, as records in a stream. Both are the
+ * same program, so structures travel as they lie in memory; sizes are checked all
+ * the same, for a driver may have scribbled over the process that wrote them.
+ */
+#ifndef GPU_WIRE_H
+#define GPU_WIRE_H
+
+#include <stdint.h>
+
+#include "base/text.h"
+#include "gpu/set.h"
+
+enum wire_kind {
+	WIRE_CARDS = 1, /* value: how many cards there are; set: warnings of the drivers */
+	WIRE_CARD,      /* card; set: it and its instances */
+	WIRE_XID,       /* card; value: the Xid */
+	WIRE_ROUND,     /* value: how many requests have been answered in full */
+};
+
+struct wire_record {
+	uint32_t kind;
+	uint32_t size; /* of what follows */
+	uint32_t card;
+	uint32_t value;
+};
+
+/* Appends a record; set may be NULL. Memory that runs out is remembered in out. */
+void wire_put(struct text *out, enum wire_kind kind, unsigned card, unsigned value, const struct gpu_set *set);
+
+/*
+ * Takes the record at data. Returns its whole size; 0 where it is not complete
+ * yet; -EBADMSG where it makes no sense, -ENOMEM. The set is to be finished by the caller.
+ */
+int wire_take(const char *data, size_t size, struct wire_record *ret, struct gpu_set *ret_set);
+
+#endif
