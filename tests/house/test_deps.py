@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""tools/deps on machines made of stand-ins: PATH holds what the test put there."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+BUILD_TOOLS = ["cc", "meson", "ninja", "pkg-config", "scdoc"]
+PLUMBING = ["sh", "env", "mktemp", "rm", "cat"]
+
+
+class Machine:
+    def __init__(self, root):
+        self.root = root
+        self.bin = root / "bin"
+        self.log = root / "log"
+        self.bin.mkdir()
+        self.log.touch()
+        for name in PLUMBING:
+            (self.bin / name).symlink_to(shutil.which(name))
+        self.uid(0)
+
+    def put(self, name, body="exit 0"):
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def uid(self, number):
+        self.put("id", f"echo {number}")
+
+    def put_apt(self, installs="", fails=False):
+        """An apt-get that writes down how it was called, and brings some commands."""
+        lines = [f'echo "apt-get $*" >>"{self.log}"',
+                 f'echo "frontend $DEBIAN_FRONTEND" >>"{self.log}"']
+        if fails:
+            lines.append("exit 100")
+        for name in installs.split():
+            lines.append(f'case "$*" in *install*) cp "{self.bin}/cc" "{self.bin}/{name}" ;; esac')
+        (self.bin / "cp").symlink_to(shutil.which("cp"))
+        self.put("apt-get", "\n".join(lines))
+
+    def deps(self, *groups):
+        return subprocess.run([self.bin / "sh", SOURCE / "tools/deps", *groups], env={"PATH": str(self.bin)},
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def calls(self):
+        return self.log.read_text()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    for name in BUILD_TOOLS:
+        made.put(name)
+    return made
+
+
+def test_nothing_missing_is_silent(machine):
+    machine.put_apt()
+    result = machine.deps("build")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert machine.calls() == ""
+
+
+def test_without_apt_get_lists_what_is_needed_and_fails(machine):
+    (machine.bin / "meson").unlink()
+    (machine.bin / "scdoc").unlink()
+    result = machine.deps("build")
+    assert result.returncode == 1
+    assert "no apt-get" in result.stderr
+    assert "meson (Debian: meson)" in result.stderr
+    assert "scdoc (Debian: scdoc)" in result.stderr
+    assert "ninja" not in result.stderr
+
+
+def test_missing_tools_are_installed_without_questions(machine):
+    (machine.bin / "ninja").unlink()
+    (machine.bin / "meson").unlink()
+    machine.put_apt(installs="ninja meson")
+    result = machine.deps("build")
+    assert result.returncode == 0, result.stderr
+    assert "installing with apt-get: meson ninja-build" in result.stderr
+    assert "--no-install-recommends meson ninja-build" in machine.calls()
+    assert "frontend noninteractive" in machine.calls()
+
+
+def test_a_compiler_without_libc_headers_counts_as_missing(machine):
+    machine.put("cc", "exit 1")
+    result = machine.deps("build")
+    assert result.returncode == 1
+    assert "gcc libc6-dev" in result.stderr
+
+
+def test_a_command_that_does_not_run_counts_as_missing(machine):
+    machine.put("meson", "exit 127")
+    assert "meson" in machine.deps("build").stderr
+
+
+def test_not_root_goes_through_sudo(machine):
+    machine.uid(1000)
+    (machine.bin / "ninja").unlink()
+    machine.put_apt(installs="ninja")
+    machine.put("sudo", f'echo "sudo $*" >>"{machine.log}"; exec "$@"')
+    assert machine.deps("build").returncode == 0
+    assert "sudo env DEBIAN_FRONTEND=noninteractive apt-get" in machine.calls()
+
+
+def test_neither_root_nor_sudo_says_what_to_type(machine):
+    machine.uid(1000)
+    (machine.bin / "ninja").unlink()
+    machine.put_apt()
+    result = machine.deps("build")
+    assert result.returncode == 1
+    assert "apt-get install --no-install-recommends ninja-build" in result.stderr
+    assert machine.calls() == ""
+
+
+def test_a_failing_apt_get_is_tried_with_fresh_lists_then_reported(machine):
+    (machine.bin / "ninja").unlink()
+    machine.put_apt(fails=True)
+    result = machine.deps("build")
+    assert result.returncode == 1
+    assert "could not install: ninja-build" in result.stderr
+    assert "update" in machine.calls()
+
+
+def test_an_install_that_did_not_help_is_an_error(machine):
+    (machine.bin / "ninja").unlink()
+    machine.put_apt()
+    result = machine.deps("build")
+    assert result.returncode == 1
+    assert "still missing" in result.stderr
+
+
+def test_groups_add_up_and_unknown_ones_are_refused(machine):
+    machine.put("pkg-config", '[ "$1" = --version ]')
+    result = machine.deps("build", "test")
+    assert "libcmocka-dev" in result.stderr
+    assert "python3-pytest" in result.stderr
+    assert machine.deps("biuld").returncode == 2
+    assert machine.deps().returncode == 2

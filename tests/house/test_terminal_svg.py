@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""tools/terminal-svg: the picture holds what the command left on the screen."""
+import os
+import pathlib
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def draw(tmp_path, script, *options):
+    out = tmp_path / "out.svg"
+    result = subprocess.run([sys.executable, SOURCE / "tools/terminal-svg", "--out", out, *options, "--", "sh", "-c", script],
+                            capture_output=True, text=True, timeout=60, check=False)
+    return result.returncode, xml.etree.ElementTree.parse(out).getroot()
+
+
+def texts(svg):
+    return [(t.text, t.get("fill")) for t in svg.iter(SVG + "text")][1:]
+
+
+def test_text_and_colour_arrive(tmp_path):
+    code, svg = draw(tmp_path, r"printf 'a <b> & c\n\033[32mgreen\033[0m\n'")
+    assert code == 0
+    assert texts(svg) == [("a <b> & c", None), ("green", "#3fb950")]
+
+
+def test_what_was_overwritten_is_gone(tmp_path):
+    _, svg = draw(tmp_path, r"printf 'one\ntwo\n\033[2A\033[Knew\n\033[1Bend\n'")
+    assert texts(svg) == [("new", None), ("two", None), ("end", None)]
+
+
+def test_the_command_has_a_terminal_of_the_size_asked_for(tmp_path):
+    _, svg = draw(tmp_path, "test -t 1 && stty size", "--columns", "77", "--rows", "33")
+    assert texts(svg) == [("33 77", None)]
+
+
+def test_exits_as_the_command_did(tmp_path):
+    assert draw(tmp_path, "exit 3")[0] == 3
