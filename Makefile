@@ -7,39 +7,42 @@
 #
 # What is missing on a Debian system is installed first (tools/deps).
 
-BUILD  ?= build
+BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-all: deps-build
-	$(configure)
-	$(compile)
+configure = tools/configure $(BUILD) $(abspath $(PREFIX))
+compile = ninja -C $(BUILD) $(NINJAFLAGS)
 
-demo: deps-build
-	$(configure)
-	$(compile)
+all:
+	@tools/deps build
+	@$(configure)
+	@$(compile)
+
+demo: all
 	@tools/demo $(BUILD)
 
-test: deps-test
-	$(configure)
-	$(compile)
+test:
+	@tools/deps build test
+	@$(configure) tests
+	@$(compile)
 	@tools/run-tests $(BUILD) unit cli
 
-test-all: deps-heavy
-	$(configure)
-	$(compile)
+test-all:
+	@tools/deps build test heavy
+	@$(configure) heavy
+	@$(compile)
 	@tools/pypi $(BUILD)
 	@tools/run-tests $(BUILD) unit cli heavy
 
-bench: deps-build
-	$(configure)
-	$(compile)
+bench: all
 	@tools/bench $(BUILD)
 
-install: deps-build
-	$(configure)
+install:
+	@tools/deps build
+	@$(configure)
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
-	$(compile)
+	@$(compile)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 format:
@@ -49,20 +52,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-# libdir: where one looks for it under any prefix; Debian's default has the architecture in it.
-define configure
-@test -e $(BUILD)/build.ninja || meson setup $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
-endef
-
-compile = @ninja -C $(BUILD) $(NINJAFLAGS)
-
-deps-build:
-	@tools/deps build
-
-deps-test:
-	@tools/deps build test
-
-deps-heavy:
-	@tools/deps build test heavy
-
-.PHONY: all demo test test-all bench install format clean deps-build deps-test deps-heavy
+.PHONY: all demo test test-all bench install format clean

@@ -117,7 +117,7 @@ static cl_int open_device(struct device *d, cl_device_id id)
 
 static int setup(struct gd_worker *w, void **ret_state)
 {
-	cl_device_id id;
+	cl_device_id id = NULL;
 	int r = choose_device(w, &id);
 	if (r < 0)
 		return r;

@@ -15,7 +15,8 @@
  * gd_fd(). Nobody is read from faster than the workers and the client itself
  * take it: with the queue full, or 64 KiB of answers not fetched, a client's
  * requests stay in its socket. SIGINT or SIGTERM: no more requests are taken,
- * those taken are answered, exit code 0. A second one cancels what still runs.
+ * those taken are answered (a client that had sent more sees a reset after its
+ * last answer), exit code 0. A second signal cancels what still runs.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

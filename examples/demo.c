@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What `make demo` shows: primes are counted by one worker process per GPU, one
+ * of them is killed in the middle of its work, and the sum is right all the same.
+ *
+ *     demo [GPUS]
+ *
+ * The work itself is arithmetic on the CPU, so that it runs anywhere.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <gpu_dispatch.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCKS     400
+#define BLOCK      80000
+#define EXPECTED   1973815 /* primes below BLOCKS * BLOCK = 32,000,000 */
+#define KILL_AFTER (BLOCKS / 3)
+#define BAR        40
+
+/* ---- In each worker ----------------------------------------------------- */
+
+static bool is_prime(uint32_t n)
+{
+	if (n < 4)
+		return n > 1;
+	if (n % 2 == 0)
+		return false;
+	for (uint32_t i = 3; i * i <= n; i += 2)
+		if (n % i == 0)
+			return false;
+	return true;
+}
+
+static int count_primes(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	uint32_t first;
+	uint32_t primes = 0;
+	(void)state;
+
+	memcpy(&first, task->data, sizeof(first));
+	for (uint32_t n = first; n < first + BLOCK; n++) {
+		primes += is_prime(n);
+		if (gd_cancelled(w))
+			return gd_fail(w, -ECANCELED, "stopped at %" PRIu32, n);
+	}
+	return gd_result(w, &primes, sizeof(primes));
+}
+
+/* ---- In this program ---------------------------------------------------- */
+
+struct demo {
+	struct gd_dispatcher *dispatcher;
+	uint32_t next;
+	uint32_t primes;
+	int done;
+	int workers;
+	bool terminal;
+	int drawn; /* lines of the picture on the screen */
+	int64_t killed_pid;
+	int killed_slot;
+	bool replaced;
+	bool tried_again;
+};
+
+static int next_block(void *context, struct gd_feed *feed)
+{
+	struct demo *demo = context;
+	if (demo->next == BLOCKS)
+		return 0;
+	uint32_t first = demo->next++ * BLOCK;
+	int r = gd_emit(feed, &first, sizeof(first), NULL);
+	return r < 0 ? r : 1;
+}
+
+static void erase(struct demo *demo)
+{
+	if (demo->drawn > 0)
+		printf("\033[%dA\033[J", demo->drawn);
+	demo->drawn = 0;
+}
+
+static void draw_worker(const struct demo *demo, const struct gd_worker_stats *w)
+{
+	uint64_t share = w->completed * BAR * (uint64_t)demo->workers / BLOCKS / 2;
+	int length = share > BAR ? BAR : (int)share;
+	const char *colour = demo->terminal ? (w->restarts ? "\033[33m" : "\033[32m") : "";
+
+	printf("  GPU %-3d %-9s %s", w->gpu, gd_worker_state_name(w->state), colour);
+	for (int i = 0; i < BAR; i++)
+		fputs(i < length ? "█" : " ", stdout);
+	printf("%s %3" PRIu64 " blocks%s\n", demo->terminal ? "\033[0m" : "", w->completed,
+		w->restarts ? ", replaced once" : "");
+}
+
+static void draw(struct demo *demo)
+{
+	for (int slot = 0; slot < demo->workers; slot++) {
+		struct gd_worker_stats w;
+		if (gd_worker_stats(demo->dispatcher, slot, &w) < 0)
+			break;
+		draw_worker(demo, &w);
+		demo->drawn++;
+	}
+	fflush(stdout);
+}
+
+/* Ends one worker the hard way, as a driver or the kernel would, while it works. */
+static void kill_one(struct demo *demo)
+{
+	for (int i = 0; i < demo->workers && !demo->killed_pid; i++) {
+		struct gd_worker_stats w;
+		int slot = (demo->workers / 2 + i) % demo->workers;
+		if (gd_worker_stats(demo->dispatcher, slot, &w) < 0 || !w.has_task || w.pid <= 0)
+			continue;
+		if (kill((pid_t)w.pid, SIGKILL) < 0)
+			continue;
+		demo->killed_pid = w.pid;
+		demo->killed_slot = slot;
+		erase(demo);
+		printf("  kill -9 %" PRId64 ": the worker of GPU %d is dead, in the middle of block %" PRIu64 "\n",
+			w.pid, w.gpu, w.task_id);
+	}
+}
+
+static void look_for_replacement(struct demo *demo)
+{
+	struct gd_worker_stats w;
+	if (!demo->killed_pid || demo->replaced || gd_worker_stats(demo->dispatcher, demo->killed_slot, &w) < 0)
+		return;
+	if (w.restarts == 0 || w.pid <= 0 || w.pid == demo->killed_pid)
+		return;
+	demo->replaced = true;
+	erase(demo);
+	printf("  GPU %d has a new worker, pid %" PRId64 "\n", w.gpu, w.pid);
+}
+
+static int on_start(void *context, const struct gd_event *e)
+{
+	struct demo *demo = context;
+	if (e->attempt > 1) {
+		demo->tried_again = true;
+		erase(demo);
+		printf("  block %" PRIu64 " is counted again, on GPU %d\n", e->id, e->gpu);
+	}
+	return 0;
+}
+
+static int on_success(void *context, const struct gd_event *e)
+{
+	struct demo *demo = context;
+	uint32_t primes;
+
+	memcpy(&primes, e->result.data, sizeof(primes));
+	demo->primes += primes;
+	if (++demo->done >= KILL_AFTER && !demo->killed_pid)
+		kill_one(demo);
+	look_for_replacement(demo);
+	return 0;
+}
+
+static int on_error(void *context, const struct gd_event *e)
+{
+	erase(context);
+	printf("  block %" PRIu64 " on GPU %d: %s\n", e->id, e->gpu, e->message);
+	return 0;
+}
+
+static void on_progress(void *context, const struct gd_stats *stats)
+{
+	struct demo *demo = context;
+	demo->workers = (int)stats->workers;
+	look_for_replacement(demo);
+	if (demo->terminal) {
+		erase(demo);
+		draw(demo);
+	}
+}
+
+static int report(struct demo *demo, const struct gd_stats *stats)
+{
+	bool right = demo->primes == EXPECTED && demo->done == BLOCKS;
+	if (!demo->terminal)
+		draw(demo);
+	printf("\n  %" PRIu32 " primes below %d: %s.\n", demo->primes, BLOCKS * BLOCK,
+		right ? "right, every block counted exactly once" : "WRONG");
+	printf("  %" PRIu64 " blocks on %zu workers in %.1f s; workers replaced: %" PRIu64
+	       ", blocks tried again: %" PRIu64 "\n",
+		stats->completed, stats->workers, (double)(stats->end_ns - stats->start_ns) / 1e9, stats->restarts,
+		stats->retries);
+	return !right;
+}
+
+int main(int argc, char **argv)
+{
+	struct demo demo = {.terminal = isatty(STDOUT_FILENO)};
+	struct gd_worker_ops worker = {.process = count_primes};
+	struct gd_options options = {
+		.size = sizeof(options),
+		.worker = &worker,
+		.gpus = argc > 1 ? argv[1] : NULL,
+		.retries = 2,
+		.context = &demo,
+		.on_success = on_success,
+		.on_error = on_error,
+		.on_task_start = on_start,
+		.on_progress = on_progress,
+	};
+	struct gd_source source = {
+		.size = sizeof(source), .generator = next_block, .context = &demo, .total_tasks = BLOCKS};
+	struct gd_stats stats;
+	struct gd_error err;
+
+	int count = gd_gpu_count(options.gpus, NULL);
+	if (!options.gpus && count == 0) {
+		options.gpus = "sim:4";
+		count = 4;
+	}
+	demo.workers = count > 0 ? count : 0;
+	int r = gd_create(&options, &demo.dispatcher, &err);
+	if (r == 0)
+		r = gd_run(demo.dispatcher, &source, &stats, &err);
+	if (r < 0)
+		fprintf(stderr, "demo: %s\n", err.message);
+	else
+		r = report(&demo, &stats);
+	gd_destroy(demo.dispatcher);
+	return r != 0;
+}

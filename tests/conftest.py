@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+"""Where the tests find things when pytest is typed by hand; `make test` says it itself."""
+import os
+import pathlib
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
+
+os.environ.setdefault("GD_SOURCE", str(SOURCE))
+os.environ.setdefault("GD_BUILD", str(SOURCE / "build"))
+os.environ.setdefault("GPUQ", str(pathlib.Path(os.environ["GD_BUILD"]) / "gpuq"))
