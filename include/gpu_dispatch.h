@@ -21,7 +21,7 @@
  *
  * Who owns what: bytes given to gd_submit() and gd_emit() are copied before the
  * call returns. Bytes in an event belong to the library and are valid during
- * the callback only.
+ * the callback only. Tasks and results are aligned for any type.
  *
  * Options structs begin with their size; in every field zero means the default.
  * Functions return 0 (or a count) on success, a negative errno value on failure;
@@ -406,10 +406,11 @@ struct gd_options {
 	size_t num_settings;
 	int64_t base_seed; /**< 42; a worker's seed is this plus its GPU's number */
 
-	int queue_size;     /**< 1024: tasks that wait, beyond those in the workers' hands */
-	int retries;        /**< 0: how often a task that failed is tried again, on another worker */
-	bool ordered;       /**< callbacks in the order of task ids; holds back queue_size results */
-	bool allow_threads; /**< fork although there are threads: only for hooks that use no lock */
+	uint64_t total_tasks; /**< for progress; 0: not known. gd_run() takes the source's */
+	int queue_size;       /**< 1024: tasks that wait, beyond those in the workers' hands */
+	int retries;          /**< 0: how often a task that failed is tried again, on another worker */
+	bool ordered;         /**< callbacks in the order of task ids; holds back queue_size results */
+	bool allow_threads;   /**< fork although there are threads: only for hooks that use no lock */
 
 	/* Limits, in milliseconds. */
 	int64_t task_timeout_ms;    /**< none */
@@ -451,9 +452,10 @@ struct gd_draft;
 GD_API int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
 
 /**
- * Adds a task; waits for room in the queue while another thread polls. Inside a
- * callback there is nobody to wait for: -EAGAIN, as with GD_NOWAIT. -ESHUTDOWN
- * after a stop, -ENODEV when no worker is left.
+ * Adds a task; waits for room in the queue while another thread polls. The
+ * thread that polls (before the first gd_poll(): that opened the pool) has
+ * nobody to wait for, in a callback or not: -EAGAIN, as with GD_NOWAIT.
+ * -ESHUTDOWN after a stop, -ENODEV when no worker is left.
  */
 GD_API int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
 
@@ -472,8 +474,8 @@ GD_API int gd_fd(const struct gd_pool *p);
 /**
  * Makes the callbacks that are due; waits up to timeout_ms (-1: as long as it
  * takes) for the first one. Returns how many were made: 0 at the timeout, after
- * gd_interrupt(), and when nothing is left to wait for. -ENODEV when no worker is
- * left, after every task has had its callback.
+ * gd_interrupt(), and when no task is left to wait for. When every task has had
+ * its callback: -ECANCELED after a stop, -ENODEV when no worker is left.
  */
 GD_API int gd_poll(struct gd_pool *p, int timeout_ms);
 
@@ -489,6 +491,8 @@ GD_API void gd_pool_stop(struct gd_pool *p);
 
 /** Tasks submitted and not yet called back. */
 GD_API size_t gd_outstanding(const struct gd_pool *p);
+/** How many tasks can be submitted now without waiting. */
+GD_API size_t gd_room(const struct gd_pool *p);
 
 /** At any time, from any thread. */
 GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);

@@ -42,7 +42,7 @@ static inline void fclosep(FILE **f)
 }
 
 #define take_ptr(p)                                                                                                    \
-	({                                                                                                             \
+	__extension__({                                                                                                \
 		__typeof__(p) taken_ = (p);                                                                            \
 		(p) = NULL;                                                                                            \
 		taken_;                                                                                                \

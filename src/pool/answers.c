@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "pool/pool_private.h"
+
+#define BATCH     64
+#define WORDS_MAX 1024
+
+/* A batch of records, copied out of the worker's memory before they are looked at. */
+struct batch {
+	struct ring_desc descs[BATCH];
+	size_t count;
+	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
+};
+
+/* What a record must be for us to go on with it; else the words. */
+static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
+{
+	if (!(d->flags & RING_EXTERNAL) && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
+		return "a result that lies outside of its memory";
+	switch (d->kind) {
+	case RING_DONE:
+		if (task >= s->in.head || slot_task((struct slot *)s, task)->id != d->id)
+			return "an answer to a task that it was not given";
+		return NULL;
+	case RING_STARTED:
+		/* Of a batch, all are announced before the first ends. */
+		for (uint64_t seq = task; seq < s->in.head; seq++)
+			if (slot_task((struct slot *)s, seq)->id == d->id)
+				return NULL;
+		return "the beginning of a task that it was not given";
+	case RING_READY:
+	case RING_SETUP_FAILED:
+	case RING_CLEANUP_FAILED:
+	case RING_CLEANED:
+		return NULL;
+	default:
+		return "a record of no known kind";
+	}
+}
+
+static void sane_times(struct ring_desc *d, uint64_t now)
+{
+	if (d->end_ns > now || d->end_ns == 0)
+		d->end_ns = now;
+	if (d->start_ns > d->end_ns || d->start_ns == 0)
+		d->start_ns = d->end_ns;
+}
+
+/* With the lock held: copies, checks, counts what has ended, so that the worker gets more at once. */
+static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
+{
+	uint64_t head = atomic_load_explicit(&s->channel.out->head, memory_order_acquire);
+	uint64_t there = head - s->consumed;
+	b->count = 0;
+	b->first_task = s->completed;
+	if (there == 0)
+		return;
+	if (there > RING_DEPTH) {
+		s->broken = "a count of answers that cannot be";
+		return;
+	}
+	uint64_t now = clock_now_ns();
+	for (; b->count < BATCH && b->count < there; b->count++) {
+		struct ring_desc *d = &b->descs[b->count];
+		*d = *ring_at(outbox_descs(s->channel.out), s->consumed + b->count);
+		s->broken = wrong(s, d, s->completed);
+		if (s->broken)
+			return;
+		if (d->kind != RING_DONE)
+			continue;
+		sane_times(d, now);
+		slot_learn(s, d->start_ns, d->end_ns);
+		histogram_add(&p->durations, d->end_ns - d->start_ns);
+		s->stats.busy_ns += d->end_ns - d->start_ns;
+		s->stats.last_duration_ns = d->end_ns - d->start_ns;
+		s->completed++;
+		s->stats.since_ns = d->end_ns;
+	}
+	if (p->backlog.count > 0)
+		pool_hand_out(p);
+}
+
+/* Words from the worker's memory, which may change under our eyes. */
+static const char *words_of(const struct slot *s, const struct ring_desc *d, char *buf, size_t size)
+{
+	size_t n = d->size < size - 1 ? (size_t)d->size : size - 1;
+	memcpy(buf, outbox_arena(s->channel.out) + d->offset, n);
+	buf[n] = '\0';
+	return buf;
+}
+
+static void conclude_failed(
+	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+{
+	char words[WORDS_MAX];
+	event->failure = GD_FAILED;
+	event->code = d->code;
+	event->message = words_of(s, d, words, sizeof(words));
+	if (words[0] == '\0')
+		snprintf(words, sizeof(words), "process returned %d: %s", d->code, error_words(d->code));
+	s->stats.failed++;
+	pool_conclude(p, t, event);
+}
+
+static void conclude_done(
+	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+{
+	struct parcel parcel = PARCEL_NONE;
+	char words[128];
+	event->result.size = d->size;
+	event->result.data = outbox_arena(s->channel.out) + d->offset;
+	if (d->flags & RING_EXTERNAL) {
+		int r = parcel_receive(s->socket, d->size, false, &parcel);
+		event->result.data = parcel.data;
+		if (r < 0) {
+			snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
+				(unsigned long long)d->size, error_words(r));
+			event->result = (struct gd_bytes){0};
+			event->failure = GD_NOT_CARRIED;
+			event->code = r;
+			event->message = words;
+		}
+	}
+	if (event->failure)
+		s->stats.failed++;
+	else
+		s->stats.completed++;
+	pool_conclude(p, t, event);
+	parcel_finish(&parcel);
+}
+
+static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event)
+{
+	char words[96];
+	snprintf(words, sizeof(words), "not done within %lld ms", (long long)p->options->task_timeout_ms);
+	event->failure = GD_TIMED_OUT;
+	event->code = -ETIMEDOUT;
+	event->message = words;
+	s->stats.timeouts++;
+	pool_conclude(p, t, event);
+}
+
+static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d)
+{
+	struct task *t = slot_task(s, seq);
+	pool_announce(p, s, t, d->start_ns);
+	struct gd_event event = pool_event(s, t);
+	event.started_ns = d->start_ns;
+	event.ended_ns = d->end_ns;
+	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq) {
+		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
+			struct parcel parcel;
+			if (parcel_receive(s->socket, d->size, false, &parcel) >= 0)
+				parcel_finish(&parcel);
+		}
+		conclude_timed_out(p, s, t, &event);
+	} else if (d->code < 0) {
+		conclude_failed(p, s, t, d, &event);
+	} else {
+		conclude_done(p, s, t, d, &event);
+	}
+}
+
+static void ready(struct gd_pool *p, struct slot *s)
+{
+	pthread_mutex_lock(&p->lock);
+	if (s->state == SLOT_STARTING) {
+		s->state = SLOT_READY;
+		s->was_ready = true;
+		pool_hand_out(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
+{
+	char words[WORDS_MAX];
+	struct gd_event event = {
+		.slot = s->index,
+		.gpu = s->gpu,
+		.ended_ns = d->end_ns,
+		.failure = GD_FAILED,
+		.code = d->code,
+		.message = words_of(s, d, words, sizeof(words)),
+	};
+	if (words[0] == '\0')
+		snprintf(words, sizeof(words), "cleanup returned %d: %s", d->code, error_words(d->code));
+	pool_call(p, p->options->on_cleanup_fail, &event);
+}
+
+static void setup_failed(struct slot *s, const struct ring_desc *d)
+{
+	s->setup_code = d->code;
+	words_of(s, d, s->setup_words, sizeof(s->setup_words));
+	if (s->setup_words[0] == '\0')
+		snprintf(
+			s->setup_words, sizeof(s->setup_words), "setup returned %d: %s", d->code, error_words(d->code));
+}
+
+static void started(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
+{
+	for (uint64_t seq = task; seq < s->in.head; seq++) {
+		struct task *t = slot_task(s, seq);
+		if (t->id == d->id) {
+			pool_announce(p, s, t, d->start_ns);
+			return;
+		}
+	}
+}
+
+/* Without the lock: the callbacks. */
+static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
+{
+	uint64_t task = b->first_task;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct ring_desc *d = &b->descs[i];
+		switch (d->kind) {
+		case RING_DONE:
+			done(p, s, task++, d);
+			break;
+		case RING_STARTED:
+			started(p, s, task, d);
+			break;
+		case RING_READY:
+			ready(p, s);
+			break;
+		case RING_SETUP_FAILED:
+			setup_failed(s, d);
+			break;
+		case RING_CLEANUP_FAILED:
+			cleanup_failed(p, s, d);
+			break;
+		case RING_CLEANED:
+			s->cleaned = true;
+			break;
+		}
+	}
+}
+
+/* The room of what was called back is free again, here and there. */
+static void release(struct gd_pool *p, struct slot *s, size_t count)
+{
+	pthread_mutex_lock(&p->lock);
+	ring_release(&s->in, s->completed);
+	pool_add_tally(p, s);
+	if (p->backlog.count > 0)
+		pool_hand_out(p);
+	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
+		pthread_cond_broadcast(&p->room);
+	pthread_mutex_unlock(&p->lock);
+
+	s->consumed += count;
+	atomic_store(&s->channel.in->consumed, s->consumed);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load(&s->channel.out->wanted))
+		channel_wake_worker(&s->channel);
+}
+
+size_t pool_read_answers(struct gd_pool *p, struct slot *s)
+{
+	if (!s->channel.out || s->broken ||
+		atomic_load_explicit(&s->channel.out->head, memory_order_relaxed) == s->consumed)
+		return 0;
+	struct batch b;
+	pthread_mutex_lock(&p->lock);
+	collect(p, s, &b);
+	pthread_mutex_unlock(&p->lock);
+	act(p, s, &b);
+	release(p, s, b.count);
+	if (s->broken)
+		pool_kill_worker(p, s);
+	return b.count;
+}

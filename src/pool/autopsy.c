@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/error.h"
+#include "pool/pool_private.h"
+
+static const char *phase(const struct slot *s)
+{
+	if (s->state == SLOT_STARTING)
+		return "in setup";
+	return s->state == SLOT_CLOSING ? "in cleanup" : "at work";
+}
+
+static void died_of_signal(
+	const struct slot *s, const struct warden_report *r, struct gd_event *event, char *words, size_t size)
+{
+	int sig = WTERMSIG(r->status);
+	const char *name = sigabbrev_np(sig), *description = sigdescr_np(sig);
+	event->failure = GD_CRASHED;
+	event->signal = sig;
+	if (r->flags & END_OUT_OF_MEMORY) {
+		event->failure = GD_OUT_OF_MEMORY;
+		snprintf(words, size,
+			"the worker was killed %s, probably because the machine or its cgroup ran out of memory",
+			phase(s));
+		return;
+	}
+	bool noted = s->channel.out && atomic_load(&s->channel.out->crash_signal) == (uint32_t)sig;
+	if (noted && (sig == SIGSEGV || sig == SIGBUS)) {
+		event->address = atomic_load(&s->channel.out->crash_address);
+		snprintf(words, size, "the worker crashed %s: SIG%s (%s) at address 0x%llx", phase(s),
+			name ? name : "?", description ? description : "?", (unsigned long long)event->address);
+		return;
+	}
+	snprintf(words, size, "the worker %s %s: SIG%s (%s)", sig == SIGKILL ? "was killed" : "crashed", phase(s),
+		name ? name : "?", description ? description : "?");
+}
+
+void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_report *r, struct gd_event *event,
+	char *words, size_t size)
+{
+	event->failure = GD_CRASHED;
+	event->message = words;
+	if (p->warden_gone) {
+		snprintf(words, size, "the warden process was killed, and the worker with it");
+	} else if (r->flags & END_STUCK) {
+		event->failure = GD_STUCK;
+		snprintf(words, size,
+			"the worker (pid %d) cannot be killed: it is stuck in the kernel or frozen; its GPU is out of use",
+			r->pid);
+	} else if (r->flags & END_NOT_EXECUTED) {
+		event->failure = GD_FAILED;
+		event->code = r->error;
+		snprintf(words, size, "the worker could not be started ('%s'): %s",
+			p->options->worker_argv  ? p->options->worker_argv[0]
+			: p->options->output_dir ? p->options->output_dir
+						 : "fork",
+			error_words(r->error));
+	} else if (r->kind == REPORT_NOT_STARTED) {
+		event->failure = GD_FAILED;
+		event->code = r->error;
+		snprintf(words, size, "no process could be made for the worker: %s", error_words(r->error));
+	} else if (s->broken) {
+		snprintf(words, size, "the worker was killed for what it wrote into its shared memory: %s", s->broken);
+	} else if (r->flags & END_SETUP_TIMEOUT) {
+		event->failure = GD_TIMED_OUT;
+		snprintf(words, size, "setup was not done within %lld ms", (long long)p->options->setup_timeout_ms);
+	} else if (r->flags & END_CLEANUP_TIMEOUT) {
+		event->failure = GD_TIMED_OUT;
+		snprintf(words, size, "cleanup was not done within %lld ms", (long long)p->options->cleanup_timeout_ms);
+	} else if (r->flags & (END_CANCELLED | END_ORDERED)) {
+		event->failure = GD_CANCELLED;
+		event->code = -ECANCELED;
+		snprintf(words, size, "cancelled: the run was stopped");
+	} else if (WIFSIGNALED(r->status)) {
+		died_of_signal(s, r, event, words, size);
+	} else {
+		snprintf(words, size, "the worker called exit(%d) %s", WEXITSTATUS(r->status), phase(s));
+	}
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One long task among many short ones: those that were handed to its worker
+ * ahead are taken back as soon as another worker has nothing to do.
+ */
+#include "base/clock.h"
+#include "pool/pool_private.h"
+
+static bool has_waiting(const struct slot *s)
+{
+	return s->state == SLOT_READY && !s->drafting && !s->broken && slot_in_flight(s) > 1;
+}
+
+/* Somebody is idle, nothing is in the backlog, and somebody else has more than he works on. */
+bool pool_wants_balance(struct gd_pool *p)
+{
+	bool idle = false, waiting = false;
+	if (p->backlog.count > 0 || p->num_slots < 2)
+		return false;
+	for (size_t i = 0; i < p->num_slots && !(idle && waiting); i++) {
+		struct slot *s = &p->slots[i];
+		idle |= s->state == SLOT_READY && slot_in_flight(s) == 0;
+		waiting |= has_waiting(s);
+	}
+	if (!idle || !waiting)
+		return false;
+	for (size_t i = 0; i < p->num_slots; i++)
+		p->slots[i].watched = p->slots[i].completed;
+	return true;
+}
+
+/* A parcel is in the worker's socket already: it and what comes before it stay. */
+static uint64_t after_last_parcel(struct slot *s, uint64_t from)
+{
+	for (uint64_t seq = s->in.head; seq > from; seq--)
+		if (slot_task(s, seq - 1)->place == TASK_PARCEL)
+			return seq;
+	return from;
+}
+
+void pool_take_back(struct gd_pool *p, struct slot *s)
+{
+	uint64_t from = ring_take_back(&s->in, &s->channel.in->head, &s->channel.out->begun);
+	if (from < s->completed)
+		from = s->completed;
+	from = after_last_parcel(s, from);
+	if (from < s->in.head)
+		pool_give_back(p, s, from);
+	/* Taken back too much for a moment: publish again, and tell a worker that has seen it. */
+	atomic_store(&s->channel.in->head, s->in.head);
+	channel_wake_worker(&s->channel);
+}
+
+/* A millisecond later: takes back from those that have not ended a task meanwhile. */
+void pool_balance(struct gd_pool *p)
+{
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (!has_waiting(s) || s->watched != s->completed)
+			continue;
+		pool_take_back(p, s);
+		/* What it does now takes long: nothing ahead until that is known better. */
+		if (s->average_ns < 2 * NS_PER_MS)
+			s->average_ns = 2 * NS_PER_MS;
+	}
+	pool_hand_out(p);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static int sealed_memfd(const char *name, size_t size)
+{
+	cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+int channel_create(int *ret_in_fd, int *ret_out_fd)
+{
+	cleanup_(closep) int in_fd = sealed_memfd("gd-inbox", INBOX_SIZE);
+	if (in_fd < 0)
+		return in_fd;
+	int out_fd = sealed_memfd("gd-outbox", OUTBOX_SIZE);
+	if (out_fd < 0)
+		return out_fd;
+	*ret_in_fd = take_fd(&in_fd);
+	*ret_out_fd = out_fd;
+	return 0;
+}
+
+static int map_one(int fd, size_t size, bool writable, void **ret)
+{
+	void *p = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	if (madvise(p, size, MADV_DONTFORK) < 0) {
+		int r = -errno;
+		munmap(p, size);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+int channel_map(struct channel *c, int in_fd, int out_fd, bool ours)
+{
+	void *in, *out;
+	int r = map_one(in_fd, INBOX_SIZE, ours, &in);
+	if (r < 0)
+		return r;
+	r = map_one(out_fd, OUTBOX_SIZE, !ours, &out);
+	if (r < 0) {
+		munmap(in, INBOX_SIZE);
+		return r;
+	}
+	c->in = in;
+	c->out = out;
+	return 0;
+}
+
+void channel_unmap(struct channel *c)
+{
+	if (c->in)
+		munmap(c->in, INBOX_SIZE);
+	if (c->out)
+		munmap(c->out, OUTBOX_SIZE);
+	c->in = NULL;
+	c->out = NULL;
+}
+
+static long futex(const _Atomic uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+}
+
+void channel_wake_worker(struct channel *c)
+{
+	/* What was stored before must be seen by a worker whose flag we do not see. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&c->out->sleeping, memory_order_relaxed))
+		return;
+	atomic_fetch_add(&c->in->wake, 1);
+	futex(&c->in->wake, FUTEX_WAKE, INT_MAX);
+}
+
+void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context)
+{
+	/* About two microseconds: less than a futex costs, too little to warm the room. */
+	for (int i = 0; i < 60; i++) {
+		if (ready(context))
+			return;
+#if defined(__x86_64__) || defined(__i386__)
+		__builtin_ia32_pause();
+#endif
+	}
+	for (;;) {
+		uint32_t seen = atomic_load(&c->in->wake);
+		atomic_store(&c->out->sleeping, 1);
+		if (ready(context))
+			break;
+		/* EAGAIN: woken in between; EINTR: a signal. Both look again. */
+		futex(&c->in->wake, FUTEX_WAIT, seen);
+	}
+	atomic_store(&c->out->sleeping, 0);
+}

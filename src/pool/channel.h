@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory that the dispatcher shares with one worker: two memfds, sealed
+ * against resizing, made anew for every worker process.
+ *
+ * inbox: written by us (the dispatcher and its warden), mapped read-only in the
+ * worker: tasks, how far results were consumed, who sleeps, what is cancelled.
+ * outbox: written by the worker, mapped read-only by us: results, what it has
+ * begun, whether it sleeps. So a worker that scribbles over its memory can ruin
+ * its own answers and nothing else. Whatever is read from the outbox is checked.
+ *
+ * Mappings are not inherited by fork (MADV_DONTFORK): a worker has its own two
+ * and no other worker's.
+ */
+#ifndef POOL_CHANNEL_H
+#define POOL_CHANNEL_H
+
+#include "pool/ring.h"
+
+#define CHANNEL_ARENA    ((size_t)4 << 20)
+#define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads travel as memfds of their own */
+#define CHANNEL_BRIEF    ((size_t)60 << 10)  /* what a worker is told at its start */
+
+struct inbox {
+	_Alignas(RING_LINE) _Atomic uint64_t head;      /* tasks published; may be lowered */
+	_Alignas(RING_LINE) _Atomic uint64_t consumed;  /* records of the outbox that we have done with */
+	_Alignas(RING_LINE) _Atomic uint32_t wake;      /* futex: the worker sleeps on it */
+	_Atomic uint32_t closing;                       /* no more tasks: clean up and leave */
+	_Alignas(RING_LINE) _Atomic uint64_t armed;     /* not 0: we sleep; a new number each time */
+	_Alignas(RING_LINE) _Atomic uint64_t timed_out; /* tasks before this one are out of time (the warden writes) */
+	_Atomic uint64_t cancelled;                     /* … or cancelled by a stop (the dispatcher writes) */
+	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
+};
+
+struct outbox {
+	_Alignas(RING_LINE) _Atomic uint64_t head;  /* records published */
+	_Alignas(RING_LINE) _Atomic uint64_t begun; /* tasks begun */
+	_Atomic uint64_t begun_ns;                  /* when the last of them was, for better timeouts */
+	_Atomic uint64_t ended;                     /* tasks whose record is published */
+	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
+	_Atomic uint32_t ready;                     /* setup is done */
+	_Alignas(RING_LINE) _Atomic uint32_t sleeping;
+	/* Left behind by a crash, for the words. */
+	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
+	_Atomic uint64_t crash_address;
+};
+
+#define CHANNEL_DESCS(head_size) (((head_size) + 4095) & ~(size_t)4095)
+#define INBOX_SIZE               (CHANNEL_DESCS(sizeof(struct inbox)) + RING_DEPTH * sizeof(struct ring_desc) + CHANNEL_ARENA)
+#define OUTBOX_SIZE              (CHANNEL_DESCS(sizeof(struct outbox)) + RING_DEPTH * sizeof(struct ring_desc) + CHANNEL_ARENA)
+
+/* One side's view. */
+struct channel {
+	struct inbox *in;
+	struct outbox *out;
+};
+
+static inline struct ring_desc *inbox_descs(const struct inbox *in)
+{
+	return (struct ring_desc *)((char *)in + CHANNEL_DESCS(sizeof(struct inbox)));
+}
+
+static inline char *inbox_arena(const struct inbox *in)
+{
+	return (char *)(inbox_descs(in) + RING_DEPTH);
+}
+
+static inline struct ring_desc *outbox_descs(const struct outbox *out)
+{
+	return (struct ring_desc *)((char *)out + CHANNEL_DESCS(sizeof(struct outbox)));
+}
+
+static inline char *outbox_arena(const struct outbox *out)
+{
+	return (char *)(outbox_descs(out) + RING_DEPTH);
+}
+
+/* The two memfds, of their full size, sealed. */
+int channel_create(int *ret_in_fd, int *ret_out_fd);
+
+/* Maps both: `ours` for dispatcher and warden (inbox writable), else for the worker (outbox writable). */
+int channel_map(struct channel *c, int in_fd, int out_fd, bool ours);
+void channel_unmap(struct channel *c);
+
+/* Wakes the worker if it sleeps; after something was stored that it waits for. */
+void channel_wake_worker(struct channel *c);
+
+/* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
+void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);
+
+#endif

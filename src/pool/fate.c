@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "pool/pool_private.h"
+
+void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event)
+{
+	if (!callback)
+		return;
+	p->in_callback = true;
+	int r = callback(p->options->context, event);
+	p->in_callback = false;
+	p->made++;
+	int none = 0;
+	if (r != 0) /* one who asks again and again does not mean it harder each time */
+		atomic_compare_exchange_strong(&p->stop, &none, 1);
+}
+
+struct gd_event pool_event(const struct slot *s, const struct task *t)
+{
+	return (struct gd_event){
+		.id = t->id,
+		.tag = t->tag,
+		.slot = s ? s->index : -1,
+		.gpu = s ? s->gpu : -1,
+		.attempt = s ? t->tries + 1 : t->tries,
+		.queued_ns = t->queued_ns,
+		.task = {.data = t->data, .size = t->size},
+		.message = "",
+	};
+}
+
+void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
+{
+	if (t->announced || !p->options->on_task_start)
+		return;
+	t->announced = true;
+	struct gd_event event = pool_event(s, t);
+	event.started_ns = start_ns;
+	pool_call(p, p->options->on_task_start, &event);
+}
+
+void pool_close_queue(struct gd_pool *p, int why)
+{
+	if (!p->closed)
+		p->closed_why = why;
+	p->closed = true;
+	pthread_cond_broadcast(&p->room);
+}
+
+void pool_add_tally(struct gd_pool *p, struct slot *s)
+{
+	const struct tally *t = &p->tally;
+	p->stats.completed += t->completed;
+	p->stats.failed += t->failed;
+	p->stats.timeouts += t->timeouts;
+	p->stats.retries += t->retries;
+	p->stats.setup_failures += t->setup_failures;
+	(void)s;
+	p->tally = (struct tally){0};
+}
+
+/* Wakes those who wait for room, when there is enough of it to be worth it. */
+static void made_room(struct gd_pool *p)
+{
+	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) == 0)
+		return;
+	size_t outstanding = atomic_load(&p->outstanding);
+	if (outstanding > p->limit - (p->limit + 7) / 8)
+		return;
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_broadcast(&p->room);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* The one callback. */
+static void call_back(struct gd_pool *p, const struct gd_event *event)
+{
+	atomic_fetch_sub(&p->outstanding, 1);
+	made_room(p);
+	switch (event->failure) {
+	case GD_FAILURE_NONE:
+		p->tally.completed++;
+		pool_call(p, p->options->on_success, event);
+		return;
+	case GD_TIMED_OUT:
+		p->tally.timeouts++;
+		pool_call(p, p->options->on_timeout, event);
+		return;
+	default:
+		p->tally.failed++;
+		pool_call(p, p->options->on_error, event);
+	}
+}
+
+static void call_back_in_order(struct gd_pool *p, const struct gd_event *event)
+{
+	if (!p->order.held) {
+		call_back(p, event);
+		return;
+	}
+	if (event->id != p->order.next) {
+		order_hold(&p->order, event);
+		return;
+	}
+	call_back(p, event);
+	order_advance(&p->order);
+	for (const struct gd_event *next; (next = order_ready(&p->order)); order_advance(&p->order))
+		call_back(p, next);
+}
+
+static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *event)
+{
+	if (event->failure == GD_FAILURE_NONE || event->failure == GD_CANCELLED || event->failure == GD_NO_WORKER)
+		return false;
+	if (t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
+		return false;
+	struct task again = *t;
+	if (task_detach(&again) < 0)
+		return false;
+	again.tries++;
+	again.avoid = event->slot;
+	again.announced = false;
+	pthread_mutex_lock(&p->lock);
+	backlog_push_front(&p->backlog, &again);
+	pool_hand_out(p);
+	pthread_mutex_unlock(&p->lock);
+	p->tally.retries++;
+	return true;
+}
+
+void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event)
+{
+	if (event->ended_ns == 0)
+		event->ended_ns = clock_now_ns();
+	if (try_again(p, t, event))
+		return;
+	call_back_in_order(p, event);
+	task_finish(t);
+}
+
+void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words)
+{
+	for (;;) {
+		pthread_mutex_lock(&p->lock);
+		struct task *front = backlog_front(&p->backlog);
+		struct task t = {0};
+		if (front) {
+			t = *front;
+			backlog_pop(&p->backlog);
+			p->doomed -= t.doomed;
+		}
+		pthread_mutex_unlock(&p->lock);
+		if (!front)
+			return;
+		struct gd_event event = pool_event(NULL, &t);
+		event.failure = failure;
+		event.code = failure == GD_CANCELLED ? -ECANCELED : -ENODEV;
+		event.message = words;
+		pool_conclude(p, &t, &event);
+	}
+}
+
+/* They are at the front, where they were put back. */
+void pool_conclude_doomed(struct gd_pool *p)
+{
+	for (;;) {
+		struct task t = {0};
+		pthread_mutex_lock(&p->lock);
+		struct task *front = backlog_front(&p->backlog);
+		bool found = front && front->doomed;
+		if (found) {
+			t = *front;
+			backlog_pop(&p->backlog);
+			p->doomed--;
+		} else {
+			pool_hand_out(p);
+		}
+		pthread_mutex_unlock(&p->lock);
+		if (!found)
+			return;
+		struct gd_event event = pool_event(NULL, &t);
+		event.failure = GD_NOT_CARRIED;
+		event.code = -ENOMEM;
+		event.message = "no memory to give the task to another worker";
+		pool_conclude(p, &t, &event);
+	}
+}

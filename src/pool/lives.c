@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "pool/brief.h"
+#include "pool/pool_private.h"
+
+#define SETUP_TRIES 3  /* of a replacement */
+#define IDLE_DEATHS 10 /* in a row, of workers that were ready and never began a task */
+#define WORDS_MAX   512
+
+/* ---- Beginning ---------------------------------------------------------- */
+
+static int write_brief(struct gd_pool *p, struct slot *s)
+{
+	const struct gd_options *o = p->options;
+	struct brief numbers = {
+		.slot = s->index,
+		.gpu = s->gpu,
+		.device = s->device,
+		.seed = o->base_seed + s->gpu,
+		.announce = o->on_task_start != NULL,
+	};
+	return brief_write(s->channel.in, &numbers, o->settings, o->num_settings);
+}
+
+/* A new channel, and the order to the warden. */
+static int order_start(struct gd_pool *p, struct slot *s)
+{
+	int in_fd, out_fd, ends[2];
+	int r = channel_create(&in_fd, &out_fd);
+	if (r < 0)
+		return r;
+	cleanup_(closep) int in_fd_ = in_fd;
+	cleanup_(closep) int out_fd_ = out_fd;
+	r = channel_map(&s->channel, in_fd, out_fd, true);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	s->socket = ends[0];
+	cleanup_(closep) int theirs = ends[1];
+	r = write_brief(p, s);
+	if (r < 0)
+		return r;
+	ring_init(&s->in, inbox_descs(s->channel.in), inbox_arena(s->channel.in), CHANNEL_ARENA);
+	atomic_store(&s->channel.in->armed, p->arm);
+	const int fds[ORDER_FDS] = {in_fd, out_fd, theirs};
+	return warden_order(&p->warden,
+		(struct warden_order){.kind = ORDER_START, .slot = (uint32_t)s->index, .life = s->life}, fds,
+		ORDER_FDS);
+}
+
+static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end);
+
+void pool_start_worker(struct gd_pool *p, struct slot *s)
+{
+	pthread_mutex_lock(&p->lock);
+	s->state = SLOT_STARTING;
+	s->life++;
+	s->completed = s->consumed = 0;
+	s->cleaned = false;
+	s->broken = NULL;
+	s->setup_words[0] = '\0';
+	s->average_ns = s->last_end_ns = 0;
+	if (s->life > 1) {
+		s->stats.restarts++;
+		p->stats.restarts++;
+	}
+	int r = order_start(p, s);
+	if (r < 0)
+		slot_drop_channel(s);
+	pthread_mutex_unlock(&p->lock);
+	if (r >= 0)
+		return;
+	char words[WORDS_MAX];
+	snprintf(words, sizeof(words), "no process could be made for the worker: %s", error_words(r));
+	struct gd_event end = {.failure = GD_FAILED, .code = r, .message = words};
+	after_life(p, s, false, false, &end);
+}
+
+void pool_kill_worker(struct gd_pool *p, struct slot *s)
+{
+	/* An order that cannot be given means that the warden is gone, which is seen elsewhere. */
+	warden_order(&p->warden, (struct warden_order){.kind = ORDER_KILL, .slot = (uint32_t)s->index, .life = s->life},
+		NULL, 0);
+}
+
+/* ---- End ---------------------------------------------------------------- */
+
+static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
+{
+	pthread_mutex_lock(&p->lock);
+	s->state = state;
+	p->alive--;
+	bool none_left = p->alive == 0;
+	if (none_left && !p->closing)
+		pool_close_queue(p, -ENODEV);
+	pthread_mutex_unlock(&p->lock);
+	if (none_left && !p->closing && p->stop_done == 0)
+		pool_cancel_waiting(p, GD_NO_WORKER, "no worker is left");
+}
+
+static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end)
+{
+	out_of_use(p, s, SLOT_OUT);
+	p->tally.setup_failures++;
+	end->slot = s->index;
+	end->gpu = s->gpu;
+	end->ended_ns = clock_now_ns();
+	pool_call(p, p->options->on_setup_fail, end);
+}
+
+/* Another one, or the end of this slot. */
+static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end)
+{
+	if (p->closing || p->stop_done > 0) {
+		out_of_use(p, s, SLOT_FINISHED);
+		return;
+	}
+	if (end->failure == GD_STUCK || p->warden_gone) {
+		out_of_use(p, s, SLOT_OUT);
+		return;
+	}
+	s->failed_lives = began ? 0 : s->failed_lives + 1;
+	bool enough = was_ready ? s->failed_lives >= IDLE_DEATHS : !s->was_ready || s->failed_lives >= SETUP_TRIES;
+	if (enough)
+		give_slot_up(p, s, end);
+	else
+		pool_start_worker(p, s);
+}
+
+/* A draft that is being written into the dead worker's inbox keeps that inbox. */
+static void orphan_draft(struct gd_pool *p, struct slot *s)
+{
+	for (struct gd_draft *d = p->drafts; d; d = d->next) {
+		if (d->slot != s)
+			continue;
+		d->slot = NULL;
+		d->orphaned = s->channel;
+		s->channel = (struct channel){0};
+	}
+	s->drafting = false;
+}
+
+/* The tasks that died with the worker. */
+static void conclude_lost(struct gd_pool *p, struct slot *s, uint64_t first, uint64_t begun, const struct gd_event *end)
+{
+	uint64_t began_ns = atomic_load(&s->channel.out->begun_ns);
+	uint64_t timed_out = atomic_load(&s->channel.in->timed_out);
+	uint64_t now = clock_now_ns();
+	for (uint64_t seq = first; seq < begun; seq++) {
+		struct task *t = slot_task(s, seq);
+		struct gd_event event = pool_event(s, t);
+		event.started_ns = began_ns >= t->queued_ns && began_ns <= now ? began_ns : t->queued_ns;
+		pool_announce(p, s, t, event.started_ns);
+		event.ended_ns = now;
+		event.failure = end->failure;
+		event.code = end->code;
+		event.signal = end->signal;
+		event.address = end->address;
+		event.message = end->message;
+		char words[WORDS_MAX];
+		if (timed_out > seq && end->failure != GD_STUCK) {
+			snprintf(words, sizeof(words),
+				"not done within %lld ms; its worker did not give up and was killed",
+				(long long)p->options->task_timeout_ms);
+			event.failure = GD_TIMED_OUT;
+			event.code = -ETIMEDOUT;
+			event.message = words;
+		}
+		if (event.failure == GD_TIMED_OUT)
+			s->stats.timeouts++;
+		else
+			s->stats.failed++;
+		pool_conclude(p, t, &event);
+	}
+}
+
+static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_event *end)
+{
+	end->slot = s->index;
+	end->gpu = s->gpu;
+	end->ended_ns = clock_now_ns();
+	pool_call(p, p->options->on_cleanup_fail, end);
+}
+
+/*
+ * A worker's process has ended: what it answered is read to the end, what it had
+ * begun is lost with it, what it had not begun goes back to the front of the queue.
+ */
+static void life_over(struct gd_pool *p, struct slot *s, const struct warden_report *r)
+{
+	while (pool_read_answers(p, s) > 0)
+		;
+	char words[WORDS_MAX];
+	struct gd_event end = {.message = ""};
+	autopsy(p, s, r, &end, words, sizeof(words));
+	if (s->setup_words[0] != '\0' && s->state == SLOT_STARTING)
+		end = (struct gd_event){.failure = GD_FAILED, .code = s->setup_code, .message = s->setup_words};
+
+	pthread_mutex_lock(&p->lock);
+	bool was_ready = s->state != SLOT_STARTING;
+	bool was_closing = s->state == SLOT_CLOSING;
+	s->state = SLOT_STARTING; /* gets nothing more */
+	s->pid = 0;
+	uint64_t first = s->completed;
+	uint64_t begun = s->channel.out ? slot_begun(s) : first;
+	if (s->broken && begun == first && s->in.head > first)
+		begun = first + 1;
+	pool_give_back(p, s, begun);
+	pthread_mutex_unlock(&p->lock);
+
+	if (begun > first)
+		conclude_lost(p, s, first, begun, &end);
+	if (was_closing && !s->cleaned && end.failure != GD_CANCELLED)
+		cleanup_ended_badly(p, s, &end);
+
+	pthread_mutex_lock(&p->lock);
+	bool began = begun > 0;
+	s->completed = begun;
+	orphan_draft(p, s);
+	slot_drop_channel(s);
+	pool_add_tally(p, s);
+	pthread_mutex_unlock(&p->lock);
+	if (end.failure == GD_STUCK)
+		p->stuck = true;
+	after_life(p, s, was_ready, began, &end);
+	pthread_mutex_lock(&p->lock);
+	pool_add_tally(p, s);
+	pool_hand_out(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void pool_read_reports(struct gd_pool *p)
+{
+	struct warden_report r;
+	int n;
+	while (!p->warden_gone && (n = warden_report(&p->warden, &r)) > 0) {
+		if (r.slot >= p->num_slots || p->slots[r.slot].life != r.life)
+			continue;
+		struct slot *s = &p->slots[r.slot];
+		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
+			continue;
+		if (r.kind == REPORT_STARTED) {
+			pthread_mutex_lock(&p->lock);
+			s->pid = r.pid;
+			pthread_mutex_unlock(&p->lock);
+		} else {
+			life_over(p, s, &r);
+		}
+	}
+	if (!p->warden_gone && n < 0)
+		pool_warden_gone(p);
+}
+
+/*
+ * Somebody killed the warden. Its workers die with it (PDEATHSIG); their groups
+ * are killed here, as it would have done. Without it there is no new worker.
+ */
+void pool_warden_gone(struct gd_pool *p)
+{
+	if (p->warden_gone)
+		return;
+	p->warden_gone = true;
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].pid > 0)
+			kill(-p->slots[i].pid, SIGKILL);
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
+			continue;
+		struct warden_report r = {.kind = REPORT_ENDED, .slot = (uint32_t)i, .status = SIGKILL};
+		life_over(p, s, &r);
+	}
+}

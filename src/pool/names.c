@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu_dispatch.h"
+
+static const char *const failure_names[] = {
+	[GD_FAILURE_NONE] = "none",
+	[GD_FAILED] = "failed",
+	[GD_CRASHED] = "crashed",
+	[GD_OUT_OF_MEMORY] = "out of memory",
+	[GD_TIMED_OUT] = "timed out",
+	[GD_CANCELLED] = "cancelled",
+	[GD_NO_WORKER] = "no worker",
+	[GD_STUCK] = "stuck",
+	[GD_NOT_CARRIED] = "not carried",
+};
+
+static const char *const state_names[] = {
+	[GD_WORKER_STARTING] = "starting",
+	[GD_WORKER_IDLE] = "idle",
+	[GD_WORKER_BUSY] = "busy",
+	[GD_WORKER_ENDING] = "ending",
+	[GD_WORKER_FINISHED] = "finished",
+	[GD_WORKER_OUT] = "out",
+};
+
+#define NAME_IN(table, i) ((size_t)(i) < sizeof(table) / sizeof((table)[0]) ? (table)[i] : "unknown")
+
+const char *gd_failure_name(enum gd_failure failure)
+{
+	return NAME_IN(failure_names, failure);
+}
+
+const char *gd_worker_state_name(enum gd_worker_state state)
+{
+	return NAME_IN(state_names, state);
+}
+
+const char *gd_version(void)
+{
+	return GD_VERSION;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/parcel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static int map_parcel(struct parcel *p, int prot)
+{
+	p->data = NULL;
+	if (p->size == 0)
+		return 0;
+	void *data = mmap(NULL, p->size, prot, MAP_SHARED, p->fd, 0);
+	if (data == MAP_FAILED)
+		return -errno;
+	p->data = data;
+	return 0;
+}
+
+static void unmap_parcel(struct parcel *p)
+{
+	if (p->data)
+		munmap(p->data, p->size);
+	p->data = NULL;
+}
+
+int parcel_create(size_t size, struct parcel *ret)
+{
+	cleanup_(closep) int fd = memfd_create("gd-parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	struct parcel p = {.fd = fd, .size = size};
+	int r = map_parcel(&p, PROT_READ | PROT_WRITE);
+	if (r < 0)
+		return r;
+	take_fd(&fd);
+	*ret = p;
+	return 0;
+}
+
+int parcel_seal(struct parcel *p, size_t size)
+{
+	/* A seal against writing is refused while a writable mapping exists. */
+	unmap_parcel(p);
+	if (size < p->size && ftruncate(p->fd, (off_t)size) < 0)
+		return -errno;
+	p->size = size;
+	if (fcntl(p->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+		return -errno;
+	return map_parcel(p, PROT_READ);
+}
+
+union fd_message {
+	struct cmsghdr header;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+int parcel_send(const struct parcel *p, int sock, bool wait)
+{
+	char byte = 'p';
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	union fd_message control = {0};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &p->fd, sizeof(int));
+	for (;;) {
+		if (sendmsg(sock, &msg, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int receive_fd(int sock, bool wait)
+{
+	char byte;
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	union fd_message control = {0};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n;
+	do {
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? -EPROTO : -errno;
+	if (n == 0)
+		return -EPIPE;
+	if (msg.msg_flags & MSG_CTRUNC)
+		return -EMFILE; /* the kernel had no descriptor left for it */
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -EPROTO;
+	int fd;
+	memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
+int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret)
+{
+	cleanup_(closep) int fd = receive_fd(sock, wait);
+	if (fd < 0)
+		return fd;
+	int seals = fcntl(fd, F_GET_SEALS);
+	int needed = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	if (seals < 0 || (seals & needed) != needed || fstat(fd, &st) < 0 || st.st_size < 0 ||
+		(size_t)st.st_size < size)
+		return -EPROTO;
+	struct parcel p = {.fd = fd, .size = size};
+	int r = map_parcel(&p, PROT_READ);
+	if (r < 0)
+		return r;
+	take_fd(&fd);
+	*ret = p;
+	return 0;
+}
+
+void parcel_finish(struct parcel *p)
+{
+	unmap_parcel(p);
+	if (p->fd >= 0)
+		close(p->fd);
+	*p = PARCEL_NONE;
+}

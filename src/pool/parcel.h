@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A payload too large for an arena: a memfd of its own, written once, sealed,
+ * and sent over the worker's socket ahead of the record that announces it.
+ */
+#ifndef POOL_PARCEL_H
+#define POOL_PARCEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct parcel {
+	int fd;     /* -1: none */
+	void *data; /* mapped, or NULL */
+	size_t size;
+};
+
+#define PARCEL_NONE ((struct parcel){.fd = -1})
+
+/* A new one of `size` bytes, mapped for writing. */
+int parcel_create(size_t size, struct parcel *ret);
+
+/* Written: cut to `size`, sealed for good, mapped read-only. */
+int parcel_seal(struct parcel *p, size_t size);
+
+/* -EAGAIN where the socket is full and `wait` is false. */
+int parcel_send(const struct parcel *p, int sock, bool wait);
+
+/*
+ * The next one on the socket. -EPROTO if nothing is there, or what came is not a
+ * sealed memfd of at least `size` bytes: mapping anything else could fault later.
+ */
+int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret);
+
+void parcel_finish(struct parcel *p);
+
+#endif

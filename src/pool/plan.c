@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "pool/pool_private.h"
+#include "pool/worker.h"
+
+static bool names(const char *entry, const char *name)
+{
+	size_t n = strlen(name);
+	return strncmp(entry, name, n) == 0 && entry[n] == '=';
+}
+
+static bool is_changed(const char *entry, const struct gd_env_change *changes)
+{
+	if (names(entry, WORKER_ENV))
+		return true;
+	for (const struct gd_env_change *c = changes; c->name; c++)
+		if (names(entry, c->name))
+			return true;
+	return false;
+}
+
+static char *assignment(const char *name, const char *value)
+{
+	char *entry;
+	return asprintf(&entry, "%s=%s", name, value) < 0 ? NULL : entry;
+}
+
+static void free_strings(char **strings)
+{
+	for (size_t i = 0; strings && strings[i]; i++)
+		free(strings[i]);
+	free(strings);
+}
+
+/* This process's environment with the changes, and the mark of a worker. NULL for want of memory. */
+static char **make_environment(const struct gd_env_change *changes)
+{
+	size_t room = 2;
+	for (char **e = environ; e && *e; e++)
+		room++;
+	for (const struct gd_env_change *c = changes; c->name; c++)
+		room++;
+	char **result = calloc(room, sizeof(*result));
+	if (!result)
+		return NULL;
+	size_t n = 0;
+	bool failed = false;
+	for (char **e = environ; e && *e && !failed; e++)
+		if (!is_changed(*e, changes))
+			failed = !(result[n++] = strdup(*e));
+	for (const struct gd_env_change *c = changes; c->name && !failed; c++)
+		if (c->value)
+			failed = !(result[n++] = assignment(c->name, c->value));
+	if (!failed)
+		failed = !(result[n++] = assignment(WORKER_ENV, WORKER_PROTOCOL));
+	if (!failed)
+		return result;
+	free_strings(result);
+	return NULL;
+}
+
+static int plan_environments(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err)
+{
+	p->env_changes = calloc(p->num_slots + 1, sizeof(*p->env_changes));
+	p->environments = calloc(p->num_slots + 1, sizeof(*p->environments));
+	if (!p->env_changes || !p->environments)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		int r = gd_gpu_bind(gpus[i], 1, &p->env_changes[i], err);
+		if (r < 0)
+			return r;
+		if (!p->options->worker_argv)
+			continue;
+		p->environments[i] = make_environment(p->env_changes[i]);
+		if (!p->environments[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int plan_outputs(struct gd_pool *p, struct gd_error *err)
+{
+	const struct gd_options *o = p->options;
+	if (o->output == GD_OUTPUT_INHERIT)
+		return 0;
+	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0777) < 0 && errno != EEXIST)
+		return error_set(err, -errno, "cannot make the folder for the workers' output '%s': %s", o->output_dir,
+			error_words(errno));
+	p->output_paths = calloc(p->num_slots + 1, sizeof(*p->output_paths));
+	if (!p->output_paths)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		char *path;
+		int n = o->output == GD_OUTPUT_SILENT ? asprintf(&path, "/dev/null")
+						      : asprintf(&path, "%s/worker-%zu.log", o->output_dir, i);
+		if (n < 0)
+			return -ENOMEM;
+		p->output_paths[i] = path;
+	}
+	return 0;
+}
+
+int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err)
+{
+	const struct gd_options *o = p->options;
+	int r = plan_environments(p, gpus, err);
+	if (r >= 0)
+		r = plan_outputs(p, err);
+	if (r == -ENOMEM)
+		return error_set(err, r, "no memory for %zu workers", p->num_slots);
+	if (r < 0)
+		return r;
+	p->plan = (struct warden_plan){
+		.num_slots = p->num_slots,
+		.ops = o->worker,
+		.argv = o->worker_argv,
+		.environments = (char *const *const *)p->environments,
+		.env_changes = (const struct gd_env_change *const *)p->env_changes,
+		.output_paths = (const char *const *)p->output_paths,
+		.event_fd = p->event_fd,
+		.task_timeout_ns = (uint64_t)o->task_timeout_ms * 1000000,
+		.grace_ns = (uint64_t)o->grace_ms * 1000000,
+		.setup_timeout_ns = (uint64_t)o->setup_timeout_ms * 1000000,
+		.cleanup_timeout_ns = (uint64_t)o->cleanup_timeout_ms * 1000000,
+		.kill_wait_ns = (uint64_t)o->kill_wait_ms * 1000000,
+	};
+	return 0;
+}
+
+void plan_free(struct gd_pool *p)
+{
+	for (size_t i = 0; i < p->num_slots; i++) {
+		if (p->env_changes)
+			free(p->env_changes[i]);
+		if (p->environments)
+			free_strings(p->environments[i]);
+	}
+	free(p->env_changes);
+	free(p->environments);
+	free_strings(p->output_paths);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <limits.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pool/pool_private.h"
+
+#define PROGRESS_NS (100 * NS_PER_MS)
+#define TURNS_MAX   8 /* in one gd_poll(), while there is something to call back */
+
+static bool answers_there(const struct gd_pool *p)
+{
+	for (size_t i = 0; i < p->num_slots; i++) {
+		const struct slot *s = &p->slots[i];
+		if (s->channel.out && !s->broken &&
+			atomic_load_explicit(&s->channel.out->head, memory_order_relaxed) != s->consumed)
+			return true;
+	}
+	return false;
+}
+
+/* From here on the first answer of each worker makes event_fd readable. True if one was there before. */
+static bool arm(struct gd_pool *p)
+{
+	p->arm++;
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].channel.in)
+			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
+	/* Ours is stored before theirs is looked at; in the worker the other way round. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return answers_there(p) || atomic_load(&p->stop) > p->stop_done || atomic_load(&p->interrupted);
+}
+
+static void clear_counter(int fd)
+{
+	uint64_t count;
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+static void handle_timer(struct gd_pool *p)
+{
+	clear_counter(p->timer_fd);
+	p->timer_set = false;
+	pthread_mutex_lock(&p->lock);
+	pool_balance(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void look(struct gd_pool *p, int timeout_ms)
+{
+	struct epoll_event events[4];
+	int n = epoll_wait(p->epoll_fd, events, 4, timeout_ms);
+	bool reports = false;
+	for (int i = 0; i < n; i++) {
+		int fd = events[i].data.fd;
+		if (fd == p->event_fd)
+			clear_counter(fd);
+		else if (fd == p->timer_fd)
+			handle_timer(p);
+		else
+			reports = true;
+	}
+	if (reports)
+		pool_read_reports(p);
+}
+
+static void set_timer(struct gd_pool *p)
+{
+	if (p->timer_set)
+		return;
+	pthread_mutex_lock(&p->lock);
+	bool wanted = pool_wants_balance(p);
+	pthread_mutex_unlock(&p->lock);
+	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = NS_PER_MS}};
+	p->timer_set = wanted && timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) == 0;
+}
+
+void pool_turn(struct gd_pool *p)
+{
+	look(p, 0);
+	for (size_t i = 0; i < p->num_slots; i++)
+		pool_read_answers(p, &p->slots[i]);
+	if (p->doomed)
+		pool_conclude_doomed(p);
+	pool_stop_turn(p);
+	pool_progress(p, false);
+}
+
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns)
+{
+	set_timer(p);
+	if (arm(p))
+		return;
+	int ms = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
+	struct epoll_event event;
+	/* Only waits: what it is for is read in the next turn. */
+	while (epoll_wait(p->epoll_fd, &event, 1, ms) < 0 && errno == EINTR)
+		return;
+}
+
+void pool_progress(struct gd_pool *p, bool last)
+{
+	if (!p->options->on_progress)
+		return;
+	uint64_t now = clock_now_ns();
+	if (!last && now < p->progress_at)
+		return;
+	struct gd_stats stats;
+	gd_pool_stats(p, &stats);
+	uint64_t seen = stats.submitted + stats.completed + stats.failed + stats.timeouts + stats.running;
+	if (!last && seen == p->progress_seen)
+		return;
+	p->progress_seen = seen;
+	p->progress_at = now + PROGRESS_NS;
+	p->in_callback = true;
+	p->options->on_progress(p->options->context, &stats);
+	p->in_callback = false;
+}
+
+/* What gd_poll() says when there is nothing left to wait for; 1: there is. */
+static int nothing_left(struct gd_pool *p)
+{
+	if (atomic_load(&p->outstanding) > 0)
+		return 1;
+	if (p->stop_done > 0)
+		return -ECANCELED;
+	return p->alive == 0 ? -ENODEV : 0;
+}
+
+int gd_poll(struct gd_pool *p, int timeout_ms)
+{
+	if (p->in_callback)
+		return -EDEADLK;
+	pthread_mutex_lock(&p->lock);
+	p->poller = pthread_self();
+	pthread_mutex_unlock(&p->lock);
+	p->made = 0;
+	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : 0;
+	if (timeout_ms > 0)
+		deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+
+	int result = 0;
+	for (;;) {
+		int before = -1;
+		for (int turn = 0; turn < TURNS_MAX && p->made != before; turn++) {
+			before = p->made;
+			pool_turn(p);
+		}
+		if (p->made > 0 || atomic_exchange(&p->interrupted, false))
+			break;
+		result = nothing_left(p);
+		if (result <= 0)
+			break;
+		result = 0;
+		if (timeout_ms == 0 || (timeout_ms > 0 && clock_now_ns() >= deadline))
+			break;
+		pool_wait(p, deadline);
+	}
+	/* Other people's loops wait for the descriptor now: what has come meanwhile must show there. */
+	set_timer(p);
+	if (arm(p))
+		pool_signal(p);
+	return p->made > 0 ? p->made : result;
+}
+
+void pool_signal(struct gd_pool *p)
+{
+	int saved = errno;
+	uint64_t one = 1;
+	if (write(p->event_fd, &one, sizeof(one)) < 0)
+		errno = 0; /* full: readable anyway */
+	errno = saved;
+}
+
+void gd_interrupt(struct gd_pool *p)
+{
+	atomic_store(&p->interrupted, true);
+	pool_signal(p);
+}
+
+int gd_fd(const struct gd_pool *p)
+{
+	return p->epoll_fd;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "pool/options.h"
+#include "pool/pool_private.h"
+
+#define MOST_WORKERS 4096
+
+/* ---- Which GPUs --------------------------------------------------------- */
+
+static const struct gd_gpu *find_gpu(const struct gd_gpu_list *list, int index)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->gpus[i].index == index && list->gpus[i].mig_index < 0)
+			return &list->gpus[i];
+	return NULL;
+}
+
+static int no_such_gpu(const struct gd_gpu_list *list, int index, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text there = {0};
+	for (size_t i = 0; i < list->count; i++)
+		text_appendf(&there, "%s%d", i ? ", " : "", list->gpus[i].index);
+	if (list->count == 0)
+		return error_set(err, -ENODEV,
+			"GPU %d is not there: this machine has none; simulated ones are to be had with gpus = \"sim:%d\" or GPUQ_GPUS=sim:%d",
+			index, index + 1, index + 1);
+	return error_set(err, -ENODEV, "GPU %d is not there; there are: %s", index, text_string(&there));
+}
+
+static int check_health(const struct gd_gpu *gpu, struct gd_error *err)
+{
+	if (gpu->health == GD_GPU_OK)
+		return 0;
+	return error_set(err, -ENODEV, "GPU %d cannot be used: %s", gpu->index,
+		gpu->health == GD_GPU_LOST ? "it has fallen off the bus" : "its driver does not answer");
+}
+
+/* One entry per worker, into the list. */
+static int choose_gpus(
+	struct gd_pool *p, const struct gd_gpu_list *list, const struct gd_gpu ***ret, struct gd_error *err)
+{
+	const struct gd_options *o = p->options;
+	size_t num_gpus = o->gpu_ids ? o->num_gpu_ids : list->count;
+	size_t per_gpu = (size_t)o->workers_per_gpu;
+	if (num_gpus == 0)
+		return error_set(err, -ENODEV,
+			"no GPUs: this machine has none; simulated ones are to be had with gpus = \"sim:4\" or GPUQ_GPUS=sim:4");
+	if (num_gpus > MOST_WORKERS / per_gpu)
+		return error_set(err, -EINVAL, "%zu workers on each of %zu GPUs are more than the %d that are possible",
+			per_gpu, num_gpus, MOST_WORKERS);
+	cleanup_(freep) const struct gd_gpu **gpus = calloc(num_gpus * per_gpu, sizeof(*gpus));
+	if (!gpus)
+		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
+	for (size_t i = 0; i < num_gpus; i++) {
+		const struct gd_gpu *gpu = o->gpu_ids ? find_gpu(list, o->gpu_ids[i]) : &list->gpus[i];
+		if (!gpu)
+			return no_such_gpu(list, o->gpu_ids[i], err);
+		int r = check_health(gpu, err);
+		if (r < 0)
+			return r;
+		for (size_t k = 0; k < per_gpu; k++)
+			gpus[i * per_gpu + k] = gpu;
+	}
+	p->num_slots = num_gpus * per_gpu;
+	*ret = take_ptr(gpus);
+	return 0;
+}
+
+/* ---- Opening ------------------------------------------------------------ */
+
+/* A forked child of a program with threads has their locks and not their holders. */
+static int check_threads(const struct gd_options *o, struct gd_error *err)
+{
+	if (o->worker_argv || o->allow_threads)
+		return 0;
+	DIR *dir = opendir("/proc/self/task");
+	if (!dir)
+		return 0;
+	int threads = 0;
+	for (struct dirent *e; (e = readdir(dir));)
+		threads += e->d_name[0] != '.';
+	closedir(dir);
+	if (threads <= 1)
+		return 0;
+	return error_set(err, -EBUSY,
+		"this program has %d threads, so its workers cannot be forked: have them executed (worker_argv, a program that calls gd_worker_main()), or set allow_threads if the hooks use no lock of other threads",
+		threads);
+}
+
+static int watch_fd(struct gd_pool *p, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static int open_fds(struct gd_pool *p)
+{
+	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (p->epoll_fd < 0)
+		return -errno;
+	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (p->event_fd < 0)
+		return -errno;
+	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (p->timer_fd < 0)
+		return -errno;
+	int r = watch_fd(p, p->event_fd);
+	return r < 0 ? r : watch_fd(p, p->timer_fd);
+}
+
+static int make_slots(struct gd_pool *p, const struct gd_gpu *const *gpus)
+{
+	p->slots = calloc(p->num_slots, sizeof(*p->slots));
+	if (!p->slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->num_slots; i++)
+		p->slots[i].socket = -1;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		int r = slot_init(&p->slots[i], (int)i, gpus[i]->index, 0);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int make_queue(struct gd_pool *p)
+{
+	const struct gd_options *o = p->options;
+	p->limit = (size_t)o->queue_size + p->num_slots;
+	p->alive = p->num_slots;
+	p->ahead = 1;
+	if (o->worker && o->worker->process_batch)
+		p->ahead = o->worker->max_batch ? o->worker->max_batch : 32;
+	int r = backlog_init(&p->backlog, p->limit);
+	if (r >= 0 && o->ordered)
+		r = order_init(&p->order, p->limit);
+	return r;
+}
+
+static void pool_free(struct gd_pool *p)
+{
+	for (size_t i = 0; p->slots && i < p->num_slots; i++)
+		slot_finish(&p->slots[i]);
+	free(p->slots);
+	plan_free(p);
+	if (p->backlog.tasks)
+		backlog_finish(&p->backlog);
+	order_finish(&p->order);
+	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	pthread_mutex_destroy(&p->lock);
+	pthread_cond_destroy(&p->room);
+	options_free(p->options);
+	free(p);
+}
+
+/* Everything up to the fork. */
+static int pool_prepare(struct gd_pool *p, struct gd_error *err)
+{
+	const struct gd_options *o = p->options;
+	int r = check_threads(o, err);
+	if (r < 0)
+		return r;
+	struct gd_gpu_list *list = NULL;
+	r = gd_gpu_list(o->gpus, &list, err);
+	if (r < 0)
+		return r;
+	const struct gd_gpu **gpus = NULL;
+	r = choose_gpus(p, list, &gpus, err);
+	if (r >= 0) {
+		r = open_fds(p);
+		if (r >= 0)
+			r = make_slots(p, gpus);
+		if (r >= 0)
+			r = make_queue(p);
+		if (r < 0)
+			error_set(err, r, "cannot open a pool of %zu workers: %s", p->num_slots, error_words(r));
+	}
+	if (r >= 0)
+		r = plan_fill(p, gpus, err);
+	free(gpus);
+	gd_gpu_list_free(list);
+	return r;
+}
+
+static int start_warden(struct gd_pool *p, struct gd_error *err)
+{
+	int r = warden_start(&p->plan, &p->warden, err);
+	if (r < 0)
+		return r;
+	r = watch_fd(p, p->warden.socket);
+	if (r >= 0)
+		return 0;
+	warden_order(&p->warden, (struct warden_order){.kind = ORDER_END}, NULL, 0);
+	warden_finish(&p->warden, clock_now_ns() + NS_PER_S);
+	return error_set(err, r, "cannot watch the warden process: %s", error_words(r));
+}
+
+int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err)
+{
+	struct gd_options *copy;
+	int r = options_copy(options, &copy, err);
+	if (r < 0)
+		return r;
+	struct gd_pool *p = calloc(1, sizeof(*p));
+	if (!p) {
+		options_free(copy);
+		return error_set(err, -ENOMEM, "no memory for a pool");
+	}
+	p->options = copy;
+	p->epoll_fd = p->event_fd = p->timer_fd = -1;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->room, NULL);
+	p->poller = pthread_self();
+	p->stats.start_ns = clock_now_ns();
+	r = pool_prepare(p, err);
+	if (r >= 0)
+		r = start_warden(p, err);
+	if (r < 0) {
+		pool_free(p);
+		return r;
+	}
+	for (size_t i = 0; i < p->num_slots; i++)
+		pool_start_worker(p, &p->slots[i]);
+	*ret = p;
+	return 0;
+}
+
+/* ---- Closing ------------------------------------------------------------ */
+
+/* Asks a ready worker to clean up; one that is still in setup has nothing to clean up. */
+static void close_slot(struct gd_pool *p, struct slot *s)
+{
+	uint32_t order = 0;
+	pthread_mutex_lock(&p->lock);
+	if (s->state == SLOT_READY && !s->broken) {
+		s->state = SLOT_CLOSING;
+		atomic_store(&s->channel.in->closing, 1);
+		channel_wake_worker(&s->channel);
+		order = ORDER_CLOSE;
+	} else if (s->state == SLOT_STARTING) {
+		order = ORDER_KILL;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (order)
+		warden_order(&p->warden,
+			(struct warden_order){.kind = order, .slot = (uint32_t)s->index, .life = s->life}, NULL, 0);
+}
+
+static void wait_turn(struct gd_pool *p)
+{
+	pool_turn(p);
+	atomic_store(&p->interrupted, false);
+	if (p->alive > 0)
+		pool_wait(p, UINT64_MAX);
+}
+
+int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err)
+{
+	if (!p)
+		return 0;
+	if (p->in_callback)
+		return error_set(err, -EDEADLK, "gd_close() from inside a callback");
+	if (atomic_load(&p->outstanding) > 0) {
+		atomic_store(&p->stop, 2);
+		while (atomic_load(&p->outstanding) > 0) {
+			pool_turn(p);
+			atomic_store(&p->interrupted, false);
+			if (atomic_load(&p->outstanding) > 0)
+				pool_wait(p, UINT64_MAX);
+		}
+	}
+	pthread_mutex_lock(&p->lock);
+	p->closing = true;
+	pool_close_queue(p, -ESHUTDOWN);
+	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; i < p->num_slots; i++)
+		close_slot(p, &p->slots[i]);
+	while (p->alive > 0)
+		wait_turn(p);
+	warden_order(&p->warden, (struct warden_order){.kind = ORDER_END}, NULL, 0);
+	warden_finish(&p->warden, clock_now_ns() + p->plan.kill_wait_ns + NS_PER_S);
+
+	p->stats.end_ns = clock_now_ns();
+	pool_progress(p, true);
+	struct gd_stats stats;
+	gd_pool_stats(p, &stats);
+	if (p->options->on_exit) {
+		p->in_callback = true;
+		p->options->on_exit(p->options->context, &stats);
+	}
+	if (ret_stats)
+		*ret_stats = stats;
+	bool stuck = p->stuck;
+	pool_free(p);
+	return stuck ? error_set(err, -EBUSY, "a worker could not be killed: it is stuck in the kernel or frozen") : 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pool's own memory, for the files that make it up.
+ *
+ * `lock` guards everything below it in the struct, and each slot's inbox: only
+ * its holder writes there. Callbacks are made without it, by the one thread that
+ * polls. What only that thread touches stands above the lock.
+ *
+ * Every task that was accepted is in exactly one place: the backlog, a slot's
+ * table, the order's held results, or the hands of the polling thread; it counts
+ * in `outstanding` until its callback has been made.
+ */
+#ifndef POOL_PRIVATE_H
+#define POOL_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gpu_dispatch.h"
+#include "pool/histogram.h"
+#include "pool/order.h"
+#include "pool/slot.h"
+#include "pool/warden.h"
+
+struct gd_draft {
+	struct gd_pool *pool;
+	struct task task;
+	struct slot *slot;       /* in whose inbox it is written; NULL: elsewhere */
+	struct channel orphaned; /* the inbox of a worker that died meanwhile: ours to drop */
+	struct gd_draft *next;
+};
+
+/* Ends of tasks since they were last added to the statistics. */
+struct tally {
+	uint64_t completed;
+	uint64_t failed;
+	uint64_t timeouts;
+	uint64_t retries;
+	uint64_t setup_failures;
+};
+
+struct gd_pool {
+	struct gd_options *options;
+	struct warden_plan plan;
+	struct warden warden;
+	struct gd_env_change **env_changes; /* what the plan points to, by slot */
+	char ***environments;
+	char **output_paths;
+
+	int epoll_fd;
+	int event_fd;
+	int timer_fd; /* see balance.c */
+	size_t num_slots;
+	struct slot *slots;
+
+	/* The polling thread's. */
+	uint64_t arm;
+	bool in_callback;
+	bool closing;       /* gd_close() */
+	struct tally tally; /* not yet in the statistics */
+	bool timer_set;
+	uint64_t progress_at;
+	uint64_t progress_seen;
+	struct order order;
+	bool warden_gone;
+	bool stuck; /* a worker could not be killed */
+	int made;   /* callbacks, in this gd_poll() */
+
+	/* Anybody's. */
+	atomic_int stop; /* how often a stop was asked for */
+	atomic_bool interrupted;
+	atomic_size_t outstanding;
+	atomic_uint waiting; /* threads in gd_submit() or gd_reserve() */
+
+	pthread_mutex_t lock;
+	pthread_cond_t room;
+	pthread_t poller;
+	int stop_done;  /* how much of `stop` has been carried out */
+	bool closed;    /* no more tasks: stopped or no worker left */
+	int closed_why; /* what gd_submit() says to that */
+	size_t limit;   /* of outstanding */
+	size_t doomed;  /* tasks in the backlog that only wait to be told so */
+	uint64_t next_id;
+	struct backlog backlog;
+	struct gd_draft *drafts;
+	size_t cursor;      /* the slot that is offered the next task */
+	unsigned at_cursor; /* tasks it was given in a row */
+	size_t ahead;       /* that a worker always may have: 1, or a batch */
+	size_t alive;       /* slots not finished and not out */
+	struct gd_stats stats;
+	struct histogram durations;
+};
+
+/* hand_out.c, with the lock held */
+struct slot *pool_pick(struct gd_pool *p, const struct task *t);
+void pool_hand_out(struct gd_pool *p);
+void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
+
+/* balance.c */
+bool pool_wants_balance(struct gd_pool *p);
+void pool_balance(struct gd_pool *p);
+void pool_take_back(struct gd_pool *p, struct slot *s); /* what it has not begun */
+
+/* lives.c: workers begin and end */
+void pool_start_worker(struct gd_pool *p, struct slot *s);
+void pool_read_reports(struct gd_pool *p);
+void pool_warden_gone(struct gd_pool *p);
+void pool_kill_worker(struct gd_pool *p, struct slot *s);
+
+/* autopsy.c: how a worker ended, in an event's fields and in words */
+void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_report *r, struct gd_event *event,
+	char *words, size_t size);
+
+/* answers.c: reads one slot's outbox; returns how many records there were */
+size_t pool_read_answers(struct gd_pool *p, struct slot *s);
+
+/* fate.c: what becomes of a task */
+struct gd_event pool_event(const struct slot *s, const struct task *t);
+void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
+void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
+void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
+void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words);
+void pool_conclude_doomed(struct gd_pool *p);
+void pool_add_tally(struct gd_pool *p, struct slot *s); /* with the lock held; s may be NULL */
+void pool_close_queue(struct gd_pool *p, int why);      /* no more tasks are taken; with the lock held */
+
+/* poll.c: one turn of everything that can be done without waiting; then waiting */
+void pool_turn(struct gd_pool *p);
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns);
+void pool_progress(struct gd_pool *p, bool last);
+void pool_signal(struct gd_pool *p); /* makes the descriptor readable */
+
+/* stop.c: carries out what was asked for */
+void pool_stop_turn(struct gd_pool *p);
+
+/* plan.c: what the warden is told about each slot */
+int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err);
+void plan_free(struct gd_pool *p);
+
+#endif

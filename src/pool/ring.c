@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/ring.h"
+
+#include <assert.h>
+#include <string.h>
+
+void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t arena_size)
+{
+	memset(r, 0, sizeof(*r));
+	r->descs = descs;
+	r->arena = arena;
+	r->arena_size = arena_size;
+}
+
+static size_t aligned(size_t size)
+{
+	return (size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1);
+}
+
+void *ring_reserve(const struct ring *r, size_t size)
+{
+	if (size > r->arena_size || ring_full(r))
+		return NULL;
+	size_t need = aligned(size);
+	/* An empty ring starts over at the beginning, where the memory is warm. */
+	if (r->head == r->tail)
+		return need <= r->arena_size ? r->arena : NULL;
+	if (r->arena_head >= r->arena_tail) {
+		if (r->arena_size - r->arena_head >= need)
+			return r->arena + r->arena_head;
+		return r->arena_tail > need ? r->arena : NULL;
+	}
+	/* Strictly more: equal ends would read as empty. */
+	return r->arena_tail - r->arena_head > need ? r->arena + r->arena_head : NULL;
+}
+
+void ring_push(struct ring *r, const void *data, struct ring_desc desc)
+{
+	assert(!ring_full(r));
+	size_t start = (size_t)((const char *)data - r->arena);
+	if (r->head == r->tail)
+		r->arena_tail = start;
+	r->arena_head = start + aligned(desc.flags & RING_EXTERNAL ? 0 : desc.size);
+	r->ends[r->head % RING_DEPTH] = r->arena_head;
+	desc.offset = start;
+	*ring_at(r->descs, r->head) = desc;
+	r->head++;
+}
+
+void ring_release(struct ring *r, uint64_t tail)
+{
+	assert(tail >= r->tail && tail <= r->head);
+	if (tail == r->tail)
+		return;
+	r->arena_tail = r->ends[(tail - 1) % RING_DEPTH];
+	r->tail = tail;
+}
+
+void ring_rewind(struct ring *r, uint64_t head)
+{
+	assert(head >= r->tail && head <= r->head);
+	r->head = head;
+	if (head == r->tail)
+		r->arena_head = r->arena_tail = 0;
+	else
+		r->arena_head = r->ends[(head - 1) % RING_DEPTH];
+}
+
+uint64_t ring_take_back(struct ring *r, _Atomic uint64_t *head_word, const _Atomic uint64_t *begun_word)
+{
+	uint64_t old = r->head;
+	uint64_t lowest = atomic_load_explicit(begun_word, memory_order_relaxed);
+	if (lowest < r->tail)
+		lowest = r->tail;
+	if (lowest >= old)
+		return old;
+	atomic_store(head_word, lowest);
+	uint64_t begun = atomic_load(begun_word);
+	if (begun < lowest)
+		begun = lowest;
+	if (begun > old)
+		begun = old;
+	if (begun > lowest)
+		atomic_store(head_word, begun);
+	return begun;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One direction of a worker's channel: descriptors in a ring, payloads in an
+ * arena beside them, one producer, one consumer, in memory that both map.
+ *
+ * Only the producer writes descriptors, arena and head; the consumer's position
+ * comes back by another way (the other direction's memory, or the results
+ * themselves) and is told to the producer with ring_release(). So the producer
+ * trusts nothing that the consumer can write, and the consumer checks whatever
+ * it reads.
+ *
+ * head counts records and may be *lowered* by the producer to take back what
+ * the consumer has not begun: see ring_take_back().
+ */
+#ifndef POOL_RING_H
+#define POOL_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RING_LINE  64
+#define RING_DEPTH 1024u /* records; a power of two */
+
+enum ring_kind {
+	RING_TASK = 1,
+	RING_READY,        /* setup is done */
+	RING_STARTED,      /* a task begins; only if asked for */
+	RING_DONE,         /* a task ended; code says how, the payload is its result or its words */
+	RING_SETUP_FAILED, /* the payload is the reason */
+	RING_CLEANUP_FAILED,
+	RING_CLEANED, /* cleanup is over: the worker leaves by itself */
+};
+
+#define RING_EXTERNAL 1u /* the payload is a memfd that came by the socket */
+
+struct ring_desc {
+	uint64_t id;
+	uint64_t offset; /* of the payload in the arena */
+	uint64_t size;
+	uint64_t start_ns;
+	uint64_t end_ns;
+	int32_t code;
+	uint16_t kind;
+	uint16_t flags;
+	uint32_t attempt;
+	uint32_t spare[3];
+};
+_Static_assert(sizeof(struct ring_desc) == RING_LINE, "a descriptor is a cache line");
+
+/* The producer's private side. */
+struct ring {
+	struct ring_desc *descs; /* RING_DEPTH of them, shared */
+	char *arena;             /* shared */
+	size_t arena_size;
+	uint64_t head; /* records written; published by the owner of the head word */
+	uint64_t tail; /* records released */
+	size_t arena_head;
+	size_t arena_tail;
+	size_t ends[RING_DEPTH]; /* where each record's payload ends in the arena */
+};
+
+void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t arena_size);
+
+/*
+ * Room for a record with `size` bytes of payload, which becomes the next one
+ * with ring_push(). Nothing is taken until then. Returns NULL where there is none
+ * now; a payload of at most arena_size always fits into an empty ring.
+ */
+void *ring_reserve(const struct ring *r, size_t size);
+
+/* Writes the descriptor of the payload at `data` (from ring_reserve()) and takes it. The caller publishes r->head. */
+void ring_push(struct ring *r, const void *data, struct ring_desc desc);
+
+/* All records before `tail` may be overwritten. */
+void ring_release(struct ring *r, uint64_t tail);
+
+/* Forgets the records from `head` on. */
+void ring_rewind(struct ring *r, uint64_t head);
+
+static inline bool ring_full(const struct ring *r)
+{
+	return r->head - r->tail >= RING_DEPTH;
+}
+
+static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
+{
+	return &descs[seq % RING_DEPTH];
+}
+
+/*
+ * Taking back: the consumer says how many records it has begun *before* it
+ * looks at head again, and begins record n only if n < head still. The producer
+ * lowers head *before* it looks at `begun`. Both in one total order, so a record
+ * is either seen as begun here or not begun there. Returns the new head: records
+ * from there to the old head are the producer's again. `begun` is written by the
+ * consumer, hence bounded.
+ */
+uint64_t ring_take_back(struct ring *r, _Atomic uint64_t *head_word, const _Atomic uint64_t *begun_word);
+
+#endif

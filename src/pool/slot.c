@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
+#define AHEAD_NS NS_PER_MS
+
+int slot_init(struct slot *s, int index, int gpu, int device)
+{
+	*s = (struct slot){.index = index, .gpu = gpu, .device = device, .socket = -1};
+	s->stats.slot = index;
+	s->stats.gpu = gpu;
+	s->tasks = calloc(RING_DEPTH, sizeof(*s->tasks));
+	return s->tasks ? 0 : -ENOMEM;
+}
+
+void slot_finish(struct slot *s)
+{
+	slot_drop_channel(s);
+	free(s->tasks);
+	s->tasks = NULL;
+}
+
+void slot_drop_channel(struct slot *s)
+{
+	channel_unmap(&s->channel);
+	if (s->socket >= 0)
+		close(s->socket);
+	s->socket = -1;
+}
+
+uint64_t slot_begun(const struct slot *s)
+{
+	uint64_t begun = atomic_load(&s->channel.out->begun);
+	if (begun < s->completed)
+		return s->completed;
+	return begun > s->in.head ? s->in.head : begun;
+}
+
+bool slot_accepts(const struct slot *s, size_t ahead)
+{
+	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
+		return false;
+	size_t in_flight = slot_in_flight(s);
+	if (in_flight < ahead)
+		return true;
+	return s->average_ns > 0 && in_flight < AHEAD_NS / s->average_ns;
+}
+
+static void publish(struct slot *s, struct task *t, const void *data)
+{
+	t->announced = false;
+	/* In flight before it is published: the worker may answer before we are back. */
+	*slot_task(s, s->in.head) = *t;
+	ring_push(&s->in, data,
+		(struct ring_desc){
+			.kind = RING_TASK,
+			.id = t->id,
+			.attempt = (uint32_t)t->tries + 1,
+			.size = t->size,
+			.flags = t->place == TASK_PARCEL ? RING_EXTERNAL : 0,
+		});
+	if (slot_in_flight(s) == 1)
+		s->stats.since_ns = clock_now_ns();
+	atomic_store_explicit(&s->channel.in->head, s->in.head, memory_order_release);
+	channel_wake_worker(&s->channel);
+}
+
+int slot_give(struct slot *s, struct task *t)
+{
+	void *room = ring_reserve(&s->in, t->place == TASK_PARCEL ? 0 : t->size);
+	if (!room)
+		return -EAGAIN;
+	if (t->place == TASK_PARCEL) {
+		int r = parcel_send(&t->parcel, s->socket, false);
+		if (r < 0)
+			return -EAGAIN; /* full, or its worker is dying: its end will be reported */
+	} else {
+		if (t->size)
+			memcpy(room, t->data, t->size);
+		if (t->place == TASK_HEAP)
+			free(t->data);
+		t->data = room;
+		t->place = TASK_RING;
+	}
+	publish(s, t, room);
+	return 0;
+}
+
+void slot_give_written(struct slot *s, struct task *t)
+{
+	t->place = TASK_RING;
+	publish(s, t, t->data);
+}
+
+void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)
+{
+	/* Those of a batch end together: what counts is how often one ends. */
+	uint64_t from = s->last_end_ns > start_ns ? s->last_end_ns : start_ns;
+	uint64_t took = end_ns > from ? end_ns - from : 0;
+	s->last_end_ns = end_ns;
+	if (s->average_ns == 0)
+		s->average_ns = took ? took : 1;
+	else
+		s->average_ns = s->average_ns - s->average_ns / 8 + took / 8 + 1;
+}

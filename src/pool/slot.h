@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worker as the dispatcher sees it: its channel, the tasks it was given, how
+ * it is doing. A slot has one process at a time ("life"); a replacement gets a
+ * new channel.
+ *
+ * Tasks carry sequence numbers within a life:
+ *
+ *     released ≤ completed ≤ begun ≤ head
+ *
+ * before `released` (in.tail) the callback was made and the room is free; before
+ * `completed` the answer has come; before `begun` the worker has said that it
+ * begins (it may lie: always bounded by the other two); before `head` the task
+ * is in its inbox. Answers come in this order.
+ */
+#ifndef POOL_SLOT_H
+#define POOL_SLOT_H
+
+#include <sys/types.h>
+
+#include "gpu_dispatch.h"
+#include "pool/channel.h"
+#include "pool/task.h"
+
+enum slot_state {
+	SLOT_STARTING, /* ordered, or in setup */
+	SLOT_READY,
+	SLOT_CLOSING, /* told to clean up and leave */
+	SLOT_FINISHED,
+	SLOT_OUT,
+};
+
+struct slot {
+	int index;
+	int gpu;
+	int device;
+	enum slot_state state;
+	uint64_t life;
+	pid_t pid;
+
+	struct channel channel; /* in is NULL: none */
+	int socket;             /* parcels */
+	struct ring in;
+	struct task *tasks; /* RING_DEPTH, by sequence number */
+	uint64_t completed;
+	uint64_t consumed; /* records of the outbox */
+	bool drafting;     /* somebody writes into the inbox's next room */
+	bool cleaned;
+	const char *broken; /* what it wrote that it should not have; it is being killed */
+
+	uint64_t average_ns;   /* of a task's duration, lately; 0: not known */
+	uint64_t last_end_ns;  /* of its last task */
+	uint64_t watched;      /* `completed` when somebody began to wait for it: see balance.c */
+	unsigned failed_lives; /* in a row, that have not begun a task */
+	bool was_ready;        /* in any of its lives */
+	int setup_code;
+	char setup_words[512];
+
+	struct gd_worker_stats stats;
+};
+
+int slot_init(struct slot *s, int index, int gpu, int device);
+void slot_finish(struct slot *s);
+
+/* Drops the channel of the life that is over. */
+void slot_drop_channel(struct slot *s);
+
+static inline struct task *slot_task(struct slot *s, uint64_t seq)
+{
+	return &s->tasks[seq % RING_DEPTH];
+}
+
+static inline size_t slot_in_flight(const struct slot *s)
+{
+	return (size_t)(s->in.head - s->completed);
+}
+
+/* How many tasks it has begun in this life, as far as that can be true. */
+uint64_t slot_begun(const struct slot *s);
+
+/* Whether it may be given one more: ready, not too much ahead, room for a record. */
+bool slot_accepts(const struct slot *s, size_t ahead);
+
+/*
+ * Gives it a task: copies the payload into its inbox (or sends the parcel), and
+ * publishes. -EAGAIN where there is no room now. On success the slot owns the task.
+ */
+int slot_give(struct slot *s, struct task *t);
+
+/* The same for a payload that was written in place, into room from ring_reserve(). */
+void slot_give_written(struct slot *s, struct task *t);
+
+/* Learns from a task that has ended. */
+void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns);
+
+#endif

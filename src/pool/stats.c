@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "pool/pool_private.h"
+
+/* How many a worker is at, as far as it says so: of a batch, several. */
+static size_t running_in(const struct slot *s)
+{
+	if (!s->channel.out)
+		return 0;
+	return (size_t)(slot_begun(s) - s->completed);
+}
+
+static void add_times(const struct gd_pool *p, struct gd_stats *s)
+{
+	uint64_t until = s->end_ns ? s->end_ns : clock_now_ns();
+	double seconds = (double)(until - s->start_ns) / NS_PER_S;
+	s->tasks_per_second = seconds > 0 ? (double)(s->completed + s->failed + s->timeouts) / seconds : 0;
+	s->duration_p50_ns = histogram_quantile(&p->durations, 0.50);
+	s->duration_p90_ns = histogram_quantile(&p->durations, 0.90);
+	s->duration_p99_ns = histogram_quantile(&p->durations, 0.99);
+	s->duration_max_ns = p->durations.max;
+}
+
+void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret)
+{
+	struct gd_pool *p = (struct gd_pool *)pool; /* only the lock changes */
+	pthread_mutex_lock(&p->lock);
+	struct gd_stats s = p->stats;
+	s.expected = p->options->total_tasks;
+	s.submitted = p->next_id;
+	s.queue_size = (size_t)p->options->queue_size;
+	s.workers = p->num_slots;
+	s.workers_alive = p->alive;
+	uint64_t under_way = s.submitted - s.completed - s.failed - s.timeouts;
+	for (size_t i = 0; i < p->num_slots; i++)
+		s.running += running_in(&p->slots[i]);
+	if (s.running > under_way)
+		s.running = under_way;
+	s.queued = under_way - s.running;
+	add_times(p, &s);
+	pthread_mutex_unlock(&p->lock);
+	*ret = s;
+}
+
+static enum gd_worker_state state_of(const struct slot *s)
+{
+	switch (s->state) {
+	case SLOT_STARTING:
+		return GD_WORKER_STARTING;
+	case SLOT_READY:
+		return slot_in_flight(s) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
+	case SLOT_CLOSING:
+		return GD_WORKER_ENDING;
+	case SLOT_FINISHED:
+		return GD_WORKER_FINISHED;
+	case SLOT_OUT:
+		break;
+	}
+	return GD_WORKER_OUT;
+}
+
+int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_stats *ret)
+{
+	struct gd_pool *p = (struct gd_pool *)pool;
+	if (slot < 0 || (size_t)slot >= p->num_slots)
+		return -ENOENT;
+	pthread_mutex_lock(&p->lock);
+	struct slot *s = &p->slots[slot];
+	struct gd_worker_stats stats = s->stats;
+	stats.pid = s->pid;
+	stats.state = state_of(s);
+	stats.has_task = stats.state == GD_WORKER_BUSY;
+	if (stats.has_task)
+		stats.task_id = slot_task(s, s->completed)->id;
+	else
+		stats.since_ns = 0;
+	size_t in_flight = s->state == SLOT_READY ? slot_in_flight(s) : 0;
+	stats.queued = in_flight > 1 ? in_flight - 1 : 0;
+	pthread_mutex_unlock(&p->lock);
+	*ret = stats;
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "pool/pool_private.h"
+
+/* First: nothing new begins. What was handed out and not begun is taken back. */
+static void stop_waiting(struct gd_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->stop_done = 1;
+	pool_close_queue(p, -ESHUTDOWN);
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->state == SLOT_READY && !s->broken && slot_in_flight(s) > 0)
+			pool_take_back(p, s);
+	}
+	pthread_mutex_unlock(&p->lock);
+	pool_cancel_waiting(p, GD_CANCELLED, "cancelled: the run was stopped before it began");
+}
+
+/* Second: what runs is cancelled, and killed when the grace period is over. */
+static void stop_running(struct gd_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->stop_done = 2;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->state != SLOT_READY || slot_in_flight(s) == 0)
+			continue;
+		atomic_store(&s->channel.in->cancelled, s->in.head);
+		warden_order(&p->warden,
+			(struct warden_order){.kind = ORDER_CANCEL, .slot = (uint32_t)i, .life = s->life}, NULL, 0);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+void pool_stop_turn(struct gd_pool *p)
+{
+	int asked = atomic_load(&p->stop);
+	if (asked >= 1 && p->stop_done < 1)
+		stop_waiting(p);
+	if (asked >= 2 && p->stop_done < 2)
+		stop_running(p);
+}
+
+void gd_pool_stop(struct gd_pool *p)
+{
+	atomic_fetch_add(&p->stop, 1);
+	gd_interrupt(p);
+}

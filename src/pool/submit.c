@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "pool/pool_private.h"
+
+#define COPY_UNDER_LOCK ((size_t)64 << 10) /* a larger payload is copied without it */
+
+/*
+ * With the lock held: waits for room and takes a place. The thread that polls
+ * does not wait: it would wait for itself.
+ */
+static int take_place(struct gd_pool *p, unsigned flags)
+{
+	while (!p->closed && atomic_load_explicit(&p->outstanding, memory_order_relaxed) >= p->limit) {
+		if ((flags & GD_NOWAIT) || pthread_equal(p->poller, pthread_self()))
+			return -EAGAIN;
+		atomic_fetch_add(&p->waiting, 1);
+		pthread_cond_wait(&p->room, &p->lock);
+		atomic_fetch_sub(&p->waiting, 1);
+	}
+	if (p->closed)
+		return p->closed_why;
+	atomic_fetch_add(&p->outstanding, 1);
+	return 0;
+}
+
+static void leave_place(struct gd_pool *p)
+{
+	atomic_fetch_sub(&p->outstanding, 1);
+	pthread_cond_signal(&p->room);
+}
+
+static void number(struct gd_pool *p, struct task *t, uint64_t *ret_id)
+{
+	t->id = p->next_id++;
+	t->queued_ns = clock_now_ns();
+	if (ret_id)
+		*ret_id = t->id;
+}
+
+/* Straight into a worker's inbox. The payload is the caller's: it is copied, not freed. */
+static bool give_at_once(struct gd_pool *p, struct task *t)
+{
+	if (p->backlog.count > 0)
+		return false;
+	struct slot *s = pool_pick(p, t);
+	if (!s || slot_give(s, t) < 0)
+		return false;
+	warden_notice(&p->warden);
+	return true;
+}
+
+static int submit_small(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
+{
+	pthread_mutex_lock(&p->lock);
+	int r = take_place(p, flags);
+	if (r < 0) {
+		pthread_mutex_unlock(&p->lock);
+		return r;
+	}
+	struct task t = {
+		.tag = tag,
+		.data = (void *)data,
+		.size = size,
+		.parcel = PARCEL_NONE,
+		.avoid = -1,
+		.place = TASK_RING,
+	};
+	uint64_t id = p->next_id;
+	number(p, &t, &id);
+	if (!give_at_once(p, &t)) {
+		r = task_detach(&t);
+		if (r >= 0)
+			backlog_push(&p->backlog, &t);
+	}
+	if (r < 0) {
+		p->next_id--;
+		leave_place(p);
+	} else if (ret_id) {
+		*ret_id = id;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
+{
+	if (size <= COPY_UNDER_LOCK)
+		return submit_small(p, data, size, tag, flags, ret_id);
+	struct gd_draft *draft;
+	void *to;
+	int r = gd_reserve(p, size, flags, &draft, &to);
+	if (r < 0)
+		return r;
+	memcpy(to, data, size);
+	return gd_commit(draft, size, tag, ret_id);
+}
+
+/* With the lock held: in a worker's inbox if one is free for it. */
+static bool draft_in_place(struct gd_pool *p, struct gd_draft *d)
+{
+	if (d->task.size > CHANNEL_IN_PLACE || p->backlog.count > 0)
+		return false;
+	struct slot *s = pool_pick(p, &d->task);
+	void *data = s ? ring_reserve(&s->in, d->task.size) : NULL;
+	if (!data)
+		return false;
+	s->drafting = true;
+	d->slot = s;
+	d->task.data = data;
+	d->task.place = TASK_RING;
+	return true;
+}
+
+static int draft_elsewhere(struct gd_draft *d)
+{
+	struct task *t = &d->task;
+	if (t->size > CHANNEL_IN_PLACE) {
+		int r = parcel_create(t->size, &t->parcel);
+		if (r < 0)
+			return r;
+		t->data = t->parcel.data;
+		t->place = TASK_PARCEL;
+		return 0;
+	}
+	t->data = malloc(t->size ? t->size : 1);
+	t->place = TASK_HEAP;
+	return t->data ? 0 : -ENOMEM;
+}
+
+int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data)
+{
+	struct gd_draft *d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->pool = p;
+	d->task = (struct task){.size = size, .avoid = -1, .parcel = PARCEL_NONE};
+	pthread_mutex_lock(&p->lock);
+	int r = take_place(p, flags);
+	bool in_place = r >= 0 && draft_in_place(p, d);
+	if (r >= 0) {
+		d->next = p->drafts;
+		p->drafts = d;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0) {
+		free(d);
+		return r;
+	}
+	if (!in_place)
+		r = draft_elsewhere(d);
+	if (r < 0) {
+		gd_abandon(d);
+		return r;
+	}
+	*ret = d;
+	*ret_data = d->task.data;
+	return 0;
+}
+
+/* With the lock held. */
+static void unlink_draft(struct gd_pool *p, struct gd_draft *d)
+{
+	struct gd_draft **at = &p->drafts;
+	while (*at != d)
+		at = &(*at)->next;
+	*at = d->next;
+	if (d->slot)
+		d->slot->drafting = false;
+}
+
+void gd_abandon(struct gd_draft *d)
+{
+	struct gd_pool *p = d->pool;
+	pthread_mutex_lock(&p->lock);
+	unlink_draft(p, d);
+	leave_place(p);
+	pool_hand_out(p);
+	pthread_mutex_unlock(&p->lock);
+	task_finish(&d->task);
+	channel_unmap(&d->orphaned);
+	free(d);
+}
+
+/* With the lock held: the task is written, and goes where it can. */
+static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
+{
+	struct task *t = &d->task;
+	if (p->closed)
+		return p->closed_why;
+	int r = 0;
+	if (!d->slot)
+		r = task_detach(t); /* out of the inbox of a worker that died meanwhile */
+	if (r < 0)
+		return r;
+	number(p, t, ret_id);
+	if (d->slot) {
+		slot_give_written(d->slot, t);
+		warden_notice(&p->warden);
+	} else {
+		backlog_push(&p->backlog, t);
+	}
+	return 0;
+}
+
+int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
+{
+	struct gd_pool *p = d->pool;
+	int r = size <= d->task.size ? 0 : -EINVAL;
+	if (r >= 0 && d->task.place == TASK_PARCEL) {
+		r = parcel_seal(&d->task.parcel, size);
+		d->task.data = d->task.parcel.data;
+	}
+	if (r < 0) {
+		gd_abandon(d);
+		return r;
+	}
+	d->task.size = size;
+	d->task.tag = tag;
+	pthread_mutex_lock(&p->lock);
+	r = accept_draft(p, d, ret_id);
+	unlink_draft(p, d);
+	if (r < 0)
+		leave_place(p);
+	pool_hand_out(p);
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0)
+		task_finish(&d->task);
+	channel_unmap(&d->orphaned);
+	free(d);
+	return r;
+}
+
+size_t gd_outstanding(const struct gd_pool *p)
+{
+	return atomic_load(&p->outstanding);
+}
+
+size_t gd_room(const struct gd_pool *p)
+{
+	size_t outstanding = atomic_load(&p->outstanding);
+	return outstanding < p->limit ? p->limit - outstanding : 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The warden: a small single-threaded process between the dispatcher and its
+ * workers. It forks them (so that one that crashed is replaced while the
+ * dispatcher has threads), reaps them and what they leave behind, enforces
+ * deadlines while the dispatcher's thread is in a callback, and ends them all
+ * when the dispatcher is gone.
+ *
+ * It is told what to do by orders and answers with reports, one message each,
+ * over a socket. After the fork it allocates nothing: where workers are executed
+ * the dispatcher may have had threads, and their locks with it.
+ */
+#ifndef POOL_WARDEN_H
+#define POOL_WARDEN_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "gpu_dispatch.h"
+
+enum warden_order_kind {
+	ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
+	ORDER_CLOSE,     /* the worker was asked to clean up: its time runs from now */
+	ORDER_CANCEL,    /* kill it after the grace period, if it still has a task then */
+	ORDER_KILL,      /* kill it now */
+	ORDER_END,       /* kill what is left, report, leave */
+};
+
+struct warden_order {
+	uint32_t kind;
+	uint32_t slot;
+	uint64_t life; /* which process of this slot is meant */
+};
+
+#define ORDER_FDS 3
+
+enum warden_report_kind {
+	REPORT_STARTED = 1,
+	REPORT_NOT_STARTED, /* error says why */
+	REPORT_ENDED,       /* status and flags say how */
+};
+
+enum warden_end {
+	END_TASK_TIMEOUT = 1 << 0, /* killed for these reasons … */
+	END_SETUP_TIMEOUT = 1 << 1,
+	END_CLEANUP_TIMEOUT = 1 << 2,
+	END_CANCELLED = 1 << 3,
+	END_ORDERED = 1 << 4,
+	END_OUT_OF_MEMORY = 1 << 5, /* … or by the kernel, which has counted one */
+	END_STUCK = 1 << 6,         /* not ended at all: SIGKILL did nothing */
+	END_NOT_EXECUTED = 1 << 7,  /* exec failed: error says why */
+};
+
+struct warden_report {
+	uint32_t kind;
+	uint32_t slot;
+	uint64_t life;
+	int32_t pid;
+	int32_t status; /* as wait() has it */
+	int32_t error;
+	uint32_t flags;
+};
+
+/* What the warden needs to know from the beginning; inherited by the fork, so it stays unchanged after it. */
+struct warden_plan {
+	size_t num_slots;
+	const struct gd_worker_ops *ops;                /* forked workers … */
+	const char *const *argv;                        /* … or executed ones */
+	char *const *const *environments;               /* for the executed ones, by slot */
+	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
+	const char *const *output_paths;                /* by slot; NULL: output is inherited */
+	int event_fd;                                   /* for the workers: wakes the dispatcher */
+	uint64_t task_timeout_ns;                       /* 0: none, here and below */
+	uint64_t grace_ns;
+	uint64_t setup_timeout_ns;
+	uint64_t cleanup_timeout_ns;
+	uint64_t kill_wait_ns;
+};
+
+struct warden_shared; /* a page that both see */
+struct ward;
+
+/* The dispatcher's handle. */
+struct warden {
+	pid_t pid;
+	int pidfd;
+	int socket;
+	int wake_fd;
+	struct warden_shared *shared;
+	size_t shared_size;
+	struct ward *wards; /* allocated before the fork, for the other side */
+	bool watches;       /* there is a task timeout: it must be woken for a task */
+};
+
+int warden_start(const struct warden_plan *plan, struct warden *ret, struct gd_error *err);
+
+int warden_order(struct warden *w, struct warden_order order, const int *fds, size_t num_fds);
+
+/* The next report, without waiting: 1, or 0 for none; -EPIPE when the warden is gone. */
+int warden_report(struct warden *w, struct warden_report *ret);
+
+/* A task was handed out: an idle warden starts to look at the clock. */
+void warden_notice(struct warden *w);
+
+/* Waits for its end (it was told ORDER_END, or is dead), kills it at the deadline, releases the handle. */
+void warden_finish(struct warden *w, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pool/warden_private.h"
+
+/* ---- What the kernel counts --------------------------------------------- */
+
+/* How many processes were killed for memory since boot; 0 where the kernel does not tell. */
+static uint64_t oom_kills(void)
+{
+	char buf[16384];
+	int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	size_t have = 0;
+	ssize_t n;
+	while (have < sizeof(buf) - 1 && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0)
+		have += (size_t)n;
+	close(fd);
+	buf[have] = '\0';
+	const char *line = strstr(buf, "\noom_kill ");
+	uint64_t count = 0;
+	for (const char *p = line ? line + strlen("\noom_kill ") : ""; *p >= '0' && *p <= '9'; p++)
+		count = count * 10 + (uint64_t)(*p - '0');
+	return count;
+}
+
+/* ---- Reports ------------------------------------------------------------ */
+
+/* A dispatcher in a long callback does not read: then the report waits in its ward. */
+static void send_report(struct warden_process *w, struct ward *ward)
+{
+	ssize_t n;
+	do {
+		n = send(w->socket, &ward->report, sizeof(ward->report), MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	ward->report_due = n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM);
+}
+
+static bool send_due_reports(struct warden_process *w)
+{
+	bool due = false;
+	for (size_t i = 0; i < w->plan->num_slots; i++) {
+		if (w->wards[i].report_due)
+			send_report(w, &w->wards[i]);
+		due |= w->wards[i].report_due;
+	}
+	return due;
+}
+
+static void report(struct warden_process *w, struct ward *ward, enum warden_report_kind kind, int status, int error)
+{
+	ward->report = (struct warden_report){
+		.kind = kind,
+		.slot = (uint32_t)(ward - w->wards),
+		.life = ward->life,
+		.pid = ward->pid,
+		.status = status,
+		.error = error,
+		.flags = ward->flags,
+	};
+	send_report(w, ward);
+}
+
+/* ---- Starting and ending workers ---------------------------------------- */
+
+void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now)
+{
+	ward->flags |= reason;
+	kill(-ward->pid, SIGKILL);
+	kill(ward->pid, SIGKILL); /* in case it is not yet, or no longer, in its group */
+	if (!ward->kill_deadline)
+		ward->kill_deadline = now + w->plan->kill_wait_ns;
+}
+
+static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[ORDER_FDS])
+{
+	size_t slot = (size_t)(ward - w->wards);
+	*ward = (struct ward){.life = life};
+	int r = channel_map(&ward->channel, fds[0], fds[1], true);
+	if (r < 0) {
+		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		return;
+	}
+	atomic_store(&w->shared->exec_error[slot], 0);
+	ward->oom_kills = oom_kills();
+	uint64_t now = clock_now_ns();
+	/* Where the host may have had threads, their fork handlers must not run: they could wait for ever. */
+	pid_t pid = w->plan->argv ? _Fork() : fork();
+	if (pid == 0)
+		worker_enter(w, slot, fds);
+	if (pid < 0) {
+		r = -errno;
+		channel_unmap(&ward->channel);
+		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		return;
+	}
+	setpgid(pid, pid); /* both do it, so that it is done whoever comes first */
+	ward->pid = pid;
+	ward->looked = now;
+	if (w->plan->setup_timeout_ns)
+		ward->phase_deadline = now + w->plan->setup_timeout_ns;
+	report(w, ward, REPORT_STARTED, 0, 0);
+}
+
+static void ended(struct warden_process *w, struct ward *ward, int status)
+{
+	size_t slot = (size_t)(ward - w->wards);
+	int error = atomic_load(&w->shared->exec_error[slot]);
+	if (error)
+		ward->flags |= END_NOT_EXECUTED;
+	bool ours = ward->kill_deadline != 0;
+	if (!ours && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills() > ward->oom_kills)
+		ward->flags |= END_OUT_OF_MEMORY;
+	if (!ours)
+		ward->flags &= ~(unsigned)(END_TASK_TIMEOUT | END_CANCELLED);
+	channel_unmap(&ward->channel);
+	/* A started-report that is still due is overtaken by this one: it names the process, too. */
+	report(w, ward, REPORT_ENDED, status, error);
+	ward->pid = 0;
+}
+
+static struct ward *ward_of(struct warden_process *w, pid_t pid)
+{
+	for (size_t i = 0; i < w->plan->num_slots; i++)
+		if (w->wards[i].pid == pid)
+			return &w->wards[i];
+	return NULL;
+}
+
+/*
+ * Reaps whoever has ended. A worker's group is killed before the worker is
+ * reaped: until then its number cannot be anybody else's.
+ */
+static bool reap(struct warden_process *w)
+{
+	bool any = false;
+	for (;;) {
+		siginfo_t info = {0};
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+			return any;
+		any = true;
+		pid_t pid = info.si_pid;
+		struct ward *ward = ward_of(w, pid);
+		if (ward)
+			kill(-pid, SIGKILL);
+		int status = 0;
+		if (waitpid(pid, &status, 0) == pid && ward)
+			ended(w, ward, status);
+	}
+}
+
+/* Kills the warden's children that are not workers: orphans of dead workers. True if there were any. */
+static bool sweep(struct warden_process *w)
+{
+	char buf[4096];
+	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	bool any = false;
+	pid_t pid = 0;
+	ssize_t n;
+	while ((n = read(fd, buf, sizeof(buf))) > 0) {
+		for (ssize_t i = 0; i < n; i++) {
+			if (buf[i] >= '0' && buf[i] <= '9') {
+				pid = pid * 10 + (buf[i] - '0');
+				continue;
+			}
+			if (pid > 0 && !ward_of(w, pid)) {
+				kill(pid, SIGKILL);
+				any = true;
+			}
+			pid = 0;
+		}
+	}
+	close(fd);
+	return any;
+}
+
+/* A process that SIGKILL does not end is stuck in the kernel: reported as such, and left to it. */
+static void give_up(struct warden_process *w, uint64_t now)
+{
+	for (size_t i = 0; i < w->plan->num_slots; i++) {
+		struct ward *ward = &w->wards[i];
+		if (!ward->pid || !ward->kill_deadline || now < ward->kill_deadline)
+			continue;
+		ward->flags |= END_STUCK;
+		ended(w, ward, 0);
+	}
+}
+
+/* ---- Orders ------------------------------------------------------------- */
+
+static void obey(struct warden_process *w, const struct warden_order *order, const int *fds, size_t num_fds)
+{
+	uint64_t now = clock_now_ns();
+	if (order->kind == ORDER_END) {
+		w->ending = true;
+		w->end_deadline = now + w->plan->kill_wait_ns;
+		for (size_t i = 0; i < w->plan->num_slots; i++)
+			if (w->wards[i].pid)
+				ward_kill(w, &w->wards[i], END_ORDERED, now);
+		return;
+	}
+	if (order->slot >= w->plan->num_slots)
+		return;
+	struct ward *ward = &w->wards[order->slot];
+	if (order->kind == ORDER_START && num_fds == ORDER_FDS && !ward->pid) {
+		start(w, ward, order->life, fds);
+		return;
+	}
+	if (!ward->pid || ward->life != order->life)
+		return; /* it is about a worker that has ended meanwhile */
+	if (order->kind == ORDER_KILL)
+		ward_kill(w, ward, END_ORDERED, now);
+	if (order->kind == ORDER_CLOSE) {
+		ward->closing = true;
+		ward->phase_deadline = w->plan->cleanup_timeout_ns ? now + w->plan->cleanup_timeout_ns : 0;
+	}
+	/* ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
+}
+
+/* False when the dispatcher has closed its end. */
+static bool read_orders(struct warden_process *w)
+{
+	for (;;) {
+		struct warden_order order;
+		struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
+		union {
+			struct cmsghdr header;
+			char room[CMSG_SPACE(ORDER_FDS * sizeof(int))];
+		} control;
+		struct msghdr msg = {
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control),
+		};
+		ssize_t n = recvmsg(w->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN;
+		if (n == 0)
+			return false;
+		int fds[ORDER_FDS];
+		size_t num_fds = 0;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		if (c && c->cmsg_type == SCM_RIGHTS) {
+			num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			memcpy(fds, CMSG_DATA(c), num_fds * sizeof(int));
+		}
+		if (n == sizeof(order) && order.kind == ORDER_START && num_fds < ORDER_FDS &&
+			order.slot < w->plan->num_slots) {
+			w->wards[order.slot] = (struct ward){.life = order.life};
+			report(w, &w->wards[order.slot], REPORT_NOT_STARTED, 0, -EMFILE);
+		} else if (n == sizeof(order)) {
+			obey(w, &order, fds, num_fds);
+		}
+		for (size_t i = 0; i < num_fds; i++)
+			close(fds[i]);
+	}
+}
+
+/* ---- The loop ----------------------------------------------------------- */
+
+static bool wards_left(const struct warden_process *w)
+{
+	for (size_t i = 0; i < w->plan->num_slots; i++)
+		if (w->wards[i].pid)
+			return true;
+	return false;
+}
+
+static bool tasks_in_hand(const struct warden_process *w)
+{
+	for (size_t i = 0; i < w->plan->num_slots; i++) {
+		const struct ward *ward = &w->wards[i];
+		if (ward->pid && atomic_load(&ward->channel.in->head) > atomic_load(&ward->channel.out->ended))
+			return true;
+	}
+	return false;
+}
+
+/* Sleeps until a deadline or an event. Without a deadline, the dispatcher is asked to wake us for a task. */
+static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
+{
+	int timeout_ms = -1;
+	if (deadline == 0 && w->plan->task_timeout_ns) {
+		atomic_store(&w->shared->asleep, 1);
+		if (tasks_in_hand(w))
+			timeout_ms = 0;
+	} else if (deadline != 0) {
+		timeout_ms = clock_ms_until(deadline, clock_now_ns());
+	}
+	/* Errors leave revents 0: then the loop comes round again. */
+	if (poll(fds, num_fds, timeout_ms) < 0)
+		for (size_t i = 0; i < num_fds; i++)
+			fds[i].revents = 0;
+	atomic_store(&w->shared->asleep, 0);
+}
+
+static void drain(int fd)
+{
+	char buf[1024];
+	ssize_t n;
+	do {
+		n = read(fd, buf, sizeof(buf));
+	} while (n > 0 || (n < 0 && errno == EINTR));
+}
+
+/* The dispatcher is gone, or wants us gone. True when nothing is left to do. */
+static bool finished(struct warden_process *w, uint64_t now)
+{
+	if (!w->ending)
+		return false;
+	bool orphans = sweep(w);
+	return (!wards_left(w) && !orphans) || now >= w->end_deadline + NS_PER_S / 10;
+}
+
+void warden_main(struct warden_process *w)
+{
+	bool due = false;
+	uint64_t deadline = 0;
+	bool orphans = false;
+	for (;;) {
+		struct pollfd fds[] = {
+			{.fd = w->socket, .events = (short)(POLLIN | (due ? POLLOUT : 0))},
+			{.fd = w->parent_pidfd, .events = POLLIN},
+			{.fd = w->signal_fd, .events = POLLIN},
+			{.fd = w->wake_fd, .events = POLLIN},
+		};
+		wait_for_events(w, fds, w->ending ? 3 : 4, deadline);
+		drain(w->signal_fd);
+		drain(w->wake_fd);
+		bool parent_gone = fds[1].revents != 0 || !read_orders(w);
+		if (parent_gone && !w->ending)
+			obey(w, &(struct warden_order){.kind = ORDER_END}, NULL, 0);
+		if (reap(w) || orphans)
+			orphans = sweep(w);
+		uint64_t now = clock_now_ns();
+		deadline = deadlines_check(w, now);
+		give_up(w, now);
+		due = send_due_reports(w);
+		if (finished(w, now) && (parent_gone || !due))
+			_exit(0);
+		if (w->ending && (deadline == 0 || deadline > now + 10 * NS_PER_MS))
+			deadline = now + 10 * NS_PER_MS;
+		if (w->ending && parent_gone) {
+			w->socket = -1; /* its end of file would keep poll() awake */
+			w->parent_pidfd = -1;
+		}
+	}
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two sides of the warden share: see warden.h. */
+#ifndef POOL_WARDEN_PRIVATE_H
+#define POOL_WARDEN_PRIVATE_H
+
+#include "pool/channel.h"
+#include "pool/warden.h"
+
+struct warden_shared {
+	_Atomic uint32_t asleep;      /* no task is being timed: wake me for one */
+	_Atomic int32_t exec_error[]; /* by slot: written between fork and exec */
+};
+
+/* A worker process as the warden sees it. */
+struct ward {
+	pid_t pid; /* 0: none */
+	uint64_t life;
+	struct channel channel;
+	unsigned flags;          /* enum warden_end: why we kill it */
+	bool closing;            /* ORDER_CLOSE was given */
+	uint64_t phase_deadline; /* of setup or cleanup; 0: none */
+	uint64_t kill_deadline;  /* SIGKILL was sent: given up after this; 0: not sent */
+	uint64_t oom_kills;      /* the kernel's count when it began */
+
+	bool watching;      /* task `watched` has the worker's time */
+	uint64_t watched;   /* sequence number */
+	uint64_t since;     /* when it began, as far as we saw */
+	uint64_t looked;    /* when we looked last */
+	uint64_t grace_end; /* it was cancelled and has until then; 0: it was not */
+
+	bool report_due; /* the socket was full */
+	struct warden_report report;
+};
+
+/* The warden's own side. */
+struct warden_process {
+	const struct warden_plan *plan;
+	struct warden_shared *shared;
+	size_t shared_size;
+	struct ward *wards;
+	int socket;
+	int parent_pidfd;
+	int wake_fd;
+	int signal_fd;
+	pid_t pid;
+	bool ending;
+	uint64_t end_deadline;
+};
+
+_Noreturn void warden_main(struct warden_process *w);
+
+/* In the child, after the fork: becomes the worker of this slot. */
+_Noreturn void worker_enter(const struct warden_process *w, size_t slot, const int fds[ORDER_FDS]);
+
+/* deadlines.c: cancels and kills what is over its time; when to look again (0: not by the clock). */
+uint64_t deadlines_check(struct warden_process *w, uint64_t now);
+
+/* Sends SIGKILL to the worker and its group. */
+void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now);
+
+#endif

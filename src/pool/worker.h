@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's side: setup, one task after another, cleanup. The same loop in
+ * forked and in executed workers.
+ */
+#ifndef POOL_WORKER_H
+#define POOL_WORKER_H
+
+#include "gpu_dispatch.h"
+
+/* Descriptors that a worker is given; executed ones get them as 3, 4, 5, 6. */
+struct worker_fds {
+	int inbox;
+	int outbox;
+	int socket; /* parcels, both ways */
+	int event;  /* eventfd: wakes the dispatcher */
+};
+
+#define WORKER_FIRST_FD 3
+#define WORKER_ENV      "GD_WORKER" /* set to the protocol's version in executed workers */
+#define WORKER_PROTOCOL "1"
+
+/* Runs to the end; returns the exit status for _exit(). */
+int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds);
+
+#endif

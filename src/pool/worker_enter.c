@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pool/warden_private.h"
+#include "pool/worker.h"
+
+#define EXIT_NOT_EXECUTED 127
+
+/* Handlers and masks are the host's or the warden's business, not the worker's. */
+static void reset_signals(void)
+{
+	struct sigaction plain = {.sa_handler = SIG_DFL};
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &plain, NULL); /* fails for KILL, STOP and the C library's own: fine */
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Opens `path` as descriptor `fd`. */
+static int open_as(const char *path, int flags, int fd)
+{
+	int opened = open(path, flags, 0666);
+	if (opened < 0)
+		return -errno;
+	if (opened == fd)
+		return 0;
+	int r = dup2(opened, fd) < 0 ? -errno : 0;
+	close(opened);
+	return r;
+}
+
+static int redirect(const char *output_path)
+{
+	int r = open_as("/dev/null", O_RDONLY, STDIN_FILENO);
+	if (r < 0 || !output_path)
+		return r;
+	r = open_as(output_path, O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
+	if (r < 0)
+		return r;
+	return dup2(STDOUT_FILENO, STDERR_FILENO) < 0 ? -errno : 0;
+}
+
+static void close_from(int first)
+{
+#ifdef SYS_close_range
+	if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) == 0)
+		return;
+#endif
+	long most = sysconf(_SC_OPEN_MAX);
+	if (most < 0 || most > 65536)
+		most = 65536;
+	for (int fd = first; fd < most; fd++)
+		close(fd);
+}
+
+/* As 3, 4, 5, 6, and nothing else open: first all out of the way, then into place. */
+static int place_fds(const int fds[4])
+{
+	int high[4];
+	for (int i = 0; i < 4; i++) {
+		high[i] = fcntl(fds[i], F_DUPFD, WORKER_FIRST_FD + 4);
+		if (high[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i < 4; i++)
+		if (dup2(high[i], WORKER_FIRST_FD + i) < 0)
+			return -errno;
+	close_from(WORKER_FIRST_FD + 4);
+	return 0;
+}
+
+static void enter_executed(const struct warden_process *w, size_t slot, const int fds[4])
+{
+	int r = place_fds(fds);
+	if (r >= 0) {
+		execvpe(w->plan->argv[0], (char *const *)w->plan->argv, w->plan->environments[slot]);
+		r = -errno;
+	}
+	atomic_store(&w->shared->exec_error[slot], r);
+	_exit(EXIT_NOT_EXECUTED);
+}
+
+static void enter_forked(const struct warden_process *w, size_t slot, const int fds[4])
+{
+	for (const struct gd_env_change *e = w->plan->env_changes[slot]; e->name; e++) {
+		int r = e->value ? setenv(e->name, e->value, 1) : unsetenv(e->name);
+		if (r < 0)
+			_exit(1);
+	}
+	close(w->socket);
+	close(w->parent_pidfd);
+	close(w->wake_fd);
+	close(w->signal_fd);
+	munmap(w->shared, w->shared_size); /* a worker writes to its outbox and to nothing else of ours */
+	const struct worker_fds worker_fds = {.inbox = fds[0], .outbox = fds[1], .socket = fds[2], .event = fds[3]};
+	_exit(worker_run(w->plan->ops, &worker_fds));
+}
+
+void worker_enter(const struct warden_process *w, size_t slot, const int fds[ORDER_FDS])
+{
+	/* The warden is single-threaded, so its death, and only that, is what PDEATHSIG tells. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != w->pid)
+		_exit(1);
+	setpgid(0, 0);
+	/*
+	 * What the worker's children leave behind becomes its own, and with its end
+	 * the warden's: so the warden's other children are all dead workers' orphans.
+	 */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prctl(PR_SET_NAME, "gd-worker");
+	reset_signals();
+
+	const char *output = w->plan->output_paths ? w->plan->output_paths[slot] : NULL;
+	int r = redirect(output);
+	if (r < 0) {
+		atomic_store(&w->shared->exec_error[slot], r);
+		_exit(EXIT_NOT_EXECUTED);
+	}
+	const int all[4] = {fds[0], fds[1], fds[2], w->plan->event_fd};
+	if (w->plan->argv)
+		enter_executed(w, slot, all);
+	enter_forked(w, slot, all);
+	_exit(1);
+}
