@@ -61,8 +61,7 @@ int channel_map(struct channel *c, int in_fd, int out_fd, bool ours)
 		munmap(in, INBOX_SIZE);
 		return r;
 	}
-	c->in = in;
-	c->out = out;
+	*c = (struct channel){.in = in, .out = out};
 	return 0;
 }
 
@@ -85,8 +84,11 @@ void channel_wake_worker(struct channel *c)
 {
 	/* What was stored before must be seen by a worker whose flag we do not see. */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&c->out->sleeping, memory_order_relaxed))
+	uint32_t sleep = atomic_load_explicit(&c->out->sleeping, memory_order_relaxed);
+	/* Until it has the processor it still says that it sleeps: once is enough. */
+	if (sleep == 0 || sleep == atomic_load_explicit(&c->woken, memory_order_relaxed))
 		return;
+	atomic_store_explicit(&c->woken, sleep, memory_order_relaxed);
 	atomic_fetch_add(&c->in->wake, 1);
 	futex(&c->in->wake, FUTEX_WAKE, INT_MAX);
 }
@@ -103,7 +105,8 @@ void channel_sleep(struct channel *c, bool (*ready)(void *context), void *contex
 	}
 	for (;;) {
 		uint32_t seen = atomic_load(&c->in->wake);
-		atomic_store(&c->out->sleeping, 1);
+		c->sleep = c->sleep == UINT32_MAX ? 1 : c->sleep + 1;
+		atomic_store(&c->out->sleeping, c->sleep);
 		if (ready(context))
 			break;
 		/* EAGAIN: woken in between; EINTR: a signal. Both look again. */

@@ -39,7 +39,7 @@ struct outbox {
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
 	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
 	_Atomic uint32_t ready;                     /* setup is done */
-	_Alignas(RING_LINE) _Atomic uint32_t sleeping;
+	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */
 	/* Left behind by a crash, for the words. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
 	_Atomic uint64_t crash_address;
@@ -53,6 +53,8 @@ struct outbox {
 struct channel {
 	struct inbox *in;
 	struct outbox *out;
+	uint32_t sleep;         /* the worker's: number of its last sleep */
+	_Atomic uint32_t woken; /* ours: number of the last sleep that we have ended */
 };
 
 static inline struct ring_desc *inbox_descs(const struct inbox *in)
