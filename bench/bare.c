@@ -39,8 +39,10 @@ static _Noreturn void echo(int in_fd, int out_fd)
 	struct ring out;
 	ring_init(&out, outbox_descs(c.out), outbox_arena(c.out), CHANNEL_ARENA);
 	uint64_t next = 0;
+	uint64_t head = 0;
 	for (;;) {
-		uint64_t head = atomic_load_explicit(&c.in->head, memory_order_acquire);
+		if (next == head)
+			head = atomic_load_explicit(&c.in->head, memory_order_acquire);
 		if (next == head) {
 			if (atomic_load(&c.in->closing))
 				_exit(0);
@@ -81,9 +83,13 @@ static bool bare_push(struct bare *b, const char *payload, size_t size, uint64_t
 		return false;
 	memcpy(room, payload, size);
 	ring_push(&b->in, room, (struct ring_desc){.kind = RING_TASK, .id = id, .size = size});
+	return true;
+}
+
+static void bare_publish(struct bare *b)
+{
 	atomic_store_explicit(&b->ours.in->head, b->in.head, memory_order_release);
 	channel_wake_worker(&b->ours);
-	return true;
 }
 
 static uint64_t bare_pop(struct bare *b)
@@ -114,6 +120,7 @@ double bare_rings(int workers, size_t payload, uint64_t tasks)
 		for (int i = 0; i < workers; i++) {
 			for (int k = 0; k < 64 && sent < tasks && bare_push(&all[i], bytes, payload, sent); k++)
 				sent++;
+			bare_publish(&all[i]);
 			done += bare_pop(&all[i]);
 		}
 		if (sent + done == before)

@@ -83,6 +83,9 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	}
 	if (p->backlog.count > 0)
 		pool_hand_out(p);
+	if (s->published != s->in.head)
+		slot_publish(s);
+	p->maybe_idle |= slot_in_flight(s) == 0;
 }
 
 /* Words from the worker's memory, which may change under our eyes. */
@@ -172,6 +175,7 @@ static void ready(struct gd_pool *p, struct slot *s)
 	if (s->state == SLOT_STARTING) {
 		s->state = SLOT_READY;
 		s->was_ready = true;
+		p->maybe_idle = true;
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);

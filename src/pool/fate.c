@@ -66,8 +66,7 @@ static void made_room(struct gd_pool *p)
 {
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) == 0)
 		return;
-	size_t outstanding = atomic_load(&p->outstanding);
-	if (outstanding > p->limit - (p->limit + 7) / 8)
+	if (pool_outstanding(p) > p->limit - (p->limit + 7) / 8)
 		return;
 	pthread_mutex_lock(&p->lock);
 	pthread_cond_broadcast(&p->room);
@@ -77,7 +76,8 @@ static void made_room(struct gd_pool *p)
 /* The one callback. */
 static void call_back(struct gd_pool *p, const struct gd_event *event)
 {
-	atomic_fetch_sub(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->ended, atomic_load_explicit(&p->ended, memory_order_relaxed) + 1, memory_order_release);
 	made_room(p);
 	switch (event->failure) {
 	case GD_FAILURE_NONE:

@@ -31,8 +31,13 @@ static struct slot *look(struct gd_pool *p, const struct task *t, bool only_idle
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
 struct slot *pool_pick(struct gd_pool *p, const struct task *t)
 {
-	struct slot *s = look(p, t, true);
-	return s ? s : look(p, t, false);
+	if (p->maybe_idle) {
+		struct slot *s = look(p, t, true);
+		if (s)
+			return s;
+		p->maybe_idle = t->avoid >= 0; /* it may be only this task that does not suit */
+	}
+	return look(p, t, false);
 }
 
 void pool_hand_out(struct gd_pool *p)
@@ -63,4 +68,6 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 		backlog_push_front(&p->backlog, t);
 	}
 	ring_rewind(&s->in, from);
+	if (s->published > from)
+		s->published = from;
 }

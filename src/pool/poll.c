@@ -124,7 +124,7 @@ void pool_progress(struct gd_pool *p, bool last)
 /* What gd_poll() says when there is nothing left to wait for; 1: there is. */
 static int nothing_left(struct gd_pool *p)
 {
-	if (atomic_load(&p->outstanding) > 0)
+	if (pool_outstanding(p) > 0)
 		return 1;
 	if (p->stop_done > 0)
 		return -ECANCELED;

@@ -274,12 +274,12 @@ int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err
 		return 0;
 	if (p->in_callback)
 		return error_set(err, -EDEADLK, "gd_close() from inside a callback");
-	if (atomic_load(&p->outstanding) > 0) {
+	if (pool_outstanding(p) > 0) {
 		atomic_store(&p->stop, 2);
-		while (atomic_load(&p->outstanding) > 0) {
+		while (pool_outstanding(p) > 0) {
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
-			if (atomic_load(&p->outstanding) > 0)
+			if (pool_outstanding(p) > 0)
 				pool_wait(p, UINT64_MAX);
 		}
 	}

@@ -90,13 +90,23 @@ static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
 }
 
 /*
- * Taking back: the consumer says how many records it has begun *before* it
- * looks at head again, and begins record n only if n < head still. The producer
- * lowers head *before* it looks at `begun`. Both in one total order, so a record
- * is either seen as begun here or not begun there. Returns the new head: records
- * from there to the old head are the producer's again. `begun` is written by the
- * consumer, hence bounded.
+ * Taking back what the consumer has not begun. The consumer remembers a head and
+ * the round it belongs to; it says how many records it has begun *before* it
+ * looks at the round again, and if that has changed, it takes the last word back
+ * and reads head anew. The producer lowers head and counts the round up *before*
+ * it looks at `begun`. Both in one total order, so a record is either seen as
+ * begun here or not begun there. (The round changes seldom, so looking at it
+ * costs the consumer nothing; head changes all the time.)
+ *
+ * Returns the new head, at least `lowest`: records from there to r->head are the
+ * producer's again. `begun` is written by the consumer, hence bounded.
  */
-uint64_t ring_take_back(struct ring *r, _Atomic uint64_t *head_word, const _Atomic uint64_t *begun_word);
+struct ring_words {
+	_Atomic uint64_t *head;
+	_Atomic uint64_t *round;
+	const _Atomic uint64_t *begun;
+};
+
+uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words);
 
 #endif

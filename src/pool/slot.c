@@ -11,6 +11,8 @@
 /* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
 #define AHEAD_NS NS_PER_MS
 
+#define PLENTY 32 /* tasks */
+
 int slot_init(struct slot *s, int index, int gpu, int device)
 {
 	*s = (struct slot){.index = index, .gpu = gpu, .device = device, .socket = -1};
@@ -53,7 +55,14 @@ bool slot_accepts(const struct slot *s, size_t ahead)
 	return s->average_ns > 0 && in_flight < AHEAD_NS / s->average_ns;
 }
 
-static void publish(struct slot *s, struct task *t, const void *data)
+void slot_publish(struct slot *s)
+{
+	s->published = s->in.head;
+	atomic_store_explicit(&s->channel.in->head, s->in.head, memory_order_release);
+	channel_wake_worker(&s->channel);
+}
+
+static void push(struct slot *s, struct task *t, const void *data)
 {
 	t->announced = false;
 	/* In flight before it is published: the worker may answer before we are back. */
@@ -67,9 +76,10 @@ static void publish(struct slot *s, struct task *t, const void *data)
 			.flags = t->place == TASK_PARCEL ? RING_EXTERNAL : 0,
 		});
 	if (slot_in_flight(s) == 1)
-		s->stats.since_ns = clock_now_ns();
-	atomic_store_explicit(&s->channel.in->head, s->in.head, memory_order_release);
-	channel_wake_worker(&s->channel);
+		s->stats.since_ns = t->queued_ns;
+	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
+	if (s->published - s->completed < PLENTY || s->in.head - s->published >= PLENTY / 2)
+		slot_publish(s);
 }
 
 int slot_give(struct slot *s, struct task *t)
@@ -89,14 +99,14 @@ int slot_give(struct slot *s, struct task *t)
 		t->data = room;
 		t->place = TASK_RING;
 	}
-	publish(s, t, room);
+	push(s, t, room);
 	return 0;
 }
 
 void slot_give_written(struct slot *s, struct task *t)
 {
 	t->place = TASK_RING;
-	publish(s, t, t->data);
+	push(s, t, t->data);
 }
 
 void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)

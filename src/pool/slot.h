@@ -41,6 +41,7 @@ struct slot {
 	struct channel channel; /* in is NULL: none */
 	int socket;             /* parcels */
 	struct ring in;
+	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
@@ -82,8 +83,15 @@ uint64_t slot_begun(const struct slot *s);
 bool slot_accepts(const struct slot *s, size_t ahead);
 
 /*
+ * Shows the worker all it was given, and wakes it. While it has plenty to do,
+ * giving alone does not: then the next answer that is read does, for each showing
+ * costs a cache line's way there and back.
+ */
+void slot_publish(struct slot *s);
+
+/*
  * Gives it a task: copies the payload into its inbox (or sends the parcel), and
- * publishes. -EAGAIN where there is no room now. On success the slot owns the task.
+ * publishes, at once or soon. -EAGAIN where there is no room now. On success the slot owns the task.
  */
 int slot_give(struct slot *s, struct task *t);
 

@@ -14,7 +14,7 @@
  */
 static int take_place(struct gd_pool *p, unsigned flags)
 {
-	while (!p->closed && atomic_load_explicit(&p->outstanding, memory_order_relaxed) >= p->limit) {
+	while (!p->closed && pool_outstanding(p) >= p->limit) {
 		if ((flags & GD_NOWAIT) || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
@@ -23,20 +23,22 @@ static int take_place(struct gd_pool *p, unsigned flags)
 	}
 	if (p->closed)
 		return p->closed_why;
-	atomic_fetch_add(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) + 1, memory_order_relaxed);
 	return 0;
 }
 
 static void leave_place(struct gd_pool *p)
 {
-	atomic_fetch_sub(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) - 1, memory_order_relaxed);
 	pthread_cond_signal(&p->room);
 }
 
 static void number(struct gd_pool *p, struct task *t, uint64_t *ret_id)
 {
 	t->id = p->next_id++;
-	t->queued_ns = clock_now_ns();
+	t->queued_ns = clock_recent_ns(&p->clock);
 	if (ret_id)
 		*ret_id = t->id;
 }
@@ -236,11 +238,11 @@ int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 
 size_t gd_outstanding(const struct gd_pool *p)
 {
-	return atomic_load(&p->outstanding);
+	return pool_outstanding(p);
 }
 
 size_t gd_room(const struct gd_pool *p)
 {
-	size_t outstanding = atomic_load(&p->outstanding);
+	size_t outstanding = pool_outstanding(p);
 	return outstanding < p->limit ? p->limit - outstanding : 0;
 }

@@ -49,13 +49,16 @@ struct gd_worker {
 	struct ring out;
 	uint64_t answered_arm; /* the last of the dispatcher's sleeps that we have ended */
 
-	uint64_t next; /* sequence number of the first task in hand, else of the next one */
+	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
+	uint64_t head;  /* of the inbox, when we looked last */
+	uint64_t round; /* that it belongs to */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
 	struct item *items;
 	struct gd_bytes *tasks;
 	uint64_t now_ns; /* end of the last task, or of the last wait */
+	struct clock_cache clock;
 
 	char words[WORDS_MAX]; /* of gd_fail() in setup, cleanup and process */
 };
@@ -348,6 +351,20 @@ static bool something_to_do(void *context)
 	return atomic_load(&w->channel.in->head) > w->next || atomic_load(&w->channel.in->closing);
 }
 
+/* Sleeps until there is a task. False when the dispatcher closes instead. */
+static bool wait_for_task(struct gd_worker *w)
+{
+	struct inbox *in = w->channel.in;
+	while (atomic_load(&in->head) <= w->next) {
+		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
+			return false;
+		fflush(NULL);
+		channel_sleep(&w->channel, something_to_do, w);
+	}
+	w->now_ns = clock_now_ns();
+	return true;
+}
+
 /*
  * Says that it begins the next tasks, then looks whether it still may: see
  * ring_take_back(). Returns how many; 0 when the dispatcher closes.
@@ -357,25 +374,22 @@ static size_t begin(struct gd_worker *w)
 	struct inbox *in = w->channel.in;
 	struct outbox *out = w->channel.out;
 	for (;;) {
-		uint64_t head = atomic_load_explicit(&in->head, memory_order_acquire);
-		if (head <= w->next) {
-			if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
+		if (w->head <= w->next) {
+			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
+			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
+		}
+		if (w->head <= w->next) {
+			if (!wait_for_task(w))
 				return 0;
-			fflush(NULL);
-			channel_sleep(&w->channel, something_to_do, w);
-			w->now_ns = clock_now_ns();
 			continue;
 		}
-		size_t n = head - w->next < w->max_batch ? (size_t)(head - w->next) : w->max_batch;
+		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
 		atomic_store(&out->begun, w->next + n);
-		head = atomic_load(&in->head);
-		if (head >= w->next + n)
+		if (atomic_load(&in->round) == w->round)
 			return n;
-		n = head > w->next ? (size_t)(head - w->next) : 0;
-		atomic_store(&out->begun, w->next + n);
-		if (n > 0)
-			return n;
+		atomic_store(&out->begun, w->next);
+		w->head = w->next; /* look again */
 	}
 }
 
@@ -409,7 +423,7 @@ static void process(struct gd_worker *w)
 	w->words[0] = '\0';
 	int r = w->ops->process_batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
 				      : w->ops->process(w, w->state, &w->tasks[0]);
-	w->now_ns = clock_now_ns();
+	w->now_ns = clock_recent_ns(&w->clock);
 	while (w->settled < w->in_hand) {
 		struct item *item = &w->items[w->settled];
 		/* An error of a batch is for those without an answer of their own. */
