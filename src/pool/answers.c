@@ -113,26 +113,29 @@ static void conclude_failed(
 static void conclude_done(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
 {
-	struct parcel parcel = PARCEL_NONE;
-	char words[128];
 	event->result.size = d->size;
 	event->result.data = outbox_arena(s->channel.out) + d->offset;
-	if (d->flags & RING_EXTERNAL) {
-		int r = parcel_receive(s->socket, d->size, false, &parcel);
-		event->result.data = parcel.data;
-		if (r < 0) {
-			snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
-				(unsigned long long)d->size, error_words(r));
-			event->result = (struct gd_bytes){0};
-			event->failure = GD_NOT_CARRIED;
-			event->code = r;
-			event->message = words;
-		}
-	}
-	if (event->failure)
+	s->stats.completed++;
+	pool_conclude(p, t, event);
+}
+
+static void conclude_external(
+	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+{
+	struct parcel parcel = PARCEL_NONE;
+	char words[128];
+	int r = parcel_receive(s->socket, d->size, false, &parcel);
+	if (r < 0) {
+		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
+			(unsigned long long)d->size, error_words(r));
+		event->failure = GD_NOT_CARRIED;
+		event->code = r;
+		event->message = words;
 		s->stats.failed++;
-	else
+	} else {
+		event->result = (struct gd_bytes){.data = parcel.data, .size = parcel.size};
 		s->stats.completed++;
+	}
 	pool_conclude(p, t, event);
 	parcel_finish(&parcel);
 }
@@ -164,6 +167,8 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 		conclude_timed_out(p, s, t, &event);
 	} else if (d->code < 0) {
 		conclude_failed(p, s, t, d, &event);
+	} else if (d->flags & RING_EXTERNAL) {
+		conclude_external(p, s, t, d, &event);
 	} else {
 		conclude_done(p, s, t, d, &event);
 	}

@@ -1,43 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 #include "pool/pool_private.h"
 
-/* In a row to one worker, before the next one's turn: saves a cache line from travelling with every task. */
-#define ROW 16
+/*
+ * Very short tasks are given to one worker until it has this much to do, though
+ * another may be idle: waking that one costs more.
+ */
+#define BUNCH_NS 20000
 
-static bool suits(struct gd_pool *p, const struct slot *s, const struct task *t, bool only_idle)
+static bool suits(struct gd_pool *p, const struct slot *s, int avoid, bool only_idle)
 {
 	if (only_idle && slot_in_flight(s) > 0)
 		return false;
-	if (t->avoid == s->index && p->alive > 1)
+	if (avoid == s->index && p->alive > 1)
 		return false;
 	return slot_accepts(s, p->ahead);
 }
 
-static struct slot *look(struct gd_pool *p, const struct task *t, bool only_idle)
+static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 {
 	for (size_t i = 0; i < p->num_slots; i++) {
 		struct slot *s = &p->slots[(p->cursor + i) % p->num_slots];
-		if (!suits(p, s, t, only_idle))
+		if (!suits(p, s, avoid, only_idle))
 			continue;
-		if (i > 0 || ++p->at_cursor >= ROW) {
-			p->cursor = (size_t)s->index + (i > 0 ? 0 : 1);
-			p->at_cursor = 0;
-		}
+		p->cursor = (size_t)s->index;
 		return s;
 	}
 	return NULL;
 }
 
-/* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
-struct slot *pool_pick(struct gd_pool *p, const struct task *t)
+/* Whoever had the last one, while it is not worth anybody else's while. */
+static bool bunches(struct gd_pool *p, const struct slot *s, int avoid)
 {
+	return s->average_ns > 0 && slot_in_flight(s) * s->average_ns < BUNCH_NS && suits(p, s, avoid, false);
+}
+
+/* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
+struct slot *pool_pick(struct gd_pool *p, int avoid)
+{
+	if (bunches(p, &p->slots[p->cursor], avoid))
+		return &p->slots[p->cursor];
 	if (p->maybe_idle) {
-		struct slot *s = look(p, t, true);
+		struct slot *s = look(p, avoid, true);
 		if (s)
 			return s;
-		p->maybe_idle = t->avoid >= 0; /* it may be only this task that does not suit */
+		p->maybe_idle = avoid >= 0; /* it may be only this task that does not suit */
 	}
-	return look(p, t, false);
+	p->cursor = (p->cursor + 1) % p->num_slots;
+	return look(p, avoid, false);
 }
 
 void pool_hand_out(struct gd_pool *p)
@@ -46,7 +55,7 @@ void pool_hand_out(struct gd_pool *p)
 	if (p->stop_done > 0)
 		return;
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
-		struct slot *s = pool_pick(p, t);
+		struct slot *s = pool_pick(p, t->avoid);
 		if (!s || slot_give(s, t) < 0)
 			break;
 		backlog_pop(&p->backlog);

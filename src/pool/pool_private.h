@@ -60,6 +60,8 @@ struct gd_pool {
 	bool closing;       /* gd_close() */
 	struct tally tally; /* not yet in the statistics */
 	bool timer_set;
+	bool signalled; /* event_fd is readable */
+	unsigned turns;
 	uint64_t progress_at;
 	uint64_t progress_seen;
 	struct order order;
@@ -87,10 +89,9 @@ struct gd_pool {
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
 	struct gd_draft *drafts;
-	size_t cursor;      /* the slot that is offered the next task */
-	unsigned at_cursor; /* tasks it was given in a row */
-	size_t ahead;       /* that a worker always may have: 1, or a batch */
-	size_t alive;       /* slots not finished and not out */
+	size_t cursor; /* the slot that had the last task */
+	size_t ahead;  /* that a worker always may have: 1, or a batch */
+	size_t alive;  /* slots not finished and not out */
 	struct gd_stats stats;
 	struct histogram durations;
 };
@@ -103,7 +104,7 @@ static inline size_t pool_outstanding(const struct gd_pool *p)
 }
 
 /* hand_out.c, with the lock held */
-struct slot *pool_pick(struct gd_pool *p, const struct task *t);
+struct slot *pool_pick(struct gd_pool *p, int avoid); /* a slot, or -1 */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 

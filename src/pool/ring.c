@@ -37,14 +37,8 @@ void *ring_reserve(const struct ring *r, size_t size)
 void ring_push(struct ring *r, const void *data, struct ring_desc desc)
 {
 	assert(!ring_full(r));
-	size_t start = (size_t)((const char *)data - r->arena);
-	if (r->head == r->tail)
-		r->arena_tail = start;
-	r->arena_head = start + aligned(desc.flags & RING_EXTERNAL ? 0 : desc.size);
-	r->ends[r->head % RING_DEPTH] = r->arena_head;
-	desc.offset = start;
-	*ring_at(r->descs, r->head) = desc;
-	r->head++;
+	desc.offset = (uint64_t)((const char *)data - r->arena);
+	*ring_take(r, data, desc.flags & RING_EXTERNAL ? 0 : desc.size) = desc;
 }
 
 void ring_release(struct ring *r, uint64_t tail)

@@ -70,7 +70,21 @@ void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t aren
  */
 void *ring_reserve(const struct ring *r, size_t size);
 
-/* Writes the descriptor of the payload at `data` (from ring_reserve()) and takes it. The caller publishes r->head. */
+/*
+ * Takes the room at `data` (from ring_reserve()) with `size` bytes of payload and
+ * returns where its descriptor is to be written. The caller publishes r->head.
+ */
+static inline struct ring_desc *ring_take(struct ring *r, const void *data, size_t size)
+{
+	size_t start = (size_t)((const char *)data - r->arena);
+	if (r->head == r->tail)
+		r->arena_tail = start;
+	r->arena_head = start + ((size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1));
+	r->ends[r->head % RING_DEPTH] = r->arena_head;
+	return &r->descs[r->head++ % RING_DEPTH];
+}
+
+/* The same with the whole descriptor; its offset is filled in. Of external payloads nothing is in the arena. */
 void ring_push(struct ring *r, const void *data, struct ring_desc desc);
 
 /* All records before `tail` may be overwritten. */

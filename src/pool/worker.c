@@ -79,11 +79,17 @@ static void notify(struct gd_worker *w)
 		_exit(1);
 }
 
+/* What was put into the ring is shown. */
+static void show(struct gd_worker *w)
+{
+	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
+	notify(w);
+}
+
 static void publish(struct gd_worker *w, const void *data, struct ring_desc desc)
 {
 	ring_push(&w->out, data, desc);
-	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
-	notify(w);
+	show(w);
 }
 
 static bool room_may_have_come(void *context)
@@ -129,40 +135,57 @@ static void item_finish(struct item *item)
 {
 	if (item->on_heap)
 		free(item->data);
-	free(item->words);
-	parcel_finish(&item->result);
-	parcel_finish(&item->payload);
+	if (item->words)
+		free(item->words);
+	if (item->result.fd >= 0)
+		parcel_finish(&item->result);
+	if (item->payload.fd >= 0)
+		parcel_finish(&item->payload);
 	item->data = NULL;
 	item->words = NULL;
 	item->on_heap = false;
 	item->answer = ANSWER_NONE;
 }
 
-/* A failure's words go on the heap: room in the arena is for results. */
-static void item_fail(struct item *item, int code, const char *words)
+/* Drops the answer given so far; the task's bytes stay. */
+static void item_forget(struct item *item)
 {
 	struct parcel payload = item->payload;
 	item->payload = PARCEL_NONE;
 	item_finish(item);
 	item->payload = payload;
+}
+
+/* A failure's words go on the heap: room in the arena is for results. */
+static void item_fail(struct item *item, int code, const char *words)
+{
+	item_forget(item);
 	item->answer = ANSWER_FAILURE;
 	item->code = code < 0 ? code : -EIO;
 	item->words = strdup(words); /* without memory, the code must do */
 }
 
-static void publish_failure(struct gd_worker *w, struct item *item, struct ring_desc desc)
+static void publish_failure(struct gd_worker *w, struct item *item)
 {
 	const char *words = item->words ? item->words : "";
-	desc.size = strlen(words);
-	desc.code = item->code;
-	void *data = room(w, desc.size);
-	memcpy(data, words, desc.size);
-	publish(w, data, desc);
+	size_t size = strlen(words);
+	void *data = room(w, size);
+	memcpy(data, words, size);
+	publish(w, data,
+		(struct ring_desc){
+			.kind = RING_DONE,
+			.id = item->desc.id,
+			.attempt = item->desc.attempt,
+			.start_ns = item->desc.start_ns,
+			.end_ns = w->now_ns,
+			.size = size,
+			.code = item->code,
+		});
 }
 
-static void publish_result(struct gd_worker *w, struct item *item, struct ring_desc desc)
+static void publish_result(struct gd_worker *w, struct item *item)
 {
-	desc.size = item->size;
+	uint16_t flags = 0;
 	void *data = item->data;
 	if (item->result.fd >= 0) {
 		int r = parcel_seal(&item->result, item->size);
@@ -173,49 +196,48 @@ static void publish_result(struct gd_worker *w, struct item *item, struct ring_d
 			snprintf(words, sizeof(words), "the result of %zu bytes could not be sent: %s", item->size,
 				error_words(r));
 			item_fail(item, r, words);
-			publish_failure(w, item, desc);
+			publish_failure(w, item);
 			return;
 		}
-		desc.flags |= RING_EXTERNAL;
+		flags = RING_EXTERNAL;
 		data = room(w, 0);
 	} else if (item->on_heap || !data) {
 		data = room(w, item->size);
 		if (item->size)
 			memcpy(data, item->data, item->size);
 	}
-	publish(w, data, desc);
+	*ring_take(&w->out, data, flags ? 0 : item->size) = (struct ring_desc){
+		.kind = RING_DONE,
+		.flags = flags,
+		.id = item->desc.id,
+		.attempt = item->desc.attempt,
+		.offset = (uint64_t)((char *)data - w->out.arena),
+		.size = item->size,
+		.start_ns = item->desc.start_ns,
+		.end_ns = w->now_ns,
+	};
+	show(w);
 }
 
 /* The record of the next task in hand; its answer is final. */
 static void settle_one(struct gd_worker *w)
 {
 	struct item *item = &w->items[w->settled];
-	struct ring_desc desc = {
-		.kind = RING_DONE,
-		.id = item->desc.id,
-		.attempt = item->desc.attempt,
-		.start_ns = item->desc.start_ns,
-		.end_ns = w->now_ns,
-	};
 	if (item->answer == ANSWER_FAILURE)
-		publish_failure(w, item, desc);
+		publish_failure(w, item);
 	else
-		publish_result(w, item, desc);
+		publish_result(w, item);
 	w->settled++;
 	atomic_store_explicit(&w->channel.out->ended, w->next + w->settled, memory_order_release);
-	if (item->answer != ANSWER_NONE || item->payload.fd >= 0)
-		item_finish(item);
+	item_finish(item);
 }
 
 /* Room for the i-th answer: in place if it is its turn, else aside. */
 static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 {
 	struct item *item = &w->items[i];
-	struct parcel payload = item->payload;
-	item->payload = PARCEL_NONE;
-	item_finish(item);
-	item->payload = payload;
-
+	if (item->answer != ANSWER_NONE)
+		item_forget(item);
 	void *data;
 	if (size > CHANNEL_IN_PLACE) {
 		if (parcel_create(size, &item->result) < 0)
