@@ -81,7 +81,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 		s->completed++;
 		s->stats.since_ns = d->end_ns;
 	}
-	if (p->backlog.count > 0)
+	if (pool_has_waiting(p))
 		pool_hand_out(p);
 	if (s->published != s->in.head)
 		slot_publish(s);
@@ -257,7 +257,7 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 	pthread_mutex_lock(&p->lock);
 	ring_release(&s->in, s->completed);
 	pool_add_tally(p, s);
-	if (p->backlog.count > 0)
+	if (pool_has_waiting(p))
 		pool_hand_out(p);
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
 		pthread_cond_broadcast(&p->room);

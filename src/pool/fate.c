@@ -123,7 +123,7 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 	again.avoid = event->slot;
 	again.announced = false;
 	pthread_mutex_lock(&p->lock);
-	backlog_push_front(&p->backlog, &again);
+	backlog_push_front(&p->again, &again);
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 	p->tally.retries++;
@@ -144,11 +144,12 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 {
 	for (;;) {
 		pthread_mutex_lock(&p->lock);
-		struct task *front = backlog_front(&p->backlog);
+		struct backlog *from = p->again.count > 0 ? &p->again : &p->backlog;
+		struct task *front = backlog_front(from);
 		struct task t = {0};
 		if (front) {
 			t = *front;
-			backlog_pop(&p->backlog);
+			backlog_pop(from);
 			p->doomed -= t.doomed;
 		}
 		pthread_mutex_unlock(&p->lock);

@@ -7,11 +7,22 @@
  */
 #define BUNCH_NS 20000
 
+#define MOST_AGAIN 16 /* looked at in one go */
+
+/* Whether a task that failed in one slot has another to go to, now or soon. */
+static bool somebody_else(const struct gd_pool *p, const struct slot *than)
+{
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (&p->slots[i] != than && p->slots[i].state == SLOT_READY)
+			return true;
+	return false;
+}
+
 static bool suits(struct gd_pool *p, const struct slot *s, int avoid, bool only_idle)
 {
 	if (only_idle && slot_in_flight(s) > 0)
 		return false;
-	if (avoid == s->index && p->alive > 1)
+	if (avoid == s->index && somebody_else(p, s))
 		return false;
 	return slot_accepts(s, p->ahead);
 }
@@ -49,11 +60,28 @@ struct slot *pool_pick(struct gd_pool *p, int avoid)
 	return look(p, avoid, false);
 }
 
-void pool_hand_out(struct gd_pool *p)
+/* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
+static bool hand_out_again(struct gd_pool *p)
 {
 	bool any = false;
+	size_t count = p->again.count < MOST_AGAIN ? p->again.count : MOST_AGAIN;
+	for (size_t i = 0; i < count; i++) {
+		struct task t = *backlog_front(&p->again);
+		struct slot *s = pool_pick(p, t.avoid);
+		backlog_pop(&p->again);
+		if (s && slot_give(s, &t) == 0)
+			any = true;
+		else
+			backlog_push(&p->again, &t);
+	}
+	return any;
+}
+
+void pool_hand_out(struct gd_pool *p)
+{
 	if (p->stop_done > 0)
 		return;
+	bool any = p->again.count > 0 && hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
 		struct slot *s = pool_pick(p, t->avoid);
 		if (!s || slot_give(s, t) < 0)

@@ -143,6 +143,8 @@ static int make_queue(struct gd_pool *p)
 	if (o->worker && o->worker->process_batch)
 		p->ahead = o->worker->max_batch ? o->worker->max_batch : 32;
 	int r = backlog_init(&p->backlog, p->limit);
+	if (r >= 0)
+		r = backlog_init(&p->again, p->limit);
 	if (r >= 0 && o->ordered)
 		r = order_init(&p->order, p->limit);
 	return r;
@@ -156,6 +158,8 @@ static void pool_free(struct gd_pool *p)
 	plan_free(p);
 	if (p->backlog.tasks)
 		backlog_finish(&p->backlog);
+	if (p->again.tasks)
+		backlog_finish(&p->again);
 	order_finish(&p->order);
 	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
 	for (int i = 0; i < 3; i++)

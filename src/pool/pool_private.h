@@ -88,6 +88,7 @@ struct gd_pool {
 	struct clock_cache clock;
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
+	struct backlog again; /* those that have failed and are tried once more */
 	struct gd_draft *drafts;
 	size_t cursor; /* the slot that had the last task */
 	size_t ahead;  /* that a worker always may have: 1, or a batch */
@@ -101,6 +102,11 @@ static inline size_t pool_outstanding(const struct gd_pool *p)
 {
 	uint64_t ended = atomic_load_explicit(&p->ended, memory_order_acquire);
 	return (size_t)(atomic_load_explicit(&p->taken, memory_order_relaxed) - ended);
+}
+
+static inline bool pool_has_waiting(const struct gd_pool *p)
+{
+	return p->backlog.count > 0 || p->again.count > 0;
 }
 
 /* hand_out.c, with the lock held */

@@ -8,9 +8,6 @@
 
 #include "base/clock.h"
 
-/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
-#define AHEAD_NS NS_PER_MS
-
 #define PLENTY 32 /* tasks */
 
 int slot_init(struct slot *s, int index, int gpu, int device)
@@ -43,16 +40,6 @@ uint64_t slot_begun(const struct slot *s)
 	if (begun < s->completed)
 		return s->completed;
 	return begun > s->in.head ? s->in.head : begun;
-}
-
-bool slot_accepts(const struct slot *s, size_t ahead)
-{
-	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
-		return false;
-	size_t in_flight = slot_in_flight(s);
-	if (in_flight < ahead)
-		return true;
-	return s->average_ns > 0 && in_flight < AHEAD_NS / s->average_ns;
 }
 
 void slot_publish(struct slot *s)

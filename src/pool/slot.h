@@ -79,8 +79,17 @@ static inline size_t slot_in_flight(const struct slot *s)
 /* How many tasks it has begun in this life, as far as that can be true. */
 uint64_t slot_begun(const struct slot *s);
 
+/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
+#define SLOT_AHEAD_NS 1000000
+
 /* Whether it may be given one more: ready, not too much ahead, room for a record. */
-bool slot_accepts(const struct slot *s, size_t ahead);
+static inline bool slot_accepts(const struct slot *s, size_t ahead)
+{
+	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
+		return false;
+	size_t in_flight = slot_in_flight(s);
+	return in_flight < ahead || (s->average_ns > 0 && in_flight * s->average_ns < SLOT_AHEAD_NS);
+}
 
 /*
  * Shows the worker all it was given, and wakes it. While it has plenty to do,
