@@ -174,11 +174,12 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	}
 }
 
-static void ready(struct gd_pool *p, struct slot *s)
+static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
 	pthread_mutex_lock(&p->lock);
 	if (s->state == SLOT_STARTING) {
 		s->state = SLOT_READY;
+		s->batch = d->attempt < 1 ? 1 : d->attempt > RING_DEPTH ? RING_DEPTH : d->attempt;
 		s->was_ready = true;
 		p->maybe_idle = true;
 		pool_hand_out(p);
@@ -236,7 +237,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			started(p, s, task, d);
 			break;
 		case RING_READY:
-			ready(p, s);
+			ready(p, s, d);
 			break;
 		case RING_SETUP_FAILED:
 			setup_failed(s, d);

@@ -24,7 +24,7 @@ static bool suits(struct gd_pool *p, const struct slot *s, int avoid, bool only_
 		return false;
 	if (avoid == s->index && somebody_else(p, s))
 		return false;
-	return slot_accepts(s, p->ahead);
+	return slot_accepts(s);
 }
 
 static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)

@@ -139,9 +139,6 @@ static int make_queue(struct gd_pool *p)
 	const struct gd_options *o = p->options;
 	p->limit = (size_t)o->queue_size + p->num_slots;
 	p->alive = p->num_slots;
-	p->ahead = 1;
-	if (o->worker && o->worker->process_batch)
-		p->ahead = o->worker->max_batch ? o->worker->max_batch : 32;
 	int r = backlog_init(&p->backlog, p->limit);
 	if (r >= 0)
 		r = backlog_init(&p->again, p->limit);

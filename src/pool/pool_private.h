@@ -91,7 +91,6 @@ struct gd_pool {
 	struct backlog again; /* those that have failed and are tried once more */
 	struct gd_draft *drafts;
 	size_t cursor; /* the slot that had the last task */
-	size_t ahead;  /* that a worker always may have: 1, or a batch */
 	size_t alive;  /* slots not finished and not out */
 	struct gd_stats stats;
 	struct histogram durations;

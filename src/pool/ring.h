@@ -25,7 +25,7 @@
 
 enum ring_kind {
 	RING_TASK = 1,
-	RING_READY,        /* setup is done */
+	RING_READY,        /* setup is done; attempt: how many tasks it takes at once */
 	RING_STARTED,      /* a task begins; only if asked for */
 	RING_DONE,         /* a task ended; code says how, the payload is its result or its words */
 	RING_SETUP_FAILED, /* the payload is the reason */

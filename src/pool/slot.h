@@ -45,6 +45,7 @@ struct slot {
 	struct task *tasks; /* RING_DEPTH, by sequence number */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
+	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
 	bool drafting;     /* somebody writes into the inbox's next room */
 	bool cleaned;
 	const char *broken; /* what it wrote that it should not have; it is being killed */
@@ -83,12 +84,12 @@ uint64_t slot_begun(const struct slot *s);
 #define SLOT_AHEAD_NS 1000000
 
 /* Whether it may be given one more: ready, not too much ahead, room for a record. */
-static inline bool slot_accepts(const struct slot *s, size_t ahead)
+static inline bool slot_accepts(const struct slot *s)
 {
 	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
 		return false;
 	size_t in_flight = slot_in_flight(s);
-	return in_flight < ahead || (s->average_ns > 0 && in_flight * s->average_ns < SLOT_AHEAD_NS);
+	return in_flight < s->batch || (s->average_ns > 0 && in_flight * s->average_ns < SLOT_AHEAD_NS);
 }
 
 /*

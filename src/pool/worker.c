@@ -542,7 +542,8 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	}
 	fflush(NULL);
 	atomic_store(&w->channel.out->ready, 1);
-	publish(w, room(w, 0), (struct ring_desc){.kind = RING_READY, .end_ns = clock_now_ns()});
+	publish(w, room(w, 0),
+		(struct ring_desc){.kind = RING_READY, .attempt = (uint32_t)w->max_batch, .end_ns = clock_now_ns()});
 	w->now_ns = clock_now_ns();
 	work(w);
 
