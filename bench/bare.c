@@ -140,6 +140,29 @@ double bare_rings(int workers, size_t payload, uint64_t tasks)
 
 /* ---- Futex -------------------------------------------------------------- */
 
+void pin(int which)
+{
+	static cpu_set_t all;
+	static bool known;
+	if (!known && sched_getaffinity(0, sizeof(all), &all) < 0)
+		err(1, "sched_getaffinity");
+	known = true;
+	if (which < 0) {
+		sched_setaffinity(0, sizeof(all), &all);
+		return;
+	}
+	int wanted = which % CPU_COUNT(&all);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all) || wanted-- > 0)
+			continue;
+		cpu_set_t one;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		sched_setaffinity(0, sizeof(one), &one);
+		return;
+	}
+}
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -171,10 +194,12 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99)
 	if (words == MAP_FAILED || !took)
 		errx(1, "no memory");
 	_Atomic uint32_t *there = words, *back = words + 64;
+	pin(0);
 	pid_t pid = fork();
 	if (pid < 0)
 		err(1, "fork");
 	if (pid == 0) {
+		pin(1);
 		for (uint32_t i = 1; i <= (uint32_t)rounds; i++) {
 			futex_wait_for(there, i);
 			futex_set(back, i);
@@ -188,6 +213,7 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99)
 		took[i - 1] = (double)(clock_now_ns() - start) / 1000;
 	}
 	waitpid(pid, NULL, 0);
+	pin(-1);
 	*ret_p50 = percentile(took, (size_t)rounds, 0.5);
 	*ret_p99 = percentile(took, (size_t)rounds, 0.99);
 	munmap(words, 4096);
