@@ -491,7 +491,7 @@ GD_API void gd_pool_stop(struct gd_pool *p);
 
 /** Tasks submitted and not yet called back. */
 GD_API size_t gd_outstanding(const struct gd_pool *p);
-/** How many tasks can be submitted now without waiting. */
+/** How many tasks of the last one's size can be submitted now without waiting. */
 GD_API size_t gd_room(const struct gd_pool *p);
 
 /** At any time, from any thread. */

@@ -182,6 +182,7 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 		s->batch = d->attempt < 1 ? 1 : d->attempt > RING_DEPTH ? RING_DEPTH : d->attempt;
 		s->was_ready = true;
 		p->maybe_idle = true;
+		pthread_cond_broadcast(&p->room);
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);

@@ -78,6 +78,8 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 {
 	atomic_store_explicit(
 		&p->ended, atomic_load_explicit(&p->ended, memory_order_relaxed) + 1, memory_order_release);
+	if (event->task.size >= POOL_LARGE)
+		atomic_fetch_sub(&p->large, 1);
 	made_room(p);
 	switch (event->failure) {
 	case GD_FAILURE_NONE:

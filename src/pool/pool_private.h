@@ -23,9 +23,12 @@
 #include "pool/slot.h"
 #include "pool/warden.h"
 
+#define POOL_LARGE ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
+
 struct gd_draft {
 	struct gd_pool *pool;
 	struct task task;
+	size_t reserved;         /* bytes; what is committed may be less */
 	struct slot *slot;       /* in whose inbox it is written; NULL: elsewhere */
 	struct channel orphaned; /* the inbox of a worker that died meanwhile: ours to drop */
 	struct gd_draft *next;
@@ -73,6 +76,7 @@ struct gd_pool {
 	atomic_int stop; /* how often a stop was asked for */
 	atomic_bool interrupted;
 	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
+	atomic_size_t large;    /* payloads that are under way */
 	atomic_uint waiting;    /* threads in gd_submit() or gd_reserve() */
 
 	pthread_mutex_t lock;
@@ -85,6 +89,7 @@ struct gd_pool {
 	size_t doomed;          /* tasks in the backlog that only wait to be told so */
 	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
 	uint64_t next_id;
+	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;

@@ -6,15 +6,31 @@
 #include "base/clock.h"
 #include "pool/pool_private.h"
 
-#define COPY_UNDER_LOCK ((size_t)64 << 10) /* a larger payload is copied without it */
+/* With the lock held: a worker whose inbox can take it now, where it is to be read. */
+static struct slot *place_for(struct gd_pool *p, size_t size)
+{
+	if (size > CHANNEL_IN_PLACE || p->backlog.count > 0)
+		return NULL;
+	struct slot *s = pool_pick(p, -1);
+	return s && ring_reserve(&s->in, size) ? s : NULL;
+}
 
 /*
- * With the lock held: waits for room and takes a place. The thread that polls
- * does not wait: it would wait for itself.
+ * Large payloads are bounded by more than their number: beyond those in the
+ * inboxes, there is one for each worker and one to come.
  */
-static int take_place(struct gd_pool *p, unsigned flags)
+static bool has_room(struct gd_pool *p, size_t size)
 {
-	while (!p->closed && pool_outstanding(p) >= p->limit) {
+	if (pool_outstanding(p) >= p->limit)
+		return false;
+	return size < POOL_LARGE || atomic_load(&p->large) <= p->alive || place_for(p, size);
+}
+
+/* With the lock held: waits for room and takes a place. The thread that polls does not wait: it would wait for itself.
+ */
+static int take_place(struct gd_pool *p, size_t size, unsigned flags)
+{
+	while (!p->closed && !has_room(p, size)) {
 		if ((flags & GD_NOWAIT) || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
@@ -25,14 +41,19 @@ static int take_place(struct gd_pool *p, unsigned flags)
 		return p->closed_why;
 	atomic_store_explicit(
 		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) + 1, memory_order_relaxed);
+	p->last_size = size;
+	if (size >= POOL_LARGE)
+		atomic_fetch_add(&p->large, 1);
 	return 0;
 }
 
-static void leave_place(struct gd_pool *p)
+static void leave_place(struct gd_pool *p, size_t size)
 {
 	atomic_store_explicit(
 		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) - 1, memory_order_relaxed);
-	pthread_cond_signal(&p->room);
+	if (size >= POOL_LARGE)
+		atomic_fetch_sub(&p->large, 1);
+	pthread_cond_broadcast(&p->room);
 }
 
 /* Straight into a worker's inbox, if one has room. */
@@ -68,13 +89,13 @@ static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, voi
 static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, unsigned flags, uint64_t *ret_id)
 {
 	pthread_mutex_lock(&p->lock);
-	int r = take_place(p, flags);
+	int r = take_place(p, bytes.size, flags);
 	if (r >= 0) {
 		uint64_t now = clock_recent_ns(&p->clock);
 		if (!give_at_once(p, now, bytes, tag))
 			r = put_aside(p, now, bytes, tag);
 		if (r < 0) {
-			leave_place(p);
+			leave_place(p, bytes.size);
 		} else {
 			if (ret_id)
 				*ret_id = p->next_id;
@@ -87,7 +108,7 @@ static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, uns
 
 int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
 {
-	if (size <= COPY_UNDER_LOCK)
+	if (size < POOL_LARGE)
 		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, flags, ret_id);
 	struct gd_draft *draft;
 	void *to;
@@ -101,15 +122,12 @@ int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsig
 /* With the lock held: in a worker's inbox if one is free for it. */
 static bool draft_in_place(struct gd_pool *p, struct gd_draft *d)
 {
-	if (d->task.size > CHANNEL_IN_PLACE || p->backlog.count > 0)
-		return false;
-	struct slot *s = pool_pick(p, -1);
-	void *data = s ? ring_reserve(&s->in, d->task.size) : NULL;
-	if (!data)
+	struct slot *s = place_for(p, d->task.size);
+	if (!s)
 		return false;
 	s->drafting = true;
 	d->slot = s;
-	d->task.data = data;
+	d->task.data = ring_reserve(&s->in, d->task.size);
 	d->task.place = TASK_RING;
 	return true;
 }
@@ -138,7 +156,8 @@ int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft *
 	d->pool = p;
 	d->task = (struct task){.size = size, .avoid = -1, .parcel = PARCEL_NONE};
 	pthread_mutex_lock(&p->lock);
-	int r = take_place(p, flags);
+	int r = take_place(p, size, flags);
+	d->reserved = size;
 	bool in_place = r >= 0 && draft_in_place(p, d);
 	if (r >= 0) {
 		d->next = p->drafts;
@@ -176,7 +195,7 @@ void gd_abandon(struct gd_draft *d)
 	struct gd_pool *p = d->pool;
 	pthread_mutex_lock(&p->lock);
 	unlink_draft(p, d);
-	leave_place(p);
+	leave_place(p, d->reserved);
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 	task_finish(&d->task);
@@ -226,7 +245,9 @@ int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 	r = accept_draft(p, d, ret_id);
 	unlink_draft(p, d);
 	if (r < 0)
-		leave_place(p);
+		leave_place(p, d->reserved);
+	else if (d->reserved >= POOL_LARGE && size < POOL_LARGE)
+		atomic_fetch_sub(&p->large, 1); /* it is no longer */
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
@@ -241,8 +262,14 @@ size_t gd_outstanding(const struct gd_pool *p)
 	return pool_outstanding(p);
 }
 
-size_t gd_room(const struct gd_pool *p)
+size_t gd_room(const struct gd_pool *pool)
 {
+	struct gd_pool *p = (struct gd_pool *)pool; /* only the lock changes */
+	pthread_mutex_lock(&p->lock);
 	size_t outstanding = pool_outstanding(p);
-	return outstanding < p->limit ? p->limit - outstanding : 0;
+	size_t room = outstanding < p->limit ? p->limit - outstanding : 0;
+	if (room > 0 && p->last_size >= POOL_LARGE)
+		room = has_room(p, p->last_size);
+	pthread_mutex_unlock(&p->lock);
+	return room;
 }
