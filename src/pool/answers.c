@@ -20,7 +20,9 @@ struct batch {
 /* What a record must be for us to go on with it; else the words. */
 static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
-	if (!(d->flags & RING_EXTERNAL) && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
+	/* Only results come as parcels: words are read in place. */
+	bool external = (d->flags & RING_EXTERNAL) && d->kind == RING_DONE && d->code >= 0;
+	if (!external && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
 		return "a result that lies outside of its memory";
 	switch (d->kind) {
 	case RING_DONE:
