@@ -257,6 +257,7 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 	pthread_mutex_unlock(&p->lock);
 
 	s->consumed += count;
+	atomic_store_explicit(&s->channel.in->completed, s->completed, memory_order_relaxed);
 	atomic_store(&s->channel.in->consumed, s->consumed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&s->channel.out->wanted))
