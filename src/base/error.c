@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/error.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ int error_set(struct gd_error *err, int code, const char *format, ...)
 
 const char *error_words(int code)
 {
-	const char *words = strerrordesc_np(code < 0 ? -code : code);
+	/* Codes may come from anywhere, INT_MIN among them. */
+	const char *words = strerrordesc_np(code < 0 && code >= -INT_MAX ? -code : code);
 	return words ? words : "unknown error";
 }

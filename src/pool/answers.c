@@ -17,10 +17,12 @@ struct batch {
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
 };
 
-/* What a record must be for us to go on with it; else the words. */
-static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
+/* What the n-th record must be for us to go on with it; else the words. */
+static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t n, uint64_t task)
 {
-	if (!(d->flags & RING_EXTERNAL) && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
+	/* Only results come as parcels: words are read in place. */
+	bool external = (d->flags & RING_EXTERNAL) && d->kind == RING_DONE && d->code >= 0;
+	if (!external && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
 		return "a result that lies outside of its memory";
 	switch (d->kind) {
 	case RING_DONE:
@@ -33,11 +35,13 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 			if (slot_task((struct slot *)s, seq)->id == d->id)
 				return NULL;
 		return "the beginning of a task that it was not given";
+	/* One that is not due stands where an answer will be written, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
+		return n == 0 ? NULL : "the end of a setup that was over";
 	case RING_CLEANUP_FAILED:
 	case RING_CLEANED:
-		return NULL;
+		return s->state == SLOT_CLOSING ? NULL : "the end of a cleanup that it was not asked for";
 	default:
 		return "a record of no known kind";
 	}
@@ -68,7 +72,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	for (; b->count < BATCH && b->count < there; b->count++) {
 		struct ring_desc *d = &b->descs[b->count];
 		*d = *ring_at(outbox_descs(s->channel.out), s->consumed + b->count);
-		s->broken = wrong(s, d, s->completed);
+		s->broken = wrong(s, d, s->consumed + b->count, s->completed);
 		if (s->broken)
 			return;
 		if (d->kind != RING_DONE)
@@ -266,6 +270,7 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 	pthread_mutex_unlock(&p->lock);
 
 	s->consumed += count;
+	atomic_store_explicit(&s->channel.in->completed, s->completed, memory_order_relaxed);
 	atomic_store(&s->channel.in->consumed, s->consumed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&s->channel.out->wanted))

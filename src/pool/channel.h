@@ -24,6 +24,7 @@
 struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t head;     /* tasks published; may be lowered */
 	_Alignas(RING_LINE) _Atomic uint64_t consumed; /* records of the outbox that we have done with */
+	_Atomic uint64_t completed;                    /* tasks whose answers are among them; stored before it */
 	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
 	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */

@@ -34,11 +34,29 @@ static uint64_t began_at(const struct ward *ward, uint64_t task, uint64_t now)
 	return said >= ward->looked && said <= now ? said : now;
 }
 
+/*
+ * How many tasks have ended, as the worker says. A lie would avert its timeout,
+ * so it must lie between what the dispatcher has read and what there is to read.
+ */
+uint64_t ward_ended(const struct ward *ward)
+{
+	const struct inbox *in = ward->channel.in;
+	const struct outbox *out = ward->channel.out;
+	/* Each is loaded after the one that it is stored before: what is honest is always in range. */
+	uint64_t said = atomic_load(&out->ended);
+	uint64_t consumed = atomic_load(&in->consumed);
+	uint64_t known = atomic_load(&in->completed);
+	uint64_t unread = atomic_load(&out->head) - consumed;
+	if (unread > RING_DEPTH)
+		return known;
+	return said >= known && said - known <= unread ? said : known;
+}
+
 /* Looks which task has the worker's time. False if none. */
 static bool watch(struct ward *ward, uint64_t now)
 {
 	uint64_t head = atomic_load(&ward->channel.in->head);
-	uint64_t ended = atomic_load(&ward->channel.out->ended);
+	uint64_t ended = ward_ended(ward);
 	if (ended >= head) {
 		ward->watching = false;
 		ward->grace_end = 0;

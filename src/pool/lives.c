@@ -129,9 +129,10 @@ static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool b
 		out_of_use(p, s, SLOT_OUT);
 		return;
 	}
-	s->failed_lives = began ? 0 : s->failed_lives + 1;
-	bool enough = was_ready ? s->failed_lives >= IDLE_DEATHS : !s->was_ready || s->failed_lives >= SETUP_TRIES;
-	if (enough)
+	s->failed_setups = was_ready ? 0 : s->failed_setups + 1;
+	if (was_ready)
+		s->idle_deaths = began ? 0 : s->idle_deaths + 1;
+	if (!s->was_ready || s->failed_setups >= SETUP_TRIES || s->idle_deaths >= IDLE_DEATHS)
 		give_slot_up(p, s, end);
 	else
 		pool_start_worker(p, s);
@@ -242,7 +243,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 void pool_read_reports(struct gd_pool *p)
 {
 	struct warden_report r;
-	int n;
+	int n = 0;
 	while (!p->warden_gone && (n = warden_report(&p->warden, &r)) > 0) {
 		if (r.slot >= p->num_slots || p->slots[r.slot].life != r.life)
 			continue;

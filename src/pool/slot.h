@@ -50,11 +50,12 @@ struct slot {
 	bool cleaned;
 	const char *broken; /* what it wrote that it should not have; it is being killed */
 
-	uint64_t average_ns;   /* of a task's duration, lately; 0: not known */
-	uint64_t last_end_ns;  /* of its last task */
-	uint64_t watched;      /* `completed` when somebody began to wait for it: see balance.c */
-	unsigned failed_lives; /* in a row, that have not begun a task */
-	bool was_ready;        /* in any of its lives */
+	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
+	uint64_t last_end_ns;   /* of its last task */
+	uint64_t watched;       /* `completed` when somebody began to wait for it: see balance.c */
+	unsigned failed_setups; /* in a row */
+	unsigned idle_deaths;   /* in a row, of lives that were ready and have not begun a task */
+	bool was_ready;         /* in any of its lives */
 	int setup_code;
 	char setup_words[512];
 

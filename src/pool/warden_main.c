@@ -287,7 +287,7 @@ static bool tasks_in_hand(const struct warden_process *w)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++) {
 		const struct ward *ward = &w->wards[i];
-		if (ward->pid && atomic_load(&ward->channel.in->head) > atomic_load(&ward->channel.out->ended))
+		if (ward->pid && atomic_load(&ward->channel.in->head) > ward_ended(ward))
 			return true;
 	}
 	return false;

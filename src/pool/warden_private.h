@@ -55,6 +55,9 @@ _Noreturn void worker_enter(const struct warden_process *w, size_t slot, const i
 /* deadlines.c: cancels and kills what is over its time; when to look again (0: not by the clock). */
 uint64_t deadlines_check(struct warden_process *w, uint64_t now);
 
+/* How many tasks of this life have ended, as far as that can be true. */
+uint64_t ward_ended(const struct ward *ward);
+
 /* Sends SIGKILL to the worker and its group. */
 void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now);
 

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: MIT */
+/* Workers that are killed, that crash, leave or hang, in each of their hooks. */
+#include "trial.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum way {
+	WELL,
+	HOLD, /* until killed */
+	FAIL,
+	SEGFAULT,
+	ABORT,
+	EXIT,
+	LOOP,
+	OVERFLOW,
+};
+
+static int overflow(volatile int depth)
+{
+	volatile char space[4096];
+	space[depth % 4096] = (char)depth;
+	return depth > 1 << 30 ? 0 : overflow(depth + 1) + space[0];
+}
+
+/* Volatile, or the compiler may end what never ends. */
+static volatile int forever = 1;
+
+static int end_by(struct gd_worker *w, enum way way)
+{
+	switch (way) {
+	case WELL:
+		break;
+	case HOLD:
+		while (forever)
+			pause();
+		break;
+	case FAIL:
+		return gd_fail(w, -EIO, "as it was told");
+	case SEGFAULT:
+		*(volatile int *)(uintptr_t)0xdead0 = 1;
+		break;
+	case ABORT:
+		abort();
+	case EXIT:
+		exit(3);
+	case LOOP:
+		while (forever)
+			;
+		break;
+	case OVERFLOW:
+		return overflow(1) > 0;
+	}
+	return 0;
+}
+
+/* Which hook goes wrong how, in which slot and from which life on; inherited by the forks. */
+static struct {
+	enum way setup, cleanup;
+	int slot;
+	int lives; /* setups of this slot that go well first */
+} plan;
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	*ret_state = NULL;
+	atomic_fetch_add(&board->setups, 1);
+	if (plan.slot >= 0 && gd_worker_slot(w) != plan.slot)
+		return 0;
+	int own = atomic_fetch_add(&board->notes[0], 1);
+	return own < plan.lives ? 0 : end_by(w, plan.setup);
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	atomic_fetch_add(&board->begun, 1);
+	int r = end_by(w, (enum way)job.what);
+	return r < 0 ? r : trial_reply(w, &job);
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)state;
+	atomic_fetch_add(&board->cleanups, 1);
+	return plan.slot < 0 || gd_worker_slot(w) == plan.slot ? end_by(w, plan.cleanup) : 0;
+}
+
+static const struct gd_worker_ops ops = {.setup = setup, .process = process, .cleanup = cleanup};
+
+static int plan_setup(void **state)
+{
+	memset(&plan, 0, sizeof(plan));
+	return trial_setup(state);
+}
+
+static void assert_words(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("'%s' does not say '%s'", text, words);
+}
+
+/* ---- Killed ------------------------------------------------------------- */
+
+static void test_worker_killed_idle_is_replaced_and_no_task_fails(void **state)
+{
+	struct trial *t = *state;
+	trial_open(t, &ops);
+	trial_submit_many(t, 10);
+	trial_drain(t);
+	pid_t first = trial_pid(t, 0, 0);
+	pid_t other = trial_pid(t, 1, 0);
+	process_kill(first);
+	trial_pid(t, 0, first);
+	assert_int_equal(trial_pid(t, 1, 0), other);
+	trial_submit_many(t, 100);
+	trial_drain(t);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->successes, 110);
+	assert_int_equal(t->close_stats.restarts, 1);
+	assert_int_equal(t->setup_failures, 0);
+	assert_int_equal(atomic_load(&board->cleanups), 2);
+}
+
+static bool one_started(struct trial *t)
+{
+	return t->starts >= 1;
+}
+
+static void test_worker_killed_mid_task_fails_only_that_task(void **state)
+{
+	struct trial *t = *state;
+	trial_open(t, &ops);
+	trial_submit(t, HOLD, 0);
+	trial_await(t, one_started);
+	board_await(&board->begun, 1);
+	int slot = trial_worker(t, 0).has_task ? 0 : 1;
+	pid_t pid = trial_pid(t, slot, 0);
+	trial_submit_many(t, 50);
+	process_kill(pid);
+	trial_drain(t);
+	assert_int_equal(t->successes, 50);
+	assert_int_equal(t->errors, 1);
+	assert_int_equal(t->failure.event.id, 0);
+	assert_int_equal(t->failure.event.failure, GD_CRASHED);
+	assert_int_equal(t->failure.event.signal, SIGKILL);
+	assert_int_equal(t->failure.event.slot, slot);
+	assert_int_equal(t->failure.event.attempt, 1);
+	assert_true(t->failure.event.queued_ns > 0 && t->failure.event.started_ns >= t->failure.event.queued_ns);
+	assert_true(t->failure.event.ended_ns >= t->failure.event.started_ns);
+	assert_words(t->failure.message, "SIGKILL");
+	trial_pid(t, slot, pid);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- A thousand kills --------------------------------------------------- */
+
+#define KILLS        1000
+#define TASKS        100000
+#define PER_KILL     (TASKS / KILLS)
+#define KILLS_BEHIND 5
+#define KILL_SEED    20240229u
+#define SLOTS        4
+#define IN_VAIN      5 /* a worker that dies ten times without having begun a task is given up, and rightly */
+
+struct killer {
+	struct gd_pool *pool;
+	pthread_mutex_t lock;
+	pthread_cond_t progress;
+	size_t done; /* tasks */
+	bool over;
+	atomic_int kills;
+	struct {
+		int64_t pid; /* that was killed last */
+		uint64_t ends;
+		int in_vain; /* kills since a task has ended there */
+	} slots[SLOTS];
+};
+
+/* A ready worker of any slot, each once: one that is killed in setup again and again would be given up, too. */
+static bool kill_one(struct killer *k, unsigned *seed)
+{
+	int first = rand_r(seed) % SLOTS;
+	for (int i = 0; i < SLOTS; i++) {
+		int slot = (first + i) % SLOTS;
+		struct gd_worker_stats s;
+		if (gd_pool_worker_stats(k->pool, slot, &s) < 0 || s.pid == 0 || s.pid == k->slots[slot].pid)
+			continue;
+		if (s.state != GD_WORKER_IDLE && s.state != GD_WORKER_BUSY)
+			continue;
+		uint64_t ends = s.completed + s.failed;
+		k->slots[slot].in_vain = ends == k->slots[slot].ends ? k->slots[slot].in_vain + 1 : 0;
+		if (k->slots[slot].in_vain > IN_VAIN)
+			continue;
+		k->slots[slot].ends = ends;
+		k->slots[slot].pid = s.pid;
+		return kill((pid_t)s.pid, SIGKILL) == 0;
+	}
+	return false;
+}
+
+/* After every hundredth task, and then at a moment of chance: idle, in a task, between two. */
+static void *kill_at_random(void *argument)
+{
+	struct killer *k = argument;
+	unsigned seed = KILL_SEED;
+	bool over = false;
+	while (k->kills < KILLS && !over) {
+		pthread_mutex_lock(&k->lock);
+		while (!k->over && k->done < (size_t)k->kills * PER_KILL)
+			pthread_cond_wait(&k->progress, &k->lock);
+		over = k->over;
+		pthread_mutex_unlock(&k->lock);
+		for (uint64_t until = clock_now_ns() + (uint64_t)(rand_r(&seed) % 300) * 1000; clock_now_ns() < until;)
+			;
+		if (kill_one(k, &seed))
+			k->kills++;
+	}
+	return NULL;
+}
+
+static void tell_killer(struct killer *k, const struct trial *t, bool over)
+{
+	pthread_mutex_lock(&k->lock);
+	k->done = t->successes + t->errors;
+	k->over = over;
+	pthread_cond_signal(&k->progress);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* Workers are faster than they are killed and made again: lets the killer come along, for a while. */
+static void wait_for_killer(struct killer *k, struct trial *t, int i)
+{
+	tell_killer(k, t, false);
+	for (int n = 0; n < 20 && atomic_load(&k->kills) < i / PER_KILL - KILLS_BEHIND; n++) {
+		gd_poll(t->pool, 1);
+		tell_killer(k, t, false);
+	}
+}
+
+static void run_kills(struct trial *t)
+{
+	struct killer k = {.lock = PTHREAD_MUTEX_INITIALIZER, .progress = PTHREAD_COND_INITIALIZER};
+	pthread_t thread;
+	plan.slot = -1;
+	t->options.gpus = "sim:4";
+	trial_open(t, &ops);
+	k.pool = t->pool;
+	assert_int_equal(pthread_create(&thread, NULL, kill_at_random, &k), 0);
+	for (int i = 0; i < TASKS || (atomic_load(&k.kills) < KILLS && i < 5 * TASKS); i++) {
+		trial_submit(t, WELL, 0);
+		if (i % 16 == 0)
+			wait_for_killer(&k, t, i);
+	}
+	trial_drain(t);
+	tell_killer(&k, t, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(k.kills, KILLS);
+	if (t->setup_failures > 0)
+		fail_msg("a slot was given up: %s", t->setup_failure.message);
+	assert_int_equal(trial_close(t), 0);
+}
+
+static void test_thousand_kills_over_100000_tasks_each_has_one_end(void **state)
+{
+	struct trial *t = *state;
+	t->options.on_task_start = NULL;
+	run_kills(t);
+	assert_true(t->submitted >= TASKS);
+	assert_int_equal(t->successes + t->by_failure[GD_CRASHED], t->submitted);
+	/* A kill costs the one task that was begun, if any. */
+	assert_in_range(t->errors, 1, KILLS);
+	assert_in_range(t->close_stats.restarts, KILLS - SLOTS, KILLS);
+}
+
+static void test_thousand_kills_with_retries_lose_nothing(void **state)
+{
+	struct trial *t = *state;
+	t->options.retries = 50;
+	t->options.ordered = true;
+	run_kills(t);
+	assert_int_equal(t->successes, t->submitted);
+	assert_false(t->out_of_order);
+	assert_int_equal(t->starts, t->submitted + t->close_stats.retries);
+}
+
+/* ---- In process --------------------------------------------------------- */
+
+struct end_case {
+	enum way way;
+	enum gd_failure failure;
+	int signal;
+	const char *words;
+};
+
+static void run_bad_tasks(struct trial *t, const struct end_case *cases, size_t count)
+{
+	t->options.output = GD_OUTPUT_SILENT;
+	trial_open(t, &ops);
+	for (size_t i = 0; i < count; i++) {
+		trial_submit_many(t, 5);
+		trial_submit(t, cases[i].way, 0);
+		uint64_t id = t->submitted - 1;
+		trial_submit_many(t, 20);
+		trial_drain(t);
+		assert_int_equal(t->errors + t->timeouts, i + 1);
+		assert_int_equal(t->failure.event.id, id);
+		assert_int_equal(t->failure.event.failure, cases[i].failure);
+		assert_int_equal(t->failure.event.signal, cases[i].signal);
+		assert_words(t->failure.message, cases[i].words);
+		if (cases[i].way == SEGFAULT)
+			assert_int_equal(t->failure.event.address, 0xdead0);
+	}
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->setup_failures + t->cleanup_failures, 0);
+}
+
+static void test_crash_in_process_fails_only_that_task(void **state)
+{
+	static const struct end_case cases[] = {
+		{SEGFAULT, GD_CRASHED, SIGSEGV, "0xdead0"},
+		{ABORT, GD_CRASHED, SIGABRT, "SIGABRT"},
+		{EXIT, GD_CRASHED, 0, "exit(3)"},
+		{OVERFLOW, GD_CRASHED, SIGSEGV, "SIGSEGV"},
+		{FAIL, GD_FAILED, 0, "as it was told"},
+	};
+	struct trial *t = *state;
+	run_bad_tasks(t, cases, 5);
+	/* Only the failure leaves its worker alive. */
+	assert_int_equal(t->close_stats.restarts, 4);
+}
+
+static void test_hang_in_process_fails_only_that_task(void **state)
+{
+	static const struct end_case cases[] = {
+		{LOOP, GD_TIMED_OUT, SIGKILL, "300 ms"},
+		{HOLD, GD_TIMED_OUT, SIGKILL, "300 ms"},
+	};
+	struct trial *t = *state;
+	t->options.task_timeout_ms = 300;
+	t->options.grace_ms = 20;
+	run_bad_tasks(t, cases, 2);
+	assert_int_equal(t->close_stats.restarts, 2);
+}
+
+/* ---- In setup ----------------------------------------------------------- */
+
+static const struct {
+	enum way way;
+	enum gd_failure failure;
+	int code;
+	int signal;
+	const char *words;
+} setup_cases[] = {
+	{FAIL, GD_FAILED, -EIO, 0, "as it was told"},
+	{SEGFAULT, GD_CRASHED, 0, SIGSEGV, "in setup"},
+	{ABORT, GD_CRASHED, 0, SIGABRT, "in setup"},
+	{EXIT, GD_CRASHED, 0, 0, "exit(3) in setup"},
+	{LOOP, GD_TIMED_OUT, 0, 0, "within 100 ms"},
+	{HOLD, GD_TIMED_OUT, 0, 0, "within 100 ms"},
+};
+#define SETUP_CASES (sizeof(setup_cases) / sizeof(setup_cases[0]))
+
+static void again(struct trial **t, void **state)
+{
+	trial_teardown(state);
+	trial_setup(state);
+	*t = *state;
+	(*t)->options.output = GD_OUTPUT_SILENT;
+}
+
+static bool setup_failed(struct trial *t)
+{
+	return t->setup_failures > 0;
+}
+
+static void assert_setup_failure(const struct trial *t, size_t i)
+{
+	const struct kept *k = &t->setup_failure;
+	assert_int_equal(k->event.failure, setup_cases[i].failure);
+	assert_int_equal(k->event.code, setup_cases[i].code);
+	assert_int_equal(k->event.signal, setup_cases[i].signal);
+	assert_words(k->message, setup_cases[i].words);
+}
+
+static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
+{
+	struct trial *t;
+	for (size_t i = 0; i < SETUP_CASES; i++) {
+		again(&t, state);
+		plan.slot = 1;
+		plan.setup = setup_cases[i].way;
+		if (setup_cases[i].failure == GD_TIMED_OUT)
+			t->options.setup_timeout_ms = 100;
+		trial_open(t, &ops);
+		trial_submit_many(t, 40);
+		trial_await(t, setup_failed);
+		trial_drain(t);
+		assert_int_equal(t->successes, 40);
+		assert_setup_failure(t, i);
+		assert_int_equal(t->setup_failure.event.slot, 1);
+		assert_int_equal(t->setup_failure.event.gpu, 1);
+		assert_int_equal(trial_worker(t, 1).state, GD_WORKER_OUT);
+		assert_int_equal(trial_close(t), 0);
+		assert_int_equal(t->setup_failures, 1);
+		assert_int_equal(t->close_stats.setup_failures, 1);
+	}
+}
+
+static void test_all_setups_bad_ends_every_task_as_no_worker(void **state)
+{
+	struct trial *t;
+	for (size_t i = 0; i < SETUP_CASES; i++) {
+		again(&t, state);
+		plan.slot = -1;
+		plan.setup = setup_cases[i].way;
+		if (setup_cases[i].failure == GD_TIMED_OUT)
+			t->options.setup_timeout_ms = 100;
+		trial_open(t, &ops);
+		trial_submit_many(t, 40);
+		trial_drain(t);
+		assert_int_equal(t->by_failure[GD_NO_WORKER], 40);
+		assert_int_equal(t->setup_failures, 2);
+		assert_setup_failure(t, i);
+		assert_int_equal(gd_poll(t->pool, 1000), -ENODEV);
+		assert_int_equal(gd_submit(t->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+		assert_int_equal(trial_close(t), 0);
+		assert_int_equal(t->setup_failures, 2);
+	}
+}
+
+static int endless(void *context, struct gd_feed *feed)
+{
+	struct trial *t = context;
+	struct job job = {.number = t->submitted};
+	int r = gd_emit(feed, &job, sizeof(job), NULL);
+	if (r < 0)
+		return r;
+	t->submitted++;
+	return 1;
+}
+
+static void test_all_setups_bad_ends_an_endless_run(void **state)
+{
+	struct trial *t = *state;
+	struct gd_dispatcher *d;
+	struct gd_error err;
+	plan.slot = -1;
+	plan.setup = SEGFAULT;
+	t->options.worker = &ops;
+	t->ends = calloc(1, t->room = 100000);
+	assert_non_null(t->ends);
+	assert_int_equal(gd_create(&t->options, &d, &err), 0);
+	struct gd_source source = {.size = sizeof(source), .generator = endless, .context = t};
+	assert_int_equal(gd_run(d, &source, &t->close_stats, &err), -ENODEV);
+	assert_words(err.message, "no worker is left");
+	assert_int_equal(t->exits, 1);
+	assert_int_equal(t->by_failure[GD_NO_WORKER], t->submitted);
+	assert_int_equal(t->close_stats.submitted, t->submitted);
+	trial_check_books(t);
+	gd_destroy(d);
+}
+
+static void test_bad_setup_of_a_replacement_gets_three_tries(void **state)
+{
+	struct trial *t = *state;
+	plan.slot = 0;
+	plan.setup = FAIL;
+	plan.lives = 1;
+	trial_open(t, &ops);
+	trial_pid(t, 1, 0);
+	process_kill(trial_pid(t, 0, 0));
+	trial_await(t, setup_failed);
+	assert_int_equal(atomic_load(&board->notes[0]), 4);
+	trial_submit_many(t, 20);
+	trial_drain(t);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->successes, 20);
+	assert_int_equal(t->setup_failures, 1);
+}
+
+static void test_close_does_not_wait_for_an_endless_setup(void **state)
+{
+	struct trial *t = *state;
+	plan.slot = 1;
+	plan.setup = LOOP;
+	trial_open(t, &ops);
+	trial_submit_many(t, 10);
+	trial_drain(t);
+	board_await(&board->setups, 2);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->setup_failures, 0);
+}
+
+/* ---- In cleanup --------------------------------------------------------- */
+
+static void test_bad_cleanup_is_told_once_and_costs_no_task(void **state)
+{
+	static const struct end_case cases[] = {
+		{FAIL, GD_FAILED, 0, "as it was told"},
+		{SEGFAULT, GD_CRASHED, SIGSEGV, "in cleanup"},
+		{ABORT, GD_CRASHED, SIGABRT, "in cleanup"},
+		{EXIT, GD_CRASHED, 0, "exit(3) in cleanup"},
+		{LOOP, GD_TIMED_OUT, 0, "within 100 ms"},
+		{HOLD, GD_TIMED_OUT, 0, "within 100 ms"},
+	};
+	struct trial *t;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		again(&t, state);
+		plan.slot = 1;
+		plan.cleanup = cases[i].way;
+		if (cases[i].failure == GD_TIMED_OUT)
+			t->options.cleanup_timeout_ms = 100;
+		trial_open(t, &ops);
+		trial_pid(t, 0, 0);
+		trial_pid(t, 1, 0);
+		trial_submit_many(t, 20);
+		trial_drain(t);
+		assert_int_equal(trial_close(t), 0);
+		assert_int_equal(t->successes, 20);
+		assert_int_equal(atomic_load(&board->cleanups), 2);
+		assert_int_equal(t->cleanup_failures, 1);
+		assert_int_equal(t->cleanup_failure.event.slot, 1);
+		assert_int_equal(t->cleanup_failure.event.failure, cases[i].failure);
+		assert_int_equal(t->cleanup_failure.event.signal, cases[i].signal);
+		assert_words(t->cleanup_failure.message, cases[i].words);
+	}
+}
+
+/* ---- Ordered, with retries ---------------------------------------------- */
+
+/* Crashes in its first two attempts. */
+static int process_at_third(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	if (job.what != WELL && gd_worker_attempt(w, 0) == 3)
+		job.what = WELL;
+	return process(w, state, &(struct gd_bytes){.data = &job, .size = sizeof(job)});
+}
+
+static void test_ordered_with_retries_and_crashes_keeps_the_order(void **state)
+{
+	static const struct gd_worker_ops third = {.setup = setup, .process = process_at_third};
+	struct trial *t = *state;
+	t->options.ordered = true;
+	t->options.retries = 2;
+	t->options.gpus = "sim:3";
+	t->options.output = GD_OUTPUT_SILENT;
+	trial_open(t, &third);
+	size_t bad = 0;
+	for (int i = 0; i < 300; i++, bad += i % 10 == 0)
+		trial_submit(t, i % 10 == 9 ? i % 20 == 9 ? SEGFAULT : FAIL : WELL, 0);
+	trial_drain(t);
+	assert_false(t->out_of_order);
+	assert_int_equal(t->successes, 300);
+	assert_int_equal(t->starts, 300 + 2 * bad);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->close_stats.retries, 2 * bad);
+}
+
+static void test_ordered_with_too_few_retries_fails_in_its_turn(void **state)
+{
+	static const struct gd_worker_ops third = {.setup = setup, .process = process_at_third};
+	struct trial *t = *state;
+	t->options.ordered = true;
+	t->options.retries = 1;
+	t->options.output = GD_OUTPUT_SILENT;
+	trial_open(t, &third);
+	for (int i = 0; i < 50; i++)
+		trial_submit(t, i == 7 ? ABORT : WELL, 0);
+	trial_drain(t);
+	assert_false(t->out_of_order);
+	assert_int_equal(t->successes, 49);
+	assert_int_equal(t->failure.event.id, 7);
+	assert_int_equal(t->failure.event.attempt, 2);
+	assert_int_equal(t->failure.event.signal, SIGABRT);
+	assert_int_equal(trial_close(t), 0);
+}
+
+#define DEATH(test) cmocka_unit_test_setup_teardown(test, plan_setup, trial_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DEATH(test_worker_killed_idle_is_replaced_and_no_task_fails),
+		DEATH(test_worker_killed_mid_task_fails_only_that_task),
+		DEATH(test_thousand_kills_over_100000_tasks_each_has_one_end),
+		DEATH(test_thousand_kills_with_retries_lose_nothing),
+		DEATH(test_crash_in_process_fails_only_that_task),
+		DEATH(test_hang_in_process_fails_only_that_task),
+		DEATH(test_one_bad_setup_takes_out_its_slot_alone),
+		DEATH(test_all_setups_bad_ends_every_task_as_no_worker),
+		DEATH(test_all_setups_bad_ends_an_endless_run),
+		DEATH(test_bad_setup_of_a_replacement_gets_three_tries),
+		DEATH(test_close_does_not_wait_for_an_endless_setup),
+		DEATH(test_bad_cleanup_is_told_once_and_costs_no_task),
+		DEATH(test_ordered_with_retries_and_crashes_keeps_the_order),
+		DEATH(test_ordered_with_too_few_retries_fails_in_its_turn),
+	};
+	return cmocka_run_group_tests_name("pool deaths", tests, NULL, NULL);
+}

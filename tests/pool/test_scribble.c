@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Workers that scribble over the memory that they share with the dispatcher.
+ * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0
+ * writes, its own tasks at most fail; the rest, and the dispatcher, live.
+ */
+#include "trial.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/channel.h"
+
+static volatile int forever = 1;
+
+/* The only memory of the dispatcher's that a worker can write. */
+static struct outbox *find_outbox(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	if (!f)
+		_exit(90);
+	char line[512];
+	void *found = NULL;
+	while (fgets(line, sizeof(line), f)) {
+		unsigned long from;
+		char mode[8];
+		if (strstr(line, "gd-") == NULL || sscanf(line, "%lx-%*x %7s", &from, mode) != 2)
+			continue;
+		if (strstr(line, "gd-outbox") && mode[1] == 'w' && !found)
+			found = (void *)from;
+		else if (mode[1] == 'w')
+			_exit(91); /* somebody else's, or its inbox */
+	}
+	fclose(f);
+	if (!found)
+		_exit(92);
+	return found;
+}
+
+/* ---- What is scribbled -------------------------------------------------- */
+
+typedef void scribble(struct gd_worker *w, struct outbox *out);
+
+static void fill(void *at, size_t size, unsigned seed)
+{
+	for (size_t i = 0; i < size; i++)
+		((unsigned char *)at)[i] = (unsigned char)rand_r(&seed);
+}
+
+static unsigned seed_of(struct gd_worker *w)
+{
+	return (unsigned)gd_worker_task_id(w, 0) * 7919 + 1;
+}
+
+static void ones_over_the_counts(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	memset(out, 0xff, sizeof(*out));
+}
+
+static void zeros_over_the_counts(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	memset(out, 0, sizeof(*out));
+}
+
+static void garbage_over_the_counts(struct gd_worker *w, struct outbox *out)
+{
+	fill(out, sizeof(*out), seed_of(w));
+}
+
+static void garbage_over_all(struct gd_worker *w, struct outbox *out)
+{
+	fill(outbox_descs(out), OUTBOX_SIZE - CHANNEL_DESCS(sizeof(*out)), seed_of(w));
+	fill(out, sizeof(*out), seed_of(w));
+}
+
+static void head_too_far(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	atomic_fetch_add(&out->head, RING_DEPTH + 1);
+}
+
+static void head_backwards(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	atomic_fetch_sub(&out->head, 1);
+}
+
+static void head_over_old_records(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	atomic_fetch_add(&out->head, 3);
+}
+
+static void garbage_records(struct gd_worker *w, struct outbox *out)
+{
+	fill(outbox_descs(out), RING_DEPTH * sizeof(struct ring_desc), seed_of(w));
+	atomic_fetch_add(&out->head, 20);
+}
+
+/* A record of its own making, published in place of the answer. */
+static void publish(struct outbox *out, struct ring_desc desc)
+{
+	uint64_t head = atomic_load(&out->head);
+	*ring_at(outbox_descs(out), head) = desc;
+	atomic_store(&out->head, head + 1);
+}
+
+#define FAR ((uint64_t)1 << 46)
+
+static void wrong_id(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0) + 1});
+}
+
+static void no_such_kind(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = 4711, .id = gd_worker_task_id(w, 0)});
+}
+
+static void started_something_else(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 100000});
+}
+
+static void result_outside(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
+}
+
+static void result_too_long(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
+}
+
+static void words_outside(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .offset = FAR, .size = 8});
+}
+
+static void external_words(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_DONE,
+			     .id = gd_worker_task_id(w, 0),
+			     .code = -5,
+			     .flags = RING_EXTERNAL,
+			     .offset = FAR,
+			     .size = 100});
+}
+
+static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	publish(out,
+		(struct ring_desc){
+			.kind = RING_CLEANUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
+}
+
+static void external_setup_words(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	publish(out,
+		(struct ring_desc){
+			.kind = RING_SETUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
+}
+
+static void parcel_that_never_came(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
+}
+
+static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_DONE,
+			     .id = gd_worker_task_id(w, 0),
+			     .start_ns = UINT64_MAX,
+			     .end_ns = UINT64_MAX - 1});
+}
+
+static void code_from_nowhere(struct gd_worker *w, struct outbox *out)
+{
+	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = INT32_MIN});
+}
+
+static void ready_again_and_again(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	for (int i = 0; i < 100; i++)
+		publish(out, (struct ring_desc){.kind = RING_READY});
+}
+
+static void cleaned_in_between(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	publish(out, (struct ring_desc){.kind = RING_CLEANED});
+}
+
+static void begun_too_far(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	atomic_store(&out->begun, UINT64_MAX);
+}
+
+static void begun_nothing(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	atomic_store(&out->begun, 0);
+	atomic_store(&out->begun_ns, UINT64_MAX);
+}
+
+static const struct {
+	const char *name;
+	scribble *scribble;
+} scribbles[] = {
+#define SCRIBBLE(s)                                                                                                    \
+	{                                                                                                              \
+#s, s                                                                                                  \
+	}
+	SCRIBBLE(ones_over_the_counts),
+	SCRIBBLE(zeros_over_the_counts),
+	SCRIBBLE(garbage_over_the_counts),
+	SCRIBBLE(garbage_over_all),
+	SCRIBBLE(head_too_far),
+	SCRIBBLE(head_backwards),
+	SCRIBBLE(head_over_old_records),
+	SCRIBBLE(garbage_records),
+	SCRIBBLE(wrong_id),
+	SCRIBBLE(no_such_kind),
+	SCRIBBLE(started_something_else),
+	SCRIBBLE(result_outside),
+	SCRIBBLE(result_too_long),
+	SCRIBBLE(words_outside),
+	SCRIBBLE(external_words),
+	SCRIBBLE(external_cleanup_words),
+	SCRIBBLE(external_setup_words),
+	SCRIBBLE(parcel_that_never_came),
+	SCRIBBLE(times_from_nowhere),
+	SCRIBBLE(code_from_nowhere),
+	SCRIBBLE(ready_again_and_again),
+	SCRIBBLE(cleaned_in_between),
+	SCRIBBLE(begun_too_far),
+	SCRIBBLE(begun_nothing),
+};
+#define SCRIBBLES (sizeof(scribbles) / sizeof(scribbles[0]))
+
+/* ---- What the scribbler does then --------------------------------------- */
+
+enum then {
+	THEN_ANSWER,
+	THEN_DIE,
+	THEN_HANG,
+	THENS,
+};
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	if (gd_worker_slot(w) != 0)
+		return trial_reply(w, &job);
+	scribbles[job.what].scribble(w, find_outbox());
+	atomic_fetch_add(&board->begun, 1);
+	if (job.argument == THEN_DIE)
+		raise(SIGKILL);
+	while (job.argument == THEN_HANG && forever)
+		pause();
+	return trial_reply(w, &job);
+}
+
+static bool scribbled(struct trial *t)
+{
+	(void)t;
+	return atomic_load(&board->begun) > 0;
+}
+
+/* Tasks until slot 0 has had one; then some more. */
+static void run_scribble(struct trial *t, uint32_t which, enum then then)
+{
+	static const struct gd_worker_ops ops = {.process = process};
+	t->distrusted = 0;
+	t->options.output = GD_OUTPUT_SILENT;
+	if (then == THEN_HANG) {
+		t->options.task_timeout_ms = 60;
+		t->options.grace_ms = 10;
+	}
+	trial_open(t, &ops);
+	trial_pid(t, 0, 0);
+	trial_pid(t, 1, 0);
+	while (!scribbled(t)) {
+		trial_submit(t, which, then);
+		gd_poll(t->pool, 0);
+	}
+	size_t more = then == THEN_HANG ? 3 : 30;
+	for (size_t i = 0; i < more; i++)
+		trial_submit(t, which, then);
+	trial_drain(t);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->failed_elsewhere, 0);
+	assert_int_equal(t->setup_failures, 0);
+	assert_true(t->successes + t->errors + t->timeouts == t->submitted);
+}
+
+static void run_all(void **state, enum then then)
+{
+	for (uint32_t i = 0; i < SCRIBBLES; i++) {
+		trial_teardown(state);
+		trial_setup(state);
+		struct trial *t = *state;
+		/* Without announcements too: then there are fewer records. */
+		if (i % 2)
+			t->options.on_task_start = NULL;
+		if (getenv("TEST_VERBOSE"))
+			print_message("%s\n", scribbles[i].name);
+		run_scribble(t, i, then);
+	}
+}
+
+static void test_scribbler_that_goes_on_ruins_only_its_own(void **state)
+{
+	run_all(state, THEN_ANSWER);
+}
+
+static void test_scribbler_that_dies_ruins_only_its_own(void **state)
+{
+	run_all(state, THEN_DIE);
+}
+
+static void test_scribbler_that_hangs_is_timed_out_or_killed(void **state)
+{
+	run_all(state, THEN_HANG);
+}
+
+/* ---- The timeout does not trust the worker ------------------------------ */
+
+static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	struct outbox *out = find_outbox();
+	if (job.what == 0)
+		return trial_reply(w, &job);
+	if (job.what == 1)
+		atomic_store(&out->ended, UINT64_MAX);
+	if (job.what == 2)
+		atomic_store(&out->ended, 0);
+	if (job.what == 3)
+		atomic_store(&out->begun_ns, UINT64_MAX);
+	if (job.what == 4)
+		atomic_store(&out->wanted, 1);
+	if (job.what == 5)
+		atomic_fetch_add(&out->ended, 1);
+	while (forever)
+		pause();
+	return 0;
+}
+
+static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = lie_and_hang};
+	struct trial *t = *state;
+	t->options.gpus = "sim:1";
+	t->options.task_timeout_ms = 60;
+	t->options.grace_ms = 10;
+	trial_open(t, &ops);
+	for (uint32_t lie = 1; lie <= 5; lie++) {
+		trial_submit_many(t, 5);
+		trial_drain(t);
+		trial_submit(t, lie, 0);
+		trial_drain(t);
+		assert_int_equal(t->timeouts, lie);
+	}
+	assert_int_equal(t->errors, 0);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- In setup ----------------------------------------------------------- */
+
+static int scribble_in_setup(struct gd_worker *w, void **ret_state)
+{
+	*ret_state = NULL;
+	if (gd_worker_slot(w) == 0)
+		scribbles[board->notes[0]].scribble(w, find_outbox());
+	if (gd_worker_slot(w) == 0 && board->notes[1])
+		_exit(0); /* so that nothing better comes over it */
+	return 0;
+}
+
+static int just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	return trial_reply(w, &job);
+}
+
+static void test_scribbler_in_setup_ruins_only_its_own(void **state)
+{
+	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = just_reply};
+	for (size_t i = 0; i < 2 * SCRIBBLES; i++) {
+		trial_teardown(state);
+		trial_setup(state);
+		struct trial *t = *state;
+		atomic_store(&board->notes[0], (int)(i / 2));
+		atomic_store(&board->notes[1], (int)(i % 2));
+		t->distrusted = 0;
+		trial_open(t, &ops);
+		trial_submit_many(t, 30);
+		trial_drain(t);
+		assert_int_equal(trial_close(t), 0);
+		assert_int_equal(t->failed_elsewhere, 0);
+	}
+}
+
+/* ---- While others look -------------------------------------------------- */
+
+/* A thread of the worker's that never stops writing, so that every look sees something else. */
+static void *scribble_on(void *argument)
+{
+	struct outbox *out = argument;
+	unsigned seed = (unsigned)getpid();
+	while (forever) {
+		size_t at = (size_t)rand_r(&seed) % (sizeof(*out) / 8);
+		uint64_t value = (uint64_t)rand_r(&seed) << (rand_r(&seed) % 3 * 20);
+		switch (rand_r(&seed) % 4) {
+		case 0:
+			((volatile uint64_t *)out)[at] = value;
+			break;
+		case 1:
+			atomic_store(&out->head, (uint64_t)(rand_r(&seed) % 40));
+			break;
+		case 2:
+			atomic_store(&out->begun, (uint64_t)(rand_r(&seed) % 40));
+			break;
+		default:
+			fill(ring_at(outbox_descs(out), (uint64_t)rand_r(&seed) % 40), 8 + value % 56, seed);
+		}
+	}
+	return NULL;
+}
+
+static int setup_thread(struct gd_worker *w, void **ret_state)
+{
+	pthread_t thread;
+	*ret_state = NULL;
+	if (gd_worker_slot(w) == 0 && pthread_create(&thread, NULL, scribble_on, find_outbox()) != 0)
+		_exit(93);
+	return 0;
+}
+
+static void test_scribbling_without_end_ruins_only_its_own(void **state)
+{
+	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = just_reply};
+	for (int i = 0; i < 10; i++) {
+		trial_teardown(state);
+		trial_setup(state);
+		struct trial *t = *state;
+		t->distrusted = 0;
+		t->options.task_timeout_ms = 100; /* it may have put itself to sleep */
+		t->options.grace_ms = 10;
+		t->options.setup_timeout_ms = 500;
+		t->options.cleanup_timeout_ms = 100;
+		trial_open(t, &ops);
+		trial_submit_many(t, 300);
+		trial_drain(t);
+		assert_int_equal(trial_close(t), 0);
+		assert_int_equal(t->failed_elsewhere, 0);
+	}
+}
+
+#define SCRIBBLER(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SCRIBBLER(test_scribbler_that_goes_on_ruins_only_its_own),
+		SCRIBBLER(test_scribbler_that_dies_ruins_only_its_own),
+		SCRIBBLER(test_scribbler_that_hangs_is_timed_out_or_killed),
+		SCRIBBLER(test_lies_about_its_progress_do_not_avert_the_timeout),
+		SCRIBBLER(test_scribbler_in_setup_ruins_only_its_own),
+		SCRIBBLER(test_scribbling_without_end_ruins_only_its_own),
+	};
+	return cmocka_run_group_tests_name("pool scribble", tests, NULL, NULL);
+}
