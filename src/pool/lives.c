@@ -242,7 +242,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 void pool_read_reports(struct gd_pool *p)
 {
 	struct warden_report r;
-	int n;
+	int n = 0;
 	while (!p->warden_gone && (n = warden_report(&p->warden, &r)) > 0) {
 		if (r.slot >= p->num_slots || p->slots[r.slot].life != r.life)
 			continue;
