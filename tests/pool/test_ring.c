@@ -167,42 +167,53 @@ static void test_no_payload_is_overwritten_before_its_release(void **state)
 
 /* ---- Taking back -------------------------------------------------------- */
 
+struct words {
+	_Atomic uint64_t head;
+	_Atomic uint64_t round;
+	_Atomic uint64_t begun;
+};
+
+/* Ten records, `released` of them released; the consumer says that it has begun `begun`. */
+static uint64_t take_back(struct ring *r, struct words *w, uint64_t released, uint64_t begun)
+{
+	ring_rewind(r, r->tail);
+	while (r->head < 10)
+		assert_true(push(r, r->head, 10));
+	ring_release(r, released);
+	atomic_store(&w->head, r->head);
+	atomic_store(&w->begun, begun);
+	struct ring_words words = {.head = &w->head, .round = &w->round, .begun = &w->begun};
+	return ring_take_back(r, released, words);
+}
+
 static void test_take_back_leaves_what_has_begun(void **state)
 {
 	struct ring *r = &((struct fixture *)*state)->ring;
-	_Atomic uint64_t head = 0, begun = 3;
-	for (uint64_t i = 0; i < 10; i++)
-		assert_true(push(r, i, 10));
-	head = r->head;
-	assert_int_equal(ring_take_back(r, &head, &begun), 3);
-	assert_int_equal(head, 3);
+	struct words w = {0};
+	assert_int_equal(take_back(r, &w, 0, 3), 3);
+	assert_int_equal(w.head, 3);
+	assert_int_equal(w.round, 1);
+	assert_int_equal(take_back(r, &w, 0, 0), 0);
+	assert_int_equal(w.head, 0);
+	assert_int_equal(w.round, 2);
 }
 
 static void test_take_back_of_nothing_changes_nothing(void **state)
 {
 	struct ring *r = &((struct fixture *)*state)->ring;
-	_Atomic uint64_t head = 0, begun = 2;
-	for (uint64_t i = 0; i < 2; i++)
-		assert_true(push(r, i, 10));
-	head = r->head;
-	assert_int_equal(ring_take_back(r, &head, &begun), 2);
-	assert_int_equal(head, 2);
+	struct words w = {0};
+	assert_int_equal(take_back(r, &w, 2, 10), 10);
+	assert_int_equal(w.head, 10);
 }
 
 static void test_take_back_is_not_misled_by_a_consumer_that_lies(void **state)
 {
 	struct ring *r = &((struct fixture *)*state)->ring;
-	_Atomic uint64_t head = 0, begun = 0;
-	for (uint64_t i = 0; i < 10; i++)
-		assert_true(push(r, i, 10));
-	ring_release(r, 4);
-	head = r->head;
-	begun = 1; /* less than what was released */
-	assert_int_equal(ring_take_back(r, &head, &begun), 4);
-	head = r->head;
-	begun = UINT64_MAX; /* more than there is */
-	assert_int_equal(ring_take_back(r, &head, &begun), 10);
-	assert_int_equal(head, 10);
+	struct words w = {0};
+	/* Less than what was released, and more than there is. */
+	assert_int_equal(take_back(r, &w, 4, 1), 4);
+	assert_int_equal(take_back(r, &w, 4, UINT64_MAX), 10);
+	assert_int_equal(w.head, 10);
 }
 
 int main(void)

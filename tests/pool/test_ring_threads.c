@@ -26,7 +26,9 @@ struct fixture {
 	struct channel producer; /* the same memory, each with its own notes */
 	struct channel consumer;
 	struct ring ring;
-	uint64_t next; /* the consumer's */
+	uint64_t next; /* the consumer's, as those of a worker */
+	uint64_t head;
+	uint64_t round;
 	unsigned char *seen;
 	atomic_uint wrong; /* payloads that were not what was sent */
 	atomic_ulong sleeps;
@@ -72,23 +74,23 @@ static size_t begin(struct fixture *f, size_t most)
 {
 	struct inbox *in = f->consumer.in;
 	for (;;) {
-		uint64_t head = atomic_load_explicit(&in->head, memory_order_acquire);
-		if (head <= f->next) {
+		if (f->head <= f->next) {
+			f->round = atomic_load_explicit(&in->round, memory_order_acquire);
+			f->head = atomic_load_explicit(&in->head, memory_order_acquire);
+		}
+		if (f->head <= f->next) {
 			if (atomic_load(&in->closing) && atomic_load(&in->head) <= f->next)
 				return 0;
 			channel_sleep(&f->consumer, something_to_do, f);
 			atomic_fetch_add(&f->sleeps, 1);
 			continue;
 		}
-		size_t n = head - f->next < most ? (size_t)(head - f->next) : most;
+		size_t n = f->head - f->next < most ? (size_t)(f->head - f->next) : most;
 		atomic_store(&f->consumer.out->begun, f->next + n);
-		head = atomic_load(&in->head);
-		if (head < f->next + n) {
-			n = head > f->next ? (size_t)(head - f->next) : 0;
-			atomic_store(&f->consumer.out->begun, f->next + n);
-		}
-		if (n > 0)
+		if (atomic_load(&in->round) == f->round)
 			return n;
+		atomic_store(&f->consumer.out->begun, f->next);
+		f->head = f->next;
 	}
 }
 
@@ -169,7 +171,12 @@ static void test_every_record_comes_once_and_whole(void **state)
 static size_t take_back(struct fixture *f, uint64_t *again, size_t count)
 {
 	learn(f);
-	uint64_t from = ring_take_back(&f->ring, &f->producer.in->head, &f->producer.out->begun);
+	struct ring_words words = {
+		.head = &f->producer.in->head,
+		.round = &f->producer.in->round,
+		.begun = &f->producer.out->begun,
+	};
+	uint64_t from = ring_take_back(&f->ring, f->ring.tail, words);
 	for (uint64_t seq = from; seq < f->ring.head; seq++)
 		again[count++] = ring_at(f->ring.descs, seq)->id;
 	ring_rewind(&f->ring, from);
