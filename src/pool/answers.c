@@ -248,6 +248,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			s->cleaned = true;
 			break;
 		}
+		pool_progress(p, false); /* callbacks may be slow */
 	}
 }
 
@@ -256,7 +257,6 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 {
 	pthread_mutex_lock(&p->lock);
 	ring_release(&s->in, s->completed);
-	pool_add_tally(p, s);
 	if (p->backlog.count > 0)
 		pool_hand_out(p);
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
