@@ -254,6 +254,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			s->cleaned = true;
 			break;
 		}
+		pool_progress(p, false); /* callbacks may be slow */
 	}
 }
 
@@ -262,7 +263,6 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 {
 	pthread_mutex_lock(&p->lock);
 	ring_release(&s->in, s->completed);
-	pool_add_tally(p, s);
 	if (pool_has_waiting(p))
 		pool_hand_out(p);
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)

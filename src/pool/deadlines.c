@@ -106,8 +106,13 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 		ward_kill(w, ward, 0, now);
 		return ward->kill_deadline;
 	}
-	if (ward->grace_end)
-		return earlier(ward->grace_end, now + look_interval(w->plan->grace_ns));
+	if (ward->grace_end) {
+		/* If it gives up, the next task has its own time from then on. */
+		uint64_t interval = look_interval(w->plan->grace_ns);
+		if (timeout && look_interval(timeout) < interval)
+			interval = look_interval(timeout);
+		return earlier(ward->grace_end, now + interval);
+	}
 	if (!timeout)
 		return 0;
 	return earlier(ward->since + timeout, now + look_interval(timeout));

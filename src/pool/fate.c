@@ -49,18 +49,6 @@ void pool_close_queue(struct gd_pool *p, int why)
 	pthread_cond_broadcast(&p->room);
 }
 
-void pool_add_tally(struct gd_pool *p, struct slot *s)
-{
-	const struct tally *t = &p->tally;
-	p->stats.completed += t->completed;
-	p->stats.failed += t->failed;
-	p->stats.timeouts += t->timeouts;
-	p->stats.retries += t->retries;
-	p->stats.setup_failures += t->setup_failures;
-	(void)s;
-	p->tally = (struct tally){0};
-}
-
 /* Wakes those who wait for room, when there is enough of it to be worth it. */
 static void made_room(struct gd_pool *p)
 {
@@ -83,15 +71,15 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 	made_room(p);
 	switch (event->failure) {
 	case GD_FAILURE_NONE:
-		p->tally.completed++;
+		tally_count(&p->tally.completed);
 		pool_call(p, p->options->on_success, event);
 		return;
 	case GD_TIMED_OUT:
-		p->tally.timeouts++;
+		tally_count(&p->tally.timeouts);
 		pool_call(p, p->options->on_timeout, event);
 		return;
 	default:
-		p->tally.failed++;
+		tally_count(&p->tally.failed);
 		pool_call(p, p->options->on_error, event);
 	}
 }
@@ -128,7 +116,7 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 	backlog_push_front(&p->again, &again);
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
-	p->tally.retries++;
+	tally_count(&p->tally.retries);
 	return true;
 }
 

@@ -111,7 +111,7 @@ static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
 static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end)
 {
 	out_of_use(p, s, SLOT_OUT);
-	p->tally.setup_failures++;
+	tally_count(&p->tally.setup_failures);
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
@@ -229,13 +229,11 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	s->completed = begun;
 	orphan_draft(p, s);
 	slot_drop_channel(s);
-	pool_add_tally(p, s);
 	pthread_mutex_unlock(&p->lock);
 	if (end.failure == GD_STUCK)
 		p->stuck = true;
 	after_life(p, s, was_ready, began, &end);
 	pthread_mutex_lock(&p->lock);
-	pool_add_tally(p, s);
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -34,14 +34,19 @@ struct gd_draft {
 	struct gd_draft *next;
 };
 
-/* Ends of tasks since they were last added to the statistics. */
+/* How tasks ended. Only the polling thread counts, so neither lock nor locked instruction is needed. */
 struct tally {
-	uint64_t completed;
-	uint64_t failed;
-	uint64_t timeouts;
-	uint64_t retries;
-	uint64_t setup_failures;
+	_Atomic uint64_t completed;
+	_Atomic uint64_t failed;
+	_Atomic uint64_t timeouts;
+	_Atomic uint64_t retries;
+	_Atomic uint64_t setup_failures;
 };
+
+static inline void tally_count(_Atomic uint64_t *count)
+{
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 struct gd_pool {
 	struct gd_options *options;
@@ -60,8 +65,7 @@ struct gd_pool {
 	/* The polling thread's. */
 	uint64_t arm;
 	bool in_callback;
-	bool closing;       /* gd_close() */
-	struct tally tally; /* not yet in the statistics */
+	bool closing; /* gd_close() */
 	bool timer_set;
 	bool signalled; /* event_fd is readable */
 	unsigned turns;
@@ -77,6 +81,7 @@ struct gd_pool {
 	atomic_bool interrupted;
 	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
 	atomic_size_t large;    /* payloads that are under way */
+	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_submit() or gd_reserve() */
 
 	pthread_mutex_t lock;
@@ -143,8 +148,7 @@ void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint
 void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
 void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words);
 void pool_conclude_doomed(struct gd_pool *p);
-void pool_add_tally(struct gd_pool *p, struct slot *s); /* with the lock held; s may be NULL */
-void pool_close_queue(struct gd_pool *p, int why);      /* no more tasks are taken; with the lock held */
+void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; with the lock held */
 
 /* poll.c: one turn of everything that can be done without waiting; then waiting */
 void pool_turn(struct gd_pool *p);

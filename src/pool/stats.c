@@ -28,6 +28,11 @@ void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret)
 	struct gd_pool *p = (struct gd_pool *)pool; /* only the lock changes */
 	pthread_mutex_lock(&p->lock);
 	struct gd_stats s = p->stats;
+	s.completed = atomic_load_explicit(&p->tally.completed, memory_order_relaxed);
+	s.failed = atomic_load_explicit(&p->tally.failed, memory_order_relaxed);
+	s.timeouts = atomic_load_explicit(&p->tally.timeouts, memory_order_relaxed);
+	s.retries = atomic_load_explicit(&p->tally.retries, memory_order_relaxed);
+	s.setup_failures = atomic_load_explicit(&p->tally.setup_failures, memory_order_relaxed);
 	s.expected = p->options->total_tasks;
 	s.submitted = p->next_id;
 	s.queue_size = (size_t)p->options->queue_size;

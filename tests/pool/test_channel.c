@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory that is shared with a worker: who may write where, and who inherits it. Parcels and briefs with it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool/brief.h"
+#include "pool/channel.h"
+#include "pool/parcel.h"
+
+/* Whether the kernel can write to it for us: no need to be killed to find out. */
+static bool writable(void *memory)
+{
+	int ends[2];
+	char byte = 0;
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(write(ends[1], &byte, 1), 1);
+	ssize_t n = read(ends[0], memory, 1);
+	bool refused = n < 0 && errno == EFAULT;
+	close(ends[0]);
+	close(ends[1]);
+	assert_true(n == 1 || refused);
+	return !refused;
+}
+
+static void test_the_memory_cannot_be_resized(void **state)
+{
+	(void)state;
+	int fds[2];
+	assert_int_equal(channel_create(&fds[0], &fds[1]), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ftruncate(fds[i], 4096), -1);
+		assert_int_equal(errno, EPERM);
+		assert_int_equal(ftruncate(fds[i], 1 << 30), -1);
+		assert_int_equal(errno, EPERM);
+		assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+		close(fds[i]);
+	}
+}
+
+static void test_each_side_writes_its_own_half(void **state)
+{
+	(void)state;
+	int in_fd, out_fd;
+	struct channel ours = {0}, theirs = {0};
+	assert_int_equal(channel_create(&in_fd, &out_fd), 0);
+	assert_int_equal(channel_map(&ours, in_fd, out_fd, true), 0);
+	assert_int_equal(channel_map(&theirs, in_fd, out_fd, false), 0);
+	assert_true(writable(ours.in));
+	assert_false(writable(ours.out));
+	assert_false(writable(theirs.in));
+	assert_true(writable(theirs.out));
+	atomic_store(&ours.in->head, 5);
+	assert_int_equal(atomic_load(&theirs.in->head), 5);
+	channel_unmap(&ours);
+	channel_unmap(&theirs);
+	assert_null(ours.in);
+	close(in_fd);
+	close(out_fd);
+}
+
+static void test_a_fork_inherits_no_mapping(void **state)
+{
+	(void)state;
+	int in_fd, out_fd;
+	struct channel c = {0};
+	assert_int_equal(channel_create(&in_fd, &out_fd), 0);
+	assert_int_equal(channel_map(&c, in_fd, out_fd, true), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int ends[2];
+		if (pipe(ends) < 0)
+			_exit(2);
+		bool in = write(ends[1], c.in, 1) < 0 && errno == EFAULT;
+		bool out = write(ends[1], c.out, 1) < 0 && errno == EFAULT;
+		_exit(in && out ? 0 : 1);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	channel_unmap(&c);
+	close(in_fd);
+	close(out_fd);
+}
+
+static void test_a_brief_arrives_as_it_was_written(void **state)
+{
+	(void)state;
+	struct inbox *in = calloc(1, sizeof(*in) + RING_LINE);
+	assert_non_null(in);
+	struct inbox *box = (struct inbox *)(((uintptr_t)in + RING_LINE - 1) / RING_LINE * RING_LINE);
+	const struct gd_setting settings[] = {{"model", "large"}, {"", "no key"}, {"empty", ""}, {"model", "second"}};
+	const struct brief numbers = {.slot = 3, .gpu = 7, .seed = -5, .announce = 1};
+	assert_int_equal(brief_write(box, &numbers, settings, 4), 0);
+	const struct brief *b;
+	assert_int_equal(brief_read(box, &b), 0);
+	assert_int_equal(b->slot, 3);
+	assert_int_equal(b->gpu, 7);
+	assert_true(b->seed == -5);
+	assert_string_equal(brief_setting(b, "model"), "large");
+	assert_string_equal(brief_setting(b, ""), "no key");
+	assert_string_equal(brief_setting(b, "empty"), "");
+	assert_null(brief_setting(b, "large"));
+
+	char *long_value = malloc(CHANNEL_BRIEF + 1);
+	assert_non_null(long_value);
+	memset(long_value, 'x', CHANNEL_BRIEF);
+	long_value[CHANNEL_BRIEF] = '\0';
+	const struct gd_setting too_long = {"key", long_value};
+	assert_int_equal(brief_write(box, &numbers, &too_long, 1), -E2BIG);
+	free(long_value);
+	free(in);
+}
+
+static void test_a_brief_of_another_version_is_refused(void **state)
+{
+	(void)state;
+	struct inbox *in = aligned_alloc(RING_LINE, sizeof(*in));
+	assert_non_null(in);
+	assert_int_equal(brief_write(in, &(struct brief){0}, NULL, 0), 0);
+	((struct brief *)in->brief)->size++;
+	const struct brief *b;
+	assert_int_equal(brief_read(in, &b), -EPROTO);
+	free(in);
+}
+
+static void test_a_parcel_travels_sealed(void **state)
+{
+	(void)state;
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	struct parcel sent, received;
+	assert_int_equal(parcel_create(10000, &sent), 0);
+	memset(sent.data, 'a', 9000);
+	assert_int_equal(parcel_seal(&sent, 9000), 0);
+	assert_int_equal(sent.size, 9000);
+	assert_false(writable(sent.data));
+	assert_int_equal(parcel_send(&sent, ends[0], false), 0);
+	assert_int_equal(parcel_receive(ends[1], 9000, false, &received), 0);
+	assert_memory_equal(received.data, sent.data, 9000);
+	assert_false(writable(received.data));
+	parcel_finish(&received);
+	parcel_finish(&sent);
+	assert_int_equal(sent.fd, -1);
+	/* Nothing there, and nobody there. */
+	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
+	close(ends[0]);
+	assert_int_equal(parcel_receive(ends[1], 1, true, &received), -EPIPE);
+	close(ends[1]);
+}
+
+static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
+{
+	(void)state;
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	struct parcel p, received;
+	/* Not sealed: it could shrink under our feet. */
+	assert_int_equal(parcel_create(4096, &p), 0);
+	assert_int_equal(parcel_send(&p, ends[0], false), 0);
+	assert_int_equal(parcel_receive(ends[1], 4096, false, &received), -EPROTO);
+	/* Smaller than announced. */
+	assert_int_equal(parcel_seal(&p, 4096), 0);
+	assert_int_equal(parcel_send(&p, ends[0], false), 0);
+	assert_int_equal(parcel_receive(ends[1], 4097, false, &received), -EPROTO);
+	parcel_finish(&p);
+	/* Not a memfd at all. */
+	struct parcel pipe_end = {.fd = dup(ends[0])};
+	assert_int_equal(parcel_send(&pipe_end, ends[0], false), 0);
+	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
+	parcel_finish(&pipe_end);
+	/* No descriptor with it. */
+	assert_int_equal(send(ends[0], "p", 1, 0), 1);
+	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_memory_cannot_be_resized),
+		cmocka_unit_test(test_each_side_writes_its_own_half),
+		cmocka_unit_test(test_a_fork_inherits_no_mapping),
+		cmocka_unit_test(test_a_brief_arrives_as_it_was_written),
+		cmocka_unit_test(test_a_brief_of_another_version_is_refused),
+		cmocka_unit_test(test_a_parcel_travels_sealed),
+		cmocka_unit_test(test_a_parcel_that_is_not_what_it_says_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
