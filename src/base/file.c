@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -47,4 +48,32 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size)
 		have--;
 	buf[have] = '\0';
 	return (int)have;
+}
+
+int file_above_stdio(int fd)
+{
+	if (fd < 0)
+		return -errno;
+	if (fd > STDERR_FILENO)
+		return fd;
+	int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	int r = above < 0 ? -errno : above;
+	close(fd);
+	return r;
+}
+
+void file_close_range(int first, int last)
+{
+	if (last < first)
+		return;
+#ifdef SYS_close_range
+	if (syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0u) == 0)
+		return;
+#endif
+	/* Before Linux 5.9 */
+	long most = sysconf(_SC_OPEN_MAX);
+	if (most < 0 || most > 65536)
+		most = 65536;
+	for (int fd = first; fd <= last && fd < most; fd++)
+		close(fd);
 }

@@ -14,4 +14,14 @@ int file_write_all(int fd, const void *data, size_t size);
  */
 int file_read_small(int dirfd, const char *path, char *buf, size_t size);
 
+/*
+ * A descriptor that is not 0, 1 or 2, in place of `fd`, which is closed if it was
+ * one of them: a host with closed standard descriptors would otherwise print into
+ * it, and a child redirect it. Passes a negative value on as -errno.
+ */
+int file_above_stdio(int fd);
+
+/* Closes the descriptors first…last, open or not. Allocates nothing, for between fork and exec. */
+void file_close_range(int first, int last);
+
 #endif

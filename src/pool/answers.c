@@ -26,13 +26,13 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 		return "a result that lies outside of its memory";
 	switch (d->kind) {
 	case RING_DONE:
-		if (task >= s->in.head || slot_task((struct slot *)s, task)->id != d->id)
+		if (task >= s->in.head || s->tasks[task % RING_DEPTH].id != d->id)
 			return "an answer to a task that it was not given";
 		return NULL;
 	case RING_STARTED:
 		/* Of a batch, all are announced before the first ends. */
 		for (uint64_t seq = task; seq < s->in.head; seq++)
-			if (slot_task((struct slot *)s, seq)->id == d->id)
+			if (s->tasks[seq % RING_DEPTH].id == d->id)
 				return NULL;
 		return "the beginning of a task that it was not given";
 	/* One that is not due stands where an answer will be written, which would be lost. */
@@ -102,16 +102,17 @@ static const char *words_of(const struct slot *s, const struct ring_desc *d, cha
 }
 
 static void conclude_failed(
-	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+	struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d, struct gd_event *event)
 {
 	char words[WORDS_MAX];
-	event->failure = GD_FAILED;
+	bool cancelled = atomic_load(&s->channel.in->cancelled) > seq;
+	event->failure = cancelled ? GD_CANCELLED : GD_FAILED;
 	event->code = d->code;
 	event->message = words_of(s, d, words, sizeof(words));
 	if (words[0] == '\0')
 		snprintf(words, sizeof(words), "process returned %d: %s", d->code, error_words(d->code));
-	s->stats.failed++;
-	pool_conclude(p, t, event);
+	tally_count(&s->tally.failed);
+	pool_conclude(p, slot_task(s, seq), event);
 }
 
 static void conclude_done(
@@ -119,7 +120,7 @@ static void conclude_done(
 {
 	event->result.size = d->size;
 	event->result.data = outbox_arena(s->channel.out) + d->offset;
-	s->stats.completed++;
+	tally_count(&s->tally.completed);
 	pool_conclude(p, t, event);
 }
 
@@ -135,10 +136,10 @@ static void conclude_external(
 		event->failure = GD_NOT_CARRIED;
 		event->code = r;
 		event->message = words;
-		s->stats.failed++;
+		tally_count(&s->tally.failed);
 	} else {
 		event->result = (struct gd_bytes){.data = parcel.data, .size = parcel.size};
-		s->stats.completed++;
+		tally_count(&s->tally.completed);
 	}
 	pool_conclude(p, t, event);
 	parcel_finish(&parcel);
@@ -151,7 +152,7 @@ static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t
 	event->failure = GD_TIMED_OUT;
 	event->code = -ETIMEDOUT;
 	event->message = words;
-	s->stats.timeouts++;
+	tally_count(&s->tally.timeouts);
 	pool_conclude(p, t, event);
 }
 
@@ -170,7 +171,7 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 		}
 		conclude_timed_out(p, s, t, &event);
 	} else if (d->code < 0) {
-		conclude_failed(p, s, t, d, &event);
+		conclude_failed(p, s, seq, d, &event);
 	} else if (d->flags & RING_EXTERNAL) {
 		conclude_external(p, s, t, d, &event);
 	} else {

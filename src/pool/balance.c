@@ -6,9 +6,13 @@
 #include "base/clock.h"
 #include "pool/pool_private.h"
 
+/* More than it has begun, and more than what is at its head: that is its own. */
 static bool has_waiting(const struct slot *s)
 {
-	return s->state == SLOT_READY && !s->drafting && !s->broken && slot_in_flight(s) > 1;
+	if (s->state != SLOT_READY || s->drafting || s->broken || slot_in_flight(s) < 2)
+		return false;
+	uint64_t begun = slot_begun(s);
+	return s->in.head > (begun > s->completed ? begun : s->completed + 1);
 }
 
 /* Somebody is idle, nothing is in the backlog, and somebody else has more than he works on. */
@@ -45,7 +49,7 @@ void pool_take_back(struct gd_pool *p, struct slot *s)
 		.round = &s->channel.in->round,
 		.begun = &s->channel.out->begun,
 	};
-	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, s->completed, words));
+	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, s->completed + 1, words));
 	if (from < s->in.head)
 		pool_give_back(p, s, from);
 	/* Taken back too much for a moment: publish again, and tell a worker that has seen it. */

@@ -52,6 +52,12 @@ uint64_t ward_ended(const struct ward *ward)
 	return said >= known && said - known <= unread ? said : known;
 }
 
+/* Of a batch that is out of time or cancelled, the rest has what is left of the same grace. */
+static bool is_over(const struct ward *ward, uint64_t task)
+{
+	return atomic_load(&ward->channel.in->timed_out) > task || atomic_load(&ward->channel.in->cancelled) > task;
+}
+
 /* Looks which task has the worker's time. False if none. */
 static bool watch(struct ward *ward, uint64_t now)
 {
@@ -64,7 +70,8 @@ static bool watch(struct ward *ward, uint64_t now)
 		ward->since = began_at(ward, ended, now);
 		ward->watching = true;
 		ward->watched = ended;
-		ward->grace_end = 0;
+		if (!is_over(ward, ended))
+			ward->grace_end = 0;
 	} else if (waits_for_room(ward)) {
 		ward->since += now - ward->looked;
 	}
@@ -77,7 +84,8 @@ static void time_out(struct ward *ward)
 {
 	uint64_t until = atomic_load(&ward->channel.out->begun);
 	uint64_t head = atomic_load(&ward->channel.in->head);
-	if (until <= ward->watched || until > head)
+	/* It may have ended the task and begun another since we looked: that one has its own time. */
+	if (until <= ward->watched || until > head || ward_ended(ward) != ward->watched)
 		until = ward->watched + 1;
 	atomic_store(&ward->channel.in->timed_out, until);
 }

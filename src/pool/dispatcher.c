@@ -17,12 +17,12 @@
 #include "base/error.h"
 #include "pool/options.h"
 
+#define INLINE_LARGE ((size_t)64 << 10)
 #define INLINE_BURST 256 /* tasks pulled on the caller's thread between two looks at the answers */
 
 struct gd_feed {
 	struct gd_dispatcher *dispatcher;
 	struct gd_pool *pool;
-	unsigned flags;
 	int error; /* why the pool did not take the task; the run knows that already */
 	bool emitted;
 	struct gd_draft *draft;
@@ -36,6 +36,7 @@ struct gd_dispatcher {
 	int nudge_fd; /* something changed: the loop looks round */
 	atomic_int stops;
 	atomic_bool running;
+	int passed; /* of them, on to the pool */
 	const struct gd_source *source;
 	atomic_bool source_over;
 	int source_error;
@@ -118,7 +119,34 @@ int gd_stop_fd(const struct gd_dispatcher *d)
 	return d->stop_fd;
 }
 
+/* ---- Waiting and stopping ----------------------------------------------- */
+
+static void wait_for_something(struct gd_dispatcher *d, struct gd_pool *p)
+{
+	struct pollfd fds[2] = {
+		{.fd = gd_fd(p), .events = POLLIN},
+		{.fd = d->nudge_fd, .events = POLLIN},
+	};
+	if (poll(fds, 2, -1) > 0 && fds[1].revents)
+		lower_fd(d->nudge_fd);
+}
+
+/* Passes on what was asked of the dispatcher; a pool counts its own. */
+static void pass_stops(struct gd_dispatcher *d, struct gd_pool *p)
+{
+	for (int asked = atomic_load(&d->stops); d->passed < asked && d->passed < 2; d->passed++)
+		gd_pool_stop(p);
+}
+
 /* ---- The source --------------------------------------------------------- */
+
+/* On the thread that polls nobody else does it; the generator then finds callbacks made while it emits. */
+static void make_room(struct gd_feed *f)
+{
+	pass_stops(f->dispatcher, f->pool);
+	if (gd_poll(f->pool, 0) == 0)
+		wait_for_something(f->dispatcher, f->pool);
+}
 
 int gd_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
 {
@@ -126,7 +154,10 @@ int gd_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
 		return -EALREADY;
 	if (f->error < 0)
 		return f->error;
-	int r = gd_submit(f->pool, data, size, tag, f->flags, NULL);
+	int r;
+	while ((r = gd_submit(f->pool, data, size, tag, 0, NULL)) == -EAGAIN)
+		make_room(f);
+	f->size = size;
 	if (r < 0)
 		f->error = r;
 	else
@@ -139,7 +170,8 @@ void *gd_emit_reserve(struct gd_feed *f, size_t size, void *tag)
 	if (f->emitted || f->error < 0)
 		return NULL;
 	void *data;
-	f->error = gd_reserve(f->pool, size, f->flags, &f->draft, &data);
+	while ((f->error = gd_reserve(f->pool, size, 0, &f->draft, &data)) == -EAGAIN)
+		make_room(f);
 	if (f->error < 0)
 		return NULL;
 	f->emitted = true;
@@ -192,40 +224,25 @@ static void feed_inline(struct gd_feed *f)
 	struct gd_dispatcher *d = f->dispatcher;
 	size_t room = gd_room(f->pool);
 	int r = 1;
-	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++)
+	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
 		r = pull(f);
+		if (f->size >= INLINE_LARGE)
+			break; /* the room is not known in numbers any more */
+	}
 	if (r <= 0)
 		source_is_over(d, r);
 }
 
 /* ---- The loop ----------------------------------------------------------- */
 
-static void wait_for_something(struct gd_dispatcher *d, struct gd_pool *p)
-{
-	struct pollfd fds[2] = {
-		{.fd = gd_fd(p), .events = POLLIN},
-		{.fd = d->nudge_fd, .events = POLLIN},
-	};
-	if (poll(fds, 2, -1) > 0 && fds[1].revents)
-		lower_fd(d->nudge_fd);
-}
-
-/* Passes on what was asked of the dispatcher; a pool counts its own. */
-static void pass_stops(struct gd_dispatcher *d, struct gd_pool *p, int *passed)
-{
-	for (int asked = atomic_load(&d->stops); *passed < asked && *passed < 2; (*passed)++)
-		gd_pool_stop(p);
-}
-
 /* Until every task has had its callback and no more will come. */
 static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 {
 	struct gd_pool *p = f->pool;
-	int passed = 0;
 	for (;;) {
-		pass_stops(d, p, &passed);
+		pass_stops(d, p);
 		bool over = atomic_load(&d->source_over);
-		if (is_inline && !over && passed == 0)
+		if (is_inline && !over && d->passed == 0)
 			feed_inline(f);
 		else if (is_inline && !over)
 			source_is_over(d, 0);
@@ -307,7 +324,7 @@ int gd_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_
 
 static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, struct gd_error *err)
 {
-	struct gd_feed feed = {.dispatcher = d, .pool = p, .flags = is_inline ? GD_NOWAIT : 0};
+	struct gd_feed feed = {.dispatcher = d, .pool = p};
 	pthread_t thread;
 	if (!is_inline) {
 		int r = -pthread_create(&thread, NULL, feeder, &feed);
@@ -360,6 +377,7 @@ int gd_run(struct gd_dispatcher *d, const struct gd_source *source, struct gd_st
 		return error_set(err, -EBUSY, "this dispatcher is running already: make a second one, or wait");
 	d->source = source;
 	d->source_error = 0;
+	d->passed = 0;
 	atomic_store(&d->source_over, false);
 	lower_fd(d->nudge_fd);
 	int r = run_once(d, ret_stats, err);

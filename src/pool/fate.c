@@ -104,7 +104,7 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 {
 	if (event->failure == GD_FAILURE_NONE || event->failure == GD_CANCELLED || event->failure == GD_NO_WORKER)
 		return false;
-	if (t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
+	if (t->doomed || t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
 		return false;
 	struct task again = *t;
 	if (task_detach(&again) < 0)
@@ -141,6 +141,8 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 			t = *front;
 			backlog_pop(from);
 			p->doomed -= t.doomed;
+		} else {
+			pthread_cond_broadcast(&p->room);
 		}
 		pthread_mutex_unlock(&p->lock);
 		if (!front)

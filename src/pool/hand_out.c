@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
 #include "pool/pool_private.h"
 
 /*
@@ -46,9 +48,9 @@ static bool bunches(struct gd_pool *p, const struct slot *s, int avoid)
 }
 
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
-struct slot *pool_pick(struct gd_pool *p, int avoid)
+struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 {
-	if (bunches(p, &p->slots[p->cursor], avoid))
+	if (!only_idle && bunches(p, &p->slots[p->cursor], avoid))
 		return &p->slots[p->cursor];
 	if (p->maybe_idle) {
 		struct slot *s = look(p, avoid, true);
@@ -56,8 +58,25 @@ struct slot *pool_pick(struct gd_pool *p, int avoid)
 			return s;
 		p->maybe_idle = avoid >= 0; /* it may be only this task that does not suit */
 	}
+	if (only_idle)
+		return NULL;
 	p->cursor = (p->cursor + 1) % p->num_slots;
 	return look(p, avoid, false);
+}
+
+/* -EAGAIN is the worker's business, and its next answer's; what else goes wrong is tried again by the clock. */
+static int give(struct gd_pool *p, struct slot *s, struct task *t)
+{
+	int r = slot_give(s, t);
+	if (r < 0 && r != -EAGAIN)
+		p->stalled = true;
+	return r;
+}
+
+/* A parcel cannot be taken back from its worker's socket, so it is given to somebody who begins at once. */
+static struct slot *pick_for(struct gd_pool *p, const struct task *t)
+{
+	return pool_pick(p, t->avoid, t->place == TASK_PARCEL);
 }
 
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
@@ -67,9 +86,9 @@ static bool hand_out_again(struct gd_pool *p)
 	size_t count = p->again.count < MOST_AGAIN ? p->again.count : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
-		struct slot *s = pool_pick(p, t.avoid);
+		struct slot *s = pick_for(p, &t);
 		backlog_pop(&p->again);
-		if (s && slot_give(s, &t) == 0)
+		if (s && give(p, s, &t) == 0)
 			any = true;
 		else
 			backlog_push(&p->again, &t);
@@ -83,8 +102,8 @@ void pool_hand_out(struct gd_pool *p)
 		return;
 	bool any = p->again.count > 0 && hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
-		struct slot *s = pool_pick(p, t->avoid);
-		if (!s || slot_give(s, t) < 0)
+		struct slot *s = pick_for(p, t);
+		if (!s || give(p, s, t) < 0)
 			break;
 		backlog_pop(&p->backlog);
 		any = true;
@@ -99,7 +118,14 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 		struct task *t = slot_task(s, seq - 1);
 		if (task_detach(t) < 0) {
 			*t = (struct task){
-				.id = t->id, .tag = t->tag, .queued_ns = t->queued_ns, .avoid = -1, .doomed = true};
+				.id = t->id,
+				.tag = t->tag,
+				.queued_ns = t->queued_ns,
+				.tries = t->tries,
+				.parcel = PARCEL_NONE,
+				.avoid = -1,
+				.doomed = true,
+			};
 			p->doomed++;
 		}
 		backlog_push_front(&p->backlog, t);

@@ -3,17 +3,20 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "pool/brief.h"
 #include "pool/pool_private.h"
 
 #define SETUP_TRIES 3  /* of a replacement */
 #define IDLE_DEATHS 10 /* in a row, of workers that were ready and never began a task */
+#define RESTART_NS  (50 * NS_PER_MS)
 #define WORDS_MAX   512
 
 /* ---- Beginning ---------------------------------------------------------- */
@@ -25,7 +28,7 @@ static int write_brief(struct gd_pool *p, struct slot *s)
 		.slot = s->index,
 		.gpu = s->gpu,
 		.device = s->device,
-		.seed = o->base_seed + s->gpu,
+		.seed = (int64_t)((uint64_t)o->base_seed + (uint64_t)s->gpu),
 		.announce = o->on_task_start != NULL,
 	};
 	return brief_write(s->channel.in, &numbers, o->settings, o->num_settings);
@@ -45,8 +48,10 @@ static int order_start(struct gd_pool *p, struct slot *s)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	s->socket = ends[0];
+	s->socket = file_above_stdio(ends[0]);
 	cleanup_(closep) int theirs = ends[1];
+	if (s->socket < 0)
+		return s->socket;
 	r = write_brief(p, s);
 	if (r < 0)
 		return r;
@@ -80,10 +85,27 @@ void pool_start_worker(struct gd_pool *p, struct slot *s)
 	pthread_mutex_unlock(&p->lock);
 	if (r >= 0)
 		return;
-	char words[WORDS_MAX];
-	snprintf(words, sizeof(words), "no process could be made for the worker: %s", error_words(r));
-	struct gd_event end = {.failure = GD_FAILED, .code = r, .message = words};
-	after_life(p, s, false, false, &end);
+	/* Told in the next turn: this may be gd_open(). A replacement may find what it needs a moment later. */
+	s->start_error = r;
+	p->restart_at = clock_now_ns() + (s->was_ready ? RESTART_NS : 0);
+}
+
+void pool_try_starts(struct gd_pool *p)
+{
+	if (p->restart_at == 0 || clock_now_ns() < p->restart_at)
+		return;
+	p->restart_at = 0;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->start_error == 0)
+			continue;
+		char words[WORDS_MAX];
+		snprintf(words, sizeof(words), "no process could be made for the worker: %s",
+			error_words(s->start_error));
+		struct gd_event end = {.failure = GD_FAILED, .code = s->start_error, .message = words};
+		s->start_error = 0;
+		after_life(p, s, false, false, &end);
+	}
 }
 
 void pool_kill_worker(struct gd_pool *p, struct slot *s)
@@ -178,9 +200,9 @@ static void conclude_lost(struct gd_pool *p, struct slot *s, uint64_t first, uin
 			event.message = words;
 		}
 		if (event.failure == GD_TIMED_OUT)
-			s->stats.timeouts++;
+			tally_count(&s->tally.timeouts);
 		else
-			s->stats.failed++;
+			tally_count(&s->tally.failed);
 		pool_conclude(p, t, &event);
 	}
 }
@@ -235,6 +257,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	after_life(p, s, was_ready, began, &end);
 	pthread_mutex_lock(&p->lock);
 	pool_hand_out(p);
+	pthread_cond_broadcast(&p->room);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -269,6 +292,7 @@ void pool_warden_gone(struct gd_pool *p)
 	if (p->warden_gone)
 		return;
 	p->warden_gone = true;
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->warden.socket, NULL); /* or its end would be told for ever */
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].pid > 0)
 			kill(-p->slots[i].pid, SIGKILL);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 static int map_parcel(struct parcel *p, int prot)
 {
@@ -19,6 +20,7 @@ static int map_parcel(struct parcel *p, int prot)
 	void *data = mmap(NULL, p->size, prot, MAP_SHARED, p->fd, 0);
 	if (data == MAP_FAILED)
 		return -errno;
+	madvise(data, p->size, MADV_DONTFORK); /* a child would keep a gigabyte alive; it has no other use for it */
 	p->data = data;
 	return 0;
 }
@@ -32,9 +34,9 @@ static void unmap_parcel(struct parcel *p)
 
 int parcel_create(size_t size, struct parcel *ret)
 {
-	cleanup_(closep) int fd = memfd_create("gd-parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	cleanup_(closep) int fd = file_above_stdio(memfd_create("gd-parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	struct parcel p = {.fd = fd, .size = size};

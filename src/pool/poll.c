@@ -42,7 +42,7 @@ static bool arm(struct gd_pool *p)
 			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return answers_there(p) || atomic_load(&p->stop) > p->stop_done || atomic_load(&p->interrupted);
+	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted);
 }
 
 static void handle_timer(struct gd_pool *p)
@@ -78,10 +78,16 @@ static void set_timer(struct gd_pool *p)
 	if (p->timer_set)
 		return;
 	pthread_mutex_lock(&p->lock);
-	bool wanted = pool_wants_balance(p);
+	bool soon = pool_wants_balance(p) || p->stalled;
+	p->stalled = false;
 	pthread_mutex_unlock(&p->lock);
-	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = NS_PER_MS}};
-	p->timer_set = wanted && timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) == 0;
+	uint64_t wait_ns = soon ? NS_PER_MS : 0;
+	if (!soon && p->restart_at) {
+		uint64_t now = clock_now_ns();
+		wait_ns = p->restart_at > now ? p->restart_at - now : 1;
+	}
+	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = (long)wait_ns}};
+	p->timer_set = wait_ns > 0 && timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) == 0;
 }
 
 void pool_turn(struct gd_pool *p)
@@ -91,6 +97,7 @@ void pool_turn(struct gd_pool *p)
 	/* Deaths and deadlines show on the descriptors: not to be forgotten while answers keep coming. */
 	if (++p->turns % LOOK_EVERY == 0)
 		look(p, 0);
+	pool_try_starts(p);
 	if (p->doomed)
 		pool_conclude_doomed(p);
 	pool_stop_turn(p);

@@ -5,11 +5,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "pool/options.h"
 #include "pool/pool_private.h"
@@ -79,11 +81,8 @@ static int choose_gpus(
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/* A forked child of a program with threads has their locks and not their holders. */
-static int check_threads(const struct gd_options *o, struct gd_error *err)
+static int count_threads(void)
 {
-	if (o->worker_argv || o->allow_threads)
-		return 0;
 	DIR *dir = opendir("/proc/self/task");
 	if (!dir)
 		return 0;
@@ -91,6 +90,20 @@ static int check_threads(const struct gd_options *o, struct gd_error *err)
 	for (struct dirent *e; (e = readdir(dir));)
 		threads += e->d_name[0] != '.';
 	closedir(dir);
+	return threads;
+}
+
+/* A forked child of a program with threads has their locks and not their holders. */
+static int check_threads(const struct gd_options *o, struct gd_error *err)
+{
+	if (o->worker_argv || o->allow_threads)
+		return 0;
+	int threads = count_threads();
+	/* One that was joined can be listed for a moment longer. */
+	for (int i = 0; i < 10 && threads > 1; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+		threads = count_threads();
+	}
 	if (threads <= 1)
 		return 0;
 	return error_set(err, -EBUSY,
@@ -106,15 +119,15 @@ static int watch_fd(struct gd_pool *p, int fd)
 
 static int open_fds(struct gd_pool *p)
 {
-	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	p->epoll_fd = file_above_stdio(epoll_create1(EPOLL_CLOEXEC));
 	if (p->epoll_fd < 0)
-		return -errno;
-	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		return p->epoll_fd;
+	p->event_fd = file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (p->event_fd < 0)
-		return -errno;
-	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+		return p->event_fd;
+	p->timer_fd = file_above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (p->timer_fd < 0)
-		return -errno;
+		return p->timer_fd;
 	int r = watch_fd(p, p->event_fd);
 	return r < 0 ? r : watch_fd(p, p->timer_fd);
 }
@@ -137,7 +150,10 @@ static int make_slots(struct gd_pool *p, const struct gd_gpu *const *gpus)
 static int make_queue(struct gd_pool *p)
 {
 	const struct gd_options *o = p->options;
-	p->limit = (size_t)o->queue_size + p->num_slots;
+	size_t in_hand = 1;
+	if (o->worker && o->worker->process_batch)
+		in_hand = o->worker->max_batch ? o->worker->max_batch : 32;
+	p->limit = (size_t)o->queue_size + p->num_slots * in_hand;
 	p->alive = p->num_slots;
 	int r = backlog_init(&p->backlog, p->limit);
 	if (r >= 0)
@@ -295,7 +311,9 @@ int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err
 	warden_order(&p->warden, (struct warden_order){.kind = ORDER_END}, NULL, 0);
 	warden_finish(&p->warden, clock_now_ns() + p->plan.kill_wait_ns + NS_PER_S);
 
+	pthread_mutex_lock(&p->lock);
 	p->stats.end_ns = clock_now_ns();
+	pthread_mutex_unlock(&p->lock);
 	pool_progress(p, true);
 	struct gd_stats stats;
 	gd_pool_stats(p, &stats);

@@ -21,6 +21,7 @@
 #include "pool/histogram.h"
 #include "pool/order.h"
 #include "pool/slot.h"
+#include "pool/tally.h"
 #include "pool/warden.h"
 
 #define POOL_LARGE ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
@@ -33,20 +34,6 @@ struct gd_draft {
 	struct channel orphaned; /* the inbox of a worker that died meanwhile: ours to drop */
 	struct gd_draft *next;
 };
-
-/* How tasks ended. Only the polling thread counts, so neither lock nor locked instruction is needed. */
-struct tally {
-	_Atomic uint64_t completed;
-	_Atomic uint64_t failed;
-	_Atomic uint64_t timeouts;
-	_Atomic uint64_t retries;
-	_Atomic uint64_t setup_failures;
-};
-
-static inline void tally_count(_Atomic uint64_t *count)
-{
-	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
-}
 
 struct gd_pool {
 	struct gd_options *options;
@@ -67,7 +54,8 @@ struct gd_pool {
 	bool in_callback;
 	bool closing; /* gd_close() */
 	bool timer_set;
-	bool signalled; /* event_fd is readable */
+	uint64_t restart_at; /* when to look at starts that failed; 0: there are none */
+	bool signalled;      /* event_fd is readable */
 	unsigned turns;
 	uint64_t progress_at;
 	uint64_t progress_seen;
@@ -96,6 +84,7 @@ struct gd_pool {
 	uint64_t next_id;
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
+	bool stalled;    /* something could not be handed out for want of something else than room */
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
 	struct backlog again; /* those that have failed and are tried once more */
@@ -113,13 +102,20 @@ static inline size_t pool_outstanding(const struct gd_pool *p)
 	return (size_t)(atomic_load_explicit(&p->taken, memory_order_relaxed) - ended);
 }
 
+/* How far a stop was asked for: a third one asks for no more than the second. */
+static inline int pool_stop_asked(const struct gd_pool *p)
+{
+	int asked = atomic_load(&p->stop);
+	return asked < 2 ? asked : 2;
+}
+
 static inline bool pool_has_waiting(const struct gd_pool *p)
 {
 	return p->backlog.count > 0 || p->again.count > 0;
 }
 
 /* hand_out.c, with the lock held */
-struct slot *pool_pick(struct gd_pool *p, int avoid); /* a slot, or -1 */
+struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle); /* avoid: a slot, or -1 */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 
@@ -130,6 +126,7 @@ void pool_take_back(struct gd_pool *p, struct slot *s); /* what it has not begun
 
 /* lives.c: workers begin and end */
 void pool_start_worker(struct gd_pool *p, struct slot *s);
+void pool_try_starts(struct gd_pool *p); /* again, those that could not be started */
 void pool_read_reports(struct gd_pool *p);
 void pool_warden_gone(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);

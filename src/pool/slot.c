@@ -98,7 +98,8 @@ int slot_give(struct slot *s, struct task *t)
 	if (t->place == TASK_PARCEL) {
 		int r = parcel_send(&t->parcel, s->socket, false);
 		if (r < 0)
-			return -EAGAIN; /* full, or its worker is dying: its end will be reported */
+			return r == -EPIPE || r == -ECONNRESET ? -EAGAIN
+							       : r; /* it is dying: its end will be reported */
 	} else {
 		if (t->size)
 			memcpy(room, t->data, t->size);

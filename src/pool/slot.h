@@ -20,6 +20,7 @@
 
 #include "gpu_dispatch.h"
 #include "pool/channel.h"
+#include "pool/tally.h"
 #include "pool/task.h"
 
 enum slot_state {
@@ -56,9 +57,11 @@ struct slot {
 	unsigned failed_setups; /* in a row */
 	unsigned idle_deaths;   /* in a row, of lives that were ready and have not begun a task */
 	bool was_ready;         /* in any of its lives */
+	int start_error;        /* no process could be ordered; 0: one was */
 	int setup_code;
 	char setup_words[512];
 
+	struct tally tally;
 	struct gd_worker_stats stats;
 };
 

@@ -74,6 +74,9 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	pthread_mutex_lock(&p->lock);
 	struct slot *s = &p->slots[slot];
 	struct gd_worker_stats stats = s->stats;
+	stats.completed = atomic_load_explicit(&s->tally.completed, memory_order_relaxed);
+	stats.failed = atomic_load_explicit(&s->tally.failed, memory_order_relaxed);
+	stats.timeouts = atomic_load_explicit(&s->tally.timeouts, memory_order_relaxed);
 	stats.pid = s->pid;
 	stats.state = state_of(s);
 	stats.has_task = stats.state == GD_WORKER_BUSY;

@@ -3,6 +3,8 @@
 
 #include "pool/pool_private.h"
 
+#define CANCELLED_WORDS "cancelled: the run was stopped before it began"
+
 /* First: nothing new begins. What was handed out and not begun is taken back. */
 static void stop_waiting(struct gd_pool *p)
 {
@@ -15,7 +17,7 @@ static void stop_waiting(struct gd_pool *p)
 			pool_take_back(p, s);
 	}
 	pthread_mutex_unlock(&p->lock);
-	pool_cancel_waiting(p, GD_CANCELLED, "cancelled: the run was stopped before it began");
+	pool_cancel_waiting(p, GD_CANCELLED, CANCELLED_WORDS);
 }
 
 /* Second: what runs is cancelled, and killed when the grace period is over. */
@@ -36,11 +38,14 @@ static void stop_running(struct gd_pool *p)
 
 void pool_stop_turn(struct gd_pool *p)
 {
-	int asked = atomic_load(&p->stop);
+	int asked = pool_stop_asked(p);
 	if (asked >= 1 && p->stop_done < 1)
 		stop_waiting(p);
 	if (asked >= 2 && p->stop_done < 2)
 		stop_running(p);
+	/* A worker that dies later gives back what it had not begun. */
+	if (p->stop_done > 0 && pool_has_waiting(p))
+		pool_cancel_waiting(p, GD_CANCELLED, CANCELLED_WORDS);
 }
 
 void gd_pool_stop(struct gd_pool *p)

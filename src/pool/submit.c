@@ -11,7 +11,7 @@ static struct slot *place_for(struct gd_pool *p, size_t size)
 {
 	if (size > CHANNEL_IN_PLACE || p->backlog.count > 0)
 		return NULL;
-	struct slot *s = pool_pick(p, -1);
+	struct slot *s = pool_pick(p, -1, false);
 	return s && ring_reserve(&s->in, size) ? s : NULL;
 }
 
@@ -54,6 +54,8 @@ static void leave_place(struct gd_pool *p, size_t size)
 	if (size >= POOL_LARGE)
 		atomic_fetch_sub(&p->large, 1);
 	pthread_cond_broadcast(&p->room);
+	if (pool_outstanding(p) == 0 || p->closed)
+		pool_signal(p); /* whoever polls may have waited for this one */
 }
 
 /* Straight into a worker's inbox, if one has room. */
@@ -61,7 +63,7 @@ static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes,
 {
 	if (p->backlog.count > 0)
 		return false;
-	struct slot *s = pool_pick(p, -1);
+	struct slot *s = pool_pick(p, -1, false);
 	if (!s || slot_give_new(s, p->next_id, tag, now, bytes) < 0)
 		return false;
 	warden_notice(&p->warden);
@@ -209,16 +211,16 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	struct task *t = &d->task;
 	if (p->closed)
 		return p->closed_why;
-	int r = 0;
-	if (!d->slot)
-		r = task_detach(t); /* out of the inbox of a worker that died meanwhile */
+	/* A worker that has died meanwhile is not ready, before and after its inbox was left to us. */
+	bool alive = d->slot && d->slot->state == SLOT_READY;
+	int r = alive ? 0 : task_detach(t);
 	if (r < 0)
 		return r;
 	t->id = p->next_id++;
 	t->queued_ns = clock_recent_ns(&p->clock);
 	if (ret_id)
 		*ret_id = t->id;
-	if (d->slot) {
+	if (alive) {
 		slot_give_written(d->slot, t);
 		warden_notice(&p->warden);
 	} else {

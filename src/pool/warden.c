@@ -2,6 +2,8 @@
 #include "pool/warden.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,12 +22,41 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "pool/warden_private.h"
 
 static int open_pidfd(pid_t pid)
 {
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	return fd < 0 ? -errno : fd;
+	return file_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
+}
+
+/* A host may have closed its standard descriptors; what comes next must not take their places. */
+static void fill_stdio(void)
+{
+	int fd;
+	do {
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Executed workers get none of the host's descriptors, so nobody shall wait for us to close them. */
+static void close_others(const struct warden_process *w)
+{
+	int keep[4] = {w->socket, w->parent_pidfd, w->wake_fd, w->plan->event_fd};
+	for (int i = 1; i < 4; i++) /* in order */
+		for (int k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
+			int other = keep[k];
+			keep[k] = keep[k - 1];
+			keep[k - 1] = other;
+		}
+	int first = STDERR_FILENO + 1;
+	for (int i = 0; i < 4; i++) {
+		file_close_range(first, keep[i] - 1);
+		first = keep[i] + 1;
+	}
+	file_close_range(first, INT_MAX);
 }
 
 /* In the child. Every signal waits, so that a Ctrl-C or a handler of the host has no effect here. */
@@ -40,6 +71,9 @@ static _Noreturn void become_warden(struct warden_process *w)
 	prctl(PR_SET_NAME, "gd-warden");
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
+	fill_stdio();
+	if (w->plan->argv)
+		close_others(w);
 	w->signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	w->pid = getpid();
 	if (w->signal_fd < 0)
@@ -51,6 +85,14 @@ static int make_socket(int ends[2])
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
+	ends[0] = file_above_stdio(ends[0]);
+	ends[1] = file_above_stdio(ends[1]);
+	if (ends[0] < 0 || ends[1] < 0) {
+		int r = ends[0] < 0 ? ends[0] : ends[1];
+		closep(&ends[0]);
+		closep(&ends[1]);
+		return r;
+	}
 	/* Orders are few and small; a warden that takes none for this long is stopped or worse. */
 	struct timeval limit = {.tv_sec = 10};
 	setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -75,9 +117,9 @@ static void free_handle(struct warden *w)
 static int prepare(const struct warden_plan *plan, struct warden *w)
 {
 	w->watches = plan->task_timeout_ns > 0;
-	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w->wake_fd = file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (w->wake_fd < 0)
-		return -errno;
+		return w->wake_fd;
 	w->wards = calloc(plan->num_slots, sizeof(*w->wards));
 	if (!w->wards)
 		return -ENOMEM;
@@ -94,7 +136,8 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 	cleanup_(closep) int self = open_pidfd(getpid());
 	if (self < 0)
 		return self;
-	fflush(NULL); /* or the workers would print what is in the buffers once more each */
+	if (!plan->argv)
+		fflush(NULL); /* or the workers would print what is in the buffers once more each */
 	w->pid = plan->argv ? _Fork() : fork();
 	if (w->pid < 0)
 		return -errno;
@@ -201,7 +244,8 @@ void warden_finish(struct warden *w, uint64_t deadline_ns)
 	if (!p.revents)
 		syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0);
 	/* ECHILD where the host ignores SIGCHLD or waits for everything: fine. */
-	while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+	siginfo_t info;
+	while (waitid((idtype_t)P_PIDFD, (id_t)w->pidfd, &info, WEXITED) < 0 && errno == EINTR)
 		;
 	free_handle(w);
 }

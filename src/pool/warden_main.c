@@ -283,26 +283,27 @@ static bool wards_left(const struct warden_process *w)
 	return false;
 }
 
-static bool tasks_in_hand(const struct warden_process *w)
+/* Some worker has a task and is not being watched: it came after we looked. */
+static bool new_tasks(const struct warden_process *w)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++) {
 		const struct ward *ward = &w->wards[i];
-		if (ward->pid && atomic_load(&ward->channel.in->head) > ward_ended(ward))
+		if (ward->pid && !ward->kill_deadline && !ward->watching &&
+			atomic_load(&ward->channel.in->head) > ward_ended(ward))
 			return true;
 	}
 	return false;
 }
 
-/* Sleeps until a deadline or an event. Without a deadline, the dispatcher is asked to wake us for a task. */
+/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the dispatcher wakes us for it.
+ */
 static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
 {
-	int timeout_ms = -1;
-	if (deadline == 0 && w->plan->task_timeout_ns) {
+	int timeout_ms = deadline ? clock_ms_until(deadline, clock_now_ns()) : -1;
+	if (w->plan->task_timeout_ns) {
 		atomic_store(&w->shared->asleep, 1);
-		if (tasks_in_hand(w))
+		if (new_tasks(w))
 			timeout_ms = 0;
-	} else if (deadline != 0) {
-		timeout_ms = clock_ms_until(deadline, clock_now_ns());
 	}
 	/* Errors leave revents 0: then the loop comes round again. */
 	if (poll(fds, num_fds, timeout_ms) < 0)

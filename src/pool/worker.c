@@ -63,6 +63,13 @@ struct gd_worker {
 	char words[WORDS_MAX]; /* of gd_fail() in setup, cleanup and process */
 };
 
+/* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
+static void flush_output(void)
+{
+	fflush(stdout);
+	fflush(stderr);
+}
+
 /* ---- Publishing --------------------------------------------------------- */
 
 static void notify(struct gd_worker *w)
@@ -107,9 +114,10 @@ static void *wait_for_room(struct gd_worker *w, size_t size)
 		void *data = ring_reserve(&w->out, size);
 		if (data) {
 			atomic_store_explicit(&out->wanted, 0, memory_order_relaxed);
+			w->now_ns = clock_now_ns(); /* the next task does not begin before this */
 			return data;
 		}
-		atomic_store_explicit(&out->wanted, size + 1, memory_order_relaxed);
+		atomic_store(&out->wanted, size + 1);
 		channel_sleep(&w->channel, room_may_have_come, w);
 	}
 }
@@ -142,7 +150,9 @@ static void item_finish(struct item *item)
 	if (item->payload.fd >= 0)
 		parcel_finish(&item->payload);
 	item->data = NULL;
+	item->size = 0;
 	item->words = NULL;
+	item->code = 0;
 	item->on_heap = false;
 	item->answer = ANSWER_NONE;
 }
@@ -259,12 +269,12 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 
 void *gd_result_reserve(struct gd_worker *w, size_t size)
 {
-	return w->in_hand ? answer_reserve(w, 0, size) : NULL;
+	return w->in_hand && w->settled == 0 ? answer_reserve(w, 0, size) : NULL;
 }
 
 int gd_result(struct gd_worker *w, const void *data, size_t size)
 {
-	if (!w->in_hand)
+	if (!w->in_hand || w->settled > 0)
 		return -EINVAL;
 	void *room_for_it = answer_reserve(w, 0, size);
 	if (!room_for_it)
@@ -380,7 +390,7 @@ static bool wait_for_task(struct gd_worker *w)
 	while (atomic_load(&in->head) <= w->next) {
 		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
 			return false;
-		fflush(NULL);
+		flush_output();
 		channel_sleep(&w->channel, something_to_do, w);
 	}
 	w->now_ns = clock_now_ns();
@@ -537,10 +547,10 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	int r = ops->setup ? ops->setup(w, &w->state) : 0;
 	if (r < 0) {
 		publish_words(w, RING_SETUP_FAILED, r, w->words);
-		fflush(NULL);
+		flush_output();
 		return 1;
 	}
-	fflush(NULL);
+	flush_output();
 	atomic_store(&w->channel.out->ready, 1);
 	publish(w, room(w, 0),
 		(struct ring_desc){.kind = RING_READY, .attempt = (uint32_t)w->max_batch, .end_ns = clock_now_ns()});
@@ -551,7 +561,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	r = ops->cleanup ? ops->cleanup(w, w->state) : 0;
 	if (r < 0)
 		publish_words(w, RING_CLEANUP_FAILED, r, w->words);
-	fflush(NULL);
+	flush_output();
 	publish(w, room(w, 0), (struct ring_desc){.kind = RING_CLEANED});
 	return 0;
 }

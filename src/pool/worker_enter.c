@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "pool/warden_private.h"
 #include "pool/worker.h"
 
@@ -48,19 +49,6 @@ static int redirect(const char *output_path)
 	return dup2(STDOUT_FILENO, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
-static void close_from(int first)
-{
-#ifdef SYS_close_range
-	if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) == 0)
-		return;
-#endif
-	long most = sysconf(_SC_OPEN_MAX);
-	if (most < 0 || most > 65536)
-		most = 65536;
-	for (int fd = first; fd < most; fd++)
-		close(fd);
-}
-
 /* As 3, 4, 5, 6, and nothing else open: first all out of the way, then into place. */
 static int place_fds(const int fds[4])
 {
@@ -73,7 +61,7 @@ static int place_fds(const int fds[4])
 	for (int i = 0; i < 4; i++)
 		if (dup2(high[i], WORKER_FIRST_FD + i) < 0)
 			return -errno;
-	close_from(WORKER_FIRST_FD + 4);
+	file_close_range(WORKER_FIRST_FD + 4, INT_MAX);
 	return 0;
 }
 
