@@ -74,7 +74,7 @@ void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_
 	} else if (r->flags & (END_CANCELLED | END_ORDERED)) {
 		event->failure = GD_CANCELLED;
 		event->code = -ECANCELED;
-		snprintf(words, size, "cancelled: the run was stopped");
+		snprintf(words, size, "the run was stopped");
 	} else if (WIFSIGNALED(r->status)) {
 		died_of_signal(s, r, event, words, size);
 	} else {
