@@ -31,12 +31,12 @@ static bool suits(struct gd_pool *p, const struct slot *s, int avoid, bool only_
 
 static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 {
-	for (size_t i = 0; i < p->num_slots; i++) {
-		struct slot *s = &p->slots[(p->cursor + i) % p->num_slots];
-		if (!suits(p, s, avoid, only_idle))
+	size_t at = p->cursor;
+	for (size_t i = 0; i < p->num_slots; i++, at = at + 1 < p->num_slots ? at + 1 : 0) {
+		if (!suits(p, &p->slots[at], avoid, only_idle))
 			continue;
-		p->cursor = (size_t)s->index;
-		return s;
+		p->cursor = at;
+		return &p->slots[at];
 	}
 	return NULL;
 }
@@ -60,7 +60,7 @@ struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 	}
 	if (only_idle)
 		return NULL;
-	p->cursor = (p->cursor + 1) % p->num_slots;
+	p->cursor = p->cursor + 1 < p->num_slots ? p->cursor + 1 : 0;
 	return look(p, avoid, false);
 }
 
