@@ -182,7 +182,8 @@ GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err)
 
 /**
  * The indices that `spec` selects, in its order, into ids[0…max).
- * Returns how many there are, which may be more than max.
+ * Returns how many there are, which may be more than max. A card that is split
+ * stands there once for each of its MIG instances.
  */
 GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
 

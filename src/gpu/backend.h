@@ -38,10 +38,7 @@ struct gpu_backend {
 	/* Has the events of a card, which has been sampled, told by wait_event. NULL: there are none. */
 	int (*watch)(void *state, unsigned card);
 
-	/*
-	 * Waits, up to a second or so, for the next event. 1 with an event, 0 without,
-	 * negative where there will be none any more. Called once a card is watched.
-	 */
+	/* Waits, up to a second or so, for the next event: 1 with one, 0 without. Called once a card is watched. */
 	int (*wait_event)(void *state, struct gpu_event *ret);
 
 	/* NULL: the state lives as long as its process. */

@@ -367,14 +367,12 @@ static int nvml_wait_event(void *state, struct gpu_event *ret)
 	int result = n->api.event_wait(n->events, &event, EVENT_WAIT_MS);
 	if (result == NVML_TIMEOUT)
 		return 0;
-	if (result == NVML_GPU_LOST) {
-		/* Returned at once for as long as the card is gone: the samples tell which one it is. */
+	if (result != NVML_OK) {
+		/* Returned at once, and for as long as a card is lost: the samples tell which one it is. */
 		struct timespec pause = {.tv_sec = 1};
 		nanosleep(&pause, NULL);
 		return 0;
 	}
-	if (result != NVML_OK)
-		return -EIO;
 	for (unsigned i = 0; i < n->num_cards; i++)
 		if (n->handles[i] == event.device && (event.type & NVML_EVENT_XID)) {
 			*ret = (struct gpu_event){.card = i, .xid = (unsigned)event.data};

@@ -2,16 +2,12 @@
 #include "gpu/probe.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,12 +15,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "gpu/backend.h"
-#include "gpu/prober.h"
+#include "gpu/probe_process.h"
 #include "gpu/select.h"
 #include "gpu/wire.h"
 
 #define ANSWER_MS     5000
-#define REAP_MS       1000
 #define SLACK_MS      2000
 #define XID_OFF_BUS   79
 #define READ_AT_ONCE  65536
@@ -38,10 +33,8 @@ struct probe_card {
 struct gpu_probe {
 	struct gpu_spec spec;
 	struct prober_settings settings;
-	int fd; /* the socket; for simulated GPUs a timer */
-	int pidfd;
-	pid_t pid;
-	int exit_signal;
+	struct probe_process process;
+	int timer_fd; /* for simulated GPUs, in place of the process */
 	struct text in;
 	size_t taken;
 	struct probe_card *cards;
@@ -77,85 +70,30 @@ static int sim_arm(struct gpu_probe *p)
 		.it_interval.tv_sec = p->settings.period_ms / 1000,
 		.it_interval.tv_nsec = (long)(p->settings.period_ms % 1000 * NS_PER_MS),
 	};
-	return timerfd_settime(p->fd, 0, &soon, NULL) < 0 ? -errno : 0;
+	return timerfd_settime(p->timer_fd, 0, &soon, NULL) < 0 ? -errno : 0;
 }
 
 static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 {
 	uint64_t ticks;
-	if (read(p->fd, &ticks, sizeof(ticks)) < 0)
+	if (read(p->timer_fd, &ticks, sizeof(ticks)) < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = p->requests};
 	return 1;
-}
-
-/* ---- The process -------------------------------------------------------- */
-
-/* Signals are held back until the child has left the caller's handlers behind. */
-static pid_t fork_prober(const struct prober_settings *settings)
-{
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pid_t pid = fork();
-	if (pid == 0)
-		prober_main(settings);
-	int saved = errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	errno = saved;
-	return pid;
-}
-
-static int start_process(struct gpu_probe *p)
-{
-	int pair[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-		return -errno;
-	p->fd = pair[0];
-	cleanup_(closep) int theirs = pair[1];
-	p->settings.socket = theirs;
-	p->settings.parent = getpid();
-	p->pid = fork_prober(&p->settings);
-	if (p->pid < 0)
-		return -errno;
-	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	if (p->pidfd < 0)
-		return -errno;
-	return gpu_probe_request(p);
-}
-
-/* Where it cannot be killed (a driver holds it in the kernel) it is left alone. */
-static void end_process(struct gpu_probe *p)
-{
-	if (p->pid <= 0)
-		return;
-	if (p->pidfd >= 0)
-		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-	else
-		kill(p->pid, SIGKILL);
-	struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
-	uint64_t deadline_ns = clock_now_ns() + REAP_MS * NS_PER_MS;
-	while (p->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline_ns, clock_now_ns())) < 0 && errno == EINTR)
-		;
-	/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
-	siginfo_t info = {0};
-	int flags = WEXITED | (p->pidfd >= 0 ? WNOHANG : 0);
-	if (waitid(P_PID, (id_t)p->pid, &info, flags) == 0 && info.si_code != CLD_EXITED)
-		p->exit_signal = info.si_status;
-	p->pid = 0;
 }
 
 /* ---- Opening and closing ------------------------------------------------ */
 
 static int start(struct gpu_probe *p)
 {
+	p->requests = 1;
 	if (p->spec.kind != GPU_SPEC_SIM)
-		return start_process(p);
-	p->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (p->fd < 0)
+		return probe_process_start(&p->settings, &p->process);
+	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (p->timer_fd < 0)
 		return -errno;
 	int r = sim_sample_all(&p->spec, p);
-	return r < 0 ? r : gpu_probe_request(p);
+	return r < 0 ? r : sim_arm(p);
 }
 
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err)
@@ -163,7 +101,8 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	struct gpu_probe *p = calloc(1, sizeof(*p));
 	if (!p)
 		return error_set(err, -ENOMEM, "asking for GPUs: out of memory");
-	p->fd = p->pidfd = -1;
+	p->process = (struct probe_process){.fd = -1, .pidfd = -1};
+	p->timer_fd = -1;
 	p->settings.period_ms = options->period_ms;
 	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
 	p->settings.events = options->events;
@@ -186,9 +125,8 @@ void gpu_probe_close(struct gpu_probe *p)
 {
 	if (!p)
 		return;
-	end_process(p);
-	closep(&p->pidfd);
-	closep(&p->fd);
+	probe_process_end(&p->process);
+	closep(&p->timer_fd);
 	for (unsigned i = 0; i < p->num_cards && p->cards; i++)
 		gpu_set_finish(&p->cards[i].last);
 	free(p->cards);
@@ -200,24 +138,18 @@ void gpu_probe_close(struct gpu_probe *p)
 
 int gpu_probe_fd(const struct gpu_probe *p)
 {
-	return p->fd;
+	return p->spec.kind == GPU_SPEC_SIM ? p->timer_fd : p->process.fd;
 }
 
 pid_t gpu_probe_pid(const struct gpu_probe *p)
 {
-	return p->pid;
+	return p->process.pid;
 }
 
 int gpu_probe_request(struct gpu_probe *p)
 {
 	p->requests++;
-	if (p->spec.kind == GPU_SPEC_SIM)
-		return sim_arm(p);
-	ssize_t n;
-	do
-		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	return p->spec.kind == GPU_SPEC_SIM ? sim_arm(p) : probe_process_request(&p->process);
 }
 
 /* ---- What the process says ---------------------------------------------- */
@@ -266,6 +198,8 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 static int learn(struct gpu_probe *p, const struct wire_record *record, struct gpu_set *said, struct gpu_news *ret)
 {
 	switch ((enum wire_kind)record->kind) {
+	case WIRE_READY:
+		return 0;
 	case WIRE_CARDS:
 		if (p->cards)
 			return -EBADMSG;
@@ -316,7 +250,7 @@ static int next_news(struct gpu_probe *p, struct gpu_news *ret)
 static ssize_t read_more(struct gpu_probe *p)
 {
 	char bytes[READ_AT_ONCE];
-	ssize_t n = recv(p->fd, bytes, sizeof(bytes), 0);
+	ssize_t n = recv(p->process.fd, bytes, sizeof(bytes), 0);
 	if (n == 0 || (n < 0 && errno == ECONNRESET))
 		return -EPIPE;
 	if (n < 0)
@@ -400,7 +334,7 @@ static int wait_for_round(struct gpu_probe *p)
 			deadline_ns = clock_now_ns() + wait_ns;
 			continue;
 		}
-		struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+		struct pollfd ready = {.fd = gpu_probe_fd(p), .events = POLLIN};
 		r = poll(&ready, 1, clock_ms_until(deadline_ns, clock_now_ns()));
 		if (r < 0 && errno != EINTR)
 			return -errno;
@@ -418,9 +352,12 @@ int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_e
 		return r;
 	r = wait_for_round(p);
 	if (r == -EPIPE) {
-		end_process(p);
-		r = error_set(err, -EIO, "asking for GPUs: the driver crashed the process that asked it (%s)",
-			p->exit_signal && p->exit_signal != SIGKILL ? sigdescr_np(p->exit_signal) : "it has ended");
+		probe_process_end(&p->process);
+		if (p->process.exit_signal && p->process.exit_signal != SIGKILL)
+			r = error_set(err, -EIO, "asking for GPUs: the driver crashed the process that asked it (%s)",
+				sigdescr_np(p->process.exit_signal));
+		else
+			r = error_set(err, -EIO, "asking for GPUs: the process that asks the drivers has ended");
 	} else if (r < 0) {
 		error_set(err, r, "asking for GPUs: %s", error_words(r));
 	} else {

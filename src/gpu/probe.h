@@ -47,7 +47,7 @@ struct gpu_news {
 	unsigned requests; /* GPU_NEWS_ROUND: how many requests, the opening included, are answered */
 };
 
-/* Starts the probe and makes the first request. Does not wait for an answer. */
+/* Starts the probe and makes the first request. Waits for the process to run, not for a driver. */
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err);
 
 /* Readable when there are news. For poll() only. */

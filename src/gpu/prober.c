@@ -2,6 +2,7 @@
 #include "gpu/prober.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -142,10 +143,9 @@ static void *wait_for_events(void *arg)
 {
 	struct driver *d = arg;
 	struct prober *p = d->prober;
-	struct gpu_event event;
-	int r;
-	while ((r = d->backend->wait_event(d->state, &event)) >= 0) {
-		if (r == 0)
+	for (;;) {
+		struct gpu_event event;
+		if (d->backend->wait_event(d->state, &event) == 0)
 			continue;
 		event.card += d->first_card;
 		pthread_mutex_lock(&p->lock);
@@ -481,6 +481,20 @@ static void reset_signals(void)
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
+/*
+ * A fork of a program with threads inherits the locks that these held at that
+ * moment, with nobody to release them. Those that we will need are tried before we
+ * say that we run; hanging here is noticed by the parent, which forks once more.
+ */
+static void say_ready(struct prober *p)
+{
+	void *self = dlopen(NULL, RTLD_LAZY);
+	if (self)
+		dlclose(self);
+	wire_put(&p->out, WIRE_READY, 0, 0, NULL);
+	send_out(p);
+}
+
 void prober_main(const struct prober_settings *settings)
 {
 	struct prober prober = {.settings = settings};
@@ -499,6 +513,7 @@ void prober_main(const struct prober_settings *settings)
 	/* The parent has hold of us, by pidfd, before it asks: only now may a driver crash us. */
 	while (p->requests == 0)
 		wait_until(p, UINT64_MAX);
+	say_ready(p);
 	struct gpu_set warnings = {0};
 	open_drivers(p, &warnings);
 	start_cards(p, &warnings);

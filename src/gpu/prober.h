@@ -20,10 +20,22 @@ struct prober_settings {
 };
 
 /*
- * The process, from just after its fork to its end. Closes every descriptor but
- * the socket, and leaves the session, so that a Ctrl-C meant for its parent does
- * not reach it.
+ * The process, from its very beginning to its end. Closes every descriptor but the
+ * socket, and leaves the session, so that a Ctrl-C meant for its parent does not
+ * reach it.
  */
 _Noreturn void prober_main(const struct prober_settings *settings);
+
+/* The same settings on the way through a command line, where the socket is PROBER_SOCKET. */
+#define PROBER_SOCKET 3
+
+struct prober_arguments {
+	char text[5][96];
+	char *argv[7];
+};
+
+void prober_write_arguments(const struct prober_settings *settings, struct prober_arguments *ret);
+/* -EINVAL where they are not ours, or of another version. */
+int prober_read_arguments(int argc, char **argv, struct prober_settings *ret);
 
 #endif

@@ -181,7 +181,7 @@ static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 int gpu_select(const struct gpu_set *there, const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text what = {0};
-	text_appendf(&what, "GPU specification '%s'", spec->text);
+	text_appendf(&what, "%s '%s'", spec->source, spec->text);
 	cleanup_(gpu_set_finish) struct gpu_set chosen = {0};
 	int r = 0;
 	for (size_t i = 0; i < there->num_warnings && r == 0; i++)

@@ -47,13 +47,12 @@ static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 	uint64_t count;
 	if (!take_number(&p, GPU_SPEC_MAX_SIM, &count) || count == 0 || (*p != '\0' && *p != 'x'))
 		return error_set(err, -EINVAL,
-			"GPU specification '%s': expected sim:N or sim:NxSIZE with N from 1 to %d, as in sim:4x16G",
+			"%s '%s': expected sim:N or sim:NxSIZE with N from 1 to %d, as in sim:4x16G", spec->source,
 			spec->text, GPU_SPEC_MAX_SIM);
 	uint64_t bytes = SIM_DEFAULT_BYTES;
 	if (*p == 'x' && (units_parse_size(p + 1, 0, &bytes, NULL) < 0 || bytes == 0 || bytes > SIM_MAX_BYTES))
-		return error_set(err, -EINVAL,
-			"GPU specification '%s': '%s' is no amount of memory; expected one like 16G or 512M",
-			spec->text, p + 1);
+		return error_set(err, -EINVAL, "%s '%s': '%s' is no amount of memory; expected one like 16G or 512M",
+			spec->source, spec->text, p + 1);
 	spec->kind = GPU_SPEC_SIM;
 	spec->sim_count = (int)count;
 	spec->sim_memory_bytes = bytes;
@@ -65,7 +64,7 @@ static int parse_item(struct gpu_spec *spec, const char *p, struct gpu_spec_item
 	if (strncasecmp(p, "GPU-", 4) == 0 || strncasecmp(p, "MIG-", 4) == 0) {
 		char *uuid = strdup(p);
 		if (!uuid)
-			return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", spec->text);
+			return error_set(err, -ENOMEM, "%s '%s': out of memory", spec->source, spec->text);
 		*ret = (struct gpu_spec_item){.uuid = uuid};
 		return 0;
 	}
@@ -78,10 +77,9 @@ static int parse_item(struct gpu_spec *spec, const char *p, struct gpu_spec_item
 		good = take_number(&c, GPU_SPEC_MAX_INDEX, &last);
 	}
 	if (!good || *c != '\0')
-		return error_set(
-			err, -EINVAL, "GPU specification '%s': '%s' is no GPU; expected " FORMS, spec->text, p);
+		return error_set(err, -EINVAL, "%s '%s': '%s' is no GPU; expected " FORMS, spec->source, spec->text, p);
 	if (last < first)
-		return error_set(err, -EINVAL, "GPU specification '%s': the range '%s' runs backwards", spec->text, p);
+		return error_set(err, -EINVAL, "%s '%s': the range '%s' runs backwards", spec->source, spec->text, p);
 	*ret = (struct gpu_spec_item){.first = (int)first, .last = (int)last};
 	return 0;
 }
@@ -103,7 +101,7 @@ static int parse_items(struct gpu_spec *spec, char *rest, struct gd_error *err)
 	while ((piece = strsep(&rest, ","))) {
 		struct gpu_spec_item *items = reallocarray(spec->items, spec->num_items + 1, sizeof(*items));
 		if (!items)
-			return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", spec->text);
+			return error_set(err, -ENOMEM, "%s '%s': out of memory", spec->source, spec->text);
 		spec->items = items;
 		int r = parse_item(spec, trim(piece), &items[spec->num_items], err);
 		if (r < 0)
@@ -116,21 +114,22 @@ static int parse_items(struct gpu_spec *spec, char *rest, struct gd_error *err)
 
 int gpu_spec_parse(const char *text, struct gpu_spec *ret, struct gd_error *err)
 {
+	const char *source = text ? "GPU specification" : "$GPUQ_GPUS";
 	if (!text) {
 		text = getenv("GPUQ_GPUS");
 		if (!text || !*text)
 			text = "auto";
 	}
 
-	cleanup_(gpu_spec_finish) struct gpu_spec spec = {.text = strdup(text)};
+	cleanup_(gpu_spec_finish) struct gpu_spec spec = {.text = strdup(text), .source = source};
 	cleanup_(freep) char *copy = strdup(text);
 	if (!spec.text || !copy)
-		return error_set(err, -ENOMEM, "GPU specification '%s': out of memory", text);
+		return error_set(err, -ENOMEM, "%s '%s': out of memory", source, text);
 
 	char *s = trim(copy);
 	int r = 0;
 	if (!*s)
-		r = error_set(err, -EINVAL, "GPU specification '%s': it is empty; expected " FORMS, text);
+		r = error_set(err, -EINVAL, "%s '%s': it is empty; expected " FORMS, source, text);
 	else if (strcmp(s, "auto") == 0 || strcmp(s, "all") == 0)
 		spec.kind = GPU_SPEC_AUTO;
 	else if (strncmp(s, "sim:", 4) == 0)

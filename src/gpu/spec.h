@@ -30,7 +30,8 @@ struct gpu_spec_item {
 
 struct gpu_spec {
 	enum gpu_spec_kind kind;
-	char *text; /* as it was written, for messages */
+	char *text;         /* as it was written, for messages */
+	const char *source; /* where it was written: "GPU specification", "$GPUQ_GPUS" */
 	struct gpu_spec_item *items;
 	size_t num_items;
 	int sim_count;

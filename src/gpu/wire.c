@@ -96,7 +96,7 @@ int wire_take(const char *data, size_t size, struct wire_record *ret, struct gpu
 	if (size < sizeof(record))
 		return 0;
 	memcpy(&record, data, sizeof(record));
-	if (record.size > MAX_RECORD || record.kind < WIRE_CARDS || record.kind > WIRE_ROUND)
+	if (record.size > MAX_RECORD || record.kind < WIRE_READY || record.kind > WIRE_ROUND)
 		return -EBADMSG;
 	if (size - sizeof(record) < record.size)
 		return 0;

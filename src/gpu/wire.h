@@ -13,7 +13,8 @@
 #include "gpu/set.h"
 
 enum wire_kind {
-	WIRE_CARDS = 1, /* value: how many cards there are; set: warnings of the drivers */
+	WIRE_READY = 1, /* the process runs, and can: nothing has been asked of a driver yet */
+	WIRE_CARDS,     /* value: how many cards there are; set: warnings of the drivers */
 	WIRE_CARD,      /* card; set: it and its instances */
 	WIRE_XID,       /* card; value: the Xid */
 	WIRE_ROUND,     /* value: how many requests have been answered in full */

@@ -61,6 +61,7 @@ int machine_teardown(void **state)
 	return r;
 }
 
+GD_PRINTF(3, 0)
 static void write_file(const struct machine *m, const char *path, const char *format, va_list args)
 {
 	char full[512], fresh[540];

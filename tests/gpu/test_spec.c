@@ -105,7 +105,9 @@ static void test_default_specification_comes_from_the_environment(void **state)
 	setenv("GPUQ_GPUS", "", 1);
 	assert_int_equal(gd_gpu_count(NULL, NULL), 0);
 	setenv("GPUQ_GPUS", "nonsense", 1);
-	assert_int_equal(gd_gpu_count(NULL, NULL), -EINVAL);
+	struct gd_error err;
+	assert_int_equal(gd_gpu_count(NULL, &err), -EINVAL);
+	assert_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
 }
 
 static void test_parse_gives_indices_in_the_order_of_the_specification(void **state)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq-probe: asks the drivers for its parent. */
+#include <stdio.h>
+
+#include "gpu/prober.h"
+
+int main(int argc, char **argv)
+{
+	struct prober_settings settings;
+	if (prober_read_arguments(argc, argv, &settings) < 0) {
+		fputs("gpuq-probe is started by gpuq and libgpu_dispatch of the same version; see 'gpuq gpus'\n",
+			stderr);
+		return 2;
+	}
+	prober_main(&settings);
+}

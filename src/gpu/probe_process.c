@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/probe_process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define PROGRAM     "gpuq-probe"
+#define REAP_MS     1000
+#define START_TRIES 5
+#define START_MS    300
+
+extern char **environ;
+
+/* ---- The program -------------------------------------------------------- */
+
+/* The directory of the file that holds this code: the shared library, or a program that it was linked into. */
+static int own_directory(char *ret, size_t size)
+{
+	Dl_info info;
+	struct link_map *map = NULL;
+	char path[PATH_MAX];
+	static const char here;
+	if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return -ENOENT;
+	const char *name = map->l_name[0] ? map->l_name : "/proc/self/exe";
+	if (!realpath(name, path))
+		return -errno;
+	*strrchr(path, '/') = '\0';
+	int n = snprintf(ret, size, "%s", path);
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static int find_program(char *ret, size_t size)
+{
+	const char *named = getenv("GPUQ_PROBE");
+	char directory[PATH_MAX];
+	int n = -1;
+	if (named && *named) {
+		n = snprintf(ret, size, "%s", named);
+		return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
+	}
+	if (own_directory(directory, sizeof(directory)) == 0)
+		n = snprintf(ret, size, "%s/" PROGRAM, directory);
+	if (n >= 0 && (size_t)n < size && access(ret, X_OK) == 0)
+		return 0;
+	n = snprintf(ret, size, "%s", GD_LIBEXECDIR "/" PROGRAM);
+	return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
+}
+
+static int spawn(const char *program, int socket, char *const argv[], pid_t *ret)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int r = posix_spawn_file_actions_init(&actions);
+	if (r != 0)
+		return -r;
+	r = posix_spawnattr_init(&attributes);
+	if (r != 0) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -r;
+	}
+	sigset_t all, none;
+	sigfillset(&all);
+	sigemptyset(&none);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+	r = posix_spawn_file_actions_adddup2(&actions, socket, PROBER_SOCKET);
+	if (r == 0)
+		r = posix_spawn(ret, program, &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -r;
+}
+
+static int spawn_prober(const struct prober_settings *settings, pid_t *ret)
+{
+	char program[PATH_MAX];
+	int r = find_program(program, sizeof(program));
+	if (r < 0)
+		return r;
+	struct prober_arguments arguments;
+	prober_write_arguments(settings, &arguments);
+	return spawn(program, settings->socket, arguments.argv, ret);
+}
+
+/* ---- The fork ----------------------------------------------------------- */
+
+/* Signals are held back until the child has left the caller's handlers behind. */
+static int fork_prober(const struct prober_settings *settings, pid_t *ret)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid_t pid = fork();
+	if (pid == 0)
+		prober_main(settings);
+	int r = pid < 0 ? -errno : 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r == 0)
+		*ret = pid;
+	return r;
+}
+
+/* ---- Start, request, end ------------------------------------------------ */
+
+static int start_once(struct prober_settings *settings, bool forked, struct probe_process *p)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return -errno;
+	p->fd = pair[0];
+	cleanup_(closep) int theirs = pair[1];
+	settings->socket = theirs;
+	settings->parent = getpid();
+	int r = (forked ? fork_prober : spawn_prober)(settings, &p->pid);
+	if (r < 0)
+		return r;
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	return p->pidfd < 0 ? -errno : probe_process_request(p);
+}
+
+/* 1 when it has said something; 0 at its end, or where it says nothing in time. */
+static int wait_ready(struct probe_process *p, uint64_t deadline_ns)
+{
+	struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+	int r;
+	do
+		r = poll(&ready, 1, clock_ms_until(deadline_ns, clock_now_ns()));
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	char byte;
+	return recv(p->fd, &byte, 1, MSG_PEEK) == 1;
+}
+
+/*
+ * A program that cannot be started, or is of another version and leaves, gives way
+ * to a fork. A fork that was born into a held lock says nothing; the next one will
+ * not be. Each try has more time, for it may be the machine that is slow.
+ */
+int probe_process_start(const struct prober_settings *settings, struct probe_process *ret)
+{
+	struct prober_settings s = *settings;
+	int r = -ETIMEDOUT;
+	for (int i = 0; i < START_TRIES; i++) {
+		struct probe_process p = {.fd = -1, .pidfd = -1};
+		bool forked = i > 0;
+		r = start_once(&s, forked, &p);
+		if (r == 0)
+			r = wait_ready(&p, clock_now_ns() + (START_MS * NS_PER_MS << i));
+		if (r > 0) {
+			*ret = p;
+			return 0;
+		}
+		probe_process_end(&p);
+		if (r < 0 && forked)
+			return r;
+	}
+	return -ETIMEDOUT;
+}
+
+int probe_process_request(struct probe_process *p)
+{
+	ssize_t n;
+	do
+		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+void probe_process_end(struct probe_process *p)
+{
+	if (p->pid > 0) {
+		if (p->pidfd >= 0)
+			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+		else
+			kill(p->pid, SIGKILL);
+		/* Where it cannot be killed (a driver holds it in the kernel) it is left alone. */
+		struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
+		uint64_t deadline_ns = clock_now_ns() + REAP_MS * NS_PER_MS;
+		while (p->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline_ns, clock_now_ns())) < 0 &&
+			errno == EINTR)
+			;
+		/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
+		siginfo_t info = {0};
+		int flags = WEXITED | (p->pidfd >= 0 ? WNOHANG : 0);
+		if (waitid(P_PID, (id_t)p->pid, &info, flags) == 0 && info.si_pid && info.si_code != CLD_EXITED)
+			p->exit_signal = info.si_status;
+	}
+	closep(&p->pidfd);
+	closep(&p->fd);
+	p->fd = p->pidfd = -1;
+	p->pid = 0;
+}

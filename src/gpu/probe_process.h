@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process that asks the drivers, from the side of its parent.
+ *
+ * It is the program gpuq-probe: $GPUQ_PROBE, or beside the file that this code is
+ * in, or where it was installed. A fork of ourselves would inherit the locks that
+ * other threads hold in the moment, those of the dynamic loader among them, and
+ * loading a driver is just what it is for. Only where there is no such program
+ * (somebody has linked us statically and carried it away) it is a fork.
+ */
+#ifndef GPU_PROBE_PROCESS_H
+#define GPU_PROBE_PROCESS_H
+
+#include <sys/types.h>
+
+#include "gpu/prober.h"
+
+struct probe_process {
+	int fd; /* the socket */
+	int pidfd;
+	pid_t pid;       /* 0: none */
+	int exit_signal; /* that ended it, as far as we were told */
+};
+
+/* Starts it, makes the first request, and waits until it runs (not until a driver answers). */
+int probe_process_start(const struct prober_settings *settings, struct probe_process *ret);
+
+/* -EPIPE where it has ended. */
+int probe_process_request(struct probe_process *p);
+
+/* Kills and reaps it, which takes a second at most; closes what belongs to it. */
+void probe_process_end(struct probe_process *p);
+
+#endif
