@@ -323,9 +323,19 @@ pid_t trial_pid(struct trial *t, int slot, pid_t not_this)
 
 /* ---- Processes ---------------------------------------------------------- */
 
+/* For a host without a descriptor to spare; a zombie is not gone, then. */
+static bool process_reaped(pid_t pid, int timeout_ms)
+{
+	while (kill(pid, 0) == 0 && timeout_ms-- > 0)
+		poll(NULL, 0, 1);
+	return kill(pid, 0) < 0;
+}
+
 bool process_gone(pid_t pid, int timeout_ms)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0 && errno == EMFILE)
+		return process_reaped(pid, timeout_ms);
 	if (fd < 0)
 		return errno == ESRCH;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
