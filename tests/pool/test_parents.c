@@ -37,11 +37,10 @@ static void live_on(void)
 		pause();
 }
 
-/* A process that lives on, seen on the board before this returns. */
-static void spawn(enum what what)
+/* One or three processes that live on; they are on the board before this returns. */
+static void spawn(enum what what, atomic_int *there)
 {
-	int before = atomic_load(&board->num_pids);
-	int there = before + (what == TREE ? 3 : 1);
+	int wanted = atomic_load(there) + (what == TREE ? 3 : 1);
 	pid_t pid = fork();
 	if (pid < 0)
 		_exit(94);
@@ -56,12 +55,13 @@ static void spawn(enum what what)
 		if (what == TREE && fork() == 0)
 			fork();
 		board_add_pid(getpid());
+		atomic_fetch_add(there, 1);
 		live_on();
 	}
 	if (what == DAEMON || what == TREE)
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
-	while (atomic_load(&board->num_pids) < there)
+	while (atomic_load(there) < wanted)
 		poll(NULL, 0, 1);
 }
 
@@ -85,7 +85,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_cancelled(w))
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
-		spawn((enum what)job.what);
+		spawn((enum what)job.what, &board->notes[8 + gd_worker_slot(w)]);
 	return trial_reply(w, &job);
 }
 
