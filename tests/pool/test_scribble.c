@@ -292,6 +292,7 @@ static void run_scribble(struct trial *t, uint32_t which, enum then then)
 	if (then == THEN_HANG) {
 		t->options.task_timeout_ms = 60;
 		t->options.grace_ms = 10;
+		t->options.cleanup_timeout_ms = 100; /* it may have said that it is done */
 	}
 	trial_open(t, &ops);
 	trial_pid(t, 0, 0);

@@ -238,19 +238,54 @@ static void poll_some(struct trial *t)
 	trial_check(r >= 0 || r == -ENODEV || r == -ECANCELED);
 }
 
-void trial_submit(struct trial *t, uint32_t what, uint32_t argument)
+static void submit(struct trial *t, const void *data, size_t size)
 {
-	make_room(t);
-	struct job job = {.what = what, .argument = argument, .number = t->submitted};
 	uint64_t id, deadline = clock_now_ns() + (uint64_t)TRIAL_WAIT_MS * NS_PER_MS;
 	int r;
-	while ((r = gd_submit(t->pool, &job, sizeof(job), NULL, GD_NOWAIT, &id)) == -EAGAIN) {
+	while ((r = gd_submit(t->pool, data, size, NULL, GD_NOWAIT, &id)) == -EAGAIN) {
 		trial_check(clock_now_ns() < deadline);
 		poll_some(t);
 	}
 	trial_equal(r, 0);
 	trial_check(id == t->submitted);
 	t->submitted++;
+}
+
+void trial_submit(struct trial *t, uint32_t what, uint32_t argument)
+{
+	make_room(t);
+	struct job job = {.what = what, .argument = argument, .number = t->submitted};
+	submit(t, &job, sizeof(job));
+}
+
+void trial_fill(void *data, size_t size, const struct job *job)
+{
+	trial_check(size >= sizeof(*job));
+	memset(data, (unsigned char)job->number, size);
+	memcpy(data, job, sizeof(*job));
+}
+
+/* Looked at here and there: at the ends of pages, and at the end. */
+bool trial_intact(const struct gd_bytes *task)
+{
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	const unsigned char *bytes = task->data;
+	for (size_t i = sizeof(job); i < task->size; i += 4093)
+		if (bytes[i] != (unsigned char)job.number)
+			return false;
+	return task->size <= sizeof(job) || bytes[task->size - 1] == (unsigned char)job.number;
+}
+
+void trial_submit_sized(struct trial *t, uint32_t what, size_t size)
+{
+	make_room(t);
+	struct job job = {.what = what, .number = t->submitted};
+	void *data = malloc(size);
+	trial_check(data != NULL);
+	trial_fill(data, size, &job);
+	submit(t, data, size);
+	free(data);
 }
 
 void trial_submit_many(struct trial *t, size_t count)
@@ -323,9 +358,19 @@ pid_t trial_pid(struct trial *t, int slot, pid_t not_this)
 
 /* ---- Processes ---------------------------------------------------------- */
 
+/* For a host without a descriptor to spare; a zombie is not gone, then. */
+static bool process_reaped(pid_t pid, int timeout_ms)
+{
+	while (kill(pid, 0) == 0 && timeout_ms-- > 0)
+		poll(NULL, 0, 1);
+	return kill(pid, 0) < 0;
+}
+
 bool process_gone(pid_t pid, int timeout_ms)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0 && errno == EMFILE)
+		return process_reaped(pid, timeout_ms);
 	if (fd < 0)
 		return errno == ESRCH;
 	struct pollfd p = {.fd = fd, .events = POLLIN};

@@ -110,6 +110,10 @@ struct trial *trial_new(void);
 
 void trial_open(struct trial *t, const struct gd_worker_ops *ops);
 void trial_submit(struct trial *t, uint32_t what, uint32_t argument);
+/* With `size` bytes in all, which trial_intact() knows again. */
+void trial_submit_sized(struct trial *t, uint32_t what, size_t size);
+bool trial_intact(const struct gd_bytes *task);
+void trial_fill(void *data, size_t size, const struct job *job);
 void trial_submit_many(struct trial *t, size_t count);
 /* Polls until the condition holds. */
 void trial_until(struct trial *t, bool (*condition)(struct trial *t), const char *what);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* Workers that are stopped, and workers that not even SIGKILL ends. */
+#include "trial.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cgroup.h"
+
+static volatile int forever = 1;
+
+enum what {
+	ANSWER,
+	HOLD,
+};
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	atomic_fetch_add(&board->begun, 1);
+	while (job.what == HOLD && forever)
+		pause();
+	return trial_reply(w, &job);
+}
+
+static const struct gd_worker_ops ops = {.process = process};
+
+/* The slot that has the one task that is held. */
+static int hold_one(struct trial *t)
+{
+	trial_pid(t, 0, 0);
+	if (strcmp(t->options.gpus, "sim:2") == 0)
+		trial_pid(t, 1, 0);
+	trial_submit(t, HOLD, 0);
+	board_await(&board->begun, 1);
+	return trial_worker(t, 0).has_task ? 0 : 1;
+}
+
+/* ---- SIGSTOP ------------------------------------------------------------ */
+
+static void test_worker_stopped_mid_task_times_out_and_is_replaced(void **state)
+{
+	struct trial *t = *state;
+	t->options.task_timeout_ms = 200;
+	t->options.grace_ms = 20;
+	trial_open(t, &ops);
+	int slot = hold_one(t);
+	pid_t pid = trial_pid(t, slot, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	trial_submit_many(t, 50);
+	trial_drain(t);
+	assert_int_equal(t->timeouts, 1);
+	assert_int_equal(t->failure.event.id, 0);
+	assert_int_equal(t->successes, 50);
+	assert_true(process_gone(pid, 1000));
+	trial_pid(t, slot, pid);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* It never began what it was given: that goes to another one. */
+static void test_worker_stopped_idle_with_a_timeout_costs_no_task(void **state)
+{
+	struct trial *t = *state;
+	t->options.task_timeout_ms = 200;
+	t->options.grace_ms = 20;
+	t->options.gpus = "sim:1";
+	trial_open(t, &ops);
+	pid_t pid = trial_pid(t, 0, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	trial_submit_many(t, 50);
+	trial_drain(t);
+	assert_int_equal(t->successes, 50);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->close_stats.restarts, 1);
+}
+
+static bool only_one_left(struct trial *t)
+{
+	return gd_outstanding(t->pool) <= 1;
+}
+
+static void test_worker_stopped_without_a_timeout_holds_back_one_task(void **state)
+{
+	struct trial *t = *state;
+	trial_open(t, &ops);
+	trial_pid(t, 1, 0);
+	pid_t pid = trial_pid(t, 0, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	trial_submit_many(t, 500);
+	trial_await(t, only_one_left);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	trial_drain(t);
+	assert_int_equal(t->successes, 500);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->close_stats.restarts, 0);
+}
+
+static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
+{
+	struct trial *t = *state;
+	t->options.grace_ms = 50;
+	trial_open(t, &ops);
+	int slot = hold_one(t);
+	pid_t pid = trial_pid(t, slot, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	gd_pool_stop(t->pool);
+	gd_pool_stop(t->pool);
+	trial_drain(t);
+	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(gd_poll(t->pool, 1000), -ECANCELED);
+	assert_int_equal(trial_close(t), 0);
+	assert_true(process_gone(pid, 1000));
+}
+
+static void test_worker_stopped_idle_is_killed_at_the_close(void **state)
+{
+	struct trial *t = *state;
+	t->options.cleanup_timeout_ms = 100;
+	trial_open(t, &ops);
+	pid_t pid = trial_pid(t, 0, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(t->cleanup_failures, 1);
+	assert_int_equal(t->cleanup_failure.event.failure, GD_TIMED_OUT);
+	assert_false(process_alive(pid));
+}
+
+/* ---- Frozen: SIGKILL does nothing --------------------------------------- */
+
+static struct {
+	struct cgroup group;
+	bool there;
+	pid_t pid;
+} ice;
+
+static bool freeze(pid_t pid)
+{
+	ice.pid = pid;
+	if (!cgroup_create("freezer", &ice.group))
+		return false;
+	ice.there = true;
+	assert_true(cgroup_add(&ice.group, pid));
+	assert_true(cgroup_settle(&ice.group, "freezer.state", "FROZEN"));
+	return true;
+}
+
+/* Also after a test that has failed: nobody else would free the process. */
+static int thaw_teardown(void **state)
+{
+	if (ice.there) {
+		cgroup_settle(&ice.group, "freezer.state", "THAWED");
+		process_gone(ice.pid, TRIAL_WAIT_MS);
+		cgroup_remove(&ice.group);
+	}
+	ice.there = false;
+	return trial_teardown(state);
+}
+
+/* The signal that it was sent long ago has its effect now. */
+static void assert_dies_when_thawed(void)
+{
+	assert_true(process_alive(ice.pid));
+	assert_true(cgroup_settle(&ice.group, "freezer.state", "THAWED"));
+	assert_true(process_gone(ice.pid, TRIAL_WAIT_MS));
+}
+
+/* A close that waits for one that cannot die is to be over in a moment, not when it dies. */
+static void close_in_time(struct trial *t, int most_ms)
+{
+	uint64_t before = clock_now_ns();
+	assert_int_equal(trial_close(t), -EBUSY);
+	assert_true(clock_now_ns() - before < (uint64_t)most_ms * NS_PER_MS);
+}
+
+static void test_frozen_worker_is_given_up_and_the_run_goes_on(void **state)
+{
+	struct trial *t = *state;
+	t->options.task_timeout_ms = 100;
+	t->options.grace_ms = 20;
+	t->options.kill_wait_ms = 200;
+	trial_open(t, &ops);
+	int slot = hold_one(t);
+	if (!freeze(trial_pid(t, slot, 0))) {
+		gd_close(t->pool, NULL, NULL);
+		skip();
+	}
+	trial_submit_many(t, 50);
+	trial_drain(t);
+	assert_int_equal(t->by_failure[GD_STUCK], 1);
+	assert_int_equal(t->failure.event.id, 0);
+	assert_non_null(strstr(t->failure.message, "cannot be killed"));
+	assert_int_equal(t->successes, 50);
+	assert_int_equal(trial_worker(t, slot).state, GD_WORKER_OUT);
+	assert_true(process_alive(ice.pid));
+	trial_submit_many(t, 50);
+	trial_drain(t);
+	close_in_time(t, 3000);
+	assert_dies_when_thawed();
+}
+
+static void test_frozen_idle_worker_does_not_keep_the_pool_open(void **state)
+{
+	struct trial *t = *state;
+	t->options.cleanup_timeout_ms = 100;
+	t->options.kill_wait_ms = 200;
+	trial_open(t, &ops);
+	if (!freeze(trial_pid(t, 0, 0))) {
+		gd_close(t->pool, NULL, NULL);
+		skip();
+	}
+	close_in_time(t, 3000);
+	assert_int_equal(t->cleanup_failures, 1);
+	assert_int_equal(t->cleanup_failure.event.failure, GD_STUCK);
+	assert_dies_when_thawed();
+}
+
+static void test_every_worker_frozen_ends_every_task(void **state)
+{
+	struct trial *t = *state;
+	t->options.gpus = "sim:1";
+	t->options.task_timeout_ms = 100;
+	t->options.grace_ms = 20;
+	t->options.kill_wait_ms = 200;
+	trial_open(t, &ops);
+	hold_one(t);
+	if (!freeze(trial_pid(t, 0, 0))) {
+		gd_close(t->pool, NULL, NULL);
+		skip();
+	}
+	trial_submit_many(t, 20);
+	trial_drain(t);
+	assert_int_equal(t->by_failure[GD_STUCK], 1);
+	assert_int_equal(t->by_failure[GD_NO_WORKER], 20);
+	assert_int_equal(gd_poll(t->pool, 1000), -ENODEV);
+	close_in_time(t, 3000);
+	assert_dies_when_thawed();
+}
+
+#define STUCK(test) cmocka_unit_test_setup_teardown(test, trial_setup, thaw_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STUCK(test_worker_stopped_mid_task_times_out_and_is_replaced),
+		STUCK(test_worker_stopped_idle_with_a_timeout_costs_no_task),
+		STUCK(test_worker_stopped_without_a_timeout_holds_back_one_task),
+		STUCK(test_worker_stopped_mid_task_ends_with_the_second_stop),
+		STUCK(test_worker_stopped_idle_is_killed_at_the_close),
+		STUCK(test_frozen_worker_is_given_up_and_the_run_goes_on),
+		STUCK(test_frozen_idle_worker_does_not_keep_the_pool_open),
+		STUCK(test_every_worker_frozen_ends_every_task),
+	};
+	return cmocka_run_group_tests_name("pool stuck", tests, NULL, NULL);
+}
