@@ -54,11 +54,17 @@ void pool_hand_out(struct gd_pool *p)
 	bool any = false;
 	if (p->stop_done > 0)
 		return;
-	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
-		struct slot *s = pool_pick(p, t->avoid);
+	for (size_t i = 0; i < p->backlog.count;) {
+		struct task *t = backlog_at(&p->backlog, i);
+		struct slot *s = t->doomed ? NULL : pool_pick(p, t->avoid);
+		/* One that waits for another worker than its last holds back none behind it. */
+		if (!s && t->avoid >= 0) {
+			i++;
+			continue;
+		}
 		if (!s || slot_give(s, t) < 0)
 			break;
-		backlog_pop(&p->backlog);
+		backlog_remove(&p->backlog, i);
 		any = true;
 	}
 	if (any)

@@ -60,9 +60,13 @@ static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, voi
 		.place = TASK_RING, /* not ours: to be copied */
 	};
 	int r = task_detach(&t);
-	if (r >= 0)
-		backlog_push(&p->backlog, &t);
-	return r;
+	if (r < 0)
+		return r;
+	backlog_push(&p->backlog, &t);
+	/* Behind one that waits for a certain worker, though this one may not have to. */
+	if (backlog_front(&p->backlog)->avoid >= 0)
+		pool_hand_out(p);
+	return 0;
 }
 
 static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, unsigned flags, uint64_t *ret_id)

@@ -65,6 +65,19 @@ struct task *backlog_front(struct backlog *b)
 	return b->count ? &b->tasks[b->first] : NULL;
 }
 
+struct task *backlog_at(struct backlog *b, size_t i)
+{
+	assert(i < b->count);
+	return &b->tasks[(b->first + i) % b->room];
+}
+
+void backlog_remove(struct backlog *b, size_t i)
+{
+	for (; i > 0; i--)
+		*backlog_at(b, i) = *backlog_at(b, i - 1);
+	backlog_pop(b);
+}
+
 void backlog_pop(struct backlog *b)
 {
 	assert(b->count > 0);

@@ -46,5 +46,7 @@ void backlog_push(struct backlog *b, const struct task *t);
 void backlog_push_front(struct backlog *b, const struct task *t);
 struct task *backlog_front(struct backlog *b); /* NULL if there is none */
 void backlog_pop(struct backlog *b);
+struct task *backlog_at(struct backlog *b, size_t i); /* the i-th from the front */
+void backlog_remove(struct backlog *b, size_t i);     /* those before it move up: for small i */
 
 #endif
