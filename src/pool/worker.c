@@ -142,6 +142,7 @@ static void item_finish(struct item *item)
 	if (item->payload.fd >= 0)
 		parcel_finish(&item->payload);
 	item->data = NULL;
+	item->size = 0;
 	item->words = NULL;
 	item->on_heap = false;
 	item->answer = ANSWER_NONE;
