@@ -260,12 +260,12 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 
 void *gd_result_reserve(struct gd_worker *w, size_t size)
 {
-	return w->in_hand ? answer_reserve(w, 0, size) : NULL;
+	return w->in_hand > 0 && w->settled == 0 ? answer_reserve(w, 0, size) : NULL;
 }
 
 int gd_result(struct gd_worker *w, const void *data, size_t size)
 {
-	if (!w->in_hand)
+	if (w->in_hand == 0 || w->settled > 0) /* in a batch, the first may have left */
 		return -EINVAL;
 	void *room_for_it = answer_reserve(w, 0, size);
 	if (!room_for_it)
