@@ -27,11 +27,18 @@ void order_finish(struct order *o)
 	o->held = NULL;
 }
 
+/* Both are to be aligned for any type, as they were before. */
+static size_t aligned(size_t size)
+{
+	size_t unit = _Alignof(max_align_t);
+	return (size + unit - 1) / unit * unit;
+}
+
 static void keep(struct held *h)
 {
 	struct gd_event *e = &h->event;
 	size_t words = strlen(e->message) + 1;
-	char *to = malloc(e->task.size + e->result.size + words);
+	char *to = malloc(aligned(e->task.size) + aligned(e->result.size) + words);
 	h->bytes = to;
 	if (!to) {
 		/* Its callback is made all the same, and says what became of the result. */
@@ -50,7 +57,7 @@ static void keep(struct held *h)
 		if (bytes[i]->size)
 			memcpy(to, bytes[i]->data, bytes[i]->size);
 		bytes[i]->data = to;
-		to += bytes[i]->size;
+		to += aligned(bytes[i]->size);
 	}
 	memcpy(to, e->message, words);
 	e->message = to;
