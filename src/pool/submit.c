@@ -195,7 +195,9 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	if (p->closed)
 		return p->closed_why;
 	int r = 0;
-	if (!d->slot)
+	/* Not ready: it has died, and what it had begun is being called back. */
+	bool in_place = d->slot && d->slot->state == SLOT_READY;
+	if (!in_place)
 		r = task_detach(t); /* out of the inbox of a worker that died meanwhile */
 	if (r < 0)
 		return r;
@@ -203,7 +205,7 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	t->queued_ns = clock_recent_ns(&p->clock);
 	if (ret_id)
 		*ret_id = t->id;
-	if (d->slot) {
+	if (in_place) {
 		slot_give_written(d->slot, t);
 		warden_notice(&p->warden);
 	} else {
