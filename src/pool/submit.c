@@ -33,6 +33,9 @@ static void leave_place(struct gd_pool *p)
 	atomic_store_explicit(
 		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) - 1, memory_order_relaxed);
 	pthread_cond_signal(&p->room);
+	/* No callback will come of it: one who waits for the last of them must be told. */
+	if (pool_outstanding(p) == 0)
+		pool_signal(p);
 }
 
 /* Straight into a worker's inbox, if one has room. */
