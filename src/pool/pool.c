@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -79,6 +82,27 @@ static int choose_gpus(
 
 /* ---- Opening ------------------------------------------------------------ */
 
+#define TASK_EXITING 0x4u /* the kernel's PF_EXITING */
+
+/*
+ * A thread that was joined is listed for a moment longer, our own of the last run
+ * too: one that is past its last line of code does not count.
+ */
+static bool is_exiting(int tasks_fd, const char *tid)
+{
+	char path[64], buf[512];
+	snprintf(path, sizeof(path), "%s/stat", tid);
+	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	if (n <= 0)
+		return true; /* gone meanwhile */
+	buf[n] = '\0';
+	const char *after_name = strrchr(buf, ')');
+	unsigned flags;
+	return after_name && sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & TASK_EXITING);
+}
+
 /* A forked child of a program with threads has their locks and not their holders. */
 static int check_threads(const struct gd_options *o, struct gd_error *err)
 {
@@ -89,7 +113,7 @@ static int check_threads(const struct gd_options *o, struct gd_error *err)
 		return 0;
 	int threads = 0;
 	for (struct dirent *e; (e = readdir(dir));)
-		threads += e->d_name[0] != '.';
+		threads += e->d_name[0] != '.' && !is_exiting(dirfd(dir), e->d_name);
 	closedir(dir);
 	if (threads <= 1)
 		return 0;
