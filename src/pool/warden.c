@@ -94,7 +94,12 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 	cleanup_(closep) int self = open_pidfd(getpid());
 	if (self < 0)
 		return self;
-	fflush(NULL); /* or the workers would print what is in the buffers once more each */
+	/*
+	 * Or the workers would print what is in the buffers once more each; executed ones
+	 * have none, and a thread that waits for its input would keep us waiting here.
+	 */
+	if (!plan->argv)
+		fflush(NULL);
 	w->pid = plan->argv ? _Fork() : fork();
 	if (w->pid < 0)
 		return -errno;
