@@ -347,7 +347,7 @@ struct gd_worker_stats {
 struct gd_stats {
 	uint64_t expected;  /**< total_tasks of the source; 0: not known */
 	uint64_t submitted; /**< = queued + running + completed + failed + timeouts */
-	uint64_t queued;    /**< waiting, here or in a worker's ring */
+	uint64_t queued;    /**< waiting: for a worker, or with its result for the callback */
 	uint64_t running;
 	uint64_t completed; /**< ended in on_success */
 	uint64_t failed;    /**< ended in on_error */

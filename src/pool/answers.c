@@ -161,8 +161,9 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	struct task *t = slot_task(s, seq);
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event = pool_event(s, t);
-	event.started_ns = d->start_ns;
-	event.ended_ns = d->end_ns;
+	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
+	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
+	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
 	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq) {
 		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
 			struct parcel parcel;

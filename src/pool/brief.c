@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define SETTINGS_ROOM (CHANNEL_BRIEF - sizeof(struct brief))
-
 int brief_write(struct inbox *in, const struct brief *numbers, const struct gd_setting *settings, size_t num_settings)
 {
 	struct brief *b = (struct brief *)in->brief;
@@ -17,7 +15,7 @@ int brief_write(struct inbox *in, const struct brief *numbers, const struct gd_s
 		const char *strings[2] = {settings[i].key, settings[i].value};
 		for (int k = 0; k < 2; k++) {
 			size_t n = strlen(strings[k]) + 1;
-			if (n > SETTINGS_ROOM - used)
+			if (n > BRIEF_SETTINGS_ROOM - used)
 				return -E2BIG;
 			memcpy(b->settings + used, strings[k], n);
 			used += n;
@@ -30,7 +28,7 @@ int brief_write(struct inbox *in, const struct brief *numbers, const struct gd_s
 int brief_read(const struct inbox *in, const struct brief **ret)
 {
 	const struct brief *b = (const struct brief *)in->brief;
-	if (b->size != sizeof(*b) || b->settings_size > SETTINGS_ROOM)
+	if (b->size != sizeof(*b) || b->settings_size > BRIEF_SETTINGS_ROOM)
 		return -EPROTO;
 	*ret = b;
 	return 0;

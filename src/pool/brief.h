@@ -19,6 +19,8 @@ struct brief {
 	char settings[];
 };
 
+#define BRIEF_SETTINGS_ROOM (CHANNEL_BRIEF - sizeof(struct brief))
+
 /* -E2BIG where the settings do not fit. */
 int brief_write(struct inbox *in, const struct brief *numbers, const struct gd_setting *settings, size_t num_settings);
 

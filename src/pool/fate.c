@@ -45,7 +45,7 @@ void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint
 		return;
 	t->announced = true;
 	struct gd_event event = pool_event(s, t);
-	event.started_ns = start_ns;
+	event.started_ns = start_ns > t->queued_ns ? start_ns : t->queued_ns;
 	pool_call(p, p->options->on_task_start, &event);
 }
 

@@ -128,7 +128,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 			};
 			p->doomed++;
 		}
-		backlog_push_front(&p->backlog, t);
+		backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
 	}
 	ring_rewind(&s->in, from);
 	if (s->published > from)

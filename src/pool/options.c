@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "pool/brief.h"
 
 #define DEFAULT_SEED         42
 #define DEFAULT_QUEUE_SIZE   1024
@@ -87,6 +88,12 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 		if (!o->settings[i].key || !o->settings[i].value)
 			return error_set(
 				err, -EINVAL, "setting %zu has no %s", i, o->settings[i].key ? "value" : "key");
+	size_t bytes = 0;
+	for (size_t i = 0; i < o->num_settings; i++)
+		bytes += strlen(o->settings[i].key) + strlen(o->settings[i].value) + 2;
+	if (bytes > BRIEF_SETTINGS_ROOM)
+		return error_set(err, -E2BIG, "the settings have %zu bytes; there is room for %zu: name a file there",
+			bytes, BRIEF_SETTINGS_ROOM);
 	if (o->output == GD_OUTPUT_FILES && !o->output_dir)
 		return error_set(err, -EINVAL, "output to files needs output_dir");
 	if ((unsigned)o->output > GD_OUTPUT_FILES)

@@ -181,12 +181,15 @@ int gd_poll(struct gd_pool *p, int timeout_ms)
 			before = p->made;
 			pool_turn(p);
 		}
-		if (p->made > 0 || atomic_exchange(&p->interrupted, false))
+		if (p->made > 0)
 			break;
-		result = nothing_left(p);
+		bool interrupted = atomic_exchange(&p->interrupted, false);
+		result = nothing_left(p); /* also when interrupted: a stop does that */
 		if (result <= 0)
 			break;
 		result = 0;
+		if (interrupted)
+			break;
 		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
 		pool_wait(p, deadline);

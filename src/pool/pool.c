@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -81,6 +83,27 @@ static int choose_gpus(
 
 /* ---- Opening ------------------------------------------------------------ */
 
+#define TASK_EXITING 0x4u /* the kernel's PF_EXITING */
+
+/*
+ * A thread that was joined is listed for a moment longer, our own of the last run
+ * too: one that is past its last line of code does not count.
+ */
+static bool is_exiting(int tasks_fd, const char *tid)
+{
+	char path[64], buf[512];
+	snprintf(path, sizeof(path), "%s/stat", tid);
+	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	if (n <= 0)
+		return true; /* gone meanwhile */
+	buf[n] = '\0';
+	const char *after_name = strrchr(buf, ')');
+	unsigned flags;
+	return after_name && sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & TASK_EXITING);
+}
+
 static int count_threads(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -88,7 +111,7 @@ static int count_threads(void)
 		return 0;
 	int threads = 0;
 	for (struct dirent *e; (e = readdir(dir));)
-		threads += e->d_name[0] != '.';
+		threads += e->d_name[0] != '.' && !is_exiting(dirfd(dir), e->d_name);
 	closedir(dir);
 	return threads;
 }
@@ -99,11 +122,6 @@ static int check_threads(const struct gd_options *o, struct gd_error *err)
 	if (o->worker_argv || o->allow_threads)
 		return 0;
 	int threads = count_threads();
-	/* One that was joined can be listed for a moment longer. */
-	for (int i = 0; i < 10 && threads > 1; i++) {
-		nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
-		threads = count_threads();
-	}
 	if (threads <= 1)
 		return 0;
 	return error_set(err, -EBUSY,

@@ -9,7 +9,12 @@ static size_t running_in(const struct slot *s)
 {
 	if (!s->channel.out)
 		return 0;
-	return (size_t)(slot_begun(s) - s->completed);
+	/* In this order: it may end some between the two, but then the second is too large, not too small. */
+	uint64_t begun = slot_begun(s);
+	uint64_t ended = atomic_load(&s->channel.out->ended);
+	if (ended < s->completed)
+		ended = s->completed;
+	return ended < begun ? (size_t)(begun - ended) : 0;
 }
 
 static void add_times(const struct gd_pool *p, struct gd_stats *s)

@@ -279,6 +279,25 @@ static void test_an_error_carries_what_the_worker_said(void **state)
 	assert_int_equal(lab->stats.restarts, 0);
 }
 
+static int answer_now_and_then(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	return lab_number(task) % 2 ? 0 : lab_echo(w, state, task);
+}
+
+static void test_a_task_without_a_result_has_an_empty_one(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = answer_now_and_then};
+	struct lab *lab = *state;
+	lab->tasks = 100;
+	assert_int_equal(lab_run(lab, &ops), 0);
+	lab_assert_complete(lab);
+	assert_int_equal(lab->count[LAB_SUCCESS], 100);
+	for (size_t i = 0; i < 100; i++) {
+		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		assert_int_equal(n->event.result.size, n->event.id % 2 ? 0 : 8);
+	}
+}
+
 static void test_callbacks_that_are_not_set_are_not_missed(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_some};
@@ -577,6 +596,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_ids_follow_the_generator_and_every_field_is_filled, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(test_an_error_carries_what_the_worker_said, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_a_task_without_a_result_has_an_empty_one, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_callbacks_that_are_not_set_are_not_missed, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(

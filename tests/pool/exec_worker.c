@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* A worker program for the tests of executed workers: it tells who it is, or does what a task says. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gpu_dispatch.h"
+
+static const char *mode = "";
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	(void)ret_state;
+	if (strcmp(mode, "no-setup") == 0)
+		return gd_fail(w, -ENOENT, "no model in '%s'", gd_worker_setting(w, "model", ""));
+	if (strcmp(mode, "exit-in-setup") == 0)
+		exit(7);
+	return 0;
+}
+
+/* How many descriptors are open beside the standard ones and those of the library. */
+static int strange_fds(void)
+{
+	int count = 0;
+	for (int fd = 7; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	char text[512];
+	(void)state;
+	if (task->size == 5 && memcmp(task->data, "crash", 5) == 0)
+		abort();
+	if (task->size > 1000)
+		return gd_result(w, task->data, task->size);
+	const char *cuda = getenv("CUDA_VISIBLE_DEVICES");
+	int n = snprintf(text, sizeof(text), "%.*s slot=%d gpu=%d seed=%lld model=%s cuda=%s mark=%s fds=%d mode=%s",
+		(int)task->size, (const char *)task->data, gd_worker_slot(w), gd_worker_gpu(w),
+		(long long)gd_worker_seed(w), gd_worker_setting(w, "model", "none"), cuda ? cuda : "(unset)",
+		getenv("GD_WORKER") ? "set" : "unset", strange_fds(), mode);
+	return gd_result(w, text, (size_t)n + 1);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct gd_worker_ops ops = {.setup = setup, .process = process};
+	if (argc > 1)
+		mode = argv[1];
+	if (strcmp(mode, "exit-at-once") == 0)
+		return 3;
+	return gd_worker_main(strcmp(mode, "no-ops") == 0 ? NULL : &ops);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Workers that have nothing to do cost nothing. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+#define WORKERS 64
+
+/* Clock ticks that a process has used, or 0 where it is gone. */
+static unsigned long ticks_of(pid_t pid)
+{
+	char path[64], buf[1024];
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(buf, 1, sizeof(buf) - 1, f) : 0;
+	if (f)
+		fclose(f);
+	buf[n] = '\0';
+	unsigned long user = 0, system = 0;
+	const char *after_name = strrchr(buf, ')');
+	if (!after_name ||
+		sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+		return 0;
+	return user + system;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], line[256];
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *f = fopen(path, "re");
+	int parent = 0;
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "PPid: %d", &parent);
+	if (f)
+		fclose(f);
+	return parent;
+}
+
+static unsigned long ticks_of_all(const pid_t *pids, size_t num_pids)
+{
+	unsigned long sum = ticks_of(getpid());
+	for (size_t i = 0; i < num_pids; i++)
+		sum += ticks_of(pids[i]);
+	return sum;
+}
+
+static void idle(struct lab *lab)
+{
+	static const struct gd_worker_ops ops = {.process = lab_echo};
+	struct gd_pool *p;
+	pid_t pids[WORKERS + 1];
+	lab->options.worker = &ops;
+	lab->options.gpus = "sim:64";
+	lab->options.on_task_start = NULL;
+	assert_int_equal(gd_open(&lab->options, &p, &lab->err), 0);
+	/* Each has had something to do before. */
+	for (uint64_t i = 0; i < 500; i++)
+		assert_int_equal(gd_submit(p, &i, sizeof(i), NULL, GD_NOWAIT, NULL), 0);
+	for (int ready = 0; ready < WORKERS;) {
+		assert_true(gd_poll(p, 10) >= 0);
+		ready = 0;
+		for (int i = 0; i < WORKERS; i++) {
+			struct gd_worker_stats w;
+			assert_int_equal(gd_pool_worker_stats(p, i, &w), 0);
+			ready += w.state == GD_WORKER_IDLE;
+			pids[i] = (pid_t)w.pid;
+		}
+	}
+	assert_int_equal(lab->count[LAB_SUCCESS], 500);
+	pids[WORKERS] = parent_of(pids[0]); /* the warden */
+	assert_true(pids[WORKERS] > 1 && pids[WORKERS] != getpid());
+	struct pollfd fd = {.fd = gd_fd(p), .events = POLLIN};
+	while (poll(&fd, 1, 100) > 0) /* until it has come to rest */
+		gd_poll(p, 0);
+
+	unsigned long before = ticks_of_all(pids, WORKERS + 1);
+	assert_int_equal(poll(&fd, 1, 1500), 0); /* nobody calls */
+	unsigned long ticks = ticks_of_all(pids, WORKERS + 1) - before;
+	/* One processor would be 150 ticks; a worker that looks every millisecond, about one each. */
+	if (ticks > (unsigned long)sysconf(_SC_CLK_TCK) / 10)
+		fail_msg("%lu ticks", ticks);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+static void test_64_idle_workers_cost_no_processor_time(void **state)
+{
+	idle(*state);
+}
+
+static void test_neither_do_they_with_a_task_timeout(void **state)
+{
+	struct lab *lab = *state;
+	lab->options.task_timeout_ms = 10000;
+	idle(lab);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_64_idle_workers_cost_no_processor_time, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_neither_do_they_with_a_task_timeout, lab_setup, lab_teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

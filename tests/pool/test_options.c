@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad use: each gets an error with its words, and on_exit where a run had begun. Good options are copied whole. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lab.h"
+#include "pool/options.h"
+
+static const struct gd_worker_ops echo = {.process = lab_echo};
+
+static int nothing(void *context, const struct gd_event *event)
+{
+	(void)context;
+	(void)event;
+	return 0;
+}
+
+static int batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
+{
+	(void)w;
+	(void)state;
+	(void)tasks;
+	(void)n;
+	return 0;
+}
+
+static struct gd_options good(void)
+{
+	return (struct gd_options){
+		.size = sizeof(struct gd_options), .worker = &echo, .gpus = "sim:2", .on_success = nothing};
+}
+
+/* gd_create() and gd_open() say the same. */
+static void refused(const struct gd_options *o, int code, const char *words)
+{
+	struct gd_error err = {0};
+	struct gd_dispatcher *d = (void *)1;
+	struct gd_pool *p = (void *)1;
+	assert_int_equal(gd_create(o, &d, &err), code);
+	assert_int_equal(err.code, code);
+	lab_assert_contains(err.message, words);
+	assert_ptr_equal(d, (void *)1); /* untouched */
+	err = (struct gd_error){0};
+	assert_int_equal(gd_open(o, &p, &err), code);
+	assert_int_equal(err.code, code);
+	lab_assert_contains(err.message, words);
+	assert_ptr_equal(p, (void *)1);
+	assert_int_equal(gd_create(o, &d, NULL), code); /* nobody has to listen */
+}
+
+static void test_workers_that_make_no_sense(void **state)
+{
+	(void)state;
+	const char *const argv[] = {"worker", NULL}, *const empty[] = {NULL};
+	struct gd_options o = good();
+	o.worker = NULL;
+	refused(&o, -EINVAL, "no worker: set worker (hooks of this program) or worker_argv");
+	o.worker_argv = empty;
+	refused(&o, -EINVAL, "worker_argv is empty");
+	o = good();
+	o.worker_argv = argv;
+	refused(&o, -EINVAL, "two workers: set worker or worker_argv, not both");
+	const struct gd_worker_ops none = {0}, both = {.process = lab_echo, .process_batch = batch};
+	o = good();
+	o.worker = &none;
+	refused(&o, -EINVAL, "the worker has no process hook");
+	o.worker = &both;
+	refused(&o, -EINVAL, "the worker has two process hooks");
+	o = good();
+	o.on_success = NULL;
+	refused(&o, -EINVAL, "no on_success");
+}
+
+static void test_gpus_that_make_no_sense(void **state)
+{
+	(void)state;
+	const int ids[] = {0};
+	struct gd_options o = good();
+	o.gpu_ids = ids;
+	o.num_gpu_ids = 1;
+	refused(&o, -EINVAL, "the GPUs are given twice");
+	o.gpus = NULL;
+	o.num_gpu_ids = 0;
+	refused(&o, -EINVAL, "no GPUs: gpu_ids is given, but num_gpu_ids is 0");
+	o.gpu_ids = NULL;
+	o.num_gpu_ids = 3;
+	refused(&o, -EINVAL, "num_gpu_ids is 3, but gpu_ids is NULL");
+}
+
+static void test_numbers_out_of_range(void **state)
+{
+	(void)state;
+	struct gd_options o = good();
+	o.queue_size = -1;
+	refused(&o, -EINVAL, "queue_size is -1; it takes 0 (the default) to");
+	o = good();
+	o.retries = -2;
+	refused(&o, -EINVAL, "retries is -2");
+	o = good();
+	o.workers_per_gpu = 100000;
+	refused(&o, -EINVAL, "workers_per_gpu is 100000");
+	int64_t *const limits[] = {
+		&o.task_timeout_ms, &o.grace_ms, &o.setup_timeout_ms, &o.cleanup_timeout_ms, &o.kill_wait_ms};
+	const char *const names[] = {
+		"task_timeout_ms is", "grace_ms is", "setup_timeout_ms is", "cleanup_timeout_ms is", "kill_wait_ms is"};
+	for (int i = 0; i < 5; i++) {
+		o = good();
+		*limits[i] = -1;
+		refused(&o, -EINVAL, names[i]);
+		*limits[i] = INT64_MAX;
+		refused(&o, -EINVAL, names[i]);
+	}
+}
+
+static void test_the_rest(void **state)
+{
+	(void)state;
+	refused(NULL, -EINVAL, "no options");
+	struct gd_options o = good();
+	o.size = 0;
+	refused(&o, -EINVAL, "set it with sizeof");
+	o.size = sizeof(o) + 8;
+	refused(&o, -EINVAL, "use the header of this library");
+	o = good();
+	o.num_settings = 1;
+	refused(&o, -EINVAL, "num_settings is 1, but settings is NULL");
+	const struct gd_setting no_value = {"key", NULL}, no_key = {NULL, "value"};
+	o.settings = &no_value;
+	refused(&o, -EINVAL, "setting 0 has no value");
+	o.settings = &no_key;
+	refused(&o, -EINVAL, "setting 0 has no key");
+	o = good();
+	o.output = GD_OUTPUT_FILES;
+	refused(&o, -EINVAL, "output_dir");
+	o.output = (enum gd_output)7;
+	refused(&o, -EINVAL, "output is 7");
+}
+
+static void test_settings_too_large_for_a_worker(void **state)
+{
+	(void)state;
+	char *value = malloc(1 << 20);
+	assert_non_null(value);
+	memset(value, 'x', (1 << 20) - 1);
+	value[(1 << 20) - 1] = '\0';
+	const struct gd_setting setting = {"key", value};
+	struct gd_options o = good();
+	o.settings = &setting;
+	o.num_settings = 1;
+	refused(&o, -E2BIG, "settings");
+	free(value);
+}
+
+/* ---- What can only be seen when the pool is opened ---------------------- */
+
+static void not_opened(const struct gd_options *o, int code, const char *words)
+{
+	struct gd_error err = {0};
+	struct gd_pool *p = (void *)1;
+	assert_int_equal(gd_open(o, &p, &err), code);
+	assert_int_equal(err.code, code);
+	lab_assert_contains(err.message, words);
+	assert_ptr_equal(p, (void *)1);
+}
+
+static void test_gpus_that_are_not_there(void **state)
+{
+	(void)state;
+	const int ids[] = {1, 7};
+	struct gd_options o = good();
+	setenv("GPUQ_GPUS", "sim:4", 1);
+	o.gpus = NULL;
+	o.gpu_ids = ids;
+	o.num_gpu_ids = 2;
+	not_opened(&o, -ENODEV, "GPU 7 is not there; there are: 0, 1, 2, 3");
+	unsetenv("GPUQ_GPUS");
+	setenv("GPUQ_NVML_LIBRARY", "/nonexistent", 1);
+	setenv("GPUQ_SYSFS_ROOT", "/nonexistent", 1);
+	not_opened(&o, -ENODEV, "this machine has none; simulated ones are to be had with");
+	o.gpu_ids = NULL;
+	o.num_gpu_ids = 0;
+	not_opened(&o, -ENODEV, "no GPUs: this machine has none");
+	o.gpus = "nonsense";
+	not_opened(&o, -EINVAL, "nonsense");
+	o.gpus = "sim:5000";
+	o.workers_per_gpu = 2;
+	struct gd_error err;
+	struct gd_pool *p;
+	assert_true(gd_open(&o, &p, &err) < 0);
+}
+
+static void *wait_at_gate(void *argument)
+{
+	(void)argument;
+	lab_pass(0);
+	return NULL;
+}
+
+static void test_forking_with_threads_is_refused(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_options o = good();
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
+	not_opened(&o, -EBUSY, "this program has 2 threads, so its workers cannot be forked: have them executed");
+	assert_int_equal(lab_run(lab, &echo), -EBUSY);
+	lab_assert_contains(lab->err.message, "worker_argv");
+	lab_assert_contains(lab->err.message, "allow_threads");
+	assert_int_equal(lab->count[LAB_EXIT], 1);
+	lab_open(0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* A thread that has ended is none, as soon as it was joined. */
+	for (int i = 0; i < 50; i++) {
+		struct gd_pool *p;
+		struct gd_error err;
+		lab_open(0);
+		assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		int r = gd_open(&o, &p, &err);
+		if (r < 0)
+			fail_msg("%s", err.message);
+		assert_int_equal(gd_close(p, NULL, NULL), 0);
+	}
+}
+
+static void test_a_bad_source(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_error err;
+	struct gd_options o = good();
+	struct gd_dispatcher *d;
+	assert_int_equal(gd_create(&o, &d, &err), 0);
+	assert_int_equal(gd_run(d, NULL, NULL, &err), -EINVAL);
+	lab_assert_contains(err.message, "no source");
+	struct gd_source source = lab->source;
+	source.size = 3;
+	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
+	lab_assert_contains(err.message, "sizeof(struct gd_source)");
+	source = lab->source;
+	source.generator = NULL;
+	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
+	lab_assert_contains(err.message, "the source has no generator");
+	/* None of it was a run: the next one is. */
+	assert_int_equal(gd_run(d, &lab->source, NULL, &err), 0);
+	gd_destroy(d);
+	gd_destroy(NULL);
+}
+
+/* ---- Copies ------------------------------------------------------------- */
+
+static void test_options_are_copied_with_their_defaults(void **state)
+{
+	(void)state;
+	char key[] = "key", value[] = "value", program[] = "program", argument[] = "argument", dir[] = "dir";
+	int ids[] = {2, 1};
+	const char *argv[] = {program, argument, NULL};
+	struct gd_setting setting = {key, value};
+	struct gd_options o = good(), *copy = NULL;
+	struct gd_error err;
+	o.worker = NULL;
+	o.gpus = NULL;
+	o.worker_argv = argv;
+	o.gpu_ids = ids;
+	o.num_gpu_ids = 2;
+	o.settings = &setting;
+	o.num_settings = 1;
+	o.output_dir = dir;
+	assert_int_equal(options_copy(&o, &copy, &err), 0);
+	key[0] = value[0] = program[0] = argument[0] = dir[0] = 'X';
+	argv[0] = NULL;
+	ids[0] = 99;
+	assert_string_equal(copy->settings[0].key, "key");
+	assert_string_equal(copy->settings[0].value, "value");
+	assert_string_equal(copy->worker_argv[0], "program");
+	assert_string_equal(copy->worker_argv[1], "argument");
+	assert_null(copy->worker_argv[2]);
+	assert_string_equal(copy->output_dir, "dir");
+	assert_int_equal(copy->gpu_ids[0], 2);
+	assert_true(copy->base_seed == 42);
+	assert_int_equal(copy->queue_size, 1024);
+	assert_int_equal(copy->workers_per_gpu, 1);
+	assert_int_equal(copy->retries, 0);
+	assert_int_equal(copy->task_timeout_ms, 0);
+	assert_int_equal(copy->grace_ms, 1000);
+	assert_int_equal(copy->setup_timeout_ms, 0);
+	assert_int_equal(copy->cleanup_timeout_ms, 10000);
+	assert_int_equal(copy->kill_wait_ms, 5000);
+	options_free(copy);
+	options_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_workers_that_make_no_sense),
+		cmocka_unit_test(test_gpus_that_make_no_sense),
+		cmocka_unit_test(test_numbers_out_of_range),
+		cmocka_unit_test(test_the_rest),
+		cmocka_unit_test(test_settings_too_large_for_a_worker),
+		cmocka_unit_test_setup_teardown(test_gpus_that_are_not_there, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_forking_with_threads_is_refused, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_a_bad_source, lab_setup, lab_teardown),
+		cmocka_unit_test(test_options_are_copied_with_their_defaults),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

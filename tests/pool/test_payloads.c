@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes there and back: of every size, in place, abandoned, and by workers that die meanwhile. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, MIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB, 64 * MIB};
+#define NUM_SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/* A pattern that differs from task to task and from page to page. */
+static void fill(unsigned char *data, size_t size, uint64_t id)
+{
+	for (size_t i = 0; i < size; i += 4096)
+		memset(data + i, (int)(id * 31 + i / 4096 + 1), size - i < 4096 ? size - i : 4096);
+}
+
+static bool is_filled(const unsigned char *data, size_t size, uint64_t id)
+{
+	for (size_t i = 0; i < size; i += 4096) {
+		unsigned char expected = (unsigned char)(id * 31 + i / 4096 + 1);
+		size_t n = size - i < 4096 ? size - i : 4096;
+		if (data[i] != expected || data[i + n / 2] != expected || data[i + n - 1] != expected)
+			return false;
+	}
+	return true;
+}
+
+static size_t size_of(const struct lab *lab, uint64_t id)
+{
+	/* Small ones in between, so that the large are not alone in their ring. */
+	return id % 3 == 2 ? sizes[id / 3 % NUM_SIZES] : (size_t)(id * 37 % 1000) * (lab->extra != NULL);
+}
+
+static int generate(void *context, struct gd_feed *feed)
+{
+	struct lab *lab = context;
+	if (lab->given == lab->tasks)
+		return 0;
+	uint64_t id = lab->given++;
+	size_t size = size_of(lab, id);
+	if (id % 2) {
+		unsigned char *data = gd_emit_reserve(feed, size, NULL);
+		if (!data && size > 0)
+			return -ENOMEM;
+		fill(data, size, id);
+		return 1;
+	}
+	unsigned char *data = malloc(size ? size : 1);
+	if (!data)
+		return -ENOMEM;
+	fill(data, size, id);
+	int r = gd_emit(feed, data, size, NULL);
+	memset(data, 0, size);
+	free(data);
+	return r < 0 ? r : 1;
+}
+
+/* Answers with as many bytes, of another pattern; half of them written in place. */
+static int transform(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	uint64_t id = gd_worker_task_id(w, 0);
+	if ((uintptr_t)task->data % 16 != 0)
+		return gd_fail(w, -EFAULT, "the task is not aligned");
+	if (!is_filled(task->data, task->size, id))
+		return gd_fail(w, -EBADMSG, "task %d is not what was sent", (int)id);
+	if (id % 4 < 2) {
+		unsigned char *result = gd_result_reserve(w, task->size);
+		if (!result)
+			return gd_fail(w, -ENOMEM, "no room");
+		if ((uintptr_t)result % 16 != 0)
+			return gd_fail(w, -EFAULT, "the result is not aligned");
+		fill(result, task->size, id + 1);
+		return 0;
+	}
+	unsigned char *result = malloc(task->size ? task->size : 1);
+	if (!result)
+		return -ENOMEM;
+	fill(result, task->size, id + 1);
+	int r = gd_result(w, result, task->size);
+	free(result);
+	return r;
+}
+
+struct checked {
+	unsigned good;
+	unsigned bad;
+};
+
+static struct checked checked;
+
+static int check(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	if (note->kind != LAB_SUCCESS)
+		return 0;
+	bool good = event->task.size == size_of(lab, event->id) && event->result.size == event->task.size &&
+		    is_filled(event->task.data, event->task.size, event->id) &&
+		    is_filled(event->result.data, event->result.size, event->id + 1) &&
+		    (uintptr_t)event->task.data % 16 == 0 && (uintptr_t)event->result.data % 16 == 0;
+	if (good)
+		checked.good++;
+	else
+		checked.bad++;
+	return 0;
+}
+
+static void run_sizes(struct lab *lab, uint64_t tasks)
+{
+	static const struct gd_worker_ops ops = {.process = transform};
+	checked = (struct checked){0};
+	lab->extra = lab;
+	lab->tasks = tasks;
+	lab->source.generator = generate;
+	lab->on_note = check;
+	int r = lab_run(lab, &ops);
+	if (r < 0)
+		fail_msg("%s", lab->err.message);
+	lab_assert_complete(lab);
+	if (lab->count[LAB_ERROR])
+		fail_msg("%s", lab_note(lab, LAB_ERROR, 0)->message);
+	assert_int_equal(checked.bad, 0);
+	assert_int_equal(checked.good, tasks);
+}
+
+static void test_every_size_there_and_back(void **state)
+{
+	run_sizes(*state, 3 * NUM_SIZES * 2);
+}
+
+static void test_every_size_in_order(void **state)
+{
+	struct lab *lab = *state;
+	lab->options.ordered = true;
+	lab->options.queue_size = 4;
+	run_sizes(lab, 3 * NUM_SIZES);
+}
+
+static void test_every_size_with_an_inline_generator(void **state)
+{
+	struct lab *lab = *state;
+	lab->source.inline_generator = true;
+	lab->options.queue_size = 7;
+	run_sizes(lab, 3 * NUM_SIZES);
+}
+
+/* ---- 1 GiB -------------------------------------------------------------- */
+
+static size_t available_bytes(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
+	size_t kib = 0;
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, "MemAvailable:", 13) == 0)
+			kib = strtoul(line + 13, NULL, 10);
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
+static int generate_gib(void *context, struct gd_feed *feed)
+{
+	struct lab *lab = context;
+	if (lab->given == 1)
+		return 0;
+	unsigned char *data = gd_emit_reserve(feed, GIB, NULL);
+	if (!data)
+		return -ENOMEM;
+	fill(data, GIB, 0);
+	lab->given++;
+	return 1;
+}
+
+static int check_gib(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	if (note->kind == LAB_SUCCESS && event->task.size == GIB && event->result.size == GIB &&
+		is_filled(event->result.data, GIB, 1))
+		lab->extra = lab;
+	return 0;
+}
+
+static void test_1_gib_there_and_back(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = transform};
+	struct lab *lab = *state;
+	if (available_bytes() < 6 * GIB) {
+		print_message("less than 6 GiB of memory are available\n");
+		skip();
+	}
+	lab->source.generator = generate_gib;
+	lab->on_note = check_gib;
+	assert_int_equal(lab_run(lab, &ops), 0);
+	lab_assert_complete(lab);
+	assert_non_null(lab->extra);
+}
+
+/* ---- Drafts ------------------------------------------------------------- */
+
+static struct gd_pool *open_pool(struct lab *lab, const struct gd_worker_ops *ops)
+{
+	struct gd_pool *p = NULL;
+	lab->options.worker = ops;
+	int r = gd_open(&lab->options, &p, &lab->err);
+	if (r < 0)
+		fail_msg("gd_open: %s", lab->err.message);
+	return p;
+}
+
+/* Polls until the workers are ready. */
+static void await_ready(struct gd_pool *p)
+{
+	for (int ready = 0; ready < 1;) {
+		gd_poll(p, 10);
+		struct gd_stats stats;
+		gd_pool_stats(p, &stats);
+		ready = 1;
+		for (size_t i = 0; i < stats.workers; i++) {
+			struct gd_worker_stats w;
+			assert_int_equal(gd_pool_worker_stats(p, (int)i, &w), 0);
+			ready &= w.state == GD_WORKER_IDLE && w.pid > 0;
+		}
+	}
+}
+
+static const struct gd_worker_ops echo = {.process = lab_echo};
+
+static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
+{
+	struct lab *lab = *state;
+	static const size_t reserved[] = {16, 100000, 3 * MIB, 2 * MIB};
+	struct gd_pool *p = open_pool(lab, &echo);
+	for (int ready = 0; ready < 2; ready++) {
+		/* Before the workers are ready it goes elsewhere, after that into an inbox. */
+		for (size_t i = 0; i < 4; i++) {
+			struct gd_draft *d;
+			void *data;
+			uint64_t id = 99;
+			assert_int_equal(gd_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			assert_int_equal(gd_outstanding(p), 1);
+			gd_abandon(d);
+			assert_int_equal(gd_outstanding(p), 0);
+			assert_int_equal(gd_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			memset(data, 7, reserved[i]);
+			uint64_t number = i + 10;
+			memcpy(data, &number, sizeof(number));
+			assert_int_equal(gd_commit(d, 8 + i, NULL, &id), 0);
+			assert_int_equal(id, i + 4 * (size_t)ready); /* what was abandoned has no number */
+			while (gd_outstanding(p) > 0)
+				assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+			const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i + 4 * (size_t)ready);
+			assert_non_null(n);
+			assert_int_equal(n->event.task.size, 8 + i);
+			assert_int_equal(n->event.result.size, 8 + i);
+			assert_int_equal(n->result, number);
+		}
+		await_ready(p);
+	}
+	/* More than was reserved: refused, and gone. */
+	struct gd_draft *d;
+	void *data;
+	assert_int_equal(gd_reserve(p, 10, 0, &d, &data), 0);
+	assert_int_equal(gd_commit(d, 11, NULL, NULL), -EINVAL);
+	assert_int_equal(gd_outstanding(p), 0);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+/* While the draft is open in a worker's inbox, nothing else is put there, but the other one works. */
+static void test_an_open_draft_holds_up_nobody(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &echo);
+	await_ready(p);
+	struct gd_draft *d;
+	void *data;
+	assert_int_equal(gd_reserve(p, 100, 0, &d, &data), 0);
+	for (uint64_t i = 0; i < 50; i++)
+		assert_int_equal(gd_submit(p, &i, sizeof(i), NULL, 0, NULL), 0);
+	while (lab->count[LAB_SUCCESS] < 50)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	memset(data, 0, 100);
+	assert_int_equal(gd_commit(d, 100, NULL, NULL), 0);
+	while (lab->count[LAB_SUCCESS] < 51)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	if (lab_number(task) == 666)
+		raise(SIGKILL);
+	return lab_echo(w, state, task);
+}
+
+static const struct gd_worker_ops mortal = {.process = answer_or_die};
+
+/* Kills the only worker, polls until the next one is there. */
+static void replace_worker(struct gd_pool *p)
+{
+	struct gd_worker_stats w;
+	assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
+	assert_int_equal(kill((pid_t)w.pid, SIGKILL), 0);
+	for (struct gd_worker_stats now = w; now.restarts == w.restarts || now.state != GD_WORKER_IDLE;) {
+		gd_poll(p, 10);
+		assert_int_equal(gd_pool_worker_stats(p, 0, &now), 0);
+	}
+}
+
+static void test_a_worker_dies_while_a_draft_is_open_in_its_inbox(void **state)
+{
+	struct lab *lab = *state;
+	lab->options.gpus = "sim:1";
+	struct gd_pool *p = open_pool(lab, &mortal);
+	await_ready(p);
+	for (int abandon = 0; abandon < 2; abandon++) {
+		struct gd_draft *d;
+		uint64_t *data;
+		assert_int_equal(gd_reserve(p, 64, 0, &d, (void **)&data), 0);
+		data[0] = 41;
+		replace_worker(p);
+		data[0]++; /* still there */
+		if (abandon)
+			gd_abandon(d);
+		else
+			assert_int_equal(gd_commit(d, 8, NULL, NULL), 0);
+		while (gd_outstanding(p) > 0)
+			assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	}
+	assert_int_equal(lab->count[LAB_SUCCESS], 1);
+	assert_int_equal(lab_note(lab, LAB_SUCCESS, 0)->result, 42);
+	assert_int_equal(lab_note(lab, LAB_SUCCESS, 0)->event.attempt, 1);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+struct committer {
+	struct gd_draft *draft;
+	int result;
+};
+
+static void *commit_when_told(void *argument)
+{
+	struct committer *c = argument;
+	if (lab_pass(0))
+		c->result = gd_commit(c->draft, 8, NULL, NULL);
+	lab_open(1);
+	return NULL;
+}
+
+/* The other thread commits in the middle of the autopsy: in the callback of the task that died. */
+static int let_commit(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	(void)lab;
+	(void)event;
+	if (note->kind == LAB_ERROR) {
+		lab_open(0);
+		lab_pass(1);
+	}
+	return 0;
+}
+
+static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(void **state)
+{
+	struct lab *lab = *state;
+	struct committer c = {.result = 1};
+	uint64_t deadly = 666;
+	uint64_t *data;
+	pthread_t thread;
+	lab->options.gpus = "sim:1";
+	lab->options.on_task_start = NULL;
+	lab->on_note = let_commit;
+	struct gd_pool *p = open_pool(lab, &mortal);
+	await_ready(p);
+	/* One short task first: only then is more than one handed to a worker. */
+	assert_int_equal(gd_submit(p, &c, 8, NULL, 0, NULL), 0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	assert_int_equal(gd_submit(p, &deadly, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, (void **)&data), 0);
+	*data = 42;
+	assert_int_equal(pthread_create(&thread, NULL, commit_when_told, &c), 0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(c.result, 0);
+	assert_int_equal(lab->count[LAB_ERROR], 1);
+	assert_int_equal(lab->count[LAB_SUCCESS], 2);
+	assert_int_equal(lab_note(lab, LAB_SUCCESS, 1)->result, 42);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+static void *abandon_when_told(void *argument)
+{
+	struct committer *c = argument;
+	if (lab_pass(0)) {
+		poll(NULL, 0, 50); /* so that the other one waits, usually */
+		gd_abandon(c->draft);
+	}
+	return NULL;
+}
+
+static int tell(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	(void)lab;
+	(void)event;
+	if (note->kind == LAB_SUCCESS)
+		lab_open(0);
+	return 0;
+}
+
+/* Somebody waits for the last task there is; it turns out that there is none. */
+static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
+{
+	struct lab *lab = *state;
+	struct committer c = {0};
+	void *data;
+	pthread_t thread;
+	lab->on_note = tell;
+	struct gd_pool *p = open_pool(lab, &echo);
+	await_ready(p);
+	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, &data), 0);
+	uint64_t task = 1;
+	assert_int_equal(gd_submit(p, &task, 8, NULL, 0, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, abandon_when_told, &c), 0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, -1) >= 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_every_size_there_and_back, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_every_size_in_order, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_every_size_with_an_inline_generator, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_1_gib_there_and_back, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_draft_is_committed_smaller_or_abandoned, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_an_open_draft_holds_up_nobody, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_worker_dies_while_a_draft_is_open_in_its_inbox, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_draft_committed_while_the_dead_are_called_back_is_not_lost, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_abandoning_the_last_draft_ends_a_poll_that_waits, lab_setup, lab_teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

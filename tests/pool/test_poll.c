@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT */
+/* The lower layer: open, submit, poll, the descriptor, close; in one thread and in several. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+static const struct gd_worker_ops echo = {.process = lab_echo};
+
+static struct gd_pool *open_pool(struct lab *lab, const struct gd_worker_ops *ops)
+{
+	struct gd_pool *p = NULL;
+	lab->options.worker = ops;
+	if (gd_open(&lab->options, &p, &lab->err) < 0)
+		fail_msg("gd_open: %s", lab->err.message);
+	return p;
+}
+
+static int submit(struct gd_pool *p, uint64_t number, unsigned flags)
+{
+	return gd_submit(p, &number, sizeof(number), NULL, flags, NULL);
+}
+
+static void close_pool(struct lab *lab, struct gd_pool *p)
+{
+	assert_int_equal(gd_close(p, &lab->stats, &lab->err), 0);
+	lab->given = lab->stats.submitted;
+	lab_assert_complete(lab);
+}
+
+static void test_open_submit_poll_close(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &echo);
+	for (uint64_t i = 0; i < 5; i++) {
+		uint64_t id = 99, number = i * i;
+		assert_int_equal(gd_submit(p, &number, sizeof(number), lab, 0, &id), 0);
+		assert_int_equal(id, i);
+	}
+	assert_int_equal(gd_outstanding(p), 5);
+	int made = 0;
+	while (gd_outstanding(p) > 0) {
+		int n = gd_poll(p, -1);
+		assert_true(n > 0);
+		made += n;
+	}
+	assert_int_equal(made, 10); /* on_task_start and on_success of each */
+	for (size_t i = 0; i < 5; i++) {
+		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		assert_int_equal(n->result, n->event.id * n->event.id);
+		assert_ptr_equal(n->event.tag, lab);
+	}
+	/* Nothing to wait for: not even for ever. */
+	assert_int_equal(gd_poll(p, -1), 0);
+	close_pool(lab, p);
+	assert_int_equal(lab->stats.completed, 5);
+	assert_int_equal(gd_close(NULL, NULL, NULL), 0);
+}
+
+static int wait_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	if (lab_number(task) != 1000)
+		lab_pass(0);
+	return lab_echo(w, state, task);
+}
+
+static const struct gd_worker_ops gated = {.process = wait_at_gate};
+
+static void test_a_full_queue_is_said(void **state)
+{
+	struct lab *lab = *state;
+	lab->options.queue_size = 3;
+	struct gd_pool *p = open_pool(lab, &gated);
+	assert_int_equal(gd_room(p), 5); /* and one in each worker's hands */
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(submit(p, 0, GD_NOWAIT), 0);
+	assert_int_equal(gd_room(p), 0);
+	uint64_t id = 77;
+	struct gd_draft *draft = NULL;
+	void *data = NULL;
+	assert_int_equal(gd_submit(p, "x", 1, NULL, GD_NOWAIT, &id), -EAGAIN);
+	assert_int_equal(id, 77);
+	assert_int_equal(gd_reserve(p, 1, GD_NOWAIT, &draft, &data), -EAGAIN);
+	assert_null(draft);
+	/* The thread that polls has nobody to wait for. */
+	assert_int_equal(submit(p, 0, 0), -EAGAIN);
+	assert_int_equal(gd_reserve(p, 1, 0, &draft, &data), -EAGAIN);
+	/* Nor does a poll wait longer than it was told. */
+	uint64_t begin = lab_now();
+	while (gd_poll(p, 20) > 0)
+		; /* the beginnings */
+	assert_true(lab_now() - begin >= 20000000);
+	for (int i = 0; i < 5; i++)
+		lab_open(0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	assert_int_equal(gd_room(p), 5);
+	assert_int_equal(submit(p, 1000, 0), 0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	close_pool(lab, p);
+}
+
+/* ---- The descriptor ----------------------------------------------------- */
+
+/* One task at a time, each waited for with the descriptor alone: a wake-up that is lost is a test that fails. */
+static void one_by_one(struct lab *lab, bool (*wait)(int fd), unsigned count)
+{
+	struct gd_pool *p = open_pool(lab, &echo);
+	int fd = gd_fd(p);
+	for (uint64_t i = 0; i < count; i++) {
+		size_t before = lab->count[LAB_SUCCESS];
+		assert_int_equal(submit(p, i, GD_NOWAIT), 0);
+		while (lab->count[LAB_SUCCESS] == before) {
+			if (!wait(fd))
+				fail_msg("task %d: nobody called", (int)i);
+			assert_true(gd_poll(p, 0) >= 0);
+		}
+	}
+	close_pool(lab, p);
+}
+
+static bool wait_with_poll(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	return poll(&p, 1, LAB_WAIT_MS) == 1;
+}
+
+static int epoll = -1;
+
+static bool wait_with_epoll(int fd)
+{
+	if (epoll < 0) {
+		struct epoll_event event = {.events = EPOLLIN};
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+		if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+			return false;
+	}
+	struct epoll_event event;
+	return epoll_wait(epoll, &event, 1, LAB_WAIT_MS) == 1;
+}
+
+static void test_no_wake_up_is_lost_with_poll(void **state)
+{
+	struct lab *lab = *state;
+	lab->options.on_task_start = NULL;
+	one_by_one(lab, wait_with_poll, LAB_ASAN ? 3000 : 20000);
+}
+
+static void test_no_wake_up_is_lost_with_epoll(void **state)
+{
+	struct lab *lab = *state;
+	one_by_one(lab, wait_with_epoll, LAB_ASAN ? 3000 : 20000);
+	close(epoll);
+	epoll = -1;
+}
+
+/* Several under way: as many as there is room for, and each answer calls for the next task. */
+static void test_no_wake_up_is_lost_with_many_under_way(void **state)
+{
+	struct lab *lab = *state;
+	uint64_t tasks = LAB_ASAN ? 10000 : 100000, given = 0;
+	lab->options.queue_size = 30;
+	lab->options.gpus = "sim:4";
+	struct gd_pool *p = open_pool(lab, &echo);
+	while (lab->count[LAB_SUCCESS] < tasks) {
+		for (; given < tasks && gd_room(p) > 0; given++)
+			assert_int_equal(submit(p, given, GD_NOWAIT), 0);
+		if (!wait_with_poll(gd_fd(p)))
+			fail_msg("nobody called: %zu of %d", lab->count[LAB_SUCCESS], (int)given);
+		assert_true(gd_poll(p, 0) >= 0);
+	}
+	close_pool(lab, p);
+}
+
+/* After all is quiet, it is not readable for ever: a loop on it would burn. */
+static void test_the_descriptor_comes_to_rest(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &echo);
+	for (int turn = 0; turn < 3; turn++) {
+		for (uint64_t i = 0; i < 10; i++)
+			assert_int_equal(submit(p, i, 0), 0);
+		while (gd_outstanding(p) > 0)
+			assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+		struct pollfd fd = {.fd = gd_fd(p), .events = POLLIN};
+		int empty_turns = 0;
+		/* The workers get ready and the like, then nothing more happens. */
+		while (poll(&fd, 1, 50) > 0 && empty_turns < 100) {
+			gd_poll(p, 0);
+			empty_turns++;
+		}
+		assert_true(empty_turns < 100);
+	}
+	close_pool(lab, p);
+}
+
+/* ---- gd_interrupt, gd_pool_stop, gd_close ------------------------------- */
+
+static void *interrupt_later(void *argument)
+{
+	struct gd_pool *p = argument;
+	poll(NULL, 0, 20);
+	gd_interrupt(p);
+	return NULL;
+}
+
+static struct gd_pool *interrupted;
+
+static void interrupt_from_handler(int sig)
+{
+	(void)sig;
+	gd_interrupt(interrupted);
+}
+
+static void test_a_poll_that_waits_can_be_interrupted(void **state)
+{
+	struct lab *lab = *state;
+	pthread_t thread;
+	struct gd_pool *p = open_pool(lab, &gated);
+	assert_int_equal(submit(p, 0, 0), 0);
+	while (lab->count[LAB_START] == 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, interrupt_later, p), 0);
+		int r;
+		while ((r = gd_poll(p, -1)) > 0)
+			;
+		assert_int_equal(r, 0);
+		assert_int_equal(gd_outstanding(p), 1);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	/* Before the poll: it is not lost. */
+	gd_interrupt(p);
+	assert_int_equal(gd_poll(p, -1), 0);
+	interrupted = p;
+	struct sigaction action = {.sa_handler = interrupt_from_handler};
+	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+	raise(SIGUSR1);
+	assert_int_equal(gd_poll(p, -1), 0);
+	lab_open(0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, -1) >= 0);
+	close_pool(lab, p);
+}
+
+static void test_a_stopped_pool_says_so(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &echo);
+	assert_int_equal(submit(p, 1, 0), 0);
+	gd_pool_stop(p);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	assert_int_equal(gd_poll(p, -1), -ECANCELED);
+	assert_int_equal(submit(p, 1, 0), -ESHUTDOWN);
+	struct gd_draft *d;
+	void *data;
+	assert_int_equal(gd_reserve(p, 1, 0, &d, &data), -ESHUTDOWN);
+	close_pool(lab, p);
+}
+
+static void test_a_draft_that_meets_a_stop_is_refused(void **state)
+{
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &echo);
+	struct gd_draft *d;
+	void *data;
+	assert_int_equal(gd_reserve(p, 10, 0, &d, &data), 0);
+	gd_pool_stop(p);
+	assert_int_equal(gd_poll(p, 0), 0);
+	assert_int_equal(gd_commit(d, 10, NULL, NULL), -ESHUTDOWN);
+	assert_int_equal(gd_poll(p, -1), -ECANCELED);
+	close_pool(lab, p);
+	assert_int_equal(lab->stats.submitted, 0);
+}
+
+static int look_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	while (!gd_cancelled(w))
+		poll(NULL, 0, 1);
+	atomic_fetch_add(&lab_shared->words[0], 1);
+	return lab_echo(w, state, task);
+}
+
+static void test_closing_ends_what_is_left(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = look_at_gate};
+	struct lab *lab = *state;
+	lab->options.grace_ms = 10000;
+	struct gd_pool *p = open_pool(lab, &ops);
+	for (uint64_t i = 0; i < 30; i++)
+		assert_int_equal(submit(p, i, 0), 0);
+	while (lab->count[LAB_START] < 2)
+		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	close_pool(lab, p);
+	assert_int_equal(lab->shared->words[0], 2);
+	assert_int_equal(lab->stats.submitted, 30);
+	assert_int_equal(lab->stats.failed + lab->stats.completed, 30);
+	for (size_t i = 0; i < lab->count[LAB_ERROR]; i++)
+		assert_int_equal(lab_note(lab, LAB_ERROR, i)->event.failure, GD_CANCELLED);
+}
+
+static void test_closing_at_once(void **state)
+{
+	struct lab *lab = *state;
+	for (int i = 0; i < 20; i++) {
+		struct gd_pool *p = open_pool(lab, &echo);
+		if (i % 2)
+			assert_int_equal(submit(p, 1, 0), 0);
+		lab->num_notes = 0;
+		memset(lab->count, 0, sizeof(lab->count));
+		close_pool(lab, p);
+	}
+}
+
+/* ---- From callbacks and threads ----------------------------------------- */
+
+struct inside {
+	struct gd_pool *pool;
+	int poll;
+	int close;
+	int full;
+};
+
+static int submit_more(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	struct inside *in = lab->extra;
+	if (note->kind != LAB_SUCCESS)
+		return 0;
+	in->poll = gd_poll(in->pool, 0);
+	in->close = gd_close(in->pool, NULL, NULL);
+	/* One leads to two, up to a thousand. */
+	for (int i = 0; i < 2 && event->id + lab->given < 1000; i++) {
+		int r = submit(in->pool, event->id, 0);
+		if (r == 0)
+			lab->given++;
+		else if (r == -EAGAIN)
+			in->full++;
+		else
+			return r;
+	}
+	return 0;
+}
+
+static void test_callbacks_may_submit(void **state)
+{
+	struct lab *lab = *state;
+	struct inside in = {0};
+	lab->options.queue_size = 100;
+	lab->extra = &in;
+	lab->on_note = submit_more;
+	struct gd_pool *p = in.pool = open_pool(lab, &echo);
+	assert_int_equal(submit(p, 0, 0), 0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	/* What would wait for itself is refused. */
+	assert_int_equal(in.poll, -EDEADLK);
+	assert_int_equal(in.close, -EDEADLK);
+	assert_true(in.full > 0);
+	assert_true(lab->given > 200);
+	close_pool(lab, p);
+}
+
+#define THREADS    4
+#define PER_THREAD 3000
+
+struct submitter {
+	struct gd_pool *pool;
+	uint64_t first;
+	int failed;
+	atomic_int *left;
+};
+
+static void *submit_many(void *argument)
+{
+	struct submitter *s = argument;
+	for (uint64_t i = 0; i < PER_THREAD; i++) {
+		uint64_t number = s->first + i;
+		int r;
+		if (i % 3 == 0) {
+			struct gd_draft *d;
+			void *data;
+			r = gd_reserve(s->pool, 100, 0, &d, &data);
+			if (r == 0) {
+				memcpy(data, &number, sizeof(number));
+				if (i % 9 == 0)
+					gd_abandon(d);
+				else
+					r = gd_commit(d, 8, NULL, NULL);
+			}
+			if (r == 0 && i % 9 != 0)
+				continue;
+		}
+		if (gd_submit(s->pool, &number, sizeof(number), NULL, 0, NULL) < 0)
+			s->failed++;
+	}
+	if (atomic_fetch_sub(s->left, 1) == 1)
+		gd_interrupt(s->pool);
+	return NULL;
+}
+
+static void test_several_threads_submit_and_wait_for_room(void **state)
+{
+	struct lab *lab = *state;
+	struct submitter submitters[THREADS];
+	pthread_t threads[THREADS];
+	atomic_int left = THREADS;
+	lab->options.queue_size = 20;
+	lab->options.on_task_start = NULL;
+	struct gd_pool *p = open_pool(lab, &echo);
+	for (int i = 0; i < THREADS; i++) {
+		submitters[i] = (struct submitter){.pool = p, .first = (uint64_t)i * PER_THREAD, .left = &left};
+		assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &submitters[i]), 0);
+	}
+	while (atomic_load(&left) > 0 || gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, 100) >= 0);
+	for (int i = 0; i < THREADS; i++) {
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+		assert_int_equal(submitters[i].failed, 0);
+	}
+	close_pool(lab, p);
+	unsigned char *seen = calloc(THREADS, PER_THREAD);
+	assert_non_null(seen);
+	for (size_t i = 0; i < lab->count[LAB_SUCCESS]; i++)
+		seen[lab->notes[i].result]++;
+	for (size_t i = 0; i < THREADS * PER_THREAD; i++)
+		assert_int_equal(seen[i], 1);
+	free(seen);
+}
+
+/* A thread that waits for room is let go when the pool stops. */
+static void *submit_until_refused(void *argument)
+{
+	struct gd_pool *p = argument;
+	int r;
+	do {
+		r = submit(p, 0, 0);
+	} while (r == 0);
+	return (void *)(intptr_t)r;
+}
+
+static void test_a_stop_lets_those_go_who_wait_for_room(void **state)
+{
+	struct lab *lab = *state;
+	pthread_t thread;
+	void *result;
+	lab->options.queue_size = 2;
+	struct gd_pool *p = open_pool(lab, &gated);
+	assert_int_equal(pthread_create(&thread, NULL, submit_until_refused, p), 0);
+	while (gd_room(p) > 0 || lab->count[LAB_START] < 2)
+		assert_true(gd_poll(p, 10) >= 0);
+	gd_pool_stop(p);
+	for (int i = 0; i < 1000; i++) /* the next poll may take and hand out some more before it stops */
+		lab_open(0);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_int_equal((intptr_t)result, -ESHUTDOWN);
+	close_pool(lab, p);
+}
+
+static int no_setup(struct gd_worker *w, void **ret_state)
+{
+	(void)ret_state;
+	return gd_fail(w, -ENOENT, "no model");
+}
+
+static void test_a_pool_without_workers_says_so(void **state)
+{
+	static const struct gd_worker_ops ops = {.setup = no_setup, .process = lab_echo};
+	struct lab *lab = *state;
+	struct gd_pool *p = open_pool(lab, &ops);
+	assert_int_equal(submit(p, 0, 0), 0);
+	int r;
+	while ((r = gd_poll(p, LAB_WAIT_MS)) > 0)
+		;
+	assert_int_equal(r, -ENODEV);
+	assert_int_equal(submit(p, 0, 0), -ENODEV);
+	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
+	assert_int_equal(lab_note(lab, LAB_ERROR, 0)->event.failure, GD_NO_WORKER);
+	struct gd_worker_stats w;
+	assert_int_equal(gd_pool_worker_stats(p, 1, &w), 0);
+	assert_int_equal(w.state, GD_WORKER_OUT);
+	assert_int_equal(gd_pool_worker_stats(p, 2, &w), -ENOENT);
+	close_pool(lab, p);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, lab_setup, lab_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_open_submit_poll_close),
+		CASE(test_a_full_queue_is_said),
+		CASE(test_no_wake_up_is_lost_with_poll),
+		CASE(test_no_wake_up_is_lost_with_epoll),
+		CASE(test_no_wake_up_is_lost_with_many_under_way),
+		CASE(test_the_descriptor_comes_to_rest),
+		CASE(test_a_poll_that_waits_can_be_interrupted),
+		CASE(test_a_stopped_pool_says_so),
+		CASE(test_a_draft_that_meets_a_stop_is_refused),
+		CASE(test_closing_ends_what_is_left),
+		CASE(test_closing_at_once),
+		CASE(test_callbacks_may_submit),
+		CASE(test_several_threads_submit_and_wait_for_room),
+		CASE(test_a_stop_lets_those_go_who_wait_for_room),
+		CASE(test_a_pool_without_workers_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
