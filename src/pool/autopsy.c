@@ -55,7 +55,7 @@ void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_
 	} else if (r->flags & END_NOT_EXECUTED) {
 		event->failure = GD_FAILED;
 		event->code = r->error;
-		snprintf(words, size, "the worker could not be started (%s%s%s): %s",
+		snprintf(words, size, "the worker could not be started ('%s'%s%s): %s",
 			p->options->worker_argv ? p->options->worker_argv[0] : "forked",
 			p->options->output_dir ? ", output to " : "",
 			p->options->output_dir ? p->options->output_dir : "", error_words(r->error));

@@ -111,24 +111,6 @@ static void test_the_backlog_is_a_queue_with_a_front_door(void **state)
 	backlog_finish(&b);
 }
 
-static void test_one_in_the_middle_can_be_taken_out(void **state)
-{
-	(void)state;
-	struct backlog b;
-	assert_int_equal(backlog_init(&b, 5), 0);
-	for (uint64_t id = 0; id < 9; id++) { /* round the end */
-		struct task t = task_of(id);
-		backlog_push(&b, &t);
-		if (id >= 4)
-			backlog_remove(&b, 2);
-	}
-	static const uint64_t left[] = {0, 1, 7, 8};
-	for (size_t i = 0; i < 4; i++)
-		assert_int_equal(backlog_at(&b, i)->id, left[i]);
-	assert_int_equal(b.count, 4);
-	backlog_finish(&b);
-}
-
 static void test_a_backlog_releases_what_is_left_in_it(void **state)
 {
 	(void)state;
@@ -170,7 +152,6 @@ int main(void)
 		cmocka_unit_test(test_held_events_come_in_order_with_their_bytes),
 		cmocka_unit_test(test_an_event_without_bytes_is_held_too),
 		cmocka_unit_test(test_the_backlog_is_a_queue_with_a_front_door),
-		cmocka_unit_test(test_one_in_the_middle_can_be_taken_out),
 		cmocka_unit_test(test_a_backlog_releases_what_is_left_in_it),
 		cmocka_unit_test(test_a_task_takes_its_bytes_out_of_the_ring),
 	};
