@@ -97,7 +97,7 @@ static int some_fail(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	(void)state;
 	look_at_size(n);
 	for (size_t k = 0; k < n; k++) {
-		size_t i = (k * 7 + 3) % n; /* some order; with a multiple of 7, some twice and some never */
+		size_t i = k < n / 2 ? 2 * k + 1 : 2 * (k - n / 2); /* the odd ones, then the even ones */
 		uint64_t number = lab_number(&tasks[i]);
 		if (number % 3 == 0) {
 			memset(large, (int)number, sizeof(large));
