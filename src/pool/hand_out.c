@@ -11,12 +11,20 @@
 
 #define MOST_AGAIN 16 /* looked at in one go */
 
+/* One that is being set up is waited for, but not for ever: it may never be ready. */
+#define PATIENCE_NS (2 * NS_PER_S)
+
 /* Whether a task that failed in one slot has another to go to, now or soon. */
 static bool somebody_else(const struct gd_pool *p, const struct slot *than)
 {
-	for (size_t i = 0; i < p->num_slots; i++)
-		if (&p->slots[i] != than && p->slots[i].state == SLOT_READY)
+	uint64_t now = clock_now_ns();
+	for (size_t i = 0; i < p->num_slots; i++) {
+		const struct slot *s = &p->slots[i];
+		if (s == than)
+			continue;
+		if (s->state == SLOT_READY || (s->state == SLOT_STARTING && now < s->ordered_ns + PATIENCE_NS))
 			return true;
+	}
 	return false;
 }
 

@@ -70,6 +70,7 @@ void pool_start_worker(struct gd_pool *p, struct slot *s)
 	pthread_mutex_lock(&p->lock);
 	s->state = SLOT_STARTING;
 	s->life++;
+	s->ordered_ns = clock_now_ns();
 	s->completed = s->consumed = s->published = 0;
 	s->cleaned = false;
 	s->broken = NULL;

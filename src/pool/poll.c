@@ -9,6 +9,7 @@
 #include "pool/pool_private.h"
 
 #define PROGRESS_NS (100 * NS_PER_MS)
+#define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
 #define TURNS_MAX   8  /* in one gd_poll(), while there is something to call back */
 
@@ -80,8 +81,9 @@ static void set_timer(struct gd_pool *p)
 	pthread_mutex_lock(&p->lock);
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
+	bool patient = p->again.count > 0; /* see pool_hand_out(): some wait for a worker that may never come */
 	pthread_mutex_unlock(&p->lock);
-	uint64_t wait_ns = soon ? NS_PER_MS : 0;
+	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
 	if (!soon && p->restart_at) {
 		uint64_t now = clock_now_ns();
 		wait_ns = p->restart_at > now ? p->restart_at - now : 1;

@@ -37,6 +37,7 @@ struct slot {
 	int device;
 	enum slot_state state;
 	uint64_t life;
+	uint64_t ordered_ns; /* when the warden was asked for it */
 	pid_t pid;
 
 	struct channel channel; /* in is NULL: none */

@@ -190,14 +190,12 @@ static void test_an_error_of_the_hook_is_for_those_without_an_answer(void **stat
 	}
 }
 
-/* The batch with task 20 answers two of its tasks and dies. */
+/* The first batch of three or more answers two of its tasks and dies. */
 static int die_in_the_middle(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
 {
 	(void)state;
-	bool deadly = false;
 	look_at_size(n);
-	for (size_t i = 0; i < n; i++)
-		deadly |= lab_number(&tasks[i]) == 20 && gd_worker_attempt(w, i) == 1;
+	bool deadly = n >= 3 && atomic_exchange(&lab_shared->words[3], 1) == 0;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t answer = answer_to(lab_number(&tasks[i]));
 		if (deadly && i == 2) {
