@@ -88,11 +88,28 @@ static void test_scribbled_record_is_refused_or_read_but_never_followed(void **s
 	text_finish(&t);
 }
 
+static void test_more_processes_than_there_are_bytes_are_refused(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	put_example(&t);
+	char *last = t.data + t.length - sizeof("words") - 2 * sizeof(struct gd_gpu_process) - sizeof(struct gd_gpu);
+	struct wire_record record;
+	struct gpu_set set = {0};
+	static const size_t lies[] = {3, 1000, SIZE_MAX / sizeof(struct gd_gpu_process) + 2, SIZE_MAX};
+	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
+		memcpy(last + offsetof(struct gd_gpu, num_processes), &lies[i], sizeof(lies[i]));
+		assert_int_equal(wire_take(t.data, t.length, &record, &set), -EBADMSG);
+	}
+	text_finish(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_put_is_taken),
 		cmocka_unit_test(test_record_that_is_not_complete_is_waited_for),
+		cmocka_unit_test(test_more_processes_than_there_are_bytes_are_refused),
 		cmocka_unit_test(test_scribbled_record_is_refused_or_read_but_never_followed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
