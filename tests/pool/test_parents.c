@@ -180,6 +180,19 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 	check_all_gone(1000);
 }
 
+/* Nobody is left who could end the workers, but the kernel. */
+static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
+{
+	(void)state;
+	pid_t host = host_start(host_held);
+	board_await(&board->notes[1], 1);
+	trial_check(kill(host, SIGSTOP) == 0);
+	process_kill(atomic_load(&board->notes[0]));
+	process_kill(host);
+	check_all_gone(1000);
+	waitpid(host, NULL, 0);
+}
+
 /* ---- SIGINT ------------------------------------------------------------- */
 
 static struct gd_dispatcher *interrupted;
@@ -581,6 +594,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		PARENT(test_parent_killed_leaves_nobody_a_second_later),
 		PARENT(test_parent_killed_leaves_no_daemon_of_a_worker),
+		PARENT(test_parent_and_warden_killed_at_once_leave_nobody),
 		PARENT(test_parent_that_exits_without_closing_leaves_nobody),
 		PARENT(test_sigint_once_finishes_what_runs),
 		PARENT(test_sigint_twice_cancels_what_runs),
