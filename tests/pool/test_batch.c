@@ -190,18 +190,19 @@ static void test_an_error_of_the_hook_is_for_those_without_an_answer(void **stat
 	}
 }
 
-/* The batch with task 20 answers two of its tasks and dies. */
+/* The batch with task 20 answers two of its tasks, if it has more, and dies. */
 static int die_in_the_middle(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
 {
 	(void)state;
 	bool deadly = false;
+	size_t last = n > 2 ? 2 : n - 1;
 	look_at_size(n);
 	for (size_t i = 0; i < n; i++)
 		deadly |= lab_number(&tasks[i]) == 20 && gd_worker_attempt(w, i) == 1;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t answer = answer_to(lab_number(&tasks[i]));
-		if (deadly && i == 2) {
-			atomic_store(&lab_shared->words[2], n - 2);
+		if (deadly && i == last) {
+			atomic_store(&lab_shared->words[2], n - last);
 			raise(SIGKILL);
 		}
 		gd_batch_result(w, i, &answer, sizeof(answer));
