@@ -67,6 +67,8 @@ static int host_without_stdio(void)
 	t->options.worker_argv = plan.exec ? executed_argv : NULL;
 	trial_open(t, plan.exec ? NULL : &ops);
 	trial_check(standard_fds_are_closed());
+	trial_pid(t, 0, 0); /* so that each has its log */
+	trial_pid(t, 1, 0);
 	ask_ten_times(t);
 	trial_check(standard_fds_are_closed());
 	trial_equal(trial_close(t), 0);
