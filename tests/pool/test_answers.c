@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MOST 64
@@ -239,6 +241,67 @@ static void test_held_results_are_aligned_for_any_type(void **state)
 		assert_true(seen.aligned[i]);
 }
 
+#define LARGE_TASK   ((size_t)3 << 20)
+#define LARGE_RESULT ((size_t)512 << 20)
+
+static int large_result(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	if (gd_worker_task_id(w, 0) == 0)
+		board_await(&board->go, 1);
+	/* Nobody writes to it, so it takes addresses and no memory. */
+	return task->size < LARGE_TASK || gd_result_reserve(w, LARGE_RESULT) ? 0 : -ENOMEM;
+}
+
+/* Addresses for one large result more than there is now, and not for its copy. */
+static void limit_addresses(struct rlimit *ret_old)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	assert_int_equal(getrlimit(RLIMIT_AS, ret_old), 0);
+	struct rlimit few = *ret_old;
+	few.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + LARGE_RESULT + LARGE_RESULT / 2;
+	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+}
+
+static void submit_large(struct trial *t)
+{
+	void *bytes = calloc(1, LARGE_TASK);
+	assert_non_null(bytes);
+	assert_int_equal(gd_submit(t->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
+	free(bytes);
+}
+
+static void test_results_that_cannot_be_held_leave_their_room_to_others(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = large_result};
+	struct trial *t = *state;
+	struct rlimit old;
+	if (TRIAL_ASAN) /* which needs all the addresses there are */
+		skip();
+	t->options.ordered = true;
+	trial_open(t, &ops);
+	trial_pid(t, 0, 0);
+	trial_pid(t, 1, 0);
+	submit(t, "x");
+	for (int i = 0; i < 3; i++)
+		submit_large(t);
+	limit_addresses(&old);
+	trial_await(t, others_answered);
+	atomic_store(&board->go, 1);
+	trial_await(t, none_left);
+	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+	assert_int_equal(seen.count, 4);
+	for (int i = 1; i < 4; i++)
+		assert_int_equal(seen.events[i].failure, GD_NOT_CARRIED);
+	submit_large(t);
+	drain_and_close(t);
+	assert_int_equal(seen.events[4].failure, GD_FAILURE_NONE);
+}
+
 #define ANSWER(test) cmocka_unit_test_setup_teardown(test, noting_setup, trial_teardown)
 
 int main(int argc, char **argv)
@@ -250,6 +313,7 @@ int main(int argc, char **argv)
 		ANSWER(test_what_has_left_cannot_be_answered_again),
 		ANSWER(test_executed_workers_have_batches_of_their_own_size),
 		ANSWER(test_held_results_are_aligned_for_any_type),
+		ANSWER(test_results_that_cannot_be_held_leave_their_room_to_others),
 	};
 	return cmocka_run_group_tests_name("pool answers", tests, NULL, NULL);
 }
