@@ -99,7 +99,8 @@ static void call_back_in_order(struct gd_pool *p, const struct gd_event *event)
 		return;
 	}
 	if (event->id != p->order.next) {
-		order_hold(&p->order, event);
+		if (order_hold(&p->order, event) < 0 && event->task.size >= POOL_LARGE)
+			atomic_fetch_sub(&p->large, 1); /* its bytes are gone; the callback will not count them */
 		return;
 	}
 	call_back(p, event);

@@ -34,7 +34,7 @@ static size_t aligned(size_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
-static void keep(struct held *h)
+static int keep(struct held *h)
 {
 	struct gd_event *e = &h->event;
 	size_t words = strlen(e->message) + 1;
@@ -50,7 +50,7 @@ static void keep(struct held *h)
 			e->message = "";
 		}
 		e->task = e->result = (struct gd_bytes){0};
-		return;
+		return -ENOMEM;
 	}
 	struct gd_bytes *bytes[2] = {&e->task, &e->result};
 	for (int i = 0; i < 2; i++) {
@@ -61,16 +61,17 @@ static void keep(struct held *h)
 	}
 	memcpy(to, e->message, words);
 	e->message = to;
+	return 0;
 }
 
-void order_hold(struct order *o, const struct gd_event *event)
+int order_hold(struct order *o, const struct gd_event *event)
 {
 	assert(event->id >= o->next && event->id - o->next < o->room);
 	struct held *h = &o->held[event->id % o->room];
 	assert(!h->here);
 	h->here = true;
 	h->event = *event;
-	keep(h);
+	return keep(h);
 }
 
 const struct gd_event *order_ready(struct order *o)

@@ -17,8 +17,8 @@ struct order {
 int order_init(struct order *o, size_t room);
 void order_finish(struct order *o);
 
-/* Keeps a copy of the event and of its bytes until it is its turn. */
-void order_hold(struct order *o, const struct gd_event *event);
+/* Keeps a copy of the event and of its bytes until it is its turn. -ENOMEM: of the event alone, which says so. */
+int order_hold(struct order *o, const struct gd_event *event);
 
 /* The event whose turn it is, if it is there; valid until order_advance(). */
 const struct gd_event *order_ready(struct order *o);

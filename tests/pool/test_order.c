@@ -23,7 +23,7 @@ static void hold(struct order *o, uint64_t id)
 		.result = {result, strlen(result)},
 		.message = words,
 	};
-	order_hold(o, &event);
+	assert_int_equal(order_hold(o, &event), 0);
 	memset(task, 'x', sizeof(task));
 	memset(result, 'x', sizeof(result));
 	memset(words, 'x', sizeof(words));
@@ -73,7 +73,7 @@ static void test_an_event_without_bytes_is_held_too(void **state)
 	(void)state;
 	struct order o;
 	assert_int_equal(order_init(&o, 2), 0);
-	order_hold(&o, &(struct gd_event){.id = 0, .failure = GD_CRASHED, .message = ""});
+	assert_int_equal(order_hold(&o, &(struct gd_event){.id = 0, .failure = GD_CRASHED, .message = ""}), 0);
 	const struct gd_event *event = order_ready(&o);
 	assert_non_null(event);
 	assert_int_equal(event->failure, GD_CRASHED);

@@ -407,6 +407,28 @@ pid_t process_parent(pid_t pid)
 	return (pid_t)parent;
 }
 
+static char thread_state(pid_t pid, pid_t tid)
+{
+	char path[64], line[512] = "", state = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	FILE *f = fopen(path, "re");
+	trial_check(f != NULL);
+	trial_check(fgets(line, sizeof(line), f) != NULL);
+	fclose(f);
+	const char *after_name = strrchr(line, ')');
+	trial_check(after_name && sscanf(after_name + 1, " %c", &state) == 1);
+	return state;
+}
+
+void thread_await_asleep(pid_t pid, pid_t tid)
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)TRIAL_WAIT_MS * NS_PER_MS;
+	for (int in_a_row = 0; in_a_row < 3; in_a_row = thread_state(pid, tid) == 'S' ? in_a_row + 1 : 0) {
+		trial_check(clock_now_ns() < deadline);
+		poll(NULL, 0, 1);
+	}
+}
+
 pid_t host_start(int (*host)(void))
 {
 	fflush(NULL);

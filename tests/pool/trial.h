@@ -136,6 +136,8 @@ bool process_gone(pid_t pid, int timeout_ms);
 bool process_alive(pid_t pid);
 void process_kill(pid_t pid); /* SIGKILL, and waits */
 pid_t process_parent(pid_t pid);
+/* Waits until the thread sleeps: then it waits for whatever it was about to wait for. */
+void thread_await_asleep(pid_t pid, pid_t tid);
 void board_await(const atomic_int *word, int at_least);
 
 /* Runs `host` in a child process, which leaves with what it returns; 0: all is well. */

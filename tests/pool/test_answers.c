@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* What a hook says, or does not say, about its tasks, and how it arrives. */
+#include "trial.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MOST 64
+
+/* What the callbacks were told, by task id. */
+static struct {
+	size_t starts;
+	size_t count;
+	struct gd_event events[MOST];
+	char result[MOST][8];
+	bool aligned[MOST];
+} seen;
+
+static bool is_aligned(const void *data)
+{
+	return (uintptr_t)data % _Alignof(max_align_t) == 0;
+}
+
+static int note(void *context, const struct gd_event *event)
+{
+	(void)context;
+	trial_check(event->id < MOST);
+	seen.count++;
+	seen.events[event->id] = *event;
+	size_t n = event->result.size < 8 ? event->result.size : 8;
+	if (n)
+		memcpy(seen.result[event->id], event->result.data, n);
+	seen.aligned[event->id] = is_aligned(event->task.data) && is_aligned(event->result.data);
+	return 0;
+}
+
+static int note_start(void *context, const struct gd_event *event)
+{
+	(void)context;
+	(void)event;
+	seen.starts++;
+	return 0;
+}
+
+static int noting_setup(void **state)
+{
+	memset(&seen, 0, sizeof(seen));
+	int r = trial_setup(state);
+	struct trial *t = *state;
+	t->options.on_success = t->options.on_error = note;
+	t->options.on_task_start = note_start;
+	return r;
+}
+
+static void submit(struct trial *t, const char *bytes)
+{
+	trial_equal(gd_submit(t->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
+}
+
+static bool none_left(struct trial *t)
+{
+	return gd_outstanding(t->pool) == 0;
+}
+
+static void drain_and_close(struct trial *t)
+{
+	trial_await(t, none_left);
+	assert_int_equal(gd_close(t->pool, NULL, NULL), 0);
+}
+
+/* ---- No answer ---------------------------------------------------------- */
+
+static int answer_every_third(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	(void)task;
+	uint64_t id = gd_worker_task_id(w, 0);
+	if (id % 3 == 0)
+		return gd_result(w, "hello", 5);
+	return id % 3 == 1 ? 0 : gd_fail(w, -EIO, "no");
+}
+
+static void test_no_answer_after_one_with_a_result_is_an_empty_result(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = answer_every_third};
+	struct trial *t = *state;
+	t->options.gpus = "sim:1";
+	trial_open(t, &ops);
+	for (int i = 0; i < 9; i++)
+		submit(t, "x");
+	drain_and_close(t);
+	assert_int_equal(seen.count, 9);
+	for (int i = 0; i < 9; i++) {
+		assert_int_equal(seen.events[i].failure, i % 3 == 2 ? GD_FAILED : GD_FAILURE_NONE);
+		assert_int_equal(seen.events[i].result.size, i % 3 == 0 ? 5 : 0);
+		assert_int_equal(seen.events[i].code, i % 3 == 2 ? -EIO : 0);
+	}
+}
+
+/* ---- In a batch --------------------------------------------------------- */
+
+/* A worker that is stopped finds all of these at once when it goes on. */
+static void submit_as_batch(struct trial *t, int slot, int count)
+{
+	pid_t pid = trial_pid(t, slot, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	for (int i = 0; i < count; i++)
+		submit(t, "x");
+	assert_int_equal(kill(pid, SIGCONT), 0);
+}
+
+static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
+{
+	(void)state;
+	(void)tasks;
+	atomic_store(&board->notes[0], (int)num_tasks);
+	/* Before its answer the first task can have it so. */
+	atomic_store(&board->notes[1], gd_result(w, "first", 5));
+	gd_batch_result(w, 0, "mine", 4);
+	atomic_store(&board->notes[2], gd_result_reserve(w, 8) != NULL);
+	atomic_store(&board->notes[3], gd_result(w, "again", 5));
+	atomic_store(&board->notes[4], gd_batch_result(w, 0, "again", 5));
+	return gd_batch_result(w, 2, "third", 5);
+}
+
+static void test_what_has_left_cannot_be_answered_again(void **state)
+{
+	static const struct gd_worker_ops ops = {.process_batch = answer_batch_as_one, .max_batch = 3};
+	struct trial *t = *state;
+	t->options.gpus = "sim:1";
+	trial_open(t, &ops);
+	submit_as_batch(t, 0, 3);
+	drain_and_close(t);
+	assert_int_equal(atomic_load(&board->notes[0]), 3);
+	assert_int_equal(atomic_load(&board->notes[1]), 0);
+	assert_int_equal(atomic_load(&board->notes[2]), 0);
+	assert_int_equal(atomic_load(&board->notes[3]), -EINVAL);
+	assert_int_equal(atomic_load(&board->notes[4]), -EINVAL);
+	assert_int_equal(seen.count, 3);
+	assert_string_equal(seen.result[0], "mine");
+	assert_int_equal(seen.events[1].result.size, 0);
+	assert_string_equal(seen.result[2], "third");
+}
+
+/* Answers with how many there were at once; the first task waits for its pipe. */
+static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
+{
+	(void)state;
+	(void)tasks;
+	if (gd_worker_task_id(w, 0) == 0) {
+		FILE *gate = fopen(gd_worker_setting(w, "gate", ""), "re");
+		if (!gate || fgetc(gate) != 'g')
+			return gd_fail(w, -EIO, "no gate");
+		fclose(gate);
+		poll(NULL, 0, 10); /* so long that nothing is handed out ahead, except for a batch */
+	}
+	char many = (char)num_tasks;
+	for (size_t i = 0; i < num_tasks; i++)
+		if (gd_batch_result(w, i, &many, 1) < 0)
+			return -EIO;
+	return 0;
+}
+
+static const struct gd_worker_ops executed = {.process_batch = say_how_many, .max_batch = 8};
+static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
+
+static bool one_started(struct trial *t)
+{
+	(void)t;
+	return seen.starts >= 1;
+}
+
+static void test_executed_workers_have_batches_of_their_own_size(void **state)
+{
+	struct trial *t = *state;
+	char path[64];
+	int ends[2];
+	assert_int_equal(pipe(ends), 0);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), ends[0]);
+	const struct gd_setting gate = {"gate", path};
+	t->options.settings = &gate;
+	t->options.num_settings = 1;
+	t->options.gpus = "sim:1";
+	t->options.worker_argv = executed_argv;
+	trial_open(t, NULL);
+	submit(t, "x");
+	trial_await(t, one_started);
+	for (int i = 0; i < 7; i++)
+		submit(t, "x");
+	assert_int_equal(write(ends[1], "g", 1), 1);
+	drain_and_close(t);
+	assert_int_equal(seen.count, 8);
+	assert_int_equal(seen.result[0][0], 1);
+	for (int i = 1; i < 8; i++)
+		assert_int_equal(seen.result[i][0], 7); /* what fits beside the first */
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* ---- Held back ---------------------------------------------------------- */
+
+static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	(void)task;
+	if (gd_worker_task_id(w, 0) == 0)
+		board_await(&board->go, 1);
+	double number = 1;
+	return gd_result(w, &number, sizeof(number));
+}
+
+static bool others_answered(struct trial *t)
+{
+	return trial_worker(t, 0).completed + trial_worker(t, 1).completed == 3;
+}
+
+static void test_held_results_are_aligned_for_any_type(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = first_waits};
+	struct trial *t = *state;
+	t->options.ordered = true;
+	trial_open(t, &ops);
+	trial_pid(t, 0, 0);
+	trial_pid(t, 1, 0);
+	submit(t, "x");
+	submit(t, "xyz");
+	submit(t, "x");
+	submit(t, "a task of 19 bytes.");
+	trial_await(t, others_answered);
+	assert_int_equal(seen.count, 0);
+	atomic_store(&board->go, 1);
+	drain_and_close(t);
+	assert_int_equal(seen.count, 4);
+	for (int i = 0; i < 4; i++)
+		assert_true(seen.aligned[i]);
+}
+
+#define LARGE_TASK   ((size_t)3 << 20)
+#define LARGE_RESULT ((size_t)512 << 20)
+
+static int large_result(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	if (gd_worker_task_id(w, 0) == 0)
+		board_await(&board->go, 1);
+	/* Nobody writes to it, so it takes addresses and no memory. */
+	return task->size < LARGE_TASK || gd_result_reserve(w, LARGE_RESULT) ? 0 : -ENOMEM;
+}
+
+/* Addresses for one large result more than there is now, and not for its copy. */
+static void limit_addresses(struct rlimit *ret_old)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	assert_int_equal(getrlimit(RLIMIT_AS, ret_old), 0);
+	struct rlimit few = *ret_old;
+	few.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + LARGE_RESULT + LARGE_RESULT / 2;
+	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+}
+
+static void submit_large(struct trial *t)
+{
+	void *bytes = calloc(1, LARGE_TASK);
+	assert_non_null(bytes);
+	assert_int_equal(gd_submit(t->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
+	free(bytes);
+}
+
+static void test_results_that_cannot_be_held_leave_their_room_to_others(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = large_result};
+	struct trial *t = *state;
+	struct rlimit old;
+	if (TRIAL_ASAN) /* which needs all the addresses there are */
+		skip();
+	t->options.ordered = true;
+	trial_open(t, &ops);
+	trial_pid(t, 0, 0);
+	trial_pid(t, 1, 0);
+	submit(t, "x");
+	for (int i = 0; i < 3; i++)
+		submit_large(t);
+	limit_addresses(&old);
+	trial_await(t, others_answered);
+	atomic_store(&board->go, 1);
+	trial_await(t, none_left);
+	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+	assert_int_equal(seen.count, 4);
+	for (int i = 1; i < 4; i++)
+		assert_int_equal(seen.events[i].failure, GD_NOT_CARRIED);
+	submit_large(t);
+	drain_and_close(t);
+	assert_int_equal(seen.events[4].failure, GD_FAILURE_NONE);
+}
+
+#define ANSWER(test) cmocka_unit_test_setup_teardown(test, noting_setup, trial_teardown)
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+		return gd_worker_main(&executed);
+	const struct CMUnitTest tests[] = {
+		ANSWER(test_no_answer_after_one_with_a_result_is_an_empty_result),
+		ANSWER(test_what_has_left_cannot_be_answered_again),
+		ANSWER(test_executed_workers_have_batches_of_their_own_size),
+		ANSWER(test_held_results_are_aligned_for_any_type),
+		ANSWER(test_results_that_cannot_be_held_leave_their_room_to_others),
+	};
+	return cmocka_run_group_tests_name("pool answers", tests, NULL, NULL);
+}

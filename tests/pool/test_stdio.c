@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* The descriptors and streams of the program around the pool: closed, busy, few, its own. */
+#include "trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOUD "standard output\n"
+
+static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
+
+/* Talks to whatever its standard descriptors are. */
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	printf(LOUD);
+	fflush(stdout);
+	fprintf(stderr, "standard error\n");
+	return trial_reply(w, &job);
+}
+
+static const struct gd_worker_ops ops = {.process = process};
+
+/* Without the short waits of a trial: an answer that wakes nobody is seen. */
+static void ask_ten_times(struct trial *t)
+{
+	for (size_t i = 1; i <= 10; i++) {
+		trial_submit(t, 0, 0);
+		while (t->successes < i)
+			trial_check(gd_poll(t->pool, TRIAL_WAIT_MS) > 0);
+	}
+}
+
+/* ---- Closed ------------------------------------------------------------- */
+
+static struct {
+	bool exec;
+	enum gd_output output;
+	char dir[64];
+} plan;
+
+static bool standard_fds_are_closed(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			return false;
+	return true;
+}
+
+static int host_without_stdio(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	struct trial *t = trial_new();
+	t->options.output = plan.output;
+	t->options.output_dir = plan.output == GD_OUTPUT_FILES ? plan.dir : NULL;
+	t->options.worker_argv = plan.exec ? executed_argv : NULL;
+	trial_open(t, plan.exec ? NULL : &ops);
+	trial_check(standard_fds_are_closed());
+	trial_pid(t, 0, 0); /* so that each has its log */
+	trial_pid(t, 1, 0);
+	ask_ten_times(t);
+	trial_check(standard_fds_are_closed());
+	trial_equal(trial_close(t), 0);
+	trial_check(standard_fds_are_closed());
+	trial_teardown((void **)&t);
+	return 0;
+}
+
+/* How often the words were printed to the two logs, which are removed. */
+static size_t count_in_logs(const char *words)
+{
+	size_t count = 0;
+	for (int slot = 0; slot < 2; slot++) {
+		char path[128], line[64];
+		snprintf(path, sizeof(path), "%s/worker-%d.log", plan.dir, slot);
+		FILE *f = fopen(path, "re");
+		assert_non_null(f);
+		while (fgets(line, sizeof(line), f))
+			count += strcmp(line, words) == 0;
+		fclose(f);
+		assert_int_equal(unlink(path), 0);
+	}
+	return count;
+}
+
+static void try_every_output(bool exec)
+{
+	static const enum gd_output outputs[] = {GD_OUTPUT_INHERIT, GD_OUTPUT_SILENT, GD_OUTPUT_FILES};
+	snprintf(plan.dir, sizeof(plan.dir), "/tmp/gpu_dispatch-test-XXXXXX");
+	assert_non_null(mkdtemp(plan.dir));
+	plan.exec = exec;
+	for (size_t i = 0; i < 3; i++) {
+		plan.output = outputs[i];
+		host_run(host_without_stdio);
+	}
+	assert_int_equal(count_in_logs(LOUD), 10);
+	assert_int_equal(rmdir(plan.dir), 0);
+}
+
+static void test_a_host_without_standard_descriptors(void **state)
+{
+	(void)state;
+	try_every_output(false);
+}
+
+static void test_a_host_without_standard_descriptors_executes_workers(void **state)
+{
+	(void)state;
+	try_every_output(true);
+}
+
+/* ---- Busy --------------------------------------------------------------- */
+
+static atomic_int reader;
+
+/* Holds the stream's lock all the while. */
+static void *read_line(void *stream)
+{
+	char line[16];
+	atomic_store(&reader, (int)syscall(SYS_gettid));
+	return fgets(line, sizeof(line), stream);
+}
+
+static void start_reader(FILE *stream)
+{
+	pthread_t thread;
+	trial_equal(pthread_create(&thread, NULL, read_line, stream), 0);
+	board_await(&reader, 1);
+	thread_await_asleep(getpid(), (pid_t)atomic_load(&reader));
+}
+
+/* With `fd` as a pipe to which nobody writes. */
+static void make_silent(int fd)
+{
+	int ends[2];
+	trial_equal(pipe2(ends, O_CLOEXEC), 0);
+	trial_equal(dup2(ends[0], fd), fd);
+	close(ends[0]);
+}
+
+static int host_that_reads(void)
+{
+	make_silent(STDIN_FILENO);
+	start_reader(stdin);
+	struct trial *t = trial_new();
+	t->options.output = GD_OUTPUT_SILENT;
+	t->options.worker_argv = executed_argv;
+	trial_open(t, NULL);
+	ask_ten_times(t);
+	trial_equal(trial_close(t), 0);
+	trial_teardown((void **)&t);
+	return 0;
+}
+
+static void test_executed_workers_though_a_thread_waits_for_input(void **state)
+{
+	(void)state;
+	host_run(host_that_reads);
+}
+
+static int setup_that_reads(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	*ret_state = NULL;
+	int ends[2];
+	FILE *stream = pipe2(ends, O_CLOEXEC) < 0 ? NULL : fdopen(ends[0], "re");
+	if (!stream)
+		return -EIO;
+	start_reader(stream);
+	return 0;
+}
+
+static void test_a_worker_with_a_thread_that_waits_for_input(void **state)
+{
+	static const struct gd_worker_ops reads = {.setup = setup_that_reads, .process = process};
+	struct trial *t = *state;
+	t->options.output = GD_OUTPUT_SILENT;
+	trial_open(t, &reads);
+	ask_ten_times(t);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- Its own ------------------------------------------------------------ */
+
+static void test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host(void **state)
+{
+	struct trial *t = *state;
+	int ends[2];
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	t->options.output = GD_OUTPUT_SILENT;
+	t->options.worker_argv = executed_argv;
+	trial_open(t, NULL);
+	ask_ten_times(t);
+	close(ends[1]);
+	/* Its end is seen when the last one who holds it has closed it. */
+	struct pollfd p = {.fd = ends[0], .events = POLLIN};
+	assert_int_equal(poll(&p, 1, TRIAL_WAIT_MS), 1);
+	assert_true(p.revents & POLLHUP);
+	close(ends[0]);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- Few ---------------------------------------------------------------- */
+
+static bool in_open;
+static size_t told_in_open, told;
+
+static int on_setup_fail(void *context, const struct gd_event *event)
+{
+	(void)context;
+	(void)event;
+	told++;
+	told_in_open += in_open;
+	return 0;
+}
+
+/* Returns how many setups failed, or the error of gd_open(). */
+static int open_with_limit(rlim_t limit)
+{
+	struct rlimit old;
+	trial_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	struct rlimit few = {.rlim_cur = limit, .rlim_max = old.rlim_max};
+	struct trial *t = trial_new();
+	t->options.gpus = "sim:3";
+	t->options.worker = &ops;
+	t->options.on_setup_fail = on_setup_fail;
+	struct gd_pool *pool;
+	struct gd_stats stats;
+	told = 0;
+	trial_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	in_open = true;
+	int r = gd_open(&t->options, &pool, NULL);
+	in_open = false;
+	if (r >= 0) {
+		/* What is due is told now. */
+		gd_poll(pool, 0);
+		r = (int)told;
+		trial_equal(gd_close(pool, &stats, NULL), 0);
+		trial_equal(stats.setup_failures, told);
+	}
+	trial_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	trial_teardown((void **)&t);
+	return r;
+}
+
+static int host_with_few_descriptors(void)
+{
+	int next = fcntl(0, F_DUPFD_CLOEXEC, 3);
+	trial_check(next >= 0);
+	close(next);
+	int lost_some = 0, r = -1;
+	for (rlim_t limit = (rlim_t)next + 1; r != 0 && limit < (rlim_t)next + 64; limit++) {
+		r = open_with_limit(limit);
+		lost_some += r > 0;
+	}
+	trial_equal(r, 0);
+	trial_check(lost_some > 0);
+	trial_equal(told_in_open, 0);
+	return 0;
+}
+
+static void test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open(void **state)
+{
+	(void)state;
+	host_run(host_with_few_descriptors);
+}
+
+#define STDIO(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+		return gd_worker_main(&ops);
+	const struct CMUnitTest tests[] = {
+		STDIO(test_a_host_without_standard_descriptors),
+		STDIO(test_a_host_without_standard_descriptors_executes_workers),
+		STDIO(test_executed_workers_though_a_thread_waits_for_input),
+		STDIO(test_a_worker_with_a_thread_that_waits_for_input),
+		STDIO(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
+		STDIO(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
+	};
+	return cmocka_run_group_tests_name("pool stdio", tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* A pool that is stopped: who is called back, as what, and what it costs. */
+#include "trial.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { HANG = 1, LOOK };
+
+/* Volatile, or the compiler may end what never ends. */
+static volatile int forever = 1;
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct job job;
+	memcpy(&job, task->data, sizeof(job));
+	while (job.what == HANG && forever)
+		pause();
+	while (job.what == LOOK && !gd_cancelled(w))
+		poll(NULL, 0, 1);
+	return job.what == LOOK ? -ECANCELED : trial_reply(w, &job);
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	(void)state;
+	atomic_fetch_add(&board->cleanups, 1);
+	return 0;
+}
+
+static const struct gd_worker_ops ops = {.process = process, .cleanup = cleanup};
+
+static int stops_setup(void **state)
+{
+	int r = trial_setup(state);
+	struct trial *t = *state;
+	t->options.gpus = "sim:1";
+	t->options.grace_ms = 50;
+	return r;
+}
+
+static bool one_started(struct trial *t)
+{
+	return t->starts >= 1;
+}
+
+/* Polls as a caller does, each time until something happens, and to the end. */
+static void poll_to_the_end(struct trial *t)
+{
+	int r;
+	do {
+		uint64_t begin = clock_now_ns();
+		r = gd_poll(t->pool, TRIAL_WAIT_MS);
+		assert_true(clock_now_ns() - begin < (uint64_t)TRIAL_WAIT_MS * NS_PER_MS);
+	} while (r >= 0);
+	assert_int_equal(r, -ECANCELED);
+	assert_int_equal(gd_outstanding(t->pool), 0);
+	trial_check_books(t);
+}
+
+/* ---- Given back --------------------------------------------------------- */
+
+/* A stopped worker has a task and has not begun it; the head of its inbox is not taken back. */
+static pid_t submit_to_the_stopped(struct trial *t)
+{
+	trial_open(t, &ops);
+	pid_t pid = trial_pid(t, 0, 0);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	trial_submit_many(t, 3);
+	return pid;
+}
+
+static void test_a_task_given_back_by_one_killed_after_the_stop_is_called_back(void **state)
+{
+	struct trial *t = *state;
+	pid_t pid = submit_to_the_stopped(t);
+	gd_pool_stop(t->pool);
+	while (gd_poll(t->pool, 0) > 0)
+		;
+	assert_int_equal(gd_outstanding(t->pool), 1);
+	process_kill(pid);
+	poll_to_the_end(t);
+	assert_int_equal(t->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(trial_close(t), 0);
+}
+
+static void test_a_task_given_back_after_two_stops_is_called_back(void **state)
+{
+	struct trial *t = *state;
+	submit_to_the_stopped(t);
+	gd_pool_stop(t->pool);
+	gd_pool_stop(t->pool);
+	poll_to_the_end(t);
+	assert_int_equal(t->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(trial_close(t), 0);
+}
+
+static int hang_with_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
+{
+	(void)w;
+	(void)state;
+	(void)tasks;
+	(void)num_tasks;
+	while (forever)
+		pause();
+	return 0;
+}
+
+static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state)
+{
+	static const struct gd_worker_ops batches = {.process_batch = hang_with_batch, .max_batch = 4};
+	struct trial *t = *state;
+	size_t size = (size_t)3 << 20;
+	char *large = calloc(1, size);
+	assert_non_null(large);
+	trial_open(t, &batches);
+	trial_pid(t, 0, 0);
+	trial_submit(t, HANG, 0);
+	trial_await(t, one_started);
+	int r;
+	while ((r = gd_submit(t->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
+		t->submitted++;
+	free(large);
+	assert_int_equal(r, -EAGAIN);
+	assert_true(t->submitted > 1);
+	gd_pool_stop(t->pool);
+	gd_pool_stop(t->pool);
+	poll_to_the_end(t);
+	assert_int_equal(t->by_failure[GD_CANCELLED], t->submitted);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- As what ------------------------------------------------------------ */
+
+static void test_a_task_that_obeys_the_second_stop_is_cancelled(void **state)
+{
+	struct trial *t = *state;
+	t->options.grace_ms = TRIAL_WAIT_MS;
+	trial_open(t, &ops);
+	trial_submit(t, LOOK, 0);
+	trial_await(t, one_started);
+	gd_pool_stop(t->pool);
+	gd_pool_stop(t->pool);
+	poll_to_the_end(t);
+	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(t->failure.event.code, -ECANCELED);
+	assert_int_equal(t->failure.event.slot, 0);
+	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(atomic_load(&board->cleanups), 1); /* and its worker lives */
+}
+
+static int endless(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	*ret_state = NULL;
+	while (forever)
+		pause();
+	return 0;
+}
+
+static void test_statistics_are_right_at_once_after_a_stop(void **state)
+{
+	static const struct gd_worker_ops never_ready = {.setup = endless, .process = process};
+	struct trial *t = *state;
+	struct gd_stats stats;
+	trial_open(t, &never_ready);
+	trial_submit_many(t, 5);
+	gd_pool_stop(t->pool);
+	poll_to_the_end(t);
+	gd_pool_stats(t->pool, &stats);
+	assert_int_equal(stats.submitted, 5);
+	assert_int_equal(stats.failed, 5);
+	assert_int_equal(stats.queued, 0);
+	assert_int_equal(stats.running, 0);
+	assert_int_equal(trial_close(t), 0);
+}
+
+/* ---- What it costs ------------------------------------------------------ */
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec used;
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+	return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+static void test_three_stops_cost_no_cpu(void **state)
+{
+	struct trial *t = *state;
+	t->options.grace_ms = 300;
+	trial_open(t, &ops);
+	trial_submit(t, HANG, 0);
+	trial_await(t, one_started);
+	for (int i = 0; i < 3; i++)
+		gd_pool_stop(t->pool);
+	uint64_t before = cpu_ns();
+	poll_to_the_end(t);
+	assert_true(cpu_ns() - before < 50 * NS_PER_MS);
+	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(trial_close(t), 0);
+}
+
+#define STOP(test) cmocka_unit_test_setup_teardown(test, stops_setup, trial_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STOP(test_a_task_given_back_by_one_killed_after_the_stop_is_called_back),
+		STOP(test_a_task_given_back_after_two_stops_is_called_back),
+		STOP(test_large_tasks_beside_a_hanging_batch_are_called_back),
+		STOP(test_a_task_that_obeys_the_second_stop_is_cancelled),
+		STOP(test_statistics_are_right_at_once_after_a_stop),
+		STOP(test_three_stops_cost_no_cpu),
+	};
+	return cmocka_run_group_tests_name("pool stops", tests, NULL, NULL);
+}
