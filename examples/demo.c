@@ -18,11 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCKS     400
-#define BLOCK      80000
-#define EXPECTED   1973815 /* primes below BLOCKS * BLOCK = 32,000,000 */
+#define BLOCKS     200
+#define BLOCK      60000
+#define EXPECTED   788060 /* primes below BLOCKS * BLOCK = 12,000,000 */
 #define KILL_AFTER (BLOCKS / 3)
-#define BAR        40
+#define BAR        30
+
+#define RED    "\033[31m"
+#define GREEN  "\033[32m"
+#define YELLOW "\033[33m"
+#define GREY   "\033[90m"
+#define PLAIN  "\033[0m"
 
 /* ---- In each worker ----------------------------------------------------- */
 
@@ -65,8 +71,8 @@ struct demo {
 	int drawn; /* lines of the picture on the screen */
 	int64_t killed_pid;
 	int killed_slot;
+	uint64_t killed_block;
 	bool replaced;
-	bool tried_again;
 };
 
 static int next_block(void *context, struct gd_feed *feed)
@@ -86,21 +92,27 @@ static void erase(struct demo *demo)
 	demo->drawn = 0;
 }
 
+static const char *look(const struct demo *demo, const char *sequence)
+{
+	return demo->terminal ? sequence : "";
+}
+
+/* A full bar is an even share and a half: one that works faster than the others has room to show it. */
 static void draw_worker(const struct demo *demo, const struct gd_worker_stats *w)
 {
-	uint64_t share = w->completed * BAR * (uint64_t)demo->workers / BLOCKS / 2;
+	uint64_t share = w->completed * BAR * (uint64_t)demo->workers * 2 / (BLOCKS * 3);
 	int length = share > BAR ? BAR : (int)share;
-	const char *colour = demo->terminal ? (w->restarts ? "\033[33m" : "\033[32m") : "";
 
-	printf("  GPU %-3d %-9s %s", w->gpu, gd_worker_state_name(w->state), colour);
+	printf("  GPU %-3d %-9s %s", w->gpu, gd_worker_state_name(w->state), look(demo, w->restarts ? YELLOW : GREEN));
 	for (int i = 0; i < BAR; i++)
-		fputs(i < length ? "█" : " ", stdout);
-	printf("%s %3" PRIu64 " blocks%s\n", demo->terminal ? "\033[0m" : "", w->completed,
-		w->restarts ? ", replaced once" : "");
+		printf("%s%s", i == length ? look(demo, GREY) : "", i < length ? "▇" : "·");
+	printf("%s %3" PRIu64 " blocks%s\n", look(demo, PLAIN), w->completed, w->restarts ? ", by two workers" : "");
 }
 
 static void draw(struct demo *demo)
 {
+	putchar('\n');
+	demo->drawn = 1;
 	for (int slot = 0; slot < demo->workers; slot++) {
 		struct gd_worker_stats w;
 		if (gd_worker_stats(demo->dispatcher, slot, &w) < 0)
@@ -111,22 +123,18 @@ static void draw(struct demo *demo)
 	fflush(stdout);
 }
 
-/* Ends one worker the hard way, as a driver or the kernel would, while it works. */
-static void kill_one(struct demo *demo)
+/* Ends the worker that has just begun a block the hard way, as a driver or the kernel would. */
+static void kill_worker(struct demo *demo, const struct gd_event *e)
 {
-	for (int i = 0; i < demo->workers && !demo->killed_pid; i++) {
-		struct gd_worker_stats w;
-		int slot = (demo->workers / 2 + i) % demo->workers;
-		if (gd_worker_stats(demo->dispatcher, slot, &w) < 0 || !w.has_task || w.pid <= 0)
-			continue;
-		if (kill((pid_t)w.pid, SIGKILL) < 0)
-			continue;
-		demo->killed_pid = w.pid;
-		demo->killed_slot = slot;
-		erase(demo);
-		printf("  kill -9 %" PRId64 ": the worker of GPU %d is dead, in the middle of block %" PRIu64 "\n",
-			w.pid, w.gpu, w.task_id);
-	}
+	struct gd_worker_stats w;
+	if (gd_worker_stats(demo->dispatcher, e->slot, &w) < 0 || w.pid <= 0 || kill((pid_t)w.pid, SIGKILL) < 0)
+		return;
+	demo->killed_pid = w.pid;
+	demo->killed_slot = e->slot;
+	demo->killed_block = e->id;
+	erase(demo);
+	printf("  %skill -9 %" PRId64 "%s: the worker of GPU %d dies in the middle of block %" PRIu64 "\n",
+		look(demo, RED), w.pid, look(demo, PLAIN), e->gpu, e->id);
 }
 
 static void look_for_replacement(struct demo *demo)
@@ -138,16 +146,17 @@ static void look_for_replacement(struct demo *demo)
 		return;
 	demo->replaced = true;
 	erase(demo);
-	printf("  GPU %d has a new worker, pid %" PRId64 "\n", w.gpu, w.pid);
+	printf("  a new worker is on GPU %d: pid %" PRId64 "\n", w.gpu, w.pid);
 }
 
 static int on_start(void *context, const struct gd_event *e)
 {
 	struct demo *demo = context;
 	if (e->attempt > 1) {
-		demo->tried_again = true;
 		erase(demo);
 		printf("  block %" PRIu64 " is counted again, on GPU %d\n", e->id, e->gpu);
+	} else if (!demo->killed_pid && demo->done >= KILL_AFTER) {
+		kill_worker(demo, e);
 	}
 	return 0;
 }
@@ -159,8 +168,12 @@ static int on_success(void *context, const struct gd_event *e)
 
 	memcpy(&primes, e->result.data, sizeof(primes));
 	demo->primes += primes;
-	if (++demo->done >= KILL_AFTER && !demo->killed_pid)
-		kill_one(demo);
+	demo->done++;
+	/* It was done a moment before its worker died: another one must. */
+	if (demo->killed_pid && e->id == demo->killed_block && e->attempt == 1) {
+		demo->killed_pid = 0;
+		demo->replaced = false;
+	}
 	look_for_replacement(demo);
 	return 0;
 }
@@ -189,7 +202,7 @@ static int report(struct demo *demo, const struct gd_stats *stats)
 	if (!demo->terminal)
 		draw(demo);
 	printf("\n  %" PRIu32 " primes below %d: %s.\n", demo->primes, BLOCKS * BLOCK,
-		right ? "right, every block counted exactly once" : "WRONG");
+		right ? "right; every block counted exactly once" : "WRONG");
 	printf("  %" PRIu64 " blocks on %zu workers in %.1f s; workers replaced: %" PRIu64
 	       ", blocks tried again: %" PRIu64 "\n",
 		stats->completed, stats->workers, (double)(stats->end_ns - stats->start_ns) / 1e9, stats->restarts,

@@ -15,20 +15,29 @@
  *     gd_open() → gd_submit() … gd_poll() … → gd_close()
  *
  * Which thread calls what: the generator runs in a thread of its own (unless
- * the source says `inline_generator`); every other callback is made from inside
- * gd_run(), gd_poll() or gd_close(), on the thread that called it, one at a
- * time. Worker hooks run in the worker's process, on its only thread of ours.
+ * the source says `inline_generator`), beside the callbacks: what both touch
+ * needs a lock. Every other callback is made from inside gd_run(), gd_poll() or
+ * gd_close(), on the thread that called it, one at a time. Worker hooks run in
+ * the worker's process, on its first thread, and only from there, during a hook,
+ * may a struct gd_worker be used.
+ *
+ * In a callback one may submit (it does not wait: -EAGAIN), stop, interrupt and
+ * ask for statistics. gd_poll() and gd_close() are -EDEADLK there.
  *
  * Who owns what: bytes given to gd_submit() and gd_emit() are copied before the
  * call returns. Bytes in an event belong to the library and are valid during
  * the callback only. Tasks and results are aligned for any type.
  *
+ * A program that forks: its child has no pool. The shared memory is not
+ * inherited, so nothing here may be called on a pool or dispatcher of the
+ * parent; let it exec, or leave by _exit().
+ *
  * Options structs begin with their size; in every field zero means the default.
  * Functions return 0 (or a count) on success, a negative errno value on failure;
  * outputs are untouched on failure. A `struct gd_error *` may be NULL.
  *
- * The library prints nothing, never exits, does not touch SIGCHLD and waits for
- * no process that it did not start.
+ * The library prints nothing (but see gd_worker_main()), never exits, does not
+ * touch SIGCHLD and waits for no process that it did not start.
  */
 #ifndef GPU_DISPATCH_H
 #define GPU_DISPATCH_H
@@ -217,22 +226,27 @@ struct gd_worker;
 /**
  * What runs inside a worker process. One of process and process_batch is
  * mandatory. Every hook returns 0 or a negative errno value; gd_fail() adds the
- * words. A hook that crashes, exits or hangs costs its own task and process,
- * never the dispatcher or the other workers.
+ * words. A hook that crashes or exits costs its own task and process, never the
+ * dispatcher or the other workers; one that hangs, too, where it has a limit
+ * (task_timeout_ms, setup_timeout_ms).
+ *
+ * A worker has a process group of its own (Ctrl-C does not reach it), /dev/null
+ * as its input, no handler and no mask of the host's signals. It leaves by
+ * _exit(), after its stdout and stderr were flushed. What it started ends with it.
  */
 struct gd_worker_ops {
 	/** Load the model: once per process, after the GPU is selected. */
 	int (*setup)(struct gd_worker *w, void **ret_state);
-	/** One task. The task's bytes are valid during the call only. */
+	/** One task. Its bytes are valid during the call only, and cannot be written to. */
 	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
 	/**
-	 * All that is there, at most max_batch tasks, at least one. Answer each with
-	 * gd_batch_result() or gd_batch_fail(); one with neither gets an empty result,
-	 * or, where the hook returns an error, that error.
+	 * All that is there, at most max_batch tasks, at least one; never waits for
+	 * more. Answer each with gd_batch_result() or gd_batch_fail(); one with neither
+	 * gets an empty result, or, where the hook returns an error, that error.
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
-	size_t max_batch; /**< for process_batch; 0: 32 */
-	/** Release what setup returned. Not called after a crash. */
+	size_t max_batch; /**< for process_batch; 0: 32; at most 1024 */
+	/** Release what setup returned. Not called after a crash, a kill or a setup that failed. */
 	int (*cleanup)(struct gd_worker *w, void *state);
 };
 
@@ -242,7 +256,7 @@ GD_API int gd_worker_gpu(const struct gd_worker *w);
 GD_API int gd_worker_device(const struct gd_worker *w);
 /** Which worker this is, 0…; two workers on one GPU have two slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
-/** base_seed + the GPU's number. */
+/** base_seed + the GPU's number: the same for two workers on one GPU. */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
 /** A setting given in the options, or `otherwise` where there is none. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
@@ -251,24 +265,26 @@ GD_API uint64_t gd_worker_task_id(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
- * True when the current task's time is over or the run is being ended. A long
- * task looks now and then and returns: its worker, with the model, stays.
+ * True when the current task's time is over, or when what runs is cancelled (a
+ * second gd_stop(), gd_close()). A long task looks now and then and returns,
+ * whatever it likes: its worker, with the model, stays. It costs next to nothing.
  */
 GD_API bool gd_cancelled(const struct gd_worker *w);
 
-/** The task's result, copied. Waits for room if the callbacks are slow. */
+/** The task's result, copied; the last one given counts. Waits for room if the callbacks are slow. */
 GD_API int gd_result(struct gd_worker *w, const void *data, size_t size);
-/** Room for a result of `size` bytes, to be written in place; NULL if there is no memory. */
+/** Room for a result of `size` bytes, to be written in place before the hook returns; NULL if there is no memory. */
 GD_API void *gd_result_reserve(struct gd_worker *w, size_t size);
-/** Says why a hook fails. Returns `code`, so: return gd_fail(w, -EIO, "…", …); */
+/** Says why a hook fails, in at most 1023 bytes (setup: 511). Returns `code`, so: return gd_fail(w, -EIO, "…", …); */
 GD_API int gd_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
-/** The same for the i-th task of a batch. Results may be given in any order. */
+/** The same for the i-th task of a batch. In any order; -EINVAL for one that is answered and gone. */
 GD_API int gd_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
 GD_API int gd_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
 
 /**
  * The body of main() in a program that a dispatcher executes (`worker_argv`):
- * `return gd_worker_main(&ops);`. Started by hand it says so on stderr and
+ * `return gd_worker_main(&ops);`. It does not return: the worker leaves by
+ * _exit(). Started by hand, or without a process hook, it says so on stderr and
  * returns 2, the only words this library ever prints.
  */
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
@@ -281,36 +297,39 @@ enum gd_failure {
 	GD_FAILED,        /**< the hook returned an error */
 	GD_CRASHED,       /**< a signal, or the worker called exit() */
 	GD_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
-	GD_TIMED_OUT,
-	GD_CANCELLED,   /**< the run was stopped first */
-	GD_NO_WORKER,   /**< no worker is left */
-	GD_STUCK,       /**< its process cannot be killed (stuck in the driver) */
-	GD_NOT_CARRIED, /**< the bytes could not be brought there or back */
+	GD_TIMED_OUT,     /**< not done in time, whatever it said afterwards */
+	GD_CANCELLED,     /**< the run was stopped first */
+	GD_NO_WORKER,     /**< no worker is left */
+	GD_STUCK,         /**< its process cannot be killed (stuck in the driver) */
+	GD_NOT_CARRIED,   /**< the bytes could not be brought back, or to another worker */
 };
 
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
-/** One thing that happened. Times are CLOCK_MONOTONIC nanoseconds; 0: it did not happen. */
+/**
+ * One thing that happened. Times are CLOCK_MONOTONIC nanoseconds; 0: it did not
+ * happen. Of a setup or a cleanup only slot, gpu, ended_ns and the failure are told.
+ */
 struct gd_event {
 	uint64_t id; /**< 0, 1, 2… in the order of submission */
 	void *tag;   /**< as given with the task */
-	int slot;    /**< worker, or -1 where no worker had it */
+	int slot;    /**< worker, or -1 where it waited for one */
 	int gpu;     /**< its GPU's number, or -1 */
 	int attempt; /**< 1… ; 0 if it never started */
 	uint64_t queued_ns;
 	uint64_t started_ns;
 	uint64_t ended_ns;
-	struct gd_bytes task;   /**< as it was submitted */
+	struct gd_bytes task;   /**< as it was submitted; no data where there was no memory to keep it */
 	struct gd_bytes result; /**< of a success */
 	enum gd_failure failure;
-	int code;            /**< the hook's negative errno value; 0 where it gave none */
-	int signal;          /**< that ended the worker, or 0 */
+	int code;   /**< the hook's negative errno value; -ETIMEDOUT, -ECANCELED, -ENODEV of ours; 0 after a crash */
+	int signal; /**< that ended the worker, or 0 */
 	uint64_t address;    /**< of the memory fault, with SIGSEGV and SIGBUS */
 	const char *message; /**< in words; "" on success */
 };
 
-/** Returns 0 to go on; anything else asks to stop, as gd_stop() does. */
+/** Returns 0 to go on; anything else asks to stop, as the first gd_stop() does. */
 typedef int gd_callback(void *context, const struct gd_event *event);
 
 /* ---- Statistics --------------------------------------------------------- */
@@ -391,53 +410,72 @@ struct gd_options {
 	size_t size; /**< sizeof(struct gd_options) */
 
 	/* The workers: one of these two. */
-	/** Hooks of this program, run in forked processes. Not for a program with
-	 *  several threads (-EBUSY), nor for one that has used its GPU. */
+	/** Hooks of this program, run in forked processes that see its memory and its
+	 *  descriptors as they were in gd_open() or gd_run(), replacements too. Not for a
+	 *  program with several threads (-EBUSY), nor for one that has used its GPU. */
 	const struct gd_worker_ops *worker;
-	/** A program that calls gd_worker_main(), and its arguments; NULL at the end. */
+	/** A program that calls gd_worker_main(), and its arguments; NULL at the end. Looked
+	 *  for in $PATH; inherits the environment, with its GPU in it, and no descriptor
+	 *  beyond stdout and stderr. */
 	const char *const *worker_argv;
 
-	/* The GPUs: a specification, or numbers; with neither, $GPUQ_GPUS or all. */
+	/* The GPUs: a specification (see gd_gpu_list()), or numbers; with neither, $GPUQ_GPUS or all. */
 	const char *gpus;
-	const int *gpu_ids; /**< one may stand here twice: two workers on it */
+	/** Of those that $GPUQ_GPUS, or else "auto", selects. One may stand here twice: two workers on it. */
+	const int *gpu_ids;
 	size_t num_gpu_ids;
-	int workers_per_gpu; /**< 1 */
+	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in all */
 
-	const struct gd_setting *settings; /**< reach every worker's setup */
+	const struct gd_setting *settings; /**< for gd_worker_setting(), in setup and later; together below 60 KiB */
 	size_t num_settings;
 	int64_t base_seed; /**< 42; a worker's seed is this plus its GPU's number */
 
 	uint64_t total_tasks; /**< for progress; 0: not known. gd_run() takes the source's */
-	int queue_size;       /**< 1024: tasks that wait, beyond those in the workers' hands */
-	int retries;          /**< 0: how often a task that failed is tried again, on another worker */
-	bool ordered;         /**< callbacks in the order of task ids; holds back queue_size results */
-	bool allow_threads;   /**< fork although there are threads: only for hooks that use no lock */
+	/** 1024: tasks that wait, beyond those in the workers' hands. Of payloads of 64 KiB
+	 *  and more there are only about one per worker, and what fits into the workers'
+	 *  inboxes (4 MiB each): memory stays bounded. Those over 2 MiB, up to gigabytes,
+	 *  have a memfd of their own. */
+	int queue_size;
+	/** 0: how often a task that failed, crashed, timed out or was not carried is tried
+	 *  again, on another worker if there is one. Only its last end is called back. */
+	int retries;
+	bool ordered;       /**< callbacks in the order of task ids; holds back (copies of) queue_size results */
+	bool allow_threads; /**< fork although there are threads: only for hooks that use no lock */
 
 	/* Limits, in milliseconds. */
-	int64_t task_timeout_ms;    /**< none */
+	/** None. From the begin of process() to its end, not counting a wait for slow
+	 *  callbacks; of a batch, for the first task, then from one answer to the next. A
+	 *  task that is over its time ends in on_timeout, whatever it returns afterwards. */
+	int64_t task_timeout_ms;
 	int64_t grace_ms;           /**< 1000: from gd_cancelled() to SIGKILL */
 	int64_t setup_timeout_ms;   /**< none */
 	int64_t cleanup_timeout_ms; /**< 10000 */
-	int64_t kill_wait_ms;       /**< 5000: then a process that does not die is given up */
+	int64_t kill_wait_ms;       /**< 5000: then a process that does not die is given up, and its slot with it */
 
 	enum gd_output output;
-	const char *output_dir;
+	const char *output_dir; /**< made if it is not there, its parent not */
 
-	/* Callbacks; only on_success is mandatory. */
+	/* Callbacks; only on_success is mandatory. What has none is seen in the statistics alone. */
 	void *context; /**< first argument of each */
+	/* Every task ends in exactly one of these three. */
 	gd_callback *on_success;
 	gd_callback *on_error;
 	gd_callback *on_timeout;
-	gd_callback *on_task_start; /**< once per attempt, before its end */
-	gd_callback *on_setup_fail; /**< once per slot that is lost to it */
-	gd_callback *on_cleanup_fail;
+	gd_callback *on_task_start; /**< once per attempt, before its end; costs a message per task */
+	/** Once per slot that is lost: its first setup failed, or three of a replacement's in
+	 *  a row, or ten in a row have died without having begun a task. */
+	gd_callback *on_setup_fail;
+	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed, or took too long */
 	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
-	gd_stats_callback *on_exit;     /**< exactly once, after the workers are gone */
+	gd_stats_callback *on_exit;     /**< exactly once, after the workers are gone; ask nothing of the pool then */
 };
 
 /* ---- The lower layer ---------------------------------------------------- */
 
-/** Open workers. gd_poll() and gd_close() by one thread at a time; gd_submit() and gd_interrupt() by any. */
+/**
+ * Open workers. gd_poll() and gd_close() by one thread at a time; everything else
+ * by any, until gd_close() is called.
+ */
 struct gd_pool;
 
 /** A task that is being written. */
@@ -447,8 +485,10 @@ struct gd_draft;
 #define GD_NOWAIT 1u
 
 /**
- * Checks the options, starts the workers, does not wait for them. -EINVAL for
- * options that make no sense, -ENODEV for a GPU that is not there.
+ * Checks and copies the options (as gd_create() does), starts the workers, does
+ * not wait for their setup: tasks may be submitted at once. -EINVAL for options
+ * that make no sense, -ENODEV for a GPU that is not there, -EBUSY where the
+ * workers would be forked and there are threads.
  */
 GD_API int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
 
@@ -456,27 +496,34 @@ GD_API int gd_open(const struct gd_options *options, struct gd_pool **ret, struc
  * Adds a task; waits for room in the queue while another thread polls. The
  * thread that polls (before the first gd_poll(): that opened the pool) has
  * nobody to wait for, in a callback or not: -EAGAIN, as with GD_NOWAIT.
- * -ESHUTDOWN after a stop, -ENODEV when no worker is left.
+ * -ESHUTDOWN after a stop, -ENODEV when no worker is left, -ENOMEM. Where it
+ * fails there is no task and no callback. `ret_id` may be NULL.
  */
 GD_API int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
 
 /**
  * The same without a copy: room for `size` bytes, where the worker will read
  * them if that can be had. Fill it, then gd_commit() with the size used (at most
- * `size`), or gd_abandon(). A thread holds one draft at a time, not for long.
+ * `size`), or gd_abandon(). Either releases the draft, gd_commit() also when it
+ * fails. A thread holds one draft at a time, and not for long: a worker may be
+ * waiting for it. No draft may be held when gd_close() is called.
  */
 GD_API int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data);
 GD_API int gd_commit(struct gd_draft *draft, size_t size, void *tag, uint64_t *ret_id);
 GD_API void gd_abandon(struct gd_draft *draft);
 
-/** Readable when gd_poll() has something to do. For any event loop; never read from it. */
+/**
+ * Readable when gd_poll() has something to do (which may turn out to be no
+ * callback). For any event loop, level-triggered; never read from it.
+ */
 GD_API int gd_fd(const struct gd_pool *p);
 
 /**
  * Makes the callbacks that are due; waits up to timeout_ms (-1: as long as it
  * takes) for the first one. Returns how many were made: 0 at the timeout, after
  * gd_interrupt(), and when no task is left to wait for. When every task has had
- * its callback: -ECANCELED after a stop, -ENODEV when no worker is left.
+ * its callback: -ECANCELED after a stop, -ENODEV when no worker is left. Inside a
+ * callback: -EDEADLK.
  */
 GD_API int gd_poll(struct gd_pool *p, int timeout_ms);
 
@@ -485,12 +532,14 @@ GD_API void gd_interrupt(struct gd_pool *p);
 
 /**
  * Takes no more tasks. First call: what runs is finished, what waits is called
- * back as GD_CANCELLED. Second call: what runs is cancelled too, killed after
- * the grace period. Takes effect in gd_poll(). For threads and signal handlers.
+ * back as GD_CANCELLED, nothing is tried again. Second call: what runs is
+ * cancelled too (gd_cancelled()), and killed after the grace period; one that
+ * succeeds meanwhile has succeeded. Takes effect in gd_poll(). For threads and
+ * signal handlers.
  */
 GD_API void gd_pool_stop(struct gd_pool *p);
 
-/** Tasks submitted and not yet called back. */
+/** Tasks submitted, or being written, and not yet called back. */
 GD_API size_t gd_outstanding(const struct gd_pool *p);
 /** How many tasks of the last one's size can be submitted now without waiting. */
 GD_API size_t gd_room(const struct gd_pool *p);
@@ -501,10 +550,12 @@ GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);
 GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret);
 
 /**
- * Ends what is left as GD_CANCELLED, lets the workers clean up, ends them and
- * everything they started, makes the last callbacks, releases the pool. `ret_stats`
- * may be NULL. Fails only where a worker could not be killed (-EBUSY): the pool
- * is released then, too.
+ * Ends what is left as GD_CANCELLED (poll until gd_outstanding() is 0 to have it
+ * finished), lets the workers clean up, kills those still in setup, ends everything
+ * they started, makes the last callbacks, releases the pool. Meanwhile and after it
+ * no other thread may use the pool, or be inside gd_submit(). `ret_stats` may be
+ * NULL; a NULL pool is fine. -EBUSY where a worker could not be killed: the pool is
+ * released all the same. -EDEADLK inside a callback: it is not.
  */
 GD_API int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err);
 
@@ -515,10 +566,13 @@ struct gd_dispatcher;
 /** Where the generator puts its task. */
 struct gd_feed;
 
-/** One task, copied. At most one call of these per call of the generator. */
+/** One task, copied. At most one call of these per call of the generator (-EALREADY). Waits for room. */
 GD_API int gd_emit(struct gd_feed *feed, const void *data, size_t size, void *tag);
-/** One task of `size` bytes to be written in place, valid until the generator returns. NULL when there is no room to be
- * had: return -ENOMEM then. */
+/**
+ * One task of `size` bytes to be written in place, valid until the generator
+ * returns. NULL when the run is ending or there is no memory: return -ENOMEM then,
+ * a run that was ending knows better.
+ */
 GD_API void *gd_emit_reserve(struct gd_feed *feed, size_t size, void *tag);
 
 /** Where tasks come from. */
@@ -526,31 +580,37 @@ struct gd_source {
 	size_t size; /**< sizeof(struct gd_source) */
 	/**
 	 * The next task: emit it and return 1; return 0 at the end, a negative errno
-	 * value on failure. A generator that may wait for long also watches
-	 * gd_stop_fd(), for gd_run() cannot return before it does.
+	 * value on failure: what was emitted before is still done, then gd_run() returns
+	 * that value. A generator that may wait for long also watches gd_stop_fd(), for
+	 * gd_run() cannot return before it does.
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *context;
-	uint64_t total_tasks;  /**< for progress; 0: not known */
-	bool inline_generator; /**< call it on the thread of gd_run(): faster, but while it waits there are no callbacks
-				*/
+	uint64_t total_tasks; /**< for progress; 0: not known */
+	/** Call it on the thread of gd_run(), where gd_emit() may make callbacks: faster for
+	 *  short tasks, but while it waits there are none. */
+	bool inline_generator;
 };
 
-/** Copies the options (not the hooks, context and callbacks behind them). */
+/** Checks and copies the options, with their strings and lists; not the hooks and the context behind them. */
 GD_API int gd_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
 
 /**
  * Runs the source through fresh workers and returns when every task has had its
  * one callback and the workers are gone. Tasks that fail are no failure of the
- * run: see the statistics. -ECANCELED when stopped, -ENODEV when no worker was
- * left, -EBUSY when this dispatcher is running already, the generator's own error.
+ * run: see the statistics (`ret_stats` may be NULL). -ECANCELED when stopped,
+ * -ENODEV when no worker was left, the generator's own error, -ENODATA where it
+ * returned 1 without a task; -EBUSY when this dispatcher is running already, when
+ * there are threads (see gd_open()), or when a worker could not be killed. on_exit
+ * is called also where no worker could be started at all.
  */
 GD_API int gd_run(
 	struct gd_dispatcher *d, const struct gd_source *source, struct gd_stats *ret_stats, struct gd_error *err);
 
 /** See gd_pool_stop(). For threads and signal handlers. Without a run, the next one stops at once. */
 GD_API void gd_stop(struct gd_dispatcher *d);
-/** Readable from the first gd_stop() on, or once the run needs no more tasks; for generators that wait. */
+/** Readable from the first gd_stop() to the end of the run, and once it needs no more tasks; for generators that wait.
+ */
 GD_API int gd_stop_fd(const struct gd_dispatcher *d);
 
 /** Of the run that goes on, or of the last one. From any thread. */

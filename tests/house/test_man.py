@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What the man page and the README show compiles, runs and is what the examples do."""
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+LIMIT = 60  # seconds, for anything that takes milliseconds
+
+
+def man_programs():
+    page = (SOURCE / "man/gpu_dispatch.3.scd").read_text()
+    blocks = re.findall(r"^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [block.replace("\\\\", "\\") for block in blocks if "int main(" in block]
+
+
+@pytest.fixture(name="compiled")
+def compile_programs(tmp_path):
+    """The page's programs, compiled as strictly as a careful user does."""
+    programs = []
+    for number, text in enumerate(man_programs()):
+        source = tmp_path / f"example{number}.c"
+        source.write_text(text)
+        program = source.with_suffix("")
+        subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror",
+                        "-I", SOURCE / "include", source, "-o", program, BUILD / "libgpu_dispatch.a", "-lpthread", "-ldl"],
+                       check=True, timeout=LIMIT)
+        programs.append(program)
+    return programs
+
+
+def run(*command, **more):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT, check=False, **more)
+
+
+def test_the_examples_of_the_page_do_what_they_say(compiled):
+    upper, squares = compiled
+    lines = "".join(f"line {n}\n" for n in range(3000))
+    result = run(upper, "sim:3", input=lines)
+    assert (result.returncode, result.stdout, result.stderr) == (0, lines.upper(), "")
+    result = run(squares, "sim:2")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{sum(n * n for n in range(100))}\n", "")
+
+
+def test_the_examples_of_the_page_say_what_is_wrong(compiled):
+    for program in compiled:
+        result = run(program, "97", stdin=subprocess.DEVNULL)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "97" in result.stderr
+    by_hand = run(compiled[1], "worker")
+    assert by_hand.returncode == 2 and "started by a dispatcher" in by_hand.stderr
+
+
+def test_the_code_of_the_readme_is_that_of_the_examples():
+    known = {line.strip() for text in [(SOURCE / "examples/squares.c").read_text(), *man_programs()]
+             for line in text.splitlines()}
+    blocks = re.findall(r"^```c\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    shown = [line.strip() for block in blocks for line in block.splitlines()]
+    assert len(shown) > 20
+    assert [line for line in shown if line not in known] == []
+
+
+def test_what_the_documents_name_is_there():
+    for document in ["README.md", "CONTRIBUTING.md", "NEWS.md", "docs/architecture.md"]:
+        path = SOURCE / document
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{document} names {target}"
+
+
+def test_architecture_has_a_line_for_every_file_of_the_pool():
+    page = (SOURCE / "docs/architecture.md").read_text()
+    files = {path.name for path in (SOURCE / "src/pool").glob("*.[ch]")}
+    with_a_source = {name for name in files if name.endswith(".h") and name[:-1] + "c" in files}
+    named = set(re.findall(r"`(\w+\.[ch])`", page[page.index("## src/pool, file by file"):]))
+    assert (files - with_a_source - named, named - files) == (set(), set())
+
+
+def test_what_the_documents_call_is_in_the_header():
+    header = (SOURCE / "include/gpu_dispatch.h").read_text()
+    declared = set(re.findall(r"\b(gd_\w+)\(", header)) | set(re.findall(r"\b(GD_\w+)\b", header))
+    for document in ["README.md", "docs/architecture.md", "man/gpu_dispatch.3.scd"]:
+        named = set(re.findall(r"\b(gd_\w+)\(\)", (SOURCE / document).read_text().replace("*", "")))
+        named |= set(re.findall(r"\b(GD_[A-Z]\w+)\b", (SOURCE / document).read_text()))
+        assert named - declared <= {"GD_WORKER"}, document
