@@ -37,12 +37,12 @@ static int write_brief(struct gd_pool *p, struct slot *s)
 /* A new channel, and the order to the warden. */
 static int order_start(struct gd_pool *p, struct slot *s)
 {
-	int in_fd, out_fd, ends[2];
+	cleanup_(closep) int in_fd = -1;
+	cleanup_(closep) int out_fd = -1;
+	int ends[2];
 	int r = channel_create(&in_fd, &out_fd);
 	if (r < 0)
 		return r;
-	cleanup_(closep) int in_fd_ = in_fd;
-	cleanup_(closep) int out_fd_ = out_fd;
 	r = channel_map(&s->channel, in_fd, out_fd, true);
 	if (r < 0)
 		return r;
