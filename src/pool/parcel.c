@@ -19,7 +19,7 @@ static int map_parcel(struct parcel *p, int prot)
 		return 0;
 	void *data = mmap(NULL, p->size, prot, MAP_SHARED, p->fd, 0);
 	if (data == MAP_FAILED)
-		return -errno;
+		return errno == EAGAIN ? -ENOMEM : -errno; /* -EAGAIN is for what passes by itself */
 	madvise(data, p->size, MADV_DONTFORK); /* a child would keep a gigabyte alive; it has no other use for it */
 	p->data = data;
 	return 0;

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "gpu/list.h"
 #include "pool/options.h"
 #include "pool/pool_private.h"
 
@@ -22,32 +22,9 @@
 
 /* ---- Which GPUs --------------------------------------------------------- */
 
-static const struct gd_gpu *find_gpu(const struct gd_gpu_list *list, int index)
+static int list_gpus(const struct gd_options *o, struct gd_gpu_list **ret, struct gd_error *err)
 {
-	for (size_t i = 0; i < list->count; i++)
-		if (list->gpus[i].index == index && list->gpus[i].mig_index < 0)
-			return &list->gpus[i];
-	return NULL;
-}
-
-static int no_such_gpu(const struct gd_gpu_list *list, int index, struct gd_error *err)
-{
-	cleanup_(text_finish) struct text there = {0};
-	for (size_t i = 0; i < list->count; i++)
-		text_appendf(&there, "%s%d", i ? ", " : "", list->gpus[i].index);
-	if (list->count == 0)
-		return error_set(err, -ENODEV,
-			"GPU %d is not there: this machine has none; simulated ones are to be had with gpus = \"sim:%d\" or GPUQ_GPUS=sim:%d",
-			index, index + 1, index + 1);
-	return error_set(err, -ENODEV, "GPU %d is not there; there are: %s", index, text_string(&there));
-}
-
-static int check_health(const struct gd_gpu *gpu, struct gd_error *err)
-{
-	if (gpu->health == GD_GPU_OK)
-		return 0;
-	return error_set(err, -ENODEV, "GPU %d cannot be used: %s", gpu->index,
-		gpu->health == GD_GPU_LOST ? "it has fallen off the bus" : "its driver does not answer");
+	return o->gpu_ids ? gpu_list_ids(o->gpu_ids, o->num_gpu_ids, ret, err) : gd_gpu_list(o->gpus, ret, err);
 }
 
 /* One entry per worker, into the list. */
@@ -55,7 +32,7 @@ static int choose_gpus(
 	struct gd_pool *p, const struct gd_gpu_list *list, const struct gd_gpu ***ret, struct gd_error *err)
 {
 	const struct gd_options *o = p->options;
-	size_t num_gpus = o->gpu_ids ? o->num_gpu_ids : list->count;
+	size_t num_gpus = list->count;
 	size_t per_gpu = (size_t)o->workers_per_gpu;
 	if (num_gpus == 0)
 		return error_set(err, -ENODEV,
@@ -67,14 +44,12 @@ static int choose_gpus(
 	if (!gpus)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
 	for (size_t i = 0; i < num_gpus; i++) {
-		const struct gd_gpu *gpu = o->gpu_ids ? find_gpu(list, o->gpu_ids[i]) : &list->gpus[i];
-		if (!gpu)
-			return no_such_gpu(list, o->gpu_ids[i], err);
-		int r = check_health(gpu, err);
-		if (r < 0)
-			return r;
+		if (!gd_gpu_usable(&list->gpus[i])) {
+			int r = gd_gpu_validate(&list->gpus[i].index, 1, err); /* it knows the words */
+			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i].index);
+		}
 		for (size_t k = 0; k < per_gpu; k++)
-			gpus[i * per_gpu + k] = gpu;
+			gpus[i * per_gpu + k] = &list->gpus[i];
 	}
 	p->num_slots = num_gpus * per_gpu;
 	*ret = take_ptr(gpus);
@@ -210,7 +185,7 @@ static int pool_prepare(struct gd_pool *p, struct gd_error *err)
 	if (r < 0)
 		return r;
 	struct gd_gpu_list *list = NULL;
-	r = gd_gpu_list(o->gpus, &list, err);
+	r = list_gpus(o, &list, err);
 	if (r < 0)
 		return r;
 	const struct gd_gpu **gpus = NULL;

@@ -176,11 +176,11 @@ static void test_gpus_that_are_not_there(void **state)
 	o.gpus = NULL;
 	o.gpu_ids = ids;
 	o.num_gpu_ids = 2;
-	not_opened(&o, -ENODEV, "GPU 7 is not there; there are: 0, 1, 2, 3");
+	not_opened(&o, -ENODEV, "GPU 7 is not there; there are 0, 1, 2, 3");
 	unsetenv("GPUQ_GPUS");
 	setenv("GPUQ_NVML_LIBRARY", "/nonexistent", 1);
 	setenv("GPUQ_SYSFS_ROOT", "/nonexistent", 1);
-	not_opened(&o, -ENODEV, "this machine has none; simulated ones are to be had with");
+	not_opened(&o, -ENODEV, "GPU 1 is not there; there is none here (sim:4 gives four simulated ones)");
 	o.gpu_ids = NULL;
 	o.num_gpu_ids = 0;
 	not_opened(&o, -ENODEV, "no GPUs: this machine has none");
