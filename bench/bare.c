@@ -61,7 +61,9 @@ static _Noreturn void echo(int in_fd, int out_fd)
 		while (!(room = ring_reserve(&out, task->size)))
 			ring_release(&out, atomic_load_explicit(&c.in->consumed, memory_order_acquire));
 		memcpy(room, inbox_arena(c.in) + task->offset, task->size);
-		ring_push(&out, room, (struct ring_desc){.kind = RING_DONE, .id = task->id, .size = task->size});
+		struct ring_desc *d = ring_take(&out, room, task->size);
+		d->kind = RING_DONE;
+		d->id = task->id;
 		atomic_store_explicit(&c.out->head, out.head, memory_order_release);
 		next++;
 	}
@@ -88,7 +90,9 @@ static bool bare_push(struct bare *b, const char *payload, size_t size, uint64_t
 	if (!room)
 		return false;
 	memcpy(room, payload, size);
-	ring_push(&b->in, room, (struct ring_desc){.kind = RING_TASK, .id = id, .size = size});
+	struct ring_desc *d = ring_take(&b->in, room, size);
+	d->kind = RING_TASK;
+	d->id = id;
 	return true;
 }
 

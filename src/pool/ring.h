@@ -72,7 +72,9 @@ void *ring_reserve(const struct ring *r, size_t size);
 
 /*
  * Takes the room at `data` (from ring_reserve()) with `size` bytes of payload and
- * returns where its descriptor is to be written. The caller publishes r->head.
+ * returns its descriptor, with offset and size filled in and the rest as it was
+ * before: every other field is to be set, one by one (clearing it costs more than
+ * all of them). The caller publishes r->head.
  */
 static inline struct ring_desc *ring_take(struct ring *r, const void *data, size_t size)
 {
@@ -81,7 +83,10 @@ static inline struct ring_desc *ring_take(struct ring *r, const void *data, size
 		r->arena_tail = start;
 	r->arena_head = start + ((size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1));
 	r->ends[r->head % RING_DEPTH] = r->arena_head;
-	return &r->descs[r->head++ % RING_DEPTH];
+	struct ring_desc *d = &r->descs[r->head++ % RING_DEPTH];
+	d->offset = start;
+	d->size = size;
+	return d;
 }
 
 /* The same with the whole descriptor; its offset is filled in. Of external payloads nothing is in the arena. */

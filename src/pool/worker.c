@@ -216,16 +216,15 @@ static void publish_result(struct gd_worker *w, struct item *item)
 		if (item->size)
 			memcpy(data, item->data, item->size);
 	}
-	*ring_take(&w->out, data, flags ? 0 : item->size) = (struct ring_desc){
-		.kind = RING_DONE,
-		.flags = flags,
-		.id = item->desc.id,
-		.attempt = item->desc.attempt,
-		.offset = (uint64_t)((char *)data - w->out.arena),
-		.size = item->size,
-		.start_ns = item->desc.start_ns,
-		.end_ns = w->now_ns,
-	};
+	struct ring_desc *d = ring_take(&w->out, data, flags ? 0 : item->size);
+	d->kind = RING_DONE;
+	d->flags = flags;
+	d->id = item->desc.id;
+	d->attempt = item->desc.attempt;
+	d->size = item->size;
+	d->code = 0;
+	d->start_ns = item->desc.start_ns;
+	d->end_ns = w->now_ns;
 	show(w);
 }
 
