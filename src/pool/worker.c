@@ -392,7 +392,6 @@ static bool wait_for_task(struct gd_worker *w)
 		flush_output();
 		channel_sleep(&w->channel, something_to_do, w);
 	}
-	w->now_ns = clock_now_ns();
 	return true;
 }
 
@@ -408,6 +407,9 @@ static size_t begin(struct gd_worker *w)
 		if (w->head <= w->next) {
 			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
 			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
+			/* Not the end of the last task: these may have come much later, if we were kept from looking.
+			 */
+			w->now_ns = clock_recent_ns(&w->clock);
 		}
 		if (w->head <= w->next) {
 			if (!wait_for_task(w))
