@@ -52,7 +52,7 @@ static int map_one(int fd, size_t size, bool writable, void **ret)
 
 int channel_map(struct channel *c, int in_fd, int out_fd, bool ours)
 {
-	void *in, *out;
+	void *in = NULL, *out = NULL;
 	int r = map_one(in_fd, INBOX_SIZE, ours, &in);
 	if (r < 0)
 		return r;
