@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes from elsewhere (commands, names) as they may be shown in a terminal.
+ *
+ * Nothing that is shown can move the cursor, change a colour or reorder the
+ * line: control characters, bytes that are not UTF-8 and the invisible ones of
+ * Unicode (direction marks, zero-width) appear as \n, \x1b, \u202e. Width is
+ * counted in columns of UTF-8, whatever the locale of the caller.
+ */
+#ifndef BASE_DISPLAY_H
+#define BASE_DISPLAY_H
+
+#include <stddef.h>
+
+#include "base/text.h"
+
+/* Columns that display_append() would use with no limit. */
+size_t display_width(const void *data, size_t size);
+
+/*
+ * Appends at most max_columns columns; what does not fit is cut, the last column
+ * then an ellipsis. Returns the columns used: a double-width character that
+ * would be cut in half is left out, so it may be one less than the limit.
+ */
+size_t display_append(struct text *t, const void *data, size_t size, size_t max_columns);
+
+/* The same, and filled up with spaces to exactly `columns`. */
+void display_append_padded(struct text *t, const void *data, size_t size, size_t columns);
+
+/* No limit, for max_columns. */
+#define DISPLAY_ALL ((size_t)-1)
+
+#endif

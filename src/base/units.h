@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sizes and durations as people write and read them.
+ *
+ * Every unit of size is a power of 1024, with and without the i, as in
+ * nvidia-smi, Slurm and Docker: "12G", "12GB" and "12GiB" are the same, and so
+ * what is printed can be typed. Parsing is strict: no sign, nothing left over,
+ * no overflow; the error says what was expected.
+ */
+#ifndef BASE_UNITS_H
+#define BASE_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+
+#define UNITS_KB (UINT64_C(1) << 10)
+#define UNITS_MB (UINT64_C(1) << 20)
+#define UNITS_GB (UINT64_C(1) << 30)
+
+/* Room for anything that units_format_… writes. */
+#define UNITS_ROOM 32
+
+/*
+ * "12G", "800M", "1.5GiB", "16 GB", "4096B". A bare number counts in
+ * plain_unit_bytes (UNITS_MB where the option's name says so); 0: it is refused,
+ * as nobody can know what was meant.
+ */
+int units_parse_size(const char *text, uint64_t plain_unit_bytes, uint64_t *ret_bytes, struct gd_error *err);
+
+/*
+ * "2h", "30d", "1.5h", "500ms", "1h30m", "2h 03m"; a bare number is seconds.
+ * Units: ms s m min h d w, the larger first. Less than a millisecond counts as one.
+ */
+int units_parse_duration(const char *text, uint64_t *ret_ms, struct gd_error *err);
+
+/* A whole number from min to max, in decimal digits. */
+int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret, struct gd_error *err);
+
+/* "12.0 GB", "9.1 GB", "800 MB", "512 B". Returns buf. */
+const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
+
+/*
+ * "450ms", "4.2s", "42s", "3m 05s", "2h 03m", "4d 02h". Cut off, not rounded: a
+ * clock that shows it never runs ahead. Returns buf.
+ */
+const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM]);
+
+#endif
