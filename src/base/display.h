@@ -27,6 +27,10 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 /* The same, and filled up with spaces to exactly `columns`. */
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns);
 
+/* For error messages: the first 40 columns or so of a string, in a buffer. Returns buf. */
+#define DISPLAY_QUOTE_ROOM 128
+const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM]);
+
 /* No limit, for max_columns. */
 #define DISPLAY_ALL ((size_t)-1)
 

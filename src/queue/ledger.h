@@ -73,14 +73,20 @@ struct ledger_account {
 	bool attributable;
 	uint64_t free_bytes;        /* what can be promised */
 	uint64_t driver_free_bytes; /* what the driver says; equals free_bytes where it says nothing */
-	uint64_t promised_bytes;    /* Σ promised, for the second formula */
-	uint64_t outstanding_bytes; /* Σ max(0, promised − observed) */
-	uint64_t ours_bytes;        /* what would come free if all our jobs there ended */
-	unsigned jobs;              /* ours */
-	unsigned claims;            /* of others */
-	bool unsettled;             /* an undeclared job's memory still grows there… */
-	bool unsettled_foreign;     /* …somebody else's */
-	uint64_t unsettled_job;     /* …or this one of ours */
+	bool driver_known;
+	uint64_t promised_bytes;           /* Σ promised, for the second formula… */
+	uint64_t claimed_bytes;            /* …the claims' part of it */
+	uint64_t outstanding_bytes;        /* Σ max(0, promised − observed)… */
+	uint64_t claims_outstanding_bytes; /* …the claims' part of it */
+	uint64_t ours_observed_bytes;      /* what our jobs are seen to use */
+	uint64_t drained_bytes;            /* what would be free if all our jobs there ended */
+	unsigned jobs;                     /* ours */
+	unsigned claims;                   /* of others */
+	bool unsettled;                    /* an undeclared job's memory still grows there… */
+	bool unsettled_foreign;            /* …somebody else's */
+	size_t processes;                  /* on it, as far as the driver tells… */
+	size_t foreign_processes;          /* …and not of our jobs */
+	uint64_t unsettled_job;            /* …or this one of ours */
 	enum ledger_holder holder;
 	int64_t holder_pid;
 	uint64_t holder_job;
@@ -91,10 +97,12 @@ struct ledger {
 	struct ledger_account *accounts;
 	size_t num_gpus;
 	unsigned jobs_per_gpu;
-	/* Kept for the next build. */
-	size_t room;
-	void *owners;
-	size_t owners_room;
+	/* Scratch, kept for the next build. */
+	size_t accounts_room;
+	struct ledger_owner *owners;
+	size_t num_owners, owners_room;
+	uint64_t *observed;
+	size_t observed_room;
 };
 
 /* Start from {0}. The input's GPUs and notes must outlive the ledger's use. 0 or -ENOMEM. */

@@ -6,8 +6,19 @@
  * position. A job never gets the same GPU twice, nor GPUs of two vendors; one
  * that wants several gets no MIG instances, for CUDA opens only one of them.
  *
- * Nobody is starved: the first job in order that does not fit now reserves the
- * GPUs it will have, and those behind it start elsewhere. Pure, as the ledger.
+ * Nobody is starved: in each pass over the waiting jobs the first one that does
+ * not fit reserves the GPUs it will have, and those behind it start elsewhere.
+ * With the order of queue/pending.h a pass is
+ *
+ *     pending_rewind(p); placement_rewind(&reservation);
+ *     while ((job = pending_peek(p))) {
+ *             r = placement_choose(&ledger, id, need, &reservation, gpus, NULL);
+ *             if (r == 0) → start it, ledger_add(), pending_remove(p, job)
+ *             else → pending_skip(p); if r == -EAGAIN and nothing is reserved
+ *                    in this pass (!reservation.active), placement_reserve()
+ *     }
+ *
+ * Pure, as the ledger.
  */
 #ifndef QUEUE_PLACEMENT_H
 #define QUEUE_PLACEMENT_H
@@ -49,10 +60,10 @@ struct placement_verdict {
 	uint64_t job; /* PLACEMENT_RESERVED: for whom; PLACEMENT_UNSETTLED: whose, if ours */
 };
 
-/* GPUs kept for one waiting job. Start from {0}, keep it from pass to pass. */
+/* GPUs kept for one waiting job. Start from {0}, keep it from pass to pass: so it keeps those that are draining. */
 struct placement_reservation {
-	bool active;
-	uint64_t job;
+	bool active;  /* in this pass */
+	uint64_t job; /* whose they are, or were in the last pass */
 	size_t num_gpus;
 	size_t room;
 	int *gpus; /* positions */
@@ -62,7 +73,7 @@ void placement_reservation_finish(struct placement_reservation *r);
 
 /*
  * Chooses need->num_gpus GPUs into ret_gpus: 0; -EAGAIN: not now; -ENODEV: never
- * with these GPUs (too small, too few, out of order). `job` is who asks: its own
+ * with these GPUs (too small, too few, lost, avoided). `job` is who asks: its own
  * reservation does not hinder it. `reservation` and `verdicts` (one per GPU,
  * always filled) may be NULL.
  */
@@ -72,14 +83,14 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
 /*
  * Keeps GPUs for a job for which placement_choose() said -EAGAIN: first those
  * where it fits, then those it had already, then those where the least has to
- * end. GPUs which only somebody else can free are not kept: where too few are
- * left without them nothing is kept, and the reservation ends. 0 or -ENOMEM.
+ * end. GPUs which only somebody else can free are not kept; where too few are
+ * left without them nothing is, and `active` stays false. 0 or -ENOMEM.
  */
 int placement_reserve(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
 
-/* The reservation's job has started, ended, or is no longer the first: others may have its GPUs. */
-void placement_unreserve(struct placement_reservation *r);
+/* A pass begins: nothing is reserved for those who come first. */
+void placement_rewind(struct placement_reservation *r);
 
 /* Writes "alice, python" for a PID into buf, or returns false. */
 typedef bool placement_describe(void *context, int64_t pid, char *buf, size_t size);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/display.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+
+#define ELLIPSIS "…"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static locale_t utf8_locale;
+
+static void make_locale(void)
+{
+	utf8_locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
+/* Columns of a character: wcwidth() in UTF-8, not in the program's locale, which may be C. */
+static int columns_of(uint32_t c)
+{
+	pthread_once(&once, make_locale);
+	if (!utf8_locale)
+		return 1;
+	locale_t before = uselocale(utf8_locale);
+	int width = wcwidth((wchar_t)c);
+	uselocale(before);
+	return width;
+}
+
+/* Length of the UTF-8 sequence at s, 0 if it is none: no overlong ones, no surrogates. */
+static size_t utf8_decode(const unsigned char *s, size_t size, uint32_t *ret)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t length = s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	if (length == 0 || length > size)
+		return 0;
+	uint32_t c = s[0] & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	if (c < least[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+		return 0;
+	*ret = c;
+	return length;
+}
+
+/* Characters that change how their neighbours look, or look like nothing. */
+static int is_deceptive(uint32_t c)
+{
+	return c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+	       (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+	       (c >= 0xe0000 && c <= 0xe0fff);
+}
+
+/* What stands on the screen for the bytes at a place. */
+struct piece {
+	size_t eaten;
+	char shown[16];
+	size_t length;
+	size_t columns;
+};
+
+static void piece_escape(struct piece *p, uint32_t c, int is_byte)
+{
+	const char *name = c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : NULL;
+	int n;
+	if (name)
+		n = snprintf(p->shown, sizeof(p->shown), "%s", name);
+	else if (is_byte)
+		n = snprintf(p->shown, sizeof(p->shown), "\\x%02x", (unsigned)c);
+	else
+		n = snprintf(p->shown, sizeof(p->shown), c > 0xffff ? "\\U%08x" : "\\u%04x", (unsigned)c);
+	p->length = p->columns = (size_t)n;
+}
+
+static void piece_next(struct piece *p, const unsigned char *s, size_t size)
+{
+	p->eaten = 1;
+	if (s[0] >= 0x20 && s[0] < 0x7f) {
+		p->shown[0] = (char)s[0];
+		p->length = p->columns = 1;
+		return;
+	}
+	uint32_t c = s[0];
+	size_t length = utf8_decode(s, size, &c);
+	if (!length) {
+		piece_escape(p, c, 1);
+		return;
+	}
+	p->eaten = length;
+	int width = columns_of(c);
+	if (width < 0 || c < 0xa0 || is_deceptive(c)) {
+		piece_escape(p, c, 0);
+		return;
+	}
+	memcpy(p->shown, s, length);
+	p->length = length;
+	p->columns = (size_t)width;
+}
+
+size_t display_width(const void *data, size_t size)
+{
+	const unsigned char *s = data;
+	size_t columns = 0;
+	struct piece p;
+	for (size_t i = 0; i < size; i += p.eaten) {
+		piece_next(&p, s + i, size - i);
+		columns += p.columns;
+	}
+	return columns;
+}
+
+size_t display_append(struct text *t, const void *data, size_t size, size_t max_columns)
+{
+	const unsigned char *s = data;
+	size_t columns = 0;
+	/* Where to cut, should the rest not fit: the last place that leaves a column for the ellipsis. */
+	size_t cut_length = t->length, cut_columns = 0;
+	struct piece p;
+	for (size_t i = 0; i < size; i += p.eaten) {
+		piece_next(&p, s + i, size - i);
+		if (p.columns > max_columns - columns) {
+			if (max_columns == 0 || t->error)
+				return 0;
+			t->length = cut_length;
+			text_append_string(t, ELLIPSIS);
+			return cut_columns + 1;
+		}
+		text_append(t, p.shown, p.length);
+		columns += p.columns;
+		if (columns < max_columns) {
+			cut_length = t->length;
+			cut_columns = columns;
+		}
+	}
+	return columns;
+}
+
+void display_append_padded(struct text *t, const void *data, size_t size, size_t columns)
+{
+	for (size_t used = display_append(t, data, size, columns); used < columns; used++)
+		text_append_char(t, ' ');
+}
+
+const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM])
+{
+	struct text t = {0};
+	display_append(&t, string, strnlen(string, 4 * DISPLAY_QUOTE_ROOM), 40);
+	/* Marks that take no column could still fill the buffer. */
+	snprintf(buf, DISPLAY_QUOTE_ROOM, "%s", t.length < DISPLAY_QUOTE_ROOM ? text_string(&t) : ELLIPSIS);
+	text_finish(&t);
+	return buf;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "queue/claims.h"
+
+/*
+ * A claim's file: "gpuq-claim 1", then a line per field, "name value". Unknown
+ * names are left for later versions; everything else that is odd is refused.
+ */
+#define HEADER "gpuq-claim 1"
+
+/* What a key may be made of: it stands between spaces, and in other people's terminals. */
+static bool is_word(const char *s, size_t room)
+{
+	size_t n = strnlen(s, room);
+	if (n == 0 || n == room)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (s[i] <= ' ' || s[i] > '~')
+			return false;
+	return true;
+}
+
+bool claim_gpu_key(const struct gd_gpu *gpu, char key[CLAIM_KEY_ROOM])
+{
+	if (gpu->vendor == GD_VENDOR_SIMULATED)
+		return false;
+	if ((gpu->known & GD_GPU_UUID) && is_word(gpu->uuid, sizeof(gpu->uuid))) {
+		snprintf(key, CLAIM_KEY_ROOM, "%s", gpu->uuid);
+		return true;
+	}
+	if ((gpu->known & GD_GPU_PCI_ID) && gpu->mig_index < 0 && is_word(gpu->pci_id, sizeof(gpu->pci_id))) {
+		snprintf(key, CLAIM_KEY_ROOM, "pci-%s", gpu->pci_id);
+		return true;
+	}
+	return false;
+}
+
+int claim_info_format(const struct claim_info *info, char *buf, size_t size)
+{
+	if (!is_word(info->queue, sizeof(info->queue)) || info->num_gpus > CLAIM_MAX_GPUS)
+		return -EINVAL;
+	for (size_t i = 0; i < info->num_gpus; i++)
+		if (!is_word(info->gpus[i], CLAIM_KEY_ROOM))
+			return -EINVAL;
+	int n = snprintf(buf, size,
+		HEADER "\nqueue %s\njob %" PRIu64 "\npid %" PRId64 "\npromised %" PRIu64 "\ndeclared %d\nsettled %d\n",
+		info->queue, info->job, info->pid, info->promised_bytes, info->declared, info->settled);
+	for (size_t i = 0; n >= 0 && (size_t)n < size && i < info->num_gpus; i++)
+		n += snprintf(buf + n, size - (size_t)n, "gpu %s\n", info->gpus[i]);
+	return n < 0 || (size_t)n >= size ? -ENOBUFS : n;
+}
+
+static int set_number(const char *value, int64_t max, int64_t *ret)
+{
+	return units_parse_integer(value, 0, max, ret, NULL) < 0 ? -EBADMSG : 0;
+}
+
+static int set_word(const char *value, size_t room, char *ret)
+{
+	if (!is_word(value, room))
+		return -EBADMSG;
+	memcpy(ret, value, strlen(value) + 1);
+	return 0;
+}
+
+static int set_field(struct claim_info *info, const char *name, const char *value)
+{
+	int64_t number = 0;
+	int r = 0;
+	if (!strcmp(name, "queue"))
+		return set_word(value, sizeof(info->queue), info->queue);
+	if (!strcmp(name, "gpu")) {
+		if (info->num_gpus == CLAIM_MAX_GPUS)
+			return -EBADMSG;
+		return set_word(value, CLAIM_KEY_ROOM, info->gpus[info->num_gpus++]);
+	}
+	if (!strcmp(name, "job") && !(r = set_number(value, INT64_MAX, &number)))
+		info->job = (uint64_t)number;
+	else if (!strcmp(name, "pid") && !(r = set_number(value, INT32_MAX, &number)))
+		info->pid = number;
+	else if (!strcmp(name, "promised") && !(r = set_number(value, INT64_MAX, &number)))
+		info->promised_bytes = (uint64_t)number;
+	else if (!strcmp(name, "declared") && !(r = set_number(value, 1, &number)))
+		info->declared = number;
+	else if (!strcmp(name, "settled") && !(r = set_number(value, 1, &number)))
+		info->settled = number;
+	return r;
+}
+
+int claim_info_parse(const char *data, size_t size, struct claim_info *ret)
+{
+	struct claim_info info = {0};
+	bool header = true;
+	char line[256];
+	while (size > 0) {
+		const char *nl = memchr(data, '\n', size);
+		size_t n = nl ? (size_t)(nl - data) : size;
+		/* The last line has its end too, else the file was cut. */
+		if (!nl || n >= sizeof(line) || memchr(data, '\0', n))
+			return -EBADMSG;
+		memcpy(line, data, n);
+		line[n] = '\0';
+		data += n + 1;
+		size -= n + 1;
+		char *space = strchr(line, ' ');
+		if (header && strcmp(line, HEADER) != 0)
+			return -EBADMSG;
+		if (!header) {
+			if (!space)
+				return -EBADMSG;
+			*space = '\0';
+			int r = set_field(&info, line, space + 1);
+			if (r < 0)
+				return r;
+		}
+		header = false;
+	}
+	if (header || !info.queue[0])
+		return -EBADMSG;
+	*ret = info;
+	return 0;
+}
