@@ -8,10 +8,21 @@
 #include "queue/claims.h"
 
 /*
- * A claim's file: "gpuq-claim 1", then a line per field, "name value". Unknown
- * names are left for later versions; everything else that is odd is refused.
+ * A claim's file: "gpuq-claim 1", then a line per field, "name value", at last
+ * "sum" and the checksum of all before it, for the file is rewritten in place and
+ * may be read half old, half new. Filled up with newlines: so an update has the
+ * same length. Unknown names are left for later versions; all else is refused.
  */
 #define HEADER "gpuq-claim 1"
+#define BLOCK  512
+
+static uint64_t checksum(const char *data, size_t size)
+{
+	uint64_t sum = UINT64_C(14695981039346656037);
+	for (size_t i = 0; i < size; i++)
+		sum = (sum ^ (unsigned char)data[i]) * UINT64_C(1099511628211);
+	return sum;
+}
 
 /* What a key may be made of: it stands between spaces, and in other people's terminals. */
 static bool is_word(const char *s, size_t room)
@@ -52,7 +63,13 @@ int claim_info_format(const struct claim_info *info, char *buf, size_t size)
 		info->queue, info->job, info->pid, info->promised_bytes, info->declared, info->settled);
 	for (size_t i = 0; n >= 0 && (size_t)n < size && i < info->num_gpus; i++)
 		n += snprintf(buf + n, size - (size_t)n, "gpu %s\n", info->gpus[i]);
-	return n < 0 || (size_t)n >= size ? -ENOBUFS : n;
+	if (n >= 0 && (size_t)n < size)
+		n += snprintf(buf + n, size - (size_t)n, "sum %016" PRIx64 "\n", checksum(buf, (size_t)n));
+	if (n < 0 || size < BLOCK || (size_t)n > size - BLOCK)
+		return -ENOBUFS;
+	while (n % BLOCK)
+		buf[n++] = '\n';
+	return n;
 }
 
 static int set_number(const char *value, int64_t max, int64_t *ret)
@@ -92,35 +109,49 @@ static int set_field(struct claim_info *info, const char *name, const char *valu
 	return r;
 }
 
+/* The next line, which has its end: a file that was cut has none. */
+static int take_line(const char **data, size_t *size, char *line, size_t room)
+{
+	const char *nl = memchr(*data, '\n', *size);
+	size_t n = nl ? (size_t)(nl - *data) : 0;
+	if (!nl || n >= room || memchr(*data, '\0', n))
+		return -EBADMSG;
+	memcpy(line, *data, n);
+	line[n] = '\0';
+	*data += n + 1;
+	*size -= n + 1;
+	return 0;
+}
+
 int claim_info_parse(const char *data, size_t size, struct claim_info *ret)
 {
 	struct claim_info info = {0};
-	bool header = true;
-	char line[256];
-	while (size > 0) {
-		const char *nl = memchr(data, '\n', size);
-		size_t n = nl ? (size_t)(nl - data) : size;
-		/* The last line has its end too, else the file was cut. */
-		if (!nl || n >= sizeof(line) || memchr(data, '\0', n))
+	const char *begin = data;
+	char line[256], sum[32];
+	if (take_line(&data, &size, line, sizeof(line)) < 0 || strcmp(line, HEADER) != 0)
+		return -EBADMSG;
+	for (;;) {
+		size_t before = (size_t)(data - begin);
+		if (take_line(&data, &size, line, sizeof(line)) < 0)
 			return -EBADMSG;
-		memcpy(line, data, n);
-		line[n] = '\0';
-		data += n + 1;
-		size -= n + 1;
 		char *space = strchr(line, ' ');
-		if (header && strcmp(line, HEADER) != 0)
+		if (!space)
 			return -EBADMSG;
-		if (!header) {
-			if (!space)
+		*space = '\0';
+		if (!strcmp(line, "sum")) {
+			snprintf(sum, sizeof(sum), "%016" PRIx64, checksum(begin, before));
+			if (strcmp(space + 1, sum) != 0)
 				return -EBADMSG;
-			*space = '\0';
-			int r = set_field(&info, line, space + 1);
-			if (r < 0)
-				return r;
+			break;
 		}
-		header = false;
+		int r = set_field(&info, line, space + 1);
+		if (r < 0)
+			return r;
 	}
-	if (header || !info.queue[0])
+	for (; size > 0; size--)
+		if (*data++ != '\n')
+			return -EBADMSG;
+	if (!info.queue[0])
 		return -EBADMSG;
 	*ret = info;
 	return 0;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,8 +184,26 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 	return 0;
 }
 
+/* Whether the claim still stands at its name, with room for a text of that size. */
+static bool is_in_place(const struct claim *claim, int size)
+{
+	struct stat st;
+	return fstatat(claim->claims->dir, claim->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == claim->ino &&
+	       st.st_dev == claim->dev && st.st_size == size;
+}
+
+/*
+ * In place: a rename during somebody's readdir() could hide the claim from him
+ * for once. Who reads it half written looks again.
+ */
 int claim_update(struct claim *claim, const struct claim_info *info)
 {
+	char text[LARGEST_CLAIM];
+	int size = claim_info_format(info, text, sizeof(text));
+	if (size < 0)
+		return size;
+	if (is_in_place(claim, size) && pwrite(claim->fd, text, (size_t)size, 0) == size)
+		return 0;
 	int old = claim->fd;
 	int r = write_claim_again(claim->claims, claim->name, info, claim);
 	if (r < 0)
@@ -249,6 +268,21 @@ static uid_t holder_owner(int64_t pid, const struct stat *file)
 	return pid > 0 && stat(path, &st) == 0 ? st.st_uid : file->st_uid;
 }
 
+/* Again where it was just being rewritten. */
+static bool read_info(int fd, struct claim_info *ret)
+{
+	char text[LARGEST_CLAIM];
+	for (int tries = 0; tries < 16; tries++) {
+		ssize_t size = pread(fd, text, sizeof(text), 0);
+		if (size <= 0)
+			return false;
+		if (claim_info_parse(text, (size_t)size, ret) == 0)
+			return true;
+		sched_yield();
+	}
+	return false;
+}
+
 /* 1: a live claim; 0: none. */
 static int read_other(struct claims *c, const char *name, struct claim_other *ret)
 {
@@ -264,9 +298,7 @@ static int read_other(struct claims *c, const char *name, struct claim_other *re
 			sweep(c, name);
 		return 0;
 	}
-	char text[LARGEST_CLAIM];
-	ssize_t size = pread(fd, text, sizeof(text), 0);
-	if (holder < 0 || size <= 0 || name[0] == '.' || claim_info_parse(text, (size_t)size, &ret->info) < 0)
+	if (holder < 0 || name[0] == '.' || !read_info(fd, &ret->info))
 		return 0;
 	ret->owner = holder_owner(holder, &st);
 	ret->holder = holder;
