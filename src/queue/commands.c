@@ -170,7 +170,7 @@ static int find_line(struct commands *c, size_t offset, size_t *ret_length, size
 		if (nl || (c->at_end && have > 0)) {
 			size_t length = nl ? (size_t)(nl - p) : have;
 			*ret_whole = length + (nl != NULL);
-			if (length > 0 && p[length - 1] == '\r')
+			while (length > 0 && p[length - 1] == '\r')
 				length--;
 			*ret_length = length;
 			return 1;

@@ -6,7 +6,7 @@
  * odd number of backslashes goes on in the next, and the backslash and the line
  * break vanish, as in the shell. A comment "# gpuq: mem=12G name='my eval'" gives
  * options to the next command. Spaces around a command do not belong to it, nor
- * does a carriage return at the line's end. Any byte but NUL may stand in it.
+ * do carriage returns at the line's end. Any byte but NUL may stand in it.
  */
 #ifndef QUEUE_COMMANDS_H
 #define QUEUE_COMMANDS_H

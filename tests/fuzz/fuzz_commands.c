@@ -11,8 +11,9 @@
 static void check_alone(const struct gd_bytes *bytes)
 {
 	const char *text = bytes->data;
-	/* These come from continued lines; alone they would read as something else. */
-	if (text[0] == '#' || !memcmp(text, "\xef\xbb\xbf", bytes->size < 3 ? bytes->size : 3))
+	/* Alone these would read as something else: a comment, a mark, the end of a line. */
+	if (text[0] == '#' || text[bytes->size - 1] == '\r' ||
+		!memcmp(text, "\xef\xbb\xbf", bytes->size < 3 ? bytes->size : 3))
 		return;
 	char *line = malloc(bytes->size + 1);
 	FUZZ_CHECK(line);

@@ -19,10 +19,10 @@ static const char *const exhausted[] = {
 	"torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 256.00 MiB",
 	"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
 	"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-	"tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] "
-	"and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
-	"2024-01-01 12:00:00 E tensorflow/stream_executor/cuda/cuda_driver.cc:794] failed to alloc 2147483648 bytes: "
-	"CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+	("tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] "
+	 "and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"),
+	("2024-01-01 12:00:00 E tensorflow/stream_executor/cuda/cuda_driver.cc:794] failed to alloc 2147483648 bytes: "
+	 "CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
 	"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
 	"XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483648B) on device ordinal 0",
 	"CUDA error at main.cu:42: cudaErrorMemoryAllocation",
@@ -49,8 +49,8 @@ static const char *const something_else[] = {
 	"RuntimeError: [enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: not enough memory: you tried to allocate",
 	"ResourceExhaustedError: OOM when allocating tensor with shape[9] on /device:CPU:0 by allocator cpu",
 	"grpc._channel._InactiveRpcError: RESOURCE_EXHAUSTED: Received message larger than max (5 vs. 4)",
-	"W tensorflow/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.21GiB with freed_by_"
-	"count=0. The caller indicates that this is not a failure, but may mean that there could be performance gains",
+	("W tensorflow/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.21GiB with freed_by_"
+	 "count=0. The caller indicates that this is not a failure, but may mean that there could be performance gains"),
 	"RuntimeError: CUDA error: an illegal memory access was encountered",
 	"epoch 12 loss 0.3, gpu memory 20.1 GB",
 	"ModuleNotFoundError: No module named 'torch.cuda'",
