@@ -218,6 +218,12 @@ static void test_commands_longer_than_any_buffer(void **state)
 	assert_memory_equal(command.bytes.data, text, size);
 	next_is(c, "short", 3, &command);
 	next_ends(c);
+
+	c = open_memory(text, size + 11);
+	assert_int_equal(commands_next(c, &command, &err), 1);
+	assert_int_equal(command.bytes.size, size + 2);
+	next_is(c, "short", 3, &command);
+	next_ends(c);
 	free(text);
 }
 
