@@ -39,8 +39,10 @@ static _Noreturn void echo(int in_fd, int out_fd)
 	struct ring out;
 	ring_init(&out, outbox_descs(c.out), outbox_arena(c.out), CHANNEL_ARENA);
 	uint64_t next = 0;
+	uint64_t head = 0;
 	for (;;) {
-		uint64_t head = atomic_load_explicit(&c.in->head, memory_order_acquire);
+		if (next == head)
+			head = atomic_load_explicit(&c.in->head, memory_order_acquire);
 		if (next == head) {
 			if (atomic_load(&c.in->closing))
 				_exit(0);
@@ -81,9 +83,13 @@ static bool bare_push(struct bare *b, const char *payload, size_t size, uint64_t
 		return false;
 	memcpy(room, payload, size);
 	ring_push(&b->in, room, (struct ring_desc){.kind = RING_TASK, .id = id, .size = size});
+	return true;
+}
+
+static void bare_publish(struct bare *b)
+{
 	atomic_store_explicit(&b->ours.in->head, b->in.head, memory_order_release);
 	channel_wake_worker(&b->ours);
-	return true;
 }
 
 static uint64_t bare_pop(struct bare *b)
@@ -114,6 +120,7 @@ double bare_rings(int workers, size_t payload, uint64_t tasks)
 		for (int i = 0; i < workers; i++) {
 			for (int k = 0; k < 64 && sent < tasks && bare_push(&all[i], bytes, payload, sent); k++)
 				sent++;
+			bare_publish(&all[i]);
 			done += bare_pop(&all[i]);
 		}
 		if (sent + done == before)
@@ -132,6 +139,29 @@ double bare_rings(int workers, size_t payload, uint64_t tasks)
 }
 
 /* ---- Futex -------------------------------------------------------------- */
+
+void pin(int which)
+{
+	static cpu_set_t all;
+	static bool known;
+	if (!known && sched_getaffinity(0, sizeof(all), &all) < 0)
+		err(1, "sched_getaffinity");
+	known = true;
+	if (which < 0) {
+		sched_setaffinity(0, sizeof(all), &all);
+		return;
+	}
+	int wanted = which % CPU_COUNT(&all);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all) || wanted-- > 0)
+			continue;
+		cpu_set_t one;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		sched_setaffinity(0, sizeof(one), &one);
+		return;
+	}
+}
 
 static int by_value(const void *a, const void *b)
 {
@@ -164,10 +194,12 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99)
 	if (words == MAP_FAILED || !took)
 		errx(1, "no memory");
 	_Atomic uint32_t *there = words, *back = words + 64;
+	pin(0);
 	pid_t pid = fork();
 	if (pid < 0)
 		err(1, "fork");
 	if (pid == 0) {
+		pin(1);
 		for (uint32_t i = 1; i <= (uint32_t)rounds; i++) {
 			futex_wait_for(there, i);
 			futex_set(back, i);
@@ -181,6 +213,7 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99)
 		took[i - 1] = (double)(clock_now_ns() - start) / 1000;
 	}
 	waitpid(pid, NULL, 0);
+	pin(-1);
 	*ret_p50 = percentile(took, (size_t)rounds, 0.5);
 	*ret_p99 = percentile(took, (size_t)rounds, 0.99);
 	munmap(words, 4096);

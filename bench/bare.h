@@ -15,6 +15,13 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99);
 /* Bytes per second of memcpy in one process, for blocks of this size that do not stay in the cache. */
 double bare_memcpy(size_t block);
 
+/*
+ * Puts this process on the which-th of the processors it may use; -1: on any of
+ * them again. A round trip between two processors takes ten times as long as on
+ * one: what is compared must not leave that to the scheduler.
+ */
+void pin(int which);
+
 /* In place; for the percentiles here and there. */
 double percentile(double *values, size_t count, double fraction);
 

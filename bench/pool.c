@@ -36,7 +36,16 @@ static int echo(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return 0;
 }
 
+static int pin_worker(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	(void)ret_state;
+	pin(1);
+	return 0;
+}
+
 static const struct gd_worker_ops echo_ops = {.process = echo};
+static const struct gd_worker_ops pinned_ops = {.setup = pin_worker, .process = echo};
 
 static int generate(void *context, struct gd_feed *feed)
 {
@@ -121,7 +130,9 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	char spec[32];
 	struct gd_options o = options(b, spec, sizeof(spec));
 	struct gd_error err = {0};
+	o.worker = &pinned_ops;
 	struct gd_pool *p;
+	pin(0);
 	if (gd_open(&o, &p, &err) < 0)
 		errx(1, "%s", err.message);
 	double *took = calloc(ROUNDS, sizeof(*took));
@@ -141,6 +152,7 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	*ret_p99 = percentile(took, ROUNDS, 0.99);
 	free(took);
 	gd_close(p, NULL, NULL);
+	pin(-1);
 }
 
 static void parse(struct bench *b, int argc, char **argv)

@@ -1,8 +1,124 @@
 /* SPDX-License-Identifier: MIT */
+/* gpuq: finds the command and runs it. */
+#include <argp.h>
+#include <errno.h>
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-int main(void)
+#include "base/cleanup.h"
+#include "base/display.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/say.h"
+
+static const struct command *const commands[] = {
+	&cmd_gpus,
+};
+
+#define NUM_COMMANDS (sizeof(commands) / sizeof(*commands))
+
+static void print_help(FILE *out)
 {
-	puts("gpuq " GD_VERSION);
-	return 0;
+	fputs("Usage: gpuq COMMAND [OPTION…]\n"
+	      "Keeps all the GPUs of a machine busy.\n"
+	      "\n"
+	      "Commands:\n",
+		out);
+	for (size_t i = 0; i < NUM_COMMANDS; i++)
+		fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("  help       Explain a command, as 'gpuq COMMAND --help' does\n"
+	      "\n"
+	      "Options:\n"
+	      "  --help     This\n"
+	      "  --version  Print the version\n"
+	      "\n"
+	      "No GPU in this machine? Every command takes simulated ones: --gpus sim:4\n",
+		out);
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < NUM_COMMANDS; i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+static int unknown(const char *name)
+{
+	const char *names[NUM_COMMANDS + 1] = {"help"};
+	for (size_t i = 0; i < NUM_COMMANDS; i++)
+		names[i + 1] = commands[i]->name;
+	const char *meant = suggest(name, names, NUM_COMMANDS + 1);
+	char quoted[DISPLAY_QUOTE_ROOM];
+	display_quote(name, quoted);
+	if (meant)
+		say("'%s' is no command; did you mean '%s'? 'gpuq --help' lists them all", quoted, meant);
+	else
+		say("'%s' is no command; 'gpuq --help' lists them all", quoted);
+	return EXIT_USAGE;
+}
+
+/* argp writes argv[0] before its messages, so it is the whole of what was typed. */
+static int run(const struct command *command, int argc, char **argv)
+{
+	char name[64];
+	snprintf(name, sizeof(name), "gpuq %s", command->name);
+	argv[0] = name;
+	return command->run(argc, argv);
+}
+
+static int help(int argc, char **argv)
+{
+	if (argc < 2 || argv[1][0] == '-' || strcmp(argv[1], "help") == 0) {
+		print_help(stdout);
+		return EXIT_DONE;
+	}
+	const struct command *command = find(argv[1]);
+	if (!command)
+		return unknown(argv[1]);
+	char *asked[] = {NULL, (char[]){"--help"}, NULL};
+	return run(command, 2, asked);
+}
+
+static int dispatch(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	const char *word = argv[1];
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+		return help(argc - 1, argv + 1);
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+		puts(argp_program_version);
+		return EXIT_DONE;
+	}
+	if (word[0] == '-') {
+		say("'%s' is no option of gpuq itself; options of a command come after its name", word);
+		return EXIT_USAGE;
+	}
+	const struct command *command = find(word);
+	return command ? run(command, argc - 1, argv + 1) : unknown(word);
+}
+
+/* What was printed is worth nothing if it did not arrive. At exit, for argp leaves by itself after --help. */
+static void check_output(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return;
+	say("writing the output: %s", strerror(errno));
+	_exit(EXIT_WORK_FAILED);
+}
+
+int main(int argc, char **argv)
+{
+	setlocale(LC_ALL, "");
+	argp_program_version = "gpuq " GD_VERSION;
+	argp_err_exit_status = EXIT_USAGE;
+	atexit(check_output);
+	return dispatch(argc, argv);
 }

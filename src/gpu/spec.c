@@ -10,8 +10,10 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/units.h"
 
 #define SIM_DEFAULT_BYTES (UINT64_C(16) << 30)
+#define SIM_MAX_BYTES     (UINT64_C(1) << 50)
 #define FORMS             "auto, all, 0,1,2, 0-3, GPU-…, MIG-… or sim:4x16G"
 
 void gpu_spec_finish(struct gpu_spec *spec)
@@ -40,26 +42,6 @@ static bool take_number(const char **p, uint64_t max, uint64_t *ret)
 	return true;
 }
 
-/* "16G", "512M", "16GiB", "80GB": powers of 1024, as nvidia-smi counts. */
-static bool parse_size(const char *p, uint64_t *ret)
-{
-	static const char units[] = "KMGT";
-	uint64_t value;
-	if (!take_number(&p, UINT32_MAX, &value) || value == 0)
-		return false;
-	const char *unit = *p ? strchr(units, toupper((unsigned char)*p)) : NULL;
-	if (!unit)
-		return false;
-	unsigned shift = 10u * (unsigned)(unit - units + 1);
-	p++;
-	if (*p && strcasecmp(p, "B") != 0 && strcasecmp(p, "iB") != 0)
-		return false;
-	if (value > (UINT64_C(1) << 50) >> shift)
-		return false;
-	*ret = value << shift;
-	return true;
-}
-
 static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 {
 	uint64_t count;
@@ -68,7 +50,7 @@ static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 			"GPU specification '%s': expected sim:N or sim:NxSIZE with N from 1 to %d, as in sim:4x16G",
 			spec->text, GPU_SPEC_MAX_SIM);
 	uint64_t bytes = SIM_DEFAULT_BYTES;
-	if (*p == 'x' && !parse_size(p + 1, &bytes))
+	if (*p == 'x' && (units_parse_size(p + 1, 0, &bytes, NULL) < 0 || bytes == 0 || bytes > SIM_MAX_BYTES))
 		return error_set(err, -EINVAL,
 			"GPU specification '%s': '%s' is no amount of memory; expected one like 16G or 512M",
 			spec->text, p + 1);

@@ -81,8 +81,11 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 		s->completed++;
 		s->stats.since_ns = d->end_ns;
 	}
-	if (p->backlog.count > 0)
+	if (pool_has_waiting(p))
 		pool_hand_out(p);
+	if (s->published != s->in.head)
+		slot_publish(s);
+	p->maybe_idle |= slot_in_flight(s) == 0;
 }
 
 /* Words from the worker's memory, which may change under our eyes. */
@@ -110,26 +113,29 @@ static void conclude_failed(
 static void conclude_done(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
 {
-	struct parcel parcel = PARCEL_NONE;
-	char words[128];
 	event->result.size = d->size;
 	event->result.data = outbox_arena(s->channel.out) + d->offset;
-	if (d->flags & RING_EXTERNAL) {
-		int r = parcel_receive(s->socket, d->size, false, &parcel);
-		event->result.data = parcel.data;
-		if (r < 0) {
-			snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
-				(unsigned long long)d->size, error_words(r));
-			event->result = (struct gd_bytes){0};
-			event->failure = GD_NOT_CARRIED;
-			event->code = r;
-			event->message = words;
-		}
-	}
-	if (event->failure)
+	s->stats.completed++;
+	pool_conclude(p, t, event);
+}
+
+static void conclude_external(
+	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+{
+	struct parcel parcel = PARCEL_NONE;
+	char words[128];
+	int r = parcel_receive(s->socket, d->size, false, &parcel);
+	if (r < 0) {
+		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
+			(unsigned long long)d->size, error_words(r));
+		event->failure = GD_NOT_CARRIED;
+		event->code = r;
+		event->message = words;
 		s->stats.failed++;
-	else
+	} else {
+		event->result = (struct gd_bytes){.data = parcel.data, .size = parcel.size};
 		s->stats.completed++;
+	}
 	pool_conclude(p, t, event);
 	parcel_finish(&parcel);
 }
@@ -161,17 +167,21 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 		conclude_timed_out(p, s, t, &event);
 	} else if (d->code < 0) {
 		conclude_failed(p, s, t, d, &event);
+	} else if (d->flags & RING_EXTERNAL) {
+		conclude_external(p, s, t, d, &event);
 	} else {
 		conclude_done(p, s, t, d, &event);
 	}
 }
 
-static void ready(struct gd_pool *p, struct slot *s)
+static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
 	pthread_mutex_lock(&p->lock);
 	if (s->state == SLOT_STARTING) {
 		s->state = SLOT_READY;
+		s->batch = d->attempt < 1 ? 1 : d->attempt > RING_DEPTH ? RING_DEPTH : d->attempt;
 		s->was_ready = true;
+		p->maybe_idle = true;
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -227,7 +237,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			started(p, s, task, d);
 			break;
 		case RING_READY:
-			ready(p, s);
+			ready(p, s, d);
 			break;
 		case RING_SETUP_FAILED:
 			setup_failed(s, d);
@@ -248,7 +258,7 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 	pthread_mutex_lock(&p->lock);
 	ring_release(&s->in, s->completed);
 	pool_add_tally(p, s);
-	if (p->backlog.count > 0)
+	if (pool_has_waiting(p))
 		pool_hand_out(p);
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
 		pthread_cond_broadcast(&p->room);

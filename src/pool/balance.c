@@ -40,15 +40,16 @@ static uint64_t after_last_parcel(struct slot *s, uint64_t from)
 
 void pool_take_back(struct gd_pool *p, struct slot *s)
 {
-	uint64_t from = ring_take_back(&s->in, &s->channel.in->head, &s->channel.out->begun);
-	if (from < s->completed)
-		from = s->completed;
-	from = after_last_parcel(s, from);
+	struct ring_words words = {
+		.head = &s->channel.in->head,
+		.round = &s->channel.in->round,
+		.begun = &s->channel.out->begun,
+	};
+	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, s->completed, words));
 	if (from < s->in.head)
 		pool_give_back(p, s, from);
 	/* Taken back too much for a moment: publish again, and tell a worker that has seen it. */
-	atomic_store(&s->channel.in->head, s->in.head);
-	channel_wake_worker(&s->channel);
+	slot_publish(s);
 }
 
 /* A millisecond later: takes back from those that have not ended a task meanwhile. */

@@ -22,13 +22,14 @@
 #define CHANNEL_BRIEF    ((size_t)60 << 10)  /* what a worker is told at its start */
 
 struct inbox {
-	_Alignas(RING_LINE) _Atomic uint64_t head;      /* tasks published; may be lowered */
-	_Alignas(RING_LINE) _Atomic uint64_t consumed;  /* records of the outbox that we have done with */
-	_Alignas(RING_LINE) _Atomic uint32_t wake;      /* futex: the worker sleeps on it */
-	_Atomic uint32_t closing;                       /* no more tasks: clean up and leave */
-	_Alignas(RING_LINE) _Atomic uint64_t armed;     /* not 0: we sleep; a new number each time */
-	_Alignas(RING_LINE) _Atomic uint64_t timed_out; /* tasks before this one are out of time (the warden writes) */
-	_Atomic uint64_t cancelled;                     /* … or cancelled by a stop (the dispatcher writes) */
+	_Alignas(RING_LINE) _Atomic uint64_t head;     /* tasks published; may be lowered */
+	_Alignas(RING_LINE) _Atomic uint64_t consumed; /* records of the outbox that we have done with */
+	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
+	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
+	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
+	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
+	_Atomic uint64_t timed_out;                    /* tasks before this one are out of time (the warden writes) */
+	_Atomic uint64_t cancelled;                    /* … or cancelled by a stop (the dispatcher writes) */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 

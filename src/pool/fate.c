@@ -66,8 +66,7 @@ static void made_room(struct gd_pool *p)
 {
 	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) == 0)
 		return;
-	size_t outstanding = atomic_load(&p->outstanding);
-	if (outstanding > p->limit - (p->limit + 7) / 8)
+	if (pool_outstanding(p) > p->limit - (p->limit + 7) / 8)
 		return;
 	pthread_mutex_lock(&p->lock);
 	pthread_cond_broadcast(&p->room);
@@ -77,7 +76,8 @@ static void made_room(struct gd_pool *p)
 /* The one callback. */
 static void call_back(struct gd_pool *p, const struct gd_event *event)
 {
-	atomic_fetch_sub(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->ended, atomic_load_explicit(&p->ended, memory_order_relaxed) + 1, memory_order_release);
 	made_room(p);
 	switch (event->failure) {
 	case GD_FAILURE_NONE:
@@ -123,7 +123,7 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 	again.avoid = event->slot;
 	again.announced = false;
 	pthread_mutex_lock(&p->lock);
-	backlog_push_front(&p->backlog, &again);
+	backlog_push_front(&p->again, &again);
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 	p->tally.retries++;
@@ -144,11 +144,12 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 {
 	for (;;) {
 		pthread_mutex_lock(&p->lock);
-		struct task *front = backlog_front(&p->backlog);
+		struct backlog *from = p->again.count > 0 ? &p->again : &p->backlog;
+		struct task *front = backlog_front(from);
 		struct task t = {0};
 		if (front) {
 			t = *front;
-			backlog_pop(&p->backlog);
+			backlog_pop(from);
 			p->doomed -= t.doomed;
 		}
 		pthread_mutex_unlock(&p->lock);

@@ -65,7 +65,7 @@ void pool_start_worker(struct gd_pool *p, struct slot *s)
 	pthread_mutex_lock(&p->lock);
 	s->state = SLOT_STARTING;
 	s->life++;
-	s->completed = s->consumed = 0;
+	s->completed = s->consumed = s->published = 0;
 	s->cleaned = false;
 	s->broken = NULL;
 	s->setup_words[0] = '\0';

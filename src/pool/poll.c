@@ -9,7 +9,8 @@
 #include "pool/pool_private.h"
 
 #define PROGRESS_NS (100 * NS_PER_MS)
-#define TURNS_MAX   8 /* in one gd_poll(), while there is something to call back */
+#define LOOK_EVERY  16 /* turns */
+#define TURNS_MAX   8  /* in one gd_poll(), while there is something to call back */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -22,9 +23,19 @@ static bool answers_there(const struct gd_pool *p)
 	return false;
 }
 
+static void clear_counter(int fd)
+{
+	uint64_t count;
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
 /* From here on the first answer of each worker makes event_fd readable. True if one was there before. */
 static bool arm(struct gd_pool *p)
 {
+	if (p->signalled)
+		clear_counter(p->event_fd);
+	p->signalled = false;
 	p->arm++;
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].channel.in)
@@ -32,13 +43,6 @@ static bool arm(struct gd_pool *p)
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || atomic_load(&p->stop) > p->stop_done || atomic_load(&p->interrupted);
-}
-
-static void clear_counter(int fd)
-{
-	uint64_t count;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
 }
 
 static void handle_timer(struct gd_pool *p)
@@ -50,6 +54,7 @@ static void handle_timer(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* What the descriptors say, after waiting for them. The event's counter is left as it is: see arm(). */
 static void look(struct gd_pool *p, int timeout_ms)
 {
 	struct epoll_event events[4];
@@ -58,7 +63,7 @@ static void look(struct gd_pool *p, int timeout_ms)
 	for (int i = 0; i < n; i++) {
 		int fd = events[i].data.fd;
 		if (fd == p->event_fd)
-			clear_counter(fd);
+			p->signalled = true;
 		else if (fd == p->timer_fd)
 			handle_timer(p);
 		else
@@ -81,9 +86,11 @@ static void set_timer(struct gd_pool *p)
 
 void pool_turn(struct gd_pool *p)
 {
-	look(p, 0);
 	for (size_t i = 0; i < p->num_slots; i++)
 		pool_read_answers(p, &p->slots[i]);
+	/* Deaths and deadlines show on the descriptors: not to be forgotten while answers keep coming. */
+	if (++p->turns % LOOK_EVERY == 0)
+		look(p, 0);
 	if (p->doomed)
 		pool_conclude_doomed(p);
 	pool_stop_turn(p);
@@ -93,13 +100,11 @@ void pool_turn(struct gd_pool *p)
 void pool_wait(struct gd_pool *p, uint64_t deadline_ns)
 {
 	set_timer(p);
-	if (arm(p))
+	if (arm(p)) {
+		look(p, 0);
 		return;
-	int ms = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
-	struct epoll_event event;
-	/* Only waits: what it is for is read in the next turn. */
-	while (epoll_wait(p->epoll_fd, &event, 1, ms) < 0 && errno == EINTR)
-		return;
+	}
+	look(p, deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns()));
 }
 
 void pool_progress(struct gd_pool *p, bool last)
@@ -124,11 +129,28 @@ void pool_progress(struct gd_pool *p, bool last)
 /* What gd_poll() says when there is nothing left to wait for; 1: there is. */
 static int nothing_left(struct gd_pool *p)
 {
-	if (atomic_load(&p->outstanding) > 0)
+	if (pool_outstanding(p) > 0)
 		return 1;
 	if (p->stop_done > 0)
 		return -ECANCELED;
 	return p->alive == 0 ? -ENODEV : 0;
+}
+
+/*
+ * Other people's loops wait for the descriptor next. After callbacks it stays
+ * readable: there may be more, and whoever comes back at once pays nothing for it.
+ * After none, it turns readable with the next answer.
+ */
+static void stay_readable(struct gd_pool *p)
+{
+	if (p->made == 0) {
+		set_timer(p);
+		if (!arm(p))
+			return;
+	}
+	if (!p->signalled)
+		pool_signal(p);
+	p->signalled = true;
 }
 
 int gd_poll(struct gd_pool *p, int timeout_ms)
@@ -142,6 +164,8 @@ int gd_poll(struct gd_pool *p, int timeout_ms)
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : 0;
 	if (timeout_ms > 0)
 		deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	if (timeout_ms == 0 && !answers_there(p))
+		look(p, 0);
 
 	int result = 0;
 	for (;;) {
@@ -156,14 +180,11 @@ int gd_poll(struct gd_pool *p, int timeout_ms)
 		if (result <= 0)
 			break;
 		result = 0;
-		if (timeout_ms == 0 || (timeout_ms > 0 && clock_now_ns() >= deadline))
+		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
 		pool_wait(p, deadline);
 	}
-	/* Other people's loops wait for the descriptor now: what has come meanwhile must show there. */
-	set_timer(p);
-	if (arm(p))
-		pool_signal(p);
+	stay_readable(p);
 	return p->made > 0 ? p->made : result;
 }
 

@@ -139,10 +139,9 @@ static int make_queue(struct gd_pool *p)
 	const struct gd_options *o = p->options;
 	p->limit = (size_t)o->queue_size + p->num_slots;
 	p->alive = p->num_slots;
-	p->ahead = 1;
-	if (o->worker && o->worker->process_batch)
-		p->ahead = o->worker->max_batch ? o->worker->max_batch : 32;
 	int r = backlog_init(&p->backlog, p->limit);
+	if (r >= 0)
+		r = backlog_init(&p->again, p->limit);
 	if (r >= 0 && o->ordered)
 		r = order_init(&p->order, p->limit);
 	return r;
@@ -156,6 +155,8 @@ static void pool_free(struct gd_pool *p)
 	plan_free(p);
 	if (p->backlog.tasks)
 		backlog_finish(&p->backlog);
+	if (p->again.tasks)
+		backlog_finish(&p->again);
 	order_finish(&p->order);
 	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
 	for (int i = 0; i < 3; i++)
@@ -274,12 +275,12 @@ int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err
 		return 0;
 	if (p->in_callback)
 		return error_set(err, -EDEADLK, "gd_close() from inside a callback");
-	if (atomic_load(&p->outstanding) > 0) {
+	if (pool_outstanding(p) > 0) {
 		atomic_store(&p->stop, 2);
-		while (atomic_load(&p->outstanding) > 0) {
+		while (pool_outstanding(p) > 0) {
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
-			if (atomic_load(&p->outstanding) > 0)
+			if (pool_outstanding(p) > 0)
 				pool_wait(p, UINT64_MAX);
 		}
 	}

@@ -8,7 +8,7 @@
  *
  * Every task that was accepted is in exactly one place: the backlog, a slot's
  * table, the order's held results, or the hands of the polling thread; it counts
- * in `outstanding` until its callback has been made.
+ * as outstanding until its callback has been made.
  */
 #ifndef POOL_PRIVATE_H
 #define POOL_PRIVATE_H
@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "gpu_dispatch.h"
 #include "pool/histogram.h"
 #include "pool/order.h"
@@ -59,6 +60,8 @@ struct gd_pool {
 	bool closing;       /* gd_close() */
 	struct tally tally; /* not yet in the statistics */
 	bool timer_set;
+	bool signalled; /* event_fd is readable */
+	unsigned turns;
 	uint64_t progress_at;
 	uint64_t progress_seen;
 	struct order order;
@@ -69,30 +72,44 @@ struct gd_pool {
 	/* Anybody's. */
 	atomic_int stop; /* how often a stop was asked for */
 	atomic_bool interrupted;
-	atomic_size_t outstanding;
-	atomic_uint waiting; /* threads in gd_submit() or gd_reserve() */
+	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
+	atomic_uint waiting;    /* threads in gd_submit() or gd_reserve() */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;
 	pthread_t poller;
-	int stop_done;  /* how much of `stop` has been carried out */
-	bool closed;    /* no more tasks: stopped or no worker left */
-	int closed_why; /* what gd_submit() says to that */
-	size_t limit;   /* of outstanding */
-	size_t doomed;  /* tasks in the backlog that only wait to be told so */
+	int stop_done;          /* how much of `stop` has been carried out */
+	bool closed;            /* no more tasks: stopped or no worker left */
+	int closed_why;         /* what gd_submit() says to that */
+	size_t limit;           /* of outstanding */
+	size_t doomed;          /* tasks in the backlog that only wait to be told so */
+	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
 	uint64_t next_id;
+	struct clock_cache clock;
+	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
+	struct backlog again; /* those that have failed and are tried once more */
 	struct gd_draft *drafts;
-	size_t cursor;      /* the slot that is offered the next task */
-	unsigned at_cursor; /* tasks it was given in a row */
-	size_t ahead;       /* that a worker always may have: 1, or a batch */
-	size_t alive;       /* slots not finished and not out */
+	size_t cursor; /* the slot that had the last task */
+	size_t alive;  /* slots not finished and not out */
 	struct gd_stats stats;
 	struct histogram durations;
 };
 
+/* Places taken and not yet called back. Counted in two halves, so that neither needs a locked instruction. */
+static inline size_t pool_outstanding(const struct gd_pool *p)
+{
+	uint64_t ended = atomic_load_explicit(&p->ended, memory_order_acquire);
+	return (size_t)(atomic_load_explicit(&p->taken, memory_order_relaxed) - ended);
+}
+
+static inline bool pool_has_waiting(const struct gd_pool *p)
+{
+	return p->backlog.count > 0 || p->again.count > 0;
+}
+
 /* hand_out.c, with the lock held */
-struct slot *pool_pick(struct gd_pool *p, const struct task *t);
+struct slot *pool_pick(struct gd_pool *p, int avoid); /* a slot, or -1 */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 

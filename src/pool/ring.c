@@ -37,14 +37,8 @@ void *ring_reserve(const struct ring *r, size_t size)
 void ring_push(struct ring *r, const void *data, struct ring_desc desc)
 {
 	assert(!ring_full(r));
-	size_t start = (size_t)((const char *)data - r->arena);
-	if (r->head == r->tail)
-		r->arena_tail = start;
-	r->arena_head = start + aligned(desc.flags & RING_EXTERNAL ? 0 : desc.size);
-	r->ends[r->head % RING_DEPTH] = r->arena_head;
-	desc.offset = start;
-	*ring_at(r->descs, r->head) = desc;
-	r->head++;
+	desc.offset = (uint64_t)((const char *)data - r->arena);
+	*ring_take(r, data, desc.flags & RING_EXTERNAL ? 0 : desc.size) = desc;
 }
 
 void ring_release(struct ring *r, uint64_t tail)
@@ -66,21 +60,22 @@ void ring_rewind(struct ring *r, uint64_t head)
 		r->arena_head = r->ends[(head - 1) % RING_DEPTH];
 }
 
-uint64_t ring_take_back(struct ring *r, _Atomic uint64_t *head_word, const _Atomic uint64_t *begun_word)
+uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words)
 {
 	uint64_t old = r->head;
-	uint64_t lowest = atomic_load_explicit(begun_word, memory_order_relaxed);
-	if (lowest < r->tail)
-		lowest = r->tail;
+	uint64_t begun = atomic_load_explicit(words.begun, memory_order_relaxed);
+	if (begun > lowest)
+		lowest = begun;
 	if (lowest >= old)
 		return old;
-	atomic_store(head_word, lowest);
-	uint64_t begun = atomic_load(begun_word);
+	atomic_store(words.head, lowest);
+	atomic_fetch_add(words.round, 1);
+	begun = atomic_load(words.begun);
 	if (begun < lowest)
 		begun = lowest;
 	if (begun > old)
 		begun = old;
 	if (begun > lowest)
-		atomic_store(head_word, begun);
+		atomic_store(words.head, begun);
 	return begun;
 }

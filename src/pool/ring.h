@@ -25,7 +25,7 @@
 
 enum ring_kind {
 	RING_TASK = 1,
-	RING_READY,        /* setup is done */
+	RING_READY,        /* setup is done; attempt: how many tasks it takes at once */
 	RING_STARTED,      /* a task begins; only if asked for */
 	RING_DONE,         /* a task ended; code says how, the payload is its result or its words */
 	RING_SETUP_FAILED, /* the payload is the reason */
@@ -70,7 +70,21 @@ void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t aren
  */
 void *ring_reserve(const struct ring *r, size_t size);
 
-/* Writes the descriptor of the payload at `data` (from ring_reserve()) and takes it. The caller publishes r->head. */
+/*
+ * Takes the room at `data` (from ring_reserve()) with `size` bytes of payload and
+ * returns where its descriptor is to be written. The caller publishes r->head.
+ */
+static inline struct ring_desc *ring_take(struct ring *r, const void *data, size_t size)
+{
+	size_t start = (size_t)((const char *)data - r->arena);
+	if (r->head == r->tail)
+		r->arena_tail = start;
+	r->arena_head = start + ((size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1));
+	r->ends[r->head % RING_DEPTH] = r->arena_head;
+	return &r->descs[r->head++ % RING_DEPTH];
+}
+
+/* The same with the whole descriptor; its offset is filled in. Of external payloads nothing is in the arena. */
 void ring_push(struct ring *r, const void *data, struct ring_desc desc);
 
 /* All records before `tail` may be overwritten. */
@@ -90,13 +104,23 @@ static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
 }
 
 /*
- * Taking back: the consumer says how many records it has begun *before* it
- * looks at head again, and begins record n only if n < head still. The producer
- * lowers head *before* it looks at `begun`. Both in one total order, so a record
- * is either seen as begun here or not begun there. Returns the new head: records
- * from there to the old head are the producer's again. `begun` is written by the
- * consumer, hence bounded.
+ * Taking back what the consumer has not begun. The consumer remembers a head and
+ * the round it belongs to; it says how many records it has begun *before* it
+ * looks at the round again, and if that has changed, it takes the last word back
+ * and reads head anew. The producer lowers head and counts the round up *before*
+ * it looks at `begun`. Both in one total order, so a record is either seen as
+ * begun here or not begun there. (The round changes seldom, so looking at it
+ * costs the consumer nothing; head changes all the time.)
+ *
+ * Returns the new head, at least `lowest`: records from there to r->head are the
+ * producer's again. `begun` is written by the consumer, hence bounded.
  */
-uint64_t ring_take_back(struct ring *r, _Atomic uint64_t *head_word, const _Atomic uint64_t *begun_word);
+struct ring_words {
+	_Atomic uint64_t *head;
+	_Atomic uint64_t *round;
+	const _Atomic uint64_t *begun;
+};
+
+uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words);
 
 #endif

@@ -8,8 +8,7 @@
 
 #include "base/clock.h"
 
-/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
-#define AHEAD_NS NS_PER_MS
+#define PLENTY 32 /* tasks */
 
 int slot_init(struct slot *s, int index, int gpu, int device)
 {
@@ -43,33 +42,52 @@ uint64_t slot_begun(const struct slot *s)
 	return begun > s->in.head ? s->in.head : begun;
 }
 
-bool slot_accepts(const struct slot *s, size_t ahead)
+void slot_publish(struct slot *s)
 {
-	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
-		return false;
-	size_t in_flight = slot_in_flight(s);
-	if (in_flight < ahead)
-		return true;
-	return s->average_ns > 0 && in_flight < AHEAD_NS / s->average_ns;
-}
-
-static void publish(struct slot *s, struct task *t, const void *data)
-{
-	t->announced = false;
-	/* In flight before it is published: the worker may answer before we are back. */
-	*slot_task(s, s->in.head) = *t;
-	ring_push(&s->in, data,
-		(struct ring_desc){
-			.kind = RING_TASK,
-			.id = t->id,
-			.attempt = (uint32_t)t->tries + 1,
-			.size = t->size,
-			.flags = t->place == TASK_PARCEL ? RING_EXTERNAL : 0,
-		});
-	if (slot_in_flight(s) == 1)
-		s->stats.since_ns = clock_now_ns();
+	s->published = s->in.head;
 	atomic_store_explicit(&s->channel.in->head, s->in.head, memory_order_release);
 	channel_wake_worker(&s->channel);
+}
+
+/* The next task in the table is written: its record, and the worker is told, now or soon. */
+static void push(struct slot *s, const void *data)
+{
+	const struct task *t = slot_task(s, s->in.head);
+	bool external = t->place == TASK_PARCEL;
+	*ring_take(&s->in, data, external ? 0 : t->size) = (struct ring_desc){
+		.kind = RING_TASK,
+		.id = t->id,
+		.attempt = (uint32_t)t->tries + 1,
+		.offset = (uint64_t)((const char *)data - s->in.arena),
+		.size = t->size,
+		.flags = external ? RING_EXTERNAL : 0,
+	};
+	if (slot_in_flight(s) == 1)
+		s->stats.since_ns = t->queued_ns;
+	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
+	if (s->published - s->completed < PLENTY || s->in.head - s->published >= PLENTY / 2)
+		slot_publish(s);
+}
+
+int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, struct gd_bytes bytes)
+{
+	void *room = ring_reserve(&s->in, bytes.size);
+	if (!room)
+		return -EAGAIN;
+	if (bytes.size)
+		memcpy(room, bytes.data, bytes.size);
+	*slot_task(s, s->in.head) = (struct task){
+		.id = id,
+		.tag = tag,
+		.queued_ns = queued_ns,
+		.data = room,
+		.size = bytes.size,
+		.parcel = PARCEL_NONE,
+		.avoid = -1,
+		.place = TASK_RING,
+	};
+	push(s, room);
+	return 0;
 }
 
 int slot_give(struct slot *s, struct task *t)
@@ -84,19 +102,21 @@ int slot_give(struct slot *s, struct task *t)
 	} else {
 		if (t->size)
 			memcpy(room, t->data, t->size);
-		if (t->place == TASK_HEAP)
-			free(t->data);
+		free(t->data);
 		t->data = room;
 		t->place = TASK_RING;
 	}
-	publish(s, t, room);
+	t->announced = false;
+	*slot_task(s, s->in.head) = *t;
+	push(s, room);
 	return 0;
 }
 
 void slot_give_written(struct slot *s, struct task *t)
 {
 	t->place = TASK_RING;
-	publish(s, t, t->data);
+	*slot_task(s, s->in.head) = *t;
+	push(s, t->data);
 }
 
 void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)

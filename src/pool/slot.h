@@ -41,9 +41,11 @@ struct slot {
 	struct channel channel; /* in is NULL: none */
 	int socket;             /* parcels */
 	struct ring in;
+	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
+	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
 	bool drafting;     /* somebody writes into the inbox's next room */
 	bool cleaned;
 	const char *broken; /* what it wrote that it should not have; it is being killed */
@@ -78,14 +80,34 @@ static inline size_t slot_in_flight(const struct slot *s)
 /* How many tasks it has begun in this life, as far as that can be true. */
 uint64_t slot_begun(const struct slot *s);
 
+/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
+#define SLOT_AHEAD_NS 1000000
+
 /* Whether it may be given one more: ready, not too much ahead, room for a record. */
-bool slot_accepts(const struct slot *s, size_t ahead);
+static inline bool slot_accepts(const struct slot *s)
+{
+	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
+		return false;
+	size_t in_flight = slot_in_flight(s);
+	return in_flight < s->batch || (s->average_ns > 0 && in_flight * s->average_ns < SLOT_AHEAD_NS);
+}
+
+/*
+ * Shows the worker all it was given, and wakes it. While it has plenty to do,
+ * giving alone does not: then the next answer that is read does, for each showing
+ * costs a cache line's way there and back.
+ */
+void slot_publish(struct slot *s);
 
 /*
  * Gives it a task: copies the payload into its inbox (or sends the parcel), and
- * publishes. -EAGAIN where there is no room now. On success the slot owns the task.
+ * publishes, at once or soon. -EAGAIN where there is no room now. On success the
+ * slot owns the task.
  */
 int slot_give(struct slot *s, struct task *t);
+
+/* The same for a new task with the caller's bytes, in the fewest steps; -EAGAIN where there is no room now. */
+int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, struct gd_bytes bytes);
 
 /* The same for a payload that was written in place, into room from ring_reserve(). */
 void slot_give_written(struct slot *s, struct task *t);

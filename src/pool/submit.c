@@ -14,7 +14,7 @@
  */
 static int take_place(struct gd_pool *p, unsigned flags)
 {
-	while (!p->closed && atomic_load_explicit(&p->outstanding, memory_order_relaxed) >= p->limit) {
+	while (!p->closed && pool_outstanding(p) >= p->limit) {
 		if ((flags & GD_NOWAIT) || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
@@ -23,64 +23,63 @@ static int take_place(struct gd_pool *p, unsigned flags)
 	}
 	if (p->closed)
 		return p->closed_why;
-	atomic_fetch_add(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) + 1, memory_order_relaxed);
 	return 0;
 }
 
 static void leave_place(struct gd_pool *p)
 {
-	atomic_fetch_sub(&p->outstanding, 1);
+	atomic_store_explicit(
+		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) - 1, memory_order_relaxed);
 	pthread_cond_signal(&p->room);
 }
 
-static void number(struct gd_pool *p, struct task *t, uint64_t *ret_id)
-{
-	t->id = p->next_id++;
-	t->queued_ns = clock_now_ns();
-	if (ret_id)
-		*ret_id = t->id;
-}
-
-/* Straight into a worker's inbox. The payload is the caller's: it is copied, not freed. */
-static bool give_at_once(struct gd_pool *p, struct task *t)
+/* Straight into a worker's inbox, if one has room. */
+static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag)
 {
 	if (p->backlog.count > 0)
 		return false;
-	struct slot *s = pool_pick(p, t);
-	if (!s || slot_give(s, t) < 0)
+	struct slot *s = pool_pick(p, -1);
+	if (!s || slot_give_new(s, p->next_id, tag, now, bytes) < 0)
 		return false;
 	warden_notice(&p->warden);
 	return true;
 }
 
-static int submit_small(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
+static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag)
+{
+	struct task t = {
+		.id = p->next_id,
+		.tag = tag,
+		.queued_ns = now,
+		.data = (void *)bytes.data,
+		.size = bytes.size,
+		.parcel = PARCEL_NONE,
+		.avoid = -1,
+		.place = TASK_RING, /* not ours: to be copied */
+	};
+	int r = task_detach(&t);
+	if (r >= 0)
+		backlog_push(&p->backlog, &t);
+	return r;
+}
+
+static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, unsigned flags, uint64_t *ret_id)
 {
 	pthread_mutex_lock(&p->lock);
 	int r = take_place(p, flags);
-	if (r < 0) {
-		pthread_mutex_unlock(&p->lock);
-		return r;
-	}
-	struct task t = {
-		.tag = tag,
-		.data = (void *)data,
-		.size = size,
-		.parcel = PARCEL_NONE,
-		.avoid = -1,
-		.place = TASK_RING,
-	};
-	uint64_t id = p->next_id;
-	number(p, &t, &id);
-	if (!give_at_once(p, &t)) {
-		r = task_detach(&t);
-		if (r >= 0)
-			backlog_push(&p->backlog, &t);
-	}
-	if (r < 0) {
-		p->next_id--;
-		leave_place(p);
-	} else if (ret_id) {
-		*ret_id = id;
+	if (r >= 0) {
+		uint64_t now = clock_recent_ns(&p->clock);
+		if (!give_at_once(p, now, bytes, tag))
+			r = put_aside(p, now, bytes, tag);
+		if (r < 0) {
+			leave_place(p);
+		} else {
+			if (ret_id)
+				*ret_id = p->next_id;
+			p->next_id++;
+		}
 	}
 	pthread_mutex_unlock(&p->lock);
 	return r;
@@ -89,7 +88,7 @@ static int submit_small(struct gd_pool *p, const void *data, size_t size, void *
 int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
 {
 	if (size <= COPY_UNDER_LOCK)
-		return submit_small(p, data, size, tag, flags, ret_id);
+		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, flags, ret_id);
 	struct gd_draft *draft;
 	void *to;
 	int r = gd_reserve(p, size, flags, &draft, &to);
@@ -104,7 +103,7 @@ static bool draft_in_place(struct gd_pool *p, struct gd_draft *d)
 {
 	if (d->task.size > CHANNEL_IN_PLACE || p->backlog.count > 0)
 		return false;
-	struct slot *s = pool_pick(p, &d->task);
+	struct slot *s = pool_pick(p, -1);
 	void *data = s ? ring_reserve(&s->in, d->task.size) : NULL;
 	if (!data)
 		return false;
@@ -196,7 +195,10 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 		r = task_detach(t); /* out of the inbox of a worker that died meanwhile */
 	if (r < 0)
 		return r;
-	number(p, t, ret_id);
+	t->id = p->next_id++;
+	t->queued_ns = clock_recent_ns(&p->clock);
+	if (ret_id)
+		*ret_id = t->id;
 	if (d->slot) {
 		slot_give_written(d->slot, t);
 		warden_notice(&p->warden);
@@ -236,11 +238,11 @@ int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 
 size_t gd_outstanding(const struct gd_pool *p)
 {
-	return atomic_load(&p->outstanding);
+	return pool_outstanding(p);
 }
 
 size_t gd_room(const struct gd_pool *p)
 {
-	size_t outstanding = atomic_load(&p->outstanding);
+	size_t outstanding = pool_outstanding(p);
 	return outstanding < p->limit ? p->limit - outstanding : 0;
 }

@@ -49,13 +49,16 @@ struct gd_worker {
 	struct ring out;
 	uint64_t answered_arm; /* the last of the dispatcher's sleeps that we have ended */
 
-	uint64_t next; /* sequence number of the first task in hand, else of the next one */
+	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
+	uint64_t head;  /* of the inbox, when we looked last */
+	uint64_t round; /* that it belongs to */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
 	struct item *items;
 	struct gd_bytes *tasks;
 	uint64_t now_ns; /* end of the last task, or of the last wait */
+	struct clock_cache clock;
 
 	char words[WORDS_MAX]; /* of gd_fail() in setup, cleanup and process */
 };
@@ -76,11 +79,17 @@ static void notify(struct gd_worker *w)
 		_exit(1);
 }
 
+/* What was put into the ring is shown. */
+static void show(struct gd_worker *w)
+{
+	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
+	notify(w);
+}
+
 static void publish(struct gd_worker *w, const void *data, struct ring_desc desc)
 {
 	ring_push(&w->out, data, desc);
-	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
-	notify(w);
+	show(w);
 }
 
 static bool room_may_have_come(void *context)
@@ -126,40 +135,57 @@ static void item_finish(struct item *item)
 {
 	if (item->on_heap)
 		free(item->data);
-	free(item->words);
-	parcel_finish(&item->result);
-	parcel_finish(&item->payload);
+	if (item->words)
+		free(item->words);
+	if (item->result.fd >= 0)
+		parcel_finish(&item->result);
+	if (item->payload.fd >= 0)
+		parcel_finish(&item->payload);
 	item->data = NULL;
 	item->words = NULL;
 	item->on_heap = false;
 	item->answer = ANSWER_NONE;
 }
 
-/* A failure's words go on the heap: room in the arena is for results. */
-static void item_fail(struct item *item, int code, const char *words)
+/* Drops the answer given so far; the task's bytes stay. */
+static void item_forget(struct item *item)
 {
 	struct parcel payload = item->payload;
 	item->payload = PARCEL_NONE;
 	item_finish(item);
 	item->payload = payload;
+}
+
+/* A failure's words go on the heap: room in the arena is for results. */
+static void item_fail(struct item *item, int code, const char *words)
+{
+	item_forget(item);
 	item->answer = ANSWER_FAILURE;
 	item->code = code < 0 ? code : -EIO;
 	item->words = strdup(words); /* without memory, the code must do */
 }
 
-static void publish_failure(struct gd_worker *w, struct item *item, struct ring_desc desc)
+static void publish_failure(struct gd_worker *w, struct item *item)
 {
 	const char *words = item->words ? item->words : "";
-	desc.size = strlen(words);
-	desc.code = item->code;
-	void *data = room(w, desc.size);
-	memcpy(data, words, desc.size);
-	publish(w, data, desc);
+	size_t size = strlen(words);
+	void *data = room(w, size);
+	memcpy(data, words, size);
+	publish(w, data,
+		(struct ring_desc){
+			.kind = RING_DONE,
+			.id = item->desc.id,
+			.attempt = item->desc.attempt,
+			.start_ns = item->desc.start_ns,
+			.end_ns = w->now_ns,
+			.size = size,
+			.code = item->code,
+		});
 }
 
-static void publish_result(struct gd_worker *w, struct item *item, struct ring_desc desc)
+static void publish_result(struct gd_worker *w, struct item *item)
 {
-	desc.size = item->size;
+	uint16_t flags = 0;
 	void *data = item->data;
 	if (item->result.fd >= 0) {
 		int r = parcel_seal(&item->result, item->size);
@@ -170,49 +196,48 @@ static void publish_result(struct gd_worker *w, struct item *item, struct ring_d
 			snprintf(words, sizeof(words), "the result of %zu bytes could not be sent: %s", item->size,
 				error_words(r));
 			item_fail(item, r, words);
-			publish_failure(w, item, desc);
+			publish_failure(w, item);
 			return;
 		}
-		desc.flags |= RING_EXTERNAL;
+		flags = RING_EXTERNAL;
 		data = room(w, 0);
 	} else if (item->on_heap || !data) {
 		data = room(w, item->size);
 		if (item->size)
 			memcpy(data, item->data, item->size);
 	}
-	publish(w, data, desc);
+	*ring_take(&w->out, data, flags ? 0 : item->size) = (struct ring_desc){
+		.kind = RING_DONE,
+		.flags = flags,
+		.id = item->desc.id,
+		.attempt = item->desc.attempt,
+		.offset = (uint64_t)((char *)data - w->out.arena),
+		.size = item->size,
+		.start_ns = item->desc.start_ns,
+		.end_ns = w->now_ns,
+	};
+	show(w);
 }
 
 /* The record of the next task in hand; its answer is final. */
 static void settle_one(struct gd_worker *w)
 {
 	struct item *item = &w->items[w->settled];
-	struct ring_desc desc = {
-		.kind = RING_DONE,
-		.id = item->desc.id,
-		.attempt = item->desc.attempt,
-		.start_ns = item->desc.start_ns,
-		.end_ns = w->now_ns,
-	};
 	if (item->answer == ANSWER_FAILURE)
-		publish_failure(w, item, desc);
+		publish_failure(w, item);
 	else
-		publish_result(w, item, desc);
+		publish_result(w, item);
 	w->settled++;
 	atomic_store_explicit(&w->channel.out->ended, w->next + w->settled, memory_order_release);
-	if (item->answer != ANSWER_NONE || item->payload.fd >= 0)
-		item_finish(item);
+	item_finish(item);
 }
 
 /* Room for the i-th answer: in place if it is its turn, else aside. */
 static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 {
 	struct item *item = &w->items[i];
-	struct parcel payload = item->payload;
-	item->payload = PARCEL_NONE;
-	item_finish(item);
-	item->payload = payload;
-
+	if (item->answer != ANSWER_NONE)
+		item_forget(item);
 	void *data;
 	if (size > CHANNEL_IN_PLACE) {
 		if (parcel_create(size, &item->result) < 0)
@@ -348,6 +373,20 @@ static bool something_to_do(void *context)
 	return atomic_load(&w->channel.in->head) > w->next || atomic_load(&w->channel.in->closing);
 }
 
+/* Sleeps until there is a task. False when the dispatcher closes instead. */
+static bool wait_for_task(struct gd_worker *w)
+{
+	struct inbox *in = w->channel.in;
+	while (atomic_load(&in->head) <= w->next) {
+		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
+			return false;
+		fflush(NULL);
+		channel_sleep(&w->channel, something_to_do, w);
+	}
+	w->now_ns = clock_now_ns();
+	return true;
+}
+
 /*
  * Says that it begins the next tasks, then looks whether it still may: see
  * ring_take_back(). Returns how many; 0 when the dispatcher closes.
@@ -357,25 +396,22 @@ static size_t begin(struct gd_worker *w)
 	struct inbox *in = w->channel.in;
 	struct outbox *out = w->channel.out;
 	for (;;) {
-		uint64_t head = atomic_load_explicit(&in->head, memory_order_acquire);
-		if (head <= w->next) {
-			if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
+		if (w->head <= w->next) {
+			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
+			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
+		}
+		if (w->head <= w->next) {
+			if (!wait_for_task(w))
 				return 0;
-			fflush(NULL);
-			channel_sleep(&w->channel, something_to_do, w);
-			w->now_ns = clock_now_ns();
 			continue;
 		}
-		size_t n = head - w->next < w->max_batch ? (size_t)(head - w->next) : w->max_batch;
+		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
 		atomic_store(&out->begun, w->next + n);
-		head = atomic_load(&in->head);
-		if (head >= w->next + n)
+		if (atomic_load(&in->round) == w->round)
 			return n;
-		n = head > w->next ? (size_t)(head - w->next) : 0;
-		atomic_store(&out->begun, w->next + n);
-		if (n > 0)
-			return n;
+		atomic_store(&out->begun, w->next);
+		w->head = w->next; /* look again */
 	}
 }
 
@@ -409,7 +445,7 @@ static void process(struct gd_worker *w)
 	w->words[0] = '\0';
 	int r = w->ops->process_batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
 				      : w->ops->process(w, w->state, &w->tasks[0]);
-	w->now_ns = clock_now_ns();
+	w->now_ns = clock_recent_ns(&w->clock);
 	while (w->settled < w->in_hand) {
 		struct item *item = &w->items[w->settled];
 		/* An error of a batch is for those without an answer of their own. */
@@ -506,7 +542,8 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	}
 	fflush(NULL);
 	atomic_store(&w->channel.out->ready, 1);
-	publish(w, room(w, 0), (struct ring_desc){.kind = RING_READY, .end_ns = clock_now_ns()});
+	publish(w, room(w, 0),
+		(struct ring_desc){.kind = RING_READY, .attempt = (uint32_t)w->max_batch, .end_ns = clock_now_ns()});
 	w->now_ns = clock_now_ns();
 	work(w);
 

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq gpus: which GPUs are there, and how full they are. */
+#include <argp.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/json_write.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+
+/* /proc/self/ns/pid of the namespace that the driver counts processes in. */
+#define INITIAL_PID_NAMESPACE 0xEFFFFFFCu
+
+enum {
+	OPTION_GPUS = 256,
+	OPTION_JSON,
+};
+
+struct arguments {
+	const char *spec;
+	bool json;
+};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+	switch (key) {
+	case OPTION_GPUS:
+		a->spec = value;
+		return 0;
+	case OPTION_JSON:
+		a->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is one word too many; GPUs are chosen with --gpus", value);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option options[] = {
+	{"gpus", OPTION_GPUS, "SPEC", 0,
+		"Only these: auto, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4, sim:4x16G. "
+		"Default: $GPUQ_GPUS, else all that are there, sick ones too",
+		0},
+	{"json", OPTION_JSON, NULL, 0, "A JSON array with an object per GPU, in the order of their index", 0},
+	{0},
+};
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.doc = "Lists the GPUs, the one with the most free memory first, and the processes on them."
+	       "\vAn inherited CUDA_VISIBLE_DEVICES limits what is listed.",
+};
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static void put_string(
+	struct json_writer *w, const struct gd_gpu *gpu, unsigned bit, const char *key, const char *value)
+{
+	json_key(w, key);
+	json_string(w, gpu->known & bit ? value : NULL);
+}
+
+static void put_number(struct json_writer *w, const struct gd_gpu *gpu, unsigned bit, const char *key, uint64_t value)
+{
+	json_key(w, key);
+	if (gpu->known & bit)
+		json_uint(w, value);
+	else
+		json_null(w);
+}
+
+static void put_processes(struct json_writer *w, const struct gd_gpu *gpu)
+{
+	json_key(w, "processes");
+	if (!(gpu->known & GD_GPU_PROCESSES)) {
+		json_null(w);
+		return;
+	}
+	json_begin_array(w);
+	for (size_t i = 0; i < gpu->num_processes; i++) {
+		const struct gd_gpu_process *p = &gpu->processes[i];
+		json_begin_object(w);
+		json_key(w, "pid");
+		json_int(w, p->pid);
+		json_key(w, "memory");
+		if (p->memory_known)
+			json_uint(w, p->memory_bytes);
+		else
+			json_null(w);
+		json_end_object(w);
+	}
+	json_end_array(w);
+}
+
+static void append_json(const struct gd_gpu_list *list, struct text *out)
+{
+	struct json_writer w = {.out = out};
+	json_begin_array(&w);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct gd_gpu *gpu = &list->gpus[i];
+		json_begin_object(&w);
+		json_key(&w, "index");
+		json_int(&w, gpu->index);
+		put_string(&w, gpu, GD_GPU_UUID, "uuid", gpu->uuid);
+		put_string(&w, gpu, GD_GPU_NAME, "name", gpu->name);
+		json_key(&w, "vendor");
+		json_string(&w, gd_vendor_name(gpu->vendor));
+		put_string(&w, gpu, GD_GPU_PCI_ID, "pci_id", gpu->pci_id);
+		put_number(&w, gpu, GD_GPU_MEMORY_TOTAL, "memory_total", gpu->memory_total_bytes);
+		put_number(&w, gpu, GD_GPU_MEMORY_FREE, "memory_free", gpu->memory_free_bytes);
+		put_number(&w, gpu, GD_GPU_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
+		put_number(&w, gpu, GD_GPU_UTILIZATION, "utilization", gpu->utilization_percent);
+		put_processes(&w, gpu);
+		json_end_object(&w);
+	}
+	json_end_array(&w);
+	text_append_char(out, '\n');
+}
+
+/* ---- The table ---------------------------------------------------------- */
+
+/* The most free memory first; what cannot be used, or does not tell, last. */
+static int by_free_memory(const void *x, const void *y)
+{
+	const struct gd_gpu *a = *(const struct gd_gpu *const *)x, *b = *(const struct gd_gpu *const *)y;
+	bool a_tells = gd_gpu_usable(a) && (a->known & GD_GPU_MEMORY_FREE);
+	bool b_tells = gd_gpu_usable(b) && (b->known & GD_GPU_MEMORY_FREE);
+	if (a_tells != b_tells)
+		return a_tells ? -1 : 1;
+	if (a_tells && a->memory_free_bytes != b->memory_free_bytes)
+		return a->memory_free_bytes > b->memory_free_bytes ? -1 : 1;
+	if (a->index != b->index)
+		return a->index < b->index ? -1 : 1;
+	return (a->mig_index > b->mig_index) - (a->mig_index < b->mig_index);
+}
+
+/* "0", or "0:1" for a MIG instance. */
+static void put_index(struct table *t, const struct gd_gpu *gpu)
+{
+	if (gpu->mig_index < 0)
+		table_cellf(t, COLOUR_BOLD, "%d", gpu->index);
+	else
+		table_cellf(t, COLOUR_BOLD, "%d:%d", gpu->index, gpu->mig_index);
+}
+
+static void put_bytes(struct table *t, enum colour colour, bool known, uint64_t bytes)
+{
+	char size[UNITS_ROOM];
+	table_cell(t, known ? colour : COLOUR_DIM, known ? units_format_size(bytes, size) : "-");
+}
+
+static enum colour colour_of_free(const struct gd_gpu *gpu)
+{
+	unsigned both = GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_TOTAL;
+	if ((gpu->known & both) != both)
+		return COLOUR_NONE;
+	if (gpu->memory_free_bytes >= gpu->memory_total_bytes / 2)
+		return COLOUR_GREEN;
+	return gpu->memory_free_bytes >= gpu->memory_total_bytes / 10 ? COLOUR_YELLOW : COLOUR_RED;
+}
+
+static const char *state_words(const struct gd_gpu *gpu)
+{
+	switch (gpu->health) {
+	case GD_GPU_OK:
+		break;
+	case GD_GPU_LOST:
+		return "lost";
+	case GD_GPU_NOT_ANSWERING:
+		return "no answer";
+	case GD_GPU_UNREADABLE:
+		return "unreadable";
+	}
+	if (gpu->mig_enabled && gpu->mig_index < 0)
+		return "split";
+	return gpu->prohibited ? "prohibited" : gpu->exclusive ? "exclusive" : "";
+}
+
+static void put_measure(struct table *t, bool known, unsigned value, const char *unit)
+{
+	if (known)
+		table_cellf(t, COLOUR_NONE, "%u%s", value, unit);
+	else
+		table_cell(t, COLOUR_DIM, "-");
+}
+
+/* Of an instance the size matters, not once more the name of its card. */
+static const char *name_of(const struct gd_gpu *gpu)
+{
+	if (!(gpu->known & GD_GPU_NAME))
+		return gd_vendor_name(gpu->vendor);
+	const char *profile = gpu->mig_index >= 0 ? strstr(gpu->name, "MIG ") : NULL;
+	return profile ? profile : gpu->name;
+}
+
+static void put_gpu(struct table *t, const struct gd_gpu *gpu)
+{
+	put_index(t, gpu);
+	table_cell(t, COLOUR_NONE, name_of(gpu));
+	put_bytes(t, colour_of_free(gpu), gpu->known & GD_GPU_MEMORY_FREE, gpu->memory_free_bytes);
+	put_bytes(t, COLOUR_NONE, gpu->known & GD_GPU_MEMORY_TOTAL, gpu->memory_total_bytes);
+	put_measure(t, gpu->known & GD_GPU_UTILIZATION, gpu->utilization_percent, "%");
+	put_measure(t, gpu->known & GD_GPU_TEMPERATURE, (unsigned)gpu->temperature_celsius, "C");
+	put_measure(t, gpu->known & GD_GPU_POWER, (gpu->power_milliwatts + 500) / 1000, "W");
+	put_measure(t, gpu->known & GD_GPU_PROCESSES, (unsigned)gpu->num_processes, "");
+	table_cell(t, gd_gpu_usable(gpu) ? COLOUR_YELLOW : COLOUR_RED, state_words(gpu));
+}
+
+static int append_gpus(const struct gd_gpu **gpus, size_t count, bool coloured, struct text *out)
+{
+	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
+		{"FREE", true, false}, {"TOTAL", true, false}, {"UTIL", true, false}, {"TEMP", true, false},
+		{"PWR", true, false}, {"PROCS", true, false}, {"STATE", false, false}};
+	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	for (size_t i = 0; i < count; i++)
+		put_gpu(&t, gpus[i]);
+	return table_print(&t, terminal_width(), coloured, out);
+}
+
+/* ---- Their processes ---------------------------------------------------- */
+
+/* The driver tells the host's numbers; in a container they are other processes, or none. */
+static bool pids_are_ours(void)
+{
+	struct stat st;
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE;
+}
+
+/* The command line, its arguments joined by spaces; "" where the process is gone or another's namespace's. */
+static void read_command(int64_t pid, struct text *ret)
+{
+	char path[64], words[4096];
+	snprintf(path, sizeof(path), "/proc/%lld/cmdline", (long long)pid);
+	cleanup_(fclosep) FILE *f = fopen(path, "re");
+	size_t n = f ? fread(words, 1, sizeof(words), f) : 0;
+	while (n > 0 && words[n - 1] == '\0')
+		n--;
+	for (size_t i = 0; i < n; i++)
+		text_append_char(ret, words[i] ? words[i] : ' ');
+}
+
+static void put_owner(struct table *t, int64_t pid)
+{
+	char path[64];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%lld", (long long)pid);
+	if (stat(path, &st) < 0) {
+		table_cell(t, COLOUR_NONE, "");
+		return;
+	}
+	const struct passwd *user = getpwuid(st.st_uid);
+	if (user)
+		table_cell(t, COLOUR_NONE, user->pw_name);
+	else
+		table_cellf(t, COLOUR_NONE, "%u", (unsigned)st.st_uid);
+}
+
+static void put_process(struct table *t, const struct gd_gpu *gpu, const struct gd_gpu_process *p, bool ours)
+{
+	cleanup_(text_finish) struct text command = {0};
+	put_index(t, gpu);
+	table_cellf(t, COLOUR_NONE, "%lld", (long long)p->pid);
+	put_bytes(t, COLOUR_NONE, p->memory_known, p->memory_bytes);
+	if (ours) {
+		put_owner(t, p->pid);
+		read_command(p->pid, &command);
+	} else {
+		table_cell(t, COLOUR_NONE, "");
+	}
+	table_cell(t, COLOUR_NONE, text_string(&command));
+}
+
+static int append_processes(const struct gd_gpu **gpus, size_t count, bool coloured, struct text *out)
+{
+	static const struct table_column columns[] = {{"GPU", true, false}, {"PID", true, false},
+		{"MEMORY", true, false}, {"USER", false, false}, {"COMMAND", false, true}};
+	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	bool ours = pids_are_ours();
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < gpus[i]->num_processes; k++)
+			put_process(&t, gpus[i], &gpus[i]->processes[k], ours);
+	if (t.num_cells == 0)
+		return t.error;
+	text_append_char(out, '\n');
+	return table_print(&t, terminal_width(), coloured, out);
+}
+
+static int append_tables(const struct gd_gpu_list *list, struct text *out)
+{
+	if (list->count == 0) {
+		text_append_string(
+			out, "No GPU here. Simulated ones do for a try: --gpus sim:4, or sim:4x24G for more memory.\n");
+		return 0;
+	}
+	cleanup_(freep) const struct gd_gpu **sorted = calloc(list->count, sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->count; i++)
+		sorted[i] = &list->gpus[i];
+	qsort(sorted, list->count, sizeof(*sorted), by_free_memory);
+	bool coloured = terminal_has_colour();
+	int r = append_gpus(sorted, list->count, coloured, out);
+	return r < 0 ? r : append_processes(sorted, list->count, coloured, out);
+}
+
+/* ---- The command -------------------------------------------------------- */
+
+static int get_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err)
+{
+	const char *usual = getenv("GPUQ_GPUS");
+	return spec || (usual && *usual) ? gd_gpu_list(spec, ret, err) : gd_gpu_survey(ret, err);
+}
+
+static int run(int argc, char **argv)
+{
+	struct arguments a = {0};
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+		return EXIT_USAGE;
+	struct gd_gpu_list *list;
+	struct gd_error err = {0};
+	if (get_list(a.spec, &list, &err) < 0)
+		return say_error(&err);
+
+	cleanup_(text_finish) struct text out = {0};
+	int r = 0;
+	if (a.json)
+		append_json(list, &out);
+	else
+		r = append_tables(list, &out);
+	say_warnings(list);
+	gd_gpu_list_free(list);
+	if (r < 0 || text_error(&out)) {
+		say("listing GPUs: out of memory");
+		return EXIT_WORK_FAILED;
+	}
+	fputs(text_string(&out), stdout);
+	return EXIT_DONE;
+}
+
+const struct command cmd_gpus = {"gpus", "Which GPUs are there, and how full they are", run};

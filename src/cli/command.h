@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What `gpuq` can do. Each command is a cmd_NAME.c that defines one of these;
+ * the table in main.c lists it.
+ */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+struct command {
+	const char *name;
+	const char *summary; /* for the list of commands: a few words, no full stop */
+	/* Parses argv[1…] with argp (argv[0] is "gpuq NAME"), does it, returns the exit code. */
+	int (*run)(int argc, char **argv);
+};
+
+/* Exit codes of every command. */
+enum {
+	EXIT_DONE = 0,
+	EXIT_WORK_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_INTERRUPTED = 130,
+};
+
+extern const struct command cmd_gpus;
+
+#endif

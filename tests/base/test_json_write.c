@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json_write.h"
+#include "base/utf8.h"
+
+#define FFFD "\xEF\xBF\xBD"
+
+static void test_objects_and_arrays_nest_with_their_commas(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	struct json_writer w = {.out = &t};
+	json_begin_array(&w);
+	json_begin_object(&w);
+	json_key(&w, "a");
+	json_begin_array(&w);
+	json_end_array(&w);
+	json_key(&w, "b");
+	json_begin_object(&w);
+	json_end_object(&w);
+	json_key(&w, "c");
+	json_bool(&w, true);
+	json_end_object(&w);
+	json_null(&w);
+	json_begin_array(&w);
+	json_int(&w, -1);
+	json_int(&w, 2);
+	json_end_array(&w);
+	json_raw(&w, "{\"x\":1}");
+	json_bool(&w, false);
+	json_end_array(&w);
+	assert_int_equal(text_error(&t), 0);
+	assert_string_equal(text_string(&t), "[{\"a\":[],\"b\":{},\"c\":true},null,[-1,2],{\"x\":1},false]");
+	text_finish(&t);
+}
+
+static void test_two_values_into_one_text_are_two_lines(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	for (int i = 0; i < 2; i++) {
+		struct json_writer w = {.out = &t};
+		json_begin_array(&w);
+		json_end_array(&w);
+		text_append_char(&t, '\n');
+	}
+	assert_string_equal(text_string(&t), "[]\n[]\n");
+	text_finish(&t);
+}
+
+static void assert_written(const char *data, size_t size, const char *expected)
+{
+	struct text t = {0};
+	struct json_writer w = {.out = &t};
+	json_bytes(&w, data, size);
+	assert_string_equal(text_string(&t), expected);
+	text_finish(&t);
+}
+#define WRITTEN(literal, expected) assert_written(literal, sizeof(literal) - 1, expected)
+
+static void test_strings_of_any_bytes_become_valid(void **state)
+{
+	(void)state;
+	WRITTEN("", "\"\"");
+	WRITTEN("a\"b\\c/", "\"a\\\"b\\\\c/\"");
+	WRITTEN("\n\t\r\b\f\x01\x1f\x7f", "\"\\n\\t\\r\\b\\f\\u0001\\u001f\\u007f\"");
+	WRITTEN("a\0b", "\"a\\u0000b\"");
+	WRITTEN("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\"");
+	WRITTEN("\xFF", "\"" FFFD "\"");
+	WRITTEN("a\xC3", "\"a" FFFD "\"");                          /* cut off */
+	WRITTEN("\xC3(", "\"" FFFD "(\"");                          /* what follows is kept */
+	WRITTEN("\xE2\x82\"", "\"" FFFD FFFD "\\\"\"");             /* and escaped */
+	WRITTEN("\xC0\xAF", "\"" FFFD FFFD "\"");                   /* overlong */
+	WRITTEN("\xE0\x80\x80", "\"" FFFD FFFD FFFD "\"");          /* overlong */
+	WRITTEN("\xED\xA0\x80", "\"" FFFD FFFD FFFD "\"");          /* surrogate */
+	WRITTEN("\xF4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""); /* beyond Unicode */
+	WRITTEN("\xF0\x80\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""); /* overlong */
+	WRITTEN("\xF5\x80", "\"" FFFD FFFD "\"");
+	WRITTEN("\x80", "\"" FFFD "\"");
+}
+
+static void assert_number(double value, const char *expected)
+{
+	struct text t = {0};
+	struct json_writer w = {.out = &t};
+	json_double(&w, value);
+	assert_string_equal(text_string(&t), expected);
+	text_finish(&t);
+}
+
+static void test_numbers(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	struct json_writer w = {.out = &t};
+	json_begin_array(&w);
+	json_int(&w, INT64_MIN);
+	json_uint(&w, UINT64_MAX);
+	json_end_array(&w);
+	assert_string_equal(text_string(&t), "[-9223372036854775808,18446744073709551615]");
+	text_finish(&t);
+	assert_number(0.1, "0.1");
+	assert_number(1e300, "1e+300");
+	assert_number(-2, "-2");
+	assert_number(1.0 / 3, "0.3333333333333333");
+	assert_number(NAN, "null");
+	assert_number(INFINITY, "null");
+	if (setlocale(LC_NUMERIC, "de_DE.UTF-8"))
+		assert_number(0.5, "0.5");
+	setlocale(LC_NUMERIC, "C");
+}
+
+static void test_string_that_is_not_there_is_null(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	struct json_writer w = {.out = &t};
+	json_begin_object(&w);
+	json_key(&w, "k\xFF\"");
+	json_string(&w, NULL);
+	json_key(&w, "l");
+	json_string(&w, "x");
+	json_end_object(&w);
+	assert_string_equal(text_string(&t), "{\"k" FFFD "\\\"\":null,\"l\":\"x\"}");
+	text_finish(&t);
+}
+
+static void test_lines_are_cut_at_whole_characters(void **state)
+{
+	(void)state;
+	char line[8];
+	assert_int_equal(utf8_copy_line(line, sizeof(line), "ab\xC3\xA9\xE2\x82\xAC", 7), 7);
+	assert_string_equal(line, "ab\xC3\xA9\xE2\x82\xAC");
+	assert_int_equal(utf8_copy_line(line, 7, "ab\xC3\xA9\xE2\x82\xAC", 7), 4);
+	assert_string_equal(line, "ab\xC3\xA9");
+	assert_int_equal(utf8_copy_line(line, sizeof(line),
+				 "\x1b\xC2\x9B"
+				 "a",
+				 4),
+		7);
+	assert_string_equal(line, FFFD FFFD "a");
+	assert_int_equal(utf8_copy_line(line, 1, "a", 1), 0);
+	assert_string_equal(line, "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_objects_and_arrays_nest_with_their_commas),
+		cmocka_unit_test(test_two_values_into_one_text_are_two_lines),
+		cmocka_unit_test(test_strings_of_any_bytes_become_valid),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_string_that_is_not_there_is_null),
+		cmocka_unit_test(test_lines_are_cut_at_whole_characters),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD's cards through a made-up sysfs. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "machine.h"
+
+/* As the kernel has it: the device under its place on the bus, the class pointing there. */
+static void add_card(const struct machine *m, int minor, const char *pci_id, const char *vendor)
+{
+	char path[256], link[256], target[256];
+	snprintf(path, sizeof(path), "sys/devices/%s/vendor", pci_id);
+	machine_write(m, path, "%s\n", vendor);
+	snprintf(path, sizeof(path), "sys/class/drm/renderD%d/dev", minor);
+	machine_write(m, path, "226:%d\n", minor);
+	snprintf(link, sizeof(link), "%s/sys/class/drm/renderD%d/device", m->dir, minor);
+	snprintf(target, sizeof(target), "../../../devices/%s", pci_id);
+	assert_int_equal(symlink(target, link), 0);
+}
+
+static void set(const struct machine *m, const char *pci_id, const char *file, const char *value)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "sys/devices/%s/%s", pci_id, file);
+	machine_write(m, path, "%s\n", value);
+}
+
+static void test_every_field_of_a_card_is_read(void **state)
+{
+	struct machine *m = *state;
+	const char *id = "0000:c3:00.0";
+	add_card(m, 128, id, "0x1002");
+	set(m, id, "mem_info_vram_total", "68702699520");
+	set(m, id, "mem_info_vram_used", "8702699520");
+	set(m, id, "gpu_busy_percent", "87");
+	set(m, id, "unique_id", "1a2b3c4d5e6f7081");
+	set(m, id, "numa_node", "3");
+	set(m, id, "product_name", "AMD Instinct MI210");
+	set(m, id, "hwmon/hwmon4/temp1_input", "47000");
+	set(m, id, "hwmon/hwmon4/power1_average", "93000000");
+	machine_write(m, "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 16\ndrm_render_minor 0\n");
+	machine_write(m, "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 416\ndrm_render_minor 128\n");
+	machine_write(m, "sys/class/kfd/kfd/topology/nodes/1/gpu_id", "51110\n");
+	machine_write(m, "sys/class/kfd/kfd/proc/4711/vram_51110", "1073741824\n");
+	machine_write(m, "sys/class/kfd/kfd/proc/4712/vram_51110", "0\n");
+	struct gd_gpu_list *list = machine_list("auto");
+	assert_int_equal(list->count, 1);
+	assert_int_equal(list->num_warnings, 0);
+	const struct gd_gpu *gpu = &list->gpus[0];
+	assert_int_equal(gpu->vendor, GD_VENDOR_AMD);
+	assert_string_equal(gpu->name, "AMD Instinct MI210");
+	assert_string_equal(gpu->uuid, "GPU-1a2b3c4d5e6f7081");
+	assert_string_equal(gpu->pci_id, id);
+	assert_int_equal(gpu->memory_total_bytes, 68702699520);
+	assert_int_equal(gpu->memory_used_bytes, 8702699520);
+	assert_int_equal(gpu->memory_free_bytes, 60000000000);
+	assert_int_equal(gpu->utilization_percent, 87);
+	assert_int_equal(gpu->temperature_celsius, 47);
+	assert_int_equal(gpu->power_milliwatts, 93000);
+	assert_int_equal(gpu->numa_node, 3);
+	assert_true(gpu->known & GD_GPU_PROCESSES);
+	assert_int_equal(gpu->num_processes, 1);
+	assert_int_equal(gpu->processes[0].pid, 4711);
+	assert_int_equal(gpu->processes[0].memory_bytes, 1 << 30);
+	gd_gpu_list_free(list);
+	assert_false(gd_gpu_cuda_available());
+}
+
+static void test_what_is_missing_or_nonsense_is_unknown(void **state)
+{
+	struct machine *m = *state;
+	const char *id = "0000:03:00.0";
+	add_card(m, 129, id, "0x1002");
+	set(m, id, "device", "0x73bf");
+	set(m, id, "gpu_busy_percent", "busy");
+	set(m, id, "mem_info_vram_total", "");
+	set(m, id, "mem_info_vram_used", "12");
+	set(m, id, "numa_node", "-1");
+	set(m, id, "product_name", "");
+	struct gd_gpu_list *list = machine_survey();
+	const struct gd_gpu *gpu = &list->gpus[0];
+	assert_string_equal(gpu->name, "AMD GPU 0x73bf");
+	assert_int_equal(gpu->known, GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_USED | GD_GPU_MIG);
+	gd_gpu_list_free(list);
+}
+
+static void test_cards_of_others_are_passed_over_and_nodes_sorted(void **state)
+{
+	struct machine *m = *state;
+	add_card(m, 1000, "0000:44:00.0", "0x1002");
+	add_card(m, 129, "0000:43:00.0", "0x1002");
+	add_card(m, 128, "0000:00:02.0", "0x8086");
+	struct gd_gpu_list *list = machine_survey();
+	assert_int_equal(list->count, 2);
+	assert_string_equal(list->gpus[0].pci_id, "0000:43:00.0");
+	assert_string_equal(list->gpus[1].pci_id, "0000:44:00.0");
+	gd_gpu_list_free(list);
+}
+
+static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
+{
+	struct machine *m = *state;
+	machine_cards(m, "card\nuuid=GPU-1\ncard\nuuid=GPU-2\n");
+	add_card(m, 128, "0000:43:00.0", "0x1002");
+	struct gd_gpu_list *list = machine_list("2");
+	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_AMD);
+	assert_int_equal(list->gpus[0].vendor_index, 0);
+	struct gd_env_change *changes;
+	assert_int_equal(gd_gpu_bind(list->gpus, 1, &changes, NULL), 0);
+	assert_string_equal(changes[3].name, "ROCR_VISIBLE_DEVICES");
+	assert_string_equal(changes[3].value, "0");
+	free(changes);
+	gd_gpu_list_free(list);
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* means the NVIDIA cards, where there are any */
+	assert_int_equal(gd_gpu_count("auto", NULL), 2);
+}
+
+static int survey_count(void)
+{
+	struct gd_gpu_list *list = machine_survey();
+	int count = (int)list->count;
+	gd_gpu_list_free(list);
+	return count;
+}
+
+static void test_inherited_limits(void **state)
+{
+	struct machine *m = *state;
+	add_card(m, 128, "0000:43:00.0", "0x1002");
+	add_card(m, 129, "0000:44:00.0", "0x1002");
+	add_card(m, 130, "0000:45:00.0", "0x1002");
+	set(m, "0000:44:00.0", "unique_id", "abcdef0123456789");
+	setenv("ROCR_VISIBLE_DEVICES", "2,GPU-abcdef0123456789", 1);
+	assert_int_equal(survey_count(), 2);
+	assert_int_equal(gd_gpu_count("0", NULL), -ENODEV);
+	setenv("HIP_VISIBLE_DEVICES", "1", 1); /* the second of what is left */
+	struct gd_gpu_list *list = machine_survey();
+	assert_int_equal(list->count, 1);
+	assert_int_equal(list->gpus[0].index, 2);
+	gd_gpu_list_free(list);
+	unsetenv("ROCR_VISIBLE_DEVICES");
+	unsetenv("HIP_VISIBLE_DEVICES");
+	setenv("CUDA_VISIBLE_DEVICES", "0,1", 1);
+	assert_int_equal(survey_count(), 2);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_every_field_of_a_card_is_read),
+		T(test_what_is_missing_or_nonsense_is_unknown),
+		T(test_cards_of_others_are_passed_over_and_nodes_sorted),
+		T(test_amd_cards_are_numbered_after_nvidia_ones),
+		T(test_inherited_limits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
