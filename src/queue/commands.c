@@ -325,7 +325,8 @@ static int join(struct commands *c, size_t *length, size_t *whole, bool *ret_unf
 }
 
 /* A command whose first line has been found. */
-static int read_command(struct commands *c, size_t length, size_t whole, struct command *ret, struct gd_error *err)
+static int read_command(
+	struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
 {
 	uint64_t line = c->line;
 	bool unfinished = false;
@@ -345,12 +346,12 @@ static int read_command(struct commands *c, size_t length, size_t whole, struct 
 		return complain(c, c->line, err, "the file ends behind a '\\', which continues the line");
 	if (memchr(s, '\0', length))
 		return complain(c, line, err, "there is a NUL byte in this command; no shell could be given it");
-	*ret = (struct command){.bytes = {s, length}, .options = &c->current, .line = line};
+	*ret = (struct shell_command){.bytes = {s, length}, .options = &c->current, .line = line};
 	return 1;
 }
 
 /* 1: a command; 0: nothing to see in that line. */
-static int read_line(struct commands *c, size_t length, size_t whole, struct command *ret, struct gd_error *err)
+static int read_line(struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
 {
 	const char *s = c->buf + c->begin, *end = s + length;
 	while (s < end && is_space(*s))
@@ -376,7 +377,7 @@ static int finish(struct commands *c, struct gd_error *err)
 	return complain(c, c->pending_line, err, "there is no command behind these options");
 }
 
-int commands_next(struct commands *c, struct command *ret, struct gd_error *err)
+int commands_next(struct commands *c, struct shell_command *ret, struct gd_error *err)
 {
 	int r = c->failed;
 	while (r == 0) {

@@ -51,7 +51,7 @@ int command_options_set(struct command_options *o, enum command_option option, c
 /* "num_gpus" and so on. */
 const char *command_option_name(enum command_option option);
 
-struct command {
+struct shell_command {
 	struct gd_bytes bytes;                 /* no NUL at its end */
 	const struct command_options *options; /* set == 0 where it has none */
 	uint64_t line;                         /* where it begins, from 1 */
@@ -72,7 +72,7 @@ int commands_open_memory(const char *name, const void *data, size_t size, struct
  * "FILE:LINE: ") the next call goes on behind it, so that all can be told at once.
  * Reads no further than it must: a line that comes through a pipe is given at once.
  */
-int commands_next(struct commands *c, struct command *ret, struct gd_error *err);
+int commands_next(struct commands *c, struct shell_command *ret, struct gd_error *err);
 
 void commands_close(struct commands *c);
 

@@ -20,7 +20,7 @@ static void check_alone(const struct gd_bytes *bytes)
 	memcpy(line, text, bytes->size);
 	line[bytes->size] = '\n';
 	struct commands *c;
-	struct command command;
+	struct shell_command command;
 	FUZZ_CHECK(commands_open_memory("f", line, bytes->size + 1, &c) == 0);
 	FUZZ_CHECK(commands_next(c, &command, NULL) == 1);
 	FUZZ_CHECK(command.bytes.size == bytes->size && !memcmp(command.bytes.data, line, bytes->size));
@@ -32,7 +32,7 @@ static void check_alone(const struct gd_bytes *bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct commands *c;
-	struct command command;
+	struct shell_command command;
 	struct gd_error err = {0};
 	uint64_t line = 0;
 	int r;

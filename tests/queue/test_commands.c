@@ -18,7 +18,7 @@ static struct commands *open_memory(const void *data, size_t size)
 	return c;
 }
 
-static void next_is(struct commands *c, const char *text, uint64_t line, struct command *ret)
+static void next_is(struct commands *c, const char *text, uint64_t line, struct shell_command *ret)
 {
 	struct gd_error err = {0};
 	int r = commands_next(c, ret, &err);
@@ -32,7 +32,7 @@ static void next_is(struct commands *c, const char *text, uint64_t line, struct 
 static void next_fails(struct commands *c, const char *words)
 {
 	struct gd_error err = {0};
-	struct command command;
+	struct shell_command command;
 	assert_int_equal(commands_next(c, &command, &err), -EINVAL);
 	if (!strstr(err.message, words))
 		fail_msg("'%s' has no '%s'", err.message, words);
@@ -41,7 +41,7 @@ static void next_fails(struct commands *c, const char *words)
 static void next_ends(struct commands *c)
 {
 	struct gd_error err = {0};
-	struct command command;
+	struct shell_command command;
 	int r = commands_next(c, &command, &err);
 	if (r != 0)
 		fail_msg("%d: %s", r, err.message);
@@ -53,7 +53,7 @@ static void test_comments_and_blank_lines_are_skipped(void **state)
 	(void)state;
 	const char text[] = "\n# comment\n  # another \\\npython train.py # kept\n \t \n\tpython eval.py  \n#\nlast";
 	struct commands *c = open_memory(text, sizeof(text) - 1);
-	struct command command;
+	struct shell_command command;
 	next_is(c, "python train.py # kept", 4, &command);
 	assert_int_equal(command.options->set, 0);
 	next_is(c, "python eval.py", 6, &command);
@@ -74,7 +74,7 @@ static void test_a_backslash_continues_the_line_as_in_the_shell(void **state)
 			    "space\\ \n"
 			    "f\\\r\ng\r\n";
 	struct commands *c = open_memory(text, sizeof(text) - 1);
-	struct command command;
+	struct shell_command command;
 	next_is(c, "a   --b #c", 1, &command);
 	next_is(c, "echo \\\\", 4, &command);
 	next_is(c, "echo \\\\d", 5, &command);
@@ -99,7 +99,7 @@ static void test_options_go_to_the_next_command_alone(void **state)
 			    "# gpuq:\n"
 			    "fourth\n";
 	struct commands *c = open_memory(text, sizeof(text) - 1);
-	struct command command;
+	struct shell_command command;
 	next_is(c, "first", 4, &command);
 	const struct command_options *o = command.options;
 	assert_int_equal(
@@ -148,7 +148,7 @@ static void test_errors_name_the_line_and_the_next_call_goes_on(void **state)
 			    "# gpuq: mem=1G\n"
 			    "\n";
 	struct commands *c = open_memory(text, sizeof(text) - 1);
-	struct command command;
+	struct shell_command command;
 	next_is(c, "ok", 1, &command);
 	next_fails(c, "c.txt:2: mem: 'lots' is not a size");
 	next_is(c, "a", 3, &command);
@@ -189,7 +189,7 @@ static void test_any_byte_but_nul_stays_what_it_is(void **state)
 			text[size++] = (char)i;
 	text[size++] = 'x';
 	struct commands *c = open_memory(text, size);
-	struct command command;
+	struct shell_command command;
 	assert_int_equal(commands_next(c, &command, NULL), 1);
 	assert_int_equal(command.bytes.size, size);
 	assert_memory_equal(command.bytes.data, text, size);
@@ -211,7 +211,7 @@ static void test_commands_longer_than_any_buffer(void **state)
 	scratch_write("c.txt", text, size + 11);
 	struct commands *c;
 	struct gd_error err;
-	struct command command;
+	struct shell_command command;
 	assert_int_equal(commands_open("c.txt", &c, &err), 0);
 	assert_int_equal(commands_next(c, &command, &err), 1);
 	assert_int_equal(command.bytes.size, size + 2);
@@ -237,7 +237,7 @@ static void test_many_lines_are_all_given(void **state)
 		fprintf(f, i % 3 ? "python train.py --seed %d\n" : "python \\\n  train.py --seed %d\r\n", i);
 	fclose(f);
 	struct commands *c;
-	struct command command;
+	struct shell_command command;
 	uint64_t line = 1;
 	assert_int_equal(commands_open("c.txt", &c, NULL), 0);
 	for (int i = 0; i < lines; i++) {
@@ -256,7 +256,7 @@ static void test_a_line_of_a_pipe_is_given_before_the_next_is_written(void **sta
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	assert_true(dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
 	struct commands *c;
-	struct command command;
+	struct shell_command command;
 	assert_int_equal(commands_open("-", &c, NULL), 0);
 	assert_int_equal(write(ends[1], "one\ntw", 6), 6);
 	next_is(c, "one", 1, &command);
@@ -274,7 +274,7 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 {
 	(void)state;
 	struct commands *c = NULL;
-	struct command command;
+	struct shell_command command;
 	struct gd_error err;
 	assert_int_equal(commands_open("missing.txt", &c, &err), -ENOENT);
 	assert_non_null(
