@@ -215,11 +215,13 @@ void attempt_undo(struct attempt *a)
 
 /* ---- The job's first process ------------------------------------------------------------ */
 
-static void reset_signals(void)
+void attempt_reset_signals(void)
 {
+	/* All others are as the nursery left them, and it left them at their defaults. */
+	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE};
 	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &dfl, NULL);
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		sigaction(ignored[i], &dfl, NULL);
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -278,7 +280,7 @@ _Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const ch
 	if (getppid() != parent)
 		leave(page, ATTEMPT_REFUSED, -ECANCELED);
 	setsid();
-	reset_signals();
+	attempt_reset_signals();
 	/* Standard input is /dev/null already. */
 	if (dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0)
 		leave(page, ATTEMPT_REFUSED, -errno);

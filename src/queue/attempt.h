@@ -54,6 +54,9 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 /* Takes back the log and the script of an attempt that never started. */
 void attempt_undo(struct attempt *a);
 
+/* In a process that is to be executed: signals as a new program expects them. */
+void attempt_reset_signals(void);
+
 /* In the new process: does not return. */
 _Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const char *keeper, int log_fd,
 	struct attempt_page *page, pid_t parent);

@@ -113,11 +113,22 @@ static int keeper_open(struct keeper *k)
 	return r;
 }
 
+static void send_notes(struct keeper *k, const struct note *notes, size_t count)
+{
+	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, notes, count * sizeof(*notes)) < 0)
+		closep(&k->runner_fd), k->runner_fd = -1;
+}
+
 static void send_note(struct keeper *k, enum note_kind kind, uint64_t id, int code)
 {
-	struct note n = {.kind = kind, .code = code, .id = id};
-	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, &n, sizeof(n)) < 0)
-		closep(&k->runner_fd), k->runner_fd = -1;
+	send_notes(k, &(struct note){.kind = kind, .code = code, .id = id}, 1);
+}
+
+/* In one piece with READY: seen apart, the runner would ask for another keeper in between. */
+static void send_note_and_ready(struct keeper *k, enum note_kind kind, uint64_t id, int code)
+{
+	struct note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = NOTE_READY}};
+	send_notes(k, notes, 2);
 }
 
 _Noreturn static void leave(struct keeper *k)
@@ -190,13 +201,11 @@ static void append_end(struct keeper *k, const struct text *line)
 static void run_hook(struct keeper *k, const struct text *line)
 {
 	int fds[2];
-	if (!*k->attempt.on_finish || pipe2(fds, O_CLOEXEC) < 0)
+	if (pipe2(fds, O_CLOEXEC) < 0)
 		return;
 	pid_t pid = fork();
 	if (pid == 0) {
-		sigset_t none;
-		sigemptyset(&none);
-		sigprocmask(SIG_SETMASK, &none, NULL);
+		attempt_reset_signals();
 		setsid();
 		if (dup2(fds[0], STDIN_FILENO) >= 0 &&
 			(!*k->attempt.cwd || chdir(k->attempt.cwd) == 0 || errno == ENOENT))
@@ -204,11 +213,9 @@ static void run_hook(struct keeper *k, const struct text *line)
 		_exit(127);
 	}
 	close(fds[0]);
-	if (pid > 0) {
-		signal(SIGPIPE, SIG_IGN);
+	/* SIGPIPE is ignored: a hook need not read. */
+	if (pid > 0)
 		file_write_all(fds[1], line->data, line->length);
-		signal(SIGPIPE, SIG_DFL);
-	}
 	close(fds[1]);
 	uint64_t until = clock_now_ns() + HOOK_MS * NS_PER_MS;
 	bool over = false;
@@ -261,7 +268,8 @@ static void finish_job(struct keeper *k)
 		k->page->stage = ATTEMPT_STARTED;
 	if (k->page->stage <= ATTEMPT_REFUSED) {
 		attempt_undo(&k->attempt);
-		send_note(k, NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
+		send_note_and_ready(
+			k, NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
 	} else {
 		struct attempt_end e;
 		describe_end(k, &e, &words);
@@ -274,11 +282,15 @@ static void finish_job(struct keeper *k)
 		append_end(k, &line);
 		if (k->attempt.script_path)
 			unlink(k->attempt.script_path);
-		send_note(k, NOTE_ENDED, id, (int)e.state);
-		run_hook(k, &line);
+		if (*k->attempt.on_finish) {
+			send_note(k, NOTE_ENDED, id, (int)e.state);
+			run_hook(k, &line);
+			send_note(k, NOTE_READY, 0, 0);
+		} else {
+			send_note_and_ready(k, NOTE_ENDED, id, (int)e.state);
+		}
 	}
 	attempt_finish(&k->attempt);
-	send_note(k, NOTE_READY, 0, 0);
 }
 
 /* True when no process of the job is left. */
@@ -399,8 +411,7 @@ static void on_order(struct keeper *k)
 		r = start_job(k, &o, payload);
 		if (r < 0) {
 			attempt_finish(&k->attempt);
-			send_note(k, NOTE_REFUSED, o.id, r);
-			send_note(k, NOTE_READY, 0, 0);
+			send_note_and_ready(k, NOTE_REFUSED, o.id, r);
 		}
 		return;
 	}

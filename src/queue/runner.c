@@ -65,11 +65,17 @@ static void run_is_over(struct runner *r, struct running *run)
 	r->must_place = true;
 }
 
-static void count_end(struct runner *r, enum job_state state)
+/* What is done for many jobs at once. */
+static void set_sync(struct runner *r)
 {
 	if (!r->sync_due)
 		loop_set_deadline(r->sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
 	r->sync_due = true;
+}
+
+static void count_end(struct runner *r, enum job_state state)
+{
+	set_sync(r);
 	if (state == JOB_COMPLETED)
 		r->result.completed++;
 	else if (state == JOB_CANCELLED)
@@ -103,6 +109,7 @@ static void on_start(struct runner *r, struct job *job)
 	if (job->attempts->log) {
 		free(r->latest);
 		r->latest = strdup(job->attempts->log);
+		set_sync(r);
 	}
 }
 
@@ -262,11 +269,26 @@ static void on_tick(void *context, uint32_t events)
 	set_tick(r);
 }
 
+static void link_latest(struct runner *r)
+{
+	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
+	cleanup_(freep) char *link = NULL;
+	cleanup_(freep) char *draft = NULL;
+	if (slash && asprintf(&link, "%.*s/latest", (int)(slash - r->latest), r->latest) >= 0 &&
+		asprintf(&draft, "%s.%d", link, (int)getpid()) >= 0) {
+		unlink(draft);
+		if (symlink(slash + 1, draft) == 0 && rename(draft, link) < 0)
+			unlink(draft);
+	}
+	free(take_ptr(r->latest));
+}
+
 static void on_sync(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
 	r->sync_due = false;
+	link_latest(r);
 	if (r->syncer_fd >= 0 && send(r->syncer_fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
 		closep(&r->syncer_fd), r->syncer_fd = -1;
 	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
@@ -501,20 +523,6 @@ static void set_linger(struct runner *r)
 	}
 }
 
-static void link_latest(struct runner *r)
-{
-	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
-	cleanup_(freep) char *link = NULL;
-	cleanup_(freep) char *draft = NULL;
-	if (slash && asprintf(&link, "%.*s/latest", (int)(slash - r->latest), r->latest) >= 0 &&
-		asprintf(&draft, "%s.%d", link, (int)getpid()) >= 0) {
-		unlink(draft);
-		if (symlink(slash + 1, draft) == 0 && rename(draft, link) < 0)
-			unlink(draft);
-	}
-	free(take_ptr(r->latest));
-}
-
 static void do_due(struct runner *r)
 {
 	do {
@@ -541,8 +549,6 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		e = loop_round(r->loop, -1);
 		if (e < 0)
 			r->fatal = e;
-		if (r->latest && r->num_running < r->num_slots)
-			link_latest(r);
 	}
 	link_latest(r);
 	journal_sync(r->journal, NULL);
