@@ -11,6 +11,9 @@
 
 #include "base/cleanup.h"
 
+#define LOOKS_MIN 32
+#define LOOKS_MAX 512
+
 static int sealed_memfd(const char *name, size_t size)
 {
 	cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -52,7 +55,7 @@ static int map_one(int fd, size_t size, bool writable, void **ret)
 
 int channel_map(struct channel *c, int in_fd, int out_fd, bool ours)
 {
-	void *in, *out;
+	void *in = NULL, *out = NULL;
 	int r = map_one(in_fd, INBOX_SIZE, ours, &in);
 	if (r < 0)
 		return r;
@@ -93,16 +96,29 @@ void channel_wake_worker(struct channel *c)
 	futex(&c->in->wake, FUTEX_WAKE, INT_MAX);
 }
 
-void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context)
+/*
+ * Looks for a while before it sleeps, as a wake-up costs more than that: longer
+ * where looking has paid off lately, at most some ten microseconds, shorter where not.
+ */
+static bool looked_up(struct channel *c, bool (*ready)(void *context), void *context)
 {
-	/* About two microseconds: less than a futex costs, too little to warm the room. */
-	for (int i = 0; i < 60; i++) {
-		if (ready(context))
-			return;
+	for (unsigned i = 0; i < LOOKS_MIN + c->looks; i++) {
+		if (ready(context)) {
+			c->looks = c->looks < LOOKS_MAX ? 2 * c->looks + LOOKS_MIN : LOOKS_MAX;
+			return true;
+		}
 #if defined(__x86_64__) || defined(__i386__)
 		__builtin_ia32_pause();
 #endif
 	}
+	c->looks /= 2;
+	return false;
+}
+
+void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context)
+{
+	if (looked_up(c, ready, context))
+		return;
 	for (;;) {
 		uint32_t seen = atomic_load(&c->in->wake);
 		c->sleep = c->sleep == UINT32_MAX ? 1 : c->sleep + 1;

@@ -56,6 +56,7 @@ struct channel {
 	struct inbox *in;
 	struct outbox *out;
 	uint32_t sleep;         /* the worker's: number of its last sleep */
+	unsigned looks;         /* … and how long to look before the next one */
 	_Atomic uint32_t woken; /* ours: number of the last sleep that we have ended */
 };
 

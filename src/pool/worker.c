@@ -47,6 +47,7 @@ struct gd_worker {
 	struct channel channel;
 	const struct brief *brief;
 	struct ring out;
+	bool owes_notice;      /* a record was published, and the dispatcher perhaps not woken for it */
 	uint64_t answered_arm; /* the last of the dispatcher's sleeps that we have ended */
 
 	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
@@ -72,10 +73,10 @@ static void flush_output(void)
 
 /* ---- Publishing --------------------------------------------------------- */
 
+/* Wakes a dispatcher that sleeps. After a fence: the record must be visible to one whose flag we do not see. */
 static void notify(struct gd_worker *w)
 {
-	/* The record must be visible to a dispatcher whose flag we do not see. */
-	atomic_thread_fence(memory_order_seq_cst);
+	w->owes_notice = false;
 	uint64_t arm = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
 	if (arm == 0 || arm == w->answered_arm)
 		return;
@@ -90,7 +91,15 @@ static void notify(struct gd_worker *w)
 static void show(struct gd_worker *w)
 {
 	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
 	notify(w);
+}
+
+/* The same for the last act of a task: begin() comes next, and has a fence of its own. */
+static void show_at_end(struct gd_worker *w)
+{
+	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
+	w->owes_notice = true;
 }
 
 static void publish(struct gd_worker *w, const void *data, struct ring_desc desc)
@@ -225,7 +234,10 @@ static void publish_result(struct gd_worker *w, struct item *item)
 	d->code = 0;
 	d->start_ns = item->desc.start_ns;
 	d->end_ns = w->now_ns;
-	show(w);
+	if (w->ops->process_batch)
+		show(w); /* the hook may go on for long */
+	else
+		show_at_end(w);
 }
 
 /* The record of the next task in hand; its answer is final. */
@@ -392,7 +404,6 @@ static bool wait_for_task(struct gd_worker *w)
 		flush_output();
 		channel_sleep(&w->channel, something_to_do, w);
 	}
-	w->now_ns = clock_now_ns();
 	return true;
 }
 
@@ -408,16 +419,26 @@ static size_t begin(struct gd_worker *w)
 		if (w->head <= w->next) {
 			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
 			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
+			/* Not the end of the last task: these may have come much later, if we were kept from looking.
+			 */
+			w->now_ns = clock_recent_ns(&w->clock);
 		}
 		if (w->head <= w->next) {
+			if (w->owes_notice) {
+				atomic_thread_fence(memory_order_seq_cst);
+				notify(w);
+			}
 			if (!wait_for_task(w))
 				return 0;
 			continue;
 		}
 		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
-		atomic_store(&out->begun, w->next + n);
-		if (atomic_load(&in->round) == w->round)
+		atomic_store_explicit(&out->begun, w->next + n, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst);
+		if (w->owes_notice)
+			notify(w);
+		if (atomic_load_explicit(&in->round, memory_order_acquire) == w->round)
 			return n;
 		atomic_store(&out->begun, w->next);
 		w->head = w->next; /* look again */

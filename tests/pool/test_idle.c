@@ -67,7 +67,7 @@ static void idle(struct lab *lab)
 		for (int i = 0; i < WORKERS; i++) {
 			struct gd_worker_stats w;
 			assert_int_equal(gd_pool_worker_stats(p, i, &w), 0);
-			ready += w.state == GD_WORKER_IDLE;
+			ready += w.state == GD_WORKER_IDLE && w.pid > 0;
 			pids[i] = (pid_t)w.pid;
 		}
 	}

@@ -97,6 +97,10 @@ static void test_ordered_holds_the_generator_back(void **state)
 static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
+	/* With both of them ready, or there is no other worker to go to. */
+	atomic_fetch_or(&lab_shared->words[0], 1u << gd_worker_slot(w));
+	while (atomic_load(&lab_shared->words[0]) != 3)
+		poll(NULL, 0, 1);
 	int attempt = gd_worker_attempt(w, 0);
 	if (attempt <= (int)(lab_number(task) % 4))
 		return gd_fail(w, -EAGAIN, "attempt %d", attempt);
@@ -150,6 +154,7 @@ static void test_with_one_worker_it_is_tried_again_there(void **state)
 	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
 	struct lab *lab = *state;
 	lab->options.gpus = "sim:1";
+	atomic_store(&lab->shared->words[0], 3);
 	lab->options.retries = 3;
 	lab->tasks = 8;
 	assert_int_equal(lab_run(lab, &ops), 0);

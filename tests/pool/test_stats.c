@@ -159,7 +159,8 @@ static int look_at_second_start(struct lab *lab, const struct lab_note *note, co
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
 		gd_worker_stats(lab->dispatcher, slot, &m->workers[slot]);
-		m->alive[slot] = kill((pid_t)m->workers[slot].pid, 0) == 0;
+		/* Its pid comes by another way than its answers, and may be later than these. */
+		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
 	lab_open(0);
 	lab_open(0);

@@ -287,6 +287,42 @@ static void test_the_stop_fd_wakes_a_generator_that_waits(void **state)
 	}
 }
 
+/* Wakes the task that runs, once it was woken itself. */
+static int generator_that_lets_go(void *context, struct gd_feed *feed)
+{
+	struct lab *lab = context;
+	uint64_t before = lab->given;
+	if (before == 3)
+		lab_open(1);
+	int r = generator_that_waits(context, feed);
+	if (before == 3) {
+		lab_open(0);
+		lab_open(0);
+	}
+	return r;
+}
+
+static int stop_at_first_start(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+{
+	(void)event;
+	/* Not before the generator waits, or it would not be asked any more. */
+	if (note->kind == LAB_START && lab->count[LAB_START] == 1 && lab_pass(1))
+		gd_stop(lab->dispatcher);
+	return 0;
+}
+
+static void test_the_stop_fd_wakes_it_while_tasks_run(void **state)
+{
+	struct lab *lab = *state;
+	uint64_t begin = lab_now();
+	lab->source.generator = generator_that_lets_go;
+	lab->on_note = stop_at_first_start;
+	assert_int_equal(lab_run(lab, &waiters), -ECANCELED);
+	/* It was told, or its tasks would have waited much longer. */
+	assert_true(lab_now() - begin < (uint64_t)LAB_WAIT_MS / 2 * 1000000);
+	lab_assert_complete(lab);
+}
+
 static int no_setup(struct gd_worker *w, void **ret_state)
 {
 	(void)ret_state;
@@ -340,6 +376,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_the_second_stop_ends_what_runs, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(test_a_stop_before_the_run_stops_it_at_once, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(test_the_stop_fd_wakes_a_generator_that_waits, lab_setup, lab_teardown),
+		cmocka_unit_test_setup_teardown(test_the_stop_fd_wakes_it_while_tasks_run, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_the_stop_fd_wakes_it_when_no_worker_is_left, lab_setup, lab_teardown),
 		cmocka_unit_test_setup_teardown(test_a_stop_does_not_wait_for_setups, lab_setup, lab_teardown),
