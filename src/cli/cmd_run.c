@@ -167,9 +167,13 @@ static int wait_for_ids(struct run *run, struct follow *f, bool *ret_failed)
 static int hand_over(struct run *run, pid_t holder, bool *ret_failed)
 {
 	struct follow f;
+	char who[32] = "another machine";
 	if (holder > 0)
-		fprintf(stderr, "gpuq: the queue is run by PID %d, which got %zu new; waiting for them\n", (int)holder,
-			run->ids.count);
+		snprintf(who, sizeof(who), "PID %d", (int)holder);
+	if (run->ids.count)
+		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
+	else
+		say("the queue is run by %s, and there is nothing new for it", who);
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);

@@ -499,7 +499,9 @@ static bool try_leave(struct runner *r)
 	if (!is_idle(r))
 		return false;
 	bool forced = r->interrupts > 0;
-	if (!forced && r->options.linger_ms != 0 && !r->lingering)
+	/* One that cannot start what is there stands in the way of one that can. */
+	bool of_no_use = pending_count(r->pending) > 0 && r->options.linger_ms > 0;
+	if (!forced && !of_no_use && r->options.linger_ms != 0 && !r->lingering)
 		return false;
 	if (journal_lock(r->journal, &r->error) < 0)
 		return forced;
@@ -538,6 +540,8 @@ static void do_due(struct runner *r)
 
 int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err)
 {
+	if (r->gpus->count == 0)
+		runner_say(r, "gpuq: there is no GPU; simulated ones: --gpus sim:4\n");
 	int e = runner_take_over(r, err);
 	if (e < 0)
 		return e;

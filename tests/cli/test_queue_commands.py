@@ -113,6 +113,15 @@ def test_job_that_no_gpu_can_take_is_left_and_said(lab):
     assert lab.job(1)["status"] == "pending"
 
 
+def test_runner_in_the_background_that_is_of_no_use_does_not_stay(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1x1G"
+    lab.gpuq("add", "--mem", "2G", "echo ran >> ran")
+    log = lab.directory / "jobs.jsonl.d/runner.log"
+    lab.until(lambda: log.exists() and "left pending" in log.read_text(), "it to leave")
+    lab.gpuq("run", env={"GPUQ_GPUS": "sim:1x4G"})
+    assert lab.ran() == ["ran"]
+
+
 def test_job_that_needs_two_gpus_gets_two_and_is_not_starved(lab):
     lab.add("sleep 0.05")
     lab.add("--num-gpus", "2", "echo two $CUDA_VISIBLE_DEVICES $GPUQ_GPU >> ran; echo $GPUQ_GPU > both")
