@@ -121,23 +121,40 @@ static void watch_keeper(struct runner *r, struct running *run, const struct job
 	run->pidfd = fd;
 }
 
-void runner_judge(struct runner *r)
+static void judge(struct runner *r, struct running *run, struct job *job)
 {
-	r->must_judge = false;
-	for (struct running *run = r->running, *next; run; run = next) {
-		next = run->next;
-		struct job *job = jobs_find(&r->jobs, run->id);
-		if (!run->slot && !run->started && !run->foreign) {
-			runner_keeper_died(r, run);
-			return; /* the list may have changed: the next round goes on */
-		}
-		if (run->slot || run->foreign || run->pidfd >= 0 || run->ended || !job || job->state != JOB_RUNNING)
-			continue;
+	if (run->slot || run->foreign || run->pidfd >= 0 || run->ended)
+		return;
+	if (!run->started) {
+		runner_keeper_died(r, run);
+	} else if (job->state == JOB_RUNNING) {
 		pid_t holder = keeper_holder(r, job);
 		if (holder != 0)
 			watch_keeper(r, run, job, holder);
 		else
 			judge_lost(r, job);
+	}
+}
+
+/* By their ids: judging one reads the journal, and that may be the end of others. */
+void runner_judge(struct runner *r)
+{
+	size_t n = 0;
+	r->must_judge = false;
+	for (struct running *run = r->running; run; run = run->next)
+		n++;
+	cleanup_(freep) uint64_t *ids = calloc(n + 1, sizeof(*ids));
+	if (!ids) {
+		r->fatal = -ENOMEM;
+		return;
+	}
+	n = 0;
+	for (struct running *run = r->running; run; run = run->next)
+		ids[n++] = run->id;
+	for (size_t i = 0; i < n; i++) {
+		struct job *job = jobs_find(&r->jobs, ids[i]);
+		if (job && job->running)
+			judge(r, job->running, job);
 	}
 }
 
