@@ -4,6 +4,7 @@
 #   make demo       see it work                  make clean
 #   make test       the tests, light             make format
 #   make test-all   the heavy real parts, too    make bench
+#   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
 #
 # What is missing on a Debian system is installed first (tools/deps).
 
@@ -35,6 +36,12 @@ test-all:
 	@tools/pypi $(BUILD)
 	@tools/run-tests $(BUILD) unit cli heavy
 
+FUZZ_SECONDS ?= 3600
+
+fuzz:
+	@tools/deps build ci
+	@tools/fuzz $(FUZZ_SECONDS)
+
 bench: all
 	@tools/bench $(BUILD)
 
@@ -52,4 +59,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all bench install format clean
+.PHONY: all demo test test-all fuzz bench install format clean

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/utf8.h"
+
 #define ELLIPSIS "…"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -30,23 +32,13 @@ static int columns_of(uint32_t c)
 	return width;
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is none: no overlong ones, no surrogates. */
-static size_t utf8_decode(const unsigned char *s, size_t size, uint32_t *ret)
+/* The character of a valid sequence of two or more. */
+static uint32_t utf8_decode(const unsigned char *s, size_t length)
 {
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-	if (length == 0 || length > size)
-		return 0;
 	uint32_t c = s[0] & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
+	for (size_t i = 1; i < length; i++)
 		c = c << 6 | (s[i] & 0x3f);
-	}
-	if (c < least[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-		return 0;
-	*ret = c;
-	return length;
+	return c;
 }
 
 /* Characters that change how their neighbours look, or look like nothing. */
@@ -86,12 +78,12 @@ static void piece_next(struct piece *p, const unsigned char *s, size_t size)
 		p->length = p->columns = 1;
 		return;
 	}
-	uint32_t c = s[0];
-	size_t length = utf8_decode(s, size, &c);
-	if (!length) {
-		piece_escape(p, c, 1);
+	size_t length = utf8_sequence((const char *)s, size);
+	if (length < 2) {
+		piece_escape(p, s[0], 1);
 		return;
 	}
+	uint32_t c = utf8_decode(s, length);
 	p->eaten = length;
 	int width = columns_of(c);
 	if (width < 0 || c < 0xa0 || is_deceptive(c)) {

@@ -69,9 +69,12 @@ void text_vappendf(struct text *t, const char *format, va_list args)
 {
 	va_list again;
 	va_copy(again, args);
-	int n = vsnprintf(NULL, 0, format, args);
+	/* Mostly it fits what is there, and is written but once. */
+	size_t left = t->data && !t->error ? t->room - t->length : 0;
+	int n = vsnprintf(left ? t->data + t->length : NULL, left, format, args);
 	if (n >= 0 && text_grow(t, (size_t)n)) {
-		vsnprintf(t->data + t->length, (size_t)n + 1, format, again);
+		if ((size_t)n >= left)
+			vsnprintf(t->data + t->length, (size_t)n + 1, format, again);
 		t->length += (size_t)n;
 	} else if (n < 0 && !t->error) {
 		t->error = -EINVAL;

@@ -21,6 +21,18 @@ enum {
 	EXIT_INTERRUPTED = 130,
 };
 
+extern const struct command cmd_add;
+extern const struct command cmd_cancel;
 extern const struct command cmd_gpus;
+extern const struct command cmd_hold;
+extern const struct command cmd_logs;
+extern const struct command cmd_prune;
+extern const struct command cmd_release;
+extern const struct command cmd_retry;
+extern const struct command cmd_run;
+extern const struct command cmd_status;
+extern const struct command cmd_urgent;
+extern const struct command cmd_wait;
+extern const struct command cmd_why;
 
 #endif

@@ -15,6 +15,18 @@
 #include "cli/say.h"
 
 static const struct command *const commands[] = {
+	&cmd_run,
+	&cmd_add,
+	&cmd_status,
+	&cmd_logs,
+	&cmd_wait,
+	&cmd_why,
+	&cmd_cancel,
+	&cmd_retry,
+	&cmd_hold,
+	&cmd_release,
+	&cmd_urgent,
+	&cmd_prune,
 	&cmd_gpus,
 };
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* base64 with padding, RFC 4648; strict when read. */
+#ifndef BASE_BASE64_H
+#define BASE_BASE64_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/text.h"
+
+void base64_append(struct text *t, const void *data, size_t size);
+
+/* Into out, which has room for size / 4 * 3. Returns how many bytes, or -EBADMSG. */
+ssize_t base64_decode(const char *text, size_t size, void *out);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Wall-clock times for people: milliseconds since 1970, written as 2026-11-15T21:06:36.123Z. */
+#ifndef BASE_DATE_H
+#define BASE_DATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int64_t date_now_ms(void);
+
+#define DATE_TEXT 32
+void date_format(int64_t ms, char out[DATE_TEXT]);
+
+/*
+ * What date_format() writes, and ISO 8601 as Python's isoformat() does: a space
+ * for the T, fractions of any length or none, no zone (then local time) or ±hh:mm.
+ */
+int date_parse(const char *text, size_t size, int64_t *ret);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/json_put.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/utf8.h"
+
+static void begin(struct text *t, const char *key)
+{
+	char last = t->length ? t->data[t->length - 1] : '[';
+	if (last != '{' && last != '[' && last != ':' && last != '\n')
+		text_append_char(t, ',');
+	if (key) {
+		text_append_char(t, '"');
+		text_append_string(t, key);
+		text_append(t, "\":", 2);
+	}
+}
+
+void json_open(struct text *t, const char *key, char bracket)
+{
+	begin(t, key);
+	text_append_char(t, bracket);
+}
+
+void json_close(struct text *t, char bracket)
+{
+	text_append_char(t, bracket);
+}
+
+bool json_is_text(const void *data, size_t size)
+{
+	const unsigned char *p = data;
+	size_t n;
+	for (size_t i = 0; i < size; i += n) {
+		n = utf8_sequence((const char *)p + i, size - i);
+		if (n == 0 || p[i] == '\0')
+			return false;
+	}
+	return true;
+}
+
+static void put_escape(struct text *t, unsigned char c)
+{
+	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+	const char *hit = c ? strchr(from, c) : NULL;
+	if (hit) {
+		text_append_char(t, '\\');
+		text_append_char(t, to[hit - from]);
+	} else {
+		text_appendf(t, "\\u%04x", c);
+	}
+}
+
+void json_put_bytes(struct text *t, const char *key, const void *data, size_t size)
+{
+	const unsigned char *p = data;
+	begin(t, key);
+	text_append_char(t, '"');
+	size_t plain = 0, i = 0;
+	while (i < size) {
+		size_t n = utf8_sequence((const char *)p + i, size - i);
+		if (n > 1 || (n == 1 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7F)) {
+			i += n;
+			continue;
+		}
+		text_append(t, p + plain, i - plain);
+		if (n == 0)
+			text_append_string(t, UTF8_REPLACEMENT);
+		else
+			put_escape(t, p[i]);
+		plain = ++i;
+	}
+	text_append(t, p + plain, size - plain);
+	text_append_char(t, '"');
+}
+
+void json_put_string(struct text *t, const char *key, const char *string)
+{
+	json_put_bytes(t, key, string, strlen(string));
+}
+
+void json_put_int(struct text *t, const char *key, int64_t n)
+{
+	char digits[24];
+	int size = snprintf(digits, sizeof(digits), "%" PRId64, n);
+	begin(t, key);
+	text_append(t, digits, (size_t)size);
+}
+
+void json_put_bool(struct text *t, const char *key, bool b)
+{
+	begin(t, key);
+	text_append_string(t, b ? "true" : "false");
+}
+
+void json_put_null(struct text *t, const char *key)
+{
+	begin(t, key);
+	text_append(t, "null", 4);
+}
+
+void json_put_seconds(struct text *t, const char *key, int64_t ms)
+{
+	char digits[32];
+	int64_t whole = ms / 1000, rest = ms % 1000;
+	int size = snprintf(digits, sizeof(digits), "%s%" PRId64 ".%03" PRId64, ms < 0 ? "-" : "",
+		whole < 0 ? -whole : whole, rest < 0 ? -rest : rest);
+	begin(t, key);
+	text_append(t, digits, (size_t)size);
+}
+
+void json_put_raw(struct text *t, const char *key, const char *json, size_t size)
+{
+	begin(t, key);
+	text_append(t, json, size);
+}
+
+void json_put_any(struct text *t, const char *key, const void *data, size_t size)
+{
+	json_put_bytes(t, key, data, size);
+	if (json_is_text(data, size))
+		return;
+	text_append(t, ",\"", 2);
+	text_append_string(t, key);
+	text_append_string(t, "_b64\":\"");
+	base64_append(t, data, size);
+	text_append_char(t, '"');
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing JSON into a struct text. Commas come by themselves: one is put where
+ * the text so far does not end in an opening bracket or a colon. A NULL key
+ * writes an item of an array.
+ */
+#ifndef BASE_JSON_PUT_H
+#define BASE_JSON_PUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+void json_open(struct text *t, const char *key, char bracket); /* '{' or '[' */
+void json_close(struct text *t, char bracket);                 /* '}' or ']' */
+
+/* Bytes that are not UTF-8 are written as U+FFFD. */
+void json_put_bytes(struct text *t, const char *key, const void *data, size_t size);
+void json_put_string(struct text *t, const char *key, const char *string);
+void json_put_int(struct text *t, const char *key, int64_t n);
+void json_put_bool(struct text *t, const char *key, bool b);
+void json_put_null(struct text *t, const char *key);
+/* Seconds with three digits after the point, from milliseconds. */
+void json_put_seconds(struct text *t, const char *key, int64_t ms);
+/* Text that is JSON already. */
+void json_put_raw(struct text *t, const char *key, const char *json, size_t size);
+
+/*
+ * Any bytes: under `key` as json_put_bytes() writes them and, where they are not
+ * UTF-8 or have a NUL, once more as base64 under `key` + "_b64".
+ */
+void json_put_any(struct text *t, const char *key, const void *data, size_t size);
+
+/* Whether the bytes are UTF-8 without a NUL. */
+bool json_is_text(const void *data, size_t size);
+
+#endif

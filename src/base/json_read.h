@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A strict JSON reader that builds no tree: it walks the members of an object
+ * or the items of an array and hands out slices of the text.
+ *
+ * The text may be any bytes, NUL included; it is not changed and must outlive the
+ * slices. What is not JSON as RFC 8259 has it (or not UTF-8) is -EBADMSG.
+ * Values are checked while they are walked over, so an object is known to be
+ * good once json_next_member() has returned 0 and json_end() too.
+ */
+#ifndef BASE_JSON_READ_H
+#define BASE_JSON_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum json_type {
+	JSON_NULL = 1,
+	JSON_FALSE,
+	JSON_TRUE,
+	JSON_NUMBER,
+	JSON_STRING,
+	JSON_ARRAY,
+	JSON_OBJECT,
+};
+
+struct json_value {
+	const char *data;   /* string: between its quotes; else the value's text */
+	uint32_t size;      /* a text of 4 GiB is refused */
+	unsigned char type; /* enum json_type; 0: not there */
+	bool escaped;       /* a string in which a backslash stands */
+};
+
+/* Where a walk is. Start with json_begin() or json_enter(). */
+struct json_cursor {
+	const char *p;
+	const char *end;
+	bool first;
+};
+
+/* Begins to walk the object that the text is. */
+int json_begin(struct json_cursor *c, const void *text, size_t size);
+/* Begins to walk a value of type array or object. */
+void json_enter(struct json_cursor *c, const struct json_value *v);
+
+/* 1 and the next member or item, 0 at the end, -EBADMSG. */
+int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct json_value *ret_value);
+int json_next_item(struct json_cursor *c, struct json_value *ret_value);
+
+/* 0 if nothing but white space is left after what was walked. */
+int json_end(const struct json_cursor *c);
+
+/* Whether a key (or a string without escapes) is this word. */
+bool json_is(const struct json_value *v, const char *word);
+
+/*
+ * The bytes that a string stands for, into out, which has room for v->size.
+ * Returns how many. A lone surrogate U+DC80…U+DCFF stands for the byte 0x80…0xFF
+ * (as Python writes file names that are not UTF-8), any other for U+FFFD.
+ */
+size_t json_unescape(const struct json_value *v, char *out);
+
+/* 0, or -EBADMSG where the value is not such a number. Fractions are no integers. */
+int json_to_int64(const struct json_value *v, int64_t *ret);
+int json_to_double(const struct json_value *v, double *ret);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes other than this one, as /proc tells of them, and which machine this is. */
+#ifndef BASE_PROCESS_H
+#define BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * A PID means something on one machine, from one start of it to the next, in one PID
+ * namespace. Two of these are equal when PIDs can be compared.
+ */
+struct machine {
+	char host[65];
+	char boot[37];
+	char pidns[24]; /* also tells time and place apart where there is no boot id */
+};
+
+int machine_get(struct machine *ret);
+bool machine_same(const struct machine *a, const struct machine *b);
+
+struct process_info {
+	pid_t ppid;
+	pid_t session;
+	uint64_t start_ticks; /* with the PID, who it is: since the start of the machine */
+	char state;           /* 'Z': a zombie */
+};
+
+/* -ESRCH where there is none. */
+int process_info(pid_t pid, struct process_info *ret);
+
+/* The children of pid, in memory to be freed; how many, or a negative errno value. */
+int process_children(pid_t pid, pid_t **ret);
+
+/* Signals every descendant of pid, not pid itself. Returns how many there were. */
+int process_signal_descendants(pid_t pid, int signal);
+
+/* Signals each process whose environment has this very entry ("NAME=value"). Returns how many there were. */
+int process_signal_marked(const char *entry, int signal);
+
+/* "SIGKILL" for 9; "signal 42" for those without a name. */
+const char *process_signal_name(int signal);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "cli/queue_cli.h"
+
+/* Leaves when the queue has been empty for so long. */
+#define LINGER "60"
+
+/* In the grandchild: nothing of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
+_Noreturn static void become_runner(const struct queue_choice *q, const char *log)
+{
+	sigset_t none;
+	setsid();
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	for (int s = 1; s < NSIG; s++)
+		sigaction(s, &dfl, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	int null = open("/dev/null", O_RDWR);
+	int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out >= 0 ? out : null, 1) < 0 || dup2(out >= 0 ? out : null, 2) < 0)
+		_exit(1);
+	for (int fd = 3; fd < 1024; fd++)
+		close(fd);
+	syscall(SYS_close_range, 3U, ~0U, 0U);
+	const char *argv[12] = {"gpuq", "run", "--linger", LINGER, "--jobs-file", q->journal_path};
+	int n = 6;
+	if (q->config_file) {
+		argv[n++] = "--config";
+		argv[n++] = q->config_file;
+	}
+	if (q->trust)
+		argv[n++] = "--trust";
+	execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+	_exit(127);
+}
+
+int cli_start_runner(const struct queue_choice *q, struct gd_error *err)
+{
+	cleanup_(freep) char *log = NULL;
+	if (asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
+		return error_set(err, -ENOMEM, "starting a runner: out of memory");
+	pid_t pid = fork();
+	if (pid == 0) {
+		pid_t again = fork();
+		if (again == 0)
+			become_runner(q, log);
+		_exit(again < 0);
+	}
+	int status = 0;
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
+		return error_set(err, -EAGAIN, "starting a runner: fork failed; start one with 'gpuq run --keep'");
+	return 0;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "cli/queue_cli.h"
+#include "queue/environment.h"
+#include "queue/follow.h"
+
+extern char **environ;
+
+enum { OPTION_HOLD = 0x200, OPTION_NO_START, OPTION_LOG_DIR, OPTION_ON_FINISH, OPTION_FIRST };
+
+struct add {
+	struct queue_choice queue;
+	struct command_options wish;
+	bool hold, no_start;
+	char **words;
+	int num_words;
+	struct gd_error err;
+};
+
+static const struct argp_option options[] = {
+	{"mem", OPTION_FIRST + COMMAND_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
+	{"num-gpus", OPTION_FIRST + COMMAND_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
+	{"after", OPTION_FIRST + COMMAND_AFTER, "ID[,ID…]", 0, "Start when these are completed", 1},
+	{"name", OPTION_FIRST + COMMAND_NAME, "NAME", 0, "What to call it", 1},
+	{"timeout", OPTION_FIRST + COMMAND_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
+	{"retries", OPTION_FIRST + COMMAND_RETRIES, "N", 0, "Try again so often when it fails", 1},
+	{"priority", OPTION_FIRST + COMMAND_PRIORITY, "N", 0, "Higher goes first; 0", 1},
+	{"hold", OPTION_HOLD, 0, 0, "Do not start it before 'gpuq release'", 1},
+	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
+	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where its log goes", 1},
+	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0, "Run this when it is over, the end as JSON on its standard input",
+		1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct add *a = state->input;
+	int r = 0;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->queue;
+		return 0;
+	case OPTION_HOLD:
+		a->hold = true;
+		return 0;
+	case OPTION_NO_START:
+		a->no_start = true;
+		return 0;
+	case OPTION_LOG_DIR:
+		r = config_set(&a->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &a->err);
+		break;
+	case OPTION_ON_FINISH:
+		r = config_set(&a->queue.command_line, CONFIG_ON_FINISH, "--on-finish", arg, &a->err);
+		break;
+	case ARGP_KEY_ARGS:
+		a->words = state->argv + state->next;
+		a->num_words = state->argc - state->next;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "what is to be run? gpuq add [OPTION…] -- COMMAND");
+		return EINVAL;
+	default:
+		if (key < OPTION_FIRST || key >= OPTION_FIRST + COMMAND_OPTIONS)
+			return ARGP_ERR_UNKNOWN;
+		r = command_options_set(&a->wish, (enum command_option)(key - OPTION_FIRST), arg, &a->err);
+	}
+	if (r < 0)
+		argp_error(state, "%s", a->err.message);
+	return 0;
+}
+
+/* One word is shell text; several are quoted one by one. */
+static void join_words(struct text *t, char **words, int n)
+{
+	if (n == 1) {
+		text_append_string(t, words[0]);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		if (i)
+			text_append_char(t, ' ');
+		if (*words[i] && !words[i][strspn(words[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+							    "0123456789_-./:=,@%+")]) {
+			text_append_string(t, words[i]);
+			continue;
+		}
+		text_append_char(t, '\'');
+		for (const char *p = words[i]; *p; p++)
+			if (*p == '\'')
+				text_append_string(t, "'\\''");
+			else
+				text_append_char(t, *p);
+		text_append_char(t, '\'');
+	}
+}
+
+static int check_after(const struct journal *j, const struct job_spec *spec, struct gd_error *err)
+{
+	struct follow f;
+	if (spec->num_after == 0)
+		return 0;
+	int r = follow_open(j->path, false, &f, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && i < spec->num_after; i++)
+		if (!jobs_find(&f.jobs, spec->after[i]))
+			r = error_set(
+				err, -EINVAL, "adding a job after %" PRIu64 ": there is no such job", spec->after[i]);
+	follow_close(&f);
+	return r;
+}
+
+static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **ret_log_dir)
+{
+	const struct command_options *o = &a->wish;
+	const struct config *c = &a->queue.config;
+	*ret_cwd = getcwd(NULL, 0);
+	*ret_log_dir = config_has(c, CONFIG_LOG_DIR) ? cli_absolute(c->log_dir) : NULL;
+	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
+		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
+	*s = (struct job_spec){.cwd = *ret_cwd,
+		.log_dir = *ret_log_dir,
+		.name = o->name,
+		.on_finish = c->on_finish,
+		.after = o->after,
+		.num_after = o->num_after,
+		.num_gpus = o->set & 1u << COMMAND_NUM_GPUS ? o->num_gpus : -1,
+		.mem_mb = o->set & 1u << COMMAND_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
+		.timeout_ms = o->set & 1u << COMMAND_TIMEOUT  ? (int64_t)o->timeout_ms
+			      : config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms
+							      : -1,
+		.retries = o->set & 1u << COMMAND_RETRIES ? o->retries : (int)c->retries,
+		.priority = o->set & 1u << COMMAND_PRIORITY ? o->priority : 0,
+		.held = a->hold};
+	return 0;
+}
+
+/* After the append: either the runner sees the job, or we see that there is none. */
+static void start_runner(struct add *a, const struct journal *j)
+{
+	pid_t holder = 0;
+	struct gd_error err;
+	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
+		return;
+	if (cli_start_runner(&a->queue, &err) < 0)
+		say_error(&err);
+}
+
+static int add(struct add *a)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	cleanup_(freep) char *cwd = NULL;
+	cleanup_(freep) char *log_dir = NULL;
+	cleanup_(text_finish) struct text command = {0};
+	struct job_spec spec;
+	char env[HASH_TEXT];
+	struct id_list ids = {0};
+	int r = queue_choose(&a->queue, &a->err);
+	if (r == 0)
+		r = journal_open(a->queue.journal_path, &j, &a->err);
+	if (r == 0)
+		r = fill_spec(a, &spec, &cwd, &log_dir);
+	if (r == 0)
+		r = check_after(j, &spec, &a->err);
+	if (r == 0)
+		r = environment_save(j->dir_fd, environ, env, &a->err);
+	if (r < 0)
+		return r;
+	spec.env = env;
+	if (a->num_words == 1 && strcmp(a->words[0], "-") == 0) {
+		r = submit_file(j, "-", &spec, &ids, &a->err);
+	} else {
+		struct submit s;
+		join_words(&command, a->words, a->num_words);
+		spec.command = text_string(&command);
+		spec.command_size = command.length;
+		r = text_error(&command) ? error_set(&a->err, -ENOMEM, "adding a job: out of memory")
+					 : submit_begin(&s, j, &ids, &a->err);
+		if (r == 0) {
+			r = submit_add(&s, &spec, &a->err);
+			if (r < 0)
+				submit_abort(&s);
+			else
+				r = submit_commit(&s, &a->err);
+		}
+	}
+	for (size_t i = 0; i < ids.count; i++)
+		printf("%" PRIu64 "\n", ids.ids[i]);
+	if (fflush(stdout) != 0 && r == 0)
+		r = error_set(&a->err, -errno, "writing the id: %s", error_words(errno));
+	if (ids.count)
+		start_runner(a, j);
+	id_list_finish(&ids);
+	return r;
+}
+
+static int main_add(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, "[--] COMMAND [ARGUMENT…]\n-",
+		"Queues a command and prints its id.\v"
+		"One word after -- is shell text; several are quoted one by one. With -, each line of standard input is a "
+		"command. The command gets this environment and this directory.",
+		children, NULL, NULL};
+	struct add a = {0};
+	cli_parse(&argp, argc, argv, &a);
+	int r = add(&a);
+	int code = r < 0 ? cli_fail(&a.err, r) : EXIT_DONE;
+	command_options_finish(&a.wish);
+	queue_choice_finish(&a.queue);
+	return code;
+}
+
+const struct command cmd_add = {"add", "Queue a command", main_add};

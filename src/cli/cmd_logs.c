@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "cli/queue_cli.h"
+#include "queue/follow.h"
+
+struct log {
+	uint64_t id;
+	uint32_t attempt; /* whose log is open */
+	int fd;
+	bool over;
+	struct text line; /* begun, with several jobs */
+};
+
+struct logs {
+	struct queue_choice queue;
+	struct id_list ids;
+	bool follow;
+	struct log *logs;
+	struct gd_error err;
+};
+
+static const struct argp_option options[] = {
+	{"follow", 'f', 0, 0, "Go on as the jobs write, until they are over", 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct logs *l = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &l->queue;
+		return 0;
+	case 'f':
+		l->follow = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (cli_parse_ids(arg, &l->ids, &l->err) < 0)
+			argp_error(state, "%s", l->err.message);
+		return 0;
+	case ARGP_KEY_END:
+		if (l->ids.count == 0)
+			argp_error(state, "of which job? 'gpuq status' lists them");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void put_line(struct log *log)
+{
+	printf("%" PRIu64 ": ", log->id);
+	fwrite(log->line.data, 1, log->line.length, stdout);
+	text_clear(&log->line);
+}
+
+/* With several jobs whole lines only, each with its id. */
+static void put(struct log *log, const char *data, size_t size, bool several)
+{
+	if (!several) {
+		fwrite(data, 1, size, stdout);
+		return;
+	}
+	while (size > 0) {
+		const char *newline = memchr(data, '\n', size);
+		size_t n = newline ? (size_t)(newline - data) + 1 : size;
+		text_append(&log->line, data, n);
+		if (newline)
+			put_line(log);
+		data += n;
+		size -= n;
+	}
+}
+
+static int copy(struct logs *l, struct log *log)
+{
+	char buf[65536];
+	while (log->fd >= 0) {
+		ssize_t n = read(log->fd, buf, sizeof(buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return error_set(
+				&l->err, -errno, "reading the log of job %" PRIu64 ": %s", log->id, error_words(errno));
+		if (n == 0)
+			break;
+		put(log, buf, (size_t)n, l->ids.count > 1);
+	}
+	if (fflush(stdout) != 0)
+		return error_set(&l->err, -errno, "writing: %s", error_words(errno));
+	return 0;
+}
+
+static int open_log(struct logs *l, struct log *log, const struct job *job, int watch_fd)
+{
+	const struct job_attempt *a = job->attempts;
+	if (!a || a->attempt == log->attempt || !a->log)
+		return 0;
+	closep(&log->fd);
+	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (log->fd < 0)
+		return error_set(&l->err, -errno, "opening log '%s': %s", a->log, error_words(errno));
+	log->attempt = a->attempt;
+	if (watch_fd >= 0)
+		inotify_add_watch(watch_fd, a->log, IN_MODIFY);
+	return 0;
+}
+
+/* The state first, then what is in the file: so nothing is missed that was written before the end. */
+static int step(struct logs *l, struct follow *f, bool *ret_all_over)
+{
+	*ret_all_over = true;
+	for (size_t i = 0; i < l->ids.count; i++) {
+		struct log *log = &l->logs[i];
+		bool lost = follow_is_lost(f, log->id);
+		const struct job *job = jobs_find(&f->jobs, log->id);
+		if (!job)
+			return error_set(&l->err, -ENOENT, "job %" PRIu64 ": there is no such job", log->id);
+		bool over = job_is_final(job) || lost;
+		int r = copy(l, log);
+		if (r == 0)
+			r = open_log(l, log, job, f->watch_fd);
+		if (r == 0)
+			r = copy(l, log);
+		if (r < 0)
+			return r;
+		if (over && log->line.length) {
+			text_append_char(&log->line, '\n');
+			put_line(log);
+		}
+		log->over = over;
+		*ret_all_over = *ret_all_over && over;
+	}
+	return fflush(stdout) != 0 ? error_set(&l->err, -errno, "writing: %s", error_words(errno)) : 0;
+}
+
+static int print_logs(struct logs *l)
+{
+	struct follow f;
+	bool over = false;
+	int r = queue_choose(&l->queue, &l->err);
+	if (r == 0)
+		r = follow_open(l->queue.journal_path, l->follow, &f, &l->err);
+	if (r < 0)
+		return r;
+	l->logs = calloc(l->ids.count, sizeof(*l->logs));
+	if (!l->logs)
+		r = error_set(&l->err, -ENOMEM, "reading logs: out of memory");
+	for (size_t i = 0; r == 0 && i < l->ids.count; i++)
+		l->logs[i] = (struct log){.id = l->ids.ids[i], .fd = -1};
+	if (r == 0)
+		r = step(l, &f, &over);
+	while (r == 0 && l->follow && !over) {
+		follow_wait(&f);
+		r = follow_update(&f, &l->err);
+		if (r == 0)
+			r = step(l, &f, &over);
+	}
+	follow_close(&f);
+	return r;
+}
+
+static int main_logs(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, "ID…",
+		"Prints what jobs wrote, standard output and error together; with several, each line carries its job's id.",
+		children, NULL, NULL};
+	struct logs l = {0};
+	cli_parse(&argp, argc, argv, &l);
+	int r = print_logs(&l);
+	int code = r < 0 ? cli_fail(&l.err, r) : EXIT_DONE;
+	for (size_t i = 0; l.logs && i < l.ids.count; i++) {
+		closep(&l.logs[i].fd);
+		text_finish(&l.logs[i].line);
+	}
+	free(l.logs);
+	id_list_finish(&l.ids);
+	queue_choice_finish(&l.queue);
+	return code;
+}
+
+const struct command cmd_logs = {"logs", "Print what a job wrote", main_logs};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/queue_cli.h"
+#include "queue/prune.h"
+
+struct prune_command {
+	struct queue_choice queue;
+	uint64_t older_ms;
+	struct gd_error err;
+};
+
+static const struct argp_option options[] = {
+	{"older", 'o', "AGE", 0, "Only what ended so long ago: 30d, 12h (all that is over)", 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct prune_command *p = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &p->queue;
+		return 0;
+	case 'o':
+		if (units_parse_duration(arg, &p->older_ms, &p->err) < 0)
+			argp_error(state, "--older: %s", p->err.message);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int prune_queue(struct prune_command *p, struct prune_result *ret)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	int r = queue_choose(&p->queue, &p->err);
+	if (r == 0)
+		r = journal_open(p->queue.journal_path, &j, &p->err);
+	return r < 0 ? r : prune(j, (int64_t)p->older_ms, ret, &p->err);
+}
+
+static int main_prune(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, "",
+		"Takes finished jobs out of the journal, into FILE.archive beside it, while runners and jobs go on.",
+		children, NULL, NULL};
+	struct prune_command p = {0};
+	struct prune_result result = {0};
+	cli_parse(&argp, argc, argv, &p);
+	int r = prune_queue(&p, &result);
+	int code = r < 0 ? cli_fail(&p.err, r) : EXIT_DONE;
+	if (r == 0)
+		printf("%" PRIu64 " pruned, %" PRIu64 " kept\n", result.pruned, result.kept);
+	queue_choice_finish(&p.queue);
+	return code;
+}
+
+const struct command cmd_prune = {"prune", "Take finished jobs out of the journal", main_prune};

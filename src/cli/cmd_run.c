@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/queue_cli.h"
+#include "queue/environment.h"
+#include "queue/follow.h"
+#include "queue/runner.h"
+#include "queue/trust.h"
+
+extern char **environ;
+
+/* Between SIGTERM and SIGKILL. */
+#define GRACE_MS 10000
+
+enum { OPTION_LINGER = 0x200, OPTION_QUIET, OPTION_GRACE, OPTION_FIRST };
+
+struct run {
+	struct queue_choice queue;
+	uint64_t linger_ms, grace_ms;
+	bool quiet;
+	struct gd_error err;
+	struct id_list ids; /* that this command has added */
+	char *log_dir;
+};
+
+static const struct argp_option options[] = {
+	{"commands-file", OPTION_FIRST + CONFIG_COMMANDS_FILE, "FILE", 0,
+		"One shell command per line; - is standard input (commands.txt)", 1},
+	{"gpus", OPTION_FIRST + CONFIG_GPUS, "SPEC", 0, "Which GPUs: auto, 0,1,2, 0-3, a UUID, or sim:4 ($GPUQ_GPUS)",
+		1},
+	{"gpu-ids", OPTION_FIRST + CONFIG_GPUS, "SPEC", OPTION_ALIAS, 0, 1},
+	{"min-free-mem-mb", OPTION_FIRST + CONFIG_MIN_FREE_MEM, "MB", 0, "GPU memory for jobs that do not say (6000)",
+		1},
+	{"jobs-per-gpu", OPTION_FIRST + CONFIG_JOBS_PER_GPU, "N", 0,
+		"At most so many at once on a GPU (as memory allows)", 1},
+	{"poll-interval", OPTION_FIRST + CONFIG_POLL_INTERVAL, "SECONDS", 0,
+		"How late what others do on the GPUs may be seen (60)", 1},
+	{"timeout", OPTION_FIRST + CONFIG_TIMEOUT, "TIME", 0, "End a job after 90s, 2h…", 1},
+	{"retries", OPTION_FIRST + CONFIG_RETRIES, "N", 0, "Try the file's commands again so often when they fail (0)",
+		1},
+	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
+	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
+	{"on-finish", OPTION_FIRST + CONFIG_ON_FINISH, "COMMAND", 0,
+		"Run this after each job, its end as JSON on standard input", 1},
+	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more when the queue is empty", 1},
+	{"background", OPTION_FIRST + CONFIG_BACKGROUND, 0, 0, "Leave the work to a runner in the background", 1},
+	{"grace", OPTION_GRACE, "TIME", 0, "Between SIGTERM and SIGKILL (10s)", 1},
+	{"quiet", OPTION_QUIET, 0, 0, "Print no line per job", 1},
+	{"linger", OPTION_LINGER, "TIME", OPTION_HIDDEN, 0, 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct run *run = state->input;
+	int r = 0;
+	char option[64] = "--";
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &run->queue;
+		return 0;
+	case OPTION_QUIET:
+		run->quiet = true;
+		return 0;
+	case OPTION_LINGER:
+		r = units_parse_duration(arg, &run->linger_ms, &run->err);
+		break;
+	case OPTION_GRACE:
+		r = units_parse_duration(arg, &run->grace_ms, &run->err);
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s': commands come from --commands-file, or by 'gpuq add'", arg);
+		return 0;
+	default:
+		if (key < OPTION_FIRST || key >= OPTION_FIRST + CONFIG_KEYS)
+			return ARGP_ERR_UNKNOWN;
+		for (const struct argp_option *o = options; o->name; o++)
+			if (o->key == key) {
+				snprintf(option, sizeof(option), "--%s", o->name);
+				break;
+			}
+		r = config_set(&run->queue.command_line, (enum config_key)(key - OPTION_FIRST), option, arg, &run->err);
+	}
+	if (r < 0)
+		argp_error(state, "%s", run->err.message);
+	return 0;
+}
+
+/* ---- Commands ------------------------------------------------------------------------- */
+
+/* NULL: there are none to add. The default file need not be there, if the queue has something else to do. */
+static const char *commands_file(const struct run *run)
+{
+	const struct config *c = &run->queue.config;
+	if (config_has(c, CONFIG_COMMANDS_FILE) || (!run->linger_ms && access(c->commands_file, F_OK) == 0))
+		return c->commands_file;
+	return NULL;
+}
+
+static int add_commands(struct run *run, struct journal *j)
+{
+	const struct config *c = &run->queue.config;
+	const char *path = commands_file(run);
+	if (!path)
+		return 0;
+	cleanup_(freep) char *cwd = getcwd(NULL, 0);
+	cleanup_(freep) char *file = strcmp(path, "-") == 0 ? NULL : realpath(path, NULL);
+	char env[HASH_TEXT];
+	if (!cwd)
+		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
+	int r = environment_save(j->dir_fd, environ, env, &run->err);
+	if (r < 0)
+		return r;
+	struct job_spec base = {.cwd = cwd,
+		.env = env,
+		.file = file,
+		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
+		.on_finish = c->on_finish,
+		.num_gpus = -1,
+		.mem_mb = -1,
+		.timeout_ms = -1,
+		.retries = (int)c->retries};
+	return submit_file(j, path, &base, &run->ids, &run->err);
+}
+
+/* ---- Running, or waiting for who runs ---------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+/* 1: the runner is gone, try to be it. 0: all are over. */
+static int wait_for_ids(struct run *run, struct follow *f, bool *ret_failed)
+{
+	for (;;) {
+		size_t open = 0;
+		*ret_failed = false;
+		for (size_t i = 0; i < run->ids.count; i++) {
+			const struct job *job = jobs_find(&f->jobs, run->ids.ids[i]);
+			open += job && !job_is_final(job);
+			*ret_failed = *ret_failed || (job && job_is_final(job) && job->state != JOB_COMPLETED);
+		}
+		if (open == 0 || interrupted)
+			return 0;
+		if (follow_runner(f) == 0)
+			return 1;
+		follow_wait(f);
+		int r = follow_update(f, &run->err);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int hand_over(struct run *run, pid_t holder, bool *ret_failed)
+{
+	struct follow f;
+	char who[32] = "another machine";
+	if (holder > 0)
+		snprintf(who, sizeof(who), "PID %d", (int)holder);
+	if (run->ids.count)
+		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
+	else
+		say("the queue is run by %s, and there is nothing new for it", who);
+	struct sigaction sa = {.sa_handler = on_interrupt};
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
+	if (r < 0)
+		return r;
+	r = wait_for_ids(run, &f, ret_failed);
+	follow_close(&f);
+	return r;
+}
+
+static void fill_options(const struct run *run, struct runner_options *o)
+{
+	const struct config *c = &run->queue.config;
+	*o = (struct runner_options){.gpus = c->gpus,
+		.min_free_mem_mb = (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20),
+		.poll_interval_ms = (int64_t)c->poll_interval_ms,
+		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
+		.timeout_ms = (int64_t)c->timeout_ms,
+		.grace_ms = (int64_t)run->grace_ms,
+		.jobs_per_gpu = (int)c->jobs_per_gpu,
+		.max_failures = (int)c->max_failures,
+		.log_dir = run->log_dir,
+		.on_finish = c->on_finish,
+		.quiet = run->quiet,
+		.out = stdout};
+}
+
+static int finish(const struct run *run, const struct runner_result *result, size_t ran)
+{
+	(void)run;
+	if (result->interrupted || result->left_running)
+		return EXIT_INTERRUPTED;
+	(void)ran;
+	return result->failed || result->cancelled || result->left_pending ? EXIT_WORK_FAILED : EXIT_DONE;
+}
+
+static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
+{
+	struct runner_options o;
+	struct runner *runner = NULL;
+	struct runner_result result = {0};
+	pid_t holder = 0;
+	static bool added;
+	fill_options(run, &o);
+	*ret_stop = true;
+	int r = runner_create(j, &o, &runner, &holder, &run->err);
+	if (r < 0 && r != -EBUSY)
+		return r;
+	if (!added) {
+		int e = add_commands(run, j);
+		added = true;
+		if (e < 0) {
+			runner_destroy(runner);
+			return e;
+		}
+	}
+	if (r == 0) {
+		r = runner_run(runner, &result, &run->err);
+		runner_destroy(runner);
+		return r < 0 ? r : finish(run, &result, run->ids.count);
+	}
+	if (run->linger_ms)
+		return EXIT_DONE; /* somebody else was faster */
+	bool failed = false;
+	r = hand_over(run, holder, &failed);
+	*ret_stop = r != 1;
+	return r < 0 ? r : interrupted ? EXIT_INTERRUPTED : failed ? EXIT_WORK_FAILED : EXIT_DONE;
+}
+
+static int default_log_dir(struct run *run)
+{
+	const struct config *c = &run->queue.config;
+	const char *slash = strrchr(run->queue.journal_path, '/');
+	if (config_has(c, CONFIG_LOG_DIR))
+		run->log_dir = cli_absolute(c->log_dir);
+	else if (asprintf(&run->log_dir, "%.*s/logs", (int)(slash - run->queue.journal_path), run->queue.journal_path) <
+		 0)
+		run->log_dir = NULL;
+	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
+}
+
+static int run(struct run *run)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	int r = queue_choose(&run->queue, &run->err);
+	if (r == 0)
+		r = default_log_dir(run);
+	if (r < 0)
+		return r;
+	if (!commands_file(run) && !run->linger_ms && !run->queue.config.keep &&
+		access(run->queue.journal_path, F_OK) < 0)
+		return error_set(&run->err, -EINVAL,
+			"nothing to run: neither '%s' nor journal '%s' is there; name a file with --commands-file",
+			run->queue.config.commands_file, run->queue.journal_path);
+	const char *path = commands_file(run);
+	if (path && strcmp(path, "-") != 0 && access(path, R_OK) < 0)
+		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
+	r = journal_open(run->queue.journal_path, &j, &run->err);
+	if (r == 0 && !run->queue.trust)
+		r = trust_check(j->fd, j->path, &run->err);
+	if (r < 0)
+		return r;
+	if (run->queue.config.background) {
+		r = add_commands(run, j);
+		return r < 0 ? r : cli_start_runner(&run->queue, &run->err);
+	}
+	for (;;) {
+		bool stop;
+		r = run_queue(run, j, &stop);
+		if (stop)
+			return r;
+	}
+}
+
+static int main_run(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, "",
+		"Runs the commands of a file, and what else is queued, each on a GPU with room for it.\v"
+		"Run it again after an interruption: only lines that are new are added. Ctrl-C: nothing new starts; again: "
+		"running jobs are ended; a third time: killed. SIGTERM leaves them running for the next 'gpuq run'.",
+		children, NULL, NULL};
+	struct run state = {.grace_ms = GRACE_MS};
+	cli_parse(&argp, argc, argv, &state);
+	int r = run(&state);
+	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
+	id_list_finish(&state.ids);
+	queue_choice_finish(&state.queue);
+	free(state.log_dir);
+	return r < 0 ? code : r;
+}
+
+const struct command cmd_run = {"run", "Run the commands of a file, and what is queued, on the GPUs", main_run};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs that wait for a GPU, in the order in which they are to start: higher
+ * priority first, then lower order (job ids).
+ *
+ * Jobs with equal needs form a class. When the first of a class does not fit,
+ * none of its class does, so a pass over a million waiting jobs asks once per
+ * class:
+ *
+ *     pending_rewind(p);
+ *     while ((j = pending_peek(p)))
+ *             fits(j) ? pending_remove(p, j) : pending_skip(p);
+ */
+#ifndef QUEUE_PENDING_H
+#define QUEUE_PENDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "queue/placement.h"
+
+/* Part of the job's own struct; 24 bytes, and 8 more in the heap. */
+struct pending_job {
+	uint64_t order;
+	int32_t priority;
+	uint32_t class_number; /* from here on private */
+	uint32_t position;     /* in the heap, from 1; 0: does not wait */
+};
+
+struct pending;
+
+int pending_create(struct pending **ret);
+void pending_destroy(struct pending *p);
+
+/* order and priority are filled in. The need is copied. 0 or -ENOMEM. */
+int pending_add(struct pending *p, struct pending_job *job, const struct placement_need *need);
+
+/* Started, cancelled, held: any job that waits, at any time. */
+void pending_remove(struct pending *p, struct pending_job *job);
+
+/* Urgent: puts it where its new priority says. */
+void pending_set_priority(struct pending *p, struct pending_job *job, int32_t priority);
+
+size_t pending_count(const struct pending *p);
+
+/* Its need, valid while it waits. */
+const struct placement_need *pending_need(const struct pending *p, const struct pending_job *job);
+
+/* A pass: what was skipped is looked at again. */
+void pending_rewind(struct pending *p);
+/* The first job whose class has not been skipped, or NULL. */
+struct pending_job *pending_peek(struct pending *p);
+/* Leaves the class of pending_peek() out until the next pass. */
+void pending_skip(struct pending *p);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starts jobs on GPUs with room for them, until none is left.
+ *
+ * One per journal: it holds runner.lock. It writes next to nothing itself; what
+ * it knows, it has read from the journal, and what it forgets when it dies is
+ * only what it had meant to do.
+ *
+ * Taking over: runner.lock → read all → under the append lock, raise the fence
+ * and read the rest → for each running job of this machine, is its keeper's lock
+ * held? If so the keeper is watched by pidfd; if not, the attempt is failed
+ * ("keeper lost", or "machine restarted"), after what it left behind is killed.
+ *
+ * Leaving: under the append lock, with all read and nothing left to do, runner.lock is
+ * given up. `add` looks at runner.lock after its append. So either the runner
+ * sees the job, or `add` sees that there is no runner.
+ */
+#ifndef QUEUE_RUNNER_H
+#define QUEUE_RUNNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "gpu_dispatch.h"
+#include "queue/job.h"
+#include "queue/journal.h"
+
+struct runner_options {
+	const char *gpus; /* specification; NULL: $GPUQ_GPUS or auto */
+	int64_t min_free_mem_mb;
+	int64_t poll_interval_ms;
+	int64_t linger_ms; /* leaves when the queue has been empty for so long; -1: never (--keep) */
+	int64_t timeout_ms;
+	int64_t grace_ms;
+	int jobs_per_gpu; /* 0: as memory allows */
+	int retries;
+	int max_failures;    /* 0: no limit */
+	const char *log_dir; /* absolute */
+	const char *on_finish;
+	bool quiet;
+	FILE *out; /* where lines for people go */
+};
+
+struct runner_result {
+	uint64_t completed, failed, cancelled; /* that ended while it ran */
+	bool interrupted;
+	bool left_running;     /* by SIGTERM: jobs go on without it */
+	uint64_t left_pending; /* that these GPUs can never take, or that come after --max-failures */
+};
+
+struct runner;
+
+/*
+ * 0 with the runner's lock held; -EBUSY where another has it, with its PID in *ret_holder. The
+ * nursery is forked here: call it before anything big is in memory.
+ */
+int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
+	struct gd_error *err);
+int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err);
+void runner_destroy(struct runner *r);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "queue/record.h"
+
+/* ---- Jobs that were handed out ------------------------------------------------- */
+
+struct running *running_add(struct runner *r, uint64_t id)
+{
+	struct running *run = calloc(1, sizeof(*run));
+	if (!run)
+		return NULL;
+	*run = (struct running){.runner = r, .next = r->running, .id = id, .pidfd = -1};
+	r->running = run;
+	return run;
+}
+
+void running_remove(struct running *run)
+{
+	struct runner *r = run->runner;
+	struct job *job = jobs_find(&r->jobs, run->id);
+	for (struct running **p = &r->running; *p; p = &(*p)->next)
+		if (*p == run) {
+			*p = run->next;
+			break;
+		}
+	if (job && job->running == run)
+		job->running = NULL;
+	if (run->slot)
+		run->slot->running = NULL;
+	loop_remove(run->source);
+	if (run->pidfd >= 0)
+		close(run->pidfd);
+	running_unclaim(run);
+	free(run->gpus);
+	free(run);
+}
+
+void running_cancel(struct running *run, bool at_once)
+{
+	struct job *job = jobs_find(&run->runner->jobs, run->id);
+	if (run->slot)
+		slot_send(run->slot, &(struct order){.kind = at_once ? ORDER_KILL : ORDER_CANCEL, .id = run->id}, NULL);
+	else if (job && job->keeper && !run->foreign)
+		keeper_signal_cancel(run->runner->journal, job->keeper->name, run->id, at_once);
+}
+
+/* ---- Our keepers ------------------------------------------------------------------ */
+
+static void slot_close(struct slot *s)
+{
+	struct runner *r = s->runner;
+	for (struct slot **p = &r->slots; *p; p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next;
+			r->num_slots--;
+			break;
+		}
+	struct running *run = s->running;
+	if (run)
+		run->slot = NULL;
+	loop_remove(s->source);
+	close(s->fd);
+	text_finish(&s->out);
+	free(s);
+	/* If it was the one that could not write, nobody else would say that it can now. */
+	r->blocked = false;
+	if (run)
+		runner_keeper_died(r, run);
+}
+
+static void on_refused(struct runner *r, struct running *run, int code)
+{
+	struct job *job = jobs_find(&r->jobs, run->id);
+	char words[256];
+	r->num_running--;
+	r->num_cpu_jobs -= run->num_gpus == 0;
+	running_remove(run);
+	r->must_place = true;
+	if (code == -ESTALE) {
+		r->fence_stale = true;
+	} else if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
+		   code == -ENAMETOOLONG) {
+		/* Trying again would not help. */
+		snprintf(words, sizeof(words), "could not be started: %s",
+			code == -ENOENT ? "its environment is no longer there" : error_words(code));
+		if (job && job->state == JOB_PENDING)
+			record_write_fail(&r->to_append, job->id, words);
+		return;
+	} else if (code != -ECANCELED) {
+		runner_pause(r, "starting a job", code);
+	}
+	if (job && job->state == JOB_PENDING)
+		runner_enqueue(r, job);
+}
+
+static void on_note(struct slot *s, const struct note *n)
+{
+	struct runner *r = s->runner;
+	switch ((enum note_kind)n->kind) {
+	case NOTE_READY:
+		s->busy = false;
+		r->must_place = true;
+		break;
+	case NOTE_REFUSED:
+		if (s->running && s->running->id == n->id)
+			on_refused(r, s->running, n->code);
+		break;
+	case NOTE_ENDED:
+		if (s->running && s->running->id == n->id)
+			s->running->told_state = (enum job_state)n->code;
+		r->blocked = false;
+		r->must_read = true;
+		break;
+	case NOTE_BLOCKED:
+		r->blocked = true;
+		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
+			(unsigned long long)n->id, error_words(n->code));
+		break;
+	}
+}
+
+/* False when the keeper is gone. */
+static bool slot_receive(struct slot *s)
+{
+	for (;;) {
+		struct note notes[8];
+		char *in = (char *)notes;
+		memcpy(in, s->notes, s->notes_have);
+		ssize_t n = recv(s->fd, in + s->notes_have, sizeof(notes) - s->notes_have, MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n <= 0)
+			return false;
+		size_t have = s->notes_have + (size_t)n, whole = have / sizeof(notes[0]);
+		s->notes_have = have % sizeof(notes[0]);
+		memcpy(s->notes, in + whole * sizeof(notes[0]), s->notes_have);
+		for (size_t i = 0; i < whole; i++)
+			on_note(s, &notes[i]);
+		if ((size_t)n < sizeof(notes))
+			return true;
+	}
+}
+
+static int slot_flush(struct slot *s)
+{
+	while (s->out_done < s->out.length) {
+		ssize_t n = send(
+			s->fd, s->out.data + s->out_done, s->out.length - s->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN)
+			return loop_change(s->source, EPOLLIN | EPOLLOUT);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0)
+			s->out_done += (size_t)n;
+	}
+	if (s->out.room > 65536)
+		text_finish(&s->out);
+	text_clear(&s->out);
+	s->out_done = 0;
+	return 0;
+}
+
+static void on_slot(void *context, uint32_t events)
+{
+	struct slot *s = context;
+	if (events & EPOLLOUT && slot_flush(s) == 0 && s->out.length == 0)
+		loop_change(s->source, EPOLLIN);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !slot_receive(s))
+		slot_close(s);
+}
+
+static struct slot *slot_create(struct runner *r)
+{
+	struct slot *s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->runner = r;
+	s->fd = -1;
+	int e = nursery_add_keeper(r->nursery_fd, &s->fd);
+	if (e == -EPIPE || e == -ECONNRESET) {
+		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
+		close(r->nursery_fd);
+		r->nursery_fd = -1;
+		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
+		if (e == 0)
+			e = nursery_add_keeper(r->nursery_fd, &s->fd);
+	}
+	if (e == 0)
+		e = loop_add(r->loop, s->fd, EPOLLIN, on_slot, s, &s->source);
+	if (e < 0) {
+		runner_pause(r, "starting a keeper", e);
+		if (s->fd >= 0)
+			close(s->fd);
+		free(s);
+		return NULL;
+	}
+	s->next = r->slots;
+	r->slots = s;
+	r->num_slots++;
+	return s;
+}
+
+struct slot *slot_get(struct runner *r)
+{
+	for (struct slot *s = r->slots; s; s = s->next)
+		if (!s->busy)
+			return s;
+	return slot_create(r);
+}
+
+int slot_send(struct slot *s, const struct order *order, const void *payload)
+{
+	text_append(&s->out, order, sizeof(*order));
+	if (order->size)
+		text_append(&s->out, payload, order->size);
+	if (text_error(&s->out))
+		return -ENOMEM;
+	if (order->kind == ORDER_RUN)
+		s->busy = true;
+	return slot_flush(s);
+}
+
+void slots_destroy(struct runner *r)
+{
+	while (r->slots) {
+		/* Not died: we leave. */
+		if (r->slots->running)
+			r->slots->running->slot = NULL;
+		r->slots->running = NULL;
+		slot_close(r->slots);
+	}
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* What the runner's files share. Nobody else includes this. */
+#ifndef QUEUE_RUNNER_PARTS_H
+#define QUEUE_RUNNER_PARTS_H
+
+#include "base/hash.h"
+#include "base/loop.h"
+#include "gpu/probe.h"
+#include "queue/claims.h"
+#include "queue/keeper.h"
+#include "queue/ledger.h"
+#include "queue/placement.h"
+#include "queue/runner.h"
+
+/* One of our own keepers. */
+struct slot {
+	struct runner *runner;
+	struct slot *next;
+	int fd;
+	struct loop_source *source;
+	struct text out; /* not yet taken by the socket */
+	size_t out_done;
+	bool busy;               /* until it says that it is ready */
+	struct running *running; /* what it was given and has not ended */
+	char notes[sizeof(struct note)];
+	size_t notes_have;
+};
+
+/* A job that was handed to a keeper, ours or one of a runner before us. */
+struct running {
+	struct runner *runner;
+	struct running *next;
+	uint64_t id;
+	struct slot *slot;         /* NULL: not ours, or its keeper is gone */
+	bool started;              /* `start` has been read */
+	enum job_state told_state; /* by its keeper, when it ended */
+	bool ended;                /* `end` too: kept until the GPUs are sampled again */
+	bool foreign;              /* on another machine: not ours to judge */
+	int pidfd;                 /* of a keeper that is not ours; -1 */
+	struct loop_source *source;
+	int *gpus; /* positions in the list */
+	size_t num_gpus;
+	uint64_t promised_bytes;
+	bool declared;
+	struct claim *claim; /* NULL: none, or not told */
+	struct ledger_watch watch;
+	int64_t told_peak_mb;
+	bool told_lost;
+	int64_t pids[64]; /* of its processes that are on a GPU */
+	size_t num_pids;
+};
+
+struct runner {
+	struct journal *journal;
+	struct runner_options options;
+	struct runner_result result;
+	struct machine machine;
+	int lock_fd;
+	uint64_t fence;
+	bool fence_stale;
+
+	struct loop *loop;
+	struct loop_source *tick, *linger, *settle, *sync;
+	int watch_fd, signal_fd;
+	struct journal_reader reader;
+	struct jobs jobs;
+	bool loading;
+
+	pid_t nursery_pid;
+	int nursery_fd;
+	int syncer_fd;
+	bool sync_due; /* the timer is set */
+	struct slot *slots;
+	size_t num_slots;
+
+	struct gpu_probe *probe;
+	struct loop_source *probe_source;
+	struct gd_gpu_list *gpus;
+	char *gpu_spec; /* of those that were there at first; NULL: as the options say */
+	bool simulated;
+	struct ledger_note *notes;
+	struct claims *claims; /* NULL: simulated GPUs, or no place for them */
+	struct claims_list others;
+	char queue_name[HASH_TEXT];
+	unsigned back_offs; /* in a row */
+	struct ledger ledger;
+	struct placement_reservation reservation;
+	struct pending *pending;
+
+	struct running *running;
+	size_t num_running; /* without those that are on another machine, or have ended */
+	size_t num_cpu_jobs;
+	size_t num_blocked; /* jobs that wait for other jobs */
+	bool waits_for_gpu; /* of the last pass: a job may start when others end */
+	long max_cpu_jobs;
+	struct text to_append; /* lines that are due at the end of the round */
+
+	bool must_read, must_place, must_judge;
+	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
+	bool blocked;            /* an end cannot be written */
+	int interrupts;
+	bool leaving; /* SIGTERM */
+	bool lingering;
+	uint64_t failures;
+	char own_env[HASH_TEXT]; /* for jobs that have none: those of the first gpu_dispatch */
+	char *own_cwd;           /* likewise: where the journal is */
+	char *latest;            /* log to link as `latest` */
+	struct gd_error error;
+	int fatal;
+};
+
+/* runner_keepers.c */
+struct slot *slot_get(struct runner *r); /* an idle one; NULL where none can be had */
+int slot_send(struct slot *s, const struct order *order, const void *payload);
+void slots_destroy(struct runner *r);
+void running_cancel(struct running *run, bool at_once);
+struct running *running_add(struct runner *r, uint64_t id);
+void running_remove(struct running *run);
+
+/* runner_recover.c */
+int runner_take_over(struct runner *r, struct gd_error *err);
+/* Looks at each running job that has no keeper of ours: does its keeper live? */
+void runner_judge(struct runner *r);
+void runner_adopt(struct runner *r, struct job *job);
+/* One of our keepers died with a job in its hands. */
+void runner_keeper_died(struct runner *r, struct running *run);
+
+/* runner_claims.c */
+struct claim_entry {
+	int gpus[CLAIM_MAX_GPUS];
+	size_t num_gpus;
+	int64_t pids[64];
+	size_t num_pids;
+};
+void runner_claims_open(struct runner *r);
+void runner_claims_close(struct runner *r);
+void runner_claims_read(struct runner *r);
+/* Those of others that are about our GPUs, as the ledger wants them; room for others.count of each. Returns how many.
+ */
+int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs);
+void running_claim(struct running *run);
+void running_unclaim(struct running *run);
+
+/* runner_place.c */
+int gpus_open(struct runner *r, struct gd_error *err);
+void gpus_close(struct runner *r);
+void runner_place(struct runner *r);
+void runner_enqueue(struct runner *r, struct job *job);
+void runner_dequeue(struct runner *r, struct job *job);
+
+/* runner.c */
+int runner_read(struct runner *r);
+int runner_resync(struct runner *r, bool raise_fence);
+void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);
+void runner_pause(struct runner *r, const char *doing, int code);
+
+/* runner_say.c: the lines for people */
+void runner_tell(struct runner *r, const struct job *job);
+
+#endif

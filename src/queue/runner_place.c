@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner_parts.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "queue/environment.h"
+#include "queue/outlook.h"
+#include "queue/record.h"
+
+extern char **environ;
+
+#define MB ((uint64_t)1024 * 1024)
+
+/* How often GPUs are asked while jobs run on them: growth must be seen before the next job is placed. */
+#define SAMPLE_MS 2000
+
+/* The first PID namespace, in which the driver's PIDs are ours. */
+#define FIRST_PIDNS "4026531836"
+
+/* ---- GPUs ------------------------------------------------------------------------- */
+
+/* Which of our keepers a process descends from, if any. */
+static struct running *owner_of(struct runner *r, pid_t pid)
+{
+	struct process_info info;
+	for (int depth = 0; depth < 64 && pid > 1 && process_info(pid, &info) == 0; depth++) {
+		for (struct running *run = r->running; run; run = run->next) {
+			struct job *job = jobs_find(&r->jobs, run->id);
+			if (job && job->keeper && !run->foreign && job->keeper->pid == pid)
+				return run;
+		}
+		pid = info.ppid;
+	}
+	return NULL;
+}
+
+static void attribute_processes(struct runner *r)
+{
+	for (struct running *run = r->running; run; run = run->next)
+		run->num_pids = 0;
+	for (size_t g = 0; g < r->gpus->count; g++)
+		for (size_t i = 0; i < r->gpus->gpus[g].num_processes; i++) {
+			int64_t pid = r->gpus->gpus[g].processes[i].pid;
+			struct running *run = owner_of(r, (pid_t)pid);
+			if (run && run->num_pids < sizeof(run->pids) / sizeof(run->pids[0]))
+				run->pids[run->num_pids++] = pid;
+		}
+}
+
+static bool foreign_pids(const struct runner *r)
+{
+	return strcmp(r->machine.pidns, FIRST_PIDNS) != 0;
+}
+
+/* What only we can see of a job: how much it uses, and that its GPU is gone. */
+static void tell_keeper(struct runner *r, struct running *run)
+{
+	int64_t peak_mb = (int64_t)((run->watch.bytes + MB - 1) / MB);
+	if (!run->slot || run->ended)
+		return;
+	if (peak_mb > run->told_peak_mb) {
+		run->told_peak_mb = peak_mb;
+		slot_send(run->slot, &(struct order){.kind = ORDER_PEAK, .id = run->id, .peak_mem_mb = peak_mb}, NULL);
+	}
+	for (size_t i = 0; i < run->num_gpus && !run->told_lost; i++)
+		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST) {
+			run->told_lost = true;
+			slot_send(run->slot, &(struct order){.kind = ORDER_LOST, .id = run->id}, NULL);
+		}
+}
+
+static void watch_memory(struct runner *r)
+{
+	uint64_t now = clock_now_ns();
+	for (struct running *run = r->running; run; run = run->next) {
+		uint64_t bytes = 0, most = 0;
+		bool known = false;
+		for (size_t i = 0; i < run->num_gpus; i++)
+			if (ledger_observed(
+				    &r->gpus->gpus[run->gpus[i]], run->pids, run->num_pids, foreign_pids(r), &bytes)) {
+				known = true;
+				most = bytes > most ? bytes : most;
+			}
+		ledger_watch(&run->watch, now, known, most);
+		tell_keeper(r, run);
+	}
+	for (size_t g = 0; g < r->gpus->count; g++) {
+		bool any = false;
+		for (struct running *run = r->running; run && !any; run = run->next)
+			for (size_t i = 0; i < run->num_gpus; i++)
+				any = any || (run->gpus[i] == (int)g && !run->ended);
+		ledger_watch_baseline(&r->notes[g], &r->gpus->gpus[g], any);
+	}
+}
+
+/* What has ended before this sample is no longer in it. */
+static void forget_ended(struct runner *r)
+{
+	for (struct running *run = r->running, *next; run; run = next) {
+		next = run->next;
+		if (run->ended)
+			running_remove(run);
+	}
+}
+
+static int new_sample(struct runner *r, struct gd_error *err)
+{
+	struct gd_gpu_list *list;
+	int e = gpu_probe_list(r->probe, &list, err);
+	if (e < 0)
+		return e;
+	if (!r->notes || !r->gpus || r->gpus->count != list->count) {
+		struct ledger_note *notes = calloc(list->count + 1, sizeof(*notes));
+		if (!notes) {
+			gd_gpu_list_free(list);
+			return error_set(err, -ENOMEM, "asking the GPUs: out of memory");
+		}
+		free(r->notes);
+		r->notes = notes;
+	}
+	gd_gpu_list_free(r->gpus);
+	r->gpus = list;
+	r->simulated = list->count > 0 && list->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	forget_ended(r);
+	attribute_processes(r);
+	watch_memory(r);
+	return 0;
+}
+
+static void on_probe(void *context, uint32_t events)
+{
+	struct runner *r = context;
+	struct gpu_news news;
+	int e;
+	bool round = false;
+	(void)events;
+	while ((e = gpu_probe_read(r->probe, &news)) > 0)
+		round = round || news.kind == GPU_NEWS_ROUND || news.kind == GPU_NEWS_CARD;
+	struct gd_error err;
+	if (e == -EPIPE) {
+		/* A driver crashed it: the cards keep what they said last, and are asked again by another. */
+		gpus_close(r);
+		if (gpus_open(r, &err) < 0)
+			runner_say(r, "gpuq: %s\n", err.message);
+		return;
+	}
+	if (round && new_sample(r, &err) == 0)
+		r->must_place = true;
+}
+
+static int probe_open(struct runner *r, struct gd_error *err)
+{
+	struct gpu_probe_options o = {.spec = r->gpu_spec ? r->gpu_spec : r->options.gpus,
+		.period_ms =
+			(unsigned)(r->options.poll_interval_ms < SAMPLE_MS ? r->options.poll_interval_ms : SAMPLE_MS),
+		.events = true};
+	int e = gpu_probe_open(&o, &r->probe, err);
+	if (e < 0)
+		return e;
+	struct gpu_news news;
+	while ((e = gpu_probe_read(r->probe, &news)) >= 0 && !(e == 1 && news.kind == GPU_NEWS_ROUND)) {
+		struct pollfd p = {gpu_probe_fd(r->probe), POLLIN, 0};
+		if (e == 0 && poll(&p, 1, -1) < 0 && errno != EINTR)
+			return error_set(err, -errno, "asking the GPUs: %s", error_words(errno));
+	}
+	if (e < 0)
+		return error_set(err, e, "asking the GPUs: the probe ended");
+	return new_sample(r, err);
+}
+
+/*
+ * The GPUs that were there at first, by name and in this order: "auto" would leave
+ * out one that falls ill, and jobs are known by the position of their GPUs.
+ */
+static int pin_gpus(struct runner *r, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text spec = {0};
+	for (size_t i = 0; i < r->gpus->count; i++) {
+		const struct gd_gpu *gpu = &r->gpus->gpus[i];
+		text_append_string(&spec, i ? "," : "");
+		if (gpu->known & GD_GPU_UUID && gpu->vendor == GD_VENDOR_NVIDIA)
+			text_append_string(&spec, gpu->uuid);
+		else
+			text_appendf(&spec, "%d", gpu->index);
+	}
+	r->gpu_spec = text_take(&spec);
+	if (!r->gpu_spec)
+		return error_set(err, -ENOMEM, "asking the GPUs: out of memory");
+	gpus_close(r);
+	return probe_open(r, err);
+}
+
+int gpus_open(struct runner *r, struct gd_error *err)
+{
+	int e = probe_open(r, err);
+	if (e == 0 && !r->gpu_spec && !r->simulated && r->gpus->count > 0)
+		e = pin_gpus(r, err);
+	return e < 0 ? e : loop_add(r->loop, gpu_probe_fd(r->probe), EPOLLIN, on_probe, r, &r->probe_source);
+}
+
+void gpus_close(struct runner *r)
+{
+	loop_remove(r->probe_source);
+	r->probe_source = NULL;
+	gpu_probe_close(r->probe);
+	r->probe = NULL;
+}
+
+/* ---- Who waits for what -------------------------------------------------------------- */
+
+/* The first job that this one waits for and that is not over; *ret_failed: one that will not be completed. */
+static struct job *unfinished(struct runner *r, const struct job *job, uint64_t *ret_failed, const char **ret_how)
+{
+	struct job *open = NULL;
+	for (uint64_t i = 1; job->after && i <= job->after[0]; i++) {
+		struct job *dep = jobs_find(&r->jobs, job->after[i]);
+		if (!dep || dep->state == JOB_FAILED || dep->state == JOB_CANCELLED) {
+			*ret_failed = job->after[i];
+			*ret_how = !dep ? "does not exist" : dep->state == JOB_FAILED ? "failed" : "was cancelled";
+			return NULL;
+		}
+		if (dep->state != JOB_COMPLETED && !open)
+			open = dep;
+	}
+	return open;
+}
+
+void runner_enqueue(struct runner *r, struct job *job)
+{
+	uint64_t failed = 0;
+	const char *how = NULL;
+	struct placement_need need;
+	struct job *dep = unfinished(r, job, &failed, &how);
+	if (failed) {
+		char words[96];
+		snprintf(words, sizeof(words), "job %llu, which it waits for, %s", (unsigned long long)failed, how);
+		record_write_fail(&r->to_append, job->id, words);
+		return;
+	}
+	if (dep) {
+		job->next_dependent = dep->dependents;
+		dep->dependents = job;
+		job->blocked = true;
+		r->num_blocked++;
+		return;
+	}
+	job_need(job, r->options.min_free_mem_mb, &need);
+	job->wait = (struct pending_job){.order = job->id, .priority = job->priority};
+	if (pending_add(r->pending, &job->wait, &need) < 0)
+		r->fatal = -ENOMEM;
+	r->must_place = true;
+}
+
+void runner_dequeue(struct runner *r, struct job *job)
+{
+	if (job->wait.position)
+		pending_remove(r->pending, &job->wait);
+	if (!job->blocked)
+		return;
+	job->blocked = false;
+	r->num_blocked--;
+	/* Under whom it is linked is not kept: it is one of those it waits for. */
+	for (uint64_t i = 1; i <= job->after[0]; i++) {
+		struct job *dep = jobs_find(&r->jobs, job->after[i]);
+		for (struct job **p = dep ? &dep->dependents : NULL; p && *p; p = &(*p)->next_dependent)
+			if (*p == job) {
+				*p = job->next_dependent;
+				return;
+			}
+	}
+}
+
+/* ---- Placing ---------------------------------------------------------------------------- */
+
+/* Without `but`, if there is one. */
+static int build_ledger(struct runner *r, const struct running *but)
+{
+	size_t n = 0;
+	for (struct running *run = r->running; run; run = run->next)
+		n++;
+	cleanup_(freep) struct ledger_job *jobs = calloc(n + r->others.count + 1, sizeof(*jobs));
+	cleanup_(freep) struct claim_entry *entries = calloc(r->others.count + 1, sizeof(*entries));
+	if (!jobs || !entries)
+		return -ENOMEM;
+	n = 0;
+	for (struct running *run = r->running; run; run = run->next)
+		if (!run->foreign && run != but)
+			jobs[n++] = (struct ledger_job){.id = run->id,
+				.ended = run->ended,
+				.declared = run->declared,
+				.settled = run->watch.settled,
+				.promised_bytes = run->promised_bytes,
+				.gpus = run->gpus,
+				.num_gpus = run->num_gpus,
+				.pids = run->pids,
+				.num_pids = run->num_pids};
+	n += (size_t)runner_claims_enter(r, entries, jobs + n);
+	struct ledger_input in = {.gpus = r->gpus->gpus,
+		.notes = r->notes,
+		.num_gpus = r->gpus->count,
+		.jobs = jobs,
+		.num_jobs = n,
+		.jobs_per_gpu = (unsigned)r->options.jobs_per_gpu,
+		.foreign_pids = foreign_pids(r)};
+	return ledger_build(&r->ledger, &in);
+}
+
+/*
+ * Announces, and looks again: of two queues that announce at once at least one sees
+ * the other, and backs off. True if there is still room.
+ */
+static bool claim_room(struct runner *r, struct running *run, const struct placement_need *need)
+{
+	if (!r->claims || run->num_gpus == 0)
+		return true;
+	running_claim(run);
+	runner_claims_read(r);
+	cleanup_(freep) struct placement_verdict *verdicts = calloc(r->gpus->count + 1, sizeof(*verdicts));
+	cleanup_(freep) int *gpus = calloc(need->num_gpus + 1, sizeof(*gpus));
+	if (!verdicts || !gpus || build_ledger(r, run) < 0)
+		return false;
+	bool room = placement_choose(&r->ledger, run->id, need, NULL, gpus, verdicts) == 0;
+	for (size_t i = 0; room && i < run->num_gpus; i++)
+		room = verdicts[run->gpus[i]].reason == PLACEMENT_FITS;
+	if (room) {
+		r->back_offs = 0;
+		return true;
+	}
+	r->pause_until_ns = clock_now_ns() + claims_backoff_ms(r->back_offs++) * NS_PER_MS;
+	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
+	return false;
+}
+
+static void append_string(struct text *t, const char *s)
+{
+	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
+}
+
+static int own_surroundings(struct runner *r, struct gd_error *err)
+{
+	if (r->own_cwd)
+		return 0;
+	const char *slash = strrchr(r->journal->path, '/');
+	int e = environment_save(r->journal->dir_fd, environ, r->own_env, err);
+	if (e == 0)
+		r->own_cwd =
+			strndup(r->journal->path, slash == r->journal->path ? 1 : (size_t)(slash - r->journal->path));
+	return e < 0 ? e : r->own_cwd ? 0 : -ENOMEM;
+}
+
+static int write_payload(struct runner *r, const struct job *job, const struct running *run, struct order *o,
+	struct text *t, struct gd_error *err)
+{
+	struct gd_gpu gpus[256];
+	for (size_t i = 0; i < run->num_gpus; i++)
+		gpus[i] = r->gpus->gpus[run->gpus[i]];
+	cleanup_(freep) struct gd_env_change *changes = NULL;
+	int e = gd_gpu_bind(gpus, run->num_gpus, &changes, err);
+	if (e < 0)
+		return e;
+	append_string(t, job->command);
+	if (!job->wish->env && (e = own_surroundings(r, err)) < 0)
+		return e;
+	append_string(t, job->wish->cwd ? job->wish->cwd : r->own_cwd);
+	append_string(t, job->wish->env ? job->wish->env : r->own_env);
+	append_string(t, job->wish->log_dir ? job->wish->log_dir : r->options.log_dir);
+	append_string(t, job->wish->on_finish ? job->wish->on_finish : r->options.on_finish);
+	append_string(t, job->name);
+	for (; changes[o->num_env].name; o->num_env++) {
+		const struct gd_env_change *c = &changes[o->num_env];
+		text_append_string(t, c->name);
+		if (c->value) {
+			text_append_char(t, '=');
+			text_append_string(t, c->value);
+		}
+		text_append(t, "", 1);
+	}
+	o->num_gpus = (uint32_t)run->num_gpus;
+	for (size_t i = 0; i < run->num_gpus; i++) {
+		int32_t index = gpus[i].index;
+		text_append(t, &index, sizeof(index));
+	}
+	o->size = t->length;
+	return text_error(t);
+}
+
+/* False: nothing more can be started now. */
+static bool hand_out(struct runner *r, struct job *job, const int *gpus, const struct placement_need *need)
+{
+	struct slot *s = slot_get(r);
+	struct running *run = s ? running_add(r, job->id) : NULL;
+	if (!run)
+		return false;
+	run->gpus = calloc(need->num_gpus + 1, sizeof(int));
+	cleanup_(text_finish) struct text payload = {0};
+	struct order o = {.kind = ORDER_RUN,
+		.id = job->id,
+		.attempt = job->num_attempts + 1,
+		.fence = r->fence,
+		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
+		.grace_ms = r->options.grace_ms};
+	struct gd_error err = {0};
+	int e = run->gpus ? 0 : -ENOMEM;
+	if (e == 0) {
+		memcpy(run->gpus, gpus, need->num_gpus * sizeof(int));
+		run->num_gpus = need->num_gpus;
+		run->promised_bytes = need->memory_bytes;
+		run->declared = need->declared;
+		e = write_payload(r, job, run, &o, &payload, &err);
+	}
+	if (e < 0)
+		runner_pause(r, "starting a job", e);
+	if (e < 0 || !claim_room(r, run, need)) {
+		running_remove(run);
+		return false;
+	}
+	pending_remove(r->pending, &job->wait);
+	job->running = run;
+	run->slot = s;
+	s->running = run;
+	r->num_running++;
+	r->num_cpu_jobs += need->num_gpus == 0;
+	if (run->num_gpus)
+		ledger_add(&r->ledger, &(struct ledger_job){.id = run->id,
+					       .declared = run->declared,
+					       .promised_bytes = run->promised_bytes,
+					       .gpus = run->gpus,
+					       .num_gpus = run->num_gpus});
+	/* Where the keeper is gone, its socket says so. */
+	(void)slot_send(s, &o, payload.data);
+	return true;
+}
+
+static struct job *job_of(struct pending_job *p)
+{
+	return (struct job *)(void *)((char *)p - offsetof(struct job, wait));
+}
+
+static void place_all(struct runner *r)
+{
+	int gpus[256];
+	struct pending_job *p;
+	r->waits_for_gpu = false;
+	pending_rewind(r->pending);
+	placement_rewind(&r->reservation);
+	while ((p = pending_peek(r->pending))) {
+		struct job *job = job_of(p);
+		struct placement_need need = *pending_need(r->pending, p);
+		if (need.num_gpus > sizeof(gpus) / sizeof(gpus[0])) {
+			pending_skip(r->pending);
+			continue;
+		}
+		int e = need.num_gpus == 0 && r->num_cpu_jobs >= (size_t)r->max_cpu_jobs
+				? -EAGAIN
+				: placement_choose(&r->ledger, job->id, &need, &r->reservation, gpus, NULL);
+		if (e == 0) {
+			if (!hand_out(r, job, gpus, &need))
+				return;
+			continue;
+		}
+		if (e == -EAGAIN)
+			r->waits_for_gpu = true;
+		pending_skip(r->pending);
+		if (e == -EAGAIN && need.num_gpus > 0 && !r->reservation.active &&
+			placement_reserve(&r->reservation, &r->ledger, job->id, &need) < 0)
+			r->fatal = -ENOMEM;
+	}
+}
+
+void runner_place(struct runner *r)
+{
+	r->must_place = false;
+	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
+	if (r->interrupts || r->leaving || r->blocked || full || pending_count(r->pending) == 0)
+		return;
+	if (r->pause_until_ns) {
+		if (clock_now_ns() < r->pause_until_ns)
+			return; /* the tick comes back to it */
+		r->pause_until_ns = 0;
+	}
+	if (r->fence_stale && runner_resync(r, false) < 0)
+		return;
+	runner_claims_read(r);
+	if (build_ledger(r, NULL) < 0) {
+		r->fatal = -ENOMEM;
+		return;
+	}
+	place_all(r);
+}

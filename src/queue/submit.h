@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Putting jobs into a queue, and telling it what to do with those that are there. */
+#ifndef QUEUE_SUBMIT_H
+#define QUEUE_SUBMIT_H
+
+#include "gpu_dispatch.h"
+#include "queue/commands.h"
+#include "queue/job.h"
+#include "queue/journal.h"
+#include "queue/record.h"
+
+/* Ids that were given, in a row or not. Start from {0}. */
+struct id_list {
+	uint64_t *ids;
+	size_t count, room;
+};
+
+int id_list_add(struct id_list *l, uint64_t id);
+void id_list_finish(struct id_list *l);
+
+/*
+ * Adds jobs one after another under one lock: begin → add… → commit. What has
+ * been committed with 0 is kept and synced. On failure the ids that are kept all
+ * the same are in the list: on a full disk, the first ones.
+ */
+struct submit {
+	struct journal *journal;
+	struct id_list *ids;
+	struct text lines;
+	size_t pending_ids; /* in lines, not yet appended */
+	uint64_t next_id;
+	int64_t now_ms;
+};
+
+int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err);
+int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err);
+/* Also ends it: lock and memory are released, whatever is returned. */
+int submit_commit(struct submit *s, struct gd_error *err);
+void submit_abort(struct submit *s);
+
+/*
+ * Adds the commands of a file that are not in the queue yet: of equal lines as
+ * many as the file has more than were ever added from it. `base` has what is the same for
+ * all of them; what a command says of itself goes before.
+ */
+int submit_file(
+	struct journal *j, const char *path, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
+
+/*
+ * One of cancel, hold, release, urgent, retry for these jobs, under one lock:
+ * all are checked first, and where one cannot be, nothing is written. Running jobs that
+ * are cancelled: their keepers are told.
+ */
+int submit_control(struct journal *j, enum event event, const struct id_list *ids, struct gd_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/date.h"
+
+static int64_t parsed(const char *text)
+{
+	int64_t ms = -1;
+	assert_int_equal(date_parse(text, strlen(text), &ms), 0);
+	return ms;
+}
+
+static void test_what_is_written_is_read(void **state)
+{
+	(void)state;
+	static const int64_t times[] = {0, 1, 999, 1000, 951782400123, 1709164800000, 4102444799999, 1792098396123};
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		char text[DATE_TEXT];
+		date_format(times[i], text);
+		assert_true(parsed(text) == times[i]);
+	}
+	for (int64_t day = 0; day < 60000; day += 13) {
+		char text[DATE_TEXT];
+		date_format(day * 86400000 + 42, text);
+		assert_true(parsed(text) == day * 86400000 + 42);
+	}
+}
+
+static void test_forms_of_others(void **state)
+{
+	(void)state;
+	assert_true(parsed("2024-05-01T10:00:00Z") == 1714557600000);
+	assert_true(parsed("2024-05-01 10:00:00.5Z") == 1714557600500);
+	assert_true(parsed("2024-05-01T12:00:00.123456+02:00") == 1714557600123);
+	setenv("TZ", "UTC-2", 1);
+	tzset();
+	assert_true(parsed("2024-05-01T12:00:00") == 1714557600000);
+}
+
+static void test_what_is_no_date(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"", "2024", "2024-05-01", "2024-13-01T10:00:00Z", "2024-05-01T25:00:00Z",
+		"2024-05-01T10:00:00X", "2024-05-01T10:00:00+2", "20x4-05-01T10:00:00Z", "2024-05-01T10:00:00Zx"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int64_t ms = 7;
+		assert_int_equal(date_parse(bad[i], strlen(bad[i]), &ms), -EBADMSG);
+		assert_true(ms == 7);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_written_is_read),
+		cmocka_unit_test(test_forms_of_others),
+		cmocka_unit_test(test_what_is_no_date),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from lab import Lab  # noqa: E402
+
+
+@pytest.fixture
+def lab(tmp_path):
+    made = Lab(tmp_path)
+    yield made
+    made.end()

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""A queue in a directory of its own, and the processes that work on it."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+GPUQ = os.environ["GPUQ"]
+LIMIT = 20  # seconds, for anything that takes milliseconds
+
+
+class Lab:
+    """`gpuq` as a user types it, on simulated GPUs, in a temporary directory."""
+
+    def __init__(self, directory, gpus="sim:2"):
+        self.directory = pathlib.Path(directory)
+        self.journal = self.directory / "jobs.jsonl"
+        self.environment = {**os.environ, "GPUQ_GPUS": gpus}
+        for name in ("GPUQ_JOBS_FILE", "SLURM_JOB_ID"):
+            self.environment.pop(name, None)
+        self.environment["XDG_CONFIG_HOME"] = str(self.directory / "no-config")
+        self.environment["GPUQ_CLAIMS_DIR"] = str(self.directory / "claims")
+        self.started = []
+
+    def start(self, *words, prefix=(), **options):
+        process = subprocess.Popen([*map(str, prefix), GPUQ, *map(str, words)], cwd=self.directory,
+                                   env={**self.environment, **options.pop("env", {})},
+                                   stdin=options.pop("stdin", subprocess.DEVNULL),
+                                   stdout=options.pop("stdout", subprocess.PIPE),
+                                   stderr=options.pop("stderr", subprocess.PIPE), **options)
+        self.started.append(process)
+        return process
+
+    def gpuq(self, *words, code=0, input=None, prefix=(), **options):
+        """Standard output; the exit code must be `code`, or anything where that is None."""
+        result = self.result(*words, input=input, prefix=prefix, **options)
+        if code is not None:
+            assert result.returncode == code, (words, result.returncode, result.stdout, result.stderr)
+        return result.stdout
+
+    def result(self, *words, input=None, prefix=(), env=None, **options):
+        return subprocess.run([*map(str, prefix), GPUQ, *map(str, words)], cwd=self.directory,
+                              env={**self.environment, **(env or {})}, input=input,
+                              stdin=subprocess.DEVNULL if input is None else None, capture_output=True,
+                              text=not isinstance(input, bytes), errors="surrogateescape" if not isinstance(input, bytes) else None,
+                              timeout=LIMIT * 2, check=False, **options)
+
+    def add(self, *words, **options):
+        """Adds without starting a runner; the id."""
+        return int(self.gpuq("add", "--no-start", *words, **options))
+
+    def commands(self, *lines, name="commands.txt"):
+        (self.directory / name).write_text("".join(line + "\n" for line in lines))
+
+    def jobs(self):
+        return {job["id"]: job for job in json.loads(self.gpuq("status", "--json"))}
+
+    def job(self, number):
+        return json.loads(self.gpuq("status", "--json", number))[0]
+
+    def events(self):
+        """Complete lines that are objects."""
+        events = []
+        for line in self.journal.read_bytes().split(b"\n")[:-1]:
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                pass
+        return events
+
+    def ran(self):
+        """What the jobs wrote with `echo … >> ran`, in order."""
+        path = self.directory / "ran"
+        return path.read_text().split() if path.exists() else []
+
+    def until(self, condition, what="the event"):
+        """Waits for something that no descriptor tells of."""
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.005)
+        raise AssertionError(f"waited in vain for {what}\n{self.journal.read_text(errors='replace')[-3000:]}")
+
+    def processes(self):
+        """PIDs of all processes that work in this directory, whatever they are."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                text = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if f"GPUQ_CLAIMS_DIR={self.directory}/claims".encode() in text:
+                found.append(int(entry.name))
+        return found
+
+    def runner(self):
+        """The PID in runner.lock, as its holder wrote it."""
+        text = (self.directory / "jobs.jsonl.d/runner.lock").read_text().split()
+        return int(text[1]) if len(text) > 1 else 0
+
+    def keepers(self):
+        """PIDs of keepers that live."""
+        pids = [event["pid"] for event in self.events() if event["event"] == "keeper"]
+        return [pid for pid in pids if name_of(pid) == "gpuq-keeper"]
+
+    def end(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False

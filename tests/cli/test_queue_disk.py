@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""What stands in a journal, and what the disk does to it: nothing lost, nothing accepted that is not kept."""
+import errno
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import pytest
+
+from lab import LIMIT
+
+FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
+
+
+def faulty(lab, passing, failing, call="write", number=errno.ENOSPC, short=0):
+    """The environment in which, after `passing` calls, `failing` fail."""
+    path = lab.directory / "counter"
+    path.write_bytes(struct.pack("qq", passing, failing))
+    return {"LD_PRELOAD": str(FAULTS), "FAULT_CALL": call, "FAULT_ERRNO": str(number), "FAULT_SHORT": str(short),
+            "FAULT_COUNTER": str(path), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+
+def fault_happened(lab, failing):
+    return struct.unpack("qq", (lab.directory / "counter").read_bytes())[1] < failing
+
+
+@pytest.mark.parametrize("short", [0, 20])
+def test_disk_full_at_every_write(lab, short):
+    """One write fails, each in turn: whatever the command says, afterwards each job has run once."""
+    passing = 0
+    while True:
+        directory = lab.directory / f"{passing}"
+        directory.mkdir()
+        one = type(lab)(directory)
+        try:
+            one.commands(*(f"echo {n} >> ran; exit {n}" for n in range(4)))
+            result = one.result("run", "--quiet", env=faulty(one, passing, 1, short=short))
+            assert result.returncode in (0, 1), (passing, result)
+            if not fault_happened(one, 1):
+                break
+            if result.returncode == 1 and "failed" not in result.stdout:
+                assert result.stderr.startswith("gpuq: ") or one.jobs(), result
+            after = one.result("run", "--quiet")
+            assert after.returncode in (0, 1) and after.stderr == "", (passing, after)
+            assert sorted(one.ran()) == ["0", "1", "2", "3"], (passing, one.journal.read_text())
+            assert {job["exit_code"] for job in one.jobs().values()} == {0, 1, 2, 3}
+            assert all(job["attempts"] == 1 for job in one.jobs().values())
+        finally:
+            one.end()
+        passing += 1
+    assert passing > 10
+
+
+def test_disk_full_for_a_while_holds_everything_back_and_then_goes_on(lab):
+    lab.commands(*(f"echo {n} >> ran" for n in range(6)))
+    result = lab.result("run", "--quiet", env=faulty(lab, 12, 20))
+    assert result.returncode == 0, result
+    assert fault_happened(lab, 20)
+    assert sorted(lab.ran()) == [str(n) for n in range(6)]
+    assert "No space left on device" in result.stdout + result.stderr
+
+
+def test_add_on_a_full_disk_accepts_nothing(lab):
+    lab.add("true")
+    for passing in range(10):
+        before = lab.journal.read_bytes()
+        result = lab.result("add", "--no-start", "echo x", env=faulty(lab, passing, 1000))
+        if not fault_happened(lab, 1000):
+            break
+        assert (result.returncode, result.stdout) == (1, ""), (passing, result)
+        assert "No space left on device" in result.stderr
+        assert lab.journal.read_bytes() == before
+    assert 0 < passing < 10
+    assert lab.add("true") > 1
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_add_that_cannot_be_synced_is_not_accepted(lab, at):
+    lab.add("true")
+    result = lab.result("add", "--no-start", "echo x >> ran", env={**faulty(lab, at, 1, "sync", errno.EIO), "X": str(at)})
+    if not fault_happened(lab, 1):
+        assert at >= 2
+        return
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Input/output error" in result.stderr
+    lab.gpuq("run", "--quiet", code=None)
+    assert lab.ran() == []
+
+
+def test_run_again_after_a_failed_sync_runs_the_file(lab):
+    lab.commands("echo 1 >> ran", "echo 2 >> ran")
+    for at in range(3):
+        lab.result("run", "--quiet", env=faulty(lab, at, 1, "sync", errno.EIO))
+    lab.gpuq("run", "--quiet", code=None)
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
+def test_file_system_without_locks_is_refused_with_words(lab):
+    lab.commands("echo 1 >> ran")
+    for words in (["add", "--no-start", "true"], ["run"]):
+        result = lab.result(*words, env=faulty(lab, 0, 0, "lock", errno.ENOLCK))
+        assert result.returncode == 1, result
+        assert "no locks" in result.stderr, result
+    assert lab.ran() == []
+
+
+def test_queue_without_inotify(lab):
+    lab.commands("echo 1 >> ran")
+    without = faulty(lab, 0, 0, "inotify", errno.EMFILE)
+    runner = lab.start("run", "--keep", env=without)
+    lab.until(lab.ran)
+    lab.add("echo 2 >> ran")
+    lab.until(lambda: lab.ran() == ["1", "2"], "the second, by the clock")
+    lab.gpuq("wait", 2, env=without)
+    runner.kill()
+
+
+# ---- What may stand in a journal ------------------------------------------------
+
+
+def test_torn_last_line_is_ignored_and_cut_by_the_next_append(lab):
+    lab.add("echo 1 >> ran")
+    whole = lab.journal.read_bytes()
+    lab.journal.write_bytes(whole + b'{"event":"add","id":2,"comm')
+    assert list(lab.jobs()) == [1]
+    assert lab.journal.read_bytes().endswith(b'"comm')
+    number = lab.add("echo 2 >> ran")
+    assert number == 2
+    assert b'"comm{' not in lab.journal.read_bytes()
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
+def test_last_line_that_lacks_only_its_newline_is_kept(lab):
+    lab.add("echo 1 >> ran")
+    lab.journal.write_bytes(lab.journal.read_bytes()[:-1])
+    lab.add("echo 2 >> ran")
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
+def test_bad_lines_are_told_with_their_number_and_skipped(lab):
+    lab.add("echo 1 >> ran")
+    with lab.journal.open("ab") as file:
+        file.write(b"garbage\n\x00\x00\x00\n[1,2]\n{}\n{\"event\":\"add\"}\n\xff\xfe\n"
+                   b'{"event":"end","id":77,"status":"completed"}\n{"event":"from the future","id":1}\n\n')
+    lab.add("echo 2 >> ran")
+    result = lab.result("status")
+    assert result.returncode == 0
+    assert "7 bad lines skipped, the first is line 3" in result.stderr
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
+def test_line_of_ten_megabytes(lab):
+    text = "x" * 10_000_000
+    number = int(lab.gpuq("add", "--no-start", "-", input=f"echo {text} | wc -c > out\n"))
+    assert number == 1
+    lab.add("echo 2 >> ran")
+    lab.gpuq("run")
+    assert (lab.directory / "out").read_text().strip() == "10000001"
+    assert lab.job(1)["command"].startswith("echo xxx")
+
+
+def test_command_of_any_bytes(lab):
+    command = b"printf '%s' '\xff\xfe\x01 \xc3\xa9 \\ \"' > out"
+    lab.gpuq("add", "--no-start", "-", input=command + b"\n")
+    lab.gpuq("run")
+    assert (lab.directory / "out").read_bytes() == b"\xff\xfe\x01 \xc3\xa9 \\ \""
+    json.loads(lab.gpuq("status", "--json"))
+
+
+def test_empty_journal_is_an_empty_queue(lab):
+    lab.journal.touch()
+    assert lab.jobs() == {}
+    assert lab.add("echo 1 >> ran") == 1
+    lab.gpuq("run")
+    assert lab.ran() == ["1"]
+
+
+def test_journal_that_is_a_directory(lab):
+    lab.journal.mkdir()
+    for words in (["status"], ["add", "--no-start", "true"], ["run"]):
+        result = lab.result(*words)
+        assert result.returncode in (1, 2)
+        assert "directory" in result.stderr.lower(), result
+
+
+def test_no_permission_says_so(lab):
+    if os.geteuid() == 0:
+        pytest.skip("root may everything")
+    lab.add("true")
+    lab.journal.chmod(0)
+    for words in (["status"], ["add", "--no-start", "true"], ["run"]):
+        result = lab.result(*words)
+        assert result.returncode in (1, 2)
+        assert "Permission denied" in result.stderr
+
+
+def test_journal_of_the_original_is_read_and_continued(lab):
+    old = [
+        {"command": "python a.py", "status": "completed", "pid": 11, "gpu_id": 0, "start_time": "2024-05-01T10:00:00.123456",
+         "log_file": "logs/a.log"},
+        {"command": "echo ran-running >> ran", "status": "running", "pid": 1, "gpu_id": 1,
+         "start_time": "2024-05-01T10:00:00", "log_file": "logs/b.log"},
+        {"command": "echo pending >> ran", "status": "pending", "pid": None, "gpu_id": None, "start_time": None,
+         "log_file": None},
+        {"command": "python d.py", "status": "failed", "pid": 13, "gpu_id": 1, "start_time": "2024-05-01 10:00:00",
+         "log_file": "logs/d.log"},
+    ]
+    lab.journal.write_text("".join(json.dumps(job) + "\n" for job in old))
+    jobs = lab.jobs()
+    assert [jobs[n]["status"] for n in (1, 2, 3, 4)] == ["completed", "failed", "pending", "failed"]
+    assert jobs[2]["reason"] == "end unknown"
+    assert jobs[1]["gpu_id"] == 0
+    assert lab.add("echo new >> ran") == 5
+    lab.gpuq("run", code=0)
+    assert sorted(lab.ran()) == ["new", "pending"]
+    assert lab.jobs()[2]["status"] == "failed"
+
+
+def test_journal_of_a_newer_version_is_refused(lab):
+    lab.journal.write_text('{"event":"journal","version":2}\n')
+    for words in (["status"], ["run"]):
+        result = lab.result(*words)
+        assert result.returncode == 1
+        assert "newer gpuq" in result.stderr
+
+
+def test_journal_that_others_can_write_is_not_executed(lab):
+    lab.add("echo 1 >> ran")
+    lab.journal.chmod(0o666)
+    result = lab.result("run")
+    assert result.returncode == 2
+    assert "--trust" in result.stderr
+    assert lab.ran() == []
+    lab.gpuq("run", "--trust")
+    assert lab.ran() == ["1"]
+
+
+def test_ids_go_on_when_the_folder_beside_is_lost(lab):
+    for _ in range(3):
+        lab.add("true")
+    subprocess.run(["rm", "-r", str(lab.journal) + ".d"], check=True, timeout=LIMIT)
+    assert lab.add("true") == 4
+
+
+def test_ids_go_on_with_a_restored_journal(lab):
+    for _ in range(3):
+        lab.add("true")
+    text = lab.journal.read_text()
+    lab.journal.unlink()
+    lab.journal.write_text(text.replace('"id":3', '"id":30'))
+    assert lab.add("true") == 31

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Who gets which GPU, by memory: a fake NVML behind the real loader, real runners and jobs."""
+import os
+import pathlib
+
+import pytest
+
+from lab import LIMIT, Lab
+
+FAKE = pathlib.Path(os.environ["GD_BUILD"]) / "tests/gpu/libnvidia-ml.so.1"
+GIB = 1 << 30
+
+
+def card(number, total=80, free=80, **more):
+    lines = [f"uuid=GPU-{number}0000000-0000-0000-0000-000000000000", f"name=Card {number}", f"pci=0:{number + 1}:0",
+             f"memory={total * GIB} {free * GIB} {(total - free) * GIB} 0", "mode=0"]
+    for key, values in more.items():
+        for value in values if isinstance(values, list) else [values]:
+            lines.append(f"{key}={value}")
+    return "card\n" + "\n".join(lines) + "\n"
+
+
+class Box(Lab):
+    """A machine whose cards are what `cards` says."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        (self.directory / "sys").mkdir()
+        for key in list(self.environment):
+            if key.endswith("VISIBLE_DEVICES") or key == "GPUQ_GPUS":
+                del self.environment[key]
+        self.environment |= {"GPUQ_SYSFS_ROOT": str(self.directory / "sys"), "GPUQ_NVML_LIBRARY": str(FAKE),
+                             "FAKE_NVML": str(self.directory / "nvml")}
+
+    def cards(self, *cards):
+        draft = self.directory / "nvml.draft"
+        draft.write_text("".join(cards))
+        draft.rename(self.directory / "nvml")
+
+    def running(self):
+        return [number for number, job in self.jobs().items() if job["status"] == "running"]
+
+
+@pytest.fixture
+def box(tmp_path):
+    made = Box(tmp_path)
+    yield made
+    made.end()
+
+
+HANG_ABOUT = "echo $GPUQ_JOB_ID >> ran; until [ -e go ]; do sleep 0.02; done"
+
+
+def go(box):
+    (box.directory / "go").touch()
+
+
+def test_most_free_memory_first(box):
+    box.cards(card(0, free=20), card(1, free=70), card(2, free=50))
+    box.add("--mem", "10G", HANG_ABOUT)
+    box.start("run")
+    box.until(lambda: box.running() == [1])
+    assert box.job(1)["gpu_id"] == 1
+    go(box)
+
+
+def test_jobs_that_have_not_allocated_yet_keep_their_room(box):
+    """The start-up stampede: the driver still says that all is free."""
+    box.cards(card(0, total=80, free=80))
+    for _ in range(3):
+        box.add("--mem", "30G", HANG_ABOUT)
+    runner = box.start("run", "--poll-interval", "0.1")
+    box.until(lambda: len(box.running()) == 2)
+    assert "GPU 0: needs 30.0 GB" in box.gpuq("why", 3)
+    box.add("--num-gpus", "0", "true")
+    box.until(lambda: box.job(4)["status"] == "completed")
+    assert len(box.running()) == 2
+    go(box)
+    assert runner.wait(timeout=LIMIT) == 0
+
+
+@pytest.mark.parametrize("processes", ["4294967 1000000", "99"], ids=["foreign-pids", "memory-not-available"])
+def test_two_40_gb_jobs_fit_on_80_gb_and_three_do_not_where_processes_cannot_be_attributed(box, processes):
+    box.cards(card(0, total=80, free=80))
+    for _ in range(3):
+        box.add("--mem", "40G", HANG_ABOUT)
+    runner = box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: len(box.running()) == 2)
+    # They allocate, but the driver does not say whose it is.
+    box.cards(card(0, total=80, free=30, compute=processes))
+    box.add("--num-gpus", "0", "sleep 0.3")
+    box.until(lambda: box.job(4)["status"] == "completed")
+    assert box.running() == [1, 2]
+    go(box)
+    box.cards(card(0, total=80, free=80))
+    assert runner.wait(timeout=LIMIT) == 0
+
+
+def test_memory_of_others_counts_and_a_change_is_seen(box):
+    box.cards(card(0, total=80, free=10, compute=f"{os.getpid()} {70 * GIB}"))
+    box.add("--mem", "20G", "true")
+    runner = box.start("run", "--poll-interval", "0.05")
+    why = box.until(lambda: "nobody runs" not in box.gpuq("why", 1) and box.gpuq("why", 1), "the runner")
+    assert f"GPU 0: needs 20.0 GB, 10.0 GB free; 70.0 GB held by pid {os.getpid()}" in why
+    box.cards(card(0, total=80, free=80))
+    assert runner.wait(timeout=LIMIT) == 0
+
+
+def test_job_whose_gpu_is_lost_fails_and_the_rest_goes_on(box):
+    box.cards(card(0, free=80), card(1, free=70))
+    box.add(HANG_ABOUT)
+    box.add(HANG_ABOUT)
+    runner = box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: len(box.running()) == 2)
+    lost = card(0, free=80).replace("card\n", "card\nfail=GetMemoryInfo 15\nfail=GetUtilizationRates 15\n")
+    box.cards(lost, card(1, free=70))
+    box.until(lambda: box.job(1)["status"] == "failed", "the failure")
+    assert box.job(1)["reason"] == "GPU lost"
+    assert box.job(2)["status"] == "running"
+    box.add("echo third >> ran")
+    go(box)
+    assert runner.wait(timeout=LIMIT) == 1
+    assert box.job(3)["gpu_id"] == 1
+
+
+def test_card_that_never_answers_holds_nobody_back(box):
+    box.cards(card(0), card(1))
+    box.add(HANG_ABOUT)
+    box.add(HANG_ABOUT)
+    box.add("--mem", "78G", "echo third >> ran")
+    runner = box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: len(box.running()) == 2)
+    box.cards(card(0, hang="GetMemoryInfo"), card(1))
+    box.gpuq("cancel", 2)
+    box.until(lambda: box.job(2)["status"] == "cancelled")
+    box.until(lambda: box.job(3)["status"] == "completed", "the job on the other card")
+    assert box.job(3)["gpu_ids"] == box.job(2)["gpu_ids"]
+    go(box)
+    assert runner.wait(timeout=LIMIT) == 1
+
+
+def test_peak_memory_is_kept_and_the_need_of_a_retry(box):
+    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
+    box.add("--retries", "1", "--mem", "8G", "echo $$ > pid; until [ -e go ]; do sleep 0.02; done;"
+            "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }")
+    runner = box.start("run", "--poll-interval", "0.05")
+    pid = box.until(lambda: (box.directory / "pid").exists() and (box.directory / "pid").read_text().strip())
+    box.cards(card(0, total=80, free=40, compute=f"{pid} {40 * GIB}"), card(1, total=24, free=24))
+    box.until(lambda: any(event["event"] == "start" for event in box.events()))
+    box.add("--num-gpus", "0", "sleep 0.5; echo cpu >> ran")
+    box.until(lambda: "cpu" in box.ran())
+    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
+    go(box)
+    assert runner.wait(timeout=LIMIT) == 0
+    job = box.job(1)
+    assert [attempt["reason"] for attempt in job["history"]] == ["GPU out of memory", None]
+    assert job["history"][0]["peak_mem_mb"] == 40 * 1024
+    assert job["gpu_id"] == 0
+
+
+def test_runner_ends_its_probe(box):
+    box.cards(card(0))
+    box.add("true")
+    runner = box.start("run")
+    assert runner.wait(timeout=LIMIT) == 0
+    box.until(lambda: not box.processes(), "the end of all processes")
+
+
+def test_queues_of_one_machine_count_each_others_promises(box):
+    """Two journals, one card, and a driver that sees nothing of either yet."""
+    box.cards(card(0, total=80, free=80))
+    box.add("--mem", "50G", HANG_ABOUT)
+    first = box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: box.running() == [1])
+    box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "50G", "echo other >> ran")
+    box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "20G", "echo small >> ran")
+    second = box.start("run", "--jobs-file", "other.jsonl", "--poll-interval", "0.05")
+    box.until(lambda: "small" in box.ran(), "the one that fits beside it")
+    assert "other" not in box.ran()
+    go(box)
+    assert first.wait(timeout=LIMIT) == 0
+    assert second.wait(timeout=LIMIT) == 0
+    assert box.ran() == ["1", "small", "other"]

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Any bytes as a commands file: each command given is one that a file of its own gives again. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "queue/commands.h"
+
+static void check_alone(const struct gd_bytes *bytes)
+{
+	const char *text = bytes->data;
+	/* Alone these would read as something else: a comment, a mark, the end of a line. */
+	if (text[0] == '#' || text[bytes->size - 1] == '\r' ||
+		!memcmp(text, "\xef\xbb\xbf", bytes->size < 3 ? bytes->size : 3))
+		return;
+	char *line = malloc(bytes->size + 1);
+	FUZZ_CHECK(line);
+	memcpy(line, text, bytes->size);
+	line[bytes->size] = '\n';
+	struct commands *c;
+	struct shell_command command;
+	FUZZ_CHECK(commands_open_memory("f", line, bytes->size + 1, &c) == 0);
+	FUZZ_CHECK(commands_next(c, &command, NULL) == 1);
+	FUZZ_CHECK(command.bytes.size == bytes->size && !memcmp(command.bytes.data, line, bytes->size));
+	FUZZ_CHECK(commands_next(c, &command, NULL) == 0);
+	commands_close(c);
+	free(line);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct commands *c;
+	struct shell_command command;
+	struct gd_error err = {0};
+	uint64_t line = 0;
+	int r;
+	FUZZ_CHECK(commands_open_memory("f", data, size, &c) == 0);
+	while ((r = commands_next(c, &command, &err)) != 0) {
+		FUZZ_CHECK(r == 1 || (r == -EINVAL && err.message[0] && !strchr(err.message, '\n')));
+		if (r != 1)
+			continue;
+		FUZZ_CHECK(command.bytes.size > 0 && command.line > line);
+		FUZZ_CHECK(!memchr(command.bytes.data, '\0', command.bytes.size));
+		FUZZ_CHECK(!memchr(command.bytes.data, '\n', command.bytes.size));
+		const struct command_options *o = command.options;
+		FUZZ_CHECK(!(o->set & 1u << COMMAND_NAME) == !o->name);
+		FUZZ_CHECK(!(o->set & 1u << COMMAND_AFTER) == !o->num_after);
+		line = command.line;
+		check_alone(&command.bytes);
+	}
+	commands_close(c);
+	return 0;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For LD_PRELOAD: a disk that fails gpuq, and its keepers, once or for a while.
+ *
+ *     FAULT_CALL   write, sync, lock (none at all) or inotify (likewise)
+ *     FAULT_ERRNO  the number
+ *     FAULT_SHORT  bytes that are written all the same, before it fails
+ *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
+ *
+ * Only regular files count, and only in programs called gpuq.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static volatile int64_t *counter;
+static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify;
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("FAULT_COUNTER"), *call = getenv("FAULT_CALL");
+	if (!path || !call || strcmp(program_invocation_short_name, "gpuq") != 0)
+		return;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	void *page = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (page == MAP_FAILED)
+		return;
+	counter = page;
+	fault_errno = atoi(getenv("FAULT_ERRNO"));
+	fault_short = getenv("FAULT_SHORT") ? atoi(getenv("FAULT_SHORT")) : 0;
+	fail_writes = strcmp(call, "write") == 0;
+	fail_syncs = strcmp(call, "sync") == 0;
+	fail_locks = strcmp(call, "lock") == 0;
+	fail_inotify = strcmp(call, "inotify") == 0;
+}
+
+static int is_due(int fd)
+{
+	struct stat st;
+	if (!counter || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	if (__atomic_fetch_sub(&counter[0], 1, __ATOMIC_SEQ_CST) > 0)
+		return 0;
+	return __atomic_fetch_sub(&counter[1], 1, __ATOMIC_SEQ_CST) > 0;
+}
+
+ssize_t write(int fd, const void *data, size_t size)
+{
+	static ssize_t (*real)(int, const void *, size_t);
+	if (!real)
+		real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+	if (!fail_writes || !is_due(fd))
+		return real(fd, data, size);
+	if (fault_short && size > (size_t)fault_short)
+		return real(fd, data, (size_t)fault_short);
+	errno = fault_errno;
+	return -1;
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+	static ssize_t (*real)(int, const void *, size_t, off_t);
+	if (!real)
+		real = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64");
+	if (!fail_writes || !is_due(fd))
+		return real(fd, data, size, offset);
+	errno = fault_errno;
+	return -1;
+}
+
+int fdatasync(int fd)
+{
+	static int (*real)(int);
+	if (!real)
+		real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+	if (!fail_syncs || !is_due(fd))
+		return real(fd);
+	errno = fault_errno;
+	return -1;
+}
+
+int fsync(int fd)
+{
+	static int (*real)(int);
+	if (!real)
+		real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+	if (!fail_syncs || !is_due(fd))
+		return real(fd);
+	errno = fault_errno;
+	return -1;
+}
+
+int fcntl64(int fd, int command, ...);
+int fcntl64(int fd, int command, ...)
+{
+	static int (*real)(int, int, ...);
+	va_list args;
+	va_start(args, command);
+	void *argument = va_arg(args, void *);
+	va_end(args);
+	if (!real)
+		real = (int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl64");
+	if (fail_locks && (command == F_SETLK || command == F_SETLKW || command == F_GETLK)) {
+		errno = fault_errno;
+		return -1;
+	}
+	return real(fd, command, argument);
+}
+
+int inotify_init1(int flags)
+{
+	static int (*real)(int);
+	if (!real)
+		real = (int (*)(int))dlsym(RTLD_NEXT, "inotify_init1");
+	if (!fail_inotify)
+		return real(flags);
+	errno = fault_errno;
+	return -1;
+}

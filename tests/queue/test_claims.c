@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/units.h"
+#include "queue/claims.h"
+#include "scratch.h"
+
+static struct claim_info info_of(const char *queue, const char *gpu)
+{
+	struct claim_info info = {
+		.job = 12, .pid = 4711, .promised_bytes = 8 * UNITS_GB, .declared = true, .num_gpus = 1};
+	snprintf(info.queue, sizeof(info.queue), "%s", queue);
+	snprintf(info.gpus[0], sizeof(info.gpus[0]), "%s", gpu);
+	return info;
+}
+
+static struct claims *open_claims(void)
+{
+	struct claims *c = NULL;
+	struct gd_error err = {0};
+	if (claims_open("claims", &c, &err) != 0)
+		fail_msg("%s", err.message);
+	return c;
+}
+
+static size_t count_claims(struct claims *c, const char *queue)
+{
+	struct claims_list list;
+	assert_int_equal(claims_list(c, queue, &list), 0);
+	size_t count = list.count;
+	claims_list_finish(&list);
+	return count;
+}
+
+static size_t count_files(void)
+{
+	FILE *f = popen("ls -A claims | wc -l", "re");
+	size_t n = 99;
+	assert_int_equal(fscanf(f, "%zu", &n), 1);
+	pclose(f);
+	return n;
+}
+
+/* The checksum, written a second time from its description: FNV-1a, 64 bits. */
+static int add_sum(const char *lines, char *text, size_t room)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+	for (const char *p = lines; *p; p++)
+		sum = (sum ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+	return snprintf(text, room, "%ssum %016llx\n", lines, (unsigned long long)sum);
+}
+
+/* A process that announces, says so, and waits to be killed. Runs with PIDs and locks of its own. */
+static pid_t hold_elsewhere(const char *queue, uid_t user)
+{
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct claims *c;
+		struct claim *claim;
+		struct claim_info info = info_of(queue, "GPU-1");
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (user && setresuid(user, user, user) < 0)
+			_exit(2);
+		if (claims_open("claims", &c, NULL) < 0 || claims_announce(c, &info, &claim) < 0)
+			_exit(1);
+		if (write(ready[1], "x", 1) != 1)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void end_process(pid_t pid)
+{
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* What a process with locks of its own sees. */
+static size_t count_elsewhere(const char *queue)
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct claims *c;
+		struct claims_list list;
+		if (claims_open("claims", &c, NULL) < 0 || claims_list(c, queue, &list) < 0)
+			_exit(99);
+		_exit((int)list.count);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return (size_t)WEXITSTATUS(status);
+}
+
+static void test_a_claim_is_seen_with_its_owner_and_ends_with_its_process(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	pid_t pid = hold_elsewhere("other", 0);
+	struct claims_list list;
+	assert_int_equal(claims_list(c, "mine", &list), 0);
+	assert_int_equal(list.count, 1);
+	const struct claim_other *other = &list.claims[0];
+	assert_int_equal(other->holder, pid);
+	assert_int_equal(other->owner, geteuid());
+	assert_int_equal(other->info.job, 12);
+	assert_int_equal(other->info.pid, 4711);
+	assert_int_equal(other->info.promised_bytes, 8 * UNITS_GB);
+	assert_true(other->info.declared);
+	assert_false(other->info.settled);
+	assert_int_equal(other->info.num_gpus, 1);
+	assert_string_equal(other->info.gpus[0], "GPU-1");
+	claims_list_finish(&list);
+	assert_int_equal(count_claims(c, "other"), 0); /* that queue knows it already */
+
+	end_process(pid);
+	assert_int_equal(count_claims(c, "mine"), 0);
+	assert_int_equal(count_files(), 0); /* and is swept out */
+	claims_close(c);
+}
+
+static void test_looking_around_does_not_drop_ones_own_locks(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	struct claim *claim;
+	struct claim_info info = info_of("mine", "GPU-0");
+	assert_int_equal(claims_announce(c, &info, &claim), 0);
+	assert_int_equal(count_claims(c, NULL), 0);
+	assert_int_equal(count_claims(c, NULL), 0);
+	assert_int_equal(count_elsewhere("other"), 1);
+	claim_release(claim);
+	assert_int_equal(count_elsewhere("other"), 0);
+	assert_int_equal(count_files(), 0);
+	assert_int_equal(claims_announce(c, &info, &claim), 0);
+	claims_close(c);
+	assert_int_equal(count_files(), 0);
+}
+
+static void test_an_update_is_seen_and_survives_a_sweeper(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	struct claim *claim;
+	struct claim_info info = info_of("mine", "GPU-0");
+	assert_int_equal(claims_announce(c, &info, &claim), 0);
+	info.settled = true;
+	assert_int_equal(claim_update(claim, &info), 0);
+	assert_int_equal(count_claims(c, NULL), 0);
+	assert_int_equal(count_elsewhere("other"), 1);
+	assert_int_equal(count_files(), 1);
+	assert_int_equal(system("rm claims/*"), 0);
+	assert_int_equal(count_elsewhere("other"), 0);
+	assert_int_equal(claim_update(claim, &info), 0);
+	assert_int_equal(count_elsewhere("other"), 1);
+	claims_close(c);
+}
+
+static void test_a_claim_that_is_rewritten_is_seen_all_the_time(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct claims *own;
+		struct claim *claim;
+		struct claim_info info = info_of("other", "GPU-1");
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (claims_open("claims", &own, NULL) < 0 || claims_announce(own, &info, &claim) < 0 ||
+			write(ready[1], "x", 1) != 1)
+			_exit(1);
+		for (info.pid = 1;; info.pid = info.pid % 1000000 * 7 + 1)
+			if (claim_update(claim, &info) < 0)
+				_exit(2);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	for (int i = 0; i < 2000; i++)
+		assert_int_equal(count_claims(c, "mine"), 1);
+	end_process(pid);
+	close(ready[0]);
+	close(ready[1]);
+	claims_close(c);
+}
+
+static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
+{
+	(void)state;
+	claims_close(open_claims());
+	for (int round = 0; round < 100; round++) {
+		int go[2], saw[2];
+		pid_t pids[2];
+		assert_int_equal(pipe2(go, O_CLOEXEC) | pipe2(saw, O_CLOEXEC), 0);
+		for (int i = 0; i < 2; i++) {
+			pids[i] = fork();
+			assert_true(pids[i] >= 0);
+			if (pids[i] == 0) {
+				struct claims *c;
+				struct claim *claim;
+				struct claims_list list;
+				struct claim_info info = info_of(i ? "a" : "b", "GPU-0");
+				char byte;
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				close(go[1]);
+				if (claims_open("claims", &c, NULL) < 0 || read(go[0], &byte, 1) != 0)
+					_exit(1);
+				if (claims_announce(c, &info, &claim) < 0 || claims_list(c, info.queue, &list) < 0)
+					_exit(1);
+				byte = list.count > 0;
+				if (write(saw[1], &byte, 1) != 1)
+					_exit(1);
+				for (;;) /* the claim lives until both have looked */
+					pause();
+			}
+		}
+		close(go[0]);
+		close(go[1]);
+		char seen[2] = {0};
+		assert_int_equal(read(saw[0], &seen[0], 1), 1);
+		assert_int_equal(read(saw[0], &seen[1], 1), 1);
+		assert_true(seen[0] || seen[1]);
+		end_process(pids[0]);
+		end_process(pids[1]);
+		close(saw[0]);
+		close(saw[1]);
+	}
+}
+
+static void test_what_others_put_there_does_no_harm(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	scratch_write_string("secret", "gpuq-claim 1\nqueue x\n");
+	assert_int_equal(symlink("../secret", "claims/link"), 0);
+	assert_int_equal(symlink("/dev/zero", "claims/zero"), 0);
+	assert_int_equal(mkfifo("claims/fifo", 0666), 0); /* opening it would hang */
+	assert_int_equal(mkdir("claims/folder", 0777), 0);
+	assert_int_equal(count_claims(c, NULL), 0);
+
+	/* Locked, but not a claim; and a good claim with a read lock, which anybody could take. */
+	int fd = open("claims/garbage", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int shared = open("claims/shared", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	assert_int_equal(ftruncate(fd, 1 << 30), 0);
+	char text[256];
+	int size = add_sum("gpuq-claim 1\nqueue x\n", text, sizeof(text));
+	assert_int_equal(write(shared, text, (size_t)size), size);
+	struct flock lock = {.l_type = F_WRLCK};
+	assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+	lock.l_type = F_RDLCK;
+	assert_int_equal(fcntl(shared, F_SETLK, &lock), 0);
+	assert_int_equal(count_elsewhere(NULL), 0);
+	lock.l_type = F_WRLCK; /* to see that it is the lock that counts */
+	assert_int_equal(fcntl(shared, F_SETLK, &lock), 0);
+	assert_int_equal(count_elsewhere(NULL), 1);
+	close(fd);
+	close(shared);
+	claims_close(c);
+}
+
+static void test_another_users_claim_carries_his_name(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t pid = hold_elsewhere("mine", 65534);
+	struct claims_list list;
+	assert_int_equal(claims_list(c, "mine", &list), 0); /* the queue's name is not enough to be ours */
+	assert_int_equal(list.count, 1);
+	assert_int_equal(list.claims[0].owner, 65534);
+	claims_list_finish(&list);
+	end_process(pid);
+	assert_int_equal(count_claims(c, "mine"), 0);
+	assert_int_equal(count_files(), 1); /* not ours to sweep */
+	claims_close(c);
+}
+
+static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
+{
+	(void)state;
+	struct claims *c;
+	struct gd_error err;
+	struct stat st;
+	mode_t mask = umask(077);
+	claims_close(open_claims());
+	umask(mask);
+	assert_int_equal(stat("claims", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 01777);
+	assert_int_equal(symlink("claims", "link"), 0);
+	assert_int_equal(claims_open("link", &c, &err), -ENOTDIR);
+	assert_int_equal(claims_open("link/", &c, &err), -ENOTDIR);
+	assert_int_equal(chmod("claims", 0777), 0);
+	assert_int_equal(claims_open("claims", &c, &err), -EPERM);
+	assert_non_null(strstr(err.message, "chmod +t"));
+	setenv("GPUQ_CLAIMS_DIR", "by-environment/", 1);
+	assert_int_equal(claims_open(NULL, &c, &err), 0);
+	claims_close(c);
+	assert_int_equal(stat("by-environment", &st), 0);
+	unsetenv("GPUQ_CLAIMS_DIR");
+}
+
+static void test_a_claims_text_is_strict(void **state)
+{
+	(void)state;
+	char text[16384];
+	struct claim_info info = info_of("q-1", "GPU-0"), back = {.job = 77};
+	for (info.num_gpus = 1; info.num_gpus < CLAIM_MAX_GPUS; info.num_gpus++)
+		memcpy(info.gpus[info.num_gpus], info.gpus[0], sizeof(info.gpus[0]));
+	int n = claim_info_format(&info, text, sizeof(text));
+	assert_true(n > 0);
+	assert_int_equal(claim_info_parse(text, (size_t)n, &back), 0);
+	assert_memory_equal(&info, &back, sizeof(info));
+	/* Cut before its checksum, or half rewritten. */
+	const char *end = strstr(text, "sum ") + 4 + 16;
+	for (int cut = 0; cut <= end - text; cut++)
+		assert_int_equal(claim_info_parse(text, (size_t)cut, &back), -EBADMSG);
+	text[20] ^= 1;
+	assert_int_equal(claim_info_parse(text, (size_t)n, &back), -EBADMSG);
+
+	static const struct {
+		const char *lines;
+		int code;
+	} cases[] = {
+		{"gpuq-claim 1\nqueue x\n", 0},
+		{"gpuq-claim 1\nqueue x\ncolour red\n", 0}, /* of a later version */
+		{"gpuq-claim 2\nqueue x\n", -EBADMSG},
+		{"queue x\n", -EBADMSG},
+		{"gpuq-claim 1\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\njob -1\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\npromised 99999999999999999999\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\ndeclared 2\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\ngpu a b\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\ngpu \x1b[31m\n", -EBADMSG},
+		{"gpuq-claim 1\nqueue x\nword\n", -EBADMSG},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		n = add_sum(cases[i].lines, text, sizeof(text));
+		if (claim_info_parse(text, (size_t)n, &back) != cases[i].code)
+			fail_msg("wrong about: %s", cases[i].lines);
+		assert_int_equal(claim_info_parse(text, (size_t)n - 1, &back), -EBADMSG);
+		text[n] = 'x';
+		assert_int_equal(claim_info_parse(text, (size_t)n + 1, &back), -EBADMSG);
+	}
+	info.gpus[0][0] = ' ';
+	assert_int_equal(claim_info_format(&info, text, sizeof(text)), -EINVAL);
+}
+
+static void test_keys_and_waiting(void **state)
+{
+	(void)state;
+	char key[CLAIM_KEY_ROOM];
+	struct gd_gpu gpu = {.vendor = GD_VENDOR_NVIDIA, .mig_index = -1, .uuid = "GPU-1", .pci_id = "0000:01:00.0"};
+	assert_false(claim_gpu_key(&gpu, key));
+	gpu.known = GD_GPU_PCI_ID;
+	assert_true(claim_gpu_key(&gpu, key));
+	assert_string_equal(key, "pci-0000:01:00.0");
+	gpu.known |= GD_GPU_UUID;
+	assert_true(claim_gpu_key(&gpu, key));
+	assert_string_equal(key, "GPU-1");
+	gpu.vendor = GD_VENDOR_SIMULATED;
+	assert_false(claim_gpu_key(&gpu, key));
+	for (unsigned i = 0; i < 100; i++)
+		assert_in_range(claims_backoff_ms(i), 1, 1000);
+}
+
+#define in_scratch(f) cmocka_unit_test_setup_teardown(f, scratch_enter, scratch_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		in_scratch(test_a_claim_is_seen_with_its_owner_and_ends_with_its_process),
+		in_scratch(test_looking_around_does_not_drop_ones_own_locks),
+		in_scratch(test_an_update_is_seen_and_survives_a_sweeper),
+		in_scratch(test_a_claim_that_is_rewritten_is_seen_all_the_time),
+		in_scratch(test_of_two_that_announce_at_once_one_sees_the_other),
+		in_scratch(test_what_others_put_there_does_no_harm),
+		in_scratch(test_another_users_claim_carries_his_name),
+		in_scratch(test_the_folder_is_for_all_and_nobody_removes_anothers),
+		cmocka_unit_test(test_a_claims_text_is_strict),
+		cmocka_unit_test(test_keys_and_waiting),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

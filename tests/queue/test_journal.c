@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/lock.h"
+#include "queue/follow.h"
+#include "queue/journal.h"
+#include "queue/record.h"
+
+static char directory[] = "/tmp/gpuq-test-XXXXXX";
+static char path[128];
+
+static int set_up(void **state)
+{
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/gpuq-test-XXXXXX");
+	if (!mkdtemp(directory))
+		return -1;
+	snprintf(path, sizeof(path), "%s/jobs.jsonl", directory);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[160];
+	(void)state;
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	return system(command);
+}
+
+static struct journal *opened(void)
+{
+	struct journal *j;
+	struct gd_error err;
+	assert_int_equal(journal_open(path, &j, &err), 0);
+	return j;
+}
+
+static uint64_t add(struct journal *j, const char *command)
+{
+	struct text t = {0};
+	assert_int_equal(journal_lock(j, NULL), 0);
+	uint64_t id = journal_take_ids(j, 1);
+	record_write_add(&t, id, 1,
+		&(struct job_spec){.command = command,
+			.command_size = strlen(command),
+			.num_gpus = -1,
+			.mem_mb = -1,
+			.timeout_ms = -1});
+	assert_int_equal(journal_append(j, t.data, t.length, NULL, NULL), 0);
+	journal_unlock(j);
+	text_finish(&t);
+	return id;
+}
+
+static void put(const char *bytes, size_t size)
+{
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(file_write_all(fd, bytes, size), 0);
+	close(fd);
+}
+
+static size_t count_jobs(void)
+{
+	struct follow f;
+	assert_int_equal(follow_open(path, false, &f, NULL), 0);
+	size_t n = f.jobs.count;
+	follow_close(&f);
+	return n;
+}
+
+static void test_ids_go_up_across_processes(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	assert_int_equal(add(j, "a"), 1);
+	for (int i = 0; i < 4; i++)
+		if (fork() == 0) {
+			struct journal *mine;
+			if (journal_open(path, &mine, NULL) < 0)
+				_exit(1);
+			for (int k = 0; k < 50; k++)
+				add(mine, "b");
+			_exit(0);
+		}
+	int status;
+	while (wait(&status) > 0)
+		assert_int_equal(status, 0);
+	assert_int_equal(add(j, "c"), 202);
+	assert_int_equal(count_jobs(), 202);
+	journal_close(j);
+}
+
+static void test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	add(j, "a");
+	uint64_t fence = j->fence;
+	put("{\"event\":\"add\",\"id\":7,", 22);
+	assert_int_equal(count_jobs(), 1);
+	assert_int_equal(add(j, "b"), 2);
+	assert_true(j->fence != fence);
+	assert_int_equal(count_jobs(), 2);
+	journal_close(j);
+}
+
+static void test_tail_of_zeros_after_a_power_cut(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	add(j, "a");
+	char zeros[5000] = {0};
+	put(zeros, sizeof(zeros));
+	assert_int_equal(add(j, "b"), 2);
+	assert_int_equal(count_jobs(), 2);
+	journal_close(j);
+}
+
+static void test_lines_of_a_process_that_died_before_its_counters_count(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	add(j, "a");
+	const char *line = "{\"event\":\"add\",\"id\":9,\"command\":\"x\"}\n";
+	put(line, strlen(line));
+	assert_int_equal(add(j, "b"), 10);
+	journal_close(j);
+}
+
+static void test_fence_stays_without_cause_and_rises_with_one(void **state)
+{
+	(void)state;
+	struct journal *a = opened();
+	add(a, "a");
+	uint64_t fence = a->fence;
+	add(a, "b");
+	assert_true(a->fence == fence);
+	if (fork() == 0) {
+		struct journal *b;
+		int r = journal_open(path, &b, NULL);
+		if (r == 0)
+			r = journal_lock(b, NULL);
+		if (r == 0)
+			r = journal_raise_fence(b, NULL);
+		_exit(r != 0); /* killed, as it were, with the lock in its hands */
+	}
+	int status;
+	assert_true(wait(&status) > 0);
+	assert_int_equal(status, 0);
+	assert_int_equal(journal_lock(a, NULL), 0);
+	assert_true(a->fence == fence + 1);
+	journal_unlock(a);
+	journal_close(a);
+}
+
+static void test_replaced_file_is_read_to_its_end_first(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	struct follow f;
+	add(j, "a");
+	assert_int_equal(follow_open(path, false, &f, NULL), 0);
+	add(j, "b");
+	char draft[160];
+	snprintf(draft, sizeof(draft), "%s.d/draft", path);
+	int fd = open(draft, O_WRONLY | O_CREAT, 0600);
+	const char *line = "{\"event\":\"add\",\"id\":2,\"command\":\"b\"}\n";
+	assert_int_equal(file_write_all(fd, line, strlen(line)), 0);
+	close(fd);
+	assert_int_equal(journal_lock(j, NULL), 0);
+	assert_int_equal(journal_replace(j, "draft", NULL), 0);
+	journal_unlock(j);
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_true(f.reset);
+	assert_int_equal(f.jobs.count, 1);
+	assert_int_equal(add(j, "c"), 3);
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_int_equal(f.jobs.count, 2);
+	follow_close(&f);
+	journal_close(j);
+}
+
+static void test_lock_tells_its_holder_and_ends_with_it(void **state)
+{
+	(void)state;
+	int to_child[2], to_parent[2];
+	char byte;
+	assert_int_equal(pipe(to_child) + pipe(to_parent), 0);
+	put("", 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int fd = open(path, O_RDWR | O_CLOEXEC);
+		if (lock_try(fd) < 0 || write(to_parent[1], "x", 1) != 1 || read(to_child[0], &byte, 1) != 1)
+			_exit(1);
+		_exit(0);
+	}
+	assert_int_equal(read(to_parent[0], &byte, 1), 1);
+	pid_t holder = -2;
+	assert_int_equal(lock_holder_at(AT_FDCWD, path, &holder), 0);
+	assert_int_equal(holder, pid);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(lock_try(fd), -EAGAIN);
+	assert_int_equal(write(to_child[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(lock_holder(fd, &holder), 0);
+	assert_int_equal(holder, 0);
+	close(fd);
+}
+
+/* ---- The fold -------------------------------------------------------------------- */
+
+static enum job_state state_after(const char *lines)
+{
+	struct jobs js;
+	jobs_init(&js);
+	const char *p = lines, *newline;
+	for (uint64_t n = 1; (newline = strchr(p, '\n')); p = newline + 1)
+		assert_int_equal(jobs_apply(&js, n, p, (size_t)(newline - p)), 0);
+	assert_int_equal(js.bad_lines, 0);
+	enum job_state s = (enum job_state)jobs_find(&js, 1)->state;
+	assert_int_equal(js.counts[s], 1);
+	jobs_finish(&js);
+	return s;
+}
+
+#define ADD       "{\"event\":\"add\",\"id\":1,\"command\":\"x\"}\n"
+#define ADD_RETRY "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"retries\":1}\n"
+#define START(n)  "{\"event\":\"start\",\"id\":1,\"attempt\":" #n ",\"keeper\":\"k\"}\n"
+#define END(n, s) "{\"event\":\"end\",\"id\":1,\"attempt\":" #n ",\"status\":\"" #s "\"}\n"
+#define ON(e)     "{\"event\":\"" #e "\",\"id\":1}\n"
+
+static void test_states(void **state)
+{
+	(void)state;
+	assert_int_equal(state_after(ADD), JOB_PENDING);
+	assert_int_equal(state_after(ADD ON(hold)), JOB_HELD);
+	assert_int_equal(state_after(ADD ON(hold) ON(release)), JOB_PENDING);
+	assert_int_equal(state_after(ADD ON(cancel)), JOB_CANCELLED);
+	assert_int_equal(state_after(ADD ON(cancel) ON(retry)), JOB_PENDING);
+	assert_int_equal(state_after(ADD ON(fail)), JOB_FAILED);
+	assert_int_equal(state_after(ADD ON(cancel) ON(fail)), JOB_CANCELLED);
+	assert_int_equal(state_after(ADD START(1)), JOB_RUNNING);
+	assert_int_equal(state_after(ADD START(1) ON(hold)), JOB_RUNNING);
+	assert_int_equal(state_after(ADD START(1) END(1, completed)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD START(1) END(1, failed)), JOB_FAILED);
+	assert_int_equal(state_after(ADD START(1) ON(cancel)), JOB_RUNNING);
+	/* Who finished before the cancellation reached it has finished. */
+	assert_int_equal(state_after(ADD START(1) ON(cancel) END(1, completed)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD_RETRY START(1) END(1, failed)), JOB_PENDING);
+	assert_int_equal(state_after(ADD_RETRY START(1) ON(cancel) END(1, failed)), JOB_CANCELLED);
+	assert_int_equal(state_after(ADD_RETRY START(1) END(1, failed) START(2) END(2, failed)), JOB_FAILED);
+	assert_int_equal(state_after(ADD_RETRY START(1) END(1, failed) START(2) END(2, failed) ON(retry) START(3)
+					 END(3, failed)),
+		JOB_PENDING);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_ids_go_up_across_processes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_tail_of_zeros_after_a_power_cut, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_lines_of_a_process_that_died_before_its_counters_count, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_fence_stays_without_cause_and_rises_with_one, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, tear_down),
+		cmocka_unit_test(test_states),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue/pending.h"
+
+static const struct placement_need small = {.memory_bytes = 1, .declared = true, .num_gpus = 1};
+static const struct placement_need wide = {.memory_bytes = 1, .declared = true, .num_gpus = 4};
+
+static struct pending *create(void)
+{
+	struct pending *p = NULL;
+	assert_int_equal(pending_create(&p), 0);
+	return p;
+}
+
+static void test_priority_then_order_across_classes(void **state)
+{
+	(void)state;
+	struct pending *p = create();
+	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 5}, d = {4, -1};
+	assert_int_equal(pending_add(p, &d, &small), 0);
+	assert_int_equal(pending_add(p, &b, &wide), 0);
+	assert_int_equal(pending_add(p, &c, &wide), 0);
+	assert_int_equal(pending_add(p, &a, &small), 0);
+	struct pending_job *const order[] = {&c, &a, &b, &d};
+	for (size_t i = 0; i < 4; i++) {
+		assert_ptr_equal(pending_peek(p), order[i]);
+		assert_int_equal(pending_count(p), 4 - i);
+		pending_remove(p, order[i]);
+	}
+	assert_null(pending_peek(p));
+	pending_destroy(p);
+}
+
+static void test_a_skipped_class_waits_for_the_next_pass(void **state)
+{
+	(void)state;
+	struct pending *p = create();
+	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 0}, late = {0, 9};
+	assert_int_equal(pending_add(p, &a, &wide) | pending_add(p, &b, &wide) | pending_add(p, &c, &small), 0);
+	assert_ptr_equal(pending_peek(p), &a);
+	pending_skip(p);
+	assert_ptr_equal(pending_peek(p), &c);
+	assert_int_equal(pending_add(p, &late, &wide), 0);
+	assert_ptr_equal(pending_peek(p), &c);
+	pending_skip(p);
+	assert_null(pending_peek(p));
+	pending_skip(p);
+	pending_remove(p, &c); /* cancelled while skipped */
+	pending_rewind(p);
+	assert_ptr_equal(pending_peek(p), &late);
+	assert_int_equal(pending_need(p, &late)->num_gpus, 4);
+	pending_destroy(p);
+}
+
+static void test_urgent_goes_to_the_front(void **state)
+{
+	(void)state;
+	struct pending *p = create();
+	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 0};
+	assert_int_equal(pending_add(p, &a, &small) | pending_add(p, &b, &wide) | pending_add(p, &c, &wide), 0);
+	pending_set_priority(p, &c, 100);
+	assert_ptr_equal(pending_peek(p), &c);
+	pending_set_priority(p, &c, -100);
+	assert_ptr_equal(pending_peek(p), &a);
+	pending_destroy(p);
+}
+
+static void test_equal_avoid_lists_are_one_class(void **state)
+{
+	(void)state;
+	struct pending *p = create();
+	int one[] = {1, 2}, same[] = {1, 2}, other[] = {1, 3};
+	struct placement_need n1 = small, n2 = small, n3 = small;
+	n1.avoid = one, n2.avoid = same, n3.avoid = other;
+	n1.num_avoid = n2.num_avoid = n3.num_avoid = 2;
+	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 0};
+	assert_int_equal(pending_add(p, &a, &n1) | pending_add(p, &b, &n2) | pending_add(p, &c, &n3), 0);
+	one[0] = 9; /* the need was copied */
+	assert_int_equal(pending_need(p, &a)->avoid[0], 1);
+	pending_skip(p);
+	assert_ptr_equal(pending_peek(p), &c);
+	pending_destroy(p);
+}
+
+/* ---- Against a list that is searched from end to end ------------------------ */
+
+#define JOBS 60
+
+struct model_job {
+	struct pending_job job;
+	unsigned class;
+	bool waits;
+};
+
+static struct model_job *model_first(struct model_job *jobs, const bool *skipped)
+{
+	struct model_job *first = NULL;
+	for (int i = 0; i < JOBS; i++) {
+		struct model_job *j = &jobs[i];
+		if (!j->waits || skipped[j->class])
+			continue;
+		if (!first || j->job.priority > first->job.priority ||
+			(j->job.priority == first->job.priority && j->job.order < first->job.order))
+			first = j;
+	}
+	return first;
+}
+
+static void step(struct pending *p, struct model_job *jobs, bool *skipped)
+{
+	struct model_job *j = &jobs[rand() % JOBS];
+	switch (rand() % 6) {
+	case 0:
+	case 1:
+		if (!j->waits) {
+			j->class = (unsigned)rand() % 7;
+			struct placement_need need = {.num_gpus = j->class};
+			j->job.priority = rand() % 3;
+			assert_int_equal(pending_add(p, &j->job, &need), 0);
+			j->waits = true;
+		}
+		break;
+	case 2:
+		if (j->waits)
+			pending_remove(p, &j->job);
+		j->waits = false;
+		break;
+	case 3:
+		if (j->waits)
+			pending_set_priority(p, &j->job, rand() % 3);
+		break;
+	case 4: {
+		struct model_job *first = model_first(jobs, skipped);
+		pending_skip(p);
+		if (first)
+			skipped[first->class] = true;
+		break;
+	}
+	default:
+		pending_rewind(p);
+		memset(skipped, 0, 7 * sizeof(*skipped));
+	}
+}
+
+static void test_any_sequence_keeps_the_order(void **state)
+{
+	(void)state;
+	srand(11);
+	struct pending *p = create();
+	struct model_job jobs[JOBS] = {0};
+	bool skipped[7] = {0};
+	for (int i = 0; i < JOBS; i++)
+		jobs[i].job.order = (uint64_t)i;
+	for (int i = 0; i < 200000; i++) {
+		step(p, jobs, skipped);
+		struct model_job *first = model_first(jobs, skipped);
+		assert_ptr_equal(pending_peek(p), first ? &first->job : NULL);
+	}
+	pending_destroy(p);
+}
+
+static void test_a_million_jobs(void **state)
+{
+	(void)state;
+	const size_t count = 1000000;
+	struct pending *p = create();
+	struct pending_job *jobs = calloc(count, sizeof(*jobs));
+	assert_non_null(jobs);
+	for (size_t i = 0; i < count; i++) {
+		struct placement_need need = {.memory_bytes = i % 1000, .num_gpus = 1};
+		jobs[i] = (struct pending_job){i, (int32_t)(i % 5)};
+		assert_int_equal(pending_add(p, &jobs[i], &need), 0);
+	}
+	/* A pass in which nothing fits asks once per class. */
+	size_t asked = 0;
+	for (pending_rewind(p); pending_peek(p); pending_skip(p))
+		asked++;
+	assert_int_equal(asked, 1000);
+	pending_rewind(p);
+	struct pending_job *last = NULL;
+	for (struct pending_job *j; (j = pending_peek(p)); last = j) {
+		if (last)
+			assert_true(last->priority > j->priority ||
+				    (last->priority == j->priority && last->order < j->order));
+		pending_remove(p, j);
+	}
+	assert_int_equal(pending_count(p), 0);
+	pending_destroy(p);
+	free(jobs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_priority_then_order_across_classes),
+		cmocka_unit_test(test_a_skipped_class_waits_for_the_next_pass),
+		cmocka_unit_test(test_urgent_goes_to_the_front),
+		cmocka_unit_test(test_equal_avoid_lists_are_one_class),
+		cmocka_unit_test(test_any_sequence_keeps_the_order),
+		cmocka_unit_test(test_a_million_jobs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

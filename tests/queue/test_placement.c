@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "queue/placement.h"
+
+#define GB   UNITS_GB
+#define MOST 8
+
+/* A box with some cards; each test changes what it is about. */
+struct box {
+	struct gd_gpu gpus[MOST];
+	struct ledger_note notes[MOST];
+	struct ledger_job jobs[MOST];
+	struct ledger_input in;
+	struct ledger ledger;
+	struct placement_verdict verdicts[MOST];
+	int chosen[MOST];
+};
+
+static const int position[MOST] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static void box_init(struct box *b, size_t count)
+{
+	*b = (struct box){0};
+	for (size_t i = 0; i < count; i++)
+		b->gpus[i] = (struct gd_gpu){
+			.known = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES | GD_GPU_EXCLUSIVE,
+			.vendor = GD_VENDOR_NVIDIA,
+			.index = (int)i,
+			.mig_index = -1,
+			.memory_total_bytes = 24 * GB,
+			.memory_free_bytes = 24 * GB,
+		};
+	b->in = (struct ledger_input){.gpus = b->gpus, .notes = b->notes, .num_gpus = count, .jobs = b->jobs};
+}
+
+/* A running job of ours on one GPU. */
+static struct ledger_job *box_run(struct box *b, uint64_t id, int gpu, uint64_t promised)
+{
+	struct ledger_job *j = &b->jobs[b->in.num_jobs++];
+	*j = (struct ledger_job){
+		.id = id, .declared = true, .promised_bytes = promised, .gpus = &position[gpu], .num_gpus = 1};
+	return j;
+}
+
+static int box_choose_for(
+	struct box *b, uint64_t job, struct placement_need need, const struct placement_reservation *reservation)
+{
+	assert_int_equal(ledger_build(&b->ledger, &b->in), 0);
+	return placement_choose(&b->ledger, job, &need, reservation, b->chosen, b->verdicts);
+}
+
+static int box_choose(struct box *b, struct placement_need need)
+{
+	return box_choose_for(b, 100, need, NULL);
+}
+
+static bool describe(void *context, int64_t pid, char *buf, size_t size)
+{
+	(void)context;
+	snprintf(buf, size, "alice, python");
+	return pid == 4711;
+}
+
+static void box_says(struct box *b, size_t gpu, struct placement_need need, const char *words)
+{
+	struct text t = {0};
+	placement_words(&t, &b->ledger, gpu, &need, &b->verdicts[gpu], describe, NULL);
+	assert_string_equal(text_string(&t), words);
+	text_finish(&t);
+}
+
+static struct placement_need need_of(uint64_t memory, unsigned num_gpus)
+{
+	return (struct placement_need){.memory_bytes = memory, .declared = true, .num_gpus = num_gpus};
+}
+
+static void test_most_free_first_ties_by_index(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 4);
+	b.gpus[0].memory_free_bytes = 10 * GB;
+	b.gpus[1].memory_free_bytes = 20 * GB;
+	b.gpus[2].memory_free_bytes = 20 * GB;
+	b.gpus[3].memory_free_bytes = 15 * GB;
+	assert_int_equal(box_choose(&b, need_of(8 * GB, 1)), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(box_choose(&b, need_of(8 * GB, 3)), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(b.chosen[1], 2);
+	assert_int_equal(b.chosen[2], 3);
+	assert_int_equal(box_choose(&b, need_of(12 * GB, 4)), -EAGAIN);
+	assert_int_equal(b.verdicts[0].reason, PLACEMENT_MEMORY);
+	assert_int_equal(b.verdicts[1].reason, PLACEMENT_FITS);
+	box_says(&b, 1, need_of(12 * GB, 4), "GPU 1: has room, 20.0 GB free; the job wants 4 GPUs at once");
+	ledger_finish(&b.ledger);
+}
+
+static void test_the_memory_line_names_the_largest_holder(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 2);
+	const struct gd_gpu_process on_0[] = {{4711, 21798035457, true}, {12, GB, true}};
+	const struct gd_gpu_process on_1[] = {{12, 15 * GB, true}};
+	b.gpus[0].processes = on_0;
+	b.gpus[0].num_processes = 2;
+	b.gpus[0].memory_free_bytes = 9771050598;
+	b.gpus[1].processes = on_1;
+	b.gpus[1].num_processes = 1;
+	b.gpus[1].memory_free_bytes = 12 * GB - UNITS_MB;
+	struct placement_need need = need_of(12 * GB, 1);
+	assert_int_equal(box_choose(&b, need), -EAGAIN);
+	box_says(&b, 0, need, "GPU 0: needs 12.0 GB, 9.1 GB free; 20.3 GB held by pid 4711 (alice, python)");
+	/* Both would read 12.0 GB. */
+	box_says(&b, 1, need, "GPU 1: needs 12288 MB, 12287 MB free; 15.0 GB held by pid 12");
+
+	box_run(&b, 7, 0, 23 * GB)->pid = 5;
+	box_run(&b, 0, 1, 20 * GB)->foreign = true;
+	assert_int_equal(box_choose(&b, need), -EAGAIN);
+	box_says(&b, 0, need, "GPU 0: needs 12.0 GB, 0 B free; 23.0 GB held by job 7");
+	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to a job of another queue");
+	b.jobs[1].pid = 4711;
+	assert_int_equal(box_choose(&b, need), -EAGAIN);
+	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to pid 4711 (alice, python)");
+	ledger_finish(&b.ledger);
+}
+
+static void test_what_can_never_fit_is_told_at_once(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 2);
+	struct placement_need need = need_of(90 * GB, 1);
+	assert_int_equal(box_choose(&b, need), -ENODEV);
+	box_says(&b, 0, need, "GPU 0: needs 90.0 GB, 24.0 GB in all");
+	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
+	b.in.num_gpus = 0;
+	assert_int_equal(box_choose(&b, need_of(0, 1)), -ENODEV);
+	ledger_finish(&b.ledger);
+}
+
+static void test_cpu_jobs_never_wait(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 1);
+	b.gpus[0].health = GD_GPU_LOST;
+	assert_int_equal(box_choose(&b, need_of(100 * GB, 0)), 0);
+	b.in.num_gpus = 0;
+	assert_int_equal(box_choose(&b, need_of(0, 0)), 0);
+	ledger_finish(&b.ledger);
+}
+
+static void test_jobs_per_gpu(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 2);
+	b.in.jobs_per_gpu = 1;
+	box_run(&b, 7, 0, GB);
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(b.verdicts[0].reason, PLACEMENT_JOBS);
+	box_says(&b, 0, need_of(GB, 1),
+		"GPU 0: runs 1 job already, as many as jobs_per_gpu allows; 1.0 GB held by job 7");
+	b.jobs[0].foreign = true; /* another queue has its own limit */
+	assert_int_equal(box_choose(&b, need_of(GB, 2)), 0);
+	ledger_finish(&b.ledger);
+}
+
+static void test_undeclared_jobs_wait_for_each_other_to_settle(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 1);
+	struct placement_need undeclared = {.memory_bytes = GB, .num_gpus = 1};
+	struct ledger_job *running = box_run(&b, 7, 0, GB);
+	running->declared = false;
+	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
+	box_says(&b, 0, undeclared,
+		"GPU 0: the memory of job 7 still grows, and neither has said how much it needs; --mem would");
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
+	running->settled = true;
+	assert_int_equal(box_choose(&b, undeclared), 0);
+	running->settled = false;
+	running->foreign = true;
+	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
+	running->declared = true;
+	assert_int_equal(box_choose(&b, undeclared), 0);
+	ledger_finish(&b.ledger);
+}
+
+static void test_exclusive_mode_takes_one(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 1);
+	const struct gd_gpu_process other[] = {{4711, GB, true}};
+	b.gpus[0].exclusive = true;
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
+	box_run(&b, 7, 0, GB);
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
+	assert_int_equal(b.verdicts[0].reason, PLACEMENT_EXCLUSIVE);
+	b.in.num_jobs = 0;
+	b.gpus[0].processes = other;
+	b.gpus[0].num_processes = 1;
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
+	box_says(&b, 0, need_of(GB, 1),
+		"GPU 0: in exclusive compute mode, which takes one process, and in use; "
+		"1.0 GB held by pid 4711 (alice, python)");
+	ledger_finish(&b.ledger);
+}
+
+static void test_sick_and_quarantined_cards_are_left_out(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 4);
+	b.gpus[0].health = GD_GPU_LOST;
+	b.gpus[1].health = GD_GPU_NOT_ANSWERING;
+	b.notes[2] = (struct ledger_note){.quarantined = true, .why = "job 5 cannot be killed"};
+	struct placement_need need = need_of(GB, 1);
+	assert_int_equal(box_choose(&b, need), 0);
+	assert_int_equal(b.chosen[0], 3);
+	box_says(&b, 0, need, "GPU 0: fell off the bus");
+	box_says(&b, 1, need, "GPU 1: its driver does not answer");
+	box_says(&b, 2, need, "GPU 2: out of use: job 5 cannot be killed");
+	/* A card that may answer again is worth waiting for, a lost one is not. */
+	assert_int_equal(box_choose(&b, need_of(GB, 3)), -EAGAIN);
+	assert_int_equal(box_choose(&b, need_of(GB, 4)), -ENODEV);
+	ledger_finish(&b.ledger);
+}
+
+static void test_a_job_is_not_put_where_it_failed(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 2);
+	struct placement_need need = need_of(GB, 1);
+	need.avoid = &position[0];
+	need.num_avoid = 1;
+	assert_int_equal(box_choose(&b, need), 0);
+	assert_int_equal(b.chosen[0], 1);
+	box_says(&b, 0, need, "GPU 0: the job failed there before");
+	need.num_avoid = 2;
+	assert_int_equal(box_choose(&b, need), -ENODEV);
+	ledger_finish(&b.ledger);
+}
+
+static void test_mig_instances_take_single_jobs_and_their_card_none(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 4);
+	b.gpus[0].mig_enabled = true;
+	b.gpus[1].index = b.gpus[2].index = 0;
+	b.gpus[1].mig_index = 0;
+	b.gpus[2].mig_index = 1;
+	b.gpus[3].memory_free_bytes = GB;
+	assert_int_equal(box_choose(&b, need_of(2 * GB, 1)), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(b.verdicts[0].reason, PLACEMENT_SPLIT);
+	assert_int_equal(box_choose(&b, need_of(0, 2)), -ENODEV);
+	box_says(&b, 2, need_of(0, 2), "GPU 0 MIG 1: a MIG instance, and a job on several GPUs needs whole ones");
+	ledger_finish(&b.ledger);
+}
+
+static void test_gpus_of_one_vendor(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 3);
+	b.gpus[0].vendor = GD_VENDOR_AMD;
+	b.gpus[1].memory_free_bytes = b.gpus[2].memory_free_bytes = 10 * GB;
+	assert_int_equal(box_choose(&b, need_of(GB, 2)), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(b.chosen[1], 2);
+	b.gpus[2].memory_free_bytes = 0;
+	assert_int_equal(box_choose(&b, need_of(GB, 2)), -EAGAIN);
+	box_says(&b, 0, need_of(GB, 2), "GPU 0: has room, 24.0 GB free; the job wants 2 GPUs of one vendor");
+	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
+	ledger_finish(&b.ledger);
+}
+
+static void test_unknown_memory_takes_one_job_at_a_time(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 1);
+	b.gpus[0].known = 0;
+	assert_int_equal(box_choose(&b, need_of(8 * GB, 1)), 0);
+	box_run(&b, 7, 0, 8 * GB);
+	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
+	assert_int_equal(b.verdicts[0].reason, PLACEMENT_MEMORY_UNKNOWN);
+	ledger_finish(&b.ledger);
+}
+
+static void test_reserved_gpus_are_kept_from_those_behind(void **state)
+{
+	(void)state;
+	struct box b;
+	struct placement_reservation r = {0};
+	struct placement_need wide = need_of(20 * GB, 2), small = need_of(GB, 1);
+	box_init(&b, 3);
+	for (int g = 0; g < 3; g++)
+		box_run(&b, (uint64_t)g + 1, g, 20 * GB);
+	b.in.num_jobs = 2; /* GPU 2 is free */
+	assert_int_equal(box_choose_for(&b, 50, wide, &r), -EAGAIN);
+	assert_int_equal(placement_reserve(&r, &b.ledger, 50, &wide), 0);
+	assert_true(r.active);
+	assert_int_equal(r.num_gpus, 2);
+	assert_int_equal(r.gpus[0], 2); /* where it fits… */
+	assert_int_equal(r.gpus[1], 0); /* …then where the least has to end */
+	assert_int_equal(box_choose_for(&b, 51, small, &r), 0);
+	assert_int_equal(b.chosen[0], 1);
+	assert_int_equal(b.verdicts[2].reason, PLACEMENT_RESERVED);
+	box_says(&b, 2, small, "GPU 2: kept for job 50, which comes first");
+
+	/* Those who come first in the next pass are not hindered. */
+	placement_rewind(&r);
+	assert_int_equal(box_choose_for(&b, 10, small, &r), 0);
+	assert_int_equal(b.chosen[0], 2);
+	/* A card that is draining stays kept; but one that fits now is better. */
+	b.jobs[0] = b.jobs[2]; /* GPU 2 is full now, GPU 0 free */
+	box_run(&b, 9, 0, GB);
+	b.in.num_jobs = 3;
+	assert_int_equal(box_choose_for(&b, 50, wide, &r), -EAGAIN);
+	assert_int_equal(placement_reserve(&r, &b.ledger, 50, &wide), 0);
+	assert_int_equal(r.gpus[0], 0);
+	assert_int_equal(r.gpus[1], 2);
+	placement_reservation_finish(&r);
+	ledger_finish(&b.ledger);
+}
+
+static void test_what_only_others_can_free_is_not_kept(void **state)
+{
+	(void)state;
+	struct box b;
+	struct placement_reservation r = {0};
+	struct placement_need wide = need_of(20 * GB, 2);
+	box_init(&b, 2);
+	b.gpus[1].memory_free_bytes = GB; /* somebody's process */
+	assert_int_equal(box_choose_for(&b, 50, wide, &r), -EAGAIN);
+	assert_int_equal(placement_reserve(&r, &b.ledger, 50, &wide), 0);
+	assert_false(r.active);
+	assert_int_equal(box_choose_for(&b, 51, need_of(GB, 1), &r), 0);
+	placement_reservation_finish(&r);
+	ledger_finish(&b.ledger);
+}
+
+static void test_every_reason_has_its_name(void **state)
+{
+	(void)state;
+	for (int i = PLACEMENT_FITS; i <= PLACEMENT_VENDOR; i++)
+		assert_non_null(placement_reason_name((enum placement_reason)i));
+	assert_string_equal(placement_reason_name(PLACEMENT_TOO_SMALL), "too-small");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_most_free_first_ties_by_index),
+		cmocka_unit_test(test_the_memory_line_names_the_largest_holder),
+		cmocka_unit_test(test_what_can_never_fit_is_told_at_once),
+		cmocka_unit_test(test_cpu_jobs_never_wait),
+		cmocka_unit_test(test_jobs_per_gpu),
+		cmocka_unit_test(test_undeclared_jobs_wait_for_each_other_to_settle),
+		cmocka_unit_test(test_exclusive_mode_takes_one),
+		cmocka_unit_test(test_sick_and_quarantined_cards_are_left_out),
+		cmocka_unit_test(test_a_job_is_not_put_where_it_failed),
+		cmocka_unit_test(test_mig_instances_take_single_jobs_and_their_card_none),
+		cmocka_unit_test(test_gpus_of_one_vendor),
+		cmocka_unit_test(test_unknown_memory_takes_one_job_at_a_time),
+		cmocka_unit_test(test_reserved_gpus_are_kept_from_those_behind),
+		cmocka_unit_test(test_what_only_others_can_free_is_not_kept),
+		cmocka_unit_test(test_every_reason_has_its_name),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
