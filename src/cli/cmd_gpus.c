@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json_put.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/say.h"
@@ -67,68 +67,62 @@ static const struct argp argp = {
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void put_string(
-	struct json_writer *w, const struct gd_gpu *gpu, unsigned bit, const char *key, const char *value)
+static void put_string(struct text *t, const struct gd_gpu *gpu, unsigned bit, const char *key, const char *value)
 {
-	json_key(w, key);
-	json_string(w, gpu->known & bit ? value : NULL);
-}
-
-static void put_number(struct json_writer *w, const struct gd_gpu *gpu, unsigned bit, const char *key, uint64_t value)
-{
-	json_key(w, key);
 	if (gpu->known & bit)
-		json_uint(w, value);
+		json_put_string(t, key, value);
 	else
-		json_null(w);
+		json_put_null(t, key);
 }
 
-static void put_processes(struct json_writer *w, const struct gd_gpu *gpu)
+static void put_number(struct text *t, const struct gd_gpu *gpu, unsigned bit, const char *key, uint64_t value)
 {
-	json_key(w, "processes");
+	if (gpu->known & bit)
+		json_put_int(t, key, (int64_t)value);
+	else
+		json_put_null(t, key);
+}
+
+static void put_processes(struct text *t, const struct gd_gpu *gpu)
+{
 	if (!(gpu->known & GD_GPU_PROCESSES)) {
-		json_null(w);
+		json_put_null(t, "processes");
 		return;
 	}
-	json_begin_array(w);
+	json_open(t, "processes", '[');
 	for (size_t i = 0; i < gpu->num_processes; i++) {
 		const struct gd_gpu_process *p = &gpu->processes[i];
-		json_begin_object(w);
-		json_key(w, "pid");
-		json_int(w, p->pid);
-		json_key(w, "memory");
+		json_open(t, NULL, '{');
+		json_put_int(t, "pid", p->pid);
 		if (p->memory_known)
-			json_uint(w, p->memory_bytes);
+			json_put_int(t, "memory", (int64_t)p->memory_bytes);
 		else
-			json_null(w);
-		json_end_object(w);
+			json_put_null(t, "memory");
+		json_close(t, '}');
 	}
-	json_end_array(w);
+	json_close(t, ']');
 }
 
-static void append_json(const struct gd_gpu_list *list, struct text *out)
+static void append_json(const struct gd_gpu_list *list, struct text *t)
 {
-	struct json_writer w = {.out = out};
-	json_begin_array(&w);
+	json_open(t, NULL, '[');
 	for (size_t i = 0; i < list->count; i++) {
 		const struct gd_gpu *gpu = &list->gpus[i];
-		json_begin_object(&w);
-		json_key(&w, "index");
-		json_int(&w, gpu->index);
-		put_string(&w, gpu, GD_GPU_UUID, "uuid", gpu->uuid);
-		put_string(&w, gpu, GD_GPU_NAME, "name", gpu->name);
-		json_key(&w, "vendor");
-		json_string(&w, gd_vendor_name(gpu->vendor));
-		put_string(&w, gpu, GD_GPU_PCI_ID, "pci_id", gpu->pci_id);
-		put_number(&w, gpu, GD_GPU_MEMORY_TOTAL, "memory_total", gpu->memory_total_bytes);
-		put_number(&w, gpu, GD_GPU_MEMORY_FREE, "memory_free", gpu->memory_free_bytes);
-		put_number(&w, gpu, GD_GPU_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
-		put_number(&w, gpu, GD_GPU_UTILIZATION, "utilization", gpu->utilization_percent);
-		put_processes(&w, gpu);
-		json_end_object(&w);
+		json_open(t, NULL, '{');
+		json_put_int(t, "index", gpu->index);
+		put_string(t, gpu, GD_GPU_UUID, "uuid", gpu->uuid);
+		put_string(t, gpu, GD_GPU_NAME, "name", gpu->name);
+		json_put_string(t, "vendor", gd_vendor_name(gpu->vendor));
+		put_string(t, gpu, GD_GPU_PCI_ID, "pci_id", gpu->pci_id);
+		put_number(t, gpu, GD_GPU_MEMORY_TOTAL, "memory_total", gpu->memory_total_bytes);
+		put_number(t, gpu, GD_GPU_MEMORY_FREE, "memory_free", gpu->memory_free_bytes);
+		put_number(t, gpu, GD_GPU_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
+		put_number(t, gpu, GD_GPU_UTILIZATION, "utilization", gpu->utilization_percent);
+		put_processes(t, gpu);
+		json_close(t, '}');
 	}
-	json_end_array(&w);
-	text_append_char(out, '\n');
+	json_close(t, ']');
+	text_append_char(t, '\n');
 }
 
 /* ---- The table ---------------------------------------------------------- */
