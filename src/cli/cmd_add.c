@@ -162,10 +162,14 @@ static int add(struct add *a)
 	cleanup_(freep) char *cwd = NULL;
 	cleanup_(freep) char *log_dir = NULL;
 	cleanup_(text_finish) struct text command = {0};
+	cleanup_(commands_closep) struct commands *lines = NULL;
+	bool many = a->num_words == 1 && strcmp(a->words[0], "-") == 0;
 	struct job_spec spec;
 	char env[HASH_TEXT];
 	struct id_list ids = {0};
 	int r = queue_choose(&a->queue, &a->err);
+	if (r == 0 && many)
+		r = commands_read("-", &lines, &a->err);
 	if (r == 0)
 		r = journal_open(a->queue.journal_path, &j, &a->err);
 	if (r == 0)
@@ -177,8 +181,8 @@ static int add(struct add *a)
 	if (r < 0)
 		return r;
 	spec.env = env;
-	if (a->num_words == 1 && strcmp(a->words[0], "-") == 0) {
-		r = submit_file(j, "-", &spec, &ids, &a->err);
+	if (many) {
+		r = submit_file(j, lines, &spec, &ids, &a->err);
 	} else {
 		struct submit s;
 		join_words(&command, a->words, a->num_words);

@@ -28,7 +28,8 @@ struct run {
 	uint64_t linger_ms, grace_ms;
 	bool quiet;
 	struct gd_error err;
-	struct id_list ids; /* that this command has added */
+	struct commands *commands; /* to be added; NULL: none, or done */
+	struct id_list ids;        /* that this command has added */
 	char *log_dir;
 };
 
@@ -109,11 +110,12 @@ static const char *commands_file(const struct run *run)
 static int add_commands(struct run *run, struct journal *j)
 {
 	const struct config *c = &run->queue.config;
-	const char *path = commands_file(run);
-	if (!path)
+	cleanup_(commands_closep) struct commands *commands = take_ptr(run->commands);
+	if (!commands)
 		return 0;
 	cleanup_(freep) char *cwd = getcwd(NULL, 0);
-	cleanup_(freep) char *file = strcmp(path, "-") == 0 ? NULL : realpath(path, NULL);
+	/* What comes through a pipe is another thing each time: all of it is new. */
+	cleanup_(freep) char *file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
 	char env[HASH_TEXT];
 	if (!cwd)
 		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
@@ -129,7 +131,7 @@ static int add_commands(struct run *run, struct journal *j)
 		.mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = (int)c->retries};
-	return submit_file(j, path, &base, &run->ids, &run->err);
+	return submit_file(j, commands, &base, &run->ids, &run->err);
 }
 
 /* ---- Running, or waiting for who runs ---------------------------------------------------- */
@@ -217,19 +219,15 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	struct runner *runner = NULL;
 	struct runner_result result = {0};
 	pid_t holder = 0;
-	static bool added;
 	fill_options(run, &o);
 	*ret_stop = true;
 	int r = runner_create(j, &o, &runner, &holder, &run->err);
 	if (r < 0 && r != -EBUSY)
 		return r;
-	if (!added) {
-		int e = add_commands(run, j);
-		added = true;
-		if (e < 0) {
-			runner_destroy(runner);
-			return e;
-		}
+	int added = add_commands(run, j);
+	if (added < 0) {
+		runner_destroy(runner);
+		return added;
 	}
 	if (r == 0) {
 		r = runner_run(runner, &result, &run->err);
@@ -272,7 +270,11 @@ static int run(struct run *run)
 	const char *path = commands_file(run);
 	if (path && strcmp(path, "-") != 0 && access(path, R_OK) < 0)
 		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
-	r = journal_open(run->queue.journal_path, &j, &run->err);
+	/* Before anything is locked and signals are blocked: whoever writes into a pipe may take its time. */
+	if (path)
+		r = commands_read(path, &run->commands, &run->err);
+	if (r == 0)
+		r = journal_open(run->queue.journal_path, &j, &run->err);
 	if (r == 0 && !run->queue.trust)
 		r = trust_check(j->fd, j->path, &run->err);
 	if (r < 0)
@@ -301,6 +303,7 @@ static int main_run(int argc, char **argv)
 	cli_parse(&argp, argc, argv, &state);
 	int r = run(&state);
 	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
+	commands_close(state.commands);
 	id_list_finish(&state.ids);
 	queue_choice_finish(&state.queue);
 	free(state.log_dir);

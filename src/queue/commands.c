@@ -6,11 +6,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/suggest.h"
 
 #define CHUNK (256 * 1024)
@@ -24,6 +27,7 @@ struct commands {
 	char *name;
 	int fd; /* -1: from memory */
 	bool close_fd;
+	bool is_file;
 	const char *memory;
 	size_t memory_left;
 	char *buf;
@@ -93,6 +97,69 @@ void commands_close(struct commands *c)
 	free(c->buf);
 	free(c->name);
 	free(c);
+}
+
+static int spool(int from, int to)
+{
+	char chunk[64 * 1024];
+	for (;;) {
+		ssize_t n = read(from, chunk, sizeof(chunk));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		int r = file_write_all(to, chunk, (size_t)n);
+		if (r < 0)
+			return r;
+	}
+}
+
+int commands_read(const char *path, struct commands **ret, struct gd_error *err)
+{
+	cleanup_(commands_closep) struct commands *c = NULL;
+	cleanup_(closep) int copy = memfd_create("commands", MFD_CLOEXEC);
+	struct stat st;
+	if (copy < 0)
+		return error_set(err, -errno, "cannot read the commands file '%s': %s", path, error_words(errno));
+	int r = commands_open(path, &c, err);
+	if (r < 0)
+		return r;
+	r = fstat(c->fd, &st) < 0 ? -errno : spool(c->fd, copy);
+	if (r < 0)
+		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+	if (c->close_fd)
+		close(c->fd);
+	c->is_file = c->close_fd && S_ISREG(st.st_mode);
+	c->fd = take_fd(&copy);
+	c->close_fd = true;
+	r = commands_rewind(c);
+	if (r < 0)
+		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+	*ret = take_ptr(c);
+	return 0;
+}
+
+int commands_rewind(struct commands *c)
+{
+	if (lseek(c->fd, 0, SEEK_SET) < 0)
+		return -errno;
+	c->begin = c->end = 0;
+	c->at_end = false;
+	c->failed = 0;
+	c->line = 0;
+	command_options_finish(&c->pending);
+	command_options_finish(&c->current);
+	return 0;
+}
+
+const char *commands_name(const struct commands *c)
+{
+	return c->name;
+}
+
+bool commands_is_file(const struct commands *c)
+{
+	return c->is_file;
 }
 
 static int complain(struct commands *c, uint64_t line, struct gd_error *err, const char *format, ...) GD_PRINTF(4, 5);

@@ -11,6 +11,7 @@
 #ifndef QUEUE_COMMANDS_H
 #define QUEUE_COMMANDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,6 +63,21 @@ struct commands;
 
 /* "-" is standard input, which is not closed afterwards. */
 int commands_open(const char *path, struct commands **ret, struct gd_error *err);
+
+/*
+ * As commands_open(), but all of it is read before this returns, once, as a pipe
+ * allows no more. It is not in our own memory, which is copied by each fork.
+ */
+int commands_read(const char *path, struct commands **ret, struct gd_error *err);
+
+/* Begins again; only after commands_read(). */
+int commands_rewind(struct commands *c);
+
+/* For the words: the path, or "standard input". */
+const char *commands_name(const struct commands *c);
+
+/* Whether it is a file, which has the same lines when it is read again; not a pipe. After commands_read(). */
+bool commands_is_file(const struct commands *c);
 
 /* From memory, which must stay; `name` is for the words. */
 int commands_open_memory(const char *name, const void *data, size_t size, struct commands **ret);

@@ -214,47 +214,49 @@ static int add_command(
 	return submit_add(s, &spec, err);
 }
 
-static int check_after(const struct jobs *js, const struct shell_command *c, const char *path, struct gd_error *err)
+static int check_after(const struct jobs *js, const struct shell_command *c, const char *name, struct gd_error *err)
 {
 	for (size_t i = 0; c->options->set & 1u << COMMAND_AFTER && i < c->options->num_after; i++)
 		if (!jobs_find(js, c->options->after[i]))
-			return error_set(err, -EINVAL, "%s:%" PRIu64 ": after=%" PRIu64 ": there is no such job", path,
+			return error_set(err, -EINVAL, "%s:%" PRIu64 ": after=%" PRIu64 ": there is no such job", name,
 				c->line, c->options->after[i]);
 	return 0;
 }
 
-/* First pass without adding: a mistake in the last line must not leave the first half queued. */
-static int check_file(const char *path, const struct jobs *js, struct gd_error *err)
+static int rewind_file(struct commands *c, struct gd_error *err)
 {
-	cleanup_(commands_closep) struct commands *c = NULL;
+	int r = commands_rewind(c);
+	return r < 0 ? error_set(err, r, "reading '%s': %s", commands_name(c), error_words(r)) : 0;
+}
+
+/* First pass without adding: a mistake in the last line must not leave the first half queued. */
+static int check_file(struct commands *c, const struct jobs *js, struct gd_error *err)
+{
 	struct shell_command command;
-	int r = commands_open(path, &c, err);
+	int r = rewind_file(c, err);
 	while (r == 0) {
 		r = commands_next(c, &command, err);
 		if (r <= 0)
 			return r;
-		r = check_after(js, &command, path, err);
+		r = check_after(js, &command, commands_name(c), err);
 	}
 	return r;
 }
 
-static int add_new_lines(struct journal *j, const char *path, const struct job_spec *base, const struct jobs *js,
-	struct id_list *ids, struct submit *s, struct gd_error *err)
+static int add_new_lines(
+	struct commands *c, const struct job_spec *base, const struct jobs *js, struct submit *s, struct gd_error *err)
 {
-	cleanup_(commands_closep) struct commands *c = NULL;
 	cleanup_(tally_finish) struct tally tally = {0};
 	struct shell_command command;
-	(void)j;
-	(void)ids;
 	int r = base->file ? tally_file(&tally, js, base->file) : 0;
 	if (r < 0)
-		return error_set(err, r, "reading '%s': out of memory", path);
-	r = commands_open(path, &c, err);
+		return error_set(err, r, "reading '%s': out of memory", commands_name(c));
+	r = rewind_file(c, err);
 	while (r == 0) {
 		r = commands_next(c, &command, err);
 		if (r <= 0)
 			return r;
-		r = check_after(js, &command, path, err);
+		r = check_after(js, &command, commands_name(c), err);
 		if (r == 0 && !(base->file && tally_take(&tally, hash_bytes(command.bytes.data, command.bytes.size))))
 			r = add_command(s, &command, base, err);
 	}
@@ -262,7 +264,7 @@ static int add_new_lines(struct journal *j, const char *path, const struct job_s
 }
 
 int submit_file(
-	struct journal *j, const char *path, const struct job_spec *base, struct id_list *ids, struct gd_error *err)
+	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err)
 {
 	struct follow f;
 	struct submit s;
@@ -270,14 +272,13 @@ int submit_file(
 	int r = follow_open(j->path, false, &f, err);
 	if (r < 0)
 		return r;
-	/* Standard input can be read but once. */
-	r = strcmp(path, "-") == 0 ? 0 : check_file(path, &f.jobs, err);
+	r = check_file(c, &f.jobs, err);
 	if (r == 0)
 		r = submit_begin(&s, j, ids, err);
 	if (r == 0) {
 		r = follow_update(&f, err);
 		if (r == 0)
-			r = add_new_lines(j, path, base, &f.jobs, ids, &s, err);
+			r = add_new_lines(c, base, &f.jobs, &s, err);
 		struct gd_error commit_error;
 		int committed = submit_commit(&s, &commit_error);
 		if (r == 0 && committed < 0)

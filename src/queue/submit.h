@@ -39,12 +39,12 @@ int submit_commit(struct submit *s, struct gd_error *err);
 void submit_abort(struct submit *s);
 
 /*
- * Adds the commands of a file that are not in the queue yet: of equal lines as
- * many as the file has more than were ever added from it. `base` has what is the same for
- * all of them; what a command says of itself goes before.
+ * Adds the commands of a file, from commands_read(), that are not in the queue yet: of
+ * equal lines as many as the file has more than were ever added from it. `base` has what
+ * is the same for all of them; what a command says of itself goes before.
  */
 int submit_file(
-	struct journal *j, const char *path, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
+	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
 
 /*
  * One of cancel, hold, release, urgent, retry for these jobs, under one lock:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Commands that come through pipes, and who waits for them."""
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from lab import LIMIT
+
+
+def test_writer_that_takes_its_time_stops_nobody(lab):
+    slow = lab.start("add", "--no-start", "-", stdin=subprocess.PIPE)
+    slow.stdin.write(b"echo slow >> ran\n")
+    slow.stdin.flush()
+    lab.until(lambda: unread(slow.stdin) == 0, "it to read all there is")
+    lab.add("echo fast >> ran")
+    lab.gpuq("run")
+    assert lab.ran() == ["fast"]
+    assert slow.communicate(timeout=LIMIT)[0] == b"2\n"
+
+
+def unread(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
+
+
+def test_mistake_in_standard_input_adds_nothing(lab):
+    result = lab.result("add", "--no-start", "-", input="echo a\n# gpuq: mem=much\necho b\n")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "standard input:2" in result.stderr
+    assert not lab.journal.exists() or lab.jobs() == {}
+
+
+@pytest.mark.parametrize("words", [[], ["--background"]])
+def test_commands_through_a_pipe_that_has_a_name(lab, words):
+    """As <(…) of a shell is one: it can be read but once, and each time is another."""
+    for _ in range(2):
+        reading, writing = os.pipe()
+        os.write(writing, b"echo x >> ran\n")
+        os.close(writing)
+        runner = lab.start("run", *words, "--commands-file", f"/dev/fd/{reading}", pass_fds=[reading])
+        os.close(reading)
+        assert runner.wait(timeout=LIMIT) == 0
+        lab.gpuq("wait")
+    assert lab.ran() == ["x", "x"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("writer", [False, True])
+def test_run_that_waits_for_commands_can_be_ended(lab, number, writer):
+    os.mkfifo(lab.directory / "fifo")
+    runner = lab.start("run", "--commands-file", "fifo")
+    if writer:
+        with open(lab.directory / "fifo", "wb", buffering=0) as file:
+            file.write(b"echo x >> ran\n")
+            runner.send_signal(number)
+            runner.wait(timeout=LIMIT)
+    else:
+        lab.until(lambda: sleeps(runner.pid))
+        runner.send_signal(number)
+    assert runner.wait(timeout=LIMIT) == -number
+    assert lab.ran() == []
+
+
+def sleeps(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "S"
