@@ -2,6 +2,7 @@
 /* cancel, hold, release, urgent, retry: the same but for a word. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -13,7 +14,9 @@ struct control {
 	struct queue_choice queue;
 	enum event event;
 	bool all_failed, all;
-	struct id_list ids;
+	struct id_list ids; /* those of --all and --failed behind those that were named */
+	size_t num_named;
+	size_t num_refused;
 	struct gd_error err;
 };
 
@@ -45,13 +48,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+/* A journal that is not there is not made. */
 static int collect(struct control *c)
 {
 	struct follow f;
+	c->num_named = c->ids.count;
+	if (!c->all && !c->all_failed && access(c->queue.journal_path, F_OK) == 0)
+		return 0;
 	int r = follow_open(c->queue.journal_path, false, &f, &c->err);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; r == 0 && i < f.jobs.count; i++) {
+	for (size_t i = 0; r == 0 && (c->all || c->all_failed) && i < f.jobs.count; i++) {
 		const struct job *job = f.jobs.by_id[i];
 		if ((c->all_failed && job->state == JOB_FAILED) || (c->all && !job_is_final(job)))
 			r = id_list_add(&c->ids, job->id);
@@ -60,18 +67,29 @@ static int collect(struct control *c)
 	return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
 }
 
+static void on_refused(void *context, size_t index, const struct gd_error *why)
+{
+	struct control *c = context;
+	/* Of --all and --failed: it has changed since it was found. */
+	if (index >= c->num_named)
+		return;
+	say_error(why);
+	c->num_refused++;
+}
+
 static int control(struct control *c)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
+	size_t done = 0;
 	int r = queue_choose(&c->queue, &c->err);
-	if (r == 0 && (c->all_failed || c->all))
+	if (r == 0)
 		r = collect(c);
 	if (r < 0 || c->ids.count == 0)
 		return r;
 	r = journal_open(c->queue.journal_path, &j, &c->err);
 	if (r == 0)
-		r = submit_control(j, c->event, &c->ids, &c->err);
-	if (r < 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
+		r = submit_control(j, c->event, &c->ids, on_refused, c, &done, &c->err);
+	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
@@ -96,7 +114,7 @@ static int run_control(int argc, char **argv, enum event event, const struct arg
 	struct control c = {.event = event};
 	cli_parse(&argp, argc, argv, &c);
 	int r = control(&c);
-	int code = r < 0 ? cli_fail(&c.err, r) : EXIT_DONE;
+	int code = r < 0 ? cli_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
 	id_list_finish(&c.ids);
 	queue_choice_finish(&c.queue);
 	return code;

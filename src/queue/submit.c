@@ -290,6 +290,13 @@ int submit_file(
 
 /* ---- Control ---------------------------------------------------------------------------- */
 
+struct order_result {
+	struct follow follow;
+	submit_refused_fn *refused;
+	void *context;
+	size_t done;
+};
+
 static int check_control(enum event event, const struct job *job, uint64_t id, struct gd_error *err)
 {
 	if (!job)
@@ -324,17 +331,22 @@ static int check_control(enum event event, const struct job *job, uint64_t id, s
 }
 
 static int append_control(
-	struct journal *j, enum event event, const struct id_list *ids, struct follow *f, struct gd_error *err)
+	struct journal *j, enum event event, const struct id_list *ids, struct order_result *o, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
 	for (size_t i = 0; i < ids->count; i++) {
-		int r = check_control(event, jobs_find(&f->jobs, ids->ids[i]), ids->ids[i], err);
-		if (r < 0)
-			return r;
+		struct gd_error why = {0};
+		if (check_control(event, jobs_find(&o->follow.jobs, ids->ids[i]), ids->ids[i], &why) < 0) {
+			o->refused(o->context, i, &why);
+			continue;
+		}
 		record_write_control(&t, event, ids->ids[i], NULL);
+		o->done++;
 	}
 	if (text_error(&t))
 		return error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+	if (o->done == 0)
+		return 0;
 	int r = journal_raise_fence(j, err);
 	return r < 0 ? r : journal_append(j, t.data, t.length, NULL, err);
 }
@@ -351,24 +363,27 @@ static void tell_keepers(
 	}
 }
 
-int submit_control(struct journal *j, enum event event, const struct id_list *ids, struct gd_error *err)
+int submit_control(struct journal *j, enum event event, const struct id_list *ids, submit_refused_fn *refused,
+	void *context, size_t *ret_done, struct gd_error *err)
 {
-	struct follow f;
-	int r = follow_open(j->path, false, &f, err);
+	struct order_result o = {.refused = refused, .context = context};
+	int r = follow_open(j->path, false, &o.follow, err);
 	if (r < 0)
 		return r;
 	r = journal_lock(j, err);
 	if (r == 0) {
-		r = follow_update(&f, err);
+		r = follow_update(&o.follow, err);
 		if (r == 0)
-			r = append_control(j, event, ids, &f, err);
+			r = append_control(j, event, ids, &o, err);
 		journal_unlock(j);
 	}
 	struct machine here;
 	if (r == 0 && event == EVENT_CANCEL && machine_get(&here) == 0)
-		tell_keepers(j, &f.jobs, ids, &here);
-	if (r == 0)
+		tell_keepers(j, &o.follow.jobs, ids, &here);
+	if (r == 0 && o.done > 0)
 		r = journal_sync(j, err);
-	follow_close(&f);
+	follow_close(&o.follow);
+	if (r == 0)
+		*ret_done = o.done;
 	return r;
 }

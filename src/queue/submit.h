@@ -46,11 +46,15 @@ void submit_abort(struct submit *s);
 int submit_file(
 	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
 
+/* What could not be done for ids[index] of those that were given, and why. */
+typedef void submit_refused_fn(void *context, size_t index, const struct gd_error *why);
+
 /*
  * One of cancel, hold, release, urgent, retry for these jobs, under one lock:
- * all are checked first, and where one cannot be, nothing is written. Running jobs that
- * are cancelled: their keepers are told.
+ * for those it can be done to; of the others `refused` is told. Running jobs that
+ * are cancelled: their keepers are told. *ret_done: how many it was done to.
  */
-int submit_control(struct journal *j, enum event event, const struct id_list *ids, struct gd_error *err);
+int submit_control(struct journal *j, enum event event, const struct id_list *ids, submit_refused_fn *refused,
+	void *context, size_t *ret_done, struct gd_error *err);
 
 #endif

@@ -372,13 +372,56 @@ def test_cancel_pending_and_running(lab):
     assert "cancelled already" in result.stderr
 
 
-def test_cancel_of_what_is_not_there_changes_nothing(lab):
+@pytest.mark.parametrize("word, before, after", [
+    ("cancel", "pending", "cancelled"), ("hold", "pending", "held"), ("release", "held", "pending"),
+    ("urgent", "pending", "pending"), ("retry", "completed", "pending")])
+def test_order_is_done_for_those_it_can_be_done_to(lab, word, before, after):
+    if before == "completed":
+        lab.add("true")
+        lab.gpuq("run")
+    else:
+        lab.add(*(["--hold"] if before == "held" else []), "true")
+    # Of what was started here, nothing is to run: retry and release start a runner.
+    result = lab.result(word, 9, 1, "8", env={"GPUQ_GPUS": "sim:1x1M"})
+    assert result.returncode == 1
+    assert [line.split(":")[1].split()[-1] for line in result.stderr.splitlines()] == ["9", "8"]
+    assert lab.job(1)["status"] == after
+    assert lab.events()[-1]["event"] in (word, "runner")
+
+
+def test_cancel_of_one_that_is_over_and_one_that_is_not(lab):
+    lab.add("true")
+    lab.gpuq("run")
+    lab.add("true")
+    result = lab.result("cancel", 1, 2)
+    assert (result.returncode, result.stderr) == (1, "gpuq: cancelling job 1: it is completed already\n")
+    assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "cancelled")
+
+
+def test_cancel_all_in_a_busy_queue(lab):
+    lab.commands(*["true"] * 2000)
+    runner = lab.start("run", "--quiet", "--jobs-per-gpu", "2")
+    lab.until(lambda: lab.journal.exists() and b'"end"' in lab.journal.read_bytes())
+    lab.gpuq("cancel", "--all")
+    assert runner.wait(timeout=LIMIT) == 1
+    states = {job["status"] for job in lab.jobs().values()}
+    assert "cancelled" in states and states <= {"completed", "cancelled"}
+
+
+def test_order_that_can_be_done_to_none_changes_nothing(lab):
     lab.add("true")
     before = lab.journal.read_bytes()
-    result = lab.result("cancel", 1, 9)
-    assert result.returncode == 2
+    result = lab.result("cancel", 9)
+    assert result.returncode == 1
     assert "job 9" in result.stderr
     assert lab.journal.read_bytes() == before
+
+
+def test_order_makes_no_queue(lab):
+    result = lab.result("cancel", 1)
+    assert result.returncode == 2
+    assert "there is none" in result.stderr
+    assert list(lab.directory.iterdir()) == []
 
 
 def test_retry_failed(lab):
