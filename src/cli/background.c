@@ -17,7 +17,7 @@
 #define LINGER "60"
 
 /* In the grandchild: nothing of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
-_Noreturn static void become_runner(const struct queue_choice *q, const char *log)
+_Noreturn static void become_runner(const char *const *argv, const char *log)
 {
 	sigset_t none;
 	setsid();
@@ -33,28 +33,44 @@ _Noreturn static void become_runner(const struct queue_choice *q, const char *lo
 	for (int fd = 3; fd < 1024; fd++)
 		close(fd);
 	syscall(SYS_close_range, 3U, ~0U, 0U);
-	const char *argv[12] = {"gpuq", "run", "--linger", LINGER, "--jobs-file", q->journal_path};
-	int n = 6;
-	if (q->config_file) {
-		argv[n++] = "--config";
-		argv[n++] = q->config_file;
-	}
-	if (q->trust)
-		argv[n++] = "--trust";
 	execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 
-int cli_start_runner(const struct queue_choice *q, struct gd_error *err)
+/* In memory to be freed; NULL where there is none. Before the fork: between it and exec nothing is allocated. */
+static const char **make_argv(const struct queue_choice *q, const char *const *options)
+{
+	size_t n = 0;
+	while (options && options[n])
+		n++;
+	const char **argv = calloc(n + 10, sizeof(*argv));
+	if (!argv)
+		return NULL;
+	const char *fixed[] = {"gpuq", "run", "--linger", LINGER, "--jobs-file", q->journal_path};
+	memcpy(argv, fixed, sizeof(fixed));
+	size_t at = sizeof(fixed) / sizeof(*fixed);
+	if (q->config_file) {
+		argv[at++] = "--config";
+		argv[at++] = q->config_file;
+	}
+	if (q->trust)
+		argv[at++] = "--trust";
+	for (size_t i = 0; i < n; i++)
+		argv[at++] = options[i];
+	return argv;
+}
+
+int cli_start_runner(const struct queue_choice *q, const char *const *options, struct gd_error *err)
 {
 	cleanup_(freep) char *log = NULL;
-	if (asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
+	cleanup_(freep) const char **argv = make_argv(q, options);
+	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
 		return error_set(err, -ENOMEM, "starting a runner: out of memory");
 	pid_t pid = fork();
 	if (pid == 0) {
 		pid_t again = fork();
 		if (again == 0)
-			become_runner(q, log);
+			become_runner(argv, log);
 		_exit(again < 0);
 	}
 	int status = 0;

@@ -152,7 +152,7 @@ static void start_runner(struct add *a, const struct journal *j)
 	struct gd_error err;
 	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
 		return;
-	if (cli_start_runner(&a->queue, &err) < 0)
+	if (cli_start_runner(&a->queue, NULL, &err) < 0)
 		say_error(&err);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/units.h"
 #include "cli/queue_cli.h"
 #include "queue/environment.h"
@@ -27,6 +28,8 @@ struct run {
 	struct queue_choice queue;
 	uint64_t linger_ms, grace_ms;
 	bool quiet;
+	/* As they were typed, for a runner in the background; NULL: not given. */
+	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
 	struct commands *commands; /* to be added; NULL: none, or done */
 	struct id_list ids;        /* that this command has added */
@@ -77,6 +80,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPTION_GRACE:
 		r = units_parse_duration(arg, &run->grace_ms, &run->err);
+		run->given_grace = arg;
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s': commands come from --commands-file, or by 'gpuq add'", arg);
@@ -89,6 +93,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				snprintf(option, sizeof(option), "--%s", o->name);
 				break;
 			}
+		run->given[key - OPTION_FIRST] = arg ? arg : "";
 		r = config_set(&run->queue.command_line, (enum config_key)(key - OPTION_FIRST), option, arg, &run->err);
 	}
 	if (r < 0)
@@ -102,7 +107,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const char *commands_file(const struct run *run)
 {
 	const struct config *c = &run->queue.config;
-	if (config_has(c, CONFIG_COMMANDS_FILE) || (!run->linger_ms && access(c->commands_file, F_OK) == 0))
+	/* A runner in the background was started for what is queued. */
+	if (run->linger_ms)
+		return NULL;
+	if (config_has(c, CONFIG_COMMANDS_FILE) || access(c->commands_file, F_OK) == 0)
 		return c->commands_file;
 	return NULL;
 }
@@ -254,6 +262,55 @@ static int default_log_dir(struct run *run)
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
+/* What the runner in the background gets of our options. */
+#define MAX_PASSED (CONFIG_KEYS + 3)
+
+static void passed_finish(char *(*passed)[MAX_PASSED])
+{
+	for (size_t i = 0; i < MAX_PASSED; i++)
+		free((*passed)[i]);
+}
+
+static int pass(char **passed, size_t *count, const char *name, const char *value)
+{
+	if (asprintf(&passed[*count], "--%s%s%s", name, *value ? "=" : "", value) < 0) {
+		passed[*count] = NULL;
+		return -ENOMEM;
+	}
+	++*count;
+	return 0;
+}
+
+static int pass_options(const struct run *run, char **passed)
+{
+	size_t n = 0;
+	int r = 0;
+	for (const struct argp_option *o = options; r == 0 && o->name; o++) {
+		int key = o->key - OPTION_FIRST;
+		if (key < 0 || o->flags & OPTION_ALIAS || !run->given[key] || key == CONFIG_COMMANDS_FILE ||
+			key == CONFIG_BACKGROUND || key == CONFIG_JSON)
+			continue;
+		r = pass(passed, &n, o->name, key == CONFIG_LOG_DIR ? run->log_dir : run->given[key]);
+	}
+	if (r == 0 && run->given_grace)
+		r = pass(passed, &n, "grace", run->given_grace);
+	if (r == 0 && run->quiet)
+		r = pass(passed, &n, "quiet", "");
+	return r;
+}
+
+static int run_in_background(struct run *run, struct journal *j)
+{
+	cleanup_(passed_finish) char *passed[MAX_PASSED] = {NULL};
+	pid_t holder = 0;
+	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
+		holder = 0;
+	int r = add_commands(run, j);
+	if (r == 0 && pass_options(run, passed) < 0)
+		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
+	return r < 0 ? r : cli_start_runner(&run->queue, (const char *const *)passed, &run->err);
+}
+
 static int run(struct run *run)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
@@ -279,10 +336,8 @@ static int run(struct run *run)
 		r = trust_check(j->fd, j->path, &run->err);
 	if (r < 0)
 		return r;
-	if (run->queue.config.background) {
-		r = add_commands(run, j);
-		return r < 0 ? r : cli_start_runner(&run->queue, &run->err);
-	}
+	if (run->queue.config.background && !run->linger_ms)
+		return run_in_background(run, j);
 	for (;;) {
 		bool stop;
 		r = run_queue(run, j, &stop);

@@ -45,7 +45,10 @@ int cli_parse_ids(const char *text, struct id_list *ids, struct gd_error *err);
 /* The absolute path of something relative to here; in memory to be freed. */
 char *cli_absolute(const char *path);
 
-/* Starts a runner in the background that inherits nothing from us. */
-int cli_start_runner(const struct queue_choice *q, struct gd_error *err);
+/*
+ * Starts a runner in the background that inherits nothing from us. `options`: those of
+ * `gpuq run` that it gets, up to a NULL; or NULL: none but those of the configuration.
+ */
+int cli_start_runner(const struct queue_choice *q, const char *const *options, struct gd_error *err);
 
 #endif

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Runners in the background: what they are told, and what not."""
+import os
+import pathlib
+import signal
+
+from lab import alive
+
+
+def words_of(pid):
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def runner_of(lab):
+    """The PID of the runner, as soon as there is one that lives."""
+    path = lab.directory / "jobs.jsonl.d/runner.lock"
+    return lab.until(lambda: path.exists() and lab.runner() and alive(lab.runner()) and lab.runner(), "a runner")
+
+
+def test_it_gets_the_options_of_run(lab):
+    lab.commands("trap '' TERM; echo a >> ran; while :; do sleep 0.01; done", "echo b >> ran")
+    lab.gpuq("run", "--background", "--gpus", "sim:1", "--jobs-per-gpu", "1", "--timeout", "100ms", "--grace", "50ms",
+             "--max-failures", "1", "--log-dir", "elsewhere")
+    lab.gpuq("wait", 1, code=137)
+    job = lab.job(1)
+    assert (job["status"], job["reason"], job["signal"], job["gpu_id"]) == ("failed", "timeout", 9, 0)
+    assert job["log_file"].startswith(f"{lab.directory}/elsewhere/")
+    log = lab.directory / "jobs.jsonl.d/runner.log"
+    lab.until(lambda: "1 left pending" in log.read_text(), "it to leave")
+    assert lab.ran() == ["a"]
+
+
+def test_it_gets_every_option_that_holds_for_a_runner(lab):
+    lab.commands("until [ -e go ]; do sleep 0.01; done")
+    given = {"--gpus": "sim:1", "--min-free-mem-mb": "123", "--jobs-per-gpu": "3", "--poll-interval": "7",
+             "--timeout": "1h", "--retries": "2", "--max-failures": "5", "--on-finish": "true; echo 'a b'",
+             "--grace": "5s"}
+    lab.gpuq("run", "--background", "--keep", "--quiet", *(word for pair in given.items() for word in pair))
+    words = words_of(runner_of(lab))
+    assert {f"{name}={value}" for name, value in given.items()} | {"--keep", "--quiet"} <= set(words)
+    assert not any("background" in word or "commands" in word for word in words)
+    (lab.directory / "go").touch()
+    lab.gpuq("wait")
+    os.kill(lab.runner(), signal.SIGTERM)
+
+
+def test_it_goes_to_the_background_once(lab):
+    (lab.directory / "gpuq.yaml").write_text("background: true\n")
+    lab.commands("echo a >> ran")
+    lab.gpuq("run")
+    lab.gpuq("wait")
+    pid = runner_of(lab)
+    assert lab.ran() == ["a"]
+    os.kill(pid, signal.SIGTERM)
+
+
+def test_that_of_add_takes_no_commands_file(lab):
+    (lab.directory / "gpuq.yaml").write_text("commands_file: list.txt\n")
+    lab.commands("echo list >> ran", name="list.txt")
+    lab.gpuq("add", "echo a >> ran")
+    lab.gpuq("wait")
+    pid = runner_of(lab)
+    assert (lab.ran(), len(lab.jobs())) == (["a"], 1)
+    os.kill(pid, signal.SIGTERM)
