@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/units.h"
+#include "cli/own_jobs.h"
 #include "cli/queue_cli.h"
 #include "queue/environment.h"
 #include "queue/follow.h"
@@ -33,6 +34,7 @@ struct run {
 	struct gd_error err;
 	struct commands *commands; /* to be added; NULL: none, or done */
 	struct id_list ids;        /* that this command has added */
+	struct own_jobs own;       /* the same, since another runs them */
 	char *log_dir;
 };
 
@@ -101,6 +103,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+static int64_t min_free_mem_mb(const struct config *c)
+{
+	return (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20);
+}
+
 /* ---- Commands ------------------------------------------------------------------------- */
 
 /* NULL: there are none to add. The default file need not be there, if the queue has something else to do. */
@@ -115,7 +122,11 @@ static const char *commands_file(const struct run *run)
 	return NULL;
 }
 
-static int add_commands(struct run *run, struct journal *j)
+/*
+ * Where we are the runner, our options are the defaults for jobs that have none of
+ * their own. Where another is, it knows nothing of them: they are written down with the jobs.
+ */
+static int add_commands(struct run *run, struct journal *j, bool another_runs)
 {
 	const struct config *c = &run->queue.config;
 	cleanup_(commands_closep) struct commands *commands = take_ptr(run->commands);
@@ -139,6 +150,10 @@ static int add_commands(struct run *run, struct journal *j)
 		.mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = (int)c->retries};
+	if (another_runs && config_has(c, CONFIG_TIMEOUT))
+		base.timeout_ms = (int64_t)c->timeout_ms;
+	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
+		base.mem_mb = min_free_mem_mb(c);
 	return submit_file(j, commands, &base, &run->ids, &run->err);
 }
 
@@ -153,18 +168,9 @@ static void on_interrupt(int signal)
 }
 
 /* 1: the runner is gone, try to be it. 0: all are over. */
-static int wait_for_ids(struct run *run, struct follow *f, bool *ret_failed)
+static int wait_for_own(struct run *run, struct follow *f)
 {
-	for (;;) {
-		size_t open = 0;
-		*ret_failed = false;
-		for (size_t i = 0; i < run->ids.count; i++) {
-			const struct job *job = jobs_find(&f->jobs, run->ids.ids[i]);
-			open += job && !job_is_final(job);
-			*ret_failed = *ret_failed || (job && job_is_final(job) && job->state != JOB_COMPLETED);
-		}
-		if (open == 0 || interrupted)
-			return 0;
+	while (run->own.open > 0 && !interrupted) {
 		if (follow_runner(f) == 0)
 			return 1;
 		follow_wait(f);
@@ -172,9 +178,24 @@ static int wait_for_ids(struct run *run, struct follow *f, bool *ret_failed)
 		if (r < 0)
 			return r;
 	}
+	return 0;
 }
 
-static int hand_over(struct run *run, pid_t holder, bool *ret_failed)
+/* Those that hold for a runner, and cannot be written down with a job. */
+static void say_what_is_ignored(const struct run *run)
+{
+	static const enum config_key keys[] = {
+		CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL, CONFIG_MAX_FAILURES, CONFIG_KEEP};
+	cleanup_(text_finish) struct text names = {0};
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+		for (const struct argp_option *o = options; run->given[keys[i]] && o->name; o++)
+			if (o->key == OPTION_FIRST + (int)keys[i] && !(o->flags & OPTION_ALIAS))
+				text_appendf(&names, "%s--%s", names.length ? ", " : "", o->name);
+	if (names.length && !text_error(&names))
+		say("%s: not used, for that runner has its own", text_string(&names));
+}
+
+static int hand_over(struct run *run, pid_t holder)
 {
 	struct follow f;
 	char who[32] = "another machine";
@@ -184,13 +205,19 @@ static int hand_over(struct run *run, pid_t holder, bool *ret_failed)
 		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
 	else
 		say("the queue is run by %s, and there is nothing new for it", who);
+	if (!run->own.states) {
+		say_what_is_ignored(run);
+		if (own_jobs_init(&run->own, &run->ids) < 0)
+			return error_set(&run->err, -ENOMEM, "waiting: out of memory");
+	}
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
-	r = wait_for_ids(run, &f, ret_failed);
+	own_jobs_follow(&run->own, &f);
+	r = wait_for_own(run, &f);
 	follow_close(&f);
 	return r;
 }
@@ -199,7 +226,7 @@ static void fill_options(const struct run *run, struct runner_options *o)
 {
 	const struct config *c = &run->queue.config;
 	*o = (struct runner_options){.gpus = c->gpus,
-		.min_free_mem_mb = (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20),
+		.min_free_mem_mb = min_free_mem_mb(c),
 		.poll_interval_ms = (int64_t)c->poll_interval_ms,
 		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
 		.timeout_ms = (int64_t)c->timeout_ms,
@@ -212,13 +239,21 @@ static void fill_options(const struct run *run, struct runner_options *o)
 		.out = stdout};
 }
 
-static int finish(const struct run *run, const struct runner_result *result, size_t ran)
+/* Who has run it alone answers for all that ended; who began as a second one, for its own jobs, also those of before.
+ */
+static int finish(struct run *run, const struct runner_result *result)
 {
-	(void)run;
+	struct follow f;
 	if (result->interrupted || result->left_running)
 		return EXIT_INTERRUPTED;
-	(void)ran;
-	return result->failed || result->cancelled || result->left_pending ? EXIT_WORK_FAILED : EXIT_DONE;
+	if (!run->own.states)
+		return result->failed || result->cancelled || result->left_pending ? EXIT_WORK_FAILED : EXIT_DONE;
+	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
+	if (r < 0)
+		return r;
+	own_jobs_follow(&run->own, &f);
+	follow_close(&f);
+	return own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
 static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
@@ -232,7 +267,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	int r = runner_create(j, &o, &runner, &holder, &run->err);
 	if (r < 0 && r != -EBUSY)
 		return r;
-	int added = add_commands(run, j);
+	int added = add_commands(run, j, r == -EBUSY);
 	if (added < 0) {
 		runner_destroy(runner);
 		return added;
@@ -240,14 +275,15 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	if (r == 0) {
 		r = runner_run(runner, &result, &run->err);
 		runner_destroy(runner);
-		return r < 0 ? r : finish(run, &result, run->ids.count);
+		return r < 0 ? r : finish(run, &result);
 	}
 	if (run->linger_ms)
 		return EXIT_DONE; /* somebody else was faster */
-	bool failed = false;
-	r = hand_over(run, holder, &failed);
-	*ret_stop = r != 1;
-	return r < 0 ? r : interrupted ? EXIT_INTERRUPTED : failed ? EXIT_WORK_FAILED : EXIT_DONE;
+	r = hand_over(run, holder);
+	*ret_stop = r != 1 || interrupted;
+	if (r < 0)
+		return r;
+	return interrupted ? EXIT_INTERRUPTED : own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
 static int default_log_dir(struct run *run)
@@ -305,7 +341,9 @@ static int run_in_background(struct run *run, struct journal *j)
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
 		holder = 0;
-	int r = add_commands(run, j);
+	int r = add_commands(run, j, holder != 0);
+	if (holder != 0)
+		say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
 		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
 	return r < 0 ? r : cli_start_runner(&run->queue, (const char *const *)passed, &run->err);
@@ -359,6 +397,7 @@ static int main_run(int argc, char **argv)
 	int r = run(&state);
 	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
 	commands_close(state.commands);
+	own_jobs_finish(&state.own);
 	id_list_finish(&state.ids);
 	queue_choice_finish(&state.queue);
 	free(state.log_dir);

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""A run beside another, and the exit code of each."""
+import signal
+
+from lab import LIMIT
+
+
+def holding(lab, *words):
+    """A runner with a job that runs until the file `go` is there."""
+    lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done")
+    first = lab.start("run", "--jobs-per-gpu", "2", *words)
+    lab.until(lab.ran)
+    return first
+
+
+def status_of(lab, number):
+    return lab.jobs().get(number, {}).get("status")
+
+
+def test_failure_before_it_took_over_counts(lab):
+    first = holding(lab)
+    lab.commands("exit 5", "until [ -e go ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt")
+    lab.until(lambda: (status_of(lab, 2), status_of(lab, 3)) == ("failed", "running"))
+    first.kill()
+    lab.until(lambda: lab.runner() == second.pid, "it to take over")
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 1
+
+
+def test_failure_of_others_after_it_took_over_does_not_count(lab):
+    lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 6")
+    first = lab.start("run", "--jobs-per-gpu", "2")
+    lab.until(lab.ran)
+    lab.commands("until [ -e go ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt")
+    lab.until(lambda: status_of(lab, 2) == "running")
+    first.kill()
+    lab.until(lambda: lab.runner() == second.pid, "it to take over")
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 0
+    assert status_of(lab, 1) == "failed"
+
+
+def test_failure_that_was_pruned_counts(lab):
+    holding(lab)
+    lab.commands("exit 5", "until [ -e go ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt")
+    lab.until(lambda: (status_of(lab, 2), status_of(lab, 3)) == ("failed", "running"))
+    lab.gpuq("prune")
+    assert status_of(lab, 2) is None
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 1
+
+
+def test_what_it_asked_for_holds_for_its_jobs(lab):
+    first = holding(lab)
+    lab.commands("while :; do sleep 0.01; done", "# gpuq: timeout=1h mem=5M", "true", name="second.txt")
+    result = lab.result("run", "--commands-file", "second.txt", "--timeout", "100ms", "--min-free-mem-mb", "17",
+                        "--gpu-ids", "sim:1", "--max-failures", "3")
+    assert result.returncode == 1
+    assert "gpuq: --gpus, --max-failures: not used, for that runner has its own\n" in result.stderr
+    assert lab.job(2)["reason"] == "timeout"
+    adds = {event["id"]: event for event in lab.events() if event["event"] == "add"}
+    assert (adds[2]["timeout"], adds[2]["mem_mb"]) == (0.1, 17)
+    assert (adds[3]["timeout"], adds[3]["mem_mb"]) == (3600, 5)
+    assert "timeout" not in adds[1]
+    (lab.directory / "go").touch()
+    assert first.wait(timeout=LIMIT) == 1
+
+
+def test_sigterm_before_all_was_done_is_130(lab):
+    lab.add("--mem", "500G", "true")
+    runner = lab.start("run", "--keep", stdout=None)
+    lab.until(lambda: (lab.directory / "jobs.jsonl.d/runner.lock").exists() and lab.runner() == runner.pid)
+    lab.gpuq("add", "--num-gpus", "0", "true")
+    lab.gpuq("wait", 2)
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=LIMIT) == 130
+    assert lab.job(1)["status"] == "pending"
