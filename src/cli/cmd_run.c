@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "cli/own_jobs.h"
 #include "cli/queue_cli.h"
+#include "cli/run_report.h"
 #include "queue/environment.h"
 #include "queue/follow.h"
 #include "queue/runner.h"
@@ -35,6 +36,7 @@ struct run {
 	struct commands *commands; /* to be added; NULL: none, or done */
 	struct id_list ids;        /* that this command has added */
 	struct own_jobs own;       /* the same, since another runs them */
+	struct run_report report;
 	char *log_dir;
 };
 
@@ -59,6 +61,9 @@ static const struct argp_option options[] = {
 		"Run this after each job, its end as JSON on standard input", 1},
 	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more when the queue is empty", 1},
 	{"background", OPTION_FIRST + CONFIG_BACKGROUND, 0, 0, "Leave the work to a runner in the background", 1},
+	{"json", OPTION_FIRST + CONFIG_JSON, 0, 0,
+		"At the end, print the jobs of this run as 'status --json' does; lines for people go to standard error",
+		1},
 	{"grace", OPTION_GRACE, "TIME", 0, "Between SIGTERM and SIGKILL (10s)", 1},
 	{"quiet", OPTION_QUIET, 0, 0, "Print no line per job", 1},
 	{"linger", OPTION_LINGER, "TIME", OPTION_HIDDEN, 0, 1},
@@ -101,6 +106,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (r < 0)
 		argp_error(state, "%s", run->err.message);
 	return 0;
+}
+
+/* Nobody reads what a runner in the background prints at its end. */
+static bool wants_json(const struct run *run)
+{
+	return run->queue.config.json && !run->linger_ms;
 }
 
 static int64_t min_free_mem_mb(const struct config *c)
@@ -236,7 +247,7 @@ static void fill_options(const struct run *run, struct runner_options *o)
 		.log_dir = run->log_dir,
 		.on_finish = c->on_finish,
 		.quiet = run->quiet,
-		.out = stdout};
+		.out = wants_json(run) ? stderr : stdout};
 }
 
 /* Who has run it alone answers for all that ended; who began as a second one, for its own jobs, also those of before.
@@ -374,14 +385,24 @@ static int run(struct run *run)
 		r = trust_check(j->fd, j->path, &run->err);
 	if (r < 0)
 		return r;
-	if (run->queue.config.background && !run->linger_ms)
-		return run_in_background(run, j);
-	for (;;) {
+	bool in_background = run->queue.config.background && !run->linger_ms;
+	r = wants_json(run) ? run_report_begin(&run->report, j->path, &run->err) : 0;
+	if (r < 0)
+		return r;
+	int code;
+	if (in_background) {
+		code = run_in_background(run, j);
+	} else {
 		bool stop;
-		r = run_queue(run, j, &stop);
-		if (stop)
-			return r;
+		do
+			code = run_queue(run, j, &stop);
+		while (!stop);
 	}
+	if (code >= 0 && wants_json(run)) {
+		bool only_own = in_background || run->own.states;
+		r = run_report_print(&run->report, only_own ? &run->ids : NULL, j->path, &run->err);
+	}
+	return r < 0 ? r : code;
 }
 
 static int main_run(int argc, char **argv)
@@ -398,6 +419,7 @@ static int main_run(int argc, char **argv)
 	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
 	commands_close(state.commands);
 	own_jobs_finish(&state.own);
+	run_report_finish(&state.report);
 	id_list_finish(&state.ids);
 	queue_choice_finish(&state.queue);
 	free(state.log_dir);
