@@ -139,7 +139,9 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 		.timeout_ms = o->set & 1u << COMMAND_TIMEOUT  ? (int64_t)o->timeout_ms
 			      : config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms
 							      : -1,
-		.retries = o->set & 1u << COMMAND_RETRIES ? o->retries : (int)c->retries,
+		.retries = o->set & 1u << COMMAND_RETRIES  ? o->retries
+			   : config_has(c, CONFIG_RETRIES) ? (int)c->retries
+							   : -1,
 		.priority = o->set & 1u << COMMAND_PRIORITY ? o->priority : 0,
 		.held = a->hold};
 	return 0;

@@ -52,8 +52,8 @@ static const struct argp_option options[] = {
 		"At most so many at once on a GPU (as memory allows)", 1},
 	{"poll-interval", OPTION_FIRST + CONFIG_POLL_INTERVAL, "SECONDS", 0,
 		"How late what others do on the GPUs may be seen (60)", 1},
-	{"timeout", OPTION_FIRST + CONFIG_TIMEOUT, "TIME", 0, "End a job after 90s, 2h…", 1},
-	{"retries", OPTION_FIRST + CONFIG_RETRIES, "N", 0, "Try the file's commands again so often when they fail (0)",
+	{"timeout", OPTION_FIRST + CONFIG_TIMEOUT, "TIME", 0, "End jobs that do not say after 90s, 2h…", 1},
+	{"retries", OPTION_FIRST + CONFIG_RETRIES, "N", 0, "Try jobs that do not say again so often when they fail (0)",
 		1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
 	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
@@ -160,9 +160,11 @@ static int add_commands(struct run *run, struct journal *j, bool another_runs)
 		.num_gpus = -1,
 		.mem_mb = -1,
 		.timeout_ms = -1,
-		.retries = (int)c->retries};
+		.retries = -1};
 	if (another_runs && config_has(c, CONFIG_TIMEOUT))
 		base.timeout_ms = (int64_t)c->timeout_ms;
+	if (another_runs && config_has(c, CONFIG_RETRIES))
+		base.retries = (int)c->retries;
 	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
 		base.mem_mb = min_free_mem_mb(c);
 	return submit_file(j, commands, &base, &run->ids, &run->err);
@@ -243,6 +245,7 @@ static void fill_options(const struct run *run, struct runner_options *o)
 		.timeout_ms = (int64_t)c->timeout_ms,
 		.grace_ms = (int64_t)run->grace_ms,
 		.jobs_per_gpu = (int)c->jobs_per_gpu,
+		.retries = (int)c->retries,
 		.max_failures = (int)c->max_failures,
 		.log_dir = run->log_dir,
 		.on_finish = c->on_finish,

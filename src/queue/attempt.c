@@ -236,7 +236,8 @@ static int append_start(const struct attempt *a, struct journal *j, const char *
 				       .keeper = keeper,
 				       .log = a->log_path,
 				       .gpus = a->gpus,
-				       .num_gpus = a->order.num_gpus});
+				       .num_gpus = a->order.num_gpus,
+				       .retries = (int)a->order.retries});
 	if (text_error(&t))
 		return -ENOMEM;
 	int r = journal_lock(j, NULL);

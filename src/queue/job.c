@@ -264,6 +264,7 @@ static struct job *new_job(struct jobs *js, const struct record *r, uint64_t id,
 	w.timeout_ms = r->timeout_ms;
 	w.num_gpus = clamp_int(r->num_gpus);
 	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
+	w.has_retries = r->retries >= 0;
 	if (r->after.type && !*error)
 		*error = copy_after(js, &r->after, &job->after);
 	job->wish = intern_wish(js, &w);
@@ -375,13 +376,28 @@ static int apply_keeper(struct jobs *js, const struct record *r)
 	return 0;
 }
 
+/* Where a job says nothing of retries, those hold that its runner gives. */
+static int set_retries(struct jobs *js, struct job *job, int64_t retries)
+{
+	struct job_wish w;
+	memcpy(&w, job->wish, sizeof(w)); /* with what lies between, for it is compared */
+	w.retries = retries < 0 ? 0 : clamp_int(retries);
+	if (w.has_retries || w.retries == job->wish->retries)
+		return 0;
+	const struct job_wish *wish = intern_wish(js, &w);
+	if (!wish)
+		return -ENOMEM;
+	job->wish = wish;
+	return 0;
+}
+
 static int apply_start(struct jobs *js, const struct record *r)
 {
 	struct job *job = jobs_find(js, r->id);
 	if (!job || job->state == JOB_RUNNING)
 		return -EBADMSG;
-	int error = 0;
-	if (!new_attempt(js, job, r, &error))
+	int error = set_retries(js, job, r->retries);
+	if (error || !new_attempt(js, job, r, &error))
 		return error;
 	if (r->keeper.type && !(job->keeper = jobs_keeper(js, r->keeper.data, r->keeper.size))) {
 		/* Its own line is missing: where it lived is not known, but its lock still tells. */

@@ -85,6 +85,7 @@ struct attempt_start {
 	const char *log;
 	const int *gpus;
 	size_t num_gpus;
+	int retries; /* of its runner, for a job that says nothing of them */
 };
 
 struct attempt_end {
@@ -111,6 +112,7 @@ struct job_wish {
 	const char *cwd, *env, *file, *log_dir, *on_finish; /* interned, or NULL */
 	int64_t mem_mb, timeout_ms;
 	int num_gpus, retries;
+	bool has_retries; /* else they are those of the runner of its last attempt */
 };
 
 /* One earlier attempt, newest first. */

@@ -52,6 +52,7 @@ struct order {
 	int64_t timeout_ms; /* 0: none */
 	int64_t peak_mem_mb;
 	int64_t grace_ms;
+	int64_t retries; /* for a job that says nothing of them */
 	uint32_t num_gpus;
 	uint32_t num_env; /* changes to the environment */
 	uint64_t size;

@@ -325,7 +325,7 @@ void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct
 		json_put_int(t, "mem_mb", s->mem_mb);
 	if (s->timeout_ms >= 0)
 		json_put_seconds(t, "timeout", s->timeout_ms);
-	if (s->retries > 0)
+	if (s->retries >= 0)
 		json_put_int(t, "retries", s->retries);
 	if (s->priority)
 		json_put_int(t, "priority", s->priority);
@@ -359,6 +359,8 @@ void record_write_start(struct text *t, const struct attempt_start *s)
 	if (*s->keeper)
 		json_put_string(t, "keeper", s->keeper);
 	put_optional(t, "log", s->log);
+	if (s->retries > 0)
+		json_put_int(t, "retries", s->retries);
 	end(t);
 }
 

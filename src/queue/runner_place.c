@@ -406,7 +406,8 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		.attempt = job->num_attempts + 1,
 		.fence = r->fence,
 		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
-		.grace_ms = r->options.grace_ms};
+		.grace_ms = r->options.grace_ms,
+		.retries = job->wish->has_retries ? 0 : r->options.retries};
 	struct gd_error err = {0};
 	int e = run->gpus ? 0 : -ENOMEM;
 	if (e == 0) {

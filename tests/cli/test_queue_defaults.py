@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Options of run that hold for jobs which say nothing themselves."""
+from lab import LIMIT
+
+
+def test_retries_hold_for_jobs_that_others_added(lab):
+    lab.add("exit 1")
+    lab.add("--retries", "0", "exit 1")
+    lab.add("--retries", "2", "exit 1")
+    lab.gpuq("run", "--retries", "1", code=1)
+    assert [lab.job(n)["attempts"] for n in (1, 2, 3)] == [2, 1, 3]
+
+
+def test_timeout_holds_for_jobs_that_others_added(lab):
+    lab.add("while :; do sleep 0.01; done")
+    lab.add("--timeout", "1h", "sleep 0.3")
+    lab.gpuq("run", "--timeout", "100ms", code=1)
+    assert (lab.job(1)["reason"], lab.job(2)["status"]) == ("timeout", "completed")
+
+
+def test_running_the_file_again_may_ask_for_something_else(lab):
+    lab.commands("exit 1", "while :; do sleep 0.01; done")
+    lab.gpuq("run", "--timeout", "1h", "--max-failures", "1", code=1, env={"GPUQ_GPUS": "sim:1"})
+    assert lab.job(2)["status"] == "pending"
+    lab.gpuq("run", "--timeout", "100ms", "--retries", "1", code=1)
+    assert (lab.job(2)["reason"], lab.job(2)["attempts"]) == ("timeout", 2)
+
+
+def test_retries_hold_for_jobs_that_are_handed_over(lab):
+    lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
+    first = lab.start("run")
+    lab.until(lab.ran)
+    lab.commands("exit 1", "# gpuq: retries=2", "exit 1", name="second.txt")
+    lab.gpuq("run", "--commands-file", "second.txt", "--retries", "1", code=1)
+    (lab.directory / "go").touch()
+    assert first.wait(timeout=LIMIT) == 1
+    assert [lab.job(n)["attempts"] for n in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_attempt_ends_as_the_runner_that_began_it_was_told(lab):
+    lab.commands("echo x >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
+    first = lab.start("run", "--retries", "5")
+    lab.until(lab.ran)
+    first.kill()
+    first.wait()
+    second = lab.start("run")
+    lab.until(lambda: lab.runner() == second.pid)
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 1
+    assert lab.job(1)["attempts"] == 2
