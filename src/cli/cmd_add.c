@@ -104,19 +104,30 @@ static void join_words(struct text *t, char **words, int n)
 	}
 }
 
-static int check_after(const struct journal *j, const struct job_spec *spec, struct gd_error *err)
+/* Under one lock with the check: no prune takes what it waits for in between. */
+static int add_one(struct journal *j, const struct job_spec *spec, struct id_list *ids, struct gd_error *err)
 {
 	struct follow f;
-	if (spec->num_after == 0)
-		return 0;
-	int r = follow_open(j->path, false, &f, err);
+	struct submit s;
+	bool follows = spec->num_after > 0;
+	int r = follows ? follow_open(j->path, false, &f, err) : 0;
 	if (r < 0)
 		return r;
-	for (size_t i = 0; r == 0 && i < spec->num_after; i++)
-		if (!jobs_find(&f.jobs, spec->after[i]))
-			r = error_set(
-				err, -EINVAL, "adding a job after %" PRIu64 ": there is no such job", spec->after[i]);
-	follow_close(&f);
+	r = submit_begin(&s, j, ids, err);
+	if (r == 0) {
+		if (follows)
+			r = follow_update(&f, err);
+		if (r == 0 && follows)
+			r = submit_check_after(&f.jobs, spec, err);
+		if (r == 0)
+			r = submit_add(&s, spec, err);
+		if (r < 0)
+			submit_abort(&s);
+		else
+			r = submit_commit(&s, err);
+	}
+	if (follows)
+		follow_close(&f);
 	return r;
 }
 
@@ -177,8 +188,6 @@ static int add(struct add *a)
 	if (r == 0)
 		r = fill_spec(a, &spec, &cwd, &log_dir);
 	if (r == 0)
-		r = check_after(j, &spec, &a->err);
-	if (r == 0)
 		r = environment_save(j->dir_fd, environ, env, &a->err);
 	if (r < 0)
 		return r;
@@ -186,19 +195,11 @@ static int add(struct add *a)
 	if (many) {
 		r = submit_file(j, lines, &spec, &ids, &a->err);
 	} else {
-		struct submit s;
 		join_words(&command, a->words, a->num_words);
 		spec.command = text_string(&command);
 		spec.command_size = command.length;
 		r = text_error(&command) ? error_set(&a->err, -ENOMEM, "adding a job: out of memory")
-					 : submit_begin(&s, j, &ids, &a->err);
-		if (r == 0) {
-			r = submit_add(&s, &spec, &a->err);
-			if (r < 0)
-				submit_abort(&s);
-			else
-				r = submit_commit(&s, &a->err);
-		}
+					 : add_one(j, &spec, &ids, &a->err);
 	}
 	for (size_t i = 0; i < ids.count; i++)
 		printf("%" PRIu64 "\n", ids.ids[i]);

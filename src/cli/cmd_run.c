@@ -37,6 +37,7 @@ struct run {
 	struct id_list ids;        /* that this command has added */
 	struct own_jobs own;       /* the same, since another runs them */
 	struct run_report report;
+	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;
 };
 
@@ -145,7 +146,7 @@ static int add_commands(struct run *run, struct journal *j, bool another_runs)
 		return 0;
 	cleanup_(freep) char *cwd = getcwd(NULL, 0);
 	/* What comes through a pipe is another thing each time: all of it is new. */
-	cleanup_(freep) char *file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
+	run->file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
 	char env[HASH_TEXT];
 	if (!cwd)
 		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
@@ -154,7 +155,7 @@ static int add_commands(struct run *run, struct journal *j, bool another_runs)
 		return r;
 	struct job_spec base = {.cwd = cwd,
 		.env = env,
-		.file = file,
+		.file = run->file,
 		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
 		.on_finish = c->on_finish,
 		.num_gpus = -1,
@@ -235,6 +236,23 @@ static int hand_over(struct run *run, pid_t holder)
 	return r;
 }
 
+/* A line that was added before is not tried again by running the file again. */
+static void say_what_failed_before(const struct run *run)
+{
+	struct follow f;
+	size_t failed = 0;
+	if (!run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
+		return;
+	for (size_t i = 0; i < f.jobs.count; i++) {
+		const struct job *job = f.jobs.by_id[i];
+		failed += job->state == JOB_FAILED && job->wish->file && strcmp(job->wish->file, run->file) == 0;
+	}
+	follow_close(&f);
+	if (failed)
+		say("nothing new in '%s'; %zu of it failed before: 'gpuq retry --failed' tries them again", run->file,
+			failed);
+}
+
 static void fill_options(const struct run *run, struct runner_options *o)
 {
 	const struct config *c = &run->queue.config;
@@ -287,6 +305,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		return added;
 	}
 	if (r == 0) {
+		say_what_failed_before(run);
 		r = runner_run(runner, &result, &run->err);
 		runner_destroy(runner);
 		return r < 0 ? r : finish(run, &result);
@@ -426,6 +445,7 @@ static int main_run(int argc, char **argv)
 	id_list_finish(&state.ids);
 	queue_choice_finish(&state.queue);
 	free(state.log_dir);
+	free(state.file);
 	return r < 0 ? code : r;
 }
 

@@ -11,6 +11,8 @@
 struct wait {
 	struct queue_choice queue;
 	struct id_list ids;
+	size_t num_over; /* of the first ids; not looked at again */
+	int code;        /* of those */
 	struct gd_error err;
 };
 
@@ -49,14 +51,13 @@ static int exit_code_of(struct follow *f, uint64_t id)
 /* The exit code for all of them, -1 while some are open. */
 static int look(struct wait *w, struct follow *f)
 {
-	int all = 0;
-	for (size_t i = 0; i < w->ids.count; i++) {
-		int code = exit_code_of(f, w->ids.ids[i]);
+	for (; w->num_over < w->ids.count; w->num_over++) {
+		int code = exit_code_of(f, w->ids.ids[w->num_over]);
 		if (code < 0)
 			return -1;
-		all = w->ids.count == 1 ? code : all || code;
+		w->code = w->ids.count == 1 ? code : w->code || code;
 	}
-	return all;
+	return w->code;
 }
 
 static int all_open(struct wait *w, const struct follow *f)
@@ -92,7 +93,7 @@ static int wait_all(struct wait *w)
 		/* What is over is read from the old file before a pruned one is begun. */
 		r = follow_update(&f, &w->err);
 		if (r == 0 && f.reset)
-			for (size_t i = 0; r == 0 && i < w->ids.count; i++)
+			for (size_t i = w->num_over; r == 0 && i < w->ids.count; i++)
 				if (!jobs_find(&f.jobs, w->ids.ids[i]))
 					r = error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned",
 						w->ids.ids[i]);

@@ -44,6 +44,15 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 	return journal_lock(j, err);
 }
 
+int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err)
+{
+	for (size_t i = 0; i < spec->num_after; i++)
+		if (!jobs_find(js, spec->after[i]))
+			return error_set(
+				err, -EINVAL, "adding a job after %" PRIu64 ": there is no such job", spec->after[i]);
+	return 0;
+}
+
 static int submit_flush(struct submit *s, struct gd_error *err)
 {
 	size_t written = 0;
@@ -277,6 +286,8 @@ int submit_file(
 		r = submit_begin(&s, j, ids, err);
 	if (r == 0) {
 		r = follow_update(&f, err);
+		if (r == 0)
+			r = submit_check_after(&f.jobs, base, err);
 		if (r == 0)
 			r = add_new_lines(c, base, &f.jobs, &s, err);
 		struct gd_error commit_error;

@@ -26,6 +26,17 @@ def test_running_the_file_again_may_ask_for_something_else(lab):
     assert (lab.job(2)["reason"], lab.job(2)["attempts"]) == ("timeout", 2)
 
 
+def test_running_the_file_again_names_what_failed_before(lab):
+    lab.commands("exit 1", "true", "exit 2")
+    lab.gpuq("run", code=1)
+    result = lab.result("run")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == (f"gpuq: nothing new in '{lab.directory}/commands.txt'; 2 of it failed before: "
+                             "'gpuq retry --failed' tries them again\n")
+    lab.commands("exit 1", "true", "exit 2", "true new")
+    assert lab.result("run").stderr == ""
+
+
 def test_retries_hold_for_jobs_that_are_handed_over(lab):
     lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
     first = lab.start("run")

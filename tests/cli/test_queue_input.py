@@ -34,6 +34,14 @@ def test_mistake_in_standard_input_adds_nothing(lab):
     assert not lab.journal.exists() or lab.jobs() == {}
 
 
+def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
+    lab.add("true")
+    result = lab.result("add", "--no-start", "--after", "1,9", "-", input="echo a\n")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "gpuq: adding a job after 9: there is no such job\n"
+    assert len(lab.jobs()) == 1
+
+
 @pytest.mark.parametrize("words", [[], ["--background"]])
 def test_commands_through_a_pipe_that_has_a_name(lab, words):
     """As <(…) of a shell is one: it can be read but once, and each time is another."""
