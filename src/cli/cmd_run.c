@@ -241,7 +241,7 @@ static void say_what_failed_before(const struct run *run)
 {
 	struct follow f;
 	size_t failed = 0;
-	if (!run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
+	if (run->quiet || !run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
 		return;
 	for (size_t i = 0; i < f.jobs.count; i++) {
 		const struct job *job = f.jobs.by_id[i];
