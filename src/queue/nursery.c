@@ -168,9 +168,7 @@ _Noreturn static void nursery_main(struct nursery *n)
 static void child_setup(struct nursery *n)
 {
 	sigset_t set;
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &dfl, NULL);
+	process_reset_signals();
 	/* Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
