@@ -469,6 +469,9 @@ int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t i
 {
 	char name[64];
 	pid_t holder, again;
+	/* The name comes from a journal, and must not lead out of the folder. */
+	if (strchr(keeper, '/') || strlen(keeper) > 40)
+		return -EINVAL;
 	snprintf(name, sizeof(name), "keepers/%s", keeper);
 	int r = lock_holder_at(j->dir_fd, name, &holder);
 	if (r < 0 || holder == 0)

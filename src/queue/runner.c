@@ -557,6 +557,9 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	link_latest(r);
 	journal_sync(r->journal, NULL);
 	r->result.left_pending = r->interrupts || r->leaving ? 0 : pending_count(r->pending);
+	/* Told to go, with work left. */
+	if (r->leaving && pending_count(r->pending) + r->num_blocked > 0)
+		r->result.interrupted = true;
 	if (r->result.left_pending && !r->fatal)
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);
