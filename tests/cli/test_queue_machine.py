@@ -137,3 +137,16 @@ def test_dependents_cancelled_in_any_order_leave_the_others(lab):
     (lab.directory / "go").touch()
     assert runner.wait(timeout=LIMIT) == 1
     assert sorted(map(int, lab.ran())) == [n for n in range(2, count + 2) if n not in gone]
+
+
+def test_reader_that_does_not_read_holds_nothing_up(lab):
+    """Far more lines than a pipe takes; they come when somebody reads, all of them."""
+    count = 600
+    text = "x" * 60
+    lab.commands(*(f"true {n} {text}" for n in range(1, count + 1)))
+    runner = lab.start("run", "--jobs-per-gpu", "4")
+    lab.until(lambda: lab.journal.exists() and sum(event["event"] == "end" for event in lab.events()) == count, "all ends")
+    assert runner.poll() is None
+    out, _ = runner.communicate(timeout=LIMIT)
+    assert runner.returncode == 0
+    assert out.decode().count("Completed") == count
