@@ -150,3 +150,25 @@ def test_reader_that_does_not_read_holds_nothing_up(lab):
     out, _ = runner.communicate(timeout=LIMIT)
     assert runner.returncode == 0
     assert out.decode().count("Completed") == count
+
+
+def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
+    """It is forked by a runner that holds the sockets of others; when that dies, an idle keeper must see it."""
+    lab.add("true")
+    runner = lab.start("run", "--keep", "--jobs-per-gpu", "1")
+    first, = lab.until(lambda: lab.journal.exists() and lab.job(1)["status"] == "completed" and lab.keepers())
+    nursery = int(pathlib.Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert pathlib.Path(f"/proc/{nursery}/comm").read_text() == "gpuq-nursery\n"
+    os.kill(nursery, 9)
+    for number in (2, 3):
+        lab.add(f"echo {number} >> ran; until [ -e go-{number} ]; do sleep 0.01; done")
+        lab.until(lambda: len(lab.ran()) == number - 1)
+    second, = set(lab.keepers()) - {first}
+    (lab.directory / "go-2").touch()
+    lab.gpuq("wait", 2)
+    runner.kill()
+    runner.wait()
+    lab.until(lambda: lab.keepers() == [second], "the first keeper to leave")
+    (lab.directory / "go-3").touch()
+    lab.until(lambda: not lab.keepers())
+    assert lab.job(3)["status"] == "completed"
