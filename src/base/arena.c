@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/arena.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/hash.h"
 
 #define BLOCK_BYTES ((size_t)64 * 1024)
+/* From so much memory on, blocks are large, and of huge pages where the kernel has some. */
+#define MANY_BYTES        ((size_t)4 << 20)
+#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
+#define LARGE_BLOCK_BYTES (2 * HUGE_PAGE_BYTES)
 
 struct arena_block {
 	struct arena_block *next;
@@ -23,12 +29,22 @@ void arena_finish(struct arena *a)
 	*a = (struct arena){0};
 }
 
+static struct arena_block *allocate_large(void)
+{
+	struct arena_block *b = aligned_alloc(HUGE_PAGE_BYTES, LARGE_BLOCK_BYTES);
+	if (b)
+		(void)madvise(b, LARGE_BLOCK_BYTES, MADV_HUGEPAGE); /* else it is only slower */
+	return b;
+}
+
 static char *arena_grow(struct arena *a, size_t size)
 {
-	size_t room = size > BLOCK_BYTES ? size : BLOCK_BYTES;
-	struct arena_block *b = calloc(1, sizeof(*b) + room);
+	bool large = a->total >= MANY_BYTES && size <= LARGE_BLOCK_BYTES - sizeof(struct arena_block);
+	size_t room = large ? LARGE_BLOCK_BYTES - sizeof(struct arena_block) : size > BLOCK_BYTES ? size : BLOCK_BYTES;
+	struct arena_block *b = large ? allocate_large() : malloc(sizeof(*b) + room);
 	if (!b)
 		return NULL;
+	a->total += room;
 	*b = (struct arena_block){a->blocks, room};
 	a->blocks = b;
 	a->next = (char *)(b + 1);

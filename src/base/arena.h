@@ -13,6 +13,7 @@ struct arena {
 	struct arena_block *blocks;
 	char *next;
 	size_t left;
+	size_t total; /* of all blocks */
 };
 
 void arena_finish(struct arena *a);

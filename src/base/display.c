@@ -95,12 +95,21 @@ static void piece_next(struct piece *p, const unsigned char *s, size_t size)
 	p->columns = (size_t)width;
 }
 
+/* How many of the first bytes are what they look like, each in one column. */
+static size_t plain_bytes(const unsigned char *s, size_t size)
+{
+	size_t n = 0;
+	while (n < size && s[n] >= 0x20 && s[n] < 0x7f)
+		n++;
+	return n;
+}
+
 size_t display_width(const void *data, size_t size)
 {
 	const unsigned char *s = data;
-	size_t columns = 0;
+	size_t columns = plain_bytes(s, size);
 	struct piece p;
-	for (size_t i = 0; i < size; i += p.eaten) {
+	for (size_t i = columns; i < size; i += p.eaten) {
 		piece_next(&p, s + i, size - i);
 		columns += p.columns;
 	}
@@ -111,6 +120,10 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 {
 	const unsigned char *s = data;
 	size_t columns = 0;
+	if (size <= max_columns && plain_bytes(s, size) == size) {
+		text_append(t, data, size);
+		return size;
+	}
 	/* Where to cut, should the rest not fit: the last place that leaves a column for the ellipsis. */
 	size_t cut_length = t->length, cut_columns = 0;
 	struct piece p;

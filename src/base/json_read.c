@@ -253,6 +253,24 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 	return r < 0 ? r : 1;
 }
 
+bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
+{
+	const char *p = c->p;
+	if (!c->first && p < c->end && *p++ != ',')
+		return false;
+	if ((size_t)(c->end - p) < size || memcmp(p, key, size) != 0)
+		return false;
+	c->p = p + size;
+	c->first = false;
+	return true;
+}
+
+int json_member_value(struct json_cursor *c, struct json_value *ret_value)
+{
+	skip_space(c);
+	return skip_value(c, 1, ret_value);
+}
+
 int json_next_item(struct json_cursor *c, struct json_value *ret_value)
 {
 	int r = next_in(c, ']');

@@ -48,6 +48,13 @@ void json_enter(struct json_cursor *c, const struct json_value *v);
 int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct json_value *ret_value);
 int json_next_item(struct json_cursor *c, struct json_value *ret_value);
 
+/*
+ * For who knows what comes: past the next key, true, if it stands there as `key` has it, `"name":` without any
+ * white space. json_member_value() must follow.
+ */
+bool json_skip_key(struct json_cursor *c, const char *key, size_t size);
+int json_member_value(struct json_cursor *c, struct json_value *ret_value);
+
 /* 0 if nothing but white space is left after what was walked. */
 int json_end(const struct json_cursor *c);
 

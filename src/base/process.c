@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -208,6 +209,29 @@ int process_signal_marked(const char *entry, int signal)
 	struct marked m = {entry, strlen(entry), signal, 0};
 	int r = each_process(signal_if_marked, &m);
 	return r < 0 ? r : m.count;
+}
+
+/* As the kernel knows it; sigaction() refuses the C library's own signals. */
+struct kernel_action {
+	void (*handler)(int);
+	unsigned long flags;
+	void *restorer;
+	uint64_t mask[2];
+};
+
+void process_reset_signals(void)
+{
+	const struct sigaction plain = {.sa_handler = SIG_DFL};
+	for (int s = 1; s < NSIG; s++) {
+		/* Refused for SIGKILL and SIGSTOP, which is fine, and for those of the C library. */
+		if (sigaction(s, &plain, NULL) == 0 || s == SIGKILL || s == SIGSTOP)
+			continue;
+		const struct kernel_action usual = {.handler = SIG_DFL};
+		struct kernel_action now = usual;
+		/* A handler there is the C library's, and it may still need it: setuid() with threads does. */
+		if (syscall(SYS_rt_sigaction, s, NULL, &now, (NSIG - 1) / 8) == 0 && now.handler == SIG_IGN)
+			syscall(SYS_rt_sigaction, s, &usual, NULL, (NSIG - 1) / 8);
+	}
 }
 
 const char *process_signal_name(int signal)

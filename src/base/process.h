@@ -40,6 +40,12 @@ int process_signal_descendants(pid_t pid, int signal);
 /* Signals each process whose environment has this very entry ("NAME=value"). Returns how many there were. */
 int process_signal_marked(const char *entry, int signal);
 
+/*
+ * In a new process: no signal is ignored, and none handled but by the C library itself. Those two that it keeps to
+ * itself, 32 and 33, can be ignored all the same by who started us, and would stay so in what we execute.
+ */
+void process_reset_signals(void);
+
 /* "SIGKILL" for 9; "signal 42" for those without a name. */
 const char *process_signal_name(int signal);
 

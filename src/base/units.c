@@ -243,14 +243,33 @@ const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM])
 	return buf;
 }
 
+/* The short ones without printf(): a list of 100,000 jobs has one on each line. */
+static const char *format_short(uint64_t ms, char buf[UNITS_ROOM])
+{
+	char *p = buf;
+	if (ms >= 1000) {
+		*p++ = (char)('0' + ms / 1000);
+		*p++ = '.';
+		*p++ = (char)('0' + ms / 100 % 10);
+	} else {
+		if (ms >= 100)
+			*p++ = (char)('0' + ms / 100);
+		if (ms >= 10)
+			*p++ = (char)('0' + ms / 10 % 10);
+		*p++ = (char)('0' + ms % 10);
+		*p++ = 'm';
+	}
+	*p++ = 's';
+	*p = '\0';
+	return buf;
+}
+
 const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM])
 {
 	uint64_t s = ms / 1000;
-	if (s < 1)
-		snprintf(buf, UNITS_ROOM, "%" PRIu64 "ms", ms);
-	else if (s < 10)
-		snprintf(buf, UNITS_ROOM, "%" PRIu64 ".%" PRIu64 "s", s, ms / 100 % 10);
-	else if (s < 60)
+	if (s < 10)
+		return format_short(ms, buf);
+	if (s < 60)
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 "s", s);
 	else if (s < 60 * 60)
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 "m %02" PRIu64 "s", s / 60, s % 60);

@@ -139,6 +139,9 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 			put_line(log);
 		}
 		log->over = over;
+		/* Nothing more is read from it: there may be more logs than a process may hold open. */
+		if (over || !l->follow)
+			closep(&log->fd), log->fd = -1;
 		*ret_all_over = *ret_all_over && over;
 	}
 	return fflush(stdout) != 0 ? error_set(&l->err, -errno, "writing: %s", error_words(errno)) : 0;

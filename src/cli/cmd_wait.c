@@ -35,9 +35,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* -1: not over yet. */
 static int exit_code_of(struct follow *f, uint64_t id)
 {
-	if (follow_is_lost(f, id))
-		return EXIT_WORK_FAILED;
+	bool lost = follow_is_lost(f, id);
 	const struct job *job = jobs_find(&f->jobs, id);
+	/* A runner will say so itself, and may try it again. */
+	if (lost && follow_runner(f) == 0 && !job_has_try_left(job))
+		return EXIT_WORK_FAILED;
 	if (!job_is_final(job))
 		return -1;
 	const struct job_attempt *a = job->attempts;

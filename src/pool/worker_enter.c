@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "pool/warden_private.h"
 #include "pool/worker.h"
 
@@ -17,9 +18,7 @@
 /* Handlers and masks are the host's or the warden's business, not the worker's. */
 static void reset_signals(void)
 {
-	struct sigaction plain = {.sa_handler = SIG_DFL};
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &plain, NULL); /* fails for KILL, STOP and the C library's own: fine */
+	process_reset_signals();
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

@@ -75,7 +75,7 @@ static bool keeper_is_gone(const struct follow *f, const struct job *job)
 	char name[96];
 	pid_t holder;
 	if (!job || job->state != JOB_RUNNING || !job->keeper || strlen(job->keeper->name) > 64 ||
-		machine_get(&here) < 0 ||
+		strchr(job->keeper->name, '/') || machine_get(&here) < 0 ||
 		(*job->keeper->machine.host && strcmp(job->keeper->machine.host, here.host) != 0))
 		return false;
 	snprintf(name, sizeof(name), "keepers/%s", job->keeper->name);

@@ -39,6 +39,11 @@ bool job_is_final(const struct job *j)
 	return j->state == JOB_COMPLETED || j->state == JOB_FAILED || j->state == JOB_CANCELLED;
 }
 
+bool job_has_try_left(const struct job *j)
+{
+	return !j->cancel_requested && j->num_attempts - j->spared <= (uint32_t)j->wish->retries;
+}
+
 void jobs_init(struct jobs *js)
 {
 	*js = (struct jobs){0};
@@ -433,8 +438,7 @@ static int apply_end(struct jobs *js, const struct record *r)
 	a->state = (unsigned char)state;
 	if (a->reason && strcmp(a->reason, REASON_GPU_MEMORY) == 0 && a->peak_mem_mb > job->need_mb)
 		job->need_mb = a->peak_mem_mb;
-	bool again = state == JOB_FAILED && !job->cancel_requested &&
-		     job->num_attempts - job->spared <= (uint32_t)job->wish->retries;
+	bool again = state == JOB_FAILED && job_has_try_left(job);
 	if (state == JOB_FAILED && job->cancel_requested)
 		state = JOB_CANCELLED;
 	set_state(js, job, again ? JOB_PENDING : state);

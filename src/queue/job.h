@@ -148,14 +148,17 @@ struct job {
 	bool cancel_requested; /* while it runs */
 	bool legacy;
 	/* From here on the runner's. */
-	bool blocked;               /* linked under a job that it waits for */
-	struct pending_job wait;    /* its place among those that wait for a GPU */
-	struct running *running;    /* since it was handed to a keeper */
-	struct job *dependents;     /* those that wait for this one… */
-	struct job *next_dependent; /* …linked so */
+	bool blocked;                /* linked under a job that it waits for */
+	struct pending_job wait;     /* its place among those that wait for a GPU */
+	struct running *running;     /* since it was handed to a keeper */
+	struct job *dependents;      /* those that wait for this one… */
+	struct job *next_dependent;  /* …linked so… */
+	struct job **dependent_link; /* …and what points to this one, while it is blocked */
 };
 
 bool job_is_final(const struct job *j);
+/* Whether it is pending again after a failure of the attempt it is at. */
+bool job_has_try_left(const struct job *j);
 
 /* ---- All jobs ------------------------------------------------------------- */
 

@@ -73,25 +73,49 @@ static int open_file(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-static int make_dir(int at, const char *path, const char *shown, struct gd_error *err)
+/*
+ * What lies in the folder is executed like the journal itself: it must be in no more hands than that. Somebody
+ * else may have made it first, where all can make files.
+ */
+static int check_folder(const struct journal *j, int fd, const char *shown, struct gd_error *err)
+{
+	struct stat st, journal;
+	if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
+		return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
+	bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
+	if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return error_set(err, -EPERM,
+		"directory '%s' %s, who could make this account run anything; remove it or use another journal", shown,
+		ours ? "can be written by others" : "belongs to another user");
+}
+
+/* A folder of ours, made where it is not there. */
+static int open_dir(
+	const struct journal *j, int at, const char *path, const char *shown, int *ret_fd, struct gd_error *err)
 {
 	if (mkdirat(at, path, 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "making directory '%s': %s", shown, error_words(errno));
-	return 0;
+	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return error_set(err, -errno, "opening directory '%s': %s", shown, error_words(errno));
+	int r = check_folder(j, fd, shown, err);
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
 }
 
 static int open_folder(struct journal *j, struct gd_error *err)
 {
 	static const char *const parts[] = {"keepers", "env", "scripts"};
-	int r = make_dir(AT_FDCWD, j->dir_path, j->dir_path, err);
+	cleanup_(closep) int dir_fd = -1;
+	int r = open_dir(j, AT_FDCWD, j->dir_path, j->dir_path, &dir_fd, err);
+	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		cleanup_(closep) int part_fd = -1;
+		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
+	}
 	if (r < 0)
 		return r;
-	cleanup_(closep) int dir_fd = open(j->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0)
-		return error_set(err, -errno, "opening directory '%s': %s", j->dir_path, error_words(errno));
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if ((r = make_dir(dir_fd, parts[i], parts[i], err)) < 0)
-			return r;
 	cleanup_(closep) int lock_fd = openat(dir_fd, "append.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock_fd < 0)
 		return error_set(err, -errno, "opening '%s/append.lock': %s", j->dir_path, error_words(errno));

@@ -26,14 +26,13 @@
 #include "base/process.h"
 #include "queue/attempt.h"
 #include "queue/follow.h"
+#include "queue/hook.h"
 #include "queue/oom.h"
 #include "queue/record.h"
 
 /* How soon a record that did not fit the disk is tried again, and how often leftovers are killed. */
 #define WRITE_AGAIN_MS 200
 #define KILL_AGAIN_MS  50
-/* A hook may take so long. */
-#define HOOK_MS 60000
 
 enum phase {
 	PHASE_IDLE,
@@ -197,46 +196,6 @@ static void append_end(struct keeper *k, const struct text *line)
 	}
 }
 
-/* Waits for the hook, a bounded time; what it leaves behind is ended like a job's. */
-static void run_hook(struct keeper *k, const struct text *line)
-{
-	int fds[2];
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return;
-	pid_t pid = fork();
-	if (pid == 0) {
-		attempt_reset_signals();
-		setsid();
-		if (dup2(fds[0], STDIN_FILENO) >= 0 &&
-			(!*k->attempt.cwd || chdir(k->attempt.cwd) == 0 || errno == ENOENT))
-			execle("/bin/sh", "sh", "-c", k->attempt.on_finish, (char *)NULL, k->attempt.envp);
-		_exit(127);
-	}
-	close(fds[0]);
-	/* SIGPIPE is ignored: a hook need not read. */
-	if (pid > 0)
-		file_write_all(fds[1], line->data, line->length);
-	close(fds[1]);
-	uint64_t until = clock_now_ns() + HOOK_MS * NS_PER_MS;
-	bool over = false;
-	for (;;) {
-		pid_t done = waitpid(-1, NULL, WNOHANG);
-		if (done < 0)
-			return;
-		if (done == pid)
-			over = true;
-		if (done > 0)
-			continue;
-		if (over || clock_now_ns() > until)
-			process_signal_descendants(getpid(), SIGKILL);
-		struct pollfd p = {k->signal_fd, POLLIN, 0};
-		poll(&p, 1, KILL_AGAIN_MS);
-		struct signalfd_siginfo si;
-		while (read(k->signal_fd, &si, sizeof(si)) > 0)
-			;
-	}
-}
-
 /*
  * The job's first process was killed before it could say how far it came: the
  * journal tells. Under the lock, so that a torn line is dealt with first.
@@ -257,7 +216,36 @@ static bool start_is_written(struct keeper *k)
 	return written;
 }
 
-/* The hook gets what `gpuq status --json` tells of the end. */
+/* The end must not be lost for lack of memory. */
+static void format_end(struct text *line, const struct attempt_end *e)
+{
+	for (;;) {
+		record_write_end(line, e);
+		if (!text_error(line))
+			return;
+		sleep_ms(WRITE_AGAIN_MS);
+		text_clear(line);
+	}
+}
+
+/* With a hook: what it is told is read before the end is written, and said to the runner before the hook runs. */
+static void end_with_hook(struct keeper *k, const struct text *line, enum job_state state)
+{
+	cleanup_(text_finish) struct text input = {0};
+	struct jobs js;
+	uint64_t id = k->attempt.order.id;
+	int r = hook_read_job(k->journal_path, id, &js);
+	append_end(k, line);
+	send_note(k, NOTE_ENDED, id, (int)state);
+	if (r == 0) {
+		r = hook_describe(&js, id, line, &input);
+		jobs_finish(&js);
+	}
+	/* Without memory for more, the end alone. */
+	hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd);
+	send_note(k, NOTE_READY, 0, 0);
+}
+
 static void finish_job(struct keeper *k)
 {
 	cleanup_(text_finish) struct text line = {0};
@@ -273,22 +261,15 @@ static void finish_job(struct keeper *k)
 	} else {
 		struct attempt_end e;
 		describe_end(k, &e, &words);
-		record_write_end(&line, &e);
-		while (text_error(&line)) { /* out of memory: the end must not be lost for it */
-			sleep_ms(WRITE_AGAIN_MS);
-			text_clear(&line);
-			record_write_end(&line, &e);
-		}
-		append_end(k, &line);
-		if (k->attempt.script_path)
-			unlink(k->attempt.script_path);
+		format_end(&line, &e);
 		if (*k->attempt.on_finish) {
-			send_note(k, NOTE_ENDED, id, (int)e.state);
-			run_hook(k, &line);
-			send_note(k, NOTE_READY, 0, 0);
+			end_with_hook(k, &line, e.state);
 		} else {
+			append_end(k, &line);
 			send_note_and_ready(k, NOTE_ENDED, id, (int)e.state);
 		}
+		if (k->attempt.script_path)
+			unlink(k->attempt.script_path);
 	}
 	attempt_finish(&k->attempt);
 }
@@ -488,6 +469,9 @@ int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t i
 {
 	char name[64];
 	pid_t holder, again;
+	/* The name comes from a journal, and must not lead out of the folder. */
+	if (strchr(keeper, '/') || strlen(keeper) > 40)
+		return -EINVAL;
 	snprintf(name, sizeof(name), "keepers/%s", keeper);
 	int r = lock_holder_at(j->dir_fd, name, &holder);
 	if (r < 0 || holder == 0)

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 
 #define KILL_AGAIN_MS 20
@@ -168,9 +170,7 @@ _Noreturn static void nursery_main(struct nursery *n)
 static void child_setup(struct nursery *n)
 {
 	sigset_t set;
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &dfl, NULL);
+	process_reset_signals();
 	/* Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
@@ -196,6 +196,15 @@ static void child_setup(struct nursery *n)
 		_exit(1);
 }
 
+/* The runner's other descriptors, sockets of keepers above all, must not be held open by us when it is gone. */
+static void keep_only(int *fd)
+{
+	if (*fd != 3 && dup3(*fd, 3, O_CLOEXEC) < 0)
+		_exit(1);
+	*fd = 3;
+	file_close_range(4, INT_MAX);
+}
+
 int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *ret_fd, struct gd_error *err)
 {
 	int fds[2];
@@ -210,7 +219,7 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 	}
 	if (pid == 0) {
 		struct nursery n = {.journal_path = options->journal_path, .fd = fds[1]};
-		close(fds[0]);
+		keep_only(&n.fd);
 		child_setup(&n);
 		nursery_main(&n);
 	}

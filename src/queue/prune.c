@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_put.h"
+#include "queue/environment.h"
 #include "queue/follow.h"
 #include "queue/record.h"
 
@@ -29,6 +30,7 @@ struct pruning {
 	uint64_t legacy_id;
 	struct text kept, dropped;
 	int draft_fd, archive_fd;
+	off_t archive_size; /* before */
 };
 
 /* ---- Which ------------------------------------------------------------------------ */
@@ -54,11 +56,11 @@ static uint64_t choose(struct pruning *p, int64_t before_ms)
 		int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
 		p->drop[i] = job_is_final(job) && end <= before_ms;
 	}
-	/* Those that an open job waits for, however long the chain. */
+	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
 	for (size_t i = js->count; i-- > 0;)
 		for (uint64_t k = 1; !p->drop[i] && js->by_id[i]->after && k <= js->by_id[i]->after[0]; k++) {
 			size_t at = position_of(js, js->by_id[i]->after[k]);
-			if (at < js->count && !job_is_final(js->by_id[i]))
+			if (at < js->count)
 				p->drop[at] = false;
 		}
 	uint64_t n = 0;
@@ -193,6 +195,29 @@ static int write_seen(struct pruning *p)
 
 /* ---- All of it ---------------------------------------------------------------------------- */
 
+/* The journal stays its owner's, also where root prunes it. */
+static int keep_owner(int fd, const struct stat *journal)
+{
+	return journal->st_uid != geteuid() && fchown(fd, journal->st_uid, journal->st_gid) < 0 ? -errno : 0;
+}
+
+static int open_archive(struct pruning *p, const char *path, const struct stat *journal)
+{
+	struct stat st;
+	char last;
+	p->archive_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (p->archive_fd >= 0)
+		return keep_owner(p->archive_fd, journal);
+	p->archive_fd = errno == EEXIST ? open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (p->archive_fd < 0 || fstat(p->archive_fd, &st) < 0)
+		return -errno;
+	p->archive_size = st.st_size;
+	/* A line that a crash has cut off must not spoil our first. */
+	if (st.st_size > 0 && pread(p->archive_fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
+		text_append_char(&p->dropped, '\n');
+	return 0;
+}
+
 static int open_files(struct pruning *p, struct gd_error *err)
 {
 	struct stat st;
@@ -201,12 +226,19 @@ static int open_files(struct pruning *p, struct gd_error *err)
 		return error_set(err, -ENOMEM, "pruning: out of memory");
 	if (fstat(p->journal->fd, &st) < 0)
 		return error_set(err, -errno, "pruning '%s': %s", p->journal->path, error_words(errno));
-	p->archive_fd = open(archive, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (p->archive_fd < 0)
-		return error_set(err, -errno, "opening archive '%s': %s", archive, error_words(errno));
-	p->draft_fd = openat(p->journal->dir_fd, DRAFT, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (p->draft_fd < 0 || fchmod(p->draft_fd, st.st_mode & 07777) < 0)
-		return error_set(err, -errno, "pruning '%s': %s", p->journal->path, error_words(errno));
+	int r = open_archive(p, archive, &st);
+	if (r < 0)
+		return error_set(err, r, "opening archive '%s': %s", archive, error_words(r));
+	/* What a prune that was killed has left. */
+	unlinkat(p->journal->dir_fd, DRAFT, 0);
+	p->draft_fd = openat(p->journal->dir_fd, DRAFT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	r = p->draft_fd < 0 ? -errno : keep_owner(p->draft_fd, &st);
+	if (r == 0 && fchmod(p->draft_fd, st.st_mode & 07777) < 0)
+		r = -errno;
+	if (r < 0) {
+		unlinkat(p->journal->dir_fd, DRAFT, 0);
+		return error_set(err, r, "pruning '%s': %s", p->journal->path, error_words(r));
+	}
 	return 0;
 }
 
@@ -232,6 +264,32 @@ static int write_files(struct pruning *p)
 	return e;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Environments that no job needs any more: they are full of secrets. */
+static void sweep_environments(struct pruning *p)
+{
+	const struct jobs *js = &p->follow.jobs;
+	cleanup_(freep) const char **used = calloc(js->count + 1, sizeof(*used));
+	size_t n = 0;
+	if (!used)
+		return; /* the next prune does it */
+	for (size_t i = 0; i < js->count; i++) {
+		const char *env = js->by_id[i]->wish->env;
+		/* A job without one gets the runner's, whose name stands nowhere. */
+		if (!p->drop[i] && !env)
+			return;
+		/* Interned: neighbours with the same have the same address. */
+		if (!p->drop[i] && (n == 0 || used[n - 1] != env))
+			used[n++] = env;
+	}
+	qsort(used, n, sizeof(*used), compare_names);
+	environment_sweep(p->journal->dir_fd, used, n);
+}
+
 static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
 {
 	int r = follow_open(p->journal->path, false, &p->follow, err);
@@ -243,17 +301,24 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 		return error_set(err, -ENOMEM, "pruning: out of memory");
 	*ret = (struct prune_result){.pruned = choose(p, date_now_ms() - older_ms)};
 	ret->kept = js->count - ret->pruned;
-	if (ret->pruned == 0)
+	if (ret->pruned == 0) {
+		sweep_environments(p);
 		return 0;
+	}
 	r = open_files(p, err);
 	if (r < 0)
 		return r;
 	r = write_files(p);
 	if (r < 0) {
 		unlinkat(p->journal->dir_fd, DRAFT, 0);
-		return error_set(err, r, "pruning '%s': %s; it is as it was", p->journal->path, error_words(r));
+		bool cut = ftruncate(p->archive_fd, p->archive_size) == 0;
+		return error_set(err, r, "pruning '%s': %s; it is as it was%s", p->journal->path, error_words(r),
+			cut ? "" : ", but its archive is not");
 	}
-	return journal_replace(p->journal, DRAFT, err);
+	r = journal_replace(p->journal, DRAFT, err);
+	if (r == 0)
+		sweep_environments(p);
+	return r;
 }
 
 int prune(struct journal *j, int64_t older_ms, struct prune_result *ret, struct gd_error *err)

@@ -5,7 +5,7 @@
  * Under the append lock a new file is written with all other lines, synced and
  * put in the journal's place; whoever follows reads the old one to its end and
  * then begins the new one. Lines of commands files whose jobs are taken out are
- * remembered in `seen` lines. A job that an open one waits for stays.
+ * remembered in `seen` lines. What a job that stays waits for, or waited for, stays.
  */
 #ifndef QUEUE_PRUNE_H
 #define QUEUE_PRUNE_H

@@ -48,6 +48,7 @@ enum member_kind {
 };
 
 struct member {
+	const char *quoted; /* "key": as we write it */
 	const char *key;
 	unsigned char size;
 	unsigned char kind;
@@ -56,7 +57,7 @@ struct member {
 
 #define MEMBER(key, kind, field)                                                                                       \
 	{                                                                                                              \
-		key, sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                                    \
+		"\"" key "\":", key, sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                    \
 	}
 
 /* In the order of their length; those of one length, the frequent ones first. */
@@ -128,6 +129,26 @@ static const struct member *member_find(const struct json_value *key)
 		if (members[i].key[0] == key->data[0] && memcmp(members[i].key, key->data, key->size) == 0)
 			return &members[i];
 	return NULL;
+}
+
+/*
+ * The next member and what it is, NULL: none of ours. Lines of one kind are all alike: the key that came after *m the
+ * last time mostly comes again.
+ */
+static int next_member(struct json_cursor *c, enum event event, const struct member **m, struct json_value *ret_value)
+{
+	static unsigned char learned[EVENT_LEGACY + 1][NUM_MEMBERS + 1];
+	unsigned char *guess = &learned[event][*m ? (size_t)(*m - members) : NUM_MEMBERS];
+	struct json_value key;
+	if (json_skip_key(c, members[*guess].quoted, members[*guess].size + 3u)) {
+		*m = &members[*guess];
+		return json_member_value(c, ret_value) < 0 ? -EBADMSG : 1;
+	}
+	int more = json_next_member(c, &key, ret_value);
+	*m = more > 0 ? member_find(&key) : NULL;
+	if (*m)
+		*guess = (unsigned char)(*m - members);
+	return more;
 }
 
 /* Decimal seconds, to milliseconds; our own have three digits after the point. */
@@ -243,13 +264,13 @@ int record_parse(const char *line, size_t size, struct record *ret)
 	r->attempt = 1;
 	r->num_gpus = r->mem_mb = r->timeout_ms = r->retries = r->exit_code = r->peak_mem_mb = r->duration_ms = -1;
 	struct json_cursor c;
-	struct json_value key, value;
+	struct json_value value;
 	bool has_event = false;
 	if (json_begin(&c, line, size) < 0)
 		return -EBADMSG;
 	int more;
-	while ((more = json_next_member(&c, &key, &value)) > 0) {
-		const struct member *m = member_find(&key);
+	const struct member *m = NULL;
+	while ((more = next_member(&c, r->event, &m, &value)) > 0) {
 		if (!m)
 			continue;
 		if (m->kind == MEMBER_EVENT)

@@ -25,19 +25,6 @@
 /* Ends survive a power cut after so long. */
 #define SYNC_MS 100
 
-/* ---- Words ---------------------------------------------------------------------- */
-
-void runner_say(struct runner *r, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	if (r->options.out) {
-		vfprintf(r->options.out, format, args);
-		fflush(r->options.out);
-	}
-	va_end(args);
-}
-
 void runner_pause(struct runner *r, const char *doing, int code)
 {
 	if (!r->pause_until_ns)
@@ -452,6 +439,8 @@ void runner_destroy(struct runner *r)
 {
 	if (!r)
 		return;
+	runner_flush_words(r, true);
+	text_finish(&r->words);
 	slots_destroy(r);
 	while (r->running)
 		running_remove(r->running);
@@ -527,6 +516,7 @@ static void set_linger(struct runner *r)
 
 static void do_due(struct runner *r)
 {
+	runner_flush_words(r, false);
 	do {
 		if (r->must_read && runner_read(r) < 0)
 			return;
@@ -563,6 +553,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	if (r->result.left_pending && !r->fatal)
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);
+	runner_flush_words(r, true);
 	*ret = r->result;
 	if (r->fatal)
 		return error_set(err, r->fatal, "%s", r->error.code ? r->error.message : error_words(r->fatal));

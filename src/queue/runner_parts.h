@@ -104,6 +104,8 @@ struct runner {
 	uint64_t failures;
 	char own_env[HASH_TEXT]; /* for jobs that have none: those of the first gpu_dispatch */
 	char *own_cwd;           /* likewise: where the journal is */
+	struct text words;       /* said, and not yet taken by who reads */
+	uint64_t unsaid;         /* lines for which there was no room any more */
 	char *latest;            /* log to link as `latest` */
 	struct gd_error error;
 	int fatal;
@@ -151,10 +153,11 @@ void runner_dequeue(struct runner *r, struct job *job);
 /* runner.c */
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
-void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);
 void runner_pause(struct runner *r, const char *doing, int code);
 
-/* runner_say.c: the lines for people */
+/* runner_say.c: the lines for people. Who reads slowly, or not at all, must not hold up the queue. */
+void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);
+void runner_flush_words(struct runner *r, bool wait);
 void runner_tell(struct runner *r, const struct job *job);
 
 #endif

@@ -247,6 +247,9 @@ void runner_enqueue(struct runner *r, struct job *job)
 	}
 	if (dep) {
 		job->next_dependent = dep->dependents;
+		job->dependent_link = &dep->dependents;
+		if (job->next_dependent)
+			job->next_dependent->dependent_link = &job->next_dependent;
 		dep->dependents = job;
 		job->blocked = true;
 		r->num_blocked++;
@@ -267,15 +270,9 @@ void runner_dequeue(struct runner *r, struct job *job)
 		return;
 	job->blocked = false;
 	r->num_blocked--;
-	/* Under whom it is linked is not kept: it is one of those it waits for. */
-	for (uint64_t i = 1; i <= job->after[0]; i++) {
-		struct job *dep = jobs_find(&r->jobs, job->after[i]);
-		for (struct job **p = dep ? &dep->dependents : NULL; p && *p; p = &(*p)->next_dependent)
-			if (*p == job) {
-				*p = job->next_dependent;
-				return;
-			}
-	}
+	*job->dependent_link = job->next_dependent;
+	if (job->next_dependent)
+		job->next_dependent->dependent_link = job->dependent_link;
 }
 
 /* ---- Placing ---------------------------------------------------------------------------- */

@@ -190,6 +190,9 @@ void runner_adopt(struct runner *r, struct job *job)
 	r->num_cpu_jobs += run->num_gpus == 0;
 	r->must_judge = true;
 	running_claim(run);
+	/* Who asked for it may have died before it told the keeper, or was on another machine. */
+	if (job->cancel_requested)
+		running_cancel(run, false);
 }
 
 /* Files of keepers that are gone and to which no job points. */
@@ -235,8 +238,10 @@ void runner_keeper_died(struct runner *r, struct running *run)
 {
 	uint64_t id = run->id;
 	/* Its child may be about to append `start`: from here on it cannot. */
-	if (runner_resync(r, true) < 0)
+	if (runner_resync(r, true) < 0) {
 		r->must_judge = true;
+		return;
+	}
 	struct job *job = jobs_find(&r->jobs, id);
 	run = job ? job->running : NULL;
 	if (!run || run->ended)

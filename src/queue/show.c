@@ -99,9 +99,38 @@ static void show_elapsed(struct text *t, const struct job *job, int64_t now_ms)
 	}
 }
 
+/* What stands after the command. */
+static void show_rest(struct text *t, const struct job *job, const struct show_options *o)
+{
+	text_append_string(t, " → ");
+	show_gpus(t, job);
+	text_append_string(t, " → ");
+	show_outcome(t, job);
+	show_elapsed(t, job, o->now_ms);
+	if (o->name_width && job->name) {
+		text_append_string(t, "  ");
+		display_append(t, job->name, strlen(job->name), o->name_width);
+	}
+}
+
+/* Columns for the command, such that the line fits. */
+static size_t command_room(const struct job *job, const struct show_options *o)
+{
+	size_t room = o->command_width ? o->command_width : LONGEST_COMMAND;
+	if (!o->width)
+		return room;
+	struct text rest = {0};
+	show_rest(&rest, job, o);
+	size_t fixed = 4 + (o->id_width ? o->id_width + 1 : 0);
+	size_t rest_width = display_width(text_string(&rest), rest.length);
+	text_finish(&rest);
+	if (fixed + room + rest_width <= o->width)
+		return room;
+	return o->width > fixed + rest_width + 8 ? o->width - fixed - rest_width : 8;
+}
+
 void show_line(struct text *t, const struct job *job, const struct show_options *o)
 {
-	struct text rest = {0};
 	const char *colour = o->colour ? looks[job->state].colour : "";
 	text_append_string(t, colour);
 	text_append_string(t, looks[job->state].mark);
@@ -110,29 +139,14 @@ void show_line(struct text *t, const struct job *job, const struct show_options 
 		put_number(t, job->id, o->id_width);
 	}
 	text_append_char(t, ' ');
-	text_append_string(&rest, " → ");
-	show_gpus(&rest, job);
-	text_append_string(&rest, " → ");
-	show_outcome(&rest, job);
-	show_elapsed(&rest, job, o->now_ms);
-	if (o->name_width && job->name) {
-		text_append_string(&rest, "  ");
-		display_append(&rest, job->name, strlen(job->name), o->name_width);
-	}
-	size_t room = LONGEST_COMMAND, fixed = 4 + (o->id_width ? o->id_width + 1 : 0);
-	size_t rest_width = display_width(text_string(&rest), rest.length);
-	if (o->command_width)
-		room = o->command_width;
-	if (o->width && fixed + room + rest_width > o->width)
-		room = o->width > fixed + rest_width + 8 ? o->width - fixed - rest_width : 8;
+	size_t room = command_room(job, o);
 	if (o->command_width)
 		display_append_padded(t, job->command, job->command_size, room);
 	else
 		display_append(t, job->command, job->command_size, room);
-	text_append(t, text_string(&rest), rest.length);
+	show_rest(t, job, o);
 	if (*colour)
 		text_append_string(t, "\033[0m");
-	text_finish(&rest);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -254,3 +255,50 @@ def test_ids_go_on_with_a_restored_journal(lab):
     lab.journal.unlink()
     lab.journal.write_text(text.replace('"id":3', '"id":30'))
     assert lab.add("true") == 31
+
+
+@pytest.mark.parametrize("part", ["", "env", "scripts", "keepers"])
+def test_folder_in_the_hands_of_others_is_not_used(lab, part):
+    """Where all can make files, somebody else may have made it first: then what is executed would be theirs."""
+    lab.add("echo 1 >> ran")
+    folder = lab.directory / "jobs.jsonl.d" / part
+    for change in (lambda: folder.chmod(0o777), lambda: (folder.chmod(0o700), os.chown(folder, 12345, 12345))):
+        try:
+            change()
+        except PermissionError:  # only root can give it away
+            continue
+        for words in (["add", "--no-start", "true"], ["run"]):
+            result = lab.result(*words)
+            assert result.returncode in (1, 2), result
+            assert "could make this account run anything" in result.stderr, result
+    assert lab.ran() == []
+
+
+def test_folder_that_is_a_link_is_not_used(lab):
+    lab.add("echo 1 >> ran")
+    (lab.directory / "jobs.jsonl.d").rename(lab.directory / "elsewhere")
+    (lab.directory / "jobs.jsonl.d").symlink_to("elsewhere")
+    assert lab.result("run").returncode in (1, 2)
+    assert lab.ran() == []
+
+
+def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
+    """The journal of somebody else names a file of ours that is locked; cancelling must signal nobody."""
+    marker = lab.directory / "marker"
+    marker.touch()
+    lab.add("true")
+    victim = subprocess.Popen([sys.executable, "-c", "import fcntl, sys\nf = open(sys.argv[1], 'r+')\nfcntl.lockf(f, "
+                               "fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()", marker],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        victim.stdout.readline()
+        with lab.journal.open("a") as file:
+            file.write('{"event":"keeper","keeper":"../../marker","pid":1,"host":"%s"}\n' % os.uname().nodename)
+            file.write('{"event":"start","id":1,"attempt":1,"time":"2026-11-15T22:12:54.350Z","gpus":[],"pid":1,'
+                       '"keeper":"../../marker"}\n')
+        lab.result("cancel", 1)
+        victim.stdin.close()
+        assert victim.wait(timeout=LIMIT) == 0
+    finally:
+        victim.kill()
+        victim.wait()

@@ -313,3 +313,25 @@ def test_job_of_another_host_is_left_alone(lab):
     lab.gpuq("run")
     assert lab.job(1)["status"] == "running"
     assert lab.ran() == ["2"]
+
+
+def test_cancel_that_nobody_passed_on_is_obeyed_by_the_next_runner(lab):
+    """Who cancelled was killed between the line and the signal."""
+    lab.add("echo a >> ran; sleep 60")
+    runner = lab.start("run")
+    lab.until(lab.ran)
+    runner.kill()
+    runner.wait()
+    with lab.journal.open("a") as file:
+        file.write('{"event":"cancel","id":1,"time":"2026-11-15T22:12:54.350Z"}\n')
+    lab.gpuq("run", code=1)
+    assert lab.job(1)["status"] == "cancelled"
+
+
+def test_runner_that_is_told_to_go_does_not_say_that_all_is_done(lab):
+    lab.add("--hold", "true")
+    lab.add("true")
+    runner = lab.start("run", "--keep", "--min-free-mem-mb", "99999999")
+    lab.until(lambda: (lab.directory / "jobs.jsonl.d/runner.lock").exists() and lab.runner() == runner.pid)
+    runner.terminate()
+    assert runner.wait(timeout=LIMIT) == 130

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Finished jobs leave the journal while everybody goes on."""
+import errno
 import json
 import os
+import pathlib
 import signal
+import struct
 import threading
+
+import pytest
 
 from lab import LIMIT
 
@@ -115,3 +120,96 @@ def test_prunes_in_the_middle_of_everything_lose_nothing(lab):
     ends = [event["id"] for event in map(json.loads, (lab.directory / "jobs.jsonl.archive").read_text().splitlines())
             if event["event"] == "end"]
     assert sorted(ends) == list(range(1, 181))
+
+
+def test_what_a_kept_job_waited_for_stays(lab):
+    lab.add("true")
+    lab.add("--after", "1", "[ -e go ]")
+    lab.gpuq("run", code=1)
+    text = lab.journal.read_text().splitlines(keepends=True)
+    old = [line.replace('"time":"20', '"time":"19') if '"id":1,' in line else line for line in text]
+    lab.journal.write_text("".join(old))
+    assert lab.gpuq("prune", "--older", "1h") == "0 pruned, 2 kept\n"
+    (lab.directory / "go").touch()
+    lab.gpuq("retry", 2)
+    runner = lab.start("run")
+    assert lab.gpuq("wait", 2) == ""
+    runner.wait(timeout=LIMIT)
+
+
+def test_environments_that_no_job_needs_are_removed_once_they_are_old(lab):
+    folder = lab.directory / "jobs.jsonl.d/env"
+    lab.add("true", env={"TOKEN": "1"})
+    lab.add("--hold", "[ $TOKEN = 2 ]", env={"TOKEN": "2"})
+    lab.gpuq("run", env={"TOKEN": "1"})
+    lab.add("true", env={"TOKEN": "3"})
+    lab.gpuq("cancel", 3)
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    lab.add("--hold", "true", env={"TOKEN": "4"})
+    lab.gpuq("cancel", 4)
+    assert lab.gpuq("prune") == "3 pruned, 1 kept\n"
+    left = [entry for path in folder.iterdir() for entry in path.read_bytes().split(b"\0") if entry.startswith(b"TOKEN=")]
+    assert sorted(left) == [b"TOKEN=2", b"TOKEN=4"]
+    lab.gpuq("release", 2)
+    lab.gpuq("wait", 2)
+    os.kill(lab.runner(), signal.SIGTERM)
+
+
+def test_saving_an_environment_again_makes_it_young(lab):
+    folder = lab.directory / "jobs.jsonl.d/env"
+    lab.add("true")
+    lab.gpuq("run")
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    number = lab.add("true")
+    assert [path.stat().st_mtime > 1 for path in folder.iterdir()] == [True]
+    lab.gpuq("cancel", number)
+    lab.gpuq("prune")
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_prune_that_fails_leaves_the_archive_as_it_was(lab):
+    faults = str(pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so")
+    archive = lab.directory / "jobs.jsonl.archive"
+    lab.add("true")
+    lab.gpuq("run")
+    lab.gpuq("prune")
+    for _ in range(2):
+        lab.add("true")
+    lab.gpuq("run")
+    before, journal = archive.read_bytes(), lab.journal.read_bytes()
+    counter = lab.directory / "counter"
+    failures = 0
+    for passing in range(10):
+        counter.write_bytes(struct.pack("qq", passing, 1))
+        result = lab.result("prune", env={"LD_PRELOAD": faults, "FAULT_CALL": "sync", "FAULT_ERRNO": str(errno.EIO),
+                                          "FAULT_COUNTER": str(counter), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+        if result.returncode == 0:
+            break
+        failures += 1
+        assert "it is as it was" in result.stderr
+        assert (archive.read_bytes(), lab.journal.read_bytes()) == (before, journal)
+    assert failures >= 2
+
+
+def test_line_that_was_cut_off_in_the_archive_spoils_no_other(lab):
+    archive = lab.directory / "jobs.jsonl.archive"
+    archive.write_text('{"event":"add","id":')
+    lab.add("true")
+    lab.gpuq("run")
+    lab.gpuq("prune")
+    lines = archive.read_text().splitlines()
+    assert lines[0] == '{"event":"add","id":'
+    assert json.loads(lines[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_prune_by_root_leaves_the_journal_to_its_owner(lab):
+    lab.add("true")
+    lab.gpuq("run")
+    os.chown(lab.journal, 12345, 12345)
+    lab.gpuq("prune", "--trust")
+    for name in ("jobs.jsonl", "jobs.jsonl.archive"):
+        info = (lab.directory / name).stat()
+        assert (info.st_uid, info.st_gid) == (12345, 12345), name

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""What the machine does to a queue: its clock jumps, its disk is read-only, a job writes more than anybody reads."""
+import hashlib
+import os
+import pathlib
+import resource
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from lab import GPUQ, LIMIT
+
+CLOCK = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libclock.so"
+YEARS = 10 * 365 * 86400
+
+
+@pytest.mark.parametrize("jump", [YEARS, -YEARS])
+def test_clock_that_jumps_ends_no_job_and_none_too_late(lab, jump):
+    clock = lab.directory / "clock"
+    clock.write_bytes(struct.pack("q", 0))
+    env = {"LD_PRELOAD": str(CLOCK), "CLOCK_FILE": str(clock), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    lab.add("--timeout", "1h", "echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")
+    lab.add("--timeout", "1s", "echo 2 >> ran; sleep 60")
+    runner = lab.start("run", env=env)
+    lab.until(lambda: len(lab.ran()) == 2)
+    with clock.open("r+b") as file:
+        file.write(struct.pack("q", jump))
+    third = lab.add("echo 3 >> ran", env=env)
+    lab.until(lambda: lab.job(2)["status"] == "failed", "the time limit")
+    lab.until(lambda: lab.job(third)["status"] == "completed")
+    assert lab.job(1)["status"] == "running"
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 1
+    jobs = lab.jobs()
+    assert (jobs[1]["status"], jobs[2]["reason"]) == ("completed", "timeout")
+    # By a clock that does not jump, whatever the times beside it say.
+    assert all(0 <= job["duration"] < LIMIT for job in jobs.values())
+    assert (jobs[1]["end_time"] > jobs[1]["start_time"]) == (jump > 0)
+    assert "1" in lab.gpuq("status", env=env)
+
+
+def read_only(lab, *words):
+    """`gpuq` where the directory of the queue is mounted read-only, or is one that we may not write."""
+    if os.geteuid() != 0:
+        lab.directory.chmod(0o555)
+        for path in lab.directory.rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        return lab.result(*words)
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && cd "$1" && shift && exec "$@"'
+    return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", lab.directory,
+                           GPUQ, *words], env=lab.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT, check=False)
+
+
+def can_mount(lab):
+    return os.geteuid() != 0 or (shutil.which("unshare") and "Read-only" in read_only(lab, "add", "--no-start", "x").stderr)
+
+
+def test_read_only_directory_can_be_looked_at_and_refuses_the_rest_with_words(lab):
+    lab.add("exit 3")
+    lab.gpuq("run", code=1)
+    lab.add("echo 1 >> ran")
+    if not can_mount(lab):
+        pytest.skip("root, and not allowed to mount")
+    before = lab.journal.read_bytes()
+    try:
+        status = read_only(lab, "status")
+        assert (status.returncode, status.stderr) == (0, "")
+        assert "Failed (exit 3)" in status.stdout
+        assert read_only(lab, "wait", "1").returncode == 3
+        assert read_only(lab, "logs", "1").returncode == 0
+        for words in (["add", "--no-start", "true"], ["run"], ["cancel", "2"], ["prune"]):
+            result = read_only(lab, *words)
+            assert result.returncode == 1, result
+            assert result.stderr.startswith("gpuq: ") and "jobs.jsonl" in result.stderr, result
+            assert "Read-only file system" in result.stderr or "Permission denied" in result.stderr, result
+    finally:
+        for path in [lab.directory, *lab.directory.rglob("*")] if os.geteuid() != 0 else []:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert lab.journal.read_bytes() == before
+    assert lab.ran() == []
+
+
+def test_job_that_writes_100_mb_has_all_of_it_in_its_log(lab):
+    """Two at once, to both outputs, with nobody reading; the journal stays small and the runner too."""
+    size = 50_000_000
+    program = f"yes $GPUQ_JOB_ID-abcdefghijklmnopqrstuvwxyz | head -c {size}"
+    lab.commands(f"{program}; {program} >&2", f"{program}; {program} >&2; exit 3")
+    lab.gpuq("run", "--jobs-per-gpu", "1", code=1)
+    for number, job in lab.jobs().items():
+        line = f"{number}-abcdefghijklmnopqrstuvwxyz\n".encode()
+        part = (line * (size // len(line) + 1))[:size]
+        expected = hashlib.sha256(part + part).hexdigest()
+        with open(job["log_file"], "rb") as file:
+            assert hashlib.file_digest(file, "sha256").hexdigest() == expected
+        os.unlink(job["log_file"])
+    assert lab.journal.stat().st_size < 10_000
+
+
+def test_more_logs_than_a_process_may_hold_open(lab):
+    count = 100
+    lab.commands(*(f"echo {n}" for n in range(1, count + 1)))
+    lab.gpuq("run", "--quiet", "--jobs-per-gpu", "4")
+    out = lab.gpuq("logs", f"1-{count}", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+    assert out == "".join(f"{n}: {n}\n" for n in range(1, count + 1))
+
+
+def test_wait_for_a_lost_job_that_will_be_tried_again(lab):
+    lab.add("--retries", "1", "echo 1 >> ran; [ $GPUQ_ATTEMPT = 2 ] || sleep 60")
+    runner = lab.start("run")
+    lab.until(lab.ran)
+    keeper, = (event["pid"] for event in lab.events() if event["event"] == "keeper" and event["keeper"] in {
+        start["keeper"] for start in lab.events() if start["event"] == "start"})
+    runner.kill()
+    runner.wait()
+    os.kill(keeper, 9)
+    lab.until(lambda: lab.job(1)["status"] == "failed", "the keeper to be gone")
+    waiting = lab.start("wait", 1, stderr=subprocess.PIPE)
+    assert b"nobody runs this queue" in waiting.stderr.readline()
+    lab.gpuq("run")
+    assert waiting.wait(timeout=LIMIT) == 0
+
+
+def test_dependents_cancelled_in_any_order_leave_the_others(lab):
+    """Their list under what they wait for: first, last and middle are taken out, by a runner that lives."""
+    count = 30
+    lab.add("until [ -e go ]; do sleep 0.01; done")
+    for n in range(2, count + 2):
+        lab.add("--after", "1", f"echo {n} >> ran")
+    runner = lab.start("run")
+    lab.until(lambda: lab.job(1)["status"] == "running")
+    gone = [2, 31, 16, 15, 17, 30, 3]
+    for n in gone:
+        lab.gpuq("cancel", n)
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 1
+    assert sorted(map(int, lab.ran())) == [n for n in range(2, count + 2) if n not in gone]
+
+
+def test_reader_that_does_not_read_holds_nothing_up(lab):
+    """Far more lines than a pipe takes; they come when somebody reads, all of them."""
+    count = 600
+    text = "x" * 60
+    lab.commands(*(f"true {n} {text}" for n in range(1, count + 1)))
+    runner = lab.start("run", "--jobs-per-gpu", "4")
+    lab.until(lambda: lab.journal.exists() and sum(event["event"] == "end" for event in lab.events()) == count, "all ends")
+    assert runner.poll() is None
+    out, _ = runner.communicate(timeout=LIMIT)
+    assert runner.returncode == 0
+    assert out.decode().count("Completed") == count
+
+
+def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
+    """It is forked by a runner that holds the sockets of others; when that dies, an idle keeper must see it."""
+    lab.add("true")
+    runner = lab.start("run", "--keep", "--jobs-per-gpu", "1")
+    first, = lab.until(lambda: lab.journal.exists() and lab.job(1)["status"] == "completed" and lab.keepers())
+    nursery = int(pathlib.Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert pathlib.Path(f"/proc/{nursery}/comm").read_text() == "gpuq-nursery\n"
+    os.kill(nursery, 9)
+    for number in (2, 3):
+        lab.add(f"echo {number} >> ran; until [ -e go-{number} ]; do sleep 0.01; done")
+        lab.until(lambda: len(lab.ran()) == number - 1)
+    second, = set(lab.keepers()) - {first}
+    (lab.directory / "go-2").touch()
+    lab.gpuq("wait", 2)
+    runner.kill()
+    runner.wait()
+    lab.until(lambda: lab.keepers() == [second], "the first keeper to leave")
+    (lab.directory / "go-3").touch()
+    lab.until(lambda: not lab.keepers())
+    assert lab.job(3)["status"] == "completed"
