@@ -96,7 +96,7 @@ int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_sourc
 	cleanup_(closep) int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	struct loop_source *s;
+	struct loop_source *s = NULL;
 	int r = loop_add(l, fd, EPOLLIN, fn, context, &s);
 	if (r < 0)
 		return r;
@@ -123,7 +123,7 @@ int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *cont
 	cleanup_(closep) int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	struct loop_source *s;
+	struct loop_source *s = NULL;
 	int r = loop_add(l, fd, EPOLLIN, fn, context, &s);
 	if (r < 0)
 		return r;
