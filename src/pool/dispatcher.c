@@ -18,7 +18,7 @@
 #include "pool/options.h"
 
 #define INLINE_LARGE ((size_t)64 << 10)
-#define INLINE_BURST 256 /* tasks pulled on the caller's thread between two looks at the answers */
+#define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
 
 struct gd_feed {
 	struct gd_dispatcher *dispatcher;

@@ -7,7 +7,7 @@
  * Very short tasks are given to one worker until it has this much to do, though
  * another may be idle: waking that one costs more.
  */
-#define BUNCH_NS 50000
+#define BUNCH_NS 100000
 
 #define MOST_AGAIN 16 /* looked at in one go */
 

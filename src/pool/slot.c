@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#define PLENTY 32 /* tasks */
+#define PLENTY 64 /* tasks */
 
 int slot_init(struct slot *s, int index, int gpu, int device)
 {
