@@ -229,13 +229,16 @@ def built(name, why):
 
 
 @pytest.mark.heavy
-def test_opencl_saxpy_uses_a_device_per_worker_and_is_right(tmp_path):
+def test_opencl_saxpy_sets_a_device_up_once_per_worker_and_is_right(tmp_path):
     program = built("opencl_saxpy", "no OpenCL here")
     result = run(program, "sim:2", POCL_DEVICES="pthread pthread", POCL_CACHE_DIR=str(tmp_path))
     if result.returncode == 77:
         pytest.skip("no OpenCL device here")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert sorted(line[:9] for line in result.stdout.splitlines() if "OpenCL device" in line) == ["worker 0:", "worker 1:"]
+    devices = [line.split(", OpenCL")[0] for line in result.stdout.splitlines() if "OpenCL device" in line]
+    # One worker may have done all the blocks before the other had compiled its kernel.
+    assert devices and len(set(devices)) == len(devices), result.stdout
+    assert set(devices) <= {"worker 0: GPU 0", "worker 1: GPU 1"}
     assert "4194304 numbers right, 0 wrong, 0 failures" in result.stdout
 
 
