@@ -289,6 +289,29 @@ GD_API int gd_batch_fail(struct gd_worker *w, size_t i, int code, const char *fo
  */
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
 
+/* ---- Workers of gpuq launch ----------------------------------------------- */
+
+/**
+ * A plug-in for `gpuq launch --worker FILE.so` exports its hooks:
+ *
+ *     const struct gd_worker_ops gd_worker = {.setup = …, .process = …};
+ *
+ * and each task is a file. --model-size, --language and --set reach it as
+ * settings: gd_worker_setting(w, "model_size", "base").
+ */
+struct gd_file {
+	const char *path;       /**< absolute */
+	const char *output_dir; /**< absolute, made before the worker is called; of this file alone */
+	const char *stem;       /**< its name without folder and extension */
+	uint64_t size_bytes;
+	double seconds; /**< of audio, -1 where that is not known */
+};
+
+/** The file that a task stands for; its strings are valid as long as the task's bytes. -EBADMSG: it is none. */
+GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret);
+/** The result of a file: how many seconds of audio it held, -1 where that has no meaning. */
+GD_API int gd_file_done(struct gd_worker *w, double seconds);
+
 /* ---- Events ------------------------------------------------------------- */
 
 /** Why a task, a setup or a cleanup did not succeed. */
