@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/program.h"
 #include "cli/queue_cli.h"
 
 /* Leaves when the queue has been empty for so long. */
@@ -33,7 +34,7 @@ _Noreturn static void become_runner(const char *const *argv, const char *log)
 	for (int fd = 3; fd < 1024; fd++)
 		close(fd);
 	syscall(SYS_close_range, 3U, ~0U, 0U);
-	execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+	execv(program_gpuq(), (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 

@@ -63,7 +63,8 @@ void job_need(const struct job *job, int64_t min_free_mem_mb, struct placement_n
 struct world {
 	struct follow *follow;
 	struct runner_rules rules;
-	struct gd_gpu_list *gpus;
+	const struct gd_gpu_list *gpus;
+	struct gd_gpu_list *own_gpus; /* asked for here; NULL where the caller gave them */
 	struct ledger ledger;
 	struct ledger_job *running;
 	int *positions; /* of all running jobs, one after another */
@@ -73,7 +74,7 @@ struct world {
 
 static void world_finish(struct world *w)
 {
-	gd_gpu_list_free(w->gpus);
+	gd_gpu_list_free(w->own_gpus);
 	ledger_finish(&w->ledger);
 	free(w->running);
 	free(w->positions);
@@ -212,10 +213,10 @@ static int gpu_words(struct world *w, const struct job *job, struct text *t)
 	return 0;
 }
 
-static int pending_words(
-	struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t, struct gd_error *err)
+static int pending_words(struct follow *f, const struct job *job, const struct runner_rules *rules,
+	const struct gd_gpu_list *gpus, struct text *t, struct gd_error *err)
 {
-	cleanup_(world_finish) struct world w = {.follow = f, .rules = *rules};
+	cleanup_(world_finish) struct world w = {.follow = f, .rules = *rules, .gpus = gpus};
 	const struct job *dep = waits_for(&f->jobs, job);
 	if (follow_runner(f) == 0)
 		text_append_string(t, "nobody runs this queue; start a runner with 'gpuq run'\n");
@@ -226,9 +227,11 @@ static int pending_words(
 			job_state_name((enum job_state)dep->state));
 		return 0;
 	}
-	int r = gd_gpu_list(*w.rules.gpus ? w.rules.gpus : NULL, &w.gpus, err);
+	int r = gpus ? 0 : gd_gpu_list(*w.rules.gpus ? w.rules.gpus : NULL, &w.own_gpus, err);
 	if (r < 0)
 		return r;
+	if (!gpus)
+		w.gpus = w.own_gpus;
 	if (w.gpus->count == 0)
 		text_append_string(t, "there is no GPU; simulated ones: --gpus sim:4\n");
 	r = build_ledger(&w);
@@ -237,13 +240,13 @@ static int pending_words(
 	return r < 0 ? error_set(err, r, "looking at the GPUs: %s", error_words(r)) : 0;
 }
 
-int outlook(
-	struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t, struct gd_error *err)
+int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
+	struct text *t, struct gd_error *err)
 {
 	text_appendf(t, "job %" PRIu64 ": ", job->id);
 	show_outcome(t, job);
 	text_append_char(t, '\n');
 	if (job->state == JOB_HELD)
 		text_appendf(t, "it is held; 'gpuq release %" PRIu64 "' lets it go on\n", job->id);
-	return job->state == JOB_PENDING ? pending_words(f, job, rules, t, err) : 0;
+	return job->state == JOB_PENDING ? pending_words(f, job, rules, gpus, t, err) : 0;
 }

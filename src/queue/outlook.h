@@ -24,8 +24,11 @@ int runner_rules_read(int dir_fd, struct runner_rules *ret);
 /* What a job needs of each GPU. */
 void job_need(const struct job *job, int64_t min_free_mem_mb, struct placement_need *ret);
 
-/* Lines, each with its newline. `rules`: for when nobody runs the queue. */
-int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t,
-	struct gd_error *err);
+/*
+ * Lines, each with its newline. `rules`: for when nobody runs the queue. `gpus`: as they are now, from
+ * who follows them anyway; NULL: they are asked, which takes as long as their drivers do.
+ */
+int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
+	struct text *t, struct gd_error *err);
 
 #endif
