@@ -28,6 +28,7 @@ extern const struct command cmd_hold;
 extern const struct command cmd_logs;
 extern const struct command cmd_prune;
 extern const struct command cmd_release;
+extern const struct command cmd_report;
 extern const struct command cmd_retry;
 extern const struct command cmd_run;
 extern const struct command cmd_status;
