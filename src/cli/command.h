@@ -32,6 +32,7 @@ extern const struct command cmd_report;
 extern const struct command cmd_retry;
 extern const struct command cmd_run;
 extern const struct command cmd_status;
+extern const struct command cmd_top;
 extern const struct command cmd_urgent;
 extern const struct command cmd_wait;
 extern const struct command cmd_why;
