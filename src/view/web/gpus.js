@@ -2,7 +2,8 @@
 // The cards of the GPUs, each with the history of its memory and utilisation.
 import { $, bytes, clock, count, duration, element, now, setText, showState } from "./format.js";
 
-const HISTORY = 300; // samples that are drawn: five minutes
+const HISTORY = 300; // samples that are drawn: five minutes…
+const SHORTEST = 60; // …and the width that fewer of them fill
 const SVG = "http://www.w3.org/2000/svg";
 
 const cards = new Map(); // "id/slot" → parts
@@ -31,7 +32,7 @@ function makeCard(gpu) {
     state: element("span"), task: element("p", { class: "gpu-task" }), meters: element("dl", { class: "meters" }), foot: element("p", { class: "gpu-foot" }) };
   p.memory = makeMeter(p.meters, "Memory", "memory");
   p.busy = makeMeter(p.meters, "Busy", "busy");
-  p.spark = svg("svg", { class: "spark", viewBox: `0 0 ${HISTORY - 1} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  p.spark = svg("svg", { class: "spark", viewBox: `0 0 ${HISTORY} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
   for (const kind of ["area", "memory", "busy"]) p.spark.append(p[`${kind}Path`] = svg("path", { class: kind }));
   p.card = element("li", { class: "panel gpu" }, element("div", { class: "gpu-head" }, p.title, p.name, p.state), p.task, p.meters, p.spark, p.foot);
   return p;
@@ -45,10 +46,11 @@ function fillMeter(meter, share, words) {
 // A line through what is known; the newest sample stands at the right edge.
 function path(samples, pick) {
   let line = "", pen = false, first = null, last = null;
+  const step = HISTORY / (Math.max(samples.length, SHORTEST) - 1);
   samples.forEach((sample, i) => {
     const share = pick(sample);
     if (share === null) { pen = false; return; }
-    const x = HISTORY - samples.length + i, y = (98 - 96 * Math.min(1, share)).toFixed(1);
+    const x = (HISTORY - (samples.length - 1 - i) * step).toFixed(1), y = (98 - 96 * Math.min(1, share)).toFixed(1);
     line += `${pen ? "L" : "M"}${x} ${y}`;
     pen = true;
     first ??= x;
