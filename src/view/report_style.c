@@ -21,7 +21,7 @@ static const char style[] =
 	"h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2.4rem 0 .2rem}\n"
 	".subject,.note,footer{color:var(--faint);overflow-wrap:anywhere}.subject{margin:.2rem 0 1.4rem}.note{margin:.1rem 0 .7rem}\n"
 	"code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:.92em}\n"
-	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8rem,1fr));gap:.6rem;margin:0}\n"
+	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(6.5rem,1fr));gap:.6rem;margin:0}\n"
 	".tiles div{background:var(--card);border-radius:8px;padding:.6rem .8rem;display:flex;flex-direction:column-reverse;justify-content:flex-end}\n"
 	".tiles dt{color:var(--faint);font-size:.85rem}.tiles dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums}\n"
 	".tiles .bad dd,td.bad{color:var(--failed)}\n"

@@ -141,11 +141,11 @@ void screen_fill(struct screen *s, int row, int column, int width, unsigned styl
 		put_character(s, row, column + i, 1, style, character, strlen(character));
 }
 
-void screen_mark(struct screen *s, int row, int column, int width, unsigned flags)
+void screen_invert(struct screen *s, int row, int column, int width)
 {
 	width = room(s, row, column, width);
 	for (int i = 0; i < width; i++)
-		cell(s, row, column + i)->style |= (unsigned char)flags;
+		cell(s, row, column + i)->style = SCREEN_REVERSE | (cell(s, row, column + i)->style & SCREEN_BOLD);
 }
 
 void screen_read(const struct screen *s, int row, struct text *t)

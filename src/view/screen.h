@@ -53,8 +53,8 @@ int screen_putf(struct screen *s, int row, int column, int width, unsigned style
 void screen_put_right(struct screen *s, int row, int column, int width, unsigned style, const char *text);
 /* One character, over and over. */
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character);
-/* Adds flags to what is there. */
-void screen_mark(struct screen *s, int row, int column, int width, unsigned flags);
+/* Turns what is there around, without its colours: the row of a cursor. */
+void screen_invert(struct screen *s, int row, int column, int width);
 
 /* A row as it reads, without spaces at its end. */
 void screen_read(const struct screen *s, int row, struct text *t);

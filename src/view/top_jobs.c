@@ -229,7 +229,7 @@ void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t n
 		size_t at = t->first + (size_t)i;
 		draw_job(t, s, row + 1 + i, columns, num_columns, t->jobs[at], now_ms);
 		if (at == t->cursor)
-			screen_mark(s, row + 1 + i, 0, s->columns, SCREEN_REVERSE);
+			screen_invert(s, row + 1 + i, 0, s->columns);
 	}
 	if (t->num_jobs == 0 && shown > 0)
 		screen_put(s, row + 1, 1, s->columns - 2, SCREEN_DIM,
