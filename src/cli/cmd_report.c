@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/launch_ledger.h"
 #include "cli/queue_cli.h"
 #include "cli/queue_view.h"
 #include "queue/samples.h"
@@ -21,18 +22,21 @@
 
 #define DEFAULT_NAME "report.html"
 
-enum { OPTION_SINCE = 0x200 };
+enum { OPTION_SINCE = 0x200, OPTION_LAUNCH };
 
 struct report_command {
 	struct queue_choice queue;
 	const char *out;
-	uint64_t since_ms; /* age; 0: all */
+	const char *launch; /* an output folder, or NULL: the queue */
+	uint64_t since_ms;  /* age; 0: all */
 	struct gd_error err;
 };
 
 static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Where to write it (" DEFAULT_NAME "); - is standard output", 1},
 	{"since", OPTION_SINCE, "AGE", 0, "Only what ran or was added in the last 2h, 1d…", 1},
+	{"launch", OPTION_LAUNCH, "FOLDER", 0, "About what gpuq launch did in this output folder, not about a queue",
+		1},
 	{0},
 };
 
@@ -45,6 +49,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'o':
 		c->out = arg;
+		return 0;
+	case OPTION_LAUNCH:
+		c->launch = arg;
 		return 0;
 	case OPTION_SINCE:
 		if (units_parse_duration(arg, &c->since_ms, &c->err) < 0)
@@ -167,6 +174,32 @@ static int report_queue(struct report_command *c, struct text *page)
 	return r;
 }
 
+/* ---- The folder of a launch ------------------------------------------------------------- */
+
+static int report_launch(struct report_command *c, struct text *page)
+{
+	cleanup_(freep) char *path = NULL;
+	struct report_launch launch = {0};
+	uint64_t bad_lines = 0;
+	struct view_model *m = view_model_create(1);
+	int r = m && asprintf(&path, "%s/" LAUNCH_LEDGER, c->launch) >= 0
+			? launch_ledger_read(path, m, &launch, &bad_lines, &c->err)
+			: error_set(&c->err, -ENOMEM, "reading folder '%s': out of memory", c->launch);
+	int64_t now = date_now_ms();
+	struct report report = {.model = m,
+		.queue = c->launch,
+		.now_ms = now,
+		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0,
+		.launch = &launch};
+	if (r == 0 && report_write(&report, page) < 0)
+		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+	if (r == 0 && bad_lines)
+		say("'%s': %" PRIu64 " bad line%s skipped", path, bad_lines, bad_lines == 1 ? "" : "s");
+	launch_ledger_finish(&launch);
+	view_model_destroy(m);
+	return r;
+}
+
 static int main_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
@@ -176,7 +209,7 @@ static int main_report(int argc, char **argv)
 	struct report_command c = {.out = DEFAULT_NAME};
 	cleanup_(text_finish) struct text page = {0};
 	cli_parse(&argp, argc, argv, &c);
-	int r = report_queue(&c, &page);
+	int r = c.launch ? report_launch(&c, &page) : report_queue(&c, &page);
 	if (r == 0)
 		r = write_page(&c, &page);
 	if (r == 0 && strcmp(c.out, "-") != 0)

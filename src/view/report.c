@@ -9,7 +9,7 @@
 #include "base/display.h"
 #include "base/units.h"
 #include "view/html.h"
-#include "view/report_chart.h"
+#include "view/report_parts.h"
 
 #define MAX_FAILED  200 /* that are listed one by one */
 #define MAX_REASONS 50
@@ -212,7 +212,7 @@ static void write_command(struct text *t, const struct view_job *j)
 	text_append_string(t, "</code></td>");
 }
 
-static void write_gpus_of(struct text *t, const struct view_attempt *a)
+void report_put_gpus_of(struct text *t, const struct view_attempt *a)
 {
 	text_append_string(t, "<td class=\"k\">");
 	for (size_t i = 0; a && i < a->num_gpus; i++)
@@ -235,7 +235,7 @@ static void write_longest(struct text *t, const struct report_facts *f)
 		text_appendf(t, "<tr><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td><td class=\"k%s\">%s</td>",
 			s->job->id, duration(ms, words), a->state == VIEW_JOB_FAILED ? " bad" : "",
 			view_job_state_name(a->state));
-		write_gpus_of(t, a);
+		report_put_gpus_of(t, a);
 		text_appendf(t, "<td class=\"k\">%s</td>", report_moment(a->start_ms, moment));
 		write_command(t, s->job);
 		text_append_string(t, "</tr>\n");
@@ -263,7 +263,7 @@ static int by_count(const void *a, const void *b)
 }
 
 /* Those that are seldom, when there are too many kinds, are left out of the list. */
-static void write_reasons(struct text *t, const struct report_facts *f)
+void report_put_reasons(struct text *t, const struct report_facts *f)
 {
 	struct reason reasons[MAX_REASONS];
 	char buf[REPORT_OUTCOME];
@@ -298,7 +298,7 @@ static void write_failed_job(struct text *t, const struct view_job *j)
 	html_text(t, reason_of(j, buf), 60);
 	text_appendf(t, "</td><td class=\"n\">%s</td><td class=\"n\">%zu</td>",
 		a && a->duration_ms >= 0 ? duration(a->duration_ms, words) : "—", j->num_attempts);
-	write_gpus_of(t, a);
+	report_put_gpus_of(t, a);
 	write_command(t, j);
 	text_append_string(t, "</tr>\n");
 }
@@ -308,7 +308,7 @@ static void write_failed(struct text *t, const struct report_facts *f)
 	if (f->num_failed == 0)
 		return;
 	text_append_string(t, "<section><h2>Failed jobs</h2>\n");
-	write_reasons(t, f);
+	report_put_reasons(t, f);
 	text_append_string(t,
 		"<div class=\"scroll\"><table><thead><tr><th class=\"n\">job</th><th>reason</th><th class=\"n\">time</th>"
 		"<th class=\"n\">attempts</th><th>GPU</th><th>command</th></tr></thead><tbody>\n");
@@ -332,6 +332,29 @@ static void write_subject(struct text *t, const struct report *r, const struct r
 		text_appendf(t, " · since %s", report_moment(r->since_ms, from));
 }
 
+static void write_queue(struct text *t, const struct report_facts *f, const struct report_axis *a)
+{
+	write_tiles(t, f);
+	write_gpus(t, f);
+	write_timeline(t, f, a);
+	write_usage(t, f, a);
+	write_throughput(t, f, a);
+	write_waiting(t, f, a);
+	write_longest(t, f);
+	write_failed(t, f);
+}
+
+static void write_launch(
+	struct text *t, const struct report_facts *f, const struct report_axis *a, const struct report_launch *l)
+{
+	report_launch_tiles(t, f, l);
+	report_launch_gpus(t, f, l);
+	write_timeline(t, f, a);
+	write_throughput(t, f, a);
+	report_launch_slowest(t, f, l);
+	report_launch_failed(t, f);
+}
+
 int report_write(const struct report *r, struct text *out)
 {
 	cleanup_(text_finish) struct text subject = {0};
@@ -342,15 +365,12 @@ int report_write(const struct report *r, struct text *out)
 		return result;
 	report_axis_init(&a, f.from_ms, f.to_ms);
 	write_subject(&subject, r, &f);
-	report_begin(out, "gpuq report", text_string(&subject));
-	write_tiles(out, &f);
-	write_gpus(out, &f);
-	write_timeline(out, &f, &a);
-	write_usage(out, &f, &a);
-	write_throughput(out, &f, &a);
-	write_waiting(out, &f, &a);
-	write_longest(out, &f);
-	write_failed(out, &f);
+	f.files = r->launch;
+	report_begin(out, r->launch ? "gpuq launch" : "gpuq report", text_string(&subject));
+	if (r->launch)
+		write_launch(out, &f, &a, r->launch);
+	else
+		write_queue(out, &f, &a);
 	report_end(out, r->now_ms);
 	report_facts_finish(&f);
 	return text_error(out) ? text_error(out) : text_error(&subject);

@@ -59,6 +59,7 @@ struct report_depth {
 
 struct report_facts {
 	int64_t from_ms, to_ms, now_ms; /* from < to */
+	bool files;                     /* jobs are files, and have no number that anybody knows; set by who draws */
 	size_t num_jobs;
 	size_t counts[VIEW_JOB_STATES];
 	size_t num_attempts;

@@ -5,8 +5,7 @@
 
 #include "base/display.h"
 #include "view/html.h"
-#include "view/report.h"
-#include "view/report_axis.h"
+#include "view/report_parts.h"
 
 /* Colours that are told apart without red and green; what failed is also said in words. */
 static const char style[] =

@@ -94,6 +94,7 @@ struct drawing {
 	int pixel;
 	int y, height;
 	size_t drawn;
+	bool files;
 };
 
 static const char *class_of(const struct block *b, size_t number)
@@ -113,19 +114,23 @@ static const char *class_of(const struct block *b, size_t number)
 	}
 }
 
-static void block_words(struct text *t, const struct block *b)
+static void block_words(struct text *t, const struct block *b, bool files)
 {
 	const struct report_span *s = b->first;
 	char duration[UNITS_ROOM], outcome[REPORT_OUTCOME];
 	if (b->count > 1) {
-		text_appendf(t, "%zu jobs, %" PRIu64 " to %" PRIu64, b->count, s->job->id, b->last->job->id);
+		if (files)
+			text_appendf(t, "%zu files", b->count);
+		else
+			text_appendf(t, "%zu jobs, %" PRIu64 " to %" PRIu64, b->count, s->job->id, b->last->job->id);
 		if (b->failed)
 			text_appendf(t, ", %zu failed", b->failed);
 		return;
 	}
 	const struct view_attempt *a = s->attempt;
 	int64_t ms = a->duration_ms >= 0 ? a->duration_ms : s->end_ms - a->start_ms;
-	text_appendf(t, "job %" PRIu64 ": ", s->job->id);
+	if (!files)
+		text_appendf(t, "job %" PRIu64 ": ", s->job->id);
 	html_text(t, s->job->name ? s->job->name : s->job->command, 60);
 	text_appendf(t, ", %s, %s", view_job_state_name(a->state), units_format_duration((uint64_t)ms, duration));
 	report_outcome(a->state == VIEW_JOB_COMPLETED ? NULL : a->reason, a, outcome);
@@ -143,7 +148,7 @@ static void draw_block(void *context, const struct block *b)
 	width = width < d->pixel ? d->pixel : width > 3 * REPORT_PIXEL ? width - REPORT_PIXEL / 2 : width;
 	text_appendf(d->t, "<path class=\"%s\" d=\"M%d %dh%dv%dh-%dz\"><title>", class_of(b, d->drawn++), b->x, d->y,
 		width, d->height, width);
-	block_words(d->t, b);
+	block_words(d->t, b, d->files);
 	text_append_string(d->t, "</title></path>\n");
 }
 
@@ -179,7 +184,7 @@ static void draw_failed(struct text *t, const struct report_gpu *g, const struct
 		text_append_string(t, "\"/>\n");
 }
 
-static void draw_gpu(struct text *t, const struct report_gpu *g, const struct report_axis *a, int pixel)
+static void draw_gpu(struct text *t, const struct report_gpu *g, const struct report_axis *a, int pixel, bool files)
 {
 	char label[REPORT_GPU_LABEL];
 	unsigned lanes = g->num_lanes ? g->num_lanes : 1;
@@ -192,7 +197,7 @@ static void draw_gpu(struct text *t, const struct report_gpu *g, const struct re
 		"preserveAspectRatio=\"none\"><title>%s: %zu attempt%s, %zu failed</title>",
 		label, REPORT_WIDTH, height, height, label, g->num_spans, g->num_spans == 1 ? "" : "s", g->num_failed);
 	report_axis_grid(t, a, height);
-	struct drawing d = {.t = t, .pixel = pixel, .height = lane_height - (lanes > 1)};
+	struct drawing d = {.t = t, .pixel = pixel, .height = lane_height - (lanes > 1), .files = files};
 	for (unsigned lane = 0; lane < g->num_lanes; lane++, d.y += lane_height)
 		each_block(g, lane, a, pixel, draw_block, &d);
 	draw_failed(t, g, a, pixel, height - FAILED_HEIGHT + 1);
@@ -204,7 +209,7 @@ void report_timeline(struct text *t, const struct report_facts *f, const struct 
 	int pixel = choose_pixel(f, a);
 	text_append_string(t, "<div class=\"chart\">\n");
 	for (size_t i = 0; i < f->num_gpus; i++)
-		draw_gpu(t, &f->gpus[i], a, pixel);
+		draw_gpu(t, &f->gpus[i], a, pixel, f->files);
 	report_axis_labels(t, a);
 	text_append_string(t, "</div>\n");
 }

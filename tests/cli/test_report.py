@@ -221,3 +221,58 @@ def test_a_real_run(lab):
     page = report(lab)[1]
     assert page.tiles["completed"] == "2" and page.tiles["failed"] == "1"
     assert "exit 3" in page.text
+
+
+# ---- gpuq launch ---------------------------------------------------------------------------
+
+
+def ledger(lab, *lines):
+    folder = lab.directory / "out"
+    folder.mkdir()
+    (folder / "launch.jsonl").write_text("".join(json.dumps(line) + "\n" if isinstance(line, dict) else line for line in lines))
+    return folder
+
+
+def ended(file, gpu, end, processing, event="done", audio=None, **more):
+    return {"event": event, "file": file, "size": 1, "mtime": 2, "output": file, "fingerprint": "0" * 32, "gpu": gpu, "attempt": 1,
+            **({} if audio is None else {"audio_seconds": audio}), "processing_seconds": processing, "time": moment(end), **more}
+
+
+def test_a_launch(lab):
+    ledger(lab, {"event": "run", "version": 1, "time": moment(0), "input": "/in", "worker": "whisper"},
+           ended("a.wav", 0, 10, 10, audio=100), ended("b/<b>.wav", 1, 5, 5, event="failed", error="no audio & <script>"),
+           {"event": "run", "version": 1, "time": moment(100), "input": "/in", "worker": "whisper"},
+           ended("b/<b>.wav", 1, 130, 30, audio=100), ended("bad.wav", 0, 101, 1, event="failed", error="torn"),
+           "no json\n", '{"event":"done","file":"unfinished')
+    result = lab.result("report", "--launch", "out", "-o", "-")
+    assert result.returncode == 0 and result.stderr == "gpuq: 'out/launch.jsonl': 1 bad line skipped\n"
+    page = Page(result.stdout)
+    assert page.wrong == []
+    tiles = page.tiles
+    assert (tiles["files"], tiles["done"], tiles["failed"]) == ("3", "2", "1")
+    assert tiles["of audio"] == "3m 20s" and tiles["of processing"] == "40s"
+    assert tiles["RTF: processing over audio"] == "0.200"
+    assert tiles["wall clock"] == "40s" and tiles["speedup over one worker"] == "1.00 ×"
+    assert tiles["skew: busiest GPU over the mean"] == "50.0 %"
+    balance = page.table("GPU")
+    assert balance[1] == ["GPU 0", "25.0 %", "1", "1", "1m 40s", "10s", "0.100"]
+    assert balance[2] == ["GPU 1", "75.0 %", "1", "1", "1m 40s", "30s", "0.300"]
+    slowest = page.table("processing")
+    assert slowest[1] == ["30s", "1m 40s", "0.300", "done", "1", "b/<b>.wav"]
+    assert page.table("reason")[1:] == [["torn", "1", "bad.wav"]]
+    assert "<script" not in result.stdout
+    assert len(pictures(result.stdout)) == 3
+
+
+def test_a_folder_without_a_launch_is_told(lab):
+    result = lab.result("report", "--launch", "nowhere")
+    assert result.returncode == 2
+    assert "nowhere/launch.jsonl': there is none; name the output folder of a gpuq launch" in result.stderr
+
+
+def test_an_empty_launch_and_names_that_are_no_text(lab):
+    folder = ledger(lab)
+    assert Page(lab.gpuq("report", "--launch", "out", "-o", "-")).tiles["files"] == "0"
+    with (folder / "launch.jsonl").open("a") as file:
+        file.write(json.dumps(ended("?", 0, 5, 1, file_b64="/w==")) + "\n")
+    assert "\\xff" in Page(lab.gpuq("report", "--launch", "out", "-o", "-")).table("processing")[1]
