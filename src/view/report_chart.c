@@ -249,7 +249,10 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 {
 	struct bar bars[MAX_BARS + 2] = {0};
 	char words[UNITS_ROOM];
-	int64_t step = report_axis_step(a->to_ms - a->from_ms, MAX_BARS);
+	/* Some ends in each, where there are few. */
+	int64_t most = (int64_t)f->num_ends / 4;
+	most = most > MAX_BARS ? MAX_BARS : most < 20 ? 20 : most;
+	int64_t step = report_axis_step(a->to_ms - a->from_ms, most);
 	int64_t first = report_axis_floor(a->from_ms, step);
 	size_t n = 0, top = 1;
 	for (size_t i = 0; i < f->num_ends; i++) {

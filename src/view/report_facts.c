@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "view/report.h"
+#include "view/report_axis.h"
 
 #define LONGEST   20
 #define MAX_LANES 16
@@ -191,22 +192,27 @@ static int by_length(const void *a, const void *b)
 	return p != q ? (p < q) - (p > q) : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
-/* The first lane that is free again; the last one takes what there is no lane for. */
-static void assign_lanes(struct report_gpu *g)
+/*
+ * The first lane that is free again, or will be within what cannot be seen; the last one takes
+ * what there is no lane for.
+ */
+static void assign_lanes(struct report_gpu *g, int64_t span_ms)
 {
-	int64_t free_at[MAX_LANES];
+	int64_t unseen_ms = span_ms * REPORT_PIXEL / REPORT_WIDTH;
+	int64_t free_at[MAX_LANES] = {0};
 	int64_t covered = INT64_MIN;
 	for (size_t i = 0; i < g->num_spans; i++) {
 		struct report_span *s = &g->spans[i];
 		unsigned lane = 0;
-		while (lane < g->num_lanes && free_at[lane] > s->start_ms)
+		while (lane < g->num_lanes && free_at[lane] > s->start_ms + unseen_ms)
 			lane++;
 		if (lane == MAX_LANES)
 			lane--;
 		else if (lane == g->num_lanes)
 			g->num_lanes++;
 		s->lane = lane;
-		free_at[lane] = s->end_ms;
+		if (s->end_ms > free_at[lane])
+			free_at[lane] = s->end_ms;
 		int64_t from = s->start_ms > covered ? s->start_ms : covered;
 		if (s->end_ms > from)
 			g->busy_ms += s->end_ms - from;
@@ -228,7 +234,7 @@ static void order(struct report_facts *f)
 	for (size_t i = 0; i < f->num_gpus; i++) {
 		struct report_gpu *g = &f->gpus[i];
 		qsort(g->spans, g->num_spans, sizeof(*g->spans), by_start);
-		assign_lanes(g);
+		assign_lanes(g, f->to_ms - f->from_ms);
 		if (g->id == REPORT_NO_GPU)
 			continue;
 		f->busy_ms += g->busy_ms;

@@ -100,7 +100,7 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 		put_seconds(&value, sum.audio);
 		put_figure(t, "of audio", &value);
 		put_rtf(&value, sum.processing, sum.audio);
-		put_figure(t, "RTF: processing over audio", &value);
+		put_figure(t, "RTF", &value);
 	}
 	put_seconds(&value, sum.all_processing_seconds);
 	put_figure(t, "of processing", &value);
@@ -109,12 +109,14 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 	if (l->wall_seconds > 0) {
 		put_decimal(&value, sum.all_processing_seconds / l->wall_seconds, 2);
 		text_append_string(&value, " ×");
-		put_figure(t, "speedup over one worker", &value);
+		put_figure(t, "speedup", &value);
 	}
 	put_decimal(&value, 100 * skew(f, l, sum.all_processing_seconds), 1);
 	text_append_string(&value, " %");
-	put_figure(t, "skew: busiest GPU over the mean", &value);
-	text_append_string(t, "</dl>\n");
+	put_figure(t, "skew", &value);
+	text_append_string(t,
+		"</dl>\n<p class=\"note\">RTF: processing over audio. Speedup: processing over wall clock. Skew: how much longer "
+		"than the mean the busiest GPU worked.</p>\n");
 	if (text_error(&value))
 		t->error = text_error(&value);
 	text_finish(&value);

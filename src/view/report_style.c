@@ -18,7 +18,7 @@ static const char style[] =
 	"body{margin:0 auto;padding:2rem 1.25rem 3rem;max-width:72rem;background:var(--ground);color:var(--ink);"
 	"font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\n"
 	"h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2.4rem 0 .2rem}\n"
-	".subject,.note,footer{color:var(--faint);overflow-wrap:anywhere}.subject{margin:.2rem 0 1.4rem}.note{margin:.1rem 0 .7rem}\n"
+	".subject,.note,footer{color:var(--faint);overflow-wrap:anywhere}.subject{margin:.2rem 0 1.4rem}.note{margin:.1rem 0 .7rem}dl+.note{margin-top:.7rem}\n"
 	"code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:.92em}\n"
 	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(6.5rem,1fr));gap:.6rem;margin:0}\n"
 	".tiles div{background:var(--card);border-radius:8px;padding:.6rem .8rem;display:flex;flex-direction:column-reverse;justify-content:flex-end}\n"
