@@ -36,6 +36,9 @@ int top_terminal_check(struct gd_error *err)
 		return error_set(err, -EINVAL,
 			"gpuq top needs a terminal that can move its cursor, and TERM is '%s'; 'gpuq status' prints the same",
 			term ? term : "");
+	if (!top_terminal_is_known(term))
+		return error_set(err, -EINVAL,
+			"TERM is '%s', and nothing is known of such a terminal here; try TERM=xterm-256color", term);
 	return 0;
 }
 
@@ -57,9 +60,7 @@ int top_terminal_open(struct gd_error *err)
 		setlocale(LC_CTYPE, "C.UTF-8");
 	terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
-		return error_set(err, -EINVAL,
-			"TERM is '%s', and nothing is known of such a terminal here; try TERM=xterm-256color",
-			getenv("TERM"));
+		return error_set(err, -EIO, "taking over the terminal: it does not let itself be");
 	set_escdelay(25);
 	cbreak();
 	noecho();

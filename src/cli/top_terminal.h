@@ -6,10 +6,13 @@
 #include <stdbool.h>
 
 #include "gpu_dispatch.h"
-#include "view/screen.h"
+
+struct screen;
 
 /* Whether there is one that can be used; -EINVAL, with words. */
 int top_terminal_check(struct gd_error *err);
+/* Whether terminals of this name can move their cursor, as far as anybody knows here. */
+bool top_terminal_is_known(const char *name);
 /* Takes it over. */
 int top_terminal_open(struct gd_error *err);
 /* Gives it back as it was; any number of times. */
