@@ -102,7 +102,7 @@ def test_the_numbers_are_those_of_the_journal(lab):
     text, page = report(lab)
     assert page.tiles["jobs"] == "4" and page.tiles["completed"] == "2" and page.tiles["failed"] == "1"
     assert page.tiles["pending"] == "1"
-    assert page.tiles["from first start to last end"] == "1m 30s"
+    assert page.tiles["start to end"] == "1m 30s"
     assert page.tiles["of the GPUs' time busy"] == "83.3 %"
     assert page.tiles["median wait"] == "10s"
     gpus = page.table("GPU")
