@@ -176,6 +176,21 @@ static void test_waiting_is_told_by_what_was_waited_for(void **state)
 	report_facts_finish(&f);
 }
 
+static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **state)
+{
+	struct view_model *m = *state;
+	/* GPU 0 works all the time, GPU 1 in the last ten seconds; one job waits from 5 on, for GPU 1. */
+	put(m, 1, 0, 0, 0, 30, VIEW_JOB_COMPLETED);
+	put(m, 2, 1, 5, 20, 30, VIEW_JOB_COMPLETED);
+	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* stands empty; nothing waits for a second one */
+	assert_int_equal(view_put_gpu(m, &third), 0);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 30000), 0);
+	assert_int_equal(f.num_gpus, 3);
+	assert_int_equal(f.idle_ms, 15000);
+	report_facts_finish(&f);
+}
+
 static void test_percentiles_are_values_that_occurred(void **state)
 {
 	(void)state;
@@ -326,6 +341,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile_jobs_stay_text_on_the_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_busy_is_the_time_with_at_least_one_job, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waiting_is_told_by_what_was_waited_for, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_since_leaves_out_and_cuts_off, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_empty_queue_makes_a_page, setup, teardown),
