@@ -392,9 +392,21 @@ def test_promtool_has_nothing_to_say(lab):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_the_dashboard_asks_for_what_there_is(lab):
+def dashboard_queries():
     board = json.loads((SOURCE / "docs/grafana-dashboard.json").read_text())
-    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    return board, [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+
+
+@pytest.mark.heavy
+def test_queries_of_the_dashboard_are_promql(tmp_path):
+    rules = [{"record": f"a:b:c{number}", "expr": query.replace("$__rate_interval", "5m")} for number, query in enumerate(dashboard_queries()[1])]
+    (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    result = subprocess.run(["promtool", "check", "rules", "--lint=none", "rules.json"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_dashboard_asks_for_what_there_is(lab):
+    board, asked = dashboard_queries()
     asked += [variable["query"] if isinstance(variable["query"], str) else variable["query"]["query"]
               for variable in board["templating"]["list"] if variable["type"] == "query"]
     names = set(re.findall(r"\bgpuq_\w+", " ".join(asked)))
