@@ -385,6 +385,8 @@ static int open_loop(struct runner *r, struct gd_error *err)
 		e = loop_add_timer(r->loop, on_linger, r, &r->linger);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_sync, r, &r->sync);
+	if (e == 0)
+		e = runner_samples_open(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
 	r->watch_fd = journal_watch(r->journal->path);
@@ -540,6 +542,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		if (r->fatal || try_leave(r))
 			break;
 		set_linger(r);
+		runner_samples_plan(r);
 		e = loop_round(r->loop, -1);
 		if (e < 0)
 			r->fatal = e;

@@ -60,11 +60,13 @@ struct runner {
 	bool fence_stale;
 
 	struct loop *loop;
-	struct loop_source *tick, *linger, *settle, *sync;
+	struct loop_source *tick, *linger, *settle, *sync, *sample;
 	int watch_fd, signal_fd;
 	struct journal_reader reader;
 	struct jobs jobs;
 	bool loading;
+	bool sample_due;     /* the timer is set */
+	uint64_t sampled_ns; /* 0: never yet */
 
 	pid_t nursery_pid;
 	int nursery_fd;
@@ -154,6 +156,11 @@ void runner_dequeue(struct runner *r, struct job *job);
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
 void runner_pause(struct runner *r, const char *doing, int code);
+
+/* runner_samples.c */
+int runner_samples_open(struct runner *r);
+/* Called in each round: sets the clock for the next sample while jobs run. */
+void runner_samples_plan(struct runner *r);
 
 /* runner_say.c: the lines for people. Who reads slowly, or not at all, must not hold up the queue. */
 void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);
