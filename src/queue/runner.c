@@ -535,6 +535,8 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	int e = runner_take_over(r, err);
 	if (e < 0)
 		return e;
+	if (r->options.on_ready)
+		r->options.on_ready(r->options.context);
 	while (!r->fatal && !r->leaving) {
 		do_due(r);
 		if (r->fatal || try_leave(r))
