@@ -147,6 +147,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 		.num_after = o->num_after,
 		.num_gpus = o->set & 1u << COMMAND_NUM_GPUS ? o->num_gpus : -1,
 		.mem_mb = o->set & 1u << COMMAND_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
+		.min_free_mem_mb = -1,
 		.timeout_ms = o->set & 1u << COMMAND_TIMEOUT  ? (int64_t)o->timeout_ms
 			      : config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms
 							      : -1,

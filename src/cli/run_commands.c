@@ -57,6 +57,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 		.on_finish = c->on_finish,
 		.num_gpus = -1,
 		.mem_mb = -1,
+		.min_free_mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = -1};
 	if (another_runs && config_has(c, CONFIG_TIMEOUT))
@@ -64,7 +65,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	if (another_runs && config_has(c, CONFIG_RETRIES))
 		base.retries = (int)c->retries;
 	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
-		base.mem_mb = run_min_free_mem_mb(c);
+		base.min_free_mem_mb = run_min_free_mem_mb(c);
 	return submit_file(j, commands, &base, &run->ids, &run->err);
 }
 

@@ -37,6 +37,12 @@ class Box(Lab):
         draft.write_text("".join(cards))
         draft.rename(self.directory / "nvml")
 
+    def why_of_runner(self, number, **options):
+        def ask():
+            words = self.gpuq("why", number, **options)
+            return words if "nobody runs" not in words and "just beginning" not in words else None
+        return self.until(ask, "the runner")
+
     def running(self):
         return [number for number, job in self.jobs().items() if job["status"] == "running"]
 
@@ -100,7 +106,7 @@ def test_memory_of_others_counts_and_a_change_is_seen(box):
     box.cards(card(0, total=80, free=10, compute=f"{os.getpid()} {70 * GIB}"))
     box.add("--mem", "20G", "true")
     runner = box.start("run", "--poll-interval", "0.05")
-    why = box.until(lambda: "nobody runs" not in box.gpuq("why", 1) and box.gpuq("why", 1), "the runner")
+    why = box.why_of_runner(1)
     assert f"GPU 0: needs 20.0 GB, 10.0 GB free; 70.0 GB held by pid {os.getpid()}" in why
     box.cards(card(0, total=80, free=80))
     assert runner.wait(timeout=LIMIT) == 0
@@ -156,6 +162,69 @@ def test_peak_memory_is_kept_and_the_need_of_a_retry(box):
     assert [attempt["reason"] for attempt in job["history"]] == ["GPU out of memory", None]
     assert job["history"][0]["peak_mem_mb"] == 40 * 1024
     assert job["gpu_id"] == 0
+
+
+def test_why_goes_by_the_runner_not_by_this_shell(box):
+    """Its GPUs, its free memory, its jobs per GPU; the caller sees another machine."""
+    box.cards(card(0), card(1))
+    box.add("--mem", "50G", HANG_ABOUT)
+    box.add("--mem", "60G", "echo second >> ran")
+    box.add("echo third >> ran")
+    box.start("run", "--poll-interval", "0.05", "--gpus", "1", "--min-free-mem-mb", "40960")
+    box.until(lambda: box.running() == [1])
+    for env in ({"GPUQ_GPUS": "sim:4"}, {"CUDA_VISIBLE_DEVICES": "0"}, {}):
+        assert box.gpuq("why", 2, env=env) == (
+            "job 2: Pending\nGPU 1: needs 60.0 GB, 30.0 GB free; 50.0 GB held by job 1\n")
+        assert "GPU 1: needs 40.0 GB, 30.0 GB free" in box.gpuq("why", 3, env=env)
+    go(box)
+
+
+def test_why_counts_what_was_allocated_once(box):
+    box.cards(card(0))
+    box.add("--mem", "30G", "echo $$ > pid;" + HANG_ABOUT)
+    box.add("--mem", "60G", "true")
+    box.start("run", "--poll-interval", "0.05")
+    pid = box.until(lambda: box.running() == [1] and (box.directory / "pid").exists()
+                    and (box.directory / "pid").read_text().strip())
+    box.cards(card(0, free=50, compute=f"{pid} {30 * GIB}"))
+    assert "GPU 0: needs 60.0 GB, 50.0 GB free; 30.0 GB held by job 1" in box.gpuq("why", 2)
+    go(box)
+
+
+def test_why_counts_promises_of_other_queues(box):
+    box.cards(card(0))
+    box.add("--mem", "50G", HANG_ABOUT)
+    box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: box.running() == [1])
+    box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "40G", "true")
+    assert "GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to pid" in box.gpuq("why", "--jobs-file", "other.jsonl", 1)
+    go(box)
+
+
+def test_why_of_a_runner_without_gpus(box):
+    box.cards()
+    box.add("true")
+    box.start("run", "--keep")
+    why = box.why_of_runner(1, env={"GPUQ_GPUS": "sim:2"})
+    assert why == "job 1: Pending\nits runner has no GPU\nit needs 1 GPU, there are 0\n"
+
+
+def test_handed_over_with_free_memory_of_its_own(box):
+    """It waits for so much, and its memory has to settle as that of any job that does not say what it needs."""
+    box.cards(card(0, free=30), card(1, free=80))
+    box.commands(HANG_ABOUT)
+    box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: box.running() == [1])
+    box.commands("echo other >> ran", name="other.txt")
+    second = box.start("run", "--commands-file", "other.txt", "--min-free-mem-mb", "40960")
+    box.until(lambda: 2 in box.jobs())
+    why = box.gpuq("why", 2)
+    assert "GPU 0: needs 40.0 GB, 30.0 GB free" in why
+    assert "GPU 1: the memory of job 1 still grows, and neither has said how much it needs" in why
+    box.cards(card(0, free=80), card(1, free=80))
+    assert second.wait(timeout=LIMIT) == 0
+    assert box.job(2)["gpu_id"] == 0
+    go(box)
 
 
 def test_runner_ends_its_probe(box):
