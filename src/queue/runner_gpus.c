@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "queue/oom.h"
 
 #define MB ((uint64_t)1024 * 1024)
 
@@ -40,15 +41,19 @@ bool runner_foreign_pids(const struct runner *r)
 	return gpu_users_foreign_pids(&r->machine);
 }
 
-/* What only we can see of a job: how much it uses, and that its GPU is gone. */
+/* What only we can see of a job: how much it uses, that its GPU is full, or gone. */
 static void tell_keeper(struct runner *r, struct running *run)
 {
-	int64_t peak_mb = (int64_t)((run->watch.bytes + MB - 1) / MB);
+	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
 	if (!run->slot || run->ended)
 		return;
-	if (peak_mb > run->told_peak_mb) {
+	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
 		run->told_peak_mb = peak_mb;
-		slot_send(run->slot, &(struct order){.kind = ORDER_PEAK, .id = run->id, .peak_mem_mb = peak_mb}, NULL);
+		run->told_full = run->full;
+		slot_send(run->slot,
+			&(struct order){
+				.kind = ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
+			NULL);
 	}
 	for (size_t i = 0; i < run->num_gpus && !run->told_lost; i++)
 		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST) {
@@ -57,28 +62,62 @@ static void tell_keeper(struct runner *r, struct running *run)
 		}
 }
 
+static size_t jobs_on(const struct runner *r, int gpu)
+{
+	size_t n = 0;
+	for (const struct running *run = r->running; run; run = run->next)
+		for (size_t i = 0; i < run->num_gpus; i++)
+			n += run->gpus[i] == gpu && !run->ended && !run->foreign;
+	return n;
+}
+
+/* What a job uses of one GPU: false where the driver does not tell, and it is not alone there either. */
+static bool used_by(const struct runner *r, const struct running *run, int gpu, bool *ret_seen, uint64_t *ret)
+{
+	const struct gd_gpu *g = &r->gpus->gpus[gpu];
+	const unsigned both = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE;
+	*ret_seen = ledger_observed(g, run->user.pids, run->user.num_pids, runner_foreign_pids(r), ret);
+	if (*ret_seen)
+		return true;
+	if ((g->known & both) != both || !r->notes[gpu].baseline_known || jobs_on(r, gpu) != 1 || r->others.count > 0)
+		return false;
+	uint64_t used = g->memory_total_bytes - g->memory_free_bytes, others = r->notes[gpu].baseline_bytes;
+	*ret = used > others ? used - others : 0;
+	return true;
+}
+
+static void watch_job(struct runner *r, struct running *run, uint64_t now)
+{
+	bool any_seen = false, full = false, settled = run->watch.settled;
+	uint64_t most = 0, most_seen = 0;
+	for (size_t i = 0; i < run->num_gpus; i++) {
+		const struct gd_gpu *g = &r->gpus->gpus[run->gpus[i]];
+		uint64_t bytes;
+		bool seen;
+		if (!used_by(r, run, run->gpus[i], &seen, &bytes))
+			continue;
+		any_seen = any_seen || seen;
+		most = bytes > most ? bytes : most;
+		most_seen = seen && bytes > most_seen ? bytes : most_seen;
+		full = full || (g->known & GD_GPU_MEMORY_TOTAL && g->known & GD_GPU_MEMORY_FREE &&
+				       oom_is_full(g->memory_total_bytes, g->memory_free_bytes, bytes));
+	}
+	/* One that has just ended, or not yet begun, is not on its GPU: what was last seen of it holds. */
+	if (most)
+		run->full = full;
+	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
+	if (ledger_watch(&run->watch, now, any_seen, most_seen) && !settled)
+		running_claim(run); /* others may put theirs beside it now */
+	tell_keeper(r, run);
+}
+
 static void watch_memory(struct runner *r)
 {
 	uint64_t now = clock_now_ns();
-	for (struct running *run = r->running; run; run = run->next) {
-		uint64_t bytes = 0, most = 0;
-		bool known = false;
-		for (size_t i = 0; i < run->num_gpus; i++)
-			if (ledger_observed(&r->gpus->gpus[run->gpus[i]], run->user.pids, run->user.num_pids,
-				    runner_foreign_pids(r), &bytes)) {
-				known = true;
-				most = bytes > most ? bytes : most;
-			}
-		ledger_watch(&run->watch, now, known, most);
-		tell_keeper(r, run);
-	}
-	for (size_t g = 0; g < r->gpus->count; g++) {
-		bool any = false;
-		for (struct running *run = r->running; run && !any; run = run->next)
-			for (size_t i = 0; i < run->num_gpus; i++)
-				any = any || (run->gpus[i] == (int)g && !run->ended);
-		ledger_watch_baseline(&r->notes[g], &r->gpus->gpus[g], any);
-	}
+	for (struct running *run = r->running; run; run = run->next)
+		watch_job(r, run, now);
+	for (size_t g = 0; g < r->gpus->count; g++)
+		ledger_watch_baseline(&r->notes[g], &r->gpus->gpus[g], jobs_on(r, (int)g) > 0);
 }
 
 /* What has ended before this sample is no longer in it. */

@@ -45,7 +45,10 @@ struct running {
 	bool declared;
 	struct claim *claim; /* NULL: none, or not told */
 	struct ledger_watch watch;
+	uint64_t peak_bytes; /* the most that it was seen to use of a GPU */
+	bool full;           /* when it was last seen: its GPU, and mostly by it */
 	int64_t told_peak_mb;
+	bool told_full;
 	bool told_lost;
 	struct gpu_user user; /* its processes that are on a GPU */
 };

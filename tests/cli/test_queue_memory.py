@@ -145,23 +145,97 @@ def test_card_that_never_answers_holds_nobody_back(box):
     assert runner.wait(timeout=LIMIT) == 1
 
 
+class Filling:
+    """A job on card 0, which another waits to see fuller: card 1 has room for that one from then on."""
+
+    def __init__(self, box, end, *options):
+        box.cards(card(0, total=80, free=80), card(1, total=24, free=1))
+        box.add(*options, "--mem", "70G", f"echo $$ > pid; until [ -e go ]; do sleep 0.02; done; {end}")
+        box.add("--mem", "20G", "echo seen >> ran")
+        self.box = box
+        self.runner = box.start("run", "--poll-interval", "0.05")
+        path = box.directory / "pid"
+        self.pid = box.until(lambda: path.exists() and path.read_text().strip(), "the job")
+
+    def use(self, gigabytes, free, pid=None):
+        self.box.cards(card(0, total=80, free=free, compute=f"{pid or self.pid} {int(gigabytes * GIB)}"),
+                       card(1, total=24, free=24))
+        self.box.until(lambda: "seen" in self.box.ran(), "the sample")
+
+    def end(self, code=1, cards=None):
+        self.box.cards(*(cards or [card(0, total=80, free=80), card(1, total=24, free=24)]))
+        go(self.box)
+        assert self.runner.wait(timeout=LIMIT) == code
+
+
 def test_peak_memory_is_kept_and_the_need_of_a_retry(box):
-    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
-    box.add("--retries", "1", "--mem", "8G", "echo $$ > pid; until [ -e go ]; do sleep 0.02; done;"
-            "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }")
-    runner = box.start("run", "--poll-interval", "0.05")
-    pid = box.until(lambda: (box.directory / "pid").exists() and (box.directory / "pid").read_text().strip())
-    box.cards(card(0, total=80, free=40, compute=f"{pid} {40 * GIB}"), card(1, total=24, free=24))
-    box.until(lambda: any(event["event"] == "start" for event in box.events()))
-    box.add("--num-gpus", "0", "sleep 0.5; echo cpu >> ran")
-    box.until(lambda: "cpu" in box.ran())
-    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
-    go(box)
-    assert runner.wait(timeout=LIMIT) == 0
+    filling = Filling(box, "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }", "--retries", "1")
+    filling.use(40, free=40)
+    filling.end(0)
     job = box.job(1)
     assert [attempt["reason"] for attempt in job["history"]] == ["GPU out of memory", None]
     assert job["history"][0]["peak_mem_mb"] == 40 * 1024
     assert job["gpu_id"] == 0
+
+
+@pytest.mark.parametrize("end", ["exit 1", "kill -ABRT $$", "echo Aborted; exit 134",
+                                 "echo 'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED'; exit 1"])
+def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
+    filling = Filling(box, end)
+    filling.use(79, free=0)
+    filling.end()
+    job = box.job(1)
+    assert (job["status"], job["reason"], job["peak_mem_mb"]) == ("failed", "GPU out of memory", 79 * 1024)
+    assert "Failed (GPU out of memory)" in box.gpuq("status", 1)
+
+
+TRACEBACK = """printf 'Traceback (most recent call last):\\n  File "t.py", line 1\\nKeyError: 7\\n'; exit 1"""
+
+
+@pytest.mark.parametrize("end,gigabytes,free", [
+    ("exit 1", 70, 10),    # it is not full
+    ("exit 1", 10, 0),     # it is, but others filled it
+    ("kill -KILL $$", 79, 0),
+    ("exit 143", 79, 0),   # what a shell makes of a SIGTERM
+    (TRACEBACK, 79, 0),
+])
+def test_other_failures_are_not_out_of_memory(box, end, gigabytes, free):
+    filling = Filling(box, end)
+    filling.use(gigabytes, free)
+    filling.end()
+    assert box.job(1)["status"] == "failed"
+    assert box.job(1)["reason"] is None
+
+
+def test_out_of_memory_where_processes_cannot_be_attributed(box):
+    filling = Filling(box, "exit 1")
+    box.cards(card(0, total=80, free=0, compute="99"), card(1, total=24, free=24))
+    box.until(lambda: "seen" in box.ran(), "the sample")
+    filling.end()
+    assert (box.job(1)["reason"], box.job(1)["peak_mem_mb"]) == ("GPU out of memory", None)
+
+
+def test_out_of_memory_is_tried_where_there_is_more(box):
+    """The same card has as much room as before, and more of it free than the larger one."""
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=10))
+    box.add("--retries", "1", "--mem", "8G",
+            "echo $$ > pid; until [ -e go ]; do sleep 0.02; done; [ $GPUQ_ATTEMPT = 2 ]")
+    box.add("--mem", "9G", "echo seen >> ran")
+    runner = box.start("run", "--poll-interval", "0.05", "--jobs-per-gpu", "1")
+    path = box.directory / "pid"
+    pid = box.until(lambda: path.exists() and path.read_text().strip(), "the job")
+    assert box.job(1)["gpu_id"] == 0
+    box.until(lambda: "seen" in box.ran())
+    box.add("--mem", "11G", "echo again >> ran")
+    box.cards(card(0, total=24, free=0, compute=f"{pid} {24 * GIB}"), card(1, total=80, free=12))
+    box.until(lambda: "again" in box.ran(), "the sample")
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=20))
+    go(box)
+    box.until(lambda: box.job(1)["attempts"] == 1 and box.job(1)["status"] == "pending", "the failure")
+    assert "GPU 0: needs 25.4 GB, 24.0 GB in all" in box.gpuq("why", 1)
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=40))
+    assert runner.wait(timeout=LIMIT) == 0
+    assert [attempt["gpu_id"] for attempt in box.job(1)["history"]] == [0, 1]
 
 
 def test_why_goes_by_the_runner_not_by_this_shell(box):
