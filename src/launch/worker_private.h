@@ -11,4 +11,7 @@ const struct launch_worker *launch_worker_current(void);
 extern const struct gd_worker_ops template_worker_ops;
 int template_worker_check(const struct launch_worker *worker, struct gd_error *err);
 
+extern const struct gd_worker_ops program_worker_ops;
+int program_worker_check(const struct launch_worker *worker, struct gd_error *err);
+
 #endif
