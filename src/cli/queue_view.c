@@ -89,6 +89,7 @@ void queue_view_close(struct queue_view *v)
 	if (!v)
 		return;
 	queue_view_close_gpus(v);
+	runner_rules_finish(&v->rules);
 	follow_close(&v->follow);
 	view_model_destroy(v->model);
 	closep(&v->epoll_fd);
