@@ -370,7 +370,7 @@ def all_metrics(lab):
     (lab.directory / "sys").mkdir()
     (lab.directory / "nvml").write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
                                         "memory=1000000 400000 600000 0\nmode=0\nutilization=40\ntemperature=50\npower=100000\n")
-    lab.environment |= {"GPUQ_NVML_LIBRARY": str(build / "tests/gpu/libnvidia-ml.so"), "FAKE_NVML": str(lab.directory / "nvml"),
+    lab.environment |= {"GPUQ_NVML_LIBRARY": str(build / "tests/gpu/libnvidia-ml.so.1"), "FAKE_NVML": str(lab.directory / "nvml"),
                         "GPUQ_SYSFS_ROOT": str(lab.directory / "sys")}
     lab.add("--num-gpus", "0", "exit 1")
     lab.gpuq("run", code=1)
