@@ -295,6 +295,7 @@ GD_API int gd_worker_main(const struct gd_worker_ops *ops);
  * A plug-in for `gpuq launch --worker FILE.so` exports its hooks:
  *
  *     const struct gd_worker_ops gd_worker = {.setup = …, .process = …};
+ *     const char gd_worker_about[] = "one line for --list-workers"; // if it likes
  *
  * and each task is a file. --model-size, --language and --set reach it as
  * settings: gd_worker_setting(w, "model_size", "base").

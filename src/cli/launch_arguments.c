@@ -281,4 +281,5 @@ void launch_arguments_finish(struct launch_arguments *a)
 	free(a->patterns);
 	free(a->settings);
 	free(a->program);
+	free(a->plugin);
 }

@@ -21,6 +21,7 @@ struct launch_arguments {
 	char **owned; /* keys of settings, cut off their values */
 	size_t num_owned;
 	char **program;
+	char *plugin;
 };
 
 /* Leaves with a usage message where it makes no sense. */

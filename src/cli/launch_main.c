@@ -17,6 +17,7 @@
 #include "cli/launch_audio.h"
 #include "cli/launch_cli.h"
 #include "cli/say.h"
+#include "launch/plugins.h"
 #include "launch/worker.h"
 
 /* For the signal handler; a signal that comes before there is a launcher is kept for it. */
@@ -72,9 +73,25 @@ static void on_mistake(void *context, const struct gd_error *err)
 
 /* ---- Before and after the run -------------------------------------------------- */
 
+static int choose_plugin(struct launch_arguments *a)
+{
+	struct gd_error err = {0};
+	int r = plugins_find(a->worker, &a->plugin, &err);
+	if (r < 0) {
+		say_error(&err);
+		return r;
+	}
+	a->options.plugin = a->plugin;
+	return 0;
+}
+
 static int choose_worker(struct launch_arguments *a)
 {
-	a->options.plugin = a->worker;
+	if (a->worker || (!a->worker_command && !a->options.command)) {
+		int r = choose_plugin(a);
+		if (r < 0)
+			return r;
+	}
 	if (!a->worker_command)
 		return 0;
 	int r = launch_command_argv(a->worker_command, &a->program);
@@ -84,6 +101,26 @@ static int choose_worker(struct launch_arguments *a)
 	}
 	a->options.program = (const char *const *)a->program;
 	return 0;
+}
+
+static int list_workers(void)
+{
+	struct plugin *plugins;
+	size_t count;
+	int r = plugins_list(&plugins, &count);
+	if (r < 0) {
+		say("looking for plug-ins: %s", error_words(r));
+		return EXIT_WORK_FAILED;
+	}
+	for (size_t i = 0; i < count; i++) {
+		char words[256];
+		bool usable = plugins_describe(&plugins[i], words, sizeof(words));
+		printf("%-16s %s%s\n", plugins[i].name, usable ? "" : "not usable: ", words);
+	}
+	if (count == 0)
+		puts("No plug-in is installed. --worker FILE.so takes one from anywhere.");
+	plugins_free(plugins, count);
+	return EXIT_DONE;
 }
 
 /* Opened before anything starts: a place that cannot be written to is a mistake like any other. */
@@ -224,7 +261,7 @@ int main(int argc, char **argv)
 	a.options.on_result = on_result;
 	a.options.on_warning = on_warning;
 	catch_signals();
-	int code = launch(&a, &view);
+	int code = a.list_workers ? list_workers() : launch(&a, &view);
 	launch_arguments_finish(&a);
 	return code;
 }

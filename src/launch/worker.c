@@ -22,8 +22,13 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 			return error_set(err, -EINVAL, "the command is empty");
 		return template_worker_check(worker, err);
 	case LAUNCH_PROGRAM:
+		if (!worker->argv || !worker->argv[0])
+			return error_set(err, -EINVAL, "the command of the worker is empty");
+		return program_worker_check(worker, err);
 	case LAUNCH_PLUGIN:
-		break;
+		if (!worker->plugin)
+			break;
+		return plugin_worker_check(worker, err);
 	}
 	return error_set(err, -EINVAL, "no worker was given");
 }
@@ -35,8 +40,9 @@ const struct gd_worker_ops *launch_worker_ops(const struct launch_worker *worker
 	case LAUNCH_TEMPLATE:
 		return &template_worker_ops;
 	case LAUNCH_PROGRAM:
+		return &program_worker_ops;
 	case LAUNCH_PLUGIN:
-		break;
+		return plugin_worker_ops(worker);
 	}
 	return NULL;
 }

@@ -215,6 +215,8 @@ long lab_await_number(struct lab *lab, const char *name)
 
 bool lab_gone(pid_t pid)
 {
+	if (pid <= 0)
+		return true; /* it was ended before it could say who it is */
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
 		return errno == ESRCH;
