@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,6 +393,10 @@ int json_to_double(const struct json_value *v, double *ret)
 		return -EBADMSG;
 	memcpy(buf, v->data, v->size);
 	buf[v->size] = '\0';
+	/* The one that strtod() expects depends on the locale. */
+	char *point = strchr(buf, '.');
+	if (point)
+		*point = localeconv()->decimal_point[0];
 	*ret = strtod(buf, NULL);
 	return 0;
 }
