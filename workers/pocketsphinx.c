@@ -14,9 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "audio.h"
 #include "base/cleanup.h"
-#include "transcript.h"
+#include "speech.h"
 
 #ifndef POCKETSPHINX_MODELDIR
 #define POCKETSPHINX_MODELDIR "/usr/share/pocketsphinx/model"
@@ -208,8 +207,9 @@ static int hear(struct recogniser *r, struct stream *s, const int16 *slice, size
 	return 0;
 }
 
-static int recognise(struct gd_worker *w, struct recogniser *r, struct audio *a, struct transcript *t)
+static int recognise(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
 {
+	struct recogniser *r = state;
 	struct stream s = {0};
 	const float *block;
 	long n = 0;
@@ -239,28 +239,9 @@ static int recognise(struct gd_worker *w, struct recogniser *r, struct audio *a,
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	struct recogniser *r = state;
-	struct gd_file file;
-	char words[WORDS];
-	int e = gd_file_read(task, &file);
-	if (e < 0)
-		return gd_fail(w, e, "the task is no file");
-	struct audio *a;
-	e = audio_open(file.path, &a, words, sizeof(words));
-	if (e < 0)
-		return gd_fail(w, e, "%s", words);
+	const struct recogniser *r = state;
 	struct transcript t = {.model = r->model, .language = r->language[0] ? r->language : NULL};
-	e = recognise(w, r, a, &t);
-	t.seconds = audio_seconds(a);
-	audio_close(a);
-	if (e == 0) {
-		e = transcript_write(&t, &file, words, sizeof(words));
-		if (e < 0)
-			gd_fail(w, e, "%s", words);
-	}
-	double seconds = t.seconds;
-	transcript_finish(&t);
-	return e < 0 ? e : gd_file_done(w, seconds);
+	return speech_process(w, state, task, recognise, &t);
 }
 
 GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};

@@ -33,7 +33,7 @@ void transcript_add(struct transcript *t, double start, double end, double confi
 	json_put_seconds(&t->json, "end", thousandths(end));
 	json_put_bytes(&t->json, "text", text, size);
 	if (confidence >= 0) {
-		json_put_seconds(&t->json, "confidence", thousandths(confidence));
+		json_put_decimal(&t->json, "confidence", confidence, 3);
 		t->confidence += confidence * (end - start);
 		t->confidence_s += end - start;
 	}
@@ -96,7 +96,7 @@ static void put_json(const struct transcript *t, struct text *json)
 	json_close(json, ']');
 	json_put_seconds(json, "duration", thousandths(t->seconds));
 	if (t->confidence_s > 0)
-		json_put_seconds(json, "confidence", thousandths(t->confidence / t->confidence_s));
+		json_put_decimal(json, "confidence", t->confidence / t->confidence_s, 3);
 	json_put_string(json, "model", t->model);
 	if (t->language)
 		json_put_string(json, "language", t->language);
