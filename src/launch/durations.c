@@ -28,17 +28,20 @@ struct durations {
 	pthread_t thread;
 };
 
+static double read_one(const struct durations *d, size_t i)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%s/%s", d->folder, d->files[i].path);
+	return n > 0 && (size_t)n < sizeof(path) ? d->reader(d->context, path) : -1;
+}
+
 static void *read_all(void *arg)
 {
 	struct durations *d = arg;
 	for (size_t k = 0; k < d->count && !atomic_load(&d->stop); k++) {
 		size_t i = d->order[k];
 		int64_t expected = NOT_ASKED;
-		char path[PATH_MAX];
-		int n = snprintf(path, sizeof(path), "%s/%s", d->folder, d->files[i].path);
-		double seconds = -1;
-		if (atomic_load(&d->microseconds[i]) == NOT_ASKED && n > 0 && (size_t)n < sizeof(path))
-			seconds = d->reader(d->context, path);
+		double seconds = atomic_load(&d->microseconds[i]) == NOT_ASKED ? read_one(d, i) : -1;
 		bool known = seconds >= 0 && seconds < 1e12;
 		atomic_compare_exchange_strong(
 			&d->microseconds[i], &expected, known ? (int64_t)(seconds * 1e6) : UNKNOWN);
@@ -70,7 +73,9 @@ int durations_start(const char *folder, const struct gd_found *files, const size
 	int r = d->order && d->microseconds ? 0 : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		d->order[i] = order[i];
-		atomic_init(&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : NOT_ASKED);
+		int64_t at_first = files[i].size_bytes == 0 ? UNKNOWN : NOT_ASKED;
+		atomic_init(
+			&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : at_first);
 	}
 	if (r == 0)
 		r = start_thread(d);

@@ -48,6 +48,7 @@ int gd_launcher_create(const struct gd_launch_options *options, struct gd_launch
 		l->options.worker_name = "";
 	l->gpus = gpus;
 	l->stop_fd = stop_fd;
+	l->input_fd = l->output_fd = -1;
 	history_init(&l->history);
 	launcher_worker(options, &l->worker);
 	launcher_fingerprint(l);
@@ -70,6 +71,8 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	free(l->worker_states);
 	free(l->output_root);
 	close(l->stop_fd);
+	closep(&l->input_fd);
+	closep(&l->output_fd);
 	free(l);
 }
 

@@ -49,7 +49,8 @@ struct gd_launcher {
 	bool has_run;
 	int result; /* so far: 0 or 1 */
 	char reason[512];
-	char *output_root; /* absolute */
+	char *output_root;       /* absolute */
+	int input_fd, output_fd; /* the two folders; -1 */
 	struct gd_balancer *balancer;
 	struct gd_spawner *spawner;
 	struct gd_pool *pool;

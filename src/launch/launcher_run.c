@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The run: files to workers, results to the balancer and the history. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -136,15 +137,15 @@ static int on_setup_fail(void *context, const struct gd_event *e)
 /* ---- Files to workers ------------------------------------------------------- */
 
 /* The file as it is now: what changes after this makes its result old. */
-static int look_at_file(struct gd_launcher *l, size_t i, const char *path)
+static int look_at_file(struct gd_launcher *l, size_t i)
 {
 	struct gd_found *f = &l->todo[i];
 	struct stat st;
-	if (stat(path, &st) < 0)
+	if (fstatat(l->input_fd, f->path, &st, 0) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	if (access(path, R_OK) < 0)
+	if (!(st.st_mode & S_IROTH) && faccessat(l->input_fd, f->path, R_OK, AT_EACCESS) < 0)
 		return -errno;
 	if ((uint64_t)st.st_size != f->size_bytes) {
 		launch_amount_remove(&l->total, f);
@@ -190,11 +191,11 @@ static int submit(struct gd_launcher *l, size_t i)
 	cleanup_(text_finish) struct text path = {0}, output = {0}, words = {0};
 	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i].path);
 	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
-	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i, text_string(&path));
+	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i);
 	if (r < 0) {
 		text_append_string(&words, r == -ENOENT ? "the file has vanished" : error_words(r));
 	} else {
-		r = outputs_make_folder(text_string(&output));
+		r = outputs_make_folder(l->output_fd, l->output_of[i]);
 		if (r < 0)
 			text_appendf(&words, "making its output folder '%s': %s", text_string(&output), error_words(r));
 	}
@@ -328,14 +329,15 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 {
 	char root[PATH_MAX], path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
 	const char *output = l->options.output_dir;
-	int r = outputs_make_folder(output);
+	int r = outputs_make_folder(AT_FDCWD, output);
 	if (r == 0 && !realpath(output, root))
 		r = -errno;
 	if (r < 0)
 		return error_set(err, r, "making the output folder '%s': %s", output, error_words(r));
 	l->output_root = strdup(root);
-	if (!l->output_root)
-		return error_set(err, -ENOMEM, "opening the output folder '%s': out of memory", output);
+	l->output_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!l->output_root || l->output_fd < 0)
+		return error_set(err, l->output_root ? -errno : -ENOMEM, "opening the output folder '%s'", output);
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, root);
 	r = history_open(&l->history, path, err);
 	if (r < 0)
@@ -344,6 +346,15 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 	struct stat st;
 	if (fstat(l->history.fd, &st) == 0 && (uint64_t)st.st_size != l->history.size_read)
 		return launcher_plan(l, err);
+	return 0;
+}
+
+static int open_input(struct gd_launcher *l, struct gd_error *err)
+{
+	l->input_fd = open(l->files->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (l->input_fd < 0)
+		return error_set(
+			err, -errno, "opening the input folder '%s': %s", l->files->folder, error_words(-errno));
 	return 0;
 }
 
@@ -419,6 +430,8 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 static int begin(struct gd_launcher *l, struct gd_error *err)
 {
 	int r = open_history(l, err);
+	if (r == 0)
+		r = open_input(l, err);
 	if (r == 0)
 		r = make_order(l, err);
 	if (r == 0)

@@ -95,13 +95,13 @@ int outputs_choose(struct outputs *o, const char *path, size_t file, const char 
 	return r < 0 ? r : 0;
 }
 
-int outputs_make_folder(const char *path)
+int outputs_make_folder(int dirfd, const char *path)
 {
-	if (mkdir(path, 0777) == 0)
+	if (mkdirat(dirfd, path, 0777) == 0)
 		return 0;
 	struct stat st;
 	if (errno == EEXIST)
-		return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+		return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 	if (errno != ENOENT)
 		return -errno;
 	char above[PATH_MAX];
@@ -109,8 +109,8 @@ int outputs_make_folder(const char *path)
 	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(above))
 		return -ENOENT;
 	snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-	int r = outputs_make_folder(above);
+	int r = outputs_make_folder(dirfd, above);
 	if (r < 0)
 		return r;
-	return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
+	return mkdirat(dirfd, path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
 }
