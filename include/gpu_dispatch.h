@@ -882,11 +882,11 @@ struct gd_launch_options {
 
 	const struct gd_setting *settings; /**< for the worker; a change of them makes all results old */
 	size_t num_settings;
-	int workers_per_gpu;     /**< 1 */
-	int64_t task_timeout_ms; /**< none */
-	int64_t setup_timeout_ms;
-	int retries;           /**< 0 */
-	uint64_t max_failures; /**< after so many no new file begins; 0: no limit */
+	int workers_per_gpu;      /**< 1 */
+	int64_t task_timeout_ms;  /**< none */
+	int64_t setup_timeout_ms; /**< none; but a program has ten minutes to be ready */
+	int retries;              /**< 0 */
+	uint64_t max_failures;    /**< after so many no new file begins; 0: no limit */
 	enum gd_balance balance;
 	gd_strategy *strategy; /**< in place of `balance`, or NULL */
 	/** Reads durations, in a thread of its own while the first files are being worked on; or NULL. */

@@ -35,6 +35,8 @@ static void found(struct mistakes *m, const struct gd_error *err)
 		found(m, &err_);                                                                                       \
 	} while (0)
 
+#define PROGRAM_READY_MS (10 * 60 * 1000)
+
 const char *launcher_output_dir(const struct gd_launch_options *o)
 {
 	return o->output_dir ? o->output_dir : "data/outputs";
@@ -43,7 +45,8 @@ const char *launcher_output_dir(const struct gd_launch_options *o)
 bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret)
 {
 	*ret = (struct launch_worker){.settings = o->settings, .num_settings = o->num_settings};
-	ret->ready_timeout_ms = o->setup_timeout_ms;
+	/* One that has forgotten to flush its "ready" would never be heard of. */
+	ret->ready_timeout_ms = o->setup_timeout_ms ? o->setup_timeout_ms : PROGRAM_READY_MS;
 	if (o->command) {
 		ret->kind = LAUNCH_TEMPLATE;
 		ret->argv = o->command;
