@@ -211,6 +211,12 @@ def test_dry_run_tells_and_touches_nothing(launch):
     assert not (launch.output / "d").exists()
 
 
+def test_dry_run_needs_no_worker(launch):
+    launch.put("a.wav")
+    out, _ = launch.run("--dry-run")
+    assert "1 files to do" in out
+
+
 NAMES = ["a b.wav", "-n.wav", "--force.wav", 'quote".wav', "it's.wav", "new\nline.wav", "{file}.wav", "$(touch x).wav",
          "back\\slash.wav", b"\xff\xfe.wav", "ünï.wav", "*.wav", "tab\t.wav", "dir with blank/ x .wav", "\x1b[31m.wav"]
 
