@@ -46,6 +46,7 @@ static void catch_signals(void)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error like a full disk */
 }
 
 /* ---- What the launcher tells ------------------------------------------------- */

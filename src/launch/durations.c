@@ -74,8 +74,7 @@ int durations_start(const char *folder, const struct gd_found *files, const size
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		d->order[i] = order[i];
 		int64_t at_first = files[i].size_bytes == 0 ? UNKNOWN : NOT_ASKED;
-		atomic_init(
-			&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : at_first);
+		atomic_init(&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : at_first);
 	}
 	if (r == 0)
 		r = start_thread(d);

@@ -118,6 +118,8 @@ static int on_success(void *context, const struct gd_event *e)
 static int on_failure(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
+	if (e->failure == GD_NO_WORKER)
+		l->no_worker = true;
 	if (e->failure == GD_CANCELLED || e->failure == GD_NO_WORKER || l->stops_done > 1)
 		return 0;
 	put_result(l, (size_t)(uintptr_t)e->tag, e, e->message[0] ? e->message : gd_failure_name(e->failure));

@@ -50,15 +50,16 @@ int gd_spawner_status(const struct gd_spawner *s, int slot, struct gd_worker_sta
 	return gd_pool_worker_stats(s->pool, slot, ret);
 }
 
-/* How many are ready; -EAGAIN while one is on its way. */
+/* How many are ready; -EAGAIN while one is on its way, or has answered before we were told who it is. */
 static int count_ready(const struct gd_spawner *s)
 {
 	int ready = 0;
 	struct gd_worker_stats stats;
 	for (int slot = 0; gd_pool_worker_stats(s->pool, slot, &stats) == 0; slot++) {
-		if (stats.state == GD_WORKER_STARTING)
+		bool lives = stats.state == GD_WORKER_IDLE || stats.state == GD_WORKER_BUSY;
+		if (stats.state == GD_WORKER_STARTING || (lives && stats.pid == 0))
 			return -EAGAIN;
-		ready += stats.state == GD_WORKER_IDLE || stats.state == GD_WORKER_BUSY;
+		ready += lives;
 	}
 	return ready;
 }
