@@ -57,6 +57,8 @@ static int start(struct queue_view *v, struct gd_error *err)
 		v->runner = follow_runner(&v->follow);
 		r = queue_view_put_all(v);
 	}
+	if (r == 0 && !v->options.no_gpus)
+		r = queue_view_put_noted(v);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
 	return v->options.no_gpus ? 0 : queue_view_choose_gpus(v, err);

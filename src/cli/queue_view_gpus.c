@@ -13,8 +13,10 @@
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"
+#include "queue/samples.h"
 
 #define SAMPLE_MS 1000
+#define NOTED_MS  (10 * 60 * 1000)
 #define RETRY_NS  (5 * NS_PER_S)
 
 /* ---- The probe ------------------------------------------------------------------------ */
@@ -191,6 +193,27 @@ static int put_samples(struct queue_view *v, int index)
 	}
 	gd_gpu_list_free(list);
 	return r;
+}
+
+/* What the runner noted before anybody looked on. */
+static int put_noted(void *context, const struct sample *s)
+{
+	struct queue_view *v = context;
+	int r = 0;
+	if (s->time_ms < date_now_ms() - NOTED_MS)
+		return 0;
+	for (size_t i = 0; r == 0 && i < s->num_gpus; i++)
+		r = view_put_sample(v->model, s->gpus[i].gpu,
+			&(struct view_sample){.time_ms = s->time_ms,
+				.memory_used_bytes = s->gpus[i].mem_used_mb < 0 ? -1 : s->gpus[i].mem_used_mb << 20,
+				.utilization_percent = s->gpus[i].util});
+	return r;
+}
+
+int queue_view_put_noted(struct queue_view *v)
+{
+	int r = v->follow.dir_fd < 0 ? 0 : samples_read(v->follow.dir_fd, put_noted, v);
+	return r == -ENOMEM ? r : 0;
 }
 
 int queue_view_read_gpus(struct queue_view *v)
