@@ -17,6 +17,7 @@
 #include "cli/launch_ledger.h"
 #include "cli/queue_cli.h"
 #include "cli/queue_view.h"
+#include "launch/history.h"
 #include "queue/samples.h"
 #include "view/report.h"
 
@@ -182,7 +183,7 @@ static int report_launch(struct report_command *c, struct text *page)
 	struct report_launch launch = {0};
 	uint64_t bad_lines = 0;
 	struct view_model *m = view_model_create(1);
-	int r = m && asprintf(&path, "%s/" LAUNCH_LEDGER, c->launch) >= 0
+	int r = m && asprintf(&path, "%s/" HISTORY_NAME, c->launch) >= 0
 			? launch_ledger_read(path, m, &launch, &bad_lines, &c->err)
 			: error_set(&c->err, -ENOMEM, "reading folder '%s': out of memory", c->launch);
 	int64_t now = date_now_ms();

@@ -7,8 +7,6 @@
 #include "view/model.h"
 #include "view/report.h"
 
-#define LAUNCH_LEDGER "launch.jsonl"
-
 /*
  * Puts the files into the model, and what else there is to know of them into `ret`, to be released with
  * launch_ledger_finish(). -ENOENT where there is no ledger. Lines that are none are skipped and counted.

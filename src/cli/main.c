@@ -29,6 +29,7 @@ static const struct command *const commands[] = {
 	&cmd_release,
 	&cmd_urgent,
 	&cmd_prune,
+	&cmd_launch,
 	&cmd_report,
 	&cmd_gpus,
 };

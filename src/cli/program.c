@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/program.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "cli/command.h"
 #include "cli/say.h"
 
@@ -17,30 +19,26 @@
 
 static char gpuq_path[PATH_MAX] = "/proc/self/exe";
 
-static int find(const char *name, const char *self, char *ret, size_t size)
+/* "gpuq-web" → "GPUQ_WEB": which one, for who has it elsewhere. */
+static void variable_of(const char *name, char ret[64])
 {
-	const char *slash = strrchr(self, '/');
-	int n = snprintf(ret, size, "%.*s/%s", (int)(slash - self), self, name);
-	if (n > 0 && (size_t)n < size && access(ret, X_OK) == 0)
-		return 0;
-	n = snprintf(ret, size, GD_LIBEXECDIR "/%s", name);
-	return n > 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
+	size_t n = 0;
+	for (; name[n] && n < 63; n++)
+		ret[n] = name[n] == '-' ? '_' : (char)toupper((unsigned char)name[n]);
+	ret[n] = '\0';
 }
 
 int program_become(const char *name, const char *package, char **argv)
 {
-	char self[PATH_MAX], path[PATH_MAX + 64];
-	if (!realpath("/proc/self/exe", self)) {
-		say("starting '%s': where gpuq itself lies is not known: %s", name, error_words(errno));
-		return EXIT_WORK_FAILED;
-	}
-	if (find(name, self, path, sizeof(path)) < 0) {
+	char self[PATH_MAX], path[PATH_MAX], variable[64];
+	variable_of(name, variable);
+	if (program_find(name, variable, path, sizeof(path)) < 0) {
 		say("'%s' is not installed, neither beside gpuq nor in '" GD_LIBEXECDIR
 		    "'; build gpu_dispatch where %s is installed",
 			name, package);
 		return EXIT_USAGE;
 	}
-	if (setenv(MARK, self, 1) == 0)
+	if (realpath("/proc/self/exe", self) && setenv(MARK, self, 1) == 0)
 		execv(path, argv);
 	say("starting '%s': %s", path, error_words(errno));
 	return EXIT_WORK_FAILED;

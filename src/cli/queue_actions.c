@@ -12,6 +12,9 @@
 #include "cli/queue_view_parts.h"
 #include "queue/environment.h"
 
+/* Others look on meanwhile: what hinders a runner later than this stands in its log. */
+#define START_MS 500
+
 static const enum event events[VIEW_ACTIONS] = {
 	[VIEW_CANCEL] = EVENT_CANCEL,
 	[VIEW_RETRY] = EVENT_RETRY,
@@ -50,7 +53,7 @@ static int start_runner(struct queue_view *v, const struct journal *j, struct gd
 {
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		return cli_start_runner(v->choice, NULL, err);
+		return cli_start_runner(v->choice, NULL, START_MS, err);
 	return 0;
 }
 

@@ -57,6 +57,8 @@ static int start(struct queue_view *v, struct gd_error *err)
 		v->runner = follow_runner(&v->follow);
 		r = queue_view_put_all(v);
 	}
+	if (r == 0 && !v->options.no_gpus)
+		r = queue_view_put_noted(v);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
 	return v->options.no_gpus ? 0 : queue_view_choose_gpus(v, err);
@@ -89,6 +91,7 @@ void queue_view_close(struct queue_view *v)
 	if (!v)
 		return;
 	queue_view_close_gpus(v);
+	runner_rules_finish(&v->rules);
 	follow_close(&v->follow);
 	view_model_destroy(v->model);
 	closep(&v->epoll_fd);

@@ -8,11 +8,15 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
+#include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"
+#include "queue/samples.h"
 
 #define SAMPLE_MS 1000
+#define NOTED_MS  (10 * 60 * 1000)
 #define RETRY_NS  (5 * NS_PER_S)
 
 /* ---- The probe ------------------------------------------------------------------------ */
@@ -26,13 +30,16 @@ void queue_view_close_gpus(struct queue_view *v)
 	v->probe_spec = NULL;
 }
 
-static int open_probe(struct queue_view *v, const char *spec, struct gd_error *err)
+static int open_probe(struct queue_view *v, bool of_runner, struct gd_error *err)
 {
-	cleanup_(freep) char *copy = strdup(spec);
-	struct gpu_probe_options o = {
-		.spec = *spec ? spec : NULL, .period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS};
-	int r = copy ? gpu_probe_open(&o, &v->probe, err) : -ENOMEM;
+	const char *spec = v->rules.gpus;
+	cleanup_(freep) char *copy = strdup(spec ? spec : "");
+	/* What this shell hides is not hidden from a runner that was started in another. */
+	struct gpu_probe_options o = {.spec = spec,
+		.period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS,
+		.unlimited = of_runner};
 	v->probe_retry_ns = clock_now_ns() + RETRY_NS;
+	int r = copy ? gpu_probe_open(&o, &v->probe, err) : -ENOMEM;
 	if (r < 0)
 		return r;
 	struct epoll_event e = {.events = EPOLLIN};
@@ -45,23 +52,44 @@ static int open_probe(struct queue_view *v, const char *spec, struct gd_error *e
 	return 0;
 }
 
-int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
+/* Those of a runner on this machine, else our own. */
+static int find_rules(struct queue_view *v, bool *ret_of_runner)
 {
 	const struct config *c = &v->choice->config;
-	const char *given = config_has(c, CONFIG_GPUS) && c->gpus ? c->gpus : "";
-	v->rules = (struct runner_rules){
-		.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20), .jobs_per_gpu = (int)c->jobs_per_gpu};
-	snprintf(v->rules.gpus, sizeof(v->rules.gpus), "%s", given);
-	if (!*given && v->runner != 0)
-		runner_rules_read(v->follow.dir_fd, &v->rules);
-	if (v->probe && strcmp(v->probe_spec, v->rules.gpus) == 0)
+	struct runner_rules rules = {0};
+	struct machine here = {0};
+	bool given = config_has(c, CONFIG_GPUS) && c->gpus;
+	machine_get(&here);
+	*ret_of_runner = !given && v->runner != 0 && runner_rules_read(v->follow.dir_fd, &rules) == 0 &&
+			 strcmp(rules.host, here.host) == 0;
+	if (!*ret_of_runner) {
+		runner_rules_finish(&rules);
+		rules = (struct runner_rules){.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20),
+			.jobs_per_gpu = (int)c->jobs_per_gpu,
+			.gpus = c->gpus ? strdup(c->gpus) : NULL};
+		if (c->gpus && !rules.gpus)
+			return -ENOMEM;
+	}
+	runner_rules_finish(&v->rules);
+	v->rules = rules;
+	return 0;
+}
+
+int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
+{
+	bool of_runner;
+	int r = find_rules(v, &of_runner);
+	if (r < 0)
+		return error_set(err, r, "choosing GPUs: out of memory");
+	if (v->probe && strcmp(v->probe_spec, v->rules.gpus ? v->rules.gpus : "") == 0)
 		return 0;
-	if (!v->probe && clock_now_ns() < v->probe_retry_ns)
+	bool none = of_runner && strcmp(v->rules.gpus, RULES_NO_GPUS) == 0;
+	if (!v->probe && (none || clock_now_ns() < v->probe_retry_ns))
 		return 0;
 	if (v->probe)
 		view_forget_gpus(v->model);
 	queue_view_close_gpus(v);
-	return open_probe(v, v->rules.gpus, err);
+	return none ? 0 : open_probe(v, of_runner, err);
 }
 
 /* ---- Into the model --------------------------------------------------------------------- */
@@ -165,6 +193,27 @@ static int put_samples(struct queue_view *v, int index)
 	}
 	gd_gpu_list_free(list);
 	return r;
+}
+
+/* What the runner noted before anybody looked on. */
+static int put_noted(void *context, const struct sample *s)
+{
+	struct queue_view *v = context;
+	int r = 0;
+	if (s->time_ms < date_now_ms() - NOTED_MS)
+		return 0;
+	for (size_t i = 0; r == 0 && i < s->num_gpus; i++)
+		r = view_put_sample(v->model, s->gpus[i].gpu,
+			&(struct view_sample){.time_ms = s->time_ms,
+				.memory_used_bytes = s->gpus[i].mem_used_mb < 0 ? -1 : s->gpus[i].mem_used_mb << 20,
+				.utilization_percent = s->gpus[i].util});
+	return r;
+}
+
+int queue_view_put_noted(struct queue_view *v)
+{
+	int r = v->follow.dir_fd < 0 ? 0 : samples_read(v->follow.dir_fd, put_noted, v);
+	return r == -ENOMEM ? r : 0;
 }
 
 int queue_view_read_gpus(struct queue_view *v)

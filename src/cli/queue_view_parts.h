@@ -56,6 +56,8 @@ int queue_view_put_work(struct queue_view *v);
 
 /* Which GPUs: --gpus, else the runner's, else those of the configuration. Starts the probe where that is news. */
 int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err);
+/* The history that the runner kept. */
+int queue_view_put_noted(struct queue_view *v);
 /* News of the probe, and what the jobs do on the GPUs, into the model. */
 int queue_view_read_gpus(struct queue_view *v);
 int queue_view_put_gpus(struct queue_view *v);

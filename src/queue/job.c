@@ -27,7 +27,8 @@ const char *job_state_name(enum job_state state)
 int job_state_parse(const char *name, size_t size, enum job_state *ret)
 {
 	for (size_t i = 0; i < JOB_STATES; i++)
-		if (strlen(state_names[i]) == size && memcmp(state_names[i], name, size) == 0) {
+		if (size && *name == *state_names[i] && strlen(state_names[i]) == size &&
+			memcmp(state_names[i], name, size) == 0) {
 			*ret = (enum job_state)i;
 			return 0;
 		}
@@ -266,6 +267,7 @@ static struct job *new_job(struct jobs *js, const struct record *r, uint64_t id,
 	w.log_dir = intern_like(js, last->log_dir, &r->log_dir, &r->log_dir_b64, error);
 	w.on_finish = intern_like(js, last->on_finish, &r->on_finish, &r->on_finish_b64, error);
 	w.mem_mb = r->mem_mb;
+	w.min_free_mem_mb = r->min_free_mem_mb;
 	w.timeout_ms = r->timeout_ms;
 	w.num_gpus = clamp_int(r->num_gpus);
 	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);

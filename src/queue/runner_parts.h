@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "base/loop.h"
 #include "gpu/probe.h"
-#include "queue/claims.h"
+#include "queue/claim_entries.h"
+#include "queue/gpu_users.h"
 #include "queue/keeper.h"
 #include "queue/ledger.h"
 #include "queue/placement.h"
@@ -44,10 +45,12 @@ struct running {
 	bool declared;
 	struct claim *claim; /* NULL: none, or not told */
 	struct ledger_watch watch;
+	uint64_t peak_bytes; /* the most that it was seen to use of a GPU */
+	bool full;           /* when it was last seen: its GPU, and mostly by it */
 	int64_t told_peak_mb;
+	bool told_full;
 	bool told_lost;
-	int64_t pids[64]; /* of its processes that are on a GPU */
-	size_t num_pids;
+	struct gpu_user user; /* its processes that are on a GPU */
 };
 
 struct runner {
@@ -99,6 +102,7 @@ struct runner {
 
 	bool must_read, must_place, must_judge;
 	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
+	bool pause_said;         /* once, until a job starts */
 	bool blocked;            /* an end cannot be written */
 	int interrupts;
 	bool leaving; /* SIGTERM */
@@ -130,24 +134,18 @@ void runner_adopt(struct runner *r, struct job *job);
 void runner_keeper_died(struct runner *r, struct running *run);
 
 /* runner_claims.c */
-struct claim_entry {
-	int gpus[CLAIM_MAX_GPUS];
-	size_t num_gpus;
-	int64_t pids[64];
-	size_t num_pids;
-};
 void runner_claims_open(struct runner *r);
 void runner_claims_close(struct runner *r);
 void runner_claims_read(struct runner *r);
-/* Those of others that are about our GPUs, as the ledger wants them; room for others.count of each. Returns how many.
- */
-int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs);
 void running_claim(struct running *run);
 void running_unclaim(struct running *run);
 
-/* runner_place.c */
+/* runner_gpus.c */
 int gpus_open(struct runner *r, struct gd_error *err);
 void gpus_close(struct runner *r);
+bool runner_foreign_pids(const struct runner *r);
+
+/* runner_place.c */
 void runner_place(struct runner *r);
 void runner_enqueue(struct runner *r, struct job *job);
 void runner_dequeue(struct runner *r, struct job *job);

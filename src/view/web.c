@@ -207,7 +207,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state, 
 
 /* ---- On the loop ------------------------------------------------------------------------------ */
 
-static void run(void *context, uint32_t events)
+void web_run(void *context, uint32_t events)
 {
 	struct web *w = context;
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
@@ -222,9 +222,9 @@ static int add_sources(struct web *w)
 	const union MHD_DaemonInfo *info = MHD_get_daemon_info(w->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info || info->epoll_fd < 0)
 		return -ENOTSUP;
-	int r = loop_add(w->loop, info->epoll_fd, EPOLLIN, run, w, &w->source);
+	int r = loop_add(w->loop, info->epoll_fd, EPOLLIN, web_run, w, &w->source);
 	if (r == 0)
-		r = loop_add_timer(w->loop, run, w, &w->timer);
+		r = loop_add_timer(w->loop, web_run, w, &w->timer);
 	return r < 0 ? r : loop_add_timer(w->loop, web_stream_tick, w, &w->tick);
 }
 

@@ -45,6 +45,7 @@ struct web {
 	uint64_t jobs_version; /* of the model: what was seen of jobs */
 	uint64_t generation;   /* grows with every change of any job */
 	uint64_t tick_ns;      /* when the next one is due; 0: none */
+	uint64_t told_ns;      /* when streams were last woken */
 	uint64_t beat_ns;
 	struct web_stream *streams;
 	size_t num_streams;
@@ -56,6 +57,9 @@ struct web {
 };
 
 void web_now(const struct web *w, struct web_clock *ret);
+
+/* A loop_fn: lets the daemon work, and sets the time at which it wants to again. */
+void web_run(void *web, uint32_t events);
 
 /* ---- Answers (web.c) ------------------------------------------------------------ */
 

@@ -20,6 +20,8 @@
 #include "view/web_private.h"
 
 #define TICK_NS (250 * NS_PER_MS)
+/* News after a while of none: soon, with those that come along. */
+#define SOON_NS (15 * NS_PER_MS)
 /* The daemon does not tell of the end of a suspended connection: writing to it does. */
 #define BEAT_NS (15 * NS_PER_S)
 #define BLOCK   16384
@@ -374,13 +376,18 @@ static void wake(struct web_stream *s)
 	MHD_resume_connection(s->connection);
 }
 
-/* As long as pages are open: logs and the timeline are told of by nobody else. */
+static void tick_at(struct web *w, uint64_t deadline_ns)
+{
+	if (!w->streams || (w->tick_ns && w->tick_ns <= deadline_ns))
+		return;
+	w->tick_ns = deadline_ns;
+	loop_set_deadline(w->tick, deadline_ns);
+}
+
 void web_stream_wake(struct web *w)
 {
-	if (w->tick_ns || !w->streams)
-		return;
-	w->tick_ns = clock_now_ns() + TICK_NS;
-	loop_set_deadline(w->tick, w->tick_ns);
+	uint64_t soon_ns = clock_now_ns() + SOON_NS, next_ns = w->told_ns + TICK_NS;
+	tick_at(w, next_ns > soon_ns ? next_ns : soon_ns);
 }
 
 void web_stream_tick(void *context, uint32_t events)
@@ -393,12 +400,15 @@ void web_stream_tick(void *context, uint32_t events)
 		w->beat_ns = now_ns + BEAT_NS;
 	for (struct web_stream *s = w->streams; s; s = s->next) {
 		s->beat = s->beat || beat;
-		if (s->suspended && has_news(s))
-			wake(s);
+		if (!s->suspended || !has_news(s))
+			continue;
+		wake(s);
+		w->told_ns = now_ns;
 	}
+	/* As long as pages are open: of logs, the timeline and dead connections nobody else tells. */
 	w->tick_ns = 0;
-	web_stream_wake(w);
-	MHD_run(w->daemon);
+	tick_at(w, now_ns + TICK_NS);
+	web_run(w, 0);
 }
 
 void web_stream_end_all(struct web *w)

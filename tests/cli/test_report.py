@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from lab import Lab
+from lab import GPUQ, Lab
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -276,3 +276,17 @@ def test_an_empty_launch_and_names_that_are_no_text(lab):
     with (folder / "launch.jsonl").open("a") as file:
         file.write(json.dumps(ended("?", 0, 5, 1, file_b64="/w==")) + "\n")
     assert "\\xff" in Page(lab.gpuq("report", "--launch", "out", "-o", "-")).table("processing")[1]
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(GPUQ), "gpuq-launch")), reason="gpuq launch was not built")
+def test_a_real_launch(lab):
+    files = lab.directory / "in"
+    files.mkdir()
+    for name in ("a.txt", "b.txt", "bad.txt"):
+        (files / name).write_text(name)
+    lab.gpuq("launch", "--input-dir", "in", "--pattern", "*.txt", "--output-dir", "out", "--", "grep", "-v", "bad", "{file}", code=1)
+    page = Page(lab.gpuq("report", "--launch", "out", "-o", "-"))
+    assert page.wrong == []
+    assert (page.tiles["files"], page.tiles["done"], page.tiles["failed"]) == ("3", "2", "1")
+    [failed] = page.table("reason")[1:]
+    assert failed[0].startswith("exit 1") and failed[2] == "bad.txt"

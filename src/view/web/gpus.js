@@ -2,8 +2,10 @@
 // The cards of the GPUs, each with the history of its memory and utilisation.
 import { $, bytes, clock, count, duration, element, now, setText, showState } from "./format.js";
 
-const HISTORY = 300; // samples that are drawn: five minutes…
-const SHORTEST = 60; // …and the width that fewer of them fill
+const HISTORY = 600; // samples that are kept
+const SPAN = 300e3, SHORTEST = 60e3; // what the picture shows: five minutes, or less at the start
+const GAP = 15e3;
+const WIDE = 300;
 const SVG = "http://www.w3.org/2000/svg";
 
 const cards = new Map(); // "id/slot" → parts
@@ -32,7 +34,7 @@ function makeCard(gpu) {
     state: element("span"), task: element("p", { class: "gpu-task" }), meters: element("dl", { class: "meters" }), foot: element("p", { class: "gpu-foot" }) };
   p.memory = makeMeter(p.meters, "Memory", "memory");
   p.busy = makeMeter(p.meters, "Busy", "busy");
-  p.spark = svg("svg", { class: "spark", viewBox: `0 0 ${HISTORY} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  p.spark = svg("svg", { class: "spark", viewBox: `0 0 ${WIDE} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
   for (const kind of ["area", "memory", "busy"]) p.spark.append(p[`${kind}Path`] = svg("path", { class: kind }));
   p.card = element("li", { class: "panel gpu" }, element("div", { class: "gpu-head" }, p.title, p.name, p.state), p.task, p.meters, p.spark, p.foot);
   return p;
@@ -43,28 +45,33 @@ function fillMeter(meter, share, words) {
   setText(meter.value, words);
 }
 
-// A line through what is known; the newest sample stands at the right edge.
-function path(samples, pick) {
-  let line = "", pen = false, first = null, last = null;
-  const step = HISTORY / (Math.max(samples.length, SHORTEST) - 1);
-  samples.forEach((sample, i) => {
-    const share = pick(sample);
-    if (share === null) { pen = false; return; }
-    const x = (HISTORY - (samples.length - 1 - i) * step).toFixed(1), y = (98 - 96 * Math.min(1, share)).toFixed(1);
-    line += `${pen ? "L" : "M"}${x} ${y}`;
-    pen = true;
-    first ??= x;
+// A line through what is known, over time; now is the right edge. A long gap (nobody looked) is one.
+function path(samples, span, pick) {
+  let line = "", pen = false, before = 0, from = null, areas = "", last = null;
+  const edge = now(), close = () => { if (from !== null) areas += `L${last} 100L${from} 100Z`; from = null; };
+  for (const sample of samples) {
+    const share = pick(sample), x = (WIDE * (1 - (edge - sample[0]) / span)).toFixed(1);
+    if (share === null || sample[0] - before > GAP) { pen = false; close(); }
+    before = sample[0];
+    if (share === null) continue;
+    const piece = `${pen ? "L" : "M"}${x} ${(98 - 96 * Math.min(1, share)).toFixed(1)}`;
+    line += piece;
+    areas += piece;
+    from ??= x;
     last = x;
-  });
-  return { line, area: line ? `${line}L${last} 100L${first} 100Z` : "" };
+    pen = true;
+  }
+  close();
+  return { line, area: areas };
 }
 
 function drawHistory(p, gpu) {
-  const samples = (histories.get(gpu.id) ?? []).slice(-HISTORY);
-  const memory = path(samples, ([, used]) => (used === null || !gpu.memory_total ? null : used / gpu.memory_total));
+  const samples = (histories.get(gpu.id) ?? []).filter(([at]) => at > now() - SPAN);
+  const span = Math.max(SHORTEST, samples.length ? now() - samples[0][0] : 0);
+  const memory = path(samples, span, ([, used]) => (used === null || !gpu.memory_total ? null : used / gpu.memory_total));
   p.memoryPath.setAttribute("d", memory.line);
   p.areaPath.setAttribute("d", memory.area);
-  p.busyPath.setAttribute("d", path(samples, ([, , busy]) => (busy === null ? null : busy / 100)).line);
+  p.busyPath.setAttribute("d", path(samples, span, ([, , busy]) => (busy === null ? null : busy / 100)).line);
 }
 
 function footWords(gpu) {

@@ -118,10 +118,11 @@ function setFragment(changes) {
 }
 
 function showPage(open) {
-  if ($("main").hidden !== open) return;
+  if (open && !$("main").hidden) return;
   $("main").hidden = !open;
   $("gate").hidden = open;
   if (open) return;
+  closeJob();
   showLink("lost");
   setText($("gate-wrong"), getToken() ? "That token is not the one." : "");
   $("gate-token").focus();
