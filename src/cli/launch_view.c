@@ -55,7 +55,7 @@ static void append_line(struct text *t, const struct gd_launch_progress *p)
 	if (p->ending)
 		text_append_string(t, ", ending");
 	else if (p->eta_seconds >= 0)
-		text_appendf(t, ", %s left", units_format_duration((uint64_t)(p->eta_seconds * 1000), eta));
+		text_appendf(t, ", %s left", units_format_duration(((uint64_t)p->eta_seconds + 1) * 1000, eta));
 }
 
 void launch_view_progress(struct launch_view *v, const struct gd_launch_progress *p)

@@ -82,7 +82,6 @@ static void end_line(struct history *h)
 {
 	json_close(&h->pending, '}');
 	text_append_char(&h->pending, '\n');
-	h->pending_lines++;
 }
 
 void history_add_run(struct history *h, const struct history_run *run)
@@ -143,8 +142,15 @@ int history_flush(struct history *h)
 	}
 	text_clear(&h->pending);
 	h->pending_sent = 0;
-	h->pending_lines = 0;
 	return 0;
+}
+
+uint64_t history_unwritten(const struct history *h)
+{
+	uint64_t lines = 0;
+	for (size_t i = h->pending_sent; i < h->pending.length; i++)
+		lines += h->pending.data[i] == '\n';
+	return lines;
 }
 
 int history_sync(struct history *h)

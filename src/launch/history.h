@@ -45,7 +45,6 @@ struct history {
 	int fd; /* -1: closed */
 	struct text pending;
 	size_t pending_sent; /* bytes of pending that are in the file */
-	uint64_t pending_lines;
 };
 
 void history_init(struct history *h);
@@ -70,6 +69,8 @@ struct history_run {
 void history_add_run(struct history *h, const struct history_run *run);
 void history_add(struct history *h, const struct history_entry *e, int gpu, int attempt, const char *error);
 int history_flush(struct history *h);
+/* Lines that are not in the file, or not whole. */
+uint64_t history_unwritten(const struct history *h);
 /* On to the disk itself. */
 int history_sync(struct history *h);
 

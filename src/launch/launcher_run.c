@@ -457,7 +457,7 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 static void end_history(struct gd_launcher *l)
 {
 	flush_history(l);
-	unsigned long long lost = l->history.pending_lines;
+	unsigned long long lost = history_unwritten(&l->history);
 	if (lost) {
 		l->result = 1;
 		launcher_warn(l,

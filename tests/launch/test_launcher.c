@@ -298,6 +298,41 @@ static void test_durations_are_read_and_reach_the_summary(void **state)
 	gd_launch_summary_free(s);
 }
 
+/* Once all durations are known, and the queue sorted by them, the first file may end. */
+static void on_progress_known(void *context, const struct gd_launch_progress *p)
+{
+	(void)context;
+	if (p->in_seconds && p->total_amount > 1 + 24 + 100 - 0.5)
+		atomic_store(&board->go, 1);
+}
+
+/* Nothing is known before the first file has begun. */
+static double long_d(void *context, const char *path)
+{
+	(void)context;
+	while (atomic_load(&board->begun) == 0)
+		usleep(500);
+	return strrchr(path, '/')[1] == 'd' ? 100 : 1;
+}
+
+static void test_durations_change_the_order_while_the_first_file_is_worked_on(void **state)
+{
+	(void)state;
+	folder_put("in/aw.wav", 1000);
+	for (char c = 'b'; c <= 'z'; c++) {
+		char path[16];
+		snprintf(path, sizeof(path), "in/%c.wav", c);
+		folder_put(path, c == 'd' ? 1 : 10);
+	}
+	struct gd_launch_options o = options();
+	o.gpus = "sim:1";
+	o.seconds = long_d;
+	o.on_progress = on_progress_known;
+	gd_launch_summary_free(launch(&o, 0));
+	/* b was on its way already; by its size d would have been the last. */
+	assert_memory_equal(board->order, "abd", 3);
+}
+
 /* The third file to the first GPU, all others to the last. */
 static int one_apart(void *context, const struct gd_found *files, size_t count, size_t num_gpus, size_t *ret)
 {
@@ -594,6 +629,7 @@ int main(void)
 		launch_test(test_max_failures_ends_it_early),
 		launch_test(test_largest_first_where_nothing_else_is_known),
 		launch_test(test_durations_are_read_and_reach_the_summary),
+		launch_test(test_durations_change_the_order_while_the_first_file_is_worked_on),
 		launch_test(test_strategy_of_ones_own_sets_the_order),
 		launch_test(test_folders_of_results_stay_with_their_files),
 		launch_test(test_results_of_another_folder_are_not_replaced),
