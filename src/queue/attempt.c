@@ -41,7 +41,8 @@ int attempt_init(struct attempt *a, const struct order *order, char *payload)
 {
 	*a = (struct attempt){.order = *order, .payload = payload};
 	const char *p = payload, *end = payload + order->size;
-	const char **strings[] = {&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name};
+	const char **strings[] = {
+		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		if (!(*strings[i] = next_string(&p, end)))
 			return -EBADMSG;
@@ -190,13 +191,25 @@ static int write_script(struct attempt *a, const struct journal *j)
 	return file_write_all(fd, a->command, size);
 }
 
+int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper)
+{
+	return build_environment(a, j, keeper);
+}
+
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)
 {
+	a->part = PART_ENVIRONMENT;
 	int r = build_environment(a, j, keeper);
-	if (r == 0)
+	if (r == 0) {
+		a->part = PART_SCRIPT;
 		r = write_script(a, j);
-	if (r == 0)
+	}
+	if (r == 0) {
+		a->part = PART_LOG;
 		r = open_log(a, ret_log_fd);
+	}
+	if (r == 0)
+		a->part = PART_OTHER;
 	if (r < 0) {
 		/* The path is that of somebody else's file, or of none. */
 		free(take_ptr(a->log_path));

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-#define LARGEST_CLAIM (16 * 1024)
+#define LARGEST_CLAIM CLAIM_TEXT_ROOM
 /* Whoever fills the folder with more than this only hides his own. */
 #define MOST_FILES 65536
 #define NAME_ROOM  64
@@ -306,6 +306,21 @@ static int read_other(struct claims *c, const char *name, struct claim_other *re
 	return lock_holder(fd) == holder;
 }
 
+/* While a job is handed over, both its runner and its keeper claim for it: the keeper's, which has a PID, is kept. */
+static bool is_listed(struct claims_list *list, const struct claim_other *other)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct claim_other *seen = &list->claims[i];
+		if (seen->owner != other->owner || seen->info.job != other->info.job ||
+			strcmp(seen->info.queue, other->info.queue) != 0)
+			continue;
+		if (!seen->info.pid)
+			*seen = *other;
+		return true;
+	}
+	return false;
+}
+
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 {
 	int fd = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -337,8 +352,9 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 			list.claims = more;
 		}
 		struct claim_other *other = &list.claims[list.count];
-		if (read_other(c, entry->d_name, other) &&
-			!(queue && other->owner == geteuid() && !strcmp(other->info.queue, queue)))
+		if (read_other(c, entry->d_name, other) && other->info.num_gpus > 0 &&
+			!(queue && other->owner == geteuid() && !strcmp(other->info.queue, queue)) &&
+			!is_listed(&list, other))
 			list.count++;
 	}
 	closedir(dir);

@@ -27,12 +27,16 @@
 #include "queue/attempt.h"
 #include "queue/follow.h"
 #include "queue/hook.h"
+#include "queue/keeper_claim.h"
 #include "queue/oom.h"
 #include "queue/record.h"
 
 /* How soon a record that did not fit the disk is tried again, and how often leftovers are killed. */
 #define WRITE_AGAIN_MS 200
 #define KILL_AGAIN_MS  50
+/* What has not died so long after the first SIGKILL is stuck in the kernel; then it is looked at less often. */
+#define STUCK_MS       10000
+#define STUCK_AGAIN_MS 1000
 
 enum phase {
 	PHASE_IDLE,
@@ -60,6 +64,9 @@ struct keeper {
 	int64_t peak_mem_mb; /* -1: nobody saw it */
 	const char *reason;  /* why it was ended by us */
 	uint64_t started_ns, deadline_ns, step_ns;
+	uint64_t killed_ns; /* when SIGKILL was sent first; 0: not yet */
+	bool stuck;         /* the journal says so */
+	struct keeper_claim claim;
 };
 
 /* ---- Beginning ------------------------------------------------------------------- */
@@ -120,18 +127,20 @@ static void send_notes(struct keeper *k, const struct note *notes, size_t count)
 
 static void send_note(struct keeper *k, enum note_kind kind, uint64_t id, int code)
 {
-	send_notes(k, &(struct note){.kind = kind, .code = code, .id = id}, 1);
+	send_notes(k, &(struct note){.kind = (uint16_t)kind, .code = code, .id = id}, 1);
 }
 
 /* In one piece with READY: seen apart, the runner would ask for another keeper in between. */
 static void send_note_and_ready(struct keeper *k, enum note_kind kind, uint64_t id, int code)
 {
-	struct note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = NOTE_READY}};
+	struct note notes[2] = {{.kind = (uint16_t)kind, .code = code, .id = id, .part = (uint16_t)k->attempt.part},
+		{.kind = NOTE_READY}};
 	send_notes(k, notes, 2);
 }
 
 _Noreturn static void leave(struct keeper *k)
 {
+	keeper_claim_finish(&k->claim);
 	if (k->lock_fd >= 0)
 		unlinkat(k->journal->dir_fd, k->lock_name, 0);
 	_exit(0);
@@ -252,6 +261,7 @@ static void finish_job(struct keeper *k)
 	cleanup_(text_finish) struct text words = {0};
 	uint64_t id = k->attempt.order.id;
 	k->phase = PHASE_IDLE;
+	keeper_claim_leave(&k->claim);
 	if (k->page->stage == ATTEMPT_FORKED && start_is_written(k))
 		k->page->stage = ATTEMPT_STARTED;
 	if (k->page->stage <= ATTEMPT_REFUSED) {
@@ -314,6 +324,15 @@ static void end_job(struct keeper *k, const char *reason, bool at_once)
 	}
 }
 
+/* For all who look on: its GPUs take no other job. Where it cannot be written now, it is tried again. */
+static void say_stuck(struct keeper *k)
+{
+	cleanup_(text_finish) struct text line = {0};
+	record_write_stuck(&line, k->attempt.order.id, k->attempt.order.attempt);
+	k->stuck = !text_error(&line) && k->page->stage >= ATTEMPT_STARTED &&
+		   journal_append_line(k->journal, line.data, line.length, NULL) == 0;
+}
+
 static void on_time(struct keeper *k)
 {
 	uint64_t now = clock_now_ns();
@@ -323,8 +342,13 @@ static void on_time(struct keeper *k)
 		k->phase = PHASE_KILLING;
 	if (k->phase == PHASE_KILLING && now >= k->step_ns) {
 		signal_tree(SIGKILL);
-		k->step_ns = now + KILL_AGAIN_MS * NS_PER_MS;
+		if (!k->killed_ns)
+			k->killed_ns = now;
+		if (!k->stuck && now - k->killed_ns >= STUCK_MS * NS_PER_MS)
+			say_stuck(k);
+		k->step_ns = now + (k->stuck ? STUCK_AGAIN_MS : KILL_AGAIN_MS) * NS_PER_MS;
 	}
+	keeper_claim_on_time(&k->claim, now, k->runner_fd < 0);
 }
 
 /* ---- Orders ------------------------------------------------------------------------- */
@@ -355,9 +379,12 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 	if (r < 0)
 		return r;
 	*k->page = (struct attempt_page){0};
-	k->reaped = false;
+	k->reaped = k->stuck = false;
+	k->killed_ns = 0;
 	k->reason = NULL;
 	k->peak_mem_mb = -1;
+	/* Before it can start: from then on the runner relies on it. */
+	keeper_claim_take(&k->claim, k->attempt.claim);
 	pid_t parent = getpid();
 	k->started_ns = clock_now_ns();
 	k->pid = fork();
@@ -365,12 +392,29 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		attempt_exec(&k->attempt, k->journal, k->name, log_fd, k->page, parent);
 	if (k->pid < 0) {
 		r = -errno;
+		keeper_claim_leave(&k->claim);
 		attempt_undo(&k->attempt);
 		return r;
 	}
 	k->phase = PHASE_RUNNING;
 	k->deadline_ns = order->timeout_ms ? k->started_ns + (uint64_t)order->timeout_ms * NS_PER_MS : 0;
 	return 0;
+}
+
+/* For an end that somebody else has written. */
+static void run_hook(struct keeper *k, const struct order *order, char *payload)
+{
+	int r = attempt_init(&k->attempt, order, payload);
+	if (r == 0)
+		r = keeper_open(k);
+	if (r == 0)
+		r = attempt_prepare_hook(&k->attempt, k->journal, k->name);
+	if (r == 0) {
+		char *input = k->attempt.payload + (k->attempt.input - k->attempt.payload);
+		hook_run(&k->attempt, &(struct text){.data = input, .length = strlen(input)}, k->signal_fd);
+	}
+	attempt_finish(&k->attempt);
+	send_note(k, NOTE_READY, 0, 0);
 }
 
 static void on_order(struct keeper *k)
@@ -391,9 +435,13 @@ static void on_order(struct keeper *k)
 	if (o.kind == ORDER_RUN && k->phase == PHASE_IDLE) {
 		r = start_job(k, &o, payload);
 		if (r < 0) {
-			attempt_finish(&k->attempt);
 			send_note_and_ready(k, NOTE_REFUSED, o.id, r);
+			attempt_finish(&k->attempt);
 		}
+		return;
+	}
+	if (o.kind == ORDER_HOOK && k->phase == PHASE_IDLE) {
+		run_hook(k, &o, payload);
 		return;
 	}
 	free(payload);
@@ -401,6 +449,8 @@ static void on_order(struct keeper *k)
 		return;
 	if (o.kind == ORDER_PEAK)
 		k->peak_mem_mb = o.peak_mem_mb;
+	else if (o.kind == ORDER_SETTLED)
+		keeper_claim_settle(&k->claim);
 	else
 		end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
 }
@@ -426,6 +476,9 @@ static void on_signal(struct keeper *k)
 static int next_timeout_ms(const struct keeper *k)
 {
 	uint64_t at = k->phase == PHASE_RUNNING ? k->deadline_ns : k->phase == PHASE_IDLE ? 0 : k->step_ns;
+	uint64_t claim = keeper_claim_due(&k->claim, k->runner_fd < 0);
+	if (claim && (!at || claim < at))
+		at = claim;
 	return at ? clock_ms_until(at, clock_now_ns()) : -1;
 }
 
@@ -458,6 +511,7 @@ _Noreturn void keeper_main(const char *journal_path, int fd)
 	k.page = mmap(NULL, sizeof(*k.page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (k.signal_fd < 0 || k.page == MAP_FAILED)
 		_exit(1);
+	send_note(&k, NOTE_HELLO, (uint64_t)getpid(), 0);
 	while (k.runner_fd >= 0 || k.phase != PHASE_IDLE)
 		keeper_round(&k);
 	if (k.journal)

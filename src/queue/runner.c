@@ -40,10 +40,7 @@ static void run_is_over(struct runner *r, struct running *run)
 	if (run->slot)
 		run->slot->running = NULL;
 	run->slot = NULL;
-	if (!run->foreign) {
-		r->num_running--;
-		r->num_cpu_jobs -= run->num_gpus == 0;
-	}
+	running_count(run, -1);
 	/* Until the next sample its memory is in what the driver said. */
 	run->ended = true;
 	running_unclaim(run);
@@ -53,7 +50,7 @@ static void run_is_over(struct runner *r, struct running *run)
 }
 
 /* What is done for many jobs at once. */
-static void set_sync(struct runner *r)
+void runner_plan_sync(struct runner *r)
 {
 	if (!r->sync_due)
 		loop_set_deadline(r->sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
@@ -62,7 +59,7 @@ static void set_sync(struct runner *r)
 
 static void count_end(struct runner *r, enum job_state state)
 {
-	set_sync(r);
+	runner_plan_sync(r);
 	if (state == JOB_COMPLETED)
 		r->result.completed++;
 	else if (state == JOB_CANCELLED)
@@ -89,14 +86,14 @@ static void on_start(struct runner *r, struct job *job)
 {
 	if (job->running) {
 		job->running->started = true;
-		running_claim(job->running); /* again, with its PID */
+		running_unclaim(job->running); /* its keeper has its own */
 	} else {
 		runner_adopt(r, job);
 	}
 	if (job->attempts->log) {
 		free(r->latest);
 		r->latest = strdup(job->attempts->log);
-		set_sync(r);
+		runner_plan_sync(r);
 	}
 }
 
@@ -119,6 +116,8 @@ static void on_change(void *context, struct job *job, int old)
 		runner_enqueue(r, job);
 	else if (job->state == JOB_RUNNING && old != JOB_RUNNING)
 		on_start(r, job);
+	else if (job->state == JOB_RUNNING && job->running && job->stuck)
+		running_set_stuck(job->running, job);
 	else if (job->state == JOB_RUNNING && job->running)
 		running_cancel(job->running, false);
 	else if (job_is_final(job))
@@ -126,6 +125,14 @@ static void on_change(void *context, struct job *job, int old)
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
 		r->fence_stale = true; /* a cancellation, a hold…: the fence was raised */
 	runner_tell(r, job);
+}
+
+static void running_is_known(struct running *run, const struct job *job)
+{
+	run->started = true;
+	running_unclaim(run);
+	if (job->stuck)
+		running_set_stuck(run, job);
 }
 
 /* Everything from the jobs as they are, after a load. */
@@ -158,7 +165,7 @@ static int rebuild(struct runner *r)
 		else if (job->state == JOB_RUNNING && !job->running)
 			runner_adopt(r, job);
 		else if (job->state == JOB_RUNNING)
-			job->running->started = true;
+			running_is_known(job->running, job);
 	}
 	r->must_place = true;
 	return r->fatal;
@@ -256,6 +263,13 @@ static void on_tick(void *context, uint32_t events)
 	set_tick(r);
 }
 
+static void on_judge(void *context, uint32_t events)
+{
+	struct runner *r = context;
+	(void)events;
+	r->must_judge = true;
+}
+
 static void link_latest(struct runner *r)
 {
 	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
@@ -336,15 +350,20 @@ static void on_signal(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	struct signalfd_siginfo si;
+	bool child = false;
 	(void)events;
 	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGINT)
 			on_interrupt(r);
 		else if (si.ssi_signo == SIGTERM)
 			on_terminate(r);
-		else
+		else if (si.ssi_signo == SIGHUP)
 			on_hangup(r);
+		else
+			child = true;
 	}
+	if (child)
+		runner_reap(r);
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
@@ -375,7 +394,7 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 
 static int open_loop(struct runner *r, struct gd_error *err)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, 0};
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0};
 	int e = loop_create(&r->loop);
 	if (e == 0)
 		e = loop_add_signals(r->loop, signals, on_signal, r, &r->signal_fd);
@@ -385,6 +404,8 @@ static int open_loop(struct runner *r, struct gd_error *err)
 		e = loop_add_timer(r->loop, on_linger, r, &r->linger);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_sync, r, &r->sync);
+	if (e == 0)
+		e = loop_add_timer(r->loop, on_judge, r, &r->judge);
 	if (e == 0)
 		e = runner_samples_open(r);
 	if (e < 0)
@@ -419,6 +440,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		e = take_lock(r, ret_holder, err);
 	if (e == 0)
 		e = open_loop(r, err);
+	if (e == 0)
+		runner_orphans_open(r);
 	if (e == 0)
 		e = nursery_start(&(struct nursery_options){j->path}, &r->nursery_pid, &r->nursery_fd, err);
 	if (e == 0)
@@ -476,7 +499,7 @@ static bool is_idle(const struct runner *r)
 		return false;
 	/* A hook may still run. */
 	for (const struct slot *s = r->slots; s; s = s->next)
-		if (s->busy)
+		if (s->busy && !(s->running && s->running->stuck))
 			return false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
 	if (r->interrupts || full)
@@ -549,10 +572,14 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	}
 	link_latest(r);
 	journal_sync(r->journal, NULL);
+	r->result.left_stuck = r->num_stuck;
 	r->result.left_pending = r->interrupts || r->leaving ? 0 : pending_count(r->pending);
 	/* Told to go, with work left. */
 	if (r->leaving && pending_count(r->pending) + r->num_blocked > 0)
 		r->result.interrupted = true;
+	if (r->num_stuck && !r->fatal)
+		runner_say(r, "gpuq: %zu left running, for %s " REASON_STUCK "\n", r->num_stuck,
+			r->num_stuck == 1 ? "it" : "they");
 	if (r->result.left_pending && !r->fatal)
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);

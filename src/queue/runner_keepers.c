@@ -2,12 +2,13 @@
 #include "queue/runner_parts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "queue/record.h"
 
@@ -44,6 +45,36 @@ void running_remove(struct running *run)
 	free(run);
 }
 
+void running_count(struct running *run, int change)
+{
+	struct runner *r = run->runner;
+	if (run->foreign)
+		return;
+	if (run->stuck) {
+		r->num_stuck += (size_t)change;
+		return;
+	}
+	r->num_running += (size_t)change;
+	if (run->num_gpus == 0)
+		r->num_cpu_jobs += (size_t)change;
+}
+
+void running_set_stuck(struct running *run, const struct job *job)
+{
+	if (run->stuck || run->ended)
+		return;
+	running_count(run, -1);
+	run->stuck = true;
+	running_count(run, 1);
+	snprintf(run->stuck_words, sizeof(run->stuck_words), "job %llu there " REASON_STUCK,
+		(unsigned long long)run->id);
+	run->runner->must_place = true;
+	if (run->num_gpus > 0)
+		runner_say(run->runner,
+			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
+			(unsigned long long)run->id, (int)job->attempts->pid);
+}
+
 void running_cancel(struct running *run, bool at_once)
 {
 	struct job *job = jobs_find(&run->runner->jobs, run->id);
@@ -77,12 +108,25 @@ static void slot_close(struct slot *s)
 		runner_keeper_died(r, run);
 }
 
-static void on_refused(struct runner *r, struct running *run, int code)
+static void refusal_words(
+	const struct runner *r, const struct job *job, enum start_part part, int code, struct text *words)
+{
+	text_append_string(words, "could not be started: ");
+	if (part == PART_LOG)
+		text_appendf(words, "making its log in '%s': %s",
+			job->wish->log_dir ? job->wish->log_dir : r->options.log_dir, error_words(code));
+	else if (part == PART_SCRIPT)
+		text_appendf(words, "keeping its command in '%s/scripts': %s", r->journal->dir_path, error_words(code));
+	else if (part == PART_ENVIRONMENT && code == -ENOENT)
+		text_append_string(words, "its environment is no longer there");
+	else
+		text_append_string(words, error_words(code));
+}
+
+static void on_refused(struct runner *r, struct running *run, enum start_part part, int code)
 {
 	struct job *job = jobs_find(&r->jobs, run->id);
-	char words[256];
-	r->num_running--;
-	r->num_cpu_jobs -= run->num_gpus == 0;
+	running_count(run, -1);
 	running_remove(run);
 	r->must_place = true;
 	if (code == -ESTALE) {
@@ -90,10 +134,11 @@ static void on_refused(struct runner *r, struct running *run, int code)
 	} else if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
 		   code == -ENAMETOOLONG) {
 		/* Trying again would not help. */
-		snprintf(words, sizeof(words), "could not be started: %s",
-			code == -ENOENT ? "its environment is no longer there" : error_words(code));
-		if (job && job->state == JOB_PENDING)
-			record_write_fail(&r->to_append, job->id, words);
+		cleanup_(text_finish) struct text words = {0};
+		if (job && job->state == JOB_PENDING) {
+			refusal_words(r, job, part, code, &words);
+			record_write_fail(&r->to_append, job->id, text_string(&words));
+		}
 		return;
 	} else if (code != -ECANCELED) {
 		runner_pause(r, "starting a job", code);
@@ -112,7 +157,10 @@ static void on_note(struct slot *s, const struct note *n)
 		break;
 	case NOTE_REFUSED:
 		if (s->running && s->running->id == n->id)
-			on_refused(r, s->running, n->code);
+			on_refused(r, s->running, (enum start_part)n->part, n->code);
+		break;
+	case NOTE_HELLO:
+		s->pid = (pid_t)n->id;
 		break;
 	case NOTE_ENDED:
 		if (s->running && s->running->id == n->id)
@@ -178,6 +226,15 @@ static void on_slot(void *context, uint32_t events)
 		slot_close(s);
 }
 
+void slots_receive(struct runner *r)
+{
+	for (struct slot *s = r->slots, *next; s; s = next) {
+		next = s->next;
+		if (!slot_receive(s))
+			slot_close(s);
+	}
+}
+
 static struct slot *slot_create(struct runner *r)
 {
 	struct slot *s = calloc(1, sizeof(*s));
@@ -190,6 +247,7 @@ static struct slot *slot_create(struct runner *r)
 		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
 		close(r->nursery_fd);
 		r->nursery_fd = -1;
+		r->orphaned = true;
 		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
 		if (e == 0)
 			e = nursery_add_keeper(r->nursery_fd, &s->fd);

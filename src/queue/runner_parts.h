@@ -22,6 +22,7 @@ struct slot {
 	size_t out_done;
 	bool busy;               /* until it says that it is ready */
 	struct running *running; /* what it was given and has not ended */
+	pid_t pid;               /* 0: it has not said yet */
 	char notes[sizeof(struct note)];
 	size_t notes_have;
 };
@@ -36,16 +37,20 @@ struct running {
 	enum job_state told_state; /* by its keeper, when it ended */
 	bool ended;                /* `end` too: kept until the GPUs are sampled again */
 	bool foreign;              /* on another machine: not ours to judge */
-	int pidfd;                 /* of a keeper that is not ours; -1 */
+	bool stuck;                /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
+	char stuck_words[48];
+	uint64_t lost_ns; /* when its keeper was found to be gone; 0: it is not */
+	bool left;        /* by the last walk: processes of it live without their keeper */
+	int pidfd;        /* of a keeper that is not ours; -1 */
 	struct loop_source *source;
 	int *gpus; /* positions in the list */
 	size_t num_gpus;
 	uint64_t promised_bytes;
 	bool declared;
-	struct claim *claim; /* NULL: none, or not told */
+	struct claim *claim; /* until its keeper has its own; NULL: none, or not told */
 	struct ledger_watch watch;
 	int64_t told_peak_mb;
-	bool told_lost;
+	bool told_lost, told_settled;
 	int64_t pids[64]; /* of its processes that are on a GPU */
 	size_t num_pids;
 };
@@ -60,7 +65,7 @@ struct runner {
 	bool fence_stale;
 
 	struct loop *loop;
-	struct loop_source *tick, *linger, *settle, *sync, *sample;
+	struct loop_source *tick, *linger, *settle, *sync, *sample, *judge;
 	int watch_fd, signal_fd;
 	struct journal_reader reader;
 	struct jobs jobs;
@@ -68,7 +73,9 @@ struct runner {
 	bool sample_due;     /* the timer is set */
 	uint64_t sampled_ns; /* 0: never yet */
 
-	pid_t nursery_pid;
+	pid_t nursery_pid; /* 0: it died */
+	bool subreaper;    /* we are; else what others leave behind comes to us too */
+	bool orphaned;     /* a nursery died: what it kept may be our child now */
 	int nursery_fd;
 	int syncer_fd;
 	bool sync_due; /* the timer is set */
@@ -82,6 +89,7 @@ struct runner {
 	bool simulated;
 	struct ledger_note *notes;
 	struct claims *claims; /* NULL: simulated GPUs, or no place for them */
+	struct claim *spare_claim;
 	struct claims_list others;
 	char queue_name[HASH_TEXT];
 	unsigned back_offs; /* in a row */
@@ -90,7 +98,8 @@ struct runner {
 	struct pending *pending;
 
 	struct running *running;
-	size_t num_running; /* without those that are on another machine, or have ended */
+	size_t num_running; /* without those that are on another machine, are stuck, or have ended */
+	size_t num_stuck;
 	size_t num_cpu_jobs;
 	size_t num_blocked; /* jobs that wait for other jobs */
 	bool waits_for_gpu; /* of the last pass: a job may start when others end */
@@ -121,6 +130,15 @@ void running_cancel(struct running *run, bool at_once);
 struct running *running_add(struct runner *r, uint64_t id);
 void running_remove(struct running *run);
 
+void slots_receive(struct runner *r); /* what they have said already */
+/* Whether it counts as running, and, while it does, as a job on the CPU. */
+void running_count(struct running *run, int change);
+void running_set_stuck(struct running *run, const struct job *job);
+
+/* runner_orphans.c: what nobody but us is left to end. */
+void runner_orphans_open(struct runner *r);
+void runner_reap(struct runner *r);
+
 /* runner_recover.c */
 int runner_take_over(struct runner *r, struct gd_error *err);
 /* Looks at each running job that has no keeper of ours: does its keeper live? */
@@ -143,6 +161,8 @@ void runner_claims_read(struct runner *r);
  */
 int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs);
 void running_claim(struct running *run);
+/* What its keeper is to claim; nothing where there are no claims. */
+int running_claim_text(const struct running *run, struct text *t);
 void running_unclaim(struct running *run);
 
 /* runner_place.c */
@@ -156,6 +176,7 @@ void runner_dequeue(struct runner *r, struct job *job);
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
 void runner_pause(struct runner *r, const char *doing, int code);
+void runner_plan_sync(struct runner *r);
 
 /* runner_samples.c */
 int runner_samples_open(struct runner *r);

@@ -70,6 +70,10 @@ static void tell_keeper(struct runner *r, struct running *run)
 		run->told_peak_mb = peak_mb;
 		slot_send(run->slot, &(struct order){.kind = ORDER_PEAK, .id = run->id, .peak_mem_mb = peak_mb}, NULL);
 	}
+	if (run->watch.settled && !run->told_settled) {
+		run->told_settled = true;
+		slot_send(run->slot, &(struct order){.kind = ORDER_SETTLED, .id = run->id}, NULL);
+	}
 	for (size_t i = 0; i < run->num_gpus && !run->told_lost; i++)
 		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST) {
 			run->told_lost = true;
@@ -277,6 +281,17 @@ void runner_dequeue(struct runner *r, struct job *job)
 
 /* ---- Placing ---------------------------------------------------------------------------- */
 
+static void note_quarantines(struct runner *r)
+{
+	for (size_t g = 0; g < r->gpus->count; g++)
+		r->notes[g].quarantined = false;
+	for (const struct running *run = r->running; run; run = run->next)
+		for (size_t i = 0; run->stuck && !run->ended && i < run->num_gpus; i++) {
+			r->notes[run->gpus[i]].quarantined = true;
+			r->notes[run->gpus[i]].why = run->stuck_words;
+		}
+}
+
 /* Without `but`, if there is one. */
 static int build_ledger(struct runner *r, const struct running *but)
 {
@@ -287,6 +302,7 @@ static int build_ledger(struct runner *r, const struct running *but)
 	cleanup_(freep) struct claim_entry *entries = calloc(r->others.count + 1, sizeof(*entries));
 	if (!jobs || !entries)
 		return -ENOMEM;
+	note_quarantines(r);
 	n = 0;
 	for (struct running *run = r->running; run; run = run->next)
 		if (!run->foreign && run != but)
@@ -371,6 +387,10 @@ static int write_payload(struct runner *r, const struct job *job, const struct r
 	append_string(t, job->wish->log_dir ? job->wish->log_dir : r->options.log_dir);
 	append_string(t, job->wish->on_finish ? job->wish->on_finish : r->options.on_finish);
 	append_string(t, job->name);
+	if ((e = running_claim_text(run, t)) < 0)
+		return e;
+	append_string(t, ""); /* the claim's end */
+	append_string(t, ""); /* a hook has its input from the keeper */
 	for (; changes[o->num_env].name; o->num_env++) {
 		const struct gd_env_change *c = &changes[o->num_env];
 		text_append_string(t, c->name);
@@ -424,8 +444,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 	job->running = run;
 	run->slot = s;
 	s->running = run;
-	r->num_running++;
-	r->num_cpu_jobs += need->num_gpus == 0;
+	running_count(run, 1);
 	if (run->num_gpus)
 		ledger_add(&r->ledger, &(struct ledger_job){.id = run->id,
 					       .declared = run->declared,
