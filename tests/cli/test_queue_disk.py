@@ -4,13 +4,15 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
-from lab import LIMIT
+from lab import GPUQ, LIMIT
 
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
 
@@ -189,15 +191,36 @@ def test_journal_that_is_a_directory(lab):
         assert "directory" in result.stderr.lower(), result
 
 
+NOBODY = 65534
+
+
 def test_no_permission_says_so(lab):
-    if os.geteuid() == 0:
-        pytest.skip("root may everything")
-    lab.add("true")
-    lab.journal.chmod(0)
-    for words in (["status"], ["add", "--no-start", "true"], ["run"]):
-        result = lab.result(*words)
-        assert result.returncode in (1, 2)
-        assert "Permission denied" in result.stderr
+    """For root, who may everything, as somebody else, in a place and with a program that he can get at."""
+    with tempfile.TemporaryDirectory(prefix="gpuq-test-") as directory:
+        os.chmod(directory, 0o755)
+        place = pathlib.Path(directory) / "place"
+        place.mkdir(0o755)
+        program = shutil.copy(GPUQ, directory)
+        journal = place / "jobs.jsonl"
+        other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        if other:
+            os.chown(place, NOBODY, NOBODY)
+        environment = {**lab.environment, "GPUQ_CLAIMS_DIR": str(place / "claims"),
+                       "XDG_CONFIG_HOME": str(place)}
+
+        def result(*words):
+            return subprocess.run([program, *words], cwd=place, env=environment, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=LIMIT, check=False, **other)
+
+        assert result("add", "--no-start", "true").returncode == 0
+        journal.chmod(0)
+        for words in (["status"], ["add", "--no-start", "true"], ["run"], ["why", "1"], ["logs", "1"], ["cancel", "1"],
+                      ["wait", "1"], ["prune"]):
+            answer = result(*words)
+            assert answer.returncode == (125 if words[0] == "wait" else 1), (words, answer)
+            assert f"ing journal '{journal}': Permission denied" in answer.stderr, (words, answer)
+        journal.chmod(0o600)
+        assert result("run", "--quiet").returncode == 0
 
 
 def test_journal_of_the_original_is_read_and_continued(lab):
