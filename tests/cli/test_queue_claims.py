@@ -11,7 +11,7 @@ from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
 def claims(lab):
     """Of each file that claims a GPU: what it says."""
     found = []
-    for path in (lab.directory / "claims").glob("[0-9]*"):
+    for path in (lab.directory / "claims").glob("[0-9a-f]*"):
         lines = [line.split(" ", 1) for line in path.read_text().split("\n") if " " in line]
         if any(line[0] == "gpu" for line in lines):
             found.append(dict(lines))
@@ -57,7 +57,7 @@ def test_one_file_for_each_keeper_however_many_jobs(box):  # noqa: F811
     # The keeper's, and the runner's for the next job.
     assert len(names) <= 3, names
     # A keeper that leaves takes it away.
-    box.until(lambda: not list((box.directory / "claims").glob("[0-9]*")), "the keepers to leave")
+    box.until(lambda: not list((box.directory / "claims").glob("[0-9a-f]*")), "the keepers to leave")
 
 
 def test_claim_ends_with_a_killed_keeper(box):  # noqa: F811
