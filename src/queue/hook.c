@@ -70,16 +70,25 @@ int hook_read_job(const char *journal_path, uint64_t id, struct jobs *ret)
 	return r;
 }
 
+int hook_describe_job(struct job *job, struct text *ret)
+{
+	unsigned char state = job->state;
+	if (!job_is_final(job) && job->attempts)
+		job->state = job->attempts->state;
+	show_json(ret, job);
+	job->state = state;
+	text_append_char(ret, '\n');
+	return text_error(ret);
+}
+
 int hook_describe(struct jobs *js, uint64_t id, const struct text *end_line, struct text *ret)
 {
 	int r = jobs_apply(js, 0, end_line->data, end_line->length - 1);
 	struct job *job = jobs_find(js, id);
 	if (r < 0 || !job || !job->attempts)
 		return r < 0 ? r : -ENOENT;
-	job->state = job->attempts->state;
-	show_json(ret, job);
-	text_append_char(ret, '\n');
-	return text_error(ret);
+	/* Final it may be otherwise than the attempt: one that failed while it was being cancelled is cancelled. */
+	return hook_describe_job(job, ret);
 }
 
 /* A file in memory, not a pipe: a hook need not read, and must not make us wait by not reading. */

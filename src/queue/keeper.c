@@ -511,7 +511,8 @@ _Noreturn void keeper_main(const char *journal_path, int fd)
 	k.page = mmap(NULL, sizeof(*k.page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (k.signal_fd < 0 || k.page == MAP_FAILED)
 		_exit(1);
-	send_note(&k, NOTE_HELLO, (uint64_t)getpid(), 0);
+	/* A runner that is gone by now may have left an order. */
+	(void)file_write_all(fd, &(struct note){.kind = NOTE_HELLO, .id = (uint64_t)getpid()}, sizeof(struct note));
 	while (k.runner_fd >= 0 || k.phase != PHASE_IDLE)
 		keeper_round(&k);
 	if (k.journal)

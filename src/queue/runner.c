@@ -25,12 +25,27 @@
 /* Ends survive a power cut after so long. */
 #define SYNC_MS 100
 
-void runner_pause(struct runner *r, const char *doing, int code)
+void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 {
-	if (!r->pause_until_ns)
-		runner_say(r, "gpuq: %s: %s; trying again\n", doing, error_words(code));
+	static const char *const doing[] = {[TROUBLE_FOLLOW] = "following the journal",
+		[TROUBLE_WRITE] = "writing the journal",
+		[TROUBLE_START] = "starting a job",
+		[TROUBLE_KEEPER] = "starting a keeper",
+		[TROUBLE_END] = "writing the end of a job"};
+	if (!(r->troubles & 1u << trouble))
+		runner_say(r, "gpuq: %s: %s; trying again\n", doing[trouble], error_words(code));
+	r->troubles |= 1u << trouble;
 	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
+}
+
+void runner_works(struct runner *r, unsigned works)
+{
+	if (!(r->troubles & works))
+		return;
+	r->troubles &= ~works;
+	if (!r->troubles)
+		runner_say(r, "gpuq: it works again\n");
 }
 
 /* ---- The fold ---------------------------------------------------------------------- */
@@ -87,6 +102,7 @@ static void on_start(struct runner *r, struct job *job)
 	if (job->running) {
 		job->running->started = true;
 		running_unclaim(job->running); /* its keeper has its own */
+		runner_works(r, ~0u);
 	} else {
 		runner_adopt(r, job);
 	}
@@ -122,6 +138,8 @@ static void on_change(void *context, struct job *job, int old)
 		running_cancel(job->running, false);
 	else if (job_is_final(job))
 		on_finished(r, job);
+	if (job->hook_due && (old == JOB_RUNNING || job_is_final(job)))
+		runner_hook_plan(r, job);
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
 		r->fence_stale = true; /* a cancellation, a hold…: the fence was raised */
 	runner_tell(r, job);
@@ -160,6 +178,9 @@ static int rebuild(struct runner *r)
 	}
 	for (size_t i = 0; i < r->jobs.count; i++) {
 		struct job *job = r->jobs.by_id[i];
+		/* Ended without us: our own hook is for what ends while we are there. */
+		if (job->hook_due && job->wish->on_finish && !runner_hook_is_planned(r, job->id))
+			runner_hook_plan(r, job);
 		if (job->state == JOB_PENDING && !job->running)
 			runner_enqueue(r, job);
 		else if (job->state == JOB_RUNNING && !job->running)
@@ -210,7 +231,9 @@ int runner_resync(struct runner *r, bool raise_fence)
 	}
 	journal_unlock(r->journal);
 	if (e < 0 && !r->fatal)
-		runner_pause(r, "following the journal", e);
+		runner_pause(r, TROUBLE_FOLLOW, e);
+	else if (e == 0)
+		runner_works(r, 1u << TROUBLE_FOLLOW);
 	return e;
 }
 
@@ -229,7 +252,9 @@ static void append_due(struct runner *r)
 		journal_unlock(r->journal);
 	}
 	if (e < 0)
-		runner_pause(r, "writing the journal", e);
+		runner_pause(r, TROUBLE_WRITE, e);
+	else
+		runner_works(r, 1u << TROUBLE_WRITE);
 	memmove(r->to_append.data, r->to_append.data + written, r->to_append.length - written);
 	r->to_append.length -= written;
 	r->must_read = true;
@@ -433,6 +458,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	jobs_init(&r->jobs);
 	r->jobs.on_change = on_change;
 	r->jobs.context = r;
+	/* Who reads what we say may go; the jobs go on. */
+	signal(SIGPIPE, SIG_IGN);
 	int e = machine_get(&r->machine);
 	if (e < 0)
 		error_set(err, e, "starting the runner: %s", error_words(e));
@@ -467,6 +494,7 @@ void runner_destroy(struct runner *r)
 	runner_flush_words(r, true);
 	text_finish(&r->words);
 	slots_destroy(r);
+	runner_hooks_close(r);
 	while (r->running)
 		running_remove(r->running);
 	runner_claims_close(r);
@@ -495,7 +523,7 @@ void runner_destroy(struct runner *r)
 /* Whether there is nothing that this runner could still do. */
 static bool is_idle(const struct runner *r)
 {
-	if (r->num_running > 0 || r->to_append.length > 0)
+	if (r->num_running > 0 || r->to_append.length > 0 || r->hooks)
 		return false;
 	/* A hook may still run. */
 	for (const struct slot *s = r->slots; s; s = s->next)
@@ -542,12 +570,18 @@ static void set_linger(struct runner *r)
 static void do_due(struct runner *r)
 {
 	runner_flush_words(r, false);
+	if (r->pause_until_ns && clock_now_ns() >= r->pause_until_ns) {
+		r->pause_until_ns = 0;
+		r->must_place = true;
+	}
 	do {
 		if (r->must_read && runner_read(r) < 0)
 			return;
 		if (r->must_judge)
 			runner_judge(r);
 		append_due(r);
+		if (r->hooks)
+			runner_hooks_run(r);
 		if (r->must_place && !r->must_read)
 			runner_place(r);
 	} while (r->must_read && !r->fatal && !r->pause_until_ns);

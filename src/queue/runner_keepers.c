@@ -141,7 +141,7 @@ static void on_refused(struct runner *r, struct running *run, enum start_part pa
 		}
 		return;
 	} else if (code != -ECANCELED) {
-		runner_pause(r, "starting a job", code);
+		runner_pause(r, TROUBLE_START, code);
 	}
 	if (job && job->state == JOB_PENDING)
 		runner_enqueue(r, job);
@@ -152,7 +152,7 @@ static void on_note(struct slot *s, const struct note *n)
 	struct runner *r = s->runner;
 	switch ((enum note_kind)n->kind) {
 	case NOTE_READY:
-		s->busy = false;
+		s->busy = s->hook = false;
 		r->must_place = true;
 		break;
 	case NOTE_REFUSED:
@@ -165,6 +165,8 @@ static void on_note(struct slot *s, const struct note *n)
 	case NOTE_ENDED:
 		if (s->running && s->running->id == n->id)
 			s->running->told_state = (enum job_state)n->code;
+		if (r->blocked)
+			runner_say(r, "gpuq: the end of job %llu is written; going on\n", (unsigned long long)n->id);
 		r->blocked = false;
 		r->must_read = true;
 		break;
@@ -255,7 +257,7 @@ static struct slot *slot_create(struct runner *r)
 	if (e == 0)
 		e = loop_add(r->loop, s->fd, EPOLLIN, on_slot, s, &s->source);
 	if (e < 0) {
-		runner_pause(r, "starting a keeper", e);
+		runner_pause(r, TROUBLE_KEEPER, e);
 		if (s->fd >= 0)
 			close(s->fd);
 		free(s);
@@ -282,7 +284,7 @@ int slot_send(struct slot *s, const struct order *order, const void *payload)
 		text_append(&s->out, payload, order->size);
 	if (text_error(&s->out))
 		return -ENOMEM;
-	if (order->kind == ORDER_RUN)
+	if (order->kind == ORDER_RUN || order->kind == ORDER_HOOK)
 		s->busy = true;
 	return slot_flush(s);
 }

@@ -21,6 +21,7 @@ struct slot {
 	struct text out; /* not yet taken by the socket */
 	size_t out_done;
 	bool busy;               /* until it says that it is ready */
+	bool hook;               /* with a hook alone */
 	struct running *running; /* what it was given and has not ended */
 	pid_t pid;               /* 0: it has not said yet */
 	char notes[sizeof(struct note)];
@@ -54,6 +55,17 @@ struct running {
 	int64_t pids[64]; /* of its processes that are on a GPU */
 	size_t num_pids;
 };
+
+/* What may go wrong for a while: said once, and once when it works again. */
+enum runner_trouble {
+	TROUBLE_FOLLOW,
+	TROUBLE_WRITE,
+	TROUBLE_START,
+	TROUBLE_KEEPER,
+	TROUBLE_END,
+};
+
+struct hook_wait;
 
 struct runner {
 	struct journal *journal;
@@ -104,9 +116,11 @@ struct runner {
 	size_t num_blocked; /* jobs that wait for other jobs */
 	bool waits_for_gpu; /* of the last pass: a job may start when others end */
 	long max_cpu_jobs;
-	struct text to_append; /* lines that are due at the end of the round */
+	struct hook_wait *hooks, *last_hook; /* that are due */
+	struct text to_append;               /* lines that are due at the end of the round */
 
 	bool must_read, must_place, must_judge;
+	unsigned troubles;       /* a bit for each that was said */
 	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
 	bool blocked;            /* an end cannot be written */
 	int interrupts;
@@ -175,8 +189,19 @@ void runner_dequeue(struct runner *r, struct job *job);
 /* runner.c */
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
-void runner_pause(struct runner *r, const char *doing, int code);
+void runner_pause(struct runner *r, enum runner_trouble trouble, int code);
+/* `works`: a bit for each kind of trouble that is over. */
+void runner_works(struct runner *r, unsigned works);
 void runner_plan_sync(struct runner *r);
+
+/* The environment and directory for jobs that have none. */
+int runner_surroundings(struct runner *r, struct gd_error *err);
+
+/* runner_hooks.c */
+void runner_hook_plan(struct runner *r, struct job *job);
+bool runner_hook_is_planned(const struct runner *r, uint64_t id);
+void runner_hooks_run(struct runner *r);
+void runner_hooks_close(struct runner *r);
 
 /* runner_samples.c */
 int runner_samples_open(struct runner *r);

@@ -357,7 +357,7 @@ static void append_string(struct text *t, const char *s)
 	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
 }
 
-static int own_surroundings(struct runner *r, struct gd_error *err)
+int runner_surroundings(struct runner *r, struct gd_error *err)
 {
 	if (r->own_cwd)
 		return 0;
@@ -380,7 +380,7 @@ static int write_payload(struct runner *r, const struct job *job, const struct r
 	if (e < 0)
 		return e;
 	append_string(t, job->command);
-	if (!job->wish->env && (e = own_surroundings(r, err)) < 0)
+	if (!job->wish->env && (e = runner_surroundings(r, err)) < 0)
 		return e;
 	append_string(t, job->wish->cwd ? job->wish->cwd : r->own_cwd);
 	append_string(t, job->wish->env ? job->wish->env : r->own_env);
@@ -435,7 +435,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		e = write_payload(r, job, run, &o, &payload, &err);
 	}
 	if (e < 0)
-		runner_pause(r, "starting a job", e);
+		runner_pause(r, TROUBLE_START, e);
 	if (e < 0 || !claim_room(r, run, need)) {
 		running_remove(run);
 		return false;
@@ -496,13 +496,13 @@ void runner_place(struct runner *r)
 {
 	r->must_place = false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
+	/* What could not be started is gone: nobody would notice that it can be. */
+	if (pending_count(r->pending) == 0)
+		r->troubles &= ~(1u << TROUBLE_START | 1u << TROUBLE_KEEPER);
 	if (r->interrupts || r->leaving || r->blocked || full || pending_count(r->pending) == 0)
 		return;
-	if (r->pause_until_ns) {
-		if (clock_now_ns() < r->pause_until_ns)
-			return; /* the tick comes back to it */
-		r->pause_until_ns = 0;
-	}
+	if (r->pause_until_ns)
+		return; /* the tick comes back to it */
 	if (r->fence_stale && runner_resync(r, false) < 0)
 		return;
 	runner_claims_read(r);

@@ -106,8 +106,10 @@ static void end_lost(struct runner *r, uint64_t id, const char *reason)
 {
 	int e = append_lost(r, id, reason);
 	if (e < 0) {
-		runner_pause(r, "writing the end of a job", e);
+		runner_pause(r, TROUBLE_END, e);
 		r->must_judge = true;
+	} else {
+		runner_works(r, 1u << TROUBLE_END);
 	}
 	r->must_read = true;
 }

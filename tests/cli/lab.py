@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import signal
 import subprocess
 import time
@@ -128,6 +129,12 @@ def name_of(pid):
         return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return None
+
+
+def naps(pid):
+    """How often a process went to sleep: more, when it has done something since."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
 
 
 def alive(pid):

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from lab import GPUQ, LIMIT, alive, ignore_signals
+from lab import GPUQ, LIMIT, alive, ignore_signals, naps
 
 # ---- run ------------------------------------------------------------------------
 
@@ -646,13 +646,9 @@ def test_idle_runner_uses_no_cpu(lab):
         fields = pathlib.Path(f"/proc/{runner.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-    def naps():
-        """How often it went to sleep: after its beginning, once a second, to look whether anything has changed."""
-        status = pathlib.Path(f"/proc/{runner.pid}/status").read_text()
-        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
-
-    begun = naps()
-    lab.until(lambda: naps() > begun, "a look")
-    before, begun = ticks(), naps()
-    lab.until(lambda: naps() >= begun + 2, "two more")
+    # Once a second it looks whether anything has changed.
+    begun = naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) > begun, "a look")
+    before, begun = ticks(), naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) >= begun + 2, "two more")
     assert ticks() - before <= 1

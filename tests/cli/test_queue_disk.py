@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from lab import GPUQ, LIMIT
+from lab import GPUQ, LIMIT, naps
 
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
 
@@ -63,6 +63,26 @@ def test_disk_full_for_a_while_holds_everything_back_and_then_goes_on(lab):
     assert fault_happened(lab, 20)
     assert sorted(lab.ran()) == [str(n) for n in range(6)]
     assert "No space left on device" in result.stdout + result.stderr
+
+
+def test_what_fails_again_and_again_is_said_once_and_once_when_it_works(lab):
+    logs = lab.directory / "logs"
+    logs.symlink_to("logs")
+    for number in range(2):
+        lab.add(f"echo {number} >> ran")
+    out = lab.directory / "out"
+    with out.open("w") as file:
+        runner = lab.start("run", stdout=file)
+    lab.until(lambda: "trying again" in out.read_text(), "the words")
+    keeper = lab.keepers()[0]
+    begun = naps(keeper)
+    lab.until(lambda: naps(keeper) >= begun + 2, "two more tries")
+    logs.unlink()
+    assert runner.wait(LIMIT) == 0
+    said = out.read_text().splitlines()
+    assert [line for line in said if line.startswith("gpuq:")] == [
+        "gpuq: starting a job: Too many levels of symbolic links; trying again", "gpuq: it works again"]
+    assert sorted(lab.ran()) == ["0", "1"]
 
 
 def test_add_on_a_full_disk_accepts_nothing(lab):
