@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -345,3 +346,20 @@ def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
     finally:
         victim.kill()
         victim.wait()
+
+
+def test_log_of_five_gigabytes(lab):
+    """With a hole in it, so that it takes no room: what reads logs reads what it needs of them, and needs little memory."""
+    lab.add("echo begin; truncate -s 5G /dev/stdout; echo 'RuntimeError: CUDA out of memory. Tried to allocate'; exit 1")
+    little = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))}
+    if b"__asan_init" in pathlib.Path(GPUQ).read_bytes():
+        little = {}  # its shadow takes terabytes
+    runner = lab.start("run", **little)
+    assert runner.wait(LIMIT) == 1
+    job = lab.job(1)
+    assert (job["status"], job["reason"]) == ("failed", "GPU out of memory")
+    log = pathlib.Path(job["log_file"])
+    assert log.stat().st_size == (5 << 30) + len("RuntimeError: CUDA out of memory. Tried to allocate\n")
+    assert "GPU out of memory" in lab.gpuq("status")
+    # Through a pipe it would take longer than all other tests of this file.
+    assert lab.start("logs", 1, stdout=subprocess.DEVNULL, **little).wait(200) == 0
