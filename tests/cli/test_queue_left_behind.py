@@ -44,8 +44,8 @@ def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(la
     lab.until(lambda: lab.job(1)["reason"] == "keeper lost", "the end of the job")
     # The other keeper has become the runner's child, and its job goes on.
     assert lab.job(2)["status"] == "running"
+    lab.add("echo third >> ran")
     (lab.directory / "go").touch()
-    lab.gpuq("add", "--no-start", "echo third >> ran")
     assert runner.wait(LIMIT) == 1
     assert sorted(lab.ran()) == ["second", "third"]
 
