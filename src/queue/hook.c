@@ -21,6 +21,8 @@
 /* It may take so long. */
 #define HOOK_MS       60000
 #define KILL_AGAIN_MS 50
+/* And so long to die. */
+#define STUCK_MS 10000
 
 struct search {
 	struct jobs *jobs;
@@ -109,25 +111,27 @@ _Noreturn static void execute(const struct attempt *a, int input_fd)
 	_exit(127);
 }
 
-void hook_run(const struct attempt *a, const struct text *input, int signal_fd)
+int hook_run(const struct attempt *a, const struct text *input, int signal_fd)
 {
 	cleanup_(closep) int input_fd = open_input(input);
 	if (input_fd < 0)
-		return;
+		return -errno;
 	pid_t pid = fork();
 	if (pid == 0)
 		execute(a, input_fd);
 	uint64_t until = clock_now_ns() + HOOK_MS * NS_PER_MS;
-	bool over = false;
 	for (;;) {
 		pid_t done = waitpid(-1, NULL, WNOHANG);
+		uint64_t now = clock_now_ns();
 		if (done < 0)
-			return;
-		if (done == pid)
-			over = true;
+			return 0;
+		if (done == pid && now < until)
+			until = now;
 		if (done > 0)
 			continue;
-		if (over || clock_now_ns() > until)
+		if (now >= until + STUCK_MS * NS_PER_MS)
+			return -ETIMEDOUT;
+		if (now >= until)
 			process_signal_descendants(getpid(), SIGKILL);
 		struct pollfd p = {signal_fd, POLLIN, 0};
 		poll(&p, 1, KILL_AGAIN_MS);

@@ -25,8 +25,8 @@ int hook_describe(struct jobs *js, uint64_t id, const struct text *end_line, str
 
 /*
  * Waits for it, a bounded time; what it leaves behind is killed. Only in a process all of whose children
- * are its own business; signal_fd tells of them.
+ * are its own business; signal_fd tells of them. -ETIMEDOUT where something of it does not die: it is still a child.
  */
-void hook_run(const struct attempt *a, const struct text *input, int signal_fd);
+int hook_run(const struct attempt *a, const struct text *input, int signal_fd);
 
 #endif

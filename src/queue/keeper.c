@@ -237,6 +237,14 @@ static void format_end(struct text *line, const struct attempt_end *e)
 	}
 }
 
+/* What does not die would be taken for a process of the next job: that gets another keeper. */
+static void after_hook(struct keeper *k, int result)
+{
+	if (result == -ETIMEDOUT)
+		leave(k);
+	send_note(k, NOTE_READY, 0, 0);
+}
+
 /* With a hook: what it is told is read before the end is written, and said to the runner before the hook runs. */
 static void end_with_hook(struct keeper *k, const struct text *line, enum job_state state)
 {
@@ -251,8 +259,7 @@ static void end_with_hook(struct keeper *k, const struct text *line, enum job_st
 		jobs_finish(&js);
 	}
 	/* Without memory for more, the end alone. */
-	hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd);
-	send_note(k, NOTE_READY, 0, 0);
+	after_hook(k, hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd));
 }
 
 static void finish_job(struct keeper *k)
@@ -270,6 +277,8 @@ static void finish_job(struct keeper *k)
 			k, NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
 	} else {
 		struct attempt_end e;
+		if (k->attempt.script_path)
+			unlink(k->attempt.script_path);
 		describe_end(k, &e, &words);
 		format_end(&line, &e);
 		if (*k->attempt.on_finish) {
@@ -278,8 +287,6 @@ static void finish_job(struct keeper *k)
 			append_end(k, &line);
 			send_note_and_ready(k, NOTE_ENDED, id, (int)e.state);
 		}
-		if (k->attempt.script_path)
-			unlink(k->attempt.script_path);
 	}
 	attempt_finish(&k->attempt);
 }
@@ -411,10 +418,10 @@ static void run_hook(struct keeper *k, const struct order *order, char *payload)
 		r = attempt_prepare_hook(&k->attempt, k->journal, k->name);
 	if (r == 0) {
 		char *input = k->attempt.payload + (k->attempt.input - k->attempt.payload);
-		hook_run(&k->attempt, &(struct text){.data = input, .length = strlen(input)}, k->signal_fd);
+		r = hook_run(&k->attempt, &(struct text){.data = input, .length = strlen(input)}, k->signal_fd);
 	}
 	attempt_finish(&k->attempt);
-	send_note(k, NOTE_READY, 0, 0);
+	after_hook(k, r);
 }
 
 static void on_order(struct keeper *k)

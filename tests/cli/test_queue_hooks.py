@@ -12,7 +12,7 @@ HOOK = "cat >> hooks"
 def told(lab):
     """What the hooks were told so far: id, attempts, status and reason of each."""
     path = lab.directory / "hooks"
-    jobs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    jobs = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
     return [(job["id"], job["attempts"], job["status"], job["reason"]) for job in jobs]
 
 

@@ -130,8 +130,11 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
     ice.freeze(first)
     lab.gpuq("cancel", 1)
-    for number in (2, 3):
-        lab.add(f"echo {number} >> ran")
+    # Nor what a hook leaves behind.
+    lab.add("--on-finish", "sleep 1000 & echo $! > child; until [ -e frozen ]; do sleep 0.01; done", "echo 2 >> ran")
+    ice.freeze(lab.until(lambda: number_in(lab.directory / "child"), "the hook"))
+    (lab.directory / "frozen").touch()
+    lab.add("echo 3 >> ran")
     wide = lab.add("--num-gpus", "2", "echo never >> ran")
     # It waits for no more than ten seconds, and the rest goes on meanwhile.
     out, err = runner.communicate(timeout=60)
