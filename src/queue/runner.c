@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "queue/outlook.h"
 #include "queue/record.h"
 #include "queue/runner_parts.h"
+#include "queue/runner_rules.h"
 
 /* How long to wait before trying again what the machine refused (disk full, no memory). */
 #define PAUSE_MS 1000
@@ -31,7 +31,8 @@ void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 		[TROUBLE_WRITE] = "writing the journal",
 		[TROUBLE_START] = "starting a job",
 		[TROUBLE_KEEPER] = "starting a keeper",
-		[TROUBLE_END] = "writing the end of a job"};
+		[TROUBLE_END] = "writing the end of a job",
+		[TROUBLE_GPUS] = "asking the GPUs"};
 	if (!(r->troubles & 1u << trouble))
 		runner_say(r, "gpuq: %s: %s; trying again\n", doing[trouble], error_words(code));
 	r->troubles |= 1u << trouble;
@@ -102,7 +103,7 @@ static void on_start(struct runner *r, struct job *job)
 	if (job->running) {
 		job->running->started = true;
 		running_unclaim(job->running); /* its keeper has its own */
-		runner_works(r, ~0u);
+		runner_works(r, ~(1u << TROUBLE_GPUS));
 	} else {
 		runner_adopt(r, job);
 	}
@@ -286,6 +287,7 @@ static void on_tick(void *context, uint32_t events)
 	if (r->pause_until_ns)
 		r->must_place = true;
 	set_tick(r);
+	gpus_open_again(r);
 }
 
 static void on_judge(void *context, uint32_t events)
@@ -408,12 +410,8 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 		return e == -EAGAIN ? -EBUSY : journal_lock_words(r->journal, e, err);
 	}
 	r->lock_fd = fd;
-	struct runner_rules rules = {
-		.min_free_mem_mb = r->options.min_free_mem_mb, .jobs_per_gpu = r->options.jobs_per_gpu};
-	const char *gpus = r->options.gpus ? r->options.gpus : getenv("GPUQ_GPUS");
-	snprintf(rules.gpus, sizeof(rules.gpus), "%s", gpus ? gpus : "");
 	/* For people who ask why: the lock holds without it. */
-	(void)runner_rules_write(fd, &rules);
+	(void)runner_rules_write(fd, &r->machine, NULL);
 	return 0;
 }
 
@@ -442,6 +440,17 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	}
 	set_tick(r);
 	return 0;
+}
+
+/* With the GPUs by name: what `auto` and $GPUQ_GPUS mean is different for who asks. */
+static void write_rules(struct runner *r)
+{
+	const char *gpus = r->gpu_spec ? r->gpu_spec : r->gpus->count == 0 ? RULES_NO_GPUS : r->options.gpus;
+	struct runner_rules rules = {.min_free_mem_mb = r->options.min_free_mem_mb,
+		.poll_interval_ms = r->options.poll_interval_ms,
+		.jobs_per_gpu = r->options.jobs_per_gpu,
+		.gpus = gpus ? gpus : getenv("GPUQ_GPUS")};
+	(void)runner_rules_write(r->lock_fd, &r->machine, &rules);
 }
 
 int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
@@ -475,6 +484,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
 	if (e == 0)
 		e = gpus_open(r, err);
+	if (e == 0)
+		write_rules(r);
 	if (e == 0)
 		runner_claims_open(r);
 	if (e == 0)
@@ -594,6 +605,8 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	int e = runner_take_over(r, err);
 	if (e < 0)
 		return e;
+	if (r->options.on_ready)
+		r->options.on_ready(r->options.context);
 	while (!r->fatal && !r->leaving) {
 		do_due(r);
 		if (r->fatal || try_leave(r))

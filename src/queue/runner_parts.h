@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "base/loop.h"
 #include "gpu/probe.h"
-#include "queue/claims.h"
+#include "queue/claim_entries.h"
+#include "queue/gpu_users.h"
 #include "queue/keeper.h"
 #include "queue/ledger.h"
 #include "queue/placement.h"
@@ -50,10 +51,11 @@ struct running {
 	bool declared;
 	struct claim *claim; /* until its keeper has its own; NULL: none, or not told */
 	struct ledger_watch watch;
+	uint64_t peak_bytes; /* the most that it was seen to use of a GPU */
+	bool full;           /* when it was last seen: its GPU, and mostly by it */
 	int64_t told_peak_mb;
-	bool told_lost, told_settled;
-	int64_t pids[64]; /* of its processes that are on a GPU */
-	size_t num_pids;
+	bool told_full, told_lost, told_settled;
+	struct gpu_user user; /* its processes that are on a GPU */
 };
 
 /* What may go wrong for a while: said once, and once when it works again. */
@@ -63,6 +65,7 @@ enum runner_trouble {
 	TROUBLE_START,
 	TROUBLE_KEEPER,
 	TROUBLE_END,
+	TROUBLE_GPUS,
 };
 
 struct hook_wait;
@@ -162,26 +165,22 @@ void runner_adopt(struct runner *r, struct job *job);
 void runner_keeper_died(struct runner *r, struct running *run);
 
 /* runner_claims.c */
-struct claim_entry {
-	int gpus[CLAIM_MAX_GPUS];
-	size_t num_gpus;
-	int64_t pids[64];
-	size_t num_pids;
-};
 void runner_claims_open(struct runner *r);
 void runner_claims_close(struct runner *r);
 void runner_claims_read(struct runner *r);
-/* Those of others that are about our GPUs, as the ledger wants them; room for others.count of each. Returns how many.
- */
-int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs);
 void running_claim(struct running *run);
 /* What its keeper is to claim; nothing where there are no claims. */
 int running_claim_text(const struct running *run, struct text *t);
 void running_unclaim(struct running *run);
 
-/* runner_place.c */
+/* runner_gpus.c */
 int gpus_open(struct runner *r, struct gd_error *err);
 void gpus_close(struct runner *r);
+/* Where there is no probe any more: another one, now or with the next tick. */
+void gpus_open_again(struct runner *r);
+bool runner_foreign_pids(const struct runner *r);
+
+/* runner_place.c */
 void runner_place(struct runner *r);
 void runner_enqueue(struct runner *r, struct job *job);
 void runner_dequeue(struct runner *r, struct job *job);

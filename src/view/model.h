@@ -33,6 +33,9 @@ struct view_work {
 	const char *note; /* a word on what is going on: "ending: Ctrl-C once more ends running jobs"; or NULL */
 	uint64_t start_ns;
 	uint64_t end_ns; /* 0 while it goes on */
+	/* When these counts were so. The rate is taken between the times of several puts; 0: over all since start_ns.
+	 */
+	uint64_t time_ns;
 };
 
 /* ---- GPUs ------------------------------------------------------------------ */
@@ -135,7 +138,11 @@ struct view_model;
 struct view_model *view_model_create(size_t history);
 void view_model_destroy(struct view_model *m);
 
-/* Each copies; 0 or -ENOMEM. */
+/*
+ * Each copies; 0 or -ENOMEM, and then nothing has changed. What is put as it was
+ * already is no change: no version grows. Pointers that were asked for are valid
+ * until the same thing is put again or removed.
+ */
 int view_put_work(struct view_model *m, const struct view_work *work);
 int view_put_gpu(struct view_model *m, const struct view_gpu *gpu);
 int view_put_sample(struct view_model *m, int gpu_id, const struct view_sample *sample);
@@ -147,7 +154,7 @@ void view_forget_jobs(struct view_model *m);
 const struct view_work *view_work(const struct view_model *m);
 size_t view_num_gpus(const struct view_model *m);
 const struct view_gpu *view_gpu(const struct view_model *m, size_t i); /* by id, then slot */
-/* Oldest first: how many were written to `ret`, at most max. */
+/* The newest ones, at most max, oldest first: how many were written to `ret`. */
 size_t view_history(const struct view_model *m, int gpu_id, struct view_sample *ret, size_t max);
 size_t view_num_jobs(const struct view_model *m);
 const struct view_job *view_job(const struct view_model *m, size_t i); /* by id */
@@ -155,14 +162,19 @@ const struct view_job *view_find_job(const struct view_model *m, uint64_t id);
 size_t view_job_count(const struct view_model *m, enum view_job_state state);
 /* Of the last change of anything. */
 uint64_t view_version(const struct view_model *m);
-/* Jobs changed after `version`, by version, into `ret`; how many there are in all (may be more than max). */
+/* Jobs changed after `version`, by version, into `ret`; how many there are in all (may be more than max: go on from
+ * the version of the last one). */
 size_t view_jobs_since(const struct view_model *m, uint64_t version, const struct view_job **ret, size_t max);
-/* Ids removed after `version`; true in *ret_all where everything was forgotten since. */
+/*
+ * Ids removed after `version`, by version; how many there are in all. True in *ret_all
+ * where everything was forgotten since, or so much was removed that it is not known
+ * any more: begin anew. Removals first, then view_jobs_since(): an id may be put again.
+ */
 size_t view_removed_since(const struct view_model *m, uint64_t version, uint64_t *ret, size_t max, bool *ret_all);
 
 /* ---- What follows from it --------------------------------------------------- */
 
-/* Ends per second over the last while (about a minute, less at the start); 0 while nothing has ended. */
+/* Ends per second over the last while (about a minute; longer where ends are rare); 0 while nothing has ended. */
 double view_rate(const struct view_model *m, uint64_t now_ns);
 /* Nanoseconds until all is done, from the amount or the counts; -1: not known. */
 int64_t view_eta_ns(const struct view_model *m, uint64_t now_ns);
@@ -175,21 +187,24 @@ enum view_order {
 	VIEW_BY_START,
 	VIEW_BY_DURATION,
 	VIEW_BY_GPU,
-	VIEW_BY_MEMORY,
-	VIEW_BY_NAME,
+	VIEW_BY_MEMORY, /* its peak, or what it needs */
+	VIEW_BY_NAME,   /* or its command */
 };
 #define VIEW_ORDERS 7
 
 struct view_selection {
 	unsigned states; /* bits 1 << state; 0: all */
-	const char
-		*text; /* in id, name, command, reason or "gpu N", without regard to case; words all match; or NULL */
+	/* In id, name, command, reason or "gpu N", without regard to case (of ASCII); words all match; or NULL. */
+	const char *text;
 	enum view_order order;
 	bool reverse;
 	int64_t now_ms; /* for durations of running jobs */
 };
 
-/* Jobs that match, in order, into `ret` (at most max); how many match in all. */
+/*
+ * Jobs that match, in order, into `ret` (at most max); how many match in all. Equal
+ * ones by id; those of which the key is not known are last, also in reverse.
+ */
 size_t view_select(const struct view_model *m, const struct view_selection *s, const struct view_job **ret, size_t max);
 
 #endif

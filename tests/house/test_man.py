@@ -72,11 +72,13 @@ def test_what_the_documents_name_is_there():
             assert (path.parent / target).exists(), f"{document} names {target}"
 
 
-def test_architecture_has_a_line_for_every_file_of_the_pool():
+@pytest.mark.parametrize("room", ["pool", "view"])
+def test_architecture_has_a_line_for_every_file_of(room):
     page = (SOURCE / "docs/architecture.md").read_text()
-    files = {path.name for path in (SOURCE / "src/pool").glob("*.[ch]")}
+    section = page.split(f"## src/{room}, file by file", 1)[1].split("\n## ", 1)[0]
+    files = {path.name for path in (SOURCE / "src" / room).glob("*.[ch]")}
     with_a_source = {name for name in files if name.endswith(".h") and name[:-1] + "c" in files}
-    named = set(re.findall(r"`(\w+\.[ch])`", page[page.index("## src/pool, file by file"):]))
+    named = set(re.findall(r"`(\w+\.[ch])`", section))
     assert (files - with_a_source - named, named - files) == (set(), set())
 
 

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "view/model.h"
+
+static int setup(void **state)
+{
+	*state = view_model_create(0);
+	return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	view_model_destroy(*state);
+	return 0;
+}
+
+static void put(struct view_model *m, uint64_t id, enum view_job_state s)
+{
+	char command[64];
+	snprintf(command, sizeof(command), "train --seed %lu", (unsigned long)id);
+	assert_int_equal(view_put_job(m, &(struct view_job){.id = id, .command = command, .state = s}), 0);
+}
+
+static void test_everything_of_a_job_is_copied(void **state)
+{
+	struct view_model *m = *state;
+	int gpus[] = {2, 3};
+	uint64_t after[] = {5, 6, 7};
+	char words[] = "exit 1", path[] = "logs/9.log", name[] = "nightly";
+	struct view_attempt attempts[] = {
+		{.start_ms = 1, .end_ms = 2, .reason = words, .log_file = path, .gpus = gpus, .num_gpus = 1},
+		{.start_ms = 3, .end_ms = -1, .gpus = gpus, .num_gpus = 2, .pid = 77},
+	};
+	struct view_job job = {.id = 9,
+		.name = name,
+		.command = "a",
+		.cwd = "/b",
+		.reason = "c",
+		.state = VIEW_JOB_RUNNING,
+		.after = after,
+		.num_after = 3,
+		.attempts = attempts,
+		.num_attempts = 2};
+	assert_int_equal(view_put_job(m, &job), 0);
+	memset(attempts, 0, sizeof(attempts));
+	gpus[0] = gpus[1] = 0;
+	after[2] = 0;
+	words[0] = path[0] = name[0] = 'X';
+
+	const struct view_job *seen = view_find_job(m, 9);
+	assert_string_equal(seen->name, "nightly");
+	assert_string_equal(seen->command, "a");
+	assert_string_equal(seen->cwd, "/b");
+	assert_string_equal(seen->reason, "c");
+	assert_int_equal(seen->after[2], 7);
+	assert_string_equal(seen->attempts[0].reason, "exit 1");
+	assert_string_equal(seen->attempts[0].log_file, "logs/9.log");
+	const struct view_attempt *last = view_job_last(seen);
+	assert_int_equal(last->gpus[1], 3);
+	assert_int_equal(last->pid, 77);
+	assert_null(last->reason);
+	assert_null(view_find_job(m, 8));
+}
+
+static void test_jobs_are_by_id_however_they_came(void **state)
+{
+	struct view_model *m = *state;
+	const uint64_t ids[] = {10, 20, 30, 5, 25, 1, 40, 35};
+	for (size_t i = 0; i < 8; i++)
+		put(m, ids[i], VIEW_JOB_PENDING);
+	const uint64_t sorted[] = {1, 5, 10, 20, 25, 30, 35, 40};
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(view_job(m, i)->id, sorted[i]);
+	assert_null(view_job(m, 8));
+}
+
+static void test_counts_follow_the_states(void **state)
+{
+	struct view_model *m = *state;
+	for (uint64_t id = 1; id <= 10; id++)
+		put(m, id, VIEW_JOB_PENDING);
+	put(m, 3, VIEW_JOB_RUNNING);
+	put(m, 4, VIEW_JOB_FAILED);
+	view_remove_job(m, 5);
+	view_remove_job(m, 99);
+	assert_int_equal(view_job_count(m, VIEW_JOB_PENDING), 7);
+	assert_int_equal(view_job_count(m, VIEW_JOB_RUNNING), 1);
+	assert_int_equal(view_job_count(m, VIEW_JOB_FAILED), 1);
+	assert_int_equal(view_num_jobs(m), 9);
+}
+
+static void test_only_what_changed_is_told(void **state)
+{
+	struct view_model *m = *state;
+	for (uint64_t id = 1; id <= 100; id++)
+		put(m, id, VIEW_JOB_PENDING);
+	uint64_t version = view_version(m);
+	put(m, 50, VIEW_JOB_PENDING); /* as it was */
+	put(m, 70, VIEW_JOB_RUNNING);
+	put(m, 30, VIEW_JOB_RUNNING);
+	put(m, 70, VIEW_JOB_COMPLETED);
+	const struct view_job *changed[4];
+	assert_int_equal(view_jobs_since(m, version, changed, 4), 2);
+	assert_int_equal(changed[0]->id, 30);
+	assert_int_equal(changed[1]->id, 70);
+	assert_int_equal(view_jobs_since(m, view_version(m), changed, 4), 0);
+
+	/* More than fits: the oldest changes first, to go on from. */
+	assert_int_equal(view_jobs_since(m, 0, changed, 4), 100);
+	assert_int_equal(changed[0]->id, 1);
+	assert_int_equal(changed[3]->id, 4);
+	assert_int_equal(view_jobs_since(m, changed[3]->version, changed, 4), 96);
+	assert_int_equal(changed[0]->id, 5);
+}
+
+static void test_what_is_gone_is_told(void **state)
+{
+	struct view_model *m = *state;
+	for (uint64_t id = 1; id <= 10; id++)
+		put(m, id, VIEW_JOB_PENDING);
+	uint64_t version = view_version(m), ids[4];
+	bool all = true;
+	assert_int_equal(view_removed_since(m, version, ids, 4, &all), 0);
+	assert_false(all);
+	view_remove_job(m, 4);
+	view_remove_job(m, 2);
+	put(m, 4, VIEW_JOB_HELD);
+	assert_int_equal(view_removed_since(m, version, ids, 4, &all), 2);
+	assert_int_equal(ids[0], 4);
+	assert_int_equal(ids[1], 2);
+	assert_false(all);
+
+	version = view_version(m);
+	view_forget_jobs(m);
+	assert_int_equal(view_num_jobs(m), 0);
+	assert_int_equal(view_job_count(m, VIEW_JOB_PENDING), 0);
+	assert_null(view_find_job(m, 1));
+	view_removed_since(m, version, ids, 4, &all);
+	assert_true(all);
+	view_removed_since(m, view_version(m), ids, 4, &all);
+	assert_false(all);
+	put(m, 3, VIEW_JOB_PENDING);
+	assert_int_equal(view_job(m, 0)->id, 3);
+	assert_true(view_job(m, 0)->version > version);
+}
+
+static void test_too_many_removals_mean_begin_anew(void **state)
+{
+	struct view_model *m = *state;
+	put(m, 1, VIEW_JOB_PENDING);
+	uint64_t version = view_version(m);
+	for (uint64_t id = 2; id < 50000; id++) {
+		put(m, id, VIEW_JOB_PENDING);
+		view_remove_job(m, id);
+	}
+	uint64_t ids[1];
+	bool all = false;
+	view_removed_since(m, version, ids, 1, &all);
+	assert_true(all);
+	view_removed_since(m, view_version(m) - 1000, ids, 1, &all);
+	assert_false(all);
+	assert_int_equal(view_job(m, 0)->id, 1);
+}
+
+/* Against the simplest model there is: an array of versions. */
+static void test_any_sequence_of_changes(void **state)
+{
+	struct view_model *m = *state;
+	enum { IDS = 700 };
+	uint64_t versions[IDS] = {0};
+	unsigned seed = 7;
+	for (int step = 0; step < 40000; step++) {
+		uint64_t id = (uint64_t)rand_r(&seed) % IDS;
+		if (rand_r(&seed) % 3) {
+			put(m, id, (enum view_job_state)(rand_r(&seed) % VIEW_JOB_STATES));
+			versions[id] = view_find_job(m, id)->version;
+		} else {
+			view_remove_job(m, id);
+			versions[id] = 0;
+		}
+		if (step % 97)
+			continue;
+		size_t n = 0;
+		for (uint64_t i = 0; i < IDS; i++) {
+			const struct view_job *job = view_find_job(m, i);
+			assert_int_equal(job != NULL, versions[i] != 0);
+			if (!job)
+				continue;
+			assert_ptr_equal(view_job(m, n), job);
+			assert_int_equal(job->version, versions[i]);
+			n++;
+		}
+		assert_int_equal(view_num_jobs(m), n);
+		const struct view_job *by_version[IDS];
+		assert_int_equal(view_jobs_since(m, 0, by_version, IDS), n);
+		for (size_t i = 1; i < n; i++)
+			assert_true(by_version[i - 1]->version < by_version[i]->version);
+	}
+}
+
+/* A year of a runner: the same jobs change again and again. */
+static void test_changes_do_not_pile_up(void **state)
+{
+	struct view_model *m = *state;
+	for (uint64_t id = 0; id < 100; id++)
+		put(m, id, VIEW_JOB_PENDING);
+	size_t before = mallinfo2().uordblks;
+	for (int i = 0; i < 100000; i++)
+		put(m, (uint64_t)i % 100, i / 100 % 2 ? VIEW_JOB_PENDING : VIEW_JOB_RUNNING);
+	assert_in_range(mallinfo2().uordblks, 0, before + 64 * 1024);
+}
+
+static void test_states_have_names(void **state)
+{
+	(void)state;
+	for (int i = 0; i < VIEW_JOB_STATES; i++)
+		assert_int_equal(view_job_state_parse(view_job_state_name((enum view_job_state)i)), i);
+	assert_int_equal(view_job_state_parse("done"), -1);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_everything_of_a_job_is_copied),
+		T(test_jobs_are_by_id_however_they_came),
+		T(test_counts_follow_the_states),
+		T(test_only_what_changed_is_told),
+		T(test_what_is_gone_is_told),
+		T(test_too_many_removals_mean_begin_anew),
+		T(test_any_sequence_of_changes),
+		T(test_changes_do_not_pile_up),
+		T(test_states_have_names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
