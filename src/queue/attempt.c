@@ -198,18 +198,16 @@ int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char 
 
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)
 {
-	a->part = PART_ENVIRONMENT;
+	a->missing = ATTEMPT_ENVIRONMENT;
 	int r = build_environment(a, j, keeper);
 	if (r == 0) {
-		a->part = PART_SCRIPT;
+		a->missing = ATTEMPT_SCRIPT;
 		r = write_script(a, j);
 	}
 	if (r == 0) {
-		a->part = PART_LOG;
+		a->missing = ATTEMPT_LOG;
 		r = open_log(a, ret_log_fd);
 	}
-	if (r == 0)
-		a->part = PART_OTHER;
 	if (r < 0) {
 		/* The path is that of somebody else's file, or of none. */
 		free(take_ptr(a->log_path));

@@ -128,14 +128,13 @@ static void send_notes(struct keeper *k, const struct note *notes, size_t count)
 
 static void send_note(struct keeper *k, enum note_kind kind, uint64_t id, int code)
 {
-	send_notes(k, &(struct note){.kind = (uint16_t)kind, .code = code, .id = id}, 1);
+	send_notes(k, &(struct note){.kind = kind, .code = code, .id = id}, 1);
 }
 
 /* In one piece with READY: seen apart, the runner would ask for another keeper in between. */
 static void send_note_and_ready(struct keeper *k, enum note_kind kind, uint64_t id, int code)
 {
-	struct note notes[2] = {{.kind = (uint16_t)kind, .code = code, .id = id, .part = (uint16_t)k->attempt.part},
-		{.kind = NOTE_READY}};
+	struct note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = NOTE_READY}};
 	send_notes(k, notes, 2);
 }
 
@@ -390,6 +389,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		r = attempt_prepare(&k->attempt, k->journal, k->name, &log_fd);
 	if (r < 0)
 		return r;
+	k->attempt.missing = ATTEMPT_KEEPER;
 	*k->page = (struct attempt_page){0};
 	k->reaped = k->stuck = false;
 	k->killed_ns = 0;
@@ -448,8 +448,11 @@ static void on_order(struct keeper *k)
 	if (o.kind == ORDER_RUN && k->phase == PHASE_IDLE) {
 		r = start_job(k, &o, payload);
 		if (r < 0) {
-			send_note_and_ready(k, NOTE_REFUSED, o.id, r);
+			struct note notes[2] = {
+				{.kind = NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
+				{.kind = NOTE_READY}};
 			attempt_finish(&k->attempt);
+			send_notes(k, notes, 2);
 		}
 		return;
 	}

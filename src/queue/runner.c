@@ -27,6 +27,11 @@
 
 void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 {
+	runner_pause_at(r, trouble, "", code);
+}
+
+void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
+{
 	static const char *const doing[] = {[TROUBLE_FOLLOW] = "following the journal",
 		[TROUBLE_WRITE] = "writing the journal",
 		[TROUBLE_START] = "starting a job",
@@ -34,7 +39,7 @@ void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 		[TROUBLE_END] = "writing the end of a job",
 		[TROUBLE_GPUS] = "asking the GPUs"};
 	if (!(r->troubles & 1u << trouble))
-		runner_say(r, "gpuq: %s: %s; trying again\n", doing[trouble], error_words(code));
+		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
 	r->troubles |= 1u << trouble;
 	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "queue/attempt.h"
 #include "queue/record.h"
 
 /* ---- Jobs that were handed out ------------------------------------------------- */
@@ -108,42 +109,58 @@ static void slot_close(struct slot *s)
 		runner_keeper_died(r, run);
 }
 
-static void refusal_words(
-	const struct runner *r, const struct job *job, enum start_part part, int code, struct text *words)
+/* Whether the job asked for something that is not there: trying again would not help. */
+static bool is_of_the_job(enum attempt_part part, int code)
 {
-	text_append_string(words, "could not be started: ");
-	if (part == PART_LOG)
-		text_appendf(words, "making its log in '%s': %s",
-			job->wish->log_dir ? job->wish->log_dir : r->options.log_dir, error_words(code));
-	else if (part == PART_SCRIPT)
-		text_appendf(words, "keeping its command in '%s/scripts': %s", r->journal->dir_path, error_words(code));
-	else if (part == PART_ENVIRONMENT && code == -ENOENT)
-		text_append_string(words, "its environment is no longer there");
-	else
-		text_append_string(words, error_words(code));
+	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
+	       (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
+		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP);
 }
 
-static void on_refused(struct runner *r, struct running *run, enum start_part part, int code)
+static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
+{
+	const char *log_dir = job->wish->log_dir ? job->wish->log_dir : r->options.log_dir;
+	const char *env = job->wish->env ? job->wish->env : r->own_env;
+	if (part == ATTEMPT_LOG)
+		text_appendf(t, "could not be started: making its log in '%s': %s", log_dir, error_words(code));
+	else if (code == -ENOENT)
+		text_appendf(t, "could not be started: its environment '%s/env/%s' is no longer there",
+			r->journal->dir_path, env);
+	else
+		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s", r->journal->dir_path,
+			env, error_words(code));
+}
+
+/* What is the queue's own is waited for. */
+static void wait_for_part(struct runner *r, enum attempt_part part, int code)
+{
+	char where[512];
+	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
+	snprintf(where, sizeof(where), ", in '%s/%s'", r->journal->dir_path, in ? in : "");
+	runner_pause_at(r, TROUBLE_START, in ? where : "", code);
+}
+
+static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
 {
 	struct job *job = jobs_find(&r->jobs, run->id);
 	running_count(run, -1);
 	running_remove(run);
 	r->must_place = true;
+	if (job && job->state != JOB_PENDING)
+		job = NULL;
 	if (code == -ESTALE) {
 		r->fence_stale = true;
-	} else if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
-		   code == -ENAMETOOLONG) {
-		/* Trying again would not help. */
+	} else if (is_of_the_job(part, code)) {
 		cleanup_(text_finish) struct text words = {0};
-		if (job && job->state == JOB_PENDING) {
-			refusal_words(r, job, part, code, &words);
+		if (job)
+			say_refusal(&words, r, job, part, code);
+		if (job)
 			record_write_fail(&r->to_append, job->id, text_string(&words));
-		}
 		return;
 	} else if (code != -ECANCELED) {
-		runner_pause(r, TROUBLE_START, code);
+		wait_for_part(r, part, code);
 	}
-	if (job && job->state == JOB_PENDING)
+	if (job)
 		runner_enqueue(r, job);
 }
 
@@ -157,7 +174,7 @@ static void on_note(struct slot *s, const struct note *n)
 		break;
 	case NOTE_REFUSED:
 		if (s->running && s->running->id == n->id)
-			on_refused(r, s->running, (enum start_part)n->part, n->code);
+			on_refused(r, s->running, (enum attempt_part)n->part, n->code);
 		break;
 	case NOTE_HELLO:
 		s->pid = (pid_t)n->id;

@@ -189,6 +189,8 @@ void runner_dequeue(struct runner *r, struct job *job);
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
 void runner_pause(struct runner *r, enum runner_trouble trouble, int code);
+/* where: what is said after what was being done. */
+void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code);
 /* `works`: a bit for each kind of trouble that is over. */
 void runner_works(struct runner *r, unsigned works);
 void runner_plan_sync(struct runner *r);

@@ -104,7 +104,8 @@ class Lab:
 
     def runner(self):
         """The PID in runner.lock, as its holder wrote it."""
-        text = (self.directory / "jobs.jsonl.d/runner.lock").read_text().split()
+        path = self.directory / "jobs.jsonl.d/runner.lock"
+        text = path.read_text().split() if path.exists() else []
         return int(text[1]) if len(text) > 1 else 0
 
     def keepers(self):
