@@ -34,6 +34,11 @@ int job_state_parse(const char *name, size_t size, enum job_state *ret)
 	return -EINVAL;
 }
 
+void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM])
+{
+	snprintf(words, JOB_STUCK_ROOM, "job %llu there " REASON_STUCK, (unsigned long long)id);
+}
+
 bool job_is_final(const struct job *j)
 {
 	return j->state == JOB_COMPLETED || j->state == JOB_FAILED || j->state == JOB_CANCELLED;

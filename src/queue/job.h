@@ -50,6 +50,10 @@ enum job_state {
 #define REASON_STUCK       "cannot be killed"
 #define REASON_NOT_SYNCED  "not accepted: it could not be synced"
 
+/* Why a GPU takes no job, where one on it cannot be killed. */
+#define JOB_STUCK_ROOM 48
+void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM]);
+
 /* The priority that `urgent` gives. */
 #define JOB_URGENT 1000000000
 

@@ -67,8 +67,7 @@ void running_set_stuck(struct running *run, const struct job *job)
 	running_count(run, -1);
 	run->stuck = true;
 	running_count(run, 1);
-	snprintf(run->stuck_words, sizeof(run->stuck_words), "job %llu there " REASON_STUCK,
-		(unsigned long long)run->id);
+	job_stuck_words(run->id, run->stuck_words);
 	run->runner->must_place = true;
 	if (run->num_gpus > 0)
 		runner_say(run->runner,

@@ -40,7 +40,7 @@ struct running {
 	bool ended;                /* `end` too: kept until the GPUs are sampled again */
 	bool foreign;              /* on another machine: not ours to judge */
 	bool stuck;                /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
-	char stuck_words[48];
+	char stuck_words[JOB_STUCK_ROOM];
 	uint64_t lost_ns; /* when its keeper was found to be gone; 0: it is not */
 	bool left;        /* by the last walk: processes of it live without their keeper */
 	int pidfd;        /* of a keeper that is not ours; -1 */

@@ -148,6 +148,7 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     assert (job["status"], job["reason"]) == ("running", "cannot be killed")
     assert "Running (PID %d), cannot be killed" % first in lab.gpuq("status")
     assert lab.job(wide)["status"] == "pending"
+    assert f"GPU {job['gpu_id']}: out of use: job 1 there cannot be killed" in lab.gpuq("why", wide)
     # The next runner knows as well, and leaves the GPU alone; it can end, too.
     lab.add("echo 5 >> ran")
     lab.gpuq("run", "--jobs-per-gpu", "1", code=1)
