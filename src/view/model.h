@@ -53,8 +53,8 @@ enum view_gpu_status {
 const char *view_gpu_status_name(enum view_gpu_status status);
 
 struct view_gpu {
-	int id;           /* as people number it; several rows of one GPU (slots) have different `slot` */
-	int slot;         /* 0 where a GPU has one row */
+	int id;   /* as people number it, -1: what runs on none; rows of one GPU (slots) have different `slot` */
+	int slot; /* 0 where a GPU has one row */
 	const char *name; /* or NULL, as all strings here */
 	enum view_gpu_status status;
 	const char *task; /* what it works on: a command, a file */
@@ -62,7 +62,7 @@ struct view_gpu {
 	const char *error;
 	int64_t since_ns; /* when the current task began; -1 */
 	int64_t last_duration_ns;
-	uint64_t completed, failed, timeouts;
+	uint64_t completed, failed, timeouts; /* timeouts are among the failed */
 	int64_t memory_total_bytes, memory_used_bytes;
 	int utilization_percent;
 	int temperature_celsius;
