@@ -108,7 +108,7 @@ static void take_bar(struct plan *p, enum column c, size_t *bar, size_t width, s
 static struct plan make_plan(const struct extent *e, size_t width, bool aside)
 {
 	struct plan p = {.gap = aside ? 1 : 2, .left = width};
-	size_t keep = aside ? 0 : width < 60 ? 8 : 16;
+	size_t keep = aside ? 0 : width < 60 ? 10 + p.gap : 16;
 	p.widths[GPU] = aside ? e->label : wider(e->label, 3);
 	p.left -= p.widths[GPU] < p.left ? p.widths[GPU] : p.left;
 	p.words = !aside && width >= 36;
@@ -126,7 +126,7 @@ static struct plan make_plan(const struct extent *e, size_t width, bool aside)
 		take(&p, LAST, 7, aside ? 16 : keep + 8);
 	if (p.memory_bar && take(&p, MEMORY, 13, keep + 10))
 		p.amounts = true;
-	take_bar(&p, MEMORY, &p.memory_bar, 8, keep + 14);
+	take_bar(&p, MEMORY, &p.memory_bar, 8, keep + 14 + (e->load ? 4 : 0));
 	take_bar(&p, LOAD, &p.load_bar, 8, keep + 14);
 	if (e->name)
 		take(&p, NAME, e->name < 24 ? e->name : 24, keep + 24);

@@ -19,6 +19,8 @@
 #define PLAIN_NS   (10 * NS_PER_S)
 /* So much waits for a frame; more makes one. */
 #define ABOVE_ROOM ((size_t)32 * 1024)
+/* So much waits for a terminal that takes nothing; what comes then is only counted. */
+#define ABOVE_MOST ((size_t)1 << 20)
 
 struct panel {
 	int fd;
@@ -33,6 +35,7 @@ struct panel {
 	struct winsize size;
 	struct text frame; /* the lines to be */
 	struct text above; /* lines that wait for the next frame */
+	uint64_t unsaid;   /* lines for which there was no room any more */
 	struct text out;   /* bytes for the terminal… */
 	size_t written;    /* …of which so many are there */
 
@@ -180,6 +183,15 @@ static void forget(struct panel *p)
 	text_clear(&p->shown);
 }
 
+/*
+ * Everything from the panel's first line on. Not at once: of a screen that is erased
+ * from its very beginning, tmux keeps a copy in its history.
+ */
+static void erase(struct text *out)
+{
+	text_append_string(out, "\r\033[K\n\r\033[J\033[A");
+}
+
 #define SYNC_BEGIN "\033[?2026h"
 #define SYNC_END   "\033[?2026l"
 
@@ -191,7 +203,8 @@ static void put_frame(struct panel *p)
 	if (first)
 		text_append_string(&p->out, "\033[?25l");
 	if (p->above.length) {
-		text_append_string(&p->out, "\r\033[J");
+		if (!first)
+			erase(&p->out);
 		text_append(&p->out, p->above.data, p->above.length);
 		text_clear(&p->above);
 		forget(p);
@@ -215,9 +228,8 @@ static void look_at_size(struct panel *p)
 	if (ioctl(p->fd, TIOCGWINSZ, &size) < 0 || !size.ws_col || !size.ws_row)
 		size = (struct winsize){.ws_row = 24, .ws_col = 80};
 	if (p->lines && (size.ws_col != p->size.ws_col || size.ws_row != p->size.ws_row)) {
-		text_append_string(&p->out, "\r\033[J");
-		text_clear(&p->shown);
-		p->lines = 0;
+		erase(&p->out);
+		forget(p);
 	}
 	p->size = size;
 }
@@ -301,9 +313,10 @@ void panel_draw(struct panel *p, const struct view_model *m, uint64_t now_ns)
 }
 
 /* The picture as it was, further down. */
-static void put_again(struct panel *p)
+static void put_again(struct panel *p, bool wait)
 {
-	flush_out(p, true);
+	if (!flush_out(p, wait))
+		return;
 	if (panel_guard_was_left())
 		forget(p);
 	text_clear(&p->frame);
@@ -312,7 +325,23 @@ static void put_again(struct panel *p)
 		put_frame(p);
 	else
 		print_alone(p);
-	flush_out(p, true);
+	flush_out(p, wait);
+}
+
+static void queue_lines(struct panel *p, const char *lines, size_t size)
+{
+	if (p->above.length >= ABOVE_MOST) {
+		p->unsaid++;
+		return;
+	}
+	if (p->unsaid)
+		text_appendf(&p->above, "%llu lines are left out\n", (unsigned long long)p->unsaid);
+	p->unsaid = 0;
+	text_append(&p->above, lines, size);
+	if (lines[size - 1] != '\n')
+		text_append_char(&p->above, '\n');
+	if (text_error(&p->above))
+		text_finish(&p->above);
 }
 
 void panel_print(struct panel *p, const char *lines, size_t size)
@@ -323,15 +352,9 @@ void panel_print(struct panel *p, const char *lines, size_t size)
 		write_all(p->fd, lines, size);
 		return;
 	}
-	text_append(&p->above, lines, size);
-	if (lines[size - 1] != '\n')
-		text_append_char(&p->above, '\n');
-	if (text_error(&p->above)) {
-		text_finish(&p->above);
-		return;
-	}
+	queue_lines(p, lines, size);
 	if (p->above.length >= ABOVE_ROOM)
-		put_again(p);
+		put_again(p, false);
 }
 
 static void leave_picture(struct panel *p)
@@ -356,7 +379,7 @@ void panel_destroy(struct panel *p, const struct view_model *m, uint64_t now_ns)
 		draw_plain(p, m, now_ns, true);
 	if (p->mode == PANEL_LIVE) {
 		if (p->above.length)
-			put_again(p);
+			put_again(p, true);
 		flush_out(p, true);
 		leave_picture(p);
 	}

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* What ends a program by default, and can be caught; SIGTSTP stops it. */
@@ -20,6 +21,8 @@ static struct {
 	atomic_int drain_fd;
 	atomic_size_t lines;
 	atomic_bool left;
+	atomic_bool silenced; /* typed keys are not shown */
+	struct termios terminal;
 	struct sigaction before[SIGNALS];
 	bool ours[SIGNALS];
 } guard;
@@ -37,11 +40,33 @@ static void put(int fd, const char *bytes, size_t size)
 	}
 }
 
+/*
+ * Keys that are typed would be shown at the cursor, in the middle of the picture, and
+ * a typed newline would move it. They still arrive.
+ */
+static void silence(int fd)
+{
+	if (atomic_load(&guard.silenced) || tcgetattr(fd, &guard.terminal) < 0 || !(guard.terminal.c_lflag & ECHO))
+		return;
+	struct termios quiet = guard.terminal;
+	quiet.c_lflag &= ~(tcflag_t)ECHO;
+	if (tcsetattr(fd, TCSANOW, &quiet) == 0)
+		atomic_store(&guard.silenced, true);
+}
+
+/* From the background the terminal must not be touched: that would stop us. Its shell has put it right already. */
+static void unsilence(int fd)
+{
+	if (atomic_exchange(&guard.silenced, false) && tcgetpgrp(fd) == getpgrp())
+		tcsetattr(fd, TCSANOW, &guard.terminal);
+}
+
 /* Down to the panel's last line, one further, and the cursor is seen again. Only what a signal handler may call. */
 static void leave(void)
 {
 	size_t lines = atomic_exchange(&guard.lines, 0);
 	int fd = atomic_load(&guard.fd);
+	unsilence(fd);
 	if (!lines)
 		return;
 	char bytes[64] = "\033[?2026l\033[0m\r";
@@ -101,6 +126,7 @@ bool panel_guard_begin(int fd)
 	atomic_store(&guard.drain_fd, -1);
 	atomic_store(&guard.lines, 0);
 	atomic_store(&guard.left, false);
+	atomic_store(&guard.silenced, false);
 	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	for (size_t i = 0; i < SIGNALS; i++) {
 		guard.ours[i] = sigaction(signals[i], NULL, &guard.before[i]) == 0 &&
@@ -113,6 +139,7 @@ bool panel_guard_begin(int fd)
 void panel_guard_end(void)
 {
 	atomic_store(&guard.lines, 0);
+	unsilence(atomic_load(&guard.fd));
 	for (size_t i = 0; i < SIGNALS; i++) {
 		struct sigaction now;
 		/* The program may have taken it meanwhile. */
@@ -124,6 +151,8 @@ void panel_guard_end(void)
 
 void panel_guard_lines(size_t lines)
 {
+	if (lines)
+		silence(atomic_load(&guard.fd));
 	atomic_store(&guard.lines, lines);
 }
 

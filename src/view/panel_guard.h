@@ -19,7 +19,7 @@ void panel_guard_end(void);
 
 /*
  * How many lines of the panel are on the screen, 0 for none: then there is nothing to
- * give back. The cursor is hidden as long as there are some.
+ * give back. The cursor is hidden as long as there are some, and typed keys are not shown.
  */
 void panel_guard_lines(size_t lines);
 

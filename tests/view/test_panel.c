@@ -115,7 +115,7 @@ static void test_lines_of_others_stay_above_and_share_a_frame(void **state)
 	assert_string_equal(written(), "");
 	panel_draw(p, m, 2 * S);
 	const char *bytes = written();
-	const char *one = strstr(bytes, "\r\033[Jone\ntwo\n");
+	const char *one = strstr(bytes, "\033[J\033[Aone\ntwo\n");
 	assert_non_null(one);
 	assert_non_null(strstr(one, "first"));
 	assert_int_equal(count(bytes, "3/10"), 1);
