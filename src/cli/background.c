@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/queue_cli.h"
 
 /* Leaves when the queue has been empty for so long. */
 #define LINGER "60"
 
-/* In the grandchild: nothing of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
-_Noreturn static void become_runner(const char *const *argv, const char *log)
+/* Where the runner finds the pipe to who started it. */
+#define READY_FD      3
+#define READY_FD_TEXT "3"
+
+/* In the grandchild: nothing else of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
+_Noreturn static void become_runner(const char *const *argv, const char *log, int ready)
 {
 	sigset_t none;
 	setsid();
@@ -30,9 +37,10 @@ _Noreturn static void become_runner(const char *const *argv, const char *log)
 	int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out >= 0 ? out : null, 1) < 0 || dup2(out >= 0 ? out : null, 2) < 0)
 		_exit(1);
-	for (int fd = 3; fd < 1024; fd++)
-		close(fd);
-	syscall(SYS_close_range, 3U, ~0U, 0U);
+	/* dup2() onto itself would leave it to be closed by exec. */
+	if (ready == READY_FD ? fcntl(ready, F_SETFD, 0) < 0 : dup2(ready, READY_FD) < 0)
+		_exit(1);
+	file_close_range(READY_FD + 1, INT_MAX);
 	execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
@@ -43,10 +51,11 @@ static const char **make_argv(const struct queue_choice *q, const char *const *o
 	size_t n = 0;
 	while (options && options[n])
 		n++;
-	const char **argv = calloc(n + 10, sizeof(*argv));
+	const char **argv = calloc(n + 12, sizeof(*argv));
 	if (!argv)
 		return NULL;
-	const char *fixed[] = {"gpuq", "run", "--linger", LINGER, "--jobs-file", q->journal_path};
+	const char *fixed[] = {
+		"gpuq", "run", "--linger", LINGER, "--ready-fd", READY_FD_TEXT, "--jobs-file", q->journal_path};
 	memcpy(argv, fixed, sizeof(fixed));
 	size_t at = sizeof(fixed) / sizeof(*fixed);
 	if (q->config_file) {
@@ -60,21 +69,69 @@ static const char **make_argv(const struct queue_choice *q, const char *const *o
 	return argv;
 }
 
-int cli_start_runner(const struct queue_choice *q, const char *const *options, struct gd_error *err)
+/* ---- Is it ready? ------------------------------------------------------------------------ */
+
+void background_tell(int fd, const struct gd_error *err)
+{
+	char message[sizeof(err->message) + 16];
+	if (fd < 0)
+		return;
+	/* Who waits may have given up. */
+	signal(SIGPIPE, SIG_IGN);
+	int n = snprintf(message, sizeof(message), "%d %s", err ? err->code : 0, err ? err->message : "ready");
+	(void)file_write_all(fd, message, (size_t)n + 1);
+	close(fd);
+}
+
+/* One message and the end, or the end alone. */
+static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_error *err)
+{
+	char message[sizeof(err->message) + 16];
+	size_t have = 0;
+	uint64_t until = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	while (have < sizeof(message) - 1) {
+		struct pollfd p = {fd, POLLIN, 0};
+		int n = poll(&p, 1, clock_ms_until(until, clock_now_ns()));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == 0)
+			return 0; /* it takes its time; whatever it meets stands in its log */
+		ssize_t got = n < 0 ? -1 : read(fd, message + have, sizeof(message) - 1 - have);
+		if (got <= 0)
+			break;
+		have += (size_t)got;
+	}
+	message[have] = '\0';
+	char *words;
+	long code = strtol(message, &words, 10);
+	if (have && code == 0)
+		return 0;
+	if (have && code < 0)
+		return error_set(err, (int)code, "starting a runner: %s; what is queued waits for one", words + 1);
+	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
+}
+
+int cli_start_runner(const struct queue_choice *q, const char *const *options, int timeout_ms, struct gd_error *err)
 {
 	cleanup_(freep) char *log = NULL;
 	cleanup_(freep) const char **argv = make_argv(q, options);
+	cleanup_(closep) int ready = -1;
+	int ends[2];
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
 		return error_set(err, -ENOMEM, "starting a runner: out of memory");
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return error_set(err, -errno, "starting a runner: %s", error_words(errno));
+	ready = ends[0];
 	pid_t pid = fork();
 	if (pid == 0) {
 		pid_t again = fork();
 		if (again == 0)
-			become_runner(argv, log);
+			become_runner(argv, log, ends[1]);
 		_exit(again < 0);
 	}
+	close(ends[1]);
 	int status = 0;
 	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
 		return error_set(err, -EAGAIN, "starting a runner: fork failed; start one with 'gpuq run --keep'");
-	return 0;
+	return wait_until_ready(ready, timeout_ms, log, err);
 }

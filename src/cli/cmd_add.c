@@ -147,6 +147,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 		.num_after = o->num_after,
 		.num_gpus = o->set & 1u << COMMAND_NUM_GPUS ? o->num_gpus : -1,
 		.mem_mb = o->set & 1u << COMMAND_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
+		.min_free_mem_mb = -1,
 		.timeout_ms = o->set & 1u << COMMAND_TIMEOUT  ? (int64_t)o->timeout_ms
 			      : config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms
 							      : -1,
@@ -159,14 +160,12 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 }
 
 /* After the append: either the runner sees the job, or we see that there is none. */
-static void start_runner(struct add *a, const struct journal *j)
+static int start_runner(const struct add *a, const struct journal *j, struct gd_error *err)
 {
 	pid_t holder = 0;
-	struct gd_error err;
 	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
-		return;
-	if (cli_start_runner(&a->queue, NULL, &err) < 0)
-		say_error(&err);
+		return 0;
+	return cli_start_runner(&a->queue, NULL, READY_SOON_MS, err);
 }
 
 static int add(struct add *a)
@@ -205,8 +204,10 @@ static int add(struct add *a)
 		printf("%" PRIu64 "\n", ids.ids[i]);
 	if (fflush(stdout) != 0 && r == 0)
 		r = error_set(&a->err, -errno, "writing the id: %s", error_words(errno));
-	if (ids.count)
-		start_runner(a, j);
+	struct gd_error err;
+	int started = ids.count ? start_runner(a, j, &err) : 0;
+	if (started < 0 && r == 0)
+		r = error_set(&a->err, started, "%s", err.message);
 	id_list_finish(&ids);
 	return r;
 }

@@ -93,7 +93,7 @@ static int control(struct control *c)
 		return r;
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		r = cli_start_runner(&c->queue, NULL, &c->err);
+		r = cli_start_runner(&c->queue, NULL, READY_SOON_MS, &c->err);
 	return r;
 }
 

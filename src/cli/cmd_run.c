@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <inttypes.h>
-#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,38 +8,16 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "base/units.h"
-#include "cli/own_jobs.h"
-#include "cli/queue_cli.h"
 #include "cli/run_panel.h"
-#include "cli/run_report.h"
-#include "queue/environment.h"
-#include "queue/follow.h"
+#include "cli/run_parts.h"
 #include "queue/runner.h"
 #include "queue/trust.h"
-
-extern char **environ;
 
 /* Between SIGTERM and SIGKILL. */
 #define GRACE_MS 10000
 
-enum { OPTION_LINGER = 0x200, OPTION_QUIET, OPTION_NO_PANEL, OPTION_GRACE, OPTION_FIRST };
-
-struct run {
-	struct queue_choice queue;
-	uint64_t linger_ms, grace_ms;
-	bool quiet, no_panel;
-	/* As they were typed, for a runner in the background; NULL: not given. */
-	const char *given[CONFIG_KEYS], *given_grace;
-	struct gd_error err;
-	struct commands *commands; /* to be added; NULL: none, or done */
-	struct id_list ids;        /* that this command has added */
-	struct own_jobs own;       /* the same, since another runs them */
-	struct run_report report;
-	char *file; /* the commands file; NULL: none, or a pipe */
-	char *log_dir;
-};
+enum { OPTION_LINGER = 0x200, OPTION_READY, OPTION_QUIET, OPTION_NO_PANEL, OPTION_GRACE, OPTION_FIRST };
 
 static const struct argp_option options[] = {
 	{"commands-file", OPTION_FIRST + CONFIG_COMMANDS_FILE, "FILE", 0,
@@ -70,14 +47,33 @@ static const struct argp_option options[] = {
 	{"quiet", OPTION_QUIET, 0, 0, "Print no line per job", 1},
 	{"no-panel", OPTION_NO_PANEL, 0, 0, "Only lines, no panel under them, also on a terminal", 1},
 	{"linger", OPTION_LINGER, "TIME", OPTION_HIDDEN, 0, 1},
+	{"ready-fd", OPTION_READY, "FD", OPTION_HIDDEN, 0, 1},
 	{0},
 };
+
+const char *run_option_name(enum config_key key)
+{
+	for (const struct argp_option *o = options; o->name; o++)
+		if (o->key == OPTION_FIRST + (int)key)
+			return o->name;
+	return NULL;
+}
+
+/* Ours alone: no process that we start is to hold it open. */
+static int take_ready_fd(struct run *run, const char *text)
+{
+	int fd = atoi(text);
+	if (fd <= STDERR_FILENO || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return error_set(&run->err, -EINVAL, "--ready-fd '%s': not a descriptor", text);
+	run->ready_fd = fd;
+	return 0;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct run *run = state->input;
 	int r = 0;
-	char option[64] = "--";
+	char option[64];
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &run->queue;
@@ -91,6 +87,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPTION_LINGER:
 		r = units_parse_duration(arg, &run->linger_ms, &run->err);
 		break;
+	case OPTION_READY:
+		r = take_ready_fd(run, arg);
+		break;
 	case OPTION_GRACE:
 		r = units_parse_duration(arg, &run->grace_ms, &run->err);
 		run->given_grace = arg;
@@ -101,11 +100,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	default:
 		if (key < OPTION_FIRST || key >= OPTION_FIRST + CONFIG_KEYS)
 			return ARGP_ERR_UNKNOWN;
-		for (const struct argp_option *o = options; o->name; o++)
-			if (o->key == key) {
-				snprintf(option, sizeof(option), "--%s", o->name);
-				break;
-			}
+		snprintf(option, sizeof(option), "--%s", run_option_name((enum config_key)(key - OPTION_FIRST)));
 		run->given[key - OPTION_FIRST] = arg ? arg : "";
 		r = config_set(&run->queue.command_line, (enum config_key)(key - OPTION_FIRST), option, arg, &run->err);
 	}
@@ -120,149 +115,20 @@ static bool wants_json(const struct run *run)
 	return run->queue.config.json && !run->linger_ms;
 }
 
-static int64_t min_free_mem_mb(const struct config *c)
-{
-	return (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20);
-}
-
-/* ---- Commands ------------------------------------------------------------------------- */
-
-/* NULL: there are none to add. The default file need not be there, if the queue has something else to do. */
-static const char *commands_file(const struct run *run)
-{
-	const struct config *c = &run->queue.config;
-	/* A runner in the background was started for what is queued. */
-	if (run->linger_ms)
-		return NULL;
-	if (config_has(c, CONFIG_COMMANDS_FILE) || access(c->commands_file, F_OK) == 0)
-		return c->commands_file;
-	return NULL;
-}
-
-/*
- * Where we are the runner, our options are the defaults for jobs that have none of
- * their own. Where another is, it knows nothing of them: they are written down with the jobs.
- */
-static int add_commands(struct run *run, struct journal *j, bool another_runs)
-{
-	const struct config *c = &run->queue.config;
-	cleanup_(commands_closep) struct commands *commands = take_ptr(run->commands);
-	if (!commands)
-		return 0;
-	cleanup_(freep) char *cwd = getcwd(NULL, 0);
-	/* What comes through a pipe is another thing each time: all of it is new. */
-	run->file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
-	char env[HASH_TEXT];
-	if (!cwd)
-		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
-	int r = environment_save(j->dir_fd, environ, env, &run->err);
-	if (r < 0)
-		return r;
-	struct job_spec base = {.cwd = cwd,
-		.env = env,
-		.file = run->file,
-		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
-		.on_finish = c->on_finish,
-		.num_gpus = -1,
-		.mem_mb = -1,
-		.timeout_ms = -1,
-		.retries = -1};
-	if (another_runs && config_has(c, CONFIG_TIMEOUT))
-		base.timeout_ms = (int64_t)c->timeout_ms;
-	if (another_runs && config_has(c, CONFIG_RETRIES))
-		base.retries = (int)c->retries;
-	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
-		base.mem_mb = min_free_mem_mb(c);
-	return submit_file(j, commands, &base, &run->ids, &run->err);
-}
-
 /* ---- Running, or waiting for who runs ---------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
+static void on_ready(void *context)
 {
-	(void)signal;
-	interrupted = 1;
+	struct run *run = context;
+	background_tell(run->ready_fd, NULL);
+	run->ready_fd = -1;
 }
 
-/* 1: the runner is gone, try to be it. 0: all are over. */
-static int wait_for_own(struct run *run, struct follow *f)
-{
-	while (run->own.open > 0 && !interrupted) {
-		if (follow_runner(f) == 0)
-			return 1;
-		follow_wait(f);
-		int r = follow_update(f, &run->err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* Those that hold for a runner, and cannot be written down with a job. */
-static void say_what_is_ignored(const struct run *run)
-{
-	static const enum config_key keys[] = {
-		CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL, CONFIG_MAX_FAILURES, CONFIG_KEEP};
-	cleanup_(text_finish) struct text names = {0};
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-		for (const struct argp_option *o = options; run->given[keys[i]] && o->name; o++)
-			if (o->key == OPTION_FIRST + (int)keys[i] && !(o->flags & OPTION_ALIAS))
-				text_appendf(&names, "%s--%s", names.length ? ", " : "", o->name);
-	if (names.length && !text_error(&names))
-		say("%s: not used, for that runner has its own", text_string(&names));
-}
-
-static int hand_over(struct run *run, pid_t holder)
-{
-	struct follow f;
-	char who[32] = "another machine";
-	if (holder > 0)
-		snprintf(who, sizeof(who), "PID %d", (int)holder);
-	if (run->ids.count)
-		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
-	else
-		say("the queue is run by %s, and there is nothing new for it", who);
-	if (!run->own.states) {
-		say_what_is_ignored(run);
-		if (own_jobs_init(&run->own, &run->ids) < 0)
-			return error_set(&run->err, -ENOMEM, "waiting: out of memory");
-	}
-	struct sigaction sa = {.sa_handler = on_interrupt};
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
-	if (r < 0)
-		return r;
-	own_jobs_follow(&run->own, &f);
-	r = wait_for_own(run, &f);
-	follow_close(&f);
-	return r;
-}
-
-/* A line that was added before is not tried again by running the file again. */
-static void say_what_failed_before(const struct run *run)
-{
-	struct follow f;
-	size_t failed = 0;
-	if (run->quiet || !run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
-		return;
-	for (size_t i = 0; i < f.jobs.count; i++) {
-		const struct job *job = f.jobs.by_id[i];
-		failed += job->state == JOB_FAILED && job->wish->file && strcmp(job->wish->file, run->file) == 0;
-	}
-	follow_close(&f);
-	if (failed)
-		say("nothing new in '%s'; %zu of it failed before: 'gpuq retry --failed' tries them again", run->file,
-			failed);
-}
-
-static void fill_options(const struct run *run, struct runner_options *o)
+static void fill_options(struct run *run, struct runner_options *o)
 {
 	const struct config *c = &run->queue.config;
 	*o = (struct runner_options){.gpus = c->gpus,
-		.min_free_mem_mb = min_free_mem_mb(c),
+		.min_free_mem_mb = run_min_free_mem_mb(c),
 		.poll_interval_ms = (int64_t)c->poll_interval_ms,
 		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
 		.timeout_ms = (int64_t)c->timeout_ms,
@@ -273,6 +139,8 @@ static void fill_options(const struct run *run, struct runner_options *o)
 		.log_dir = run->log_dir,
 		.on_finish = c->on_finish,
 		.quiet = run->quiet,
+		.on_ready = on_ready,
+		.context = run,
 		.out = wants_json(run) ? stderr : stdout};
 }
 
@@ -314,24 +182,28 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	int r = runner_create(j, &o, &runner, &holder, &run->err);
 	if (r < 0 && r != -EBUSY)
 		return r;
-	int added = add_commands(run, j, r == -EBUSY);
+	int added = run_add_commands(run, j, r == -EBUSY);
 	if (added < 0) {
 		runner_destroy(runner);
 		return added;
 	}
 	if (r == 0) {
-		say_what_failed_before(run);
+		run_say_what_failed_before(run);
 		r = run_shown(run, runner, &o, &result);
 		runner_destroy(runner);
 		return r < 0 ? r : finish(run, &result);
 	}
-	if (run->linger_ms)
-		return EXIT_DONE; /* somebody else was faster */
-	r = hand_over(run, holder);
-	*ret_stop = r != 1 || interrupted;
+	if (run->linger_ms) {
+		on_ready(run); /* somebody else was faster */
+		return EXIT_DONE;
+	}
+	r = run_hand_over(run, holder);
+	*ret_stop = r != 1 || run_was_interrupted();
 	if (r < 0)
 		return r;
-	return interrupted ? EXIT_INTERRUPTED : own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
+	return run_was_interrupted()               ? EXIT_INTERRUPTED
+	       : own_jobs_all_completed(&run->own) ? EXIT_DONE
+						   : EXIT_WORK_FAILED;
 }
 
 static int default_log_dir(struct run *run)
@@ -346,57 +218,6 @@ static int default_log_dir(struct run *run)
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
-/* What the runner in the background gets of our options. */
-#define MAX_PASSED (CONFIG_KEYS + 3)
-
-static void passed_finish(char *(*passed)[MAX_PASSED])
-{
-	for (size_t i = 0; i < MAX_PASSED; i++)
-		free((*passed)[i]);
-}
-
-static int pass(char **passed, size_t *count, const char *name, const char *value)
-{
-	if (asprintf(&passed[*count], "--%s%s%s", name, *value ? "=" : "", value) < 0) {
-		passed[*count] = NULL;
-		return -ENOMEM;
-	}
-	++*count;
-	return 0;
-}
-
-static int pass_options(const struct run *run, char **passed)
-{
-	size_t n = 0;
-	int r = 0;
-	for (const struct argp_option *o = options; r == 0 && o->name; o++) {
-		int key = o->key - OPTION_FIRST;
-		if (key < 0 || o->flags & OPTION_ALIAS || !run->given[key] || key == CONFIG_COMMANDS_FILE ||
-			key == CONFIG_BACKGROUND || key == CONFIG_JSON)
-			continue;
-		r = pass(passed, &n, o->name, key == CONFIG_LOG_DIR ? run->log_dir : run->given[key]);
-	}
-	if (r == 0 && run->given_grace)
-		r = pass(passed, &n, "grace", run->given_grace);
-	if (r == 0 && run->quiet)
-		r = pass(passed, &n, "quiet", "");
-	return r;
-}
-
-static int run_in_background(struct run *run, struct journal *j)
-{
-	cleanup_(passed_finish) char *passed[MAX_PASSED] = {NULL};
-	pid_t holder = 0;
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
-		holder = 0;
-	int r = add_commands(run, j, holder != 0);
-	if (holder != 0)
-		say_what_is_ignored(run);
-	if (r == 0 && pass_options(run, passed) < 0)
-		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
-	return r < 0 ? r : cli_start_runner(&run->queue, (const char *const *)passed, &run->err);
-}
-
 static int run(struct run *run)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
@@ -405,12 +226,12 @@ static int run(struct run *run)
 		r = default_log_dir(run);
 	if (r < 0)
 		return r;
-	if (!commands_file(run) && !run->linger_ms && !run->queue.config.keep &&
+	if (!run_commands_file(run) && !run->linger_ms && !run->queue.config.keep &&
 		access(run->queue.journal_path, F_OK) < 0)
 		return error_set(&run->err, -EINVAL,
 			"nothing to run: neither '%s' nor journal '%s' is there; name a file with --commands-file",
 			run->queue.config.commands_file, run->queue.journal_path);
-	const char *path = commands_file(run);
+	const char *path = run_commands_file(run);
 	if (path && strcmp(path, "-") != 0 && access(path, R_OK) < 0)
 		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
 	/* Before anything is locked and signals are blocked: whoever writes into a pipe may take its time. */
@@ -450,10 +271,11 @@ static int main_run(int argc, char **argv)
 		"Run it again after an interruption: only lines that are new are added. Ctrl-C: nothing new starts; again: "
 		"running jobs are ended; a third time: killed. SIGTERM leaves them running for the next 'gpuq run'.",
 		children, NULL, NULL};
-	struct run state = {.grace_ms = GRACE_MS};
+	struct run state = {.grace_ms = GRACE_MS, .ready_fd = -1};
 	cli_parse(&argp, argc, argv, &state);
 	int r = run(&state);
 	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
+	background_tell(state.ready_fd, r < 0 ? &state.err : NULL);
 	commands_close(state.commands);
 	own_jobs_finish(&state.own);
 	run_report_finish(&state.report);

@@ -57,9 +57,9 @@ static int why(struct why *w)
 	if (r < 0)
 		return r;
 	const struct config *c = &w->queue.config;
-	struct runner_rules rules = {
-		.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20), .jobs_per_gpu = (int)c->jobs_per_gpu};
-	snprintf(rules.gpus, sizeof(rules.gpus), "%s", c->gpus ? c->gpus : "");
+	struct runner_rules rules = {.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20),
+		.jobs_per_gpu = (int)c->jobs_per_gpu,
+		.gpus = c->gpus};
 	for (size_t i = 0; r == 0 && i < w->ids.count; i++) {
 		cleanup_(text_finish) struct text t = {0};
 		const struct job *job = jobs_find(&f.jobs, w->ids.ids[i]);

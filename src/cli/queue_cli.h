@@ -46,9 +46,20 @@ int cli_parse_ids(const char *text, struct id_list *ids, struct gd_error *err);
 char *cli_absolute(const char *path);
 
 /*
- * Starts a runner in the background that inherits nothing from us. `options`: those of
- * `gpuq run` that it gets, up to a NULL; or NULL: none but those of the configuration.
+ * How long a runner may take to be ready: seconds, where a driver must wake up first. Who
+ * typed `add` has the id by then, and is not held up for so long.
  */
-int cli_start_runner(const struct queue_choice *q, const char *const *options, struct gd_error *err);
+#define READY_MS      15000
+#define READY_SOON_MS 3000
+
+/*
+ * Starts a runner in the background that inherits nothing from us, and waits until it
+ * has the queue in hand, or says what hinders it; for so long at most. `options`: those
+ * of `gpuq run` that it gets, up to a NULL; or NULL: none but those of the configuration.
+ */
+int cli_start_runner(const struct queue_choice *q, const char *const *options, int timeout_ms, struct gd_error *err);
+
+/* In that runner, once: it is ready, or failed (err). fd -1: nobody waits. Closes it. */
+void background_tell(int fd, const struct gd_error *err);
 
 #endif

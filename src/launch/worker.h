@@ -41,4 +41,11 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 /* The hooks for `worker`, for gd_options.worker; one run at a time. */
 const struct gd_worker_ops *launch_worker_ops(const struct launch_worker *worker);
 
+/*
+ * What a command line stands for, as one string: its words where it has none of the
+ * shell's special characters, else /bin/sh -c with it. One allocation, release with
+ * free(). -EINVAL where it is empty.
+ */
+int launch_command_argv(const char *command, char ***ret);
+
 #endif

@@ -17,32 +17,8 @@ void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *
 		atomic_compare_exchange_strong(&p->stop, &none, 1);
 }
 
-/* Field by field: clearing it first costs more than all of the rest. */
-struct gd_event pool_event(const struct slot *s, const struct task *t)
+void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
 {
-	struct gd_event e;
-	e.id = t->id;
-	e.tag = t->tag;
-	e.slot = s ? s->index : -1;
-	e.gpu = s ? s->gpu : -1;
-	e.attempt = s ? t->tries + 1 : t->tries;
-	e.queued_ns = t->queued_ns;
-	e.started_ns = 0;
-	e.ended_ns = 0;
-	e.task = (struct gd_bytes){.data = t->data, .size = t->size};
-	e.result = (struct gd_bytes){0};
-	e.failure = GD_FAILURE_NONE;
-	e.code = 0;
-	e.signal = 0;
-	e.address = 0;
-	e.message = "";
-	return e;
-}
-
-void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
-{
-	if (t->announced || !p->options->on_task_start)
-		return;
 	t->announced = true;
 	struct gd_event event = pool_event(s, t);
 	event.started_ns = start_ns > t->queued_ns ? start_ns : t->queued_ns;

@@ -1,17 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "pool/histogram.h"
 
-#include <assert.h>
-
-/* 0…15 have a bucket each; then sixteen per power of two. */
-static unsigned bucket_of(uint64_t value)
-{
-	if (value < 16)
-		return (unsigned)value;
-	unsigned power = 63u - (unsigned)__builtin_clzll(value); /* 4…63 */
-	return (power - 3) * 16 + (unsigned)((value >> (power - 4)) & 15);
-}
-
 static uint64_t upper_bound(unsigned bucket)
 {
 	if (bucket < 16)
@@ -19,16 +8,6 @@ static uint64_t upper_bound(unsigned bucket)
 	unsigned power = bucket / 16 + 3;
 	uint64_t low = (UINT64_C(16) + bucket % 16) << (power - 4);
 	return low + ((UINT64_C(1) << (power - 4)) - 1);
-}
-
-void histogram_add(struct histogram *h, uint64_t value)
-{
-	unsigned bucket = bucket_of(value);
-	assert(bucket < HISTOGRAM_BUCKETS);
-	h->counts[bucket]++;
-	h->total++;
-	if (value > h->max)
-		h->max = value;
 }
 
 uint64_t histogram_quantile(const struct histogram *h, double fraction)

@@ -13,7 +13,23 @@ struct histogram {
 	uint64_t max;
 };
 
-void histogram_add(struct histogram *h, uint64_t value);
+/* 0…15 have a bucket each; then sixteen per power of two. */
+static inline unsigned histogram_bucket(uint64_t value)
+{
+	if (value < 16)
+		return (unsigned)value;
+	unsigned power = 63u - (unsigned)__builtin_clzll(value); /* 4…63 */
+	return (power - 3) * 16 + (unsigned)((value >> (power - 4)) & 15);
+}
+
+static inline void histogram_add(struct histogram *h, uint64_t value)
+{
+	unsigned bucket = histogram_bucket(value);
+	h->counts[bucket]++;
+	h->total++;
+	if (value > h->max)
+		h->max = value;
+}
 
 /* The value that `fraction` of all do not exceed, as the upper bound of its bucket; 0 while there are none. */
 uint64_t histogram_quantile(const struct histogram *h, double fraction);

@@ -116,10 +116,8 @@ void pool_wait(struct gd_pool *p, uint64_t deadline_ns)
 	look(p, deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns()));
 }
 
-void pool_progress(struct gd_pool *p, bool last)
+void pool_progress_now(struct gd_pool *p, bool last)
 {
-	if (!p->options->on_progress)
-		return;
 	uint64_t now = clock_now_ns();
 	if (!last && now < p->progress_at)
 		return;

@@ -139,9 +139,34 @@ void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
 
 /* fate.c: what becomes of a task */
-struct gd_event pool_event(const struct slot *s, const struct task *t);
+/* Field by field: clearing it first costs more than all of the rest. */
+static inline struct gd_event pool_event(const struct slot *s, const struct task *t)
+{
+	struct gd_event e;
+	e.id = t->id;
+	e.tag = t->tag;
+	e.slot = s ? s->index : -1;
+	e.gpu = s ? s->gpu : -1;
+	e.attempt = s ? t->tries + 1 : t->tries;
+	e.queued_ns = t->queued_ns;
+	e.started_ns = 0;
+	e.ended_ns = 0;
+	e.task = (struct gd_bytes){.data = t->data, .size = t->size};
+	e.result = (struct gd_bytes){0};
+	e.failure = GD_FAILURE_NONE;
+	e.code = 0;
+	e.signal = 0;
+	e.address = 0;
+	e.message = "";
+	return e;
+}
 void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
-void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
+void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
+static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
+{
+	if (p->options->on_task_start && !t->announced)
+		pool_announce_now(p, s, t, start_ns);
+}
 void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
 void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words);
 void pool_conclude_doomed(struct gd_pool *p);
@@ -150,7 +175,12 @@ void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; w
 /* poll.c: one turn of everything that can be done without waiting; then waiting */
 void pool_turn(struct gd_pool *p);
 void pool_wait(struct gd_pool *p, uint64_t deadline_ns);
-void pool_progress(struct gd_pool *p, bool last);
+void pool_progress_now(struct gd_pool *p, bool last);
+static inline void pool_progress(struct gd_pool *p, bool last)
+{
+	if (p->options->on_progress)
+		pool_progress_now(p, last);
+}
 void pool_signal(struct gd_pool *p); /* makes the descriptor readable */
 
 /* stop.c: carries out what was asked for */

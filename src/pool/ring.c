@@ -12,28 +12,6 @@ void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t aren
 	r->arena_size = arena_size;
 }
 
-static size_t aligned(size_t size)
-{
-	return (size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1);
-}
-
-void *ring_reserve(const struct ring *r, size_t size)
-{
-	if (size > r->arena_size || ring_full(r))
-		return NULL;
-	size_t need = aligned(size);
-	/* An empty ring starts over at the beginning, where the memory is warm. */
-	if (r->head == r->tail)
-		return need <= r->arena_size ? r->arena : NULL;
-	if (r->arena_head >= r->arena_tail) {
-		if (r->arena_size - r->arena_head >= need)
-			return r->arena + r->arena_head;
-		return r->arena_tail > need ? r->arena : NULL;
-	}
-	/* Strictly more: equal ends would read as empty. */
-	return r->arena_tail - r->arena_head > need ? r->arena + r->arena_head : NULL;
-}
-
 void ring_push(struct ring *r, const void *data, struct ring_desc desc)
 {
 	assert(!ring_full(r));

@@ -63,12 +63,37 @@ struct ring {
 
 void ring_init(struct ring *r, struct ring_desc *descs, void *arena, size_t arena_size);
 
+static inline bool ring_full(const struct ring *r)
+{
+	return r->head - r->tail >= RING_DEPTH;
+}
+
+static inline size_t ring_aligned(size_t size)
+{
+	return (size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1);
+}
+
 /*
  * Room for a record with `size` bytes of payload, which becomes the next one
  * with ring_push(). Nothing is taken until then. Returns NULL where there is none
  * now; a payload of at most arena_size always fits into an empty ring.
  */
-void *ring_reserve(const struct ring *r, size_t size);
+static inline void *ring_reserve(const struct ring *r, size_t size)
+{
+	if (size > r->arena_size || ring_full(r))
+		return NULL;
+	size_t need = ring_aligned(size);
+	/* An empty ring starts over at the beginning, where the memory is warm. */
+	if (r->head == r->tail)
+		return need <= r->arena_size ? r->arena : NULL;
+	if (r->arena_head >= r->arena_tail) {
+		if (r->arena_size - r->arena_head >= need)
+			return r->arena + r->arena_head;
+		return r->arena_tail > need ? r->arena : NULL;
+	}
+	/* Strictly more: equal ends would read as empty. */
+	return r->arena_tail - r->arena_head > need ? r->arena + r->arena_head : NULL;
+}
 
 /*
  * Takes the room at `data` (from ring_reserve()) with `size` bytes of payload and
@@ -81,7 +106,7 @@ static inline struct ring_desc *ring_take(struct ring *r, const void *data, size
 	size_t start = (size_t)((const char *)data - r->arena);
 	if (r->head == r->tail)
 		r->arena_tail = start;
-	r->arena_head = start + ((size + RING_LINE - 1) & ~(size_t)(RING_LINE - 1));
+	r->arena_head = start + ring_aligned(size);
 	r->ends[r->head % RING_DEPTH] = r->arena_head;
 	struct ring_desc *d = &r->descs[r->head++ % RING_DEPTH];
 	d->offset = start;
@@ -97,11 +122,6 @@ void ring_release(struct ring *r, uint64_t tail);
 
 /* Forgets the records from `head` on. */
 void ring_rewind(struct ring *r, uint64_t head);
-
-static inline bool ring_full(const struct ring *r)
-{
-	return r->head - r->tail >= RING_DEPTH;
-}
 
 static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
 {

@@ -122,15 +122,3 @@ void slot_give_written(struct slot *s, struct task *t)
 	*slot_task(s, s->in.head) = *t;
 	push(s, t->data);
 }
-
-void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)
-{
-	/* Those of a batch end together: what counts is how often one ends. */
-	uint64_t from = s->last_end_ns > start_ns ? s->last_end_ns : start_ns;
-	uint64_t took = end_ns > from ? end_ns - from : 0;
-	s->last_end_ns = end_ns;
-	if (s->average_ns == 0)
-		s->average_ns = took ? took : 1;
-	else
-		s->average_ns = s->average_ns - s->average_ns / 8 + took / 8 + 1;
-}

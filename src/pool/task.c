@@ -6,14 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void task_finish(struct task *t)
+void task_free(struct task *t)
 {
 	if (t->place == TASK_HEAP)
 		free(t->data);
-	if (t->place == TASK_PARCEL)
+	else
 		parcel_finish(&t->parcel);
-	t->data = NULL;
-	t->place = TASK_HEAP;
 }
 
 int task_detach(struct task *t)

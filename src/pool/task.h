@@ -27,7 +27,14 @@ struct task {
 };
 
 /* Frees what it owns; in a ring that is nothing. */
-void task_finish(struct task *t);
+void task_free(struct task *t); /* … where it does own something */
+static inline void task_finish(struct task *t)
+{
+	if (t->place != TASK_RING)
+		task_free(t);
+	t->data = NULL;
+	t->place = TASK_HEAP;
+}
 
 /* Takes the payload out of a ring that is about to be used for something else. */
 int task_detach(struct task *t);

@@ -266,6 +266,7 @@ static struct job *new_job(struct jobs *js, const struct record *r, uint64_t id,
 	w.log_dir = intern_like(js, last->log_dir, &r->log_dir, &r->log_dir_b64, error);
 	w.on_finish = intern_like(js, last->on_finish, &r->on_finish, &r->on_finish_b64, error);
 	w.mem_mb = r->mem_mb;
+	w.min_free_mem_mb = r->min_free_mem_mb;
 	w.timeout_ms = r->timeout_ms;
 	w.num_gpus = clamp_int(r->num_gpus);
 	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);

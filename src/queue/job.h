@@ -70,6 +70,7 @@ struct job_spec {
 	size_t num_after;
 	int num_gpus;
 	int64_t mem_mb;
+	int64_t min_free_mem_mb; /* in place of the runner's, for a job that has no mem_mb */
 	int64_t timeout_ms;
 	int retries;
 	int priority;
@@ -110,7 +111,7 @@ struct keeper_info {
 /* The rarer wishes, kept once for all jobs that have the same. */
 struct job_wish {
 	const char *cwd, *env, *file, *log_dir, *on_finish; /* interned, or NULL */
-	int64_t mem_mb, timeout_ms;
+	int64_t mem_mb, min_free_mem_mb, timeout_ms;
 	int num_gpus, retries;
 	bool has_retries; /* else they are those of the runner of its last attempt */
 };

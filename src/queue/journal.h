@@ -17,6 +17,7 @@
  *     keepers/      a file for each keeper, locked as long as it lives
  *     env/          environments of jobs, a file for each distinct content
  *     scripts/      commands that are too long for an argument
+ *     samples.jsonl how full and busy the GPUs were, see samples.h
  *
  * The counters: which file and which size of it they belong to, the next job id,
  * and the *fence*. The line is written after each append. Where it does not fit

@@ -58,6 +58,7 @@ struct keeper {
 	bool reaped;
 	int status;
 	int64_t peak_mem_mb; /* -1: nobody saw it */
+	bool gpu_full;       /* when the job was last seen on it */
 	const char *reason;  /* why it was ended by us */
 	uint64_t started_ns, deadline_ns, step_ns;
 };
@@ -139,16 +140,20 @@ _Noreturn static void leave(struct keeper *k)
 
 /* ---- Ending a job ------------------------------------------------------------------ */
 
-static bool oom_in_log_file(const char *path)
+static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *e)
 {
-	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	cleanup_(closep) int fd = open(k->attempt.log_path, O_RDONLY | O_CLOEXEC);
 	cleanup_(freep) char *tail = malloc(OOM_TAIL_BYTES);
 	struct stat st;
-	if (fd < 0 || !tail || fstat(fd, &st) < 0)
+	if (k->attempt.order.num_gpus == 0 || fd < 0 || !tail || fstat(fd, &st) < 0)
 		return false;
 	off_t from = st.st_size > OOM_TAIL_BYTES ? st.st_size - OOM_TAIL_BYTES : 0;
 	ssize_t n = pread(fd, tail, OOM_TAIL_BYTES, from);
-	return n > 0 && oom_in_log(tail, (size_t)n, NULL);
+	return oom_happened(&(struct oom_evidence){.exit_code = e->exit_code,
+		.signal = e->signal,
+		.full = k->gpu_full,
+		.tail = tail,
+		.size = n > 0 ? (size_t)n : 0});
 }
 
 static void describe_end(struct keeper *k, struct attempt_end *e, struct text *words)
@@ -170,7 +175,7 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		text_append_string(words, k->reason);
 	else if (e->exit_code == 0)
 		e->state = JOB_COMPLETED;
-	else if (a->order.num_gpus > 0 && oom_in_log_file(a->log_path))
+	else if (ran_out_of_memory(k, e))
 		text_append_string(words, REASON_GPU_MEMORY);
 	if (k->reason && strcmp(k->reason, REASON_CANCELLED) == 0)
 		e->state = JOB_CANCELLED;
@@ -358,6 +363,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 	k->reaped = false;
 	k->reason = NULL;
 	k->peak_mem_mb = -1;
+	k->gpu_full = false;
 	pid_t parent = getpid();
 	k->started_ns = clock_now_ns();
 	k->pid = fork();
@@ -399,10 +405,22 @@ static void on_order(struct keeper *k)
 	free(payload);
 	if (k->phase == PHASE_IDLE || o.id != k->attempt.order.id)
 		return;
-	if (o.kind == ORDER_PEAK)
+	if (o.kind == ORDER_SEEN) {
 		k->peak_mem_mb = o.peak_mem_mb;
-	else
-		end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
+		k->gpu_full = o.gpu_full;
+		return;
+	}
+	end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
+}
+
+/* What was said of a job is heard before its end is told. */
+static void on_orders(struct keeper *k)
+{
+	struct pollfd p;
+	do {
+		on_order(k);
+		p = (struct pollfd){k->runner_fd, POLLIN, 0};
+	} while (k->phase != PHASE_IDLE && k->runner_fd >= 0 && poll(&p, 1, 0) > 0);
 }
 
 static void on_signal(struct keeper *k)
@@ -435,10 +453,10 @@ static void keeper_round(struct keeper *k)
 	int n = poll(fds, 2, next_timeout_ms(k));
 	if (n < 0)
 		return;
+	if (k->runner_fd >= 0 && fds[1].revents)
+		on_orders(k);
 	if (fds[0].revents)
 		on_signal(k);
-	if (k->runner_fd >= 0 && fds[1].revents)
-		on_order(k);
 	if (k->phase != PHASE_IDLE)
 		on_time(k);
 }

@@ -41,7 +41,7 @@ enum order_kind {
 	ORDER_CANCEL,  /* end job `id` */
 	ORDER_KILL,    /* the same, at once */
 	ORDER_LOST,    /* the same, for its GPU is lost */
-	ORDER_PEAK,    /* the most GPU memory that job `id` was seen to use, in MB: for its `end` */
+	ORDER_SEEN,    /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
 };
 
 struct order {
@@ -49,12 +49,13 @@ struct order {
 	uint32_t attempt;
 	uint64_t id;
 	uint64_t fence;
-	int64_t timeout_ms; /* 0: none */
-	int64_t peak_mem_mb;
+	int64_t timeout_ms;  /* 0: none */
+	int64_t peak_mem_mb; /* -1: not known */
 	int64_t grace_ms;
 	int64_t retries; /* for a job that says nothing of them */
 	uint32_t num_gpus;
 	uint32_t num_env; /* changes to the environment */
+	uint32_t gpu_full;
 	uint64_t size;
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, each

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/oom.h"
 
+#include <signal.h>
 #include <string.h>
 
 /* Enough by themselves, whoever writes them. Lower case: lines are compared without regard to it. */
@@ -83,18 +84,34 @@ static bool has_any(const char *line, size_t size, const char *const *words, siz
 	return false;
 }
 
+/* The host's memory, where nothing else is said of a GPU. */
+static const char *const host[] = {
+	"std::bad_alloc",
+	"cannot allocate memory",
+	"memoryerror",
+	"oom-kill",
+	"out of memory: killed",
+};
+
 /* A log can be one line of megabytes; what matters stands at its end. */
 #define LONGEST_LINE 4096
+
+/* In lower case; the end of it. Returns its size. */
+static size_t fold(const char *line, size_t size, char folded[LONGEST_LINE])
+{
+	if (size > LONGEST_LINE) {
+		line += size - LONGEST_LINE;
+		size = LONGEST_LINE;
+	}
+	for (size_t i = 0; i < size; i++)
+		folded[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] - 'A' + 'a' : line[i]);
+	return size;
+}
 
 static bool line_tells(const char *line, size_t size)
 {
 	char folded[LONGEST_LINE];
-	if (size > sizeof(folded)) {
-		line += size - sizeof(folded);
-		size = sizeof(folded);
-	}
-	for (size_t i = 0; i < size; i++)
-		folded[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] - 'A' + 'a' : line[i]);
+	size = fold(line, size, folded);
 	if (has_any(folded, size, innocent, COUNT(innocent)))
 		return false;
 	if (has_any(folded, size, certain, COUNT(certain)))
@@ -118,4 +135,87 @@ bool oom_in_log(const void *tail, size_t size, struct gd_bytes *ret_line)
 		end = line > begin ? line - 1 : begin;
 	}
 	return false;
+}
+
+/* ---- The figures ------------------------------------------------------------------ */
+
+#define LITTLE_BYTES ((uint64_t)256 << 20)
+
+bool oom_is_full(uint64_t total_bytes, uint64_t free_bytes, uint64_t job_bytes)
+{
+	uint64_t little = total_bytes / 50 > LITTLE_BYTES ? total_bytes / 50 : LITTLE_BYTES;
+	/* A card of a few hundred MB is not full from the beginning. */
+	if (little > total_bytes / 10)
+		little = total_bytes / 10;
+	return free_bytes < little && free_bytes <= total_bytes && job_bytes >= (total_bytes - free_bytes) / 2;
+}
+
+static const char *line_end(const char *p, const char *end)
+{
+	const char *newline = memchr(p, '\n', (size_t)(end - p));
+	return newline ? newline : end;
+}
+
+static const char *find_last(const char *text, size_t size, const char *words)
+{
+	const char *found = NULL, *end = text + size;
+	for (const char *p = text; (p = memmem(p, (size_t)(end - p), words, strlen(words))); p++)
+		found = p;
+	return found;
+}
+
+/* The exception below the last traceback: the first line that is not indented. Launchers put "[rank0]: " before all. */
+static bool find_exception(const char *text, size_t size, const char **ret, size_t *ret_size)
+{
+	const char *end = text + size, *at = find_last(text, size, "Traceback (most recent call last)");
+	if (!at)
+		return false;
+	const char *begin = at;
+	while (begin > text && begin[-1] != '\n')
+		begin--;
+	size_t prefix = (size_t)(at - begin);
+	for (const char *p = line_end(at, end); p < end;) {
+		const char *line = p + 1;
+		p = line_end(line < end ? line : end, end);
+		if ((size_t)(p - line) <= prefix || line >= end)
+			continue;
+		line += prefix;
+		if (*line == ' ' || *line == '\t')
+			continue;
+		*ret = line;
+		*ret_size = (size_t)(p - line);
+		return true;
+	}
+	return false;
+}
+
+bool oom_denied_by_log(const void *tail, size_t size)
+{
+	char folded[LONGEST_LINE];
+	const char *line;
+	size_t length;
+	if (find_exception(tail, size, &line, &length)) {
+		length = fold(line, length, folded);
+		return !has_any(folded, length, device, COUNT(device));
+	}
+	length = fold(tail, size, folded);
+	return has_any(folded, length, host, COUNT(host));
+}
+
+/* Not by a signal that others send; a shell passes that of its command on as 128 and its number. */
+static bool ended_by_itself(int exit_code, int signal)
+{
+	static const int others[] = {SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
+	int s = exit_code > 128 ? exit_code - 128 : signal;
+	for (size_t i = 0; i < COUNT(others); i++)
+		if (s == others[i])
+			return false;
+	return exit_code != 0;
+}
+
+bool oom_happened(const struct oom_evidence *e)
+{
+	if (oom_in_log(e->tail, e->size, NULL))
+		return true;
+	return e->full && ended_by_itself(e->exit_code, e->signal) && !oom_denied_by_log(e->tail, e->size);
 }

@@ -2,71 +2,41 @@
 #include "queue/outlook.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/hash.h"
+#include "queue/claim_entries.h"
 #include "queue/describe.h"
+#include "queue/need.h"
 #include "queue/pending.h"
 #include "queue/show.h"
 
-#define MB ((uint64_t)1024 * 1024)
-
-int runner_rules_write(int fd, const struct runner_rules *rules)
-{
-	char line[512];
-	struct machine m = {0};
-	machine_get(&m);
-	int n = snprintf(line, sizeof(line), "pid %d host %s min_free_mem_mb %" PRId64 " jobs_per_gpu %d gpus %s\n",
-		(int)getpid(), m.host, rules->min_free_mem_mb, rules->jobs_per_gpu, rules->gpus);
-	if (pwrite(fd, line, (size_t)n, 0) != n)
-		return -EIO;
-	return ftruncate(fd, n) < 0 ? -errno : 0;
-}
-
-int runner_rules_read(int dir_fd, struct runner_rules *ret)
-{
-	char line[512];
-	struct runner_rules r = {0};
-	int at = 0;
-	if (dir_fd < 0 || file_read_small(dir_fd, "runner.lock", line, sizeof(line)) < 0 ||
-		sscanf(line, "pid %*d host %*64s min_free_mem_mb %" SCNd64 " jobs_per_gpu %d gpus %n",
-			&r.min_free_mem_mb, &r.jobs_per_gpu, &at) < 2 ||
-		at == 0)
-		return -ENOENT;
-	snprintf(r.gpus, sizeof(r.gpus), "%s", line + at);
-	*ret = r;
-	return 0;
-}
-
-void job_need(const struct job *job, int64_t min_free_mem_mb, struct placement_need *ret)
-{
-	int64_t mb = job->wish->mem_mb;
-	bool declared = mb >= 0;
-	if (job->need_mb > 0 && job->need_mb > mb) {
-		mb = job->need_mb;
-		declared = true;
-	}
-	*ret = (struct placement_need){.memory_bytes = (uint64_t)(declared ? mb : min_free_mem_mb) * MB,
-		.declared = declared,
-		.num_gpus = job->wish->num_gpus < 0 ? 1 : (unsigned)job->wish->num_gpus};
-}
+/* Simulated GPUs, and those whose driver does not tell, show nothing of a job: see LEDGER_SETTLE_UNSEEN_NS. */
+#define SETTLE_UNSEEN_MS ((int64_t)(LEDGER_SETTLE_UNSEEN_NS / NS_PER_MS))
 
 /* ---- The ledger, as the runner has it --------------------------------------------- */
 
 struct world {
 	struct follow *follow;
 	struct runner_rules rules;
+	struct machine here;
 	struct gd_gpu_list *gpus;
+	struct claims_list claims; /* of all queues, this one too */
+	struct claim_entry *entries;
+	char queue_name[HASH_TEXT];
 	struct ledger ledger;
-	struct ledger_job *running;
-	int *positions; /* of all running jobs, one after another */
+	struct ledger_job *jobs;
+	struct runs_there {
+		struct gpu_user user;
+		int positions[256];
+	} * running; /* what the jobs point into */
 	struct pending *pending;
 	struct placement_reservation reservation;
 };
@@ -75,8 +45,10 @@ static void world_finish(struct world *w)
 {
 	gd_gpu_list_free(w->gpus);
 	ledger_finish(&w->ledger);
+	free(w->jobs);
 	free(w->running);
-	free(w->positions);
+	free(w->entries);
+	claims_list_finish(&w->claims);
 	pending_destroy(w->pending);
 	placement_reservation_finish(&w->reservation);
 }
@@ -89,36 +61,82 @@ static int find_gpu(const struct gd_gpu_list *gpus, int index)
 	return -1;
 }
 
+/* Best effort: where claims cannot be read, what was promised by others is not known. */
+static int read_claims(struct world *w)
+{
+	struct claims *c;
+	hash_format(hash_bytes(w->follow->path, strlen(w->follow->path)), w->queue_name);
+	bool simulated = w->gpus->count == 0 || w->gpus->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	if (!simulated && claims_open(NULL, &c, NULL) == 0) {
+		claims_list(c, "", &w->claims);
+		claims_close(c);
+	}
+	w->entries = calloc(w->claims.count + 1, sizeof(*w->entries));
+	return w->entries ? 0 : -ENOMEM;
+}
+
+static bool is_settled(const struct world *w, const struct job *job)
+{
+	for (size_t i = 0; i < w->claims.count; i++) {
+		const struct claim_info *c = &w->claims.claims[i].info;
+		if (c->job == job->id && strcmp(c->queue, w->queue_name) == 0)
+			return c->settled;
+	}
+	return date_now_ms() - job->attempts->start_ms >= SETTLE_UNSEEN_MS;
+}
+
+static struct ledger_job enter_running(struct world *w, const struct job *job, struct runs_there *at)
+{
+	struct placement_need need;
+	job_need(job, w->rules.min_free_mem_mb, w->gpus, &need);
+	for (size_t g = 0; g < job->attempts->num_gpus; g++)
+		at->positions[g] = find_gpu(w->gpus, job->attempts->gpus[g]);
+	bool here = job->keeper && strcmp(job->keeper->machine.host, w->here.host) == 0;
+	at->user.root = here ? job->keeper->pid : 0;
+	gpu_users_find(w->gpus, &(struct gpu_user *){&at->user}, 1);
+	return (struct ledger_job){.id = job->id,
+		.declared = need.declared,
+		.settled = is_settled(w, job),
+		.promised_bytes = need.memory_bytes,
+		.pid = job->attempts->pid,
+		.gpus = at->positions,
+		.num_gpus = job->attempts->num_gpus,
+		.pids = at->user.pids,
+		.num_pids = at->user.num_pids};
+}
+
+/* Claims of this queue are not counted beside its jobs. */
+static void drop_own_claims(struct world *w)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < w->claims.count; i++)
+		if (strcmp(w->claims.claims[i].info.queue, w->queue_name) != 0)
+			w->claims.claims[kept++] = w->claims.claims[i];
+	w->claims.count = kept;
+}
+
 static int build_ledger(struct world *w)
 {
 	const struct jobs *js = &w->follow->jobs;
-	size_t n = 0, used = 0;
-	w->running = calloc(js->counts[JOB_RUNNING] + 1, sizeof(*w->running));
-	w->positions = calloc((js->counts[JOB_RUNNING] + 1) * 256, sizeof(int));
-	if (!w->running || !w->positions)
+	size_t n = 0, running = js->counts[JOB_RUNNING];
+	int r = read_claims(w);
+	w->running = calloc(running + 1, sizeof(*w->running));
+	w->jobs = calloc(running + w->claims.count + 1, sizeof(*w->jobs));
+	if (r < 0 || !w->running || !w->jobs)
 		return -ENOMEM;
-	for (size_t i = 0; i < js->count; i++) {
-		const struct job *job = js->by_id[i];
-		if (job->state != JOB_RUNNING)
-			continue;
-		struct placement_need need;
-		job_need(job, w->rules.min_free_mem_mb, &need);
-		int *at = w->positions + used;
-		for (size_t g = 0; g < job->attempts->num_gpus; g++)
-			at[g] = find_gpu(w->gpus, job->attempts->gpus[g]);
-		used += job->attempts->num_gpus;
-		w->running[n++] = (struct ledger_job){.id = job->id,
-			.declared = need.declared,
-			.promised_bytes = need.memory_bytes,
-			.pid = job->attempts->pid,
-			.gpus = at,
-			.num_gpus = job->attempts->num_gpus};
-	}
+	for (size_t i = 0; i < js->count; i++)
+		if (js->by_id[i]->state == JOB_RUNNING) {
+			w->jobs[n] = enter_running(w, js->by_id[i], &w->running[n]);
+			n++;
+		}
+	drop_own_claims(w);
+	n += claim_entries(&w->claims, w->gpus, w->entries, w->jobs + n);
 	return ledger_build(&w->ledger, &(struct ledger_input){.gpus = w->gpus->gpus,
 						.num_gpus = w->gpus->count,
-						.jobs = w->running,
+						.jobs = w->jobs,
 						.num_jobs = n,
-						.jobs_per_gpu = (unsigned)w->rules.jobs_per_gpu});
+						.jobs_per_gpu = (unsigned)w->rules.jobs_per_gpu,
+						.foreign_pids = gpu_users_foreign_pids(&w->here)});
 }
 
 /* The first job of those it waits for that is not completed. */
@@ -141,7 +159,7 @@ static int line_up(struct world *w)
 		struct placement_need need;
 		if (job->state != JOB_PENDING || waits_for(js, job))
 			continue;
-		job_need(job, w->rules.min_free_mem_mb, &need);
+		job_need(job, w->rules.min_free_mem_mb, w->gpus, &need);
 		job->wait = (struct pending_job){.order = job->id, .priority = job->priority};
 		r = pending_add(w->pending, &job->wait, &need);
 	}
@@ -193,10 +211,10 @@ static int gpu_words(struct world *w, const struct job *job, struct text *t)
 		r = play(w, job, &before);
 	if (r < 0)
 		return r;
-	job_need(job, w->rules.min_free_mem_mb, &need);
+	job_need(job, w->rules.min_free_mem_mb, w->gpus, &need);
 	if (need.num_gpus > 256 || need.num_gpus > w->gpus->count) {
-		text_appendf(t, "it needs %u GPUs, there %s %zu\n", need.num_gpus, w->gpus->count == 1 ? "is" : "are",
-			w->gpus->count);
+		text_appendf(t, "it needs %u GPU%s, there %s %zu\n", need.num_gpus, need.num_gpus == 1 ? "" : "s",
+			w->gpus->count == 1 ? "is" : "are", w->gpus->count);
 		return 0;
 	}
 	r = placement_choose(&w->ledger, job->id, &need, &w->reservation, gpus, verdicts);
@@ -212,29 +230,62 @@ static int gpu_words(struct world *w, const struct job *job, struct text *t)
 	return 0;
 }
 
-static int pending_words(
-	struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t, struct gd_error *err)
+/* Those of the runner, whatever this shell shows of them. */
+static int list_gpus(struct world *w, bool of_runner, struct gd_error *err)
 {
-	cleanup_(world_finish) struct world w = {.follow = f, .rules = *rules};
+	static const char *const limits[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
+	for (size_t i = 0; of_runner && i < sizeof(limits) / sizeof(limits[0]); i++)
+		unsetenv(limits[i]);
+	if (of_runner && strcmp(w->rules.gpus, RULES_NO_GPUS) == 0) {
+		w->gpus = calloc(1, sizeof(*w->gpus));
+		return w->gpus ? 0 : error_set(err, -ENOMEM, "looking at the GPUs: out of memory");
+	}
+	return gd_gpu_list(w->rules.gpus, &w->gpus, err);
+}
+
+static int words_by_gpu(struct world *w, const struct job *job, bool of_runner, struct text *t, struct gd_error *err)
+{
+	int r = list_gpus(w, of_runner, err);
+	if (r < 0)
+		return r;
+	if (w->gpus->count == 0)
+		text_append_string(
+			t, of_runner ? "its runner has no GPU\n" : "there is no GPU; simulated ones: --gpus sim:4\n");
+	r = build_ledger(w);
+	if (r == 0)
+		r = gpu_words(w, job, t);
+	return r < 0 ? error_set(err, r, "looking at the GPUs: %s", error_words(r)) : 0;
+}
+
+static int pending_words(
+	struct follow *f, const struct job *job, const struct runner_rules *own, struct text *t, struct gd_error *err)
+{
+	cleanup_(world_finish) struct world w = {.follow = f};
+	cleanup_(runner_rules_finish) struct runner_rules rules = {0};
 	const struct job *dep = waits_for(&f->jobs, job);
-	if (follow_runner(f) == 0)
-		text_append_string(t, "nobody runs this queue; start a runner with 'gpuq run'\n");
-	else
-		runner_rules_read(f->dir_fd, &w.rules);
+	bool has_runner = follow_runner(f) != 0;
+	if (!has_runner)
+		text_appendf(t, "nobody runs this queue; start a runner with 'gpuq run'%s\n",
+			dep ? "" : "; as this shell would run it:");
 	if (dep) {
 		text_appendf(t, "it waits for job %" PRIu64 ", which is %s\n", dep->id,
 			job_state_name((enum job_state)dep->state));
 		return 0;
 	}
-	int r = gd_gpu_list(*w.rules.gpus ? w.rules.gpus : NULL, &w.gpus, err);
-	if (r < 0)
-		return r;
-	if (w.gpus->count == 0)
-		text_append_string(t, "there is no GPU; simulated ones: --gpus sim:4\n");
-	r = build_ledger(&w);
-	if (r == 0)
-		r = gpu_words(&w, job, t);
-	return r < 0 ? error_set(err, r, "looking at the GPUs: %s", error_words(r)) : 0;
+	machine_get(&w.here);
+	int r = has_runner ? runner_rules_read(f->dir_fd, &rules) : 0;
+	if (r < 0) {
+		text_append_string(t, r == -EAGAIN
+					      ? "its runner is just beginning; ask again\n"
+					      : "its runner does not say what it goes by; it may be an older gpuq\n");
+		return 0;
+	}
+	if (has_runner && strcmp(rules.host, w.here.host) != 0) {
+		text_appendf(t, "its runner is on %s; ask there how its GPUs are\n", rules.host);
+		return 0;
+	}
+	w.rules = has_runner ? rules : *own;
+	return words_by_gpu(&w, job, has_runner, t, err);
 }
 
 int outlook(

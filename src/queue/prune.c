@@ -94,6 +94,7 @@ static void write_legacy(struct text *t, const struct job *job)
 		.command_size = job->command_size,
 		.num_gpus = -1,
 		.mem_mb = -1,
+		.min_free_mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = -1};
 	record_write_add(t, job->id, job->submit_ms, &spec);

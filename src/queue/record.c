@@ -107,10 +107,11 @@ static const struct member members[] = {
 	MEMBER("command_b64", STRING, command_b64),
 	MEMBER("log_dir_b64", STRING, log_dir_b64),
 	MEMBER("on_finish_b64", STRING, on_finish_b64),
+	MEMBER("min_free_mem_mb", INT, min_free_mem_mb),
 };
 
 #define NUM_MEMBERS (sizeof(members) / sizeof(members[0]))
-#define MAX_KEY     13
+#define MAX_KEY     15
 
 static const struct member *member_find(const struct json_value *key)
 {
@@ -262,7 +263,8 @@ int record_parse(const char *line, size_t size, struct record *ret)
 	struct record *r = ret;
 	memset(r, 0, sizeof(*r));
 	r->attempt = 1;
-	r->num_gpus = r->mem_mb = r->timeout_ms = r->retries = r->exit_code = r->peak_mem_mb = r->duration_ms = -1;
+	r->num_gpus = r->mem_mb = r->min_free_mem_mb = r->timeout_ms = r->retries = r->exit_code = r->peak_mem_mb =
+		r->duration_ms = -1;
 	struct json_cursor c;
 	struct json_value value;
 	bool has_event = false;
@@ -344,6 +346,8 @@ void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct
 		json_put_int(t, "num_gpus", s->num_gpus);
 	if (s->mem_mb >= 0)
 		json_put_int(t, "mem_mb", s->mem_mb);
+	else if (s->min_free_mem_mb >= 0)
+		json_put_int(t, "min_free_mem_mb", s->min_free_mem_mb);
 	if (s->timeout_ms >= 0)
 		json_put_seconds(t, "timeout", s->timeout_ms);
 	if (s->retries >= 0)

@@ -48,11 +48,12 @@ struct record {
 	struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot, pidns, by;
 	struct json_value gpus, after, lines, start_time;
 	int64_t pid;
-	int64_t next_id;    /* of `journal` */
-	int64_t num_gpus;   /* -1: not said */
-	int64_t mem_mb;     /* -1 */
-	int64_t timeout_ms; /* -1 */
-	int64_t retries;    /* -1 */
+	int64_t next_id;         /* of `journal` */
+	int64_t num_gpus;        /* -1: not said */
+	int64_t mem_mb;          /* -1 */
+	int64_t min_free_mem_mb; /* -1 */
+	int64_t timeout_ms;      /* -1 */
+	int64_t retries;         /* -1 */
 	int64_t priority;
 	int64_t exit_code; /* -1: none */
 	int64_t signal;    /* 0: none */

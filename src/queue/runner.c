@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "queue/outlook.h"
 #include "queue/record.h"
 #include "queue/runner_parts.h"
+#include "queue/runner_rules.h"
 
 /* How long to wait before trying again what the machine refused (disk full, no memory). */
 #define PAUSE_MS 1000
@@ -365,12 +365,8 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 		return e == -EAGAIN ? -EBUSY : journal_lock_words(r->journal, e, err);
 	}
 	r->lock_fd = fd;
-	struct runner_rules rules = {
-		.min_free_mem_mb = r->options.min_free_mem_mb, .jobs_per_gpu = r->options.jobs_per_gpu};
-	const char *gpus = r->options.gpus ? r->options.gpus : getenv("GPUQ_GPUS");
-	snprintf(rules.gpus, sizeof(rules.gpus), "%s", gpus ? gpus : "");
 	/* For people who ask why: the lock holds without it. */
-	(void)runner_rules_write(fd, &rules);
+	(void)runner_rules_write(fd, &r->machine, NULL);
 	return 0;
 }
 
@@ -386,6 +382,8 @@ static int open_loop(struct runner *r, struct gd_error *err)
 		e = loop_add_timer(r->loop, on_linger, r, &r->linger);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_sync, r, &r->sync);
+	if (e == 0)
+		e = runner_samples_open(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
 	r->watch_fd = journal_watch(r->journal->path);
@@ -395,6 +393,17 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	}
 	set_tick(r);
 	return 0;
+}
+
+/* With the GPUs by name: what `auto` and $GPUQ_GPUS mean is different for who asks. */
+static void write_rules(struct runner *r)
+{
+	const char *gpus = r->gpu_spec ? r->gpu_spec : r->gpus->count == 0 ? RULES_NO_GPUS : r->options.gpus;
+	struct runner_rules rules = {.min_free_mem_mb = r->options.min_free_mem_mb,
+		.poll_interval_ms = r->options.poll_interval_ms,
+		.jobs_per_gpu = r->options.jobs_per_gpu,
+		.gpus = gpus ? gpus : getenv("GPUQ_GPUS")};
+	(void)runner_rules_write(r->lock_fd, &r->machine, &rules);
 }
 
 int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
@@ -424,6 +433,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
 	if (e == 0)
 		e = gpus_open(r, err);
+	if (e == 0)
+		write_rules(r);
 	if (e == 0)
 		runner_claims_open(r);
 	if (e == 0)
@@ -539,11 +550,14 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	e = runner_watch_begin(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
+	if (r->options.on_ready)
+		r->options.on_ready(r->options.context);
 	while (!r->fatal && !r->leaving) {
 		do_due(r);
 		if (r->fatal || try_leave(r))
 			break;
 		set_linger(r);
+		runner_samples_plan(r);
 		e = loop_round(r->loop, -1);
 		if (e < 0)
 			r->fatal = e;

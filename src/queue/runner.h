@@ -78,6 +78,9 @@ struct runner_options {
 	const char *on_finish;
 	bool quiet;
 	FILE *out; /* where lines for people go */
+	/* It has the queue in hand: nothing that is known beforehand can fail any more. May be NULL. */
+	void (*on_ready)(void *context);
+	void *context;
 };
 
 struct runner;

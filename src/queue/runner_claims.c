@@ -14,8 +14,6 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 
-#define NO_GPU (-1)
-
 void runner_claims_open(struct runner *r)
 {
 	struct gd_error err;
@@ -74,65 +72,4 @@ void runner_claims_read(struct runner *r)
 	claims_list_finish(&r->others);
 	r->others = (struct claims_list){0};
 	claims_list(r->claims, r->queue_name, &r->others);
-}
-
-static int position_of(const struct runner *r, const char *key)
-{
-	char mine[CLAIM_KEY_ROOM];
-	for (size_t g = 0; g < r->gpus->count; g++)
-		if (claim_gpu_key(&r->gpus->gpus[g], mine) && strcmp(mine, key) == 0)
-			return (int)g;
-	return NO_GPU;
-}
-
-static bool descends_from(pid_t pid, pid_t root)
-{
-	struct process_info info;
-	for (int depth = 0; depth < 64 && pid > 1; depth++) {
-		if (pid == root)
-			return true;
-		if (process_info(pid, &info) < 0)
-			return false;
-		pid = info.ppid;
-	}
-	return false;
-}
-
-/* Its processes on our GPUs, so that what they use is not counted beside the promise. */
-static size_t claim_pids(const struct runner *r, int64_t root, int64_t *pids, size_t room)
-{
-	size_t n = 0;
-	for (size_t g = 0; root > 0 && g < r->gpus->count; g++)
-		for (size_t i = 0; i < r->gpus->gpus[g].num_processes && n < room; i++)
-			if (descends_from((pid_t)r->gpus->gpus[g].processes[i].pid, (pid_t)root))
-				pids[n++] = r->gpus->gpus[g].processes[i].pid;
-	return n;
-}
-
-int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < r->others.count; i++) {
-		const struct claim_other *c = &r->others.claims[i];
-		struct claim_entry *e = &entries[n];
-		e->num_gpus = 0;
-		for (size_t k = 0; k < c->info.num_gpus; k++) {
-			int at = position_of(r, c->info.gpus[k]);
-			if (at != NO_GPU)
-				e->gpus[e->num_gpus++] = at;
-		}
-		if (e->num_gpus == 0)
-			continue;
-		e->num_pids = claim_pids(r, c->info.pid, e->pids, sizeof(e->pids) / sizeof(e->pids[0]));
-		jobs[n++] = (struct ledger_job){.foreign = true,
-			.declared = c->info.declared,
-			.settled = c->info.settled,
-			.promised_bytes = c->info.promised_bytes,
-			.pid = c->holder,
-			.gpus = e->gpus,
-			.num_gpus = e->num_gpus,
-			.pids = e->pids,
-			.num_pids = e->num_pids};
-	}
-	return (int)n;
 }

@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "base/loop.h"
 #include "gpu/probe.h"
-#include "queue/claims.h"
+#include "queue/claim_entries.h"
+#include "queue/gpu_users.h"
 #include "queue/keeper.h"
 #include "queue/ledger.h"
 #include "queue/placement.h"
@@ -44,10 +45,12 @@ struct running {
 	bool declared;
 	struct claim *claim; /* NULL: none, or not told */
 	struct ledger_watch watch;
+	uint64_t peak_bytes; /* the most that it was seen to use of a GPU */
+	bool full;           /* when it was last seen: its GPU, and mostly by it */
 	int64_t told_peak_mb;
+	bool told_full;
 	bool told_lost;
-	int64_t pids[64]; /* of its processes that are on a GPU */
-	size_t num_pids;
+	struct gpu_user user; /* its processes that are on a GPU */
 };
 
 struct runner {
@@ -61,11 +64,13 @@ struct runner {
 	bool fence_stale;
 
 	struct loop *loop;
-	struct loop_source *tick, *linger, *settle, *sync, *look;
+	struct loop_source *tick, *linger, *settle, *sync, *sample, *look;
 	int watch_fd, signal_fd;
 	struct journal_reader reader;
 	struct jobs jobs;
 	bool loading;
+	bool sample_due;     /* the timer is set */
+	uint64_t sampled_ns; /* 0: never yet */
 
 	pid_t nursery_pid;
 	int nursery_fd;
@@ -129,24 +134,18 @@ void runner_adopt(struct runner *r, struct job *job);
 void runner_keeper_died(struct runner *r, struct running *run);
 
 /* runner_claims.c */
-struct claim_entry {
-	int gpus[CLAIM_MAX_GPUS];
-	size_t num_gpus;
-	int64_t pids[64];
-	size_t num_pids;
-};
 void runner_claims_open(struct runner *r);
 void runner_claims_close(struct runner *r);
 void runner_claims_read(struct runner *r);
-/* Those of others that are about our GPUs, as the ledger wants them; room for others.count of each. Returns how many.
- */
-int runner_claims_enter(const struct runner *r, struct claim_entry *entries, struct ledger_job *jobs);
 void running_claim(struct running *run);
 void running_unclaim(struct running *run);
 
-/* runner_place.c */
+/* runner_gpus.c */
 int gpus_open(struct runner *r, struct gd_error *err);
 void gpus_close(struct runner *r);
+bool runner_foreign_pids(const struct runner *r);
+
+/* runner_place.c */
 void runner_place(struct runner *r);
 void runner_enqueue(struct runner *r, struct job *job);
 void runner_dequeue(struct runner *r, struct job *job);
@@ -155,6 +154,11 @@ void runner_dequeue(struct runner *r, struct job *job);
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
 void runner_pause(struct runner *r, const char *doing, int code);
+
+/* runner_samples.c */
+int runner_samples_open(struct runner *r);
+/* Called in each round: sets the clock for the next sample while jobs run. */
+void runner_samples_plan(struct runner *r);
 
 /* runner_say.c: the lines for people. Who reads slowly, or not at all, must not hold up the queue. */
 void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);

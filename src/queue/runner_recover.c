@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "queue/need.h"
 #include "queue/record.h"
 
 /* How long what a lost keeper left behind may take to die. */
@@ -182,8 +183,10 @@ void runner_adopt(struct runner *r, struct job *job)
 				run->gpus[run->num_gpus++] = (int)g;
 				break;
 			}
-	run->declared = job->wish->mem_mb >= 0;
-	run->promised_bytes = (uint64_t)(run->declared ? job->wish->mem_mb : r->options.min_free_mem_mb) * 1024 * 1024;
+	struct placement_need need;
+	job_need(job, r->options.min_free_mem_mb, r->gpus, &need);
+	run->declared = need.declared;
+	run->promised_bytes = need.memory_bytes;
 	if (run->foreign)
 		return;
 	r->num_running++;

@@ -3,8 +3,9 @@
 import os
 import pathlib
 import signal
+import subprocess
 
-from lab import alive
+from lab import LIMIT, alive
 
 
 def words_of(pid):
@@ -15,6 +16,13 @@ def runner_of(lab):
     """The PID of the runner, as soon as there is one that lives."""
     path = lab.directory / "jobs.jsonl.d/runner.lock"
     return lab.until(lambda: path.exists() and lab.runner() and alive(lab.runner()) and lab.runner(), "a runner")
+
+
+def target_of(descriptor):
+    try:
+        return os.readlink(descriptor)
+    except FileNotFoundError:  # closed by now
+        return ""
 
 
 def test_it_gets_the_options_of_run(lab):
@@ -61,4 +69,36 @@ def test_that_of_add_takes_no_commands_file(lab):
     lab.gpuq("wait")
     pid = runner_of(lab)
     assert (lab.ran(), len(lab.jobs())) == (["a"], 1)
+    os.kill(pid, signal.SIGTERM)
+
+
+def test_one_that_cannot_start_is_told(lab):
+    lab.commands("echo a >> ran")
+    result = lab.result("run", "--background", "--gpus", "97")
+    assert result.returncode == 2
+    assert "starting a runner: GPU specification '97': GPU 97 is not there" in result.stderr
+    result = lab.result("add", "echo b >> ran", env={"GPUQ_GPUS": "97"})
+    assert (result.returncode, result.stdout) == (2, "2\n")
+    assert "starting a runner: $GPUQ_GPUS '97': GPU 97 is not there" in result.stderr
+    assert "what is queued waits for one" in result.stderr
+    lab.gpuq("hold", 2)
+    result = lab.result("release", 2, env={"GPUQ_GPUS": "97"})
+    assert result.returncode == 2 and "GPU 97 is not there" in result.stderr
+    lab.gpuq("add", "echo c >> ran")
+    lab.gpuq("wait")
+    assert sorted(lab.ran()) == ["a", "b", "c"]
+    os.kill(runner_of(lab), signal.SIGTERM)
+
+
+def test_it_holds_on_to_nothing_of_who_started_it(lab):
+    """`id=$(gpuq add …)` ends when the last copy of the pipe is closed."""
+    number = subprocess.run(["sh", "-c", 'exec 7>held; id=$("$GPUQ" add "until [ -e go ]; do sleep 0.01; done"); echo $id'],
+                            cwd=lab.directory, env={**lab.environment, "GPUQ": os.environ["GPUQ"]}, stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+    assert number == "1\n"
+    pid = runner_of(lab)
+    targets = {target_of(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    assert not any(target.startswith("pipe:") or target.endswith("/held") for target in targets), targets
+    (lab.directory / "go").touch()
+    lab.gpuq("wait")
     os.kill(pid, signal.SIGTERM)

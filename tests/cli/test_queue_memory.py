@@ -37,6 +37,12 @@ class Box(Lab):
         draft.write_text("".join(cards))
         draft.rename(self.directory / "nvml")
 
+    def why_of_runner(self, number, **options):
+        def ask():
+            words = self.gpuq("why", number, **options)
+            return words if "nobody runs" not in words and "just beginning" not in words else None
+        return self.until(ask, "the runner")
+
     def running(self):
         return [number for number, job in self.jobs().items() if job["status"] == "running"]
 
@@ -100,7 +106,7 @@ def test_memory_of_others_counts_and_a_change_is_seen(box):
     box.cards(card(0, total=80, free=10, compute=f"{os.getpid()} {70 * GIB}"))
     box.add("--mem", "20G", "true")
     runner = box.start("run", "--poll-interval", "0.05")
-    why = box.until(lambda: "nobody runs" not in box.gpuq("why", 1) and box.gpuq("why", 1), "the runner")
+    why = box.why_of_runner(1)
     assert f"GPU 0: needs 20.0 GB, 10.0 GB free; 70.0 GB held by pid {os.getpid()}" in why
     box.cards(card(0, total=80, free=80))
     assert runner.wait(timeout=LIMIT) == 0
@@ -139,23 +145,160 @@ def test_card_that_never_answers_holds_nobody_back(box):
     assert runner.wait(timeout=LIMIT) == 1
 
 
+class Filling:
+    """A job on card 0, which another waits to see fuller: card 1 has room for that one from then on."""
+
+    def __init__(self, box, end, *options):
+        box.cards(card(0, total=80, free=80), card(1, total=24, free=1))
+        box.add(*options, "--mem", "70G", f"echo $$ > pid; until [ -e go ]; do sleep 0.02; done; {end}")
+        box.add("--mem", "20G", "echo seen >> ran")
+        self.box = box
+        self.runner = box.start("run", "--poll-interval", "0.05")
+        path = box.directory / "pid"
+        self.pid = box.until(lambda: path.exists() and path.read_text().strip(), "the job")
+
+    def use(self, gigabytes, free, pid=None):
+        self.box.cards(card(0, total=80, free=free, compute=f"{pid or self.pid} {int(gigabytes * GIB)}"),
+                       card(1, total=24, free=24))
+        self.box.until(lambda: "seen" in self.box.ran(), "the sample")
+
+    def end(self, code=1, cards=None):
+        self.box.cards(*(cards or [card(0, total=80, free=80), card(1, total=24, free=24)]))
+        go(self.box)
+        assert self.runner.wait(timeout=LIMIT) == code
+
+
 def test_peak_memory_is_kept_and_the_need_of_a_retry(box):
-    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
-    box.add("--retries", "1", "--mem", "8G", "echo $$ > pid; until [ -e go ]; do sleep 0.02; done;"
-            "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }")
-    runner = box.start("run", "--poll-interval", "0.05")
-    pid = box.until(lambda: (box.directory / "pid").exists() and (box.directory / "pid").read_text().strip())
-    box.cards(card(0, total=80, free=40, compute=f"{pid} {40 * GIB}"), card(1, total=24, free=24))
-    box.until(lambda: any(event["event"] == "start" for event in box.events()))
-    box.add("--num-gpus", "0", "sleep 0.5; echo cpu >> ran")
-    box.until(lambda: "cpu" in box.ran())
-    box.cards(card(0, total=80, free=80), card(1, total=24, free=24))
-    go(box)
-    assert runner.wait(timeout=LIMIT) == 0
+    filling = Filling(box, "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }", "--retries", "1")
+    filling.use(40, free=40)
+    filling.end(0)
     job = box.job(1)
     assert [attempt["reason"] for attempt in job["history"]] == ["GPU out of memory", None]
     assert job["history"][0]["peak_mem_mb"] == 40 * 1024
     assert job["gpu_id"] == 0
+
+
+@pytest.mark.parametrize("end", ["exit 1", "kill -ABRT $$", "echo Aborted; exit 134",
+                                 "echo 'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED'; exit 1"])
+def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
+    filling = Filling(box, end)
+    filling.use(79, free=0)
+    filling.end()
+    job = box.job(1)
+    assert (job["status"], job["reason"], job["peak_mem_mb"]) == ("failed", "GPU out of memory", 79 * 1024)
+    assert "Failed (GPU out of memory)" in box.gpuq("status", 1)
+
+
+TRACEBACK = """printf 'Traceback (most recent call last):\\n  File "t.py", line 1\\nKeyError: 7\\n'; exit 1"""
+
+
+@pytest.mark.parametrize("end,gigabytes,free", [
+    ("exit 1", 70, 10),    # it is not full
+    ("exit 1", 10, 0),     # it is, but others filled it
+    ("kill -KILL $$", 79, 0),
+    ("exit 143", 79, 0),   # what a shell makes of a SIGTERM
+    (TRACEBACK, 79, 0),
+])
+def test_other_failures_are_not_out_of_memory(box, end, gigabytes, free):
+    filling = Filling(box, end)
+    filling.use(gigabytes, free)
+    filling.end()
+    assert box.job(1)["status"] == "failed"
+    assert box.job(1)["reason"] is None
+
+
+def test_out_of_memory_where_processes_cannot_be_attributed(box):
+    filling = Filling(box, "exit 1")
+    box.cards(card(0, total=80, free=0, compute="99"), card(1, total=24, free=24))
+    box.until(lambda: "seen" in box.ran(), "the sample")
+    filling.end()
+    assert (box.job(1)["reason"], box.job(1)["peak_mem_mb"]) == ("GPU out of memory", None)
+
+
+def test_out_of_memory_is_tried_where_there_is_more(box):
+    """The same card has as much room as before, and more of it free than the larger one."""
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=10))
+    box.add("--retries", "1", "--mem", "8G",
+            "echo $$ > pid; until [ -e go ]; do sleep 0.02; done; [ $GPUQ_ATTEMPT = 2 ]")
+    box.add("--mem", "9G", "echo seen >> ran")
+    runner = box.start("run", "--poll-interval", "0.05", "--jobs-per-gpu", "1")
+    path = box.directory / "pid"
+    pid = box.until(lambda: path.exists() and path.read_text().strip(), "the job")
+    assert box.job(1)["gpu_id"] == 0
+    box.until(lambda: "seen" in box.ran())
+    box.add("--mem", "11G", "echo again >> ran")
+    box.cards(card(0, total=24, free=0, compute=f"{pid} {24 * GIB}"), card(1, total=80, free=12))
+    box.until(lambda: "again" in box.ran(), "the sample")
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=20))
+    go(box)
+    box.until(lambda: box.job(1)["attempts"] == 1 and box.job(1)["status"] == "pending", "the failure")
+    assert "GPU 0: needs 25.4 GB, 24.0 GB in all" in box.gpuq("why", 1)
+    box.cards(card(0, total=24, free=24), card(1, total=80, free=40))
+    assert runner.wait(timeout=LIMIT) == 0
+    assert [attempt["gpu_id"] for attempt in box.job(1)["history"]] == [0, 1]
+
+
+def test_why_goes_by_the_runner_not_by_this_shell(box):
+    """Its GPUs, its free memory, its jobs per GPU; the caller sees another machine."""
+    box.cards(card(0), card(1))
+    box.add("--mem", "50G", HANG_ABOUT)
+    box.add("--mem", "60G", "echo second >> ran")
+    box.add("echo third >> ran")
+    box.start("run", "--poll-interval", "0.05", "--gpus", "1", "--min-free-mem-mb", "40960")
+    box.until(lambda: box.running() == [1])
+    for env in ({"GPUQ_GPUS": "sim:4"}, {"CUDA_VISIBLE_DEVICES": "0"}, {}):
+        assert box.gpuq("why", 2, env=env) == (
+            "job 2: Pending\nGPU 1: needs 60.0 GB, 30.0 GB free; 50.0 GB held by job 1\n")
+        assert "GPU 1: needs 40.0 GB, 30.0 GB free" in box.gpuq("why", 3, env=env)
+    go(box)
+
+
+def test_why_counts_what_was_allocated_once(box):
+    box.cards(card(0))
+    box.add("--mem", "30G", "echo $$ > pid;" + HANG_ABOUT)
+    box.add("--mem", "60G", "true")
+    box.start("run", "--poll-interval", "0.05")
+    pid = box.until(lambda: box.running() == [1] and (box.directory / "pid").exists()
+                    and (box.directory / "pid").read_text().strip())
+    box.cards(card(0, free=50, compute=f"{pid} {30 * GIB}"))
+    assert "GPU 0: needs 60.0 GB, 50.0 GB free; 30.0 GB held by job 1" in box.gpuq("why", 2)
+    go(box)
+
+
+def test_why_counts_promises_of_other_queues(box):
+    box.cards(card(0))
+    box.add("--mem", "50G", HANG_ABOUT)
+    box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: box.running() == [1])
+    box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "40G", "true")
+    assert "GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to pid" in box.gpuq("why", "--jobs-file", "other.jsonl", 1)
+    go(box)
+
+
+def test_why_of_a_runner_without_gpus(box):
+    box.cards()
+    box.add("true")
+    box.start("run", "--keep")
+    why = box.why_of_runner(1, env={"GPUQ_GPUS": "sim:2"})
+    assert why == "job 1: Pending\nits runner has no GPU\nit needs 1 GPU, there are 0\n"
+
+
+def test_handed_over_with_free_memory_of_its_own(box):
+    """It waits for so much, and its memory has to settle as that of any job that does not say what it needs."""
+    box.cards(card(0, free=30), card(1, free=80))
+    box.commands(HANG_ABOUT)
+    box.start("run", "--poll-interval", "0.05")
+    box.until(lambda: box.running() == [1])
+    box.commands("echo other >> ran", name="other.txt")
+    second = box.start("run", "--commands-file", "other.txt", "--min-free-mem-mb", "40960")
+    box.until(lambda: 2 in box.jobs())
+    why = box.gpuq("why", 2)
+    assert "GPU 0: needs 40.0 GB, 30.0 GB free" in why
+    assert "GPU 1: the memory of job 1 still grows, and neither has said how much it needs" in why
+    box.cards(card(0, free=80), card(1, free=80))
+    assert second.wait(timeout=LIMIT) == 0
+    assert box.job(2)["gpu_id"] == 0
+    go(box)
 
 
 def test_runner_ends_its_probe(box):

@@ -59,6 +59,7 @@ static uint64_t add(struct journal *j, const char *command)
 			.command_size = strlen(command),
 			.num_gpus = -1,
 			.mem_mb = -1,
+			.min_free_mem_mb = -1,
 			.timeout_ms = -1});
 	assert_int_equal(journal_append(j, t.data, t.length, NULL, NULL), 0);
 	journal_unlock(j);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,71 @@ static void test_a_line_of_megabytes_is_searched_at_its_end(void **state)
 	free(log);
 }
 
+#define GB ((uint64_t)1 << 30)
+
+static void test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most_of_it(void **state)
+{
+	(void)state;
+	assert_true(oom_is_full(80 * GB, 0, 79 * GB));
+	assert_true(oom_is_full(80 * GB, 1 * GB, 40 * GB));
+	assert_true(oom_is_full(8 * GB, 255 << 20, 5 * GB));
+	assert_false(oom_is_full(80 * GB, 2 * GB, 78 * GB));
+	assert_false(oom_is_full(80 * GB, 0, 39 * GB));
+	assert_false(oom_is_full(8 * GB, 300 << 20, 7 * GB));
+	/* What TensorFlow leaves: 5 %, at least 300 MB. */
+	assert_false(oom_is_full(16 * GB, 16 * GB / 20, 15 * GB));
+	assert_false(oom_is_full(0, 0, 0));
+}
+
+static bool denied(const char *text)
+{
+	/* In memory of just its size, for what reads too far. */
+	char *copy = malloc(strlen(text) + 1);
+	memcpy(copy, text, strlen(text));
+	bool answer = oom_denied_by_log(copy, strlen(text));
+	free(copy);
+	return answer;
+}
+
+static void test_last_words_about_something_else_deny_it(void **state)
+{
+	(void)state;
+	assert_true(
+		denied("x\nTraceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 7\n"));
+	assert_true(denied(
+		"[rank0]: Traceback (most recent call last):\n[rank0]:   File \"t.py\"\n[rank0]: KeyError: 7\n"));
+	assert_true(denied("Traceback (most recent call last):\n  a\nRuntimeError: CUDA error\n\nDuring handling\n\n"
+			   "Traceback (most recent call last):\n  b\nFileNotFoundError: [Errno 2]"));
+	assert_true(denied("terminate called after throwing an instance of 'std::bad_alloc'\n"));
+	assert_false(denied(
+		"Traceback (most recent call last):\n  a\nRuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n"));
+	assert_false(denied("Traceback (most recent call last):\n  cut"));
+	assert_false(denied("Traceback (most recent call last)"));
+	assert_false(denied("Traceback (most recent call last):\n"));
+	assert_false(denied("Segmentation fault\n"));
+	assert_false(denied(""));
+}
+
+static bool happened(int exit_code, int number, bool full, const char *text)
+{
+	return oom_happened(&(struct oom_evidence){exit_code, number, full, text, strlen(text)});
+}
+
+static void test_words_alone_suffice_and_figures_where_nothing_is_said(void **state)
+{
+	(void)state;
+	assert_true(happened(1, 0, false, "CUDA out of memory"));
+	assert_true(happened(-1, SIGKILL, false, "CUDA out of memory"));
+	assert_true(happened(1, 0, true, ""));
+	assert_true(happened(-1, SIGABRT, true, "epoch 3\n"));
+	assert_true(happened(134, 0, true, ""));
+	assert_false(happened(1, 0, false, ""));
+	assert_false(happened(-1, SIGKILL, true, ""));
+	assert_false(happened(-1, SIGTERM, true, ""));
+	assert_false(happened(137, 0, true, ""));
+	assert_false(happened(1, 0, true, "Traceback (most recent call last):\n  a\nValueError: b\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +179,9 @@ int main(void)
 		cmocka_unit_test(test_the_line_is_found_among_others),
 		cmocka_unit_test(test_two_lines_do_not_add_up),
 		cmocka_unit_test(test_a_line_of_megabytes_is_searched_at_its_end),
+		cmocka_unit_test(test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most_of_it),
+		cmocka_unit_test(test_last_words_about_something_else_deny_it),
+		cmocka_unit_test(test_words_alone_suffice_and_figures_where_nothing_is_said),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* `gpuq run --background`. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "cli/run_parts.h"
+
+/* What the runner in the background gets of our options. */
+#define MAX_PASSED (CONFIG_KEYS + 3)
+
+static void passed_finish(char *(*passed)[MAX_PASSED])
+{
+	for (size_t i = 0; i < MAX_PASSED; i++)
+		free((*passed)[i]);
+}
+
+static int pass(char **passed, size_t *count, const char *name, const char *value)
+{
+	if (asprintf(&passed[*count], "--%s%s%s", name, *value ? "=" : "", value) < 0) {
+		passed[*count] = NULL;
+		return -ENOMEM;
+	}
+	++*count;
+	return 0;
+}
+
+static int pass_options(const struct run *run, char **passed)
+{
+	size_t n = 0;
+	int r = 0;
+	for (int key = 0; r == 0 && key < CONFIG_KEYS; key++)
+		if (run->given[key] && key != CONFIG_COMMANDS_FILE && key != CONFIG_BACKGROUND && key != CONFIG_JSON)
+			r = pass(passed, &n, run_option_name((enum config_key)key),
+				key == CONFIG_LOG_DIR ? run->log_dir : run->given[key]);
+	if (r == 0 && run->given_grace)
+		r = pass(passed, &n, "grace", run->given_grace);
+	if (r == 0 && run->quiet)
+		r = pass(passed, &n, "quiet", "");
+	return r;
+}
+
+int run_in_background(struct run *run, struct journal *j)
+{
+	cleanup_(passed_finish) char *passed[MAX_PASSED] = {NULL};
+	pid_t holder = 0;
+	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
+		holder = 0;
+	int r = run_add_commands(run, j, holder != 0);
+	if (holder != 0)
+		run_say_what_is_ignored(run);
+	if (r == 0 && pass_options(run, passed) < 0)
+		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
+	return r < 0 ? r : cli_start_runner(&run->queue, (const char *const *)passed, READY_MS, &run->err);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* `gpuq run`: the lines of its commands file. */
+#include "cli/run_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "queue/environment.h"
+#include "queue/follow.h"
+
+extern char **environ;
+
+int64_t run_min_free_mem_mb(const struct config *c)
+{
+	return (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20);
+}
+
+/* The default file need not be there, if the queue has something else to do. */
+const char *run_commands_file(const struct run *run)
+{
+	const struct config *c = &run->queue.config;
+	/* A runner in the background was started for what is queued. */
+	if (run->linger_ms)
+		return NULL;
+	if (config_has(c, CONFIG_COMMANDS_FILE) || access(c->commands_file, F_OK) == 0)
+		return c->commands_file;
+	return NULL;
+}
+
+/*
+ * Where we are the runner, our options are the defaults for jobs that have none of
+ * their own. Where another is, it knows nothing of them: they are written down with the jobs.
+ */
+int run_add_commands(struct run *run, struct journal *j, bool another_runs)
+{
+	const struct config *c = &run->queue.config;
+	cleanup_(commands_closep) struct commands *commands = take_ptr(run->commands);
+	if (!commands)
+		return 0;
+	cleanup_(freep) char *cwd = getcwd(NULL, 0);
+	/* What comes through a pipe is another thing each time: all of it is new. */
+	run->file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
+	char env[HASH_TEXT];
+	if (!cwd)
+		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
+	int r = environment_save(j->dir_fd, environ, env, &run->err);
+	if (r < 0)
+		return r;
+	struct job_spec base = {.cwd = cwd,
+		.env = env,
+		.file = run->file,
+		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
+		.on_finish = c->on_finish,
+		.num_gpus = -1,
+		.mem_mb = -1,
+		.min_free_mem_mb = -1,
+		.timeout_ms = -1,
+		.retries = -1};
+	if (another_runs && config_has(c, CONFIG_TIMEOUT))
+		base.timeout_ms = (int64_t)c->timeout_ms;
+	if (another_runs && config_has(c, CONFIG_RETRIES))
+		base.retries = (int)c->retries;
+	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
+		base.min_free_mem_mb = run_min_free_mem_mb(c);
+	return submit_file(j, commands, &base, &run->ids, &run->err);
+}
+
+/* A line that was added before is not tried again by running the file again. */
+void run_say_what_failed_before(const struct run *run)
+{
+	struct follow f;
+	size_t failed = 0;
+	if (run->quiet || !run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
+		return;
+	for (size_t i = 0; i < f.jobs.count; i++) {
+		const struct job *job = f.jobs.by_id[i];
+		failed += job->state == JOB_FAILED && job->wish->file && strcmp(job->wish->file, run->file) == 0;
+	}
+	follow_close(&f);
+	if (failed)
+		say("nothing new in '%s'; %zu of it failed before: 'gpuq retry --failed' tries them again", run->file,
+			failed);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of `gpuq run` share. Nobody else includes this. */
+#ifndef CLI_RUN_PARTS_H
+#define CLI_RUN_PARTS_H
+
+#include "cli/own_jobs.h"
+#include "cli/queue_cli.h"
+#include "cli/run_report.h"
+#include "queue/journal.h"
+
+struct run {
+	struct queue_choice queue;
+	uint64_t linger_ms, grace_ms;
+	bool quiet, no_panel;
+	int ready_fd; /* where who started us in the background waits; -1: nobody does */
+	/* As they were typed, for a runner in the background; NULL: not given. */
+	const char *given[CONFIG_KEYS], *given_grace;
+	struct gd_error err;
+	struct commands *commands; /* to be added; NULL: none, or done */
+	struct id_list ids;        /* that this command has added */
+	struct own_jobs own;       /* the same, since another runs them */
+	struct run_report report;
+	char *file; /* the commands file; NULL: none, or a pipe */
+	char *log_dir;
+};
+
+/* cmd_run.c: how the option is called that sets it; NULL: none does. */
+const char *run_option_name(enum config_key key);
+
+/* run_commands.c */
+int64_t run_min_free_mem_mb(const struct config *c);
+/* The commands file; NULL: there is none to add. */
+const char *run_commands_file(const struct run *run);
+/* Those lines of it that are new. another_runs: the queue has a runner, which is not us. */
+int run_add_commands(struct run *run, struct journal *j, bool another_runs);
+void run_say_what_failed_before(const struct run *run);
+
+/* run_handover.c */
+/* Waits for our jobs, which `holder` runs. 1: it is gone, try to be the runner. 0: all are over, or interrupted. */
+int run_hand_over(struct run *run, pid_t holder);
+bool run_was_interrupted(void);
+void run_say_what_is_ignored(const struct run *run);
+
+/* run_background.c */
+int run_in_background(struct run *run, struct journal *j);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/utf8.h"
+
+#define REAP_MS           5000 /* for processes that were killed; one stuck in the kernel is left to it */
+#define EXIT_NOT_EXECUTED 127
+#define LINE_MAX_BYTES    400
+
+/* ---- Starting ----------------------------------------------------------- */
+
+/* Read and written by both sides of the vfork. */
+struct start {
+	char *const *argv;
+	int in, out, log; /* the child's ends; -1: as ours */
+	pid_t parent;
+	volatile int error;
+};
+
+/* In the child, in the parent's memory: nothing here allocates or leaves a trace but s->error. */
+static _Noreturn void enter(struct start *s)
+{
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != s->parent || setpgid(0, 0) < 0 ||
+		sigaction(SIGPIPE, &usual, NULL) < 0 || (s->in >= 0 && dup2(s->in, STDIN_FILENO) < 0) ||
+		(s->out >= 0 && dup2(s->out, STDOUT_FILENO) < 0) || dup2(s->log, STDERR_FILENO) < 0) {
+		s->error = errno;
+		_exit(EXIT_NOT_EXECUTED);
+	}
+	file_close_range(STDERR_FILENO + 1, INT_MAX);
+	execvp(s->argv[0], s->argv);
+	s->error = errno;
+	_exit(EXIT_NOT_EXECUTED);
+}
+
+/* Not fork(): the pages of a launcher with a million files need not be copied for each of them. */
+static __attribute__((noinline)) pid_t start(struct start *s)
+{
+	pid_t pid = vfork();
+	if (pid == 0)
+		enter(s);
+	return pid;
+}
+
+static int make_pipe(int *ret_read, int *ret_write)
+{
+	int fds[2];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	*ret_read = file_above_stdio(fds[0]);
+	*ret_write = file_above_stdio(fds[1]);
+	return *ret_read < 0 ? *ret_read : *ret_write < 0 ? *ret_write : 0;
+}
+
+static int set_nonblocking(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static void close_all(struct child *c)
+{
+	closep(&c->pidfd);
+	closep(&c->in);
+	closep(&c->out);
+	closep(&c->log);
+	c->pidfd = c->in = c->out = c->log = -1;
+}
+
+static int start_piped(struct child *c, struct start *s, bool talks)
+{
+	int r = make_pipe(&c->log, &s->log);
+	if (r >= 0 && talks)
+		r = make_pipe(&s->in, &c->in);
+	if (r >= 0 && talks)
+		r = make_pipe(&c->out, &s->out);
+	if (r >= 0)
+		r = set_nonblocking(c->log);
+	if (r >= 0 && talks)
+		r = set_nonblocking(c->in);
+	if (r >= 0 && talks)
+		r = set_nonblocking(c->out);
+	if (r < 0)
+		return r;
+	c->pid = start(s);
+	if (c->pid < 0) {
+		c->pid = 0;
+		return -errno;
+	}
+	if (s->error) {
+		waitpid(c->pid, NULL, 0);
+		c->pid = 0;
+		return -s->error;
+	}
+	c->pidfd = file_above_stdio((int)syscall(SYS_pidfd_open, c->pid, 0));
+	return c->pidfd < 0 ? c->pidfd : 0;
+}
+
+int child_start(struct child *c, char *const argv[], bool talks)
+{
+	*c = CHILD_NONE;
+	struct start s = {.argv = argv, .in = -1, .out = -1, .log = -1, .parent = getpid()};
+	int r = start_piped(c, &s, talks);
+	closep(&s.in);
+	closep(&s.out);
+	closep(&s.log);
+	if (r < 0) {
+		child_end(c);
+		*c = CHILD_NONE;
+	}
+	return r;
+}
+
+/* ---- What it says on standard error ------------------------------------- */
+
+static void keep_tail(struct child *c, const char *data, size_t size)
+{
+	if (size >= sizeof(c->tail)) {
+		data += size - sizeof(c->tail);
+		size = sizeof(c->tail);
+	}
+	size_t keep = sizeof(c->tail) - size < c->tail_size ? sizeof(c->tail) - size : c->tail_size;
+	memmove(c->tail, c->tail + c->tail_size - keep, keep);
+	memcpy(c->tail + keep, data, size);
+	c->tail_size = keep + size;
+}
+
+void child_read_log(struct child *c)
+{
+	char buf[16384];
+	/* More than a pipe holds: one that never stops talking does not keep us here. */
+	for (int i = 0; i < 8 && c->log >= 0; i++) {
+		ssize_t n = read(c->log, buf, sizeof(buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			closep(&c->log);
+			c->log = -1;
+			return;
+		}
+		keep_tail(c, buf, (size_t)n);
+		/* Nobody reads our log: no reason for the work to fail. */
+		(void)file_write_all(STDERR_FILENO, buf, (size_t)n);
+		if ((size_t)n < sizeof(buf))
+			return;
+	}
+}
+
+void child_last_line(const struct child *c, char *to, size_t room)
+{
+	size_t end = c->tail_size;
+	while (end > 0 && strchr("\n\r\t ", c->tail[end - 1]))
+		end--;
+	size_t begin = end;
+	while (begin > 0 && c->tail[begin - 1] != '\n' && c->tail[begin - 1] != '\r')
+		begin--;
+	utf8_copy_line(to, room, c->tail + begin, end - begin);
+}
+
+/* ---- The end ------------------------------------------------------------ */
+
+void child_signal(struct child *c, int signal)
+{
+	if (!c->pid)
+		return;
+	kill(-c->pid, signal);
+	kill(-c->pid, SIGCONT);
+}
+
+/* What it started and left behind is our child by now, for a worker is a subreaper. */
+static void end_orphans(void)
+{
+	uint64_t deadline = clock_now_ns() + REAP_MS * NS_PER_MS;
+	for (;;) {
+		siginfo_t info = {0};
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) < 0 && errno != EINTR)
+			return; /* ECHILD: there is none, as is usual */
+		if (info.si_pid)
+			continue;
+		process_signal_descendants(getpid(), SIGKILL);
+		if (clock_now_ns() >= deadline)
+			return;
+		poll(NULL, 0, 1);
+	}
+}
+
+/* The group is killed before its leader is waited for: until then the number can be nobody else's. */
+void child_end(struct child *c)
+{
+	if (c->pid) {
+		struct pollfd end = {.fd = c->pidfd, .events = POLLIN};
+		if (c->pidfd < 0 || poll(&end, 1, 0) != 1)
+			kill(c->pid, SIGKILL);
+		kill(-c->pid, SIGKILL);
+		uint64_t deadline = clock_now_ns() + REAP_MS * NS_PER_MS;
+		while (c->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline, clock_now_ns())) < 0 && errno == EINTR)
+			;
+		c->status = SIGKILL;
+		(void)waitpid(c->pid, &c->status, WNOHANG);
+		c->pid = 0;
+		end_orphans();
+		child_read_log(c);
+	}
+	close_all(c);
+}
+
+void child_words(const struct child *c, char *to, size_t room)
+{
+	char how[64], line[LINE_MAX_BYTES];
+	child_last_line(c, line, sizeof(line));
+	if (WIFSIGNALED(c->status))
+		snprintf(how, sizeof(how), "%s%s", process_signal_name(WTERMSIG(c->status)),
+			WTERMSIG(c->status) == SIGKILL ? " (perhaps the kernel's, for lack of memory)" : "");
+	else
+		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(c->status));
+	snprintf(to, room, "%s%s%s", how, line[0] ? ": " : "", line);
+}
+
+/* ---- Looking for it ----------------------------------------------------- */
+
+static int can_execute(const char *path)
+{
+	struct stat st;
+	if (stat(path, &st) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	return access(path, X_OK) < 0 ? -errno : 0;
+}
+
+int child_find_program(const char *name)
+{
+	if (strchr(name, '/'))
+		return can_execute(name);
+	const char *path = getenv("PATH");
+	if (!path)
+		path = "/bin:/usr/bin";
+	int result = -ENOENT;
+	for (const char *p = path;; p++) {
+		size_t size = strcspn(p, ":");
+		char candidate[PATH_MAX];
+		int n = snprintf(candidate, sizeof(candidate), "%.*s/%s", size ? (int)size : 1, size ? p : ".", name);
+		int r = n < 0 || (size_t)n >= sizeof(candidate) ? -ENAMETOOLONG : can_execute(candidate);
+		if (r == 0)
+			return 0;
+		if (r == -EACCES)
+			result = r;
+		p += size;
+		if (!*p)
+			return result;
+	}
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/message.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json_put.h"
+#include "base/json_read.h"
+#include "base/utf8.h"
+
+/* ---- Writing ------------------------------------------------------------ */
+
+/* A key that stands there once more behind this one. */
+static bool is_replaced(const struct gd_setting *settings, size_t num_settings, size_t i)
+{
+	for (size_t k = i + 1; k < num_settings; k++)
+		if (strcmp(settings[k].key, settings[i].key) == 0)
+			return true;
+	return false;
+}
+
+/* Keys are anybody's words: json_put_any() would take them as they are. */
+static void put_setting(struct text *t, const struct gd_setting *setting)
+{
+	cleanup_(text_finish) struct text key = {0};
+	json_put_string(&key, NULL, setting->key);
+	if (key.length < 2) {
+		t->error = -ENOMEM;
+		return;
+	}
+	key.data[key.length - 1] = '\0'; /* without its quotes */
+	json_put_any(t, key.data + 1, setting->value, strlen(setting->value));
+}
+
+void message_put_setup(
+	struct text *t, int gpu, int device, int64_t seed, const struct gd_setting *settings, size_t num_settings)
+{
+	json_open(t, NULL, '{');
+	json_put_string(t, "type", "setup");
+	json_put_int(t, "gpu", gpu);
+	json_put_int(t, "seed", seed);
+	json_open(t, "settings", '{');
+	for (size_t i = 0; i < num_settings; i++)
+		if (!is_replaced(settings, num_settings, i))
+			put_setting(t, &settings[i]);
+	json_close(t, '}');
+	json_put_int(t, "device", device);
+	json_close(t, '}');
+	text_append_char(t, '\n');
+}
+
+void message_put_task(struct text *t, uint64_t id, const struct gd_file *file)
+{
+	json_open(t, NULL, '{');
+	json_put_string(t, "type", "task");
+	json_put_int(t, "id", (int64_t)id);
+	json_put_any(t, "file", file->path, strlen(file->path));
+	json_put_any(t, "output_dir", file->output_dir, strlen(file->output_dir));
+	json_close(t, '}');
+	text_append_char(t, '\n');
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+/* The members that we know. */
+struct members {
+	struct json_value type, id, ok, duration, error;
+};
+
+static int read_members(const char *line, size_t size, struct members *ret)
+{
+	struct json_cursor c;
+	struct json_value key, value;
+	int r = json_begin(&c, line, size);
+	while (r >= 0 && (r = json_next_member(&c, &key, &value)) > 0) {
+		if (json_is(&key, "type"))
+			ret->type = value;
+		else if (json_is(&key, "id"))
+			ret->id = value;
+		else if (json_is(&key, "ok"))
+			ret->ok = value;
+		else if (json_is(&key, "duration"))
+			ret->duration = value;
+		else if (json_is(&key, "error"))
+			ret->error = value;
+	}
+	return r < 0 ? r : json_end(&c);
+}
+
+static int copy_error(const struct json_value *v, struct message *m)
+{
+	if (v->type != JSON_STRING) {
+		/* An object or null, as libraries have them: better than nothing. */
+		utf8_copy_line(m->error, sizeof(m->error), v->type ? v->data : "", v->type ? v->size : 0);
+		return 0;
+	}
+	cleanup_(freep) char *bytes = malloc(v->size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	size_t size = json_unescape(v, bytes);
+	while (size > 0 && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r'))
+		size--;
+	/* A trace of several lines stays readable on one. */
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i] == '\n' || bytes[i] == '\r' || bytes[i] == '\t')
+			bytes[i] = ' ';
+	utf8_copy_line(m->error, sizeof(m->error), bytes, size);
+	return 0;
+}
+
+static int read_answer(const struct members *in, struct message *m, const char **ret_why)
+{
+	m->kind = MESSAGE_ANSWER;
+	if (json_to_int64(&in->id, &m->id) < 0) {
+		*ret_why = "its \"id\" is no whole number";
+		return -EBADMSG;
+	}
+	if (in->ok.type != JSON_TRUE && in->ok.type != JSON_FALSE) {
+		*ret_why = "its \"ok\" is neither true nor false";
+		return -EBADMSG;
+	}
+	m->ok = in->ok.type == JSON_TRUE;
+	m->seconds = -1;
+	if (in->duration.type && in->duration.type != JSON_NULL &&
+		(json_to_double(&in->duration, &m->seconds) < 0 || !isfinite(m->seconds) || m->seconds < 0)) {
+		*ret_why = "its \"duration\" is no number of seconds";
+		return -EBADMSG;
+	}
+	return copy_error(&in->error, m);
+}
+
+int message_read(const char *line, size_t size, struct message *ret, const char **ret_why)
+{
+	struct members in = {0};
+	struct message m = {.seconds = -1};
+	*ret_why = "it is no JSON object";
+	int r = read_members(line, size, &in);
+	if (r < 0)
+		return r;
+	if (in.id.type) {
+		r = read_answer(&in, &m, ret_why);
+	} else if (in.type.type != JSON_STRING) {
+		*ret_why = "it has neither \"id\" nor \"type\"";
+		r = -EBADMSG;
+	} else if (json_is(&in.type, "ready")) {
+		m.kind = MESSAGE_READY;
+	} else if (json_is(&in.type, "error")) {
+		m.kind = MESSAGE_ERROR;
+		r = copy_error(&in.error, &m);
+	} else {
+		m.kind = MESSAGE_OTHER;
+	}
+	if (r == -ENOMEM)
+		*ret_why = "there is no memory";
+	if (r < 0)
+		return r;
+	*ret = m;
+	return 0;
+}

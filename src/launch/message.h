@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is said between a worker and its persistent program, one JSON object per
+ * line: docs/worker-protocol.md.
+ */
+#ifndef LAUNCH_MESSAGE_H
+#define LAUNCH_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "gpu_dispatch.h"
+
+/* Lines to the program, with their newline. */
+void message_put_setup(
+	struct text *t, int gpu, int device, int64_t seed, const struct gd_setting *settings, size_t num_settings);
+void message_put_task(struct text *t, uint64_t id, const struct gd_file *file);
+
+enum message_kind {
+	MESSAGE_READY = 1,
+	MESSAGE_ERROR,  /* of the program as a whole */
+	MESSAGE_ANSWER, /* to a task */
+	MESSAGE_OTHER,  /* of a type that we do not know: for later */
+};
+
+struct message {
+	enum message_kind kind;
+	int64_t id;
+	bool ok;
+	double seconds;  /* of audio, or -1 */
+	char error[768]; /* printable, on one line */
+};
+
+/*
+ * Reads a line of the program. -EBADMSG where it is no JSON object or has something
+ * wrong in it; ret_why then says what, as the end of a sentence.
+ */
+int message_read(const char *line, size_t size, struct message *ret, const char **ret_why);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/program.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define LAST_WORDS_MS 2000 /* from the end of its output to its own, where both are to come */
+
+int program_start(struct program *p, char *const argv[])
+{
+	text_clear(&p->in);
+	text_clear(&p->out);
+	p->sent = p->taken = 0;
+	p->skipping = p->closed = false;
+	return child_start(&p->child, argv, true);
+}
+
+static bool has_ended(const struct program *p)
+{
+	struct pollfd end = {.fd = p->child.pidfd, .events = POLLIN};
+	return poll(&end, 1, 0) == 1;
+}
+
+bool program_lives(struct program *p)
+{
+	return p->child.pid && !p->closed && !has_ended(p);
+}
+
+/* ---- Sending ------------------------------------------------------------ */
+
+static void close_input(struct program *p)
+{
+	closep(&p->child.in);
+	p->child.in = -1;
+	text_clear(&p->out);
+	p->sent = 0;
+}
+
+/* As much as it takes now. One that does not want to hear may still have something to say. */
+static void send_some(struct program *p)
+{
+	while (p->sent < p->out.length && p->child.in >= 0) {
+		ssize_t n = write(p->child.in, p->out.data + p->sent, p->out.length - p->sent);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0) {
+			close_input(p);
+			return;
+		}
+		p->sent += (size_t)n;
+	}
+	text_clear(&p->out);
+	p->sent = 0;
+}
+
+/* ---- Receiving ---------------------------------------------------------- */
+
+static void forget_taken(struct program *p)
+{
+	memmove(p->in.data, p->in.data + p->taken, p->in.length - p->taken);
+	p->in.length -= p->taken;
+	p->taken = 0;
+}
+
+static int receive_some(struct program *p)
+{
+	char buf[16384];
+	ssize_t n;
+	do {
+		n = read(p->child.out, buf, sizeof(buf));
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	if (n <= 0) {
+		p->closed = true;
+		return 0;
+	}
+	if (p->taken)
+		forget_taken(p);
+	text_append(&p->in, buf, (size_t)n);
+	return text_error(&p->in);
+}
+
+/* The next whole line that was received, if there is one. */
+static int next_line(struct program *p, const char **ret_line, size_t *ret_size)
+{
+	for (;;) {
+		size_t have = p->in.length - p->taken;
+		const char *line = have ? p->in.data + p->taken : "";
+		const char *newline = have ? memchr(line, '\n', have) : NULL;
+		if (p->skipping) {
+			p->taken = newline ? (size_t)(newline + 1 - p->in.data) : p->in.length;
+			p->skipping = !newline;
+			if (!newline)
+				return PROGRAM_NOTHING;
+			continue;
+		}
+		/* What it said last may have no newline. */
+		size_t size = newline ? (size_t)(newline - line) : have;
+		if (!newline && size <= PROGRAM_LINE_MAX && !(p->closed && size))
+			return PROGRAM_NOTHING;
+		p->taken += newline ? size + 1 : size;
+		p->skipping = !newline && !p->closed;
+		*ret_line = line;
+		*ret_size = size < PROGRAM_LINE_MAX ? size : PROGRAM_LINE_MAX;
+		return size > PROGRAM_LINE_MAX ? PROGRAM_LONG_LINE : PROGRAM_LINE;
+	}
+}
+
+int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_t *ret_size)
+{
+	if (text_error(&p->out))
+		return text_error(&p->out);
+	send_some(p);
+	bool last_look = false;
+	for (;;) {
+		int r = next_line(p, ret_line, ret_size);
+		if (r != PROGRAM_NOTHING)
+			return r;
+		if (p->closed || last_look)
+			return PROGRAM_ENDED;
+		struct pollfd fds[] = {
+			{.fd = p->child.out, .events = POLLIN},
+			{.fd = p->child.log, .events = POLLIN},
+			{.fd = p->child.pidfd, .events = POLLIN},
+			{.fd = p->sent < p->out.length ? p->child.in : -1, .events = POLLOUT},
+		};
+		int n = poll(fds, 4, timeout_ms);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n <= 0)
+			return PROGRAM_NOTHING;
+		if (fds[1].revents)
+			child_read_log(&p->child);
+		if (fds[3].revents)
+			send_some(p);
+		if (fds[0].revents && (r = receive_some(p)) < 0)
+			return r;
+		/* Others may hold its output open; all that it said itself is there. */
+		last_look = fds[2].revents && !fds[0].revents;
+	}
+}
+
+/* ---- The end ------------------------------------------------------------ */
+
+static void wait_for_end(struct program *p, uint64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd fds[] = {
+			{.fd = p->child.pidfd, .events = POLLIN},
+			{.fd = p->child.log, .events = POLLIN},
+			{.fd = p->closed ? -1 : p->child.out, .events = POLLIN},
+		};
+		int timeout_ms = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
+		int n = poll(fds, 3, timeout_ms);
+		if ((n < 0 && errno != EINTR) || n == 0 || (n > 0 && fds[0].revents))
+			return;
+		if (n > 0 && fds[1].revents)
+			child_read_log(&p->child);
+		if (n > 0 && fds[2].revents && receive_some(p) == 0)
+			p->taken = p->in.length; /* nobody asks any more */
+	}
+}
+
+void program_leave(struct program *p)
+{
+	if (!p->child.pid)
+		return;
+	close_input(p);
+	wait_for_end(p, UINT64_MAX);
+	child_end(&p->child);
+}
+
+void program_end(struct program *p)
+{
+	child_end(&p->child);
+	text_finish(&p->in);
+	text_finish(&p->out);
+	*p = PROGRAM_NONE;
+}
+
+void program_end_words(struct program *p, char *to, size_t room)
+{
+	close_input(p);
+	wait_for_end(p, clock_now_ns() + LAST_WORDS_MS * NS_PER_MS);
+	bool by_itself = has_ended(p);
+	child_end(&p->child);
+	if (by_itself)
+		child_words(&p->child, to, room);
+	else
+		snprintf(to, room, "it has closed its standard output and goes on");
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A persistent program that is spoken to in lines. Nothing that it does blocks the
+ * other side: it may not read, say anything at any time, and end.
+ */
+#ifndef LAUNCH_PROGRAM_H
+#define LAUNCH_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "launch/child.h"
+
+#define PROGRAM_LINE_MAX (1u << 20)
+
+struct program {
+	struct child child;
+	struct text out; /* to be sent */
+	size_t sent;
+	struct text in; /* received */
+	size_t taken;   /* of that, handed out */
+	bool skipping;  /* the rest of a line that was too long */
+	bool closed;    /* it has closed its output */
+};
+
+#define PROGRAM_NONE ((struct program){.child = CHILD_NONE})
+
+int program_start(struct program *p, char *const argv[]);
+
+/* Whether it is there to be spoken to. */
+bool program_lives(struct program *p);
+
+enum program_event {
+	PROGRAM_LINE = 1,
+	PROGRAM_LONG_LINE, /* only its beginning: it is longer than PROGRAM_LINE_MAX */
+	PROGRAM_ENDED,     /* or has closed its output: nothing will come any more */
+	PROGRAM_NOTHING,   /* in that time */
+};
+
+/*
+ * Sends what is in p->out and waits up to timeout_ms for a line (without its
+ * newline; valid until the next call). Standard error is passed on meanwhile.
+ * Negative errno value: no memory.
+ */
+int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_t *ret_size);
+
+/* Closes its input, and waits until it has ended. */
+void program_leave(struct program *p);
+
+/* Ends it if it is still there. */
+void program_end(struct program *p);
+
+/* After PROGRAM_ENDED: ends it, and tells how it ended. */
+void program_end_words(struct program *p, char *to, size_t room);
+
+#endif

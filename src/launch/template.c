@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/template.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/suggest.h"
+#include "base/text.h"
+
+/* Of the file and its worker; what else there is are settings. */
+enum word {
+	WORD_FILE,
+	WORD_STEM,
+	WORD_NAME,
+	WORD_DIR,
+	WORD_OUTPUT,
+	WORD_GPU,
+	WORD_SEED,
+	NUM_WORDS,
+};
+
+static const char *const word_names[NUM_WORDS] = {
+	[WORD_FILE] = "file",
+	[WORD_STEM] = "stem",
+	[WORD_NAME] = "name",
+	[WORD_DIR] = "dir",
+	[WORD_OUTPUT] = "output",
+	[WORD_GPU] = "gpu",
+	[WORD_SEED] = "seed",
+};
+
+/* A piece of an argument. */
+struct piece {
+	const char *data; /* text, or the word between its braces */
+	size_t size;
+	bool is_word;
+};
+
+/* 1 and the next piece, 0 at the end, -EINVAL at a brace that is neither doubled nor closed. */
+static int next_piece(const char **p, struct piece *ret)
+{
+	const char *start = *p;
+	if (!*start)
+		return 0;
+	if ((start[0] == '{' || start[0] == '}') && start[1] == start[0]) {
+		*ret = (struct piece){.data = start, .size = 1};
+		*p = start + 2;
+		return 1;
+	}
+	if (*start == '}')
+		return -EINVAL;
+	if (*start == '{') {
+		size_t size = strcspn(start + 1, "{}");
+		if (start[1 + size] != '}')
+			return -EINVAL;
+		*ret = (struct piece){.data = start + 1, .size = size, .is_word = true};
+		*p = start + size + 2;
+		return 1;
+	}
+	size_t size = strcspn(start, "{}");
+	*ret = (struct piece){.data = start, .size = size};
+	*p = start + size;
+	return 1;
+}
+
+static bool is_word(const struct piece *piece, const char *name)
+{
+	return strlen(name) == piece->size && memcmp(name, piece->data, piece->size) == 0;
+}
+
+static int find_word(const struct piece *piece)
+{
+	for (int i = 0; i < NUM_WORDS; i++)
+		if (is_word(piece, word_names[i]))
+			return i;
+	return -1;
+}
+
+/* The last one given counts. */
+static const char *find_setting(const struct piece *piece, const struct gd_setting *settings, size_t num_settings)
+{
+	for (size_t i = num_settings; i > 0; i--)
+		if (is_word(piece, settings[i - 1].key))
+			return settings[i - 1].value;
+	return NULL;
+}
+
+/* ---- Checking ----------------------------------------------------------- */
+
+static int fail_unknown(
+	const struct piece *piece, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+{
+	cleanup_(freep) char *word = strndup(piece->data, piece->size);
+	cleanup_(freep) const char **known = calloc(NUM_WORDS + num_settings, sizeof(*known));
+	cleanup_(text_finish) struct text list = {0};
+	if (!word || !known)
+		return error_set(err, -ENOMEM, "no memory");
+	if (strcmp(word, "model_size") == 0)
+		return error_set(err, -EINVAL, "the command has {model_size} in it: give it a value by --model-size");
+	if (strcmp(word, "language") == 0)
+		return error_set(err, -EINVAL, "the command has {language} in it: give it a value by --language");
+	for (size_t i = 0; i < NUM_WORDS + num_settings; i++) {
+		known[i] = i < NUM_WORDS ? word_names[i] : settings[i - NUM_WORDS].key;
+		text_appendf(&list, " {%s}", known[i]);
+	}
+	const char *meant = suggest(word, known, NUM_WORDS + num_settings);
+	if (meant)
+		return error_set(err, -EINVAL, "{%s} in the command is not known; did you mean {%s}?", word, meant);
+	return error_set(err, -EINVAL,
+		"{%s} in the command is not known; there are%s, what --set KEY=VALUE adds, and {{ }} for braces "
+		"themselves",
+		word, text_string(&list));
+}
+
+static int check_argument(
+	const char *argument, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+{
+	const char *p = argument;
+	struct piece piece;
+	int r;
+	while ((r = next_piece(&p, &piece)) > 0)
+		if (piece.is_word && find_word(&piece) < 0 && !find_setting(&piece, settings, num_settings))
+			return fail_unknown(&piece, settings, num_settings, err);
+	if (r < 0)
+		return error_set(err, -EINVAL,
+			"a brace without its pair in '%s'; write {{ and }} for braces themselves", argument);
+	return 0;
+}
+
+int template_check(
+	const char *const *argv, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+{
+	for (size_t i = 0; i < num_settings; i++)
+		for (int k = 0; k < NUM_WORDS; k++)
+			if (strcmp(settings[i].key, word_names[k]) == 0)
+				return error_set(err, -EINVAL,
+					"the setting '%s' would not be seen: {%s} has a meaning of its own in a "
+					"command; call it something else",
+					word_names[k], word_names[k]);
+	for (size_t i = 0; argv[i]; i++) {
+		int r = check_argument(argv[i], settings, num_settings, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- Filling ------------------------------------------------------------ */
+
+static void append_word(struct text *t, enum word word, const struct template_values *v)
+{
+	const char *path = v->file->path;
+	const char *slash = strrchr(path, '/');
+	switch (word) {
+	case WORD_FILE:
+		text_append_string(t, path);
+		break;
+	case WORD_STEM:
+		text_append_string(t, v->file->stem);
+		break;
+	case WORD_NAME:
+		text_append_string(t, slash + 1);
+		break;
+	case WORD_DIR:
+		text_append(t, path, slash == path ? 1 : (size_t)(slash - path));
+		break;
+	case WORD_OUTPUT:
+		text_append_string(t, v->file->output_dir);
+		break;
+	case WORD_GPU:
+		text_appendf(t, "%d", v->gpu);
+		break;
+	case WORD_SEED:
+		text_appendf(t, "%" PRId64, v->seed);
+		break;
+	case NUM_WORDS:
+		break;
+	}
+}
+
+static int append_argument(struct text *t, const char *argument, const struct template_values *v)
+{
+	const char *p = argument;
+	struct piece piece;
+	int r;
+	while ((r = next_piece(&p, &piece)) > 0) {
+		int word = piece.is_word ? find_word(&piece) : -1;
+		const char *value = piece.is_word ? find_setting(&piece, v->settings, v->num_settings) : NULL;
+		if (word >= 0)
+			append_word(t, (enum word)word, v);
+		else if (value)
+			text_append_string(t, value);
+		else if (!piece.is_word)
+			text_append(t, piece.data, piece.size);
+		else
+			return -EINVAL;
+	}
+	return r;
+}
+
+int template_fill(const char *const *argv, const struct template_values *values, char ***ret)
+{
+	cleanup_(text_finish) struct text t = {0};
+	size_t count = 0;
+	for (; argv[count]; count++) {
+		int r = append_argument(&t, argv[count], values);
+		if (r < 0)
+			return r;
+		text_append_char(&t, '\0');
+	}
+	if (text_error(&t))
+		return text_error(&t);
+	char **filled = malloc((count + 1) * sizeof(*filled) + t.length);
+	if (!filled)
+		return -ENOMEM;
+	char *p = (char *)&filled[count + 1];
+	if (t.length)
+		memcpy(p, t.data, t.length);
+	for (size_t i = 0; i < count; i++) {
+		filled[i] = p;
+		p += strlen(p) + 1;
+	}
+	filled[count] = NULL;
+	*ret = filled;
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A command with {words} in it, filled in for each file. `{{` and `}}` stand for
+ * the braces themselves; any other brace that is not part of a known {word} is an
+ * error, so that a mistyped word is not passed on as text. An argument stays one
+ * argument whatever is filled in: there is no shell.
+ */
+#ifndef LAUNCH_TEMPLATE_H
+#define LAUNCH_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+
+/* What the words stand for. */
+struct template_values {
+	const struct gd_file *file;
+	int gpu;
+	int64_t seed;
+	const struct gd_setting *settings;
+	size_t num_settings;
+};
+
+/* Every word of argv is known and every brace paired; or -EINVAL with which, and those there are. */
+int template_check(
+	const char *const *argv, const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
+
+/* The arguments for a file; one allocation, release with free(). -EINVAL where template_check() would have failed. */
+int template_fill(const char *const *argv, const struct template_values *values, char ***ret);
+
+#endif

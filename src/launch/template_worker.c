@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* A command per file. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "launch/child.h"
+#include "launch/file_task.h"
+#include "launch/template.h"
+#include "launch/worker_private.h"
+
+#define LOOK_MS 20 /* how often gd_cancelled() is looked at: there is no descriptor for it */
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	*ret_state = NULL;
+	/* Whoever reads our standard error may be gone. */
+	signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+/* Until it has ended. Returns whether it was told to. */
+static bool wait_for(struct gd_worker *w, struct child *c)
+{
+	bool told = false;
+	for (;;) {
+		struct pollfd fds[] = {
+			{.fd = c->pidfd, .events = POLLIN},
+			{.fd = c->log, .events = POLLIN},
+		};
+		int n = poll(fds, 2, LOOK_MS);
+		if (n > 0 && fds[1].revents)
+			child_read_log(c);
+		if (n > 0 && fds[0].revents)
+			return told;
+		if (!told && gd_cancelled(w)) {
+			told = true;
+			child_signal(c, SIGTERM);
+		}
+	}
+}
+
+static int run(struct gd_worker *w, char *const argv[])
+{
+	struct child c;
+	int r = child_start(&c, argv, false);
+	if (r < 0)
+		return gd_fail(w, r, "'%s' could not be executed: %s", argv[0], error_words(r));
+	bool told = wait_for(w, &c);
+	child_end(&c);
+	if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == 0)
+		return 0;
+	char words[512];
+	child_words(&c, words, sizeof(words));
+	return told ? gd_fail(w, -ECANCELED, "told to end: %s", words) : gd_fail(w, -EIO, "%s", words);
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct gd_file file;
+	int r = file_task_read(task, &file);
+	if (r < 0)
+		return gd_fail(w, r, "the task is no file");
+	const struct launch_worker *worker = launch_worker_current();
+	const struct template_values values = {
+		.file = &file,
+		.gpu = gd_worker_gpu(w),
+		.seed = gd_worker_seed(w),
+		.settings = worker->settings,
+		.num_settings = worker->num_settings,
+	};
+	cleanup_(freep) char **argv = NULL;
+	r = template_fill(worker->argv, &values, &argv);
+	if (r < 0)
+		return gd_fail(w, r, "the command could not be filled in: %s", error_words(r));
+	r = run(w, argv);
+	return r < 0 ? r : gd_file_done(w, file.seconds);
+}
+
+const struct gd_worker_ops template_worker_ops = {.setup = setup, .process = process};
+
+int template_worker_check(const struct launch_worker *worker, struct gd_error *err)
+{
+	int r = template_check(worker->argv, worker->settings, worker->num_settings, err);
+	if (r < 0)
+		return r;
+	const char *program = worker->argv[0];
+	for (const char *p = program; *p; p++)
+		if (*p == '{')
+			return 0; /* another one for each file, perhaps */
+	r = child_find_program(program);
+	if (r < 0)
+		return error_set(err, r, "the command '%s' cannot be executed: %s", program, error_words(r));
+	return 0;
+}
