@@ -301,7 +301,13 @@ static void draw_plain(struct panel *p, const struct view_model *m, uint64_t now
 
 void panel_draw(struct panel *p, const struct view_model *m, uint64_t now_ns)
 {
-	if (p->mode == PANEL_OFF || now_ns < p->due_ns)
+	if (p->mode != PANEL_OFF && now_ns >= p->due_ns)
+		panel_draw_now(p, m, now_ns);
+}
+
+void panel_draw_now(struct panel *p, const struct view_model *m, uint64_t now_ns)
+{
+	if (p->mode == PANEL_OFF)
 		return;
 	/* The first plain line is not due at once: short work needs no more than its last one. */
 	bool first = p->due_ns == 0;
@@ -365,6 +371,7 @@ static void leave_picture(struct panel *p)
 	for (size_t i = 0; i < p->lines; i++)
 		text_append_char(&p->out, '\n');
 	text_append_string(&p->out, "\033[?25h");
+	panel_guard_show_keys();
 	flush_out(p, true);
 	panel_guard_lines(0);
 }

@@ -49,6 +49,8 @@ enum panel_mode panel_mode(const struct panel *p);
  * waits for a terminal that takes nothing (Ctrl-S): then the next frame is late.
  */
 void panel_draw(struct panel *p, const struct view_model *m, uint64_t now_ns);
+/* The same, due or not. */
+void panel_draw_now(struct panel *p, const struct view_model *m, uint64_t now_ns);
 /* When panel_draw() has something to do again. */
 uint64_t panel_due_ns(const struct panel *p);
 

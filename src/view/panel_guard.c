@@ -17,6 +17,7 @@ static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, 
 /* Signal handlers have no other way to it. */
 static atomic_bool taken;
 static struct {
+	pid_t owner; /* not its children */
 	atomic_int fd;
 	atomic_int drain_fd;
 	atomic_size_t lines;
@@ -66,6 +67,8 @@ static void leave(void)
 {
 	size_t lines = atomic_exchange(&guard.lines, 0);
 	int fd = atomic_load(&guard.fd);
+	if (getpid() != guard.owner)
+		return;
 	unsilence(fd);
 	if (!lines)
 		return;
@@ -122,6 +125,7 @@ bool panel_guard_begin(int fd)
 {
 	if (atomic_exchange(&taken, true))
 		return false;
+	guard.owner = getpid();
 	atomic_store(&guard.fd, fd);
 	atomic_store(&guard.drain_fd, -1);
 	atomic_store(&guard.lines, 0);
@@ -156,6 +160,11 @@ void panel_guard_lines(size_t lines)
 	atomic_store(&guard.lines, lines);
 }
 
+void panel_guard_show_keys(void)
+{
+	unsilence(atomic_load(&guard.fd));
+}
+
 bool panel_guard_was_left(void)
 {
 	return atomic_exchange(&guard.left, false);
@@ -168,7 +177,7 @@ void panel_guard_drain(int pipe_fd)
 
 __attribute__((destructor)) static void at_exit(void)
 {
-	if (!atomic_load(&taken))
+	if (!atomic_load(&taken) || getpid() != guard.owner)
 		return;
 	leave();
 	drain();

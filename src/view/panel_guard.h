@@ -23,6 +23,9 @@ void panel_guard_end(void);
  */
 void panel_guard_lines(size_t lines);
 
+/* Typed keys are shown again: before anybody can see that the panel is over. */
+void panel_guard_show_keys(void);
+
 /* Whether the terminal was given back meanwhile (stopped and continued): nothing of the panel is under the cursor. */
 bool panel_guard_was_left(void);
 
