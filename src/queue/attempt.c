@@ -192,11 +192,16 @@ static int write_script(struct attempt *a, const struct journal *j)
 
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)
 {
+	a->missing = ATTEMPT_ENVIRONMENT;
 	int r = build_environment(a, j, keeper);
-	if (r == 0)
+	if (r == 0) {
+		a->missing = ATTEMPT_SCRIPT;
 		r = write_script(a, j);
-	if (r == 0)
+	}
+	if (r == 0) {
+		a->missing = ATTEMPT_LOG;
 		r = open_log(a, ret_log_fd);
+	}
 	if (r < 0) {
 		/* The path is that of somebody else's file, or of none. */
 		free(take_ptr(a->log_path));

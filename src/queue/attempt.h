@@ -24,6 +24,14 @@ enum attempt_stage {
 	ATTEMPT_NO_EXEC,      /* … but nothing could be executed */
 };
 
+/* What of an attempt could not be had, where nothing was started. */
+enum attempt_part {
+	ATTEMPT_KEEPER = 0, /* nothing of the job's: the keeper's own file, a process */
+	ATTEMPT_ENVIRONMENT,
+	ATTEMPT_SCRIPT,
+	ATTEMPT_LOG,
+};
+
 /* Shared between the keeper and the job's first process. */
 struct attempt_page {
 	int stage;
@@ -43,6 +51,7 @@ struct attempt {
 	char *env_block;
 	char *cookie; /* "GPUQ_COOKIE=…" */
 	char *own_env[3];
+	enum attempt_part missing; /* after attempt_prepare() failed */
 };
 
 /* Takes the payload, also on failure. -EBADMSG where it is not one. */

@@ -359,6 +359,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		r = attempt_prepare(&k->attempt, k->journal, k->name, &log_fd);
 	if (r < 0)
 		return r;
+	k->attempt.missing = ATTEMPT_KEEPER;
 	*k->page = (struct attempt_page){0};
 	k->reaped = false;
 	k->reason = NULL;
@@ -397,8 +398,11 @@ static void on_order(struct keeper *k)
 	if (o.kind == ORDER_RUN && k->phase == PHASE_IDLE) {
 		r = start_job(k, &o, payload);
 		if (r < 0) {
+			struct note notes[2] = {
+				{.kind = NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
+				{.kind = NOTE_READY}};
 			attempt_finish(&k->attempt);
-			send_note_and_ready(k, NOTE_REFUSED, o.id, r);
+			send_notes(k, notes, 2);
 		}
 		return;
 	}

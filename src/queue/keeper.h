@@ -67,7 +67,7 @@ struct order {
 
 enum note_kind {
 	NOTE_READY = 1, /* after NOTE_REFUSED, or NOTE_ENDED and the hook: waits for an order */
-	NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or what could not be done */
+	NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
 	NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
 	NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
 };
@@ -76,6 +76,7 @@ struct note {
 	uint32_t kind;
 	int32_t code;
 	uint64_t id;
+	uint64_t part; /* enum attempt_part */
 };
 
 /* The name of the variable by which processes of an attempt are known: KEEPER-ID-ATTEMPT. */

@@ -27,8 +27,9 @@
 
 void runner_pause(struct runner *r, const char *doing, int code)
 {
-	if (!r->pause_until_ns)
+	if (!r->pause_said)
 		runner_say(r, "gpuq: %s: %s; trying again\n", doing, error_words(code));
+	r->pause_said = true;
 	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
 }
@@ -87,6 +88,7 @@ static void on_finished(struct runner *r, struct job *job)
 
 static void on_start(struct runner *r, struct job *job)
 {
+	r->pause_said = false; /* it works again */
 	if (job->running) {
 		job->running->started = true;
 		running_claim(job->running); /* again, with its PID */

@@ -2,13 +2,16 @@
 #include "queue/runner_parts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "queue/attempt.h"
 #include "queue/record.h"
 
 /* ---- Jobs that were handed out ------------------------------------------------- */
@@ -77,28 +80,60 @@ static void slot_close(struct slot *s)
 		runner_keeper_died(r, run);
 }
 
-static void on_refused(struct runner *r, struct running *run, int code)
+/* Whether the job asked for something that is not there: trying again would not help. */
+static bool is_of_the_job(enum attempt_part part, int code)
+{
+	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
+	       (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
+		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP);
+}
+
+static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
+{
+	const char *log_dir = job->wish->log_dir ? job->wish->log_dir : r->options.log_dir;
+	const char *env = job->wish->env ? job->wish->env : r->own_env;
+	if (part == ATTEMPT_LOG)
+		text_appendf(t, "could not be started: making its log in '%s': %s", log_dir, error_words(code));
+	else if (code == -ENOENT)
+		text_appendf(t, "could not be started: its environment '%s/env/%s' is no longer there",
+			r->journal->dir_path, env);
+	else
+		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s", r->journal->dir_path,
+			env, error_words(code));
+}
+
+static const char *doing(const struct runner *r, enum attempt_part part, char *buf, size_t size)
+{
+	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
+	if (!in)
+		return "starting a job";
+	snprintf(buf, size, "starting a job, in '%s/%s'", r->journal->dir_path, in);
+	return buf;
+}
+
+static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
 {
 	struct job *job = jobs_find(&r->jobs, run->id);
-	char words[256];
 	r->num_running--;
 	r->num_cpu_jobs -= run->num_gpus == 0;
 	running_remove(run);
 	r->must_place = true;
+	if (job && job->state != JOB_PENDING)
+		job = NULL;
 	if (code == -ESTALE) {
 		r->fence_stale = true;
-	} else if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
-		   code == -ENAMETOOLONG) {
-		/* Trying again would not help. */
-		snprintf(words, sizeof(words), "could not be started: %s",
-			code == -ENOENT ? "its environment is no longer there" : error_words(code));
-		if (job && job->state == JOB_PENDING)
-			record_write_fail(&r->to_append, job->id, words);
+	} else if (is_of_the_job(part, code)) {
+		cleanup_(text_finish) struct text words = {0};
+		if (job)
+			say_refusal(&words, r, job, part, code);
+		if (job)
+			record_write_fail(&r->to_append, job->id, text_string(&words));
 		return;
 	} else if (code != -ECANCELED) {
-		runner_pause(r, "starting a job", code);
+		char words[512];
+		runner_pause(r, doing(r, part, words, sizeof(words)), code);
 	}
-	if (job && job->state == JOB_PENDING)
+	if (job)
 		runner_enqueue(r, job);
 }
 
@@ -112,7 +147,7 @@ static void on_note(struct slot *s, const struct note *n)
 		break;
 	case NOTE_REFUSED:
 		if (s->running && s->running->id == n->id)
-			on_refused(r, s->running, n->code);
+			on_refused(r, s->running, (enum attempt_part)n->part, n->code);
 		break;
 	case NOTE_ENDED:
 		if (s->running && s->running->id == n->id)

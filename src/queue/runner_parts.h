@@ -103,6 +103,7 @@ struct runner {
 
 	bool must_read, must_place, must_judge;
 	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
+	bool pause_said;         /* once, until a job starts */
 	bool blocked;            /* an end cannot be written */
 	int interrupts;
 	bool leaving; /* SIGTERM */
