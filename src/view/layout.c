@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/display.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "view/layout_private.h"
 
 /* ---- Ink ------------------------------------------------------------------------- */
@@ -104,7 +105,7 @@ const char *layout_rate(double rate, char buf[LAYOUT_NUMBER_ROOM])
 /* ---- The head ------------------------------------------------------------------------ */
 
 /* What is said of the work, most worth first; what has no room is left out. */
-enum { FACT_FAILED, FACT_ELAPSED, FACT_ETA, FACT_RATE, FACT_RUNNING, FACT_WAITING, FACTS };
+enum { FACT_FAILED, FACT_ELAPSED, FACT_ETA, FACT_RATE, FACT_RUNNING, FACT_DETAIL, FACT_WAITING, FACTS };
 
 struct facts {
 	char words[FACTS][64];
@@ -140,6 +141,8 @@ static void collect_facts(struct facts *f, const struct view_model *m, uint64_t 
 	if (!w->end_ns && eta > 0)
 		snprintf(f->words[FACT_ETA], 64, "ETA %s", layout_time((uint64_t)eta, time));
 	layout_rate(view_rate(m, now_ns), f->words[FACT_RATE]);
+	if (w->detail)
+		utf8_copy_line(f->words[FACT_DETAIL], 64, w->detail, strlen(w->detail));
 	if (w->end_ns)
 		return;
 	snprintf(f->words[FACT_RUNNING], 64, "%s running", layout_number(w->running, n));
@@ -153,7 +156,7 @@ static unsigned facts_that_fit(const struct facts *f, size_t columns)
 	unsigned chosen = 0;
 	size_t used = 0;
 	for (int i = 0; i < FACTS; i++) {
-		size_t size = strlen(f->words[i]);
+		size_t size = display_width(f->words[i], strlen(f->words[i]));
 		size_t more = size + (used ? 3 : 0);
 		if (!size || used + more > columns)
 			continue;
@@ -165,7 +168,8 @@ static unsigned facts_that_fit(const struct facts *f, size_t columns)
 
 static void write_facts(struct text *t, const struct facts *f, const struct layout_options *o, size_t columns)
 {
-	static const int order[FACTS] = {FACT_RUNNING, FACT_WAITING, FACT_FAILED, FACT_RATE, FACT_ELAPSED, FACT_ETA};
+	static const int order[FACTS] = {
+		FACT_RUNNING, FACT_WAITING, FACT_FAILED, FACT_DETAIL, FACT_RATE, FACT_ELAPSED, FACT_ETA};
 	unsigned chosen = facts_that_fit(f, columns);
 	bool any = false;
 	for (size_t i = 0; i < FACTS; i++) {
@@ -276,7 +280,8 @@ void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns)
 	if (w->total >= 0)
 		text_appendf(t, "/%s", layout_number((uint64_t)w->total, total));
 	text_append_string(t, " done");
-	static const int order[FACTS] = {FACT_FAILED, FACT_RUNNING, FACT_WAITING, FACT_RATE, FACT_ELAPSED, FACT_ETA};
+	static const int order[FACTS] = {
+		FACT_FAILED, FACT_RUNNING, FACT_WAITING, FACT_DETAIL, FACT_RATE, FACT_ELAPSED, FACT_ETA};
 	for (size_t i = 0; i < FACTS; i++)
 		if (f.words[order[i]][0])
 			text_appendf(t, ", %s", f.words[order[i]]);

@@ -30,7 +30,9 @@ struct view_work {
 	uint64_t waiting;
 	/* Audio seconds or bytes: where total_amount is known (> 0), bar and ETA follow it, not the counts. */
 	double total_amount, done_amount;
-	const char *note; /* a word on what is going on: "ending: Ctrl-C once more ends running jobs"; or NULL */
+	const char *detail;   /* a few words more about the whole: "RTF 0.12"; or NULL */
+	int64_t given_eta_ns; /* of somebody who knows better than the rate does, at time_ns; 0: nobody */
+	const char *note;     /* a word on what is going on: "ending: Ctrl-C once more ends running jobs"; or NULL */
 	uint64_t start_ns;
 	uint64_t end_ns; /* 0 while it goes on */
 	/* When these counts were so. The rate is taken between the times of several puts; 0: over all since start_ns.

@@ -22,14 +22,13 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
-#include "gpu/probe.h"
 #include "view/capture.h"
+#include "view/devices.h"
 #include "view/panel.h"
 #include "view/panel_guard.h"
 
 #define NAMED_BYTES 4096 /* of a task, for its name */
 #define NAME_ROOM   512
-#define SAMPLE_MS   1000
 /* Between two looks at what others print: it comes in bunches. */
 #define PRINT_NS (50 * NS_PER_MS)
 
@@ -49,10 +48,7 @@ struct shown {
 	int end_fd; /* the run is over */
 
 	/* Of the thread, and after it. */
-	uint64_t start_ns;
-	struct gpu_probe *probe;
-	struct gd_gpu_list *gpus;
-	bool probed;
+	struct devices devices;
 };
 
 const char *gd_gpu_status_name(enum gd_gpu_status status)
@@ -96,28 +92,6 @@ static const char *name_task(struct shown *s, const struct gd_worker_stats *w, c
 	return name;
 }
 
-/* Memory and load, where the driver's word is about this one GPU. */
-static void add_device(struct view_gpu *g, const struct shown *s)
-{
-	const struct gd_gpu *found = NULL;
-	for (size_t i = 0; s->gpus && i < s->gpus->count; i++) {
-		const struct gd_gpu *gpu = &s->gpus->gpus[i];
-		if (gpu->index != g->id || gpu->mig_index >= 0)
-			continue;
-		found = gpu;
-	}
-	if (!found)
-		return;
-	if (found->known & GD_GPU_NAME)
-		g->name = found->name;
-	if (found->known & GD_GPU_MEMORY_TOTAL)
-		g->memory_total_bytes = (int64_t)found->memory_total_bytes;
-	if (found->known & GD_GPU_MEMORY_USED)
-		g->memory_used_bytes = (int64_t)found->memory_used_bytes;
-	if (found->known & GD_GPU_UTILIZATION)
-		g->utilization_percent = (int)found->utilization_percent;
-}
-
 static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 {
 	char name[NAME_ROOM];
@@ -138,8 +112,10 @@ static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 		.power_milliwatts = -1};
 	if (w->has_task)
 		g.task = name_task(s, w, name);
-	if (w->vendor != GD_VENDOR_SIMULATED)
-		add_device(&g, s);
+	if (panel_mode(s->panel) == PANEL_LIVE) {
+		devices_open(&s->devices, w->vendor);
+		devices_add(&s->devices, &g);
+	}
 	(void)view_put_gpu(s->model, &g); /* without memory it stays as it was */
 }
 
@@ -177,42 +153,6 @@ static void update(struct shown *s, const struct gd_stats *last)
 		put_worker(s, &w);
 }
 
-/* ---- GPUs -------------------------------------------------------------------------------- */
-
-/* Real GPUs are asked once a second, by a process of their own. What cannot be asked is not shown. */
-static void open_probe(struct shown *s)
-{
-	struct gd_worker_stats w;
-	if (s->probed || gd_worker_stats(s->dispatcher, 0, &w) < 0)
-		return;
-	s->probed = true;
-	if (panel_mode(s->panel) == PANEL_LIVE && w.vendor != GD_VENDOR_SIMULATED)
-		(void)gpu_probe_open(
-			&(struct gpu_probe_options){.spec = "all", .period_ms = SAMPLE_MS}, &s->probe, NULL);
-}
-
-static void close_probe(struct shown *s)
-{
-	gpu_probe_close(s->probe);
-	s->probe = NULL;
-}
-
-static void read_probe(struct shown *s)
-{
-	struct gpu_news news;
-	struct gd_gpu_list *list;
-	bool any = false;
-	int r;
-	while ((r = gpu_probe_read(s->probe, &news)) > 0)
-		any = true;
-	if (any && gpu_probe_list(s->probe, &list, NULL) == 0) {
-		gd_gpu_list_free(s->gpus);
-		s->gpus = list;
-	}
-	if (r < 0)
-		close_probe(s);
-}
-
 /* ---- The thread ----------------------------------------------------------------------------- */
 
 static void print_captured(struct shown *s, bool all)
@@ -236,7 +176,6 @@ static void *draw(void *argument)
 	uint64_t print_ns = 0;
 	struct pollfd fds[] = {{s->end_fd, POLLIN, 0}, {s->capture.fd, POLLIN, 0}, {-1, POLLIN, 0}};
 	while (!fds[0].revents) {
-		open_probe(s);
 		uint64_t now_ns = clock_now_ns();
 		bool print = fds[1].revents && now_ns >= print_ns;
 		if (print || now_ns >= panel_due_ns(s->panel)) {
@@ -250,11 +189,11 @@ static void *draw(void *argument)
 		uint64_t next_ns = waits && print_ns < panel_due_ns(s->panel) ? print_ns : panel_due_ns(s->panel);
 		short seen = waits ? fds[1].revents : 0;
 		fds[1].fd = waits ? -1 : s->capture.fd;
-		fds[2].fd = s->probe ? gpu_probe_fd(s->probe) : -1;
+		fds[2].fd = devices_fd(&s->devices);
 		poll(fds, 3, clock_ms_until(next_ns, clock_now_ns()));
 		fds[1].revents |= seen;
 		if (fds[2].revents)
-			read_probe(s);
+			devices_read(&s->devices);
 	}
 	return NULL;
 }
@@ -323,8 +262,7 @@ static void finish(struct shown *s, const struct gd_stats *stats)
 		panel_destroy(s->panel, stats ? s->model : NULL, clock_now_ns());
 	}
 	capture_end(&s->capture);
-	close_probe(s);
-	gd_gpu_list_free(s->gpus);
+	devices_close(&s->devices);
 	view_model_destroy(s->model);
 	closep(&s->fd);
 	closep(&s->end_fd);
