@@ -62,34 +62,48 @@ int process_info(pid_t pid, struct process_info *ret)
 	return 0;
 }
 
+int process_signal(pid_t pid, uint64_t start_ticks, int signal)
+{
+	struct process_info i;
+	cleanup_(closep) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0 && errno == ESRCH)
+		return -ESRCH;
+	/* The descriptor is that of whoever has the number now: only then is it looked at who that is. */
+	int r = process_info(pid, &i);
+	if (r < 0 || i.start_ticks != start_ticks)
+		return r < 0 ? r : -ESRCH;
+	/* Where there are no such descriptors (no room, a strict sandbox), the number must do. */
+	r = fd < 0 ? kill(pid, signal) : (int)syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+	return r < 0 ? -errno : 0;
+}
+
+struct relative {
+	pid_t pid, parent;
+	uint64_t start_ticks;
+};
+
 struct family {
-	pid_t *pids, *parents;
+	struct relative *all;
 	size_t count, room;
 };
 
-static int family_add(struct family *f, pid_t pid, pid_t parent)
+static int family_add(struct family *f, const struct relative *one)
 {
 	if (f->count == f->room) {
 		size_t room = f->room ? f->room * 2 : 256;
-		pid_t *pids = realloc(f->pids, room * sizeof(pid_t));
-		if (!pids)
+		struct relative *all = reallocarray(f->all, room, sizeof(*all));
+		if (!all)
 			return -ENOMEM;
-		f->pids = pids;
-		pid_t *parents = realloc(f->parents, room * sizeof(pid_t));
-		if (!parents)
-			return -ENOMEM;
-		f->parents = parents;
+		f->all = all;
 		f->room = room;
 	}
-	f->pids[f->count] = pid;
-	f->parents[f->count++] = parent;
+	f->all[f->count++] = *one;
 	return 0;
 }
 
 static void family_finish(struct family *f)
 {
-	free(f->pids);
-	free(f->parents);
+	free(f->all);
 }
 
 static void closedirp(DIR **d)
@@ -121,71 +135,84 @@ static int note_parent(void *context, pid_t pid)
 	struct process_info i;
 	if (process_info(pid, &i) < 0 || i.state == 'Z')
 		return 0;
-	return family_add(context, pid, i.ppid);
+	return family_add(context, &(struct relative){pid, i.ppid, i.start_ticks});
 }
 
 int process_children(pid_t pid, pid_t **ret)
 {
-	cleanup_(family_finish) struct family all = {0};
-	int r = each_process(note_parent, &all);
+	cleanup_(family_finish) struct family family = {0};
+	int r = each_process(note_parent, &family);
 	if (r < 0)
 		return r;
+	pid_t *children = calloc(family.count + 1, sizeof(*children));
+	if (!children)
+		return -ENOMEM;
 	size_t n = 0;
-	for (size_t i = 0; i < all.count; i++)
-		if (all.parents[i] == pid)
-			all.pids[n++] = all.pids[i];
-	*ret = all.pids;
-	all.pids = NULL;
+	for (size_t i = 0; i < family.count; i++)
+		if (family.all[i].parent == pid)
+			children[n++] = family.all[i].pid;
+	*ret = children;
 	return (int)n;
 }
 
 int process_signal_descendants(pid_t pid, int signal)
 {
-	cleanup_(family_finish) struct family all = {0};
+	cleanup_(family_finish) struct family family = {0};
 	cleanup_(family_finish) struct family tree = {0};
-	int r = each_process(note_parent, &all);
+	int r = each_process(note_parent, &family);
 	if (r < 0)
 		return r;
-	r = family_add(&tree, pid, 0);
+	r = family_add(&tree, &(struct relative){.pid = pid});
 	for (size_t i = 0; r == 0 && i < tree.count; i++)
-		for (size_t k = 0; r == 0 && k < all.count; k++)
-			if (all.parents[k] == tree.pids[i])
-				r = family_add(&tree, all.pids[k], tree.pids[i]);
+		for (size_t k = 0; r == 0 && k < family.count; k++)
+			if (family.all[k].parent == tree.all[i].pid)
+				r = family_add(&tree, &family.all[k]);
 	if (r < 0)
 		return r;
+	/* Who is gone by now needs no signal, and who has its number since then gets none. */
 	for (size_t i = 1; i < tree.count; i++)
-		kill(tree.pids[i], signal);
+		(void)process_signal(tree.all[i].pid, tree.all[i].start_ticks, signal);
 	return (int)tree.count - 1;
 }
 
 struct marked {
-	const char *entry;
+	const char *name;
 	size_t size;
-	int signal;
-	int count;
+	process_marked_fn *fn;
+	void *context;
 };
 
-static bool environ_has(pid_t pid, const char *entry, size_t size)
+/* The value of a variable that is there as a whole; NULL: not there, or cut off. An entry has a NUL on both sides. */
+static const char *find_value(const char *buf, size_t have, const char *name, size_t size)
+{
+	for (const char *p = buf; (p = memmem(p, have - (size_t)(p - buf), name, size)); p++)
+		if (p > buf && p[-1] == '\0' && p[size] == '=')
+			return memchr(p, '\0', have - (size_t)(p - buf)) ? p + size + 1 : NULL;
+	return NULL;
+}
+
+static bool read_variable(pid_t pid, const char *name, size_t size, char *value, size_t room)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	char buf[65536];
-	size_t have = 0;
+	char buf[65536 + 1] = {'\0'}; /* before the first entry too */
+	size_t have = 1, keep = size + 3 + room;
 	for (;;) {
-		ssize_t n = read(fd, buf + have, sizeof(buf) - have);
+		ssize_t n = read(fd, buf + have, sizeof(buf) - 1 - have);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return false;
 		have += (size_t)n;
-		/* An entry is preceded by a NUL, but for the first, and followed by one. */
-		for (char *p = buf; (p = memmem(p, have - (size_t)(p - buf), entry, size + 1)); p++)
-			if (p == buf || p[-1] == '\0')
-				return true;
-		size_t keep = have < size + 2 ? have : size + 2;
+		buf[have] = '\0';
+		const char *found = find_value(buf, have, name, size);
+		if (found) {
+			snprintf(value, room, "%s", found);
+			return true;
+		}
 		if (have > sizeof(buf) / 2) {
 			memmove(buf, buf + have - keep, keep);
 			have = keep;
@@ -193,22 +220,25 @@ static bool environ_has(pid_t pid, const char *entry, size_t size)
 	}
 }
 
-static int signal_if_marked(void *context, pid_t pid)
+static int ask_if_marked(void *context, pid_t pid)
 {
 	struct marked *m = context;
 	struct process_info i;
-	if (pid == getpid() || !environ_has(pid, m->entry, m->size) || process_info(pid, &i) < 0 || i.state == 'Z')
+	char value[PROCESS_MARK_ROOM];
+	/* Who it is before what its environment says: if that is another's by then, the signal finds nobody. */
+	if (pid == getpid() || process_info(pid, &i) < 0 || i.state == 'Z' ||
+		!read_variable(pid, m->name, m->size, value, sizeof(value)))
 		return 0;
-	m->count++;
-	kill(pid, m->signal);
+	int signal = m->fn(m->context, pid, value);
+	if (signal > 0)
+		(void)process_signal(pid, i.start_ticks, signal);
 	return 0;
 }
 
-int process_signal_marked(const char *entry, int signal)
+int process_signal_marked(const char *name, process_marked_fn *fn, void *context)
 {
-	struct marked m = {entry, strlen(entry), signal, 0};
-	int r = each_process(signal_if_marked, &m);
-	return r < 0 ? r : m.count;
+	struct marked m = {name, strlen(name), fn, context};
+	return each_process(ask_if_marked, &m);
 }
 
 /* As the kernel knows it; sigaction() refuses the C library's own signals. */

@@ -34,11 +34,23 @@ int process_info(pid_t pid, struct process_info *ret);
 /* The children of pid, in memory to be freed; how many, or a negative errno value. */
 int process_children(pid_t pid, pid_t **ret);
 
+/*
+ * Signals the process that was seen to have this number and this start, and no later one that was given its number.
+ * -ESRCH where it is gone.
+ */
+int process_signal(pid_t pid, uint64_t start_ticks, int signal);
+
 /* Signals every descendant of pid, not pid itself. Returns how many there were. */
 int process_signal_descendants(pid_t pid, int signal);
 
-/* Signals each process whose environment has this very entry ("NAME=value"). Returns how many there were. */
-int process_signal_marked(const char *entry, int signal);
+/* Longer values are cut. */
+#define PROCESS_MARK_ROOM 128
+
+/* Which signal that process gets; 0: none. */
+typedef int process_marked_fn(void *context, pid_t pid, const char *value);
+
+/* Asks about each process that has this variable in its environment. One walk, for any number of values. */
+int process_signal_marked(const char *name, process_marked_fn *fn, void *context);
 
 /*
  * In a new process: no signal is ignored, and none handled but by the C library itself. Those two that it keeps to

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "cli/queue_cli.h"
 
 /* Leaves when the queue has been empty for so long. */
@@ -28,9 +29,7 @@ _Noreturn static void become_runner(const char *const *argv, const char *log, in
 {
 	sigset_t none;
 	setsid();
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &dfl, NULL);
+	process_reset_signals();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	int null = open("/dev/null", O_RDWR);

@@ -152,7 +152,9 @@ static int finish(struct run *run, const struct runner_result *result)
 	if (result->interrupted || result->left_running)
 		return EXIT_INTERRUPTED;
 	if (!run->own.states)
-		return result->failed || result->cancelled || result->left_pending ? EXIT_WORK_FAILED : EXIT_DONE;
+		return result->failed || result->cancelled || result->left_pending || result->left_stuck
+			       ? EXIT_WORK_FAILED
+			       : EXIT_DONE;
 	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
 	if (r < 0)
 		return r;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "gpu/wire.h"
 
@@ -473,9 +474,7 @@ static int take_over_fds(int socket)
 
 static void reset_signals(void)
 {
-	struct sigaction usual = {.sa_handler = SIG_DFL};
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &usual, NULL); /* refused for SIGKILL, SIGSTOP and libc's own */
+	process_reset_signals();
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);

@@ -41,7 +41,8 @@ int attempt_init(struct attempt *a, const struct order *order, char *payload)
 {
 	*a = (struct attempt){.order = *order, .payload = payload};
 	const char *p = payload, *end = payload + order->size;
-	const char **strings[] = {&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name};
+	const char **strings[] = {
+		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		if (!(*strings[i] = next_string(&p, end)))
 			return -EBADMSG;
@@ -188,6 +189,11 @@ static int write_script(struct attempt *a, const struct journal *j)
 	if (fd < 0)
 		return -errno;
 	return file_write_all(fd, a->command, size);
+}
+
+int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper)
+{
+	return build_environment(a, j, keeper);
 }
 
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)

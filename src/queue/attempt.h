@@ -42,7 +42,7 @@ struct attempt_page {
 struct attempt {
 	struct order order;
 	char *payload;
-	const char *command, *cwd, *env, *log_dir, *on_finish, *name;
+	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim, *input;
 	const char **env_changes;
 	int *gpus;
 	char *log_path;
@@ -60,6 +60,8 @@ void attempt_finish(struct attempt *a);
 
 /* Environment, script and log file. What fails here is refused, and nothing of it is left. */
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd);
+/* The environment alone, for a hook without an attempt. */
+int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper);
 /* Takes back the log and the script of an attempt that never started. */
 void attempt_undo(struct attempt *a);
 

@@ -17,10 +17,10 @@
 #include "base/error.h"
 #include "base/file.h"
 
-#define LARGEST_CLAIM (16 * 1024)
+#define LARGEST_CLAIM CLAIM_TEXT_ROOM
 /* Whoever fills the folder with more than this only hides his own. */
 #define MOST_FILES 65536
-#define NAME_ROOM  64
+#define NAME_ROOM  (CLAIM_MAX_QUEUE + 48)
 
 /* One that this process holds. */
 struct claim {
@@ -35,6 +35,7 @@ struct claim {
 struct claims {
 	int dir;
 	struct claim *own;
+	bool swept; /* all files have been looked at once */
 };
 
 static uint64_t random_number(void)
@@ -171,7 +172,8 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 	struct claim *claim = calloc(1, sizeof(*claim));
 	if (!claim)
 		return -ENOMEM;
-	snprintf(claim->name, sizeof(claim->name), "%" PRIdMAX "-%016" PRIx64, (intmax_t)getpid(), random_number());
+	snprintf(claim->name, sizeof(claim->name), "%s-%" PRIdMAX "-%016" PRIx64, info->queue, (intmax_t)getpid(),
+		random_number());
 	int r = write_claim_again(c, claim->name, info, claim);
 	if (r < 0) {
 		free(claim);
@@ -306,6 +308,31 @@ static int read_other(struct claims *c, const char *name, struct claim_other *re
 	return lock_holder(fd) == holder;
 }
 
+/*
+ * A file that by its name is of this queue: not worth a look, but for the first time, to sweep. Who calls his so in
+ * another's queue only hides it, as he can anyway.
+ */
+static bool is_of_queue(const struct claims *c, const char *name, const char *queue)
+{
+	size_t n = queue ? strlen(queue) : 0;
+	return c->swept && n > 0 && strncmp(name, queue, n) == 0 && name[n] == '-';
+}
+
+/* While a job is handed over, both its runner and its keeper claim for it: the keeper's, which has a PID, is kept. */
+static bool is_listed(struct claims_list *list, const struct claim_other *other)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct claim_other *seen = &list->claims[i];
+		if (seen->owner != other->owner || seen->info.job != other->info.job ||
+			strcmp(seen->info.queue, other->info.queue) != 0)
+			continue;
+		if (!seen->info.pid)
+			*seen = *other;
+		return true;
+	}
+	return false;
+}
+
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 {
 	int fd = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -337,8 +364,10 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 			list.claims = more;
 		}
 		struct claim_other *other = &list.claims[list.count];
-		if (read_other(c, entry->d_name, other) &&
-			!(queue && other->owner == geteuid() && !strcmp(other->info.queue, queue)))
+		if (!is_of_queue(c, entry->d_name, queue) && read_other(c, entry->d_name, other) &&
+			other->info.num_gpus > 0 &&
+			!(queue && other->owner == geteuid() && !strcmp(other->info.queue, queue)) &&
+			!is_listed(&list, other))
 			list.count++;
 	}
 	closedir(dir);
@@ -346,6 +375,7 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 		claims_list_finish(&list);
 		return r;
 	}
+	c->swept = true;
 	*ret = list;
 	return 0;
 }

@@ -3,8 +3,8 @@
  * What the queues of all users on this box have promised to their running jobs.
  *
  * Each running job holds a claim: a file in a sticky folder that all share, with
- * a write lock by whoever holds it (the keeper; before that, the runner). The
- * lock ends with the process, so a claim cannot outlive its job's keeper, and
+ * a write lock by whoever holds it: the job's keeper and, until the job has started, the runner; of two claims
+ * for one job only one is listed. The lock ends with the process, so a claim cannot outlive its job's keeper, and
  * only the file's owner or root can take it, so nobody can claim in another's
  * name. What stands in the file is somebody else's word and checked as such.
  *
@@ -30,6 +30,7 @@
 #define CLAIM_KEY_ROOM  96
 #define CLAIM_MAX_GPUS  64
 #define CLAIM_MAX_QUEUE 64
+#define CLAIM_TEXT_ROOM (16 * 1024)
 
 /* How a GPU is called in claims: its UUID, else its place on the bus. False: it is simulated or has neither. */
 bool claim_gpu_key(const struct gd_gpu *gpu, char key[CLAIM_KEY_ROOM]);
@@ -38,11 +39,11 @@ bool claim_gpu_key(const struct gd_gpu *gpu, char key[CLAIM_KEY_ROOM]);
 struct claim_info {
 	char queue[CLAIM_MAX_QUEUE + 1]; /* which queue: letters, digits, - and _; its own claims are not listed */
 	uint64_t job;
-	int64_t pid;             /* root of the job's processes, 0 before it is started */
+	int64_t pid;             /* the keeper: root of the job's processes; 0 before it has one */
 	uint64_t promised_bytes; /* on each GPU */
 	bool declared;
 	bool settled;
-	size_t num_gpus;
+	size_t num_gpus; /* 0: nothing is claimed at the moment; it is not listed */
 	char gpus[CLAIM_MAX_GPUS][CLAIM_KEY_ROOM];
 };
 

@@ -21,6 +21,8 @@
 /* It may take so long. */
 #define HOOK_MS       60000
 #define KILL_AGAIN_MS 50
+/* And so long to die. */
+#define STUCK_MS 10000
 
 struct search {
 	struct jobs *jobs;
@@ -70,16 +72,25 @@ int hook_read_job(const char *journal_path, uint64_t id, struct jobs *ret)
 	return r;
 }
 
+int hook_describe_job(struct job *job, struct text *ret)
+{
+	unsigned char state = job->state;
+	if (!job_is_final(job) && job->attempts)
+		job->state = job->attempts->state;
+	show_json(ret, job);
+	job->state = state;
+	text_append_char(ret, '\n');
+	return text_error(ret);
+}
+
 int hook_describe(struct jobs *js, uint64_t id, const struct text *end_line, struct text *ret)
 {
 	int r = jobs_apply(js, 0, end_line->data, end_line->length - 1);
 	struct job *job = jobs_find(js, id);
 	if (r < 0 || !job || !job->attempts)
 		return r < 0 ? r : -ENOENT;
-	job->state = job->attempts->state;
-	show_json(ret, job);
-	text_append_char(ret, '\n');
-	return text_error(ret);
+	/* Final it may be otherwise than the attempt: one that failed while it was being cancelled is cancelled. */
+	return hook_describe_job(job, ret);
 }
 
 /* A file in memory, not a pipe: a hook need not read, and must not make us wait by not reading. */
@@ -100,25 +111,27 @@ _Noreturn static void execute(const struct attempt *a, int input_fd)
 	_exit(127);
 }
 
-void hook_run(const struct attempt *a, const struct text *input, int signal_fd)
+int hook_run(const struct attempt *a, const struct text *input, int signal_fd)
 {
 	cleanup_(closep) int input_fd = open_input(input);
 	if (input_fd < 0)
-		return;
+		return -errno;
 	pid_t pid = fork();
 	if (pid == 0)
 		execute(a, input_fd);
 	uint64_t until = clock_now_ns() + HOOK_MS * NS_PER_MS;
-	bool over = false;
 	for (;;) {
 		pid_t done = waitpid(-1, NULL, WNOHANG);
+		uint64_t now = clock_now_ns();
 		if (done < 0)
-			return;
-		if (done == pid)
-			over = true;
+			return 0;
+		if (done == pid && now < until)
+			until = now;
 		if (done > 0)
 			continue;
-		if (over || clock_now_ns() > until)
+		if (now >= until + STUCK_MS * NS_PER_MS)
+			return -ETIMEDOUT;
+		if (now >= until)
 			process_signal_descendants(getpid(), SIGKILL);
 		struct pollfd p = {signal_fd, POLLIN, 0};
 		poll(&p, 1, KILL_AGAIN_MS);

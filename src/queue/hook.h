@@ -17,13 +17,16 @@
  */
 int hook_read_job(const char *journal_path, uint64_t id, struct jobs *ret);
 
-/* The object of a job of hook_read_job(), with the end that has been written since. */
+/* The object of a job as it is, but for one that will be tried again: that is as its last attempt left it. */
+int hook_describe_job(struct job *job, struct text *ret);
+
+/* The same for a job of hook_read_job(), with the end that has been written since. */
 int hook_describe(struct jobs *js, uint64_t id, const struct text *end_line, struct text *ret);
 
 /*
  * Waits for it, a bounded time; what it leaves behind is killed. Only in a process all of whose children
- * are its own business; signal_fd tells of them.
+ * are its own business; signal_fd tells of them. -ETIMEDOUT where something of it does not die: it is still a child.
  */
-void hook_run(const struct attempt *a, const struct text *input, int signal_fd);
+int hook_run(const struct attempt *a, const struct text *input, int signal_fd);
 
 #endif

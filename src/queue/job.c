@@ -35,6 +35,11 @@ int job_state_parse(const char *name, size_t size, enum job_state *ret)
 	return -EINVAL;
 }
 
+void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM])
+{
+	snprintf(words, JOB_STUCK_ROOM, "job %llu there " REASON_STUCK, (unsigned long long)id);
+}
+
 bool job_is_final(const struct job *j)
 {
 	return j->state == JOB_COMPLETED || j->state == JOB_FAILED || j->state == JOB_CANCELLED;
@@ -414,7 +419,7 @@ static int apply_start(struct jobs *js, const struct record *r)
 			return error;
 		job->keeper = js->keepers[js->num_keepers - 1];
 	}
-	job->cancel_requested = false;
+	job->cancel_requested = job->stuck = job->hook_due = false;
 	job->reason = NULL;
 	set_state(js, job, JOB_RUNNING);
 	return 0;
@@ -440,6 +445,8 @@ static int apply_end(struct jobs *js, const struct record *r)
 	a->state = (unsigned char)state;
 	if (a->reason && strcmp(a->reason, REASON_GPU_MEMORY) == 0 && a->peak_mem_mb > job->need_mb)
 		job->need_mb = a->peak_mem_mb;
+	job->stuck = false;
+	job->hook_due = json_is(&r->by, "runner");
 	bool again = state == JOB_FAILED && job_has_try_left(job);
 	if (state == JOB_FAILED && job->cancel_requested)
 		state = JOB_CANCELLED;
@@ -458,7 +465,29 @@ static int apply_fail(struct jobs *js, const struct record *r)
 	job->reason = intern_value(js, &r->reason, NULL, &error);
 	if (error)
 		return error;
+	job->hook_due = true;
 	set_state(js, job, JOB_FAILED);
+	return 0;
+}
+
+static int apply_stuck(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find(js, r->id);
+	if (!job)
+		return -EBADMSG;
+	if (job->state != JOB_RUNNING || job->attempts->attempt != r->attempt)
+		return 0; /* it died after all */
+	job->stuck = true;
+	set_state(js, job, JOB_RUNNING);
+	return 0;
+}
+
+static int apply_hook(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find(js, r->id);
+	/* It may have been pruned between its end and this. */
+	if (job)
+		job->hook_due = false;
 	return 0;
 }
 
@@ -472,6 +501,8 @@ static int apply_control(struct jobs *js, const struct record *r)
 	int error = 0;
 	if (r->event == EVENT_CANCEL && waits) {
 		job->reason = intern_value(js, &r->reason, NULL, &error);
+		/* With a reason it was never accepted. */
+		job->hook_due = !job->reason;
 		set_state(js, job, JOB_CANCELLED);
 	} else if (r->event == EVENT_CANCEL && job->state == JOB_RUNNING) {
 		job->cancel_requested = true;
@@ -486,7 +517,7 @@ static int apply_control(struct jobs *js, const struct record *r)
 	} else if (r->event == EVENT_RETRY && job_is_final(job)) {
 		job->spared = job->num_attempts;
 		job->reason = NULL;
-		job->cancel_requested = false;
+		job->cancel_requested = job->hook_due = false;
 		set_state(js, job, JOB_PENDING);
 	}
 	return error;
@@ -564,6 +595,10 @@ static int apply(struct jobs *js, struct record *r)
 		return apply_end(js, r);
 	case EVENT_FAIL:
 		return apply_fail(js, r);
+	case EVENT_STUCK:
+		return apply_stuck(js, r);
+	case EVENT_HOOK:
+		return apply_hook(js, r);
 	case EVENT_CANCEL:
 	case EVENT_HOLD:
 	case EVENT_RELEASE:

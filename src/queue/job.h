@@ -47,7 +47,12 @@ enum job_state {
 #define REASON_GPU_LOST    "GPU lost"
 #define REASON_TIMEOUT     "timeout"
 #define REASON_CANCELLED   "cancelled"
+#define REASON_STUCK       "cannot be killed"
 #define REASON_NOT_SYNCED  "not accepted: it could not be synced"
+
+/* Why a GPU takes no job, where one on it cannot be killed. */
+#define JOB_STUCK_ROOM 48
+void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM]);
 
 /* The priority that `urgent` gives. */
 #define JOB_URGENT 1000000000
@@ -99,6 +104,7 @@ struct attempt_end {
 	const char *reason;   /* or NULL */
 	int64_t duration_ms;  /* -1: not known */
 	int64_t peak_mem_mb;  /* -1 */
+	bool by_runner;       /* its keeper was gone: nobody has run its hook */
 };
 
 /* Where a keeper lives. */
@@ -148,6 +154,8 @@ struct job {
 	unsigned char state;   /* enum job_state */
 	bool cancel_requested; /* while it runs */
 	bool legacy;
+	bool stuck;    /* while it runs: it was killed and does not die */
+	bool hook_due; /* its end was not written by a keeper, and nobody has run its hook yet */
 	/* From here on the runner's. */
 	bool blocked;                /* linked under a job that it waits for */
 	struct pending_job wait;     /* its place among those that wait for a GPU */

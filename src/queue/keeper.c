@@ -27,12 +27,16 @@
 #include "queue/attempt.h"
 #include "queue/follow.h"
 #include "queue/hook.h"
+#include "queue/keeper_claim.h"
 #include "queue/oom.h"
 #include "queue/record.h"
 
 /* How soon a record that did not fit the disk is tried again, and how often leftovers are killed. */
 #define WRITE_AGAIN_MS 200
 #define KILL_AGAIN_MS  50
+/* What has not died so long after the first SIGKILL is stuck in the kernel; then it is looked at less often. */
+#define STUCK_MS       10000
+#define STUCK_AGAIN_MS 1000
 
 enum phase {
 	PHASE_IDLE,
@@ -61,6 +65,9 @@ struct keeper {
 	bool gpu_full;       /* when the job was last seen on it */
 	const char *reason;  /* why it was ended by us */
 	uint64_t started_ns, deadline_ns, step_ns;
+	uint64_t killed_ns; /* when SIGKILL was sent first; 0: not yet */
+	bool stuck;         /* the journal says so */
+	struct keeper_claim claim;
 };
 
 /* ---- Beginning ------------------------------------------------------------------- */
@@ -133,6 +140,7 @@ static void send_note_and_ready(struct keeper *k, enum note_kind kind, uint64_t 
 
 _Noreturn static void leave(struct keeper *k)
 {
+	keeper_claim_finish(&k->claim);
 	if (k->lock_fd >= 0)
 		unlinkat(k->journal->dir_fd, k->lock_name, 0);
 	_exit(0);
@@ -233,6 +241,14 @@ static void format_end(struct text *line, const struct attempt_end *e)
 	}
 }
 
+/* What does not die would be taken for a process of the next job: that gets another keeper. */
+static void after_hook(struct keeper *k, int result)
+{
+	if (result == -ETIMEDOUT)
+		leave(k);
+	send_note(k, NOTE_READY, 0, 0);
+}
+
 /* With a hook: what it is told is read before the end is written, and said to the runner before the hook runs. */
 static void end_with_hook(struct keeper *k, const struct text *line, enum job_state state)
 {
@@ -247,8 +263,7 @@ static void end_with_hook(struct keeper *k, const struct text *line, enum job_st
 		jobs_finish(&js);
 	}
 	/* Without memory for more, the end alone. */
-	hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd);
-	send_note(k, NOTE_READY, 0, 0);
+	after_hook(k, hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd));
 }
 
 static void finish_job(struct keeper *k)
@@ -257,6 +272,7 @@ static void finish_job(struct keeper *k)
 	cleanup_(text_finish) struct text words = {0};
 	uint64_t id = k->attempt.order.id;
 	k->phase = PHASE_IDLE;
+	keeper_claim_leave(&k->claim);
 	if (k->page->stage == ATTEMPT_FORKED && start_is_written(k))
 		k->page->stage = ATTEMPT_STARTED;
 	if (k->page->stage <= ATTEMPT_REFUSED) {
@@ -265,6 +281,8 @@ static void finish_job(struct keeper *k)
 			k, NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
 	} else {
 		struct attempt_end e;
+		if (k->attempt.script_path)
+			unlink(k->attempt.script_path);
 		describe_end(k, &e, &words);
 		format_end(&line, &e);
 		if (*k->attempt.on_finish) {
@@ -273,8 +291,6 @@ static void finish_job(struct keeper *k)
 			append_end(k, &line);
 			send_note_and_ready(k, NOTE_ENDED, id, (int)e.state);
 		}
-		if (k->attempt.script_path)
-			unlink(k->attempt.script_path);
 	}
 	attempt_finish(&k->attempt);
 }
@@ -319,6 +335,15 @@ static void end_job(struct keeper *k, const char *reason, bool at_once)
 	}
 }
 
+/* For all who look on: its GPUs take no other job. Where it cannot be written now, it is tried again. */
+static void say_stuck(struct keeper *k)
+{
+	cleanup_(text_finish) struct text line = {0};
+	record_write_stuck(&line, k->attempt.order.id, k->attempt.order.attempt);
+	k->stuck = !text_error(&line) && k->page->stage >= ATTEMPT_STARTED &&
+		   journal_append_line(k->journal, line.data, line.length, NULL) == 0;
+}
+
 static void on_time(struct keeper *k)
 {
 	uint64_t now = clock_now_ns();
@@ -328,8 +353,13 @@ static void on_time(struct keeper *k)
 		k->phase = PHASE_KILLING;
 	if (k->phase == PHASE_KILLING && now >= k->step_ns) {
 		signal_tree(SIGKILL);
-		k->step_ns = now + KILL_AGAIN_MS * NS_PER_MS;
+		if (!k->killed_ns)
+			k->killed_ns = now;
+		if (!k->stuck && now - k->killed_ns >= STUCK_MS * NS_PER_MS)
+			say_stuck(k);
+		k->step_ns = now + (k->stuck ? STUCK_AGAIN_MS : KILL_AGAIN_MS) * NS_PER_MS;
 	}
+	keeper_claim_on_time(&k->claim, now, k->runner_fd < 0);
 }
 
 /* ---- Orders ------------------------------------------------------------------------- */
@@ -361,10 +391,13 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		return r;
 	k->attempt.missing = ATTEMPT_KEEPER;
 	*k->page = (struct attempt_page){0};
-	k->reaped = false;
+	k->reaped = k->stuck = false;
+	k->killed_ns = 0;
 	k->reason = NULL;
 	k->peak_mem_mb = -1;
 	k->gpu_full = false;
+	/* Before it can start: from then on the runner relies on it. */
+	keeper_claim_take(&k->claim, k->attempt.claim);
 	pid_t parent = getpid();
 	k->started_ns = clock_now_ns();
 	k->pid = fork();
@@ -372,12 +405,29 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		attempt_exec(&k->attempt, k->journal, k->name, log_fd, k->page, parent);
 	if (k->pid < 0) {
 		r = -errno;
+		keeper_claim_leave(&k->claim);
 		attempt_undo(&k->attempt);
 		return r;
 	}
 	k->phase = PHASE_RUNNING;
 	k->deadline_ns = order->timeout_ms ? k->started_ns + (uint64_t)order->timeout_ms * NS_PER_MS : 0;
 	return 0;
+}
+
+/* For an end that somebody else has written. */
+static void run_hook(struct keeper *k, const struct order *order, char *payload)
+{
+	int r = attempt_init(&k->attempt, order, payload);
+	if (r == 0)
+		r = keeper_open(k);
+	if (r == 0)
+		r = attempt_prepare_hook(&k->attempt, k->journal, k->name);
+	if (r == 0) {
+		char *input = k->attempt.payload + (k->attempt.input - k->attempt.payload);
+		r = hook_run(&k->attempt, &(struct text){.data = input, .length = strlen(input)}, k->signal_fd);
+	}
+	attempt_finish(&k->attempt);
+	after_hook(k, r);
 }
 
 static void on_order(struct keeper *k)
@@ -406,15 +456,21 @@ static void on_order(struct keeper *k)
 		}
 		return;
 	}
+	if (o.kind == ORDER_HOOK && k->phase == PHASE_IDLE) {
+		run_hook(k, &o, payload);
+		return;
+	}
 	free(payload);
 	if (k->phase == PHASE_IDLE || o.id != k->attempt.order.id)
 		return;
 	if (o.kind == ORDER_SEEN) {
 		k->peak_mem_mb = o.peak_mem_mb;
 		k->gpu_full = o.gpu_full;
-		return;
+	} else if (o.kind == ORDER_SETTLED) {
+		keeper_claim_settle(&k->claim);
+	} else {
+		end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
 	}
-	end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
 }
 
 /* What was said of a job is heard before its end is told. */
@@ -448,6 +504,9 @@ static void on_signal(struct keeper *k)
 static int next_timeout_ms(const struct keeper *k)
 {
 	uint64_t at = k->phase == PHASE_RUNNING ? k->deadline_ns : k->phase == PHASE_IDLE ? 0 : k->step_ns;
+	uint64_t claim = keeper_claim_due(&k->claim, k->runner_fd < 0);
+	if (claim && (!at || claim < at))
+		at = claim;
 	return at ? clock_ms_until(at, clock_now_ns()) : -1;
 }
 
@@ -480,6 +539,8 @@ _Noreturn void keeper_main(const char *journal_path, int fd)
 	k.page = mmap(NULL, sizeof(*k.page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (k.signal_fd < 0 || k.page == MAP_FAILED)
 		_exit(1);
+	/* A runner that is gone by now may have left an order. */
+	(void)file_write_all(fd, &(struct note){.kind = NOTE_HELLO, .id = (uint64_t)getpid()}, sizeof(struct note));
 	while (k.runner_fd >= 0 || k.phase != PHASE_IDLE)
 		keeper_round(&k);
 	if (k.journal)

@@ -18,7 +18,10 @@
  * The job's first process appends `start` itself, between fork and exec, for it
  * knows its PID; it dies with its keeper (PDEATHSIG). So when nobody holds a
  * keeper's lock, a job of its that has no `end` is not running, or
- * is about to be killed; what it left is found by GPUQ_COOKIE in its environment.
+ * is about to be killed; what it left is found by GPUQ_COOKIE in its environment, or, while
+ * the nursery or the runner lives, by being its child: both are subreapers.
+ *
+ * While its job runs on a GPU that other queues may use as well, the keeper holds the job's claim (claims.h).
  *
  * Runner and keeper speak over a stream socket, each message with a header of
  * fixed size; both ends are the same program, forked, not executed.
@@ -42,6 +45,8 @@ enum order_kind {
 	ORDER_KILL,    /* the same, at once */
 	ORDER_LOST,    /* the same, for its GPU is lost */
 	ORDER_SEEN,    /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
+	ORDER_SETTLED, /* the memory of job `id` no longer grows: for its claim */
+	ORDER_HOOK,    /* with a payload: run its hook, for an end that was not written by a keeper */
 };
 
 struct order {
@@ -58,8 +63,9 @@ struct order {
 	uint32_t gpu_full;
 	uint64_t size;
 	/*
-	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, each
-	 * ended by a NUL, "" for none; num_env × "NAME=value" to set or "NAME" to unset; num_gpus × int32_t.
+	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),
+	 * input (of the hook), each ended by a NUL, "" for none; num_env × "NAME=value" to set or "NAME" to unset;
+	 * num_gpus × int32_t.
 	 */
 };
 
@@ -70,6 +76,7 @@ enum note_kind {
 	NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
 	NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
 	NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
+	NOTE_HELLO,     /* the first one: `id` is its PID */
 };
 
 struct note {

@@ -21,7 +21,9 @@
 #include "base/file.h"
 #include "base/process.h"
 
-#define KILL_AGAIN_MS 20
+/* Orphans are killed again so soon, and less often the longer they do not die. */
+#define KILL_AGAIN_MS  20
+#define KILL_SELDOM_MS 1000
 
 struct nursery {
 	const char *journal_path;
@@ -153,10 +155,13 @@ static void on_child(struct nursery *n)
 _Noreturn static void nursery_main(struct nursery *n)
 {
 	bool orphans = false;
+	int wait_ms = KILL_AGAIN_MS;
 	while (n->fd >= 0 || n->num_keepers > 0 || orphans) {
 		struct pollfd fds[2] = {{n->signal_fd, POLLIN, 0}, {n->fd, POLLIN, 0}};
-		if (poll(fds, 2, orphans ? KILL_AGAIN_MS : -1) < 0)
+		int ready = poll(fds, 2, orphans ? wait_ms : -1);
+		if (ready < 0)
 			continue;
+		wait_ms = ready == 0 && wait_ms < KILL_SELDOM_MS ? wait_ms * 2 : ready > 0 ? KILL_AGAIN_MS : wait_ms;
 		if (fds[0].revents)
 			on_child(n);
 		if (fds[0].revents || orphans)

@@ -32,10 +32,12 @@ struct world {
 	struct claim_entry *entries;
 	char queue_name[HASH_TEXT];
 	struct ledger ledger;
+	struct ledger_note *notes;
 	struct ledger_job *jobs;
 	struct runs_there {
 		struct gpu_user user;
 		int positions[256];
+		char stuck_words[JOB_STUCK_ROOM];
 	} * running; /* what the jobs point into */
 	struct pending *pending;
 	struct placement_reservation reservation;
@@ -45,6 +47,7 @@ static void world_finish(struct world *w)
 {
 	gd_gpu_list_free(w->gpus);
 	ledger_finish(&w->ledger);
+	free(w->notes);
 	free(w->jobs);
 	free(w->running);
 	free(w->entries);
@@ -105,6 +108,14 @@ static struct ledger_job enter_running(struct world *w, const struct job *job, s
 		.num_pids = at->user.num_pids};
 }
 
+static void note_stuck(struct world *w, const struct job *job, struct runs_there *at)
+{
+	job_stuck_words(job->id, at->stuck_words);
+	for (size_t g = 0; g < job->attempts->num_gpus; g++)
+		if (at->positions[g] >= 0)
+			w->notes[at->positions[g]] = (struct ledger_note){.quarantined = true, .why = at->stuck_words};
+}
+
 /* Claims of this queue are not counted beside its jobs. */
 static void drop_own_claims(struct world *w)
 {
@@ -122,16 +133,20 @@ static int build_ledger(struct world *w)
 	int r = read_claims(w);
 	w->running = calloc(running + 1, sizeof(*w->running));
 	w->jobs = calloc(running + w->claims.count + 1, sizeof(*w->jobs));
-	if (r < 0 || !w->running || !w->jobs)
+	w->notes = calloc(w->gpus->count + 1, sizeof(*w->notes));
+	if (r < 0 || !w->running || !w->jobs || !w->notes)
 		return -ENOMEM;
 	for (size_t i = 0; i < js->count; i++)
 		if (js->by_id[i]->state == JOB_RUNNING) {
 			w->jobs[n] = enter_running(w, js->by_id[i], &w->running[n]);
+			if (js->by_id[i]->stuck)
+				note_stuck(w, js->by_id[i], &w->running[n]);
 			n++;
 		}
 	drop_own_claims(w);
 	n += claim_entries(&w->claims, w->gpus, w->entries, w->jobs + n);
 	return ledger_build(&w->ledger, &(struct ledger_input){.gpus = w->gpus->gpus,
+						.notes = w->notes,
 						.num_gpus = w->gpus->count,
 						.jobs = w->jobs,
 						.num_jobs = n,

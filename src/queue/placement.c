@@ -69,8 +69,8 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 /* Whether waiting is of any use. */
 static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
 {
-	return reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT || reason == PLACEMENT_MIG ||
-	       reason == PLACEMENT_AVOIDED ||
+	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
+	       reason == PLACEMENT_MIG || reason == PLACEMENT_AVOIDED ||
 	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_LOST);
 }
 

@@ -54,7 +54,9 @@ static uint64_t choose(struct pruning *p, int64_t before_ms)
 	for (size_t i = 0; i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
-		p->drop[i] = job_is_final(job) && end <= before_ms;
+		/* The hook that the next runner is to run must find its job. */
+		bool hook = job->hook_due && job->wish->on_finish;
+		p->drop[i] = job_is_final(job) && end <= before_ms && !hook;
 	}
 	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
 	for (size_t i = js->count; i-- > 0;)

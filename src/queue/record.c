@@ -20,6 +20,8 @@ static const char *const event_names[] = {
 	[EVENT_RELEASE] = "release",
 	[EVENT_URGENT] = "urgent",
 	[EVENT_RETRY] = "retry",
+	[EVENT_STUCK] = "stuck",
+	[EVENT_HOOK] = "hook",
 	[EVENT_SEEN] = "seen",
 };
 
@@ -465,6 +467,16 @@ void record_write_end(struct text *t, const struct attempt_end *e)
 		json_put_seconds(t, "duration", e->duration_ms);
 	if (e->peak_mem_mb >= 0)
 		json_put_int(t, "peak_mem_mb", e->peak_mem_mb);
+	if (e->by_runner)
+		json_put_string(t, "by", "runner");
+	end(t);
+}
+
+void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt)
+{
+	begin(t, EVENT_STUCK, id);
+	json_put_int(t, "attempt", attempt);
+	put_time(t, "time", date_now_ms());
 	end(t);
 }
 

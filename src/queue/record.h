@@ -33,6 +33,8 @@ enum event {
 	EVENT_RELEASE,
 	EVENT_URGENT,
 	EVENT_RETRY,
+	EVENT_STUCK,  /* an attempt that was killed does not die */
+	EVENT_HOOK,   /* the hook of an end that no keeper wrote is being run */
 	EVENT_SEEN,   /* lines of a commands file whose jobs were pruned */
 	EVENT_LEGACY, /* a line of the first gpu_dispatch, an object per job */
 };
@@ -80,10 +82,11 @@ void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct
 void record_write_keeper(struct text *t, const char *keeper, pid_t pid, const struct machine *m);
 void record_write_start(struct text *t, const struct attempt_start *s);
 void record_write_end(struct text *t, const struct attempt_end *e);
+void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt);
 void record_write_fail(struct text *t, uint64_t id, const char *reason);
 /* A `seen` line up to where the hashes of its lines go; the caller ends it with "}\n". */
 void record_begin_seen(struct text *t, const char *file);
-/* cancel, hold, release, urgent, retry; reason: NULL, or why it is cancelled */
+/* cancel, hold, release, urgent, retry, hook; reason: NULL, or why it is cancelled */
 void record_write_control(struct text *t, enum event event, uint64_t id, const char *reason);
 
 #endif

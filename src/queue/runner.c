@@ -25,13 +25,33 @@
 /* Ends survive a power cut after so long. */
 #define SYNC_MS 100
 
-void runner_pause(struct runner *r, const char *doing, int code)
+void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 {
-	if (!r->pause_said)
-		runner_say(r, "gpuq: %s: %s; trying again\n", doing, error_words(code));
-	r->pause_said = true;
+	runner_pause_at(r, trouble, "", code);
+}
+
+void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
+{
+	static const char *const doing[] = {[TROUBLE_FOLLOW] = "following the journal",
+		[TROUBLE_WRITE] = "writing the journal",
+		[TROUBLE_START] = "starting a job",
+		[TROUBLE_KEEPER] = "starting a keeper",
+		[TROUBLE_END] = "writing the end of a job",
+		[TROUBLE_GPUS] = "asking the GPUs"};
+	if (!(r->troubles & 1u << trouble))
+		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
+	r->troubles |= 1u << trouble;
 	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
+}
+
+void runner_works(struct runner *r, unsigned works)
+{
+	if (!(r->troubles & works))
+		return;
+	r->troubles &= ~works;
+	if (!r->troubles)
+		runner_say(r, "gpuq: it works again\n");
 }
 
 /* ---- The fold ---------------------------------------------------------------------- */
@@ -41,10 +61,7 @@ static void run_is_over(struct runner *r, struct running *run)
 	if (run->slot)
 		run->slot->running = NULL;
 	run->slot = NULL;
-	if (!run->foreign) {
-		r->num_running--;
-		r->num_cpu_jobs -= run->num_gpus == 0;
-	}
+	running_count(run, -1);
 	/* Until the next sample its memory is in what the driver said. */
 	run->ended = true;
 	running_unclaim(run);
@@ -54,7 +71,7 @@ static void run_is_over(struct runner *r, struct running *run)
 }
 
 /* What is done for many jobs at once. */
-static void set_sync(struct runner *r)
+void runner_plan_sync(struct runner *r)
 {
 	if (!r->sync_due)
 		loop_set_deadline(r->sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
@@ -63,7 +80,7 @@ static void set_sync(struct runner *r)
 
 static void count_end(struct runner *r, enum job_state state)
 {
-	set_sync(r);
+	runner_plan_sync(r);
 	if (state == JOB_COMPLETED)
 		r->result.completed++;
 	else if (state == JOB_CANCELLED)
@@ -88,17 +105,17 @@ static void on_finished(struct runner *r, struct job *job)
 
 static void on_start(struct runner *r, struct job *job)
 {
-	r->pause_said = false; /* it works again */
 	if (job->running) {
 		job->running->started = true;
-		running_claim(job->running); /* again, with its PID */
+		running_unclaim(job->running); /* its keeper has its own */
+		runner_works(r, ~(1u << TROUBLE_GPUS));
 	} else {
 		runner_adopt(r, job);
 	}
 	if (job->attempts->log) {
 		free(r->latest);
 		r->latest = strdup(job->attempts->log);
-		set_sync(r);
+		runner_plan_sync(r);
 	}
 }
 
@@ -121,14 +138,26 @@ static void on_change(void *context, struct job *job, int old)
 		runner_enqueue(r, job);
 	else if (job->state == JOB_RUNNING && old != JOB_RUNNING)
 		on_start(r, job);
+	else if (job->state == JOB_RUNNING && job->running && job->stuck)
+		running_set_stuck(job->running, job);
 	else if (job->state == JOB_RUNNING && job->running)
 		running_cancel(job->running, false);
 	else if (job_is_final(job))
 		on_finished(r, job);
+	if (job->hook_due && (old == JOB_RUNNING || job_is_final(job)))
+		runner_hook_plan(r, job);
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
 		r->fence_stale = true; /* a cancellation, a hold…: the fence was raised */
 	if (!runner_watch_changed(r, job, old))
 		runner_tell(r, job);
+}
+
+static void running_is_known(struct running *run, const struct job *job)
+{
+	run->started = true;
+	running_unclaim(run);
+	if (job->stuck)
+		running_set_stuck(run, job);
 }
 
 /* Everything from the jobs as they are, after a load. */
@@ -156,12 +185,15 @@ static int rebuild(struct runner *r)
 	}
 	for (size_t i = 0; i < r->jobs.count; i++) {
 		struct job *job = r->jobs.by_id[i];
+		/* Ended without us: our own hook is for what ends while we are there. */
+		if (job->hook_due && job->wish->on_finish && !runner_hook_is_planned(r, job->id))
+			runner_hook_plan(r, job);
 		if (job->state == JOB_PENDING && !job->running)
 			runner_enqueue(r, job);
 		else if (job->state == JOB_RUNNING && !job->running)
 			runner_adopt(r, job);
 		else if (job->state == JOB_RUNNING)
-			job->running->started = true;
+			running_is_known(job->running, job);
 	}
 	r->must_place = true;
 	return r->fatal;
@@ -206,7 +238,9 @@ int runner_resync(struct runner *r, bool raise_fence)
 	}
 	journal_unlock(r->journal);
 	if (e < 0 && !r->fatal)
-		runner_pause(r, "following the journal", e);
+		runner_pause(r, TROUBLE_FOLLOW, e);
+	else if (e == 0)
+		runner_works(r, 1u << TROUBLE_FOLLOW);
 	return e;
 }
 
@@ -225,7 +259,9 @@ static void append_due(struct runner *r)
 		journal_unlock(r->journal);
 	}
 	if (e < 0)
-		runner_pause(r, "writing the journal", e);
+		runner_pause(r, TROUBLE_WRITE, e);
+	else
+		runner_works(r, 1u << TROUBLE_WRITE);
 	memmove(r->to_append.data, r->to_append.data + written, r->to_append.length - written);
 	r->to_append.length -= written;
 	r->must_read = true;
@@ -257,6 +293,14 @@ static void on_tick(void *context, uint32_t events)
 	if (r->pause_until_ns)
 		r->must_place = true;
 	set_tick(r);
+	gpus_open_again(r);
+}
+
+static void on_judge(void *context, uint32_t events)
+{
+	struct runner *r = context;
+	(void)events;
+	r->must_judge = true;
 }
 
 static void link_latest(struct runner *r)
@@ -339,15 +383,20 @@ static void on_signal(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	struct signalfd_siginfo si;
+	bool child = false;
 	(void)events;
 	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGINT)
 			on_interrupt(r);
 		else if (si.ssi_signo == SIGTERM)
 			on_terminate(r);
-		else
+		else if (si.ssi_signo == SIGHUP)
 			on_hangup(r);
+		else
+			child = true;
 	}
+	if (child)
+		runner_reap(r);
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
@@ -374,7 +423,7 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 
 static int open_loop(struct runner *r, struct gd_error *err)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, 0};
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0};
 	int e = loop_create(&r->loop);
 	if (e == 0)
 		e = loop_add_signals(r->loop, signals, on_signal, r, &r->signal_fd);
@@ -384,6 +433,8 @@ static int open_loop(struct runner *r, struct gd_error *err)
 		e = loop_add_timer(r->loop, on_linger, r, &r->linger);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_sync, r, &r->sync);
+	if (e == 0)
+		e = loop_add_timer(r->loop, on_judge, r, &r->judge);
 	if (e == 0)
 		e = runner_samples_open(r);
 	if (e < 0)
@@ -422,6 +473,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	jobs_init(&r->jobs);
 	r->jobs.on_change = on_change;
 	r->jobs.context = r;
+	/* Who reads what we say may go; the jobs go on. */
+	signal(SIGPIPE, SIG_IGN);
 	int e = machine_get(&r->machine);
 	if (e < 0)
 		error_set(err, e, "starting the runner: %s", error_words(e));
@@ -429,6 +482,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		e = take_lock(r, ret_holder, err);
 	if (e == 0)
 		e = open_loop(r, err);
+	if (e == 0)
+		runner_orphans_open(r);
 	if (e == 0)
 		e = nursery_start(&(struct nursery_options){j->path}, &r->nursery_pid, &r->nursery_fd, err);
 	if (e == 0)
@@ -456,6 +511,7 @@ void runner_destroy(struct runner *r)
 	runner_flush_words(r, true);
 	text_finish(&r->words);
 	slots_destroy(r);
+	runner_hooks_close(r);
 	while (r->running)
 		running_remove(r->running);
 	runner_claims_close(r);
@@ -484,11 +540,11 @@ void runner_destroy(struct runner *r)
 /* Whether there is nothing that this runner could still do. */
 static bool is_idle(const struct runner *r)
 {
-	if (r->num_running > 0 || r->to_append.length > 0)
+	if (r->num_running > 0 || r->to_append.length > 0 || r->hooks)
 		return false;
 	/* A hook may still run. */
 	for (const struct slot *s = r->slots; s; s = s->next)
-		if (s->busy)
+		if (s->busy && !(s->running && s->running->stuck))
 			return false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
 	if (r->interrupts || full)
@@ -531,12 +587,18 @@ static void set_linger(struct runner *r)
 static void do_due(struct runner *r)
 {
 	runner_flush_words(r, false);
+	if (r->pause_until_ns && clock_now_ns() >= r->pause_until_ns) {
+		r->pause_until_ns = 0;
+		r->must_place = true;
+	}
 	do {
 		if (r->must_read && runner_read(r) < 0)
 			return;
 		if (r->must_judge)
 			runner_judge(r);
 		append_due(r);
+		if (r->hooks)
+			runner_hooks_run(r);
 		if (r->must_place && !r->must_read)
 			runner_place(r);
 	} while (r->must_read && !r->fatal && !r->pause_until_ns);
@@ -566,10 +628,14 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	}
 	link_latest(r);
 	journal_sync(r->journal, NULL);
+	r->result.left_stuck = r->num_stuck;
 	r->result.left_pending = r->interrupts || r->leaving ? 0 : pending_count(r->pending);
 	/* Told to go, with work left. */
 	if (r->leaving && pending_count(r->pending) + r->num_blocked > 0)
 		r->result.interrupted = true;
+	if (r->num_stuck && !r->fatal)
+		runner_say(r, "gpuq: %zu left running, for %s " REASON_STUCK "\n", r->num_stuck,
+			r->num_stuck == 1 ? "it" : "they");
 	if (r->result.left_pending && !r->fatal)
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);

@@ -30,6 +30,7 @@ struct runner_result {
 	uint64_t completed, failed, cancelled; /* that ended while it ran */
 	bool interrupted;
 	bool left_running;     /* by SIGTERM: jobs go on without it */
+	uint64_t left_stuck;   /* that cannot be killed */
 	uint64_t left_pending; /* that these GPUs can never take, or that come after --max-failures */
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the runner promises to its jobs, told to the other queues of the machine, and
- * what they have promised to theirs. Held by the runner: jobs that outlive it are
- * unclaimed until the next one takes over, and only what they use is seen meanwhile.
+ * What the runner is about to promise to a job, told to the other queues of the machine, and
+ * what they have promised to theirs. From the job's start on its keeper holds the claim.
  */
 #include "queue/runner_parts.h"
 
@@ -27,6 +26,7 @@ void runner_claims_open(struct runner *r)
 void runner_claims_close(struct runner *r)
 {
 	claims_list_finish(&r->others);
+	r->spare_claim = NULL;
 	claims_close(r->claims);
 	r->claims = NULL;
 }
@@ -38,9 +38,6 @@ static bool fill_info(const struct runner *r, const struct running *run, struct 
 		.declared = run->declared,
 		.settled = run->watch.settled};
 	snprintf(ret->queue, sizeof(ret->queue), "%s", r->queue_name);
-	const struct job *job = jobs_find(&r->jobs, run->id);
-	if (job && job->state == JOB_RUNNING)
-		ret->pid = job->attempts->pid;
 	for (size_t i = 0; i < run->num_gpus && ret->num_gpus < CLAIM_MAX_GPUS; i++)
 		if (claim_gpu_key(&r->gpus->gpus[run->gpus[i]], ret->gpus[ret->num_gpus]))
 			ret->num_gpus++;
@@ -51,18 +48,40 @@ void running_claim(struct running *run)
 {
 	struct claim_info info;
 	struct runner *r = run->runner;
-	if (!r->claims || run->foreign || run->ended || !fill_info(r, run, &info))
+	if (!r->claims || run->claim || !fill_info(r, run, &info))
 		return;
+	run->claim = take_ptr(r->spare_claim);
 	if (run->claim)
 		claim_update(run->claim, &info);
 	else
 		claims_announce(r->claims, &info, &run->claim);
 }
 
+/* Its file is kept for the next one: to make and remove one for each job would cost more than the job. */
 void running_unclaim(struct running *run)
 {
-	claim_release(run->claim);
+	struct runner *r = run->runner;
+	struct claim_info none = {0};
+	if (!run->claim)
+		return;
+	snprintf(none.queue, sizeof(none.queue), "%s", r->queue_name);
+	if (r->spare_claim || claim_update(run->claim, &none) < 0)
+		claim_release(run->claim);
+	else
+		r->spare_claim = run->claim;
 	run->claim = NULL;
+}
+
+int running_claim_text(const struct running *run, struct text *t)
+{
+	struct claim_info info;
+	char text[CLAIM_TEXT_ROOM];
+	if (!run->runner->claims || !fill_info(run->runner, run, &info))
+		return 0;
+	int size = claim_info_format(&info, text, sizeof(text));
+	if (size > 0)
+		text_append(t, text, (size_t)size);
+	return size < 0 ? size : 0;
 }
 
 void runner_claims_read(struct runner *r)

@@ -18,6 +18,8 @@
 /* How often GPUs are asked while jobs run on them: growth must be seen before the next job is placed. */
 #define SAMPLE_MS 2000
 
+#define OPEN_TRIES 3
+
 /* ---- GPUs ------------------------------------------------------------------------- */
 
 /* So that what they use is not counted beside what was promised. */
@@ -54,6 +56,10 @@ static void tell_keeper(struct runner *r, struct running *run)
 			&(struct order){
 				.kind = ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
 			NULL);
+	}
+	if (run->watch.settled && !run->told_settled) {
+		run->told_settled = true;
+		slot_send(run->slot, &(struct order){.kind = ORDER_SETTLED, .id = run->id}, NULL);
 	}
 	for (size_t i = 0; i < run->num_gpus && !run->told_lost; i++)
 		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST) {
@@ -154,6 +160,20 @@ static int new_sample(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
+void gpus_open_again(struct runner *r)
+{
+	struct gd_error err;
+	if (r->probe)
+		return;
+	int e = gpus_open(r, &err);
+	if (e < 0) {
+		gpus_close(r);
+		runner_pause(r, TROUBLE_GPUS, e);
+	} else {
+		runner_works(r, 1u << TROUBLE_GPUS);
+	}
+}
+
 static void on_probe(void *context, uint32_t events)
 {
 	struct runner *r = context;
@@ -167,8 +187,7 @@ static void on_probe(void *context, uint32_t events)
 	if (e == -EPIPE) {
 		/* A driver crashed it: the cards keep what they said last, and are asked again by another. */
 		gpus_close(r);
-		if (gpus_open(r, &err) < 0)
-			runner_say(r, "gpuq: %s\n", err.message);
+		gpus_open_again(r);
 		return;
 	}
 	if (round && new_sample(r, &err) == 0)
@@ -217,11 +236,20 @@ static int pin_gpus(struct runner *r, struct gd_error *err)
 	return probe_open(r, err);
 }
 
-int gpus_open(struct runner *r, struct gd_error *err)
+static int open_once(struct runner *r, struct gd_error *err)
 {
 	int e = probe_open(r, err);
 	if (e == 0 && !r->gpu_spec && !r->simulated && r->gpus->count > 0)
 		e = pin_gpus(r, err);
+	return e;
+}
+
+int gpus_open(struct runner *r, struct gd_error *err)
+{
+	int e;
+	/* A driver that crashes now and then, or somebody who kills processes. */
+	for (int tries = 1; (e = open_once(r, err)) == -EPIPE && tries < OPEN_TRIES; tries++)
+		gpus_close(r);
 	return e < 0 ? e : loop_add(r->loop, gpu_probe_fd(r->probe), EPOLLIN, on_probe, r, &r->probe_source);
 }
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "queue/attempt.h"
 #include "queue/record.h"
@@ -45,6 +44,35 @@ void running_remove(struct running *run)
 	running_unclaim(run);
 	free(run->gpus);
 	free(run);
+}
+
+void running_count(struct running *run, int change)
+{
+	struct runner *r = run->runner;
+	if (run->foreign)
+		return;
+	if (run->stuck) {
+		r->num_stuck += (size_t)change;
+		return;
+	}
+	r->num_running += (size_t)change;
+	if (run->num_gpus == 0)
+		r->num_cpu_jobs += (size_t)change;
+}
+
+void running_set_stuck(struct running *run, const struct job *job)
+{
+	if (run->stuck || run->ended)
+		return;
+	running_count(run, -1);
+	run->stuck = true;
+	running_count(run, 1);
+	job_stuck_words(run->id, run->stuck_words);
+	run->runner->must_place = true;
+	if (run->num_gpus > 0)
+		runner_say(run->runner,
+			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
+			(unsigned long long)run->id, (int)job->attempts->pid);
 }
 
 void running_cancel(struct running *run, bool at_once)
@@ -102,20 +130,19 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 			env, error_words(code));
 }
 
-static const char *doing(const struct runner *r, enum attempt_part part, char *buf, size_t size)
+/* What is the queue's own is waited for. */
+static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 {
+	char where[512];
 	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
-	if (!in)
-		return "starting a job";
-	snprintf(buf, size, "starting a job, in '%s/%s'", r->journal->dir_path, in);
-	return buf;
+	snprintf(where, sizeof(where), ", in '%s/%s'", r->journal->dir_path, in ? in : "");
+	runner_pause_at(r, TROUBLE_START, in ? where : "", code);
 }
 
 static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
 {
 	struct job *job = jobs_find(&r->jobs, run->id);
-	r->num_running--;
-	r->num_cpu_jobs -= run->num_gpus == 0;
+	running_count(run, -1);
 	running_remove(run);
 	r->must_place = true;
 	if (job && job->state != JOB_PENDING)
@@ -130,8 +157,7 @@ static void on_refused(struct runner *r, struct running *run, enum attempt_part 
 			record_write_fail(&r->to_append, job->id, text_string(&words));
 		return;
 	} else if (code != -ECANCELED) {
-		char words[512];
-		runner_pause(r, doing(r, part, words, sizeof(words)), code);
+		wait_for_part(r, part, code);
 	}
 	if (job)
 		runner_enqueue(r, job);
@@ -142,16 +168,21 @@ static void on_note(struct slot *s, const struct note *n)
 	struct runner *r = s->runner;
 	switch ((enum note_kind)n->kind) {
 	case NOTE_READY:
-		s->busy = false;
+		s->busy = s->hook = false;
 		r->must_place = true;
 		break;
 	case NOTE_REFUSED:
 		if (s->running && s->running->id == n->id)
 			on_refused(r, s->running, (enum attempt_part)n->part, n->code);
 		break;
+	case NOTE_HELLO:
+		s->pid = (pid_t)n->id;
+		break;
 	case NOTE_ENDED:
 		if (s->running && s->running->id == n->id)
 			s->running->told_state = (enum job_state)n->code;
+		if (r->blocked)
+			runner_say(r, "gpuq: the end of job %llu is written; going on\n", (unsigned long long)n->id);
 		r->blocked = false;
 		r->must_read = true;
 		break;
@@ -213,6 +244,15 @@ static void on_slot(void *context, uint32_t events)
 		slot_close(s);
 }
 
+void slots_receive(struct runner *r)
+{
+	for (struct slot *s = r->slots, *next; s; s = next) {
+		next = s->next;
+		if (!slot_receive(s))
+			slot_close(s);
+	}
+}
+
 static struct slot *slot_create(struct runner *r)
 {
 	struct slot *s = calloc(1, sizeof(*s));
@@ -225,6 +265,7 @@ static struct slot *slot_create(struct runner *r)
 		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
 		close(r->nursery_fd);
 		r->nursery_fd = -1;
+		r->orphaned = true;
 		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
 		if (e == 0)
 			e = nursery_add_keeper(r->nursery_fd, &s->fd);
@@ -232,7 +273,7 @@ static struct slot *slot_create(struct runner *r)
 	if (e == 0)
 		e = loop_add(r->loop, s->fd, EPOLLIN, on_slot, s, &s->source);
 	if (e < 0) {
-		runner_pause(r, "starting a keeper", e);
+		runner_pause(r, TROUBLE_KEEPER, e);
 		if (s->fd >= 0)
 			close(s->fd);
 		free(s);
@@ -259,7 +300,7 @@ int slot_send(struct slot *s, const struct order *order, const void *payload)
 		text_append(&s->out, payload, order->size);
 	if (text_error(&s->out))
 		return -ENOMEM;
-	if (order->kind == ORDER_RUN)
+	if (order->kind == ORDER_RUN || order->kind == ORDER_HOOK)
 		s->busy = true;
 	return slot_flush(s);
 }

@@ -22,7 +22,9 @@ struct slot {
 	struct text out; /* not yet taken by the socket */
 	size_t out_done;
 	bool busy;               /* until it says that it is ready */
+	bool hook;               /* with a hook alone */
 	struct running *running; /* what it was given and has not ended */
+	pid_t pid;               /* 0: it has not said yet */
 	char notes[sizeof(struct note)];
 	size_t notes_have;
 };
@@ -37,21 +39,36 @@ struct running {
 	enum job_state told_state; /* by its keeper, when it ended */
 	bool ended;                /* `end` too: kept until the GPUs are sampled again */
 	bool foreign;              /* on another machine: not ours to judge */
-	int pidfd;                 /* of a keeper that is not ours; -1 */
+	bool stuck;                /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
+	char stuck_words[JOB_STUCK_ROOM];
+	uint64_t lost_ns; /* when its keeper was found to be gone; 0: it is not */
+	bool left;        /* by the last walk: processes of it live without their keeper */
+	int pidfd;        /* of a keeper that is not ours; -1 */
 	struct loop_source *source;
 	int *gpus; /* positions in the list */
 	size_t num_gpus;
 	uint64_t promised_bytes;
 	bool declared;
-	struct claim *claim; /* NULL: none, or not told */
+	struct claim *claim; /* until its keeper has its own; NULL: none, or not told */
 	struct ledger_watch watch;
 	uint64_t peak_bytes; /* the most that it was seen to use of a GPU */
 	bool full;           /* when it was last seen: its GPU, and mostly by it */
 	int64_t told_peak_mb;
-	bool told_full;
-	bool told_lost;
+	bool told_full, told_lost, told_settled;
 	struct gpu_user user; /* its processes that are on a GPU */
 };
+
+/* What may go wrong for a while: said once, and once when it works again. */
+enum runner_trouble {
+	TROUBLE_FOLLOW,
+	TROUBLE_WRITE,
+	TROUBLE_START,
+	TROUBLE_KEEPER,
+	TROUBLE_END,
+	TROUBLE_GPUS,
+};
+
+struct hook_wait;
 
 struct runner {
 	struct journal *journal;
@@ -64,7 +81,7 @@ struct runner {
 	bool fence_stale;
 
 	struct loop *loop;
-	struct loop_source *tick, *linger, *settle, *sync, *sample, *look;
+	struct loop_source *tick, *linger, *settle, *sync, *sample, *judge, *look;
 	int watch_fd, signal_fd;
 	struct journal_reader reader;
 	struct jobs jobs;
@@ -72,7 +89,9 @@ struct runner {
 	bool sample_due;     /* the timer is set */
 	uint64_t sampled_ns; /* 0: never yet */
 
-	pid_t nursery_pid;
+	pid_t nursery_pid; /* 0: it died */
+	bool subreaper;    /* we are; else what others leave behind comes to us too */
+	bool orphaned;     /* a nursery died: what it kept may be our child now */
 	int nursery_fd;
 	int syncer_fd;
 	bool sync_due; /* the timer is set */
@@ -86,6 +105,7 @@ struct runner {
 	bool simulated;
 	struct ledger_note *notes;
 	struct claims *claims; /* NULL: simulated GPUs, or no place for them */
+	struct claim *spare_claim;
 	struct claims_list others;
 	char queue_name[HASH_TEXT];
 	unsigned back_offs; /* in a row */
@@ -94,16 +114,18 @@ struct runner {
 	struct pending *pending;
 
 	struct running *running;
-	size_t num_running; /* without those that are on another machine, or have ended */
+	size_t num_running; /* without those that are on another machine, are stuck, or have ended */
+	size_t num_stuck;
 	size_t num_cpu_jobs;
 	size_t num_blocked; /* jobs that wait for other jobs */
 	bool waits_for_gpu; /* of the last pass: a job may start when others end */
 	long max_cpu_jobs;
-	struct text to_append; /* lines that are due at the end of the round */
+	struct hook_wait *hooks, *last_hook; /* that are due */
+	struct text to_append;               /* lines that are due at the end of the round */
 
 	bool must_read, must_place, must_judge;
+	unsigned troubles;       /* a bit for each that was said */
 	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
-	bool pause_said;         /* once, until a job starts */
 	bool blocked;            /* an end cannot be written */
 	int interrupts;
 	bool leaving; /* SIGTERM */
@@ -126,6 +148,15 @@ void running_cancel(struct running *run, bool at_once);
 struct running *running_add(struct runner *r, uint64_t id);
 void running_remove(struct running *run);
 
+void slots_receive(struct runner *r); /* what they have said already */
+/* Whether it counts as running, and, while it does, as a job on the CPU. */
+void running_count(struct running *run, int change);
+void running_set_stuck(struct running *run, const struct job *job);
+
+/* runner_orphans.c: what nobody but us is left to end. */
+void runner_orphans_open(struct runner *r);
+void runner_reap(struct runner *r);
+
 /* runner_recover.c */
 int runner_take_over(struct runner *r, struct gd_error *err);
 /* Looks at each running job that has no keeper of ours: does its keeper live? */
@@ -139,11 +170,15 @@ void runner_claims_open(struct runner *r);
 void runner_claims_close(struct runner *r);
 void runner_claims_read(struct runner *r);
 void running_claim(struct running *run);
+/* What its keeper is to claim; nothing where there are no claims. */
+int running_claim_text(const struct running *run, struct text *t);
 void running_unclaim(struct running *run);
 
 /* runner_gpus.c */
 int gpus_open(struct runner *r, struct gd_error *err);
 void gpus_close(struct runner *r);
+/* Where there is no probe any more: another one, now or with the next tick. */
+void gpus_open_again(struct runner *r);
 bool runner_foreign_pids(const struct runner *r);
 
 /* runner_place.c */
@@ -154,7 +189,21 @@ void runner_dequeue(struct runner *r, struct job *job);
 /* runner.c */
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
-void runner_pause(struct runner *r, const char *doing, int code);
+void runner_pause(struct runner *r, enum runner_trouble trouble, int code);
+/* where: what is said after what was being done. */
+void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code);
+/* `works`: a bit for each kind of trouble that is over. */
+void runner_works(struct runner *r, unsigned works);
+void runner_plan_sync(struct runner *r);
+
+/* The environment and directory for jobs that have none. */
+int runner_surroundings(struct runner *r, struct gd_error *err);
+
+/* runner_hooks.c */
+void runner_hook_plan(struct runner *r, struct job *job);
+bool runner_hook_is_planned(const struct runner *r, uint64_t id);
+void runner_hooks_run(struct runner *r);
+void runner_hooks_close(struct runner *r);
 
 /* runner_samples.c */
 int runner_samples_open(struct runner *r);

@@ -79,6 +79,17 @@ void runner_dequeue(struct runner *r, struct job *job)
 
 /* ---- Placing ---------------------------------------------------------------------------- */
 
+static void note_quarantines(struct runner *r)
+{
+	for (size_t g = 0; g < r->gpus->count; g++)
+		r->notes[g].quarantined = false;
+	for (const struct running *run = r->running; run; run = run->next)
+		for (size_t i = 0; run->stuck && !run->ended && i < run->num_gpus; i++) {
+			r->notes[run->gpus[i]].quarantined = true;
+			r->notes[run->gpus[i]].why = run->stuck_words;
+		}
+}
+
 /* Without `but`, if there is one. */
 static int build_ledger(struct runner *r, const struct running *but)
 {
@@ -89,6 +100,7 @@ static int build_ledger(struct runner *r, const struct running *but)
 	cleanup_(freep) struct claim_entry *entries = calloc(r->others.count + 1, sizeof(*entries));
 	if (!jobs || !entries)
 		return -ENOMEM;
+	note_quarantines(r);
 	n = 0;
 	for (struct running *run = r->running; run; run = run->next)
 		if (!run->foreign && run != but)
@@ -143,7 +155,7 @@ static void append_string(struct text *t, const char *s)
 	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
 }
 
-static int own_surroundings(struct runner *r, struct gd_error *err)
+int runner_surroundings(struct runner *r, struct gd_error *err)
 {
 	if (r->own_cwd)
 		return 0;
@@ -166,13 +178,17 @@ static int write_payload(struct runner *r, const struct job *job, const struct r
 	if (e < 0)
 		return e;
 	append_string(t, job->command);
-	if (!job->wish->env && (e = own_surroundings(r, err)) < 0)
+	if (!job->wish->env && (e = runner_surroundings(r, err)) < 0)
 		return e;
 	append_string(t, job->wish->cwd ? job->wish->cwd : r->own_cwd);
 	append_string(t, job->wish->env ? job->wish->env : r->own_env);
 	append_string(t, job->wish->log_dir ? job->wish->log_dir : r->options.log_dir);
 	append_string(t, job->wish->on_finish ? job->wish->on_finish : r->options.on_finish);
 	append_string(t, job->name);
+	if ((e = running_claim_text(run, t)) < 0)
+		return e;
+	append_string(t, ""); /* the claim's end */
+	append_string(t, ""); /* a hook has its input from the keeper */
 	for (; changes[o->num_env].name; o->num_env++) {
 		const struct gd_env_change *c = &changes[o->num_env];
 		text_append_string(t, c->name);
@@ -217,7 +233,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		e = write_payload(r, job, run, &o, &payload, &err);
 	}
 	if (e < 0)
-		runner_pause(r, "starting a job", e);
+		runner_pause(r, TROUBLE_START, e);
 	if (e < 0 || !claim_room(r, run, need)) {
 		running_remove(run);
 		return false;
@@ -226,8 +242,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 	job->running = run;
 	run->slot = s;
 	s->running = run;
-	r->num_running++;
-	r->num_cpu_jobs += need->num_gpus == 0;
+	running_count(run, 1);
 	if (run->num_gpus)
 		ledger_add(&r->ledger, &(struct ledger_job){.id = run->id,
 					       .declared = run->declared,
@@ -280,13 +295,13 @@ void runner_place(struct runner *r)
 {
 	r->must_place = false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
+	/* What could not be started is gone: nobody would notice that it can be. */
+	if (pending_count(r->pending) == 0)
+		r->troubles &= ~(1u << TROUBLE_START | 1u << TROUBLE_KEEPER);
 	if (r->interrupts || r->leaving || r->blocked || full || pending_count(r->pending) == 0)
 		return;
-	if (r->pause_until_ns) {
-		if (clock_now_ns() < r->pause_until_ns)
-			return; /* the tick comes back to it */
-		r->pause_until_ns = 0;
-	}
+	if (r->pause_until_ns)
+		return; /* the tick comes back to it */
 	if (r->fence_stale && runner_resync(r, false) < 0)
 		return;
 	runner_claims_read(r);

@@ -19,8 +19,10 @@
 #include "queue/need.h"
 #include "queue/record.h"
 
-/* How long what a lost keeper left behind may take to die. */
-#define KILL_WAIT_MS 2000
+/* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
+#define KILL_AGAIN_MS  10
+#define KILL_SLOWLY_MS 200
+#define STUCK_MS       10000
 
 static bool same_host(const struct runner *r, const struct keeper_info *k)
 {
@@ -43,15 +45,35 @@ static pid_t keeper_holder(const struct runner *r, const struct job *job)
 
 /* ---- A keeper that is gone ------------------------------------------------------- */
 
-static void kill_left_behind(const struct job *job)
+/* The job in whose name a process was started, if its keeper is gone. */
+static int ask_if_left(void *context, pid_t pid, const char *value)
 {
-	if (!job->keeper)
-		return;
-	cleanup_(text_finish) struct text cookie = {0};
-	keeper_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
-	uint64_t until = clock_now_ns() + KILL_WAIT_MS * NS_PER_MS;
-	while (!text_error(&cookie) && process_signal_marked(cookie.data, SIGKILL) > 0 && clock_now_ns() < until)
-		poll(NULL, 0, 5);
+	struct runner *r = context;
+	(void)pid;
+	for (struct running *run = r->running; run; run = run->next) {
+		const struct job *job = run->lost_ns ? jobs_find(&r->jobs, run->id) : NULL;
+		if (!job || !job->keeper || job->state != JOB_RUNNING)
+			continue;
+		cleanup_(text_finish) struct text cookie = {0};
+		keeper_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
+		if (strcmp(text_string(&cookie) + strlen(KEEPER_COOKIE "="), value) == 0) {
+			run->left = true;
+			return SIGKILL;
+		}
+	}
+	return 0;
+}
+
+/* Of all lost jobs in one walk. It does not wait: what is left is looked for again by the clock. */
+static void kill_left_behind(struct runner *r)
+{
+	bool any = false;
+	for (struct running *run = r->running; run; run = run->next) {
+		run->left = false;
+		any = any || run->lost_ns;
+	}
+	if (any && process_signal_marked(KEEPER_COOKIE, ask_if_left, r) < 0)
+		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
 }
 
 /* Under the append lock, with all lines read, nobody but us can write this attempt's end. */
@@ -71,7 +93,8 @@ static int append_lost(struct runner *r, uint64_t id, const char *reason)
 					     .exit_code = -1,
 					     .reason = reason,
 					     .duration_ms = -1,
-					     .peak_mem_mb = -1});
+					     .peak_mem_mb = -1,
+					     .by_runner = true});
 		e = text_error(&t);
 		if (e == 0)
 			e = journal_append(r->journal, t.data, t.length, NULL, &err);
@@ -80,19 +103,43 @@ static int append_lost(struct runner *r, uint64_t id, const char *reason)
 	return e;
 }
 
-static void judge_lost(struct runner *r, struct job *job)
+static void end_lost(struct runner *r, uint64_t id, const char *reason)
 {
-	uint64_t id = job->id;
-	bool restarted =
-		job->keeper && *job->keeper->machine.boot && strcmp(job->keeper->machine.boot, r->machine.boot) != 0;
-	if (!restarted)
-		kill_left_behind(job);
-	int e = append_lost(r, id, restarted ? REASON_RESTARTED : REASON_KEEPER_LOST);
+	int e = append_lost(r, id, reason);
 	if (e < 0) {
-		runner_pause(r, "writing the end of a job", e);
+		runner_pause(r, TROUBLE_END, e);
 		r->must_judge = true;
+	} else {
+		runner_works(r, 1u << TROUBLE_END);
 	}
 	r->must_read = true;
+}
+
+/* It does not die: the end is not written while it runs, but nobody waits for that any longer. */
+static void judge_left(struct runner *r, struct running *run, const struct job *job)
+{
+	uint64_t age_ms = (clock_now_ns() - run->lost_ns) / NS_PER_MS;
+	if (age_ms >= STUCK_MS && !job->stuck) {
+		record_write_stuck(&r->to_append, job->id, job->attempts->attempt);
+		return;
+	}
+	/* One that is stuck is looked at with all others, once a second. */
+	if (age_ms < STUCK_MS)
+		loop_set_deadline(
+			r->judge, clock_now_ns() + (age_ms < 1000 ? KILL_AGAIN_MS : KILL_SLOWLY_MS) * NS_PER_MS);
+}
+
+static void judge_lost(struct runner *r, struct running *run, const struct job *job)
+{
+	if (run->left)
+		judge_left(r, run, job);
+	else
+		end_lost(r, job->id, REASON_KEEPER_LOST);
+}
+
+static bool machine_restarted(const struct runner *r, const struct job *job)
+{
+	return job->keeper && *job->keeper->machine.boot && strcmp(job->keeper->machine.boot, r->machine.boot) != 0;
 }
 
 static void on_keeper_exit(void *context, uint32_t events)
@@ -132,8 +179,10 @@ static void judge(struct runner *r, struct running *run, struct job *job)
 		pid_t holder = keeper_holder(r, job);
 		if (holder != 0)
 			watch_keeper(r, run, job, holder);
-		else
-			judge_lost(r, job);
+		else if (machine_restarted(r, job))
+			end_lost(r, job->id, REASON_RESTARTED);
+		else if (!run->lost_ns)
+			run->lost_ns = clock_now_ns();
 	}
 }
 
@@ -156,6 +205,12 @@ void runner_judge(struct runner *r)
 		struct job *job = jobs_find(&r->jobs, ids[i]);
 		if (job && job->running)
 			judge(r, job->running, job);
+	}
+	kill_left_behind(r);
+	for (size_t i = 0; i < n; i++) {
+		struct job *job = jobs_find(&r->jobs, ids[i]);
+		if (job && job->running && job->running->lost_ns && job->state == JOB_RUNNING)
+			judge_lost(r, job->running, job);
 	}
 }
 
@@ -189,10 +244,10 @@ void runner_adopt(struct runner *r, struct job *job)
 	run->promised_bytes = need.memory_bytes;
 	if (run->foreign)
 		return;
-	r->num_running++;
-	r->num_cpu_jobs += run->num_gpus == 0;
+	running_count(run, 1);
+	if (job->stuck)
+		running_set_stuck(run, job);
 	r->must_judge = true;
-	running_claim(run);
 	/* Who asked for it may have died before it told the keeper, or was on another machine. */
 	if (job->cancel_requested)
 		running_cancel(run, false);
@@ -250,8 +305,7 @@ void runner_keeper_died(struct runner *r, struct running *run)
 	if (!run || run->ended)
 		return;
 	if (job->state == JOB_PENDING && !run->started) {
-		r->num_running--;
-		r->num_cpu_jobs -= run->num_gpus == 0;
+		running_count(run, -1);
 		running_remove(run);
 		runner_enqueue(r, job);
 		r->must_place = true;

@@ -44,6 +44,8 @@ static const struct job_attempt *last(const struct job *job)
 /* Its reason if it never ran, else that of its last attempt. */
 static const char *reason_of(const struct job *job)
 {
+	if (job->state == JOB_RUNNING)
+		return job->stuck ? REASON_STUCK : NULL;
 	return job->reason ? job->reason : last(job) && job_is_final(job) ? last(job)->reason : NULL;
 }
 
@@ -54,7 +56,9 @@ void show_outcome(struct text *t, const struct job *job)
 	text_append_string(t, looks[job->state].word);
 	if (job->state == JOB_RUNNING && a) {
 		text_appendf(t, " (PID %d)", (int)a->pid);
-		if (job->cancel_requested)
+		if (job->stuck)
+			text_append_string(t, ", " REASON_STUCK);
+		else if (job->cancel_requested)
 			text_append_string(t, ", being cancelled");
 	} else if (job->state == JOB_FAILED && reason) {
 		text_append_string(t, " (");

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A queue in a directory of its own, and the processes that work on it."""
+import ctypes
 import json
 import os
 import pathlib
+import platform
+import re
 import signal
 import subprocess
 import time
@@ -101,7 +104,8 @@ class Lab:
 
     def runner(self):
         """The PID in runner.lock, as its holder wrote it."""
-        text = (self.directory / "jobs.jsonl.d/runner.lock").read_text().split()
+        path = self.directory / "jobs.jsonl.d/runner.lock"
+        text = path.read_text().split() if path.exists() else []
         return int(text[1]) if len(text) > 1 else 0
 
     def keepers(self):
@@ -128,9 +132,24 @@ def name_of(pid):
         return None
 
 
+def naps(pid):
+    """How often a process went to sleep: more, when it has done something since."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
+
+
 def alive(pid):
     """Whether a process is there and no zombie."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def ignore_signals():
+    """For a new process: also those that the C library keeps for itself, 32 and 33."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    number = {"x86_64": 13, "aarch64": 134}.get(platform.machine())
+    action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
+    for one in (32, 33) if number else ():
+        assert ctypes.CDLL(None).syscall(number, one, action, None, ctypes.c_ulong(8)) == 0

@@ -5,7 +5,7 @@ import pathlib
 import signal
 import subprocess
 
-from lab import LIMIT, alive
+from lab import GPUQ, LIMIT, alive, ignore_signals
 
 
 def words_of(pid):
@@ -50,6 +50,18 @@ def test_it_gets_every_option_that_holds_for_a_runner(lab):
     (lab.directory / "go").touch()
     lab.gpuq("wait")
     os.kill(lab.runner(), signal.SIGTERM)
+
+
+def test_it_starts_with_a_clean_slate_of_signals(lab):
+    subprocess.run([GPUQ, "add", "true"], cwd=lab.directory, env=lab.environment, preexec_fn=ignore_signals,
+                   stdout=subprocess.DEVNULL, check=True)
+    pid = runner_of(lab)
+    status = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
+    ignored = [int(line.split()[1], 16) for line in status if line.startswith("SigIgn")][0]
+    # But for what it ignores itself.
+    assert ignored & ~(1 << (signal.SIGPIPE - 1)) == 0
+    lab.gpuq("wait")
+    os.kill(pid, signal.SIGTERM)
 
 
 def test_it_goes_to_the_background_once(lab):

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The commands of the queue as a user types them; on simulated GPUs."""
-import ctypes
 import json
 import os
 import pathlib
-import platform
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
-from lab import GPUQ, LIMIT, alive
+from lab import GPUQ, LIMIT, alive, ignore_signals, naps
 
 # ---- run ------------------------------------------------------------------------
 
@@ -291,15 +288,6 @@ def test_job_has_the_environment_and_directory_of_add(lab):
     assert result.stdout == "1\n"
     lab.gpuq("run")
     assert lab.gpuq("logs", 1) == f"blue 1 1\n{lab.directory}/sub\n"
-
-
-def ignore_signals():
-    """Also those that the C library keeps for itself, 32 and 33."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    number = {"x86_64": 13, "aarch64": 134}.get(platform.machine())
-    action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
-    for one in (32, 33) if number else ():
-        assert ctypes.CDLL(None).syscall(number, one, action, None, ctypes.c_ulong(8)) == 0
 
 
 def test_job_starts_with_a_clean_slate(lab):
@@ -658,6 +646,9 @@ def test_idle_runner_uses_no_cpu(lab):
         fields = pathlib.Path(f"/proc/{runner.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-    before = ticks()
-    time.sleep(1)
+    # Once a second it looks whether anything has changed.
+    begun = naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) > begun, "a look")
+    before, begun = ticks(), naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) >= begun + 2, "two more")
     assert ticks() - before <= 1

@@ -4,13 +4,16 @@ import errno
 import json
 import os
 import pathlib
+import resource
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
-from lab import LIMIT
+from lab import GPUQ, LIMIT, naps
 
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
 
@@ -61,6 +64,29 @@ def test_disk_full_for_a_while_holds_everything_back_and_then_goes_on(lab):
     assert fault_happened(lab, 20)
     assert sorted(lab.ran()) == [str(n) for n in range(6)]
     assert "No space left on device" in result.stdout + result.stderr
+
+
+def test_what_fails_again_and_again_is_said_once_and_once_when_it_works(lab):
+    out = lab.directory / "out"
+    # Too long for an argument; and where it would be kept is something else.
+    lab.gpuq("add", "--no-start", "-", input=f"echo 1 >> ran; : {'x' * 200_000}\n")
+    script = lab.directory / "jobs.jsonl.d/scripts/1-1"
+    script.mkdir()
+    with out.open("w") as file:
+        runner = lab.start("run", stdout=file)
+    lab.until(lambda: "trying again" in out.read_text(), "the words")
+
+    def tries():
+        return sum(naps(keeper) for keeper in lab.keepers())
+
+    begun = tries()
+    lab.until(lambda: tries() >= begun + 2, "two more tries")
+    script.rmdir()
+    assert runner.wait(LIMIT) == 0
+    assert lab.ran() == ["1"]
+    said = out.read_text().splitlines()
+    assert [line for line in said if line.startswith("gpuq:")] == [
+        f"gpuq: starting a job, in '{script.parent}': Is a directory; trying again", "gpuq: it works again"]
 
 
 def test_add_on_a_full_disk_accepts_nothing(lab):
@@ -189,15 +215,36 @@ def test_journal_that_is_a_directory(lab):
         assert "directory" in result.stderr.lower(), result
 
 
+NOBODY = 65534
+
+
 def test_no_permission_says_so(lab):
-    if os.geteuid() == 0:
-        pytest.skip("root may everything")
-    lab.add("true")
-    lab.journal.chmod(0)
-    for words in (["status"], ["add", "--no-start", "true"], ["run"]):
-        result = lab.result(*words)
-        assert result.returncode in (1, 2)
-        assert "Permission denied" in result.stderr
+    """For root, who may everything, as somebody else, in a place and with a program that he can get at."""
+    with tempfile.TemporaryDirectory(prefix="gpuq-test-") as directory:
+        os.chmod(directory, 0o755)
+        place = pathlib.Path(directory) / "place"
+        place.mkdir(0o755)
+        program = shutil.copy(GPUQ, directory)
+        journal = place / "jobs.jsonl"
+        other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        if other:
+            os.chown(place, NOBODY, NOBODY)
+        environment = {**lab.environment, "GPUQ_CLAIMS_DIR": str(place / "claims"),
+                       "XDG_CONFIG_HOME": str(place)}
+
+        def result(*words):
+            return subprocess.run([program, *words], cwd=place, env=environment, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=LIMIT, check=False, **other)
+
+        assert result("add", "--no-start", "true").returncode == 0
+        journal.chmod(0)
+        for words in (["status"], ["add", "--no-start", "true"], ["run"], ["why", "1"], ["logs", "1"], ["cancel", "1"],
+                      ["wait", "1"], ["prune"]):
+            answer = result(*words)
+            assert answer.returncode == (125 if words[0] == "wait" else 1), (words, answer)
+            assert f"ing journal '{journal}': Permission denied" in answer.stderr, (words, answer)
+        journal.chmod(0o600)
+        assert result("run", "--quiet").returncode == 0
 
 
 def test_journal_of_the_original_is_read_and_continued(lab):
@@ -302,3 +349,23 @@ def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
     finally:
         victim.kill()
         victim.wait()
+
+
+def test_log_of_five_gigabytes(lab):
+    """With a hole in it, so that it takes no room: what reads logs reads what it needs of them, and needs little memory."""
+    lab.add("echo begin; truncate -s 5G /dev/stdout; echo 'RuntimeError: CUDA out of memory. Tried to allocate'; exit 1")
+    little = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))}
+    if b"__asan_init" in pathlib.Path(GPUQ).read_bytes():
+        little = {}  # its shadow takes terabytes
+    runner = lab.start("run", **little)
+    assert runner.wait(LIMIT) == 1
+    job = lab.job(1)
+    assert (job["status"], job["reason"]) == ("failed", "GPU out of memory")
+    log = pathlib.Path(job["log_file"])
+    assert log.stat().st_size == (5 << 30) + len("RuntimeError: CUDA out of memory. Tried to allocate\n")
+    assert "GPU out of memory" in lab.gpuq("status")
+    # It comes as it is read; all of it would take longer than all other tests of this file.
+    logs = lab.start("logs", 1, **little)
+    assert logs.stdout.read(6) == b"begin\n"
+    logs.stdout.close()
+    assert logs.wait(LIMIT) != 0

@@ -215,8 +215,11 @@ def test_jobs_survive_the_runner_and_are_found_again(lab):
     runner.kill()
     runner.wait()
     assert lab.job(1)["status"] == "running"
+    counters = lab.directory / "jobs.jsonl.d/append.lock"
+    before = counters.read_bytes()
     second = lab.start("run")
-    lab.until(lambda: lab.runner() == second.pid, "the second runner")
+    # The fence: it has read the journal, and knows the job.
+    lab.until(lambda: counters.read_bytes() != before, "the second runner")
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 1
     assert (lab.job(1)["status"], lab.job(1)["exit_code"], lab.ran()) == ("failed", 5, ["1"])

@@ -5,6 +5,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 
@@ -137,6 +138,20 @@ def test_dependents_cancelled_in_any_order_leave_the_others(lab):
     (lab.directory / "go").touch()
     assert runner.wait(timeout=LIMIT) == 1
     assert sorted(map(int, lab.ran())) == [n for n in range(2, count + 2) if n not in gone]
+
+
+@pytest.mark.parametrize("signals", [signal.SIG_DFL, signal.SIG_IGN], ids=["SIGPIPE", "ignored"])
+def test_reader_that_is_gone_ends_nothing(lab, signals):
+    """`gpuq run | head -1`: the jobs go on, what is said goes nowhere."""
+    lab.commands(*(f"echo {number} >> ran" for number in range(20)), "exit 3")
+    reading, writing = os.pipe()
+    os.close(reading)
+    # Not restored by Python: a shell leaves it at its default.
+    runner = lab.start("run", stdout=writing, restore_signals=False,
+                       preexec_fn=lambda: signal.signal(signal.SIGPIPE, signals))
+    os.close(writing)
+    assert runner.wait(LIMIT) == 1
+    assert sorted(lab.ran(), key=int) == [str(number) for number in range(20)]
 
 
 def test_reader_that_does_not_read_holds_nothing_up(lab):

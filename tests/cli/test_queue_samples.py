@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: MIT
 """How full and busy the GPUs were: jobs.jsonl.d/samples.jsonl."""
 import json
-import os
 import signal
 import time
+
+UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
 
 
 def samples(lab):
     path = lab.directory / "jobs.jsonl.d/samples.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def test_samples_tell_which_jobs_run_on_which_gpu(lab):
     before = time.time() * 1000
-    first = lab.add("--", "read x < go")
-    second = lab.add("--", "read x < go")
-    os.mkfifo(lab.directory / "go")
+    first = lab.add("--", UNTIL_GO)
+    second = lab.add("--", UNTIL_GO)
     runner = lab.start("run")
     both = lab.until(lambda: [s for s in samples(lab) if all(gpu["jobs"] for gpu in s["gpus"])], "a sample")[0]
-    with open(lab.directory / "go", "w") as go:
-        go.write("1\n2\n")
+    (lab.directory / "go").touch()
     assert runner.wait(60) == 0
     assert [gpu["gpu"] for gpu in both["gpus"]] == [0, 1]
     assert sorted(gpu["jobs"] for gpu in both["gpus"]) == [[first], [second]]
@@ -34,12 +33,10 @@ def test_samples_end_with_the_jobs(lab):
     lab.until(lambda: samples(lab) and not any(gpu["jobs"] for gpu in samples(lab)[-1]["gpus"]), "the last sample")
     count = len(samples(lab))
     # The clock of samples is not set any more; a job sets it again.
-    lab.gpuq("add", "--", "read x < go")
-    os.mkfifo(lab.directory / "go")
+    lab.add("--", UNTIL_GO)
     lab.until(lambda: [s for s in samples(lab)[count:] if any(gpu["jobs"] for gpu in s["gpus"])], "another sample")
     assert len(samples(lab)) <= count + 2
-    with open(lab.directory / "go", "w") as go:
-        go.write("1\n")
+    (lab.directory / "go").touch()
     runner.send_signal(signal.SIGTERM)
     runner.wait(60)
 

@@ -248,6 +248,30 @@ static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
 	}
 }
 
+/* A runner that announces, and the keeper that takes over from it. */
+static void test_a_job_that_is_handed_over_is_listed_once(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	struct claim *runner, *keeper, *next;
+	struct claim_info info = info_of("a", "GPU-1"), none = info_of("a", "GPU-1");
+	none.num_gpus = 0;
+	info.pid = 0;
+	assert_int_equal(claims_announce(c, &info, &runner), 0);
+	info.pid = 99;
+	assert_int_equal(claims_announce(c, &info, &keeper), 0);
+	assert_int_equal(count_elsewhere("b"), 1);
+	assert_int_equal(claim_update(runner, &none), 0);
+	assert_int_equal(count_elsewhere("b"), 1);
+	info.job++;
+	assert_int_equal(claims_announce(c, &info, &next), 0);
+	assert_int_equal(count_elsewhere("b"), 2);
+	assert_int_equal(claim_update(next, &none), 0);
+	assert_int_equal(claim_update(keeper, &none), 0);
+	assert_int_equal(count_elsewhere("b"), 0);
+	claims_close(c);
+}
+
 static void test_what_others_put_there_does_no_harm(void **state)
 {
 	(void)state;
@@ -264,7 +288,7 @@ static void test_what_others_put_there_does_no_harm(void **state)
 	int shared = open("claims/shared", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	assert_int_equal(ftruncate(fd, 1 << 30), 0);
 	char text[256];
-	int size = add_sum("gpuq-claim 1\nqueue x\n", text, sizeof(text));
+	int size = add_sum("gpuq-claim 1\nqueue x\ngpu GPU-1\n", text, sizeof(text));
 	assert_int_equal(write(shared, text, (size_t)size), size);
 	struct flock lock = {.l_type = F_WRLCK};
 	assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
@@ -396,6 +420,7 @@ int main(void)
 		in_scratch(test_an_update_is_seen_and_survives_a_sweeper),
 		in_scratch(test_a_claim_that_is_rewritten_is_seen_all_the_time),
 		in_scratch(test_of_two_that_announce_at_once_one_sees_the_other),
+		in_scratch(test_a_job_that_is_handed_over_is_listed_once),
 		in_scratch(test_what_others_put_there_does_no_harm),
 		in_scratch(test_another_users_claim_carries_his_name),
 		in_scratch(test_the_folder_is_for_all_and_nobody_removes_anothers),

@@ -236,9 +236,9 @@ static void test_sick_and_quarantined_cards_are_left_out(void **state)
 	box_says(&b, 0, need, "GPU 0: fell off the bus");
 	box_says(&b, 1, need, "GPU 1: its driver does not answer");
 	box_says(&b, 2, need, "GPU 2: out of use: job 5 cannot be killed");
-	/* A card that may answer again is worth waiting for, a lost one is not. */
-	assert_int_equal(box_choose(&b, need_of(GB, 3)), -EAGAIN);
-	assert_int_equal(box_choose(&b, need_of(GB, 4)), -ENODEV);
+	/* A card that may answer again is worth waiting for; a lost one is not, nor one whose job may never die. */
+	assert_int_equal(box_choose(&b, need_of(GB, 2)), -EAGAIN);
+	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	ledger_finish(&b.ledger);
 }
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""What queues tell each other of their promises: a claim for each job, for as long as it runs."""
+import json
+import os
+import pathlib
+import signal
+
+from lab import LIMIT, ignore_signals, name_of
+from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
+
+
+def claims(lab):
+    """Of each file that claims a GPU: what it says."""
+    found = []
+    for path in (lab.directory / "claims").glob("[0-9a-f]*"):
+        lines = [line.split(" ", 1) for line in path.read_text().split("\n") if " " in line]
+        if any(line[0] == "gpu" for line in lines):
+            found.append(dict(lines))
+    return found
+
+
+def other(box, *words, **options):
+    return box.gpuq(*words, "--jobs-file", "other.jsonl", **options)
+
+
+def status_of_other(box):
+    return json.loads(other(box, "status", "--json", 1))[0]["status"]
+
+
+def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
+    box.cards(card(0, total=80, free=80))
+    box.add("--mem", "50G", HANG_ABOUT)
+    runner = box.start("run")
+    box.until(box.ran, "the job")
+    keeper = box.until(box.keepers)[0]
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    # Nothing is allocated yet: only the claim tells. That of the runner, if it was not taken back yet, is dead.
+    held = [(claim["job"], claim["pid"], claim["promised"]) for claim in claims(box) if claim["pid"] != "0"]
+    assert held == [("1", str(keeper), str(50 << 30))]
+    other(box, "add", "--no-start", "--mem", "40G", "echo other >> ran")
+    second = box.start("run", "--jobs-file", "other.jsonl", "--poll-interval", "0.05")
+    other(box, "add", "--no-start", "--mem", "1G", "echo small >> ran")
+    box.until(lambda: "small" in box.ran(), "what there is room for")
+    assert status_of_other(box) == "pending"
+    go(box)
+    assert second.wait(LIMIT) == 0
+    assert box.ran() == ["1", "small", "other"]
+    assert claims(box) == []
+
+
+def test_one_file_for_each_keeper_however_many_jobs(box):  # noqa: F811
+    box.cards(card(0, total=80, free=80))
+    for _ in range(30):
+        box.add("--mem", "1G", f"ls {box.directory}/claims >> files")
+    box.gpuq("run", "--jobs-per-gpu", "1")
+    names = set((box.directory / "files").read_text().split())
+    # The keeper's, and the runner's for the next job.
+    assert len(names) <= 3, names
+    # A keeper that leaves takes it away.
+    box.until(lambda: not list((box.directory / "claims").glob("[0-9a-f]*")), "the keepers to leave")
+
+
+def test_claim_ends_with_a_killed_keeper(box):  # noqa: F811
+    box.cards(card(0, total=80, free=80))
+    box.add("--mem", "50G", HANG_ABOUT)
+    box.start("run", "--keep")
+    box.until(box.ran, "the job")
+    os.kill(box.until(box.keepers)[0], signal.SIGKILL)
+    other(box, "add", "--no-start", "--mem", "40G", "echo other >> ran")
+    other(box, "run", "--poll-interval", "0.05")
+    assert box.ran() == ["1", "other"]
+
+
+def test_the_probe_starts_with_a_clean_slate_of_signals(box):  # noqa: F811
+    box.cards(card(0))
+    box.add(HANG_ABOUT)
+    box.start("run", preexec_fn=ignore_signals)
+    box.until(box.ran, "the job")
+    probes = [pid for pid in box.processes() if name_of(pid) == "gpuq-probe"]
+    assert len(probes) == 1
+    status = pathlib.Path(f"/proc/{probes[0]}/status").read_text().split("\n")
+    assert [line.split()[1] for line in status if line.startswith("SigIgn")] == ["0" * 16]
+    go(box)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""--on-finish: once for each end, whoever has written it."""
+import json
+import os
+import signal
+
+from lab import LIMIT
+
+HOOK = "cat >> hooks"
+
+
+def told(lab):
+    """What the hooks were told so far: id, attempts, status and reason of each."""
+    path = lab.directory / "hooks"
+    jobs = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+    return [(job["id"], job["attempts"], job["status"], job["reason"]) for job in jobs]
+
+
+def test_dependents_of_a_failed_job(lab):
+    lab.add("exit 3")
+    for number in range(2, 30):
+        lab.add("--after", number - 1, "true")
+    lab.gpuq("run", "--on-finish", HOOK, code=1)
+    expected = [(1, 1, "failed", None)]
+    expected += [(number, 0, "failed", f"job {number - 1}, which it waits for, failed") for number in range(2, 30)]
+    assert sorted(told(lab)) == expected
+    lab.gpuq("run", "--on-finish", HOOK)
+    assert len(told(lab)) == 29
+
+
+def test_job_that_is_cancelled_while_it_waits(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1"
+    lab.add("echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")
+    lab.add("echo never >> ran")
+    lab.add("--hold", "echo never >> ran")
+    runner = lab.start("run", "--jobs-per-gpu", "1", "--on-finish", HOOK)
+    lab.until(lab.ran, "the first")
+    lab.gpuq("cancel", 2, 3)
+    lab.until(lambda: sorted(told(lab)) == [(2, 0, "cancelled", None), (3, 0, "cancelled", None)], "the hooks")
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) == 1
+    assert sorted(told(lab))[0] == (1, 1, "completed", None)
+    assert len(told(lab)) == 3
+
+
+def test_job_that_is_cancelled_without_a_runner(lab):
+    """Its own hook is run by the next runner, and only once; that of a runner is for what ends under it."""
+    lab.add("--on-finish", HOOK, "true")
+    lab.add("true")
+    lab.gpuq("cancel", 1, 2)
+    lab.gpuq("prune")
+    assert list(lab.jobs()) == [1]
+    assert told(lab) == []
+    lab.gpuq("run", "--on-finish", HOOK)
+    assert told(lab) == [(1, 0, "cancelled", None)]
+    lab.gpuq("run", "--on-finish", HOOK)
+    assert len(told(lab)) == 1
+    lab.gpuq("prune")
+    assert lab.jobs() == {}
+
+
+def test_job_whose_keeper_was_killed(lab):
+    lab.add("--retries", "1", "echo 1 >> ran; [ $GPUQ_ATTEMPT = 2 ] || exec sleep 1000")
+    runner = lab.start("run", "--on-finish", HOOK)
+    lab.until(lab.ran, "the job")
+    os.kill(lab.keepers()[0], signal.SIGKILL)
+    assert runner.wait(LIMIT) == 0
+    # The second attempt does not wait for the hook of the first.
+    assert sorted(told(lab)) == [(1, 1, "failed", "keeper lost"), (1, 2, "completed", None)]
+
+
+def test_job_whose_keeper_was_killed_without_a_runner(lab):
+    lab.add("--on-finish", HOOK, "echo 1 >> ran; exec sleep 1000")
+    runner = lab.start("run")
+    lab.until(lab.ran, "the job")
+    runner.kill()
+    runner.wait()
+    os.kill(lab.keepers()[0], signal.SIGKILL)
+    lab.gpuq("run", code=1)
+    assert told(lab) == [(1, 1, "failed", "keeper lost")]
+
+
+def test_job_that_could_not_be_started(lab):
+    lab.add("--on-finish", HOOK, "true")
+    (lab.directory / "nodir").write_text("")
+    lab.gpuq("run", "--log-dir", "nodir/logs", code=1)
+    reason = f"could not be started: making its log in '{lab.directory}/nodir/logs': Not a directory"
+    assert told(lab) == [(1, 0, "failed", reason)]
+
+
+def test_runner_that_is_killed_among_many_hooks_leaves_the_rest_to_the_next(lab):
+    """Each at most once, and none is lost but for the one that it was about to hand to a keeper."""
+    count = 40
+    lab.add("--hold", "true")
+    for _ in range(count):
+        lab.add("--after", 1, "--on-finish", "touch begun; until [ -e go ]; do sleep 0.01; done; " + HOOK, "true")
+    runner = lab.start("run", "--keep")
+    lab.gpuq("cancel", 1)
+    lab.until(lambda: (lab.directory / "begun").exists(), "the first hook")
+    runner.kill()
+    runner.wait()
+    (lab.directory / "go").touch()
+    lab.until(lambda: not lab.keepers(), "the keepers to finish their hooks")
+    lab.gpuq("run", code=None)
+    numbers = [job[0] for job in told(lab)]
+    assert len(set(numbers)) == len(numbers)
+    assert len(numbers) >= count - 1

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""What is left when those above a job are killed, and what cannot be killed."""
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from lab import LIMIT, alive, name_of
+
+FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
+
+
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def number_in(path):
+    return path.exists() and path.read_text().strip() and int(path.read_text())
+
+
+# ---- Nobody left above it --------------------------------------------------------------
+
+DAEMON = "setsid env -i sh -c 'echo $$ > daemon; exec sleep 1000' & until [ -s daemon ]; do sleep 0.01; done; " \
+         "echo $$ > first; exec sleep 1000"
+
+
+@pytest.mark.parametrize("nursery_first", [True, False], ids=["nursery-first", "keeper-first"])
+def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(lab, nursery_first):
+    lab.commands(DAEMON, "until [ -e go ]; do sleep 0.01; done; echo second >> ran")
+    runner = lab.start("run")
+    lab.until(lambda: number_in(lab.directory / "first"), "the job")
+    lab.until(lambda: len(lab.keepers()) == 2)
+    daemon = number_in(lab.directory / "daemon")
+    keeper = next(pid for pid in lab.keepers() if pid == parent_of(number_in(lab.directory / "first")))
+    nursery = parent_of(keeper)
+    assert name_of(nursery) == "gpuq-nursery"
+    # Stopped, so that it can do nothing between the two.
+    os.kill(nursery, signal.SIGSTOP)
+    for pid in (nursery, keeper) if nursery_first else (keeper, nursery):
+        os.kill(pid, signal.SIGKILL)
+    lab.until(lambda: not alive(daemon), "the end of the daemon")
+    lab.until(lambda: lab.job(1)["reason"] == "keeper lost", "the end of the job")
+    # The other keeper has become the runner's child, and its job goes on.
+    assert lab.job(2)["status"] == "running"
+    lab.add("echo third >> ran")
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) == 1
+    assert sorted(lab.ran()) == ["second", "third"]
+
+
+def test_children_that_a_runner_had_before_are_left_alone(lab):
+    """`server & exec gpuq run`: what is not of a job is not ended."""
+    lab.commands("echo $$ > first; until [ -e go ]; do sleep 0.01; done")
+    script = "(sleep 1000 & echo $! > server.draft; mv server.draft server; wait) & exec \"$0\" run"
+    runner = subprocess.Popen(["sh", "-c", script, os.environ["GPUQ"]], cwd=lab.directory, env=lab.environment,
+                              stdout=subprocess.DEVNULL)
+    lab.started.append(runner)
+    server = lab.until(lambda: number_in(lab.directory / "server"))
+    first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
+    nursery = parent_of(parent_of(first))
+    os.kill(nursery, signal.SIGKILL)
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) == 0
+    assert alive(server)
+    os.kill(server, signal.SIGKILL)
+
+
+def test_many_lost_keepers_are_judged_at_once(lab):
+    """And what they left is gone when their ends are written."""
+    count = 30
+    lab.environment["GPUQ_GPUS"] = f"sim:{count}"
+    for number in range(count):
+        lab.add(f"echo $$ > pid.{number}; exec sleep 1000")
+    runner = lab.start("run", "--jobs-per-gpu", "1")
+    pids = [lab.until(lambda: number_in(lab.directory / f"pid.{number}"), "the jobs") for number in range(count)]
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    for pid in lab.keepers():
+        os.kill(pid, signal.SIGKILL)
+    lab.gpuq("run", code=1)
+    assert {job["reason"] for job in lab.jobs().values()} == {"keeper lost"}
+    assert not any(alive(pid) for pid in pids)
+
+
+# ---- What cannot be killed ----------------------------------------------------------------
+
+
+@pytest.fixture
+def ice():
+    """Freezes processes: not even SIGKILL ends them until they thaw."""
+    group = FREEZER / f"gpuq-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group '{group}' can be made here: {error}")
+
+    def settle(state):
+        for _ in range(1000):
+            (group / "freezer.state").write_text(state)
+            if (group / "freezer.state").read_text().strip() == state:
+                return
+        raise AssertionError(f"it does not become {state}")
+
+    class Ice:
+        @staticmethod
+        def freeze(pid):
+            (group / "cgroup.procs").write_text(str(pid))
+            settle("FROZEN")
+
+        @staticmethod
+        def thaw():
+            settle("THAWED")
+
+    yield Ice
+    settle("THAWED")
+    for _ in range(10000):
+        try:
+            group.rmdir()
+            break
+        except OSError:
+            for pid in (group / "cgroup.procs").read_text().split():
+                (FREEZER / "cgroup.procs").write_text(pid)
+
+
+def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
+    lab.add("echo $$ > first; exec sleep 1000")
+    runner = lab.start("run", "--jobs-per-gpu", "1", "--grace", "10ms", text=True)
+    first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
+    ice.freeze(first)
+    lab.gpuq("cancel", 1)
+    # Nor what a hook leaves behind.
+    lab.add("--on-finish", "sleep 1000 & echo $! > child; until [ -e frozen ]; do sleep 0.01; done", "echo 2 >> ran")
+    ice.freeze(lab.until(lambda: number_in(lab.directory / "child"), "the hook"))
+    (lab.directory / "frozen").touch()
+    lab.add("echo 3 >> ran")
+    wide = lab.add("--num-gpus", "2", "echo never >> ran")
+    # It waits for no more than ten seconds, and the rest goes on meanwhile.
+    out, err = runner.communicate(timeout=60)
+    assert runner.returncode == 1, (out, err)
+    assert lab.ran() == ["2", "3"]
+    assert f"job 1 (PID {first}) cannot be killed; its GPU takes no other until it is gone" in out
+    assert "1 left running, for it cannot be killed" in out
+    assert "1 left pending" in out
+    assert {lab.job(number)["gpu_id"] for number in (2, 3)} == {1 - lab.job(1)["gpu_id"]}
+    job = lab.job(1)
+    assert (job["status"], job["reason"]) == ("running", "cannot be killed")
+    assert "Running (PID %d), cannot be killed" % first in lab.gpuq("status")
+    assert lab.job(wide)["status"] == "pending"
+    assert f"GPU {job['gpu_id']}: out of use: job 1 there cannot be killed" in lab.gpuq("why", wide)
+    # The next runner knows as well, and leaves the GPU alone; it can end, too.
+    lab.add("echo 5 >> ran")
+    lab.gpuq("run", "--jobs-per-gpu", "1", code=1)
+    assert lab.job(5)["gpu_id"] == 1 - job["gpu_id"]
+    # When it dies after all, its keeper says so, and the GPU is in use again.
+    ice.thaw()
+    lab.until(lambda: lab.job(1)["status"] == "cancelled", "its end")
+    lab.gpuq("run")
+    assert lab.ran() == ["2", "3", "5", "never"]
+
+
+def test_a_job_that_cannot_be_killed_and_has_lost_its_keeper(lab, ice):
+    """Its end is not written while it runs, and nobody waits for that."""
+    lab.add("echo $$ > first; exec sleep 1000")
+    runner = lab.start("run", "--jobs-per-gpu", "1", text=True)
+    first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
+    ice.freeze(first)
+    lab.until(lambda: any(event["event"] == "start" for event in lab.events()))
+    os.kill(lab.keepers()[0], signal.SIGKILL)
+    lab.add("echo 2 >> ran")
+    lab.add("echo 3 >> ran")
+    out, err = runner.communicate(timeout=60)
+    assert runner.returncode == 1, (out, err)
+    assert "cannot be killed" in out
+    assert lab.ran() == ["2", "3"]
+    assert any(event["event"] == "stuck" for event in lab.events())
+    assert not any(event["event"] == "end" and event["id"] == 1 for event in lab.events())
+    ice.thaw()
+    lab.until(lambda: not alive(first), "its end")
+    lab.gpuq("run", code=1)
+    assert (lab.job(1)["status"], lab.job(1)["reason"]) == ("failed", "keeper lost")
