@@ -148,6 +148,8 @@ void view_model_destroy(struct view_model *m);
 int view_put_work(struct view_model *m, const struct view_work *work);
 int view_put_gpu(struct view_model *m, const struct view_gpu *gpu);
 int view_put_sample(struct view_model *m, int gpu_id, const struct view_sample *sample);
+/* All GPUs and their history: others are shown from here on. */
+void view_forget_gpus(struct view_model *m);
 int view_put_job(struct view_model *m, const struct view_job *job);
 void view_remove_job(struct view_model *m, uint64_t id);
 /* Everything of jobs is forgotten (the journal was pruned); versions grow on. */
