@@ -18,6 +18,7 @@ static const struct command *const commands[] = {
 	&cmd_run,
 	&cmd_add,
 	&cmd_status,
+	&cmd_top,
 	&cmd_logs,
 	&cmd_wait,
 	&cmd_why,
@@ -29,6 +30,7 @@ static const struct command *const commands[] = {
 	&cmd_urgent,
 	&cmd_prune,
 	&cmd_launch,
+	&cmd_report,
 	&cmd_gpus,
 };
 

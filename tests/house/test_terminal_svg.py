@@ -53,3 +53,16 @@ def test_until_that_never_comes_is_an_error(tmp_path):
                             capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1 and "'two' never stood on the screen" in result.stderr
     assert not out.exists()
+
+
+def test_reversed_text_has_a_ground_of_its_own(tmp_path):
+    _, svg = draw(tmp_path, r"printf 'a\033[7mbc \033[27md\n'")
+    assert texts(svg) == [("a", None), ("bc", "#0d1117"), ("d", None)]
+    assert [(r.get("width"), r.get("fill")) for r in svg.iter(SVG + "rect")][1:] == [("25.2", "#c9d1d9")]
+
+
+def test_columns_stay_where_they_are(tmp_path):
+    _, svg = draw(tmp_path, r"printf 'a  b c   d\n'")
+    words = [(t.text, float(t.get("x"))) for t in svg.iter(SVG + "text")][1:]
+    first = words[0][1]
+    assert [(text, round((x - first) / 8.4)) for text, x in words] == [("a", 0), ("b c", 3), ("d", 9)]

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq report: one page about a queue. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/units.h"
+#include "cli/launch_ledger.h"
+#include "cli/queue_cli.h"
+#include "cli/queue_view.h"
+#include "launch/history.h"
+#include "queue/samples.h"
+#include "view/report.h"
+
+#define DEFAULT_NAME "report.html"
+
+enum { OPTION_SINCE = 0x200, OPTION_LAUNCH };
+
+struct report_command {
+	struct queue_choice queue;
+	const char *out;
+	const char *launch; /* an output folder, or NULL: the queue */
+	uint64_t since_ms;  /* age; 0: all */
+	struct gd_error err;
+};
+
+static const struct argp_option options[] = {
+	{"output", 'o', "FILE", 0, "Where to write it (" DEFAULT_NAME "); - is standard output", 1},
+	{"since", OPTION_SINCE, "AGE", 0, "Only what ran or was added in the last 2h, 1d…", 1},
+	{"launch", OPTION_LAUNCH, "FOLDER", 0, "About what gpuq launch did in this output folder, not about a queue",
+		1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct report_command *c = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &c->queue;
+		return 0;
+	case 'o':
+		c->out = arg;
+		return 0;
+	case OPTION_LAUNCH:
+		c->launch = arg;
+		return 0;
+	case OPTION_SINCE:
+		if (units_parse_duration(arg, &c->since_ms, &c->err) < 0)
+			argp_error(state, "--since: %s", c->err.message);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* ---- The file ------------------------------------------------------------------------ */
+
+static int write_failed(struct report_command *c, int code)
+{
+	return error_set(&c->err, code, "writing report '%s': %s", c->out, error_words(code));
+}
+
+/* The old file, if there is one, stays whole until the new one is. */
+static int replace_file(struct report_command *c, const struct text *page)
+{
+	cleanup_(freep) char *draft = NULL;
+	cleanup_(freep) char *real = realpath(c->out, NULL); /* a symbolic link stays one */
+	const char *path = real ? real : c->out;
+	if (asprintf(&draft, "%s.XXXXXX", path) < 0)
+		return write_failed(c, -ENOMEM);
+	cleanup_(closep) int fd = mkostemp(draft, O_CLOEXEC);
+	if (fd < 0)
+		return write_failed(c, -errno);
+	/* As any file that a program writes for its user; mkostemp() makes them for the owner alone. */
+	mode_t mask = umask(0);
+	umask(mask);
+	int r = file_write_all(fd, page->data, page->length);
+	if (r == 0 && (fchmod(fd, 0666 & ~mask) < 0 || rename(draft, path) < 0))
+		r = -errno;
+	if (r < 0)
+		unlink(draft);
+	return r < 0 ? write_failed(c, r) : 0;
+}
+
+/* A pipe or a device is written to, not replaced. */
+static int write_page(struct report_command *c, const struct text *page)
+{
+	struct stat st;
+	if (strcmp(c->out, "-") == 0) {
+		int r = file_write_all(STDOUT_FILENO, page->data, page->length);
+		return r < 0 ? error_set(&c->err, r, "writing: %s", error_words(r)) : 0;
+	}
+	if (stat(c->out, &st) < 0 || S_ISREG(st.st_mode))
+		return replace_file(c, page);
+	if (S_ISDIR(st.st_mode))
+		return error_set(&c->err, -EISDIR, "writing report '%s': that is a folder; name a file", c->out);
+	cleanup_(closep) int fd = open(c->out, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	int r = fd < 0 ? -errno : file_write_all(fd, page->data, page->length);
+	return r < 0 ? write_failed(c, r) : 0;
+}
+
+/* ---- The queue ------------------------------------------------------------------------ */
+
+static int put_sample(void *context, const struct sample *s)
+{
+	struct view_model *m = context;
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < s->num_gpus; i++) {
+		const struct sample_gpu *g = &s->gpus[i];
+		struct view_sample sample = {.time_ms = s->time_ms,
+			.memory_used_bytes = g->mem_used_mb < 0 ? -1 : g->mem_used_mb << 20,
+			.utilization_percent = g->util};
+		struct view_gpu gpu = {.id = g->gpu,
+			.since_ns = -1,
+			.last_duration_ns = -1,
+			.memory_total_bytes = g->mem_total_mb < 0 ? -1 : g->mem_total_mb << 20,
+			.memory_used_bytes = sample.memory_used_bytes,
+			.utilization_percent = g->util,
+			.temperature_celsius = -1,
+			.power_milliwatts = -1};
+		r = view_put_sample(m, g->gpu, &sample);
+		if (r == 0)
+			r = view_put_gpu(m, &gpu);
+	}
+	return r;
+}
+
+/* A journal without a folder, or without samples in it, is fine. */
+static int read_samples(struct report_command *c, struct view_model *m)
+{
+	cleanup_(freep) char *folder = NULL;
+	if (asprintf(&folder, "%s.d", c->queue.journal_path) < 0)
+		return error_set(&c->err, -ENOMEM, "reading samples: out of memory");
+	cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : samples_read(fd, put_sample, m);
+	if (r < 0 && r != -ENOENT)
+		return error_set(&c->err, r, "reading samples in '%s': %s", folder, error_words(r));
+	return 0;
+}
+
+static int report_queue(struct report_command *c, struct text *page)
+{
+	static const struct queue_view_options all = {.history = REPORT_HISTORY, .no_gpus = true};
+	struct queue_view *v = NULL;
+	int r = queue_choose(&c->queue, &c->err);
+	if (r == 0)
+		r = queue_view_open(&c->queue, &all, &v, &c->err);
+	if (r < 0)
+		return r;
+	r = read_samples(c, queue_view_model(v));
+	int64_t now = date_now_ms();
+	struct report report = {.model = queue_view_model(v),
+		.queue = c->queue.journal_path,
+		.now_ms = now,
+		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0};
+	if (r == 0 && report_write(&report, page) < 0)
+		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+	struct view_facts facts;
+	const struct view_actions *actions = queue_view_actions(v);
+	actions->facts(actions->context, &facts);
+	if (facts.bad_lines)
+		say("journal '%s': %" PRIu64 " bad line%s skipped, the first is line %" PRIu64, facts.journal,
+			facts.bad_lines, facts.bad_lines == 1 ? "" : "s", facts.first_bad_line);
+	queue_view_close(v);
+	return r;
+}
+
+/* ---- The folder of a launch ------------------------------------------------------------- */
+
+static int report_launch(struct report_command *c, struct text *page)
+{
+	cleanup_(freep) char *path = NULL;
+	struct report_launch launch = {0};
+	uint64_t bad_lines = 0;
+	struct view_model *m = view_model_create(1);
+	int r = m && asprintf(&path, "%s/" HISTORY_NAME, c->launch) >= 0
+			? launch_ledger_read(path, m, &launch, &bad_lines, &c->err)
+			: error_set(&c->err, -ENOMEM, "reading folder '%s': out of memory", c->launch);
+	int64_t now = date_now_ms();
+	struct report report = {.model = m,
+		.queue = c->launch,
+		.now_ms = now,
+		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0,
+		.launch = &launch};
+	if (r == 0 && report_write(&report, page) < 0)
+		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+	if (r == 0 && bad_lines)
+		say("'%s': %" PRIu64 " bad line%s skipped", path, bad_lines, bad_lines == 1 ? "" : "s");
+	launch_ledger_finish(&launch);
+	view_model_destroy(m);
+	return r;
+}
+
+static int main_report(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, NULL,
+		"Writes a page about a queue: timeline, utilisation, throughput, what failed, what waiting cost.",
+		children, NULL, NULL};
+	struct report_command c = {.out = DEFAULT_NAME};
+	cleanup_(text_finish) struct text page = {0};
+	cli_parse(&argp, argc, argv, &c);
+	int r = c.launch ? report_launch(&c, &page) : report_queue(&c, &page);
+	if (r == 0)
+		r = write_page(&c, &page);
+	if (r == 0 && strcmp(c.out, "-") != 0)
+		printf("%s\n", c.out);
+	int code = r < 0 ? cli_fail(&c.err, r) : EXIT_DONE;
+	queue_choice_finish(&c.queue);
+	return code;
+}
+
+const struct command cmd_report = {"report", "Write a page about what has run", main_report};

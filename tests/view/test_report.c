@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/display.h"
+#include "view/html.h"
+#include "view/report.h"
+#include "view/report_chart.h"
+
+#define T0 INT64_C(1763200000000) /* 2025-11-15 09:46:40 UTC */
+
+static const int gpus[] = {0, 1};
+
+/* A job on one GPU: added, started, ended at these seconds. */
+static void put(struct view_model *m, uint64_t id, int gpu, int added, int start, int end, enum view_job_state state)
+{
+	struct view_attempt a = {.start_ms = T0 + start * 1000,
+		.end_ms = end < 0 ? -1 : T0 + end * 1000,
+		.duration_ms = end < 0 ? -1 : (end - start) * 1000,
+		.peak_mem_mb = -1,
+		.exit_code = state == VIEW_JOB_FAILED ? 3 : 0,
+		.state = state,
+		.gpus = &gpus[gpu],
+		.num_gpus = 1};
+	struct view_job j = {.id = id,
+		.command = "train",
+		.state = state,
+		.num_gpus = 1,
+		.mem_mb = -1,
+		.timeout_ms = -1,
+		.submit_ms = T0 + added * 1000,
+		.attempts = &a,
+		.num_attempts = 1};
+	assert_int_equal(view_put_job(m, &j), 0);
+}
+
+static size_t occurrences(const char *text, const char *of)
+{
+	size_t n = 0;
+	for (text = strstr(text, of); text; text = strstr(text + 1, of))
+		n++;
+	return n;
+}
+
+static int setup(void **state)
+{
+	setenv("TZ", "UTC", 1);
+	tzset();
+	*state = view_model_create(REPORT_HISTORY);
+	return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	view_model_destroy(*state);
+	return 0;
+}
+
+/* ---- Escaping ---------------------------------------------------------------------- */
+
+static void test_text_of_others_cannot_become_markup(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	html_text(&t, "<script>\"a\" & 'b'\x1b[31m\n\xff\u202e", DISPLAY_ALL);
+	assert_string_equal(text_string(&t), "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;\\x1b[31m\\n\\xff\\u202e");
+	text_finish(&t);
+	/* Cut where it is read, not where it is written. */
+	html_text(&t, "&&&&&&", 4);
+	assert_string_equal(text_string(&t), "&amp;&amp;&amp;…");
+	text_finish(&t);
+}
+
+static void test_hostile_jobs_stay_text_on_the_page(void **state)
+{
+	struct view_model *m = *state;
+	static const char evil[] = "</title></svg><script>alert(1)</script>\"'&";
+	struct view_attempt a = {.start_ms = T0,
+		.end_ms = T0 + 1000,
+		.duration_ms = 1000,
+		.peak_mem_mb = -1,
+		.exit_code = -1,
+		.state = VIEW_JOB_FAILED,
+		.reason = evil,
+		.gpus = gpus,
+		.num_gpus = 1};
+	struct view_job j = {.id = 1,
+		.name = evil,
+		.command = evil,
+		.state = VIEW_JOB_FAILED,
+		.reason = evil,
+		.submit_ms = T0,
+		.attempts = &a,
+		.num_attempts = 1};
+	struct view_gpu g = {.id = 0, .name = evil, .memory_total_bytes = -1};
+	assert_int_equal(view_put_job(m, &j), 0);
+	assert_int_equal(view_put_gpu(m, &g), 0);
+	struct text page = {0};
+	struct report r = {.model = m, .queue = evil, .now_ms = T0 + 5000};
+	assert_int_equal(report_write(&r, &page), 0);
+	assert_null(strstr(page.data, "<script"));
+	assert_null(strstr(page.data, "alert(1)</script>"));
+	assert_true(occurrences(page.data, "&lt;script&gt;") >= 6);
+	text_finish(&page);
+}
+
+/* ---- Numbers ------------------------------------------------------------------------ */
+
+static void test_busy_is_the_time_with_at_least_one_job(void **state)
+{
+	struct view_model *m = *state;
+	put(m, 1, 0, 0, 0, 10, VIEW_JOB_COMPLETED);
+	put(m, 2, 0, 0, 5, 20, VIEW_JOB_FAILED);
+	put(m, 3, 1, 0, 30, 40, VIEW_JOB_COMPLETED);
+	put(m, 4, 1, 0, 40, -1, VIEW_JOB_RUNNING);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 50000), 0);
+	assert_int_equal(f.from_ms, T0);
+	assert_int_equal(f.to_ms, T0 + 50000);
+	assert_int_equal(f.num_gpus, 2);
+	assert_int_equal(f.gpus[0].busy_ms, 20000);
+	assert_int_equal(f.gpus[0].num_lanes, 2);
+	assert_int_equal(f.gpus[0].num_failed, 1);
+	assert_int_equal(f.gpus[1].busy_ms, 20000);
+	assert_int_equal(f.gpus[1].num_lanes, 1);
+	assert_int_equal(f.busy_ms, 40000);
+	assert_int_equal(f.gpu_ms, 100000);
+	assert_int_equal(f.counts[VIEW_JOB_RUNNING], 1);
+	assert_int_equal(f.num_ends, 3);
+	assert_int_equal(f.num_failed, 1);
+	assert_int_equal(f.longest[0].job->id, 2);
+	report_facts_finish(&f);
+}
+
+static void test_waiting_is_told_by_what_was_waited_for(void **state)
+{
+	struct view_model *m = *state;
+	const uint64_t after[] = {1};
+	put(m, 1, 0, 0, 2, 10, VIEW_JOB_COMPLETED);
+	struct view_attempt tries[] = {
+		{.start_ms = T0 + 13000, .end_ms = T0 + 20000, .duration_ms = 7000, .state = VIEW_JOB_FAILED},
+		{.start_ms = T0 + 25000, .end_ms = T0 + 30000, .duration_ms = 5000, .state = VIEW_JOB_COMPLETED},
+	};
+	for (size_t i = 0; i < 2; i++) {
+		tries[i].gpus = gpus;
+		tries[i].num_gpus = 1;
+	}
+	struct view_job j = {.id = 2,
+		.command = "b",
+		.state = VIEW_JOB_COMPLETED,
+		.submit_ms = T0 + 1000,
+		.after = after,
+		.num_after = 1,
+		.attempts = tries,
+		.num_attempts = 2};
+	struct view_job waits = {.id = 3, .command = "c", .state = VIEW_JOB_PENDING, .submit_ms = T0 + 28000};
+	assert_int_equal(view_put_job(m, &j), 0);
+	assert_int_equal(view_put_job(m, &waits), 0);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 31000), 0);
+	assert_int_equal(f.waits[REPORT_WAIT_ALL].count, 2);
+	assert_int_equal(f.waits[REPORT_WAIT_ALL].total_ms, 14000);
+	assert_int_equal(f.waits[REPORT_WAIT_AFTER].total_ms, 9000);
+	assert_int_equal(f.waits[REPORT_WAIT_GPU].total_ms, 5000);
+	assert_int_equal(f.waits[REPORT_WAIT_RETRY].total_ms, 5000);
+	assert_int_equal(f.waits[REPORT_WAIT_STILL].longest_ms, 3000);
+	/* Empty while something waited: 10…13 and 20…25; not while job 2 waited for job 1. */
+	assert_int_equal(f.idle_ms, 8000);
+	report_facts_finish(&f);
+}
+
+static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **state)
+{
+	struct view_model *m = *state;
+	/* GPU 0 works all the time, GPU 1 in the last ten seconds; one job waits from 5 on, for GPU 1. */
+	put(m, 1, 0, 0, 0, 30, VIEW_JOB_COMPLETED);
+	put(m, 2, 1, 5, 20, 30, VIEW_JOB_COMPLETED);
+	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* stands empty; nothing waits for a second one */
+	assert_int_equal(view_put_gpu(m, &third), 0);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 30000), 0);
+	assert_int_equal(f.num_gpus, 3);
+	assert_int_equal(f.idle_ms, 15000);
+	report_facts_finish(&f);
+}
+
+static void test_percentiles_are_values_that_occurred(void **state)
+{
+	(void)state;
+	int64_t values[] = {50, 10, 40, 20, 30, 60, 70, 80, 90, 100};
+	struct report_times t = report_times_of(values, 10);
+	assert_int_equal(t.median_ms, 50);
+	assert_int_equal(t.p90_ms, 90);
+	assert_int_equal(t.longest_ms, 100);
+	assert_int_equal(t.total_ms, 550);
+	assert_int_equal(report_times_of(values, 0).count, 0);
+	assert_int_equal(report_times_of(values, 1).p90_ms, 10);
+}
+
+static void test_since_leaves_out_and_cuts_off(void **state)
+{
+	struct view_model *m = *state;
+	put(m, 1, 0, 0, 0, 10, VIEW_JOB_COMPLETED);
+	put(m, 2, 0, 0, 10, 30, VIEW_JOB_COMPLETED);
+	put(m, 3, 1, 25, 25, 40, VIEW_JOB_COMPLETED);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, T0 + 20000, T0 + 50000), 0);
+	assert_int_equal(f.num_jobs, 2);
+	assert_int_equal(f.from_ms, T0 + 20000);
+	assert_int_equal(f.gpus[0].busy_ms, 10000);
+	assert_int_equal(f.longest[0].job->id, 2); /* as long as it was, not as long as it is seen */
+	report_facts_finish(&f);
+}
+
+static void test_an_empty_queue_makes_a_page(void **state)
+{
+	struct text page = {0};
+	struct report r = {.model = *state, .queue = "q", .now_ms = T0};
+	assert_int_equal(report_write(&r, &page), 0);
+	assert_non_null(strstr(page.data, "No job has run yet"));
+	text_finish(&page);
+}
+
+/* ---- Pictures ------------------------------------------------------------------------ */
+
+static void test_what_is_narrower_than_a_pixel_is_merged(void **state)
+{
+	struct view_model *m = *state;
+	/* One long job, then a thousand of a second each in a row; the whole is 100,000 seconds. */
+	put(m, 1, 0, 0, 0, 99000, VIEW_JOB_COMPLETED);
+	for (int i = 0; i < 1000; i++)
+		put(m, 2 + (uint64_t)i, 0, 0, 99000 + i, 99001 + i, i == 500 ? VIEW_JOB_FAILED : VIEW_JOB_COMPLETED);
+	struct report_facts f;
+	struct report_axis a;
+	struct text t = {0};
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + INT64_C(200000000)), 0);
+	report_axis_init(&a, f.from_ms, f.to_ms);
+	report_timeline(&t, &f, &a);
+	assert_int_equal(occurrences(t.data, "<path class=\"c\"") + occurrences(t.data, "<path class=\"d\""), 1);
+	assert_int_equal(occurrences(t.data, "<path class=\"m\""), 1);
+	assert_non_null(strstr(t.data, "1000 jobs, 2 to 1001, 1 failed"));
+	assert_int_equal(occurrences(t.data, "<path class=\"f\""), 1); /* the mark below */
+	text_finish(&t);
+	report_facts_finish(&f);
+}
+
+static void test_a_wide_timeline_stays_small(void **state)
+{
+	struct view_model *m = *state;
+	int gpu[64];
+	/* Each pixel of each of 64 GPUs would have a job of its own. */
+	for (int g = 0; g < 64; g++) {
+		gpu[g] = g;
+		for (int i = 0; i < 1000; i++) {
+			struct view_attempt a = {.start_ms = T0 + i * 10000,
+				.end_ms = T0 + i * 10000 + 4000,
+				.duration_ms = 4000,
+				.state = VIEW_JOB_COMPLETED,
+				.gpus = &gpu[g],
+				.num_gpus = 1};
+			struct view_job j = {.id = (uint64_t)(g * 1000 + i + 1),
+				.command = "python train.py --with --many --options --and --values 1 2 3 4 5",
+				.state = VIEW_JOB_COMPLETED,
+				.submit_ms = T0,
+				.attempts = &a,
+				.num_attempts = 1};
+			assert_int_equal(view_put_job(m, &j), 0);
+		}
+	}
+	struct text page = {0};
+	struct report r = {.model = m, .now_ms = T0 + 10000000};
+	assert_int_equal(report_write(&r, &page), 0);
+	assert_true(page.length < 6 << 20);
+	text_finish(&page);
+}
+
+static void test_samples_become_lines_that_end_where_nobody_looked(void **state)
+{
+	struct view_model *m = *state;
+	struct view_gpu g = {.id = 0, .memory_total_bytes = INT64_C(1000) << 20};
+	put(m, 1, 0, 0, 0, 1000, VIEW_JOB_COMPLETED);
+	assert_int_equal(view_put_gpu(m, &g), 0);
+	for (int i = 0; i < 1000; i += 5) {
+		if (i >= 400 && i < 600)
+			continue;
+		struct view_sample s = {.time_ms = T0 + i * 1000,
+			.memory_used_bytes = INT64_C(500) << 20,
+			.utilization_percent = i < 400 ? 100 : 0};
+		assert_int_equal(view_put_sample(m, 0, &s), 0);
+	}
+	struct report_facts f;
+	struct report_axis a;
+	struct text t = {0};
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 2000000), 0);
+	assert_int_equal(f.gpus[0].mean_util, 50);
+	assert_int_equal(f.gpus[0].peak_mem_mb, 500);
+	report_axis_init(&a, f.from_ms, f.to_ms);
+	report_usage(&t, &f, &a);
+	assert_non_null(strstr(t.data, "utilisation 50 % on average, at most 500 MB of memory used of 1000 MB"));
+	const char *line = strstr(t.data, "class=\"util\" d=\"");
+	assert_non_null(line);
+	line += strlen("class=\"util\" d=\"");
+	assert_int_equal(strncmp(line, "M0 0L", 5), 0);
+	size_t pieces = 0;
+	for (; *line != '"'; line++)
+		pieces += *line == 'M';
+	assert_int_equal(pieces, 2);
+	text_finish(&t);
+	report_facts_finish(&f);
+}
+
+static void test_the_axis_has_round_times(void **state)
+{
+	(void)state;
+	struct report_axis a;
+	report_axis_init(&a, T0, T0 + 3600000);
+	assert_int_equal(a.num_ticks, 6);
+	assert_string_equal(a.ticks[0].label, "09:50");
+	assert_string_equal(a.ticks[5].label, "10:40");
+	report_axis_init(&a, T0, T0 + 5000);
+	assert_string_equal(a.ticks[0].label, "09:46:40");
+	report_axis_init(&a, T0, T0 + INT64_C(86400000) * 6);
+	assert_string_equal(a.ticks[0].label, "Nov 16");
+	assert_int_equal(report_axis_x(&a, T0 - 1), 0);
+	assert_int_equal(report_axis_x(&a, INT64_MAX), REPORT_WIDTH);
+	report_axis_init(&a, 0, INT64_C(86400000) * 365 * 900);
+	assert_true(a.num_ticks <= REPORT_TICKS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_text_of_others_cannot_become_markup, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hostile_jobs_stay_text_on_the_page, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_busy_is_the_time_with_at_least_one_job, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_waiting_is_told_by_what_was_waited_for, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_since_leaves_out_and_cuts_off, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_an_empty_queue_makes_a_page, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_narrower_than_a_pixel_is_merged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_wide_timeline_stays_small, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_samples_become_lines_that_end_where_nobody_looked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_axis_has_round_times, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
