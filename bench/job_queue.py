@@ -5,8 +5,9 @@
     bench/job_queue.py GPUQ [--jobs N] [--json]
 
 Prints jobs per second of `gpuq run` with two at a time, journal, logs and keepers included,
-and of `xargs -P2`; the time from a job's end to its successor's start; how long
-enqueuing and `status` take. Other queues are measured too where they are installed.
+and of `xargs -P2`, GNU parallel, nq and task-spooler where they are installed; the time from
+a job's end to its successor's start; how long enqueuing and `status` take, and how much
+memory the runner has per queued job.
 """
 import argparse
 import json
@@ -66,12 +67,52 @@ def successor_latency(journal):
     return sorted(waits)[len(waits) // 2] if waits else None
 
 
+def lines(jobs):
+    return "".join(f"{n}\n" for n in range(jobs)).encode()
+
+
 def parallel(jobs):
-    if not shutil.which("parallel"):
-        return None
-    numbers = "".join(f"{n}\n" for n in range(jobs)).encode()
+    """GNU parallel, with a journal of its own."""
     with tempfile.TemporaryDirectory() as directory:
-        return jobs / timed("parallel", "-j2", "--joblog", f"{directory}/log", "true", "{}", input=numbers)
+        return timed("parallel", "-j2", "--joblog", f"{directory}/log", "true", "{}", input=lines(jobs))
+
+
+def nq(jobs):
+    """Two queues, for each runs one job at a time."""
+    with tempfile.TemporaryDirectory() as directory:
+        queues = [{**os.environ, "NQDIR": f"{directory}/{n}"} for n in range(2)]
+        start = time.perf_counter()
+        adding = [subprocess.Popen(["xargs", "-I{}", "nq", "-q", "true", "{}"], env=queue, stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL) for queue in queues]
+        for process in adding:
+            process.stdin.write(lines(jobs // 2))
+            process.stdin.close()
+        for process, queue in zip(adding, queues):
+            process.wait()
+            subprocess.run(["nq", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+
+def tsp(jobs):
+    """task-spooler, with two slots."""
+    with tempfile.TemporaryDirectory() as directory:
+        queue = {**os.environ, "TS_SOCKET": f"{directory}/socket", "TMPDIR": directory, "TS_MAXFINISHED": "10"}
+        subprocess.run(["tsp", "-S", "2"], env=queue, check=True)
+        start = time.perf_counter()
+        subprocess.run(["xargs", "-I{}", "tsp", "true", "{}"], env=queue, input=lines(jobs), check=True,
+                       stdout=subprocess.DEVNULL)
+        subprocess.run(["tsp", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL)
+        taken = time.perf_counter() - start
+        subprocess.run(["tsp", "-K"], env=queue, check=True)
+        return taken
+
+
+# What is asked of the queue: how many times the jobs per second of each.
+OTHERS = {"GNU parallel --joblog": ("parallel", parallel, 3.5), "nq": ("nq", nq, 2.5), "task-spooler": ("tsp", tsp, 1.8)}
+
+
+def others_per_second(jobs):
+    return {name: jobs / measure(jobs) for name, (program, measure, _) in OTHERS.items() if shutil.which(program)}
 
 
 def finished_journal(path, jobs):
@@ -96,42 +137,70 @@ def status_beside_python(gpuq, jobs=100_000, rounds=3):
     return ours, python
 
 
+def resident(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+
+
+def runner_memory(gpuq, directory):
+    """Of a runner that has read the queue: it has then done a job that needs no GPU."""
+    runner = subprocess.Popen([gpuq, "run", "--keep", "--quiet", "--gpus", "sim:1"], cwd=directory, stdout=subprocess.DEVNULL)
+    job = subprocess.run([gpuq, "add", "--no-start", "--num-gpus", "0", "true"], cwd=directory, check=True,
+                         capture_output=True, text=True).stdout.strip()
+    subprocess.run([gpuq, "wait", job], cwd=directory, check=True)
+    taken = resident(runner.pid)
+    runner.terminate()
+    runner.wait()
+    return taken
+
+
 def enqueue(gpuq, jobs):
-    with tempfile.TemporaryDirectory() as directory:
-        lines = "".join(f"python train.py --seed {n}\n" for n in range(jobs)).encode()
-        many = timed(gpuq, "add", "--no-start", "-", input=lines, cwd=directory)
-        one = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
+    """Seconds for all, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
     with tempfile.TemporaryDirectory() as directory:
         first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
-    return many, one, first
+        empty = runner_memory(gpuq, directory)
+    with tempfile.TemporaryDirectory() as directory:
+        commands = [f"python train.py --seed {n}\n" for n in range(jobs)]
+        text = "".join(commands).encode()
+        # More than the GPU has: they stay in the queue.
+        many = timed(gpuq, "add", "--no-start", "--mem", "900G", "-", input=text, cwd=directory)
+        one = min(timed(gpuq, "add", "--no-start", "--mem", "900G", "true", cwd=directory) for _ in range(5))
+        full = runner_memory(gpuq, directory)
+    return many, one, first, (full - empty - len(text)) / jobs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gpuq")
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--enqueue", type=int, default=200_000)
+    parser.add_argument("--jobs", type=int, default=5000)
+    parser.add_argument("--enqueue", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     gpuq = str(pathlib.Path(options.gpuq).resolve())
     ours, xargs, latency, directory = jobs_per_second(gpuq, options.jobs)
-    other = parallel(min(options.jobs, 500))
+    others = others_per_second(min(options.jobs, 500))
     status, python = status_beside_python(gpuq)
-    many, one, first = enqueue(gpuq, options.enqueue)
-    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": ours / xargs, "parallel_per_s": other,
+    many, one, first, memory = enqueue(gpuq, options.enqueue)
+    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": ours / xargs, "others_per_s": others,
                "end_to_start_p50_ms": latency, "status_100k_s": status, "status_of_python": status / python,
-               "enqueued": options.enqueue, "enqueue_s": many, "add_ms": first * 1000, "add_to_full_queue_ms": one * 1000}
+               "enqueued": options.enqueue, "enqueue_s": many, "bytes_per_job": memory,
+               "add_ms": first * 1000, "add_to_full_queue_ms": one * 1000}
     directory.cleanup()
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"{'true, two at a time':28} {ours:8.0f} jobs/s   {ours / xargs:.2f} of xargs -P2 ({xargs:.0f})")
-    if other:
-        print(f"{'GNU parallel --joblog':28} {other:8.0f} jobs/s   gpuq has {ours / other:.1f} times that")
-    print(f"{'end to successor, p50':28} {latency:8.1f} ms")
-    print(f"{'status of 100,000 jobs':28} {status * 1000:8.0f} ms CPU   {status / python:.2f} of Python's json")
-    print(f"{f'enqueue {options.enqueue:,}':28} {many:8.2f} s")
-    print(f"{'add, and to such a queue':28} {first * 1000:8.1f} ms  {one * 1000:.1f} ms")
+
+    def say(what, figure, rest):
+        print(f"{what:26} {figure:>14}   {rest}")
+    say("true, two at a time", f"{ours:.0f} jobs/s", f"{ours / xargs:.2f} of xargs -P2, {xargs:.0f} (asked: 0.7)")
+    for name, rate in others.items():
+        say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (asked: {OTHERS[name][2]})")
+    say("end to successor, p50", f"{latency:.1f} ms", "(asked: below 2)")
+    say("status of 100,000 jobs", f"{status * 1000:.0f} ms CPU", f"{status / python:.3f} of Python's json (asked: 0.1, 100 ms)")
+    say(f"enqueue {options.enqueue:,}", f"{many:.2f} s", "(asked: a million in 5)")
+    say("runner, per queued job", f"{memory:.0f} bytes", "beyond its command (asked: below 300)")
+    say("add to an empty queue", f"{first * 1000:.1f} ms", f"to that one {one * 1000:.1f} ms")
 
 
 if __name__ == "__main__":

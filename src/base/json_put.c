@@ -113,6 +113,29 @@ void json_put_seconds(struct text *t, const char *key, int64_t ms)
 	text_append(t, digits, (size_t)size);
 }
 
+void json_put_decimal(struct text *t, const char *key, double value, unsigned digits)
+{
+	int64_t scale = 1;
+	for (unsigned i = 0; i < digits; i++)
+		scale *= 10;
+	if (!(value > -9e8 && value < 9e8)) { /* times 1e9 it is still an int64_t */
+		if (!(value >= -9e18 && value <= 9e18)) {
+			json_put_null(t, key);
+			return;
+		}
+		json_put_int(t, key, (int64_t)value);
+		return;
+	}
+	bool negative = value < 0;
+	int64_t n = (int64_t)((negative ? -value : value) * (double)scale + 0.5);
+	char text[48];
+	int size = snprintf(text, sizeof(text), "%s%" PRId64, negative && n ? "-" : "", n / scale);
+	if (digits)
+		size += snprintf(text + size, sizeof(text) - (size_t)size, ".%0*" PRId64, (int)digits, n % scale);
+	begin(t, key);
+	text_append(t, text, (size_t)size);
+}
+
 void json_put_raw(struct text *t, const char *key, const char *json, size_t size)
 {
 	begin(t, key);

@@ -24,6 +24,8 @@ void json_put_bool(struct text *t, const char *key, bool b);
 void json_put_null(struct text *t, const char *key);
 /* Seconds with three digits after the point, from milliseconds. */
 void json_put_seconds(struct text *t, const char *key, int64_t ms);
+/* With `digits` (at most 9) after the point, whatever the locale; null for what is no number. */
+void json_put_decimal(struct text *t, const char *key, double value, unsigned digits);
 /* Text that is JSON already. */
 void json_put_raw(struct text *t, const char *key, const char *json, size_t size);
 

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,12 +254,34 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 	return r < 0 ? r : 1;
 }
 
+/* memcmp() in line: keys are short. */
+static inline bool same_bytes(const char *a, const char *b, size_t size)
+{
+	if (size >= 8 && size <= 16) {
+		uint64_t x, y, last_x, last_y;
+		memcpy(&x, a, 8);
+		memcpy(&y, b, 8);
+		memcpy(&last_x, a + size - 8, 8);
+		memcpy(&last_y, b + size - 8, 8);
+		return ((x ^ y) | (last_x ^ last_y)) == 0;
+	}
+	if (size >= 4 && size < 8) {
+		uint32_t x, y, last_x, last_y;
+		memcpy(&x, a, 4);
+		memcpy(&y, b, 4);
+		memcpy(&last_x, a + size - 4, 4);
+		memcpy(&last_y, b + size - 4, 4);
+		return ((x ^ y) | (last_x ^ last_y)) == 0;
+	}
+	return memcmp(a, b, size) == 0;
+}
+
 bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
 {
 	const char *p = c->p;
 	if (!c->first && p < c->end && *p++ != ',')
 		return false;
-	if ((size_t)(c->end - p) < size || memcmp(p, key, size) != 0)
+	if ((size_t)(c->end - p) < size || !same_bytes(p, key, size))
 		return false;
 	c->p = p + size;
 	c->first = false;
@@ -392,6 +415,10 @@ int json_to_double(const struct json_value *v, double *ret)
 		return -EBADMSG;
 	memcpy(buf, v->data, v->size);
 	buf[v->size] = '\0';
+	/* The one that strtod() expects depends on the locale. */
+	char *point = strchr(buf, '.');
+	if (point)
+		*point = localeconv()->decimal_point[0];
 	*ret = strtod(buf, NULL);
 	return 0;
 }

@@ -17,6 +17,7 @@ struct log {
 	uint64_t id;
 	uint32_t attempt; /* whose log is open */
 	int fd;
+	bool known; /* there is such a job, or was */
 	bool over;
 	struct text line; /* begun, with several jobs */
 };
@@ -124,11 +125,13 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		struct log *log = &l->logs[i];
 		bool lost = follow_is_lost(f, log->id);
 		const struct job *job = jobs_find(&f->jobs, log->id);
-		if (!job)
+		/* One that we have seen was pruned: it is over. */
+		if (!job && !log->known)
 			return error_set(&l->err, -ENOENT, "job %" PRIu64 ": there is no such job", log->id);
-		bool over = job_is_final(job) || lost;
+		log->known = true;
+		bool over = !job || job_is_final(job) || lost;
 		int r = copy(l, log);
-		if (r == 0)
+		if (r == 0 && job)
 			r = open_log(l, log, job, f->watch_fd);
 		if (r == 0)
 			r = copy(l, log);

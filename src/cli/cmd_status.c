@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,10 +13,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/job_list.h"
 #include "cli/queue_cli.h"
 #include "cli/terminal.h"
 #include "queue/follow.h"
-#include "queue/show.h"
+
+/* Much is written out before all of it is there. */
+#define FLUSH_ABOVE ((size_t)1 << 20)
 
 enum { OPTION_JSON = 0x200, OPTION_WATCH, OPTION_STATE, OPTION_NAME, OPTION_SINCE };
 
@@ -29,6 +30,7 @@ struct status {
 	unsigned states; /* bits; 0: all */
 	const char *name;
 	uint64_t since_ms; /* 0: any age */
+	bool told_bad_lines;
 	struct gd_error err;
 };
 
@@ -121,113 +123,111 @@ static void mark_lost(struct follow *f)
 	}
 }
 
-typedef void job_fn(struct status *s, const struct job *job, void *context);
-
-static void each(struct status *s, const struct follow *f, job_fn *fn, void *context)
+static int choose(const struct status *s, const struct follow *f, struct job_list *l)
 {
 	int64_t now = date_now_ms();
-	if (s->ids.count == 0)
-		for (size_t i = 0; i < f->jobs.count; i++)
-			if (wanted(s, f->jobs.by_id[i], now))
-				fn(s, f->jobs.by_id[i], context);
-	for (size_t i = 0; i < s->ids.count; i++) {
+	int r = 0;
+	for (size_t i = 0; r == 0 && s->ids.count == 0 && i < f->jobs.count; i++)
+		if (wanted(s, f->jobs.by_id[i], now))
+			r = job_list_add(l, f->jobs.by_id[i]);
+	for (size_t i = 0; r == 0 && i < s->ids.count; i++) {
 		const struct job *job = jobs_find(&f->jobs, s->ids.ids[i]);
 		if (job && wanted(s, job, now))
-			fn(s, job, context);
+			r = job_list_add(l, job);
 	}
+	return r;
 }
 
-struct listing {
-	struct text out;
-	struct show_options show;
-	size_t count;
-	int fd;
+/* Written out when there is much of it. */
+struct output {
+	struct text text;
 	int error;
 };
 
-static void flush(struct listing *t, size_t above)
+static void flush(struct output *o, size_t above)
 {
-	if (t->out.length <= above)
+	if (o->text.length <= above)
 		return;
-	if (text_error(&t->out))
-		t->error = -ENOMEM;
-	else if (!t->error)
-		t->error = file_write_all(t->fd, t->out.data, t->out.length);
-	text_clear(&t->out);
+	if (text_error(&o->text))
+		o->error = -ENOMEM;
+	else if (!o->error)
+		o->error = file_write_all(STDOUT_FILENO, o->text.data, o->text.length);
+	text_clear(&o->text);
 }
 
-static void print_json(struct status *s, const struct job *job, void *context)
+static void print_json(struct output *o, const struct job_list *l)
 {
-	struct listing *t = context;
-	(void)s;
-	text_append_string(&t->out, t->count++ ? ",\n" : "\n");
-	show_json(&t->out, job);
-	flush(t, 1 << 20);
+	text_append_char(&o->text, '[');
+	for (size_t i = 0; i < l->count; i++) {
+		text_append_string(&o->text, i ? ",\n" : "\n");
+		show_json(&o->text, l->jobs[i]);
+		flush(o, FLUSH_ABOVE);
+	}
+	text_append_string(&o->text, "\n]\n");
 }
 
-static void measure(struct status *s, const struct job *job, void *context)
-{
-	struct listing *t = context;
-	(void)s;
-	/* An upper bound is good enough; the exact width costs a pass over each command. */
-	size_t width = job->command_size > 40 ? 40 : display_width(job->command, job->command_size);
-	t->show.command_width = width > t->show.command_width ? width : t->show.command_width;
-	if (job->name)
-		t->show.name_width = 20;
-}
-
-static void print_line(struct status *s, const struct job *job, void *context)
-{
-	struct listing *t = context;
-	(void)s;
-	show_line(&t->out, job, &t->show);
-	text_append_char(&t->out, '\n');
-	t->count++;
-	flush(t, 1 << 20);
-}
-
-static void print_counts(struct listing *t, const struct follow *f)
+/* chosen: how many jobs of all are meant, shown: how many of those stand there. */
+static void append_counts(struct text *t, const struct jobs *js, size_t chosen, size_t shown)
 {
 	static const enum job_state order[] = {
 		JOB_RUNNING, JOB_PENDING, JOB_HELD, JOB_COMPLETED, JOB_FAILED, JOB_CANCELLED};
-	text_appendf(&t->out, "%zu job%s", f->jobs.count, f->jobs.count == 1 ? "" : "s");
+	if (chosen < js->count)
+		text_appendf(t, "%zu of ", chosen);
+	text_appendf(t, "%zu job%s", js->count, js->count == 1 ? "" : "s");
 	const char *before = ":";
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-		if (f->jobs.counts[order[i]]) {
-			text_appendf(&t->out, "%s %zu %s", before, f->jobs.counts[order[i]], job_state_name(order[i]));
+		if (js->counts[order[i]]) {
+			text_appendf(t, "%s %zu %s", before, js->counts[order[i]], job_state_name(order[i]));
 			before = ",";
 		}
-	text_append_char(&t->out, '\n');
+	if (shown < chosen)
+		text_appendf(t, "; %zu not shown", chosen - shown);
+}
+
+/* A screen that is drawn again is not cleared before: that flickers. */
+static int print_lines(const struct status *s, struct output *o, const struct follow *f, struct job_list *l)
+{
+	bool terminal = isatty(STDOUT_FILENO), again = s->watch && terminal;
+	const char *end = again ? "\033[K\n" : "\n";
+	cleanup_(text_finish) struct text counts = {0};
+	size_t chosen = l->count, height = terminal_height();
+	int r = again ? job_list_fit(l, height > 2 ? height - 2 : 1) : 0;
+	if (r < 0)
+		return r;
+	struct show_options show = {
+		.colour = terminal_has_colour(), .width = terminal ? terminal_width() : 0, .now_ms = date_now_ms()};
+	job_list_measure(l, f->jobs.last_id, &show);
+	text_append_string(&o->text, again ? "\033[H" : "");
+	for (size_t i = 0; i < l->count; i++) {
+		show_line(&o->text, l->jobs[i], &show);
+		text_append_string(&o->text, end);
+		flush(o, FLUSH_ABOVE);
+	}
+	append_counts(&counts, &f->jobs, chosen, l->count);
+	display_append(&o->text, text_string(&counts), counts.length, again ? show.width : DISPLAY_ALL);
+	text_append_string(&o->text, again ? "\033[J\n" : "\n");
+	return 0;
 }
 
 static int print(struct status *s, struct follow *f)
 {
-	struct listing t = {.fd = STDOUT_FILENO};
+	cleanup_(job_list_finish) struct job_list l = {0};
+	struct output o = {0};
 	mark_lost(f);
-	if (s->json) {
-		text_append_char(&t.out, '[');
-		each(s, f, print_json, &t);
-		text_append_string(&t.out, "\n]\n");
-	} else {
-		bool terminal = isatty(STDOUT_FILENO);
-		t.show = (struct show_options){.colour = terminal_has_colour(),
-			.width = terminal ? terminal_width() : 0,
-			.now_ms = date_now_ms()};
-		uint64_t last_id = f->jobs.last_id;
-		for (t.show.id_width = 1; last_id >= 10; last_id /= 10)
-			t.show.id_width++;
-		if (s->watch)
-			text_append_string(&t.out, terminal ? "\033[H\033[2J" : "");
-		each(s, f, measure, &t);
-		each(s, f, print_line, &t);
-		print_counts(&t, f);
-	}
-	flush(&t, 0);
-	text_finish(&t.out);
-	if (f->jobs.bad_lines)
+	int r = choose(s, f, &l);
+	if (r == 0 && s->json)
+		print_json(&o, &l);
+	else if (r == 0)
+		r = print_lines(s, &o, f, &l);
+	flush(&o, 0);
+	text_finish(&o.text);
+	if (r == 0)
+		r = o.error;
+	if (f->jobs.bad_lines && !(s->watch && s->told_bad_lines))
 		say("journal '%s': %" PRIu64 " bad line%s skipped, the first is line %" PRIu64, f->path,
 			f->jobs.bad_lines, f->jobs.bad_lines == 1 ? "" : "s", f->jobs.first_bad_line);
-	return t.error < 0 && t.error != -EPIPE ? error_set(&s->err, t.error, "writing: %s", error_words(t.error)) : 0;
+	s->told_bad_lines = true;
+	return r < 0 && r != -EPIPE ? error_set(&s->err, r, "writing: %s", error_words(r)) : r;
 }
 
 static int check_ids(struct status *s, const struct follow *f)
@@ -247,6 +247,8 @@ static int status(struct status *s)
 	if (r < 0)
 		return r;
 	r = check_ids(s, &f);
+	if (r == 0 && s->watch && isatty(STDOUT_FILENO) && !s->json)
+		(void)!write(STDOUT_FILENO, "\033[2J", 4);
 	if (r == 0)
 		r = print(s, &f);
 	while (r == 0 && s->watch) {
@@ -255,6 +257,8 @@ static int status(struct status *s)
 		if (r == 0)
 			r = print(s, &f);
 	}
+	/* Who reads has seen enough. */
+	r = r == -EPIPE ? 0 : r;
 	follow_close(&f);
 	return r;
 }

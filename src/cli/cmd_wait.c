@@ -2,17 +2,20 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/own_jobs.h"
 #include "cli/queue_cli.h"
 #include "queue/follow.h"
 
 struct wait {
 	struct queue_choice queue;
-	struct id_list ids;
-	size_t num_over; /* of the first ids; not looked at again */
-	int code;        /* of those */
+	struct id_list ids; /* ascending */
+	int *codes;         /* with which each of them ended, or NOT_OVER */
+	size_t num_over;    /* of the first ids; not looked at again */
+	int code;           /* of those */
 	struct gd_error err;
 };
 
@@ -32,16 +35,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* -1: not over yet. */
-static int exit_code_of(struct follow *f, uint64_t id)
+#define NOT_OVER (-1)
+
+static int exit_code_of(const struct job *job)
 {
-	bool lost = follow_is_lost(f, id);
-	const struct job *job = jobs_find(&f->jobs, id);
-	/* A runner will say so itself, and may try it again. */
-	if (lost && follow_runner(f) == 0 && !job_has_try_left(job))
-		return EXIT_WORK_FAILED;
 	if (!job_is_final(job))
-		return -1;
+		return NOT_OVER;
 	const struct job_attempt *a = job->attempts;
 	if (job->state == JOB_COMPLETED)
 		return 0;
@@ -50,28 +49,79 @@ static int exit_code_of(struct follow *f, uint64_t id)
 	return a && !job->reason && a->exit_code > 0 ? a->exit_code : EXIT_WORK_FAILED;
 }
 
-/* The exit code for all of them, -1 while some are open. */
+/* Noted as it happens: a job that is over may be pruned before we look. */
+static void on_change(void *context, struct job *job, int old)
+{
+	struct wait *w = context;
+	size_t i = id_list_find(&w->ids, job->id);
+	(void)old;
+	if (i != SIZE_MAX)
+		w->codes[i] = exit_code_of(job);
+}
+
+/* A runner will say so itself, and may try it again. */
+static bool is_lost_for_good(struct follow *f, uint64_t id)
+{
+	if (!follow_is_lost(f, id) || follow_runner(f) != 0)
+		return false;
+	const struct job *job = jobs_find(&f->jobs, id);
+	return job && !job_has_try_left(job);
+}
+
+/* The exit code for all of them, NOT_OVER while some are open. */
 static int look(struct wait *w, struct follow *f)
 {
 	for (; w->num_over < w->ids.count; w->num_over++) {
-		int code = exit_code_of(f, w->ids.ids[w->num_over]);
-		if (code < 0)
-			return -1;
-		w->code = w->ids.count == 1 ? code : w->code || code;
+		size_t i = w->num_over;
+		if (w->codes[i] == NOT_OVER && is_lost_for_good(f, w->ids.ids[i]))
+			w->codes[i] = EXIT_WORK_FAILED;
+		if (w->codes[i] == NOT_OVER)
+			return NOT_OVER;
+		w->code = w->ids.count == 1 ? w->codes[i] : w->code || w->codes[i];
 	}
 	return w->code;
 }
 
-static int all_open(struct wait *w, const struct follow *f)
+static int compare_ids(const void *a, const void *b)
 {
-	if (w->ids.count == 0)
-		for (size_t i = 0; i < f->jobs.count; i++)
-			if (!job_is_final(f->jobs.by_id[i]) && id_list_add(&w->ids, f->jobs.by_id[i]->id) < 0)
-				return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static int begin(struct wait *w, struct follow *f)
+{
+	bool all = w->ids.count == 0;
+	for (size_t i = 0; all && i < f->jobs.count; i++)
+		if (!job_is_final(f->jobs.by_id[i]) && id_list_add(&w->ids, f->jobs.by_id[i]->id) < 0)
+			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	if (w->ids.count)
+		qsort(w->ids.ids, w->ids.count, sizeof(*w->ids.ids), compare_ids);
+	size_t count = 0;
 	for (size_t i = 0; i < w->ids.count; i++)
-		if (!jobs_find(&f->jobs, w->ids.ids[i]))
+		if (i == 0 || w->ids.ids[i] != w->ids.ids[i - 1])
+			w->ids.ids[count++] = w->ids.ids[i];
+	w->ids.count = count;
+	w->codes = calloc(count + 1, sizeof(*w->codes));
+	if (!w->codes)
+		return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	for (size_t i = 0; i < count; i++) {
+		const struct job *job = jobs_find(&f->jobs, w->ids.ids[i]);
+		if (!job)
 			return error_set(
 				&w->err, -ENOENT, "waiting for job %" PRIu64 ": there is no such job", w->ids.ids[i]);
+		w->codes[i] = exit_code_of(job);
+	}
+	f->jobs.on_change = on_change;
+	f->jobs.context = w;
+	return 0;
+}
+
+/* Pruned before its end was seen; with two prunes in a row it can be. */
+static int check_there(struct wait *w, const struct follow *f)
+{
+	for (size_t i = w->num_over; f->reset && i < w->ids.count; i++)
+		if (w->codes[i] == NOT_OVER && !jobs_find(&f->jobs, w->ids.ids[i]))
+			return error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned", w->ids.ids[i]);
 	return 0;
 }
 
@@ -84,21 +134,17 @@ static int wait_all(struct wait *w)
 		r = follow_open(w->queue.journal_path, true, &f, &w->err);
 	if (r < 0)
 		return r;
-	r = all_open(w, &f);
-	int code = -1;
-	while (r == 0 && (code = look(w, &f)) < 0) {
+	r = begin(w, &f);
+	int code = NOT_OVER;
+	while (r == 0 && (code = look(w, &f)) == NOT_OVER) {
 		if (!told && follow_runner(&f) == 0) {
 			say("nobody runs this queue now; start a runner with 'gpuq run'");
 			told = true;
 		}
 		follow_wait(&f);
-		/* What is over is read from the old file before a pruned one is begun. */
 		r = follow_update(&f, &w->err);
-		if (r == 0 && f.reset)
-			for (size_t i = w->num_over; r == 0 && i < w->ids.count; i++)
-				if (!jobs_find(&f.jobs, w->ids.ids[i]))
-					r = error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned",
-						w->ids.ids[i]);
+		if (r == 0)
+			r = check_there(w, &f);
 	}
 	follow_close(&f);
 	return r < 0 ? r : code;
@@ -116,6 +162,7 @@ static int main_wait(int argc, char **argv)
 	int code = wait_all(&w);
 	if (code < 0)
 		say_error(&w.err);
+	free(w.codes);
 	id_list_finish(&w.ids);
 	queue_choice_finish(&w.queue);
 	return code < 0 ? EXIT_WAIT : code;

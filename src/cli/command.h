@@ -25,6 +25,7 @@ extern const struct command cmd_add;
 extern const struct command cmd_cancel;
 extern const struct command cmd_gpus;
 extern const struct command cmd_hold;
+extern const struct command cmd_launch;
 extern const struct command cmd_logs;
 extern const struct command cmd_prune;
 extern const struct command cmd_release;

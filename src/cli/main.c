@@ -27,6 +27,7 @@ static const struct command *const commands[] = {
 	&cmd_release,
 	&cmd_urgent,
 	&cmd_prune,
+	&cmd_launch,
 	&cmd_gpus,
 };
 

@@ -6,7 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define USUAL_WIDTH 80
+#define USUAL_WIDTH  80
+#define USUAL_HEIGHT 24
 
 bool terminal_has_colour(void)
 {
@@ -21,6 +22,14 @@ size_t terminal_width(void)
 	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
 		return size.ws_col;
 	return USUAL_WIDTH;
+}
+
+size_t terminal_height(void)
+{
+	struct winsize size;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0)
+		return size.ws_row;
+	return USUAL_HEIGHT;
 }
 
 void terminal_paint(struct text *out, bool coloured, enum colour colour, const char *words)

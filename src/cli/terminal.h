@@ -13,6 +13,8 @@ bool terminal_has_colour(void);
 
 /* Columns of the terminal; 80 where it is none or does not say. */
 size_t terminal_width(void);
+/* Lines of it; 24 likewise. */
+size_t terminal_height(void);
 
 enum colour {
 	COLOUR_NONE = 0,

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/probe_process.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,8 +16,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/program.h"
 
-#define PROGRAM     "gpuq-probe"
 #define REAP_MS     1000
 #define START_TRIES 5
 #define START_MS    300
@@ -28,40 +25,6 @@
 extern char **environ;
 
 /* ---- The program -------------------------------------------------------- */
-
-/* The directory of the file that holds this code: the shared library, or a program that it was linked into. */
-static int own_directory(char *ret, size_t size)
-{
-	Dl_info info;
-	struct link_map *map = NULL;
-	char path[PATH_MAX];
-	static const char here;
-	if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
-		return -ENOENT;
-	const char *name = map->l_name[0] ? map->l_name : "/proc/self/exe";
-	if (!realpath(name, path))
-		return -errno;
-	*strrchr(path, '/') = '\0';
-	int n = snprintf(ret, size, "%s", path);
-	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
-}
-
-static int find_program(char *ret, size_t size)
-{
-	const char *named = getenv("GPUQ_PROBE");
-	char directory[PATH_MAX];
-	int n = -1;
-	if (named && *named) {
-		n = snprintf(ret, size, "%s", named);
-		return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
-	}
-	if (own_directory(directory, sizeof(directory)) == 0)
-		n = snprintf(ret, size, "%s/" PROGRAM, directory);
-	if (n >= 0 && (size_t)n < size && access(ret, X_OK) == 0)
-		return 0;
-	n = snprintf(ret, size, "%s", GD_LIBEXECDIR "/" PROGRAM);
-	return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
-}
 
 static int spawn(const char *program, int socket, char *const argv[], pid_t *ret)
 {
@@ -92,7 +55,7 @@ static int spawn(const char *program, int socket, char *const argv[], pid_t *ret
 static int spawn_prober(const struct prober_settings *settings, pid_t *ret)
 {
 	char program[PATH_MAX];
-	int r = find_program(program, sizeof(program));
+	int r = program_find("gpuq-probe", "GPUQ_PROBE", program, sizeof(program));
 	if (r < 0)
 		return r;
 	struct prober_arguments arguments;

@@ -26,7 +26,9 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 			return error_set(err, -EINVAL, "the command of the worker is empty");
 		return program_worker_check(worker, err);
 	case LAUNCH_PLUGIN:
-		break;
+		if (!worker->plugin)
+			break;
+		return plugin_worker_check(worker, err);
 	}
 	return error_set(err, -EINVAL, "no worker was given");
 }
@@ -40,7 +42,7 @@ const struct gd_worker_ops *launch_worker_ops(const struct launch_worker *worker
 	case LAUNCH_PROGRAM:
 		return &program_worker_ops;
 	case LAUNCH_PLUGIN:
-		break;
+		return plugin_worker_ops(worker);
 	}
 	return NULL;
 }

@@ -14,4 +14,8 @@ int template_worker_check(const struct launch_worker *worker, struct gd_error *e
 extern const struct gd_worker_ops program_worker_ops;
 int program_worker_check(const struct launch_worker *worker, struct gd_error *err);
 
+/* Which hooks it has must be known before it is loaded. */
+const struct gd_worker_ops *plugin_worker_ops(const struct launch_worker *worker);
+int plugin_worker_check(const struct launch_worker *worker, struct gd_error *err);
+
 #endif

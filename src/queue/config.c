@@ -204,16 +204,12 @@ int config_load(const char *path, bool trusted, struct config *ret, struct gd_er
 		return error_set(err, code, "cannot read the configuration '%s': %s%s", path, error_words(code),
 			code == -ENOENT ? "; expected a YAML file" : "");
 	}
-	if (!trusted) {
-		int r = trust_check(fd, path, err);
-		if (r < 0)
-			return r;
-	}
 	cleanup_(text_finish) struct text t = {0};
 	int r = read_all(fd, &t);
 	if (r < 0)
 		return error_set(err, r, "cannot read the configuration '%s': %s", path, error_words(r));
-	return config_parse(path, text_string(&t), t.length, ret, err);
+	r = trusted ? 0 : trust_check(fd, path, err);
+	return r < 0 ? r : config_parse(path, text_string(&t), t.length, ret, err);
 }
 
 /* Whether something of that name is there, be it a link to nowhere: then opening it will say what is wrong. */

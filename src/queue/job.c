@@ -27,7 +27,8 @@ const char *job_state_name(enum job_state state)
 int job_state_parse(const char *name, size_t size, enum job_state *ret)
 {
 	for (size_t i = 0; i < JOB_STATES; i++)
-		if (strlen(state_names[i]) == size && memcmp(state_names[i], name, size) == 0) {
+		if (size && *name == *state_names[i] && strlen(state_names[i]) == size &&
+			memcmp(state_names[i], name, size) == 0) {
 			*ret = (enum job_state)i;
 			return 0;
 		}

@@ -204,13 +204,12 @@ static int play(struct world *w, const struct job *job, size_t *ret_before)
 			++*ret_before;
 			continue;
 		}
-		/* One of the same kind does not fit: nor does this one, for that reason. */
-		pending_skip(w->pending);
-		if (r == -EAGAIN && !w->reservation.active && need.num_gpus > 0) {
-			r = placement_reserve(&w->reservation, &w->ledger, id, &need);
-			if (r < 0)
-				return r;
-		}
+		bool waits = r == -EAGAIN && need.num_gpus > 0;
+		if (waits && !w->reservation.active && placement_reserve(&w->reservation, &w->ledger, id, &need) < 0)
+			return -ENOMEM;
+		/* The job in question may be left out with it: then it does not fit for the same reason. */
+		pending_skip(
+			w->pending, waits ? placement_beyond(&w->ledger, &need, &w->reservation) : need.memory_bytes);
 	}
 	return 0;
 }

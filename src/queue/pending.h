@@ -3,13 +3,12 @@
  * Jobs that wait for a GPU, in the order in which they are to start: higher
  * priority first, then lower order (job ids).
  *
- * Jobs with equal needs form a class. When the first of a class does not fit,
- * none of its class does, so a pass over a million waiting jobs asks once per
- * class:
+ * Where one does not fit, none does that needs at least as much and is else of the
+ * same kind, so a pass over a million waiting jobs asks a few of them:
  *
  *     pending_rewind(p);
  *     while ((j = pending_peek(p)))
- *             fits(j) ? pending_remove(p, j) : pending_skip(p);
+ *             fits(j) ? pending_remove(p, j) : pending_skip(p, need of j);
  */
 #ifndef QUEUE_PENDING_H
 #define QUEUE_PENDING_H
@@ -48,9 +47,13 @@ const struct placement_need *pending_need(const struct pending *p, const struct 
 
 /* A pass: what was skipped is looked at again. */
 void pending_rewind(struct pending *p);
-/* The first job whose class has not been skipped, or NULL. */
+/* The first job that has not been left out, or NULL. */
 struct pending_job *pending_peek(struct pending *p);
-/* Leaves the class of pending_peek() out until the next pass. */
-void pending_skip(struct pending *p);
+/*
+ * Leaves out, until the next pass, the job of pending_peek() and all that need as many
+ * GPUs, are declared as it is, avoid the same, and need at least its memory, or at least
+ * from_bytes, if that is less.
+ */
+void pending_skip(struct pending *p, uint64_t from_bytes);
 
 #endif

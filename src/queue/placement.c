@@ -187,6 +187,34 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
 	return is_possible(l, need) ? -EAGAIN : -ENODEV;
 }
 
+/* The most memory with which a job would get this GPU; 0 also where it would not with any. */
+static uint64_t room_on(
+	const struct ledger *l, size_t gpu, struct placement_need need, const struct placement_reservation *r)
+{
+	const struct ledger_account *a = &l->accounts[gpu];
+	need.memory_bytes = 0;
+	if (verdict_of(l, gpu, 0, &need, r).reason != PLACEMENT_FITS)
+		return 0;
+	uint64_t total = a->gpu->known & GD_GPU_MEMORY_TOTAL ? a->gpu->memory_total_bytes : UINT64_MAX;
+	return !a->known || a->free_bytes > total ? total : a->free_bytes;
+}
+
+uint64_t placement_beyond(
+	const struct ledger *l, const struct placement_need *need, const struct placement_reservation *r)
+{
+	uint64_t most = 0;
+	if (need->num_gpus == 0)
+		return 0; /* they wait for a processor */
+	if (!r || !r->active)
+		return need->memory_bytes;
+	/* Where several are wanted, and of one vendor, less may be too much; that is asked then. */
+	for (size_t g = 0; g < l->num_gpus; g++) {
+		uint64_t room = room_on(l, g, *need, r);
+		most = room > most ? room : most;
+	}
+	return most < need->memory_bytes ? most + 1 : need->memory_bytes;
+}
+
 /* ---- Reserving ----------------------------------------------------------- */
 
 void placement_reservation_finish(struct placement_reservation *r)

@@ -14,8 +14,9 @@
  *     while ((job = pending_peek(p))) {
  *             r = placement_choose(&ledger, id, need, &reservation, gpus, NULL);
  *             if (r == 0) → start it, ledger_add(), pending_remove(p, job)
- *             else → pending_skip(p); if r == -EAGAIN and nothing is reserved
- *                    in this pass (!reservation.active), placement_reserve()
+ *             else → if r == -EAGAIN and nothing is reserved in this pass
+ *                    (!reservation.active), placement_reserve();
+ *                    pending_skip(p, placement_beyond(…))
  *     }
  *
  * Pure, as the ledger.
@@ -88,6 +89,14 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
  */
 int placement_reserve(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
+
+/*
+ * From how much memory on jobs that are else like this one, which was refused just now,
+ * need not be asked in this pass: its own need; less, once something is reserved, for
+ * then only what fits matters.
+ */
+uint64_t placement_beyond(
+	const struct ledger *l, const struct placement_need *need, const struct placement_reservation *r);
 
 /* A pass begins: nothing is reserved for those who come first. */
 void placement_rewind(struct placement_reservation *r);

@@ -46,9 +46,6 @@ struct record {
 	uint32_t attempt; /* 1 where the line has none */
 	int64_t time_ms;
 	int version;
-	struct json_value command, command_b64, name, name_b64, cwd, cwd_b64, env, log, log_b64, log_dir, log_dir_b64;
-	struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot, pidns, by;
-	struct json_value gpus, after, lines, start_time;
 	int64_t pid;
 	int64_t next_id;         /* of `journal` */
 	int64_t num_gpus;        /* -1: not said */
@@ -62,6 +59,17 @@ struct record {
 	int64_t duration_ms;
 	int64_t peak_mem_mb; /* -1 */
 	bool held;
+	/* Slices of the line; together, so that they are quickly emptied. */
+	union {
+		struct {
+			struct json_value command, command_b64, name, name_b64, cwd, cwd_b64, env, log, log_b64,
+				log_dir, log_dir_b64;
+			struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot,
+				pidns, by;
+			struct json_value gpus, after, lines, start_time;
+		};
+		struct json_value values[26];
+	};
 };
 
 /* 0, or -EBADMSG for a bad line. */

@@ -270,7 +270,7 @@ static void place_all(struct runner *r)
 		struct job *job = job_of(p);
 		struct placement_need need = *pending_need(r->pending, p);
 		if (need.num_gpus > sizeof(gpus) / sizeof(gpus[0])) {
-			pending_skip(r->pending);
+			pending_skip(r->pending, 0);
 			continue;
 		}
 		int e = need.num_gpus == 0 && r->num_cpu_jobs >= (size_t)r->max_cpu_jobs
@@ -283,10 +283,11 @@ static void place_all(struct runner *r)
 		}
 		if (e == -EAGAIN)
 			r->waits_for_gpu = true;
-		pending_skip(r->pending);
 		if (e == -EAGAIN && need.num_gpus > 0 && !r->reservation.active &&
 			placement_reserve(&r->reservation, &r->ledger, job->id, &need) < 0)
 			r->fatal = -ENOMEM;
+		pending_skip(r->pending,
+			e == -EAGAIN ? placement_beyond(&r->ledger, &need, &r->reservation) : need.memory_bytes);
 	}
 }
 

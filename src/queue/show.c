@@ -117,38 +117,42 @@ static void show_rest(struct text *t, const struct job *job, const struct show_o
 	}
 }
 
-/* Columns for the command, such that the line fits. */
-static size_t command_room(const struct job *job, const struct show_options *o)
+size_t show_rest_width(const struct job *job, const struct show_options *o)
 {
-	size_t room = o->command_width ? o->command_width : LONGEST_COMMAND;
-	if (!o->width)
-		return room;
 	struct text rest = {0};
 	show_rest(&rest, job, o);
-	size_t fixed = 4 + (o->id_width ? o->id_width + 1 : 0);
-	size_t rest_width = display_width(text_string(&rest), rest.length);
+	size_t width = display_width(text_string(&rest), rest.length);
 	text_finish(&rest);
-	if (fixed + room + rest_width <= o->width)
-		return room;
-	return o->width > fixed + rest_width + 8 ? o->width - fixed - rest_width : 8;
+	return width;
 }
 
-void show_line(struct text *t, const struct job *job, const struct show_options *o)
+static void show_plain(struct text *t, const struct job *job, const struct show_options *o)
 {
-	const char *colour = o->colour ? looks[job->state].colour : "";
-	text_append_string(t, colour);
 	text_append_string(t, looks[job->state].mark);
 	if (o->id_width) {
 		text_append_char(t, ' ');
 		put_number(t, job->id, o->id_width);
 	}
 	text_append_char(t, ' ');
-	size_t room = command_room(job, o);
 	if (o->command_width)
-		display_append_padded(t, job->command, job->command_size, room);
+		display_append_padded(t, job->command, job->command_size, o->command_width);
 	else
-		display_append(t, job->command, job->command_size, room);
+		display_append(t, job->command, job->command_size, LONGEST_COMMAND);
 	show_rest(t, job, o);
+}
+
+void show_line(struct text *t, const struct job *job, const struct show_options *o)
+{
+	const char *colour = o->colour ? looks[job->state].colour : "";
+	text_append_string(t, colour);
+	if (o->width) {
+		struct text line = {0};
+		show_plain(&line, job, o);
+		display_append(t, text_string(&line), line.length, o->width);
+		text_finish(&line);
+	} else {
+		show_plain(t, job, o);
+	}
 	if (*colour)
 		text_append_string(t, "\033[0m");
 }

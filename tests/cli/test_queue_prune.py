@@ -213,3 +213,34 @@ def test_prune_by_root_leaves_the_journal_to_its_owner(lab):
     for name in ("jobs.jsonl", "jobs.jsonl.archive"):
         info = (lab.directory / name).stat()
         assert (info.st_uid, info.st_gid) == (12345, 12345), name
+
+
+def test_wait_knows_the_end_of_a_job_that_was_pruned_meanwhile(lab):
+    lab.add("until [ -e go ]; do sleep 0.01; done; exit 5")
+    lab.add("until [ -e go ]; do sleep 0.01; done; echo said; exit 6")
+    runner = lab.start("run")
+    lab.until(lambda: sum(event["event"] == "start" for event in lab.events()) == 2)
+    watching = {"one": lab.start("wait", 1), "both": lab.start("wait", 2, 1), "log": lab.start("logs", "-f", 2)}
+    for process in watching.values():
+        lab.until(lambda: watches(process), "it to watch")
+        process.send_signal(signal.SIGSTOP)
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 1
+    lab.gpuq("prune")
+    assert lab.jobs() == {}
+    for process in watching.values():
+        process.send_signal(signal.SIGCONT)
+    output = {name: process.communicate(timeout=LIMIT)[0] for name, process in watching.items()}
+    codes = {name: process.returncode for name, process in watching.items()}
+    assert codes == {"one": 5, "both": 1, "log": 0}
+    assert output["log"] == b"said\n"
+
+
+def watches(process):
+    """Whether it sleeps with a watch: it has read what there is."""
+    try:
+        targets = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
+    except FileNotFoundError:  # closed by now
+        return False
+    state = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    return any("inotify" in target for target in targets) and state == "S"

@@ -72,7 +72,7 @@ def test_what_the_documents_name_is_there():
             assert (path.parent / target).exists(), f"{document} names {target}"
 
 
-@pytest.mark.parametrize("room", ["pool", "view"])
+@pytest.mark.parametrize("room", ["pool", "launch", "view"])
 def test_architecture_has_a_line_for_every_file_of(room):
     page = (SOURCE / "docs/architecture.md").read_text()
     section = page.split(f"## src/{room}, file by file", 1)[1].split("\n## ", 1)[0]

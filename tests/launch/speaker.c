@@ -142,6 +142,10 @@ static bool go_wrong(long long id)
 		return say("{\"id\":1,\"ok\":tru"), true;
 	if (asked("long"))
 		return say_much('{', 10 << 20), true;
+	if (asked("endless")) {
+		for (;;)
+			fwrite("{\"id\":0,", 1, 8, stdout);
+	}
 	if (asked("gives-up"))
 		return say("{\"type\":\"error\",\"error\":\"CUDA is gone\"}"), true;
 	if (asked("fails"))

@@ -123,8 +123,11 @@ static void test_sizes_that_overflow_are_refused(void **state)
 	(void)state;
 	struct gd_bytes task = write_task(&usual);
 	uint32_t *words = (uint32_t *)task.data;
-	words[1] += UINT32_MAX; /* minus one… */
-	words[2] += 2;          /* …and the sum right again, modulo 2^32 */
+	uint32_t sum = words[1] + words[2];
+	words[1] = UINT32_MAX;
+	words[2] = sum - UINT32_MAX; /* the sum is right again, modulo 2^32 */
+	/* No string ends: a reader that believes it goes far. */
+	memset((char *)task.data + task.size - sum - words[3], 'x', sum + words[3]);
 	assert_refused(task.data, task.size);
 	words[1] = words[2] = words[3] = UINT32_MAX;
 	assert_refused(task.data, task.size);

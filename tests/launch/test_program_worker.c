@@ -226,6 +226,12 @@ static void test_answer_of_ten_megabytes_is_an_error(void **state)
 		"it said a line of more than 1048576 bytes: {xxx");
 }
 
+static void test_answer_without_an_end_is_an_error(void **state)
+{
+	lab_assert_contains(run_then_another(lab_of(state, "good"), "endless")->message,
+		"it said a line of more than 1048576 bytes: {\"id\":0,");
+}
+
 static void test_program_that_gives_up_is_replaced(void **state)
 {
 	struct lab *lab = lab_of(state, "good");
@@ -341,6 +347,7 @@ int main(void)
 		lab_test(test_answer_with_a_wrong_id_is_an_error),
 		lab_test(test_broken_answer_is_shown),
 		lab_test(test_answer_of_ten_megabytes_is_an_error),
+		lab_test(test_answer_without_an_end_is_an_error),
 		lab_test(test_program_that_gives_up_is_replaced),
 		lab_test(test_program_that_closes_its_output_is_replaced),
 		lab_test(test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on),

@@ -7,7 +7,7 @@
  *     FAULT_SHORT  bytes that are written all the same, before it fails
  *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
  *
- * Only regular files count, and only in programs called gpuq.
+ * Only regular files count, and only in programs called gpuq and gpuq-….
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +28,7 @@ static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_i
 __attribute__((constructor)) static void begin(void)
 {
 	const char *path = getenv("FAULT_COUNTER"), *call = getenv("FAULT_CALL");
-	if (!path || !call || strcmp(program_invocation_short_name, "gpuq") != 0)
+	if (!path || !call || strncmp(program_invocation_short_name, "gpuq", 4) != 0)
 		return;
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)

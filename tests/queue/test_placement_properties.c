@@ -26,6 +26,7 @@
 
 struct job {
 	struct pending_job waits; /* its first member */
+	struct job *next_waiting, **waiting_link;
 	uint64_t id;
 	uint64_t first_since; /* the step in which it became the first of all */
 	int64_t pid;
@@ -50,6 +51,7 @@ struct box {
 	uint64_t next_id;
 	uint64_t others[GPUS]; /* used by processes that are nobody's */
 	struct pending *pending;
+	struct job *waiting; /* the same, as a list */
 	struct placement_reservation reservation;
 	/* The driver's last answer. */
 	struct gd_gpu gpus[GPUS];
@@ -195,6 +197,17 @@ static void start(struct box *b, struct job *j, const int *gpus, size_t num_gpus
 	check_promises(b);
 }
 
+/* A pass asks few; it must not have left out one that fits. */
+static void check_none_was_passed_over(const struct box *b, const struct ledger *l)
+{
+	int gpus[GPUS];
+	for (const struct job *j = b->waiting; j; j = j->next_waiting) {
+		const struct placement_need *need = pending_need(b->pending, &j->waits);
+		if (placement_choose(l, j->id, need, &b->reservation, gpus, NULL) == 0)
+			fail_msg("job %llu was passed over in step %u", (unsigned long long)j->id, b->step);
+	}
+}
+
 static void pass(struct box *b)
 {
 	struct ledger l = {0};
@@ -211,6 +224,9 @@ static void pass(struct box *b)
 		if (r == 0) {
 			size_t count = need->num_gpus;
 			pending_remove(b->pending, &j->waits);
+			*j->waiting_link = j->next_waiting;
+			if (j->next_waiting)
+				j->next_waiting->waiting_link = j->waiting_link;
 			start(b, j, gpus, count);
 			ledger_add(&l, &(struct ledger_job){.id = j->id,
 					       .declared = j->declared,
@@ -222,8 +238,10 @@ static void pass(struct box *b)
 		assert_int_equal(r, -EAGAIN);
 		if (!b->reservation.active)
 			assert_int_equal(placement_reserve(&b->reservation, &l, j->id, need), 0);
-		pending_skip(b->pending);
+		pending_skip(b->pending, placement_beyond(&l, need, &b->reservation));
 	}
+	if (b->num_running < RUNNING)
+		check_none_was_passed_over(b, &l);
 	ledger_finish(&l);
 }
 
@@ -239,6 +257,11 @@ static void submit(struct box *b, uint64_t need, unsigned num_gpus, bool declare
 	j->first_since = EVER;
 	struct placement_need n = {.memory_bytes = need, .declared = declared, .num_gpus = num_gpus};
 	assert_int_equal(pending_add(b->pending, &j->waits, &n), 0);
+	j->next_waiting = b->waiting;
+	j->waiting_link = &b->waiting;
+	if (j->next_waiting)
+		j->next_waiting->waiting_link = &j->next_waiting;
+	b->waiting = j;
 }
 
 static void box_init(struct box *b, unsigned seed)

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a file costs that nothing is done with: by a hook in the worker, by a
+ * persistent program over the protocol (in C, and in Python), and by a command for each.
+ */
+#include <err.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "gpu_dispatch.h"
+#include "launch/file_task.h"
+#include "launch/worker.h"
+
+struct bench {
+	uint64_t files;
+	uint64_t sent;
+	uint64_t first_ns; /* the end of the first one: setup is over */
+	uint64_t last_ns;
+	uint64_t ended;
+};
+
+/* ---- The other side ----------------------------------------------------- */
+
+/* A program as short as they can be: it looks for the id and for nothing else. */
+static int speak(void)
+{
+	static char line[1 << 16];
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	while (fgets(line, sizeof(line), stdin)) {
+		const char *id = strstr(line, "\"id\":");
+		if (!id)
+			puts("{\"type\":\"ready\"}");
+		else
+			printf("{\"id\":%lld,\"ok\":true,\"duration\":1.5}\n", atoll(id + 5));
+	}
+	return 0;
+}
+
+static const char python[] = "import json, sys\n"
+			     "for line in sys.stdin:\n"
+			     "    m = json.loads(line)\n"
+			     "    a = {'id': m['id'], 'ok': True} if m['type'] == 'task' else {'type': 'ready'}\n"
+			     "    print(json.dumps(a), flush=True)\n";
+
+static int nothing(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	struct gd_file file;
+	int r = gd_file_read(task, &file);
+	return r < 0 ? r : gd_file_done(w, 1.5);
+}
+
+/* ---- This side ---------------------------------------------------------- */
+
+static int generate(void *context, struct gd_feed *feed)
+{
+	struct bench *b = context;
+	if (b->sent == b->files)
+		return 0;
+	char path[64];
+	snprintf(path, sizeof(path), "/data/audio/recordings/%08llu.wav", (unsigned long long)b->sent++);
+	const struct gd_file file = {.path = path, .output_dir = "/data/outputs/x", .stem = "x", .seconds = 1.5};
+	void *to = gd_emit_reserve(feed, file_task_size(&file), NULL);
+	if (!to)
+		return -1;
+	file_task_write(&file, to);
+	return 1;
+}
+
+static int count(void *context, const struct gd_event *event)
+{
+	struct bench *b = context;
+	b->last_ns = event->ended_ns;
+	if (b->ended++ == 0)
+		b->first_ns = event->ended_ns;
+	return 0;
+}
+
+static int fail(void *context, const struct gd_event *event)
+{
+	(void)context;
+	errx(1, "%s", event->message);
+}
+
+/* Microseconds for one file. */
+static double measure(const struct gd_worker_ops *ops, uint64_t files)
+{
+	struct bench b = {.files = files};
+	struct gd_error error = {0};
+	struct gd_dispatcher *d;
+	const struct gd_options options = {
+		.size = sizeof(options),
+		.worker = ops,
+		.gpus = "sim:1",
+		.context = &b,
+		.on_success = count,
+		.on_error = fail,
+		.on_setup_fail = fail,
+	};
+	const struct gd_source source = {
+		.size = sizeof(source), .generator = generate, .context = &b, .inline_generator = true};
+	if (gd_create(&options, &d, &error) < 0 || gd_run(d, &source, NULL, &error) < 0)
+		errx(1, "%s", error.message);
+	gd_destroy(d);
+	return (double)(b.last_ns - b.first_ns) / 1e3 / (double)(files - 1);
+}
+
+static double measure_worker(enum launch_kind kind, const char *const *argv, uint64_t files)
+{
+	const struct launch_worker worker = {.kind = kind, .argv = argv};
+	return measure(launch_worker_ops(&worker), files);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "--speak") == 0)
+		return speak();
+	bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+	if (argc > 2 || (argc == 2 && !json))
+		errx(2, "usage: protocol [--json]");
+	static const struct gd_worker_ops ops = {.process = nothing};
+	const char *const program[] = {"/proc/self/exe", "--speak", NULL};
+	const char *const in_python[] = {"python3", "-c", python, NULL};
+	const char *const command[] = {"true", "{file}", NULL};
+	double hook = measure(&ops, 200000);
+	double spoken = measure_worker(LAUNCH_PROGRAM, program, 50000);
+	double by_python = measure_worker(LAUNCH_PROGRAM, in_python, 20000);
+	double executed = measure_worker(LAUNCH_TEMPLATE, command, 1000);
+	if (json)
+		printf("{\"hook, as of a plug-in\": %.2f, \"program, in C\": %.2f, \"program, in Python\": %.2f, "
+		       "\"command for each\": %.2f}\n",
+			hook, spoken, by_python, executed);
+	else
+		printf("µs a file: hook %.2f, program in C %.2f, in Python %.2f, command for each %.2f\n", hook, spoken,
+			by_python, executed);
+	return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worker for gpuq launch, as a plug-in: the model is loaded once per GPU, then
+ * files come one after the other. This one counts lines.
+ *
+ *     cc -shared -fPIC file_worker.c -o file_worker.so
+ *     gpuq launch --input-dir texts --pattern '*.txt' --worker ./file_worker.so
+ */
+#include <errno.h>
+#include <gpu_dispatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Once per worker, after its GPU is selected. */
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	*ret_state = calloc(1, 1 << 16); /* where your model would be */
+	return *ret_state ? 0 : gd_fail(w, -ENOMEM, "no memory for the model on GPU %d", gd_worker_gpu(w));
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	char *block = state, path[4096];
+	struct gd_file file;
+	int r = gd_file_read(task, &file);
+	if (r < 0)
+		return r;
+	FILE *in = fopen(file.path, "r");
+	if (!in)
+		return gd_fail(w, -errno, "cannot be opened: %s", strerror(errno));
+	long lines = 0;
+	size_t n;
+	while ((n = fread(block, 1, 1 << 16, in)) > 0 && !gd_cancelled(w))
+		for (size_t i = 0; i < n; i++)
+			lines += block[i] == '\n';
+	fclose(in);
+	snprintf(path, sizeof(path), "%s/%s.count", file.output_dir, file.stem);
+	FILE *out = fopen(path, "w");
+	int failed = !out || fprintf(out, "%ld\n", lines) < 0;
+	if ((out && fclose(out) != 0) || failed)
+		return gd_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
+	return gd_file_done(w, -1); /* no audio in it */
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	free(state);
+	return 0;
+}
+
+GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+GD_API const char gd_worker_about[] = "an example: counts the lines of text files";

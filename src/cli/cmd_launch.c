@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq launch: a program of its own, for it links what reads audio files. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/program.h"
+#include "cli/command.h"
+#include "cli/say.h"
+
+static int run(int argc, char **argv)
+{
+	(void)argc;
+	char program[PATH_MAX];
+	if (program_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program)) < 0) {
+		say("'launch' is a program of its own, gpuq-launch, and it is not installed: it is built where libsndfile is (Debian: libsndfile1-dev)");
+		return EXIT_USAGE;
+	}
+	execv(program, argv);
+	say("executing '%s': %s", program, strerror(errno));
+	return EXIT_WORK_FAILED;
+}
+
+const struct command cmd_launch = {"launch", "Work through a folder of files with all GPUs", run};

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Jobs one below the other, as wide as the terminal and, where it is watched, as high. */
+#ifndef CLI_JOB_LIST_H
+#define CLI_JOB_LIST_H
+
+#include "base/text.h"
+#include "queue/job.h"
+#include "queue/show.h"
+
+/* Start from {0}. The jobs are somebody else's. */
+struct job_list {
+	const struct job **jobs;
+	size_t count, room;
+};
+
+int job_list_add(struct job_list *l, const struct job *job);
+void job_list_finish(struct job_list *l);
+
+/* Keeps `most` of them, in their order: those that run, then the next that wait and the last that are over. */
+int job_list_fit(struct job_list *l, size_t most);
+
+/* The columns that all of them share, from width, colour and now_ms. last_id: the greatest there is. */
+void job_list_measure(const struct job_list *l, uint64_t last_id, struct show_options *o);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of gpuq-launch have in common: what was typed, and who tells what came of it. */
+#ifndef CLI_LAUNCH_CLI_H
+#define CLI_LAUNCH_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "gpu_dispatch.h"
+
+struct launch_arguments {
+	struct gd_launch_options options;
+	const char *json;           /* file, "-" or NULL */
+	const char *worker;         /* NAME or FILE.so, or NULL */
+	const char *worker_command; /* or NULL */
+	bool dry_run;
+	bool list_workers;
+	/* What the options point to. */
+	const char **patterns;
+	struct gd_setting *settings;
+	char **owned; /* keys of settings, cut off their values */
+	size_t num_owned;
+	char **program;
+	char *plugin;
+};
+
+/* Leaves with a usage message where it makes no sense. */
+void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv);
+void launch_arguments_finish(struct launch_arguments *a);
+
+/*
+ * What is shown while a run goes on. One of these for a pipe or a simple terminal;
+ * whoever draws more takes its place.
+ */
+struct launch_view {
+	FILE *out;
+	bool live;      /* a line that is written over */
+	bool shown;     /* it stands there now */
+	bool told_stop; /* that Ctrl-C was noticed */
+	double next_seconds;
+};
+
+void launch_view_begin(struct launch_view *v, FILE *out);
+void launch_view_progress(struct launch_view *v, const struct gd_launch_progress *p);
+void launch_view_result(struct launch_view *v, const struct gd_file_result *r);
+void launch_view_warning(struct launch_view *v, const char *words);
+void launch_view_end(struct launch_view *v);
+
+/* Table and totals; the failures once more where they have scrolled by. */
+int launch_print_summary(const struct gd_launch_summary *s, bool failures, FILE *out);
+/* One object, to `fd`. */
+int launch_write_json(const struct gd_launch_summary *s, int fd);
+/* What there is, how it would be shared out, how long it would take. */
+int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void));
+
+#endif

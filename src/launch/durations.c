@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/durations.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define UNKNOWN   (-1)
+#define NOT_ASKED (-2)
+
+struct durations {
+	const char *folder;
+	const struct gd_found *files;
+	size_t *order;
+	size_t count;
+	gd_seconds_reader *reader;
+	void *context;
+	_Atomic int64_t *microseconds; /* by file */
+	atomic_size_t asked;
+	atomic_bool stop;
+	pthread_t thread;
+};
+
+static double read_one(const struct durations *d, size_t i)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%s/%s", d->folder, d->files[i].path);
+	return n > 0 && (size_t)n < sizeof(path) ? d->reader(d->context, path) : -1;
+}
+
+static void *read_all(void *arg)
+{
+	struct durations *d = arg;
+	for (size_t k = 0; k < d->count && !atomic_load(&d->stop); k++) {
+		size_t i = d->order[k];
+		int64_t expected = NOT_ASKED;
+		double seconds = atomic_load(&d->microseconds[i]) == NOT_ASKED ? read_one(d, i) : -1;
+		bool known = seconds >= 0 && seconds < 1e12;
+		atomic_compare_exchange_strong(
+			&d->microseconds[i], &expected, known ? (int64_t)(seconds * 1e6) : UNKNOWN);
+		atomic_store(&d->asked, k + 1);
+	}
+	return NULL;
+}
+
+/* Signals are for the threads of the host. */
+static int start_thread(struct durations *d)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int r = -pthread_create(&d->thread, NULL, read_all, d);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+int durations_start(const char *folder, const struct gd_found *files, const size_t *order, size_t count,
+	gd_seconds_reader *reader, void *context, struct durations **ret)
+{
+	struct durations *d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	*d = (struct durations){folder, files, NULL, count, reader, context, NULL, 0, false, 0};
+	d->order = calloc(count + 1, sizeof(*d->order));
+	d->microseconds = calloc(count + 1, sizeof(*d->microseconds));
+	int r = d->order && d->microseconds ? 0 : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		d->order[i] = order[i];
+		int64_t at_first = files[i].size_bytes == 0 ? UNKNOWN : NOT_ASKED;
+		atomic_init(&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : at_first);
+	}
+	if (r == 0)
+		r = start_thread(d);
+	if (r < 0) {
+		free(d->order);
+		free(d->microseconds);
+		free(d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+void durations_finish(struct durations *d)
+{
+	if (!d)
+		return;
+	atomic_store(&d->stop, true);
+	pthread_join(d->thread, NULL);
+	free(d->order);
+	free(d->microseconds);
+	free(d);
+}
+
+size_t durations_asked(const struct durations *d)
+{
+	return atomic_load(&d->asked);
+}
+
+size_t durations_file(const struct durations *d, size_t k)
+{
+	return d->order[k];
+}
+
+double durations_get(const struct durations *d, size_t file)
+{
+	int64_t us = atomic_load(&d->microseconds[file]);
+	return us < 0 ? (double)us : (double)us / 1e6;
+}
+
+void durations_known(struct durations *d, size_t file, double seconds)
+{
+	atomic_store(&d->microseconds[file], seconds >= 0 && seconds < 1e12 ? (int64_t)(seconds * 1e6) : UNKNOWN);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads how long files are, in a thread of its own, while others are being worked on.
+ * Started only after the workers: a program with threads does not fork well.
+ */
+#ifndef LAUNCH_DURATIONS_H
+#define LAUNCH_DURATIONS_H
+
+#include "gpu_dispatch.h"
+
+struct durations;
+
+/* `order`: in which the files are asked for, copied. files and folder must outlive it; only their paths are read. */
+int durations_start(const char *folder, const struct gd_found *files, const size_t *order, size_t count,
+	gd_seconds_reader *reader, void *context, struct durations **ret);
+/* NULL is fine. */
+void durations_finish(struct durations *d);
+
+/* How many have been asked for so far. */
+size_t durations_asked(const struct durations *d);
+/* Which one was asked for as the k-th. */
+size_t durations_file(const struct durations *d, size_t k);
+/* Seconds of a file; -1: it cannot be told; -2: not asked for yet. */
+double durations_get(const struct durations *d, size_t file);
+/* Somebody else knows: it need not be asked for. */
+void durations_known(struct durations *d, size_t file, double seconds);
+
+#endif

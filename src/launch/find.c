@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding files: gd_files_find(). */
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "launch/find.h"
+
+#define ASK_EVERY 1024
+
+struct pattern {
+	const char *text;
+	size_t length;
+	bool suffix; /* "*" and then nothing special */
+};
+
+/* What is being read, and the folders it is in: a link back to one of them is a loop. */
+struct level {
+	const struct level *above;
+	dev_t device;
+	ino_t inode;
+};
+
+struct entry {
+	uint64_t key; /* the first bytes in which the names of a folder differ */
+	char *path;
+	uint64_t size_bytes;
+	int64_t mtime_ns;
+	bool folder;
+};
+
+struct entries {
+	struct entry *list;
+	size_t count, room;
+	size_t name_at; /* where names begin in the paths */
+	size_t alike;   /* bytes that all names begin with */
+};
+
+/* What was found, with all that it owns. The public part is the first member: gd_files_free() gets its address. */
+struct found_files {
+	struct gd_files files;
+	struct arena arena;
+	size_t room;
+	const char **warnings;
+	size_t warnings_room;
+};
+
+struct finder {
+	const struct gd_find_options *options;
+	struct pattern *patterns;
+	size_t num_patterns;
+	struct found_files *found;
+	int root;
+	bool has_excluded;
+	dev_t excluded_device;
+	ino_t excluded_inode;
+	unsigned seen;
+};
+
+void gd_files_free(struct gd_files *files)
+{
+	if (!files)
+		return;
+	struct found_files *f = (struct found_files *)files;
+	free(f->files.files);
+	free(f->warnings);
+	arena_finish(&f->arena);
+	free(f);
+}
+
+/* ---- Patterns ------------------------------------------------------------ */
+
+int find_check_pattern(const char *pattern, struct gd_error *err)
+{
+	if (!*pattern)
+		return error_set(err, -EINVAL, "the pattern is empty; '*' stands for every file");
+	if (strchr(pattern, '/'))
+		return error_set(err, -EINVAL,
+			"pattern '%s': patterns are of names alone, without '/'; folders below are found with --recursive",
+			pattern);
+	return 0;
+}
+
+static int prepare_patterns(struct finder *f, struct gd_error *err)
+{
+	static const char *const usual[] = {"*.wav"};
+	const char *const *texts = f->options->num_patterns ? f->options->patterns : usual;
+	f->num_patterns = f->options->num_patterns ? f->options->num_patterns : 1;
+	f->patterns = calloc(f->num_patterns, sizeof(*f->patterns));
+	if (!f->patterns)
+		return error_set(err, -ENOMEM, "no memory for %zu patterns", f->num_patterns);
+	for (size_t i = 0; i < f->num_patterns; i++) {
+		const char *text = texts[i];
+		int r = find_check_pattern(text, err);
+		if (r < 0)
+			return r;
+		bool suffix = text[0] == '*' && !strpbrk(text + 1, "*?[\\");
+		f->patterns[i] = (struct pattern){suffix ? text + 1 : text, strlen(text) - suffix, suffix};
+	}
+	return 0;
+}
+
+static bool matches(const struct finder *f, const char *name, size_t length)
+{
+	for (size_t i = 0; i < f->num_patterns; i++) {
+		const struct pattern *p = &f->patterns[i];
+		if (p->suffix && name[0] != '.' && length >= p->length &&
+			memcmp(name + length - p->length, p->text, p->length) == 0)
+			return true;
+		if (!p->suffix && fnmatch(p->text, name, FNM_PERIOD) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* ---- What is kept --------------------------------------------------------- */
+
+static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
+static int warn(struct finder *f, const char *format, ...)
+{
+	struct found_files *found = f->found;
+	cleanup_(text_finish) struct text words = {0};
+	va_list args;
+	va_start(args, format);
+	text_vappendf(&words, format, args);
+	va_end(args);
+	if (found->files.num_warnings == found->warnings_room) {
+		size_t room = found->warnings_room ? 2 * found->warnings_room : 8;
+		const char **list = reallocarray(found->warnings, room, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		found->files.warnings = found->warnings = list;
+		found->warnings_room = room;
+	}
+	const char *copy = arena_copy(&found->arena, text_string(&words), words.length);
+	if (!copy || text_error(&words))
+		return -ENOMEM;
+	found->warnings[found->files.num_warnings++] = copy;
+	return 0;
+}
+
+static int keep(struct found_files *found, const struct entry *e)
+{
+	struct gd_files *files = &found->files;
+	if (files->count == found->room) {
+		size_t room = found->room ? 2 * found->room : 64;
+		struct gd_found *list = reallocarray(files->files, room, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		files->files = list;
+		found->room = room;
+	}
+	files->files[files->count++] = (struct gd_found){e->path, e->size_bytes, e->mtime_ns, -1};
+	return 0;
+}
+
+/* ---- One folder ----------------------------------------------------------- */
+
+static void entries_finish(struct entries *e)
+{
+	free(e->list);
+}
+
+static int add_entry(struct finder *f, struct entries *to, const char *prefix, const char *name, const struct stat *st)
+{
+	if (to->count == to->room) {
+		size_t room = to->room ? 2 * to->room : 64;
+		struct entry *list = reallocarray(to->list, room, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		to->list = list;
+		to->room = room;
+	}
+	size_t length = strlen(name);
+	char *path = arena_room(&f->found->arena, to->name_at + length);
+	if (!path)
+		return -ENOMEM;
+	memcpy(path, prefix, to->name_at);
+	memcpy(path + to->name_at, name, length + 1);
+	arena_keep(&f->found->arena, to->name_at + length);
+	to->list[to->count++] = (struct entry){
+		.path = path,
+		.size_bytes = (uint64_t)st->st_size,
+		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+		.folder = S_ISDIR(st->st_mode),
+	};
+	return 0;
+}
+
+static void note_other(struct finder *f, const char *prefix, size_t prefix_length, const char *name)
+{
+	struct gd_files *files = &f->found->files;
+	if (files->others++ > 0)
+		return;
+	char *path = arena_room(&f->found->arena, prefix_length + strlen(name));
+	if (!path)
+		return;
+	memcpy(path, prefix, prefix_length);
+	strcpy(path + prefix_length, name);
+	arena_keep(&f->found->arena, prefix_length + strlen(name));
+	files->other = path;
+}
+
+/* A name that was read. Those that can be neither a file we want nor a folder to enter cost no look at them. */
+static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct entries *to)
+{
+	const char *name = d->d_name;
+	size_t length = strlen(name);
+	if (name[0] == '.' && (length == 1 || (name[1] == '.' && length == 2)))
+		return 0;
+	bool wanted = matches(f, name, length);
+	bool may_be_folder = d->d_type == DT_DIR || d->d_type == DT_LNK || d->d_type == DT_UNKNOWN;
+	if (d->d_type == DT_DIR && !f->options->recursive) {
+		f->found->files.other_folders += name[0] != '.';
+		return 0;
+	}
+	if (d->d_type == DT_REG && !wanted) {
+		if (name[0] != '.')
+			note_other(f, prefix, to->name_at, name);
+		return 0;
+	}
+	if (!wanted && !may_be_folder)
+		return 0;
+	struct stat st;
+	if (fstatat(fd, name, &st, 0) < 0) {
+		if (!wanted || (errno == ENOENT && d->d_type != DT_LNK))
+			return 0; /* gone meanwhile */
+		return warn(f, "'%s%s' is left out: %s", prefix, name,
+			errno == ENOENT ? "the link leads nowhere" : error_words(-errno));
+	}
+	if (S_ISDIR(st.st_mode)) {
+		if (!f->options->recursive)
+			f->found->files.other_folders++;
+		return f->options->recursive && name[0] != '.' ? add_entry(f, to, prefix, name, &st) : 0;
+	}
+	return wanted && S_ISREG(st.st_mode) ? add_entry(f, to, prefix, name, &st) : 0;
+}
+
+static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct entries *to)
+{
+	for (;;) {
+		errno = 0;
+		const struct dirent *d = readdir(dir);
+		if (!d && errno != 0) {
+			return warn(f, "folder '%s' could not be read to its end: %s", *prefix ? prefix : ".",
+				error_words(-errno));
+		}
+		if (!d)
+			return 0;
+		if (++f->seen % ASK_EVERY == 0 && f->options->stopped && f->options->stopped(f->options->context))
+			return -ECANCELED;
+		int r = take_name(f, dirfd(dir), d, prefix, to);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* ---- Sorted --------------------------------------------------------------- */
+
+static int by_name(const void *x, const void *y)
+{
+	const struct entry *a = x, *b = y;
+	if (a->key != b->key)
+		return a->key < b->key ? -1 : 1;
+	return strcmp(a->path, b->path);
+}
+
+/*
+ * Names of a folder often begin alike ("recording-0000…"): they are compared by the
+ * eight bytes after that, as one number, which mostly decides.
+ */
+static void sort_entries(struct entries *e)
+{
+	if (e->count < 2)
+		return;
+	const char *first = e->list[0].path + e->name_at;
+	size_t alike = strlen(first);
+	for (size_t i = 1; i < e->count; i++) {
+		const char *name = e->list[i].path + e->name_at;
+		size_t n = 0;
+		while (n < alike && name[n] == first[n])
+			n++;
+		alike = n;
+	}
+	for (size_t i = 0; i < e->count; i++) {
+		char bytes[8] = {0};
+		memcpy(bytes, e->list[i].path + e->name_at + alike,
+			strnlen(e->list[i].path + e->name_at + alike, sizeof(bytes)));
+		uint64_t key;
+		memcpy(&key, bytes, sizeof(key));
+		e->list[i].key = be64toh(key);
+	}
+	qsort(e->list, e->count, sizeof(*e->list), by_name);
+}
+
+/* ---- Folder by folder ----------------------------------------------------- */
+
+static int walk(struct finder *f, int fd, const char *prefix, const struct level *above);
+
+static int enter(struct finder *f, const char *path, const struct level *above)
+{
+	cleanup_(freep) char *prefix = NULL;
+	if (asprintf(&prefix, "%s/", path) < 0) {
+		prefix = NULL;
+		return -ENOMEM;
+	}
+	int fd = openat(f->root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0) {
+		if (errno == ENOENT)
+			return 0; /* gone meanwhile */
+		return warn(f, "folder '%s' is left out: %s", path, error_words(-errno));
+	}
+	return walk(f, fd, prefix, above);
+}
+
+/* Reads it to its end and closes it before it looks deeper: no more than one is open at a time. */
+static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct entries *ret)
+{
+	DIR *dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	int r = 0;
+	for (const struct level *l = here->above; l; l = l->above)
+		if (l->device == here->device && l->inode == here->inode) {
+			r = warn(f, "folder '%s' is left out: it is a link to a folder that it is in", prefix);
+			closedir(dir);
+			return r;
+		}
+	bool excluded = f->has_excluded && here->above && here->device == f->excluded_device &&
+			here->inode == f->excluded_inode;
+	if (!excluded)
+		r = read_folder(f, dir, prefix, ret);
+	closedir(dir);
+	return r;
+}
+
+static int walk(struct finder *f, int fd, const char *prefix, const struct level *above)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0) {
+		int r = -errno;
+		close(fd);
+		return r;
+	}
+	struct level here = {above, st.st_dev, st.st_ino};
+	cleanup_(entries_finish) struct entries entries = {.name_at = strlen(prefix)};
+	int r = list_folder(f, fd, prefix, &here, &entries);
+	if (r < 0)
+		return r;
+	sort_entries(&entries);
+	for (size_t i = 0; r == 0 && i < entries.count; i++) {
+		const struct entry *e = &entries.list[i];
+		r = e->folder ? enter(f, e->path, &here) : keep(f->found, e);
+	}
+	return r;
+}
+
+/* ---- The whole ------------------------------------------------------------ */
+
+static int find(struct finder *f, const char *folder, struct gd_error *err)
+{
+	int r = prepare_patterns(f, err);
+	if (r < 0)
+		return r;
+	char path[PATH_MAX];
+	cleanup_(closep) int root = -1;
+	if (realpath(folder, path))
+		root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return error_set(err, -errno, "looking for files in '%s': %s", folder, error_words(-errno));
+	struct stat st;
+	if (f->options->exclude && stat(f->options->exclude, &st) == 0) {
+		f->has_excluded = true;
+		f->excluded_device = st.st_dev;
+		f->excluded_inode = st.st_ino;
+	}
+	f->root = root;
+	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
+	int fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
+	r = fd < 0 ? -errno : !f->found->files.folder ? -ENOMEM : 0;
+	if (r == 0)
+		return (r = walk(f, fd, "", NULL)) < 0
+			       ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r))
+			       : 0;
+	closep(&fd);
+	return error_set(err, r, "looking for files in '%s': %s", folder, error_words(r));
+}
+
+int gd_files_find(
+	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err)
+{
+	static const struct gd_find_options usual = {.size = sizeof(usual)};
+	if (options && options->size != sizeof(*options))
+		return error_set(err, -EINVAL, "the options of gd_files_find() have another size than this library's");
+	struct finder f = {.options = options ? options : &usual};
+	f.found = calloc(1, sizeof(*f.found));
+	if (!f.found)
+		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
+	int r = find(&f, folder, err);
+	free(f.patterns);
+	if (r < 0)
+		gd_files_free(&f.found->files);
+	else
+		*ret = &f.found->files;
+	return r;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/json_put.h"
+#include "base/lock.h"
+
+#define VERSION 1
+
+void history_init(struct history *h)
+{
+	*h = (struct history){.fd = -1};
+}
+
+void history_finish(struct history *h)
+{
+	free(h->entries);
+	path_map_finish(&h->by_file);
+	arena_finish(&h->arena);
+	intern_finish(&h->inputs);
+	text_finish(&h->pending);
+	closep(&h->fd);
+	history_init(h);
+}
+
+const struct history_entry *history_find(const struct history *h, const char *file)
+{
+	const size_t *i = path_map_get(&h->by_file, file);
+	return i ? &h->entries[*i] : NULL;
+}
+
+/* ---- Writing --------------------------------------------------------------- */
+
+static int say_who(const char *path, int fd, struct gd_error *err)
+{
+	pid_t pid = 0;
+	if (lock_holder(fd, &pid) == 0 && pid > 0)
+		return error_set(err, -EBUSY,
+			"writing '%s': another gpuq launch (process %d) works in this output folder", path, (int)pid);
+	return error_set(err, -EBUSY, "writing '%s': another gpuq launch works in this output folder", path);
+}
+
+int history_open(struct history *h, const char *path, struct gd_error *err)
+{
+	cleanup_(closep) int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+	int r = lock_try(fd);
+	if (r == -EAGAIN || r == -EACCES)
+		return say_who(path, fd, err);
+	/* Where there are no locks, one does without. */
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EINVAL, "opening '%s': it is no regular file", path);
+	/* A torn line becomes one of its own; one that lacks nothing but its end is saved by it. */
+	char last = '\n';
+	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)
+		return error_set(err, -errno, "reading '%s': %s", path, error_words(-errno));
+	if (last != '\n')
+		text_append_char(&h->pending, '\n');
+	h->fd = take_fd(&fd);
+	return 0;
+}
+
+static void put_time(struct text *t)
+{
+	char time[DATE_TEXT];
+	date_format(date_now_ms(), time);
+	json_put_string(t, "time", time);
+}
+
+static void end_line(struct history *h)
+{
+	json_close(&h->pending, '}');
+	text_append_char(&h->pending, '\n');
+}
+
+void history_add_run(struct history *h, const struct history_run *run)
+{
+	struct text *t = &h->pending;
+	json_open(t, NULL, '{');
+	json_put_string(t, "event", "run");
+	json_put_int(t, "version", VERSION);
+	put_time(t);
+	json_put_any(t, "input", run->input, strlen(run->input));
+	json_put_string(t, "worker", run->worker);
+	json_open(t, "settings", '[');
+	for (size_t i = 0; i < run->num_settings; i++) {
+		cleanup_(text_finish) struct text both = {0};
+		text_appendf(&both, "%s=%s", run->settings[i].key, run->settings[i].value);
+		json_put_bytes(t, NULL, text_string(&both), both.length);
+	}
+	json_close(t, ']');
+	json_put_string(t, "fingerprint", run->fingerprint);
+	end_line(h);
+}
+
+void history_add(struct history *h, const struct history_entry *e, int gpu, int attempt, const char *error)
+{
+	struct text *t = &h->pending;
+	json_open(t, NULL, '{');
+	json_put_string(t, "event", e->done ? "done" : "failed");
+	json_put_any(t, "file", e->file, strlen(e->file));
+	json_put_int(t, "size", (int64_t)e->size_bytes);
+	json_put_int(t, "mtime", e->mtime_ns);
+	json_put_any(t, "output", e->output, strlen(e->output));
+	json_put_string(t, "fingerprint", e->fingerprint);
+	if (gpu >= 0) {
+		json_put_int(t, "gpu", gpu);
+		json_put_int(t, "attempt", attempt);
+	}
+	if (e->audio_seconds >= 0)
+		json_put_decimal(t, "audio_seconds", e->audio_seconds, 3);
+	json_put_decimal(t, "processing_seconds", e->processing_seconds, 6);
+	if (error)
+		json_put_string(t, "error", error);
+	put_time(t);
+	end_line(h);
+}
+
+int history_flush(struct history *h)
+{
+	if (text_error(&h->pending))
+		return -ENOMEM;
+	while (h->pending_sent < h->pending.length) {
+		ssize_t n = write(h->fd, h->pending.data + h->pending_sent, h->pending.length - h->pending_sent);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		/* The rest of a line that was cut will follow it: nobody else writes. */
+		h->pending_sent += (size_t)n;
+	}
+	text_clear(&h->pending);
+	h->pending_sent = 0;
+	return 0;
+}
+
+uint64_t history_unwritten(const struct history *h)
+{
+	uint64_t lines = 0;
+	for (size_t i = h->pending_sent; i < h->pending.length; i++)
+		lines += h->pending.data[i] == '\n';
+	return lines;
+}
+
+int history_sync(struct history *h)
+{
+	return fdatasync(h->fd) < 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* What can be wrong with the options of a launch. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "launch/find.h"
+#include "launch/launcher_private.h"
+
+#define MOST_WORKERS_PER_GPU 1024
+
+/* Those that were found so far. */
+struct mistakes {
+	void (*fn)(void *context, const struct gd_error *err);
+	void *context;
+	int count;
+};
+
+static void found(struct mistakes *m, const struct gd_error *err)
+{
+	m->count++;
+	if (m->fn)
+		m->fn(m->context, err);
+}
+
+#define mistake(m, code, ...)                                                                                          \
+	do {                                                                                                           \
+		struct gd_error err_ = {0};                                                                            \
+		error_set(&err_, code, __VA_ARGS__);                                                                   \
+		found(m, &err_);                                                                                       \
+	} while (0)
+
+#define PROGRAM_READY_MS (10 * 60 * 1000)
+
+const char *launcher_output_dir(const struct gd_launch_options *o)
+{
+	return o->output_dir ? o->output_dir : "data/outputs";
+}
+
+bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret)
+{
+	*ret = (struct launch_worker){.settings = o->settings, .num_settings = o->num_settings};
+	/* One that has forgotten to flush its "ready" would never be heard of. */
+	ret->ready_timeout_ms = o->setup_timeout_ms ? o->setup_timeout_ms : PROGRAM_READY_MS;
+	if (o->command) {
+		ret->kind = LAUNCH_TEMPLATE;
+		ret->argv = o->command;
+	} else if (o->program) {
+		ret->kind = LAUNCH_PROGRAM;
+		ret->argv = o->program;
+	} else if (o->plugin) {
+		ret->kind = LAUNCH_PLUGIN;
+		ret->plugin = o->plugin;
+	}
+	return ret->kind != 0;
+}
+
+static void check_input(const struct gd_launch_options *o, struct mistakes *m)
+{
+	if (!o->input_dir || !*o->input_dir) {
+		mistake(m, -EINVAL, "no input folder was given");
+		return;
+	}
+	DIR *dir = opendir(o->input_dir);
+	if (dir)
+		closedir(dir);
+	else
+		mistake(m, -errno, "input folder '%s': %s", o->input_dir, error_words(-errno));
+	struct gd_error err;
+	for (size_t i = 0; i < o->num_patterns; i++)
+		if (find_check_pattern(o->patterns[i], &err) < 0)
+			found(m, &err);
+}
+
+/* The folder, or the nearest one above it that is there: can one write into it? */
+static void check_output(const struct gd_launch_options *o, struct mistakes *m)
+{
+	const char *given = launcher_output_dir(o);
+	char path[PATH_MAX];
+	struct stat out, in;
+	if (!*given || strlen(given) >= sizeof(path)) {
+		mistake(m, -EINVAL, "output folder: the name is %s", *given ? "too long" : "empty");
+		return;
+	}
+	strcpy(path, given);
+	while (stat(path, &out) < 0 && errno == ENOENT) {
+		char *slash = strrchr(path, '/');
+		if (slash == path)
+			path[1] = '\0';
+		else if (slash)
+			*slash = '\0';
+		else
+			strcpy(path, ".");
+	}
+	if (stat(path, &out) < 0)
+		mistake(m, -errno, "output folder '%s': %s", given, error_words(-errno));
+	else if (!S_ISDIR(out.st_mode))
+		mistake(m, -ENOTDIR, "output folder '%s': '%s' is no folder", given, path);
+	else if (access(path, W_OK | X_OK) < 0)
+		mistake(m, -errno, "output folder '%s': writing into '%s': %s", given, path, error_words(-errno));
+	else if (o->recursive && o->input_dir && strcmp(path, given) == 0 && stat(o->input_dir, &in) == 0 &&
+		 in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+		mistake(m, -EINVAL,
+			"output folder '%s' is the input folder: what is written there would be found as input; choose another --output-dir",
+			given);
+}
+
+static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, struct gd_gpu_list **ret)
+{
+	struct gd_gpu_list *list;
+	struct gd_error err = {0};
+	if (gd_gpu_list(o->gpus, &list, &err) < 0) {
+		found(m, &err);
+		return;
+	}
+	if (list->count == 0)
+		mistake(m, -ENODEV,
+			"no GPU here; simulated ones do for work that needs none, and for a try: --gpus sim:4");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct gd_gpu *gpu = &list->gpus[i];
+		if (gd_gpu_usable(gpu))
+			continue;
+		if (gd_gpu_validate(&gpu->index, 1, &err) < 0)
+			found(m, &err);
+		else
+			mistake(m, -ENODEV, "GPU %d cannot be used", gpu->index);
+	}
+	*ret = list;
+}
+
+static void check_worker(const struct gd_launch_options *o, struct mistakes *m)
+{
+	int given = !!o->command + !!o->program + !!o->plugin + !!o->worker;
+	struct launch_worker worker;
+	struct gd_error err = {0};
+	if (given == 0)
+		mistake(m, -EINVAL,
+			"no worker was given: what is to be done with the files? A command, --worker or --worker-command says it");
+	else if (given > 1)
+		mistake(m, -EINVAL,
+			"more than one worker was given: choose one of a command, --worker and --worker-command");
+	else if (launcher_worker(o, &worker) && launch_worker_check(&worker, &err) < 0)
+		found(m, &err);
+	else if (o->worker && !o->worker->process && !o->worker->process_batch)
+		mistake(m, -EINVAL, "the worker has no process hook: set process or process_batch");
+}
+
+static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
+{
+	if (o->workers_per_gpu < 0 || o->workers_per_gpu > MOST_WORKERS_PER_GPU)
+		mistake(m, -EINVAL, "%d workers per GPU: it takes 1 to %d", o->workers_per_gpu, MOST_WORKERS_PER_GPU);
+	if (o->task_timeout_ms < 0 || o->setup_timeout_ms < 0)
+		mistake(m, -EINVAL, "a time limit is negative");
+	if (o->retries < 0)
+		mistake(m, -EINVAL, "%d retries: it takes 0 or more", o->retries);
+	if ((unsigned)o->balance > GD_AS_FOUND)
+		mistake(m, -EINVAL, "balance %d is none of enum gd_balance", (int)o->balance);
+	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)
+		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);
+	for (size_t i = 0; i < o->num_settings; i++)
+		if (!o->settings[i].key || !*o->settings[i].key || !o->settings[i].value)
+			mistake(m, -EINVAL, "setting %zu has no %s", i + 1, o->settings[i].value ? "name" : "value");
+}
+
+int launcher_check(const struct gd_launch_options *o, void (*fn)(void *context, const struct gd_error *err),
+	void *context, struct gd_gpu_list **ret)
+{
+	struct mistakes m = {fn, context, 0};
+	struct gd_gpu_list *gpus = NULL;
+	if (o->size != sizeof(*o)) {
+		mistake(&m, -EINVAL,
+			"options.size is %zu, but struct gd_launch_options has %zu bytes: set it with sizeof, and use the header of this library (%s)",
+			o->size, sizeof(*o), gd_version());
+		return m.count;
+	}
+	check_input(o, &m);
+	check_output(o, &m);
+	check_gpus(o, &m, &gpus);
+	check_worker(o, &m);
+	check_numbers(o, &m);
+	if (m.count == 0 && ret)
+		*ret = gpus;
+	else
+		gd_gpu_list_free(gpus);
+	return m.count;
+}
+
+int gd_launch_validate(
+	const struct gd_launch_options *options, void (*fn)(void *context, const struct gd_error *err), void *context)
+{
+	return launcher_check(options, fn, context, NULL);
+}

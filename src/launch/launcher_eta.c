@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* How far a run is, and when it will be over. */
+#include "launch/launcher_private.h"
+
+#define PROGRESS_NS (100 * NS_PER_MS)
+
+static void change(struct launch_amount *a, const struct gd_found *file, double sign)
+{
+	if (file->seconds >= 0) {
+		a->seconds += sign * file->seconds;
+		a->seconds_bytes += sign * (double)file->size_bytes;
+	} else {
+		a->bytes += sign * (double)file->size_bytes;
+	}
+}
+
+void launch_amount_add(struct launch_amount *a, const struct gd_found *file)
+{
+	change(a, file, 1);
+}
+
+void launch_amount_remove(struct launch_amount *a, const struct gd_found *file)
+{
+	change(a, file, -1);
+}
+
+/* As in workload.h: seconds, those that are not known by the mean of the others; or bytes. */
+static double amount_in(const struct launch_amount *a, double seconds_per_byte)
+{
+	return seconds_per_byte > 0 ? a->seconds + a->bytes * seconds_per_byte : a->seconds_bytes + a->bytes;
+}
+
+/*
+ * Work that is left, in seconds of one worker, over the workers there are. What is
+ * being worked on counts as done for as long as it has taken: counting ends alone
+ * would make the first ETA of long files far too long.
+ */
+static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_summary *s, double total, double done)
+{
+	double left = total - done, busy = 0;
+	size_t alive = 0;
+	if (s->files_done + s->files_failed == 0 || done <= 0 || s->processing_seconds <= 0)
+		return -1;
+	uint64_t now = clock_now_ns();
+	for (size_t i = 0; i < l->num_workers; i++) {
+		const struct gd_worker_stats *w = &l->worker_states[i].stats;
+		alive += w->state == GD_WORKER_IDLE || w->state == GD_WORKER_BUSY;
+		if (w->has_task && w->since_ns && w->since_ns < now)
+			busy += (double)(now - w->since_ns) / (double)NS_PER_S;
+	}
+	double work = left * s->processing_seconds / done - busy;
+	return alive == 0 ? -1 : work > 0 ? work / (double)alive : 0;
+}
+
+static void look_at_workers(struct gd_launcher *l)
+{
+	for (size_t i = 0; l->spawner && i < l->num_workers; i++) {
+		struct gd_launch_worker *w = &l->worker_states[i];
+		w->file = NULL;
+		if (gd_spawner_status(l->spawner, (int)i, &w->stats) == 0 && w->stats.has_task &&
+			w->stats.task_id < l->num_submitted)
+			w->file = l->todo[l->submitted[w->stats.task_id]].path;
+	}
+}
+
+void launcher_progress(struct gd_launcher *l, bool last)
+{
+	if (!l->options.on_progress)
+		return;
+	uint64_t now = clock_now_ns();
+	if (!last && now < l->progress_at_ns)
+		return;
+	l->progress_at_ns = now + PROGRESS_NS;
+	look_at_workers(l);
+	struct gd_launch_summary summary;
+	gd_balancer_summary(l->balancer, &summary);
+	double rate =
+		l->total.seconds > 0 && l->total.seconds_bytes > 0 ? l->total.seconds / l->total.seconds_bytes : 0;
+	struct gd_launch_progress progress = {
+		.summary = &summary,
+		.ending = l->stops_done > 0 || l->enough,
+		.in_seconds = rate > 0,
+		.total_amount = amount_in(&l->total, rate),
+		.done_amount = amount_in(&l->done, rate),
+		.num_workers = l->num_workers,
+		.workers = l->worker_states,
+	};
+	progress.eta_seconds = eta_seconds(l, &summary, progress.total_amount, progress.done_amount);
+	l->options.on_progress(l->options.context, &progress);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* What is to be done: the files, less those that an earlier run has done, and where their output goes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "launch/launcher_private.h"
+
+static const char *const kinds[] = {
+	[0] = "hooks",
+	[LAUNCH_TEMPLATE] = "command",
+	[LAUNCH_PROGRAM] = "program",
+	[LAUNCH_PLUGIN] = "plug-in",
+};
+
+static int by_key(const void *x, const void *y)
+{
+	const struct gd_setting *a = x, *b = y;
+	int r = strcmp(a->key, b->key);
+	return r ? r : strcmp(a->value, b->value);
+}
+
+/* Worker and settings, each with its NUL: what differs in anything has another fingerprint. */
+void launcher_fingerprint(struct gd_launcher *l)
+{
+	const struct gd_launch_options *o = &l->options;
+	cleanup_(text_finish) struct text t = {0};
+	text_append_string(&t, kinds[l->worker.kind]);
+	text_append_char(&t, '\0');
+	text_append_string(&l->worker_words, kinds[l->worker.kind]);
+	const char *one[] = {l->worker.kind == LAUNCH_PLUGIN ? o->plugin : o->worker_name, NULL};
+	for (const char *const *word = l->worker.argv ? l->worker.argv : one; *word; word++) {
+		text_append(&t, *word, strlen(*word) + 1);
+		text_appendf(&l->worker_words, " %s", *word);
+	}
+	text_append_char(&t, '\0');
+	cleanup_(freep) struct gd_setting *sorted = calloc(o->num_settings + 1, sizeof(*sorted));
+	for (size_t i = 0; sorted && i < o->num_settings; i++)
+		sorted[i] = o->settings[i];
+	if (sorted)
+		qsort(sorted, o->num_settings, sizeof(*sorted), by_key);
+	for (size_t i = 0; sorted && i < o->num_settings; i++) {
+		text_append(&t, sorted[i].key, strlen(sorted[i].key) + 1);
+		text_append(&t, sorted[i].value, strlen(sorted[i].value) + 1);
+	}
+	hash_format(hash_bytes(text_string(&t), t.length), l->fingerprint);
+}
+
+static bool is_stopped(void *context)
+{
+	const struct gd_launcher *l = context;
+	return atomic_load(&l->stops) > 0;
+}
+
+static int find_files(struct gd_launcher *l, struct gd_error *err)
+{
+	const struct gd_launch_options *o = &l->options;
+	const struct gd_find_options find = {
+		.size = sizeof(find),
+		.patterns = o->patterns,
+		.num_patterns = o->num_patterns,
+		.recursive = o->recursive,
+		.exclude = o->output_dir,
+		.stopped = is_stopped,
+		.context = l,
+	};
+	int r = gd_files_find(o->input_dir, &find, &l->files, err);
+	for (size_t i = 0; r == 0 && i < l->files->num_warnings; i++)
+		launcher_warn(l, "%s", l->files->warnings[i]);
+	return r;
+}
+
+static int read_history(struct gd_launcher *l, struct gd_error *err)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return error_set(err, -ENAMETOOLONG, "output folder '%s': the name is too long", l->options.output_dir);
+	int r = history_read(&l->history, path, err);
+	if (r == 0 && l->history.bad_lines)
+		launcher_warn(l, "'%s': %llu bad lines skipped, the first is line %llu", path,
+			(unsigned long long)l->history.bad_lines, (unsigned long long)l->history.first_bad_line);
+	return r;
+}
+
+/* Same file, same worker and settings, and what it wrote is still there. */
+static bool is_done(const struct gd_launcher *l, int root, const struct gd_found *f, const struct history_entry *e)
+{
+	return e && e->done && e->size_bytes == f->size_bytes && e->mtime_ns == f->mtime_ns &&
+	       strcmp(e->fingerprint, l->fingerprint) == 0 && faccessat(root, e->output, F_OK, 0) == 0;
+}
+
+static int claim_outputs(struct gd_launcher *l)
+{
+	for (size_t i = 0; i < l->history.count; i++) {
+		int r = outputs_claim(&l->outputs, l->history.entries[i].output, i);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Earlier owners are known by their number in the history, new ones by numbers behind those. */
+static int choose_output(struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number)
+{
+	if (e) {
+		const size_t *owner = path_map_get(&l->outputs.owners, e->output);
+		if (owner && *owner == (size_t)(e - l->history.entries)) {
+			l->output_of[number] = e->output;
+			return 0;
+		}
+	}
+	return outputs_choose(&l->outputs, f->path, l->history.count + number, &l->output_of[number]);
+}
+
+static void count_earlier(struct gd_launcher *l)
+{
+	double audio = 0, processing = 0;
+	for (size_t i = 0; i < l->history.count; i++) {
+		const struct history_entry *e = &l->history.entries[i];
+		if (!e->done || e->audio_seconds <= 0 || strcmp(e->fingerprint, l->fingerprint) != 0)
+			continue;
+		audio += e->audio_seconds;
+		processing += e->processing_seconds;
+	}
+	l->earlier_rtf = audio > 0 ? processing / audio : 0;
+}
+
+static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **ret_input)
+{
+	const struct gd_files *files = l->files;
+	l->todo = calloc(files->count + 1, sizeof(*l->todo));
+	l->output_of = calloc(files->count + 1, sizeof(*l->output_of));
+	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
+	cleanup_(closep) int root = open(l->options.output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; r == 0 && i < files->count; i++) {
+		const struct gd_found *f = &files->files[i];
+		const struct history_entry *e = history_find(&l->history, f->path);
+		if (!l->options.force && is_done(l, root, f, e)) {
+			l->num_skipped++;
+			continue;
+		}
+		if (e && e->input && strcmp(e->input, files->folder) != 0 && e->done) {
+			(*ret_replaced)++;
+			*ret_input = e->input;
+		}
+		l->todo[l->num_todo] = *f;
+		r = choose_output(l, f, e, l->num_todo);
+		if (r == 0)
+			l->num_todo++;
+	}
+	return r;
+}
+
+void launcher_drop_plan(struct gd_launcher *l)
+{
+	gd_files_free(l->files);
+	l->files = NULL;
+	int fd = l->history.fd;
+	struct text pending = l->history.pending;
+	l->history.fd = -1;
+	l->history.pending = (struct text){0};
+	history_finish(&l->history);
+	l->history.fd = fd;
+	l->history.pending = pending;
+	outputs_finish(&l->outputs);
+	free(l->todo);
+	free(l->output_of);
+	l->todo = NULL;
+	l->output_of = NULL;
+	l->num_todo = l->num_skipped = 0;
+	l->planned = false;
+}
+
+int launcher_plan(struct gd_launcher *l, struct gd_error *err)
+{
+	launcher_drop_plan(l);
+	int r = find_files(l, err);
+	if (r == 0)
+		r = read_history(l, err);
+	if (r < 0)
+		return r;
+	size_t replaced = 0;
+	const char *input = NULL;
+	r = sort_out(l, &replaced, &input);
+	if (r < 0)
+		return error_set(err, r, "planning the work on %zu files: %s", l->files->count, error_words(r));
+	if (replaced && !l->options.force)
+		return error_set(err, -EINVAL,
+			"output folder '%s' has the results of %zu files of the same names from '%s'; another --output-dir keeps them, --force replaces them",
+			l->options.output_dir, replaced, input);
+	count_earlier(l);
+	l->planned = true;
+	return 0;
+}

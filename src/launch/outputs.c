@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/outputs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What gpuq launch itself has in the output folder. */
+static const char *const reserved[] = {"launch.jsonl", "launch.logs"};
+
+void outputs_finish(struct outputs *o)
+{
+	path_map_finish(&o->owners);
+	arena_finish(&o->arena);
+}
+
+const char *outputs_stem(const char *path, size_t *ret_length)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	size_t length = strlen(name);
+	const char *dot = strrchr(name, '.');
+	size_t stem = dot ? (size_t)(dot - name) : length;
+	bool usable = stem > 0 && !(stem <= 2 && strspn(name, ".") >= stem);
+	*ret_length = usable ? stem : length;
+	return name;
+}
+
+/* Below the folder that it is in, and nowhere else. */
+static bool is_below(const char *path)
+{
+	for (const char *p = path;; p++) {
+		size_t n = strcspn(p, "/");
+		if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+			return false;
+		p += n;
+		if (!*p)
+			return true;
+	}
+}
+
+static bool is_reserved(const char *path)
+{
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
+		if (strcmp(path, reserved[i]) == 0)
+			return true;
+	return false;
+}
+
+int outputs_claim(struct outputs *o, const char *output, size_t file)
+{
+	if (!is_below(output) || is_reserved(output))
+		return 0;
+	const size_t *owner = path_map_get(&o->owners, output);
+	if (owner)
+		return *owner == file;
+	char *copy = arena_copy(&o->arena, output, strlen(output));
+	return copy && path_map_put(&o->owners, copy, file) ? 1 : -ENOMEM;
+}
+
+/* 1 where `output` is the file's from now on. */
+static int try_output(struct outputs *o, const char *output, size_t file, const char **ret)
+{
+	if (is_reserved(output) || path_map_get(&o->owners, output))
+		return 0;
+	char *copy = arena_copy(&o->arena, output, strlen(output));
+	if (!copy || !path_map_put(&o->owners, copy, file))
+		return -ENOMEM;
+	*ret = copy;
+	return 1;
+}
+
+int outputs_choose(struct outputs *o, const char *path, size_t file, const char **ret)
+{
+	char output[PATH_MAX + 32];
+	size_t stem;
+	const char *name = outputs_stem(path, &stem);
+	size_t before = (size_t)(name - path);
+	if (before + stem >= PATH_MAX)
+		return -ENAMETOOLONG;
+	snprintf(output, sizeof(output), "%.*s", (int)(before + stem), path);
+	int r = try_output(o, output, file, ret);
+	if (r == 0) {
+		snprintf(output, sizeof(output), "%s", path);
+		r = try_output(o, output, file, ret);
+	}
+	/* The whole name is another's too: that of "b.mp3.wav", say, which came before b.mp3. */
+	for (unsigned n = 2; r == 0 && n != 0; n++) {
+		snprintf(output, sizeof(output), "%s~%u", path, n);
+		r = try_output(o, output, file, ret);
+	}
+	return r < 0 ? r : 0;
+}
+
+int outputs_make_folder(int dirfd, const char *path)
+{
+	if (mkdirat(dirfd, path, 0777) == 0)
+		return 0;
+	struct stat st;
+	if (errno == EEXIST)
+		return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+	if (errno != ENOENT)
+		return -errno;
+	char above[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(above))
+		return -ENOENT;
+	snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
+	int r = outputs_make_folder(dirfd, above);
+	if (r < 0)
+		return r;
+	return mkdirat(dirfd, path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which folder below the output folder belongs to which file.
+ *
+ * "a/b.wav" has "a/b"; where that belongs to another file (b.mp3 came first), it has
+ * "a/b.wav". Whoever had a folder in an earlier run keeps it; among new ones, the
+ * order of asking decides, which is that of their names. No two files share one.
+ */
+#ifndef LAUNCH_OUTPUTS_H
+#define LAUNCH_OUTPUTS_H
+
+#include "base/arena.h"
+#include "launch/path_map.h"
+
+/* Start from {0}. */
+struct outputs {
+	struct path_map owners; /* numbers of files, by folder */
+	struct arena arena;
+};
+
+void outputs_finish(struct outputs *o);
+
+/*
+ * Says that an earlier run has given `output` to the file with this number. False where it cannot be: it is no path
+ * below the output folder, or another has it; then the file is like a new one. Negative: no memory.
+ */
+int outputs_claim(struct outputs *o, const char *output, size_t file);
+
+/* The folder for a new file, which is the arena's. -ENOMEM. */
+int outputs_choose(struct outputs *o, const char *path, size_t file, const char **ret);
+
+/* "b" of "a/b.wav": where it begins in the path, and its length. Never empty, "." or "..". */
+const char *outputs_stem(const char *path, size_t *ret_length);
+
+/* Makes the folder `path`, below that of `dirfd`, with those above it, as far as they are not there. */
+int outputs_make_folder(int dirfd, const char *path);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Numbers by path. Start from {0}. The paths stay the caller's, and must live as long. */
+#ifndef LAUNCH_PATH_MAP_H
+#define LAUNCH_PATH_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct path_map_slot {
+	const char *path; /* NULL: free */
+	size_t number;
+};
+
+struct path_map {
+	struct path_map_slot *slots;
+	size_t room; /* a power of two, or 0 */
+	size_t count;
+};
+
+void path_map_finish(struct path_map *m);
+
+/* The number that stands there, new or not; NULL when memory ran out. A new one is `number`. */
+size_t *path_map_put(struct path_map *m, const char *path, size_t number);
+/* NULL where there is none. */
+const size_t *path_map_get(const struct path_map *m, const char *path);
+
+#endif

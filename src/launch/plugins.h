@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plug-ins that have a name: NAME.so in a folder of $GPUQ_WORKER_PATH, beside
+ * the program as it was built, or where it was installed. The first of a name counts.
+ */
+#ifndef LAUNCH_PLUGINS_H
+#define LAUNCH_PLUGINS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gpu_dispatch.h"
+
+struct plugin {
+	char *name;
+	char *path;
+};
+
+/* By name. Release with plugins_free(). */
+int plugins_list(struct plugin **ret, size_t *ret_count);
+void plugins_free(struct plugin *plugins, size_t count);
+
+/* One line on it, for people: what it says of itself, or why it cannot be used. False: the latter. */
+bool plugins_describe(const struct plugin *plugin, char *ret, size_t size);
+
+/*
+ * The path of what --worker names: a file where a slash or ".so" is in it, else the
+ * name of a plug-in. NULL: the one for speech, whisper before pocketsphinx. Release
+ * with free(). Where there is none the error says what to type.
+ */
+int plugins_find(const char *name, char **ret_path, struct gd_error *err);
+
+#endif

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Workers of one's own: the program of docs/worker-protocol.md and the plug-in of examples/, as they stand there."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+GPUQ = os.environ["GPUQ"]
+LIMIT = 120
+
+
+def launch(folder, *words, code=0, **environment):
+    result = subprocess.run([GPUQ, "launch", "--gpus", "sim:2", "--input-dir", folder / "texts", "--pattern", "*.txt",
+                             "--output-dir", folder / "out", "--json", folder / "summary.json", *map(str, words)],
+                            cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
+                            timeout=LIMIT, check=False)
+    assert result.returncode == code, result.stdout + result.stderr
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for i in range(20):
+        (texts / f"text {i}.txt").write_text("one two\n" * i)
+    (texts / "-n $(id) 'é\".txt").write_text("three words here\n")
+    return tmp_path
+
+
+def program_of_the_page():
+    page = (SOURCE / "docs/worker-protocol.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return program
+
+
+def test_program_of_the_page_is_short_and_does_what_it_says(folder):
+    program = program_of_the_page()
+    assert len(program.splitlines()) < 30
+    (folder / "words.py").write_text(program)
+    (folder / "texts/broken.txt").write_bytes(b"\xff\xfe")
+    command = re.search(r"--worker-command '([^']*)'", program).group(1)
+    summary = launch(folder, "--worker-command", command, code=1)
+    for i in range(20):
+        assert (folder / f"out/text {i}/count.txt").read_text() == f"{2 * i}\n"
+    assert (folder / "out/-n $(id) 'é\"/count.txt").read_text() == "3\n"
+    assert (summary["files_done"], summary["files_failed"]) == (21, 1)
+    (failure,) = summary["failures"]
+    assert failure["file"].endswith("broken.txt") and failure["error"].startswith("UnicodeDecodeError: ")
+
+
+def test_every_message_of_the_page_is_json():
+    page = (SOURCE / "docs/worker-protocol.md").read_text()
+    messages = re.findall(r"`(\{\"[^`…]*\})`", page)
+    assert len(messages) >= 6
+    for message in messages:
+        json.loads(message)
+
+
+def test_command_with_quotes_and_variables_is_the_shells(folder):
+    (folder / "my words.py").write_text(program_of_the_page())
+    summary = launch(folder, "--worker-command", 'exec python3 "$DIRECTORY/my words.py"', DIRECTORY=str(folder))
+    assert summary["files_done"] == 21
+
+
+def test_plugin_of_the_examples_is_short_and_works(folder):
+    assert len((SOURCE / "examples/file_worker.c").read_text().splitlines()) < 60
+    summary = launch(folder, "--worker", BUILD / "examples/file_worker.so")
+    assert summary["files_done"] == 21
+    for i in range(20):
+        assert (folder / f"out/text {i}/text {i}.count").read_text() == f"{i}\n"
+
+
+def test_plugin_is_built_as_its_comment_says(folder):
+    compiler = shutil.which("cc")
+    if not compiler:
+        pytest.skip("no cc here")
+    text = (SOURCE / "examples/file_worker.c").read_text()
+    build = re.search(r"^ \*     (cc .*)$", text, re.MULTILINE).group(1)
+    command = re.search(r"--worker (\S+)$", text, re.MULTILINE).group(1)
+    (folder / "file_worker.c").write_text(text)
+    subprocess.run(["/bin/sh", "-c", build], cwd=folder, check=True, timeout=LIMIT,
+                   env={**os.environ, "CPATH": str(SOURCE / "include")})
+    assert launch(folder, "--worker", command)["files_done"] == 21
+
+
+def test_plugin_in_the_path_has_a_name_and_a_line(folder):
+    result = subprocess.run([GPUQ, "launch", "--list-workers"], capture_output=True, text=True, timeout=LIMIT, check=True,
+                            env={**os.environ, "GPUQ_WORKER_PATH": str(BUILD / "examples")})
+    assert re.search(r"^file_worker +an example: counts the lines of text files$", result.stdout, re.MULTILINE)
+    summary = launch(folder, "--worker", "file_worker", GPUQ_WORKER_PATH=str(BUILD / "examples"))
+    assert summary["files_done"] == 21

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: MIT
+"""The speech workers: whisper against a stand-in of its library, and, heavy, PocketSphinx on real speech."""
+import json
+import math
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import wave
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+GPUQ = os.environ["GPUQ"]
+TESTS = BUILD / "tests/launch"
+WHISPER = TESTS / "whisper/whisper.so"
+POCKETSPHINX = BUILD / "workers/pocketsphinx.so"
+LIMIT = 120  # seconds, for anything that takes much less
+
+
+def write_tone(path, seconds=3.0, rate=16000, channels=1, bits=16, loud=0.5):
+    """440 Hz; in the second channel, if there is one, the same upside down and half as loud."""
+    size = bits // 8
+    with wave.open(str(path), "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(size)
+        out.setframerate(rate)
+        frames = bytearray()
+        for i in range(round(seconds * rate)):
+            for channel in range(channels):
+                value = loud * math.sin(2 * math.pi * 440 * i / rate) * (1 if channel == 0 else -0.5)
+                frames += struct.pack("<i", int(value * (2 ** 31 - 1)))[4 - size:]
+        out.writeframes(bytes(frames))
+    return path
+
+
+class Worker:
+    """A plug-in, run on files without a launcher."""
+
+    def __init__(self, plugin, folder):
+        self.plugin = plugin
+        self.folder = folder
+        self.output = folder / "out"
+        self.output.mkdir()
+        self.environment = {**os.environ, "HOME": str(folder / "home")}
+        self.environment.pop("WHISPER_MODEL_DIR", None)
+
+    def run(self, files, *words, **environment):
+        """(exit code, the lines)"""
+        result = subprocess.run([TESTS / "run_worker", self.plugin, self.output, *words, "--", *files],
+                                env={**self.environment, **environment}, stdout=subprocess.PIPE, text=True,
+                                timeout=LIMIT, check=False)
+        return result.returncode, result.stdout.splitlines()
+
+    def written(self):
+        return sorted(path.name for path in self.output.iterdir())
+
+    def json(self, stem):
+        return json.loads((self.output / f"{stem}.json").read_text())
+
+
+@pytest.fixture
+def whisper(tmp_path):
+    if not WHISPER.exists():
+        pytest.skip("no libsndfile here")
+    worker = Worker(WHISPER, tmp_path)
+    models = tmp_path / "models"
+    models.mkdir()
+    for name in ("base", "slow", "broken"):
+        (models / f"ggml-{name}.bin").write_text("model" if name == "base" else name)
+    worker.environment["WHISPER_MODEL_DIR"] = str(models)
+    return worker
+
+
+# ---- whisper, a stand-in ------------------------------------------------------
+
+
+def test_whisper_writes_text_and_json(whisper, tmp_path):
+    files = [write_tone(tmp_path / "a.wav"), write_tone(tmp_path / "b.c.wav", seconds=1.5)]
+    code, lines = whisper.run(files, "language=en")
+    assert (code, lines) == (0, [f"{files[0]}: 3.000", f"{files[1]}: 1.500"])
+    assert whisper.written() == ["a.json", "a.txt", "b.c.json", "b.c.txt"]
+    heard = "48000 samples, loud 0.35, device 0, file 1, threads 4"
+    assert (whisper.output / "a.txt").read_text() == f'{heard}\nand "more"\n'
+    assert whisper.json("a") == {
+        "text": f'{heard} and "more"',
+        "segments": [{"start": 0.0, "end": 2.0, "text": heard, "confidence": 0.75},
+                     {"start": 2.0, "end": 3.0, "text": 'and "more"', "confidence": 0.75}],
+        "duration": 3.0, "confidence": 0.75, "model": "whisper base", "language": "en"}
+    # The model was loaded once: this is the second file of the same one.
+    assert "file 2" in whisper.json("b.c")["text"]
+
+
+@pytest.mark.parametrize("rate, channels, bits, loud", [
+    (16000, 1, 32, "0.35"), (8000, 1, 16, "0.35"), (44100, 2, 16, "0.09"), (48000, 1, 24, "0.35"), (22050, 3, 16, "0.00"),
+])
+def test_any_rate_and_number_of_channels_is_heard(whisper, tmp_path, rate, channels, bits, loud):
+    code, lines = whisper.run([write_tone(tmp_path / "x.wav", 2.0, rate, channels, bits)])
+    assert (code, lines[0].split(": ")[1]) == (0, "2.000")
+    # Three channels: one, and two of half of it upside down: nothing.
+    assert whisper.json("x")["text"].startswith(f"32000 samples, loud {loud}")
+
+
+def test_a_moment_of_sound_is_made_long_enough(whisper, tmp_path):
+    code, lines = whisper.run([write_tone(tmp_path / "x.wav", 0.2)])
+    assert (code, lines[0].split(": ")[1]) == (0, "0.200")
+    assert whisper.json("x")["text"].startswith("17600 samples")
+    assert whisper.json("x")["duration"] == 0.2
+
+
+def test_settings_reach_whisper(whisper, tmp_path):
+    file = write_tone(tmp_path / "x.wav")
+    assert whisper.run([file], "language=auto", "threads=2", "translate=true")[0] == 0
+    assert whisper.json("x")["language"] == "de"
+    assert "threads 2, translated" in whisper.json("x")["text"]
+    code, lines = whisper.run([file], "language=xx")
+    assert code == 1 and "setup: whisper knows no language 'xx'; as in: en, de, auto" in lines
+
+
+def test_model_is_a_path_or_looked_for(whisper, tmp_path):
+    file = write_tone(tmp_path / "x.wav")
+    models = tmp_path / "models"
+    assert whisper.run([file], f"model_size={models}/ggml-base.bin")[0] == 0
+    assert whisper.json("x")["model"] == "whisper ggml-base.bin"
+    cache = tmp_path / "home/.cache/whisper"
+    cache.mkdir(parents=True)
+    (models / "ggml-base.bin").rename(cache / "ggml-base.bin")
+    assert whisper.run([file], "model_size=base")[0] == 0
+    assert whisper.json("x")["model"] == "whisper base"
+
+    code, lines = whisper.run([file], "model_size=large-v9")
+    assert code == 1
+    assert any(f"no model ggml-large-v9.bin in $WHISPER_MODEL_DIR ({models})" in line
+               and "download-ggml-model.sh large-v9" in line for line in lines), lines
+    code, lines = whisper.run([file], "model_size=./nowhere.bin")
+    assert any("setup: the model './nowhere.bin' cannot be read: No such file or directory" in line for line in lines)
+    (models / "ggml-odd.bin").write_text("rubbish")
+    code, lines = whisper.run([file], "model_size=odd")
+    assert any("whisper cannot load the model" in line and "ggml-odd.bin" in line for line in lines)
+
+
+def test_failure_of_whisper_is_the_files(whisper, tmp_path):
+    file = write_tone(tmp_path / "x.wav")
+    assert whisper.run([file], "model_size=broken") == (
+        1, [f"{file}: failed: whisper failed with code -7; its log says why"])
+    assert whisper.written() == []
+
+
+def test_whisper_stops_when_its_time_is_over(whisper, tmp_path):
+    file = write_tone(tmp_path / "x.wav")
+    code, lines = whisper.run([file], "--timeout", "300", "model_size=slow")
+    assert code == 1 and lines[0].startswith(f"{file}: timed out"), lines
+    assert whisper.written() == []
+
+
+def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
+    empty, text, folder, pipe = (tmp_path / name for name in ("empty.wav", "text.wav", "folder.wav", "pipe.wav"))
+    empty.touch()
+    text.write_text("hello")
+    folder.mkdir()
+    os.mkfifo(pipe)
+    cut = tmp_path / "cut.wav"
+    cut.write_bytes(write_tone(tmp_path / "whole.wav").read_bytes()[:20])
+    code, lines = whisper.run([empty, text, folder, pipe, cut, "/nowhere.wav", tmp_path / "whole.wav"])
+    assert code == 1
+    assert lines[:4] == [
+        f"{empty}: failed: the file is empty",
+        f"{text}: failed: it is no recording that can be read: Format not recognised.",
+        f"{folder}: failed: the file cannot be opened: Is a directory",
+        f"{pipe}: failed: the file cannot be opened: Invalid argument"]
+    assert lines[4].startswith(f"{cut}: failed: it is no recording that can be read: ")
+    assert lines[5:] == ["/nowhere.wav: failed: the file cannot be opened: No such file or directory",
+                         f"{tmp_path}/whole.wav: 3.000"]
+    assert whisper.written() == ["whole.json", "whole.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_file_that_may_not_be_read_fails(whisper, tmp_path):
+    file = write_tone(tmp_path / "x.wav")
+    file.chmod(0)
+    assert whisper.run([file]) == (1, [f"{file}: failed: the file cannot be opened: Permission denied"])
+
+
+@pytest.mark.parametrize("suffix", ["json", "txt"])
+def test_full_disk_fails_the_file_and_leaves_nothing_half_written(whisper, tmp_path, suffix):
+    file = write_tone(tmp_path / "x.wav")
+    before = whisper.output / f"x.{suffix}"
+    before.write_text("of an earlier run")
+    code, lines = whisper.run([file], LD_PRELOAD=str(TESTS / "full_disk.so"), FULL_DISK=f"x.{suffix}.",
+                              ASAN_OPTIONS="verify_asan_link_order=0")
+    assert (code, lines) == (1, [f"{file}: failed: 'x.{suffix}' cannot be written: No space left on device"])
+    assert before.read_text() == "of an earlier run"
+    assert not [name for name in whisper.written() if name.startswith(".")]
+
+
+# ---- PocketSphinx, for real -----------------------------------------------------
+
+
+SAID = {
+    "fox": "the quick brown fox jumps over the lazy dog",
+    "morning": "good morning everybody and welcome to the show",
+    "numbers": "one two three four five six seven eight nine ten",
+    "weather": "the weather will be sunny and warm in the afternoon",
+}
+RECORDINGS = pathlib.Path("/usr/share/pocketsphinx/test/data/librivox")
+
+
+def make_speech(folder):
+    folder.mkdir()
+    for name, text in SAID.items():
+        spoken = folder / f"{name}.flite"
+        subprocess.run(["flite", "-voice", "rms", "-t", text, "-o", spoken], check=True, timeout=LIMIT)
+        subprocess.run(["sox", "-t", "wav", spoken, "-r", "16000", "-c1", "-b16", folder / f"{name}.wav",
+                        "pad", "0.3", "0.3"], check=True, timeout=LIMIT)
+        spoken.unlink()
+
+
+def words_of(text):
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def assert_understood(text, said, part):
+    """That part of the words that were said, in any place."""
+    heard = words_of(text)
+    known = [word for word in words_of(said) if word in heard]
+    assert len(known) >= part * len(words_of(said)), f"said '{said}', heard '{text}'"
+
+
+def launch(*words, code=0):
+    result = subprocess.run([GPUQ, "launch", *map(str, words)], capture_output=True, text=True, timeout=600,
+                            stdin=subprocess.DEVNULL, check=False)
+    assert result.returncode == code, result.stdout + result.stderr
+    return result
+
+
+def need_pocketsphinx():
+    if not POCKETSPHINX.exists():
+        pytest.skip("the worker pocketsphinx was not built")
+
+
+@pytest.mark.heavy
+def test_speech_of_flite_is_understood(tmp_path):
+    need_pocketsphinx()
+    make_speech(tmp_path / "audio")
+    summary = tmp_path / "summary.json"
+    launch("--input-dir", tmp_path / "audio", "--output-dir", tmp_path / "out", "--gpus", "sim:2",
+           "--worker", "pocketsphinx", "--json", summary)
+    for name, said in SAID.items():
+        text = (tmp_path / f"out/{name}/{name}.txt").read_text()
+        assert_understood(text, said, 0.7)
+        found = json.loads((tmp_path / f"out/{name}/{name}.json").read_text())
+        assert found["text"] == " ".join(text.split("\n")).strip()
+        assert found["model"] == "pocketsphinx en-us" and found["language"] == "en"
+        assert 0 < found["confidence"] <= 1
+        starts = [segment["start"] for segment in found["segments"]]
+        assert starts == sorted(starts) and starts[0] >= 0
+        assert all(s["start"] < s["end"] <= found["duration"] + 0.5 for s in found["segments"])
+    numbers = json.loads(summary.read_text())
+    assert (numbers["files_total"], numbers["files_done"], numbers["files_failed"]) == (4, 4, 0)
+    assert numbers["audio_seconds"] == pytest.approx(sum(
+        json.loads(path.read_text())["duration"] for path in (tmp_path / "out").glob("*/*.json")), abs=0.1)
+    assert numbers["rtf"] > 0 and numbers["processing_seconds"] > 0
+
+
+@pytest.mark.heavy
+def test_real_recordings_are_mostly_understood_by_the_default_worker(tmp_path):
+    need_pocketsphinx()
+    if not RECORDINGS.is_dir():
+        pytest.skip("no pocketsphinx-testdata here")
+    default = [] if not (BUILD / "workers/whisper.so").exists() else ["--worker", "pocketsphinx"]
+    launch("--input-dir", RECORDINGS, "--output-dir", tmp_path, "--gpus", "sim:2", *default)
+    said = dict(re.match(r"<s> (.*) </s> \((.*)\)", line).group(2, 1)
+                for line in (RECORDINGS / "transcription").read_text().splitlines())
+    assert len(said) == 5
+    texts = {name: (tmp_path / name / f"{name}.txt").read_text() for name in said}
+    assert_understood(" ".join(texts.values()), " ".join(said.values()), 0.6)
+
+
+@pytest.mark.heavy
+def test_same_file_gives_the_same_text_whatever_came_before(tmp_path):
+    need_pocketsphinx()
+    make_speech(tmp_path / "audio")
+    files = [tmp_path / f"audio/{name}.wav" for name in ("fox", "numbers")]
+    worker = Worker(POCKETSPHINX, tmp_path)
+    texts = []
+    for order in (files, files[::-1]):
+        assert worker.run(order)[0] == 0
+        texts.append([(worker.output / f"{path.stem}.txt").read_text() for path in files])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.heavy
+def test_stereo_at_another_rate_is_understood_and_two_sentences_are_two_segments(tmp_path):
+    need_pocketsphinx()
+    make_speech(tmp_path / "audio")
+    both = tmp_path / "both.wav"
+    subprocess.run(["sox", tmp_path / "audio/fox.wav", tmp_path / "audio/numbers.wav", "-r", "44100", "-c", "2", both,
+                    "pad", "0", "1"], check=True, timeout=LIMIT)
+    silent = tmp_path / "silent.wav"
+    subprocess.run(["sox", "-n", "-r", "16000", "-c1", "-b16", silent, "trim", "0", "2"], check=True, timeout=LIMIT)
+    worker = Worker(POCKETSPHINX, tmp_path)
+    code, lines = worker.run([both, silent])
+    assert code == 0, lines
+    assert_understood((worker.output / "both.txt").read_text(), SAID["fox"] + " " + SAID["numbers"], 0.7)
+    assert len(worker.json("both")["segments"]) >= 2
+    assert worker.json("silent")["duration"] == 2.0
+
+
+@pytest.mark.heavy
+def test_pocketsphinx_says_what_it_has_no_model_for(tmp_path):
+    need_pocketsphinx()
+    worker = Worker(POCKETSPHINX, tmp_path)
+    file = write_tone(tmp_path / "x.wav")
+    for words, reason in [("language=de", "has a model for --language en, none for 'de'"),
+                          ("model_size=large-v3", "leave --model-size out"),
+                          ("lm=/nowhere", "'/nowhere' cannot be read: No such file or directory")]:
+        code, lines = worker.run([file], words)
+        assert code == 1 and any(reason in line for line in lines), lines
+
+
+@pytest.mark.heavy
+def test_pocketsphinx_stops_when_its_time_is_over(tmp_path):
+    need_pocketsphinx()
+    make_speech(tmp_path / "audio")
+    file = tmp_path / "long.wav"
+    subprocess.run(["sox", tmp_path / "audio/weather.wav", file, "repeat", "300"], check=True, timeout=LIMIT)
+    worker = Worker(POCKETSPHINX, tmp_path)
+    code, lines = worker.run([file], "--timeout", "2000")
+    assert lines[0].startswith(f"{file}: timed out"), lines
+    assert "long.txt" not in worker.written()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""The list of jobs on a terminal: as wide as that is, and as high where it is watched."""
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import unicodedata
+
+import pytest
+
+from lab import GPUQ, LIMIT
+
+
+class Terminal:
+    def __init__(self, lab, columns, rows):
+        self.lab = lab
+        self.ours, self.theirs = pty.openpty()
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.text = b""
+
+    def start(self, *words, **env):
+        process = subprocess.Popen([GPUQ, *words], cwd=self.lab.directory, stdin=subprocess.DEVNULL, stdout=self.theirs,
+                                   stderr=self.theirs, env={**self.lab.environment, "TERM": "xterm", **env})
+        self.lab.started.append(process)
+        return process
+
+    def lines(self, *words, **env):
+        """What a command prints, without colours."""
+        process = self.start(*words, **env)
+        os.close(self.theirs)
+        try:
+            while piece := os.read(self.ours, 65536):
+                self.text += piece
+        except OSError:  # EIO: the other side is closed
+            pass
+        assert process.wait(timeout=LIMIT) == 0
+        return re.sub(r"\033\[[0-9;]*m", "", self.text.decode()).replace("\r\n", "\n").splitlines()
+
+    def screen(self, process, done):
+        """The frames of a program that draws again and again, until one is `done`."""
+        while True:
+            assert select.select([self.ours], [], [], LIMIT)[0], self.text
+            self.text += os.read(self.ours, 65536)
+            frames = re.sub(rb"\033\[[0-9;]*m", b"", self.text).split(b"\033[H")[1:]
+            for frame in (frame.decode() for frame in frames if b"\033[J" in frame):
+                lines = frame.replace("\033[K", "").replace("\033[J", "").replace("\r\n", "\n").splitlines()
+                if done(lines):
+                    process.kill()
+                    return lines
+
+
+def columns_of(line):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def fill(lab):
+    lab.add("--name", "a-rather-long-name-for-a-job", "true " + "long " * 30)
+    lab.add("--log-dir", "/dev/null/nowhere", "true")
+    lab.add("--name", "odd\udcff\n\t\x1b[31mname", "echo ünïcödé 日本語")
+    lab.gpuq("run", code=1)
+    for number in range(20):
+        lab.add(f"true {number}")
+
+
+@pytest.mark.parametrize("columns", [20, 40, 57, 80, 200])
+def test_lines_are_cut_to_the_terminal_and_aligned(lab, columns):
+    fill(lab)
+    *jobs, counts = Terminal(lab, columns, 24).lines("status")
+    assert len(jobs) == 23 and counts == "23 jobs: 20 pending, 2 completed, 1 failed"
+    assert max(map(columns_of, jobs)) <= columns
+    assert len({columns_of(line[:line.index(" → ")]) for line in jobs if " → " in line}) == 1
+
+
+def test_a_watched_list_fits_the_terminal(lab):
+    fill(lab)
+    terminal = Terminal(lab, 80, 10)
+    lines = terminal.screen(terminal.start("status", "--watch"), lambda lines: len(lines) > 1)
+    assert len(lines) <= 9
+    assert [line[4:6].strip() for line in lines[:-1]] == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert lines[-1] == "23 jobs: 20 pending, 2 completed, 1 failed; 15 not shown"
+
+
+def test_a_watched_list_changes_with_the_queue_and_shows_what_runs(lab):
+    for number in range(30):
+        lab.add(f"echo {number} >> ran; until [ -e go ]; do sleep 0.01; done" if number == 17 else "true")
+    lab.gpuq("hold", "19-30")
+    lab.start("run")
+    lab.until(lab.ran)
+    terminal = Terminal(lab, 80, 8)
+    watch = terminal.start("status", "--watch")
+    lines = terminal.screen(watch, lambda lines: "1 running" in lines[-1] and "17 completed" in lines[-1])
+    assert [line.split("]")[1].split()[0] for line in lines[:-1]] == ["16", "17", "18", "19", "20", "21"]
+    assert "Running" in lines[2]
+    (lab.directory / "go").touch()
+
+
+def test_no_color_and_filters(lab):
+    fill(lab)
+    terminal = Terminal(lab, 80, 24)
+    lines = terminal.lines("status", "--state", "failed,completed", NO_COLOR="1")
+    assert b"\033" not in terminal.text
+    assert len(lines) == 4 and lines[-1].startswith("3 of 23 jobs: ")

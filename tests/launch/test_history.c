@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "folder.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "launch/history.h"
+
+#define PRINT "0123456789abcdef0123456789abcdef"
+
+static void put(struct history *h, const char *file, bool done)
+{
+	struct history_entry e = {
+		.file = file,
+		.output = "out",
+		.size_bytes = 123,
+		.mtime_ns = 1700000000123456789,
+		.fingerprint = PRINT,
+		.audio_seconds = 12.5,
+		.processing_seconds = 0.000123,
+		.done = done,
+	};
+	history_add(h, &e, 3, 1, done ? NULL : "it \"broke\"\n");
+}
+
+static void begin(struct history *h)
+{
+	const struct gd_setting settings[] = {{"language", "en"}};
+	const struct history_run run = {"/in", "a worker", PRINT, settings, 1};
+	history_init(h);
+	assert_int_equal(history_open(h, "launch.jsonl", NULL), 0);
+	history_add_run(h, &run);
+}
+
+static void read_back(struct history *h)
+{
+	struct gd_error err = {0};
+	history_init(h);
+	assert_int_equal(history_read(h, "launch.jsonl", &err), 0);
+}
+
+static void test_what_is_written_is_read(void **state)
+{
+	(void)state;
+	struct history h;
+	begin(&h);
+	put(&h, "a/b.wav", true);
+	put(&h, "\xff -\"\n.wav", false);
+	put(&h, "twice.wav", false);
+	put(&h, "twice.wav", true);
+	assert_int_equal(history_flush(&h), 0);
+	assert_int_equal(history_sync(&h), 0);
+	history_finish(&h);
+
+	read_back(&h);
+	assert_int_equal(h.count, 3);
+	assert_int_equal(h.bad_lines, 0);
+	const struct history_entry *e = history_find(&h, "a/b.wav");
+	assert_non_null(e);
+	assert_true(e->done && e->size_bytes == 123 && e->mtime_ns == 1700000000123456789);
+	assert_string_equal(e->fingerprint, PRINT);
+	assert_string_equal(e->output, "out");
+	assert_string_equal(e->input, "/in");
+	assert_true(e->audio_seconds == 12.5 && e->processing_seconds > 0.000122 && e->processing_seconds < 0.000124);
+	e = history_find(&h, "\xff -\"\n.wav");
+	assert_true(e && !e->done);
+	assert_true(history_find(&h, "twice.wav")->done);
+	assert_null(history_find(&h, "c.wav"));
+	history_finish(&h);
+}
+
+static void test_no_file_is_no_history(void **state)
+{
+	(void)state;
+	struct history h;
+	read_back(&h);
+	assert_int_equal(h.count, 0);
+	history_finish(&h);
+}
+
+static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
+{
+	(void)state;
+	struct history h;
+	begin(&h);
+	put(&h, "a.wav", true);
+	assert_int_equal(history_flush(&h), 0);
+	history_finish(&h);
+	FILE *f = fopen("launch.jsonl", "ae");
+	static const char rubbish[] =
+		"garbage\n\0\0\n[1]\n{}\n{\"event\":\"done\",\"file\":\"x\"}\n{\"event\":\"new\"}\n\n"
+		"{\"event\":\"done\",\"file\":\"torn";
+	fwrite(rubbish, 1, sizeof(rubbish) - 1, f);
+	fclose(f);
+	read_back(&h);
+	assert_int_equal(h.count, 1);
+	assert_int_equal(h.bad_lines, 6);
+	assert_int_equal(h.first_bad_line, 3);
+	history_finish(&h);
+	/* The next one that writes does not write into the torn line. */
+	begin(&h);
+	put(&h, "b.wav", true);
+	assert_int_equal(history_flush(&h), 0);
+	history_finish(&h);
+	read_back(&h);
+	assert_int_equal(h.count, 2);
+	assert_int_equal(h.bad_lines, 6);
+	history_finish(&h);
+}
+
+static void test_line_that_lacks_only_its_end_counts(void **state)
+{
+	(void)state;
+	struct history h;
+	begin(&h);
+	put(&h, "a.wav", true);
+	assert_int_equal(history_flush(&h), 0);
+	struct stat st;
+	assert_int_equal(fstat(h.fd, &st), 0);
+	assert_int_equal(ftruncate(h.fd, st.st_size - 1), 0);
+	history_finish(&h);
+	begin(&h);
+	put(&h, "b.wav", true);
+	assert_int_equal(history_flush(&h), 0);
+	history_finish(&h);
+	read_back(&h);
+	assert_int_equal(h.count, 2);
+	assert_int_equal(h.bad_lines, 0);
+	history_finish(&h);
+}
+
+static void test_every_cut_of_a_file_is_read(void **state)
+{
+	(void)state;
+	struct history h;
+	begin(&h);
+	put(&h, "a.wav", true);
+	put(&h, "b.wav", false);
+	assert_int_equal(history_flush(&h), 0);
+	struct stat st;
+	assert_int_equal(fstat(h.fd, &st), 0);
+	history_finish(&h);
+	for (off_t size = st.st_size; size >= 0; size--) {
+		assert_int_equal(truncate("launch.jsonl", size), 0);
+		read_back(&h);
+		assert_true(h.count <= 2 && h.bad_lines <= 1);
+		history_finish(&h);
+	}
+}
+
+static void test_newer_version_is_refused(void **state)
+{
+	(void)state;
+	folder_write("launch.jsonl", "{\"event\":\"run\",\"version\":2,\"input\":\"/x\"}\n");
+	struct history h;
+	struct gd_error err = {0};
+	history_init(&h);
+	assert_int_equal(history_read(&h, "launch.jsonl", &err), -EINVAL);
+	assert_non_null(strstr(err.message, "newer gpuq"));
+	history_finish(&h);
+}
+
+static void test_one_launcher_at_a_time(void **state)
+{
+	(void)state;
+	struct history h;
+	begin(&h);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct history other;
+		struct gd_error err = {0};
+		char who[32];
+		snprintf(who, sizeof(who), "process %d", (int)getppid());
+		history_init(&other);
+		_exit(history_open(&other, "launch.jsonl", &err) == -EBUSY && strstr(err.message, who) ? 0 : 1);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	history_finish(&h);
+}
+
+/* A disk that is full, and then is not: in a child, for the limit cannot be taken back by all. */
+static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
+{
+	(void)state;
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct history h;
+		struct rlimit limit = {0, RLIM_INFINITY};
+		struct stat st;
+		signal(SIGXFSZ, SIG_IGN);
+		begin(&h);
+		put(&h, "0.wav", true);
+		if (history_flush(&h) < 0 || fstat(h.fd, &st) < 0)
+			_exit(1);
+		limit.rlim_cur = (rlim_t)st.st_size + 50; /* a part of the next line */
+		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
+			_exit(1);
+		for (int i = 1; i < 5; i++) {
+			char name[16];
+			snprintf(name, sizeof(name), "%d.wav", i);
+			put(&h, name, true);
+			if (history_flush(&h) != -EFBIG || history_unwritten(&h) != (uint64_t)i)
+				_exit(2);
+		}
+		limit.rlim_cur = RLIM_INFINITY;
+		if (setrlimit(RLIMIT_FSIZE, &limit) < 0 || history_flush(&h) < 0 || history_unwritten(&h) != 0)
+			_exit(3);
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	struct history h;
+	read_back(&h);
+	assert_int_equal(h.count, 5);
+	assert_int_equal(h.bad_lines, 0);
+	history_finish(&h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		folder_test(test_what_is_written_is_read),
+		folder_test(test_no_file_is_no_history),
+		folder_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
+		folder_test(test_line_that_lacks_only_its_end_counts),
+		folder_test(test_every_cut_of_a_file_is_read),
+		folder_test(test_newer_version_is_refused),
+		folder_test(test_one_launcher_at_a_time),
+		folder_test(test_what_cannot_be_written_is_kept_and_written_later),
+	};
+	return cmocka_run_group_tests_name("launch_history", tests, NULL, NULL);
+}

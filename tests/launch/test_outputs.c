@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "folder.h"
+
+#include <errno.h>
+
+#include "launch/outputs.h"
+
+static const char *choose(struct outputs *o, const char *path, size_t number)
+{
+	const char *output = NULL;
+	assert_int_equal(outputs_choose(o, path, number, &output), 0);
+	return output;
+}
+
+static void assert_stem(const char *path, const char *expected)
+{
+	size_t length;
+	const char *stem = outputs_stem(path, &length);
+	assert_int_equal(length, strlen(expected));
+	assert_memory_equal(stem, expected, length);
+}
+
+static void test_stems(void **state)
+{
+	(void)state;
+	assert_stem("b.wav", "b");
+	assert_stem("a.d/b.c.wav", "b.c");
+	assert_stem("a.d/b", "b");
+	assert_stem(".wav", ".wav");
+	assert_stem("..wav", "..wav");
+	assert_stem("...wav", "...wav");
+	assert_stem("....wav", "...");
+	assert_stem("b.", "b");
+	assert_stem("x/-f.wav", "-f");
+}
+
+static void test_no_two_files_share_a_folder(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_string_equal(choose(&o, "a/b.mp3", 0), "a/b");
+	assert_string_equal(choose(&o, "a/b.wav", 1), "a/b.wav");
+	assert_string_equal(choose(&o, "b.wav", 2), "b");
+	assert_string_equal(choose(&o, "c.mp3.wav", 3), "c.mp3");
+	assert_string_equal(choose(&o, "c.flac", 4), "c");
+	assert_string_equal(choose(&o, "c.mp3", 5), "c.mp3~2");
+	outputs_finish(&o);
+}
+
+static void test_what_the_launcher_itself_writes_is_nobodys(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_string_equal(choose(&o, "launch.jsonl.wav", 0), "launch.jsonl.wav");
+	assert_string_equal(choose(&o, "launch.logs", 1), "launch");
+	assert_string_equal(choose(&o, "launch.jsonl", 2), "launch.jsonl~2");
+	assert_string_equal(choose(&o, "a/launch.logs.wav", 3), "a/launch.logs");
+	outputs_finish(&o);
+}
+
+static void test_whoever_had_a_folder_keeps_it(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_int_equal(outputs_claim(&o, "b", 0), 1);
+	assert_int_equal(outputs_claim(&o, "b", 0), 1);
+	assert_int_equal(outputs_claim(&o, "b", 1), 0);
+	assert_string_equal(choose(&o, "b.aac", 7), "b.aac");
+	outputs_finish(&o);
+}
+
+/* The history may have been edited, or made by somebody else. */
+static void test_nobody_claims_what_is_not_below_the_output_folder(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"", "/etc", "..", "../x", "a/../../x", "a//b", "a/", "./a", "launch.jsonl"};
+	struct outputs o = {0};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(outputs_claim(&o, bad[i], i), 0);
+	assert_int_equal(outputs_claim(&o, "..a/b..", 0), 1);
+	outputs_finish(&o);
+}
+
+static void test_folders_are_made_with_those_above(void **state)
+{
+	(void)state;
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
+	assert_true(folder_has("a/b/c"));
+	folder_put("file", 1);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "file"), -ENOTDIR);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x"), -ENOTDIR);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stems),
+		cmocka_unit_test(test_no_two_files_share_a_folder),
+		cmocka_unit_test(test_what_the_launcher_itself_writes_is_nobodys),
+		cmocka_unit_test(test_whoever_had_a_folder_keeps_it),
+		cmocka_unit_test(test_nobody_claims_what_is_not_below_the_output_folder),
+		folder_test(test_folders_are_made_with_those_above),
+	};
+	return cmocka_run_group_tests_name("launch_outputs", tests, NULL, NULL);
+}

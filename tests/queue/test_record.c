@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading guesses that a line is like the one before; it must not matter. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/date.h"
+#include "queue/record.h"
+
+static int parse(const char *line, struct record *r)
+{
+	return record_parse(line, strlen(line), r);
+}
+
+static void test_times_are_as_the_calendar_says_in_any_order(void **state)
+{
+	(void)state;
+	static const char *const times[] = {"2026-11-15T22:12:54.350Z", "2026-11-15T22:12:55.001Z",
+		"2026-11-15T22:12:60.000Z", "2026-11-15T22:13:00.999Z", "2026-11-15T22:13:00.999+",
+		"1969-12-31T23:59:59.001Z", "1969-12-31T23:59:00.500Z", "2026-11-15T22:13:61.000Z",
+		"2026-11-15T22:13:0x.000Z", "2026-11-15T22:13:07.00xZ", "2026-11-15T22:13:07.123Z",
+		"2026-11-15T22:13:07.12Z", "2026-11-15T22:13:07.1234Z", "2026-11-15T22:13:07.123+01:00"};
+	const size_t count = sizeof(times) / sizeof(times[0]);
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < count; k++) {
+			const char *const pair[] = {times[i], times[k]};
+			for (size_t n = 0; n < 2; n++) {
+				char line[128];
+				struct record r;
+				int64_t expected;
+				snprintf(line, sizeof(line), "{\"event\":\"hold\",\"id\":1,\"time\":\"%s\"}", pair[n]);
+				int want = date_parse(pair[n], strlen(pair[n]), &expected) < 0 ? -EBADMSG : 0;
+				assert_int_equal(parse(line, &r), want);
+				if (want == 0)
+					assert_int_equal(r.time_ms, expected);
+			}
+		}
+}
+
+static void test_nothing_of_a_line_stays_for_the_next(void **state)
+{
+	(void)state;
+	struct record r;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(parse("{\"event\":\"add\",\"id\":7,\"command\":\"a\",\"name\":\"n\",\"after\":[1],"
+				       "\"mem_mb\":5,\"min_free_mem_mb\":6,\"held\":true}",
+					 &r),
+			0);
+		assert_true(r.name.size == 1 && r.after.type && r.mem_mb == 5 && r.min_free_mem_mb == 6 && r.held);
+		assert_int_equal(
+			parse("{\"event\":\"add\",\"id\":8,\"command\":\"b\",\"name\":null,\"after\":null}", &r), 0);
+		assert_true(r.id == 8 && !r.name.type && !r.after.type && r.mem_mb == -1 && r.min_free_mem_mb == -1);
+		assert_false(r.held);
+		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":7}", &r), -EBADMSG);
+		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":\"c\",\"name\":[]}", &r), -EBADMSG);
+		assert_int_equal(parse("{ \"event\" : \"add\" , \"id\":9,\"command\" :\"c\"}", &r), 0);
+		assert_true(r.command.size == 1 && *r.command.data == 'c' && !r.name.type);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
+		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

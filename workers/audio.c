@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#include "audio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sndfile.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "resample.h"
+
+#define BLOCK 4096 /* frames */
+
+struct audio {
+	SNDFILE *file;
+	SF_INFO info;
+	struct resampler *resampler; /* NULL: it has the rate */
+	float *frames;               /* as in the file */
+	float *mono;
+	float *out;
+	sf_count_t read;
+	int ended;
+};
+
+static int open_file(const char *path, char *words, size_t room)
+{
+	/* A pipe of that name would be waited for. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	int error = fd < 0 || fstat(fd, &st) < 0 ? errno : 0;
+	if (!error && !S_ISREG(st.st_mode))
+		error = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+	if (!error && st.st_size == 0) {
+		snprintf(words, room, "the file is empty");
+		close(fd);
+		return -ENODATA;
+	}
+	if (!error)
+		return fd;
+	snprintf(words, room, "the file cannot be opened: %s", strerror(error));
+	if (fd >= 0)
+		close(fd);
+	return -error;
+}
+
+static int prepare(struct audio *a, char *words, size_t room)
+{
+	if (a->info.samplerate != AUDIO_RATE) {
+		int r = a->info.samplerate <= 0
+				? -EINVAL
+				: resampler_create((unsigned)a->info.samplerate, AUDIO_RATE, &a->resampler);
+		if (r == -EINVAL)
+			snprintf(words, room, "a sample rate of %d Hz is none that can be used", a->info.samplerate);
+		if (r < 0)
+			return r;
+	}
+	size_t most = a->resampler ? resampler_room(a->resampler, BLOCK) : BLOCK;
+	a->frames = calloc((size_t)BLOCK * (size_t)a->info.channels, sizeof(float));
+	a->mono = calloc(BLOCK, sizeof(float));
+	a->out = calloc(most, sizeof(float));
+	return a->frames && a->mono && a->out ? 0 : -ENOMEM;
+}
+
+int audio_open(const char *path, struct audio **ret, char *words, size_t room)
+{
+	snprintf(words, room, "no memory");
+	struct audio *a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	int fd = open_file(path, words, room);
+	if (fd < 0) {
+		free(a);
+		return fd;
+	}
+	a->file = sf_open_fd(fd, SFM_READ, &a->info, 1);
+	int r = 0;
+	if (!a->file) {
+		snprintf(words, room, "it is no recording that can be read: %s", sf_strerror(NULL));
+		r = -EBADMSG;
+	}
+	if (r == 0)
+		r = prepare(a, words, room);
+	if (r < 0) {
+		audio_close(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+void audio_close(struct audio *a)
+{
+	if (a->file)
+		sf_close(a->file);
+	resampler_destroy(a->resampler);
+	free(a->frames);
+	free(a->mono);
+	free(a->out);
+	free(a);
+}
+
+double audio_seconds(const struct audio *a)
+{
+	sf_count_t frames = a->ended ? a->read : a->info.frames;
+	return (double)frames / a->info.samplerate;
+}
+
+static void mix_down(struct audio *a, size_t count)
+{
+	size_t channels = (size_t)a->info.channels;
+	for (size_t i = 0; i < count; i++) {
+		float sum = 0;
+		for (size_t c = 0; c < channels; c++)
+			sum += a->frames[i * channels + c];
+		a->mono[i] = sum / (float)channels;
+	}
+}
+
+long audio_read(struct audio *a, const float **ret)
+{
+	while (!a->ended) {
+		sf_count_t n = sf_readf_float(a->file, a->frames, BLOCK);
+		if (n < 0 || sf_error(a->file))
+			return -EIO;
+		a->read += n;
+		a->ended = n == 0;
+		mix_down(a, (size_t)n);
+		size_t given = (size_t)n;
+		if (a->resampler)
+			given = n ? resampler_put(a->resampler, a->mono, (size_t)n, a->out)
+				  : resampler_finish(a->resampler, a->out);
+		*ret = a->resampler ? a->out : a->mono;
+		if (given)
+			return (long)given;
+	}
+	return 0;
+}

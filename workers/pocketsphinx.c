@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Speech by CMU PocketSphinx: on the CPU, in English, with Debian's model. A
+ * segment is what is said between two silences.
+ *
+ * Settings: hmm, lm, dict: the three parts of a model of one's own, by their paths.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <pocketsphinx.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "speech.h"
+
+#ifndef POCKETSPHINX_MODELDIR
+#define POCKETSPHINX_MODELDIR "/usr/share/pocketsphinx/model"
+#endif
+#define FRAME_S 0.01
+#define VAD_S   0.3 /* of speech, before it is known that there is some */
+#define SLICE   512 /* samples: how exactly a segment's beginning is known */
+#define WORDS   512
+#define MODEL   "en-us"
+
+struct recogniser {
+	cmd_ln_t *config;
+	ps_decoder_t *decoder;
+	mfcc_t *means; /* of the channel, as the model has them at first */
+	char model[64];
+	char language[16];
+};
+
+/* ---- The model ---------------------------------------------------------- */
+
+/* The setting, or what Debian installs. */
+static int find_part(struct gd_worker *w, const char *key, const char *rest, char path[PATH_MAX])
+{
+	const char *given = gd_worker_setting(w, key, NULL);
+	int n = given ? snprintf(path, PATH_MAX, "%s", given)
+		      : snprintf(path, PATH_MAX, "%s/" MODEL "/%s", POCKETSPHINX_MODELDIR, rest);
+	if (n < 0 || n >= PATH_MAX)
+		return gd_fail(w, -ENAMETOOLONG, "the path of '%s' is too long", key);
+	if (access(path, R_OK) == 0)
+		return 0;
+	int error = errno;
+	return gd_fail(w, -error,
+		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or give --set %s=PATH", path,
+		strerror(error), key);
+}
+
+/* What there is no model for is said, not passed over. */
+static int check_wishes(struct gd_worker *w, bool own)
+{
+	const char *language = gd_worker_setting(w, "language", "en");
+	const char *model = gd_worker_setting(w, "model_size", MODEL);
+	if (own)
+		return 0;
+	if (strcmp(language, "en") != 0 && strcmp(language, "en-us") != 0 && strcmp(language, "english") != 0)
+		return gd_fail(w, -EINVAL,
+			"pocketsphinx has a model for --language en, none for '%s'; bring one by --set hmm=, lm= and "
+			"dict=, or use another worker",
+			language);
+	/* "base" is what gpuq launch says where nobody has said anything. */
+	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
+		return gd_fail(w, -EINVAL,
+			"pocketsphinx has one model, " MODEL ", none of the size '%s'; leave --model-size out", model);
+	return 0;
+}
+
+static int load(struct gd_worker *w, struct recogniser *r)
+{
+	char hmm[PATH_MAX], lm[PATH_MAX], dict[PATH_MAX];
+	bool own = gd_worker_setting(w, "hmm", NULL) && gd_worker_setting(w, "lm", NULL) &&
+		   gd_worker_setting(w, "dict", NULL);
+	int e = check_wishes(w, own);
+	if (e == 0)
+		e = find_part(w, "hmm", "en-us", hmm);
+	if (e == 0)
+		e = find_part(w, "lm", "en-us.lm.bin", lm);
+	if (e == 0)
+		e = find_part(w, "dict", "cmudict-en-us.dict", dict);
+	if (e < 0)
+		return e;
+	snprintf(r->model, sizeof(r->model), "pocketsphinx %s", own ? "(own model)" : MODEL);
+	snprintf(r->language, sizeof(r->language), "%s", own ? gd_worker_setting(w, "language", "") : "en");
+	r->config =
+		cmd_ln_init(NULL, ps_args(), TRUE, "-hmm", hmm, "-lm", lm, "-dict", dict, "-logfn", "/dev/null", NULL);
+	r->decoder = r->config ? ps_init(r->config) : NULL;
+	if (!r->decoder)
+		return gd_fail(w, -EIO, "pocketsphinx cannot load its model from '%.300s'", hmm);
+	feat_t *feat = ps_get_feat(r->decoder);
+	r->means = calloc((size_t)feat_cepsize(feat), sizeof(*r->means));
+	if (!r->means)
+		return -ENOMEM;
+	cmn_live_get(feat->cmn_struct, r->means);
+	return 0;
+}
+
+static void destroy(struct recogniser *r)
+{
+	if (r->decoder)
+		ps_free(r->decoder);
+	if (r->config)
+		cmd_ln_free_r(r->config);
+	free(r->means);
+	free(r);
+}
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	struct recogniser *r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	int e = load(w, r);
+	if (e < 0) {
+		destroy(r);
+		return e;
+	}
+	*ret_state = r;
+	return 0;
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	destroy(state);
+	return 0;
+}
+
+/* ---- A recording -------------------------------------------------------- */
+
+/* "about(2)" is the second way to say "about"; "<s>" and "[NOISE]" are no words. */
+static bool is_spoken(const char *word)
+{
+	return word && word[0] != '<' && word[0] != '[' && word[0] != '+';
+}
+
+static void append_word(struct text *t, const char *word)
+{
+	const char *variant = strchr(word, '(');
+	if (t->length)
+		text_append_char(t, ' ');
+	text_append(t, word, variant && variant != word ? (size_t)(variant - word) : strlen(word));
+}
+
+/* The words of the utterance that has ended; it began at this second. */
+static int take_utterance(struct recogniser *r, double start, struct transcript *t)
+{
+	cleanup_(text_finish) struct text text = {0};
+	logmath_t *math = ps_get_logmath(r->decoder);
+	double sum = 0;
+	int words = 0, first = -1, last = 0;
+	for (ps_seg_t *s = ps_seg_iter(r->decoder); s; s = ps_seg_next(s)) {
+		const char *word = ps_seg_word(s);
+		int from, to;
+		ps_seg_frames(s, &from, &to);
+		if (!is_spoken(word))
+			continue;
+		append_word(&text, word);
+		sum += logmath_exp(math, ps_seg_prob(s, NULL, NULL, NULL));
+		words++;
+		first = first < 0 ? from : first;
+		last = to + 1;
+	}
+	if (text_error(&text))
+		return text_error(&text);
+	if (words)
+		transcript_add(t, start + first * FRAME_S, start + last * FRAME_S, sum / words, text_string(&text));
+	return 0;
+}
+
+static void to_16_bit(const float *from, size_t count, int16 *to)
+{
+	for (size_t i = 0; i < count; i++) {
+		float v = from[i] * 32768.0f;
+		to[i] = v >= 32767 ? 32767 : v <= -32768 ? -32768 : (int16)lrintf(v);
+	}
+}
+
+/* Where the stream is: which sample, and since when somebody speaks. */
+struct stream {
+	size_t samples;
+	bool speaking;
+	double since;
+};
+
+/* One slice. An utterance ends where the recogniser hears a silence. */
+static int hear(struct recogniser *r, struct stream *s, const int16 *slice, size_t count, struct transcript *t)
+{
+	if (ps_process_raw(r->decoder, slice, count, FALSE, FALSE) < 0)
+		return -EIO;
+	s->samples += count;
+	bool speaks = ps_get_in_speech(r->decoder);
+	double now = (double)s->samples / AUDIO_RATE;
+	if (speaks && !s->speaking)
+		s->since = now > VAD_S ? now - VAD_S : 0;
+	if (!speaks && s->speaking) {
+		int e = ps_end_utt(r->decoder) < 0 ? -EIO : take_utterance(r, s->since, t);
+		if (e < 0 || ps_start_utt(r->decoder) < 0)
+			return e < 0 ? e : -EIO;
+	}
+	s->speaking = speaks;
+	return 0;
+}
+
+static int recognise(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
+{
+	struct recogniser *r = state;
+	struct stream s = {0};
+	const float *block;
+	long n = 0;
+	int e = 0;
+	/* What it learned of the last speaker's microphone: the same file is to give the same text in any order. */
+	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
+	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
+		return gd_fail(w, -EIO, "pocketsphinx cannot begin");
+	while (e == 0 && (n = audio_read(a, &block)) > 0) {
+		for (long at = 0; e == 0 && at < n; at += SLICE) {
+			int16 slice[SLICE];
+			size_t count = (size_t)(n - at < SLICE ? n - at : SLICE);
+			to_16_bit(block + at, count, slice);
+			e = hear(r, &s, slice, count, t);
+		}
+		if (e == 0 && gd_cancelled(w))
+			e = -ECANCELED;
+	}
+	/* Also after a failure: the decoder is for the next file, too. */
+	bool ended = ps_end_utt(r->decoder) >= 0;
+	if (n < 0)
+		return gd_fail(w, (int)n, "the recording cannot be read to its end");
+	if (e == 0 && (!ended || take_utterance(r, s.since, t) < 0))
+		e = -EIO;
+	return e == -ECANCELED ? gd_fail(w, e, "cancelled") : e < 0 ? gd_fail(w, e, "pocketsphinx failed") : 0;
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	const struct recogniser *r = state;
+	struct transcript t = {.model = r->model, .language = r->language[0] ? r->language : NULL};
+	return speech_process(w, state, task, recognise, &t);
+}
+
+GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+GD_API const char gd_worker_about[] = "speech to text by PocketSphinx, English, on the CPU";

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Speech by whisper.cpp, on the worker's GPU.
+ *
+ * Settings: model_size: "base", "large-v3"…, or the path of a model; language: "en"…
+ * or "auto"; threads, where it computes on the CPU; translate: "true" for English text.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <whisper.h>
+
+#include "base/cleanup.h"
+#include "speech.h"
+
+#define TICK_S   0.01                   /* of whisper's times */
+#define SHORTEST (AUDIO_RATE * 11 / 10) /* of less than a second it makes nothing */
+
+struct recogniser {
+	struct whisper_context *context;
+	char model[PATH_MAX];
+	char language[32];
+	int threads;
+	bool translate;
+};
+
+/* ---- The model ---------------------------------------------------------- */
+
+/* Whether it is there; `path` is its place. */
+static bool is_at(char path[PATH_MAX], const char *folder, const char *below, const char *size)
+{
+	int n = snprintf(path, PATH_MAX, "%s%s/ggml-%s.bin", folder, below, size);
+	return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
+}
+
+static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX])
+{
+	size_t length = strlen(size);
+	if (strchr(size, '/') || (length > 4 && strcmp(size + length - 4, ".bin") == 0)) {
+		snprintf(path, PATH_MAX, "%s", size);
+		if (access(path, R_OK) == 0)
+			return 0;
+		return gd_fail(w, -errno, "the model '%s' cannot be read: %s", size, strerror(errno));
+	}
+	const char *own = getenv("WHISPER_MODEL_DIR");
+	const char *home = getenv("HOME");
+	if (own && *own && is_at(path, own, "", size))
+		return 0;
+	if (home && (is_at(path, home, "/.cache/whisper", size) || is_at(path, home, "/.cache/whisper.cpp", size)))
+		return 0;
+	if (is_at(path, "/usr/local/share", "/whisper.cpp/models", size) ||
+		is_at(path, "/usr/share", "/whisper.cpp/models", size))
+		return 0;
+	return gd_fail(w, -ENOENT,
+		"there is no model ggml-%s.bin in $WHISPER_MODEL_DIR (%s), ~/.cache/whisper or "
+		"/usr/share/whisper.cpp/models; fetch it by whisper.cpp's models/download-ggml-model.sh %s, or give "
+		"its path by --model-size",
+		size, own && *own ? own : "not set", size);
+}
+
+static int load(struct gd_worker *w, struct recogniser *r)
+{
+	const char *size = gd_worker_setting(w, "model_size", "base");
+	const char *language = gd_worker_setting(w, "language", "auto");
+	snprintf(r->language, sizeof(r->language), "%s", language);
+	if (strcmp(language, "auto") != 0 && whisper_lang_id(r->language) < 0)
+		return gd_fail(w, -EINVAL, "whisper knows no language '%s'; as in: en, de, auto", language);
+	r->threads = atoi(gd_worker_setting(w, "threads", "0"));
+	r->translate = strcmp(gd_worker_setting(w, "translate", "false"), "true") == 0;
+	char path[PATH_MAX];
+	int e = find_model(w, size, path);
+	if (e < 0)
+		return e;
+	struct whisper_context_params params = whisper_context_default_params();
+	params.gpu_device = gd_worker_device(w);
+	r->context = whisper_init_from_file_with_params(path, params);
+	snprintf(r->model, sizeof(r->model), "whisper %s", strrchr(size, '/') ? strrchr(size, '/') + 1 : size);
+	return r->context ? 0 : gd_fail(w, -EIO, "whisper cannot load the model '%.300s'; its log says why", path);
+}
+
+static void destroy(struct recogniser *r)
+{
+	if (r->context)
+		whisper_free(r->context);
+	free(r);
+}
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	struct recogniser *r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	int e = load(w, r);
+	if (e < 0) {
+		destroy(r);
+		return e;
+	}
+	*ret_state = r;
+	return 0;
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	destroy(state);
+	return 0;
+}
+
+/* ---- A recording -------------------------------------------------------- */
+
+/* All of it: whisper takes no less. */
+static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *ret_count)
+{
+	cleanup_(freep) float *samples = NULL;
+	size_t count = 0, room = 0;
+	const float *block;
+	long n;
+	while ((n = audio_read(a, &block)) > 0 && !gd_cancelled(w)) {
+		if (count + (size_t)n > room) {
+			room = (count + (size_t)n) * 2;
+			float *more = room < INT_MAX ? reallocarray(samples, room, sizeof(float)) : NULL;
+			if (!more)
+				return gd_fail(w, -ENOMEM, "the recording is too long: no memory for it");
+			samples = more;
+		}
+		memcpy(samples + count, block, (size_t)n * sizeof(float));
+		count += (size_t)n;
+	}
+	if (n < 0)
+		return gd_fail(w, (int)n, "the recording cannot be read to its end");
+	if (count < SHORTEST) {
+		float *more = reallocarray(samples, SHORTEST, sizeof(float));
+		if (!more)
+			return gd_fail(w, -ENOMEM, "no memory");
+		samples = more;
+		memset(samples + count, 0, (SHORTEST - count) * sizeof(float));
+		count = SHORTEST;
+	}
+	*ret = take_ptr(samples);
+	*ret_count = count;
+	return 0;
+}
+
+static bool is_cancelled(void *worker)
+{
+	return gd_cancelled(worker);
+}
+
+/* The mean over its words' pieces, as sure as whisper was of each. */
+static double confidence(struct whisper_context *c, int segment)
+{
+	int tokens = whisper_full_n_tokens(c, segment), counted = 0;
+	double sum = 0;
+	for (int i = 0; i < tokens; i++) {
+		/* Those behind the end of text are times and the like. */
+		if (whisper_full_get_token_id(c, segment, i) >= whisper_token_eot(c))
+			continue;
+		sum += (double)whisper_full_get_token_p(c, segment, i);
+		counted++;
+	}
+	return counted ? sum / counted : -1;
+}
+
+static void take_segments(struct recogniser *r, struct transcript *t)
+{
+	int segments = whisper_full_n_segments(r->context);
+	for (int i = 0; i < segments; i++)
+		transcript_add(t, (double)whisper_full_get_segment_t0(r->context, i) * TICK_S,
+			(double)whisper_full_get_segment_t1(r->context, i) * TICK_S, confidence(r->context, i),
+			whisper_full_get_segment_text(r->context, i));
+	t->language = whisper_lang_str(whisper_full_lang_id(r->context));
+}
+
+static int recognise(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
+{
+	struct recogniser *r = state;
+	cleanup_(freep) float *samples = NULL;
+	size_t count = 0;
+	int e = read_all(w, a, &samples, &count);
+	if (e < 0)
+		return e;
+	struct whisper_full_params params = whisper_full_default_params(WHISPER_SAMPLING_GREEDY);
+	params.language = r->language;
+	params.translate = r->translate;
+	params.no_context = true; /* the last file has nothing to do with this one */
+	params.print_progress = params.print_realtime = params.print_timestamps = params.print_special = false;
+	params.abort_callback = is_cancelled;
+	params.abort_callback_user_data = w;
+	if (r->threads > 0)
+		params.n_threads = r->threads;
+	int failed = whisper_full(r->context, params, samples, (int)count);
+	if (gd_cancelled(w))
+		return gd_fail(w, -ECANCELED, "cancelled");
+	if (failed)
+		return gd_fail(w, -EIO, "whisper failed with code %d; its log says why", failed);
+	take_segments(r, t);
+	return 0;
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	struct transcript t = {.model = ((struct recogniser *)state)->model};
+	return speech_process(w, state, task, recognise, &t);
+}
+
+GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+GD_API const char gd_worker_about[] = "speech to text by whisper.cpp, many languages, on the GPU";
