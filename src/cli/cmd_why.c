@@ -67,7 +67,7 @@ static int why(struct why *w)
 			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": there is no such job", w->ids.ids[i]);
 			break;
 		}
-		r = outlook(&f, job, &rules, &t, &w->err);
+		r = outlook(&f, job, &rules, NULL, &t, &w->err);
 		fputs(text_string(&t), stdout);
 	}
 	follow_close(&f);

@@ -34,6 +34,7 @@ extern const struct command cmd_run;
 extern const struct command cmd_status;
 extern const struct command cmd_urgent;
 extern const struct command cmd_wait;
+extern const struct command cmd_web;
 extern const struct command cmd_why;
 
 #endif

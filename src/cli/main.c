@@ -21,6 +21,7 @@ static const struct command *const commands[] = {
 	&cmd_logs,
 	&cmd_wait,
 	&cmd_why,
+	&cmd_web,
 	&cmd_cancel,
 	&cmd_retry,
 	&cmd_hold,

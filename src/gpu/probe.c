@@ -34,6 +34,7 @@ struct gpu_probe {
 	struct gpu_spec spec;
 	struct prober_settings settings;
 	struct probe_process process;
+	bool unlimited;
 	int timer_fd; /* for simulated GPUs, in place of the process */
 	struct text in;
 	size_t taken;
@@ -106,6 +107,7 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	p->settings.period_ms = options->period_ms;
 	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
 	p->settings.events = options->events;
+	p->unlimited = options->unlimited;
 	int r = gpu_spec_parse(options->spec, &p->spec, err);
 	if (r == 0) {
 		r = start(p);
@@ -295,7 +297,7 @@ static int collect(const struct gpu_probe *p, struct gpu_set *ret)
 		for (size_t i = 0; i < last->num_warnings && r == 0; i++)
 			r = gpu_set_warn(&all, "GPU %u %s", c, last->warnings[i]);
 	}
-	if (r == 0 && p->spec.kind != GPU_SPEC_SIM)
+	if (r == 0 && p->spec.kind != GPU_SPEC_SIM && !p->unlimited)
 		r = gpu_limit(&all);
 	if (r < 0)
 		return r;

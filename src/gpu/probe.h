@@ -32,6 +32,7 @@ struct gpu_probe_options {
 	unsigned period_ms; /* how often all cards are asked; 0: only on request */
 	unsigned answer_ms; /* how long a driver may take; 5000 */
 	bool events;        /* tell of Xids */
+	bool unlimited;     /* whatever CUDA_VISIBLE_DEVICES and its like hide from this process */
 };
 
 enum gpu_news_kind {

@@ -369,6 +369,16 @@ static int walk(struct finder *f, int fd, const char *prefix, const struct level
 
 /* ---- The whole ------------------------------------------------------------ */
 
+static void note_excluded(struct finder *f)
+{
+	struct stat st;
+	if (!f->options->exclude || stat(f->options->exclude, &st) < 0)
+		return;
+	f->has_excluded = true;
+	f->excluded_device = st.st_dev;
+	f->excluded_inode = st.st_ino;
+}
+
 static int find(struct finder *f, const char *folder, struct gd_error *err)
 {
 	int r = prepare_patterns(f, err);
@@ -380,22 +390,12 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 		root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return error_set(err, -errno, "looking for files in '%s': %s", folder, error_words(-errno));
-	struct stat st;
-	if (f->options->exclude && stat(f->options->exclude, &st) == 0) {
-		f->has_excluded = true;
-		f->excluded_device = st.st_dev;
-		f->excluded_inode = st.st_ino;
-	}
+	note_excluded(f);
 	f->root = root;
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
-	int fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
-	r = fd < 0 ? -errno : !f->found->files.folder ? -ENOMEM : 0;
-	if (r == 0)
-		return (r = walk(f, fd, "", NULL)) < 0
-			       ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r))
-			       : 0;
-	closep(&fd);
-	return error_set(err, r, "looking for files in '%s': %s", folder, error_words(r));
+	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
+	r = fd >= 0 ? walk(f, fd, "", NULL) : f->found->files.folder ? -errno : -ENOMEM;
+	return r < 0 ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r)) : 0;
 }
 
 int gd_files_find(

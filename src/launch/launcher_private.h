@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The launcher from inside: launcher.c, and what it hands on to launcher_check.c
- * (mistakes), launcher_plan.c (what is to be done), launcher_run.c (doing it) and
- * launcher_eta.c (how far it is).
+ * (mistakes), launcher_plan.c (what is to be done), launcher_run.c (doing it, with
+ * launcher_feed.c and launcher_results.c) and launcher_eta.c (how far it is).
  *
  * Files to do have a number, their place in `todo`; everything else about them
  * stands in lists of the same length.
@@ -92,6 +92,28 @@ const char *launcher_output_dir(const struct gd_launch_options *o);
 int launcher_plan(struct gd_launcher *l, struct gd_error *err);
 void launcher_drop_plan(struct gd_launcher *l);
 void launcher_fingerprint(struct gd_launcher *l);
+
+/* ---- launcher_results.c ---- */
+
+void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds);
+/* What is known of a file's duration at its end; `told`: by its worker, or -1. */
+void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told);
+/* The end of a file; `e` is NULL where it came to no worker, `error` where all is well. */
+void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error);
+/* Ends it where there were too many. */
+void launcher_check_failures(struct gd_launcher *l);
+/* Says once that results cannot be recorded. */
+void launcher_flush_history(struct gd_launcher *l);
+
+/* ---- launcher_feed.c ---- */
+
+void launcher_feed(struct gd_launcher *l);
+void launcher_take_durations(struct gd_launcher *l);
+
+/* ---- launcher_run.c ---- */
+
+/* No new file begins. */
+bool launcher_is_ending(const struct gd_launcher *l);
 
 /* ---- launcher_eta.c ---- */
 

@@ -27,8 +27,9 @@ struct world {
 	struct follow *follow;
 	struct runner_rules rules;
 	struct machine here;
-	struct gd_gpu_list *gpus;
-	struct claims_list claims; /* of all queues, this one too */
+	const struct gd_gpu_list *gpus;
+	struct gd_gpu_list *own_gpus; /* asked for here; NULL where the caller gave them */
+	struct claims_list claims;    /* of all queues, this one too */
 	struct claim_entry *entries;
 	char queue_name[HASH_TEXT];
 	struct ledger ledger;
@@ -45,7 +46,7 @@ struct world {
 
 static void world_finish(struct world *w)
 {
-	gd_gpu_list_free(w->gpus);
+	gd_gpu_list_free(w->own_gpus);
 	ledger_finish(&w->ledger);
 	free(w->notes);
 	free(w->jobs);
@@ -251,15 +252,17 @@ static int list_gpus(struct world *w, bool of_runner, struct gd_error *err)
 	for (size_t i = 0; of_runner && i < sizeof(limits) / sizeof(limits[0]); i++)
 		unsetenv(limits[i]);
 	if (of_runner && strcmp(w->rules.gpus, RULES_NO_GPUS) == 0) {
-		w->gpus = calloc(1, sizeof(*w->gpus));
+		w->gpus = w->own_gpus = calloc(1, sizeof(*w->own_gpus));
 		return w->gpus ? 0 : error_set(err, -ENOMEM, "looking at the GPUs: out of memory");
 	}
-	return gd_gpu_list(w->rules.gpus, &w->gpus, err);
+	int r = gd_gpu_list(w->rules.gpus, &w->own_gpus, err);
+	w->gpus = w->own_gpus;
+	return r;
 }
 
 static int words_by_gpu(struct world *w, const struct job *job, bool of_runner, struct text *t, struct gd_error *err)
 {
-	int r = list_gpus(w, of_runner, err);
+	int r = w->gpus ? 0 : list_gpus(w, of_runner, err);
 	if (r < 0)
 		return r;
 	if (w->gpus->count == 0)
@@ -271,10 +274,10 @@ static int words_by_gpu(struct world *w, const struct job *job, bool of_runner, 
 	return r < 0 ? error_set(err, r, "looking at the GPUs: %s", error_words(r)) : 0;
 }
 
-static int pending_words(
-	struct follow *f, const struct job *job, const struct runner_rules *own, struct text *t, struct gd_error *err)
+static int pending_words(struct follow *f, const struct job *job, const struct runner_rules *own,
+	const struct gd_gpu_list *gpus, struct text *t, struct gd_error *err)
 {
-	cleanup_(world_finish) struct world w = {.follow = f};
+	cleanup_(world_finish) struct world w = {.follow = f, .gpus = gpus};
 	cleanup_(runner_rules_finish) struct runner_rules rules = {0};
 	const struct job *dep = waits_for(&f->jobs, job);
 	bool has_runner = follow_runner(f) != 0;
@@ -302,13 +305,13 @@ static int pending_words(
 	return words_by_gpu(&w, job, has_runner, t, err);
 }
 
-int outlook(
-	struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t, struct gd_error *err)
+int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
+	struct text *t, struct gd_error *err)
 {
 	text_appendf(t, "job %" PRIu64 ": ", job->id);
 	show_outcome(t, job);
 	text_append_char(t, '\n');
 	if (job->state == JOB_HELD)
 		text_appendf(t, "it is held; 'gpuq release %" PRIu64 "' lets it go on\n", job->id);
-	return job->state == JOB_PENDING ? pending_words(f, job, rules, t, err) : 0;
+	return job->state == JOB_PENDING ? pending_words(f, job, rules, gpus, t, err) : 0;
 }

@@ -9,8 +9,11 @@
 #include "queue/follow.h"
 #include "queue/runner_rules.h"
 
-/* Lines, each with its newline. `rules`: the caller's own, for when nobody runs the queue. */
-int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, struct text *t,
-	struct gd_error *err);
+/*
+ * Lines, each with its newline. `rules`: the caller's own, for when nobody runs the queue. `gpus`: those of the
+ * runner as they are now, from who follows them anyway; NULL: they are asked, which takes as long as their drivers do.
+ */
+int outlook(struct follow *f, const struct job *job, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
+	struct text *t, struct gd_error *err);
 
 #endif

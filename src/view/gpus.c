@@ -28,6 +28,15 @@ void view_gpus_finish(struct view_model *m)
 	free(m->rings);
 }
 
+void view_forget_gpus(struct view_model *m)
+{
+	view_gpus_finish(m);
+	m->gpus = NULL;
+	m->rings = NULL;
+	m->num_gpus = m->room_gpus = m->num_rings = m->room_rings = 0;
+	m->version++;
+}
+
 static int compare(const struct view_gpu *a, int id, int slot)
 {
 	if (a->id != id)

@@ -41,6 +41,24 @@ static void test_objects_and_arrays_nest_with_their_commas(void **state)
 	text_finish(&t);
 }
 
+static void test_decimals_are_rounded_and_what_is_no_number_is_null(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	json_open(&t, NULL, '[');
+	json_put_decimal(&t, NULL, 1.0005, 3);
+	json_put_decimal(&t, NULL, -0.0004, 3);
+	json_put_decimal(&t, NULL, -1.5, 1);
+	json_put_decimal(&t, NULL, 2.5, 0);
+	json_put_decimal(&t, NULL, 0.000000001, 9);
+	json_put_decimal(&t, NULL, 12345678901234.0, 3);
+	json_put_decimal(&t, NULL, 1e300, 3);
+	json_put_decimal(&t, NULL, __builtin_nan(""), 3);
+	json_close(&t, ']');
+	assert_string_equal(text_string(&t), "[1.001,0.000,-1.5,3,0.000000001,12345678901234,null,null]");
+	text_finish(&t);
+}
+
 static void test_two_values_into_one_text_are_two_lines(void **state)
 {
 	(void)state;
@@ -106,6 +124,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_objects_and_arrays_nest_with_their_commas),
+		cmocka_unit_test(test_decimals_are_rounded_and_what_is_no_number_is_null),
 		cmocka_unit_test(test_two_values_into_one_text_are_two_lines),
 		cmocka_unit_test(test_strings_of_any_bytes_become_valid),
 		cmocka_unit_test(test_lines_are_cut_at_whole_characters),

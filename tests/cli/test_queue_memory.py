@@ -286,7 +286,7 @@ def test_why_of_a_runner_without_gpus(box):
 def test_handed_over_with_free_memory_of_its_own(box):
     """It waits for so much, and its memory has to settle as that of any job that does not say what it needs."""
     box.cards(card(0, free=30), card(1, free=80))
-    box.commands(HANG_ABOUT)
+    box.add(HANG_ABOUT)
     box.start("run", "--poll-interval", "0.05")
     box.until(lambda: box.running() == [1])
     box.commands("echo other >> ran", name="other.txt")

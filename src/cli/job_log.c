@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/job_log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+static const char *skip_digits(const char *s, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!isdigit((unsigned char)s[i]))
+			return NULL;
+	return s + count;
+}
+
+/* job_20261115_214220_7.log, or …_7_2.log where there was one of that second already: as keepers name them. */
+static bool is_name_of(const char *name, uint64_t id)
+{
+	char number[32];
+	int n = snprintf(number, sizeof(number), "_%" PRIu64, id);
+	if (strncmp(name, "job_", 4) != 0)
+		return false;
+	const char *p = skip_digits(name + 4, 8);
+	p = p && *p == '_' ? skip_digits(p + 1, 6) : NULL;
+	if (!p || strncmp(p, number, (size_t)n) != 0)
+		return false;
+	p += n;
+	if (*p == '_') {
+		size_t digits = strspn(p + 1, "0123456789");
+		p = digits ? p + 1 + digits : p;
+	}
+	return strcmp(p, ".log") == 0;
+}
+
+static bool same_folder(int fd, const char *path)
+{
+	struct stat a, b;
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int refuse(const char *path, struct gd_error *err)
+{
+	return error_set(err, -EPERM,
+		"opening log '%s': it is not shown, being no log in the folder for logs; --log-dir names another",
+		path);
+}
+
+int job_log_open(const char *path, uint64_t id, const char *log_dir, bool trusted, int *ret_fd, struct gd_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	if (path[0] != '/' || !slash[1])
+		return refuse(path, err);
+	cleanup_(freep) char *folder = strndup(path, (size_t)(slash - path) + 1);
+	cleanup_(closep) int dir_fd = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (dir_fd < 0)
+		return error_set(err, -errno, "opening log '%s': %s", path, error_words(errno));
+	if (!same_folder(dir_fd, log_dir) && !(trusted && is_name_of(slash + 1, id)))
+		return refuse(path, err);
+	/* Not blocking: it could be a pipe that nobody writes to. */
+	cleanup_(closep) int fd = openat(dir_fd, slash + 1, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 && errno == ELOOP)
+		return refuse(path, err);
+	if (fd < 0)
+		return error_set(err, -errno, "opening log '%s': %s", path, error_words(errno));
+	struct stat st;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return refuse(path, err);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/program.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/program.h"
+#include "cli/command.h"
+#include "cli/say.h"
+
+/* How a program learns which gpuq it belongs to. Taken out of the environment at once. */
+#define MARK "GPUQ_EXECUTED_BY"
+
+static char gpuq_path[PATH_MAX] = "/proc/self/exe";
+
+/* "gpuq-web" → "GPUQ_WEB": which one, for who has it elsewhere. */
+static void variable_of(const char *name, char ret[64])
+{
+	size_t n = 0;
+	for (; name[n] && n < 63; n++)
+		ret[n] = name[n] == '-' ? '_' : (char)toupper((unsigned char)name[n]);
+	ret[n] = '\0';
+}
+
+int program_become(const char *name, const char *package, char **argv)
+{
+	char self[PATH_MAX], path[PATH_MAX], variable[64];
+	variable_of(name, variable);
+	if (program_find(name, variable, path, sizeof(path)) < 0) {
+		say("'%s' is not installed, neither beside gpuq nor in '" GD_LIBEXECDIR
+		    "'; build gpu_dispatch where %s is installed",
+			name, package);
+		return EXIT_USAGE;
+	}
+	if (realpath("/proc/self/exe", self) && setenv(MARK, self, 1) == 0)
+		execv(path, argv);
+	say("starting '%s': %s", path, error_words(errno));
+	return EXIT_WORK_FAILED;
+}
+
+int program_enter(const char *command)
+{
+	const char *mark = getenv(MARK);
+	if (!mark || strlen(mark) >= sizeof(gpuq_path)) {
+		say("this program is a part of gpuq; type '%s'", command);
+		return EXIT_USAGE;
+	}
+	strcpy(gpuq_path, mark);
+	unsetenv(MARK);
+	return 0;
+}
+
+const char *program_gpuq(void)
+{
+	return gpuq_path;
+}

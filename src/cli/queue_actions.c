@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* What views may do to a queue. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "cli/job_log.h"
+#include "cli/queue_view_parts.h"
+#include "queue/environment.h"
+
+/* Others look on meanwhile: what hinders a runner later than this stands in its log. */
+#define START_MS 500
+
+static const enum event events[VIEW_ACTIONS] = {
+	[VIEW_CANCEL] = EVENT_CANCEL,
+	[VIEW_RETRY] = EVENT_RETRY,
+	[VIEW_HOLD] = EVENT_HOLD,
+	[VIEW_RELEASE] = EVENT_RELEASE,
+	[VIEW_URGENT] = EVENT_URGENT,
+};
+
+static int find(struct queue_view *v, uint64_t id, const struct job **ret, struct gd_error *err)
+{
+	*ret = jobs_find(&v->follow.jobs, id);
+	return *ret ? 0 : error_set(err, -ENOENT, "job %" PRIu64 ": there is no such job", id);
+}
+
+static void facts(void *context, struct view_facts *ret)
+{
+	const struct queue_view *v = context;
+	*ret = (struct view_facts){.journal = v->follow.path,
+		.journal_bytes = (uint64_t)v->follow.reader.offset,
+		.bad_lines = v->follow.jobs.bad_lines,
+		.first_bad_line = v->follow.jobs.first_bad_line,
+		.runner = v->runner};
+}
+
+/* The first refusal is the one that is told. */
+static void on_refused(void *context, size_t index, const struct gd_error *why)
+{
+	struct gd_error *first = context;
+	(void)index;
+	if (first->code == 0)
+		*first = *why;
+}
+
+/* After the append: either a runner sees it, or we see that there is none. */
+static int start_runner(struct queue_view *v, const struct journal *j, struct gd_error *err)
+{
+	pid_t holder = 0;
+	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
+		return cli_start_runner(v->choice, NULL, START_MS, err);
+	return 0;
+}
+
+static int act(void *context, enum view_action action, const uint64_t *ids, size_t count, size_t *ret_done,
+	struct gd_error *err)
+{
+	struct queue_view *v = context;
+	cleanup_(journal_closep) struct journal *j = NULL;
+	cleanup_(freep) uint64_t *copy = calloc(count + 1, sizeof(*copy));
+	struct gd_error refused = {0};
+	size_t done = 0;
+	if (!copy)
+		return error_set(err, -ENOMEM, "%s: out of memory", view_action_name(action));
+	memcpy(copy, ids, count * sizeof(*copy));
+	struct id_list list = {.ids = copy, .count = count, .room = count};
+	int r = journal_open(v->follow.path, &j, err);
+	if (r == 0)
+		r = submit_control(j, events[action], &list, on_refused, &refused, &done, err);
+	if (r == 0 && done > 0 && (action == VIEW_RETRY || action == VIEW_RELEASE))
+		r = start_runner(v, j, err);
+	if (r < 0)
+		return r;
+	if (done == 0 && refused.code)
+		return error_set(err, refused.code < 0 ? refused.code : -EINVAL, "%s", refused.message);
+	*ret_done = done;
+	return 0;
+}
+
+static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
+{
+	struct queue_view *v = context;
+	const struct job *job;
+	struct gd_gpu_list *gpus = NULL;
+	int r = find(v, id, &job, err);
+	if (r < 0)
+		return r;
+	if (v->probe && gpu_probe_list(v->probe, &gpus, NULL) < 0)
+		gpus = NULL;
+	r = outlook(&v->follow, job, &v->rules, gpus, t, err);
+	gd_gpu_list_free(gpus);
+	return r < 0 ? r : text_error(t) ? error_set(err, -ENOMEM, "job %" PRIu64 ": out of memory", id) : 0;
+}
+
+static int environment(void *context, uint64_t id, char **ret, size_t *ret_size, struct gd_error *err)
+{
+	struct queue_view *v = context;
+	const struct job *job;
+	int r = find(v, id, &job, err);
+	if (r < 0)
+		return r;
+	r = job->wish->env && v->follow.dir_fd >= 0 ? environment_load(v->follow.dir_fd, job->wish->env, ret, ret_size)
+						    : -ENOENT;
+	return r < 0 ? error_set(err, r, "environment of job %" PRIu64 ": %s", id,
+			       r == -ENOENT ? "none was kept" : error_words(r))
+		     : 0;
+}
+
+static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, struct gd_error *err)
+{
+	struct queue_view *v = context;
+	const struct job *job;
+	int r = find(v, id, &job, err);
+	if (r < 0)
+		return r;
+	const struct job_attempt *a = job->attempts;
+	/* Counted as they come; the number in the journal is somebody's word. */
+	for (unsigned n = job->num_attempts; a && attempt && n > attempt; n--)
+		a = a->earlier;
+	if (!a || !a->log || attempt > job->num_attempts)
+		return error_set(err, -ENOENT, "log of job %" PRIu64 ": it has none yet", id);
+	return job_log_open(a->log, id, v->log_dir, v->trusted, ret_fd, err);
+}
+
+void queue_actions_init(struct queue_view *v)
+{
+	v->actions = (struct view_actions){
+		.context = v, .facts = facts, .act = act, .why = why, .environment = environment, .open_log = open_log};
+}

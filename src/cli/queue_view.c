@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/queue_view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "cli/queue_view_parts.h"
+#include "queue/trust.h"
+
+static int watch(struct queue_view *v, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+	return fd < 0 ? 0 : epoll_ctl(v->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+/* The tick stands in for inotify where that tells nothing, and looks whether a runner has come or gone. */
+static int open_descriptors(struct queue_view *v)
+{
+	struct itimerspec tick = {.it_interval.tv_sec = JOURNAL_LOOK_MS / 1000, .it_value.tv_nsec = 1};
+	v->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	v->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (v->epoll_fd < 0 || v->timer_fd < 0 || timerfd_settime(v->timer_fd, 0, &tick, NULL) < 0)
+		return -errno;
+	int r = watch(v, v->timer_fd);
+	return r < 0 ? r : watch(v, v->follow.watch_fd);
+}
+
+static int find_log_dir(struct queue_view *v)
+{
+	const struct config *c = &v->choice->config;
+	const char *slash = strrchr(v->follow.path, '/');
+	if (config_has(c, CONFIG_LOG_DIR))
+		v->log_dir = cli_absolute(c->log_dir);
+	else if (asprintf(&v->log_dir, "%.*s/logs", (int)(slash - v->follow.path), v->follow.path) < 0)
+		v->log_dir = NULL;
+	return v->log_dir ? 0 : -ENOMEM;
+}
+
+static int start(struct queue_view *v, struct gd_error *err)
+{
+	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
+	v->model = view_model_create(v->options.history);
+	int r = v->model ? open_descriptors(v) : -ENOMEM;
+	if (r == 0)
+		r = find_log_dir(v);
+	if (r == 0) {
+		v->trusted = trust_check(v->follow.reader.fd, v->follow.path, NULL) == 0;
+		v->follow.jobs.on_change = queue_view_on_change;
+		v->runner = follow_runner(&v->follow);
+		r = queue_view_put_all(v);
+	}
+	if (r == 0 && !v->options.no_gpus)
+		r = queue_view_put_noted(v);
+	if (r < 0)
+		return error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
+	return v->options.no_gpus ? 0 : queue_view_choose_gpus(v, err);
+}
+
+int queue_view_open(
+	const struct queue_choice *q, const struct queue_view_options *o, struct queue_view **ret, struct gd_error *err)
+{
+	struct queue_view *v = calloc(1, sizeof(*v));
+	if (!v)
+		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
+	*v = (struct queue_view){.choice = q, .options = *o, .epoll_fd = -1, .timer_fd = -1};
+	int r = follow_open(q->journal_path, true, &v->follow, err);
+	if (r < 0) {
+		free(v);
+		return r;
+	}
+	v->follow.jobs.context = v;
+	queue_actions_init(v);
+	r = start(v, err);
+	if (r < 0)
+		queue_view_close(v);
+	else
+		*ret = v;
+	return r;
+}
+
+void queue_view_close(struct queue_view *v)
+{
+	if (!v)
+		return;
+	queue_view_close_gpus(v);
+	runner_rules_finish(&v->rules);
+	follow_close(&v->follow);
+	view_model_destroy(v->model);
+	closep(&v->epoll_fd);
+	closep(&v->timer_fd);
+	id_list_finish(&v->changed);
+	id_list_finish(&v->running);
+	free(v->tallies);
+	free(v->attempts);
+	text_finish(&v->command);
+	text_finish(&v->name);
+	free(v->log_dir);
+	free(v);
+}
+
+int queue_view_fd(const struct queue_view *v)
+{
+	return v->epoll_fd;
+}
+
+static int read_journal(struct queue_view *v, struct gd_error *err)
+{
+	if (v->follow.watch_fd >= 0)
+		journal_watch_drain(v->follow.watch_fd, v->follow.path);
+	int r = follow_update(&v->follow, err);
+	if (r < 0)
+		return r;
+	r = v->error ? v->error : v->follow.reset ? queue_view_put_all(v) : queue_view_put_changed(v);
+	return r < 0 ? error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r)) : 0;
+}
+
+int queue_view_update(struct queue_view *v, struct gd_error *err)
+{
+	uint64_t ticks;
+	bool tick = read(v->timer_fd, &ticks, sizeof(ticks)) > 0;
+	int r = read_journal(v, err);
+	if (tick)
+		v->runner = follow_runner(&v->follow);
+	if (v->options.no_gpus)
+		return r;
+	if (tick)
+		/* One whose GPUs are not there shows none; the journal is worth showing all the same. */
+		queue_view_choose_gpus(v, NULL);
+	int gpus = queue_view_read_gpus(v);
+	return r == 0 && gpus < 0 ? error_set(err, gpus, "looking at the GPUs: %s", error_words(gpus)) : r;
+}
+
+struct view_model *queue_view_model(struct queue_view *v)
+{
+	return v->model;
+}
+
+const struct view_actions *queue_view_actions(struct queue_view *v)
+{
+	return &v->actions;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "cli/queue_view_parts.h"
+#include "gpu/select.h"
+#include "queue/samples.h"
+
+#define SAMPLE_MS 1000
+#define NOTED_MS  (10 * 60 * 1000)
+#define RETRY_NS  (5 * NS_PER_S)
+
+/* ---- The probe ------------------------------------------------------------------------ */
+
+void queue_view_close_gpus(struct queue_view *v)
+{
+	/* Closing its descriptor takes it out of the epoll set. */
+	gpu_probe_close(v->probe);
+	v->probe = NULL;
+	free(v->probe_spec);
+	v->probe_spec = NULL;
+}
+
+static int open_probe(struct queue_view *v, bool of_runner, struct gd_error *err)
+{
+	const char *spec = v->rules.gpus;
+	cleanup_(freep) char *copy = strdup(spec ? spec : "");
+	/* What this shell hides is not hidden from a runner that was started in another. */
+	struct gpu_probe_options o = {.spec = spec,
+		.period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS,
+		.unlimited = of_runner};
+	v->probe_retry_ns = clock_now_ns() + RETRY_NS;
+	int r = copy ? gpu_probe_open(&o, &v->probe, err) : -ENOMEM;
+	if (r < 0)
+		return r;
+	struct epoll_event e = {.events = EPOLLIN};
+	if (epoll_ctl(v->epoll_fd, EPOLL_CTL_ADD, gpu_probe_fd(v->probe), &e) < 0) {
+		r = -errno;
+		queue_view_close_gpus(v);
+		return r;
+	}
+	v->probe_spec = take_ptr(copy);
+	return 0;
+}
+
+/* Those of a runner on this machine, else our own. */
+static int find_rules(struct queue_view *v, bool *ret_of_runner)
+{
+	const struct config *c = &v->choice->config;
+	struct runner_rules rules = {0};
+	struct machine here = {0};
+	bool given = config_has(c, CONFIG_GPUS) && c->gpus;
+	machine_get(&here);
+	*ret_of_runner = !given && v->runner != 0 && runner_rules_read(v->follow.dir_fd, &rules) == 0 &&
+			 strcmp(rules.host, here.host) == 0;
+	if (!*ret_of_runner) {
+		runner_rules_finish(&rules);
+		rules = (struct runner_rules){.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20),
+			.jobs_per_gpu = (int)c->jobs_per_gpu,
+			.gpus = c->gpus ? strdup(c->gpus) : NULL};
+		if (c->gpus && !rules.gpus)
+			return -ENOMEM;
+	}
+	runner_rules_finish(&v->rules);
+	v->rules = rules;
+	return 0;
+}
+
+int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
+{
+	bool of_runner;
+	int r = find_rules(v, &of_runner);
+	if (r < 0)
+		return error_set(err, r, "choosing GPUs: out of memory");
+	if (v->probe && strcmp(v->probe_spec, v->rules.gpus ? v->rules.gpus : "") == 0)
+		return 0;
+	bool none = of_runner && strcmp(v->rules.gpus, RULES_NO_GPUS) == 0;
+	if (!v->probe && (none || clock_now_ns() < v->probe_retry_ns))
+		return 0;
+	if (v->probe)
+		view_forget_gpus(v->model);
+	queue_view_close_gpus(v);
+	return none ? 0 : open_probe(v, of_runner, err);
+}
+
+/* ---- Into the model --------------------------------------------------------------------- */
+
+static bool is_on(const struct job *job, int gpu)
+{
+	const struct job_attempt *a = job->attempts;
+	for (int i = 0; a && i < a->num_gpus; i++)
+		if (a->gpus[i] == gpu)
+			return true;
+	return false;
+}
+
+/* What runs there; of several, the one that runs longest. */
+static const struct job *find_task(const struct queue_view *v, int gpu, int *ret_count)
+{
+	const struct job *oldest = NULL;
+	for (size_t i = 0; i < v->running.count; i++) {
+		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
+		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu))
+			continue;
+		++*ret_count;
+		if (!oldest || job->attempts->start_ms < oldest->attempts->start_ms ||
+			(job->attempts->start_ms == oldest->attempts->start_ms && job->id < oldest->id))
+			oldest = job;
+	}
+	return oldest;
+}
+
+static int64_t known(const struct gd_gpu *gpu, unsigned bit, uint64_t value)
+{
+	return gpu->known & bit ? (int64_t)value : -1;
+}
+
+static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
+{
+	cleanup_(text_finish) struct text task = {0};
+	static const struct gpu_tally none = {.last_duration_ms = -1};
+	const struct gpu_tally *t = (size_t)gpu->index < v->num_tallies ? &v->tallies[gpu->index] : &none;
+	struct view_gpu g = {.id = gpu->index,
+		.slot = gpu->mig_index < 0 ? 0 : gpu->mig_index,
+		.name = gpu->known & GD_GPU_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
+		.error = gpu_unusable_reason(gpu),
+		.since_ns = -1,
+		.last_duration_ns = t->last_duration_ms < 0 ? -1 : t->last_duration_ms * (int64_t)NS_PER_MS,
+		.completed = t->completed,
+		.failed = t->failed,
+		.timeouts = t->timeouts,
+		.memory_total_bytes = known(gpu, GD_GPU_MEMORY_TOTAL, gpu->memory_total_bytes),
+		.memory_used_bytes = known(gpu, GD_GPU_MEMORY_USED, gpu->memory_used_bytes),
+		.utilization_percent = (int)known(gpu, GD_GPU_UTILIZATION, gpu->utilization_percent),
+		.temperature_celsius = gpu->known & GD_GPU_TEMPERATURE ? gpu->temperature_celsius : -1,
+		.power_milliwatts = known(gpu, GD_GPU_POWER, gpu->power_milliwatts)};
+	const struct job *job = find_task(v, gpu->index, &g.num_tasks);
+	g.status = g.error ? VIEW_GPU_ERROR : job ? VIEW_GPU_PROCESSING : VIEW_GPU_IDLE;
+	if (job) {
+		text_append(&task, job->command, job->command_size);
+		for (size_t i = 0; task.data && i < task.length; i++)
+			if ((unsigned char)task.data[i] < 0x20)
+				task.data[i] = ' ';
+		g.task = text_string(&task);
+		g.since_ns = job->attempts->start_ms * (int64_t)NS_PER_MS - v->wall_offset_ns;
+	}
+	return text_error(&task) ? -ENOMEM : view_put_gpu(v->model, &g);
+}
+
+int queue_view_put_gpus(struct queue_view *v)
+{
+	struct gd_gpu_list *list;
+	if (!v->probe || gpu_probe_list(v->probe, &list, NULL) < 0)
+		return 0; /* those that were asked for are not there: nothing to show */
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < list->count; i++)
+		r = put_gpu(v, &list->gpus[i]);
+	gd_gpu_list_free(list);
+	return r;
+}
+
+/* Of one card, or of all (-1); of one that is split, the sum of its instances. */
+static int put_samples(struct queue_view *v, int index)
+{
+	struct gd_gpu_list *list;
+	if (gpu_probe_list(v->probe, &list, NULL) < 0)
+		return 0;
+	int64_t now_ms = date_now_ms();
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < list->count;) {
+		int id = list->gpus[i].index;
+		struct view_sample s = {.time_ms = now_ms, .memory_used_bytes = -1, .utilization_percent = -1};
+		for (; i < list->count && list->gpus[i].index == id; i++) {
+			const struct gd_gpu *gpu = &list->gpus[i];
+			int64_t used = known(gpu, GD_GPU_MEMORY_USED, gpu->memory_used_bytes);
+			int busy = (int)known(gpu, GD_GPU_UTILIZATION, gpu->utilization_percent);
+			if (used >= 0)
+				s.memory_used_bytes = (s.memory_used_bytes < 0 ? 0 : s.memory_used_bytes) + used;
+			if (busy > s.utilization_percent)
+				s.utilization_percent = busy;
+		}
+		if (index < 0 || index == id)
+			r = view_put_sample(v->model, id, &s);
+	}
+	gd_gpu_list_free(list);
+	return r;
+}
+
+/* What the runner noted before anybody looked on. */
+static int put_noted(void *context, const struct sample *s)
+{
+	struct queue_view *v = context;
+	int r = 0;
+	if (s->time_ms < date_now_ms() - NOTED_MS)
+		return 0;
+	for (size_t i = 0; r == 0 && i < s->num_gpus; i++)
+		r = view_put_sample(v->model, s->gpus[i].gpu,
+			&(struct view_sample){.time_ms = s->time_ms,
+				.memory_used_bytes = s->gpus[i].mem_used_mb < 0 ? -1 : s->gpus[i].mem_used_mb << 20,
+				.utilization_percent = s->gpus[i].util});
+	return r;
+}
+
+int queue_view_put_noted(struct queue_view *v)
+{
+	int r = v->follow.dir_fd < 0 ? 0 : samples_read(v->follow.dir_fd, put_noted, v);
+	return r == -ENOMEM ? r : 0;
+}
+
+int queue_view_read_gpus(struct queue_view *v)
+{
+	struct gpu_news news;
+	bool heard = false;
+	int r = 0, error = 0;
+	while (v->probe && (r = gpu_probe_read(v->probe, &news)) > 0) {
+		heard = true;
+		/* Cards tell of themselves one by one, simulated ones all at once. */
+		if (error == 0 && (news.kind == GPU_NEWS_CARD || gpu_probe_pid(v->probe) == 0))
+			error = put_samples(v, news.kind == GPU_NEWS_CARD ? news.index : -1);
+	}
+	if (r < 0)
+		queue_view_close_gpus(v); /* a driver crashed it: the tick starts another */
+	if (error < 0 || !heard || !v->probe)
+		return error;
+	return queue_view_put_gpus(v);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "cli/queue_view_parts.h"
+
+/* A GPU number from the journal is somebody's word: no room is made for more than this. */
+#define MAX_GPU 4095
+
+static_assert((int)VIEW_JOB_PENDING == (int)JOB_PENDING && (int)VIEW_JOB_HELD == (int)JOB_HELD &&
+		      (int)VIEW_JOB_RUNNING == (int)JOB_RUNNING && (int)VIEW_JOB_COMPLETED == (int)JOB_COMPLETED &&
+		      (int)VIEW_JOB_FAILED == (int)JOB_FAILED && (int)VIEW_JOB_CANCELLED == (int)JOB_CANCELLED,
+	"states are handed over by their number");
+
+/* ---- One job ------------------------------------------------------------------------ */
+
+static bool is_plain(const char *s, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if ((unsigned char)s[i] < 0x20 || (unsigned char)s[i] >= 0x7f)
+			return false;
+	return true;
+}
+
+/* Valid UTF-8 of bytes that may be anything; newlines and tabs stay. */
+static const char *printable(struct text *room, const char *s, size_t size)
+{
+	if (!s || is_plain(s, size))
+		return s;
+	text_clear(room);
+	for (size_t i = 0; i < size;) {
+		unsigned char c = (unsigned char)s[i];
+		size_t n = utf8_sequence(s + i, size - i);
+		if (n == 0 || c == 0x7f || (c < 0x20 && c != '\n' && c != '\t')) {
+			text_appendf(room, "\\x%02x", c);
+			i++;
+		} else {
+			text_append(room, s + i, n);
+			i += n;
+		}
+	}
+	return text_string(room);
+}
+
+static const char *printable_string(struct text *room, const char *s)
+{
+	return printable(room, s, s ? strlen(s) : 0);
+}
+
+/* Oldest first; the journal's list has the newest first. */
+static int fill_attempts(struct queue_view *v, const struct job *job)
+{
+	size_t n = 0;
+	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
+		n++;
+	if (n > v->attempts_room) {
+		struct view_attempt *more = reallocarray(v->attempts, n, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		v->attempts = more;
+		v->attempts_room = n;
+	}
+	size_t at = n;
+	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
+		v->attempts[--at] = (struct view_attempt){.start_ms = a->start_ms,
+			.end_ms = a->end_ms ? a->end_ms : -1,
+			.duration_ms = a->duration_ms,
+			.peak_mem_mb = a->peak_mem_mb,
+			.exit_code = a->state == JOB_RUNNING ? -1 : a->exit_code,
+			.signal = a->signal,
+			.state = (enum view_job_state)a->state,
+			.reason = a->reason,
+			.log_file = a->log,
+			.gpus = a->gpus,
+			.num_gpus = a->num_gpus,
+			.pid = a->pid};
+	return (int)n;
+}
+
+static int put_job(struct queue_view *v, const struct job *job)
+{
+	int n = fill_attempts(v, job);
+	if (n < 0)
+		return n;
+	const struct job_wish *w = job->wish;
+	const char *reason = job->reason ? job->reason : n > 0 && job_is_final(job) ? v->attempts[n - 1].reason : NULL;
+	struct view_job view = {.id = job->id,
+		.name = printable_string(&v->name, job->name),
+		.command = printable(&v->command, job->command, job->command_size),
+		.cwd = w->cwd,
+		.state = (enum view_job_state)job->state,
+		.cancelling = job->state == JOB_RUNNING && job->cancel_requested,
+		.priority = job->priority,
+		.num_gpus = w->num_gpus < 0 ? 1 : w->num_gpus,
+		.mem_mb = job->need_mb > w->mem_mb && job->need_mb > 0 ? job->need_mb : w->mem_mb,
+		.timeout_ms = w->timeout_ms,
+		.after = job->after ? job->after + 1 : NULL,
+		.num_after = job->after ? (size_t)job->after[0] : 0,
+		.submit_ms = job->submit_ms,
+		.reason = reason,
+		.attempts = v->attempts,
+		.num_attempts = (size_t)n};
+	if (text_error(&v->command) || text_error(&v->name))
+		return -ENOMEM;
+	return view_put_job(v->model, &view);
+}
+
+/* ---- What happened on which GPU ------------------------------------------------------ */
+
+static int tally(struct queue_view *v, const struct job_attempt *a)
+{
+	for (int i = 0; i < a->num_gpus; i++) {
+		size_t gpu = (size_t)a->gpus[i];
+		if (a->gpus[i] < 0 || gpu > MAX_GPU)
+			continue;
+		if (gpu >= v->num_tallies) {
+			struct gpu_tally *more = reallocarray(v->tallies, gpu + 1, sizeof(*more));
+			if (!more)
+				return -ENOMEM;
+			for (size_t k = v->num_tallies; k <= gpu; k++)
+				more[k] = (struct gpu_tally){.last_duration_ms = -1};
+			v->tallies = more;
+			v->num_tallies = gpu + 1;
+		}
+		struct gpu_tally *t = &v->tallies[gpu];
+		t->completed += a->state == JOB_COMPLETED;
+		t->failed += a->state == JOB_FAILED;
+		t->timeouts += a->state == JOB_FAILED && a->reason && strcmp(a->reason, REASON_TIMEOUT) == 0;
+		t->last_duration_ms = a->duration_ms;
+	}
+	return 0;
+}
+
+static void forget_running(struct queue_view *v, uint64_t id)
+{
+	for (size_t i = 0; i < v->running.count; i++)
+		if (v->running.ids[i] == id) {
+			v->running.ids[i] = v->running.ids[--v->running.count];
+			return;
+		}
+}
+
+void queue_view_on_change(void *context, struct job *job, int old_state)
+{
+	struct queue_view *v = context;
+	int r = id_list_add(&v->changed, job->id);
+	if (old_state == JOB_RUNNING && job->state != JOB_RUNNING) {
+		forget_running(v, job->id);
+		if (r == 0)
+			r = tally(v, job->attempts);
+	}
+	if (r == 0 && job->state == JOB_RUNNING && old_state != JOB_RUNNING)
+		r = id_list_add(&v->running, job->id);
+	if (r < 0)
+		v->error = r;
+}
+
+/* ---- Into the model --------------------------------------------------------------------- */
+
+int queue_view_put_work(struct queue_view *v)
+{
+	const size_t *counts = v->follow.jobs.counts;
+	const struct view_work *before = view_work(v->model);
+	uint64_t timeouts = 0, now_ns = clock_now_ns();
+	for (size_t i = 0; i < v->num_tallies; i++)
+		timeouts += v->tallies[i].timeouts;
+	struct view_work work = {.title = "gpuq",
+		.total = (int64_t)v->follow.jobs.count,
+		.done = counts[JOB_COMPLETED],
+		.failed = counts[JOB_FAILED] + counts[JOB_CANCELLED],
+		.timeouts = timeouts,
+		.running = counts[JOB_RUNNING],
+		.waiting = counts[JOB_PENDING] + counts[JOB_HELD],
+		.start_ns = before && before->start_ns ? before->start_ns : now_ns,
+		.time_ns = now_ns};
+	return view_put_work(v->model, &work);
+}
+
+/* From the jobs as they are: on_change was not there when they were read, or told of them twice. */
+int queue_view_put_all(struct queue_view *v)
+{
+	const struct jobs *js = &v->follow.jobs;
+	int r = 0;
+	view_forget_jobs(v->model);
+	v->changed.count = v->running.count = 0;
+	v->num_tallies = 0;
+	for (size_t i = 0; r == 0 && i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		for (const struct job_attempt *a = job->attempts; r == 0 && a; a = a->earlier)
+			if (a->state != JOB_RUNNING)
+				r = tally(v, a);
+		if (r == 0 && job->state == JOB_RUNNING)
+			r = id_list_add(&v->running, job->id);
+		if (r == 0)
+			r = put_job(v, job);
+	}
+	return r < 0 ? r : queue_view_put_work(v);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+int queue_view_put_changed(struct queue_view *v)
+{
+	if (v->changed.count == 0)
+		return 0;
+	int r = 0;
+	qsort(v->changed.ids, v->changed.count, sizeof(*v->changed.ids), compare_ids);
+	for (size_t i = 0; r == 0 && i < v->changed.count; i++) {
+		const struct job *job = jobs_find(&v->follow.jobs, v->changed.ids[i]);
+		if (job && (i == 0 || v->changed.ids[i] != v->changed.ids[i - 1]))
+			r = put_job(v, job);
+	}
+	v->changed.count = 0;
+	if (r == 0)
+		r = queue_view_put_work(v);
+	return r == 0 && !v->options.no_gpus ? queue_view_put_gpus(v) : r;
+}

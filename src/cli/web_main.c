@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq-web, which `gpuq web` executes: a queue as a page in a browser, and as metrics. */
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "cli/program.h"
+#include "cli/queue_cli.h"
+#include "cli/queue_view.h"
+#include "view/web.h"
+#include "view/web_gate.h"
+
+enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR };
+
+#define MAX_HOSTS 32
+
+struct server {
+	struct queue_choice queue;
+	const char *listen;
+	bool open_read;
+	const char *hosts[MAX_HOSTS];
+	size_t num_hosts;
+	char made[WEB_TOKEN_ROOM];
+	char *given; /* of the environment */
+	struct queue_view *view;
+	struct loop *loop;
+	struct web *web;
+	bool stop;
+	char last_error[sizeof(((struct gd_error *)0)->message)];
+	struct gd_error err;
+};
+
+static const struct argp_option options[] = {
+	{"listen", OPTION_LISTEN, "ADDRESS:PORT", 0, "Where; port 0: any that is free. Default: " WEB_LISTEN, 1},
+	{"host", OPTION_HOST, "NAME", 0, "A name of this machine that browsers may use; may be given several times", 1},
+	{"open-read", OPTION_OPEN_READ, 0, 0, "Let everybody look, but neither act nor see an environment", 1},
+	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner", 1},
+	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where the logs are, beside those that the journal can be trusted with",
+		1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct server *s = state->input;
+	int r = 0;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &s->queue;
+		return 0;
+	case OPTION_LISTEN:
+		s->listen = arg;
+		return 0;
+	case OPTION_HOST:
+		if (s->num_hosts == MAX_HOSTS)
+			argp_error(state, "--host: more than %d names", MAX_HOSTS);
+		s->hosts[s->num_hosts++] = arg;
+		return 0;
+	case OPTION_OPEN_READ:
+		s->open_read = true;
+		return 0;
+	case OPTION_GPUS:
+		r = config_set(&s->queue.command_line, CONFIG_GPUS, "--gpus", arg, &s->err);
+		break;
+	case OPTION_LOG_DIR:
+		r = config_set(&s->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &s->err);
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is one word too many", arg);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	if (r < 0)
+		argp_error(state, "%s", s->err.message);
+	return 0;
+}
+
+/* Taken out of the environment: a runner that is started from here must not hand it on to hooks. */
+static int find_token(struct server *s)
+{
+	const char *given = getenv("GPUQ_WEB_TOKEN");
+	if (!given || !*given) {
+		int r = web_token_make(s->made);
+		return r < 0 ? error_set(&s->err, r, "making a token: %s", error_words(r)) : 0;
+	}
+	if (!web_token_usable(given))
+		return error_set(&s->err, -EINVAL,
+			"$GPUQ_WEB_TOKEN: not a token of 16 to 256 letters, digits and -._~; "
+			"'openssl rand -hex 16' makes one");
+	s->given = strdup(given);
+	unsetenv("GPUQ_WEB_TOKEN");
+	return s->given ? 0 : error_set(&s->err, -ENOMEM, "reading the token: out of memory");
+}
+
+static void on_signal(void *context, uint32_t events)
+{
+	struct server *s = context;
+	(void)events;
+	s->stop = true;
+}
+
+/* A journal that cannot be read is said once; what was read stays on the page. */
+static void on_news(void *context, uint32_t events)
+{
+	struct server *s = context;
+	struct gd_error err = {0};
+	(void)events;
+	if (queue_view_update(s->view, &err) < 0) {
+		if (strcmp(s->last_error, err.message) != 0)
+			say_error(&err);
+		memcpy(s->last_error, err.message, sizeof(s->last_error));
+	} else {
+		s->last_error[0] = '\0';
+	}
+	web_changed(s->web);
+}
+
+static int open_server(struct server *s)
+{
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, 0};
+	int fd, r = queue_choose(&s->queue, &s->err);
+	if (r == 0)
+		r = find_token(s);
+	if (r == 0)
+		r = queue_view_open(&s->queue, &(struct queue_view_options){0}, &s->view, &s->err);
+	if (r < 0)
+		return r;
+	r = loop_create(&s->loop);
+	if (r == 0)
+		r = loop_add_signals(s->loop, ends, on_signal, s, &fd);
+	if (r == 0)
+		r = loop_add(s->loop, queue_view_fd(s->view), EPOLLIN, on_news, s, NULL);
+	if (r < 0)
+		return error_set(&s->err, r, "starting the server: %s", error_words(r));
+	return web_open(&(struct web_options){.listen = s->listen,
+				.token = s->given ? s->given : s->made,
+				.open_read = s->open_read,
+				.hosts = s->hosts,
+				.num_hosts = s->num_hosts,
+				.model = queue_view_model(s->view),
+				.actions = queue_view_actions(s->view)},
+		s->loop, &s->web, &s->err);
+}
+
+/* The address is all of standard output: `gpuq web | head -1` opens it. A token that was given is not told again. */
+static int announce(struct server *s)
+{
+	if (web_is_public(s->web))
+		say("warning: other machines can reach this, and read along: there is no encryption; "
+		    "'ssh -L' to a loopback address has it");
+	if (s->given)
+		printf("%s\n", web_address(s->web));
+	else
+		printf("%s#token=%s\n", web_address(s->web), s->made);
+	return fflush(stdout) != 0 ? error_set(&s->err, -errno, "writing the address: %s", error_words(errno)) : 0;
+}
+
+static int serve(struct server *s)
+{
+	int r = open_server(s);
+	if (r == 0)
+		r = announce(s);
+	if (r < 0)
+		return r;
+	web_changed(s->web);
+	while (r == 0 && !s->stop)
+		r = loop_round(s->loop, -1);
+	return r < 0 ? error_set(&s->err, r, "serving: %s", error_words(r)) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp argp = {options, parse, "",
+		"Shows a queue as a page in a browser, live; and under /metrics for Prometheus.\v"
+		"Prints the address to open. Whoever has the token in it may do everything with this queue; "
+		"$GPUQ_WEB_TOKEN is one of your own.",
+		children, NULL, NULL};
+	struct server s = {0};
+	setlocale(LC_ALL, "");
+	argp_err_exit_status = EXIT_USAGE;
+	argp_program_version = "gpuq " GD_VERSION;
+	int code = program_enter("gpuq web");
+	if (code != 0)
+		return code;
+	cli_parse(&argp, argc, argv, &s);
+	signal(SIGPIPE, SIG_IGN);
+	int r = serve(&s);
+	code = r < 0 ? cli_fail(&s.err, r) : EXIT_DONE;
+	web_close(s.web);
+	loop_destroy(s.loop);
+	queue_view_close(s.view);
+	queue_choice_finish(&s.queue);
+	free(s.given);
+	return code;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// Small things that every part uses: elements, numbers and times as people read them.
+
+export const STATES = ["running", "pending", "held", "failed", "cancelled", "completed"];
+
+export const $ = (id) => document.getElementById(id);
+
+// An element with properties and children. Text is always text: nothing here ever parses HTML.
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (key === "class") made.className = value;
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+// Writes only what is new: a page that changes nothing costs nothing, and keeps a selection.
+export function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+export function setAttribute(target, name, value) {
+  if (target.getAttribute(name) !== value) target.setAttribute(name, value);
+}
+
+export function showState(target, state, words) {
+  setAttribute(target, "class", "state");
+  setAttribute(target, "data-state", state);
+  setText(target, words ?? state);
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "";
+  if (ms < 0) ms = 0;
+  if (ms < 1000) return `${Math.floor(ms)} ms`;
+  const s = Math.floor(ms / 1000);
+  const two = (n) => String(n).padStart(2, "0");
+  if (s < 10 && ms % 1000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ${two(Math.floor(s / 60) % 60)}m`;
+  return `${Math.floor(s / 86400)}d ${two(Math.floor(s / 3600) % 24)}h`;
+}
+
+// Of something that goes on: whole seconds, for it changes all the time.
+export const clock = (ms) => (ms < 1000 ? "0 s" : duration(Math.floor(ms / 1000) * 1000));
+
+export function bytes(n) {
+  if (n === null || n === undefined) return "–";
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
+  return `${i > 1 && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[i]}`;
+}
+
+export const count = (n) => n.toLocaleString("en-US");
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
+// "14:03:12" of today, "12 Nov 14:03" of another day.
+export function time(ms) {
+  if (!ms) return "";
+  const date = new Date(ms);
+  const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  if (date.toDateString() === new Date().toDateString()) return clock;
+  return `${date.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock.slice(0, 5)}`;
+}
+
+export const fullTime = (ms) => (ms ? new Date(ms).toLocaleString() : "");
+
+// How an attempt ended, in a few words.
+export function outcome(job) {
+  if (job.cancelling) return "being cancelled";
+  if (job.reason) return job.reason;
+  if (job.signal) return `signal ${job.signal}`;
+  if (job.exit_code) return `exit ${job.exit_code}`;
+  return "";
+}
+
+// The server's clock: a phone's may be minutes off.
+let skew = 0;
+export const setClock = (now) => { skew = now - Date.now(); };
+export const now = () => Date.now() + skew;

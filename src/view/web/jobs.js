@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// The table of jobs: one page of what the server found. Search, order and paging
+// happen there; here are never more than a hundred rows.
+import { $, STATES, clock, count, duration, element, fullTime, now, outcome, plural, setAttribute, setText, showState, time } from "./format.js";
+
+const LIMIT = 100;
+const COLUMNS = [["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
+  ["start", "Started", "start"], ["duration", "Took", "duration"], ["note", "Note", null]];
+
+const view = { search: "", states: new Set(), order: "usual", reverse: false, offset: 0 };
+const jobs = new Map(); // id → as the server told
+const rows = new Map(); // id → parts
+let ids = [];
+let total = 0;
+let current = null; // the id whose button Tab reaches
+let onQuery = () => {}, onOpen = () => {};
+
+export function jobsQuery(query) {
+  if (view.search) query.set("search", view.search);
+  if (view.states.size) query.set("states", [...view.states].join(","));
+  query.set("order", view.order);
+  if (view.reverse) query.set("reverse", "1");
+  query.set("offset", view.offset);
+  query.set("limit", LIMIT);
+}
+
+export const knownJob = (id) => jobs.get(id);
+export const currentJob = () => jobs.get(current);
+
+/* ---- Rows ---- */
+
+function makeRow(id) {
+  const p = { button: element("button", { type: "button", "aria-haspopup": "dialog" }), state: element("span"), name: element("span", { class: "job-name" }),
+    command: element("span") };
+  const cells = { id: element("th", { scope: "row" }, p.button), state: element("td", {}, p.state), command: element("td", {}, p.name, p.command) };
+  for (const [key] of COLUMNS) (cells[key] ??= element("td")).classList.add(`col-${key}`);
+  p.cells = cells;
+  p.row = element("tr", {}, ...COLUMNS.map(([key]) => cells[key]));
+  p.row.addEventListener("click", () => { if (!String(getSelection())) onOpen(id); });
+  p.button.addEventListener("focus", () => setCurrent(id));
+  return p;
+}
+
+function tookWords(job) {
+  return job.state === "running" && job.start ? clock(now() - job.start) : duration(job.duration);
+}
+
+function startWords(job) {
+  if (job.start) return time(job.start);
+  return job.state === "pending" || job.state === "held" ? `added ${time(job.submit)}` : "";
+}
+
+function noteWords(job) {
+  const words = outcome(job);
+  if (words) return words;
+  if (job.state === "pending" && job.priority >= 1e9) return "urgent";
+  if (job.state === "pending" && job.attempts) return `attempt ${job.attempts + 1} comes`;
+  return job.attempts > 1 ? `attempt ${job.attempts}` : "";
+}
+
+function fillRow(p, job) {
+  setText(p.button, String(job.id));
+  setAttribute(p.button, "aria-label", `Job ${job.id}, ${job.state}: ${job.name ?? job.command.slice(0, 80)}`);
+  showState(p.state, job.state);
+  setText(p.name, job.name ?? "");
+  p.name.hidden = !job.name;
+  setText(p.command, job.command.replace(/\s+/g, " "));
+  p.cells.command.title = job.command;
+  setText(p.cells.gpu, job.gpus.length ? `GPU ${job.gpus.join(", ")}` : "");
+  setText(p.cells.start, startWords(job));
+  p.cells.start.title = fullTime(job.start ?? job.submit);
+  setText(p.cells.duration, tookWords(job));
+  setText(p.cells.note, noteWords(job));
+  p.cells.note.title = noteWords(job);
+}
+
+// Moves as few rows as it can: focus and hover stay where they are.
+function placeRows() {
+  const body = $("rows"), keep = new Set(ids);
+  for (const [id, p] of rows) if (!keep.has(id)) { p.row.remove(); rows.delete(id); jobs.delete(id); }
+  ids.forEach((id, i) => {
+    if (!rows.has(id)) rows.set(id, makeRow(id));
+    const { row } = rows.get(id);
+    if (body.children[i] !== row) body.insertBefore(row, body.children[i] ?? null);
+  });
+}
+
+function emptyWords() {
+  if (view.search || view.states.size) return "No job matches.";
+  return "No jobs yet. Add one with: gpuq add -- COMMAND";
+}
+
+export function showRows(told) {
+  const hadFocus = rows.get(current)?.button === document.activeElement, position = ids.indexOf(current);
+  ids = told.ids;
+  total = told.total;
+  for (const job of told.rows) jobs.set(job.id, job);
+  placeRows();
+  for (const job of told.rows) fillRow(rows.get(job.id), job);
+  if (!rows.has(current)) {
+    setCurrent(ids[Math.max(0, Math.min(position, ids.length - 1))] ?? null);
+    if (hadFocus) rows.get(current)?.button.focus();
+  }
+  for (const [id, p] of rows) p.button.tabIndex = id === current ? 0 : -1;
+  $("empty").hidden = ids.length > 0;
+  setText($("empty"), emptyWords());
+  setText($("matching"), view.search || view.states.size ? `${plural(total, "job")} match${total === 1 ? "es" : ""}` : plural(total, "job"));
+  $("pager").hidden = total <= LIMIT;
+  $("page-back").disabled = view.offset === 0;
+  $("page-on").disabled = view.offset + LIMIT >= total;
+  setText($("page-words"), ids.length ? `${count(view.offset + 1)}–${count(view.offset + ids.length)} of ${count(total)}` : "");
+}
+
+export function tickRows() {
+  for (const [id, p] of rows) {
+    const job = jobs.get(id);
+    if (job?.state === "running") setText(p.cells.duration, tookWords(job));
+  }
+}
+
+/* ---- Moving ---- */
+
+function setCurrent(id) {
+  if (current === id) return;
+  const before = rows.get(current);
+  if (before) before.button.tabIndex = -1;
+  current = id;
+  const after = rows.get(id);
+  if (after) after.button.tabIndex = 0;
+}
+
+export function moveRow(step) {
+  if (!ids.length) return;
+  const focused = rows.get(current)?.button === document.activeElement;
+  const at = ids.indexOf(current), next = focused ? Math.max(0, Math.min(ids.length - 1, at + step)) : Math.max(0, at);
+  setCurrent(ids[next]);
+  rows.get(ids[next]).button.focus();
+}
+
+export function focusRow(id) {
+  (rows.get(id) ?? rows.get(current))?.button.focus();
+}
+
+export function markOpen(id) {
+  for (const [key, p] of rows) p.row.classList.toggle("open", key === id);
+}
+
+/* ---- What is asked for ---- */
+
+function change(delay = 0) {
+  view.offset = 0;
+  onQuery(delay);
+}
+
+export function turnPage(step) {
+  const offset = view.offset + step * LIMIT;
+  if (offset < 0 || offset >= total) return;
+  view.offset = offset;
+  onQuery(0);
+  $("jobs").scrollIntoView({ block: "start" });
+}
+
+function showHeads() {
+  for (const [key, , order] of COLUMNS) {
+    const head = $("heads").querySelector(`.col-${key}`);
+    if (order && view.order === order) head.setAttribute("aria-sort", view.reverse ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+    const mark = head.querySelector("span");
+    if (mark) setText(mark, view.order === order ? (view.reverse ? " ↓" : " ↑") : "");
+  }
+}
+
+// Once up, once down, then the usual order again.
+function sortBy(order) {
+  if (view.order !== order) Object.assign(view, { order, reverse: false });
+  else if (!view.reverse) view.reverse = true;
+  else Object.assign(view, { order: "usual", reverse: false });
+  showHeads();
+  change();
+}
+
+function toggleState(state, button) {
+  if (view.states.has(state)) view.states.delete(state);
+  else view.states.add(state);
+  button.setAttribute("aria-pressed", String(view.states.has(state)));
+  change();
+}
+
+export function showCounts(counts) {
+  for (const button of $("states").children) setText(button.querySelector("b"), count(counts[button.dataset.filter]));
+}
+
+function makeChips() {
+  for (const state of STATES) {
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-filter": state },
+      element("span", { class: "state", "data-state": state }, state), element("b", {}, "0"));
+    button.addEventListener("click", () => toggleState(state, button));
+    $("states").append(button);
+  }
+}
+
+function makeHeads() {
+  for (const [key, words, order] of COLUMNS) {
+    const button = order ? element("button", { type: "button" }, words, element("span", { "aria-hidden": "true" })) : words;
+    if (order) button.addEventListener("click", () => sortBy(order));
+    $("heads").append(element("th", { scope: "col", class: `col-${key}` }, button));
+  }
+}
+
+export function startJobs(handlers) {
+  ({ onQuery, onOpen } = handlers);
+  makeHeads();
+  makeChips();
+  $("search").addEventListener("input", () => { view.search = $("search").value.trim(); change(150); });
+  $("search").addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") { event.preventDefault(); moveRow(0); }
+  });
+  $("page-back").addEventListener("click", () => turnPage(-1));
+  $("page-on").addEventListener("click", () => turnPage(1));
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// The page: takes what the server tells and hands it to the parts; keys; the token.
+import { $, STATES, count, duration, element, plural, setClock, setText } from "./format.js";
+import { newestSample, showGpus, tickGpus } from "./gpus.js";
+import { act, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
+import { currentJob, focusRow, jobsQuery, knownJob, markOpen, moveRow, showCounts, showRows, startJobs, tickRows, turnPage } from "./jobs.js";
+import { logGrew, startLog } from "./log.js";
+import { getToken, setToken, Stream } from "./stream.js";
+import { drawTimeline, setTimelineGpus, showTimeline, shownMinutes, startTimeline } from "./timeline.js";
+
+/* ---- Words for everybody ---- */
+
+let toastTimer = 0;
+function say(words) {
+  const toast = $("toast");
+  // A dialog is above everything else: words belong into the one that is open.
+  (document.querySelector("dialog[open]") ?? document.body).append(toast);
+  setText(toast, words);
+  toast.classList.add("shown");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => toast.classList.remove("shown"), 5000);
+}
+
+function showLink(state) {
+  $("link").dataset.state = state;
+  setText($("link-words"), { live: "live", lost: "not connected", waiting: "connecting…" }[state]);
+}
+
+/* ---- The state ---- */
+
+let lastSpoken = 0;
+function speakCounts(words) {
+  // Not more often than somebody can listen to.
+  if (Date.now() - lastSpoken < 10000) return;
+  lastSpoken = Date.now();
+  setText($("counts-words"), words);
+}
+
+function showProgress(counts, jobs) {
+  const bar = $("progress"), order = ["completed", "failed", "cancelled", "running"];
+  if (!bar.children.length) bar.append(...order.map((state) => element("span", { "data-state": state })));
+  order.forEach((state, i) => {
+    bar.children[i].style.width = jobs ? `${(counts[state] / jobs) * 100}%` : "0";
+    bar.children[i].hidden = !counts[state];
+  });
+  const over = counts.completed + counts.failed + counts.cancelled;
+  bar.setAttribute("aria-label", jobs ? `${Math.floor((over / jobs) * 100)} % of all jobs are over` : "no jobs");
+}
+
+function paceWords(state) {
+  const waiting = state.counts.pending + state.counts.running, words = [];
+  if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
+  if (state.runner && state.eta && waiting) words.push(`about ${duration(Math.ceil(state.eta / 1000) * 1000)} to go`);
+  if (!state.runner) words.push(state.counts.pending ? "nobody runs this queue: start a runner with gpuq run" : "no runner");
+  return words.join(" · ");
+}
+
+function headline({ counts, jobs }) {
+  const waiting = counts.pending + counts.held;
+  const words = [];
+  if (counts.running) words.push(`${count(counts.running)} running`);
+  if (waiting) words.push(`${count(waiting)} waiting`);
+  if (counts.failed) words.push(`${count(counts.failed)} failed`);
+  words.push(`${count(counts.completed)} of ${plural(jobs, "job")} completed`);
+  return words.join(", ");
+}
+
+function showState(state) {
+  setClock(state.now);
+  const words = headline(state);
+  setText($("headline"), words);
+  document.title = state.counts.running ? `(${state.counts.running}) gpuq` : "gpuq";
+  setText($("journal"), state.journal ?? "");
+  $("journal").title = state.journal ?? "";
+  setText($("pace"), paceWords(state));
+  showProgress(state.counts, state.jobs);
+  speakCounts(STATES.filter((name) => state.counts[name]).map((name) => `${state.counts[name]} ${name}`).join(", "));
+  const notice = $("notice");
+  notice.hidden = !state.bad_lines;
+  if (state.bad_lines) setText(notice, `${plural(state.bad_lines, "line")} of the journal could not be read; the first is line ${state.first_bad_line}.`);
+  showCounts(state.counts);
+  showGpus(state.gpus);
+  setTimelineGpus([...new Set(state.gpus.map((gpu) => gpu.id))]);
+}
+
+/* ---- The stream ---- */
+
+function query() {
+  const asked = new URLSearchParams();
+  jobsQuery(asked);
+  asked.set("minutes", shownMinutes());
+  asked.set("since", newestSample());
+  if (openJobId() !== null) { asked.set("job", openJobId()); asked.set("attempt", openAttempt()); }
+  return asked;
+}
+
+const handlers = { state: showState, rows: (told) => { showRows(told); markOpen(openJobId()); }, timeline: showTimeline, log: logGrew,
+  job: (told) => (told.there ? describe() : (say(`Job ${told.id} is gone from the journal.`), closeJob())) };
+
+const stream = new Stream({
+  query,
+  onEvent: (name, data) => { showPage(true); handlers[name]?.(data); },
+  onLink: showLink,
+  onRefused: () => showPage(false),
+});
+
+/* ---- The token ---- */
+
+const fragment = () => new URLSearchParams(location.hash.slice(1));
+
+function setFragment(changes) {
+  const words = fragment();
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) words.delete(key);
+    else words.set(key, value);
+  }
+  history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
+}
+
+function showPage(open) {
+  if (open && !$("main").hidden) return;
+  $("main").hidden = !open;
+  $("gate").hidden = open;
+  if (open) return;
+  closeJob();
+  showLink("lost");
+  setText($("gate-wrong"), getToken() ? "That token is not the one." : "");
+  $("gate-token").focus();
+}
+
+$("gate-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  setToken($("gate-token").value.trim());
+  setFragment({ token: getToken() });
+  $("main").hidden = true;
+  $("gate").hidden = true;
+  stream.restart();
+});
+
+/* ---- Keys ---- */
+
+const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close it"], [["c"], "Cancel (asks)"], [["r"], "Run again"],
+  [["h"], "Hold"], [["l"], "Release"], [["u"], "Make urgent"], [["[", "]"], "Turn the page"], [["?"], "These keys"]];
+const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", l: "release", u: "urgent" };
+
+function showHelp() {
+  if (!$("help-keys").children.length)
+    $("help-keys").append(...KEYS.flatMap(([keys, words]) => [element("dt", {}, ...keys.flatMap((key, i) => [i ? " " : "", element("kbd", {}, key)])), element("dd", {}, words)]));
+  $("help").showModal();
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || $("main").hidden || $("ask").open || $("help").open) return;
+  if (event.target.matches("input, select, textarea")) {
+    if (event.key === "Escape" && event.target === $("search")) event.target.blur();
+    return;
+  }
+  const target = openedJob() ?? currentJob();
+  if (ACT_KEYS[event.key] && target) act(ACT_KEYS[event.key], target);
+  else if (event.key === "?") showHelp();
+  else if ($("job").open) return;
+  else if (event.key === "/") $("search").focus();
+  else if (event.key === "j" || (event.key === "ArrowDown" && event.target.closest("#rows"))) moveRow(1);
+  else if (event.key === "k" || (event.key === "ArrowUp" && event.target.closest("#rows"))) moveRow(-1);
+  else if (event.key === "[") turnPage(-1);
+  else if (event.key === "]") turnPage(1);
+  else return;
+  event.preventDefault();
+}
+
+/* ---- Start ---- */
+
+document.addEventListener("keydown", onKey);
+$("help-open").addEventListener("click", showHelp);
+// Not links: the fragment of the address has the token in it.
+for (const button of document.querySelectorAll("[data-goto]"))
+  button.addEventListener("click", () => { const target = $(button.dataset.goto); target.focus(); target.scrollIntoView({ block: "start" }); });
+startTimeline({ onOpen: openJob, onWindow: () => stream.restart() });
+startJobs({ onQuery: (delay) => stream.restart(delay), onOpen: openJob });
+startLog();
+startJob({ say, onChange: (closed) => {
+  setFragment({ job: openJobId() });
+  markOpen(openJobId());
+  if (closed) { focusRow(closed); if (!knownJob(closed)) $("search").blur(); }
+  stream.restart();
+} });
+
+function tick() {
+  if (document.hidden) return;
+  tickGpus();
+  tickRows();
+  tickJob();
+}
+setInterval(tick, 1000);
+setInterval(drawTimeline, 5000);
+
+// A tab that nobody sees needs no stream: browsers allow six connections to a server, and some people have many tabs.
+let hiding = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(() => { stream.stop(); showLink("waiting"); }, 20000);
+  else if ($("link").dataset.state !== "live") stream.restart();
+});
+
+function begin() {
+  const words = fragment();
+  setToken(words.get("token") ?? "");
+  stream.restart();
+  if (words.get("job")) openJob(Number(words.get("job")));
+}
+addEventListener("hashchange", () => { if ((fragment().get("token") ?? "") !== getToken()) begin(); });
+begin();

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// What ran where and when, and how many jobs ended: two pictures over the same time.
+import { $, count, duration, element, now, plural, setText } from "./format.js";
+
+const WINDOWS = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
+const LANE = 18, GAP = 10, LABEL = 54, AXIS = 22;
+
+let minutes = 60;
+let data = null; // as the server sent it
+let gpuIds = [];
+let hits = []; // what the pointer may meet
+let onOpen = () => {};
+let onWindow = () => {};
+
+export const shownMinutes = () => minutes;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A canvas with as many pixels as the screen has there.
+function prepare(canvas, height) {
+  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+  canvas.style.height = `${height}px`;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  pen.textBaseline = "middle";
+  return { pen, width };
+}
+
+function stepFor(span) {
+  const steps = [60e3, 120e3, 300e3, 600e3, 1800e3, 3600e3, 7200e3, 14400e3, 43200e3, 86400e3];
+  return steps.find((step) => span / step <= 8) ?? steps.at(-1);
+}
+
+function drawAxis(pen, width, height, from, to, x) {
+  const step = stepFor(to - from), zone = new Date(to).getTimezoneOffset() * 60e3;
+  pen.strokeStyle = colour("--line");
+  pen.fillStyle = colour("--dim");
+  pen.textAlign = "center";
+  for (let at = Math.ceil((from - zone) / step) * step + zone; at < to; at += step) {
+    const left = Math.round(x(at)) + 0.5, date = new Date(at);
+    if (left < LABEL + 16 || left > width - 16) continue;
+    pen.beginPath();
+    pen.moveTo(left, 0);
+    pen.lineTo(left, height - AXIS + 4);
+    pen.stroke();
+    pen.fillText(step >= 86400e3 ? date.toLocaleDateString([], { day: "numeric", month: "short" })
+      : date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }), left, height - AXIS / 2 + 2);
+  }
+}
+
+// Rows: each GPU has as many lanes as jobs ran on it at a time.
+function layOut() {
+  const lanes = new Map(gpuIds.map((id) => [id, 1]));
+  for (const [gpu, lane] of data.bars) lanes.set(gpu, Math.max(lanes.get(gpu) ?? 1, lane + 1));
+  let top = 2;
+  const rows = new Map();
+  for (const [gpu, n] of [...lanes].sort((a, b) => a[0] - b[0])) {
+    rows.set(gpu, { top, height: n * LANE });
+    top += n * LANE + GAP;
+  }
+  return { rows, height: Math.max(top, LANE) + AXIS };
+}
+
+function drawBars() {
+  const { rows, height } = layOut();
+  const { pen, width } = prepare($("timeline-canvas"), height);
+  const to = now(), from = to - minutes * 60e3;
+  const x = (ms) => LABEL + ((ms - from) / (to - from)) * (width - LABEL);
+  pen.clearRect(0, 0, width, height);
+  drawAxis(pen, width, height, from, to, x);
+  for (const [gpu, row] of rows) {
+    pen.fillStyle = colour("--dim");
+    pen.textAlign = "left";
+    pen.fillText(`GPU ${gpu}`, 0, row.top + Math.min(row.height, LANE) / 2);
+    pen.fillStyle = colour("--line");
+    pen.globalAlpha = 0.45;
+    pen.fillRect(LABEL, row.top, width - LABEL, row.height - 2);
+    pen.globalAlpha = 1;
+  }
+  hits = [];
+  for (const [gpu, lane, start, end, id, n, failed, state] of data.bars) {
+    const row = rows.get(gpu), left = Math.max(LABEL, x(start)), right = Math.min(width, x(end ?? to));
+    if (!row || right < LABEL) continue;
+    const wide = Math.max(1.5, right - left - (right - left > 4 ? 1 : 0)), top = row.top + lane * LANE;
+    const bad = failed && n > 1 ? "--failed" : `--${state}`;
+    pen.fillStyle = colour(n > 1 && !failed ? "--completed" : bad);
+    pen.globalAlpha = state === "completed" || n > 1 ? 0.75 : 0.9;
+    pen.beginPath();
+    pen.roundRect(left, top, wide, LANE - 2, Math.min(3, wide / 2));
+    pen.fill();
+    pen.globalAlpha = 1;
+    if (n === 1 && wide > 34) {
+      pen.fillStyle = colour("--panel");
+      pen.textAlign = "left";
+      pen.fillText(String(id), left + 6, top + LANE / 2 - 0.5);
+    }
+    hits.push({ left: left - 2, right: left + wide + 2, top, bottom: top + LANE, id, n, failed, state, start, end });
+  }
+}
+
+function drawThroughput() {
+  const { pen, width } = prepare($("throughput-canvas"), 64);
+  const most = Math.max(1, ...data.bins.map(([good, bad]) => good + bad));
+  const slot = (width - LABEL) / data.bins.length, base = 60;
+  pen.clearRect(0, 0, width, 64);
+  pen.strokeStyle = colour("--line");
+  pen.beginPath();
+  pen.moveTo(LABEL, base + 0.5);
+  pen.lineTo(width, base + 0.5);
+  pen.stroke();
+  pen.fillStyle = colour("--dim");
+  pen.textAlign = "left";
+  pen.fillText(count(most), 0, 8);
+  data.bins.forEach(([good, bad], i) => {
+    const left = LABEL + i * slot + 0.5, wide = Math.max(1, slot - 2);
+    const goodHigh = (good / most) * (base - 4), badHigh = (bad / most) * (base - 4);
+    pen.fillStyle = colour("--completed");
+    pen.globalAlpha = 0.8;
+    pen.fillRect(left, base - goodHigh, wide, goodHigh);
+    pen.fillStyle = colour("--failed");
+    pen.fillRect(left, base - goodHigh - badHigh, wide, badHigh);
+    pen.globalAlpha = 1;
+  });
+  const good = data.bins.reduce((sum, bin) => sum + bin[0], 0), bad = data.bins.reduce((sum, bin) => sum + bin[1], 0);
+  const each = duration((minutes * 60e3) / data.bins.length);
+  setText($("throughput-title"), `Jobs that ended, per ${each}: ${count(good)} completed${bad ? `, ${count(bad)} failed or cancelled` : ""}`);
+  setText($("throughput-words"), `At most ${plural(most, "job")} in ${each}.`);
+}
+
+export function drawTimeline() {
+  if (!data || document.hidden || !$("timeline-canvas").clientWidth) return;
+  drawBars();
+  drawThroughput();
+}
+
+export function showTimeline(told) {
+  data = told;
+  drawTimeline();
+}
+
+export function setTimelineGpus(ids) {
+  if (ids.join() === gpuIds.join()) return;
+  gpuIds = ids;
+  drawTimeline();
+}
+
+function meet(event) {
+  const box = $("timeline-canvas").getBoundingClientRect();
+  const x = event.clientX - box.left, y = event.clientY - box.top;
+  // The last that was drawn lies on top.
+  return hits.findLast((hit) => x >= hit.left && x <= hit.right && y >= hit.top && y < hit.bottom);
+}
+
+function tipWords(hit) {
+  const long = duration((hit.end ?? now()) - hit.start);
+  if (hit.n > 1) return `${plural(hit.n, "job")} in ${long}${hit.failed ? `, ${count(hit.failed)} did not end well` : ""}`;
+  return `Job ${hit.id}: ${hit.state}, ${long}`;
+}
+
+function onPointer(event) {
+  const hit = meet(event), tip = $("timeline-tip"), canvas = $("timeline-canvas");
+  tip.hidden = !hit;
+  canvas.style.cursor = hit && hit.n === 1 ? "pointer" : "default";
+  if (!hit) return;
+  setText(tip, tipWords(hit));
+  const box = $("timeline").getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(event.clientX - box.left + 10, box.width - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${event.clientY - box.top + 16}px`;
+}
+
+function chooseWindow(chosen) {
+  minutes = chosen;
+  for (const button of $("windows").children) {
+    const on = Number(button.dataset.minutes) === minutes;
+    button.setAttribute("aria-checked", String(on));
+    button.tabIndex = on ? 0 : -1;
+  }
+}
+
+function onWindowKey(event) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const buttons = [...$("windows").children];
+  const next = buttons[(buttons.indexOf(event.target) + step + buttons.length) % buttons.length];
+  next.click();
+  next.focus();
+}
+
+export function startTimeline(handlers) {
+  ({ onOpen, onWindow } = handlers);
+  for (const [value, words] of WINDOWS) {
+    const button = element("button", { type: "button", role: "radio", "data-minutes": value }, words);
+    button.addEventListener("click", () => { chooseWindow(value); onWindow(); });
+    $("windows").append(button);
+  }
+  $("windows").addEventListener("keydown", onWindowKey);
+  chooseWindow(minutes);
+  const canvas = $("timeline-canvas");
+  canvas.addEventListener("pointermove", onPointer);
+  canvas.addEventListener("pointerleave", () => { $("timeline-tip").hidden = true; });
+  canvas.addEventListener("click", (event) => { const hit = meet(event); if (hit && hit.n === 1) onOpen(hit.id); });
+  new ResizeObserver(drawTimeline).observe($("timeline"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+}

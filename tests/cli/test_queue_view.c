@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* The model follows the queue: jobs, GPUs, what may be done to them, and which logs are shown. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/queue_view_parts.h"
+
+struct queue {
+	char dir[64];
+	struct queue_choice choice;
+	struct queue_view *view;
+	struct view_model *model;
+	const struct view_actions *actions;
+};
+
+static void append(const struct queue *q, const char *lines)
+{
+	FILE *f = fopen(q->choice.journal_path, "a");
+	assert_non_null(f);
+	fputs(lines, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+#define ADD(id, command)                                                                                               \
+	"{\"event\":\"add\",\"id\":" #id ",\"time\":\"2026-01-01T00:00:00.000Z\",\"command\":\"" command               \
+	"\",\"cwd\":\"/\"}\n"
+#define START(id, gpu, log)                                                                                            \
+	"{\"event\":\"start\",\"id\":" #id ",\"attempt\":1,\"time\":\"2026-01-01T00:00:01.000Z\",\"gpus\":[" #gpu      \
+	"],\"pid\":1,\"log\":\"" log "\"}\n"
+#define END(id, status)                                                                                                \
+	"{\"event\":\"end\",\"id\":" #id ",\"attempt\":1,\"time\":\"2026-01-01T00:00:05.000Z\",\"status\":\"" status   \
+	"\",\"duration\":4.0,\"exit_code\":0}\n"
+
+static int setup(void **state)
+{
+	struct queue *q = calloc(1, sizeof(*q));
+	assert_non_null(q);
+	strcpy(q->dir, "/tmp/gpuq-view-XXXXXX");
+	assert_non_null(mkdtemp(q->dir));
+	assert_int_equal(chdir(q->dir), 0);
+	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+	setenv("GPUQ_GPUS", "sim:2x1G", 1);
+	unsetenv("GPUQ_JOBS_FILE");
+	assert_int_equal(queue_choose(&q->choice, NULL), 0);
+	append(q, "{\"event\":\"journal\",\"version\":1}\n" ADD(1, "train a") ADD(2, "train \\u001b[31m b")
+			  START(1, 1, "x"));
+	assert_int_equal(queue_view_open(&q->choice, &(struct queue_view_options){0}, &q->view, NULL), 0);
+	q->model = queue_view_model(q->view);
+	q->actions = queue_view_actions(q->view);
+	*state = q;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct queue *q = *state;
+	char command[96];
+	queue_view_close(q->view);
+	queue_choice_finish(&q->choice);
+	snprintf(command, sizeof(command), "rm -r %s", q->dir);
+	free(q);
+	return system(command);
+}
+
+/* Until the model has what is waited for; a test that waits in vain is ended by its limit. */
+static void update(struct queue *q)
+{
+	struct pollfd p = {queue_view_fd(q->view), POLLIN, 0};
+	assert_true(poll(&p, 1, 60000) > 0);
+	assert_int_equal(queue_view_update(q->view, NULL), 0);
+}
+
+static void test_all_that_is_there_is_in_the_model(void **state)
+{
+	struct queue *q = *state;
+	const struct view_job *job = view_find_job(q->model, 1);
+	assert_int_equal(view_num_jobs(q->model), 2);
+	assert_int_equal(job->state, VIEW_JOB_RUNNING);
+	assert_int_equal(view_job_last(job)->gpus[0], 1);
+	assert_int_equal(view_job_last(job)->end_ms, -1);
+	assert_string_equal(view_find_job(q->model, 2)->command, "train \\x1b[31m b");
+	assert_int_equal(view_job_count(q->model, VIEW_JOB_PENDING), 1);
+	assert_int_equal(view_work(q->model)->running, 1);
+}
+
+static void test_changes_come_one_by_one(void **state)
+{
+	struct queue *q = *state;
+	uint64_t version = view_version(q->model);
+	const struct view_job *changed[4];
+	append(q, END(1, "completed"));
+	while (view_find_job(q->model, 1)->state == VIEW_JOB_RUNNING)
+		update(q);
+	assert_int_equal(view_jobs_since(q->model, version, changed, 4), 1);
+	assert_int_equal(changed[0]->id, 1);
+	assert_int_equal(view_work(q->model)->done, 1);
+}
+
+static void test_gpus_show_what_runs_on_them_and_what_ended(void **state)
+{
+	struct queue *q = *state;
+	struct view_sample samples[4];
+	while (view_num_gpus(q->model) < 2)
+		update(q);
+	assert_int_equal(view_gpu(q->model, 0)->status, VIEW_GPU_IDLE);
+	assert_int_equal(view_gpu(q->model, 1)->status, VIEW_GPU_PROCESSING);
+	assert_string_equal(view_gpu(q->model, 1)->task, "train a");
+	assert_int_equal(view_gpu(q->model, 1)->memory_total_bytes, 1 << 30);
+	assert_true(view_history(q->model, 1, samples, 4) >= 1);
+	append(q, END(1, "failed"));
+	while (view_gpu(q->model, 1)->status != VIEW_GPU_IDLE)
+		update(q);
+	assert_int_equal(view_gpu(q->model, 1)->failed, 1);
+	assert_int_equal(view_gpu(q->model, 1)->last_duration_ns, INT64_C(4000000000));
+}
+
+static void test_a_pruned_journal_is_read_anew(void **state)
+{
+	struct queue *q = *state;
+	struct queue other = *q;
+	other.choice.journal_path = (char[]){"new"};
+	append(&other, ADD(2, "later"));
+	assert_int_equal(rename("new", q->choice.journal_path), 0);
+	while (view_num_jobs(q->model) != 1)
+		update(q);
+	assert_null(view_find_job(q->model, 1));
+	assert_string_equal(view_find_job(q->model, 2)->command, "later");
+	assert_int_equal(view_work(q->model)->running, 0);
+}
+
+static void test_acting_changes_the_queue(void **state)
+{
+	struct queue *q = *state;
+	struct gd_error err = {0};
+	size_t done = 0;
+	uint64_t ids[] = {2};
+	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, ids, 1, &done, &err), 0);
+	assert_int_equal(done, 1);
+	while (view_find_job(q->model, 2)->state != VIEW_JOB_HELD)
+		update(q);
+	assert_true(view_action_applies(VIEW_RELEASE, view_find_job(q->model, 2)));
+	/* What cannot be done is told, with the reason. */
+	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
+	assert_non_null(strstr(err.message, "2"));
+}
+
+static void test_why_needs_no_driver(void **state)
+{
+	struct queue *q = *state;
+	struct text t = {0};
+	assert_int_equal(q->actions->why(q->actions->context, 2, &t, NULL), 0);
+	assert_non_null(strstr(text_string(&t), "nobody runs this queue"));
+	text_finish(&t);
+	assert_int_equal(q->actions->why(q->actions->context, 77, &t, NULL), -ENOENT);
+}
+
+/* ---- Logs ---------------------------------------------------------------------------- */
+
+static void write_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "secret", 6), 6);
+	close(fd);
+}
+
+/* A job whose log is said to be there; what opening it returns. */
+static int open_log(struct queue *q, const char *path)
+{
+	static int id = 10;
+	char lines[1024];
+	int fd = -1;
+	id++;
+	snprintf(lines, sizeof(lines),
+		"{\"event\":\"add\",\"id\":%d,\"command\":\"x\"}\n"
+		"{\"event\":\"start\",\"id\":%d,\"attempt\":1,\"gpus\":[],\"log\":\"%s\"}\n",
+		id, id, path);
+	append(q, lines);
+	while (!view_find_job(q->model, (uint64_t)id) || view_find_job(q->model, (uint64_t)id)->num_attempts == 0)
+		update(q);
+	int r = q->actions->open_log(q->actions->context, (uint64_t)id, 0, &fd, NULL);
+	if (r == 0)
+		close(fd);
+	return r;
+}
+
+static void test_only_logs_are_shown(void **state)
+{
+	struct queue *q = *state;
+	char path[200];
+	mkdir("logs", 0700);
+	mkdir("elsewhere", 0700);
+	write_file("logs/any.log");
+	write_file("elsewhere/id_rsa");
+	snprintf(path, sizeof(path), "%s/logs/any.log", q->dir);
+	assert_int_equal(open_log(q, path), 0);
+	snprintf(path, sizeof(path), "%s/elsewhere/id_rsa", q->dir);
+	assert_int_equal(open_log(q, path), -EPERM);
+	snprintf(path, sizeof(path), "%s/logs/../elsewhere/id_rsa", q->dir);
+	assert_int_equal(open_log(q, path), -EPERM);
+	assert_int_equal(open_log(q, "/dev/null"), -EPERM);
+	assert_int_equal(open_log(q, "relative.log"), -EPERM);
+	/* Not followed, not waited for. */
+	assert_int_equal(symlink("../elsewhere/id_rsa", "logs/link.log"), 0);
+	snprintf(path, sizeof(path), "%s/logs/link.log", q->dir);
+	assert_int_equal(open_log(q, path), -EPERM);
+	assert_int_equal(mkfifo("logs/pipe.log", 0600), 0);
+	snprintf(path, sizeof(path), "%s/logs/pipe.log", q->dir);
+	assert_int_equal(open_log(q, path), -EPERM);
+	snprintf(path, sizeof(path), "%s/logs/none.log", q->dir);
+	assert_int_equal(open_log(q, path), -ENOENT);
+}
+
+static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(void **state)
+{
+	struct queue *q = *state;
+	char path[200];
+	mkdir("mine", 0700);
+	/* The ids that open_log() will give, whichever those are. */
+	for (int id = 1; id < 60; id++) {
+		snprintf(path, sizeof(path), "mine/job_20260101_000000_%d.log", id);
+		write_file(path);
+	}
+	int fd = -1, r = -EPERM;
+	append(q, ADD(5, "x"));
+	snprintf(path, sizeof(path), "%s/mine/job_20260101_000000_5.log", q->dir);
+	char line[400];
+	snprintf(line, sizeof(line), "{\"event\":\"start\",\"id\":5,\"attempt\":1,\"gpus\":[],\"log\":\"%s\"}\n", path);
+	append(q, line);
+	while (!view_find_job(q->model, 5) || view_find_job(q->model, 5)->num_attempts == 0)
+		update(q);
+	r = q->actions->open_log(q->actions->context, 5, 0, &fd, NULL);
+	assert_int_equal(r, 0);
+	close(fd);
+	/* Another job's is not this job's. */
+	assert_int_equal(open_log(q, path), -EPERM);
+	q->view->trusted = false;
+	assert_int_equal(q->actions->open_log(q->actions->context, 5, 0, &fd, NULL), -EPERM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_all_that_is_there_is_in_the_model, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_changes_come_one_by_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gpus_show_what_runs_on_them_and_what_ended, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_pruned_journal_is_read_anew, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_acting_changes_the_queue, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_why_needs_no_driver, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_only_logs_are_shown, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

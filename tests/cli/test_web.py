@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: MIT
+"""gpuq web: a real server, asked over real connections."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+from lab import GPUQ
+from web_lab import LIMIT, Page, environment_of
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+WEB = pathlib.Path(GPUQ).parent / "gpuq-web"
+
+pytestmark = pytest.mark.skipif(not WEB.exists(), reason="built without libmicrohttpd")
+
+HANG_ABOUT = "until [ -e go ]; do sleep 0.02; done"
+
+
+@pytest.fixture(name="page")
+def open_page(lab):
+    return Page(lab)
+
+
+def run_one(lab, command):
+    """A job that has run to its end; its id."""
+    number = lab.add(command)
+    lab.gpuq("run", code=None)
+    return number
+
+
+# ---- Who may ask ---------------------------------------------------------------------
+
+
+def test_the_address_has_the_token_and_every_other_is_refused(page):
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[0-9a-f]{32}", page.address)
+    for path in ("/api/stream", "/api/jobs/1", "/api/jobs/1/log", "/api/jobs/1/environment", "/metrics"):
+        assert page.status(path, token=None) == 401, path
+        assert page.status(path, token="0" * 32) == 401, path
+        assert page.status(path, token=page.token[:-1]) == 401, path
+        # Never a cookie, nor in the address: those end up elsewhere.
+        assert page.status(f"{path}?token={page.token}", token=None, headers={"Cookie": f"token={page.token}"}) == 401, path
+    assert page.act(1, "cancel", token=None).status == 401
+    assert page.lab.job(1)["status"] == "pending"
+    assert page.status("/metrics") == 200
+    assert page.json("/api/jobs/1")["id"] == 1
+
+
+def test_two_servers_have_two_tokens(page):
+    other = Page(page.lab)
+    assert other.token != page.token
+    assert page.status("/metrics", token=other.token) == 401
+
+
+def test_a_token_of_ones_own_is_not_printed_and_not_handed_on(lab):
+    token = "my-own-token-that-is-long"
+    lab.add("--hold", "true")
+    page = Page(lab, env={"GPUQ_WEB_TOKEN": token})
+    assert "#" not in page.address and token not in page.address
+    assert page.status("/metrics") == 200
+    # Releasing starts a runner: what it starts must not know the token.
+    assert page.act(1, "release").status == 200
+    lab.until(lambda: lab.job(1)["status"] == "completed", "the job")
+    assert token.encode() not in environment_of(lab.runner())
+
+
+@pytest.mark.parametrize("token", ["short", "has spaces in it, which is bad", "x" * 300])
+def test_a_token_that_will_not_do_is_refused(lab, token):
+    lab.add("true")
+    result = lab.result("web", "--listen", "127.0.0.1:0", env={"GPUQ_WEB_TOKEN": token})
+    assert result.returncode == 2 and "GPUQ_WEB_TOKEN" in result.stderr and token not in result.stderr
+
+
+def test_open_read_lets_look_but_neither_act_nor_see_an_environment(lab):
+    page = Page(lab, "--open-read")
+    assert page.json("/api/jobs/1", token=None)["may_act"] is False
+    assert page.status("/metrics", token=None) == 200
+    stream = page.stream(token=None)
+    assert stream.until("state")["may_act"] is False
+    assert page.status("/api/jobs/1/environment", token=None) == 401
+    for action in ("cancel", "hold", "urgent", "retry", "release"):
+        assert page.act(1, action, token=None).status == 401, action
+    assert lab.job(1)["status"] == "pending"
+    assert page.status("/api/jobs/1/environment") == 200
+    assert page.act(1, "hold").status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", ""])
+def test_a_foreign_host_is_refused_even_with_the_token(page, host):
+    for path in ("/", "/page.js", "/api/jobs/1", "/metrics"):
+        assert page.status(path, headers={"Host": host}) in (400, 421), path
+    assert page.act(1, "cancel", headers={"Host": host}).status in (400, 421)
+    assert page.lab.job(1)["status"] == "pending"
+
+
+def test_names_of_this_machine_are_hosts(lab):
+    page = Page(lab, "--host", "gpubox.lan", "--host", "other")
+    for host in ("localhost", "localhost:9000", f"127.0.0.1:{page.port}", "[::1]:1", "gpubox.lan:8765", "other"):
+        assert page.status("/api/jobs/1", headers={"Host": host}) == 200, host
+    assert page.status("/api/jobs/1", headers={"Host": "gpubox"}) == 421
+
+
+@pytest.mark.parametrize("headers", [
+    {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
+    {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+])
+def test_requests_of_other_sites_are_refused_even_with_the_token(page, headers):
+    assert page.act(1, "cancel", headers=headers).status == 403
+    assert page.status("/api/jobs/1", headers=headers) == 403
+    assert page.status("/metrics", headers=headers) == 403
+    assert page.lab.job(1)["status"] == "pending"
+
+
+def test_our_own_page_may_ask_and_a_link_may_open_it(page):
+    own = {"Origin": f"http://127.0.0.1:{page.port}", "Sec-Fetch-Site": "same-origin"}
+    assert page.act(1, "hold", headers=own).status == 200
+    assert page.status("/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}) == 200
+
+
+def test_the_page_has_no_foreign_host_and_no_inline_script(page):
+    response = page.ask("/", token=None)
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert "Set-Cookie" not in response.headers and "Access-Control-Allow-Origin" not in response.headers
+    html = response.content.decode()
+    files = re.findall(r'(?:src|href)="([^"]+)"', html)
+    scripts = [name for name in files if name.endswith(".js")]
+    assert scripts and all(name.startswith("/") for name in files)
+    assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", html)
+    seen = set()
+    while scripts:
+        path = scripts.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        text = page.ask(path, token=None).content.decode()
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://(?!www\.w3\.org/)", text), path
+        scripts += ["/" + name for name in re.findall(r'from "\./([^"]+)"', text)]
+    assert len(seen) >= 6
+
+
+# ---- Limits --------------------------------------------------------------------------
+
+
+def test_what_is_too_large_or_unknown_is_refused(page):
+    assert page.status("/api/nothing") == 404
+    assert page.status("/../etc/passwd") == 404
+    assert page.status("/page.js/../../../etc/passwd") == 404
+    assert page.status("/api/jobs/99999") == 404
+    assert page.status("/api/jobs/99999999999999999999999") == 404
+    assert page.status("/api/jobs/1/nonsense") == 404
+    assert page.act(1, "nonsense").status == 404
+    assert page.ask("/api/jobs/1", method="DELETE").status == 405
+    assert page.ask("/metrics", method="POST").status == 405
+    assert page.status("/api/stream?states=nonsense") == 400
+    assert page.status("/api/stream?limit=100000") == 400
+    assert page.status("/" + "x" * 3000) in (404, 414)
+    assert page.status("/metrics", headers={"X-Long": "x" * 60000}) in (413, 431)
+    assert page.act(1, "hold", body=b"x" * 100).status == 200
+    assert page.status("/metrics") == 200
+
+
+def test_a_large_body_is_not_taken(page):
+    try:
+        assert page.act(1, "hold", body=b"x" * 1000000).status >= 400
+    except (ConnectionError, OSError):
+        pass  # cut off
+    assert page.lab.job(1)["status"] == "pending"
+    assert page.status("/metrics") == 200
+
+
+def test_a_connection_is_used_again(page):
+    connection = page.connect()
+    for _ in range(3):
+        connection.request("GET", "/api/jobs/1", headers=page.headers())
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200 and not response.will_close
+        port = connection.sock.getsockname()[1]
+    assert connection.sock.getsockname()[1] == port
+
+
+# ---- Live ----------------------------------------------------------------------------
+
+
+def test_the_stream_tells_all_and_then_what_changes(page):
+    stream = page.stream()
+    state = stream.until("state")
+    assert state["counts"]["pending"] == 1 and state["jobs"] == 1
+    assert [job["id"] for job in stream.until("rows")["rows"]] == [1]
+    assert stream.until("state", lambda told: told["gpus"])["gpus"][0]["name"]
+    number = page.lab.add("echo new")
+    told = stream.until("rows")
+    assert told["ids"] == [1, number]
+    # Only what is new.
+    assert [job["command"] for job in told["rows"]] == ["echo new"]
+    page.lab.gpuq("run")
+    assert stream.until("state", lambda told: told["counts"]["completed"] == 2)
+    told = stream.until("timeline", lambda told: len(told["bars"]) == 2)
+    assert sum(good for good, _ in told["bins"]) == 2
+
+
+def test_search_states_order_and_pages_are_the_servers(page):
+    page.lab.gpuq("add", "--no-start", "-", input="".join(f"train seed_{n}_\n" for n in range(250)))
+    page.lab.gpuq("hold", "5-7")
+
+    def ids(query):
+        stream = page.stream(query)
+        told = stream.until("rows", lambda told: told["total"] != 1)
+        stream.close()
+        return told["total"], told["ids"]
+
+    stream = page.stream()
+    stream.until("state", lambda told: told["jobs"] == 251 and told["counts"]["held"] == 3)
+    assert ids("limit=10")[0] == 251
+    total, found = ids("search=train+seed_24&limit=500&order=id")
+    assert total == 11 and found[0] == 26
+    assert ids("states=held&limit=10&order=id") == (3, [5, 6, 7])
+    assert ids("order=id&reverse=1&offset=100&limit=3") == (251, [151, 150, 149])
+    assert ids("search=nothing+has+this")[1] == []
+
+
+def test_a_page_that_does_not_read_holds_back_nobody(page):
+    slow = [socket.create_connection(("127.0.0.1", page.port), timeout=LIMIT) for _ in range(3)]
+    for connection in slow:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        connection.sendall(f"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {page.token}\r\n\r\n".encode())
+    quick = page.stream()
+    for n in range(12):
+        page.lab.gpuq("add", "--no-start", "-", input="".join(f"echo {n} {k} {'x' * 200}\n" for k in range(100)))
+        quick.until("state", lambda told, n=n: told["jobs"] == 1 + 100 * (n + 1))
+    for connection in slow:
+        connection.close()
+
+
+def test_pages_that_are_gone_make_room_for_others(page):
+    streams = [page.stream() for _ in range(64)]
+    assert {stream.status for stream in streams} == {200}
+    assert page.stream().status == 503
+    for stream in streams:
+        stream.close()
+    page.lab.until(lambda: page.stream().status == 200, "room for a stream")
+
+
+def test_the_server_ends_while_pages_are_open(page):
+    streams = [page.stream() for _ in range(3)]
+    streams[0].until("rows")
+    page.process.send_signal(signal.SIGTERM)
+    assert page.process.wait(LIMIT) == 0
+
+
+def test_a_pruned_journal_is_followed(page):
+    run_one(page.lab, "true")
+    stream = page.stream()
+    stream.until("rows", lambda told: told["total"] == 2)
+    page.lab.gpuq("prune", "--all", code=None)
+    page.lab.gpuq("prune", "--older-than", "0s", code=None)
+    number = page.lab.add("true")
+    assert stream.until("rows", lambda told: number in told["ids"])
+
+
+# ---- A job ---------------------------------------------------------------------------
+
+
+def test_details_of_a_job(lab):
+    first = lab.add("--name", "base", "--mem", "3G", "exit 3")
+    lab.gpuq("run", code=1)
+    waits = lab.add("--after", str(first), "true")
+    page = Page(lab)
+    job = page.json(f"/api/jobs/{first}")
+    assert (job["name"], job["command"], job["state"], job["mem_mb"]) == ("base", "exit 3", "failed", 3072)
+    assert job["attempts"][0]["exit_code"] == 3 and job["actions"] == ["retry"]
+    assert f"waits for job {first}" in page.json(f"/api/jobs/{waits}")["why"]
+
+
+def test_the_environment_is_the_jobs(lab):
+    number = lab.add("true", env={"SECRET_OF_THIS_JOB": "42 = x"})
+    assert "SECRET_OF_THIS_JOB=42 = x" in Page(lab).json(f"/api/jobs/{number}/environment")
+
+
+def test_actions_do_what_they_say(lab):
+    number = lab.add(HANG_ABOUT)
+    page = Page(lab)
+    assert page.act(number, "hold").status == 200
+    assert lab.job(number)["status"] == "held"
+    refused = page.act(number, "retry")
+    assert refused.status == 409 and str(number) in json.loads(refused.content)["error"]
+    assert page.act(number, "urgent").status == 200
+    assert lab.job(number)["priority"] == 1000000000
+    # Nobody runs the queue: releasing starts a runner, as the command does.
+    assert page.act(number, "release").status == 200
+    lab.until(lambda: lab.job(number)["status"] == "running", "the runner")
+    assert page.act(number, "cancel").status == 200
+    lab.until(lambda: lab.job(number)["status"] == "cancelled", "the end")
+    (lab.directory / "go").touch()
+    assert page.act(number, "retry").status == 200
+    lab.until(lambda: lab.job(number)["status"] == "completed", "the second attempt")
+    assert page.act(999, "cancel").status >= 400
+
+
+# ---- Logs ----------------------------------------------------------------------------
+
+
+def test_a_log_is_followed(lab):
+    number = lab.add("echo first; until [ -e go ]; do sleep 0.02; done; echo second")
+    page = Page(lab)
+    lab.start("run")
+    stream = page.stream(f"job={number}")
+    size = stream.until("log", lambda told: told["size"] > 0)["size"]
+    response = page.ask(f"/api/jobs/{number}/log")
+    assert (response.status, response.content) == (206, b"first\n")
+    assert response.headers["Content-Range"] == "bytes 0-5/6"
+    (lab.directory / "go").touch()
+    assert stream.until("log", lambda told: told["size"] == 13)
+    assert page.ask(f"/api/jobs/{number}/log", headers={"Range": f"bytes={size}-"}).content == b"second\n"
+    assert page.status(f"/api/jobs/{number}/log", headers={"Range": "bytes=13-"}) == 416
+    assert page.status(f"/api/jobs/{number}/log", headers={"Range": "bytes=1-2,4-5"}) == 400
+    assert page.status(f"/api/jobs/{number}/log?attempt=2") == 404
+
+
+def test_of_a_log_of_gigabytes_only_a_part_is_served(lab):
+    number = run_one(lab, "echo begin")
+    path = pathlib.Path(lab.job(number)["log_file"])
+    with open(path, "r+b") as file:
+        file.truncate(5 << 30)
+        file.seek(5 << 30)
+        file.write(b"the end\n")
+    page = Page(lab)
+    tail = page.ask(f"/api/jobs/{number}/log")
+    assert len(tail.content) == 64 << 10 and tail.content.endswith(b"the end\n")
+    assert len(page.ask(f"/api/jobs/{number}/log", headers={"Range": "bytes=0-"}).content) == 1 << 20
+    assert page.ask(f"/api/jobs/{number}/log", headers={"Range": "bytes=0-5"}).content == b"begin\n"
+
+
+def test_only_logs_are_served_whatever_the_journal_says(lab):
+    secret = lab.directory / "secret"
+    secret.write_text("key")
+    (lab.directory / "logs").mkdir()
+    (lab.directory / "logs/link.log").symlink_to(secret)
+    paths = [secret, "/etc/passwd", "/proc/self/environ", lab.directory / "logs/link.log",
+             lab.directory / "logs/../secret", "../../etc/passwd"]
+    lines = []
+    for number, path in enumerate(paths, 1):
+        lines.append({"event": "add", "id": number, "command": "x"})
+        lines.append({"event": "start", "id": number, "attempt": 1, "gpus": [], "log": str(path)})
+    lab.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = Page(lab)
+    for number, path in enumerate(paths, 1):
+        response = page.ask(f"/api/jobs/{number}/log")
+        assert response.status == 403 and b"key" not in response.content, path
+
+
+# ---- Metrics -------------------------------------------------------------------------
+
+
+def metric_names(text):
+    return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def all_metrics(lab):
+    """What a queue on cards that tell everything exports."""
+    build = pathlib.Path(os.environ["GD_BUILD"])
+    lab.environment.pop("GPUQ_GPUS")
+    (lab.directory / "sys").mkdir()
+    (lab.directory / "nvml").write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
+                                        "memory=1000000 400000 600000 0\nmode=0\nutilization=40\ntemperature=50\npower=100000\n")
+    lab.environment |= {"GPUQ_NVML_LIBRARY": str(build / "tests/gpu/libnvidia-ml.so.1"), "FAKE_NVML": str(lab.directory / "nvml"),
+                        "GPUQ_SYSFS_ROOT": str(lab.directory / "sys")}
+    lab.add("--num-gpus", "0", "exit 1")
+    lab.gpuq("run", code=1)
+    page = Page(lab)
+    return lab.until(lambda: (text := page.ask("/metrics").content.decode()) and "gpuq_gpu_power_watts" in text and text, "the card")
+
+
+def test_metrics_tell_of_gpus_queue_and_journal(lab):
+    text = all_metrics(lab)
+    assert 'gpuq_gpu_memory_used_bytes{gpu="0"} 600000' in text
+    assert 'gpuq_jobs{state="failed"} 1' in text
+    assert "gpuq_attempt_duration_seconds_count 1" in text
+    assert f"gpuq_journal_size_bytes {lab.journal.stat().st_size}" in text
+
+
+@pytest.mark.heavy
+def test_promtool_has_nothing_to_say(lab):
+    result = subprocess.run(["promtool", "check", "metrics"], input=all_metrics(lab), capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def dashboard_queries():
+    board = json.loads((SOURCE / "docs/grafana-dashboard.json").read_text())
+    return board, [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+
+
+@pytest.mark.heavy
+def test_queries_of_the_dashboard_are_promql(tmp_path):
+    rules = [{"record": f"a:b:c{number}", "expr": query.replace("$__rate_interval", "5m")} for number, query in enumerate(dashboard_queries()[1])]
+    (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    result = subprocess.run(["promtool", "check", "rules", "--lint=none", "rules.json"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_dashboard_asks_for_what_there_is(lab):
+    board, asked = dashboard_queries()
+    asked += [variable["query"] if isinstance(variable["query"], str) else variable["query"]["query"]
+              for variable in board["templating"]["list"] if variable["type"] == "query"]
+    names = set(re.findall(r"\bgpuq_\w+", " ".join(asked)))
+    known = metric_names(all_metrics(lab))
+    assert len(asked) >= 10 and names
+    assert names <= known, names - known
+    # And what there is, is shown.
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in known}
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+    assert families - shown <= {"gpuq_build_info"}
+    assert board["schemaVersion"] >= 37 and len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+# ---- The command ---------------------------------------------------------------------
+
+
+def test_errors_say_what_to_do(lab):
+    result = lab.result("web", "--listen", "127.0.0.1:0")
+    assert result.returncode == 2 and "there is none; add jobs" in result.stderr
+    lab.add("true")
+    for where in ("nonsense", "127.0.0.1", "example.com:80", "127.0.0.1:99999", "::1:80"):
+        result = lab.result("web", "--listen", where)
+        assert result.returncode == 2 and where in result.stderr and "127.0.0.1:8765" in result.stderr, where
+    assert lab.result("web", "one").returncode == 2
+    page = Page(lab)
+    result = lab.result("web", "--listen", f"127.0.0.1:{page.port}")
+    assert result.returncode == 1 and "in use" in result.stderr and "127.0.0.1:0" in result.stderr
+
+
+def test_ipv6_and_names_can_be_listened_on(lab):
+    lab.add("true")
+    process = lab.start("web", "--listen", "localhost:0", text=True)
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    if not socket.has_ipv6 or not pathlib.Path("/proc/net/if_inet6").exists():
+        return
+    process = lab.start("web", "--listen", "[::1]:0", text=True)
+    assert process.stdout.readline().startswith("http://[::1]:")
+
+
+def test_a_gpuq_without_it_says_so(lab, tmp_path):
+    alone = tmp_path / "bin"
+    alone.mkdir()
+    shutil.copy(GPUQ, alone / "gpuq")
+    result = subprocess.run([alone / "gpuq", "web"], capture_output=True, text=True, timeout=LIMIT, env=lab.environment, check=False)
+    if result.returncode == 2:  # unless one is installed on this machine
+        assert "'gpuq-web' is not installed" in result.stderr and "libmicrohttpd" in result.stderr
+
+
+def test_started_by_hand_it_says_how(lab):
+    result = subprocess.run([WEB], capture_output=True, text=True, timeout=LIMIT, env=lab.environment, check=False)
+    assert result.returncode == 2 and "gpuq web" in result.stderr
+
+
+def test_help_is_that_of_the_command(lab):
+    text = lab.gpuq("web", "--help")
+    assert "gpuq web" in text and "--open-read" in text
+    assert lab.gpuq("help", "web") == text
+    assert "web" in lab.gpuq("--help")

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: MIT
+"""The page in a real Chromium: what is seen, live; keys; nothing of a job is ever taken for HTML."""
+import os
+import pathlib
+import re
+
+import pytest
+from lab import GPUQ
+from web_lab import LIMIT, Page
+
+pytestmark = [pytest.mark.heavy, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
+
+webdriver = pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+ATTACK = "echo '<img src=x onerror=\"document.title=`broken`\"><script>document.title=`broken`</script>'"
+
+
+class Browser:
+    """One Chromium, and what one does with it."""
+
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,900"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+
+    def open(self, page, more=""):
+        # Another address in between: one that differs in its fragment alone would not be loaded anew.
+        self.driver.get("about:blank")
+        self.driver.get(page.address + more)
+        return self
+
+    def until(self, condition):
+        return WebDriverWait(self.driver, LIMIT, ignored_exceptions=(Exception,)).until(lambda _: condition())
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        return self.driver.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+
+    def rows(self):
+        """Ids in the table."""
+        return self.driver.execute_script("return [...document.querySelectorAll('#rows th button')].map((b) => Number(b.textContent))")
+
+    def row_state(self, number):
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll('#rows tr')].find((r) => r.querySelector('th').textContent === String(arguments[0]))"
+            "?.querySelector('.col-state').textContent", number)
+
+    def press(self, *keys):
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def focused(self):
+        return self.driver.execute_script("const e = document.activeElement; return e.id || e.textContent")
+
+    def media(self, **features):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]})
+
+    def size(self, width, height, mobile=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile})
+
+    def errors(self):
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture(name="browser", scope="module")
+def start_browser():
+    browser = Browser()
+    yield browser
+    browser.driver.quit()
+
+
+@pytest.fixture(name="fresh")
+def fresh_browser(browser):
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.media(prefers_color_scheme="light")
+    browser.errors()
+    return browser
+
+
+def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
+    lab.add("--name", "first", "echo one")
+    page = Page(lab)
+    fresh.open(page)
+    fresh.until(lambda: fresh.rows() == [1])
+    fresh.until(lambda: len(fresh.all(".gpu")) == 2)
+    assert fresh.text("#headline") == "1 waiting, 0 of 1 job completed"
+    assert "first" in fresh.text("#rows .col-command")
+    # A new job comes by itself, and so does its end.
+    lab.add("echo two")
+    fresh.until(lambda: fresh.rows() == [1, 2])
+    lab.gpuq("run")
+    fresh.until(lambda: fresh.row_state(1) == fresh.row_state(2) == "completed")
+    fresh.until(lambda: fresh.text("#headline") == "2 of 2 jobs completed")
+    assert fresh.errors() == []
+
+
+def test_search_and_states(lab, fresh):
+    lab.gpuq("add", "--no-start", "-", input="".join(f"train seed_{n}_\n" for n in range(150)))
+    lab.gpuq("hold", "3")
+    fresh.open(Page(lab))
+    fresh.until(lambda: len(fresh.rows()) == 100)
+    assert fresh.text("#page-words") == "1–100 of 150"
+    fresh.one("#page-on").click()
+    fresh.until(lambda: len(fresh.rows()) == 50)
+    fresh.one("#search").send_keys("seed_14")
+    fresh.until(lambda: len(fresh.rows()) == 11)
+    fresh.until(lambda: fresh.text("#matching") == "11 jobs match")
+    fresh.one("#search").clear()
+    fresh.one("#search").send_keys("nothing has this")
+    fresh.until(lambda: fresh.text("#empty") == "No job matches." and fresh.one("#empty").is_displayed())
+    fresh.one("#search").send_keys(Keys.CONTROL + "a", Keys.DELETE)
+    fresh.one("[data-filter=held]").click()
+    fresh.until(lambda: fresh.rows() == [3])
+    assert fresh.one("[data-filter=held]").get_attribute("aria-pressed") == "true"
+    fresh.one("[data-filter=held]").click()
+    fresh.one("#heads .col-id button").click()
+    fresh.one("#heads .col-id button").click()
+    fresh.until(lambda: fresh.rows()[:2] == [150, 149])
+    assert fresh.one("#heads .col-id").get_attribute("aria-sort") == "descending"
+
+
+def test_a_log_is_followed_and_details_are_told(lab, fresh):
+    number = lab.add("printf 'one\\nprogress 1\\rprogress 2'; until [ -e go ]; do sleep 0.02; done; printf '\\n\\033[31mred\\033[0m end\\n'",
+                     env={"VARIABLE_OF_THE_JOB": "is shown"})
+    page = Page(lab)
+    lab.start("run")
+    fresh.open(page)
+    fresh.until(lambda: fresh.row_state(number) == "running")
+    fresh.one("#rows th button").click()
+    # As a terminal shows it: a carriage return begins the line anew.
+    fresh.until(lambda: fresh.text("#log") == "one\nprogress 2")
+    (lab.directory / "go").touch()
+    fresh.until(lambda: fresh.text("#log") == "one\nprogress 2\nred end\n")
+    fresh.until(lambda: "completed" in fresh.text("#job-title"))
+    fresh.one("#tab-details").click()
+    fresh.until(lambda: str(lab.directory) in fresh.text("#pane-details"))
+    fresh.one("#tab-environment").click()
+    fresh.until(lambda: "VARIABLE_OF_THE_JOB=is shown" in fresh.text("#pane-environment"))
+    assert fresh.errors() == []
+
+
+def test_what_a_job_is_called_and_writes_is_never_html(lab, fresh):
+    number = lab.add("--name", "<b onmouseover=alert(1)>name</b>", ATTACK, env={"EVIL": "<img src=x onerror=\"document.title='broken'\">"})
+    lab.gpuq("run")
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.row_state(number) == "completed")
+    assert ATTACK in fresh.text("#rows .col-command")
+    fresh.one("#rows th button").click()
+    fresh.until(lambda: "<img src=x onerror=" in fresh.text("#log"))
+    fresh.one("#tab-details").click()
+    fresh.until(lambda: ATTACK in fresh.text("#pane-details"))
+    fresh.one("#tab-environment").click()
+    fresh.until(lambda: "EVIL=<img" in fresh.text("#pane-environment"))
+    assert fresh.all("img:not([src='/icon.svg'])") == [] and fresh.all("#rows b, #job b[onmouseover]") == []
+    assert fresh.driver.title == "gpuq"
+    assert fresh.errors() == []
+
+
+def test_cancel_asks_first(lab, fresh):
+    number = lab.add("until [ -e go ]; do sleep 0.02; done")
+    page = Page(lab)
+    lab.start("run")
+    fresh.open(page)
+    fresh.until(lambda: fresh.row_state(number) == "running")
+    fresh.one("#rows th button").click()
+    fresh.until(lambda: fresh.all("[data-action=cancel]"))
+    fresh.one("[data-action=cancel]").click()
+    fresh.until(lambda: fresh.one("#ask").get_attribute("open"))
+    fresh.one("#ask-no").click()
+    fresh.until(lambda: not fresh.one("#ask").get_attribute("open"))
+    assert lab.job(number)["status"] == "running"
+    fresh.one("[data-action=cancel]").click()
+    fresh.until(lambda: fresh.one("#ask-yes").is_displayed())
+    fresh.one("#ask-yes").click()
+    fresh.until(lambda: "cancelled" in fresh.text("#job-title"))
+    assert lab.job(number)["status"] == "cancelled"
+
+
+def test_with_the_keyboard_alone(lab, fresh):
+    for n in range(3):
+        lab.add("--hold", f"echo {n}")
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.rows() == [1, 2, 3])
+    fresh.press("/")
+    assert fresh.focused() == "search"
+    fresh.press(Keys.ESCAPE, "j", "j")
+    assert fresh.focused() == "2"
+    # Focus can be seen.
+    assert fresh.driver.execute_script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    fresh.press(Keys.ENTER)
+    fresh.until(lambda: fresh.one("#job").get_attribute("open") and fresh.all("[data-action=release]"))
+    assert fresh.focused() == "job-title"
+    fresh.press(Keys.TAB)
+    fresh.press(Keys.ESCAPE)
+    fresh.until(lambda: not fresh.one("#job").get_attribute("open"))
+    assert fresh.focused() == "2"
+    fresh.press("u")
+    fresh.until(lambda: lab.job(2)["priority"] == 1000000000)
+    fresh.press("c")
+    fresh.until(lambda: fresh.one("#ask").get_attribute("open"))
+    fresh.press(Keys.TAB, Keys.ENTER)
+    fresh.until(lambda: fresh.row_state(2) == "cancelled")
+    fresh.press("?")
+    fresh.until(lambda: fresh.one("#help").get_attribute("open"))
+    assert lab.job(1)["status"] == lab.job(3)["status"] == "held"
+
+
+def test_a_screen_reader_finds_its_way(lab, fresh):
+    lab.add("true")
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.rows() == [1])
+    assert len(fresh.all("main:not([hidden])")) == 1 and fresh.all("header") and fresh.all("table caption") and fresh.all("th[scope=row]")
+    fresh.until(lambda: fresh.text("#counts-words") == "1 pending")
+    assert fresh.one("#counts-words").get_attribute("aria-live") == "polite"
+    nameless = fresh.driver.execute_script(
+        "return [...document.querySelectorAll('button, input, select, canvas, [role=tab], section')].filter((e) => !e.closest('[hidden]') && !("
+        "e.textContent.trim() || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.labels?.length)).map((e) => e.outerHTML)")
+    assert nameless == []
+
+
+def contrast(one, other):
+    def light(colour):
+        parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_read(lab, fresh, scheme):
+    lab.add("--hold", "true")
+    lab.add("exit 1")
+    lab.gpuq("run", code=1)
+    lab.add("true")
+    fresh.media(prefers_color_scheme=scheme)
+    fresh.open(Page(lab))
+    fresh.until(lambda: len(fresh.rows()) == 3)
+    ground = fresh.driver.execute_script("return getComputedStyle(document.querySelector('.table-panel')).backgroundColor")
+    assert (contrast(ground, "rgb(255,255,255)") < 1.2) == (scheme == "light")
+    for selector in ("#headline", "#rows .state[data-state=failed]", "#rows .state[data-state=held]", "#rows .state[data-state=pending]",
+                     "#rows th button", ".gpu-name", "#pace"):
+        colour = fresh.driver.execute_script("return getComputedStyle(document.querySelector(arguments[0])).color", selector)
+        assert contrast(colour, ground) >= 4.5, (selector, colour, ground)
+
+
+def test_a_phone_never_scrolls_sideways(lab, fresh):
+    number = lab.add("--name", "a-rather-long-name-of-a-job", "echo " + "x" * 400 + " " + "words " * 40)
+    lab.gpuq("run")
+    lab.add("exit 3")
+    fresh.size(360, 740, mobile=True)
+    fresh.open(Page(lab))
+    fresh.until(lambda: len(fresh.rows()) == 2 and len(fresh.all(".gpu")) == 2)
+    wide = "return [document.documentElement.scrollWidth, innerWidth]"
+    assert fresh.driver.execute_script(wide) == [360, 360]
+    fresh.one("#rows tr:last-child th button").click()
+    fresh.until(lambda: fresh.text("#log"))
+    for tab in ("log", "details", "environment"):
+        fresh.one(f"#tab-{tab}").click()
+        assert fresh.driver.execute_script(wide) == [360, 360], tab
+        assert fresh.driver.execute_script("const d = document.getElementById('job'); return d.scrollWidth <= d.clientWidth"), tab
+    assert number == 1
+
+
+def test_without_the_token_it_asks_for_it(lab, fresh):
+    page = Page(lab)
+    page.address, whole = page.address.split("#")[0], page.address
+    fresh.open(page)
+    fresh.until(lambda: fresh.one("#gate").is_displayed())
+    fresh.one("#gate-token").send_keys("wrong", Keys.ENTER)
+    fresh.until(lambda: fresh.text("#gate-wrong") == "That token is not the one.")
+    fresh.one("#gate-token").clear()
+    fresh.one("#gate-token").send_keys(page.token, Keys.ENTER)
+    fresh.until(lambda: fresh.rows() == [1])
+    assert fresh.driver.current_url == whole
+    # Going to a section must not cost the token.
+    fresh.one("[data-goto=jobs-title]").click()
+    assert fresh.driver.current_url == whole
+
+
+def test_open_read_offers_nothing_to_do(lab, fresh):
+    lab.add("--hold", "true")
+    page = Page(lab, "--open-read")
+    page.address = page.address.split("#")[0]
+    fresh.open(page)
+    fresh.until(lambda: fresh.rows() == [1])
+    fresh.one("#rows th button").click()
+    fresh.until(lambda: "held" in fresh.text("#job-title"))
+    assert fresh.all("#job-actions button") == []
+    fresh.one("#tab-environment").click()
+    fresh.until(lambda: "who has the token" in fresh.text("#pane-environment"))
+
+
+def test_the_page_comes_back_when_the_server_does(lab, fresh):
+    token = "the-same-token-each-time"
+    page = Page(lab, env={"GPUQ_WEB_TOKEN": token})
+    fresh.driver.get("about:blank")
+    fresh.driver.get(f"{page.address}#token={token}")
+    fresh.until(lambda: fresh.rows() == [1])
+    page.process.terminate()
+    page.process.wait()
+    fresh.until(lambda: fresh.text("#link-words") == "not connected")
+    lab.add("echo meanwhile")
+    again = lab.start("web", "--listen", f"127.0.0.1:{page.port}", env={"GPUQ_WEB_TOKEN": token}, text=True)
+    assert again.stdout.readline()
+    fresh.until(lambda: fresh.rows() == [1, 2] and fresh.text("#link-words") == "live")
+    assert os.path.exists(GPUQ)

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* What Prometheus reads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "view/metrics.h"
+
+static struct view_model *model;
+static struct text out;
+
+static int setup(void **state)
+{
+	(void)state;
+	model = view_model_create(0);
+	return model ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	view_model_destroy(model);
+	text_finish(&out);
+	out = (struct text){0};
+	return 0;
+}
+
+static void put(void)
+{
+	struct view_facts facts = {.journal_bytes = 4096, .bad_lines = 2, .runner = 77};
+	text_clear(&out);
+	metrics_put(&out, model, &facts, 100000);
+	assert_int_equal(text_error(&out), 0);
+}
+
+/* A whole line. */
+static void assert_line(const char *line)
+{
+	const char *at = strstr(text_string(&out), line);
+	if (!at || (at != out.data && at[-1] != '\n') || at[strlen(line)] != '\n')
+		fail_msg("no line '%s' in:\n%s", line, text_string(&out));
+}
+
+static void test_gpus_in_base_units(void **state)
+{
+	(void)state;
+	struct view_gpu gpu = {.id = 1,
+		.name = "Card \"A\\B\"",
+		.memory_total_bytes = INT64_C(42949672960),
+		.memory_used_bytes = 1073741824,
+		.utilization_percent = 87,
+		.temperature_celsius = 61,
+		.power_milliwatts = 312500,
+		.num_tasks = 2};
+	assert_int_equal(view_put_gpu(model, &gpu), 0);
+	put();
+	assert_line("gpuq_gpu_info{gpu=\"1\",name=\"Card \\\"A\\\\B\\\"\"} 1");
+	assert_line("gpuq_gpu_memory_size_bytes{gpu=\"1\"} 42949672960");
+	assert_line("gpuq_gpu_memory_used_bytes{gpu=\"1\"} 1073741824");
+	assert_line("gpuq_gpu_utilization_ratio{gpu=\"1\"} 0.87");
+	assert_line("gpuq_gpu_temperature_celsius{gpu=\"1\"} 61");
+	assert_line("gpuq_gpu_power_watts{gpu=\"1\"} 312.5");
+	assert_line("gpuq_gpu_running_jobs{gpu=\"1\"} 2");
+	assert_line("gpuq_gpu_up{gpu=\"1\"} 1");
+}
+
+static void test_what_a_gpu_does_not_tell_is_left_out(void **state)
+{
+	(void)state;
+	struct view_gpu gpu = {.id = 0,
+		.status = VIEW_GPU_ERROR,
+		.memory_total_bytes = -1,
+		.memory_used_bytes = -1,
+		.utilization_percent = -1,
+		.temperature_celsius = -1,
+		.power_milliwatts = -1};
+	assert_int_equal(view_put_gpu(model, &gpu), 0);
+	put();
+	assert_line("gpuq_gpu_up{gpu=\"0\"} 0");
+	assert_null(strstr(text_string(&out), "celsius"));
+	assert_null(strstr(text_string(&out), "memory"));
+}
+
+static void test_jobs_attempts_durations_and_waiting(void **state)
+{
+	(void)state;
+	struct view_attempt tried[] = {
+		{.start_ms = 3000, .end_ms = 7000, .duration_ms = 4000, .state = VIEW_JOB_FAILED, .reason = "timeout"},
+		{.start_ms = 8000, .end_ms = 8050, .duration_ms = 50, .state = VIEW_JOB_COMPLETED},
+	};
+	struct view_job done = {.id = 1,
+		.command = "x",
+		.state = VIEW_JOB_COMPLETED,
+		.submit_ms = 1000,
+		.attempts = tried,
+		.num_attempts = 2};
+	struct view_job waits = {.id = 2, .command = "y", .state = VIEW_JOB_PENDING, .submit_ms = 40000};
+	assert_int_equal(view_put_job(model, &done), 0);
+	assert_int_equal(view_put_job(model, &waits), 0);
+	put();
+	assert_line("gpuq_jobs{state=\"completed\"} 1");
+	assert_line("gpuq_jobs{state=\"pending\"} 1");
+	assert_line("gpuq_jobs{state=\"running\"} 0");
+	assert_line("gpuq_attempts_total{result=\"completed\"} 1");
+	assert_line("gpuq_attempts_total{result=\"failed\"} 1");
+	assert_line("gpuq_retries_total 1");
+	assert_line("gpuq_timeouts_total 1");
+	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"0.1\"} 1");
+	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"1\"} 1");
+	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"5\"} 2");
+	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"+Inf\"} 2");
+	assert_line("gpuq_attempt_duration_seconds_sum 4.050");
+	assert_line("gpuq_attempt_duration_seconds_count 2");
+	assert_line("gpuq_job_wait_seconds_bucket{le=\"1\"} 0");
+	assert_line("gpuq_job_wait_seconds_bucket{le=\"5\"} 1");
+	assert_line("gpuq_oldest_pending_seconds 60.000");
+}
+
+static void test_journal_runner_and_build(void **state)
+{
+	(void)state;
+	put();
+	assert_line("gpuq_build_info{version=\"" GD_VERSION "\"} 1");
+	assert_line("gpuq_runner_up 1");
+	assert_line("gpuq_journal_size_bytes 4096");
+	assert_line("gpuq_journal_bad_lines 2");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_gpus_in_base_units, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_a_gpu_does_not_tell_is_left_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_jobs_attempts_durations_and_waiting, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_journal_runner_and_build, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

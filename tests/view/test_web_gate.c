@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Who may ask the page's server: hosts, origins, tokens; and which part of a log. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "view/web_gate.h"
+
+static void test_only_names_of_ours_are_hosts(void **state)
+{
+	(void)state;
+	const char *names[] = {"gpubox.lan", "10.0.0.7"};
+	static const char *const ours[] = {"localhost", "localhost:8765", "LOCALHOST:1", "127.0.0.1:8765", "[::1]",
+		"[::1]:8765", "gpubox.lan:8765", "gpubox.lan.", "10.0.0.7:9"};
+	static const char *const foreign[] = {"", "evil.example", "evil.example:8765", "localhost.evil.example",
+		"127.0.0.1.evil.example", "evil.example:127.0.0.1", "localhost:8765:x", "localhost:80a", "[::1",
+		"[::1]x", "[::2]:8765", "127.0.0.2", "xlocalhost", "localhos", "user@localhost", "localhost/",
+		" localhost"};
+	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
+		assert_true(web_host_allowed(ours[i], names, 2));
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
+		assert_false(web_host_allowed(foreign[i], names, 2));
+	assert_false(web_host_allowed(NULL, names, 2));
+	assert_false(web_host_allowed("gpubox.lan", NULL, 0));
+}
+
+static void test_only_our_own_page_is_an_origin(void **state)
+{
+	(void)state;
+	const char *host = "localhost:8765";
+	assert_true(web_origin_allowed(NULL, host));
+	assert_true(web_origin_allowed("http://localhost:8765", host));
+	assert_true(web_origin_allowed("https://localhost:8765", host));
+	/* A neighbour's server on the same machine is another site. */
+	assert_false(web_origin_allowed("http://localhost:9000", host));
+	assert_false(web_origin_allowed("http://evil.example", host));
+	assert_false(web_origin_allowed("null", host));
+	assert_false(web_origin_allowed("", host));
+	assert_false(web_origin_allowed("http://localhost:8765.evil.example", host));
+	assert_false(web_origin_allowed("http://localhost:8765", NULL));
+}
+
+static void test_other_sites_are_told_by_the_browser(void **state)
+{
+	(void)state;
+	assert_true(web_site_allowed(NULL));
+	assert_true(web_site_allowed("same-origin"));
+	assert_true(web_site_allowed("none"));
+	assert_false(web_site_allowed("same-site"));
+	assert_false(web_site_allowed("cross-site"));
+	assert_false(web_site_allowed("whatever comes next"));
+}
+
+static void test_only_the_token_is_the_token(void **state)
+{
+	(void)state;
+	const char *token = "0123456789abcdef";
+	assert_true(web_token_given("Bearer 0123456789abcdef", token));
+	assert_true(web_token_given("bearer 0123456789abcdef", token));
+	static const char *const wrong[] = {"", "Bearer", "Bearer ", "0123456789abcdef", "Basic 0123456789abcdef",
+		"Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Bearer 0123456789abcdef0123456789abcdef",
+		"Bearer 0123456789abcdeF", "Bearer  0123456789abcdef"};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		assert_false(web_token_given(wrong[i], token));
+	assert_false(web_token_given(NULL, token));
+	assert_false(web_token_given("Bearer ", ""));
+}
+
+static void test_tokens_are_long_and_never_the_same(void **state)
+{
+	(void)state;
+	char a[WEB_TOKEN_ROOM], b[WEB_TOKEN_ROOM];
+	assert_int_equal(web_token_make(a), 0);
+	assert_int_equal(web_token_make(b), 0);
+	assert_int_equal(strlen(a), 32); /* 128 bits */
+	assert_string_not_equal(a, b);
+	assert_true(web_token_usable(a));
+	assert_false(web_token_usable("short"));
+	assert_false(web_token_usable("with a space in the middle of it"));
+	assert_false(web_token_usable("fragment#of&an?address/is/not/one"));
+}
+
+static void check_range(const char *header, uint64_t size, uint64_t from, uint64_t to)
+{
+	uint64_t got_from = 77, got_to = 77;
+	assert_int_equal(web_range(header, size, 100, &got_from, &got_to), 0);
+	assert_int_equal(got_from, from);
+	assert_int_equal(got_to, to);
+}
+
+static void test_ranges_are_never_longer_than_the_limit(void **state)
+{
+	(void)state;
+	uint64_t gigabytes = UINT64_C(5) << 30, from, to;
+	check_range(NULL, gigabytes, gigabytes - 100, gigabytes);
+	check_range("bytes=-10", gigabytes, gigabytes - 10, gigabytes);
+	check_range("bytes=-1000", gigabytes, gigabytes - 100, gigabytes);
+	check_range("bytes=0-", gigabytes, 0, 100);
+	check_range("bytes=5-9", gigabytes, 5, 10);
+	check_range("bytes=5-5000", gigabytes, 5, 105);
+	check_range("bytes=5-", 8, 5, 8);
+	check_range("bytes=5-900", 8, 5, 8);
+	check_range("bytes=-900", 8, 0, 8);
+	check_range(NULL, 0, 0, 0);
+	assert_int_equal(web_range("bytes=8-", 8, 100, &from, &to), -ERANGE);
+	assert_int_equal(web_range("bytes=0-", 0, 100, &from, &to), -ERANGE);
+	static const char *const wrong[] = {"", "bytes", "bytes=", "bytes=-", "bytes=a-", "bytes=5", "bytes=9-5",
+		"bytes=1-2,4-5", "bytes=1-2 ", "lines=1-2", "bytes=-5-9", "bytes=99999999999999999999-"};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		assert_int_equal(web_range(wrong[i], 1000, 100, &from, &to), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_only_names_of_ours_are_hosts),
+		cmocka_unit_test(test_only_our_own_page_is_an_origin),
+		cmocka_unit_test(test_other_sites_are_told_by_the_browser),
+		cmocka_unit_test(test_only_the_token_is_the_token),
+		cmocka_unit_test(test_tokens_are_long_and_never_the_same),
+		cmocka_unit_test(test_ranges_are_never_longer_than_the_limit),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
