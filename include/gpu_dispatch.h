@@ -36,8 +36,8 @@
  * Functions return 0 (or a count) on success, a negative errno value on failure;
  * outputs are untouched on failure. A `struct gd_error *` may be NULL.
  *
- * The library prints nothing (but see gd_worker_main()), never exits, does not
- * touch SIGCHLD and waits for no process that it did not start.
+ * The library prints nothing (but see gd_run_shown(), whose purpose it is, and
+ * gd_worker_main()), never exits, does not touch SIGCHLD and waits for no process that it did not start.
  */
 #ifndef GPU_DISPATCH_H
 #define GPU_DISPATCH_H
@@ -384,7 +384,8 @@ struct gd_worker_stats {
 	uint64_t failed;
 	uint64_t timeouts;
 	unsigned restarts;
-	size_t queued; /**< handed to it and not begun */
+	size_t queued;         /**< handed to it and not begun */
+	enum gd_vendor vendor; /**< of its GPU */
 };
 
 struct gd_stats {
@@ -572,6 +573,12 @@ GD_API size_t gd_room(const struct gd_pool *p);
 GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);
 /** -ENOENT where there is no such slot. */
 GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret);
+/**
+ * The task that a worker is at: copies its first bytes, at most `room`, and returns how
+ * many it has; its id into *ret_id (may be NULL). -ENOENT where there is no such slot,
+ * -ENODATA where it has no task now. At any time, from any thread.
+ */
+GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /**
  * Ends what is left as GD_CANCELLED (poll until gd_outstanding() is 0 to have it
@@ -640,9 +647,101 @@ GD_API int gd_stop_fd(const struct gd_dispatcher *d);
 /** Of the run that goes on, or of the last one. From any thread. */
 GD_API void gd_stats(const struct gd_dispatcher *d, struct gd_stats *ret);
 GD_API int gd_worker_stats(const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret);
+/** See gd_pool_worker_task(). */
+GD_API int64_t gd_worker_task(const struct gd_dispatcher *d, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /** Not while it runs. NULL is fine. */
 GD_API void gd_destroy(struct gd_dispatcher *d);
+
+/* ---- A run that is shown ------------------------------------------------ */
+
+/** How a run is shown. */
+enum gd_show_mode {
+	/** A panel that is drawn in place, on a terminal; elsewhere, and with $NO_COLOR or
+	 *  TERM=dumb, plain lines. */
+	GD_SHOW_AUTO = 0,
+	GD_SHOW_PLAIN, /**< plain lines: when something changed, every ten seconds at most, and at the end */
+	GD_SHOW_OFF,   /**< nothing; the statistics are the same */
+};
+
+struct gd_show {
+	size_t size; /**< sizeof(struct gd_show) */
+	enum gd_show_mode mode;
+	double refresh_rate; /**< pictures a second; 4 */
+	int fd;              /**< where to draw; 0: standard error */
+	const char *title;   /**< before the bar; the program's name */
+	/**
+	 * Names a task from its bytes (of a long one, its first 4096), for the picture:
+	 * writes a string of at most `room` bytes, NUL included. Called on a thread of the
+	 * picture's, a few times a second. Without it a task is called by its number.
+	 */
+	void (*name_task)(void *context, const struct gd_bytes *task, char *name, size_t room);
+	void *context; /**< first argument of name_task */
+	/** What this program and its workers print on the terminal while the panel is drawn
+	 *  appears above it, line by line. True: it is left alone, and may spoil the picture. */
+	bool leave_output;
+};
+
+/** What the worker of a GPU is doing, in the words of the picture. */
+enum gd_gpu_status {
+	GD_STATUS_IDLE = 0,
+	GD_STATUS_INITIALIZING,
+	GD_STATUS_PROCESSING,
+	GD_STATUS_FINISHED,
+	GD_STATUS_ERROR, /**< its slot is out */
+};
+
+/** "idle", "initializing", … */
+GD_API const char *gd_gpu_status_name(enum gd_gpu_status status);
+
+/** One worker at the end of a run, or when it was stopped. */
+struct gd_gpu_stats {
+	int gpu;
+	int slot; /**< where a GPU has several workers */
+	enum gd_gpu_status status;
+	bool has_task;
+	uint64_t task_id;  /**< if has_task */
+	uint64_t since_ns; /**< when that began, CLOCK_MONOTONIC; 0: not known */
+	uint64_t last_duration_ns;
+	uint64_t completed;
+	uint64_t failed;
+	uint64_t timeouts;
+};
+
+/** What came of a run. Release with gd_show_stats_finish(). */
+struct gd_show_stats {
+	uint64_t total; /**< tasks that the source gave */
+	uint64_t completed;
+	uint64_t failed;
+	uint64_t timeouts;
+	uint64_t setup_failures;
+	int64_t start_ms; /**< milliseconds since 1970 */
+	int64_t end_ms;
+	uint64_t elapsed_ns;
+	uint64_t expected_total; /**< total_tasks of the source; 0: not known */
+	size_t num_gpus;         /**< workers */
+	struct gd_gpu_stats *gpus;
+};
+
+/**
+ * gd_run(), and meanwhile a panel: a bar with what is done, failed, the rate, elapsed
+ * time and ETA; for each GPU what its worker does, its task and for how long, what it has
+ * done, memory and utilisation. Same results, same errors. `show` NULL: all defaults.
+ *
+ * This is the one call that prints: on the terminal, or as plain lines (`mode`). While a
+ * panel is drawn: the cursor is hidden and typed keys are not shown; standard output and
+ * error, where they are this terminal, lead through a pipe (see leave_output); signals
+ * that would end or stop the program by default are caught, to give the terminal back
+ * first. All of that is as it was when it returns, and after exit(). The picture has a
+ * thread of its own, made once the workers are forked, which draws a few times a
+ * second and costs the run nothing else. One panel at a time: a second is plain.
+ *
+ * `ret` may be NULL; it is filled in whether the run succeeds or not, unless the run
+ * could not begin, and then it is zero.
+ */
+GD_API int gd_run_shown(struct gd_dispatcher *d, const struct gd_source *source, const struct gd_show *show,
+	struct gd_show_stats *ret, struct gd_error *err);
+GD_API void gd_show_stats_finish(struct gd_show_stats *stats);
 
 /* ---- Launch: a folder of files over the GPUs ------------------------------ */
 

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/run_panel.h"
 #include "cli/run_parts.h"
 #include "queue/runner.h"
 #include "queue/trust.h"
@@ -16,7 +17,7 @@
 /* Between SIGTERM and SIGKILL. */
 #define GRACE_MS 10000
 
-enum { OPTION_LINGER = 0x200, OPTION_READY, OPTION_QUIET, OPTION_GRACE, OPTION_FIRST };
+enum { OPTION_LINGER = 0x200, OPTION_READY, OPTION_QUIET, OPTION_NO_PANEL, OPTION_GRACE, OPTION_FIRST };
 
 static const struct argp_option options[] = {
 	{"commands-file", OPTION_FIRST + CONFIG_COMMANDS_FILE, "FILE", 0,
@@ -44,6 +45,7 @@ static const struct argp_option options[] = {
 		1},
 	{"grace", OPTION_GRACE, "TIME", 0, "Between SIGTERM and SIGKILL (10s)", 1},
 	{"quiet", OPTION_QUIET, 0, 0, "Print no line per job", 1},
+	{"no-panel", OPTION_NO_PANEL, 0, 0, "Only lines, no panel under them, also on a terminal", 1},
 	{"linger", OPTION_LINGER, "TIME", OPTION_HIDDEN, 0, 1},
 	{"ready-fd", OPTION_READY, "FD", OPTION_HIDDEN, 0, 1},
 	{0},
@@ -78,6 +80,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_QUIET:
 		run->quiet = true;
+		return 0;
+	case OPTION_NO_PANEL:
+		run->no_panel = true;
 		return 0;
 	case OPTION_LINGER:
 		r = units_parse_duration(arg, &run->linger_ms, &run->err);
@@ -158,6 +163,16 @@ static int finish(struct run *run, const struct runner_result *result)
 	return own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
+/* With a panel under the lines, where they go to a terminal. */
+static int run_shown(struct run *run, struct runner *runner, struct runner_options *o, struct runner_result *result)
+{
+	struct run_panel *panel = run->no_panel || run->linger_ms ? NULL : run_panel_create(o->out, o->quiet);
+	runner_set_watch(runner, run_panel_watch(panel));
+	int r = runner_run(runner, result, &run->err);
+	run_panel_destroy(panel);
+	return r;
+}
+
 static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 {
 	struct runner_options o;
@@ -176,7 +191,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	}
 	if (r == 0) {
 		run_say_what_failed_before(run);
-		r = runner_run(runner, &result, &run->err);
+		r = run_shown(run, runner, &o, &result);
 		runner_destroy(runner);
 		return r < 0 ? r : finish(run, &result);
 	}

@@ -28,19 +28,18 @@ struct launch_arguments {
 void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv);
 void launch_arguments_finish(struct launch_arguments *a);
 
-/*
- * What is shown while a run goes on. One of these for a pipe or a simple terminal;
- * whoever draws more takes its place.
- */
+/* What is shown while a run goes on: a panel, or, where there can be none, a line now and then. */
 struct launch_view {
 	FILE *out;
-	bool live;      /* a line that is written over */
-	bool shown;     /* it stands there now */
-	bool told_stop; /* that Ctrl-C was noticed */
+	bool live;                  /* there can be a panel */
+	struct launch_panel *panel; /* NULL: there is none */
+	bool told_stop;             /* that Ctrl-C was noticed */
 	double next_seconds;
 };
 
 void launch_view_begin(struct launch_view *v, FILE *out);
+/* From here on workers run. */
+void launch_view_start(struct launch_view *v);
 void launch_view_progress(struct launch_view *v, const struct gd_launch_progress *p);
 void launch_view_result(struct launch_view *v, const struct gd_file_result *r);
 void launch_view_warning(struct launch_view *v, const char *words);

@@ -197,6 +197,8 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct l
 	if (skipped)
 		fprintf(view->out, "%zu files are done already and skipped%s\n", skipped,
 			count ? "" : "; --force does them again");
+	if (count)
+		launch_view_start(view);
 	int r = gd_launcher_run(l, &err);
 	launch_view_end(view);
 	gd_launcher_summary(l, &summary);

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpuq launch shows while it runs: a line that is written over, or, on a pipe, one now and then. */
-#include <stdlib.h>
+/* What gpuq launch shows while it runs: a panel, or, on a pipe, a line now and then. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/units.h"
 #include "cli/launch_cli.h"
+#include "cli/launch_panel.h"
 #include "cli/say.h"
-#include "cli/terminal.h"
+#include "view/panel.h"
 
 #define PIPE_SECONDS 5 /* between lines on a pipe */
 
 void launch_view_begin(struct launch_view *v, FILE *out)
 {
-	const char *term = getenv("TERM");
 	*v = (struct launch_view){.out = out, .next_seconds = 1};
-	v->live = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+	v->live = panel_auto_mode(fileno(out)) == PANEL_LIVE;
 }
 
-static void take_away(struct launch_view *v)
+void launch_view_start(struct launch_view *v)
 {
-	if (v->shown)
-		fputs("\r\033[K", v->out);
-	v->shown = false;
+	if (!v->live)
+		return;
 	fflush(v->out);
+	v->panel = launch_panel_create(fileno(v->out));
+	v->live = v->panel != NULL;
 }
 
 static void append_amount(struct text *t, const struct gd_launch_progress *p)
@@ -58,53 +57,59 @@ static void append_line(struct text *t, const struct gd_launch_progress *p)
 		text_appendf(t, ", %s left", units_format_duration(((uint64_t)p->eta_seconds + 1) * 1000, eta));
 }
 
+static void tell_stop(struct launch_view *v, const struct gd_launch_progress *p)
+{
+	size_t busy = 0;
+	for (size_t i = 0; i < p->num_workers; i++)
+		busy += p->workers[i].file != NULL;
+	v->told_stop = true;
+	if (busy)
+		say("no new file begins; %zu are being finished (Ctrl-C once more cancels them)", busy);
+}
+
 void launch_view_progress(struct launch_view *v, const struct gd_launch_progress *p)
 {
-	if (p->ending && !v->told_stop) {
-		size_t busy = 0;
-		for (size_t i = 0; i < p->num_workers; i++)
-			busy += p->workers[i].file != NULL;
-		v->told_stop = true;
-		take_away(v);
-		if (busy)
-			say("no new file begins; %zu are being finished (Ctrl-C once more cancels them)", busy);
+	if (p->ending && !v->told_stop)
+		tell_stop(v, p);
+	if (v->panel) {
+		launch_panel_draw(v->panel, p);
+		return;
 	}
-	if (!v->live && p->summary->wall_seconds < v->next_seconds)
+	if (p->summary->wall_seconds < v->next_seconds)
 		return;
 	v->next_seconds = p->summary->wall_seconds + PIPE_SECONDS;
-	cleanup_(text_finish) struct text line = {0}, shown = {0};
+	cleanup_(text_finish) struct text line = {0};
 	append_line(&line, p);
-	if (!v->live) {
-		fprintf(v->out, "%s\n", text_string(&line));
-		fflush(v->out);
-		return;
-	}
-	display_append(&shown, text_string(&line), line.length, terminal_width() - 1);
-	fprintf(v->out, "\r%s\033[K", text_string(&shown));
+	fprintf(v->out, "%s\n", text_string(&line));
 	fflush(v->out);
-	v->shown = true;
 }
 
 void launch_view_result(struct launch_view *v, const struct gd_file_result *r)
 {
-	if (!r->error || v->live)
+	if (!r->error)
 		return;
 	cleanup_(text_finish) struct text line = {0};
 	text_append_string(&line, "failed: ");
 	display_append(&line, r->file, strlen(r->file), DISPLAY_ALL);
 	text_append_string(&line, ": ");
 	display_append(&line, r->error, strlen(r->error), DISPLAY_ALL);
-	fprintf(v->out, "%s\n", text_string(&line));
+	text_append_char(&line, '\n');
+	if (v->panel) {
+		launch_panel_print(v->panel, text_string(&line), line.length);
+		return;
+	}
+	fputs(text_string(&line), v->out);
 	fflush(v->out);
 }
 
 void launch_view_warning(struct launch_view *v, const char *words)
 {
-	take_away(v);
+	(void)v; /* a panel finds it on standard error */
 	say("warning: %s", words);
 }
 
 void launch_view_end(struct launch_view *v)
 {
-	take_away(v);
+	launch_panel_destroy(v->panel);
+	v->panel = NULL;
 }

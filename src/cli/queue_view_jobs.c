@@ -166,8 +166,7 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 int queue_view_put_work(struct queue_view *v)
 {
 	const size_t *counts = v->follow.jobs.counts;
-	const struct view_work *before = view_work(v->model);
-	uint64_t timeouts = 0, now_ns = clock_now_ns();
+	uint64_t timeouts = 0;
 	for (size_t i = 0; i < v->num_tallies; i++)
 		timeouts += v->tallies[i].timeouts;
 	struct view_work work = {.title = "gpuq",
@@ -177,8 +176,8 @@ int queue_view_put_work(struct queue_view *v)
 		.timeouts = timeouts,
 		.running = counts[JOB_RUNNING],
 		.waiting = counts[JOB_PENDING] + counts[JOB_HELD],
-		.start_ns = before && before->start_ns ? before->start_ns : now_ns,
-		.time_ns = now_ns};
+		/* No start_ns: what had ended before we looked says nothing of how fast it goes. */
+		.time_ns = clock_now_ns()};
 	return view_put_work(v->model, &work);
 }
 

@@ -11,7 +11,7 @@
 struct run {
 	struct queue_choice queue;
 	uint64_t linger_ms, grace_ms;
-	bool quiet;
+	bool quiet, no_panel;
 	int ready_fd; /* where who started us in the background waits; -1: nobody does */
 	/* As they were typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;

@@ -320,6 +320,16 @@ int gd_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_
 	return r;
 }
 
+int64_t gd_worker_task(const struct gd_dispatcher *dispatcher, int slot, void *data, size_t room, uint64_t *ret_id)
+{
+	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher;
+	pthread_mutex_lock(&d->lock);
+	bool known = slot >= 0 && (size_t)slot < d->num_last_workers;
+	int64_t size = d->pool ? gd_pool_worker_task(d->pool, slot, data, room, ret_id) : known ? -ENODATA : -ENOENT;
+	pthread_mutex_unlock(&d->lock);
+	return size;
+}
+
 /* ---- A run -------------------------------------------------------------- */
 
 static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, struct gd_error *err)

@@ -136,6 +136,7 @@ static int make_slots(struct gd_pool *p, const struct gd_gpu *const *gpus)
 		int r = slot_init(&p->slots[i], (int)i, gpus[i]->index, 0);
 		if (r < 0)
 			return r;
+		p->slots[i].stats.vendor = gpus[i]->vendor;
 	}
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "pool/pool_private.h"
@@ -71,6 +72,14 @@ static enum gd_worker_state state_of(const struct slot *s)
 	return GD_WORKER_OUT;
 }
 
+/* When the task at the head began: the worker's word, where that can be true; else when it was handed over, at the
+ * latest. */
+static uint64_t began_ns(const struct slot *s)
+{
+	uint64_t told = s->channel.out ? atomic_load_explicit(&s->channel.out->begun_ns, memory_order_relaxed) : 0;
+	return told > s->stats.since_ns && told <= clock_now_ns() ? told : s->stats.since_ns;
+}
+
 int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_stats *ret)
 {
 	struct gd_pool *p = (struct gd_pool *)pool;
@@ -85,13 +94,36 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	stats.pid = s->pid;
 	stats.state = state_of(s);
 	stats.has_task = stats.state == GD_WORKER_BUSY;
-	if (stats.has_task)
+	if (stats.has_task) {
 		stats.task_id = slot_task(s, s->completed)->id;
-	else
+		stats.since_ns = began_ns(s);
+	} else {
 		stats.since_ns = 0;
+	}
 	size_t in_flight = s->state == SLOT_READY ? slot_in_flight(s) : 0;
 	stats.queued = in_flight > 1 ? in_flight - 1 : 0;
 	pthread_mutex_unlock(&p->lock);
 	*ret = stats;
 	return 0;
+}
+
+int64_t gd_pool_worker_task(const struct gd_pool *pool, int slot, void *data, size_t room, uint64_t *ret_id)
+{
+	struct gd_pool *p = (struct gd_pool *)pool;
+	if (slot < 0 || (size_t)slot >= p->num_slots)
+		return -ENOENT;
+	int64_t size = -ENODATA;
+	pthread_mutex_lock(&p->lock);
+	struct slot *s = &p->slots[slot];
+	/* Of a worker that is ready, what it has not answered is touched by the lock's holder alone. */
+	const struct task *t = s->state == SLOT_READY && slot_in_flight(s) > 0 ? slot_task(s, s->completed) : NULL;
+	if (t && !t->doomed && (t->data || t->size == 0)) {
+		size = (int64_t)t->size;
+		if (t->size && room)
+			memcpy(data, t->data, t->size < room ? t->size : room);
+		if (ret_id)
+			*ret_id = t->id;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return size;
 }

@@ -148,7 +148,8 @@ static void on_change(void *context, struct job *job, int old)
 		runner_hook_plan(r, job);
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
 		r->fence_stale = true; /* a cancellation, a hold…: the fence was raised */
-	runner_tell(r, job);
+	if (!runner_watch_changed(r, job, old))
+		runner_tell(r, job);
 }
 
 static void running_is_known(struct running *run, const struct job *job)
@@ -610,6 +611,9 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	int e = runner_take_over(r, err);
 	if (e < 0)
 		return e;
+	e = runner_watch_begin(r);
+	if (e < 0)
+		return error_set(err, e, "starting the runner: %s", error_words(e));
 	if (r->options.on_ready)
 		r->options.on_ready(r->options.context);
 	while (!r->fatal && !r->leaving) {
@@ -636,6 +640,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);
 	runner_flush_words(r, true);
+	runner_watch_end(r);
 	*ret = r->result;
 	if (r->fatal)
 		return error_set(err, r->fatal, "%s", r->error.code ? r->error.message : error_words(r->fatal));

@@ -26,6 +26,45 @@
 #include "queue/job.h"
 #include "queue/journal.h"
 
+struct runner_result {
+	uint64_t completed, failed, cancelled; /* that ended while it ran */
+	bool interrupted;
+	bool left_running;     /* by SIGTERM: jobs go on without it */
+	uint64_t left_stuck;   /* that cannot be killed */
+	uint64_t left_pending; /* that these GPUs can never take, or that come after --max-failures */
+};
+
+/* A job that runs, or is about to. */
+struct runner_job {
+	const struct job *job;
+	const int *gpus; /* positions in the list of GPUs */
+	size_t num_gpus;
+	bool started; /* its command runs, as far as we have read */
+};
+
+/* How things stand; valid during the call. */
+struct runner_now {
+	const struct gd_gpu_list *gpus;
+	const struct runner_job *running;
+	size_t num_running;
+	uint64_t waiting; /* for a GPU or for other jobs; without those that are held */
+	const struct runner_result *result;
+	int interrupts; /* Ctrl-C, so often */
+	bool over;      /* this is the last time */
+};
+
+/* Somebody who looks on. Called by runner_run(), on its thread; any of these may be NULL. */
+struct runner_watch {
+	void *context;
+	/* Gets the lines for people instead of `out`. */
+	void (*say)(void *context, const char *lines, size_t size);
+	/* A job has another state; old: its last one, -1 for a new one. Then the runner says nothing of it itself. */
+	void (*changed)(void *context, const struct job *job, int old);
+	/* At the beginning, every period_ms, and at the end. */
+	void (*look)(void *context, const struct runner_now *now);
+	int64_t period_ms;
+};
+
 struct runner_options {
 	const char *gpus; /* specification; NULL: $GPUQ_GPUS or auto */
 	int64_t min_free_mem_mb;
@@ -45,14 +84,6 @@ struct runner_options {
 	void *context;
 };
 
-struct runner_result {
-	uint64_t completed, failed, cancelled; /* that ended while it ran */
-	bool interrupted;
-	bool left_running;     /* by SIGTERM: jobs go on without it */
-	uint64_t left_stuck;   /* that cannot be killed */
-	uint64_t left_pending; /* that these GPUs can never take, or that come after --max-failures */
-};
-
 struct runner;
 
 /*
@@ -61,6 +92,8 @@ struct runner;
  */
 int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
 	struct gd_error *err);
+/* Before runner_run(); NULL: nobody looks on. Stays the caller's. */
+void runner_set_watch(struct runner *r, const struct runner_watch *watch);
 int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err);
 void runner_destroy(struct runner *r);
 

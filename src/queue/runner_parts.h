@@ -73,6 +73,7 @@ struct hook_wait;
 struct runner {
 	struct journal *journal;
 	struct runner_options options;
+	const struct runner_watch *watch;
 	struct runner_result result;
 	struct machine machine;
 	int lock_fd;
@@ -80,7 +81,7 @@ struct runner {
 	bool fence_stale;
 
 	struct loop *loop;
-	struct loop_source *tick, *linger, *settle, *sync, *sample, *judge;
+	struct loop_source *tick, *linger, *settle, *sync, *sample, *judge, *look;
 	int watch_fd, signal_fd;
 	struct journal_reader reader;
 	struct jobs jobs;
@@ -213,5 +214,11 @@ void runner_samples_plan(struct runner *r);
 void runner_say(struct runner *r, const char *format, ...) GD_PRINTF(2, 3);
 void runner_flush_words(struct runner *r, bool wait);
 void runner_tell(struct runner *r, const struct job *job);
+
+/* runner_watch.c: who looks on. */
+int runner_watch_begin(struct runner *r);
+/* False: nobody wants to know. */
+bool runner_watch_changed(struct runner *r, const struct job *job, int old);
+void runner_watch_end(struct runner *r);
 
 #endif

@@ -43,6 +43,16 @@ void runner_say(struct runner *r, const char *format, ...)
 	va_list args;
 	if (!r->options.out)
 		return;
+	if (r->watch && r->watch->say) {
+		struct text t = {0};
+		va_start(args, format);
+		text_vappendf(&t, format, args);
+		va_end(args);
+		if (text_error(&t) == 0)
+			r->watch->say(r->watch->context, text_string(&t), t.length);
+		text_finish(&t);
+		return;
+	}
 	runner_flush_words(r, false);
 	if (r->words.length >= WORDS_ROOM) {
 		r->unsaid++;

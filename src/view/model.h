@@ -30,7 +30,9 @@ struct view_work {
 	uint64_t waiting;
 	/* Audio seconds or bytes: where total_amount is known (> 0), bar and ETA follow it, not the counts. */
 	double total_amount, done_amount;
-	const char *note; /* a word on what is going on: "ending: Ctrl-C once more ends running jobs"; or NULL */
+	const char *detail;   /* a few words more about the whole: "RTF 0.12"; or NULL */
+	int64_t given_eta_ns; /* of somebody who knows better than the rate does, at time_ns; 0: nobody */
+	const char *note;     /* a word on what is going on: "ending: Ctrl-C once more ends running jobs"; or NULL */
 	uint64_t start_ns;
 	uint64_t end_ns; /* 0 while it goes on */
 	/* When these counts were so. The rate is taken between the times of several puts; 0: over all since start_ns.
@@ -53,8 +55,8 @@ enum view_gpu_status {
 const char *view_gpu_status_name(enum view_gpu_status status);
 
 struct view_gpu {
-	int id;           /* as people number it; several rows of one GPU (slots) have different `slot` */
-	int slot;         /* 0 where a GPU has one row */
+	int id;   /* as people number it, -1: what runs on none; rows of one GPU (slots) have different `slot` */
+	int slot; /* 0 where a GPU has one row */
 	const char *name; /* or NULL, as all strings here */
 	enum view_gpu_status status;
 	const char *task; /* what it works on: a command, a file */
@@ -62,7 +64,7 @@ struct view_gpu {
 	const char *error;
 	int64_t since_ns; /* when the current task began; -1 */
 	int64_t last_duration_ns;
-	uint64_t completed, failed, timeouts;
+	uint64_t completed, failed, timeouts; /* timeouts are among the failed */
 	int64_t memory_total_bytes, memory_used_bytes;
 	int utilization_percent;
 	int temperature_celsius;

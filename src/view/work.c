@@ -23,6 +23,7 @@ static bool same(const struct view_work *a, const struct view_work *b)
 	return view_string_equal(a->title, b->title) && a->total == b->total && a->done == b->done &&
 	       a->failed == b->failed && a->timeouts == b->timeouts && a->running == b->running &&
 	       a->waiting == b->waiting && a->total_amount == b->total_amount && a->done_amount == b->done_amount &&
+	       view_string_equal(a->detail, b->detail) && a->given_eta_ns == b->given_eta_ns &&
 	       view_string_equal(a->note, b->note) && a->start_ns == b->start_ns && a->end_ns == b->end_ns;
 }
 
@@ -52,13 +53,14 @@ int view_put_work(struct view_model *m, const struct view_work *work)
 		m->work.time_ns = work->time_ns;
 		return 0;
 	}
-	size_t room = view_string_room(work->title) + view_string_room(work->note);
+	size_t room = view_string_room(work->title) + view_string_room(work->detail) + view_string_room(work->note);
 	char *text = malloc(room ? room : 1);
 	if (!text)
 		return -ENOMEM;
 	char *at = text;
 	struct view_work copy = *work;
 	copy.title = view_string_put(&at, work->title);
+	copy.detail = view_string_put(&at, work->detail);
 	copy.note = view_string_put(&at, work->note);
 	free(m->work_text);
 	m->work_text = text;
@@ -142,6 +144,10 @@ int64_t view_eta_ns(const struct view_model *m, uint64_t now_ns)
 	bool amounts = w->total_amount > 0;
 	if (w->end_ns)
 		return 0;
+	if (w->given_eta_ns > 0 && now_ns >= w->time_ns) {
+		int64_t left = w->given_eta_ns - (int64_t)(now_ns - w->time_ns);
+		return left < 0 ? 0 : left;
+	}
 	if (!amounts && w->total < 0)
 		return -1;
 	double left = left_to_do(w, amounts);

@@ -4,8 +4,7 @@ import errno
 import json
 import os
 import pathlib
-import pty
-import select
+import re
 import shutil
 import signal
 import struct
@@ -16,6 +15,8 @@ import time
 import wave
 
 import pytest
+
+from terminal import Terminal
 
 GPUQ = os.environ["GPUQ"]
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
@@ -271,31 +272,33 @@ def test_progress_is_plain_lines_on_a_pipe(launch):
     assert process.returncode == 0 and "\r" not in out
 
 
-def test_progress_is_one_line_on_a_terminal(launch):
+@pytest.fixture
+def terminal(launch):
+    started = []
+
+    def start(*words):
+        made = Terminal(launch.words(*words), cwd=launch.directory,
+                        env={**launch.environment, "NO_COLOR": ""})
+        started.append(made)
+        return made
+
+    yield start
+    for made in started:
+        made.end()
+
+
+def test_progress_is_a_panel_on_a_terminal(launch, terminal):
     launch.put("a.wav", "fail.wav", "wait.wav")
-    ours, theirs = pty.openpty()
-    process = launch.start(*PROGRAM, stdout=theirs, env={"TERM": "xterm"})
-    os.close(theirs)
-    seen = b""
-
-    def read():
-        nonlocal seen
-        if select.select([ours], [], [], LIMIT)[0]:
-            try:
-                seen += os.read(ours, 65536)
-            except OSError:
-                return False
-        return True
-
-    while b"2 of 3 files, 1 failed" not in seen:
-        assert read(), seen
+    shown = terminal(*PROGRAM)
+    shown.shows("2/3")
+    shown.shows("processing    wait.wav")
+    shown.shows("failed: fail.wav: cannot do fail.wav")
     (launch.directory / "go").touch()
-    while read():
-        pass
-    os.close(ours)
-    assert process.wait(timeout=LIMIT) == 1
-    assert b"\r" in seen and b"\033[K" in seen
-    assert b"Failed:\r\n  fail.wav: cannot do fail.wav" in seen
+    assert shown.wait() == 1
+    text = shown.screen.everything()
+    assert shown.screen.cursor
+    assert text.count("gpuq launch  ") == 1 and re.search(r"━  100%  3/3\n1 failed · .*took ", text), text
+    assert "Failed:\n  fail.wav: cannot do fail.wav" in text[text.index("100%"):]
 
 
 # ---- What people type wrong -------------------------------------------------------

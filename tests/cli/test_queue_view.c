@@ -96,6 +96,20 @@ static void test_all_that_is_there_is_in_the_model(void **state)
 	assert_int_equal(view_work(q->model)->running, 1);
 }
 
+/* Jobs that had ended before somebody looked are not the speed of the queue. */
+static void test_what_had_ended_before_is_no_rate(void **state)
+{
+	struct queue *q = *state;
+	queue_view_close(q->view);
+	append(q, END(1, "completed"));
+	assert_int_equal(queue_view_open(&q->choice, &(struct queue_view_options){0}, &q->view, NULL), 0);
+	q->model = queue_view_model(q->view);
+	assert_int_equal(view_job_count(q->model, VIEW_JOB_COMPLETED), 1);
+	uint64_t soon_ns = view_work(q->model)->time_ns + 1000000;
+	assert_true(view_rate(q->model, soon_ns) == 0);
+	assert_int_equal(view_eta_ns(q->model, soon_ns), -1);
+}
+
 static void test_changes_come_one_by_one(void **state)
 {
 	struct queue *q = *state;
@@ -255,6 +269,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_that_is_there_is_in_the_model, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_had_ended_before_is_no_rate, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changes_come_one_by_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gpus_show_what_runs_on_them_and_what_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_pruned_journal_is_read_anew, setup, teardown),

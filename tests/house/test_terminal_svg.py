@@ -41,6 +41,20 @@ def test_exits_as_the_command_did(tmp_path):
     assert draw(tmp_path, "exit 3")[0] == 3
 
 
+def test_until_draws_the_middle_of_a_run(tmp_path):
+    code, svg = draw(tmp_path, r"echo one; printf 'two \342\224\201\n'; sleep 1000", "--until", "two ━")
+    assert code == 0
+    assert [text for text, _ in texts(svg)] == ["one", "two ━"]
+
+
+def test_until_that_never_comes_is_an_error(tmp_path):
+    out = tmp_path / "out.svg"
+    result = subprocess.run([sys.executable, SOURCE / "tools/terminal-svg", "--out", out, "--until", "two", "--", "echo", "one"],
+                            capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1 and "'two' never stood on the screen" in result.stderr
+    assert not out.exists()
+
+
 def test_reversed_text_has_a_ground_of_its_own(tmp_path):
     _, svg = draw(tmp_path, r"printf 'a\033[7mbc \033[27md\n'")
     assert texts(svg) == [("a", None), ("bc", "#0d1117"), ("d", None)]

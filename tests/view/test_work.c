@@ -149,6 +149,16 @@ static void test_amounts_count_where_they_are_known(void **state)
 	near((double)view_eta_ns(m, at(10)), 5.0 * S);
 }
 
+static void test_a_given_estimate_is_believed(void **state)
+{
+	struct view_model *m = *state;
+	put(m, 0, 100, 0);
+	struct view_work w = {.total = 100, .done = 50, .given_eta_ns = 30 * S, .start_ns = at(0), .time_ns = at(10)};
+	assert_int_equal(view_put_work(m, &w), 0);
+	near((double)view_eta_ns(m, at(14)), 26.0 * S);
+	assert_int_equal(view_eta_ns(m, at(99)), 0);
+}
+
 static void test_the_end(void **state)
 {
 	struct view_model *m = *state;
@@ -186,6 +196,7 @@ int main(void)
 		T(test_what_ended_before_we_looked_has_no_rate),
 		T(test_fewer_ends_than_before_begin_anew),
 		T(test_amounts_count_where_they_are_known),
+		T(test_a_given_estimate_is_believed),
 		T(test_the_end),
 		T(test_fractions_stay_between_nothing_and_all),
 	};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One job: its log, its details, its environment, and what can be done to it.
-import { $, clock, duration, element, fullTime, now, outcome, setText, showState, time } from "./format.js";
+import { $, bytes, clock, duration, element, fullTime, now, outcome, setText, showState, time } from "./format.js";
 import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
@@ -58,7 +58,7 @@ function attemptRow(a, i) {
   showState(state, a.state);
   const took = a.duration ?? (a.state === "running" ? now() - a.start : null);
   return element("tr", {}, element("td", {}, String(i + 1)), element("td", {}, state), element("td", {}, a.gpus.length ? a.gpus.join(", ") : "–"),
-    element("td", { title: fullTime(a.start) }, time(a.start)), element("td", {}, duration(took)), element("td", {}, a.peak_mb === null ? "" : `${a.peak_mb} MB`),
+    element("td", { title: fullTime(a.start) }, time(a.start)), element("td", {}, duration(took)), element("td", {}, a.peak_mb === null ? "" : bytes(a.peak_mb * 1048576)),
     element("td", {}, outcome(a)));
 }
 
@@ -75,7 +75,7 @@ function showDetails() {
   const why = job.why ? [element("h3", {}, whyTitle), element("pre", { class: "why" }, job.why.replace(/^job \d+: .*\n/, "").trim())] : [];
   const facts = element("dl", { class: "facts" },
     ...fact("Command", element("pre", {}, job.command)), ...fact("Folder", element("code", {}, job.cwd ?? "")), ...fact("Added", fullTime(job.submit)),
-    ...fact("Needs", [`${job.num_gpus} GPU${job.num_gpus === 1 ? "" : "s"}`, job.mem_mb === null ? null : `${job.mem_mb} MB each`].filter(Boolean).join(", ")),
+    ...fact("Needs", [`${job.num_gpus} GPU${job.num_gpus === 1 ? "" : "s"}`, job.mem_mb === null ? null : `${bytes(job.mem_mb * 1048576)} of memory${job.num_gpus > 1 ? " each" : ""}`].filter(Boolean).join(", ")),
     ...fact("Priority", job.priority >= 1e9 ? "urgent" : job.priority ? String(job.priority) : null), ...fact("Time limit", job.timeout === null ? null : duration(job.timeout)),
     ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
     ...fact("Ended by", job.reason), ...fact("Log", last?.log ? element("code", {}, last.log) : null));

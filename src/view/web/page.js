@@ -49,8 +49,8 @@ function showProgress(counts, jobs) {
 
 function paceWords(state) {
   const waiting = state.counts.pending + state.counts.running, words = [];
-  if (state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
-  if (state.eta && waiting) words.push(`about ${duration(Math.ceil(state.eta / 1000) * 1000)} to go`);
+  if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
+  if (state.runner && state.eta && waiting) words.push(`about ${duration(Math.ceil(state.eta / 1000) * 1000)} to go`);
   if (!state.runner) words.push(state.counts.pending ? "nobody runs this queue: start a runner with gpuq run" : "no runner");
   return words.join(" · ");
 }

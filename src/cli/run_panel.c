@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/run_panel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "queue/show.h"
+#include "view/panel.h"
+
+#define PERIOD_MS 250
+
+/* What ended on a GPU while we looked on. */
+struct past {
+	int index; /* of the GPU */
+	uint64_t completed, failed, timeouts;
+	int64_t last_ms;
+};
+
+struct run_panel {
+	int fd;
+	bool quiet;
+	struct view_model *model;
+	struct panel *panel;
+	struct runner_watch watch;
+	uint64_t start_ns;
+	uint64_t timeouts;
+	struct past *pasts;
+	size_t num_pasts;
+	bool cpu_row; /* something ran without a GPU */
+};
+
+static struct past *past_of(struct run_panel *p, int index)
+{
+	for (size_t i = 0; i < p->num_pasts; i++)
+		if (p->pasts[i].index == index)
+			return &p->pasts[i];
+	struct past *more = reallocarray(p->pasts, p->num_pasts + 1, sizeof(*more));
+	if (!more)
+		return NULL;
+	p->pasts = more;
+	p->pasts[p->num_pasts] = (struct past){.index = index, .last_ms = -1};
+	return &p->pasts[p->num_pasts++];
+}
+
+static void count_on(struct run_panel *p, int index, const struct job *job)
+{
+	struct past *past = past_of(p, index);
+	if (!past)
+		return;
+	past->completed += job->state == JOB_COMPLETED;
+	past->failed += job->state != JOB_COMPLETED;
+	past->timeouts += job->attempts->reason && strcmp(job->attempts->reason, REASON_TIMEOUT) == 0;
+	past->last_ms = job->attempts->duration_ms;
+}
+
+/* What runs is in the panel; what has ended gets a line above it. */
+static void say_end(struct run_panel *p, const struct job *job)
+{
+	cleanup_(text_finish) struct text t = {0};
+	struct winsize size;
+	size_t width = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
+	size_t digits = (size_t)snprintf(NULL, 0, "%llu", (unsigned long long)job->id);
+	show_line(&t, job, &(struct show_options){.id_width = digits, .width = width, .colour = true});
+	text_append_char(&t, '\n');
+	if (text_error(&t) == 0)
+		panel_print(p->panel, t.data, t.length);
+}
+
+static void on_changed(void *context, const struct job *job, int old)
+{
+	struct run_panel *p = context;
+	const struct job_attempt *last = job->attempts;
+	if (!p->quiet && old >= 0 && (job_is_final(job) || (old == JOB_RUNNING && job->state == JOB_PENDING)))
+		say_end(p, job);
+	if (old != JOB_RUNNING || !job_is_final(job) || !last)
+		return;
+	p->timeouts += last->reason && strcmp(last->reason, REASON_TIMEOUT) == 0;
+	for (size_t i = 0; i < last->num_gpus; i++)
+		count_on(p, last->gpus[i], job);
+	if (!last->num_gpus)
+		count_on(p, -1, job);
+}
+
+static void on_say(void *context, const char *lines, size_t size)
+{
+	struct run_panel *p = context;
+	panel_print(p->panel, lines, size);
+}
+
+/* ---- Into the model ------------------------------------------------------------------- */
+
+static bool is_on(const struct runner_job *job, int position)
+{
+	if (position < 0)
+		return job->num_gpus == 0;
+	for (size_t i = 0; i < job->num_gpus; i++)
+		if (job->gpus[i] == position)
+			return true;
+	return false;
+}
+
+/* What runs on it: the one that began first stands for all. */
+static void add_jobs(
+	struct view_gpu *g, const struct runner_now *now, int position, uint64_t now_ns, char *task, size_t room)
+{
+	const struct job *first = NULL;
+	bool any_started = false;
+	for (size_t i = 0; i < now->num_running; i++) {
+		const struct runner_job *job = &now->running[i];
+		if (!is_on(job, position))
+			continue;
+		g->num_tasks++;
+		any_started = any_started || job->started;
+		if (!first || (job->started && job->job->id < first->id))
+			first = job->job;
+	}
+	if (!first)
+		return;
+	g->status = any_started ? VIEW_GPU_PROCESSING : VIEW_GPU_INITIALIZING;
+	snprintf(task, room, "#%llu %.*s", (unsigned long long)first->id, (int)first->command_size, first->command);
+	g->task = task;
+	int64_t passed_ms = any_started && first->attempts ? date_now_ms() - first->attempts->start_ms : -1;
+	if (passed_ms >= 0 && (uint64_t)passed_ms < now_ns / NS_PER_MS)
+		g->since_ns = (int64_t)(now_ns - (uint64_t)passed_ms * NS_PER_MS);
+}
+
+static void add_past(struct view_gpu *g, struct run_panel *p)
+{
+	const struct past *past = past_of(p, g->id);
+	if (!past)
+		return;
+	g->completed = past->completed;
+	g->failed = past->failed;
+	g->timeouts = past->timeouts;
+	g->last_duration_ns = past->last_ms >= 0 ? past->last_ms * (int64_t)NS_PER_MS : -1;
+}
+
+static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
+{
+	static const char *const sick[] = {
+		[GD_GPU_LOST] = "fell off the bus",
+		[GD_GPU_NOT_ANSWERING] = "its driver does not answer",
+		[GD_GPU_UNREADABLE] = "its driver refuses it",
+	};
+	g->name = gpu->known & GD_GPU_NAME ? gpu->name : NULL;
+	if (gpu->known & GD_GPU_MEMORY_TOTAL)
+		g->memory_total_bytes = (int64_t)gpu->memory_total_bytes;
+	if (gpu->known & GD_GPU_MEMORY_USED)
+		g->memory_used_bytes = (int64_t)gpu->memory_used_bytes;
+	if (gpu->known & GD_GPU_UTILIZATION)
+		g->utilization_percent = (int)gpu->utilization_percent;
+	if (gpu->health != GD_GPU_OK) {
+		g->status = VIEW_GPU_ERROR;
+		g->error = sick[gpu->health];
+	}
+}
+
+static void put_row(struct run_panel *p, const struct runner_now *now, int position, uint64_t now_ns)
+{
+	const struct gd_gpu *gpu = position >= 0 ? &now->gpus->gpus[position] : NULL;
+	char task[512];
+	struct view_gpu g = {.id = gpu ? gpu->index : -1,
+		.slot = gpu && gpu->mig_index > 0 ? gpu->mig_index : 0,
+		.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE,
+		.since_ns = -1,
+		.last_duration_ns = -1,
+		.memory_total_bytes = -1,
+		.memory_used_bytes = -1,
+		.utilization_percent = -1,
+		.temperature_celsius = -1,
+		.power_milliwatts = -1};
+	add_past(&g, p);
+	add_jobs(&g, now, position, now_ns, task, sizeof(task));
+	if (gpu)
+		add_device(&g, gpu);
+	/* Without memory the row stays as it was. */
+	(void)view_put_gpu(p->model, &g);
+}
+
+static const char *note_of(const struct runner_now *now)
+{
+	if (now->over || now->num_running == 0 || now->interrupts == 0)
+		return NULL;
+	if (now->interrupts == 1)
+		return "Nothing new starts. Ctrl-C again ends what runs.";
+	return "Ending what runs. Ctrl-C again kills it.";
+}
+
+static void on_look(void *context, const struct runner_now *now)
+{
+	struct run_panel *p = context;
+	uint64_t now_ns = clock_now_ns();
+	const struct runner_result *result = now->result;
+	uint64_t failed = result->failed + result->cancelled;
+	struct view_work w = {.title = "gpuq run",
+		.total = (int64_t)(result->completed + failed + now->num_running + now->waiting),
+		.done = result->completed,
+		.failed = failed,
+		.timeouts = p->timeouts,
+		.running = now->num_running,
+		.waiting = now->waiting,
+		.note = note_of(now),
+		.start_ns = p->start_ns,
+		.end_ns = now->over ? now_ns : 0,
+		.time_ns = now_ns};
+	(void)view_put_work(p->model, &w);
+	for (size_t i = 0; now->gpus && i < now->gpus->count; i++)
+		put_row(p, now, (int)i, now_ns);
+	for (size_t i = 0; i < now->num_running; i++)
+		p->cpu_row = p->cpu_row || now->running[i].num_gpus == 0;
+	if (p->cpu_row)
+		put_row(p, now, -1, now_ns);
+	panel_draw(p->panel, p->model, now_ns);
+}
+
+/* ---- Beginning and end ------------------------------------------------------------------ */
+
+struct run_panel *run_panel_create(FILE *out, bool quiet)
+{
+	int fd = fileno(out);
+	if (panel_auto_mode(fd) != PANEL_LIVE)
+		return NULL;
+	struct run_panel *p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	fflush(out);
+	p->fd = fd;
+	p->quiet = quiet;
+	p->start_ns = clock_now_ns();
+	p->watch = (struct runner_watch){
+		.context = p, .say = on_say, .changed = on_changed, .look = on_look, .period_ms = PERIOD_MS};
+	p->model = view_model_create(1);
+	p->panel = p->model ? panel_create(&(struct panel_options){.fd = fd, .mode = PANEL_LIVE}) : NULL;
+	if (!p->panel) {
+		view_model_destroy(p->model);
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+const struct runner_watch *run_panel_watch(const struct run_panel *p)
+{
+	return p ? &p->watch : NULL;
+}
+
+void run_panel_destroy(struct run_panel *p)
+{
+	if (!p)
+		return;
+	panel_destroy(p->panel, view_work(p->model)->start_ns ? p->model : NULL, clock_now_ns());
+	view_model_destroy(p->model);
+	free(p->pasts);
+	free(p);
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""gd_run_shown(): a program of a user, with a panel."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+from terminal import Terminal
+
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+PROGRAM = BUILD / "tests/view/shown_program"
+
+
+@pytest.fixture
+def shown(tmp_path):
+    started = []
+
+    def start(*words, gpus="sim:2", **env):
+        terminal = Terminal([PROGRAM, *words], cwd=tmp_path, env={"GPUQ_GPUS": gpus, "NO_COLOR": "", **env})
+        started.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in started:
+        terminal.end()
+
+
+def test_the_panel_names_tasks_and_stays_at_the_end(shown, tmp_path):
+    terminal = shown("wait:one", "wait:one", "fail", "a", "b")
+    terminal.until(lambda screen: sum("processing    <wait:one>" in line for line in screen.text()) == 2)
+    assert not terminal.screen.cursor
+    (tmp_path / "one").touch()
+    assert terminal.wait() == 0
+    assert terminal.screen.cursor
+    text = terminal.screen.everything()
+    assert re.search(r"^shown_program  ━+  100%  5/5\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n"
+                     r"4 completed, 1 failed\n$", text), text
+
+
+def test_what_is_printed_stands_above(shown, tmp_path):
+    terminal = shown(*(f"print:worker {n}" for n in range(100)), "say:here", "wait:one", "print:\x1b[2Jno \x1b[5Aharm")
+    terminal.shows("<wait:one>")
+    terminal.until(lambda screen: "program: here" in screen.everything(), "the words of the program")
+    (tmp_path / "one").touch()
+    assert terminal.wait() == 0
+    text = terminal.screen.everything()
+    above, picture = text.split("shown_program  ")
+    assert sorted(int(n) for n in re.findall(r"^worker (\d+)$", above, re.MULTILINE)) == list(range(100))
+    assert "\nno harm\n" in above
+    assert "100%  103/103" in picture
+
+
+@pytest.mark.parametrize("how, status", [("exit", 3), ("abort", -signal.SIGABRT)])
+def test_a_program_that_ends_in_a_callback_leaves_a_usable_terminal(shown, how, status):
+    terminal = shown("say:first", how)
+    assert terminal.wait() == status
+    assert terminal.screen.cursor
+    assert "last words\n" in terminal.screen.everything()
+
+
+def test_a_signal_gives_the_terminal_back(shown):
+    terminal = shown("wait:never")
+    terminal.shows("<wait:never>")
+    terminal.type("\x03")
+    assert terminal.wait() == -signal.SIGINT
+    assert terminal.screen.cursor
+
+
+def test_a_run_that_is_stopped_shows_how_far_it_came(shown):
+    terminal = shown("stop", *["a"] * 5000)
+    assert terminal.wait() == 1
+    text = terminal.screen.everything()
+    assert terminal.screen.cursor
+    assert "error: stopped by gd_stop()" in text
+    assert text.count("shown_program  ") == 1
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_terminal_without_colours_gets_lines(shown, env):
+    terminal = shown("print:worker", "a", **env)
+    assert terminal.wait() == 0
+    text = terminal.screen.everything()
+    assert "worker" in text.splitlines()
+    assert re.search(r"^shown_program: 100%, 2/2 done, 0 failed, .*took", text, re.MULTILINE)
+    assert "━" not in text
+
+
+def test_on_a_pipe_there_are_lines(tmp_path):
+    result = subprocess.run([PROGRAM, "a", "fail"], cwd=tmp_path, env={**os.environ, "GPUQ_GPUS": "sim:1"},
+                            capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert re.fullmatch(r"shown_program: 100%, 2/2 done, 1 failed, .*took \S+\n", result.stderr)
+    assert result.stdout == "1 completed, 1 failed\n"
+
+
+def test_memory_of_real_gpus_is_shown(shown, tmp_path):
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "nvml").write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
+                                   f"memory={80 << 30} {60 << 30} {20 << 30} 0\nmode=0\n")
+    terminal = shown("wait:one", gpus=None, CUDA_VISIBLE_DEVICES=None, GPUQ_SYSFS_ROOT=str(tmp_path / "sys"),
+                     GPUQ_NVML_LIBRARY=str(BUILD / "tests/gpu/libnvidia-ml.so.1"), FAKE_NVML=str(tmp_path / "nvml"))
+    try:
+        terminal.until(lambda screen: any(re.search(r"<wait:one> .* 25%", line) for line in screen.text()), "memory")
+        assert any("MEMORY" in line for line in terminal.screen.text())
+    finally:
+        (tmp_path / "one").touch()
+    assert terminal.wait() == 0
+
+
+def test_the_example(tmp_path):
+    terminal = Terminal([BUILD / "examples/shown", "60", "5"], cwd=tmp_path, env={"GPUQ_GPUS": "sim:4", "NO_COLOR": ""})
+    try:
+        assert terminal.wait() == 0
+        text = terminal.screen.everything()
+        assert "render  ━" in text and "59 of 60 frames, 1 failed" in text
+        assert "frame 32 has only few samples" in text[:text.index("render  ")]
+    finally:
+        terminal.end()

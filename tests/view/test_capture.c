@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "view/capture.h"
+
+static void cleans(const char *line, const char *expected)
+{
+	struct text t = {0};
+	capture_clean(&t, line, strlen(line));
+	assert_string_equal(text_string(&t), expected);
+	text_finish(&t);
+}
+
+static void test_a_line_is_as_a_terminal_would_leave_it(void **state)
+{
+	(void)state;
+	cleans("plain\ttext …", "plain\ttext …");
+	cleans("", "");
+	cleans(" 10%\r 50%\r100% done\r", "100% done");
+	cleans("\033[31mred\033[0m rest", "\033[31mred\033[0m rest\033[0m");
+	cleans("\033[38;5;9mred", "\033[38;5;9mred\033[0m");
+	cleans("a\033[2Jb\033[10;3Hc\033[?25ld", "abcd");
+	cleans("\033]0;title\ab\033]0;title\033\\c", "bc");
+	cleans("a\bb\a\x01"
+	       "c",
+		"abc");
+	cleans("cut\033", "cut");
+	cleans("cut\033[", "cut");
+	cleans("cut\033[31", "cut");
+	cleans("cut\033]0;t", "cut");
+}
+
+static void test_lines_come_whole(void **state)
+{
+	(void)state;
+	int fds[2];
+	assert_int_equal(pipe(fds), 0);
+	struct capture c = {.fd = fds[0], .saved = {-1, -1, -1}};
+	struct text t = {0};
+	assert_int_equal(write(fds[1], "one\ntw", 6), 6);
+	close(fds[1]);
+	assert_true(capture_read(&c, &t, false));
+	assert_string_equal(text_string(&t), "one\n");
+	capture_read(&c, &t, true);
+	assert_string_equal(text_string(&t), "one\ntw\n");
+	text_finish(&t);
+	capture_end(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_line_is_as_a_terminal_would_leave_it),
+		cmocka_unit_test(test_lines_come_whole),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
