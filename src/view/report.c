@@ -41,8 +41,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 	for (size_t i = 0; i < 3; i++)
 		if (f->counts[open[i]])
 			report_tile(t, NULL, view_job_state_name(open[i]), "%zu", f->counts[open[i]]);
-	report_tile(t, NULL, "start to end", "%s",
-		f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
+	report_tile(t, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
 	if (f->gpu_ms) {
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
 		report_tile(t, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);

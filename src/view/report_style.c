@@ -49,7 +49,7 @@ static const char style[] =
 	"footer{margin-top:3rem;font-size:.85rem}\n"
 	"@media(max-width:40rem){.axis .odd{display:none}.row{grid-template-columns:4rem 1fr}.axis{margin-left:4rem}"
 	".bar{width:3rem}}\n"
-	"@media print{body{padding:0;max-width:none;font-size:11px;-webkit-print-color-adjust:exact;print-color-adjust:exact}"
+	"@media print{html{font-size:11px}body{padding:0;max-width:none;font-size:11px;-webkit-print-color-adjust:exact;print-color-adjust:exact}"
 	"h2{break-after:avoid}tr,.row,.tiles,.chart.short{break-inside:avoid}thead{display:table-header-group}.scroll{overflow:visible}"
 	"@page{margin:14mm}}\n";
 
