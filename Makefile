@@ -4,6 +4,7 @@
 #   make demo       see it work                  make clean
 #   make test       the tests, light             make format
 #   make test-all   the heavy real parts, too    make bench
+#   make test-heavy those alone
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
 #
 # What is missing on a Debian system is installed first (tools/deps).
@@ -30,11 +31,15 @@ test:
 	@tools/run-tests $(BUILD) unit cli
 
 test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-heavy
+
+test-heavy:
 	@tools/deps build test heavy
 	@$(configure) heavy
 	@$(compile)
 	@tools/pypi $(BUILD)
-	@tools/run-tests $(BUILD) unit cli heavy
+	@tools/run-tests $(BUILD) heavy
 
 FUZZ_SECONDS ?= 3600
 
@@ -59,4 +64,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all fuzz bench install format clean
+.PHONY: all demo test test-all test-heavy fuzz bench install format clean

@@ -65,6 +65,15 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
     assert "Running" not in above
 
 
+def one_picture(screen, columns):
+    """Drawn anew, as wide as the terminal allows: head, facts, maybe air, titles, two GPUs; and nothing below."""
+    lines = "\n".join(screen.text()).strip().split("\n")
+    heads = [number for number, line in enumerate(lines) if line.startswith("gpuq run")]
+    return len(heads) == 1 and re.match(r"gpuq run .* \d/3$", lines[heads[0]]) \
+        and abs(len(lines[heads[0]]) - (columns - 1)) < 4 \
+        and 5 <= len(lines) - heads[0] <= 6 and re.match(r" *1 ", lines[-1])
+
+
 @pytest.mark.parametrize("reflow", [True, False], ids=["wraps", "cuts"])
 def test_resizing_leaves_no_debris(lab, run, reflow):
     lab.commands(gate(lab, "one"), gate(lab, "two"), "true")
@@ -72,9 +81,7 @@ def test_resizing_leaves_no_debris(lab, run, reflow):
     terminal.shows("2 running")
     for columns, rows in [(60, 20), (40, 10), (100, 40), (33, 8), (80, 24)]:
         terminal.resize(columns, rows, reflow)
-        # Drawn anew: the head is as wide as the terminal allows.
-        terminal.until(lambda screen: any(line.startswith("gpuq run") and abs(len(line) - (columns - 1)) < 4
-                                          for line in screen.text()), f"a picture of {columns} columns")
+        terminal.until(lambda screen: one_picture(screen, columns), f"one picture of {columns} columns")
     open_gate(lab, "one")
     open_gate(lab, "two")
     assert terminal.wait() == 0

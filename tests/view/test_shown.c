@@ -19,7 +19,8 @@
 
 /* Between the workers and us. */
 struct shared {
-	atomic_bool looked; /* a task may end */
+	atomic_bool looked;  /* a task may end */
+	atomic_int released; /* tasks up to this number may */
 };
 static struct shared *shared;
 
@@ -243,6 +244,53 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	munmap(shared, sizeof(*shared));
 }
 
+static int wait_for_number(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)w;
+	(void)state;
+	while (atomic_load(&shared->released) < *(const int *)task->data)
+		usleep(1000);
+	return 0;
+}
+
+static int note_end(void *context, const struct gd_event *e)
+{
+	*(uint64_t *)context = e->ended_ns;
+	return 0;
+}
+
+/* Not when it was queued: that may be hours before. */
+static void test_a_task_is_timed_from_its_beginning(void **state)
+{
+	(void)state;
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	uint64_t first_end = 0;
+	struct gd_worker_ops worker = {.process = wait_for_number};
+	struct gd_options o = {
+		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .context = &first_end, .on_success = note_end};
+	struct gd_pool *p;
+	struct gd_worker_stats w = {0};
+	assert_int_equal(gd_open(&o, &p, NULL), 0);
+	for (int n = 1; n <= 2; n++)
+		assert_int_equal(gd_submit(p, &n, sizeof(n), NULL, 0, NULL), 0);
+	atomic_store(&shared->released, 1);
+	while (gd_outstanding(p) == 2)
+		assert_true(gd_poll(p, 10) >= 0);
+	/* As soon as the worker has said so. */
+	for (int i = 0; i < 6000 && (!w.has_task || w.since_ns < first_end); i++) {
+		assert_true(gd_poll(p, 10) >= 0);
+		assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
+	}
+	assert_int_equal(w.task_id, 1);
+	assert_true(w.since_ns >= first_end);
+	atomic_store(&shared->released, 2);
+	while (gd_outstanding(p) > 0)
+		assert_true(gd_poll(p, 10) >= 0);
+	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	munmap(shared, sizeof(*shared));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_a_worker_that_is_out_is_an_error),
 		cmocka_unit_test(test_errors_of_the_run_are_the_same),
 		cmocka_unit_test(test_the_task_of_a_worker_can_be_read),
+		cmocka_unit_test(test_a_task_is_timed_from_its_beginning),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
