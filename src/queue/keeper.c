@@ -405,7 +405,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		r = attempt_prepare(&k->attempt, k->journal, k->name, &log_fd);
 	if (r < 0)
 		return r;
-	k->attempt.missing = ATTEMPT_KEEPER;
+	k->attempt.missing = ATTEMPT_PROCESS;
 	*k->page = (struct attempt_page){0};
 	k->reaped = k->stuck = false;
 	k->killed_ns = 0;
