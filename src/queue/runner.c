@@ -540,7 +540,12 @@ void runner_destroy(struct runner *r)
 /* Whether there is nothing that this runner could still do. */
 static bool is_idle(const struct runner *r)
 {
-	if (r->num_running > 0 || r->to_append.length > 0 || r->hooks)
+	if (r->num_running > 0 || r->to_append.length > 0)
+		return false;
+	/* Told three times: hooks that run go on without us, those that are due are left to the next runner. */
+	if (r->interrupts > 2)
+		return true;
+	if (r->hooks)
 		return false;
 	/* A hook may still run. */
 	for (const struct slot *s = r->slots; s; s = s->next)
