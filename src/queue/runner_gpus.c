@@ -126,7 +126,7 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 
 static void watch_job(struct runner *r, struct running *run, uint64_t now)
 {
-	bool any_seen = false, full = false, settled = run->watch.settled;
+	bool any_seen = false, full = false;
 	uint64_t most = 0, most_seen = 0;
 	for (size_t i = 0; i < run->num_gpus; i++) {
 		const struct gd_gpu *g = &r->gpus->gpus[run->gpus[i]];
@@ -144,8 +144,7 @@ static void watch_job(struct runner *r, struct running *run, uint64_t now)
 	if (most)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
-	if (ledger_watch(&run->watch, now, any_seen, most_seen) && !settled)
-		running_claim(run); /* others may put theirs beside it now */
+	(void)ledger_watch(&run->watch, now, any_seen, most_seen);
 	tell_keeper(r, run);
 }
 

@@ -56,7 +56,7 @@ void running_count(struct running *run, int change)
 		return;
 	}
 	r->num_running += (size_t)change;
-	if (run->num_gpus == 0)
+	if (run->cpu_only)
 		r->num_cpu_jobs += (size_t)change;
 }
 

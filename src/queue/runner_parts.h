@@ -48,8 +48,9 @@ struct running {
 	bool left;        /* by the last walk: processes of it live without their keeper */
 	int pidfd;        /* of a keeper that is not ours; -1 */
 	struct loop_source *source;
-	int *gpus; /* positions in the list */
+	int *gpus; /* positions in the list; one that was found may be on others, too */
 	size_t num_gpus;
+	bool cpu_only; /* it needs no GPU, ours or not */
 	uint64_t promised_bytes;
 	bool declared;
 	struct claim *claim; /* until its keeper has its own; NULL: none, or not told */
