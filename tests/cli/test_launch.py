@@ -165,8 +165,9 @@ def test_summary_for_programs_has_all_fields(launch):
         "files_total": 3, "files_done": 2, "files_failed": 1, "files_skipped": 0}
     assert summary["audio_seconds"] == 5.0
     assert 0 < summary["processing_seconds"] < LIMIT and 0 < summary["wall_seconds"] < LIMIT
-    assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-3)
-    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / summary["wall_seconds"], rel=1e-2)
+    # Both are told to the microsecond, which is much of what such files take.
+    assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-2, abs=1e-6)
+    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / summary["wall_seconds"], rel=1e-2, abs=1e-3)
     assert summary["skew"] >= 0
     assert summary["failures"] == [{"file": "fail.wav", "error": "cannot do fail.wav"}]
     assert [gpu["gpu"] for gpu in summary["gpus"]] == [0, 1]
