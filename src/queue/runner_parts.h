@@ -188,9 +188,13 @@ void runner_place(struct runner *r);
 void runner_enqueue(struct runner *r, struct job *job);
 void runner_dequeue(struct runner *r, struct job *job);
 
-/* runner.c */
+/* runner_follow.c */
+void runner_on_change(void *runner, struct job *job, int old); /* for jobs.on_change */
 int runner_read(struct runner *r);
 int runner_resync(struct runner *r, bool raise_fence);
+void runner_append(struct runner *r); /* what is in to_append */
+
+/* runner.c */
 void runner_pause(struct runner *r, enum runner_trouble trouble, int code);
 /* where: what is said after what was being done. */
 void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code);

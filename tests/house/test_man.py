@@ -72,7 +72,7 @@ def test_what_the_documents_name_is_there():
             assert (path.parent / target).exists(), f"{document} names {target}"
 
 
-@pytest.mark.parametrize("room", ["src/pool", "src/launch", "src/view", "workers"])
+@pytest.mark.parametrize("room", ["src/pool", "src/launch", "src/queue", "src/view", "workers"])
 def test_architecture_has_a_line_for_every_file_of(room):
     page = (SOURCE / "docs/architecture.md").read_text()
     section = page.split(f"## {room}, file by file", 1)[1].split("\n## ", 1)[0]
