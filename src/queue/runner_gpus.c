@@ -124,9 +124,27 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 	return true;
 }
 
+static bool is_memory_known(const struct gd_gpu *g)
+{
+	return g->known & GD_GPU_MEMORY_TOTAL && g->known & GD_GPU_MEMORY_FREE;
+}
+
+static bool is_full(const struct gd_gpu *g, uint64_t bytes)
+{
+	return is_memory_known(g) && oom_is_full(g->memory_total_bytes, g->memory_free_bytes, bytes);
+}
+
+/* The driver is asked for processes and for memory one after the other: a job that ended in between has more of the
+ * card than is in use. */
+static bool is_torn(const struct gd_gpu *g, uint64_t bytes)
+{
+	return is_memory_known(g) && g->memory_free_bytes <= g->memory_total_bytes &&
+	       bytes > g->memory_total_bytes - g->memory_free_bytes;
+}
+
 static void watch_job(struct runner *r, struct running *run, uint64_t now)
 {
-	bool any_seen = false, full = false;
+	bool any_seen = false, full = false, torn = false;
 	uint64_t most = 0, most_seen = 0;
 	for (size_t i = 0; i < run->num_gpus; i++) {
 		const struct gd_gpu *g = &r->gpus->gpus[run->gpus[i]];
@@ -137,11 +155,11 @@ static void watch_job(struct runner *r, struct running *run, uint64_t now)
 		any_seen = any_seen || seen;
 		most = bytes > most ? bytes : most;
 		most_seen = seen && bytes > most_seen ? bytes : most_seen;
-		full = full || (g->known & GD_GPU_MEMORY_TOTAL && g->known & GD_GPU_MEMORY_FREE &&
-				       oom_is_full(g->memory_total_bytes, g->memory_free_bytes, bytes));
+		full = full || is_full(g, bytes);
+		torn = torn || is_torn(g, bytes);
 	}
 	/* One that has just ended, or not yet begun, is not on its GPU: what was last seen of it holds. */
-	if (most)
+	if (most && !torn)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
 	(void)ledger_watch(&run->watch, now, any_seen, most_seen);

@@ -196,6 +196,19 @@ def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
     assert "Failed (GPU out of memory)" in box.gpuq("status", 1)
 
 
+def test_end_between_two_questions_to_the_driver_is_out_of_memory_too(box):
+    """The processes are still listed, their memory is free already: that says nothing of whether the card was full."""
+    filling = Filling(box, "exit 1")
+    uses = f"{filling.pid} {79 * GIB}"
+    box.cards(card(0, total=80, free=0, compute=uses), card(1, total=24, free=21))
+    box.until(lambda: "seen" in box.ran(), "the sample")
+    box.add("--mem", "23G", "echo again >> ran")
+    box.cards(card(0, total=80, free=10, compute=uses), card(1, total=24, free=24))
+    box.until(lambda: "again" in box.ran(), "the torn sample")
+    filling.end()
+    assert box.job(1)["reason"] == "GPU out of memory"
+
+
 def test_what_a_later_runner_sees_is_in_the_end_too(box):
     filling = Filling(box, "exit 1")
     filling.runner_dies()
