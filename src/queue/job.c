@@ -446,7 +446,7 @@ static int apply_end(struct jobs *js, const struct record *r)
 	if (a->reason && strcmp(a->reason, REASON_GPU_MEMORY) == 0 && a->peak_mem_mb > job->need_mb)
 		job->need_mb = a->peak_mem_mb;
 	job->stuck = false;
-	job->hook_due = json_is(&r->by, "runner");
+	job->hook_due = r->by.type && json_is(&r->by, "runner");
 	bool again = state == JOB_FAILED && job_has_try_left(job);
 	if (state == JOB_FAILED && job->cancel_requested)
 		state = JOB_CANCELLED;
