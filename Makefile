@@ -30,7 +30,9 @@ test:
 	@$(compile)
 	@tools/run-tests $(BUILD) unit cli
 
-test-all: test test-heavy
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-heavy
 
 test-heavy:
 	@tools/deps build test heavy

@@ -778,8 +778,10 @@ struct gd_find_options {
 	/** Of names, as the shell has them; a leading dot must be written. None: *.wav */
 	const char *const *patterns;
 	size_t num_patterns;
-	bool recursive;      /**< also what is in its folders, and in those behind links, once around each loop */
-	const char *exclude; /**< a folder that is not entered, or NULL */
+	bool recursive; /**< also what is in its folders, and in those behind links, once around each loop */
+	/** A folder that is not entered, or NULL. Where it is the one that is searched: of what is in it, what
+	 *  a launcher keeps there (launch.jsonl) is no file that is meant. */
+	const char *exclude;
 	/** Asked now and then; true ends it with -ECANCELED. */
 	bool (*stopped)(void *context);
 	void *context;
@@ -952,6 +954,7 @@ struct gd_launch_worker {
 struct gd_launch_progress {
 	const struct gd_launch_summary *summary; /**< so far */
 	bool ending;                             /**< a stop was asked for: nothing new begins */
+	bool cancelling;                         /**< another one was: what has begun is ended */
 	bool in_seconds;                         /**< the amounts are audio seconds, else bytes */
 	double total_amount;                     /**< of what this run has to do */
 	double done_amount;
@@ -1025,6 +1028,8 @@ GD_API const struct gd_found *gd_launcher_todo(const struct gd_launcher *l, size
 GD_API const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l);
 /** Processing over audio seconds in earlier runs with these settings, 0 where there were none. */
 GD_API double gd_launcher_earlier_rtf(const struct gd_launcher *l);
+/** Bytes of files per second of processing in them, likewise. */
+GD_API double gd_launcher_earlier_bytes_per_second(const struct gd_launcher *l);
 
 /**
  * Does it. 0: all done, or nothing to do; 1: some failed, or could not be recorded,

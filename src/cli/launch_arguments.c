@@ -237,6 +237,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!o->input_dir && !a->list_workers)
 			argp_error(state, "no folder was given: --input-dir DIR says where the files are");
+		if (a->dry_run && a->json)
+			argp_error(state,
+				"--json is the summary of a run, and --dry-run makes none: leave one of them out");
 		return 0;
 	default:
 		return parse_worker(key, value, state);

@@ -45,6 +45,8 @@ void launch_view_result(struct launch_view *v, const struct gd_file_result *r);
 void launch_view_warning(struct launch_view *v, const char *words);
 void launch_view_end(struct launch_view *v);
 
+/* How many need not be done, and, where that is all of them, what to type to do them all the same. */
+void launch_print_skipped(size_t skipped, bool all, FILE *out);
 /* Table and totals; the failures once more where they have scrolled by. */
 int launch_print_summary(const struct gd_launch_summary *s, bool failures, FILE *out);
 /* One object, to `fd`. */

@@ -60,6 +60,14 @@ static double all_seconds(const struct gd_found *files, size_t count)
 	return known > 0 ? seconds + unknown * seconds / known : 0;
 }
 
+static uint64_t all_bytes(const struct gd_found *files, size_t count)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < count; i++)
+		bytes += files[i].size_bytes;
+	return bytes;
+}
+
 static void append_workload(
 	struct text *out, const struct gd_launcher *l, const struct gd_found *todo, size_t count, double seconds)
 {
@@ -67,7 +75,7 @@ static void append_workload(
 	struct gd_workload w;
 	gd_workload_estimate(todo, count, &w);
 	size_t before = gd_launcher_files(l)->count - count;
-	text_appendf(out, "%zu files to do, %s", count, units_format_size(w.bytes, size));
+	text_appendf(out, "%zu file%s to do, %s", count, count == 1 ? "" : "s", units_format_size(w.bytes, size));
 	if (seconds > 0)
 		text_appendf(out, ", %s%s of audio", w.audio_unknown ? "about " : "", duration(seconds, audio));
 	if (before)
@@ -103,19 +111,23 @@ static int append_shares(
 }
 
 static void append_outlook(struct text *out, const struct gd_launcher *l, const struct gd_launch_options *o,
-	double seconds, double imbalance)
+	uint64_t bytes, double seconds, double imbalance)
 {
-	double rtf = gd_launcher_earlier_rtf(l);
+	double rtf = gd_launcher_earlier_rtf(l), speed = gd_launcher_earlier_bytes_per_second(l);
 	size_t workers = gd_launcher_gpus(l)->count * (size_t)(o->workers_per_gpu ? o->workers_per_gpu : 1);
-	char text[UNITS_ROOM];
+	const char *more = workers == 1 ? "" : "s";
+	double share = (1 + imbalance) / (double)workers;
+	char text[UNITS_ROOM], size[UNITS_ROOM];
 	if (rtf > 0 && seconds > 0)
-		text_appendf(out, "it will take about %s (RTF %.3g in earlier runs, %zu workers)\n",
-			duration(seconds * rtf / (double)workers * (1 + imbalance), text), rtf, workers);
+		text_appendf(out, "it will take about %s (RTF %.3g in earlier runs, %zu worker%s)\n",
+			duration(seconds * rtf * share, text), rtf, workers, more);
+	else if (speed > 0)
+		text_appendf(out, "it will take about %s (%s/s in earlier runs, %zu worker%s)\n",
+			duration((double)bytes / speed * share, text), units_format_size((uint64_t)speed, size),
+			workers, more);
 	else
-		text_appendf(out, "how long it will take is not known: %s\n",
-			seconds > 0
-				? "no earlier run with this worker and these settings is recorded in the output folder"
-				: "it is not known how much audio the files hold");
+		text_append_string(out, "how long it will take is not known: no earlier run with this worker and these "
+					"settings is recorded in the output folder\n");
 }
 
 static int share_out(const struct gd_launch_options *o, const struct gd_found *todo, size_t count, size_t num_gpus,
@@ -141,6 +153,10 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 		return -ENOMEM;
 	if (stopped())
 		return -ECANCELED;
+	if (count == 0 && gd_launcher_files(l)->count > 0) {
+		launch_print_skipped(gd_launcher_files(l)->count, true, stdout);
+		return 0;
+	}
 	double seconds = all_seconds(todo, count);
 	append_workload(&out, l, todo, count, seconds);
 	int r = share_out(o, todo, count, gpus->count, shares, &imbalance);
@@ -148,7 +164,7 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 		text_appendf(&out, "\nShared out, %s:\n", gd_balance_name(o->balance));
 		r = append_shares(&out, gpus, shares, imbalance);
 		text_append_char(&out, '\n');
-		append_outlook(&out, l, o, seconds, imbalance);
+		append_outlook(&out, l, o, all_bytes(todo, count), seconds, imbalance);
 	}
 	if (r < 0 || text_error(&out))
 		return -ENOMEM;

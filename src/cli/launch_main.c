@@ -129,7 +129,8 @@ static int list_workers(void)
 	return EXIT_DONE;
 }
 
-/* Opened before anything starts: a place that cannot be written to is a mistake like any other. */
+/* Opened before anything starts, for what cannot be written to is a mistake; but after all others: they make no file.
+ */
 static int open_json(const char *path, int *ret)
 {
 	*ret = -1;
@@ -139,8 +140,9 @@ static int open_json(const char *path, int *ret)
 				      : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 	if (*ret >= 0)
 		return 0;
-	say("--json '%s': %s", path, strerror(errno));
-	return -errno;
+	int r = -errno;
+	say("--json '%s': %s", path, error_words(r));
+	return r;
 }
 
 static int write_json(const struct gd_launch_summary *summary, const char *path, int fd)
@@ -153,7 +155,9 @@ static int write_json(const struct gd_launch_summary *summary, const char *path,
 		r = -errno;
 	if (r == 0)
 		r = launch_write_json(summary, fd);
-	if (r < 0)
+	if (r < 0 && strcmp(path, "-") == 0)
+		say("writing the summary to standard output: %s", error_words(r));
+	else if (r < 0)
 		say("writing '%s': %s", path, error_words(r));
 	return r;
 }
@@ -187,16 +191,18 @@ static int find(struct gd_launcher *l, const struct launch_arguments *a)
 	return EXIT_DONE;
 }
 
-static int run(struct gd_launcher *l, const struct launch_arguments *a, struct launch_view *view, int json)
+static int run(struct gd_launcher *l, const struct launch_arguments *a, struct launch_view *view)
 {
+	cleanup_(closep) int json = -1;
+	if (open_json(a->json, &json) < 0)
+		return EXIT_USAGE;
 	size_t count;
 	struct gd_error err = {0};
 	struct gd_launch_summary summary;
 	gd_launcher_todo(l, &count);
 	size_t skipped = gd_launcher_files(l)->count - count;
 	if (skipped)
-		fprintf(view->out, "%zu files are done already and skipped%s\n", skipped,
-			count ? "" : "; --force does them again");
+		launch_print_skipped(skipped, count == 0, view->out);
 	if (count)
 		launch_view_start(view);
 	int r = gd_launcher_run(l, &err);
@@ -215,8 +221,7 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 {
 	struct gd_launcher *l;
 	struct gd_error err = {0};
-	cleanup_(closep) int json = -1;
-	if (choose_worker(a) < 0 || open_json(a->json, &json) < 0)
+	if (choose_worker(a) < 0)
 		return EXIT_USAGE;
 	if (gd_launcher_create(&a->options, &l, &err) < 0) {
 		/* All of them, not just the first. */
@@ -234,7 +239,7 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 			say("planning: out of memory");
 		code = gd_launch_exit_code(r);
 	} else if (code == EXIT_DONE) {
-		code = run(l, a, view, json);
+		code = run(l, a, view);
 	}
 	launcher = NULL;
 	gd_launcher_destroy(l);

@@ -90,6 +90,13 @@ static void describe(char *words, size_t room, const struct gd_launch_progress *
 			units_format_size((uint64_t)progress->total_amount, total), rtf);
 }
 
+static const char *note_of(const struct gd_launch_progress *progress)
+{
+	if (progress->cancelling)
+		return "What runs is being cancelled.";
+	return progress->ending ? "No new file begins. Ctrl-C once more cancels what runs." : NULL;
+}
+
 static void put_work(struct launch_panel *p, const struct gd_launch_progress *progress, uint64_t now_ns)
 {
 	const struct gd_launch_summary *s = progress->summary;
@@ -109,7 +116,7 @@ static void put_work(struct launch_panel *p, const struct gd_launch_progress *pr
 		.done_amount = progress->done_amount,
 		.detail = detail,
 		.given_eta_ns = progress->eta_seconds > 0 ? (int64_t)(progress->eta_seconds * 1e9) : 0,
-		.note = progress->ending && running ? "No new file begins. Ctrl-C once more cancels what runs." : NULL,
+		.note = running ? note_of(progress) : NULL,
 		.start_ns = p->start_ns,
 		.time_ns = now_ns};
 	(void)view_put_work(p->model, &w);

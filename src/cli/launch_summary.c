@@ -87,6 +87,15 @@ static void append_failures(struct text *out, const struct gd_launch_summary *s)
 			s->num_failures - MOST_FAILURES);
 }
 
+void launch_print_skipped(size_t skipped, bool all, FILE *out)
+{
+	bool one = skipped == 1;
+	fprintf(out, "%zu %s done already and skipped%s\n", skipped, one ? "file is" : "files are",
+		!all  ? ""
+		: one ? "; --force does it again"
+		      : "; --force does them again");
+}
+
 int launch_print_summary(const struct gd_launch_summary *s, bool failures, FILE *out)
 {
 	cleanup_(text_finish) struct text t = {0};

@@ -63,7 +63,9 @@ static void tell_stop(struct launch_view *v, const struct gd_launch_progress *p)
 	for (size_t i = 0; i < p->num_workers; i++)
 		busy += p->workers[i].file != NULL;
 	v->told_stop = true;
-	if (busy)
+	if (busy && p->cancelling)
+		say("no new file begins; %zu are being cancelled", busy);
+	else if (busy)
 		say("no new file begins; %zu are being finished (Ctrl-C once more cancels them)", busy);
 }
 

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "launch/find.h"
+#include "launch/outputs.h"
 
 #define ASK_EVERY 1024
 
@@ -62,6 +63,7 @@ struct finder {
 	struct found_files *found;
 	int root;
 	bool has_excluded;
+	bool root_excluded; /* the searched folder itself */
 	dev_t excluded_device;
 	ino_t excluded_inode;
 	unsigned seen;
@@ -218,6 +220,8 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	size_t length = strlen(name);
 	if (name[0] == '.' && (length == 1 || (name[1] == '.' && length == 2)))
 		return 0;
+	if (f->root_excluded && !*prefix && outputs_is_reserved(name))
+		return 0;
 	bool wanted = matches(f, name, length);
 	bool may_be_folder = d->d_type == DT_DIR || d->d_type == DT_LNK || d->d_type == DT_UNKNOWN;
 	if (d->d_type == DT_DIR && !f->options->recursive) {
@@ -369,14 +373,15 @@ static int walk(struct finder *f, int fd, const char *prefix, const struct level
 
 /* ---- The whole ------------------------------------------------------------ */
 
-static void note_excluded(struct finder *f)
+static void note_excluded(struct finder *f, int root)
 {
-	struct stat st;
+	struct stat st, searched;
 	if (!f->options->exclude || stat(f->options->exclude, &st) < 0)
 		return;
 	f->has_excluded = true;
 	f->excluded_device = st.st_dev;
 	f->excluded_inode = st.st_ino;
+	f->root_excluded = fstat(root, &searched) == 0 && searched.st_dev == st.st_dev && searched.st_ino == st.st_ino;
 }
 
 static int find(struct finder *f, const char *folder, struct gd_error *err)
@@ -390,7 +395,7 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 		root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return error_set(err, -errno, "looking for files in '%s': %s", folder, error_words(-errno));
-	note_excluded(f);
+	note_excluded(f, root);
 	f->root = root;
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
 	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;

@@ -102,6 +102,11 @@ double gd_launcher_earlier_rtf(const struct gd_launcher *l)
 	return l->earlier_rtf;
 }
 
+double gd_launcher_earlier_bytes_per_second(const struct gd_launcher *l)
+{
+	return l->earlier_bytes_per_second;
+}
+
 void gd_launcher_stop(struct gd_launcher *l)
 {
 	int saved = errno;

@@ -79,6 +79,7 @@ void launcher_progress(struct gd_launcher *l, bool last)
 	struct gd_launch_progress progress = {
 		.summary = &summary,
 		.ending = l->stops_done > 0 || l->enough,
+		.cancelling = l->pool_stops > 1,
 		.in_seconds = rate > 0,
 		.total_amount = amount_in(&l->total, rate),
 		.done_amount = amount_in(&l->done, rate),

@@ -122,15 +122,20 @@ static int choose_output(struct gd_launcher *l, const struct gd_found *f, const 
 
 static void count_earlier(struct gd_launcher *l)
 {
-	double audio = 0, processing = 0;
+	double audio = 0, audio_processing = 0, bytes = 0, processing = 0;
 	for (size_t i = 0; i < l->history.count; i++) {
 		const struct history_entry *e = &l->history.entries[i];
-		if (!e->done || e->audio_seconds <= 0 || strcmp(e->fingerprint, l->fingerprint) != 0)
+		if (!e->done || strcmp(e->fingerprint, l->fingerprint) != 0)
+			continue;
+		bytes += (double)e->size_bytes;
+		processing += e->processing_seconds;
+		if (e->audio_seconds <= 0)
 			continue;
 		audio += e->audio_seconds;
-		processing += e->processing_seconds;
+		audio_processing += e->processing_seconds;
 	}
-	l->earlier_rtf = audio > 0 ? processing / audio : 0;
+	l->earlier_rtf = audio > 0 ? audio_processing / audio : 0;
+	l->earlier_bytes_per_second = processing > 0 ? bytes / processing : 0;
 }
 
 static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **ret_input)

@@ -43,7 +43,7 @@ struct gd_launcher {
 	const char **output_of; /* below the output folder */
 	size_t num_todo;
 	size_t num_skipped;
-	double earlier_rtf;
+	double earlier_rtf, earlier_bytes_per_second; /* 0: no earlier run */
 
 	/* The run. */
 	bool has_run;
@@ -64,6 +64,7 @@ struct gd_launcher {
 	bool enough; /* failures */
 	bool no_worker;
 	int stops_done;
+	int pool_stops;    /* one: nothing new begins; two: what has begun is ended */
 	int history_error; /* that was said */
 	struct launch_amount total, done;
 	struct gd_launch_worker *worker_states;

@@ -81,7 +81,11 @@ void launcher_check_failures(struct gd_launcher *l)
 	if (s.files_failed < l->options.max_failures)
 		return;
 	l->enough = true;
-	gd_pool_stop(l->pool);
+	/* A second one would end what the user's own stop has promised to finish. */
+	if (l->pool_stops == 0) {
+		l->pool_stops++;
+		gd_pool_stop(l->pool);
+	}
 	if (!l->reason[0])
 		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failures, as --max-failures says",
 			(unsigned long long)s.files_failed);

@@ -38,7 +38,7 @@ static int on_failure(void *context, const struct gd_event *e)
 	struct gd_launcher *l = context;
 	if (e->failure == GD_NO_WORKER)
 		l->no_worker = true;
-	if (e->failure == GD_CANCELLED || e->failure == GD_NO_WORKER || l->stops_done > 1)
+	if (e->failure == GD_CANCELLED || e->failure == GD_NO_WORKER || l->pool_stops > 1)
 		return 0;
 	launcher_put_result(l, (size_t)(uintptr_t)e->tag, e, e->message[0] ? e->message : gd_failure_name(e->failure));
 	launcher_check_failures(l);
@@ -62,6 +62,7 @@ static void apply_stops(struct gd_launcher *l)
 	uint64_t count;
 	while (l->stops_done < asked && l->stops_done < 2) {
 		l->stops_done++;
+		l->pool_stops++;
 		gd_pool_stop(l->pool);
 	}
 	if (asked)

@@ -42,7 +42,7 @@ static bool is_below(const char *path)
 	}
 }
 
-static bool is_reserved(const char *path)
+bool outputs_is_reserved(const char *path)
 {
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		if (strcmp(path, reserved[i]) == 0)
@@ -52,7 +52,7 @@ static bool is_reserved(const char *path)
 
 int outputs_claim(struct outputs *o, const char *output, size_t file)
 {
-	if (!is_below(output) || is_reserved(output))
+	if (!is_below(output) || outputs_is_reserved(output))
 		return 0;
 	const size_t *owner = path_map_get(&o->owners, output);
 	if (owner)
@@ -64,7 +64,7 @@ int outputs_claim(struct outputs *o, const char *output, size_t file)
 /* 1 where `output` is the file's from now on. */
 static int try_output(struct outputs *o, const char *output, size_t file, const char **ret)
 {
-	if (is_reserved(output) || path_map_get(&o->owners, output))
+	if (outputs_is_reserved(output) || path_map_get(&o->owners, output))
 		return 0;
 	char *copy = arena_copy(&o->arena, output, strlen(output));
 	if (!copy || !path_map_put(&o->owners, copy, file))

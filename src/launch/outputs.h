@@ -32,6 +32,9 @@ int outputs_choose(struct outputs *o, const char *path, size_t file, const char 
 /* "b" of "a/b.wav": where it begins in the path, and its length. Never empty, "." or "..". */
 const char *outputs_stem(const char *path, size_t *ret_length);
 
+/* A name that the launcher itself has in the output folder. */
+bool outputs_is_reserved(const char *path);
+
 /* Makes the folder `path`, below that of `dirfd`, with those above it, as far as they are not there. */
 int outputs_make_folder(int dirfd, const char *path);
 

@@ -26,10 +26,11 @@ enum attempt_stage {
 
 /* What of an attempt could not be had, where nothing was started. */
 enum attempt_part {
-	ATTEMPT_KEEPER = 0, /* nothing of the job's: the keeper's own file, a process */
+	ATTEMPT_KEEPER = 0, /* nothing of the job's: the keeper's own file */
 	ATTEMPT_ENVIRONMENT,
 	ATTEMPT_SCRIPT,
 	ATTEMPT_LOG,
+	ATTEMPT_PROCESS,
 };
 
 /* Shared between the keeper and the job's first process. */

@@ -28,6 +28,7 @@
 #include "queue/follow.h"
 #include "queue/hook.h"
 #include "queue/keeper_claim.h"
+#include "queue/keeper_news.h"
 #include "queue/oom.h"
 #include "queue/record.h"
 
@@ -164,9 +165,24 @@ static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *
 		.size = n > 0 ? (size_t)n : 0});
 }
 
+/* What a later runner has seen; our own, if there was one, knew less. True if the job's GPU is lost. */
+static bool hear_news(struct keeper *k)
+{
+	struct keeper_news news;
+	const struct order *o = &k->attempt.order;
+	if (k->runner_fd >= 0 || keeper_news_read(k->lock_fd, &news) < 0 || news.id != o->id ||
+		news.attempt != o->attempt)
+		return false;
+	if (news.peak_mem_mb > k->peak_mem_mb)
+		k->peak_mem_mb = news.peak_mem_mb;
+	k->gpu_full = news.gpu_full;
+	return news.gpu_lost;
+}
+
 static void describe_end(struct keeper *k, struct attempt_end *e, struct text *words)
 {
 	const struct attempt *a = &k->attempt;
+	hear_news(k);
 	*e = (struct attempt_end){
 		.id = a->order.id, .attempt = a->order.attempt, .exit_code = -1, .peak_mem_mb = k->peak_mem_mb};
 	e->duration_ms = (int64_t)((clock_now_ns() - k->started_ns) / NS_PER_MS);
@@ -389,7 +405,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 		r = attempt_prepare(&k->attempt, k->journal, k->name, &log_fd);
 	if (r < 0)
 		return r;
-	k->attempt.missing = ATTEMPT_KEEPER;
+	k->attempt.missing = ATTEMPT_PROCESS;
 	*k->page = (struct attempt_page){0};
 	k->reaped = k->stuck = false;
 	k->killed_ns = 0;
@@ -491,7 +507,7 @@ static void on_signal(struct keeper *k)
 		if (si.ssi_signo == SIGCHLD)
 			child = true;
 		else if (k->phase != PHASE_IDLE && (uint32_t)si.ssi_int == (uint32_t)k->attempt.order.id)
-			end_job(k, REASON_CANCELLED, si.ssi_signo == SIGUSR2);
+			end_job(k, hear_news(k) ? REASON_GPU_LOST : REASON_CANCELLED, si.ssi_signo == SIGUSR2);
 	}
 	if (!child || k->phase == PHASE_IDLE)
 		return;

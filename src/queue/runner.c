@@ -467,7 +467,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		return error_set(err, -ENOMEM, "starting the runner: out of memory");
 	r->journal = j;
 	r->options = *options;
-	r->lock_fd = r->watch_fd = r->nursery_fd = r->syncer_fd = -1;
+	r->lock_fd = r->watch_fd = r->nursery_fd = r->syncer_fd = r->signal_fd = -1;
 	r->loading = true;
 	r->max_cpu_jobs = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
 	jobs_init(&r->jobs);
@@ -540,7 +540,12 @@ void runner_destroy(struct runner *r)
 /* Whether there is nothing that this runner could still do. */
 static bool is_idle(const struct runner *r)
 {
-	if (r->num_running > 0 || r->to_append.length > 0 || r->hooks)
+	if (r->num_running > 0 || r->to_append.length > 0)
+		return false;
+	/* Told three times: hooks that run go on without us, those that are due are left to the next runner. */
+	if (r->interrupts > 2)
+		return true;
+	if (r->hooks)
 		return false;
 	/* A hook may still run. */
 	for (const struct slot *s = r->slots; s; s = s->next)
@@ -639,6 +644,8 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	if (r->result.left_pending && !r->fatal)
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);
+	/* Who reads may take his time: the next runner does not wait for that. */
+	closep(&r->lock_fd), r->lock_fd = -1;
 	runner_flush_words(r, true);
 	runner_watch_end(r);
 	*ret = r->result;

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "queue/keeper_news.h"
 #include "queue/oom.h"
 
 #define MB ((uint64_t)1024 * 1024)
@@ -43,29 +44,60 @@ bool runner_foreign_pids(const struct runner *r)
 	return gpu_users_foreign_pids(&r->machine);
 }
 
-/* What only we can see of a job: how much it uses, that its GPU is full, or gone. */
-static void tell_keeper(struct runner *r, struct running *run)
+static void send_seen(struct running *run, int64_t peak_mb)
 {
-	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
-	if (!run->slot || run->ended)
-		return;
-	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
-		run->told_peak_mb = peak_mb;
-		run->told_full = run->full;
+	const struct job *job = jobs_find(&run->runner->jobs, run->id);
+	if (run->slot)
 		slot_send(run->slot,
 			&(struct order){
 				.kind = ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
 			NULL);
+	else if (job && job->keeper && job->attempts)
+		(void)keeper_news_write(run->runner->journal->dir_fd, job->keeper->name,
+			&(struct keeper_news){.id = run->id,
+				.attempt = job->attempts->attempt,
+				.peak_mem_mb = peak_mb,
+				.gpu_full = run->full,
+				.gpu_lost = run->told_lost});
+}
+
+static bool is_lost(const struct runner *r, const struct running *run)
+{
+	for (size_t i = 0; i < run->num_gpus; i++)
+		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST)
+			return true;
+	return false;
+}
+
+static void tell_lost(struct running *run, int64_t peak_mb)
+{
+	run->told_lost = true;
+	if (run->slot) {
+		slot_send(run->slot, &(struct order){.kind = ORDER_LOST, .id = run->id}, NULL);
+		return;
 	}
-	if (run->watch.settled && !run->told_settled) {
+	/* A keeper that is not ours is told to end it, and finds why in the news. */
+	send_seen(run, peak_mb);
+	running_cancel(run, false);
+}
+
+/* What only we can see of a job: how much it uses, that its GPU is full, or gone. */
+static void tell_keeper(struct runner *r, struct running *run)
+{
+	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
+	if (run->ended || run->foreign || !(run->slot || run->started))
+		return;
+	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
+		run->told_peak_mb = peak_mb;
+		run->told_full = run->full;
+		send_seen(run, peak_mb);
+	}
+	if (run->watch.settled && !run->told_settled && run->slot) {
 		run->told_settled = true;
 		slot_send(run->slot, &(struct order){.kind = ORDER_SETTLED, .id = run->id}, NULL);
 	}
-	for (size_t i = 0; i < run->num_gpus && !run->told_lost; i++)
-		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST) {
-			run->told_lost = true;
-			slot_send(run->slot, &(struct order){.kind = ORDER_LOST, .id = run->id}, NULL);
-		}
+	if (!run->told_lost && is_lost(r, run))
+		tell_lost(run, peak_mb);
 }
 
 static size_t jobs_on(const struct runner *r, int gpu)
@@ -94,7 +126,7 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 
 static void watch_job(struct runner *r, struct running *run, uint64_t now)
 {
-	bool any_seen = false, full = false, settled = run->watch.settled;
+	bool any_seen = false, full = false;
 	uint64_t most = 0, most_seen = 0;
 	for (size_t i = 0; i < run->num_gpus; i++) {
 		const struct gd_gpu *g = &r->gpus->gpus[run->gpus[i]];
@@ -112,8 +144,7 @@ static void watch_job(struct runner *r, struct running *run, uint64_t now)
 	if (most)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
-	if (ledger_watch(&run->watch, now, any_seen, most_seen) && !settled)
-		running_claim(run); /* others may put theirs beside it now */
+	(void)ledger_watch(&run->watch, now, any_seen, most_seen);
 	tell_keeper(r, run);
 }
 

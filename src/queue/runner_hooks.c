@@ -106,6 +106,22 @@ static int write_line(struct runner *r, uint64_t id)
 	return e < 0 ? e : journal_append_line(r->journal, line.data, line.length, NULL);
 }
 
+void runner_hook_taken(struct slot *s)
+{
+	hook_wait_destroy(take_ptr(s->due));
+}
+
+void runner_hook_again(struct runner *r, struct slot *s)
+{
+	struct hook_wait *h = take_ptr(s->due);
+	if (!h)
+		return;
+	h->next = r->hooks;
+	if (!r->hooks)
+		r->last_hook = h;
+	r->hooks = h;
+}
+
 void runner_hooks_run(struct runner *r)
 {
 	while (r->hooks && !r->pause_until_ns && !r->blocked && hooks_that_run(r) < MOST_AT_ONCE) {
@@ -121,8 +137,10 @@ void runner_hooks_run(struct runner *r)
 		r->hooks = h->next;
 		struct order o = {.kind = ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
 		s->hook = true;
+		s->due = h;
 		(void)slot_send(s, &o, h->strings.data);
-		hook_wait_destroy(h);
+		if (s->pid)
+			runner_hook_taken(s);
 	}
 }
 

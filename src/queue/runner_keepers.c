@@ -56,7 +56,7 @@ void running_count(struct running *run, int change)
 		return;
 	}
 	r->num_running += (size_t)change;
-	if (run->num_gpus == 0)
+	if (run->cpu_only)
 		r->num_cpu_jobs += (size_t)change;
 }
 
@@ -96,8 +96,10 @@ static void slot_close(struct slot *s)
 			break;
 		}
 	struct running *run = s->running;
+	bool never_lived = s->busy && s->pid == 0;
 	if (run)
 		run->slot = NULL;
+	runner_hook_again(r, s);
 	loop_remove(s->source);
 	close(s->fd);
 	text_finish(&s->out);
@@ -106,6 +108,9 @@ static void slot_close(struct slot *s)
 	r->blocked = false;
 	if (run)
 		runner_keeper_died(r, run);
+	/* The nursery could not make it: without a pause it would be asked again at once, and again. */
+	if (never_lived)
+		runner_pause(r, TROUBLE_KEEPER, -EAGAIN);
 }
 
 /* Whether the job asked for something that is not there: trying again would not help. */
@@ -177,6 +182,7 @@ static void on_note(struct slot *s, const struct note *n)
 		break;
 	case NOTE_HELLO:
 		s->pid = (pid_t)n->id;
+		runner_hook_taken(s);
 		break;
 	case NOTE_ENDED:
 		if (s->running && s->running->id == n->id)
@@ -312,6 +318,7 @@ void slots_destroy(struct runner *r)
 		if (r->slots->running)
 			r->slots->running->slot = NULL;
 		r->slots->running = NULL;
+		r->slots->busy = false;
 		slot_close(r->slots);
 	}
 }

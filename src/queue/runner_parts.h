@@ -13,6 +13,8 @@
 #include "queue/placement.h"
 #include "queue/runner.h"
 
+struct hook_wait;
+
 /* One of our own keepers. */
 struct slot {
 	struct runner *runner;
@@ -23,6 +25,7 @@ struct slot {
 	size_t out_done;
 	bool busy;               /* until it says that it is ready */
 	bool hook;               /* with a hook alone */
+	struct hook_wait *due;   /* that one, until the keeper is known to live */
 	struct running *running; /* what it was given and has not ended */
 	pid_t pid;               /* 0: it has not said yet */
 	char notes[sizeof(struct note)];
@@ -45,8 +48,9 @@ struct running {
 	bool left;        /* by the last walk: processes of it live without their keeper */
 	int pidfd;        /* of a keeper that is not ours; -1 */
 	struct loop_source *source;
-	int *gpus; /* positions in the list */
+	int *gpus; /* positions in the list; one that was found may be on others, too */
 	size_t num_gpus;
+	bool cpu_only; /* it needs no GPU, ours or not */
 	uint64_t promised_bytes;
 	bool declared;
 	struct claim *claim; /* until its keeper has its own; NULL: none, or not told */
@@ -67,8 +71,6 @@ enum runner_trouble {
 	TROUBLE_END,
 	TROUBLE_GPUS,
 };
-
-struct hook_wait;
 
 struct runner {
 	struct journal *journal;
@@ -203,6 +205,9 @@ int runner_surroundings(struct runner *r, struct gd_error *err);
 void runner_hook_plan(struct runner *r, struct job *job);
 bool runner_hook_is_planned(const struct runner *r, uint64_t id);
 void runner_hooks_run(struct runner *r);
+/* The keeper lives; it is gone, and never did: its hook is due again. */
+void runner_hook_taken(struct slot *s);
+void runner_hook_again(struct runner *r, struct slot *s);
 void runner_hooks_close(struct runner *r);
 
 /* runner_samples.c */

@@ -228,6 +228,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 	if (e == 0) {
 		memcpy(run->gpus, gpus, need->num_gpus * sizeof(int));
 		run->num_gpus = need->num_gpus;
+		run->cpu_only = need->num_gpus == 0;
 		run->promised_bytes = need->memory_bytes;
 		run->declared = need->declared;
 		e = write_payload(r, job, run, &o, &payload, &err);

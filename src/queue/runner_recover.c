@@ -227,6 +227,7 @@ void runner_adopt(struct runner *r, struct job *job)
 	run->started = true;
 	run->foreign = !same_host(r, job->keeper);
 	const struct job_attempt *a = job->attempts;
+	run->cpu_only = a->num_gpus == 0;
 	run->gpus = calloc(a->num_gpus + 1u, sizeof(int));
 	if (!run->gpus) {
 		r->fatal = -ENOMEM;

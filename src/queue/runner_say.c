@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "queue/show.h"
@@ -14,6 +16,34 @@
 #define WORDS_ROOM ((size_t)1 << 20)
 /* A pipe or a terminal that takes anything takes so much at once. */
 #define PIECE_BYTES 1024
+/* A runner that was told to go waits so long for a reader that takes nothing. */
+#define LAST_WORDS_MS 1000
+
+/* Whether somebody wants us gone; what has ended meanwhile is of no interest. */
+static bool is_signalled(const struct runner *r)
+{
+	struct signalfd_siginfo si;
+	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si))
+		if (si.ssi_signo != SIGCHLD)
+			return true;
+	return false;
+}
+
+/* Waits for who reads, but not for one who does not when we were told to go. */
+static bool wait_for_reader(const struct runner *r, int fd)
+{
+	struct pollfd fds[2] = {{fd, POLLOUT, 0}, {r->signal_fd, POLLIN, 0}};
+	bool told = r->leaving || r->interrupts;
+	for (;;) {
+		int n = poll(fds, 2, told ? LAST_WORDS_MS : -1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0 || (fds[1].revents && is_signalled(r)))
+			return false;
+		if (fds[0].revents)
+			return true;
+	}
+}
 
 void runner_flush_words(struct runner *r, bool wait)
 {
@@ -22,18 +52,18 @@ void runner_flush_words(struct runner *r, bool wait)
 		return;
 	struct pollfd p = {fileno(r->options.out), POLLOUT, 0};
 	fflush(r->options.out);
-	while (done < r->words.length && (wait || poll(&p, 1, 0) > 0)) {
+	while (done < r->words.length && (poll(&p, 1, 0) > 0 || (wait && wait_for_reader(r, p.fd)))) {
 		size_t left = r->words.length - done;
 		ssize_t n = write(p.fd, r->words.data + done, left < PIECE_BYTES ? left : PIECE_BYTES);
-		if (n < 0 && errno == EAGAIN && wait)
-			poll(&p, 1, -1);
-		else if (n < 0 && errno == EAGAIN)
+		if (n < 0 && errno == EAGAIN && !wait)
 			break;
-		else if (n < 0 && errno != EINTR)
+		else if (n < 0 && errno != EINTR && errno != EAGAIN)
 			done = r->words.length; /* nobody can read it */
 		else if (n > 0)
 			done += (size_t)n;
 	}
+	if (wait)
+		done = r->words.length;
 	memmove(r->words.data, r->words.data + done, r->words.length - done);
 	r->words.length -= done;
 }

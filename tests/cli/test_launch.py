@@ -165,8 +165,9 @@ def test_summary_for_programs_has_all_fields(launch):
         "files_total": 3, "files_done": 2, "files_failed": 1, "files_skipped": 0}
     assert summary["audio_seconds"] == 5.0
     assert 0 < summary["processing_seconds"] < LIMIT and 0 < summary["wall_seconds"] < LIMIT
-    assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-3)
-    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / summary["wall_seconds"], rel=1e-2)
+    # Both are told to the microsecond, which is much of what such files take.
+    assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-2, abs=1e-6)
+    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / summary["wall_seconds"], rel=1e-2, abs=1e-3)
     assert summary["skew"] >= 0
     assert summary["failures"] == [{"file": "fail.wav", "error": "cannot do fail.wav"}]
     assert [gpu["gpu"] for gpu in summary["gpus"]] == [0, 1]
@@ -208,14 +209,46 @@ def test_dry_run_tells_and_touches_nothing(launch):
     launch.run(*COPY)
     launch.put_wave("d.wav", 10)
     out, _ = launch.run("--dry-run", *COPY)
-    assert "1 files to do" in out and "3 done before" in out and "it will take about" in out
+    assert "1 file to do" in out and "3 done before" in out and "it will take about" in out
     assert not (launch.output / "d").exists()
+
+
+def test_dry_run_with_nothing_left_says_how_to_do_it_again(launch):
+    launch.put("a.wav")
+    launch.run(*COPY)
+    out, _ = launch.run("--dry-run", *COPY)
+    assert out == "1 file is done already and skipped; --force does it again\n"
+    assert launch.run(*COPY)[0] == out
+    launch.put("b.wav")
+    launch.run(*COPY)
+    out, _ = launch.run("--dry-run", *COPY)
+    assert out == "2 files are done already and skipped; --force does them again\n"
+    assert launch.run(*COPY)[0] == out
+
+
+def test_dry_run_of_files_that_are_no_audio_tells_the_time_by_their_size(launch):
+    launch.put("a.wav", size=1000)
+    slow = ["--gpus", "sim:1", "--", "sh", "-c", "sleep 0.1"]
+    assert "no earlier run" in launch.run("--dry-run", *slow)[0]
+    launch.run(*slow)
+    launch.put("b.wav", size=3600 * 1000 * 10)
+    out, _ = launch.run("--dry-run", *slow)
+    assert "it will take about " in out and "/s in earlier runs, 1 worker)" in out
+    hours = [word for word in out.split("it will take about ")[1].split(" (")[0].split() if word[-1] in "hd"]
+    assert hours, out  # 0.1 s or more for 1000 bytes: an hour or more for these
+
+
+def test_dry_run_and_json_are_refused_together(launch):
+    launch.put("a.wav")
+    _, err = launch.run("--dry-run", "--json", "summary.json", *COPY, code=2)
+    assert "--json" in err and "--dry-run" in err
+    assert not (launch.directory / "summary.json").exists()
 
 
 def test_dry_run_needs_no_worker(launch):
     launch.put("a.wav")
     out, _ = launch.run("--dry-run")
-    assert "1 files to do" in out
+    assert "1 file to do" in out
 
 
 NAMES = ["a b.wav", "-n.wav", "--force.wav", 'quote".wav', "it's.wav", "new\nline.wav", "{file}.wav", "$(touch x).wav",
@@ -253,6 +286,15 @@ def test_two_files_of_one_stem_never_share_a_folder(launch):
         assert os.listdir(launch.output / "b.mp3") == ["b.mp3"]
         assert os.listdir(launch.output / "c") == ["c.mp3"]
         assert os.listdir(launch.output / "c.wav") == ["c.wav"]
+
+
+def test_record_of_the_run_is_no_input_of_the_next(launch):
+    launch.put("a.txt", "b.txt")
+    words = ["--output-dir", "in", "--pattern", "*", "--", "true"]
+    launch.run(*words)
+    assert (launch.input / "launch.jsonl").exists()
+    summary, _ = launch.summary(*words)
+    assert (summary["files_total"], summary["files_skipped"]) == (2, 2)
 
 
 def test_nothing_found_is_explained(launch):
@@ -329,6 +371,22 @@ def test_wrong_usage_is_2_and_starts_nothing(launch, words, said):
     assert not launch.output.exists()
 
 
+def test_wrong_usage_makes_no_summary_and_keeps_an_old_one(launch):
+    launch.put("a.wav")
+    launch.run("--json", "summary.json", "--gpus", "7", *COPY, code=2)
+    assert not (launch.directory / "summary.json").exists()
+    (launch.directory / "summary.json").write_text("old")
+    launch.run("--json", "summary.json", "--gpus", "7", *COPY, code=2)
+    assert (launch.directory / "summary.json").read_text() == "old"
+
+
+def test_summary_that_does_not_arrive_on_standard_output_is_told(launch):
+    launch.put("a.wav")
+    with open("/dev/full", "w") as full:
+        _, err = launch.run("--json", "-", *COPY, code=1, stdout=full)
+    assert "standard output" in err and "No space left" in err
+
+
 def test_every_mistake_is_told_at_once(launch):
     _, err = launch.run("--input-dir", "nowhere", "--gpus", "7", "--pattern", "a/b", "--", "no-such-program", code=2)
     for word in ("nowhere", "GPU 7", "a/b", "no-such-program"):
@@ -396,6 +454,32 @@ def test_end_means_the_end_of_all_processes(launch, signals):
     (launch.directory / "go").touch()
     summary, _ = launch.summary(*PROGRAM)
     assert (summary["files_done"], summary["files_failed"]) == (6, 0)
+
+
+def test_what_is_said_of_running_files_is_what_happens_to_them(launch):
+    launch.put("wait1.wav", "wait2.wav")
+    process = launch.start(*PROGRAM)
+    wait_for_workers(launch)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130
+    assert "being finished" not in err
+
+
+def test_failure_after_an_interrupt_cancels_nothing(launch):
+    launch.put("a.wav", "b.wav", "c.wav")
+    script = 'echo "begin $1" >> notes; while [ ! -e "go-$1" ]; do sleep 0.01; done; [ "$1" != a ]'
+    process = launch.start("--max-failures", "1", "--json", "summary.json", "--", "sh", "-c", script, "x", "{stem}")
+    wait_for_workers(launch)
+    process.send_signal(signal.SIGINT)
+    assert "2 are being finished" in process.stderr.readline()
+    (launch.directory / "go-a").touch()
+    launch.until(lambda: '"failed"' in (launch.output / "launch.jsonl").read_text())
+    (launch.directory / "go-b").touch()
+    process.communicate(timeout=LIMIT)
+    summary = json.loads((launch.directory / "summary.json").read_text())
+    assert (summary["files_done"], summary["files_failed"], summary["files_left"]) == (1, 1, 1)
+    assert process.returncode == 130
 
 
 def test_commands_end_with_the_launcher(launch):
@@ -573,7 +657,7 @@ def test_rubbish_in_the_history_is_skipped_with_a_warning(launch):
     with (launch.output / "launch.jsonl").open("ab") as file:
         file.write(b"rubbish\n\xff\0\n{\"event\":\"done\",\"file\":\"a.wav\"")
     out, err = launch.run(*COPY)
-    assert "1 files are done already" in out
+    assert "1 file is done already" in out
     assert "3 bad lines skipped, the first is line 3" in err
 
 

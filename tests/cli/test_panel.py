@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The live panel of `gpuq run`, in a terminal."""
+import errno
 import os
 import re
 import signal
@@ -33,8 +34,16 @@ def gate(lab, name):
 
 
 def open_gate(lab, name):
-    with open(lab.directory / name, "w", encoding="ascii"):
-        pass
+    """As soon as somebody stands there; nobody ever coming is a failure, not a test that hangs."""
+    def opened():
+        try:
+            os.close(os.open(lab.directory / name, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO
+            return False
+        return True
+
+    lab.until(opened, f"somebody at the gate '{name}'")
 
 
 def panels(text):
@@ -153,7 +162,6 @@ def test_a_signal_that_ends_it_gives_the_terminal_back(lab, run, how):
     os.kill(terminal.pid, how)
     assert terminal.wait() == -how
     assert terminal.screen.cursor
-    open_gate(lab, "one")
 
 
 def test_stopped_by_ctrl_z_it_draws_below_when_it_goes_on(lab):

@@ -93,8 +93,11 @@ def test_two_at_once_on_two_gpus_and_each_sees_its_own(lab):
 def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1x16G"
     for _ in range(4):
-        lab.add("--mem", "5G", "echo + >> ran; sleep 0.05; echo - >> ran")
-    lab.gpuq("run")
+        lab.add("--mem", "5G", "echo + >> ran; until [ -e go ]; do sleep 0.01; done; echo - >> ran")
+    runner = lab.start("run")
+    lab.until(lambda: lab.ran() == ["+"] * 3)
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 0
     depth = most = 0
     for sign in lab.ran():
         depth += 1 if sign == "+" else -1
@@ -235,9 +238,12 @@ def test_sigterm_leaves_jobs_for_the_next_run(lab):
     assert lab.job(1)["status"] == "running"
     second = lab.start("run")
     lab.until(lambda: lab.runner() == second.pid)
+    # Whoever starts something has read what there was before.
+    lab.add("--num-gpus", "0", "echo b >> ran")
+    lab.until(lambda: lab.ran() == ["a", "b"])
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 1
-    assert (lab.ran(), lab.job(1)["exit_code"]) == (["a"], 2)
+    assert (lab.ran(), lab.job(1)["exit_code"]) == (["a", "b"], 2)
 
 
 def test_sighup_goes_on_detached(lab):

@@ -369,3 +369,20 @@ def test_log_of_five_gigabytes(lab):
     assert logs.stdout.read(6) == b"begin\n"
     logs.stdout.close()
     assert logs.wait(LIMIT) != 0
+
+
+def test_no_process_for_a_keeper_is_said_and_tried_again(lab):
+    """The nursery cannot fork: nothing is lost, the hook of a job that ended without a keeper neither."""
+    lab.add("echo job >> ran")
+    cancelled = lab.add("--on-finish", "echo hook >> ran", "true")
+    lab.gpuq("cancel", cancelled)
+    env = faulty(lab, 1, 1 << 40, "fork", errno.EAGAIN)
+    with open(lab.directory / "out", "wb") as out:
+        runner = lab.start("run", env=env, stdout=out)
+    said = lab.directory / "out"
+    lab.until(lambda: "starting a keeper: Resource temporarily unavailable; trying again" in said.read_text(), "the words")
+    with open(lab.directory / "counter", "r+b") as counter:  # in place: it is mapped
+        counter.write(struct.pack("qq", 0, 0))
+    assert runner.wait(LIMIT) == 0
+    assert sorted(lab.ran()) == ["hook", "job"]
+    assert "it works again" in said.read_text()

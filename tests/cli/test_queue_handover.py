@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A run beside another, and the exit code of each."""
+import os
 import signal
 
 from lab import LIMIT
@@ -79,3 +80,19 @@ def test_sigterm_before_all_was_done_is_130(lab):
     runner.send_signal(signal.SIGTERM)
     assert runner.wait(timeout=LIMIT) == 130
     assert lab.job(1)["status"] == "pending"
+
+
+def test_jobs_on_gpus_of_another_runner_take_no_processor(lab):
+    """As many as there are processors, on GPUs that the next runner does not have: a job without GPU starts all the same."""
+    count = os.cpu_count() + 1
+    for _ in range(count):
+        lab.add("echo x >> ran; until [ -e go ]; do sleep 0.02; done")
+    first = lab.start("run", "--gpus", f"sim:{count}")
+    lab.until(lambda: len(lab.ran()) == count)
+    first.kill()
+    first.wait()
+    cpu = lab.add("--num-gpus", "0", "echo cpu >> ran")
+    second = lab.start("run", "--gpus", "sim:1")
+    lab.until(lambda: "cpu" in lab.ran(), f"job {cpu}")
+    (lab.directory / "go").touch()
+    assert second.wait(LIMIT) == 0

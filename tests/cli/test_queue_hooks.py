@@ -105,3 +105,20 @@ def test_runner_that_is_killed_among_many_hooks_leaves_the_rest_to_the_next(lab)
     numbers = [job[0] for job in told(lab)]
     assert len(set(numbers)) == len(numbers)
     assert len(numbers) >= count - 1
+
+
+def test_third_interrupt_waits_for_no_hook(lab):
+    lab.add("--on-finish", "echo hook >> ran; until [ -e go ]; do sleep 0.02; done; echo done >> ran", "true")
+    runner = lab.start("run")
+    lab.until(lambda: lab.ran() == ["hook"])
+
+    def interrupt():
+        # Two at a time may be one to the kernel: until it is gone.
+        if runner.poll() is None:
+            runner.send_signal(signal.SIGINT)
+        return runner.poll() is not None
+
+    lab.until(interrupt, "the runner to leave")
+    assert runner.returncode == 130
+    (lab.directory / "go").touch()
+    lab.until(lambda: lab.ran() == ["hook", "done"], "the hook, which goes on")

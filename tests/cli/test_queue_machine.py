@@ -167,6 +167,32 @@ def test_reader_that_does_not_read_holds_nothing_up(lab):
     assert out.decode().count("Completed") == count
 
 
+def test_reader_that_does_not_read_keeps_no_runner_that_is_told_to_go(lab):
+    """SIGTERM with more said than the pipe takes: it leaves, and the next runner can do the rest."""
+    text = "x" * 60
+    lab.commands(*(f"true {n} {text}" for n in range(600)), "until [ -e go ]; do sleep 0.02; done")
+    runner = lab.start("run", "--jobs-per-gpu", "4")
+    lab.until(lambda: lab.journal.exists() and sum(event["event"] == "end" for event in lab.events()) == 600, "all ends")
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(LIMIT) == 130
+    (lab.directory / "go").touch()
+    assert lab.result("run").returncode == 0
+
+
+def test_reader_that_does_not_read_keeps_nobody_from_running(lab):
+    """One that is done and only waits for its reader is no runner any more; a signal ends it."""
+    text = "x" * 60
+    lab.commands(*(f"true {n} {text}" for n in range(600)))
+    runner = lab.start("run", "--jobs-per-gpu", "4")
+    lab.until(lambda: lab.journal.exists() and sum(event["event"] == "end" for event in lab.events()) == 600, "all ends")
+    lab.add("echo more >> ran")
+    second = lab.start("run", stdout=subprocess.DEVNULL)
+    assert second.wait(LIMIT) == 0
+    assert lab.ran() == ["more"]
+    runner.send_signal(signal.SIGINT)
+    runner.wait(LIMIT)
+
+
 def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
     """It is forked by a runner that holds the sockets of others; when that dies, an idle keeper must see it."""
     lab.add("true")

@@ -157,6 +157,13 @@ class Filling:
         path = box.directory / "pid"
         self.pid = box.until(lambda: path.exists() and path.read_text().strip(), "the job")
 
+    def runner_dies(self):
+        """Another one finds the job, whose keeper it did not start."""
+        self.runner.kill()
+        self.runner.wait()
+        self.runner = self.box.start("run", "--poll-interval", "0.05")
+        self.box.why_of_runner(2)  # it has looked at the cards
+
     def use(self, gigabytes, free, pid=None):
         self.box.cards(card(0, total=80, free=free, compute=f"{pid or self.pid} {int(gigabytes * GIB)}"),
                        card(1, total=24, free=24))
@@ -187,6 +194,25 @@ def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
     job = box.job(1)
     assert (job["status"], job["reason"], job["peak_mem_mb"]) == ("failed", "GPU out of memory", 79 * 1024)
     assert "Failed (GPU out of memory)" in box.gpuq("status", 1)
+
+
+def test_what_a_later_runner_sees_is_in_the_end_too(box):
+    filling = Filling(box, "exit 1")
+    filling.runner_dies()
+    filling.use(79, free=0)
+    filling.end()
+    job = box.job(1)
+    assert (job["status"], job["reason"], job["peak_mem_mb"]) == ("failed", "GPU out of memory", 79 * 1024)
+
+
+def test_later_runner_sees_that_the_gpu_is_lost(box):
+    filling = Filling(box, "true")
+    filling.runner_dies()
+    lost = card(0, free=80).replace("card\n", "card\nfail=GetMemoryInfo 15\nfail=GetUtilizationRates 15\n")
+    box.cards(lost, card(1, total=24, free=24))
+    assert filling.runner.wait(timeout=LIMIT) == 1
+    assert (box.job(1)["status"], box.job(1)["reason"]) == ("failed", "GPU lost")
+    assert box.job(2)["gpu_id"] == 1
 
 
 TRACEBACK = """printf 'Traceback (most recent call last):\\n  File "t.py", line 1\\nKeyError: 7\\n'; exit 1"""

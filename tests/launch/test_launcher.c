@@ -407,6 +407,7 @@ static void on_progress_stop(void *context, const struct gd_launch_progress *p)
 		busy += p->workers[i].file != NULL;
 	if (busy == 2 && !p->ending)
 		gd_launcher_stop(*l);
+	assert_false(p->cancelling);
 	if (p->ending)
 		atomic_store(&board->go, 1);
 }
@@ -444,6 +445,7 @@ static void test_first_stop_finishes_what_runs(void **state)
 static void on_progress_stop_twice(void *context, const struct gd_launch_progress *p)
 {
 	struct gd_launcher **l = context;
+	assert_int_equal(p->cancelling, p->ending); /* both stops come at once */
 	for (size_t i = 0; i < p->num_workers; i++)
 		if (p->workers[i].file && !p->ending) {
 			gd_launcher_stop(*l);
@@ -558,6 +560,7 @@ static void test_information_before_the_run(void **state)
 	assert_int_equal(count, 1);
 	assert_string_equal(todo[0].path, "c.wav");
 	assert_true(gd_launcher_earlier_rtf(l) > 0);
+	assert_true(gd_launcher_earlier_bytes_per_second(l) > 0);
 	struct gd_launch_summary s;
 	gd_launcher_summary(l, &s);
 	assert_counts(&s, 0, 0, 2, 1);

@@ -2,7 +2,7 @@
 /*
  * For LD_PRELOAD: a disk that fails gpuq, and its keepers, once or for a while.
  *
- *     FAULT_CALL   write, sync, lock (none at all) or inotify (likewise)
+ *     FAULT_CALL   write, sync, lock (none at all), inotify (likewise) or fork (of a nursery)
  *     FAULT_ERRNO  the number
  *     FAULT_SHORT  bytes that are written all the same, before it fails
  *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
@@ -18,12 +18,13 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 static volatile int64_t *counter;
-static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify;
+static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify, fail_forks;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -44,16 +45,31 @@ __attribute__((constructor)) static void begin(void)
 	fail_syncs = strcmp(call, "sync") == 0;
 	fail_locks = strcmp(call, "lock") == 0;
 	fail_inotify = strcmp(call, "inotify") == 0;
+	fail_forks = strcmp(call, "fork") == 0;
+}
+
+static int count(void)
+{
+	if (__atomic_fetch_sub(&counter[0], 1, __ATOMIC_SEQ_CST) > 0)
+		return 0;
+	return __atomic_fetch_sub(&counter[1], 1, __ATOMIC_SEQ_CST) > 0;
 }
 
 static int is_due(int fd)
 {
 	struct stat st;
-	if (!counter || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return 0;
-	if (__atomic_fetch_sub(&counter[0], 1, __ATOMIC_SEQ_CST) > 0)
-		return 0;
-	return __atomic_fetch_sub(&counter[1], 1, __ATOMIC_SEQ_CST) > 0;
+	return counter && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && count();
+}
+
+pid_t fork(void)
+{
+	pid_t (*next)(void) = dlsym(RTLD_NEXT, "fork");
+	char name[16] = "";
+	if (fail_forks && prctl(PR_GET_NAME, name) == 0 && strcmp(name, "gpuq-nursery") == 0 && count()) {
+		errno = fault_errno;
+		return -1;
+	}
+	return next();
 }
 
 ssize_t write(int fd, const void *data, size_t size)
