@@ -108,8 +108,8 @@ static void slot_close(struct slot *s)
 	r->blocked = false;
 	if (run)
 		runner_keeper_died(r, run);
-	/* The nursery could not make it: without a pause it would be asked again at once, and again. */
-	if (never_lived)
+	/* Once, somebody killed it; twice, the nursery cannot make any, and would be asked again and again. */
+	if (never_lived && r->unborn++ > 0)
 		runner_pause(r, TROUBLE_KEEPER, -EAGAIN);
 }
 
@@ -182,6 +182,7 @@ static void on_note(struct slot *s, const struct note *n)
 		break;
 	case NOTE_HELLO:
 		s->pid = (pid_t)n->id;
+		r->unborn = 0;
 		runner_hook_taken(s);
 		break;
 	case NOTE_ENDED:

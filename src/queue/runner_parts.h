@@ -99,6 +99,7 @@ struct runner {
 	bool sync_due; /* the timer is set */
 	struct slot *slots;
 	size_t num_slots;
+	unsigned unborn; /* keepers in a row that were gone before they said a word */
 
 	struct gpu_probe *probe;
 	struct loop_source *probe_source;
