@@ -9,8 +9,12 @@
  */
 #include "queue/runner_parts.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,19 +29,26 @@ void runner_orphans_open(struct runner *r)
 		getpid() != 1 && process_children(getpid(), &children) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
+/*
+ * Keepers and the like become our children, too. They leave by themselves, and one that is about to begin a job has
+ * perhaps not said yet who it is, so they are known by what they execute and by the name that they gave themselves.
+ */
+static bool is_helper(pid_t pid)
+{
+	char path[64], name[16];
+	struct stat own, its;
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat("/proc/self/exe", &own) < 0 || stat(path, &its) < 0 || own.st_dev != its.st_dev ||
+		own.st_ino != its.st_ino)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && read(fd, name, sizeof(name)) >= 5 && memcmp(name, "gpuq-", 5) == 0;
+}
+
 static bool is_ours(const struct runner *r, pid_t pid)
 {
-	if (pid == r->nursery_pid || (r->probe && pid == gpu_probe_pid(r->probe)))
-		return true;
-	for (const struct slot *s = r->slots; s; s = s->next)
-		if (s->pid == pid)
-			return true;
-	for (const struct running *run = r->running; run; run = run->next) {
-		const struct job *job = jobs_find(&r->jobs, run->id);
-		if (job && job->keeper && !run->foreign && job->keeper->pid == pid)
-			return true;
-	}
-	return false;
+	return pid == r->nursery_pid || (r->probe && pid == gpu_probe_pid(r->probe)) || is_helper(pid);
 }
 
 /* Each death tells us by SIGCHLD, and what it left behind has become our child by then: so it is done until none is
@@ -45,14 +56,11 @@ static bool is_ours(const struct runner *r, pid_t pid)
 static void kill_orphans(struct runner *r)
 {
 	cleanup_(freep) pid_t *children = NULL;
-	/* A keeper that has a job has said who it is. One that has none may be killed. */
-	slots_receive(r);
+	runner_plan_sync(r); /* the one that syncs may be gone as well: what it was told, the next one does */
 	int count = process_children(getpid(), &children);
 	for (int i = 0; i < count; i++) {
 		if (is_ours(r, children[i]))
 			continue;
-		/* It may be the one that syncs: what it was told, the next one does. */
-		runner_plan_sync(r);
 		process_signal_descendants(children[i], SIGKILL);
 		/* Our child, and not reaped: the number is still its own. */
 		kill(children[i], SIGKILL);
