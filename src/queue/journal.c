@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,14 +342,27 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 		int r = lock_take(j->lock_fd);
 		if (r < 0)
 			return journal_lock_words(j, r, err);
-		if (fstat(j->lock_fd, &st) < 0)
-			return error_set(err, -errno, "locking journal '%s': %s", j->path, error_words(errno));
-		if (st.st_nlink > 0)
+		r = fstat(j->lock_fd, &st) < 0 ? -errno : 0;
+		if (r == 0 && st.st_nlink > 0)
 			return 0;
-		r = open_folder(j, err);
 		if (r < 0)
+			error_set(err, r, "locking journal '%s': %s", j->path, error_words(r));
+		else
+			r = open_folder(j, err);
+		if (r < 0) {
+			lock_release(j->lock_fd); /* others wait for it who have the same file */
 			return r;
+		}
 	}
+}
+
+bool journal_is_removed(const struct journal *j)
+{
+	struct stat st;
+	cleanup_(freep) char *folder = strdup(j->path);
+	if (!folder || fstat(j->lock_fd, &st) < 0 || st.st_nlink > 0)
+		return false;
+	return stat(dirname(folder), &st) < 0 && errno == ENOENT;
 }
 
 static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)

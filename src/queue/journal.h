@@ -73,6 +73,13 @@ void journal_closep(struct journal **j);
 int journal_lock(struct journal *j, struct gd_error *err);
 void journal_unlock(struct journal *j);
 
+/*
+ * Whether the queue was removed, with the folder in which it stood: then no line can be written any more, and nobody
+ * will read one. Who waits to write does not do so for longer than this.
+ */
+bool journal_is_removed(const struct journal *j);
+#define JOURNAL_REMOVED_MS 10000
+
 /* Why a lock of the queue could not be had, in words; returns code. */
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err);
 

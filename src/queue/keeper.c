@@ -52,6 +52,7 @@ struct keeper {
 	int runner_fd; /* -1: the runner is gone */
 	int signal_fd;
 	int lock_fd;
+	int removed_ms; /* so long it has waited for a queue that was removed */
 	char name[20];
 	char lock_name[32];
 	bool announced; /* the journal has its `keeper` line */
@@ -207,9 +208,13 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		e->reason = text_string(words);
 }
 
-static void sleep_ms(int ms)
+/* Waits a moment before it is tried again to write; leaves where that has become senseless. */
+static void wait_for_journal(struct keeper *k)
 {
-	poll(NULL, 0, ms);
+	poll(NULL, 0, WRITE_AGAIN_MS);
+	k->removed_ms = journal_is_removed(k->journal) ? k->removed_ms + WRITE_AGAIN_MS : 0;
+	if (k->removed_ms > JOURNAL_REMOVED_MS)
+		leave(k);
 }
 
 /* Nothing else is done until it is written: this keeper's lock says that the end is still to come. */
@@ -221,7 +226,7 @@ static void append_end(struct keeper *k, const struct text *line)
 		if (!told)
 			send_note(k, NOTE_BLOCKED, k->attempt.order.id, r);
 		told = true;
-		sleep_ms(WRITE_AGAIN_MS);
+		wait_for_journal(k);
 	}
 }
 
@@ -234,10 +239,10 @@ static bool start_is_written(struct keeper *k)
 	struct follow f;
 	const struct order *o = &k->attempt.order;
 	while (journal_lock(k->journal, NULL) < 0)
-		sleep_ms(WRITE_AGAIN_MS);
+		wait_for_journal(k);
 	journal_unlock(k->journal);
 	while (follow_open(k->journal_path, false, &f, NULL) < 0)
-		sleep_ms(WRITE_AGAIN_MS);
+		wait_for_journal(k);
 	const struct job *job = jobs_find(&f.jobs, o->id);
 	bool written = job && job->state == JOB_RUNNING && job->attempts->attempt == o->attempt && job->keeper &&
 		       strcmp(job->keeper->name, k->name) == 0;
@@ -252,7 +257,7 @@ static void format_end(struct text *line, const struct attempt_end *e)
 		record_write_end(line, e);
 		if (!text_error(line))
 			return;
-		sleep_ms(WRITE_AGAIN_MS);
+		poll(NULL, 0, WRITE_AGAIN_MS);
 		text_clear(line);
 	}
 }

@@ -128,6 +128,7 @@ struct runner {
 
 	bool must_read, must_place, must_judge;
 	unsigned troubles;       /* a bit for each that was said */
+	int removed_ms;          /* so long it has waited for a queue that was removed */
 	uint64_t pause_until_ns; /* nothing is started before: the disk is full, or the like */
 	bool blocked;            /* an end cannot be written */
 	int interrupts;

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from lab import GPUQ, LIMIT
+from lab import GPUQ, LIMIT, Lab
 
 CLOCK = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libclock.so"
 YEARS = 10 * 365 * 86400
@@ -213,3 +213,21 @@ def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
     (lab.directory / "go-3").touch()
     lab.until(lambda: not lab.keepers())
     assert lab.job(3)["status"] == "completed"
+
+
+def test_queue_that_is_removed_with_its_folder_leaves_no_process(tmp_path):
+    (tmp_path / "queue").mkdir()
+    lab = Lab(tmp_path / "queue")
+    try:
+        for _ in range(2):
+            lab.add("echo a >> ran; read x < hold")
+        os.mkfifo(lab.directory / "hold")
+        runner = lab.start("run")
+        lab.until(lambda: lab.ran() == ["a", "a"])
+        with open(lab.directory / "hold", "w", encoding="ascii"):
+            shutil.rmtree(lab.directory)
+        _, words = runner.communicate(timeout=LIMIT)
+        assert runner.returncode == 2 and b"it was removed with its folder" in words
+        lab.until(lambda: not lab.processes(), "its keepers to leave")
+    finally:
+        lab.end()
