@@ -296,8 +296,8 @@ void runner_place(struct runner *r)
 {
 	r->must_place = false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
-	/* What could not be started is gone: nobody would notice that it can be. */
-	if (pending_count(r->pending) == 0)
+	/* What could not be started is gone, and is not on its way either: nobody would notice that it can be. */
+	if (pending_count(r->pending) == 0 && r->num_running == 0)
 		r->troubles &= ~(1u << TROUBLE_START | 1u << TROUBLE_KEEPER);
 	if (r->interrupts || r->leaving || r->blocked || full || pending_count(r->pending) == 0)
 		return;
