@@ -22,6 +22,8 @@ static struct {
 	atomic_int drain_fd;
 	atomic_size_t lines;
 	atomic_bool left;
+	atomic_bool dying;
+	atomic_int drawing;   /* the thread that draws now; 0: none */
 	atomic_bool silenced; /* typed keys are not shown */
 	struct termios terminal;
 	struct sigaction before[SIGNALS];
@@ -103,9 +105,23 @@ static void drain(void)
 	}
 }
 
+/* Nothing is drawn from here on, and what was being drawn is there. */
+static void settle(void)
+{
+	atomic_store(&guard.dying, true);
+	for (int ms = 0; ms < 1000; ms++) {
+		int thread = atomic_load(&guard.drawing);
+		if (!thread || thread == gettid())
+			return;
+		poll(NULL, 0, 1);
+	}
+}
+
 static void on_signal(int signal)
 {
 	int saved = errno;
+	if (signal != SIGTSTP)
+		settle();
 	leave();
 	if (signal != SIGTSTP)
 		drain();
@@ -131,6 +147,8 @@ bool panel_guard_begin(int fd)
 	atomic_store(&guard.lines, 0);
 	atomic_store(&guard.left, false);
 	atomic_store(&guard.silenced, false);
+	atomic_store(&guard.dying, false);
+	atomic_store(&guard.drawing, 0);
 	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	for (size_t i = 0; i < SIGNALS; i++) {
 		guard.ours[i] = sigaction(signals[i], NULL, &guard.before[i]) == 0 &&
@@ -170,6 +188,21 @@ bool panel_guard_was_left(void)
 	return atomic_exchange(&guard.left, false);
 }
 
+bool panel_guard_enter(void)
+{
+	/* In this order: whoever dies says so first, then looks whether we draw. */
+	atomic_store(&guard.drawing, gettid());
+	if (!atomic_load(&guard.dying))
+		return true;
+	atomic_store(&guard.drawing, 0);
+	return false;
+}
+
+void panel_guard_exit(void)
+{
+	atomic_store(&guard.drawing, 0);
+}
+
 void panel_guard_drain(int pipe_fd)
 {
 	atomic_store(&guard.drain_fd, pipe_fd);
@@ -179,6 +212,7 @@ __attribute__((destructor)) static void at_exit(void)
 {
 	if (!atomic_load(&taken) || getpid() != guard.owner)
 		return;
+	settle();
 	leave();
 	drain();
 }

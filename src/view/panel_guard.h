@@ -29,6 +29,14 @@ void panel_guard_show_keys(void);
 /* Whether the terminal was given back meanwhile (stopped and continued): nothing of the panel is under the cursor. */
 bool panel_guard_was_left(void);
 
+/*
+ * For a thread that draws: between the two, what it has taken from the pipe below is on its way
+ * to the terminal, and a program that dies waits for it, for a second at most. False: the
+ * program is dying, and nothing may be drawn any more.
+ */
+bool panel_guard_enter(void);
+void panel_guard_exit(void);
+
 /* A pipe whose content would be lost with the program: it is written to the terminal as well. -1: none. */
 void panel_guard_drain(int pipe_fd);
 

@@ -174,14 +174,19 @@ static void *draw(void *argument)
 {
 	struct shown *s = argument;
 	uint64_t print_ns = 0;
+	bool guarded = panel_mode(s->panel) == PANEL_LIVE;
 	struct pollfd fds[] = {{s->end_fd, POLLIN, 0}, {s->capture.fd, POLLIN, 0}, {-1, POLLIN, 0}};
 	while (!fds[0].revents) {
 		uint64_t now_ns = clock_now_ns();
 		bool print = fds[1].revents && now_ns >= print_ns;
 		if (print || now_ns >= panel_due_ns(s->panel)) {
 			update(s, NULL);
+			if (guarded && !panel_guard_enter())
+				return NULL;
 			print_captured(s, false);
 			panel_draw_now(s->panel, s->model, now_ns);
+			if (guarded)
+				panel_guard_exit();
 			print_ns = now_ns + PRINT_NS;
 		}
 		/* While lines wait for their time, they are not asked for again. */
