@@ -153,6 +153,9 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
+                # As a terminal has it, though whoever runs the tests may ignore some (a shell's "&" does).
+                for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP):
+                    signal.signal(number, signal.SIG_DFL)
                 os.chdir(cwd or ".")
                 self.set_size(0, columns, rows)
                 environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
@@ -210,8 +213,13 @@ class Terminal:
         deadline = time.monotonic() + LIMIT
         while self.pump(0.1) and time.monotonic() < deadline:
             pass
-        if self.status is None:
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+                break
+            assert time.monotonic() < deadline, "it does not end:\n" + "\n".join(self.screen.text())
+            time.sleep(0.01)
         return self.status
 
     def end(self):
