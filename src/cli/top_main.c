@@ -72,18 +72,24 @@ static void close_log(struct program *p)
 	p->log_fd = -1;
 }
 
+static off_t size_of(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) < 0 ? -1 : st.st_size;
+}
+
 /* Of a log of gigabytes only the end is read. */
 static void read_log(struct program *p)
 {
 	char buf[65536];
-	struct stat st;
 	off_t at = p->log_fd >= 0 ? lseek(p->log_fd, 0, SEEK_CUR) : -1;
-	if (at < 0 || fstat(p->log_fd, &st) < 0)
+	off_t size = at < 0 ? -1 : size_of(p->log_fd);
+	if (size < 0)
 		return;
-	if (st.st_size - at > (off_t)LOG_TAIL_BYTES) {
+	if (size - at > (off_t)LOG_TAIL_BYTES) {
 		log_tail_finish(&p->top.log);
 		p->top.log.cut = true;
-		lseek(p->log_fd, st.st_size - (off_t)LOG_TAIL_BYTES / 2, SEEK_SET);
+		lseek(p->log_fd, size - (off_t)LOG_TAIL_BYTES / 2, SEEK_SET);
 	}
 	for (ssize_t n; (n = read(p->log_fd, buf, sizeof(buf))) > 0;)
 		if (log_tail_append(&p->top.log, buf, (size_t)n) < 0)

@@ -115,17 +115,19 @@ static const struct member members[] = {
 #define NUM_MEMBERS (sizeof(members) / sizeof(members[0]))
 #define MAX_KEY     15
 
+/* Where the members of each length begin. */
+static void index_members(unsigned char first[MAX_KEY + 2])
+{
+	for (size_t i = 0; i < NUM_MEMBERS; i++)
+		for (size_t size = members[i].size + 1; size < MAX_KEY + 2; size++)
+			first[size]++;
+}
+
 static const struct member *member_find(const struct json_value *key)
 {
-	/* Where each length begins; filled once. */
 	static unsigned char first[MAX_KEY + 2];
-	if (!first[MAX_KEY + 1]) {
-		for (size_t size = 0, i = 0; size <= MAX_KEY + 1; size++) {
-			while (i < NUM_MEMBERS && members[i].size < size)
-				i++;
-			first[size] = (unsigned char)i;
-		}
-	}
+	if (!first[MAX_KEY + 1])
+		index_members(first);
 	if (key->size > MAX_KEY || key->escaped)
 		return NULL;
 	for (size_t i = first[key->size]; i < first[key->size + 1]; i++)
