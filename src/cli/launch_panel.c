@@ -13,6 +13,7 @@
 #include "view/devices.h"
 #include "view/panel.h"
 #include "view/panel_guard.h"
+#include "view/worker_row.h"
 
 struct launch_panel {
 	int fd; /* the terminal, also while standard output leads elsewhere */
@@ -22,19 +23,6 @@ struct launch_panel {
 	struct capture capture;
 	struct devices devices;
 };
-
-static enum view_gpu_status status_of(enum gd_worker_state state)
-{
-	static const enum view_gpu_status statuses[] = {
-		[GD_WORKER_STARTING] = VIEW_GPU_INITIALIZING,
-		[GD_WORKER_IDLE] = VIEW_GPU_IDLE,
-		[GD_WORKER_BUSY] = VIEW_GPU_PROCESSING,
-		[GD_WORKER_ENDING] = VIEW_GPU_FINISHED,
-		[GD_WORKER_FINISHED] = VIEW_GPU_FINISHED,
-		[GD_WORKER_OUT] = VIEW_GPU_ERROR,
-	};
-	return statuses[state];
-}
 
 /* The balancer's counts know of the last files too; where a GPU has several workers they are of all. */
 static void add_counts(struct view_gpu *g, const struct gd_launch_progress *progress)
@@ -53,22 +41,10 @@ static void put_worker(
 	struct launch_panel *p, const struct gd_launch_progress *progress, const struct gd_launch_worker *worker)
 {
 	const struct gd_worker_stats *w = &worker->stats;
-	struct view_gpu g = {.id = w->gpu,
-		.slot = w->slot,
-		.status = status_of(w->state),
-		.task = worker->file,
-		.num_tasks = worker->file != NULL,
-		.error = w->state == GD_WORKER_OUT ? "given up: it could not be set up, or crashed too often" : NULL,
-		.since_ns = worker->file && w->since_ns ? (int64_t)w->since_ns : -1,
-		.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1,
-		.completed = w->completed,
-		.failed = w->failed + w->timeouts,
-		.timeouts = w->timeouts,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu g = worker_row(w);
+	g.task = worker->file;
+	g.num_tasks = worker->file != NULL;
+	g.since_ns = worker->file && w->since_ns ? (int64_t)w->since_ns : -1;
 	add_counts(&g, progress);
 	devices_open(&p->devices, w->vendor);
 	devices_add(&p->devices, &g);

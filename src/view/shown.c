@@ -26,6 +26,7 @@
 #include "view/devices.h"
 #include "view/panel.h"
 #include "view/panel_guard.h"
+#include "view/worker_row.h"
 
 #define NAMED_BYTES 4096 /* of a task, for its name */
 #define NAME_ROOM   512
@@ -58,24 +59,6 @@ const char *gd_gpu_status_name(enum gd_gpu_status status)
 
 /* ---- Into the model ------------------------------------------------------------------- */
 
-static enum view_gpu_status status_of(enum gd_worker_state state)
-{
-	switch (state) {
-	case GD_WORKER_STARTING:
-		return VIEW_GPU_INITIALIZING;
-	case GD_WORKER_BUSY:
-		return VIEW_GPU_PROCESSING;
-	case GD_WORKER_IDLE:
-		return VIEW_GPU_IDLE;
-	case GD_WORKER_ENDING:
-	case GD_WORKER_FINISHED:
-		return VIEW_GPU_FINISHED;
-	case GD_WORKER_OUT:
-		break;
-	}
-	return VIEW_GPU_ERROR;
-}
-
 static const char *name_task(struct shown *s, const struct gd_worker_stats *w, char name[NAME_ROOM])
 {
 	_Alignas(max_align_t) char bytes[NAMED_BYTES];
@@ -95,21 +78,7 @@ static const char *name_task(struct shown *s, const struct gd_worker_stats *w, c
 static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 {
 	char name[NAME_ROOM];
-	struct view_gpu g = {.id = w->gpu,
-		.slot = w->slot,
-		.status = status_of(w->state),
-		.error = w->state == GD_WORKER_OUT ? "given up: setup failed, or it crashed too often" : NULL,
-		.num_tasks = w->has_task,
-		.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1,
-		.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1,
-		.completed = w->completed,
-		.failed = w->failed + w->timeouts,
-		.timeouts = w->timeouts,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu g = worker_row(w);
 	if (w->has_task)
 		g.task = name_task(s, w, name);
 	if (panel_mode(s->panel) == PANEL_LIVE) {
@@ -282,7 +251,7 @@ static void add_gpus(struct gd_dispatcher *d, size_t workers, struct gd_show_sta
 			return;
 		ret->gpus[ret->num_gpus++] = (struct gd_gpu_stats){.gpu = w.gpu,
 			.slot = w.slot,
-			.status = (enum gd_gpu_status)status_of(w.state),
+			.status = (enum gd_gpu_status)worker_status(w.state),
 			.has_task = w.has_task,
 			.task_id = w.task_id,
 			.since_ns = w.since_ns,
