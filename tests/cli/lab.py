@@ -20,8 +20,8 @@ class Lab:
     def __init__(self, directory, gpus="sim:2"):
         self.directory = pathlib.Path(directory)
         self.journal = self.directory / "jobs.jsonl"
-        self.environment = {**os.environ, "GPUQ_GPUS": gpus}
-        for name in ("GPUQ_JOBS_FILE", "SLURM_JOB_ID"):
+        self.environment = {**os.environ, "GPUQ_GPUS": gpus, "TERM": "xterm-256color"}
+        for name in ("GPUQ_JOBS_FILE", "SLURM_JOB_ID", "NO_COLOR"):
             self.environment.pop(name, None)
         self.environment["XDG_CONFIG_HOME"] = str(self.directory / "no-config")
         self.environment["GPUQ_CLAIMS_DIR"] = str(self.directory / "claims")

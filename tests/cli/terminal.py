@@ -158,7 +158,7 @@ class Terminal:
                     signal.signal(number, signal.SIG_DFL)
                 os.chdir(cwd or ".")
                 self.set_size(0, columns, rows)
-                environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+                environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": None, **(env or {})}
                 environment = {name: value for name, value in environment.items() if value is not None}
                 os.execvpe(command[0], [str(word) for word in command], environment)
             finally:

@@ -51,7 +51,10 @@ class Launch:
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
-        self.environment = {**os.environ, "GPUQ_GPUS": "sim:2", "LAUNCH_LAB": str(directory), "PYTHONUNBUFFERED": "1"}
+        self.environment = {**os.environ, "GPUQ_GPUS": "sim:2", "LAUNCH_LAB": str(directory), "PYTHONUNBUFFERED": "1",
+                            "TERM": "xterm-256color"}
+        self.environment.pop("NO_COLOR", None)
+        self.program = GPUQ
         self.input = self.directory / "in"
         self.output = self.directory / "out"
         self.input.mkdir()
@@ -73,7 +76,7 @@ class Launch:
             file.writeframes(b"\0\0" * int(8000 * seconds))
 
     def words(self, *words):
-        return [GPUQ, "launch", "--input-dir", "in", "--output-dir", "out", *map(str, words)]
+        return [self.program, "launch", "--input-dir", "in", "--output-dir", "out", *map(str, words)]
 
     def start(self, *words, **options):
         process = subprocess.Popen(self.words(*words), cwd=self.directory, env={**self.environment, **options.pop("env", {})},
@@ -597,6 +600,12 @@ def test_files_that_cannot_be_read(tmp_path):
             for path in [directory, *directory.rglob("*")]:
                 os.chown(path, 65534, 65534)
             options = {"user": 65534, "group": 65534, "extra_groups": []}
+            # With programs that he can get at: the build may stand in a folder that is root's alone.
+            programs = directory / "programs"
+            programs.mkdir()
+            for name in ("gpuq", "gpuq-launch", "gpuq-probe"):
+                shutil.copy(pathlib.Path(GPUQ).parent / name, programs)
+            launch.program = programs / "gpuq"
         summary, err = launch.summary("--recursive", *COPY, code=1, **options)
         assert summary["files_done"] == 1
         assert summary["failures"] == [{"file": "secret.wav", "error": "Permission denied"}]
