@@ -157,10 +157,10 @@ def runner_memory(gpuq, directory):
 
 def enqueue(gpuq, jobs):
     """Seconds for all, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # keepers outlive their runner
         first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
         empty = runner_memory(gpuq, directory)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # keepers outlive their runner
         commands = [f"python train.py --seed {n}\n" for n in range(jobs)]
         text = "".join(commands).encode()
         # More than the GPU has: they stay in the queue.
