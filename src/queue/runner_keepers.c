@@ -251,15 +251,6 @@ static void on_slot(void *context, uint32_t events)
 		slot_close(s);
 }
 
-void slots_receive(struct runner *r)
-{
-	for (struct slot *s = r->slots, *next; s; s = next) {
-		next = s->next;
-		if (!slot_receive(s))
-			slot_close(s);
-	}
-}
-
 static struct slot *slot_create(struct runner *r)
 {
 	struct slot *s = calloc(1, sizeof(*s));

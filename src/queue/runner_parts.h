@@ -152,7 +152,6 @@ void running_cancel(struct running *run, bool at_once);
 struct running *running_add(struct runner *r, uint64_t id);
 void running_remove(struct running *run);
 
-void slots_receive(struct runner *r); /* what they have said already */
 /* Whether it counts as running, and, while it does, as a job on the CPU. */
 void running_count(struct running *run, int change);
 void running_set_stuck(struct running *run, const struct job *job);
