@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "view/top.h"
+#include "view/top/top.h"
 
 #define ROUNDS 50
 

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "cli/queue_cli.h"
-#include "queue/environment.h"
-#include "queue/follow.h"
+#include "queue/journal/environment.h"
+#include "queue/journal/follow.h"
 
 extern char **environ;
 

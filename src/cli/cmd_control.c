@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "cli/queue_cli.h"
-#include "queue/follow.h"
+#include "queue/journal/follow.h"
 
 struct control {
 	struct queue_choice queue;

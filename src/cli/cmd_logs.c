@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/queue_cli.h"
-#include "queue/follow.h"
+#include "queue/journal/follow.h"
 
 struct log {
 	uint64_t id;

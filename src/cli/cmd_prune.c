@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/queue_cli.h"
-#include "queue/prune.h"
+#include "queue/journal/prune.h"
 
 struct prune_command {
 	struct queue_choice queue;

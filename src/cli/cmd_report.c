@@ -18,8 +18,8 @@
 #include "cli/queue_cli.h"
 #include "cli/queue_view.h"
 #include "launch/history.h"
-#include "queue/samples.h"
-#include "view/report.h"
+#include "queue/journal/samples.h"
+#include "view/report/report.h"
 
 #define DEFAULT_NAME "report.html"
 

@@ -11,8 +11,8 @@
 #include "base/units.h"
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
-#include "queue/runner.h"
-#include "queue/trust.h"
+#include "queue/journal/trust.h"
+#include "queue/runner/runner.h"
 
 /* Between SIGTERM and SIGKILL. */
 #define GRACE_MS 10000

@@ -16,7 +16,7 @@
 #include "cli/job_list.h"
 #include "cli/queue_cli.h"
 #include "cli/terminal.h"
-#include "queue/follow.h"
+#include "queue/journal/follow.h"
 
 /* Much is written out before all of it is there. */
 #define FLUSH_ABOVE ((size_t)1 << 20)

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/own_jobs.h"
 #include "cli/queue_cli.h"
-#include "queue/follow.h"
+#include "queue/journal/follow.h"
 
 struct wait {
 	struct queue_choice queue;

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/queue_cli.h"
-#include "queue/outlook.h"
+#include "queue/runner/outlook.h"
 
 enum { OPTION_GPUS = 0x200 };
 

@@ -4,8 +4,8 @@
 #define CLI_JOB_LIST_H
 
 #include "base/text.h"
-#include "queue/job.h"
-#include "queue/show.h"
+#include "queue/journal/job.h"
+#include "queue/journal/show.h"
 
 /* Start from {0}. The jobs are somebody else's. */
 struct job_list {

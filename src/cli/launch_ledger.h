@@ -4,8 +4,8 @@
 #define CLI_LAUNCH_LEDGER_H
 
 #include "gpu_dispatch.h"
-#include "view/model.h"
-#include "view/report.h"
+#include "view/model/model.h"
+#include "view/report/report.h"
 
 /*
  * Puts the files into the model, and what else there is to know of them into `ret`, to be released with

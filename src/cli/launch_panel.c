@@ -9,11 +9,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "view/capture.h"
-#include "view/devices.h"
-#include "view/panel.h"
-#include "view/panel_guard.h"
-#include "view/worker_row.h"
+#include "shown/worker_row.h"
+#include "view/panel/capture.h"
+#include "view/panel/devices.h"
+#include "view/panel/panel.h"
+#include "view/panel/panel_guard.h"
 
 struct launch_panel {
 	int fd; /* the terminal, also while standard output leads elsewhere */

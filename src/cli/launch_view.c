@@ -8,7 +8,7 @@
 #include "cli/launch_cli.h"
 #include "cli/launch_panel.h"
 #include "cli/say.h"
-#include "view/panel.h"
+#include "view/panel/panel.h"
 
 #define PIPE_SECONDS 5 /* between lines on a pipe */
 

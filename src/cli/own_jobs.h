@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 #include "gpu_dispatch.h"
-#include "queue/follow.h"
-#include "queue/submit.h"
+#include "queue/input/submit.h"
+#include "queue/journal/follow.h"
 
 struct own_jobs {
 	const struct id_list *ids; /* ascending; the caller's */

@@ -10,7 +10,7 @@
 #include "base/lock.h"
 #include "cli/job_log.h"
 #include "cli/queue_view_parts.h"
-#include "queue/environment.h"
+#include "queue/journal/environment.h"
 
 /* Others look on meanwhile: what hinders a runner later than this stands in its log. */
 #define START_MS 500

@@ -10,8 +10,8 @@
 #include "cli/command.h"
 #include "cli/say.h"
 #include "gpu_dispatch.h"
-#include "queue/config.h"
-#include "queue/submit.h"
+#include "queue/input/config.h"
+#include "queue/input/submit.h"
 
 /* `wait`: its own errors. */
 #define EXIT_WAIT 125

@@ -13,7 +13,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "cli/queue_view_parts.h"
-#include "queue/trust.h"
+#include "queue/journal/trust.h"
 
 static int watch(struct queue_view *v, int fd)
 {

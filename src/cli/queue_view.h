@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A queue as the views see it: follows the journal and the GPUs, and keeps a
- * model (view/model.h) up to date, change by change.
+ * model (view/model/model.h) up to date, change by change.
  *
  *     queue_view_open() → wait for queue_view_fd() to be readable →
  *     queue_view_update() → draw queue_view_model() → … → queue_view_close()
@@ -14,8 +14,8 @@
 #define CLI_QUEUE_VIEW_H
 
 #include "cli/queue_cli.h"
-#include "view/actions.h"
-#include "view/model.h"
+#include "view/model/actions.h"
+#include "view/model/model.h"
 
 struct queue_view;
 

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"
-#include "queue/samples.h"
+#include "queue/journal/samples.h"
 
 #define SAMPLE_MS 1000
 #define NOTED_MS  (10 * 60 * 1000)

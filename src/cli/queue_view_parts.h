@@ -5,8 +5,8 @@
 
 #include "cli/queue_view.h"
 #include "gpu/probe.h"
-#include "queue/follow.h"
-#include "queue/outlook.h"
+#include "queue/journal/follow.h"
+#include "queue/runner/outlook.h"
 
 /* Ends on one GPU since the journal begins. */
 struct gpu_tally {

@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "queue/environment.h"
-#include "queue/follow.h"
+#include "queue/journal/environment.h"
+#include "queue/journal/follow.h"
 
 extern char **environ;
 

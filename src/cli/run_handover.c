@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "queue/follow.h"
+#include "queue/journal/follow.h"
 
 static volatile sig_atomic_t interrupted;
 

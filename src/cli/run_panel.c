@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
-#include "queue/show.h"
-#include "view/panel.h"
+#include "queue/journal/show.h"
+#include "view/panel/panel.h"
 
 #define PERIOD_MS 250
 

@@ -3,7 +3,7 @@
 #ifndef CLI_RUN_PANEL_H
 #define CLI_RUN_PANEL_H
 
-#include "queue/runner.h"
+#include "queue/runner/runner.h"
 
 struct run_panel;
 

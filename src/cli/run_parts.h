@@ -6,7 +6,7 @@
 #include "cli/own_jobs.h"
 #include "cli/queue_cli.h"
 #include "cli/run_report.h"
-#include "queue/journal.h"
+#include "queue/journal/journal.h"
 
 struct run {
 	struct queue_choice queue;

@@ -7,8 +7,8 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/own_jobs.h"
-#include "queue/follow.h"
-#include "queue/show.h"
+#include "queue/journal/follow.h"
+#include "queue/journal/show.h"
 
 int run_report_begin(struct run_report *r, const char *journal_path, struct gd_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq-top: between a queue, a terminal and view/top.h, which has all the wit. */
+/* gpuq-top: between a queue, a terminal and view/top/top.h, which has all the wit. */
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -18,7 +18,7 @@
 #include "cli/program.h"
 #include "cli/queue_view.h"
 #include "cli/top_terminal.h"
-#include "view/top.h"
+#include "view/top/top.h"
 
 #define REDRAW_MS 200 /* at most so often for news of others; keys are answered at once */
 #define SECOND_MS 1000

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "view/top.h"
+#include "view/top/top.h"
 
 static SCREEN *terminal;
 static bool coloured;

@@ -21,7 +21,7 @@ void top_terminal_close(void);
 /* Also asks the terminal for its size when it has changed. */
 void top_terminal_size(bool changed, int *ret_rows, int *ret_columns);
 void top_terminal_show(const struct screen *s);
-/* The next key, as view/top.h has them; -1: none is waiting. */
+/* The next key, as view/top/top.h has them; -1: none is waiting. */
 int top_terminal_key(void);
 
 #endif

@@ -13,8 +13,8 @@
 #include "cli/program.h"
 #include "cli/queue_cli.h"
 #include "cli/queue_view.h"
-#include "view/web.h"
-#include "view/web_gate.h"
+#include "view/web/web.h"
+#include "view/web/web_gate.h"
 
 enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR };
 

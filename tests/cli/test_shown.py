@@ -11,7 +11,7 @@ import pytest
 from terminal import Terminal
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
-PROGRAM = BUILD / "tests/view/shown_program"
+PROGRAM = BUILD / "tests/shown/shown_program"
 
 
 @pytest.fixture

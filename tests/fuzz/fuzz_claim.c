@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "queue/claims.h"
+#include "queue/schedule/claims.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

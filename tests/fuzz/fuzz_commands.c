@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "queue/commands.h"
+#include "queue/input/commands.h"
 
 static void check_alone(const struct gd_bytes *bytes)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "queue/config.h"
+#include "queue/input/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

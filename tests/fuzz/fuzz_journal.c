@@ -5,9 +5,9 @@
 
 #include "base/json_read.h"
 #include "fuzz.h"
-#include "queue/job.h"
-#include "queue/record.h"
-#include "queue/show.h"
+#include "queue/journal/job.h"
+#include "queue/journal/record.h"
+#include "queue/journal/show.h"
 
 static void check_counts(const struct jobs *js)
 {

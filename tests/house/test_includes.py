@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/check-includes: the rooms of src/ know each other in one direction only."""
+"""tools/check-includes: the modules of src/ know each other in one direction only."""
 import os
 import pathlib
 import subprocess
@@ -18,8 +18,8 @@ def check(root):
 def tree(tmp_path, **files):
     """A tree in which the named files hold one #include each."""
     for name, include in files.items():
-        room, _, file = name.partition("__")
-        path = tmp_path / "src" / room / (file + ".c")
+        module, _, file = name.partition("__")
+        path = tmp_path / "src" / module / (file + ".c")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"/* a file */\n#include {include}\n")
     return tmp_path
@@ -30,32 +30,38 @@ def test_our_own_tree_is_right():
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("room, other", [
-    ("gpu", "base"), ("pool", "gpu"), ("pool", "base"), ("pool", "pool"), ("launch", "pool"),
-    ("queue", "gpu"), ("view", "base"), ("cli", "pool"), ("cli", "queue"), ("cli", "view"),
+@pytest.mark.parametrize("module, other", [
+    ("gpu", "base"), ("pool", "gpu"), ("pool", "base"), ("pool", "pool"), ("launch", "pool"), ("shown", "pool"),
+    ("queue/journal", "gpu"), ("queue/runner", "queue/keeper"), ("queue/schedule", "queue/journal"), ("view/web", "base"),
+    ("view/panel", "view/model"), ("shown", "view/panel"), ("cli", "pool"), ("cli", "queue/input"), ("cli", "view/top"),
 ])
-def test_allowed_directions_pass(tmp_path, room, other):
-    result = check(tree(tmp_path, **{f"{room}__a": f'"{other}/x.h"'}))
+def test_allowed_directions_pass(tmp_path, module, other):
+    result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
     assert (result.returncode, result.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("room, other", [
-    ("base", "gpu"), ("gpu", "pool"), ("pool", "queue"), ("queue", "pool"), ("pool", "cli"),
-    ("view", "queue"), ("launch", "queue"), ("queue", "cli"), ("pool", "launch"),
+@pytest.mark.parametrize("module, other", [
+    ("base", "gpu"), ("gpu", "pool"), ("pool", "queue/journal"), ("queue/runner", "pool"), ("pool", "cli"),
+    ("view/model", "queue/journal"), ("view/panel", "pool"), ("launch", "queue/input"), ("queue/runner", "cli"),
+    ("pool", "launch"), ("pool", "shown"), ("launch", "shown"), ("queue/journal", "queue/schedule"),
+    ("queue/keeper", "queue/runner"), ("queue/schedule", "queue/keeper"), ("queue/runner", "queue/input"),
+    ("view/model", "view/panel"), ("view/web", "view/top"), ("shown", "view/web"),
 ])
-def test_forbidden_directions_fail_and_are_named(tmp_path, room, other):
-    result = check(tree(tmp_path, **{f"{room}__a": f'"{other}/x.h"'}))
+def test_forbidden_directions_fail_and_are_named(tmp_path, module, other):
+    result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
     assert result.returncode == 1
-    assert f"src/{room}/a.c:2: {room} must not know {other}" in result.stdout
+    assert f"src/{module}/a.c:2: {module} must not know {other}" in result.stdout
 
 
 @pytest.mark.parametrize("include, words", [
-    ('"x.h"', 'write "room/file.h"'),
-    ('"../base/x.h"', 'write "room/file.h"'),
+    ('"x.h"', 'write "module/file.h"'),
+    ('"../base/x.h"', 'write "module/file.h"'),
+    ('"queue/x.h"', 'write "module/file.h"'),
+    ('"queue/other/x.h"', 'write "module/file.h"'),
     ("<base/x.h>", "use quotes"),
     ("<gpu_dispatch.h>", "use quotes"),
 ])
-def test_an_include_that_hides_its_room_fails(tmp_path, include, words):
+def test_an_include_that_hides_its_module_fails(tmp_path, include, words):
     result = check(tree(tmp_path, gpu__a=include))
     assert result.returncode == 1
     assert words in result.stdout
@@ -66,10 +72,65 @@ def test_public_and_system_headers_pass(tmp_path):
     assert (result.returncode, result.stdout) == (0, "")
 
 
-def test_a_room_that_nobody_planned_fails(tmp_path):
-    result = check(tree(tmp_path, utils__a="<stdio.h>"))
+@pytest.mark.parametrize("place", ["utils", "queue", "queue/other", "base/deeper"])
+def test_a_file_outside_the_planned_modules_fails(tmp_path, place):
+    result = check(tree(tmp_path, **{f"{place}__a": "<stdio.h>"}))
     assert result.returncode == 1
-    assert "'utils' is no room" in result.stdout
+    assert f"src/{place}/a.c:1: not in a module or part" in result.stdout
+
+
+PUBLIC = """
+/* ---- Errors ------- */
+struct gd_error {
+	char text[80];
+};
+/* ---- Statistics --- */
+enum gd_worker_state {
+	GD_WORKER_IDLE,
+};
+struct gd_stats; /* names gd_show in its comment */
+/* ---- The upper layer -------- */
+int gd_run(struct gd_error *err);
+/* ---- A run that is shown ---- */
+int gd_run_shown(void);
+"""
+
+
+@pytest.mark.parametrize("module, line, module_behind", [
+    ("view/model", "int n = GD_WORKER_IDLE;", "pool"),
+    ("view/model", "struct gd_stats *s;", "pool"),
+    ("queue/runner", "enum gd_worker_state s;", "pool"),
+    ("gpu", "int (*f)(struct gd_error *) = gd_run;", "pool"),
+    ("pool", "int (*f)(void) = gd_run_shown;", "shown"),
+])
+def test_what_is_reached_through_the_public_header_follows_the_graph_too(tmp_path, module, line, module_behind):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/gpu_dispatch.h").write_text(PUBLIC)
+    tree(tmp_path, **{f"{module}__a": f'"gpu_dispatch.h"\n{line}'})
+    result = check(tmp_path)
+    assert result.returncode == 1
+    assert f"src/{module}/a.c:3: {module} must not know {module_behind}" in result.stdout
+
+
+@pytest.mark.parametrize("module, line", [
+    ("view/model", "struct gd_error *e;"),
+    ("view/model", "/* as gd_run() does */ const char *s = \"gd_run\";"),
+    ("shown", "enum gd_worker_state s = GD_WORKER_IDLE;"),
+    ("cli", "int (*f)(void) = gd_run_shown;"),
+])
+def test_what_the_graph_allows_may_be_reached_through_the_public_header(tmp_path, module, line):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/gpu_dispatch.h").write_text(PUBLIC)
+    tree(tmp_path, **{f"{module}__a": f'"gpu_dispatch.h"\n{line}'})
+    assert (check(tmp_path).returncode, check(tmp_path).stdout) == (0, "")
+
+
+def test_a_section_of_the_public_header_without_a_module_fails(tmp_path):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/gpu_dispatch.h").write_text("/* ---- News ---- */\n")
+    result = check(tree(tmp_path, base__a="<stdio.h>"))
+    assert result.returncode == 1
+    assert "section 'News'" in result.stdout
 
 
 def test_public_header_with_more_than_the_standard_types_fails(tmp_path):

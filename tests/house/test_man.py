@@ -72,16 +72,6 @@ def test_what_the_documents_name_is_there():
             assert (path.parent / target).exists(), f"{document} names {target}"
 
 
-@pytest.mark.parametrize("room", ["src/pool", "src/launch", "src/queue", "src/view", "workers"])
-def test_architecture_has_a_line_for_every_file_of(room):
-    page = (SOURCE / "docs/architecture.md").read_text()
-    section = page.split(f"## {room}, file by file", 1)[1].split("\n## ", 1)[0]
-    files = {path.name for path in (SOURCE / room).glob("*.[ch]")}
-    with_a_source = {name for name in files if name.endswith(".h") and name[:-1] + "c" in files}
-    named = set(re.findall(r"`(\w+\.[ch])`", section))
-    assert (files - with_a_source - named, named - files) == (set(), set())
-
-
 def test_what_the_documents_call_is_in_the_header():
     header = (SOURCE / "include/gpu_dispatch.h").read_text()
     declared = set(re.findall(r"\b(gd_\w+)\(", header)) | set(re.findall(r"\b(GD_\w+)\b", header))

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/units.h"
-#include "queue/claims.h"
+#include "queue/schedule/claims.h"
 #include "scratch.h"
 
 static struct claim_info info_of(const char *queue, const char *gpu)

@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/units.h"
-#include "queue/commands.h"
+#include "queue/input/commands.h"
 #include "scratch.h"
 
 static struct commands *open_memory(const void *data, size_t size)

@@ -8,8 +8,8 @@
 #include <errno.h>
 
 #include "base/units.h"
-#include "queue/config.h"
-#include "queue/trust.h"
+#include "queue/input/config.h"
+#include "queue/journal/trust.h"
 #include "scratch.h"
 
 static void parse(const char *yaml, struct config *ret)

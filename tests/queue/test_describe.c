@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "queue/describe.h"
+#include "queue/schedule/describe.h"
 
 static void test_a_process_is_told_by_user_and_name(void **state)
 {

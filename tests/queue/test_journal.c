@@ -16,9 +16,9 @@
 
 #include "base/file.h"
 #include "base/lock.h"
-#include "queue/follow.h"
-#include "queue/journal.h"
-#include "queue/record.h"
+#include "queue/journal/follow.h"
+#include "queue/journal/journal.h"
+#include "queue/journal/record.h"
 
 static char directory[] = "/tmp/gpuq-test-XXXXXX";
 static char path[128];

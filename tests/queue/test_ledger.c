@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "queue/ledger.h"
+#include "queue/schedule/ledger.h"
 
 #define GB UNITS_GB
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue/oom.h"
+#include "queue/keeper/oom.h"
 
 static const char *const exhausted[] = {
 	"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.69 GiB total capacity)",

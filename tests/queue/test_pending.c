@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue/pending.h"
+#include "queue/schedule/pending.h"
 
 static const struct placement_need small = {.memory_bytes = 1, .declared = true, .num_gpus = 1};
 static const struct placement_need wide = {.memory_bytes = 1, .declared = true, .num_gpus = 4};

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "queue/placement.h"
+#include "queue/schedule/placement.h"
 
 #define GB   UNITS_GB
 #define MOST 8

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "queue/pending.h"
+#include "queue/schedule/pending.h"
 
 #define GPUS    5
 #define RUNNING 64
@@ -24,9 +24,9 @@
 #define CARD    MB(24000)
 #define EVER    UINT64_MAX
 
-struct job {
+struct waiting_job {
 	struct pending_job waits; /* its first member */
-	struct job *next_waiting, **waiting_link;
+	struct waiting_job *next_waiting, **waiting_link;
 	uint64_t id;
 	uint64_t first_since; /* the step in which it became the first of all */
 	int64_t pid;
@@ -46,12 +46,12 @@ struct box {
 	size_t num_gpus;
 	bool attributable;
 	unsigned jobs_per_gpu;
-	struct job *running[RUNNING];
+	struct waiting_job *running[RUNNING];
 	size_t num_running;
 	uint64_t next_id;
 	uint64_t others[GPUS]; /* used by processes that are nobody's */
 	struct pending *pending;
-	struct job *waiting; /* the same, as a list */
+	struct waiting_job *waiting; /* the same, as a list */
 	struct placement_reservation reservation;
 	/* The driver's last answer. */
 	struct gd_gpu gpus[GPUS];
@@ -68,7 +68,7 @@ static unsigned draw(struct box *b, unsigned below)
 	return (b->seed >> 8) % below;
 }
 
-static bool is_on(const struct job *j, size_t gpu)
+static bool is_on(const struct waiting_job *j, size_t gpu)
 {
 	for (size_t i = 0; i < j->num_gpus; i++)
 		if ((size_t)j->gpus[i] == gpu)
@@ -87,7 +87,7 @@ static void sample(struct box *b)
 		if (b->others[g])
 			b->processes[g][n++] = (struct gd_gpu_process){9999, b->others[g], b->attributable};
 		for (size_t i = 0; i < b->num_running; i++) {
-			const struct job *j = b->running[i];
+			const struct waiting_job *j = b->running[i];
 			if (!is_on(j, g))
 				continue;
 			any = true;
@@ -115,7 +115,7 @@ static void sample(struct box *b)
 static void grow_and_end(struct box *b)
 {
 	for (size_t i = 0; i < b->num_running;) {
-		struct job *j = b->running[i];
+		struct waiting_job *j = b->running[i];
 		if (b->step < j->ends) {
 			uint64_t more = j->uses + j->need / (1 + draw(b, 6));
 			j->uses = more < j->need ? more : j->need;
@@ -133,7 +133,7 @@ static void build(const struct box *b, struct ledger *l)
 {
 	struct ledger_job jobs[RUNNING];
 	for (size_t i = 0; i < b->num_running; i++) {
-		const struct job *j = b->running[i];
+		const struct waiting_job *j = b->running[i];
 		jobs[i] = (struct ledger_job){
 			.id = j->id,
 			.foreign = j->foreign,
@@ -165,7 +165,7 @@ static void check_promises(const struct box *b)
 		uint64_t promised = b->others[g];
 		unsigned jobs = 0, growing = 0;
 		for (size_t i = 0; i < b->num_running; i++) {
-			const struct job *j = b->running[i];
+			const struct waiting_job *j = b->running[i];
 			if (!is_on(j, g))
 				continue;
 			promised += j->need;
@@ -180,7 +180,7 @@ static void check_promises(const struct box *b)
 	}
 }
 
-static void start(struct box *b, struct job *j, const int *gpus, size_t num_gpus)
+static void start(struct box *b, struct waiting_job *j, const int *gpus, size_t num_gpus)
 {
 	memcpy(j->gpus, gpus, num_gpus * sizeof(*gpus));
 	j->num_gpus = num_gpus;
@@ -201,7 +201,7 @@ static void start(struct box *b, struct job *j, const int *gpus, size_t num_gpus
 static void check_none_was_passed_over(const struct box *b, const struct ledger *l)
 {
 	int gpus[GPUS];
-	for (const struct job *j = b->waiting; j; j = j->next_waiting) {
+	for (const struct waiting_job *j = b->waiting; j; j = j->next_waiting) {
 		const struct placement_need *need = pending_need(b->pending, &j->waits);
 		if (placement_choose(l, j->id, need, &b->reservation, gpus, NULL) == 0)
 			fail_msg("job %llu was passed over in step %u", (unsigned long long)j->id, b->step);
@@ -214,10 +214,10 @@ static void pass(struct box *b)
 	build(b, &l);
 	pending_rewind(b->pending);
 	placement_rewind(&b->reservation);
-	struct job *first = (struct job *)pending_peek(b->pending);
+	struct waiting_job *first = (struct waiting_job *)pending_peek(b->pending);
 	if (first && first->first_since == EVER)
 		first->first_since = b->step;
-	for (struct job *j; b->num_running < RUNNING && (j = (struct job *)pending_peek(b->pending));) {
+	for (struct waiting_job *j; b->num_running < RUNNING && (j = (struct waiting_job *)pending_peek(b->pending));) {
 		const struct placement_need *need = pending_need(b->pending, &j->waits);
 		int gpus[GPUS];
 		int r = placement_choose(&l, j->id, need, &b->reservation, gpus, NULL);
@@ -247,7 +247,7 @@ static void pass(struct box *b)
 
 static void submit(struct box *b, uint64_t need, unsigned num_gpus, bool declared)
 {
-	struct job *j = calloc(1, sizeof(*j));
+	struct waiting_job *j = calloc(1, sizeof(*j));
 	assert_non_null(j);
 	j->id = b->next_id++;
 	j->pid = (int64_t)j->id + 10000;
@@ -281,7 +281,7 @@ static void box_finish(struct box *b)
 	pending_rewind(b->pending);
 	for (struct pending_job *j; (j = pending_peek(b->pending));) {
 		pending_remove(b->pending, j);
-		free((struct job *)j);
+		free((struct waiting_job *)j);
 	}
 	pending_destroy(b->pending);
 	placement_reservation_finish(&b->reservation);

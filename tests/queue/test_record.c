@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/date.h"
-#include "queue/record.h"
+#include "queue/journal/record.h"
 
 static int parse(const char *line, struct record *r)
 {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 
-#include "queue/samples.h"
+#include "queue/journal/samples.h"
 #include "scratch.h"
 
 static int dir_fd;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "view/capture.h"
+#include "view/panel/capture.h"
 
 static void cleans(const char *line, const char *expected)
 {

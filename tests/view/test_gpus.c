@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "view/model.h"
+#include "view/model/model.h"
 
 static void test_rows_are_by_id_then_slot(void **state)
 {

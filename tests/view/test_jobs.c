@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/model.h"
+#include "view/model/model.h"
 
 static int setup(void **state)
 {

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/display.h"
-#include "view/layout.h"
+#include "view/panel/layout.h"
 
 #define S  NS_PER_S
 #define GB ((int64_t)1 << 30)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "view/metrics.h"
+#include "view/web/metrics.h"
 
 static struct view_model *model;
 static struct text out;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "view/panel.h"
+#include "view/panel/panel.h"
 
 #define S NS_PER_S
 

@@ -10,9 +10,9 @@
 #include <time.h>
 
 #include "base/display.h"
-#include "view/html.h"
-#include "view/report.h"
-#include "view/report_chart.h"
+#include "view/report/html.h"
+#include "view/report/report.h"
+#include "view/report/report_chart.h"
 
 #define T0 INT64_C(1763200000000) /* 2025-11-15 09:46:40 UTC */
 

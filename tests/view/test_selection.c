@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/model.h"
+#include "view/model/model.h"
 
 static const int gpu_0[] = {0}, gpu_3[] = {3, 1};
 

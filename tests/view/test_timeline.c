@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "view/timeline.h"
+#include "view/web/timeline.h"
 
 static struct view_model *model;
 

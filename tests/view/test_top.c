@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/display.h"
-#include "view/top.h"
+#include "view/top/top.h"
 
 #define NOW INT64_C(1763200000000) /* 2025-11-15 09:46:40 UTC */
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "view/web_gate.h"
+#include "view/web/web_gate.h"
 
 static void test_only_names_of_ours_are_hosts(void **state)
 {

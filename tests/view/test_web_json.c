@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/json_read.h"
-#include "view/web_json.h"
+#include "view/web/web_json.h"
 
 static struct view_model *model;
 

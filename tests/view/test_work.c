@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "view/model.h"
+#include "view/model/model.h"
 
 #define S NS_PER_S
 #define M (60 * S)

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/input/commands.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/display.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/suggest.h"
+
+#define CHUNK (256 * 1024)
+
+/*
+ * The buffer holds [begin, end); a command is found in place, and its
+ * continuations are moved together there. Given memory is not written to: it is
+ * copied in chunk by chunk as if it were read.
+ */
+struct commands {
+	char *name;
+	int fd; /* -1: from memory */
+	bool close_fd;
+	bool is_file;
+	const char *memory;
+	size_t memory_left;
+	char *buf;
+	size_t room, begin, end;
+	bool at_end;
+	int failed; /* reading failed: no way on */
+	uint64_t line;
+	struct command_options pending; /* of the comments since the last command */
+	uint64_t pending_line;
+	struct command_options current;
+};
+
+static int commands_new(const char *name, struct commands **ret)
+{
+	struct commands *c = calloc(1, sizeof(*c));
+	char *copy = strdup(name);
+	if (!c || !copy) {
+		free(c);
+		free(copy);
+		return -ENOMEM;
+	}
+	c->name = copy;
+	c->fd = -1;
+	*ret = c;
+	return 0;
+}
+
+int commands_open(const char *path, struct commands **ret, struct gd_error *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	cleanup_(closep) int fd = is_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0 && !is_stdin) {
+		int code = -errno;
+		return error_set(err, code, "cannot read the commands file '%s': %s%s", path, error_words(code),
+			code == -ENOENT ? "; expected one shell command per line" : "");
+	}
+	struct commands *c;
+	int r = commands_new(is_stdin ? "standard input" : path, &c);
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	c->close_fd = !is_stdin;
+	c->fd = is_stdin ? STDIN_FILENO : take_fd(&fd);
+	*ret = c;
+	return 0;
+}
+
+int commands_open_memory(const char *name, const void *data, size_t size, struct commands **ret)
+{
+	struct commands *c;
+	int r = commands_new(name, &c);
+	if (r < 0)
+		return r;
+	c->memory = data;
+	c->memory_left = size;
+	*ret = c;
+	return 0;
+}
+
+void commands_close(struct commands *c)
+{
+	if (!c)
+		return;
+	if (c->close_fd)
+		close(c->fd);
+	command_options_finish(&c->pending);
+	command_options_finish(&c->current);
+	free(c->buf);
+	free(c->name);
+	free(c);
+}
+
+static int spool(int from, int to)
+{
+	char chunk[64 * 1024];
+	for (;;) {
+		ssize_t n = read(from, chunk, sizeof(chunk));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		int r = file_write_all(to, chunk, (size_t)n);
+		if (r < 0)
+			return r;
+	}
+}
+
+int commands_read(const char *path, struct commands **ret, struct gd_error *err)
+{
+	cleanup_(commands_closep) struct commands *c = NULL;
+	cleanup_(closep) int copy = memfd_create("commands", MFD_CLOEXEC);
+	struct stat st;
+	if (copy < 0)
+		return error_set(err, -errno, "cannot read the commands file '%s': %s", path, error_words(errno));
+	int r = commands_open(path, &c, err);
+	if (r < 0)
+		return r;
+	r = fstat(c->fd, &st) < 0 ? -errno : spool(c->fd, copy);
+	if (r < 0)
+		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+	if (c->close_fd)
+		close(c->fd);
+	c->is_file = c->close_fd && S_ISREG(st.st_mode);
+	c->fd = take_fd(&copy);
+	c->close_fd = true;
+	r = commands_rewind(c);
+	if (r < 0)
+		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+	*ret = take_ptr(c);
+	return 0;
+}
+
+int commands_rewind(struct commands *c)
+{
+	if (lseek(c->fd, 0, SEEK_SET) < 0)
+		return -errno;
+	c->begin = c->end = 0;
+	c->at_end = false;
+	c->failed = 0;
+	c->line = 0;
+	command_options_finish(&c->pending);
+	command_options_finish(&c->current);
+	return 0;
+}
+
+const char *commands_name(const struct commands *c)
+{
+	return c->name;
+}
+
+bool commands_is_file(const struct commands *c)
+{
+	return c->is_file;
+}
+
+static int complain(struct commands *c, uint64_t line, struct gd_error *err, const char *format, ...) GD_PRINTF(4, 5);
+
+static int complain(struct commands *c, uint64_t line, struct gd_error *err, const char *format, ...)
+{
+	struct gd_error words;
+	va_list args;
+	va_start(args, format);
+	error_vset(&words, -EINVAL, format, args);
+	va_end(args);
+	return error_set(err, -EINVAL, "%s:%" PRIu64 ": %s", c->name, line, words.message);
+}
+
+/* Room for more behind `end`: by moving what is left to the front, or by growing. */
+static int make_room(struct commands *c)
+{
+	size_t used = c->end - c->begin;
+	if (c->room - c->end >= CHUNK / 2)
+		return 0;
+	if (c->begin >= c->room / 2 && c->begin > 0) {
+		memmove(c->buf, c->buf + c->begin, used);
+		c->begin = 0;
+		c->end = used;
+		return 0;
+	}
+	size_t room = c->room ? c->room * 2 : CHUNK;
+	char *buf = room > c->room ? realloc(c->buf, room) : NULL;
+	if (!buf)
+		return -ENOMEM;
+	c->buf = buf;
+	c->room = room;
+	return 0;
+}
+
+/* Some more bytes; at the end sets at_end. */
+static int fill(struct commands *c)
+{
+	int r = make_room(c);
+	if (r < 0)
+		return r;
+	size_t room = c->room - c->end;
+	if (c->fd < 0) {
+		size_t n = c->memory_left < room ? c->memory_left : room;
+		if (n)
+			memcpy(c->buf + c->end, c->memory, n);
+		c->memory += n;
+		c->memory_left -= n;
+		c->end += n;
+		c->at_end = n == 0;
+		return 0;
+	}
+	ssize_t n;
+	do
+		n = read(c->fd, c->buf + c->end, room);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EINVAL ? -EIO : -errno; /* EINVAL means: wrong in the file */
+	c->end += (size_t)n;
+	c->at_end = n == 0;
+	return 0;
+}
+
+/*
+ * The line that begins `offset` behind c->begin (the buffer may move meanwhile):
+ * its length without the break, and with it. 0 at the end of the file.
+ */
+static int find_line(struct commands *c, size_t offset, size_t *ret_length, size_t *ret_whole)
+{
+	size_t seen = 0;
+	for (;;) {
+		const char *p = c->buf ? c->buf + c->begin + offset : NULL;
+		size_t have = c->end - c->begin - offset;
+		const char *nl = have > seen ? memchr(p + seen, '\n', have - seen) : NULL;
+		if (nl || (c->at_end && have > 0)) {
+			size_t length = nl ? (size_t)(nl - p) : have;
+			*ret_whole = length + (nl != NULL);
+			while (length > 0 && p[length - 1] == '\r')
+				length--;
+			*ret_length = length;
+			return 1;
+		}
+		if (c->at_end)
+			return 0;
+		seen = have;
+		int r = fill(c);
+		if (r < 0)
+			return r;
+	}
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
+}
+
+/* Whether a backslash at the end takes away the meaning of what follows: not one that is itself escaped. */
+static bool ends_in_backslash(const char *s, size_t length)
+{
+	size_t n = 0;
+	while (n < length && s[length - 1 - n] == '\\')
+		n++;
+	return n % 2;
+}
+
+static void trim(const char **s, size_t *length)
+{
+	while (*length > 0 && is_space(**s)) {
+		(*s)++;
+		(*length)--;
+	}
+	/* "\ " at the end is a space that is meant. */
+	while (*length > 0 && is_space((*s)[*length - 1]) && !ends_in_backslash(*s, *length - 1))
+		(*length)--;
+}
+
+/* The text behind "# gpuq:", or NULL for any other comment. */
+static const char *options_text(const char *s, const char *end)
+{
+	static const char mark[] = "gpuq:";
+	s++;
+	while (s < end && is_space(*s))
+		s++;
+	size_t n = sizeof(mark) - 1;
+	return (size_t)(end - s) >= n && !memcmp(s, mark, n) ? s + n : NULL;
+}
+
+/* One word of `key=value`, `key='v a l u e'`; NUL-terminates its parts in place. At `end` there is a NUL. */
+static int split_option(char **p, char *end, char **ret_key, char **ret_value, struct gd_error *err)
+{
+	char *s = *p, *key = s;
+	while (s < end && *s != '=' && !is_space(*s))
+		s++;
+	if (s == key || s == end || *s != '=')
+		return error_set(err, -EINVAL, "expected options of the form name=value, like mem=12G");
+	*s++ = '\0';
+	char *value = s;
+	if (s < end && (*s == '\'' || *s == '"')) {
+		char mark = *s;
+		value = ++s;
+		while (s < end && *s != mark)
+			s++;
+		if (s == end)
+			return error_set(err, -EINVAL, "%s: the quotation mark %c is not closed", key, mark);
+		*s++ = '\0';
+		if (s < end && !is_space(*s))
+			return error_set(err, -EINVAL, "%s: expected a space behind the quotation mark", key);
+	} else {
+		while (s < end && !is_space(*s))
+			s++;
+		if (s < end)
+			*s++ = '\0';
+	}
+	*p = s;
+	*ret_key = key;
+	*ret_value = value;
+	return 0;
+}
+
+static int set_option(struct commands *c, const char *key, const char *value, struct gd_error *err)
+{
+	const char *names[COMMAND_OPTIONS];
+	enum command_option option = 0;
+	for (size_t i = 0; i < COMMAND_OPTIONS; i++)
+		names[i] = command_option_name((enum command_option)i);
+	while (option < COMMAND_OPTIONS && strcmp(names[option], key) != 0)
+		option++;
+	if (option == COMMAND_OPTIONS) {
+		char quote[DISPLAY_QUOTE_ROOM];
+		const char *near = suggest(key, names, COMMAND_OPTIONS);
+		return error_set(err, -EINVAL, "unknown option '%s'; %s%s%s", display_quote(key, quote),
+			near ? "did you mean '" : "there are mem, num_gpus, timeout, name, priority, retries, after",
+			near ? near : "", near ? "'?" : "");
+	}
+	if (c->pending.set & (1u << option))
+		return error_set(err, -EINVAL, "%s is given twice for the next command", key);
+	struct gd_error why;
+	int r = command_options_set(&c->pending, option, value, &why);
+	return r < 0 ? error_set(err, r, "%s: %s", key, why.message) : 0;
+}
+
+static int read_options(struct commands *c, const char *s, size_t size, struct gd_error *err)
+{
+	if (memchr(s, '\0', size))
+		return complain(c, c->line, err, "there is a NUL byte in this line");
+	cleanup_(freep) char *copy = strndup(s, size);
+	if (!copy)
+		return error_set(err, -ENOMEM, "out of memory");
+	char *p = copy, *end = copy + size;
+	c->pending_line = c->line;
+	while (p < end) {
+		if (is_space(*p)) {
+			p++;
+			continue;
+		}
+		char *key = NULL, *value = NULL;
+		struct gd_error why = {0};
+		int r = split_option(&p, end, &key, &value, &why);
+		if (r == 0)
+			r = set_option(c, key, value, &why);
+		if (r == -EINVAL)
+			return complain(c, c->line, err, "%s", why.message);
+		if (r < 0)
+			return error_set(err, r, "%s", why.message);
+	}
+	return 0;
+}
+
+/* Joins the lines that follow to the first, whose length is *length, in place. Sets what of the buffer was used. */
+static int join(struct commands *c, size_t *length, size_t *whole, bool *ret_unfinished)
+{
+	size_t last = *length; /* of the line looked at; an even run of backslashes before it changes nothing */
+	while (ends_in_backslash(c->buf + c->begin + *length - last, last)) {
+		size_t next_length, next_whole;
+		int r = find_line(c, *whole, &next_length, &next_whole);
+		if (r < 0)
+			return r;
+		if (r == 0) {
+			*ret_unfinished = true;
+			return 0;
+		}
+		char *first = c->buf + c->begin;
+		memmove(first + *length - 1, first + *whole, next_length);
+		*length += next_length - 1;
+		*whole += next_whole;
+		last = next_length;
+		c->line++;
+	}
+	return 0;
+}
+
+/* A command whose first line has been found. */
+static int read_command(
+	struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
+{
+	uint64_t line = c->line;
+	bool unfinished = false;
+	int r = join(c, &length, &whole, &unfinished);
+	if (r < 0)
+		return r;
+	const char *s = c->buf + c->begin;
+	c->begin += whole;
+	trim(&s, &length);
+	if (!length && !unfinished)
+		return 0;
+
+	command_options_finish(&c->current);
+	c->current = c->pending;
+	c->pending = (struct command_options){0};
+	if (unfinished)
+		return complain(c, c->line, err, "the file ends behind a '\\', which continues the line");
+	if (memchr(s, '\0', length))
+		return complain(c, line, err, "there is a NUL byte in this command; no shell could be given it");
+	*ret = (struct shell_command){.bytes = {s, length}, .options = &c->current, .line = line};
+	return 1;
+}
+
+/* 1: a command; 0: nothing to see in that line. */
+static int read_line(struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
+{
+	const char *s = c->buf + c->begin, *end = s + length;
+	while (s < end && is_space(*s))
+		s++;
+	if (s < end && *s != '#')
+		return read_command(c, length, whole, ret, err);
+	c->begin += whole;
+	const char *options = s < end ? options_text(s, end) : NULL;
+	return options ? read_options(c, options, (size_t)(end - options), err) : 0;
+}
+
+/* Some editors put it at the beginning of a file. */
+static size_t byte_order_mark(const char *s, size_t length)
+{
+	return length >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
+static int finish(struct commands *c, struct gd_error *err)
+{
+	if (!c->pending.set)
+		return 0;
+	command_options_finish(&c->pending);
+	return complain(c, c->pending_line, err, "there is no command behind these options");
+}
+
+int commands_next(struct commands *c, struct shell_command *ret, struct gd_error *err)
+{
+	int r = c->failed;
+	while (r == 0) {
+		size_t length, whole;
+		r = find_line(c, 0, &length, &whole);
+		if (r == 0)
+			return finish(c, err);
+		if (r > 0) {
+			size_t mark = c->line++ ? 0 : byte_order_mark(c->buf + c->begin, length);
+			c->begin += mark;
+			r = read_line(c, length - mark, whole - mark, ret, err);
+		}
+	}
+	if (r > 0 || r == -EINVAL)
+		return r;
+	c->failed = r;
+	return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+}

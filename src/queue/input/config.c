@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/input/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/display.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "queue/input/config_keys.h"
+#include "queue/journal/trust.h"
+
+/* More is no configuration. */
+#define LARGEST_FILE (1024 * 1024)
+
+const struct config_row config_rows[CONFIG_KEYS] = {
+	[CONFIG_GPUS] = {"gpus", CONFIG_KIND_TEXT, offsetof(struct config, gpus)},
+	[CONFIG_MIN_FREE_MEM] = {"min_free_mem_mb", CONFIG_KIND_SIZE, offsetof(struct config, min_free_mem_bytes)},
+	[CONFIG_POLL_INTERVAL] = {"poll_interval", CONFIG_KIND_DURATION, offsetof(struct config, poll_interval_ms), 1},
+	[CONFIG_COMMANDS_FILE] = {"commands_file", CONFIG_KIND_PATH, offsetof(struct config, commands_file)},
+	[CONFIG_LOG_DIR] = {"log_dir", CONFIG_KIND_PATH, offsetof(struct config, log_dir)},
+	[CONFIG_JOBS_FILE] = {"jobs_file", CONFIG_KIND_PATH, offsetof(struct config, jobs_file)},
+	[CONFIG_JOBS_PER_GPU] = {"jobs_per_gpu", CONFIG_KIND_INTEGER, offsetof(struct config, jobs_per_gpu)},
+	[CONFIG_TIMEOUT] = {"timeout", CONFIG_KIND_DURATION, offsetof(struct config, timeout_ms)},
+	[CONFIG_RETRIES] = {"retries", CONFIG_KIND_INTEGER, offsetof(struct config, retries)},
+	[CONFIG_MAX_FAILURES] = {"max_failures", CONFIG_KIND_INTEGER, offsetof(struct config, max_failures)},
+	[CONFIG_KEEP] = {"keep", CONFIG_KIND_FLAG, offsetof(struct config, keep)},
+	[CONFIG_BACKGROUND] = {"background", CONFIG_KIND_FLAG, offsetof(struct config, background)},
+	[CONFIG_JSON] = {"json", CONFIG_KIND_FLAG, offsetof(struct config, json)},
+	[CONFIG_ON_FINISH] = {"on_finish", CONFIG_KIND_TEXT, offsetof(struct config, on_finish)},
+};
+
+static void *field(const struct config *c, enum config_key key)
+{
+	return (char *)c + config_rows[key].offset;
+}
+
+static bool is_string(enum config_key key)
+{
+	return config_rows[key].kind == CONFIG_KIND_TEXT || config_rows[key].kind == CONFIG_KIND_PATH;
+}
+
+static size_t field_size(enum config_key key)
+{
+	switch (config_rows[key].kind) {
+	case CONFIG_KIND_TEXT:
+	case CONFIG_KIND_PATH:
+		return sizeof(char *);
+	case CONFIG_KIND_FLAG:
+		return sizeof(bool);
+	case CONFIG_KIND_SIZE:
+	case CONFIG_KIND_DURATION:
+	case CONFIG_KIND_INTEGER:
+		break;
+	}
+	return sizeof(uint64_t);
+}
+
+const char *config_key_name(enum config_key key)
+{
+	return config_rows[key].name;
+}
+
+int config_defaults(struct config *c)
+{
+	struct config d = {
+		.min_free_mem_bytes = 6000 * UNITS_MB,
+		.poll_interval_ms = 60 * 1000,
+		.commands_file = strdup("commands.txt"),
+		.log_dir = strdup("./logs"),
+		.jobs_file = strdup("./jobs.jsonl"),
+	};
+	if (!d.commands_file || !d.log_dir || !d.jobs_file) {
+		config_finish(&d);
+		return -ENOMEM;
+	}
+	*c = d;
+	return 0;
+}
+
+void config_finish(struct config *c)
+{
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++)
+		if (is_string(key))
+			free(*(char **)field(c, key));
+	*c = (struct config){0};
+}
+
+void config_overlay(struct config *c, struct config *over)
+{
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
+		if (!config_has(over, key))
+			continue;
+		if (is_string(key))
+			free(*(char **)field(c, key));
+		memcpy(field(c, key), field(over, key), field_size(key));
+		if (is_string(key))
+			*(char **)field(over, key) = NULL;
+	}
+	c->set |= over->set;
+	config_finish(over);
+}
+
+static int flag_parse(const char *value, bool *ret, struct gd_error *err)
+{
+	static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+	for (size_t i = 0; i < 3; i++) {
+		if (!strcasecmp(value, yes[i]) || !strcasecmp(value, no[i])) {
+			*ret = !strcasecmp(value, yes[i]);
+			return 0;
+		}
+	}
+	char quote[DISPLAY_QUOTE_ROOM];
+	return error_set(err, -EINVAL, "'%s' is neither true nor false", display_quote(value, quote));
+}
+
+static int string_parse(const char *value, char **place, struct gd_error *err)
+{
+	if (!*value)
+		return error_set(err, -EINVAL, "it is empty; leave it out for the default");
+	char *copy = strdup(value);
+	if (!copy)
+		return error_set(err, -ENOMEM, "out of memory");
+	free(*place);
+	*place = copy;
+	return 0;
+}
+
+int config_set_value(struct config *c, enum config_key key, const char *value, struct gd_error *err)
+{
+	const struct config_row *row = &config_rows[key];
+	void *place = field(c, key);
+	int r = -EINVAL;
+	switch (row->kind) {
+	case CONFIG_KIND_TEXT:
+	case CONFIG_KIND_PATH:
+		r = string_parse(value, place, err);
+		break;
+	case CONFIG_KIND_SIZE:
+		r = units_parse_size(value, UNITS_MB, place, err);
+		break;
+	case CONFIG_KIND_DURATION: {
+		uint64_t ms;
+		r = units_parse_duration(value, &ms, err);
+		if (r == 0 && ms < row->least)
+			r = error_set(err, -ERANGE, "it must be more than 0");
+		if (r == 0)
+			*(uint64_t *)place = ms;
+		break;
+	}
+	case CONFIG_KIND_INTEGER:
+		r = units_parse_integer(value, 0, INT_MAX, place, err);
+		break;
+	case CONFIG_KIND_FLAG:
+		r = flag_parse(value, place, err);
+		break;
+	}
+	if (r == 0)
+		c->set |= 1u << key;
+	return r == -ERANGE ? -EINVAL : r;
+}
+
+int config_set(struct config *c, enum config_key key, const char *option, const char *value, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	if (!value && config_rows[key].kind == CONFIG_KIND_FLAG)
+		value = "true";
+	int r = value ? config_set_value(c, key, value, &why) : error_set(&why, -EINVAL, "it needs a value");
+	return r < 0 ? error_set(err, r, "%s: %s", option, why.message) : 0;
+}
+
+/* All of a file, at most LARGEST_FILE; also of a pipe. */
+static int read_all(int fd, struct text *t)
+{
+	char chunk[8192];
+	for (;;) {
+		ssize_t n = read(fd, chunk, sizeof(chunk));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return text_error(t);
+		text_append(t, chunk, (size_t)n);
+		if (t->length > LARGEST_FILE)
+			return -EFBIG;
+	}
+}
+
+int config_load(const char *path, bool trusted, struct config *ret, struct gd_error *err)
+{
+	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0) {
+		int code = -errno;
+		return error_set(err, code, "cannot read the configuration '%s': %s%s", path, error_words(code),
+			code == -ENOENT ? "; expected a YAML file" : "");
+	}
+	cleanup_(text_finish) struct text t = {0};
+	int r = read_all(fd, &t);
+	if (r < 0)
+		return error_set(err, r, "cannot read the configuration '%s': %s", path, error_words(r));
+	r = trusted ? 0 : trust_check(fd, path, err);
+	return r < 0 ? r : config_parse(path, text_string(&t), t.length, ret, err);
+}
+
+/* Whether something of that name is there, be it a link to nowhere: then opening it will say what is wrong. */
+static bool exists(const char *path)
+{
+	struct stat st;
+	return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+int config_find(const char *option, char **ret)
+{
+	if (option || exists("./gpuq.yaml")) {
+		char *path = strdup(option ? option : "./gpuq.yaml");
+		if (!path)
+			return -ENOMEM;
+		*ret = path;
+		return 0;
+	}
+	cleanup_(text_finish) struct text t = {0};
+	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	/* Relative ones are to be ignored, says the specification of these folders. */
+	if (base && *base == '/')
+		text_appendf(&t, "%s/gpuq/config.yaml", base);
+	else if (home && *home == '/')
+		text_appendf(&t, "%s/.config/gpuq/config.yaml", home);
+	if (text_error(&t))
+		return -ENOMEM;
+	*ret = t.length && exists(text_string(&t)) ? text_take(&t) : NULL;
+	return 0;
+}

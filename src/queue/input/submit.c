@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/input/submit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "queue/journal/follow.h"
+#include "queue/keeper/keeper.h"
+
+/* Lines are collected to about this much before they are written. */
+#define BATCH_BYTES ((size_t)4 << 20)
+
+int id_list_add(struct id_list *l, uint64_t id)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? l->room * 2 : 16;
+		uint64_t *ids = realloc(l->ids, room * sizeof(*ids));
+		if (!ids)
+			return -ENOMEM;
+		l->ids = ids;
+		l->room = room;
+	}
+	l->ids[l->count++] = id;
+	return 0;
+}
+
+void id_list_finish(struct id_list *l)
+{
+	free(l->ids);
+	*l = (struct id_list){0};
+}
+
+/* ---- Adding ------------------------------------------------------------------------ */
+
+int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err)
+{
+	*s = (struct submit){.journal = j, .ids = ids, .now_ms = date_now_ms()};
+	return journal_lock(j, err);
+}
+
+int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err)
+{
+	for (size_t i = 0; i < spec->num_after; i++)
+		if (!jobs_find(js, spec->after[i]))
+			return error_set(
+				err, -EINVAL, "adding a job after %" PRIu64 ": there is no such job", spec->after[i]);
+	return 0;
+}
+
+static int submit_flush(struct submit *s, struct gd_error *err)
+{
+	size_t written = 0;
+	int r = s->lines.length ? journal_append(s->journal, s->lines.data, s->lines.length, &written, err) : 0;
+	size_t kept = 0;
+	for (const char *p = s->lines.data; kept < s->pending_ids && (size_t)(p - s->lines.data) < written; kept++)
+		p = (const char *)memchr(p, '\n', written - (size_t)(p - s->lines.data)) + 1;
+	s->ids->count -= s->pending_ids - kept;
+	s->pending_ids = 0;
+	text_clear(&s->lines);
+	return r;
+}
+
+int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err)
+{
+	uint64_t id = journal_take_ids(s->journal, 1);
+	record_write_add(&s->lines, id, s->now_ms, spec);
+	if (text_error(&s->lines) || id_list_add(s->ids, id) < 0)
+		return error_set(err, -ENOMEM, "adding a job: out of memory");
+	s->pending_ids++;
+	return s->lines.length > BATCH_BYTES ? submit_flush(s, err) : 0;
+}
+
+void submit_abort(struct submit *s)
+{
+	s->ids->count -= s->pending_ids;
+	journal_unlock(s->journal);
+	text_finish(&s->lines);
+}
+
+/* What could not be synced was not accepted: said so to the queue, too. */
+static void take_back(struct journal *j, struct id_list *ids)
+{
+	cleanup_(text_finish) struct text t = {0};
+	for (size_t i = 0; i < ids->count; i++)
+		record_write_control(&t, EVENT_CANCEL, ids->ids[i], REASON_NOT_SYNCED);
+	if (t.length && !text_error(&t) && journal_lock(j, NULL) == 0) {
+		if (journal_raise_fence(j, NULL) == 0)
+			journal_append(j, t.data, t.length, NULL, NULL);
+		journal_unlock(j);
+	}
+	ids->count = 0;
+}
+
+int submit_commit(struct submit *s, struct gd_error *err)
+{
+	int r = submit_flush(s, err);
+	journal_unlock(s->journal);
+	text_finish(&s->lines);
+	if (s->ids->count == 0)
+		return r;
+	struct gd_error sync_error;
+	int synced = journal_sync(s->journal, &sync_error);
+	if (synced < 0) {
+		take_back(s->journal, s->ids);
+		return error_set(err, synced, "%s; what was added has been cancelled", sync_error.message);
+	}
+	return r;
+}
+
+/* ---- A commands file ------------------------------------------------------------------ */
+
+/* How often each line was added before. Open addressing; hashes stand for the lines. */
+struct tally {
+	struct tally_entry {
+		struct hash hash;
+		uint64_t count; /* 0: free */
+	} * entries;
+	size_t room, used;
+};
+
+static struct tally_entry *tally_slot(struct tally_entry *entries, size_t room, struct hash h)
+{
+	size_t i = h.a & (room - 1);
+	while (entries[i].count && (entries[i].hash.a != h.a || entries[i].hash.b != h.b))
+		i = (i + 1) & (room - 1);
+	return &entries[i];
+}
+
+static int tally_add(struct tally *t, struct hash h)
+{
+	if (t->used * 2 >= t->room) {
+		size_t room = t->room ? t->room * 2 : 1024;
+		struct tally_entry *entries = calloc(room, sizeof(*entries));
+		if (!entries)
+			return -ENOMEM;
+		for (size_t i = 0; i < t->room; i++)
+			if (t->entries[i].count)
+				*tally_slot(entries, room, t->entries[i].hash) = t->entries[i];
+		free(t->entries);
+		t->entries = entries;
+		t->room = room;
+	}
+	struct tally_entry *e = tally_slot(t->entries, t->room, h);
+	t->used += e->count == 0;
+	/* One more than the count, so that an entry whose count has been used up is not taken for free. */
+	e->count = e->count ? e->count + 1 : 2;
+	e->hash = h;
+	return 0;
+}
+
+/* True if this line was added before and has not been met yet. */
+static bool tally_take(struct tally *t, struct hash h)
+{
+	struct tally_entry *e = t->room ? tally_slot(t->entries, t->room, h) : NULL;
+	if (!e || e->count < 2)
+		return false;
+	e->count--;
+	return true;
+}
+
+static void tally_finish(struct tally *t)
+{
+	free(t->entries);
+}
+
+static int hash_parse(const char *hex, struct hash *ret)
+{
+	char half[17] = {0};
+	memcpy(half, hex, 16);
+	ret->a = strtoull(half, NULL, 16);
+	memcpy(half, hex + 16, 16);
+	ret->b = strtoull(half, NULL, 16);
+	return 0;
+}
+
+static int tally_file(struct tally *t, const struct jobs *js, const char *file)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		bool accepted = !job->reason || strcmp(job->reason, REASON_NOT_SYNCED) != 0;
+		if (accepted && job->wish->file && strcmp(job->wish->file, file) == 0)
+			r = tally_add(t, hash_bytes(job->command, job->command_size));
+	}
+	for (const struct seen_lines *s = js->seen; s; s = s->next)
+		for (size_t i = 0; r == 0 && strcmp(s->file, file) == 0 && i < s->count; i++) {
+			struct hash h;
+			hash_parse(s->hashes + i * 32, &h);
+			r = tally_add(t, h);
+		}
+	return r;
+}
+
+static int add_command(
+	struct submit *s, const struct shell_command *c, const struct job_spec *base, struct gd_error *err)
+{
+	const struct command_options *o = c->options;
+	struct job_spec spec = *base;
+	spec.command = c->bytes.data;
+	spec.command_size = c->bytes.size;
+	if (o->set & 1u << COMMAND_MEM)
+		spec.mem_mb = (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20);
+	if (o->set & 1u << COMMAND_NUM_GPUS)
+		spec.num_gpus = o->num_gpus;
+	if (o->set & 1u << COMMAND_TIMEOUT)
+		spec.timeout_ms = (int64_t)o->timeout_ms;
+	if (o->set & 1u << COMMAND_NAME)
+		spec.name = o->name;
+	if (o->set & 1u << COMMAND_PRIORITY)
+		spec.priority = o->priority;
+	if (o->set & 1u << COMMAND_RETRIES)
+		spec.retries = o->retries;
+	if (o->set & 1u << COMMAND_AFTER) {
+		spec.after = o->after;
+		spec.num_after = o->num_after;
+	}
+	return submit_add(s, &spec, err);
+}
+
+static int check_after(const struct jobs *js, const struct shell_command *c, const char *name, struct gd_error *err)
+{
+	for (size_t i = 0; c->options->set & 1u << COMMAND_AFTER && i < c->options->num_after; i++)
+		if (!jobs_find(js, c->options->after[i]))
+			return error_set(err, -EINVAL, "%s:%" PRIu64 ": after=%" PRIu64 ": there is no such job", name,
+				c->line, c->options->after[i]);
+	return 0;
+}
+
+static int rewind_file(struct commands *c, struct gd_error *err)
+{
+	int r = commands_rewind(c);
+	return r < 0 ? error_set(err, r, "reading '%s': %s", commands_name(c), error_words(r)) : 0;
+}
+
+/* First pass without adding: a mistake in the last line must not leave the first half queued. */
+static int check_file(struct commands *c, const struct jobs *js, struct gd_error *err)
+{
+	struct shell_command command;
+	int r = rewind_file(c, err);
+	while (r == 0) {
+		r = commands_next(c, &command, err);
+		if (r <= 0)
+			return r;
+		r = check_after(js, &command, commands_name(c), err);
+	}
+	return r;
+}
+
+static int add_new_lines(
+	struct commands *c, const struct job_spec *base, const struct jobs *js, struct submit *s, struct gd_error *err)
+{
+	cleanup_(tally_finish) struct tally tally = {0};
+	struct shell_command command;
+	int r = base->file ? tally_file(&tally, js, base->file) : 0;
+	if (r < 0)
+		return error_set(err, r, "reading '%s': out of memory", commands_name(c));
+	r = rewind_file(c, err);
+	while (r == 0) {
+		r = commands_next(c, &command, err);
+		if (r <= 0)
+			return r;
+		r = check_after(js, &command, commands_name(c), err);
+		if (r == 0 && !(base->file && tally_take(&tally, hash_bytes(command.bytes.data, command.bytes.size))))
+			r = add_command(s, &command, base, err);
+	}
+	return r;
+}
+
+int submit_file(
+	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err)
+{
+	struct follow f;
+	struct submit s;
+	/* Most of the journal before the lock, so that nobody waits for us. */
+	int r = follow_open(j->path, false, &f, err);
+	if (r < 0)
+		return r;
+	r = check_file(c, &f.jobs, err);
+	if (r == 0)
+		r = submit_begin(&s, j, ids, err);
+	if (r == 0) {
+		r = follow_update(&f, err);
+		if (r == 0)
+			r = submit_check_after(&f.jobs, base, err);
+		if (r == 0)
+			r = add_new_lines(c, base, &f.jobs, &s, err);
+		struct gd_error commit_error;
+		int committed = submit_commit(&s, &commit_error);
+		if (r == 0 && committed < 0)
+			r = error_set(err, committed, "%s", commit_error.message);
+	}
+	follow_close(&f);
+	return r;
+}
+
+/* ---- Control ---------------------------------------------------------------------------- */
+
+struct order_result {
+	struct follow follow;
+	submit_refused_fn *refused;
+	void *context;
+	size_t done;
+};
+
+static int check_control(enum event event, const struct job *job, uint64_t id, struct gd_error *err)
+{
+	if (!job)
+		return error_set(err, -ENOENT, "job %" PRIu64 ": there is no such job", id);
+	const char *state = job_state_name((enum job_state)job->state);
+	switch (event) {
+	case EVENT_CANCEL:
+		if (job_is_final(job))
+			return error_set(err, -EALREADY, "cancelling job %" PRIu64 ": it is %s already", id, state);
+		return 0;
+	case EVENT_HOLD:
+		if (job->state != JOB_PENDING && job->state != JOB_HELD)
+			return error_set(err, -EINVAL,
+				"holding job %" PRIu64 ": it is %s; only a pending one can be held", id, state);
+		return 0;
+	case EVENT_RELEASE:
+		if (job->state != JOB_HELD)
+			return error_set(err, -EINVAL, "releasing job %" PRIu64 ": it is %s, not held", id, state);
+		return 0;
+	case EVENT_URGENT:
+		if (job->state != JOB_PENDING && job->state != JOB_HELD)
+			return error_set(err, -EINVAL, "making job %" PRIu64 " urgent: it is %s already", id, state);
+		return 0;
+	case EVENT_RETRY:
+		if (!job_is_final(job))
+			return error_set(
+				err, -EINVAL, "retrying job %" PRIu64 ": it is %s; cancel it first", id, state);
+		return 0;
+	default:
+		return error_set(err, -EINVAL, "job %" PRIu64 ": not an order", id);
+	}
+}
+
+static int append_control(
+	struct journal *j, enum event event, const struct id_list *ids, struct order_result *o, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text t = {0};
+	for (size_t i = 0; i < ids->count; i++) {
+		struct gd_error why = {0};
+		if (check_control(event, jobs_find(&o->follow.jobs, ids->ids[i]), ids->ids[i], &why) < 0) {
+			o->refused(o->context, i, &why);
+			continue;
+		}
+		record_write_control(&t, event, ids->ids[i], NULL);
+		o->done++;
+	}
+	if (text_error(&t))
+		return error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+	if (o->done == 0)
+		return 0;
+	int r = journal_raise_fence(j, err);
+	return r < 0 ? r : journal_append(j, t.data, t.length, NULL, err);
+}
+
+/* On another machine the runner there sees the line: its PIDs mean nothing here. */
+static void tell_keepers(
+	struct journal *j, const struct jobs *js, const struct id_list *ids, const struct machine *here)
+{
+	for (size_t i = 0; i < ids->count; i++) {
+		const struct job *job = jobs_find(js, ids->ids[i]);
+		if (job && job->state == JOB_RUNNING && job->keeper &&
+			strcmp(job->keeper->machine.host, here->host) == 0)
+			keeper_signal_cancel(j, job->keeper->name, job->id, false);
+	}
+}
+
+int submit_control(struct journal *j, enum event event, const struct id_list *ids, submit_refused_fn *refused,
+	void *context, size_t *ret_done, struct gd_error *err)
+{
+	struct order_result o = {.refused = refused, .context = context};
+	int r = follow_open(j->path, false, &o.follow, err);
+	if (r < 0)
+		return r;
+	r = journal_lock(j, err);
+	if (r == 0) {
+		r = follow_update(&o.follow, err);
+		if (r == 0)
+			r = append_control(j, event, ids, &o, err);
+		journal_unlock(j);
+	}
+	struct machine here;
+	if (r == 0 && event == EVENT_CANCEL && machine_get(&here) == 0)
+		tell_keepers(j, &o.follow.jobs, ids, &here);
+	if (r == 0 && o.done > 0)
+		r = journal_sync(j, err);
+	follow_close(&o.follow);
+	if (r == 0)
+		*ret_done = o.done;
+	return r;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define FIRST_ROOM ((size_t)1 << 20)
+
+int journal_reader_init(struct journal_reader *r, const char *path)
+{
+	*r = (struct journal_reader){.path = path, .fd = -1};
+	r->buf = malloc(FIRST_ROOM);
+	if (!r->buf)
+		return -ENOMEM;
+	r->room = FIRST_ROOM;
+	return 0;
+}
+
+void journal_reader_finish(struct journal_reader *r)
+{
+	closep(&r->fd);
+	free(r->buf);
+	*r = (struct journal_reader){.fd = -1};
+}
+
+static int reader_open(struct journal_reader *r)
+{
+	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	r->fd = take_fd(&fd);
+	r->dev = st.st_dev;
+	r->ino = st.st_ino;
+	r->offset = 0;
+	r->line_no = 0;
+	return 0;
+}
+
+/* The complete lines among the first n bytes of the buffer. Returns how many bytes they are, or what fn returned. */
+static ssize_t take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, void *context)
+{
+	char *p = r->buf, *end = p + n, *newline;
+	while ((newline = memchr(p, '\n', (size_t)(end - p)))) {
+		int e = fn(context, ++r->line_no, p, (size_t)(newline - p));
+		p = newline + 1;
+		if (e != 0) {
+			r->offset += p - r->buf;
+			return e < 0 ? e : -ECANCELED;
+		}
+	}
+	return p - r->buf;
+}
+
+static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *context)
+{
+	for (;;) {
+		ssize_t n = pread(r->fd, r->buf, r->room, r->offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		ssize_t taken = take_lines(r, (size_t)n, fn, context);
+		if (taken < 0)
+			return (int)taken;
+		r->offset += taken;
+		if ((size_t)n < r->room)
+			return 0;
+		if (taken == 0) {
+			char *buf = realloc(r->buf, r->room * 4);
+			if (!buf)
+				return -ENOMEM;
+			r->buf = buf;
+			r->room *= 4;
+		}
+	}
+}
+
+int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context)
+{
+	if (r->fd < 0) {
+		int e = reader_open(r);
+		if (e < 0 || r->fd < 0)
+			return e;
+	}
+	/* Looked at before the last read: what was appended to the old file came before the rename. */
+	struct stat at_path, mine;
+	bool replaced = stat(r->path, &at_path) == 0 && (at_path.st_dev != r->dev || at_path.st_ino != r->ino);
+	int e = read_to_end(r, fn, context);
+	if (e < 0)
+		return e;
+	if (fstat(r->fd, &mine) < 0)
+		return -errno;
+	if (!replaced && mine.st_size >= r->offset)
+		return 0;
+	close(take_fd(&r->fd));
+	return 1;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+int journal_watch(const char *path)
+{
+	cleanup_(closep) int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	cleanup_(freep) char *dir = strndup(path, (size_t)(base_name(path) - path));
+	if (fd < 0 || !dir)
+		return -1;
+	if (inotify_add_watch(fd, *dir ? dir : ".", IN_MOVED_TO | IN_CREATE | IN_ONLYDIR) < 0)
+		return -1;
+	/* It need not be there yet. */
+	inotify_add_watch(fd, path, IN_MODIFY);
+	return take_fd(&fd);
+}
+
+void journal_watch_drain(int fd, const char *path)
+{
+	char buf[4096] __attribute__((aligned(8)));
+	ssize_t n;
+	bool replaced = false;
+	while ((n = read(fd, buf, sizeof(buf))) > 0)
+		for (char *p = buf; p < buf + n;) {
+			struct inotify_event *e = (struct inotify_event *)(void *)p;
+			if (e->mask & IN_Q_OVERFLOW || (e->len && strcmp(e->name, base_name(path)) == 0))
+				replaced = true;
+			p += sizeof(*e) + e->len;
+		}
+	if (replaced)
+		inotify_add_watch(fd, path, IN_MODIFY);
+}

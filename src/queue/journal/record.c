@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/date.h"
+#include "base/json_put.h"
+
+static const char *const event_names[] = {
+	[EVENT_UNKNOWN] = "",
+	[EVENT_JOURNAL] = "journal",
+	[EVENT_ADD] = "add",
+	[EVENT_KEEPER] = "keeper",
+	[EVENT_START] = "start",
+	[EVENT_END] = "end",
+	[EVENT_FAIL] = "fail",
+	[EVENT_CANCEL] = "cancel",
+	[EVENT_HOLD] = "hold",
+	[EVENT_RELEASE] = "release",
+	[EVENT_URGENT] = "urgent",
+	[EVENT_RETRY] = "retry",
+	[EVENT_STUCK] = "stuck",
+	[EVENT_HOOK] = "hook",
+	[EVENT_SEEN] = "seen",
+};
+
+#define NUM_EVENTS (sizeof(event_names) / sizeof(event_names[0]))
+
+static enum event event_parse(const struct json_value *v)
+{
+	for (size_t i = 1; i < NUM_EVENTS; i++)
+		if (event_names[i][0] == v->data[0] && json_is(v, event_names[i]))
+			return (enum event)i;
+	return EVENT_UNKNOWN;
+}
+
+/* ---- Reading --------------------------------------------------------------- */
+
+enum member_kind {
+	MEMBER_STRING,
+	MEMBER_INT,
+	MEMBER_SECONDS,
+	MEMBER_TIME,
+	MEMBER_EVENT,
+	MEMBER_BOOL,
+	MEMBER_ARRAY,
+	MEMBER_GPU,
+	MEMBER_ANY
+};
+
+struct member {
+	const char *quoted; /* "key": as we write it */
+	const char *key;
+	unsigned char size;
+	unsigned char kind;
+	unsigned short offset;
+};
+
+#define MEMBER(key, kind, field)                                                                                       \
+	{                                                                                                              \
+		"\"" key "\":", key, sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                    \
+	}
+
+/* In the order of their length; those of one length, the frequent ones first. */
+static const struct member members[] = {
+	MEMBER("id", INT, id),
+	MEMBER("by", STRING, by),
+	MEMBER("pid", INT, pid),
+	MEMBER("cwd", STRING, cwd),
+	MEMBER("env", STRING, env),
+	MEMBER("log", STRING, log),
+	MEMBER("time", TIME, time_ms),
+	MEMBER("gpus", ARRAY, gpus),
+	MEMBER("name", STRING, name),
+	MEMBER("file", STRING, file),
+	MEMBER("host", STRING, host),
+	MEMBER("boot", STRING, boot),
+	MEMBER("held", BOOL, held),
+	MEMBER("event", EVENT, event),
+	MEMBER("after", ARRAY, after),
+	MEMBER("pidns", STRING, pidns),
+	MEMBER("lines", STRING, lines),
+	MEMBER("status", STRING, status),
+	MEMBER("keeper", STRING, keeper),
+	MEMBER("mem_mb", INT, mem_mb),
+	MEMBER("reason", STRING, reason),
+	MEMBER("signal", INT, signal),
+	MEMBER("gpu_id", GPU, gpus),
+	MEMBER("command", STRING, command),
+	MEMBER("attempt", INT, attempt),
+	MEMBER("timeout", SECONDS, timeout_ms),
+	MEMBER("retries", INT, retries),
+	MEMBER("log_dir", STRING, log_dir),
+	MEMBER("version", INT, version),
+	MEMBER("next_id", INT, next_id),
+	MEMBER("cwd_b64", STRING, cwd_b64),
+	MEMBER("log_b64", STRING, log_b64),
+	MEMBER("duration", SECONDS, duration_ms),
+	MEMBER("num_gpus", INT, num_gpus),
+	MEMBER("priority", INT, priority),
+	MEMBER("name_b64", STRING, name_b64),
+	MEMBER("file_b64", STRING, file_b64),
+	MEMBER("log_file", STRING, log),
+	MEMBER("exit_code", INT, exit_code),
+	MEMBER("on_finish", STRING, on_finish),
+	MEMBER("start_time", ANY, start_time),
+	MEMBER("peak_mem_mb", INT, peak_mem_mb),
+	MEMBER("command_b64", STRING, command_b64),
+	MEMBER("log_dir_b64", STRING, log_dir_b64),
+	MEMBER("on_finish_b64", STRING, on_finish_b64),
+	MEMBER("min_free_mem_mb", INT, min_free_mem_mb),
+};
+
+#define NUM_MEMBERS (sizeof(members) / sizeof(members[0]))
+#define MAX_KEY     15
+
+/* Where the members of each length begin. */
+static void index_members(unsigned char first[MAX_KEY + 2])
+{
+	for (size_t i = 0; i < NUM_MEMBERS; i++)
+		for (size_t size = members[i].size + 1; size < MAX_KEY + 2; size++)
+			first[size]++;
+}
+
+static const struct member *member_find(const struct json_value *key)
+{
+	static unsigned char first[MAX_KEY + 2];
+	if (!first[MAX_KEY + 1])
+		index_members(first);
+	if (key->size > MAX_KEY || key->escaped)
+		return NULL;
+	for (size_t i = first[key->size]; i < first[key->size + 1]; i++)
+		if (members[i].key[0] == key->data[0] && memcmp(members[i].key, key->data, key->size) == 0)
+			return &members[i];
+	return NULL;
+}
+
+static void *field_of(struct record *r, const struct member *m)
+{
+	return (char *)r + m->offset;
+}
+
+/*
+ * The next member, and what it is; NULL: none of ours. Lines of one kind are all alike: the key that came after *m the
+ * last time mostly comes again. Then a slice is read into its own place in the record, for *ret_value to point to.
+ */
+static int next_member(struct json_cursor *c, struct record *r, const struct member **m, struct json_value *spare,
+	struct json_value **ret_value)
+{
+	static unsigned char learned[EVENT_LEGACY + 1][NUM_MEMBERS + 1];
+	unsigned char *guess = &learned[r->event][*m ? (size_t)(*m - members) : NUM_MEMBERS];
+	struct json_value key;
+	*ret_value = spare;
+	if (json_skip_key(c, members[*guess].quoted, members[*guess].size + 3u)) {
+		*m = &members[*guess];
+		if ((*m)->kind == MEMBER_STRING || (*m)->kind == MEMBER_ARRAY)
+			*ret_value = field_of(r, *m);
+		return json_member_value(c, *ret_value) < 0 ? -EBADMSG : 1;
+	}
+	int more = json_next_member(c, &key, spare);
+	*m = more > 0 ? member_find(&key) : NULL;
+	if (*m)
+		*guess = (unsigned char)(*m - members);
+	return more;
+}
+
+/* Decimal seconds, to milliseconds; our own have three digits after the point. */
+static int read_seconds(const struct json_value *v, int64_t *ret)
+{
+	double s;
+	if (v->size > 4 && v->size < 15 && v->data[v->size - 4] == '.' && v->data[0] != '-') {
+		int64_t n = 0;
+		for (size_t i = 0; i < v->size; i++)
+			if (i != v->size - 4) {
+				if (v->data[i] < '0' || v->data[i] > '9')
+					return -EBADMSG;
+				n = n * 10 + (v->data[i] - '0');
+			}
+		*ret = n;
+		return 0;
+	}
+	if (json_to_double(v, &s) < 0 || !(s > -1e12 && s < 1e12))
+		return -EBADMSG;
+	*ret = (int64_t)(s * 1000 + (s < 0 ? -0.5 : 0.5));
+	return 0;
+}
+
+/* As we write it: the minute is mostly that of the line before. */
+static int read_time(const struct json_value *v, int64_t *ret)
+{
+	enum { MINUTE = 17, WHOLE = 24 };
+	static char minute[MINUTE];
+	static int64_t minute_ms;
+	const char *t = v->data;
+	int64_t ms = 0;
+	bool usual = v->size == WHOLE && t[19] == '.' && t[23] == 'Z';
+	if (usual && memcmp(t, minute, MINUTE) == 0) {
+		for (size_t i = MINUTE; i < WHOLE - 1; i++)
+			if (i != 19) {
+				usual = usual && t[i] >= '0' && t[i] <= '9';
+				ms = ms * 10 + (t[i] - '0');
+			}
+		if (usual && ms <= 60999) {
+			*ret = minute_ms + ms;
+			return 0;
+		}
+	}
+	int r = date_parse(t, v->size, ret);
+	if (r == 0 && usual) {
+		memcpy(minute, t, MINUTE);
+		minute_ms = *ret - ((t[17] - '0') * 10 + (t[18] - '0')) * 1000 - (*ret % 1000 + 1000) % 1000;
+	}
+	return r;
+}
+
+/* Fields of type int64_t, but for two. */
+static int read_int(struct record *r, const struct member *m, const struct json_value *v)
+{
+	int64_t n;
+	if (json_to_int64(v, &n) < 0)
+		return -EBADMSG;
+	void *field = (char *)r + m->offset;
+	if (m->offset == offsetof(struct record, attempt) || m->offset == offsetof(struct record, version)) {
+		if (n < 0 || n > INT32_MAX)
+			return -EBADMSG;
+		int32_t small = (int32_t)n;
+		memcpy(field, &small, sizeof(small));
+		return 0;
+	}
+	if (m->offset == offsetof(struct record, id) && (n <= 0 || n > INT64_MAX / 2))
+		return -EBADMSG;
+	memcpy(field, &n, sizeof(n));
+	return 0;
+}
+
+static int read_slice(struct json_value *field, const struct json_value *v, enum json_type type)
+{
+	if (v->type == JSON_NULL)
+		field->type = 0;
+	else if (v->type != type)
+		return -EBADMSG;
+	else if (v != field)
+		*field = *v;
+	return 0;
+}
+
+static int read_member(struct record *r, const struct member *m, const struct json_value *v)
+{
+	void *field = field_of(r, m);
+	if (m->kind == MEMBER_STRING)
+		return read_slice(field, v, JSON_STRING);
+	if (m->kind == MEMBER_ARRAY)
+		return read_slice(field, v, JSON_ARRAY);
+	if (v->type == JSON_NULL)
+		return 0;
+	switch ((enum member_kind)m->kind) {
+	case MEMBER_INT:
+		return read_int(r, m, v);
+	case MEMBER_SECONDS:
+		return v->type == JSON_NUMBER ? read_seconds(v, field) : -EBADMSG;
+	case MEMBER_TIME:
+		return v->type == JSON_STRING ? read_time(v, field) : -EBADMSG;
+	case MEMBER_BOOL:
+		if (v->type != JSON_TRUE && v->type != JSON_FALSE)
+			return -EBADMSG;
+		*(bool *)field = v->type == JSON_TRUE;
+		return 0;
+	case MEMBER_EVENT:
+		if (v->type != JSON_STRING || v->size == 0)
+			return -EBADMSG;
+		r->event = event_parse(v);
+		return 0;
+	case MEMBER_GPU:
+		/* The first gpu_dispatch: a number, or a text for none. */
+		if (v->type == JSON_NUMBER)
+			memcpy(field, v, sizeof(*v));
+		return 0;
+	case MEMBER_STRING:
+	case MEMBER_ARRAY:
+	case MEMBER_ANY:
+		break;
+	}
+	memcpy(field, v, sizeof(*v));
+	return 0;
+}
+
+/* What every event of its kind must have. */
+static int record_check(struct record *r, bool has_event)
+{
+	if (!has_event) {
+		if (!r->command.type || !r->status.type)
+			return -EBADMSG;
+		r->event = EVENT_LEGACY;
+		return 0;
+	}
+	switch (r->event) {
+	case EVENT_ADD:
+		return r->id && r->command.type ? 0 : -EBADMSG;
+	case EVENT_KEEPER:
+		return r->keeper.type ? 0 : -EBADMSG;
+	case EVENT_UNKNOWN:
+	case EVENT_JOURNAL:
+	case EVENT_SEEN:
+		return 0;
+	default:
+		return r->id ? 0 : -EBADMSG;
+	}
+}
+
+/* 300,000 times for 100,000 jobs: only what is looked at. */
+static void record_clear(struct record *r)
+{
+	static const struct record nothing = {.attempt = 1,
+		.num_gpus = -1,
+		.mem_mb = -1,
+		.min_free_mem_mb = -1,
+		.timeout_ms = -1,
+		.retries = -1,
+		.exit_code = -1,
+		.peak_mem_mb = -1,
+		.duration_ms = -1};
+	_Static_assert(sizeof(r->values) == sizeof(*r) - offsetof(struct record, values), "all slices are among them");
+	memcpy(r, &nothing, offsetof(struct record, values));
+	for (size_t i = 0; i < sizeof(r->values) / sizeof(r->values[0]); i++)
+		r->values[i].type = 0;
+}
+
+int record_parse(const char *line, size_t size, struct record *ret)
+{
+	struct record *r = ret;
+	record_clear(r);
+	struct json_cursor c;
+	struct json_value spare, *value;
+	bool has_event = false;
+	if (json_begin(&c, line, size) < 0)
+		return -EBADMSG;
+	int more;
+	const struct member *m = NULL;
+	while ((more = next_member(&c, r, &m, &spare, &value)) > 0) {
+		if (!m)
+			continue;
+		if (m->kind == MEMBER_EVENT)
+			has_event = true;
+		if (read_member(r, m, value) < 0)
+			return -EBADMSG;
+	}
+	if (more < 0 || json_end(&c) < 0)
+		return -EBADMSG;
+	return record_check(r, has_event);
+}
+
+/* ---- Writing --------------------------------------------------------------- */
+
+static void begin(struct text *t, enum event event, uint64_t id)
+{
+	text_append_string(t, "{\"event\":\"");
+	text_append_string(t, event_names[event]);
+	text_append_char(t, '"');
+	if (id)
+		json_put_int(t, "id", (int64_t)id);
+}
+
+static void put_time(struct text *t, const char *key, int64_t ms)
+{
+	char date[DATE_TEXT];
+	date_format(ms, date);
+	json_put_string(t, key, date);
+}
+
+static void end(struct text *t)
+{
+	text_append(t, "}\n", 2);
+}
+
+static void put_optional(struct text *t, const char *key, const char *string)
+{
+	if (string)
+		json_put_any(t, key, string, strlen(string));
+}
+
+void record_write_journal(struct text *t, uint64_t next_id)
+{
+	begin(t, EVENT_JOURNAL, 0);
+	json_put_int(t, "version", RECORD_VERSION);
+	if (next_id > 1)
+		json_put_int(t, "next_id", (int64_t)next_id);
+	put_time(t, "time", date_now_ms());
+	end(t);
+}
+
+void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct job_spec *s)
+{
+	begin(t, EVENT_ADD, id);
+	put_time(t, "time", time_ms);
+	json_put_any(t, "command", s->command, s->command_size);
+	put_optional(t, "name", s->name);
+	put_optional(t, "cwd", s->cwd);
+	if (s->env)
+		json_put_string(t, "env", s->env);
+	put_optional(t, "file", s->file);
+	put_optional(t, "log_dir", s->log_dir);
+	put_optional(t, "on_finish", s->on_finish);
+	if (s->num_after) {
+		json_open(t, "after", '[');
+		for (size_t i = 0; i < s->num_after; i++)
+			json_put_int(t, NULL, (int64_t)s->after[i]);
+		json_close(t, ']');
+	}
+	if (s->num_gpus >= 0)
+		json_put_int(t, "num_gpus", s->num_gpus);
+	if (s->mem_mb >= 0)
+		json_put_int(t, "mem_mb", s->mem_mb);
+	else if (s->min_free_mem_mb >= 0)
+		json_put_int(t, "min_free_mem_mb", s->min_free_mem_mb);
+	if (s->timeout_ms >= 0)
+		json_put_seconds(t, "timeout", s->timeout_ms);
+	if (s->retries >= 0)
+		json_put_int(t, "retries", s->retries);
+	if (s->priority)
+		json_put_int(t, "priority", s->priority);
+	if (s->held)
+		json_put_bool(t, "held", true);
+	end(t);
+}
+
+void record_write_keeper(struct text *t, const char *keeper, pid_t pid, const struct machine *m)
+{
+	begin(t, EVENT_KEEPER, 0);
+	put_time(t, "time", date_now_ms());
+	json_put_string(t, "keeper", keeper);
+	json_put_int(t, "pid", pid);
+	json_put_string(t, "host", m->host);
+	json_put_string(t, "boot", m->boot);
+	json_put_string(t, "pidns", m->pidns);
+	end(t);
+}
+
+void record_write_start(struct text *t, const struct attempt_start *s)
+{
+	begin(t, EVENT_START, s->id);
+	json_put_int(t, "attempt", s->attempt);
+	put_time(t, "time", s->time_ms ? s->time_ms : date_now_ms());
+	json_open(t, "gpus", '[');
+	for (size_t i = 0; i < s->num_gpus; i++)
+		json_put_int(t, NULL, s->gpus[i]);
+	json_close(t, ']');
+	json_put_int(t, "pid", s->pid);
+	if (*s->keeper)
+		json_put_string(t, "keeper", s->keeper);
+	put_optional(t, "log", s->log);
+	if (s->retries > 0)
+		json_put_int(t, "retries", s->retries);
+	end(t);
+}
+
+void record_write_end(struct text *t, const struct attempt_end *e)
+{
+	begin(t, EVENT_END, e->id);
+	json_put_int(t, "attempt", e->attempt);
+	put_time(t, "time", e->time_ms ? e->time_ms : date_now_ms());
+	json_put_string(t, "status", job_state_name(e->state));
+	if (e->exit_code >= 0)
+		json_put_int(t, "exit_code", e->exit_code);
+	if (e->signal)
+		json_put_int(t, "signal", e->signal);
+	put_optional(t, "reason", e->reason);
+	if (e->duration_ms >= 0)
+		json_put_seconds(t, "duration", e->duration_ms);
+	if (e->peak_mem_mb >= 0)
+		json_put_int(t, "peak_mem_mb", e->peak_mem_mb);
+	if (e->by_runner)
+		json_put_string(t, "by", "runner");
+	end(t);
+}
+
+void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt)
+{
+	begin(t, EVENT_STUCK, id);
+	json_put_int(t, "attempt", attempt);
+	put_time(t, "time", date_now_ms());
+	end(t);
+}
+
+void record_write_fail(struct text *t, uint64_t id, const char *reason)
+{
+	begin(t, EVENT_FAIL, id);
+	put_time(t, "time", date_now_ms());
+	put_optional(t, "reason", reason);
+	end(t);
+}
+
+void record_write_control(struct text *t, enum event event, uint64_t id, const char *reason)
+{
+	begin(t, event, id);
+	put_time(t, "time", date_now_ms());
+	put_optional(t, "reason", reason);
+	end(t);
+}
+
+void record_begin_seen(struct text *t, const char *file)
+{
+	begin(t, EVENT_SEEN, 0);
+	put_optional(t, "file", file);
+	text_append_string(t, ",\"lines\":\"");
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/keeper/attempt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "queue/journal/environment.h"
+#include "queue/journal/record.h"
+
+/* The kernel takes arguments below 32 pages. */
+#define LONGEST_ARGUMENT ((size_t)128 * 1024 - 1)
+
+void keeper_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt)
+{
+	text_appendf(t, KEEPER_COOKIE "=%s-%llu-%u", keeper, (unsigned long long)id, attempt);
+}
+
+/* ---- Taking an order apart ------------------------------------------------------ */
+
+static const char *next_string(const char **p, const char *end)
+{
+	const char *start = *p, *nul = start < end ? memchr(start, '\0', (size_t)(end - start)) : NULL;
+	if (!nul)
+		return NULL;
+	*p = nul + 1;
+	return start;
+}
+
+int attempt_init(struct attempt *a, const struct order *order, char *payload)
+{
+	*a = (struct attempt){.order = *order, .payload = payload};
+	const char *p = payload, *end = payload + order->size;
+	const char **strings[] = {
+		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
+	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+		if (!(*strings[i] = next_string(&p, end)))
+			return -EBADMSG;
+	a->env_changes = calloc(order->num_env + 1, sizeof(*a->env_changes));
+	a->gpus = calloc(order->num_gpus + 1, sizeof(*a->gpus));
+	if (!a->env_changes || !a->gpus)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < order->num_env; i++)
+		if (!(a->env_changes[i] = next_string(&p, end)))
+			return -EBADMSG;
+	if ((size_t)(end - p) != order->num_gpus * sizeof(int32_t))
+		return -EBADMSG;
+	memcpy(a->gpus, p, order->num_gpus * sizeof(int32_t));
+	return 0;
+}
+
+void attempt_finish(struct attempt *a)
+{
+	free(a->payload);
+	free(a->env_changes);
+	free(a->gpus);
+	free(a->log_path);
+	free(a->script_path);
+	free(a->envp);
+	free(a->env_block);
+	free(a->cookie);
+	for (size_t i = 0; i < sizeof(a->own_env) / sizeof(a->own_env[0]); i++)
+		free(a->own_env[i]);
+	*a = (struct attempt){0};
+}
+
+/* ---- Environment ------------------------------------------------------------------ */
+
+static bool same_name(const char *entry, const char *change)
+{
+	size_t n = strcspn(change, "=");
+	return strncmp(entry, change, n) == 0 && entry[n] == '=';
+}
+
+/* An entry "NAME=value" sets, "NAME" unsets. */
+static size_t env_change(char **envp, size_t n, const char *change)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!same_name(envp[i], change))
+			envp[kept++] = envp[i];
+	if (strchr(change, '='))
+		envp[kept++] = (char *)(uintptr_t)change;
+	return kept;
+}
+
+static int build_environment(struct attempt *a, const struct journal *j, const char *keeper)
+{
+	size_t size = 0, n = 0;
+	int r = *a->env ? environment_load(j->dir_fd, a->env, &a->env_block, &size) : 0;
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < size; i++)
+		n += a->env_block[i] == '\0';
+	a->envp = calloc(n + a->order.num_env + 8, sizeof(*a->envp));
+	cleanup_(text_finish) struct text cookie = {0};
+	keeper_cookie(&cookie, keeper, a->order.id, a->order.attempt);
+	a->cookie = text_take(&cookie);
+	if (!a->envp || !a->cookie ||
+		asprintf(&a->own_env[0], "GPUQ_JOB_ID=%llu", (unsigned long long)a->order.id) < 0 ||
+		asprintf(&a->own_env[1], "GPUQ_ATTEMPT=%u", a->order.attempt) < 0)
+		return -ENOMEM;
+	n = 0;
+	for (char *p = a->env_block; p && p < a->env_block + size; p += strlen(p) + 1)
+		a->envp[n++] = p;
+	for (uint32_t i = 0; i < a->order.num_env; i++)
+		n = env_change(a->envp, n, a->env_changes[i]);
+	n = env_change(a->envp, n, a->own_env[0]);
+	n = env_change(a->envp, n, a->own_env[1]);
+	n = env_change(a->envp, n, a->cookie);
+	a->envp[n] = NULL;
+	return 0;
+}
+
+/* ---- Log and script ------------------------------------------------------------------ */
+
+static int make_directories(const char *path)
+{
+	cleanup_(freep) char *copy = strdup(path);
+	if (!copy)
+		return -ENOMEM;
+	for (char *p = copy + 1; *p; p++)
+		if (*p == '/') {
+			*p = '\0';
+			if (mkdir(copy, 0777) < 0 && errno != EEXIST)
+				return -errno;
+			*p = '/';
+		}
+	return mkdir(copy, 0777) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* A file that was not there before, so no two attempts ever share one. */
+static int open_log(struct attempt *a, int *ret)
+{
+	char stamp[32];
+	time_t now = time(NULL);
+	struct tm tm;
+	strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
+	bool made = false;
+	for (int i = 1; i < 10000; i++) {
+		char suffix[16] = "";
+		if (i > 1)
+			snprintf(suffix, sizeof(suffix), "_%d", i);
+		free(a->log_path);
+		if (asprintf(&a->log_path, "%s/job_%s_%llu%s.log", a->log_dir, stamp, (unsigned long long)a->order.id,
+			    suffix) < 0) {
+			a->log_path = NULL;
+			return -ENOMEM;
+		}
+		int fd = open(a->log_path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+		if (fd >= 0) {
+			*ret = fd;
+			return 0;
+		}
+		if (errno == ENOENT && !made) {
+			int r = make_directories(a->log_dir);
+			if (r < 0)
+				return r;
+			made = true;
+			i--;
+		} else if (errno != EEXIST) {
+			return -errno;
+		}
+	}
+	return -EEXIST;
+}
+
+static int write_script(struct attempt *a, const struct journal *j)
+{
+	size_t size = strlen(a->command);
+	if (size < LONGEST_ARGUMENT)
+		return 0;
+	if (asprintf(&a->script_path, "%s/scripts/%llu-%u", j->dir_path, (unsigned long long)a->order.id,
+		    a->order.attempt) < 0) {
+		a->script_path = NULL;
+		return -ENOMEM;
+	}
+	cleanup_(closep) int fd = open(a->script_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	return file_write_all(fd, a->command, size);
+}
+
+int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper)
+{
+	return build_environment(a, j, keeper);
+}
+
+int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)
+{
+	a->missing = ATTEMPT_ENVIRONMENT;
+	int r = build_environment(a, j, keeper);
+	if (r == 0) {
+		a->missing = ATTEMPT_SCRIPT;
+		r = write_script(a, j);
+	}
+	if (r == 0) {
+		a->missing = ATTEMPT_LOG;
+		r = open_log(a, ret_log_fd);
+	}
+	if (r < 0) {
+		/* The path is that of somebody else's file, or of none. */
+		free(take_ptr(a->log_path));
+		attempt_undo(a);
+	}
+	return r;
+}
+
+void attempt_undo(struct attempt *a)
+{
+	if (a->log_path)
+		unlink(a->log_path);
+	if (a->script_path)
+		unlink(a->script_path);
+}
+
+/* ---- The job's first process ------------------------------------------------------------ */
+
+void attempt_reset_signals(void)
+{
+	/* All others are as the nursery left them, and it left them at their defaults. */
+	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE};
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		sigaction(ignored[i], &dfl, NULL);
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int append_start(const struct attempt *a, struct journal *j, const char *keeper)
+{
+	cleanup_(text_finish) struct text t = {0};
+	record_write_start(&t, &(struct attempt_start){.id = a->order.id,
+				       .attempt = a->order.attempt,
+				       .pid = getpid(),
+				       .keeper = keeper,
+				       .log = a->log_path,
+				       .gpus = a->gpus,
+				       .num_gpus = a->order.num_gpus,
+				       .retries = (int)a->order.retries});
+	if (text_error(&t))
+		return -ENOMEM;
+	int r = journal_lock(j, NULL);
+	if (r < 0)
+		return r;
+	r = j->fence == a->order.fence ? journal_append(j, t.data, t.length, NULL, NULL) : -ESTALE;
+	journal_unlock(j);
+	return r;
+}
+
+/* The room for arguments and environment is a quarter of the stack's limit: where they need more, it is raised. */
+static void raise_stack_limit(char *const *envp, size_t more)
+{
+	size_t need = more;
+	for (; *envp; envp++)
+		need += strlen(*envp) + 1 + sizeof(char *);
+	struct rlimit l;
+	if (need < (size_t)1 << 20 || getrlimit(RLIMIT_STACK, &l) < 0 || l.rlim_cur == RLIM_INFINITY)
+		return;
+	rlim_t want = (rlim_t)need * 5;
+	if (l.rlim_max != RLIM_INFINITY && want > l.rlim_max)
+		want = l.rlim_max;
+	if (want > l.rlim_cur) {
+		l.rlim_cur = want;
+		setrlimit(RLIMIT_STACK, &l);
+	}
+}
+
+_Noreturn static void leave(struct attempt_page *page, int stage, int code)
+{
+	page->code = code;
+	page->stage = stage;
+	_exit(127);
+}
+
+_Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const char *keeper, int log_fd,
+	struct attempt_page *page, pid_t parent)
+{
+	/* From here on this process ends with its keeper; if that is gone already, nobody would tell us. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		leave(page, ATTEMPT_REFUSED, -ECANCELED);
+	setsid();
+	attempt_reset_signals();
+	/* Standard input is /dev/null already. */
+	if (dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0)
+		leave(page, ATTEMPT_REFUSED, -errno);
+	int r = append_start(a, j, keeper);
+	if (r < 0)
+		leave(page, ATTEMPT_REFUSED, r);
+	page->stage = ATTEMPT_STARTED;
+	if (*a->cwd && chdir(a->cwd) < 0)
+		leave(page, ATTEMPT_NO_DIRECTORY, -errno);
+	raise_stack_limit(a->envp, a->script_path ? 0 : strlen(a->command));
+	if (a->script_path)
+		execle("/bin/sh", "sh", a->script_path, (char *)NULL, a->envp);
+	else
+		execle("/bin/sh", "sh", "-c", a->command, (char *)NULL, a->envp);
+	leave(page, ATTEMPT_NO_EXEC, -errno);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/keeper/keeper.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+
+/* Orphans are killed again so soon, and less often the longer they do not die. */
+#define KILL_AGAIN_MS  20
+#define KILL_SELDOM_MS 1000
+
+struct nursery {
+	const char *journal_path;
+	int fd; /* -1: the runner is gone */
+	int signal_fd;
+	pid_t *keepers;
+	size_t num_keepers, room;
+};
+
+/* Descriptors that were open in whoever started us are nobody's here, and must not reach a job. */
+static void close_on_exec_all(void)
+{
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2)
+#endif
+	if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0)
+		return;
+	DIR *d = opendir("/proc/self/fd");
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (atoi(e->d_name) > 2)
+			fcntl(atoi(e->d_name), F_SETFD, FD_CLOEXEC);
+	if (d)
+		closedir(d);
+}
+
+/* Syncs for each byte, or for all that have come meanwhile. */
+_Noreturn static void syncer_main(const char *journal_path, int fd)
+{
+	char bytes[64];
+	ssize_t n;
+	prctl(PR_SET_NAME, "gpuq-syncer");
+	do {
+		n = read(fd, bytes, sizeof(bytes));
+		cleanup_(closep) int journal = open(journal_path, O_RDONLY | O_CLOEXEC);
+		/* Where it fails there is nobody to tell: ends are promised against power cuts only as far as the disk
+		 * keeps up. */
+		if (journal >= 0)
+			(void)fdatasync(journal);
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	_exit(0);
+}
+
+static void add_process(struct nursery *n, char kind, int fd)
+{
+	if (n->num_keepers == n->room) {
+		size_t room = n->room ? n->room * 2 : 16;
+		pid_t *keepers = realloc(n->keepers, room * sizeof(*keepers));
+		if (!keepers)
+			return; /* its socket is closed: the runner sees that */
+		n->keepers = keepers;
+		n->room = room;
+	}
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(n->fd);
+		close(n->signal_fd);
+		free(n->keepers);
+		if (kind == 's')
+			syncer_main(n->journal_path, fd);
+		keeper_main(n->journal_path, fd);
+	}
+	if (pid > 0)
+		n->keepers[n->num_keepers++] = pid;
+}
+
+static void on_request(struct nursery *n)
+{
+	char byte;
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {&byte, 1};
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	ssize_t got = recvmsg(n->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	if (got < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (got <= 0) {
+		closep(&n->fd);
+		n->fd = -1;
+		return;
+	}
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return;
+	int fd;
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	add_process(n, byte, fd);
+	close(fd);
+}
+
+static bool is_keeper(const struct nursery *n, pid_t pid)
+{
+	for (size_t i = 0; i < n->num_keepers; i++)
+		if (n->keepers[i] == pid)
+			return true;
+	return false;
+}
+
+/* Our children that are no keepers were left behind by one that was killed. True if there are any. */
+static bool kill_orphans(struct nursery *n)
+{
+	bool any = false;
+	cleanup_(freep) pid_t *children = NULL;
+	int count = process_children(getpid(), &children);
+	for (int i = 0; i < count; i++) {
+		if (is_keeper(n, children[i]))
+			continue;
+		any = true;
+		process_signal_descendants(children[i], SIGKILL);
+		kill(children[i], SIGKILL);
+	}
+	return any;
+}
+
+static void on_child(struct nursery *n)
+{
+	pid_t pid;
+	struct signalfd_siginfo si;
+	while (read(n->signal_fd, &si, sizeof(si)) == sizeof(si))
+		;
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		for (size_t i = 0; i < n->num_keepers; i++)
+			if (n->keepers[i] == pid)
+				n->keepers[i] = n->keepers[--n->num_keepers];
+}
+
+_Noreturn static void nursery_main(struct nursery *n)
+{
+	bool orphans = false;
+	int wait_ms = KILL_AGAIN_MS;
+	while (n->fd >= 0 || n->num_keepers > 0 || orphans) {
+		struct pollfd fds[2] = {{n->signal_fd, POLLIN, 0}, {n->fd, POLLIN, 0}};
+		int ready = poll(fds, 2, orphans ? wait_ms : -1);
+		if (ready < 0)
+			continue;
+		wait_ms = ready == 0 && wait_ms < KILL_SELDOM_MS ? wait_ms * 2 : ready > 0 ? KILL_AGAIN_MS : wait_ms;
+		if (fds[0].revents)
+			on_child(n);
+		if (fds[0].revents || orphans)
+			orphans = kill_orphans(n);
+		if (n->fd >= 0 && fds[1].revents)
+			on_request(n);
+	}
+	_exit(0);
+}
+
+static void child_setup(struct nursery *n)
+{
+	sigset_t set;
+	process_reset_signals();
+	/* Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. */
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	setsid();
+	prctl(PR_SET_NAME, "gpuq-nursery");
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	close_on_exec_all();
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; fd < 3; fd++)
+		if (null < 0 || dup2(null, fd) < 0)
+			_exit(1);
+	if (null > 2)
+		close(null);
+	if (chdir("/") < 0)
+		_exit(1);
+	n->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (n->signal_fd < 0)
+		_exit(1);
+}
+
+/* The runner's other descriptors, sockets of keepers above all, must not be held open by us when it is gone. */
+static void keep_only(int *fd)
+{
+	if (*fd != 3 && dup3(*fd, 3, O_CLOEXEC) < 0)
+		_exit(1);
+	*fd = 3;
+	file_close_range(4, INT_MAX);
+}
+
+int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *ret_fd, struct gd_error *err)
+{
+	int fds[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return error_set(err, -errno, "starting the runner: %s", error_words(errno));
+	pid_t pid = fork();
+	if (pid < 0) {
+		int r = -errno;
+		close(fds[0]);
+		close(fds[1]);
+		return error_set(err, r, "starting the runner: fork: %s", error_words(r));
+	}
+	if (pid == 0) {
+		struct nursery n = {.journal_path = options->journal_path, .fd = fds[1]};
+		keep_only(&n.fd);
+		child_setup(&n);
+		nursery_main(&n);
+	}
+	close(fds[1]);
+	*ret_pid = pid;
+	*ret_fd = fds[0];
+	return 0;
+}
+
+static int ask_for(int nursery_fd, char kind, int *ret_fd)
+{
+	int fds[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {&kind, 1};
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fds[1], sizeof(int));
+	int r = sendmsg(nursery_fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	close(fds[1]);
+	if (r == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
+		r = -errno;
+	if (r < 0) {
+		close(fds[0]);
+		return r;
+	}
+	*ret_fd = fds[0];
+	return 0;
+}
+
+int nursery_add_keeper(int nursery_fd, int *ret_fd)
+{
+	return ask_for(nursery_fd, 'k', ret_fd);
+}
+
+int nursery_add_syncer(int nursery_fd, int *ret_fd)
+{
+	return ask_for(nursery_fd, 's', ret_fd);
+}

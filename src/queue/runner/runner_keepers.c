@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner/runner_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "queue/journal/record.h"
+#include "queue/keeper/attempt.h"
+
+/* ---- Jobs that were handed out ------------------------------------------------- */
+
+struct running *running_add(struct runner *r, uint64_t id)
+{
+	struct running *run = calloc(1, sizeof(*run));
+	if (!run)
+		return NULL;
+	*run = (struct running){.runner = r, .next = r->running, .id = id, .pidfd = -1};
+	r->running = run;
+	return run;
+}
+
+void running_remove(struct running *run)
+{
+	struct runner *r = run->runner;
+	struct job *job = jobs_find(&r->jobs, run->id);
+	for (struct running **p = &r->running; *p; p = &(*p)->next)
+		if (*p == run) {
+			*p = run->next;
+			break;
+		}
+	if (job && job->running == run)
+		job->running = NULL;
+	if (run->slot)
+		run->slot->running = NULL;
+	loop_remove(run->source);
+	if (run->pidfd >= 0)
+		close(run->pidfd);
+	running_unclaim(run);
+	free(run->gpus);
+	free(run);
+}
+
+void running_count(struct running *run, int change)
+{
+	struct runner *r = run->runner;
+	if (run->foreign)
+		return;
+	if (run->stuck) {
+		r->num_stuck += (size_t)change;
+		return;
+	}
+	r->num_running += (size_t)change;
+	if (run->cpu_only)
+		r->num_cpu_jobs += (size_t)change;
+}
+
+void running_set_stuck(struct running *run, const struct job *job)
+{
+	if (run->stuck || run->ended)
+		return;
+	running_count(run, -1);
+	run->stuck = true;
+	running_count(run, 1);
+	job_stuck_words(run->id, run->stuck_words);
+	run->runner->must_place = true;
+	if (run->num_gpus > 0)
+		runner_say(run->runner,
+			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
+			(unsigned long long)run->id, (int)job->attempts->pid);
+}
+
+void running_cancel(struct running *run, bool at_once)
+{
+	struct job *job = jobs_find(&run->runner->jobs, run->id);
+	if (run->slot)
+		slot_send(run->slot, &(struct order){.kind = at_once ? ORDER_KILL : ORDER_CANCEL, .id = run->id}, NULL);
+	else if (job && job->keeper && !run->foreign)
+		keeper_signal_cancel(run->runner->journal, job->keeper->name, run->id, at_once);
+}
+
+/* ---- Our keepers ------------------------------------------------------------------ */
+
+static void slot_close(struct slot *s)
+{
+	struct runner *r = s->runner;
+	for (struct slot **p = &r->slots; *p; p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next;
+			r->num_slots--;
+			break;
+		}
+	struct running *run = s->running;
+	bool never_lived = s->busy && s->pid == 0;
+	if (run)
+		run->slot = NULL;
+	runner_hook_again(r, s);
+	loop_remove(s->source);
+	close(s->fd);
+	text_finish(&s->out);
+	free(s);
+	/* If it was the one that could not write, nobody else would say that it can now. */
+	r->blocked = false;
+	if (run)
+		runner_keeper_died(r, run);
+	/* Once, somebody killed it; twice, the nursery cannot make any, and would be asked again and again. */
+	if (never_lived && r->unborn++ > 0)
+		runner_pause(r, TROUBLE_KEEPER, -EAGAIN);
+}
+
+/* Whether the job asked for something that is not there: trying again would not help. */
+static bool is_of_the_job(enum attempt_part part, int code)
+{
+	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
+	       (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
+		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP);
+}
+
+static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
+{
+	const char *log_dir = job->wish->log_dir ? job->wish->log_dir : r->options.log_dir;
+	const char *env = job->wish->env ? job->wish->env : r->own_env;
+	if (part == ATTEMPT_LOG)
+		text_appendf(t, "could not be started: making its log in '%s': %s", log_dir, error_words(code));
+	else if (code == -ENOENT)
+		text_appendf(t, "could not be started: its environment '%s/env/%s' is no longer there",
+			r->journal->dir_path, env);
+	else
+		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s", r->journal->dir_path,
+			env, error_words(code));
+}
+
+/* What is the queue's own is waited for. */
+static void wait_for_part(struct runner *r, enum attempt_part part, int code)
+{
+	char where[512];
+	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
+	snprintf(where, sizeof(where), ", in '%s/%s'", r->journal->dir_path, in ? in : "");
+	runner_pause_at(r, TROUBLE_START, in ? where : "", code);
+}
+
+static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
+{
+	struct job *job = jobs_find(&r->jobs, run->id);
+	running_count(run, -1);
+	running_remove(run);
+	r->must_place = true;
+	if (job && job->state != JOB_PENDING)
+		job = NULL;
+	if (code == -ESTALE) {
+		r->fence_stale = true;
+	} else if (is_of_the_job(part, code)) {
+		cleanup_(text_finish) struct text words = {0};
+		if (job)
+			say_refusal(&words, r, job, part, code);
+		if (job)
+			record_write_fail(&r->to_append, job->id, text_string(&words));
+		return;
+	} else if (code != -ECANCELED) {
+		wait_for_part(r, part, code);
+	}
+	if (job)
+		runner_enqueue(r, job);
+}
+
+static void on_note(struct slot *s, const struct note *n)
+{
+	struct runner *r = s->runner;
+	switch ((enum note_kind)n->kind) {
+	case NOTE_READY:
+		s->busy = s->hook = false;
+		r->must_place = true;
+		break;
+	case NOTE_REFUSED:
+		if (s->running && s->running->id == n->id)
+			on_refused(r, s->running, (enum attempt_part)n->part, n->code);
+		break;
+	case NOTE_HELLO:
+		s->pid = (pid_t)n->id;
+		r->unborn = 0;
+		runner_hook_taken(s);
+		break;
+	case NOTE_ENDED:
+		if (s->running && s->running->id == n->id)
+			s->running->told_state = (enum job_state)n->code;
+		if (r->blocked)
+			runner_say(r, "gpuq: the end of job %llu is written; going on\n", (unsigned long long)n->id);
+		r->blocked = false;
+		r->must_read = true;
+		break;
+	case NOTE_BLOCKED:
+		r->blocked = true;
+		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
+			(unsigned long long)n->id, error_words(n->code));
+		break;
+	}
+}
+
+/* False when the keeper is gone. */
+static bool slot_receive(struct slot *s)
+{
+	for (;;) {
+		struct note notes[8];
+		char *in = (char *)notes;
+		memcpy(in, s->notes, s->notes_have);
+		ssize_t n = recv(s->fd, in + s->notes_have, sizeof(notes) - s->notes_have, MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n <= 0)
+			return false;
+		size_t have = s->notes_have + (size_t)n, whole = have / sizeof(notes[0]);
+		s->notes_have = have % sizeof(notes[0]);
+		memcpy(s->notes, in + whole * sizeof(notes[0]), s->notes_have);
+		for (size_t i = 0; i < whole; i++)
+			on_note(s, &notes[i]);
+		if ((size_t)n < sizeof(notes))
+			return true;
+	}
+}
+
+static int slot_flush(struct slot *s)
+{
+	while (s->out_done < s->out.length) {
+		ssize_t n = send(
+			s->fd, s->out.data + s->out_done, s->out.length - s->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN)
+			return loop_change(s->source, EPOLLIN | EPOLLOUT);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0)
+			s->out_done += (size_t)n;
+	}
+	if (s->out.room > 65536)
+		text_finish(&s->out);
+	text_clear(&s->out);
+	s->out_done = 0;
+	return 0;
+}
+
+static void on_slot(void *context, uint32_t events)
+{
+	struct slot *s = context;
+	if (events & EPOLLOUT && slot_flush(s) == 0 && s->out.length == 0)
+		loop_change(s->source, EPOLLIN);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !slot_receive(s))
+		slot_close(s);
+}
+
+static struct slot *slot_create(struct runner *r)
+{
+	struct slot *s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->runner = r;
+	s->fd = -1;
+	int e = nursery_add_keeper(r->nursery_fd, &s->fd);
+	if (e == -EPIPE || e == -ECONNRESET) {
+		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
+		close(r->nursery_fd);
+		r->nursery_fd = -1;
+		r->orphaned = true;
+		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
+		if (e == 0)
+			e = nursery_add_keeper(r->nursery_fd, &s->fd);
+	}
+	if (e == 0)
+		e = loop_add(r->loop, s->fd, EPOLLIN, on_slot, s, &s->source);
+	if (e < 0) {
+		runner_pause(r, TROUBLE_KEEPER, e);
+		if (s->fd >= 0)
+			close(s->fd);
+		free(s);
+		return NULL;
+	}
+	s->next = r->slots;
+	r->slots = s;
+	r->num_slots++;
+	return s;
+}
+
+struct slot *slot_get(struct runner *r)
+{
+	for (struct slot *s = r->slots; s; s = s->next)
+		if (!s->busy)
+			return s;
+	return slot_create(r);
+}
+
+int slot_send(struct slot *s, const struct order *order, const void *payload)
+{
+	text_append(&s->out, order, sizeof(*order));
+	if (order->size)
+		text_append(&s->out, payload, order->size);
+	if (text_error(&s->out))
+		return -ENOMEM;
+	if (order->kind == ORDER_RUN || order->kind == ORDER_HOOK)
+		s->busy = true;
+	return slot_flush(s);
+}
+
+void slots_destroy(struct runner *r)
+{
+	while (r->slots) {
+		/* Not died: we leave. */
+		if (r->slots->running)
+			r->slots->running->slot = NULL;
+		r->slots->running = NULL;
+		r->slots->busy = false;
+		slot_close(r->slots);
+	}
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner/runner_parts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "queue/journal/record.h"
+#include "queue/schedule/need.h"
+
+/* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
+#define KILL_AGAIN_MS  10
+#define KILL_SLOWLY_MS 200
+#define STUCK_MS       10000
+
+static bool same_host(const struct runner *r, const struct keeper_info *k)
+{
+	return !k || !*k->machine.host || strcmp(k->machine.host, r->machine.host) == 0;
+}
+
+/* Which process holds the keeper's lock; 0: none does. */
+static pid_t keeper_holder(const struct runner *r, const struct job *job)
+{
+	char name[80];
+	pid_t holder;
+	if (!job->keeper)
+		return 0;
+	if (strchr(job->keeper->name, '/') || strlen(job->keeper->name) > 64)
+		return 0;
+	snprintf(name, sizeof(name), "keepers/%s", job->keeper->name);
+	/* Where it cannot be told, it may live. */
+	return lock_holder_at(r->journal->dir_fd, name, &holder) < 0 ? -1 : holder;
+}
+
+/* ---- A keeper that is gone ------------------------------------------------------- */
+
+/* The job in whose name a process was started, if its keeper is gone. */
+static int ask_if_left(void *context, pid_t pid, const char *value)
+{
+	struct runner *r = context;
+	(void)pid;
+	for (struct running *run = r->running; run; run = run->next) {
+		const struct job *job = run->lost_ns ? jobs_find(&r->jobs, run->id) : NULL;
+		if (!job || !job->keeper || job->state != JOB_RUNNING)
+			continue;
+		cleanup_(text_finish) struct text cookie = {0};
+		keeper_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
+		if (strcmp(text_string(&cookie) + strlen(KEEPER_COOKIE "="), value) == 0) {
+			run->left = true;
+			return SIGKILL;
+		}
+	}
+	return 0;
+}
+
+/* Of all lost jobs in one walk. It does not wait: what is left is looked for again by the clock. */
+static void kill_left_behind(struct runner *r)
+{
+	bool any = false;
+	for (struct running *run = r->running; run; run = run->next) {
+		run->left = false;
+		any = any || run->lost_ns;
+	}
+	if (any && process_signal_marked(KEEPER_COOKIE, ask_if_left, r) < 0)
+		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
+}
+
+/* Under the append lock, with all lines read, nobody but us can write this attempt's end. */
+static int append_lost(struct runner *r, uint64_t id, const char *reason)
+{
+	struct gd_error err;
+	int e = journal_lock(r->journal, &err);
+	if (e < 0)
+		return e;
+	e = runner_read(r);
+	struct job *job = jobs_find(&r->jobs, id);
+	if (e == 0 && job && job->state == JOB_RUNNING && keeper_holder(r, job) == 0) {
+		cleanup_(text_finish) struct text t = {0};
+		record_write_end(&t, &(struct attempt_end){.id = id,
+					     .attempt = job->attempts->attempt,
+					     .state = JOB_FAILED,
+					     .exit_code = -1,
+					     .reason = reason,
+					     .duration_ms = -1,
+					     .peak_mem_mb = -1,
+					     .by_runner = true});
+		e = text_error(&t);
+		if (e == 0)
+			e = journal_append(r->journal, t.data, t.length, NULL, &err);
+	}
+	journal_unlock(r->journal);
+	return e;
+}
+
+static void end_lost(struct runner *r, uint64_t id, const char *reason)
+{
+	int e = append_lost(r, id, reason);
+	if (e < 0) {
+		runner_pause(r, TROUBLE_END, e);
+		r->must_judge = true;
+	} else {
+		runner_works(r, 1u << TROUBLE_END);
+	}
+	r->must_read = true;
+}
+
+/* It does not die: the end is not written while it runs, but nobody waits for that any longer. */
+static void judge_left(struct runner *r, struct running *run, const struct job *job)
+{
+	uint64_t age_ms = (clock_now_ns() - run->lost_ns) / NS_PER_MS;
+	if (age_ms >= STUCK_MS && !job->stuck) {
+		record_write_stuck(&r->to_append, job->id, job->attempts->attempt);
+		return;
+	}
+	/* One that is stuck is looked at with all others, once a second. */
+	if (age_ms < STUCK_MS)
+		loop_set_deadline(
+			r->judge, clock_now_ns() + (age_ms < 1000 ? KILL_AGAIN_MS : KILL_SLOWLY_MS) * NS_PER_MS);
+}
+
+static void judge_lost(struct runner *r, struct running *run, const struct job *job)
+{
+	if (run->left)
+		judge_left(r, run, job);
+	else
+		end_lost(r, job->id, REASON_KEEPER_LOST);
+}
+
+static bool machine_restarted(const struct runner *r, const struct job *job)
+{
+	return job->keeper && *job->keeper->machine.boot && strcmp(job->keeper->machine.boot, r->machine.boot) != 0;
+}
+
+static void on_keeper_exit(void *context, uint32_t events)
+{
+	struct running *run = context;
+	(void)events;
+	loop_remove(run->source);
+	run->source = NULL;
+	close(run->pidfd);
+	run->pidfd = -1;
+	run->runner->must_read = run->runner->must_judge = true;
+}
+
+/* A keeper that lives is watched; where it cannot be (another PID namespace) the clock must do. */
+static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
+{
+	if (run->pidfd >= 0 || holder < 0)
+		return;
+	int fd = (int)syscall(SYS_pidfd_open, holder, 0);
+	if (fd < 0)
+		return;
+	if (keeper_holder(r, job) != holder || loop_add(r->loop, fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
+		close(fd);
+		r->must_judge = true;
+		return;
+	}
+	run->pidfd = fd;
+}
+
+static void judge(struct runner *r, struct running *run, struct job *job)
+{
+	if (run->slot || run->foreign || run->pidfd >= 0 || run->ended)
+		return;
+	if (!run->started) {
+		runner_keeper_died(r, run);
+	} else if (job->state == JOB_RUNNING) {
+		pid_t holder = keeper_holder(r, job);
+		if (holder != 0)
+			watch_keeper(r, run, job, holder);
+		else if (machine_restarted(r, job))
+			end_lost(r, job->id, REASON_RESTARTED);
+		else if (!run->lost_ns)
+			run->lost_ns = clock_now_ns();
+	}
+}
+
+/* By their ids: judging one reads the journal, and that may be the end of others. */
+void runner_judge(struct runner *r)
+{
+	size_t n = 0;
+	r->must_judge = false;
+	for (struct running *run = r->running; run; run = run->next)
+		n++;
+	cleanup_(freep) uint64_t *ids = calloc(n + 1, sizeof(*ids));
+	if (!ids) {
+		r->fatal = -ENOMEM;
+		return;
+	}
+	n = 0;
+	for (struct running *run = r->running; run; run = run->next)
+		ids[n++] = run->id;
+	for (size_t i = 0; i < n; i++) {
+		struct job *job = jobs_find(&r->jobs, ids[i]);
+		if (job && job->running)
+			judge(r, job->running, job);
+	}
+	kill_left_behind(r);
+	for (size_t i = 0; i < n; i++) {
+		struct job *job = jobs_find(&r->jobs, ids[i]);
+		if (job && job->running && job->running->lost_ns && job->state == JOB_RUNNING)
+			judge_lost(r, job->running, job);
+	}
+}
+
+/* ---- Taking over -------------------------------------------------------------------- */
+
+void runner_adopt(struct runner *r, struct job *job)
+{
+	struct running *run = running_add(r, job->id);
+	if (!run) {
+		r->fatal = -ENOMEM;
+		return;
+	}
+	job->running = run;
+	run->started = true;
+	run->foreign = !same_host(r, job->keeper);
+	const struct job_attempt *a = job->attempts;
+	run->cpu_only = a->num_gpus == 0;
+	run->gpus = calloc(a->num_gpus + 1u, sizeof(int));
+	if (!run->gpus) {
+		r->fatal = -ENOMEM;
+		return;
+	}
+	for (size_t i = 0; i < a->num_gpus; i++)
+		for (size_t g = 0; r->gpus && g < r->gpus->count; g++)
+			if (r->gpus->gpus[g].index == a->gpus[i]) {
+				run->gpus[run->num_gpus++] = (int)g;
+				break;
+			}
+	struct placement_need need;
+	job_need(job, r->options.min_free_mem_mb, r->gpus, &need);
+	run->declared = need.declared;
+	run->promised_bytes = need.memory_bytes;
+	if (run->foreign)
+		return;
+	running_count(run, 1);
+	if (job->stuck)
+		running_set_stuck(run, job);
+	r->must_judge = true;
+	/* Who asked for it may have died before it told the keeper, or was on another machine. */
+	if (job->cancel_requested)
+		running_cancel(run, false);
+}
+
+/* Files of keepers that are gone and to which no job points. */
+static void clean_keepers(struct runner *r)
+{
+	int fd = openat(r->journal->dir_fd, "keepers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		closep(&fd);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(d));) {
+		char name[300];
+		pid_t holder;
+		snprintf(name, sizeof(name), "keepers/%s", e->d_name);
+		if (e->d_name[0] == '.' || lock_holder_at(r->journal->dir_fd, name, &holder) < 0 || holder != 0)
+			continue;
+		bool needed = false;
+		for (struct running *run = r->running; run && !needed; run = run->next) {
+			struct job *job = jobs_find(&r->jobs, run->id);
+			needed = job && job->keeper && strcmp(job->keeper->name, e->d_name) == 0;
+		}
+		if (!needed)
+			unlinkat(r->journal->dir_fd, name, 0);
+	}
+	closedir(d);
+}
+
+int runner_take_over(struct runner *r, struct gd_error *err)
+{
+	/* All but the last lines without the lock, so that nobody waits for us. */
+	int e = runner_read(r);
+	if (e == 0)
+		e = runner_resync(r, true);
+	if (e < 0)
+		return error_set(err, e, "%s", r->error.message);
+	clean_keepers(r);
+	runner_judge(r);
+	return 0;
+}
+
+void runner_keeper_died(struct runner *r, struct running *run)
+{
+	uint64_t id = run->id;
+	/* Its child may be about to append `start`: from here on it cannot. */
+	if (runner_resync(r, true) < 0) {
+		r->must_judge = true;
+		return;
+	}
+	struct job *job = jobs_find(&r->jobs, id);
+	run = job ? job->running : NULL;
+	if (!run || run->ended)
+		return;
+	if (job->state == JOB_PENDING && !run->started) {
+		running_count(run, -1);
+		running_remove(run);
+		runner_enqueue(r, job);
+		r->must_place = true;
+	} else {
+		r->must_judge = true;
+	}
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a runner goes by, for who only looks on: a line of text in runner.lock. While
+ * a runner is just beginning, the line has its PID and host alone.
+ */
+#ifndef QUEUE_RUNNER_RUNNER_RULES_H
+#define QUEUE_RUNNER_RUNNER_RULES_H
+
+#include <stdint.h>
+
+#include "base/process.h"
+
+/* Where it has none: no specification means that. */
+#define RULES_NO_GPUS "none"
+
+struct runner_rules {
+	char host[sizeof(((struct machine *)0)->host)];
+	int64_t min_free_mem_mb;
+	int64_t poll_interval_ms;
+	int jobs_per_gpu;
+	const char *gpus; /* a specification of just those that it uses; NULL: the caller's */
+};
+
+/* rules NULL: just beginning. */
+int runner_rules_write(int fd, const struct machine *here, const struct runner_rules *rules);
+/* 0; -ENOENT where nothing can be read, -EAGAIN where it is just beginning. */
+int runner_rules_read(int dir_fd, struct runner_rules *ret);
+void runner_rules_finish(struct runner_rules *rules);
+
+#endif

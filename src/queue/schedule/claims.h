@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the queues of all users on this box have promised to their running jobs.
+ *
+ * Each running job holds a claim: a file in a sticky folder that all share, with
+ * a write lock by whoever holds it: the job's keeper and, until the job has started, the runner; of two claims
+ * for one job only one is listed. The lock ends with the process, so a claim cannot outlive its job's keeper, and
+ * only the file's owner or root can take it, so nobody can claim in another's
+ * name. What stands in the file is somebody else's word and checked as such.
+ *
+ * To place a job: announce, read again, and where there is no longer room,
+ * release and wait claims_backoff_ms(). Of two that announce at once at least
+ * one sees the other.
+ *
+ * Locks are fcntl locks: they are not inherited by children, and closing any
+ * descriptor of a claim's file would drop its lock. So a process uses one struct
+ * claims, which never opens the files of its own claims again.
+ */
+#ifndef QUEUE_SCHEDULE_CLAIMS_H
+#define QUEUE_SCHEDULE_CLAIMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "gpu_dispatch.h"
+
+#define CLAIMS_DIR      "/tmp/gpuq-claims"
+#define CLAIM_KEY_ROOM  96
+#define CLAIM_MAX_GPUS  64
+#define CLAIM_MAX_QUEUE 64
+#define CLAIM_TEXT_ROOM (16 * 1024)
+
+/* How a GPU is called in claims: its UUID, else its place on the bus. False: it is simulated or has neither. */
+bool claim_gpu_key(const struct gd_gpu *gpu, char key[CLAIM_KEY_ROOM]);
+
+/* What a claim says. */
+struct claim_info {
+	char queue[CLAIM_MAX_QUEUE + 1]; /* which queue: letters, digits, - and _; its own claims are not listed */
+	uint64_t job;
+	int64_t pid;             /* the keeper: root of the job's processes; 0 before it has one */
+	uint64_t promised_bytes; /* on each GPU */
+	bool declared;
+	bool settled;
+	size_t num_gpus; /* 0: nothing is claimed at the moment; it is not listed */
+	char gpus[CLAIM_MAX_GPUS][CLAIM_KEY_ROOM];
+};
+
+/* A claim of somebody else. */
+struct claim_other {
+	struct claim_info info;
+	uid_t owner;    /* as the lock's holder tells */
+	int64_t holder; /* PID that holds the lock; 0: in another PID namespace */
+};
+
+struct claims_list {
+	size_t count;
+	struct claim_other *claims;
+};
+
+struct claims;
+struct claim;
+
+/*
+ * Opens the folder, and makes it where it is missing. `dir` NULL: $GPUQ_CLAIMS_DIR,
+ * else CLAIMS_DIR. -EPERM where others could tamper with it, with the words.
+ */
+int claims_open(const char *dir, struct claims **ret, struct gd_error *err);
+void claims_close(struct claims *c); /* releases the claims that are left */
+
+/* Announces: the claim is locked, complete and visible when this returns 0. */
+int claims_announce(struct claims *c, const struct claim_info *info, struct claim **ret);
+/* Says something new, and makes the file anew where a sweeper has taken it away: call it now and then. */
+int claim_update(struct claim *claim, const struct claim_info *info);
+void claim_release(struct claim *claim); /* NULL is fine */
+
+/* All claims that somebody holds, but those of `queue` held by this user. Sweeps out dead ones of this user. */
+int claims_list(struct claims *c, const char *queue, struct claims_list *ret);
+void claims_list_finish(struct claims_list *list);
+
+/* How long to wait before trying again: random, longer with each attempt (0…), at most a second. */
+unsigned claims_backoff_ms(unsigned attempt);
+
+/* From and to the text of a file; for tests and fuzzing. */
+int claim_info_parse(const char *data, size_t size, struct claim_info *ret);
+int claim_info_format(const struct claim_info *info, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/schedule/pending.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* Jobs with equal needs, as a heap: jobs[0] goes first. A node of its kind's tree. */
+struct class
+{
+	struct placement_need need; /* its avoid list belongs to the kind */
+	struct pending_job **jobs;
+	uint32_t count, room;
+	uint32_t kind;
+	uint32_t left, right;     /* needing less, more; or `left` is the next free one */
+	uint32_t weight;          /* random, the greatest on top: that keeps the tree flat */
+	struct pending_job *best; /* which goes first of this class and those below */
+};
+
+/* Classes that differ in memory only, as a tree by it. */
+struct kind {
+	struct placement_need need; /* but for the memory; owns its avoid list */
+	uint32_t root;
+	bool limited;              /* in this pass… */
+	uint64_t limit;            /* …those that need at least so much are left out */
+	bool known;                /* whether `first` holds */
+	struct pending_job *first; /* of those that are not left out; NULL: none */
+};
+
+struct pending {
+	struct class *classes;
+	uint32_t num_classes, free_class;
+	struct kind *kinds; /* few: how many GPUs, declared or not, where not */
+	uint32_t num_kinds;
+	uint32_t random;
+	size_t count;
+};
+
+int pending_create(struct pending **ret)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->free_class = NONE;
+	p->random = 2463534242u;
+	*ret = p;
+	return 0;
+}
+
+void pending_destroy(struct pending *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->num_classes; i++)
+		free(p->classes[i].jobs);
+	for (uint32_t i = 0; i < p->num_kinds; i++)
+		free((void *)p->kinds[i].need.avoid);
+	free(p->classes);
+	free(p->kinds);
+	free(p);
+}
+
+size_t pending_count(const struct pending *p)
+{
+	return p->count;
+}
+
+const struct placement_need *pending_need(const struct pending *p, const struct pending_job *job)
+{
+	return &p->classes[job->class_number].need;
+}
+
+static bool goes_first(const struct pending_job *a, const struct pending_job *b)
+{
+	return a->priority != b->priority ? a->priority > b->priority : a->order < b->order;
+}
+
+/* Either may be NULL. */
+static struct pending_job *first_of(struct pending_job *a, struct pending_job *b)
+{
+	return !a || (b && goes_first(b, a)) ? b : a;
+}
+
+/* ---- The heap of a class -------------------------------------------------- */
+
+static void put_job(struct class *c, uint32_t i, struct pending_job *job)
+{
+	c->jobs[i] = job;
+	job->position = i + 1;
+}
+
+/* Puts `job` where it belongs, given that place i is empty. */
+static void settle_job(struct class *c, uint32_t i, struct pending_job *job)
+{
+	for (; i > 0 && goes_first(job, c->jobs[(i - 1) / 2]); i = (i - 1) / 2)
+		put_job(c, i, c->jobs[(i - 1) / 2]);
+	for (;;) {
+		uint32_t child = 2 * i + 1;
+		if (child + 1 < c->count && goes_first(c->jobs[child + 1], c->jobs[child]))
+			child++;
+		if (child >= c->count || !goes_first(c->jobs[child], job))
+			break;
+		put_job(c, i, c->jobs[child]);
+		i = child;
+	}
+	put_job(c, i, job);
+}
+
+/* ---- The tree of a kind ----------------------------------------------------- */
+
+static struct pending_job *best_of(const struct pending *p, uint32_t node)
+{
+	return node == NONE ? NULL : p->classes[node].best;
+}
+
+static void update(struct pending *p, uint32_t node)
+{
+	struct class *c = &p->classes[node];
+	c->best = first_of(c->count ? c->jobs[0] : NULL, first_of(best_of(p, c->left), best_of(p, c->right)));
+}
+
+/* From top to the class that needs `bytes`: its first job has changed. */
+static void update_path(struct pending *p, uint32_t node, uint64_t bytes)
+{
+	struct class *c = &p->classes[node];
+	if (bytes != c->need.memory_bytes)
+		update_path(p, bytes < c->need.memory_bytes ? c->left : c->right, bytes);
+	update(p, node);
+}
+
+/* Those that need less than `bytes`, and the others. */
+static void split(struct pending *p, uint32_t node, uint64_t bytes, uint32_t *ret_less, uint32_t *ret_rest)
+{
+	if (node == NONE) {
+		*ret_less = *ret_rest = NONE;
+		return;
+	}
+	struct class *c = &p->classes[node];
+	if (c->need.memory_bytes < bytes) {
+		split(p, c->right, bytes, &c->right, ret_rest);
+		*ret_less = node;
+	} else {
+		split(p, c->left, bytes, ret_less, &c->left);
+		*ret_rest = node;
+	}
+	update(p, node);
+}
+
+/* All of `less` need less than those of `more`. */
+static uint32_t merge(struct pending *p, uint32_t less, uint32_t more)
+{
+	if (less == NONE || more == NONE)
+		return less == NONE ? more : less;
+	struct class *l = &p->classes[less], *m = &p->classes[more];
+	if (l->weight > m->weight) {
+		l->right = merge(p, l->right, more);
+		update(p, less);
+		return less;
+	}
+	m->left = merge(p, less, m->left);
+	update(p, more);
+	return more;
+}
+
+static uint32_t insert(struct pending *p, uint32_t root, uint32_t node)
+{
+	uint32_t less, rest;
+	split(p, root, p->classes[node].need.memory_bytes, &less, &rest);
+	return merge(p, merge(p, less, node), rest);
+}
+
+static uint32_t erase(struct pending *p, uint32_t node, uint64_t bytes)
+{
+	struct class *c = &p->classes[node];
+	if (c->need.memory_bytes == bytes)
+		return merge(p, c->left, c->right);
+	if (bytes < c->need.memory_bytes)
+		c->left = erase(p, c->left, bytes);
+	else
+		c->right = erase(p, c->right, bytes);
+	update(p, node);
+	return node;
+}
+
+static struct pending_job *best_below(const struct pending *p, uint32_t node, uint64_t limit)
+{
+	struct pending_job *best = NULL;
+	while (node != NONE) {
+		const struct class *c = &p->classes[node];
+		if (c->need.memory_bytes >= limit) {
+			node = c->left;
+			continue;
+		}
+		best = first_of(best, first_of(c->jobs[0], best_of(p, c->left)));
+		node = c->right;
+	}
+	return best;
+}
+
+/* ---- Which class ------------------------------------------------------------ */
+
+static bool same_kind(const struct placement_need *a, const struct placement_need *b)
+{
+	return a->declared == b->declared && a->num_gpus == b->num_gpus && a->num_avoid == b->num_avoid &&
+	       (a->num_avoid == 0 || memcmp(a->avoid, b->avoid, a->num_avoid * sizeof(*a->avoid)) == 0);
+}
+
+/* One without classes is taken for another: avoid lists come and go. */
+static int find_kind(struct pending *p, const struct placement_need *need, uint32_t *ret)
+{
+	uint32_t number = p->num_kinds;
+	for (uint32_t i = 0; i < p->num_kinds; i++) {
+		if (same_kind(&p->kinds[i].need, need)) {
+			*ret = i;
+			return 0;
+		}
+		if (p->kinds[i].root == NONE && !p->kinds[i].limited)
+			number = i;
+	}
+	int *avoid = need->num_avoid ? malloc(need->num_avoid * sizeof(*avoid)) : NULL;
+	struct kind *kinds =
+		number < p->num_kinds ? p->kinds : reallocarray(p->kinds, p->num_kinds + 1, sizeof(*kinds));
+	if (!kinds || (need->num_avoid && !avoid)) {
+		free(avoid);
+		if (kinds)
+			p->kinds = kinds;
+		return -ENOMEM;
+	}
+	p->kinds = kinds;
+	if (number < p->num_kinds)
+		free((void *)kinds[number].need.avoid);
+	else
+		p->num_kinds++;
+	if (avoid)
+		memcpy(avoid, need->avoid, need->num_avoid * sizeof(*avoid));
+	kinds[number] = (struct kind){.need = *need, .root = NONE};
+	kinds[number].need.avoid = avoid;
+	*ret = number;
+	return 0;
+}
+
+static uint32_t next_random(struct pending *p)
+{
+	p->random ^= p->random << 13;
+	p->random ^= p->random >> 17;
+	p->random ^= p->random << 5;
+	return p->random;
+}
+
+/* An empty one, not yet in the tree. */
+static int new_class(struct pending *p, uint32_t kind, uint64_t bytes, uint32_t *ret)
+{
+	uint32_t number = p->free_class;
+	if (number == NONE && (p->num_classes & (p->num_classes - 1)) == 0) {
+		size_t room = p->num_classes ? (size_t)p->num_classes * 2 : 1;
+		struct class *classes = reallocarray(p->classes, room, sizeof(*classes));
+		if (!classes)
+			return -ENOMEM;
+		p->classes = classes;
+	}
+	if (number == NONE)
+		number = p->num_classes++;
+	else
+		p->free_class = p->classes[number].left;
+	p->classes[number] = (struct class){
+		.need = p->kinds[kind].need, .kind = kind, .left = NONE, .right = NONE, .weight = next_random(p)};
+	p->classes[number].need.memory_bytes = bytes;
+	*ret = number;
+	return 0;
+}
+
+static void free_class(struct pending *p, uint32_t number)
+{
+	free(p->classes[number].jobs);
+	p->classes[number] = (struct class){.left = p->free_class};
+	p->free_class = number;
+}
+
+static int find_class(struct pending *p, const struct placement_need *need, uint32_t *ret)
+{
+	uint32_t kind;
+	int r = find_kind(p, need, &kind);
+	if (r < 0)
+		return r;
+	for (uint32_t n = p->kinds[kind].root; n != NONE;) {
+		const struct class *c = &p->classes[n];
+		if (c->need.memory_bytes == need->memory_bytes) {
+			*ret = n;
+			return 0;
+		}
+		n = need->memory_bytes < c->need.memory_bytes ? c->left : c->right;
+	}
+	return new_class(p, kind, need->memory_bytes, ret);
+}
+
+/* ---- Jobs -------------------------------------------------------------------- */
+
+static void class_changed(struct pending *p, struct class *c)
+{
+	update_path(p, p->kinds[c->kind].root, c->need.memory_bytes);
+	p->kinds[c->kind].known = false;
+}
+
+int pending_add(struct pending *p, struct pending_job *job, const struct placement_need *need)
+{
+	uint32_t number;
+	int r = find_class(p, need, &number);
+	if (r < 0)
+		return r;
+	struct class *c = &p->classes[number];
+	bool fresh = c->count == 0;
+	if (c->count == c->room) {
+		uint32_t room = c->room ? c->room * 2 : 4;
+		struct pending_job **jobs = reallocarray(c->jobs, room, sizeof(*jobs));
+		if (!jobs) {
+			if (fresh)
+				free_class(p, number);
+			return -ENOMEM;
+		}
+		c->jobs = jobs;
+		c->room = room;
+	}
+	job->class_number = number;
+	c->count++;
+	settle_job(c, c->count - 1, job);
+	p->count++;
+	struct kind *k = &p->kinds[c->kind];
+	k->known = false;
+	if (fresh) {
+		update(p, number);
+		k->root = insert(p, k->root, number);
+	} else if (c->jobs[0] == job) {
+		class_changed(p, c);
+	}
+	return 0;
+}
+
+void pending_remove(struct pending *p, struct pending_job *job)
+{
+	assert(job->position > 0);
+	uint32_t number = job->class_number;
+	struct class *c = &p->classes[number];
+	struct kind *k = &p->kinds[c->kind];
+	uint32_t i = job->position - 1;
+	struct pending_job *last = c->jobs[--c->count];
+	job->position = 0;
+	p->count--;
+	if (last != job)
+		settle_job(c, i, last);
+	k->known = false;
+	if (c->count == 0) {
+		k->root = erase(p, k->root, c->need.memory_bytes);
+		free_class(p, number);
+	} else if (i == 0) {
+		class_changed(p, c);
+	}
+}
+
+void pending_set_priority(struct pending *p, struct pending_job *job, int32_t priority)
+{
+	struct class *c = &p->classes[job->class_number];
+	job->priority = priority;
+	settle_job(c, job->position - 1, job);
+	class_changed(p, c);
+}
+
+/* ---- A pass -------------------------------------------------------------------- */
+
+void pending_rewind(struct pending *p)
+{
+	for (uint32_t i = 0; i < p->num_kinds; i++) {
+		p->kinds[i].known = p->kinds[i].known && !p->kinds[i].limited;
+		p->kinds[i].limited = false;
+	}
+}
+
+struct pending_job *pending_peek(struct pending *p)
+{
+	struct pending_job *first = NULL;
+	for (uint32_t i = 0; i < p->num_kinds; i++) {
+		struct kind *k = &p->kinds[i];
+		if (!k->known) {
+			k->first = k->limited ? best_below(p, k->root, k->limit) : best_of(p, k->root);
+			k->known = true;
+		}
+		first = first_of(first, k->first);
+	}
+	return first;
+}
+
+void pending_skip(struct pending *p, uint64_t from_bytes)
+{
+	struct pending_job *first = pending_peek(p);
+	if (!first)
+		return;
+	const struct class *c = &p->classes[first->class_number];
+	struct kind *k = &p->kinds[c->kind];
+	k->limit = from_bytes < c->need.memory_bytes ? from_bytes : c->need.memory_bytes;
+	k->limited = true;
+	k->known = false;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs that wait for a GPU, in the order in which they are to start: higher
+ * priority first, then lower order (job ids).
+ *
+ * Where one does not fit, none does that needs at least as much and is else of the
+ * same kind, so a pass over a million waiting jobs asks a few of them:
+ *
+ *     pending_rewind(p);
+ *     while ((j = pending_peek(p)))
+ *             fits(j) ? pending_remove(p, j) : pending_skip(p, need of j);
+ */
+#ifndef QUEUE_SCHEDULE_PENDING_H
+#define QUEUE_SCHEDULE_PENDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "queue/journal/job.h"
+#include "queue/schedule/placement.h"
+
+struct pending;
+
+int pending_create(struct pending **ret);
+void pending_destroy(struct pending *p);
+
+/* order and priority are filled in. The need is copied. 0 or -ENOMEM. */
+int pending_add(struct pending *p, struct pending_job *job, const struct placement_need *need);
+
+/* Started, cancelled, held: any job that waits, at any time. */
+void pending_remove(struct pending *p, struct pending_job *job);
+
+/* Urgent: puts it where its new priority says. */
+void pending_set_priority(struct pending *p, struct pending_job *job, int32_t priority);
+
+size_t pending_count(const struct pending *p);
+
+/* Its need, valid while it waits. */
+const struct placement_need *pending_need(const struct pending *p, const struct pending_job *job);
+
+/* A pass: what was skipped is looked at again. */
+void pending_rewind(struct pending *p);
+/* The first job that has not been left out, or NULL. */
+struct pending_job *pending_peek(struct pending *p);
+/*
+ * Leaves out, until the next pass, the job of pending_peek() and all that need as many
+ * GPUs, are declared as it is, avoid the same, and need at least its memory, or at least
+ * from_bytes, if that is less.
+ */
+void pending_skip(struct pending *p, uint64_t from_bytes);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/schedule/placement.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool is_in(const int *list, size_t count, size_t gpu)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i] >= 0 && (size_t)list[i] == gpu)
+			return true;
+	return false;
+}
+
+/* What does not change by jobs ending. */
+static enum placement_reason judge_card(const struct ledger_account *a, size_t gpu, const struct placement_need *need)
+{
+	if (a->note->quarantined)
+		return PLACEMENT_QUARANTINED;
+	if (a->gpu->health != GD_GPU_OK)
+		return PLACEMENT_UNHEALTHY;
+	if (a->gpu->mig_index < 0 && a->gpu->mig_enabled)
+		return PLACEMENT_SPLIT;
+	if (a->gpu->mig_index >= 0 && need->num_gpus > 1)
+		return PLACEMENT_MIG;
+	if (is_in(need->avoid, need->num_avoid, gpu))
+		return PLACEMENT_AVOIDED;
+	if ((a->gpu->known & GD_GPU_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
+		return PLACEMENT_TOO_SMALL;
+	return PLACEMENT_FITS;
+}
+
+/* drained: as if all our own jobs there had ended. */
+static enum placement_reason judge_room(
+	const struct ledger *l, const struct ledger_account *a, const struct placement_need *need, bool drained)
+{
+	unsigned jobs = drained ? 0 : a->jobs;
+	size_t processes = drained ? a->foreign_processes : a->processes;
+	bool exclusive = (a->gpu->known & GD_GPU_EXCLUSIVE) && a->gpu->exclusive;
+	if (exclusive && (jobs + a->claims > 0 || processes > 0))
+		return PLACEMENT_EXCLUSIVE;
+	if (l->jobs_per_gpu && jobs >= l->jobs_per_gpu)
+		return PLACEMENT_JOBS;
+	if (!need->declared && (drained ? a->unsettled_foreign : a->unsettled))
+		return PLACEMENT_UNSETTLED;
+	if (!a->known)
+		return jobs + a->claims > 0 ? PLACEMENT_MEMORY_UNKNOWN : PLACEMENT_FITS;
+	return need->memory_bytes > (drained ? a->drained_bytes : a->free_bytes) ? PLACEMENT_MEMORY : PLACEMENT_FITS;
+}
+
+static enum placement_reason judge(const struct ledger *l, size_t gpu, const struct placement_need *need, bool drained)
+{
+	const struct ledger_account *a = &l->accounts[gpu];
+	enum placement_reason reason = judge_card(a, gpu, need);
+	return reason == PLACEMENT_FITS ? judge_room(l, a, need, drained) : reason;
+}
+
+static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, uint64_t job,
+	const struct placement_need *need, const struct placement_reservation *r)
+{
+	struct placement_verdict v = {judge(l, gpu, need, false), 0};
+	if (v.reason == PLACEMENT_UNSETTLED && !l->accounts[gpu].unsettled_foreign)
+		v.job = l->accounts[gpu].unsettled_job;
+	if (v.reason == PLACEMENT_FITS && r && r->active && r->job != job && is_in(r->gpus, r->num_gpus, gpu))
+		v = (struct placement_verdict){PLACEMENT_RESERVED, r->job};
+	return v;
+}
+
+/* Whether waiting is of any use. */
+static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
+{
+	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
+	       reason == PLACEMENT_MIG || reason == PLACEMENT_AVOIDED ||
+	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_LOST);
+}
+
+/* ---- Choosing ------------------------------------------------------------ */
+
+/* A GPU in the contest, and what speaks for it. */
+struct candidate {
+	int gpu;
+	enum gd_vendor vendor;
+	bool fits;
+	bool kept;
+	unsigned jobs;
+	uint64_t free_bytes;
+};
+
+/* Most free first. */
+static int compare_free(const void *x, const void *y)
+{
+	const struct candidate *a = x, *b = y;
+	if (a->free_bytes != b->free_bytes)
+		return a->free_bytes > b->free_bytes ? -1 : 1;
+	return a->gpu < b->gpu ? -1 : 1;
+}
+
+/* Soonest ready first. */
+static int compare_ready(const void *x, const void *y)
+{
+	const struct candidate *a = x, *b = y;
+	if (a->fits != b->fits)
+		return a->fits ? -1 : 1;
+	if (a->kept != b->kept)
+		return a->kept ? -1 : 1;
+	if (a->jobs != b->jobs)
+		return a->jobs < b->jobs ? -1 : 1;
+	return compare_free(x, y);
+}
+
+static size_t count_vendor(const struct candidate *c, size_t count, enum gd_vendor vendor)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < count; i++)
+		n += c[i].vendor == vendor;
+	return n;
+}
+
+/* The first `want` of one vendor, the one whose best comes first; false if no vendor has so many. */
+static bool pick(const struct candidate *c, size_t count, size_t want, int *ret_gpus)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (count_vendor(c + i, count - i, c[i].vendor) < want)
+			continue;
+		for (size_t k = i, n = 0; n < want; k++)
+			if (c[k].vendor == c[i].vendor)
+				ret_gpus[n++] = c[k].gpu;
+		return true;
+	}
+	return false;
+}
+
+static struct candidate candidate_of(const struct ledger *l, size_t gpu)
+{
+	const struct ledger_account *a = &l->accounts[gpu];
+	return (struct candidate){
+		.gpu = (int)gpu,
+		.vendor = a->gpu->vendor,
+		.jobs = a->jobs,
+		.free_bytes = a->known ? a->free_bytes : 0,
+	};
+}
+
+/* Whether there could ever be enough GPUs of one vendor. */
+static bool is_possible(const struct ledger *l, const struct placement_need *need)
+{
+	for (size_t g = 0; g < l->num_gpus; g++) {
+		size_t same = 0;
+		for (size_t k = 0; k < l->num_gpus; k++)
+			same += l->accounts[k].gpu->vendor == l->accounts[g].gpu->vendor &&
+				!is_final(l, k, judge_card(&l->accounts[k], k, need));
+		if (same >= need->num_gpus)
+			return true;
+	}
+	return false;
+}
+
+/* Most jobs want one GPU, most boxes have eight: no allocation for them. */
+#define FEW 64
+
+int placement_choose(const struct ledger *l, uint64_t job, const struct placement_need *need,
+	const struct placement_reservation *reservation, int *ret_gpus, struct placement_verdict *verdicts)
+{
+	struct candidate few[FEW], *c = few;
+	if (l->num_gpus > FEW) {
+		c = calloc(l->num_gpus, sizeof(*c));
+		if (!c)
+			return -ENOMEM;
+	}
+	size_t count = 0;
+	for (size_t g = 0; g < l->num_gpus; g++) {
+		struct placement_verdict v = verdict_of(l, g, job, need, reservation);
+		if (v.reason == PLACEMENT_FITS)
+			c[count++] = candidate_of(l, g);
+		if (verdicts)
+			verdicts[g] = v;
+	}
+	if (count > 1)
+		qsort(c, count, sizeof(*c), compare_free);
+	bool found = need->num_gpus == 0 || pick(c, count, need->num_gpus, ret_gpus);
+	for (size_t i = 0; verdicts && !found && count >= need->num_gpus && i < count; i++)
+		verdicts[c[i].gpu].reason = PLACEMENT_VENDOR;
+	if (c != few)
+		free(c);
+	if (found)
+		return 0;
+	return is_possible(l, need) ? -EAGAIN : -ENODEV;
+}
+
+/* The most memory with which a job would get this GPU; 0 also where it would not with any. */
+static uint64_t room_on(
+	const struct ledger *l, size_t gpu, struct placement_need need, const struct placement_reservation *r)
+{
+	const struct ledger_account *a = &l->accounts[gpu];
+	need.memory_bytes = 0;
+	if (verdict_of(l, gpu, 0, &need, r).reason != PLACEMENT_FITS)
+		return 0;
+	uint64_t total = a->gpu->known & GD_GPU_MEMORY_TOTAL ? a->gpu->memory_total_bytes : UINT64_MAX;
+	return !a->known || a->free_bytes > total ? total : a->free_bytes;
+}
+
+uint64_t placement_beyond(
+	const struct ledger *l, const struct placement_need *need, const struct placement_reservation *r)
+{
+	uint64_t most = 0;
+	if (need->num_gpus == 0)
+		return 0; /* they wait for a processor */
+	if (!r || !r->active)
+		return need->memory_bytes;
+	/* Where several are wanted, and of one vendor, less may be too much; that is asked then. */
+	for (size_t g = 0; g < l->num_gpus; g++) {
+		uint64_t room = room_on(l, g, *need, r);
+		most = room > most ? room : most;
+	}
+	return most < need->memory_bytes ? most + 1 : need->memory_bytes;
+}
+
+/* ---- Reserving ----------------------------------------------------------- */
+
+void placement_reservation_finish(struct placement_reservation *r)
+{
+	free(r->gpus);
+	*r = (struct placement_reservation){0};
+}
+
+void placement_rewind(struct placement_reservation *r)
+{
+	r->active = false;
+}
+
+int placement_reserve(
+	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
+{
+	if (need->num_gpus == 0 || need->num_gpus > l->num_gpus)
+		return 0;
+	struct candidate *c = calloc(l->num_gpus, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	if (r->room < need->num_gpus) {
+		int *gpus = reallocarray(r->gpus, need->num_gpus, sizeof(*gpus));
+		if (!gpus) {
+			free(c);
+			return -ENOMEM;
+		}
+		r->gpus = gpus;
+		r->room = need->num_gpus;
+	}
+	size_t count = 0;
+	for (size_t g = 0; g < l->num_gpus; g++) {
+		if (judge(l, g, need, true) != PLACEMENT_FITS)
+			continue;
+		c[count] = candidate_of(l, g);
+		c[count].fits = judge(l, g, need, false) == PLACEMENT_FITS;
+		c[count].kept = r->job == job && is_in(r->gpus, r->num_gpus, g);
+		count++;
+	}
+	if (count > 1)
+		qsort(c, count, sizeof(*c), compare_ready);
+	r->active = pick(c, count, need->num_gpus, r->gpus);
+	r->num_gpus = r->active ? need->num_gpus : 0;
+	r->job = job;
+	free(c);
+	return 0;
+}

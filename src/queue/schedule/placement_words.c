@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "queue/schedule/placement.h"
+
+const char *placement_reason_name(enum placement_reason reason)
+{
+	static const char *const names[] = {
+		[PLACEMENT_FITS] = "fits",
+		[PLACEMENT_MEMORY] = "memory",
+		[PLACEMENT_TOO_SMALL] = "too-small",
+		[PLACEMENT_MEMORY_UNKNOWN] = "memory-unknown",
+		[PLACEMENT_JOBS] = "jobs",
+		[PLACEMENT_UNSETTLED] = "unsettled",
+		[PLACEMENT_EXCLUSIVE] = "exclusive",
+		[PLACEMENT_RESERVED] = "reserved",
+		[PLACEMENT_AVOIDED] = "avoided",
+		[PLACEMENT_QUARANTINED] = "quarantined",
+		[PLACEMENT_UNHEALTHY] = "unhealthy",
+		[PLACEMENT_SPLIT] = "split",
+		[PLACEMENT_MIG] = "mig",
+		[PLACEMENT_VENDOR] = "vendor",
+	};
+	return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
+}
+
+/* Who is asking whom, for the functions below. */
+struct words {
+	struct text *t;
+	const struct ledger_account *account;
+	const struct placement_need *need;
+	const struct placement_verdict *verdict;
+	placement_describe *describe;
+	void *context;
+};
+
+static void say_pid(const struct words *w, int64_t pid)
+{
+	char who[256];
+	text_appendf(w->t, "pid %" PRId64, pid);
+	if (w->describe && w->describe(w->context, pid, who, sizeof(who)))
+		text_appendf(w->t, " (%s)", who);
+}
+
+/* "20.3 GB held by pid 4711 (alice, python)" */
+static void say_holder(const struct words *w, const char *before)
+{
+	const struct ledger_account *a = w->account;
+	char size[UNITS_ROOM];
+	if (a->holder == LEDGER_NOBODY)
+		return;
+	text_appendf(w->t, "%s%s ", before, units_format_size(a->holder_bytes, size));
+	switch (a->holder) {
+	case LEDGER_NOBODY:
+		break;
+	case LEDGER_PROCESS:
+		text_append_string(w->t, "held by ");
+		say_pid(w, a->holder_pid);
+		break;
+	case LEDGER_JOB:
+		text_appendf(w->t, "held by job %" PRIu64, a->holder_job);
+		break;
+	case LEDGER_CLAIM:
+		text_append_string(w->t, "promised to ");
+		if (a->holder_pid > 0)
+			say_pid(w, a->holder_pid);
+		else
+			text_append_string(w->t, "a job of another queue");
+		break;
+	}
+}
+
+/* "needs 12.0 GB, 9.1 GB free": in MB where both would read the same. */
+static void say_sizes(const struct words *w, uint64_t have, const char *what)
+{
+	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
+	units_format_size(w->need->memory_bytes, need_text);
+	units_format_size(have, have_text);
+	if (!strcmp(need_text, have_text)) {
+		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MB",
+			(w->need->memory_bytes + UNITS_MB - 1) / UNITS_MB);
+		snprintf(have_text, sizeof(have_text), "%" PRIu64 " MB", have / UNITS_MB);
+	}
+	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
+}
+
+static void say_unhealthy(const struct words *w)
+{
+	switch (w->account->gpu->health) {
+	case GD_GPU_LOST:
+		text_append_string(w->t, "fell off the bus");
+		return;
+	case GD_GPU_NOT_ANSWERING:
+		text_append_string(w->t, "its driver does not answer");
+		return;
+	case GD_GPU_UNREADABLE:
+	case GD_GPU_OK:
+		break;
+	}
+	text_append_string(w->t, "its driver refuses it");
+}
+
+static void say_busy(const struct words *w)
+{
+	const struct ledger_account *a = w->account;
+	if (w->verdict->reason == PLACEMENT_JOBS)
+		text_appendf(w->t, "runs %u job%s already, as many as jobs_per_gpu allows", a->jobs,
+			a->jobs == 1 ? "" : "s");
+	else if (w->verdict->reason == PLACEMENT_EXCLUSIVE)
+		text_append_string(w->t, "in exclusive compute mode, which takes one process, and in use");
+	else
+		text_append_string(w->t, "its driver does not tell how full it is, so it takes one job at a time");
+	say_holder(w, "; ");
+}
+
+static void say_unsettled(const struct words *w)
+{
+	if (w->verdict->job)
+		text_appendf(w->t, "the memory of job %" PRIu64 " still grows", w->verdict->job);
+	else
+		text_append_string(w->t, "the memory of another queue's job still grows");
+	text_append_string(w->t, ", and neither has said how much it needs; --mem would");
+}
+
+static void say_room(const struct words *w)
+{
+	char size[UNITS_ROOM];
+	text_append_string(w->t, "has room");
+	if (w->account->known)
+		text_appendf(w->t, ", %s free", units_format_size(w->account->free_bytes, size));
+	if (w->verdict->reason == PLACEMENT_VENDOR)
+		text_appendf(w->t, "; the job wants %u GPUs of one vendor", w->need->num_gpus);
+	else if (w->need->num_gpus > 1)
+		text_appendf(w->t, "; the job wants %u GPUs at once", w->need->num_gpus);
+}
+
+static void say_reason(const struct words *w)
+{
+	const struct ledger_account *a = w->account;
+	switch (w->verdict->reason) {
+	case PLACEMENT_FITS:
+	case PLACEMENT_VENDOR:
+		say_room(w);
+		break;
+	case PLACEMENT_MEMORY:
+		say_sizes(w, a->free_bytes, "free");
+		say_holder(w, "; ");
+		break;
+	case PLACEMENT_TOO_SMALL:
+		say_sizes(w, a->gpu->memory_total_bytes, "in all");
+		break;
+	case PLACEMENT_JOBS:
+	case PLACEMENT_EXCLUSIVE:
+	case PLACEMENT_MEMORY_UNKNOWN:
+		say_busy(w);
+		break;
+	case PLACEMENT_UNSETTLED:
+		say_unsettled(w);
+		break;
+	case PLACEMENT_RESERVED:
+		text_appendf(w->t, "kept for job %" PRIu64 ", which comes first", w->verdict->job);
+		break;
+	case PLACEMENT_AVOIDED:
+		text_append_string(w->t, "the job failed there before");
+		break;
+	case PLACEMENT_QUARANTINED:
+		text_appendf(w->t, "out of use%s%s", a->note->why ? ": " : "", a->note->why ? a->note->why : "");
+		break;
+	case PLACEMENT_UNHEALTHY:
+		say_unhealthy(w);
+		break;
+	case PLACEMENT_SPLIT:
+		text_append_string(w->t, "split into MIG instances, which take its jobs");
+		break;
+	case PLACEMENT_MIG:
+		text_append_string(w->t, "a MIG instance, and a job on several GPUs needs whole ones");
+		break;
+	}
+}
+
+void placement_words(struct text *t, const struct ledger *l, size_t gpu, const struct placement_need *need,
+	const struct placement_verdict *verdict, placement_describe *describe, void *context)
+{
+	const struct gd_gpu *g = l->accounts[gpu].gpu;
+	text_appendf(t, "GPU %d", g->index);
+	if (g->mig_index >= 0)
+		text_appendf(t, " MIG %d", g->mig_index);
+	text_append_string(t, ": ");
+	struct words w = {t, &l->accounts[gpu], need, verdict, describe, context};
+	say_reason(&w);
+}

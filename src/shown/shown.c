@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A run of the dispatcher with a picture of it, made of public calls alone.
+ *
+ * The picture has a thread, for callbacks may be slow and there may be none for
+ * long. A forked worker must not find threads, so it is made by the first call of
+ * the generator: then the workers' warden has been forked.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "shown/worker_row.h"
+#include "view/panel/capture.h"
+#include "view/panel/devices.h"
+#include "view/panel/panel.h"
+#include "view/panel/panel_guard.h"
+
+#define NAMED_BYTES 4096 /* of a task, for its name */
+#define NAME_ROOM   512
+/* Between two looks at what others print: it comes in bunches. */
+#define PRINT_NS (50 * NS_PER_MS)
+
+struct shown {
+	struct gd_dispatcher *dispatcher;
+	const struct gd_source *source;
+	struct gd_show show;
+	struct panel_options options;
+	int fd; /* the terminal, also while standard error leads elsewhere; -1: the caller's own is used */
+	struct view_model *model;
+	struct panel *panel;
+	struct capture capture;
+
+	pthread_t thread;
+	bool has_thread;
+	bool begun; /* the generator was called */
+	int end_fd; /* the run is over */
+
+	/* Of the thread, and after it. */
+	struct devices devices;
+};
+
+const char *gd_gpu_status_name(enum gd_gpu_status status)
+{
+	return view_gpu_status_name((enum view_gpu_status)status);
+}
+
+/* ---- Into the model ------------------------------------------------------------------- */
+
+static const char *name_task(struct shown *s, const struct gd_worker_stats *w, char name[NAME_ROOM])
+{
+	_Alignas(max_align_t) char bytes[NAMED_BYTES];
+	uint64_t id = w->task_id;
+	int64_t size = gd_worker_task(s->dispatcher, w->slot, bytes, sizeof(bytes), &id);
+	name[0] = 0;
+	if (size >= 0 && s->show.name_task) {
+		struct gd_bytes task = {bytes, size < NAMED_BYTES ? (size_t)size : NAMED_BYTES};
+		s->show.name_task(s->show.context, &task, name, NAME_ROOM);
+		name[NAME_ROOM - 1] = 0;
+	}
+	if (!name[0])
+		snprintf(name, NAME_ROOM, "task %" PRIu64, id);
+	return name;
+}
+
+static void put_worker(struct shown *s, const struct gd_worker_stats *w)
+{
+	char name[NAME_ROOM];
+	struct view_gpu g = worker_row(w);
+	if (w->has_task)
+		g.task = name_task(s, w, name);
+	if (panel_mode(s->panel) == PANEL_LIVE) {
+		devices_open(&s->devices, w->vendor);
+		devices_add(&s->devices, &g);
+	}
+	(void)view_put_gpu(s->model, &g); /* without memory it stays as it was */
+}
+
+static const char *title_of(const struct shown *s)
+{
+	return s->show.title ? s->show.title : program_invocation_short_name;
+}
+
+static void put_stats(struct shown *s, const struct gd_stats *stats, uint64_t now_ns)
+{
+	struct view_work w = {.title = title_of(s),
+		.total = stats->expected ? (int64_t)stats->expected : -1,
+		.done = stats->completed,
+		.failed = stats->failed + stats->timeouts,
+		.timeouts = stats->timeouts,
+		.running = stats->running,
+		.waiting = stats->queued,
+		.start_ns = stats->start_ns,
+		.end_ns = stats->end_ns,
+		.time_ns = stats->end_ns ? stats->end_ns : now_ns};
+	(void)view_put_work(s->model, &w);
+}
+
+static void update(struct shown *s, const struct gd_stats *last)
+{
+	struct gd_stats stats;
+	struct gd_worker_stats w;
+	uint64_t now_ns = clock_now_ns();
+	if (last)
+		stats = *last;
+	else
+		gd_stats(s->dispatcher, &stats);
+	put_stats(s, &stats, now_ns);
+	for (int slot = 0; gd_worker_stats(s->dispatcher, slot, &w) == 0; slot++)
+		put_worker(s, &w);
+}
+
+/* ---- The thread ----------------------------------------------------------------------------- */
+
+static void print_captured(struct shown *s, bool all)
+{
+	cleanup_(text_finish) struct text lines = {0};
+	while (capture_read(&s->capture, &lines, false))
+		;
+	if (all)
+		capture_read(&s->capture, &lines, true);
+	if (text_error(&lines) == 0)
+		panel_print(s->panel, text_string(&lines), lines.length);
+}
+
+/*
+ * Lines stay in the pipe until they are drawn: should the program die meanwhile, that
+ * is where the guard finds them.
+ */
+static void *draw(void *argument)
+{
+	struct shown *s = argument;
+	uint64_t print_ns = 0;
+	bool guarded = panel_mode(s->panel) == PANEL_LIVE;
+	struct pollfd fds[] = {{s->end_fd, POLLIN, 0}, {s->capture.fd, POLLIN, 0}, {-1, POLLIN, 0}};
+	while (!fds[0].revents) {
+		uint64_t now_ns = clock_now_ns();
+		bool print = fds[1].revents && now_ns >= print_ns;
+		if (print || now_ns >= panel_due_ns(s->panel)) {
+			update(s, NULL);
+			if (guarded && !panel_guard_enter())
+				return NULL;
+			print_captured(s, false);
+			panel_draw_now(s->panel, s->model, now_ns);
+			if (guarded)
+				panel_guard_exit();
+			print_ns = now_ns + PRINT_NS;
+		}
+		/* While lines wait for their time, they are not asked for again. */
+		bool waits = fds[1].revents && !print;
+		uint64_t next_ns = waits && print_ns < panel_due_ns(s->panel) ? print_ns : panel_due_ns(s->panel);
+		short seen = waits ? fds[1].revents : 0;
+		fds[1].fd = waits ? -1 : s->capture.fd;
+		fds[2].fd = devices_fd(&s->devices);
+		poll(fds, 3, clock_ms_until(next_ns, clock_now_ns()));
+		fds[1].revents |= seen;
+		if (fds[2].revents)
+			devices_read(&s->devices);
+	}
+	return NULL;
+}
+
+static void start_thread(struct shown *s)
+{
+	sigset_t all, before;
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	s->has_thread = pthread_create(&s->thread, NULL, draw, s) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int generate(void *context, struct gd_feed *feed)
+{
+	struct shown *s = context;
+	if (!s->begun) {
+		s->begun = true;
+		if (s->panel)
+			start_thread(s);
+	}
+	return s->source->generator(s->source->context, feed);
+}
+
+/* ---- Beginning and end ------------------------------------------------------------------------ */
+
+static int begin(struct shown *s)
+{
+	static const enum panel_mode modes[] = {
+		[GD_SHOW_AUTO] = PANEL_AUTO, [GD_SHOW_PLAIN] = PANEL_PLAIN, [GD_SHOW_OFF] = PANEL_OFF};
+	s->capture = (struct capture){.fd = -1, .saved = {-1, -1, -1}};
+	s->fd = s->end_fd = -1;
+	if (s->show.mode == GD_SHOW_OFF)
+		return 0;
+	s->end_fd = eventfd(0, EFD_CLOEXEC);
+	s->fd = fcntl(s->show.fd ? s->show.fd : STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	s->model = view_model_create(1);
+	if (s->end_fd < 0 || s->fd < 0)
+		return -errno;
+	s->options = (struct panel_options){.fd = s->fd, .mode = modes[s->show.mode]};
+	if (s->show.refresh_rate > 0)
+		s->options.refresh_ns = (uint64_t)((double)NS_PER_S / s->show.refresh_rate);
+	s->panel = s->model ? panel_create(&s->options) : NULL;
+	if (!s->panel)
+		return -ENOMEM;
+	if (panel_mode(s->panel) != PANEL_LIVE || s->show.leave_output)
+		return 0;
+	int r = capture_begin(&s->capture, s->fd);
+	panel_guard_drain(s->capture.fd);
+	return r;
+}
+
+/* `stats`: of the run, or NULL where there was none. */
+static void finish(struct shown *s, const struct gd_stats *stats)
+{
+	uint64_t one = 1;
+	if (s->has_thread && write(s->end_fd, &one, sizeof(one)) == sizeof(one))
+		pthread_join(s->thread, NULL);
+	if (s->panel) {
+		capture_restore(&s->capture);
+		print_captured(s, true);
+		if (stats)
+			update(s, stats);
+		panel_guard_drain(-1);
+		panel_destroy(s->panel, stats ? s->model : NULL, clock_now_ns());
+	}
+	capture_end(&s->capture);
+	devices_close(&s->devices);
+	view_model_destroy(s->model);
+	closep(&s->fd);
+	closep(&s->end_fd);
+}
+
+static void add_gpus(struct gd_dispatcher *d, size_t workers, struct gd_show_stats *ret)
+{
+	ret->gpus = calloc(workers, sizeof(*ret->gpus));
+	for (size_t i = 0; ret->gpus && i < workers; i++) {
+		struct gd_worker_stats w;
+		if (gd_worker_stats(d, (int)i, &w) < 0)
+			return;
+		ret->gpus[ret->num_gpus++] = (struct gd_gpu_stats){.gpu = w.gpu,
+			.slot = w.slot,
+			.status = (enum gd_gpu_status)worker_status(w.state),
+			.has_task = w.has_task,
+			.task_id = w.task_id,
+			.since_ns = w.since_ns,
+			.last_duration_ns = w.last_duration_ns,
+			.completed = w.completed,
+			.failed = w.failed,
+			.timeouts = w.timeouts};
+	}
+}
+
+static void report(struct gd_dispatcher *d, const struct gd_stats *stats, struct gd_show_stats *ret)
+{
+	if (!stats->start_ns)
+		return;
+	uint64_t end_ns = stats->end_ns ? stats->end_ns : clock_now_ns();
+	int64_t passed_ms = (int64_t)((clock_now_ns() - end_ns) / NS_PER_MS);
+	ret->total = stats->submitted;
+	ret->completed = stats->completed;
+	ret->failed = stats->failed;
+	ret->timeouts = stats->timeouts;
+	ret->setup_failures = stats->setup_failures;
+	ret->expected_total = stats->expected;
+	ret->elapsed_ns = end_ns - stats->start_ns;
+	ret->end_ms = date_now_ms() - passed_ms;
+	ret->start_ms = ret->end_ms - (int64_t)(ret->elapsed_ns / NS_PER_MS);
+	add_gpus(d, stats->workers, ret);
+}
+
+int gd_run_shown(struct gd_dispatcher *d, const struct gd_source *source, const struct gd_show *show,
+	struct gd_show_stats *ret, struct gd_error *err)
+{
+	struct shown s = {.dispatcher = d, .source = source};
+	struct gd_stats stats = {0};
+	if (ret)
+		*ret = (struct gd_show_stats){0};
+	if (show && (show->size != sizeof(*show) || show->mode > GD_SHOW_OFF))
+		return error_set(err, -EINVAL, "the size of struct gd_show, or its mode, makes no sense");
+	if (!source || source->size != sizeof(*source) || !source->generator)
+		return gd_run(d, source, NULL, err); /* it knows the words */
+	if (show)
+		s.show = *show;
+	struct gd_source wrapped = *source;
+	wrapped.generator = generate;
+	wrapped.context = &s;
+	int r = begin(&s);
+	if (r < 0) {
+		finish(&s, NULL);
+		return error_set(err, r, "cannot show the run: %s", error_words(r));
+	}
+	r = gd_run(d, &wrapped, &stats, err);
+	finish(&s, s.begun ? &stats : NULL);
+	if (ret)
+		report(d, &stats, ret);
+	return r;
+}
+
+void gd_show_stats_finish(struct gd_show_stats *stats)
+{
+	if (!stats)
+		return;
+	free(stats->gpus);
+	*stats = (struct gd_show_stats){0};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "shown/worker_row.h"
+
+enum view_gpu_status worker_status(enum gd_worker_state state)
+{
+	switch (state) {
+	case GD_WORKER_STARTING:
+		return VIEW_GPU_INITIALIZING;
+	case GD_WORKER_BUSY:
+		return VIEW_GPU_PROCESSING;
+	case GD_WORKER_IDLE:
+		return VIEW_GPU_IDLE;
+	case GD_WORKER_ENDING:
+	case GD_WORKER_FINISHED:
+		return VIEW_GPU_FINISHED;
+	case GD_WORKER_OUT:
+		break;
+	}
+	return VIEW_GPU_ERROR;
+}
+
+struct view_gpu worker_row(const struct gd_worker_stats *w)
+{
+	return (struct view_gpu){.id = w->gpu,
+		.slot = w->slot,
+		.status = worker_status(w->state),
+		.error = w->state == GD_WORKER_OUT ? "given up: setup failed, or it crashed too often" : NULL,
+		.num_tasks = w->has_task,
+		.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1,
+		.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1,
+		.completed = w->completed,
+		.failed = w->failed + w->timeouts,
+		.timeouts = w->timeouts,
+		.memory_total_bytes = -1,
+		.memory_used_bytes = -1,
+		.utilization_percent = -1,
+		.temperature_celsius = -1,
+		.power_milliwatts = -1};
+}

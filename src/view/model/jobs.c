@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/* The jobs of a model: by id, by what changed last, and what is gone. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "view/model/model_private.h"
+
+static const char *const state_names[VIEW_JOB_STATES] = {
+	[VIEW_JOB_PENDING] = "pending",
+	[VIEW_JOB_HELD] = "held",
+	[VIEW_JOB_RUNNING] = "running",
+	[VIEW_JOB_COMPLETED] = "completed",
+	[VIEW_JOB_FAILED] = "failed",
+	[VIEW_JOB_CANCELLED] = "cancelled",
+};
+
+const char *view_job_state_name(enum view_job_state state)
+{
+	return (unsigned)state < VIEW_JOB_STATES ? state_names[state] : "?";
+}
+
+int view_job_state_parse(const char *word)
+{
+	for (int i = 0; i < VIEW_JOB_STATES; i++)
+		if (strcmp(word, state_names[i]) == 0)
+			return i;
+	return -1;
+}
+
+const struct view_attempt *view_job_last(const struct view_job *job)
+{
+	return job->num_attempts ? &job->attempts[job->num_attempts - 1] : NULL;
+}
+
+/* ---- Copies ------------------------------------------------------------------ */
+
+static size_t room_of(const struct view_job *job)
+{
+	size_t room = job->num_attempts * sizeof(*job->attempts) + job->num_after * sizeof(*job->after);
+	for (size_t i = 0; i < job->num_attempts; i++) {
+		const struct view_attempt *a = &job->attempts[i];
+		room += a->num_gpus * sizeof(*a->gpus) + view_string_room(a->reason) + view_string_room(a->log_file);
+	}
+	return room + view_string_room(job->name) + view_string_room(job->command) + view_string_room(job->cwd) +
+	       view_string_room(job->reason);
+}
+
+static void *put_array(char **at, const void *data, size_t size)
+{
+	if (!size)
+		return NULL;
+	void *copy = memcpy(*at, data, size);
+	*at += size;
+	return copy;
+}
+
+/* What needs alignment first: attempts and ids, then GPU numbers, then strings. */
+static struct view_entry *copy_job(const struct view_job *job)
+{
+	struct view_entry *e = malloc(sizeof(*e) + room_of(job));
+	if (!e)
+		return NULL;
+	char *at = (char *)(e + 1);
+	e->job = *job;
+	struct view_attempt *attempts = put_array(&at, job->attempts, job->num_attempts * sizeof(*job->attempts));
+	e->job.attempts = attempts;
+	e->job.after = put_array(&at, job->after, job->num_after * sizeof(*job->after));
+	for (size_t i = 0; i < job->num_attempts; i++)
+		attempts[i].gpus = put_array(&at, attempts[i].gpus, attempts[i].num_gpus * sizeof(*attempts[i].gpus));
+	for (size_t i = 0; i < job->num_attempts; i++) {
+		attempts[i].reason = view_string_put(&at, attempts[i].reason);
+		attempts[i].log_file = view_string_put(&at, attempts[i].log_file);
+	}
+	e->job.name = view_string_put(&at, job->name);
+	e->job.command = view_string_put(&at, job->command);
+	e->job.cwd = view_string_put(&at, job->cwd);
+	e->job.reason = view_string_put(&at, job->reason);
+	return e;
+}
+
+static bool same_array(const void *a, const void *b, size_t size)
+{
+	return !size || memcmp(a, b, size) == 0;
+}
+
+static bool same_attempt(const struct view_attempt *a, const struct view_attempt *b)
+{
+	return a->start_ms == b->start_ms && a->end_ms == b->end_ms && a->duration_ms == b->duration_ms &&
+	       a->peak_mem_mb == b->peak_mem_mb && a->exit_code == b->exit_code && a->signal == b->signal &&
+	       a->state == b->state && a->pid == b->pid && a->num_gpus == b->num_gpus &&
+	       same_array(a->gpus, b->gpus, a->num_gpus * sizeof(*a->gpus)) &&
+	       view_string_equal(a->reason, b->reason) && view_string_equal(a->log_file, b->log_file);
+}
+
+static bool same_job(const struct view_job *a, const struct view_job *b)
+{
+	if (a->state != b->state || a->cancelling != b->cancelling || a->priority != b->priority ||
+		a->num_gpus != b->num_gpus || a->mem_mb != b->mem_mb || a->timeout_ms != b->timeout_ms ||
+		a->num_after != b->num_after || a->submit_ms != b->submit_ms || a->num_attempts != b->num_attempts ||
+		!same_array(a->after, b->after, a->num_after * sizeof(*a->after)))
+		return false;
+	for (size_t i = a->num_attempts; i-- > 0;)
+		if (!same_attempt(&a->attempts[i], &b->attempts[i]))
+			return false;
+	return view_string_equal(a->name, b->name) && view_string_equal(a->command, b->command) &&
+	       view_string_equal(a->cwd, b->cwd) && view_string_equal(a->reason, b->reason);
+}
+
+/* ---- The table by id ----------------------------------------------------------- */
+
+static size_t home(const struct view_model *m, uint64_t id)
+{
+	return (size_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (m->table_room - 1);
+}
+
+/* Where this id stands, or the empty place where it would. */
+static size_t place(const struct view_model *m, uint64_t id)
+{
+	size_t i = home(m, id);
+	while (m->table[i] && m->table[i]->job.id != id)
+		i = (i + 1) & (m->table_room - 1);
+	return i;
+}
+
+static int grow_table(struct view_model *m)
+{
+	if (m->table_room && m->num_jobs * 2 < m->table_room)
+		return 0;
+	struct view_entry **old = m->table;
+	size_t old_room = m->table_room;
+	size_t room = old_room ? old_room * 2 : 64;
+	struct view_entry **table = calloc(room, sizeof(struct view_entry *));
+	if (!table)
+		return -ENOMEM;
+	m->table = table;
+	m->table_room = room;
+	for (size_t i = 0; i < old_room; i++)
+		if (old[i])
+			table[place(m, old[i]->job.id)] = old[i];
+	free(old);
+	return 0;
+}
+
+/* Those behind the gap that would not be found any more move up. */
+static void close_gap(struct view_model *m, size_t gap)
+{
+	size_t mask = m->table_room - 1;
+	m->table[gap] = NULL;
+	for (size_t i = (gap + 1) & mask; m->table[i]; i = (i + 1) & mask) {
+		if (((i - home(m, m->table[i]->job.id)) & mask) < ((i - gap) & mask))
+			continue;
+		m->table[gap] = m->table[i];
+		m->table[i] = NULL;
+		gap = i;
+	}
+}
+
+static struct view_entry *find(const struct view_model *m, uint64_t id)
+{
+	return m->table_room ? m->table[place(m, id)] : NULL;
+}
+
+/* ---- The order by id ------------------------------------------------------------ */
+
+static int by_id(const void *a, const void *b)
+{
+	uint64_t x = (*(struct view_entry *const *)a)->job.id, y = (*(struct view_entry *const *)b)->job.id;
+	return (x > y) - (x < y);
+}
+
+static void close_holes(struct view_by_id *o)
+{
+	size_t kept = 0, sorted = 0;
+	for (size_t i = 0; i < o->count; i++) {
+		if (i == o->sorted)
+			sorted = kept;
+		if (o->entries[i])
+			o->entries[kept++] = o->entries[i];
+	}
+	o->sorted = o->sorted == o->count ? kept : sorted;
+	o->count = kept;
+	o->holes = 0;
+}
+
+/* The sorted tail goes into the sorted rest, from behind; it is copied first. Without memory for that: all is sorted.
+ */
+static void merge_tail(struct view_by_id *o)
+{
+	size_t tail = o->count - o->sorted;
+	struct view_entry **late = malloc(tail * sizeof(struct view_entry *));
+	if (!late) {
+		qsort(o->entries, o->count, sizeof(struct view_entry *), by_id);
+		return;
+	}
+	qsort(o->entries + o->sorted, tail, sizeof(struct view_entry *), by_id);
+	memcpy(late, o->entries + o->sorted, tail * sizeof(struct view_entry *));
+	size_t rest = o->sorted;
+	for (size_t to = o->count; tail > 0;) {
+		if (rest > 0 && o->entries[rest - 1]->job.id > late[tail - 1]->job.id)
+			o->entries[--to] = o->entries[--rest];
+		else
+			o->entries[--to] = late[--tail];
+	}
+	free(late);
+}
+
+struct view_entry **view_jobs_in_order(const struct view_model *m)
+{
+	struct view_by_id *o = m->by_id;
+	if (!o->holes && o->sorted == o->count)
+		return o->entries;
+	if (o->holes)
+		close_holes(o);
+	if (o->sorted < o->count)
+		merge_tail(o);
+	o->sorted = o->count;
+	for (size_t i = 0; i < o->count; i++)
+		o->entries[i]->position = i;
+	return o->entries;
+}
+
+static int append_in_order(struct view_by_id *o, struct view_entry *e)
+{
+	if (view_grow((void **)&o->entries, &o->room, o->count, sizeof(struct view_entry *)) < 0)
+		return -ENOMEM;
+	const struct view_entry *last = o->count ? o->entries[o->count - 1] : NULL;
+	bool fits = o->sorted == o->count && (!o->count || (last && last->job.id < e->job.id));
+	e->position = o->count;
+	o->entries[o->count++] = e;
+	if (fits)
+		o->sorted = o->count;
+	return 0;
+}
+
+/* ---- Changes ---------------------------------------------------------------------- */
+
+static void unlink_version(struct view_model *m, struct view_entry *e)
+{
+	*(e->older ? &e->older->newer : &m->oldest) = e->newer;
+	*(e->newer ? &e->newer->older : &m->newest) = e->older;
+}
+
+static void link_newest(struct view_model *m, struct view_entry *e)
+{
+	e->job.version = ++m->version;
+	e->newer = NULL;
+	e->older = m->newest;
+	*(m->newest ? &m->newest->newer : &m->oldest) = e;
+	m->newest = e;
+}
+
+static int add_job(struct view_model *m, struct view_entry *e)
+{
+	if (grow_table(m) < 0 || append_in_order(m->by_id, e) < 0)
+		return -ENOMEM;
+	m->table[place(m, e->job.id)] = e;
+	m->num_jobs++;
+	m->counts[e->job.state]++;
+	link_newest(m, e);
+	return 0;
+}
+
+static void replace_job(struct view_model *m, struct view_entry *old, struct view_entry *e)
+{
+	e->position = old->position;
+	m->by_id->entries[old->position] = e;
+	m->table[place(m, e->job.id)] = e;
+	m->counts[old->job.state]--;
+	m->counts[e->job.state]++;
+	unlink_version(m, old);
+	link_newest(m, e);
+	free(old);
+}
+
+int view_put_job(struct view_model *m, const struct view_job *job)
+{
+	if ((unsigned)job->state >= VIEW_JOB_STATES)
+		return -EINVAL;
+	struct view_entry *old = find(m, job->id);
+	if (old && same_job(&old->job, job))
+		return 0;
+	struct view_entry *e = copy_job(job);
+	if (!e)
+		return -ENOMEM;
+	if (old) {
+		replace_job(m, old, e);
+		return 0;
+	}
+	int result = add_job(m, e);
+	if (result < 0)
+		free(e);
+	return result;
+}
+
+/* One that cannot be noted makes everything forgotten: whoever asks begins anew. */
+static void note_removal(struct view_model *m, uint64_t id)
+{
+	m->version++;
+	if (!m->removals)
+		m->removals = malloc(VIEW_REMOVALS * sizeof(*m->removals));
+	if (!m->removals) {
+		m->forgotten_version = m->version;
+		return;
+	}
+	struct view_removal *r = &m->removals[m->num_removals % VIEW_REMOVALS];
+	if (m->num_removals >= VIEW_REMOVALS && r->version > m->forgotten_version)
+		m->forgotten_version = r->version;
+	*r = (struct view_removal){id, m->version};
+	m->num_removals++;
+}
+
+void view_remove_job(struct view_model *m, uint64_t id)
+{
+	struct view_entry *e = find(m, id);
+	if (!e)
+		return;
+	close_gap(m, place(m, id));
+	m->by_id->entries[e->position] = NULL;
+	m->by_id->holes++;
+	m->num_jobs--;
+	m->counts[e->job.state]--;
+	unlink_version(m, e);
+	free(e);
+	note_removal(m, id);
+	/* Ids that come and go for ever: the list stays as long as what is in it. */
+	if (m->by_id->holes > 1024 && m->by_id->holes > m->num_jobs)
+		view_jobs_in_order(m);
+}
+
+static void free_jobs(struct view_model *m)
+{
+	for (struct view_entry *e = m->oldest, *next; e; e = next) {
+		next = e->newer;
+		free(e);
+	}
+	m->oldest = m->newest = NULL;
+}
+
+void view_forget_jobs(struct view_model *m)
+{
+	free_jobs(m);
+	if (m->table_room)
+		memset(m->table, 0, m->table_room * sizeof(struct view_entry *));
+	m->by_id->count = m->by_id->sorted = m->by_id->holes = 0;
+	m->num_jobs = 0;
+	memset(m->counts, 0, sizeof(m->counts));
+	m->forgotten_version = ++m->version;
+	m->num_removals = 0;
+}
+
+void view_jobs_finish(struct view_model *m)
+{
+	free_jobs(m);
+	free(m->table);
+	free(m->removals);
+	free(m->by_id->entries);
+	free(m->by_id);
+}
+
+/* ---- Questions ---------------------------------------------------------------------- */
+
+size_t view_num_jobs(const struct view_model *m)
+{
+	return m->num_jobs;
+}
+
+const struct view_job *view_job(const struct view_model *m, size_t i)
+{
+	return i < m->num_jobs ? &view_jobs_in_order(m)[i]->job : NULL;
+}
+
+const struct view_job *view_find_job(const struct view_model *m, uint64_t id)
+{
+	const struct view_entry *e = find(m, id);
+	return e ? &e->job : NULL;
+}
+
+size_t view_job_count(const struct view_model *m, enum view_job_state state)
+{
+	return (unsigned)state < VIEW_JOB_STATES ? m->counts[state] : 0;
+}
+
+size_t view_jobs_since(const struct view_model *m, uint64_t version, const struct view_job **ret, size_t max)
+{
+	size_t count = 0;
+	const struct view_entry *first = NULL;
+	for (const struct view_entry *e = m->newest; e && e->job.version > version; e = e->older) {
+		first = e;
+		count++;
+	}
+	for (size_t i = 0; first && i < max; first = first->newer)
+		ret[i++] = &first->job;
+	return count;
+}
+
+size_t view_removed_since(const struct view_model *m, uint64_t version, uint64_t *ret, size_t max, bool *ret_all)
+{
+	*ret_all = m->forgotten_version > version;
+	size_t low = m->num_removals > VIEW_REMOVALS ? m->num_removals - VIEW_REMOVALS : 0;
+	size_t high = m->num_removals;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (m->removals[middle % VIEW_REMOVALS].version <= version)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = 0; i < max && low + i < m->num_removals; i++)
+		ret[i] = m->removals[(low + i) % VIEW_REMOVALS].id;
+	return m->num_removals - low;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/model/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "view/model/model_private.h"
+
+#define DEFAULT_HISTORY 600
+
+size_t view_string_room(const char *string)
+{
+	return string ? strlen(string) + 1 : 0;
+}
+
+const char *view_string_put(char **at, const char *string)
+{
+	size_t room = view_string_room(string);
+	if (!room)
+		return NULL;
+	char *copy = memcpy(*at, string, room);
+	*at += room;
+	return copy;
+}
+
+bool view_string_equal(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+int view_grow(void **array, size_t *room, size_t count, size_t size)
+{
+	if (count < *room)
+		return 0;
+	size_t more = *room ? *room * 2 : 16;
+	void *grown = reallocarray(*array, more, size);
+	if (!grown)
+		return -ENOMEM;
+	*array = grown;
+	*room = more;
+	return 0;
+}
+
+struct view_model *view_model_create(size_t history)
+{
+	struct view_model *m = calloc(1, sizeof(*m));
+	struct view_by_id *by_id = calloc(1, sizeof(*by_id));
+	if (!m || !by_id) {
+		free(m);
+		free(by_id);
+		return NULL;
+	}
+	m->history = history ? history : DEFAULT_HISTORY;
+	m->by_id = by_id;
+	m->work.total = -1;
+	return m;
+}
+
+void view_model_destroy(struct view_model *m)
+{
+	if (!m)
+		return;
+	view_gpus_finish(m);
+	view_jobs_finish(m);
+	free(m->work_text);
+	free(m);
+}
+
+uint64_t view_version(const struct view_model *m)
+{
+	return m->version;
+}

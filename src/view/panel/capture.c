@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/panel/capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* A line without an end is broken here. */
+#define LONGEST_LINE ((size_t)16 * 1024)
+
+static bool same_terminal(int a, int b)
+{
+	struct stat x, y;
+	return isatty(a) && isatty(b) && fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_rdev == y.st_rdev;
+}
+
+int capture_begin(struct capture *c, int terminal_fd)
+{
+	*c = (struct capture){.fd = -1, .saved = {-1, -1, -1}};
+	bool wanted[3] = {false, same_terminal(STDOUT_FILENO, terminal_fd), same_terminal(STDERR_FILENO, terminal_fd)};
+	if (!wanted[1] && !wanted[2])
+		return 0;
+	int fds[2];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	cleanup_(closep) int write_end = fds[1];
+	c->fd = fds[0];
+	fcntl(c->fd, F_SETFL, O_NONBLOCK);
+	/* What was printed before is not ours; and a terminal's output goes line by line, also through a pipe. */
+	fflush(NULL);
+	if (wanted[1])
+		setvbuf(stdout, NULL, _IOLBF, 0);
+	for (int fd = 1; fd <= 2; fd++) {
+		if (!wanted[fd])
+			continue;
+		c->saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (c->saved[fd] < 0 || dup2(write_end, fd) < 0) {
+			int e = -errno;
+			capture_end(c);
+			return e;
+		}
+	}
+	return 0;
+}
+
+void capture_restore(struct capture *c)
+{
+	fflush(stdout);
+	for (int fd = 1; fd <= 2; fd++) {
+		if (c->saved[fd] < 0)
+			continue;
+		dup2(c->saved[fd], fd);
+		close(c->saved[fd]);
+		c->saved[fd] = -1;
+	}
+}
+
+/* The length of a colour sequence ("\033[1;31m") at this place; 0: none is here. */
+static size_t colour_length(const char *s, size_t size)
+{
+	size_t i = 2;
+	if (size < 3 || s[0] != '\033' || s[1] != '[')
+		return 0;
+	while (i < size && ((s[i] >= '0' && s[i] <= '9') || s[i] == ';' || s[i] == ':'))
+		i++;
+	return i < size && s[i] == 'm' ? i + 1 : 0;
+}
+
+/* The length of any other sequence. */
+static size_t sequence_length(const char *s, size_t size)
+{
+	size_t i = 2;
+	if (size < 2)
+		return 1;
+	if (s[1] == ']') { /* a title: to the bell, or to its own end */
+		while (i < size && s[i] != '\a' && s[i] != '\033')
+			i++;
+		return i < size ? i + (s[i] == '\033' && i + 1 < size ? 2 : 1) : i;
+	}
+	if (s[1] != '[')
+		return 2;
+	while (i < size && (unsigned char)s[i] < 0x40)
+		i++;
+	return i < size ? i + 1 : i;
+}
+
+void capture_clean(struct text *to, const char *line, size_t size)
+{
+	bool coloured = false;
+	while (size && line[size - 1] == '\r')
+		size--;
+	for (size_t i = size; i > 0; i--)
+		if (line[i - 1] == '\r') {
+			line += i;
+			size -= i;
+			break;
+		}
+	for (size_t i = 0; i < size;) {
+		size_t colour = colour_length(line + i, size - i);
+		if (colour) {
+			text_append(to, line + i, colour);
+			coloured = true;
+			i += colour;
+		} else if (line[i] == '\033') {
+			i += sequence_length(line + i, size - i);
+		} else {
+			if ((unsigned char)line[i] >= 0x20 || line[i] == '\t')
+				text_append_char(to, line[i]);
+			i++;
+		}
+	}
+	if (coloured)
+		text_append_string(to, "\033[0m");
+}
+
+static void take_lines(struct capture *c, struct text *lines, bool all)
+{
+	size_t begin = 0;
+	for (const char *end; begin < c->line.length; begin = (size_t)(end - c->line.data) + 1) {
+		end = memchr(c->line.data + begin, '\n', c->line.length - begin);
+		if (!end)
+			break;
+		capture_clean(lines, c->line.data + begin, (size_t)(end - c->line.data) - begin);
+		text_append_char(lines, '\n');
+	}
+	size_t left = c->line.length - begin;
+	if (left && (all || left > LONGEST_LINE)) {
+		capture_clean(lines, c->line.data + begin, left);
+		text_append_char(lines, '\n');
+		left = 0;
+	}
+	memmove(c->line.data, c->line.data + c->line.length - left, left);
+	c->line.length = left;
+}
+
+bool capture_read(struct capture *c, struct text *lines, bool all)
+{
+	char bytes[16 * 1024];
+	bool any = false;
+	/* Not for ever: somebody may print faster than a terminal shows. */
+	for (int i = 0; i < 16 && c->fd >= 0; i++) {
+		ssize_t n = read(c->fd, bytes, sizeof(bytes));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		text_append(&c->line, bytes, (size_t)n);
+		any = true;
+		if (text_error(&c->line)) {
+			text_finish(&c->line);
+			return true;
+		}
+	}
+	if (c->line.length && (any || all))
+		take_lines(c, lines, all);
+	return any;
+}
+
+void capture_end(struct capture *c)
+{
+	capture_restore(c);
+	closep(&c->fd);
+	c->fd = -1;
+	text_finish(&c->line);
+}

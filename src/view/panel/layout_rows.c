@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The GPUs of the panel: a table, or, where there are more of them than lines, the
+ * same table in several columns side by side with only what fits.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/display.h"
+#include "base/units.h"
+#include "view/panel/layout_private.h"
+
+enum column { GPU, NAME, STATUS, TASK, TIME, LAST, DONE, FAILED, MEMORY, LOAD, COLUMNS };
+
+#define BETWEEN 3 /* " │ ", between tables side by side */
+
+/* How wide each column is; 0: it is not there. */
+struct plan {
+	size_t widths[COLUMNS];
+	size_t gap;
+	size_t memory_bar, load_bar; /* of their columns; 0: the number alone */
+	bool amounts;                /* of memory: "60.1/80 GB" */
+	bool words;                  /* statuses as words */
+	size_t left;                 /* columns that are still free */
+};
+
+/* What the GPUs have to show. */
+struct extent {
+	size_t label, name, done, failed;
+	bool memory, load, any_last;
+};
+
+struct sign {
+	const char *glyph;
+	enum ink ink;
+};
+
+static struct sign sign_of(enum view_gpu_status status)
+{
+	static const struct sign signs[VIEW_GPU_STATUSES] = {
+		[VIEW_GPU_IDLE] = {"○", INK_DIM},
+		[VIEW_GPU_INITIALIZING] = {"◐", INK_YELLOW},
+		[VIEW_GPU_PROCESSING] = {"●", INK_GREEN},
+		[VIEW_GPU_FINISHED] = {"✓", INK_PLAIN},
+		[VIEW_GPU_ERROR] = {"✗", INK_RED},
+	};
+	return (unsigned)status < VIEW_GPU_STATUSES ? signs[status] : signs[VIEW_GPU_ERROR];
+}
+
+/* "3", or "3.1" where the GPU has several rows. */
+static void label_of(const struct view_model *m, size_t i, char buf[32])
+{
+	const struct view_gpu *g = view_gpu(m, i), *next = view_gpu(m, i + 1);
+	const struct view_gpu *before = i ? view_gpu(m, i - 1) : NULL;
+	if (g->id < 0)
+		snprintf(buf, 32, "CPU");
+	else if ((next && next->id == g->id) || (before && before->id == g->id))
+		snprintf(buf, 32, "%d.%d", g->id, g->slot);
+	else
+		snprintf(buf, 32, "%d", g->id);
+}
+
+static size_t wider(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static struct extent measure(const struct view_model *m)
+{
+	struct extent e = {0};
+	char buf[LAYOUT_NUMBER_ROOM];
+	for (size_t i = 0; i < view_num_gpus(m); i++) {
+		const struct view_gpu *g = view_gpu(m, i);
+		label_of(m, i, buf);
+		e.label = wider(e.label, strlen(buf));
+		e.done = wider(e.done, strlen(layout_number(g->completed, buf)));
+		e.failed = wider(e.failed, strlen(layout_number(g->failed, buf)));
+		e.name = wider(e.name, g->name ? display_width(g->name, strlen(g->name)) : 0);
+		e.memory = e.memory || (g->memory_total_bytes > 0 && g->memory_used_bytes >= 0);
+		e.load = e.load || g->utilization_percent >= 0;
+		e.any_last = e.any_last || g->last_duration_ns >= 0;
+	}
+	return e;
+}
+
+/* ---- Which columns ---------------------------------------------------------------- */
+
+/* Adds a column, or makes one wider, if that leaves `keep` columns free. */
+static bool take(struct plan *p, enum column c, size_t width, size_t keep)
+{
+	size_t cost = width + (p->widths[c] ? 0 : p->gap);
+	if (p->left < cost + keep)
+		return false;
+	p->left -= cost;
+	p->widths[c] += width;
+	return true;
+}
+
+static void take_bar(struct plan *p, enum column c, size_t *bar, size_t width, size_t keep)
+{
+	size_t more = width - *bar + (*bar ? 0 : 1);
+	if (p->widths[c] && take(p, c, more, keep))
+		*bar = width;
+}
+
+/* From what is worth most to what is nice to have; the task gets what is left. */
+static struct plan make_plan(const struct extent *e, size_t width, bool aside)
+{
+	struct plan p = {.gap = aside ? 1 : 2, .left = width};
+	size_t keep = aside ? 0 : width < 60 ? 10 + p.gap : 16;
+	p.widths[GPU] = aside ? e->label : wider(e->label, 3);
+	p.left -= p.widths[GPU] < p.left ? p.widths[GPU] : p.left;
+	p.words = !aside && width >= 36;
+	take(&p, STATUS, p.words ? 12 : 1, 0);
+	take(&p, TIME, 7, keep);
+	take(&p, DONE, wider(e->done, 4), keep);
+	if (e->load)
+		take(&p, LOAD, 4, keep);
+	take(&p, FAILED, wider(e->failed, width < 100 ? 4 : 6), aside ? 10 + p.gap : keep);
+	if (e->memory)
+		take(&p, MEMORY, 4, keep);
+	take_bar(&p, MEMORY, &p.memory_bar, 4, aside ? 16 : keep);
+	take_bar(&p, LOAD, &p.load_bar, 4, aside ? 16 : keep);
+	if (e->any_last)
+		take(&p, LAST, 7, aside ? 16 : keep + 8);
+	if (p.memory_bar && take(&p, MEMORY, 13, keep + 10))
+		p.amounts = true;
+	take_bar(&p, MEMORY, &p.memory_bar, 8, keep + 14 + (e->load ? 4 : 0));
+	take_bar(&p, LOAD, &p.load_bar, 8, keep + 14);
+	if (e->name)
+		take(&p, NAME, e->name < 24 ? e->name : 24, keep + 24);
+	if (p.left >= 10 + p.gap)
+		take(&p, TASK, p.left - p.gap, 0);
+	return p;
+}
+
+/* ---- One cell ---------------------------------------------------------------------- */
+
+static void write_left(struct text *t, bool colour, enum ink ink, const char *words, size_t width)
+{
+	ink_begin(t, colour, ink);
+	display_append_padded(t, words, strlen(words), width);
+	ink_end(t, colour, ink);
+}
+
+static void write_right(struct text *t, bool colour, enum ink ink, const char *words, size_t width)
+{
+	size_t used = display_width(words, strlen(words));
+	ink_spaces(t, used < width ? width - used : 0);
+	ink_begin(t, colour, ink);
+	display_append(t, words, strlen(words), width);
+	ink_end(t, colour, ink);
+}
+
+static void write_task(struct text *t, const struct view_gpu *g, bool colour, size_t width)
+{
+	char more[32] = "";
+	if (g->status == VIEW_GPU_ERROR && g->error) {
+		write_left(t, colour, INK_RED, g->error, width);
+		return;
+	}
+	if (g->num_tasks > 1)
+		snprintf(more, sizeof(more), " +%d", g->num_tasks - 1);
+	size_t room = strlen(more) < width ? width - strlen(more) : width;
+	const char *task = g->task ? g->task : "";
+	size_t used = display_append(t, task, strlen(task), room);
+	if (room < width) {
+		ink_words(t, colour, INK_DIM, more);
+		used += strlen(more);
+	}
+	ink_spaces(t, width - used);
+}
+
+static void write_time(struct text *t, const struct view_gpu *g, const struct layout_options *o, size_t width)
+{
+	char buf[UNITS_ROOM] = "";
+	if (g->since_ns >= 0 && o->now_ns >= (uint64_t)g->since_ns)
+		layout_time(o->now_ns - (uint64_t)g->since_ns, buf);
+	write_right(t, o->colour, INK_PLAIN, buf, width);
+}
+
+static void write_last(struct text *t, const struct view_gpu *g, bool colour, size_t width)
+{
+	char buf[UNITS_ROOM] = "";
+	if (g->last_duration_ns >= 0 && g->last_duration_ns < 1000000)
+		snprintf(buf, sizeof(buf), "%dµs", (int)(g->last_duration_ns / 1000));
+	else if (g->last_duration_ns >= 0)
+		units_format_duration((uint64_t)g->last_duration_ns / 1000000, buf);
+	write_right(t, colour, INK_DIM, buf, width);
+}
+
+static void write_percent(struct text *t, bool colour, double fraction, size_t bar, size_t width)
+{
+	char buf[16] = "";
+	if (fraction < 0) {
+		ink_spaces(t, width);
+		return;
+	}
+	if (bar) {
+		ink_bar(t, colour, INK_PLAIN, fraction, bar);
+		ink_spaces(t, 1);
+		width -= bar + 1;
+	}
+	snprintf(buf, sizeof(buf), "%d%%", (int)(fraction * 100 + 0.5));
+	write_right(t, colour, INK_PLAIN, buf, width);
+}
+
+static void write_memory(struct text *t, const struct view_gpu *g, const struct plan *p, bool colour)
+{
+	bool known = g->memory_total_bytes > 0 && g->memory_used_bytes >= 0;
+	double fraction = known ? (double)g->memory_used_bytes / (double)g->memory_total_bytes : -1;
+	size_t amount = p->amounts ? 13 : 0;
+	char buf[32] = "";
+	write_percent(t, colour, fraction, p->memory_bar, p->widths[MEMORY] - amount);
+	if (!amount)
+		return;
+	if (known)
+		snprintf(buf, sizeof(buf), "%.1f/%.0f GB", (double)g->memory_used_bytes / (double)UNITS_GB,
+			(double)g->memory_total_bytes / (double)UNITS_GB);
+	write_right(t, colour, INK_DIM, buf, amount);
+}
+
+static void write_cell(struct text *t, const struct view_model *m, size_t i, enum column c, const struct plan *p,
+	const struct layout_options *o)
+{
+	const struct view_gpu *g = view_gpu(m, i);
+	char buf[LAYOUT_NUMBER_ROOM];
+	size_t width = p->widths[c];
+	switch (c) {
+	case GPU:
+		label_of(m, i, buf);
+		write_right(t, o->colour, INK_PLAIN, buf, width);
+		break;
+	case NAME:
+		write_left(t, o->colour, INK_DIM, g->name ? g->name : "", width);
+		break;
+	case STATUS:
+		write_left(t, o->colour, sign_of(g->status).ink,
+			p->words ? view_gpu_status_name(g->status) : sign_of(g->status).glyph, width);
+		break;
+	case TASK:
+		write_task(t, g, o->colour, width);
+		break;
+	case TIME:
+		write_time(t, g, o, width);
+		break;
+	case LAST:
+		write_last(t, g, o->colour, width);
+		break;
+	case DONE:
+		write_right(t, o->colour, INK_PLAIN, layout_number(g->completed, buf), width);
+		break;
+	case FAILED:
+		write_right(t, o->colour, g->failed ? INK_RED : INK_DIM, layout_number(g->failed, buf), width);
+		break;
+	case MEMORY:
+		write_memory(t, g, p, o->colour);
+		break;
+	case LOAD:
+		write_percent(t, o->colour, g->utilization_percent / 100.0, p->load_bar, width);
+		break;
+	case COLUMNS:
+		break;
+	}
+}
+
+/* ---- Lines --------------------------------------------------------------------------- */
+
+static void write_title(struct text *t, enum column c, const struct plan *p)
+{
+	static const char *const titles[COLUMNS] = {
+		"GPU", "NAME", "STATUS", "TASK", "TIME", "LAST", "DONE", "FAILED", "MEMORY", "UTIL"};
+	const char *title = titles[c];
+	size_t width = p->widths[c];
+	if (strlen(title) > width)
+		title = c == FAILED && width >= 4 ? "FAIL" : c == MEMORY ? "MEM" : "";
+	if (c == NAME || c == STATUS || c == TASK || (c == MEMORY && p->memory_bar) || (c == LOAD && p->load_bar))
+		write_left(t, false, INK_PLAIN, title, width);
+	else
+		write_right(t, false, INK_PLAIN, title, width);
+}
+
+static void write_titles(struct text *t, const struct plan *p)
+{
+	for (size_t c = 0; c < COLUMNS; c++) {
+		if (!p->widths[c])
+			continue;
+		ink_spaces(t, c ? p->gap : 0);
+		write_title(t, (enum column)c, p);
+	}
+}
+
+static void write_row(
+	struct text *t, const struct view_model *m, size_t i, const struct plan *p, const struct layout_options *o)
+{
+	for (size_t c = 0; c < COLUMNS; c++) {
+		if (!p->widths[c])
+			continue;
+		ink_spaces(t, c ? p->gap : 0);
+		write_cell(t, m, i, (enum column)c, p, o);
+	}
+}
+
+/* Nothing visible at the end of a line. */
+static void end_line(struct text *t)
+{
+	while (t->length && t->data[t->length - 1] == ' ')
+		t->length--;
+	text_append_char(t, '\n');
+}
+
+static size_t write_table(struct text *t, const struct view_model *m, const struct layout_options *o, bool titles)
+{
+	struct extent e = measure(m);
+	struct plan p = make_plan(&e, o->width - 1, false);
+	if (titles) {
+		ink_begin(t, o->colour, INK_DIM);
+		write_titles(t, &p);
+		ink_end(t, o->colour, INK_DIM);
+		end_line(t);
+	}
+	for (size_t i = 0; i < view_num_gpus(m); i++) {
+		write_row(t, m, i, &p, o);
+		end_line(t);
+	}
+	return view_num_gpus(m) + titles;
+}
+
+/* How many GPUs are how: "● 58 processing   ○ 4 idle   ✗ 2 error". */
+static void write_legend(struct text *t, const struct view_model *m, const struct layout_options *o)
+{
+	static const enum view_gpu_status order[VIEW_GPU_STATUSES] = {
+		VIEW_GPU_PROCESSING, VIEW_GPU_INITIALIZING, VIEW_GPU_IDLE, VIEW_GPU_FINISHED, VIEW_GPU_ERROR};
+	size_t counts[VIEW_GPU_STATUSES] = {0}, used = 0;
+	for (size_t i = 0; i < view_num_gpus(m); i++)
+		counts[view_gpu(m, i)->status]++;
+	for (size_t i = 0; i < VIEW_GPU_STATUSES; i++) {
+		char words[64];
+		if (!counts[order[i]])
+			continue;
+		size_t size = (size_t)snprintf(
+			words, sizeof(words), " %zu %s", counts[order[i]], view_gpu_status_name(order[i]));
+		if (used + (used ? BETWEEN : 0) + 1 + size > o->width - 1)
+			break;
+		ink_spaces(t, used ? BETWEEN : 0);
+		ink_words(t, o->colour, sign_of(order[i]).ink, sign_of(order[i]).glyph);
+		text_append_string(t, words);
+		used += (used ? BETWEEN : 0) + 1 + size;
+	}
+	text_append_char(t, '\n');
+}
+
+/* Tables side by side. */
+struct grid {
+	size_t tables, rows;
+	size_t shown; /* GPUs; the rest is only counted */
+	bool titles;
+};
+
+static struct grid make_grid(size_t gpus, size_t label, size_t width, size_t lines)
+{
+	struct grid g = {.titles = lines > 6};
+	g.rows = lines - g.titles;
+	size_t least = label + 2, most = (width + BETWEEN) / (least + BETWEEN);
+	if (most == 0)
+		most = 1;
+	g.tables = (gpus + g.rows - 1) / g.rows;
+	g.shown = gpus;
+	if (g.tables > most) {
+		g.tables = most;
+		g.shown = g.tables * g.rows - 1;
+	}
+	/* No more rows than that takes: the tables are of a length. */
+	size_t places = g.shown + (g.shown < gpus);
+	g.rows = (places + g.tables - 1) / g.tables;
+	return g;
+}
+
+static void write_grid_line(struct text *t, const struct view_model *m, const struct layout_options *o,
+	const struct grid *g, const struct plan *p, size_t row)
+{
+	for (size_t k = 0; k < g->tables; k++) {
+		size_t i = k * g->rows + row;
+		if (i > g->shown || (i == g->shown && g->shown == view_num_gpus(m)))
+			break;
+		if (k)
+			ink_words(t, o->colour, INK_DIM, " │ ");
+		if (i < g->shown)
+			write_row(t, m, i, p, o);
+		else
+			text_appendf(t, "+%zu", view_num_gpus(m) - g->shown);
+	}
+	end_line(t);
+}
+
+static size_t write_grid(struct text *t, const struct view_model *m, const struct layout_options *o, size_t lines)
+{
+	struct extent e = measure(m);
+	size_t width = o->width - 1;
+	write_legend(t, m, o);
+	if (lines < 2)
+		return 1;
+	struct grid g = make_grid(view_num_gpus(m), e.label, width, lines - 1);
+	struct plan p = make_plan(&e, (width - (g.tables - 1) * BETWEEN) / g.tables, true);
+	if (g.titles) {
+		ink_begin(t, o->colour, INK_DIM);
+		for (size_t k = 0; k < g.tables; k++) {
+			if (k)
+				text_append_string(t, " │ ");
+			write_titles(t, &p);
+		}
+		ink_end(t, o->colour, INK_DIM);
+		end_line(t);
+	}
+	for (size_t row = 0; row < g.rows; row++)
+		write_grid_line(t, m, o, &g, &p, row);
+	return 1 + g.titles + g.rows;
+}
+
+size_t layout_rows(struct text *t, const struct view_model *m, const struct layout_options *o, size_t lines)
+{
+	size_t gpus = view_num_gpus(m);
+	if (gpus <= lines)
+		return write_table(t, m, o, gpus < lines);
+	return write_grid(t, m, o, lines);
+}

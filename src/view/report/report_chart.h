@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The pictures of a report: facts → SVG that is as wide as the page and needs no script. */
+#ifndef VIEW_REPORT_REPORT_CHART_H
+#define VIEW_REPORT_REPORT_CHART_H
+
+#include "base/text.h"
+#include "view/report/report_axis.h"
+#include "view/report/report_facts.h"
+
+/* A row of jobs for each GPU. What is narrower than a pixel is merged with its neighbours. */
+void report_timeline(struct text *t, const struct report_facts *f, const struct report_axis *a);
+/* A row for each GPU that was sampled: how busy and how full it was. */
+void report_usage(struct text *t, const struct report_facts *f, const struct report_axis *a);
+/* Attempts that ended, per round span of time. */
+void report_throughput(struct text *t, const struct report_facts *f, const struct report_axis *a);
+/* How many jobs waited. */
+void report_depth_chart(struct text *t, const struct report_facts *f, const struct report_axis *a);
+
+/* "GPU 3", "no GPU". */
+#define REPORT_GPU_LABEL 24
+const char *report_gpu_label(const struct report_gpu *g, char buf[REPORT_GPU_LABEL]);
+
+/* How an attempt ended: its reason, else "exit 3", "SIGKILL"; "" where there is nothing to say. */
+#define REPORT_OUTCOME 128
+const char *report_outcome(const char *reason, const struct view_attempt *a, char buf[REPORT_OUTCOME]);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of jobs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/process.h"
+#include "base/units.h"
+#include "view/top/top.h"
+
+#define MAX_COLUMNS 8
+
+struct column {
+	const char *title;
+	int width; /* 0: the rest */
+	bool right;
+	enum view_order order;
+	void (*words)(const struct view_job *job, int64_t now_ms, char *out, size_t size);
+};
+
+static void id_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	(void)now_ms;
+	snprintf(out, size, "%" PRIu64, job->id);
+}
+
+static void state_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	(void)now_ms;
+	snprintf(out, size, "%s", job->cancelling ? "ending" : view_job_state_name(job->state));
+}
+
+static void gpu_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	const struct view_attempt *a = view_job_last(job);
+	int n = 0;
+	(void)now_ms;
+	out[0] = '\0';
+	if (job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD)
+		return;
+	for (size_t i = 0; a && i < a->num_gpus && n >= 0 && (size_t)n < size; i++)
+		n += snprintf(out + n, size - (size_t)n, "%s%d", i ? "," : "", a->gpus[i]);
+}
+
+static void time_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	const struct view_attempt *a = view_job_last(job);
+	char buf[UNITS_ROOM];
+	int64_t ms;
+	if (job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD)
+		ms = now_ms - job->submit_ms;
+	else if (!a)
+		ms = -1;
+	else if (a->duration_ms >= 0)
+		ms = a->duration_ms;
+	else
+		ms = (a->end_ms >= 0 ? a->end_ms : now_ms) - a->start_ms;
+	snprintf(out, size, "%s", ms < 0 ? "" : units_format_duration((uint64_t)ms, buf));
+}
+
+static void memory_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	const struct view_attempt *a = view_job_last(job);
+	int64_t mb = a && a->peak_mem_mb >= 0 ? a->peak_mem_mb : job->mem_mb;
+	char buf[UNITS_ROOM];
+	(void)now_ms;
+	snprintf(out, size, "%s", mb < 0 ? "" : units_format_size((uint64_t)mb << 20, buf));
+}
+
+static void start_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	const struct view_attempt *a = view_job_last(job);
+	out[0] = '\0';
+	if (!a || job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD)
+		return;
+	time_t seconds = (time_t)(a->start_ms / 1000);
+	struct tm tm = {0};
+	localtime_r(&seconds, &tm);
+	if (now_ms - a->start_ms < INT64_C(20) * 3600 * 1000)
+		snprintf(out, size, "%02d:%02d:%02d", tm.tm_hour, tm.tm_min, tm.tm_sec);
+	else
+		snprintf(out, size, "%02d-%02d %02d:%02d", tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min);
+}
+
+static void reason_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	const struct view_attempt *a = view_job_last(job);
+	(void)now_ms;
+	out[0] = '\0';
+	if (job->reason)
+		snprintf(out, size, "%s", job->reason);
+	else if (job->state != VIEW_JOB_FAILED && job->state != VIEW_JOB_CANCELLED)
+		return;
+	else if (a && a->reason)
+		snprintf(out, size, "%s", a->reason);
+	else if (a && a->signal)
+		snprintf(out, size, "%s", process_signal_name(a->signal));
+	else if (a && a->exit_code > 0)
+		snprintf(out, size, "exit %d", a->exit_code);
+}
+
+static size_t make_columns(const struct top *t, int width, struct column columns[MAX_COLUMNS])
+{
+	size_t n = 0;
+	int id_width = 3;
+	const struct view_job *last = view_num_jobs(t->model) ? view_job(t->model, view_num_jobs(t->model) - 1) : NULL;
+	for (uint64_t id = last ? last->id : 0; id >= 1000; id /= 10)
+		id_width++;
+	columns[n++] = (struct column){"ID", id_width, true, VIEW_BY_ID, id_words};
+	columns[n++] = (struct column){"STATE", 9, false, VIEW_BY_STATE, state_words};
+	if (width >= 50)
+		columns[n++] = (struct column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
+	columns[n++] = (struct column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
+	if (width >= 70)
+		columns[n++] = (struct column){"MEM", 8, true, VIEW_BY_MEMORY, memory_words};
+	if (width >= 100)
+		columns[n++] = (struct column){"STARTED", 11, false, VIEW_BY_START, start_words};
+	if (width >= 130)
+		columns[n++] = (struct column){"REASON", 24, false, VIEW_BY_ID, reason_words};
+	columns[n++] = (struct column){"COMMAND", 0, false, VIEW_BY_NAME, NULL};
+	return n;
+}
+
+static void draw_titles(
+	const struct top *t, struct screen *s, int row, const struct column *columns, size_t num_columns, int shown)
+{
+	int at = 1;
+	char words[64];
+	screen_fill(s, row, 0, s->columns, SCREEN_REVERSE | SCREEN_DIM, " ");
+	for (size_t i = 0; i < num_columns; i++) {
+		const struct column *c = &columns[i];
+		int width = c->width ? c->width : s->columns - at;
+		bool sorted = c->order == t->order && strcmp(c->title, "REASON") != 0;
+		unsigned style = SCREEN_REVERSE | (sorted ? SCREEN_BOLD : SCREEN_DIM);
+		snprintf(words, sizeof(words), "%s%s", c->title, !sorted ? "" : t->reverse ? "▾" : "▴");
+		if (c->right)
+			screen_put_right(s, row, at, width, style, words);
+		else
+			screen_put(s, row, at, width, style, words);
+		at += width + 2;
+	}
+	size_t last = t->first + (size_t)shown < t->num_jobs ? t->first + (size_t)shown : t->num_jobs;
+	int n = snprintf(words, sizeof(words), "%s %zu–%zu of %zu ", top_states[t->states].name,
+		t->num_jobs ? t->first + 1 : 0, last, t->num_jobs);
+	if (s->columns >= 60)
+		screen_put_right(s, row, s->columns - n, n, SCREEN_REVERSE | SCREEN_DIM, words);
+}
+
+static unsigned style_of(const struct view_job *job)
+{
+	switch (job->state) {
+	case VIEW_JOB_RUNNING:
+		return job->cancelling ? SCREEN_YELLOW : SCREEN_GREEN;
+	case VIEW_JOB_HELD:
+		return SCREEN_YELLOW;
+	case VIEW_JOB_FAILED:
+		return SCREEN_RED;
+	case VIEW_JOB_COMPLETED:
+	case VIEW_JOB_CANCELLED:
+		return SCREEN_DIM;
+	default:
+		return SCREEN_PLAIN;
+	}
+}
+
+static void draw_command(struct screen *s, int row, int at, const struct view_job *job, unsigned style)
+{
+	if (job->priority > 0)
+		at += screen_put(s, row, at, 2, SCREEN_YELLOW | SCREEN_BOLD, "↑ ");
+	if (job->name && *job->name) {
+		at += screen_put(s, row, at, 24, style | SCREEN_BOLD, job->name) + 1;
+		at += screen_put(s, row, at, 2, SCREEN_DIM, "· ");
+	}
+	screen_put(s, row, at, s->columns - at, style, job->command);
+}
+
+static void draw_job(const struct top *t, struct screen *s, int row, const struct column *columns, size_t num_columns,
+	const struct view_job *job, int64_t now_ms)
+{
+	char words[160];
+	int at = 1;
+	unsigned style = style_of(job);
+	bool waits = job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD;
+	for (size_t i = 0; i < num_columns; i++) {
+		const struct column *c = &columns[i];
+		/* What is over is dim as a whole; of what is not, the state has the colour. */
+		unsigned own = style & SCREEN_DIM ? SCREEN_DIM : SCREEN_PLAIN;
+		if (!c->words) {
+			draw_command(s, row, at, job, own);
+			break;
+		}
+		if (c->words == state_words || c->words == reason_words)
+			own = style;
+		else if (c->words == time_words && waits)
+			own = SCREEN_DIM;
+		c->words(job, now_ms, words, sizeof(words));
+		if (c->right)
+			screen_put_right(s, row, at, c->width, own, words);
+		else
+			screen_put(s, row, at, c->width, own, words);
+		at += c->width + 2;
+	}
+	if (t->num_tagged && top_is_tagged(t, job->id))
+		screen_put(s, row, 0, 1, SCREEN_YELLOW | SCREEN_BOLD, "▌");
+}
+
+/* The cursor is always on the screen. */
+static void scroll(struct top *t, int rows)
+{
+	size_t n = (size_t)(rows > 0 ? rows : 1);
+	if (t->cursor < t->first)
+		t->first = t->cursor;
+	if (t->cursor >= t->first + n)
+		t->first = t->cursor - n + 1;
+	if (t->first + n > t->num_jobs)
+		t->first = t->num_jobs > n ? t->num_jobs - n : 0;
+}
+
+void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t now_ms)
+{
+	struct column columns[MAX_COLUMNS];
+	size_t num_columns = make_columns(t, s->columns, columns);
+	int shown = rows - 1;
+	t->rows = shown;
+	scroll(t, shown);
+	draw_titles(t, s, row, columns, num_columns, shown);
+	for (int i = 0; i < shown && t->first + (size_t)i < t->num_jobs; i++) {
+		size_t at = t->first + (size_t)i;
+		draw_job(t, s, row + 1 + i, columns, num_columns, t->jobs[at], now_ms);
+		if (at == t->cursor)
+			screen_invert(s, row + 1 + i, 0, s->columns);
+	}
+	if (t->num_jobs == 0 && shown > 0)
+		screen_put(s, row + 1, 1, s->columns - 2, SCREEN_DIM,
+			view_num_jobs(t->model) ? "no job matches; Esc shows all, Tab other states"
+						: "no jobs yet; 'gpuq add' queues one");
+}

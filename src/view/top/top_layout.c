@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* The whole screen: what goes where, and what is left out when it is small. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/display.h"
+#include "base/units.h"
+#include "view/top/top.h"
+
+#define ENOUGH_ROWS 12 /* for more than the bare minimum */
+
+/* ---- Above ------------------------------------------------------------------------------------ */
+
+static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
+{
+	char clock[16], runner[48];
+	time_t seconds = (time_t)(now_ms / 1000);
+	struct tm tm = {0};
+	localtime_r(&seconds, &tm);
+	snprintf(clock, sizeof(clock), "%02d:%02d:%02d ", tm.tm_hour, tm.tm_min, tm.tm_sec);
+	screen_fill(s, 0, 0, s->columns, SCREEN_REVERSE, " ");
+	int at = screen_put(s, 0, 1, 9, SCREEN_REVERSE | SCREEN_BOLD, "gpuq top") + 3;
+	int right = s->columns - 9;
+	screen_put(s, 0, right, 9, SCREEN_REVERSE, clock);
+	bool nobody = t->facts.runner == 0;
+	if (nobody)
+		snprintf(runner, sizeof(runner), "no runner  ");
+	else if (t->facts.runner > 0)
+		snprintf(runner, sizeof(runner), "runner %" PRId64 "  ", t->facts.runner);
+	else
+		snprintf(runner, sizeof(runner), "runner elsewhere  ");
+	int width = (int)strlen(runner);
+	if (right - width > at) {
+		right -= width;
+		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody ? SCREEN_BOLD : 0), runner);
+	}
+	/* Of a long path the end tells more. */
+	const char *path = t->facts.journal ? t->facts.journal : "";
+	int room = right - at - 2, length = (int)display_width(path, strlen(path));
+	if (length > room && room > 12) {
+		const char *slash = strrchr(path, '/');
+		for (const char *p = path; slash && p < slash; p++)
+			if (*p == '/' && (int)display_width(p, strlen(p)) + 1 <= room) {
+				at += screen_put(s, 0, at, 1, SCREEN_REVERSE, "…");
+				path = p;
+				break;
+			}
+	}
+	screen_put(s, 0, at, right - at - 2, SCREEN_REVERSE, path);
+}
+
+static int put_count(struct screen *s, int row, int at, unsigned style, size_t n, const char *word)
+{
+	if (n == 0)
+		style = SCREEN_DIM;
+	int used = screen_putf(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), "%zu", n);
+	used += screen_putf(s, row, at + used, s->columns - at - used, style, " %s", word);
+	return at + used + 2;
+}
+
+static void draw_counts(const struct top *t, struct screen *s, int row, uint64_t now_ns)
+{
+	const struct view_model *m = t->model;
+	char words[96], eta[UNITS_ROOM];
+	int at = 1, n = 0;
+	at = put_count(s, row, at, SCREEN_GREEN, view_job_count(m, VIEW_JOB_RUNNING), "running");
+	at = put_count(s, row, at, SCREEN_PLAIN, view_job_count(m, VIEW_JOB_PENDING), "pending");
+	if (view_job_count(m, VIEW_JOB_HELD))
+		at = put_count(s, row, at, SCREEN_YELLOW, view_job_count(m, VIEW_JOB_HELD), "held");
+	if (s->columns >= 50)
+		at = put_count(s, row, at, SCREEN_PLAIN, view_job_count(m, VIEW_JOB_COMPLETED), "completed");
+	at = put_count(s, row, at, SCREEN_RED, view_job_count(m, VIEW_JOB_FAILED), "failed");
+	if (view_job_count(m, VIEW_JOB_CANCELLED) && s->columns >= 70)
+		at = put_count(s, row, at, SCREEN_DIM, view_job_count(m, VIEW_JOB_CANCELLED), "cancelled");
+	double rate = view_rate(m, now_ns);
+	int64_t left = view_eta_ns(m, now_ns);
+	bool open = view_job_count(m, VIEW_JOB_RUNNING) + view_job_count(m, VIEW_JOB_PENDING) > 0;
+	if (rate > 0 && open) {
+		unsigned tenths = (unsigned)((rate < 1 ? rate * 60 : rate) * 10 + 0.5);
+		n = snprintf(words, sizeof(words), "%u.%u/%s  ", tenths / 10, tenths % 10, rate < 1 ? "min" : "s");
+	}
+	if (left >= 0 && open)
+		n += snprintf(words + n, sizeof(words) - (size_t)n, "%s left ",
+			units_format_duration((uint64_t)left / 1000000, eta));
+	if (n && at + n < s->columns)
+		screen_put(s, row, s->columns - n, n, SCREEN_DIM, words);
+}
+
+/* ---- Below ------------------------------------------------------------------------------------- */
+
+static void draw_detail(const struct top *t, struct screen *s, int row)
+{
+	const struct view_job *j = t->num_jobs ? t->jobs[t->cursor] : NULL;
+	if (!j)
+		return;
+	const struct view_attempt *a = view_job_last(j);
+	const char *reason = j->reason ? j->reason : a ? a->reason : NULL;
+	int at = 1;
+	at += screen_putf(s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", j->id,
+		j->cancelling ? "ending" : view_job_state_name(j->state));
+	if (reason && j->state != VIEW_JOB_COMPLETED && j->state != VIEW_JOB_RUNNING)
+		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": %s", reason);
+	else if (j->state == VIEW_JOB_FAILED && a && a->exit_code > 0)
+		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": exit %d", a->exit_code);
+	if (j->num_attempts > 1)
+		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ", attempt %zu", j->num_attempts);
+	at += screen_put(s, row, at, 3, SCREEN_DIM, "  ");
+	screen_put(s, row, at, s->columns - at, SCREEN_DIM, j->command);
+}
+
+/* As htop: the key, then what it does. */
+static void draw_keys(struct screen *s, int row)
+{
+	static const struct {
+		const char *key, *name;
+	} keys[] = {{"?", "Keys"}, {"q", "Quit"}, {"↵", "Log"}, {"c", "Cancel"}, {"r", "Retry"}, {"h", "Hold"},
+		{"u", "Urgent"}, {"/", "Filter"}, {"s", "Sort"}, {"w", "Why"}, {"Tab", "States"}};
+	int at = 1;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		int width = (int)(display_width(keys[i].key, strlen(keys[i].key)) + strlen(keys[i].name) + 3);
+		if (at + width > s->columns + 2)
+			break;
+		at += screen_put(s, row, at, 8, SCREEN_BOLD, keys[i].key) + 1;
+		at += screen_put(s, row, at, 16, SCREEN_DIM, keys[i].name) + 2;
+	}
+}
+
+static void draw_filter(struct screen *s, int row, const struct top *t)
+{
+	int at = 1 + screen_put(s, row, 1, 8, SCREEN_BOLD, "Filter:");
+	at += 1;
+	int used = screen_put(s, row, at, s->columns - at - 1, SCREEN_PLAIN, t->filter);
+	if (t->mode == TOP_FILTER) {
+		s->cursor_row = row;
+		s->cursor_column = at + used < s->columns ? at + used : s->columns - 1;
+	} else {
+		screen_put(s, row, at + used + 2, s->columns, SCREEN_DIM, "Esc shows all");
+	}
+}
+
+static void draw_question(struct screen *s, int row, const struct top *t)
+{
+	size_t count;
+	const uint64_t *ids = top_chosen(t, &count);
+	const struct view_job *j = count ? view_find_job(t->model, ids[0]) : NULL;
+	char words[160];
+	if (count == 1)
+		snprintf(words, sizeof(words), "Cancel job %" PRIu64 "%s? y/n ", ids[0],
+			j && j->state == VIEW_JOB_RUNNING ? ", which is running," : "");
+	else
+		snprintf(words, sizeof(words), "Cancel %zu tagged jobs? y/n ", count);
+	int used = screen_put(s, row, 1, s->columns - 1, SCREEN_YELLOW | SCREEN_BOLD, words);
+	s->cursor_row = row;
+	s->cursor_column = 1 + used < s->columns ? 1 + used : s->columns - 1;
+}
+
+static void draw_last_line(struct screen *s, int row, const struct top *t)
+{
+	if (t->mode == TOP_CONFIRM)
+		draw_question(s, row, t);
+	else if (t->mode == TOP_FILTER)
+		draw_filter(s, row, t);
+	else if (t->message[0])
+		screen_put(
+			s, row, 1, s->columns - 1, t->message_bad ? SCREEN_RED | SCREEN_BOLD : SCREEN_BOLD, t->message);
+	else if (t->num_tagged)
+		screen_putf(s, row, 1, s->columns - 1, SCREEN_YELLOW,
+			"%zu tagged: c cancels, r retries, h holds, u is urgent; Esc: none", t->num_tagged);
+	else if (t->filter[0])
+		draw_filter(s, row, t);
+	else
+		draw_keys(s, row);
+}
+
+/* ---- On top of it -------------------------------------------------------------------------------- */
+
+static void draw_sort(const struct top *t, struct screen *s)
+{
+	int width = 28, top = s->rows / 2 - TOP_ORDERS / 2 - 1, left = (s->columns - width) / 2;
+	top = top < 0 ? 0 : top;
+	left = left < 0 ? 0 : left;
+	screen_fill(s, top, left, width, SCREEN_REVERSE, " ");
+	screen_put(s, top, left + 1, width - 1, SCREEN_REVERSE | SCREEN_BOLD, "Order by");
+	for (int i = 0; i < TOP_ORDERS; i++) {
+		unsigned style = i == t->sort_choice ? SCREEN_REVERSE : SCREEN_PLAIN;
+		screen_fill(s, top + 1 + i, left, width, style, " ");
+		screen_putf(s, top + 1 + i, left + 1, width - 2, style, "%d  %s", i + 1, top_orders[i].name);
+	}
+	screen_fill(s, top + 1 + TOP_ORDERS, left, width, SCREEN_REVERSE, " ");
+}
+
+int top_draw(struct top *t, struct screen *s, int rows, int columns, int64_t now_ms, uint64_t now_ns)
+{
+	t->now_ms = now_ms;
+	int r = screen_begin(s, rows, columns);
+	if (r == 0)
+		r = top_list(t, now_ms);
+	if (r < 0)
+		return r;
+	if (t->mode == TOP_LOG) {
+		top_draw_log(t, s);
+		return 0;
+	}
+	bool roomy = s->rows >= ENOUGH_ROWS;
+	int row = 1;
+	draw_title(t, s, now_ms);
+	if (s->rows >= 6)
+		draw_counts(t, s, row++, now_ns);
+	int last = s->rows - 1;
+	/* A blank line before and after, where there is room for the eye to rest. */
+	int gap = s->rows >= 20;
+	if (s->rows >= 8) {
+		int used = top_draw_gpus(t, s, row + gap, roomy ? s->rows * 2 / 5 - gap : s->rows / 4);
+		row += used ? used + 2 * gap : gap;
+	}
+	int bottom = s->rows > 1 ? last : s->rows;
+	if (roomy)
+		draw_detail(t, s, --bottom);
+	if (bottom - row > 0)
+		top_draw_jobs(t, s, row, bottom - row, now_ms);
+	if (s->rows > 1)
+		draw_last_line(s, last, t);
+	if (t->mode == TOP_SORT)
+		draw_sort(t, s);
+	else if (t->mode == TOP_PAGE)
+		top_draw_page(t, s);
+	return 0;
+}

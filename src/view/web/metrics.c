@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/web/metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- The format ------------------------------------------------------------------- */
+
+static void put_header(struct text *t, const char *name, const char *type, const char *help)
+{
+	text_appendf(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* Between quotes: backslash, quote and newline are escaped, and those alone. */
+static void put_label_value(struct text *t, const char *value)
+{
+	for (; *value; value++)
+		if (*value == '\n')
+			text_append_string(t, "\\n");
+		else if (*value == '\\' || *value == '"')
+			text_appendf(t, "\\%c", *value);
+		else
+			text_append_char(t, *value);
+}
+
+static void put_gpu_labels(struct text *t, const struct view_gpu *gpu)
+{
+	/* An instance of a split card has its own number behind its card's. */
+	if (gpu->slot)
+		text_appendf(t, "{gpu=\"%d:%d\"}", gpu->id, gpu->slot);
+	else
+		text_appendf(t, "{gpu=\"%d\"}", gpu->id);
+}
+
+/* ---- Histograms -------------------------------------------------------------------- */
+
+static const double bounds[] = {0.1, 1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400};
+#define BOUNDS (sizeof(bounds) / sizeof(*bounds))
+
+struct histogram {
+	uint64_t counts[BOUNDS + 1]; /* not cumulative */
+	double sum;
+	uint64_t count;
+};
+
+static void histogram_add(struct histogram *h, int64_t ms)
+{
+	double s = (double)(ms < 0 ? 0 : ms) / 1000;
+	size_t i = 0;
+	while (i < BOUNDS && s > bounds[i])
+		i++;
+	h->counts[i]++;
+	h->sum += s;
+	h->count++;
+}
+
+static void put_histogram(struct text *t, const char *name, const char *help, const struct histogram *h)
+{
+	uint64_t below = 0;
+	put_header(t, name, "histogram", help);
+	for (size_t i = 0; i < BOUNDS; i++) {
+		below += h->counts[i];
+		text_appendf(t, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[i], below);
+	}
+	text_appendf(t, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->count);
+	text_appendf(t, "%s_sum %.3f\n%s_count %" PRIu64 "\n", name, h->sum, name, h->count);
+}
+
+/* ---- GPUs ----------------------------------------------------------------------------- */
+
+struct gpu_gauge {
+	const char *name, *help;
+	double (*value)(const struct view_gpu *gpu); /* negative: not known */
+};
+
+static double memory_size(const struct view_gpu *g)
+{
+	return (double)g->memory_total_bytes;
+}
+
+static double memory_used(const struct view_gpu *g)
+{
+	return (double)g->memory_used_bytes;
+}
+
+static double utilization(const struct view_gpu *g)
+{
+	return g->utilization_percent < 0 ? -1 : g->utilization_percent / 100.0;
+}
+
+static double temperature(const struct view_gpu *g)
+{
+	return g->temperature_celsius;
+}
+
+static double power(const struct view_gpu *g)
+{
+	return g->power_milliwatts < 0 ? -1 : (double)g->power_milliwatts / 1000;
+}
+
+static double up(const struct view_gpu *g)
+{
+	return g->status != VIEW_GPU_ERROR;
+}
+
+static double jobs_on(const struct view_gpu *g)
+{
+	return g->num_tasks;
+}
+
+static const struct gpu_gauge gpu_gauges[] = {
+	{"gpuq_gpu_up", "Whether work can be put on the GPU.", up},
+	{"gpuq_gpu_memory_size_bytes", "Memory of the GPU.", memory_size},
+	{"gpuq_gpu_memory_used_bytes", "Memory of the GPU that is in use, by whomever.", memory_used},
+	{"gpuq_gpu_utilization_ratio", "Share of the time in which the GPU was busy, 0 to 1.", utilization},
+	{"gpuq_gpu_temperature_celsius", "Temperature of the GPU.", temperature},
+	{"gpuq_gpu_power_watts", "Power that the GPU draws.", power},
+	{"gpuq_gpu_running_jobs", "Jobs of this queue that run on the GPU.", jobs_on},
+};
+
+static void put_gauge(struct text *t, const struct view_model *m, const struct gpu_gauge *gauge)
+{
+	bool begun = false;
+	for (size_t i = 0; i < view_num_gpus(m); i++) {
+		const struct view_gpu *gpu = view_gpu(m, i);
+		double value = gauge->value(gpu);
+		if (value < 0)
+			continue;
+		if (!begun)
+			put_header(t, gauge->name, "gauge", gauge->help);
+		begun = true;
+		text_append_string(t, gauge->name);
+		put_gpu_labels(t, gpu);
+		text_appendf(t, " %.15g\n", value);
+	}
+}
+
+static void put_gpus(struct text *t, const struct view_model *m)
+{
+	if (view_num_gpus(m) > 0)
+		put_header(t, "gpuq_gpu_info", "gauge", "The GPUs that are watched.");
+	for (size_t i = 0; i < view_num_gpus(m); i++) {
+		const struct view_gpu *gpu = view_gpu(m, i);
+		text_appendf(t, gpu->slot ? "gpuq_gpu_info{gpu=\"%d:%d\",name=\"" : "gpuq_gpu_info{gpu=\"%d\",name=\"",
+			gpu->id, gpu->slot);
+		put_label_value(t, gpu->name ? gpu->name : "");
+		text_append_string(t, "\"} 1\n");
+	}
+	for (size_t i = 0; i < sizeof(gpu_gauges) / sizeof(*gpu_gauges); i++)
+		put_gauge(t, m, &gpu_gauges[i]);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------- */
+
+struct totals {
+	struct histogram durations, waits;
+	uint64_t ends[VIEW_JOB_STATES]; /* of attempts */
+	uint64_t retries, timeouts;
+	int64_t oldest_ms; /* of what waits; -1: nothing does */
+};
+
+static void count_attempt(struct totals *all, const struct view_attempt *a)
+{
+	if (a->state == VIEW_JOB_RUNNING)
+		return;
+	all->ends[a->state]++;
+	if (a->duration_ms >= 0)
+		histogram_add(&all->durations, a->duration_ms);
+	if (a->reason && strcmp(a->reason, "timeout") == 0)
+		all->timeouts++;
+}
+
+static void count_job(struct totals *all, const struct view_job *job)
+{
+	for (size_t i = 0; i < job->num_attempts; i++)
+		count_attempt(all, &job->attempts[i]);
+	if (job->num_attempts > 1)
+		all->retries += job->num_attempts - 1;
+	if (job->num_attempts > 0 && job->submit_ms > 0 && job->attempts[0].start_ms > 0)
+		histogram_add(&all->waits, job->attempts[0].start_ms - job->submit_ms);
+	if (job->state == VIEW_JOB_PENDING && job->submit_ms > 0 &&
+		(all->oldest_ms < 0 || job->submit_ms < all->oldest_ms))
+		all->oldest_ms = job->submit_ms;
+}
+
+static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
+{
+	static const enum view_job_state ends[] = {VIEW_JOB_COMPLETED, VIEW_JOB_FAILED, VIEW_JOB_CANCELLED};
+	struct totals all = {.oldest_ms = -1};
+	for (size_t i = 0; i < view_num_jobs(m); i++)
+		count_job(&all, view_job(m, i));
+
+	put_header(t, "gpuq_jobs", "gauge", "Jobs in the journal, by state.");
+	for (int i = 0; i < VIEW_JOB_STATES; i++)
+		text_appendf(t, "gpuq_jobs{state=\"%s\"} %zu\n", view_job_state_name((enum view_job_state)i),
+			view_job_count(m, (enum view_job_state)i));
+	put_header(t, "gpuq_oldest_pending_seconds", "gauge", "How long the oldest pending job waits.");
+	text_appendf(t, "gpuq_oldest_pending_seconds %.3f\n",
+		all.oldest_ms < 0 || now_ms < all.oldest_ms ? 0.0 : (double)(now_ms - all.oldest_ms) / 1000);
+	put_header(t, "gpuq_attempts_total", "counter", "Attempts that are over, by how they ended.");
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+		text_appendf(t, "gpuq_attempts_total{result=\"%s\"} %" PRIu64 "\n", view_job_state_name(ends[i]),
+			all.ends[ends[i]]);
+	put_header(t, "gpuq_retries_total", "counter", "Attempts that were not the first of their job.");
+	text_appendf(t, "gpuq_retries_total %" PRIu64 "\n", all.retries);
+	put_header(t, "gpuq_timeouts_total", "counter", "Attempts that were ended because their time was over.");
+	text_appendf(t, "gpuq_timeouts_total %" PRIu64 "\n", all.timeouts);
+	put_histogram(t, "gpuq_attempt_duration_seconds", "How long attempts took.", &all.durations);
+	put_histogram(t, "gpuq_job_wait_seconds", "From when a job was added to its first start.", &all.waits);
+}
+
+/* ---- The rest ----------------------------------------------------------------------------- */
+
+void metrics_put(struct text *t, const struct view_model *m, const struct view_facts *facts, int64_t now_ms)
+{
+	put_header(t, "gpuq_build_info", "gauge", "The gpuq that tells this.");
+	text_append_string(t, "gpuq_build_info{version=\"" GD_VERSION "\"} 1\n");
+	put_gpus(t, m);
+	put_jobs(t, m, now_ms);
+	put_header(t, "gpuq_runner_up", "gauge", "Whether somebody runs the queue.");
+	text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
+	put_header(t, "gpuq_journal_size_bytes", "gauge", "Size of the journal.");
+	text_appendf(t, "gpuq_journal_size_bytes %" PRIu64 "\n", facts->journal_bytes);
+	put_header(t, "gpuq_journal_bad_lines", "gauge", "Lines of the journal that could not be read.");
+	text_appendf(t, "gpuq_journal_bad_lines %" PRIu64 "\n", facts->bad_lines);
+}

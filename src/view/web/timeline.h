@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What ran where and when, as a picture shows it: bars on the GPUs, and ends per
+ * slice of time. Bars that would be narrower than a pixel or two are joined, so
+ * that 100,000 jobs give a picture of the same size as ten.
+ */
+#ifndef VIEW_WEB_TIMELINE_H
+#define VIEW_WEB_TIMELINE_H
+
+#include "view/model/model.h"
+
+#define TIMELINE_BINS  60
+#define TIMELINE_LANES 6 /* jobs at a time on one GPU that get a row of their own */
+
+struct timeline_bar {
+	int gpu, lane;
+	int64_t start_ms, end_ms; /* end -1: it runs */
+	uint64_t id;              /* of the job; of several, the last one */
+	unsigned count, failed;   /* how many attempts this is, and how many of them did not end well */
+	enum view_job_state state;
+};
+
+struct timeline_bin {
+	unsigned completed, failed;
+};
+
+struct timeline {
+	int64_t from_ms, to_ms;
+	struct timeline_bar *bars; /* by GPU, lane, start */
+	size_t num_bars;
+	struct timeline_bin bins[TIMELINE_BINS];
+};
+
+/* What lies in [from, to]. Bars shorter than `grain_ms` are joined with such neighbours. 0 or -ENOMEM. */
+int timeline_build(const struct view_model *m, int64_t from_ms, int64_t to_ms, int64_t grain_ms, struct timeline *ret);
+void timeline_finish(struct timeline *t);
+
+#endif

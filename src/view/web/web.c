@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/web/web.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/json_put.h"
+#include "view/web/web_gate.h"
+#include "view/web/web_page.h"
+#include "view/web/web_private.h"
+
+#define MAX_CONNECTIONS 256
+#define CONNECTION_ROOM 32768 /* with the headers of a request: longer ones are refused */
+#define IDLE_S          30
+#define MAX_BODY        4096
+#define MAX_URL         2048
+
+void web_now(const struct web *w, struct web_clock *ret)
+{
+	*ret = (struct web_clock){.now_ms = date_now_ms(), .now_ns = clock_now_ns(), .offset_ns = w->offset_ns};
+}
+
+/* ---- Answers ------------------------------------------------------------------------- */
+
+/* Nothing but what we serve ourselves, no script that is not a file of ours, in no frame. */
+static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+			     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+enum MHD_Result web_answer(struct MHD_Connection *c, unsigned code, const char *type, struct MHD_Response *response)
+{
+	static const struct {
+		const char *name, *value;
+	} headers[] = {
+		{"Content-Security-Policy", policy},
+		{"X-Content-Type-Options", "nosniff"},
+		{"X-Frame-Options", "DENY"},
+		{"Referrer-Policy", "no-referrer"},
+		{"Cross-Origin-Resource-Policy", "same-origin"},
+		{"Cross-Origin-Opener-Policy", "same-origin"},
+		{"Cache-Control", "no-store"},
+	};
+	if (!response)
+		return MHD_NO;
+	for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++)
+		MHD_add_response_header(response, headers[i].name, headers[i].value);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	if (code == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+	enum MHD_Result r = MHD_queue_response(c, code, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+enum MHD_Result web_answer_text(struct MHD_Connection *c, unsigned code, const char *type, const struct text *t)
+{
+	if (text_error(t))
+		return MHD_NO;
+	return web_answer(c, code, type,
+		MHD_create_response_from_buffer(t->length, (void *)(uintptr_t)text_string(t), MHD_RESPMEM_MUST_COPY));
+}
+
+enum MHD_Result web_answer_error(struct MHD_Connection *c, unsigned code, const char *words)
+{
+	cleanup_(text_finish) struct text t = {0};
+	json_open(&t, NULL, '{');
+	json_put_string(&t, "error", words);
+	json_close(&t, '}');
+	return web_answer_text(c, code, "application/json", &t);
+}
+
+/* ---- The gate ---------------------------------------------------------------------------- */
+
+struct request {
+	size_t body; /* bytes that came */
+};
+
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* The address on our side, which a browser that was given it in numbers asks for: no name, so no rebinding. */
+static bool is_own_address(struct MHD_Connection *c, const char *host)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	char name[64];
+	const char *names[] = {name};
+	return info && web_local_name(info->connect_fd, name, sizeof(name)) == 0 && web_host_allowed(host, names, 1);
+}
+
+static bool host_is_ours(const struct web *w, struct MHD_Connection *c, const char *host)
+{
+	const char *listening[] = {w->place.host};
+	return web_host_allowed(host, listening, 1) || web_host_allowed(host, w->options.hosts, w->options.num_hosts) ||
+	       is_own_address(c, host);
+}
+
+static bool is_page(const char *url)
+{
+	return strncmp(url, "/api/", 5) != 0 && strcmp(url, "/metrics") != 0;
+}
+
+static enum MHD_Result refuse(struct web *w, struct MHD_Connection *c, unsigned code, const char *words)
+{
+	w->num_refused++;
+	return web_answer_error(c, code, words);
+}
+
+/* Whether the request may go on; else it has been answered by *ret. The token is not asked for yet. */
+static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, bool post, enum MHD_Result *ret)
+{
+	const char *host = header(c, MHD_HTTP_HEADER_HOST);
+	if (!host_is_ours(w, c, host)) {
+		*ret = refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST,
+			"this name is not one of this server's; --host NAME lets a browser use it");
+		return false;
+	}
+	/* A link on another site may open the page itself: it has nothing in it, and no frame shows it. */
+	bool navigates = is_page(url) && !post;
+	if ((!navigates && !web_site_allowed(header(c, "Sec-Fetch-Site"))) ||
+		!web_origin_allowed(header(c, MHD_HTTP_HEADER_ORIGIN), host)) {
+		*ret = refuse(w, c, MHD_HTTP_FORBIDDEN, "requests from other sites are refused");
+		return false;
+	}
+	return true;
+}
+
+/* ---- Where to ------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer_page(struct MHD_Connection *c, const char *url)
+{
+	for (size_t i = 0; web_page[i].path; i++)
+		if (strcmp(url, web_page[i].path) == 0)
+			return web_answer(c, MHD_HTTP_OK, web_page[i].type,
+				MHD_create_response_from_buffer(
+					web_page[i].size, (void *)(uintptr_t)web_page[i].data, MHD_RESPMEM_PERSISTENT));
+	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+}
+
+static enum MHD_Result route(struct web *w, struct MHD_Connection *c, const char *url, bool post)
+{
+	static const char jobs[] = "/api/jobs/";
+	bool may_act = web_token_given(header(c, MHD_HTTP_HEADER_AUTHORIZATION), w->options.token);
+	if (is_page(url))
+		return post ? web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can only be read")
+			    : answer_page(c, url);
+	if (!may_act && !w->options.open_read)
+		return refuse(
+			w, c, MHD_HTTP_UNAUTHORIZED, "this needs the token: open the address that 'gpuq web' printed");
+	if (strncmp(url, jobs, sizeof(jobs) - 1) == 0)
+		return web_api_job(w, c, url + sizeof(jobs) - 1, post, may_act);
+	if (post)
+		return web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can only be read");
+	if (strcmp(url, "/api/stream") == 0)
+		return web_stream_open(w, c, may_act);
+	if (strcmp(url, "/metrics") == 0)
+		return web_api_metrics(w, c);
+	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+}
+
+/* Called when the headers are there, for each piece of a body, and at its end. */
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *url, const char *method,
+	const char *version, const char *data, size_t *size, void **state)
+{
+	struct web *w = context;
+	struct request *request = *state;
+	bool post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+	enum MHD_Result result;
+	(void)version;
+	(void)data;
+	if (!request) {
+		w->num_requests++;
+		if (!post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+			return refuse(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and POST are what there is");
+		if (strlen(url) > MAX_URL)
+			return refuse(w, c, MHD_HTTP_URI_TOO_LONG, "that address is too long");
+		if (!pass_gate(w, c, url, post, &result))
+			return result;
+		/* Answered at its end only: else the connection could not be used again. */
+		*state = calloc(1, sizeof(*request));
+		return *state ? MHD_YES : MHD_NO;
+	}
+	if (*size > 0) {
+		/* A body is read, and thrown away: no request needs one. */
+		request->body += *size;
+		*size = 0;
+		return request->body <= MAX_BODY ? MHD_YES : MHD_NO;
+	}
+	return route(w, c, url, post);
+}
+
+static void on_completed(void *context, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode why)
+{
+	(void)context;
+	(void)c;
+	(void)why;
+	free(*state);
+	*state = NULL;
+}
+
+/* ---- On the loop ------------------------------------------------------------------------------ */
+
+void web_run(void *context, uint32_t events)
+{
+	struct web *w = context;
+	MHD_UNSIGNED_LONG_LONG timeout_ms;
+	(void)events;
+	MHD_run(w->daemon);
+	bool waits = MHD_get_timeout(w->daemon, &timeout_ms) == MHD_YES;
+	loop_set_deadline(w->timer, waits ? clock_now_ns() + timeout_ms * NS_PER_MS + 1 : 0);
+}
+
+static int add_sources(struct web *w)
+{
+	const union MHD_DaemonInfo *info = MHD_get_daemon_info(w->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	if (!info || info->epoll_fd < 0)
+		return -ENOTSUP;
+	int r = loop_add(w->loop, info->epoll_fd, EPOLLIN, web_run, w, &w->source);
+	if (r == 0)
+		r = loop_add_timer(w->loop, web_run, w, &w->timer);
+	return r < 0 ? r : loop_add_timer(w->loop, web_stream_tick, w, &w->tick);
+}
+
+static int start(struct web *w)
+{
+	w->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, w,
+		MHD_OPTION_LISTEN_SOCKET, w->place.fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)CONNECTION_ROOM, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+	if (!w->daemon)
+		return -EIO;
+	/* It closes the socket from here on. */
+	w->place.fd = -1;
+	return add_sources(w);
+}
+
+int web_open(const struct web_options *o, struct loop *loop, struct web **ret, struct gd_error *err)
+{
+	struct web *w = calloc(1, sizeof(*w));
+	if (!w)
+		return error_set(err, -ENOMEM, "starting the server: out of memory");
+	w->options = *o;
+	w->loop = loop;
+	w->place.fd = -1;
+	w->generation = 1;
+	w->offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
+	int r = web_listen(o->listen ? o->listen : WEB_LISTEN, &w->place, err);
+	if (r == 0) {
+		r = start(w);
+		if (r < 0)
+			error_set(err, r, "starting the server: %s", error_words(r));
+	}
+	if (r < 0)
+		web_close(w);
+	else
+		*ret = w;
+	return r;
+}
+
+void web_close(struct web *w)
+{
+	if (!w)
+		return;
+	if (w->daemon) {
+		/* Resumed connections are taken up by a run; suspended ones must not be left when it stops. */
+		web_stream_end_all(w);
+		MHD_run(w->daemon);
+		loop_remove(w->source);
+		loop_remove(w->timer);
+		loop_remove(w->tick);
+		MHD_stop_daemon(w->daemon);
+	}
+	closep(&w->place.fd);
+	web_cache_finish(w);
+	free(w);
+}
+
+const char *web_address(const struct web *w)
+{
+	return w->place.address;
+}
+
+bool web_is_public(const struct web *w)
+{
+	return !w->place.loopback;
+}
+
+void web_changed(struct web *w)
+{
+	const struct view_model *m = w->options.model;
+	bool all;
+	if (view_jobs_since(m, w->jobs_version, NULL, 0) > 0 ||
+		view_removed_since(m, w->jobs_version, NULL, 0, &all) > 0 || all)
+		w->generation++;
+	w->jobs_version = view_version(m);
+	web_stream_wake(w);
+}

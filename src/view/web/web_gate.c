@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/web/web_gate.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+/* The name in "name:port" or "[address]:port"; 0 where it is neither. Brackets belong to it. */
+static size_t host_length(const char *host)
+{
+	size_t n;
+	if (host[0] == '[') {
+		n = strcspn(host, "]");
+		if (!host[n])
+			return 0;
+		n++;
+	} else {
+		n = strcspn(host, ":");
+	}
+	const char *rest = host + n;
+	if (*rest == ':' && strspn(rest + 1, "0123456789") != strlen(rest + 1))
+		return 0;
+	return *rest && *rest != ':' ? 0 : n;
+}
+
+static bool is_name(const char *host, size_t size, const char *name)
+{
+	/* "localhost." is the same name. */
+	if (size > 1 && host[size - 1] == '.')
+		size--;
+	return strlen(name) == size && strncasecmp(host, name, size) == 0;
+}
+
+bool web_host_allowed(const char *host, const char *const *names, size_t count)
+{
+	static const char *const ours[] = {"localhost", "127.0.0.1", "[::1]"};
+	size_t n = host ? host_length(host) : 0;
+	if (n == 0)
+		return false;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
+		if (is_name(host, n, ours[i]))
+			return true;
+	for (size_t i = 0; i < count; i++)
+		if (is_name(host, n, names[i]))
+			return true;
+	return false;
+}
+
+bool web_origin_allowed(const char *origin, const char *host)
+{
+	if (!origin)
+		return true;
+	/* https: somebody has put a proxy before us. */
+	const char *rest = strncmp(origin, "http://", 7) == 0    ? origin + 7
+			   : strncmp(origin, "https://", 8) == 0 ? origin + 8
+								 : NULL;
+	return rest && host && strcasecmp(rest, host) == 0;
+}
+
+bool web_site_allowed(const char *site)
+{
+	return !site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
+bool web_token_given(const char *authorization, const char *token)
+{
+	if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+		return false;
+	const char *given = authorization + 7;
+	size_t size = strlen(given), length = strlen(token);
+	unsigned char differs = size != length;
+	for (size_t i = 0; i < size; i++)
+		differs |= (unsigned char)(given[i] ^ token[length ? i % length : 0]);
+	return !differs && length > 0;
+}
+
+int web_token_make(char ret[WEB_TOKEN_ROOM])
+{
+	unsigned char bytes[(WEB_TOKEN_ROOM - 1) / 2];
+	ssize_t n;
+	do
+		n = getrandom(bytes, sizeof(bytes), 0);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(bytes))
+		return n < 0 ? -errno : -EIO;
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		ret[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+		ret[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+	}
+	ret[WEB_TOKEN_ROOM - 1] = '\0';
+	return 0;
+}
+
+bool web_token_usable(const char *token)
+{
+	size_t n = strlen(token);
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)token[i]) && !strchr("-._~", token[i]))
+			return false;
+	return n >= 16 && n <= 256;
+}
+
+static int parse_number(const char **at, uint64_t *ret)
+{
+	char *end;
+	if (!isdigit((unsigned char)**at))
+		return -EINVAL;
+	errno = 0;
+	*ret = strtoull(*at, &end, 10);
+	*at = end;
+	return errno ? -EINVAL : 0;
+}
+
+int web_range(const char *header, uint64_t size, uint64_t limit, uint64_t *ret_from, uint64_t *ret_to)
+{
+	uint64_t from, last;
+	if (!header)
+		header = "bytes=-18446744073709551615";
+	if (strncmp(header, "bytes=", 6) != 0)
+		return -EINVAL;
+	const char *p = header + 6;
+	if (*p == '-') {
+		p++;
+		if (parse_number(&p, &last) < 0 || *p)
+			return -EINVAL;
+		if (last > limit)
+			last = limit;
+		*ret_from = last < size ? size - last : 0;
+		*ret_to = size;
+		return 0;
+	}
+	if (parse_number(&p, &from) < 0 || *p++ != '-')
+		return -EINVAL;
+	last = UINT64_MAX;
+	if (*p && (parse_number(&p, &last) < 0 || *p || last < from))
+		return -EINVAL;
+	if (from >= size)
+		return -ERANGE;
+	if (last >= size)
+		last = size - 1;
+	*ret_from = from;
+	*ret_to = last - from >= limit ? from + limit : last + 1;
+	return 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who may ask the page's server for what: pure code, decided from the headers of
+ * a request before anything else is done with it.
+ *
+ * Our users share their boxes, so loopback is not private. Three walls: a name
+ * that is not ours in Host is a foreign page that let its own name point here
+ * (DNS rebinding); a foreign Origin or Sec-Fetch-Site is a foreign page that asks
+ * through the user's browser; and whoever remains needs the token.
+ */
+#ifndef VIEW_WEB_WEB_GATE_H
+#define VIEW_WEB_WEB_GATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Whether a Host header ("box:8765", "[::1]:8765") names us: localhost, 127.0.0.1, [::1] or one of `names`. The port
+ * is not looked at: behind `ssh -L 9000:…` it is another.
+ */
+bool web_host_allowed(const char *host, const char *const *names, size_t count);
+
+/* Whether an Origin header (NULL: there was none) is that of the page that this Host serves. */
+bool web_origin_allowed(const char *origin, const char *host);
+
+/* Whether a Sec-Fetch-Site header (NULL: there was none) tells of our own page, or of no page at all. */
+bool web_site_allowed(const char *site);
+
+/* Whether an Authorization header (or NULL) brings the token; takes as long for any header of the same length. */
+bool web_token_given(const char *authorization, const char *token);
+
+/* 128 random bits as text. 0 or a negative errno value. */
+#define WEB_TOKEN_ROOM 33
+int web_token_make(char ret[WEB_TOKEN_ROOM]);
+/* Whether somebody's own token will do: 16…256 characters that need no escape in an address. */
+bool web_token_usable(const char *token);
+
+/*
+ * Which bytes of a file of `size` a Range header asks for: "bytes=5-9", "bytes=5-", "bytes=-100"; NULL means the last
+ * ones. Never more than `limit`: of an open range the first, of the last ones the last. Into [*ret_from, *ret_to).
+ * -ERANGE: it begins at or behind the end; -EINVAL: it is none, or several.
+ */
+int web_range(const char *header, uint64_t size, uint64_t limit, uint64_t *ret_from, uint64_t *ret_to);
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/web/web_listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/cleanup.h"
+#include "base/display.h"
+#include "base/error.h"
+#include "base/units.h"
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static int wrong(const char *where, struct gd_error *err)
+{
+	char quoted[DISPLAY_QUOTE_ROOM];
+	return error_set(err, -EINVAL,
+		"listening on '%s': not ADDRESS:PORT with an address in numbers, as 127.0.0.1:8765 or [::1]:8765",
+		display_quote(where, quoted));
+}
+
+/* Splits at the last colon; brackets are taken off. */
+static int split(const char *where, char host[64], int64_t *ret_port)
+{
+	const char *colon = strrchr(where, ':');
+	if (!colon || units_parse_integer(colon + 1, 0, 65535, ret_port, NULL) < 0)
+		return -EINVAL;
+	size_t n = (size_t)(colon - where);
+	if (n > 1 && where[0] == '[' && where[n - 1] == ']') {
+		where++;
+		n -= 2;
+	} else if (memchr(where, ':', n)) {
+		return -EINVAL;
+	}
+	if (n == 0 || n >= 64)
+		return -EINVAL;
+	memcpy(host, where, n);
+	host[n] = '\0';
+	if (strcmp(host, "localhost") == 0)
+		strcpy(host, "127.0.0.1");
+	return 0;
+}
+
+static int parse(const char *where, union address *ret, socklen_t *ret_size)
+{
+	char host[64];
+	int64_t port;
+	if (split(where, host, &port) < 0)
+		return -EINVAL;
+	memset(ret, 0, sizeof(*ret));
+	if (inet_pton(AF_INET, host, &ret->v4.sin_addr) == 1) {
+		ret->v4.sin_family = AF_INET;
+		ret->v4.sin_port = htons((uint16_t)port);
+		*ret_size = sizeof(ret->v4);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, host, &ret->v6.sin6_addr) == 1) {
+		ret->v6.sin6_family = AF_INET6;
+		ret->v6.sin6_port = htons((uint16_t)port);
+		*ret_size = sizeof(ret->v6);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static bool is_loopback(const union address *a)
+{
+	if (a->any.sa_family == AF_INET)
+		return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+	return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+static void describe(const union address *a, struct web_place *ret)
+{
+	char text[INET6_ADDRSTRLEN] = "";
+	bool v4 = a->any.sa_family == AF_INET;
+	inet_ntop(a->any.sa_family, v4 ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr, text,
+		sizeof(text));
+	snprintf(ret->host, sizeof(ret->host), v4 ? "%s" : "[%s]", text);
+	snprintf(ret->address, sizeof(ret->address), "http://%s:%u/", ret->host,
+		ntohs(v4 ? a->v4.sin_port : a->v6.sin6_port));
+	ret->loopback = is_loopback(a);
+}
+
+int web_listen(const char *where, struct web_place *ret, struct gd_error *err)
+{
+	union address a;
+	socklen_t size;
+	int yes = 1;
+	if (parse(where, &a, &size) < 0)
+		return wrong(where, err);
+	cleanup_(closep) int fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && a.any.sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 || bind(fd, &a.any, size) < 0 ||
+		listen(fd, 128) < 0 || getsockname(fd, &a.any, &size) < 0)
+		return error_set(err, -errno, "listening on '%s': %s%s", where, error_words(errno),
+			errno == EADDRINUSE ? "; --listen 127.0.0.1:0 takes any port that is free" : "");
+	struct web_place place = {0};
+	describe(&a, &place);
+	place.fd = take_fd(&fd);
+	*ret = place;
+	return 0;
+}
+
+int web_local_name(int fd, char *ret, size_t size)
+{
+	union address a;
+	socklen_t length = sizeof(a);
+	if (getsockname(fd, &a.any, &length) < 0)
+		return -errno;
+	if (a.any.sa_family != AF_INET && a.any.sa_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	struct web_place place;
+	describe(&a, &place);
+	snprintf(ret, size, "%s", place.host);
+	return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the parts of the page's server. */
+#ifndef VIEW_WEB_WEB_PRIVATE_H
+#define VIEW_WEB_WEB_PRIVATE_H
+
+#include <microhttpd.h>
+
+#include "base/text.h"
+#include "view/web/timeline.h"
+#include "view/web/web.h"
+#include "view/web/web_json.h"
+#include "view/web/web_listen.h"
+
+#define WEB_MAX_STREAMS 64
+#define WEB_CACHE       8
+
+/* The rows of one query as they were when jobs last changed: ten pages of the same query select once. */
+struct web_rows {
+	char *key; /* NULL: not used yet */
+	uint64_t generation;
+	int64_t total;
+	const struct view_job **jobs; /* valid as long as the generation is the present one */
+	size_t count;
+};
+
+struct web_line {
+	int minutes; /* 0: not used yet */
+	uint64_t generation;
+	uint64_t next_ns; /* not built anew before */
+	struct text json;
+	uint64_t serial; /* grows with each that is built */
+};
+
+struct web_stream;
+
+struct web {
+	struct web_options options;
+	struct web_place place;
+	struct loop *loop;
+	struct MHD_Daemon *daemon;
+	struct loop_source *source; /* the daemon's epoll descriptor */
+	struct loop_source *timer;  /* the daemon's own timeouts */
+	struct loop_source *tick;   /* for the streams */
+	int64_t offset_ns;
+	uint64_t jobs_version; /* of the model: what was seen of jobs */
+	uint64_t generation;   /* grows with every change of any job */
+	uint64_t tick_ns;      /* when the next one is due; 0: none */
+	uint64_t told_ns;      /* when streams were last woken */
+	uint64_t beat_ns;
+	struct web_stream *streams;
+	size_t num_streams;
+	struct web_rows rows[WEB_CACHE];
+	size_t next_rows;
+	struct web_line lines[WEB_CACHE];
+	size_t next_line;
+	uint64_t num_requests, num_refused; /* for the metrics */
+};
+
+void web_now(const struct web *w, struct web_clock *ret);
+
+/* A loop_fn: lets the daemon work, and sets the time at which it wants to again. */
+void web_run(void *web, uint32_t events);
+
+/* ---- Answers (web.c) ------------------------------------------------------------ */
+
+/* Queues a response with the headers that all have; takes the response over. */
+enum MHD_Result web_answer(struct MHD_Connection *c, unsigned code, const char *type, struct MHD_Response *response);
+/* Text that is copied. */
+enum MHD_Result web_answer_text(struct MHD_Connection *c, unsigned code, const char *type, const struct text *t);
+/* {"error": "…"} */
+enum MHD_Result web_answer_error(struct MHD_Connection *c, unsigned code, const char *words);
+
+/* ---- What is asked (web_api.c) ---------------------------------------------------- */
+
+/* "12" or "12/log" behind /api/jobs/. may_act: the token was given. */
+enum MHD_Result web_api_job(struct web *w, struct MHD_Connection *c, const char *rest, bool post, bool may_act);
+enum MHD_Result web_api_metrics(struct web *w, struct MHD_Connection *c);
+
+/* ---- Streams (web_stream.c) --------------------------------------------------------- */
+
+enum MHD_Result web_stream_open(struct web *w, struct MHD_Connection *c, bool may_act);
+/* Something has changed: those that wait are woken soon. */
+void web_stream_wake(struct web *w);
+/* A loop_fn: wakes those that have news. */
+void web_stream_tick(void *web, uint32_t events);
+/* Before the daemon is stopped: no connection may be left suspended. */
+void web_stream_end_all(struct web *w);
+
+/* ---- What streams share (web_cache.c) ------------------------------------------------- */
+
+/* NULL when memory ran out. */
+const struct web_rows *web_cache_rows(struct web *w, const struct web_query *q, const char *key);
+const struct web_line *web_cache_line(struct web *w, int minutes);
+void web_cache_finish(struct web *w);
+
+#endif
