@@ -39,14 +39,6 @@ static int two_digits(const char *p)
 	return (p[0] - '0') * 10 + (p[1] - '0');
 }
 
-/* Days since 1970 of a date in the Gregorian calendar; years begin in March, so that leap days come last. */
-static int64_t days_of(int year, int month, int day)
-{
-	int y = month <= 2 ? year - 1 : year;
-	int in_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
-	return 365 * (int64_t)y + y / 4 - y / 100 + y / 400 + in_year - 719468;
-}
-
 /* After the seconds: fraction and zone. */
 static int parse_rest(const char *p, const char *end, int64_t *ret_ms, bool *ret_local, int *ret_offset_min)
 {
@@ -84,17 +76,14 @@ int date_parse(const char *text, size_t size, int64_t *ret)
 	int offset_min;
 	if (parse_rest(text + 19, text + size, &ms, &local, &offset_min) < 0)
 		return -EBADMSG;
-	int64_t at = days_of(c * 100 + y, mo, d) * 86400 + h * 3600 + mi * 60 + s - offset_min * 60;
-	if (local) {
-		struct tm tm = {.tm_year = c * 100 + y - 1900,
-			.tm_mon = mo - 1,
-			.tm_mday = d,
-			.tm_hour = h,
-			.tm_min = mi,
-			.tm_sec = s,
-			.tm_isdst = -1};
-		at = mktime(&tm);
-	}
+	struct tm tm = {.tm_year = c * 100 + y - 1900,
+		.tm_mon = mo - 1,
+		.tm_mday = d,
+		.tm_hour = h,
+		.tm_min = mi,
+		.tm_sec = s,
+		.tm_isdst = -1};
+	int64_t at = local ? mktime(&tm) : timegm(&tm) - offset_min * 60;
 	*ret = at * 1000 + ms;
 	return 0;
 }

@@ -4,39 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-
-int machine_get(struct machine *ret)
-{
-	struct machine m = {0};
-	if (gethostname(m.host, sizeof(m.host) - 1) < 0)
-		return -errno;
-	char boot[64];
-	int r = file_read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	snprintf(m.boot, sizeof(m.boot), "%.36s", r < 0 ? "unknown" : boot);
-	ssize_t n = readlink("/proc/self/ns/pid", m.pidns, sizeof(m.pidns) - 1);
-	if (n < 0)
-		return -errno;
-	/* "pid:[4026531836]": the number alone. */
-	size_t digits = strcspn(m.pidns, "0123456789");
-	memmove(m.pidns, m.pidns + digits, strlen(m.pidns + digits) + 1);
-	m.pidns[strspn(m.pidns, "0123456789")] = '\0';
-	*ret = m;
-	return 0;
-}
-
-bool machine_same(const struct machine *a, const struct machine *b)
-{
-	return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0 && strcmp(a->pidns, b->pidns) == 0;
-}
+#include "base/pidref.h"
 
 int process_info(pid_t pid, struct process_info *ret)
 {
@@ -65,16 +41,15 @@ int process_info(pid_t pid, struct process_info *ret)
 int process_signal(pid_t pid, uint64_t start_ticks, int signal)
 {
 	struct process_info i;
-	cleanup_(closep) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0 && errno == ESRCH)
+	/* Where there are no descriptors (none free, a strict sandbox), the number must do. */
+	cleanup_(pidref_close) struct pidref p = {.pid = pid, .fd = -1};
+	if (pidref_open(pid, &p) == -ESRCH)
 		return -ESRCH;
 	/* The descriptor is that of whoever has the number now: only then is it looked at who that is. */
 	int r = process_info(pid, &i);
 	if (r < 0 || i.start_ticks != start_ticks)
 		return r < 0 ? r : -ESRCH;
-	/* Where there are no such descriptors (no room, a strict sandbox), the number must do. */
-	r = fd < 0 ? kill(pid, signal) : (int)syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
-	return r < 0 ? -errno : 0;
+	return pidref_signal(&p, signal);
 }
 
 struct relative {
@@ -89,14 +64,8 @@ struct family {
 
 static int family_add(struct family *f, const struct relative *one)
 {
-	if (f->count == f->room) {
-		size_t room = f->room ? f->room * 2 : 256;
-		struct relative *all = reallocarray(f->all, room, sizeof(*all));
-		if (!all)
-			return -ENOMEM;
-		f->all = all;
-		f->room = room;
-	}
+	if (array_reserve(f->all, &f->room, f->count + 1) < 0)
+		return -ENOMEM;
 	f->all[f->count++] = *one;
 	return 0;
 }
@@ -239,67 +208,4 @@ int process_signal_marked(const char *name, process_marked_fn *fn, void *context
 {
 	struct marked m = {name, strlen(name), fn, context};
 	return each_process(ask_if_marked, &m);
-}
-
-/* As the kernel knows it; sigaction() refuses the C library's own signals. */
-struct kernel_action {
-	void (*handler)(int);
-	unsigned long flags;
-	void *restorer;
-	uint64_t mask[2];
-};
-
-void process_reset_signals(void)
-{
-	const struct sigaction plain = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++) {
-		/* Refused for SIGKILL and SIGSTOP, which is fine, and for those of the C library. */
-		if (sigaction(s, &plain, NULL) == 0 || s == SIGKILL || s == SIGSTOP)
-			continue;
-		const struct kernel_action usual = {.handler = SIG_DFL};
-		struct kernel_action now = usual;
-		/* A handler there is the C library's, and it may still need it: setuid() with threads does. */
-		if (syscall(SYS_rt_sigaction, s, NULL, &now, (NSIG - 1) / 8) == 0 && now.handler == SIG_IGN)
-			syscall(SYS_rt_sigaction, s, &usual, NULL, (NSIG - 1) / 8);
-	}
-}
-
-const char *process_signal_name(int signal)
-{
-	static char other[32];
-	static const char *names[] = {[SIGHUP] = "SIGHUP",
-		[SIGINT] = "SIGINT",
-		[SIGQUIT] = "SIGQUIT",
-		[SIGILL] = "SIGILL",
-		[SIGTRAP] = "SIGTRAP",
-		[SIGABRT] = "SIGABRT",
-		[SIGBUS] = "SIGBUS",
-		[SIGFPE] = "SIGFPE",
-		[SIGKILL] = "SIGKILL",
-		[SIGUSR1] = "SIGUSR1",
-		[SIGSEGV] = "SIGSEGV",
-		[SIGUSR2] = "SIGUSR2",
-		[SIGPIPE] = "SIGPIPE",
-		[SIGALRM] = "SIGALRM",
-		[SIGTERM] = "SIGTERM",
-		[SIGSTKFLT] = "SIGSTKFLT",
-		[SIGCHLD] = "SIGCHLD",
-		[SIGCONT] = "SIGCONT",
-		[SIGSTOP] = "SIGSTOP",
-		[SIGTSTP] = "SIGTSTP",
-		[SIGTTIN] = "SIGTTIN",
-		[SIGTTOU] = "SIGTTOU",
-		[SIGURG] = "SIGURG",
-		[SIGXCPU] = "SIGXCPU",
-		[SIGXFSZ] = "SIGXFSZ",
-		[SIGVTALRM] = "SIGVTALRM",
-		[SIGPROF] = "SIGPROF",
-		[SIGWINCH] = "SIGWINCH",
-		[SIGIO] = "SIGIO",
-		[SIGPWR] = "SIGPWR",
-		[SIGSYS] = "SIGSYS"};
-	if (signal > 0 && signal < (int)(sizeof(names) / sizeof(names[0])) && names[signal])
-		return names[signal];
-	snprintf(other, sizeof(other), "signal %d", signal);
-	return other;
 }

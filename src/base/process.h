@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Processes other than this one, as /proc tells of them, and which machine this is. */
+/* Processes other than this one, as /proc tells of them. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/*
- * A PID means something on one machine, from one start of it to the next, in one PID
- * namespace. Two of these are equal when PIDs can be compared.
- */
-struct machine {
-	char host[65];
-	char boot[37];
-	char pidns[24]; /* also tells time and place apart where there is no boot id */
-};
-
-int machine_get(struct machine *ret);
-bool machine_same(const struct machine *a, const struct machine *b);
 
 struct process_info {
 	pid_t ppid;
@@ -51,14 +37,5 @@ typedef int process_marked_fn(void *context, pid_t pid, const char *value);
 
 /* Asks about each process that has this variable in its environment. One walk, for any number of values. */
 int process_signal_marked(const char *name, process_marked_fn *fn, void *context);
-
-/*
- * In a new process: no signal is ignored, and none handled but by the C library itself. Those two that it keeps to
- * itself, 32 and 33, can be ignored all the same by who started us, and would stay so in what we execute.
- */
-void process_reset_signals(void);
-
-/* "SIGKILL" for 9; "signal 42" for those without a name. */
-const char *process_signal_name(int signal);
 
 #endif

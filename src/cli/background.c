@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "cli/program.h"
 #include "cli/queue_cli.h"
 
@@ -30,7 +30,7 @@ _Noreturn static void become_runner(const char *const *argv, const char *log, in
 {
 	sigset_t none;
 	setsid();
-	process_reset_signals();
+	signals_reset();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	int null = open("/dev/null", O_RDWR);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
-#include "base/process.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "gpu/wire.h"
 
@@ -474,7 +474,7 @@ static int take_over_fds(int socket)
 
 static void reset_signals(void)
 {
-	process_reset_signals();
+	signals_reset();
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);

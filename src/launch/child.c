@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 #define REAP_MS           5000 /* for processes that were killed; one stuck in the kernel is left to it */
@@ -227,7 +228,7 @@ void child_words(const struct child *c, char *to, size_t room)
 	char how[64], line[LINE_MAX_BYTES];
 	child_last_line(c, line, sizeof(line));
 	if (WIFSIGNALED(c->status))
-		snprintf(how, sizeof(how), "%s%s", process_signal_name(WTERMSIG(c->status)),
+		snprintf(how, sizeof(how), "%s%s", signal_name(WTERMSIG(c->status)),
 			WTERMSIG(c->status) == SIGKILL ? " (perhaps the kernel's, for lack of memory)" : "");
 	else
 		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(c->status));

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 #define REAP_MS 5000
@@ -67,7 +67,7 @@ int plugin_load(const char *path, const struct gd_worker_ops **ret, struct gd_er
 /* Nothing that a constructor prints, reads or starts is the caller's business. */
 static void seal_off(void)
 {
-	process_reset_signals();
+	signals_reset();
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -133,7 +133,7 @@ static int say_death(const char *path, bool known, int status, struct gd_error *
 {
 	if (known && WIFSIGNALED(status))
 		return error_set(err, -ELIBBAD, "the worker '%s' crashes while it is being loaded: %s", path,
-			process_signal_name(WTERMSIG(status)));
+			signal_name(WTERMSIG(status)));
 	if (known)
 		return error_set(err, -ELIBBAD, "the worker '%s' ends the program while it is being loaded: exit %d",
 			path, WEXITSTATUS(status));

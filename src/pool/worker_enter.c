@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "pool/warden_private.h"
 #include "pool/worker.h"
 
@@ -18,7 +18,7 @@
 /* Handlers and masks are the host's or the warden's business, not the worker's. */
 static void reset_signals(void)
 {
-	process_reset_signals();
+	signals_reset();
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

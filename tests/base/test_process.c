@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,92 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/process.h"
-
-struct kernel_action {
-	void (*handler)(int);
-	unsigned long flags;
-	void *restorer;
-	uint64_t mask[2];
-};
-
-static int ignore(int signal)
-{
-	struct kernel_action a = {.handler = SIG_IGN};
-	return (int)syscall(SYS_rt_sigaction, signal, &a, NULL, 8);
-}
-
-/* A line of /proc/self/status: a bit for each signal. */
-static uint64_t mask_of(const char *name)
-{
-	char line[256];
-	uint64_t mask = UINT64_MAX;
-	FILE *f = fopen("/proc/self/status", "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (strncmp(line, name, strlen(name)) == 0)
-			mask = strtoull(line + strlen(name) + 1, NULL, 16);
-	if (f)
-		fclose(f);
-	return mask;
-}
-
-/* In a process of its own: its signals are not the test's. */
-static int in_child(int (*fn)(void))
-{
-	int status;
-	pid_t pid = fork();
-	if (pid == 0)
-		_exit(fn());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-static int ignore_all_and_reset(void)
-{
-	for (int s = 1; s < NSIG; s++)
-		if (ignore(s) < 0 && s != SIGKILL && s != SIGSTOP)
-			return 1;
-	if (!(mask_of("SigIgn") & UINT64_C(3) << 31))
-		return 2;
-	process_reset_signals();
-	return mask_of("SigIgn") == 0 ? 0 : 3;
-}
-
-static void test_no_signal_stays_ignored_not_even_the_c_librarys(void **state)
-{
-	(void)state;
-	assert_int_equal(in_child(ignore_all_and_reset), 0);
-}
-
-static void *nothing(void *argument)
-{
-	pause();
-	return argument;
-}
-
-/* With threads, setgid() has each of them woken by signal 33, which would end us at its default. */
-static int reset_and_change_group_with_threads(void)
-{
-	pthread_t thread;
-	if (pthread_create(&thread, NULL, nothing, NULL) != 0)
-		return 1;
-	process_reset_signals();
-	return setgid(getgid()) == 0 ? 0 : 2;
-}
-
-static void test_handlers_of_the_c_library_stay(void **state)
-{
-	(void)state;
-	assert_int_equal(in_child(reset_and_change_group_with_threads), 0);
-}
-
-/* ---- Signals to others ------------------------------------------------------- */
 
 static pid_t start_waiting(char *const *environment)
 {
@@ -207,8 +126,6 @@ static void test_descendants_get_the_signal_and_nobody_else(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_signal_stays_ignored_not_even_the_c_librarys),
-		cmocka_unit_test(test_handlers_of_the_c_library_stay),
 		cmocka_unit_test(test_a_later_process_of_the_same_number_gets_no_signal),
 		cmocka_unit_test(test_processes_are_found_by_a_variable),
 		cmocka_unit_test(test_descendants_get_the_signal_and_nobody_else),

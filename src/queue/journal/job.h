@@ -25,7 +25,7 @@
 #include <sys/types.h>
 
 #include "base/arena.h"
-#include "base/process.h"
+#include "base/machine.h"
 #include "base/text.h"
 
 enum job_state {

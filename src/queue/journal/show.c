@@ -8,6 +8,7 @@
 #include "base/date.h"
 #include "base/display.h"
 #include "base/json_put.h"
+#include "base/signals.h"
 #include "base/units.h"
 
 #define LONGEST_COMMAND 60
@@ -65,7 +66,7 @@ void show_outcome(struct text *t, const struct job *job)
 		display_append(t, reason, strlen(reason), DISPLAY_ALL);
 		text_append_char(t, ')');
 	} else if (job->state == JOB_FAILED && a && a->signal) {
-		text_appendf(t, " (%s)", process_signal_name(a->signal));
+		text_appendf(t, " (%s)", signal_name(a->signal));
 	} else if (job->state == JOB_FAILED && a && a->exit_code >= 0) {
 		text_appendf(t, " (exit %d)", a->exit_code);
 	} else if (job->state == JOB_PENDING && job->num_attempts > job->spared) {

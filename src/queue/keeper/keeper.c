@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/machine.h"
 #include "base/process.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/record.h"

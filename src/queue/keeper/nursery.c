@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/signals.h"
 
 /* Orphans are killed again so soon, and less often the longer they do not die. */
 #define KILL_AGAIN_MS  20
@@ -175,7 +176,7 @@ _Noreturn static void nursery_main(struct nursery *n)
 static void child_setup(struct nursery *n)
 {
 	sigset_t set;
-	process_reset_signals();
+	signals_reset();
 	/* Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);

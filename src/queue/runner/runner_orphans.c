@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 
 void runner_orphans_open(struct runner *r)
 {

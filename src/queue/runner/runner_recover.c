@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/process.h"
 #include "queue/journal/record.h"
 #include "queue/schedule/need.h"
 

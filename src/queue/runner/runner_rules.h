@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "base/process.h"
+#include "base/machine.h"
 
 /* Where it has none: no specification means that. */
 #define RULES_NO_GPUS "none"

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/process.h"
+
 /* The first PID namespace, in which the driver's PIDs are ours. */
 #define FIRST_PIDNS "4026531836"
 

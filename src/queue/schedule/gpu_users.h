@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/process.h"
+#include "base/machine.h"
 #include "gpu_dispatch.h"
 
 /* A job: all that descends from its keeper, also what left its session. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/display.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "view/report/html.h"
 #include "view/report/report_chart.h"
@@ -31,7 +31,7 @@ const char *report_outcome(const char *reason, const struct view_attempt *a, cha
 	if (reason && *reason)
 		snprintf(buf, REPORT_OUTCOME, "%s", reason);
 	else if (a && a->signal)
-		snprintf(buf, REPORT_OUTCOME, "%s", process_signal_name(a->signal));
+		snprintf(buf, REPORT_OUTCOME, "%s", signal_name(a->signal));
 	else if (a && a->exit_code > 0)
 		snprintf(buf, REPORT_OUTCOME, "exit %d", a->exit_code);
 	return buf;

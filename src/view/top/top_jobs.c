@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "view/top/top.h"
 
@@ -95,7 +95,7 @@ static void reason_words(const struct view_job *job, int64_t now_ms, char *out, 
 	else if (a && a->reason)
 		snprintf(out, size, "%s", a->reason);
 	else if (a && a->signal)
-		snprintf(out, size, "%s", process_signal_name(a->signal));
+		snprintf(out, size, "%s", signal_name(a->signal));
 	else if (a && a->exit_code > 0)
 		snprintf(out, size, "exit %d", a->exit_code);
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAPACITY 16
+
+int array_reserve_bytes(void *array_pointer, size_t *capacity, size_t need, size_t element_size)
+{
+	if (need <= *capacity)
+		return 0;
+	size_t larger = *capacity ? *capacity * 2 : FIRST_CAPACITY;
+	if (larger < need)
+		larger = need;
+	/* Copied byte by byte: the pointer has a type of its own, which a void ** must not alias. */
+	void *array;
+	memcpy(&array, array_pointer, sizeof(array));
+	array = reallocarray(array, larger, element_size);
+	if (!array)
+		return -ENOMEM;
+	memcpy(array_pointer, &array, sizeof(array));
+	*capacity = larger;
+	return 0;
+}

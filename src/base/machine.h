@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Which machine this is. */
+#ifndef BASE_MACHINE_H
+#define BASE_MACHINE_H
+
+/*
+ * A PID means something on one machine, from one boot to the next, in one PID
+ * namespace. PIDs can be compared where all three are equal.
+ */
+struct machine {
+	char host[65];
+	char boot[37];
+	char pidns[24]; /* also tells time and place apart where there is no boot id */
+};
+
+int machine_get(struct machine *ret);
+
+#endif

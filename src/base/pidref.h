@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A process, by its number and a descriptor.
+ *
+ * A number alone may belong to a later process by the time it is used. The descriptor
+ * (a pidfd, close-on-exec) stays with the process that it was opened for, and becomes
+ * readable when that process has ended. A pidref without a process is PIDREF_NONE.
+ */
+#ifndef BASE_PIDREF_H
+#define BASE_PIDREF_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct pidref {
+	pid_t pid; /* 0: no process */
+	int fd;    /* -1: none; then only the number is known */
+};
+#define PIDREF_NONE ((struct pidref){.fd = -1})
+
+/*
+ * Opens a descriptor for the process that has this number now. That is the intended
+ * one if it is this process or a child that has not been waited for; otherwise the
+ * caller checks afterwards that the process is still the one it meant.
+ * On failure (-ESRCH, -EMFILE, -ENOSYS…) ret is untouched.
+ */
+int pidref_open(pid_t pid, struct pidref *ret);
+
+/* Closes the descriptor and forgets the number. Safe for PIDREF_NONE. Does not wait for the process. */
+void pidref_close(struct pidref *p);
+
+static inline bool pidref_is_set(const struct pidref *p)
+{
+	return p->pid > 0;
+}
+
+/* Through the descriptor; by number where there is none. -ESRCH where the process is gone. */
+int pidref_signal(const struct pidref *p, int signal);
+
+/* Sends a signal with a value (SI_QUEUE). Needs the descriptor. */
+int pidref_queue(const struct pidref *p, int signal, union sigval value);
+
+/*
+ * Waits until the process has ended, or for the deadline on the monotonic clock: true if
+ * it has ended. Without a descriptor it cannot wait: false at once. Does not reap.
+ */
+bool pidref_wait(const struct pidref *p, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/signals.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As the kernel knows it; sigaction() refuses the C library's own signals. */
+struct kernel_action {
+	void (*handler)(int);
+	unsigned long flags;
+	void *restorer;
+	uint64_t mask[2];
+};
+
+void signals_reset(void)
+{
+	const struct sigaction plain = {.sa_handler = SIG_DFL};
+	for (int s = 1; s < NSIG; s++) {
+		/* Refused for SIGKILL and SIGSTOP, which is fine, and for those of the C library. */
+		if (sigaction(s, &plain, NULL) == 0 || s == SIGKILL || s == SIGSTOP)
+			continue;
+		const struct kernel_action usual = {.handler = SIG_DFL};
+		struct kernel_action now = usual;
+		/* A handler there is the C library's, and it may still need it: setuid() with threads does. */
+		if (syscall(SYS_rt_sigaction, s, NULL, &now, (NSIG - 1) / 8) == 0 && now.handler == SIG_IGN)
+			syscall(SYS_rt_sigaction, s, &usual, NULL, (NSIG - 1) / 8);
+	}
+}
+
+const char *signal_name_into(int signal, char buf[SIGNAL_NAME_ROOM])
+{
+	const char *name = sigabbrev_np(signal);
+	if (name)
+		snprintf(buf, SIGNAL_NAME_ROOM, "SIG%s", name);
+	else
+		snprintf(buf, SIGNAL_NAME_ROOM, "signal %d", signal);
+	return buf;
+}
