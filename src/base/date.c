@@ -39,6 +39,26 @@ static int two_digits(const char *p)
 	return (p[0] - '0') * 10 + (p[1] - '0');
 }
 
+/*
+ * The seconds from 1970 to the beginning of a day in UTC. Journals hold many times of the
+ * same day, and timegm() takes longer than everything else here: the last answer is kept.
+ */
+static int64_t midnight_of(int year, int month, int day)
+{
+	static _Thread_local struct {
+		int year, month, day;
+		int64_t seconds;
+	} last;
+	if (last.year != year || last.month != month || last.day != day) {
+		struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+		last.seconds = timegm(&tm);
+		last.year = year;
+		last.month = month;
+		last.day = day;
+	}
+	return last.seconds;
+}
+
 /* After the seconds: fraction and zone. */
 static int parse_rest(const char *p, const char *end, int64_t *ret_ms, bool *ret_local, int *ret_offset_min)
 {
@@ -76,14 +96,18 @@ int date_parse(const char *text, size_t size, int64_t *ret)
 	int offset_min;
 	if (parse_rest(text + 19, text + size, &ms, &local, &offset_min) < 0)
 		return -EBADMSG;
-	struct tm tm = {.tm_year = c * 100 + y - 1900,
-		.tm_mon = mo - 1,
-		.tm_mday = d,
-		.tm_hour = h,
-		.tm_min = mi,
-		.tm_sec = s,
-		.tm_isdst = -1};
-	int64_t at = local ? mktime(&tm) : timegm(&tm) - offset_min * 60;
+	int year = c * 100 + y;
+	int64_t at = midnight_of(year, mo, d) + h * 3600 + mi * 60 + s - offset_min * 60;
+	if (local) {
+		struct tm tm = {.tm_year = year - 1900,
+			.tm_mon = mo - 1,
+			.tm_mday = d,
+			.tm_hour = h,
+			.tm_min = mi,
+			.tm_sec = s,
+			.tm_isdst = -1};
+		at = mktime(&tm);
+	}
 	*ret = at * 1000 + ms;
 	return 0;
 }
