@@ -7,7 +7,13 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "cli/queue_cli.h"
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
+#include "cli/queue_choice.h"
+#include "cli/say.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
 struct control {
@@ -36,7 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (cli_parse_ids(arg, &c->ids, &c->err) < 0)
+		if (job_ids_parse(arg, &c->ids, &c->err) < 0)
 			argp_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:
@@ -81,7 +87,7 @@ static int control(struct control *c)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	size_t done = 0;
-	int r = queue_choose(&c->queue, &c->err);
+	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = collect(c);
 	if (r < 0 || c->ids.count == 0)
@@ -93,7 +99,7 @@ static int control(struct control *c)
 		return r;
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		r = cli_start_runner(&c->queue, NULL, READY_SOON_MS, &c->err);
+		r = background_start(&c->queue, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }
 
@@ -109,12 +115,12 @@ static const struct argp_option cancel_options[] = {
 
 static int run_control(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
 	struct control c = {.event = event};
-	cli_parse(&argp, argc, argv, &c);
+	command_parse(&argp, argc, argv, &c);
 	int r = control(&c);
-	int code = r < 0 ? cli_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
+	int code = r < 0 ? command_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
 	id_list_finish(&c.ids);
 	queue_choice_finish(&c.queue);
 	return code;

@@ -14,6 +14,7 @@
 #include "base/json_put.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/terminal.h"

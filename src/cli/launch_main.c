@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/launch_audio.h"
 #include "cli/launch_cli.h"
 #include "cli/say.h"

@@ -12,6 +12,7 @@
 #include "base/display.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/say.h"
 
 static const struct command *const commands[] = {

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "cli/background.h"
 #include "cli/job_log.h"
 #include "cli/queue_view_parts.h"
 #include "queue/journal/environment.h"
@@ -53,7 +54,7 @@ static int start_runner(struct queue_view *v, const struct journal *j, struct gd
 {
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		return cli_start_runner(v->choice, NULL, START_MS, err);
+		return background_start(v->choice, NULL, START_MS, err);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "cli/job_ids.h"
 #include "cli/queue_view_parts.h"
 
 /* A GPU number from the journal is somebody's word: no room is made for more than this. */
@@ -202,21 +203,15 @@ int queue_view_put_all(struct queue_view *v)
 	return r < 0 ? r : queue_view_put_work(v);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
 int queue_view_put_changed(struct queue_view *v)
 {
 	if (v->changed.count == 0)
 		return 0;
 	int r = 0;
-	qsort(v->changed.ids, v->changed.count, sizeof(*v->changed.ids), compare_ids);
+	job_ids_sort(&v->changed);
 	for (size_t i = 0; r == 0 && i < v->changed.count; i++) {
 		const struct job *job = jobs_find(&v->follow.jobs, v->changed.ids[i]);
-		if (job && (i == 0 || v->changed.ids[i] != v->changed.ids[i - 1]))
+		if (job)
 			r = put_job(v, job);
 	}
 	v->changed.count = 0;

@@ -5,6 +5,7 @@
 
 #include "cli/queue_view.h"
 #include "gpu/probe.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 #include "queue/runner/outlook.h"
 

@@ -15,7 +15,10 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/program.h"
+#include "cli/queue_choice.h"
 #include "cli/queue_view.h"
 #include "cli/top_terminal.h"
 #include "view/top/top.h"
@@ -265,7 +268,7 @@ static int start(struct program *p)
 	static const struct queue_view_options view_options = {.history = HISTORY};
 	static const int signals[] = {SIGWINCH, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
 	struct loop_source *ignored;
-	int r = queue_choose(&p->queue, &p->err);
+	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
 		r = queue_view_open(&p->queue, &view_options, &p->view, &p->err);
 	if (r < 0)
@@ -313,7 +316,7 @@ static void die_of(int number)
 
 int main(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {
 		options, parse, NULL, "Shows GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
 	struct program p = {.log_fd = -1, .signal_fd = -1};
@@ -323,9 +326,9 @@ int main(int argc, char **argv)
 	int code = program_enter("gpuq top");
 	if (code != 0)
 		return code;
-	cli_parse(&argp, argc, argv, &p);
+	command_parse(&argp, argc, argv, &p);
 	int r = run(&p);
-	code = r < 0 ? cli_fail(&p.err, r) : EXIT_DONE;
+	code = r < 0 ? command_fail(&p.err, r) : EXIT_DONE;
 	close_log(&p);
 	loop_destroy(p.loop);
 	top_finish(&p.top);

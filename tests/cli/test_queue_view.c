@@ -54,7 +54,7 @@ static int setup(void **state)
 	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 	setenv("GPUQ_GPUS", "sim:2x1G", 1);
 	unsetenv("GPUQ_JOBS_FILE");
-	assert_int_equal(queue_choose(&q->choice, NULL), 0);
+	assert_int_equal(queue_choice_resolve(&q->choice, NULL), 0);
 	append(q, "{\"event\":\"journal\",\"version\":1}\n" ADD(1, "train a") ADD(2, "train \\u001b[31m b")
 			  START(1, 1, "x"));
 	assert_int_equal(queue_view_open(&q->choice, &(struct queue_view_options){0}, &q->view, NULL), 0);
