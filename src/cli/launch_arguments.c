@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is typed after gpuq launch. */
+#include "cli/launch_arguments.h"
+
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,6 @@
 #include "base/display.h"
 #include "base/suggest.h"
 #include "base/units.h"
-#include "cli/launch_cli.h"
 
 enum {
 	OPTION_INPUT = 256,

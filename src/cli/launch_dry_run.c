@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq launch --dry-run: what there is, how it would be shared out, how long it will take. */
+#include "cli/launch_dry_run.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "base/display.h"
 #include "base/units.h"
 #include "cli/launch_audio.h"
-#include "cli/launch_cli.h"
+#include "cli/launch_summary.h"
 #include "cli/table.h"
 
 #define MOST_READ 5000 /* files that are opened for their duration; of more, as many, evenly spread */
@@ -154,7 +155,7 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 	if (stopped())
 		return -ECANCELED;
 	if (count == 0 && gd_launcher_files(l)->count > 0) {
-		launch_print_skipped(gd_launcher_files(l)->count, true, stdout);
+		launch_summary_print_skipped(gd_launcher_files(l)->count, true, stdout);
 		return 0;
 	}
 	double seconds = all_seconds(todo, count);

@@ -69,7 +69,7 @@ int queue_view_open(
 		return r;
 	}
 	v->follow.jobs.context = v;
-	queue_actions_init(v);
+	queue_view_init_actions(v);
 	r = start(v, err);
 	if (r < 0)
 		queue_view_close(v);

@@ -64,8 +64,8 @@ int queue_view_read_gpus(struct queue_view *v);
 int queue_view_put_gpus(struct queue_view *v);
 void queue_view_close_gpus(struct queue_view *v);
 
-/* ---- queue_actions.c --------------------------------------------------------------- */
+/* ---- queue_view_actions.c --------------------------------------------------------------- */
 
-void queue_actions_init(struct queue_view *v);
+void queue_view_init_actions(struct queue_view *v);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cancel, hold, release, urgent, retry: the same but for a word. */
+#include "cli/control.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +27,6 @@ struct control {
 	struct gd_error err;
 };
 
-enum { OPTION_FAILED = 0x200, OPTION_ALL };
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct control *c = state->input;
@@ -35,10 +34,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &c->queue;
 		return 0;
-	case OPTION_FAILED:
+	case CONTROL_OPTION_FAILED:
 		c->all_failed = true;
 		return 0;
-	case OPTION_ALL:
+	case CONTROL_OPTION_ALL:
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -103,17 +102,7 @@ static int control(struct control *c)
 	return r;
 }
 
-static const struct argp_option retry_options[] = {
-	{"failed", OPTION_FAILED, 0, 0, "All that failed", 1},
-	{0},
-};
-
-static const struct argp_option cancel_options[] = {
-	{"all", OPTION_ALL, 0, 0, "All that are not over", 1},
-	{0},
-};
-
-static int run_control(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
+int control_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
@@ -125,39 +114,3 @@ static int run_control(int argc, char **argv, enum event event, const struct arg
 	queue_choice_finish(&c.queue);
 	return code;
 }
-
-static int main_cancel(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_CANCEL, cancel_options,
-		"Takes jobs out of the queue; one that runs is ended with all its processes.");
-}
-
-static int main_hold(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_HOLD, NULL, "Keeps pending jobs from being started until 'gpuq release'.");
-}
-
-static int main_release(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_RELEASE, NULL, "Lets held jobs go on.");
-}
-
-static int main_urgent(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
-}
-
-static int main_retry(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_RETRY, retry_options, "Queues jobs again that are over.");
-}
-
-const struct command cmd_cancel = {"cancel", "End jobs, or take them out of the queue", main_cancel};
-
-const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry};
-
-const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold};
-
-const struct command cmd_release = {"release", "Let held jobs go on", main_release};
-
-const struct command cmd_urgent = {"urgent", "Put jobs before all others", main_urgent};

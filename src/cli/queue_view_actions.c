@@ -128,7 +128,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 	return job_log_open(a->log, id, v->log_dir, v->trusted, ret_fd, err);
 }
 
-void queue_actions_init(struct queue_view *v)
+void queue_view_init_actions(struct queue_view *v)
 {
 	v->actions = (struct view_actions){
 		.context = v, .facts = facts, .act = act, .why = why, .environment = environment, .open_log = open_log};
