@@ -18,8 +18,9 @@ struct launch_arguments {
 	/* What the options point to. */
 	const char **patterns;
 	struct gd_setting *settings;
+	size_t patterns_capacity, settings_capacity;
 	char **owned; /* keys of settings, cut off their values */
-	size_t num_owned;
+	size_t num_owned, owned_capacity;
 	char **program;
 	char *plugin;
 };

@@ -94,7 +94,7 @@ static int append_shares(
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FILES", true, false}, {"SIZE", true, false}, {"AUDIO", true, false}, {"LOAD", true, false}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t g = 0; g < gpus->count; g++) {
 		char text[UNITS_ROOM];
 		const struct gd_gpu *gpu = &gpus->gpus[g];

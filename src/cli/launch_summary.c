@@ -38,7 +38,7 @@ static int append_table(struct text *out, const struct gd_launch_summary *s, boo
 	static const struct table_column columns[] = {{"GPU", true, false}, {"FILES", true, false},
 		{"FAILED", true, false}, {"AUDIO", true, false}, {"PROCESSING", true, false}, {"RTF", true, false},
 		{"SHARE", true, false}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	struct gd_launch_gpu total = {
 		.files = s->files_done,
 		.failed = s->files_failed,

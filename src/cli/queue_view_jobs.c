@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -60,13 +61,8 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 	size_t n = 0;
 	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
 		n++;
-	if (n > v->attempts_room) {
-		struct view_attempt *more = reallocarray(v->attempts, n, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		v->attempts = more;
-		v->attempts_room = n;
-	}
+	if (array_reserve(v->attempts, &v->attempts_capacity, n) < 0)
+		return -ENOMEM;
 	size_t at = n;
 	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
 		v->attempts[--at] = (struct view_attempt){.start_ms = a->start_ms,
@@ -120,15 +116,10 @@ static int tally(struct queue_view *v, const struct job_attempt *a)
 		size_t gpu = (size_t)a->gpus[i];
 		if (a->gpus[i] < 0 || gpu > MAX_GPU)
 			continue;
-		if (gpu >= v->num_tallies) {
-			struct gpu_tally *more = reallocarray(v->tallies, gpu + 1, sizeof(*more));
-			if (!more)
-				return -ENOMEM;
-			for (size_t k = v->num_tallies; k <= gpu; k++)
-				more[k] = (struct gpu_tally){.last_duration_ms = -1};
-			v->tallies = more;
-			v->num_tallies = gpu + 1;
-		}
+		if (array_reserve(v->tallies, &v->tallies_capacity, gpu + 1) < 0)
+			return -ENOMEM;
+		while (v->num_tallies <= gpu)
+			v->tallies[v->num_tallies++] = (struct gpu_tally){.last_duration_ms = -1};
 		struct gpu_tally *t = &v->tallies[gpu];
 		t->completed += a->state == JOB_COMPLETED;
 		t->failed += a->state == JOB_FAILED;

@@ -30,10 +30,10 @@ struct queue_view {
 	struct id_list running;
 	int error; /* of on_change */
 	struct gpu_tally *tallies;
-	size_t num_tallies;
+	size_t num_tallies, tallies_capacity;
 	/* Room for one job on its way into the model. */
 	struct view_attempt *attempts;
-	size_t attempts_room;
+	size_t attempts_capacity;
 	struct text command, name;
 	/* The GPUs. */
 	struct gpu_probe *probe; /* NULL: not asked, or it has ended */

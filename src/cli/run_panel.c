@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
@@ -30,7 +31,7 @@ struct run_panel {
 	uint64_t start_ns;
 	uint64_t timeouts;
 	struct past *pasts;
-	size_t num_pasts;
+	size_t num_pasts, pasts_capacity;
 	bool cpu_row; /* something ran without a GPU */
 };
 
@@ -39,10 +40,8 @@ static struct past *past_of(struct run_panel *p, int index)
 	for (size_t i = 0; i < p->num_pasts; i++)
 		if (p->pasts[i].index == index)
 			return &p->pasts[i];
-	struct past *more = reallocarray(p->pasts, p->num_pasts + 1, sizeof(*more));
-	if (!more)
+	if (array_reserve(p->pasts, &p->pasts_capacity, p->num_pasts + 1) < 0)
 		return NULL;
-	p->pasts = more;
 	p->pasts[p->num_pasts] = (struct past){.index = index, .last_ms = -1};
 	return &p->pasts[p->num_pasts++];
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "view/model/model_private.h"
 
 static const char *const state_names[VIEW_JOB_STATES] = {
@@ -222,7 +223,7 @@ struct view_entry **view_jobs_in_order(const struct view_model *m)
 
 static int append_in_order(struct view_by_id *o, struct view_entry *e)
 {
-	if (view_grow((void **)&o->entries, &o->room, o->count, sizeof(struct view_entry *)) < 0)
+	if (array_reserve(o->entries, &o->capacity, o->count + 1) < 0)
 		return -ENOMEM;
 	const struct view_entry *last = o->count ? o->entries[o->count - 1] : NULL;
 	bool fits = o->sorted == o->count && (!o->count || (last && last->job.id < e->job.id));

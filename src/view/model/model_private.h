@@ -56,7 +56,7 @@ struct view_by_id {
 	size_t count; /* with the holes */
 	size_t sorted;
 	size_t holes;
-	size_t room;
+	size_t capacity;
 };
 
 struct view_model {
@@ -68,9 +68,9 @@ struct view_model {
 	struct view_pace pace;
 
 	struct view_gpu_row **gpus; /* by id, then slot */
-	size_t num_gpus, room_gpus;
+	size_t num_gpus, gpus_capacity;
 	struct view_ring **rings; /* by id */
-	size_t num_rings, room_rings;
+	size_t num_rings, rings_capacity;
 
 	struct view_by_id *by_id;
 	struct view_entry **table; /* open addressing; room is a power of two */
@@ -92,8 +92,5 @@ struct view_entry **view_jobs_in_order(const struct view_model *m);
 size_t view_string_room(const char *string);
 const char *view_string_put(char **at, const char *string);
 bool view_string_equal(const char *a, const char *b);
-
-/* Room for one more pointer in an array that grows. */
-int view_grow(void **array, size_t *room, size_t count, size_t size);
 
 #endif

@@ -38,6 +38,7 @@ struct screen_cell {
 struct screen {
 	int rows, columns;
 	struct screen_cell *cells;
+	size_t capacity;
 	int cursor_row, cursor_column; /* row -1: none is shown */
 };
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 #include "view/top/top.h"
 
@@ -175,15 +176,9 @@ static void tag(struct top *t)
 			move_to(t, t->cursor + 1);
 			return;
 		}
-	if (t->num_tagged == t->tagged_room) {
-		size_t more = t->tagged_room ? 2 * t->tagged_room : 16;
-		uint64_t *tagged = realloc(t->tagged, more * sizeof(*tagged));
-		if (!tagged) {
-			top_say(t, true, "out of memory");
-			return;
-		}
-		t->tagged = tagged;
-		t->tagged_room = more;
+	if (array_reserve(t->tagged, &t->tagged_capacity, t->num_tagged + 1) < 0) {
+		top_say(t, true, "out of memory");
+		return;
 	}
 	t->tagged[t->num_tagged++] = job->id;
 	move_to(t, t->cursor + 1);
