@@ -155,7 +155,7 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 
 /* ---- Into the model --------------------------------------------------------------------- */
 
-int queue_view_put_work(struct queue_view *v)
+static int put_work(struct queue_view *v)
 {
 	const size_t *counts = v->follow.jobs.counts;
 	uint64_t timeouts = 0;
@@ -191,7 +191,7 @@ int queue_view_put_all(struct queue_view *v)
 		if (r == 0)
 			r = put_job(v, job);
 	}
-	return r < 0 ? r : queue_view_put_work(v);
+	return r < 0 ? r : put_work(v);
 }
 
 int queue_view_put_changed(struct queue_view *v)
@@ -207,6 +207,6 @@ int queue_view_put_changed(struct queue_view *v)
 	}
 	v->changed.count = 0;
 	if (r == 0)
-		r = queue_view_put_work(v);
+		r = put_work(v);
 	return r == 0 && !v->options.no_gpus ? queue_view_put_gpus(v) : r;
 }

@@ -51,7 +51,6 @@ int queue_view_put_all(struct queue_view *v);
 int queue_view_put_changed(struct queue_view *v);
 /* A jobs.on_change. */
 void queue_view_on_change(void *context, struct job *job, int old_state);
-int queue_view_put_work(struct queue_view *v);
 
 /* ---- queue_view_gpus.c ------------------------------------------------------------ */
 

@@ -145,21 +145,6 @@ void screen_invert(struct screen *s, int row, int column, int width)
 		cell(s, row, column + i)->style = SCREEN_REVERSE | (cell(s, row, column + i)->style & SCREEN_BOLD);
 }
 
-void screen_read(const struct screen *s, int row, struct text *t)
-{
-	size_t end = t->length;
-	for (int i = 0; i < s->columns; i++) {
-		const char *text = cell(s, row, i)->text;
-		text_append_string(t, text);
-		if (strcmp(text, " ") != 0)
-			end = t->length;
-	}
-	if (t->data) {
-		t->length = end;
-		t->data[end] = '\0';
-	}
-}
-
 /* ---- Small pictures -------------------------------------------------------------------- */
 
 void screen_bar(struct screen *s, int row, int column, int width, unsigned style, double part)

@@ -57,9 +57,6 @@ void screen_fill(struct screen *s, int row, int column, int width, unsigned styl
 /* Turns what is there around, without its colours: the row of a cursor. */
 void screen_invert(struct screen *s, int row, int column, int width);
 
-/* A row as it reads, without spaces at its end. */
-void screen_read(const struct screen *s, int row, struct text *t);
-
 /* ---- Small pictures ------------------------------------------------------------------ */
 
 /* ━━━━╸─── ; part of whole, which is above 0. */

@@ -151,6 +151,4 @@ struct top_order {
 extern const struct top_order top_orders[];
 #define TOP_ORDERS VIEW_ORDERS
 
-extern const char top_help[];
-
 #endif

@@ -8,22 +8,22 @@
 #include "base/utf8.h"
 #include "view/top/top.h"
 
-const char top_help[] = "↑ ↓ PgUp PgDn Home End   move\n"
-			"Enter, l                 follow the job's log\n"
-			"w                        why it waits, or how it ended\n"
-			"/, F4                    show only jobs with these words; Esc: all again\n"
-			"Tab                      all, open, failed, completed\n"
-			"s, F6                    choose the order\n"
-			"< >                      the order before, the next\n"
-			"I                        turn the order around\n"
-			"Space                    tag a job; what follows is done to all tagged ones\n"
-			"c, k, F9                 cancel (asks first)\n"
-			"r                        retry\n"
-			"h                        hold; release one that is held\n"
-			"u                        urgent: before all others\n"
-			"[ ]                      more GPUs than fit: scroll them\n"
-			"?, F1                    these keys\n"
-			"q, F10                   leave; jobs and runner go on\n";
+static const char help[] = "↑ ↓ PgUp PgDn Home End   move\n"
+			   "Enter, l                 follow the job's log\n"
+			   "w                        why it waits, or how it ended\n"
+			   "/, F4                    show only jobs with these words; Esc: all again\n"
+			   "Tab                      all, open, failed, completed\n"
+			   "s, F6                    choose the order\n"
+			   "< >                      the order before, the next\n"
+			   "I                        turn the order around\n"
+			   "Space                    tag a job; what follows is done to all tagged ones\n"
+			   "c, k, F9                 cancel (asks first)\n"
+			   "r                        retry\n"
+			   "h                        hold; release one that is held\n"
+			   "u                        urgent: before all others\n"
+			   "[ ]                      more GPUs than fit: scroll them\n"
+			   "?, F1                    these keys\n"
+			   "q, F10                   leave; jobs and runner go on\n";
 
 static void move_to(struct top *t, size_t position)
 {
@@ -297,7 +297,7 @@ static void list_key(struct top *t, int key)
 		break;
 	case '?':
 	case TOP_KEY_F1:
-		top_show_page(t, "keys", top_help);
+		top_show_page(t, "keys", help);
 		break;
 	case '/':
 	case TOP_KEY_F4:
