@@ -123,14 +123,10 @@ static int put_sample(void *context, const struct sample *s)
 		struct view_sample sample = {.time_ms = s->time_ms,
 			.memory_used_bytes = g->mem_used_mb < 0 ? -1 : g->mem_used_mb << 20,
 			.utilization_percent = g->util};
-		struct view_gpu gpu = {.id = g->gpu,
-			.since_ns = -1,
-			.last_duration_ns = -1,
-			.memory_total_bytes = g->mem_total_mb < 0 ? -1 : g->mem_total_mb << 20,
-			.memory_used_bytes = sample.memory_used_bytes,
-			.utilization_percent = g->util,
-			.temperature_celsius = -1,
-			.power_milliwatts = -1};
+		struct view_gpu gpu = view_gpu_unknown(g->gpu, 0);
+		gpu.memory_total_bytes = g->mem_total_mb < 0 ? -1 : g->mem_total_mb << 20;
+		gpu.memory_used_bytes = sample.memory_used_bytes;
+		gpu.utilization_percent = g->util;
 		r = view_put_sample(m, g->gpu, &sample);
 		if (r == 0)
 			r = view_put_gpu(m, &gpu);

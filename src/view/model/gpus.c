@@ -19,6 +19,19 @@ const char *view_gpu_status_name(enum view_gpu_status status)
 	return (unsigned)status < VIEW_GPU_STATUSES ? names[status] : "?";
 }
 
+struct view_gpu view_gpu_unknown(int id, int slot)
+{
+	return (struct view_gpu){.id = id,
+		.slot = slot,
+		.since_ns = -1,
+		.last_duration_ns = -1,
+		.memory_total_bytes = -1,
+		.memory_used_bytes = -1,
+		.utilization_percent = -1,
+		.temperature_celsius = -1,
+		.power_milliwatts = -1};
+}
+
 void view_gpus_finish(struct view_model *m)
 {
 	for (size_t i = 0; i < m->num_gpus; i++)

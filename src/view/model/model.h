@@ -71,6 +71,9 @@ struct view_gpu {
 	int64_t power_milliwatts;
 };
 
+/* An idle GPU of which nothing else is known: numbers that can be unknown are -1. */
+struct view_gpu view_gpu_unknown(int id, int slot);
+
 /* One sample of a GPU, kept for its history. */
 struct view_sample {
 	int64_t time_ms;
