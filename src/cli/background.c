@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "cli/background.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +18,6 @@
 #include "base/file.h"
 #include "base/signals.h"
 #include "cli/program.h"
-#include "cli/queue_cli.h"
 
 /* Leaves when the queue has been empty for so long. */
 #define LINGER "60"
@@ -111,7 +112,7 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
 }
 
-int cli_start_runner(const struct queue_choice *q, const char *const *options, int timeout_ms, struct gd_error *err)
+int background_start(const struct queue_choice *q, const char *const *options, int timeout_ms, struct gd_error *err)
 {
 	cleanup_(freep) char *log = NULL;
 	cleanup_(freep) const char **argv = make_argv(q, options);

@@ -9,7 +9,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "cli/queue_cli.h"
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/log_dir.h"
+#include "cli/queue_choice.h"
+#include "queue/input/submit.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 
@@ -136,7 +141,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	const struct command_options *o = &a->wish;
 	const struct config *c = &a->queue.config;
 	*ret_cwd = getcwd(NULL, 0);
-	*ret_log_dir = config_has(c, CONFIG_LOG_DIR) ? cli_absolute(c->log_dir) : NULL;
+	*ret_log_dir = log_dir_configured(c);
 	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
 		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
 	*s = (struct job_spec){.cwd = *ret_cwd,
@@ -165,7 +170,7 @@ static int start_runner(const struct add *a, const struct journal *j, struct gd_
 	pid_t holder = 0;
 	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
 		return 0;
-	return cli_start_runner(&a->queue, NULL, READY_SOON_MS, err);
+	return background_start(&a->queue, NULL, BACKGROUND_READY_SOON_MS, err);
 }
 
 static int add(struct add *a)
@@ -179,7 +184,7 @@ static int add(struct add *a)
 	struct job_spec spec;
 	char env[HASH_TEXT];
 	struct id_list ids = {0};
-	int r = queue_choose(&a->queue, &a->err);
+	int r = queue_choice_resolve(&a->queue, &a->err);
 	if (r == 0 && many)
 		r = commands_read("-", &lines, &a->err);
 	if (r == 0)
@@ -214,16 +219,16 @@ static int add(struct add *a)
 
 static int main_add(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "[--] COMMAND [ARGUMENT…]\n-",
 		"Queues a command and prints its id.\v"
 		"One word after -- is shell text; several are quoted one by one. With -, each line of standard input is a "
 		"command. The command gets this environment and this directory.",
 		children, NULL, NULL};
 	struct add a = {0};
-	cli_parse(&argp, argc, argv, &a);
+	command_parse(&argp, argc, argv, &a);
 	int r = add(&a);
-	int code = r < 0 ? cli_fail(&a.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&a.err, r) : EXIT_DONE;
 	command_options_finish(&a.wish);
 	queue_choice_finish(&a.queue);
 	return code;

@@ -14,6 +14,7 @@
 #include "base/json_put.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -219,7 +220,7 @@ static int append_gpus(const struct gd_gpu **gpus, size_t count, bool coloured, 
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FREE", true, false}, {"TOTAL", true, false}, {"UTIL", true, false}, {"TEMP", true, false},
 		{"PWR", true, false}, {"PROCS", true, false}, {"STATE", false, false}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t i = 0; i < count; i++)
 		put_gpu(&t, gpus[i]);
 	return table_print(&t, terminal_width(), coloured, out);
@@ -282,7 +283,7 @@ static int append_processes(const struct gd_gpu **gpus, size_t count, bool colou
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"PID", true, false},
 		{"MEMORY", true, false}, {"USER", false, false}, {"COMMAND", false, true}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	bool ours = pids_are_ours();
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < gpus[i]->num_processes; k++)

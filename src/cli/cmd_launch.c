@@ -7,6 +7,7 @@
 
 #include "base/program.h"
 #include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/say.h"
 
 static int run(int argc, char **argv)

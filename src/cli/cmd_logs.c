@@ -10,7 +10,11 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "cli/queue_cli.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
+#include "cli/queue_choice.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
 struct log {
@@ -46,7 +50,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		l->follow = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (cli_parse_ids(arg, &l->ids, &l->err) < 0)
+		if (job_ids_parse(arg, &l->ids, &l->err) < 0)
 			argp_error(state, "%s", l->err.message);
 		return 0;
 	case ARGP_KEY_END:
@@ -154,7 +158,7 @@ static int print_logs(struct logs *l)
 {
 	struct follow f;
 	bool over = false;
-	int r = queue_choose(&l->queue, &l->err);
+	int r = queue_choice_resolve(&l->queue, &l->err);
 	if (r == 0)
 		r = follow_open(l->queue.journal_path, l->follow, &f, &l->err);
 	if (r < 0)
@@ -178,14 +182,14 @@ static int print_logs(struct logs *l)
 
 static int main_logs(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "ID…",
 		"Prints what jobs wrote, standard output and error together; with several, each line carries its job's id.",
 		children, NULL, NULL};
 	struct logs l = {0};
-	cli_parse(&argp, argc, argv, &l);
+	command_parse(&argp, argc, argv, &l);
 	int r = print_logs(&l);
-	int code = r < 0 ? cli_fail(&l.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&l.err, r) : EXIT_DONE;
 	for (size_t i = 0; l.logs && i < l.ids.count; i++) {
 		closep(&l.logs[i].fd);
 		text_finish(&l.logs[i].line);

@@ -5,7 +5,9 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/queue_cli.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/queue_choice.h"
 #include "queue/journal/prune.h"
 
 struct prune_command {
@@ -38,7 +40,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int prune_queue(struct prune_command *p, struct prune_result *ret)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
-	int r = queue_choose(&p->queue, &p->err);
+	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
 		r = journal_open(p->queue.journal_path, &j, &p->err);
 	return r < 0 ? r : prune(j, (int64_t)p->older_ms, ret, &p->err);
@@ -46,15 +48,15 @@ static int prune_queue(struct prune_command *p, struct prune_result *ret)
 
 static int main_prune(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Takes finished jobs out of the journal, into FILE.archive beside it, while runners and jobs go on.",
 		children, NULL, NULL};
 	struct prune_command p = {0};
 	struct prune_result result = {0};
-	cli_parse(&argp, argc, argv, &p);
+	command_parse(&argp, argc, argv, &p);
 	int r = prune_queue(&p, &result);
-	int code = r < 0 ? cli_fail(&p.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&p.err, r) : EXIT_DONE;
 	if (r == 0)
 		printf("%" PRIu64 " pruned, %" PRIu64 " kept\n", result.pruned, result.kept);
 	queue_choice_finish(&p.queue);

@@ -14,9 +14,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/launch_ledger.h"
-#include "cli/queue_cli.h"
+#include "cli/queue_choice.h"
 #include "cli/queue_view.h"
+#include "cli/say.h"
 #include "launch/history.h"
 #include "queue/journal/samples.h"
 #include "view/report/report.h"
@@ -120,14 +123,10 @@ static int put_sample(void *context, const struct sample *s)
 		struct view_sample sample = {.time_ms = s->time_ms,
 			.memory_used_bytes = g->mem_used_mb < 0 ? -1 : g->mem_used_mb << 20,
 			.utilization_percent = g->util};
-		struct view_gpu gpu = {.id = g->gpu,
-			.since_ns = -1,
-			.last_duration_ns = -1,
-			.memory_total_bytes = g->mem_total_mb < 0 ? -1 : g->mem_total_mb << 20,
-			.memory_used_bytes = sample.memory_used_bytes,
-			.utilization_percent = g->util,
-			.temperature_celsius = -1,
-			.power_milliwatts = -1};
+		struct view_gpu gpu = view_gpu_unknown(g->gpu, 0);
+		gpu.memory_total_bytes = g->mem_total_mb < 0 ? -1 : g->mem_total_mb << 20;
+		gpu.memory_used_bytes = sample.memory_used_bytes;
+		gpu.utilization_percent = g->util;
 		r = view_put_sample(m, g->gpu, &sample);
 		if (r == 0)
 			r = view_put_gpu(m, &gpu);
@@ -152,7 +151,7 @@ static int report_queue(struct report_command *c, struct text *page)
 {
 	static const struct queue_view_options all = {.history = REPORT_HISTORY, .no_gpus = true};
 	struct queue_view *v = NULL;
-	int r = queue_choose(&c->queue, &c->err);
+	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = queue_view_open(&c->queue, &all, &v, &c->err);
 	if (r < 0)
@@ -203,19 +202,19 @@ static int report_launch(struct report_command *c, struct text *page)
 
 static int main_report(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, NULL,
 		"Writes a page about a queue: timeline, utilisation, throughput, what failed, what waiting cost.",
 		children, NULL, NULL};
 	struct report_command c = {.out = DEFAULT_NAME};
 	cleanup_(text_finish) struct text page = {0};
-	cli_parse(&argp, argc, argv, &c);
+	command_parse(&argp, argc, argv, &c);
 	int r = c.launch ? report_launch(&c, &page) : report_queue(&c, &page);
 	if (r == 0)
 		r = write_page(&c, &page);
 	if (r == 0 && strcmp(c.out, "-") != 0)
 		printf("%s\n", c.out);
-	int code = r < 0 ? cli_fail(&c.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&c.err, r) : EXIT_DONE;
 	queue_choice_finish(&c.queue);
 	return code;
 }

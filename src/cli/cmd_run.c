@@ -9,6 +9,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/log_dir.h"
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
 #include "queue/journal/trust.h"
@@ -158,9 +162,9 @@ static int finish(struct run *run, const struct runner_result *result)
 	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
 	if (r < 0)
 		return r;
-	own_jobs_follow(&run->own, &f);
+	run_own_jobs_follow(&run->own, &f);
 	follow_close(&f);
-	return own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
+	return run_own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
 /* With a panel under the lines, where they go to a terminal. */
@@ -203,29 +207,23 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	*ret_stop = r != 1 || run_was_interrupted();
 	if (r < 0)
 		return r;
-	return run_was_interrupted()               ? EXIT_INTERRUPTED
-	       : own_jobs_all_completed(&run->own) ? EXIT_DONE
-						   : EXIT_WORK_FAILED;
+	return run_was_interrupted()                   ? EXIT_INTERRUPTED
+	       : run_own_jobs_all_completed(&run->own) ? EXIT_DONE
+						       : EXIT_WORK_FAILED;
 }
 
-static int default_log_dir(struct run *run)
+static int find_log_dir(struct run *run)
 {
-	const struct config *c = &run->queue.config;
-	const char *slash = strrchr(run->queue.journal_path, '/');
-	if (config_has(c, CONFIG_LOG_DIR))
-		run->log_dir = cli_absolute(c->log_dir);
-	else if (asprintf(&run->log_dir, "%.*s/logs", (int)(slash - run->queue.journal_path), run->queue.journal_path) <
-		 0)
-		run->log_dir = NULL;
+	run->log_dir = log_dir_find(&run->queue.config, run->queue.journal_path);
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
 static int run(struct run *run)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
-	int r = queue_choose(&run->queue, &run->err);
+	int r = queue_choice_resolve(&run->queue, &run->err);
 	if (r == 0)
-		r = default_log_dir(run);
+		r = find_log_dir(run);
 	if (r < 0)
 		return r;
 	if (!run_commands_file(run) && !run->linger_ms && !run->queue.config.keep &&
@@ -267,19 +265,19 @@ static int run(struct run *run)
 
 static int main_run(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Runs the commands of a file, and what else is queued, each on a GPU with room for it.\v"
 		"Run it again after an interruption: only lines that are new are added. Ctrl-C: nothing new starts; again: "
 		"running jobs are ended; a third time: killed. SIGTERM leaves them running for the next 'gpuq run'.",
 		children, NULL, NULL};
 	struct run state = {.grace_ms = GRACE_MS, .ready_fd = -1};
-	cli_parse(&argp, argc, argv, &state);
+	command_parse(&argp, argc, argv, &state);
 	int r = run(&state);
-	int code = r < 0 ? cli_fail(&state.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&state.err, r) : EXIT_DONE;
 	background_tell(state.ready_fd, r < 0 ? &state.err : NULL);
 	commands_close(state.commands);
-	own_jobs_finish(&state.own);
+	run_own_jobs_finish(&state.own);
 	run_report_finish(&state.report);
 	id_list_finish(&state.ids);
 	queue_choice_finish(&state.queue);

@@ -13,9 +13,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
 #include "cli/job_list.h"
-#include "cli/queue_cli.h"
+#include "cli/queue_choice.h"
+#include "cli/say.h"
 #include "cli/terminal.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
 /* Much is written out before all of it is there. */
@@ -83,7 +88,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = units_parse_duration(arg, &s->since_ms, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = cli_parse_ids(arg, &s->ids, &s->err);
+		r = job_ids_parse(arg, &s->ids, &s->err);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -241,7 +246,7 @@ static int check_ids(struct status *s, const struct follow *f)
 static int status(struct status *s)
 {
 	struct follow f;
-	int r = queue_choose(&s->queue, &s->err);
+	int r = queue_choice_resolve(&s->queue, &s->err);
 	if (r == 0)
 		r = follow_open(s->queue.journal_path, s->watch, &f, &s->err);
 	if (r < 0)
@@ -265,13 +270,13 @@ static int status(struct status *s)
 
 static int main_status(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "[ID…]", "Lists the jobs of a queue.", children, NULL, NULL};
 	struct status s = {0};
-	cli_parse(&argp, argc, argv, &s);
+	command_parse(&argp, argc, argv, &s);
 	signal(SIGPIPE, SIG_IGN);
 	int r = status(&s);
-	int code = r < 0 ? cli_fail(&s.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&s.err, r) : EXIT_DONE;
 	id_list_finish(&s.ids);
 	queue_choice_finish(&s.queue);
 	return code;

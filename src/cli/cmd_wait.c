@@ -6,8 +6,12 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "cli/own_jobs.h"
-#include "cli/queue_cli.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
+#include "cli/queue_choice.h"
+#include "cli/say.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
 struct wait {
@@ -27,7 +31,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &w->queue;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (cli_parse_ids(arg, &w->ids, &w->err) < 0)
+		if (job_ids_parse(arg, &w->ids, &w->err) < 0)
 			argp_error(state, "%s", w->err.message);
 		return 0;
 	default:
@@ -53,7 +57,7 @@ static int exit_code_of(const struct job *job)
 static void on_change(void *context, struct job *job, int old)
 {
 	struct wait *w = context;
-	size_t i = id_list_find(&w->ids, job->id);
+	size_t i = job_ids_find(&w->ids, job->id);
 	(void)old;
 	if (i != SIZE_MAX)
 		w->codes[i] = exit_code_of(job);
@@ -82,29 +86,17 @@ static int look(struct wait *w, struct follow *f)
 	return w->code;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
 static int begin(struct wait *w, struct follow *f)
 {
 	bool all = w->ids.count == 0;
 	for (size_t i = 0; all && i < f->jobs.count; i++)
 		if (!job_is_final(f->jobs.by_id[i]) && id_list_add(&w->ids, f->jobs.by_id[i]->id) < 0)
 			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
-	if (w->ids.count)
-		qsort(w->ids.ids, w->ids.count, sizeof(*w->ids.ids), compare_ids);
-	size_t count = 0;
-	for (size_t i = 0; i < w->ids.count; i++)
-		if (i == 0 || w->ids.ids[i] != w->ids.ids[i - 1])
-			w->ids.ids[count++] = w->ids.ids[i];
-	w->ids.count = count;
-	w->codes = calloc(count + 1, sizeof(*w->codes));
+	job_ids_sort(&w->ids);
+	w->codes = calloc(w->ids.count + 1, sizeof(*w->codes));
 	if (!w->codes)
 		return error_set(&w->err, -ENOMEM, "waiting: out of memory");
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < w->ids.count; i++) {
 		const struct job *job = jobs_find(&f->jobs, w->ids.ids[i]);
 		if (!job)
 			return error_set(
@@ -129,7 +121,7 @@ static int wait_all(struct wait *w)
 {
 	struct follow f;
 	bool told = false;
-	int r = queue_choose(&w->queue, &w->err);
+	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
 		r = follow_open(w->queue.journal_path, true, &f, &w->err);
 	if (r < 0)
@@ -152,13 +144,13 @@ static int wait_all(struct wait *w)
 
 static int main_wait(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {NULL, parse, "[ID…]",
 		"Waits for jobs, or for all, and ends with the job's exit code; of several: 0, or 1 if one failed.",
 		children, NULL, NULL};
 	struct wait w = {0};
 	argp_err_exit_status = EXIT_WAIT;
-	cli_parse(&argp, argc, argv, &w);
+	command_parse(&argp, argc, argv, &w);
 	int code = wait_all(&w);
 	if (code < 0)
 		say_error(&w.err);

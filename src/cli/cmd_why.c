@@ -6,7 +6,11 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "cli/queue_cli.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
+#include "cli/queue_choice.h"
+#include "queue/input/submit.h"
 #include "queue/runner/outlook.h"
 
 enum { OPTION_GPUS = 0x200 };
@@ -34,7 +38,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&w->queue.command_line, CONFIG_GPUS, "--gpus", arg, &w->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = cli_parse_ids(arg, &w->ids, &w->err);
+		r = job_ids_parse(arg, &w->ids, &w->err);
 		break;
 	case ARGP_KEY_END:
 		if (w->ids.count == 0)
@@ -51,7 +55,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int why(struct why *w)
 {
 	struct follow f;
-	int r = queue_choose(&w->queue, &w->err);
+	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
 		r = follow_open(w->queue.journal_path, false, &f, &w->err);
 	if (r < 0)
@@ -76,13 +80,13 @@ static int why(struct why *w)
 
 static int main_why(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {
 		options, parse, "ID…", "Says what a job waits for, GPU by GPU.", children, NULL, NULL};
 	struct why w = {0};
-	cli_parse(&argp, argc, argv, &w);
+	command_parse(&argp, argc, argv, &w);
 	int r = why(&w);
-	int code = r < 0 ? cli_fail(&w.err, r) : EXIT_DONE;
+	int code = r < 0 ? command_fail(&w.err, r) : EXIT_DONE;
 	id_list_finish(&w.ids);
 	queue_choice_finish(&w.queue);
 	return code;

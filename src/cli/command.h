@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `gpuq` can do. Each command is a cmd_NAME.c that defines one of these;
- * the table in main.c lists it.
+ * A command of gpuq. Each cmd_NAME.c defines one; the table in main.c lists it.
+ * The programs that gpuq executes parse their command lines and fail in the same way.
  */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
+
+#include "gpu_dispatch.h"
 
 struct command {
 	const char *name;
@@ -13,13 +15,12 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-/* Exit codes of every command. */
-enum {
-	EXIT_DONE = 0,
-	EXIT_WORK_FAILED = 1,
-	EXIT_USAGE = 2,
-	EXIT_INTERRUPTED = 130,
-};
+/* Parses with argp; an error of argp itself ends the program with EXIT_USAGE. */
+struct argp;
+void command_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* Prints the error. Returns EXIT_USAGE where `code` (-errno) is a mistake of the user, else EXIT_WORK_FAILED. */
+int command_fail(const struct gd_error *err, int code);
 
 extern const struct command cmd_add;
 extern const struct command cmd_cancel;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
 
@@ -12,14 +13,8 @@
 
 int job_list_add(struct job_list *l, const struct job *job)
 {
-	if (l->count == l->room) {
-		size_t room = l->room ? l->room * 2 : 256;
-		const struct job **jobs = reallocarray(l->jobs, room, sizeof(*jobs));
-		if (!jobs)
-			return -ENOMEM;
-		l->jobs = jobs;
-		l->room = room;
-	}
+	if (array_reserve(l->jobs, &l->capacity, l->count + 1) < 0)
+		return -ENOMEM;
 	l->jobs[l->count++] = job;
 	return 0;
 }

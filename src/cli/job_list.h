@@ -10,7 +10,7 @@
 /* Start from {0}. The jobs are somebody else's. */
 struct job_list {
 	const struct job **jobs;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 int job_list_add(struct job_list *l, const struct job *job);

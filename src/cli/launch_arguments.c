@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What is typed after gpuq launch. */
+#include "cli/launch_arguments.h"
+
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/display.h"
 #include "base/suggest.h"
 #include "base/units.h"
-#include "cli/launch_cli.h"
 
 enum {
 	OPTION_INPUT = 256,
@@ -78,32 +79,27 @@ static const struct argp_option options[] = {
 static void add_pattern(struct launch_arguments *a, const char *value, struct argp_state *state)
 {
 	size_t n = a->options.num_patterns;
-	const char **list = reallocarray(a->patterns, n + 1, sizeof(*list));
-	if (!list)
+	if (array_reserve(a->patterns, &a->patterns_capacity, n + 1) < 0)
 		argp_failure(state, 1, ENOMEM, "--pattern");
-	a->patterns = list;
-	list[n] = value;
-	a->options.patterns = list;
+	a->patterns[n] = value;
+	a->options.patterns = a->patterns;
 	a->options.num_patterns = n + 1;
 }
 
 /* The last word on a setting counts. */
 static void set_setting(struct launch_arguments *a, const char *key, const char *value, struct argp_state *state)
 {
-	struct gd_setting *list = a->settings;
 	size_t n = a->options.num_settings;
 	size_t at = 0;
-	while (at < n && strcmp(list[at].key, key) != 0)
+	while (at < n && strcmp(a->settings[at].key, key) != 0)
 		at++;
 	if (at == n) {
-		list = reallocarray(list, n + 1, sizeof(*list));
-		if (!list)
+		if (array_reserve(a->settings, &a->settings_capacity, n + 1) < 0)
 			argp_failure(state, 1, ENOMEM, "--set");
-		a->settings = list;
-		a->options.settings = list;
+		a->options.settings = a->settings;
 		a->options.num_settings = n + 1;
 	}
-	list[at] = (struct gd_setting){key, value};
+	a->settings[at] = (struct gd_setting){key, value};
 }
 
 static void add_setting(struct launch_arguments *a, const char *text, struct argp_state *state)
@@ -111,12 +107,10 @@ static void add_setting(struct launch_arguments *a, const char *text, struct arg
 	const char *equals = strchr(text, '=');
 	if (!equals || equals == text)
 		argp_error(state, "--set '%s': expected KEY=VALUE", text);
-	char **owned = reallocarray(a->owned, a->num_owned + 1, sizeof(*owned));
 	char *key = strndup(text, (size_t)(equals - text));
-	if (!owned || !key)
+	if (!key || array_reserve(a->owned, &a->owned_capacity, a->num_owned + 1) < 0)
 		argp_failure(state, 1, ENOMEM, "--set");
-	a->owned = owned;
-	owned[a->num_owned++] = key;
+	a->owned[a->num_owned++] = key;
 	set_setting(a, key, equals + 1, state);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq launch --dry-run: what there is, how it would be shared out, how long it will take. */
+#include "cli/launch_dry_run.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "base/display.h"
 #include "base/units.h"
 #include "cli/launch_audio.h"
-#include "cli/launch_cli.h"
+#include "cli/launch_summary.h"
 #include "cli/table.h"
 
 #define MOST_READ 5000 /* files that are opened for their duration; of more, as many, evenly spread */
@@ -93,7 +94,7 @@ static int append_shares(
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FILES", true, false}, {"SIZE", true, false}, {"AUDIO", true, false}, {"LOAD", true, false}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t g = 0; g < gpus->count; g++) {
 		char text[UNITS_ROOM];
 		const struct gd_gpu *gpu = &gpus->gpus[g];
@@ -154,7 +155,7 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 	if (stopped())
 		return -ECANCELED;
 	if (count == 0 && gd_launcher_files(l)->count > 0) {
-		launch_print_skipped(gd_launcher_files(l)->count, true, stdout);
+		launch_summary_print_skipped(gd_launcher_files(l)->count, true, stdout);
 		return 0;
 	}
 	double seconds = all_seconds(todo, count);

@@ -13,9 +13,13 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/launch_arguments.h"
 #include "cli/launch_audio.h"
-#include "cli/launch_cli.h"
+#include "cli/launch_dry_run.h"
+#include "cli/launch_summary.h"
+#include "cli/launch_view.h"
+#include "cli/output.h"
 #include "cli/say.h"
 #include "launch/plugins.h"
 #include "launch/worker.h"
@@ -154,7 +158,7 @@ static int write_json(const struct gd_launch_summary *summary, const char *path,
 	else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0) < 0)
 		r = -errno;
 	if (r == 0)
-		r = launch_write_json(summary, fd);
+		r = launch_summary_write_json(summary, fd);
 	if (r < 0 && strcmp(path, "-") == 0)
 		say("writing the summary to standard output: %s", error_words(r));
 	else if (r < 0)
@@ -202,13 +206,13 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct l
 	gd_launcher_todo(l, &count);
 	size_t skipped = gd_launcher_files(l)->count - count;
 	if (skipped)
-		launch_print_skipped(skipped, count == 0, view->out);
+		launch_summary_print_skipped(skipped, count == 0, view->out);
 	if (count)
 		launch_view_start(view);
 	int r = gd_launcher_run(l, &err);
 	launch_view_end(view);
 	gd_launcher_summary(l, &summary);
-	if (count > 0 && (r >= 0 || r == -ECANCELED) && launch_print_summary(&summary, view->live, view->out) < 0)
+	if (count > 0 && (r >= 0 || r == -ECANCELED) && launch_summary_print(&summary, view->live, view->out) < 0)
 		say("printing the summary: out of memory");
 	if (err.message[0])
 		say("%s", r == -ECANCELED ? "interrupted: the same command goes on where this one was" : err.message);
@@ -246,22 +250,13 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 	return code;
 }
 
-/* What was printed is worth nothing if it did not arrive. At exit, for argp leaves by itself after --help. */
-static void check_output(void)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return;
-	say("writing the output: %s", strerror(errno));
-	_exit(EXIT_WORK_FAILED);
-}
-
 int main(int argc, char **argv)
 {
 	setlocale(LC_ALL, "");
 	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;
-	atexit(check_output);
+	output_check_at_exit();
 	static char name[] = "gpuq launch";
 	argv[0] = name;
 	struct launch_arguments a;

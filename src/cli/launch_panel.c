@@ -98,17 +98,6 @@ static void put_work(struct launch_panel *p, const struct gd_launch_progress *pr
 	(void)view_put_work(p->model, &w);
 }
 
-static void print_captured(struct launch_panel *p, bool all)
-{
-	cleanup_(text_finish) struct text lines = {0};
-	while (capture_read(&p->capture, &lines, false))
-		;
-	if (all)
-		capture_read(&p->capture, &lines, true);
-	if (text_error(&lines) == 0)
-		panel_print(p->panel, text_string(&lines), lines.length);
-}
-
 void launch_panel_draw(struct launch_panel *p, const struct gd_launch_progress *progress)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -116,7 +105,7 @@ void launch_panel_draw(struct launch_panel *p, const struct gd_launch_progress *
 	put_work(p, progress, now_ns);
 	for (size_t i = 0; i < progress->num_workers; i++)
 		put_worker(p, progress, &progress->workers[i]);
-	print_captured(p, false);
+	capture_print(&p->capture, p->panel, false);
 	panel_draw(p->panel, p->model, now_ns);
 }
 
@@ -169,7 +158,7 @@ void launch_panel_destroy(struct launch_panel *p)
 	bool drawn = p->model && view_work(p->model)->start_ns;
 	capture_restore(&p->capture);
 	if (p->panel) {
-		print_captured(p, true);
+		capture_print(&p->capture, p->panel, true);
 		panel_guard_drain(-1);
 	}
 	if (drawn)

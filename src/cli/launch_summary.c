@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What came of it, for people and for programs. */
+#include "cli/launch_summary.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +9,6 @@
 #include "base/file.h"
 #include "base/json_put.h"
 #include "base/units.h"
-#include "cli/launch_cli.h"
 #include "cli/table.h"
 
 #define MOST_FAILURES 20 /* that are listed */
@@ -38,7 +38,7 @@ static int append_table(struct text *out, const struct gd_launch_summary *s, boo
 	static const struct table_column columns[] = {{"GPU", true, false}, {"FILES", true, false},
 		{"FAILED", true, false}, {"AUDIO", true, false}, {"PROCESSING", true, false}, {"RTF", true, false},
 		{"SHARE", true, false}};
-	cleanup_(table_finish) struct table t = {columns, sizeof(columns) / sizeof(*columns), NULL, 0, 0};
+	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	struct gd_launch_gpu total = {
 		.files = s->files_done,
 		.failed = s->files_failed,
@@ -87,7 +87,7 @@ static void append_failures(struct text *out, const struct gd_launch_summary *s)
 			s->num_failures - MOST_FAILURES);
 }
 
-void launch_print_skipped(size_t skipped, bool all, FILE *out)
+void launch_summary_print_skipped(size_t skipped, bool all, FILE *out)
 {
 	bool one = skipped == 1;
 	fprintf(out, "%zu %s done already and skipped%s\n", skipped, one ? "file is" : "files are",
@@ -96,7 +96,7 @@ void launch_print_skipped(size_t skipped, bool all, FILE *out)
 		      : "; --force does them again");
 }
 
-int launch_print_summary(const struct gd_launch_summary *s, bool failures, FILE *out)
+int launch_summary_print(const struct gd_launch_summary *s, bool failures, FILE *out)
 {
 	cleanup_(text_finish) struct text t = {0};
 	int r = append_table(&t, s, out == stdout && terminal_has_colour());
@@ -140,7 +140,7 @@ static void put_gpus(struct text *t, const struct gd_launch_summary *s)
 	json_close(t, ']');
 }
 
-int launch_write_json(const struct gd_launch_summary *s, int fd)
+int launch_summary_write_json(const struct gd_launch_summary *s, int fd)
 {
 	cleanup_(text_finish) struct text t = {0};
 	json_open(&t, NULL, '{');

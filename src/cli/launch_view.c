@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpuq launch shows while it runs: a panel, or, on a pipe, a line now and then. */
+#include "cli/launch_view.h"
+
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/units.h"
-#include "cli/launch_cli.h"
 #include "cli/launch_panel.h"
 #include "cli/say.h"
 #include "view/panel/panel.h"

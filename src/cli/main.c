@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* gpuq: finds the command and runs it. */
 #include <argp.h>
-#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/display.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/output.h"
 #include "cli/say.h"
 
 static const struct command *const commands[] = {
@@ -121,20 +119,11 @@ static int dispatch(int argc, char **argv)
 	return command ? run(command, argc - 1, argv + 1) : unknown(word);
 }
 
-/* What was printed is worth nothing if it did not arrive. At exit, for argp leaves by itself after --help. */
-static void check_output(void)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return;
-	say("writing the output: %s", strerror(errno));
-	_exit(EXIT_WORK_FAILED);
-}
-
 int main(int argc, char **argv)
 {
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;
-	atexit(check_output);
+	output_check_at_exit();
 	return dispatch(argc, argv);
 }

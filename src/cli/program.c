@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/program.h"
-#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/say.h"
 
 /* How a program learns which gpuq it belongs to. Taken out of the environment at once. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "cli/log_dir.h"
 #include "cli/queue_view_parts.h"
 #include "queue/journal/trust.h"
 
@@ -33,24 +34,15 @@ static int open_descriptors(struct queue_view *v)
 	return r < 0 ? r : watch(v, v->follow.watch_fd);
 }
 
-static int find_log_dir(struct queue_view *v)
-{
-	const struct config *c = &v->choice->config;
-	const char *slash = strrchr(v->follow.path, '/');
-	if (config_has(c, CONFIG_LOG_DIR))
-		v->log_dir = cli_absolute(c->log_dir);
-	else if (asprintf(&v->log_dir, "%.*s/logs", (int)(slash - v->follow.path), v->follow.path) < 0)
-		v->log_dir = NULL;
-	return v->log_dir ? 0 : -ENOMEM;
-}
-
 static int start(struct queue_view *v, struct gd_error *err)
 {
 	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
 	v->model = view_model_create(v->options.history);
 	int r = v->model ? open_descriptors(v) : -ENOMEM;
-	if (r == 0)
-		r = find_log_dir(v);
+	if (r == 0) {
+		v->log_dir = log_dir_find(&v->choice->config, v->follow.path);
+		r = v->log_dir ? 0 : -ENOMEM;
+	}
 	if (r == 0) {
 		v->trusted = trust_check(v->follow.reader.fd, v->follow.path, NULL) == 0;
 		v->follow.jobs.on_change = queue_view_on_change;
@@ -77,7 +69,7 @@ int queue_view_open(
 		return r;
 	}
 	v->follow.jobs.context = v;
-	queue_actions_init(v);
+	queue_view_init_actions(v);
 	r = start(v, err);
 	if (r < 0)
 		queue_view_close(v);

@@ -13,7 +13,7 @@
 #ifndef CLI_QUEUE_VIEW_H
 #define CLI_QUEUE_VIEW_H
 
-#include "cli/queue_cli.h"
+#include "cli/queue_choice.h"
 #include "view/model/actions.h"
 #include "view/model/model.h"
 
@@ -27,8 +27,8 @@ struct queue_view_options {
 };
 
 /*
- * `q` after queue_choose(), and as long as the view. Reads all there is; waits for no driver. -ENOENT where there is
- * no journal.
+ * `q` after queue_choice_resolve(), and as long as the view. Reads all there is; waits for no driver. -ENOENT where
+ * there is no journal.
  */
 int queue_view_open(const struct queue_choice *q, const struct queue_view_options *o, struct queue_view **ret,
 	struct gd_error *err);

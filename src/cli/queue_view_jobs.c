@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "cli/job_ids.h"
 #include "cli/queue_view_parts.h"
 
 /* A GPU number from the journal is somebody's word: no room is made for more than this. */
@@ -59,13 +61,8 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 	size_t n = 0;
 	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
 		n++;
-	if (n > v->attempts_room) {
-		struct view_attempt *more = reallocarray(v->attempts, n, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		v->attempts = more;
-		v->attempts_room = n;
-	}
+	if (array_reserve(v->attempts, &v->attempts_capacity, n) < 0)
+		return -ENOMEM;
 	size_t at = n;
 	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
 		v->attempts[--at] = (struct view_attempt){.start_ms = a->start_ms,
@@ -119,15 +116,10 @@ static int tally(struct queue_view *v, const struct job_attempt *a)
 		size_t gpu = (size_t)a->gpus[i];
 		if (a->gpus[i] < 0 || gpu > MAX_GPU)
 			continue;
-		if (gpu >= v->num_tallies) {
-			struct gpu_tally *more = reallocarray(v->tallies, gpu + 1, sizeof(*more));
-			if (!more)
-				return -ENOMEM;
-			for (size_t k = v->num_tallies; k <= gpu; k++)
-				more[k] = (struct gpu_tally){.last_duration_ms = -1};
-			v->tallies = more;
-			v->num_tallies = gpu + 1;
-		}
+		if (array_reserve(v->tallies, &v->tallies_capacity, gpu + 1) < 0)
+			return -ENOMEM;
+		while (v->num_tallies <= gpu)
+			v->tallies[v->num_tallies++] = (struct gpu_tally){.last_duration_ms = -1};
 		struct gpu_tally *t = &v->tallies[gpu];
 		t->completed += a->state == JOB_COMPLETED;
 		t->failed += a->state == JOB_FAILED;
@@ -163,7 +155,7 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 
 /* ---- Into the model --------------------------------------------------------------------- */
 
-int queue_view_put_work(struct queue_view *v)
+static int put_work(struct queue_view *v)
 {
 	const size_t *counts = v->follow.jobs.counts;
 	uint64_t timeouts = 0;
@@ -199,13 +191,7 @@ int queue_view_put_all(struct queue_view *v)
 		if (r == 0)
 			r = put_job(v, job);
 	}
-	return r < 0 ? r : queue_view_put_work(v);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
+	return r < 0 ? r : put_work(v);
 }
 
 int queue_view_put_changed(struct queue_view *v)
@@ -213,14 +199,14 @@ int queue_view_put_changed(struct queue_view *v)
 	if (v->changed.count == 0)
 		return 0;
 	int r = 0;
-	qsort(v->changed.ids, v->changed.count, sizeof(*v->changed.ids), compare_ids);
+	job_ids_sort(&v->changed);
 	for (size_t i = 0; r == 0 && i < v->changed.count; i++) {
 		const struct job *job = jobs_find(&v->follow.jobs, v->changed.ids[i]);
-		if (job && (i == 0 || v->changed.ids[i] != v->changed.ids[i - 1]))
+		if (job)
 			r = put_job(v, job);
 	}
 	v->changed.count = 0;
 	if (r == 0)
-		r = queue_view_put_work(v);
+		r = put_work(v);
 	return r == 0 && !v->options.no_gpus ? queue_view_put_gpus(v) : r;
 }

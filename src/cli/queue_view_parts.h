@@ -5,6 +5,7 @@
 
 #include "cli/queue_view.h"
 #include "gpu/probe.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 #include "queue/runner/outlook.h"
 
@@ -29,10 +30,10 @@ struct queue_view {
 	struct id_list running;
 	int error; /* of on_change */
 	struct gpu_tally *tallies;
-	size_t num_tallies;
+	size_t num_tallies, tallies_capacity;
 	/* Room for one job on its way into the model. */
 	struct view_attempt *attempts;
-	size_t attempts_room;
+	size_t attempts_capacity;
 	struct text command, name;
 	/* The GPUs. */
 	struct gpu_probe *probe; /* NULL: not asked, or it has ended */
@@ -50,7 +51,6 @@ int queue_view_put_all(struct queue_view *v);
 int queue_view_put_changed(struct queue_view *v);
 /* A jobs.on_change. */
 void queue_view_on_change(void *context, struct job *job, int old_state);
-int queue_view_put_work(struct queue_view *v);
 
 /* ---- queue_view_gpus.c ------------------------------------------------------------ */
 
@@ -63,8 +63,8 @@ int queue_view_read_gpus(struct queue_view *v);
 int queue_view_put_gpus(struct queue_view *v);
 void queue_view_close_gpus(struct queue_view *v);
 
-/* ---- queue_actions.c --------------------------------------------------------------- */
+/* ---- queue_view_actions.c --------------------------------------------------------------- */
 
-void queue_actions_init(struct queue_view *v);
+void queue_view_init_actions(struct queue_view *v);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "cli/background.h"
 #include "cli/run_parts.h"
 
 /* What the runner in the background gets of our options. */
@@ -54,5 +55,5 @@ int run_in_background(struct run *run, struct journal *j)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
 		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
-	return r < 0 ? r : cli_start_runner(&run->queue, (const char *const *)passed, READY_MS, &run->err);
+	return r < 0 ? r : background_start(&run->queue, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
 }

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/say.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/say.h"
 #include "queue/journal/follow.h"
 
 static volatile sig_atomic_t interrupted;
@@ -61,7 +62,7 @@ int run_hand_over(struct run *run, pid_t holder)
 		say("the queue is run by %s, and there is nothing new for it", who);
 	if (!run->own.states) {
 		run_say_what_is_ignored(run);
-		if (own_jobs_init(&run->own, &run->ids) < 0)
+		if (run_own_jobs_init(&run->own, &run->ids) < 0)
 			return error_set(&run->err, -ENOMEM, "waiting: out of memory");
 	}
 	struct sigaction sa = {.sa_handler = on_interrupt};
@@ -70,7 +71,7 @@ int run_hand_over(struct run *run, pid_t holder)
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
-	own_jobs_follow(&run->own, &f);
+	run_own_jobs_follow(&run->own, &f);
 	r = wait_for_own(run, &f);
 	follow_close(&f);
 	return r;

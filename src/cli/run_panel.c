@@ -6,10 +6,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
 #include "queue/journal/show.h"
+#include "view/panel/devices.h"
 #include "view/panel/panel.h"
 
 #define PERIOD_MS 250
@@ -30,7 +32,7 @@ struct run_panel {
 	uint64_t start_ns;
 	uint64_t timeouts;
 	struct past *pasts;
-	size_t num_pasts;
+	size_t num_pasts, pasts_capacity;
 	bool cpu_row; /* something ran without a GPU */
 };
 
@@ -39,10 +41,8 @@ static struct past *past_of(struct run_panel *p, int index)
 	for (size_t i = 0; i < p->num_pasts; i++)
 		if (p->pasts[i].index == index)
 			return &p->pasts[i];
-	struct past *more = reallocarray(p->pasts, p->num_pasts + 1, sizeof(*more));
-	if (!more)
+	if (array_reserve(p->pasts, &p->pasts_capacity, p->num_pasts + 1) < 0)
 		return NULL;
-	p->pasts = more;
 	p->pasts[p->num_pasts] = (struct past){.index = index, .last_ms = -1};
 	return &p->pasts[p->num_pasts++];
 }
@@ -147,13 +147,7 @@ static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 		[GD_GPU_NOT_ANSWERING] = "its driver does not answer",
 		[GD_GPU_UNREADABLE] = "its driver refuses it",
 	};
-	g->name = gpu->known & GD_GPU_NAME ? gpu->name : NULL;
-	if (gpu->known & GD_GPU_MEMORY_TOTAL)
-		g->memory_total_bytes = (int64_t)gpu->memory_total_bytes;
-	if (gpu->known & GD_GPU_MEMORY_USED)
-		g->memory_used_bytes = (int64_t)gpu->memory_used_bytes;
-	if (gpu->known & GD_GPU_UTILIZATION)
-		g->utilization_percent = (int)gpu->utilization_percent;
+	devices_fill(g, gpu);
 	if (gpu->health != GD_GPU_OK) {
 		g->status = VIEW_GPU_ERROR;
 		g->error = sick[gpu->health];
@@ -164,16 +158,8 @@ static void put_row(struct run_panel *p, const struct runner_now *now, int posit
 {
 	const struct gd_gpu *gpu = position >= 0 ? &now->gpus->gpus[position] : NULL;
 	char task[512];
-	struct view_gpu g = {.id = gpu ? gpu->index : -1,
-		.slot = gpu && gpu->mig_index > 0 ? gpu->mig_index : 0,
-		.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE,
-		.since_ns = -1,
-		.last_duration_ns = -1,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu g = view_gpu_unknown(gpu ? gpu->index : -1, gpu && gpu->mig_index > 0 ? gpu->mig_index : 0);
+	g.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE;
 	add_past(&g, p);
 	add_jobs(&g, now, position, now_ns, task, sizeof(task));
 	if (gpu)

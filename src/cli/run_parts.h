@@ -3,9 +3,10 @@
 #ifndef CLI_RUN_PARTS_H
 #define CLI_RUN_PARTS_H
 
-#include "cli/own_jobs.h"
-#include "cli/queue_cli.h"
+#include "cli/queue_choice.h"
+#include "cli/run_own_jobs.h"
 #include "cli/run_report.h"
+#include "queue/input/submit.h"
 #include "queue/journal/journal.h"
 
 struct run {
@@ -18,7 +19,7 @@ struct run {
 	struct gd_error err;
 	struct commands *commands; /* to be added; NULL: none, or done */
 	struct id_list ids;        /* that this command has added */
-	struct own_jobs own;       /* the same, since another runs them */
+	struct run_own_jobs own;   /* the same, since another runs them */
 	struct run_report report;
 	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;

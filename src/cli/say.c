@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/display.h"
-#include "cli/command.h"
+#include "cli/exit_code.h"
 
 static void say_text(const char *before, const char *words)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
 
@@ -22,20 +23,18 @@ void table_finish(struct table *t)
 		free(t->cells[i].words);
 	free(t->cells);
 	t->cells = NULL;
-	t->num_cells = 0;
+	t->num_cells = t->capacity = 0;
 }
 
 void table_cell(struct table *t, enum colour colour, const char *words)
 {
-	struct table_cell *cells = reallocarray(t->cells, t->num_cells + 1, sizeof(*cells));
-	if (cells)
-		t->cells = cells;
-	char *copy = cells ? strdup(words ? words : "") : NULL;
+	bool has_room = array_reserve(t->cells, &t->capacity, t->num_cells + 1) == 0;
+	char *copy = has_room ? strdup(words ? words : "") : NULL;
 	if (!copy) {
 		t->error = -ENOMEM;
 		return;
 	}
-	cells[t->num_cells++] = (struct table_cell){copy, colour};
+	t->cells[t->num_cells++] = (struct table_cell){copy, colour};
 }
 
 void table_cellf(struct table *t, enum colour colour, const char *format, ...)

@@ -24,7 +24,7 @@ struct table {
 	const struct table_column *columns;
 	size_t num_columns;
 	struct table_cell *cells;
-	size_t num_cells;
+	size_t num_cells, capacity;
 	int error;
 };
 

@@ -15,7 +15,10 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/program.h"
+#include "cli/queue_choice.h"
 #include "cli/queue_view.h"
 #include "cli/top_terminal.h"
 #include "view/top/top.h"
@@ -26,7 +29,7 @@
 
 enum { OPTION_GPUS = 0x200 };
 
-struct program {
+struct top_program {
 	struct queue_choice queue;
 	struct queue_view *view;
 	struct top top;
@@ -50,7 +53,7 @@ static const struct argp_option options[] = {
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct program *p = state->input;
+	struct top_program *p = state->input;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &p->queue;
@@ -66,7 +69,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- The log -------------------------------------------------------------------------------- */
 
-static void close_log(struct program *p)
+static void close_log(struct top_program *p)
 {
 	closep(&p->log_fd);
 	p->log_fd = -1;
@@ -79,7 +82,7 @@ static off_t size_of(int fd)
 }
 
 /* Of a log of gigabytes only the end is read. */
-static void read_log(struct program *p)
+static void read_log(struct top_program *p)
 {
 	char buf[65536];
 	off_t at = p->log_fd >= 0 ? lseek(p->log_fd, 0, SEEK_CUR) : -1;
@@ -96,13 +99,13 @@ static void read_log(struct program *p)
 			top_say(&p->top, true, "reading the log: out of memory");
 }
 
-static unsigned attempts_of(const struct program *p, uint64_t id)
+static unsigned attempts_of(const struct top_program *p, uint64_t id)
 {
 	const struct view_job *job = view_find_job(p->top.model, id);
 	return job ? (unsigned)job->num_attempts : 0;
 }
 
-static void open_log(struct program *p, uint64_t id)
+static void open_log(struct top_program *p, uint64_t id)
 {
 	const struct view_actions *a = queue_view_actions(p->view);
 	struct gd_error err = {0};
@@ -119,7 +122,7 @@ static void open_log(struct program *p, uint64_t id)
 }
 
 /* A job that is tried again writes another log. */
-static void follow_log(struct program *p)
+static void follow_log(struct top_program *p)
 {
 	if (p->top.mode != TOP_LOG)
 		return;
@@ -130,7 +133,7 @@ static void follow_log(struct program *p)
 
 /* ---- What is asked for ------------------------------------------------------------------------ */
 
-static void act(struct program *p)
+static void act(struct top_program *p)
 {
 	static const char *const done_words[VIEW_ACTIONS] = {
 		[VIEW_CANCEL] = "cancelled",
@@ -156,7 +159,7 @@ static void act(struct program *p)
 		top_say(&p->top, true, "%s", err.message);
 }
 
-static void why(struct program *p)
+static void why(struct top_program *p)
 {
 	const struct view_actions *a = queue_view_actions(p->view);
 	cleanup_(text_finish) struct text t = {0};
@@ -170,7 +173,7 @@ static void why(struct program *p)
 	top_show_page(&p->top, title, text_string(&t));
 }
 
-static void answer(struct program *p)
+static void answer(struct top_program *p)
 {
 	switch (p->top.request) {
 	case TOP_QUIT:
@@ -195,7 +198,7 @@ static void answer(struct program *p)
 
 /* ---- Events -------------------------------------------------------------------------------------- */
 
-static void draw(struct program *p)
+static void draw(struct top_program *p)
 {
 	const struct view_actions *a = queue_view_actions(p->view);
 	a->facts(a->context, &p->top.facts);
@@ -208,7 +211,7 @@ static void draw(struct program *p)
 
 static void on_timer(void *context, uint32_t events)
 {
-	struct program *p = context;
+	struct top_program *p = context;
 	(void)events;
 	follow_log(p);
 	draw(p);
@@ -216,7 +219,7 @@ static void on_timer(void *context, uint32_t events)
 
 static void on_key(void *context, uint32_t events)
 {
-	struct program *p = context;
+	struct top_program *p = context;
 	int key;
 	while (!p->over && (key = top_terminal_key()) >= 0) {
 		top_key(&p->top, key);
@@ -231,7 +234,7 @@ static void on_key(void *context, uint32_t events)
 
 static void on_news(void *context, uint32_t events)
 {
-	struct program *p = context;
+	struct top_program *p = context;
 	struct gd_error err = {0};
 	(void)events;
 	if (queue_view_update(p->view, &err) < 0)
@@ -246,7 +249,7 @@ static void on_news(void *context, uint32_t events)
 
 static void on_signal(void *context, uint32_t events)
 {
-	struct program *p = context;
+	struct top_program *p = context;
 	struct signalfd_siginfo info;
 	(void)events;
 	while (read(p->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
@@ -260,12 +263,12 @@ static void on_signal(void *context, uint32_t events)
 	}
 }
 
-static int start(struct program *p)
+static int start(struct top_program *p)
 {
 	static const struct queue_view_options view_options = {.history = HISTORY};
 	static const int signals[] = {SIGWINCH, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
 	struct loop_source *ignored;
-	int r = queue_choose(&p->queue, &p->err);
+	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
 		r = queue_view_open(&p->queue, &view_options, &p->view, &p->err);
 	if (r < 0)
@@ -283,7 +286,7 @@ static int start(struct program *p)
 	return r < 0 ? error_set(&p->err, r, "starting: %s", error_words(r)) : 0;
 }
 
-static int run(struct program *p)
+static int run(struct top_program *p)
 {
 	int r = top_terminal_check(&p->err);
 	if (r == 0)
@@ -313,19 +316,19 @@ static void die_of(int number)
 
 int main(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {
 		options, parse, NULL, "Shows GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
-	struct program p = {.log_fd = -1, .signal_fd = -1};
+	struct top_program p = {.log_fd = -1, .signal_fd = -1};
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;
 	int code = program_enter("gpuq top");
 	if (code != 0)
 		return code;
-	cli_parse(&argp, argc, argv, &p);
+	command_parse(&argp, argc, argv, &p);
 	int r = run(&p);
-	code = r < 0 ? cli_fail(&p.err, r) : EXIT_DONE;
+	code = r < 0 ? command_fail(&p.err, r) : EXIT_DONE;
 	close_log(&p);
 	loop_destroy(p.loop);
 	top_finish(&p.top);

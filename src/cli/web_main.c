@@ -10,9 +10,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/program.h"
-#include "cli/queue_cli.h"
+#include "cli/queue_choice.h"
 #include "cli/queue_view.h"
+#include "cli/say.h"
 #include "view/web/web.h"
 #include "view/web/web_gate.h"
 
@@ -125,7 +128,7 @@ static void on_news(void *context, uint32_t events)
 static int open_server(struct server *s)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, 0};
-	int fd, r = queue_choose(&s->queue, &s->err);
+	int fd, r = queue_choice_resolve(&s->queue, &s->err);
 	if (r == 0)
 		r = find_token(s);
 	if (r == 0)
@@ -177,7 +180,7 @@ static int serve(struct server *s)
 
 int main(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Shows a queue as a page in a browser, live; and under /metrics for Prometheus.\v"
 		"Prints the address to open. Whoever has the token in it may do everything with this queue; "
@@ -190,10 +193,10 @@ int main(int argc, char **argv)
 	int code = program_enter("gpuq web");
 	if (code != 0)
 		return code;
-	cli_parse(&argp, argc, argv, &s);
+	command_parse(&argp, argc, argv, &s);
 	signal(SIGPIPE, SIG_IGN);
 	int r = serve(&s);
-	code = r < 0 ? cli_fail(&s.err, r) : EXIT_DONE;
+	code = r < 0 ? command_fail(&s.err, r) : EXIT_DONE;
 	web_close(s.web);
 	loop_destroy(s.loop);
 	queue_view_close(s.view);

@@ -124,17 +124,6 @@ static void update(struct shown *s, const struct gd_stats *last)
 
 /* ---- The thread ----------------------------------------------------------------------------- */
 
-static void print_captured(struct shown *s, bool all)
-{
-	cleanup_(text_finish) struct text lines = {0};
-	while (capture_read(&s->capture, &lines, false))
-		;
-	if (all)
-		capture_read(&s->capture, &lines, true);
-	if (text_error(&lines) == 0)
-		panel_print(s->panel, text_string(&lines), lines.length);
-}
-
 /*
  * Lines stay in the pipe until they are drawn: should the program die meanwhile, that
  * is where the guard finds them.
@@ -152,7 +141,7 @@ static void *draw(void *argument)
 			update(s, NULL);
 			if (guarded && !panel_guard_enter())
 				return NULL;
-			print_captured(s, false);
+			capture_print(&s->capture, s->panel, false);
 			panel_draw_now(s->panel, s->model, now_ns);
 			if (guarded)
 				panel_guard_exit();
@@ -229,7 +218,7 @@ static void finish(struct shown *s, const struct gd_stats *stats)
 		pthread_join(s->thread, NULL);
 	if (s->panel) {
 		capture_restore(&s->capture);
-		print_captured(s, true);
+		capture_print(&s->capture, s->panel, true);
 		if (stats)
 			update(s, stats);
 		panel_guard_drain(-1);

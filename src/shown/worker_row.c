@@ -21,19 +21,14 @@ enum view_gpu_status worker_status(enum gd_worker_state state)
 
 struct view_gpu worker_row(const struct gd_worker_stats *w)
 {
-	return (struct view_gpu){.id = w->gpu,
-		.slot = w->slot,
-		.status = worker_status(w->state),
-		.error = w->state == GD_WORKER_OUT ? "given up: setup failed, or it crashed too often" : NULL,
-		.num_tasks = w->has_task,
-		.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1,
-		.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1,
-		.completed = w->completed,
-		.failed = w->failed + w->timeouts,
-		.timeouts = w->timeouts,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu g = view_gpu_unknown(w->gpu, w->slot);
+	g.status = worker_status(w->state);
+	g.error = w->state == GD_WORKER_OUT ? "given up: setup failed, or it crashed too often" : NULL;
+	g.num_tasks = w->has_task;
+	g.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1;
+	g.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1;
+	g.completed = w->completed;
+	g.failed = w->failed + w->timeouts;
+	g.timeouts = w->timeouts;
+	return g;
 }

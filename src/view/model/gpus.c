@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "view/model/model_private.h"
 
 const char *view_gpu_status_name(enum view_gpu_status status)
@@ -16,6 +17,19 @@ const char *view_gpu_status_name(enum view_gpu_status status)
 		[VIEW_GPU_ERROR] = "error",
 	};
 	return (unsigned)status < VIEW_GPU_STATUSES ? names[status] : "?";
+}
+
+struct view_gpu view_gpu_unknown(int id, int slot)
+{
+	return (struct view_gpu){.id = id,
+		.slot = slot,
+		.since_ns = -1,
+		.last_duration_ns = -1,
+		.memory_total_bytes = -1,
+		.memory_used_bytes = -1,
+		.utilization_percent = -1,
+		.temperature_celsius = -1,
+		.power_milliwatts = -1};
 }
 
 void view_gpus_finish(struct view_model *m)
@@ -33,35 +47,24 @@ void view_forget_gpus(struct view_model *m)
 	view_gpus_finish(m);
 	m->gpus = NULL;
 	m->rings = NULL;
-	m->num_gpus = m->room_gpus = m->num_rings = m->room_rings = 0;
+	m->num_gpus = m->gpus_capacity = m->num_rings = m->rings_capacity = 0;
 	m->version++;
 }
 
-static int compare(const struct view_gpu *a, int id, int slot)
+static int compare_row(const void *key, const void *element)
 {
-	if (a->id != id)
-		return a->id < id ? -1 : 1;
-	return (a->slot > slot) - (a->slot < slot);
+	const struct view_gpu *gpu = key, *other = &(*(struct view_gpu_row *const *)element)->gpu;
+	if (gpu->id != other->id)
+		return gpu->id < other->id ? -1 : 1;
+	return (gpu->slot > other->slot) - (gpu->slot < other->slot);
 }
 
-/* Where this row is, or would be. */
-static size_t find_row(const struct view_model *m, int id, int slot, bool *ret_there)
+/* Where the row of this GPU and slot is, or would be. */
+static size_t find_row(const struct view_model *m, const struct view_gpu *gpu, bool *ret_there)
 {
-	size_t low = 0, high = m->num_gpus;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int c = compare(&m->gpus[middle]->gpu, id, slot);
-		if (c == 0) {
-			*ret_there = true;
-			return middle;
-		}
-		if (c < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*ret_there = false;
-	return low;
+	size_t i = array_lower_bound(gpu, m->gpus, m->num_gpus, sizeof(*m->gpus), compare_row);
+	*ret_there = i < m->num_gpus && compare_row(gpu, &m->gpus[i]) == 0;
+	return i;
 }
 
 static bool same(const struct view_gpu *a, const struct view_gpu *b)
@@ -92,10 +95,10 @@ static struct view_gpu_row *copy_row(const struct view_gpu *gpu)
 int view_put_gpu(struct view_model *m, const struct view_gpu *gpu)
 {
 	bool there;
-	size_t i = find_row(m, gpu->id, gpu->slot, &there);
+	size_t i = find_row(m, gpu, &there);
 	if (there && same(&m->gpus[i]->gpu, gpu))
 		return 0;
-	if (!there && view_grow((void **)&m->gpus, &m->room_gpus, m->num_gpus, sizeof(*m->gpus)) < 0)
+	if (!there && array_reserve(m->gpus, &m->gpus_capacity, m->num_gpus + 1) < 0)
 		return -ENOMEM;
 	struct view_gpu_row *row = copy_row(gpu);
 	if (!row)
@@ -121,22 +124,20 @@ const struct view_gpu *view_gpu(const struct view_model *m, size_t i)
 	return i < m->num_gpus ? &m->gpus[i]->gpu : NULL;
 }
 
+static int compare_ring(const void *key, const void *element)
+{
+	int id = *(const int *)key, other = (*(struct view_ring *const *)element)->gpu_id;
+	return (id > other) - (id < other);
+}
+
 static size_t find_ring(const struct view_model *m, int gpu_id)
 {
-	size_t low = 0, high = m->num_rings;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (m->rings[middle]->gpu_id < gpu_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_lower_bound(&gpu_id, m->rings, m->num_rings, sizeof(*m->rings), compare_ring);
 }
 
 static int add_ring(struct view_model *m, size_t i, int gpu_id)
 {
-	if (view_grow((void **)&m->rings, &m->room_rings, m->num_rings, sizeof(*m->rings)) < 0)
+	if (array_reserve(m->rings, &m->rings_capacity, m->num_rings + 1) < 0)
 		return -ENOMEM;
 	struct view_ring *ring = malloc(sizeof(*ring) + m->history * sizeof(ring->samples[0]));
 	if (!ring)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The jobs of a model: by id, by what changed last, and what is gone. */
+/* The jobs of a model, by id. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "view/model/model_private.h"
 
 static const char *const state_names[VIEW_JOB_STATES] = {
@@ -142,20 +143,6 @@ static int grow_table(struct view_model *m)
 	return 0;
 }
 
-/* Those behind the gap that would not be found any more move up. */
-static void close_gap(struct view_model *m, size_t gap)
-{
-	size_t mask = m->table_room - 1;
-	m->table[gap] = NULL;
-	for (size_t i = (gap + 1) & mask; m->table[i]; i = (i + 1) & mask) {
-		if (((i - home(m, m->table[i]->job.id)) & mask) < ((i - gap) & mask))
-			continue;
-		m->table[gap] = m->table[i];
-		m->table[i] = NULL;
-		gap = i;
-	}
-}
-
 static struct view_entry *find(const struct view_model *m, uint64_t id)
 {
 	return m->table_room ? m->table[place(m, id)] : NULL;
@@ -167,20 +154,6 @@ static int by_id(const void *a, const void *b)
 {
 	uint64_t x = (*(struct view_entry *const *)a)->job.id, y = (*(struct view_entry *const *)b)->job.id;
 	return (x > y) - (x < y);
-}
-
-static void close_holes(struct view_by_id *o)
-{
-	size_t kept = 0, sorted = 0;
-	for (size_t i = 0; i < o->count; i++) {
-		if (i == o->sorted)
-			sorted = kept;
-		if (o->entries[i])
-			o->entries[kept++] = o->entries[i];
-	}
-	o->sorted = o->sorted == o->count ? kept : sorted;
-	o->count = kept;
-	o->holes = 0;
 }
 
 /* The sorted tail goes into the sorted rest, from behind; it is copied first. Without memory for that: all is sorted.
@@ -208,12 +181,9 @@ static void merge_tail(struct view_by_id *o)
 struct view_entry **view_jobs_in_order(const struct view_model *m)
 {
 	struct view_by_id *o = m->by_id;
-	if (!o->holes && o->sorted == o->count)
+	if (o->sorted == o->count)
 		return o->entries;
-	if (o->holes)
-		close_holes(o);
-	if (o->sorted < o->count)
-		merge_tail(o);
+	merge_tail(o);
 	o->sorted = o->count;
 	for (size_t i = 0; i < o->count; i++)
 		o->entries[i]->position = i;
@@ -222,10 +192,9 @@ struct view_entry **view_jobs_in_order(const struct view_model *m)
 
 static int append_in_order(struct view_by_id *o, struct view_entry *e)
 {
-	if (view_grow((void **)&o->entries, &o->room, o->count, sizeof(struct view_entry *)) < 0)
+	if (array_reserve(o->entries, &o->capacity, o->count + 1) < 0)
 		return -ENOMEM;
-	const struct view_entry *last = o->count ? o->entries[o->count - 1] : NULL;
-	bool fits = o->sorted == o->count && (!o->count || (last && last->job.id < e->job.id));
+	bool fits = o->sorted == o->count && (!o->count || o->entries[o->count - 1]->job.id < e->job.id);
 	e->position = o->count;
 	o->entries[o->count++] = e;
 	if (fits)
@@ -235,19 +204,9 @@ static int append_in_order(struct view_by_id *o, struct view_entry *e)
 
 /* ---- Changes ---------------------------------------------------------------------- */
 
-static void unlink_version(struct view_model *m, struct view_entry *e)
+static void set_version(struct view_model *m, struct view_entry *e)
 {
-	*(e->older ? &e->older->newer : &m->oldest) = e->newer;
-	*(e->newer ? &e->newer->older : &m->newest) = e->older;
-}
-
-static void link_newest(struct view_model *m, struct view_entry *e)
-{
-	e->job.version = ++m->version;
-	e->newer = NULL;
-	e->older = m->newest;
-	*(m->newest ? &m->newest->newer : &m->oldest) = e;
-	m->newest = e;
+	m->jobs_version = e->job.version = ++m->version;
 }
 
 static int add_job(struct view_model *m, struct view_entry *e)
@@ -257,7 +216,7 @@ static int add_job(struct view_model *m, struct view_entry *e)
 	m->table[place(m, e->job.id)] = e;
 	m->num_jobs++;
 	m->counts[e->job.state]++;
-	link_newest(m, e);
+	set_version(m, e);
 	return 0;
 }
 
@@ -268,8 +227,7 @@ static void replace_job(struct view_model *m, struct view_entry *old, struct vie
 	m->table[place(m, e->job.id)] = e;
 	m->counts[old->job.state]--;
 	m->counts[e->job.state]++;
-	unlink_version(m, old);
-	link_newest(m, e);
+	set_version(m, e);
 	free(old);
 }
 
@@ -293,48 +251,10 @@ int view_put_job(struct view_model *m, const struct view_job *job)
 	return result;
 }
 
-/* One that cannot be noted makes everything forgotten: whoever asks begins anew. */
-static void note_removal(struct view_model *m, uint64_t id)
-{
-	m->version++;
-	if (!m->removals)
-		m->removals = malloc(VIEW_REMOVALS * sizeof(*m->removals));
-	if (!m->removals) {
-		m->forgotten_version = m->version;
-		return;
-	}
-	struct view_removal *r = &m->removals[m->num_removals % VIEW_REMOVALS];
-	if (m->num_removals >= VIEW_REMOVALS && r->version > m->forgotten_version)
-		m->forgotten_version = r->version;
-	*r = (struct view_removal){id, m->version};
-	m->num_removals++;
-}
-
-void view_remove_job(struct view_model *m, uint64_t id)
-{
-	struct view_entry *e = find(m, id);
-	if (!e)
-		return;
-	close_gap(m, place(m, id));
-	m->by_id->entries[e->position] = NULL;
-	m->by_id->holes++;
-	m->num_jobs--;
-	m->counts[e->job.state]--;
-	unlink_version(m, e);
-	free(e);
-	note_removal(m, id);
-	/* Ids that come and go for ever: the list stays as long as what is in it. */
-	if (m->by_id->holes > 1024 && m->by_id->holes > m->num_jobs)
-		view_jobs_in_order(m);
-}
-
 static void free_jobs(struct view_model *m)
 {
-	for (struct view_entry *e = m->oldest, *next; e; e = next) {
-		next = e->newer;
-		free(e);
-	}
-	m->oldest = m->newest = NULL;
+	for (size_t i = 0; i < m->by_id->count; i++)
+		free(m->by_id->entries[i]);
 }
 
 void view_forget_jobs(struct view_model *m)
@@ -342,18 +262,16 @@ void view_forget_jobs(struct view_model *m)
 	free_jobs(m);
 	if (m->table_room)
 		memset(m->table, 0, m->table_room * sizeof(struct view_entry *));
-	m->by_id->count = m->by_id->sorted = m->by_id->holes = 0;
+	m->by_id->count = m->by_id->sorted = 0;
 	m->num_jobs = 0;
 	memset(m->counts, 0, sizeof(m->counts));
-	m->forgotten_version = ++m->version;
-	m->num_removals = 0;
+	m->jobs_version = ++m->version;
 }
 
 void view_jobs_finish(struct view_model *m)
 {
 	free_jobs(m);
 	free(m->table);
-	free(m->removals);
 	free(m->by_id->entries);
 	free(m->by_id);
 }
@@ -381,32 +299,7 @@ size_t view_job_count(const struct view_model *m, enum view_job_state state)
 	return (unsigned)state < VIEW_JOB_STATES ? m->counts[state] : 0;
 }
 
-size_t view_jobs_since(const struct view_model *m, uint64_t version, const struct view_job **ret, size_t max)
+uint64_t view_jobs_version(const struct view_model *m)
 {
-	size_t count = 0;
-	const struct view_entry *first = NULL;
-	for (const struct view_entry *e = m->newest; e && e->job.version > version; e = e->older) {
-		first = e;
-		count++;
-	}
-	for (size_t i = 0; first && i < max; first = first->newer)
-		ret[i++] = &first->job;
-	return count;
-}
-
-size_t view_removed_since(const struct view_model *m, uint64_t version, uint64_t *ret, size_t max, bool *ret_all)
-{
-	*ret_all = m->forgotten_version > version;
-	size_t low = m->num_removals > VIEW_REMOVALS ? m->num_removals - VIEW_REMOVALS : 0;
-	size_t high = m->num_removals;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (m->removals[middle % VIEW_REMOVALS].version <= version)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (size_t i = 0; i < max && low + i < m->num_removals; i++)
-		ret[i] = m->removals[(low + i) % VIEW_REMOVALS].id;
-	return m->num_removals - low;
+	return m->jobs_version;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "view/model/model.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,19 +26,6 @@ const char *view_string_put(char **at, const char *string)
 bool view_string_equal(const char *a, const char *b)
 {
 	return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-int view_grow(void **array, size_t *room, size_t count, size_t size)
-{
-	if (count < *room)
-		return 0;
-	size_t more = *room ? *room * 2 : 16;
-	void *grown = reallocarray(*array, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	*room = more;
-	return 0;
 }
 
 struct view_model *view_model_create(size_t history)

@@ -71,6 +71,9 @@ struct view_gpu {
 	int64_t power_milliwatts;
 };
 
+/* An idle GPU of which nothing else is known: numbers that can be unknown are -1. */
+struct view_gpu view_gpu_unknown(int id, int slot);
+
 /* One sample of a GPU, kept for its history. */
 struct view_sample {
 	int64_t time_ms;
@@ -143,7 +146,7 @@ void view_model_destroy(struct view_model *m);
 /*
  * Each copies; 0 or -ENOMEM, and then nothing has changed. What is put as it was
  * already is no change: no version grows. Pointers that were asked for are valid
- * until the same thing is put again or removed.
+ * until the same thing is put again or forgotten.
  */
 int view_put_work(struct view_model *m, const struct view_work *work);
 int view_put_gpu(struct view_model *m, const struct view_gpu *gpu);
@@ -151,7 +154,6 @@ int view_put_sample(struct view_model *m, int gpu_id, const struct view_sample *
 /* All GPUs and their history: others are shown from here on. */
 void view_forget_gpus(struct view_model *m);
 int view_put_job(struct view_model *m, const struct view_job *job);
-void view_remove_job(struct view_model *m, uint64_t id);
 /* Everything of jobs is forgotten (the journal was pruned); versions grow on. */
 void view_forget_jobs(struct view_model *m);
 
@@ -166,15 +168,8 @@ const struct view_job *view_find_job(const struct view_model *m, uint64_t id);
 size_t view_job_count(const struct view_model *m, enum view_job_state state);
 /* Of the last change of anything. */
 uint64_t view_version(const struct view_model *m);
-/* Jobs changed after `version`, by version, into `ret`; how many there are in all (may be more than max: go on from
- * the version of the last one). */
-size_t view_jobs_since(const struct view_model *m, uint64_t version, const struct view_job **ret, size_t max);
-/*
- * Ids removed after `version`, by version; how many there are in all. True in *ret_all
- * where everything was forgotten since, or so much was removed that it is not known
- * any more: begin anew. Removals first, then view_jobs_since(): an id may be put again.
- */
-size_t view_removed_since(const struct view_model *m, uint64_t version, uint64_t *ret, size_t max, bool *ret_all);
+/* Of the last change of a job, or of forgetting them all. */
+uint64_t view_jobs_version(const struct view_model *m);
 
 /* ---- What follows from it --------------------------------------------------- */
 

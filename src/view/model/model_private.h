@@ -36,27 +36,18 @@ struct view_ring {
 /* One allocation each: the job, then its attempts, lists and strings. */
 struct view_entry {
 	struct view_job job;
-	struct view_entry *older, *newer; /* by version */
-	size_t position;                  /* in the order by id */
+	size_t position; /* in the order by id */
 };
-
-struct view_removal {
-	uint64_t id, version;
-};
-
-#define VIEW_REMOVALS 16384 /* that are remembered */
 
 /*
- * Jobs by id. [0, sorted) is in order but may have holes (NULL: removed); what
- * came out of order stands behind it. Put in order only when somebody asks, so
- * that any sequence of changes is cheap.
+ * Jobs by id. [0, sorted) is in order; jobs that were put out of order stand behind
+ * it. They are sorted only when somebody asks, so that any sequence of changes is cheap.
  */
 struct view_by_id {
 	struct view_entry **entries;
-	size_t count; /* with the holes */
+	size_t count;
 	size_t sorted;
-	size_t holes;
-	size_t room;
+	size_t capacity;
 };
 
 struct view_model {
@@ -68,32 +59,26 @@ struct view_model {
 	struct view_pace pace;
 
 	struct view_gpu_row **gpus; /* by id, then slot */
-	size_t num_gpus, room_gpus;
+	size_t num_gpus, gpus_capacity;
 	struct view_ring **rings; /* by id */
-	size_t num_rings, room_rings;
+	size_t num_rings, rings_capacity;
 
 	struct view_by_id *by_id;
 	struct view_entry **table; /* open addressing; room is a power of two */
 	size_t table_room;
 	size_t num_jobs;
 	size_t counts[VIEW_JOB_STATES];
-	struct view_entry *oldest, *newest;
-	struct view_removal *removals; /* a ring */
-	size_t num_removals;           /* that were ever noted */
-	uint64_t forgotten_version;    /* up to it, removals are not known one by one */
+	uint64_t jobs_version;
 };
 
 void view_gpus_finish(struct view_model *m);
 void view_jobs_finish(struct view_model *m);
-/* All jobs by id, without holes; view_num_jobs() of them. */
+/* All jobs by id; view_num_jobs() of them. */
 struct view_entry **view_jobs_in_order(const struct view_model *m);
 
 /* For one block that holds a struct and its strings. NULL has no bytes and stays NULL. */
 size_t view_string_room(const char *string);
 const char *view_string_put(char **at, const char *string);
 bool view_string_equal(const char *a, const char *b);
-
-/* Room for one more pointer in an array that grows. */
-int view_grow(void **array, size_t *room, size_t count, size_t size);
 
 #endif

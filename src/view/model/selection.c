@@ -19,15 +19,15 @@
 
 /* ---- What matches --------------------------------------------------------------- */
 
-struct word {
+struct filter_word {
 	char text[WORD_ROOM]; /* in small letters */
 	size_t size;
 	bool number;
 	int gpu; /* of "gpu 3"; -1 */
 };
 
-struct words {
-	struct word words[MAX_WORDS];
+struct filter_words {
+	struct filter_word words[MAX_WORDS];
 	size_t count;
 };
 
@@ -46,10 +46,10 @@ static bool is_number(const char *text)
 	return *text && strspn(text, "0123456789") == strlen(text);
 }
 
-static void add_word(struct words *w, const char *text, size_t size)
+static void add_word(struct filter_words *w, const char *text, size_t size)
 {
-	struct word *last = w->count ? &w->words[w->count - 1] : NULL;
-	struct word word = {.size = size < WORD_ROOM ? size : WORD_ROOM - 1, .gpu = -1};
+	struct filter_word *last = w->count ? &w->words[w->count - 1] : NULL;
+	struct filter_word word = {.size = size < WORD_ROOM ? size : WORD_ROOM - 1, .gpu = -1};
 	for (size_t i = 0; i < word.size; i++)
 		word.text[i] = (char)small((unsigned char)text[i]);
 	word.number = is_number(word.text);
@@ -64,7 +64,7 @@ static void add_word(struct words *w, const char *text, size_t size)
 		w->words[w->count++] = word;
 }
 
-static void split(struct words *w, const char *text)
+static void split(struct filter_words *w, const char *text)
 {
 	w->count = 0;
 	while (text && *text) {
@@ -76,7 +76,7 @@ static void split(struct words *w, const char *text)
 	}
 }
 
-static bool begins_with(const char *text, const struct word *w)
+static bool begins_with(const char *text, const struct filter_word *w)
 {
 	for (size_t i = 1; i < w->size; i++)
 		if (small((unsigned char)text[i]) != (unsigned char)w->text[i])
@@ -84,7 +84,7 @@ static bool begins_with(const char *text, const struct word *w)
 	return true;
 }
 
-static bool contains(const char *text, const struct word *w)
+static bool contains(const char *text, const struct filter_word *w)
 {
 	if (!text)
 		return false;
@@ -110,20 +110,20 @@ static bool on_gpu(const struct view_job *job, int gpu)
 	return false;
 }
 
-static bool id_contains(uint64_t id, const struct word *w)
+static bool id_contains(uint64_t id, const struct filter_word *w)
 {
 	char digits[24];
 	snprintf(digits, sizeof(digits), "%" PRIu64, id);
 	return strstr(digits, w->text);
 }
 
-static bool word_matches(const struct view_job *job, const struct word *w)
+static bool word_matches(const struct view_job *job, const struct filter_word *w)
 {
 	return (w->gpu >= 0 && on_gpu(job, w->gpu)) || (w->number && id_contains(job->id, w)) ||
 	       contains(job->name, w) || contains(job->command, w) || contains(job->reason, w);
 }
 
-static bool matches(const struct view_job *job, unsigned states, const struct words *w)
+static bool matches(const struct view_job *job, unsigned states, const struct filter_words *w)
 {
 	if (states && !(states & (1u << job->state)))
 		return false;
@@ -135,7 +135,7 @@ static bool matches(const struct view_job *job, unsigned states, const struct wo
 
 /* ---- In which order ---------------------------------------------------------------- */
 
-struct item {
+struct sort_item {
 	uint64_t key;
 	const struct view_job *job;
 };
@@ -188,7 +188,7 @@ static uint64_t key_of(const struct view_job *job, const struct view_selection *
 }
 
 /* One pass per byte in which keys differ. Returns where the result is: a or b. */
-static struct item *radix_sort(struct item *a, struct item *b, size_t count)
+static struct sort_item *radix_sort(struct sort_item *a, struct sort_item *b, size_t count)
 {
 	uint64_t all = 0, any = ~UINT64_C(0);
 	for (size_t i = 0; i < count; i++) {
@@ -205,7 +205,7 @@ static struct item *radix_sort(struct item *a, struct item *b, size_t count)
 			starts[i + 1] += starts[i];
 		for (size_t i = 0; i < count; i++)
 			b[starts[(a[i].key >> shift) & 0xff]++] = a[i];
-		struct item *t = a;
+		struct sort_item *t = a;
 		a = b;
 		b = t;
 	}
@@ -219,13 +219,13 @@ static const char *name_of(const struct view_job *job)
 
 static int compare_names(const void *a, const void *b)
 {
-	const struct item *x = a, *y = b;
+	const struct sort_item *x = a, *y = b;
 	int c = strcasecmp(name_of(x->job), name_of(y->job));
 	return c ? c : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
 /* How many bytes all names have in common: "train_" would fill the keys. */
-static size_t common_beginning(const struct item *items, size_t count)
+static size_t common_beginning(const struct sort_item *items, size_t count)
 {
 	const char *first = name_of(items[0].job);
 	size_t common = strlen(first);
@@ -249,7 +249,7 @@ static uint64_t name_key(const char *name)
 	return key;
 }
 
-static struct item *sort_names(struct item *a, struct item *b, size_t count)
+static struct sort_item *sort_names(struct sort_item *a, struct sort_item *b, size_t count)
 {
 	size_t common = common_beginning(a, count);
 	for (size_t i = 0; i < count; i++)
@@ -268,8 +268,8 @@ static struct item *sort_names(struct item *a, struct item *b, size_t count)
 /* ---- Both ---------------------------------------------------------------------------- */
 
 /* Those with no key stay behind the others. */
-static void write_out(
-	const struct item *items, size_t count, const struct view_selection *s, const struct view_job **ret, size_t max)
+static void write_out(const struct sort_item *items, size_t count, const struct view_selection *s,
+	const struct view_job **ret, size_t max)
 {
 	size_t with_key = count;
 	if (s->order != VIEW_BY_NAME && s->order != VIEW_BY_ID)
@@ -279,9 +279,9 @@ static void write_out(
 		ret[i] = items[s->reverse && i < with_key ? with_key - 1 - i : i].job;
 }
 
-static size_t collect(const struct view_model *m, const struct view_selection *s, struct item *items)
+static size_t collect(const struct view_model *m, const struct view_selection *s, struct sort_item *items)
 {
-	struct words words;
+	struct filter_words words;
 	split(&words, s->text);
 	struct view_entry **entries = view_jobs_in_order(m);
 	size_t count = 0;
@@ -290,7 +290,7 @@ static size_t collect(const struct view_model *m, const struct view_selection *s
 		if (!matches(job, s->states, &words))
 			continue;
 		if (items)
-			items[count] = (struct item){key_of(job, s), job};
+			items[count] = (struct sort_item){key_of(job, s), job};
 		count++;
 	}
 	return count;
@@ -300,11 +300,11 @@ size_t view_select(const struct view_model *m, const struct view_selection *s, c
 {
 	if (!m->num_jobs || !max)
 		return collect(m, s, NULL);
-	struct item *items = malloc(2 * m->num_jobs * sizeof(*items));
+	struct sort_item *items = malloc(2 * m->num_jobs * sizeof(*items));
 	if (!items)
 		return 0;
 	size_t count = collect(m, s, items);
-	struct item *sorted = items;
+	struct sort_item *sorted = items;
 	if (count && s->order == VIEW_BY_NAME)
 		sorted = sort_names(items, items + m->num_jobs, count);
 	else if (s->order != VIEW_BY_ID)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "view/panel/panel.h"
 
 /* A line without an end is broken here. */
 #define LONGEST_LINE ((size_t)16 * 1024)
@@ -159,6 +160,17 @@ bool capture_read(struct capture *c, struct text *lines, bool all)
 	if (c->line.length && (any || all))
 		take_lines(c, lines, all);
 	return any;
+}
+
+void capture_print(struct capture *c, struct panel *p, bool all)
+{
+	cleanup_(text_finish) struct text lines = {0};
+	while (capture_read(c, &lines, false))
+		;
+	if (all)
+		capture_read(c, &lines, true);
+	if (text_error(&lines) == 0)
+		panel_print(p, text_string(&lines), lines.length);
 }
 
 void capture_end(struct capture *c)

@@ -13,6 +13,8 @@
 
 #include "base/text.h"
 
+struct panel;
+
 struct capture {
 	int fd;       /* where to read; -1: nothing is captured */
 	int saved[3]; /* what 1 and 2 were; -1: left alone */
@@ -25,6 +27,8 @@ int capture_begin(struct capture *c, int terminal_fd);
 void capture_restore(struct capture *c);
 /* Appends the lines that are complete; with `all` also one that is not. False: nothing was there. */
 bool capture_read(struct capture *c, struct text *lines, bool all);
+/* Reads all there is and prints it above the panel; arguments as for capture_read(). */
+void capture_print(struct capture *c, struct panel *p, bool all);
 void capture_end(struct capture *c);
 
 /* For capture_read(): one line of others, without its newline, as it may stand above a panel. */

@@ -38,6 +38,18 @@ void devices_read(struct devices *d)
 	}
 }
 
+void devices_fill(struct view_gpu *g, const struct gd_gpu *gpu)
+{
+	if (gpu->known & GD_GPU_NAME)
+		g->name = gpu->name;
+	if (gpu->known & GD_GPU_MEMORY_TOTAL)
+		g->memory_total_bytes = (int64_t)gpu->memory_total_bytes;
+	if (gpu->known & GD_GPU_MEMORY_USED)
+		g->memory_used_bytes = (int64_t)gpu->memory_used_bytes;
+	if (gpu->known & GD_GPU_UTILIZATION)
+		g->utilization_percent = (int)gpu->utilization_percent;
+}
+
 void devices_add(const struct devices *d, struct view_gpu *g)
 {
 	const struct gd_gpu *found = NULL;
@@ -45,16 +57,8 @@ void devices_add(const struct devices *d, struct view_gpu *g)
 	for (size_t i = 0; d->gpus && i < d->gpus->count; i++)
 		if (d->gpus->gpus[i].index == g->id && d->gpus->gpus[i].mig_index < 0)
 			found = &d->gpus->gpus[i];
-	if (!found)
-		return;
-	if (found->known & GD_GPU_NAME)
-		g->name = found->name;
-	if (found->known & GD_GPU_MEMORY_TOTAL)
-		g->memory_total_bytes = (int64_t)found->memory_total_bytes;
-	if (found->known & GD_GPU_MEMORY_USED)
-		g->memory_used_bytes = (int64_t)found->memory_used_bytes;
-	if (found->known & GD_GPU_UTILIZATION)
-		g->utilization_percent = (int)found->utilization_percent;
+	if (found)
+		devices_fill(g, found);
 }
 
 void devices_close(struct devices *d)

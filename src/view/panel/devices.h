@@ -24,6 +24,8 @@ int devices_fd(const struct devices *d);
 void devices_read(struct devices *d);
 /* Fills in what is known of g->id; its name belongs to `d`, until the next devices_read(). */
 void devices_add(const struct devices *d, struct view_gpu *g);
+/* The same from one GPU's figures; the name belongs to `gpu`. */
+void devices_fill(struct view_gpu *g, const struct gd_gpu *gpu);
 void devices_close(struct devices *d);
 
 #endif

@@ -209,7 +209,8 @@ static size_t write_note(struct text *t, const char *note, const struct layout_o
 	return 1;
 }
 
-size_t layout_head(struct text *t, const struct view_model *m, const struct layout_options *o)
+/* The lines about the work as a whole: how many were written. */
+static size_t append_head(struct text *t, const struct view_model *m, const struct layout_options *o)
 {
 	const struct view_work *w = view_work(m);
 	size_t columns = o->width - 1;
@@ -252,7 +253,7 @@ size_t layout_panel(struct text *t, const struct view_model *m, const struct lay
 		o.width = LEAST_WIDTH;
 	if (o.height < 4)
 		o.height = 4;
-	size_t lines = layout_head(t, m, &o);
+	size_t lines = append_head(t, m, &o);
 	if (lines >= o.height - 1 || view_num_gpus(m) == 0)
 		return lines;
 	/* Air, where there is room for it. */

@@ -28,9 +28,6 @@ void ink_bar(struct text *t, bool colour, enum ink ink, double fraction, size_t 
 /* A time that is running: in seconds, since tenths would only flicker. Returns buf. */
 const char *layout_time(uint64_t ns, char buf[UNITS_ROOM]);
 
-/* The lines about the work as a whole: how many were written. */
-size_t layout_head(struct text *t, const struct view_model *m, const struct layout_options *o);
-
 /* The GPUs, in at most `lines` lines: how many were written. */
 size_t layout_rows(struct text *t, const struct view_model *m, const struct layout_options *o, size_t lines);
 

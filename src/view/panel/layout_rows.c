@@ -16,7 +16,7 @@ enum column { GPU, NAME, STATUS, TASK, TIME, LAST, DONE, FAILED, MEMORY, LOAD, C
 #define BETWEEN 3 /* " │ ", between tables side by side */
 
 /* How wide each column is; 0: it is not there. */
-struct plan {
+struct column_plan {
 	size_t widths[COLUMNS];
 	size_t gap;
 	size_t memory_bar, load_bar; /* of their columns; 0: the number alone */
@@ -87,7 +87,7 @@ static struct extent measure(const struct view_model *m)
 /* ---- Which columns ---------------------------------------------------------------- */
 
 /* Adds a column, or makes one wider, if that leaves `keep` columns free. */
-static bool take(struct plan *p, enum column c, size_t width, size_t keep)
+static bool take(struct column_plan *p, enum column c, size_t width, size_t keep)
 {
 	size_t cost = width + (p->widths[c] ? 0 : p->gap);
 	if (p->left < cost + keep)
@@ -97,7 +97,7 @@ static bool take(struct plan *p, enum column c, size_t width, size_t keep)
 	return true;
 }
 
-static void take_bar(struct plan *p, enum column c, size_t *bar, size_t width, size_t keep)
+static void take_bar(struct column_plan *p, enum column c, size_t *bar, size_t width, size_t keep)
 {
 	size_t more = width - *bar + (*bar ? 0 : 1);
 	if (p->widths[c] && take(p, c, more, keep))
@@ -105,9 +105,9 @@ static void take_bar(struct plan *p, enum column c, size_t *bar, size_t width, s
 }
 
 /* From what is worth most to what is nice to have; the task gets what is left. */
-static struct plan make_plan(const struct extent *e, size_t width, bool aside)
+static struct column_plan make_plan(const struct extent *e, size_t width, bool aside)
 {
-	struct plan p = {.gap = aside ? 1 : 2, .left = width};
+	struct column_plan p = {.gap = aside ? 1 : 2, .left = width};
 	size_t keep = aside ? 0 : width < 60 ? 10 + p.gap : 16;
 	p.widths[GPU] = aside ? e->label : wider(e->label, 3);
 	p.left -= p.widths[GPU] < p.left ? p.widths[GPU] : p.left;
@@ -206,7 +206,7 @@ static void write_percent(struct text *t, bool colour, double fraction, size_t b
 	write_right(t, colour, INK_PLAIN, buf, width);
 }
 
-static void write_memory(struct text *t, const struct view_gpu *g, const struct plan *p, bool colour)
+static void write_memory(struct text *t, const struct view_gpu *g, const struct column_plan *p, bool colour)
 {
 	bool known = g->memory_total_bytes > 0 && g->memory_used_bytes >= 0;
 	double fraction = known ? (double)g->memory_used_bytes / (double)g->memory_total_bytes : -1;
@@ -221,7 +221,7 @@ static void write_memory(struct text *t, const struct view_gpu *g, const struct 
 	write_right(t, colour, INK_DIM, buf, amount);
 }
 
-static void write_cell(struct text *t, const struct view_model *m, size_t i, enum column c, const struct plan *p,
+static void write_cell(struct text *t, const struct view_model *m, size_t i, enum column c, const struct column_plan *p,
 	const struct layout_options *o)
 {
 	const struct view_gpu *g = view_gpu(m, i);
@@ -267,7 +267,7 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 
 /* ---- Lines --------------------------------------------------------------------------- */
 
-static void write_title(struct text *t, enum column c, const struct plan *p)
+static void write_title(struct text *t, enum column c, const struct column_plan *p)
 {
 	static const char *const titles[COLUMNS] = {
 		"GPU", "NAME", "STATUS", "TASK", "TIME", "LAST", "DONE", "FAILED", "MEMORY", "UTIL"};
@@ -281,7 +281,7 @@ static void write_title(struct text *t, enum column c, const struct plan *p)
 		write_right(t, false, INK_PLAIN, title, width);
 }
 
-static void write_titles(struct text *t, const struct plan *p)
+static void write_titles(struct text *t, const struct column_plan *p)
 {
 	for (size_t c = 0; c < COLUMNS; c++) {
 		if (!p->widths[c])
@@ -291,8 +291,8 @@ static void write_titles(struct text *t, const struct plan *p)
 	}
 }
 
-static void write_row(
-	struct text *t, const struct view_model *m, size_t i, const struct plan *p, const struct layout_options *o)
+static void write_row(struct text *t, const struct view_model *m, size_t i, const struct column_plan *p,
+	const struct layout_options *o)
 {
 	for (size_t c = 0; c < COLUMNS; c++) {
 		if (!p->widths[c])
@@ -313,7 +313,7 @@ static void end_line(struct text *t)
 static size_t write_table(struct text *t, const struct view_model *m, const struct layout_options *o, bool titles)
 {
 	struct extent e = measure(m);
-	struct plan p = make_plan(&e, o->width - 1, false);
+	struct column_plan p = make_plan(&e, o->width - 1, false);
 	if (titles) {
 		ink_begin(t, o->colour, INK_DIM);
 		write_titles(t, &p);
@@ -378,7 +378,7 @@ static struct grid make_grid(size_t gpus, size_t label, size_t width, size_t lin
 }
 
 static void write_grid_line(struct text *t, const struct view_model *m, const struct layout_options *o,
-	const struct grid *g, const struct plan *p, size_t row)
+	const struct grid *g, const struct column_plan *p, size_t row)
 {
 	for (size_t k = 0; k < g->tables; k++) {
 		size_t i = k * g->rows + row;
@@ -402,7 +402,7 @@ static size_t write_grid(struct text *t, const struct view_model *m, const struc
 	if (lines < 2)
 		return 1;
 	struct grid g = make_grid(view_num_gpus(m), e.label, width, lines - 1);
-	struct plan p = make_plan(&e, (width - (g.tables - 1) * BETWEEN) / g.tables, true);
+	struct column_plan p = make_plan(&e, (width - (g.tables - 1) * BETWEEN) / g.tables, true);
 	if (g.titles) {
 		ink_begin(t, o->colour, INK_DIM);
 		for (size_t k = 0; k < g.tables; k++) {

@@ -100,18 +100,25 @@ static void write_gpus(struct text *t, const struct report_facts *f)
 
 /* ---- Over time ------------------------------------------------------------------------- */
 
+/* A section with a chart; lead: HTML between title and chart. */
+static void write_chart(struct text *t, const char *title, const char *lead, report_chart_fn *chart,
+	const struct report_facts *f, const struct report_axis *a)
+{
+	text_appendf(t, "<section><h2>%s</h2>\n%s\n", title, lead);
+	chart(t, f, a);
+	text_append_string(t, "</section>\n");
+}
+
 static void write_timeline(struct text *t, const struct report_facts *f, const struct report_axis *a)
 {
 	if (f->num_attempts == 0)
 		return;
-	text_append_string(t,
-		"<section><h2>Timeline</h2>\n"
+	write_chart(t, "Timeline",
 		"<div class=\"key\"><span><i style=\"background:var(--done)\"></i><i style=\"background:var(--done2)\"></i>"
 		"completed</span><span><i style=\"background:var(--failed)\"></i>failed</span>"
 		"<span><i style=\"background:var(--ended)\"></i>cancelled</span>"
-		"<span><i style=\"background:var(--runs)\"></i>running</span></div>\n");
-	report_timeline(t, f, a);
-	text_append_string(t, "</section>\n");
+		"<span><i style=\"background:var(--runs)\"></i>running</span></div>",
+		report_timeline, f, a);
 }
 
 static void write_usage(struct text *t, const struct report_facts *f, const struct report_axis *a)
@@ -121,28 +128,24 @@ static void write_usage(struct text *t, const struct report_facts *f, const stru
 		sampled += f->gpus[i].num_samples > 0;
 	if (f->num_attempts == 0)
 		return;
-	text_append_string(t, "<section><h2>Utilisation and memory</h2>\n");
 	if (sampled == 0) {
 		text_append_string(t,
+			"<section><h2>Utilisation and memory</h2>\n"
 			"<p class=\"note\">There are no samples of the GPUs from this time: the runner takes them while "
 			"jobs run, every few seconds.</p></section>\n");
 		return;
 	}
-	text_append_string(t,
+	write_chart(t, "Utilisation and memory",
 		"<div class=\"key\"><span><i style=\"background:var(--done);opacity:.5\"></i>utilisation</span>"
 		"<span><i class=\"l\" style=\"background:var(--memory)\"></i>memory used</span>"
-		"<span>each from 0 to 100 %</span></div>\n");
-	report_usage(t, f, a);
-	text_append_string(t, "</section>\n");
+		"<span>each from 0 to 100 %</span></div>",
+		report_usage, f, a);
 }
 
 static void write_throughput(struct text *t, const struct report_facts *f, const struct report_axis *a)
 {
-	if (f->num_ends == 0)
-		return;
-	text_append_string(t, "<section><h2>Throughput</h2>\n<p class=\"note\">Attempts that ended.</p>\n");
-	report_throughput(t, f, a);
-	text_append_string(t, "</section>\n");
+	if (f->num_ends > 0)
+		write_chart(t, "Throughput", "<p class=\"note\">Attempts that ended.</p>", report_throughput, f, a);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */

@@ -7,14 +7,16 @@
 #include "view/report/report_axis.h"
 #include "view/report/report_facts.h"
 
+typedef void report_chart_fn(struct text *t, const struct report_facts *f, const struct report_axis *a);
+
 /* A row of jobs for each GPU. What is narrower than a pixel is merged with its neighbours. */
-void report_timeline(struct text *t, const struct report_facts *f, const struct report_axis *a);
+report_chart_fn report_timeline;
 /* A row for each GPU that was sampled: how busy and how full it was. */
-void report_usage(struct text *t, const struct report_facts *f, const struct report_axis *a);
+report_chart_fn report_usage;
 /* Attempts that ended, per round span of time. */
-void report_throughput(struct text *t, const struct report_facts *f, const struct report_axis *a);
+report_chart_fn report_throughput;
 /* How many jobs waited. */
-void report_depth_chart(struct text *t, const struct report_facts *f, const struct report_axis *a);
+report_chart_fn report_depth_chart;
 
 /* "GPU 3", "no GPU". */
 #define REPORT_GPU_LABEL 24

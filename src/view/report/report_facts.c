@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "view/report/report.h"
 #include "view/report/report_axis.h"
 
@@ -62,11 +63,8 @@ static int add_gpu(struct report_facts *f, int id)
 {
 	if (find_gpu(f, id) >= 0)
 		return 0;
-	/* Seldom: the table grows by one each time. */
-	struct report_gpu *more = realloc(f->gpus, (f->num_gpus + 1) * sizeof(*more));
-	if (!more)
+	if (array_reserve(f->gpus, &f->gpus_capacity, f->num_gpus + 1) < 0)
 		return -ENOMEM;
-	f->gpus = more;
 	f->gpus[f->num_gpus++] =
 		(struct report_gpu){.id = id, .peak_mem_mb = -1, .memory_total_mb = -1, .mean_util = -1};
 	return 0;

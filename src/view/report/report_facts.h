@@ -64,7 +64,7 @@ struct report_facts {
 	size_t counts[VIEW_JOB_STATES];
 	size_t num_attempts;
 	struct report_gpu *gpus; /* by id; those that ran something or are there */
-	size_t num_gpus;
+	size_t num_gpus, gpus_capacity;
 	struct report_times waits[REPORT_WAITS];
 	int64_t idle_ms; /* of GPUs, while jobs waited that could have started */
 	int64_t gpu_ms;  /* of all GPUs together: (to - from) × how many */

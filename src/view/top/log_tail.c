@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/display.h"
 #include "base/utf8.h"
 
@@ -20,14 +21,8 @@ void log_tail_finish(struct log_tail *l)
 
 static int add_line(struct log_tail *l, size_t start)
 {
-	if (l->num_lines == l->room) {
-		size_t more = l->room ? 2 * l->room : 256;
-		size_t *starts = realloc(l->starts, more * sizeof(*starts));
-		if (!starts)
-			return -ENOMEM;
-		l->starts = starts;
-		l->room = more;
-	}
+	if (array_reserve(l->starts, &l->capacity, l->num_lines + 1) < 0)
+		return -ENOMEM;
 	l->starts[l->num_lines++] = start;
 	return 0;
 }

@@ -17,7 +17,7 @@
 struct log_tail {
 	struct text bytes;
 	size_t *starts; /* of each line in bytes; the last one may be unfinished, or empty */
-	size_t num_lines, room;
+	size_t num_lines, capacity;
 	uint64_t num_dropped; /* lines that were there once; the first kept one has this number */
 	bool cut;             /* begins in the middle of the log */
 };

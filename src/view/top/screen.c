@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/utf8.h"
@@ -16,14 +17,10 @@ int screen_begin(struct screen *s, int rows, int columns)
 	rows = rows < 1 ? 1 : rows;
 	columns = columns < 1 ? 1 : columns;
 	size_t count = (size_t)rows * (size_t)columns;
-	if (rows != s->rows || columns != s->columns) {
-		struct screen_cell *cells = realloc(s->cells, count * sizeof(*cells));
-		if (!cells)
-			return -ENOMEM;
-		s->cells = cells;
-		s->rows = rows;
-		s->columns = columns;
-	}
+	if (array_reserve(s->cells, &s->capacity, count) < 0)
+		return -ENOMEM;
+	s->rows = rows;
+	s->columns = columns;
 	for (size_t i = 0; i < count; i++)
 		s->cells[i] = (struct screen_cell){" ", SCREEN_PLAIN};
 	s->cursor_row = s->cursor_column = -1;
@@ -146,21 +143,6 @@ void screen_invert(struct screen *s, int row, int column, int width)
 	width = room(s, row, column, width);
 	for (int i = 0; i < width; i++)
 		cell(s, row, column + i)->style = SCREEN_REVERSE | (cell(s, row, column + i)->style & SCREEN_BOLD);
-}
-
-void screen_read(const struct screen *s, int row, struct text *t)
-{
-	size_t end = t->length;
-	for (int i = 0; i < s->columns; i++) {
-		const char *text = cell(s, row, i)->text;
-		text_append_string(t, text);
-		if (strcmp(text, " ") != 0)
-			end = t->length;
-	}
-	if (t->data) {
-		t->length = end;
-		t->data[end] = '\0';
-	}
 }
 
 /* ---- Small pictures -------------------------------------------------------------------- */

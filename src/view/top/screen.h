@@ -38,6 +38,7 @@ struct screen_cell {
 struct screen {
 	int rows, columns;
 	struct screen_cell *cells;
+	size_t capacity;
 	int cursor_row, cursor_column; /* row -1: none is shown */
 };
 
@@ -55,9 +56,6 @@ void screen_put_right(struct screen *s, int row, int column, int width, unsigned
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character);
 /* Turns what is there around, without its colours: the row of a cursor. */
 void screen_invert(struct screen *s, int row, int column, int width);
-
-/* A row as it reads, without spaces at its end. */
-void screen_read(const struct screen *s, int row, struct text *t);
 
 /* ---- Small pictures ------------------------------------------------------------------ */
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 const struct top_states top_states[TOP_STATES] = {
 	{"all", 0},
 	{"open", 1u << VIEW_JOB_PENDING | 1u << VIEW_JOB_HELD | 1u << VIEW_JOB_RUNNING},
@@ -84,19 +86,6 @@ void top_show_log(struct top *t, uint64_t job)
 
 /* ---- The list --------------------------------------------------------------------------- */
 
-static int make_room(struct top *t)
-{
-	size_t need = view_num_jobs(t->model);
-	if (need <= t->room)
-		return 0;
-	const struct view_job **jobs = realloc(t->jobs, (need + need / 4) * sizeof(*jobs));
-	if (!jobs)
-		return -ENOMEM;
-	t->jobs = jobs;
-	t->room = need + need / 4;
-	return 0;
-}
-
 /* The cursor stays on its job; where that is gone, at its place. */
 static void find_cursor(struct top *t)
 {
@@ -121,15 +110,14 @@ int top_list(struct top *t, int64_t now_ms)
 	uint64_t version = view_version(t->model);
 	if (!t->stale && version == t->listed_version)
 		return 0;
-	int r = make_room(t);
-	if (r < 0)
-		return r;
+	if (array_reserve(t->jobs, &t->jobs_capacity, view_num_jobs(t->model)) < 0)
+		return -ENOMEM;
 	struct view_selection s = {.states = top_states[t->states].states,
 		.text = t->filter[0] ? t->filter : NULL,
 		.order = t->order,
 		.reverse = t->reverse,
 		.now_ms = now_ms};
-	t->num_jobs = view_select(t->model, &s, t->jobs, t->room);
+	t->num_jobs = view_select(t->model, &s, t->jobs, t->jobs_capacity);
 	t->listed_version = version;
 	t->stale = false;
 	find_cursor(t);

@@ -67,7 +67,7 @@ struct top {
 	int states; /* which of the choices of Tab */
 	char filter[TOP_FILTER_ROOM];
 	const struct view_job **jobs;
-	size_t num_jobs, room;
+	size_t num_jobs, jobs_capacity;
 	uint64_t listed_version;
 	int64_t now_ms; /* of the last screen */
 	bool stale;
@@ -79,7 +79,7 @@ struct top {
 	int gpu_first;  /* line of GPUs, when there are more than fit */
 	int gpu_hidden; /* lines that did not fit */
 	uint64_t *tagged;
-	size_t num_tagged, tagged_room;
+	size_t num_tagged, tagged_capacity;
 
 	enum top_request request;
 	enum view_action action;
@@ -150,7 +150,5 @@ struct top_order {
 };
 extern const struct top_order top_orders[];
 #define TOP_ORDERS VIEW_ORDERS
-
-extern const char top_help[];
 
 #endif

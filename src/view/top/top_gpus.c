@@ -14,21 +14,21 @@
 #define MAX_PLOT   4 /* rows */
 #define MAX_VALUES 1024
 
-struct plan {
+struct gpus_plan {
 	int columns; /* of GPUs */
 	int lines;   /* rows of GPUs */
 	int plot;    /* rows of plot below each line; -1: cells */
 };
 
-static struct plan make_plan(int num_gpus, int columns, int max_rows)
+static struct gpus_plan make_plan(int num_gpus, int columns, int max_rows)
 {
-	struct plan best = {.plot = -1};
+	struct gpus_plan best = {.plot = -1};
 	for (int c = 1; c <= 4 && columns / c >= MIN_LINE; c++) {
 		int lines = (num_gpus + c - 1) / c;
 		int plot = max_rows / lines - 1;
 		plot = plot > MAX_PLOT ? MAX_PLOT : plot;
 		if (plot > best.plot)
-			best = (struct plan){c, lines, plot};
+			best = (struct gpus_plan){c, lines, plot};
 	}
 	if (best.plot >= 0)
 		return best;
@@ -224,7 +224,7 @@ int top_draw_gpus(struct top *t, struct screen *s, int row, int max_rows)
 	t->gpu_hidden = 0;
 	if (num_gpus == 0 || max_rows < 1)
 		return 0;
-	struct plan p = make_plan(num_gpus, s->columns, max_rows);
+	struct gpus_plan p = make_plan(num_gpus, s->columns, max_rows);
 	int height = p.plot > 0 ? 1 + p.plot : 1;
 	int shown = max_rows / height < p.lines ? max_rows / height : p.lines;
 	if (t->gpu_first > p.lines - shown)

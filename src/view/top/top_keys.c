@@ -4,25 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 #include "view/top/top.h"
 
-const char top_help[] = "↑ ↓ PgUp PgDn Home End   move\n"
-			"Enter, l                 follow the job's log\n"
-			"w                        why it waits, or how it ended\n"
-			"/, F4                    show only jobs with these words; Esc: all again\n"
-			"Tab                      all, open, failed, completed\n"
-			"s, F6                    choose the order\n"
-			"< >                      the order before, the next\n"
-			"I                        turn the order around\n"
-			"Space                    tag a job; what follows is done to all tagged ones\n"
-			"c, k, F9                 cancel (asks first)\n"
-			"r                        retry\n"
-			"h                        hold; release one that is held\n"
-			"u                        urgent: before all others\n"
-			"[ ]                      more GPUs than fit: scroll them\n"
-			"?, F1                    these keys\n"
-			"q, F10                   leave; jobs and runner go on\n";
+static const char help[] = "↑ ↓ PgUp PgDn Home End   move\n"
+			   "Enter, l                 follow the job's log\n"
+			   "w                        why it waits, or how it ended\n"
+			   "/, F4                    show only jobs with these words; Esc: all again\n"
+			   "Tab                      all, open, failed, completed\n"
+			   "s, F6                    choose the order\n"
+			   "< >                      the order before, the next\n"
+			   "I                        turn the order around\n"
+			   "Space                    tag a job; what follows is done to all tagged ones\n"
+			   "c, k, F9                 cancel (asks first)\n"
+			   "r                        retry\n"
+			   "h                        hold; release one that is held\n"
+			   "u                        urgent: before all others\n"
+			   "[ ]                      more GPUs than fit: scroll them\n"
+			   "?, F1                    these keys\n"
+			   "q, F10                   leave; jobs and runner go on\n";
 
 static void move_to(struct top *t, size_t position)
 {
@@ -175,15 +176,9 @@ static void tag(struct top *t)
 			move_to(t, t->cursor + 1);
 			return;
 		}
-	if (t->num_tagged == t->tagged_room) {
-		size_t more = t->tagged_room ? 2 * t->tagged_room : 16;
-		uint64_t *tagged = realloc(t->tagged, more * sizeof(*tagged));
-		if (!tagged) {
-			top_say(t, true, "out of memory");
-			return;
-		}
-		t->tagged = tagged;
-		t->tagged_room = more;
+	if (array_reserve(t->tagged, &t->tagged_capacity, t->num_tagged + 1) < 0) {
+		top_say(t, true, "out of memory");
+		return;
 	}
 	t->tagged[t->num_tagged++] = job->id;
 	move_to(t, t->cursor + 1);
@@ -302,7 +297,7 @@ static void list_key(struct top *t, int key)
 		break;
 	case '?':
 	case TOP_KEY_F1:
-		top_show_page(t, "keys", top_help);
+		top_show_page(t, "keys", help);
 		break;
 	case '/':
 	case TOP_KEY_F4:

@@ -37,13 +37,13 @@ static void put_gpu_labels(struct text *t, const struct view_gpu *gpu)
 static const double bounds[] = {0.1, 1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400};
 #define BOUNDS (sizeof(bounds) / sizeof(*bounds))
 
-struct histogram {
+struct metric_histogram {
 	uint64_t counts[BOUNDS + 1]; /* not cumulative */
 	double sum;
 	uint64_t count;
 };
 
-static void histogram_add(struct histogram *h, int64_t ms)
+static void metric_histogram_add(struct metric_histogram *h, int64_t ms)
 {
 	double s = (double)(ms < 0 ? 0 : ms) / 1000;
 	size_t i = 0;
@@ -54,7 +54,7 @@ static void histogram_add(struct histogram *h, int64_t ms)
 	h->count++;
 }
 
-static void put_histogram(struct text *t, const char *name, const char *help, const struct histogram *h)
+static void put_histogram(struct text *t, const char *name, const char *help, const struct metric_histogram *h)
 {
 	uint64_t below = 0;
 	put_header(t, name, "histogram", help);
@@ -153,7 +153,7 @@ static void put_gpus(struct text *t, const struct view_model *m)
 /* ---- Jobs ------------------------------------------------------------------------------- */
 
 struct totals {
-	struct histogram durations, waits;
+	struct metric_histogram durations, waits;
 	uint64_t ends[VIEW_JOB_STATES]; /* of attempts */
 	uint64_t retries, timeouts;
 	int64_t oldest_ms; /* of what waits; -1: nothing does */
@@ -165,7 +165,7 @@ static void count_attempt(struct totals *all, const struct view_attempt *a)
 		return;
 	all->ends[a->state]++;
 	if (a->duration_ms >= 0)
-		histogram_add(&all->durations, a->duration_ms);
+		metric_histogram_add(&all->durations, a->duration_ms);
 	if (a->reason && strcmp(a->reason, "timeout") == 0)
 		all->timeouts++;
 }
@@ -177,7 +177,7 @@ static void count_job(struct totals *all, const struct view_job *job)
 	if (job->num_attempts > 1)
 		all->retries += job->num_attempts - 1;
 	if (job->num_attempts > 0 && job->submit_ms > 0 && job->attempts[0].start_ms > 0)
-		histogram_add(&all->waits, job->attempts[0].start_ms - job->submit_ms);
+		metric_histogram_add(&all->waits, job->attempts[0].start_ms - job->submit_ms);
 	if (job->state == VIEW_JOB_PENDING && job->submit_ms > 0 &&
 		(all->oldest_ms < 0 || job->submit_ms < all->oldest_ms))
 		all->oldest_ms = job->submit_ms;

@@ -4,22 +4,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+
 struct builder {
 	struct timeline_bar *bars;
-	size_t count, room;
+	size_t count, capacity;
 	int64_t from_ms, to_ms;
 };
 
 static int add_bar(struct builder *b, const struct timeline_bar *bar)
 {
-	if (b->count == b->room) {
-		size_t room = b->room ? b->room * 2 : 256;
-		struct timeline_bar *bars = reallocarray(b->bars, room, sizeof(*bars));
-		if (!bars)
-			return -ENOMEM;
-		b->bars = bars;
-		b->room = room;
-	}
+	if (array_reserve(b->bars, &b->capacity, b->count + 1) < 0)
+		return -ENOMEM;
 	b->bars[b->count++] = *bar;
 	return 0;
 }

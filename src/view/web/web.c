@@ -294,11 +294,9 @@ bool web_is_public(const struct web *w)
 
 void web_changed(struct web *w)
 {
-	const struct view_model *m = w->options.model;
-	bool all;
-	if (view_jobs_since(m, w->jobs_version, NULL, 0) > 0 ||
-		view_removed_since(m, w->jobs_version, NULL, 0, &all) > 0 || all)
+	uint64_t version = view_jobs_version(w->options.model);
+	if (version > w->jobs_version)
 		w->generation++;
-	w->jobs_version = view_version(m);
+	w->jobs_version = version;
 	web_stream_wake(w);
 }

@@ -1,46 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/own_jobs.h"
+#include "cli/run_own_jobs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-size_t id_list_find(const struct id_list *l, uint64_t id)
-{
-	size_t low = 0, high = l->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (l->ids[middle] < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < l->count && l->ids[low] == id ? low : SIZE_MAX;
-}
+#include "cli/job_ids.h"
 
 static bool is_over(unsigned char state)
 {
 	return state == JOB_COMPLETED || state == JOB_FAILED || state == JOB_CANCELLED;
 }
 
-int own_jobs_init(struct own_jobs *o, const struct id_list *ids)
+int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids)
 {
 	unsigned char *states = calloc(ids->count + 1, 1);
 	if (!states)
 		return -ENOMEM;
-	*o = (struct own_jobs){.ids = ids, .states = states, .open = ids->count};
+	*o = (struct run_own_jobs){.ids = ids, .states = states, .open = ids->count};
 	return 0;
 }
 
-void own_jobs_finish(struct own_jobs *o)
+void run_own_jobs_finish(struct run_own_jobs *o)
 {
 	free(o->states);
-	*o = (struct own_jobs){0};
+	*o = (struct run_own_jobs){0};
 }
 
 static void on_change(void *context, struct job *job, int old)
 {
-	struct own_jobs *o = context;
-	size_t i = id_list_find(o->ids, job->id);
+	struct run_own_jobs *o = context;
+	size_t i = job_ids_find(o->ids, job->id);
 	(void)old;
 	if (i == SIZE_MAX)
 		return;
@@ -49,7 +38,7 @@ static void on_change(void *context, struct job *job, int old)
 	o->open -= is_over(o->states[i]);
 }
 
-void own_jobs_follow(struct own_jobs *o, struct follow *f)
+void run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
 {
 	for (size_t i = 0; i < o->ids->count; i++) {
 		struct job *job = jobs_find(&f->jobs, o->ids->ids[i]);
@@ -60,7 +49,7 @@ void own_jobs_follow(struct own_jobs *o, struct follow *f)
 	f->jobs.context = o;
 }
 
-bool own_jobs_all_completed(const struct own_jobs *o)
+bool run_own_jobs_all_completed(const struct run_own_jobs *o)
 {
 	for (size_t i = 0; i < o->ids->count; i++)
 		if (o->states[i] != JOB_COMPLETED)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cancel, hold, release, urgent, retry: the same but for a word. */
+#include "cli/control.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +8,13 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "cli/queue_cli.h"
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/job_ids.h"
+#include "cli/queue_choice.h"
+#include "cli/say.h"
+#include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
 struct control {
@@ -20,8 +27,6 @@ struct control {
 	struct gd_error err;
 };
 
-enum { OPTION_FAILED = 0x200, OPTION_ALL };
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct control *c = state->input;
@@ -29,14 +34,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &c->queue;
 		return 0;
-	case OPTION_FAILED:
+	case CONTROL_OPTION_FAILED:
 		c->all_failed = true;
 		return 0;
-	case OPTION_ALL:
+	case CONTROL_OPTION_ALL:
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (cli_parse_ids(arg, &c->ids, &c->err) < 0)
+		if (job_ids_parse(arg, &c->ids, &c->err) < 0)
 			argp_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:
@@ -81,7 +86,7 @@ static int control(struct control *c)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	size_t done = 0;
-	int r = queue_choose(&c->queue, &c->err);
+	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = collect(c);
 	if (r < 0 || c->ids.count == 0)
@@ -93,65 +98,19 @@ static int control(struct control *c)
 		return r;
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		r = cli_start_runner(&c->queue, NULL, READY_SOON_MS, &c->err);
+		r = background_start(&c->queue, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }
 
-static const struct argp_option retry_options[] = {
-	{"failed", OPTION_FAILED, 0, 0, "All that failed", 1},
-	{0},
-};
-
-static const struct argp_option cancel_options[] = {
-	{"all", OPTION_ALL, 0, 0, "All that are not over", 1},
-	{0},
-};
-
-static int run_control(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
+int control_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
 {
-	static const struct argp_child children[] = {{&queue_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
 	struct control c = {.event = event};
-	cli_parse(&argp, argc, argv, &c);
+	command_parse(&argp, argc, argv, &c);
 	int r = control(&c);
-	int code = r < 0 ? cli_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
+	int code = r < 0 ? command_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
 	id_list_finish(&c.ids);
 	queue_choice_finish(&c.queue);
 	return code;
 }
-
-static int main_cancel(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_CANCEL, cancel_options,
-		"Takes jobs out of the queue; one that runs is ended with all its processes.");
-}
-
-static int main_hold(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_HOLD, NULL, "Keeps pending jobs from being started until 'gpuq release'.");
-}
-
-static int main_release(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_RELEASE, NULL, "Lets held jobs go on.");
-}
-
-static int main_urgent(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
-}
-
-static int main_retry(int argc, char **argv)
-{
-	return run_control(argc, argv, EVENT_RETRY, retry_options, "Queues jobs again that are over.");
-}
-
-const struct command cmd_cancel = {"cancel", "End jobs, or take them out of the queue", main_cancel};
-
-const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry};
-
-const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold};
-
-const struct command cmd_release = {"release", "Let held jobs go on", main_release};
-
-const struct command cmd_urgent = {"urgent", "Put jobs before all others", main_urgent};

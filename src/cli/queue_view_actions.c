@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "cli/background.h"
 #include "cli/job_log.h"
 #include "cli/queue_view_parts.h"
 #include "queue/journal/environment.h"
@@ -53,7 +54,7 @@ static int start_runner(struct queue_view *v, const struct journal *j, struct gd
 {
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		return cli_start_runner(v->choice, NULL, START_MS, err);
+		return background_start(v->choice, NULL, START_MS, err);
 	return 0;
 }
 
@@ -127,7 +128,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 	return job_log_open(a->log, id, v->log_dir, v->trusted, ret_fd, err);
 }
 
-void queue_actions_init(struct queue_view *v)
+void queue_view_init_actions(struct queue_view *v)
 {
 	v->actions = (struct view_actions){
 		.context = v, .facts = facts, .act = act, .why = why, .environment = environment, .open_log = open_log};

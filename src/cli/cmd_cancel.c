@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/command.h"
+#include "cli/control.h"
+
+static const struct argp_option options[] = {
+	{"all", CONTROL_OPTION_ALL, 0, 0, "All that are not over", 1},
+	{0},
+};
+
+static int main_cancel(int argc, char **argv)
+{
+	return control_main(argc, argv, EVENT_CANCEL, options,
+		"Takes jobs out of the queue; one that runs is ended with all its processes.");
+}
+
+const struct command cmd_cancel = {"cancel", "End jobs, or take them out of the queue", main_cancel};

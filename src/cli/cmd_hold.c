@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/command.h"
+#include "cli/control.h"
+
+static int main_hold(int argc, char **argv)
+{
+	return control_main(
+		argc, argv, EVENT_HOLD, NULL, "Keeps pending jobs from being started until 'gpuq release'.");
+}
+
+const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq launch --dry-run. */
+#ifndef CLI_LAUNCH_DRY_RUN_H
+#define CLI_LAUNCH_DRY_RUN_H
+
+#include <stdbool.h>
+
+#include "gpu_dispatch.h"
+
+/* Prints the files found, how they would be shared among the GPUs, and how long that would take. */
+int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void));
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The jobs that a `gpuq run` has added, and their states. The last state seen of a job
+ * stays when the job is pruned. Start from {0}.
+ */
+#ifndef CLI_RUN_OWN_JOBS_H
+#define CLI_RUN_OWN_JOBS_H
+
+#include <stdbool.h>
+
+#include "gpu_dispatch.h"
+#include "queue/input/submit.h"
+#include "queue/journal/follow.h"
+
+struct run_own_jobs {
+	const struct id_list *ids; /* ascending; the caller's */
+	unsigned char *states;     /* enum job_state of each */
+	size_t open;               /* that are not over */
+};
+
+int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids);
+void run_own_jobs_finish(struct run_own_jobs *o);
+
+/* How they stand now, and from each follow_update() on. One at a time. */
+void run_own_jobs_follow(struct run_own_jobs *o, struct follow *f);
+
+/* False where one failed, was cancelled, or is not over. */
+bool run_own_jobs_all_completed(const struct run_own_jobs *o);
+
+#endif
