@@ -37,7 +37,7 @@ static const char *next_string(const char **p, const char *end)
 	return start;
 }
 
-int attempt_init(struct attempt *a, const struct order *order, char *payload)
+int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload)
 {
 	*a = (struct attempt){.order = *order, .payload = payload};
 	const char *p = payload, *end = payload + order->size;

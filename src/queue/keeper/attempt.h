@@ -41,7 +41,7 @@ struct attempt_page {
 
 /* An order taken apart; all memory belongs to it. */
 struct attempt {
-	struct order order;
+	struct keeper_order order;
 	char *payload;
 	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim, *input;
 	const char **env_changes;
@@ -56,7 +56,7 @@ struct attempt {
 };
 
 /* Takes the payload, also on failure. -EBADMSG where it is not one. */
-int attempt_init(struct attempt *a, const struct order *order, char *payload);
+int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload);
 void attempt_finish(struct attempt *a);
 
 /* Environment, script and log file. What fails here is refused, and nothing of it is left. */

@@ -123,21 +123,21 @@ static int keeper_open(struct keeper *k)
 	return r;
 }
 
-static void send_notes(struct keeper *k, const struct note *notes, size_t count)
+static void send_notes(struct keeper *k, const struct keeper_note *notes, size_t count)
 {
 	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, notes, count * sizeof(*notes)) < 0)
 		closep(&k->runner_fd), k->runner_fd = -1;
 }
 
-static void send_note(struct keeper *k, enum note_kind kind, uint64_t id, int code)
+static void send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)
 {
-	send_notes(k, &(struct note){.kind = kind, .code = code, .id = id}, 1);
+	send_notes(k, &(struct keeper_note){.kind = kind, .code = code, .id = id}, 1);
 }
 
 /* In one piece with READY: seen apart, the runner would ask for another keeper in between. */
-static void send_note_and_ready(struct keeper *k, enum note_kind kind, uint64_t id, int code)
+static void send_note_and_ready(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)
 {
-	struct note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = NOTE_READY}};
+	struct keeper_note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = KEEPER_NOTE_READY}};
 	send_notes(k, notes, 2);
 }
 
@@ -171,7 +171,7 @@ static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *
 static bool hear_news(struct keeper *k)
 {
 	struct keeper_news news;
-	const struct order *o = &k->attempt.order;
+	const struct keeper_order *o = &k->attempt.order;
 	if (k->runner_fd >= 0 || keeper_news_read(k->lock_fd, &news) < 0 || news.id != o->id ||
 		news.attempt != o->attempt)
 		return false;
@@ -225,7 +225,7 @@ static void append_end(struct keeper *k, const struct text *line)
 	int r;
 	while ((r = journal_append_line(k->journal, line->data, line->length, NULL)) < 0) {
 		if (!told)
-			send_note(k, NOTE_BLOCKED, k->attempt.order.id, r);
+			send_note(k, KEEPER_NOTE_BLOCKED, k->attempt.order.id, r);
 		told = true;
 		wait_for_journal(k);
 	}
@@ -238,7 +238,7 @@ static void append_end(struct keeper *k, const struct text *line)
 static bool start_is_written(struct keeper *k)
 {
 	struct follow f;
-	const struct order *o = &k->attempt.order;
+	const struct keeper_order *o = &k->attempt.order;
 	while (journal_lock(k->journal, NULL) < 0)
 		wait_for_journal(k);
 	journal_unlock(k->journal);
@@ -268,7 +268,7 @@ static void after_hook(struct keeper *k, int result)
 {
 	if (result == -ETIMEDOUT)
 		leave(k);
-	send_note(k, NOTE_READY, 0, 0);
+	send_note(k, KEEPER_NOTE_READY, 0, 0);
 }
 
 /* With a hook: what it is told is read before the end is written, and said to the runner before the hook runs. */
@@ -279,7 +279,7 @@ static void end_with_hook(struct keeper *k, const struct text *line, enum job_st
 	uint64_t id = k->attempt.order.id;
 	int r = hook_read_job(k->journal_path, id, &js);
 	append_end(k, line);
-	send_note(k, NOTE_ENDED, id, (int)state);
+	send_note(k, KEEPER_NOTE_ENDED, id, (int)state);
 	if (r == 0) {
 		r = hook_describe(&js, id, line, &input);
 		jobs_finish(&js);
@@ -300,7 +300,7 @@ static void finish_job(struct keeper *k)
 	if (k->page->stage <= ATTEMPT_REFUSED) {
 		attempt_undo(&k->attempt);
 		send_note_and_ready(
-			k, NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
+			k, KEEPER_NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
 	} else {
 		struct attempt_end e;
 		if (k->attempt.script_path)
@@ -311,7 +311,7 @@ static void finish_job(struct keeper *k)
 			end_with_hook(k, &line, e.state);
 		} else {
 			append_end(k, &line);
-			send_note_and_ready(k, NOTE_ENDED, id, (int)e.state);
+			send_note_and_ready(k, KEEPER_NOTE_ENDED, id, (int)e.state);
 		}
 	}
 	attempt_finish(&k->attempt);
@@ -401,7 +401,7 @@ static int read_all(int fd, void *data, size_t size)
 	return 0;
 }
 
-static int start_job(struct keeper *k, const struct order *order, char *payload)
+static int start_job(struct keeper *k, const struct keeper_order *order, char *payload)
 {
 	int r = attempt_init(&k->attempt, order, payload);
 	cleanup_(closep) int log_fd = -1;
@@ -437,7 +437,7 @@ static int start_job(struct keeper *k, const struct order *order, char *payload)
 }
 
 /* For an end that somebody else has written. */
-static void run_hook(struct keeper *k, const struct order *order, char *payload)
+static void run_hook(struct keeper *k, const struct keeper_order *order, char *payload)
 {
 	int r = attempt_init(&k->attempt, order, payload);
 	if (r == 0)
@@ -454,7 +454,7 @@ static void run_hook(struct keeper *k, const struct order *order, char *payload)
 
 static void on_order(struct keeper *k)
 {
-	struct order o;
+	struct keeper_order o;
 	char *payload = NULL;
 	int r = read_all(k->runner_fd, &o, sizeof(o));
 	if (r == 0 && o.size) {
@@ -467,31 +467,32 @@ static void on_order(struct keeper *k)
 		k->runner_fd = -1;
 		return;
 	}
-	if (o.kind == ORDER_RUN && k->phase == PHASE_IDLE) {
+	if (o.kind == KEEPER_ORDER_RUN && k->phase == PHASE_IDLE) {
 		r = start_job(k, &o, payload);
 		if (r < 0) {
-			struct note notes[2] = {
-				{.kind = NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
-				{.kind = NOTE_READY}};
+			struct keeper_note notes[2] = {
+				{.kind = KEEPER_NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
+				{.kind = KEEPER_NOTE_READY}};
 			attempt_finish(&k->attempt);
 			send_notes(k, notes, 2);
 		}
 		return;
 	}
-	if (o.kind == ORDER_HOOK && k->phase == PHASE_IDLE) {
+	if (o.kind == KEEPER_ORDER_HOOK && k->phase == PHASE_IDLE) {
 		run_hook(k, &o, payload);
 		return;
 	}
 	free(payload);
 	if (k->phase == PHASE_IDLE || o.id != k->attempt.order.id)
 		return;
-	if (o.kind == ORDER_SEEN) {
+	if (o.kind == KEEPER_ORDER_SEEN) {
 		k->peak_mem_mb = o.peak_mem_mb;
 		k->gpu_full = o.gpu_full;
-	} else if (o.kind == ORDER_SETTLED) {
+	} else if (o.kind == KEEPER_ORDER_SETTLED) {
 		keeper_claim_settle(&k->claim);
 	} else {
-		end_job(k, o.kind == ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED, o.kind == ORDER_KILL);
+		end_job(k, o.kind == KEEPER_ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED,
+			o.kind == KEEPER_ORDER_KILL);
 	}
 }
 
@@ -562,7 +563,8 @@ _Noreturn void keeper_main(const char *journal_path, int fd)
 	if (k.signal_fd < 0 || k.page == MAP_FAILED)
 		_exit(1);
 	/* A runner that is gone by now may have left an order. */
-	(void)file_write_all(fd, &(struct note){.kind = NOTE_HELLO, .id = (uint64_t)getpid()}, sizeof(struct note));
+	(void)file_write_all(fd, &(struct keeper_note){.kind = KEEPER_NOTE_HELLO, .id = (uint64_t)getpid()},
+		sizeof(struct keeper_note));
 	while (k.runner_fd >= 0 || k.phase != PHASE_IDLE)
 		keeper_round(&k);
 	if (k.journal)

@@ -39,17 +39,17 @@
 
 /* ---- runner → keeper ------------------------------------------------------ */
 
-enum order_kind {
-	ORDER_RUN = 1, /* with a payload of `size` bytes, below */
-	ORDER_CANCEL,  /* end job `id` */
-	ORDER_KILL,    /* the same, at once */
-	ORDER_LOST,    /* the same, for its GPU is lost */
-	ORDER_SEEN,    /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
-	ORDER_SETTLED, /* the memory of job `id` no longer grows: for its claim */
-	ORDER_HOOK,    /* with a payload: run its hook, for an end that was not written by a keeper */
+enum keeper_order_kind {
+	KEEPER_ORDER_RUN = 1, /* with a payload of `size` bytes, below */
+	KEEPER_ORDER_CANCEL,  /* end job `id` */
+	KEEPER_ORDER_KILL,    /* the same, at once */
+	KEEPER_ORDER_LOST,    /* the same, for its GPU is lost */
+	KEEPER_ORDER_SEEN,    /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
+	KEEPER_ORDER_SETTLED, /* the memory of job `id` no longer grows: for its claim */
+	KEEPER_ORDER_HOOK,    /* with a payload: run its hook, for an end that was not written by a keeper */
 };
 
-struct order {
+struct keeper_order {
 	uint32_t kind;
 	uint32_t attempt;
 	uint64_t id;
@@ -71,15 +71,15 @@ struct order {
 
 /* ---- keeper → runner ------------------------------------------------------ */
 
-enum note_kind {
-	NOTE_READY = 1, /* after NOTE_REFUSED, or NOTE_ENDED and the hook: waits for an order */
-	NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
-	NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
-	NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
-	NOTE_HELLO,     /* the first one: `id` is its PID */
+enum keeper_note_kind {
+	KEEPER_NOTE_READY = 1, /* after KEEPER_NOTE_REFUSED, or KEEPER_NOTE_ENDED and the hook: waits for an order */
+	KEEPER_NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
+	KEEPER_NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
+	KEEPER_NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
+	KEEPER_NOTE_HELLO,     /* the first one: `id` is its PID */
 };
 
-struct note {
+struct keeper_note {
 	uint32_t kind;
 	int32_t code;
 	uint64_t id;

@@ -309,7 +309,7 @@ void runner_destroy(struct runner *r)
 		return;
 	runner_flush_words(r, true);
 	text_finish(&r->words);
-	slots_destroy(r);
+	runner_keepers_destroy(r);
 	runner_hooks_close(r);
 	while (r->running)
 		running_remove(r->running);
@@ -347,8 +347,8 @@ static bool is_idle(const struct runner *r)
 	if (r->hooks)
 		return false;
 	/* A hook may still run. */
-	for (const struct slot *s = r->slots; s; s = s->next)
-		if (s->busy && !(s->running && s->running->stuck))
+	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
+		if (k->busy && !(k->running && k->running->stuck))
 			return false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
 	if (r->interrupts || full)

@@ -10,9 +10,9 @@
 
 static void run_is_over(struct runner *r, struct running *run)
 {
-	if (run->slot)
-		run->slot->running = NULL;
-	run->slot = NULL;
+	if (run->keeper)
+		run->keeper->running = NULL;
+	run->keeper = NULL;
 	running_count(run, -1);
 	/* Until the next sample its memory is in what the driver said. */
 	run->ended = true;

@@ -47,10 +47,12 @@ bool runner_foreign_pids(const struct runner *r)
 static void send_seen(struct running *run, int64_t peak_mb)
 {
 	const struct job *job = jobs_find(&run->runner->jobs, run->id);
-	if (run->slot)
-		slot_send(run->slot,
-			&(struct order){
-				.kind = ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
+	if (run->keeper)
+		runner_keeper_send(run->keeper,
+			&(struct keeper_order){.kind = KEEPER_ORDER_SEEN,
+				.id = run->id,
+				.peak_mem_mb = peak_mb,
+				.gpu_full = run->full},
 			NULL);
 	else if (job && job->keeper && job->attempts)
 		(void)keeper_news_write(run->runner->journal->dir_fd, job->keeper->name,
@@ -72,8 +74,8 @@ static bool is_lost(const struct runner *r, const struct running *run)
 static void tell_lost(struct running *run, int64_t peak_mb)
 {
 	run->told_lost = true;
-	if (run->slot) {
-		slot_send(run->slot, &(struct order){.kind = ORDER_LOST, .id = run->id}, NULL);
+	if (run->keeper) {
+		runner_keeper_send(run->keeper, &(struct keeper_order){.kind = KEEPER_ORDER_LOST, .id = run->id}, NULL);
 		return;
 	}
 	/* A keeper that is not ours is told to end it, and finds why in the news. */
@@ -85,16 +87,17 @@ static void tell_lost(struct running *run, int64_t peak_mb)
 static void tell_keeper(struct runner *r, struct running *run)
 {
 	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
-	if (run->ended || run->foreign || !(run->slot || run->started))
+	if (run->ended || run->foreign || !(run->keeper || run->started))
 		return;
 	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
 		run->told_peak_mb = peak_mb;
 		run->told_full = run->full;
 		send_seen(run, peak_mb);
 	}
-	if (run->watch.settled && !run->told_settled && run->slot) {
+	if (run->watch.settled && !run->told_settled && run->keeper) {
 		run->told_settled = true;
-		slot_send(run->slot, &(struct order){.kind = ORDER_SETTLED, .id = run->id}, NULL);
+		runner_keeper_send(
+			run->keeper, &(struct keeper_order){.kind = KEEPER_ORDER_SETTLED, .id = run->id}, NULL);
 	}
 	if (!run->told_lost && is_lost(r, run))
 		tell_lost(run, peak_mb);

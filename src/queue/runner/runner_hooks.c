@@ -93,8 +93,8 @@ void runner_hook_plan(struct runner *r, struct job *job)
 static size_t hooks_that_run(const struct runner *r)
 {
 	size_t n = 0;
-	for (const struct slot *s = r->slots; s; s = s->next)
-		n += s->busy && s->hook;
+	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
+		n += k->busy && k->hook;
 	return n;
 }
 
@@ -106,14 +106,14 @@ static int write_line(struct runner *r, uint64_t id)
 	return e < 0 ? e : journal_append_line(r->journal, line.data, line.length, NULL);
 }
 
-void runner_hook_taken(struct slot *s)
+void runner_hook_taken(struct runner_keeper *k)
 {
-	hook_wait_destroy(take_ptr(s->due));
+	hook_wait_destroy(take_ptr(k->due));
 }
 
-void runner_hook_again(struct runner *r, struct slot *s)
+void runner_hook_again(struct runner *r, struct runner_keeper *k)
 {
-	struct hook_wait *h = take_ptr(s->due);
+	struct hook_wait *h = take_ptr(k->due);
 	if (!h)
 		return;
 	h->next = r->hooks;
@@ -125,8 +125,8 @@ void runner_hook_again(struct runner *r, struct slot *s)
 void runner_hooks_run(struct runner *r)
 {
 	while (r->hooks && !r->pause_until_ns && !r->blocked && hooks_that_run(r) < MOST_AT_ONCE) {
-		struct slot *s = slot_get(r);
-		if (!s)
+		struct runner_keeper *k = runner_keeper_get(r);
+		if (!k)
 			return;
 		struct hook_wait *h = r->hooks;
 		int e = write_line(r, h->id);
@@ -135,12 +135,13 @@ void runner_hooks_run(struct runner *r)
 			return;
 		}
 		r->hooks = h->next;
-		struct order o = {.kind = ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
-		s->hook = true;
-		s->due = h;
-		(void)slot_send(s, &o, h->strings.data);
-		if (s->pid)
-			runner_hook_taken(s);
+		struct keeper_order o = {
+			.kind = KEEPER_ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
+		k->hook = true;
+		k->due = h;
+		(void)runner_keeper_send(k, &o, h->strings.data);
+		if (k->pid)
+			runner_hook_taken(k);
 	}
 }
 

@@ -36,8 +36,8 @@ void running_remove(struct running *run)
 		}
 	if (job && job->running == run)
 		job->running = NULL;
-	if (run->slot)
-		run->slot->running = NULL;
+	if (run->keeper)
+		run->keeper->running = NULL;
 	loop_remove(run->source);
 	if (run->pidfd >= 0)
 		close(run->pidfd);
@@ -78,36 +78,38 @@ void running_set_stuck(struct running *run, const struct job *job)
 void running_cancel(struct running *run, bool at_once)
 {
 	struct job *job = jobs_find(&run->runner->jobs, run->id);
-	if (run->slot)
-		slot_send(run->slot, &(struct order){.kind = at_once ? ORDER_KILL : ORDER_CANCEL, .id = run->id}, NULL);
+	if (run->keeper)
+		runner_keeper_send(run->keeper,
+			&(struct keeper_order){
+				.kind = at_once ? KEEPER_ORDER_KILL : KEEPER_ORDER_CANCEL, .id = run->id},
+			NULL);
 	else if (job && job->keeper && !run->foreign)
 		keeper_signal_cancel(run->runner->journal, job->keeper->name, run->id, at_once);
 }
 
 /* ---- Our keepers ------------------------------------------------------------------ */
 
-static void slot_close(struct slot *s)
+static void runner_keeper_close(struct runner_keeper *k)
 {
-	struct runner *r = s->runner;
-	for (struct slot **p = &r->slots; *p; p = &(*p)->next)
-		if (*p == s) {
-			*p = s->next;
-			r->num_slots--;
+	struct runner *r = k->runner;
+	for (struct runner_keeper **p = &r->keepers; *p; p = &(*p)->next)
+		if (*p == k) {
+			*p = k->next;
 			break;
 		}
-	struct running *run = s->running;
-	bool never_lived = s->busy && s->pid == 0;
+	struct running *run = k->running;
+	bool never_lived = k->busy && k->pid == 0;
 	if (run)
-		run->slot = NULL;
-	runner_hook_again(r, s);
-	loop_remove(s->source);
-	close(s->fd);
-	text_finish(&s->out);
-	free(s);
+		run->keeper = NULL;
+	runner_hook_again(r, k);
+	loop_remove(k->source);
+	close(k->fd);
+	text_finish(&k->out);
+	free(k);
 	/* If it was the one that could not write, nobody else would say that it can now. */
 	r->blocked = false;
 	if (run)
-		runner_keeper_died(r, run);
+		running_keeper_died(run);
 	/* Once, somebody killed it; twice, the nursery cannot make any, and would be asked again and again. */
 	if (never_lived && r->unborn++ > 0)
 		runner_pause(r, TROUBLE_KEEPER, -EAGAIN);
@@ -168,32 +170,32 @@ static void on_refused(struct runner *r, struct running *run, enum attempt_part 
 		runner_enqueue(r, job);
 }
 
-static void on_note(struct slot *s, const struct note *n)
+static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 {
-	struct runner *r = s->runner;
-	switch ((enum note_kind)n->kind) {
-	case NOTE_READY:
-		s->busy = s->hook = false;
+	struct runner *r = k->runner;
+	switch ((enum keeper_note_kind)n->kind) {
+	case KEEPER_NOTE_READY:
+		k->busy = k->hook = false;
 		r->must_place = true;
 		break;
-	case NOTE_REFUSED:
-		if (s->running && s->running->id == n->id)
-			on_refused(r, s->running, (enum attempt_part)n->part, n->code);
+	case KEEPER_NOTE_REFUSED:
+		if (k->running && k->running->id == n->id)
+			on_refused(r, k->running, (enum attempt_part)n->part, n->code);
 		break;
-	case NOTE_HELLO:
-		s->pid = (pid_t)n->id;
+	case KEEPER_NOTE_HELLO:
+		k->pid = (pid_t)n->id;
 		r->unborn = 0;
-		runner_hook_taken(s);
+		runner_hook_taken(k);
 		break;
-	case NOTE_ENDED:
-		if (s->running && s->running->id == n->id)
-			s->running->told_state = (enum job_state)n->code;
+	case KEEPER_NOTE_ENDED:
+		if (k->running && k->running->id == n->id)
+			k->running->told_state = (enum job_state)n->code;
 		if (r->blocked)
 			runner_say(r, "gpuq: the end of job %llu is written; going on\n", (unsigned long long)n->id);
 		r->blocked = false;
 		r->must_read = true;
 		break;
-	case NOTE_BLOCKED:
+	case KEEPER_NOTE_BLOCKED:
 		r->blocked = true;
 		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
 			(unsigned long long)n->id, error_words(n->code));
@@ -202,63 +204,63 @@ static void on_note(struct slot *s, const struct note *n)
 }
 
 /* False when the keeper is gone. */
-static bool slot_receive(struct slot *s)
+static bool runner_keeper_receive(struct runner_keeper *k)
 {
 	for (;;) {
-		struct note notes[8];
+		struct keeper_note notes[8];
 		char *in = (char *)notes;
-		memcpy(in, s->notes, s->notes_have);
-		ssize_t n = recv(s->fd, in + s->notes_have, sizeof(notes) - s->notes_have, MSG_DONTWAIT);
+		memcpy(in, k->notes, k->notes_have);
+		ssize_t n = recv(k->fd, in + k->notes_have, sizeof(notes) - k->notes_have, MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return true;
 		if (n <= 0)
 			return false;
-		size_t have = s->notes_have + (size_t)n, whole = have / sizeof(notes[0]);
-		s->notes_have = have % sizeof(notes[0]);
-		memcpy(s->notes, in + whole * sizeof(notes[0]), s->notes_have);
+		size_t have = k->notes_have + (size_t)n, whole = have / sizeof(notes[0]);
+		k->notes_have = have % sizeof(notes[0]);
+		memcpy(k->notes, in + whole * sizeof(notes[0]), k->notes_have);
 		for (size_t i = 0; i < whole; i++)
-			on_note(s, &notes[i]);
+			on_note(k, &notes[i]);
 		if ((size_t)n < sizeof(notes))
 			return true;
 	}
 }
 
-static int slot_flush(struct slot *s)
+static int runner_keeper_flush(struct runner_keeper *k)
 {
-	while (s->out_done < s->out.length) {
+	while (k->out_done < k->out.length) {
 		ssize_t n = send(
-			s->fd, s->out.data + s->out_done, s->out.length - s->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
+			k->fd, k->out.data + k->out_done, k->out.length - k->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno == EAGAIN)
-			return loop_change(s->source, EPOLLIN | EPOLLOUT);
+			return loop_change(k->source, EPOLLIN | EPOLLOUT);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n > 0)
-			s->out_done += (size_t)n;
+			k->out_done += (size_t)n;
 	}
-	if (s->out.room > 65536)
-		text_finish(&s->out);
-	text_clear(&s->out);
-	s->out_done = 0;
+	if (k->out.room > 65536)
+		text_finish(&k->out);
+	text_clear(&k->out);
+	k->out_done = 0;
 	return 0;
 }
 
-static void on_slot(void *context, uint32_t events)
+static void on_keeper(void *context, uint32_t events)
 {
-	struct slot *s = context;
-	if (events & EPOLLOUT && slot_flush(s) == 0 && s->out.length == 0)
-		loop_change(s->source, EPOLLIN);
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !slot_receive(s))
-		slot_close(s);
+	struct runner_keeper *k = context;
+	if (events & EPOLLOUT && runner_keeper_flush(k) == 0 && k->out.length == 0)
+		loop_change(k->source, EPOLLIN);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !runner_keeper_receive(k))
+		runner_keeper_close(k);
 }
 
-static struct slot *slot_create(struct runner *r)
+static struct runner_keeper *runner_keeper_create(struct runner *r)
 {
-	struct slot *s = calloc(1, sizeof(*s));
-	if (!s)
+	struct runner_keeper *k = calloc(1, sizeof(*k));
+	if (!k)
 		return NULL;
-	s->runner = r;
-	s->fd = -1;
-	int e = nursery_add_keeper(r->nursery_fd, &s->fd);
+	k->runner = r;
+	k->fd = -1;
+	int e = nursery_add_keeper(r->nursery_fd, &k->fd);
 	if (e == -EPIPE || e == -ECONNRESET) {
 		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
 		close(r->nursery_fd);
@@ -266,51 +268,50 @@ static struct slot *slot_create(struct runner *r)
 		r->orphaned = true;
 		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
 		if (e == 0)
-			e = nursery_add_keeper(r->nursery_fd, &s->fd);
+			e = nursery_add_keeper(r->nursery_fd, &k->fd);
 	}
 	if (e == 0)
-		e = loop_add(r->loop, s->fd, EPOLLIN, on_slot, s, &s->source);
+		e = loop_add(r->loop, k->fd, EPOLLIN, on_keeper, k, &k->source);
 	if (e < 0) {
 		runner_pause(r, TROUBLE_KEEPER, e);
-		if (s->fd >= 0)
-			close(s->fd);
-		free(s);
+		if (k->fd >= 0)
+			close(k->fd);
+		free(k);
 		return NULL;
 	}
-	s->next = r->slots;
-	r->slots = s;
-	r->num_slots++;
-	return s;
+	k->next = r->keepers;
+	r->keepers = k;
+	return k;
 }
 
-struct slot *slot_get(struct runner *r)
+struct runner_keeper *runner_keeper_get(struct runner *r)
 {
-	for (struct slot *s = r->slots; s; s = s->next)
-		if (!s->busy)
-			return s;
-	return slot_create(r);
+	for (struct runner_keeper *k = r->keepers; k; k = k->next)
+		if (!k->busy)
+			return k;
+	return runner_keeper_create(r);
 }
 
-int slot_send(struct slot *s, const struct order *order, const void *payload)
+int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order, const void *payload)
 {
-	text_append(&s->out, order, sizeof(*order));
+	text_append(&k->out, order, sizeof(*order));
 	if (order->size)
-		text_append(&s->out, payload, order->size);
-	if (text_error(&s->out))
+		text_append(&k->out, payload, order->size);
+	if (text_error(&k->out))
 		return -ENOMEM;
-	if (order->kind == ORDER_RUN || order->kind == ORDER_HOOK)
-		s->busy = true;
-	return slot_flush(s);
+	if (order->kind == KEEPER_ORDER_RUN || order->kind == KEEPER_ORDER_HOOK)
+		k->busy = true;
+	return runner_keeper_flush(k);
 }
 
-void slots_destroy(struct runner *r)
+void runner_keepers_destroy(struct runner *r)
 {
-	while (r->slots) {
+	while (r->keepers) {
 		/* Not died: we leave. */
-		if (r->slots->running)
-			r->slots->running->slot = NULL;
-		r->slots->running = NULL;
-		r->slots->busy = false;
-		slot_close(r->slots);
+		if (r->keepers->running)
+			r->keepers->running->keeper = NULL;
+		r->keepers->running = NULL;
+		r->keepers->busy = false;
+		runner_keeper_close(r->keepers);
 	}
 }

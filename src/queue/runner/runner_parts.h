@@ -17,9 +17,9 @@
 struct hook_wait;
 
 /* One of our own keepers. */
-struct slot {
+struct runner_keeper {
 	struct runner *runner;
-	struct slot *next;
+	struct runner_keeper *next;
 	int fd;
 	struct loop_source *source;
 	struct text out; /* not yet taken by the socket */
@@ -29,7 +29,7 @@ struct slot {
 	struct hook_wait *due;   /* that one, until the keeper is known to live */
 	struct running *running; /* what it was given and has not ended */
 	pid_t pid;               /* 0: it has not said yet */
-	char notes[sizeof(struct note)];
+	char notes[sizeof(struct keeper_note)];
 	size_t notes_have;
 };
 
@@ -38,12 +38,12 @@ struct running {
 	struct runner *runner;
 	struct running *next;
 	uint64_t id;
-	struct slot *slot;         /* NULL: not ours, or its keeper is gone */
-	bool started;              /* `start` has been read */
-	enum job_state told_state; /* by its keeper, when it ended */
-	bool ended;                /* `end` too: kept until the GPUs are sampled again */
-	bool foreign;              /* on another machine: not ours to judge */
-	bool stuck;                /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
+	struct runner_keeper *keeper; /* NULL: not ours, or its keeper is gone */
+	bool started;                 /* `start` has been read */
+	enum job_state told_state;    /* by its keeper, when it ended */
+	bool ended;                   /* `end` too: kept until the GPUs are sampled again */
+	bool foreign;                 /* on another machine: not ours to judge */
+	bool stuck;                   /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
 	char stuck_words[JOB_STUCK_ROOM];
 	uint64_t lost_ns; /* when its keeper was found to be gone; 0: it is not */
 	bool left;        /* by the last walk: processes of it live without their keeper */
@@ -98,8 +98,7 @@ struct runner {
 	int nursery_fd;
 	int syncer_fd;
 	bool sync_due; /* the timer is set */
-	struct slot *slots;
-	size_t num_slots;
+	struct runner_keeper *keepers;
 	unsigned unborn; /* keepers in a row that were gone before they said a word */
 
 	struct gpu_probe *probe;
@@ -146,9 +145,9 @@ struct runner {
 };
 
 /* runner_keepers.c */
-struct slot *slot_get(struct runner *r); /* an idle one; NULL where none can be had */
-int slot_send(struct slot *s, const struct order *order, const void *payload);
-void slots_destroy(struct runner *r);
+struct runner_keeper *runner_keeper_get(struct runner *r); /* an idle one; NULL where none can be had */
+int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order, const void *payload);
+void runner_keepers_destroy(struct runner *r);
 void running_cancel(struct running *run, bool at_once);
 struct running *running_add(struct runner *r, uint64_t id);
 void running_remove(struct running *run);
@@ -167,7 +166,7 @@ int runner_take_over(struct runner *r, struct gd_error *err);
 void runner_judge(struct runner *r);
 void runner_adopt(struct runner *r, struct job *job);
 /* One of our keepers died with a job in its hands. */
-void runner_keeper_died(struct runner *r, struct running *run);
+void running_keeper_died(struct running *run);
 
 /* runner_claims.c */
 void runner_claims_open(struct runner *r);
@@ -212,8 +211,8 @@ void runner_hook_plan(struct runner *r, struct job *job);
 bool runner_hook_is_planned(const struct runner *r, uint64_t id);
 void runner_hooks_run(struct runner *r);
 /* The keeper lives; it is gone, and never did: its hook is due again. */
-void runner_hook_taken(struct slot *s);
-void runner_hook_again(struct runner *r, struct slot *s);
+void runner_hook_taken(struct runner_keeper *k);
+void runner_hook_again(struct runner *r, struct runner_keeper *k);
 void runner_hooks_close(struct runner *r);
 
 /* runner_samples.c */

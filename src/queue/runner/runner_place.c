@@ -167,7 +167,7 @@ int runner_surroundings(struct runner *r, struct gd_error *err)
 	return e < 0 ? e : r->own_cwd ? 0 : -ENOMEM;
 }
 
-static int write_payload(struct runner *r, const struct job *job, const struct running *run, struct order *o,
+static int write_payload(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err)
 {
 	struct gd_gpu gpus[256];
@@ -210,13 +210,13 @@ static int write_payload(struct runner *r, const struct job *job, const struct r
 /* False: nothing more can be started now. */
 static bool hand_out(struct runner *r, struct job *job, const int *gpus, const struct placement_need *need)
 {
-	struct slot *s = slot_get(r);
-	struct running *run = s ? running_add(r, job->id) : NULL;
+	struct runner_keeper *k = runner_keeper_get(r);
+	struct running *run = k ? running_add(r, job->id) : NULL;
 	if (!run)
 		return false;
 	run->gpus = calloc(need->num_gpus + 1, sizeof(int));
 	cleanup_(text_finish) struct text payload = {0};
-	struct order o = {.kind = ORDER_RUN,
+	struct keeper_order o = {.kind = KEEPER_ORDER_RUN,
 		.id = job->id,
 		.attempt = job->num_attempts + 1,
 		.fence = r->fence,
@@ -241,8 +241,8 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 	}
 	pending_remove(r->pending, &job->wait);
 	job->running = run;
-	run->slot = s;
-	s->running = run;
+	run->keeper = k;
+	k->running = run;
 	running_count(run, 1);
 	if (run->num_gpus)
 		ledger_add(&r->ledger, &(struct ledger_job){.id = run->id,
@@ -251,7 +251,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 					       .gpus = run->gpus,
 					       .num_gpus = run->num_gpus});
 	/* Where the keeper is gone, its socket says so. */
-	(void)slot_send(s, &o, payload.data);
+	(void)runner_keeper_send(k, &o, payload.data);
 	return true;
 }
 

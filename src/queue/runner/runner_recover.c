@@ -172,10 +172,10 @@ static void watch_keeper(struct runner *r, struct running *run, const struct job
 
 static void judge(struct runner *r, struct running *run, struct job *job)
 {
-	if (run->slot || run->foreign || run->pidfd >= 0 || run->ended)
+	if (run->keeper || run->foreign || run->pidfd >= 0 || run->ended)
 		return;
 	if (!run->started) {
-		runner_keeper_died(r, run);
+		running_keeper_died(run);
 	} else if (job->state == JOB_RUNNING) {
 		pid_t holder = keeper_holder(r, job);
 		if (holder != 0)
@@ -294,8 +294,9 @@ int runner_take_over(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
-void runner_keeper_died(struct runner *r, struct running *run)
+void running_keeper_died(struct running *run)
 {
+	struct runner *r = run->runner;
 	uint64_t id = run->id;
 	/* Its child may be about to append `start`: from here on it cannot. */
 	if (runner_resync(r, true) < 0) {

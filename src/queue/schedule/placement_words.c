@@ -27,8 +27,8 @@ const char *placement_reason_name(enum placement_reason reason)
 	return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
 }
 
-/* Who is asking whom, for the functions below. */
-struct words {
+/* One line for people, and what it is about. */
+struct placement_line {
 	struct text *t;
 	const struct ledger_account *account;
 	const struct placement_need *need;
@@ -37,7 +37,7 @@ struct words {
 	void *context;
 };
 
-static void say_pid(const struct words *w, int64_t pid)
+static void say_pid(const struct placement_line *w, int64_t pid)
 {
 	char who[256];
 	text_appendf(w->t, "pid %" PRId64, pid);
@@ -46,7 +46,7 @@ static void say_pid(const struct words *w, int64_t pid)
 }
 
 /* "20.3 GB held by pid 4711 (alice, python)" */
-static void say_holder(const struct words *w, const char *before)
+static void say_holder(const struct placement_line *w, const char *before)
 {
 	const struct ledger_account *a = w->account;
 	char size[UNITS_ROOM];
@@ -74,7 +74,7 @@ static void say_holder(const struct words *w, const char *before)
 }
 
 /* "needs 12.0 GB, 9.1 GB free": in MB where both would read the same. */
-static void say_sizes(const struct words *w, uint64_t have, const char *what)
+static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
 	units_format_size(w->need->memory_bytes, need_text);
@@ -87,7 +87,7 @@ static void say_sizes(const struct words *w, uint64_t have, const char *what)
 	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
 }
 
-static void say_unhealthy(const struct words *w)
+static void say_unhealthy(const struct placement_line *w)
 {
 	switch (w->account->gpu->health) {
 	case GD_GPU_LOST:
@@ -103,7 +103,7 @@ static void say_unhealthy(const struct words *w)
 	text_append_string(w->t, "its driver refuses it");
 }
 
-static void say_busy(const struct words *w)
+static void say_busy(const struct placement_line *w)
 {
 	const struct ledger_account *a = w->account;
 	if (w->verdict->reason == PLACEMENT_JOBS)
@@ -116,7 +116,7 @@ static void say_busy(const struct words *w)
 	say_holder(w, "; ");
 }
 
-static void say_unsettled(const struct words *w)
+static void say_unsettled(const struct placement_line *w)
 {
 	if (w->verdict->job)
 		text_appendf(w->t, "the memory of job %" PRIu64 " still grows", w->verdict->job);
@@ -125,7 +125,7 @@ static void say_unsettled(const struct words *w)
 	text_append_string(w->t, ", and neither has said how much it needs; --mem would");
 }
 
-static void say_room(const struct words *w)
+static void say_room(const struct placement_line *w)
 {
 	char size[UNITS_ROOM];
 	text_append_string(w->t, "has room");
@@ -137,7 +137,7 @@ static void say_room(const struct words *w)
 		text_appendf(w->t, "; the job wants %u GPUs at once", w->need->num_gpus);
 }
 
-static void say_reason(const struct words *w)
+static void say_reason(const struct placement_line *w)
 {
 	const struct ledger_account *a = w->account;
 	switch (w->verdict->reason) {
@@ -189,6 +189,6 @@ void placement_words(struct text *t, const struct ledger *l, size_t gpu, const s
 	if (g->mig_index >= 0)
 		text_appendf(t, " MIG %d", g->mig_index);
 	text_append_string(t, ": ");
-	struct words w = {t, &l->accounts[gpu], need, verdict, describe, context};
+	struct placement_line w = {t, &l->accounts[gpu], need, verdict, describe, context};
 	say_reason(&w);
 }
