@@ -14,7 +14,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/machine.h"
+#include "base/pidref.h"
 #include "base/process.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/record.h"
@@ -585,18 +585,13 @@ int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t i
 		return r < 0 ? r : -ESRCH;
 	if (holder < 0)
 		return -EXDEV;
-	cleanup_(closep) int pidfd = (int)syscall(SYS_pidfd_open, holder, 0);
-	if (pidfd < 0)
-		return -errno;
+	cleanup_(pidref_close) struct pidref process = PIDREF_NONE;
+	r = pidref_open(holder, &process);
+	if (r < 0)
+		return r;
 	/* Still the holder: so the descriptor is that of the keeper, and of no later process with its number. */
 	r = lock_holder_at(j->dir_fd, name, &again);
 	if (r < 0 || again != holder)
 		return r < 0 ? r : -ESRCH;
-	siginfo_t si = {0};
-	si.si_signo = at_once ? SIGUSR2 : SIGUSR1;
-	si.si_code = SI_QUEUE;
-	si.si_pid = getpid();
-	si.si_uid = getuid();
-	si.si_value.sival_int = (int)(uint32_t)id;
-	return syscall(SYS_pidfd_send_signal, pidfd, si.si_signo, &si, 0) < 0 ? -errno : 0;
+	return pidref_queue(&process, at_once ? SIGUSR2 : SIGUSR1, (union sigval){.sival_int = (int)(uint32_t)id});
 }

@@ -20,7 +20,7 @@ struct running *running_add(struct runner *r, uint64_t id)
 	struct running *run = calloc(1, sizeof(*run));
 	if (!run)
 		return NULL;
-	*run = (struct running){.runner = r, .next = r->running, .id = id, .pidfd = -1};
+	*run = (struct running){.runner = r, .next = r->running, .id = id, .watched = PIDREF_NONE};
 	r->running = run;
 	return run;
 }
@@ -39,8 +39,7 @@ void running_remove(struct running *run)
 	if (run->keeper)
 		run->keeper->running = NULL;
 	loop_remove(run->source);
-	if (run->pidfd >= 0)
-		close(run->pidfd);
+	pidref_close(&run->watched);
 	running_unclaim(run);
 	free(run->gpus);
 	free(run);

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/loop.h"
+#include "base/pidref.h"
 #include "gpu/probe.h"
 #include "queue/keeper/keeper.h"
 #include "queue/runner/runner.h"
@@ -45,9 +46,9 @@ struct running {
 	bool foreign;                 /* on another machine: not ours to judge */
 	bool stuck;                   /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
 	char stuck_words[JOB_STUCK_ROOM];
-	uint64_t lost_ns; /* when its keeper was found to be gone; 0: it is not */
-	bool left;        /* by the last walk: processes of it live without their keeper */
-	int pidfd;        /* of a keeper that is not ours; -1 */
+	uint64_t lost_ns;      /* when its keeper was found to be gone; 0: it is not */
+	bool left;             /* by the last walk: processes of it live without their keeper */
+	struct pidref watched; /* a keeper that is not ours; PIDREF_NONE: ours, or it cannot be watched */
 	struct loop_source *source;
 	int *gpus; /* positions in the list; one that was found may be on others, too */
 	size_t num_gpus;

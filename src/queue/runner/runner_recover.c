@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -149,30 +148,28 @@ static void on_keeper_exit(void *context, uint32_t events)
 	(void)events;
 	loop_remove(run->source);
 	run->source = NULL;
-	close(run->pidfd);
-	run->pidfd = -1;
+	pidref_close(&run->watched);
 	run->runner->must_read = run->runner->must_judge = true;
 }
 
 /* A keeper that lives is watched; where it cannot be (another PID namespace) the clock must do. */
 static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
 {
-	if (run->pidfd >= 0 || holder < 0)
+	struct pidref keeper;
+	if (pidref_is_set(&run->watched) || holder < 0 || pidref_open(holder, &keeper) < 0)
 		return;
-	int fd = (int)syscall(SYS_pidfd_open, holder, 0);
-	if (fd < 0)
-		return;
-	if (keeper_holder(r, job) != holder || loop_add(r->loop, fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
-		close(fd);
+	if (keeper_holder(r, job) != holder ||
+		loop_add(r->loop, keeper.fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
+		pidref_close(&keeper);
 		r->must_judge = true;
 		return;
 	}
-	run->pidfd = fd;
+	run->watched = keeper;
 }
 
 static void judge(struct runner *r, struct running *run, struct job *job)
 {
-	if (run->keeper || run->foreign || run->pidfd >= 0 || run->ended)
+	if (run->keeper || run->foreign || pidref_is_set(&run->watched) || run->ended)
 		return;
 	if (!run->started) {
 		running_keeper_died(run);
