@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/error.h"
@@ -31,7 +32,7 @@ struct commands {
 	const char *memory;
 	size_t memory_left;
 	char *buf;
-	size_t room, begin, end;
+	size_t capacity, begin, end;
 	bool at_end;
 	int failed; /* reading failed: no way on */
 	uint64_t line;
@@ -178,21 +179,15 @@ static int complain(struct commands *c, uint64_t line, struct gd_error *err, con
 static int make_room(struct commands *c)
 {
 	size_t used = c->end - c->begin;
-	if (c->room - c->end >= CHUNK / 2)
+	if (c->capacity - c->end >= CHUNK / 2)
 		return 0;
-	if (c->begin >= c->room / 2 && c->begin > 0) {
+	if (c->begin >= c->capacity / 2 && c->begin > 0) {
 		memmove(c->buf, c->buf + c->begin, used);
 		c->begin = 0;
 		c->end = used;
 		return 0;
 	}
-	size_t room = c->room ? c->room * 2 : CHUNK;
-	char *buf = room > c->room ? realloc(c->buf, room) : NULL;
-	if (!buf)
-		return -ENOMEM;
-	c->buf = buf;
-	c->room = room;
-	return 0;
+	return array_reserve(c->buf, &c->capacity, c->capacity + CHUNK);
 }
 
 /* Some more bytes; at the end sets at_end. */
@@ -201,7 +196,7 @@ static int fill(struct commands *c)
 	int r = make_room(c);
 	if (r < 0)
 		return r;
-	size_t room = c->room - c->end;
+	size_t room = c->capacity - c->end;
 	if (c->fd < 0) {
 		size_t n = c->memory_left < room ? c->memory_left : room;
 		if (n)

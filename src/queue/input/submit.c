@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
@@ -18,14 +19,8 @@
 
 int id_list_add(struct id_list *l, uint64_t id)
 {
-	if (l->count == l->room) {
-		size_t room = l->room ? l->room * 2 : 16;
-		uint64_t *ids = realloc(l->ids, room * sizeof(*ids));
-		if (!ids)
-			return -ENOMEM;
-		l->ids = ids;
-		l->room = room;
-	}
+	if (array_reserve(l->ids, &l->capacity, l->count + 1) < 0)
+		return -ENOMEM;
 	l->ids[l->count++] = id;
 	return 0;
 }

@@ -12,7 +12,7 @@
 /* Ids that were given, in a row or not. Start from {0}. */
 struct id_list {
 	uint64_t *ids;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 int id_list_add(struct id_list *l, uint64_t id);

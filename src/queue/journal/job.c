@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/base64.h"
 #include "base/date.h"
 #include "queue/journal/record.h"
@@ -101,14 +102,8 @@ struct job *jobs_find(const struct jobs *js, uint64_t id)
 
 static int jobs_insert(struct jobs *js, struct job *job)
 {
-	if (js->count == js->room) {
-		size_t room = js->room ? js->room * 2 : 256;
-		struct job **by_id = realloc(js->by_id, room * sizeof(*by_id));
-		if (!by_id)
-			return -ENOMEM;
-		js->by_id = by_id;
-		js->room = room;
-	}
+	if (array_reserve(js->by_id, &js->capacity, js->count + 1) < 0)
+		return -ENOMEM;
 	size_t at = jobs_position(js, job->id);
 	memmove(js->by_id + at + 1, js->by_id + at, (js->count - at) * sizeof(*js->by_id));
 	js->by_id[at] = job;
@@ -192,13 +187,8 @@ static const struct job_wish *intern_wish(struct jobs *js, const struct job_wish
 	for (size_t i = js->num_wishes, tries = 8; i-- > 0 && tries-- > 0;)
 		if (memcmp(js->wishes[i], w, sizeof(*w)) == 0)
 			return js->wishes[i];
-	if ((js->num_wishes & (js->num_wishes - 1)) == 0) {
-		size_t room = js->num_wishes ? js->num_wishes * 2 : 1;
-		struct job_wish **wishes = realloc(js->wishes, room * sizeof(*wishes));
-		if (!wishes)
-			return NULL;
-		js->wishes = wishes;
-	}
+	if (array_reserve(js->wishes, &js->wishes_capacity, js->num_wishes + 1) < 0)
+		return NULL;
 	struct job_wish *copy = arena_alloc(&js->arena, sizeof(*copy));
 	if (!copy)
 		return NULL;
@@ -367,13 +357,8 @@ static void copy_machine_part(char *out, size_t room, const struct json_value *v
 
 static int apply_keeper(struct jobs *js, const struct record *r)
 {
-	if ((js->num_keepers & (js->num_keepers - 1)) == 0) {
-		size_t room = js->num_keepers ? js->num_keepers * 2 : 1;
-		const struct keeper_info **keepers = realloc(js->keepers, room * sizeof(*keepers));
-		if (!keepers)
-			return -ENOMEM;
-		js->keepers = keepers;
-	}
+	if (array_reserve(js->keepers, &js->keepers_capacity, js->num_keepers + 1) < 0)
+		return -ENOMEM;
 	int error = 0;
 	struct keeper_info *k = arena_alloc(&js->arena, sizeof(*k));
 	const char *name = intern_value(js, &r->keeper, NULL, &error);

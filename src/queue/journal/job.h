@@ -181,7 +181,7 @@ bool job_has_try_left(const struct job *j);
 /* A fold over the lines of a journal. */
 struct jobs {
 	struct job **by_id; /* ascending */
-	size_t count, room;
+	size_t count, capacity;
 	size_t counts[JOB_STATES];
 	uint64_t bad_lines;
 	uint64_t first_bad_line; /* its number, 1… */
@@ -190,9 +190,9 @@ struct jobs {
 	struct arena arena;
 	struct intern strings;
 	struct job_wish **wishes;
-	size_t num_wishes;
+	size_t num_wishes, wishes_capacity;
 	const struct keeper_info **keepers;
-	size_t num_keepers;
+	size_t num_keepers, keepers_capacity;
 	struct seen_lines *seen;
 	/* Told of every change of a job, after it; may be NULL. old_state: -1 for a new one. */
 	void (*on_change)(void *context, struct job *job, int old_state);

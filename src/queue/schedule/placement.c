@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+
 static bool is_in(const int *list, size_t count, size_t gpu)
 {
 	for (size_t i = 0; i < count; i++)
@@ -236,14 +238,9 @@ int placement_reserve(
 	struct candidate *c = calloc(l->num_gpus, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	if (r->room < need->num_gpus) {
-		int *gpus = reallocarray(r->gpus, need->num_gpus, sizeof(*gpus));
-		if (!gpus) {
-			free(c);
-			return -ENOMEM;
-		}
-		r->gpus = gpus;
-		r->room = need->num_gpus;
+	if (array_reserve(r->gpus, &r->capacity, need->num_gpus) < 0) {
+		free(c);
+		return -ENOMEM;
 	}
 	size_t count = 0;
 	for (size_t g = 0; g < l->num_gpus; g++) {

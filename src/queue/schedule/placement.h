@@ -65,8 +65,7 @@ struct placement_verdict {
 struct placement_reservation {
 	bool active;  /* in this pass */
 	uint64_t job; /* whose they are, or were in the last pass */
-	size_t num_gpus;
-	size_t room;
+	size_t num_gpus, capacity;
 	int *gpus; /* positions */
 };
 
