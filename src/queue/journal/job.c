@@ -75,7 +75,13 @@ void jobs_reset(struct jobs *js)
 
 /* ---- Finding and adding ------------------------------------------------------ */
 
-/* Where the job with this id is, or should be. Ids mostly have no gaps. */
+static int compare_id(const void *key, const void *element)
+{
+	uint64_t id = *(const uint64_t *)key, other = (*(struct job *const *)element)->id;
+	return id < other ? -1 : id > other;
+}
+
+/* The index of the job with this id, or where it would be inserted. Ids mostly have no gaps. */
 static size_t jobs_position(const struct jobs *js, uint64_t id)
 {
 	if (js->count == 0 || id > js->by_id[js->count - 1]->id)
@@ -83,21 +89,19 @@ static size_t jobs_position(const struct jobs *js, uint64_t id)
 	uint64_t first = js->by_id[0]->id;
 	if (id >= first && id - first < js->count && js->by_id[id - first]->id == id)
 		return id - first;
-	size_t low = 0, high = js->count;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		if (js->by_id[mid]->id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return array_lower_bound(&id, js->by_id, js->count, sizeof(*js->by_id), compare_id);
+}
+
+size_t jobs_index(const struct jobs *js, uint64_t id)
+{
+	size_t i = jobs_position(js, id);
+	return i < js->count && js->by_id[i]->id == id ? i : js->count;
 }
 
 struct job *jobs_find(const struct jobs *js, uint64_t id)
 {
-	size_t i = jobs_position(js, id);
-	return i < js->count && js->by_id[i]->id == id ? js->by_id[i] : NULL;
+	size_t i = jobs_index(js, id);
+	return i < js->count ? js->by_id[i] : NULL;
 }
 
 static int jobs_insert(struct jobs *js, struct job *job)

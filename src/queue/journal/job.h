@@ -215,7 +215,10 @@ void jobs_reset(struct jobs *js);
 /* A journal_line_fn: context is the struct jobs. Returns 0, or -ENOMEM. */
 int jobs_apply(void *jobs, uint64_t line_no, const char *line, size_t size);
 
+/* NULL: there is no such job. */
 struct job *jobs_find(const struct jobs *js, uint64_t id);
+/* Its index in by_id; js->count: there is no such job. */
+size_t jobs_index(const struct jobs *js, uint64_t id);
 const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, size_t size);
 
 #endif
