@@ -21,16 +21,13 @@
 
 /*
  * The buffer holds [begin, end); a command is found in place, and its
- * continuations are moved together there. Given memory is not written to: it is
- * copied in chunk by chunk as if it were read.
+ * continuations are moved together there.
  */
 struct commands {
 	char *name;
-	int fd; /* -1: from memory */
+	int fd;
 	bool close_fd;
 	bool is_file;
-	const char *memory;
-	size_t memory_left;
 	char *buf;
 	size_t capacity, begin, end;
 	bool at_end;
@@ -71,18 +68,6 @@ int commands_open(const char *path, struct commands **ret, struct gd_error *err)
 		return error_set(err, r, "out of memory");
 	c->close_fd = !is_stdin;
 	c->fd = is_stdin ? STDIN_FILENO : take_fd(&fd);
-	*ret = c;
-	return 0;
-}
-
-int commands_open_memory(const char *name, const void *data, size_t size, struct commands **ret)
-{
-	struct commands *c;
-	int r = commands_new(name, &c);
-	if (r < 0)
-		return r;
-	c->memory = data;
-	c->memory_left = size;
 	*ret = c;
 	return 0;
 }
@@ -196,20 +181,9 @@ static int fill(struct commands *c)
 	int r = make_room(c);
 	if (r < 0)
 		return r;
-	size_t room = c->capacity - c->end;
-	if (c->fd < 0) {
-		size_t n = c->memory_left < room ? c->memory_left : room;
-		if (n)
-			memcpy(c->buf + c->end, c->memory, n);
-		c->memory += n;
-		c->memory_left -= n;
-		c->end += n;
-		c->at_end = n == 0;
-		return 0;
-	}
 	ssize_t n;
 	do
-		n = read(c->fd, c->buf + c->end, room);
+		n = read(c->fd, c->buf + c->end, c->capacity - c->end);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EINVAL ? -EIO : -errno; /* EINVAL means: wrong in the file */

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 
@@ -13,7 +12,7 @@
 /* Jobs with equal needs, as a heap: jobs[0] goes first. A node of its kind's tree. */
 struct class
 {
-	struct placement_need need; /* its avoid list belongs to the kind */
+	struct placement_need need;
 	struct pending_job **jobs;
 	size_t capacity;
 	uint32_t count;
@@ -25,7 +24,7 @@ struct class
 
 /* Classes that differ in memory only, as a tree by it. */
 struct kind {
-	struct placement_need need; /* but for the memory; owns its avoid list */
+	struct placement_need need; /* its memory does not count */
 	uint32_t root;
 	bool limited;              /* in this pass… */
 	uint64_t limit;            /* …those that need at least so much are left out */
@@ -37,7 +36,7 @@ struct pending {
 	struct class *classes;
 	size_t classes_capacity;
 	uint32_t num_classes, free_class;
-	struct kind *kinds; /* few: how many GPUs, declared or not, where not */
+	struct kind *kinds; /* few: how many GPUs, declared or not */
 	size_t kinds_capacity;
 	uint32_t num_kinds;
 	uint32_t random;
@@ -61,8 +60,6 @@ void pending_destroy(struct pending *p)
 		return;
 	for (uint32_t i = 0; i < p->num_classes; i++)
 		free(p->classes[i].jobs);
-	for (uint32_t i = 0; i < p->num_kinds; i++)
-		free((void *)p->kinds[i].need.avoid);
 	free(p->classes);
 	free(p->kinds);
 	free(p);
@@ -209,11 +206,9 @@ static struct pending_job *best_below(const struct pending *p, uint32_t node, ui
 
 static bool same_kind(const struct placement_need *a, const struct placement_need *b)
 {
-	return a->declared == b->declared && a->num_gpus == b->num_gpus && a->num_avoid == b->num_avoid &&
-	       (a->num_avoid == 0 || memcmp(a->avoid, b->avoid, a->num_avoid * sizeof(*a->avoid)) == 0);
+	return a->declared == b->declared && a->num_gpus == b->num_gpus;
 }
 
-/* One without classes is taken for another: avoid lists come and go. */
 static int find_kind(struct pending *p, const struct placement_need *need, uint32_t *ret)
 {
 	uint32_t number = p->num_kinds;
@@ -222,23 +217,15 @@ static int find_kind(struct pending *p, const struct placement_need *need, uint3
 			*ret = i;
 			return 0;
 		}
+		/* One without classes is used again. */
 		if (p->kinds[i].root == NONE && !p->kinds[i].limited)
 			number = i;
 	}
-	int *avoid = need->num_avoid ? malloc(need->num_avoid * sizeof(*avoid)) : NULL;
-	if (array_reserve(p->kinds, &p->kinds_capacity, (size_t)number + 1) < 0 || (need->num_avoid && !avoid)) {
-		free(avoid);
+	if (array_reserve(p->kinds, &p->kinds_capacity, (size_t)number + 1) < 0)
 		return -ENOMEM;
-	}
-	struct kind *kinds = p->kinds;
-	if (number < p->num_kinds)
-		free((void *)kinds[number].need.avoid);
-	else
+	if (number == p->num_kinds)
 		p->num_kinds++;
-	if (avoid)
-		memcpy(avoid, need->avoid, need->num_avoid * sizeof(*avoid));
-	kinds[number] = (struct kind){.need = *need, .root = NONE};
-	kinds[number].need.avoid = avoid;
+	p->kinds[number] = (struct kind){.need = *need, .root = NONE};
 	*ret = number;
 	return 0;
 }

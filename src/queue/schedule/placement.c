@@ -15,7 +15,7 @@ static bool is_in(const int *list, size_t count, size_t gpu)
 }
 
 /* What does not change by jobs ending. */
-static enum placement_reason judge_card(const struct ledger_account *a, size_t gpu, const struct placement_need *need)
+static enum placement_reason judge_card(const struct ledger_account *a, const struct placement_need *need)
 {
 	if (a->note->quarantined)
 		return PLACEMENT_QUARANTINED;
@@ -25,8 +25,6 @@ static enum placement_reason judge_card(const struct ledger_account *a, size_t g
 		return PLACEMENT_SPLIT;
 	if (a->gpu->mig_index >= 0 && need->num_gpus > 1)
 		return PLACEMENT_MIG;
-	if (is_in(need->avoid, need->num_avoid, gpu))
-		return PLACEMENT_AVOIDED;
 	if ((a->gpu->known & GD_GPU_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
 		return PLACEMENT_TOO_SMALL;
 	return PLACEMENT_FITS;
@@ -53,7 +51,7 @@ static enum placement_reason judge_room(
 static enum placement_reason judge(const struct ledger *l, size_t gpu, const struct placement_need *need, bool drained)
 {
 	const struct ledger_account *a = &l->accounts[gpu];
-	enum placement_reason reason = judge_card(a, gpu, need);
+	enum placement_reason reason = judge_card(a, need);
 	return reason == PLACEMENT_FITS ? judge_room(l, a, need, drained) : reason;
 }
 
@@ -72,7 +70,7 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
 {
 	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
-	       reason == PLACEMENT_MIG || reason == PLACEMENT_AVOIDED ||
+	       reason == PLACEMENT_MIG ||
 	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_LOST);
 }
 
@@ -150,7 +148,7 @@ static bool is_possible(const struct ledger *l, const struct placement_need *nee
 		size_t same = 0;
 		for (size_t k = 0; k < l->num_gpus; k++)
 			same += l->accounts[k].gpu->vendor == l->accounts[g].gpu->vendor &&
-				!is_final(l, k, judge_card(&l->accounts[k], k, need));
+				!is_final(l, k, judge_card(&l->accounts[k], need));
 		if (same >= need->num_gpus)
 			return true;
 	}

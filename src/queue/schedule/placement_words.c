@@ -6,27 +6,6 @@
 #include "base/units.h"
 #include "queue/schedule/placement.h"
 
-const char *placement_reason_name(enum placement_reason reason)
-{
-	static const char *const names[] = {
-		[PLACEMENT_FITS] = "fits",
-		[PLACEMENT_MEMORY] = "memory",
-		[PLACEMENT_TOO_SMALL] = "too-small",
-		[PLACEMENT_MEMORY_UNKNOWN] = "memory-unknown",
-		[PLACEMENT_JOBS] = "jobs",
-		[PLACEMENT_UNSETTLED] = "unsettled",
-		[PLACEMENT_EXCLUSIVE] = "exclusive",
-		[PLACEMENT_RESERVED] = "reserved",
-		[PLACEMENT_AVOIDED] = "avoided",
-		[PLACEMENT_QUARANTINED] = "quarantined",
-		[PLACEMENT_UNHEALTHY] = "unhealthy",
-		[PLACEMENT_SPLIT] = "split",
-		[PLACEMENT_MIG] = "mig",
-		[PLACEMENT_VENDOR] = "vendor",
-	};
-	return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
-}
-
 /* One line for people, and what it is about. */
 struct placement_line {
 	struct text *t;
@@ -162,9 +141,6 @@ static void say_reason(const struct placement_line *w)
 		break;
 	case PLACEMENT_RESERVED:
 		text_appendf(w->t, "kept for job %" PRIu64 ", which comes first", w->verdict->job);
-		break;
-	case PLACEMENT_AVOIDED:
-		text_append_string(w->t, "the job failed there before");
 		break;
 	case PLACEMENT_QUARANTINED:
 		text_appendf(w->t, "out of use%s%s", a->note->why ? ": " : "", a->note->why ? a->note->why : "");
