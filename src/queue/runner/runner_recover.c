@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_recover.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/loop.h"
 #include "base/process.h"
 #include "queue/journal/record.h"
+#include "queue/keeper/keeper.h"
+#include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_waiting.h"
+#include "queue/runner/running.h"
 #include "queue/schedule/need.h"
 
 /* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
@@ -107,10 +114,10 @@ static void end_lost(struct runner *r, uint64_t id, const char *reason)
 {
 	int e = append_lost(r, id, reason);
 	if (e < 0) {
-		runner_pause(r, TROUBLE_END, e);
+		runner_pause(r, RUNNER_TROUBLE_END, e);
 		r->must_judge = true;
 	} else {
-		runner_works(r, 1u << TROUBLE_END);
+		runner_works(r, 1u << RUNNER_TROUBLE_END);
 	}
 	r->must_read = true;
 }

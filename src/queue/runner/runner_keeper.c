@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_keeper.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,83 +10,16 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/loop.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/attempt.h"
-
-/* ---- Jobs that were handed out ------------------------------------------------- */
-
-struct running *running_add(struct runner *r, uint64_t id)
-{
-	struct running *run = calloc(1, sizeof(*run));
-	if (!run)
-		return NULL;
-	*run = (struct running){.runner = r, .next = r->running, .id = id, .watched = PIDREF_NONE};
-	r->running = run;
-	return run;
-}
-
-void running_remove(struct running *run)
-{
-	struct runner *r = run->runner;
-	struct job *job = jobs_find(&r->jobs, run->id);
-	for (struct running **p = &r->running; *p; p = &(*p)->next)
-		if (*p == run) {
-			*p = run->next;
-			break;
-		}
-	if (job && job->running == run)
-		job->running = NULL;
-	if (run->keeper)
-		run->keeper->running = NULL;
-	loop_remove(run->source);
-	pidref_close(&run->watched);
-	running_unclaim(run);
-	free(run->gpus);
-	free(run);
-}
-
-void running_count(struct running *run, int change)
-{
-	struct runner *r = run->runner;
-	if (run->foreign)
-		return;
-	if (run->stuck) {
-		r->num_stuck += (size_t)change;
-		return;
-	}
-	r->num_running += (size_t)change;
-	if (run->cpu_only)
-		r->num_cpu_jobs += (size_t)change;
-}
-
-void running_set_stuck(struct running *run, const struct job *job)
-{
-	if (run->stuck || run->ended)
-		return;
-	running_count(run, -1);
-	run->stuck = true;
-	running_count(run, 1);
-	job_stuck_words(run->id, run->stuck_words);
-	run->runner->must_place = true;
-	if (run->num_gpus > 0)
-		runner_say(run->runner,
-			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
-			(unsigned long long)run->id, (int)job->attempts->pid);
-}
-
-void running_cancel(struct running *run, bool at_once)
-{
-	struct job *job = jobs_find(&run->runner->jobs, run->id);
-	if (run->keeper)
-		runner_keeper_send(run->keeper,
-			&(struct keeper_order){
-				.kind = at_once ? KEEPER_ORDER_KILL : KEEPER_ORDER_CANCEL, .id = run->id},
-			NULL);
-	else if (job && job->keeper && !run->foreign)
-		keeper_signal_cancel(run->runner->journal, job->keeper->name, run->id, at_once);
-}
-
-/* ---- Our keepers ------------------------------------------------------------------ */
+#include "queue/runner/runner_hooks.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_recover.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_waiting.h"
+#include "queue/runner/running.h"
 
 static void runner_keeper_close(struct runner_keeper *k)
 {
@@ -100,21 +33,21 @@ static void runner_keeper_close(struct runner_keeper *k)
 	bool never_lived = k->busy && k->pid == 0;
 	if (run)
 		run->keeper = NULL;
-	runner_hook_again(r, k);
+	runner_hook_again(k);
 	loop_remove(k->source);
 	close(k->fd);
 	text_finish(&k->out);
 	free(k);
-	/* If it was the one that could not write, nobody else would say that it can now. */
+	/* This keeper may be the one that could not write an end; then no other will report that writing works. */
 	r->blocked = false;
 	if (run)
 		running_keeper_died(run);
-	/* Once, somebody killed it; twice, the nursery cannot make any, and would be asked again and again. */
+	/* Two keepers in a row died before their first message: pause. */
 	if (never_lived && r->unborn++ > 0)
-		runner_pause(r, TROUBLE_KEEPER, -EAGAIN);
+		runner_pause(r, RUNNER_TROUBLE_KEEPER, -EAGAIN);
 }
 
-/* Whether the job asked for something that is not there: trying again would not help. */
+/* Whether the job asks for something that does not exist, so that trying again would not help. */
 static bool is_of_the_job(enum attempt_part part, int code)
 {
 	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
@@ -136,13 +69,13 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 			env, error_words(code));
 }
 
-/* What is the queue's own is waited for. */
+/* A file of the queue itself is missing or not writable: pause, and try again. */
 static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 {
 	char where[512];
 	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
 	snprintf(where, sizeof(where), ", in '%s/%s'", r->journal->dir_path, in ? in : "");
-	runner_pause_at(r, TROUBLE_START, in ? where : "", code);
+	runner_pause_at(r, RUNNER_TROUBLE_START, in ? where : "", code);
 }
 
 static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
@@ -261,7 +194,7 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 	k->fd = -1;
 	int e = nursery_add_keeper(r->nursery_fd, &k->fd);
 	if (e == -EPIPE || e == -ECONNRESET) {
-		/* Somebody killed the nursery: its keepers go on, new ones need a new one. */
+		/* Somebody killed the nursery. Its keepers go on; new ones need another nursery. */
 		close(r->nursery_fd);
 		r->nursery_fd = -1;
 		r->orphaned = true;
@@ -272,7 +205,7 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 	if (e == 0)
 		e = loop_add(r->loop, k->fd, EPOLLIN, on_keeper, k, &k->source);
 	if (e < 0) {
-		runner_pause(r, TROUBLE_KEEPER, e);
+		runner_pause(r, RUNNER_TROUBLE_KEEPER, e);
 		if (k->fd >= 0)
 			close(k->fd);
 		free(k);
@@ -306,7 +239,7 @@ int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order
 void runner_keepers_destroy(struct runner *r)
 {
 	while (r->keepers) {
-		/* Not died: we leave. */
+		/* The keepers live: no job of theirs is lost. */
 		if (r->keepers->running)
 			r->keepers->running->keeper = NULL;
 		r->keepers->running = NULL;
