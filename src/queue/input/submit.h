@@ -5,7 +5,7 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/commands.h"
-#include "queue/journal/job.h"
+#include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
 

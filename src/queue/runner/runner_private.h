@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "queue/journal/jobs.h"
 #include "queue/runner/runner.h"
 #include "queue/schedule/claims.h"
 #include "queue/schedule/ledger.h"
