@@ -8,6 +8,7 @@
 #ifndef QUEUE_KEEPER_HOOK_H
 #define QUEUE_KEEPER_HOOK_H
 
+#include "base/text.h"
 #include "queue/journal/jobs.h"
 #include "queue/keeper/attempt.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/nursery.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/signals.h"
+#include "queue/keeper/keeper.h"
 
 /* Orphans are killed again so soon, and less often the longer they do not die. */
 #define KILL_AGAIN_MS  20

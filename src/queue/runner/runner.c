@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/loop.h"
+#include "queue/keeper/nursery.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_gpus.h"

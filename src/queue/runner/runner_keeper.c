@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/attempt.h"
+#include "queue/keeper/nursery.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_recover.h"

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "base/text.h"
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/keeper_messages.h"
 
 struct hook_wait;
 struct loop_source;

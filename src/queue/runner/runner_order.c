@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "queue/journal/environment.h"
 #include "queue/keeper/hook.h"
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/keeper_messages.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/running.h"

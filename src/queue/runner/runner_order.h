@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The payloads of the orders that the runner gives its keepers, as keeper.h describes them. */
+/* The payloads of the orders that the runner gives its keepers, as keeper_messages.h describes them. */
 #ifndef QUEUE_RUNNER_RUNNER_ORDER_H
 #define QUEUE_RUNNER_RUNNER_ORDER_H
 

@@ -17,7 +17,7 @@
 #include "base/loop.h"
 #include "base/process.h"
 #include "queue/journal/record.h"
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/attempt.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -62,8 +62,8 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 		if (!job || !job->keeper || job->state != JOB_RUNNING)
 			continue;
 		cleanup_(text_finish) struct text cookie = {0};
-		keeper_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
-		if (strcmp(text_string(&cookie) + strlen(KEEPER_COOKIE "="), value) == 0) {
+		attempt_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
+		if (strcmp(text_string(&cookie) + strlen(ATTEMPT_COOKIE "="), value) == 0) {
 			run->left = true;
 			return SIGKILL;
 		}
@@ -79,7 +79,7 @@ static void kill_left_behind(struct runner *r)
 		run->left = false;
 		any = any || run->lost_ns;
 	}
-	if (any && process_signal_marked(KEEPER_COOKIE, ask_if_left, r) < 0)
+	if (any && process_signal_marked(ATTEMPT_COOKIE, ask_if_left, r) < 0)
 		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
 }
 

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/nursery.h"
 #include "queue/runner/runner_private.h"
 
 /* How long after an event the journal is synced: ends that are older survive a power cut. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/loop.h"
+#include "queue/keeper/keeper.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
