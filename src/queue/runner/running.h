@@ -3,9 +3,9 @@
  * A job that was handed to a keeper: one of this runner's, or one of an earlier runner.
  *
  * It is in the runner's list from the moment it is handed out until its end has been
- * read from the journal and the GPUs have been sampled once more: until then its
- * memory is part of what the driver reported. The counters of struct runner
- * (num_running, num_stuck, num_cpu_jobs) change through running_count() alone.
+ * read from the journal; on a real GPU, until that has been sampled once more, because its
+ * memory is part of the last sample. The counters of struct runner (num_running,
+ * num_stuck, num_cpu_jobs) change through running_count() alone.
  */
 #ifndef QUEUE_RUNNER_RUNNING_H
 #define QUEUE_RUNNER_RUNNING_H
