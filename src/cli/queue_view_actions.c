@@ -69,7 +69,7 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 	if (!copy)
 		return error_set(err, -ENOMEM, "%s: out of memory", view_action_name(action));
 	memcpy(copy, ids, count * sizeof(*copy));
-	struct id_list list = {.ids = copy, .count = count, .room = count};
+	struct id_list list = {.ids = copy, .count = count, .capacity = count};
 	int r = journal_open(v->follow.path, &j, err);
 	if (r == 0)
 		r = submit_control(j, events[action], &list, on_refused, &refused, &done, err);

@@ -5,7 +5,7 @@
 
 #include "base/json_read.h"
 #include "fuzz.h"
-#include "queue/journal/job.h"
+#include "queue/journal/jobs.h"
 #include "queue/journal/record.h"
 #include "queue/journal/show.h"
 

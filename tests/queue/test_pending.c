@@ -98,23 +98,6 @@ static void test_urgent_goes_to_the_front(void **state)
 	pending_destroy(p);
 }
 
-static void test_equal_avoid_lists_are_one_class(void **state)
-{
-	(void)state;
-	struct pending *p = create();
-	int one[] = {1, 2}, same[] = {1, 2}, other[] = {1, 3};
-	struct placement_need n1 = small, n2 = small, n3 = small;
-	n1.avoid = one, n2.avoid = same, n3.avoid = other;
-	n1.num_avoid = n2.num_avoid = n3.num_avoid = 2;
-	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 0};
-	assert_int_equal(pending_add(p, &a, &n1) | pending_add(p, &b, &n2) | pending_add(p, &c, &n3), 0);
-	one[0] = 9; /* the need was copied */
-	assert_int_equal(pending_need(p, &a)->avoid[0], 1);
-	pending_skip(p, UINT64_MAX);
-	assert_ptr_equal(pending_peek(p), &c);
-	pending_destroy(p);
-}
-
 /* ---- Against a list that is searched from end to end ------------------------ */
 
 #define JOBS 60
@@ -240,7 +223,6 @@ int main(void)
 		cmocka_unit_test(test_a_skipped_class_waits_for_the_next_pass),
 		cmocka_unit_test(test_what_needs_more_is_left_out_with_it),
 		cmocka_unit_test(test_urgent_goes_to_the_front),
-		cmocka_unit_test(test_equal_avoid_lists_are_one_class),
 		cmocka_unit_test(test_any_sequence_keeps_the_order),
 		cmocka_unit_test(test_a_million_jobs),
 	};

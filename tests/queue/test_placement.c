@@ -242,22 +242,6 @@ static void test_sick_and_quarantined_cards_are_left_out(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_a_job_is_not_put_where_it_failed(void **state)
-{
-	(void)state;
-	struct box b;
-	box_init(&b, 2);
-	struct placement_need need = need_of(GB, 1);
-	need.avoid = &position[0];
-	need.num_avoid = 1;
-	assert_int_equal(box_choose(&b, need), 0);
-	assert_int_equal(b.chosen[0], 1);
-	box_says(&b, 0, need, "GPU 0: the job failed there before");
-	need.num_avoid = 2;
-	assert_int_equal(box_choose(&b, need), -ENODEV);
-	ledger_finish(&b.ledger);
-}
-
 static void test_mig_instances_take_single_jobs_and_their_card_none(void **state)
 {
 	(void)state;
@@ -359,14 +343,6 @@ static void test_what_only_others_can_free_is_not_kept(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_every_reason_has_its_name(void **state)
-{
-	(void)state;
-	for (int i = PLACEMENT_FITS; i <= PLACEMENT_VENDOR; i++)
-		assert_non_null(placement_reason_name((enum placement_reason)i));
-	assert_string_equal(placement_reason_name(PLACEMENT_TOO_SMALL), "too-small");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -378,13 +354,11 @@ int main(void)
 		cmocka_unit_test(test_undeclared_jobs_wait_for_each_other_to_settle),
 		cmocka_unit_test(test_exclusive_mode_takes_one),
 		cmocka_unit_test(test_sick_and_quarantined_cards_are_left_out),
-		cmocka_unit_test(test_a_job_is_not_put_where_it_failed),
 		cmocka_unit_test(test_mig_instances_take_single_jobs_and_their_card_none),
 		cmocka_unit_test(test_gpus_of_one_vendor),
 		cmocka_unit_test(test_unknown_memory_takes_one_job_at_a_time),
 		cmocka_unit_test(test_reserved_gpus_are_kept_from_those_behind),
 		cmocka_unit_test(test_what_only_others_can_free_is_not_kept),
-		cmocka_unit_test(test_every_reason_has_its_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

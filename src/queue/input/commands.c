@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/error.h"
@@ -20,18 +21,15 @@
 
 /*
  * The buffer holds [begin, end); a command is found in place, and its
- * continuations are moved together there. Given memory is not written to: it is
- * copied in chunk by chunk as if it were read.
+ * continuations are moved together there.
  */
 struct commands {
 	char *name;
-	int fd; /* -1: from memory */
+	int fd;
 	bool close_fd;
 	bool is_file;
-	const char *memory;
-	size_t memory_left;
 	char *buf;
-	size_t room, begin, end;
+	size_t capacity, begin, end;
 	bool at_end;
 	int failed; /* reading failed: no way on */
 	uint64_t line;
@@ -70,18 +68,6 @@ int commands_open(const char *path, struct commands **ret, struct gd_error *err)
 		return error_set(err, r, "out of memory");
 	c->close_fd = !is_stdin;
 	c->fd = is_stdin ? STDIN_FILENO : take_fd(&fd);
-	*ret = c;
-	return 0;
-}
-
-int commands_open_memory(const char *name, const void *data, size_t size, struct commands **ret)
-{
-	struct commands *c;
-	int r = commands_new(name, &c);
-	if (r < 0)
-		return r;
-	c->memory = data;
-	c->memory_left = size;
 	*ret = c;
 	return 0;
 }
@@ -178,21 +164,15 @@ static int complain(struct commands *c, uint64_t line, struct gd_error *err, con
 static int make_room(struct commands *c)
 {
 	size_t used = c->end - c->begin;
-	if (c->room - c->end >= CHUNK / 2)
+	if (c->capacity - c->end >= CHUNK / 2)
 		return 0;
-	if (c->begin >= c->room / 2 && c->begin > 0) {
+	if (c->begin >= c->capacity / 2 && c->begin > 0) {
 		memmove(c->buf, c->buf + c->begin, used);
 		c->begin = 0;
 		c->end = used;
 		return 0;
 	}
-	size_t room = c->room ? c->room * 2 : CHUNK;
-	char *buf = room > c->room ? realloc(c->buf, room) : NULL;
-	if (!buf)
-		return -ENOMEM;
-	c->buf = buf;
-	c->room = room;
-	return 0;
+	return array_reserve(c->buf, &c->capacity, c->capacity + CHUNK);
 }
 
 /* Some more bytes; at the end sets at_end. */
@@ -201,20 +181,9 @@ static int fill(struct commands *c)
 	int r = make_room(c);
 	if (r < 0)
 		return r;
-	size_t room = c->room - c->end;
-	if (c->fd < 0) {
-		size_t n = c->memory_left < room ? c->memory_left : room;
-		if (n)
-			memcpy(c->buf + c->end, c->memory, n);
-		c->memory += n;
-		c->memory_left -= n;
-		c->end += n;
-		c->at_end = n == 0;
-		return 0;
-	}
 	ssize_t n;
 	do
-		n = read(c->fd, c->buf + c->end, room);
+		n = read(c->fd, c->buf + c->end, c->capacity - c->end);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EINVAL ? -EIO : -errno; /* EINVAL means: wrong in the file */

@@ -79,9 +79,6 @@ const char *commands_name(const struct commands *c);
 /* Whether it is a file, which has the same lines when it is read again; not a pipe. After commands_read(). */
 bool commands_is_file(const struct commands *c);
 
-/* From memory, which must stay; `name` is for the words. */
-int commands_open_memory(const char *name, const void *data, size_t size, struct commands **ret);
-
 /*
  * The next command: 1, 0 at the end, or a negative errno value. What it gives is
  * valid until the next call. After -EINVAL (something wrong in the file, at

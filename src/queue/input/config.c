@@ -65,11 +65,6 @@ static size_t field_size(enum config_key key)
 	return sizeof(uint64_t);
 }
 
-const char *config_key_name(enum config_key key)
-{
-	return config_rows[key].name;
-}
-
 int config_defaults(struct config *c)
 {
 	struct config d = {

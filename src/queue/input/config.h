@@ -87,7 +87,4 @@ int config_parse(const char *name, const void *data, size_t size, struct config 
  */
 int config_find(const char *option, char **ret);
 
-/* "min_free_mem_mb" and so on. */
-const char *config_key_name(enum config_key key);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
@@ -18,14 +19,8 @@
 
 int id_list_add(struct id_list *l, uint64_t id)
 {
-	if (l->count == l->room) {
-		size_t room = l->room ? l->room * 2 : 16;
-		uint64_t *ids = realloc(l->ids, room * sizeof(*ids));
-		if (!ids)
-			return -ENOMEM;
-		l->ids = ids;
-		l->room = room;
-	}
+	if (array_reserve(l->ids, &l->capacity, l->count + 1) < 0)
+		return -ENOMEM;
 	l->ids[l->count++] = id;
 	return 0;
 }
@@ -116,15 +111,15 @@ int submit_commit(struct submit *s, struct gd_error *err)
 /* ---- A commands file ------------------------------------------------------------------ */
 
 /* How often each line was added before. Open addressing; hashes stand for the lines. */
-struct tally {
-	struct tally_entry {
+struct line_tally {
+	struct line_tally_entry {
 		struct hash hash;
 		uint64_t count; /* 0: free */
 	} * entries;
 	size_t room, used;
 };
 
-static struct tally_entry *tally_slot(struct tally_entry *entries, size_t room, struct hash h)
+static struct line_tally_entry *line_tally_find(struct line_tally_entry *entries, size_t room, struct hash h)
 {
 	size_t i = h.a & (room - 1);
 	while (entries[i].count && (entries[i].hash.a != h.a || entries[i].hash.b != h.b))
@@ -132,21 +127,21 @@ static struct tally_entry *tally_slot(struct tally_entry *entries, size_t room, 
 	return &entries[i];
 }
 
-static int tally_add(struct tally *t, struct hash h)
+static int line_tally_add(struct line_tally *t, struct hash h)
 {
 	if (t->used * 2 >= t->room) {
 		size_t room = t->room ? t->room * 2 : 1024;
-		struct tally_entry *entries = calloc(room, sizeof(*entries));
+		struct line_tally_entry *entries = calloc(room, sizeof(*entries));
 		if (!entries)
 			return -ENOMEM;
 		for (size_t i = 0; i < t->room; i++)
 			if (t->entries[i].count)
-				*tally_slot(entries, room, t->entries[i].hash) = t->entries[i];
+				*line_tally_find(entries, room, t->entries[i].hash) = t->entries[i];
 		free(t->entries);
 		t->entries = entries;
 		t->room = room;
 	}
-	struct tally_entry *e = tally_slot(t->entries, t->room, h);
+	struct line_tally_entry *e = line_tally_find(t->entries, t->room, h);
 	t->used += e->count == 0;
 	/* One more than the count, so that an entry whose count has been used up is not taken for free. */
 	e->count = e->count ? e->count + 1 : 2;
@@ -155,16 +150,16 @@ static int tally_add(struct tally *t, struct hash h)
 }
 
 /* True if this line was added before and has not been met yet. */
-static bool tally_take(struct tally *t, struct hash h)
+static bool line_tally_take(struct line_tally *t, struct hash h)
 {
-	struct tally_entry *e = t->room ? tally_slot(t->entries, t->room, h) : NULL;
+	struct line_tally_entry *e = t->room ? line_tally_find(t->entries, t->room, h) : NULL;
 	if (!e || e->count < 2)
 		return false;
 	e->count--;
 	return true;
 }
 
-static void tally_finish(struct tally *t)
+static void line_tally_finish(struct line_tally *t)
 {
 	free(t->entries);
 }
@@ -179,20 +174,20 @@ static int hash_parse(const char *hex, struct hash *ret)
 	return 0;
 }
 
-static int tally_file(struct tally *t, const struct jobs *js, const char *file)
+static int line_tally_file(struct line_tally *t, const struct jobs *js, const char *file)
 {
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		bool accepted = !job->reason || strcmp(job->reason, REASON_NOT_SYNCED) != 0;
 		if (accepted && job->wish->file && strcmp(job->wish->file, file) == 0)
-			r = tally_add(t, hash_bytes(job->command, job->command_size));
+			r = line_tally_add(t, hash_bytes(job->command, job->command_size));
 	}
 	for (const struct seen_lines *s = js->seen; s; s = s->next)
 		for (size_t i = 0; r == 0 && strcmp(s->file, file) == 0 && i < s->count; i++) {
 			struct hash h;
 			hash_parse(s->hashes + i * 32, &h);
-			r = tally_add(t, h);
+			r = line_tally_add(t, h);
 		}
 	return r;
 }
@@ -255,9 +250,9 @@ static int check_file(struct commands *c, const struct jobs *js, struct gd_error
 static int add_new_lines(
 	struct commands *c, const struct job_spec *base, const struct jobs *js, struct submit *s, struct gd_error *err)
 {
-	cleanup_(tally_finish) struct tally tally = {0};
+	cleanup_(line_tally_finish) struct line_tally tally = {0};
 	struct shell_command command;
-	int r = base->file ? tally_file(&tally, js, base->file) : 0;
+	int r = base->file ? line_tally_file(&tally, js, base->file) : 0;
 	if (r < 0)
 		return error_set(err, r, "reading '%s': out of memory", commands_name(c));
 	r = rewind_file(c, err);
@@ -266,7 +261,8 @@ static int add_new_lines(
 		if (r <= 0)
 			return r;
 		r = check_after(js, &command, commands_name(c), err);
-		if (r == 0 && !(base->file && tally_take(&tally, hash_bytes(command.bytes.data, command.bytes.size))))
+		if (r == 0 &&
+			!(base->file && line_tally_take(&tally, hash_bytes(command.bytes.data, command.bytes.size))))
 			r = add_command(s, &command, base, err);
 	}
 	return r;

@@ -5,14 +5,14 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/commands.h"
-#include "queue/journal/job.h"
+#include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
 
 /* Ids that were given, in a row or not. Start from {0}. */
 struct id_list {
 	uint64_t *ids;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 int id_list_add(struct id_list *l, uint64_t id);

@@ -4,7 +4,7 @@
 #define QUEUE_JOURNAL_FOLLOW_H
 
 #include "gpu_dispatch.h"
-#include "queue/journal/job.h"
+#include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
 
 struct follow {

@@ -24,9 +24,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/arena.h"
 #include "base/machine.h"
-#include "base/text.h"
 
 enum job_state {
 	JOB_PENDING = 0,
@@ -175,47 +173,5 @@ struct job {
 bool job_is_final(const struct job *j);
 /* Whether it is pending again after a failure of the attempt it is at. */
 bool job_has_try_left(const struct job *j);
-
-/* ---- All jobs ------------------------------------------------------------- */
-
-/* A fold over the lines of a journal. */
-struct jobs {
-	struct job **by_id; /* ascending */
-	size_t count, room;
-	size_t counts[JOB_STATES];
-	uint64_t bad_lines;
-	uint64_t first_bad_line; /* its number, 1… */
-	uint64_t last_id;
-	int version;
-	struct arena arena;
-	struct intern strings;
-	struct job_wish **wishes;
-	size_t num_wishes;
-	const struct keeper_info **keepers;
-	size_t num_keepers;
-	struct seen_lines *seen;
-	/* Told of every change of a job, after it; may be NULL. old_state: -1 for a new one. */
-	void (*on_change)(void *context, struct job *job, int old_state);
-	void *context;
-};
-
-/* Of commands files, what prune has taken out: base of "adds only lines that are new". */
-struct seen_lines {
-	struct seen_lines *next;
-	const char *file;   /* interned */
-	const char *hashes; /* 32 hexadecimal digits each, without separators */
-	size_t count;
-};
-
-void jobs_init(struct jobs *js);
-void jobs_finish(struct jobs *js);
-/* As after jobs_init(), keeping on_change and context. */
-void jobs_reset(struct jobs *js);
-
-/* A journal_line_fn: context is the struct jobs. Returns 0, or -ENOMEM. */
-int jobs_apply(void *jobs, uint64_t line_no, const char *line, size_t size);
-
-struct job *jobs_find(const struct jobs *js, uint64_t id);
-const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, size_t size);
 
 #endif

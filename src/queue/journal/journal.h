@@ -118,7 +118,7 @@ struct journal_reader {
 	off_t offset;     /* after the last complete line */
 	uint64_t line_no; /* how many there were */
 	char *buf;
-	size_t room;
+	size_t capacity;
 };
 
 /* One line, without its newline; it is the reader's memory. Non-zero stops the reading and is returned. */

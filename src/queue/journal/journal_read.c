@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 #define FIRST_ROOM ((size_t)1 << 20)
@@ -20,7 +21,7 @@ int journal_reader_init(struct journal_reader *r, const char *path)
 	r->buf = malloc(FIRST_ROOM);
 	if (!r->buf)
 		return -ENOMEM;
-	r->room = FIRST_ROOM;
+	r->capacity = FIRST_ROOM;
 	return 0;
 }
 
@@ -69,7 +70,7 @@ static ssize_t take_lines(struct journal_reader *r, size_t n, journal_line_fn *f
 static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *context)
 {
 	for (;;) {
-		ssize_t n = pread(r->fd, r->buf, r->room, r->offset);
+		ssize_t n = pread(r->fd, r->buf, r->capacity, r->offset);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -78,15 +79,10 @@ static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *cont
 		if (taken < 0)
 			return (int)taken;
 		r->offset += taken;
-		if ((size_t)n < r->room)
+		if ((size_t)n < r->capacity)
 			return 0;
-		if (taken == 0) {
-			char *buf = realloc(r->buf, r->room * 4);
-			if (!buf)
-				return -ENOMEM;
-			r->buf = buf;
-			r->room *= 4;
-		}
+		if (taken == 0 && array_reserve(r->buf, &r->capacity, r->capacity * 4) < 0)
+			return -ENOMEM;
 	}
 }
 

@@ -35,19 +35,6 @@ struct pruning {
 
 /* ---- Which ------------------------------------------------------------------------ */
 
-static size_t position_of(const struct jobs *js, uint64_t id)
-{
-	size_t low = 0, high = js->count;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		if (js->by_id[mid]->id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < js->count && js->by_id[low]->id == id ? low : js->count;
-}
-
 static uint64_t choose(struct pruning *p, int64_t before_ms)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -61,7 +48,7 @@ static uint64_t choose(struct pruning *p, int64_t before_ms)
 	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
 	for (size_t i = js->count; i-- > 0;)
 		for (uint64_t k = 1; !p->drop[i] && js->by_id[i]->after && k <= js->by_id[i]->after[0]; k++) {
-			size_t at = position_of(js, js->by_id[i]->after[k]);
+			size_t at = jobs_index(js, js->by_id[i]->after[k]);
 			if (at < js->count)
 				p->drop[at] = false;
 		}
@@ -73,7 +60,7 @@ static uint64_t choose(struct pruning *p, int64_t before_ms)
 
 static bool is_dropped(const struct pruning *p, uint64_t id)
 {
-	size_t at = position_of(&p->follow.jobs, id);
+	size_t at = jobs_index(&p->follow.jobs, id);
 	return at < p->follow.jobs.count && p->drop[at];
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json_put.h"
@@ -55,28 +56,15 @@ static void format_sample(struct text *t, const struct sample *s)
 /* What a line is read into; used again for the next one. */
 struct page {
 	struct sample_gpu *gpus;
-	size_t gpus_room;
+	size_t gpus_capacity;
 	uint64_t *jobs; /* of all GPUs, one after another */
-	size_t num_jobs, jobs_room;
+	size_t num_jobs, jobs_capacity;
 };
 
 static void page_finish(struct page *p)
 {
 	free(p->gpus);
 	free(p->jobs);
-}
-
-static int make_room(void **items, size_t *room, size_t count, size_t size)
-{
-	if (count < *room)
-		return 0;
-	size_t more = *room ? *room * 2 : 16;
-	void *grown = reallocarray(*items, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*room = more;
-	return 0;
 }
 
 static int read_jobs(struct page *p, const struct json_value *array, size_t *ret_count)
@@ -92,7 +80,7 @@ static int read_jobs(struct page *p, const struct json_value *array, size_t *ret
 		int64_t id;
 		if (json_to_int64(&item, &id) < 0 || id < 0)
 			return -EBADMSG;
-		r = make_room((void **)&p->jobs, &p->jobs_room, p->num_jobs, sizeof(*p->jobs));
+		r = array_reserve(p->jobs, &p->jobs_capacity, p->num_jobs + 1);
 		if (r < 0)
 			return r;
 		p->jobs[p->num_jobs++] = (uint64_t)id;
@@ -143,7 +131,7 @@ static int read_gpus(struct page *p, const struct json_value *array, size_t *ret
 		return -EBADMSG;
 	json_enter(&c, array);
 	while ((r = json_next_item(&c, &item)) > 0) {
-		r = make_room((void **)&p->gpus, &p->gpus_room, n, sizeof(*p->gpus));
+		r = array_reserve(p->gpus, &p->gpus_capacity, n + 1);
 		if (r == 0)
 			r = read_gpu(p, &item, &p->gpus[n++]);
 		if (r < 0)

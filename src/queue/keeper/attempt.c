@@ -21,9 +21,9 @@
 /* The kernel takes arguments below 32 pages. */
 #define LONGEST_ARGUMENT ((size_t)128 * 1024 - 1)
 
-void keeper_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt)
+void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt)
 {
-	text_appendf(t, KEEPER_COOKIE "=%s-%llu-%u", keeper, (unsigned long long)id, attempt);
+	text_appendf(t, ATTEMPT_COOKIE "=%s-%llu-%u", keeper, (unsigned long long)id, attempt);
 }
 
 /* ---- Taking an order apart ------------------------------------------------------ */
@@ -37,7 +37,7 @@ static const char *next_string(const char **p, const char *end)
 	return start;
 }
 
-int attempt_init(struct attempt *a, const struct order *order, char *payload)
+int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload)
 {
 	*a = (struct attempt){.order = *order, .payload = payload};
 	const char *p = payload, *end = payload + order->size;
@@ -104,7 +104,7 @@ static int build_environment(struct attempt *a, const struct journal *j, const c
 		n += a->env_block[i] == '\0';
 	a->envp = calloc(n + a->order.num_env + 8, sizeof(*a->envp));
 	cleanup_(text_finish) struct text cookie = {0};
-	keeper_cookie(&cookie, keeper, a->order.id, a->order.attempt);
+	attempt_cookie(&cookie, keeper, a->order.id, a->order.attempt);
 	a->cookie = text_take(&cookie);
 	if (!a->envp || !a->cookie ||
 		asprintf(&a->own_env[0], "GPUQ_JOB_ID=%llu", (unsigned long long)a->order.id) < 0 ||

@@ -13,8 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/text.h"
 #include "queue/journal/journal.h"
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/keeper_messages.h"
 
 enum attempt_stage {
 	ATTEMPT_FORKED = 0,   /* it said nothing: `start` may be in the journal or not */
@@ -41,7 +42,7 @@ struct attempt_page {
 
 /* An order taken apart; all memory belongs to it. */
 struct attempt {
-	struct order order;
+	struct keeper_order order;
 	char *payload;
 	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim, *input;
 	const char **env_changes;
@@ -56,7 +57,7 @@ struct attempt {
 };
 
 /* Takes the payload, also on failure. -EBADMSG where it is not one. */
-int attempt_init(struct attempt *a, const struct order *order, char *payload);
+int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload);
 void attempt_finish(struct attempt *a);
 
 /* Environment, script and log file. What fails here is refused, and nothing of it is left. */
@@ -65,6 +66,11 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper);
 /* Takes back the log and the script of an attempt that never started. */
 void attempt_undo(struct attempt *a);
+
+/* The variable by which processes of an attempt are recognized; its value is KEEPER-ID-ATTEMPT. */
+#define ATTEMPT_COOKIE "GPUQ_COOKIE"
+/* Appends "NAME=value". */
+void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt);
 
 /* In a process that is to be executed: signals as a new program expects them. */
 void attempt_reset_signals(void);

@@ -8,7 +8,8 @@
 #ifndef QUEUE_KEEPER_HOOK_H
 #define QUEUE_KEEPER_HOOK_H
 
-#include "queue/journal/job.h"
+#include "base/text.h"
+#include "queue/journal/jobs.h"
 #include "queue/keeper/attempt.h"
 
 /*

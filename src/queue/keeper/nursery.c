@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/keeper/keeper.h"
+#include "queue/keeper/nursery.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,11 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/signals.h"
+#include "queue/keeper/keeper.h"
 
 /* Orphans are killed again so soon, and less often the longer they do not die. */
 #define KILL_AGAIN_MS  20
@@ -31,7 +33,7 @@ struct nursery {
 	int fd; /* -1: the runner is gone */
 	int signal_fd;
 	pid_t *keepers;
-	size_t num_keepers, room;
+	size_t num_keepers, capacity;
 };
 
 /* Descriptors that were open in whoever started us are nobody's here, and must not reach a job. */
@@ -69,14 +71,8 @@ _Noreturn static void syncer_main(const char *journal_path, int fd)
 
 static void add_process(struct nursery *n, char kind, int fd)
 {
-	if (n->num_keepers == n->room) {
-		size_t room = n->room ? n->room * 2 : 16;
-		pid_t *keepers = realloc(n->keepers, room * sizeof(*keepers));
-		if (!keepers)
-			return; /* its socket is closed: the runner sees that */
-		n->keepers = keepers;
-		n->room = room;
-	}
+	if (array_reserve(n->keepers, &n->capacity, n->num_keepers + 1) < 0)
+		return; /* the caller closes the socket, and the runner sees that */
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(n->fd);

@@ -6,6 +6,7 @@
 #ifndef QUEUE_RUNNER_OUTLOOK_H
 #define QUEUE_RUNNER_OUTLOOK_H
 
+#include "base/text.h"
 #include "queue/journal/follow.h"
 #include "queue/runner/runner_rules.h"
 

@@ -4,67 +4,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "queue/journal/record.h"
-#include "queue/runner/runner_parts.h"
+#include "base/loop.h"
+#include "queue/keeper/nursery.h"
+#include "queue/runner/runner_claims.h"
+#include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_gpus.h"
+#include "queue/runner/runner_hooks.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_orphans.h"
+#include "queue/runner/runner_place.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_recover.h"
 #include "queue/runner/runner_rules.h"
-
-/* How long to wait before trying again what the machine refused (disk full, no memory). */
-#define PAUSE_MS 1000
-/* Ends survive a power cut after so long. */
-#define SYNC_MS 100
-
-void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
-{
-	runner_pause_at(r, trouble, "", code);
-}
-
-void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
-{
-	static const char *const doing[] = {[TROUBLE_FOLLOW] = "following the journal",
-		[TROUBLE_WRITE] = "writing the journal",
-		[TROUBLE_START] = "starting a job",
-		[TROUBLE_KEEPER] = "starting a keeper",
-		[TROUBLE_END] = "writing the end of a job",
-		[TROUBLE_GPUS] = "asking the GPUs"};
-	if (!(r->troubles & 1u << trouble))
-		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
-	r->troubles |= 1u << trouble;
-	r->removed_ms = journal_is_removed(r->journal) ? r->removed_ms + PAUSE_MS : 0;
-	if (r->removed_ms > JOURNAL_REMOVED_MS)
-		r->fatal = error_set(
-			&r->error, -ENOENT, "following journal '%s': it was removed with its folder", r->journal->path);
-	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
-	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
-}
-
-void runner_works(struct runner *r, unsigned works)
-{
-	if (!(r->troubles & works))
-		return;
-	r->troubles &= ~works;
-	if (!r->troubles)
-		runner_say(r, "gpuq: it works again\n");
-}
-
-/* What is done for many jobs at once. */
-void runner_plan_sync(struct runner *r)
-{
-	if (!r->sync_due)
-		loop_set_deadline(r->sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
-	r->sync_due = true;
-}
+#include "queue/runner/runner_samples.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_signals.h"
+#include "queue/runner/runner_sync.h"
+#include "queue/runner/runner_watch.h"
+#include "queue/runner/running.h"
+#include "queue/schedule/pending.h"
 
 /* ---- Events -------------------------------------------------------------------------- */
 
@@ -92,7 +57,7 @@ static void on_tick(void *context, uint32_t events)
 	if (r->pause_until_ns)
 		r->must_place = true;
 	set_tick(r);
-	gpus_open_again(r);
+	runner_gpus_reopen(r);
 }
 
 static void on_judge(void *context, uint32_t events)
@@ -102,100 +67,11 @@ static void on_judge(void *context, uint32_t events)
 	r->must_judge = true;
 }
 
-static void link_latest(struct runner *r)
-{
-	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
-	cleanup_(freep) char *link = NULL;
-	cleanup_(freep) char *draft = NULL;
-	if (slash && asprintf(&link, "%.*s/latest", (int)(slash - r->latest), r->latest) >= 0 &&
-		asprintf(&draft, "%s.%d", link, (int)getpid()) >= 0) {
-		unlink(draft);
-		if (symlink(slash + 1, draft) == 0 && rename(draft, link) < 0)
-			unlink(draft);
-	}
-	free(take_ptr(r->latest));
-}
-
-static void on_sync(void *context, uint32_t events)
-{
-	struct runner *r = context;
-	(void)events;
-	r->sync_due = false;
-	link_latest(r);
-	if (r->syncer_fd >= 0 && send(r->syncer_fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-		closep(&r->syncer_fd), r->syncer_fd = -1;
-	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
-		journal_sync(r->journal, NULL);
-}
-
 static void on_linger(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
 	r->lingering = true;
-}
-
-static void cancel_all(struct runner *r, bool at_once)
-{
-	for (struct running *run = r->running; run; run = run->next)
-		if (!run->ended)
-			running_cancel(run, at_once);
-}
-
-static void on_interrupt(struct runner *r)
-{
-	r->interrupts++;
-	r->result.interrupted = true;
-	if (r->interrupts == 1 && r->num_running > 0)
-		runner_say(r, "gpuq: nothing new starts; waiting for %zu running; Ctrl-C again ends them\n",
-			r->num_running);
-	if (r->interrupts == 2)
-		runner_say(r, "gpuq: ending %zu running; Ctrl-C again kills\n", r->num_running);
-	if (r->interrupts >= 2)
-		cancel_all(r, r->interrupts > 2);
-}
-
-static void on_terminate(struct runner *r)
-{
-	/* Nobody would be left to find them: in a container, and when a batch system ends its job. */
-	if (getpid() == 1 || getenv("SLURM_JOB_ID")) {
-		r->interrupts = r->interrupts < 2 ? 2 : r->interrupts;
-		r->result.interrupted = true;
-		cancel_all(r, false);
-		return;
-	}
-	r->leaving = true;
-	r->result.left_running = r->num_running > 0;
-}
-
-static void on_hangup(struct runner *r)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
-	r->options.out = NULL;
-}
-
-static void on_signal(void *context, uint32_t events)
-{
-	struct runner *r = context;
-	struct signalfd_siginfo si;
-	bool child = false;
-	(void)events;
-	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGINT)
-			on_interrupt(r);
-		else if (si.ssi_signo == SIGTERM)
-			on_terminate(r);
-		else if (si.ssi_signo == SIGHUP)
-			on_hangup(r);
-		else
-			child = true;
-	}
-	if (child)
-		runner_reap(r);
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
@@ -222,16 +98,15 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 
 static int open_loop(struct runner *r, struct gd_error *err)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0};
 	int e = loop_create(&r->loop);
 	if (e == 0)
-		e = loop_add_signals(r->loop, signals, on_signal, r, &r->signal_fd);
+		e = runner_signals_open(r);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_tick, r, &r->tick);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_linger, r, &r->linger);
 	if (e == 0)
-		e = loop_add_timer(r->loop, on_sync, r, &r->sync);
+		e = runner_sync_open(r);
 	if (e == 0)
 		e = loop_add_timer(r->loop, on_judge, r, &r->judge);
 	if (e == 0)
@@ -288,7 +163,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
 	if (e == 0)
-		e = gpus_open(r, err);
+		e = runner_gpus_open(r, err);
 	if (e == 0)
 		write_rules(r);
 	if (e == 0)
@@ -309,13 +184,13 @@ void runner_destroy(struct runner *r)
 		return;
 	runner_flush_words(r, true);
 	text_finish(&r->words);
-	slots_destroy(r);
+	runner_keepers_destroy(r);
 	runner_hooks_close(r);
 	while (r->running)
 		running_remove(r->running);
 	runner_claims_close(r);
 	if (r->loop)
-		gpus_close(r);
+		runner_gpus_close(r);
 	gd_gpu_list_free(r->gpus);
 	free(r->notes);
 	ledger_finish(&r->ledger);
@@ -347,8 +222,8 @@ static bool is_idle(const struct runner *r)
 	if (r->hooks)
 		return false;
 	/* A hook may still run. */
-	for (const struct slot *s = r->slots; s; s = s->next)
-		if (s->busy && !(s->running && s->running->stuck))
+	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
+		if (k->busy && !(k->running && k->running->stuck))
 			return false;
 	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
 	if (r->interrupts || full)
@@ -430,8 +305,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		if (e < 0)
 			r->fatal = e;
 	}
-	link_latest(r);
-	journal_sync(r->journal, NULL);
+	runner_sync_now(r);
 	r->result.left_stuck = r->num_stuck;
 	r->result.left_pending = r->interrupts || r->leaving ? 0 : pending_count(r->pending);
 	/* Told to go, with work left. */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What the runner is about to promise to a job, told to the other queues of the machine, and
- * what they have promised to theirs. From the job's start on its keeper holds the claim.
- */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_claims.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/error.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/running.h"
 
 void runner_claims_open(struct runner *r)
 {
@@ -57,7 +54,7 @@ void running_claim(struct running *run)
 		claims_announce(r->claims, &info, &run->claim);
 }
 
-/* Its file is kept for the next one: to make and remove one for each job would cost more than the job. */
+/* Keeps the file for the next job: creating and removing one per job would cost more than a short job. */
 void running_unclaim(struct running *run)
 {
 	struct runner *r = run->runner;

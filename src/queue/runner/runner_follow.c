@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* What the journal says, carried over to what the runner has: its queue, its running jobs, its counts. */
+#include "queue/runner/runner_follow.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_claims.h"
+#include "queue/runner/runner_hooks.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_recover.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_sync.h"
+#include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_waiting.h"
+#include "queue/runner/runner_watch.h"
+#include "queue/runner/running.h"
+#include "queue/schedule/pending.h"
 
 static void run_is_over(struct runner *r, struct running *run)
 {
-	if (run->slot)
-		run->slot->running = NULL;
-	run->slot = NULL;
+	if (run->keeper)
+		run->keeper->running = NULL;
+	run->keeper = NULL;
 	running_count(run, -1);
 	/* Until the next sample its memory is in what the driver said. */
 	run->ended = true;
@@ -24,7 +36,7 @@ static void run_is_over(struct runner *r, struct running *run)
 
 static void count_end(struct runner *r, enum job_state state)
 {
-	runner_plan_sync(r);
+	runner_sync_plan(r);
 	if (state == JOB_COMPLETED)
 		r->result.completed++;
 	else if (state == JOB_CANCELLED)
@@ -52,14 +64,14 @@ static void on_start(struct runner *r, struct job *job)
 	if (job->running) {
 		job->running->started = true;
 		running_unclaim(job->running); /* its keeper has its own */
-		runner_works(r, ~(1u << TROUBLE_GPUS));
+		runner_works(r, ~(1u << RUNNER_TROUBLE_GPUS));
 	} else {
 		runner_adopt(r, job);
 	}
 	if (job->attempts->log) {
 		free(r->latest);
 		r->latest = strdup(job->attempts->log);
-		runner_plan_sync(r);
+		runner_sync_plan(r);
 	}
 }
 
@@ -182,9 +194,9 @@ int runner_resync(struct runner *r, bool raise_fence)
 	}
 	journal_unlock(r->journal);
 	if (e < 0 && !r->fatal)
-		runner_pause(r, TROUBLE_FOLLOW, e);
+		runner_pause(r, RUNNER_TROUBLE_FOLLOW, e);
 	else if (e == 0)
-		runner_works(r, 1u << TROUBLE_FOLLOW);
+		runner_works(r, 1u << RUNNER_TROUBLE_FOLLOW);
 	return e;
 }
 
@@ -203,9 +215,9 @@ void runner_append(struct runner *r)
 		journal_unlock(r->journal);
 	}
 	if (e < 0)
-		runner_pause(r, TROUBLE_WRITE, e);
+		runner_pause(r, RUNNER_TROUBLE_WRITE, e);
 	else
-		runner_works(r, 1u << TROUBLE_WRITE);
+		runner_works(r, 1u << RUNNER_TROUBLE_WRITE);
 	memmove(r->to_append.data, r->to_append.data + written, r->to_append.length - written);
 	r->to_append.length -= written;
 	r->must_read = true;

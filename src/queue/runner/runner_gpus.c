@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The runner's GPUs: asked again and again, and what its jobs are seen to use of them. */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_gpus.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/loop.h"
+#include "gpu/probe.h"
 #include "queue/keeper/keeper_news.h"
 #include "queue/keeper/oom.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_trouble.h"
+#include "queue/runner/running.h"
 
 #define MB ((uint64_t)1024 * 1024)
 
@@ -20,8 +23,6 @@
 #define SAMPLE_MS 2000
 
 #define OPEN_TRIES 3
-
-/* ---- GPUs ------------------------------------------------------------------------- */
 
 /* So that what they use is not counted beside what was promised. */
 static void attribute_processes(struct runner *r)
@@ -39,18 +40,15 @@ static void attribute_processes(struct runner *r)
 	gpu_users_find(r->gpus, users, n);
 }
 
-bool runner_foreign_pids(const struct runner *r)
-{
-	return gpu_users_foreign_pids(&r->machine);
-}
-
 static void send_seen(struct running *run, int64_t peak_mb)
 {
 	const struct job *job = jobs_find(&run->runner->jobs, run->id);
-	if (run->slot)
-		slot_send(run->slot,
-			&(struct order){
-				.kind = ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
+	if (run->keeper)
+		runner_keeper_send(run->keeper,
+			&(struct keeper_order){.kind = KEEPER_ORDER_SEEN,
+				.id = run->id,
+				.peak_mem_mb = peak_mb,
+				.gpu_full = run->full},
 			NULL);
 	else if (job && job->keeper && job->attempts)
 		(void)keeper_news_write(run->runner->journal->dir_fd, job->keeper->name,
@@ -72,8 +70,8 @@ static bool is_lost(const struct runner *r, const struct running *run)
 static void tell_lost(struct running *run, int64_t peak_mb)
 {
 	run->told_lost = true;
-	if (run->slot) {
-		slot_send(run->slot, &(struct order){.kind = ORDER_LOST, .id = run->id}, NULL);
+	if (run->keeper) {
+		runner_keeper_send(run->keeper, &(struct keeper_order){.kind = KEEPER_ORDER_LOST, .id = run->id}, NULL);
 		return;
 	}
 	/* A keeper that is not ours is told to end it, and finds why in the news. */
@@ -85,16 +83,17 @@ static void tell_lost(struct running *run, int64_t peak_mb)
 static void tell_keeper(struct runner *r, struct running *run)
 {
 	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
-	if (run->ended || run->foreign || !(run->slot || run->started))
+	if (run->ended || run->foreign || !(run->keeper || run->started))
 		return;
 	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
 		run->told_peak_mb = peak_mb;
 		run->told_full = run->full;
 		send_seen(run, peak_mb);
 	}
-	if (run->watch.settled && !run->told_settled && run->slot) {
+	if (run->watch.settled && !run->told_settled && run->keeper) {
 		run->told_settled = true;
-		slot_send(run->slot, &(struct order){.kind = ORDER_SETTLED, .id = run->id}, NULL);
+		runner_keeper_send(
+			run->keeper, &(struct keeper_order){.kind = KEEPER_ORDER_SETTLED, .id = run->id}, NULL);
 	}
 	if (!run->told_lost && is_lost(r, run))
 		tell_lost(run, peak_mb);
@@ -114,7 +113,7 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 {
 	const struct gd_gpu *g = &r->gpus->gpus[gpu];
 	const unsigned both = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE;
-	*ret_seen = ledger_observed(g, run->user.pids, run->user.num_pids, runner_foreign_pids(r), ret);
+	*ret_seen = ledger_observed(g, run->user.pids, run->user.num_pids, gpu_users_foreign_pids(&r->machine), ret);
 	if (*ret_seen)
 		return true;
 	if ((g->known & both) != both || !r->notes[gpu].baseline_known || jobs_on(r, gpu) != 1 || r->others.count > 0)
@@ -209,17 +208,17 @@ static int new_sample(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
-void gpus_open_again(struct runner *r)
+void runner_gpus_reopen(struct runner *r)
 {
 	struct gd_error err;
 	if (r->probe)
 		return;
-	int e = gpus_open(r, &err);
+	int e = runner_gpus_open(r, &err);
 	if (e < 0) {
-		gpus_close(r);
-		runner_pause(r, TROUBLE_GPUS, e);
+		runner_gpus_close(r);
+		runner_pause(r, RUNNER_TROUBLE_GPUS, e);
 	} else {
-		runner_works(r, 1u << TROUBLE_GPUS);
+		runner_works(r, 1u << RUNNER_TROUBLE_GPUS);
 	}
 }
 
@@ -235,8 +234,8 @@ static void on_probe(void *context, uint32_t events)
 	struct gd_error err;
 	if (e == -EPIPE) {
 		/* A driver crashed it: the cards keep what they said last, and are asked again by another. */
-		gpus_close(r);
-		gpus_open_again(r);
+		runner_gpus_close(r);
+		runner_gpus_reopen(r);
 		return;
 	}
 	if (round && new_sample(r, &err) == 0)
@@ -281,7 +280,7 @@ static int pin_gpus(struct runner *r, struct gd_error *err)
 	r->gpu_spec = text_take(&spec);
 	if (!r->gpu_spec)
 		return error_set(err, -ENOMEM, "asking the GPUs: out of memory");
-	gpus_close(r);
+	runner_gpus_close(r);
 	return probe_open(r, err);
 }
 
@@ -293,16 +292,16 @@ static int open_once(struct runner *r, struct gd_error *err)
 	return e;
 }
 
-int gpus_open(struct runner *r, struct gd_error *err)
+int runner_gpus_open(struct runner *r, struct gd_error *err)
 {
 	int e;
 	/* A driver that crashes now and then, or somebody who kills processes. */
 	for (int tries = 1; (e = open_once(r, err)) == -EPIPE && tries < OPEN_TRIES; tries++)
-		gpus_close(r);
+		runner_gpus_close(r);
 	return e < 0 ? e : loop_add(r->loop, gpu_probe_fd(r->probe), EPOLLIN, on_probe, r, &r->probe_source);
 }
 
-void gpus_close(struct runner *r)
+void runner_gpus_close(struct runner *r)
 {
 	loop_remove(r->probe_source);
 	r->probe_source = NULL;

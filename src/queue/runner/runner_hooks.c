@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hooks of ends that no keeper has written: a job that failed because of another one, that was cancelled while it
- * waited, or whose keeper was lost. A keeper runs them, a few at a time: the runner waits for nobody.
- *
- * The line `hook` is written first. So a hook runs once for each end, or not at all where everybody is
- * killed at that moment; and what is due when a runner goes is left to the next one.
+ * The line `hook` is appended before the hook is handed out. So a hook runs at most once for each
+ * end, and not at all where runner and keeper are killed at that moment. Hooks that are
+ * due when a runner leaves are left to the next one.
  */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_hooks.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
-#include "queue/keeper/hook.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_order.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_trouble.h"
 
 #define MOST_AT_ONCE 4
 
@@ -37,31 +38,6 @@ static const char *hook_of(const struct runner *r, const struct job *job)
 	return job->wish->on_finish ? job->wish->on_finish : r->options.on_finish;
 }
 
-static void append_string(struct text *t, const char *s)
-{
-	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
-}
-
-/* In the order of keeper.h. */
-static int write_strings(struct runner *r, struct job *job, struct text *t)
-{
-	cleanup_(text_finish) struct text input = {0};
-	int e = hook_describe_job(job, &input);
-	if (e == 0 && !job->wish->env)
-		e = runner_surroundings(r, NULL);
-	if (e < 0)
-		return e;
-	append_string(t, "");
-	append_string(t, job->wish->cwd ? job->wish->cwd : r->own_cwd);
-	append_string(t, job->wish->env ? job->wish->env : r->own_env);
-	append_string(t, "");
-	append_string(t, hook_of(r, job));
-	append_string(t, job->name);
-	append_string(t, "");
-	append_string(t, text_string(&input));
-	return text_error(t);
-}
-
 bool runner_hook_is_planned(const struct runner *r, uint64_t id)
 {
 	for (const struct hook_wait *h = r->hooks; h; h = h->next)
@@ -75,8 +51,8 @@ void runner_hook_plan(struct runner *r, struct job *job)
 	if (!hook_of(r, job))
 		return;
 	struct hook_wait *h = calloc(1, sizeof(*h));
-	/* The job is told as it is now: a retry may change it. */
-	if (!h || write_strings(r, job, &h->strings) < 0) {
+	/* The hook gets the job as it is now: a retry may change it. */
+	if (!h || runner_order_write_hook(r, job, hook_of(r, job), &h->strings) < 0) {
 		runner_say(r, "gpuq: the hook of job %llu could not be run\n", (unsigned long long)job->id);
 		hook_wait_destroy(h);
 		return;
@@ -93,8 +69,8 @@ void runner_hook_plan(struct runner *r, struct job *job)
 static size_t hooks_that_run(const struct runner *r)
 {
 	size_t n = 0;
-	for (const struct slot *s = r->slots; s; s = s->next)
-		n += s->busy && s->hook;
+	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
+		n += k->busy && k->hook;
 	return n;
 }
 
@@ -106,14 +82,15 @@ static int write_line(struct runner *r, uint64_t id)
 	return e < 0 ? e : journal_append_line(r->journal, line.data, line.length, NULL);
 }
 
-void runner_hook_taken(struct slot *s)
+void runner_hook_taken(struct runner_keeper *k)
 {
-	hook_wait_destroy(take_ptr(s->due));
+	hook_wait_destroy(take_ptr(k->due));
 }
 
-void runner_hook_again(struct runner *r, struct slot *s)
+void runner_hook_again(struct runner_keeper *k)
 {
-	struct hook_wait *h = take_ptr(s->due);
+	struct runner *r = k->runner;
+	struct hook_wait *h = take_ptr(k->due);
 	if (!h)
 		return;
 	h->next = r->hooks;
@@ -125,22 +102,23 @@ void runner_hook_again(struct runner *r, struct slot *s)
 void runner_hooks_run(struct runner *r)
 {
 	while (r->hooks && !r->pause_until_ns && !r->blocked && hooks_that_run(r) < MOST_AT_ONCE) {
-		struct slot *s = slot_get(r);
-		if (!s)
+		struct runner_keeper *k = runner_keeper_get(r);
+		if (!k)
 			return;
 		struct hook_wait *h = r->hooks;
 		int e = write_line(r, h->id);
 		if (e < 0) {
-			runner_pause(r, TROUBLE_WRITE, e);
+			runner_pause(r, RUNNER_TROUBLE_WRITE, e);
 			return;
 		}
 		r->hooks = h->next;
-		struct order o = {.kind = ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
-		s->hook = true;
-		s->due = h;
-		(void)slot_send(s, &o, h->strings.data);
-		if (s->pid)
-			runner_hook_taken(s);
+		struct keeper_order o = {
+			.kind = KEEPER_ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
+		k->hook = true;
+		k->due = h;
+		(void)runner_keeper_send(k, &o, h->strings.data);
+		if (k->pid)
+			runner_hook_taken(k);
 	}
 }
 

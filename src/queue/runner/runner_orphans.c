@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is left when a keeper and its nursery are killed together: processes of the job that have left its
- * session and its environment. They become our children, for we are the subreaper above the nursery.
- *
- * So whatever is our child and none of our own helpers is what a job left behind, and is killed. That holds only if
- * nothing else can come to us: not for PID 1 of a container, to which everything comes, nor for a process that
- * had children before it became a runner ("server & exec gpuq run").
+ * Any child of ours that is not one of our own helpers was left behind by a job, and is killed. That
+ * holds only if nothing else can become our child: not for PID 1 of a container, which adopts
+ * every orphan, nor for a process that had children before it became a runner ("server & exec gpuq run").
  */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_orphans.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -20,19 +17,22 @@
 
 #include "base/cleanup.h"
 #include "base/process.h"
+#include "gpu/probe.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_sync.h"
 
 void runner_orphans_open(struct runner *r)
 {
 	cleanup_(freep) pid_t *children = NULL;
-	/* Ignored, it would have the kernel reap our children unseen. */
+	/* If SIGCHLD were ignored, the kernel would reap our children. */
 	signal(SIGCHLD, SIG_DFL);
 	r->subreaper =
 		getpid() != 1 && process_children(getpid(), &children) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
 /*
- * Keepers and the like become our children, too. They leave by themselves, and one that is about to begin a job has
- * perhaps not said yet who it is, so they are known by what they execute and by the name that they gave themselves.
+ * Keepers and other helpers become our children, too, and leave by themselves. A new keeper may not have
+ * sent its PID yet, so helpers are recognized by their executable and the name they gave themselves.
  */
 static bool is_helper(pid_t pid)
 {
@@ -52,23 +52,23 @@ static bool is_ours(const struct runner *r, pid_t pid)
 	return pid == r->nursery_pid || (r->probe && pid == gpu_probe_pid(r->probe)) || is_helper(pid);
 }
 
-/* Each death tells us by SIGCHLD, and what it left behind has become our child by then: so it is done until none is
+/* Each death causes a SIGCHLD, and what the dead process left behind is our child by then: this repeats until none is
  * left. */
 static void kill_orphans(struct runner *r)
 {
 	cleanup_(freep) pid_t *children = NULL;
-	runner_plan_sync(r); /* the one that syncs may be gone as well: what it was told, the next one does */
+	runner_sync_plan(r); /* the syncer may have died with a sync to do */
 	int count = process_children(getpid(), &children);
 	for (int i = 0; i < count; i++) {
 		if (is_ours(r, children[i]))
 			continue;
 		process_signal_descendants(children[i], SIGKILL);
-		/* Our child, and not reaped: the number is still its own. */
+		/* Our child, and not reaped yet: the PID is still its own. */
 		kill(children[i], SIGKILL);
 	}
 }
 
-void runner_reap(struct runner *r)
+void runner_orphans_reap(struct runner *r)
 {
 	pid_t pid;
 	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_recover.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/loop.h"
 #include "base/process.h"
 #include "queue/journal/record.h"
+#include "queue/keeper/attempt.h"
+#include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_say.h"
+#include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_waiting.h"
+#include "queue/runner/running.h"
 #include "queue/schedule/need.h"
 
 /* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
@@ -56,8 +62,8 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 		if (!job || !job->keeper || job->state != JOB_RUNNING)
 			continue;
 		cleanup_(text_finish) struct text cookie = {0};
-		keeper_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
-		if (strcmp(text_string(&cookie) + strlen(KEEPER_COOKIE "="), value) == 0) {
+		attempt_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
+		if (strcmp(text_string(&cookie) + strlen(ATTEMPT_COOKIE "="), value) == 0) {
 			run->left = true;
 			return SIGKILL;
 		}
@@ -73,7 +79,7 @@ static void kill_left_behind(struct runner *r)
 		run->left = false;
 		any = any || run->lost_ns;
 	}
-	if (any && process_signal_marked(KEEPER_COOKIE, ask_if_left, r) < 0)
+	if (any && process_signal_marked(ATTEMPT_COOKIE, ask_if_left, r) < 0)
 		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
 }
 
@@ -108,10 +114,10 @@ static void end_lost(struct runner *r, uint64_t id, const char *reason)
 {
 	int e = append_lost(r, id, reason);
 	if (e < 0) {
-		runner_pause(r, TROUBLE_END, e);
+		runner_pause(r, RUNNER_TROUBLE_END, e);
 		r->must_judge = true;
 	} else {
-		runner_works(r, 1u << TROUBLE_END);
+		runner_works(r, 1u << RUNNER_TROUBLE_END);
 	}
 	r->must_read = true;
 }
@@ -149,33 +155,31 @@ static void on_keeper_exit(void *context, uint32_t events)
 	(void)events;
 	loop_remove(run->source);
 	run->source = NULL;
-	close(run->pidfd);
-	run->pidfd = -1;
+	pidref_close(&run->watched);
 	run->runner->must_read = run->runner->must_judge = true;
 }
 
 /* A keeper that lives is watched; where it cannot be (another PID namespace) the clock must do. */
 static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
 {
-	if (run->pidfd >= 0 || holder < 0)
+	struct pidref keeper;
+	if (pidref_is_set(&run->watched) || holder < 0 || pidref_open(holder, &keeper) < 0)
 		return;
-	int fd = (int)syscall(SYS_pidfd_open, holder, 0);
-	if (fd < 0)
-		return;
-	if (keeper_holder(r, job) != holder || loop_add(r->loop, fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
-		close(fd);
+	if (keeper_holder(r, job) != holder ||
+		loop_add(r->loop, keeper.fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
+		pidref_close(&keeper);
 		r->must_judge = true;
 		return;
 	}
-	run->pidfd = fd;
+	run->watched = keeper;
 }
 
 static void judge(struct runner *r, struct running *run, struct job *job)
 {
-	if (run->slot || run->foreign || run->pidfd >= 0 || run->ended)
+	if (run->keeper || run->foreign || pidref_is_set(&run->watched) || run->ended)
 		return;
 	if (!run->started) {
-		runner_keeper_died(r, run);
+		running_keeper_died(run);
 	} else if (job->state == JOB_RUNNING) {
 		pid_t holder = keeper_holder(r, job);
 		if (holder != 0)
@@ -294,8 +298,9 @@ int runner_take_over(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
-void runner_keeper_died(struct runner *r, struct running *run)
+void running_keeper_died(struct running *run)
 {
+	struct runner *r = run->runner;
 	uint64_t id = run->id;
 	/* Its child may be about to append `start`: from here on it cannot. */
 	if (runner_resync(r, true) < 0) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The runner's notes of how full and busy its GPUs are: every few seconds while jobs run, and once when none does any
- * more. */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_samples.h"
 
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
+#include "base/loop.h"
 #include "queue/journal/samples.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/running.h"
 
 #define MB ((uint64_t)1024 * 1024)
 /* After the start of the first job: so that one that takes a moment only is seen, with what it has allocated. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/runner/runner_parts.h"
+#include "queue/runner/runner_say.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "queue/journal/show.h"
+#include "queue/runner/runner_private.h"
 
 /* So much waits for a reader; what comes then is only counted. */
 #define WORDS_ROOM ((size_t)1 << 20)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* How things stand, for somebody who looks on. */
+#include "queue/runner/runner_watch.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "queue/runner/runner_parts.h"
+#include "base/loop.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/running.h"
+#include "queue/schedule/pending.h"
 
 static void look(struct runner *r, bool over)
 {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -345,7 +346,7 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 		return code;
 	}
 	struct claims_list list = {0};
-	size_t room = 0;
+	size_t capacity = 0;
 	int r = 0;
 	for (size_t files = 0; files < MOST_FILES; files++) {
 		errno = 0;
@@ -354,15 +355,9 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 			r = -errno;
 			break;
 		}
-		if (list.count == room) {
-			room = room ? room * 2 : 8;
-			struct claim_other *more = reallocarray(list.claims, room, sizeof(*more));
-			if (!more) {
-				r = -ENOMEM;
-				break;
-			}
-			list.claims = more;
-		}
+		r = array_reserve(list.claims, &capacity, list.count + 1);
+		if (r < 0)
+			break;
 		struct claim_other *other = &list.claims[list.count];
 		if (!is_of_queue(c, entry->d_name, queue) && read_other(c, entry->d_name, other) &&
 			other->info.num_gpus > 0 &&

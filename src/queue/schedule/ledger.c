@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 struct ledger_owner {
 	int64_t pid;
 	size_t job;
@@ -75,19 +77,6 @@ bool ledger_observed(
 
 /* ---- Building ------------------------------------------------------------ */
 
-static int grow(void *pointer, size_t *room, size_t need, size_t size)
-{
-	void **p = pointer;
-	if (need <= *room)
-		return 0;
-	void *more = reallocarray(*p, need, size);
-	if (!more)
-		return -ENOMEM;
-	*p = more;
-	*room = need;
-	return 0;
-}
-
 static int compare_owners(const void *a, const void *b)
 {
 	int64_t x = ((const struct ledger_owner *)a)->pid, y = ((const struct ledger_owner *)b)->pid;
@@ -100,7 +89,7 @@ static int list_owners(struct ledger *l, const struct ledger_input *in)
 	size_t total = 0;
 	for (size_t i = 0; i < in->num_jobs; i++)
 		total += in->jobs[i].num_pids;
-	int r = grow(&l->owners, &l->owners_room, total, sizeof(*l->owners));
+	int r = array_reserve(l->owners, &l->owners_capacity, total);
 	if (r < 0)
 		return r;
 	l->num_owners = 0;
@@ -207,9 +196,9 @@ static void close_account(struct ledger_account *a)
 int ledger_build(struct ledger *l, const struct ledger_input *in)
 {
 	static const struct ledger_note nothing;
-	int r = grow(&l->accounts, &l->accounts_room, in->num_gpus, sizeof(*l->accounts));
+	int r = array_reserve(l->accounts, &l->accounts_capacity, in->num_gpus);
 	if (r == 0)
-		r = grow(&l->observed, &l->observed_room, in->num_jobs + 1, sizeof(*l->observed));
+		r = array_reserve(l->observed, &l->observed_capacity, in->num_jobs + 1);
 	if (r == 0)
 		r = list_owners(l, in);
 	if (r < 0)

@@ -98,11 +98,11 @@ struct ledger {
 	size_t num_gpus;
 	unsigned jobs_per_gpu;
 	/* Scratch, kept for the next build. */
-	size_t accounts_room;
+	size_t accounts_capacity;
 	struct ledger_owner *owners;
-	size_t num_owners, owners_room;
+	size_t num_owners, owners_capacity;
 	uint64_t *observed;
-	size_t observed_room;
+	size_t observed_capacity;
 };
 
 /* Start from {0}. The input's GPUs and notes must outlive the ledger's use. 0 or -ENOMEM. */

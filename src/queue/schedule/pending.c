@@ -4,16 +4,18 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/array.h"
 
 #define NONE UINT32_MAX
 
 /* Jobs with equal needs, as a heap: jobs[0] goes first. A node of its kind's tree. */
 struct class
 {
-	struct placement_need need; /* its avoid list belongs to the kind */
+	struct placement_need need;
 	struct pending_job **jobs;
-	uint32_t count, room;
+	size_t capacity;
+	uint32_t count;
 	uint32_t kind;
 	uint32_t left, right;     /* needing less, more; or `left` is the next free one */
 	uint32_t weight;          /* random, the greatest on top: that keeps the tree flat */
@@ -22,7 +24,7 @@ struct class
 
 /* Classes that differ in memory only, as a tree by it. */
 struct kind {
-	struct placement_need need; /* but for the memory; owns its avoid list */
+	struct placement_need need; /* its memory does not count */
 	uint32_t root;
 	bool limited;              /* in this pass… */
 	uint64_t limit;            /* …those that need at least so much are left out */
@@ -32,8 +34,10 @@ struct kind {
 
 struct pending {
 	struct class *classes;
+	size_t classes_capacity;
 	uint32_t num_classes, free_class;
-	struct kind *kinds; /* few: how many GPUs, declared or not, where not */
+	struct kind *kinds; /* few: how many GPUs, declared or not */
+	size_t kinds_capacity;
 	uint32_t num_kinds;
 	uint32_t random;
 	size_t count;
@@ -56,8 +60,6 @@ void pending_destroy(struct pending *p)
 		return;
 	for (uint32_t i = 0; i < p->num_classes; i++)
 		free(p->classes[i].jobs);
-	for (uint32_t i = 0; i < p->num_kinds; i++)
-		free((void *)p->kinds[i].need.avoid);
 	free(p->classes);
 	free(p->kinds);
 	free(p);
@@ -204,11 +206,9 @@ static struct pending_job *best_below(const struct pending *p, uint32_t node, ui
 
 static bool same_kind(const struct placement_need *a, const struct placement_need *b)
 {
-	return a->declared == b->declared && a->num_gpus == b->num_gpus && a->num_avoid == b->num_avoid &&
-	       (a->num_avoid == 0 || memcmp(a->avoid, b->avoid, a->num_avoid * sizeof(*a->avoid)) == 0);
+	return a->declared == b->declared && a->num_gpus == b->num_gpus;
 }
 
-/* One without classes is taken for another: avoid lists come and go. */
 static int find_kind(struct pending *p, const struct placement_need *need, uint32_t *ret)
 {
 	uint32_t number = p->num_kinds;
@@ -217,27 +217,15 @@ static int find_kind(struct pending *p, const struct placement_need *need, uint3
 			*ret = i;
 			return 0;
 		}
+		/* One without classes is used again. */
 		if (p->kinds[i].root == NONE && !p->kinds[i].limited)
 			number = i;
 	}
-	int *avoid = need->num_avoid ? malloc(need->num_avoid * sizeof(*avoid)) : NULL;
-	struct kind *kinds =
-		number < p->num_kinds ? p->kinds : reallocarray(p->kinds, p->num_kinds + 1, sizeof(*kinds));
-	if (!kinds || (need->num_avoid && !avoid)) {
-		free(avoid);
-		if (kinds)
-			p->kinds = kinds;
+	if (array_reserve(p->kinds, &p->kinds_capacity, (size_t)number + 1) < 0)
 		return -ENOMEM;
-	}
-	p->kinds = kinds;
-	if (number < p->num_kinds)
-		free((void *)kinds[number].need.avoid);
-	else
+	if (number == p->num_kinds)
 		p->num_kinds++;
-	if (avoid)
-		memcpy(avoid, need->avoid, need->num_avoid * sizeof(*avoid));
-	kinds[number] = (struct kind){.need = *need, .root = NONE};
-	kinds[number].need.avoid = avoid;
+	p->kinds[number] = (struct kind){.need = *need, .root = NONE};
 	*ret = number;
 	return 0;
 }
@@ -254,13 +242,8 @@ static uint32_t next_random(struct pending *p)
 static int new_class(struct pending *p, uint32_t kind, uint64_t bytes, uint32_t *ret)
 {
 	uint32_t number = p->free_class;
-	if (number == NONE && (p->num_classes & (p->num_classes - 1)) == 0) {
-		size_t room = p->num_classes ? (size_t)p->num_classes * 2 : 1;
-		struct class *classes = reallocarray(p->classes, room, sizeof(*classes));
-		if (!classes)
-			return -ENOMEM;
-		p->classes = classes;
-	}
+	if (number == NONE && array_reserve(p->classes, &p->classes_capacity, (size_t)p->num_classes + 1) < 0)
+		return -ENOMEM;
 	if (number == NONE)
 		number = p->num_classes++;
 	else
@@ -312,16 +295,10 @@ int pending_add(struct pending *p, struct pending_job *job, const struct placeme
 		return r;
 	struct class *c = &p->classes[number];
 	bool fresh = c->count == 0;
-	if (c->count == c->room) {
-		uint32_t room = c->room ? c->room * 2 : 4;
-		struct pending_job **jobs = reallocarray(c->jobs, room, sizeof(*jobs));
-		if (!jobs) {
-			if (fresh)
-				free_class(p, number);
-			return -ENOMEM;
-		}
-		c->jobs = jobs;
-		c->room = room;
+	if (array_reserve(c->jobs, &c->capacity, (size_t)c->count + 1) < 0) {
+		if (fresh)
+			free_class(p, number);
+		return -ENOMEM;
 	}
 	job->class_number = number;
 	c->count++;

@@ -44,7 +44,7 @@ void pending_rewind(struct pending *p);
 struct pending_job *pending_peek(struct pending *p);
 /*
  * Leaves out, until the next pass, the job of pending_peek() and all that need as many
- * GPUs, are declared as it is, avoid the same, and need at least its memory, or at least
+ * GPUs, are declared as it is, and need at least its memory, or at least
  * from_bytes, if that is less.
  */
 void pending_skip(struct pending *p, uint64_t from_bytes);

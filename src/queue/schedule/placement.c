@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+
 static bool is_in(const int *list, size_t count, size_t gpu)
 {
 	for (size_t i = 0; i < count; i++)
@@ -13,7 +15,7 @@ static bool is_in(const int *list, size_t count, size_t gpu)
 }
 
 /* What does not change by jobs ending. */
-static enum placement_reason judge_card(const struct ledger_account *a, size_t gpu, const struct placement_need *need)
+static enum placement_reason judge_card(const struct ledger_account *a, const struct placement_need *need)
 {
 	if (a->note->quarantined)
 		return PLACEMENT_QUARANTINED;
@@ -23,8 +25,6 @@ static enum placement_reason judge_card(const struct ledger_account *a, size_t g
 		return PLACEMENT_SPLIT;
 	if (a->gpu->mig_index >= 0 && need->num_gpus > 1)
 		return PLACEMENT_MIG;
-	if (is_in(need->avoid, need->num_avoid, gpu))
-		return PLACEMENT_AVOIDED;
 	if ((a->gpu->known & GD_GPU_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
 		return PLACEMENT_TOO_SMALL;
 	return PLACEMENT_FITS;
@@ -51,7 +51,7 @@ static enum placement_reason judge_room(
 static enum placement_reason judge(const struct ledger *l, size_t gpu, const struct placement_need *need, bool drained)
 {
 	const struct ledger_account *a = &l->accounts[gpu];
-	enum placement_reason reason = judge_card(a, gpu, need);
+	enum placement_reason reason = judge_card(a, need);
 	return reason == PLACEMENT_FITS ? judge_room(l, a, need, drained) : reason;
 }
 
@@ -70,7 +70,7 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
 {
 	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
-	       reason == PLACEMENT_MIG || reason == PLACEMENT_AVOIDED ||
+	       reason == PLACEMENT_MIG ||
 	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_LOST);
 }
 
@@ -148,7 +148,7 @@ static bool is_possible(const struct ledger *l, const struct placement_need *nee
 		size_t same = 0;
 		for (size_t k = 0; k < l->num_gpus; k++)
 			same += l->accounts[k].gpu->vendor == l->accounts[g].gpu->vendor &&
-				!is_final(l, k, judge_card(&l->accounts[k], k, need));
+				!is_final(l, k, judge_card(&l->accounts[k], need));
 		if (same >= need->num_gpus)
 			return true;
 	}
@@ -236,14 +236,9 @@ int placement_reserve(
 	struct candidate *c = calloc(l->num_gpus, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	if (r->room < need->num_gpus) {
-		int *gpus = reallocarray(r->gpus, need->num_gpus, sizeof(*gpus));
-		if (!gpus) {
-			free(c);
-			return -ENOMEM;
-		}
-		r->gpus = gpus;
-		r->room = need->num_gpus;
+	if (array_reserve(r->gpus, &r->capacity, need->num_gpus) < 0) {
+		free(c);
+		return -ENOMEM;
 	}
 	size_t count = 0;
 	for (size_t g = 0; g < l->num_gpus; g++) {

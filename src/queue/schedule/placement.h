@@ -31,8 +31,6 @@ struct placement_need {
 	uint64_t memory_bytes; /* on each GPU; of an undeclared job min_free_mem */
 	bool declared;
 	unsigned num_gpus; /* 0: never waits */
-	const int *avoid;  /* positions where it does not go */
-	size_t num_avoid;
 };
 
 enum placement_reason {
@@ -44,16 +42,12 @@ enum placement_reason {
 	PLACEMENT_UNSETTLED,      /* another undeclared job's memory still grows */
 	PLACEMENT_EXCLUSIVE,      /* exclusive compute mode, and in use */
 	PLACEMENT_RESERVED,       /* for a job before this one */
-	PLACEMENT_AVOIDED,        /* failed there before */
 	PLACEMENT_QUARANTINED,
 	PLACEMENT_UNHEALTHY, /* lost, not answering, unreadable: the GPU's health says */
 	PLACEMENT_SPLIT,     /* the card is split: its MIG instances take jobs */
 	PLACEMENT_MIG,       /* an instance, and the job wants several GPUs */
 	PLACEMENT_VENDOR,    /* room, but not enough GPUs of its vendor */
 };
-
-/* "memory", "too-small"… for --json. */
-const char *placement_reason_name(enum placement_reason reason);
 
 /* What one GPU answers to one need. Figures beyond it are in the ledger's account. */
 struct placement_verdict {
@@ -65,8 +59,7 @@ struct placement_verdict {
 struct placement_reservation {
 	bool active;  /* in this pass */
 	uint64_t job; /* whose they are, or were in the last pass */
-	size_t num_gpus;
-	size_t room;
+	size_t num_gpus, capacity;
 	int *gpus; /* positions */
 };
 
@@ -74,7 +67,7 @@ void placement_reservation_finish(struct placement_reservation *r);
 
 /*
  * Chooses need->num_gpus GPUs into ret_gpus: 0; -EAGAIN: not now; -ENODEV: never
- * with these GPUs (too small, too few, lost, avoided). `job` is who asks: its own
+ * with these GPUs (too small, too few, lost). `job` is who asks: its own
  * reservation does not hinder it. `reservation` and `verdicts` (one per GPU,
  * always filled) may be NULL.
  */

@@ -6,29 +6,8 @@
 #include "base/units.h"
 #include "queue/schedule/placement.h"
 
-const char *placement_reason_name(enum placement_reason reason)
-{
-	static const char *const names[] = {
-		[PLACEMENT_FITS] = "fits",
-		[PLACEMENT_MEMORY] = "memory",
-		[PLACEMENT_TOO_SMALL] = "too-small",
-		[PLACEMENT_MEMORY_UNKNOWN] = "memory-unknown",
-		[PLACEMENT_JOBS] = "jobs",
-		[PLACEMENT_UNSETTLED] = "unsettled",
-		[PLACEMENT_EXCLUSIVE] = "exclusive",
-		[PLACEMENT_RESERVED] = "reserved",
-		[PLACEMENT_AVOIDED] = "avoided",
-		[PLACEMENT_QUARANTINED] = "quarantined",
-		[PLACEMENT_UNHEALTHY] = "unhealthy",
-		[PLACEMENT_SPLIT] = "split",
-		[PLACEMENT_MIG] = "mig",
-		[PLACEMENT_VENDOR] = "vendor",
-	};
-	return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
-}
-
-/* Who is asking whom, for the functions below. */
-struct words {
+/* One line for people, and what it is about. */
+struct placement_line {
 	struct text *t;
 	const struct ledger_account *account;
 	const struct placement_need *need;
@@ -37,7 +16,7 @@ struct words {
 	void *context;
 };
 
-static void say_pid(const struct words *w, int64_t pid)
+static void say_pid(const struct placement_line *w, int64_t pid)
 {
 	char who[256];
 	text_appendf(w->t, "pid %" PRId64, pid);
@@ -46,7 +25,7 @@ static void say_pid(const struct words *w, int64_t pid)
 }
 
 /* "20.3 GB held by pid 4711 (alice, python)" */
-static void say_holder(const struct words *w, const char *before)
+static void say_holder(const struct placement_line *w, const char *before)
 {
 	const struct ledger_account *a = w->account;
 	char size[UNITS_ROOM];
@@ -74,7 +53,7 @@ static void say_holder(const struct words *w, const char *before)
 }
 
 /* "needs 12.0 GB, 9.1 GB free": in MB where both would read the same. */
-static void say_sizes(const struct words *w, uint64_t have, const char *what)
+static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
 	units_format_size(w->need->memory_bytes, need_text);
@@ -87,7 +66,7 @@ static void say_sizes(const struct words *w, uint64_t have, const char *what)
 	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
 }
 
-static void say_unhealthy(const struct words *w)
+static void say_unhealthy(const struct placement_line *w)
 {
 	switch (w->account->gpu->health) {
 	case GD_GPU_LOST:
@@ -103,7 +82,7 @@ static void say_unhealthy(const struct words *w)
 	text_append_string(w->t, "its driver refuses it");
 }
 
-static void say_busy(const struct words *w)
+static void say_busy(const struct placement_line *w)
 {
 	const struct ledger_account *a = w->account;
 	if (w->verdict->reason == PLACEMENT_JOBS)
@@ -116,7 +95,7 @@ static void say_busy(const struct words *w)
 	say_holder(w, "; ");
 }
 
-static void say_unsettled(const struct words *w)
+static void say_unsettled(const struct placement_line *w)
 {
 	if (w->verdict->job)
 		text_appendf(w->t, "the memory of job %" PRIu64 " still grows", w->verdict->job);
@@ -125,7 +104,7 @@ static void say_unsettled(const struct words *w)
 	text_append_string(w->t, ", and neither has said how much it needs; --mem would");
 }
 
-static void say_room(const struct words *w)
+static void say_room(const struct placement_line *w)
 {
 	char size[UNITS_ROOM];
 	text_append_string(w->t, "has room");
@@ -137,7 +116,7 @@ static void say_room(const struct words *w)
 		text_appendf(w->t, "; the job wants %u GPUs at once", w->need->num_gpus);
 }
 
-static void say_reason(const struct words *w)
+static void say_reason(const struct placement_line *w)
 {
 	const struct ledger_account *a = w->account;
 	switch (w->verdict->reason) {
@@ -163,9 +142,6 @@ static void say_reason(const struct words *w)
 	case PLACEMENT_RESERVED:
 		text_appendf(w->t, "kept for job %" PRIu64 ", which comes first", w->verdict->job);
 		break;
-	case PLACEMENT_AVOIDED:
-		text_append_string(w->t, "the job failed there before");
-		break;
 	case PLACEMENT_QUARANTINED:
 		text_appendf(w->t, "out of use%s%s", a->note->why ? ": " : "", a->note->why ? a->note->why : "");
 		break;
@@ -189,6 +165,6 @@ void placement_words(struct text *t, const struct ledger *l, size_t gpu, const s
 	if (g->mig_index >= 0)
 		text_appendf(t, " MIG %d", g->mig_index);
 	text_append_string(t, ": ");
-	struct words w = {t, &l->accounts[gpu], need, verdict, describe, context};
+	struct placement_line w = {t, &l->accounts[gpu], need, verdict, describe, context};
 	say_reason(&w);
 }

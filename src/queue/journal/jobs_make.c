@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/base64.h"
+#include "queue/journal/jobs_private.h"
+
+/* Copies a string into the memory of the fold; NULL where v is absent, and on failure, with *error set. */
+static char *copy_bytes(
+	struct jobs *js, const struct json_value *v, const struct json_value *b64, size_t *ret_size, int *error)
+{
+	if (!v->type)
+		return NULL;
+	const struct json_value *from = b64 && b64->type ? b64 : v;
+	char *out = arena_room(&js->arena, from->size);
+	if (!out) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	ssize_t n = from == v ? (ssize_t)json_unescape(v, out) : base64_decode(from->data, from->size, out);
+	if (n < 0) {
+		*error = (int)n;
+		return NULL;
+	}
+	arena_keep(&js->arena, (size_t)n);
+	if (ret_size)
+		*ret_size = (size_t)n;
+	return out;
+}
+
+const char *jobs_intern(struct jobs *js, const struct json_value *v, const struct json_value *b64, int *error)
+{
+	if (!v->type)
+		return NULL;
+	const char *s;
+	if (!v->escaped && !(b64 && b64->type)) {
+		s = intern(&js->strings, v->data, v->size);
+	} else {
+		char *room = malloc((b64 && b64->type ? b64->size : v->size) + 1);
+		ssize_t n = !room              ? -ENOMEM
+			    : b64 && b64->type ? base64_decode(b64->data, b64->size, room)
+					       : (ssize_t)json_unescape(v, room);
+		s = n < 0 ? NULL : intern(&js->strings, room, (size_t)n);
+		free(room);
+		if (n < 0) {
+			*error = (int)n;
+			return NULL;
+		}
+	}
+	if (!s)
+		*error = -ENOMEM;
+	return s;
+}
+
+/* As jobs_intern(), for a string that is most likely that of the job before. */
+static const char *intern_like(
+	struct jobs *js, const char *before, const struct json_value *v, const struct json_value *b64, int *error)
+{
+	if (before && v->type && !v->escaped && !(b64 && b64->type) && strncmp(before, v->data, v->size) == 0 &&
+		before[v->size] == '\0')
+		return before;
+	return jobs_intern(js, v, b64, error);
+}
+
+static const struct job_wish *intern_wish(struct jobs *js, const struct job_wish *w)
+{
+	/* Comparing the last few is enough: jobs that were added together have equal wishes. */
+	for (size_t i = js->num_wishes, tries = 8; i-- > 0 && tries-- > 0;)
+		if (memcmp(js->wishes[i], w, sizeof(*w)) == 0)
+			return js->wishes[i];
+	if (array_reserve(js->wishes, &js->wishes_capacity, js->num_wishes + 1) < 0)
+		return NULL;
+	struct job_wish *copy = arena_alloc(&js->arena, sizeof(*copy));
+	if (!copy)
+		return NULL;
+	memcpy(copy, w, sizeof(*copy));
+	js->wishes[js->num_wishes++] = copy;
+	return copy;
+}
+
+static int copy_after(struct jobs *js, const struct json_value *v, const uint64_t **ret)
+{
+	struct json_cursor c;
+	struct json_value item;
+	uint64_t n = 0;
+	json_enter(&c, v);
+	while (json_next_item(&c, &item) > 0)
+		n++;
+	uint64_t *after = arena_alloc(&js->arena, (n + 1) * sizeof(*after));
+	if (!after)
+		return -ENOMEM;
+	json_enter(&c, v);
+	for (after[0] = 0; json_next_item(&c, &item) > 0;) {
+		int64_t id;
+		if (json_to_int64(&item, &id) < 0 || id <= 0)
+			return -EBADMSG;
+		after[++after[0]] = (uint64_t)id;
+	}
+	*ret = n ? after : NULL;
+	return 0;
+}
+
+static int clamp_int(int64_t n)
+{
+	return n > INT32_MAX ? INT32_MAX : n < INT32_MIN ? INT32_MIN : (int)n;
+}
+
+struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, int *error)
+{
+	struct job *job = arena_alloc(&js->arena, sizeof(*job));
+	struct job_wish w;
+	memset(&w, 0, sizeof(w)); /* compared as bytes */
+	if (!job) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	size_t size = 0;
+	job->id = id;
+	job->command = copy_bytes(js, &r->command, &r->command_b64, &size, error);
+	job->command_size = (uint32_t)size;
+	if (size >= UINT32_MAX)
+		*error = -EBADMSG;
+	job->name = copy_bytes(js, &r->name, &r->name_b64, NULL, error);
+	job->submit_ms = r->time_ms;
+	job->priority = clamp_int(r->priority);
+	static const struct job_wish none;
+	const struct job_wish *last = js->num_wishes ? js->wishes[js->num_wishes - 1] : &none;
+	w.cwd = intern_like(js, last->cwd, &r->cwd, &r->cwd_b64, error);
+	w.env = intern_like(js, last->env, &r->env, NULL, error);
+	w.file = intern_like(js, last->file, &r->file, &r->file_b64, error);
+	w.log_dir = intern_like(js, last->log_dir, &r->log_dir, &r->log_dir_b64, error);
+	w.on_finish = intern_like(js, last->on_finish, &r->on_finish, &r->on_finish_b64, error);
+	w.mem_mb = r->mem_mb;
+	w.min_free_mem_mb = r->min_free_mem_mb;
+	w.timeout_ms = r->timeout_ms;
+	w.num_gpus = clamp_int(r->num_gpus);
+	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
+	w.has_retries = r->retries >= 0;
+	if (r->after.type && !*error)
+		*error = copy_after(js, &r->after, &job->after);
+	job->wish = intern_wish(js, &w);
+	if (!job->wish && !*error)
+		*error = -ENOMEM;
+	return *error ? NULL : job;
+}
+
+static int copy_gpus(struct jobs *js, const struct json_value *v, struct job_attempt *a)
+{
+	int gpus[255];
+	size_t n = 0;
+	struct json_cursor c;
+	struct json_value item;
+	int64_t index;
+	if (v->type == JSON_NUMBER) {
+		if (json_to_int64(v, &index) < 0)
+			return -EBADMSG;
+		gpus[n++] = clamp_int(index);
+	} else if (v->type == JSON_ARRAY) {
+		json_enter(&c, v);
+		while (json_next_item(&c, &item) > 0) {
+			if (n == sizeof(gpus) / sizeof(gpus[0]) || json_to_int64(&item, &index) < 0)
+				return -EBADMSG;
+			gpus[n++] = clamp_int(index);
+		}
+	}
+	int *copy = arena_alloc(&js->arena, n * sizeof(int));
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, gpus, n * sizeof(int));
+	a->gpus = copy;
+	a->num_gpus = (unsigned char)n;
+	return 0;
+}
+
+struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)
+{
+	struct job_attempt *a = arena_alloc(&js->arena, sizeof(*a));
+	if (!a) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	*error = copy_gpus(js, &r->gpus, a);
+	a->log = copy_bytes(js, &r->log, &r->log_b64, NULL, error);
+	a->attempt = r->attempt;
+	a->start_ms = r->time_ms;
+	a->pid = clamp_int(r->pid);
+	a->exit_code = -1;
+	a->duration_ms = a->peak_mem_mb = -1;
+	a->state = JOB_RUNNING;
+	if (*error)
+		return NULL;
+	a->earlier = job->attempts;
+	job->attempts = a;
+	job->num_attempts++;
+	return a;
+}
+
+static void copy_machine_part(char *out, size_t room, const struct json_value *v)
+{
+	if (v->type && v->size < room && !v->escaped)
+		memcpy(out, v->data, v->size);
+}
+
+int jobs_add_keeper(struct jobs *js, const struct record *r)
+{
+	if (array_reserve(js->keepers, &js->keepers_capacity, js->num_keepers + 1) < 0)
+		return -ENOMEM;
+	int error = 0;
+	struct keeper_info *k = arena_alloc(&js->arena, sizeof(*k));
+	const char *name = jobs_intern(js, &r->keeper, NULL, &error);
+	if (!k || !name)
+		return error ? error : -ENOMEM;
+	k->name = name;
+	k->pid = clamp_int(r->pid);
+	copy_machine_part(k->machine.host, sizeof(k->machine.host), &r->host);
+	copy_machine_part(k->machine.boot, sizeof(k->machine.boot), &r->boot);
+	copy_machine_part(k->machine.pidns, sizeof(k->machine.pidns), &r->pidns);
+	js->keepers[js->num_keepers++] = k;
+	return 0;
+}
+
+/* A job without retries of its own has those of the runner that starts it. */
+int jobs_set_retries(struct jobs *js, struct job *job, int64_t retries)
+{
+	struct job_wish w;
+	memcpy(&w, job->wish, sizeof(w)); /* with its padding: wishes are compared as bytes */
+	w.retries = retries < 0 ? 0 : clamp_int(retries);
+	if (w.has_retries || w.retries == job->wish->retries)
+		return 0;
+	const struct job_wish *wish = intern_wish(js, &w);
+	if (!wish)
+		return -ENOMEM;
+	job->wish = wish;
+	return 0;
+}
+
+int jobs_add_seen(struct jobs *js, const struct record *r)
+{
+	int error = 0;
+	size_t size = 0;
+	struct seen_lines *s = arena_alloc(&js->arena, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->file = jobs_intern(js, &r->file, &r->file_b64, &error);
+	s->hashes = copy_bytes(js, &r->lines, NULL, &size, &error);
+	s->count = size / 32;
+	if (error || !s->file || !s->hashes || size % 32 != 0)
+		return error ? error : -EBADMSG;
+	s->next = js->seen;
+	js->seen = s;
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The process that makes keepers, as the runner sees it; keeper.h says what it is for. */
+#ifndef QUEUE_KEEPER_NURSERY_H
+#define QUEUE_KEEPER_NURSERY_H
+
+#include <sys/types.h>
+
+#include "gpu_dispatch.h"
+
+/* What a nursery and its keepers need to know; paths are absolute. */
+struct nursery_options {
+	const char *journal_path;
+};
+
+/* Forks the nursery; call it while the process is small and has one thread. ret_fd: the runner's end. */
+int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *ret_fd, struct gd_error *err);
+/* Asks for one more keeper; ret_fd: the runner's end of its socket, not blocking. */
+int nursery_add_keeper(int nursery_fd, int *ret_fd);
+/* The same for a process that syncs the journal whenever it is sent a byte: a sync takes too long for the runner. */
+int nursery_add_syncer(int nursery_fd, int *ret_fd);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The runner's GPUs: a probe samples them, and each sample says what the jobs use.
+ *
+ * After runner_gpus_open() r->gpus always has the same GPUs in the same order: jobs
+ * know their GPUs by position.
+ */
+#ifndef QUEUE_RUNNER_RUNNER_GPUS_H
+#define QUEUE_RUNNER_RUNNER_GPUS_H
+
+#include "gpu_dispatch.h"
+
+struct runner;
+
+/* Waits for the first sample. */
+int runner_gpus_open(struct runner *r, struct gd_error *err);
+/* Starts another probe where the last one died; on failure the next tick tries again. */
+void runner_gpus_reopen(struct runner *r);
+void runner_gpus_close(struct runner *r);
+
+#endif

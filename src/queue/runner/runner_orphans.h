@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that are left when a keeper and its nursery are killed together. They become
+ * children of the runner, which is a subreaper, and are killed by it.
+ */
+#ifndef QUEUE_RUNNER_RUNNER_ORPHANS_H
+#define QUEUE_RUNNER_RUNNER_ORPHANS_H
+
+struct runner;
+
+/* Before the nursery is started. */
+void runner_orphans_open(struct runner *r);
+/* After SIGCHLD. */
+void runner_orphans_reap(struct runner *r);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs whose keeper is not ours, or is gone.
+ *
+ * A job has lost its keeper when nobody holds the keeper's lock. Its end ("keeper lost",
+ * "machine restarted") is written under the append lock with all lines read, after
+ * the processes that it left behind have been killed.
+ */
+#ifndef QUEUE_RUNNER_RUNNER_RECOVER_H
+#define QUEUE_RUNNER_RUNNER_RECOVER_H
+
+#include "gpu_dispatch.h"
+
+struct job;
+struct runner;
+struct running;
+
+/* At the start: reads the journal, raises the fence, and finds the jobs that run. */
+int runner_take_over(struct runner *r, struct gd_error *err);
+/* A job that runs, started by an earlier runner or on another machine. */
+void runner_adopt(struct runner *r, struct job *job);
+/* Looks at each running job without a keeper of ours: does its keeper live? */
+void runner_judge(struct runner *r);
+/* A keeper of ours died while it had this job. `run` may be gone afterwards. */
+void running_keeper_died(struct running *run);
+
+#endif

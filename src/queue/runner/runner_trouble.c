@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner/runner_trouble.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "queue/runner/runner_private.h"
+#include "queue/runner/runner_say.h"
+
+/* How long to wait before the next try. */
+#define PAUSE_MS 1000
+
+void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
+{
+	runner_pause_at(r, trouble, "", code);
+}
+
+void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
+{
+	static const char *const doing[] = {[RUNNER_TROUBLE_FOLLOW] = "following the journal",
+		[RUNNER_TROUBLE_WRITE] = "writing the journal",
+		[RUNNER_TROUBLE_START] = "starting a job",
+		[RUNNER_TROUBLE_KEEPER] = "starting a keeper",
+		[RUNNER_TROUBLE_END] = "writing the end of a job",
+		[RUNNER_TROUBLE_GPUS] = "asking the GPUs"};
+	if (!(r->troubles & 1u << trouble))
+		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
+	r->troubles |= 1u << trouble;
+	r->removed_ms = journal_is_removed(r->journal) ? r->removed_ms + PAUSE_MS : 0;
+	if (r->removed_ms > JOURNAL_REMOVED_MS)
+		r->fatal = error_set(
+			&r->error, -ENOENT, "following journal '%s': it was removed with its folder", r->journal->path);
+	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
+	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
+}
+
+void runner_works(struct runner *r, unsigned works)
+{
+	if (!(r->troubles & works))
+		return;
+	r->troubles &= ~works;
+	if (!r->troubles)
+		runner_say(r, "gpuq: it works again\n");
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls the onlooker that runner_set_watch() was given, if there is one. */
+#ifndef QUEUE_RUNNER_RUNNER_WATCH_H
+#define QUEUE_RUNNER_RUNNER_WATCH_H
+
+#include <stdbool.h>
+
+struct job;
+struct runner;
+
+int runner_watch_begin(struct runner *r);
+/* False: nobody wants to know. */
+bool runner_watch_changed(struct runner *r, const struct job *job, int old_state);
+void runner_watch_end(struct runner *r);
+
+#endif
