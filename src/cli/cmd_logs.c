@@ -10,11 +10,12 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/job_ids.h"
 #include "cli/queue_choice.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 
 struct log {

@@ -15,6 +15,7 @@
 #include "cli/log_dir.h"
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
+#include "queue/input/commands.h"
 #include "queue/journal/trust.h"
 #include "queue/runner/runner.h"
 

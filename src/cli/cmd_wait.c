@@ -11,7 +11,7 @@
 #include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 
 struct wait {
@@ -57,7 +57,7 @@ static int exit_code_of(const struct job *job)
 static void on_change(void *context, struct job *job, int old)
 {
 	struct wait *w = context;
-	size_t i = job_ids_find(&w->ids, job->id);
+	size_t i = id_list_find(&w->ids, job->id);
 	(void)old;
 	if (i != SIZE_MAX)
 		w->codes[i] = exit_code_of(job);
@@ -92,7 +92,7 @@ static int begin(struct wait *w, struct follow *f)
 	for (size_t i = 0; all && i < f->jobs.count; i++)
 		if (!job_is_final(f->jobs.by_id[i]) && id_list_add(&w->ids, f->jobs.by_id[i]->id) < 0)
 			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
-	job_ids_sort(&w->ids);
+	id_list_sort(&w->ids);
 	w->codes = calloc(w->ids.count + 1, sizeof(*w->codes));
 	if (!w->codes)
 		return error_set(&w->err, -ENOMEM, "waiting: out of memory");

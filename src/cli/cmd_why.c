@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/job_ids.h"
 #include "cli/queue_choice.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/runner/outlook.h"
 
 enum { OPTION_GPUS = 0x200 };

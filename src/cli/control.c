@@ -14,7 +14,7 @@
 #include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
-#include "queue/input/submit.h"
+#include "queue/input/control.h"
 #include "queue/journal/follow.h"
 
 struct control {
@@ -93,7 +93,7 @@ static int control(struct control *c)
 		return r;
 	r = journal_open(c->queue.journal_path, &j, &c->err);
 	if (r == 0)
-		r = submit_control(j, c->event, &c->ids, on_refused, c, &done, &c->err);
+		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
 	pid_t holder = 0;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/error.h"
 
 static int parse_id(const char *text, char **ret_end, uint64_t *ret)
@@ -39,27 +38,4 @@ int job_ids_parse(const char *text, struct id_list *ids, struct gd_error *err)
 			return 0;
 		p = end + 1;
 	}
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
-void job_ids_sort(struct id_list *l)
-{
-	size_t count = 0;
-	if (l->count)
-		qsort(l->ids, l->count, sizeof(*l->ids), compare);
-	for (size_t i = 0; i < l->count; i++)
-		if (i == 0 || l->ids[i] != l->ids[i - 1])
-			l->ids[count++] = l->ids[i];
-	l->count = count;
-}
-
-size_t job_ids_find(const struct id_list *l, uint64_t id)
-{
-	size_t i = array_lower_bound(&id, l->ids, l->count, sizeof(*l->ids), compare);
-	return i < l->count && l->ids[i] == id ? i : SIZE_MAX;
 }

@@ -11,6 +11,7 @@
 #include "cli/background.h"
 #include "cli/job_log.h"
 #include "cli/queue_view_parts.h"
+#include "queue/input/control.h"
 #include "queue/journal/environment.h"
 
 /* Others look on meanwhile: what hinders a runner later than this stands in its log. */
@@ -72,7 +73,7 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 	struct id_list list = {.ids = copy, .count = count, .capacity = count};
 	int r = journal_open(v->follow.path, &j, err);
 	if (r == 0)
-		r = submit_control(j, events[action], &list, on_refused, &refused, &done, err);
+		r = control_jobs(j, events[action], &list, on_refused, &refused, &done, err);
 	if (r == 0 && done > 0 && (action == VIEW_RETRY || action == VIEW_RELEASE))
 		r = start_runner(v, j, err);
 	if (r < 0)

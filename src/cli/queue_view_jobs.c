@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "cli/job_ids.h"
 #include "cli/queue_view_parts.h"
+#include "queue/input/id_list.h"
 
 /* A GPU number from the journal is somebody's word: no room is made for more than this. */
 #define MAX_GPU 4095
@@ -199,7 +199,7 @@ int queue_view_put_changed(struct queue_view *v)
 	if (v->changed.count == 0)
 		return 0;
 	int r = 0;
-	job_ids_sort(&v->changed);
+	id_list_sort(&v->changed);
 	for (size_t i = 0; r == 0 && i < v->changed.count; i++) {
 		const struct job *job = jobs_find(&v->follow.jobs, v->changed.ids[i]);
 		if (job)

@@ -5,7 +5,7 @@
 
 #include "cli/queue_view.h"
 #include "gpu/probe.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 #include "queue/runner/outlook.h"
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/say.h"
+#include "queue/input/submit.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/say.h"
 #include "queue/journal/follow.h"
 

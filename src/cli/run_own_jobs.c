@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cli/job_ids.h"
+#include "queue/input/id_list.h"
 
 static bool is_over(unsigned char state)
 {
@@ -29,7 +29,7 @@ void run_own_jobs_finish(struct run_own_jobs *o)
 static void on_change(void *context, struct job *job, int old)
 {
 	struct run_own_jobs *o = context;
-	size_t i = job_ids_find(o->ids, job->id);
+	size_t i = id_list_find(o->ids, job->id);
 	(void)old;
 	if (i == SIZE_MAX)
 		return;

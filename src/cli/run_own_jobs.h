@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "gpu_dispatch.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 
 struct run_own_jobs {

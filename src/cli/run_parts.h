@@ -6,7 +6,7 @@
 #include "cli/queue_choice.h"
 #include "cli/run_own_jobs.h"
 #include "cli/run_report.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/journal.h"
 
 struct run {

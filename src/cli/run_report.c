@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "cli/job_ids.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/show.h"
 
@@ -32,8 +32,8 @@ void run_report_finish(struct run_report *r)
 static bool is_wanted(const struct run_report *r, const struct id_list *own, const struct job *job)
 {
 	if (own)
-		return job_ids_find(own, job->id) != SIZE_MAX;
-	return job->state != JOB_HELD && (job->id > r->last_id || job_ids_find(&r->open, job->id) != SIZE_MAX);
+		return id_list_find(own, job->id) != SIZE_MAX;
+	return job->state != JOB_HELD && (job->id > r->last_id || id_list_find(&r->open, job->id) != SIZE_MAX);
 }
 
 int run_report_print(

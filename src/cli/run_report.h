@@ -4,7 +4,7 @@
 #define CLI_RUN_REPORT_H
 
 #include "gpu_dispatch.h"
-#include "queue/input/submit.h"
+#include "queue/input/id_list.h"
 
 struct run_report {
 	struct id_list open; /* ascending; that were not over when it began */

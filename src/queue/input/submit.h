@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Putting jobs into a queue, and telling it what to do with those that are there. */
+/* Putting jobs into a queue. */
 #ifndef QUEUE_INPUT_SUBMIT_H
 #define QUEUE_INPUT_SUBMIT_H
 
 #include "gpu_dispatch.h"
 #include "queue/input/commands.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
-
-/* Ids that were given, in a row or not. Start from {0}. */
-struct id_list {
-	uint64_t *ids;
-	size_t count, capacity;
-};
-
-int id_list_add(struct id_list *l, uint64_t id);
-void id_list_finish(struct id_list *l);
 
 /*
  * Adds jobs one after another under one lock: begin → add… → commit. What has
@@ -48,16 +40,5 @@ void submit_abort(struct submit *s);
  */
 int submit_file(
 	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
-
-/* What could not be done for ids[index] of those that were given, and why. */
-typedef void submit_refused_fn(void *context, size_t index, const struct gd_error *why);
-
-/*
- * One of cancel, hold, release, urgent, retry for these jobs, under one lock:
- * for those it can be done to; of the others `refused` is told. Running jobs that
- * are cancelled: their keepers are told. *ret_done: how many it was done to.
- */
-int submit_control(struct journal *j, enum event event, const struct id_list *ids, submit_refused_fn *refused,
-	void *context, size_t *ret_done, struct gd_error *err);
 
 #endif
