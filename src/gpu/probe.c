@@ -102,7 +102,7 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	struct gpu_probe *p = calloc(1, sizeof(*p));
 	if (!p)
 		return error_set(err, -ENOMEM, "asking for GPUs: out of memory");
-	p->process = (struct probe_process){.fd = -1, .pidfd = -1};
+	p->process = PROBE_PROCESS_NONE;
 	p->timer_fd = -1;
 	p->settings.period_ms = options->period_ms;
 	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
@@ -145,7 +145,7 @@ int gpu_probe_fd(const struct gpu_probe *p)
 
 pid_t gpu_probe_pid(const struct gpu_probe *p)
 {
-	return p->process.pid;
+	return p->process.ref.pid;
 }
 
 int gpu_probe_request(struct gpu_probe *p)

@@ -11,16 +11,15 @@
 #ifndef GPU_PROBE_PROCESS_H
 #define GPU_PROBE_PROCESS_H
 
-#include <sys/types.h>
-
+#include "base/pidref.h"
 #include "gpu/prober.h"
 
 struct probe_process {
 	int fd; /* the socket */
-	int pidfd;
-	pid_t pid;       /* 0: none */
-	int exit_signal; /* that ended it, as far as we were told */
+	struct pidref ref;
+	int exit_signal; /* the signal that ended it, if that is known */
 };
+#define PROBE_PROCESS_NONE ((struct probe_process){.fd = -1, .ref = PIDREF_NONE})
 
 /* Starts it, makes the first request, and waits until it runs (not until a driver answers). */
 int probe_process_start(const struct prober_settings *settings, struct probe_process *ret);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/pidref.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "gpu/wire.h"
@@ -61,7 +62,7 @@ struct card {
 struct prober {
 	const struct prober_settings *settings;
 	int socket;
-	int parent_fd;
+	struct pidref parent;
 	int wake_fd;
 	pthread_mutex_t lock;
 	pthread_cond_t asked;
@@ -205,7 +206,7 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 {
 	struct pollfd fds[] = {
 		{.fd = p->socket, .events = POLLIN},
-		{.fd = p->parent_fd, .events = POLLIN},
+		{.fd = p->parent.fd, .events = POLLIN},
 		{.fd = p->wake_fd, .events = POLLIN},
 	};
 	if (p->sent < p->out.length)
@@ -502,9 +503,9 @@ void prober_main(const struct prober_settings *settings)
 	reset_signals();
 	prctl(PR_SET_NAME, "gpuq-probe");
 	p->socket = take_over_fds(settings->socket);
-	p->parent_fd = (int)syscall(SYS_pidfd_open, settings->parent, 0);
+	int r = pidref_open(settings->parent, &p->parent);
 	p->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (p->parent_fd < 0 || p->wake_fd < 0 || getppid() != settings->parent)
+	if (r < 0 || p->wake_fd < 0 || getppid() != settings->parent)
 		leave();
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->asked, NULL);
