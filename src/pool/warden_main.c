@@ -338,7 +338,7 @@ void warden_main(struct warden_process *w)
 	for (;;) {
 		struct pollfd fds[] = {
 			{.fd = w->socket, .events = (short)(POLLIN | (due ? POLLOUT : 0))},
-			{.fd = w->parent_pidfd, .events = POLLIN},
+			{.fd = w->parent.fd, .events = POLLIN},
 			{.fd = w->signal_fd, .events = POLLIN},
 			{.fd = w->wake_fd, .events = POLLIN},
 		};
@@ -360,7 +360,7 @@ void warden_main(struct warden_process *w)
 			deadline = now + 10 * NS_PER_MS;
 		if (w->ending && parent_gone) {
 			w->socket = -1; /* its end of file would keep poll() awake */
-			w->parent_pidfd = -1;
+			w->parent = PIDREF_NONE;
 		}
 	}
 }
