@@ -186,11 +186,7 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 		replace(&card->last, said);
 	} else {
 		mark_sick(&card->last, health);
-		struct gpu_set words = {.warnings = said->warnings, .num_warnings = said->num_warnings};
-		said->warnings = card->last.warnings;
-		said->num_warnings = card->last.num_warnings;
-		card->last.warnings = words.warnings;
-		card->last.num_warnings = words.num_warnings;
+		gpu_set_swap_warnings(said, &card->last);
 	}
 	if (card->off_bus)
 		mark_sick(&card->last, GD_GPU_LOST);

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/pidref.h"
 #include "base/signals.h"
@@ -70,7 +71,7 @@ struct prober {
 	struct card *cards;
 	unsigned num_cards;
 	struct gpu_event *events; /* under the lock; cards by index */
-	size_t num_events;
+	size_t num_events, events_capacity;
 	struct text out;
 	size_t sent;
 	unsigned requests;
@@ -151,11 +152,9 @@ static void *wait_for_events(void *arg)
 			continue;
 		event.card += d->first_card;
 		pthread_mutex_lock(&p->lock);
-		struct gpu_event *events = reallocarray(p->events, p->num_events + 1, sizeof(*events));
-		if (!events)
+		if (array_reserve(p->events, &p->events_capacity, p->num_events + 1) < 0)
 			leave();
-		events[p->num_events++] = event;
-		p->events = events;
+		p->events[p->num_events++] = event;
 		pthread_mutex_unlock(&p->lock);
 		wake(p);
 	}
@@ -377,7 +376,7 @@ static void take_events(struct prober *p)
 	struct gpu_event *events = p->events;
 	size_t num_events = p->num_events;
 	p->events = NULL;
-	p->num_events = 0;
+	p->num_events = p->events_capacity = 0;
 	pthread_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < num_events; i++) {
 		if (events[i].card >= p->num_cards)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 void gpu_set_finish(struct gpu_set *s)
@@ -20,10 +21,8 @@ void gpu_set_finish(struct gpu_set *s)
 
 int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
 {
-	struct gd_gpu *gpus = reallocarray(s->gpus, s->count + 1, sizeof(*gpus));
-	if (!gpus)
+	if (array_reserve(s->gpus, &s->capacity, s->count + 1) < 0)
 		return -ENOMEM;
-	s->gpus = gpus;
 
 	struct gd_gpu_process *processes = NULL;
 	if (gpu->num_processes > 0) {
@@ -32,18 +31,16 @@ int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
 			return -ENOMEM;
 		memcpy(processes, gpu->processes, gpu->num_processes * sizeof(*processes));
 	}
-	gpus[s->count] = *gpu;
-	gpus[s->count].processes = processes;
+	s->gpus[s->count] = *gpu;
+	s->gpus[s->count].processes = processes;
 	s->count++;
 	return 0;
 }
 
 int gpu_set_warn(struct gpu_set *s, const char *format, ...)
 {
-	char **warnings = reallocarray(s->warnings, s->num_warnings + 1, sizeof(*warnings));
-	if (!warnings)
+	if (array_reserve(s->warnings, &s->warnings_capacity, s->num_warnings + 1) < 0)
 		return -ENOMEM;
-	s->warnings = warnings;
 
 	struct text line = {0};
 	va_list args;
@@ -53,8 +50,19 @@ int gpu_set_warn(struct gpu_set *s, const char *format, ...)
 	char *words = text_take(&line);
 	if (!words)
 		return -ENOMEM;
-	warnings[s->num_warnings++] = words;
+	s->warnings[s->num_warnings++] = words;
 	return 0;
+}
+
+void gpu_set_swap_warnings(struct gpu_set *a, struct gpu_set *b)
+{
+	struct gpu_set before = *a;
+	a->warnings = b->warnings;
+	a->num_warnings = b->num_warnings;
+	a->warnings_capacity = b->warnings_capacity;
+	b->warnings = before.warnings;
+	b->num_warnings = before.num_warnings;
+	b->warnings_capacity = before.warnings_capacity;
 }
 
 /* Everything after the list itself lies in one block, the strictest alignment first. */
