@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -42,7 +43,7 @@ struct entry {
 
 struct entries {
 	struct entry *list;
-	size_t count, room;
+	size_t count, capacity;
 	size_t name_at; /* where names begin in the paths */
 	size_t alike;   /* bytes that all names begin with */
 };
@@ -51,9 +52,9 @@ struct entries {
 struct found_files {
 	struct gd_files files;
 	struct arena arena;
-	size_t room;
+	size_t capacity; /* of files.files */
 	const char **warnings;
-	size_t warnings_room;
+	size_t warnings_capacity;
 };
 
 struct finder {
@@ -136,14 +137,9 @@ static int warn(struct finder *f, const char *format, ...)
 	va_start(args, format);
 	text_vappendf(&words, format, args);
 	va_end(args);
-	if (found->files.num_warnings == found->warnings_room) {
-		size_t room = found->warnings_room ? 2 * found->warnings_room : 8;
-		const char **list = reallocarray(found->warnings, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		found->files.warnings = found->warnings = list;
-		found->warnings_room = room;
-	}
+	if (array_reserve(found->warnings, &found->warnings_capacity, found->files.num_warnings + 1) < 0)
+		return -ENOMEM;
+	found->files.warnings = found->warnings;
 	const char *copy = arena_copy(&found->arena, text_string(&words), words.length);
 	if (!copy || text_error(&words))
 		return -ENOMEM;
@@ -154,14 +150,8 @@ static int warn(struct finder *f, const char *format, ...)
 static int keep(struct found_files *found, const struct entry *e)
 {
 	struct gd_files *files = &found->files;
-	if (files->count == found->room) {
-		size_t room = found->room ? 2 * found->room : 64;
-		struct gd_found *list = reallocarray(files->files, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		files->files = list;
-		found->room = room;
-	}
+	if (array_reserve(files->files, &found->capacity, files->count + 1) < 0)
+		return -ENOMEM;
 	files->files[files->count++] = (struct gd_found){e->path, e->size_bytes, e->mtime_ns, -1};
 	return 0;
 }
@@ -175,14 +165,8 @@ static void entries_finish(struct entries *e)
 
 static int add_entry(struct finder *f, struct entries *to, const char *prefix, const char *name, const struct stat *st)
 {
-	if (to->count == to->room) {
-		size_t room = to->room ? 2 * to->room : 64;
-		struct entry *list = reallocarray(to->list, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		to->list = list;
-		to->room = room;
-	}
+	if (array_reserve(to->list, &to->capacity, to->count + 1) < 0)
+		return -ENOMEM;
 	size_t length = strlen(name);
 	char *path = arena_room(&f->found->arena, to->name_at + length);
 	if (!path)
