@@ -22,8 +22,8 @@
 
 #define REAP_MS 5000
 
-/* What the child found. */
-struct report {
+/* What the child found, sent to the parent through a pipe. */
+struct plugin_report {
 	int code; /* 0, or why not */
 	char words[400];
 	struct plugin_look look;
@@ -82,7 +82,7 @@ static _Noreturn void child_main(const char *path, int fd, pid_t parent)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 		_exit(1);
 	seal_off();
-	struct report report = {0};
+	struct plugin_report report = {0};
 	struct gd_error err = {0};
 	const struct gd_worker_ops *ops = NULL;
 	const char *about = NULL;
@@ -102,7 +102,7 @@ static _Noreturn void child_main(const char *path, int fd, pid_t parent)
 /* ---- Outside ------------------------------------------------------------ */
 
 /* 1 with a report, 0 at its end without one, -ETIMEDOUT. */
-static int await_report(int fd, uint64_t deadline_ns, struct report *ret)
+static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 {
 	size_t have = 0;
 	while (have < sizeof(*ret)) {
@@ -166,7 +166,7 @@ int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct 
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
 	(void)pidref_open(pid, &child); /* without a descriptor, reap() waits by number */
 
-	struct report report;
+	struct plugin_report report;
 	int r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);
 	if (r != 0) {
 		kill(-pid, SIGKILL); /* with what its constructors have started */
