@@ -41,7 +41,6 @@ struct gpu_probe {
 	struct probe_card *cards;
 	unsigned num_cards;
 	struct gpu_set warnings; /* of the drivers */
-	unsigned requests;
 };
 
 /* ---- Simulated GPUs: no process, a timer for the news ------------------- */
@@ -79,7 +78,7 @@ static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 	uint64_t ticks;
 	if (read(p->timer_fd, &ticks, sizeof(ticks)) < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = p->requests};
+	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND};
 	return 1;
 }
 
@@ -87,7 +86,6 @@ static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 
 static int start(struct gpu_probe *p)
 {
-	p->requests = 1;
 	if (p->spec.kind != GPU_SPEC_SIM)
 		return probe_process_start(&p->settings, &p->process);
 	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -146,12 +144,6 @@ int gpu_probe_fd(const struct gpu_probe *p)
 pid_t gpu_probe_pid(const struct gpu_probe *p)
 {
 	return p->process.ref.pid;
-}
-
-int gpu_probe_request(struct gpu_probe *p)
-{
-	p->requests++;
-	return p->spec.kind == GPU_SPEC_SIM ? sim_arm(p) : probe_process_request(&p->process);
 }
 
 /* ---- What the process says ---------------------------------------------- */
@@ -221,7 +213,7 @@ static int learn(struct gpu_probe *p, const struct wire_record *record, struct g
 		}
 		return 1;
 	case WIRE_ROUND:
-		*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = record->value};
+		*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND};
 		return 1;
 	}
 	return -EBADMSG;

@@ -80,7 +80,17 @@ static int fork_prober(const struct prober_settings *settings, pid_t *ret)
 	return r;
 }
 
-/* ---- Start, request, end ------------------------------------------------ */
+/* ---- Start and end ------------------------------------------------------ */
+
+/* Lets it begin; -EPIPE if it has ended. */
+static int send_go(struct probe_process *p)
+{
+	ssize_t n;
+	do
+		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
 
 static int start_once(struct prober_settings *settings, bool forked, struct probe_process *p)
 {
@@ -95,7 +105,7 @@ static int start_once(struct prober_settings *settings, bool forked, struct prob
 	if (r < 0)
 		return r;
 	r = pidref_open(p->ref.pid, &p->ref);
-	return r < 0 ? r : probe_process_request(p);
+	return r < 0 ? r : send_go(p);
 }
 
 /* 1 when it has said something; 0 at its end, or where it says nothing in time. */
@@ -136,15 +146,6 @@ int probe_process_start(const struct prober_settings *settings, struct probe_pro
 			return r;
 	}
 	return -ETIMEDOUT;
-}
-
-int probe_process_request(struct probe_process *p)
-{
-	ssize_t n;
-	do
-		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
 }
 
 void probe_process_end(struct probe_process *p)

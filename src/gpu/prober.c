@@ -39,10 +39,7 @@ struct driver {
 	bool watched; /* its thread for events runs */
 };
 
-/*
- * Asked: its thread may begin. Busy: asked, and no answer taken yet. Requests are
- * counted, so that an answer is known to be younger than the request it is for.
- */
+/* Asked: its thread may begin. Busy: asked, and no answer taken yet. */
 struct card {
 	struct prober *prober;
 	struct driver *driver;
@@ -56,8 +53,6 @@ struct card {
 	bool given_up;
 	bool met; /* has answered at least once */
 	uint64_t asked_ns;
-	unsigned asked_requests;
-	unsigned done_requests;
 };
 
 struct prober {
@@ -74,8 +69,8 @@ struct prober {
 	size_t num_events, events_capacity;
 	struct text out;
 	size_t sent;
-	unsigned requests;
-	unsigned requests_told;
+	bool started;    /* the parent lets us begin */
+	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
 };
@@ -190,17 +185,18 @@ static void send_out(struct prober *p)
 	p->sent = 0;
 }
 
-static void take_requests(struct prober *p)
+/* The byte that lets us begin, or the end of the stream. */
+static void read_parent(struct prober *p)
 {
 	char bytes[64];
 	ssize_t n = recv(p->socket, bytes, sizeof(bytes), 0);
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		leave();
 	if (n > 0)
-		p->requests += (unsigned)n;
+		p->started = true;
 }
 
-/* Until something happens or the time is come; takes requests, notices the parent's end. */
+/* Waits for something to happen, or for the deadline. Leaves if the parent has ended. */
 static void wait_until(struct prober *p, uint64_t deadline_ns)
 {
 	struct pollfd fds[] = {
@@ -219,7 +215,7 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 	if (fds[1].revents)
 		leave();
 	if (fds[0].revents & ~POLLOUT)
-		take_requests(p);
+		read_parent(p);
 	if (fds[2].revents) {
 		uint64_t count;
 		ssize_t got = read(p->wake_fd, &count, sizeof(count));
@@ -288,7 +284,6 @@ static void ask(struct prober *p, struct card *c)
 		return;
 	c->busy = true;
 	c->asked_ns = clock_now_ns();
-	c->asked_requests = p->requests;
 	pthread_mutex_lock(&p->lock);
 	c->asked = true;
 	pthread_cond_broadcast(&p->asked);
@@ -324,8 +319,7 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 	}
 }
 
-/* True where an answer was there. */
-static bool take_answer(struct prober *p, struct card *c)
+static void take_answer(struct prober *p, struct card *c)
 {
 	pthread_mutex_lock(&p->lock);
 	bool answered = c->answered;
@@ -334,7 +328,7 @@ static bool take_answer(struct prober *p, struct card *c)
 	bool watch = c->watching && !c->driver->watched;
 	pthread_mutex_unlock(&p->lock);
 	if (!answered)
-		return false;
+		return;
 
 	for (size_t i = 0; i < answer.count; i++)
 		answer.gpus[i].index = (int)c->index;
@@ -344,10 +338,8 @@ static bool take_answer(struct prober *p, struct card *c)
 		p->met_ns = clock_now_ns();
 	c->met = true;
 	c->busy = c->given_up = false;
-	c->done_requests = c->asked_requests;
 	if (watch)
 		c->driver->watched = start_thread(wait_for_events, c->driver) == 0;
-	return true;
 }
 
 /*
@@ -362,8 +354,7 @@ static uint64_t card_deadline(const struct prober *p, const struct card *c)
 
 static void look_at_card(struct prober *p, struct card *c)
 {
-	if (take_answer(p, c) && c->asked_requests != p->requests)
-		ask(p, c);
+	take_answer(p, c);
 	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
 		c->given_up = true;
 		tell_sick(p, c, GD_GPU_NOT_ANSWERING, "does not answer");
@@ -387,17 +378,15 @@ static void take_events(struct prober *p)
 	free(events);
 }
 
-/* A request is answered when every card has been asked after it came, and has answered or been given up. */
-static void tell_rounds(struct prober *p)
+/* Once, when each card has answered or been given up. */
+static void tell_round(struct prober *p)
 {
-	unsigned done = p->requests;
 	for (unsigned i = 0; i < p->num_cards; i++)
-		if (!p->cards[i].given_up && p->cards[i].done_requests < done)
-			done = p->cards[i].done_requests;
-	if (done == p->requests_told)
-		return;
-	wire_put(&p->out, WIRE_ROUND, 0, done, NULL);
-	p->requests_told = done;
+		if (!p->cards[i].given_up && !p->cards[i].met)
+			return;
+	if (!p->round_told)
+		wire_put(&p->out, WIRE_ROUND, 0, 0, NULL);
+	p->round_told = true;
 }
 
 /* When the next card is to be given up, or the next tick comes. */
@@ -424,16 +413,15 @@ static bool is_time(struct prober *p)
 
 static _Noreturn void serve(struct prober *p)
 {
-	unsigned seen = 0;
 	p->tick_ns = clock_now_ns() + p->settings->period_ms * NS_PER_MS;
+	ask_all(p);
 	for (;;) {
-		if (p->requests != seen || is_time(p))
+		if (is_time(p))
 			ask_all(p);
-		seen = p->requests;
 		for (unsigned i = 0; i < p->num_cards; i++)
 			look_at_card(p, &p->cards[i]);
 		take_events(p);
-		tell_rounds(p);
+		tell_round(p);
 		send_out(p);
 		wait_until(p, next_deadline(p));
 	}
@@ -509,8 +497,8 @@ void prober_main(const struct prober_settings *settings)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->asked, NULL);
 
-	/* The parent has hold of us, by pidfd, before it asks: only now may a driver crash us. */
-	while (p->requests == 0)
+	/* The parent opens its pidfd before it lets us begin: only now may a driver crash us. */
+	while (!p->started)
 		wait_until(p, UINT64_MAX);
 	say_ready(p);
 	struct gpu_set warnings = {0};
