@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/prober.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,11 +13,11 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/pidref.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -429,22 +429,6 @@ static _Noreturn void serve(struct prober *p)
 
 /* ---- Becoming the probe process ----------------------------------------- */
 
-/* Close-on-exec does not help where nothing is executed. */
-static void close_others(int keep)
-{
-	if (syscall(SYS_close_range, (unsigned)keep + 1, ~0u, 0) == 0)
-		return;
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	while (dir && (entry = readdir(dir))) {
-		int fd = atoi(entry->d_name);
-		if (fd > keep && fd != dirfd(dir))
-			close(fd);
-	}
-	if (dir)
-		closedir(dir);
-}
-
 static int take_over_fds(int socket)
 {
 	int kept = fcntl(socket, F_DUPFD, 3);
@@ -456,7 +440,7 @@ static int take_over_fds(int socket)
 			leave();
 	if (kept != 3 && dup2(kept, 3) < 0)
 		leave();
-	close_others(3);
+	file_close_range(4, INT_MAX); /* close-on-exec does not help where nothing is executed */
 	return 3;
 }
 
