@@ -194,6 +194,8 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	const float *block;
 	long n = 0;
 	int e = 0;
+	t->model = r->model;
+	t->language = r->language[0] ? r->language : NULL;
 	/* What it learned of the last speaker's microphone: the same file is to give the same text in any order. */
 	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
 	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
@@ -217,28 +219,6 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	return e == -ECANCELED ? gd_fail(w, e, "cancelled") : e < 0 ? gd_fail(w, e, "pocketsphinx failed") : 0;
 }
 
-/* ---- The hooks ---------------------------------------------------------- */
-
-static const struct speech_ops ops = {
+const struct speech_recognizer speech_recognizer = {
 	.state_size = sizeof(struct pocketsphinx), .load = load, .unload = unload, .recognize = recognize};
-
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	return speech_setup(w, &ops, ret_state);
-}
-
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	return speech_cleanup(&ops, state);
-}
-
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	const struct pocketsphinx *r = state;
-	struct transcript t = {.model = r->model, .language = r->language[0] ? r->language : NULL};
-	return speech_process(w, &ops, state, task, &t);
-}
-
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
 GD_API const char gd_worker_about[] = "speech to text by PocketSphinx, English, on the CPU";

@@ -154,6 +154,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	struct whisper *r = state;
 	cleanup_(freep) float *samples = NULL;
 	size_t count = 0;
+	t->model = r->model;
 	int e = read_all(w, a, &samples, &count);
 	if (e < 0)
 		return e;
@@ -175,27 +176,6 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	return 0;
 }
 
-/* ---- The hooks ---------------------------------------------------------- */
-
-static const struct speech_ops ops = {
+const struct speech_recognizer speech_recognizer = {
 	.state_size = sizeof(struct whisper), .load = load, .unload = unload, .recognize = recognize};
-
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	return speech_setup(w, &ops, ret_state);
-}
-
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	return speech_cleanup(&ops, state);
-}
-
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	struct transcript t = {.model = ((struct whisper *)state)->model};
-	return speech_process(w, &ops, state, task, &t);
-}
-
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
 GD_API const char gd_worker_about[] = "speech to text by whisper.cpp, many languages, on the GPU";
