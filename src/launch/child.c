@@ -105,7 +105,7 @@ static int start_piped(struct child *c, struct start *s, bool talks)
 		waitpid(pid, NULL, 0);
 		return -s->error;
 	}
-	c->process.pid = pid; /* known also where no descriptor can be had: child_end() ends it by number */
+	c->process.pid = pid; /* without a descriptor, child_end() ends it by number */
 	return pidref_open(pid, &c->process);
 }
 
