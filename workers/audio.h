@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A recording of any kind as recognisers want it: 16 kHz, one channel, block by block. */
+/* A recording of any kind as recognizers want it: 16 kHz, one channel, block by block. */
 #ifndef WORKERS_AUDIO_H
 #define WORKERS_AUDIO_H
 

@@ -26,7 +26,7 @@
 #define WORDS   512
 #define MODEL   "en-us"
 
-struct recogniser {
+struct pocketsphinx {
 	cmd_ln_t *config;
 	ps_decoder_t *decoder;
 	mfcc_t *means; /* of the channel, as the model has them at first */
@@ -71,8 +71,9 @@ static int check_wishes(struct gd_worker *w, bool own)
 	return 0;
 }
 
-static int load(struct gd_worker *w, struct recogniser *r)
+static int load(struct gd_worker *w, void *state)
 {
+	struct pocketsphinx *r = state;
 	char hmm[PATH_MAX], lm[PATH_MAX], dict[PATH_MAX];
 	bool own = gd_worker_setting(w, "hmm", NULL) && gd_worker_setting(w, "lm", NULL) &&
 		   gd_worker_setting(w, "dict", NULL);
@@ -100,35 +101,14 @@ static int load(struct gd_worker *w, struct recogniser *r)
 	return 0;
 }
 
-static void destroy(struct recogniser *r)
+static void unload(void *state)
 {
+	struct pocketsphinx *r = state;
 	if (r->decoder)
 		ps_free(r->decoder);
 	if (r->config)
 		cmd_ln_free_r(r->config);
 	free(r->means);
-	free(r);
-}
-
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	struct recogniser *r = calloc(1, sizeof(*r));
-	if (!r)
-		return -ENOMEM;
-	int e = load(w, r);
-	if (e < 0) {
-		destroy(r);
-		return e;
-	}
-	*ret_state = r;
-	return 0;
-}
-
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	destroy(state);
-	return 0;
 }
 
 /* ---- A recording -------------------------------------------------------- */
@@ -148,7 +128,7 @@ static void append_word(struct text *t, const char *word)
 }
 
 /* The words of the utterance that has ended; it began at this second. */
-static int take_utterance(struct recogniser *r, double start, struct transcript *t)
+static int take_utterance(struct pocketsphinx *r, double start, struct transcript *t)
 {
 	cleanup_(text_finish) struct text text = {0};
 	logmath_t *math = ps_get_logmath(r->decoder);
@@ -188,8 +168,8 @@ struct stream {
 	double since;
 };
 
-/* One slice. An utterance ends where the recogniser hears a silence. */
-static int hear(struct recogniser *r, struct stream *s, const int16 *slice, size_t count, struct transcript *t)
+/* One slice. An utterance ends where the recognizer hears a silence. */
+static int hear(struct pocketsphinx *r, struct stream *s, const int16 *slice, size_t count, struct transcript *t)
 {
 	if (ps_process_raw(r->decoder, slice, count, FALSE, FALSE) < 0)
 		return -EIO;
@@ -207,13 +187,15 @@ static int hear(struct recogniser *r, struct stream *s, const int16 *slice, size
 	return 0;
 }
 
-static int recognise(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
+static int recognize(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
 {
-	struct recogniser *r = state;
+	struct pocketsphinx *r = state;
 	struct stream s = {0};
 	const float *block;
 	long n = 0;
 	int e = 0;
+	t->model = r->model;
+	t->language = r->language[0] ? r->language : NULL;
 	/* What it learned of the last speaker's microphone: the same file is to give the same text in any order. */
 	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
 	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
@@ -237,12 +219,6 @@ static int recognise(struct gd_worker *w, void *state, struct audio *a, struct t
 	return e == -ECANCELED ? gd_fail(w, e, "cancelled") : e < 0 ? gd_fail(w, e, "pocketsphinx failed") : 0;
 }
 
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	const struct recogniser *r = state;
-	struct transcript t = {.model = r->model, .language = r->language[0] ? r->language : NULL};
-	return speech_process(w, state, task, recognise, &t);
-}
-
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+const struct speech_recognizer speech_recognizer = {
+	.state_size = sizeof(struct pocketsphinx), .load = load, .unload = unload, .recognize = recognize};
 GD_API const char gd_worker_about[] = "speech to text by PocketSphinx, English, on the CPU";

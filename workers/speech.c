@@ -1,13 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "speech.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #define WORDS 512
 
-int speech_process(struct gd_worker *w, void *state, const struct gd_bytes *task, speech_recognise *recognise,
-	struct transcript *t)
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	speech_recognizer.unload(state);
+	free(state);
+	return 0;
+}
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	void *state = calloc(1, speech_recognizer.state_size);
+	if (!state)
+		return -ENOMEM;
+	int r = speech_recognizer.load(w, state);
+	if (r < 0) {
+		cleanup(w, state);
+		return r;
+	}
+	*ret_state = state;
+	return 0;
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	struct gd_file file;
 	struct audio *audio;
+	struct transcript t = {0};
 	char words[WORDS];
 	int r = gd_file_read(task, &file);
 	if (r < 0)
@@ -15,11 +40,13 @@ int speech_process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	r = audio_open(file.path, &audio, words, sizeof(words));
 	if (r < 0)
 		return gd_fail(w, r, "%s", words);
-	r = recognise(w, state, audio, t);
-	t->seconds = audio_seconds(audio);
+	r = speech_recognizer.recognize(w, state, audio, &t);
+	t.seconds = audio_seconds(audio);
 	audio_close(audio);
-	if (r == 0 && (r = transcript_write(t, &file, words, sizeof(words))) < 0)
+	if (r == 0 && (r = transcript_write(&t, &file, words, sizeof(words))) < 0)
 		gd_fail(w, r, "%s", words);
-	transcript_finish(t);
-	return r < 0 ? r : gd_file_done(w, t->seconds);
+	transcript_finish(&t);
+	return r < 0 ? r : gd_file_done(w, t.seconds);
 }
+
+GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};

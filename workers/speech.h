@@ -1,17 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* What the recognisers have in common: a file comes in, is heard, and a transcript goes out. */
+/*
+ * What the speech recognizers share: the worker's hooks. A model is loaded, then each
+ * file is recognized and its transcript written.
+ *
+ * A plug-in is speech.c linked with exactly one recognizer, which defines
+ * speech_recognizer and gd_worker_about.
+ */
 #ifndef WORKERS_SPEECH_H
 #define WORKERS_SPEECH_H
+
+#include <stddef.h>
 
 #include "audio.h"
 #include "gpu_dispatch.h"
 #include "transcript.h"
 
-/* Hears all of the recording and adds what it understands. 0, or what gd_fail() returned. */
-typedef int speech_recognise(struct gd_worker *w, void *state, struct audio *audio, struct transcript *transcript);
+struct speech_recognizer {
+	size_t state_size;
+	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_fail() returned. */
+	int (*load)(struct gd_worker *w, void *state);
+	/* Releases what load() put into the state, also if load() failed. Does not free the state. */
+	void (*unload)(void *state);
+	/*
+	 * Recognizes all of the recording: adds segments to the transcript, and sets its model and language.
+	 * 0, or what gd_fail() returned.
+	 */
+	int (*recognize)(struct gd_worker *w, void *state, struct audio *audio, struct transcript *transcript);
+};
 
-/* The body of a process hook. `t` has its model; it is finished here. */
-int speech_process(struct gd_worker *w, void *state, const struct gd_bytes *task, speech_recognise *recognise,
-	struct transcript *t);
+extern const struct speech_recognizer speech_recognizer;
 
 #endif

@@ -9,7 +9,7 @@
 #include "gpu_dispatch.h"
 
 struct transcript {
-	const char *model; /* the recogniser's name for it */
+	const char *model; /* the recognizer's name for it */
 	const char *language;
 	double seconds;      /* of the recording */
 	struct text text;    /* a line for each segment */
@@ -18,7 +18,7 @@ struct transcript {
 	double confidence_s; /* how long these are */
 };
 
-/* Times in seconds; confidence 0…1, or -1 where the recogniser tells none. Text of blanks is left out. */
+/* Times in seconds; confidence 0…1, or -1 where the recognizer tells none. Text of blanks is left out. */
 void transcript_add(struct transcript *t, double start, double end, double confidence, const char *text);
 void transcript_finish(struct transcript *t);
 

@@ -13,13 +13,14 @@
 #include <unistd.h>
 #include <whisper.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "speech.h"
 
 #define TICK_S   0.01                   /* of whisper's times */
 #define SHORTEST (AUDIO_RATE * 11 / 10) /* of less than a second it makes nothing */
 
-struct recogniser {
+struct whisper {
 	struct whisper_context *context;
 	char model[PATH_MAX];
 	char language[32];
@@ -61,8 +62,9 @@ static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX]
 		size, own && *own ? own : "not set", size);
 }
 
-static int load(struct gd_worker *w, struct recogniser *r)
+static int load(struct gd_worker *w, void *state)
 {
+	struct whisper *r = state;
 	const char *size = gd_worker_setting(w, "model_size", "base");
 	const char *language = gd_worker_setting(w, "language", "auto");
 	snprintf(r->language, sizeof(r->language), "%s", language);
@@ -81,32 +83,11 @@ static int load(struct gd_worker *w, struct recogniser *r)
 	return r->context ? 0 : gd_fail(w, -EIO, "whisper cannot load the model '%.300s'; its log says why", path);
 }
 
-static void destroy(struct recogniser *r)
+static void unload(void *state)
 {
+	struct whisper *r = state;
 	if (r->context)
 		whisper_free(r->context);
-	free(r);
-}
-
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	struct recogniser *r = calloc(1, sizeof(*r));
-	if (!r)
-		return -ENOMEM;
-	int e = load(w, r);
-	if (e < 0) {
-		destroy(r);
-		return e;
-	}
-	*ret_state = r;
-	return 0;
-}
-
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	destroy(state);
-	return 0;
 }
 
 /* ---- A recording -------------------------------------------------------- */
@@ -115,27 +96,21 @@ static int cleanup(struct gd_worker *w, void *state)
 static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *ret_count)
 {
 	cleanup_(freep) float *samples = NULL;
-	size_t count = 0, room = 0;
+	size_t count = 0, capacity = 0;
 	const float *block;
 	long n;
 	while ((n = audio_read(a, &block)) > 0 && !gd_cancelled(w)) {
-		if (count + (size_t)n > room) {
-			room = (count + (size_t)n) * 2;
-			float *more = room < INT_MAX ? reallocarray(samples, room, sizeof(float)) : NULL;
-			if (!more)
-				return gd_fail(w, -ENOMEM, "the recording is too long: no memory for it");
-			samples = more;
-		}
+		size_t need = count + (size_t)n;
+		if (need > INT_MAX || array_reserve(samples, &capacity, need) < 0)
+			return gd_fail(w, -ENOMEM, "the recording is too long: no memory for it");
 		memcpy(samples + count, block, (size_t)n * sizeof(float));
 		count += (size_t)n;
 	}
 	if (n < 0)
 		return gd_fail(w, (int)n, "the recording cannot be read to its end");
 	if (count < SHORTEST) {
-		float *more = reallocarray(samples, SHORTEST, sizeof(float));
-		if (!more)
+		if (array_reserve(samples, &capacity, SHORTEST) < 0)
 			return gd_fail(w, -ENOMEM, "no memory");
-		samples = more;
 		memset(samples + count, 0, (SHORTEST - count) * sizeof(float));
 		count = SHORTEST;
 	}
@@ -164,7 +139,7 @@ static double confidence(struct whisper_context *c, int segment)
 	return counted ? sum / counted : -1;
 }
 
-static void take_segments(struct recogniser *r, struct transcript *t)
+static void take_segments(struct whisper *r, struct transcript *t)
 {
 	int segments = whisper_full_n_segments(r->context);
 	for (int i = 0; i < segments; i++)
@@ -174,11 +149,12 @@ static void take_segments(struct recogniser *r, struct transcript *t)
 	t->language = whisper_lang_str(whisper_full_lang_id(r->context));
 }
 
-static int recognise(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
+static int recognize(struct gd_worker *w, void *state, struct audio *a, struct transcript *t)
 {
-	struct recogniser *r = state;
+	struct whisper *r = state;
 	cleanup_(freep) float *samples = NULL;
 	size_t count = 0;
+	t->model = r->model;
 	int e = read_all(w, a, &samples, &count);
 	if (e < 0)
 		return e;
@@ -200,11 +176,6 @@ static int recognise(struct gd_worker *w, void *state, struct audio *a, struct t
 	return 0;
 }
 
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	struct transcript t = {.model = ((struct recogniser *)state)->model};
-	return speech_process(w, state, task, recognise, &t);
-}
-
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+const struct speech_recognizer speech_recognizer = {
+	.state_size = sizeof(struct whisper), .load = load, .unload = unload, .recognize = recognize};
 GD_API const char gd_worker_about[] = "speech to text by whisper.cpp, many languages, on the GPU";

@@ -24,16 +24,12 @@ int file_write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
-int file_read_small(int dirfd, const char *path, char *buf, size_t size)
+ssize_t file_read_full(int fd, void *buf, size_t size)
 {
-	if (size < 2 || size > INT_MAX)
-		return -EINVAL;
-	cleanup_(closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	char *p = buf;
 	size_t have = 0;
 	while (have < size) {
-		ssize_t n = read(fd, buf + have, size - have);
+		ssize_t n = read(fd, p + have, size - have);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -42,6 +38,20 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size)
 			break;
 		have += (size_t)n;
 	}
+	return (ssize_t)have;
+}
+
+int file_read_small(int dirfd, const char *path, char *buf, size_t size)
+{
+	if (size < 2 || size > INT_MAX)
+		return -EINVAL;
+	cleanup_(closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ssize_t n = file_read_full(fd, buf, size);
+	if (n < 0)
+		return (int)n;
+	size_t have = (size_t)n;
 	if (have == size)
 		return -EFBIG;
 	while (have > 0 && buf[have - 1] == '\n')

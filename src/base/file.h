@@ -4,9 +4,13 @@
 #define BASE_FILE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* All of it, through interruptions and short writes; 0 or a negative errno value. */
 int file_write_all(int fd, const void *data, size_t size);
+
+/* Up to `size` bytes, through interruptions and short reads. Returns how many: less only at the end of the file. */
+ssize_t file_read_full(int fd, void *buf, size_t size);
 
 /*
  * A small file (sysfs, proc) into buf, always NUL-terminated, trailing newlines

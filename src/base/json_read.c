@@ -254,25 +254,24 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 	return r < 0 ? r : 1;
 }
 
-/* memcmp() in line: keys are short. */
+/* Whether the first n and the last n bytes are equal, for an n of at most 8 that the compiler knows. */
+static inline bool same_ends(const char *a, const char *b, size_t size, size_t n)
+{
+	uint64_t x = 0, y = 0, last_x = 0, last_y = 0;
+	memcpy(&x, a, n);
+	memcpy(&y, b, n);
+	memcpy(&last_x, a + size - n, n);
+	memcpy(&last_y, b + size - n, n);
+	return ((x ^ y) | (last_x ^ last_y)) == 0;
+}
+
+/* memcmp() in line: keys are short, so their two ends overlap. */
 static inline bool same_bytes(const char *a, const char *b, size_t size)
 {
-	if (size >= 8 && size <= 16) {
-		uint64_t x, y, last_x, last_y;
-		memcpy(&x, a, 8);
-		memcpy(&y, b, 8);
-		memcpy(&last_x, a + size - 8, 8);
-		memcpy(&last_y, b + size - 8, 8);
-		return ((x ^ y) | (last_x ^ last_y)) == 0;
-	}
-	if (size >= 4 && size < 8) {
-		uint32_t x, y, last_x, last_y;
-		memcpy(&x, a, 4);
-		memcpy(&y, b, 4);
-		memcpy(&last_x, a + size - 4, 4);
-		memcpy(&last_y, b + size - 4, 4);
-		return ((x ^ y) | (last_x ^ last_y)) == 0;
-	}
+	if (size >= 8 && size <= 16)
+		return same_ends(a, b, size, 8);
+	if (size >= 4 && size < 8)
+		return same_ends(a, b, size, 4);
 	return memcmp(a, b, size) == 0;
 }
 

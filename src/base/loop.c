@@ -91,17 +91,29 @@ int loop_change(struct loop_source *s, uint32_t events)
 	return epoll_ctl(s->loop->epoll_fd, EPOLL_CTL_MOD, s->fd, &e) < 0 ? -errno : 0;
 }
 
+/* Adds a descriptor that is closed with its source. It is still the caller's on failure. */
+static int add_own_fd(struct loop *l, int fd, loop_fn *fn, void *context, struct loop_source **ret)
+{
+	struct loop_source *s = NULL;
+	int r = loop_add(l, fd, EPOLLIN, fn, context, &s);
+	if (r < 0)
+		return r;
+	s->own_fd = true;
+	*ret = s;
+	return 0;
+}
+
 int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_source **ret)
 {
 	cleanup_(closep) int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	struct loop_source *s = NULL;
-	int r = loop_add(l, fd, EPOLLIN, fn, context, &s);
+	struct loop_source *s;
+	int r = add_own_fd(l, fd, fn, context, &s);
 	if (r < 0)
 		return r;
-	s->own_fd = s->timer = true;
 	take_fd(&fd);
+	s->timer = true;
 	*ret = s;
 	return 0;
 }
@@ -123,13 +135,11 @@ int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *cont
 	cleanup_(closep) int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	struct loop_source *s = NULL;
-	int r = loop_add(l, fd, EPOLLIN, fn, context, &s);
-	if (r < 0)
-		return r;
-	s->own_fd = true;
-	*ret_fd = take_fd(&fd);
-	return 0;
+	struct loop_source *s;
+	int r = add_own_fd(l, fd, fn, context, &s);
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
 }
 
 void loop_remove(struct loop_source *s)

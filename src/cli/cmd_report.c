@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/launch_ledger.h"
+#include "cli/launch_model.h"
 #include "cli/queue_choice.h"
 #include "cli/queue_view.h"
 #include "cli/say.h"
@@ -183,7 +183,7 @@ static int report_launch(struct report_command *c, struct text *page)
 	uint64_t bad_lines = 0;
 	struct view_model *m = view_model_create(1);
 	int r = m && asprintf(&path, "%s/" HISTORY_NAME, c->launch) >= 0
-			? launch_ledger_read(path, m, &launch, &bad_lines, &c->err)
+			? launch_model_read(path, m, &launch, &bad_lines, &c->err)
 			: error_set(&c->err, -ENOMEM, "reading folder '%s': out of memory", c->launch);
 	int64_t now = date_now_ms();
 	struct report report = {.model = m,
@@ -195,7 +195,7 @@ static int report_launch(struct report_command *c, struct text *page)
 		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
 	if (r == 0 && bad_lines)
 		say("'%s': %" PRIu64 " bad line%s skipped", path, bad_lines, bad_lines == 1 ? "" : "s");
-	launch_ledger_finish(&launch);
+	launch_model_finish(&launch);
 	view_model_destroy(m);
 	return r;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -22,6 +23,7 @@ struct amd {
 	char *root;
 	unsigned num_cards;
 	int *minors; /* the number in renderD128 */
+	size_t minors_capacity;
 };
 
 static void closedirp(DIR **d)
@@ -95,11 +97,9 @@ static int find_cards(struct amd *a)
 		int minor, end = 0;
 		if (sscanf(entry->d_name, "renderD%d%n", &minor, &end) != 1 || entry->d_name[end] || !is_amd(a, minor))
 			continue;
-		int *minors = reallocarray(a->minors, a->num_cards + 1, sizeof(*minors));
-		if (!minors)
+		if (array_reserve(a->minors, &a->minors_capacity, a->num_cards + 1) < 0)
 			return -ENOMEM;
-		minors[a->num_cards++] = minor;
-		a->minors = minors;
+		a->minors[a->num_cards++] = minor;
 	}
 	if (a->num_cards > 0)
 		qsort(a->minors, a->num_cards, sizeof(*a->minors), by_number);
@@ -247,6 +247,7 @@ static bool find_kfd_id(const struct amd *a, int minor, int64_t *ret)
 	return false;
 }
 
+/* ret: NULL, then the list that gpu->processes points to, also on failure. */
 static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, struct gd_gpu_process **ret)
 {
 	int64_t id;
@@ -255,6 +256,7 @@ static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, st
 	cleanup_(closedirp) DIR *all = opendir_under(a->root, "class/kfd/kfd/proc");
 	if (!all)
 		return 0;
+	size_t capacity = 0;
 	struct dirent *entry;
 	while ((entry = readdir(all))) {
 		char path[300];
@@ -263,13 +265,11 @@ static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, st
 		/* kfd has an entry for every card; a process that has nothing there does not use it. */
 		if (!isdigit((unsigned char)entry->d_name[0]) || !read_number(dirfd(all), path, &bytes) || bytes <= 0)
 			continue;
-		struct gd_gpu_process *list = reallocarray(*ret, gpu->num_processes + 1, sizeof(*list));
-		if (!list)
+		if (array_reserve(*ret, &capacity, gpu->num_processes + 1) < 0)
 			return -ENOMEM;
-		*ret = list;
-		list[gpu->num_processes++] = (struct gd_gpu_process){
+		(*ret)[gpu->num_processes++] = (struct gd_gpu_process){
 			.pid = atoll(entry->d_name), .memory_bytes = (uint64_t)bytes, .memory_known = true};
-		gpu->processes = list;
+		gpu->processes = *ret;
 	}
 	gpu->known |= GD_GPU_PROCESSES;
 	return 0;

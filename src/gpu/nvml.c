@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -147,7 +148,7 @@ static void read_load(struct reading *r)
 
 struct processes {
 	struct gd_gpu_process *list;
-	size_t count;
+	size_t count, capacity;
 };
 
 /* A process that computes and draws is told of twice, with the same memory. */
@@ -164,11 +165,9 @@ static int add_process(struct processes *all, unsigned pid, unsigned long long u
 			*seen = p;
 		return 0;
 	}
-	struct gd_gpu_process *list = reallocarray(all->list, all->count + 1, sizeof(*list));
-	if (!list)
+	if (array_reserve(all->list, &all->capacity, all->count + 1) < 0)
 		return -ENOMEM;
-	list[all->count++] = p;
-	all->list = list;
+	all->list[all->count++] = p;
 	return 0;
 }
 
@@ -180,14 +179,13 @@ typedef int process_call(struct nvml_device *d, unsigned *count, void *infos);
  */
 static int read_processes_of(struct reading *r, process_call *call, bool v1, struct processes *all)
 {
-	cleanup_(freep) void *infos = NULL;
+	cleanup_(freep) struct nvml_process *infos = NULL; /* of the older, smaller kind where v1 is set */
+	size_t capacity = 0;
 	unsigned count = 0, room = 32;
 	int result;
 	do {
-		void *larger = reallocarray(infos, room, sizeof(struct nvml_process));
-		if (!larger)
+		if (array_reserve(infos, &capacity, room) < 0)
 			return -ENOMEM;
-		infos = larger;
 		count = room;
 		result = call(r->device, &count, infos);
 		room = count > room ? count + 8 : room * 2;
@@ -195,8 +193,8 @@ static int read_processes_of(struct reading *r, process_call *call, bool v1, str
 	if (!good(r, result))
 		return 0;
 	for (unsigned i = 0; i < count; i++) {
-		const struct nvml_process *p = (const struct nvml_process *)infos + i;
-		const struct nvml_process_v1 *old = (const struct nvml_process_v1 *)infos + i;
+		const struct nvml_process *p = infos + i;
+		const struct nvml_process_v1 *old = (const struct nvml_process_v1 *)(const void *)infos + i;
 		if (add_process(all, v1 ? old->pid : p->pid, v1 ? old->used : p->used) < 0)
 			return -ENOMEM;
 	}

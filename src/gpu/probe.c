@@ -41,7 +41,6 @@ struct gpu_probe {
 	struct probe_card *cards;
 	unsigned num_cards;
 	struct gpu_set warnings; /* of the drivers */
-	unsigned requests;
 };
 
 /* ---- Simulated GPUs: no process, a timer for the news ------------------- */
@@ -79,7 +78,7 @@ static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 	uint64_t ticks;
 	if (read(p->timer_fd, &ticks, sizeof(ticks)) < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = p->requests};
+	*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND};
 	return 1;
 }
 
@@ -87,7 +86,6 @@ static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 
 static int start(struct gpu_probe *p)
 {
-	p->requests = 1;
 	if (p->spec.kind != GPU_SPEC_SIM)
 		return probe_process_start(&p->settings, &p->process);
 	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -102,7 +100,7 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	struct gpu_probe *p = calloc(1, sizeof(*p));
 	if (!p)
 		return error_set(err, -ENOMEM, "asking for GPUs: out of memory");
-	p->process = (struct probe_process){.fd = -1, .pidfd = -1};
+	p->process = PROBE_PROCESS_NONE;
 	p->timer_fd = -1;
 	p->settings.period_ms = options->period_ms;
 	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
@@ -145,13 +143,7 @@ int gpu_probe_fd(const struct gpu_probe *p)
 
 pid_t gpu_probe_pid(const struct gpu_probe *p)
 {
-	return p->process.pid;
-}
-
-int gpu_probe_request(struct gpu_probe *p)
-{
-	p->requests++;
-	return p->spec.kind == GPU_SPEC_SIM ? sim_arm(p) : probe_process_request(&p->process);
+	return p->process.ref.pid;
 }
 
 /* ---- What the process says ---------------------------------------------- */
@@ -186,11 +178,7 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 		replace(&card->last, said);
 	} else {
 		mark_sick(&card->last, health);
-		struct gpu_set words = {.warnings = said->warnings, .num_warnings = said->num_warnings};
-		said->warnings = card->last.warnings;
-		said->num_warnings = card->last.num_warnings;
-		card->last.warnings = words.warnings;
-		card->last.num_warnings = words.num_warnings;
+		gpu_set_swap_warnings(said, &card->last);
 	}
 	if (card->off_bus)
 		mark_sick(&card->last, GD_GPU_LOST);
@@ -225,7 +213,7 @@ static int learn(struct gpu_probe *p, const struct wire_record *record, struct g
 		}
 		return 1;
 	case WIRE_ROUND:
-		*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND, .requests = record->value};
+		*ret = (struct gpu_news){.kind = GPU_NEWS_ROUND};
 		return 1;
 	}
 	return -EBADMSG;

@@ -29,7 +29,7 @@ struct gpu_probe;
 /* In every field zero means the default. */
 struct gpu_probe_options {
 	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: $GPUQ_GPUS or "auto" */
-	unsigned period_ms; /* how often all cards are asked; 0: only on request */
+	unsigned period_ms; /* how often all cards are asked; 0: once, when the probe is opened */
 	unsigned answer_ms; /* how long a driver may take; 5000 */
 	bool events;        /* tell of Xids */
 	bool unlimited;     /* whatever CUDA_VISIBLE_DEVICES and its like hide from this process */
@@ -38,24 +38,20 @@ struct gpu_probe_options {
 enum gpu_news_kind {
 	GPU_NEWS_CARD = 1, /* a card has answered, or has been given up */
 	GPU_NEWS_XID,      /* something went wrong on a card */
-	GPU_NEWS_ROUND,    /* a request has been answered in full */
+	GPU_NEWS_ROUND,    /* after the opening, each card has answered or been given up; simulated: each period */
 };
 
 struct gpu_news {
 	enum gpu_news_kind kind;
-	int index;         /* of the card */
-	unsigned xid;      /* NVIDIA's number for what went wrong */
-	unsigned requests; /* GPU_NEWS_ROUND: how many requests, the opening included, are answered */
+	int index;    /* of the card */
+	unsigned xid; /* NVIDIA's number for what went wrong */
 };
 
-/* Starts the probe and makes the first request. Waits for the process to run, not for a driver. */
+/* Starts the probe, which asks all cards. Waits for the process to run, not for a driver. */
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err);
 
 /* Readable when there are news. For poll() only. */
 int gpu_probe_fd(const struct gpu_probe *p);
-
-/* Asks all cards now. -EPIPE where the probe has ended. */
-int gpu_probe_request(struct gpu_probe *p);
 
 /*
  * The next piece of news: 1; 0 where there is none yet. -EPIPE where the probe

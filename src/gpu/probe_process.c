@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,7 +80,17 @@ static int fork_prober(const struct prober_settings *settings, pid_t *ret)
 	return r;
 }
 
-/* ---- Start, request, end ------------------------------------------------ */
+/* ---- Start and end ------------------------------------------------------ */
+
+/* Lets it begin; -EPIPE if it has ended. */
+static int send_go(struct probe_process *p)
+{
+	ssize_t n;
+	do
+		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
 
 static int start_once(struct prober_settings *settings, bool forked, struct probe_process *p)
 {
@@ -92,11 +101,11 @@ static int start_once(struct prober_settings *settings, bool forked, struct prob
 	cleanup_(closep) int theirs = pair[1];
 	settings->socket = theirs;
 	settings->parent = getpid();
-	int r = (forked ? fork_prober : spawn_prober)(settings, &p->pid);
+	int r = (forked ? fork_prober : spawn_prober)(settings, &p->ref.pid);
 	if (r < 0)
 		return r;
-	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	return p->pidfd < 0 ? -errno : probe_process_request(p);
+	r = pidref_open(p->ref.pid, &p->ref);
+	return r < 0 ? r : send_go(p);
 }
 
 /* 1 when it has said something; 0 at its end, or where it says nothing in time. */
@@ -123,7 +132,7 @@ int probe_process_start(const struct prober_settings *settings, struct probe_pro
 	struct prober_settings s = *settings;
 	int r = -ETIMEDOUT;
 	for (int i = 0; i < START_TRIES; i++) {
-		struct probe_process p = {.fd = -1, .pidfd = -1};
+		struct probe_process p = PROBE_PROCESS_NONE;
 		bool forked = i > 0;
 		r = start_once(&s, forked, &p);
 		if (r == 0)
@@ -139,36 +148,19 @@ int probe_process_start(const struct prober_settings *settings, struct probe_pro
 	return -ETIMEDOUT;
 }
 
-int probe_process_request(struct probe_process *p)
-{
-	ssize_t n;
-	do
-		n = send(p->fd, "?", 1, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
-}
-
 void probe_process_end(struct probe_process *p)
 {
-	if (p->pid > 0) {
-		if (p->pidfd >= 0)
-			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-		else
-			kill(p->pid, SIGKILL);
-		/* Where it cannot be killed (a driver holds it in the kernel) it is left alone. */
-		struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
-		uint64_t deadline_ns = clock_now_ns() + REAP_MS * NS_PER_MS;
-		while (p->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline_ns, clock_now_ns())) < 0 &&
-			errno == EINTR)
-			;
+	if (pidref_is_set(&p->ref)) {
+		pidref_signal(&p->ref, SIGKILL);
+		/* A process that SIGKILL does not end (a driver holds it in the kernel) is left alone. */
+		pidref_wait(&p->ref, clock_now_ns() + REAP_MS * NS_PER_MS);
 		/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
 		siginfo_t info = {0};
-		int flags = WEXITED | (p->pidfd >= 0 ? WNOHANG : 0);
-		if (waitid(P_PID, (id_t)p->pid, &info, flags) == 0 && info.si_pid && info.si_code != CLD_EXITED)
+		int flags = WEXITED | (p->ref.fd >= 0 ? WNOHANG : 0);
+		if (waitid(P_PID, (id_t)p->ref.pid, &info, flags) == 0 && info.si_pid && info.si_code != CLD_EXITED)
 			p->exit_signal = info.si_status;
 	}
-	closep(&p->pidfd);
+	pidref_close(&p->ref);
 	closep(&p->fd);
-	p->fd = p->pidfd = -1;
-	p->pid = 0;
+	p->fd = -1;
 }

@@ -11,22 +11,18 @@
 #ifndef GPU_PROBE_PROCESS_H
 #define GPU_PROBE_PROCESS_H
 
-#include <sys/types.h>
-
+#include "base/pidref.h"
 #include "gpu/prober.h"
 
 struct probe_process {
 	int fd; /* the socket */
-	int pidfd;
-	pid_t pid;       /* 0: none */
-	int exit_signal; /* that ended it, as far as we were told */
+	struct pidref ref;
+	int exit_signal; /* the signal that ended it, if that is known */
 };
+#define PROBE_PROCESS_NONE ((struct probe_process){.fd = -1, .ref = PIDREF_NONE})
 
-/* Starts it, makes the first request, and waits until it runs (not until a driver answers). */
+/* Starts it and waits until it runs (not until a driver answers). */
 int probe_process_start(const struct prober_settings *settings, struct probe_process *ret);
-
-/* -EPIPE where it has ended. */
-int probe_process_request(struct probe_process *p);
 
 /* Kills and reaps it, which takes a second at most; closes what belongs to it. */
 void probe_process_end(struct probe_process *p);

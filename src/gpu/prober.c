@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/prober.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,10 +13,12 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/pidref.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "gpu/wire.h"
@@ -37,10 +39,7 @@ struct driver {
 	bool watched; /* its thread for events runs */
 };
 
-/*
- * Asked: its thread may begin. Busy: asked, and no answer taken yet. Requests are
- * counted, so that an answer is known to be younger than the request it is for.
- */
+/* Asked: its thread may begin. Busy: asked, and no answer taken yet. */
 struct card {
 	struct prober *prober;
 	struct driver *driver;
@@ -54,14 +53,12 @@ struct card {
 	bool given_up;
 	bool met; /* has answered at least once */
 	uint64_t asked_ns;
-	unsigned asked_requests;
-	unsigned done_requests;
 };
 
 struct prober {
 	const struct prober_settings *settings;
 	int socket;
-	int parent_fd;
+	struct pidref parent;
 	int wake_fd;
 	pthread_mutex_t lock;
 	pthread_cond_t asked;
@@ -69,11 +66,11 @@ struct prober {
 	struct card *cards;
 	unsigned num_cards;
 	struct gpu_event *events; /* under the lock; cards by index */
-	size_t num_events;
+	size_t num_events, events_capacity;
 	struct text out;
 	size_t sent;
-	unsigned requests;
-	unsigned requests_told;
+	bool started;    /* the parent lets us begin */
+	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
 };
@@ -150,11 +147,9 @@ static void *wait_for_events(void *arg)
 			continue;
 		event.card += d->first_card;
 		pthread_mutex_lock(&p->lock);
-		struct gpu_event *events = reallocarray(p->events, p->num_events + 1, sizeof(*events));
-		if (!events)
+		if (array_reserve(p->events, &p->events_capacity, p->num_events + 1) < 0)
 			leave();
-		events[p->num_events++] = event;
-		p->events = events;
+		p->events[p->num_events++] = event;
 		pthread_mutex_unlock(&p->lock);
 		wake(p);
 	}
@@ -190,22 +185,23 @@ static void send_out(struct prober *p)
 	p->sent = 0;
 }
 
-static void take_requests(struct prober *p)
+/* The byte that lets us begin, or the end of the stream. */
+static void read_parent(struct prober *p)
 {
 	char bytes[64];
 	ssize_t n = recv(p->socket, bytes, sizeof(bytes), 0);
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		leave();
 	if (n > 0)
-		p->requests += (unsigned)n;
+		p->started = true;
 }
 
-/* Until something happens or the time is come; takes requests, notices the parent's end. */
+/* Waits for something to happen, or for the deadline. Leaves if the parent has ended. */
 static void wait_until(struct prober *p, uint64_t deadline_ns)
 {
 	struct pollfd fds[] = {
 		{.fd = p->socket, .events = POLLIN},
-		{.fd = p->parent_fd, .events = POLLIN},
+		{.fd = p->parent.fd, .events = POLLIN},
 		{.fd = p->wake_fd, .events = POLLIN},
 	};
 	if (p->sent < p->out.length)
@@ -219,7 +215,7 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 	if (fds[1].revents)
 		leave();
 	if (fds[0].revents & ~POLLOUT)
-		take_requests(p);
+		read_parent(p);
 	if (fds[2].revents) {
 		uint64_t count;
 		ssize_t got = read(p->wake_fd, &count, sizeof(count));
@@ -288,7 +284,6 @@ static void ask(struct prober *p, struct card *c)
 		return;
 	c->busy = true;
 	c->asked_ns = clock_now_ns();
-	c->asked_requests = p->requests;
 	pthread_mutex_lock(&p->lock);
 	c->asked = true;
 	pthread_cond_broadcast(&p->asked);
@@ -324,8 +319,7 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 	}
 }
 
-/* True where an answer was there. */
-static bool take_answer(struct prober *p, struct card *c)
+static void take_answer(struct prober *p, struct card *c)
 {
 	pthread_mutex_lock(&p->lock);
 	bool answered = c->answered;
@@ -334,7 +328,7 @@ static bool take_answer(struct prober *p, struct card *c)
 	bool watch = c->watching && !c->driver->watched;
 	pthread_mutex_unlock(&p->lock);
 	if (!answered)
-		return false;
+		return;
 
 	for (size_t i = 0; i < answer.count; i++)
 		answer.gpus[i].index = (int)c->index;
@@ -344,10 +338,8 @@ static bool take_answer(struct prober *p, struct card *c)
 		p->met_ns = clock_now_ns();
 	c->met = true;
 	c->busy = c->given_up = false;
-	c->done_requests = c->asked_requests;
 	if (watch)
 		c->driver->watched = start_thread(wait_for_events, c->driver) == 0;
-	return true;
 }
 
 /*
@@ -362,8 +354,7 @@ static uint64_t card_deadline(const struct prober *p, const struct card *c)
 
 static void look_at_card(struct prober *p, struct card *c)
 {
-	if (take_answer(p, c) && c->asked_requests != p->requests)
-		ask(p, c);
+	take_answer(p, c);
 	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
 		c->given_up = true;
 		tell_sick(p, c, GD_GPU_NOT_ANSWERING, "does not answer");
@@ -376,7 +367,7 @@ static void take_events(struct prober *p)
 	struct gpu_event *events = p->events;
 	size_t num_events = p->num_events;
 	p->events = NULL;
-	p->num_events = 0;
+	p->num_events = p->events_capacity = 0;
 	pthread_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < num_events; i++) {
 		if (events[i].card >= p->num_cards)
@@ -387,17 +378,15 @@ static void take_events(struct prober *p)
 	free(events);
 }
 
-/* A request is answered when every card has been asked after it came, and has answered or been given up. */
-static void tell_rounds(struct prober *p)
+/* Once, when each card has answered or been given up. */
+static void tell_round(struct prober *p)
 {
-	unsigned done = p->requests;
 	for (unsigned i = 0; i < p->num_cards; i++)
-		if (!p->cards[i].given_up && p->cards[i].done_requests < done)
-			done = p->cards[i].done_requests;
-	if (done == p->requests_told)
-		return;
-	wire_put(&p->out, WIRE_ROUND, 0, done, NULL);
-	p->requests_told = done;
+		if (!p->cards[i].given_up && !p->cards[i].met)
+			return;
+	if (!p->round_told)
+		wire_put(&p->out, WIRE_ROUND, 0, 0, NULL);
+	p->round_told = true;
 }
 
 /* When the next card is to be given up, or the next tick comes. */
@@ -424,38 +413,21 @@ static bool is_time(struct prober *p)
 
 static _Noreturn void serve(struct prober *p)
 {
-	unsigned seen = 0;
 	p->tick_ns = clock_now_ns() + p->settings->period_ms * NS_PER_MS;
+	ask_all(p);
 	for (;;) {
-		if (p->requests != seen || is_time(p))
+		if (is_time(p))
 			ask_all(p);
-		seen = p->requests;
 		for (unsigned i = 0; i < p->num_cards; i++)
 			look_at_card(p, &p->cards[i]);
 		take_events(p);
-		tell_rounds(p);
+		tell_round(p);
 		send_out(p);
 		wait_until(p, next_deadline(p));
 	}
 }
 
 /* ---- Becoming the probe process ----------------------------------------- */
-
-/* Close-on-exec does not help where nothing is executed. */
-static void close_others(int keep)
-{
-	if (syscall(SYS_close_range, (unsigned)keep + 1, ~0u, 0) == 0)
-		return;
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	while (dir && (entry = readdir(dir))) {
-		int fd = atoi(entry->d_name);
-		if (fd > keep && fd != dirfd(dir))
-			close(fd);
-	}
-	if (dir)
-		closedir(dir);
-}
 
 static int take_over_fds(int socket)
 {
@@ -468,7 +440,7 @@ static int take_over_fds(int socket)
 			leave();
 	if (kept != 3 && dup2(kept, 3) < 0)
 		leave();
-	close_others(3);
+	file_close_range(4, INT_MAX); /* close-on-exec does not help where nothing is executed */
 	return 3;
 }
 
@@ -502,15 +474,15 @@ void prober_main(const struct prober_settings *settings)
 	reset_signals();
 	prctl(PR_SET_NAME, "gpuq-probe");
 	p->socket = take_over_fds(settings->socket);
-	p->parent_fd = (int)syscall(SYS_pidfd_open, settings->parent, 0);
+	int r = pidref_open(settings->parent, &p->parent);
 	p->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (p->parent_fd < 0 || p->wake_fd < 0 || getppid() != settings->parent)
+	if (r < 0 || p->wake_fd < 0 || getppid() != settings->parent)
 		leave();
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->asked, NULL);
 
-	/* The parent has hold of us, by pidfd, before it asks: only now may a driver crash us. */
-	while (p->requests == 0)
+	/* The parent opens its pidfd before it lets us begin: only now may a driver crash us. */
+	while (!p->started)
 		wait_until(p, UINT64_MAX);
 	say_ready(p);
 	struct gpu_set warnings = {0};

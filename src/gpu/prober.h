@@ -12,9 +12,9 @@
 #include "gpu/backend.h"
 
 struct prober_settings {
-	int socket;         /* records go out, a byte per request comes in; not blocking */
+	int socket;         /* records go out; a byte comes in, which lets it begin; not blocking */
 	pid_t parent;       /* when it is gone, so are we */
-	unsigned period_ms; /* 0: only on request */
+	unsigned period_ms; /* how often cards are asked; 0: once */
 	unsigned answer_ms; /* how long a driver may take */
 	bool events;        /* wait for Xids */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 void gpu_set_finish(struct gpu_set *s)
@@ -18,12 +19,22 @@ void gpu_set_finish(struct gpu_set *s)
 	*s = (struct gpu_set){0};
 }
 
+/* Most sets hold one card. array_reserve() alone would begin with room for 16 of them, which is 5 kB. */
+static int reserve_gpu(struct gpu_set *s)
+{
+	if (s->capacity == 0) {
+		s->gpus = malloc(sizeof(*s->gpus));
+		if (!s->gpus)
+			return -ENOMEM;
+		s->capacity = 1;
+	}
+	return array_reserve(s->gpus, &s->capacity, s->count + 1);
+}
+
 int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
 {
-	struct gd_gpu *gpus = reallocarray(s->gpus, s->count + 1, sizeof(*gpus));
-	if (!gpus)
+	if (reserve_gpu(s) < 0)
 		return -ENOMEM;
-	s->gpus = gpus;
 
 	struct gd_gpu_process *processes = NULL;
 	if (gpu->num_processes > 0) {
@@ -32,18 +43,16 @@ int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
 			return -ENOMEM;
 		memcpy(processes, gpu->processes, gpu->num_processes * sizeof(*processes));
 	}
-	gpus[s->count] = *gpu;
-	gpus[s->count].processes = processes;
+	s->gpus[s->count] = *gpu;
+	s->gpus[s->count].processes = processes;
 	s->count++;
 	return 0;
 }
 
 int gpu_set_warn(struct gpu_set *s, const char *format, ...)
 {
-	char **warnings = reallocarray(s->warnings, s->num_warnings + 1, sizeof(*warnings));
-	if (!warnings)
+	if (array_reserve(s->warnings, &s->warnings_capacity, s->num_warnings + 1) < 0)
 		return -ENOMEM;
-	s->warnings = warnings;
 
 	struct text line = {0};
 	va_list args;
@@ -53,8 +62,19 @@ int gpu_set_warn(struct gpu_set *s, const char *format, ...)
 	char *words = text_take(&line);
 	if (!words)
 		return -ENOMEM;
-	warnings[s->num_warnings++] = words;
+	s->warnings[s->num_warnings++] = words;
 	return 0;
+}
+
+void gpu_set_swap_warnings(struct gpu_set *a, struct gpu_set *b)
+{
+	struct gpu_set before = *a;
+	a->warnings = b->warnings;
+	a->num_warnings = b->num_warnings;
+	a->warnings_capacity = b->warnings_capacity;
+	b->warnings = before.warnings;
+	b->num_warnings = before.num_warnings;
+	b->warnings_capacity = before.warnings_capacity;
 }
 
 /* Everything after the list itself lies in one block, the strictest alignment first. */

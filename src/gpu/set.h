@@ -13,9 +13,9 @@
 
 struct gpu_set {
 	struct gd_gpu *gpus;
-	size_t count;
+	size_t count, capacity;
 	char **warnings;
-	size_t num_warnings;
+	size_t num_warnings, warnings_capacity;
 };
 
 void gpu_set_finish(struct gpu_set *s);
@@ -25,6 +25,8 @@ int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu);
 
 /* One line for people; 0 or -ENOMEM. */
 int gpu_set_warn(struct gpu_set *s, const char *format, ...) GD_PRINTF(2, 3);
+
+void gpu_set_swap_warnings(struct gpu_set *a, struct gpu_set *b);
 
 /* The same GPUs and warnings in one allocation, for gd_gpu_list_free(). */
 int gpu_set_to_list(const struct gpu_set *s, struct gd_gpu_list **ret);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -99,11 +100,9 @@ static int parse_items(struct gpu_spec *spec, char *rest, struct gd_error *err)
 {
 	char *piece;
 	while ((piece = strsep(&rest, ","))) {
-		struct gpu_spec_item *items = reallocarray(spec->items, spec->num_items + 1, sizeof(*items));
-		if (!items)
+		if (array_reserve(spec->items, &spec->capacity, spec->num_items + 1) < 0)
 			return error_set(err, -ENOMEM, "%s '%s': out of memory", spec->source, spec->text);
-		spec->items = items;
-		int r = parse_item(spec, trim(piece), &items[spec->num_items], err);
+		int r = parse_item(spec, trim(piece), &spec->items[spec->num_items], err);
 		if (r < 0)
 			return r;
 		spec->num_items++;

@@ -33,7 +33,7 @@ struct gpu_spec {
 	char *text;         /* as it was written, for messages */
 	const char *source; /* where it was written: "GPU specification", "$GPUQ_GPUS" */
 	struct gpu_spec_item *items;
-	size_t num_items;
+	size_t num_items, capacity;
 	int sim_count;
 	uint64_t sim_memory_bytes;
 };

@@ -17,7 +17,7 @@ enum wire_kind {
 	WIRE_CARDS,     /* value: how many cards there are; set: warnings of the drivers */
 	WIRE_CARD,      /* card; set: it and its instances */
 	WIRE_XID,       /* card; value: the Xid */
-	WIRE_ROUND,     /* value: how many requests have been answered in full */
+	WIRE_ROUND,     /* once: each card has answered or been given up */
 };
 
 struct wire_record {

@@ -5,14 +5,15 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "gpu_dispatch.h"
 
 struct gd_balancer {
 	struct gd_launch_gpu *gpus; /* by number */
-	size_t num_gpus;
+	size_t num_gpus, gpus_capacity;
 	struct gd_launch_failure *failures;
-	size_t num_failures, failures_room;
+	size_t num_failures, failures_capacity;
 	struct arena arena; /* the failures' words */
 	uint64_t total, skipped, done, failed;
 	uint64_t bytes;
@@ -29,12 +30,10 @@ static int get_gpu(struct gd_balancer *b, int number, struct gd_launch_gpu **ret
 	while (at < b->num_gpus && b->gpus[at].gpu < number)
 		at++;
 	if (at == b->num_gpus || b->gpus[at].gpu != number) {
-		struct gd_launch_gpu *list = reallocarray(b->gpus, b->num_gpus + 1, sizeof(*list));
-		if (!list)
+		if (array_reserve(b->gpus, &b->gpus_capacity, b->num_gpus + 1) < 0)
 			return -ENOMEM;
-		memmove(list + at + 1, list + at, (b->num_gpus - at) * sizeof(*list));
-		list[at] = (struct gd_launch_gpu){.gpu = number};
-		b->gpus = list;
+		memmove(b->gpus + at + 1, b->gpus + at, (b->num_gpus - at) * sizeof(*b->gpus));
+		b->gpus[at] = (struct gd_launch_gpu){.gpu = number};
 		b->num_gpus++;
 	}
 	*ret = &b->gpus[at];
@@ -75,7 +74,10 @@ void gd_balancer_reset(struct gd_balancer *b)
 		b->gpus[i] = (struct gd_launch_gpu){.gpu = b->gpus[i].gpu};
 	arena_finish(&b->arena);
 	free(b->failures);
-	*b = (struct gd_balancer){.gpus = b->gpus, .num_gpus = b->num_gpus, .start_ns = clock_now_ns()};
+	*b = (struct gd_balancer){.gpus = b->gpus,
+		.num_gpus = b->num_gpus,
+		.gpus_capacity = b->gpus_capacity,
+		.start_ns = clock_now_ns()};
 }
 
 void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t files_skipped)
@@ -86,14 +88,8 @@ void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t fi
 
 static int add_failure(struct gd_balancer *b, const struct gd_file_result *result)
 {
-	if (b->num_failures == b->failures_room) {
-		size_t room = b->failures_room ? 2 * b->failures_room : 16;
-		struct gd_launch_failure *list = reallocarray(b->failures, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		b->failures = list;
-		b->failures_room = room;
-	}
+	if (array_reserve(b->failures, &b->failures_capacity, b->num_failures + 1) < 0)
+		return -ENOMEM;
 	const char *file = arena_copy(&b->arena, result->file, strlen(result->file));
 	const char *error = arena_copy(&b->arena, result->error, strlen(result->error));
 	if (!file || !error)

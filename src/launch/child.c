@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,11 +76,11 @@ static int set_nonblocking(int fd)
 
 static void close_all(struct child *c)
 {
-	closep(&c->pidfd);
+	pidref_close(&c->process);
 	closep(&c->in);
 	closep(&c->out);
 	closep(&c->log);
-	c->pidfd = c->in = c->out = c->log = -1;
+	c->in = c->out = c->log = -1;
 }
 
 static int start_piped(struct child *c, struct start *s, bool talks)
@@ -99,18 +98,15 @@ static int start_piped(struct child *c, struct start *s, bool talks)
 		r = set_nonblocking(c->out);
 	if (r < 0)
 		return r;
-	c->pid = start(s);
-	if (c->pid < 0) {
-		c->pid = 0;
+	pid_t pid = start(s);
+	if (pid < 0)
 		return -errno;
-	}
 	if (s->error) {
-		waitpid(c->pid, NULL, 0);
-		c->pid = 0;
+		waitpid(pid, NULL, 0);
 		return -s->error;
 	}
-	c->pidfd = file_above_stdio((int)syscall(SYS_pidfd_open, c->pid, 0));
-	return c->pidfd < 0 ? c->pidfd : 0;
+	c->process.pid = pid; /* without a descriptor, child_end() ends it by number */
+	return pidref_open(pid, &c->process);
 }
 
 int child_start(struct child *c, char *const argv[], bool talks)
@@ -180,10 +176,10 @@ void child_last_line(const struct child *c, char *to, size_t room)
 
 void child_signal(struct child *c, int signal)
 {
-	if (!c->pid)
+	if (!pidref_is_set(&c->process))
 		return;
-	kill(-c->pid, signal);
-	kill(-c->pid, SIGCONT);
+	kill(-c->process.pid, signal);
+	kill(-c->process.pid, SIGCONT);
 }
 
 /* What it started and left behind is our child by now, for a worker is a subreaper. */
@@ -206,17 +202,14 @@ static void end_orphans(void)
 /* The group is killed before its leader is waited for: until then the number can be nobody else's. */
 void child_end(struct child *c)
 {
-	if (c->pid) {
-		struct pollfd end = {.fd = c->pidfd, .events = POLLIN};
-		if (c->pidfd < 0 || poll(&end, 1, 0) != 1)
-			kill(c->pid, SIGKILL);
-		kill(-c->pid, SIGKILL);
-		uint64_t deadline = clock_now_ns() + REAP_MS * NS_PER_MS;
-		while (c->pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline, clock_now_ns())) < 0 && errno == EINTR)
-			;
+	if (pidref_is_set(&c->process)) {
+		if (!pidref_wait(&c->process, 0))
+			pidref_signal(&c->process, SIGKILL);
+		kill(-c->process.pid, SIGKILL);
+		pidref_wait(&c->process, clock_now_ns() + REAP_MS * NS_PER_MS);
 		c->status = SIGKILL;
-		(void)waitpid(c->pid, &c->status, WNOHANG);
-		c->pid = 0;
+		(void)waitpid(c->process.pid, &c->status, WNOHANG);
+		pidref_close(&c->process);
 		end_orphans();
 		child_read_log(c);
 	}

@@ -11,20 +11,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
+
+#include "base/pidref.h"
 
 struct child {
-	pid_t pid; /* 0: none */
-	int pidfd; /* readable when it has ended */
-	int in;    /* to its standard input, non-blocking; -1: that is /dev/null */
-	int out;   /* from its standard output, non-blocking; -1: that is the worker's */
-	int log;   /* from its standard error, non-blocking; -1 once nobody holds it open any more */
+	struct pidref process;
+	int in;  /* to its standard input, non-blocking; -1: that is /dev/null */
+	int out; /* from its standard output, non-blocking; -1: that is the worker's */
+	int log; /* from its standard error, non-blocking; -1 once nobody holds it open any more */
 	int status;
 	size_t tail_size;
 	char tail[2048];
 };
 
-#define CHILD_NONE ((struct child){.pidfd = -1, .in = -1, .out = -1, .log = -1})
+#define CHILD_NONE ((struct child){.process = PIDREF_NONE, .in = -1, .out = -1, .log = -1})
 
 /*
  * Starts argv, looked for in $PATH; `talks`: with pipes for its input and output. A

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -32,28 +33,28 @@ struct level {
 	ino_t inode;
 };
 
-struct entry {
+struct folder_entry {
 	uint64_t key; /* the first bytes in which the names of a folder differ */
 	char *path;
 	uint64_t size_bytes;
 	int64_t mtime_ns;
-	bool folder;
+	bool is_folder;
 };
 
-struct entries {
-	struct entry *list;
-	size_t count, room;
+/* The entries of one folder that are wanted or to be entered. */
+struct folder {
+	struct folder_entry *list;
+	size_t count, capacity;
 	size_t name_at; /* where names begin in the paths */
-	size_t alike;   /* bytes that all names begin with */
 };
 
 /* What was found, with all that it owns. The public part is the first member: gd_files_free() gets its address. */
 struct found_files {
 	struct gd_files files;
 	struct arena arena;
-	size_t room;
+	size_t capacity; /* of files.files */
 	const char **warnings;
-	size_t warnings_room;
+	size_t warnings_capacity;
 };
 
 struct finder {
@@ -136,14 +137,9 @@ static int warn(struct finder *f, const char *format, ...)
 	va_start(args, format);
 	text_vappendf(&words, format, args);
 	va_end(args);
-	if (found->files.num_warnings == found->warnings_room) {
-		size_t room = found->warnings_room ? 2 * found->warnings_room : 8;
-		const char **list = reallocarray(found->warnings, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		found->files.warnings = found->warnings = list;
-		found->warnings_room = room;
-	}
+	if (array_reserve(found->warnings, &found->warnings_capacity, found->files.num_warnings + 1) < 0)
+		return -ENOMEM;
+	found->files.warnings = found->warnings;
 	const char *copy = arena_copy(&found->arena, text_string(&words), words.length);
 	if (!copy || text_error(&words))
 		return -ENOMEM;
@@ -151,38 +147,26 @@ static int warn(struct finder *f, const char *format, ...)
 	return 0;
 }
 
-static int keep(struct found_files *found, const struct entry *e)
+static int keep(struct found_files *found, const struct folder_entry *e)
 {
 	struct gd_files *files = &found->files;
-	if (files->count == found->room) {
-		size_t room = found->room ? 2 * found->room : 64;
-		struct gd_found *list = reallocarray(files->files, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		files->files = list;
-		found->room = room;
-	}
+	if (array_reserve(files->files, &found->capacity, files->count + 1) < 0)
+		return -ENOMEM;
 	files->files[files->count++] = (struct gd_found){e->path, e->size_bytes, e->mtime_ns, -1};
 	return 0;
 }
 
 /* ---- One folder ----------------------------------------------------------- */
 
-static void entries_finish(struct entries *e)
+static void folder_finish(struct folder *folder)
 {
-	free(e->list);
+	free(folder->list);
 }
 
-static int add_entry(struct finder *f, struct entries *to, const char *prefix, const char *name, const struct stat *st)
+static int folder_add(struct finder *f, struct folder *to, const char *prefix, const char *name, const struct stat *st)
 {
-	if (to->count == to->room) {
-		size_t room = to->room ? 2 * to->room : 64;
-		struct entry *list = reallocarray(to->list, room, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		to->list = list;
-		to->room = room;
-	}
+	if (array_reserve(to->list, &to->capacity, to->count + 1) < 0)
+		return -ENOMEM;
 	size_t length = strlen(name);
 	char *path = arena_room(&f->found->arena, to->name_at + length);
 	if (!path)
@@ -190,11 +174,11 @@ static int add_entry(struct finder *f, struct entries *to, const char *prefix, c
 	memcpy(path, prefix, to->name_at);
 	memcpy(path + to->name_at, name, length + 1);
 	arena_keep(&f->found->arena, to->name_at + length);
-	to->list[to->count++] = (struct entry){
+	to->list[to->count++] = (struct folder_entry){
 		.path = path,
 		.size_bytes = (uint64_t)st->st_size,
 		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-		.folder = S_ISDIR(st->st_mode),
+		.is_folder = S_ISDIR(st->st_mode),
 	};
 	return 0;
 }
@@ -214,7 +198,7 @@ static void note_other(struct finder *f, const char *prefix, size_t prefix_lengt
 }
 
 /* A name that was read. Those that can be neither a file we want nor a folder to enter cost no look at them. */
-static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct entries *to)
+static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct folder *to)
 {
 	const char *name = d->d_name;
 	size_t length = strlen(name);
@@ -245,12 +229,12 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (S_ISDIR(st.st_mode)) {
 		if (!f->options->recursive)
 			f->found->files.other_folders++;
-		return f->options->recursive && name[0] != '.' ? add_entry(f, to, prefix, name, &st) : 0;
+		return f->options->recursive && name[0] != '.' ? folder_add(f, to, prefix, name, &st) : 0;
 	}
-	return wanted && S_ISREG(st.st_mode) ? add_entry(f, to, prefix, name, &st) : 0;
+	return wanted && S_ISREG(st.st_mode) ? folder_add(f, to, prefix, name, &st) : 0;
 }
 
-static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct entries *to)
+static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct folder *to)
 {
 	for (;;) {
 		errno = 0;
@@ -273,7 +257,7 @@ static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct en
 
 static int by_name(const void *x, const void *y)
 {
-	const struct entry *a = x, *b = y;
+	const struct folder_entry *a = x, *b = y;
 	if (a->key != b->key)
 		return a->key < b->key ? -1 : 1;
 	return strcmp(a->path, b->path);
@@ -283,28 +267,28 @@ static int by_name(const void *x, const void *y)
  * Names of a folder often begin alike ("recording-0000…"): they are compared by the
  * eight bytes after that, as one number, which mostly decides.
  */
-static void sort_entries(struct entries *e)
+static void folder_sort(struct folder *folder)
 {
-	if (e->count < 2)
+	if (folder->count < 2)
 		return;
-	const char *first = e->list[0].path + e->name_at;
+	const char *first = folder->list[0].path + folder->name_at;
 	size_t alike = strlen(first);
-	for (size_t i = 1; i < e->count; i++) {
-		const char *name = e->list[i].path + e->name_at;
+	for (size_t i = 1; i < folder->count; i++) {
+		const char *name = folder->list[i].path + folder->name_at;
 		size_t n = 0;
 		while (n < alike && name[n] == first[n])
 			n++;
 		alike = n;
 	}
-	for (size_t i = 0; i < e->count; i++) {
+	for (size_t i = 0; i < folder->count; i++) {
 		char bytes[8] = {0};
-		memcpy(bytes, e->list[i].path + e->name_at + alike,
-			strnlen(e->list[i].path + e->name_at + alike, sizeof(bytes)));
+		memcpy(bytes, folder->list[i].path + folder->name_at + alike,
+			strnlen(folder->list[i].path + folder->name_at + alike, sizeof(bytes)));
 		uint64_t key;
 		memcpy(&key, bytes, sizeof(key));
-		e->list[i].key = be64toh(key);
+		folder->list[i].key = be64toh(key);
 	}
-	qsort(e->list, e->count, sizeof(*e->list), by_name);
+	qsort(folder->list, folder->count, sizeof(*folder->list), by_name);
 }
 
 /* ---- Folder by folder ----------------------------------------------------- */
@@ -328,7 +312,7 @@ static int enter(struct finder *f, const char *path, const struct level *above)
 }
 
 /* Reads it to its end and closes it before it looks deeper: no more than one is open at a time. */
-static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct entries *ret)
+static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct folder *ret)
 {
 	DIR *dir = fdopendir(fd);
 	if (!dir) {
@@ -359,14 +343,14 @@ static int walk(struct finder *f, int fd, const char *prefix, const struct level
 		return r;
 	}
 	struct level here = {above, st.st_dev, st.st_ino};
-	cleanup_(entries_finish) struct entries entries = {.name_at = strlen(prefix)};
-	int r = list_folder(f, fd, prefix, &here, &entries);
+	cleanup_(folder_finish) struct folder folder = {.name_at = strlen(prefix)};
+	int r = list_folder(f, fd, prefix, &here, &folder);
 	if (r < 0)
 		return r;
-	sort_entries(&entries);
-	for (size_t i = 0; r == 0 && i < entries.count; i++) {
-		const struct entry *e = &entries.list[i];
-		r = e->folder ? enter(f, e->path, &here) : keep(f->found, e);
+	folder_sort(&folder);
+	for (size_t i = 0; r == 0 && i < folder.count; i++) {
+		const struct folder_entry *e = &folder.list[i];
+		r = e->is_folder ? enter(f, e->path, &here) : keep(f->found, e);
 	}
 	return r;
 }

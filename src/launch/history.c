@@ -12,8 +12,6 @@
 #include "base/json_put.h"
 #include "base/lock.h"
 
-#define VERSION 1
-
 void history_init(struct history *h)
 {
 	*h = (struct history){.fd = -1};
@@ -89,7 +87,7 @@ void history_add_run(struct history *h, const struct history_run *run)
 	struct text *t = &h->pending;
 	json_open(t, NULL, '{');
 	json_put_string(t, "event", "run");
-	json_put_int(t, "version", VERSION);
+	json_put_int(t, "version", HISTORY_VERSION);
 	put_time(t);
 	json_put_any(t, "input", run->input, strlen(run->input));
 	json_put_string(t, "worker", run->worker);

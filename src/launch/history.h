@@ -18,7 +18,8 @@
 #include "gpu_dispatch.h"
 #include "launch/path_map.h"
 
-#define HISTORY_NAME "launch.jsonl"
+#define HISTORY_NAME    "launch.jsonl"
+#define HISTORY_VERSION 1
 
 /* The last thing that was said of a file. */
 struct history_entry {
@@ -35,7 +36,7 @@ struct history_entry {
 
 struct history {
 	struct history_entry *entries;
-	size_t count, room;
+	size_t count, capacity;
 	struct path_map by_file;
 	struct arena arena;
 	struct intern inputs;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,13 +16,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/pidref.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 
 #define REAP_MS 5000
 
-/* What the child found. */
-struct report {
+/* What the child found, sent to the parent through a pipe. */
+struct plugin_report {
 	int code; /* 0, or why not */
 	char words[400];
 	struct plugin_look look;
@@ -82,7 +82,7 @@ static _Noreturn void child_main(const char *path, int fd, pid_t parent)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 		_exit(1);
 	seal_off();
-	struct report report = {0};
+	struct plugin_report report = {0};
 	struct gd_error err = {0};
 	const struct gd_worker_ops *ops = NULL;
 	const char *about = NULL;
@@ -102,7 +102,7 @@ static _Noreturn void child_main(const char *path, int fd, pid_t parent)
 /* ---- Outside ------------------------------------------------------------ */
 
 /* 1 with a report, 0 at its end without one, -ETIMEDOUT. */
-static int await_report(int fd, uint64_t deadline_ns, struct report *ret)
+static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 {
 	size_t have = 0;
 	while (have < sizeof(*ret)) {
@@ -141,13 +141,10 @@ static int say_death(const char *path, bool known, int status, struct gd_error *
 }
 
 /* One that a driver holds in the kernel is left to it. */
-static bool reap(pid_t pid, int pidfd, int *ret_status)
+static bool reap(const struct pidref *child, int *ret_status)
 {
-	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-	uint64_t deadline = clock_now_ns() + REAP_MS * NS_PER_MS;
-	while (pidfd >= 0 && poll(&end, 1, clock_ms_until(deadline, clock_now_ns())) < 0 && errno == EINTR)
-		;
-	return waitpid(pid, ret_status, pidfd < 0 ? 0 : WNOHANG) == pid;
+	pidref_wait(child, clock_now_ns() + REAP_MS * NS_PER_MS);
+	return waitpid(child->pid, ret_status, child->fd < 0 ? 0 : WNOHANG) == child->pid;
 }
 
 int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct gd_error *err)
@@ -166,16 +163,17 @@ int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct 
 		return error_set(err, -errno, "no process could be made: %s", error_words(-errno));
 	closep(&theirs);
 	theirs = -1;
-	cleanup_(closep) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
+	(void)pidref_open(pid, &child); /* without a descriptor, reap() waits by number */
 
-	struct report report;
+	struct plugin_report report;
 	int r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);
 	if (r != 0) {
 		kill(-pid, SIGKILL); /* with what its constructors have started */
-		kill(pid, SIGKILL);
+		pidref_signal(&child, SIGKILL);
 	}
 	int status = 0;
-	bool known = reap(pid, pidfd, &status);
+	bool known = reap(&child, &status);
 	if (r == -ETIMEDOUT)
 		return error_set(err, r, "the worker '%s' is not loaded after %d s: something hangs in it", path,
 			limit_ms / 1000);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/program.h"
@@ -22,7 +23,7 @@
 
 struct found {
 	struct plugin *plugins;
-	size_t count;
+	size_t count, capacity;
 };
 
 static void found_finish(struct found *f)
@@ -53,17 +54,15 @@ static int add(struct found *f, const char *folder, const char *file)
 	struct plugin p = {.name = strndup(file, size)};
 	if (asprintf(&p.path, "%s/%s", folder, file) < 0)
 		p.path = NULL;
-	struct plugin *plugins = p.name && p.path ? reallocarray(f->plugins, f->count + 1, sizeof(p)) : NULL;
-	if (plugins)
-		f->plugins = plugins;
+	bool room = p.name && p.path && array_reserve(f->plugins, &f->capacity, f->count + 1) == 0;
 	struct stat st;
-	if (plugins && !find_named(f, p.name) && stat(p.path, &st) == 0 && S_ISREG(st.st_mode)) {
-		plugins[f->count++] = p;
+	if (room && !find_named(f, p.name) && stat(p.path, &st) == 0 && S_ISREG(st.st_mode)) {
+		f->plugins[f->count++] = p;
 		return 0;
 	}
 	free(p.name);
 	free(p.path);
-	return plugins ? 0 : -ENOMEM;
+	return room ? 0 : -ENOMEM;
 }
 
 static void closedirp(DIR **d)

@@ -23,13 +23,12 @@ int program_start(struct program *p, char *const argv[])
 
 static bool has_ended(const struct program *p)
 {
-	struct pollfd end = {.fd = p->child.pidfd, .events = POLLIN};
-	return poll(&end, 1, 0) == 1;
+	return pidref_wait(&p->child.process, 0);
 }
 
 bool program_lives(struct program *p)
 {
-	return p->child.pid && !p->closed && !has_ended(p);
+	return pidref_is_set(&p->child.process) && !p->closed && !has_ended(p);
 }
 
 /* ---- Sending ------------------------------------------------------------ */
@@ -130,7 +129,7 @@ int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_
 		struct pollfd fds[] = {
 			{.fd = p->child.out, .events = POLLIN},
 			{.fd = p->child.log, .events = POLLIN},
-			{.fd = p->child.pidfd, .events = POLLIN},
+			{.fd = p->child.process.fd, .events = POLLIN},
 			{.fd = p->sent < p->out.length ? p->child.in : -1, .events = POLLOUT},
 		};
 		int n = poll(fds, 4, timeout_ms);
@@ -155,7 +154,7 @@ static void wait_for_end(struct program *p, uint64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd fds[] = {
-			{.fd = p->child.pidfd, .events = POLLIN},
+			{.fd = p->child.process.fd, .events = POLLIN},
 			{.fd = p->child.log, .events = POLLIN},
 			{.fd = p->closed ? -1 : p->child.out, .events = POLLIN},
 		};
@@ -172,7 +171,7 @@ static void wait_for_end(struct program *p, uint64_t deadline_ns)
 
 void program_leave(struct program *p)
 {
-	if (!p->child.pid)
+	if (!pidref_is_set(&p->child.process))
 		return;
 	close_input(p);
 	wait_for_end(p, UINT64_MAX);

@@ -34,21 +34,21 @@ static const char *const word_names[NUM_WORDS] = {
 	[WORD_SEED] = "seed",
 };
 
-/* A piece of an argument. */
-struct piece {
-	const char *data; /* text, or the word between its braces */
+/* A part of an argument: plain text, or a word in braces. */
+struct token {
+	const char *data; /* the text, or the word without its braces */
 	size_t size;
 	bool is_word;
 };
 
-/* 1 and the next piece, 0 at the end, -EINVAL at a brace that is neither doubled nor closed. */
-static int next_piece(const char **p, struct piece *ret)
+/* 1 and the next token, 0 at the end, -EINVAL at a brace that is neither doubled nor closed. */
+static int next_token(const char **p, struct token *ret)
 {
 	const char *start = *p;
 	if (!*start)
 		return 0;
 	if ((start[0] == '{' || start[0] == '}') && start[1] == start[0]) {
-		*ret = (struct piece){.data = start, .size = 1};
+		*ret = (struct token){.data = start, .size = 1};
 		*p = start + 2;
 		return 1;
 	}
@@ -58,34 +58,34 @@ static int next_piece(const char **p, struct piece *ret)
 		size_t size = strcspn(start + 1, "{}");
 		if (start[1 + size] != '}')
 			return -EINVAL;
-		*ret = (struct piece){.data = start + 1, .size = size, .is_word = true};
+		*ret = (struct token){.data = start + 1, .size = size, .is_word = true};
 		*p = start + size + 2;
 		return 1;
 	}
 	size_t size = strcspn(start, "{}");
-	*ret = (struct piece){.data = start, .size = size};
+	*ret = (struct token){.data = start, .size = size};
 	*p = start + size;
 	return 1;
 }
 
-static bool is_word(const struct piece *piece, const char *name)
+static bool is_word(const struct token *token, const char *name)
 {
-	return strlen(name) == piece->size && memcmp(name, piece->data, piece->size) == 0;
+	return strlen(name) == token->size && memcmp(name, token->data, token->size) == 0;
 }
 
-static int find_word(const struct piece *piece)
+static int find_word(const struct token *token)
 {
 	for (int i = 0; i < NUM_WORDS; i++)
-		if (is_word(piece, word_names[i]))
+		if (is_word(token, word_names[i]))
 			return i;
 	return -1;
 }
 
 /* The last one given counts. */
-static const char *find_setting(const struct piece *piece, const struct gd_setting *settings, size_t num_settings)
+static const char *find_setting(const struct token *token, const struct gd_setting *settings, size_t num_settings)
 {
 	for (size_t i = num_settings; i > 0; i--)
-		if (is_word(piece, settings[i - 1].key))
+		if (is_word(token, settings[i - 1].key))
 			return settings[i - 1].value;
 	return NULL;
 }
@@ -93,9 +93,9 @@ static const char *find_setting(const struct piece *piece, const struct gd_setti
 /* ---- Checking ----------------------------------------------------------- */
 
 static int fail_unknown(
-	const struct piece *piece, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+	const struct token *token, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
 {
-	cleanup_(freep) char *word = strndup(piece->data, piece->size);
+	cleanup_(freep) char *word = strndup(token->data, token->size);
 	cleanup_(freep) const char **known = calloc(NUM_WORDS + num_settings, sizeof(*known));
 	cleanup_(text_finish) struct text list = {0};
 	if (!word || !known)
@@ -121,11 +121,11 @@ static int check_argument(
 	const char *argument, const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
 {
 	const char *p = argument;
-	struct piece piece;
+	struct token token;
 	int r;
-	while ((r = next_piece(&p, &piece)) > 0)
-		if (piece.is_word && find_word(&piece) < 0 && !find_setting(&piece, settings, num_settings))
-			return fail_unknown(&piece, settings, num_settings, err);
+	while ((r = next_token(&p, &token)) > 0)
+		if (token.is_word && find_word(&token) < 0 && !find_setting(&token, settings, num_settings))
+			return fail_unknown(&token, settings, num_settings, err);
 	if (r < 0)
 		return error_set(err, -EINVAL,
 			"a brace without its pair in '%s'; write {{ and }} for braces themselves", argument);
@@ -186,17 +186,17 @@ static void append_word(struct text *t, enum word word, const struct template_va
 static int append_argument(struct text *t, const char *argument, const struct template_values *v)
 {
 	const char *p = argument;
-	struct piece piece;
+	struct token token;
 	int r;
-	while ((r = next_piece(&p, &piece)) > 0) {
-		int word = piece.is_word ? find_word(&piece) : -1;
-		const char *value = piece.is_word ? find_setting(&piece, v->settings, v->num_settings) : NULL;
+	while ((r = next_token(&p, &token)) > 0) {
+		int word = token.is_word ? find_word(&token) : -1;
+		const char *value = token.is_word ? find_setting(&token, v->settings, v->num_settings) : NULL;
 		if (word >= 0)
 			append_word(t, (enum word)word, v);
 		else if (value)
 			text_append_string(t, value);
-		else if (!piece.is_word)
-			text_append(t, piece.data, piece.size);
+		else if (!token.is_word)
+			text_append(t, token.data, token.size);
 		else
 			return -EINVAL;
 	}

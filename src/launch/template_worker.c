@@ -30,7 +30,7 @@ static bool wait_for(struct gd_worker *w, struct child *c)
 	bool told = false;
 	for (;;) {
 		struct pollfd fds[] = {
-			{.fd = c->pidfd, .events = POLLIN},
+			{.fd = c->process.fd, .events = POLLIN},
 			{.fd = c->log, .events = POLLIN},
 		};
 		int n = poll(fds, 2, LOOK_MS);

@@ -60,29 +60,37 @@ int parcel_seal(struct parcel *p, size_t size)
 	return map_parcel(p, PROT_READ);
 }
 
-union fd_message {
-	struct cmsghdr header;
-	char room[CMSG_SPACE(sizeof(int))];
+/* A message of one byte with room for a descriptor. It points into itself, so it cannot be copied. */
+struct fd_message {
+	char byte;
+	struct iovec iov;
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct msghdr header;
 };
+
+static void fd_message_init(struct fd_message *m)
+{
+	*m = (struct fd_message){.byte = 'p'};
+	m->iov = (struct iovec){.iov_base = &m->byte, .iov_len = 1};
+	m->header = (struct msghdr){
+		.msg_iov = &m->iov,
+		.msg_iovlen = 1,
+		.msg_control = m->control,
+		.msg_controllen = sizeof(m->control),
+	};
+}
 
 int parcel_send(const struct parcel *p, int sock, bool wait)
 {
-	char byte = 'p';
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	union fd_message control = {0};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	struct fd_message message;
+	fd_message_init(&message);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message.header);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &p->fd, sizeof(int));
 	for (;;) {
-		if (sendmsg(sock, &msg, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
+		if (sendmsg(sock, &message.header, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
 			return 0;
 		if (errno != EINTR)
 			return -errno;
@@ -91,26 +99,19 @@ int parcel_send(const struct parcel *p, int sock, bool wait)
 
 static int receive_fd(int sock, bool wait)
 {
-	char byte;
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	union fd_message control = {0};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
+	struct fd_message message;
+	fd_message_init(&message);
 	ssize_t n;
 	do {
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+		n = recvmsg(sock, &message.header, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EAGAIN ? -EPROTO : -errno;
 	if (n == 0)
 		return -EPIPE;
-	if (msg.msg_flags & MSG_CTRUNC)
+	if (message.header.msg_flags & MSG_CTRUNC)
 		return -EMFILE; /* the kernel had no descriptor left for it */
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message.header);
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
 		return -EPROTO;
 	int fd;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,21 +13,14 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "pool/warden_private.h"
-
-static int open_pidfd(pid_t pid)
-{
-	return file_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
-}
 
 /* A host may have closed its standard descriptors; what comes next must not take their places. */
 static void fill_stdio(void)
@@ -44,7 +36,7 @@ static void fill_stdio(void)
 /* Executed workers get none of the host's descriptors, so nobody shall wait for us to close them. */
 static void close_others(const struct warden_process *w)
 {
-	int keep[4] = {w->socket, w->parent_pidfd, w->wake_fd, w->plan->event_fd};
+	int keep[4] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd};
 	for (int i = 1; i < 4; i++) /* in order */
 		for (int k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
 			int other = keep[k];
@@ -101,8 +93,7 @@ static int make_socket(int ends[2])
 
 static void free_handle(struct warden *w)
 {
-	if (w->pidfd >= 0)
-		close(w->pidfd);
+	pidref_close(&w->process);
 	if (w->socket >= 0)
 		close(w->socket);
 	if (w->wake_fd >= 0)
@@ -110,7 +101,7 @@ static void free_handle(struct warden *w)
 	if (w->shared)
 		munmap(w->shared, w->shared_size);
 	free(w->wards);
-	*w = (struct warden){.pidfd = -1, .socket = -1, .wake_fd = -1};
+	*w = (struct warden){.process = PIDREF_NONE, .socket = -1, .wake_fd = -1};
 }
 
 /* Everything that the two sides share, made before the fork. */
@@ -133,34 +124,34 @@ static int prepare(const struct warden_plan *plan, struct warden *w)
 
 static int fork_warden(const struct warden_plan *plan, struct warden *w, int theirs)
 {
-	cleanup_(closep) int self = open_pidfd(getpid());
-	if (self < 0)
-		return self;
+	cleanup_(pidref_close) struct pidref self = PIDREF_NONE;
+	int r = pidref_open(getpid(), &self);
+	if (r < 0)
+		return r;
 	if (!plan->argv)
 		fflush(NULL); /* or the workers would print what is in the buffers once more each */
-	w->pid = plan->argv ? _Fork() : fork();
-	if (w->pid < 0)
+	pid_t pid = plan->argv ? _Fork() : fork();
+	if (pid < 0)
 		return -errno;
-	if (w->pid == 0) {
+	if (pid == 0) {
 		struct warden_process process = {
 			.plan = plan,
 			.shared = w->shared,
 			.shared_size = w->shared_size,
 			.wards = w->wards,
 			.socket = theirs,
-			.parent_pidfd = self,
+			.parent = self,
 			.wake_fd = w->wake_fd,
 		};
 		close(w->socket);
 		become_warden(&process);
 	}
-	setpgid(w->pid, w->pid);
-	w->pidfd = open_pidfd(w->pid);
-	if (w->pidfd >= 0)
+	setpgid(pid, pid);
+	r = pidref_open(pid, &w->process);
+	if (r >= 0)
 		return 0;
-	int r = w->pidfd;
-	kill(w->pid, SIGKILL);
-	while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return r;
 }
@@ -172,7 +163,7 @@ int warden_start(const struct warden_plan *plan, struct warden *ret, struct gd_e
 	if (r < 0)
 		return error_set(err, r, "cannot make a socket for the warden: %s", error_words(r));
 	cleanup_(closep) int theirs = ends[1];
-	struct warden w = {.pidfd = -1, .socket = ends[0], .wake_fd = -1};
+	struct warden w = {.process = PIDREF_NONE, .socket = ends[0], .wake_fd = -1};
 	r = prepare(plan, &w);
 	if (r >= 0)
 		r = fork_warden(plan, &w, theirs);
@@ -238,14 +229,11 @@ void warden_notice(struct warden *w)
 
 void warden_finish(struct warden *w, uint64_t deadline_ns)
 {
-	struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
-	while (poll(&p, 1, clock_ms_until(deadline_ns, clock_now_ns())) < 0 && errno == EINTR)
-		;
-	if (!p.revents)
-		syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0);
+	if (!pidref_wait(&w->process, deadline_ns))
+		pidref_signal(&w->process, SIGKILL);
 	/* ECHILD where the host ignores SIGCHLD or waits for everything: fine. */
 	siginfo_t info;
-	while (waitid((idtype_t)P_PIDFD, (id_t)w->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+	while (waitid((idtype_t)P_PIDFD, (id_t)w->process.fd, &info, WEXITED) < 0 && errno == EINTR)
 		;
 	free_handle(w);
 }

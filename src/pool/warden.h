@@ -14,8 +14,8 @@
 #define POOL_WARDEN_H
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
+#include "base/pidref.h"
 #include "gpu_dispatch.h"
 
 enum warden_order_kind {
@@ -82,8 +82,7 @@ struct ward;
 
 /* The dispatcher's handle. */
 struct warden {
-	pid_t pid;
-	int pidfd;
+	struct pidref process;
 	int socket;
 	int wake_fd;
 	struct warden_shared *shared;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "pool/warden_private.h"
 
 /* ---- What the kernel counts --------------------------------------------- */
@@ -23,12 +24,9 @@ static uint64_t oom_kills(void)
 	int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	size_t have = 0;
-	ssize_t n;
-	while (have < sizeof(buf) - 1 && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0)
-		have += (size_t)n;
+	ssize_t n = file_read_full(fd, buf, sizeof(buf) - 1);
 	close(fd);
-	buf[have] = '\0';
+	buf[n > 0 ? n : 0] = '\0';
 	const char *line = strstr(buf, "\noom_kill ");
 	uint64_t count = 0;
 	for (const char *p = line ? line + strlen("\noom_kill ") : ""; *p >= '0' && *p <= '9'; p++)
@@ -338,7 +336,7 @@ void warden_main(struct warden_process *w)
 	for (;;) {
 		struct pollfd fds[] = {
 			{.fd = w->socket, .events = (short)(POLLIN | (due ? POLLOUT : 0))},
-			{.fd = w->parent_pidfd, .events = POLLIN},
+			{.fd = w->parent.fd, .events = POLLIN},
 			{.fd = w->signal_fd, .events = POLLIN},
 			{.fd = w->wake_fd, .events = POLLIN},
 		};
@@ -360,7 +358,7 @@ void warden_main(struct warden_process *w)
 			deadline = now + 10 * NS_PER_MS;
 		if (w->ending && parent_gone) {
 			w->socket = -1; /* its end of file would keep poll() awake */
-			w->parent_pidfd = -1;
+			w->parent = PIDREF_NONE;
 		}
 	}
 }

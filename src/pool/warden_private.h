@@ -39,7 +39,7 @@ struct warden_process {
 	size_t shared_size;
 	struct ward *wards;
 	int socket;
-	int parent_pidfd;
+	struct pidref parent; /* the dispatcher */
 	int wake_fd;
 	int signal_fd;
 	pid_t pid;

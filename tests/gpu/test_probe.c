@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A probe that is kept: samples, requests, events, sick cards, and everything that may end. */
+/* A probe that is kept: samples, events, sick cards, and everything that may end. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -62,10 +62,10 @@ static struct gpu_news wait_for(struct gpu_probe *p, enum gpu_news_kind kind, in
 	}
 }
 
-static void wait_for_round(struct gpu_probe *p, unsigned requests)
+static void wait_for_round(struct gpu_probe *p, unsigned rounds)
 {
-	while (wait_for(p, GPU_NEWS_ROUND, -1).requests < requests)
-		;
+	for (unsigned i = 0; i < rounds; i++)
+		wait_for(p, GPU_NEWS_ROUND, -1);
 }
 
 static struct gd_gpu_list *list_of(struct gpu_probe *p)
@@ -105,7 +105,7 @@ static void test_samples_come_by_themselves(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_without_a_period_samples_come_on_request_only(void **state)
+static void test_without_a_period_cards_are_asked_once(void **state)
 {
 	machine_cards(*state, CARD("GPU-1", "700"));
 	struct gpu_probe *p = open_probe("auto", 0, 0);
@@ -113,12 +113,11 @@ static void test_without_a_period_samples_come_on_request_only(void **state)
 	machine_cards(*state, CARD("GPU-1", "300"));
 	struct gpu_news news;
 	assert_int_equal(news_within(p, 100, &news), 0);
-	assert_int_equal(gpu_probe_request(p), 0);
-	wait_for_round(p, 2);
+	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 700);
+	gpu_probe_close(p);
+	p = open_probe("auto", 0, 0);
+	wait_for_round(p, 1);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 300);
-	for (int i = 0; i < 100; i++)
-		assert_int_equal(gpu_probe_request(p), 0);
-	wait_for_round(p, 102);
 	gpu_probe_close(p);
 }
 
@@ -137,10 +136,13 @@ static void test_card_that_stops_answering_and_comes_back(void **state)
 	assert_false(sick.known & (GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES));
 	assert_int_equal(sick.num_processes, 0);
 
-	/* The other goes on, and a request is answered although one card is silent. */
+	/* The other goes on, and a round is complete although one card is silent. */
 	machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
-	assert_int_equal(gpu_probe_request(p), 0);
-	wait_for_round(p, 2);
+	struct gpu_probe *second = open_probe("0,1", 0, 1000);
+	wait_for_round(second, 1);
+	assert_int_equal(gpu_of(second, 0).memory_free_bytes, 100);
+	assert_int_equal(gpu_of(second, 1).health, GD_GPU_NOT_ANSWERING);
+	gpu_probe_close(second);
 	while (gpu_of(p, 0).memory_free_bytes != 100)
 		wait_for(p, GPU_NEWS_CARD, 0);
 	struct gd_gpu_list *list = list_of(p);
@@ -263,7 +265,7 @@ static void test_killed_probe_is_noticed_and_another_can_be_opened(void **state)
 	while ((r = news_within(p, LIMIT_MS, &news)) > 0)
 		;
 	assert_int_equal(r, -EPIPE);
-	assert_int_equal(gpu_probe_request(p), -EPIPE);
+	assert_int_equal(gpu_probe_read(p, &news), -EPIPE); /* and stays so */
 	gpu_probe_close(p);
 	p = open_probe("auto", 0, 0);
 	wait_for_round(p, 1);
@@ -454,8 +456,6 @@ static void test_simulated_gpus_need_no_process(void **state)
 	wait_for_round(p, 1);
 	struct gpu_news news;
 	assert_int_equal(news_within(p, 50, &news), 0);
-	assert_int_equal(gpu_probe_request(p), 0);
-	wait_for_round(p, 2);
 	assert_int_equal(gpu_of(p, 1).index, 1);
 	gpu_probe_close(p);
 
@@ -512,7 +512,7 @@ int main(int argc, char **argv)
 #define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
 	const struct CMUnitTest both[] = {
 		T(test_samples_come_by_themselves),
-		T(test_without_a_period_samples_come_on_request_only),
+		T(test_without_a_period_cards_are_asked_once),
 		T(test_card_that_stops_answering_and_comes_back),
 		T(test_cards_that_wake_up_one_after_the_other_are_waited_for),
 		T(test_lost_card_keeps_its_identity),

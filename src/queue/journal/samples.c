@@ -195,18 +195,10 @@ static int read_file(int dir_fd, char **ret, size_t *ret_size)
 	cleanup_(freep) char *data = malloc((size_t)st.st_size + 1);
 	if (!data)
 		return -ENOMEM;
-	size_t have = 0;
-	while (have < (size_t)st.st_size) {
-		ssize_t n = pread(fd, data + have, (size_t)st.st_size - have, (off_t)have);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		have += (size_t)n;
-	}
-	const char *last = memrchr(data, '\n', have);
+	ssize_t have = file_read_full(fd, data, (size_t)st.st_size);
+	if (have < 0)
+		return (int)have;
+	const char *last = memrchr(data, '\n', (size_t)have);
 	*ret_size = last ? (size_t)(last + 1 - data) : 0;
 	*ret = take_ptr(data);
 	return 0;

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/history_reader.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/base64.h"
+#include "base/cleanup.h"
+
+static int parse(const char *text, size_t size, struct json_value *ret_event, struct history_line *ret)
+{
+	/* In the order in which they are written: the search goes on behind the last one found. */
+	const struct {
+		const char *name;
+		struct json_value *value;
+	} members[] = {
+		{"event", ret_event},
+		{"file", &ret->file.plain},
+		{"file_b64", &ret->file.coded},
+		{"size", &ret->size},
+		{"mtime", &ret->mtime},
+		{"output", &ret->output.plain},
+		{"output_b64", &ret->output.coded},
+		{"fingerprint", &ret->fingerprint},
+		{"gpu", &ret->gpu},
+		{"audio_seconds", &ret->audio},
+		{"processing_seconds", &ret->processing},
+		{"error", &ret->error},
+		{"time", &ret->time},
+		{"version", &ret->version},
+		{"input", &ret->input.plain},
+		{"input_b64", &ret->input.coded},
+	};
+	const size_t num_members = sizeof(members) / sizeof(*members);
+	struct json_cursor c;
+	struct json_value key, value;
+	size_t next = 0;
+	int r = json_begin(&c, text, size);
+	if (r < 0)
+		return r;
+	while ((r = json_next_member(&c, &key, &value)) > 0)
+		for (size_t k = 0; k < num_members; k++) {
+			size_t i = (next + k) % num_members;
+			if (!json_is(&key, members[i].name))
+				continue;
+			*members[i].value = value;
+			next = i + 1;
+			break;
+		}
+	return r < 0 ? r : json_end(&c);
+}
+
+static int take_line(const struct history_reader *r, const char *text, size_t size, uint64_t number)
+{
+	struct json_value event = {0};
+	struct history_line line = {.number = number};
+	int e = parse(text, size, &event, &line);
+	if (e < 0)
+		return e;
+	if (json_is(&event, "run"))
+		line.event = HISTORY_RUN;
+	else if (json_is(&event, "done"))
+		line.event = HISTORY_DONE;
+	else if (json_is(&event, "failed"))
+		line.event = HISTORY_FAILED;
+	else
+		return event.type == JSON_STRING ? 0 : -EBADMSG;
+	return r->take(r->context, &line);
+}
+
+int history_reader_run(struct history_reader *r, const char *path)
+{
+	r->bad_lines = r->first_bad_line = r->size_read = 0;
+	cleanup_(fclosep) FILE *f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	cleanup_(freep) char *text = NULL;
+	size_t room = 0;
+	ssize_t n;
+	for (uint64_t number = 1; (n = getline(&text, &room, f)) > 0; number++) {
+		r->size_read += (uint64_t)n;
+		bool blank = text[0] == '\n', unfinished = text[n - 1] != '\n';
+		if (blank || (unfinished && r->skip_unfinished))
+			continue;
+		int e = take_line(r, text, (size_t)n, number);
+		if (e < 0 && e != -EBADMSG)
+			return e;
+		if (e < 0 && r->bad_lines++ == 0)
+			r->first_bad_line = number;
+	}
+	return ferror(f) ? -errno : 0;
+}
+
+/* ---- Bytes -------------------------------------------------------------- */
+
+size_t history_bytes_room(const struct history_bytes *b)
+{
+	if (b->coded.type == JSON_STRING)
+		return b->coded.size / 4 * 3;
+	return b->plain.type == JSON_STRING ? b->plain.size : 0;
+}
+
+ssize_t history_bytes_decode(const struct history_bytes *b, char *out)
+{
+	if (b->coded.type == JSON_STRING)
+		return base64_decode(b->coded.data, b->coded.size, out);
+	return b->plain.type == JSON_STRING ? (ssize_t)json_unescape(&b->plain, out) : -EBADMSG;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads launch.jsonl line by line, for everybody who reads it.
+ *
+ * Skipped and counted as bad: a line that is not a JSON object, has no event, or is
+ * refused by take(). Skipped without being counted: blank lines, and events that this
+ * version does not know. Which members an event must have is up to take().
+ */
+#ifndef LAUNCH_HISTORY_READER_H
+#define LAUNCH_HISTORY_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/json_read.h"
+
+enum history_event {
+	HISTORY_RUN = 1, /* a run begins */
+	HISTORY_DONE,    /* a file was processed */
+	HISTORY_FAILED,  /* a file could not be processed */
+};
+
+/* Any bytes: as a string, or in base64 if they are not UTF-8. The base64 counts if both are there. */
+struct history_bytes {
+	struct json_value plain, coded;
+};
+
+/* The members of a line, as slices of its text; a missing one has type 0. Valid during take() only. */
+struct history_line {
+	enum history_event event;
+	uint64_t number; /* 1… */
+	struct history_bytes input, file, output;
+	struct json_value version, time, fingerprint, size, mtime, gpu, audio, processing, error;
+};
+
+/* 0; -EBADMSG: a bad line; any other negative value ends the reading. */
+typedef int history_take_fn(void *context, const struct history_line *line);
+
+struct history_reader {
+	history_take_fn *take;
+	void *context;
+	bool skip_unfinished; /* ignore a last line without a newline: it may still be being written */
+	/* Filled in by history_reader_run(). */
+	uint64_t bad_lines, first_bad_line;
+	uint64_t size_read; /* bytes */
+};
+
+/* 0, a negative errno value of opening or reading the file, or what take() returned. */
+int history_reader_run(struct history_reader *r, const char *path);
+
+/* The most bytes that history_bytes_decode() writes. */
+size_t history_bytes_room(const struct history_bytes *b);
+/* Without a NUL at the end. Returns how many bytes, or -EBADMSG if there is no such string. */
+ssize_t history_bytes_decode(const struct history_bytes *b, char *out);
+
+#endif
