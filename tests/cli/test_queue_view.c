@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "cli/queue_view_parts.h"
+#include "support/scratch.h"
 
 struct queue {
-	char dir[64];
 	struct queue_choice choice;
 	struct queue_view *view;
 	struct view_model *model;
@@ -48,9 +48,7 @@ static int setup(void **state)
 {
 	struct queue *q = calloc(1, sizeof(*q));
 	assert_non_null(q);
-	strcpy(q->dir, "/tmp/gpuq-view-XXXXXX");
-	assert_non_null(mkdtemp(q->dir));
-	assert_int_equal(chdir(q->dir), 0);
+	assert_int_equal(scratch_enter(state), 0);
 	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 	setenv("GPUQ_GPUS", "sim:2x1G", 1);
 	unsetenv("GPUQ_JOBS_FILE");
@@ -67,12 +65,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct queue *q = *state;
-	char command[96];
 	queue_view_close(q->view);
 	queue_choice_finish(&q->choice);
-	snprintf(command, sizeof(command), "rm -r %s", q->dir);
 	free(q);
-	return system(command);
+	return scratch_leave(state);
 }
 
 /* Until the model has what is waited for; a test that waits in vain is ended by its limit. */
@@ -183,14 +179,6 @@ static void test_why_needs_no_driver(void **state)
 
 /* ---- Logs ---------------------------------------------------------------------------- */
 
-static void write_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, "secret", 6), 6);
-	close(fd);
-}
-
 /* A job whose log is said to be there; what opening it returns. */
 static int open_log(struct queue *q, const char *path)
 {
@@ -217,24 +205,24 @@ static void test_only_logs_are_shown(void **state)
 	char path[200];
 	mkdir("logs", 0700);
 	mkdir("elsewhere", 0700);
-	write_file("logs/any.log");
-	write_file("elsewhere/id_rsa");
-	snprintf(path, sizeof(path), "%s/logs/any.log", q->dir);
+	scratch_write_text("logs/any.log", "secret");
+	scratch_write_text("elsewhere/id_rsa", "secret");
+	snprintf(path, sizeof(path), "%s/logs/any.log", scratch_path());
 	assert_int_equal(open_log(q, path), 0);
-	snprintf(path, sizeof(path), "%s/elsewhere/id_rsa", q->dir);
+	snprintf(path, sizeof(path), "%s/elsewhere/id_rsa", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
-	snprintf(path, sizeof(path), "%s/logs/../elsewhere/id_rsa", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/../elsewhere/id_rsa", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
 	assert_int_equal(open_log(q, "/dev/null"), -EPERM);
 	assert_int_equal(open_log(q, "relative.log"), -EPERM);
 	/* Not followed, not waited for. */
 	assert_int_equal(symlink("../elsewhere/id_rsa", "logs/link.log"), 0);
-	snprintf(path, sizeof(path), "%s/logs/link.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/link.log", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
 	assert_int_equal(mkfifo("logs/pipe.log", 0600), 0);
-	snprintf(path, sizeof(path), "%s/logs/pipe.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/pipe.log", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
-	snprintf(path, sizeof(path), "%s/logs/none.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/none.log", scratch_path());
 	assert_int_equal(open_log(q, path), -ENOENT);
 }
 
@@ -246,11 +234,11 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 	/* The ids that open_log() will give, whichever those are. */
 	for (int id = 1; id < 60; id++) {
 		snprintf(path, sizeof(path), "mine/job_20260101_000000_%d.log", id);
-		write_file(path);
+		scratch_write_text(path, "secret");
 	}
 	int fd = -1, r = -EPERM;
 	append(q, ADD(5, "x"));
-	snprintf(path, sizeof(path), "%s/mine/job_20260101_000000_5.log", q->dir);
+	snprintf(path, sizeof(path), "%s/mine/job_20260101_000000_5.log", scratch_path());
 	char line[400];
 	snprintf(line, sizeof(line), "{\"event\":\"start\",\"id\":5,\"attempt\":1,\"gpus\":[],\"log\":\"%s\"}\n", path);
 	append(q, line);

@@ -6,13 +6,19 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/schedule/claims.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static struct claim_info info_of(const char *queue, const char *gpu)
 {
@@ -276,7 +282,7 @@ static void test_what_others_put_there_does_no_harm(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
-	scratch_write_string("secret", "gpuq-claim 1\nqueue x\n");
+	scratch_write_text("secret", "gpuq-claim 1\nqueue x\n");
 	assert_int_equal(symlink("../secret", "claims/link"), 0);
 	assert_int_equal(symlink("/dev/zero", "claims/zero"), 0);
 	assert_int_equal(mkfifo("claims/fifo", 0666), 0); /* opening it would hang */
@@ -410,7 +416,7 @@ static void test_keys_and_waiting(void **state)
 		assert_in_range(claims_backoff_ms(i), 1, 1000);
 }
 
-#define in_scratch(f) cmocka_unit_test_setup_teardown(f, scratch_enter, scratch_leave)
+#define in_scratch(f) scratch_test(f)
 
 int main(void)
 {

@@ -6,10 +6,15 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/input/commands.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static struct commands *open_memory(const void *data, size_t size)
 {
@@ -296,10 +301,10 @@ int main(void)
 		cmocka_unit_test(test_options_go_to_the_next_command_alone),
 		cmocka_unit_test(test_errors_name_the_line_and_the_next_call_goes_on),
 		cmocka_unit_test(test_any_byte_but_nul_stays_what_it_is),
-		cmocka_unit_test_setup_teardown(test_commands_longer_than_any_buffer, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_many_lines_are_all_given, scratch_enter, scratch_leave),
+		scratch_test(test_commands_longer_than_any_buffer),
+		scratch_test(test_many_lines_are_all_given),
 		cmocka_unit_test(test_a_line_of_a_pipe_is_given_before_the_next_is_written),
-		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_read_is_named, scratch_enter, scratch_leave),
+		scratch_test(test_a_file_that_cannot_be_read_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

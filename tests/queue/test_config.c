@@ -6,11 +6,16 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/input/config.h"
 #include "queue/journal/trust.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static void parse(const char *yaml, struct config *ret)
 {
@@ -195,7 +200,7 @@ static void test_a_file_that_others_can_write_needs_trust(void **state)
 	(void)state;
 	struct config c = {0};
 	struct gd_error err;
-	scratch_write_string("c.yaml", "retries: 3\n");
+	scratch_write_text("c.yaml", "retries: 3\n");
 	assert_int_equal(config_load("c.yaml", false, &c, &err), 0);
 	assert_int_equal(chmod("c.yaml", 0646), 0);
 	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
@@ -221,27 +226,27 @@ static void test_which_file(void **state)
 	(void)state;
 	char *path = (char *)"untouched";
 	unsetenv("XDG_CONFIG_HOME");
-	setenv("HOME", scratch_path, 1);
+	setenv("HOME", scratch_path(), 1);
 	assert_int_equal(config_find(NULL, &path), 0);
 	assert_null(path);
 
 	char expected[128];
 	assert_int_equal(mkdir(".config", 0700) | mkdir(".config/gpuq", 0700) | mkdir("xdg", 0700), 0);
 	assert_int_equal(mkdir("xdg/gpuq", 0700), 0);
-	scratch_write_string(".config/gpuq/config.yaml", "");
-	scratch_write_string("xdg/gpuq/config.yaml", "");
+	scratch_write_text(".config/gpuq/config.yaml", "");
+	scratch_write_text("xdg/gpuq/config.yaml", "");
 	assert_int_equal(config_find(NULL, &path), 0);
-	snprintf(expected, sizeof(expected), "%s/.config/gpuq/config.yaml", scratch_path);
+	snprintf(expected, sizeof(expected), "%s/.config/gpuq/config.yaml", scratch_path());
 	assert_string_equal(path, expected);
 	free(path);
 
-	snprintf(expected, sizeof(expected), "%s/xdg", scratch_path);
+	snprintf(expected, sizeof(expected), "%s/xdg", scratch_path());
 	setenv("XDG_CONFIG_HOME", expected, 1);
 	assert_int_equal(config_find(NULL, &path), 0);
 	assert_non_null(strstr(path, "/xdg/gpuq/config.yaml"));
 	free(path);
 
-	scratch_write_string("gpuq.yaml", "");
+	scratch_write_text("gpuq.yaml", "");
 	assert_int_equal(config_find(NULL, &path), 0);
 	assert_string_equal(path, "./gpuq.yaml");
 	free(path);
@@ -258,10 +263,9 @@ int main(void)
 		cmocka_unit_test(test_errors_name_line_and_what_was_expected),
 		cmocka_unit_test(test_home_is_expanded_in_paths_alone),
 		cmocka_unit_test(test_command_line_over_file_over_defaults),
-		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_read_is_named, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(
-			test_a_file_that_others_can_write_needs_trust, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_which_file, scratch_enter, scratch_leave),
+		scratch_test(test_a_file_that_cannot_be_read_is_named),
+		scratch_test(test_a_file_that_others_can_write_needs_trust),
+		scratch_test(test_which_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,9 +10,11 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "queue/journal/samples.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static int dir_fd;
 
@@ -166,7 +168,7 @@ static void test_bad_and_torn_lines_are_passed_over(void **state)
 static void test_a_newer_version_may_say_more(void **state)
 {
 	(void)state;
-	scratch_write_string("samples.jsonl",
+	scratch_write_text("samples.jsonl",
 		"{\"new\":[1],\"time\":1,\"gpus\":[{\"gpu\":0,\"mem_used_mb\":18044,\"mem_total_mb\":24576,\"util\":97,\"jobs\":[1,2],\"w\":3},"
 		"{\"gpu\":3,\"jobs\":[]},{\"gpu\":4,\"mem_used_mb\":0,\"util\":0,\"jobs\":[2]}]}\n");
 	assert_int_equal(read_all().count, 1);
