@@ -4,20 +4,23 @@
  * warden that is killed, a host with its own ideas about children and threads;
  * and those below, the workers' own children.
  */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "support/board.h"
+#include "support/host.h"
+#include "support/process.h"
+#include "support/wait.h"
 
 enum what {
 	ANSWER,
@@ -77,8 +80,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == HOLD)
 		live_on();
@@ -86,7 +88,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
 		spawn((enum what)job.what, &board->notes[8 + gd_worker_slot(w)]);
-	return trial_reply(w, &job);
+	return pool_rig_reply(w, &job);
 }
 
 static int cleanup(struct gd_worker *w, void *state)
@@ -103,29 +105,29 @@ static void check_all_gone(int timeout_ms)
 {
 	uint64_t deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
-		trial_check(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline, clock_now_ns())));
+		check_true(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline, clock_now_ns())));
 }
 
 /* The host's pool, at work in every worker; the warden's number on the board. */
-static struct trial *host_pool(uint32_t what)
+static struct pool_rig *host_pool(uint32_t what)
 {
-	struct trial *t = trial_new();
-	trial_open(t, &ops);
+	struct pool_rig *rig = pool_rig_new();
+	pool_rig_open(rig, &ops);
 	for (int slot = 0; slot < 2; slot++)
-		trial_pid(t, slot, 0);
-	atomic_store(&board->notes[0], process_parent(trial_pid(t, 0, 0)));
-	trial_submit(t, what, 0);
-	trial_submit(t, what, 0);
-	trial_submit_many(t, 10);
+		pool_rig_pid(rig, slot, 0);
+	atomic_store(&board->notes[0], process_parent(pool_rig_pid(rig, 0, 0)));
+	pool_rig_submit(rig, what, 0);
+	pool_rig_submit(rig, what, 0);
+	pool_rig_submit_many(rig, 10);
 	board_await(&board->begun, 2);
-	return t;
+	return rig;
 }
 
 static int host_held(void)
 {
-	struct trial *t = host_pool(HOLD);
+	struct pool_rig *rig = host_pool(HOLD);
 	atomic_store(&board->notes[1], 1);
-	trial_drain(t);
+	pool_rig_drain(rig);
 	return 0;
 }
 
@@ -137,7 +139,7 @@ static void test_parent_killed_leaves_nobody_a_second_later(void **state)
 	pid_t host = host_start(host_held);
 	board_await(&board->notes[1], 1);
 	pid_t warden = atomic_load(&board->notes[0]);
-	trial_check(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
+	check_true(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
 	process_kill(host);
 	board_add_pid(warden);
 	check_all_gone(1000);
@@ -146,12 +148,12 @@ static void test_parent_killed_leaves_nobody_a_second_later(void **state)
 
 static int host_with_daemons(void)
 {
-	struct trial *t = host_pool(TREE);
-	trial_drain(t);
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = host_pool(TREE);
+	pool_rig_drain(rig);
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 13);
 	atomic_store(&board->notes[1], 1);
-	trial_drain(t);
+	pool_rig_drain(rig);
 	return 0;
 }
 
@@ -186,7 +188,7 @@ static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
 	(void)state;
 	pid_t host = host_start(host_held);
 	board_await(&board->notes[1], 1);
-	trial_check(kill(host, SIGSTOP) == 0);
+	check_true(kill(host, SIGSTOP) == 0);
 	process_kill(atomic_load(&board->notes[0]));
 	process_kill(host);
 	check_all_gone(1000);
@@ -205,24 +207,24 @@ static void stop_on_signal(int sig)
 
 static int generate(void *context, struct gd_feed *feed)
 {
-	struct trial *t = context;
-	struct job job = {.what = UNTIL_GO, .number = t->submitted};
+	struct pool_rig *rig = context;
+	struct rig_job job = {.what = UNTIL_GO, .number = rig->submitted};
 	int r = gd_emit(feed, &job, sizeof(job), NULL);
 	if (r < 0)
 		return r;
-	t->submitted++;
+	rig->submitted++;
 	return 1;
 }
 
-static int run_until_interrupted(struct trial *t, struct gd_error *err)
+static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 {
-	t->options.worker = &ops;
-	t->ends = calloc(1, t->room = 10000);
-	trial_check(t->ends && gd_create(&t->options, &interrupted, err) == 0);
+	rig->options.worker = &ops;
+	pool_rig_reserve(rig, 10000);
+	check_true(gd_create(&rig->options, &interrupted, err) == 0);
 	const struct sigaction action = {.sa_handler = stop_on_signal};
-	trial_check(sigaction(SIGINT, &action, NULL) == 0);
-	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = t};
-	int r = gd_run(interrupted, &source, &t->close_stats, err);
+	check_true(sigaction(SIGINT, &action, NULL) == 0);
+	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
+	int r = gd_run(interrupted, &source, &rig->close_stats, err);
 	gd_destroy(interrupted);
 	return r;
 }
@@ -231,16 +233,16 @@ static int run_until_interrupted(struct trial *t, struct gd_error *err)
 static int host_that_stops(void)
 {
 	struct gd_error err = {0};
-	struct trial *t = trial_new();
-	trial_check(setpgid(0, 0) == 0);
-	t->options.grace_ms = 20000; /* nobody needs to be killed */
-	trial_equal(run_until_interrupted(t, &err), -ECANCELED);
-	trial_check_books(t);
-	trial_equal(t->exits, 1);
-	trial_equal(atomic_load(&board->cleanups), 2);
-	trial_equal(t->by_failure[GD_CRASHED], 0);
-	trial_check(t->by_failure[GD_CANCELLED] > 0);
-	atomic_store(&board->notes[2], (int)t->successes);
+	struct pool_rig *rig = pool_rig_new();
+	check_true(setpgid(0, 0) == 0);
+	rig->options.grace_ms = 20000; /* nobody needs to be killed */
+	check_equal(run_until_interrupted(rig, &err), -ECANCELED);
+	pool_rig_check_books(rig);
+	check_equal(rig->exits, 1);
+	check_equal(atomic_load(&board->cleanups), 2);
+	check_equal(rig->by_failure[GD_CRASHED], 0);
+	check_true(rig->by_failure[GD_CANCELLED] > 0);
+	atomic_store(&board->notes[2], (int)rig->successes);
 	return 0;
 }
 
@@ -249,7 +251,7 @@ static void test_sigint_once_finishes_what_runs(void **state)
 	(void)state;
 	pid_t host = host_start(host_that_stops);
 	board_await(&board->begun, 2);
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	/* What runs goes on: only now may it end. */
 	assert_false(process_gone(host, 50));
 	atomic_store(&board->go, 1);
@@ -263,16 +265,16 @@ static void test_sigint_twice_cancels_what_runs(void **state)
 	(void)state;
 	pid_t host = host_start(host_that_stops);
 	board_await(&board->begun, 2);
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	assert_false(process_gone(host, 50));
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	host_check(host);
 	check_all_gone(1000);
 }
 
 static int host_in_own_group(void)
 {
-	trial_check(setpgid(0, 0) == 0);
+	check_true(setpgid(0, 0) == 0);
 	signal(SIGINT, SIG_DFL);
 	return host_held();
 }
@@ -283,7 +285,7 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 	int status;
 	pid_t host = host_start(host_in_own_group);
 	board_await(&board->notes[1], 1);
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	board_add_pid(atomic_load(&board->notes[0]));
 	check_all_gone(1000);
 	assert_int_equal(waitpid(host, &status, 0), host);
@@ -294,79 +296,79 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 
 static void test_warden_killed_ends_every_task_and_worker(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	trial_pid(t, 1, 0);
-	pid_t warden = process_parent(trial_pid(t, 0, 0));
-	trial_submit(t, HOLD, 0);
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 1, 0);
+	pid_t warden = process_parent(pool_rig_pid(rig, 0, 0));
+	pool_rig_submit(rig, HOLD, 0);
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 2);
-	trial_submit_many(t, 100);
+	pool_rig_submit_many(rig, 100);
 	process_kill(warden);
-	trial_drain(t);
-	assert_int_equal(t->by_failure[GD_CRASHED], 2);
-	assert_int_equal(t->by_failure[GD_NO_WORKER], 100);
-	assert_int_equal(gd_poll(t->pool, 1000), -ENODEV);
-	assert_int_equal(gd_submit(t->pool, "x", 1, NULL, 0, NULL), -ENODEV);
-	assert_int_equal(trial_close(t), 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_CRASHED], 2);
+	assert_int_equal(rig->by_failure[GD_NO_WORKER], 100);
+	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
+	assert_int_equal(gd_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+	assert_int_equal(pool_rig_close(rig), 0);
 	check_all_gone(1000);
 }
 
 static void test_warden_killed_while_idle_is_seen(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	trial_pid(t, 1, 0);
-	process_kill(process_parent(trial_pid(t, 0, 0)));
-	struct pollfd p = {.fd = gd_fd(t->pool), .events = POLLIN};
-	assert_int_equal(poll(&p, 1, TRIAL_WAIT_MS), 1);
-	assert_int_equal(gd_poll(t->pool, 0), -ENODEV);
-	assert_int_equal(trial_close(t), 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 1, 0);
+	process_kill(process_parent(pool_rig_pid(rig, 0, 0)));
+	struct pollfd p = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	assert_int_equal(gd_poll(rig->pool, 0), -ENODEV);
+	assert_int_equal(pool_rig_close(rig), 0);
 	check_all_gone(1000);
 }
 
 static void test_warden_killed_and_closed_at_once(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	pid_t warden = process_parent(trial_pid(t, 0, 0));
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pid_t warden = process_parent(pool_rig_pid(rig, 0, 0));
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 1);
 	process_kill(warden);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->errors, 1);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->errors, 1);
 	check_all_gone(1000);
 }
 
 /* ---- Hosts with their own ideas about children -------------------------- */
 
-static void run_faults(struct trial *t)
+static void run_faults(struct pool_rig *rig)
 {
-	trial_open(t, &ops);
-	const pid_t pids[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
-	trial_submit(t, HOLD, 0);
+	pool_rig_open(rig, &ops);
+	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 1);
-	int busy = trial_worker(t, 0).has_task ? 0 : 1;
-	trial_submit_many(t, 50);
+	int busy = pool_rig_worker(rig, 0).has_task ? 0 : 1;
+	pool_rig_submit_many(rig, 50);
 	process_kill(pids[busy]);
-	trial_drain(t);
-	trial_pid(t, busy, pids[busy]);
-	trial_equal(t->successes, 50);
-	trial_equal(t->by_failure[GD_CRASHED], 1);
-	trial_equal(t->failure.event.signal, SIGKILL);
-	trial_equal(trial_close(t), 0);
-	trial_equal(t->close_stats.restarts, 1);
-	trial_equal(atomic_load(&board->cleanups), 2);
+	pool_rig_drain(rig);
+	pool_rig_pid(rig, busy, pids[busy]);
+	check_equal(rig->successes, 50);
+	check_equal(rig->by_failure[GD_CRASHED], 1);
+	check_equal(rig->failure.event.signal, SIGKILL);
+	check_equal(pool_rig_close(rig), 0);
+	check_equal(rig->close_stats.restarts, 1);
+	check_equal(atomic_load(&board->cleanups), 2);
 	check_all_gone(1000);
 }
 
 static int host_ignoring(void)
 {
 	signal(SIGCHLD, SIG_IGN);
-	run_faults(trial_new());
+	run_faults(pool_rig_new());
 	struct sigaction now;
 	sigaction(SIGCHLD, NULL, &now);
-	trial_check(now.sa_handler == SIG_IGN);
+	check_true(now.sa_handler == SIG_IGN);
 	return 0;
 }
 
@@ -389,7 +391,7 @@ static int host_reaping_in_handler(void)
 {
 	const struct sigaction action = {.sa_handler = reap_everybody};
 	sigaction(SIGCHLD, &action, NULL);
-	run_faults(trial_new());
+	run_faults(pool_rig_new());
 	return 0;
 }
 
@@ -413,20 +415,20 @@ static void *reap_in_thread(void *argument)
 static int host_reaping_in_thread(void)
 {
 	pthread_t thread;
-	struct trial *t = trial_new();
-	t->options.allow_threads = true;
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.allow_threads = true;
 	/* One child of its own, so that wait() always has something to wait for. */
 	int ends[2];
 	char byte;
-	trial_check(pipe(ends) == 0);
+	check_true(pipe(ends) == 0);
 	pid_t own = fork();
 	if (own == 0) {
 		close(ends[1]);
 		_exit(read(ends[0], &byte, 1) != 0);
 	}
 	fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-	trial_check(pthread_create(&thread, NULL, reap_in_thread, &own) == 0);
-	run_faults(t);
+	check_true(pthread_create(&thread, NULL, reap_in_thread, &own) == 0);
+	run_faults(rig);
 	close(ends[1]);
 	pthread_join(thread, NULL);
 	return 0;
@@ -443,11 +445,11 @@ static int host_with_child_of_its_own(void)
 	pid_t own = fork();
 	if (own == 0)
 		_exit(7);
-	trial_check(process_gone(own, TRIAL_WAIT_MS));
-	run_faults(trial_new());
+	check_true(process_gone(own, WAIT_MS));
+	run_faults(pool_rig_new());
 	int status;
-	trial_check(waitpid(own, &status, 0) == own && WEXITSTATUS(status) == 7);
-	trial_check(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+	check_true(waitpid(own, &status, 0) == own && WEXITSTATUS(status) == 7);
+	check_true(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
 	return 0;
 }
 
@@ -461,27 +463,27 @@ static void test_children_of_the_host_are_left_to_it(void **state)
 
 static void *open_in_thread(void *argument)
 {
-	trial_open(argument, &ops);
+	pool_rig_open(argument, &ops);
 	return NULL;
 }
 
 static void test_pool_opened_in_a_thread_that_ends(void **state)
 {
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	pthread_t thread;
-	t->options.allow_threads = true;
-	assert_int_equal(pthread_create(&thread, NULL, open_in_thread, t), 0);
+	rig->options.allow_threads = true;
+	assert_int_equal(pthread_create(&thread, NULL, open_in_thread, rig), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = trial_pid(t, 0, 0);
-	trial_submit_many(t, 100);
-	trial_drain(t);
+	pid_t first = pool_rig_pid(rig, 0, 0);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
 	process_kill(first);
-	trial_pid(t, 0, first);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->successes, 200);
-	assert_int_equal(t->close_stats.restarts, 1);
+	pool_rig_pid(rig, 0, first);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->successes, 200);
+	assert_int_equal(rig->close_stats.restarts, 1);
 	check_all_gone(1000);
 }
 
@@ -489,28 +491,28 @@ static void test_pool_opened_in_a_thread_that_ends(void **state)
 static void *open_executed_in_thread(void *argument)
 {
 	static const char *const argv[] = {"/proc/self/exe", NULL};
-	struct trial *t = argument;
-	t->options.worker_argv = argv;
-	t->options.allow_threads = false;
-	trial_open(t, NULL);
+	struct pool_rig *rig = argument;
+	rig->options.worker_argv = argv;
+	rig->options.allow_threads = false;
+	pool_rig_open(rig, NULL);
 	return NULL;
 }
 
 static void test_pool_of_executed_workers_opened_in_a_thread_that_ends(void **state)
 {
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, open_executed_in_thread, t), 0);
+	assert_int_equal(pthread_create(&thread, NULL, open_executed_in_thread, rig), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = trial_pid(t, 0, 0);
-	trial_submit_many(t, 100);
-	trial_drain(t);
+	pid_t first = pool_rig_pid(rig, 0, 0);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
 	process_kill(first);
-	trial_pid(t, 0, first);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->successes, 200);
+	pool_rig_pid(rig, 0, first);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->successes, 200);
 }
 
 /* ---- The workers' own children ------------------------------------------ */
@@ -519,14 +521,12 @@ static void test_children_of_a_worker_end_with_it(void **state)
 {
 	static const enum what kinds[] = {CHILD, SESSION, DAEMON, TREE};
 	for (size_t i = 0; i < 4; i++) {
-		trial_teardown(state);
-		trial_setup(state);
-		struct trial *t = *state;
-		t->options.gpus = "sim:1";
-		trial_open(t, &ops);
-		trial_submit(t, kinds[i], 0);
-		trial_drain(t);
-		pid_t worker = trial_pid(t, 0, 0);
+		struct pool_rig *rig = pool_rig_again(state);
+		rig->options.gpus = "sim:1";
+		pool_rig_open(rig, &ops);
+		pool_rig_submit(rig, kinds[i], 0);
+		pool_rig_drain(rig);
+		pid_t worker = pool_rig_pid(rig, 0, 0);
 		int pids = atomic_load(&board->num_pids);
 		assert_int_equal(pids, kinds[i] == TREE ? 4 : 2);
 		for (int n = 0; n < pids; n++)
@@ -534,20 +534,20 @@ static void test_children_of_a_worker_end_with_it(void **state)
 		process_kill(worker);
 		for (int n = 0; n < pids; n++)
 			assert_true(process_gone(atomic_load(&board->pids[n]), 2000));
-		trial_pid(t, 0, worker);
-		assert_int_equal(trial_close(t), 0);
+		pool_rig_pid(rig, 0, worker);
+		assert_int_equal(pool_rig_close(rig), 0);
 	}
 }
 
 static void test_children_of_a_worker_end_with_the_pool(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
 	for (uint32_t what = CHILD; what <= TREE; what++) {
-		trial_submit(t, what, 0);
-		trial_drain(t);
+		pool_rig_submit(rig, what, 0);
+		pool_rig_drain(rig);
 	}
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 	/* Not a moment later: gd_close() has waited for them. */
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
 		assert_false(process_alive(atomic_load(&board->pids[i])));
@@ -555,35 +555,34 @@ static void test_children_of_a_worker_end_with_the_pool(void **state)
 
 static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	pid_t workers[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pid_t workers[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
 	assert_int_equal(atomic_load(&board->num_pids), 2);
-	trial_submit(t, TREE, 0);
-	trial_drain(t);
-	trial_submit(t, SESSION, 0);
-	trial_drain(t);
-	uint64_t by_first = trial_worker(t, 0).completed;
+	pool_rig_submit(rig, TREE, 0);
+	pool_rig_drain(rig);
+	pool_rig_submit(rig, SESSION, 0);
+	pool_rig_drain(rig);
+	uint64_t by_first = pool_rig_worker(rig, 0).completed;
 	assert_true(by_first == 2 || by_first == 0);
 	int parent = by_first ? 0 : 1;
 	process_kill(workers[!parent]);
-	trial_pid(t, !parent, workers[!parent]);
+	pool_rig_pid(rig, !parent, workers[!parent]);
 	for (int i = 2; i < 6; i++)
 		assert_true(process_alive(atomic_load(&board->pids[i])));
 	process_kill(workers[parent]);
 	for (int i = 2; i < 6; i++)
 		assert_true(process_gone(atomic_load(&board->pids[i]), 2000));
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-#define PARENT(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
+#define PARENT(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
 
 static int executed_process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
-	return trial_reply(w, &job);
+	struct rig_job job = pool_rig_job(task);
+	return pool_rig_reply(w, &job);
 }
 
 int main(void)
