@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include "folder.h"
+#include "support/scratch.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "launch/history.h"
 
@@ -153,7 +157,7 @@ static void test_every_cut_of_a_file_is_read(void **state)
 static void test_newer_version_is_refused(void **state)
 {
 	(void)state;
-	folder_write("launch.jsonl", "{\"event\":\"run\",\"version\":2,\"input\":\"/x\"}\n");
+	scratch_write_text("launch.jsonl", "{\"event\":\"run\",\"version\":2,\"input\":\"/x\"}\n");
 	struct history h;
 	struct gd_error err = {0};
 	history_init(&h);
@@ -224,14 +228,14 @@ static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		folder_test(test_what_is_written_is_read),
-		folder_test(test_no_file_is_no_history),
-		folder_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
-		folder_test(test_line_that_lacks_only_its_end_counts),
-		folder_test(test_every_cut_of_a_file_is_read),
-		folder_test(test_newer_version_is_refused),
-		folder_test(test_one_launcher_at_a_time),
-		folder_test(test_what_cannot_be_written_is_kept_and_written_later),
+		scratch_test(test_what_is_written_is_read),
+		scratch_test(test_no_file_is_no_history),
+		scratch_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
+		scratch_test(test_line_that_lacks_only_its_end_counts),
+		scratch_test(test_every_cut_of_a_file_is_read),
+		scratch_test(test_newer_version_is_refused),
+		scratch_test(test_one_launcher_at_a_time),
+		scratch_test(test_what_cannot_be_written_is_kept_and_written_later),
 	};
 	return cmocka_run_group_tests_name("launch_history", tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "folder.h"
+#include "support/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 
 #include "launch/outputs.h"
 
@@ -86,8 +88,8 @@ static void test_folders_are_made_with_those_above(void **state)
 	(void)state;
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
-	assert_true(folder_has("a/b/c"));
-	folder_put("file", 1);
+	assert_true(scratch_has("a/b/c"));
+	scratch_put("file", 1);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "file"), -ENOTDIR);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x"), -ENOTDIR);
 }
@@ -100,7 +102,7 @@ int main(void)
 		cmocka_unit_test(test_what_the_launcher_itself_writes_is_nobodys),
 		cmocka_unit_test(test_whoever_had_a_folder_keeps_it),
 		cmocka_unit_test(test_nobody_claims_what_is_not_below_the_output_folder),
-		folder_test(test_folders_are_made_with_those_above),
+		scratch_test(test_folders_are_made_with_those_above),
 	};
 	return cmocka_run_group_tests_name("launch_outputs", tests, NULL, NULL);
 }
