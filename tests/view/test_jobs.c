@@ -10,19 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model_rig.h"
 #include "view/model/model.h"
-
-static int setup(void **state)
-{
-	*state = view_model_create(0);
-	return *state ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	view_model_destroy(*state);
-	return 0;
-}
 
 static void put(struct view_model *m, uint64_t id, enum view_job_state s)
 {
@@ -230,7 +219,7 @@ static void test_states_have_names(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) model_rig_test(f)
 	const struct CMUnitTest tests[] = {
 		T(test_everything_of_a_job_is_copied),
 		T(test_jobs_are_by_id_however_they_came),

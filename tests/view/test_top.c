@@ -17,14 +17,14 @@
 
 static const int numbers[] = {0, 1, 2, 3};
 
-struct lab {
+struct top_rig {
 	struct view_model *model;
 	struct top top;
 	struct screen screen;
 	struct text text;
 };
 
-static void put_job(struct lab *l, uint64_t id, enum view_job_state state, const char *command)
+static void put_job(struct top_rig *l, uint64_t id, enum view_job_state state, const char *command)
 {
 	struct view_attempt a = {.start_ms = NOW - 60000 - (int64_t)id * 1000,
 		.end_ms = state == VIEW_JOB_RUNNING ? -1 : NOW - 30000,
@@ -47,7 +47,7 @@ static void put_job(struct lab *l, uint64_t id, enum view_job_state state, const
 	assert_int_equal(view_put_job(l->model, &j), 0);
 }
 
-static void put_gpus(struct lab *l, int count)
+static void put_gpus(struct top_rig *l, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct view_gpu g = {.id = i,
@@ -69,7 +69,7 @@ static void put_gpus(struct lab *l, int count)
 
 static int setup(void **state)
 {
-	struct lab *l = calloc(1, sizeof(*l));
+	struct top_rig *l = calloc(1, sizeof(*l));
 	setenv("TZ", "UTC", 1);
 	tzset();
 	if (!l)
@@ -83,7 +83,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_finish(&l->top);
 	screen_finish(&l->screen);
 	text_finish(&l->text);
@@ -93,7 +93,7 @@ static int teardown(void **state)
 }
 
 /* The screen as text, every row as wide as it may be. */
-static const char *draw(struct lab *l, int rows, int columns)
+static const char *draw(struct top_rig *l, int rows, int columns)
 {
 	text_clear(&l->text);
 	assert_int_equal(top_draw(&l->top, &l->screen, rows, columns, NOW, 0), 0);
@@ -107,14 +107,14 @@ static const char *draw(struct lab *l, int rows, int columns)
 	return text_string(&l->text);
 }
 
-static const char *row(struct lab *l, int i)
+static const char *row(struct top_rig *l, int i)
 {
 	text_clear(&l->text);
 	screen_read(&l->screen, i, &l->text);
 	return text_string(&l->text);
 }
 
-static void keys(struct lab *l, const char *typed)
+static void keys(struct top_rig *l, const char *typed)
 {
 	for (; *typed; typed++)
 		top_key(&l->top, (unsigned char)*typed);
@@ -138,7 +138,7 @@ static void keys(struct lab *l, const char *typed)
 
 static void test_cells_are_never_left_with_half_a_character(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct screen *s = &l->screen;
 	assert_int_equal(screen_begin(s, 2, 6), 0);
 	assert_int_equal(screen_put(s, 0, 0, 6, 0, "日本語"), 6);
@@ -159,7 +159,7 @@ static void test_cells_are_never_left_with_half_a_character(void **state)
 
 static void test_marks_go_with_their_character(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	assert_int_equal(screen_begin(&l->screen, 1, 4), 0);
 	assert_int_equal(screen_put(&l->screen, 0, 0, 4, 0, "e\u0301x"), 2);
 	assert_string_equal(row(l, 0), "e\u0301x");
@@ -172,7 +172,7 @@ static void test_marks_go_with_their_character(void **state)
 
 static void test_bars_and_plots_have_the_right_height(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	assert_int_equal(screen_begin(&l->screen, 2, 8), 0);
 	screen_bar(&l->screen, 0, 0, 8, SCREEN_GREEN, 0.5);
 	assert_string_equal(row(l, 0), "━━━━────");
@@ -197,7 +197,7 @@ static void test_bars_and_plots_have_the_right_height(void **state)
 
 static void test_the_usual_screen(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 2);
 	put_job(l, 1, VIEW_JOB_COMPLETED, "python done.py");
 	put_job(l, 2, VIEW_JOB_RUNNING, "python train.py");
@@ -220,7 +220,7 @@ static void test_the_usual_screen(void **state)
 
 static void test_every_size_has_something_to_say(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 64);
 	for (uint64_t i = 1; i <= 300; i++)
 		put_job(l, i, (enum view_job_state)(i % VIEW_JOB_STATES),
@@ -242,7 +242,7 @@ static void test_every_size_has_something_to_say(void **state)
 
 static void test_many_gpus_scroll(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 64);
 	put_job(l, 1, VIEW_JOB_RUNNING, "x");
 	const char *all = draw(l, 60, 200);
@@ -265,7 +265,7 @@ static void test_many_gpus_scroll(void **state)
 
 static void test_what_is_not_known_is_not_drawn(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct view_gpu g = {.id = 0,
 		.memory_total_bytes = -1,
 		.memory_used_bytes = -1,
@@ -285,7 +285,7 @@ static void test_what_is_not_known_is_not_drawn(void **state)
 
 static void test_the_cursor_stays_on_its_job(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	for (uint64_t i = 1; i <= 50; i++)
 		put_job(l, i, VIEW_JOB_PENDING, "job");
 	draw(l, 24, 80);
@@ -322,7 +322,7 @@ static void test_the_cursor_stays_on_its_job(void **state)
 
 static void test_typing_filters(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "train größe");
 	put_job(l, 2, VIEW_JOB_PENDING, "evaluate");
 	draw(l, 24, 80);
@@ -353,7 +353,7 @@ static void test_typing_filters(void **state)
 
 static void test_cancel_asks_first(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	size_t count;
 	put_job(l, 7, VIEW_JOB_RUNNING, "train");
 	draw(l, 24, 80);
@@ -372,7 +372,7 @@ static void test_cancel_asks_first(void **state)
 
 static void test_keys_act_on_what_they_can(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_HELD, "a");
 	draw(l, 24, 80);
 	keys(l, "h");
@@ -396,7 +396,7 @@ static void test_keys_act_on_what_they_can(void **state)
 
 static void test_tagged_jobs_are_meant_together(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	size_t count;
 	for (uint64_t i = 1; i <= 40; i++)
 		put_job(l, i, VIEW_JOB_PENDING, "a");
@@ -418,7 +418,7 @@ static void test_tagged_jobs_are_meant_together(void **state)
 
 static void test_the_order_is_chosen(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "b");
 	put_job(l, 2, VIEW_JOB_RUNNING, "a");
 	draw(l, 24, 80);
@@ -441,7 +441,7 @@ static void test_the_order_is_chosen(void **state)
 
 static void test_help_fits_a_small_screen(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	keys(l, "?");
 	assert_shows(draw(l, 24, 80), "cancel (asks first)");
 	assert_shows_not(draw(l, 10, 40), "these keys");
@@ -454,14 +454,14 @@ static void test_help_fits_a_small_screen(void **state)
 
 /* ---- Logs ------------------------------------------------------------------------------------------------ */
 
-static void append(struct lab *l, const char *text)
+static void append(struct top_rig *l, const char *text)
 {
 	assert_int_equal(log_tail_append(&l->top.log, text, strlen(text)), 0);
 }
 
 static void test_a_log_reads_as_in_a_terminal(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_show_log(&l->top, 1);
 	append(l, "\x1b[1;31mred\x1b[0m and \x1b]0;title\aplain\n");
 	append(l, "  0%\r 50%\r100%\r\n");
@@ -481,7 +481,7 @@ static void test_a_log_reads_as_in_a_terminal(void **state)
 
 static void test_a_log_is_followed_until_one_scrolls(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	char line[32];
 	top_show_log(&l->top, 1);
 	for (int i = 1; i <= 100; i++) {
@@ -513,7 +513,7 @@ static void test_a_log_is_followed_until_one_scrolls(void **state)
 
 static void test_long_lines_wrap_or_are_cut(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_show_log(&l->top, 1);
 	append(l, "0123456789012345678901234567890123456789abcdefghij\nnext\n");
 	draw(l, 8, 40);
@@ -532,7 +532,7 @@ static void test_long_lines_wrap_or_are_cut(void **state)
 
 static void test_of_a_long_log_the_end_is_kept(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct log_tail *tail = &l->top.log;
 	char line[64];
 	top_show_log(&l->top, 1);
