@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "launch/history.h"
+#include "support/process.h"
 
 #define PRINT "0123456789abcdef0123456789abcdef"
 
@@ -43,6 +44,25 @@ static void read_back(struct history *h)
 	struct gd_error err = {0};
 	history_init(h);
 	assert_int_equal(history_read(h, "launch.jsonl", &err), 0);
+}
+
+/* A launcher that has done one file. */
+static void write_one(const char *file)
+{
+	struct history h;
+	begin(&h);
+	put(&h, file, true);
+	assert_int_equal(history_flush(&h), 0);
+	history_finish(&h);
+}
+
+static void assert_read(size_t num_files, uint64_t bad_lines)
+{
+	struct history h;
+	read_back(&h);
+	assert_int_equal(h.count, num_files);
+	assert_int_equal(h.bad_lines, bad_lines);
+	history_finish(&h);
 }
 
 static void test_what_is_written_is_read(void **state)
@@ -88,10 +108,7 @@ static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
 {
 	(void)state;
 	struct history h;
-	begin(&h);
-	put(&h, "a.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
+	write_one("a.wav");
 	FILE *f = fopen("launch.jsonl", "ae");
 	static const char rubbish[] =
 		"garbage\n\0\0\n[1]\n{}\n{\"event\":\"done\",\"file\":\"x\"}\n{\"event\":\"new\"}\n\n"
@@ -104,14 +121,8 @@ static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
 	assert_int_equal(h.first_bad_line, 3);
 	history_finish(&h);
 	/* The next one that writes does not write into the torn line. */
-	begin(&h);
-	put(&h, "b.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
-	read_back(&h);
-	assert_int_equal(h.count, 2);
-	assert_int_equal(h.bad_lines, 6);
-	history_finish(&h);
+	write_one("b.wav");
+	assert_read(2, 6);
 }
 
 static void test_line_that_lacks_only_its_end_counts(void **state)
@@ -125,14 +136,8 @@ static void test_line_that_lacks_only_its_end_counts(void **state)
 	assert_int_equal(fstat(h.fd, &st), 0);
 	assert_int_equal(ftruncate(h.fd, st.st_size - 1), 0);
 	history_finish(&h);
-	begin(&h);
-	put(&h, "b.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
-	read_back(&h);
-	assert_int_equal(h.count, 2);
-	assert_int_equal(h.bad_lines, 0);
-	history_finish(&h);
+	write_one("b.wav");
+	assert_read(2, 0);
 }
 
 static void test_every_cut_of_a_file_is_read(void **state)
@@ -180,9 +185,7 @@ static void test_one_launcher_at_a_time(void **state)
 		history_init(&other);
 		_exit(history_open(&other, "launch.jsonl", &err) == -EBUSY && strstr(err.message, who) ? 0 : 1);
 	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	assert_int_equal(process_exit_code(pid), 0);
 	history_finish(&h);
 }
 
@@ -215,14 +218,8 @@ static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
 			_exit(3);
 		_exit(0);
 	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	struct history h;
-	read_back(&h);
-	assert_int_equal(h.count, 5);
-	assert_int_equal(h.bad_lines, 0);
-	history_finish(&h);
+	assert_int_equal(process_exit_code(pid), 0);
+	assert_read(5, 0);
 }
 
 int main(void)

@@ -5,6 +5,21 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+/* A run in which the callback stops the launcher, which is its context. */
+static struct gd_launch_summary run_until_stopped(
+	struct gd_launcher **l, void (*on_progress)(void *context, const struct gd_launch_progress *p))
+{
+	struct gd_launch_options o = launch_rig_options();
+	o.on_progress = on_progress;
+	o.context = l;
+	struct gd_error err = {0};
+	assert_int_equal(gd_launcher_create(&o, l, &err), 0);
+	assert_int_equal(gd_launcher_run(*l, &err), -ECANCELED);
+	struct gd_launch_summary s;
+	gd_launcher_summary(*l, &s);
+	return s;
+}
+
 static void on_progress_stop(void *context, const struct gd_launch_progress *p)
 {
 	struct gd_launcher **l = context;
@@ -23,17 +38,10 @@ static void test_first_stop_finishes_what_runs(void **state)
 	(void)state;
 	launch_rig_put('a', 'h', "w", 1);
 	struct gd_launcher *l = NULL;
-	struct gd_launch_options o = launch_rig_options();
-	o.on_progress = on_progress_stop;
-	o.context = &l;
-	struct gd_error err = {0};
-	assert_int_equal(gd_launcher_create(&o, &l, &err), 0);
-	assert_int_equal(gd_launcher_run(l, &err), -ECANCELED);
-	struct gd_launch_summary s;
-	gd_launcher_summary(l, &s);
+	struct gd_launch_summary s = run_until_stopped(&l, on_progress_stop);
 	assert_true(s.files_done >= 2 && s.files_left > 0 && s.files_failed == 0);
 	int done = (int)s.files_done;
-	assert_int_equal(gd_launcher_run(l, &err), -EALREADY);
+	assert_int_equal(gd_launcher_run(l, NULL), -EALREADY);
 	gd_launcher_destroy(l);
 	/* The next run goes on there. */
 	struct gd_launch_options again = launch_rig_options();
@@ -60,14 +68,7 @@ static void test_second_stop_cancels_what_runs(void **state)
 	scratch_put("in/ah.wav", 1);
 	scratch_put("in/bw.wav", 1);
 	struct gd_launcher *l = NULL;
-	struct gd_launch_options o = launch_rig_options();
-	o.on_progress = on_progress_stop_twice;
-	o.context = &l;
-	struct gd_error err = {0};
-	assert_int_equal(gd_launcher_create(&o, &l, &err), 0);
-	assert_int_equal(gd_launcher_run(l, &err), -ECANCELED);
-	struct gd_launch_summary s;
-	gd_launcher_summary(l, &s);
+	struct gd_launch_summary s = run_until_stopped(&l, on_progress_stop_twice);
 	assert_int_equal(s.files_failed, 0);
 	assert_true(s.files_left >= 1);
 	gd_launcher_destroy(l);

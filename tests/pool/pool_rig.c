@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/board.h"
 #include "support/process.h"
@@ -22,6 +23,23 @@ int pool_rig_reply(struct gd_worker *w, const struct rig_job *job)
 {
 	uint64_t answer = pool_rig_answer(job->number);
 	return gd_result(w, &answer, sizeof(answer));
+}
+
+int pool_rig_note_setup(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	*ret_state = NULL;
+	board_add_pid(getpid());
+	atomic_fetch_add(&board->setups, 1);
+	return 0;
+}
+
+int pool_rig_note_cleanup(struct gd_worker *w, void *state)
+{
+	(void)w;
+	(void)state;
+	atomic_fetch_add(&board->cleanups, 1);
+	return 0;
 }
 
 /* ---- The books ---------------------------------------------------------- */

@@ -36,6 +36,10 @@ static inline uint64_t pool_rig_answer(uint64_t number)
 struct rig_job pool_rig_job(const struct gd_bytes *task);
 int pool_rig_reply(struct gd_worker *w, const struct rig_job *job);
 
+/* Hooks that count on the board; the setup also adds its process to it. */
+int pool_rig_note_setup(struct gd_worker *w, void **ret_state);
+int pool_rig_note_cleanup(struct gd_worker *w, void *state);
+
 /* An event that outlives its callback. */
 struct kept_event {
 	struct gd_event event;
@@ -73,6 +77,7 @@ struct pool_rig {
 /* cmocka's setup and teardown; *state is the rig. "sim:2", every callback set, a new board. */
 int pool_rig_setup(void **state);
 int pool_rig_teardown(void **state);
+#define pool_rig_test(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
 
 /* In a test that needs several: ends the one that *state is, and begins the next. */
 struct pool_rig *pool_rig_again(void **state);

@@ -17,20 +17,17 @@ enum { ANSWER, HANG };
 
 static int setup(struct gd_worker *w, void **ret_state)
 {
-	(void)w;
-	*ret_state = NULL;
-	board_add_pid(getpid());
-	atomic_fetch_add(&board->setups, 1);
+	int r = pool_rig_note_setup(w, ret_state);
 	board_await(&board->go, 1);
-	return 0;
+	return r;
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
-	while (job.what == HANG)
-		pause();
+	if (job.what == HANG)
+		process_hang();
 	return pool_rig_reply(w, &job);
 }
 

@@ -33,7 +33,7 @@ static const struct gd_worker_ops ops = {.process = process};
 /* ---- Its worker dies ---------------------------------------------------- */
 
 static struct {
-	struct pool_rig *trial;
+	struct pool_rig *rig;
 	struct gd_draft *draft;
 	void *data;
 	gd_callback *on_error;
@@ -53,6 +53,15 @@ static void reserve(struct pool_rig *rig)
 	assert_int_equal(gd_reserve(rig->pool, 100, GD_NOWAIT, &draft.draft, &draft.data), 0);
 }
 
+/* The worker in whose inbox the draft lies dies and is replaced. */
+static void reserve_and_bury(struct pool_rig *rig)
+{
+	open_warm(rig);
+	pool_rig_pid(rig, 0, 0);
+	reserve(rig);
+	pool_rig_replace_worker(rig, 0);
+}
+
 static void commit(struct pool_rig *rig)
 {
 	struct rig_job job = {.what = ANSWER, .number = rig->submitted};
@@ -67,13 +76,14 @@ static void commit(struct pool_rig *rig)
 static int commit_at_the_funeral(void *context, const struct gd_event *event)
 {
 	int r = draft.on_error(context, event);
-	commit(context);
+	commit(draft.rig);
 	return r;
 }
 
 static void test_a_draft_committed_while_its_worker_is_buried_is_not_lost(void **state)
 {
 	struct pool_rig *rig = *state;
+	draft.rig = rig;
 	draft.on_error = rig->options.on_error;
 	rig->options.on_error = commit_at_the_funeral;
 	open_warm(rig);
@@ -91,11 +101,7 @@ static void test_a_draft_committed_while_its_worker_is_buried_is_not_lost(void *
 static void test_a_draft_committed_after_its_worker_was_buried_is_not_lost(void **state)
 {
 	struct pool_rig *rig = *state;
-	open_warm(rig);
-	pid_t pid = pool_rig_pid(rig, 0, 0);
-	reserve(rig);
-	process_kill(pid);
-	pool_rig_pid(rig, 0, pid);
+	reserve_and_bury(rig);
 	commit(rig);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 201);
@@ -105,11 +111,7 @@ static void test_a_draft_committed_after_its_worker_was_buried_is_not_lost(void 
 static void test_a_draft_abandoned_after_its_worker_was_buried_leaves_nothing(void **state)
 {
 	struct pool_rig *rig = *state;
-	open_warm(rig);
-	pid_t pid = pool_rig_pid(rig, 0, 0);
-	reserve(rig);
-	process_kill(pid);
-	pool_rig_pid(rig, 0, pid);
+	reserve_and_bury(rig);
 	memset(draft.data, 'x', 100); /* still ours to write */
 	gd_abandon(draft.draft);
 	assert_int_equal(gd_outstanding(rig->pool), 0);
@@ -172,16 +174,14 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-#define DRAFT(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		DRAFT(test_a_draft_committed_while_its_worker_is_buried_is_not_lost),
-		DRAFT(test_a_draft_committed_after_its_worker_was_buried_is_not_lost),
-		DRAFT(test_a_draft_abandoned_after_its_worker_was_buried_leaves_nothing),
-		DRAFT(test_an_abandoned_draft_wakes_whoever_polls),
-		DRAFT(test_a_refused_draft_wakes_whoever_polls),
+		pool_rig_test(test_a_draft_committed_while_its_worker_is_buried_is_not_lost),
+		pool_rig_test(test_a_draft_committed_after_its_worker_was_buried_is_not_lost),
+		pool_rig_test(test_a_draft_abandoned_after_its_worker_was_buried_leaves_nothing),
+		pool_rig_test(test_an_abandoned_draft_wakes_whoever_polls),
+		pool_rig_test(test_a_refused_draft_wakes_whoever_polls),
 	};
 	return cmocka_run_group_tests_name("pool drafts", tests, NULL, NULL);
 }

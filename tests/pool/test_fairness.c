@@ -10,11 +10,9 @@
 #include <unistd.h>
 
 #include "support/board.h"
+#include "support/process.h"
 
 enum { ANSWER, LONG, FAIL_FIRST };
-
-/* Volatile, or the compiler may end what never ends. */
-static volatile int forever = 1;
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
@@ -66,8 +64,8 @@ static void test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody(void **sta
 static int second_is_never_ready(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;
-	while (forever && gd_worker_slot(w) == 1)
-		pause();
+	if (gd_worker_slot(w) == 1)
+		process_hang();
 	return 0;
 }
 
@@ -140,14 +138,12 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-#define FAIR(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		FAIR(test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody),
-		FAIR(test_a_retry_does_not_wait_for_an_endless_setup),
-		FAIR(test_an_idle_worker_beside_a_busy_batch_wakes_nobody),
+		pool_rig_test(test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody),
+		pool_rig_test(test_a_retry_does_not_wait_for_an_endless_setup),
+		pool_rig_test(test_an_idle_worker_beside_a_busy_batch_wakes_nobody),
 	};
 	return cmocka_run_group_tests_name("pool fairness", tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@
 
 #define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
 
-enum what {
+enum {
 	ANSWER,
 	EAT,        /* memory, without end */
 	BIG_RESULT, /* whose first bytes are the answer */

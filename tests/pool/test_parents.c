@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Those above the workers: a host program that is killed or interrupted, a
- * warden that is killed, a host with its own ideas about children and threads;
- * and those below, the workers' own children.
+ * Those above the workers: a host program that is killed or interrupted, and a
+ * warden that is killed; and those below, the workers' own children.
  */
 #include "pool_rig.h"
 
@@ -16,13 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "support/board.h"
 #include "support/host.h"
 #include "support/process.h"
 #include "support/wait.h"
 
-enum what {
+enum deed {
 	ANSWER,
 	HOLD, /* until killed */
 	UNTIL_GO,
@@ -32,16 +30,8 @@ enum what {
 	TREE,    /* a daemon with children */
 };
 
-static volatile int forever = 1;
-
-static void live_on(void)
-{
-	while (forever)
-		pause();
-}
-
 /* One or three processes that live on; they are on the board before this returns. */
-static void spawn(enum what what, atomic_int *there)
+static void spawn(enum deed what, atomic_int *there)
 {
 	int wanted = atomic_load(there) + (what == TREE ? 3 : 1);
 	pid_t pid = fork();
@@ -59,7 +49,7 @@ static void spawn(enum what what, atomic_int *there)
 			fork();
 		board_add_pid(getpid());
 		atomic_fetch_add(there, 1);
-		live_on();
+		process_hang();
 	}
 	if (what == DAEMON || what == TREE)
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -68,45 +58,22 @@ static void spawn(enum what what, atomic_int *there)
 		poll(NULL, 0, 1);
 }
 
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	(void)w;
-	*ret_state = NULL;
-	board_add_pid(getpid());
-	atomic_fetch_add(&board->setups, 1);
-	return 0;
-}
-
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == HOLD)
-		live_on();
+		process_hang();
 	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_cancelled(w))
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
-		spawn((enum what)job.what, &board->notes[8 + gd_worker_slot(w)]);
+		spawn((enum deed)job.what, &board->notes[8 + gd_worker_slot(w)]);
 	return pool_rig_reply(w, &job);
 }
 
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	(void)state;
-	atomic_fetch_add(&board->cleanups, 1);
-	return 0;
-}
-
-static const struct gd_worker_ops ops = {.setup = setup, .process = process, .cleanup = cleanup};
-
-static void check_all_gone(int timeout_ms)
-{
-	uint64_t deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-	for (int i = 0; i < atomic_load(&board->num_pids); i++)
-		check_true(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline, clock_now_ns())));
-}
+static const struct gd_worker_ops ops = {
+	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
 
 /* The host's pool, at work in every worker; the warden's number on the board. */
 static struct pool_rig *host_pool(uint32_t what)
@@ -131,19 +98,31 @@ static int host_held(void)
 	return 0;
 }
 
+/* Starts a host that sets note 1 when everything is under way, and waits until it is. */
+static pid_t start_and_await(int (*host)(void))
+{
+	pid_t pid = host_start(host);
+	board_await(&board->notes[1], 1);
+	return pid;
+}
+
 /* ---- The parent --------------------------------------------------------- */
+
+static void kill_and_check_all_gone(pid_t host, int timeout_ms)
+{
+	process_kill(host);
+	board_check_all_gone(timeout_ms);
+	waitpid(host, NULL, 0);
+}
 
 static void test_parent_killed_leaves_nobody_a_second_later(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_held);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_held);
 	pid_t warden = atomic_load(&board->notes[0]);
 	check_true(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
-	process_kill(host);
 	board_add_pid(warden);
-	check_all_gone(1000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 1000);
 }
 
 static int host_with_daemons(void)
@@ -160,12 +139,9 @@ static int host_with_daemons(void)
 static void test_parent_killed_leaves_no_daemon_of_a_worker(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_with_daemons);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_with_daemons);
 	assert_int_equal(atomic_load(&board->num_pids), 8);
-	process_kill(host);
-	check_all_gone(2000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 2000);
 }
 
 static int host_that_leaves(void)
@@ -179,20 +155,17 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 	(void)state;
 	host_run(host_that_leaves);
 	board_add_pid(atomic_load(&board->notes[0]));
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 /* Nobody is left who could end the workers, but the kernel. */
 static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_held);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_held);
 	check_true(kill(host, SIGSTOP) == 0);
 	process_kill(atomic_load(&board->notes[0]));
-	process_kill(host);
-	check_all_gone(1000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 1000);
 }
 
 /* ---- SIGINT ------------------------------------------------------------- */
@@ -257,7 +230,7 @@ static void test_sigint_once_finishes_what_runs(void **state)
 	atomic_store(&board->go, 1);
 	host_check(host);
 	assert_int_equal(atomic_load(&board->notes[2]), 2);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static void test_sigint_twice_cancels_what_runs(void **state)
@@ -269,7 +242,7 @@ static void test_sigint_twice_cancels_what_runs(void **state)
 	assert_false(process_gone(host, 50));
 	check_true(kill(-host, SIGINT) == 0);
 	host_check(host);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static int host_in_own_group(void)
@@ -283,11 +256,10 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 {
 	(void)state;
 	int status;
-	pid_t host = host_start(host_in_own_group);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_in_own_group);
 	check_true(kill(-host, SIGINT) == 0);
 	board_add_pid(atomic_load(&board->notes[0]));
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 	assert_int_equal(waitpid(host, &status, 0), host);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
@@ -311,7 +283,7 @@ static void test_warden_killed_ends_every_task_and_worker(void **state)
 	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
 	assert_int_equal(gd_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static void test_warden_killed_while_idle_is_seen(void **state)
@@ -324,7 +296,7 @@ static void test_warden_killed_while_idle_is_seen(void **state)
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 	assert_int_equal(gd_poll(rig->pool, 0), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static void test_warden_killed_and_closed_at_once(void **state)
@@ -337,189 +309,14 @@ static void test_warden_killed_and_closed_at_once(void **state)
 	process_kill(warden);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->errors, 1);
-	check_all_gone(1000);
-}
-
-/* ---- Hosts with their own ideas about children -------------------------- */
-
-static void run_faults(struct pool_rig *rig)
-{
-	pool_rig_open(rig, &ops);
-	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
-	pool_rig_submit(rig, HOLD, 0);
-	board_await(&board->begun, 1);
-	int busy = pool_rig_worker(rig, 0).has_task ? 0 : 1;
-	pool_rig_submit_many(rig, 50);
-	process_kill(pids[busy]);
-	pool_rig_drain(rig);
-	pool_rig_pid(rig, busy, pids[busy]);
-	check_equal(rig->successes, 50);
-	check_equal(rig->by_failure[GD_CRASHED], 1);
-	check_equal(rig->failure.event.signal, SIGKILL);
-	check_equal(pool_rig_close(rig), 0);
-	check_equal(rig->close_stats.restarts, 1);
-	check_equal(atomic_load(&board->cleanups), 2);
-	check_all_gone(1000);
-}
-
-static int host_ignoring(void)
-{
-	signal(SIGCHLD, SIG_IGN);
-	run_faults(pool_rig_new());
-	struct sigaction now;
-	sigaction(SIGCHLD, NULL, &now);
-	check_true(now.sa_handler == SIG_IGN);
-	return 0;
-}
-
-static void test_host_that_ignores_sigchld(void **state)
-{
-	(void)state;
-	host_run(host_ignoring);
-}
-
-static void reap_everybody(int sig)
-{
-	(void)sig;
-	int saved = errno;
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		atomic_fetch_add(&board->notes[3], 1);
-	errno = saved;
-}
-
-static int host_reaping_in_handler(void)
-{
-	const struct sigaction action = {.sa_handler = reap_everybody};
-	sigaction(SIGCHLD, &action, NULL);
-	run_faults(pool_rig_new());
-	return 0;
-}
-
-static void test_host_whose_handler_waits_for_everything(void **state)
-{
-	(void)state;
-	host_run(host_reaping_in_handler);
-	/* The warden, before the library could: else this would not be the case. */
-	assert_int_equal(atomic_load(&board->notes[3]), 1);
-}
-
-static void *reap_in_thread(void *argument)
-{
-	pid_t own = *(pid_t *)argument;
-	for (pid_t pid; (pid = wait(NULL)) != own;)
-		if (pid > 0)
-			atomic_fetch_add(&board->notes[3], 1);
-	return NULL;
-}
-
-static int host_reaping_in_thread(void)
-{
-	pthread_t thread;
-	struct pool_rig *rig = pool_rig_new();
-	rig->options.allow_threads = true;
-	/* One child of its own, so that wait() always has something to wait for. */
-	int ends[2];
-	char byte;
-	check_true(pipe(ends) == 0);
-	pid_t own = fork();
-	if (own == 0) {
-		close(ends[1]);
-		_exit(read(ends[0], &byte, 1) != 0);
-	}
-	fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-	check_true(pthread_create(&thread, NULL, reap_in_thread, &own) == 0);
-	run_faults(rig);
-	close(ends[1]);
-	pthread_join(thread, NULL);
-	return 0;
-}
-
-static void test_host_whose_thread_waits_for_everything(void **state)
-{
-	(void)state;
-	host_run(host_reaping_in_thread);
-}
-
-static int host_with_child_of_its_own(void)
-{
-	pid_t own = fork();
-	if (own == 0)
-		_exit(7);
-	check_true(process_gone(own, WAIT_MS));
-	run_faults(pool_rig_new());
-	int status;
-	check_true(waitpid(own, &status, 0) == own && WEXITSTATUS(status) == 7);
-	check_true(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
-	return 0;
-}
-
-static void test_children_of_the_host_are_left_to_it(void **state)
-{
-	(void)state;
-	host_run(host_with_child_of_its_own);
-}
-
-/* ---- Threads ------------------------------------------------------------ */
-
-static void *open_in_thread(void *argument)
-{
-	pool_rig_open(argument, &ops);
-	return NULL;
-}
-
-static void test_pool_opened_in_a_thread_that_ends(void **state)
-{
-	struct pool_rig *rig = *state;
-	pthread_t thread;
-	rig->options.allow_threads = true;
-	assert_int_equal(pthread_create(&thread, NULL, open_in_thread, rig), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = pool_rig_pid(rig, 0, 0);
-	pool_rig_submit_many(rig, 100);
-	pool_rig_drain(rig);
-	process_kill(first);
-	pool_rig_pid(rig, 0, first);
-	pool_rig_submit_many(rig, 100);
-	pool_rig_drain(rig);
-	assert_int_equal(pool_rig_close(rig), 0);
-	assert_int_equal(rig->successes, 200);
-	assert_int_equal(rig->close_stats.restarts, 1);
-	check_all_gone(1000);
-}
-
-/* The same with workers that are executed: this program is its own worker. */
-static void *open_executed_in_thread(void *argument)
-{
-	static const char *const argv[] = {"/proc/self/exe", NULL};
-	struct pool_rig *rig = argument;
-	rig->options.worker_argv = argv;
-	rig->options.allow_threads = false;
-	pool_rig_open(rig, NULL);
-	return NULL;
-}
-
-static void test_pool_of_executed_workers_opened_in_a_thread_that_ends(void **state)
-{
-	struct pool_rig *rig = *state;
-	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, open_executed_in_thread, rig), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = pool_rig_pid(rig, 0, 0);
-	pool_rig_submit_many(rig, 100);
-	pool_rig_drain(rig);
-	process_kill(first);
-	pool_rig_pid(rig, 0, first);
-	pool_rig_submit_many(rig, 100);
-	pool_rig_drain(rig);
-	assert_int_equal(pool_rig_close(rig), 0);
-	assert_int_equal(rig->successes, 200);
+	board_check_all_gone(1000);
 }
 
 /* ---- The workers' own children ------------------------------------------ */
 
 static void test_children_of_a_worker_end_with_it(void **state)
 {
-	static const enum what kinds[] = {CHILD, SESSION, DAEMON, TREE};
+	static const enum deed kinds[] = {CHILD, SESSION, DAEMON, TREE};
 	for (size_t i = 0; i < 4; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
 		rig->options.gpus = "sim:1";
@@ -576,40 +373,22 @@ static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-#define PARENT(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
-
-static int executed_process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct rig_job job = pool_rig_job(task);
-	return pool_rig_reply(w, &job);
-}
-
 int main(void)
 {
-	static const struct gd_worker_ops executed = {.process = executed_process};
-	if (getenv("GD_WORKER"))
-		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {
-		PARENT(test_parent_killed_leaves_nobody_a_second_later),
-		PARENT(test_parent_killed_leaves_no_daemon_of_a_worker),
-		PARENT(test_parent_and_warden_killed_at_once_leave_nobody),
-		PARENT(test_parent_that_exits_without_closing_leaves_nobody),
-		PARENT(test_sigint_once_finishes_what_runs),
-		PARENT(test_sigint_twice_cancels_what_runs),
-		PARENT(test_sigint_that_kills_the_host_leaves_nobody),
-		PARENT(test_warden_killed_ends_every_task_and_worker),
-		PARENT(test_warden_killed_while_idle_is_seen),
-		PARENT(test_warden_killed_and_closed_at_once),
-		PARENT(test_host_that_ignores_sigchld),
-		PARENT(test_host_whose_handler_waits_for_everything),
-		PARENT(test_host_whose_thread_waits_for_everything),
-		PARENT(test_children_of_the_host_are_left_to_it),
-		PARENT(test_pool_opened_in_a_thread_that_ends),
-		PARENT(test_pool_of_executed_workers_opened_in_a_thread_that_ends),
-		PARENT(test_children_of_a_worker_end_with_it),
-		PARENT(test_children_of_a_worker_end_with_the_pool),
-		PARENT(test_daemons_of_a_living_worker_live_when_another_dies),
+		pool_rig_test(test_parent_killed_leaves_nobody_a_second_later),
+		pool_rig_test(test_parent_killed_leaves_no_daemon_of_a_worker),
+		pool_rig_test(test_parent_and_warden_killed_at_once_leave_nobody),
+		pool_rig_test(test_parent_that_exits_without_closing_leaves_nobody),
+		pool_rig_test(test_sigint_once_finishes_what_runs),
+		pool_rig_test(test_sigint_twice_cancels_what_runs),
+		pool_rig_test(test_sigint_that_kills_the_host_leaves_nobody),
+		pool_rig_test(test_warden_killed_ends_every_task_and_worker),
+		pool_rig_test(test_warden_killed_while_idle_is_seen),
+		pool_rig_test(test_warden_killed_and_closed_at_once),
+		pool_rig_test(test_children_of_a_worker_end_with_it),
+		pool_rig_test(test_children_of_a_worker_end_with_the_pool),
+		pool_rig_test(test_daemons_of_a_living_worker_live_when_another_dies),
 	};
 	return cmocka_run_group_tests_name("pool parents", tests, NULL, NULL);
 }

@@ -308,8 +308,7 @@ static void test_closing_at_once(void **state)
 		struct gd_pool *p = recorder_open(rec, &echo);
 		if (i % 2)
 			assert_int_equal(submit(p, 1, 0), 0);
-		rec->num_notes = 0;
-		memset(rec->count, 0, sizeof(rec->count));
+		recorder_restart(rec);
 		close_pool(rec, p);
 	}
 }

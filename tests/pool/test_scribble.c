@@ -471,17 +471,15 @@ static void test_scribbling_without_end_ruins_only_its_own(void **state)
 	}
 }
 
-#define SCRIBBLER(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		SCRIBBLER(test_scribbler_that_goes_on_ruins_only_its_own),
-		SCRIBBLER(test_scribbler_that_dies_ruins_only_its_own),
-		SCRIBBLER(test_scribbler_that_hangs_is_timed_out_or_killed),
-		SCRIBBLER(test_lies_about_its_progress_do_not_avert_the_timeout),
-		SCRIBBLER(test_scribbler_in_setup_ruins_only_its_own),
-		SCRIBBLER(test_scribbling_without_end_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_goes_on_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_hangs_is_timed_out_or_killed),
+		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
+		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
+		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
 	};
 	return cmocka_run_group_tests_name("pool scribble", tests, NULL, NULL);
 }

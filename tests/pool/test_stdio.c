@@ -281,19 +281,17 @@ static void test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open(void 
 	host_run(host_with_few_descriptors);
 }
 
-#define STDIO(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
-
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {
-		STDIO(test_a_host_without_standard_descriptors),
-		STDIO(test_a_host_without_standard_descriptors_executes_workers),
-		STDIO(test_executed_workers_though_a_thread_waits_for_input),
-		STDIO(test_a_worker_with_a_thread_that_waits_for_input),
-		STDIO(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
-		STDIO(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
+		pool_rig_test(test_a_host_without_standard_descriptors),
+		pool_rig_test(test_a_host_without_standard_descriptors_executes_workers),
+		pool_rig_test(test_executed_workers_though_a_thread_waits_for_input),
+		pool_rig_test(test_a_worker_with_a_thread_that_waits_for_input),
+		pool_rig_test(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
+		pool_rig_test(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
 	};
 	return cmocka_run_group_tests_name("pool stdio", tests, NULL, NULL);
 }

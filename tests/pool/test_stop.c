@@ -238,8 +238,7 @@ static void test_a_stop_before_the_run_stops_it_at_once(void **state)
 		assert_int_equal(rec->given, 0);
 		assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 		/* And that is over with it. */
-		rec->num_notes = 0;
-		memset(rec->count, 0, sizeof(rec->count));
+		recorder_restart(rec);
 		assert_int_equal(recorder_run(rec, &ops), 0);
 		recorder_assert_complete(rec);
 		assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);

@@ -17,29 +17,18 @@
 
 enum { HANG = 1, LOOK };
 
-/* Volatile, or the compiler may end what never ends. */
-static volatile int forever = 1;
-
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
-	while (job.what == HANG && forever)
-		pause();
+	if (job.what == HANG)
+		process_hang();
 	while (job.what == LOOK && !gd_cancelled(w))
 		poll(NULL, 0, 1);
 	return job.what == LOOK ? -ECANCELED : pool_rig_reply(w, &job);
 }
 
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	(void)state;
-	atomic_fetch_add(&board->cleanups, 1);
-	return 0;
-}
-
-static const struct gd_worker_ops ops = {.process = process, .cleanup = cleanup};
+static const struct gd_worker_ops ops = {.process = process, .cleanup = pool_rig_note_cleanup};
 
 static int stops_setup(void **state)
 {
@@ -107,9 +96,7 @@ static int hang_with_batch(struct gd_worker *w, void *state, const struct gd_byt
 	(void)state;
 	(void)tasks;
 	(void)num_tasks;
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state)
@@ -159,9 +146,7 @@ static int endless(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
 	*ret_state = NULL;
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_statistics_are_right_at_once_after_a_stop(void **state)

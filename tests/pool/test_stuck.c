@@ -14,20 +14,15 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-static volatile int forever = 1;
-
-enum what {
-	ANSWER,
-	HOLD,
-};
+enum { ANSWER, HOLD };
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
-	while (job.what == HOLD && forever)
-		pause();
+	if (job.what == HOLD)
+		process_hang();
 	return pool_rig_reply(w, &job);
 }
 

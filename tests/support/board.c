@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "support/check.h"
+#include "support/process.h"
 #include "support/wait.h"
 
 struct board *board;
@@ -28,6 +30,13 @@ void board_add_pid(pid_t pid)
 	int i = atomic_fetch_add(&board->num_pids, 1);
 	if (i < BOARD_PIDS)
 		atomic_store(&board->pids[i], pid);
+}
+
+void board_check_all_gone(int timeout_ms)
+{
+	uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	for (int i = 0; i < atomic_load(&board->num_pids); i++)
+		check_true(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline_ns, clock_now_ns())));
 }
 
 void board_await(const atomic_int *counter, int at_least)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -93,4 +94,10 @@ size_t process_status_kib(const char *field)
 	if (f)
 		fclose(f);
 	return kib;
+}
+
+void process_hang(void)
+{
+	for (;;)
+		pause();
 }

@@ -28,4 +28,7 @@ void process_await_asleep(pid_t tid);
 /* "VmHWM" and the like, in KiB, of this process; or 0. */
 size_t process_status_kib(const char *field);
 
+/* Pauses until this process is killed. */
+_Noreturn void process_hang(void);
+
 #endif
