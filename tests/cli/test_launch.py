@@ -11,11 +11,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import wave
 
 import pytest
 
+import processes
 from terminal import Terminal
 
 GPUQ = os.environ["GPUQ"]
@@ -106,32 +106,15 @@ class Launch:
         return [json.loads(line) for line in (self.output / "launch.jsonl").read_text().splitlines()]
 
     def until(self, condition, what="the event"):
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.005)
-        raise AssertionError(f"waited in vain for {what}")
+        return processes.until(condition, LIMIT, lambda: what)
 
     def processes(self):
-        """PIDs of all processes of this lab, whatever they are; zombies have no environment."""
-        mark = f"LAUNCH_LAB={self.directory}".encode()
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-        return found
+        """PIDs of all processes of this launch, whatever they are."""
+        return processes.with_variable("LAUNCH_LAB", self.directory)
 
     def end(self):
         (self.directory / "go").touch()
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+        processes.end_started(self.started)
 
 
 @pytest.fixture(name="launch")

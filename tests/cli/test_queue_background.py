@@ -5,7 +5,8 @@ import pathlib
 import signal
 import subprocess
 
-from lab import GPUQ, LIMIT, alive, ignore_signals
+from lab import GPUQ, LIMIT
+from processes import alive, ignore_signals
 
 
 def words_of(pid):

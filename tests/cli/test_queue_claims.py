@@ -5,7 +5,8 @@ import os
 import pathlib
 import signal
 
-from lab import LIMIT, ignore_signals, name_of
+from lab import LIMIT
+from processes import ignore_signals, name_of
 from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
 
 

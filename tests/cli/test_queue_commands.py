@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from lab import GPUQ, LIMIT, alive, ignore_signals, naps
+from lab import GPUQ, LIMIT
+from processes import alive, ignore_signals, naps
 
 # ---- run ------------------------------------------------------------------------
 

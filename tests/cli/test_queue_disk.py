@@ -13,7 +13,8 @@ import tempfile
 
 import pytest
 
-from lab import GPUQ, LIMIT, naps
+from lab import GPUQ, LIMIT
+from processes import naps
 
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
 

@@ -7,7 +7,8 @@ import random
 import signal
 import subprocess
 
-from lab import LIMIT, alive
+from lab import LIMIT
+from processes import alive
 
 KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/killer"
 

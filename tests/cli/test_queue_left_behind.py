@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from lab import LIMIT, alive, name_of
+from lab import LIMIT
+from processes import alive, name_of
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from lab import GPUQ, Lab, alive
+from lab import GPUQ, Lab
+from processes import alive
 
 LIMIT = 60  # seconds
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
