@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/queue_view_parts.h"
+#include "support/check.h"
 #include "support/scratch.h"
 
 struct queue {
@@ -79,7 +80,7 @@ static void update(struct queue *q)
 	assert_int_equal(queue_view_update(q->view, NULL), 0);
 }
 
-static void test_all_that_is_there_is_in_the_model(void **state)
+static void test_model_has_all_jobs_of_the_journal(void **state)
 {
 	struct queue *q = *state;
 	const struct view_job *job = view_find_job(q->model, 1);
@@ -93,7 +94,7 @@ static void test_all_that_is_there_is_in_the_model(void **state)
 }
 
 /* Jobs that had ended before somebody looked are not the speed of the queue. */
-static void test_what_had_ended_before_is_no_rate(void **state)
+static void test_jobs_that_ended_before_the_view_opened_do_not_count_for_the_rate(void **state)
 {
 	struct queue *q = *state;
 	queue_view_close(q->view);
@@ -106,7 +107,7 @@ static void test_what_had_ended_before_is_no_rate(void **state)
 	assert_int_equal(view_eta_ns(q->model, soon_ns), -1);
 }
 
-static void test_changes_come_one_by_one(void **state)
+static void test_end_of_a_job_changes_that_job_alone(void **state)
 {
 	struct queue *q = *state;
 	uint64_t version = view_version(q->model);
@@ -151,7 +152,7 @@ static void test_a_pruned_journal_is_read_anew(void **state)
 	assert_int_equal(view_work(q->model)->running, 0);
 }
 
-static void test_acting_changes_the_queue(void **state)
+static void test_action_is_appended_to_the_queue_or_refused_with_a_reason(void **state)
 {
 	struct queue *q = *state;
 	struct gd_error err = {0};
@@ -164,15 +165,15 @@ static void test_acting_changes_the_queue(void **state)
 	assert_true(view_action_applies(VIEW_RELEASE, view_find_job(q->model, 2)));
 	/* What cannot be done is told, with the reason. */
 	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
-	assert_non_null(strstr(err.message, "2"));
+	check_contains(err.message, "2");
 }
 
-static void test_why_needs_no_driver(void **state)
+static void test_why_works_without_a_runner(void **state)
 {
 	struct queue *q = *state;
 	struct text t = {0};
 	assert_int_equal(q->actions->why(q->actions->context, 2, &t, NULL), 0);
-	assert_non_null(strstr(text_string(&t), "nobody runs this queue"));
+	check_contains(text_string(&t), "nobody runs this queue");
 	text_finish(&t);
 	assert_int_equal(q->actions->why(q->actions->context, 77, &t, NULL), -ENOENT);
 }
@@ -256,13 +257,15 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_all_that_is_there_is_in_the_model, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_had_ended_before_is_no_rate, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_changes_come_one_by_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_model_has_all_jobs_of_the_journal, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_jobs_that_ended_before_the_view_opened_do_not_count_for_the_rate, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_end_of_a_job_changes_that_job_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gpus_show_what_runs_on_them_and_what_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_pruned_journal_is_read_anew, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_acting_changes_the_queue, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_why_needs_no_driver, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_action_is_appended_to_the_queue_or_refused_with_a_reason, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_why_works_without_a_runner, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_only_logs_are_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours, setup, teardown),

@@ -76,7 +76,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_false(gd_gpu_cuda_available());
 }
 
-static void test_what_is_missing_or_nonsense_is_unknown(void **state)
+static void test_missing_or_malformed_sysfs_file_makes_its_field_unknown(void **state)
 {
 	struct fake_machine *m = *state;
 	const char *id = "0000:03:00.0";
@@ -94,7 +94,7 @@ static void test_what_is_missing_or_nonsense_is_unknown(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_cards_of_others_are_passed_over_and_nodes_sorted(void **state)
+static void test_cards_of_other_vendors_are_ignored_and_nodes_sorted(void **state)
 {
 	struct fake_machine *m = *state;
 	add_card(m, 1000, "0000:44:00.0", "0x1002");
@@ -133,7 +133,7 @@ static int survey_count(void)
 	return count;
 }
 
-static void test_inherited_limits(void **state)
+static void test_inherited_rocr_hip_and_cuda_variables_limit_the_cards(void **state)
 {
 	struct fake_machine *m = *state;
 	add_card(m, 128, "0000:43:00.0", "0x1002");
@@ -159,10 +159,10 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_every_field_of_a_card_is_read),
-		T(test_what_is_missing_or_nonsense_is_unknown),
-		T(test_cards_of_others_are_passed_over_and_nodes_sorted),
+		T(test_missing_or_malformed_sysfs_file_makes_its_field_unknown),
+		T(test_cards_of_other_vendors_are_ignored_and_nodes_sorted),
 		T(test_amd_cards_are_numbered_after_nvidia_ones),
-		T(test_inherited_limits),
+		T(test_inherited_rocr_hip_and_cuda_variables_limit_the_cards),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

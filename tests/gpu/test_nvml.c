@@ -89,7 +89,7 @@ static void test_several_cards_come_in_the_order_of_their_index(void **state)
 	assert_true(gd_gpu_cuda_available());
 }
 
-static void test_what_a_card_does_not_tell_is_unknown_and_not_zero(void **state)
+static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void **state)
 {
 	fake_machine_cards(*state, "card\nname=Orin\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -131,7 +131,7 @@ static void test_process_that_computes_and_draws_is_one(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_more_processes_than_the_first_buffer_holds(void **state)
+static void test_more_processes_than_the_first_buffer_holds_are_all_listed(void **state)
 {
 	char processes[8192] = "";
 	for (int i = 0; i < 200; i++)
@@ -191,7 +191,7 @@ static void test_mig_card_is_followed_by_its_instances(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_mig_card_without_instances_is_left_out_with_words(void **state)
+static void test_mig_card_without_instances_is_left_out_with_a_warning(void **state)
 {
 	fake_machine_cards(*state, A100 "mig\n" T4);
 	struct gd_gpu_list *list = fake_machine_list("auto");
@@ -204,7 +204,7 @@ static void test_mig_card_without_instances_is_left_out_with_words(void **state)
 	check_contains(err.message, "no instance");
 }
 
-static void test_compute_modes(void **state)
+static void test_prohibited_card_is_left_out_and_exclusive_ones_are_marked(void **state)
 {
 	fake_machine_cards(*state, "card\nmode=3\ncard\nmode=1\ncard\nmode=2\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -221,7 +221,7 @@ static void test_compute_modes(void **state)
 	check_contains(err.message, "GPU 2 cannot be used: its compute mode");
 }
 
-static void test_card_lost_between_two_calls(void **state)
+static void test_card_lost_between_two_calls_is_listed_as_lost_and_not_used(void **state)
 {
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo 15\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -238,7 +238,7 @@ static void test_card_lost_between_two_calls(void **state)
 	check_contains(err.message, "GPU 0 cannot be used: it has fallen off the bus");
 }
 
-static void test_instance_lost_with_its_card(void **state)
+static void test_instance_is_lost_with_its_card(void **state)
 {
 	fake_machine_cards(*state, A100 "mig\ninstance 0\nuuid=MIG-1\nfail=GetMemoryInfo 15\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -262,7 +262,7 @@ static void test_card_without_a_handle_is_listed_with_its_health(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_newer_function_that_the_driver_does_not_know(void **state)
+static void test_function_unknown_to_the_driver_falls_back_to_the_older_one(void **state)
 {
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo_v2 13\nfail=GetTemperatureV 13\nfail=GetMigMode 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -275,7 +275,7 @@ static void test_newer_function_that_the_driver_does_not_know(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_library_without_newer_functions(void **state)
+static void test_library_without_newer_functions_is_read_with_the_older_ones(void **state)
 {
 	fake_machine_use_old();
 	fake_machine_write(*state, "sys/bus/pci/devices/0000:65:00.0/numa_node", "-1\n");
@@ -294,7 +294,7 @@ static void test_library_without_newer_functions(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_no_driver_is_no_error_and_is_told(void **state)
+static void test_driver_that_is_not_loaded_gives_a_warning_and_no_error(void **state)
 {
 	fake_machine_cards(*state, "init=9\n");
 	struct gd_gpu_list *list = fake_machine_list(NULL);
@@ -308,7 +308,7 @@ static void test_no_driver_is_no_error_and_is_told(void **state)
 	check_contains(err.message, "GPU 0 is not there; there is none here");
 }
 
-static void test_library_that_is_not_there_or_another(void **state)
+static void test_missing_or_foreign_library_gives_a_warning_and_no_gpus(void **state)
 {
 	(void)state;
 	setenv("GPUQ_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1", 1);
@@ -323,7 +323,7 @@ static void test_library_that_is_not_there_or_another(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_library_that_crashes_costs_an_error_with_words(void **state)
+static void test_library_that_crashes_is_an_error_with_a_message(void **state)
 {
 	fake_machine_cards(*state, T4 "crash=GetName\n");
 	struct gd_gpu_list *list;
@@ -355,7 +355,7 @@ static void test_this_process_never_loads_the_library(void **state)
 	fclose(f);
 }
 
-static void test_card_that_does_not_answer_holds_back_no_other(void **state)
+static void test_card_that_does_not_answer_delays_no_other_card(void **state)
 {
 	fake_machine_cards(*state, T4 T4 "hang=GetName\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -367,7 +367,7 @@ static void test_card_that_does_not_answer_holds_back_no_other(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_driver_that_does_not_answer_at_all(void **state)
+static void test_driver_that_does_not_answer_is_warned_of_and_other_vendors_are_listed(void **state)
 {
 	fake_machine_cards(*state, "hang=Init\n" T4);
 	fake_machine_write(*state, "sys/class/drm/renderD128/device/vendor", "0x1002\n");
@@ -384,26 +384,26 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_every_field_of_a_card_is_read),
 		T(test_several_cards_come_in_the_order_of_their_index),
-		T(test_what_a_card_does_not_tell_is_unknown_and_not_zero),
+		T(test_field_that_a_card_does_not_report_is_unknown_and_not_zero),
 		T(test_processes_that_cannot_be_asked_for_are_unknown),
 		T(test_memory_of_a_process_may_be_not_available),
 		T(test_process_that_computes_and_draws_is_one),
-		T(test_more_processes_than_the_first_buffer_holds),
+		T(test_more_processes_than_the_first_buffer_holds_are_all_listed),
 		T(test_names_that_are_not_utf8_are_made_so),
 		T(test_mig_card_is_followed_by_its_instances),
-		T(test_mig_card_without_instances_is_left_out_with_words),
-		T(test_compute_modes),
-		T(test_card_lost_between_two_calls),
-		T(test_instance_lost_with_its_card),
+		T(test_mig_card_without_instances_is_left_out_with_a_warning),
+		T(test_prohibited_card_is_left_out_and_exclusive_ones_are_marked),
+		T(test_card_lost_between_two_calls_is_listed_as_lost_and_not_used),
+		T(test_instance_is_lost_with_its_card),
 		T(test_card_without_a_handle_is_listed_with_its_health),
-		T(test_newer_function_that_the_driver_does_not_know),
-		T(test_library_without_newer_functions),
-		T(test_no_driver_is_no_error_and_is_told),
-		T(test_library_that_is_not_there_or_another),
-		T(test_library_that_crashes_costs_an_error_with_words),
+		T(test_function_unknown_to_the_driver_falls_back_to_the_older_one),
+		T(test_library_without_newer_functions_is_read_with_the_older_ones),
+		T(test_driver_that_is_not_loaded_gives_a_warning_and_no_error),
+		T(test_missing_or_foreign_library_gives_a_warning_and_no_gpus),
+		T(test_library_that_crashes_is_an_error_with_a_message),
 		T(test_this_process_never_loads_the_library),
-		T(test_card_that_does_not_answer_holds_back_no_other),
-		T(test_driver_that_does_not_answer_at_all),
+		T(test_card_that_does_not_answer_delays_no_other_card),
+		T(test_driver_that_does_not_answer_is_warned_of_and_other_vendors_are_listed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static void wait_for_health(struct gpu_probe *p, int index, enum gd_gpu_health h
 		wait_for(p, GPU_NEWS_CARD, index);
 }
 
-static void test_samples_come_by_themselves(void **state)
+static void test_with_a_period_samples_come_by_themselves(void **state)
 {
 	fake_machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600"));
 	struct gpu_probe *p = open_probe("0-1", 10, 0);
@@ -123,7 +123,7 @@ static void test_without_a_period_samples_come_on_request_only(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_card_that_stops_answering_and_comes_back(void **state)
+static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(void **state)
 {
 	fake_machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600") "compute=1 1\n");
 	struct gpu_probe *p = open_probe("0,1", 20, 1000);
@@ -187,7 +187,7 @@ static void test_lost_card_keeps_its_identity(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_xids_are_told(void **state)
+static void test_xids_are_reported_and_xid_79_means_a_lost_card(void **state)
 {
 	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
 	struct gpu_probe *p = open_probe("0,1", 0, 0);
@@ -210,7 +210,7 @@ static void test_xids_are_told(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_many_cards_with_many_processes(void **state)
+static void test_many_cards_with_many_processes_are_reported_in_full(void **state)
 {
 	char text[65536] = "";
 	for (int c = 0; c < 16; c++) {
@@ -508,13 +508,13 @@ int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest both[] = {
-		T(test_samples_come_by_themselves),
+		T(test_with_a_period_samples_come_by_themselves),
 		T(test_without_a_period_samples_come_on_request_only),
-		T(test_card_that_stops_answering_and_comes_back),
+		T(test_card_that_stops_answering_is_quarantined_until_it_comes_back),
 		T(test_cards_that_wake_up_one_after_the_other_are_waited_for),
 		T(test_lost_card_keeps_its_identity),
-		T(test_xids_are_told),
-		T(test_many_cards_with_many_processes),
+		T(test_xids_are_reported_and_xid_79_means_a_lost_card),
+		T(test_many_cards_with_many_processes_are_reported_in_full),
 		T(test_closing_ends_and_reaps_even_a_hanging_probe),
 		T(test_killed_probe_is_noticed_and_another_can_be_opened),
 		T(test_caller_may_ignore_sigchld),

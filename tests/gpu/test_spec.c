@@ -52,7 +52,7 @@ static void test_wrong_specifications_say_what_is_wrong(void **state)
 	assert_spec_error("sim:4x4000000T", "is no amount");
 }
 
-static void test_specification_of_many_parts(void **state)
+static void test_indices_ranges_and_uuids_can_be_listed_together(void **state)
 {
 	(void)state;
 	struct gpu_spec spec;
@@ -153,7 +153,7 @@ static void test_uuid_given_in_full_is_not_the_beginning_of_another(void **state
 	assert_int_equal(id, 0);
 }
 
-static void test_one_gpu_by_its_index(void **state)
+static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 {
 	fake_machine_cards(*state, TWO_CARDS CARD("B", "GPU-3") "mig\ninstance 1\nuuid=MIG-5\n");
 	struct gd_gpu_list *list;
@@ -225,7 +225,7 @@ static void test_inherited_cuda_visible_devices_limits_what_there_is(void **stat
 	gd_gpu_list_free(list);
 }
 
-static void test_numbers_of_mixed_cards_are_warned_of(void **state)
+static void test_mixed_cards_without_pci_order_give_a_warning(void **state)
 {
 	fake_machine_cards(*state, CARD("A", "GPU-1") CARD("B", "GPU-2"));
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
@@ -255,7 +255,7 @@ static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char 
 	free(changes);
 }
 
-static void test_binding(void **state)
+static void test_binding_sets_the_variables_of_the_vendor(void **state)
 {
 	(void)state;
 	struct gd_gpu nvidia[] = {
@@ -302,7 +302,7 @@ static void test_binding(void **state)
 	check_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");
 }
 
-static void test_names_of_vendors(void **state)
+static void test_every_vendor_has_a_name(void **state)
 {
 	(void)state;
 	assert_string_equal(gd_vendor_name(GD_VENDOR_NVIDIA), "nvidia");
@@ -316,18 +316,18 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_wrong_specifications_say_what_is_wrong),
-		T(test_specification_of_many_parts),
+		T(test_indices_ranges_and_uuids_can_be_listed_together),
 		T(test_simulated_gpus_are_all_free),
 		T(test_default_specification_comes_from_the_environment),
 		T(test_parse_gives_indices_in_the_order_of_the_specification),
 		T(test_gpu_that_is_not_there_names_those_that_are),
 		T(test_uuid_given_in_full_is_not_the_beginning_of_another),
-		T(test_one_gpu_by_its_index),
+		T(test_get_returns_one_gpu_with_its_mig_instances),
 		T(test_validate_says_which_is_wrong),
 		T(test_inherited_cuda_visible_devices_limits_what_there_is),
-		T(test_numbers_of_mixed_cards_are_warned_of),
-		T(test_binding),
-		T(test_names_of_vendors),
+		T(test_mixed_cards_without_pci_order_give_a_warning),
+		T(test_binding_sets_the_variables_of_the_vendor),
+		T(test_every_vendor_has_a_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

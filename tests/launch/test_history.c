@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "launch/history.h"
+#include "support/check.h"
 #include "support/process.h"
 
 #define PRINT "0123456789abcdef0123456789abcdef"
@@ -65,7 +66,7 @@ static void assert_read(size_t num_files, uint64_t bad_lines)
 	history_finish(&h);
 }
 
-static void test_what_is_written_is_read(void **state)
+static void test_entries_are_read_as_they_were_written(void **state)
 {
 	(void)state;
 	struct history h;
@@ -95,7 +96,7 @@ static void test_what_is_written_is_read(void **state)
 	history_finish(&h);
 }
 
-static void test_no_file_is_no_history(void **state)
+static void test_missing_file_is_an_empty_history(void **state)
 {
 	(void)state;
 	struct history h;
@@ -140,7 +141,7 @@ static void test_line_that_lacks_only_its_end_counts(void **state)
 	assert_read(2, 0);
 }
 
-static void test_every_cut_of_a_file_is_read(void **state)
+static void test_file_truncated_anywhere_is_read(void **state)
 {
 	(void)state;
 	struct history h;
@@ -167,11 +168,11 @@ static void test_newer_version_is_refused(void **state)
 	struct gd_error err = {0};
 	history_init(&h);
 	assert_int_equal(history_read(&h, "launch.jsonl", &err), -EINVAL);
-	assert_non_null(strstr(err.message, "newer gpuq"));
+	check_contains(err.message, "newer gpuq");
 	history_finish(&h);
 }
 
-static void test_one_launcher_at_a_time(void **state)
+static void test_second_launcher_is_refused_and_told_who_holds_the_history(void **state)
 {
 	(void)state;
 	struct history h;
@@ -190,7 +191,7 @@ static void test_one_launcher_at_a_time(void **state)
 }
 
 /* A disk that is full, and then is not: in a child, for the limit cannot be taken back by all. */
-static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
+static void test_entries_that_cannot_be_written_are_kept_and_written_later(void **state)
 {
 	(void)state;
 	pid_t pid = fork();
@@ -225,14 +226,14 @@ static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		scratch_test(test_what_is_written_is_read),
-		scratch_test(test_no_file_is_no_history),
+		scratch_test(test_entries_are_read_as_they_were_written),
+		scratch_test(test_missing_file_is_an_empty_history),
 		scratch_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
 		scratch_test(test_line_that_lacks_only_its_end_counts),
-		scratch_test(test_every_cut_of_a_file_is_read),
+		scratch_test(test_file_truncated_anywhere_is_read),
 		scratch_test(test_newer_version_is_refused),
-		scratch_test(test_one_launcher_at_a_time),
-		scratch_test(test_what_cannot_be_written_is_kept_and_written_later),
+		scratch_test(test_second_launcher_is_refused_and_told_who_holds_the_history),
+		scratch_test(test_entries_that_cannot_be_written_are_kept_and_written_later),
 	};
 	return cmocka_run_group_tests_name("launch_history", tests, NULL, NULL);
 }

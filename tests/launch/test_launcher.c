@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/board.h"
+#include "support/check.h"
+#include "support/scratch.h"
+
 static void test_all_files_are_done_once_and_then_no_more(void **state)
 {
 	(void)state;
@@ -33,7 +37,7 @@ static void test_all_files_are_done_once_and_then_no_more(void **state)
 	assert_int_equal(board->begun, 6);
 }
 
-static void test_what_has_changed_is_done_again(void **state)
+static void test_changed_file_settings_worker_or_missing_result_is_done_again(void **state)
 {
 	(void)state;
 	static const struct gd_setting large[] = {{"model_size", "large"}};
@@ -213,7 +217,7 @@ static void test_every_mistake_is_found_before_anything_starts(void **state)
 	assert_false(scratch_has("out"));
 }
 
-static void test_information_before_the_run(void **state)
+static void test_found_files_and_earlier_speed_are_known_before_the_run(void **state)
 {
 	(void)state;
 	scratch_put("in/a.wav", 5);
@@ -241,7 +245,7 @@ static void test_information_before_the_run(void **state)
 	gd_launcher_destroy(NULL);
 }
 
-static void test_nothing_to_do_makes_nothing(void **state)
+static void test_without_files_no_output_folder_is_made(void **state)
 {
 	(void)state;
 	mkdir("in", 0755);
@@ -276,7 +280,7 @@ static void test_files_that_vanish_fail_alone(void **state)
 	gd_launch_summary_free(s);
 }
 
-static void test_exit_codes(void **state)
+static void test_exit_code_tells_failure_usage_and_interruption_apart(void **state)
 {
 	(void)state;
 	assert_int_equal(gd_launch_exit_code(0), 0);
@@ -291,7 +295,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		launch_rig_test(test_all_files_are_done_once_and_then_no_more),
-		launch_rig_test(test_what_has_changed_is_done_again),
+		launch_rig_test(test_changed_file_settings_worker_or_missing_result_is_done_again),
 		launch_rig_test(test_failures_are_told_and_tried_again_by_the_next_run),
 		launch_rig_test(test_retries_save_a_file_whose_worker_crashed),
 		launch_rig_test(test_file_that_hangs_is_ended_by_the_timeout),
@@ -300,10 +304,10 @@ int main(void)
 		launch_rig_test(test_folders_of_results_stay_with_their_files),
 		launch_rig_test(test_results_of_another_folder_are_not_replaced),
 		launch_rig_test(test_every_mistake_is_found_before_anything_starts),
-		launch_rig_test(test_information_before_the_run),
-		launch_rig_test(test_nothing_to_do_makes_nothing),
+		launch_rig_test(test_found_files_and_earlier_speed_are_known_before_the_run),
+		launch_rig_test(test_without_files_no_output_folder_is_made),
 		launch_rig_test(test_files_that_vanish_fail_alone),
-		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_exit_code_tells_failure_usage_and_interruption_apart),
 	};
 	return cmocka_run_group_tests_name("launch_launcher", tests, NULL, NULL);
 }

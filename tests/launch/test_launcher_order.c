@@ -6,6 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/board.h"
+#include "support/scratch.h"
+
 static void test_largest_first_where_nothing_else_is_known(void **state)
 {
 	(void)state;
@@ -84,7 +87,7 @@ static void on_progress_go(void *context, const struct gd_launch_progress *p)
 		atomic_store(&board->go, 1);
 }
 
-static void test_strategy_of_ones_own_sets_the_order(void **state)
+static void test_custom_strategy_sets_the_order(void **state)
 {
 	(void)state;
 	launch_rig_put('a', 'd', "w", 10);
@@ -102,7 +105,7 @@ int main(void)
 		launch_rig_test(test_largest_first_where_nothing_else_is_known),
 		launch_rig_test(test_durations_are_read_and_reach_the_summary),
 		launch_rig_test(test_durations_change_the_order_while_the_first_file_is_worked_on),
-		launch_rig_test(test_strategy_of_ones_own_sets_the_order),
+		launch_rig_test(test_custom_strategy_sets_the_order),
 	};
 	return cmocka_run_group_tests_name("launch_launcher_order", tests, NULL, NULL);
 }

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "support/board.h"
+#include "support/scratch.h"
+
 /* A run in which the callback stops the launcher, which is its context. */
 static struct gd_launch_summary run_until_stopped(
 	struct gd_launcher **l, void (*on_progress)(void *context, const struct gd_launch_progress *p))
@@ -74,7 +77,7 @@ static void test_second_stop_cancels_what_runs(void **state)
 	gd_launcher_destroy(l);
 }
 
-static void test_stop_before_the_run_is_one(void **state)
+static void test_stop_before_the_run_lets_no_file_begin(void **state)
 {
 	(void)state;
 	scratch_put("in/a.wav", 1);
@@ -92,7 +95,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		launch_rig_test(test_first_stop_finishes_what_runs),
 		launch_rig_test(test_second_stop_cancels_what_runs),
-		launch_rig_test(test_stop_before_the_run_is_one),
+		launch_rig_test(test_stop_before_the_run_lets_no_file_begin),
 	};
 	return cmocka_run_group_tests_name("launch_launcher_stop", tests, NULL, NULL);
 }

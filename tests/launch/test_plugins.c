@@ -121,7 +121,7 @@ static void test_plugin_that_hangs_in_a_constructor_is_given_up(void **state)
 	check_contains(err.message, "is not loaded after 1 s: something hangs in it");
 }
 
-static void test_look_tells_hooks_and_what_it_is_about(void **state)
+static void test_look_reports_hooks_batch_size_and_description(void **state)
 {
 	(void)state;
 	struct plugin_look look;
@@ -136,7 +136,7 @@ static void test_look_tells_hooks_and_what_it_is_about(void **state)
 
 /* ---- Names -------------------------------------------------------------- */
 
-static void test_list_has_each_name_once_the_first_folder_counts(void **state)
+static void test_list_has_each_name_once_from_the_first_folder(void **state)
 {
 	struct file_rig *rig = *state;
 	char path[PATH_MAX];
@@ -188,7 +188,7 @@ static void assert_not_found(const char *name, const char *words)
 	check_contains(err.message, words);
 }
 
-static void test_worker_is_a_name_or_a_file(void **state)
+static void test_worker_is_found_by_name_or_by_path_to_a_file(void **state)
 {
 	struct file_rig *rig = *state;
 	setenv("GPUQ_WORKER_PATH", getenv("TEST_PLUGINS"), 1);
@@ -232,9 +232,9 @@ int main(void)
 		file_rig_test(test_setup_of_a_plugin_sees_settings_and_may_fail),
 		file_rig_test(test_bad_plugins_are_told_with_the_reason),
 		file_rig_test(test_plugin_that_hangs_in_a_constructor_is_given_up),
-		file_rig_test(test_look_tells_hooks_and_what_it_is_about),
-		file_rig_test(test_list_has_each_name_once_the_first_folder_counts),
-		file_rig_test(test_worker_is_a_name_or_a_file),
+		file_rig_test(test_look_reports_hooks_batch_size_and_description),
+		file_rig_test(test_list_has_each_name_once_from_the_first_folder),
+		file_rig_test(test_worker_is_found_by_name_or_by_path_to_a_file),
 		file_rig_test(test_default_is_whisper_before_pocketsphinx),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

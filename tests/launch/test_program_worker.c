@@ -37,14 +37,6 @@ static const struct file_end *run_then_another(struct file_rig *rig, const char 
 	return &rig->ends[0];
 }
 
-static size_t count(const char *text, const char *word)
-{
-	size_t n = 0;
-	for (const char *p = text; (p = strstr(p, word)); p++)
-		n++;
-	return n;
-}
-
 /* ---- As it should be ---------------------------------------------------- */
 
 static void test_program_is_set_up_once_and_answers_each_file(void **state)
@@ -72,8 +64,8 @@ static void test_program_is_set_up_once_and_answers_each_file(void **state)
 		"{\"type\":\"task\",\"id\":0,\"file\":\"%s/a b\\\"\\n.png\",\"output_dir\":\"%s\"}\n",
 		rig->dir, rig->dir);
 	assert_memory_equal(file_rig_read(rig, "heard"), expected, strlen(expected));
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 1);
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"file_b64\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"file_b64\""), 1);
 	assert_int_equal(atoi(file_rig_read(rig, "left")), 1); /* at the end of its input, not killed */
 }
 
@@ -83,7 +75,7 @@ static void test_file_that_fails_costs_nothing_but_itself(void **state)
 	const struct file_end *end = run_then_another(rig, "fails");
 	assert_int_equal(end->failure, GD_FAILED);
 	assert_string_equal(end->message, "not \xc3\xa0 picture");
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
 
 static void test_file_that_fails_without_a_reason_says_so(void **state)
@@ -96,7 +88,7 @@ static void test_rubbish_before_and_among_the_lines_is_no_harm(void **state)
 	struct file_rig *rig = rig_of(state, "noisy");
 	const struct file_end *end = run_then_another(rig, "noisy");
 	assert_string_equal(end->message, "");
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
 
 static void test_messages_of_unknown_type_are_passed_over(void **state)
@@ -115,7 +107,7 @@ static void test_program_that_leaves_between_files_is_started_again(void **state
 		assert_true(file_rig_named_gone(rig, "speaker"));
 	}
 	file_rig_close(rig);
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 5);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 5);
 }
 
 /* ---- In its setup ------------------------------------------------------- */
@@ -197,7 +189,7 @@ static void test_death_in_a_file_is_told_with_code_and_last_line(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(run_then_another(rig, "exit3")->message, "exit 3: out of ideas");
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 2);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_crash_in_a_file_is_told_by_its_signal(void **state)
@@ -210,7 +202,7 @@ static void test_answer_with_a_wrong_id_is_an_error(void **state)
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(
 		run_then_another(rig, "wrong-id")->message, "it answered for task 70, and was working on task 0");
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 2);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_broken_answer_is_shown(void **state)
@@ -235,7 +227,7 @@ static void test_program_that_gives_up_is_replaced(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(run_then_another(rig, "gives-up")->message, "CUDA is gone");
-	assert_int_equal(count(file_rig_read(rig, "heard"), "\"setup\""), 2);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_program_that_closes_its_output_is_replaced(void **state)
@@ -258,7 +250,7 @@ static void run_hang(struct file_rig *rig, const char *name, int grace_ms)
 	file_rig_await(rig, 2);
 	file_rig_close(rig);
 	/* More, where the machine is so busy that the second file's time is over, too. */
-	assert_true(count(file_rig_read(rig, "heard"), "\"setup\"") >= 2);
+	assert_true(check_occurrences(file_rig_read(rig, "heard"), "\"setup\"") >= 2);
 }
 
 static void test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on(void **state)

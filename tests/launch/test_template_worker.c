@@ -41,7 +41,7 @@ static void test_names_of_any_kind_reach_the_command_as_one_argument(void **stat
 	assert_string_equal(file_rig_read(rig, "said"), expected);
 }
 
-static void test_seconds_of_the_file_are_those_of_the_result(void **state)
+static void test_result_has_the_duration_of_the_file(void **state)
 {
 	static const char *const argv[] = {"true", NULL};
 	struct file_rig *rig = rig_of(state, argv);
@@ -80,13 +80,13 @@ static void test_signal_is_told_by_name(void **state)
 	assert_string_equal(run_script(rig_of(state, shell), "kill -SEGV $$")->message, "SIGSEGV");
 }
 
-static void test_kill_is_told(void **state)
+static void test_sigkill_is_told_with_its_likely_cause_and_the_last_line(void **state)
 {
 	check_contains(run_script(rig_of(state, shell), "echo here >&2; kill -9 $$")->message,
 		"SIGKILL (perhaps the kernel's, for lack of memory): here");
 }
 
-static void test_input_is_empty(void **state)
+static void test_standard_input_of_the_command_is_empty(void **state)
 {
 	struct file_rig *rig = rig_of(state, shell);
 	assert_string_equal(run_script(rig, "cat > \"$1\"/input; echo done >> \"$1\"/input")->message, "");
@@ -206,13 +206,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		file_rig_test(test_names_of_any_kind_reach_the_command_as_one_argument),
-		file_rig_test(test_seconds_of_the_file_are_those_of_the_result),
+		file_rig_test(test_result_has_the_duration_of_the_file),
 		file_rig_test(test_failure_tells_exit_code_and_last_line_of_stderr),
 		file_rig_test(test_failure_without_words_tells_the_exit_code),
 		file_rig_test(test_failure_after_megabytes_of_stderr_tells_the_last_line),
 		file_rig_test(test_signal_is_told_by_name),
-		file_rig_test(test_kill_is_told),
-		file_rig_test(test_input_is_empty),
+		file_rig_test(test_sigkill_is_told_with_its_likely_cause_and_the_last_line),
+		file_rig_test(test_standard_input_of_the_command_is_empty),
 		file_rig_test(test_program_that_cannot_be_executed_is_said),
 		file_rig_test(test_mistakes_are_found_before_anything_starts),
 		file_rig_test(test_what_a_command_leaves_behind_ends_with_it),

@@ -25,6 +25,13 @@ int pool_rig_reply(struct gd_worker *w, const struct rig_job *job)
 	return gd_result(w, &answer, sizeof(answer));
 }
 
+int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	const struct rig_job job = pool_rig_job(task);
+	return pool_rig_reply(w, &job);
+}
+
 int pool_rig_note_setup(struct gd_worker *w, void **ret_state)
 {
 	(void)w;

@@ -36,6 +36,9 @@ static inline uint64_t pool_rig_answer(uint64_t number)
 struct rig_job pool_rig_job(const struct gd_bytes *task);
 int pool_rig_reply(struct gd_worker *w, const struct rig_job *job);
 
+/* A process hook that only answers. */
+int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task);
+
 /* Hooks that count on the board; the setup also adds its process to it. */
 int pool_rig_note_setup(struct gd_worker *w, void **ret_state);
 int pool_rig_note_cleanup(struct gd_worker *w, void *state);

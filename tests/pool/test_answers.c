@@ -85,7 +85,7 @@ static int answer_every_third(struct gd_worker *w, void *state, const struct gd_
 	return id % 3 == 1 ? 0 : gd_fail(w, -EIO, "no");
 }
 
-static void test_no_answer_after_one_with_a_result_is_an_empty_result(void **state)
+static void test_task_without_answer_after_one_with_a_result_has_an_empty_result(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_every_third};
 	struct pool_rig *rig = *state;
@@ -128,7 +128,7 @@ static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd
 	return gd_batch_result(w, 2, "third", 5);
 }
 
-static void test_what_has_left_cannot_be_answered_again(void **state)
+static void test_task_that_was_answered_cannot_be_answered_again(void **state)
 {
 	static const struct gd_worker_ops ops = {.process_batch = answer_batch_as_one, .max_batch = 3};
 	struct pool_rig *rig = *state;
@@ -308,8 +308,8 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {
-		ANSWER(test_no_answer_after_one_with_a_result_is_an_empty_result),
-		ANSWER(test_what_has_left_cannot_be_answered_again),
+		ANSWER(test_task_without_answer_after_one_with_a_result_has_an_empty_result),
+		ANSWER(test_task_that_was_answered_cannot_be_answered_again),
 		ANSWER(test_executed_workers_have_batches_of_their_own_size),
 		ANSWER(test_held_results_are_aligned_for_any_type),
 		ANSWER(test_results_that_cannot_be_held_leave_their_room_to_others),

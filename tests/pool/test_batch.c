@@ -119,7 +119,7 @@ static int check_some(struct recorder *rec, const struct run_note *note, const s
 	return 0;
 }
 
-static void test_some_fail_and_some_are_not_answered(void **state)
+static void test_tasks_of_a_batch_fail_or_stay_unanswered_independently(void **state)
 {
 	static const struct gd_worker_ops ops = {.process_batch = some_fail, .max_batch = 8};
 	struct recorder *rec = *state;
@@ -250,7 +250,7 @@ int main(void)
 		recorder_test(test_answers_in_any_order_find_their_tasks),
 		recorder_test(test_a_batch_is_as_large_as_asked_for_at_most),
 		recorder_test(test_a_lone_task_does_not_wait_for_company),
-		recorder_test(test_some_fail_and_some_are_not_answered),
+		recorder_test(test_tasks_of_a_batch_fail_or_stay_unanswered_independently),
 		recorder_test(test_an_error_of_the_hook_is_for_those_without_an_answer),
 		recorder_test(test_a_crash_costs_what_the_batch_had_not_answered),
 		recorder_test(test_a_batch_that_died_is_tried_again),

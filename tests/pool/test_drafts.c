@@ -80,7 +80,7 @@ static int commit_at_the_funeral(void *context, const struct gd_event *event)
 	return r;
 }
 
-static void test_a_draft_committed_while_its_worker_is_buried_is_not_lost(void **state)
+static void test_draft_committed_in_the_callback_of_its_dead_worker_is_not_lost(void **state)
 {
 	struct pool_rig *rig = *state;
 	draft.rig = rig;
@@ -98,7 +98,7 @@ static void test_a_draft_committed_while_its_worker_is_buried_is_not_lost(void *
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_a_draft_committed_after_its_worker_was_buried_is_not_lost(void **state)
+static void test_draft_committed_after_its_worker_was_replaced_is_not_lost(void **state)
 {
 	struct pool_rig *rig = *state;
 	reserve_and_bury(rig);
@@ -108,7 +108,7 @@ static void test_a_draft_committed_after_its_worker_was_buried_is_not_lost(void 
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_a_draft_abandoned_after_its_worker_was_buried_leaves_nothing(void **state)
+static void test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing(void **state)
 {
 	struct pool_rig *rig = *state;
 	reserve_and_bury(rig);
@@ -177,9 +177,9 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_a_draft_committed_while_its_worker_is_buried_is_not_lost),
-		pool_rig_test(test_a_draft_committed_after_its_worker_was_buried_is_not_lost),
-		pool_rig_test(test_a_draft_abandoned_after_its_worker_was_buried_leaves_nothing),
+		pool_rig_test(test_draft_committed_in_the_callback_of_its_dead_worker_is_not_lost),
+		pool_rig_test(test_draft_committed_after_its_worker_was_replaced_is_not_lost),
+		pool_rig_test(test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing),
 		pool_rig_test(test_an_abandoned_draft_wakes_whoever_polls),
 		pool_rig_test(test_a_refused_draft_wakes_whoever_polls),
 	};

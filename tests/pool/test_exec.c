@@ -59,7 +59,7 @@ static void assert_told(const struct recorder *rec)
 
 static const struct gd_setting model = {"model", "large"};
 
-static void test_a_program_works_as_hooks_do(void **state)
+static void test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host(void **state)
 {
 	struct recorder *rec = *state;
 	/* Something that must not be inherited, though it does not say so. */
@@ -84,7 +84,7 @@ static void *hold_a_lock(void *argument)
 	return NULL;
 }
 
-static void test_a_host_with_threads_can_have_them(void **state)
+static void test_host_with_threads_can_execute_workers(void **state)
 {
 	struct recorder *rec = *state;
 	pthread_t threads[3];
@@ -117,7 +117,7 @@ static int give_crash(void *context, struct gd_feed *feed)
 	return r < 0 ? r : 1;
 }
 
-static void test_one_that_crashes_is_executed_anew(void **state)
+static void test_executed_worker_that_crashes_is_executed_again(void **state)
 {
 	struct recorder *rec = *state;
 	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
@@ -177,18 +177,18 @@ static void assert_not_started(struct recorder *rec, const char *program, const 
 		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_NO_WORKER);
 }
 
-static void test_a_program_that_is_not_there(void **state)
+static void test_missing_worker_program_fails_setup_and_is_named(void **state)
 {
 	assert_not_started(*state, "/nonexistent/worker", NULL, -ENOENT,
 		"the worker could not be started ('/nonexistent/worker'): No such file or directory");
 }
 
-static void test_a_program_that_is_not_in_the_path(void **state)
+static void test_worker_program_missing_in_the_path_fails_setup_and_is_named(void **state)
 {
 	assert_not_started(*state, "no-such-worker-anywhere", NULL, -ENOENT, "'no-such-worker-anywhere'");
 }
 
-static void test_a_program_that_is_not_executable(void **state)
+static void test_worker_program_without_execute_permission_fails_setup(void **state)
 {
 	char path[128];
 	snprintf(path, sizeof(path), "%s/worker", recorder_dir());
@@ -198,17 +198,17 @@ static void test_a_program_that_is_not_executable(void **state)
 	assert_not_started(*state, path, NULL, -EACCES, "Permission denied");
 }
 
-static void test_a_program_that_exits_at_once(void **state)
+static void test_worker_program_that_exits_at_once_fails_setup_with_its_code(void **state)
 {
 	assert_not_started(*state, getenv("TEST_WORKER"), "exit-at-once", 0, "the worker called exit(3) in setup");
 }
 
-static void test_a_program_that_exits_in_setup(void **state)
+static void test_worker_program_that_exits_in_setup_fails_setup_with_its_code(void **state)
 {
 	assert_not_started(*state, getenv("TEST_WORKER"), "exit-in-setup", 0, "the worker called exit(7) in setup");
 }
 
-static void test_a_program_whose_setup_fails(void **state)
+static void test_worker_program_whose_setup_fails_is_told_with_its_message(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.settings = &model;
@@ -243,7 +243,7 @@ static int by_hand(const char *mode, const char *variable, char *words, size_t s
 	return WEXITSTATUS(status);
 }
 
-static void test_started_by_hand_it_says_so(void **state)
+static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state)
 {
 	(void)state;
 	char words[512];
@@ -260,17 +260,17 @@ static void test_started_by_hand_it_says_so(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_a_program_works_as_hooks_do),
-		recorder_test(test_a_host_with_threads_can_have_them),
-		recorder_test(test_one_that_crashes_is_executed_anew),
+		recorder_test(test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host),
+		recorder_test(test_host_with_threads_can_execute_workers),
+		recorder_test(test_executed_worker_that_crashes_is_executed_again),
 		recorder_test(test_large_payloads_reach_a_program),
-		recorder_test(test_a_program_that_is_not_there),
-		recorder_test(test_a_program_that_is_not_in_the_path),
-		recorder_test(test_a_program_that_is_not_executable),
-		recorder_test(test_a_program_that_exits_at_once),
-		recorder_test(test_a_program_that_exits_in_setup),
-		recorder_test(test_a_program_whose_setup_fails),
-		recorder_test(test_started_by_hand_it_says_so),
+		recorder_test(test_missing_worker_program_fails_setup_and_is_named),
+		recorder_test(test_worker_program_missing_in_the_path_fails_setup_and_is_named),
+		recorder_test(test_worker_program_without_execute_permission_fails_setup),
+		recorder_test(test_worker_program_that_exits_at_once_fails_setup_with_its_code),
+		recorder_test(test_worker_program_that_exits_in_setup_fails_setup_with_its_code),
+		recorder_test(test_worker_program_whose_setup_fails_is_told_with_its_message),
+		recorder_test(test_worker_program_started_by_hand_says_so_and_exits_2),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 static const struct gd_worker_ops echo = {.process = recorder_echo};
 
-static void test_no_task_is_a_run_too(void **state)
+static void test_run_without_tasks_succeeds(void **state)
 {
 	struct recorder *rec = *state;
 	rec->tasks = 0;
@@ -35,7 +35,7 @@ static int open_gate(struct recorder *rec, const struct run_note *note, const st
 	return 0;
 }
 
-static void test_a_generator_that_blocks_holds_back_no_callback(void **state)
+static void test_blocking_generator_delays_no_callback(void **state)
 {
 	struct recorder *rec = *state;
 	rec->on_give = wait_for_callback;
@@ -109,7 +109,7 @@ static int emit_wrongly(void *context, struct gd_feed *feed)
 	return 1;
 }
 
-static void test_one_task_for_each_call_of_the_generator(void **state)
+static void test_generator_must_give_one_task_per_call(void **state)
 {
 	struct recorder *rec = *state;
 	rec->source.generator = emit_wrongly;
@@ -121,11 +121,11 @@ static void test_one_task_for_each_call_of_the_generator(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_no_task_is_a_run_too),
-		recorder_test(test_a_generator_that_blocks_holds_back_no_callback),
+		recorder_test(test_run_without_tasks_succeeds),
+		recorder_test(test_blocking_generator_delays_no_callback),
 		recorder_test(test_an_inline_generator_runs_on_the_callers_thread),
 		recorder_test(test_a_generator_that_fails_ends_the_run_with_its_error),
-		recorder_test(test_one_task_for_each_call_of_the_generator),
+		recorder_test(test_generator_must_give_one_task_per_call),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static int host_ignoring(void)
 	return 0;
 }
 
-static void test_host_that_ignores_sigchld(void **state)
+static void test_pool_works_in_a_host_that_ignores_sigchld(void **state)
 {
 	(void)state;
 	host_run(host_ignoring);
@@ -86,7 +86,7 @@ static int host_reaping_in_handler(void)
 	return 0;
 }
 
-static void test_host_whose_handler_waits_for_everything(void **state)
+static void test_pool_works_in_a_host_whose_sigchld_handler_reaps_everything(void **state)
 {
 	(void)state;
 	host_run(host_reaping_in_handler);
@@ -125,7 +125,7 @@ static int host_reaping_in_thread(void)
 	return 0;
 }
 
-static void test_host_whose_thread_waits_for_everything(void **state)
+static void test_pool_works_in_a_host_whose_thread_reaps_everything(void **state)
 {
 	(void)state;
 	host_run(host_reaping_in_thread);
@@ -174,20 +174,13 @@ static void *open_in_thread(void *argument)
 	return NULL;
 }
 
-static void test_pool_opened_in_a_thread_that_ends(void **state)
+static void test_pool_outlives_the_thread_that_opened_it(void **state)
 {
 	struct pool_rig *rig = *state;
 	rig->options.allow_threads = true;
 	run_after(rig, open_in_thread);
 	assert_int_equal(rig->close_stats.restarts, 1);
 	board_check_all_gone(1000);
-}
-
-static int process_executed(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct rig_job job = pool_rig_job(task);
-	return pool_rig_reply(w, &job);
 }
 
 /* The same with workers that are executed: this program is its own worker. */
@@ -201,7 +194,7 @@ static void *open_executed_in_thread(void *argument)
 	return NULL;
 }
 
-static void test_pool_of_executed_workers_opened_in_a_thread_that_ends(void **state)
+static void test_pool_of_executed_workers_outlives_the_thread_that_opened_it(void **state)
 {
 	struct pool_rig *rig = *state;
 	run_after(rig, open_executed_in_thread);
@@ -209,16 +202,16 @@ static void test_pool_of_executed_workers_opened_in_a_thread_that_ends(void **st
 
 int main(void)
 {
-	static const struct gd_worker_ops executed = {.process = process_executed};
+	static const struct gd_worker_ops executed = {.process = pool_rig_just_reply};
 	if (getenv("GD_WORKER"))
 		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_host_that_ignores_sigchld),
-		pool_rig_test(test_host_whose_handler_waits_for_everything),
-		pool_rig_test(test_host_whose_thread_waits_for_everything),
+		pool_rig_test(test_pool_works_in_a_host_that_ignores_sigchld),
+		pool_rig_test(test_pool_works_in_a_host_whose_sigchld_handler_reaps_everything),
+		pool_rig_test(test_pool_works_in_a_host_whose_thread_reaps_everything),
 		pool_rig_test(test_children_of_the_host_are_left_to_it),
-		pool_rig_test(test_pool_opened_in_a_thread_that_ends),
-		pool_rig_test(test_pool_of_executed_workers_opened_in_a_thread_that_ends),
+		pool_rig_test(test_pool_outlives_the_thread_that_opened_it),
+		pool_rig_test(test_pool_of_executed_workers_outlives_the_thread_that_opened_it),
 	};
 	return cmocka_run_group_tests_name("pool hosts", tests, NULL, NULL);
 }

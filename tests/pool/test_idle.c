@@ -79,7 +79,7 @@ static void test_64_idle_workers_cost_no_processor_time(void **state)
 	idle(*state);
 }
 
-static void test_neither_do_they_with_a_task_timeout(void **state)
+static void test_64_idle_workers_with_a_task_timeout_cost_no_processor_time(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.task_timeout_ms = 10000;
@@ -90,7 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_64_idle_workers_cost_no_processor_time),
-		recorder_test(test_neither_do_they_with_a_task_timeout),
+		recorder_test(test_64_idle_workers_with_a_task_timeout_cost_no_processor_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

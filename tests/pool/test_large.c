@@ -128,7 +128,7 @@ static size_t growing(uint64_t number)
 	return 64 + step * step * step * (3 * MIB / 216);
 }
 
-static void test_an_inline_generator_whose_tasks_grow(void **state)
+static void test_inline_generator_may_give_growing_tasks(void **state)
 {
 	struct recorder *rec = *state;
 	struct feed feed = {0};
@@ -136,7 +136,7 @@ static void test_an_inline_generator_whose_tasks_grow(void **state)
 	run(rec, &feed, growing, true);
 }
 
-static void test_a_generator_whose_tasks_grow(void **state)
+static void test_generator_may_give_growing_tasks(void **state)
 {
 	struct recorder *rec = *state;
 	struct feed feed = {0};
@@ -164,12 +164,12 @@ static void run_with_few_descriptors(struct recorder *rec, bool is_inline)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
-static void test_many_large_tasks_with_few_descriptors(void **state)
+static void test_many_large_tasks_work_with_few_descriptors(void **state)
 {
 	run_with_few_descriptors(*state, false);
 }
 
-static void test_many_large_tasks_with_few_descriptors_inline(void **state)
+static void test_many_large_tasks_of_an_inline_generator_work_with_few_descriptors(void **state)
 {
 	run_with_few_descriptors(*state, true);
 }
@@ -179,10 +179,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_memory_stays_bounded_with_a_fast_generator),
 		recorder_test(test_memory_stays_bounded_with_a_fast_inline_generator),
-		recorder_test(test_an_inline_generator_whose_tasks_grow),
-		recorder_test(test_a_generator_whose_tasks_grow),
-		recorder_test(test_many_large_tasks_with_few_descriptors),
-		recorder_test(test_many_large_tasks_with_few_descriptors_inline),
+		recorder_test(test_inline_generator_may_give_growing_tasks),
+		recorder_test(test_generator_may_give_growing_tasks),
+		recorder_test(test_many_large_tasks_work_with_few_descriptors),
+		recorder_test(test_many_large_tasks_of_an_inline_generator_work_with_few_descriptors),
 	};
 	return cmocka_run_group_tests_name("pool large", tests, NULL, NULL);
 }

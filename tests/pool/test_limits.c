@@ -257,7 +257,7 @@ static int host_with_few_fds(void)
 	return 0;
 }
 
-static void test_open_at_every_limit_of_descriptors(void **state)
+static void test_open_at_any_limit_of_descriptors_works_or_fails_cleanly(void **state)
 {
 	(void)state;
 	host_run(host_with_few_fds);
@@ -295,7 +295,7 @@ static int host_that_runs_out_of_fds(void)
 	return 0;
 }
 
-static void test_descriptors_exhausted_mid_run(void **state)
+static void test_pool_without_free_descriptors_finishes_what_needs_none(void **state)
 {
 	(void)state;
 	host_run(host_that_runs_out_of_fds);
@@ -357,7 +357,7 @@ static void test_worker_killed_for_memory_is_told_as_such(void **state)
 	assert_int_equal(rig->by_failure[GD_OUT_OF_MEMORY], 1);
 	assert_int_equal(rig->failure.event.id, 20);
 	assert_int_equal(rig->failure.event.signal, SIGKILL);
-	assert_non_null(strstr(rig->failure.message, "memory"));
+	check_contains(rig->failure.message, "memory");
 	pool_rig_submit_many(rig, 20);
 	pool_rig_drain(rig);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -435,7 +435,7 @@ static int host_with_little_memory(void)
 	return 0;
 }
 
-static void test_open_at_many_limits_of_memory(void **state)
+static void test_open_at_any_limit_of_memory_works_or_fails_cleanly(void **state)
 {
 	(void)state;
 	if (SANITIZER_ADDRESS) {
@@ -476,12 +476,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		LIMIT(test_fork_that_fails_costs_its_slot_alone),
-		LIMIT(test_open_at_every_limit_of_descriptors),
-		LIMIT(test_descriptors_exhausted_mid_run),
+		LIMIT(test_open_at_any_limit_of_descriptors_works_or_fails_cleanly),
+		LIMIT(test_pool_without_free_descriptors_finishes_what_needs_none),
 		LIMIT(test_worker_without_descriptors_fails_what_needs_one),
 		LIMIT(test_worker_killed_for_memory_is_told_as_such),
 		LIMIT(test_worker_without_memory_fails_what_needs_some),
-		LIMIT(test_open_at_many_limits_of_memory),
+		LIMIT(test_open_at_any_limit_of_memory_works_or_fails_cleanly),
 		LIMIT(test_256_workers_all_work_at_once),
 	};
 	return cmocka_run_group_tests_name("pool limits", tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void refused(const struct gd_options *o, int code, const char *words)
 	assert_int_equal(gd_create(o, &d, NULL), code); /* nobody has to listen */
 }
 
-static void test_workers_that_make_no_sense(void **state)
+static void test_missing_double_or_hookless_worker_is_refused(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"worker", NULL}, *const empty[] = {NULL};
@@ -74,7 +74,7 @@ static void test_workers_that_make_no_sense(void **state)
 	refused(&o, -EINVAL, "no on_success");
 }
 
-static void test_gpus_that_make_no_sense(void **state)
+static void test_contradictory_gpu_options_are_refused(void **state)
 {
 	(void)state;
 	const int ids[] = {0};
@@ -90,7 +90,7 @@ static void test_gpus_that_make_no_sense(void **state)
 	refused(&o, -EINVAL, "num_gpu_ids is 3, but gpu_ids is NULL");
 }
 
-static void test_numbers_out_of_range(void **state)
+static void test_number_out_of_range_is_refused_by_name(void **state)
 {
 	(void)state;
 	struct gd_options o = good();
@@ -115,7 +115,7 @@ static void test_numbers_out_of_range(void **state)
 	}
 }
 
-static void test_the_rest(void **state)
+static void test_bad_size_settings_or_output_is_refused(void **state)
 {
 	(void)state;
 	refused(NULL, -EINVAL, "no options");
@@ -139,7 +139,7 @@ static void test_the_rest(void **state)
 	refused(&o, -EINVAL, "output is 7");
 }
 
-static void test_settings_too_large_for_a_worker(void **state)
+static void test_settings_too_large_for_a_worker_are_refused(void **state)
 {
 	(void)state;
 	char *value = malloc(1 << 20);
@@ -166,7 +166,7 @@ static void not_opened(const struct gd_options *o, int code, const char *words)
 	assert_ptr_equal(p, (void *)1);
 }
 
-static void test_gpus_that_are_not_there(void **state)
+static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **state)
 {
 	(void)state;
 	const int ids[] = {1, 7};
@@ -226,7 +226,7 @@ static void test_forking_with_threads_is_refused(void **state)
 	}
 }
 
-static void test_a_bad_source(void **state)
+static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_error err;
@@ -295,14 +295,14 @@ static void test_options_are_copied_with_their_defaults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_workers_that_make_no_sense),
-		cmocka_unit_test(test_gpus_that_make_no_sense),
-		cmocka_unit_test(test_numbers_out_of_range),
-		cmocka_unit_test(test_the_rest),
-		cmocka_unit_test(test_settings_too_large_for_a_worker),
-		recorder_test(test_gpus_that_are_not_there),
+		cmocka_unit_test(test_missing_double_or_hookless_worker_is_refused),
+		cmocka_unit_test(test_contradictory_gpu_options_are_refused),
+		cmocka_unit_test(test_number_out_of_range_is_refused_by_name),
+		cmocka_unit_test(test_bad_size_settings_or_output_is_refused),
+		cmocka_unit_test(test_settings_too_large_for_a_worker_are_refused),
+		recorder_test(test_open_without_the_gpus_fails_and_names_those_that_exist),
 		recorder_test(test_forking_with_threads_is_refused),
-		recorder_test(test_a_bad_source),
+		recorder_test(test_bad_source_is_refused_and_does_not_count_as_a_run),
 		cmocka_unit_test(test_options_are_copied_with_their_defaults),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 
 #include "recorder.h"
 #include "support/board.h"
+#include "support/scratch.h"
 
 static int speak(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
@@ -38,28 +39,8 @@ static int say_goodbye(struct gd_worker *w, void *state)
 
 static const struct gd_worker_ops speakers = {.setup = say_hello, .process = speak, .cleanup = say_goodbye};
 
-static size_t occurrences(const char *text, const char *words)
-{
-	size_t count = 0;
-	for (const char *p = text; (p = strstr(p, words)); p++)
-		count++;
-	return count;
-}
-
-static char *read_file(const char *path)
-{
-	static char text[65536];
-	FILE *f = fopen(path, "re");
-	if (!f)
-		fail_msg("%s: %s", path, strerror(errno));
-	size_t n = fread(text, 1, sizeof(text) - 1, f);
-	text[n] = '\0';
-	fclose(f);
-	return text;
-}
-
 /* Runs with stdout and stderr of this process in a file; returns what is in it. */
-static char *run_captured(struct recorder *rec, int *ret)
+static const char *run_captured(struct recorder *rec, int *ret)
 {
 	char path[128];
 	snprintf(path, sizeof(path), "%s/captured", recorder_dir());
@@ -77,7 +58,7 @@ static char *run_captured(struct recorder *rec, int *ret)
 	dup2(saved[1], STDERR_FILENO);
 	close(saved[0]);
 	close(saved[1]);
-	return read_file(path);
+	return scratch_read(path);
 }
 
 static void test_inherited_output_comes_through_once(void **state)
@@ -87,22 +68,22 @@ static void test_inherited_output_comes_through_once(void **state)
 	const char *text = run_captured(rec, &r);
 	assert_int_equal(r, 0);
 	recorder_assert_complete(rec);
-	assert_int_equal(occurrences(text, "out of slot"), 10);
-	assert_int_equal(occurrences(text, "err of slot"), 10);
+	assert_int_equal(check_occurrences(text, "out of slot"), 10);
+	assert_int_equal(check_occurrences(text, "err of slot"), 10);
 	for (int i = 0; i < 10; i++) {
 		char words[32];
 		snprintf(words, sizeof(words), ": task %d\n", i);
-		assert_int_equal(occurrences(text, words), 2);
+		assert_int_equal(check_occurrences(text, words), 2);
 	}
 	for (int slot = 0; slot < 2; slot++) {
 		char words[64];
 		snprintf(words, sizeof(words), "hello of slot %d, 0 bytes\n", slot);
-		assert_int_equal(occurrences(text, words), 1);
+		assert_int_equal(check_occurrences(text, words), 1);
 		snprintf(words, sizeof(words), "goodbye of slot %d\n", slot);
-		assert_int_equal(occurrences(text, words), 1);
+		assert_int_equal(check_occurrences(text, words), 1);
 	}
 	/* What the host had in its buffer before the fork is not written by each worker again. */
-	assert_int_equal(occurrences(text, "not yet written;"), 1);
+	assert_int_equal(check_occurrences(text, "not yet written;"), 1);
 }
 
 static void test_silenced_output_goes_nowhere(void **state)
@@ -116,7 +97,7 @@ static void test_silenced_output_goes_nowhere(void **state)
 	assert_string_equal(text, "not yet written;"); /* and the library says nothing */
 }
 
-static void test_output_to_a_file_per_worker(void **state)
+static void test_output_is_appended_to_one_file_per_worker(void **state)
 {
 	struct recorder *rec = *state;
 	int r;
@@ -126,9 +107,8 @@ static void test_output_to_a_file_per_worker(void **state)
 	rec->options.output = GD_OUTPUT_FILES;
 	rec->options.output_dir = dir;
 	for (size_t run = 1; run <= 2; run++) {
-		rec->given = rec->num_notes = 0;
+		recorder_restart(rec);
 		atomic_store(&board->words[0], 0);
-		memset(rec->count, 0, sizeof(rec->count));
 		const char *text = run_captured(rec, &r);
 		assert_int_equal(r, 0);
 		assert_string_equal(text, "not yet written;");
@@ -136,20 +116,20 @@ static void test_output_to_a_file_per_worker(void **state)
 		for (int slot = 0; slot < 2; slot++) {
 			char words[64], other[64];
 			snprintf(path, sizeof(path), "%s/worker-%d.log", dir, slot);
-			text = read_file(path);
+			text = scratch_read(path);
 			snprintf(words, sizeof(words), "goodbye of slot %d\n", slot);
 			snprintf(other, sizeof(other), "slot %d", 1 - slot);
-			assert_int_equal(occurrences(text, words), run); /* appended to */
-			assert_int_equal(occurrences(text, other), 0);
-			out += occurrences(text, "out of slot");
-			err += occurrences(text, "err of slot");
+			assert_int_equal(check_occurrences(text, words), run); /* appended to */
+			assert_int_equal(check_occurrences(text, other), 0);
+			out += check_occurrences(text, "out of slot");
+			err += check_occurrences(text, "err of slot");
 		}
 		assert_int_equal(out, 10 * run);
 		assert_int_equal(err, 10 * run);
 	}
 }
 
-static void test_a_folder_that_cannot_be_made_is_said(void **state)
+static void test_log_folder_that_cannot_be_made_fails_the_run(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.output = GD_OUTPUT_FILES;
@@ -159,7 +139,7 @@ static void test_a_folder_that_cannot_be_made_is_said(void **state)
 	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 }
 
-static void test_a_file_that_cannot_be_written_is_said(void **state)
+static void test_log_file_that_cannot_be_written_fails_setup(void **state)
 {
 	struct recorder *rec = *state;
 	char path[128];
@@ -180,9 +160,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_inherited_output_comes_through_once),
 		recorder_test(test_silenced_output_goes_nowhere),
-		recorder_test(test_output_to_a_file_per_worker),
-		recorder_test(test_a_folder_that_cannot_be_made_is_said),
-		recorder_test(test_a_file_that_cannot_be_written_is_said),
+		recorder_test(test_output_is_appended_to_one_file_per_worker),
+		recorder_test(test_log_folder_that_cannot_be_made_fails_the_run),
+		recorder_test(test_log_file_that_cannot_be_written_fails_setup),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,7 +286,7 @@ static void test_warden_killed_ends_every_task_and_worker(void **state)
 	board_check_all_gone(1000);
 }
 
-static void test_warden_killed_while_idle_is_seen(void **state)
+static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
 {
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
@@ -299,7 +299,7 @@ static void test_warden_killed_while_idle_is_seen(void **state)
 	board_check_all_gone(1000);
 }
 
-static void test_warden_killed_and_closed_at_once(void **state)
+static void test_close_right_after_the_warden_was_killed_ends_every_task(void **state)
 {
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
@@ -384,8 +384,8 @@ int main(void)
 		pool_rig_test(test_sigint_twice_cancels_what_runs),
 		pool_rig_test(test_sigint_that_kills_the_host_leaves_nobody),
 		pool_rig_test(test_warden_killed_ends_every_task_and_worker),
-		pool_rig_test(test_warden_killed_while_idle_is_seen),
-		pool_rig_test(test_warden_killed_and_closed_at_once),
+		pool_rig_test(test_warden_killed_while_idle_makes_poll_return_enodev),
+		pool_rig_test(test_close_right_after_the_warden_was_killed_ends_every_task),
 		pool_rig_test(test_children_of_a_worker_end_with_it),
 		pool_rig_test(test_children_of_a_worker_end_with_the_pool),
 		pool_rig_test(test_daemons_of_a_living_worker_live_when_another_dies),

@@ -134,12 +134,12 @@ static void run_sizes(struct recorder *rec, uint64_t tasks)
 	assert_int_equal(checked.good, tasks);
 }
 
-static void test_every_size_there_and_back(void **state)
+static void test_payloads_of_every_size_arrive_intact(void **state)
 {
 	run_sizes(*state, 3 * NUM_SIZES * 2);
 }
 
-static void test_every_size_in_order(void **state)
+static void test_payloads_of_every_size_arrive_intact_in_order(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.ordered = true;
@@ -147,7 +147,7 @@ static void test_every_size_in_order(void **state)
 	run_sizes(rec, 3 * NUM_SIZES);
 }
 
-static void test_every_size_with_an_inline_generator(void **state)
+static void test_payloads_of_every_size_arrive_intact_from_an_inline_generator(void **state)
 {
 	struct recorder *rec = *state;
 	rec->source.inline_generator = true;
@@ -191,7 +191,7 @@ static int check_gib(struct recorder *rec, const struct run_note *note, const st
 	return 0;
 }
 
-static void test_1_gib_there_and_back(void **state)
+static void test_payload_of_1_gib_arrives_intact(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = transform};
 	struct recorder *rec = *state;
@@ -266,7 +266,7 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 }
 
 /* While the draft is open in a worker's inbox, nothing else is put there, but the other one works. */
-static void test_an_open_draft_holds_up_nobody(void **state)
+static void test_open_draft_delays_no_other_task(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &echo);
@@ -306,7 +306,7 @@ static void replace_worker(struct gd_pool *p)
 	}
 }
 
-static void test_a_worker_dies_while_a_draft_is_open_in_its_inbox(void **state)
+static void test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
@@ -427,13 +427,13 @@ static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_every_size_there_and_back),
-		recorder_test(test_every_size_in_order),
-		recorder_test(test_every_size_with_an_inline_generator),
-		recorder_test(test_1_gib_there_and_back),
+		recorder_test(test_payloads_of_every_size_arrive_intact),
+		recorder_test(test_payloads_of_every_size_arrive_intact_in_order),
+		recorder_test(test_payloads_of_every_size_arrive_intact_from_an_inline_generator),
+		recorder_test(test_payload_of_1_gib_arrives_intact),
 		recorder_test(test_a_draft_is_committed_smaller_or_abandoned),
-		recorder_test(test_an_open_draft_holds_up_nobody),
-		recorder_test(test_a_worker_dies_while_a_draft_is_open_in_its_inbox),
+		recorder_test(test_open_draft_delays_no_other_task),
+		recorder_test(test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable),
 		recorder_test(test_a_draft_committed_while_the_dead_are_called_back_is_not_lost),
 		recorder_test(test_abandoning_the_last_draft_ends_a_poll_that_waits),
 	};

@@ -30,7 +30,7 @@ static void close_pool(struct recorder *rec, struct gd_pool *p)
 	recorder_assert_complete(rec);
 }
 
-static void test_open_submit_poll_close(void **state)
+static void test_submitted_tasks_are_called_back_by_poll_with_their_tag(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &echo);
@@ -68,7 +68,7 @@ static int wait_at_gate(struct gd_worker *w, void *state, const struct gd_bytes 
 
 static const struct gd_worker_ops gated = {.process = wait_at_gate};
 
-static void test_a_full_queue_is_said(void **state)
+static void test_full_queue_refuses_tasks_with_eagain(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.queue_size = 3;
@@ -174,7 +174,7 @@ static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 }
 
 /* After all is quiet, it is not readable for ever: a loop on it would burn. */
-static void test_the_descriptor_comes_to_rest(void **state)
+static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &echo);
@@ -244,7 +244,7 @@ static void test_a_poll_that_waits_can_be_interrupted(void **state)
 	close_pool(rec, p);
 }
 
-static void test_a_stopped_pool_says_so(void **state)
+static void test_stopped_pool_refuses_tasks_and_polls(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &echo);
@@ -283,7 +283,7 @@ static int look_at_gate(struct gd_worker *w, void *state, const struct gd_bytes 
 	return recorder_echo(w, state, task);
 }
 
-static void test_closing_ends_what_is_left(void **state)
+static void test_close_ends_every_outstanding_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = look_at_gate};
 	struct recorder *rec = *state;
@@ -301,7 +301,7 @@ static void test_closing_ends_what_is_left(void **state)
 		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_CANCELLED);
 }
 
-static void test_closing_at_once(void **state)
+static void test_close_right_after_open_works(void **state)
 {
 	struct recorder *rec = *state;
 	for (int i = 0; i < 20; i++) {
@@ -439,7 +439,7 @@ static void *submit_until_refused(void *argument)
 	return (void *)(intptr_t)r;
 }
 
-static void test_a_stop_lets_those_go_who_wait_for_room(void **state)
+static void test_stop_releases_threads_that_wait_for_room(void **state)
 {
 	struct recorder *rec = *state;
 	pthread_t thread;
@@ -459,7 +459,7 @@ static void test_a_stop_lets_those_go_who_wait_for_room(void **state)
 	close_pool(rec, p);
 }
 
-static void test_a_pool_without_workers_says_so(void **state)
+static void test_pool_without_workers_returns_enodev(void **state)
 {
 	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
@@ -482,21 +482,21 @@ static void test_a_pool_without_workers_says_so(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_open_submit_poll_close),
-		recorder_test(test_a_full_queue_is_said),
+		recorder_test(test_submitted_tasks_are_called_back_by_poll_with_their_tag),
+		recorder_test(test_full_queue_refuses_tasks_with_eagain),
 		recorder_test(test_no_wake_up_is_lost_with_poll),
 		recorder_test(test_no_wake_up_is_lost_with_epoll),
 		recorder_test(test_no_wake_up_is_lost_with_many_under_way),
-		recorder_test(test_the_descriptor_comes_to_rest),
+		recorder_test(test_descriptor_is_not_readable_when_nothing_happens),
 		recorder_test(test_a_poll_that_waits_can_be_interrupted),
-		recorder_test(test_a_stopped_pool_says_so),
+		recorder_test(test_stopped_pool_refuses_tasks_and_polls),
 		recorder_test(test_a_draft_that_meets_a_stop_is_refused),
-		recorder_test(test_closing_ends_what_is_left),
-		recorder_test(test_closing_at_once),
+		recorder_test(test_close_ends_every_outstanding_task),
+		recorder_test(test_close_right_after_open_works),
 		recorder_test(test_callbacks_may_submit),
 		recorder_test(test_several_threads_submit_and_wait_for_room),
-		recorder_test(test_a_stop_lets_those_go_who_wait_for_room),
-		recorder_test(test_a_pool_without_workers_says_so),
+		recorder_test(test_stop_releases_threads_that_wait_for_room),
+		recorder_test(test_pool_without_workers_returns_enodev),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

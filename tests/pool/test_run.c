@@ -112,7 +112,7 @@ static void test_a_worker_knows_its_gpu_and_sees_no_other(void **state)
 	assert_int_equal(rec->stats.workers, 4);
 }
 
-static void test_the_seed_is_42_and_the_gpu_unless_told(void **state)
+static void test_seed_is_42_plus_the_gpu_by_default(void **state)
 {
 	struct recorder *rec = *state;
 	struct selves selves = {0};
@@ -125,7 +125,7 @@ static void test_the_seed_is_42_and_the_gpu_unless_told(void **state)
 		assert_true(selves.all[i].seed == 42 + selves.all[i].gpu);
 }
 
-static void test_a_seed_of_zero_can_be_had(void **state)
+static void test_seed_zero_can_be_asked_for(void **state)
 {
 	struct recorder *rec = *state;
 	struct selves selves = {0};
@@ -303,7 +303,7 @@ static void test_a_task_without_a_result_has_an_empty_one(void **state)
 	}
 }
 
-static void test_callbacks_that_are_not_set_are_not_missed(void **state)
+static void test_run_works_without_optional_callbacks(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_some};
 	struct recorder *rec = *state;
@@ -370,7 +370,7 @@ static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
 	assert_memory_equal(&rec->exit_stats, &rec->stats, sizeof(rec->stats));
 }
 
-static void test_on_exit_comes_once_whatever_happens(void **state)
+static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void **state)
 {
 	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
@@ -389,7 +389,7 @@ static void test_on_exit_comes_once_whatever_happens(void **state)
 	assert_int_equal(rec->count[CALLBACK_EXIT], 2);
 }
 
-static void test_total_tasks_are_expected(void **state)
+static void test_total_tasks_are_reported_as_expected(void **state)
 {
 	struct recorder *rec = *state;
 	rec->source.total_tasks = 10;
@@ -415,7 +415,7 @@ static int slow_callback(struct recorder *rec, const struct run_note *note, cons
 	return 0;
 }
 
-static void test_progress_is_told_while_it_is_made(void **state)
+static void test_on_progress_is_called_during_the_run(void **state)
 {
 	struct recorder *rec = *state;
 	rec->tasks = 60; /* with 20 ms each: 1.2 s, so about twelve times */
@@ -428,7 +428,7 @@ static void test_progress_is_told_while_it_is_made(void **state)
 
 /* ---- More than one run -------------------------------------------------- */
 
-static void test_runs_one_after_another(void **state)
+static void test_dispatcher_can_run_again_and_again(void **state)
 {
 	struct recorder *rec = *state;
 	for (int run = 0; run < 30; run++) {
@@ -471,19 +471,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_a_worker_knows_its_gpu_and_sees_no_other),
-		recorder_test(test_the_seed_is_42_and_the_gpu_unless_told),
-		recorder_test(test_a_seed_of_zero_can_be_had),
+		recorder_test(test_seed_is_42_plus_the_gpu_by_default),
+		recorder_test(test_seed_zero_can_be_asked_for),
 		recorder_test(test_settings_reach_every_worker),
 		recorder_test(test_setup_once_then_tasks_then_cleanup_once),
 		recorder_test(test_ids_follow_the_generator_and_every_field_is_filled),
 		recorder_test(test_an_error_carries_what_the_worker_said),
 		recorder_test(test_a_task_without_a_result_has_an_empty_one),
-		recorder_test(test_callbacks_that_are_not_set_are_not_missed),
+		recorder_test(test_run_works_without_optional_callbacks),
 		recorder_test(test_on_exit_comes_once_after_the_workers_are_gone),
-		recorder_test(test_on_exit_comes_once_whatever_happens),
-		recorder_test(test_total_tasks_are_expected),
-		recorder_test(test_progress_is_told_while_it_is_made),
-		recorder_test(test_runs_one_after_another),
+		recorder_test(test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts),
+		recorder_test(test_total_tasks_are_reported_as_expected),
+		recorder_test(test_on_progress_is_called_during_the_run),
+		recorder_test(test_dispatcher_can_run_again_and_again),
 		recorder_test(test_two_runs_at_once_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static int fail_every_fifth_once(struct gd_worker *w, void *state, const struct 
 	return uneven(w, state, task);
 }
 
-static void test_ordered_holds_with_retries(void **state)
+static void test_order_holds_with_retries(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_every_fifth_once};
 	struct recorder *rec = *state;
@@ -81,7 +81,7 @@ static void count_given(struct recorder *rec)
 		board_open_gate(0);
 }
 
-static void test_ordered_holds_the_generator_back(void **state)
+static void test_ordered_run_with_a_full_queue_holds_the_generator_back(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = first_waits};
 	struct recorder *rec = *state;
@@ -149,7 +149,7 @@ static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
 	}
 }
 
-static void test_with_one_worker_it_is_tried_again_there(void **state)
+static void test_with_one_worker_a_failed_task_is_retried_there(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
 	struct recorder *rec = *state;
@@ -180,7 +180,7 @@ static int open_after_all_others(struct recorder *rec, const struct run_note *no
 	return 0;
 }
 
-static void test_one_long_task_holds_back_no_other(void **state)
+static void test_one_long_task_delays_no_other(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = one_is_long};
 	/* The first of all; one in the middle, behind which much was handed out ahead; the last. */
@@ -302,11 +302,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_ordered_callbacks_come_in_the_order_of_the_ids),
-		recorder_test(test_ordered_holds_with_retries),
-		recorder_test(test_ordered_holds_the_generator_back),
+		recorder_test(test_order_holds_with_retries),
+		recorder_test(test_ordered_run_with_a_full_queue_holds_the_generator_back),
 		recorder_test(test_a_failed_task_is_tried_again_on_another_worker),
-		recorder_test(test_with_one_worker_it_is_tried_again_there),
-		recorder_test(test_one_long_task_holds_back_no_other),
+		recorder_test(test_with_one_worker_a_failed_task_is_retried_there),
+		recorder_test(test_one_long_task_delays_no_other),
 		recorder_test(test_a_retry_that_waits_for_another_worker_holds_back_no_other),
 		recorder_test(test_memory_stays_bounded_when_callbacks_are_slow),
 	};

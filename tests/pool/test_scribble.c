@@ -16,8 +16,7 @@
 
 #include "pool/channel.h"
 #include "support/board.h"
-
-static volatile int forever = 1;
+#include "support/process.h"
 
 /* The only memory of the dispatcher's that a worker can write. */
 static struct outbox *find_outbox(void)
@@ -272,8 +271,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	atomic_fetch_add(&board->begun, 1);
 	if (job.argument == THEN_DIE)
 		raise(SIGKILL);
-	while (job.argument == THEN_HANG && forever)
-		pause();
+	if (job.argument == THEN_HANG)
+		process_hang();
 	return pool_rig_reply(w, &job);
 }
 
@@ -334,7 +333,7 @@ static void test_scribbler_that_dies_ruins_only_its_own(void **state)
 	run_all(state, THEN_DIE);
 }
 
-static void test_scribbler_that_hangs_is_timed_out_or_killed(void **state)
+static void test_scribbler_that_hangs_ruins_only_its_own(void **state)
 {
 	run_all(state, THEN_HANG);
 }
@@ -358,9 +357,7 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 		atomic_store(&out->wanted, 1);
 	if (job.what == 5)
 		atomic_fetch_add(&out->ended, 1);
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
@@ -394,16 +391,9 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static int just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct rig_job job = pool_rig_job(task);
-	return pool_rig_reply(w, &job);
-}
-
 static void test_scribbler_in_setup_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = just_reply};
+	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = pool_rig_just_reply};
 	for (size_t i = 0; i < 2 * SCRIBBLES; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
 		atomic_store(&board->notes[0], (int)(i / 2));
@@ -424,7 +414,7 @@ static void *scribble_on(void *argument)
 {
 	struct outbox *out = argument;
 	unsigned seed = (unsigned)getpid();
-	while (forever) {
+	for (;;) {
 		size_t at = (size_t)rand_r(&seed) % (sizeof(*out) / 8);
 		uint64_t value = (uint64_t)rand_r(&seed) << (rand_r(&seed) % 3 * 20);
 		switch (rand_r(&seed) % 4) {
@@ -455,7 +445,7 @@ static int setup_thread(struct gd_worker *w, void **ret_state)
 
 static void test_scribbling_without_end_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = just_reply};
+	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = pool_rig_just_reply};
 	for (int i = 0; i < 10; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
 		rig->distrusted = 0;
@@ -476,7 +466,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_scribbler_that_goes_on_ruins_only_its_own),
 		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
-		pool_rig_test(test_scribbler_that_hangs_is_timed_out_or_killed),
+		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
 		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
 		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
 		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),

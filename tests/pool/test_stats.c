@@ -61,7 +61,7 @@ static int mixed(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return recorder_echo(w, state, task);
 }
 
-static void test_they_add_up_at_any_time_from_another_thread(void **state)
+static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = mixed};
 	struct recorder *rec = *state;
@@ -84,7 +84,7 @@ static void test_they_add_up_at_any_time_from_another_thread(void **state)
 	assert_false(asker.bad_worker);
 }
 
-static void test_at_the_end_they_tell_what_happened(void **state)
+static void test_statistics_at_the_end_count_every_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = mixed};
 	struct recorder *rec = *state;
@@ -168,7 +168,7 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 	return 0;
 }
 
-static void test_in_the_middle_they_tell_who_does_what(void **state)
+static void test_statistics_during_a_run_tell_which_worker_has_which_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = hold};
 	struct recorder *rec = *state;
@@ -219,7 +219,7 @@ static void test_a_callback_sees_itself_counted(void **state)
 	assert_null(rec->extra);
 }
 
-static void test_before_the_first_run_there_is_nothing(void **state)
+static void test_statistics_are_zero_before_the_first_run(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = recorder_echo};
 	struct recorder *rec = *state;
@@ -270,7 +270,7 @@ static void test_times_are_in_order_however_fast(void **state)
 	}
 }
 
-static void test_names(void **state)
+static void test_failures_and_worker_states_have_names(void **state)
 {
 	(void)state;
 	assert_string_equal(gd_failure_name(GD_OUT_OF_MEMORY), "out of memory");
@@ -284,13 +284,13 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_they_add_up_at_any_time_from_another_thread),
-		recorder_test(test_at_the_end_they_tell_what_happened),
-		recorder_test(test_in_the_middle_they_tell_who_does_what),
+		recorder_test(test_statistics_add_up_at_any_time_from_another_thread),
+		recorder_test(test_statistics_at_the_end_count_every_task),
+		recorder_test(test_statistics_during_a_run_tell_which_worker_has_which_task),
 		recorder_test(test_a_callback_sees_itself_counted),
-		recorder_test(test_before_the_first_run_there_is_nothing),
+		recorder_test(test_statistics_are_zero_before_the_first_run),
 		recorder_test(test_times_are_in_order_however_fast),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_failures_and_worker_states_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "support/board.h"
 #include "support/host.h"
 #include "support/process.h"
+#include "support/scratch.h"
 #include "support/wait.h"
 
 #define LOUD "standard output\n"
@@ -51,7 +52,7 @@ static void ask_ten_times(struct pool_rig *rig)
 static struct {
 	bool exec;
 	enum gd_output output;
-	char dir[64];
+	char dir[SCRATCH_PATH_SIZE];
 } plan;
 
 static bool standard_fds_are_closed(void)
@@ -102,8 +103,7 @@ static size_t count_in_logs(const char *words)
 static void try_every_output(bool exec)
 {
 	static const enum gd_output outputs[] = {GD_OUTPUT_INHERIT, GD_OUTPUT_SILENT, GD_OUTPUT_FILES};
-	snprintf(plan.dir, sizeof(plan.dir), "/tmp/gpu_dispatch-test-XXXXXX");
-	assert_non_null(mkdtemp(plan.dir));
+	assert_int_equal(scratch_make(plan.dir), 0);
 	plan.exec = exec;
 	for (size_t i = 0; i < 3; i++) {
 		plan.output = outputs[i];
@@ -113,13 +113,13 @@ static void try_every_output(bool exec)
 	assert_int_equal(rmdir(plan.dir), 0);
 }
 
-static void test_a_host_without_standard_descriptors(void **state)
+static void test_pool_works_in_a_host_without_standard_descriptors(void **state)
 {
 	(void)state;
 	try_every_output(false);
 }
 
-static void test_a_host_without_standard_descriptors_executes_workers(void **state)
+static void test_workers_are_executed_by_a_host_without_standard_descriptors(void **state)
 {
 	(void)state;
 	try_every_output(true);
@@ -168,7 +168,7 @@ static int host_that_reads(void)
 	return 0;
 }
 
-static void test_executed_workers_though_a_thread_waits_for_input(void **state)
+static void test_workers_are_executed_while_a_thread_of_the_host_waits_for_input(void **state)
 {
 	(void)state;
 	host_run(host_that_reads);
@@ -186,7 +186,7 @@ static int setup_that_reads(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static void test_a_worker_with_a_thread_that_waits_for_input(void **state)
+static void test_worker_whose_thread_waits_for_input_works(void **state)
 {
 	static const struct gd_worker_ops reads = {.setup = setup_that_reads, .process = process};
 	struct pool_rig *rig = *state;
@@ -286,10 +286,10 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_a_host_without_standard_descriptors),
-		pool_rig_test(test_a_host_without_standard_descriptors_executes_workers),
-		pool_rig_test(test_executed_workers_though_a_thread_waits_for_input),
-		pool_rig_test(test_a_worker_with_a_thread_that_waits_for_input),
+		pool_rig_test(test_pool_works_in_a_host_without_standard_descriptors),
+		pool_rig_test(test_workers_are_executed_by_a_host_without_standard_descriptors),
+		pool_rig_test(test_workers_are_executed_while_a_thread_of_the_host_waits_for_input),
+		pool_rig_test(test_worker_whose_thread_waits_for_input_works),
 		pool_rig_test(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
 		pool_rig_test(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
 	};

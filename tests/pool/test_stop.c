@@ -52,16 +52,22 @@ static void assert_stopped_once(const struct recorder *rec)
 	}
 }
 
+/* What runs is let go when the first cancellation was called back. */
+static void let_go_at_first_error(const struct recorder *rec, const struct run_note *note)
+{
+	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
+		board_open_gate(0);
+		board_open_gate(0);
+	}
+}
+
 /* As soon as two tasks run: stop; what runs is let go when the first cancellation was called back. */
 static int stop_at_second_start(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 2)
 		gd_stop(rec->dispatcher);
-	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
-		board_open_gate(0);
-		board_open_gate(0);
-	}
+	let_go_at_first_error(rec, note);
 	return 0;
 }
 
@@ -78,10 +84,7 @@ static void test_one_stop_finishes_what_runs_and_cancels_what_waits(void **state
 static int answer_nonzero(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
-	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
-		board_open_gate(0);
-		board_open_gate(0);
-	}
+	let_go_at_first_error(rec, note);
 	/* Again and again, which is not harder. */
 	return note->kind == CALLBACK_START && rec->count[CALLBACK_START] < 2 ? 0 : -1;
 }
@@ -113,10 +116,7 @@ static int raise_at_second_start(struct recorder *rec, const struct run_note *no
 		to_stop = rec->dispatcher;
 		setitimer(ITIMER_REAL, &soon, NULL);
 	}
-	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
-		board_open_gate(0);
-		board_open_gate(0);
-	}
+	let_go_at_first_error(rec, note);
 	return 0;
 }
 
@@ -144,10 +144,7 @@ static int tell_the_thread(struct recorder *rec, const struct run_note *note, co
 	(void)event;
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 2)
 		board_open_gate(1);
-	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
-		board_open_gate(0);
-		board_open_gate(0);
-	}
+	let_go_at_first_error(rec, note);
 	return 0;
 }
 
@@ -309,7 +306,7 @@ static int stop_at_first_start(struct recorder *rec, const struct run_note *note
 	return 0;
 }
 
-static void test_the_stop_fd_wakes_it_while_tasks_run(void **state)
+static void test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run(void **state)
 {
 	struct recorder *rec = *state;
 	uint64_t begin = clock_now_ns();
@@ -321,7 +318,7 @@ static void test_the_stop_fd_wakes_it_while_tasks_run(void **state)
 	recorder_assert_complete(rec);
 }
 
-static void test_the_stop_fd_wakes_it_when_no_worker_is_left(void **state)
+static void test_the_stop_fd_wakes_a_generator_that_waits_when_no_worker_is_left(void **state)
 {
 	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
@@ -367,8 +364,8 @@ int main(void)
 		recorder_test(test_the_second_stop_ends_what_runs),
 		recorder_test(test_a_stop_before_the_run_stops_it_at_once),
 		recorder_test(test_the_stop_fd_wakes_a_generator_that_waits),
-		recorder_test(test_the_stop_fd_wakes_it_while_tasks_run),
-		recorder_test(test_the_stop_fd_wakes_it_when_no_worker_is_left),
+		recorder_test(test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run),
+		recorder_test(test_the_stop_fd_wakes_a_generator_that_waits_when_no_worker_is_left),
 		recorder_test(test_a_stop_does_not_wait_for_setups),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

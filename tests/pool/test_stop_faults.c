@@ -65,7 +65,7 @@ static pid_t submit_to_the_stopped(struct pool_rig *rig)
 	return pid;
 }
 
-static void test_a_task_given_back_by_one_killed_after_the_stop_is_called_back(void **state)
+static void test_task_of_a_worker_killed_after_the_stop_is_called_back(void **state)
 {
 	struct pool_rig *rig = *state;
 	pid_t pid = submit_to_the_stopped(rig);
@@ -196,7 +196,7 @@ static void test_three_stops_cost_no_cpu(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		STOP(test_a_task_given_back_by_one_killed_after_the_stop_is_called_back),
+		STOP(test_task_of_a_worker_killed_after_the_stop_is_called_back),
 		STOP(test_a_task_given_back_after_two_stops_is_called_back),
 		STOP(test_large_tasks_beside_a_hanging_batch_are_called_back),
 		STOP(test_a_task_that_obeys_the_second_stop_is_cancelled),

@@ -191,7 +191,7 @@ static void test_frozen_worker_is_given_up_and_the_run_goes_on(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->by_failure[GD_STUCK], 1);
 	assert_int_equal(rig->failure.event.id, 0);
-	assert_non_null(strstr(rig->failure.message, "cannot be killed"));
+	check_contains(rig->failure.message, "cannot be killed");
 	assert_int_equal(rig->successes, 50);
 	assert_int_equal(pool_rig_worker(rig, slot).state, GD_WORKER_OUT);
 	assert_true(process_alive(ice.pid));

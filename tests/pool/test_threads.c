@@ -158,7 +158,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 	return taken;
 }
 
-static void test_threads_submit_ask_and_poll(void **state)
+static void test_threads_may_submit_ask_and_poll_at_once(void **state)
 {
 	struct thread_rig *rig = *state;
 	assert_int_equal(submit_beside(rig, ask_the_pool), SUBMITTERS * PER_SUBMITTER);
@@ -178,7 +178,7 @@ static void *stop_after_some(void *argument)
 	return NULL;
 }
 
-static void test_a_thread_stops_those_that_submit(void **state)
+static void test_stop_by_one_thread_ends_the_submitting_of_others(void **state)
 {
 	struct thread_rig *rig = *state;
 	size_t taken = submit_beside(rig, stop_after_some);
@@ -208,7 +208,7 @@ static void *ask_the_dispatcher(void *argument)
 	return (void *)(uintptr_t)seen;
 }
 
-static void test_a_run_is_asked_from_its_beginning_to_its_end(void **state)
+static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void **state)
 {
 	struct thread_rig *rig = *state;
 	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
@@ -226,9 +226,9 @@ static void test_a_run_is_asked_from_its_beginning_to_its_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_threads_submit_ask_and_poll),
-		CASE(test_a_thread_stops_those_that_submit),
-		CASE(test_a_run_is_asked_from_its_beginning_to_its_end),
+		CASE(test_threads_may_submit_ask_and_poll_at_once),
+		CASE(test_stop_by_one_thread_ends_the_submitting_of_others),
+		CASE(test_run_may_be_asked_by_another_thread_from_beginning_to_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static int one_spins(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	return recorder_echo(w, state, task);
 }
 
-static void test_20_ms_end_a_task_that_ignores_signals(void **state)
+static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = one_spins};
 	struct recorder *rec = *state;
@@ -89,7 +89,7 @@ static int drop(struct gd_worker *w, void *state)
 	return 0;
 }
 
-static void test_a_task_that_looks_keeps_its_worker_and_its_state(void **state)
+static void test_task_that_obeys_its_timeout_keeps_its_worker_and_state(void **state)
 {
 	static const struct gd_worker_ops ops = {.setup = load, .process = look_and_leave, .cleanup = drop};
 	struct recorder *rec = *state;
@@ -142,7 +142,7 @@ static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes 
 	return recorder_echo(w, state, task);
 }
 
-static void test_the_clock_has_milliseconds(void **state)
+static void test_timeouts_have_millisecond_resolution(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = wait_as_told};
 	struct recorder *rec = *state;
@@ -217,7 +217,7 @@ static int block_until_it_is_killed(struct recorder *rec, const struct run_note 
 	return 0;
 }
 
-static void test_a_callback_that_blocks_holds_back_no_timeout(void **state)
+static void test_blocking_callback_delays_no_timeout(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_or_spin};
 	struct recorder *rec = *state;
@@ -251,7 +251,7 @@ static int slow(struct recorder *rec, const struct run_note *note, const struct 
 	return 0;
 }
 
-static void test_waiting_for_a_slow_callback_is_not_the_tasks_time(void **state)
+static void test_waiting_for_a_slow_callback_does_not_count_as_task_time(void **state)
 {
 	static const struct gd_worker_ops ops = {.process_batch = large_results, .max_batch = 8};
 	struct recorder *rec = *state;
@@ -355,13 +355,13 @@ static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		recorder_test(test_20_ms_end_a_task_that_ignores_signals),
-		recorder_test(test_a_task_that_looks_keeps_its_worker_and_its_state),
+		recorder_test(test_timeout_of_20_ms_ends_a_task_that_ignores_signals),
+		recorder_test(test_task_that_obeys_its_timeout_keeps_its_worker_and_state),
 		recorder_test(test_a_task_that_timed_out_is_tried_again),
-		recorder_test(test_the_clock_has_milliseconds),
+		recorder_test(test_timeouts_have_millisecond_resolution),
 		recorder_test(test_tasks_within_their_time_are_left_alone),
-		recorder_test(test_a_callback_that_blocks_holds_back_no_timeout),
-		recorder_test(test_waiting_for_a_slow_callback_is_not_the_tasks_time),
+		recorder_test(test_blocking_callback_delays_no_timeout),
+		recorder_test(test_waiting_for_a_slow_callback_does_not_count_as_task_time),
 		recorder_test(test_a_setup_that_hangs_takes_its_slot_out),
 		recorder_test(test_setups_that_all_hang_end_the_run),
 		recorder_test(test_a_cleanup_that_hangs_or_fails_is_told),

@@ -17,6 +17,7 @@
 
 #include "base/units.h"
 #include "queue/schedule/claims.h"
+#include "support/check.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -147,7 +148,7 @@ static void test_a_claim_is_seen_with_its_owner_and_ends_with_its_process(void *
 	claims_close(c);
 }
 
-static void test_looking_around_does_not_drop_ones_own_locks(void **state)
+static void test_listing_claims_keeps_the_locks_of_this_process(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
@@ -261,7 +262,7 @@ static void test_a_job_that_is_handed_over_is_listed_once(void **state)
 	claims_close(c);
 }
 
-static void test_what_others_put_there_does_no_harm(void **state)
+static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
@@ -327,7 +328,7 @@ static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
 	assert_int_equal(claims_open("link/", &c, &err), -ENOTDIR);
 	assert_int_equal(chmod("claims", 0777), 0);
 	assert_int_equal(claims_open("claims", &c, &err), -EPERM);
-	assert_non_null(strstr(err.message, "chmod +t"));
+	check_contains(err.message, "chmod +t");
 	setenv("GPUQ_CLAIMS_DIR", "by-environment/", 1);
 	assert_int_equal(claims_open(NULL, &c, &err), 0);
 	claims_close(c);
@@ -408,12 +409,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_a_claim_is_seen_with_its_owner_and_ends_with_its_process),
-		scratch_test(test_looking_around_does_not_drop_ones_own_locks),
+		scratch_test(test_listing_claims_keeps_the_locks_of_this_process),
 		scratch_test(test_an_update_is_seen_and_survives_a_sweeper),
 		scratch_test(test_a_claim_that_is_rewritten_is_seen_all_the_time),
 		scratch_test(test_of_two_that_announce_at_once_one_sees_the_other),
 		scratch_test(test_a_job_that_is_handed_over_is_listed_once),
-		scratch_test(test_what_others_put_there_does_no_harm),
+		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
 		scratch_test(test_another_users_claim_carries_his_name),
 		scratch_test(test_the_folder_is_for_all_and_nobody_removes_anothers),
 		cmocka_unit_test(test_a_claims_text_is_strict),

@@ -14,6 +14,7 @@
 
 #include "base/units.h"
 #include "queue/input/commands.h"
+#include "support/check.h"
 #include "support/scratch.h"
 
 static struct commands *open_memory(const void *data, size_t size)
@@ -39,8 +40,7 @@ static void next_fails(struct commands *c, const char *words)
 	struct gd_error err = {0};
 	struct shell_command command;
 	assert_int_equal(commands_next(c, &command, &err), -EINVAL);
-	if (!strstr(err.message, words))
-		fail_msg("'%s' has no '%s'", err.message, words);
+	check_contains(err.message, words);
 }
 
 static void next_ends(struct commands *c)
@@ -205,7 +205,7 @@ static void test_any_byte_but_nul_stays_what_it_is(void **state)
 	next_ends(c);
 }
 
-static void test_commands_longer_than_any_buffer(void **state)
+static void test_commands_of_megabytes_are_read_whole(void **state)
 {
 	(void)state;
 	size_t size = 5 << 20;
@@ -282,13 +282,12 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	struct shell_command command;
 	struct gd_error err;
 	assert_int_equal(commands_open("missing.txt", &c, &err), -ENOENT);
-	assert_non_null(
-		strstr(err.message, "'missing.txt': No such file or directory; expected one shell command per line"));
+	check_contains(err.message, "'missing.txt': No such file or directory; expected one shell command per line");
 	assert_null(c);
 	assert_int_equal(commands_open(".", &c, &err), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(commands_next(c, &command, &err), -EISDIR);
-		assert_non_null(strstr(err.message, "cannot read the commands file '.'"));
+		check_contains(err.message, "cannot read the commands file '.'");
 	}
 	commands_close(c);
 }
@@ -301,7 +300,7 @@ int main(void)
 		cmocka_unit_test(test_options_go_to_the_next_command_alone),
 		cmocka_unit_test(test_errors_name_the_line_and_the_next_call_goes_on),
 		cmocka_unit_test(test_any_byte_but_nul_stays_what_it_is),
-		scratch_test(test_commands_longer_than_any_buffer),
+		scratch_test(test_commands_of_megabytes_are_read_whole),
 		scratch_test(test_many_lines_are_all_given),
 		cmocka_unit_test(test_a_line_of_a_pipe_is_given_before_the_next_is_written),
 		scratch_test(test_a_file_that_cannot_be_read_is_named),

@@ -109,7 +109,7 @@ static void test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence(void *
 	journal_close(j);
 }
 
-static void test_tail_of_zeros_after_a_power_cut(void **state)
+static void test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append(void **state)
 {
 	(void)state;
 	struct journal *j = opened();
@@ -234,7 +234,7 @@ static enum job_state state_after(const char *lines)
 #define END(n, s) "{\"event\":\"end\",\"id\":1,\"attempt\":" #n ",\"status\":\"" #s "\"}\n"
 #define ON(e)     "{\"event\":\"" #e "\",\"id\":1}\n"
 
-static void test_states(void **state)
+static void test_state_of_a_job_follows_from_its_events(void **state)
 {
 	(void)state;
 	assert_int_equal(state_after(ADD), JOB_PENDING);
@@ -265,14 +265,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ids_go_up_across_processes, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence, set_up, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_tail_of_zeros_after_a_power_cut, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_lines_of_a_process_that_died_before_its_counters_count, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_fence_stays_without_cause_and_rises_with_one, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),
-		cmocka_unit_test(test_states),
+		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,3 +42,11 @@ void check_contains_at(const char *text, const char *words, const char *file, in
 	snprintf(message, sizeof(message), "'%s' is not in: %s", words, text);
 	check_failed(file, line, message);
 }
+
+size_t check_occurrences(const char *text, const char *words)
+{
+	size_t count = 0;
+	for (const char *p = text; (p = strstr(p, words)); p++)
+		count++;
+	return count;
+}

@@ -23,6 +23,9 @@ _Noreturn void check_failed(const char *file, int line, const char *what);
 void check_equal_at(long long a, long long b, const char *file, int line, const char *what);
 void check_contains_at(const char *text, const char *words, const char *file, int line);
 
+/* How often the words occur in the text. */
+size_t check_occurrences(const char *text, const char *words);
+
 /* From now on this process is a host. */
 void check_become_host(void);
 

@@ -88,7 +88,7 @@ static void test_counts_follow_the_states(void **state)
 	assert_int_equal(view_num_jobs(m), 9);
 }
 
-static void test_only_what_changed_is_told(void **state)
+static void test_only_changed_jobs_are_listed_since_a_version(void **state)
 {
 	struct view_model *m = *state;
 	for (uint64_t id = 1; id <= 100; id++)
@@ -209,7 +209,7 @@ static void test_changes_do_not_pile_up(void **state)
 	assert_in_range(mallinfo2().uordblks, 0, before + 64 * 1024);
 }
 
-static void test_states_have_names(void **state)
+static void test_state_name_parses_to_the_same_state(void **state)
 {
 	(void)state;
 	for (int i = 0; i < VIEW_JOB_STATES; i++)
@@ -224,12 +224,12 @@ int main(void)
 		T(test_everything_of_a_job_is_copied),
 		T(test_jobs_are_by_id_however_they_came),
 		T(test_counts_follow_the_states),
-		T(test_only_what_changed_is_told),
+		T(test_only_changed_jobs_are_listed_since_a_version),
 		T(test_what_is_gone_is_told),
 		T(test_too_many_removals_mean_begin_anew),
 		T(test_any_sequence_of_changes),
 		T(test_changes_do_not_pile_up),
-		T(test_states_have_names),
+		T(test_state_name_parses_to_the_same_state),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

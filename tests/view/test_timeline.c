@@ -40,7 +40,7 @@ static void test_each_job_has_its_bar(void **state)
 	timeline_finish(&t);
 }
 
-static void test_what_is_out_of_the_window_is_left_out(void **state)
+static void test_jobs_outside_the_window_have_no_bar(void **state)
 {
 	struct timeline t;
 	(void)state;
@@ -95,7 +95,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		model_rig_test(test_each_job_has_its_bar),
-		model_rig_test(test_what_is_out_of_the_window_is_left_out),
+		model_rig_test(test_jobs_outside_the_window_have_no_bar),
 		model_rig_test(test_jobs_at_the_same_time_get_lanes),
 		model_rig_test(test_many_short_jobs_are_few_bars_and_none_is_lost),
 	};

@@ -195,7 +195,7 @@ static void test_bars_and_plots_have_the_right_height(void **state)
 
 /* ---- The layout --------------------------------------------------------------------------------- */
 
-static void test_the_usual_screen(void **state)
+static void test_screen_shows_queue_gpus_and_jobs(void **state)
 {
 	struct top_rig *l = *state;
 	put_gpus(l, 2);
@@ -218,7 +218,7 @@ static void test_the_usual_screen(void **state)
 	assert_shows(row(l, 23), "? Keys");
 }
 
-static void test_every_size_has_something_to_say(void **state)
+static void test_every_screen_size_is_drawn(void **state)
 {
 	struct top_rig *l = *state;
 	put_gpus(l, 64);
@@ -240,7 +240,7 @@ static void test_every_size_has_something_to_say(void **state)
 	assert_shows(draw(l, 3, 40), "gpuq top");
 }
 
-static void test_many_gpus_scroll(void **state)
+static void test_gpus_that_do_not_fit_can_be_scrolled(void **state)
 {
 	struct top_rig *l = *state;
 	put_gpus(l, 64);
@@ -263,7 +263,7 @@ static void test_many_gpus_scroll(void **state)
 	assert_shows(draw(l, 24, 80), "lines 8–15 of 16");
 }
 
-static void test_what_is_not_known_is_not_drawn(void **state)
+static void test_unknown_values_are_not_drawn(void **state)
 {
 	struct top_rig *l = *state;
 	struct view_gpu g = {.id = 0,
@@ -320,7 +320,7 @@ static void test_the_cursor_stays_on_its_job(void **state)
 	draw(l, 24, 80);
 }
 
-static void test_typing_filters(void **state)
+static void test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile(void **state)
 {
 	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "train größe");
@@ -370,7 +370,7 @@ static void test_cancel_asks_first(void **state)
 	assert_int_equal(count, 1);
 }
 
-static void test_keys_act_on_what_they_can(void **state)
+static void test_key_acts_only_where_the_job_allows_it(void **state)
 {
 	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_HELD, "a");
@@ -394,7 +394,7 @@ static void test_keys_act_on_what_they_can(void **state)
 	assert_int_equal(l->top.request, TOP_QUIT);
 }
 
-static void test_tagged_jobs_are_meant_together(void **state)
+static void test_action_applies_to_all_tagged_jobs(void **state)
 {
 	struct top_rig *l = *state;
 	size_t count;
@@ -416,7 +416,7 @@ static void test_tagged_jobs_are_meant_together(void **state)
 	assert_int_equal(l->top.num_tagged, 0);
 }
 
-static void test_the_order_is_chosen(void **state)
+static void test_keys_choose_order_and_states(void **state)
 {
 	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "b");
@@ -561,29 +561,29 @@ static void test_of_a_long_log_the_end_is_kept(void **state)
 	assert_shows(row(l, 1), "xxx");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(cells_are_never_left_with_half_a_character),
-		TEST(marks_go_with_their_character),
-		TEST(bars_and_plots_have_the_right_height),
-		TEST(the_usual_screen),
-		TEST(every_size_has_something_to_say),
-		TEST(many_gpus_scroll),
-		TEST(what_is_not_known_is_not_drawn),
-		TEST(the_cursor_stays_on_its_job),
-		TEST(typing_filters),
-		TEST(cancel_asks_first),
-		TEST(keys_act_on_what_they_can),
-		TEST(tagged_jobs_are_meant_together),
-		TEST(the_order_is_chosen),
-		TEST(help_fits_a_small_screen),
-		TEST(a_log_reads_as_in_a_terminal),
-		TEST(a_log_is_followed_until_one_scrolls),
-		TEST(long_lines_wrap_or_are_cut),
-		TEST(of_a_long_log_the_end_is_kept),
+		TEST(test_cells_are_never_left_with_half_a_character),
+		TEST(test_marks_go_with_their_character),
+		TEST(test_bars_and_plots_have_the_right_height),
+		TEST(test_screen_shows_queue_gpus_and_jobs),
+		TEST(test_every_screen_size_is_drawn),
+		TEST(test_gpus_that_do_not_fit_can_be_scrolled),
+		TEST(test_unknown_values_are_not_drawn),
+		TEST(test_the_cursor_stays_on_its_job),
+		TEST(test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile),
+		TEST(test_cancel_asks_first),
+		TEST(test_key_acts_only_where_the_job_allows_it),
+		TEST(test_action_applies_to_all_tagged_jobs),
+		TEST(test_keys_choose_order_and_states),
+		TEST(test_help_fits_a_small_screen),
+		TEST(test_a_log_reads_as_in_a_terminal),
+		TEST(test_a_log_is_followed_until_one_scrolls),
+		TEST(test_long_lines_wrap_or_are_cut),
+		TEST(test_of_a_long_log_the_end_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void test_unknown_is_null_and_never_zero(void **state)
 	text_finish(&t);
 }
 
-static void test_only_samples_that_are_new_are_told(void **state)
+static void test_state_has_only_samples_newer_than_the_last(void **state)
 {
 	struct text t = {0};
 	struct web_clock clock = {0};
@@ -174,7 +174,7 @@ int main(void)
 		model_rig_test(test_words_of_a_query_are_read_strictly),
 		model_rig_test(test_any_command_is_valid_json_and_rows_are_short),
 		model_rig_test(test_unknown_is_null_and_never_zero),
-		model_rig_test(test_only_samples_that_are_new_are_told),
+		model_rig_test(test_state_has_only_samples_newer_than_the_last),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
