@@ -50,7 +50,7 @@ def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
     assert claims(box) == []
 
 
-def test_one_file_for_each_keeper_however_many_jobs(box):  # noqa: F811
+def test_keeper_has_one_claim_file_for_all_its_jobs(box):  # noqa: F811
     box.cards(card(0, total=80, free=80))
     for _ in range(30):
         box.add("--mem", "1G", f"ls {box.directory}/claims >> files")
