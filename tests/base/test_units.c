@@ -7,7 +7,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <locale.h>
-#include <string.h>
 
 #include "base/units.h"
 #include "support/check.h"

@@ -32,6 +32,14 @@ int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes 
 	return pool_rig_reply(w, &job);
 }
 
+int pool_rig_reply_or_hold(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	atomic_fetch_add(&board->begun, 1);
+	if (pool_rig_job(task).what == RIG_JOB_HOLD)
+		process_hang();
+	return pool_rig_just_reply(w, state, task);
+}
+
 int pool_rig_note_setup(struct gd_worker *w, void **ret_state)
 {
 	(void)w;

@@ -39,6 +39,10 @@ int pool_rig_reply(struct gd_worker *w, const struct rig_job *job);
 /* A process hook that only answers. */
 int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task);
 
+/* One that counts what it begins on the board, and answers or, where the job says so, hangs until it is killed. */
+enum { RIG_JOB_ANSWER, RIG_JOB_HOLD };
+int pool_rig_reply_or_hold(struct gd_worker *w, void *state, const struct gd_bytes *task);
+
 /* Hooks that count on the board; the setup also adds its process to it. */
 int pool_rig_note_setup(struct gd_worker *w, void **ret_state);
 int pool_rig_note_cleanup(struct gd_worker *w, void *state);

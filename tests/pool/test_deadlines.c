@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/board.h"
 #include "support/process.h"

@@ -3,12 +3,10 @@
 #include "pool_rig.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/board.h"
 #include "support/process.h"

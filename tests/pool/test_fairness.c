@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "support/board.h"
 #include "support/process.h"

@@ -16,20 +16,8 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-enum { ANSWER, HOLD };
-
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct rig_job job = pool_rig_job(task);
-	atomic_fetch_add(&board->begun, 1);
-	if (job.what == HOLD)
-		process_hang();
-	return pool_rig_reply(w, &job);
-}
-
 static const struct gd_worker_ops ops = {
-	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
+	.setup = pool_rig_note_setup, .process = pool_rig_reply_or_hold, .cleanup = pool_rig_note_cleanup};
 
 /* ---- Hosts with their own ideas about children -------------------------- */
 
@@ -37,7 +25,7 @@ static void run_faults(struct pool_rig *rig)
 {
 	pool_rig_open(rig, &ops);
 	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
-	pool_rig_submit(rig, HOLD, 0);
+	pool_rig_submit(rig, RIG_JOB_HOLD, 0);
 	board_await(&board->begun, 1);
 	int busy = pool_rig_worker(rig, 0).has_task ? 0 : 1;
 	pool_rig_submit_many(rig, 50);

@@ -2,7 +2,6 @@
 /* gd_run(): what workers are given, what callbacks are told, when they are made. */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -4,9 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cgroup.h"
@@ -14,19 +12,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-enum { ANSWER, HOLD };
-
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct rig_job job = pool_rig_job(task);
-	atomic_fetch_add(&board->begun, 1);
-	if (job.what == HOLD)
-		process_hang();
-	return pool_rig_reply(w, &job);
-}
-
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {.process = pool_rig_reply_or_hold};
 
 /* The slot that has the one task that is held. */
 static int hold_one(struct pool_rig *rig)
@@ -34,7 +20,7 @@ static int hold_one(struct pool_rig *rig)
 	pool_rig_pid(rig, 0, 0);
 	if (strcmp(rig->options.gpus, "sim:2") == 0)
 		pool_rig_pid(rig, 1, 0);
-	pool_rig_submit(rig, HOLD, 0);
+	pool_rig_submit(rig, RIG_JOB_HOLD, 0);
 	board_await(&board->begun, 1);
 	return pool_rig_worker(rig, 0).has_task ? 0 : 1;
 }
