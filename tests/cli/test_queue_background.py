@@ -39,7 +39,7 @@ def test_runner_in_the_background_obeys_the_options_of_run(lab):
     assert lab.ran() == ["a"]
 
 
-def test_runner_in_the_background_gets_every_option_for_a_runner(lab):
+def test_detached_runner_gets_every_option_for_a_runner(lab):
     lab.commands("until [ -e go ]; do sleep 0.01; done")
     given = {"--gpus": "sim:1", "--min-free-mem-mb": "123", "--jobs-per-gpu": "3", "--poll-interval": "7",
              "--timeout": "1h", "--retries": "2", "--max-failures": "5", "--on-finish": "true; echo 'a b'",
