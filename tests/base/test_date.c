@@ -19,7 +19,7 @@ static int64_t parsed(const char *text)
 	return ms;
 }
 
-static void test_what_is_written_is_read(void **state)
+static void test_formatted_date_parses_to_the_same_time(void **state)
 {
 	(void)state;
 	static const int64_t times[] = {0, 1, 999, 1000, 951782400123, 1709164800000, 4102444799999, 1792098396123};
@@ -35,7 +35,7 @@ static void test_what_is_written_is_read(void **state)
 	}
 }
 
-static void test_forms_of_others(void **state)
+static void test_iso_dates_with_space_fraction_offset_or_local_time_are_parsed(void **state)
 {
 	(void)state;
 	assert_true(parsed("2024-05-01T10:00:00Z") == 1714557600000);
@@ -46,7 +46,7 @@ static void test_forms_of_others(void **state)
 	assert_true(parsed("2024-05-01T12:00:00") == 1714557600000);
 }
 
-static void test_what_is_no_date(void **state)
+static void test_malformed_date_is_refused_and_leaves_the_result_alone(void **state)
 {
 	(void)state;
 	static const char *const bad[] = {"", "2024", "2024-05-01", "2024-13-01T10:00:00Z", "2024-05-01T25:00:00Z",
@@ -61,9 +61,9 @@ static void test_what_is_no_date(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_written_is_read),
-		cmocka_unit_test(test_forms_of_others),
-		cmocka_unit_test(test_what_is_no_date),
+		cmocka_unit_test(test_formatted_date_parses_to_the_same_time),
+		cmocka_unit_test(test_iso_dates_with_space_fraction_offset_or_local_time_are_parsed),
+		cmocka_unit_test(test_malformed_date_is_refused_and_leaves_the_result_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

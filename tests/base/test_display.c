@@ -38,7 +38,7 @@ static void test_nothing_shown_can_control_the_terminal(void **state)
 	shows("\U000e0041", DISPLAY_ALL, "\\U000e0041", 10);
 }
 
-static void test_what_is_not_utf8_is_shown_byte_by_byte(void **state)
+static void test_invalid_utf8_is_shown_byte_by_byte(void **state)
 {
 	(void)state;
 	shows("\xff\xfe", DISPLAY_ALL, "\\xff\\xfe", 8);
@@ -110,7 +110,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_shown_can_control_the_terminal),
-		cmocka_unit_test(test_what_is_not_utf8_is_shown_byte_by_byte),
+		cmocka_unit_test(test_invalid_utf8_is_shown_byte_by_byte),
 		cmocka_unit_test(test_width_counts_columns_in_any_locale),
 		cmocka_unit_test(test_text_is_cut_to_its_columns),
 		cmocka_unit_test(test_padded_text_has_exactly_its_columns),

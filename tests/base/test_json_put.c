@@ -41,7 +41,7 @@ static void test_objects_and_arrays_nest_with_their_commas(void **state)
 	text_finish(&t);
 }
 
-static void test_decimals_are_rounded_and_what_is_no_number_is_null(void **state)
+static void test_decimals_are_rounded_and_nan_and_huge_numbers_become_null(void **state)
 {
 	(void)state;
 	struct text t = {0};
@@ -124,7 +124,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_objects_and_arrays_nest_with_their_commas),
-		cmocka_unit_test(test_decimals_are_rounded_and_what_is_no_number_is_null),
+		cmocka_unit_test(test_decimals_are_rounded_and_nan_and_huge_numbers_become_null),
 		cmocka_unit_test(test_two_values_into_one_text_are_two_lines),
 		cmocka_unit_test(test_strings_of_any_bytes_become_valid),
 		cmocka_unit_test(test_lines_are_cut_at_whole_characters),

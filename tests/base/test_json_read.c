@@ -47,7 +47,7 @@ static void test_good_objects_are_read_to_their_end(void **state)
 		assert_int_equal(walk(good[i], strlen(good[i])), 0);
 }
 
-static void test_what_is_not_json_is_refused(void **state)
+static void test_invalid_json_is_refused(void **state)
 {
 	(void)state;
 	static const char *const bad[] = {
@@ -149,7 +149,7 @@ static void test_strings_are_unescaped(void **state)
 	}
 }
 
-static void test_numbers(void **state)
+static void test_number_becomes_an_integer_only_if_whole_and_in_range(void **state)
 {
 	(void)state;
 	static const struct {
@@ -173,7 +173,7 @@ static void test_numbers(void **state)
 	}
 }
 
-static void test_any_bytes_come_back(void **state)
+static void test_any_bytes_written_are_read_unchanged(void **state)
 {
 	(void)state;
 	unsigned seed = 7;
@@ -218,12 +218,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_objects_are_read_to_their_end),
-		cmocka_unit_test(test_what_is_not_json_is_refused),
+		cmocka_unit_test(test_invalid_json_is_refused),
 		cmocka_unit_test(test_every_prefix_is_refused),
 		cmocka_unit_test(test_deep_nesting_is_refused_not_a_crash),
 		cmocka_unit_test(test_strings_are_unescaped),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_any_bytes_come_back),
+		cmocka_unit_test(test_number_becomes_an_integer_only_if_whole_and_in_range),
+		cmocka_unit_test(test_any_bytes_written_are_read_unchanged),
 		cmocka_unit_test(test_base64_is_strict),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void test_a_process_is_signalled_and_its_end_is_seen(void **state)
 	pidref_close(&p);
 }
 
-static void test_without_a_descriptor_the_number_serves(void **state)
+static void test_without_a_descriptor_signals_go_by_number(void **state)
 {
 	(void)state;
 	struct pidref p = {.pid = start_waiting(), .fd = -1};
@@ -103,7 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_process_is_signalled_and_its_end_is_seen),
-		cmocka_unit_test(test_without_a_descriptor_the_number_serves),
+		cmocka_unit_test(test_without_a_descriptor_signals_go_by_number),
 		cmocka_unit_test(test_no_process_leaves_the_reference_as_it_was),
 		cmocka_unit_test(test_a_queued_signal_carries_its_value),
 	};

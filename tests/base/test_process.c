@@ -67,7 +67,7 @@ static int ask(void *context, pid_t pid, const char *value)
 }
 
 /* Both before and beyond what is read of an environment at once; a name that only ends the same is another one. */
-static void test_processes_are_found_by_a_variable(void **state)
+static void test_processes_are_found_by_a_variable_of_their_environment(void **state)
 {
 	(void)state;
 	static char large[100000], larger[65536];
@@ -127,7 +127,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_later_process_of_the_same_number_gets_no_signal),
-		cmocka_unit_test(test_processes_are_found_by_a_variable),
+		cmocka_unit_test(test_processes_are_found_by_a_variable_of_their_environment),
 		cmocka_unit_test(test_descendants_get_the_signal_and_nobody_else),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

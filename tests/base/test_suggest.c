@@ -15,7 +15,7 @@ static const char *near(const char *word)
 	return suggest(word, words, sizeof(words) / sizeof(words[0]));
 }
 
-static void test_a_slip_finds_its_word(void **state)
+static void test_misspelled_word_finds_the_nearest_known_one(void **state)
 {
 	(void)state;
 	assert_string_equal(near("gpu"), "gpus");
@@ -29,7 +29,7 @@ static void test_a_slip_finds_its_word(void **state)
 	assert_string_equal(near("min_free"), "min_free_mem_mb");
 }
 
-static void test_what_is_far_from_all_finds_none(void **state)
+static void test_word_unlike_any_known_one_finds_nothing(void **state)
 {
 	(void)state;
 	assert_null(near("webhook"));
@@ -41,8 +41,8 @@ static void test_what_is_far_from_all_finds_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_slip_finds_its_word),
-		cmocka_unit_test(test_what_is_far_from_all_finds_none),
+		cmocka_unit_test(test_misspelled_word_finds_the_nearest_known_one),
+		cmocka_unit_test(test_word_unlike_any_known_one_finds_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <locale.h>
-#include <string.h>
 
 #include "base/units.h"
+#include "support/check.h"
 
 static void expect_size(const char *text, uint64_t plain, uint64_t bytes)
 {
@@ -27,8 +27,7 @@ static void refuse_size(const char *text, uint64_t plain, int code, const char *
 	struct gd_error err = {0};
 	assert_int_equal(units_parse_size(text, plain, &got, &err), code);
 	assert_int_equal(got, 77);
-	if (!strstr(err.message, words))
-		fail_msg("'%s' has no '%s'", err.message, words);
+	check_contains(err.message, words);
 }
 
 static void test_sizes_are_powers_of_1024_with_and_without_i(void **state)
@@ -49,7 +48,7 @@ static void test_sizes_are_powers_of_1024_with_and_without_i(void **state)
 	expect_size("17179869183G", 0, UINT64_C(17179869183) << 30);
 }
 
-static void test_what_is_no_size_is_refused_with_words(void **state)
+static void test_malformed_size_is_refused_with_the_reason(void **state)
 {
 	(void)state;
 	refuse_size("12", 0, -EINVAL, "with a unit");
@@ -86,10 +85,10 @@ static void refuse_duration(const char *text, int code)
 	if (units_parse_duration(text, &got, &err) != code)
 		fail_msg("'%s' gave %llu", text, (unsigned long long)got);
 	assert_int_equal(got, 77);
-	assert_non_null(strstr(err.message, "duration"));
+	check_contains(err.message, "duration");
 }
 
-static void test_durations(void **state)
+static void test_durations_take_units_in_descending_order_once_each(void **state)
 {
 	(void)state;
 	expect_duration("90", 90000);
@@ -135,7 +134,7 @@ static void test_integers_are_whole_and_in_range(void **state)
 	assert_int_equal(got, 77);
 }
 
-static void test_sizes_for_people(void **state)
+static void test_sizes_are_printed_in_the_largest_fitting_unit(void **state)
 {
 	(void)state;
 	char buf[UNITS_ROOM];
@@ -149,7 +148,7 @@ static void test_sizes_for_people(void **state)
 	assert_string_equal(units_format_size(UINT64_MAX, buf), "17179869184.0 GB");
 }
 
-static void test_durations_for_people_do_not_run_ahead(void **state)
+static void test_printed_durations_are_never_rounded_up(void **state)
 {
 	(void)state;
 	char buf[UNITS_ROOM];
@@ -162,7 +161,7 @@ static void test_durations_for_people_do_not_run_ahead(void **state)
 	assert_non_null(units_format_duration(UINT64_MAX, buf));
 }
 
-static void test_what_is_printed_can_be_typed(void **state)
+static void test_printed_sizes_and_durations_can_be_parsed_again(void **state)
 {
 	(void)state;
 	char buf[UNITS_ROOM], again[UNITS_ROOM];
@@ -181,12 +180,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes_are_powers_of_1024_with_and_without_i),
-		cmocka_unit_test(test_what_is_no_size_is_refused_with_words),
-		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_malformed_size_is_refused_with_the_reason),
+		cmocka_unit_test(test_durations_take_units_in_descending_order_once_each),
 		cmocka_unit_test(test_integers_are_whole_and_in_range),
-		cmocka_unit_test(test_sizes_for_people),
-		cmocka_unit_test(test_durations_for_people_do_not_run_ahead),
-		cmocka_unit_test(test_what_is_printed_can_be_typed),
+		cmocka_unit_test(test_sizes_are_printed_in_the_largest_fitting_unit),
+		cmocka_unit_test(test_printed_durations_are_never_rounded_up),
+		cmocka_unit_test(test_printed_sizes_and_durations_can_be_parsed_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

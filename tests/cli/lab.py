@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MIT
 """A queue in a directory of its own, and the processes that work on it."""
-import ctypes
 import json
 import os
 import pathlib
-import platform
-import re
 import signal
 import subprocess
-import time
+
+import processes
 
 GPUQ = os.environ["GPUQ"]
 LIMIT = 60  # seconds, for anything that takes milliseconds
@@ -80,27 +78,12 @@ class Lab:
 
     def until(self, condition, what="the event"):
         """Waits for something that no descriptor tells of."""
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.005)
-        raise AssertionError(f"waited in vain for {what}\n{self.journal.read_text(errors='replace')[-3000:]}")
+        return processes.until(condition, LIMIT,
+                               lambda: f"{what}\n{self.journal.read_text(errors='replace')[-3000:]}")
 
     def processes(self):
         """PIDs of all processes that work in this directory, whatever they are."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                text = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if f"GPUQ_CLAIMS_DIR={self.directory}/claims".encode() in text:
-                found.append(int(entry.name))
-        return found
+        return processes.with_variable("GPUQ_CLAIMS_DIR", self.directory / "claims")
 
     def runner(self):
         """The PID in runner.lock, as its holder wrote it."""
@@ -111,45 +94,12 @@ class Lab:
     def keepers(self):
         """PIDs of keepers that live."""
         pids = [event["pid"] for event in self.events() if event["event"] == "keeper"]
-        return [pid for pid in pids if name_of(pid) == "gpuq-keeper"]
+        return [pid for pid in pids if processes.name_of(pid) == "gpuq-keeper"]
 
     def end(self):
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+        processes.end_started(self.started)
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-
-
-def name_of(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return None
-
-
-def naps(pid):
-    """How often a process went to sleep: more, when it has done something since."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
-
-
-def alive(pid):
-    """Whether a process is there and no zombie."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def ignore_signals():
-    """For a new process: also those that the C library keeps for itself, 32 and 33."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    number = {"x86_64": 13, "aarch64": 134}.get(platform.machine())
-    action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
-    for one in (32, 33) if number else ():
-        assert ctypes.CDLL(None).syscall(number, one, action, None, ctypes.c_ulong(8)) == 0

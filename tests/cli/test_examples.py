@@ -111,7 +111,7 @@ def ask(server, text):
         return sorted(read_to_end(client))
 
 
-def test_server_answers(server):
+def test_server_answers_each_line(server):
     assert ask(server, "7\n-12\n") == ["-12 144", "7 49"]
 
 
@@ -179,7 +179,7 @@ def test_a_line_without_end_closes_its_connection(server):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_server_leaves_in_order(server, number):
+def test_server_ends_cleanly_on_a_signal(server, number):
     with server.connect() as idle, server.connect() as client:
         client.sendall(b"5\n")
         assert client.recv(100) == b"5 25\n"
@@ -263,7 +263,7 @@ def test_cuda_saxpy_is_right_or_says_that_there_is_no_gpu():
 # ---- the benchmark's other side -----------------------------------------------
 
 
-def test_mp_queue_measures():
+def test_mp_queue_benchmark_reports_rates_and_latencies():
     result = run(sys.executable, SOURCE / "bench/mp_queue.py", "--workers", "2", "--payload", "10", "--tasks", "300",
                  "--json")
     assert result.returncode == 0, result.stderr

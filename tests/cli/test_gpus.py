@@ -59,7 +59,7 @@ def make_machine(tmp_path):
 # ---- gpuq itself ------------------------------------------------------------
 
 
-def test_version_and_help(machine):
+def test_version_is_one_line_and_help_fits_80_columns(machine):
     version = machine("--version")
     assert (version.returncode, version.stderr) == (0, "")
     assert re.fullmatch(r"gpuq \d+\.\d+\.\d+\n", version.stdout)
@@ -96,7 +96,7 @@ def test_what_was_typed_cannot_reach_the_terminal_as_control(machine):
     assert "\x1b" not in machine("\x1b[31m").stderr
 
 
-def test_wrong_usage_of_a_command(machine):
+def test_wrong_usage_of_a_command_exits_2_and_names_the_command(machine):
     for words in (["--frobnicate"], ["0"], ["--gpus"]):
         result = machine("gpus", *words)
         assert (result.returncode, result.stdout) == (2, ""), words
@@ -140,7 +140,7 @@ def test_table_fits_eighty_columns(machine):
     assert lines[6].split() == ["1:0", "4194999", "3.0", "GB"]
 
 
-def test_processes_are_named(machine):
+def test_processes_on_a_gpu_are_listed_with_pid_memory_and_name(machine):
     with open("/proc/self/ns/pid", "rb") as namespace:
         if os.fstat(namespace.fileno()).st_ino != 0xEFFFFFFC:
             pytest.skip("in a container the driver's process numbers are not ours")
@@ -171,7 +171,7 @@ def test_json_is_in_the_order_of_the_index_or_the_specification(machine):
     assert indices("--gpus", "1,0") == [1, 0]
 
 
-def test_gpus_selects(machine):
+def test_option_and_variables_select_the_gpus(machine):
     result = machine("gpus", "--gpus", "GPU-bbbb", cards=A100 + H100)
     assert result.returncode == 0
     assert "H100" in result.stdout and "A100" not in result.stdout
@@ -211,7 +211,7 @@ def test_driver_that_crashes_is_an_error(machine):
     assert "crashed the process that asked it" in result.stderr
 
 
-def test_simulated_gpus(machine):
+def test_simulated_gpus_are_listed_with_their_size(machine):
     result = machine("gpus", "--gpus", "sim:2x24G")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == """\
@@ -243,7 +243,7 @@ def read_terminal(command, environment):
     return seen.decode()
 
 
-def test_colours_on_a_terminal_only(machine):
+def test_table_has_colors_on_a_terminal_only(machine):
     command = [GPUQ, "gpus", "--gpus", "sim:2"]
     assert "\x1b" not in machine(*command[1:]).stdout
     coloured = read_terminal(command, machine.environment)

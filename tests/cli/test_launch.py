@@ -11,11 +11,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import wave
 
 import pytest
 
+import processes
 from terminal import Terminal
 
 GPUQ = os.environ["GPUQ"]
@@ -106,32 +106,15 @@ class Launch:
         return [json.loads(line) for line in (self.output / "launch.jsonl").read_text().splitlines()]
 
     def until(self, condition, what="the event"):
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.005)
-        raise AssertionError(f"waited in vain for {what}")
+        return processes.until(condition, LIMIT, lambda: what)
 
     def processes(self):
-        """PIDs of all processes of this lab, whatever they are; zombies have no environment."""
-        mark = f"LAUNCH_LAB={self.directory}".encode()
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-        return found
+        """PIDs of all processes of this launch, whatever they are."""
+        return processes.with_variable("LAUNCH_LAB", self.directory)
 
     def end(self):
         (self.directory / "go").touch()
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+        processes.end_started(self.started)
 
 
 @pytest.fixture(name="launch")
@@ -259,7 +242,7 @@ NAMES = ["a b.wav", "-n.wav", "--force.wav", 'quote".wav', "it's.wav", "new\nlin
 
 
 @pytest.mark.parametrize("how", [COPY, PROGRAM], ids=["command", "program"])
-def test_names_of_any_bytes(launch, how):
+def test_files_with_names_of_any_bytes_are_done_once(launch, how):
     launch.put(*NAMES)
     summary, _ = launch.summary("--recursive", *how)
     assert summary["files_done"] == len(NAMES)
@@ -402,7 +385,7 @@ def test_without_a_folder_it_says_what_is_missing(launch):
     assert result.returncode == 2 and "--input-dir" in result.stderr
 
 
-def test_launcher_that_is_not_installed(launch):
+def test_missing_launcher_program_exits_2_and_says_so(launch):
     _, err = launch.run(env={"GPUQ_LAUNCH": "/nowhere/gpuq-launch"}, code=2)
     assert "not installed" in err
 
@@ -442,7 +425,7 @@ def test_first_interrupt_finishes_what_runs_and_the_next_run_goes_on(launch):
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM]], ids=["two interrupts", "SIGTERM"])
-def test_end_means_the_end_of_all_processes(launch, signals):
+def test_sigterm_or_second_interrupt_leaves_no_process(launch, signals):
     launch.put(*(f"wait{n}.wav" for n in range(6)))
     process = launch.start(*PROGRAM)
     wait_for_workers(launch)
@@ -459,7 +442,7 @@ def test_end_means_the_end_of_all_processes(launch, signals):
     assert (summary["files_done"], summary["files_failed"]) == (6, 0)
 
 
-def test_what_is_said_of_running_files_is_what_happens_to_them(launch):
+def test_sigterm_does_not_say_that_running_files_are_finished(launch):
     launch.put("wait1.wav", "wait2.wav")
     process = launch.start(*PROGRAM)
     wait_for_workers(launch)
@@ -531,7 +514,7 @@ def test_worker_killed_mid_file_costs_that_file_alone(launch):
     assert launch.processes() == []
 
 
-def test_worker_killed_from_outside(launch):
+def test_worker_killed_from_outside_fails_only_its_file(launch):
     launch.put("wait.wav", "a.wav", "b.wav")
     process = launch.start("--json", "summary.json", *PROGRAM)
     launch.until(lambda: "wait.wav" in launch.notes("begin") and len(launch.notes("end")) == 2)
@@ -559,7 +542,7 @@ def test_all_workers_failing_at_setup_end_it_with_the_reason(launch, count):
     assert launch.notes("begin") == []
 
 
-def test_timeout_and_max_failures(launch):
+def test_timeouts_count_as_failures_and_max_failures_ends_the_launch(launch):
     launch.put(*(f"{n}.wav" for n in range(40)))
     summary, err = launch.summary("--timeout", "50ms", "--max-failures", "2", "--", "sleep", "1000", code=1)
     assert summary["files_failed"] >= 2 and summary["files_left"] > 0
@@ -576,7 +559,7 @@ def test_files_that_vanish_fail_alone(launch):
     assert summary["failures"] == [{"file": "late.wav", "error": "the file has vanished"}]
 
 
-def test_files_that_are_empty_or_not_audio_are_the_workers_business(launch):
+def test_files_that_are_empty_or_not_audio_are_given_to_the_worker(launch):
     launch.put("empty.wav", size=0)
     launch.put("rubbish.wav", size=5000)
     (launch.input / "cut.wav").write_bytes(b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0")
@@ -587,7 +570,7 @@ def test_files_that_are_empty_or_not_audio_are_the_workers_business(launch):
     launch.run("--dry-run", "--force", *COPY)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
     del tmp_path  # nobody but root may enter it
     directory = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-test-"))
     launch = Launch(directory)
@@ -687,7 +670,7 @@ def test_results_of_another_input_folder_are_kept(launch):
 # ---- Plug-ins -----------------------------------------------------------------------
 
 
-def test_plug_in_and_the_list_of_them(launch):
+def test_plug_in_works_on_files_and_is_listed(launch):
     source = launch.directory / "noop.c"
     source.write_text('#include <gpu_dispatch.h>\n'
                       'static int process(struct gd_worker *w, void *s, const struct gd_bytes *t)\n'

@@ -102,7 +102,7 @@ def test_any_rate_and_number_of_channels_is_heard(whisper, tmp_path, rate, chann
     assert whisper.json("x")["text"].startswith(f"32000 samples, loud {loud}")
 
 
-def test_a_moment_of_sound_is_made_long_enough(whisper, tmp_path):
+def test_very_short_sound_is_padded_to_the_minimum(whisper, tmp_path):
     code, lines = whisper.run([write_tone(tmp_path / "x.wav", 0.2)])
     assert (code, lines[0].split(": ")[1]) == (0, "0.200")
     assert whisper.json("x")["text"].startswith("17600 samples")
@@ -118,7 +118,7 @@ def test_settings_reach_whisper(whisper, tmp_path):
     assert code == 1 and "setup: whisper knows no language 'xx'; as in: en, de, auto" in lines
 
 
-def test_model_is_a_path_or_looked_for(whisper, tmp_path):
+def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
     file = write_tone(tmp_path / "x.wav")
     models = tmp_path / "models"
     assert whisper.run([file], f"model_size={models}/ggml-base.bin")[0] == 0
@@ -140,7 +140,7 @@ def test_model_is_a_path_or_looked_for(whisper, tmp_path):
     assert any("whisper cannot load the model" in line and "ggml-odd.bin" in line for line in lines)
 
 
-def test_failure_of_whisper_is_the_files(whisper, tmp_path):
+def test_failure_of_whisper_fails_the_file_and_writes_nothing(whisper, tmp_path):
     file = write_tone(tmp_path / "x.wav")
     assert whisper.run([file], "model_size=broken") == (
         1, [f"{file}: failed: whisper failed with code -7; its log says why"])

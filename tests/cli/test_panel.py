@@ -119,7 +119,7 @@ def test_strange_commands_stay_in_their_row(lab, run):
     assert panels(terminal.screen.everything()) == 1
 
 
-def test_more_gpus_than_lines(lab, run):
+def test_more_gpus_than_lines_are_shown_in_columns(lab, run):
     lab.environment["GPUQ_GPUS"] = "sim:64"
     lab.commands(gate(lab, "one"))
     terminal = run()
@@ -202,7 +202,7 @@ def test_without_a_panel_there_are_only_lines(lab, run, words, env):
     assert re.search(r"^\[→\] 1 true → GPU 0 → Running \(PID \d+\)\n\[✓\] 1 true → GPU 0 → Completed", text), text
 
 
-def test_quiet_leaves_the_picture_alone(lab, run):
+def test_quiet_shows_the_panel_without_lines(lab, run):
     lab.commands("true")
     terminal = run("--quiet")
     assert terminal.wait() == 0

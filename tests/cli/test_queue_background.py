@@ -5,7 +5,8 @@ import pathlib
 import signal
 import subprocess
 
-from lab import GPUQ, LIMIT, alive, ignore_signals
+from lab import GPUQ, LIMIT
+from processes import alive, ignore_signals
 
 
 def words_of(pid):
@@ -25,7 +26,7 @@ def target_of(descriptor):
         return ""
 
 
-def test_it_gets_the_options_of_run(lab):
+def test_runner_in_the_background_obeys_the_options_of_run(lab):
     lab.commands("trap '' TERM; echo a >> ran; while :; do sleep 0.01; done", "echo b >> ran")
     lab.gpuq("run", "--background", "--gpus", "sim:1", "--jobs-per-gpu", "1", "--timeout", "100ms", "--grace", "50ms",
              "--max-failures", "1", "--log-dir", "elsewhere")
@@ -38,7 +39,7 @@ def test_it_gets_the_options_of_run(lab):
     assert lab.ran() == ["a"]
 
 
-def test_it_gets_every_option_that_holds_for_a_runner(lab):
+def test_detached_runner_gets_every_option_for_a_runner(lab):
     lab.commands("until [ -e go ]; do sleep 0.01; done")
     given = {"--gpus": "sim:1", "--min-free-mem-mb": "123", "--jobs-per-gpu": "3", "--poll-interval": "7",
              "--timeout": "1h", "--retries": "2", "--max-failures": "5", "--on-finish": "true; echo 'a b'",
@@ -52,7 +53,7 @@ def test_it_gets_every_option_that_holds_for_a_runner(lab):
     os.kill(lab.runner(), signal.SIGTERM)
 
 
-def test_it_starts_with_a_clean_slate_of_signals(lab):
+def test_runner_in_the_background_inherits_no_ignored_signals(lab):
     subprocess.run([GPUQ, "add", "true"], cwd=lab.directory, env=lab.environment, preexec_fn=ignore_signals,
                    stdout=subprocess.DEVNULL, check=True)
     pid = runner_of(lab)
@@ -64,7 +65,7 @@ def test_it_starts_with_a_clean_slate_of_signals(lab):
     os.kill(pid, signal.SIGTERM)
 
 
-def test_it_goes_to_the_background_once(lab):
+def test_background_in_the_configuration_starts_one_runner(lab):
     (lab.directory / "gpuq.yaml").write_text("background: true\n")
     lab.commands("echo a >> ran")
     lab.gpuq("run")
@@ -74,7 +75,7 @@ def test_it_goes_to_the_background_once(lab):
     os.kill(pid, signal.SIGTERM)
 
 
-def test_that_of_add_takes_no_commands_file(lab):
+def test_runner_started_by_add_reads_no_commands_file(lab):
     (lab.directory / "gpuq.yaml").write_text("commands_file: list.txt\n")
     lab.commands("echo list >> ran", name="list.txt")
     lab.gpuq("add", "echo a >> ran")
@@ -84,7 +85,7 @@ def test_that_of_add_takes_no_commands_file(lab):
     os.kill(pid, signal.SIGTERM)
 
 
-def test_one_that_cannot_start_is_told(lab):
+def test_runner_that_cannot_start_is_told_with_the_reason(lab):
     lab.commands("echo a >> ran")
     result = lab.result("run", "--background", "--gpus", "97")
     assert result.returncode == 2
@@ -102,7 +103,7 @@ def test_one_that_cannot_start_is_told(lab):
     os.kill(runner_of(lab), signal.SIGTERM)
 
 
-def test_it_holds_on_to_nothing_of_who_started_it(lab):
+def test_runner_in_the_background_keeps_no_descriptor_of_its_starter(lab):
     """`id=$(gpuq add …)` ends when the last copy of the pipe is closed."""
     number = subprocess.run(["sh", "-c", 'exec 7>held; id=$("$GPUQ" add "until [ -e go ]; do sleep 0.01; done"); echo $id'],
                             cwd=lab.directory, env={**lab.environment, "GPUQ": os.environ["GPUQ"]}, stdin=subprocess.DEVNULL,

@@ -5,7 +5,8 @@ import os
 import pathlib
 import signal
 
-from lab import LIMIT, ignore_signals, name_of
+from lab import LIMIT
+from processes import ignore_signals, name_of
 from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
 
 
@@ -49,7 +50,7 @@ def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
     assert claims(box) == []
 
 
-def test_one_file_for_each_keeper_however_many_jobs(box):  # noqa: F811
+def test_keeper_has_one_claim_file_for_all_its_jobs(box):  # noqa: F811
     box.cards(card(0, total=80, free=80))
     for _ in range(30):
         box.add("--mem", "1G", f"ls {box.directory}/claims >> files")

@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from lab import GPUQ, LIMIT, alive, ignore_signals, naps
+from lab import GPUQ, LIMIT
+from processes import alive, ignore_signals, naps
 
 # ---- run ------------------------------------------------------------------------
 
@@ -38,12 +39,12 @@ def test_run_again_adds_only_new_lines(lab):
     assert sorted(lab.ran()) == ["x", "x", "x", "y"]
 
 
-def test_commands_from_standard_input(lab):
+def test_commands_are_read_from_standard_input(lab):
     lab.gpuq("run", "--commands-file", "-", input="echo a >> ran\necho b >> ran\n")
     assert sorted(lab.ran()) == ["a", "b"]
 
 
-def test_nothing_to_run_is_said(lab):
+def test_run_with_nothing_to_run_says_so(lab):
     result = lab.result("run")
     assert result.returncode == 2
     assert "commands.txt" in result.stderr
@@ -115,7 +116,7 @@ def test_job_that_no_gpu_can_take_is_left_and_said(lab):
     assert lab.job(1)["status"] == "pending"
 
 
-def test_runner_in_the_background_that_is_of_no_use_does_not_stay(lab):
+def test_runner_in_the_background_leaves_when_no_job_can_run(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1x1G"
     lab.gpuq("add", "--mem", "2G", "echo ran >> ran")
     log = lab.directory / "jobs.jsonl.d/runner.log"
@@ -143,7 +144,7 @@ def test_cpu_job_does_not_wait_for_a_gpu(lab):
     assert lab.job(2)["gpu_ids"] == []
 
 
-def test_keep_waits_for_more(lab):
+def test_runner_with_keep_waits_for_more_jobs(lab):
     runner = lab.start("run", "--keep")
     lab.until(lambda: lab.journal.exists())
     lab.add("echo a >> ran")
@@ -217,7 +218,7 @@ def test_second_interrupt_ends_the_jobs(lab):
     assert lab.job(1)["status"] == "cancelled"
 
 
-def test_third_interrupt_kills(lab):
+def test_third_interrupt_kills_the_jobs(lab):
     lab.commands("trap '' TERM INT; echo a >> ran; while :; do sleep 0.01; done")
     runner = lab.start("run")
     lab.until(lab.ran)
@@ -314,7 +315,7 @@ def test_add_from_standard_input_prints_an_id_per_line(lab):
     assert lab.gpuq("add", "--no-start", "-", input="echo a\n# no\necho b\n") == "1\n2\n"
 
 
-def test_five_megabytes_of_environment(lab):
+def test_job_gets_an_environment_of_five_megabytes(lab):
     import resource
     big = {f"BIG{n}": "x" * 100_000 for n in range(50)}
     resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -326,7 +327,7 @@ def test_five_megabytes_of_environment(lab):
 # ---- after, hold, urgent, retry, cancel ------------------------------------------------
 
 
-def test_after_waits_and_a_failed_one_fails_its_dependents(lab):
+def test_after_waits_and_failure_fails_the_dependents(lab):
     lab.add("sleep 0.05; echo a >> ran")
     lab.add("--after", "1", "echo b >> ran")
     lab.add("exit 1")
@@ -347,7 +348,7 @@ def test_priority_and_urgent_go_first(lab):
     assert lab.ran() == ["4", "3", "1", "2"]
 
 
-def test_hold_and_release(lab):
+def test_held_job_does_not_run_until_released(lab):
     lab.add("echo 1 >> ran")
     lab.add("--hold", "echo 2 >> ran")
     lab.add("echo 3 >> ran")
@@ -362,7 +363,7 @@ def test_hold_and_release(lab):
     lab.until(lambda: len(lab.ran()) == 3)
 
 
-def test_cancel_pending_and_running(lab):
+def test_cancel_ends_pending_and_running_jobs(lab):
     lab.add("echo $$ >> ran; sleep 1000 & wait")
     lab.add("echo never >> ran")
     runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
@@ -380,7 +381,7 @@ def test_cancel_pending_and_running(lab):
 @pytest.mark.parametrize("word, before, after", [
     ("cancel", "pending", "cancelled"), ("hold", "pending", "held"), ("release", "held", "pending"),
     ("urgent", "pending", "pending"), ("retry", "completed", "pending")])
-def test_order_is_done_for_those_it_can_be_done_to(lab, word, before, after):
+def test_command_on_several_ids_skips_unknown_ones_and_exits_1(lab, word, before, after):
     if before == "completed":
         lab.add("true")
         lab.gpuq("run")
@@ -394,7 +395,7 @@ def test_order_is_done_for_those_it_can_be_done_to(lab, word, before, after):
     assert lab.events()[-1]["event"] in (word, "runner")
 
 
-def test_cancel_of_one_that_is_over_and_one_that_is_not(lab):
+def test_cancel_skips_a_finished_job_and_cancels_the_other(lab):
     lab.add("true")
     lab.gpuq("run")
     lab.add("true")
@@ -403,7 +404,7 @@ def test_cancel_of_one_that_is_over_and_one_that_is_not(lab):
     assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "cancelled")
 
 
-def test_cancel_all_in_a_busy_queue(lab):
+def test_cancel_all_leaves_only_completed_and_cancelled_jobs(lab):
     lab.commands(*["true"] * 2000)
     runner = lab.start("run", "--quiet", "--jobs-per-gpu", "2")
     lab.until(lambda: lab.journal.exists() and b'"end"' in lab.journal.read_bytes())
@@ -413,7 +414,7 @@ def test_cancel_all_in_a_busy_queue(lab):
     assert "cancelled" in states and states <= {"completed", "cancelled"}
 
 
-def test_order_that_can_be_done_to_none_changes_nothing(lab):
+def test_command_that_applies_to_no_job_changes_nothing(lab):
     lab.add("true")
     before = lab.journal.read_bytes()
     result = lab.result("cancel", 9)
@@ -422,14 +423,14 @@ def test_order_that_can_be_done_to_none_changes_nothing(lab):
     assert lab.journal.read_bytes() == before
 
 
-def test_order_makes_no_queue(lab):
+def test_cancel_without_a_queue_creates_none(lab):
     result = lab.result("cancel", 1)
     assert result.returncode == 2
     assert "there is none" in result.stderr
     assert list(lab.directory.iterdir()) == []
 
 
-def test_retry_failed(lab):
+def test_retry_failed_runs_failed_jobs_again(lab):
     lab.add("[ -e fixed ] && echo ok >> ran")
     lab.add("echo fine >> ran")
     lab.gpuq("run", code=1)
@@ -443,7 +444,7 @@ def test_retry_failed(lab):
     os.kill(lab.runner(), signal.SIGTERM)
 
 
-def test_retries_try_again_and_stop(lab):
+def test_failed_job_is_tried_again_as_often_as_retries_says(lab):
     lab.commands("echo x >> ran; exit 1")
     lab.gpuq("run", "--retries", "2", code=1)
     assert lab.ran() == ["x"] * 3
@@ -474,7 +475,7 @@ def test_daemons_of_a_job_end_with_it(lab):
     assert lab.job(1)["status"] == "completed"
 
 
-def test_job_that_closes_its_output_or_becomes_a_zombie_of_zombies(lab):
+def test_job_that_closes_its_output_or_leaves_orphans_keeps_its_exit_code(lab):
     lab.add("exec >&- 2>&-; sleep 0.01; exit 4")
     lab.add("(sleep 0.01 & exec sleep 0.05) & exit 5")
     lab.gpuq("run", code=1)
@@ -494,7 +495,7 @@ def test_exit_codes_and_signals_are_told(lab):
     assert lab.result("wait", 99).returncode == 125
 
 
-def test_directory_that_is_gone(lab):
+def test_job_whose_directory_is_gone_fails_with_the_reason(lab):
     (lab.directory / "sub").mkdir()
     subprocess.run([GPUQ, "add", "--no-start", "--jobs-file", "../jobs.jsonl", "true"], cwd=lab.directory / "sub",
                    env=lab.environment, check=True, timeout=LIMIT, capture_output=True)
@@ -589,7 +590,7 @@ def test_status_json_has_what_was_promised(lab):
     assert os.readlink(lab.directory / "logs/latest") == pathlib.Path(job["log_file"]).name
 
 
-def test_status_of_another_queue_needs_no_rights_to_write(lab):
+def test_status_needs_no_write_permission(lab):
     lab.add("true")
     for name in ("jobs.jsonl.d", "."):
         (lab.directory / name).chmod(0o555)
@@ -619,14 +620,14 @@ def test_wait_returns_when_the_job_is_over(lab):
     assert waiting.wait(timeout=LIMIT) == 9
 
 
-def test_successor_starts_at_once(lab):
+def test_next_job_starts_after_the_one_before_has_ended(lab):
     lab.commands("true", "true")
     lab.gpuq("run", env={"GPUQ_GPUS": "sim:1"}, prefix=())
     times = {(event["event"], event["id"]): event["time"] for event in lab.events() if event["event"] in ("start", "end")}
     assert times["end", 1] <= times["start", 2]
 
 
-def test_configuration_file(lab):
+def test_run_takes_its_defaults_from_the_configuration_file(lab):
     (lab.directory / "gpuq.yaml").write_text("commands_file: list.txt\nlog_dir: out\ngpu_ids: [0]\n")
     (lab.directory / "gpuq.yaml").chmod(0o644)
     lab.commands("echo a >> ran", name="list.txt")

@@ -3,7 +3,7 @@
 from lab import LIMIT
 
 
-def test_retries_hold_for_jobs_that_others_added(lab):
+def test_retries_of_run_hold_for_jobs_added_without_any(lab):
     lab.add("exit 1")
     lab.add("--retries", "0", "exit 1")
     lab.add("--retries", "2", "exit 1")
@@ -11,14 +11,14 @@ def test_retries_hold_for_jobs_that_others_added(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3)] == [2, 1, 3]
 
 
-def test_timeout_holds_for_jobs_that_others_added(lab):
+def test_timeout_of_run_holds_for_jobs_added_without_one(lab):
     lab.add("while :; do sleep 0.01; done")
     lab.add("--timeout", "1h", "sleep 0.3")
     lab.gpuq("run", "--timeout", "100ms", code=1)
     assert (lab.job(1)["reason"], lab.job(2)["status"]) == ("timeout", "completed")
 
 
-def test_running_the_file_again_may_ask_for_something_else(lab):
+def test_running_the_file_again_applies_its_new_options(lab):
     lab.commands("exit 1", "while :; do sleep 0.01; done")
     lab.gpuq("run", "--timeout", "1h", "--max-failures", "1", code=1, env={"GPUQ_GPUS": "sim:1"})
     assert lab.job(2)["status"] == "pending"

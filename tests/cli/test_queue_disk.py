@@ -13,7 +13,8 @@ import tempfile
 
 import pytest
 
-from lab import GPUQ, LIMIT, naps
+from lab import GPUQ, LIMIT
+from processes import naps
 
 FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
 
@@ -31,7 +32,7 @@ def fault_happened(lab, failing):
 
 
 @pytest.mark.parametrize("short", [0, 20])
-def test_disk_full_at_every_write(lab, short):
+def test_disk_full_at_any_write_loses_no_job(lab, short):
     """One write fails, each in turn: whatever the command says, afterwards each job has run once."""
     passing = 0
     while True:
@@ -133,7 +134,7 @@ def test_file_system_without_locks_is_refused_with_words(lab):
     assert lab.ran() == []
 
 
-def test_queue_without_inotify(lab):
+def test_runner_without_inotify_sees_new_jobs(lab):
     lab.commands("echo 1 >> ran")
     without = faulty(lab, 0, 0, "inotify", errno.EMFILE)
     runner = lab.start("run", "--keep", env=without)
@@ -181,7 +182,7 @@ def test_bad_lines_are_told_with_their_number_and_skipped(lab):
     assert sorted(lab.ran()) == ["1", "2"]
 
 
-def test_line_of_ten_megabytes(lab):
+def test_command_of_ten_megabytes_runs(lab):
     text = "x" * 10_000_000
     number = int(lab.gpuq("add", "--no-start", "-", input=f"echo {text} | wc -c > out\n"))
     assert number == 1
@@ -191,7 +192,7 @@ def test_line_of_ten_megabytes(lab):
     assert lab.job(1)["command"].startswith("echo xxx")
 
 
-def test_command_of_any_bytes(lab):
+def test_command_of_any_bytes_runs_unchanged(lab):
     command = b"printf '%s' '\xff\xfe\x01 \xc3\xa9 \\ \"' > out"
     lab.gpuq("add", "--no-start", "-", input=command + b"\n")
     lab.gpuq("run")
@@ -207,7 +208,7 @@ def test_empty_journal_is_an_empty_queue(lab):
     assert lab.ran() == ["1"]
 
 
-def test_journal_that_is_a_directory(lab):
+def test_journal_that_is_a_directory_is_an_error_that_says_so(lab):
     lab.journal.mkdir()
     for words in (["status"], ["add", "--no-start", "true"], ["run"]):
         result = lab.result(*words)
@@ -218,7 +219,7 @@ def test_journal_that_is_a_directory(lab):
 NOBODY = 65534
 
 
-def test_no_permission_says_so(lab):
+def test_missing_permission_is_an_error_that_says_so(lab):
     """For root, who may everything, as somebody else, in a place and with a program that he can get at."""
     with tempfile.TemporaryDirectory(prefix="gpuq-test-") as directory:
         os.chmod(directory, 0o755)
@@ -351,7 +352,7 @@ def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
         victim.wait()
 
 
-def test_log_of_five_gigabytes(lab):
+def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
     """With a hole in it, so that it takes no room: what reads logs reads what it needs of them, and needs little memory."""
     lab.add("echo begin; truncate -s 5G /dev/stdout; echo 'RuntimeError: CUDA out of memory. Tried to allocate'; exit 1")
     little = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))}

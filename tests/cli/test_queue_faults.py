@@ -7,7 +7,8 @@ import random
 import signal
 import subprocess
 
-from lab import LIMIT, alive
+from lab import LIMIT
+from processes import alive
 
 KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/killer"
 
@@ -96,7 +97,7 @@ def every_call(lab, depth, check, count=3, step=1, first=1):
         n += step
 
 
-def test_runner_killed_at_every_system_call(lab):
+def test_runner_killed_at_any_system_call_runs_each_job_once(lab):
     kills = every_call(lab, 0, check_each_ran_once)
     assert kills > 50
 
@@ -119,15 +120,15 @@ def check_keeper_killed(lab, count):
     assert lost <= 1
 
 
-def test_nursery_killed_at_every_system_call(lab):
+def test_nursery_killed_at_any_system_call_runs_each_job_once(lab):
     assert every_call(lab, 1, check_each_ran_once) > 3
 
 
-def test_keeper_killed_at_every_system_call(lab):
+def test_keeper_killed_at_any_system_call_loses_at_most_its_job(lab):
     assert every_call(lab, 2, check_keeper_killed) > 20
 
 
-def test_first_process_of_a_job_killed_at_every_call_before_it_is_the_job(lab):
+def test_job_killed_at_any_call_before_its_command_runs_at_most_once(lab):
     def check(one, count):
         ran = sorted(map(int, one.ran()))
         assert len(ran) == len(set(ran)), ran
@@ -141,7 +142,7 @@ def test_first_process_of_a_job_killed_at_every_call_before_it_is_the_job(lab):
     assert every_call(lab, 3, check, count=1) > 10
 
 
-def test_keepers_killed_at_random_moments(lab):
+def test_keepers_killed_at_random_moments_run_no_job_twice(lab):
     """Each job has ended or is lost with its keeper; none ran twice, none is missing."""
     count = 300
     queue_of(lab, count)
@@ -303,7 +304,7 @@ def test_pid_that_was_reused_is_not_taken_for_the_keeper(lab):
     assert lab.job(1)["reason"] == "keeper lost"
 
 
-def test_job_that_ran_when_the_machine_went_down(lab):
+def test_job_that_ran_when_the_machine_restarted_fails_with_that_reason(lab):
     running_elsewhere(lab, 4711, boot="11111111-2222-3333-4444-555555555555")
     lab.gpuq("run", code=1)
     assert (lab.job(1)["status"], lab.job(1)["reason"], lab.ran()) == ("failed", "machine restarted", [])

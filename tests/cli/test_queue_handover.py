@@ -18,7 +18,7 @@ def status_of(lab, number):
     return lab.jobs().get(number, {}).get("status")
 
 
-def test_failure_before_it_took_over_counts(lab):
+def test_failure_before_a_run_took_over_counts_for_its_exit_code(lab):
     first = holding(lab)
     lab.commands("exit 5", "until [ -e go ]; do sleep 0.01; done", name="second.txt")
     second = lab.start("run", "--commands-file", "second.txt")
@@ -29,7 +29,7 @@ def test_failure_before_it_took_over_counts(lab):
     assert second.wait(timeout=LIMIT) == 1
 
 
-def test_failure_of_others_after_it_took_over_does_not_count(lab):
+def test_failure_of_other_jobs_after_a_run_took_over_does_not_count(lab):
     lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 6")
     first = lab.start("run", "--jobs-per-gpu", "2")
     lab.until(lab.ran)
@@ -43,7 +43,7 @@ def test_failure_of_others_after_it_took_over_does_not_count(lab):
     assert status_of(lab, 1) == "failed"
 
 
-def test_failure_that_was_pruned_counts(lab):
+def test_failure_that_was_pruned_counts_for_the_exit_code(lab):
     holding(lab)
     lab.commands("exit 5", "until [ -e go ]; do sleep 0.01; done", name="second.txt")
     second = lab.start("run", "--commands-file", "second.txt")
@@ -54,7 +54,7 @@ def test_failure_that_was_pruned_counts(lab):
     assert second.wait(timeout=LIMIT) == 1
 
 
-def test_what_it_asked_for_holds_for_its_jobs(lab):
+def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):
     first = holding(lab)
     lab.commands("while :; do sleep 0.01; done", "# gpuq: timeout=1h mem=5M", "true", name="second.txt")
     result = lab.result("run", "--commands-file", "second.txt", "--timeout", "100ms", "--min-free-mem-mb", "17",
@@ -71,7 +71,7 @@ def test_what_it_asked_for_holds_for_its_jobs(lab):
     assert first.wait(timeout=LIMIT) == 1
 
 
-def test_sigterm_before_all_was_done_is_130(lab):
+def test_sigterm_with_jobs_left_exits_130(lab):
     lab.add("--mem", "500G", "true")
     runner = lab.start("run", "--keep", stdout=None)
     lab.until(lambda: (lab.directory / "jobs.jsonl.d/runner.lock").exists() and lab.runner() == runner.pid)

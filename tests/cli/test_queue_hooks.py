@@ -16,7 +16,7 @@ def told(lab):
     return [(job["id"], job["attempts"], job["status"], job["reason"]) for job in jobs]
 
 
-def test_dependents_of_a_failed_job(lab):
+def test_hook_runs_once_for_each_dependent_of_a_failed_job(lab):
     lab.add("exit 3")
     for number in range(2, 30):
         lab.add("--after", number - 1, "true")
@@ -28,7 +28,7 @@ def test_dependents_of_a_failed_job(lab):
     assert len(told(lab)) == 29
 
 
-def test_job_that_is_cancelled_while_it_waits(lab):
+def test_hook_runs_for_a_job_cancelled_while_it_waits(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1"
     lab.add("echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")
     lab.add("echo never >> ran")
@@ -43,7 +43,7 @@ def test_job_that_is_cancelled_while_it_waits(lab):
     assert len(told(lab)) == 3
 
 
-def test_job_that_is_cancelled_without_a_runner(lab):
+def test_hook_of_a_job_cancelled_without_a_runner_is_run_by_the_next(lab):
     """Its own hook is run by the next runner, and only once; that of a runner is for what ends under it."""
     lab.add("--on-finish", HOOK, "true")
     lab.add("true")
@@ -59,7 +59,7 @@ def test_job_that_is_cancelled_without_a_runner(lab):
     assert lab.jobs() == {}
 
 
-def test_job_whose_keeper_was_killed(lab):
+def test_hook_runs_for_an_attempt_whose_keeper_was_killed(lab):
     lab.add("--retries", "1", "echo 1 >> ran; [ $GPUQ_ATTEMPT = 2 ] || exec sleep 1000")
     runner = lab.start("run", "--on-finish", HOOK)
     lab.until(lab.ran, "the job")
@@ -69,7 +69,7 @@ def test_job_whose_keeper_was_killed(lab):
     assert sorted(told(lab)) == [(1, 1, "failed", "keeper lost"), (1, 2, "completed", None)]
 
 
-def test_job_whose_keeper_was_killed_without_a_runner(lab):
+def test_hook_of_a_job_whose_keeper_was_killed_without_a_runner_is_run_by_the_next(lab):
     lab.add("--on-finish", HOOK, "echo 1 >> ran; exec sleep 1000")
     runner = lab.start("run")
     lab.until(lab.ran, "the job")
@@ -80,7 +80,7 @@ def test_job_whose_keeper_was_killed_without_a_runner(lab):
     assert told(lab) == [(1, 1, "failed", "keeper lost")]
 
 
-def test_job_that_could_not_be_started(lab):
+def test_hook_runs_for_a_job_that_could_not_be_started(lab):
     lab.add("--on-finish", HOOK, "true")
     (lab.directory / "nodir").write_text("")
     lab.gpuq("run", "--log-dir", "nodir/logs", code=1)

@@ -12,7 +12,7 @@ import pytest
 from lab import LIMIT
 
 
-def test_writer_that_takes_its_time_stops_nobody(lab):
+def test_slow_writer_to_standard_input_blocks_no_other_command(lab):
     slow = lab.start("add", "--no-start", "-", stdin=subprocess.PIPE)
     slow.stdin.write(b"echo slow >> ran\n")
     slow.stdin.flush()
@@ -43,7 +43,7 @@ def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
 
 
 @pytest.mark.parametrize("words", [[], ["--background"]])
-def test_commands_through_a_pipe_that_has_a_name(lab, words):
+def test_commands_file_may_be_a_pipe_and_each_is_new(lab, words):
     """As <(…) of a shell is one: it can be read but once, and each time is another."""
     for _ in range(2):
         reading, writing = os.pipe()
@@ -58,7 +58,7 @@ def test_commands_through_a_pipe_that_has_a_name(lab, words):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("writer", [False, True])
-def test_run_that_waits_for_commands_can_be_ended(lab, number, writer):
+def test_signal_ends_a_run_that_waits_for_commands(lab, number, writer):
     os.mkfifo(lab.directory / "fifo")
     runner = lab.start("run", "--commands-file", "fifo")
     if writer:

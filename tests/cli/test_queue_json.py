@@ -32,7 +32,7 @@ def test_second_run_reports_its_own_jobs(lab):
     assert [job["id"] for job in json.loads(out)] == [1, 2]
 
 
-def test_background_reports_what_was_added(lab):
+def test_run_in_the_background_reports_the_added_jobs(lab):
     lab.commands("until [ -e go ]; do sleep 0.01; done")
     jobs = json.loads(lab.gpuq("run", "--json", "--background"))
     assert [(job["id"], job["status"] in ("pending", "running")) for job in jobs] == [(1, True)]
@@ -46,7 +46,7 @@ def test_nothing_to_do_is_an_empty_list(lab):
     assert json.loads(lab.gpuq("run", "--json")) == []
 
 
-def test_configuration_can_ask_for_it(lab):
+def test_configuration_can_ask_for_json(lab):
     (lab.directory / "gpuq.yaml").write_text("json: true\n")
     lab.commands("true")
     assert [job["status"] for job in json.loads(lab.gpuq("run"))] == ["completed"]

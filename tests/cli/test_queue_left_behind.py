@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from lab import LIMIT, alive, name_of
+from lab import LIMIT
+from processes import alive, name_of
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 
@@ -67,7 +68,7 @@ def test_children_that_a_runner_had_before_are_left_alone(lab):
     os.kill(server, signal.SIGKILL)
 
 
-def test_many_lost_keepers_are_judged_at_once(lab):
+def test_jobs_of_many_lost_keepers_are_ended_at_once(lab):
     """And what they left is gone when their ends are written."""
     count = 30
     lab.environment["GPUQ_GPUS"] = f"sim:{count}"
@@ -160,7 +161,7 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     assert lab.ran() == ["2", "3", "5", "never"]
 
 
-def test_a_job_that_cannot_be_killed_and_has_lost_its_keeper(lab, ice):
+def test_end_of_an_unkillable_job_without_keeper_is_not_written(lab, ice):
     """Its end is not written while it runs, and nobody waits for that."""
     lab.add("echo $$ > first; exec sleep 1000")
     runner = lab.start("run", "--jobs-per-gpu", "1", text=True)

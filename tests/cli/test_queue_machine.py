@@ -100,7 +100,7 @@ def test_job_that_writes_100_mb_has_all_of_it_in_its_log(lab):
     assert lab.journal.stat().st_size < 10_000
 
 
-def test_more_logs_than_a_process_may_hold_open(lab):
+def test_logs_shows_more_files_than_may_be_open_at_once(lab):
     count = 100
     lab.commands(*(f"echo {n}" for n in range(1, count + 1)))
     lab.gpuq("run", "--quiet", "--jobs-per-gpu", "4")
@@ -108,7 +108,7 @@ def test_more_logs_than_a_process_may_hold_open(lab):
     assert out == "".join(f"{n}: {n}\n" for n in range(1, count + 1))
 
 
-def test_wait_for_a_lost_job_that_will_be_tried_again(lab):
+def test_wait_goes_on_for_a_lost_job_that_will_be_retried(lab):
     lab.add("--retries", "1", "echo 1 >> ran; [ $GPUQ_ATTEMPT = 2 ] || sleep 60")
     runner = lab.start("run")
     lab.until(lab.ran)

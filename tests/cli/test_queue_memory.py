@@ -61,7 +61,7 @@ def go(box):
     (box.directory / "go").touch()
 
 
-def test_most_free_memory_first(box):
+def test_job_goes_to_the_gpu_with_the_most_free_memory(box):
     box.cards(card(0, free=20), card(1, free=70), card(2, free=50))
     box.add("--mem", "10G", HANG_ABOUT)
     box.start("run")
@@ -175,7 +175,7 @@ class Filling:
         assert self.runner.wait(timeout=LIMIT) == code
 
 
-def test_peak_memory_is_kept_and_the_need_of_a_retry(box):
+def test_retry_after_out_of_memory_is_placed_by_the_peak_memory(box):
     filling = Filling(box, "[ $GPUQ_ATTEMPT = 2 ] || { echo 'CUDA out of memory'; exit 1; }", "--retries", "1")
     filling.use(40, free=40)
     filling.end(0)
@@ -246,7 +246,7 @@ def test_other_failures_are_not_out_of_memory(box, end, gigabytes, free):
     assert box.job(1)["reason"] is None
 
 
-def test_out_of_memory_where_processes_cannot_be_attributed(box):
+def test_out_of_memory_is_recognized_where_processes_cannot_be_attributed(box):
     filling = Filling(box, "exit 1")
     box.cards(card(0, total=80, free=0, compute="99"), card(1, total=24, free=24))
     box.until(lambda: "seen" in box.ran(), "the sample")
@@ -314,7 +314,7 @@ def test_why_counts_promises_of_other_queues(box):
     go(box)
 
 
-def test_why_of_a_runner_without_gpus(box):
+def test_why_says_that_the_runner_has_no_gpu(box):
     box.cards()
     box.add("true")
     box.start("run", "--keep")
@@ -322,7 +322,7 @@ def test_why_of_a_runner_without_gpus(box):
     assert why == "job 1: Pending\nits runner has no GPU\nit needs 1 GPU, there are 0\n"
 
 
-def test_handed_over_with_free_memory_of_its_own(box):
+def test_job_handed_over_waits_for_its_own_minimum_of_free_memory(box):
     """It waits for so much, and its memory has to settle as that of any job that does not say what it needs."""
     box.cards(card(0, free=30), card(1, free=80))
     box.add(HANG_ABOUT)

@@ -7,7 +7,7 @@ import subprocess
 from lab import LIMIT
 
 
-def test_environment_that_is_gone(lab):
+def test_job_whose_environment_is_gone_fails_with_the_reason(lab):
     lab.add("true")
     (name,) = os.listdir(lab.directory / "jobs.jsonl.d/env")
     (lab.directory / "jobs.jsonl.d/env" / name).unlink()
@@ -16,7 +16,7 @@ def test_environment_that_is_gone(lab):
         f"could not be started: its environment '{lab.journal}.d/env/{name}' is no longer there")
 
 
-def test_log_directory_that_leads_nowhere(lab):
+def test_job_whose_log_cannot_be_made_fails_with_the_reason(lab):
     (lab.directory / "logs").symlink_to("/nowhere/at/all")
     (lab.directory / "file").touch()
     lab.add("true")
@@ -31,7 +31,7 @@ def test_log_directory_that_leads_nowhere(lab):
     assert lab.ran() == ["ran"]
 
 
-def test_directory_of_the_job_that_is_gone(lab):
+def test_job_whose_directory_is_gone_fails_with_the_reason(lab):
     gone = lab.directory / "gone"
     gone.mkdir()
     lab.gpuq("add", "--no-start", "--jobs-file", lab.journal, "true", prefix=["env", "-C", gone])

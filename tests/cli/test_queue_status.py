@@ -98,7 +98,7 @@ def test_a_watched_list_changes_with_the_queue_and_shows_what_runs(lab):
     (lab.directory / "go").touch()
 
 
-def test_no_color_and_filters(lab):
+def test_status_has_no_colors_with_no_color_and_selects_states(lab):
     fill(lab)
     terminal = Terminal(lab, 80, 24)
     lines = terminal.lines("status", "--state", "failed,completed", NO_COLOR="1")

@@ -12,14 +12,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/queue_view_parts.h"
+#include "support/check.h"
+#include "support/scratch.h"
 
 struct queue {
-	char dir[64];
 	struct queue_choice choice;
 	struct queue_view *view;
 	struct view_model *model;
@@ -48,9 +48,7 @@ static int setup(void **state)
 {
 	struct queue *q = calloc(1, sizeof(*q));
 	assert_non_null(q);
-	strcpy(q->dir, "/tmp/gpuq-view-XXXXXX");
-	assert_non_null(mkdtemp(q->dir));
-	assert_int_equal(chdir(q->dir), 0);
+	assert_int_equal(scratch_enter(state), 0);
 	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 	setenv("GPUQ_GPUS", "sim:2x1G", 1);
 	unsetenv("GPUQ_JOBS_FILE");
@@ -67,12 +65,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct queue *q = *state;
-	char command[96];
 	queue_view_close(q->view);
 	queue_choice_finish(&q->choice);
-	snprintf(command, sizeof(command), "rm -r %s", q->dir);
 	free(q);
-	return system(command);
+	return scratch_leave(state);
 }
 
 /* Until the model has what is waited for; a test that waits in vain is ended by its limit. */
@@ -83,7 +79,7 @@ static void update(struct queue *q)
 	assert_int_equal(queue_view_update(q->view, NULL), 0);
 }
 
-static void test_all_that_is_there_is_in_the_model(void **state)
+static void test_model_has_all_jobs_of_the_journal(void **state)
 {
 	struct queue *q = *state;
 	const struct view_job *job = view_find_job(q->model, 1);
@@ -97,7 +93,7 @@ static void test_all_that_is_there_is_in_the_model(void **state)
 }
 
 /* Jobs that had ended before somebody looked are not the speed of the queue. */
-static void test_what_had_ended_before_is_no_rate(void **state)
+static void test_jobs_that_ended_before_the_view_opened_do_not_count_for_the_rate(void **state)
 {
 	struct queue *q = *state;
 	queue_view_close(q->view);
@@ -110,7 +106,7 @@ static void test_what_had_ended_before_is_no_rate(void **state)
 	assert_int_equal(view_eta_ns(q->model, soon_ns), -1);
 }
 
-static void test_changes_come_one_by_one(void **state)
+static void test_end_of_a_job_changes_that_job_alone(void **state)
 {
 	struct queue *q = *state;
 	uint64_t version = view_version(q->model);
@@ -154,7 +150,7 @@ static void test_a_pruned_journal_is_read_anew(void **state)
 	assert_int_equal(view_work(q->model)->running, 0);
 }
 
-static void test_acting_changes_the_queue(void **state)
+static void test_action_is_appended_to_the_queue_or_refused_with_a_reason(void **state)
 {
 	struct queue *q = *state;
 	struct gd_error err = {0};
@@ -167,28 +163,20 @@ static void test_acting_changes_the_queue(void **state)
 	assert_true(view_action_applies(VIEW_RELEASE, view_find_job(q->model, 2)));
 	/* What cannot be done is told, with the reason. */
 	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
-	assert_non_null(strstr(err.message, "2"));
+	check_contains(err.message, "2");
 }
 
-static void test_why_needs_no_driver(void **state)
+static void test_why_works_without_a_runner(void **state)
 {
 	struct queue *q = *state;
 	struct text t = {0};
 	assert_int_equal(q->actions->why(q->actions->context, 2, &t, NULL), 0);
-	assert_non_null(strstr(text_string(&t), "nobody runs this queue"));
+	check_contains(text_string(&t), "nobody runs this queue");
 	text_finish(&t);
 	assert_int_equal(q->actions->why(q->actions->context, 77, &t, NULL), -ENOENT);
 }
 
 /* ---- Logs ---------------------------------------------------------------------------- */
-
-static void write_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, "secret", 6), 6);
-	close(fd);
-}
 
 /* A job whose log is said to be there; what opening it returns. */
 static int open_log(struct queue *q, const char *path)
@@ -216,24 +204,24 @@ static void test_only_logs_are_shown(void **state)
 	char path[200];
 	mkdir("logs", 0700);
 	mkdir("elsewhere", 0700);
-	write_file("logs/any.log");
-	write_file("elsewhere/id_rsa");
-	snprintf(path, sizeof(path), "%s/logs/any.log", q->dir);
+	scratch_write_text("logs/any.log", "secret");
+	scratch_write_text("elsewhere/id_rsa", "secret");
+	snprintf(path, sizeof(path), "%s/logs/any.log", scratch_path());
 	assert_int_equal(open_log(q, path), 0);
-	snprintf(path, sizeof(path), "%s/elsewhere/id_rsa", q->dir);
+	snprintf(path, sizeof(path), "%s/elsewhere/id_rsa", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
-	snprintf(path, sizeof(path), "%s/logs/../elsewhere/id_rsa", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/../elsewhere/id_rsa", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
 	assert_int_equal(open_log(q, "/dev/null"), -EPERM);
 	assert_int_equal(open_log(q, "relative.log"), -EPERM);
 	/* Not followed, not waited for. */
 	assert_int_equal(symlink("../elsewhere/id_rsa", "logs/link.log"), 0);
-	snprintf(path, sizeof(path), "%s/logs/link.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/link.log", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
 	assert_int_equal(mkfifo("logs/pipe.log", 0600), 0);
-	snprintf(path, sizeof(path), "%s/logs/pipe.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/pipe.log", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);
-	snprintf(path, sizeof(path), "%s/logs/none.log", q->dir);
+	snprintf(path, sizeof(path), "%s/logs/none.log", scratch_path());
 	assert_int_equal(open_log(q, path), -ENOENT);
 }
 
@@ -245,11 +233,11 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 	/* The ids that open_log() will give, whichever those are. */
 	for (int id = 1; id < 60; id++) {
 		snprintf(path, sizeof(path), "mine/job_20260101_000000_%d.log", id);
-		write_file(path);
+		scratch_write_text(path, "secret");
 	}
 	int fd = -1, r = -EPERM;
 	append(q, ADD(5, "x"));
-	snprintf(path, sizeof(path), "%s/mine/job_20260101_000000_5.log", q->dir);
+	snprintf(path, sizeof(path), "%s/mine/job_20260101_000000_5.log", scratch_path());
 	char line[400];
 	snprintf(line, sizeof(line), "{\"event\":\"start\",\"id\":5,\"attempt\":1,\"gpus\":[],\"log\":\"%s\"}\n", path);
 	append(q, line);
@@ -267,13 +255,15 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_all_that_is_there_is_in_the_model, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_had_ended_before_is_no_rate, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_changes_come_one_by_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_model_has_all_jobs_of_the_journal, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_jobs_that_ended_before_the_view_opened_do_not_count_for_the_rate, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_end_of_a_job_changes_that_job_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gpus_show_what_runs_on_them_and_what_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_pruned_journal_is_read_anew, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_acting_changes_the_queue, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_why_needs_no_driver, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_action_is_appended_to_the_queue_or_refused_with_a_reason, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_why_works_without_a_runner, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_only_logs_are_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours, setup, teardown),

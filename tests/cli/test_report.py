@@ -161,7 +161,7 @@ def test_nothing_is_loaded_and_nothing_is_executed(lab):
     assert "@media print" in text and "prefers-color-scheme:dark" in text
 
 
-def test_pictures_have_words(lab):
+def test_pictures_have_a_role_and_a_title(lab):
     write(lab, *job(1, 0, 0, 0, 60), *job(2, 1, 0, 0, 60))
     for picture in pictures(report(lab)[0]):
         assert picture.get("role") == "img"
@@ -197,7 +197,7 @@ def test_a_symbolic_link_and_a_pipe_are_written_through(lab):
     assert "</html>" in lab.gpuq("report", "-o", "/dev/stdout")
 
 
-def test_since_and_what_is_wrong(lab):
+def test_since_selects_jobs_and_bad_arguments_exit_2(lab):
     write(lab, *job(1, 0, 0, 0, 60))
     assert report(lab, "--since", "1h")[1].tiles["jobs"] == "0"
     assert report(lab, "--since", "999w")[1].tiles["job"] == "1"
@@ -215,7 +215,7 @@ def test_bad_lines_are_told_and_skipped(lab):
     assert result.returncode == 0 and "1 bad line skipped, the first is line 5" in result.stderr
 
 
-def test_a_real_run(lab):
+def test_report_of_a_real_run_counts_its_jobs(lab):
     lab.commands("true", "exit 3", "true")
     lab.gpuq("run", "--commands-file", "commands.txt", code=1)
     page = report(lab)[1]
@@ -238,7 +238,7 @@ def ended(file, gpu, end, processing, event="done", audio=None, **more):
             **({} if audio is None else {"audio_seconds": audio}), "processing_seconds": processing, "time": moment(end), **more}
 
 
-def test_a_launch(lab):
+def test_report_of_a_launch_has_files_failures_and_bad_lines(lab):
     ledger(lab, {"event": "run", "version": 1, "time": moment(0), "input": "/in", "worker": "whisper"},
            ended("a.wav", 0, 10, 10, audio=100), ended("b/<b>.wav", 1, 5, 5, event="failed", error="no audio & <script>"),
            {"event": "run", "version": 1, "time": moment(100), "input": "/in", "worker": "whisper"},
@@ -270,7 +270,7 @@ def test_a_folder_without_a_launch_is_told(lab):
     assert "nowhere/launch.jsonl': there is none; name the output folder of a gpuq launch" in result.stderr
 
 
-def test_an_empty_launch_and_names_that_are_no_text(lab):
+def test_report_of_an_empty_launch_and_of_names_that_are_not_utf8_works(lab):
     folder = ledger(lab)
     assert Page(lab.gpuq("report", "--launch", "out", "-o", "-")).tiles["files"] == "0"
     with (folder / "launch.jsonl").open("a") as file:
@@ -279,7 +279,7 @@ def test_an_empty_launch_and_names_that_are_no_text(lab):
 
 
 @pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(GPUQ), "gpuq-launch")), reason="gpuq launch was not built")
-def test_a_real_launch(lab):
+def test_report_of_a_real_launch_counts_its_files(lab):
     files = lab.directory / "in"
     files.mkdir()
     for name in ("a.txt", "b.txt", "bad.txt"):

@@ -40,7 +40,7 @@ def test_the_panel_names_tasks_and_stays_at_the_end(shown, tmp_path):
                      r"4 completed, 1 failed\n$", text), text
 
 
-def test_what_is_printed_stands_above(shown, tmp_path):
+def test_printed_lines_stand_above_the_panel(shown, tmp_path):
     terminal = shown(*(f"print:worker {n}" for n in range(100)), "say:here", "wait:one", "print:\x1b[2Jno \x1b[5Aharm")
     terminal.shows("<wait:one>")
     terminal.until(lambda screen: "program: here" in screen.everything(), "the words of the program")
@@ -88,7 +88,7 @@ def test_a_terminal_without_colours_gets_lines(shown, env):
     assert "━" not in text
 
 
-def test_on_a_pipe_there_are_lines(tmp_path):
+def test_run_on_a_pipe_writes_plain_lines(tmp_path):
     result = subprocess.run([PROGRAM, "a", "fail"], cwd=tmp_path, env={**os.environ, "GPUQ_GPUS": "sim:1"},
                             capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0
@@ -110,7 +110,7 @@ def test_memory_of_real_gpus_is_shown(shown, tmp_path):
     assert terminal.wait() == 0
 
 
-def test_the_example(tmp_path):
+def test_example_shows_panel_and_messages(tmp_path):
     terminal = Terminal([BUILD / "examples/shown", "60", "5"], cwd=tmp_path, env={"GPUQ_GPUS": "sim:4", "NO_COLOR": ""})
     try:
         assert terminal.wait() == 0

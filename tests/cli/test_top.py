@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from lab import GPUQ, Lab, alive
+from lab import GPUQ, Lab
+from processes import alive
 
 LIMIT = 60  # seconds
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
@@ -103,7 +104,7 @@ def test_shows_the_queue_and_leaves_the_terminal_as_it_was(lab, terminal):
     top.until(lambda screen: "\necho\n" in screen, "the terminal echoes")
 
 
-def test_follows_what_happens(lab, terminal):
+def test_screen_follows_the_queue(lab, terminal):
     fill(lab)
     top = terminal()
     top.shows("3 of 3")
@@ -144,7 +145,7 @@ def test_acts_on_jobs_and_says_what_went_wrong(lab, terminal):
     top.shows("3 of 3")
 
 
-def test_hold_and_release_and_tagged_ones(lab, terminal):
+def test_hold_applies_to_all_tagged_jobs(lab, terminal):
     for number in range(5):
         lab.add("--", f"true {number}")
     top = terminal()
@@ -186,7 +187,7 @@ def test_a_journal_that_cannot_be_written_is_told(lab, terminal):
     (lab.directory / "jobs.jsonl.d").chmod(0o700)
 
 
-def test_follows_a_log(lab, terminal):
+def test_log_is_followed_to_its_end(lab, terminal):
     go = lab.directory / "go"
     os.mkfifo(go)
     lab.add("--", f"printf '\\033[31mred\\033[0m\\n10%%\\r99%%\\n'; cat {go}; echo the end")
@@ -229,7 +230,7 @@ def test_a_job_without_a_log_is_told(lab, terminal):
     top.shows("log of job 1: it has none yet")
 
 
-def test_keys_why_and_order(lab, terminal):
+def test_keys_open_help_why_order_and_states(lab, terminal):
     fill(lab)
     top = terminal()
     top.shows("3 of 3")
@@ -254,7 +255,7 @@ def test_keys_why_and_order(lab, terminal):
 
 
 @pytest.mark.parametrize("columns,rows", [(200, 60), (40, 10), (80, 24), (20, 4), (1, 1)])
-def test_any_size_and_resizing(lab, terminal, columns, rows):
+def test_screen_fits_any_size_and_follows_resizing(lab, terminal, columns, rows):
     fill(lab)
     top = terminal()
     top.shows("3 of 3")
@@ -310,7 +311,7 @@ def test_without_a_terminal_it_says_so(lab):
 
 
 @pytest.mark.parametrize("term,words", [("dumb", "TERM is 'dumb'"), ("no-such-terminal", "TERM is 'no-such-terminal'")])
-def test_a_terminal_that_cannot_is_told(lab, terminal, term, words):
+def test_unsuitable_terminal_exits_2_with_the_reason(lab, terminal, term, words):
     fill(lab)
     top = terminal("--help")
     top.shows("ready$")
@@ -328,7 +329,7 @@ def test_what_is_wrong_with_the_queue_is_said_before_the_screen_is_taken(lab, te
     assert not (lab.directory / "nowhere.jsonl").exists()
 
 
-def test_the_program_itself_is_no_command(lab):
+def test_program_started_by_hand_names_the_command(lab):
     result = subprocess.run([os.path.join(os.path.dirname(GPUQ), "gpuq-top")], capture_output=True, text=True, timeout=60,
                             env=lab.environment, check=False)
     assert result.returncode == 2 and "type 'gpuq top'" in result.stderr

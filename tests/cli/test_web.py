@@ -206,7 +206,7 @@ def test_the_stream_tells_all_and_then_what_changes(page):
     assert sum(good for good, _ in told["bins"]) == 2
 
 
-def test_search_states_order_and_pages_are_the_servers(page):
+def test_server_searches_filters_sorts_and_pages_the_rows(page):
     page.lab.gpuq("add", "--no-start", "-", input="".join(f"train seed_{n}_\n" for n in range(250)))
     page.lab.gpuq("hold", "5-7")
 
@@ -268,7 +268,7 @@ def test_a_pruned_journal_is_followed(page):
 # ---- A job ---------------------------------------------------------------------------
 
 
-def test_details_of_a_job(lab):
+def test_details_of_a_job_have_attempts_actions_and_why(lab):
     first = lab.add("--name", "base", "--mem", "3G", "exit 3")
     lab.gpuq("run", code=1)
     waits = lab.add("--after", str(first), "true")
@@ -279,7 +279,7 @@ def test_details_of_a_job(lab):
     assert f"waits for job {first}" in page.json(f"/api/jobs/{waits}")["why"]
 
 
-def test_the_environment_is_the_jobs(lab):
+def test_environment_shown_is_that_of_the_job(lab):
     number = lab.add("true", env={"SECRET_OF_THIS_JOB": "42 = x"})
     assert "SECRET_OF_THIS_JOB=42 = x" in Page(lab).json(f"/api/jobs/{number}/environment")
 
@@ -423,7 +423,7 @@ def test_the_dashboard_asks_for_what_there_is(lab):
 # ---- The command ---------------------------------------------------------------------
 
 
-def test_errors_say_what_to_do(lab):
+def test_missing_queue_and_bad_address_are_errors_that_say_what_to_do(lab):
     result = lab.result("web", "--listen", "127.0.0.1:0")
     assert result.returncode == 2 and "there is none; add jobs" in result.stderr
     lab.add("true")
@@ -446,7 +446,7 @@ def test_ipv6_and_names_can_be_listened_on(lab):
     assert process.stdout.readline().startswith("http://[::1]:")
 
 
-def test_a_gpuq_without_it_says_so(lab, tmp_path):
+def test_missing_web_program_exits_2_and_says_so(lab, tmp_path):
     alone = tmp_path / "bin"
     alone.mkdir()
     shutil.copy(GPUQ, alone / "gpuq")
@@ -455,12 +455,12 @@ def test_a_gpuq_without_it_says_so(lab, tmp_path):
         assert "'gpuq-web' is not installed" in result.stderr and "libmicrohttpd" in result.stderr
 
 
-def test_started_by_hand_it_says_how(lab):
+def test_web_program_started_by_hand_names_the_command(lab):
     result = subprocess.run([WEB], capture_output=True, text=True, timeout=LIMIT, env=lab.environment, check=False)
     assert result.returncode == 2 and "gpuq web" in result.stderr
 
 
-def test_help_is_that_of_the_command(lab):
+def test_help_of_web_is_the_help_of_the_command(lab):
     text = lab.gpuq("web", "--help")
     assert "gpuq web" in text and "--open-read" in text
     assert lab.gpuq("help", "web") == text

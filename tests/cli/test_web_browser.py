@@ -124,7 +124,7 @@ def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
     assert fresh.errors() == []
 
 
-def test_search_and_states(lab, fresh):
+def test_search_pages_and_states_select_rows(lab, fresh):
     lab.gpuq("add", "--no-start", "-", input="".join(f"train seed_{n}_\n" for n in range(150)))
     lab.gpuq("hold", "3")
     fresh.open(Page(lab))
@@ -206,7 +206,7 @@ def test_cancel_asks_first(lab, fresh):
     assert lab.job(number)["status"] == "cancelled"
 
 
-def test_with_the_keyboard_alone(lab, fresh):
+def test_page_can_be_used_with_the_keyboard_alone(lab, fresh):
     for n in range(3):
         lab.add("--hold", f"echo {n}")
     fresh.open(Page(lab))
@@ -235,7 +235,7 @@ def test_with_the_keyboard_alone(lab, fresh):
     assert lab.job(1)["status"] == lab.job(3)["status"] == "held"
 
 
-def test_a_screen_reader_finds_its_way(lab, fresh):
+def test_page_has_landmarks_and_names_for_screen_readers(lab, fresh):
     lab.add("true")
     fresh.open(Page(lab))
     fresh.until(lambda: fresh.rows() == [1])

@@ -50,16 +50,16 @@ struct device {
 	unsigned xids[MAX_FAULTS], num_xids;
 };
 
-struct card {
+struct fake_card {
 	struct device device;
 	struct device instances[MAX_INSTANCES];
 };
 
-struct machine {
+struct fake_driver {
 	int init_result;
 	struct device library; /* for its faults */
 	unsigned num_cards;
-	struct card cards[MAX_CARDS];
+	struct fake_card cards[MAX_CARDS];
 };
 
 /* What a handle points to. */
@@ -69,7 +69,7 @@ struct nvmlDevice_st {
 
 static struct nvmlDevice_st handles[MAX_CARDS][MAX_INSTANCES + 1];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct machine machine; /* under the lock */
+static struct fake_driver driver; /* under the lock */
 
 static void unescape(char *to, size_t room, const char *from)
 {
@@ -145,10 +145,10 @@ static struct device fresh_device(void)
 /* "card" begins a card, "instance N" an instance on it, "mig" says that it is split. */
 static void read_machine(void)
 {
-	memset(&machine, 0, sizeof(machine));
+	memset(&driver, 0, sizeof(driver));
 	const char *path = getenv("FAKE_NVML");
 	FILE *f = path ? fopen(path, "re") : NULL;
-	struct device *d = &machine.library;
+	struct device *d = &driver.library;
 	char line[512];
 	while (f && fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = '\0';
@@ -158,14 +158,14 @@ static void read_machine(void)
 		if (value)
 			*value++ = '\0';
 		if (strcmp(key, "init") == 0 && value)
-			machine.init_result = atoi(value);
-		else if (strcmp(key, "card") == 0 && machine.num_cards < MAX_CARDS) {
-			d = &machine.cards[machine.num_cards++].device;
+			driver.init_result = atoi(value);
+		else if (strcmp(key, "card") == 0 && driver.num_cards < MAX_CARDS) {
+			d = &driver.cards[driver.num_cards++].device;
 			*d = fresh_device();
 		} else if (strcmp(key, "mig") == 0)
 			d->mig = true;
-		else if (sscanf(key, "instance %u", &slot) == 1 && slot < MAX_INSTANCES && machine.num_cards > 0) {
-			d = &machine.cards[machine.num_cards - 1].instances[slot];
+		else if (sscanf(key, "instance %u", &slot) == 1 && slot < MAX_INSTANCES && driver.num_cards > 0) {
+			d = &driver.cards[driver.num_cards - 1].instances[slot];
 			*d = fresh_device();
 		} else if (value)
 			read_setting(d, key, value);
@@ -195,7 +195,7 @@ static int meet_fault(const struct device *d, const char *function)
 
 static struct device *device_of(const struct nvmlDevice_st *h)
 {
-	struct card *c = &machine.cards[h->card];
+	struct fake_card *c = &driver.cards[h->card];
 	return h->instance < 0 ? &c->device : &c->instances[h->instance];
 }
 
@@ -226,14 +226,14 @@ __attribute__((constructor)) static void tell_who_loaded(void)
 
 static nvmlReturn_t init(void)
 {
-	ENTER(&machine.library, "Init");
-	return machine.init_result;
+	ENTER(&driver.library, "Init");
+	return driver.init_result;
 }
 
 static nvmlReturn_t get_count(unsigned *count)
 {
-	ENTER(&machine.library, "GetCount");
-	*count = machine.num_cards;
+	ENTER(&driver.library, "GetCount");
+	*count = driver.num_cards;
 	return 0;
 }
 
@@ -241,7 +241,7 @@ static nvmlReturn_t get_handle(unsigned index, struct nvmlDevice_st **ret)
 {
 	if (index >= MAX_CARDS)
 		return 2;
-	ENTER(&machine.cards[index].device, "GetHandleByIndex");
+	ENTER(&driver.cards[index].device, "GetHandleByIndex");
 	if (!d->there)
 		return 2;
 	handles[index][0] = (struct nvmlDevice_st){(int)index, -1};
@@ -522,7 +522,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
 	ENTER(device_of(h), "GetMigDeviceHandleByIndex");
 	if (index >= MAX_INSTANCES)
 		return 2;
-	if (!machine.cards[h->card].instances[index].there)
+	if (!driver.cards[h->card].instances[index].there)
 		return 6;
 	struct nvmlDevice_st *made = &handles[h->card][index + 1];
 	*made = (struct nvmlDevice_st){h->card, (int)index};
@@ -547,9 +547,9 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(struct nvmlDevice_st *h, unsigned l
 
 static nvmlReturn_t next_xid(nvmlEventData_t *event)
 {
-	ENTER(&machine.library, "EventSetWait");
-	for (unsigned i = 0; i < machine.num_cards; i++) {
-		const struct device *card = &machine.cards[i].device;
+	ENTER(&driver.library, "EventSetWait");
+	for (unsigned i = 0; i < driver.num_cards; i++) {
+		const struct device *card = &driver.cards[i].device;
 		if (!watched[i] || xids_told[i] >= card->num_xids)
 			continue;
 		*event = (nvmlEventData_t){&handles[i][0], 8, card->xids[xids_told[i]++], ~0u, ~0u};

@@ -11,31 +11,31 @@
 
 #include <cmocka.h>
 
-#include "machine.h"
+#include "fake_machine.h"
 
 /* As the kernel has it: the device under its place on the bus, the class pointing there. */
-static void add_card(const struct machine *m, int minor, const char *pci_id, const char *vendor)
+static void add_card(const struct fake_machine *m, int minor, const char *pci_id, const char *vendor)
 {
 	char path[256], link[256], target[256];
 	snprintf(path, sizeof(path), "sys/devices/%s/vendor", pci_id);
-	machine_write(m, path, "%s\n", vendor);
+	fake_machine_write(m, path, "%s\n", vendor);
 	snprintf(path, sizeof(path), "sys/class/drm/renderD%d/dev", minor);
-	machine_write(m, path, "226:%d\n", minor);
+	fake_machine_write(m, path, "226:%d\n", minor);
 	snprintf(link, sizeof(link), "%s/sys/class/drm/renderD%d/device", m->dir, minor);
 	snprintf(target, sizeof(target), "../../../devices/%s", pci_id);
 	assert_int_equal(symlink(target, link), 0);
 }
 
-static void set(const struct machine *m, const char *pci_id, const char *file, const char *value)
+static void set(const struct fake_machine *m, const char *pci_id, const char *file, const char *value)
 {
 	char path[256];
 	snprintf(path, sizeof(path), "sys/devices/%s/%s", pci_id, file);
-	machine_write(m, path, "%s\n", value);
+	fake_machine_write(m, path, "%s\n", value);
 }
 
 static void test_every_field_of_a_card_is_read(void **state)
 {
-	struct machine *m = *state;
+	struct fake_machine *m = *state;
 	const char *id = "0000:c3:00.0";
 	add_card(m, 128, id, "0x1002");
 	set(m, id, "mem_info_vram_total", "68702699520");
@@ -46,12 +46,14 @@ static void test_every_field_of_a_card_is_read(void **state)
 	set(m, id, "product_name", "AMD Instinct MI210");
 	set(m, id, "hwmon/hwmon4/temp1_input", "47000");
 	set(m, id, "hwmon/hwmon4/power1_average", "93000000");
-	machine_write(m, "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 16\ndrm_render_minor 0\n");
-	machine_write(m, "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 416\ndrm_render_minor 128\n");
-	machine_write(m, "sys/class/kfd/kfd/topology/nodes/1/gpu_id", "51110\n");
-	machine_write(m, "sys/class/kfd/kfd/proc/4711/vram_51110", "1073741824\n");
-	machine_write(m, "sys/class/kfd/kfd/proc/4712/vram_51110", "0\n");
-	struct gd_gpu_list *list = machine_list("auto");
+	fake_machine_write(
+		m, "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 16\ndrm_render_minor 0\n");
+	fake_machine_write(
+		m, "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 416\ndrm_render_minor 128\n");
+	fake_machine_write(m, "sys/class/kfd/kfd/topology/nodes/1/gpu_id", "51110\n");
+	fake_machine_write(m, "sys/class/kfd/kfd/proc/4711/vram_51110", "1073741824\n");
+	fake_machine_write(m, "sys/class/kfd/kfd/proc/4712/vram_51110", "0\n");
+	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
 	const struct gd_gpu *gpu = &list->gpus[0];
@@ -74,9 +76,9 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_false(gd_gpu_cuda_available());
 }
 
-static void test_what_is_missing_or_nonsense_is_unknown(void **state)
+static void test_missing_or_malformed_sysfs_file_makes_its_field_unknown(void **state)
 {
-	struct machine *m = *state;
+	struct fake_machine *m = *state;
 	const char *id = "0000:03:00.0";
 	add_card(m, 129, id, "0x1002");
 	set(m, id, "device", "0x73bf");
@@ -85,20 +87,20 @@ static void test_what_is_missing_or_nonsense_is_unknown(void **state)
 	set(m, id, "mem_info_vram_used", "12");
 	set(m, id, "numa_node", "-1");
 	set(m, id, "product_name", "");
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
 	assert_string_equal(gpu->name, "AMD GPU 0x73bf");
 	assert_int_equal(gpu->known, GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_USED | GD_GPU_MIG);
 	gd_gpu_list_free(list);
 }
 
-static void test_cards_of_others_are_passed_over_and_nodes_sorted(void **state)
+static void test_cards_of_other_vendors_are_ignored_and_nodes_sorted(void **state)
 {
-	struct machine *m = *state;
+	struct fake_machine *m = *state;
 	add_card(m, 1000, "0000:44:00.0", "0x1002");
 	add_card(m, 129, "0000:43:00.0", "0x1002");
 	add_card(m, 128, "0000:00:02.0", "0x8086");
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
 	assert_string_equal(list->gpus[0].pci_id, "0000:43:00.0");
 	assert_string_equal(list->gpus[1].pci_id, "0000:44:00.0");
@@ -107,10 +109,10 @@ static void test_cards_of_others_are_passed_over_and_nodes_sorted(void **state)
 
 static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
 {
-	struct machine *m = *state;
-	machine_cards(m, "card\nuuid=GPU-1\ncard\nuuid=GPU-2\n");
+	struct fake_machine *m = *state;
+	fake_machine_cards(m, "card\nuuid=GPU-1\ncard\nuuid=GPU-2\n");
 	add_card(m, 128, "0000:43:00.0", "0x1002");
-	struct gd_gpu_list *list = machine_list("2");
+	struct gd_gpu_list *list = fake_machine_list("2");
 	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_AMD);
 	assert_int_equal(list->gpus[0].vendor_index, 0);
 	struct gd_env_change *changes;
@@ -125,15 +127,15 @@ static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
 
 static int survey_count(void)
 {
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	int count = (int)list->count;
 	gd_gpu_list_free(list);
 	return count;
 }
 
-static void test_inherited_limits(void **state)
+static void test_inherited_rocr_hip_and_cuda_variables_limit_the_cards(void **state)
 {
-	struct machine *m = *state;
+	struct fake_machine *m = *state;
 	add_card(m, 128, "0000:43:00.0", "0x1002");
 	add_card(m, 129, "0000:44:00.0", "0x1002");
 	add_card(m, 130, "0000:45:00.0", "0x1002");
@@ -142,7 +144,7 @@ static void test_inherited_limits(void **state)
 	assert_int_equal(survey_count(), 2);
 	assert_int_equal(gd_gpu_count("0", NULL), -ENODEV);
 	setenv("HIP_VISIBLE_DEVICES", "1", 1); /* the second of what is left */
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->gpus[0].index, 2);
 	gd_gpu_list_free(list);
@@ -154,13 +156,13 @@ static void test_inherited_limits(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_every_field_of_a_card_is_read),
-		T(test_what_is_missing_or_nonsense_is_unknown),
-		T(test_cards_of_others_are_passed_over_and_nodes_sorted),
+		T(test_missing_or_malformed_sysfs_file_makes_its_field_unknown),
+		T(test_cards_of_other_vendors_are_ignored_and_nodes_sorted),
 		T(test_amd_cards_are_numbered_after_nvidia_ones),
-		T(test_inherited_limits),
+		T(test_inherited_rocr_hip_and_cuda_variables_limit_the_cards),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "machine.h"
+#include "fake_machine.h"
 
 #define GIB (1ull << 30)
 
@@ -41,10 +41,10 @@ static bool has(const struct gd_gpu *gpu, unsigned bits)
 
 static void test_every_field_of_a_card_is_read(void **state)
 {
-	struct machine *m = *state;
-	machine_write(m, "sys/bus/pci/devices/0000:65:00.0/numa_node", "1\n");
-	machine_cards(m, A100 "compute=4711 2147483648\ngraphics=815 1048576\n");
-	struct gd_gpu_list *list = machine_survey();
+	struct fake_machine *m = *state;
+	fake_machine_write(m, "sys/bus/pci/devices/0000:65:00.0/numa_node", "1\n");
+	fake_machine_cards(m, A100 "compute=4711 2147483648\ngraphics=815 1048576\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
 	const struct gd_gpu *gpu = &list->gpus[0];
@@ -78,8 +78,8 @@ static void test_every_field_of_a_card_is_read(void **state)
 
 static void test_several_cards_come_in_the_order_of_their_index(void **state)
 {
-	machine_cards(*state, A100 T4 A100 T4);
-	struct gd_gpu_list *list = machine_list("all");
+	fake_machine_cards(*state, A100 T4 A100 T4);
+	struct gd_gpu_list *list = fake_machine_list("all");
 	assert_int_equal(list->count, 4);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(list->gpus[i].index, i);
@@ -89,10 +89,10 @@ static void test_several_cards_come_in_the_order_of_their_index(void **state)
 	assert_true(gd_gpu_cuda_available());
 }
 
-static void test_what_a_card_does_not_tell_is_unknown_and_not_zero(void **state)
+static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void **state)
 {
-	machine_cards(*state, "card\nname=Orin\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, "card\nname=Orin\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
 	assert_int_equal(gpu->health, GD_GPU_OK);
 	assert_false(gpu->known & (GD_GPU_UUID | GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_USED |
@@ -103,16 +103,16 @@ static void test_what_a_card_does_not_tell_is_unknown_and_not_zero(void **state)
 
 static void test_processes_that_cannot_be_asked_for_are_unknown(void **state)
 {
-	machine_cards(*state, T4 "fail=GetComputeRunningProcesses 3\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, T4 "fail=GetComputeRunningProcesses 3\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_false(list->gpus[0].known & GD_GPU_PROCESSES);
 	gd_gpu_list_free(list);
 }
 
 static void test_memory_of_a_process_may_be_not_available(void **state)
 {
-	machine_cards(*state, T4 "compute=10\ncompute=11 4096\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, T4 "compute=10\ncompute=11 4096\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->gpus[0].num_processes, 2);
 	assert_false(list->gpus[0].processes[0].memory_known);
 	assert_true(list->gpus[0].processes[1].memory_known);
@@ -122,8 +122,8 @@ static void test_memory_of_a_process_may_be_not_available(void **state)
 
 static void test_process_that_computes_and_draws_is_one(void **state)
 {
-	machine_cards(*state, T4 "compute=10\ngraphics=10 4096\ngraphics=12 1\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, T4 "compute=10\ngraphics=10 4096\ngraphics=12 1\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->gpus[0].num_processes, 2);
 	assert_int_equal(list->gpus[0].processes[0].pid, 10);
 	assert_true(list->gpus[0].processes[0].memory_known);
@@ -131,14 +131,14 @@ static void test_process_that_computes_and_draws_is_one(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_more_processes_than_the_first_buffer_holds(void **state)
+static void test_more_processes_than_the_first_buffer_holds_are_all_listed(void **state)
 {
 	char processes[8192] = "";
 	for (int i = 0; i < 200; i++)
 		sprintf(processes + strlen(processes), "compute=%d 1024\n", 1000 + i);
-	machine_cards(*state, T4 "%s", processes);
+	fake_machine_cards(*state, T4 "%s", processes);
 	setenv("FAKE_NVML_GROWING", "3", 1);
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->gpus[0].num_processes, 200);
 	assert_int_equal(list->gpus[0].processes[199].pid, 1199);
 	gd_gpu_list_free(list);
@@ -146,20 +146,20 @@ static void test_more_processes_than_the_first_buffer_holds(void **state)
 
 static void test_names_that_are_not_utf8_are_made_so(void **state)
 {
-	machine_cards(*state, "card\nname=GeForce\\xff\\x1b[31m \\xc3\\xa9\\xe2\\x82\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, "card\nname=GeForce\\xff\\x1b[31m \\xc3\\xa9\\xe2\\x82\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_string_equal(list->gpus[0].name, "GeForce\xEF\xBF\xBD\xEF\xBF\xBD[31m \xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD");
 	gd_gpu_list_free(list);
 }
 
 static void test_mig_card_is_followed_by_its_instances(void **state)
 {
-	machine_cards(*state,
+	fake_machine_cards(*state,
 		A100 "mig\n"
 		     "instance 0\nname=NVIDIA A100 MIG 3g.40gb\nuuid=MIG-11111111\nmemory=42949672960 42949672960 0 0\n"
 		     "instance 3\nname=NVIDIA A100 MIG 2g.20gb\nuuid=MIG-22222222\nmemory=21474836480 1073741824 0 0\n"
 		     "compute=77 123456\n" T4);
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 4);
 	assert_true(list->gpus[0].mig_enabled);
 	assert_int_equal(list->gpus[0].mig_index, -1);
@@ -175,13 +175,13 @@ static void test_mig_card_is_followed_by_its_instances(void **state)
 	assert_int_equal(list->gpus[3].index, 1);
 	gd_gpu_list_free(list);
 
-	list = machine_list("auto");
+	list = fake_machine_list("auto");
 	assert_int_equal(list->count, 3);
 	assert_string_equal(list->gpus[0].uuid, "MIG-11111111");
 	assert_string_equal(list->gpus[2].name, "Tesla T4");
 	gd_gpu_list_free(list);
 
-	list = machine_list("MIG-2");
+	list = fake_machine_list("MIG-2");
 	assert_int_equal(list->count, 1);
 	struct gd_env_change *changes;
 	assert_int_equal(gd_gpu_bind(list->gpus, 1, &changes, NULL), 0);
@@ -191,57 +191,57 @@ static void test_mig_card_is_followed_by_its_instances(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_mig_card_without_instances_is_left_out_with_words(void **state)
+static void test_mig_card_without_instances_is_left_out_with_a_warning(void **state)
 {
-	machine_cards(*state, A100 "mig\n" T4);
-	struct gd_gpu_list *list = machine_list("auto");
+	fake_machine_cards(*state, A100 "mig\n" T4);
+	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->gpus[0].index, 1);
-	assert_warned(list, "GPU 0 is left out: MIG is enabled, but it has no instance");
+	fake_machine_assert_warned(list, "GPU 0 is left out: MIG is enabled, but it has no instance");
 	gd_gpu_list_free(list);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list("0", &list, &err), -ENODEV);
-	assert_contains(err.message, "no instance");
+	check_contains(err.message, "no instance");
 }
 
-static void test_compute_modes(void **state)
+static void test_prohibited_card_is_left_out_and_exclusive_ones_are_marked(void **state)
 {
-	machine_cards(*state, "card\nmode=3\ncard\nmode=1\ncard\nmode=2\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, "card\nmode=3\ncard\nmode=1\ncard\nmode=2\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_true(list->gpus[0].exclusive && list->gpus[1].exclusive);
 	assert_false(list->gpus[2].exclusive);
 	assert_true(list->gpus[2].prohibited);
 	gd_gpu_list_free(list);
-	list = machine_list("auto");
+	list = fake_machine_list("auto");
 	assert_int_equal(list->count, 2);
-	assert_warned(list, "GPU 2 is left out: its compute mode is \"prohibited\"");
+	fake_machine_assert_warned(list, "GPU 2 is left out: its compute mode is \"prohibited\"");
 	gd_gpu_list_free(list);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_validate((int[]){0, 2}, 2, &err), -ENODEV);
-	assert_contains(err.message, "GPU 2 cannot be used: its compute mode");
+	check_contains(err.message, "GPU 2 cannot be used: its compute mode");
 }
 
-static void test_card_lost_between_two_calls(void **state)
+static void test_card_lost_between_two_calls_is_listed_as_lost_and_not_used(void **state)
 {
-	machine_cards(*state, A100 "fail=GetMemoryInfo 15\n" T4);
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, A100 "fail=GetMemoryInfo 15\n" T4);
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
 	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
 	assert_true(has(&list->gpus[0], GD_GPU_NAME | GD_GPU_UUID));
 	assert_false(list->gpus[0].known & (GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES));
 	assert_int_equal(list->gpus[1].health, GD_GPU_OK);
-	assert_warned(list, "GPU 0 has fallen off the bus");
+	fake_machine_assert_warned(list, "GPU 0 has fallen off the bus");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_count("auto", NULL), 1);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_validate((int[]){1, 0}, 2, &err), -ENODEV);
-	assert_contains(err.message, "GPU 0 cannot be used: it has fallen off the bus");
+	check_contains(err.message, "GPU 0 cannot be used: it has fallen off the bus");
 }
 
-static void test_instance_lost_with_its_card(void **state)
+static void test_instance_is_lost_with_its_card(void **state)
 {
-	machine_cards(*state, A100 "mig\ninstance 0\nuuid=MIG-1\nfail=GetMemoryInfo 15\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, A100 "mig\ninstance 0\nuuid=MIG-1\nfail=GetMemoryInfo 15\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
 	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
 	assert_int_equal(list->gpus[1].health, GD_GPU_LOST);
@@ -250,22 +250,22 @@ static void test_instance_lost_with_its_card(void **state)
 
 static void test_card_without_a_handle_is_listed_with_its_health(void **state)
 {
-	machine_cards(*state, A100 "fail=GetHandleByIndex 15\n" T4 T4 "fail=GetHandleByIndex 4\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, A100 "fail=GetHandleByIndex 15\n" T4 T4 "fail=GetHandleByIndex 4\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
 	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
 	assert_int_equal(list->gpus[0].known, 0);
 	assert_int_equal(list->gpus[1].health, GD_GPU_OK);
 	assert_int_equal(list->gpus[1].index, 1);
 	assert_int_equal(list->gpus[2].health, GD_GPU_UNREADABLE);
-	assert_warned(list, "GPU 2 cannot be read: no permission");
+	fake_machine_assert_warned(list, "GPU 2 cannot be read: no permission");
 	gd_gpu_list_free(list);
 }
 
-static void test_newer_function_that_the_driver_does_not_know(void **state)
+static void test_function_unknown_to_the_driver_falls_back_to_the_older_one(void **state)
 {
-	machine_cards(*state, A100 "fail=GetMemoryInfo_v2 13\nfail=GetTemperatureV 13\nfail=GetMigMode 3\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, A100 "fail=GetMemoryInfo_v2 13\nfail=GetTemperatureV 13\nfail=GetMigMode 3\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
 	assert_true(has(gpu, GD_GPU_MEMORY_USED | GD_GPU_TEMPERATURE | GD_GPU_MIG));
 	assert_int_equal(gpu->memory_used_bytes, 20 * GIB); /* with what is reserved */
@@ -275,12 +275,12 @@ static void test_newer_function_that_the_driver_does_not_know(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_library_without_newer_functions(void **state)
+static void test_library_without_newer_functions_is_read_with_the_older_ones(void **state)
 {
-	machine_use_old();
-	machine_write(*state, "sys/bus/pci/devices/0000:65:00.0/numa_node", "-1\n");
-	machine_cards(*state, A100 "compute=10 4096\ncompute=11 8192\ncompute=12\n" T4);
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_use_old();
+	fake_machine_write(*state, "sys/bus/pci/devices/0000:65:00.0/numa_node", "-1\n");
+	fake_machine_cards(*state, A100 "compute=10 4096\ncompute=11 8192\ncompute=12\n" T4);
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
 	const struct gd_gpu *gpu = &list->gpus[0];
 	assert_string_equal(gpu->pci_id, "0000:65:00.0");
@@ -294,51 +294,52 @@ static void test_library_without_newer_functions(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_no_driver_is_no_error_and_is_told(void **state)
+static void test_driver_that_is_not_loaded_gives_a_warning_and_no_error(void **state)
 {
-	machine_cards(*state, "init=9\n");
-	struct gd_gpu_list *list = machine_list(NULL);
+	fake_machine_cards(*state, "init=9\n");
+	struct gd_gpu_list *list = fake_machine_list(NULL);
 	assert_int_equal(list->count, 0);
-	assert_warned(list, "the NVIDIA driver cannot be used: the kernel driver is not loaded (NVML error 9)");
+	fake_machine_assert_warned(
+		list, "the NVIDIA driver cannot be used: the kernel driver is not loaded (NVML error 9)");
 	gd_gpu_list_free(list);
 	assert_false(gd_gpu_cuda_available());
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list("0", &list, &err), -ENODEV);
-	assert_contains(err.message, "GPU 0 is not there; there is none here");
+	check_contains(err.message, "GPU 0 is not there; there is none here");
 }
 
-static void test_library_that_is_not_there_or_another(void **state)
+static void test_missing_or_foreign_library_gives_a_warning_and_no_gpus(void **state)
 {
 	(void)state;
 	setenv("GPUQ_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1", 1);
-	struct gd_gpu_list *list = machine_list(NULL);
+	struct gd_gpu_list *list = fake_machine_list(NULL);
 	assert_int_equal(list->count, 0);
-	assert_warned(list, "/nonexistent/libnvidia-ml.so.1");
+	fake_machine_assert_warned(list, "/nonexistent/libnvidia-ml.so.1");
 	gd_gpu_list_free(list);
 	setenv("GPUQ_NVML_LIBRARY", "libm.so.6", 1);
-	list = machine_list(NULL);
+	list = fake_machine_list(NULL);
 	assert_int_equal(list->count, 0);
-	assert_warned(list, "it has no nvmlInit");
+	fake_machine_assert_warned(list, "it has no nvmlInit");
 	gd_gpu_list_free(list);
 }
 
-static void test_library_that_crashes_costs_an_error_with_words(void **state)
+static void test_library_that_crashes_is_an_error_with_a_message(void **state)
 {
-	machine_cards(*state, T4 "crash=GetName\n");
+	fake_machine_cards(*state, T4 "crash=GetName\n");
 	struct gd_gpu_list *list;
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list(NULL, &list, &err), -EIO);
-	assert_contains(err.message, "crashed the process that asked it");
-	assert_contains(err.message, "Segmentation fault");
+	check_contains(err.message, "crashed the process that asked it");
+	check_contains(err.message, "Segmentation fault");
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* reaped */
 	assert_int_equal(errno, ECHILD);
 }
 
 static void test_this_process_never_loads_the_library(void **state)
 {
-	struct machine *m = *state;
-	machine_cards(m, T4);
-	gd_gpu_list_free(machine_survey());
+	struct fake_machine *m = *state;
+	fake_machine_cards(m, T4);
+	gd_gpu_list_free(fake_machine_survey());
 	char path[128], line[1024];
 	snprintf(path, sizeof(path), "%s/loaded", m->dir);
 	FILE *f = fopen(path, "r");
@@ -354,55 +355,55 @@ static void test_this_process_never_loads_the_library(void **state)
 	fclose(f);
 }
 
-static void test_card_that_does_not_answer_holds_back_no_other(void **state)
+static void test_card_that_does_not_answer_delays_no_other_card(void **state)
 {
-	machine_cards(*state, T4 T4 "hang=GetName\n" T4);
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, T4 T4 "hang=GetName\n" T4);
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
 	assert_int_equal(list->gpus[0].health, GD_GPU_OK);
 	assert_int_equal(list->gpus[1].health, GD_GPU_NOT_ANSWERING);
 	assert_int_equal(list->gpus[2].health, GD_GPU_OK);
-	assert_warned(list, "GPU 1 does not answer");
+	fake_machine_assert_warned(list, "GPU 1 does not answer");
 	gd_gpu_list_free(list);
 }
 
-static void test_driver_that_does_not_answer_at_all(void **state)
+static void test_driver_that_does_not_answer_is_warned_of_and_other_vendors_are_listed(void **state)
 {
-	machine_cards(*state, "hang=Init\n" T4);
-	machine_write(*state, "sys/class/drm/renderD128/device/vendor", "0x1002\n");
-	struct gd_gpu_list *list = machine_survey();
+	fake_machine_cards(*state, "hang=Init\n" T4);
+	fake_machine_write(*state, "sys/class/drm/renderD128/device/vendor", "0x1002\n");
+	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1); /* the other vendor's */
 	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_AMD);
-	assert_warned(list, "the NVIDIA driver does not answer");
+	fake_machine_assert_warned(list, "the NVIDIA driver does not answer");
 	gd_gpu_list_free(list);
 }
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_every_field_of_a_card_is_read),
 		T(test_several_cards_come_in_the_order_of_their_index),
-		T(test_what_a_card_does_not_tell_is_unknown_and_not_zero),
+		T(test_field_that_a_card_does_not_report_is_unknown_and_not_zero),
 		T(test_processes_that_cannot_be_asked_for_are_unknown),
 		T(test_memory_of_a_process_may_be_not_available),
 		T(test_process_that_computes_and_draws_is_one),
-		T(test_more_processes_than_the_first_buffer_holds),
+		T(test_more_processes_than_the_first_buffer_holds_are_all_listed),
 		T(test_names_that_are_not_utf8_are_made_so),
 		T(test_mig_card_is_followed_by_its_instances),
-		T(test_mig_card_without_instances_is_left_out_with_words),
-		T(test_compute_modes),
-		T(test_card_lost_between_two_calls),
-		T(test_instance_lost_with_its_card),
+		T(test_mig_card_without_instances_is_left_out_with_a_warning),
+		T(test_prohibited_card_is_left_out_and_exclusive_ones_are_marked),
+		T(test_card_lost_between_two_calls_is_listed_as_lost_and_not_used),
+		T(test_instance_is_lost_with_its_card),
 		T(test_card_without_a_handle_is_listed_with_its_health),
-		T(test_newer_function_that_the_driver_does_not_know),
-		T(test_library_without_newer_functions),
-		T(test_no_driver_is_no_error_and_is_told),
-		T(test_library_that_is_not_there_or_another),
-		T(test_library_that_crashes_costs_an_error_with_words),
+		T(test_function_unknown_to_the_driver_falls_back_to_the_older_one),
+		T(test_library_without_newer_functions_is_read_with_the_older_ones),
+		T(test_driver_that_is_not_loaded_gives_a_warning_and_no_error),
+		T(test_missing_or_foreign_library_gives_a_warning_and_no_gpus),
+		T(test_library_that_crashes_is_an_error_with_a_message),
 		T(test_this_process_never_loads_the_library),
-		T(test_card_that_does_not_answer_holds_back_no_other),
-		T(test_driver_that_does_not_answer_at_all),
+		T(test_card_that_does_not_answer_delays_no_other_card),
+		T(test_driver_that_does_not_answer_is_warned_of_and_other_vendors_are_listed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ def find_python():
     return None
 
 
-def test_nvidia_ml_py_sees_the_same(tmp_path):
+def test_nvidia_ml_py_reads_the_same_values_from_the_fake_library(tmp_path):
     python = find_python()
     if not python:
         pytest.skip("nvidia-ml-py is not installed (tools/pypi BUILD installs it)")

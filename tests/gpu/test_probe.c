@@ -13,16 +13,16 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
+#include "base/pidref.h"
+#include "fake_machine.h"
 #include "gpu/probe.h"
-#include "machine.h"
-
-#define LIMIT_MS 20000
+#include "support/wait.h"
 
 #define CARD(uuid, free) "card\nname=Fake\nuuid=" uuid "\nmemory=1000 " free " 0 0\n"
 
@@ -54,7 +54,7 @@ static struct gpu_news wait_for(struct gpu_probe *p, enum gpu_news_kind kind, in
 {
 	struct gpu_news news;
 	for (;;) {
-		int r = news_within(p, LIMIT_MS, &news);
+		int r = news_within(p, WAIT_MS, &news);
 		if (r <= 0)
 			fail_msg("waiting for news %d of card %d: %d", kind, index, r);
 		if (news.kind == kind && (index < 0 || news.index == index))
@@ -93,13 +93,13 @@ static void wait_for_health(struct gpu_probe *p, int index, enum gd_gpu_health h
 		wait_for(p, GPU_NEWS_CARD, index);
 }
 
-static void test_samples_come_by_themselves(void **state)
+static void test_with_a_period_samples_come_by_themselves(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600"));
+	fake_machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600"));
 	struct gpu_probe *p = open_probe("0-1", 10, 0);
 	wait_for_round(p, 1);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 700);
-	machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "200"));
+	fake_machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "200"));
 	while (gpu_of(p, 1).memory_free_bytes != 200 || gpu_of(p, 0).memory_free_bytes != 300)
 		wait_for(p, GPU_NEWS_CARD, -1);
 	gpu_probe_close(p);
@@ -107,10 +107,10 @@ static void test_samples_come_by_themselves(void **state)
 
 static void test_without_a_period_cards_are_asked_once(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "700"));
+	fake_machine_cards(*state, CARD("GPU-1", "700"));
 	struct gpu_probe *p = open_probe("auto", 0, 0);
 	wait_for_round(p, 1);
-	machine_cards(*state, CARD("GPU-1", "300"));
+	fake_machine_cards(*state, CARD("GPU-1", "300"));
 	struct gpu_news news;
 	assert_int_equal(news_within(p, 100, &news), 0);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 700);
@@ -121,12 +121,12 @@ static void test_without_a_period_cards_are_asked_once(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_card_that_stops_answering_and_comes_back(void **state)
+static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600") "compute=1 1\n");
+	fake_machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600") "compute=1 1\n");
 	struct gpu_probe *p = open_probe("0,1", 20, 1000);
 	wait_for_round(p, 1);
-	machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
+	fake_machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
 	while (gpu_of(p, 0).memory_free_bytes != 300)
 		wait_for(p, GPU_NEWS_CARD, 0);
 	wait_for_health(p, 1, GD_GPU_NOT_ANSWERING);
@@ -137,7 +137,7 @@ static void test_card_that_stops_answering_and_comes_back(void **state)
 	assert_int_equal(sick.num_processes, 0);
 
 	/* The other goes on, and a round is complete although one card is silent. */
-	machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
+	fake_machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
 	struct gpu_probe *second = open_probe("0,1", 0, 1000);
 	wait_for_round(second, 1);
 	assert_int_equal(gpu_of(second, 0).memory_free_bytes, 100);
@@ -146,10 +146,10 @@ static void test_card_that_stops_answering_and_comes_back(void **state)
 	while (gpu_of(p, 0).memory_free_bytes != 100)
 		wait_for(p, GPU_NEWS_CARD, 0);
 	struct gd_gpu_list *list = list_of(p);
-	assert_warned(list, "GPU 1 does not answer");
+	fake_machine_assert_warned(list, "GPU 1 does not answer");
 	gd_gpu_list_free(list);
 
-	machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "550"));
+	fake_machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "550"));
 	wait_for_health(p, 1, GD_GPU_OK);
 	while (gpu_of(p, 1).memory_free_bytes != 550)
 		wait_for(p, GPU_NEWS_CARD, 1);
@@ -158,14 +158,14 @@ static void test_card_that_stops_answering_and_comes_back(void **state)
 
 static void test_cards_that_wake_up_one_after_the_other_are_waited_for(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1") "hang=GetName\n" CARD("GPU-2", "1") "hang=GetName\n");
+	fake_machine_cards(*state, CARD("GPU-1", "1") "hang=GetName\n" CARD("GPU-2", "1") "hang=GetName\n");
 	struct gpu_probe *p = open_probe("0,1", 0, 2000);
 	struct gpu_news news;
 	assert_int_equal(news_within(p, 1300, &news), 0);
-	machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1") "hang=GetName\n");
+	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1") "hang=GetName\n");
 	wait_for(p, GPU_NEWS_CARD, 0);
 	assert_int_equal(news_within(p, 1300, &news), 0); /* longer than 2 s in all, and not given up */
-	machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
 	wait_for(p, GPU_NEWS_CARD, 1);
 	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
 	gpu_probe_close(p);
@@ -173,12 +173,13 @@ static void test_cards_that_wake_up_one_after_the_other_are_waited_for(void **st
 
 static void test_lost_card_keeps_its_identity(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "700") "mig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD("GPU-2", "1"));
+	fake_machine_cards(
+		*state, CARD("GPU-1", "700") "mig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD("GPU-2", "1"));
 	struct gpu_probe *p = open_probe("MIG-1,1", 10, 0);
 	wait_for_round(p, 1);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 5);
 	/* Still split: a sample that is under way may see some of both. */
-	machine_cards(
+	fake_machine_cards(
 		*state, CARD("GPU-1", "700") "fail=GetPciInfo 15\nmig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD(
 				"GPU-2", "1"));
 	wait_for_health(p, 0, GD_GPU_LOST);
@@ -187,19 +188,19 @@ static void test_lost_card_keeps_its_identity(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_xids_are_told(void **state)
+static void test_xids_are_reported_and_xid_79_means_a_lost_card(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
 	struct gpu_probe *p = open_probe("0,1", 0, 0);
 	wait_for_round(p, 1);
-	machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1") "xid=31\n");
+	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1") "xid=31\n");
 	struct gpu_news news = wait_for(p, GPU_NEWS_XID, -1);
 	assert_int_equal(news.index, 1);
 	assert_int_equal(news.xid, 31);
 	wait_for(p, GPU_NEWS_CARD, 1); /* asked at once how it is */
 	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
 
-	machine_cards(*state, CARD("GPU-1", "1") "xid=79\n" CARD("GPU-2", "1") "xid=31\n");
+	fake_machine_cards(*state, CARD("GPU-1", "1") "xid=79\n" CARD("GPU-2", "1") "xid=31\n");
 	news = wait_for(p, GPU_NEWS_XID, -1);
 	assert_int_equal(news.index, 0);
 	assert_int_equal(news.xid, 79);
@@ -210,7 +211,7 @@ static void test_xids_are_told(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_many_cards_with_many_processes(void **state)
+static void test_many_cards_with_many_processes_are_reported_in_full(void **state)
 {
 	char text[65536] = "";
 	for (int c = 0; c < 16; c++) {
@@ -218,7 +219,7 @@ static void test_many_cards_with_many_processes(void **state)
 		for (int i = 0; i < 200; i++)
 			sprintf(text + strlen(text), "compute=%d %d\n", 1000 * c + i, i);
 	}
-	machine_cards(*state, "%s", text);
+	fake_machine_cards(*state, "%s", text);
 	struct gpu_probe *p = open_probe("all", 0, 0);
 	wait_for_round(p, 1);
 	struct gd_gpu_list *list = list_of(p);
@@ -231,38 +232,33 @@ static void test_many_cards_with_many_processes(void **state)
 	gpu_probe_close(p);
 }
 
-static int open_pidfd(pid_t pid)
+static bool ends_within(const struct pidref *process, int ms)
 {
-	return (int)syscall(SYS_pidfd_open, pid, 0);
-}
-
-static bool ends_within(int pidfd, int ms)
-{
-	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-	return poll(&end, 1, ms) == 1;
+	return pidref_wait(process, clock_now_ns() + (uint64_t)ms * NS_PER_MS);
 }
 
 static void test_closing_ends_and_reaps_even_a_hanging_probe(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1") "hang=GetName\n");
+	fake_machine_cards(*state, CARD("GPU-1", "1") "hang=GetName\n");
 	struct gpu_probe *p = open_probe("auto", 0, 0);
-	int pidfd = open_pidfd(gpu_probe_pid(p));
+	struct pidref probe = PIDREF_NONE;
+	assert_int_equal(pidref_open(gpu_probe_pid(p), &probe), 0);
 	gpu_probe_close(p);
-	assert_true(ends_within(pidfd, 0));
-	close(pidfd);
+	assert_true(ends_within(&probe, 0));
+	pidref_close(&probe);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 }
 
 static void test_killed_probe_is_noticed_and_another_can_be_opened(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	struct gpu_probe *p = open_probe("auto", 0, 0);
 	wait_for_round(p, 1);
 	kill(gpu_probe_pid(p), SIGKILL);
 	struct gpu_news news;
 	int r;
-	while ((r = news_within(p, LIMIT_MS, &news)) > 0)
+	while ((r = news_within(p, WAIT_MS, &news)) > 0)
 		;
 	assert_int_equal(r, -EPIPE);
 	assert_int_equal(gpu_probe_read(p, &news), -EPIPE); /* and stays so */
@@ -274,9 +270,9 @@ static void test_killed_probe_is_noticed_and_another_can_be_opened(void **state)
 
 static void test_caller_may_ignore_sigchld(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	signal(SIGCHLD, SIG_IGN);
-	struct gd_gpu_list *list = machine_list("auto");
+	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	gd_gpu_list_free(list);
 	struct sigaction now;
@@ -297,12 +293,12 @@ static void *wait_for_all_children(void *stop)
 
 static void test_caller_may_wait_for_all_children(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	bool stop = false;
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, wait_for_all_children, &stop), 0);
 	for (int i = 0; i < 10; i++) {
-		struct gd_gpu_list *list = machine_list("auto");
+		struct gd_gpu_list *list = fake_machine_list("auto");
 		if (list->count != 1)
 			fail_msg("%s", list->num_warnings ? list->warnings[0] : "no GPU");
 		gd_gpu_list_free(list);
@@ -338,7 +334,7 @@ static void *load_and_allocate(void *stop)
 
 static void test_several_threads_may_list_at_once(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
 	pthread_t threads[4], other;
 	bool stop = false;
 	assert_int_equal(pthread_create(&other, NULL, load_and_allocate, &stop), 0);
@@ -371,7 +367,7 @@ static _Noreturn void be_caller(int out)
 
 static void test_probe_ends_with_its_caller(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	int out[2];
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	pid_t caller = fork();
@@ -379,28 +375,28 @@ static void test_probe_ends_with_its_caller(void **state)
 		be_caller(out[1]);
 	pid_t pids[2];
 	assert_int_equal(read(out[0], pids, sizeof(pids)), sizeof(pids));
-	int probe = open_pidfd(pids[0]);
-	assert_true(probe >= 0);
-	assert_false(ends_within(probe, 0));
+	struct pidref probe = PIDREF_NONE;
+	assert_int_equal(pidref_open(pids[0], &probe), 0);
+	assert_false(ends_within(&probe, 0));
 	kill(caller, SIGKILL);
-	assert_true(ends_within(probe, LIMIT_MS));
+	assert_true(ends_within(&probe, WAIT_MS));
 	kill(pids[1], SIGKILL);
 	waitpid(caller, NULL, 0);
-	close(probe);
+	pidref_close(&probe);
 	close(out[0]);
 	close(out[1]);
 }
 
 static void test_probe_keeps_nothing_of_its_caller(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	int pipe_of_ours[2];
 	assert_int_equal(pipe(pipe_of_ours), 0); /* not even close-on-exec */
 	struct gpu_probe *p = open_probe("auto", 0, 0);
 	wait_for_round(p, 1);
 	close(pipe_of_ours[1]);
 	struct pollfd end = {.fd = pipe_of_ours[0], .events = POLLIN};
-	assert_int_equal(poll(&end, 1, LIMIT_MS), 1);
+	assert_int_equal(poll(&end, 1, WAIT_MS), 1);
 	assert_true(end.revents & POLLHUP);
 	close(pipe_of_ours[0]);
 	assert_int_equal(getsid(gpu_probe_pid(p)), gpu_probe_pid(p)); /* a Ctrl-C is not for it */
@@ -412,12 +408,12 @@ static void test_caller_that_does_not_read_gets_no_heap_of_old_samples(void **st
 	char text[16384] = "card\n";
 	for (int i = 0; i < 250; i++)
 		sprintf(text + strlen(text), "compute=%d 1\n", i);
-	machine_cards(*state, "%s", text);
+	fake_machine_cards(*state, "%s", text);
 	struct gpu_probe *p = open_probe("auto", 1, 0);
 	struct pollfd never = {.fd = -1};
 	poll(&never, 1, 2000);
 	/* What is older than this is what the socket held, some dozens: the probe itself keeps none back. */
-	machine_cards(*state, "card\nuuid=GPU-new\n");
+	fake_machine_cards(*state, "card\nuuid=GPU-new\n");
 	int old = 0;
 	do {
 		wait_for(p, GPU_NEWS_CARD, 0);
@@ -478,15 +474,15 @@ static void test_bad_specification_opens_nothing(void **state)
 
 static void test_program_of_another_version_gives_way(void **state)
 {
-	struct machine *m = *state;
+	struct fake_machine *m = *state;
 	char path[128];
 	snprintf(path, sizeof(path), "%s/probe", m->dir);
-	machine_write(m, "probe", "#!/bin/sh\nexit 2\n");
+	fake_machine_write(m, "probe", "#!/bin/sh\nexit 2\n");
 	assert_int_equal(chmod(path, 0755), 0);
 	char *before = strdup(getenv("GPUQ_PROBE"));
 	setenv("GPUQ_PROBE", path, 1);
-	machine_cards(m, CARD("GPU-1", "1"));
-	struct gd_gpu_list *list = machine_list("auto");
+	fake_machine_cards(m, CARD("GPU-1", "1"));
+	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	gd_gpu_list_free(list);
 	setenv("GPUQ_PROBE", before, 1);
@@ -495,29 +491,29 @@ static void test_program_of_another_version_gives_way(void **state)
 
 static void test_probe_is_a_program_of_its_own(void **state)
 {
-	machine_cards(*state, CARD("GPU-1", "1"));
+	fake_machine_cards(*state, CARD("GPU-1", "1"));
 	struct gpu_probe *p = open_probe("auto", 0, 0);
 	char path[64], program[256];
 	snprintf(path, sizeof(path), "/proc/%d/exe", gpu_probe_pid(p));
 	ssize_t n = readlink(path, program, sizeof(program) - 1);
 	assert_true(n > 0);
 	program[n] = '\0';
-	assert_contains(program, "/gpuq-probe");
+	check_contains(program, "/gpuq-probe");
 	gpu_probe_close(p);
 }
 
 /* With the argument "forked": where there is no program to execute. Threads are not for that case. */
 int main(int argc, char **argv)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest both[] = {
-		T(test_samples_come_by_themselves),
+		T(test_with_a_period_samples_come_by_themselves),
 		T(test_without_a_period_cards_are_asked_once),
-		T(test_card_that_stops_answering_and_comes_back),
+		T(test_card_that_stops_answering_is_quarantined_until_it_comes_back),
 		T(test_cards_that_wake_up_one_after_the_other_are_waited_for),
 		T(test_lost_card_keeps_its_identity),
-		T(test_xids_are_told),
-		T(test_many_cards_with_many_processes),
+		T(test_xids_are_reported_and_xid_79_means_a_lost_card),
+		T(test_many_cards_with_many_processes_are_reported_in_full),
 		T(test_closing_ends_and_reaps_even_a_hanging_probe),
 		T(test_killed_probe_is_noticed_and_another_can_be_opened),
 		T(test_caller_may_ignore_sigchld),

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
+#include "fake_machine.h"
 #include "gpu/list.h"
 #include "gpu/spec.h"
-#include "machine.h"
 
 #define CARD(name, uuid) "card\nname=" name "\nuuid=" uuid "\n"
 #define TWO_CARDS        CARD("A", "GPU-abc1") CARD("A", "GPU-abd2")
@@ -22,7 +22,7 @@ static void assert_spec_error(const char *text, const char *words)
 	struct gd_error err = {0};
 	assert_int_equal(gpu_spec_parse(text, &spec, &err), -EINVAL);
 	assert_int_equal(err.code, -EINVAL);
-	assert_contains(err.message, words);
+	check_contains(err.message, words);
 }
 
 static void test_wrong_specifications_say_what_is_wrong(void **state)
@@ -52,7 +52,7 @@ static void test_wrong_specifications_say_what_is_wrong(void **state)
 	assert_spec_error("sim:4x4000000T", "is no amount");
 }
 
-static void test_specification_of_many_parts(void **state)
+static void test_indices_ranges_and_uuids_can_be_listed_together(void **state)
 {
 	(void)state;
 	struct gpu_spec spec;
@@ -68,7 +68,7 @@ static void test_specification_of_many_parts(void **state)
 static void test_simulated_gpus_are_all_free(void **state)
 {
 	(void)state;
-	struct gd_gpu_list *list = machine_list("sim:3");
+	struct gd_gpu_list *list = fake_machine_list("sim:3");
 	assert_int_equal(list->count, 3);
 	for (int i = 0; i < 3; i++) {
 		const struct gd_gpu *gpu = &list->gpus[i];
@@ -88,7 +88,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 	} sizes[] = {{"sim:1x512M", UINT64_C(512) << 20}, {"sim:1x80GB", UINT64_C(80) << 30},
 		{"sim:1x24GiB", UINT64_C(24) << 30}, {"sim:1x1t", UINT64_C(1) << 40}};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		list = machine_list(sizes[i].spec);
+		list = fake_machine_list(sizes[i].spec);
 		assert_int_equal(list->gpus[0].memory_total_bytes, sizes[i].bytes);
 		gd_gpu_list_free(list);
 	}
@@ -107,12 +107,12 @@ static void test_default_specification_comes_from_the_environment(void **state)
 	setenv("GPUQ_GPUS", "nonsense", 1);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_count(NULL, &err), -EINVAL);
-	assert_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
+	check_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
 }
 
 static void test_parse_gives_indices_in_the_order_of_the_specification(void **state)
 {
-	machine_cards(*state, TWO_CARDS CARD("A", "GPU-ffff"));
+	fake_machine_cards(*state, TWO_CARDS CARD("A", "GPU-ffff"));
 	int ids[2] = {-1, -1};
 	assert_int_equal(gd_gpu_parse("GPU-ffff,0", ids, 2, NULL), 2);
 	assert_int_equal(ids[0], 2);
@@ -127,13 +127,13 @@ static void assert_list_error(const char *spec, int code, const char *words)
 	struct gd_error err = {0};
 	assert_int_equal(gd_gpu_list(spec, &list, &err), code);
 	assert_null(list);
-	assert_contains(err.message, words);
+	check_contains(err.message, words);
 }
 
 static void test_gpu_that_is_not_there_names_those_that_are(void **state)
 {
 	assert_list_error("0", -ENODEV, "GPU 0 is not there; there is none here (sim:4 gives four simulated ones)");
-	machine_cards(*state, TWO_CARDS);
+	fake_machine_cards(*state, TWO_CARDS);
 	assert_list_error("0,7", -ENODEV, "GPU specification '0,7': GPU 7 is not there; there are 0, 1");
 	assert_list_error("0-2", -ENODEV, "GPU 2 is not there");
 	assert_list_error("GPU-9", -ENODEV, "GPU-9 is not there; there are GPU-abc1, GPU-abd2");
@@ -147,15 +147,15 @@ static void test_gpu_that_is_not_there_names_those_that_are(void **state)
 
 static void test_uuid_given_in_full_is_not_the_beginning_of_another(void **state)
 {
-	machine_cards(*state, CARD("A", "GPU-abc") CARD("A", "GPU-abcdef"));
+	fake_machine_cards(*state, CARD("A", "GPU-abc") CARD("A", "GPU-abcdef"));
 	int id = -1;
 	assert_int_equal(gd_gpu_parse("gpu-ABC", &id, 1, NULL), 1);
 	assert_int_equal(id, 0);
 }
 
-static void test_one_gpu_by_its_index(void **state)
+static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 {
-	machine_cards(*state, TWO_CARDS CARD("B", "GPU-3") "mig\ninstance 1\nuuid=MIG-5\n");
+	fake_machine_cards(*state, TWO_CARDS CARD("B", "GPU-3") "mig\ninstance 1\nuuid=MIG-5\n");
 	struct gd_gpu_list *list;
 	struct gd_error err;
 	assert_int_equal(gd_gpu_get(1, &list, &err), 0);
@@ -167,21 +167,21 @@ static void test_one_gpu_by_its_index(void **state)
 	assert_int_equal(list->gpus[1].mig_index, 0);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(3, &list, &err), -ENODEV);
-	assert_contains(err.message, "GPU 3 is not there; there are 0, 1, 2");
+	check_contains(err.message, "GPU 3 is not there; there are 0, 1, 2");
 	assert_int_equal(gd_gpu_get(-1, &list, &err), -EINVAL);
 }
 
 static void test_validate_says_which_is_wrong(void **state)
 {
-	machine_cards(*state, TWO_CARDS);
+	fake_machine_cards(*state, TWO_CARDS);
 	struct gd_error err = {0};
 	assert_int_equal(gd_gpu_validate((int[]){0, 1, 0}, 3, &err), 0); /* one may stand there twice */
 	assert_int_equal(gd_gpu_validate((int[]){0, 5}, 2, &err), -ENODEV);
-	assert_contains(err.message, "GPU 5 is not there; there are 0, 1");
+	check_contains(err.message, "GPU 5 is not there; there are 0, 1");
 	assert_int_equal(gd_gpu_validate((int[]){-3}, 1, &err), -EINVAL);
-	assert_contains(err.message, "GPU -3");
+	check_contains(err.message, "GPU -3");
 	assert_int_equal(gd_gpu_validate(NULL, 0, &err), -EINVAL);
-	assert_contains(err.message, "the list is empty");
+	check_contains(err.message, "the list is empty");
 	setenv("GPUQ_GPUS", "sim:8", 1);
 	assert_int_equal(gd_gpu_validate((int[]){7}, 1, &err), 0);
 	struct gd_gpu_list *list;
@@ -195,7 +195,7 @@ static void test_validate_says_which_is_wrong(void **state)
 static void assert_visible(const char *value, const char *expected)
 {
 	setenv("CUDA_VISIBLE_DEVICES", value, 1);
-	struct gd_gpu_list *list = machine_survey();
+	struct gd_gpu_list *list = fake_machine_survey();
 	char seen[128] = "";
 	for (size_t i = 0; i < list->count; i++)
 		sprintf(seen + strlen(seen), i ? " %d/%d" : "%d/%d", list->gpus[i].index, list->gpus[i].mig_index);
@@ -205,7 +205,7 @@ static void assert_visible(const char *value, const char *expected)
 
 static void test_inherited_cuda_visible_devices_limits_what_there_is(void **state)
 {
-	machine_cards(
+	fake_machine_cards(
 		*state, TWO_CARDS CARD("A", "GPU-3333") "mig\ninstance 0\nuuid=MIG-5555\ninstance 1\nuuid=MIG-6666\n");
 	assert_visible("1", "1/-1");
 	assert_visible("1,0", "0/-1 1/-1");
@@ -219,21 +219,21 @@ static void test_inherited_cuda_visible_devices_limits_what_there_is(void **stat
 	assert_visible("0,9,1", "0/-1");                  /* the list ends where it makes no sense, as for CUDA */
 	assert_int_equal(gd_gpu_count("sim:2", NULL), 2); /* simulated ones are not meant */
 	setenv("CUDA_VISIBLE_DEVICES", "", 1);
-	struct gd_gpu_list *list = machine_list("auto");
+	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 0);
-	assert_warned(list, "CUDA_VISIBLE_DEVICES='' hides every GPU");
+	fake_machine_assert_warned(list, "CUDA_VISIBLE_DEVICES='' hides every GPU");
 	gd_gpu_list_free(list);
 }
 
-static void test_numbers_of_mixed_cards_are_warned_of(void **state)
+static void test_mixed_cards_without_pci_order_give_a_warning(void **state)
 {
-	machine_cards(*state, CARD("A", "GPU-1") CARD("B", "GPU-2"));
+	fake_machine_cards(*state, CARD("A", "GPU-1") CARD("B", "GPU-2"));
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-	struct gd_gpu_list *list = machine_list("auto");
-	assert_warned(list, "set CUDA_DEVICE_ORDER=PCI_BUS_ID");
+	struct gd_gpu_list *list = fake_machine_list("auto");
+	fake_machine_assert_warned(list, "set CUDA_DEVICE_ORDER=PCI_BUS_ID");
 	gd_gpu_list_free(list);
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-	list = machine_list("auto");
+	list = fake_machine_list("auto");
 	assert_int_equal(list->num_warnings, 0);
 	gd_gpu_list_free(list);
 }
@@ -255,7 +255,7 @@ static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char 
 	free(changes);
 }
 
-static void test_binding(void **state)
+static void test_binding_sets_the_variables_of_the_vendor(void **state)
 {
 	(void)state;
 	struct gd_gpu nvidia[] = {
@@ -289,20 +289,20 @@ static void test_binding(void **state)
 	assert_bound(amd, 2,
 		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4");
 	assert_bound(NULL, 0, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES= GPUQ_GPU=");
-	struct gd_gpu_list *list = machine_list("sim:4");
+	struct gd_gpu_list *list = fake_machine_list("sim:4");
 	assert_bound(&list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");
 	gd_gpu_list_free(list);
 
 	struct gd_env_change *changes;
 	struct gd_error err;
 	assert_int_equal(gd_gpu_bind(nvidia + 3, 1, &changes, &err), -EINVAL);
-	assert_contains(err.message, "the card is split");
+	check_contains(err.message, "the card is split");
 	struct gd_gpu both[] = {nvidia[0], amd[0]};
 	assert_int_equal(gd_gpu_bind(both, 2, &changes, &err), -EINVAL);
-	assert_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");
+	check_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");
 }
 
-static void test_names_of_vendors(void **state)
+static void test_every_vendor_has_a_name(void **state)
 {
 	(void)state;
 	assert_string_equal(gd_vendor_name(GD_VENDOR_NVIDIA), "nvidia");
@@ -313,21 +313,21 @@ static void test_names_of_vendors(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, machine_setup, machine_teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_wrong_specifications_say_what_is_wrong),
-		T(test_specification_of_many_parts),
+		T(test_indices_ranges_and_uuids_can_be_listed_together),
 		T(test_simulated_gpus_are_all_free),
 		T(test_default_specification_comes_from_the_environment),
 		T(test_parse_gives_indices_in_the_order_of_the_specification),
 		T(test_gpu_that_is_not_there_names_those_that_are),
 		T(test_uuid_given_in_full_is_not_the_beginning_of_another),
-		T(test_one_gpu_by_its_index),
+		T(test_get_returns_one_gpu_with_its_mig_instances),
 		T(test_validate_says_which_is_wrong),
 		T(test_inherited_cuda_visible_devices_limits_what_there_is),
-		T(test_numbers_of_mixed_cards_are_warned_of),
-		T(test_binding),
-		T(test_names_of_vendors),
+		T(test_mixed_cards_without_pci_order_give_a_warning),
+		T(test_binding_sets_the_variables_of_the_vendor),
+		T(test_every_vendor_has_a_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void put_example(struct text *out)
 	assert_int_equal(text_error(out), 0);
 }
 
-static void test_what_is_put_is_taken(void **state)
+static void test_record_that_was_put_is_taken_unchanged(void **state)
 {
 	(void)state;
 	struct text t = {0};
@@ -50,7 +50,7 @@ static void test_what_is_put_is_taken(void **state)
 	text_finish(&t);
 }
 
-static void test_record_that_is_not_complete_is_waited_for(void **state)
+static void test_incomplete_record_is_not_taken_yet(void **state)
 {
 	(void)state;
 	struct text t = {0};
@@ -107,8 +107,8 @@ static void test_more_processes_than_there_are_bytes_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_put_is_taken),
-		cmocka_unit_test(test_record_that_is_not_complete_is_waited_for),
+		cmocka_unit_test(test_record_that_was_put_is_taken_unchanged),
+		cmocka_unit_test(test_incomplete_record_is_not_taken_yet),
 		cmocka_unit_test(test_more_processes_than_there_are_bytes_are_refused),
 		cmocka_unit_test(test_scribbled_record_is_refused_or_read_but_never_followed),
 	};

@@ -21,13 +21,13 @@ def texts(svg):
     return [(t.text, t.get("fill")) for t in svg.iter(SVG + "text")][1:]
 
 
-def test_text_and_colour_arrive(tmp_path):
+def test_text_and_color_are_drawn(tmp_path):
     code, svg = draw(tmp_path, r"printf 'a <b> & c\n\033[32mgreen\033[0m\n'")
     assert code == 0
     assert texts(svg) == [("a <b> & c", None), ("green", "#3fb950")]
 
 
-def test_what_was_overwritten_is_gone(tmp_path):
+def test_overwritten_text_is_not_drawn(tmp_path):
     _, svg = draw(tmp_path, r"printf 'one\ntwo\n\033[2A\033[Knew\n\033[1Bend\n'")
     assert texts(svg) == [("new", None), ("two", None), ("end", None)]
 

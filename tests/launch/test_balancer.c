@@ -32,7 +32,7 @@ static void add(struct gd_balancer *b, int gpu, double audio, double processing,
 
 #define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-9)
 
-static void test_nothing_yet_is_no_number_out_of_range(void **state)
+static void test_figures_are_in_range_before_the_first_result(void **state)
 {
 	(void)state;
 	struct gd_balancer *b = make();
@@ -54,7 +54,7 @@ static void test_nothing_yet_is_no_number_out_of_range(void **state)
 	gd_balancer_destroy(NULL);
 }
 
-static void test_numbers_of_a_run(void **state)
+static void test_summary_adds_up_done_failed_and_skipped_files(void **state)
 {
 	(void)state;
 	struct gd_balancer *b = make();
@@ -94,7 +94,7 @@ static void test_numbers_of_a_run(void **state)
 	gd_balancer_destroy(b);
 }
 
-static void test_skew_and_a_gpu_that_nobody_announced(void **state)
+static void test_unannounced_gpu_is_added_and_counts_in_the_skew(void **state)
 {
 	(void)state;
 	struct gd_balancer *b = make();
@@ -136,9 +136,9 @@ static void test_reset_forgets_all_but_the_gpus(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_yet_is_no_number_out_of_range),
-		cmocka_unit_test(test_numbers_of_a_run),
-		cmocka_unit_test(test_skew_and_a_gpu_that_nobody_announced),
+		cmocka_unit_test(test_figures_are_in_range_before_the_first_result),
+		cmocka_unit_test(test_summary_adds_up_done_failed_and_skipped_files),
+		cmocka_unit_test(test_unannounced_gpu_is_added_and_counts_in_the_skew),
 		cmocka_unit_test(test_reset_forgets_all_but_the_gpus),
 	};
 	return cmocka_run_group_tests_name("launch_balancer", tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void assert_shell(const char *command)
 	assert_words(command, (const char *const[]){"/bin/sh", "-c", command, NULL});
 }
 
-static void test_everything_else_is_the_shells(void **state)
+static void test_anything_but_plain_words_goes_to_the_shell(void **state)
 {
 	(void)state;
 	assert_shell("python3 'my worker.py'");
@@ -66,7 +66,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plain_words_need_no_shell),
-		cmocka_unit_test(test_everything_else_is_the_shells),
+		cmocka_unit_test(test_anything_but_plain_words_goes_to_the_shell),
 		cmocka_unit_test(test_empty_command_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-#include "folder.h"
+#include "support/scratch.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "gpu_dispatch.h"
+#include "support/check.h"
 
 static struct gd_files *find(const char *folder, struct gd_find_options o)
 {
@@ -29,11 +34,11 @@ static void assert_found(const struct gd_files *files, const char *expected)
 static void test_default_pattern_is_wav_in_the_folder_alone(void **state)
 {
 	(void)state;
-	folder_put("in/b.wav", 10);
-	folder_put("in/a.wav", 20);
-	folder_put("in/c.mp3", 1);
-	folder_put("in/.hidden.wav", 1);
-	folder_put("in/deep/d.wav", 1);
+	scratch_put("in/b.wav", 10);
+	scratch_put("in/a.wav", 20);
+	scratch_put("in/c.mp3", 1);
+	scratch_put("in/.hidden.wav", 1);
+	scratch_put("in/deep/d.wav", 1);
 	struct gd_files *files = NULL;
 	assert_int_equal(gd_files_find("in", NULL, &files, NULL), 0);
 	assert_found(files, "a.wav|b.wav");
@@ -52,13 +57,13 @@ static void test_several_patterns_and_folders_below_in_order_of_names(void **sta
 {
 	(void)state;
 	static const char *const patterns[] = {"*.wav", "take[0-9].*", "?.ogg"};
-	folder_put("in/z.wav", 1);
-	folder_put("in/b/2.wav", 1);
-	folder_put("in/b/1.wav", 1);
-	folder_put("in/b/c/take7.raw", 1);
-	folder_put("in/a.ogg", 1);
-	folder_put("in/ab.ogg", 1);
-	folder_put("in/.git/x.wav", 1);
+	scratch_put("in/z.wav", 1);
+	scratch_put("in/b/2.wav", 1);
+	scratch_put("in/b/1.wav", 1);
+	scratch_put("in/b/c/take7.raw", 1);
+	scratch_put("in/a.ogg", 1);
+	scratch_put("in/ab.ogg", 1);
+	scratch_put("in/.git/x.wav", 1);
 	struct gd_files *files =
 		find("in", (struct gd_find_options){.patterns = patterns, .num_patterns = 3, .recursive = true});
 	assert_found(files, "a.ogg|b/1.wav|b/2.wav|b/c/take7.raw|z.wav");
@@ -68,12 +73,12 @@ static void test_several_patterns_and_folders_below_in_order_of_names(void **sta
 static void test_names_of_any_bytes_are_found_and_sorted(void **state)
 {
 	(void)state;
-	folder_put("in/-x.wav", 1);
-	folder_put("in/a b\".wav", 1);
-	folder_put("in/new\nline.wav", 1);
-	folder_put("in/\xff\xfe.wav", 1);
-	folder_put("in/recording-000000002.wav", 1);
-	folder_put("in/recording-000000001.wav", 1);
+	scratch_put("in/-x.wav", 1);
+	scratch_put("in/a b\".wav", 1);
+	scratch_put("in/new\nline.wav", 1);
+	scratch_put("in/\xff\xfe.wav", 1);
+	scratch_put("in/recording-000000002.wav", 1);
+	scratch_put("in/recording-000000001.wav", 1);
 	struct gd_files *files = find("in", (struct gd_find_options){0});
 	assert_found(
 		files, "-x.wav|a b\".wav|new\nline.wav|recording-000000001.wav|recording-000000002.wav|\xff\xfe.wav");
@@ -87,7 +92,7 @@ static void test_many_names_are_sorted(void **state)
 	for (int i = 0; i < 3000; i++) {
 		char path[64];
 		snprintf(path, sizeof(path), "in/some-prefix-%d.wav", (i * 7919) % 3000);
-		folder_put(path, 1);
+		scratch_put(path, 1);
 	}
 	struct gd_files *files = find("in", (struct gd_find_options){0});
 	assert_int_equal(files->count, 3000);
@@ -99,8 +104,8 @@ static void test_many_names_are_sorted(void **state)
 static void test_links_are_followed_and_loops_end(void **state)
 {
 	(void)state;
-	folder_put("in/a/x.wav", 1);
-	folder_put("elsewhere/y.wav", 1);
+	scratch_put("in/a/x.wav", 1);
+	scratch_put("elsewhere/y.wav", 1);
 	assert_int_equal(symlink("..", "in/a/up"), 0);
 	assert_int_equal(symlink("../elsewhere", "in/other"), 0);
 	assert_int_equal(symlink("a/x.wav", "in/linked.wav"), 0);
@@ -122,7 +127,7 @@ static void test_links_are_followed_and_loops_end(void **state)
 static void test_only_regular_files_count(void **state)
 {
 	(void)state;
-	folder_put("in/a.wav", 1);
+	scratch_put("in/a.wav", 1);
 	assert_int_equal(mkfifo("in/pipe.wav", 0644), 0);
 	mkdir("in/folder.wav", 0755);
 	struct gd_files *files = find("in", (struct gd_find_options){.recursive = true});
@@ -134,11 +139,11 @@ static void test_only_regular_files_count(void **state)
 static void test_folder_that_cannot_be_read_is_named_and_the_rest_found(void **state)
 {
 	(void)state;
-	folder_put("in/a.wav", 1);
-	folder_put("in/secret/b.wav", 1);
-	folder_put("in/z.wav", 1);
+	scratch_put("in/a.wav", 1);
+	scratch_put("in/secret/b.wav", 1);
+	scratch_put("in/z.wav", 1);
 	chmod("in/secret", 0);
-	chmod(folder_path, 0755);
+	chmod(".", 0755);
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (getuid() == 0 && setuid(65534) < 0)
@@ -158,11 +163,11 @@ static void test_folder_that_cannot_be_read_is_named_and_the_rest_found(void **s
 	assert_int_equal(status, 0);
 }
 
-static void test_folder_that_is_left_out(void **state)
+static void test_excluded_folder_is_not_searched(void **state)
 {
 	(void)state;
-	folder_put("in/a.wav", 1);
-	folder_put("in/out/b.wav", 1);
+	scratch_put("in/a.wav", 1);
+	scratch_put("in/out/b.wav", 1);
 	struct gd_files *files = find("in", (struct gd_find_options){.recursive = true, .exclude = "in/out"});
 	assert_found(files, "a.wav");
 	gd_files_free(files);
@@ -177,25 +182,25 @@ static bool always(void *context)
 	return true;
 }
 
-static void test_what_cannot_be_done_says_why(void **state)
+static void test_missing_folder_bad_pattern_and_stop_are_errors_with_a_reason(void **state)
 {
 	(void)state;
 	struct gd_files *files = NULL;
 	struct gd_error err = {0};
 	assert_int_equal(gd_files_find("nowhere", NULL, &files, &err), -ENOENT);
-	assert_non_null(strstr(err.message, "nowhere"));
-	folder_put("file", 1);
+	check_contains(err.message, "nowhere");
+	scratch_put("file", 1);
 	assert_int_equal(gd_files_find("file", NULL, &files, &err), -ENOTDIR);
 	for (int i = 0; i < 2000; i++) {
 		char path[32];
 		snprintf(path, sizeof(path), "in/%d.wav", i);
-		folder_put(path, 0);
+		scratch_put(path, 0);
 	}
 	static const char *const bad[] = {"a/*.wav"};
 	int asked = 0;
 	struct gd_find_options o = {.size = sizeof(o), .patterns = bad, .num_patterns = 1};
 	assert_int_equal(gd_files_find("in", &o, &files, &err), -EINVAL);
-	assert_non_null(strstr(err.message, "a/*.wav"));
+	check_contains(err.message, "a/*.wav");
 	o = (struct gd_find_options){.size = sizeof(o), .stopped = always, .context = &asked};
 	assert_int_equal(gd_files_find("in", &o, &files, &err), -ECANCELED);
 	assert_int_equal(asked, 1);
@@ -207,15 +212,15 @@ static void test_what_cannot_be_done_says_why(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		folder_test(test_default_pattern_is_wav_in_the_folder_alone),
-		folder_test(test_several_patterns_and_folders_below_in_order_of_names),
-		folder_test(test_names_of_any_bytes_are_found_and_sorted),
-		folder_test(test_many_names_are_sorted),
-		folder_test(test_links_are_followed_and_loops_end),
-		folder_test(test_only_regular_files_count),
-		folder_test(test_folder_that_cannot_be_read_is_named_and_the_rest_found),
-		folder_test(test_folder_that_is_left_out),
-		folder_test(test_what_cannot_be_done_says_why),
+		scratch_test(test_default_pattern_is_wav_in_the_folder_alone),
+		scratch_test(test_several_patterns_and_folders_below_in_order_of_names),
+		scratch_test(test_names_of_any_bytes_are_found_and_sorted),
+		scratch_test(test_many_names_are_sorted),
+		scratch_test(test_links_are_followed_and_loops_end),
+		scratch_test(test_only_regular_files_count),
+		scratch_test(test_folder_that_cannot_be_read_is_named_and_the_rest_found),
+		scratch_test(test_excluded_folder_is_not_searched),
+		scratch_test(test_missing_folder_bad_pattern_and_stop_are_errors_with_a_reason),
 	};
 	return cmocka_run_group_tests_name("launch_find", tests, NULL, NULL);
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-#include "folder.h"
+#include "support/scratch.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "launch/history.h"
+#include "support/check.h"
+#include "support/process.h"
 
 #define PRINT "0123456789abcdef0123456789abcdef"
 
@@ -41,7 +46,26 @@ static void read_back(struct history *h)
 	assert_int_equal(history_read(h, "launch.jsonl", &err), 0);
 }
 
-static void test_what_is_written_is_read(void **state)
+/* A launcher that has done one file. */
+static void write_one(const char *file)
+{
+	struct history h;
+	begin(&h);
+	put(&h, file, true);
+	assert_int_equal(history_flush(&h), 0);
+	history_finish(&h);
+}
+
+static void assert_read(size_t num_files, uint64_t bad_lines)
+{
+	struct history h;
+	read_back(&h);
+	assert_int_equal(h.count, num_files);
+	assert_int_equal(h.bad_lines, bad_lines);
+	history_finish(&h);
+}
+
+static void test_entries_are_read_as_they_were_written(void **state)
 {
 	(void)state;
 	struct history h;
@@ -71,7 +95,7 @@ static void test_what_is_written_is_read(void **state)
 	history_finish(&h);
 }
 
-static void test_no_file_is_no_history(void **state)
+static void test_missing_file_is_an_empty_history(void **state)
 {
 	(void)state;
 	struct history h;
@@ -84,10 +108,7 @@ static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
 {
 	(void)state;
 	struct history h;
-	begin(&h);
-	put(&h, "a.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
+	write_one("a.wav");
 	FILE *f = fopen("launch.jsonl", "ae");
 	static const char rubbish[] =
 		"garbage\n\0\0\n[1]\n{}\n{\"event\":\"done\",\"file\":\"x\"}\n{\"event\":\"new\"}\n\n"
@@ -100,14 +121,8 @@ static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
 	assert_int_equal(h.first_bad_line, 3);
 	history_finish(&h);
 	/* The next one that writes does not write into the torn line. */
-	begin(&h);
-	put(&h, "b.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
-	read_back(&h);
-	assert_int_equal(h.count, 2);
-	assert_int_equal(h.bad_lines, 6);
-	history_finish(&h);
+	write_one("b.wav");
+	assert_read(2, 6);
 }
 
 static void test_line_that_lacks_only_its_end_counts(void **state)
@@ -121,17 +136,11 @@ static void test_line_that_lacks_only_its_end_counts(void **state)
 	assert_int_equal(fstat(h.fd, &st), 0);
 	assert_int_equal(ftruncate(h.fd, st.st_size - 1), 0);
 	history_finish(&h);
-	begin(&h);
-	put(&h, "b.wav", true);
-	assert_int_equal(history_flush(&h), 0);
-	history_finish(&h);
-	read_back(&h);
-	assert_int_equal(h.count, 2);
-	assert_int_equal(h.bad_lines, 0);
-	history_finish(&h);
+	write_one("b.wav");
+	assert_read(2, 0);
 }
 
-static void test_every_cut_of_a_file_is_read(void **state)
+static void test_file_truncated_anywhere_is_read(void **state)
 {
 	(void)state;
 	struct history h;
@@ -153,16 +162,16 @@ static void test_every_cut_of_a_file_is_read(void **state)
 static void test_newer_version_is_refused(void **state)
 {
 	(void)state;
-	folder_write("launch.jsonl", "{\"event\":\"run\",\"version\":2,\"input\":\"/x\"}\n");
+	scratch_write_text("launch.jsonl", "{\"event\":\"run\",\"version\":2,\"input\":\"/x\"}\n");
 	struct history h;
 	struct gd_error err = {0};
 	history_init(&h);
 	assert_int_equal(history_read(&h, "launch.jsonl", &err), -EINVAL);
-	assert_non_null(strstr(err.message, "newer gpuq"));
+	check_contains(err.message, "newer gpuq");
 	history_finish(&h);
 }
 
-static void test_one_launcher_at_a_time(void **state)
+static void test_second_launcher_is_refused_and_told_who_holds_the_history(void **state)
 {
 	(void)state;
 	struct history h;
@@ -176,14 +185,12 @@ static void test_one_launcher_at_a_time(void **state)
 		history_init(&other);
 		_exit(history_open(&other, "launch.jsonl", &err) == -EBUSY && strstr(err.message, who) ? 0 : 1);
 	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	assert_int_equal(process_exit_code(pid), 0);
 	history_finish(&h);
 }
 
 /* A disk that is full, and then is not: in a child, for the limit cannot be taken back by all. */
-static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
+static void test_entries_that_cannot_be_written_are_kept_and_written_later(void **state)
 {
 	(void)state;
 	pid_t pid = fork();
@@ -211,27 +218,21 @@ static void test_what_cannot_be_written_is_kept_and_written_later(void **state)
 			_exit(3);
 		_exit(0);
 	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	struct history h;
-	read_back(&h);
-	assert_int_equal(h.count, 5);
-	assert_int_equal(h.bad_lines, 0);
-	history_finish(&h);
+	assert_int_equal(process_exit_code(pid), 0);
+	assert_read(5, 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		folder_test(test_what_is_written_is_read),
-		folder_test(test_no_file_is_no_history),
-		folder_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
-		folder_test(test_line_that_lacks_only_its_end_counts),
-		folder_test(test_every_cut_of_a_file_is_read),
-		folder_test(test_newer_version_is_refused),
-		folder_test(test_one_launcher_at_a_time),
-		folder_test(test_what_cannot_be_written_is_kept_and_written_later),
+		scratch_test(test_entries_are_read_as_they_were_written),
+		scratch_test(test_missing_file_is_an_empty_history),
+		scratch_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
+		scratch_test(test_line_that_lacks_only_its_end_counts),
+		scratch_test(test_file_truncated_anywhere_is_read),
+		scratch_test(test_newer_version_is_refused),
+		scratch_test(test_second_launcher_is_refused_and_told_who_holds_the_history),
+		scratch_test(test_entries_that_cannot_be_written_are_kept_and_written_later),
 	};
 	return cmocka_run_group_tests_name("launch_history", tests, NULL, NULL);
 }

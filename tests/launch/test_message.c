@@ -49,7 +49,7 @@ static struct message read_well(const char *line)
 	return m;
 }
 
-static void test_answers_are_read(void **state)
+static void test_answer_has_id_result_duration_and_error(void **state)
 {
 	(void)state;
 	struct message m = read_well("{\"id\":7,\"ok\":true,\"duration\":12.5}");
@@ -67,7 +67,7 @@ static void test_answers_are_read(void **state)
 	assert_string_equal(m.error, "");
 }
 
-static void test_other_messages_are_read(void **state)
+static void test_ready_error_and_unknown_types_are_told_apart(void **state)
 {
 	(void)state;
 	assert_int_equal(read_well("{\"type\":\"ready\"}").kind, MESSAGE_READY);
@@ -91,7 +91,7 @@ static void test_long_error_is_cut_at_a_whole_character(void **state)
 	text_finish(&t);
 }
 
-static void test_what_is_no_message_is_refused_with_a_reason(void **state)
+static void test_malformed_message_is_refused_with_a_reason(void **state)
 {
 	(void)state;
 	static const struct {
@@ -129,10 +129,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_setup_has_every_setting_once),
 		cmocka_unit_test(test_task_names_file_and_folder),
-		cmocka_unit_test(test_answers_are_read),
-		cmocka_unit_test(test_other_messages_are_read),
+		cmocka_unit_test(test_answer_has_id_result_duration_and_error),
+		cmocka_unit_test(test_ready_error_and_unknown_types_are_told_apart),
 		cmocka_unit_test(test_long_error_is_cut_at_a_whole_character),
-		cmocka_unit_test(test_what_is_no_message_is_refused_with_a_reason),
+		cmocka_unit_test(test_malformed_message_is_refused_with_a_reason),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

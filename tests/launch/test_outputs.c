@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "folder.h"
+#include "support/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 
 #include "launch/outputs.h"
 
@@ -20,7 +22,7 @@ static void assert_stem(const char *path, const char *expected)
 	assert_memory_equal(stem, expected, length);
 }
 
-static void test_stems(void **state)
+static void test_stem_is_the_name_without_its_last_extension(void **state)
 {
 	(void)state;
 	assert_stem("b.wav", "b");
@@ -47,7 +49,7 @@ static void test_no_two_files_share_a_folder(void **state)
 	outputs_finish(&o);
 }
 
-static void test_what_the_launcher_itself_writes_is_nobodys(void **state)
+static void test_no_file_gets_a_folder_named_like_the_launchers_own_files(void **state)
 {
 	(void)state;
 	struct outputs o = {0};
@@ -58,7 +60,7 @@ static void test_what_the_launcher_itself_writes_is_nobodys(void **state)
 	outputs_finish(&o);
 }
 
-static void test_whoever_had_a_folder_keeps_it(void **state)
+static void test_claimed_folder_stays_with_its_file(void **state)
 {
 	(void)state;
 	struct outputs o = {0};
@@ -70,7 +72,7 @@ static void test_whoever_had_a_folder_keeps_it(void **state)
 }
 
 /* The history may have been edited, or made by somebody else. */
-static void test_nobody_claims_what_is_not_below_the_output_folder(void **state)
+static void test_path_outside_the_output_folder_cannot_be_claimed(void **state)
 {
 	(void)state;
 	static const char *const bad[] = {"", "/etc", "..", "../x", "a/../../x", "a//b", "a/", "./a", "launch.jsonl"};
@@ -86,8 +88,8 @@ static void test_folders_are_made_with_those_above(void **state)
 	(void)state;
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
-	assert_true(folder_has("a/b/c"));
-	folder_put("file", 1);
+	assert_true(scratch_has("a/b/c"));
+	scratch_put("file", 1);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "file"), -ENOTDIR);
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x"), -ENOTDIR);
 }
@@ -95,12 +97,12 @@ static void test_folders_are_made_with_those_above(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stems),
+		cmocka_unit_test(test_stem_is_the_name_without_its_last_extension),
 		cmocka_unit_test(test_no_two_files_share_a_folder),
-		cmocka_unit_test(test_what_the_launcher_itself_writes_is_nobodys),
-		cmocka_unit_test(test_whoever_had_a_folder_keeps_it),
-		cmocka_unit_test(test_nobody_claims_what_is_not_below_the_output_folder),
-		folder_test(test_folders_are_made_with_those_above),
+		cmocka_unit_test(test_no_file_gets_a_folder_named_like_the_launchers_own_files),
+		cmocka_unit_test(test_claimed_folder_stays_with_its_file),
+		cmocka_unit_test(test_path_outside_the_output_folder_cannot_be_claimed),
+		scratch_test(test_folders_are_made_with_those_above),
 	};
 	return cmocka_run_group_tests_name("launch_outputs", tests, NULL, NULL);
 }

@@ -1,194 +1,185 @@
 /* SPDX-License-Identifier: MIT */
 /* A persistent program: what it is told, and everything that it can do wrong. */
-#include "launch_lab.h"
+#include "file_rig.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *argv_of[4];
 
-static struct lab *lab_of(void **state, const char *mode)
+static struct file_rig *rig_of(void **state, const char *mode)
 {
-	struct lab *lab = *state;
+	struct file_rig *rig = *state;
 	argv_of[0] = getenv("TEST_SPEAKER");
 	argv_of[1] = mode;
-	argv_of[2] = lab->dir;
+	argv_of[2] = rig->dir;
 	assert_non_null(argv_of[0]);
-	lab->worker.kind = LAUNCH_PROGRAM;
-	lab->worker.argv = argv_of;
-	return lab;
+	rig->worker.kind = LAUNCH_PROGRAM;
+	rig->worker.argv = argv_of;
+	return rig;
 }
 
 /* This file, and one after it that must go well, whatever became of the first. */
-static const struct lab_end *run_then_another(struct lab *lab, const char *name)
+static const struct file_end *run_then_another(struct file_rig *rig, const char *name)
 {
-	lab_open(lab);
-	lab_submit(lab, name, -1);
-	lab_await(lab, 1);
-	lab_submit(lab, "fine", -1);
-	lab_await(lab, 2);
-	lab_close(lab);
-	assert_string_equal(lab->ends[1].message, "");
-	assert_true(lab->ends[1].seconds == 12.5);
-	assert_true(lab_gone((pid_t)atoi(lab_read(lab, "speaker"))));
-	return &lab->ends[0];
-}
-
-static size_t count(const char *text, const char *word)
-{
-	size_t n = 0;
-	for (const char *p = text; (p = strstr(p, word)); p++)
-		n++;
-	return n;
+	file_rig_open(rig);
+	file_rig_submit(rig, name, -1);
+	file_rig_await(rig, 1);
+	file_rig_submit(rig, "fine", -1);
+	file_rig_await(rig, 2);
+	file_rig_close(rig);
+	assert_string_equal(rig->ends[1].message, "");
+	assert_true(rig->ends[1].seconds == 12.5);
+	assert_true(file_rig_named_gone(rig, "speaker"));
+	return &rig->ends[0];
 }
 
 /* ---- As it should be ---------------------------------------------------- */
 
 static void test_program_is_set_up_once_and_answers_each_file(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
+	struct file_rig *rig = rig_of(state, "good");
 	static const struct gd_setting settings[] = {{"model_size", "base"}, {"language", "en"}};
-	lab->worker.settings = settings;
-	lab->worker.num_settings = 2;
-	lab_open(lab);
-	lab_submit(lab, "a b\"\n.png", -1);
-	lab_submit(lab, "plain", 3.5);
-	lab_submit(lab, "\xff.png", -1);
+	rig->worker.settings = settings;
+	rig->worker.num_settings = 2;
+	file_rig_open(rig);
+	file_rig_submit(rig, "a b\"\n.png", -1);
+	file_rig_submit(rig, "plain", 3.5);
+	file_rig_submit(rig, "\xff.png", -1);
 	for (int i = 0; i < 100; i++)
-		lab_submit(lab, "more", -1);
-	lab_await(lab, 103);
-	lab_close(lab);
+		file_rig_submit(rig, "more", -1);
+	file_rig_await(rig, 103);
+	file_rig_close(rig);
 	for (size_t i = 0; i < 103; i++)
-		assert_string_equal(lab->ends[i].message, "");
-	assert_true(lab->ends[0].seconds == 12.5);
-	assert_true(lab->ends[1].seconds == 3.5); /* the file's own, where the program tells none */
+		assert_string_equal(rig->ends[i].message, "");
+	assert_true(rig->ends[0].seconds == 12.5);
+	assert_true(rig->ends[1].seconds == 3.5); /* the file's own, where the program tells none */
 	char expected[2048];
 	snprintf(expected, sizeof(expected),
 		"{\"type\":\"setup\",\"gpu\":0,\"seed\":42,\"settings\":{\"model_size\":\"base\",\"language\":\"en\"},"
 		"\"device\":0}\n"
 		"{\"type\":\"task\",\"id\":0,\"file\":\"%s/a b\\\"\\n.png\",\"output_dir\":\"%s\"}\n",
-		lab->dir, lab->dir);
-	assert_memory_equal(lab_read(lab, "heard"), expected, strlen(expected));
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 1);
-	assert_int_equal(count(lab_read(lab, "heard"), "\"file_b64\""), 1);
-	assert_int_equal(atoi(lab_read(lab, "left")), 1); /* at the end of its input, not killed */
+		rig->dir, rig->dir);
+	assert_memory_equal(file_rig_read(rig, "heard"), expected, strlen(expected));
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"file_b64\""), 1);
+	assert_int_equal(atoi(file_rig_read(rig, "left")), 1); /* at the end of its input, not killed */
 }
 
 static void test_file_that_fails_costs_nothing_but_itself(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	const struct lab_end *end = run_then_another(lab, "fails");
+	struct file_rig *rig = rig_of(state, "good");
+	const struct file_end *end = run_then_another(rig, "fails");
 	assert_int_equal(end->failure, GD_FAILED);
 	assert_string_equal(end->message, "not \xc3\xa0 picture");
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
 
 static void test_file_that_fails_without_a_reason_says_so(void **state)
 {
-	assert_string_equal(run_then_another(lab_of(state, "good"), "refuses")->message, "the program said no reason");
+	assert_string_equal(run_then_another(rig_of(state, "good"), "refuses")->message, "the program said no reason");
 }
 
 static void test_rubbish_before_and_among_the_lines_is_no_harm(void **state)
 {
-	struct lab *lab = lab_of(state, "noisy");
-	const struct lab_end *end = run_then_another(lab, "noisy");
+	struct file_rig *rig = rig_of(state, "noisy");
+	const struct file_end *end = run_then_another(rig, "noisy");
 	assert_string_equal(end->message, "");
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 1);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
 
 static void test_messages_of_unknown_type_are_passed_over(void **state)
 {
-	assert_string_equal(run_then_another(lab_of(state, "chatty"), "one")->message, "");
+	assert_string_equal(run_then_another(rig_of(state, "chatty"), "one")->message, "");
 }
 
 static void test_program_that_leaves_between_files_is_started_again(void **state)
 {
-	struct lab *lab = lab_of(state, "leaves");
-	lab_open(lab);
+	struct file_rig *rig = rig_of(state, "leaves");
+	file_rig_open(rig);
 	for (size_t i = 0; i < 5; i++) {
-		lab_submit(lab, "one", -1);
-		lab_await(lab, i + 1);
-		assert_string_equal(lab->ends[i].message, "");
-		assert_true(lab_gone((pid_t)atoi(lab_read(lab, "speaker"))));
+		file_rig_submit(rig, "one", -1);
+		file_rig_await(rig, i + 1);
+		assert_string_equal(rig->ends[i].message, "");
+		assert_true(file_rig_named_gone(rig, "speaker"));
 	}
-	lab_close(lab);
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 5);
+	file_rig_close(rig);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 5);
 }
 
 /* ---- In its setup ------------------------------------------------------- */
 
-static const char *fail_to_set_up(struct lab *lab)
+static const char *fail_to_set_up(struct file_rig *rig)
 {
-	lab_open(lab);
-	lab_await_setup_failure(lab);
-	gd_close(lab->pool, NULL, NULL);
-	lab->pool = NULL;
-	assert_true(lab_gone((pid_t)atoi(lab_read(lab, "speaker"))));
-	return lab->setup_message;
+	file_rig_open(rig);
+	file_rig_await_setup_failure(rig);
+	gd_close(rig->pool, NULL, NULL);
+	rig->pool = NULL;
+	assert_true(file_rig_named_gone(rig, "speaker"));
+	return rig->setup_message;
 }
 
 static void test_error_in_setup_is_told(void **state)
 {
-	struct lab *lab = lab_of(state, "refuses");
-	lab_assert_contains(fail_to_set_up(lab), "speaker': no model \"x\" here");
+	struct file_rig *rig = rig_of(state, "refuses");
+	check_contains(fail_to_set_up(rig), "speaker': no model \"x\" here");
 }
 
 static void test_program_that_is_never_ready_is_given_up(void **state)
 {
-	struct lab *lab = lab_of(state, "mute");
-	lab->worker.ready_timeout_ms = 500;
-	const char *words = fail_to_set_up(lab);
-	lab_assert_contains(words, "it was not ready after 0.5 s (does it flush its output");
+	struct file_rig *rig = rig_of(state, "mute");
+	rig->worker.ready_timeout_ms = 500;
+	const char *words = fail_to_set_up(rig);
+	check_contains(words, "it was not ready after 0.5 s (does it flush its output");
 }
 
 static void test_program_that_does_not_even_read_is_given_up(void **state)
 {
-	struct lab *lab = lab_of(state, "deaf");
-	lab->worker.ready_timeout_ms = 500;
-	lab_assert_contains(fail_to_set_up(lab), "it was not ready after 0.5 s");
+	struct file_rig *rig = rig_of(state, "deaf");
+	rig->worker.ready_timeout_ms = 500;
+	check_contains(fail_to_set_up(rig), "it was not ready after 0.5 s");
 }
 
 static void test_program_that_ends_in_its_setup_is_told_with_its_last_line(void **state)
 {
-	lab_assert_contains(fail_to_set_up(lab_of(state, "gone")), "speaker': exit 4: no module named torch");
+	check_contains(fail_to_set_up(rig_of(state, "gone")), "speaker': exit 4: no module named torch");
 }
 
 static void test_answer_before_ready_is_an_error(void **state)
 {
-	lab_assert_contains(fail_to_set_up(lab_of(state, "early")), "it answered before it was ready");
+	check_contains(fail_to_set_up(rig_of(state, "early")), "it answered before it was ready");
 }
 
 static void test_broken_line_in_setup_is_shown(void **state)
 {
-	lab_assert_contains(fail_to_set_up(lab_of(state, "broken")), "it is no JSON object: {\"type\":ready}");
+	check_contains(fail_to_set_up(rig_of(state, "broken")), "it is no JSON object: {\"type\":ready}");
 }
 
 static void test_program_that_is_not_there_is_found_before(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
+	struct file_rig *rig = rig_of(state, "good");
 	argv_of[0] = "pyton3";
 	struct gd_error err = {0};
-	assert_int_equal(launch_worker_check(&lab->worker, &err), -ENOENT);
-	lab_assert_contains(err.message, "'pyton3' cannot be executed: No such file or directory");
+	assert_int_equal(launch_worker_check(&rig->worker, &err), -ENOENT);
+	check_contains(err.message, "'pyton3' cannot be executed: No such file or directory");
 }
 
 static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
 {
-	struct lab *lab = *state;
+	struct file_rig *rig = *state;
 	char **argv = NULL;
 	assert_int_equal(launch_command_argv("no-such-program --x='1'", &argv), 0);
-	lab->worker.kind = LAUNCH_PROGRAM;
-	lab->worker.argv = (const char *const *)argv;
-	lab_open(lab);
-	lab_await_setup_failure(lab);
-	lab_assert_contains(lab->setup_message, "exit 127: ");
-	lab_assert_contains(lab->setup_message, "not found");
-	gd_close(lab->pool, NULL, NULL);
-	lab->pool = NULL;
+	rig->worker.kind = LAUNCH_PROGRAM;
+	rig->worker.argv = (const char *const *)argv;
+	file_rig_open(rig);
+	file_rig_await_setup_failure(rig);
+	check_contains(rig->setup_message, "exit 127: ");
+	check_contains(rig->setup_message, "not found");
+	gd_close(rig->pool, NULL, NULL);
+	rig->pool = NULL;
 	free(argv);
 }
 
@@ -196,165 +187,163 @@ static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
 
 static void test_death_in_a_file_is_told_with_code_and_last_line(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	assert_string_equal(run_then_another(lab, "exit3")->message, "exit 3: out of ideas");
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 2);
+	struct file_rig *rig = rig_of(state, "good");
+	assert_string_equal(run_then_another(rig, "exit3")->message, "exit 3: out of ideas");
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_crash_in_a_file_is_told_by_its_signal(void **state)
 {
-	assert_string_equal(run_then_another(lab_of(state, "good"), "segv")->message, "SIGSEGV");
+	assert_string_equal(run_then_another(rig_of(state, "good"), "segv")->message, "SIGSEGV");
 }
 
 static void test_answer_with_a_wrong_id_is_an_error(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
+	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(
-		run_then_another(lab, "wrong-id")->message, "it answered for task 70, and was working on task 0");
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 2);
+		run_then_another(rig, "wrong-id")->message, "it answered for task 70, and was working on task 0");
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_broken_answer_is_shown(void **state)
 {
-	lab_assert_contains(run_then_another(lab_of(state, "good"), "broken")->message,
+	check_contains(run_then_another(rig_of(state, "good"), "broken")->message,
 		"it is no JSON object: {\"id\":1,\"ok\":tru");
 }
 
 static void test_answer_of_ten_megabytes_is_an_error(void **state)
 {
-	lab_assert_contains(run_then_another(lab_of(state, "good"), "long")->message,
+	check_contains(run_then_another(rig_of(state, "good"), "long")->message,
 		"it said a line of more than 1048576 bytes: {xxx");
 }
 
 static void test_answer_without_an_end_is_an_error(void **state)
 {
-	lab_assert_contains(run_then_another(lab_of(state, "good"), "endless")->message,
+	check_contains(run_then_another(rig_of(state, "good"), "endless")->message,
 		"it said a line of more than 1048576 bytes: {\"id\":0,");
 }
 
 static void test_program_that_gives_up_is_replaced(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	assert_string_equal(run_then_another(lab, "gives-up")->message, "CUDA is gone");
-	assert_int_equal(count(lab_read(lab, "heard"), "\"setup\""), 2);
+	struct file_rig *rig = rig_of(state, "good");
+	assert_string_equal(run_then_another(rig, "gives-up")->message, "CUDA is gone");
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
 static void test_program_that_closes_its_output_is_replaced(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	assert_string_equal(run_then_another(lab, "close")->message, "it has closed its standard output and goes on");
-	assert_true(lab_gone((pid_t)atoi(lab_read(lab, "hangs"))));
+	struct file_rig *rig = rig_of(state, "good");
+	assert_string_equal(run_then_another(rig, "close")->message, "it has closed its standard output and goes on");
+	assert_true(file_rig_named_gone(rig, "hangs"));
 }
 
-static void run_hang(struct lab *lab, const char *name, int grace_ms)
+static void run_hang(struct file_rig *rig, const char *name, int grace_ms)
 {
-	lab->options.task_timeout_ms = 1000;
-	lab->options.grace_ms = grace_ms;
-	lab_open(lab);
-	lab_submit(lab, name, -1);
-	lab_await(lab, 1);
-	assert_true(lab->ends[0].timed_out);
-	assert_true(lab_gone((pid_t)atoi(lab_read(lab, "hangs"))));
-	lab_submit(lab, "fine", -1);
-	lab_await(lab, 2);
-	lab_close(lab);
+	rig->options.task_timeout_ms = 1000;
+	rig->options.grace_ms = grace_ms;
+	file_rig_open(rig);
+	file_rig_submit(rig, name, -1);
+	file_rig_await(rig, 1);
+	assert_true(rig->ends[0].timed_out);
+	assert_true(file_rig_named_gone(rig, "hangs"));
+	file_rig_submit(rig, "fine", -1);
+	file_rig_await(rig, 2);
+	file_rig_close(rig);
 	/* More, where the machine is so busy that the second file's time is over, too. */
-	assert_true(count(lab_read(lab, "heard"), "\"setup\"") >= 2);
+	assert_true(check_occurrences(file_rig_read(rig, "heard"), "\"setup\"") >= 2);
 }
 
 static void test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on(void **state)
 {
-	run_hang(lab_of(state, "good"), "hang", LAB_WAIT_MS);
+	run_hang(rig_of(state, "good"), "hang", FILE_RIG_WAIT_MS);
 }
 
 static void test_program_that_hangs_and_does_not_listen_is_killed(void **state)
 {
-	run_hang(lab_of(state, "good"), "hang-deaf", 50);
+	run_hang(rig_of(state, "good"), "hang-deaf", 50);
 }
 
 /* More than a pipe holds, to one that does not read: nobody waits for the other for ever. */
 static void test_program_that_does_not_read_its_input_is_no_deadlock(void **state)
 {
-	struct lab *lab = lab_of(state, "deaf");
+	struct file_rig *rig = rig_of(state, "deaf");
 	static char value[50000];
 	memset(value, 'v', sizeof(value) - 1);
 	/* In JSON that is six times as long. */
 	for (size_t i = 0; i < sizeof(value) - 1; i += 2)
 		value[i] = '\x01';
 	static const struct gd_setting settings[] = {{"large", value}};
-	lab->worker.settings = settings;
-	lab->worker.num_settings = 1;
-	lab->worker.ready_timeout_ms = 500;
-	lab_assert_contains(fail_to_set_up(lab), "it was not ready after 0.5 s");
+	rig->worker.settings = settings;
+	rig->worker.num_settings = 1;
+	rig->worker.ready_timeout_ms = 500;
+	check_contains(fail_to_set_up(rig), "it was not ready after 0.5 s");
 }
 
 static void test_worker_killed_leaves_no_process_of_its_program(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	lab_open(lab);
-	lab_submit(lab, "children", -1);
-	pid_t speaker = (pid_t)lab_await_number(lab, "hangs");
-	pid_t child = (pid_t)lab_await_number(lab, "child");
-	pid_t other = (pid_t)lab_await_number(lab, "other");
+	struct file_rig *rig = rig_of(state, "good");
+	file_rig_open(rig);
+	file_rig_submit(rig, "children", -1);
+	pid_t speaker = (pid_t)file_rig_await_number(rig, "hangs");
+	pid_t child = (pid_t)file_rig_await_number(rig, "child");
+	pid_t other = (pid_t)file_rig_await_number(rig, "other");
 	struct gd_worker_stats stats;
-	assert_int_equal(gd_pool_worker_stats(lab->pool, 0, &stats), 0);
+	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &stats), 0);
 	assert_int_equal(kill((pid_t)stats.pid, SIGKILL), 0);
-	lab_await(lab, 1);
-	assert_int_not_equal(lab->ends[0].failure, GD_FAILURE_NONE);
-	assert_true(lab_gone(speaker));
-	assert_true(lab_gone(child));
-	assert_true(lab_gone(other));
-	lab_close(lab);
+	file_rig_await(rig, 1);
+	assert_int_not_equal(rig->ends[0].failure, GD_FAILURE_NONE);
+	assert_true(file_rig_gone(speaker));
+	assert_true(file_rig_gone(child));
+	assert_true(file_rig_gone(other));
+	file_rig_close(rig);
 }
 
 static void test_closing_in_the_middle_of_a_file_leaves_no_process(void **state)
 {
-	struct lab *lab = lab_of(state, "good");
-	lab->options.grace_ms = 200;
-	lab_open(lab);
-	lab_submit(lab, "children", -1);
-	pid_t speaker = (pid_t)lab_await_number(lab, "hangs");
-	pid_t child = (pid_t)lab_await_number(lab, "child");
-	pid_t other = (pid_t)lab_await_number(lab, "other");
-	lab_close(lab);
-	assert_int_not_equal(lab->ends[0].failure, GD_FAILURE_NONE);
-	assert_true(lab_gone(speaker));
-	assert_true(lab_gone(child));
-	assert_true(lab_gone(other));
+	struct file_rig *rig = rig_of(state, "good");
+	rig->options.grace_ms = 200;
+	file_rig_open(rig);
+	file_rig_submit(rig, "children", -1);
+	pid_t speaker = (pid_t)file_rig_await_number(rig, "hangs");
+	pid_t child = (pid_t)file_rig_await_number(rig, "child");
+	pid_t other = (pid_t)file_rig_await_number(rig, "other");
+	file_rig_close(rig);
+	assert_int_not_equal(rig->ends[0].failure, GD_FAILURE_NONE);
+	assert_true(file_rig_gone(speaker));
+	assert_true(file_rig_gone(child));
+	assert_true(file_rig_gone(other));
 }
-
-#define lab_test(f) cmocka_unit_test_setup_teardown(f, lab_setup, lab_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		lab_test(test_program_is_set_up_once_and_answers_each_file),
-		lab_test(test_file_that_fails_costs_nothing_but_itself),
-		lab_test(test_file_that_fails_without_a_reason_says_so),
-		lab_test(test_rubbish_before_and_among_the_lines_is_no_harm),
-		lab_test(test_messages_of_unknown_type_are_passed_over),
-		lab_test(test_program_that_leaves_between_files_is_started_again),
-		lab_test(test_error_in_setup_is_told),
-		lab_test(test_program_that_is_never_ready_is_given_up),
-		lab_test(test_program_that_does_not_even_read_is_given_up),
-		lab_test(test_program_that_ends_in_its_setup_is_told_with_its_last_line),
-		lab_test(test_answer_before_ready_is_an_error),
-		lab_test(test_broken_line_in_setup_is_shown),
-		lab_test(test_program_that_is_not_there_is_found_before),
-		lab_test(test_shell_that_finds_no_program_says_it_in_setup),
-		lab_test(test_death_in_a_file_is_told_with_code_and_last_line),
-		lab_test(test_crash_in_a_file_is_told_by_its_signal),
-		lab_test(test_answer_with_a_wrong_id_is_an_error),
-		lab_test(test_broken_answer_is_shown),
-		lab_test(test_answer_of_ten_megabytes_is_an_error),
-		lab_test(test_answer_without_an_end_is_an_error),
-		lab_test(test_program_that_gives_up_is_replaced),
-		lab_test(test_program_that_closes_its_output_is_replaced),
-		lab_test(test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on),
-		lab_test(test_program_that_hangs_and_does_not_listen_is_killed),
-		lab_test(test_program_that_does_not_read_its_input_is_no_deadlock),
-		lab_test(test_worker_killed_leaves_no_process_of_its_program),
-		lab_test(test_closing_in_the_middle_of_a_file_leaves_no_process),
+		file_rig_test(test_program_is_set_up_once_and_answers_each_file),
+		file_rig_test(test_file_that_fails_costs_nothing_but_itself),
+		file_rig_test(test_file_that_fails_without_a_reason_says_so),
+		file_rig_test(test_rubbish_before_and_among_the_lines_is_no_harm),
+		file_rig_test(test_messages_of_unknown_type_are_passed_over),
+		file_rig_test(test_program_that_leaves_between_files_is_started_again),
+		file_rig_test(test_error_in_setup_is_told),
+		file_rig_test(test_program_that_is_never_ready_is_given_up),
+		file_rig_test(test_program_that_does_not_even_read_is_given_up),
+		file_rig_test(test_program_that_ends_in_its_setup_is_told_with_its_last_line),
+		file_rig_test(test_answer_before_ready_is_an_error),
+		file_rig_test(test_broken_line_in_setup_is_shown),
+		file_rig_test(test_program_that_is_not_there_is_found_before),
+		file_rig_test(test_shell_that_finds_no_program_says_it_in_setup),
+		file_rig_test(test_death_in_a_file_is_told_with_code_and_last_line),
+		file_rig_test(test_crash_in_a_file_is_told_by_its_signal),
+		file_rig_test(test_answer_with_a_wrong_id_is_an_error),
+		file_rig_test(test_broken_answer_is_shown),
+		file_rig_test(test_answer_of_ten_megabytes_is_an_error),
+		file_rig_test(test_answer_without_an_end_is_an_error),
+		file_rig_test(test_program_that_gives_up_is_replaced),
+		file_rig_test(test_program_that_closes_its_output_is_replaced),
+		file_rig_test(test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on),
+		file_rig_test(test_program_that_hangs_and_does_not_listen_is_killed),
+		file_rig_test(test_program_that_does_not_read_its_input_is_no_deadlock),
+		file_rig_test(test_worker_killed_leaves_no_process_of_its_program),
+		file_rig_test(test_closing_in_the_middle_of_a_file_leaves_no_process),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static double difference(const float *samples, size_t count, unsigned rate, doub
 
 static const unsigned rates[] = {8000, 11025, 11027, 16000, 22050, 24000, 32000, 44100, 48000, 96000, 192000};
 
-static void test_tones_stay_where_and_what_they_are(void **state)
+static void test_tone_keeps_pitch_phase_and_amplitude(void **state)
 {
 	(void)state;
 	static float samples[200000];
@@ -65,7 +65,7 @@ static void test_tones_stay_where_and_what_they_are(void **state)
 }
 
 /* 9 kHz would come out as 7 kHz. */
-static void test_what_the_lower_rate_cannot_carry_is_gone(void **state)
+static void test_frequencies_the_lower_rate_cannot_carry_are_removed(void **state)
 {
 	(void)state;
 	static float samples[20000];
@@ -73,7 +73,7 @@ static void test_what_the_lower_rate_cannot_carry_is_gone(void **state)
 	assert_true(difference(samples, n, 16000, 0, 0) < 0.001);
 }
 
-static void test_no_input_is_no_output_and_odd_rates_are_refused(void **state)
+static void test_no_input_gives_no_output_and_bad_rates_are_refused(void **state)
 {
 	(void)state;
 	struct resampler *r = NULL;
@@ -90,9 +90,9 @@ static void test_no_input_is_no_output_and_odd_rates_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tones_stay_where_and_what_they_are),
-		cmocka_unit_test(test_what_the_lower_rate_cannot_carry_is_gone),
-		cmocka_unit_test(test_no_input_is_no_output_and_odd_rates_are_refused),
+		cmocka_unit_test(test_tone_keeps_pitch_phase_and_amplitude),
+		cmocka_unit_test(test_frequencies_the_lower_rate_cannot_carry_are_removed),
+		cmocka_unit_test(test_no_input_gives_no_output_and_bad_rates_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

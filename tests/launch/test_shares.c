@@ -32,7 +32,7 @@ static void assert_order(enum gd_balance balance, const struct gd_found *files, 
 	assert_string_equal(text, expected);
 }
 
-static void test_names_of_balances(void **state)
+static void test_balance_name_parses_to_the_same_balance(void **state)
 {
 	(void)state;
 	for (int b = GD_LONGEST_FIRST; b <= GD_AS_FOUND; b++) {
@@ -45,7 +45,7 @@ static void test_names_of_balances(void **state)
 	assert_int_equal(untouched, GD_BY_SIZE);
 }
 
-static void test_workload(void **state)
+static void test_workload_sums_sizes_and_known_durations(void **state)
 {
 	(void)state;
 	struct gd_workload w;
@@ -67,7 +67,7 @@ static void test_workload(void **state)
 	assert_null(w.largest);
 }
 
-static void test_order_of_work(void **state)
+static void test_queue_order_follows_the_balance_and_durations_over_sizes(void **state)
 {
 	(void)state;
 	assert_order(GD_LONGEST_FIRST, some, COUNT(some), "becda");
@@ -91,7 +91,7 @@ static void assert_shares(enum gd_balance balance, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void test_shares(void **state)
+static void test_files_are_shared_out_as_the_balance_says(void **state)
 {
 	(void)state;
 	assert_shares(GD_LONGEST_FIRST, "10011"); /* b, c: 70; e, d, a: 70 */
@@ -103,7 +103,7 @@ static void test_shares(void **state)
 	assert_int_equal(gd_share_out(NULL, 0, GD_LONGEST_FIRST, 3, gpus), 0);
 }
 
-static void test_statistics_of_shares(void **state)
+static void test_share_statistics_give_load_per_gpu_and_imbalance(void **state)
 {
 	(void)state;
 	const size_t gpus[] = {0, 0, 1, 1, 1};
@@ -145,7 +145,7 @@ static void test_longest_first_is_never_far_from_even(void **state)
 	}
 }
 
-static void test_shares_of_ones_own_are_worked_on_in_turn(void **state)
+static void test_custom_shares_are_queued_in_turn_over_the_gpus(void **state)
 {
 	(void)state;
 	const size_t gpus[] = {2, 2, 2, 0, 1, 0};
@@ -162,7 +162,7 @@ static double by_length(void *context, const char *path)
 	return strstr(path, "bad") ? -1 : (double)strlen(path);
 }
 
-static void test_durations_are_read_where_they_are_not_known(void **state)
+static void test_only_unknown_durations_are_read(void **state)
 {
 	(void)state;
 	struct gd_found list[] = {{"a", 1, 0, -1}, {"bad", 1, 0, -1}, {"c", 1, 0, 9}};
@@ -176,14 +176,14 @@ static void test_durations_are_read_where_they_are_not_known(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names_of_balances),
-		cmocka_unit_test(test_workload),
-		cmocka_unit_test(test_order_of_work),
-		cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_statistics_of_shares),
+		cmocka_unit_test(test_balance_name_parses_to_the_same_balance),
+		cmocka_unit_test(test_workload_sums_sizes_and_known_durations),
+		cmocka_unit_test(test_queue_order_follows_the_balance_and_durations_over_sizes),
+		cmocka_unit_test(test_files_are_shared_out_as_the_balance_says),
+		cmocka_unit_test(test_share_statistics_give_load_per_gpu_and_imbalance),
 		cmocka_unit_test(test_longest_first_is_never_far_from_even),
-		cmocka_unit_test(test_shares_of_ones_own_are_worked_on_in_turn),
-		cmocka_unit_test(test_durations_are_read_where_they_are_not_known),
+		cmocka_unit_test(test_custom_shares_are_queued_in_turn_over_the_gpus),
+		cmocka_unit_test(test_only_unknown_durations_are_read),
 	};
 	return cmocka_run_group_tests_name("launch_shares", tests, NULL, NULL);
 }

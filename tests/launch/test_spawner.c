@@ -102,7 +102,7 @@ static void test_one_worker_per_gpu_each_on_its_own(void **state)
 	assert_int_equal(gd_spawner_end(NULL, NULL, NULL), 0);
 }
 
-static void test_waiting_has_a_limit_and_the_end_ends_all(void **state)
+static void test_wait_times_out_and_end_leaves_no_worker(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
@@ -158,7 +158,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_worker_per_gpu_each_on_its_own),
-		cmocka_unit_test(test_waiting_has_a_limit_and_the_end_ends_all),
+		cmocka_unit_test(test_wait_times_out_and_end_leaves_no_worker),
 		cmocka_unit_test(test_worker_whose_setup_fails_is_not_ready),
 		cmocka_unit_test(test_setup_that_hangs_is_waited_for_no_longer_than_said),
 		cmocka_unit_test(test_gpus_that_are_not_there_start_nothing),

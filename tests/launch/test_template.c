@@ -28,7 +28,7 @@ static char **fill(const char *const *argv, const struct gd_file *file)
 
 static const struct gd_file usual = {.path = "/a b/-c\n.wav", .output_dir = "/out/-c\n", .stem = "-c\n"};
 
-static void test_every_word_is_filled_in(void **state)
+static void test_every_placeholder_is_filled_in(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"{stem}", "{name}", "{dir}", "{output}/{stem}.txt", "{gpu}{seed}", "{model_size}",
@@ -46,7 +46,7 @@ static void test_every_word_is_filled_in(void **state)
 	free(filled);
 }
 
-static void test_braces_and_empty_arguments(void **state)
+static void test_doubled_braces_become_single_and_empty_arguments_stay(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"", "{{file}}", "}}{{{{", "{{{file}}}", "", NULL};
@@ -60,7 +60,7 @@ static void test_braces_and_empty_arguments(void **state)
 	free(filled);
 }
 
-static void test_value_is_not_filled_in_again_and_the_last_setting_counts(void **state)
+static void test_values_are_not_expanded_again_and_the_last_setting_counts(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"{odd}", "{beam}", NULL};
@@ -93,7 +93,7 @@ static void assert_wrong(const char *argument, size_t num_settings, const char *
 	assert_null(filled);
 }
 
-static void test_mistakes_are_named(void **state)
+static void test_unknown_word_or_unpaired_brace_is_an_error_that_names_it(void **state)
 {
 	(void)state;
 	assert_wrong("{flie}", NUM_SETTINGS, "{flie} in the command is not known; did you mean {file}?");
@@ -120,11 +120,11 @@ static void test_setting_that_a_word_hides_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_word_is_filled_in),
-		cmocka_unit_test(test_braces_and_empty_arguments),
-		cmocka_unit_test(test_value_is_not_filled_in_again_and_the_last_setting_counts),
+		cmocka_unit_test(test_every_placeholder_is_filled_in),
+		cmocka_unit_test(test_doubled_braces_become_single_and_empty_arguments_stay),
+		cmocka_unit_test(test_values_are_not_expanded_again_and_the_last_setting_counts),
 		cmocka_unit_test(test_file_in_the_root_has_the_root_for_a_folder),
-		cmocka_unit_test(test_mistakes_are_named),
+		cmocka_unit_test(test_unknown_word_or_unpaired_brace_is_an_error_that_names_it),
 		cmocka_unit_test(test_setting_that_a_word_hides_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trial.h"
+#include "support/check.h"
+#include "support/wait.h"
 
 bool cgroup_create(const char *controller, struct cgroup *ret)
 {
@@ -46,7 +47,7 @@ static bool reads(const struct cgroup *c, const char *file, const char *value)
 
 bool cgroup_settle(const struct cgroup *c, const char *file, const char *value)
 {
-	for (int ms = 0; ms < TRIAL_WAIT_MS; ms++) {
+	for (int ms = 0; ms < WAIT_MS; ms++) {
 		if (!cgroup_write(c, file, value))
 			return false;
 		if (reads(c, file, value))
@@ -66,6 +67,6 @@ bool cgroup_add(const struct cgroup *c, pid_t pid)
 void cgroup_remove(const struct cgroup *c)
 {
 	/* Busy until the last of its dead is buried. */
-	for (int ms = 0; rmdir(c->path) < 0 && errno == EBUSY && ms < TRIAL_WAIT_MS; ms++)
+	for (int ms = 0; rmdir(c->path) < 0 && errno == EBUSY && ms < WAIT_MS; ms++)
 		poll(NULL, 0, 1);
 }

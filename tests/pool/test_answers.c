@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* What a hook says, or does not say, about its tasks, and how it arrives. */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "support/board.h"
+#include "support/sanitizer.h"
 
 #define MOST 64
 
@@ -30,7 +34,7 @@ static bool is_aligned(const void *data)
 static int note(void *context, const struct gd_event *event)
 {
 	(void)context;
-	trial_check(event->id < MOST);
+	check_true(event->id < MOST);
 	seen.count++;
 	seen.events[event->id] = *event;
 	size_t n = event->result.size < 8 ? event->result.size : 8;
@@ -51,27 +55,22 @@ static int note_start(void *context, const struct gd_event *event)
 static int noting_setup(void **state)
 {
 	memset(&seen, 0, sizeof(seen));
-	int r = trial_setup(state);
-	struct trial *t = *state;
-	t->options.on_success = t->options.on_error = note;
-	t->options.on_task_start = note_start;
+	int r = pool_rig_setup(state);
+	struct pool_rig *rig = *state;
+	rig->options.on_success = rig->options.on_error = note;
+	rig->options.on_task_start = note_start;
 	return r;
 }
 
-static void submit(struct trial *t, const char *bytes)
+static void submit(struct pool_rig *rig, const char *bytes)
 {
-	trial_equal(gd_submit(t->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
+	check_equal(gd_submit(rig->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
 }
 
-static bool none_left(struct trial *t)
+static void drain_and_close(struct pool_rig *rig)
 {
-	return gd_outstanding(t->pool) == 0;
-}
-
-static void drain_and_close(struct trial *t)
-{
-	trial_await(t, none_left);
-	assert_int_equal(gd_close(t->pool, NULL, NULL), 0);
+	pool_rig_await(rig, pool_rig_is_empty);
+	assert_int_equal(gd_close(rig->pool, NULL, NULL), 0);
 }
 
 /* ---- No answer ---------------------------------------------------------- */
@@ -86,15 +85,15 @@ static int answer_every_third(struct gd_worker *w, void *state, const struct gd_
 	return id % 3 == 1 ? 0 : gd_fail(w, -EIO, "no");
 }
 
-static void test_no_answer_after_one_with_a_result_is_an_empty_result(void **state)
+static void test_task_without_answer_after_one_with_a_result_has_an_empty_result(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_every_third};
-	struct trial *t = *state;
-	t->options.gpus = "sim:1";
-	trial_open(t, &ops);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	pool_rig_open(rig, &ops);
 	for (int i = 0; i < 9; i++)
-		submit(t, "x");
-	drain_and_close(t);
+		submit(rig, "x");
+	drain_and_close(rig);
 	assert_int_equal(seen.count, 9);
 	for (int i = 0; i < 9; i++) {
 		assert_int_equal(seen.events[i].failure, i % 3 == 2 ? GD_FAILED : GD_FAILURE_NONE);
@@ -106,12 +105,12 @@ static void test_no_answer_after_one_with_a_result_is_an_empty_result(void **sta
 /* ---- In a batch --------------------------------------------------------- */
 
 /* A worker that is stopped finds all of these at once when it goes on. */
-static void submit_as_batch(struct trial *t, int slot, int count)
+static void submit_as_batch(struct pool_rig *rig, int slot, int count)
 {
-	pid_t pid = trial_pid(t, slot, 0);
+	pid_t pid = pool_rig_pid(rig, slot, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	for (int i = 0; i < count; i++)
-		submit(t, "x");
+		submit(rig, "x");
 	assert_int_equal(kill(pid, SIGCONT), 0);
 }
 
@@ -129,14 +128,14 @@ static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd
 	return gd_batch_result(w, 2, "third", 5);
 }
 
-static void test_what_has_left_cannot_be_answered_again(void **state)
+static void test_task_that_was_answered_cannot_be_answered_again(void **state)
 {
 	static const struct gd_worker_ops ops = {.process_batch = answer_batch_as_one, .max_batch = 3};
-	struct trial *t = *state;
-	t->options.gpus = "sim:1";
-	trial_open(t, &ops);
-	submit_as_batch(t, 0, 3);
-	drain_and_close(t);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	pool_rig_open(rig, &ops);
+	submit_as_batch(rig, 0, 3);
+	drain_and_close(rig);
 	assert_int_equal(atomic_load(&board->notes[0]), 3);
 	assert_int_equal(atomic_load(&board->notes[1]), 0);
 	assert_int_equal(atomic_load(&board->notes[2]), 0);
@@ -170,31 +169,31 @@ static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes 
 static const struct gd_worker_ops executed = {.process_batch = say_how_many, .max_batch = 8};
 static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
 
-static bool one_started(struct trial *t)
+static bool one_started(struct pool_rig *rig)
 {
-	(void)t;
+	(void)rig;
 	return seen.starts >= 1;
 }
 
 static void test_executed_workers_have_batches_of_their_own_size(void **state)
 {
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	char path[64];
 	int ends[2];
 	assert_int_equal(pipe(ends), 0);
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), ends[0]);
 	const struct gd_setting gate = {"gate", path};
-	t->options.settings = &gate;
-	t->options.num_settings = 1;
-	t->options.gpus = "sim:1";
-	t->options.worker_argv = executed_argv;
-	trial_open(t, NULL);
-	submit(t, "x");
-	trial_await(t, one_started);
+	rig->options.settings = &gate;
+	rig->options.num_settings = 1;
+	rig->options.gpus = "sim:1";
+	rig->options.worker_argv = executed_argv;
+	pool_rig_open(rig, NULL);
+	submit(rig, "x");
+	pool_rig_await(rig, one_started);
 	for (int i = 0; i < 7; i++)
-		submit(t, "x");
+		submit(rig, "x");
 	assert_int_equal(write(ends[1], "g", 1), 1);
-	drain_and_close(t);
+	drain_and_close(rig);
 	assert_int_equal(seen.count, 8);
 	assert_int_equal(seen.result[0][0], 1);
 	for (int i = 1; i < 8; i++)
@@ -215,27 +214,27 @@ static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *
 	return gd_result(w, &number, sizeof(number));
 }
 
-static bool others_answered(struct trial *t)
+static bool others_answered(struct pool_rig *rig)
 {
-	return trial_worker(t, 0).completed + trial_worker(t, 1).completed == 3;
+	return pool_rig_worker(rig, 0).completed + pool_rig_worker(rig, 1).completed == 3;
 }
 
 static void test_held_results_are_aligned_for_any_type(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = first_waits};
-	struct trial *t = *state;
-	t->options.ordered = true;
-	trial_open(t, &ops);
-	trial_pid(t, 0, 0);
-	trial_pid(t, 1, 0);
-	submit(t, "x");
-	submit(t, "xyz");
-	submit(t, "x");
-	submit(t, "a task of 19 bytes.");
-	trial_await(t, others_answered);
+	struct pool_rig *rig = *state;
+	rig->options.ordered = true;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	submit(rig, "x");
+	submit(rig, "xyz");
+	submit(rig, "x");
+	submit(rig, "a task of 19 bytes.");
+	pool_rig_await(rig, others_answered);
 	assert_int_equal(seen.count, 0);
 	atomic_store(&board->go, 1);
-	drain_and_close(t);
+	drain_and_close(rig);
 	assert_int_equal(seen.count, 4);
 	for (int i = 0; i < 4; i++)
 		assert_true(seen.aligned[i]);
@@ -267,50 +266,50 @@ static void limit_addresses(struct rlimit *ret_old)
 	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
 }
 
-static void submit_large(struct trial *t)
+static void submit_large(struct pool_rig *rig)
 {
 	void *bytes = calloc(1, LARGE_TASK);
 	assert_non_null(bytes);
-	assert_int_equal(gd_submit(t->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
+	assert_int_equal(gd_submit(rig->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
 	free(bytes);
 }
 
 static void test_results_that_cannot_be_held_leave_their_room_to_others(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = large_result};
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	struct rlimit old;
-	if (TRIAL_ASAN) /* which needs all the addresses there are */
+	if (SANITIZER_ADDRESS) /* which needs all the addresses there are */
 		skip();
-	t->options.ordered = true;
-	trial_open(t, &ops);
-	trial_pid(t, 0, 0);
-	trial_pid(t, 1, 0);
-	submit(t, "x");
+	rig->options.ordered = true;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	submit(rig, "x");
 	for (int i = 0; i < 3; i++)
-		submit_large(t);
+		submit_large(rig);
 	limit_addresses(&old);
-	trial_await(t, others_answered);
+	pool_rig_await(rig, others_answered);
 	atomic_store(&board->go, 1);
-	trial_await(t, none_left);
+	pool_rig_await(rig, pool_rig_is_empty);
 	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
 	assert_int_equal(seen.count, 4);
 	for (int i = 1; i < 4; i++)
 		assert_int_equal(seen.events[i].failure, GD_NOT_CARRIED);
-	submit_large(t);
-	drain_and_close(t);
+	submit_large(rig);
+	drain_and_close(rig);
 	assert_int_equal(seen.events[4].failure, GD_FAILURE_NONE);
 }
 
-#define ANSWER(test) cmocka_unit_test_setup_teardown(test, noting_setup, trial_teardown)
+#define ANSWER(test) cmocka_unit_test_setup_teardown(test, noting_setup, pool_rig_teardown)
 
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {
-		ANSWER(test_no_answer_after_one_with_a_result_is_an_empty_result),
-		ANSWER(test_what_has_left_cannot_be_answered_again),
+		ANSWER(test_task_without_answer_after_one_with_a_result_has_an_empty_result),
+		ANSWER(test_task_that_was_answered_cannot_be_answered_again),
 		ANSWER(test_executed_workers_have_batches_of_their_own_size),
 		ANSWER(test_held_results_are_aligned_for_any_type),
 		ANSWER(test_results_that_cannot_be_held_leave_their_room_to_others),

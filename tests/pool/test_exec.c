@@ -4,21 +4,22 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "recorder.h"
+#include "support/board.h"
 
 static char answers[16][512];
 
-static int keep_answer(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int keep_answer(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)lab;
-	if (note->kind == LAB_SUCCESS && event->id < 16)
+	(void)rec;
+	if (note->kind == CALLBACK_SUCCESS && event->id < 16)
 		snprintf(answers[event->id], sizeof(answers[0]), "%.*s", (int)event->result.size,
 			(const char *)event->result.data);
 	return 0;
@@ -26,28 +27,28 @@ static int keep_answer(struct lab *lab, const struct lab_note *note, const struc
 
 static int give_words(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
+	struct recorder *rec = context;
 	char text[32];
-	if (lab->given == lab->tasks)
+	if (rec->given == rec->tasks)
 		return 0;
-	int n = snprintf(text, sizeof(text), "task %d", (int)lab->given++);
+	int n = snprintf(text, sizeof(text), "task %d", (int)rec->given++);
 	int r = gd_emit(feed, text, (size_t)n, NULL);
 	return r < 0 ? r : 1;
 }
 
-static int run(struct lab *lab, const char *program, const char *mode)
+static int run(struct recorder *rec, const char *program, const char *mode)
 {
 	const char *const argv[] = {program, mode, NULL};
-	lab->options.worker_argv = argv;
-	lab->source.generator = give_words;
-	lab->on_note = keep_answer;
-	return lab_run(lab, NULL);
+	rec->options.worker_argv = argv;
+	rec->source.generator = give_words;
+	rec->on_note = keep_answer;
+	return recorder_run(rec, NULL);
 }
 
-static void assert_told(const struct lab *lab)
+static void assert_told(const struct recorder *rec)
 {
-	for (size_t i = 0; i < lab->count[LAB_SUCCESS]; i++) {
-		const struct gd_event *e = &lab_note(lab, LAB_SUCCESS, i)->event;
+	for (size_t i = 0; i < rec->count[CALLBACK_SUCCESS]; i++) {
+		const struct gd_event *e = &recorder_note(rec, CALLBACK_SUCCESS, i)->event;
 		char expected[256];
 		snprintf(expected, sizeof(expected),
 			"task %d slot=%d gpu=%d seed=%d model=large cuda=%d mark=unset fds=0 mode=", (int)e->id,
@@ -58,17 +59,17 @@ static void assert_told(const struct lab *lab)
 
 static const struct gd_setting model = {"model", "large"};
 
-static void test_a_program_works_as_hooks_do(void **state)
+static void test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	/* Something that must not be inherited, though it does not say so. */
 	int fd = fcntl(STDERR_FILENO, F_DUPFD, 20);
-	lab->options.settings = &model;
-	lab->options.num_settings = 1;
-	assert_int_equal(run(lab, getenv("TEST_WORKER"), ""), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	assert_told(lab);
+	rec->options.settings = &model;
+	rec->options.num_settings = 1;
+	assert_int_equal(run(rec, getenv("TEST_WORKER"), ""), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	assert_told(rec);
 	close(fd);
 }
 
@@ -77,67 +78,66 @@ static void *hold_a_lock(void *argument)
 	(void)argument;
 	/* In the allocator, and on a stream, as one that waits for a line of its input has it. */
 	flockfile(stdout);
-	for (int i = 0; !atomic_load(&lab_shared->words[0]); i++)
+	for (int i = 0; !atomic_load(&board->words[0]); i++)
 		free(malloc((size_t)(i % 5000) + 1));
 	funlockfile(stdout);
 	return NULL;
 }
 
-static void test_a_host_with_threads_can_have_them(void **state)
+static void test_host_with_threads_can_execute_workers(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	pthread_t threads[3];
-	lab->options.settings = &model;
-	lab->options.num_settings = 1;
+	rec->options.settings = &model;
+	rec->options.num_settings = 1;
 	assert_int_equal(fflush(stdout), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, hold_a_lock, NULL), 0);
 	int r = 0;
 	for (int i = 0; i < 5 && r == 0; i++) {
-		lab->given = lab->num_notes = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		r = run(lab, getenv("TEST_WORKER"), "");
+		recorder_restart(rec);
+		r = run(rec, getenv("TEST_WORKER"), "");
 	}
-	atomic_store(&lab->shared->words[0], 1);
+	atomic_store(&board->words[0], 1);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	assert_int_equal(r, 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	assert_told(lab);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	assert_told(rec);
 }
 
 static int give_crash(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
-	if (lab->given == 6)
+	struct recorder *rec = context;
+	if (rec->given == 6)
 		return 0;
-	bool deadly = lab->given++ == 3;
+	bool deadly = rec->given++ == 3;
 	int r = gd_emit(feed, deadly ? "crash" : "works", 5, NULL);
 	return r < 0 ? r : 1;
 }
 
-static void test_one_that_crashes_is_executed_anew(void **state)
+static void test_executed_worker_that_crashes_is_executed_again(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
-	lab->options.worker_argv = argv;
-	lab->source.generator = give_crash;
-	assert_int_equal(lab_run(lab, NULL), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 5);
-	assert_int_equal(lab->count[LAB_ERROR], 1);
-	assert_int_equal(lab_note(lab, LAB_ERROR, 0)->event.id, 3);
-	assert_int_equal(lab_note(lab, LAB_ERROR, 0)->event.failure, GD_CRASHED);
-	assert_int_equal(lab_note(lab, LAB_ERROR, 0)->event.signal, SIGABRT);
+	rec->options.worker_argv = argv;
+	rec->source.generator = give_crash;
+	assert_int_equal(recorder_run(rec, NULL), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 5);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
+	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.id, 3);
+	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.failure, GD_CRASHED);
+	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.signal, SIGABRT);
 }
 
 static int give_large(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
-	if (lab->given == 4)
+	struct recorder *rec = context;
+	if (rec->given == 4)
 		return 0;
-	size_t size = lab->given++ % 2 ? 5 << 20 : 100000;
+	size_t size = rec->given++ % 2 ? 5 << 20 : 100000;
 	char *data = gd_emit_reserve(feed, size, NULL);
 	if (!data)
 		return -ENOMEM;
@@ -147,15 +147,15 @@ static int give_large(void *context, struct gd_feed *feed)
 
 static void test_large_payloads_reach_a_program(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
-	lab->options.worker_argv = argv;
-	lab->source.generator = give_large;
-	assert_int_equal(lab_run(lab, NULL), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 4);
+	rec->options.worker_argv = argv;
+	rec->source.generator = give_large;
+	assert_int_equal(recorder_run(rec, NULL), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 4);
 	for (size_t i = 0; i < 4; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i);
 		assert_int_equal(n->event.result.size, n->event.id % 2 ? 5 << 20 : 100000);
 		assert_memory_equal(&n->result, "LLLLLLLL", 8);
 	}
@@ -163,57 +163,57 @@ static void test_large_payloads_reach_a_program(void **state)
 
 /* ---- Programs that are no workers --------------------------------------- */
 
-static void assert_not_started(struct lab *lab, const char *program, const char *mode, int code, const char *words)
+static void assert_not_started(struct recorder *rec, const char *program, const char *mode, int code, const char *words)
 {
-	assert_int_equal(run(lab, program, mode), -ENODEV);
-	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
-	assert_int_equal(lab->count[LAB_EXIT], 1);
+	assert_int_equal(run(rec, program, mode), -ENODEV);
+	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
+	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 	for (size_t i = 0; i < 2; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SETUP_FAIL, i);
-		lab_assert_contains(n->message, words);
+		const struct run_note *n = recorder_note(rec, CALLBACK_SETUP_FAIL, i);
+		check_contains(n->message, words);
 		assert_int_equal(n->event.code, code);
 	}
-	for (size_t i = 0; i < lab->count[LAB_ERROR]; i++)
-		assert_int_equal(lab_note(lab, LAB_ERROR, i)->event.failure, GD_NO_WORKER);
+	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
+		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_NO_WORKER);
 }
 
-static void test_a_program_that_is_not_there(void **state)
+static void test_missing_worker_program_fails_setup_and_is_named(void **state)
 {
 	assert_not_started(*state, "/nonexistent/worker", NULL, -ENOENT,
 		"the worker could not be started ('/nonexistent/worker'): No such file or directory");
 }
 
-static void test_a_program_that_is_not_in_the_path(void **state)
+static void test_worker_program_missing_in_the_path_fails_setup_and_is_named(void **state)
 {
 	assert_not_started(*state, "no-such-worker-anywhere", NULL, -ENOENT, "'no-such-worker-anywhere'");
 }
 
-static void test_a_program_that_is_not_executable(void **state)
+static void test_worker_program_without_execute_permission_fails_setup(void **state)
 {
 	char path[128];
-	snprintf(path, sizeof(path), "%s/worker", lab_dir());
+	snprintf(path, sizeof(path), "%s/worker", recorder_dir());
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	close(fd);
 	assert_not_started(*state, path, NULL, -EACCES, "Permission denied");
 }
 
-static void test_a_program_that_exits_at_once(void **state)
+static void test_worker_program_that_exits_at_once_fails_setup_with_its_code(void **state)
 {
 	assert_not_started(*state, getenv("TEST_WORKER"), "exit-at-once", 0, "the worker called exit(3) in setup");
 }
 
-static void test_a_program_that_exits_in_setup(void **state)
+static void test_worker_program_that_exits_in_setup_fails_setup_with_its_code(void **state)
 {
 	assert_not_started(*state, getenv("TEST_WORKER"), "exit-in-setup", 0, "the worker called exit(7) in setup");
 }
 
-static void test_a_program_whose_setup_fails(void **state)
+static void test_worker_program_whose_setup_fails_is_told_with_its_message(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.settings = &model;
-	lab->options.num_settings = 1;
-	assert_not_started(lab, getenv("TEST_WORKER"), "no-setup", -ENOENT, "no model in 'large'");
+	struct recorder *rec = *state;
+	rec->options.settings = &model;
+	rec->options.num_settings = 1;
+	assert_not_started(rec, getenv("TEST_WORKER"), "no-setup", -ENOENT, "no model in 'large'");
 }
 
 /* Runs it with its stderr in a pipe; returns the exit status. */
@@ -243,7 +243,7 @@ static int by_hand(const char *mode, const char *variable, char *words, size_t s
 	return WEXITSTATUS(status);
 }
 
-static void test_started_by_hand_it_says_so(void **state)
+static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state)
 {
 	(void)state;
 	char words[512];
@@ -252,27 +252,25 @@ static void test_started_by_hand_it_says_so(void **state)
 		"my-worker: this program is a worker of gpu_dispatch: it is started by a dispatcher (worker_argv of "
 		"struct gd_options), not by hand\n");
 	assert_int_equal(by_hand("", "99", words, sizeof(words)), 2);
-	lab_assert_contains(words, "started by a dispatcher");
+	check_contains(words, "started by a dispatcher");
 	assert_int_equal(by_hand("no-ops", "1", words, sizeof(words)), 2);
-	lab_assert_contains(words, "needs ops with process or process_batch");
+	check_contains(words, "needs ops with process or process_batch");
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, lab_setup, lab_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_a_program_works_as_hooks_do),
-		CASE(test_a_host_with_threads_can_have_them),
-		CASE(test_one_that_crashes_is_executed_anew),
-		CASE(test_large_payloads_reach_a_program),
-		CASE(test_a_program_that_is_not_there),
-		CASE(test_a_program_that_is_not_in_the_path),
-		CASE(test_a_program_that_is_not_executable),
-		CASE(test_a_program_that_exits_at_once),
-		CASE(test_a_program_that_exits_in_setup),
-		CASE(test_a_program_whose_setup_fails),
-		CASE(test_started_by_hand_it_says_so),
+		recorder_test(test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host),
+		recorder_test(test_host_with_threads_can_execute_workers),
+		recorder_test(test_executed_worker_that_crashes_is_executed_again),
+		recorder_test(test_large_payloads_reach_a_program),
+		recorder_test(test_missing_worker_program_fails_setup_and_is_named),
+		recorder_test(test_worker_program_missing_in_the_path_fails_setup_and_is_named),
+		recorder_test(test_worker_program_without_execute_permission_fails_setup),
+		recorder_test(test_worker_program_that_exits_at_once_fails_setup_with_its_code),
+		recorder_test(test_worker_program_that_exits_in_setup_fails_setup_with_its_code),
+		recorder_test(test_worker_program_whose_setup_fails_is_told_with_its_message),
+		recorder_test(test_worker_program_started_by_hand_says_so_and_exits_2),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

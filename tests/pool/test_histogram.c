@@ -20,7 +20,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void test_it_is_zero_while_there_is_nothing(void **state)
+static void test_quantile_of_an_empty_histogram_is_zero(void **state)
 {
 	assert_int_equal(histogram_quantile(*state, 0.5), 0);
 }
@@ -47,7 +47,7 @@ static void test_a_bucket_is_at_most_a_sixteenth_wide(void **state)
 	}
 }
 
-static void test_the_quantiles_of_many(void **state)
+static void test_quantiles_of_many_values_are_at_most_7_percent_high(void **state)
 {
 	struct histogram *h = *state;
 	for (uint64_t i = 1; i <= 100000; i++)
@@ -66,10 +66,11 @@ static void test_the_quantiles_of_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_it_is_zero_while_there_is_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_quantile_of_an_empty_histogram_is_zero, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_value_is_every_quantile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bucket_is_at_most_a_sixteenth_wide, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_the_quantiles_of_many, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_quantiles_of_many_values_are_at_most_7_percent_high, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

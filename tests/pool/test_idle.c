@@ -2,11 +2,11 @@
 /* Workers that have nothing to do cost nothing. */
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "recorder.h"
+#include "support/process.h"
 
 #define WORKERS 64
 
@@ -28,19 +28,6 @@ static unsigned long ticks_of(pid_t pid)
 	return user + system;
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	char path[64], line[256];
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *f = fopen(path, "re");
-	int parent = 0;
-	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "PPid: %d", &parent);
-	if (f)
-		fclose(f);
-	return parent;
-}
-
 static unsigned long ticks_of_all(const pid_t *pids, size_t num_pids)
 {
 	unsigned long sum = ticks_of(getpid());
@@ -49,15 +36,15 @@ static unsigned long ticks_of_all(const pid_t *pids, size_t num_pids)
 	return sum;
 }
 
-static void idle(struct lab *lab)
+static void idle(struct recorder *rec)
 {
-	static const struct gd_worker_ops ops = {.process = lab_echo};
+	static const struct gd_worker_ops ops = {.process = recorder_echo};
 	struct gd_pool *p;
 	pid_t pids[WORKERS + 1];
-	lab->options.worker = &ops;
-	lab->options.gpus = "sim:64";
-	lab->options.on_task_start = NULL;
-	assert_int_equal(gd_open(&lab->options, &p, &lab->err), 0);
+	rec->options.worker = &ops;
+	rec->options.gpus = "sim:64";
+	rec->options.on_task_start = NULL;
+	assert_int_equal(gd_open(&rec->options, &p, &rec->err), 0);
 	/* Each has had something to do before. */
 	for (uint64_t i = 0; i < 500; i++)
 		assert_int_equal(gd_submit(p, &i, sizeof(i), NULL, GD_NOWAIT, NULL), 0);
@@ -71,8 +58,8 @@ static void idle(struct lab *lab)
 			pids[i] = (pid_t)w.pid;
 		}
 	}
-	assert_int_equal(lab->count[LAB_SUCCESS], 500);
-	pids[WORKERS] = parent_of(pids[0]); /* the warden */
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 500);
+	pids[WORKERS] = process_parent(pids[0]); /* the warden */
 	assert_true(pids[WORKERS] > 1 && pids[WORKERS] != getpid());
 	struct pollfd fd = {.fd = gd_fd(p), .events = POLLIN};
 	while (poll(&fd, 1, 100) > 0) /* until it has come to rest */
@@ -92,18 +79,18 @@ static void test_64_idle_workers_cost_no_processor_time(void **state)
 	idle(*state);
 }
 
-static void test_neither_do_they_with_a_task_timeout(void **state)
+static void test_64_idle_workers_with_a_task_timeout_cost_no_processor_time(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.task_timeout_ms = 10000;
-	idle(lab);
+	struct recorder *rec = *state;
+	rec->options.task_timeout_ms = 10000;
+	idle(rec);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_64_idle_workers_cost_no_processor_time, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_neither_do_they_with_a_task_timeout, lab_setup, lab_teardown),
+		recorder_test(test_64_idle_workers_cost_no_processor_time),
+		recorder_test(test_64_idle_workers_with_a_task_timeout_cost_no_processor_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

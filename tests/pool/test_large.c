@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Large payloads, faster than they are worked off: memory and descriptors stay bounded. */
-#include "lab.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+#include "support/process.h"
+#include "support/sanitizer.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -41,17 +44,17 @@ struct feed {
 
 static int give_large(void *context, struct gd_feed *to)
 {
-	struct lab *lab = context;
-	struct feed *feed = lab->extra;
+	struct recorder *rec = context;
+	struct feed *feed = rec->extra;
 	struct gd_stats stats;
-	gd_stats(lab->dispatcher, &stats);
+	gd_stats(rec->dispatcher, &stats);
 	uint64_t under_way = stats.queued + stats.running;
-	size_t kib = lab_status("VmRSS");
+	size_t kib = process_status_kib("VmRSS");
 	feed->most_under_way = under_way > feed->most_under_way ? under_way : feed->most_under_way;
 	feed->most_kib = kib > feed->most_kib ? kib : feed->most_kib;
-	if (lab->given == lab->tasks)
+	if (rec->given == rec->tasks)
 		return 0;
-	uint64_t n = lab->given++;
+	uint64_t n = rec->given++;
 	size_t size = feed->size(n);
 	if (n % 2) { /* in place, and copied */
 		char *data = gd_emit_reserve(to, size, NULL);
@@ -65,23 +68,23 @@ static int give_large(void *context, struct gd_feed *to)
 	return r < 0 ? r : 1;
 }
 
-static void run(struct lab *lab, struct feed *feed, size_t (*size)(uint64_t number), bool is_inline)
+static void run(struct recorder *rec, struct feed *feed, size_t (*size)(uint64_t number), bool is_inline)
 {
 	feed->size = size;
 	feed->buffer = calloc(1, 4 * MIB);
 	assert_non_null(feed->buffer);
-	lab->extra = feed;
-	lab->source.generator = give_large;
-	lab->source.inline_generator = is_inline;
-	lab->options.on_task_start = NULL;
-	int r = lab_run(lab, &ops);
+	rec->extra = feed;
+	rec->source.generator = give_large;
+	rec->source.inline_generator = is_inline;
+	rec->options.on_task_start = NULL;
+	int r = recorder_run(rec, &ops);
 	free(feed->buffer);
 	if (r < 0)
-		fail_msg("%s", lab->err.message);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], lab->tasks);
-	for (size_t i = 0; i < lab->tasks; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		fail_msg("%s", rec->err.message);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], rec->tasks);
+	for (size_t i = 0; i < rec->tasks; i++) {
+		const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i);
 		assert_int_equal(n->result, size(n->task));
 	}
 }
@@ -94,15 +97,15 @@ static size_t one_mib(uint64_t number)
 	return MIB;
 }
 
-static void assert_memory_bounded(struct lab *lab, bool is_inline)
+static void assert_memory_bounded(struct recorder *rec, bool is_inline)
 {
 	struct feed feed = {0};
-	size_t before = lab_status("VmRSS");
-	lab->tasks = 300;
-	run(lab, &feed, one_mib, is_inline);
+	size_t before = process_status_kib("VmRSS");
+	rec->tasks = 300;
+	run(rec, &feed, one_mib, is_inline);
 	/* One in each worker's hands, one for each that waits, and one that comes. */
 	assert_in_range(feed.most_under_way, 1, 8);
-	if (!LAB_ASAN) /* which keeps what was freed */
+	if (!SANITIZER_ADDRESS) /* which keeps what was freed */
 		assert_in_range(feed.most_kib - before, 0, 64 * 1024);
 }
 
@@ -125,20 +128,20 @@ static size_t growing(uint64_t number)
 	return 64 + step * step * step * (3 * MIB / 216);
 }
 
-static void test_an_inline_generator_whose_tasks_grow(void **state)
+static void test_inline_generator_may_give_growing_tasks(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct feed feed = {0};
-	lab->tasks = 300;
-	run(lab, &feed, growing, true);
+	rec->tasks = 300;
+	run(rec, &feed, growing, true);
 }
 
-static void test_a_generator_whose_tasks_grow(void **state)
+static void test_generator_may_give_growing_tasks(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct feed feed = {0};
-	lab->tasks = 300;
-	run(lab, &feed, growing, false);
+	rec->tasks = 300;
+	run(rec, &feed, growing, false);
 }
 
 /* ---- Descriptors -------------------------------------------------------- */
@@ -149,39 +152,37 @@ static size_t with_a_descriptor_each(uint64_t number)
 	return 2 * MIB + 4096;
 }
 
-static void run_with_few_descriptors(struct lab *lab, bool is_inline)
+static void run_with_few_descriptors(struct recorder *rec, bool is_inline)
 {
 	struct feed feed = {0};
 	struct rlimit old;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	struct rlimit few = {.rlim_cur = 48, .rlim_max = old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	lab->tasks = 200;
-	run(lab, &feed, with_a_descriptor_each, is_inline);
+	rec->tasks = 200;
+	run(rec, &feed, with_a_descriptor_each, is_inline);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
-static void test_many_large_tasks_with_few_descriptors(void **state)
+static void test_many_large_tasks_work_with_few_descriptors(void **state)
 {
 	run_with_few_descriptors(*state, false);
 }
 
-static void test_many_large_tasks_with_few_descriptors_inline(void **state)
+static void test_many_large_tasks_of_an_inline_generator_work_with_few_descriptors(void **state)
 {
 	run_with_few_descriptors(*state, true);
 }
 
-#define LARGE(test) cmocka_unit_test_setup_teardown(test, lab_setup, lab_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		LARGE(test_memory_stays_bounded_with_a_fast_generator),
-		LARGE(test_memory_stays_bounded_with_a_fast_inline_generator),
-		LARGE(test_an_inline_generator_whose_tasks_grow),
-		LARGE(test_a_generator_whose_tasks_grow),
-		LARGE(test_many_large_tasks_with_few_descriptors),
-		LARGE(test_many_large_tasks_with_few_descriptors_inline),
+		recorder_test(test_memory_stays_bounded_with_a_fast_generator),
+		recorder_test(test_memory_stays_bounded_with_a_fast_inline_generator),
+		recorder_test(test_inline_generator_may_give_growing_tasks),
+		recorder_test(test_generator_may_give_growing_tasks),
+		recorder_test(test_many_large_tasks_work_with_few_descriptors),
+		recorder_test(test_many_large_tasks_of_an_inline_generator_work_with_few_descriptors),
 	};
 	return cmocka_run_group_tests_name("pool large", tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* No processes, no memory, no descriptors left; and very many workers. */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,10 +17,14 @@
 
 #include "base/clock.h"
 #include "cgroup.h"
+#include "support/board.h"
+#include "support/host.h"
+#include "support/process.h"
+#include "support/sanitizer.h"
 
 #define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
 
-enum what {
+enum {
 	ANSWER,
 	EAT,        /* memory, without end */
 	BIG_RESULT, /* whose first bytes are the answer */
@@ -31,7 +35,7 @@ static struct cgroup group;
 
 static void eat(void)
 {
-	trial_check(cgroup_add(&group, getpid()));
+	check_true(cgroup_add(&group, getpid()));
 	for (size_t size = (size_t)1 << 20;; size *= 2) {
 		char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (p == MAP_FAILED)
@@ -50,15 +54,14 @@ static void meet(int how_many)
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == EAT)
 		eat();
 	if (job.what == MEET)
 		meet((int)job.argument);
 	if (job.what != BIG_RESULT)
-		return trial_reply(w, &job);
+		return pool_rig_reply(w, &job);
 	void *room = gd_result_reserve(w, BIG);
 	return room ? 0 : gd_fail(w, -ENOMEM, "no room for the result");
 }
@@ -66,32 +69,32 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 static const struct gd_worker_ops ops = {.process = process};
 
 /* One that shows its size alone: the books know no answer for it. */
-static int submit_big(struct trial *t)
+static int submit_big(struct pool_rig *rig)
 {
 	static char data[BIG];
-	struct job job = {.number = t->submitted};
+	struct rig_job job = {.number = rig->submitted};
 	memcpy(data, &job, sizeof(job));
-	int r = gd_submit(t->pool, data, BIG, NULL, GD_NOWAIT, NULL);
+	int r = gd_submit(rig->pool, data, BIG, NULL, GD_NOWAIT, NULL);
 	if (r >= 0)
-		t->submitted++;
+		rig->submitted++;
 	return r;
 }
 
 /* As many as are taken: with no worker, or no memory, none are. */
-static void submit_some(struct trial *t, int count)
+static void submit_some(struct pool_rig *rig, int count)
 {
 	for (int i = 0; i < count; i++) {
-		struct job job = {.number = t->submitted};
-		int r = gd_submit(t->pool, &job, sizeof(job), NULL, GD_NOWAIT, NULL);
-		trial_check(r == 0 || r == -ENODEV || r == -ENOMEM);
-		t->submitted += r == 0;
+		struct rig_job job = {.number = rig->submitted};
+		int r = gd_submit(rig->pool, &job, sizeof(job), NULL, GD_NOWAIT, NULL);
+		check_true(r == 0 || r == -ENODEV || r == -ENOMEM);
+		rig->submitted += r == 0;
 	}
 }
 
 static int count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
-	trial_check(dir != NULL);
+	check_true(dir != NULL);
 	int n = 0;
 	while (readdir(dir))
 		n++;
@@ -102,9 +105,9 @@ static int count_fds(void)
 static void set_limit(int resource, rlim_t soft)
 {
 	struct rlimit limit;
-	trial_check(getrlimit(resource, &limit) == 0);
+	check_true(getrlimit(resource, &limit) == 0);
 	limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
-	trial_check(setrlimit(resource, &limit) == 0);
+	check_true(setrlimit(resource, &limit) == 0);
 }
 
 /* ---- Processes ---------------------------------------------------------- */
@@ -119,78 +122,73 @@ static void become_poor(rlim_t processes)
 {
 	uid_t uid = fresh_uid();
 	const struct rlimit limit = {.rlim_cur = processes, .rlim_max = processes};
-	trial_check(setgroups(0, NULL) == 0 && setgid((gid_t)uid) == 0);
-	trial_check(setrlimit(RLIMIT_NPROC, &limit) == 0);
-	trial_check(setuid(uid) == 0);
+	check_true(setgroups(0, NULL) == 0 && setgid((gid_t)uid) == 0);
+	check_true(setrlimit(RLIMIT_NPROC, &limit) == 0);
+	check_true(setuid(uid) == 0);
 }
 
 static int host_without_warden(void)
 {
-	struct trial *t = trial_new();
+	struct pool_rig *rig = pool_rig_new();
 	struct gd_error err = {0};
 	int fds = count_fds();
 	become_poor(1);
-	t->options.worker = &ops;
-	trial_equal(gd_open(&t->options, &t->pool, &err), -EAGAIN);
-	trial_check(strstr(err.message, "warden") != NULL);
-	trial_equal(count_fds(), fds);
+	rig->options.worker = &ops;
+	check_equal(gd_open(&rig->options, &rig->pool, &err), -EAGAIN);
+	check_true(strstr(err.message, "warden") != NULL);
+	check_equal(count_fds(), fds);
 	return 0;
 }
 
 static int host_without_workers(void)
 {
-	struct trial *t = trial_new();
+	struct pool_rig *rig = pool_rig_new();
 	become_poor(2);
-	trial_open(t, &ops);
-	trial_submit_many(t, 20);
-	trial_drain(t);
-	trial_equal(t->by_failure[GD_NO_WORKER], 20);
-	trial_equal(t->setup_failures, 2);
-	trial_equal(t->setup_failure.event.code, -EAGAIN);
-	trial_equal(trial_close(t), 0);
+	pool_rig_open(rig, &ops);
+	pool_rig_submit_many(rig, 20);
+	pool_rig_drain(rig);
+	check_equal(rig->by_failure[GD_NO_WORKER], 20);
+	check_equal(rig->setup_failures, 2);
+	check_equal(rig->setup_failure.event.code, -EAGAIN);
+	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
 
 static int host_with_one_of_two(void)
 {
-	struct trial *t = trial_new();
+	struct pool_rig *rig = pool_rig_new();
 	become_poor(3);
-	trial_open(t, &ops);
-	trial_submit_many(t, 200);
-	trial_drain(t);
-	trial_equal(t->successes, 200);
-	trial_equal(trial_close(t), 0);
-	trial_equal(t->setup_failures, 1);
+	pool_rig_open(rig, &ops);
+	pool_rig_submit_many(rig, 200);
+	pool_rig_drain(rig);
+	check_equal(rig->successes, 200);
+	check_equal(pool_rig_close(rig), 0);
+	check_equal(rig->setup_failures, 1);
 	return 0;
-}
-
-static bool setup_failed(struct trial *t)
-{
-	return t->setup_failures > 0;
 }
 
 /* The limit falls while they work: whoever dies then has no successor. */
 static int host_with_no_successors(void)
 {
-	struct trial *t = trial_new();
+	struct pool_rig *rig = pool_rig_new();
 	become_poor(4);
-	trial_open(t, &ops);
-	const pid_t pids[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
+	pool_rig_open(rig, &ops);
+	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
 	const struct rlimit none = {.rlim_cur = 1, .rlim_max = 1};
-	trial_check(prlimit(process_parent(pids[0]), RLIMIT_NPROC, &none, NULL) == 0);
+	check_true(prlimit(process_parent(pids[0]), RLIMIT_NPROC, &none, NULL) == 0);
 	process_kill(pids[0]);
-	trial_await(t, setup_failed);
-	trial_equal(t->setup_failure.event.slot, 0);
-	trial_equal(t->setup_failure.event.code, -EAGAIN);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	trial_equal(t->successes, 100);
+	pool_rig_await(rig, pool_rig_has_setup_failure);
+	check_equal(rig->setup_failure.event.slot, 0);
+	check_equal(rig->setup_failure.event.code, -EAGAIN);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	check_equal(rig->successes, 100);
 	process_kill(pids[1]);
-	trial_submit_many(t, 10);
-	trial_drain(t);
-	trial_equal(t->by_failure[GD_NO_WORKER], 10);
-	trial_equal(gd_poll(t->pool, 0), -ENODEV);
-	trial_equal(trial_close(t), 0);
+	pool_rig_submit_many(rig, 10);
+	pool_rig_drain(rig);
+	check_equal(rig->by_failure[GD_NO_WORKER], 10);
+	check_equal(gd_poll(rig->pool, 0), -ENODEV);
+	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
 
@@ -211,10 +209,10 @@ static void test_fork_that_fails_costs_its_slot_alone(void **state)
 
 #define MANY 8
 
-static bool none_starting(struct trial *t)
+static bool none_starting(struct pool_rig *rig)
 {
 	for (int slot = 0; slot < MANY; slot++)
-		if (trial_worker(t, slot).state == GD_WORKER_STARTING)
+		if (pool_rig_worker(rig, slot).state == GD_WORKER_STARTING)
 			return false;
 	return true;
 }
@@ -223,44 +221,43 @@ static bool none_starting(struct trial *t)
 static int host_with_few_fds(void)
 {
 	struct rlimit before;
-	trial_check(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	check_true(getrlimit(RLIMIT_NOFILE, &before) == 0);
 	int fds = count_fds();
 	bool refused = false, partly = false, wholly = false;
 	for (rlim_t limit = 3; limit < 60 && !wholly; limit++) {
-		struct trial *t = trial_new();
+		struct pool_rig *rig = pool_rig_new();
 		struct gd_error err = {0};
-		t->options.worker = &ops;
-		t->options.gpus = "sim:8";
-		t->ends = calloc(1, t->room = 1024);
-		trial_check(t->ends != NULL);
+		rig->options.worker = &ops;
+		rig->options.gpus = "sim:8";
+		pool_rig_reserve(rig, 1024);
 		set_limit(RLIMIT_NOFILE, limit);
-		int r = gd_open(&t->options, &t->pool, &err);
+		int r = gd_open(&rig->options, &rig->pool, &err);
 		if (r < 0) {
-			trial_equal(r, -EMFILE);
-			trial_check(err.message[0] != '\0');
+			check_equal(r, -EMFILE);
+			check_true(err.message[0] != '\0');
 			refused = true;
 		} else {
-			submit_some(t, 10);
-			trial_await(t, none_starting);
-			trial_drain(t);
-			wholly = t->setup_failures == 0;
-			partly |= t->setup_failures > 0 && t->setup_failures < MANY;
-			submit_some(t, 10);
-			trial_drain(t);
-			trial_check(t->setup_failures == MANY || t->errors == 0);
-			trial_equal(trial_close(t), 0);
-			trial_equal(t->by_failure[GD_NO_WORKER], t->errors);
+			submit_some(rig, 10);
+			pool_rig_await(rig, none_starting);
+			pool_rig_drain(rig);
+			wholly = rig->setup_failures == 0;
+			partly |= rig->setup_failures > 0 && rig->setup_failures < MANY;
+			submit_some(rig, 10);
+			pool_rig_drain(rig);
+			check_true(rig->setup_failures == MANY || rig->errors == 0);
+			check_equal(pool_rig_close(rig), 0);
+			check_equal(rig->by_failure[GD_NO_WORKER], rig->errors);
 		}
 		set_limit(RLIMIT_NOFILE, before.rlim_cur);
-		trial_equal(count_fds(), fds);
-		trial_check(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
-		trial_teardown((void **)&t);
+		check_equal(count_fds(), fds);
+		check_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+		pool_rig_free(rig);
 	}
-	trial_check(refused && partly && wholly);
+	check_true(refused && partly && wholly);
 	return 0;
 }
 
-static void test_open_at_every_limit_of_descriptors(void **state)
+static void test_open_at_any_limit_of_descriptors_works_or_fails_cleanly(void **state)
 {
 	(void)state;
 	host_run(host_with_few_fds);
@@ -268,37 +265,37 @@ static void test_open_at_every_limit_of_descriptors(void **state)
 
 static int host_that_runs_out_of_fds(void)
 {
-	struct trial *t = trial_new();
-	trial_open(t, &ops);
-	const pid_t pids[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
+	struct pool_rig *rig = pool_rig_new();
+	pool_rig_open(rig, &ops);
+	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
 	/* Whatever is open stays open; nothing can be opened. */
 	set_limit(RLIMIT_NOFILE, 0);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	trial_equal(t->successes, 100);
-	trial_equal(submit_big(t), -EMFILE);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	check_equal(rig->successes, 100);
+	check_equal(submit_big(rig), -EMFILE);
 
-	trial_submit(t, BIG_RESULT, 0);
-	trial_drain(t);
-	trial_equal(t->by_failure[GD_NOT_CARRIED], 1);
-	trial_equal(t->failure.event.code, -EMFILE);
+	pool_rig_submit(rig, BIG_RESULT, 0);
+	pool_rig_drain(rig);
+	check_equal(rig->by_failure[GD_NOT_CARRIED], 1);
+	check_equal(rig->failure.event.code, -EMFILE);
 
 	process_kill(pids[0]);
-	trial_await(t, setup_failed);
-	trial_equal(t->setup_failure.event.code, -EMFILE);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	trial_equal(t->successes, 200);
+	pool_rig_await(rig, pool_rig_has_setup_failure);
+	check_equal(rig->setup_failure.event.code, -EMFILE);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	check_equal(rig->successes, 200);
 
 	process_kill(pids[1]);
-	trial_submit_many(t, 10);
-	trial_drain(t);
-	trial_equal(t->by_failure[GD_NO_WORKER], 10);
-	trial_equal(trial_close(t), 0);
+	pool_rig_submit_many(rig, 10);
+	pool_rig_drain(rig);
+	check_equal(rig->by_failure[GD_NO_WORKER], 10);
+	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
 
-static void test_descriptors_exhausted_mid_run(void **state)
+static void test_pool_without_free_descriptors_finishes_what_needs_none(void **state)
 {
 	(void)state;
 	host_run(host_that_runs_out_of_fds);
@@ -315,21 +312,21 @@ static int setup_without_fds(struct gd_worker *w, void **ret_state)
 static void test_worker_without_descriptors_fails_what_needs_one(void **state)
 {
 	static const struct gd_worker_ops poor = {.setup = setup_without_fds, .process = process};
-	struct trial *t = *state;
-	trial_open(t, &poor);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &poor);
 	for (int i = 0; i < 3; i++) {
-		trial_submit_many(t, 10);
-		assert_int_equal(submit_big(t), 0);
-		trial_drain(t);
-		assert_int_equal(t->failure.event.failure, GD_FAILED);
-		assert_int_equal(t->failure.event.code, -EMFILE);
-		trial_submit(t, BIG_RESULT, 0);
-		trial_drain(t);
+		pool_rig_submit_many(rig, 10);
+		assert_int_equal(submit_big(rig), 0);
+		pool_rig_drain(rig);
+		assert_int_equal(rig->failure.event.failure, GD_FAILED);
+		assert_int_equal(rig->failure.event.code, -EMFILE);
+		pool_rig_submit(rig, BIG_RESULT, 0);
+		pool_rig_drain(rig);
 	}
-	assert_int_equal(t->successes, 30);
-	assert_int_equal(t->errors, 6);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.restarts, 0);
+	assert_int_equal(rig->successes, 30);
+	assert_int_equal(rig->errors, 6);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
 /* ---- Memory ------------------------------------------------------------- */
@@ -339,39 +336,39 @@ static int leave_group(void **state)
 	if (group.path[0])
 		cgroup_remove(&group);
 	group.path[0] = '\0';
-	return trial_teardown(state);
+	return pool_rig_teardown(state);
 }
 
 static void test_worker_killed_for_memory_is_told_as_such(void **state)
 {
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	if (!cgroup_create("memory", &group)) {
 		group.path[0] = '\0';
 		skip();
 	}
 	assert_true(cgroup_write(&group, "memory.limit_in_bytes", "64M"));
-	t->options.gpus = "sim:2";
-	trial_open(t, &ops);
-	trial_submit_many(t, 20);
-	trial_submit(t, EAT, 0);
-	trial_submit_many(t, 20);
-	trial_drain(t);
-	assert_int_equal(t->successes, 40);
-	assert_int_equal(t->by_failure[GD_OUT_OF_MEMORY], 1);
-	assert_int_equal(t->failure.event.id, 20);
-	assert_int_equal(t->failure.event.signal, SIGKILL);
-	assert_non_null(strstr(t->failure.message, "memory"));
-	trial_submit_many(t, 20);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.restarts, 1);
+	rig->options.gpus = "sim:2";
+	pool_rig_open(rig, &ops);
+	pool_rig_submit_many(rig, 20);
+	pool_rig_submit(rig, EAT, 0);
+	pool_rig_submit_many(rig, 20);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 40);
+	assert_int_equal(rig->by_failure[GD_OUT_OF_MEMORY], 1);
+	assert_int_equal(rig->failure.event.id, 20);
+	assert_int_equal(rig->failure.event.signal, SIGKILL);
+	check_contains(rig->failure.message, "memory");
+	pool_rig_submit_many(rig, 20);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 1);
 }
 
 static size_t address_space(void)
 {
 	unsigned long pages = 0;
 	FILE *f = fopen("/proc/self/statm", "re");
-	trial_check(f && fscanf(f, "%lu", &pages) == 1);
+	check_true(f && fscanf(f, "%lu", &pages) == 1);
 	fclose(f);
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
@@ -387,23 +384,23 @@ static int setup_without_memory(struct gd_worker *w, void **ret_state)
 static void test_worker_without_memory_fails_what_needs_some(void **state)
 {
 	static const struct gd_worker_ops poor = {.setup = setup_without_memory, .process = process};
-	struct trial *t = *state;
-	trial_open(t, &poor);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &poor);
 	for (int i = 0; i < 3; i++) {
-		trial_submit_many(t, 10);
-		trial_submit(t, BIG_RESULT, 0);
-		trial_drain(t);
-		assert_int_equal(t->failure.event.failure, GD_FAILED);
-		assert_int_equal(t->failure.event.code, -ENOMEM);
-		assert_string_equal(t->failure.message, "no room for the result");
-		assert_int_equal(submit_big(t), 0);
-		trial_drain(t);
-		assert_int_equal(t->failure.event.code, -ENOMEM);
+		pool_rig_submit_many(rig, 10);
+		pool_rig_submit(rig, BIG_RESULT, 0);
+		pool_rig_drain(rig);
+		assert_int_equal(rig->failure.event.failure, GD_FAILED);
+		assert_int_equal(rig->failure.event.code, -ENOMEM);
+		assert_string_equal(rig->failure.message, "no room for the result");
+		assert_int_equal(submit_big(rig), 0);
+		pool_rig_drain(rig);
+		assert_int_equal(rig->failure.event.code, -ENOMEM);
 	}
-	assert_int_equal(t->successes, 30);
-	assert_int_equal(t->errors, 6);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.restarts, 0);
+	assert_int_equal(rig->successes, 30);
+	assert_int_equal(rig->errors, 6);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
 /* At limits from nothing to enough: an error or a pool; every task that is taken has its end. */
@@ -411,38 +408,37 @@ static int host_with_little_memory(void)
 {
 	bool refused = false, opened = false;
 	for (size_t more = 0; more < (size_t)80 << 20; more += more < 4 << 20 ? 256 << 10 : 2 << 20) {
-		struct trial *t = trial_new();
+		struct pool_rig *rig = pool_rig_new();
 		struct gd_error err = {0};
-		t->options.worker = &ops;
-		t->ends = calloc(1, t->room = 1024);
-		trial_check(t->ends != NULL);
+		rig->options.worker = &ops;
+		pool_rig_reserve(rig, 1024);
 		int fds = count_fds();
 		set_limit(RLIMIT_AS, address_space() + more);
-		int r = gd_open(&t->options, &t->pool, &err);
+		int r = gd_open(&rig->options, &rig->pool, &err);
 		if (r < 0) {
-			trial_equal(r, -ENOMEM);
+			check_equal(r, -ENOMEM);
 			refused = true;
 		} else {
 			opened = true;
-			submit_some(t, 100);
-			int big = submit_big(t);
-			trial_check(big == 0 || big == -ENOMEM || big == -ENODEV);
-			trial_drain(t);
-			trial_equal(trial_close(t), 0);
+			submit_some(rig, 100);
+			int big = submit_big(rig);
+			check_true(big == 0 || big == -ENOMEM || big == -ENODEV);
+			pool_rig_drain(rig);
+			check_equal(pool_rig_close(rig), 0);
 		}
 		set_limit(RLIMIT_AS, RLIM_INFINITY);
-		trial_equal(count_fds(), fds);
-		trial_check(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
-		trial_teardown((void **)&t);
+		check_equal(count_fds(), fds);
+		check_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+		pool_rig_free(rig);
 	}
-	trial_check(refused && opened);
+	check_true(refused && opened);
 	return 0;
 }
 
-static void test_open_at_many_limits_of_memory(void **state)
+static void test_open_at_any_limit_of_memory_works_or_fails_cleanly(void **state)
 {
 	(void)state;
-	if (TRIAL_ASAN) {
+	if (SANITIZER_ADDRESS) {
 		print_message("skipped: the address sanitizer needs more address space than any limit leaves\n");
 		skip();
 	}
@@ -453,39 +449,39 @@ static void test_open_at_many_limits_of_memory(void **state)
 
 static void test_256_workers_all_work_at_once(void **state)
 {
-	struct trial *t = *state;
-	t->options.gpus = "sim:8";
-	t->options.workers_per_gpu = 32;
-	trial_open(t, &ops);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:8";
+	rig->options.workers_per_gpu = 32;
+	pool_rig_open(rig, &ops);
 	for (int i = 0; i < 256; i++)
-		trial_submit(t, MEET, 256);
-	trial_drain(t);
-	assert_int_equal(t->successes, 256);
+		pool_rig_submit(rig, MEET, 256);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 256);
 	assert_int_equal(atomic_load(&board->go), 256);
 	for (int slot = 0; slot < 256; slot++)
-		assert_int_equal(trial_worker(t, slot).completed, 1);
-	trial_submit_many(t, 20000);
+		assert_int_equal(pool_rig_worker(rig, slot).completed, 1);
+	pool_rig_submit_many(rig, 20000);
 	for (int slot = 0; slot < 256; slot += 16)
-		kill(trial_pid(t, slot, 0), SIGKILL);
-	trial_drain(t);
-	assert_true(t->errors <= 16);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.workers, 256);
-	assert_int_equal(t->setup_failures, 0);
+		kill(pool_rig_pid(rig, slot, 0), SIGKILL);
+	pool_rig_drain(rig);
+	assert_true(rig->errors <= 16);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.workers, 256);
+	assert_int_equal(rig->setup_failures, 0);
 }
 
-#define LIMIT(test) cmocka_unit_test_setup_teardown(test, trial_setup, leave_group)
+#define LIMIT(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, leave_group)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		LIMIT(test_fork_that_fails_costs_its_slot_alone),
-		LIMIT(test_open_at_every_limit_of_descriptors),
-		LIMIT(test_descriptors_exhausted_mid_run),
+		LIMIT(test_open_at_any_limit_of_descriptors_works_or_fails_cleanly),
+		LIMIT(test_pool_without_free_descriptors_finishes_what_needs_none),
 		LIMIT(test_worker_without_descriptors_fails_what_needs_one),
 		LIMIT(test_worker_killed_for_memory_is_told_as_such),
 		LIMIT(test_worker_without_memory_fails_what_needs_some),
-		LIMIT(test_open_at_many_limits_of_memory),
+		LIMIT(test_open_at_any_limit_of_memory_works_or_fails_cleanly),
 		LIMIT(test_256_workers_all_work_at_once),
 	};
 	return cmocka_run_group_tests_name("pool limits", tests, NULL, NULL);

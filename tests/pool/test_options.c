@@ -2,15 +2,14 @@
 /* Bad use: each gets an error with its words, and on_exit where a run had begun. Good options are copied whole. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lab.h"
 #include "pool/options.h"
+#include "recorder.h"
+#include "support/board.h"
 
-static const struct gd_worker_ops echo = {.process = lab_echo};
+static const struct gd_worker_ops echo = {.process = recorder_echo};
 
 static int nothing(void *context, const struct gd_event *event)
 {
@@ -42,17 +41,17 @@ static void refused(const struct gd_options *o, int code, const char *words)
 	struct gd_pool *p = (void *)1;
 	assert_int_equal(gd_create(o, &d, &err), code);
 	assert_int_equal(err.code, code);
-	lab_assert_contains(err.message, words);
+	check_contains(err.message, words);
 	assert_ptr_equal(d, (void *)1); /* untouched */
 	err = (struct gd_error){0};
 	assert_int_equal(gd_open(o, &p, &err), code);
 	assert_int_equal(err.code, code);
-	lab_assert_contains(err.message, words);
+	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
 	assert_int_equal(gd_create(o, &d, NULL), code); /* nobody has to listen */
 }
 
-static void test_workers_that_make_no_sense(void **state)
+static void test_missing_double_or_hookless_worker_is_refused(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"worker", NULL}, *const empty[] = {NULL};
@@ -64,7 +63,7 @@ static void test_workers_that_make_no_sense(void **state)
 	o = good();
 	o.worker_argv = argv;
 	refused(&o, -EINVAL, "two workers: set worker or worker_argv, not both");
-	const struct gd_worker_ops none = {0}, both = {.process = lab_echo, .process_batch = batch};
+	const struct gd_worker_ops none = {0}, both = {.process = recorder_echo, .process_batch = batch};
 	o = good();
 	o.worker = &none;
 	refused(&o, -EINVAL, "the worker has no process hook");
@@ -75,7 +74,7 @@ static void test_workers_that_make_no_sense(void **state)
 	refused(&o, -EINVAL, "no on_success");
 }
 
-static void test_gpus_that_make_no_sense(void **state)
+static void test_contradictory_gpu_options_are_refused(void **state)
 {
 	(void)state;
 	const int ids[] = {0};
@@ -91,7 +90,7 @@ static void test_gpus_that_make_no_sense(void **state)
 	refused(&o, -EINVAL, "num_gpu_ids is 3, but gpu_ids is NULL");
 }
 
-static void test_numbers_out_of_range(void **state)
+static void test_number_out_of_range_is_refused_by_name(void **state)
 {
 	(void)state;
 	struct gd_options o = good();
@@ -116,7 +115,7 @@ static void test_numbers_out_of_range(void **state)
 	}
 }
 
-static void test_the_rest(void **state)
+static void test_bad_size_settings_or_output_is_refused(void **state)
 {
 	(void)state;
 	refused(NULL, -EINVAL, "no options");
@@ -140,7 +139,7 @@ static void test_the_rest(void **state)
 	refused(&o, -EINVAL, "output is 7");
 }
 
-static void test_settings_too_large_for_a_worker(void **state)
+static void test_settings_too_large_for_a_worker_are_refused(void **state)
 {
 	(void)state;
 	char *value = malloc(1 << 20);
@@ -163,11 +162,11 @@ static void not_opened(const struct gd_options *o, int code, const char *words)
 	struct gd_pool *p = (void *)1;
 	assert_int_equal(gd_open(o, &p, &err), code);
 	assert_int_equal(err.code, code);
-	lab_assert_contains(err.message, words);
+	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
 }
 
-static void test_gpus_that_are_not_there(void **state)
+static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **state)
 {
 	(void)state;
 	const int ids[] = {1, 7};
@@ -196,28 +195,28 @@ static void test_gpus_that_are_not_there(void **state)
 static void *wait_at_gate(void *argument)
 {
 	(void)argument;
-	lab_pass(0);
+	board_pass_gate(0);
 	return NULL;
 }
 
 static void test_forking_with_threads_is_refused(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct gd_options o = good();
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
 	not_opened(&o, -EBUSY, "this program has 2 threads, so its workers cannot be forked: have them executed");
-	assert_int_equal(lab_run(lab, &echo), -EBUSY);
-	lab_assert_contains(lab->err.message, "worker_argv");
-	lab_assert_contains(lab->err.message, "allow_threads");
-	assert_int_equal(lab->count[LAB_EXIT], 1);
-	lab_open(0);
+	assert_int_equal(recorder_run(rec, &echo), -EBUSY);
+	check_contains(rec->err.message, "worker_argv");
+	check_contains(rec->err.message, "allow_threads");
+	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
+	board_open_gate(0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	/* A thread that has ended is none, as soon as it was joined. */
 	for (int i = 0; i < 50; i++) {
 		struct gd_pool *p;
 		struct gd_error err;
-		lab_open(0);
+		board_open_gate(0);
 		assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
 		int r = gd_open(&o, &p, &err);
@@ -227,25 +226,25 @@ static void test_forking_with_threads_is_refused(void **state)
 	}
 }
 
-static void test_a_bad_source(void **state)
+static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct gd_error err;
 	struct gd_options o = good();
 	struct gd_dispatcher *d;
 	assert_int_equal(gd_create(&o, &d, &err), 0);
 	assert_int_equal(gd_run(d, NULL, NULL, &err), -EINVAL);
-	lab_assert_contains(err.message, "no source");
-	struct gd_source source = lab->source;
+	check_contains(err.message, "no source");
+	struct gd_source source = rec->source;
 	source.size = 3;
 	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
-	lab_assert_contains(err.message, "sizeof(struct gd_source)");
-	source = lab->source;
+	check_contains(err.message, "sizeof(struct gd_source)");
+	source = rec->source;
 	source.generator = NULL;
 	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
-	lab_assert_contains(err.message, "the source has no generator");
+	check_contains(err.message, "the source has no generator");
 	/* None of it was a run: the next one is. */
-	assert_int_equal(gd_run(d, &lab->source, NULL, &err), 0);
+	assert_int_equal(gd_run(d, &rec->source, NULL, &err), 0);
 	gd_destroy(d);
 	gd_destroy(NULL);
 }
@@ -296,14 +295,14 @@ static void test_options_are_copied_with_their_defaults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_workers_that_make_no_sense),
-		cmocka_unit_test(test_gpus_that_make_no_sense),
-		cmocka_unit_test(test_numbers_out_of_range),
-		cmocka_unit_test(test_the_rest),
-		cmocka_unit_test(test_settings_too_large_for_a_worker),
-		cmocka_unit_test_setup_teardown(test_gpus_that_are_not_there, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_forking_with_threads_is_refused, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_bad_source, lab_setup, lab_teardown),
+		cmocka_unit_test(test_missing_double_or_hookless_worker_is_refused),
+		cmocka_unit_test(test_contradictory_gpu_options_are_refused),
+		cmocka_unit_test(test_number_out_of_range_is_refused_by_name),
+		cmocka_unit_test(test_bad_size_settings_or_output_is_refused),
+		cmocka_unit_test(test_settings_too_large_for_a_worker_are_refused),
+		recorder_test(test_open_without_the_gpus_fails_and_names_those_that_exist),
+		recorder_test(test_forking_with_threads_is_refused),
+		recorder_test(test_bad_source_is_refused_and_does_not_count_as_a_run),
 		cmocka_unit_test(test_options_are_copied_with_their_defaults),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

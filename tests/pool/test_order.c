@@ -87,7 +87,7 @@ static struct task task_of(uint64_t id)
 	return (struct task){.id = id, .parcel = PARCEL_NONE};
 }
 
-static void test_the_backlog_is_a_queue_with_a_front_door(void **state)
+static void test_backlog_is_a_queue_that_also_takes_tasks_at_the_front(void **state)
 {
 	(void)state;
 	struct backlog b;
@@ -151,7 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_events_come_in_order_with_their_bytes),
 		cmocka_unit_test(test_an_event_without_bytes_is_held_too),
-		cmocka_unit_test(test_the_backlog_is_a_queue_with_a_front_door),
+		cmocka_unit_test(test_backlog_is_a_queue_that_also_takes_tasks_at_the_front),
 		cmocka_unit_test(test_a_backlog_releases_what_is_left_in_it),
 		cmocka_unit_test(test_a_task_takes_its_bytes_out_of_the_ring),
 	};

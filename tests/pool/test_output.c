@@ -2,24 +2,22 @@
 /* Where the words of workers go, and that the library has none of its own. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/scratch.h"
 
 static int speak(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	printf("out of slot %d: task %d\n", gd_worker_slot(w), (int)lab_number(task));
-	fprintf(stderr, "err of slot %d: task %d\n", gd_worker_slot(w), (int)lab_number(task));
+	printf("out of slot %d: task %d\n", gd_worker_slot(w), (int)recorder_number(task));
+	fprintf(stderr, "err of slot %d: task %d\n", gd_worker_slot(w), (int)recorder_number(task));
 	/* Each worker has at least one. */
-	atomic_fetch_or(&lab_shared->words[0], 1u << gd_worker_slot(w));
-	while (atomic_load(&lab_shared->words[0]) != 3)
-		poll(NULL, 0, 1);
-	return lab_echo(w, state, task);
+	board_meet(&board->words[0], gd_worker_slot(w), 2);
+	return recorder_echo(w, state, task);
 }
 
 static int say_hello(struct gd_worker *w, void **ret_state)
@@ -40,31 +38,11 @@ static int say_goodbye(struct gd_worker *w, void *state)
 
 static const struct gd_worker_ops speakers = {.setup = say_hello, .process = speak, .cleanup = say_goodbye};
 
-static size_t occurrences(const char *text, const char *words)
-{
-	size_t count = 0;
-	for (const char *p = text; (p = strstr(p, words)); p++)
-		count++;
-	return count;
-}
-
-static char *read_file(const char *path)
-{
-	static char text[65536];
-	FILE *f = fopen(path, "re");
-	if (!f)
-		fail_msg("%s: %s", path, strerror(errno));
-	size_t n = fread(text, 1, sizeof(text) - 1, f);
-	text[n] = '\0';
-	fclose(f);
-	return text;
-}
-
 /* Runs with stdout and stderr of this process in a file; returns what is in it. */
-static char *run_captured(struct lab *lab, int *ret)
+static const char *run_captured(struct recorder *rec, int *ret)
 {
 	char path[128];
-	snprintf(path, sizeof(path), "%s/captured", lab_dir());
+	snprintf(path, sizeof(path), "%s/captured", recorder_dir());
 	fflush(NULL);
 	int saved[2] = {dup(STDOUT_FILENO), dup(STDERR_FILENO)};
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
@@ -73,120 +51,117 @@ static char *run_captured(struct lab *lab, int *ret)
 	dup2(fd, STDERR_FILENO);
 	close(fd);
 	printf("not yet written;");
-	*ret = lab_run(lab, &speakers);
+	*ret = recorder_run(rec, &speakers);
 	fflush(NULL);
 	dup2(saved[0], STDOUT_FILENO);
 	dup2(saved[1], STDERR_FILENO);
 	close(saved[0]);
 	close(saved[1]);
-	return read_file(path);
+	return scratch_read(path);
 }
 
 static void test_inherited_output_comes_through_once(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	int r;
-	const char *text = run_captured(lab, &r);
+	const char *text = run_captured(rec, &r);
 	assert_int_equal(r, 0);
-	lab_assert_complete(lab);
-	assert_int_equal(occurrences(text, "out of slot"), 10);
-	assert_int_equal(occurrences(text, "err of slot"), 10);
+	recorder_assert_complete(rec);
+	assert_int_equal(check_occurrences(text, "out of slot"), 10);
+	assert_int_equal(check_occurrences(text, "err of slot"), 10);
 	for (int i = 0; i < 10; i++) {
 		char words[32];
 		snprintf(words, sizeof(words), ": task %d\n", i);
-		assert_int_equal(occurrences(text, words), 2);
+		assert_int_equal(check_occurrences(text, words), 2);
 	}
 	for (int slot = 0; slot < 2; slot++) {
 		char words[64];
 		snprintf(words, sizeof(words), "hello of slot %d, 0 bytes\n", slot);
-		assert_int_equal(occurrences(text, words), 1);
+		assert_int_equal(check_occurrences(text, words), 1);
 		snprintf(words, sizeof(words), "goodbye of slot %d\n", slot);
-		assert_int_equal(occurrences(text, words), 1);
+		assert_int_equal(check_occurrences(text, words), 1);
 	}
 	/* What the host had in its buffer before the fork is not written by each worker again. */
-	assert_int_equal(occurrences(text, "not yet written;"), 1);
+	assert_int_equal(check_occurrences(text, "not yet written;"), 1);
 }
 
 static void test_silenced_output_goes_nowhere(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	int r;
-	lab->options.output = GD_OUTPUT_SILENT;
-	const char *text = run_captured(lab, &r);
+	rec->options.output = GD_OUTPUT_SILENT;
+	const char *text = run_captured(rec, &r);
 	assert_int_equal(r, 0);
-	lab_assert_complete(lab);
+	recorder_assert_complete(rec);
 	assert_string_equal(text, "not yet written;"); /* and the library says nothing */
 }
 
-static void test_output_to_a_file_per_worker(void **state)
+static void test_output_is_appended_to_one_file_per_worker(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	int r;
 	static char dir[128];
 	char path[160];
-	snprintf(dir, sizeof(dir), "%s/logs", lab_dir());
-	lab->options.output = GD_OUTPUT_FILES;
-	lab->options.output_dir = dir;
+	snprintf(dir, sizeof(dir), "%s/logs", recorder_dir());
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = dir;
 	for (size_t run = 1; run <= 2; run++) {
-		lab->given = lab->num_notes = 0;
-		atomic_store(&lab->shared->words[0], 0);
-		memset(lab->count, 0, sizeof(lab->count));
-		const char *text = run_captured(lab, &r);
+		recorder_restart(rec);
+		atomic_store(&board->words[0], 0);
+		const char *text = run_captured(rec, &r);
 		assert_int_equal(r, 0);
 		assert_string_equal(text, "not yet written;");
 		size_t out = 0, err = 0;
 		for (int slot = 0; slot < 2; slot++) {
 			char words[64], other[64];
 			snprintf(path, sizeof(path), "%s/worker-%d.log", dir, slot);
-			text = read_file(path);
+			text = scratch_read(path);
 			snprintf(words, sizeof(words), "goodbye of slot %d\n", slot);
 			snprintf(other, sizeof(other), "slot %d", 1 - slot);
-			assert_int_equal(occurrences(text, words), run); /* appended to */
-			assert_int_equal(occurrences(text, other), 0);
-			out += occurrences(text, "out of slot");
-			err += occurrences(text, "err of slot");
+			assert_int_equal(check_occurrences(text, words), run); /* appended to */
+			assert_int_equal(check_occurrences(text, other), 0);
+			out += check_occurrences(text, "out of slot");
+			err += check_occurrences(text, "err of slot");
 		}
 		assert_int_equal(out, 10 * run);
 		assert_int_equal(err, 10 * run);
 	}
 }
 
-static void test_a_folder_that_cannot_be_made_is_said(void **state)
+static void test_log_folder_that_cannot_be_made_fails_the_run(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.output = GD_OUTPUT_FILES;
-	lab->options.output_dir = "/proc/nowhere/logs";
-	assert_int_equal(lab_run(lab, &speakers), -ENOENT);
-	lab_assert_contains(lab->err.message, "'/proc/nowhere/logs': No such file or directory");
-	assert_int_equal(lab->count[LAB_EXIT], 1);
+	struct recorder *rec = *state;
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = "/proc/nowhere/logs";
+	assert_int_equal(recorder_run(rec, &speakers), -ENOENT);
+	check_contains(rec->err.message, "'/proc/nowhere/logs': No such file or directory");
+	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 }
 
-static void test_a_file_that_cannot_be_written_is_said(void **state)
+static void test_log_file_that_cannot_be_written_fails_setup(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	char path[128];
-	lab->options.output = GD_OUTPUT_FILES;
-	lab->options.output_dir = lab_dir();
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = recorder_dir();
 	for (int slot = 0; slot < 2; slot++) {
-		snprintf(path, sizeof(path), "%s/worker-%d.log", lab_dir(), slot);
+		snprintf(path, sizeof(path), "%s/worker-%d.log", recorder_dir(), slot);
 		assert_int_equal(mkdir(path, 0700), 0);
 	}
-	assert_int_equal(lab_run(lab, &speakers), -ENODEV);
-	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
-	assert_int_equal(lab_note(lab, LAB_SETUP_FAIL, 0)->event.code, -EISDIR);
-	lab_assert_contains(lab_note(lab, LAB_SETUP_FAIL, 0)->message, "Is a directory");
+	assert_int_equal(recorder_run(rec, &speakers), -ENODEV);
+	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
+	assert_int_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->event.code, -EISDIR);
+	check_contains(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->message, "Is a directory");
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, lab_setup, lab_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_inherited_output_comes_through_once),
-		CASE(test_silenced_output_goes_nowhere),
-		CASE(test_output_to_a_file_per_worker),
-		CASE(test_a_folder_that_cannot_be_made_is_said),
-		CASE(test_a_file_that_cannot_be_written_is_said),
+		recorder_test(test_inherited_output_comes_through_once),
+		recorder_test(test_silenced_output_goes_nowhere),
+		recorder_test(test_output_is_appended_to_one_file_per_worker),
+		recorder_test(test_log_folder_that_cannot_be_made_fails_the_run),
+		recorder_test(test_log_file_that_cannot_be_written_fails_setup),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

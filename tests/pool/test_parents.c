@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Those above the workers: a host program that is killed or interrupted, a
- * warden that is killed, a host with its own ideas about children and threads;
- * and those below, the workers' own children.
+ * Those above the workers: a host program that is killed or interrupted, and a
+ * warden that is killed; and those below, the workers' own children.
  */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "support/board.h"
+#include "support/host.h"
+#include "support/process.h"
+#include "support/wait.h"
 
-enum what {
+enum deed {
 	ANSWER,
 	HOLD, /* until killed */
 	UNTIL_GO,
@@ -29,16 +28,8 @@ enum what {
 	TREE,    /* a daemon with children */
 };
 
-static volatile int forever = 1;
-
-static void live_on(void)
-{
-	while (forever)
-		pause();
-}
-
 /* One or three processes that live on; they are on the board before this returns. */
-static void spawn(enum what what, atomic_int *there)
+static void spawn(enum deed what, atomic_int *there)
 {
 	int wanted = atomic_load(there) + (what == TREE ? 3 : 1);
 	pid_t pid = fork();
@@ -56,7 +47,7 @@ static void spawn(enum what what, atomic_int *there)
 			fork();
 		board_add_pid(getpid());
 		atomic_fetch_add(there, 1);
-		live_on();
+		process_hang();
 	}
 	if (what == DAEMON || what == TREE)
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -65,105 +56,90 @@ static void spawn(enum what what, atomic_int *there)
 		poll(NULL, 0, 1);
 }
 
-static int setup(struct gd_worker *w, void **ret_state)
-{
-	(void)w;
-	*ret_state = NULL;
-	board_add_pid(getpid());
-	atomic_fetch_add(&board->setups, 1);
-	return 0;
-}
-
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == HOLD)
-		live_on();
+		process_hang();
 	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_cancelled(w))
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
-		spawn((enum what)job.what, &board->notes[8 + gd_worker_slot(w)]);
-	return trial_reply(w, &job);
+		spawn((enum deed)job.what, &board->notes[8 + gd_worker_slot(w)]);
+	return pool_rig_reply(w, &job);
 }
 
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	(void)state;
-	atomic_fetch_add(&board->cleanups, 1);
-	return 0;
-}
-
-static const struct gd_worker_ops ops = {.setup = setup, .process = process, .cleanup = cleanup};
-
-static void check_all_gone(int timeout_ms)
-{
-	uint64_t deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-	for (int i = 0; i < atomic_load(&board->num_pids); i++)
-		trial_check(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline, clock_now_ns())));
-}
+static const struct gd_worker_ops ops = {
+	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
 
 /* The host's pool, at work in every worker; the warden's number on the board. */
-static struct trial *host_pool(uint32_t what)
+static struct pool_rig *host_pool(uint32_t what)
 {
-	struct trial *t = trial_new();
-	trial_open(t, &ops);
+	struct pool_rig *rig = pool_rig_new();
+	pool_rig_open(rig, &ops);
 	for (int slot = 0; slot < 2; slot++)
-		trial_pid(t, slot, 0);
-	atomic_store(&board->notes[0], process_parent(trial_pid(t, 0, 0)));
-	trial_submit(t, what, 0);
-	trial_submit(t, what, 0);
-	trial_submit_many(t, 10);
+		pool_rig_pid(rig, slot, 0);
+	atomic_store(&board->notes[0], process_parent(pool_rig_pid(rig, 0, 0)));
+	pool_rig_submit(rig, what, 0);
+	pool_rig_submit(rig, what, 0);
+	pool_rig_submit_many(rig, 10);
 	board_await(&board->begun, 2);
-	return t;
+	return rig;
 }
 
 static int host_held(void)
 {
-	struct trial *t = host_pool(HOLD);
+	struct pool_rig *rig = host_pool(HOLD);
 	atomic_store(&board->notes[1], 1);
-	trial_drain(t);
+	pool_rig_drain(rig);
 	return 0;
+}
+
+/* Starts a host that sets note 1 when everything is under way, and waits until it is. */
+static pid_t start_and_await(int (*host)(void))
+{
+	pid_t pid = host_start(host);
+	board_await(&board->notes[1], 1);
+	return pid;
 }
 
 /* ---- The parent --------------------------------------------------------- */
 
+static void kill_and_check_all_gone(pid_t host, int timeout_ms)
+{
+	process_kill(host);
+	board_check_all_gone(timeout_ms);
+	waitpid(host, NULL, 0);
+}
+
 static void test_parent_killed_leaves_nobody_a_second_later(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_held);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_held);
 	pid_t warden = atomic_load(&board->notes[0]);
-	trial_check(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
-	process_kill(host);
+	check_true(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
 	board_add_pid(warden);
-	check_all_gone(1000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 1000);
 }
 
 static int host_with_daemons(void)
 {
-	struct trial *t = host_pool(TREE);
-	trial_drain(t);
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = host_pool(TREE);
+	pool_rig_drain(rig);
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 13);
 	atomic_store(&board->notes[1], 1);
-	trial_drain(t);
+	pool_rig_drain(rig);
 	return 0;
 }
 
 static void test_parent_killed_leaves_no_daemon_of_a_worker(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_with_daemons);
-	board_await(&board->notes[1], 1);
+	pid_t host = start_and_await(host_with_daemons);
 	assert_int_equal(atomic_load(&board->num_pids), 8);
-	process_kill(host);
-	check_all_gone(2000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 2000);
 }
 
 static int host_that_leaves(void)
@@ -177,20 +153,17 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 	(void)state;
 	host_run(host_that_leaves);
 	board_add_pid(atomic_load(&board->notes[0]));
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 /* Nobody is left who could end the workers, but the kernel. */
 static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_held);
-	board_await(&board->notes[1], 1);
-	trial_check(kill(host, SIGSTOP) == 0);
+	pid_t host = start_and_await(host_held);
+	check_true(kill(host, SIGSTOP) == 0);
 	process_kill(atomic_load(&board->notes[0]));
-	process_kill(host);
-	check_all_gone(1000);
-	waitpid(host, NULL, 0);
+	kill_and_check_all_gone(host, 1000);
 }
 
 /* ---- SIGINT ------------------------------------------------------------- */
@@ -205,24 +178,24 @@ static void stop_on_signal(int sig)
 
 static int generate(void *context, struct gd_feed *feed)
 {
-	struct trial *t = context;
-	struct job job = {.what = UNTIL_GO, .number = t->submitted};
+	struct pool_rig *rig = context;
+	struct rig_job job = {.what = UNTIL_GO, .number = rig->submitted};
 	int r = gd_emit(feed, &job, sizeof(job), NULL);
 	if (r < 0)
 		return r;
-	t->submitted++;
+	rig->submitted++;
 	return 1;
 }
 
-static int run_until_interrupted(struct trial *t, struct gd_error *err)
+static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 {
-	t->options.worker = &ops;
-	t->ends = calloc(1, t->room = 10000);
-	trial_check(t->ends && gd_create(&t->options, &interrupted, err) == 0);
+	rig->options.worker = &ops;
+	pool_rig_reserve(rig, 10000);
+	check_true(gd_create(&rig->options, &interrupted, err) == 0);
 	const struct sigaction action = {.sa_handler = stop_on_signal};
-	trial_check(sigaction(SIGINT, &action, NULL) == 0);
-	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = t};
-	int r = gd_run(interrupted, &source, &t->close_stats, err);
+	check_true(sigaction(SIGINT, &action, NULL) == 0);
+	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
+	int r = gd_run(interrupted, &source, &rig->close_stats, err);
 	gd_destroy(interrupted);
 	return r;
 }
@@ -231,16 +204,16 @@ static int run_until_interrupted(struct trial *t, struct gd_error *err)
 static int host_that_stops(void)
 {
 	struct gd_error err = {0};
-	struct trial *t = trial_new();
-	trial_check(setpgid(0, 0) == 0);
-	t->options.grace_ms = 20000; /* nobody needs to be killed */
-	trial_equal(run_until_interrupted(t, &err), -ECANCELED);
-	trial_check_books(t);
-	trial_equal(t->exits, 1);
-	trial_equal(atomic_load(&board->cleanups), 2);
-	trial_equal(t->by_failure[GD_CRASHED], 0);
-	trial_check(t->by_failure[GD_CANCELLED] > 0);
-	atomic_store(&board->notes[2], (int)t->successes);
+	struct pool_rig *rig = pool_rig_new();
+	check_true(setpgid(0, 0) == 0);
+	rig->options.grace_ms = 20000; /* nobody needs to be killed */
+	check_equal(run_until_interrupted(rig, &err), -ECANCELED);
+	pool_rig_check_books(rig);
+	check_equal(rig->exits, 1);
+	check_equal(atomic_load(&board->cleanups), 2);
+	check_equal(rig->by_failure[GD_CRASHED], 0);
+	check_true(rig->by_failure[GD_CANCELLED] > 0);
+	atomic_store(&board->notes[2], (int)rig->successes);
 	return 0;
 }
 
@@ -249,13 +222,13 @@ static void test_sigint_once_finishes_what_runs(void **state)
 	(void)state;
 	pid_t host = host_start(host_that_stops);
 	board_await(&board->begun, 2);
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	/* What runs goes on: only now may it end. */
 	assert_false(process_gone(host, 50));
 	atomic_store(&board->go, 1);
 	host_check(host);
 	assert_int_equal(atomic_load(&board->notes[2]), 2);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static void test_sigint_twice_cancels_what_runs(void **state)
@@ -263,16 +236,16 @@ static void test_sigint_twice_cancels_what_runs(void **state)
 	(void)state;
 	pid_t host = host_start(host_that_stops);
 	board_await(&board->begun, 2);
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	assert_false(process_gone(host, 50));
-	trial_check(kill(-host, SIGINT) == 0);
+	check_true(kill(-host, SIGINT) == 0);
 	host_check(host);
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 }
 
 static int host_in_own_group(void)
 {
-	trial_check(setpgid(0, 0) == 0);
+	check_true(setpgid(0, 0) == 0);
 	signal(SIGINT, SIG_DFL);
 	return host_held();
 }
@@ -281,11 +254,10 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 {
 	(void)state;
 	int status;
-	pid_t host = host_start(host_in_own_group);
-	board_await(&board->notes[1], 1);
-	trial_check(kill(-host, SIGINT) == 0);
+	pid_t host = start_and_await(host_in_own_group);
+	check_true(kill(-host, SIGINT) == 0);
 	board_add_pid(atomic_load(&board->notes[0]));
-	check_all_gone(1000);
+	board_check_all_gone(1000);
 	assert_int_equal(waitpid(host, &status, 0), host);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
@@ -294,239 +266,62 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 
 static void test_warden_killed_ends_every_task_and_worker(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	trial_pid(t, 1, 0);
-	pid_t warden = process_parent(trial_pid(t, 0, 0));
-	trial_submit(t, HOLD, 0);
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 1, 0);
+	pid_t warden = process_parent(pool_rig_pid(rig, 0, 0));
+	pool_rig_submit(rig, HOLD, 0);
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 2);
-	trial_submit_many(t, 100);
+	pool_rig_submit_many(rig, 100);
 	process_kill(warden);
-	trial_drain(t);
-	assert_int_equal(t->by_failure[GD_CRASHED], 2);
-	assert_int_equal(t->by_failure[GD_NO_WORKER], 100);
-	assert_int_equal(gd_poll(t->pool, 1000), -ENODEV);
-	assert_int_equal(gd_submit(t->pool, "x", 1, NULL, 0, NULL), -ENODEV);
-	assert_int_equal(trial_close(t), 0);
-	check_all_gone(1000);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_CRASHED], 2);
+	assert_int_equal(rig->by_failure[GD_NO_WORKER], 100);
+	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
+	assert_int_equal(gd_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+	assert_int_equal(pool_rig_close(rig), 0);
+	board_check_all_gone(1000);
 }
 
-static void test_warden_killed_while_idle_is_seen(void **state)
+static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	trial_pid(t, 1, 0);
-	process_kill(process_parent(trial_pid(t, 0, 0)));
-	struct pollfd p = {.fd = gd_fd(t->pool), .events = POLLIN};
-	assert_int_equal(poll(&p, 1, TRIAL_WAIT_MS), 1);
-	assert_int_equal(gd_poll(t->pool, 0), -ENODEV);
-	assert_int_equal(trial_close(t), 0);
-	check_all_gone(1000);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 1, 0);
+	process_kill(process_parent(pool_rig_pid(rig, 0, 0)));
+	struct pollfd p = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	assert_int_equal(gd_poll(rig->pool, 0), -ENODEV);
+	assert_int_equal(pool_rig_close(rig), 0);
+	board_check_all_gone(1000);
 }
 
-static void test_warden_killed_and_closed_at_once(void **state)
+static void test_close_right_after_the_warden_was_killed_ends_every_task(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	pid_t warden = process_parent(trial_pid(t, 0, 0));
-	trial_submit(t, HOLD, 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pid_t warden = process_parent(pool_rig_pid(rig, 0, 0));
+	pool_rig_submit(rig, HOLD, 0);
 	board_await(&board->begun, 1);
 	process_kill(warden);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->errors, 1);
-	check_all_gone(1000);
-}
-
-/* ---- Hosts with their own ideas about children -------------------------- */
-
-static void run_faults(struct trial *t)
-{
-	trial_open(t, &ops);
-	const pid_t pids[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
-	trial_submit(t, HOLD, 0);
-	board_await(&board->begun, 1);
-	int busy = trial_worker(t, 0).has_task ? 0 : 1;
-	trial_submit_many(t, 50);
-	process_kill(pids[busy]);
-	trial_drain(t);
-	trial_pid(t, busy, pids[busy]);
-	trial_equal(t->successes, 50);
-	trial_equal(t->by_failure[GD_CRASHED], 1);
-	trial_equal(t->failure.event.signal, SIGKILL);
-	trial_equal(trial_close(t), 0);
-	trial_equal(t->close_stats.restarts, 1);
-	trial_equal(atomic_load(&board->cleanups), 2);
-	check_all_gone(1000);
-}
-
-static int host_ignoring(void)
-{
-	signal(SIGCHLD, SIG_IGN);
-	run_faults(trial_new());
-	struct sigaction now;
-	sigaction(SIGCHLD, NULL, &now);
-	trial_check(now.sa_handler == SIG_IGN);
-	return 0;
-}
-
-static void test_host_that_ignores_sigchld(void **state)
-{
-	(void)state;
-	host_run(host_ignoring);
-}
-
-static void reap_everybody(int sig)
-{
-	(void)sig;
-	int saved = errno;
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		atomic_fetch_add(&board->notes[3], 1);
-	errno = saved;
-}
-
-static int host_reaping_in_handler(void)
-{
-	const struct sigaction action = {.sa_handler = reap_everybody};
-	sigaction(SIGCHLD, &action, NULL);
-	run_faults(trial_new());
-	return 0;
-}
-
-static void test_host_whose_handler_waits_for_everything(void **state)
-{
-	(void)state;
-	host_run(host_reaping_in_handler);
-	/* The warden, before the library could: else this would not be the case. */
-	assert_int_equal(atomic_load(&board->notes[3]), 1);
-}
-
-static void *reap_in_thread(void *argument)
-{
-	pid_t own = *(pid_t *)argument;
-	for (pid_t pid; (pid = wait(NULL)) != own;)
-		if (pid > 0)
-			atomic_fetch_add(&board->notes[3], 1);
-	return NULL;
-}
-
-static int host_reaping_in_thread(void)
-{
-	pthread_t thread;
-	struct trial *t = trial_new();
-	t->options.allow_threads = true;
-	/* One child of its own, so that wait() always has something to wait for. */
-	int ends[2];
-	char byte;
-	trial_check(pipe(ends) == 0);
-	pid_t own = fork();
-	if (own == 0) {
-		close(ends[1]);
-		_exit(read(ends[0], &byte, 1) != 0);
-	}
-	fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-	trial_check(pthread_create(&thread, NULL, reap_in_thread, &own) == 0);
-	run_faults(t);
-	close(ends[1]);
-	pthread_join(thread, NULL);
-	return 0;
-}
-
-static void test_host_whose_thread_waits_for_everything(void **state)
-{
-	(void)state;
-	host_run(host_reaping_in_thread);
-}
-
-static int host_with_child_of_its_own(void)
-{
-	pid_t own = fork();
-	if (own == 0)
-		_exit(7);
-	trial_check(process_gone(own, TRIAL_WAIT_MS));
-	run_faults(trial_new());
-	int status;
-	trial_check(waitpid(own, &status, 0) == own && WEXITSTATUS(status) == 7);
-	trial_check(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
-	return 0;
-}
-
-static void test_children_of_the_host_are_left_to_it(void **state)
-{
-	(void)state;
-	host_run(host_with_child_of_its_own);
-}
-
-/* ---- Threads ------------------------------------------------------------ */
-
-static void *open_in_thread(void *argument)
-{
-	trial_open(argument, &ops);
-	return NULL;
-}
-
-static void test_pool_opened_in_a_thread_that_ends(void **state)
-{
-	struct trial *t = *state;
-	pthread_t thread;
-	t->options.allow_threads = true;
-	assert_int_equal(pthread_create(&thread, NULL, open_in_thread, t), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = trial_pid(t, 0, 0);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	process_kill(first);
-	trial_pid(t, 0, first);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->successes, 200);
-	assert_int_equal(t->close_stats.restarts, 1);
-	check_all_gone(1000);
-}
-
-/* The same with workers that are executed: this program is its own worker. */
-static void *open_executed_in_thread(void *argument)
-{
-	static const char *const argv[] = {"/proc/self/exe", NULL};
-	struct trial *t = argument;
-	t->options.worker_argv = argv;
-	t->options.allow_threads = false;
-	trial_open(t, NULL);
-	return NULL;
-}
-
-static void test_pool_of_executed_workers_opened_in_a_thread_that_ends(void **state)
-{
-	struct trial *t = *state;
-	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, open_executed_in_thread, t), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	pid_t first = trial_pid(t, 0, 0);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	process_kill(first);
-	trial_pid(t, 0, first);
-	trial_submit_many(t, 100);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->successes, 200);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->errors, 1);
+	board_check_all_gone(1000);
 }
 
 /* ---- The workers' own children ------------------------------------------ */
 
 static void test_children_of_a_worker_end_with_it(void **state)
 {
-	static const enum what kinds[] = {CHILD, SESSION, DAEMON, TREE};
+	static const enum deed kinds[] = {CHILD, SESSION, DAEMON, TREE};
 	for (size_t i = 0; i < 4; i++) {
-		trial_teardown(state);
-		trial_setup(state);
-		struct trial *t = *state;
-		t->options.gpus = "sim:1";
-		trial_open(t, &ops);
-		trial_submit(t, kinds[i], 0);
-		trial_drain(t);
-		pid_t worker = trial_pid(t, 0, 0);
+		struct pool_rig *rig = pool_rig_again(state);
+		rig->options.gpus = "sim:1";
+		pool_rig_open(rig, &ops);
+		pool_rig_submit(rig, kinds[i], 0);
+		pool_rig_drain(rig);
+		pid_t worker = pool_rig_pid(rig, 0, 0);
 		int pids = atomic_load(&board->num_pids);
 		assert_int_equal(pids, kinds[i] == TREE ? 4 : 2);
 		for (int n = 0; n < pids; n++)
@@ -534,20 +329,20 @@ static void test_children_of_a_worker_end_with_it(void **state)
 		process_kill(worker);
 		for (int n = 0; n < pids; n++)
 			assert_true(process_gone(atomic_load(&board->pids[n]), 2000));
-		trial_pid(t, 0, worker);
-		assert_int_equal(trial_close(t), 0);
+		pool_rig_pid(rig, 0, worker);
+		assert_int_equal(pool_rig_close(rig), 0);
 	}
 }
 
 static void test_children_of_a_worker_end_with_the_pool(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
 	for (uint32_t what = CHILD; what <= TREE; what++) {
-		trial_submit(t, what, 0);
-		trial_drain(t);
+		pool_rig_submit(rig, what, 0);
+		pool_rig_drain(rig);
 	}
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 	/* Not a moment later: gd_close() has waited for them. */
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
 		assert_false(process_alive(atomic_load(&board->pids[i])));
@@ -555,62 +350,43 @@ static void test_children_of_a_worker_end_with_the_pool(void **state)
 
 static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	pid_t workers[2] = {trial_pid(t, 0, 0), trial_pid(t, 1, 0)};
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pid_t workers[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
 	assert_int_equal(atomic_load(&board->num_pids), 2);
-	trial_submit(t, TREE, 0);
-	trial_drain(t);
-	trial_submit(t, SESSION, 0);
-	trial_drain(t);
-	uint64_t by_first = trial_worker(t, 0).completed;
+	pool_rig_submit(rig, TREE, 0);
+	pool_rig_drain(rig);
+	pool_rig_submit(rig, SESSION, 0);
+	pool_rig_drain(rig);
+	uint64_t by_first = pool_rig_worker(rig, 0).completed;
 	assert_true(by_first == 2 || by_first == 0);
 	int parent = by_first ? 0 : 1;
 	process_kill(workers[!parent]);
-	trial_pid(t, !parent, workers[!parent]);
+	pool_rig_pid(rig, !parent, workers[!parent]);
 	for (int i = 2; i < 6; i++)
 		assert_true(process_alive(atomic_load(&board->pids[i])));
 	process_kill(workers[parent]);
 	for (int i = 2; i < 6; i++)
 		assert_true(process_gone(atomic_load(&board->pids[i]), 2000));
-	assert_int_equal(trial_close(t), 0);
-}
-
-#define PARENT(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
-
-static int executed_process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
-	return trial_reply(w, &job);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 int main(void)
 {
-	static const struct gd_worker_ops executed = {.process = executed_process};
-	if (getenv("GD_WORKER"))
-		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {
-		PARENT(test_parent_killed_leaves_nobody_a_second_later),
-		PARENT(test_parent_killed_leaves_no_daemon_of_a_worker),
-		PARENT(test_parent_and_warden_killed_at_once_leave_nobody),
-		PARENT(test_parent_that_exits_without_closing_leaves_nobody),
-		PARENT(test_sigint_once_finishes_what_runs),
-		PARENT(test_sigint_twice_cancels_what_runs),
-		PARENT(test_sigint_that_kills_the_host_leaves_nobody),
-		PARENT(test_warden_killed_ends_every_task_and_worker),
-		PARENT(test_warden_killed_while_idle_is_seen),
-		PARENT(test_warden_killed_and_closed_at_once),
-		PARENT(test_host_that_ignores_sigchld),
-		PARENT(test_host_whose_handler_waits_for_everything),
-		PARENT(test_host_whose_thread_waits_for_everything),
-		PARENT(test_children_of_the_host_are_left_to_it),
-		PARENT(test_pool_opened_in_a_thread_that_ends),
-		PARENT(test_pool_of_executed_workers_opened_in_a_thread_that_ends),
-		PARENT(test_children_of_a_worker_end_with_it),
-		PARENT(test_children_of_a_worker_end_with_the_pool),
-		PARENT(test_daemons_of_a_living_worker_live_when_another_dies),
+		pool_rig_test(test_parent_killed_leaves_nobody_a_second_later),
+		pool_rig_test(test_parent_killed_leaves_no_daemon_of_a_worker),
+		pool_rig_test(test_parent_and_warden_killed_at_once_leave_nobody),
+		pool_rig_test(test_parent_that_exits_without_closing_leaves_nobody),
+		pool_rig_test(test_sigint_once_finishes_what_runs),
+		pool_rig_test(test_sigint_twice_cancels_what_runs),
+		pool_rig_test(test_sigint_that_kills_the_host_leaves_nobody),
+		pool_rig_test(test_warden_killed_ends_every_task_and_worker),
+		pool_rig_test(test_warden_killed_while_idle_makes_poll_return_enodev),
+		pool_rig_test(test_close_right_after_the_warden_was_killed_ends_every_task),
+		pool_rig_test(test_children_of_a_worker_end_with_it),
+		pool_rig_test(test_children_of_a_worker_end_with_the_pool),
+		pool_rig_test(test_daemons_of_a_living_worker_live_when_another_dies),
 	};
 	return cmocka_run_group_tests_name("pool parents", tests, NULL, NULL);
 }

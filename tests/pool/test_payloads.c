@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "lab.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/wait.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -36,19 +36,19 @@ static bool is_filled(const unsigned char *data, size_t size, uint64_t id)
 	return true;
 }
 
-static size_t size_of(const struct lab *lab, uint64_t id)
+static size_t size_of(const struct recorder *rec, uint64_t id)
 {
 	/* Small ones in between, so that the large are not alone in their ring. */
-	return id % 3 == 2 ? sizes[id / 3 % NUM_SIZES] : (size_t)(id * 37 % 1000) * (lab->extra != NULL);
+	return id % 3 == 2 ? sizes[id / 3 % NUM_SIZES] : (size_t)(id * 37 % 1000) * (rec->extra != NULL);
 }
 
 static int generate(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
-	if (lab->given == lab->tasks)
+	struct recorder *rec = context;
+	if (rec->given == rec->tasks)
 		return 0;
-	uint64_t id = lab->given++;
-	size_t size = size_of(lab, id);
+	uint64_t id = rec->given++;
+	size_t size = size_of(rec, id);
 	if (id % 2) {
 		unsigned char *data = gd_emit_reserve(feed, size, NULL);
 		if (!data && size > 0)
@@ -100,11 +100,11 @@ struct checked {
 
 static struct checked checked;
 
-static int check(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int check(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	if (note->kind != LAB_SUCCESS)
+	if (note->kind != CALLBACK_SUCCESS)
 		return 0;
-	bool good = event->task.size == size_of(lab, event->id) && event->result.size == event->task.size &&
+	bool good = event->task.size == size_of(rec, event->id) && event->result.size == event->task.size &&
 		    is_filled(event->task.data, event->task.size, event->id) &&
 		    is_filled(event->result.data, event->result.size, event->id + 1) &&
 		    (uintptr_t)event->task.data % 16 == 0 && (uintptr_t)event->result.data % 16 == 0;
@@ -115,43 +115,43 @@ static int check(struct lab *lab, const struct lab_note *note, const struct gd_e
 	return 0;
 }
 
-static void run_sizes(struct lab *lab, uint64_t tasks)
+static void run_sizes(struct recorder *rec, uint64_t tasks)
 {
 	static const struct gd_worker_ops ops = {.process = transform};
 	checked = (struct checked){0};
-	lab->extra = lab;
-	lab->tasks = tasks;
-	lab->source.generator = generate;
-	lab->on_note = check;
-	int r = lab_run(lab, &ops);
+	rec->extra = rec;
+	rec->tasks = tasks;
+	rec->source.generator = generate;
+	rec->on_note = check;
+	int r = recorder_run(rec, &ops);
 	if (r < 0)
-		fail_msg("%s", lab->err.message);
-	lab_assert_complete(lab);
-	if (lab->count[LAB_ERROR])
-		fail_msg("%s", lab_note(lab, LAB_ERROR, 0)->message);
+		fail_msg("%s", rec->err.message);
+	recorder_assert_complete(rec);
+	if (rec->count[CALLBACK_ERROR])
+		fail_msg("%s", recorder_note(rec, CALLBACK_ERROR, 0)->message);
 	assert_int_equal(checked.bad, 0);
 	assert_int_equal(checked.good, tasks);
 }
 
-static void test_every_size_there_and_back(void **state)
+static void test_payloads_of_every_size_arrive_intact(void **state)
 {
 	run_sizes(*state, 3 * NUM_SIZES * 2);
 }
 
-static void test_every_size_in_order(void **state)
+static void test_payloads_of_every_size_arrive_intact_in_order(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.ordered = true;
-	lab->options.queue_size = 4;
-	run_sizes(lab, 3 * NUM_SIZES);
+	struct recorder *rec = *state;
+	rec->options.ordered = true;
+	rec->options.queue_size = 4;
+	run_sizes(rec, 3 * NUM_SIZES);
 }
 
-static void test_every_size_with_an_inline_generator(void **state)
+static void test_payloads_of_every_size_arrive_intact_from_an_inline_generator(void **state)
 {
-	struct lab *lab = *state;
-	lab->source.inline_generator = true;
-	lab->options.queue_size = 7;
-	run_sizes(lab, 3 * NUM_SIZES);
+	struct recorder *rec = *state;
+	rec->source.inline_generator = true;
+	rec->options.queue_size = 7;
+	run_sizes(rec, 3 * NUM_SIZES);
 }
 
 /* ---- 1 GiB -------------------------------------------------------------- */
@@ -171,51 +171,41 @@ static size_t available_bytes(void)
 
 static int generate_gib(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
-	if (lab->given == 1)
+	struct recorder *rec = context;
+	if (rec->given == 1)
 		return 0;
 	unsigned char *data = gd_emit_reserve(feed, GIB, NULL);
 	if (!data)
 		return -ENOMEM;
 	fill(data, GIB, 0);
-	lab->given++;
+	rec->given++;
 	return 1;
 }
 
-static int check_gib(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int check_gib(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	if (note->kind == LAB_SUCCESS && event->task.size == GIB && event->result.size == GIB &&
+	if (note->kind == CALLBACK_SUCCESS && event->task.size == GIB && event->result.size == GIB &&
 		is_filled(event->result.data, GIB, 1))
-		lab->extra = lab;
+		rec->extra = rec;
 	return 0;
 }
 
-static void test_1_gib_there_and_back(void **state)
+static void test_payload_of_1_gib_arrives_intact(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = transform};
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	if (available_bytes() < 6 * GIB) {
 		print_message("less than 6 GiB of memory are available\n");
 		skip();
 	}
-	lab->source.generator = generate_gib;
-	lab->on_note = check_gib;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_non_null(lab->extra);
+	rec->source.generator = generate_gib;
+	rec->on_note = check_gib;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_non_null(rec->extra);
 }
 
 /* ---- Drafts ------------------------------------------------------------- */
-
-static struct gd_pool *open_pool(struct lab *lab, const struct gd_worker_ops *ops)
-{
-	struct gd_pool *p = NULL;
-	lab->options.worker = ops;
-	int r = gd_open(&lab->options, &p, &lab->err);
-	if (r < 0)
-		fail_msg("gd_open: %s", lab->err.message);
-	return p;
-}
 
 /* Polls until the workers are ready. */
 static void await_ready(struct gd_pool *p)
@@ -233,13 +223,13 @@ static void await_ready(struct gd_pool *p)
 	}
 }
 
-static const struct gd_worker_ops echo = {.process = lab_echo};
+static const struct gd_worker_ops echo = {.process = recorder_echo};
 
 static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	static const size_t reserved[] = {16, 100000, 3 * MIB, 2 * MIB};
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int ready = 0; ready < 2; ready++) {
 		/* Before the workers are ready it goes elsewhere, after that into an inbox. */
 		for (size_t i = 0; i < 4; i++) {
@@ -256,9 +246,8 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 			memcpy(data, &number, sizeof(number));
 			assert_int_equal(gd_commit(d, 8 + i, NULL, &id), 0);
 			assert_int_equal(id, i + 4 * (size_t)ready); /* what was abandoned has no number */
-			while (gd_outstanding(p) > 0)
-				assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
-			const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i + 4 * (size_t)ready);
+			recorder_drain(p);
+			const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i + 4 * (size_t)ready);
 			assert_non_null(n);
 			assert_int_equal(n->event.task.size, 8 + i);
 			assert_int_equal(n->event.result.size, 8 + i);
@@ -276,30 +265,30 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 }
 
 /* While the draft is open in a worker's inbox, nothing else is put there, but the other one works. */
-static void test_an_open_draft_holds_up_nobody(void **state)
+static void test_open_draft_delays_no_other_task(void **state)
 {
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	await_ready(p);
 	struct gd_draft *d;
 	void *data;
 	assert_int_equal(gd_reserve(p, 100, 0, &d, &data), 0);
 	for (uint64_t i = 0; i < 50; i++)
 		assert_int_equal(gd_submit(p, &i, sizeof(i), NULL, 0, NULL), 0);
-	while (lab->count[LAB_SUCCESS] < 50)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	while (rec->count[CALLBACK_SUCCESS] < 50)
+		assert_true(gd_poll(p, WAIT_MS) > 0);
 	memset(data, 0, 100);
 	assert_int_equal(gd_commit(d, 100, NULL, NULL), 0);
-	while (lab->count[LAB_SUCCESS] < 51)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	while (rec->count[CALLBACK_SUCCESS] < 51)
+		assert_true(gd_poll(p, WAIT_MS) > 0);
 	assert_int_equal(gd_close(p, NULL, NULL), 0);
 }
 
 static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) == 666)
+	if (recorder_number(task) == 666)
 		raise(SIGKILL);
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
 static const struct gd_worker_ops mortal = {.process = answer_or_die};
@@ -316,11 +305,11 @@ static void replace_worker(struct gd_pool *p)
 	}
 }
 
-static void test_a_worker_dies_while_a_draft_is_open_in_its_inbox(void **state)
+static void test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:1";
-	struct gd_pool *p = open_pool(lab, &mortal);
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:1";
+	struct gd_pool *p = recorder_open(rec, &mortal);
 	await_ready(p);
 	for (int abandon = 0; abandon < 2; abandon++) {
 		struct gd_draft *d;
@@ -333,12 +322,11 @@ static void test_a_worker_dies_while_a_draft_is_open_in_its_inbox(void **state)
 			gd_abandon(d);
 		else
 			assert_int_equal(gd_commit(d, 8, NULL, NULL), 0);
-		while (gd_outstanding(p) > 0)
-			assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+		recorder_drain(p);
 	}
-	assert_int_equal(lab->count[LAB_SUCCESS], 1);
-	assert_int_equal(lab_note(lab, LAB_SUCCESS, 0)->result, 42);
-	assert_int_equal(lab_note(lab, LAB_SUCCESS, 0)->event.attempt, 1);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 1);
+	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->result, 42);
+	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->event.attempt, 1);
 	assert_int_equal(gd_close(p, NULL, NULL), 0);
 }
 
@@ -350,82 +338,80 @@ struct committer {
 static void *commit_when_told(void *argument)
 {
 	struct committer *c = argument;
-	if (lab_pass(0))
+	if (board_pass_gate(0))
 		c->result = gd_commit(c->draft, 8, NULL, NULL);
-	lab_open(1);
+	board_open_gate(1);
 	return NULL;
 }
 
 /* The other thread commits in the middle of the autopsy: in the callback of the task that died. */
-static int let_commit(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int let_commit(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)lab;
+	(void)rec;
 	(void)event;
-	if (note->kind == LAB_ERROR) {
-		lab_open(0);
-		lab_pass(1);
+	if (note->kind == CALLBACK_ERROR) {
+		board_open_gate(0);
+		board_pass_gate(1);
 	}
 	return 0;
 }
 
 static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct committer c = {.result = 1};
 	uint64_t deadly = 666;
 	uint64_t *data;
 	pthread_t thread;
-	lab->options.gpus = "sim:1";
-	lab->options.on_task_start = NULL;
-	lab->on_note = let_commit;
-	struct gd_pool *p = open_pool(lab, &mortal);
+	rec->options.gpus = "sim:1";
+	rec->options.on_task_start = NULL;
+	rec->on_note = let_commit;
+	struct gd_pool *p = recorder_open(rec, &mortal);
 	await_ready(p);
 	/* One short task first: only then is more than one handed to a worker. */
 	assert_int_equal(gd_submit(p, &c, 8, NULL, 0, NULL), 0);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	recorder_drain(p);
 	assert_int_equal(gd_submit(p, &deadly, 8, NULL, 0, NULL), 0);
 	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, (void **)&data), 0);
 	*data = 42;
 	assert_int_equal(pthread_create(&thread, NULL, commit_when_told, &c), 0);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+	recorder_drain(p);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(c.result, 0);
-	assert_int_equal(lab->count[LAB_ERROR], 1);
-	assert_int_equal(lab->count[LAB_SUCCESS], 2);
-	assert_int_equal(lab_note(lab, LAB_SUCCESS, 1)->result, 42);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 2);
+	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 1)->result, 42);
 	assert_int_equal(gd_close(p, NULL, NULL), 0);
 }
 
 static void *abandon_when_told(void *argument)
 {
 	struct committer *c = argument;
-	if (lab_pass(0)) {
+	if (board_pass_gate(0)) {
 		poll(NULL, 0, 50); /* so that the other one waits, usually */
 		gd_abandon(c->draft);
 	}
 	return NULL;
 }
 
-static int tell(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int tell(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)lab;
+	(void)rec;
 	(void)event;
-	if (note->kind == LAB_SUCCESS)
-		lab_open(0);
+	if (note->kind == CALLBACK_SUCCESS)
+		board_open_gate(0);
 	return 0;
 }
 
 /* Somebody waits for the last task there is; it turns out that there is none. */
 static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct committer c = {0};
 	void *data;
 	pthread_t thread;
-	lab->on_note = tell;
-	struct gd_pool *p = open_pool(lab, &echo);
+	rec->on_note = tell;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	await_ready(p);
 	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, &data), 0);
 	uint64_t task = 1;
@@ -440,19 +426,15 @@ static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_every_size_there_and_back, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_every_size_in_order, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_every_size_with_an_inline_generator, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_1_gib_there_and_back, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_draft_is_committed_smaller_or_abandoned, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_an_open_draft_holds_up_nobody, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_worker_dies_while_a_draft_is_open_in_its_inbox, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_draft_committed_while_the_dead_are_called_back_is_not_lost, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_abandoning_the_last_draft_ends_a_poll_that_waits, lab_setup, lab_teardown),
+		recorder_test(test_payloads_of_every_size_arrive_intact),
+		recorder_test(test_payloads_of_every_size_arrive_intact_in_order),
+		recorder_test(test_payloads_of_every_size_arrive_intact_from_an_inline_generator),
+		recorder_test(test_payload_of_1_gib_arrives_intact),
+		recorder_test(test_a_draft_is_committed_smaller_or_abandoned),
+		recorder_test(test_open_draft_delays_no_other_task),
+		recorder_test(test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable),
+		recorder_test(test_a_draft_committed_while_the_dead_are_called_back_is_not_lost),
+		recorder_test(test_abandoning_the_last_draft_ends_a_poll_that_waits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,44 +4,39 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "base/clock.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/sanitizer.h"
+#include "support/wait.h"
 
-static const struct gd_worker_ops echo = {.process = lab_echo};
-
-static struct gd_pool *open_pool(struct lab *lab, const struct gd_worker_ops *ops)
-{
-	struct gd_pool *p = NULL;
-	lab->options.worker = ops;
-	if (gd_open(&lab->options, &p, &lab->err) < 0)
-		fail_msg("gd_open: %s", lab->err.message);
-	return p;
-}
+static const struct gd_worker_ops echo = {.process = recorder_echo};
 
 static int submit(struct gd_pool *p, uint64_t number, unsigned flags)
 {
 	return gd_submit(p, &number, sizeof(number), NULL, flags, NULL);
 }
 
-static void close_pool(struct lab *lab, struct gd_pool *p)
+static void close_pool(struct recorder *rec, struct gd_pool *p)
 {
-	assert_int_equal(gd_close(p, &lab->stats, &lab->err), 0);
-	lab->given = lab->stats.submitted;
-	lab_assert_complete(lab);
+	assert_int_equal(gd_close(p, &rec->stats, &rec->err), 0);
+	rec->given = rec->stats.submitted;
+	recorder_assert_complete(rec);
 }
 
-static void test_open_submit_poll_close(void **state)
+static void test_submitted_tasks_are_called_back_by_poll_with_their_tag(void **state)
 {
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	for (uint64_t i = 0; i < 5; i++) {
 		uint64_t id = 99, number = i * i;
-		assert_int_equal(gd_submit(p, &number, sizeof(number), lab, 0, &id), 0);
+		assert_int_equal(gd_submit(p, &number, sizeof(number), rec, 0, &id), 0);
 		assert_int_equal(id, i);
 	}
 	assert_int_equal(gd_outstanding(p), 5);
@@ -53,31 +48,31 @@ static void test_open_submit_poll_close(void **state)
 	}
 	assert_int_equal(made, 10); /* on_task_start and on_success of each */
 	for (size_t i = 0; i < 5; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i);
 		assert_int_equal(n->result, n->event.id * n->event.id);
-		assert_ptr_equal(n->event.tag, lab);
+		assert_ptr_equal(n->event.tag, rec);
 	}
 	/* Nothing to wait for: not even for ever. */
 	assert_int_equal(gd_poll(p, -1), 0);
-	close_pool(lab, p);
-	assert_int_equal(lab->stats.completed, 5);
+	close_pool(rec, p);
+	assert_int_equal(rec->stats.completed, 5);
 	assert_int_equal(gd_close(NULL, NULL, NULL), 0);
 }
 
 static int wait_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) != 1000)
-		lab_pass(0);
-	return lab_echo(w, state, task);
+	if (recorder_number(task) != 1000)
+		board_pass_gate(0);
+	return recorder_echo(w, state, task);
 }
 
 static const struct gd_worker_ops gated = {.process = wait_at_gate};
 
-static void test_a_full_queue_is_said(void **state)
+static void test_full_queue_refuses_tasks_with_eagain(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.queue_size = 3;
-	struct gd_pool *p = open_pool(lab, &gated);
+	struct recorder *rec = *state;
+	rec->options.queue_size = 3;
+	struct gd_pool *p = recorder_open(rec, &gated);
 	assert_int_equal(gd_room(p), 5); /* and one in each worker's hands */
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(submit(p, 0, GD_NOWAIT), 0);
@@ -93,44 +88,42 @@ static void test_a_full_queue_is_said(void **state)
 	assert_int_equal(submit(p, 0, 0), -EAGAIN);
 	assert_int_equal(gd_reserve(p, 1, 0, &draft, &data), -EAGAIN);
 	/* Nor does a poll wait longer than it was told. */
-	uint64_t begin = lab_now();
+	uint64_t begin = clock_now_ns();
 	while (gd_poll(p, 20) > 0)
 		; /* the beginnings */
-	assert_true(lab_now() - begin >= 20000000);
+	assert_true(clock_now_ns() - begin >= 20000000);
 	for (int i = 0; i < 5; i++)
-		lab_open(0);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
+		board_open_gate(0);
+	recorder_drain(p);
 	assert_int_equal(gd_room(p), 5);
 	assert_int_equal(submit(p, 1000, 0), 0);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) > 0);
-	close_pool(lab, p);
+	recorder_drain(p);
+	close_pool(rec, p);
 }
 
 /* ---- The descriptor ----------------------------------------------------- */
 
 /* One task at a time, each waited for with the descriptor alone: a wake-up that is lost is a test that fails. */
-static void one_by_one(struct lab *lab, bool (*wait)(int fd), unsigned count)
+static void one_by_one(struct recorder *rec, bool (*wait)(int fd), unsigned count)
 {
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct gd_pool *p = recorder_open(rec, &echo);
 	int fd = gd_fd(p);
 	for (uint64_t i = 0; i < count; i++) {
-		size_t before = lab->count[LAB_SUCCESS];
+		size_t before = rec->count[CALLBACK_SUCCESS];
 		assert_int_equal(submit(p, i, GD_NOWAIT), 0);
-		while (lab->count[LAB_SUCCESS] == before) {
+		while (rec->count[CALLBACK_SUCCESS] == before) {
 			if (!wait(fd))
 				fail_msg("task %d: nobody called", (int)i);
 			assert_true(gd_poll(p, 0) >= 0);
 		}
 	}
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
 static bool wait_with_poll(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
-	return poll(&p, 1, LAB_WAIT_MS) == 1;
+	return poll(&p, 1, WAIT_MS) == 1;
 }
 
 static int epoll = -1;
@@ -144,20 +137,20 @@ static bool wait_with_epoll(int fd)
 			return false;
 	}
 	struct epoll_event event;
-	return epoll_wait(epoll, &event, 1, LAB_WAIT_MS) == 1;
+	return epoll_wait(epoll, &event, 1, WAIT_MS) == 1;
 }
 
 static void test_no_wake_up_is_lost_with_poll(void **state)
 {
-	struct lab *lab = *state;
-	lab->options.on_task_start = NULL;
-	one_by_one(lab, wait_with_poll, LAB_ASAN ? 3000 : 20000);
+	struct recorder *rec = *state;
+	rec->options.on_task_start = NULL;
+	one_by_one(rec, wait_with_poll, SANITIZER_ADDRESS ? 3000 : 20000);
 }
 
 static void test_no_wake_up_is_lost_with_epoll(void **state)
 {
-	struct lab *lab = *state;
-	one_by_one(lab, wait_with_epoll, LAB_ASAN ? 3000 : 20000);
+	struct recorder *rec = *state;
+	one_by_one(rec, wait_with_epoll, SANITIZER_ADDRESS ? 3000 : 20000);
 	close(epoll);
 	epoll = -1;
 }
@@ -165,31 +158,31 @@ static void test_no_wake_up_is_lost_with_epoll(void **state)
 /* Several under way: as many as there is room for, and each answer calls for the next task. */
 static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 {
-	struct lab *lab = *state;
-	uint64_t tasks = LAB_ASAN ? 10000 : 100000, given = 0;
-	lab->options.queue_size = 30;
-	lab->options.gpus = "sim:4";
-	struct gd_pool *p = open_pool(lab, &echo);
-	while (lab->count[LAB_SUCCESS] < tasks) {
+	struct recorder *rec = *state;
+	uint64_t tasks = SANITIZER_ADDRESS ? 10000 : 100000, given = 0;
+	rec->options.queue_size = 30;
+	rec->options.gpus = "sim:4";
+	struct gd_pool *p = recorder_open(rec, &echo);
+	while (rec->count[CALLBACK_SUCCESS] < tasks) {
 		for (; given < tasks && gd_room(p) > 0; given++)
 			assert_int_equal(submit(p, given, GD_NOWAIT), 0);
 		if (!wait_with_poll(gd_fd(p)))
-			fail_msg("nobody called: %zu of %d", lab->count[LAB_SUCCESS], (int)given);
+			fail_msg("nobody called: %zu of %d", rec->count[CALLBACK_SUCCESS], (int)given);
 		assert_true(gd_poll(p, 0) >= 0);
 	}
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
 /* After all is quiet, it is not readable for ever: a loop on it would burn. */
-static void test_the_descriptor_comes_to_rest(void **state)
+static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 {
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int turn = 0; turn < 3; turn++) {
 		for (uint64_t i = 0; i < 10; i++)
 			assert_int_equal(submit(p, i, 0), 0);
 		while (gd_outstanding(p) > 0)
-			assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+			assert_true(gd_poll(p, WAIT_MS) >= 0);
 		struct pollfd fd = {.fd = gd_fd(p), .events = POLLIN};
 		int empty_turns = 0;
 		/* The workers get ready and the like, then nothing more happens. */
@@ -199,7 +192,7 @@ static void test_the_descriptor_comes_to_rest(void **state)
 		}
 		assert_true(empty_turns < 100);
 	}
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
 /* ---- gd_interrupt, gd_pool_stop, gd_close ------------------------------- */
@@ -222,12 +215,12 @@ static void interrupt_from_handler(int sig)
 
 static void test_a_poll_that_waits_can_be_interrupted(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	pthread_t thread;
-	struct gd_pool *p = open_pool(lab, &gated);
+	struct gd_pool *p = recorder_open(rec, &gated);
 	assert_int_equal(submit(p, 0, 0), 0);
-	while (lab->count[LAB_START] == 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+	while (rec->count[CALLBACK_START] == 0)
+		assert_true(gd_poll(p, WAIT_MS) >= 0);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(pthread_create(&thread, NULL, interrupt_later, p), 0);
 		int r;
@@ -245,32 +238,32 @@ static void test_a_poll_that_waits_can_be_interrupted(void **state)
 	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
 	raise(SIGUSR1);
 	assert_int_equal(gd_poll(p, -1), 0);
-	lab_open(0);
+	board_open_gate(0);
 	while (gd_outstanding(p) > 0)
 		assert_true(gd_poll(p, -1) >= 0);
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
-static void test_a_stopped_pool_says_so(void **state)
+static void test_stopped_pool_refuses_tasks_and_polls(void **state)
 {
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	assert_int_equal(submit(p, 1, 0), 0);
 	gd_pool_stop(p);
 	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+		assert_true(gd_poll(p, WAIT_MS) >= 0);
 	assert_int_equal(gd_poll(p, -1), -ECANCELED);
 	assert_int_equal(submit(p, 1, 0), -ESHUTDOWN);
 	struct gd_draft *d;
 	void *data;
 	assert_int_equal(gd_reserve(p, 1, 0, &d, &data), -ESHUTDOWN);
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
 static void test_a_draft_that_meets_a_stop_is_refused(void **state)
 {
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &echo);
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	struct gd_draft *d;
 	void *data;
 	assert_int_equal(gd_reserve(p, 10, 0, &d, &data), 0);
@@ -278,46 +271,45 @@ static void test_a_draft_that_meets_a_stop_is_refused(void **state)
 	assert_int_equal(gd_poll(p, 0), 0);
 	assert_int_equal(gd_commit(d, 10, NULL, NULL), -ESHUTDOWN);
 	assert_int_equal(gd_poll(p, -1), -ECANCELED);
-	close_pool(lab, p);
-	assert_int_equal(lab->stats.submitted, 0);
+	close_pool(rec, p);
+	assert_int_equal(rec->stats.submitted, 0);
 }
 
 static int look_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	while (!gd_cancelled(w))
 		poll(NULL, 0, 1);
-	atomic_fetch_add(&lab_shared->words[0], 1);
-	return lab_echo(w, state, task);
+	atomic_fetch_add(&board->words[0], 1);
+	return recorder_echo(w, state, task);
 }
 
-static void test_closing_ends_what_is_left(void **state)
+static void test_close_ends_every_outstanding_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = look_at_gate};
-	struct lab *lab = *state;
-	lab->options.grace_ms = 10000;
-	struct gd_pool *p = open_pool(lab, &ops);
+	struct recorder *rec = *state;
+	rec->options.grace_ms = 10000;
+	struct gd_pool *p = recorder_open(rec, &ops);
 	for (uint64_t i = 0; i < 30; i++)
 		assert_int_equal(submit(p, i, 0), 0);
-	while (lab->count[LAB_START] < 2)
-		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
-	close_pool(lab, p);
-	assert_int_equal(lab->shared->words[0], 2);
-	assert_int_equal(lab->stats.submitted, 30);
-	assert_int_equal(lab->stats.failed + lab->stats.completed, 30);
-	for (size_t i = 0; i < lab->count[LAB_ERROR]; i++)
-		assert_int_equal(lab_note(lab, LAB_ERROR, i)->event.failure, GD_CANCELLED);
+	while (rec->count[CALLBACK_START] < 2)
+		assert_true(gd_poll(p, WAIT_MS) >= 0);
+	close_pool(rec, p);
+	assert_int_equal(board->words[0], 2);
+	assert_int_equal(rec->stats.submitted, 30);
+	assert_int_equal(rec->stats.failed + rec->stats.completed, 30);
+	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
+		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_CANCELLED);
 }
 
-static void test_closing_at_once(void **state)
+static void test_close_right_after_open_works(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	for (int i = 0; i < 20; i++) {
-		struct gd_pool *p = open_pool(lab, &echo);
+		struct gd_pool *p = recorder_open(rec, &echo);
 		if (i % 2)
 			assert_int_equal(submit(p, 1, 0), 0);
-		lab->num_notes = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		close_pool(lab, p);
+		recorder_restart(rec);
+		close_pool(rec, p);
 	}
 }
 
@@ -330,18 +322,18 @@ struct inside {
 	int full;
 };
 
-static int submit_more(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int submit_more(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct inside *in = lab->extra;
-	if (note->kind != LAB_SUCCESS)
+	struct inside *in = rec->extra;
+	if (note->kind != CALLBACK_SUCCESS)
 		return 0;
 	in->poll = gd_poll(in->pool, 0);
 	in->close = gd_close(in->pool, NULL, NULL);
 	/* One leads to two, up to a thousand. */
-	for (int i = 0; i < 2 && event->id + lab->given < 1000; i++) {
+	for (int i = 0; i < 2 && event->id + rec->given < 1000; i++) {
 		int r = submit(in->pool, event->id, 0);
 		if (r == 0)
-			lab->given++;
+			rec->given++;
 		else if (r == -EAGAIN)
 			in->full++;
 		else
@@ -352,21 +344,21 @@ static int submit_more(struct lab *lab, const struct lab_note *note, const struc
 
 static void test_callbacks_may_submit(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct inside in = {0};
-	lab->options.queue_size = 100;
-	lab->extra = &in;
-	lab->on_note = submit_more;
-	struct gd_pool *p = in.pool = open_pool(lab, &echo);
+	rec->options.queue_size = 100;
+	rec->extra = &in;
+	rec->on_note = submit_more;
+	struct gd_pool *p = in.pool = recorder_open(rec, &echo);
 	assert_int_equal(submit(p, 0, 0), 0);
 	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+		assert_true(gd_poll(p, WAIT_MS) >= 0);
 	/* What would wait for itself is refused. */
 	assert_int_equal(in.poll, -EDEADLK);
 	assert_int_equal(in.close, -EDEADLK);
 	assert_true(in.full > 0);
-	assert_true(lab->given > 200);
-	close_pool(lab, p);
+	assert_true(rec->given > 200);
+	close_pool(rec, p);
 }
 
 #define THREADS    4
@@ -409,13 +401,13 @@ static void *submit_many(void *argument)
 
 static void test_several_threads_submit_and_wait_for_room(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct submitter submitters[THREADS];
 	pthread_t threads[THREADS];
 	atomic_int left = THREADS;
-	lab->options.queue_size = 20;
-	lab->options.on_task_start = NULL;
-	struct gd_pool *p = open_pool(lab, &echo);
+	rec->options.queue_size = 20;
+	rec->options.on_task_start = NULL;
+	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int i = 0; i < THREADS; i++) {
 		submitters[i] = (struct submitter){.pool = p, .first = (uint64_t)i * PER_THREAD, .left = &left};
 		assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &submitters[i]), 0);
@@ -426,11 +418,11 @@ static void test_several_threads_submit_and_wait_for_room(void **state)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 		assert_int_equal(submitters[i].failed, 0);
 	}
-	close_pool(lab, p);
+	close_pool(rec, p);
 	unsigned char *seen = calloc(THREADS, PER_THREAD);
 	assert_non_null(seen);
-	for (size_t i = 0; i < lab->count[LAB_SUCCESS]; i++)
-		seen[lab->notes[i].result]++;
+	for (size_t i = 0; i < rec->count[CALLBACK_SUCCESS]; i++)
+		seen[rec->notes[i].result]++;
 	for (size_t i = 0; i < THREADS * PER_THREAD; i++)
 		assert_int_equal(seen[i], 1);
 	free(seen);
@@ -447,72 +439,64 @@ static void *submit_until_refused(void *argument)
 	return (void *)(intptr_t)r;
 }
 
-static void test_a_stop_lets_those_go_who_wait_for_room(void **state)
+static void test_stop_releases_threads_that_wait_for_room(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	pthread_t thread;
 	void *result;
-	lab->options.queue_size = 2;
-	struct gd_pool *p = open_pool(lab, &gated);
+	rec->options.queue_size = 2;
+	struct gd_pool *p = recorder_open(rec, &gated);
 	assert_int_equal(pthread_create(&thread, NULL, submit_until_refused, p), 0);
-	while (gd_room(p) > 0 || lab->count[LAB_START] < 2)
+	while (gd_room(p) > 0 || rec->count[CALLBACK_START] < 2)
 		assert_true(gd_poll(p, 10) >= 0);
 	gd_pool_stop(p);
 	for (int i = 0; i < 1000; i++) /* the next poll may take and hand out some more before it stops */
-		lab_open(0);
+		board_open_gate(0);
 	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, LAB_WAIT_MS) >= 0);
+		assert_true(gd_poll(p, WAIT_MS) >= 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((intptr_t)result, -ESHUTDOWN);
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
 
-static int no_setup(struct gd_worker *w, void **ret_state)
+static void test_pool_without_workers_returns_enodev(void **state)
 {
-	(void)ret_state;
-	return gd_fail(w, -ENOENT, "no model");
-}
-
-static void test_a_pool_without_workers_says_so(void **state)
-{
-	static const struct gd_worker_ops ops = {.setup = no_setup, .process = lab_echo};
-	struct lab *lab = *state;
-	struct gd_pool *p = open_pool(lab, &ops);
+	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
+	struct recorder *rec = *state;
+	struct gd_pool *p = recorder_open(rec, &ops);
 	assert_int_equal(submit(p, 0, 0), 0);
 	int r;
-	while ((r = gd_poll(p, LAB_WAIT_MS)) > 0)
+	while ((r = gd_poll(p, WAIT_MS)) > 0)
 		;
 	assert_int_equal(r, -ENODEV);
 	assert_int_equal(submit(p, 0, 0), -ENODEV);
-	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
-	assert_int_equal(lab_note(lab, LAB_ERROR, 0)->event.failure, GD_NO_WORKER);
+	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
+	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.failure, GD_NO_WORKER);
 	struct gd_worker_stats w;
 	assert_int_equal(gd_pool_worker_stats(p, 1, &w), 0);
 	assert_int_equal(w.state, GD_WORKER_OUT);
 	assert_int_equal(gd_pool_worker_stats(p, 2, &w), -ENOENT);
-	close_pool(lab, p);
+	close_pool(rec, p);
 }
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, lab_setup, lab_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_open_submit_poll_close),
-		CASE(test_a_full_queue_is_said),
-		CASE(test_no_wake_up_is_lost_with_poll),
-		CASE(test_no_wake_up_is_lost_with_epoll),
-		CASE(test_no_wake_up_is_lost_with_many_under_way),
-		CASE(test_the_descriptor_comes_to_rest),
-		CASE(test_a_poll_that_waits_can_be_interrupted),
-		CASE(test_a_stopped_pool_says_so),
-		CASE(test_a_draft_that_meets_a_stop_is_refused),
-		CASE(test_closing_ends_what_is_left),
-		CASE(test_closing_at_once),
-		CASE(test_callbacks_may_submit),
-		CASE(test_several_threads_submit_and_wait_for_room),
-		CASE(test_a_stop_lets_those_go_who_wait_for_room),
-		CASE(test_a_pool_without_workers_says_so),
+		recorder_test(test_submitted_tasks_are_called_back_by_poll_with_their_tag),
+		recorder_test(test_full_queue_refuses_tasks_with_eagain),
+		recorder_test(test_no_wake_up_is_lost_with_poll),
+		recorder_test(test_no_wake_up_is_lost_with_epoll),
+		recorder_test(test_no_wake_up_is_lost_with_many_under_way),
+		recorder_test(test_descriptor_is_not_readable_when_nothing_happens),
+		recorder_test(test_a_poll_that_waits_can_be_interrupted),
+		recorder_test(test_stopped_pool_refuses_tasks_and_polls),
+		recorder_test(test_a_draft_that_meets_a_stop_is_refused),
+		recorder_test(test_close_ends_every_outstanding_task),
+		recorder_test(test_close_right_after_open_works),
+		recorder_test(test_callbacks_may_submit),
+		recorder_test(test_several_threads_submit_and_wait_for_room),
+		recorder_test(test_stop_releases_threads_that_wait_for_room),
+		recorder_test(test_pool_without_workers_returns_enodev),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

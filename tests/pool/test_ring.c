@@ -11,7 +11,7 @@
 
 #define ARENA 8192u
 
-struct fixture {
+struct ring_rig {
 	struct ring ring;
 	struct ring_desc descs[RING_DEPTH];
 	_Alignas(RING_LINE) char arena[ARENA];
@@ -19,7 +19,7 @@ struct fixture {
 
 static int setup(void **state)
 {
-	struct fixture *f = aligned_alloc(RING_LINE, (sizeof(*f) + RING_LINE - 1) / RING_LINE * RING_LINE);
+	struct ring_rig *f = aligned_alloc(RING_LINE, (sizeof(*f) + RING_LINE - 1) / RING_LINE * RING_LINE);
 	if (!f)
 		return -1;
 	ring_init(&f->ring, f->descs, f->arena, ARENA);
@@ -45,7 +45,7 @@ static bool push(struct ring *r, uint64_t id, size_t size)
 
 static void test_a_payload_as_large_as_the_arena_fits_into_an_empty_ring(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	for (uint64_t i = 0; i < 3; i++) {
 		assert_true(push(r, i, ARENA));
 		assert_null(ring_reserve(r, 1));
@@ -57,7 +57,7 @@ static void test_a_payload_as_large_as_the_arena_fits_into_an_empty_ring(void **
 
 static void test_payloads_begin_at_cache_lines(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	static const size_t sizes[] = {1, 63, 64, 65, 0, 100, 0, 7};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		char *data = ring_reserve(r, sizes[i]);
@@ -68,9 +68,9 @@ static void test_payloads_begin_at_cache_lines(void **state)
 	}
 }
 
-static void test_it_is_full_at_its_depth_though_the_arena_is_empty(void **state)
+static void test_ring_is_full_at_its_depth_though_the_arena_is_empty(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	for (uint64_t i = 0; i < RING_DEPTH; i++)
 		assert_true(push(r, i, 0));
 	assert_true(ring_full(r));
@@ -83,7 +83,7 @@ static void test_it_is_full_at_its_depth_though_the_arena_is_empty(void **state)
 
 static void test_an_external_payload_takes_no_room(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	for (int i = 0; i < 100; i++)
 		ring_push(r, ring_reserve(r, 0), (struct ring_desc){.size = 1 << 30, .flags = RING_EXTERNAL});
 	assert_non_null(ring_reserve(r, ARENA));
@@ -91,7 +91,7 @@ static void test_an_external_payload_takes_no_room(void **state)
 
 static void test_a_reservation_takes_nothing(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	assert_true(push(r, 0, 64));
 	void *first = ring_reserve(r, 4096);
 	assert_ptr_equal(ring_reserve(r, 4096), first);
@@ -138,7 +138,7 @@ static void check_payloads(const struct ring *r)
 
 static void test_no_payload_is_overwritten_before_its_release(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
+	struct ring *r = &((struct ring_rig *)*state)->ring;
 	uint64_t id = 0;
 	unsigned refused = 0;
 	for (int step = 0; step < 20000; step++) {
@@ -167,14 +167,14 @@ static void test_no_payload_is_overwritten_before_its_release(void **state)
 
 /* ---- Taking back -------------------------------------------------------- */
 
-struct words {
+struct consumer_words {
 	_Atomic uint64_t head;
 	_Atomic uint64_t round;
 	_Atomic uint64_t begun;
 };
 
 /* Ten records, `released` of them released; the consumer says that it has begun `begun`. */
-static uint64_t take_back(struct ring *r, struct words *w, uint64_t released, uint64_t begun)
+static uint64_t take_back(struct ring *r, struct consumer_words *w, uint64_t released, uint64_t begun)
 {
 	ring_rewind(r, r->tail);
 	while (r->head < 10)
@@ -188,8 +188,8 @@ static uint64_t take_back(struct ring *r, struct words *w, uint64_t released, ui
 
 static void test_take_back_leaves_what_has_begun(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
-	struct words w = {0};
+	struct ring *r = &((struct ring_rig *)*state)->ring;
+	struct consumer_words w = {0};
 	assert_int_equal(take_back(r, &w, 0, 3), 3);
 	assert_int_equal(w.head, 3);
 	assert_int_equal(w.round, 1);
@@ -200,16 +200,16 @@ static void test_take_back_leaves_what_has_begun(void **state)
 
 static void test_take_back_of_nothing_changes_nothing(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
-	struct words w = {0};
+	struct ring *r = &((struct ring_rig *)*state)->ring;
+	struct consumer_words w = {0};
 	assert_int_equal(take_back(r, &w, 2, 10), 10);
 	assert_int_equal(w.head, 10);
 }
 
 static void test_take_back_is_not_misled_by_a_consumer_that_lies(void **state)
 {
-	struct ring *r = &((struct fixture *)*state)->ring;
-	struct words w = {0};
+	struct ring *r = &((struct ring_rig *)*state)->ring;
+	struct consumer_words w = {0};
 	/* Less than what was released, and more than there is. */
 	assert_int_equal(take_back(r, &w, 4, 1), 4);
 	assert_int_equal(take_back(r, &w, 4, UINT64_MAX), 10);
@@ -223,7 +223,7 @@ int main(void)
 			test_a_payload_as_large_as_the_arena_fits_into_an_empty_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_payloads_begin_at_cache_lines, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			test_it_is_full_at_its_depth_though_the_arena_is_empty, setup, teardown),
+			test_ring_is_full_at_its_depth_though_the_arena_is_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_external_payload_takes_no_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_reservation_takes_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_payload_is_overwritten_before_its_release, setup, teardown),

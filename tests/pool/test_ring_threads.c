@@ -22,7 +22,7 @@
 #define RECORDS 200000u
 #endif
 
-struct fixture {
+struct ring_pair {
 	struct channel producer; /* the same memory, each with its own notes */
 	struct channel consumer;
 	struct ring ring;
@@ -36,7 +36,7 @@ struct fixture {
 
 static int setup(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct ring_pair *f = calloc(1, sizeof(*f));
 	struct inbox *in = aligned_alloc(4096, INBOX_SIZE / 4096 * 4096 + 4096);
 	struct outbox *out = aligned_alloc(4096, OUTBOX_SIZE / 4096 * 4096 + 4096);
 	if (!f || !in || !out)
@@ -53,7 +53,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	struct fixture *f = *state;
+	struct ring_pair *f = *state;
 	free(f->producer.in);
 	free(f->producer.out);
 	free(f->seen);
@@ -65,12 +65,12 @@ static int teardown(void **state)
 
 static bool something_to_do(void *context)
 {
-	struct fixture *f = context;
+	struct ring_pair *f = context;
 	return atomic_load(&f->consumer.in->head) > f->next || atomic_load(&f->consumer.in->closing);
 }
 
 /* How many records it may work on, at most `most`; 0 at the end. */
-static size_t begin(struct fixture *f, size_t most)
+static size_t begin(struct ring_pair *f, size_t most)
 {
 	struct inbox *in = f->consumer.in;
 	for (;;) {
@@ -94,7 +94,7 @@ static size_t begin(struct fixture *f, size_t most)
 	}
 }
 
-static void consume(struct fixture *f)
+static void consume(struct ring_pair *f)
 {
 	const struct ring_desc d = *ring_at(inbox_descs(f->consumer.in), f->next);
 	const char *payload = inbox_arena(f->consumer.in) + d.offset;
@@ -109,7 +109,7 @@ static void consume(struct fixture *f)
 
 static void *consumer(void *context)
 {
-	struct fixture *f = context;
+	struct ring_pair *f = context;
 	for (size_t n, turn = 0; (n = begin(f, 1 + turn % 5)); turn++)
 		for (size_t i = 0; i < n; i++)
 			consume(f);
@@ -118,13 +118,13 @@ static void *consumer(void *context)
 
 /* ---- The producer: as the dispatcher ------------------------------------ */
 
-static void publish(struct fixture *f)
+static void publish(struct ring_pair *f)
 {
 	atomic_store_explicit(&f->producer.in->head, f->ring.head, memory_order_release);
 	channel_wake_worker(&f->producer);
 }
 
-static bool send(struct fixture *f, uint64_t id)
+static bool send(struct ring_pair *f, uint64_t id)
 {
 	size_t size = (size_t)(id * 7919 % 300);
 	char *data = ring_reserve(&f->ring, size);
@@ -137,12 +137,12 @@ static bool send(struct fixture *f, uint64_t id)
 	return true;
 }
 
-static void learn(struct fixture *f)
+static void learn(struct ring_pair *f)
 {
 	ring_release(&f->ring, atomic_load_explicit(&f->producer.out->ended, memory_order_acquire));
 }
 
-static void finish(struct fixture *f, pthread_t thread)
+static void finish(struct ring_pair *f, pthread_t thread)
 {
 	atomic_store(&f->producer.in->closing, 1);
 	channel_wake_worker(&f->producer);
@@ -153,22 +153,27 @@ static void finish(struct fixture *f, pthread_t thread)
 			fail_msg("record %zu came %d times", i, f->seen[i]);
 }
 
-static void test_every_record_comes_once_and_whole(void **state)
+static void send_all(struct ring_pair *f)
 {
-	struct fixture *f = *state;
-	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, consumer, f), 0);
 	for (uint64_t id = 0; id < RECORDS;) {
 		if (send(f, id))
 			id++;
 		else
 			learn(f);
 	}
+}
+
+static void test_every_record_comes_once_and_whole(void **state)
+{
+	struct ring_pair *f = *state;
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, consumer, f), 0);
+	send_all(f);
 	finish(f, thread);
 }
 
 /* Forgets what was not begun; those records are to be sent anew. Returns their number. */
-static size_t take_back(struct fixture *f, uint64_t *again, size_t count)
+static size_t take_back(struct ring_pair *f, uint64_t *again, size_t count)
 {
 	learn(f);
 	struct ring_words words = {
@@ -187,7 +192,7 @@ static size_t take_back(struct fixture *f, uint64_t *again, size_t count)
 
 static void test_records_taken_back_under_fire_come_once(void **state)
 {
-	struct fixture *f = *state;
+	struct ring_pair *f = *state;
 	uint64_t *again = calloc(RECORDS, sizeof(*again));
 	size_t count = 0, taken = 0;
 	pthread_t thread;
@@ -211,9 +216,9 @@ static void test_records_taken_back_under_fire_come_once(void **state)
 }
 
 /* One at a time, each to a consumer that sleeps or is about to: a wake-up lost is a test that hangs. */
-static void test_no_wake_up_is_lost(void **state)
+static void test_sleeping_consumer_misses_no_wake_up(void **state)
 {
-	struct fixture *f = *state;
+	struct ring_pair *f = *state;
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, consumer, f), 0);
 	for (uint64_t id = 0; id < RECORDS; id++) {
@@ -235,9 +240,9 @@ static void nothing(int sig)
 	(void)sig;
 }
 
-static void test_a_signal_ends_no_sleep(void **state)
+static void test_signal_does_not_end_the_sleep_of_the_consumer(void **state)
 {
-	struct fixture *f = *state;
+	struct ring_pair *f = *state;
 	struct sigaction action = {.sa_handler = nothing};
 	pthread_t thread;
 	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
@@ -248,12 +253,7 @@ static void test_a_signal_ends_no_sleep(void **state)
 		assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
 	}
 	assert_int_equal(f->sleeps, 0);
-	for (uint64_t id = 0; id < RECORDS;) {
-		if (send(f, id))
-			id++;
-		else
-			learn(f);
-	}
+	send_all(f);
 	finish(f, thread);
 }
 
@@ -262,8 +262,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_every_record_comes_once_and_whole, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_records_taken_back_under_fire_come_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_no_wake_up_is_lost, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_signal_ends_no_sleep, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sleeping_consumer_misses_no_wake_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_signal_does_not_end_the_sleep_of_the_consumer, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

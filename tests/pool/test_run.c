@@ -2,16 +2,18 @@
 /* gd_run(): what workers are given, what callbacks are told, when they are made. */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "base/clock.h"
+#include "recorder.h"
+#include "support/board.h"
 
-static const struct gd_worker_ops echo = {.process = lab_echo};
+static const struct gd_worker_ops echo = {.process = recorder_echo};
 
 /* ---- What workers are given --------------------------------------------- */
 
@@ -48,8 +50,8 @@ static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	copy_text(self.other, gd_worker_setting(w, "other", "none"));
 	/* The first four tasks one to each worker: nobody ends before all have begun. */
 	if (self.id < 4) {
-		atomic_fetch_add(&lab_shared->words[0], 1);
-		while (atomic_load(&lab_shared->words[0]) < 4)
+		atomic_fetch_add(&board->words[0], 1);
+		while (atomic_load(&board->words[0]) < 4)
 			poll(NULL, 0, 1);
 	}
 	return gd_result(w, &self, sizeof(self));
@@ -62,10 +64,10 @@ struct selves {
 	bool equal[16]; /* what the event says is what the worker says */
 };
 
-static int keep_self(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int keep_self(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct selves *s = lab->extra;
-	if (note->kind != LAB_SUCCESS || event->id >= 16)
+	struct selves *s = rec->extra;
+	if (note->kind != CALLBACK_SUCCESS || event->id >= 16)
 		return 0;
 	memcpy(&s->all[event->id], event->result.data, sizeof(struct self));
 	const struct self *self = &s->all[event->id];
@@ -76,19 +78,19 @@ static int keep_self(struct lab *lab, const struct lab_note *note, const struct 
 
 static void test_a_worker_knows_its_gpu_and_sees_no_other(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct selves selves = {0};
 	const int gpu_ids[] = {3, 0, 2, 0};
 	setenv("GPUQ_GPUS", "sim:4", 1);
-	lab->options.gpus = NULL;
-	lab->options.gpu_ids = gpu_ids;
-	lab->options.num_gpu_ids = 4;
-	lab->options.base_seed = 100;
-	lab->tasks = 4;
-	lab->extra = &selves;
-	lab->on_note = keep_self;
-	assert_int_equal(lab_run(lab, &teller), 0);
-	lab_assert_complete(lab);
+	rec->options.gpus = NULL;
+	rec->options.gpu_ids = gpu_ids;
+	rec->options.num_gpu_ids = 4;
+	rec->options.base_seed = 100;
+	rec->tasks = 4;
+	rec->extra = &selves;
+	rec->on_note = keep_self;
+	assert_int_equal(recorder_run(rec, &teller), 0);
+	recorder_assert_complete(rec);
 	bool slots[4] = {0};
 	for (int i = 0; i < 4; i++) {
 		const struct self *s = &selves.all[i];
@@ -106,34 +108,34 @@ static void test_a_worker_knows_its_gpu_and_sees_no_other(void **state)
 			assert_int_not_equal(s->pid, selves.all[k].pid);
 		assert_int_not_equal(s->pid, getpid());
 	}
-	assert_int_equal(lab->stats.workers, 4);
+	assert_int_equal(rec->stats.workers, 4);
 }
 
-static void test_the_seed_is_42_and_the_gpu_unless_told(void **state)
+static void test_seed_is_42_plus_the_gpu_by_default(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct selves selves = {0};
-	lab->tasks = 6;
-	atomic_store(&lab->shared->words[0], 4);
-	lab->extra = &selves;
-	lab->on_note = keep_self;
-	assert_int_equal(lab_run(lab, &teller), 0);
+	rec->tasks = 6;
+	atomic_store(&board->words[0], 4);
+	rec->extra = &selves;
+	rec->on_note = keep_self;
+	assert_int_equal(recorder_run(rec, &teller), 0);
 	for (int i = 0; i < 6; i++)
 		assert_true(selves.all[i].seed == 42 + selves.all[i].gpu);
 }
 
-static void test_a_seed_of_zero_can_be_had(void **state)
+static void test_seed_zero_can_be_asked_for(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct selves selves = {0};
-	lab->tasks = 6;
-	atomic_store(&lab->shared->words[0], 4);
-	lab->options.base_seed = GD_SEED_ZERO;
-	lab->extra = &selves;
-	lab->on_note = keep_self;
+	rec->tasks = 6;
+	atomic_store(&board->words[0], 4);
+	rec->options.base_seed = GD_SEED_ZERO;
+	rec->extra = &selves;
+	rec->on_note = keep_self;
 	for (int run = 0; run < 2; run++) {
-		lab->given = 0;
-		assert_int_equal(lab_run(lab, &teller), 0);
+		rec->given = 0;
+		assert_int_equal(recorder_run(rec, &teller), 0);
 		for (int i = 0; i < 6; i++)
 			assert_true(selves.all[i].seed == selves.all[i].gpu);
 	}
@@ -141,32 +143,32 @@ static void test_a_seed_of_zero_can_be_had(void **state)
 
 static void test_settings_reach_every_worker(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct selves selves = {0};
 	char value[] = "large";
 	const struct gd_setting settings[] = {{"model", value}, {"batch", "8"}};
-	lab->options.settings = settings;
-	lab->options.num_settings = 2;
-	lab->options.workers_per_gpu = 2;
-	lab->options.worker = &teller;
-	lab->tasks = 4;
-	lab->extra = &selves;
-	lab->on_note = keep_self;
-	assert_int_equal(gd_create(&lab->options, &lab->dispatcher, &lab->err), 0);
+	rec->options.settings = settings;
+	rec->options.num_settings = 2;
+	rec->options.workers_per_gpu = 2;
+	rec->options.worker = &teller;
+	rec->tasks = 4;
+	rec->extra = &selves;
+	rec->on_note = keep_self;
+	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, &rec->err), 0);
 	memset(value, 'x', strlen(value)); /* they were copied */
-	assert_int_equal(lab_run(lab, &teller), 0);
+	assert_int_equal(recorder_run(rec, &teller), 0);
 	for (int i = 0; i < 4; i++) {
 		assert_string_equal(selves.all[i].model, "large");
 		assert_string_equal(selves.all[i].other, "none");
 	}
-	assert_int_equal(lab->stats.workers, 4);
+	assert_int_equal(rec->stats.workers, 4);
 }
 
 /* ---- setup, process, cleanup -------------------------------------------- */
 
 static int count_setup(struct gd_worker *w, void **ret_state)
 {
-	atomic_fetch_add(&lab_shared->words[gd_worker_slot(w)], 1);
+	atomic_fetch_add(&board->words[gd_worker_slot(w)], 1);
 	*ret_state = calloc(1, sizeof(uint64_t));
 	return *ret_state ? 0 : -ENOMEM;
 }
@@ -175,17 +177,15 @@ static int count_tasks(struct gd_worker *w, void *state, const struct gd_bytes *
 {
 	(void)task;
 	/* The run is not over before both were ready. */
-	atomic_fetch_or(&lab_shared->words[30], 1u << gd_worker_slot(w));
-	while (atomic_load(&lab_shared->words[30]) != 3)
-		poll(NULL, 0, 1);
+	board_meet(&board->words[30], gd_worker_slot(w), 2);
 	uint64_t n = ++*(uint64_t *)state;
 	return gd_result(w, &n, sizeof(n));
 }
 
 static int count_cleanup(struct gd_worker *w, void *state)
 {
-	atomic_fetch_add(&lab_shared->words[10 + gd_worker_slot(w)], 1);
-	atomic_fetch_add(&lab_shared->words[20], *(uint64_t *)state);
+	atomic_fetch_add(&board->words[10 + gd_worker_slot(w)], 1);
+	atomic_fetch_add(&board->words[20], *(uint64_t *)state);
 	free(state);
 	return 0;
 }
@@ -194,33 +194,33 @@ static void test_setup_once_then_tasks_then_cleanup_once(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.setup = count_setup, .process = count_tasks, .cleanup = count_cleanup};
-	struct lab *lab = *state;
-	lab->tasks = 500;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	struct recorder *rec = *state;
+	rec->tasks = 500;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(lab->shared->words[slot], 1);
-		assert_int_equal(lab->shared->words[10 + slot], 1);
+		assert_int_equal(board->words[slot], 1);
+		assert_int_equal(board->words[10 + slot], 1);
 	}
 	/* State lives from task to task: each worker counted its own, together all. */
-	assert_int_equal(lab->shared->words[20], 500);
+	assert_int_equal(board->words[20], 500);
 }
 
 /* ---- Callbacks ---------------------------------------------------------- */
 
 static void test_ids_follow_the_generator_and_every_field_is_filled(void **state)
 {
-	struct lab *lab = *state;
-	lab->tasks = 300;
-	uint64_t before = lab_now();
-	assert_int_equal(lab_run(lab, &echo), 0);
-	uint64_t after = lab_now();
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 300);
-	assert_int_equal(lab->count[LAB_START], 300);
+	struct recorder *rec = *state;
+	rec->tasks = 300;
+	uint64_t before = clock_now_ns();
+	assert_int_equal(recorder_run(rec, &echo), 0);
+	uint64_t after = clock_now_ns();
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 300);
+	assert_int_equal(rec->count[CALLBACK_START], 300);
 	unsigned char started[300] = {0};
-	for (size_t i = 0; i < lab->num_notes - 1; i++) {
-		const struct lab_note *n = &lab->notes[i];
+	for (size_t i = 0; i < rec->num_notes - 1; i++) {
+		const struct run_note *n = &rec->notes[i];
 		const struct gd_event *e = &n->event;
 		assert_int_equal(n->task, e->id); /* the n-th that was given has id n */
 		assert_int_equal(e->task.size, 8);
@@ -233,13 +233,13 @@ static void test_ids_follow_the_generator_and_every_field_is_filled(void **state
 		assert_int_equal(e->signal, 0);
 		assert_string_equal(n->message, "");
 		assert_true(e->queued_ns >= before && e->queued_ns <= e->started_ns);
-		if (n->kind == LAB_START) {
+		if (n->kind == CALLBACK_START) {
 			assert_int_equal(started[e->id], 0);
 			assert_true(e->started_ns <= after);
 			assert_true(e->ended_ns == 0);
 			started[e->id] = 1;
 		} else {
-			assert_int_equal(n->kind, LAB_SUCCESS);
+			assert_int_equal(n->kind, CALLBACK_SUCCESS);
 			assert_int_equal(started[e->id], 1);
 			assert_int_equal(n->result, e->id);
 			assert_true(e->started_ns <= e->ended_ns && e->ended_ns <= after);
@@ -249,25 +249,25 @@ static void test_ids_follow_the_generator_and_every_field_is_filled(void **state
 
 static int fail_some(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	uint64_t n = lab_number(task);
+	uint64_t n = recorder_number(task);
 	if (n % 3 == 1)
 		return gd_fail(w, -EIO, "task %d is not to my liking", (int)n);
 	if (n % 3 == 2)
 		return -ERANGE;
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
 static void test_an_error_carries_what_the_worker_said(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_some};
-	struct lab *lab = *state;
-	lab->tasks = 30;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	assert_int_equal(lab->count[LAB_ERROR], 20);
+	struct recorder *rec = *state;
+	rec->tasks = 30;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 20);
 	for (size_t i = 0; i < 20; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_ERROR, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
 		char words[64];
 		snprintf(words, sizeof(words), "task %d is not to my liking", (int)n->event.id);
 		assert_int_equal(n->event.failure, GD_FAILED);
@@ -275,45 +275,45 @@ static void test_an_error_carries_what_the_worker_said(void **state)
 		if (n->event.id % 3 == 1)
 			assert_string_equal(n->message, words);
 		else
-			lab_assert_contains(n->message, "process returned -34: Numerical result out of range");
+			check_contains(n->message, "process returned -34: Numerical result out of range");
 		assert_int_equal(n->event.result.size, 0);
 		assert_int_equal(n->task, n->event.id);
 	}
 	/* Only its task failed: the workers are those of the beginning. */
-	assert_int_equal(lab->stats.restarts, 0);
+	assert_int_equal(rec->stats.restarts, 0);
 }
 
 static int answer_now_and_then(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	return lab_number(task) % 2 ? 0 : lab_echo(w, state, task);
+	return recorder_number(task) % 2 ? 0 : recorder_echo(w, state, task);
 }
 
 static void test_a_task_without_a_result_has_an_empty_one(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_now_and_then};
-	struct lab *lab = *state;
-	lab->tasks = 100;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 100);
+	struct recorder *rec = *state;
+	rec->tasks = 100;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 100);
 	for (size_t i = 0; i < 100; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SUCCESS, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i);
 		assert_int_equal(n->event.result.size, n->event.id % 2 ? 0 : 8);
 	}
 }
 
-static void test_callbacks_that_are_not_set_are_not_missed(void **state)
+static void test_run_works_without_optional_callbacks(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_some};
-	struct lab *lab = *state;
-	lab->options.on_error = NULL;
-	lab->options.on_task_start = NULL;
-	lab->options.on_progress = NULL;
-	lab->options.on_exit = NULL;
-	lab->tasks = 300;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	assert_int_equal(lab->num_notes, 100);
-	assert_int_equal(lab->stats.failed, 200);
+	struct recorder *rec = *state;
+	rec->options.on_error = NULL;
+	rec->options.on_task_start = NULL;
+	rec->options.on_progress = NULL;
+	rec->options.on_exit = NULL;
+	rec->tasks = 300;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	assert_int_equal(rec->num_notes, 100);
+	assert_int_equal(rec->stats.failed, 200);
 }
 
 /* ---- on_exit and on_progress -------------------------------------------- */
@@ -324,11 +324,11 @@ struct gone {
 	bool all_gone; /* in on_exit */
 };
 
-static int collect_pids(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int collect_pids(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct gone *g = lab->extra;
+	struct gone *g = rec->extra;
 	(void)event;
-	if (note->kind == LAB_SUCCESS || note->kind == LAB_ERROR) {
+	if (note->kind == CALLBACK_SUCCESS || note->kind == CALLBACK_ERROR) {
 		pid_t pid = (pid_t)note->result;
 		bool known = pid == 0;
 		for (size_t i = 0; i < g->num_pids; i++)
@@ -336,7 +336,7 @@ static int collect_pids(struct lab *lab, const struct lab_note *note, const stru
 		if (!known && g->num_pids < 8)
 			g->pids[g->num_pids++] = pid;
 	}
-	if (note->kind == LAB_EXIT) {
+	if (note->kind == CALLBACK_EXIT) {
 		g->all_gone = true;
 		for (size_t i = 0; i < g->num_pids; i++)
 			g->all_gone &= kill(g->pids[i], 0) < 0 && errno == ESRCH;
@@ -349,217 +349,94 @@ static int answer_pid(struct gd_worker *w, void *state, const struct gd_bytes *t
 	(void)state;
 	(void)task;
 	uint64_t pid = (uint64_t)getpid();
-	atomic_fetch_or(&lab_shared->words[0], 1u << gd_worker_slot(w));
-	while (atomic_load(&lab_shared->words[0]) != 3)
-		poll(NULL, 0, 1);
+	board_meet(&board->words[0], gd_worker_slot(w), 2);
 	return gd_result(w, &pid, sizeof(pid));
 }
 
 static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_pid};
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct gone gone = {0};
-	lab->extra = &gone;
-	lab->on_note = collect_pids;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	rec->extra = &gone;
+	rec->on_note = collect_pids;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	assert_int_equal(gone.num_pids, 2);
 	assert_true(gone.all_gone);
-	assert_int_equal(lab->exit_stats.completed, 10);
-	assert_true(lab->exit_stats.end_ns >= lab->exit_stats.start_ns);
-	assert_memory_equal(&lab->exit_stats, &lab->stats, sizeof(lab->stats));
+	assert_int_equal(rec->exit_stats.completed, 10);
+	assert_true(rec->exit_stats.end_ns >= rec->exit_stats.start_ns);
+	assert_memory_equal(&rec->exit_stats, &rec->stats, sizeof(rec->stats));
 }
 
-static int no_setup(struct gd_worker *w, void **ret_state)
+static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void **state)
 {
-	(void)ret_state;
-	return gd_fail(w, -ENOENT, "no model");
-}
-
-static void test_on_exit_comes_once_whatever_happens(void **state)
-{
-	static const struct gd_worker_ops ops = {.setup = no_setup, .process = lab_echo};
-	struct lab *lab = *state;
+	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
+	struct recorder *rec = *state;
 	/* No worker gets ready. */
-	assert_int_equal(lab_run(lab, &ops), -ENODEV);
-	assert_int_equal(lab->count[LAB_EXIT], 1);
-	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
-	assert_string_equal(lab_note(lab, LAB_SETUP_FAIL, 0)->message, "no model");
-	assert_int_equal(lab_note(lab, LAB_SETUP_FAIL, 0)->event.code, -ENOENT);
-	lab_assert_contains(lab->err.message, "no worker is left");
+	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
+	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
+	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
+	assert_string_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->message, "no model");
+	assert_int_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->event.code, -ENOENT);
+	check_contains(rec->err.message, "no worker is left");
 	/* The pool cannot be opened at all. */
-	gd_destroy(lab->dispatcher);
-	lab->dispatcher = NULL;
-	lab->options.gpus = "GPU-nobody";
-	assert_int_equal(lab_run(lab, &ops), -ENODEV);
-	assert_int_equal(lab->count[LAB_EXIT], 2);
+	gd_destroy(rec->dispatcher);
+	rec->dispatcher = NULL;
+	rec->options.gpus = "GPU-nobody";
+	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
+	assert_int_equal(rec->count[CALLBACK_EXIT], 2);
 }
 
-static void test_total_tasks_are_expected(void **state)
+static void test_total_tasks_are_reported_as_expected(void **state)
 {
-	struct lab *lab = *state;
-	lab->source.total_tasks = 10;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_int_equal(lab->stats.expected, 10);
-	assert_int_equal(lab->exit_stats.expected, 10);
+	struct recorder *rec = *state;
+	rec->source.total_tasks = 10;
+	assert_int_equal(recorder_run(rec, &echo), 0);
+	assert_int_equal(rec->stats.expected, 10);
+	assert_int_equal(rec->exit_stats.expected, 10);
 	/* At least the one at the end, with the last figures. */
-	assert_true(lab->progress >= 1);
-	assert_int_equal(lab->last_progress.expected, 10);
-	assert_int_equal(lab->last_progress.completed, 10);
-	lab->source.total_tasks = 0;
-	lab->given = 0;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_int_equal(lab->stats.expected, 0);
+	assert_true(rec->progress >= 1);
+	assert_int_equal(rec->last_progress.expected, 10);
+	assert_int_equal(rec->last_progress.completed, 10);
+	rec->source.total_tasks = 0;
+	rec->given = 0;
+	assert_int_equal(recorder_run(rec, &echo), 0);
+	assert_int_equal(rec->stats.expected, 0);
 }
 
-static int slow_callback(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int slow_callback(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)lab;
+	(void)rec;
 	(void)event;
-	if (note->kind == LAB_SUCCESS)
+	if (note->kind == CALLBACK_SUCCESS)
 		poll(NULL, 0, 20);
 	return 0;
 }
 
-static void test_progress_is_told_while_it_is_made(void **state)
+static void test_on_progress_is_called_during_the_run(void **state)
 {
-	struct lab *lab = *state;
-	lab->tasks = 60; /* with 20 ms each: 1.2 s, so about twelve times */
-	lab->on_note = slow_callback;
-	lab->options.on_task_start = NULL;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_true(lab->progress >= 4);
-	assert_true(lab->progress <= 40);
-}
-
-/* ---- The generator ------------------------------------------------------ */
-
-static void test_no_task_is_a_run_too(void **state)
-{
-	struct lab *lab = *state;
-	lab->tasks = 0;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_int_equal(lab->stats.submitted, 0);
-	assert_int_equal(lab->count[LAB_EXIT], 1);
-	assert_int_equal(lab->num_notes, 1);
-}
-
-/* Waits, before it gives the second task, until the callback of the first was made. */
-static void wait_for_callback(struct lab *lab)
-{
-	if (lab->given == 1)
-		lab->extra = lab_pass(0) ? lab : NULL;
-}
-
-static int open_gate(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
-{
-	(void)lab;
-	(void)event;
-	if (note->kind == LAB_SUCCESS)
-		lab_open(0);
-	return 0;
-}
-
-static void test_a_generator_that_blocks_holds_back_no_callback(void **state)
-{
-	struct lab *lab = *state;
-	lab->on_give = wait_for_callback;
-	lab->on_note = open_gate;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_non_null(lab->extra);
-	lab_assert_complete(lab);
-}
-
-static pthread_t caller;
-
-static void note_thread(struct lab *lab)
-{
-	if (pthread_equal(caller, pthread_self()))
-		lab->extra = lab;
-}
-
-static void test_an_inline_generator_runs_on_the_callers_thread(void **state)
-{
-	struct lab *lab = *state;
-	caller = pthread_self();
-	lab->on_give = note_thread;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_null(lab->extra);
-	lab->given = 0;
-	lab->tasks = 5000;
-	lab->num_notes = 0;
-	memset(lab->count, 0, sizeof(lab->count));
-	lab->source.inline_generator = true;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	assert_non_null(lab->extra);
-	assert_int_equal(lab->count[LAB_SUCCESS], 5000);
-	lab_assert_complete(lab);
-}
-
-static int fail_at_five(void *context, struct gd_feed *feed)
-{
-	struct lab *lab = context;
-	if (lab->given == 5)
-		return -EBADMSG;
-	uint64_t n = lab->given++;
-	int r = gd_emit(feed, &n, sizeof(n), NULL);
-	return r < 0 ? r : 1;
-}
-
-static void test_a_generator_that_fails_ends_the_run_with_its_error(void **state)
-{
-	struct lab *lab = *state;
-	lab->source.generator = fail_at_five;
-	for (int is_inline = 0; is_inline < 2; is_inline++) {
-		lab->source.inline_generator = is_inline;
-		lab->given = lab->num_notes = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		assert_int_equal(lab_run(lab, &echo), -EBADMSG);
-		assert_string_equal(lab->err.message, "the generator failed: Bad message");
-		assert_int_equal(lab->err.code, -EBADMSG);
-		/* What it had given before is done all the same. */
-		assert_int_equal(lab->count[LAB_SUCCESS], 5);
-		lab_assert_complete(lab);
-	}
-}
-
-static int emit_wrongly(void *context, struct gd_feed *feed)
-{
-	struct lab *lab = context;
-	uint64_t n = lab->given;
-	if (n == 2)
-		return 1; /* nothing was emitted */
-	lab->given++;
-	if (gd_emit(feed, &n, sizeof(n), NULL) < 0)
-		return -EIO;
-	if (gd_emit(feed, &n, sizeof(n), NULL) != -EALREADY || gd_emit_reserve(feed, 1, NULL))
-		return -EIO;
-	return 1;
-}
-
-static void test_one_task_for_each_call_of_the_generator(void **state)
-{
-	struct lab *lab = *state;
-	lab->source.generator = emit_wrongly;
-	assert_int_equal(lab_run(lab, &echo), -ENODATA);
-	lab_assert_contains(lab->err.message, "the generator returned 1 without a task");
-	assert_int_equal(lab->stats.completed, 2);
+	struct recorder *rec = *state;
+	rec->tasks = 60; /* with 20 ms each: 1.2 s, so about twelve times */
+	rec->on_note = slow_callback;
+	rec->options.on_task_start = NULL;
+	assert_int_equal(recorder_run(rec, &echo), 0);
+	assert_true(rec->progress >= 4);
+	assert_true(rec->progress <= 40);
 }
 
 /* ---- More than one run -------------------------------------------------- */
 
-static void test_runs_one_after_another(void **state)
+static void test_dispatcher_can_run_again_and_again(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	for (int run = 0; run < 30; run++) {
-		lab->given = lab->num_notes = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		int r = lab_run(lab, &echo);
+		recorder_restart(rec);
+		int r = recorder_run(rec, &echo);
 		if (r < 0)
-			fail_msg("run %d: %s", run, lab->err.message);
-		lab_assert_complete(lab); /* ids from 0 again */
-		assert_int_equal(lab->stats.submitted, 10);
+			fail_msg("run %d: %s", run, rec->err.message);
+		recorder_assert_complete(rec); /* ids from 0 again */
+		assert_int_equal(rec->stats.submitted, 10);
 	}
 }
 
@@ -568,56 +445,45 @@ struct second {
 	struct gd_error err;
 };
 
-static int run_again(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int run_again(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct second *s = lab->extra;
+	struct second *s = rec->extra;
 	(void)event;
-	if (note->kind == LAB_SUCCESS && s->result == 0)
-		s->result = gd_run(lab->dispatcher, &lab->source, NULL, &s->err);
+	if (note->kind == CALLBACK_SUCCESS && s->result == 0)
+		s->result = gd_run(rec->dispatcher, &rec->source, NULL, &s->err);
 	return 0;
 }
 
 static void test_two_runs_at_once_are_refused(void **state)
 {
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct second second = {0};
-	lab->extra = &second;
-	lab->on_note = run_again;
-	assert_int_equal(lab_run(lab, &echo), 0);
-	lab_assert_complete(lab);
+	rec->extra = &second;
+	rec->on_note = run_again;
+	assert_int_equal(recorder_run(rec, &echo), 0);
+	recorder_assert_complete(rec);
 	assert_int_equal(second.result, -EBUSY);
-	lab_assert_contains(second.err.message, "running already");
+	check_contains(second.err.message, "running already");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_worker_knows_its_gpu_and_sees_no_other, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_the_seed_is_42_and_the_gpu_unless_told, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_seed_of_zero_can_be_had, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_settings_reach_every_worker, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_setup_once_then_tasks_then_cleanup_once, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_ids_follow_the_generator_and_every_field_is_filled, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_an_error_carries_what_the_worker_said, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_task_without_a_result_has_an_empty_one, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_callbacks_that_are_not_set_are_not_missed, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_on_exit_comes_once_after_the_workers_are_gone, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_on_exit_comes_once_whatever_happens, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_total_tasks_are_expected, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_progress_is_told_while_it_is_made, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_no_task_is_a_run_too, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_generator_that_blocks_holds_back_no_callback, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_an_inline_generator_runs_on_the_callers_thread, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_generator_that_fails_ends_the_run_with_its_error, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_one_task_for_each_call_of_the_generator, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_runs_one_after_another, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_two_runs_at_once_are_refused, lab_setup, lab_teardown),
+		recorder_test(test_a_worker_knows_its_gpu_and_sees_no_other),
+		recorder_test(test_seed_is_42_plus_the_gpu_by_default),
+		recorder_test(test_seed_zero_can_be_asked_for),
+		recorder_test(test_settings_reach_every_worker),
+		recorder_test(test_setup_once_then_tasks_then_cleanup_once),
+		recorder_test(test_ids_follow_the_generator_and_every_field_is_filled),
+		recorder_test(test_an_error_carries_what_the_worker_said),
+		recorder_test(test_a_task_without_a_result_has_an_empty_one),
+		recorder_test(test_run_works_without_optional_callbacks),
+		recorder_test(test_on_exit_comes_once_after_the_workers_are_gone),
+		recorder_test(test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts),
+		recorder_test(test_total_tasks_are_reported_as_expected),
+		recorder_test(test_on_progress_is_called_during_the_run),
+		recorder_test(test_dispatcher_can_run_again_and_again),
+		recorder_test(test_two_runs_at_once_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

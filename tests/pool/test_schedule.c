@@ -2,94 +2,96 @@
 /* Which task goes where and when: order, retries, one long task among short ones, slow callbacks. */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "lab.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/process.h"
+#include "support/sanitizer.h"
 
 /* ---- Order -------------------------------------------------------------- */
 
 static int uneven(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	/* Every seventh takes its time, so that the others overtake it. */
-	if (lab_number(task) % 7 == 0)
+	if (recorder_number(task) % 7 == 0)
 		poll(NULL, 0, 2);
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
-static void assert_in_order(const struct lab *lab)
+static void assert_in_order(const struct recorder *rec)
 {
 	uint64_t next = 0;
-	for (size_t i = 0; i < lab->num_notes; i++)
-		if (lab->notes[i].kind <= LAB_TIMEOUT)
-			assert_int_equal(lab->notes[i].event.id, next++);
-	assert_int_equal(next, lab->stats.submitted);
+	for (size_t i = 0; i < rec->num_notes; i++)
+		if (rec->notes[i].kind <= CALLBACK_TIMEOUT)
+			assert_int_equal(rec->notes[i].event.id, next++);
+	assert_int_equal(next, rec->stats.submitted);
 }
 
 static void test_ordered_callbacks_come_in_the_order_of_the_ids(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = uneven};
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:4";
-	lab->options.ordered = true;
-	lab->tasks = 700;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_in_order(lab);
-	for (size_t i = 0; i < lab->num_notes; i++)
-		if (lab->notes[i].kind == LAB_SUCCESS)
-			assert_int_equal(lab->notes[i].result, lab->notes[i].event.id);
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:4";
+	rec->options.ordered = true;
+	rec->tasks = 700;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_in_order(rec);
+	for (size_t i = 0; i < rec->num_notes; i++)
+		if (rec->notes[i].kind == CALLBACK_SUCCESS)
+			assert_int_equal(rec->notes[i].result, rec->notes[i].event.id);
 }
 
 static int fail_every_fifth_once(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) % 5 == 0 && gd_worker_attempt(w, 0) == 1)
+	if (recorder_number(task) % 5 == 0 && gd_worker_attempt(w, 0) == 1)
 		return gd_fail(w, -EIO, "not yet");
 	return uneven(w, state, task);
 }
 
-static void test_ordered_holds_with_retries(void **state)
+static void test_order_holds_with_retries(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_every_fifth_once};
-	struct lab *lab = *state;
-	lab->options.ordered = true;
-	lab->options.retries = 1;
-	lab->options.queue_size = 3;
-	lab->tasks = 300;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_in_order(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 300);
-	assert_int_equal(lab->stats.retries, 60);
+	struct recorder *rec = *state;
+	rec->options.ordered = true;
+	rec->options.retries = 1;
+	rec->options.queue_size = 3;
+	rec->tasks = 300;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_in_order(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 300);
+	assert_int_equal(rec->stats.retries, 60);
 }
 
 /* The first task waits until the generator can give no more: it waits for the first one's callback. */
 static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) == 0)
-		lab_pass(0);
-	return lab_echo(w, state, task);
+	if (recorder_number(task) == 0)
+		board_pass_gate(0);
+	return recorder_echo(w, state, task);
 }
 
-static void count_given(struct lab *lab)
+static void count_given(struct recorder *rec)
 {
 	/* Room for queue_size and one in each worker's hands. */
-	if (lab->given + 1 == (uint64_t)lab->options.queue_size + 2)
-		lab_open(0);
+	if (rec->given + 1 == (uint64_t)rec->options.queue_size + 2)
+		board_open_gate(0);
 }
 
-static void test_ordered_holds_the_generator_back(void **state)
+static void test_ordered_run_with_a_full_queue_holds_the_generator_back(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = first_waits};
-	struct lab *lab = *state;
-	lab->options.ordered = true;
-	lab->options.queue_size = 20;
-	lab->tasks = 100;
-	lab->on_give = count_given;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_in_order(lab);
+	struct recorder *rec = *state;
+	rec->options.ordered = true;
+	rec->options.queue_size = 20;
+	rec->tasks = 100;
+	rec->on_give = count_given;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_in_order(rec);
 }
 
 /* ---- Retries ------------------------------------------------------------ */
@@ -98,11 +100,9 @@ static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd
 {
 	(void)state;
 	/* With both of them ready, or there is no other worker to go to. */
-	atomic_fetch_or(&lab_shared->words[0], 1u << gd_worker_slot(w));
-	while (atomic_load(&lab_shared->words[0]) != 3)
-		poll(NULL, 0, 1);
+	board_meet(&board->words[0], gd_worker_slot(w), 2);
 	int attempt = gd_worker_attempt(w, 0);
-	if (attempt <= (int)(lab_number(task) % 4))
+	if (attempt <= (int)(recorder_number(task) % 4))
 		return gd_fail(w, -EAGAIN, "attempt %d", attempt);
 	uint64_t slot = (uint64_t)gd_worker_slot(w);
 	return gd_result(w, &slot, sizeof(slot));
@@ -111,23 +111,23 @@ static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd
 static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
-	struct lab *lab = *state;
-	lab->options.retries = 2;
-	lab->tasks = 80;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	struct recorder *rec = *state;
+	rec->options.retries = 2;
+	rec->tasks = 80;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	/* 0, 1 and 2 failures are survived, 3 are not. */
-	assert_int_equal(lab->count[LAB_SUCCESS], 60);
-	assert_int_equal(lab->count[LAB_ERROR], 20);
-	assert_int_equal(lab->stats.retries, 20 * (0 + 1 + 2 + 2));
-	assert_int_equal(lab->stats.completed, 60);
-	assert_int_equal(lab->stats.failed, 20);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 60);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 20);
+	assert_int_equal(rec->stats.retries, 20 * (0 + 1 + 2 + 2));
+	assert_int_equal(rec->stats.completed, 60);
+	assert_int_equal(rec->stats.failed, 20);
 	int last_slot[80], last_attempt[80] = {0};
-	for (size_t i = 0; i < lab->num_notes - 1; i++) {
-		const struct lab_note *n = &lab->notes[i];
+	for (size_t i = 0; i < rec->num_notes - 1; i++) {
+		const struct run_note *n = &rec->notes[i];
 		uint64_t id = n->event.id;
 		int failures = (int)(id % 4);
-		if (n->kind == LAB_START) {
+		if (n->kind == CALLBACK_START) {
 			/* Once per attempt, and never twice in a row on the same worker. */
 			assert_int_equal(n->event.attempt, last_attempt[id] + 1);
 			if (last_attempt[id] > 0)
@@ -139,84 +139,83 @@ static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
 		assert_int_equal(n->event.attempt, last_attempt[id]);
 		assert_int_equal(n->event.slot, last_slot[id]);
 		if (failures < 3) {
-			assert_int_equal(n->kind, LAB_SUCCESS);
+			assert_int_equal(n->kind, CALLBACK_SUCCESS);
 			assert_int_equal(n->event.attempt, failures + 1);
 		} else {
-			assert_int_equal(n->kind, LAB_ERROR);
+			assert_int_equal(n->kind, CALLBACK_ERROR);
 			assert_int_equal(n->event.attempt, 3);
 			assert_string_equal(n->message, "attempt 3");
 		}
 	}
 }
 
-static void test_with_one_worker_it_is_tried_again_there(void **state)
+static void test_with_one_worker_a_failed_task_is_retried_there(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:1";
-	atomic_store(&lab->shared->words[0], 3);
-	lab->options.retries = 3;
-	lab->tasks = 8;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 8);
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:1";
+	atomic_store(&board->words[0], 3);
+	rec->options.retries = 3;
+	rec->tasks = 8;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 8);
 }
 
 /* ---- One long task among short ones ------------------------------------- */
 
 static int one_is_long(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) == *(const uint64_t *)&lab_shared->words[1])
-		atomic_store(&lab_shared->words[0], lab_pass(0) ? 1 : 2);
-	return lab_echo(w, state, task);
+	if (recorder_number(task) == *(const uint64_t *)&board->words[1])
+		atomic_store(&board->words[0], board_pass_gate(0) ? 1 : 2);
+	return recorder_echo(w, state, task);
 }
 
-static int open_after_all_others(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int open_after_all_others(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)note;
 	(void)event;
-	if (lab->count[LAB_SUCCESS] + lab->count[LAB_ERROR] == lab->tasks - 1)
-		lab_open(0);
+	if (rec->count[CALLBACK_SUCCESS] + rec->count[CALLBACK_ERROR] == rec->tasks - 1)
+		board_open_gate(0);
 	return 0;
 }
 
-static void test_one_long_task_holds_back_no_other(void **state)
+static void test_one_long_task_delays_no_other(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = one_is_long};
 	/* The first of all; one in the middle, behind which much was handed out ahead; the last. */
 	static const uint64_t long_ones[] = {0, 1500, 2999};
 	for (size_t i = 0; i < 3; i++) {
-		struct lab *lab = *state;
-		atomic_store(&lab->shared->words[0], 0);
-		atomic_store(&lab->shared->words[1], long_ones[i]);
-		lab->num_notes = lab->given = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		lab->tasks = 3000;
-		lab->options.queue_size = 4000;
-		lab->on_note = open_after_all_others;
-		assert_int_equal(lab_run(lab, &ops), 0);
-		lab_assert_complete(lab);
+		struct recorder *rec = *state;
+		atomic_store(&board->words[0], 0);
+		atomic_store(&board->words[1], long_ones[i]);
+		recorder_restart(rec);
+		rec->tasks = 3000;
+		rec->options.queue_size = 4000;
+		rec->on_note = open_after_all_others;
+		assert_int_equal(recorder_run(rec, &ops), 0);
+		recorder_assert_complete(rec);
 		/* It was let go by the callbacks of all the others, not by the clock. */
-		assert_int_equal(lab->shared->words[0], 1);
+		assert_int_equal(board->words[0], 1);
 	}
 }
 
 static int long_and_failing(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) == 0)
+	if (recorder_number(task) == 0)
 		return one_is_long(w, state, task);
 	/* Once the long one runs, so that there is only one worker left. */
-	if (lab_number(task) == 5 && gd_worker_attempt(w, 0) == 1)
+	if (recorder_number(task) == 5 && gd_worker_attempt(w, 0) == 1)
 		return gd_fail(w, -EIO, "elsewhere, please");
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
-static int open_after_all_but_two(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int open_after_all_but_two(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)note;
 	(void)event;
-	if (lab->count[LAB_SUCCESS] == lab->tasks - 2)
-		lab_open(0);
+	if (rec->count[CALLBACK_SUCCESS] == rec->tasks - 2)
+		board_open_gate(0);
 	return 0;
 }
 
@@ -224,29 +223,29 @@ static int open_after_all_but_two(struct lab *lab, const struct lab_note *note, 
 static void test_a_retry_that_waits_for_another_worker_holds_back_no_other(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = long_and_failing};
-	struct lab *lab = *state;
-	lab->options.retries = 1;
-	lab->options.queue_size = 8; /* so that they are not all handed out before it fails */
-	lab->tasks = 200;
-	lab->on_note = open_after_all_but_two;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->shared->words[0], 1);
-	assert_int_equal(lab->count[LAB_SUCCESS], 200);
+	struct recorder *rec = *state;
+	rec->options.retries = 1;
+	rec->options.queue_size = 8; /* so that they are not all handed out before it fails */
+	rec->tasks = 200;
+	rec->on_note = open_after_all_but_two;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(board->words[0], 1);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 200);
 }
 
 /* ---- Backpressure ------------------------------------------------------- */
 
 static int large_generator(void *context, struct gd_feed *feed)
 {
-	struct lab *lab = context;
-	if (lab->given == lab->tasks)
+	struct recorder *rec = context;
+	if (rec->given == rec->tasks)
 		return 0;
 	char *task = gd_emit_reserve(feed, 65536, NULL);
 	if (!task)
 		return -ENOMEM;
 	memset(task, 1, 65536);
-	lab->given++;
+	rec->given++;
 	return 1;
 }
 
@@ -255,23 +254,23 @@ struct measured {
 	uint64_t most_ahead;
 };
 
-static int slow_and_measuring(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int slow_and_measuring(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct measured *m = lab->extra;
+	struct measured *m = rec->extra;
 	(void)event;
-	if (note->kind != LAB_SUCCESS)
+	if (note->kind != CALLBACK_SUCCESS)
 		return 0;
-	uint64_t ahead = lab->given - lab->count[LAB_SUCCESS];
+	uint64_t ahead = rec->given - rec->count[CALLBACK_SUCCESS];
 	if (ahead > m->most_ahead)
 		m->most_ahead = ahead;
-	if (lab->count[LAB_SUCCESS] == 400)
-		m->early_kib = lab_status("VmHWM");
-	if (lab->count[LAB_SUCCESS] % 50 == 0)
+	if (rec->count[CALLBACK_SUCCESS] == 400)
+		m->early_kib = process_status_kib("VmHWM");
+	if (rec->count[CALLBACK_SUCCESS] % 50 == 0)
 		poll(NULL, 0, 5);
 	return 0;
 }
 
-#if LAB_ASAN
+#if SANITIZER_ADDRESS
 /* What was freed would be kept in quarantine, up to 256 MiB of it. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
@@ -282,19 +281,19 @@ const char *__asan_default_options(void)
 
 static void test_memory_stays_bounded_when_callbacks_are_slow(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = lab_echo};
-	struct lab *lab = *state;
+	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	struct recorder *rec = *state;
 	struct measured m = {0};
-	lab->source.generator = large_generator;
-	lab->options.queue_size = 64;
-	lab->options.on_task_start = NULL;
-	lab->tasks = 4000; /* 250 MiB in, 250 MiB out */
-	lab->on_note = slow_and_measuring;
-	lab->extra = &m;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	rec->source.generator = large_generator;
+	rec->options.queue_size = 64;
+	rec->options.on_task_start = NULL;
+	rec->tasks = 4000; /* 250 MiB in, 250 MiB out */
+	rec->on_note = slow_and_measuring;
+	rec->extra = &m;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	assert_true(m.early_kib > 0);
-	assert_true(lab_status("VmHWM") < m.early_kib + 32 * 1024);
+	assert_true(process_status_kib("VmHWM") < m.early_kib + 32 * 1024);
 	/* One more is in the generator's own hands. */
 	assert_true(m.most_ahead <= 64 + 2 + 1);
 }
@@ -302,18 +301,14 @@ static void test_memory_stays_bounded_when_callbacks_are_slow(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			test_ordered_callbacks_come_in_the_order_of_the_ids, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_ordered_holds_with_retries, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_ordered_holds_the_generator_back, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_failed_task_is_tried_again_on_another_worker, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_with_one_worker_it_is_tried_again_there, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_one_long_task_holds_back_no_other, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_retry_that_waits_for_another_worker_holds_back_no_other, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_memory_stays_bounded_when_callbacks_are_slow, lab_setup, lab_teardown),
+		recorder_test(test_ordered_callbacks_come_in_the_order_of_the_ids),
+		recorder_test(test_order_holds_with_retries),
+		recorder_test(test_ordered_run_with_a_full_queue_holds_the_generator_back),
+		recorder_test(test_a_failed_task_is_tried_again_on_another_worker),
+		recorder_test(test_with_one_worker_a_failed_task_is_retried_there),
+		recorder_test(test_one_long_task_delays_no_other),
+		recorder_test(test_a_retry_that_waits_for_another_worker_holds_back_no_other),
+		recorder_test(test_memory_stays_bounded_when_callbacks_are_slow),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

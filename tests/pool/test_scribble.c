@@ -4,19 +4,19 @@
  * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0
  * writes, its own tasks at most fail; the rest, and the dispatcher, live.
  */
-#include "trial.h"
+#include "pool_rig.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "pool/channel.h"
-
-static volatile int forever = 1;
+#include "support/board.h"
+#include "support/process.h"
 
 /* The only memory of the dispatcher's that a worker can write. */
 static struct outbox *find_outbox(void)
@@ -264,65 +264,62 @@ enum then {
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	if (gd_worker_slot(w) != 0)
-		return trial_reply(w, &job);
+		return pool_rig_reply(w, &job);
 	scribbles[job.what].scribble(w, find_outbox());
 	atomic_fetch_add(&board->begun, 1);
 	if (job.argument == THEN_DIE)
 		raise(SIGKILL);
-	while (job.argument == THEN_HANG && forever)
-		pause();
-	return trial_reply(w, &job);
+	if (job.argument == THEN_HANG)
+		process_hang();
+	return pool_rig_reply(w, &job);
 }
 
-static bool scribbled(struct trial *t)
+static bool scribbled(struct pool_rig *rig)
 {
-	(void)t;
+	(void)rig;
 	return atomic_load(&board->begun) > 0;
 }
 
 /* Tasks until slot 0 has had one; then some more. */
-static void run_scribble(struct trial *t, uint32_t which, enum then then)
+static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 {
 	static const struct gd_worker_ops ops = {.process = process};
-	t->distrusted = 0;
-	t->options.output = GD_OUTPUT_SILENT;
+	rig->distrusted = 0;
+	rig->options.output = GD_OUTPUT_SILENT;
 	if (then == THEN_HANG) {
-		t->options.task_timeout_ms = 60;
-		t->options.grace_ms = 10;
-		t->options.cleanup_timeout_ms = 100; /* it may have said that it is done */
+		rig->options.task_timeout_ms = 60;
+		rig->options.grace_ms = 10;
+		rig->options.cleanup_timeout_ms = 100; /* it may have said that it is done */
 	}
-	trial_open(t, &ops);
-	trial_pid(t, 0, 0);
-	trial_pid(t, 1, 0);
-	while (!scribbled(t)) {
-		trial_submit(t, which, then);
-		gd_poll(t->pool, 0);
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	while (!scribbled(rig)) {
+		pool_rig_submit(rig, which, then);
+		gd_poll(rig->pool, 0);
 	}
 	size_t more = then == THEN_HANG ? 3 : 30;
 	for (size_t i = 0; i < more; i++)
-		trial_submit(t, which, then);
-	trial_drain(t);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->failed_elsewhere, 0);
-	assert_int_equal(t->setup_failures, 0);
-	assert_true(t->successes + t->errors + t->timeouts == t->submitted);
+		pool_rig_submit(rig, which, then);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->failed_elsewhere, 0);
+	assert_int_equal(rig->setup_failures, 0);
+	assert_true(rig->successes + rig->errors + rig->timeouts == rig->submitted);
 }
 
 static void run_all(void **state, enum then then)
 {
 	for (uint32_t i = 0; i < SCRIBBLES; i++) {
-		trial_teardown(state);
-		trial_setup(state);
-		struct trial *t = *state;
+		struct pool_rig *rig = pool_rig_again(state);
 		/* Without announcements too: then there are fewer records. */
 		if (i % 2)
-			t->options.on_task_start = NULL;
+			rig->options.on_task_start = NULL;
 		if (getenv("TEST_VERBOSE"))
 			print_message("%s\n", scribbles[i].name);
-		run_scribble(t, i, then);
+		run_scribble(rig, i, then);
 	}
 }
 
@@ -336,7 +333,7 @@ static void test_scribbler_that_dies_ruins_only_its_own(void **state)
 	run_all(state, THEN_DIE);
 }
 
-static void test_scribbler_that_hangs_is_timed_out_or_killed(void **state)
+static void test_scribbler_that_hangs_ruins_only_its_own(void **state)
 {
 	run_all(state, THEN_HANG);
 }
@@ -346,11 +343,10 @@ static void test_scribbler_that_hangs_is_timed_out_or_killed(void **state)
 static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	struct outbox *out = find_outbox();
 	if (job.what == 0)
-		return trial_reply(w, &job);
+		return pool_rig_reply(w, &job);
 	if (job.what == 1)
 		atomic_store(&out->ended, UINT64_MAX);
 	if (job.what == 2)
@@ -361,28 +357,26 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 		atomic_store(&out->wanted, 1);
 	if (job.what == 5)
 		atomic_fetch_add(&out->ended, 1);
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = lie_and_hang};
-	struct trial *t = *state;
-	t->options.gpus = "sim:1";
-	t->options.task_timeout_ms = 60;
-	t->options.grace_ms = 10;
-	trial_open(t, &ops);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.task_timeout_ms = 60;
+	rig->options.grace_ms = 10;
+	pool_rig_open(rig, &ops);
 	for (uint32_t lie = 1; lie <= 5; lie++) {
-		trial_submit_many(t, 5);
-		trial_drain(t);
-		trial_submit(t, lie, 0);
-		trial_drain(t);
-		assert_int_equal(t->timeouts, lie);
+		pool_rig_submit_many(rig, 5);
+		pool_rig_drain(rig);
+		pool_rig_submit(rig, lie, 0);
+		pool_rig_drain(rig);
+		assert_int_equal(rig->timeouts, lie);
 	}
-	assert_int_equal(t->errors, 0);
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(rig->errors, 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* ---- In setup ----------------------------------------------------------- */
@@ -397,29 +391,19 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static int just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
-	return trial_reply(w, &job);
-}
-
 static void test_scribbler_in_setup_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = just_reply};
+	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = pool_rig_just_reply};
 	for (size_t i = 0; i < 2 * SCRIBBLES; i++) {
-		trial_teardown(state);
-		trial_setup(state);
-		struct trial *t = *state;
+		struct pool_rig *rig = pool_rig_again(state);
 		atomic_store(&board->notes[0], (int)(i / 2));
 		atomic_store(&board->notes[1], (int)(i % 2));
-		t->distrusted = 0;
-		trial_open(t, &ops);
-		trial_submit_many(t, 30);
-		trial_drain(t);
-		assert_int_equal(trial_close(t), 0);
-		assert_int_equal(t->failed_elsewhere, 0);
+		rig->distrusted = 0;
+		pool_rig_open(rig, &ops);
+		pool_rig_submit_many(rig, 30);
+		pool_rig_drain(rig);
+		assert_int_equal(pool_rig_close(rig), 0);
+		assert_int_equal(rig->failed_elsewhere, 0);
 	}
 }
 
@@ -430,7 +414,7 @@ static void *scribble_on(void *argument)
 {
 	struct outbox *out = argument;
 	unsigned seed = (unsigned)getpid();
-	while (forever) {
+	for (;;) {
 		size_t at = (size_t)rand_r(&seed) % (sizeof(*out) / 8);
 		uint64_t value = (uint64_t)rand_r(&seed) << (rand_r(&seed) % 3 * 20);
 		switch (rand_r(&seed) % 4) {
@@ -461,35 +445,31 @@ static int setup_thread(struct gd_worker *w, void **ret_state)
 
 static void test_scribbling_without_end_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = just_reply};
+	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = pool_rig_just_reply};
 	for (int i = 0; i < 10; i++) {
-		trial_teardown(state);
-		trial_setup(state);
-		struct trial *t = *state;
-		t->distrusted = 0;
-		t->options.task_timeout_ms = 100; /* it may have put itself to sleep */
-		t->options.grace_ms = 10;
-		t->options.setup_timeout_ms = 500;
-		t->options.cleanup_timeout_ms = 100;
-		trial_open(t, &ops);
-		trial_submit_many(t, 300);
-		trial_drain(t);
-		assert_int_equal(trial_close(t), 0);
-		assert_int_equal(t->failed_elsewhere, 0);
+		struct pool_rig *rig = pool_rig_again(state);
+		rig->distrusted = 0;
+		rig->options.task_timeout_ms = 100; /* it may have put itself to sleep */
+		rig->options.grace_ms = 10;
+		rig->options.setup_timeout_ms = 500;
+		rig->options.cleanup_timeout_ms = 100;
+		pool_rig_open(rig, &ops);
+		pool_rig_submit_many(rig, 300);
+		pool_rig_drain(rig);
+		assert_int_equal(pool_rig_close(rig), 0);
+		assert_int_equal(rig->failed_elsewhere, 0);
 	}
 }
-
-#define SCRIBBLER(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		SCRIBBLER(test_scribbler_that_goes_on_ruins_only_its_own),
-		SCRIBBLER(test_scribbler_that_dies_ruins_only_its_own),
-		SCRIBBLER(test_scribbler_that_hangs_is_timed_out_or_killed),
-		SCRIBBLER(test_lies_about_its_progress_do_not_avert_the_timeout),
-		SCRIBBLER(test_scribbler_in_setup_ruins_only_its_own),
-		SCRIBBLER(test_scribbling_without_end_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_goes_on_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
+		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
+		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
+		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
 	};
 	return cmocka_run_group_tests_name("pool scribble", tests, NULL, NULL);
 }

@@ -4,12 +4,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lab.h"
+#include "base/clock.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/sanitizer.h"
 
 static bool adds_up(const struct gd_stats *s)
 {
@@ -52,45 +53,45 @@ static void *ask(void *argument)
 
 static int mixed(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	uint64_t n = lab_number(task);
+	uint64_t n = recorder_number(task);
 	if (n % 100 == 7)
 		poll(NULL, 0, 2);
 	if (n % 10 == 3)
 		return -EIO;
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
-static void test_they_add_up_at_any_time_from_another_thread(void **state)
+static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = mixed};
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct asker asker = {0};
 	pthread_t thread;
-	lab->tasks = 20000;
-	lab->options.allow_threads = true; /* this test's own thread takes no lock that a hook needs */
-	lab->options.worker = &ops;
-	lab->options.on_task_start = NULL;
-	assert_int_equal(gd_create(&lab->options, &lab->dispatcher, NULL), 0);
-	asker.dispatcher = lab->dispatcher;
+	rec->tasks = 20000;
+	rec->options.allow_threads = true; /* this test's own thread takes no lock that a hook needs */
+	rec->options.worker = &ops;
+	rec->options.on_task_start = NULL;
+	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
+	asker.dispatcher = rec->dispatcher;
 	assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
-	assert_int_equal(lab_run(lab, &ops), 0);
+	assert_int_equal(recorder_run(rec, &ops), 0);
 	atomic_store(&asker.over, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	lab_assert_complete(lab);
+	recorder_assert_complete(rec);
 	assert_true(asker.asked > 10);
 	assert_int_equal(asker.wrong, 0);
 	assert_true(asker.most_running <= 2);
 	assert_false(asker.bad_worker);
 }
 
-static void test_at_the_end_they_tell_what_happened(void **state)
+static void test_statistics_at_the_end_count_every_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = mixed};
-	struct lab *lab = *state;
-	lab->tasks = 1000;
-	uint64_t before = lab_now();
-	assert_int_equal(lab_run(lab, &ops), 0);
-	const struct gd_stats *s = &lab->stats;
+	struct recorder *rec = *state;
+	rec->tasks = 1000;
+	uint64_t before = clock_now_ns();
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	const struct gd_stats *s = &rec->stats;
 	assert_int_equal(s->submitted, 1000);
 	assert_int_equal(s->completed, 900);
 	assert_int_equal(s->failed, 100);
@@ -101,7 +102,7 @@ static void test_at_the_end_they_tell_what_happened(void **state)
 	assert_int_equal(s->workers, 2);
 	assert_int_equal(s->workers_alive, 0);
 	assert_int_equal(s->queue_size, 1024);
-	assert_true(before <= s->start_ns && s->start_ns < s->end_ns && s->end_ns <= lab_now());
+	assert_true(before <= s->start_ns && s->start_ns < s->end_ns && s->end_ns <= clock_now_ns());
 	double seconds = (double)(s->end_ns - s->start_ns) / 1e9;
 	assert_true(s->tasks_per_second > 990 / seconds && s->tasks_per_second < 1010 / seconds);
 	assert_true(s->duration_p50_ns <= s->duration_p90_ns);
@@ -110,12 +111,12 @@ static void test_at_the_end_they_tell_what_happened(void **state)
 	assert_true(s->duration_max_ns >= 2000000);
 
 	struct gd_stats later;
-	gd_stats(lab->dispatcher, &later);
+	gd_stats(rec->dispatcher, &later);
 	assert_memory_equal(&later, s, sizeof(later));
 	struct gd_worker_stats w;
 	uint64_t completed = 0, failed = 0, busy = 0;
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(gd_worker_stats(lab->dispatcher, slot, &w), 0);
+		assert_int_equal(gd_worker_stats(rec->dispatcher, slot, &w), 0);
 		assert_int_equal(w.state, GD_WORKER_FINISHED);
 		assert_int_equal(w.pid, 0);
 		assert_false(w.has_task);
@@ -128,8 +129,8 @@ static void test_at_the_end_they_tell_what_happened(void **state)
 	assert_int_equal(completed, 900);
 	assert_int_equal(failed, 100);
 	assert_true(busy >= 10 * 2000000);
-	assert_int_equal(gd_worker_stats(lab->dispatcher, 2, &w), -ENOENT);
-	assert_int_equal(gd_worker_stats(lab->dispatcher, -1, &w), -ENOENT);
+	assert_int_equal(gd_worker_stats(rec->dispatcher, 2, &w), -ENOENT);
+	assert_int_equal(gd_worker_stats(rec->dispatcher, -1, &w), -ENOENT);
 }
 
 /* ---- In the middle, where everything is known --------------------------- */
@@ -142,42 +143,42 @@ struct middle {
 
 static int hold(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) < 2)
-		lab_pass(0);
-	return lab_echo(w, state, task);
+	if (recorder_number(task) < 2)
+		board_pass_gate(0);
+	return recorder_echo(w, state, task);
 }
 
-static int look_at_second_start(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int look_at_second_start(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct middle *m = lab->extra;
+	struct middle *m = rec->extra;
 	(void)event;
-	if (note->kind != LAB_START || lab->count[LAB_START] != 2)
+	if (note->kind != CALLBACK_START || rec->count[CALLBACK_START] != 2)
 		return 0;
 	/* Both workers hold a task now. The generator goes on until the queue is full. */
 	do {
-		gd_stats(lab->dispatcher, &m->stats);
+		gd_stats(rec->dispatcher, &m->stats);
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
-		gd_worker_stats(lab->dispatcher, slot, &m->workers[slot]);
+		gd_worker_stats(rec->dispatcher, slot, &m->workers[slot]);
 		/* Its pid comes by another way than its answers, and may be later than these. */
 		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
-	lab_open(0);
-	lab_open(0);
+	board_open_gate(0);
+	board_open_gate(0);
 	return 0;
 }
 
-static void test_in_the_middle_they_tell_who_does_what(void **state)
+static void test_statistics_during_a_run_tell_which_worker_has_which_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = hold};
-	struct lab *lab = *state;
+	struct recorder *rec = *state;
 	struct middle m = {0};
-	lab->options.queue_size = 5;
-	lab->source.total_tasks = 10;
-	lab->extra = &m;
-	lab->on_note = look_at_second_start;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	rec->options.queue_size = 5;
+	rec->source.total_tasks = 10;
+	rec->extra = &m;
+	rec->on_note = look_at_second_start;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	assert_int_equal(m.stats.expected, 10);
 	assert_int_equal(m.stats.submitted, 7);
 	assert_int_equal(m.stats.running, 2);
@@ -197,40 +198,40 @@ static void test_in_the_middle_they_tell_who_does_what(void **state)
 	assert_int_not_equal(m.workers[0].task_id, m.workers[1].task_id);
 }
 
-static int slow_callbacks(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int slow_callbacks(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
 	struct gd_stats s;
-	gd_stats(lab->dispatcher, &s);
+	gd_stats(rec->dispatcher, &s);
 	/* Ended is what was called back; this one is being called back. */
-	if (note->kind == LAB_SUCCESS && (s.completed != lab->count[LAB_SUCCESS] || !adds_up(&s)))
-		lab->extra = lab;
+	if (note->kind == CALLBACK_SUCCESS && (s.completed != rec->count[CALLBACK_SUCCESS] || !adds_up(&s)))
+		rec->extra = rec;
 	return 0;
 }
 
 static void test_a_callback_sees_itself_counted(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = lab_echo};
-	struct lab *lab = *state;
-	lab->tasks = 500;
-	lab->on_note = slow_callbacks;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	assert_null(lab->extra);
+	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	struct recorder *rec = *state;
+	rec->tasks = 500;
+	rec->on_note = slow_callbacks;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	assert_null(rec->extra);
 }
 
-static void test_before_the_first_run_there_is_nothing(void **state)
+static void test_statistics_are_zero_before_the_first_run(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = lab_echo};
-	struct lab *lab = *state;
-	lab->options.worker = &ops;
-	assert_int_equal(gd_create(&lab->options, &lab->dispatcher, NULL), 0);
+	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	struct recorder *rec = *state;
+	rec->options.worker = &ops;
+	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
 	struct gd_stats s;
 	struct gd_worker_stats w;
 	memset(&s, 0xff, sizeof(s));
-	gd_stats(lab->dispatcher, &s);
+	gd_stats(rec->dispatcher, &s);
 	assert_int_equal(s.submitted, 0);
 	assert_int_equal(s.workers, 0);
-	assert_int_equal(gd_worker_stats(lab->dispatcher, 0, &w), -ENOENT);
+	assert_int_equal(gd_worker_stats(rec->dispatcher, 0, &w), -ENOENT);
 }
 
 /* ---- Times -------------------------------------------------------------- */
@@ -240,11 +241,11 @@ struct disorder {
 	uint64_t early_end;
 };
 
-static int check_times(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int check_times(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	struct disorder *d = lab->extra;
-	lab->num_notes = 0; /* nobody reads them */
-	if (note->kind == LAB_SUCCESS) {
+	struct disorder *d = rec->extra;
+	rec->num_notes = 0; /* nobody reads them */
+	if (note->kind == CALLBACK_SUCCESS) {
 		d->early_start += event->started_ns < event->queued_ns;
 		d->early_end += event->ended_ns < event->started_ns;
 	}
@@ -253,23 +254,23 @@ static int check_times(struct lab *lab, const struct lab_note *note, const struc
 
 static void test_times_are_in_order_however_fast(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = lab_echo};
-	struct lab *lab = *state;
+	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	struct recorder *rec = *state;
 	struct disorder d = {0};
-	lab->tasks = LAB_ASAN ? 30000 : 300000;
-	lab->options.on_task_start = NULL;
-	lab->extra = &d;
-	lab->on_note = check_times;
+	rec->tasks = SANITIZER_ADDRESS ? 30000 : 300000;
+	rec->options.on_task_start = NULL;
+	rec->extra = &d;
+	rec->on_note = check_times;
 	for (int is_inline = 0; is_inline < 2; is_inline++) {
-		lab->given = 0;
-		lab->source.inline_generator = is_inline;
-		assert_int_equal(lab_run(lab, &ops), 0);
+		rec->given = 0;
+		rec->source.inline_generator = is_inline;
+		assert_int_equal(recorder_run(rec, &ops), 0);
 		assert_int_equal(d.early_start, 0);
 		assert_int_equal(d.early_end, 0);
 	}
 }
 
-static void test_names(void **state)
+static void test_failures_and_worker_states_have_names(void **state)
 {
 	(void)state;
 	assert_string_equal(gd_failure_name(GD_OUT_OF_MEMORY), "out of memory");
@@ -283,14 +284,13 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			test_they_add_up_at_any_time_from_another_thread, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_at_the_end_they_tell_what_happened, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_in_the_middle_they_tell_who_does_what, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_callback_sees_itself_counted, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_before_the_first_run_there_is_nothing, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_times_are_in_order_however_fast, lab_setup, lab_teardown),
-		cmocka_unit_test(test_names),
+		recorder_test(test_statistics_add_up_at_any_time_from_another_thread),
+		recorder_test(test_statistics_at_the_end_count_every_task),
+		recorder_test(test_statistics_during_a_run_tell_which_worker_has_which_task),
+		recorder_test(test_a_callback_sees_itself_counted),
+		recorder_test(test_statistics_are_zero_before_the_first_run),
+		recorder_test(test_times_are_in_order_however_fast),
+		cmocka_unit_test(test_failures_and_worker_states_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* The descriptors and streams of the program around the pool: closed, busy, few, its own. */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "support/board.h"
+#include "support/host.h"
+#include "support/process.h"
+#include "support/scratch.h"
+#include "support/wait.h"
 
 #define LOUD "standard output\n"
 
@@ -21,23 +27,22 @@ static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
+	struct rig_job job = pool_rig_job(task);
 	printf(LOUD);
 	fflush(stdout);
 	fprintf(stderr, "standard error\n");
-	return trial_reply(w, &job);
+	return pool_rig_reply(w, &job);
 }
 
 static const struct gd_worker_ops ops = {.process = process};
 
 /* Without the short waits of a trial: an answer that wakes nobody is seen. */
-static void ask_ten_times(struct trial *t)
+static void ask_ten_times(struct pool_rig *rig)
 {
 	for (size_t i = 1; i <= 10; i++) {
-		trial_submit(t, 0, 0);
-		while (t->successes < i)
-			trial_check(gd_poll(t->pool, TRIAL_WAIT_MS) > 0);
+		pool_rig_submit(rig, 0, 0);
+		while (rig->successes < i)
+			check_true(gd_poll(rig->pool, WAIT_MS) > 0);
 	}
 }
 
@@ -46,7 +51,7 @@ static void ask_ten_times(struct trial *t)
 static struct {
 	bool exec;
 	enum gd_output output;
-	char dir[64];
+	char dir[SCRATCH_PATH_SIZE];
 } plan;
 
 static bool standard_fds_are_closed(void)
@@ -61,19 +66,19 @@ static int host_without_stdio(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		close(fd);
-	struct trial *t = trial_new();
-	t->options.output = plan.output;
-	t->options.output_dir = plan.output == GD_OUTPUT_FILES ? plan.dir : NULL;
-	t->options.worker_argv = plan.exec ? executed_argv : NULL;
-	trial_open(t, plan.exec ? NULL : &ops);
-	trial_check(standard_fds_are_closed());
-	trial_pid(t, 0, 0); /* so that each has its log */
-	trial_pid(t, 1, 0);
-	ask_ten_times(t);
-	trial_check(standard_fds_are_closed());
-	trial_equal(trial_close(t), 0);
-	trial_check(standard_fds_are_closed());
-	trial_teardown((void **)&t);
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.output = plan.output;
+	rig->options.output_dir = plan.output == GD_OUTPUT_FILES ? plan.dir : NULL;
+	rig->options.worker_argv = plan.exec ? executed_argv : NULL;
+	pool_rig_open(rig, plan.exec ? NULL : &ops);
+	check_true(standard_fds_are_closed());
+	pool_rig_pid(rig, 0, 0); /* so that each has its log */
+	pool_rig_pid(rig, 1, 0);
+	ask_ten_times(rig);
+	check_true(standard_fds_are_closed());
+	check_equal(pool_rig_close(rig), 0);
+	check_true(standard_fds_are_closed());
+	pool_rig_free(rig);
 	return 0;
 }
 
@@ -97,8 +102,7 @@ static size_t count_in_logs(const char *words)
 static void try_every_output(bool exec)
 {
 	static const enum gd_output outputs[] = {GD_OUTPUT_INHERIT, GD_OUTPUT_SILENT, GD_OUTPUT_FILES};
-	snprintf(plan.dir, sizeof(plan.dir), "/tmp/gpu_dispatch-test-XXXXXX");
-	assert_non_null(mkdtemp(plan.dir));
+	assert_int_equal(scratch_make(plan.dir), 0);
 	plan.exec = exec;
 	for (size_t i = 0; i < 3; i++) {
 		plan.output = outputs[i];
@@ -108,13 +112,13 @@ static void try_every_output(bool exec)
 	assert_int_equal(rmdir(plan.dir), 0);
 }
 
-static void test_a_host_without_standard_descriptors(void **state)
+static void test_pool_works_in_a_host_without_standard_descriptors(void **state)
 {
 	(void)state;
 	try_every_output(false);
 }
 
-static void test_a_host_without_standard_descriptors_executes_workers(void **state)
+static void test_workers_are_executed_by_a_host_without_standard_descriptors(void **state)
 {
 	(void)state;
 	try_every_output(true);
@@ -135,17 +139,17 @@ static void *read_line(void *stream)
 static void start_reader(FILE *stream)
 {
 	pthread_t thread;
-	trial_equal(pthread_create(&thread, NULL, read_line, stream), 0);
+	check_equal(pthread_create(&thread, NULL, read_line, stream), 0);
 	board_await(&reader, 1);
-	thread_await_asleep(getpid(), (pid_t)atomic_load(&reader));
+	process_await_asleep((pid_t)atomic_load(&reader));
 }
 
 /* With `fd` as a pipe to which nobody writes. */
 static void make_silent(int fd)
 {
 	int ends[2];
-	trial_equal(pipe2(ends, O_CLOEXEC), 0);
-	trial_equal(dup2(ends[0], fd), fd);
+	check_equal(pipe2(ends, O_CLOEXEC), 0);
+	check_equal(dup2(ends[0], fd), fd);
 	close(ends[0]);
 }
 
@@ -153,17 +157,17 @@ static int host_that_reads(void)
 {
 	make_silent(STDIN_FILENO);
 	start_reader(stdin);
-	struct trial *t = trial_new();
-	t->options.output = GD_OUTPUT_SILENT;
-	t->options.worker_argv = executed_argv;
-	trial_open(t, NULL);
-	ask_ten_times(t);
-	trial_equal(trial_close(t), 0);
-	trial_teardown((void **)&t);
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.output = GD_OUTPUT_SILENT;
+	rig->options.worker_argv = executed_argv;
+	pool_rig_open(rig, NULL);
+	ask_ten_times(rig);
+	check_equal(pool_rig_close(rig), 0);
+	pool_rig_free(rig);
 	return 0;
 }
 
-static void test_executed_workers_though_a_thread_waits_for_input(void **state)
+static void test_workers_are_executed_while_a_thread_of_the_host_waits_for_input(void **state)
 {
 	(void)state;
 	host_run(host_that_reads);
@@ -181,34 +185,34 @@ static int setup_that_reads(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static void test_a_worker_with_a_thread_that_waits_for_input(void **state)
+static void test_worker_whose_thread_waits_for_input_works(void **state)
 {
 	static const struct gd_worker_ops reads = {.setup = setup_that_reads, .process = process};
-	struct trial *t = *state;
-	t->options.output = GD_OUTPUT_SILENT;
-	trial_open(t, &reads);
-	ask_ten_times(t);
-	assert_int_equal(trial_close(t), 0);
+	struct pool_rig *rig = *state;
+	rig->options.output = GD_OUTPUT_SILENT;
+	pool_rig_open(rig, &reads);
+	ask_ten_times(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* ---- Its own ------------------------------------------------------------ */
 
 static void test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host(void **state)
 {
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	int ends[2];
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	t->options.output = GD_OUTPUT_SILENT;
-	t->options.worker_argv = executed_argv;
-	trial_open(t, NULL);
-	ask_ten_times(t);
+	rig->options.output = GD_OUTPUT_SILENT;
+	rig->options.worker_argv = executed_argv;
+	pool_rig_open(rig, NULL);
+	ask_ten_times(rig);
 	close(ends[1]);
 	/* Its end is seen when the last one who holds it has closed it. */
 	struct pollfd p = {.fd = ends[0], .events = POLLIN};
-	assert_int_equal(poll(&p, 1, TRIAL_WAIT_MS), 1);
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 	assert_true(p.revents & POLLHUP);
 	close(ends[0]);
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* ---- Few ---------------------------------------------------------------- */
@@ -229,44 +233,44 @@ static int on_setup_fail(void *context, const struct gd_event *event)
 static int open_with_limit(rlim_t limit)
 {
 	struct rlimit old;
-	trial_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	check_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	struct rlimit few = {.rlim_cur = limit, .rlim_max = old.rlim_max};
-	struct trial *t = trial_new();
-	t->options.gpus = "sim:3";
-	t->options.worker = &ops;
-	t->options.on_setup_fail = on_setup_fail;
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.gpus = "sim:3";
+	rig->options.worker = &ops;
+	rig->options.on_setup_fail = on_setup_fail;
 	struct gd_pool *pool;
 	struct gd_stats stats;
 	told = 0;
-	trial_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	check_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	in_open = true;
-	int r = gd_open(&t->options, &pool, NULL);
+	int r = gd_open(&rig->options, &pool, NULL);
 	in_open = false;
 	if (r >= 0) {
 		/* What is due is told now. */
 		gd_poll(pool, 0);
 		r = (int)told;
-		trial_equal(gd_close(pool, &stats, NULL), 0);
-		trial_equal(stats.setup_failures, told);
+		check_equal(gd_close(pool, &stats, NULL), 0);
+		check_equal(stats.setup_failures, told);
 	}
-	trial_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-	trial_teardown((void **)&t);
+	check_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	pool_rig_free(rig);
 	return r;
 }
 
 static int host_with_few_descriptors(void)
 {
 	int next = fcntl(0, F_DUPFD_CLOEXEC, 3);
-	trial_check(next >= 0);
+	check_true(next >= 0);
 	close(next);
 	int lost_some = 0, r = -1;
 	for (rlim_t limit = (rlim_t)next + 1; r != 0 && limit < (rlim_t)next + 64; limit++) {
 		r = open_with_limit(limit);
 		lost_some += r > 0;
 	}
-	trial_equal(r, 0);
-	trial_check(lost_some > 0);
-	trial_equal(told_in_open, 0);
+	check_equal(r, 0);
+	check_true(lost_some > 0);
+	check_equal(told_in_open, 0);
 	return 0;
 }
 
@@ -276,19 +280,17 @@ static void test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open(void 
 	host_run(host_with_few_descriptors);
 }
 
-#define STDIO(test) cmocka_unit_test_setup_teardown(test, trial_setup, trial_teardown)
-
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {
-		STDIO(test_a_host_without_standard_descriptors),
-		STDIO(test_a_host_without_standard_descriptors_executes_workers),
-		STDIO(test_executed_workers_though_a_thread_waits_for_input),
-		STDIO(test_a_worker_with_a_thread_that_waits_for_input),
-		STDIO(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
-		STDIO(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
+		pool_rig_test(test_pool_works_in_a_host_without_standard_descriptors),
+		pool_rig_test(test_workers_are_executed_by_a_host_without_standard_descriptors),
+		pool_rig_test(test_workers_are_executed_while_a_thread_of_the_host_waits_for_input),
+		pool_rig_test(test_worker_whose_thread_waits_for_input_works),
+		pool_rig_test(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
+		pool_rig_test(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
 	};
 	return cmocka_run_group_tests_name("pool stdio", tests, NULL, NULL);
 }

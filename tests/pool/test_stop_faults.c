@@ -1,107 +1,91 @@
 /* SPDX-License-Identifier: MIT */
 /* A pool that is stopped: who is called back, as what, and what it costs. */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "support/board.h"
+#include "support/process.h"
+#include "support/wait.h"
 
 enum { HANG = 1, LOOK };
-
-/* Volatile, or the compiler may end what never ends. */
-static volatile int forever = 1;
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
-	while (job.what == HANG && forever)
-		pause();
+	struct rig_job job = pool_rig_job(task);
+	if (job.what == HANG)
+		process_hang();
 	while (job.what == LOOK && !gd_cancelled(w))
 		poll(NULL, 0, 1);
-	return job.what == LOOK ? -ECANCELED : trial_reply(w, &job);
+	return job.what == LOOK ? -ECANCELED : pool_rig_reply(w, &job);
 }
 
-static int cleanup(struct gd_worker *w, void *state)
-{
-	(void)w;
-	(void)state;
-	atomic_fetch_add(&board->cleanups, 1);
-	return 0;
-}
-
-static const struct gd_worker_ops ops = {.process = process, .cleanup = cleanup};
+static const struct gd_worker_ops ops = {.process = process, .cleanup = pool_rig_note_cleanup};
 
 static int stops_setup(void **state)
 {
-	int r = trial_setup(state);
-	struct trial *t = *state;
-	t->options.gpus = "sim:1";
-	t->options.grace_ms = 50;
+	int r = pool_rig_setup(state);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.grace_ms = 50;
 	return r;
 }
 
-static bool one_started(struct trial *t)
-{
-	return t->starts >= 1;
-}
-
 /* Polls as a caller does, each time until something happens, and to the end. */
-static void poll_to_the_end(struct trial *t)
+static void poll_to_the_end(struct pool_rig *rig)
 {
 	int r;
 	do {
 		uint64_t begin = clock_now_ns();
-		r = gd_poll(t->pool, TRIAL_WAIT_MS);
-		assert_true(clock_now_ns() - begin < (uint64_t)TRIAL_WAIT_MS * NS_PER_MS);
+		r = gd_poll(rig->pool, WAIT_MS);
+		assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
 	} while (r >= 0);
 	assert_int_equal(r, -ECANCELED);
-	assert_int_equal(gd_outstanding(t->pool), 0);
-	trial_check_books(t);
+	assert_int_equal(gd_outstanding(rig->pool), 0);
+	pool_rig_check_books(rig);
 }
 
 /* ---- Given back --------------------------------------------------------- */
 
 /* A stopped worker has a task and has not begun it; the head of its inbox is not taken back. */
-static pid_t submit_to_the_stopped(struct trial *t)
+static pid_t submit_to_the_stopped(struct pool_rig *rig)
 {
-	trial_open(t, &ops);
-	pid_t pid = trial_pid(t, 0, 0);
+	pool_rig_open(rig, &ops);
+	pid_t pid = pool_rig_pid(rig, 0, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	trial_submit_many(t, 3);
+	pool_rig_submit_many(rig, 3);
 	return pid;
 }
 
-static void test_a_task_given_back_by_one_killed_after_the_stop_is_called_back(void **state)
+static void test_task_of_a_worker_killed_after_the_stop_is_called_back(void **state)
 {
-	struct trial *t = *state;
-	pid_t pid = submit_to_the_stopped(t);
-	gd_pool_stop(t->pool);
-	while (gd_poll(t->pool, 0) > 0)
+	struct pool_rig *rig = *state;
+	pid_t pid = submit_to_the_stopped(rig);
+	gd_pool_stop(rig->pool);
+	while (gd_poll(rig->pool, 0) > 0)
 		;
-	assert_int_equal(gd_outstanding(t->pool), 1);
+	assert_int_equal(gd_outstanding(rig->pool), 1);
 	process_kill(pid);
-	poll_to_the_end(t);
-	assert_int_equal(t->by_failure[GD_CANCELLED], 3);
-	assert_int_equal(trial_close(t), 0);
+	poll_to_the_end(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 static void test_a_task_given_back_after_two_stops_is_called_back(void **state)
 {
-	struct trial *t = *state;
-	submit_to_the_stopped(t);
-	gd_pool_stop(t->pool);
-	gd_pool_stop(t->pool);
-	poll_to_the_end(t);
-	assert_int_equal(t->by_failure[GD_CANCELLED], 3);
-	assert_int_equal(trial_close(t), 0);
+	struct pool_rig *rig = *state;
+	submit_to_the_stopped(rig);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	poll_to_the_end(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 static int hang_with_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
@@ -110,51 +94,49 @@ static int hang_with_batch(struct gd_worker *w, void *state, const struct gd_byt
 	(void)state;
 	(void)tasks;
 	(void)num_tasks;
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state)
 {
 	static const struct gd_worker_ops batches = {.process_batch = hang_with_batch, .max_batch = 4};
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	size_t size = (size_t)3 << 20;
 	char *large = calloc(1, size);
 	assert_non_null(large);
-	trial_open(t, &batches);
-	trial_pid(t, 0, 0);
-	trial_submit(t, HANG, 0);
-	trial_await(t, one_started);
+	pool_rig_open(rig, &batches);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_submit(rig, HANG, 0);
+	pool_rig_await(rig, pool_rig_has_started);
 	int r;
-	while ((r = gd_submit(t->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
-		t->submitted++;
+	while ((r = gd_submit(rig->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
+		rig->submitted++;
 	free(large);
 	assert_int_equal(r, -EAGAIN);
-	assert_true(t->submitted > 1);
-	gd_pool_stop(t->pool);
-	gd_pool_stop(t->pool);
-	poll_to_the_end(t);
-	assert_int_equal(t->by_failure[GD_CANCELLED], t->submitted);
-	assert_int_equal(trial_close(t), 0);
+	assert_true(rig->submitted > 1);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	poll_to_the_end(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], rig->submitted);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* ---- As what ------------------------------------------------------------ */
 
 static void test_a_task_that_obeys_the_second_stop_is_cancelled(void **state)
 {
-	struct trial *t = *state;
-	t->options.grace_ms = TRIAL_WAIT_MS;
-	trial_open(t, &ops);
-	trial_submit(t, LOOK, 0);
-	trial_await(t, one_started);
-	gd_pool_stop(t->pool);
-	gd_pool_stop(t->pool);
-	poll_to_the_end(t);
-	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
-	assert_int_equal(t->failure.event.code, -ECANCELED);
-	assert_int_equal(t->failure.event.slot, 0);
-	assert_int_equal(trial_close(t), 0);
+	struct pool_rig *rig = *state;
+	rig->options.grace_ms = WAIT_MS;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, LOOK, 0);
+	pool_rig_await(rig, pool_rig_has_started);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	poll_to_the_end(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(rig->failure.event.code, -ECANCELED);
+	assert_int_equal(rig->failure.event.slot, 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(atomic_load(&board->cleanups), 1); /* and its worker lives */
 }
 
@@ -162,26 +144,24 @@ static int endless(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
 	*ret_state = NULL;
-	while (forever)
-		pause();
-	return 0;
+	process_hang();
 }
 
 static void test_statistics_are_right_at_once_after_a_stop(void **state)
 {
 	static const struct gd_worker_ops never_ready = {.setup = endless, .process = process};
-	struct trial *t = *state;
+	struct pool_rig *rig = *state;
 	struct gd_stats stats;
-	trial_open(t, &never_ready);
-	trial_submit_many(t, 5);
-	gd_pool_stop(t->pool);
-	poll_to_the_end(t);
-	gd_pool_stats(t->pool, &stats);
+	pool_rig_open(rig, &never_ready);
+	pool_rig_submit_many(rig, 5);
+	gd_pool_stop(rig->pool);
+	poll_to_the_end(rig);
+	gd_pool_stats(rig->pool, &stats);
 	assert_int_equal(stats.submitted, 5);
 	assert_int_equal(stats.failed, 5);
 	assert_int_equal(stats.queued, 0);
 	assert_int_equal(stats.running, 0);
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* ---- What it costs ------------------------------------------------------ */
@@ -195,26 +175,26 @@ static uint64_t cpu_ns(void)
 
 static void test_three_stops_cost_no_cpu(void **state)
 {
-	struct trial *t = *state;
-	t->options.grace_ms = 300;
-	trial_open(t, &ops);
-	trial_submit(t, HANG, 0);
-	trial_await(t, one_started);
+	struct pool_rig *rig = *state;
+	rig->options.grace_ms = 300;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, HANG, 0);
+	pool_rig_await(rig, pool_rig_has_started);
 	for (int i = 0; i < 3; i++)
-		gd_pool_stop(t->pool);
+		gd_pool_stop(rig->pool);
 	uint64_t before = cpu_ns();
-	poll_to_the_end(t);
+	poll_to_the_end(rig);
 	assert_true(cpu_ns() - before < 50 * NS_PER_MS);
-	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
-	assert_int_equal(trial_close(t), 0);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-#define STOP(test) cmocka_unit_test_setup_teardown(test, stops_setup, trial_teardown)
+#define STOP(test) cmocka_unit_test_setup_teardown(test, stops_setup, pool_rig_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		STOP(test_a_task_given_back_by_one_killed_after_the_stop_is_called_back),
+		STOP(test_task_of_a_worker_killed_after_the_stop_is_called_back),
 		STOP(test_a_task_given_back_after_two_stops_is_called_back),
 		STOP(test_large_tasks_beside_a_hanging_batch_are_called_back),
 		STOP(test_a_task_that_obeys_the_second_stop_is_cancelled),

@@ -1,132 +1,116 @@
 /* SPDX-License-Identifier: MIT */
 /* Workers that are stopped, and workers that not even SIGKILL ends. */
-#include "trial.h"
+#include "pool_rig.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cgroup.h"
+#include "support/board.h"
+#include "support/process.h"
+#include "support/wait.h"
 
-static volatile int forever = 1;
-
-enum what {
-	ANSWER,
-	HOLD,
-};
-
-static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
-{
-	(void)state;
-	struct job job;
-	memcpy(&job, task->data, sizeof(job));
-	atomic_fetch_add(&board->begun, 1);
-	while (job.what == HOLD && forever)
-		pause();
-	return trial_reply(w, &job);
-}
-
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {.process = pool_rig_reply_or_hold};
 
 /* The slot that has the one task that is held. */
-static int hold_one(struct trial *t)
+static int hold_one(struct pool_rig *rig)
 {
-	trial_pid(t, 0, 0);
-	if (strcmp(t->options.gpus, "sim:2") == 0)
-		trial_pid(t, 1, 0);
-	trial_submit(t, HOLD, 0);
+	pool_rig_pid(rig, 0, 0);
+	if (strcmp(rig->options.gpus, "sim:2") == 0)
+		pool_rig_pid(rig, 1, 0);
+	pool_rig_submit(rig, RIG_JOB_HOLD, 0);
 	board_await(&board->begun, 1);
-	return trial_worker(t, 0).has_task ? 0 : 1;
+	return pool_rig_worker(rig, 0).has_task ? 0 : 1;
 }
 
 /* ---- SIGSTOP ------------------------------------------------------------ */
 
 static void test_worker_stopped_mid_task_times_out_and_is_replaced(void **state)
 {
-	struct trial *t = *state;
-	t->options.task_timeout_ms = 200;
-	t->options.grace_ms = 20;
-	trial_open(t, &ops);
-	int slot = hold_one(t);
-	pid_t pid = trial_pid(t, slot, 0);
+	struct pool_rig *rig = *state;
+	rig->options.task_timeout_ms = 200;
+	rig->options.grace_ms = 20;
+	pool_rig_open(rig, &ops);
+	int slot = hold_one(rig);
+	pid_t pid = pool_rig_pid(rig, slot, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	trial_submit_many(t, 50);
-	trial_drain(t);
-	assert_int_equal(t->timeouts, 1);
-	assert_int_equal(t->failure.event.id, 0);
-	assert_int_equal(t->successes, 50);
+	pool_rig_submit_many(rig, 50);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->timeouts, 1);
+	assert_int_equal(rig->failure.event.id, 0);
+	assert_int_equal(rig->successes, 50);
 	assert_true(process_gone(pid, 1000));
-	trial_pid(t, slot, pid);
-	assert_int_equal(trial_close(t), 0);
+	pool_rig_pid(rig, slot, pid);
+	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 /* It never began what it was given: that goes to another one. */
 static void test_worker_stopped_idle_with_a_timeout_costs_no_task(void **state)
 {
-	struct trial *t = *state;
-	t->options.task_timeout_ms = 200;
-	t->options.grace_ms = 20;
-	t->options.gpus = "sim:1";
-	trial_open(t, &ops);
-	pid_t pid = trial_pid(t, 0, 0);
+	struct pool_rig *rig = *state;
+	rig->options.task_timeout_ms = 200;
+	rig->options.grace_ms = 20;
+	rig->options.gpus = "sim:1";
+	pool_rig_open(rig, &ops);
+	pid_t pid = pool_rig_pid(rig, 0, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	trial_submit_many(t, 50);
-	trial_drain(t);
-	assert_int_equal(t->successes, 50);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.restarts, 1);
+	pool_rig_submit_many(rig, 50);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 50);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 1);
 }
 
-static bool only_one_left(struct trial *t)
+static bool only_one_left(struct pool_rig *rig)
 {
-	return gd_outstanding(t->pool) <= 1;
+	return gd_outstanding(rig->pool) <= 1;
 }
 
 static void test_worker_stopped_without_a_timeout_holds_back_one_task(void **state)
 {
-	struct trial *t = *state;
-	trial_open(t, &ops);
-	trial_pid(t, 1, 0);
-	pid_t pid = trial_pid(t, 0, 0);
+	struct pool_rig *rig = *state;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 1, 0);
+	pid_t pid = pool_rig_pid(rig, 0, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	trial_submit_many(t, 500);
-	trial_await(t, only_one_left);
+	pool_rig_submit_many(rig, 500);
+	pool_rig_await(rig, only_one_left);
 	assert_int_equal(kill(pid, SIGCONT), 0);
-	trial_drain(t);
-	assert_int_equal(t->successes, 500);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->close_stats.restarts, 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 500);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
 static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
 {
-	struct trial *t = *state;
-	t->options.grace_ms = 50;
-	trial_open(t, &ops);
-	int slot = hold_one(t);
-	pid_t pid = trial_pid(t, slot, 0);
+	struct pool_rig *rig = *state;
+	rig->options.grace_ms = 50;
+	pool_rig_open(rig, &ops);
+	int slot = hold_one(rig);
+	pid_t pid = pool_rig_pid(rig, slot, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	gd_pool_stop(t->pool);
-	gd_pool_stop(t->pool);
-	trial_drain(t);
-	assert_int_equal(t->by_failure[GD_CANCELLED], 1);
-	assert_int_equal(gd_poll(t->pool, 1000), -ECANCELED);
-	assert_int_equal(trial_close(t), 0);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(gd_poll(rig->pool, 1000), -ECANCELED);
+	assert_int_equal(pool_rig_close(rig), 0);
 	assert_true(process_gone(pid, 1000));
 }
 
 static void test_worker_stopped_idle_is_killed_at_the_close(void **state)
 {
-	struct trial *t = *state;
-	t->options.cleanup_timeout_ms = 100;
-	trial_open(t, &ops);
-	pid_t pid = trial_pid(t, 0, 0);
+	struct pool_rig *rig = *state;
+	rig->options.cleanup_timeout_ms = 100;
+	pool_rig_open(rig, &ops);
+	pid_t pid = pool_rig_pid(rig, 0, 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
-	assert_int_equal(trial_close(t), 0);
-	assert_int_equal(t->cleanup_failures, 1);
-	assert_int_equal(t->cleanup_failure.event.failure, GD_TIMED_OUT);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->cleanup_failures, 1);
+	assert_int_equal(rig->cleanup_failure.event.failure, GD_TIMED_OUT);
 	assert_false(process_alive(pid));
 }
 
@@ -154,11 +138,11 @@ static int thaw_teardown(void **state)
 {
 	if (ice.there) {
 		cgroup_settle(&ice.group, "freezer.state", "THAWED");
-		process_gone(ice.pid, TRIAL_WAIT_MS);
+		process_gone(ice.pid, WAIT_MS);
 		cgroup_remove(&ice.group);
 	}
 	ice.there = false;
-	return trial_teardown(state);
+	return pool_rig_teardown(state);
 }
 
 /* The signal that it was sent long ago has its effect now. */
@@ -166,82 +150,82 @@ static void assert_dies_when_thawed(void)
 {
 	assert_true(process_alive(ice.pid));
 	assert_true(cgroup_settle(&ice.group, "freezer.state", "THAWED"));
-	assert_true(process_gone(ice.pid, TRIAL_WAIT_MS));
+	assert_true(process_gone(ice.pid, WAIT_MS));
 }
 
 /* A close that waits for one that cannot die is to be over in a moment, not when it dies. */
-static void close_in_time(struct trial *t, int most_ms)
+static void close_in_time(struct pool_rig *rig, int most_ms)
 {
 	uint64_t before = clock_now_ns();
-	assert_int_equal(trial_close(t), -EBUSY);
+	assert_int_equal(pool_rig_close(rig), -EBUSY);
 	assert_true(clock_now_ns() - before < (uint64_t)most_ms * NS_PER_MS);
 }
 
 static void test_frozen_worker_is_given_up_and_the_run_goes_on(void **state)
 {
-	struct trial *t = *state;
-	t->options.task_timeout_ms = 100;
-	t->options.grace_ms = 20;
-	t->options.kill_wait_ms = 200;
-	trial_open(t, &ops);
-	int slot = hold_one(t);
-	if (!freeze(trial_pid(t, slot, 0))) {
-		gd_close(t->pool, NULL, NULL);
+	struct pool_rig *rig = *state;
+	rig->options.task_timeout_ms = 100;
+	rig->options.grace_ms = 20;
+	rig->options.kill_wait_ms = 200;
+	pool_rig_open(rig, &ops);
+	int slot = hold_one(rig);
+	if (!freeze(pool_rig_pid(rig, slot, 0))) {
+		gd_close(rig->pool, NULL, NULL);
 		skip();
 	}
-	trial_submit_many(t, 50);
-	trial_drain(t);
-	assert_int_equal(t->by_failure[GD_STUCK], 1);
-	assert_int_equal(t->failure.event.id, 0);
-	assert_non_null(strstr(t->failure.message, "cannot be killed"));
-	assert_int_equal(t->successes, 50);
-	assert_int_equal(trial_worker(t, slot).state, GD_WORKER_OUT);
+	pool_rig_submit_many(rig, 50);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_STUCK], 1);
+	assert_int_equal(rig->failure.event.id, 0);
+	check_contains(rig->failure.message, "cannot be killed");
+	assert_int_equal(rig->successes, 50);
+	assert_int_equal(pool_rig_worker(rig, slot).state, GD_WORKER_OUT);
 	assert_true(process_alive(ice.pid));
-	trial_submit_many(t, 50);
-	trial_drain(t);
-	close_in_time(t, 3000);
+	pool_rig_submit_many(rig, 50);
+	pool_rig_drain(rig);
+	close_in_time(rig, 3000);
 	assert_dies_when_thawed();
 }
 
 static void test_frozen_idle_worker_does_not_keep_the_pool_open(void **state)
 {
-	struct trial *t = *state;
-	t->options.cleanup_timeout_ms = 100;
-	t->options.kill_wait_ms = 200;
-	trial_open(t, &ops);
-	if (!freeze(trial_pid(t, 0, 0))) {
-		gd_close(t->pool, NULL, NULL);
+	struct pool_rig *rig = *state;
+	rig->options.cleanup_timeout_ms = 100;
+	rig->options.kill_wait_ms = 200;
+	pool_rig_open(rig, &ops);
+	if (!freeze(pool_rig_pid(rig, 0, 0))) {
+		gd_close(rig->pool, NULL, NULL);
 		skip();
 	}
-	close_in_time(t, 3000);
-	assert_int_equal(t->cleanup_failures, 1);
-	assert_int_equal(t->cleanup_failure.event.failure, GD_STUCK);
+	close_in_time(rig, 3000);
+	assert_int_equal(rig->cleanup_failures, 1);
+	assert_int_equal(rig->cleanup_failure.event.failure, GD_STUCK);
 	assert_dies_when_thawed();
 }
 
 static void test_every_worker_frozen_ends_every_task(void **state)
 {
-	struct trial *t = *state;
-	t->options.gpus = "sim:1";
-	t->options.task_timeout_ms = 100;
-	t->options.grace_ms = 20;
-	t->options.kill_wait_ms = 200;
-	trial_open(t, &ops);
-	hold_one(t);
-	if (!freeze(trial_pid(t, 0, 0))) {
-		gd_close(t->pool, NULL, NULL);
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.task_timeout_ms = 100;
+	rig->options.grace_ms = 20;
+	rig->options.kill_wait_ms = 200;
+	pool_rig_open(rig, &ops);
+	hold_one(rig);
+	if (!freeze(pool_rig_pid(rig, 0, 0))) {
+		gd_close(rig->pool, NULL, NULL);
 		skip();
 	}
-	trial_submit_many(t, 20);
-	trial_drain(t);
-	assert_int_equal(t->by_failure[GD_STUCK], 1);
-	assert_int_equal(t->by_failure[GD_NO_WORKER], 20);
-	assert_int_equal(gd_poll(t->pool, 1000), -ENODEV);
-	close_in_time(t, 3000);
+	pool_rig_submit_many(rig, 20);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_STUCK], 1);
+	assert_int_equal(rig->by_failure[GD_NO_WORKER], 20);
+	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
+	close_in_time(rig, 3000);
 	assert_dies_when_thawed();
 }
 
-#define STUCK(test) cmocka_unit_test_setup_teardown(test, trial_setup, thaw_teardown)
+#define STUCK(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, thaw_teardown)
 
 int main(void)
 {

@@ -21,7 +21,7 @@
 #define SUBMITTERS    3
 #define PER_SUBMITTER 2000
 
-struct rig {
+struct thread_rig {
 	const char *argv[2];
 	struct gd_options options;
 	struct gd_pool *pool;
@@ -34,7 +34,7 @@ struct rig {
 
 static int on_success(void *context, const struct gd_event *event)
 {
-	struct rig *rig = context;
+	struct thread_rig *rig = context;
 	(void)event;
 	rig->ended++;
 	return 0;
@@ -42,7 +42,7 @@ static int on_success(void *context, const struct gd_event *event)
 
 static int on_error(void *context, const struct gd_event *event)
 {
-	struct rig *rig = context;
+	struct thread_rig *rig = context;
 	(void)event;
 	rig->ended++;
 	rig->failed++;
@@ -51,7 +51,7 @@ static int on_error(void *context, const struct gd_event *event)
 
 static int setup(void **state)
 {
-	struct rig *rig = calloc(1, sizeof(*rig));
+	struct thread_rig *rig = calloc(1, sizeof(*rig));
 	assert_non_null(rig);
 	rig->argv[0] = getenv("TEST_WORKER");
 	rig->options = (struct gd_options){
@@ -75,7 +75,7 @@ static int teardown(void **state)
 
 static void *submit_many(void *argument)
 {
-	struct rig *rig = argument;
+	struct thread_rig *rig = argument;
 	intptr_t taken = 0;
 	for (int i = 0; i < PER_SUBMITTER; i++) {
 		int r;
@@ -101,7 +101,7 @@ static void *submit_many(void *argument)
 
 static void *ask_the_pool(void *argument)
 {
-	struct rig *rig = argument;
+	struct thread_rig *rig = argument;
 	uint64_t seen = 0;
 	while (!atomic_load(&rig->over)) {
 		struct gd_stats stats;
@@ -133,7 +133,7 @@ static size_t join_submitters(const pthread_t *threads)
 	return taken;
 }
 
-static void poll_until_done(struct rig *rig)
+static void poll_until_done(struct thread_rig *rig)
 {
 	while (atomic_load(&rig->submitting) > 0 || gd_outstanding(rig->pool) > 0) {
 		int r = gd_poll(rig->pool, -1);
@@ -141,27 +141,34 @@ static void poll_until_done(struct rig *rig)
 	}
 }
 
-static void test_threads_submit_ask_and_poll(void **state)
+/* The submitters, and beside them one thread of another kind; this one polls. Returns how many tasks were taken. */
+static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 {
-	struct rig *rig = *state;
 	pthread_t threads[SUBMITTERS];
 	atomic_store(&rig->submitting, SUBMITTERS);
 	assert_int_equal(gd_open(&rig->options, &rig->pool, NULL), 0);
 	for (int i = 0; i < SUBMITTERS; i++)
 		threads[i] = start(submit_many, rig);
-	pthread_t asker = start(ask_the_pool, rig);
+	pthread_t thread = start(other, rig);
 	poll_until_done(rig);
-	assert_int_equal(join_submitters(threads), SUBMITTERS * PER_SUBMITTER);
+	size_t taken = join_submitters(threads);
 	atomic_store(&rig->over, true);
-	assert_int_equal(pthread_join(asker, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(gd_close(rig->pool, NULL, NULL), 0);
+	return taken;
+}
+
+static void test_threads_may_submit_ask_and_poll_at_once(void **state)
+{
+	struct thread_rig *rig = *state;
+	assert_int_equal(submit_beside(rig, ask_the_pool), SUBMITTERS * PER_SUBMITTER);
 	assert_int_equal(rig->ended, SUBMITTERS * PER_SUBMITTER);
 	assert_int_equal(rig->failed, 0);
 }
 
 static void *stop_after_some(void *argument)
 {
-	struct rig *rig = argument;
+	struct thread_rig *rig = argument;
 	struct gd_stats stats;
 	do {
 		gd_pool_stats(rig->pool, &stats);
@@ -171,26 +178,17 @@ static void *stop_after_some(void *argument)
 	return NULL;
 }
 
-static void test_a_thread_stops_those_that_submit(void **state)
+static void test_stop_by_one_thread_ends_the_submitting_of_others(void **state)
 {
-	struct rig *rig = *state;
-	pthread_t threads[SUBMITTERS];
-	atomic_store(&rig->submitting, SUBMITTERS);
-	assert_int_equal(gd_open(&rig->options, &rig->pool, NULL), 0);
-	for (int i = 0; i < SUBMITTERS; i++)
-		threads[i] = start(submit_many, rig);
-	pthread_t stopper = start(stop_after_some, rig);
-	poll_until_done(rig);
-	size_t taken = join_submitters(threads);
-	assert_int_equal(pthread_join(stopper, NULL), 0);
-	assert_int_equal(gd_close(rig->pool, NULL, NULL), 0);
+	struct thread_rig *rig = *state;
+	size_t taken = submit_beside(rig, stop_after_some);
 	assert_int_equal(rig->ended, taken);
 	assert_true(taken >= PER_SUBMITTER / 2);
 }
 
 static int generate(void *context, struct gd_feed *feed)
 {
-	struct rig *rig = context;
+	struct thread_rig *rig = context;
 	if (rig->given++ == PER_SUBMITTER)
 		return 0;
 	int r = gd_emit(feed, "task", 4, NULL);
@@ -199,7 +197,7 @@ static int generate(void *context, struct gd_feed *feed)
 
 static void *ask_the_dispatcher(void *argument)
 {
-	struct rig *rig = argument;
+	struct thread_rig *rig = argument;
 	uint64_t seen = 0;
 	while (!atomic_load(&rig->over)) {
 		struct gd_stats stats;
@@ -210,9 +208,9 @@ static void *ask_the_dispatcher(void *argument)
 	return (void *)(uintptr_t)seen;
 }
 
-static void test_a_run_is_asked_from_its_beginning_to_its_end(void **state)
+static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void **state)
 {
-	struct rig *rig = *state;
+	struct thread_rig *rig = *state;
 	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
 	assert_int_equal(gd_create(&rig->options, &rig->dispatcher, NULL), 0);
 	pthread_t asker = start(ask_the_dispatcher, rig);
@@ -228,9 +226,9 @@ static void test_a_run_is_asked_from_its_beginning_to_its_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_threads_submit_ask_and_poll),
-		CASE(test_a_thread_stops_those_that_submit),
-		CASE(test_a_run_is_asked_from_its_beginning_to_its_end),
+		CASE(test_threads_may_submit_ask_and_poll_at_once),
+		CASE(test_stop_by_one_thread_ends_the_submitting_of_others),
+		CASE(test_run_may_be_asked_by_another_thread_from_beginning_to_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "base/clock.h"
+#include "recorder.h"
+#include "support/board.h"
+#include "support/process.h"
+#include "support/wait.h"
 
 #define MS 1000000u
 
@@ -26,35 +29,35 @@ static _Noreturn void ignore_everything_and_spin(void)
 /* Task 3 never ends and listens to nobody. */
 static int one_spins(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) == 3)
+	if (recorder_number(task) == 3)
 		ignore_everything_and_spin();
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
-static void test_20_ms_end_a_task_that_ignores_signals(void **state)
+static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = one_spins};
-	struct lab *lab = *state;
-	lab->options.task_timeout_ms = 20;
-	lab->options.grace_ms = 1;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	struct recorder *rec = *state;
+	rec->options.task_timeout_ms = 20;
+	rec->options.grace_ms = 1;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	/* On a machine as loaded as one that tests, another may be over its time as well: not wrong, but rare. */
-	assert_in_range(lab->count[LAB_TIMEOUT], 1, 3);
-	assert_int_equal(lab->count[LAB_ERROR], 0);
-	const struct lab_note *n = NULL;
-	for (size_t i = 0; i < lab->count[LAB_TIMEOUT]; i++)
-		if (lab_note(lab, LAB_TIMEOUT, i)->event.id == 3)
-			n = lab_note(lab, LAB_TIMEOUT, i);
+	assert_in_range(rec->count[CALLBACK_TIMEOUT], 1, 3);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 0);
+	const struct run_note *n = NULL;
+	for (size_t i = 0; i < rec->count[CALLBACK_TIMEOUT]; i++)
+		if (recorder_note(rec, CALLBACK_TIMEOUT, i)->event.id == 3)
+			n = recorder_note(rec, CALLBACK_TIMEOUT, i);
 	assert_non_null(n);
 	assert_int_equal(n->event.failure, GD_TIMED_OUT);
 	assert_int_equal(n->event.code, -ETIMEDOUT);
-	lab_assert_contains(n->message, "not done within 20 ms");
+	check_contains(n->message, "not done within 20 ms");
 	uint64_t took = n->event.ended_ns - n->event.started_ns;
 	assert_true(took >= 20 * MS);
 	assert_true(took < 5000ull * MS);
-	assert_int_equal(lab->stats.timeouts, lab->count[LAB_TIMEOUT]);
-	assert_true(lab->stats.restarts >= 1);
+	assert_int_equal(rec->stats.timeouts, rec->count[CALLBACK_TIMEOUT]);
+	assert_true(rec->stats.restarts >= 1);
 }
 
 /* ---- A task that looks -------------------------------------------------- */
@@ -62,7 +65,7 @@ static void test_20_ms_end_a_task_that_ignores_signals(void **state)
 static int load(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
-	atomic_fetch_add(&lab_shared->words[0], 1);
+	atomic_fetch_add(&board->words[0], 1);
 	*ret_state = calloc(1, sizeof(uint64_t));
 	return 0;
 }
@@ -71,7 +74,7 @@ static int look_and_leave(struct gd_worker *w, void *state, const struct gd_byte
 {
 	uint64_t *count = state;
 	++*count;
-	if (lab_number(task) % 4 == 1) {
+	if (recorder_number(task) % 4 == 1) {
 		while (!gd_cancelled(w))
 			poll(NULL, 0, 1);
 		return gd_fail(w, -ECANCELED, "gave up");
@@ -86,79 +89,78 @@ static int drop(struct gd_worker *w, void *state)
 	return 0;
 }
 
-static void test_a_task_that_looks_keeps_its_worker_and_its_state(void **state)
+static void test_task_that_obeys_its_timeout_keeps_its_worker_and_state(void **state)
 {
 	static const struct gd_worker_ops ops = {.setup = load, .process = look_and_leave, .cleanup = drop};
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:1";
-	lab->options.task_timeout_ms = 30;
-	lab->options.grace_ms = 20000;
-	lab->tasks = 12;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_in_range(lab->count[LAB_TIMEOUT], 3, 6);
-	assert_int_equal(lab->stats.restarts, 0);
-	assert_int_equal(lab->shared->words[0], 1);
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:1";
+	rec->options.task_timeout_ms = 30;
+	rec->options.grace_ms = 20000;
+	rec->tasks = 12;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_in_range(rec->count[CALLBACK_TIMEOUT], 3, 6);
+	assert_int_equal(rec->stats.restarts, 0);
+	assert_int_equal(board->words[0], 1);
 	uint64_t most = 0;
-	for (size_t i = 0; i < lab->count[LAB_SUCCESS]; i++)
-		if (lab_note(lab, LAB_SUCCESS, i)->result > most)
-			most = lab_note(lab, LAB_SUCCESS, i)->result;
+	for (size_t i = 0; i < rec->count[CALLBACK_SUCCESS]; i++)
+		if (recorder_note(rec, CALLBACK_SUCCESS, i)->result > most)
+			most = recorder_note(rec, CALLBACK_SUCCESS, i)->result;
 	assert_int_equal(most, 12);
-	for (size_t i = 0; i < lab->count[LAB_TIMEOUT]; i++)
-		assert_string_equal(lab_note(lab, LAB_TIMEOUT, i)->message, "not done within 30 ms");
+	for (size_t i = 0; i < rec->count[CALLBACK_TIMEOUT]; i++)
+		assert_string_equal(recorder_note(rec, CALLBACK_TIMEOUT, i)->message, "not done within 30 ms");
 }
 
 static int spin_once(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (gd_worker_attempt(w, 0) == 1 && lab_number(task) == 3)
+	if (gd_worker_attempt(w, 0) == 1 && recorder_number(task) == 3)
 		ignore_everything_and_spin();
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
 static void test_a_task_that_timed_out_is_tried_again(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = spin_once};
-	struct lab *lab = *state;
-	lab->options.task_timeout_ms = 100;
-	lab->options.grace_ms = 1;
-	lab->options.retries = 3;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	assert_true(lab->stats.retries >= 1);
-	assert_int_equal(lab->stats.timeouts, 0);
+	struct recorder *rec = *state;
+	rec->options.task_timeout_ms = 100;
+	rec->options.grace_ms = 1;
+	rec->options.retries = 3;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	assert_true(rec->stats.retries >= 1);
+	assert_int_equal(rec->stats.timeouts, 0);
 }
 
 /* ---- How exact ---------------------------------------------------------- */
 
 static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	uint64_t begin = lab_now();
-	while (!gd_cancelled(w) && lab_now() - begin < 10000ull * MS)
+	uint64_t begin = clock_now_ns();
+	while (!gd_cancelled(w) && clock_now_ns() - begin < 10000ull * MS)
 		;
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
-static void test_the_clock_has_milliseconds(void **state)
+static void test_timeouts_have_millisecond_resolution(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = wait_as_told};
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:1";
-	lab->options.grace_ms = 20000;
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:1";
+	rec->options.grace_ms = 20000;
 	static const int64_t limits[] = {2, 15, 60};
 	for (int i = 0; i < 3; i++) {
-		lab->given = lab->num_notes = 0;
-		memset(lab->count, 0, sizeof(lab->count));
-		lab->options.task_timeout_ms = limits[i];
-		lab->tasks = 5;
-		assert_int_equal(lab_run(lab, &ops), 0);
-		gd_destroy(lab->dispatcher);
-		lab->dispatcher = NULL;
-		assert_int_equal(lab->count[LAB_TIMEOUT], 5);
+		recorder_restart(rec);
+		rec->options.task_timeout_ms = limits[i];
+		rec->tasks = 5;
+		assert_int_equal(recorder_run(rec, &ops), 0);
+		gd_destroy(rec->dispatcher);
+		rec->dispatcher = NULL;
+		assert_int_equal(rec->count[CALLBACK_TIMEOUT], 5);
 		int in_time = 0;
 		uint64_t last_end = 0;
 		for (int k = 0; k < 5; k++) {
-			const struct gd_event *e = &lab_note(lab, LAB_TIMEOUT, (size_t)k)->event;
+			const struct gd_event *e = &recorder_note(rec, CALLBACK_TIMEOUT, (size_t)k)->event;
 			/* Its time runs from when it is its turn, whether its worker has looked or not. */
 			uint64_t turn = e->queued_ns > last_end ? e->queued_ns : last_end;
 			/* Never before its time; both clocks are read a little less often than that. */
@@ -173,20 +175,20 @@ static void test_the_clock_has_milliseconds(void **state)
 
 static int last_ones_slow(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	if (lab_number(task) % 10 == 9)
+	if (recorder_number(task) % 10 == 9)
 		poll(NULL, 0, 5);
-	return lab_echo(w, state, task);
+	return recorder_echo(w, state, task);
 }
 
 static void test_tasks_within_their_time_are_left_alone(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = last_ones_slow};
-	struct lab *lab = *state;
-	lab->options.task_timeout_ms = 10000;
-	lab->tasks = 1000;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 1000);
+	struct recorder *rec = *state;
+	rec->options.task_timeout_ms = 10000;
+	rec->tasks = 1000;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 1000);
 }
 
 /* ---- A callback that blocks --------------------------------------------- */
@@ -194,39 +196,39 @@ static void test_tasks_within_their_time_are_left_alone(void **state)
 static int answer_or_spin(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	uint64_t n = lab_number(task);
+	uint64_t n = recorder_number(task);
 	if (n == 1) {
-		atomic_store(&lab_shared->words[0], (uint64_t)getpid());
-		lab_open(0);
+		atomic_store(&board->words[0], (uint64_t)getpid());
+		board_open_gate(0);
 		ignore_everything_and_spin();
 	}
 	if (n == 0)
-		lab_pass(1); /* its callback is to come while the other one spins */
+		board_pass_gate(1); /* its callback is to come while the other one spins */
 	return gd_result(w, &n, sizeof(n));
 }
 
-static int block_until_it_is_killed(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int block_until_it_is_killed(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
-	if (note->kind == LAB_START && note->event.id == 1)
-		lab_open(1);
-	if (note->kind == LAB_SUCCESS && note->event.id == 0)
-		lab->extra = lab_pass(0) && lab_gone((pid_t)lab->shared->words[0]) ? lab : NULL;
+	if (note->kind == CALLBACK_START && note->event.id == 1)
+		board_open_gate(1);
+	if (note->kind == CALLBACK_SUCCESS && note->event.id == 0)
+		rec->extra = board_pass_gate(0) && process_gone((pid_t)board->words[0], WAIT_MS) ? rec : NULL;
 	return 0;
 }
 
-static void test_a_callback_that_blocks_holds_back_no_timeout(void **state)
+static void test_blocking_callback_delays_no_timeout(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = answer_or_spin};
-	struct lab *lab = *state;
-	lab->options.task_timeout_ms = 300;
-	lab->options.grace_ms = 1;
-	lab->tasks = 2;
-	lab->on_note = block_until_it_is_killed;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_non_null(lab->extra); /* it was gone before the callback returned */
-	assert_int_equal(lab->count[LAB_TIMEOUT], 1);
+	struct recorder *rec = *state;
+	rec->options.task_timeout_ms = 300;
+	rec->options.grace_ms = 1;
+	rec->tasks = 2;
+	rec->on_note = block_until_it_is_killed;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_non_null(rec->extra); /* it was gone before the callback returned */
+	assert_int_equal(rec->count[CALLBACK_TIMEOUT], 1);
 }
 
 /* Eight answers of 1 MiB, where four have room: the rest waits until those were called back. */
@@ -240,29 +242,29 @@ static int large_results(struct gd_worker *w, void *state, const struct gd_bytes
 	return 0;
 }
 
-static int slow(struct lab *lab, const struct lab_note *note, const struct gd_event *event)
+static int slow(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)lab;
+	(void)rec;
 	(void)event;
-	if (note->kind == LAB_SUCCESS)
+	if (note->kind == CALLBACK_SUCCESS)
 		poll(NULL, 0, 100);
 	return 0;
 }
 
-static void test_waiting_for_a_slow_callback_is_not_the_tasks_time(void **state)
+static void test_waiting_for_a_slow_callback_does_not_count_as_task_time(void **state)
 {
 	static const struct gd_worker_ops ops = {.process_batch = large_results, .max_batch = 8};
-	struct lab *lab = *state;
-	lab->options.gpus = "sim:1";
-	lab->options.task_timeout_ms = 150;
-	lab->options.grace_ms = 50;
-	lab->options.on_task_start = NULL;
-	lab->tasks = 16;
-	lab->on_note = slow;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
+	struct recorder *rec = *state;
+	rec->options.gpus = "sim:1";
+	rec->options.task_timeout_ms = 150;
+	rec->options.grace_ms = 50;
+	rec->options.on_task_start = NULL;
+	rec->tasks = 16;
+	rec->on_note = slow;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
 	/* A machine that stands still for 150 ms may cost one. */
-	assert_in_range(lab->count[LAB_SUCCESS], 15, 16);
+	assert_in_range(rec->count[CALLBACK_SUCCESS], 15, 16);
 }
 
 /* ---- Setup and cleanup -------------------------------------------------- */
@@ -277,13 +279,13 @@ static int slot_0_hangs_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_a_setup_that_hangs_takes_its_slot_out(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = slot_0_hangs_in_setup, .process = lab_echo};
-	struct lab *lab = *state;
-	lab->options.setup_timeout_ms = 400;
-	assert_int_equal(lab_run(lab, &ops), 0);
+	static const struct gd_worker_ops ops = {.setup = slot_0_hangs_in_setup, .process = recorder_echo};
+	struct recorder *rec = *state;
+	rec->options.setup_timeout_ms = 400;
+	assert_int_equal(recorder_run(rec, &ops), 0);
 	/* The run may be over before the time is: then it is killed and nobody is told. */
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	lab_assert_complete(lab);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	recorder_assert_complete(rec);
 }
 
 static int hang_in_setup(struct gd_worker *w, void **ret_state)
@@ -295,23 +297,23 @@ static int hang_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_setups_that_all_hang_end_the_run(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = hang_in_setup, .process = lab_echo};
-	struct lab *lab = *state;
-	lab->options.setup_timeout_ms = 50;
-	lab->options.queue_size = 3;
-	assert_int_equal(lab_run(lab, &ops), -ENODEV);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SETUP_FAIL], 2);
+	static const struct gd_worker_ops ops = {.setup = hang_in_setup, .process = recorder_echo};
+	struct recorder *rec = *state;
+	rec->options.setup_timeout_ms = 50;
+	rec->options.queue_size = 3;
+	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
 	for (size_t i = 0; i < 2; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_SETUP_FAIL, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_SETUP_FAIL, i);
 		assert_int_equal(n->event.failure, GD_TIMED_OUT);
 		assert_string_equal(n->message, "setup was not done within 50 ms");
 		assert_int_equal(n->event.gpu, n->event.slot);
 	}
-	assert_int_equal(lab->stats.setup_failures, 2);
-	for (size_t i = 0; i < lab->count[LAB_ERROR]; i++)
-		assert_int_equal(lab_note(lab, LAB_ERROR, i)->event.failure, GD_NO_WORKER);
-	assert_true(lab->count[LAB_ERROR] >= 1);
+	assert_int_equal(rec->stats.setup_failures, 2);
+	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
+		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_NO_WORKER);
+	assert_true(rec->count[CALLBACK_ERROR] >= 1);
 }
 
 static int hang_in_cleanup(struct gd_worker *w, void *state)
@@ -324,23 +326,21 @@ static int hang_in_cleanup(struct gd_worker *w, void *state)
 
 static int both_work(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	atomic_fetch_or(&lab_shared->words[0], 1u << gd_worker_slot(w));
-	while (atomic_load(&lab_shared->words[0]) != 3)
-		poll(NULL, 0, 1);
-	return lab_echo(w, state, task);
+	board_meet(&board->words[0], gd_worker_slot(w), 2);
+	return recorder_echo(w, state, task);
 }
 
 static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 {
 	static const struct gd_worker_ops ops = {.process = both_work, .cleanup = hang_in_cleanup};
-	struct lab *lab = *state;
-	lab->options.cleanup_timeout_ms = 100;
-	assert_int_equal(lab_run(lab, &ops), 0);
-	lab_assert_complete(lab);
-	assert_int_equal(lab->count[LAB_SUCCESS], 10);
-	assert_int_equal(lab->count[LAB_CLEANUP_FAIL], 2);
+	struct recorder *rec = *state;
+	rec->options.cleanup_timeout_ms = 100;
+	assert_int_equal(recorder_run(rec, &ops), 0);
+	recorder_assert_complete(rec);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
+	assert_int_equal(rec->count[CALLBACK_CLEANUP_FAIL], 2);
 	for (size_t i = 0; i < 2; i++) {
-		const struct lab_note *n = lab_note(lab, LAB_CLEANUP_FAIL, i);
+		const struct run_note *n = recorder_note(rec, CALLBACK_CLEANUP_FAIL, i);
 		if (n->event.slot == 0) {
 			assert_int_equal(n->event.failure, GD_TIMED_OUT);
 			assert_string_equal(n->message, "cleanup was not done within 100 ms");
@@ -355,19 +355,16 @@ static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_20_ms_end_a_task_that_ignores_signals, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_task_that_looks_keeps_its_worker_and_its_state, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_task_that_timed_out_is_tried_again, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_the_clock_has_milliseconds, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_tasks_within_their_time_are_left_alone, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_a_callback_that_blocks_holds_back_no_timeout, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(
-			test_waiting_for_a_slow_callback_is_not_the_tasks_time, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_setup_that_hangs_takes_its_slot_out, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_setups_that_all_hang_end_the_run, lab_setup, lab_teardown),
-		cmocka_unit_test_setup_teardown(test_a_cleanup_that_hangs_or_fails_is_told, lab_setup, lab_teardown),
+		recorder_test(test_timeout_of_20_ms_ends_a_task_that_ignores_signals),
+		recorder_test(test_task_that_obeys_its_timeout_keeps_its_worker_and_state),
+		recorder_test(test_a_task_that_timed_out_is_tried_again),
+		recorder_test(test_timeouts_have_millisecond_resolution),
+		recorder_test(test_tasks_within_their_time_are_left_alone),
+		recorder_test(test_blocking_callback_delays_no_timeout),
+		recorder_test(test_waiting_for_a_slow_callback_does_not_count_as_task_time),
+		recorder_test(test_a_setup_that_hangs_takes_its_slot_out),
+		recorder_test(test_setups_that_all_hang_end_the_run),
+		recorder_test(test_a_cleanup_that_hangs_or_fails_is_told),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

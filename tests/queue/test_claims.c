@@ -6,13 +6,20 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/schedule/claims.h"
-#include "scratch.h"
+#include "support/check.h"
+#include "support/process.h"
+#include "support/scratch.h"
 
 static struct claim_info info_of(const char *queue, const char *gpu)
 {
@@ -59,38 +66,44 @@ static int add_sum(const char *lines, char *text, size_t room)
 	return snprintf(text, room, "%ssum %016llx\n", lines, (unsigned long long)sum);
 }
 
+struct holder {
+	const char *queue;
+	uid_t user;    /* 0: this one */
+	bool rewrites; /* its claim, again and again */
+};
+
+static _Noreturn void hold(const struct holder *h, int ready_fd)
+{
+	struct claims *c;
+	struct claim *claim;
+	struct claim_info info = info_of(h->queue, "GPU-1");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (h->user && setresuid(h->user, h->user, h->user) < 0)
+		_exit(2);
+	if (claims_open("claims", &c, NULL) < 0 || claims_announce(c, &info, &claim) < 0)
+		_exit(1);
+	if (write(ready_fd, "x", 1) != 1)
+		_exit(3);
+	for (info.pid = 1; h->rewrites; info.pid = info.pid % 1000000 * 7 + 1)
+		if (claim_update(claim, &info) < 0)
+			_exit(4);
+	process_hang();
+}
+
 /* A process that announces, says so, and waits to be killed. Runs with PIDs and locks of its own. */
-static pid_t hold_elsewhere(const char *queue, uid_t user)
+static pid_t hold_elsewhere(struct holder h)
 {
 	int ready[2];
 	char byte;
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct claims *c;
-		struct claim *claim;
-		struct claim_info info = info_of(queue, "GPU-1");
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (user && setresuid(user, user, user) < 0)
-			_exit(2);
-		if (claims_open("claims", &c, NULL) < 0 || claims_announce(c, &info, &claim) < 0)
-			_exit(1);
-		if (write(ready[1], "x", 1) != 1)
-			_exit(3);
-		for (;;)
-			pause();
-	}
+	if (pid == 0)
+		hold(&h, ready[1]);
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
 	return pid;
-}
-
-static void end_process(pid_t pid)
-{
-	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 /* What a process with locks of its own sees. */
@@ -105,17 +118,14 @@ static size_t count_elsewhere(const char *queue)
 			_exit(99);
 		_exit((int)list.count);
 	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	return (size_t)WEXITSTATUS(status);
+	return (size_t)process_exit_code(pid);
 }
 
 static void test_a_claim_is_seen_with_its_owner_and_ends_with_its_process(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
-	pid_t pid = hold_elsewhere("other", 0);
+	pid_t pid = hold_elsewhere((struct holder){.queue = "other"});
 	struct claims_list list;
 	assert_int_equal(claims_list(c, "mine", &list), 0);
 	assert_int_equal(list.count, 1);
@@ -132,13 +142,13 @@ static void test_a_claim_is_seen_with_its_owner_and_ends_with_its_process(void *
 	claims_list_finish(&list);
 	assert_int_equal(count_claims(c, "other"), 0); /* that queue knows it already */
 
-	end_process(pid);
+	process_kill_child(pid);
 	assert_int_equal(count_claims(c, "mine"), 0);
 	assert_int_equal(count_files(), 0); /* and is swept out */
 	claims_close(c);
 }
 
-static void test_looking_around_does_not_drop_ones_own_locks(void **state)
+static void test_listing_claims_keeps_the_locks_of_this_process(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
@@ -179,29 +189,10 @@ static void test_a_claim_that_is_rewritten_is_seen_all_the_time(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
-	int ready[2];
-	char byte;
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct claims *own;
-		struct claim *claim;
-		struct claim_info info = info_of("other", "GPU-1");
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (claims_open("claims", &own, NULL) < 0 || claims_announce(own, &info, &claim) < 0 ||
-			write(ready[1], "x", 1) != 1)
-			_exit(1);
-		for (info.pid = 1;; info.pid = info.pid % 1000000 * 7 + 1)
-			if (claim_update(claim, &info) < 0)
-				_exit(2);
-	}
-	assert_int_equal(read(ready[0], &byte, 1), 1);
+	pid_t pid = hold_elsewhere((struct holder){.queue = "other", .rewrites = true});
 	for (int i = 0; i < 2000; i++)
 		assert_int_equal(count_claims(c, "mine"), 1);
-	end_process(pid);
-	close(ready[0]);
-	close(ready[1]);
+	process_kill_child(pid);
 	claims_close(c);
 }
 
@@ -231,8 +222,7 @@ static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
 				byte = list.count > 0;
 				if (write(saw[1], &byte, 1) != 1)
 					_exit(1);
-				for (;;) /* the claim lives until both have looked */
-					pause();
+				process_hang(); /* the claim lives until both have looked */
 			}
 		}
 		close(go[0]);
@@ -241,8 +231,8 @@ static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
 		assert_int_equal(read(saw[0], &seen[0], 1), 1);
 		assert_int_equal(read(saw[0], &seen[1], 1), 1);
 		assert_true(seen[0] || seen[1]);
-		end_process(pids[0]);
-		end_process(pids[1]);
+		process_kill_child(pids[0]);
+		process_kill_child(pids[1]);
 		close(saw[0]);
 		close(saw[1]);
 	}
@@ -272,11 +262,11 @@ static void test_a_job_that_is_handed_over_is_listed_once(void **state)
 	claims_close(c);
 }
 
-static void test_what_others_put_there_does_no_harm(void **state)
+static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
-	scratch_write_string("secret", "gpuq-claim 1\nqueue x\n");
+	scratch_write_text("secret", "gpuq-claim 1\nqueue x\n");
 	assert_int_equal(symlink("../secret", "claims/link"), 0);
 	assert_int_equal(symlink("/dev/zero", "claims/zero"), 0);
 	assert_int_equal(mkfifo("claims/fifo", 0666), 0); /* opening it would hang */
@@ -310,13 +300,13 @@ static void test_another_users_claim_carries_his_name(void **state)
 		skip();
 	struct claims *c = open_claims();
 	assert_int_equal(chmod(".", 0755), 0);
-	pid_t pid = hold_elsewhere("mine", 65534);
+	pid_t pid = hold_elsewhere((struct holder){.queue = "mine", .user = 65534});
 	struct claims_list list;
 	assert_int_equal(claims_list(c, "mine", &list), 0); /* the queue's name is not enough to be ours */
 	assert_int_equal(list.count, 1);
 	assert_int_equal(list.claims[0].owner, 65534);
 	claims_list_finish(&list);
-	end_process(pid);
+	process_kill_child(pid);
 	assert_int_equal(count_claims(c, "mine"), 0);
 	assert_int_equal(count_files(), 1); /* not ours to sweep */
 	claims_close(c);
@@ -338,7 +328,7 @@ static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
 	assert_int_equal(claims_open("link/", &c, &err), -ENOTDIR);
 	assert_int_equal(chmod("claims", 0777), 0);
 	assert_int_equal(claims_open("claims", &c, &err), -EPERM);
-	assert_non_null(strstr(err.message, "chmod +t"));
+	check_contains(err.message, "chmod +t");
 	setenv("GPUQ_CLAIMS_DIR", "by-environment/", 1);
 	assert_int_equal(claims_open(NULL, &c, &err), 0);
 	claims_close(c);
@@ -392,7 +382,7 @@ static void test_a_claims_text_is_strict(void **state)
 	assert_int_equal(claim_info_format(&info, text, sizeof(text)), -EINVAL);
 }
 
-static void test_keys_and_waiting(void **state)
+static void test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address(void **state)
 {
 	(void)state;
 	char key[CLAIM_KEY_ROOM];
@@ -406,26 +396,30 @@ static void test_keys_and_waiting(void **state)
 	assert_string_equal(key, "GPU-1");
 	gpu.vendor = GD_VENDOR_SIMULATED;
 	assert_false(claim_gpu_key(&gpu, key));
+}
+
+static void test_backoff_is_at_least_1_ms_and_at_most_1_s(void **state)
+{
+	(void)state;
 	for (unsigned i = 0; i < 100; i++)
 		assert_in_range(claims_backoff_ms(i), 1, 1000);
 }
 
-#define in_scratch(f) cmocka_unit_test_setup_teardown(f, scratch_enter, scratch_leave)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		in_scratch(test_a_claim_is_seen_with_its_owner_and_ends_with_its_process),
-		in_scratch(test_looking_around_does_not_drop_ones_own_locks),
-		in_scratch(test_an_update_is_seen_and_survives_a_sweeper),
-		in_scratch(test_a_claim_that_is_rewritten_is_seen_all_the_time),
-		in_scratch(test_of_two_that_announce_at_once_one_sees_the_other),
-		in_scratch(test_a_job_that_is_handed_over_is_listed_once),
-		in_scratch(test_what_others_put_there_does_no_harm),
-		in_scratch(test_another_users_claim_carries_his_name),
-		in_scratch(test_the_folder_is_for_all_and_nobody_removes_anothers),
+		scratch_test(test_a_claim_is_seen_with_its_owner_and_ends_with_its_process),
+		scratch_test(test_listing_claims_keeps_the_locks_of_this_process),
+		scratch_test(test_an_update_is_seen_and_survives_a_sweeper),
+		scratch_test(test_a_claim_that_is_rewritten_is_seen_all_the_time),
+		scratch_test(test_of_two_that_announce_at_once_one_sees_the_other),
+		scratch_test(test_a_job_that_is_handed_over_is_listed_once),
+		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
+		scratch_test(test_another_users_claim_carries_his_name),
+		scratch_test(test_the_folder_is_for_all_and_nobody_removes_anothers),
 		cmocka_unit_test(test_a_claims_text_is_strict),
-		cmocka_unit_test(test_keys_and_waiting),
+		cmocka_unit_test(test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address),
+		cmocka_unit_test(test_backoff_is_at_least_1_ms_and_at_most_1_s),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

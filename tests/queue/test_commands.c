@@ -6,10 +6,16 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/input/commands.h"
-#include "scratch.h"
+#include "support/check.h"
+#include "support/scratch.h"
 
 static struct commands *open_text(const void *data, size_t size)
 {
@@ -35,8 +41,7 @@ static void next_fails(struct commands *c, const char *words)
 	struct gd_error err = {0};
 	struct shell_command command;
 	assert_int_equal(commands_next(c, &command, &err), -EINVAL);
-	if (!strstr(err.message, words))
-		fail_msg("'%s' has no '%s'", err.message, words);
+	check_contains(err.message, words);
 }
 
 static void next_ends(struct commands *c)
@@ -201,7 +206,7 @@ static void test_any_byte_but_nul_stays_what_it_is(void **state)
 	next_ends(c);
 }
 
-static void test_commands_longer_than_any_buffer(void **state)
+static void test_commands_of_megabytes_are_read_whole(void **state)
 {
 	(void)state;
 	size_t size = 5 << 20;
@@ -272,13 +277,12 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	struct shell_command command;
 	struct gd_error err;
 	assert_int_equal(commands_open("missing.txt", &c, &err), -ENOENT);
-	assert_non_null(
-		strstr(err.message, "'missing.txt': No such file or directory; expected one shell command per line"));
+	check_contains(err.message, "'missing.txt': No such file or directory; expected one shell command per line");
 	assert_null(c);
 	assert_int_equal(commands_open(".", &c, &err), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(commands_next(c, &command, &err), -EISDIR);
-		assert_non_null(strstr(err.message, "cannot read the commands file '.'"));
+		check_contains(err.message, "cannot read the commands file '.'");
 	}
 	commands_close(c);
 }
@@ -286,19 +290,15 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			test_comments_and_blank_lines_are_skipped, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(
-			test_a_backslash_continues_the_line_as_in_the_shell, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(
-			test_options_go_to_the_next_command_alone, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(
-			test_errors_name_the_line_and_the_next_call_goes_on, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_any_byte_but_nul_stays_what_it_is, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_commands_longer_than_any_buffer, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_many_lines_are_all_given, scratch_enter, scratch_leave),
+		scratch_test(test_comments_and_blank_lines_are_skipped),
+		scratch_test(test_a_backslash_continues_the_line_as_in_the_shell),
+		scratch_test(test_options_go_to_the_next_command_alone),
+		scratch_test(test_errors_name_the_line_and_the_next_call_goes_on),
+		scratch_test(test_any_byte_but_nul_stays_what_it_is),
+		scratch_test(test_commands_of_megabytes_are_read_whole),
+		scratch_test(test_many_lines_are_all_given),
 		cmocka_unit_test(test_a_line_of_a_pipe_is_given_before_the_next_is_written),
-		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_read_is_named, scratch_enter, scratch_leave),
+		scratch_test(test_a_file_that_cannot_be_read_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,17 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "queue/input/config.h"
 #include "queue/journal/trust.h"
-#include "scratch.h"
+#include "support/check.h"
+#include "support/scratch.h"
 
 static void parse(const char *yaml, struct config *ret)
 {
@@ -28,8 +34,7 @@ static void refuse(const char *yaml, const char *words)
 	if (r != -EINVAL)
 		fail_msg("accepted (%d): %s", r, yaml);
 	assert_int_equal(c.jobs_per_gpu, 77);
-	if (!strstr(err.message, words))
-		fail_msg("'%s' has no '%s'", err.message, words);
+	check_contains(err.message, words);
 }
 
 static void test_every_setting_is_read(void **state)
@@ -140,7 +145,7 @@ static void test_home_is_expanded_in_paths_alone(void **state)
 	config_finish(&c);
 }
 
-static void test_command_line_over_file_over_defaults(void **state)
+static void test_command_line_overrides_file_and_file_overrides_defaults(void **state)
 {
 	(void)state;
 	struct config c = {0}, file, line = {0};
@@ -170,7 +175,7 @@ static void test_command_line_over_file_over_defaults(void **state)
 	assert_null(line.log_dir);
 
 	assert_int_equal(config_set(&c, CONFIG_POLL_INTERVAL, "--poll-interval", "soon", &err), -EINVAL);
-	assert_non_null(strstr(err.message, "--poll-interval: 'soon' is not a duration"));
+	check_contains(err.message, "--poll-interval: 'soon' is not a duration");
 	assert_int_equal(config_set(&c, CONFIG_LOG_DIR, "--log-dir", NULL, &err), -EINVAL);
 	assert_string_equal(c.log_dir, "line");
 	config_finish(&c);
@@ -195,12 +200,12 @@ static void test_a_file_that_others_can_write_needs_trust(void **state)
 	(void)state;
 	struct config c = {0};
 	struct gd_error err;
-	scratch_write_string("c.yaml", "retries: 3\n");
+	scratch_write_text("c.yaml", "retries: 3\n");
 	assert_int_equal(config_load("c.yaml", false, &c, &err), 0);
 	assert_int_equal(chmod("c.yaml", 0646), 0);
 	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
-	assert_non_null(strstr(err.message, "'c.yaml' can be written by everybody"));
-	assert_non_null(strstr(err.message, "--trust"));
+	check_contains(err.message, "'c.yaml' can be written by everybody");
+	check_contains(err.message, "--trust");
 	assert_int_equal(config_load("c.yaml", true, &c, &err), 0);
 	assert_int_equal(c.retries, 3);
 	if (geteuid() != 0)
@@ -209,39 +214,39 @@ static void test_a_file_that_others_can_write_needs_trust(void **state)
 	assert_int_equal(chmod("c.yaml", 0664), 0);
 	assert_int_equal(chown("c.yaml", 0, 65534), 0);
 	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
-	assert_non_null(strstr(err.message, "by its group"));
+	check_contains(err.message, "by its group");
 	assert_int_equal(chmod("c.yaml", 0600), 0);
 	assert_int_equal(chown("c.yaml", 65534, 65534), 0);
 	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
-	assert_non_null(strstr(err.message, "belongs to another user"));
+	check_contains(err.message, "belongs to another user");
 }
 
-static void test_which_file(void **state)
+static void test_config_is_searched_in_the_directory_then_xdg_then_home(void **state)
 {
 	(void)state;
 	char *path = (char *)"untouched";
 	unsetenv("XDG_CONFIG_HOME");
-	setenv("HOME", scratch_path, 1);
+	setenv("HOME", scratch_path(), 1);
 	assert_int_equal(config_find(NULL, &path), 0);
 	assert_null(path);
 
 	char expected[128];
 	assert_int_equal(mkdir(".config", 0700) | mkdir(".config/gpuq", 0700) | mkdir("xdg", 0700), 0);
 	assert_int_equal(mkdir("xdg/gpuq", 0700), 0);
-	scratch_write_string(".config/gpuq/config.yaml", "");
-	scratch_write_string("xdg/gpuq/config.yaml", "");
+	scratch_write_text(".config/gpuq/config.yaml", "");
+	scratch_write_text("xdg/gpuq/config.yaml", "");
 	assert_int_equal(config_find(NULL, &path), 0);
-	snprintf(expected, sizeof(expected), "%s/.config/gpuq/config.yaml", scratch_path);
+	snprintf(expected, sizeof(expected), "%s/.config/gpuq/config.yaml", scratch_path());
 	assert_string_equal(path, expected);
 	free(path);
 
-	snprintf(expected, sizeof(expected), "%s/xdg", scratch_path);
+	snprintf(expected, sizeof(expected), "%s/xdg", scratch_path());
 	setenv("XDG_CONFIG_HOME", expected, 1);
 	assert_int_equal(config_find(NULL, &path), 0);
-	assert_non_null(strstr(path, "/xdg/gpuq/config.yaml"));
+	check_contains(path, "/xdg/gpuq/config.yaml");
 	free(path);
 
-	scratch_write_string("gpuq.yaml", "");
+	scratch_write_text("gpuq.yaml", "");
 	assert_int_equal(config_find(NULL, &path), 0);
 	assert_string_equal(path, "./gpuq.yaml");
 	free(path);
@@ -257,11 +262,10 @@ int main(void)
 		cmocka_unit_test(test_the_originals_file_and_an_empty_one_are_read),
 		cmocka_unit_test(test_errors_name_line_and_what_was_expected),
 		cmocka_unit_test(test_home_is_expanded_in_paths_alone),
-		cmocka_unit_test(test_command_line_over_file_over_defaults),
-		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_read_is_named, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(
-			test_a_file_that_others_can_write_needs_trust, scratch_enter, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_which_file, scratch_enter, scratch_leave),
+		cmocka_unit_test(test_command_line_overrides_file_and_file_overrides_defaults),
+		scratch_test(test_a_file_that_cannot_be_read_is_named),
+		scratch_test(test_a_file_that_others_can_write_needs_trust),
+		scratch_test(test_config_is_searched_in_the_directory_then_xdg_then_home),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -19,26 +18,15 @@
 #include "queue/journal/follow.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
+#include "support/scratch.h"
 
-static char directory[] = "/tmp/gpuq-test-XXXXXX";
 static char path[128];
 
 static int set_up(void **state)
 {
-	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/gpuq-test-XXXXXX");
-	if (!mkdtemp(directory))
-		return -1;
-	snprintf(path, sizeof(path), "%s/jobs.jsonl", directory);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	char command[160];
-	(void)state;
-	snprintf(command, sizeof(command), "rm -r %s", directory);
-	return system(command);
+	int r = scratch_enter(state);
+	snprintf(path, sizeof(path), "%s/jobs.jsonl", scratch_path());
+	return r;
 }
 
 static struct journal *opened(void)
@@ -120,7 +108,7 @@ static void test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence(void *
 	journal_close(j);
 }
 
-static void test_tail_of_zeros_after_a_power_cut(void **state)
+static void test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append(void **state)
 {
 	(void)state;
 	struct journal *j = opened();
@@ -245,7 +233,7 @@ static enum job_state state_after(const char *lines)
 #define END(n, s) "{\"event\":\"end\",\"id\":1,\"attempt\":" #n ",\"status\":\"" #s "\"}\n"
 #define ON(e)     "{\"event\":\"" #e "\",\"id\":1}\n"
 
-static void test_states(void **state)
+static void test_state_of_a_job_follows_from_its_events(void **state)
 {
 	(void)state;
 	assert_int_equal(state_after(ADD), JOB_PENDING);
@@ -273,16 +261,18 @@ static void test_states(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_ids_go_up_across_processes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_ids_go_up_across_processes, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
-			test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_tail_of_zeros_after_a_power_cut, set_up, tear_down),
+			test_torn_tail_is_cut_by_the_next_append_and_raises_the_fence, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
-			test_lines_of_a_process_that_died_before_its_counters_count, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_fence_stays_without_cause_and_rises_with_one, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, tear_down),
-		cmocka_unit_test(test_states),
+			test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_lines_of_a_process_that_died_before_its_counters_count, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_fence_stays_without_cause_and_rises_with_one, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),
+		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static void test_two_40_gb_jobs_fit_on_80_gb_where_nothing_can_be_attributed(voi
 	check_two_of_three(gpu, false); /* WSL */
 }
 
-static void test_what_others_used_before_us_is_remembered(void **state)
+static void test_memory_used_by_others_before_our_jobs_is_remembered(void **state)
 {
 	(void)state;
 	struct gd_gpu gpu = gpu_of(80, 70, NULL, 0);
@@ -237,7 +237,7 @@ static void test_a_job_settles_when_its_memory_stops_growing(void **state)
 	assert_true(ledger_watch(&unseen, start + 60 * s, false, 0));
 }
 
-static void test_observed_memory_of_a_job(void **state)
+static void test_observed_memory_of_a_job_is_the_sum_over_its_processes(void **state)
 {
 	(void)state;
 	const int64_t pids[] = {7, 9};
@@ -257,11 +257,11 @@ int main(void)
 		cmocka_unit_test(test_claims_of_others_count_as_memory_not_as_jobs),
 		cmocka_unit_test(test_a_job_that_ended_since_the_sample_gives_its_memory_back),
 		cmocka_unit_test(test_two_40_gb_jobs_fit_on_80_gb_where_nothing_can_be_attributed),
-		cmocka_unit_test(test_what_others_used_before_us_is_remembered),
+		cmocka_unit_test(test_memory_used_by_others_before_our_jobs_is_remembered),
 		cmocka_unit_test(test_unknown_memory_is_not_zero),
 		cmocka_unit_test(test_adding_is_the_same_as_building_anew),
 		cmocka_unit_test(test_a_job_settles_when_its_memory_stops_growing),
-		cmocka_unit_test(test_observed_memory_of_a_job),
+		cmocka_unit_test(test_observed_memory_of_a_job_is_the_sum_over_its_processes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

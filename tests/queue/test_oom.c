@@ -132,7 +132,7 @@ static bool denied(const char *text)
 	return answer;
 }
 
-static void test_last_words_about_something_else_deny_it(void **state)
+static void test_last_error_about_something_else_rules_out_of_memory_out(void **state)
 {
 	(void)state;
 	assert_true(
@@ -156,7 +156,7 @@ static bool happened(int exit_code, int number, bool full, const char *text)
 	return oom_happened(&(struct oom_evidence){exit_code, number, full, text, strlen(text)});
 }
 
-static void test_words_alone_suffice_and_figures_where_nothing_is_said(void **state)
+static void test_out_of_memory_is_told_by_the_log_or_else_by_a_full_gpu(void **state)
 {
 	(void)state;
 	assert_true(happened(1, 0, false, "CUDA out of memory"));
@@ -180,8 +180,8 @@ int main(void)
 		cmocka_unit_test(test_two_lines_do_not_add_up),
 		cmocka_unit_test(test_a_line_of_megabytes_is_searched_at_its_end),
 		cmocka_unit_test(test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most_of_it),
-		cmocka_unit_test(test_last_words_about_something_else_deny_it),
-		cmocka_unit_test(test_words_alone_suffice_and_figures_where_nothing_is_said),
+		cmocka_unit_test(test_last_error_about_something_else_rules_out_of_memory_out),
+		cmocka_unit_test(test_out_of_memory_is_told_by_the_log_or_else_by_a_full_gpu),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

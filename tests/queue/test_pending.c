@@ -60,7 +60,7 @@ static void test_a_skipped_class_waits_for_the_next_pass(void **state)
 	pending_destroy(p);
 }
 
-static void test_what_needs_more_is_left_out_with_it(void **state)
+static void test_skipping_a_job_skips_those_that_need_more(void **state)
 {
 	(void)state;
 	struct pending *p = create();
@@ -186,7 +186,7 @@ static void test_any_sequence_keeps_the_order(void **state)
 	pending_destroy(p);
 }
 
-static void test_a_million_jobs(void **state)
+static void test_a_million_jobs_stay_in_order_and_a_pass_asks_once_per_priority(void **state)
 {
 	(void)state;
 	const size_t count = 1000000;
@@ -221,10 +221,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_priority_then_order_across_classes),
 		cmocka_unit_test(test_a_skipped_class_waits_for_the_next_pass),
-		cmocka_unit_test(test_what_needs_more_is_left_out_with_it),
+		cmocka_unit_test(test_skipping_a_job_skips_those_that_need_more),
 		cmocka_unit_test(test_urgent_goes_to_the_front),
 		cmocka_unit_test(test_any_sequence_keeps_the_order),
-		cmocka_unit_test(test_a_million_jobs),
+		cmocka_unit_test(test_a_million_jobs_stay_in_order_and_a_pass_asks_once_per_priority),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_what_can_never_fit_is_told_at_once(void **state)
+static void test_job_that_can_never_fit_is_told_at_once(void **state)
 {
 	(void)state;
 	struct box b;
@@ -162,7 +162,7 @@ static void test_cpu_jobs_never_wait(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_jobs_per_gpu(void **state)
+static void test_gpu_takes_no_more_jobs_than_jobs_per_gpu(void **state)
 {
 	(void)state;
 	struct box b;
@@ -260,7 +260,7 @@ static void test_mig_instances_take_single_jobs_and_their_card_none(void **state
 	ledger_finish(&b.ledger);
 }
 
-static void test_gpus_of_one_vendor(void **state)
+static void test_job_on_several_gpus_gets_them_from_one_vendor(void **state)
 {
 	(void)state;
 	struct box b;
@@ -327,7 +327,7 @@ static void test_reserved_gpus_are_kept_from_those_behind(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_what_only_others_can_free_is_not_kept(void **state)
+static void test_gpu_that_only_others_can_free_is_not_reserved(void **state)
 {
 	(void)state;
 	struct box b;
@@ -348,17 +348,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_most_free_first_ties_by_index),
 		cmocka_unit_test(test_the_memory_line_names_the_largest_holder),
-		cmocka_unit_test(test_what_can_never_fit_is_told_at_once),
+		cmocka_unit_test(test_job_that_can_never_fit_is_told_at_once),
 		cmocka_unit_test(test_cpu_jobs_never_wait),
-		cmocka_unit_test(test_jobs_per_gpu),
+		cmocka_unit_test(test_gpu_takes_no_more_jobs_than_jobs_per_gpu),
 		cmocka_unit_test(test_undeclared_jobs_wait_for_each_other_to_settle),
 		cmocka_unit_test(test_exclusive_mode_takes_one),
 		cmocka_unit_test(test_sick_and_quarantined_cards_are_left_out),
 		cmocka_unit_test(test_mig_instances_take_single_jobs_and_their_card_none),
-		cmocka_unit_test(test_gpus_of_one_vendor),
+		cmocka_unit_test(test_job_on_several_gpus_gets_them_from_one_vendor),
 		cmocka_unit_test(test_unknown_memory_takes_one_job_at_a_time),
 		cmocka_unit_test(test_reserved_gpus_are_kept_from_those_behind),
-		cmocka_unit_test(test_what_only_others_can_free_is_not_kept),
+		cmocka_unit_test(test_gpu_that_only_others_can_free_is_not_reserved),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ struct waiting_job {
 	size_t num_gpus;
 };
 
-struct box {
+struct random_box {
 	unsigned seed;
 	unsigned step;
 	size_t num_gpus;
@@ -62,7 +62,7 @@ struct box {
 };
 
 /* Our own generator: the same numbers on every machine. */
-static unsigned draw(struct box *b, unsigned below)
+static unsigned draw(struct random_box *b, unsigned below)
 {
 	b->seed = b->seed * 1664525u + 1013904223u;
 	return (b->seed >> 8) % below;
@@ -78,7 +78,7 @@ static bool is_on(const struct waiting_job *j, size_t gpu)
 
 /* ---- The machine ------------------------------------------------------------ */
 
-static void sample(struct box *b)
+static void sample(struct random_box *b)
 {
 	for (size_t g = 0; g < b->num_gpus; g++) {
 		uint64_t used = b->others[g];
@@ -112,7 +112,7 @@ static void sample(struct box *b)
 	}
 }
 
-static void grow_and_end(struct box *b)
+static void grow_and_end(struct random_box *b)
 {
 	for (size_t i = 0; i < b->num_running;) {
 		struct waiting_job *j = b->running[i];
@@ -129,7 +129,7 @@ static void grow_and_end(struct box *b)
 
 /* ---- The runner ---------------------------------------------------------------- */
 
-static void build(const struct box *b, struct ledger *l)
+static void build(const struct random_box *b, struct ledger *l)
 {
 	struct ledger_job jobs[RUNNING];
 	for (size_t i = 0; i < b->num_running; i++) {
@@ -159,7 +159,7 @@ static void build(const struct box *b, struct ledger *l)
 }
 
 /* What must hold on each card after each start. */
-static void check_promises(const struct box *b)
+static void check_promises(const struct random_box *b)
 {
 	for (size_t g = 0; g < b->num_gpus; g++) {
 		uint64_t promised = b->others[g];
@@ -180,7 +180,7 @@ static void check_promises(const struct box *b)
 	}
 }
 
-static void start(struct box *b, struct waiting_job *j, const int *gpus, size_t num_gpus)
+static void start(struct random_box *b, struct waiting_job *j, const int *gpus, size_t num_gpus)
 {
 	memcpy(j->gpus, gpus, num_gpus * sizeof(*gpus));
 	j->num_gpus = num_gpus;
@@ -198,7 +198,7 @@ static void start(struct box *b, struct waiting_job *j, const int *gpus, size_t 
 }
 
 /* A pass asks few; it must not have left out one that fits. */
-static void check_none_was_passed_over(const struct box *b, const struct ledger *l)
+static void check_none_was_passed_over(const struct random_box *b, const struct ledger *l)
 {
 	int gpus[GPUS];
 	for (const struct waiting_job *j = b->waiting; j; j = j->next_waiting) {
@@ -208,7 +208,7 @@ static void check_none_was_passed_over(const struct box *b, const struct ledger 
 	}
 }
 
-static void pass(struct box *b)
+static void pass(struct random_box *b)
 {
 	struct ledger l = {0};
 	build(b, &l);
@@ -245,7 +245,7 @@ static void pass(struct box *b)
 	ledger_finish(&l);
 }
 
-static void submit(struct box *b, uint64_t need, unsigned num_gpus, bool declared)
+static void submit(struct random_box *b, uint64_t need, unsigned num_gpus, bool declared)
 {
 	struct waiting_job *j = calloc(1, sizeof(*j));
 	assert_non_null(j);
@@ -264,9 +264,9 @@ static void submit(struct box *b, uint64_t need, unsigned num_gpus, bool declare
 	b->waiting = j;
 }
 
-static void box_init(struct box *b, unsigned seed)
+static void box_init(struct random_box *b, unsigned seed)
 {
-	*b = (struct box){.seed = seed * 2654435761u + 1};
+	*b = (struct random_box){.seed = seed * 2654435761u + 1};
 	b->num_gpus = 1 + draw(b, GPUS);
 	b->attributable = draw(b, 2);
 	b->jobs_per_gpu = draw(b, 4);
@@ -274,7 +274,7 @@ static void box_init(struct box *b, unsigned seed)
 	assert_int_equal(pending_create(&b->pending), 0);
 }
 
-static void box_finish(struct box *b)
+static void box_finish(struct random_box *b)
 {
 	for (size_t i = 0; i < b->num_running; i++)
 		free(b->running[i]);
@@ -292,7 +292,7 @@ static void test_cards_are_never_promised_twice(void **state)
 	(void)state;
 	uint64_t starts = 0;
 	for (unsigned seed = 1; seed <= 300; seed++) {
-		struct box b;
+		struct random_box b;
 		box_init(&b, seed);
 		for (size_t g = 0; g < b.num_gpus; g++)
 			b.others[g] = draw(&b, 2) ? MB(draw(&b, 12000)) : 0;
@@ -320,7 +320,7 @@ static void test_nobody_starves_however_many_small_ones_come(void **state)
 {
 	(void)state;
 	for (unsigned seed = 1; seed <= 200; seed++) {
-		struct box b;
+		struct random_box b;
 		box_init(&b, seed);
 		for (b.step = 0; b.step < 200; b.step++) {
 			while (pending_count(b.pending) < 40) {

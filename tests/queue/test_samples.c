@@ -10,9 +10,11 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "queue/journal/samples.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static int dir_fd;
 
@@ -163,17 +165,17 @@ static void test_bad_and_torn_lines_are_passed_over(void **state)
 	assert_int_equal(seen.last_job, 3);
 }
 
-static void test_a_newer_version_may_say_more(void **state)
+static void test_unknown_members_of_a_newer_version_are_ignored(void **state)
 {
 	(void)state;
-	scratch_write_string("samples.jsonl",
+	scratch_write_text("samples.jsonl",
 		"{\"new\":[1],\"time\":1,\"gpus\":[{\"gpu\":0,\"mem_used_mb\":18044,\"mem_total_mb\":24576,\"util\":97,\"jobs\":[1,2],\"w\":3},"
 		"{\"gpu\":3,\"jobs\":[]},{\"gpu\":4,\"mem_used_mb\":0,\"util\":0,\"jobs\":[2]}]}\n");
 	assert_int_equal(read_all().count, 1);
 }
 
 /* A file too large for the limit of the process, in place of a full disk: write() takes a part, then none. */
-static void test_what_does_not_fit_is_left_out(void **state)
+static void test_sample_that_cannot_be_written_whole_leaves_the_file_unchanged(void **state)
 {
 	(void)state;
 	struct rlimit old, tight;
@@ -219,8 +221,8 @@ int main(void)
 		SAMPLES(test_a_full_file_is_thinned_evenly_over_its_whole_time),
 		SAMPLES(test_times_that_make_no_sense_do_not_make_it_grow),
 		SAMPLES(test_bad_and_torn_lines_are_passed_over),
-		SAMPLES(test_a_newer_version_may_say_more),
-		SAMPLES(test_what_does_not_fit_is_left_out),
+		SAMPLES(test_unknown_members_of_a_newer_version_are_ignored),
+		SAMPLES(test_sample_that_cannot_be_written_whole_leaves_the_file_unchanged),
 		SAMPLES(test_a_file_that_is_not_ours_is_begun_anew),
 	};
 	return cmocka_run_group_tests_name("samples", tests, NULL, NULL);

@@ -130,7 +130,7 @@ static void run_and_read(enum gd_show_mode mode, char *printed, size_t room)
 	close(fds[0]);
 }
 
-static void test_statistics_come_with_and_without_a_picture(void **state)
+static void test_statistics_are_returned_in_every_mode(void **state)
 {
 	(void)state;
 	char printed[4096];
@@ -153,7 +153,7 @@ static int note_setup(void *context, const struct gd_event *e)
 	return 0;
 }
 
-static void test_a_worker_that_is_out_is_an_error(void **state)
+static void test_worker_whose_setup_failed_has_status_error(void **state)
 {
 	(void)state;
 	struct gd_worker_ops worker = {.setup = bad_setup, .process = work};
@@ -171,7 +171,7 @@ static void test_a_worker_that_is_out_is_an_error(void **state)
 	gd_show_stats_finish(&stats);
 }
 
-static void test_errors_of_the_run_are_the_same(void **state)
+static void test_shown_run_returns_the_errors_of_a_run(void **state)
 {
 	(void)state;
 	struct gd_worker_ops worker = {.process = work};
@@ -294,9 +294,9 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_statistics_come_with_and_without_a_picture),
-		cmocka_unit_test(test_a_worker_that_is_out_is_an_error),
-		cmocka_unit_test(test_errors_of_the_run_are_the_same),
+		cmocka_unit_test(test_statistics_are_returned_in_every_mode),
+		cmocka_unit_test(test_worker_whose_setup_failed_has_status_error),
+		cmocka_unit_test(test_shown_run_returns_the_errors_of_a_run),
 		cmocka_unit_test(test_the_task_of_a_worker_can_be_read),
 		cmocka_unit_test(test_a_task_is_timed_from_its_beginning),
 	};

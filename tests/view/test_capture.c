@@ -37,7 +37,7 @@ static void test_a_line_is_as_a_terminal_would_leave_it(void **state)
 	cleans("cut\033]0;t", "cut");
 }
 
-static void test_lines_come_whole(void **state)
+static void test_incomplete_line_is_held_until_the_end(void **state)
 {
 	(void)state;
 	int fds[2];
@@ -58,7 +58,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_line_is_as_a_terminal_would_leave_it),
-		cmocka_unit_test(test_lines_come_whole),
+		cmocka_unit_test(test_incomplete_line_is_held_until_the_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void test_rows_are_by_id_then_slot(void **state)
 	view_model_destroy(m);
 }
 
-static void test_what_is_put_again_replaces(void **state)
+static void test_gpu_put_again_replaces_the_earlier_one(void **state)
 {
 	(void)state;
 	struct view_model *m = view_model_create(0);
@@ -74,7 +74,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_are_by_id_then_slot),
-		cmocka_unit_test(test_what_is_put_again_replaces),
+		cmocka_unit_test(test_gpu_put_again_replaces_the_earlier_one),
 		cmocka_unit_test(test_history_keeps_the_newest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,19 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model_rig.h"
 #include "view/model/model.h"
-
-static int setup(void **state)
-{
-	*state = view_model_create(0);
-	return *state ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	view_model_destroy(*state);
-	return 0;
-}
 
 static void put(struct view_model *m, uint64_t id, enum view_job_state s)
 {
@@ -181,7 +170,7 @@ static void test_changes_do_not_pile_up(void **state)
 	assert_in_range(mallinfo2().uordblks, 0, before + 64 * 1024);
 }
 
-static void test_states_have_names(void **state)
+static void test_state_name_parses_to_the_same_state(void **state)
 {
 	(void)state;
 	for (int i = 0; i < VIEW_JOB_STATES; i++)
@@ -191,7 +180,7 @@ static void test_states_have_names(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) model_rig_test(f)
 	const struct CMUnitTest tests[] = {
 		T(test_everything_of_a_job_is_copied),
 		T(test_jobs_are_by_id_however_they_came),
@@ -200,7 +189,7 @@ int main(void)
 		T(test_forgetting_jobs_is_a_change_of_jobs),
 		T(test_any_sequence_of_changes),
 		T(test_changes_do_not_pile_up),
-		T(test_states_have_names),
+		T(test_state_name_parses_to_the_same_state),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

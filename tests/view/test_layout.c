@@ -118,7 +118,7 @@ static void draws(const struct view_model *m, size_t width, size_t height, const
 	compare(name, &t);
 }
 
-static void test_a_usual_terminal(void **state)
+static void test_panel_of_8_gpus_matches_the_golden_picture(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(8);
@@ -127,7 +127,7 @@ static void test_a_usual_terminal(void **state)
 	view_model_destroy(m);
 }
 
-static void test_a_small_terminal(void **state)
+static void test_panel_on_a_small_terminal_matches_the_golden_picture(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(8);
@@ -138,7 +138,7 @@ static void test_a_small_terminal(void **state)
 	view_model_destroy(m);
 }
 
-static void test_more_gpus_than_lines(void **state)
+static void test_panel_with_more_gpus_than_lines_matches_the_golden_picture(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(64);
@@ -148,7 +148,7 @@ static void test_more_gpus_than_lines(void **state)
 	view_model_destroy(m);
 }
 
-static void test_colours(void **state)
+static void test_panel_in_color_matches_the_golden_picture(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(8);
@@ -158,7 +158,7 @@ static void test_colours(void **state)
 	view_model_destroy(m);
 }
 
-static void test_the_end_of_the_work(void **state)
+static void test_panel_and_line_at_the_end_tell_the_duration(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(2);
@@ -171,7 +171,7 @@ static void test_the_end_of_the_work(void **state)
 }
 
 /* Nobody knows how many there will be; workers share GPUs; nothing is known of memory. */
-static void test_what_is_not_known_is_not_shown(void **state)
+static void test_unknown_total_and_memory_are_not_shown(void **state)
 {
 	(void)state;
 	struct view_model *m = view_model_create(0);
@@ -192,7 +192,7 @@ static void test_what_is_not_known_is_not_shown(void **state)
 	view_model_destroy(m);
 }
 
-static void test_a_line(void **state)
+static void test_line_tells_counts_rate_and_eta(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(0);
@@ -205,7 +205,7 @@ static void test_a_line(void **state)
 }
 
 /* Whatever the size and the number of GPUs: lines fit. */
-static void test_every_size(void **state)
+static void test_panel_fits_every_terminal_size(void **state)
 {
 	(void)state;
 	for (int gpus = 0; gpus <= 70; gpus += 5) {
@@ -222,7 +222,7 @@ static void test_every_size(void **state)
 	}
 }
 
-static void test_numbers_and_rates(void **state)
+static void test_numbers_have_separators_and_rates_a_fitting_unit(void **state)
 {
 	(void)state;
 	char b[LAYOUT_NUMBER_ROOM];
@@ -242,15 +242,15 @@ static void test_numbers_and_rates(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_usual_terminal),
-		cmocka_unit_test(test_a_small_terminal),
-		cmocka_unit_test(test_more_gpus_than_lines),
-		cmocka_unit_test(test_colours),
-		cmocka_unit_test(test_the_end_of_the_work),
-		cmocka_unit_test(test_what_is_not_known_is_not_shown),
-		cmocka_unit_test(test_a_line),
-		cmocka_unit_test(test_every_size),
-		cmocka_unit_test(test_numbers_and_rates),
+		cmocka_unit_test(test_panel_of_8_gpus_matches_the_golden_picture),
+		cmocka_unit_test(test_panel_on_a_small_terminal_matches_the_golden_picture),
+		cmocka_unit_test(test_panel_with_more_gpus_than_lines_matches_the_golden_picture),
+		cmocka_unit_test(test_panel_in_color_matches_the_golden_picture),
+		cmocka_unit_test(test_panel_and_line_at_the_end_tell_the_duration),
+		cmocka_unit_test(test_unknown_total_and_memory_are_not_shown),
+		cmocka_unit_test(test_line_tells_counts_rate_and_eta),
+		cmocka_unit_test(test_panel_fits_every_terminal_size),
+		cmocka_unit_test(test_numbers_have_separators_and_rates_a_fitting_unit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

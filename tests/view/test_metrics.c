@@ -1,33 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* What Prometheus reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
+#include "model_rig.h"
 #include "view/web/metrics.h"
 
-static struct view_model *model;
 static struct text out;
-
-static int setup(void **state)
-{
-	(void)state;
-	model = view_model_create(0);
-	return model ? 0 : -1;
-}
 
 static int teardown(void **state)
 {
-	(void)state;
-	view_model_destroy(model);
 	text_finish(&out);
 	out = (struct text){0};
-	return 0;
+	return model_rig_teardown(state);
 }
 
 static void put(void)
@@ -46,7 +30,7 @@ static void assert_line(const char *line)
 		fail_msg("no line '%s' in:\n%s", line, text_string(&out));
 }
 
-static void test_gpus_in_base_units(void **state)
+static void test_gpu_metrics_are_in_base_units(void **state)
 {
 	(void)state;
 	struct view_gpu gpu = {.id = 1,
@@ -69,16 +53,11 @@ static void test_gpus_in_base_units(void **state)
 	assert_line("gpuq_gpu_up{gpu=\"1\"} 1");
 }
 
-static void test_what_a_gpu_does_not_tell_is_left_out(void **state)
+static void test_unknown_gpu_values_have_no_metric(void **state)
 {
 	(void)state;
-	struct view_gpu gpu = {.id = 0,
-		.status = VIEW_GPU_ERROR,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu gpu = model_rig_unknown_gpu(0);
+	gpu.status = VIEW_GPU_ERROR;
 	assert_int_equal(view_put_gpu(model, &gpu), 0);
 	put();
 	assert_line("gpuq_gpu_up{gpu=\"0\"} 0");
@@ -86,7 +65,7 @@ static void test_what_a_gpu_does_not_tell_is_left_out(void **state)
 	assert_null(strstr(text_string(&out), "memory"));
 }
 
-static void test_jobs_attempts_durations_and_waiting(void **state)
+static void test_metrics_count_jobs_attempts_durations_and_waiting_time(void **state)
 {
 	(void)state;
 	struct view_attempt tried[] = {
@@ -121,7 +100,7 @@ static void test_jobs_attempts_durations_and_waiting(void **state)
 	assert_line("gpuq_oldest_pending_seconds 60.000");
 }
 
-static void test_journal_runner_and_build(void **state)
+static void test_metrics_tell_of_journal_runner_and_build(void **state)
 {
 	(void)state;
 	put();
@@ -134,10 +113,12 @@ static void test_journal_runner_and_build(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_gpus_in_base_units, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_a_gpu_does_not_tell_is_left_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_jobs_attempts_durations_and_waiting, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_journal_runner_and_build, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gpu_metrics_are_in_base_units, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unknown_gpu_values_have_no_metric, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_metrics_count_jobs_attempts_durations_and_waiting_time, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_metrics_tell_of_journal_runner_and_build, model_rig_setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "support/check.h"
 #include "view/panel/panel.h"
 
 #define S NS_PER_S
@@ -69,14 +70,6 @@ static struct panel *live(void)
 	return p;
 }
 
-static size_t count(const char *text, const char *what)
-{
-	size_t n = 0;
-	for (text = strstr(text, what); text; text = strstr(text + 1, what))
-		n++;
-	return n;
-}
-
 static void test_only_lines_that_changed_are_written(void **state)
 {
 	(void)state;
@@ -84,9 +77,9 @@ static void test_only_lines_that_changed_are_written(void **state)
 	put(3, 1);
 	panel_draw(p, m, 1 * S);
 	const char *bytes = written();
-	assert_non_null(strstr(bytes, "3/10"));
-	assert_non_null(strstr(bytes, "first"));
-	assert_non_null(strstr(bytes, "\033[?25l"));
+	check_contains(bytes, "3/10");
+	check_contains(bytes, "first");
+	check_contains(bytes, "\033[?25l");
 
 	panel_draw(p, m, 1 * S + 1); /* not due */
 	assert_string_equal(written(), "");
@@ -96,7 +89,7 @@ static void test_only_lines_that_changed_are_written(void **state)
 	put(4, 1);
 	panel_draw(p, m, 1 * S + S * 3 / 4);
 	bytes = written();
-	assert_non_null(strstr(bytes, "4/10"));
+	check_contains(bytes, "4/10");
 	assert_null(strstr(bytes, "first"));
 	assert_null(strstr(bytes, "\033[?25l"));
 	assert_null(strstr(bytes, "\033[J"));
@@ -117,8 +110,8 @@ static void test_lines_of_others_stay_above_and_share_a_frame(void **state)
 	const char *bytes = written();
 	const char *one = strstr(bytes, "\033[J\033[Aone\ntwo\n");
 	assert_non_null(one);
-	assert_non_null(strstr(one, "first"));
-	assert_int_equal(count(bytes, "3/10"), 1);
+	check_contains(one, "first");
+	assert_int_equal(check_occurrences(bytes, "3/10"), 1);
 	panel_destroy(p, m, 2 * S);
 }
 
@@ -135,7 +128,7 @@ static void test_the_last_picture_stays_and_the_cursor_is_back(void **state)
 	const char *bytes = written();
 	const char *words = strstr(bytes, "last words\n");
 	assert_non_null(words);
-	assert_non_null(strstr(words, "10/10"));
+	check_contains(words, "10/10");
 	size_t length = strlen(bytes);
 	assert_string_equal(bytes + length - 6, "\033[?25h");
 	/* Two lines of the head, air, titles, two GPUs. */
@@ -167,9 +160,9 @@ static void test_a_terminal_that_takes_nothing_holds_up_nobody(void **state)
 	put(7, 3);
 	panel_draw(p, m, 3 * S); /* what was left of the first frame, then this one */
 	const char *bytes = written();
-	assert_non_null(strstr(bytes, "1/10"));
+	check_contains(bytes, "1/10");
 	assert_null(strstr(bytes, "2/10"));
-	assert_non_null(strstr(bytes, "7/10"));
+	check_contains(bytes, "7/10");
 	panel_destroy(p, m, 3 * S);
 }
 
@@ -184,7 +177,7 @@ static void test_plain_lines_come_with_changes_and_not_too_often(void **state)
 	panel_draw(p, m, 2 * S);
 	assert_string_equal(written(), "");
 	panel_draw(p, m, 6 * S);
-	assert_non_null(strstr(written(), "work: 20%, 2/10 done"));
+	check_contains(written(), "work: 20%, 2/10 done");
 	panel_draw(p, m, 12 * S); /* nothing new */
 	assert_string_equal(written(), "");
 	put(3, 13);
@@ -194,11 +187,11 @@ static void test_plain_lines_come_with_changes_and_not_too_often(void **state)
 	assert_string_equal(written(), "words\n");
 	panel_destroy(p, m, 14 * S); /* the last one always */
 	const char *bytes = written();
-	assert_non_null(strstr(bytes, "3/10 done"));
+	check_contains(bytes, "3/10 done");
 	assert_null(strchr(bytes, '\033'));
 }
 
-static void test_off_is_silent(void **state)
+static void test_panel_that_is_off_writes_nothing(void **state)
 {
 	(void)state;
 	struct panel *p = panel_create(&(struct panel_options){.fd = fds[1], .mode = PANEL_OFF});
@@ -209,7 +202,7 @@ static void test_off_is_silent(void **state)
 	assert_string_equal(written(), "");
 }
 
-static void test_two_pictures_are_none(void **state)
+static void test_second_live_panel_falls_back_to_plain_lines(void **state)
 {
 	(void)state;
 	struct panel *p = live();
@@ -256,12 +249,12 @@ static void by_termination(void)
 static void check_given_back(void)
 {
 	const char *bytes = written();
-	assert_non_null(strstr(bytes, "3/10"));
+	check_contains(bytes, "3/10");
 	const char *end = bytes + strlen(bytes);
 	assert_string_equal(end - 12, "\r\033[5B\n\033[?25h");
 }
 
-static void test_the_cursor_is_back_on_every_way_out(void **state)
+static void test_cursor_is_restored_on_exit_and_on_signals(void **state)
 {
 	(void)state;
 	int status = ending(by_exit);
@@ -306,9 +299,9 @@ int main(void)
 		T(test_a_panel_that_drew_nothing_leaves_nothing),
 		T(test_a_terminal_that_takes_nothing_holds_up_nobody),
 		T(test_plain_lines_come_with_changes_and_not_too_often),
-		T(test_off_is_silent),
-		T(test_two_pictures_are_none),
-		T(test_the_cursor_is_back_on_every_way_out),
+		T(test_panel_that_is_off_writes_nothing),
+		T(test_second_live_panel_falls_back_to_plain_lines),
+		T(test_cursor_is_restored_on_exit_and_on_signals),
 		T(test_signals_of_the_program_stay_its_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/display.h"
+#include "support/check.h"
 #include "view/report/html.h"
 #include "view/report/report.h"
 #include "view/report/report_chart.h"
@@ -39,14 +40,6 @@ static void put(struct view_model *m, uint64_t id, int gpu, int added, int start
 		.attempts = &a,
 		.num_attempts = 1};
 	assert_int_equal(view_put_job(m, &j), 0);
-}
-
-static size_t occurrences(const char *text, const char *of)
-{
-	size_t n = 0;
-	for (text = strstr(text, of); text; text = strstr(text + 1, of))
-		n++;
-	return n;
 }
 
 static int setup(void **state)
@@ -107,7 +100,7 @@ static void test_hostile_jobs_stay_text_on_the_page(void **state)
 	assert_int_equal(report_write(&r, &page), 0);
 	assert_null(strstr(page.data, "<script"));
 	assert_null(strstr(page.data, "alert(1)</script>"));
-	assert_true(occurrences(page.data, "&lt;script&gt;") >= 6);
+	assert_true(check_occurrences(page.data, "&lt;script&gt;") >= 6);
 	text_finish(&page);
 }
 
@@ -204,7 +197,7 @@ static void test_percentiles_are_values_that_occurred(void **state)
 	assert_int_equal(report_times_of(values, 1).p90_ms, 10);
 }
 
-static void test_since_leaves_out_and_cuts_off(void **state)
+static void test_since_drops_earlier_jobs_and_cuts_busy_time(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 1, 0, 0, 0, 10, VIEW_JOB_COMPLETED);
@@ -224,13 +217,13 @@ static void test_an_empty_queue_makes_a_page(void **state)
 	struct text page = {0};
 	struct report r = {.model = *state, .queue = "q", .now_ms = T0};
 	assert_int_equal(report_write(&r, &page), 0);
-	assert_non_null(strstr(page.data, "No job has run yet"));
+	check_contains(page.data, "No job has run yet");
 	text_finish(&page);
 }
 
 /* ---- Pictures ------------------------------------------------------------------------ */
 
-static void test_what_is_narrower_than_a_pixel_is_merged(void **state)
+static void test_bars_narrower_than_a_pixel_are_merged(void **state)
 {
 	struct view_model *m = *state;
 	/* One long job, then a thousand of a second each in a row; the whole is 100,000 seconds. */
@@ -243,10 +236,11 @@ static void test_what_is_narrower_than_a_pixel_is_merged(void **state)
 	assert_int_equal(report_facts_init(&f, m, 0, T0 + INT64_C(200000000)), 0);
 	report_axis_init(&a, f.from_ms, f.to_ms);
 	report_timeline(&t, &f, &a);
-	assert_int_equal(occurrences(t.data, "<path class=\"c\"") + occurrences(t.data, "<path class=\"d\""), 1);
-	assert_int_equal(occurrences(t.data, "<path class=\"m\""), 1);
-	assert_non_null(strstr(t.data, "1000 jobs, 2 to 1001, 1 failed"));
-	assert_int_equal(occurrences(t.data, "<path class=\"f\""), 1); /* the mark below */
+	assert_int_equal(
+		check_occurrences(t.data, "<path class=\"c\"") + check_occurrences(t.data, "<path class=\"d\""), 1);
+	assert_int_equal(check_occurrences(t.data, "<path class=\"m\""), 1);
+	check_contains(t.data, "1000 jobs, 2 to 1001, 1 failed");
+	assert_int_equal(check_occurrences(t.data, "<path class=\"f\""), 1); /* the mark below */
 	text_finish(&t);
 	report_facts_finish(&f);
 }
@@ -303,7 +297,7 @@ static void test_samples_become_lines_that_end_where_nobody_looked(void **state)
 	assert_int_equal(f.gpus[0].peak_mem_mb, 500);
 	report_axis_init(&a, f.from_ms, f.to_ms);
 	report_usage(&t, &f, &a);
-	assert_non_null(strstr(t.data, "utilisation 50 % on average, at most 500 MB of memory used of 1000 MB"));
+	check_contains(t.data, "utilisation 50 % on average, at most 500 MB of memory used of 1000 MB");
 	const char *line = strstr(t.data, "class=\"util\" d=\"");
 	assert_non_null(line);
 	line += strlen("class=\"util\" d=\"");
@@ -344,9 +338,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_since_leaves_out_and_cuts_off, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_since_drops_earlier_jobs_and_cuts_busy_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_empty_queue_makes_a_page, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_is_narrower_than_a_pixel_is_merged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bars_narrower_than_a_pixel_are_merged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_wide_timeline_stays_small, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_samples_become_lines_that_end_where_nobody_looked, setup, teardown),

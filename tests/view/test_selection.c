@@ -72,14 +72,14 @@ static void selects(struct view_model *m, struct view_selection s, const char *e
 	assert_string_equal(ids, expected);
 }
 
-static void test_states(void **state)
+static void test_selection_by_state_keeps_jobs_in_those_states(void **state)
 {
 	selects(*state, (struct view_selection){0}, "1 2 3 12 23");
 	selects(*state, (struct view_selection){.states = 1u << VIEW_JOB_FAILED | 1u << VIEW_JOB_PENDING}, "3 12");
 	selects(*state, (struct view_selection){.states = 1u << VIEW_JOB_CANCELLED}, "");
 }
 
-static void test_text(void **state)
+static void test_text_matches_id_name_command_and_reason_without_case(void **state)
 {
 	selects(*state, (struct view_selection){.text = "TRAIN"}, "1 3 23");
 	selects(*state, (struct view_selection){.text = "  train   lr "}, "1");
@@ -93,7 +93,7 @@ static void test_text(void **state)
 	selects(*state, (struct view_selection){.text = "train", .states = 1u << VIEW_JOB_HELD}, "23");
 }
 
-static void test_text_names_a_gpu(void **state)
+static void test_text_gpu_n_matches_jobs_on_that_gpu(void **state)
 {
 	selects(*state, (struct view_selection){.text = "gpu 3"}, "2 23"); /* on it, or says so */
 	selects(*state, (struct view_selection){.text = "GPU0"}, "1 3");
@@ -101,7 +101,7 @@ static void test_text_names_a_gpu(void **state)
 	selects(*state, (struct view_selection){.text = "gpu 7"}, "");
 }
 
-static void test_orders(void **state)
+static void test_selection_is_sorted_by_each_order(void **state)
 {
 	selects(*state, (struct view_selection){.reverse = true}, "23 12 3 2 1");
 	selects(*state, (struct view_selection){.order = VIEW_BY_STATE}, "2 12 23 3 1");
@@ -112,14 +112,14 @@ static void test_orders(void **state)
 	selects(*state, (struct view_selection){.order = VIEW_BY_NAME}, "2 3 12 23 1");
 }
 
-static void test_what_is_not_known_is_last_also_in_reverse(void **state)
+static void test_unknown_values_come_last_also_in_reverse(void **state)
 {
 	selects(*state, (struct view_selection){.order = VIEW_BY_START, .reverse = true}, "3 2 1 12 23");
 	selects(*state, (struct view_selection){.order = VIEW_BY_MEMORY, .reverse = true}, "2 3 1 12 23");
 	selects(*state, (struct view_selection){.order = VIEW_BY_NAME, .reverse = true}, "1 23 12 3 2");
 }
 
-static void test_more_match_than_fit(void **state)
+static void test_selection_counts_all_matches_and_returns_as_many_as_fit(void **state)
 {
 	const struct view_job *jobs[2];
 	assert_int_equal(view_select(*state, &(struct view_selection){.reverse = true}, jobs, 2), 5);
@@ -129,7 +129,7 @@ static void test_more_match_than_fit(void **state)
 }
 
 /* Names with much in common, against a plain comparison. */
-static void test_names_are_in_order(void **state)
+static void test_names_with_common_prefixes_are_sorted_like_strcasecmp(void **state)
 {
 	(void)state;
 	struct view_model *m = view_model_create(0);
@@ -162,13 +162,13 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_states),
-		T(test_text),
-		T(test_text_names_a_gpu),
-		T(test_orders),
-		T(test_what_is_not_known_is_last_also_in_reverse),
-		T(test_more_match_than_fit),
-		T(test_names_are_in_order),
+		T(test_selection_by_state_keeps_jobs_in_those_states),
+		T(test_text_matches_id_name_command_and_reason_without_case),
+		T(test_text_gpu_n_matches_jobs_on_that_gpu),
+		T(test_selection_is_sorted_by_each_order),
+		T(test_unknown_values_come_last_also_in_reverse),
+		T(test_selection_counts_all_matches_and_returns_as_many_as_fit),
+		T(test_names_with_common_prefixes_are_sorted_like_strcasecmp),
 		T(test_of_no_jobs_none_is_selected),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

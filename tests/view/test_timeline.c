@@ -1,29 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bars on GPUs: which, where, and how many there are of many jobs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "model_rig.h"
 #include "view/web/timeline.h"
-
-static struct view_model *model;
-
-static int setup(void **state)
-{
-	(void)state;
-	model = view_model_create(0);
-	return model ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	view_model_destroy(model);
-	return 0;
-}
 
 static void put(uint64_t id, int gpu, int64_t start_ms, int64_t end_ms, enum view_job_state state)
 {
@@ -62,7 +40,7 @@ static void test_each_job_has_its_bar(void **state)
 	timeline_finish(&t);
 }
 
-static void test_what_is_out_of_the_window_is_left_out(void **state)
+static void test_jobs_outside_the_window_have_no_bar(void **state)
 {
 	struct timeline t;
 	(void)state;
@@ -116,10 +94,10 @@ static void test_many_short_jobs_are_few_bars_and_none_is_lost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_each_job_has_its_bar, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_is_out_of_the_window_is_left_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_jobs_at_the_same_time_get_lanes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many_short_jobs_are_few_bars_and_none_is_lost, setup, teardown),
+		model_rig_test(test_each_job_has_its_bar),
+		model_rig_test(test_jobs_outside_the_window_have_no_bar),
+		model_rig_test(test_jobs_at_the_same_time_get_lanes),
+		model_rig_test(test_many_short_jobs_are_few_bars_and_none_is_lost),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,14 +17,14 @@
 
 static const int numbers[] = {0, 1, 2, 3};
 
-struct lab {
+struct top_rig {
 	struct view_model *model;
 	struct top top;
 	struct screen screen;
 	struct text text;
 };
 
-static void put_job(struct lab *l, uint64_t id, enum view_job_state state, const char *command)
+static void put_job(struct top_rig *l, uint64_t id, enum view_job_state state, const char *command)
 {
 	struct view_attempt a = {.start_ms = NOW - 60000 - (int64_t)id * 1000,
 		.end_ms = state == VIEW_JOB_RUNNING ? -1 : NOW - 30000,
@@ -47,7 +47,7 @@ static void put_job(struct lab *l, uint64_t id, enum view_job_state state, const
 	assert_int_equal(view_put_job(l->model, &j), 0);
 }
 
-static void put_gpus(struct lab *l, int count)
+static void put_gpus(struct top_rig *l, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct view_gpu g = {.id = i,
@@ -69,7 +69,7 @@ static void put_gpus(struct lab *l, int count)
 
 static int setup(void **state)
 {
-	struct lab *l = calloc(1, sizeof(*l));
+	struct top_rig *l = calloc(1, sizeof(*l));
 	setenv("TZ", "UTC", 1);
 	tzset();
 	if (!l)
@@ -83,7 +83,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_finish(&l->top);
 	screen_finish(&l->screen);
 	text_finish(&l->text);
@@ -109,7 +109,7 @@ static void read_row(const struct screen *s, int row, struct text *t)
 }
 
 /* The screen as text, every row as wide as it may be. */
-static const char *draw(struct lab *l, int rows, int columns)
+static const char *draw(struct top_rig *l, int rows, int columns)
 {
 	text_clear(&l->text);
 	assert_int_equal(top_draw(&l->top, &l->screen, rows, columns, NOW, 0), 0);
@@ -123,14 +123,14 @@ static const char *draw(struct lab *l, int rows, int columns)
 	return text_string(&l->text);
 }
 
-static const char *row(struct lab *l, int i)
+static const char *row(struct top_rig *l, int i)
 {
 	text_clear(&l->text);
 	read_row(&l->screen, i, &l->text);
 	return text_string(&l->text);
 }
 
-static void keys(struct lab *l, const char *typed)
+static void keys(struct top_rig *l, const char *typed)
 {
 	for (; *typed; typed++)
 		top_key(&l->top, (unsigned char)*typed);
@@ -154,7 +154,7 @@ static void keys(struct lab *l, const char *typed)
 
 static void test_cells_are_never_left_with_half_a_character(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct screen *s = &l->screen;
 	assert_int_equal(screen_begin(s, 2, 6), 0);
 	assert_int_equal(screen_put(s, 0, 0, 6, 0, "日本語"), 6);
@@ -175,7 +175,7 @@ static void test_cells_are_never_left_with_half_a_character(void **state)
 
 static void test_marks_go_with_their_character(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	assert_int_equal(screen_begin(&l->screen, 1, 4), 0);
 	assert_int_equal(screen_put(&l->screen, 0, 0, 4, 0, "e\u0301x"), 2);
 	assert_string_equal(row(l, 0), "e\u0301x");
@@ -188,7 +188,7 @@ static void test_marks_go_with_their_character(void **state)
 
 static void test_bars_and_plots_have_the_right_height(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	assert_int_equal(screen_begin(&l->screen, 2, 8), 0);
 	screen_bar(&l->screen, 0, 0, 8, SCREEN_GREEN, 0.5);
 	assert_string_equal(row(l, 0), "━━━━────");
@@ -211,9 +211,9 @@ static void test_bars_and_plots_have_the_right_height(void **state)
 
 /* ---- The layout --------------------------------------------------------------------------------- */
 
-static void test_the_usual_screen(void **state)
+static void test_screen_shows_queue_gpus_and_jobs(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 2);
 	put_job(l, 1, VIEW_JOB_COMPLETED, "python done.py");
 	put_job(l, 2, VIEW_JOB_RUNNING, "python train.py");
@@ -234,9 +234,9 @@ static void test_the_usual_screen(void **state)
 	assert_shows(row(l, 23), "? Keys");
 }
 
-static void test_every_size_has_something_to_say(void **state)
+static void test_every_screen_size_is_drawn(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 64);
 	for (uint64_t i = 1; i <= 300; i++)
 		put_job(l, i, (enum view_job_state)(i % VIEW_JOB_STATES),
@@ -256,9 +256,9 @@ static void test_every_size_has_something_to_say(void **state)
 	assert_shows(draw(l, 3, 40), "gpuq top");
 }
 
-static void test_many_gpus_scroll(void **state)
+static void test_gpus_that_do_not_fit_can_be_scrolled(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_gpus(l, 64);
 	put_job(l, 1, VIEW_JOB_RUNNING, "x");
 	const char *all = draw(l, 60, 200);
@@ -279,9 +279,9 @@ static void test_many_gpus_scroll(void **state)
 	assert_shows(draw(l, 24, 80), "lines 8–15 of 16");
 }
 
-static void test_what_is_not_known_is_not_drawn(void **state)
+static void test_unknown_values_are_not_drawn(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct view_gpu g = {.id = 0,
 		.memory_total_bytes = -1,
 		.memory_used_bytes = -1,
@@ -301,7 +301,7 @@ static void test_what_is_not_known_is_not_drawn(void **state)
 
 static void test_the_cursor_stays_on_its_job(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	for (uint64_t i = 1; i <= 50; i++)
 		put_job(l, i, VIEW_JOB_PENDING, "job");
 	draw(l, 24, 80);
@@ -339,9 +339,9 @@ static void test_the_cursor_stays_on_its_job(void **state)
 	draw(l, 24, 80);
 }
 
-static void test_typing_filters(void **state)
+static void test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "train größe");
 	put_job(l, 2, VIEW_JOB_PENDING, "evaluate");
 	draw(l, 24, 80);
@@ -372,7 +372,7 @@ static void test_typing_filters(void **state)
 
 static void test_cancel_asks_first(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	size_t count;
 	put_job(l, 7, VIEW_JOB_RUNNING, "train");
 	draw(l, 24, 80);
@@ -389,9 +389,9 @@ static void test_cancel_asks_first(void **state)
 	assert_int_equal(count, 1);
 }
 
-static void test_keys_act_on_what_they_can(void **state)
+static void test_key_acts_only_where_the_job_allows_it(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_HELD, "a");
 	draw(l, 24, 80);
 	keys(l, "h");
@@ -413,9 +413,9 @@ static void test_keys_act_on_what_they_can(void **state)
 	assert_int_equal(l->top.request, TOP_QUIT);
 }
 
-static void test_tagged_jobs_are_meant_together(void **state)
+static void test_action_applies_to_all_tagged_jobs(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	size_t count;
 	for (uint64_t i = 1; i <= 40; i++)
 		put_job(l, i, VIEW_JOB_PENDING, "a");
@@ -435,9 +435,9 @@ static void test_tagged_jobs_are_meant_together(void **state)
 	assert_int_equal(l->top.num_tagged, 0);
 }
 
-static void test_the_order_is_chosen(void **state)
+static void test_keys_choose_order_and_states(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	put_job(l, 1, VIEW_JOB_PENDING, "b");
 	put_job(l, 2, VIEW_JOB_RUNNING, "a");
 	draw(l, 24, 80);
@@ -460,7 +460,7 @@ static void test_the_order_is_chosen(void **state)
 
 static void test_help_fits_a_small_screen(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	keys(l, "?");
 	assert_shows(draw(l, 24, 80), "cancel (asks first)");
 	assert_shows_not(draw(l, 10, 40), "these keys");
@@ -473,14 +473,14 @@ static void test_help_fits_a_small_screen(void **state)
 
 /* ---- Logs ------------------------------------------------------------------------------------------------ */
 
-static void append(struct lab *l, const char *text)
+static void append(struct top_rig *l, const char *text)
 {
 	assert_int_equal(log_tail_append(&l->top.log, text, strlen(text)), 0);
 }
 
 static void test_a_log_reads_as_in_a_terminal(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_show_log(&l->top, 1);
 	append(l, "\x1b[1;31mred\x1b[0m and \x1b]0;title\aplain\n");
 	append(l, "  0%\r 50%\r100%\r\n");
@@ -500,7 +500,7 @@ static void test_a_log_reads_as_in_a_terminal(void **state)
 
 static void test_a_log_is_followed_until_one_scrolls(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	char line[32];
 	top_show_log(&l->top, 1);
 	for (int i = 1; i <= 100; i++) {
@@ -532,7 +532,7 @@ static void test_a_log_is_followed_until_one_scrolls(void **state)
 
 static void test_long_lines_wrap_or_are_cut(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	top_show_log(&l->top, 1);
 	append(l, "0123456789012345678901234567890123456789abcdefghij\nnext\n");
 	draw(l, 8, 40);
@@ -551,7 +551,7 @@ static void test_long_lines_wrap_or_are_cut(void **state)
 
 static void test_of_a_long_log_the_end_is_kept(void **state)
 {
-	struct lab *l = *state;
+	struct top_rig *l = *state;
 	struct log_tail *tail = &l->top.log;
 	char line[64];
 	top_show_log(&l->top, 1);
@@ -580,29 +580,29 @@ static void test_of_a_long_log_the_end_is_kept(void **state)
 	assert_shows(row(l, 1), "xxx");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(cells_are_never_left_with_half_a_character),
-		TEST(marks_go_with_their_character),
-		TEST(bars_and_plots_have_the_right_height),
-		TEST(the_usual_screen),
-		TEST(every_size_has_something_to_say),
-		TEST(many_gpus_scroll),
-		TEST(what_is_not_known_is_not_drawn),
-		TEST(the_cursor_stays_on_its_job),
-		TEST(typing_filters),
-		TEST(cancel_asks_first),
-		TEST(keys_act_on_what_they_can),
-		TEST(tagged_jobs_are_meant_together),
-		TEST(the_order_is_chosen),
-		TEST(help_fits_a_small_screen),
-		TEST(a_log_reads_as_in_a_terminal),
-		TEST(a_log_is_followed_until_one_scrolls),
-		TEST(long_lines_wrap_or_are_cut),
-		TEST(of_a_long_log_the_end_is_kept),
+		TEST(test_cells_are_never_left_with_half_a_character),
+		TEST(test_marks_go_with_their_character),
+		TEST(test_bars_and_plots_have_the_right_height),
+		TEST(test_screen_shows_queue_gpus_and_jobs),
+		TEST(test_every_screen_size_is_drawn),
+		TEST(test_gpus_that_do_not_fit_can_be_scrolled),
+		TEST(test_unknown_values_are_not_drawn),
+		TEST(test_the_cursor_stays_on_its_job),
+		TEST(test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile),
+		TEST(test_cancel_asks_first),
+		TEST(test_key_acts_only_where_the_job_allows_it),
+		TEST(test_action_applies_to_all_tagged_jobs),
+		TEST(test_keys_choose_order_and_states),
+		TEST(test_help_fits_a_small_screen),
+		TEST(test_a_log_reads_as_in_a_terminal),
+		TEST(test_a_log_is_followed_until_one_scrolls),
+		TEST(test_long_lines_wrap_or_are_cut),
+		TEST(test_of_a_long_log_the_end_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void test_only_our_own_page_is_an_origin(void **state)
 	assert_false(web_origin_allowed("http://localhost:8765", NULL));
 }
 
-static void test_other_sites_are_told_by_the_browser(void **state)
+static void test_requests_that_the_browser_marks_as_cross_site_are_refused(void **state)
 {
 	(void)state;
 	assert_true(web_site_allowed(NULL));
@@ -57,7 +57,7 @@ static void test_other_sites_are_told_by_the_browser(void **state)
 	assert_false(web_site_allowed("whatever comes next"));
 }
 
-static void test_only_the_token_is_the_token(void **state)
+static void test_only_the_exact_bearer_token_is_accepted(void **state)
 {
 	(void)state;
 	const char *token = "0123456789abcdef";
@@ -121,8 +121,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_only_names_of_ours_are_hosts),
 		cmocka_unit_test(test_only_our_own_page_is_an_origin),
-		cmocka_unit_test(test_other_sites_are_told_by_the_browser),
-		cmocka_unit_test(test_only_the_token_is_the_token),
+		cmocka_unit_test(test_requests_that_the_browser_marks_as_cross_site_are_refused),
+		cmocka_unit_test(test_only_the_exact_bearer_token_is_accepted),
 		cmocka_unit_test(test_tokens_are_long_and_never_the_same),
 		cmocka_unit_test(test_ranges_are_never_longer_than_the_limit),
 	};

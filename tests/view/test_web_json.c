@@ -1,32 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the page is told: jobs in the usual order, page by page, and always valid JSON. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/json_read.h"
+#include "model_rig.h"
 #include "view/web/web_json.h"
-
-static struct view_model *model;
-
-static int setup(void **state)
-{
-	(void)state;
-	model = view_model_create(0);
-	return model ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	view_model_destroy(model);
-	return 0;
-}
 
 static void put(uint64_t id, enum view_job_state state, const char *command)
 {
@@ -162,14 +140,7 @@ static void test_unknown_is_null_and_never_zero(void **state)
 	struct text t = {0};
 	struct web_clock clock = {.now_ms = 1000, .now_ns = 1000};
 	struct view_facts facts = {.journal = "/q/jobs.jsonl"};
-	struct view_gpu gpu = {.id = 0,
-		.since_ns = -1,
-		.last_duration_ns = -1,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1};
+	struct view_gpu gpu = model_rig_unknown_gpu(0);
 	(void)state;
 	assert_int_equal(view_put_gpu(model, &gpu), 0);
 	web_put_state(&t, model, &facts, true, &clock, 0);
@@ -180,7 +151,7 @@ static void test_unknown_is_null_and_never_zero(void **state)
 	text_finish(&t);
 }
 
-static void test_only_samples_that_are_new_are_told(void **state)
+static void test_state_has_only_samples_newer_than_the_last(void **state)
 {
 	struct text t = {0};
 	struct web_clock clock = {0};
@@ -198,12 +169,12 @@ static void test_only_samples_that_are_new_are_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_the_usual_order_is_what_people_look_for, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_pages_lie_side_by_side, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_words_of_a_query_are_read_strictly, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_any_command_is_valid_json_and_rows_are_short, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_unknown_is_null_and_never_zero, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_only_samples_that_are_new_are_told, setup, teardown),
+		model_rig_test(test_the_usual_order_is_what_people_look_for),
+		model_rig_test(test_pages_lie_side_by_side),
+		model_rig_test(test_words_of_a_query_are_read_strictly),
+		model_rig_test(test_any_command_is_valid_json_and_rows_are_short),
+		model_rig_test(test_unknown_is_null_and_never_zero),
+		model_rig_test(test_state_has_only_samples_newer_than_the_last),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void test_strings_are_copied(void **state)
 	assert_string_equal(view_work(m)->note, "ending");
 }
 
-static void test_the_same_again_is_no_change(void **state)
+static void test_putting_equal_work_is_no_change(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 10, 1);
@@ -72,7 +72,7 @@ static void test_the_same_again_is_no_change(void **state)
 	assert_true(view_version(m) > version);
 }
 
-static void test_a_steady_rate(void **state)
+static void test_steady_work_gives_its_rate_eta_and_fraction(void **state)
 {
 	struct view_model *m = *state;
 	for (uint64_t t = 0; t <= 300; t++)
@@ -112,7 +112,7 @@ static void test_an_overdue_end_slows_the_rate_down(void **state)
 	near((double)view_eta_ns(m, at(6000)), 36 * 1500.0 * S);
 }
 
-static void test_what_ended_before_we_looked_has_no_rate(void **state)
+static void test_work_done_before_the_first_look_does_not_count_for_the_rate(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 2000, 1000);
@@ -149,7 +149,7 @@ static void test_amounts_count_where_they_are_known(void **state)
 	near((double)view_eta_ns(m, at(10)), 5.0 * S);
 }
 
-static void test_a_given_estimate_is_believed(void **state)
+static void test_given_eta_is_used_and_counts_down(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 100, 0);
@@ -159,7 +159,7 @@ static void test_a_given_estimate_is_believed(void **state)
 	assert_int_equal(view_eta_ns(m, at(99)), 0);
 }
 
-static void test_the_end(void **state)
+static void test_finished_work_keeps_its_average_rate_and_has_no_eta(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 100, 0);
@@ -188,16 +188,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_nothing_is_known_of_an_empty_model),
 		T(test_strings_are_copied),
-		T(test_the_same_again_is_no_change),
-		T(test_a_steady_rate),
+		T(test_putting_equal_work_is_no_change),
+		T(test_steady_work_gives_its_rate_eta_and_fraction),
 		T(test_the_rate_is_that_of_the_last_minute),
 		T(test_rare_ends_do_not_make_the_estimate_swing),
 		T(test_an_overdue_end_slows_the_rate_down),
-		T(test_what_ended_before_we_looked_has_no_rate),
+		T(test_work_done_before_the_first_look_does_not_count_for_the_rate),
 		T(test_fewer_ends_than_before_begin_anew),
 		T(test_amounts_count_where_they_are_known),
-		T(test_a_given_estimate_is_believed),
-		T(test_the_end),
+		T(test_given_eta_is_used_and_counts_down),
+		T(test_finished_work_keeps_its_average_rate_and_has_no_eta),
 		T(test_fractions_stay_between_nothing_and_all),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

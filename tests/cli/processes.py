@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Processes that tests start, find, watch and end."""
+import ctypes
+import os
+import pathlib
+import platform
+import re
+import signal
+import time
+
+
+def until(condition, limit_s, describe):
+    """Waits for something that no descriptor tells of, and returns what the condition did.
+
+    Where it is in vain, the test fails with the words that describe() returns."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"waited in vain for {describe()}")
+
+
+def with_variable(name, value):
+    """PIDs of all other processes with this variable in their environment, whatever they are; zombies have none."""
+    mark = f"{name}={value}".encode()
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+def end_started(started):
+    """Kills those subprocesses that still run, and reaps all."""
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def name_of(pid):
+    """The name of the process, or None."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def naps(pid):
+    """How often a process went to sleep: more, when it has done something since."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def ignore_signals():
+    """For a new process: also those that the C library keeps for itself, 32 and 33."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    number = {"x86_64": 13, "aarch64": 134}.get(platform.machine())
+    action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
+    for one in (32, 33) if number else ():
+        assert ctypes.CDLL(None).syscall(number, one, action, None, ctypes.c_ulong(8)) == 0

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* The order in which files are worked on: by size, by duration, by a strategy of one's own. */
+#include "launch_rig.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/board.h"
+#include "support/scratch.h"
+
+static void test_largest_first_where_nothing_else_is_known(void **state)
+{
+	(void)state;
+	scratch_put("in/a.wav", 1000);
+	scratch_put("in/b.wav", 10);
+	scratch_put("in/c.wav", 20);
+	struct gd_launch_options o = launch_rig_options();
+	o.gpus = "sim:1";
+	launch_rig_run_well(&o);
+	launch_rig_assert_order(0, "acb");
+	o.balance = GD_AS_FOUND;
+	o.force = true;
+	launch_rig_run_well(&o);
+	launch_rig_assert_order(3, "abc");
+}
+
+static void test_durations_are_read_and_reach_the_summary(void **state)
+{
+	(void)state;
+	launch_rig_put('a', 'd', "", 10);
+	struct gd_launch_options o = launch_rig_options();
+	o.seconds = launch_rig_seconds;
+	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
+	assert_true(s->audio_seconds == 103);
+	assert_true(s->rtf > 0);
+	gd_launch_summary_free(s);
+}
+
+/* Once all durations are known, and the queue sorted by them, the first file may end. */
+static void on_progress_known(void *context, const struct gd_launch_progress *p)
+{
+	(void)context;
+	if (p->in_seconds && p->total_amount > 1 + 24 + 100 - 0.5)
+		atomic_store(&board->go, 1);
+}
+
+/* Nothing is known before the first file has begun. */
+static double long_d(void *context, const char *path)
+{
+	(void)context;
+	while (atomic_load(&board->begun) == 0)
+		usleep(500);
+	return strrchr(path, '/')[1] == 'd' ? 100 : 1;
+}
+
+static void test_durations_change_the_order_while_the_first_file_is_worked_on(void **state)
+{
+	(void)state;
+	scratch_put("in/aw.wav", 1000);
+	launch_rig_put('b', 'z', "", 10);
+	launch_rig_put('d', 'd', "", 1);
+	struct gd_launch_options o = launch_rig_options();
+	o.gpus = "sim:1";
+	o.seconds = long_d;
+	o.on_progress = on_progress_known;
+	launch_rig_run_well(&o);
+	/* b was on its way already; by its size d would have been the last. */
+	launch_rig_assert_order(0, "abd");
+}
+
+/* The third file to the first GPU, all others to the last. */
+static int one_apart(void *context, const struct gd_found *files, size_t count, size_t num_gpus, size_t *ret)
+{
+	(void)context;
+	(void)files;
+	for (size_t i = 0; i < count; i++)
+		ret[i] = i == 2 ? 0 : num_gpus - 1;
+	return 0;
+}
+
+static void on_progress_go(void *context, const struct gd_launch_progress *p)
+{
+	(void)context;
+	(void)p;
+	if (atomic_load(&board->begun) >= 2)
+		atomic_store(&board->go, 1);
+}
+
+static void test_custom_strategy_sets_the_order(void **state)
+{
+	(void)state;
+	launch_rig_put('a', 'd', "w", 10);
+	struct gd_launch_options o = launch_rig_options();
+	o.strategy = one_apart;
+	o.on_progress = on_progress_go;
+	launch_rig_run_well(&o);
+	/* The first of each GPU: c and a, whoever was faster. */
+	assert_int_equal(board->words[0] + board->words[1], 'a' + 'c');
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		launch_rig_test(test_largest_first_where_nothing_else_is_known),
+		launch_rig_test(test_durations_are_read_and_reach_the_summary),
+		launch_rig_test(test_durations_change_the_order_while_the_first_file_is_worked_on),
+		launch_rig_test(test_custom_strategy_sets_the_order),
+	};
+	return cmocka_run_group_tests_name("launch_launcher_order", tests, NULL, NULL);
+}

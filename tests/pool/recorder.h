@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records every callback of a run, or of a pool that the test opens with the
+ * recorder's options: a generator of numbered tasks, and one note per callback.
+ *
+ * For tests that look at single callbacks: their fields, their number, their order.
+ * Where workers are killed and starved, and only each task's one end matters, use
+ * pool_rig.h, which keeps no notes and works in hosts.
+ *
+ * Nothing is asserted inside a callback: a jump out of gd_run() would leave its
+ * workers behind.
+ */
+#ifndef TESTS_POOL_RECORDER_H
+#define TESTS_POOL_RECORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+#include "support/callbacks.h"
+#include "support/check.h"
+
+#define RECORDER_WORDS 256
+
+/* One callback. */
+struct run_note {
+	enum callback_kind kind;
+	struct gd_event event; /* task, result: only the sizes */
+	uint64_t task;         /* the task's first eight bytes, and the result's */
+	uint64_t result;
+	char message[RECORDER_WORDS];
+};
+
+struct recorder {
+	struct callbacks callbacks;
+	struct gd_options options;
+	struct gd_source source;
+	struct gd_dispatcher *dispatcher;
+	struct gd_stats stats;
+	struct gd_error err;
+
+	struct run_note *notes;
+	size_t num_notes;
+	size_t capacity;
+	size_t count[CALLBACK_KINDS];
+	size_t progress;
+	struct gd_stats last_progress;
+	struct gd_stats exit_stats;
+
+	uint64_t tasks; /* that the generator gives */
+	uint64_t given;
+	/* A test's own part of the callbacks; what it returns is returned. */
+	int (*on_note)(struct recorder *rec, const struct run_note *note, const struct gd_event *event);
+	void (*on_give)(struct recorder *rec); /* in the generator, before each task */
+	void *extra;
+};
+
+/* cmocka's: *state is the recorder; two simulated GPUs, every callback, ten tasks, a new board. */
+int recorder_setup(void **state);
+int recorder_teardown(void **state);
+#define recorder_test(test) cmocka_unit_test_setup_teardown(test, recorder_setup, recorder_teardown)
+
+/* gd_create() and gd_run(); the dispatcher stays for the test to ask. */
+int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops);
+
+/* gd_open(), for tests of a pool. */
+struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops);
+
+/* Polls until no task is outstanding. Each poll waits for a callback, and must have one. */
+void recorder_drain(struct gd_pool *pool);
+
+/* No note yet, and the generator gives its tasks again: before the next run. */
+void recorder_restart(struct recorder *rec);
+
+/* The i-th note of a kind, or NULL. */
+const struct run_note *recorder_note(const struct recorder *rec, enum callback_kind kind, size_t i);
+
+/* Each of the tasks had exactly one end, and on_exit was the last of all. */
+void recorder_assert_complete(const struct recorder *rec);
+
+/* A directory of the test's own; removed with all in it by recorder_teardown(). */
+const char *recorder_dir(void);
+
+/* Hooks. Answers with the task's own bytes. */
+int recorder_echo(struct gd_worker *w, void *state, const struct gd_bytes *task);
+/* A setup that fails with -ENOENT, "no model". */
+int recorder_no_setup(struct gd_worker *w, void **ret_state);
+uint64_t recorder_number(const struct gd_bytes *bytes);
+
+#endif

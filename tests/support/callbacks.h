@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All callbacks of a pool or a run as one function that is told which one it was.
+ * Rigs that record what happened are built on it.
+ */
+#ifndef TESTS_SUPPORT_CALLBACKS_H
+#define TESTS_SUPPORT_CALLBACKS_H
+
+#include "gpu_dispatch.h"
+
+enum callback_kind {
+	CALLBACK_SUCCESS = 1, /* up to CALLBACK_TIMEOUT: the end of a task */
+	CALLBACK_ERROR,
+	CALLBACK_TIMEOUT,
+	CALLBACK_START,
+	CALLBACK_SETUP_FAIL,
+	CALLBACK_CLEANUP_FAIL,
+	CALLBACK_EXIT, /* on_exit, which has no event */
+	CALLBACK_KINDS,
+};
+
+struct callbacks {
+	void *context; /* for the functions below */
+	int (*on_event)(void *context, enum callback_kind kind, const struct gd_event *event);
+	void (*on_exit)(void *context, const struct gd_stats *stats);
+};
+
+/* Sets the options' callbacks and their context. `c` lives as long as the pool. */
+void callbacks_install(struct callbacks *c, struct gd_options *o);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes that a test watches and kills: its children, and those that are not. */
+#ifndef TESTS_SUPPORT_PROCESS_H
+#define TESTS_SUPPORT_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Waits until the process has ended; a zombie has. False at the deadline. */
+bool process_gone(pid_t pid, int timeout_ms);
+bool process_alive(pid_t pid);
+
+/* Sends SIGKILL and waits for the end. Does not reap. */
+void process_kill(pid_t pid);
+
+/* Sends SIGKILL to a child and reaps it. */
+void process_kill_child(pid_t pid);
+
+/* Reaps a child: its exit code. Fails if a signal ended it. */
+int process_exit_code(pid_t pid);
+
+pid_t process_parent(pid_t pid);
+
+/* Waits until the thread sleeps: then it waits for whatever it was about to wait for. */
+void process_await_asleep(pid_t tid);
+
+/* "VmHWM" and the like, in KiB, of this process; or 0. */
+size_t process_status_kib(const char *field);
+
+/* Pauses until this process is killed. */
+_Noreturn void process_hang(void);
+
+#endif

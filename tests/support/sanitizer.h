@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* SANITIZER_ADDRESS: 1 where this is compiled with the address sanitizer, which is slow and takes memory; else 0. */
+#ifndef TESTS_SUPPORT_SANITIZER_H
+#define TESTS_SUPPORT_SANITIZER_H
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZER_ADDRESS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZER_ADDRESS 1
+#endif
+#endif
+#ifndef SANITIZER_ADDRESS
+#define SANITIZER_ADDRESS 0
+#endif
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for an event, with a deadline. A test that waits in vain fails and says
+ * what it waited for. Works in hosts, too.
+ */
+#ifndef TESTS_SUPPORT_WAIT_H
+#define TESTS_SUPPORT_WAIT_H
+
+#include <stdint.h>
+
+#define WAIT_MS 20000 /* for anything that must happen: far more than it takes */
+
+/* WAIT_MS from now, on the monotonic clock. */
+uint64_t wait_deadline_ns(void);
+
+/* Fails if the deadline is over. */
+void wait_check(uint64_t deadline_ns, const char *what);
+
+/* The same, and sleeps for a millisecond. */
+void wait_moment(uint64_t deadline_ns, const char *what);
+
+/* For conditions that other processes bring about: there is no descriptor to wait for. */
+#define wait_until(condition)                                                                                          \
+	for (uint64_t wait_deadline_ = wait_deadline_ns(); !(condition);)                                              \
+	wait_moment(wait_deadline_, #condition)
+
+#endif
