@@ -31,7 +31,8 @@ void json_close(struct text *t, char bracket)
 	text_append_char(t, bracket);
 }
 
-bool json_is_text(const void *data, size_t size)
+/* Whether the bytes are UTF-8 without a NUL. */
+static bool is_text(const void *data, size_t size)
 {
 	const unsigned char *p = data;
 	size_t n;
@@ -145,7 +146,7 @@ void json_put_raw(struct text *t, const char *key, const char *json, size_t size
 void json_put_any(struct text *t, const char *key, const void *data, size_t size)
 {
 	json_put_bytes(t, key, data, size);
-	if (json_is_text(data, size))
+	if (is_text(data, size))
 		return;
 	text_append(t, ",\"", 2);
 	text_append_string(t, key);

@@ -35,7 +35,4 @@ void json_put_raw(struct text *t, const char *key, const char *json, size_t size
  */
 void json_put_any(struct text *t, const char *key, const void *data, size_t size);
 
-/* Whether the bytes are UTF-8 without a NUL. */
-bool json_is_text(const void *data, size_t size);
-
 #endif

@@ -161,7 +161,8 @@ void child_read_log(struct child *c)
 	}
 }
 
-void child_last_line(const struct child *c, char *to, size_t room)
+/* The last line of its standard error that is not empty, made printable; "" if there is none. */
+static void last_line(const struct child *c, char *to, size_t room)
 {
 	size_t end = c->tail_size;
 	while (end > 0 && strchr("\n\r\t ", c->tail[end - 1]))
@@ -219,7 +220,7 @@ void child_end(struct child *c)
 void child_words(const struct child *c, char *to, size_t room)
 {
 	char how[64], line[LINE_MAX_BYTES];
-	child_last_line(c, line, sizeof(line));
+	last_line(c, line, sizeof(line));
 	if (WIFSIGNALED(c->status))
 		snprintf(how, sizeof(how), "%s%s", signal_name(WTERMSIG(c->status)),
 			WTERMSIG(c->status) == SIGKILL ? " (perhaps the kernel's, for lack of memory)" : "");

@@ -262,6 +262,26 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	pthread_mutex_unlock(&p->lock);
 }
 
+/*
+ * Somebody killed the warden. Its workers die with it (PDEATHSIG); their groups
+ * are killed here, as it would have done. Without it there is no new worker.
+ */
+static void warden_gone(struct gd_pool *p)
+{
+	p->warden_gone = true;
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->warden.socket, NULL); /* or its end would be told for ever */
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].pid > 0)
+			kill(-p->slots[i].pid, SIGKILL);
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
+			continue;
+		struct warden_report r = {.kind = REPORT_ENDED, .slot = (uint32_t)i, .status = SIGKILL};
+		life_over(p, s, &r);
+	}
+}
+
 void pool_read_reports(struct gd_pool *p)
 {
 	struct warden_report r;
@@ -281,27 +301,5 @@ void pool_read_reports(struct gd_pool *p)
 		}
 	}
 	if (!p->warden_gone && n < 0)
-		pool_warden_gone(p);
-}
-
-/*
- * Somebody killed the warden. Its workers die with it (PDEATHSIG); their groups
- * are killed here, as it would have done. Without it there is no new worker.
- */
-void pool_warden_gone(struct gd_pool *p)
-{
-	if (p->warden_gone)
-		return;
-	p->warden_gone = true;
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->warden.socket, NULL); /* or its end would be told for ever */
-	for (size_t i = 0; i < p->num_slots; i++)
-		if (p->slots[i].pid > 0)
-			kill(-p->slots[i].pid, SIGKILL);
-	for (size_t i = 0; i < p->num_slots; i++) {
-		struct slot *s = &p->slots[i];
-		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
-			continue;
-		struct warden_report r = {.kind = REPORT_ENDED, .slot = (uint32_t)i, .status = SIGKILL};
-		life_over(p, s, &r);
-	}
+		warden_gone(p);
 }

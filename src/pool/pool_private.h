@@ -128,7 +128,6 @@ void pool_take_back(struct gd_pool *p, struct slot *s); /* what it has not begun
 void pool_start_worker(struct gd_pool *p, struct slot *s);
 void pool_try_starts(struct gd_pool *p); /* again, those that could not be started */
 void pool_read_reports(struct gd_pool *p);
-void pool_warden_gone(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);
 
 /* autopsy.c: how a worker ended, in an event's fields and in words */

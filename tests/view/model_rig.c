@@ -16,17 +16,3 @@ int model_rig_teardown(void **state)
 	model = NULL;
 	return 0;
 }
-
-struct view_gpu model_rig_unknown_gpu(int id)
-{
-	return (struct view_gpu){
-		.id = id,
-		.since_ns = -1,
-		.last_duration_ns = -1,
-		.memory_total_bytes = -1,
-		.memory_used_bytes = -1,
-		.utilization_percent = -1,
-		.temperature_celsius = -1,
-		.power_milliwatts = -1,
-	};
-}

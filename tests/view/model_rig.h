@@ -19,7 +19,4 @@ int model_rig_setup(void **state);
 int model_rig_teardown(void **state);
 #define model_rig_test(test) cmocka_unit_test_setup_teardown(test, model_rig_setup, model_rig_teardown)
 
-/* A GPU of which nothing is known but its id. */
-struct view_gpu model_rig_unknown_gpu(int id);
-
 #endif

@@ -56,7 +56,7 @@ static void test_gpu_metrics_are_in_base_units(void **state)
 static void test_unknown_gpu_values_have_no_metric(void **state)
 {
 	(void)state;
-	struct view_gpu gpu = model_rig_unknown_gpu(0);
+	struct view_gpu gpu = view_gpu_unknown(0, 0);
 	gpu.status = VIEW_GPU_ERROR;
 	assert_int_equal(view_put_gpu(model, &gpu), 0);
 	put();

@@ -140,7 +140,7 @@ static void test_unknown_is_null_and_never_zero(void **state)
 	struct text t = {0};
 	struct web_clock clock = {.now_ms = 1000, .now_ns = 1000};
 	struct view_facts facts = {.journal = "/q/jobs.jsonl"};
-	struct view_gpu gpu = model_rig_unknown_gpu(0);
+	struct view_gpu gpu = view_gpu_unknown(0, 0);
 	(void)state;
 	assert_int_equal(view_put_gpu(model, &gpu), 0);
 	web_put_state(&t, model, &facts, true, &clock, 0);

@@ -83,7 +83,8 @@ static int keeper_open(struct keeper *k)
 	return r;
 }
 
-void keeper_send_notes(struct keeper *k, const struct keeper_note *notes, size_t count)
+/* To the runner, if it still lives. */
+static void send_notes(struct keeper *k, const struct keeper_note *notes, size_t count)
 {
 	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, notes, count * sizeof(*notes)) < 0)
 		closep(&k->runner_fd), k->runner_fd = -1;
@@ -91,13 +92,13 @@ void keeper_send_notes(struct keeper *k, const struct keeper_note *notes, size_t
 
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)
 {
-	keeper_send_notes(k, &(struct keeper_note){.kind = kind, .code = code, .id = id}, 1);
+	send_notes(k, &(struct keeper_note){.kind = kind, .code = code, .id = id}, 1);
 }
 
 void keeper_send_note_and_ready(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)
 {
 	struct keeper_note notes[2] = {{.kind = kind, .code = code, .id = id}, {.kind = KEEPER_NOTE_READY}};
-	keeper_send_notes(k, notes, 2);
+	send_notes(k, notes, 2);
 }
 
 _Noreturn void keeper_leave(struct keeper *k)
@@ -267,7 +268,7 @@ static void on_order(struct keeper *k)
 				{.kind = KEEPER_NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
 				{.kind = KEEPER_NOTE_READY}};
 			attempt_finish(&k->attempt);
-			keeper_send_notes(k, notes, 2);
+			send_notes(k, notes, 2);
 		}
 		return;
 	}

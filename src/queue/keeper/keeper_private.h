@@ -52,7 +52,6 @@ struct keeper {
 };
 
 /* To the runner, if it still lives. */
-void keeper_send_notes(struct keeper *k, const struct keeper_note *notes, size_t count);
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code);
 /* A note and KEEPER_NOTE_READY at once: in between the runner would ask for another keeper. */
 void keeper_send_note_and_ready(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code);
