@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CAPACITY 16
+/* Of the first allocation: small, because there may be a million arrays with few elements. */
+#define FIRST_BYTES 32
 
-int array_reserve_bytes(void *array_pointer, size_t *capacity, size_t need, size_t element_size)
+int array_grow(void *array_pointer, size_t *capacity, size_t need, size_t element_size)
 {
-	if (need <= *capacity)
-		return 0;
-	size_t larger = *capacity ? *capacity * 2 : FIRST_CAPACITY;
+	size_t larger = *capacity ? *capacity * 2 : FIRST_BYTES / element_size;
 	if (larger < need)
 		larger = need;
 	/* Copied byte by byte: the pointer has a type of its own, which a void ** must not alias. */

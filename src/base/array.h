@@ -15,8 +15,14 @@
  */
 #define array_reserve(array, capacity, need) array_reserve_bytes(&(array), (capacity), (need), sizeof(*(array)))
 
-/* The same without a macro. array_pointer: the address of the pointer to the first element. */
-int array_reserve_bytes(void *array_pointer, size_t *capacity, size_t need, size_t element_size);
+/* What array_reserve() does when there is no room left. array_pointer: the address of the pointer to the first element.
+ */
+int array_grow(void *array_pointer, size_t *capacity, size_t need, size_t element_size);
+
+static inline int array_reserve_bytes(void *array_pointer, size_t *capacity, size_t need, size_t element_size)
+{
+	return need <= *capacity ? 0 : array_grow(array_pointer, capacity, need, element_size);
+}
 
 /* Compares a key with an element: negative where the element comes after the key, 0, or positive. As for bsearch(). */
 typedef int array_compare_fn(const void *key, const void *element);

@@ -19,21 +19,9 @@ void gpu_set_finish(struct gpu_set *s)
 	*s = (struct gpu_set){0};
 }
 
-/* Most sets hold one card. array_reserve() alone would begin with room for 16 of them, which is 5 kB. */
-static int reserve_gpu(struct gpu_set *s)
-{
-	if (s->capacity == 0) {
-		s->gpus = malloc(sizeof(*s->gpus));
-		if (!s->gpus)
-			return -ENOMEM;
-		s->capacity = 1;
-	}
-	return array_reserve(s->gpus, &s->capacity, s->count + 1);
-}
-
 int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu)
 {
-	if (reserve_gpu(s) < 0)
+	if (array_reserve(s->gpus, &s->capacity, s->count + 1) < 0)
 		return -ENOMEM;
 
 	struct gd_gpu_process *processes = NULL;

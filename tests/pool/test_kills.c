@@ -18,7 +18,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_intact(task) ? pool_rig_reply(w, &job) : gd_fail(w, -EBADMSG, "not what was submitted");
 }
 
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {
+	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
 
 #define KILLS        (SANITIZER_ADDRESS ? 250 : 1000) /* with the sanitizer, a process is made and ends slowly */
 #define TASKS        (KILLS * 100)
