@@ -22,9 +22,9 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "shown/devices.h"
 #include "shown/worker_row.h"
 #include "view/panel/capture.h"
-#include "view/panel/devices.h"
 #include "view/panel/panel.h"
 #include "view/panel/panel_guard.h"
 
@@ -83,7 +83,7 @@ static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 		g.task = name_task(s, w, name);
 	if (panel_mode(s->panel) == PANEL_LIVE) {
 		devices_open(&s->devices, w->vendor);
-		devices_add(&s->devices, &g);
+		devices_fill_row(&s->devices, &g);
 	}
 	(void)view_put_gpu(s->model, &g); /* without memory it stays as it was */
 }

@@ -32,8 +32,9 @@ def test_our_own_tree_is_right():
 
 @pytest.mark.parametrize("module, other", [
     ("gpu", "base"), ("pool", "gpu"), ("pool", "base"), ("pool", "pool"), ("launch", "pool"), ("shown", "pool"),
-    ("queue/journal", "gpu"), ("queue/runner", "queue/keeper"), ("queue/schedule", "queue/journal"), ("view/web", "base"),
-    ("view/panel", "view/model"), ("shown", "view/panel"), ("cli", "pool"), ("cli", "queue/input"), ("cli", "view/top"),
+    ("queue/schedule", "gpu"), ("queue/runner", "queue/keeper"), ("queue/schedule", "queue/journal"), ("view/web", "base"),
+    ("view/panel", "view/model"), ("shown", "view/panel"), ("shown", "gpu"), ("cli", "pool"), ("cli", "queue/input"),
+    ("cli", "view/top"),
 ])
 def test_allowed_directions_pass(tmp_path, module, other):
     result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
@@ -45,7 +46,8 @@ def test_allowed_directions_pass(tmp_path, module, other):
     ("view/model", "queue/journal"), ("view/panel", "pool"), ("launch", "queue/input"), ("queue/runner", "cli"),
     ("pool", "launch"), ("pool", "shown"), ("launch", "shown"), ("queue/journal", "queue/schedule"),
     ("queue/keeper", "queue/runner"), ("queue/schedule", "queue/keeper"), ("queue/runner", "queue/input"),
-    ("view/model", "view/panel"), ("view/web", "view/top"), ("shown", "view/web"),
+    ("view/model", "view/panel"), ("view/web", "view/top"), ("shown", "view/web"), ("view/panel", "gpu"),
+    ("view/model", "gpu"), ("queue/journal", "gpu"), ("queue/keeper", "gpu"), ("queue/input", "gpu"),
 ])
 def test_forbidden_directions_fail_and_are_named(tmp_path, module, other):
     result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
