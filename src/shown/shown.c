@@ -52,6 +52,14 @@ struct shown {
 	struct devices devices;
 };
 
+/* The public statuses are the model's, under other names: values are cast from one to the other. */
+_Static_assert((int)GD_STATUS_IDLE == (int)VIEW_GPU_IDLE, "enum gd_gpu_status and enum view_gpu_status differ");
+_Static_assert((int)GD_STATUS_INITIALIZING == (int)VIEW_GPU_INITIALIZING, "see above");
+_Static_assert((int)GD_STATUS_PROCESSING == (int)VIEW_GPU_PROCESSING, "see above");
+_Static_assert((int)GD_STATUS_FINISHED == (int)VIEW_GPU_FINISHED, "see above");
+_Static_assert((int)GD_STATUS_ERROR == (int)VIEW_GPU_ERROR, "see above");
+_Static_assert((int)GD_STATUS_ERROR == VIEW_GPU_STATUSES - 1, "one of the enums has a status more");
+
 const char *gd_gpu_status_name(enum gd_gpu_status status)
 {
 	return view_gpu_status_name((enum view_gpu_status)status);
