@@ -19,7 +19,7 @@ import processes
 from terminal import Terminal
 
 GPUQ = os.environ["GPUQ"]
-FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
+FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libfaults.so"
 LIMIT = 120  # seconds, for anything that takes milliseconds
 
 # A persistent worker that does what the names of files say, and notes what it does.
