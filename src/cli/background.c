@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
-#include "cli/program.h"
+#include "cli/subprogram.h"
 
 /* Leaves when the queue has been empty for so long. */
 #define LINGER "60"
@@ -42,7 +42,7 @@ _Noreturn static void become_runner(const char *const *argv, const char *log, in
 	if (ready == READY_FD ? fcntl(ready, F_SETFD, 0) < 0 : dup2(ready, READY_FD) < 0)
 		_exit(1);
 	file_close_range(READY_FD + 1, INT_MAX);
-	execv(program_gpuq(), (char *const *)(uintptr_t)argv);
+	execv(subprogram_gpuq(), (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 

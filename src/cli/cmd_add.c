@@ -24,7 +24,7 @@ enum { OPTION_HOLD = 0x200, OPTION_NO_START, OPTION_LOG_DIR, OPTION_ON_FINISH, O
 
 struct add {
 	struct queue_choice queue;
-	struct command_options wish;
+	struct job_options options;
 	bool hold, no_start;
 	char **words;
 	int num_words;
@@ -32,13 +32,13 @@ struct add {
 };
 
 static const struct argp_option options[] = {
-	{"mem", OPTION_FIRST + COMMAND_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
-	{"num-gpus", OPTION_FIRST + COMMAND_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
-	{"after", OPTION_FIRST + COMMAND_AFTER, "ID[,ID…]", 0, "Start when these are completed", 1},
-	{"name", OPTION_FIRST + COMMAND_NAME, "NAME", 0, "What to call it", 1},
-	{"timeout", OPTION_FIRST + COMMAND_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
-	{"retries", OPTION_FIRST + COMMAND_RETRIES, "N", 0, "Try again so often when it fails", 1},
-	{"priority", OPTION_FIRST + COMMAND_PRIORITY, "N", 0, "Higher goes first; 0", 1},
+	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
+	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
+	{"after", OPTION_FIRST + JOB_OPTION_AFTER, "ID[,ID…]", 0, "Start when these are completed", 1},
+	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "What to call it", 1},
+	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
+	{"retries", OPTION_FIRST + JOB_OPTION_RETRIES, "N", 0, "Try again so often when it fails", 1},
+	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
 	{"hold", OPTION_HOLD, 0, 0, "Do not start it before 'gpuq release'", 1},
 	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
 	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where its log goes", 1},
@@ -75,9 +75,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		argp_error(state, "what is to be run? gpuq add [OPTION…] -- COMMAND");
 		return EINVAL;
 	default:
-		if (key < OPTION_FIRST || key >= OPTION_FIRST + COMMAND_OPTIONS)
+		if (key < OPTION_FIRST || key >= OPTION_FIRST + JOB_OPTIONS)
 			return ARGP_ERR_UNKNOWN;
-		r = command_options_set(&a->wish, (enum command_option)(key - OPTION_FIRST), arg, &a->err);
+		r = job_options_set(&a->options, (enum job_option)(key - OPTION_FIRST), arg, &a->err);
 	}
 	if (r < 0)
 		argp_error(state, "%s", a->err.message);
@@ -138,7 +138,7 @@ static int add_one(struct journal *j, const struct job_spec *spec, struct id_lis
 
 static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **ret_log_dir)
 {
-	const struct command_options *o = &a->wish;
+	const struct job_options *o = &a->options;
 	const struct config *c = &a->queue.config;
 	*ret_cwd = getcwd(NULL, 0);
 	*ret_log_dir = log_dir_configured(c);
@@ -150,16 +150,16 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 		.on_finish = c->on_finish,
 		.after = o->after,
 		.num_after = o->num_after,
-		.num_gpus = o->set & 1u << COMMAND_NUM_GPUS ? o->num_gpus : -1,
-		.mem_mb = o->set & 1u << COMMAND_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
+		.num_gpus = o->set & 1u << JOB_OPTION_NUM_GPUS ? o->num_gpus : -1,
+		.mem_mb = o->set & 1u << JOB_OPTION_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
 		.min_free_mem_mb = -1,
-		.timeout_ms = o->set & 1u << COMMAND_TIMEOUT  ? (int64_t)o->timeout_ms
-			      : config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms
-							      : -1,
-		.retries = o->set & 1u << COMMAND_RETRIES  ? o->retries
-			   : config_has(c, CONFIG_RETRIES) ? (int)c->retries
-							   : -1,
-		.priority = o->set & 1u << COMMAND_PRIORITY ? o->priority : 0,
+		.timeout_ms = o->set & 1u << JOB_OPTION_TIMEOUT ? (int64_t)o->timeout_ms
+			      : config_has(c, CONFIG_TIMEOUT)   ? (int64_t)c->timeout_ms
+								: -1,
+		.retries = o->set & 1u << JOB_OPTION_RETRIES ? o->retries
+			   : config_has(c, CONFIG_RETRIES)   ? (int)c->retries
+							     : -1,
+		.priority = o->set & 1u << JOB_OPTION_PRIORITY ? o->priority : 0,
 		.held = a->hold};
 	return 0;
 }
@@ -229,7 +229,7 @@ static int main_add(int argc, char **argv)
 	command_parse(&argp, argc, argv, &a);
 	int r = add(&a);
 	int code = r < 0 ? command_fail(&a.err, r) : EXIT_DONE;
-	command_options_finish(&a.wish);
+	job_options_finish(&a.options);
 	queue_choice_finish(&a.queue);
 	return code;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"all", CONTROL_OPTION_ALL, 0, 0, "All that are not over", 1},
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "All that are not over", 1},
 	{0},
 };
 
 static int main_cancel(int argc, char **argv)
 {
-	return control_main(argc, argv, EVENT_CANCEL, options,
+	return control_command_main(argc, argv, EVENT_CANCEL, options,
 		"Takes jobs out of the queue; one that runs is ended with all its processes.");
 }
 

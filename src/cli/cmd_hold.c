@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 static int main_hold(int argc, char **argv)
 {
-	return control_main(
+	return control_command_main(
 		argc, argv, EVENT_HOLD, NULL, "Keeps pending jobs from being started until 'gpuq release'.");
 }
 

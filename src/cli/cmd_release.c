@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 static int main_release(int argc, char **argv)
 {
-	return control_main(argc, argv, EVENT_RELEASE, NULL, "Lets held jobs go on.");
+	return control_command_main(argc, argv, EVENT_RELEASE, NULL, "Lets held jobs go on.");
 }
 
 const struct command cmd_release = {"release", "Let held jobs go on", main_release};

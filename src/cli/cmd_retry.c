@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"failed", CONTROL_OPTION_FAILED, 0, 0, "All that failed", 1},
+	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All that failed", 1},
 	{0},
 };
 
 static int main_retry(int argc, char **argv)
 {
-	return control_main(argc, argv, EVENT_RETRY, options, "Queues jobs again that are over.");
+	return control_command_main(argc, argv, EVENT_RETRY, options, "Queues jobs again that are over.");
 }
 
 const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry};

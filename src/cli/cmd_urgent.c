@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 static int main_urgent(int argc, char **argv)
 {
-	return control_main(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
+	return control_command_main(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
 }
 
 const struct command cmd_urgent = {"urgent", "Put jobs before all others", main_urgent};

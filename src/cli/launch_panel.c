@@ -9,9 +9,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "shown/devices.h"
 #include "shown/worker_row.h"
 #include "view/panel/capture.h"
-#include "view/panel/devices.h"
 #include "view/panel/panel.h"
 #include "view/panel/panel_guard.h"
 
@@ -47,7 +47,7 @@ static void put_worker(
 	g.since_ns = worker->file && w->since_ns ? (int64_t)w->since_ns : -1;
 	add_counts(&g, progress);
 	devices_open(&p->devices, w->vendor);
-	devices_add(&p->devices, &g);
+	devices_fill_row(&p->devices, &g);
 	(void)view_put_gpu(p->model, &g); /* without memory it stays as it was */
 }
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "queue/journal/show.h"
-#include "view/panel/devices.h"
+#include "shown/devices.h"
 #include "view/panel/panel.h"
 
 #define PERIOD_MS 250
@@ -147,7 +147,7 @@ static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 		[GD_GPU_NOT_ANSWERING] = "its driver does not answer",
 		[GD_GPU_UNREADABLE] = "its driver refuses it",
 	};
-	devices_fill(g, gpu);
+	devices_fill_row_from(g, gpu);
 	if (gpu->health != GD_GPU_OK) {
 		g->status = VIEW_GPU_ERROR;
 		g->error = sick[gpu->health];

@@ -17,9 +17,9 @@
 #include "base/loop.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/program.h"
 #include "cli/queue_choice.h"
 #include "cli/queue_view.h"
+#include "cli/subprogram.h"
 #include "cli/top_terminal.h"
 #include "view/top/top.h"
 
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;
-	int code = program_enter("gpuq top");
+	int code = subprogram_enter("gpuq top");
 	if (code != 0)
 		return code;
 	command_parse(&argp, argc, argv, &p);

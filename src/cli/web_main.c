@@ -12,10 +12,10 @@
 #include "base/loop.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/program.h"
 #include "cli/queue_choice.h"
 #include "cli/queue_view.h"
 #include "cli/say.h"
+#include "cli/subprogram.h"
 #include "view/web/web.h"
 #include "view/web/web_gate.h"
 
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
 	setlocale(LC_ALL, "");
 	argp_err_exit_status = EXIT_USAGE;
 	argp_program_version = "gpuq " GD_VERSION;
-	int code = program_enter("gpuq web");
+	int code = subprogram_enter("gpuq web");
 	if (code != 0)
 		return code;
 	command_parse(&argp, argc, argv, &s);

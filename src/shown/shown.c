@@ -22,9 +22,9 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "shown/devices.h"
 #include "shown/worker_row.h"
 #include "view/panel/capture.h"
-#include "view/panel/devices.h"
 #include "view/panel/panel.h"
 #include "view/panel/panel_guard.h"
 
@@ -51,6 +51,14 @@ struct shown {
 	/* Of the thread, and after it. */
 	struct devices devices;
 };
+
+/* The public statuses are the model's, under other names: values are cast from one to the other. */
+_Static_assert((int)GD_STATUS_IDLE == (int)VIEW_GPU_IDLE, "enum gd_gpu_status and enum view_gpu_status differ");
+_Static_assert((int)GD_STATUS_INITIALIZING == (int)VIEW_GPU_INITIALIZING, "see above");
+_Static_assert((int)GD_STATUS_PROCESSING == (int)VIEW_GPU_PROCESSING, "see above");
+_Static_assert((int)GD_STATUS_FINISHED == (int)VIEW_GPU_FINISHED, "see above");
+_Static_assert((int)GD_STATUS_ERROR == (int)VIEW_GPU_ERROR, "see above");
+_Static_assert((int)GD_STATUS_ERROR == VIEW_GPU_STATUSES - 1, "one of the enums has a status more");
 
 const char *gd_gpu_status_name(enum gd_gpu_status status)
 {
@@ -83,7 +91,7 @@ static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 		g.task = name_task(s, w, name);
 	if (panel_mode(s->panel) == PANEL_LIVE) {
 		devices_open(&s->devices, w->vendor);
-		devices_add(&s->devices, &g);
+		devices_fill_row(&s->devices, &g);
 	}
 	(void)view_put_gpu(s->model, &g); /* without memory it stays as it was */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A worker of the pool as a row of the panel; what it works on, and its GPU's memory, others add. */
+/* A worker of the pool as a row of the panel. The caller adds the name of the task and the figures of the GPU. */
 #ifndef SHOWN_WORKER_ROW_H
 #define SHOWN_WORKER_ROW_H
 

@@ -13,7 +13,7 @@ import pytest
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = os.environ["GPUQ"]
-TESTS = BUILD / "tests/launch"
+TESTS = BUILD / "tests/workers"
 WHISPER = TESTS / "whisper/whisper.so"
 POCKETSPHINX = BUILD / "workers/pocketsphinx.so"
 LIMIT = 120  # seconds, for anything that takes much less

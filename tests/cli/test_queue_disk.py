@@ -16,7 +16,7 @@ import pytest
 from lab import GPUQ, LIMIT
 from processes import naps
 
-FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so"
+FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libfaults.so"
 
 
 def faulty(lab, passing, failing, call="write", number=errno.ENOSPC, short=0):

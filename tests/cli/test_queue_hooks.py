@@ -122,3 +122,49 @@ def test_third_interrupt_waits_for_no_hook(lab):
     assert runner.returncode == 130
     (lab.directory / "go").touch()
     lab.until(lambda: lab.ran() == ["hook", "done"], "the hook, which goes on")
+
+
+def test_hook_gets_the_job_as_status_shows_it(lab):
+    lab.commands('echo \'"id":1,\' # "id":2,', "exit 3 # é")
+    lab.gpuq("run", "--on-finish", "cat > hook-$GPUQ_JOB_ID.json", code=1)
+    for number in (1, 2):
+        told = json.loads((lab.directory / f"hook-{number}.json").read_text())
+        assert told == lab.job(number)
+        assert {"id", "name", "command", "status", "exit_code", "log_file"} <= set(told)
+
+
+def test_hook_after_an_attempt_that_will_be_tried_again_is_told_that_it_failed(lab):
+    lab.add("--retries", "1", "--name", "twice", "exit $((GPUQ_ATTEMPT + 3))")
+    lab.gpuq("run", "--on-finish", "cat >> hook.json", code=1)
+    told = [json.loads(line) for line in (lab.directory / "hook.json").read_text().splitlines()]
+    assert sorted((one["name"], one["status"], one["exit_code"], one["attempts"], len(one["history"])) for one in told) == [
+        ("twice", "failed", 4, 1, 1), ("twice", "failed", 5, 2, 2)]
+
+
+def test_hook_of_a_job_in_a_journal_with_spaces_is_told_the_same(lab):
+    lab.journal.write_text('{ "event": "add", "id": 1, "command": "exit 3" }\n')
+    lab.gpuq("run", "--on-finish", f"cat > {lab.directory}/hook.json", code=1)
+    assert json.loads((lab.directory / "hook.json").read_text()) == lab.job(1)
+
+
+def test_hook_need_not_read_all_of_a_long_job(lab):
+    lab.gpuq("add", "--no-start", "-", input=f"true {'x' * 1_000_000}\n")
+    os.mkfifo(lab.directory / "go")
+    runner = lab.start("run", "--on-finish", "cat go > /dev/null; head -c 8 > told")
+    with (lab.directory / "go").open("w"):
+        assert lab.job(1)["status"] == "completed"
+    assert runner.wait(timeout=LIMIT) == 0
+    assert (lab.directory / "told").read_text() == '{"id":1,'
+
+
+def test_runner_that_dies_during_a_hook_takes_no_keeper_with_it(lab):
+    """The note that the hook is over has nobody to read it; the keeper still leaves in order."""
+    lab.commands("true")
+    runner = lab.start("run", "--on-finish", "touch begun; until [ -e go ]; do sleep 0.01; done; touch over")
+    lab.until(lambda: (lab.directory / "begun").exists())
+    runner.kill()
+    runner.wait()
+    (lab.directory / "go").touch()
+    lab.until(lambda: not lab.keepers(), "the keeper to leave")
+    assert (lab.directory / "over").exists()
+    assert list((lab.directory / "jobs.jsonl.d/keepers").iterdir()) == []

@@ -13,7 +13,7 @@ import pytest
 
 from lab import GPUQ, LIMIT, Lab
 
-CLOCK = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libclock.so"
+CLOCK = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libclock.so"
 YEARS = 10 * 365 * 86400
 
 

@@ -170,7 +170,7 @@ def test_saving_an_environment_again_makes_it_young(lab):
 
 
 def test_prune_that_fails_leaves_the_archive_as_it_was(lab):
-    faults = str(pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/libfaults.so")
+    faults = str(pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libfaults.so")
     archive = lab.directory / "jobs.jsonl.archive"
     lab.add("true")
     lab.gpuq("run")

@@ -59,9 +59,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		FUZZ_CHECK(command.bytes.size > 0 && command.line > line);
 		FUZZ_CHECK(!memchr(command.bytes.data, '\0', command.bytes.size));
 		FUZZ_CHECK(!memchr(command.bytes.data, '\n', command.bytes.size));
-		const struct command_options *o = command.options;
-		FUZZ_CHECK(!(o->set & 1u << COMMAND_NAME) == !o->name);
-		FUZZ_CHECK(!(o->set & 1u << COMMAND_AFTER) == !o->num_after);
+		const struct job_options *o = command.options;
+		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_NAME) == !o->name);
+		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_AFTER) == !o->num_after);
 		line = command.line;
 		check_alone(&command.bytes);
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/check-includes: the modules of src/ know each other in one direction only."""
+"""tools/check-includes: the modules of src/ and workers/ know each other in one direction only."""
 import os
 import pathlib
 import subprocess
@@ -32,8 +32,9 @@ def test_our_own_tree_is_right():
 
 @pytest.mark.parametrize("module, other", [
     ("gpu", "base"), ("pool", "gpu"), ("pool", "base"), ("pool", "pool"), ("launch", "pool"), ("shown", "pool"),
-    ("queue/journal", "gpu"), ("queue/runner", "queue/keeper"), ("queue/schedule", "queue/journal"), ("view/web", "base"),
-    ("view/panel", "view/model"), ("shown", "view/panel"), ("cli", "pool"), ("cli", "queue/input"), ("cli", "view/top"),
+    ("queue/schedule", "gpu"), ("queue/runner", "queue/keeper"), ("queue/schedule", "queue/journal"), ("view/web", "base"),
+    ("view/panel", "view/model"), ("shown", "view/panel"), ("shown", "gpu"), ("cli", "pool"), ("cli", "queue/input"),
+    ("cli", "view/top"),
 ])
 def test_allowed_directions_pass(tmp_path, module, other):
     result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
@@ -45,7 +46,8 @@ def test_allowed_directions_pass(tmp_path, module, other):
     ("view/model", "queue/journal"), ("view/panel", "pool"), ("launch", "queue/input"), ("queue/runner", "cli"),
     ("pool", "launch"), ("pool", "shown"), ("launch", "shown"), ("queue/journal", "queue/schedule"),
     ("queue/keeper", "queue/runner"), ("queue/schedule", "queue/keeper"), ("queue/runner", "queue/input"),
-    ("view/model", "view/panel"), ("view/web", "view/top"), ("shown", "view/web"),
+    ("view/model", "view/panel"), ("view/web", "view/top"), ("shown", "view/web"), ("view/panel", "gpu"),
+    ("view/model", "gpu"), ("queue/journal", "gpu"), ("queue/keeper", "gpu"), ("queue/input", "gpu"),
 ])
 def test_forbidden_directions_fail_and_are_named(tmp_path, module, other):
     result = check(tree(tmp_path, **{f"{module}__a": f'"{other}/x.h"'}))
@@ -77,6 +79,40 @@ def test_a_file_outside_the_planned_modules_fails(tmp_path, place):
     result = check(tree(tmp_path, **{f"{place}__a": "<stdio.h>"}))
     assert result.returncode == 1
     assert f"src/{place}/a.c:1: not in a module or part" in result.stdout
+
+
+def plugin(tmp_path, include):
+    """A tree with one plug-in that has this #include, and a header next to it."""
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers/audio.h").write_text("/* a header */\n")
+    (tmp_path / "workers/a.c").write_text(f"/* a file */\n#include {include}\nint (*f)(void) = gd_run;\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("include", ['"audio.h"', '"base/text.h"', '"gpu_dispatch.h"', "<stdio.h>", "<whisper.h>"])
+def test_plug_in_may_include_its_own_headers_base_and_the_public_header(tmp_path, include):
+    result = check(plugin(tmp_path, include))
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("include, words", [
+    ('"launch/worker.h"', "workers must not know launch"),
+    ('"pool/ring.h"', "workers must not know pool"),
+    ('"missing.h"', 'write "module/file.h"'),
+    ('"../src/base/text.h"', 'write "module/file.h"'),
+    ("<base/text.h>", "use quotes"),
+])
+def test_plug_in_that_includes_anything_else_fails(tmp_path, include, words):
+    result = check(plugin(tmp_path, include))
+    assert result.returncode == 1
+    assert "workers/a.c:2: " in result.stdout and words in result.stdout
+
+
+@pytest.mark.parametrize("module", ["base", "cli"])
+def test_no_module_may_include_a_plug_in(tmp_path, module):
+    result = check(tree(tmp_path, **{f"{module}__a": '"workers/audio.h"'}))
+    assert result.returncode == 1
+    assert f"src/{module}/a.c:2: {module} must not know workers" in result.stdout
 
 
 PUBLIC = """

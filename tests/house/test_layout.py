@@ -7,7 +7,7 @@ import re
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 ARCHITECTURE = (SOURCE / "docs/architecture.md").read_text()
-DEFINITION = re.compile(r"^(?:static )?(?:const )?((?:struct|enum|union) \w+) \{", re.MULTILINE)
+DEFINITION = re.compile(r"^(?:static )?(?:const )?(?:struct|enum|union) (\w+) \{", re.MULTILINE)
 
 
 def sources():
@@ -15,6 +15,7 @@ def sources():
 
 
 def test_a_struct_tag_has_one_meaning_in_the_whole_tree():
+    # Tags of structs, enums and unions share one name space in C.
     places = collections.defaultdict(list)
     for path in sources():
         for tag in DEFINITION.findall(path.read_text()):

@@ -183,7 +183,7 @@ long file_rig_await_number(struct file_rig *rig, const char *name)
 
 bool file_rig_gone(pid_t pid)
 {
-	return pid <= 0 || process_gone(pid, FILE_RIG_WAIT_MS);
+	return pid <= 0 || process_await_gone(pid, FILE_RIG_WAIT_MS);
 }
 
 bool file_rig_named_gone(const struct file_rig *rig, const char *name)

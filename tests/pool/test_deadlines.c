@@ -76,7 +76,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 		gd_close(rig->pool, NULL, NULL);
 		skip();
 	}
-	assert_true(process_gone(pids[slot], WAIT_MS));
+	assert_true(process_await_gone(pids[slot], WAIT_MS));
 	pool_rig_submit(rig, HANG, 0);
 	pool_rig_await(rig, one_timeout); /* of the other, for the first is not reaped yet */
 	assert_int_equal(rig->failure.event.id, 1);

@@ -124,7 +124,7 @@ static int host_with_child_of_its_own(void)
 	pid_t own = fork();
 	if (own == 0)
 		_exit(7);
-	check_true(process_gone(own, WAIT_MS));
+	check_true(process_await_gone(own, WAIT_MS));
 	run_faults(pool_rig_new());
 	int status;
 	check_true(waitpid(own, &status, 0) == own && WEXITSTATUS(status) == 7);

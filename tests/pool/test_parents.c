@@ -224,7 +224,7 @@ static void test_sigint_once_finishes_what_runs(void **state)
 	board_await(&board->begun, 2);
 	check_true(kill(-host, SIGINT) == 0);
 	/* What runs goes on: only now may it end. */
-	assert_false(process_gone(host, 50));
+	assert_false(process_await_gone(host, 50));
 	atomic_store(&board->go, 1);
 	host_check(host);
 	assert_int_equal(atomic_load(&board->notes[2]), 2);
@@ -237,7 +237,7 @@ static void test_sigint_twice_cancels_what_runs(void **state)
 	pid_t host = host_start(host_that_stops);
 	board_await(&board->begun, 2);
 	check_true(kill(-host, SIGINT) == 0);
-	assert_false(process_gone(host, 50));
+	assert_false(process_await_gone(host, 50));
 	check_true(kill(-host, SIGINT) == 0);
 	host_check(host);
 	board_check_all_gone(1000);
@@ -328,7 +328,7 @@ static void test_children_of_a_worker_end_with_it(void **state)
 			assert_true(process_alive(atomic_load(&board->pids[n])));
 		process_kill(worker);
 		for (int n = 0; n < pids; n++)
-			assert_true(process_gone(atomic_load(&board->pids[n]), 2000));
+			assert_true(process_await_gone(atomic_load(&board->pids[n]), 2000));
 		pool_rig_pid(rig, 0, worker);
 		assert_int_equal(pool_rig_close(rig), 0);
 	}
@@ -367,7 +367,7 @@ static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 		assert_true(process_alive(atomic_load(&board->pids[i])));
 	process_kill(workers[parent]);
 	for (int i = 2; i < 6; i++)
-		assert_true(process_gone(atomic_load(&board->pids[i]), 2000));
+		assert_true(process_await_gone(atomic_load(&board->pids[i]), 2000));
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 

@@ -41,7 +41,7 @@ static void test_worker_stopped_mid_task_times_out_and_is_replaced(void **state)
 	assert_int_equal(rig->timeouts, 1);
 	assert_int_equal(rig->failure.event.id, 0);
 	assert_int_equal(rig->successes, 50);
-	assert_true(process_gone(pid, 1000));
+	assert_true(process_await_gone(pid, 1000));
 	pool_rig_pid(rig, slot, pid);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
@@ -98,7 +98,7 @@ static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
 	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
 	assert_int_equal(gd_poll(rig->pool, 1000), -ECANCELED);
 	assert_int_equal(pool_rig_close(rig), 0);
-	assert_true(process_gone(pid, 1000));
+	assert_true(process_await_gone(pid, 1000));
 }
 
 static void test_worker_stopped_idle_is_killed_at_the_close(void **state)
@@ -138,7 +138,7 @@ static int thaw_teardown(void **state)
 {
 	if (ice.there) {
 		cgroup_settle(&ice.group, "freezer.state", "THAWED");
-		process_gone(ice.pid, WAIT_MS);
+		process_await_gone(ice.pid, WAIT_MS);
 		cgroup_remove(&ice.group);
 	}
 	ice.there = false;
@@ -150,7 +150,7 @@ static void assert_dies_when_thawed(void)
 {
 	assert_true(process_alive(ice.pid));
 	assert_true(cgroup_settle(&ice.group, "freezer.state", "THAWED"));
-	assert_true(process_gone(ice.pid, WAIT_MS));
+	assert_true(process_await_gone(ice.pid, WAIT_MS));
 }
 
 /* A close that waits for one that cannot die is to be over in a moment, not when it dies. */

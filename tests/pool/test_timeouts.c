@@ -213,7 +213,7 @@ static int block_until_it_is_killed(struct recorder *rec, const struct run_note 
 	if (note->kind == CALLBACK_START && note->event.id == 1)
 		board_open_gate(1);
 	if (note->kind == CALLBACK_SUCCESS && note->event.id == 0)
-		rec->extra = board_pass_gate(0) && process_gone((pid_t)board->words[0], WAIT_MS) ? rec : NULL;
+		rec->extra = board_pass_gate(0) && process_await_gone((pid_t)board->words[0], WAIT_MS) ? rec : NULL;
 	return 0;
 }
 

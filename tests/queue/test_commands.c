@@ -107,9 +107,9 @@ static void test_options_go_to_the_next_command_alone(void **state)
 	struct commands *c = open_text(text, sizeof(text) - 1);
 	struct shell_command command;
 	next_is(c, "first", 4, &command);
-	const struct command_options *o = command.options;
-	assert_int_equal(
-		o->set, 1u << COMMAND_MEM | 1u << COMMAND_NUM_GPUS | 1u << COMMAND_TIMEOUT | 1u << COMMAND_NAME);
+	const struct job_options *o = command.options;
+	assert_int_equal(o->set,
+		1u << JOB_OPTION_MEM | 1u << JOB_OPTION_NUM_GPUS | 1u << JOB_OPTION_TIMEOUT | 1u << JOB_OPTION_NAME);
 	assert_int_equal(o->mem_bytes, 12 * UNITS_GB);
 	assert_int_equal(o->num_gpus, 2);
 	assert_int_equal(o->timeout_ms, 7200000);

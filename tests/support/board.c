@@ -36,7 +36,8 @@ void board_check_all_gone(int timeout_ms)
 {
 	uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
-		check_true(process_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline_ns, clock_now_ns())));
+		check_true(
+			process_await_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline_ns, clock_now_ns())));
 }
 
 void board_await(const atomic_int *counter, int at_least)

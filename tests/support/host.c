@@ -23,7 +23,7 @@ pid_t host_start(int (*host)(void))
 void host_check(pid_t host)
 {
 	int status;
-	if (!process_gone(host, 3 * WAIT_MS)) {
+	if (!process_await_gone(host, 3 * WAIT_MS)) {
 		process_kill_child(host);
 		check_failed(__FILE__, __LINE__, "the host does not end");
 	}

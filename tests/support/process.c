@@ -26,7 +26,7 @@ static bool is_reaped(pid_t pid, int timeout_ms)
 	return kill(pid, 0) < 0;
 }
 
-bool process_gone(pid_t pid, int timeout_ms)
+bool process_await_gone(pid_t pid, int timeout_ms)
 {
 	uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
 	cleanup_(pidref_close) struct pidref p = PIDREF_NONE;
@@ -38,13 +38,13 @@ bool process_gone(pid_t pid, int timeout_ms)
 
 bool process_alive(pid_t pid)
 {
-	return !process_gone(pid, 0);
+	return !process_await_gone(pid, 0);
 }
 
 void process_kill(pid_t pid)
 {
 	check_true(kill(pid, SIGKILL) == 0);
-	check_true(process_gone(pid, WAIT_MS));
+	check_true(process_await_gone(pid, WAIT_MS));
 }
 
 void process_kill_child(pid_t pid)

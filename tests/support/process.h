@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 /* Waits until the process has ended; a zombie has. False at the deadline. */
-bool process_gone(pid_t pid, int timeout_ms);
+bool process_await_gone(pid_t pid, int timeout_ms);
 bool process_alive(pid_t pid);
 
 /* Sends SIGKILL and waits for the end. Does not reap. */

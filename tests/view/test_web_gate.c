@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who may ask the page's server: hosts, origins, tokens; and which part of a log. */
+/* Who may ask the page's server: hosts, origins, tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
 #include <string.h>
 
 #include "view/web/web_gate.h"
@@ -86,36 +85,6 @@ static void test_tokens_are_long_and_never_the_same(void **state)
 	assert_false(web_token_usable("fragment#of&an?address/is/not/one"));
 }
 
-static void check_range(const char *header, uint64_t size, uint64_t from, uint64_t to)
-{
-	uint64_t got_from = 77, got_to = 77;
-	assert_int_equal(web_range(header, size, 100, &got_from, &got_to), 0);
-	assert_int_equal(got_from, from);
-	assert_int_equal(got_to, to);
-}
-
-static void test_ranges_are_never_longer_than_the_limit(void **state)
-{
-	(void)state;
-	uint64_t gigabytes = UINT64_C(5) << 30, from, to;
-	check_range(NULL, gigabytes, gigabytes - 100, gigabytes);
-	check_range("bytes=-10", gigabytes, gigabytes - 10, gigabytes);
-	check_range("bytes=-1000", gigabytes, gigabytes - 100, gigabytes);
-	check_range("bytes=0-", gigabytes, 0, 100);
-	check_range("bytes=5-9", gigabytes, 5, 10);
-	check_range("bytes=5-5000", gigabytes, 5, 105);
-	check_range("bytes=5-", 8, 5, 8);
-	check_range("bytes=5-900", 8, 5, 8);
-	check_range("bytes=-900", 8, 0, 8);
-	check_range(NULL, 0, 0, 0);
-	assert_int_equal(web_range("bytes=8-", 8, 100, &from, &to), -ERANGE);
-	assert_int_equal(web_range("bytes=0-", 0, 100, &from, &to), -ERANGE);
-	static const char *const wrong[] = {"", "bytes", "bytes=", "bytes=-", "bytes=a-", "bytes=5", "bytes=9-5",
-		"bytes=1-2,4-5", "bytes=1-2 ", "lines=1-2", "bytes=-5-9", "bytes=99999999999999999999-"};
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-		assert_int_equal(web_range(wrong[i], 1000, 100, &from, &to), -EINVAL);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,7 +93,6 @@ int main(void)
 		cmocka_unit_test(test_requests_that_the_browser_marks_as_cross_site_are_refused),
 		cmocka_unit_test(test_only_the_exact_bearer_token_is_accepted),
 		cmocka_unit_test(test_tokens_are_long_and_never_the_same),
-		cmocka_unit_test(test_ranges_are_never_longer_than_the_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

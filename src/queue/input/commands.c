@@ -33,9 +33,9 @@ struct commands {
 	bool at_end;
 	int failed; /* reading failed: no way on */
 	uint64_t line;
-	struct command_options pending; /* of the comments since the last command */
+	struct job_options pending; /* of the comments since the last command */
 	uint64_t pending_line;
-	struct command_options current;
+	struct job_options current;
 };
 
 static int commands_new(const char *name, struct commands **ret)
@@ -78,8 +78,8 @@ void commands_close(struct commands *c)
 		return;
 	if (c->close_fd)
 		close(c->fd);
-	command_options_finish(&c->pending);
-	command_options_finish(&c->current);
+	job_options_finish(&c->pending);
+	job_options_finish(&c->current);
 	free(c->buf);
 	free(c->name);
 	free(c);
@@ -133,8 +133,8 @@ int commands_rewind(struct commands *c)
 	c->at_end = false;
 	c->failed = 0;
 	c->line = 0;
-	command_options_finish(&c->pending);
-	command_options_finish(&c->current);
+	job_options_finish(&c->pending);
+	job_options_finish(&c->current);
 	return 0;
 }
 
@@ -290,15 +290,15 @@ static int split_option(char **p, char *end, char **ret_key, char **ret_value, s
 
 static int set_option(struct commands *c, const char *key, const char *value, struct gd_error *err)
 {
-	const char *names[COMMAND_OPTIONS];
-	enum command_option option = 0;
-	for (size_t i = 0; i < COMMAND_OPTIONS; i++)
-		names[i] = command_option_name((enum command_option)i);
-	while (option < COMMAND_OPTIONS && strcmp(names[option], key) != 0)
+	const char *names[JOB_OPTIONS];
+	enum job_option option = 0;
+	for (size_t i = 0; i < JOB_OPTIONS; i++)
+		names[i] = job_option_name((enum job_option)i);
+	while (option < JOB_OPTIONS && strcmp(names[option], key) != 0)
 		option++;
-	if (option == COMMAND_OPTIONS) {
+	if (option == JOB_OPTIONS) {
 		char quote[DISPLAY_QUOTE_ROOM];
-		const char *near = suggest(key, names, COMMAND_OPTIONS);
+		const char *near = suggest(key, names, JOB_OPTIONS);
 		return error_set(err, -EINVAL, "unknown option '%s'; %s%s%s", display_quote(key, quote),
 			near ? "did you mean '" : "there are mem, num_gpus, timeout, name, priority, retries, after",
 			near ? near : "", near ? "'?" : "");
@@ -306,7 +306,7 @@ static int set_option(struct commands *c, const char *key, const char *value, st
 	if (c->pending.set & (1u << option))
 		return error_set(err, -EINVAL, "%s is given twice for the next command", key);
 	struct gd_error why;
-	int r = command_options_set(&c->pending, option, value, &why);
+	int r = job_options_set(&c->pending, option, value, &why);
 	return r < 0 ? error_set(err, r, "%s: %s", key, why.message) : 0;
 }
 
@@ -375,9 +375,9 @@ static int read_command(
 	if (!length && !unfinished)
 		return 0;
 
-	command_options_finish(&c->current);
+	job_options_finish(&c->current);
 	c->current = c->pending;
-	c->pending = (struct command_options){0};
+	c->pending = (struct job_options){0};
 	if (unfinished)
 		return complain(c, c->line, err, "the file ends behind a '\\', which continues the line");
 	if (memchr(s, '\0', length))
@@ -409,7 +409,7 @@ static int finish(struct commands *c, struct gd_error *err)
 {
 	if (!c->pending.set)
 		return 0;
-	command_options_finish(&c->pending);
+	job_options_finish(&c->pending);
 	return complain(c, c->pending_line, err, "there is no command behind these options");
 }
 

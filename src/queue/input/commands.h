@@ -16,46 +16,12 @@
 #include <stdint.h>
 
 #include "gpu_dispatch.h"
-
-enum command_option {
-	COMMAND_MEM,
-	COMMAND_NUM_GPUS,
-	COMMAND_TIMEOUT,
-	COMMAND_NAME,
-	COMMAND_PRIORITY,
-	COMMAND_RETRIES,
-	COMMAND_AFTER,
-	COMMAND_OPTIONS,
-};
-
-#define COMMAND_MAX_GPUS     1024
-#define COMMAND_MAX_PRIORITY 1000000
-
-/* What one command wants; also what `gpuq add` fills from its options. */
-struct command_options {
-	unsigned set;       /* bits 1u << enum command_option */
-	uint64_t mem_bytes; /* on each of its GPUs; a bare number is MB */
-	int num_gpus;       /* 0: none */
-	uint64_t timeout_ms;
-	char *name;   /* never empty */
-	int priority; /* higher goes first */
-	int retries;
-	uint64_t *after; /* ids of jobs */
-	size_t num_after;
-};
-
-void command_options_finish(struct command_options *o);
-
-/* One option as text. -EINVAL with words that say what was expected. */
-int command_options_set(struct command_options *o, enum command_option option, const char *value, struct gd_error *err);
-
-/* "num_gpus" and so on. */
-const char *command_option_name(enum command_option option);
+#include "queue/input/job_options.h"
 
 struct shell_command {
-	struct gd_bytes bytes;                 /* no NUL at its end */
-	const struct command_options *options; /* set == 0 where it has none */
-	uint64_t line;                         /* where it begins, from 1 */
+	struct gd_bytes bytes;             /* no NUL at its end */
+	const struct job_options *options; /* set == 0 where it has none */
+	uint64_t line;                     /* where it begins, from 1 */
 };
 
 /* A file that is being read. Only as much is in memory as its longest command. */

@@ -177,23 +177,23 @@ static int line_tally_file(struct line_tally *t, const struct jobs *js, const ch
 static int add_command(
 	struct submit *s, const struct shell_command *c, const struct job_spec *base, struct gd_error *err)
 {
-	const struct command_options *o = c->options;
+	const struct job_options *o = c->options;
 	struct job_spec spec = *base;
 	spec.command = c->bytes.data;
 	spec.command_size = c->bytes.size;
-	if (o->set & 1u << COMMAND_MEM)
+	if (o->set & 1u << JOB_OPTION_MEM)
 		spec.mem_mb = (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20);
-	if (o->set & 1u << COMMAND_NUM_GPUS)
+	if (o->set & 1u << JOB_OPTION_NUM_GPUS)
 		spec.num_gpus = o->num_gpus;
-	if (o->set & 1u << COMMAND_TIMEOUT)
+	if (o->set & 1u << JOB_OPTION_TIMEOUT)
 		spec.timeout_ms = (int64_t)o->timeout_ms;
-	if (o->set & 1u << COMMAND_NAME)
+	if (o->set & 1u << JOB_OPTION_NAME)
 		spec.name = o->name;
-	if (o->set & 1u << COMMAND_PRIORITY)
+	if (o->set & 1u << JOB_OPTION_PRIORITY)
 		spec.priority = o->priority;
-	if (o->set & 1u << COMMAND_RETRIES)
+	if (o->set & 1u << JOB_OPTION_RETRIES)
 		spec.retries = o->retries;
-	if (o->set & 1u << COMMAND_AFTER) {
+	if (o->set & 1u << JOB_OPTION_AFTER) {
 		spec.after = o->after;
 		spec.num_after = o->num_after;
 	}
@@ -202,7 +202,7 @@ static int add_command(
 
 static int check_after(const struct jobs *js, const struct shell_command *c, const char *name, struct gd_error *err)
 {
-	for (size_t i = 0; c->options->set & 1u << COMMAND_AFTER && i < c->options->num_after; i++)
+	for (size_t i = 0; c->options->set & 1u << JOB_OPTION_AFTER && i < c->options->num_after; i++)
 		if (!jobs_find(js, c->options->after[i]))
 			return error_set(err, -EINVAL, "%s:%" PRIu64 ": after=%" PRIu64 ": there is no such job", name,
 				c->line, c->options->after[i]);

@@ -11,6 +11,7 @@
 #define VIEW_PANEL_LAYOUT_H
 
 #include "base/text.h"
+#include "base/units.h"
 #include "view/model/model.h"
 
 struct layout_options {
@@ -30,5 +31,7 @@ void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns);
 const char *layout_number(uint64_t n, char buf[LAYOUT_NUMBER_ROOM]);
 /* "4.2/s", "12/min", "3.4/h", "5.2M/s"; "" for 0. Returns buf. */
 const char *layout_rate(double per_second, char buf[LAYOUT_NUMBER_ROOM]);
+/* A time that is still growing: below ten seconds in whole seconds, because tenths would flicker. Returns buf. */
+const char *layout_time(uint64_t ns, char buf[UNITS_ROOM]);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define MAX_COLUMNS 8
 
-struct column {
+struct job_column {
 	const char *title;
 	int width; /* 0: the rest */
 	bool right;
@@ -100,36 +100,36 @@ static void reason_words(const struct view_job *job, int64_t now_ms, char *out, 
 		snprintf(out, size, "exit %d", a->exit_code);
 }
 
-static size_t make_columns(const struct top *t, int width, struct column columns[MAX_COLUMNS])
+static size_t make_columns(const struct top *t, int width, struct job_column columns[MAX_COLUMNS])
 {
 	size_t n = 0;
 	int id_width = 3;
 	const struct view_job *last = view_num_jobs(t->model) ? view_job(t->model, view_num_jobs(t->model) - 1) : NULL;
 	for (uint64_t id = last ? last->id : 0; id >= 1000; id /= 10)
 		id_width++;
-	columns[n++] = (struct column){"ID", id_width, true, VIEW_BY_ID, id_words};
-	columns[n++] = (struct column){"STATE", 9, false, VIEW_BY_STATE, state_words};
+	columns[n++] = (struct job_column){"ID", id_width, true, VIEW_BY_ID, id_words};
+	columns[n++] = (struct job_column){"STATE", 9, false, VIEW_BY_STATE, state_words};
 	if (width >= 50)
-		columns[n++] = (struct column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
-	columns[n++] = (struct column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
+		columns[n++] = (struct job_column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
+	columns[n++] = (struct job_column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
 	if (width >= 70)
-		columns[n++] = (struct column){"MEM", 8, true, VIEW_BY_MEMORY, memory_words};
+		columns[n++] = (struct job_column){"MEM", 8, true, VIEW_BY_MEMORY, memory_words};
 	if (width >= 100)
-		columns[n++] = (struct column){"STARTED", 11, false, VIEW_BY_START, start_words};
+		columns[n++] = (struct job_column){"STARTED", 11, false, VIEW_BY_START, start_words};
 	if (width >= 130)
-		columns[n++] = (struct column){"REASON", 24, false, VIEW_BY_ID, reason_words};
-	columns[n++] = (struct column){"COMMAND", 0, false, VIEW_BY_NAME, NULL};
+		columns[n++] = (struct job_column){"REASON", 24, false, VIEW_BY_ID, reason_words};
+	columns[n++] = (struct job_column){"COMMAND", 0, false, VIEW_BY_NAME, NULL};
 	return n;
 }
 
 static void draw_titles(
-	const struct top *t, struct screen *s, int row, const struct column *columns, size_t num_columns, int shown)
+	const struct top *t, struct screen *s, int row, const struct job_column *columns, size_t num_columns, int shown)
 {
 	int at = 1;
 	char words[64];
 	screen_fill(s, row, 0, s->columns, SCREEN_REVERSE | SCREEN_DIM, " ");
 	for (size_t i = 0; i < num_columns; i++) {
-		const struct column *c = &columns[i];
+		const struct job_column *c = &columns[i];
 		int width = c->width ? c->width : s->columns - at;
 		bool sorted = c->order == t->order && strcmp(c->title, "REASON") != 0;
 		unsigned style = SCREEN_REVERSE | (sorted ? SCREEN_BOLD : SCREEN_DIM);
@@ -175,15 +175,15 @@ static void draw_command(struct screen *s, int row, int at, const struct view_jo
 	screen_put(s, row, at, s->columns - at, style, job->command);
 }
 
-static void draw_job(const struct top *t, struct screen *s, int row, const struct column *columns, size_t num_columns,
-	const struct view_job *job, int64_t now_ms)
+static void draw_job(const struct top *t, struct screen *s, int row, const struct job_column *columns,
+	size_t num_columns, const struct view_job *job, int64_t now_ms)
 {
 	char words[160];
 	int at = 1;
 	unsigned style = style_of(job);
 	bool waits = job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD;
 	for (size_t i = 0; i < num_columns; i++) {
-		const struct column *c = &columns[i];
+		const struct job_column *c = &columns[i];
 		/* What is over is dim as a whole; of what is not, the state has the colour. */
 		unsigned own = style & SCREEN_DIM ? SCREEN_DIM : SCREEN_PLAIN;
 		if (!c->words) {
@@ -219,7 +219,7 @@ static void scroll(struct top *t, int rows)
 
 void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t now_ms)
 {
-	struct column columns[MAX_COLUMNS];
+	struct job_column columns[MAX_COLUMNS];
 	size_t num_columns = make_columns(t, s->columns, columns);
 	int shown = rows - 1;
 	t->rows = shown;

@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/json_put.h"
 #include "view/web/metrics.h"
-#include "view/web/web_gate.h"
 #include "view/web/web_private.h"
+#include "view/web/web_range.h"
 
 /* Of a log at once: one may be gigabytes. */
 #define LOG_LIMIT ((uint64_t)1 << 20)
@@ -132,7 +132,7 @@ static enum MHD_Result show_log(struct web *w, struct MHD_Connection *c, const s
 	if (r < 0)
 		return answer_failure(c, r, &err);
 	uint64_t from, to, size = (uint64_t)st.st_size;
-	r = web_range(header, size, header ? LOG_LIMIT : LOG_TAIL, &from, &to);
+	r = web_range_parse(header, size, header ? LOG_LIMIT : LOG_TAIL, &from, &to);
 	if (r == -ERANGE)
 		return answer_behind(c, size);
 	if (r < 0)

@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "view/web/web_private.h"
 
-/* Columns of the picture: what is narrower is joined. */
-#define LINE_GRAINS 400
-#define LINE_NS     NS_PER_S
-/* Of the time, what building it may take. */
-#define LINE_SHARE 25
+/* The resolution of a timeline, in columns; narrower bars are joined. */
+#define TIMELINE_COLUMNS 400
+/* The shortest time between two builds; longer where building takes more than a 25th of it. */
+#define TIMELINE_PERIOD_NS NS_PER_S
+#define TIMELINE_SHARE     25
 
 static void rows_finish(struct web_rows *rows)
 {
@@ -22,7 +22,7 @@ void web_cache_finish(struct web *w)
 {
 	for (size_t i = 0; i < WEB_CACHE; i++) {
 		rows_finish(&w->rows[i]);
-		text_finish(&w->lines[i].json);
+		text_finish(&w->timelines[i].json);
 	}
 }
 
@@ -50,38 +50,39 @@ const struct web_rows *web_cache_rows(struct web *w, const struct web_query *q, 
 	return rows;
 }
 
-static int build_line(struct web *w, struct web_line *line)
+static int build_timeline(struct web *w, struct web_timeline *timeline)
 {
 	struct web_clock now;
 	struct timeline t;
 	web_now(w, &now);
-	int64_t span = (int64_t)line->minutes * 60000;
-	int r = timeline_build(w->options.model, now.now_ms - span, now.now_ms, span / LINE_GRAINS, &t);
+	int64_t span = (int64_t)timeline->minutes * 60000;
+	int r = timeline_build(w->options.model, now.now_ms - span, now.now_ms, span / TIMELINE_COLUMNS, &t);
 	if (r < 0)
 		return r;
-	text_clear(&line->json);
-	web_put_timeline(&line->json, &t);
+	text_clear(&timeline->json);
+	web_put_timeline(&timeline->json, &t);
 	timeline_finish(&t);
-	if (text_error(&line->json))
+	if (text_error(&timeline->json))
 		return -1;
 	uint64_t took_ns = clock_now_ns() - now.now_ns;
-	line->next_ns = now.now_ns + (took_ns * LINE_SHARE > LINE_NS ? took_ns * LINE_SHARE : LINE_NS);
-	line->generation = w->generation;
-	line->serial++;
+	uint64_t period_ns = took_ns * TIMELINE_SHARE;
+	timeline->next_ns = now.now_ns + (period_ns > TIMELINE_PERIOD_NS ? period_ns : TIMELINE_PERIOD_NS);
+	timeline->generation = w->generation;
+	timeline->serial++;
 	return 0;
 }
 
-const struct web_line *web_cache_line(struct web *w, int minutes)
+const struct web_timeline *web_cache_timeline(struct web *w, int minutes)
 {
-	struct web_line *line = NULL;
-	for (size_t i = 0; i < WEB_CACHE && !line; i++)
-		if (w->lines[i].minutes == minutes)
-			line = &w->lines[i];
-	if (line && (line->generation == w->generation || clock_now_ns() < line->next_ns))
-		return line;
-	if (!line) {
-		line = &w->lines[w->next_line++ % WEB_CACHE];
-		line->minutes = minutes;
+	struct web_timeline *timeline = NULL;
+	for (size_t i = 0; i < WEB_CACHE && !timeline; i++)
+		if (w->timelines[i].minutes == minutes)
+			timeline = &w->timelines[i];
+	if (timeline && (timeline->generation == w->generation || clock_now_ns() < timeline->next_ns))
+		return timeline;
+	if (!timeline) {
+		timeline = &w->timelines[w->next_timeline++ % WEB_CACHE];
+		timeline->minutes = minutes;
 	}
-	return build_line(w, line) < 0 ? NULL : line;
+	return build_timeline(w, timeline) < 0 ? NULL : timeline;
 }

@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /*
  * Whether a Host header ("box:8765", "[::1]:8765") names us: localhost, 127.0.0.1, [::1] or one of `names`. The port
@@ -35,12 +34,5 @@ bool web_token_given(const char *authorization, const char *token);
 int web_token_make(char ret[WEB_TOKEN_ROOM]);
 /* Whether somebody's own token will do: 16…256 characters that need no escape in an address. */
 bool web_token_usable(const char *token);
-
-/*
- * Which bytes of a file of `size` a Range header asks for: "bytes=5-9", "bytes=5-", "bytes=-100"; NULL means the last
- * ones. Never more than `limit`: of an open range the first, of the last ones the last. Into [*ret_from, *ret_to).
- * -ERANGE: it begins at or behind the end; -EINVAL: it is none, or several.
- */
-int web_range(const char *header, uint64_t size, uint64_t limit, uint64_t *ret_from, uint64_t *ret_to);
 
 #endif

@@ -23,12 +23,13 @@ struct web_rows {
 	size_t count;
 };
 
-struct web_line {
+/* The timeline of the last `minutes` as JSON: pages that show the same span share it. */
+struct web_timeline {
 	int minutes; /* 0: not used yet */
 	uint64_t generation;
-	uint64_t next_ns; /* not built anew before */
+	uint64_t next_ns; /* not rebuilt earlier */
 	struct text json;
-	uint64_t serial; /* grows with each that is built */
+	uint64_t serial; /* incremented with every build */
 };
 
 struct web_stream;
@@ -51,8 +52,8 @@ struct web {
 	size_t num_streams;
 	struct web_rows rows[WEB_CACHE];
 	size_t next_rows;
-	struct web_line lines[WEB_CACHE];
-	size_t next_line;
+	struct web_timeline timelines[WEB_CACHE];
+	size_t next_timeline;
 	uint64_t num_requests, num_refused; /* for the metrics */
 };
 
@@ -90,7 +91,7 @@ void web_stream_end_all(struct web *w);
 
 /* NULL when memory ran out. */
 const struct web_rows *web_cache_rows(struct web *w, const struct web_query *q, const char *key);
-const struct web_line *web_cache_line(struct web *w, int minutes);
+const struct web_timeline *web_cache_timeline(struct web *w, int minutes);
 void web_cache_finish(struct web *w);
 
 #endif

@@ -50,7 +50,7 @@ struct web_stream {
 	size_t num_rows;
 	int64_t total;
 	int64_t sample_ms;
-	uint64_t line_serial;
+	uint64_t timeline_serial;
 	/* The job that is looked at, and its log. */
 	uint64_t job_id, job_version;
 	unsigned attempt;
@@ -208,25 +208,26 @@ static void put_rows(struct web_stream *s)
 	s->has_rows = true;
 }
 
-static void put_line(struct web_stream *s)
+static void put_timeline(struct web_stream *s)
 {
-	const struct web_line *line = s->minutes ? web_cache_line(s->web, s->minutes) : NULL;
-	if (!line || line->serial == s->line_serial)
+	const struct web_timeline *timeline = s->minutes ? web_cache_timeline(s->web, s->minutes) : NULL;
+	if (!timeline || timeline->serial == s->timeline_serial)
 		return;
-	s->line_serial = line->serial;
+	s->timeline_serial = timeline->serial;
 	text_append_string(&s->out, "event:timeline\ndata:");
-	text_append(&s->out, line->json.data, line->json.length);
+	text_append(&s->out, timeline->json.data, timeline->json.length);
 	text_append_string(&s->out, "\n\n");
 }
 
-/* Whether the timeline that it has is behind, and may be built anew now. */
-static bool line_is_due(const struct web_stream *s)
+/* Whether the page shows an old timeline and may get a new one now. */
+static bool timeline_is_due(const struct web_stream *s)
 {
 	const struct web *w = s->web;
 	for (size_t i = 0; s->minutes && i < WEB_CACHE; i++)
-		if (w->lines[i].minutes == s->minutes)
-			return w->lines[i].serial != s->line_serial ||
-			       (w->lines[i].generation != w->generation && clock_now_ns() >= w->lines[i].next_ns);
+		if (w->timelines[i].minutes == s->minutes)
+			return w->timelines[i].serial != s->timeline_serial ||
+			       (w->timelines[i].generation != w->generation &&
+				       clock_now_ns() >= w->timelines[i].next_ns);
 	return false;
 }
 
@@ -236,7 +237,7 @@ static void put_news(struct web_stream *s)
 	put_rows(s);
 	put_job(s);
 	put_log(s);
-	put_line(s);
+	put_timeline(s);
 	if (s->beat && s->out.length == 0)
 		text_append_string(&s->out, ":\n\n");
 	s->beat = false;
@@ -365,7 +366,8 @@ enum MHD_Result web_stream_open(struct web *w, struct MHD_Connection *c, bool ma
 
 static bool has_news(struct web_stream *s)
 {
-	return s->beat || s->model_version != view_version(s->web->options.model) || line_is_due(s) || log_has_news(s);
+	return s->beat || s->model_version != view_version(s->web->options.model) || timeline_is_due(s) ||
+	       log_has_news(s);
 }
 
 static void wake(struct web_stream *s)

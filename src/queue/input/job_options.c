@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "queue/input/job_options.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -7,28 +9,27 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "queue/input/commands.h"
 
-static const char *const option_names[COMMAND_OPTIONS] = {
-	[COMMAND_MEM] = "mem",
-	[COMMAND_NUM_GPUS] = "num_gpus",
-	[COMMAND_TIMEOUT] = "timeout",
-	[COMMAND_NAME] = "name",
-	[COMMAND_PRIORITY] = "priority",
-	[COMMAND_RETRIES] = "retries",
-	[COMMAND_AFTER] = "after",
+static const char *const option_names[JOB_OPTIONS] = {
+	[JOB_OPTION_MEM] = "mem",
+	[JOB_OPTION_NUM_GPUS] = "num_gpus",
+	[JOB_OPTION_TIMEOUT] = "timeout",
+	[JOB_OPTION_NAME] = "name",
+	[JOB_OPTION_PRIORITY] = "priority",
+	[JOB_OPTION_RETRIES] = "retries",
+	[JOB_OPTION_AFTER] = "after",
 };
 
-const char *command_option_name(enum command_option option)
+const char *job_option_name(enum job_option option)
 {
 	return option_names[option];
 }
 
-void command_options_finish(struct command_options *o)
+void job_options_finish(struct job_options *o)
 {
 	free(o->name);
 	free(o->after);
-	*o = (struct command_options){0};
+	*o = (struct job_options){0};
 }
 
 static int set_int(const char *value, int64_t min, int64_t max, int *ret, struct gd_error *err)
@@ -41,7 +42,7 @@ static int set_int(const char *value, int64_t min, int64_t max, int *ret, struct
 	return 0;
 }
 
-static int set_name(struct command_options *o, const char *value, struct gd_error *err)
+static int set_name(struct job_options *o, const char *value, struct gd_error *err)
 {
 	if (!*value)
 		return error_set(err, -EINVAL, "it is empty; leave it out for no name");
@@ -54,7 +55,7 @@ static int set_name(struct command_options *o, const char *value, struct gd_erro
 }
 
 /* "7" or "7,8,9". */
-static int set_after(struct command_options *o, const char *value, struct gd_error *err)
+static int set_after(struct job_options *o, const char *value, struct gd_error *err)
 {
 	size_t count = 1;
 	for (const char *p = value; *p; p++)
@@ -78,32 +79,32 @@ static int set_after(struct command_options *o, const char *value, struct gd_err
 	return 0;
 }
 
-int command_options_set(struct command_options *o, enum command_option option, const char *value, struct gd_error *err)
+int job_options_set(struct job_options *o, enum job_option option, const char *value, struct gd_error *err)
 {
 	int r = -EINVAL;
 	switch (option) {
-	case COMMAND_MEM:
+	case JOB_OPTION_MEM:
 		r = units_parse_size(value, UNITS_MB, &o->mem_bytes, err);
 		break;
-	case COMMAND_NUM_GPUS:
-		r = set_int(value, 0, COMMAND_MAX_GPUS, &o->num_gpus, err);
+	case JOB_OPTION_NUM_GPUS:
+		r = set_int(value, 0, JOB_OPTION_MAX_GPUS, &o->num_gpus, err);
 		break;
-	case COMMAND_TIMEOUT:
+	case JOB_OPTION_TIMEOUT:
 		r = units_parse_duration(value, &o->timeout_ms, err);
 		break;
-	case COMMAND_NAME:
+	case JOB_OPTION_NAME:
 		r = set_name(o, value, err);
 		break;
-	case COMMAND_PRIORITY:
-		r = set_int(value, -COMMAND_MAX_PRIORITY, COMMAND_MAX_PRIORITY, &o->priority, err);
+	case JOB_OPTION_PRIORITY:
+		r = set_int(value, -JOB_OPTION_MAX_PRIORITY, JOB_OPTION_MAX_PRIORITY, &o->priority, err);
 		break;
-	case COMMAND_RETRIES:
+	case JOB_OPTION_RETRIES:
 		r = set_int(value, 0, INT_MAX, &o->retries, err);
 		break;
-	case COMMAND_AFTER:
+	case JOB_OPTION_AFTER:
 		r = set_after(o, value, err);
 		break;
-	case COMMAND_OPTIONS:
+	case JOB_OPTIONS:
 		break;
 	}
 	if (r == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "view/panel/devices.h"
+#include "shown/devices.h"
 
 #include <stddef.h>
 
@@ -38,7 +38,7 @@ void devices_read(struct devices *d)
 	}
 }
 
-void devices_fill(struct view_gpu *g, const struct gd_gpu *gpu)
+void devices_fill_row_from(struct view_gpu *g, const struct gd_gpu *gpu)
 {
 	if (gpu->known & GD_GPU_NAME)
 		g->name = gpu->name;
@@ -50,15 +50,15 @@ void devices_fill(struct view_gpu *g, const struct gd_gpu *gpu)
 		g->utilization_percent = (int)gpu->utilization_percent;
 }
 
-void devices_add(const struct devices *d, struct view_gpu *g)
+void devices_fill_row(const struct devices *d, struct view_gpu *g)
 {
 	const struct gd_gpu *found = NULL;
-	/* Instances of a split card have its number: whose figures these are would not be known. */
+	/* The instances of a split card share its number, so their figures could not be told apart. */
 	for (size_t i = 0; d->gpus && i < d->gpus->count; i++)
 		if (d->gpus->gpus[i].index == g->id && d->gpus->gpus[i].mig_index < 0)
 			found = &d->gpus->gpus[i];
 	if (found)
-		devices_fill(g, found);
+		devices_fill_row_from(g, found);
 }
 
 void devices_close(struct devices *d)

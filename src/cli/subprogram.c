@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/program.h"
+#include "cli/subprogram.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -14,12 +14,12 @@
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
-/* How a program learns which gpuq it belongs to. Taken out of the environment at once. */
+/* Tells a program which gpuq it belongs to. subprogram_enter() removes it from the environment. */
 #define MARK "GPUQ_EXECUTED_BY"
 
 static char gpuq_path[PATH_MAX] = "/proc/self/exe";
 
-/* "gpuq-web" → "GPUQ_WEB": which one, for who has it elsewhere. */
+/* "gpuq-web" → "GPUQ_WEB", the variable that names a program in another place. */
 static void variable_of(const char *name, char ret[64])
 {
 	size_t n = 0;
@@ -28,7 +28,7 @@ static void variable_of(const char *name, char ret[64])
 	ret[n] = '\0';
 }
 
-int program_become(const char *name, const char *package, char **argv)
+int subprogram_become(const char *name, const char *package, char **argv)
 {
 	char self[PATH_MAX], path[PATH_MAX], variable[64];
 	variable_of(name, variable);
@@ -44,7 +44,7 @@ int program_become(const char *name, const char *package, char **argv)
 	return EXIT_WORK_FAILED;
 }
 
-int program_enter(const char *command)
+int subprogram_enter(const char *command)
 {
 	const char *mark = getenv(MARK);
 	if (!mark || strlen(mark) >= sizeof(gpuq_path)) {
@@ -56,7 +56,7 @@ int program_enter(const char *command)
 	return 0;
 }
 
-const char *program_gpuq(void)
+const char *subprogram_gpuq(void)
 {
 	return gpuq_path;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/control.h"
+#include "cli/control_command.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 #include "queue/input/control.h"
 #include "queue/journal/follow.h"
 
-struct control {
+struct control_command {
 	struct queue_choice queue;
 	enum event event;
 	bool all_failed, all;
-	struct id_list ids; /* those of --all and --failed behind those that were named */
+	struct id_list ids; /* the jobs that were named, then those of --all and --failed */
 	size_t num_named;
 	size_t num_refused;
 	struct gd_error err;
@@ -29,15 +29,15 @@ struct control {
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct control *c = state->input;
+	struct control_command *c = state->input;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &c->queue;
 		return 0;
-	case CONTROL_OPTION_FAILED:
+	case CONTROL_COMMAND_FAILED:
 		c->all_failed = true;
 		return 0;
-	case CONTROL_OPTION_ALL:
+	case CONTROL_COMMAND_ALL:
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -53,8 +53,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* A journal that is not there is not made. */
-static int collect(struct control *c)
+/* Adds the jobs of --all and --failed. Does not create a missing journal. */
+static int collect(struct control_command *c)
 {
 	struct follow f;
 	c->num_named = c->ids.count;
@@ -74,15 +74,15 @@ static int collect(struct control *c)
 
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
-	struct control *c = context;
-	/* Of --all and --failed: it has changed since it was found. */
+	struct control_command *c = context;
+	/* A job of --all or --failed: its state has changed since it was collected. */
 	if (index >= c->num_named)
 		return;
 	say_error(why);
 	c->num_refused++;
 }
 
-static int control(struct control *c)
+static int control(struct control_command *c)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	size_t done = 0;
@@ -102,11 +102,11 @@ static int control(struct control *c)
 	return r;
 }
 
-int control_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
+int control_command_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
-	struct control c = {.event = event};
+	struct control_command c = {.event = event};
 	command_parse(&argp, argc, argv, &c);
 	int r = control(&c);
 	int code = r < 0 ? command_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;

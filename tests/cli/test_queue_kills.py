@@ -10,7 +10,7 @@ import subprocess
 from lab import LIMIT
 from processes import alive
 
-KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/queue/killer"
+KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/killer"
 
 
 def check_each_ran_once(lab, count):

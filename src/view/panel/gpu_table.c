@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The GPUs of the panel: a table, or, where there are more of them than lines, the
- * same table in several columns side by side with only what fits.
- */
+#include "view/panel/gpu_table.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/display.h"
 #include "base/units.h"
-#include "view/panel/layout_private.h"
+#include "view/panel/ink.h"
 
-enum column { GPU, NAME, STATUS, TASK, TIME, LAST, DONE, FAILED, MEMORY, LOAD, COLUMNS };
+enum gpu_column { GPU, NAME, STATUS, TASK, TIME, LAST, DONE, FAILED, MEMORY, LOAD, COLUMNS };
 
 #define BETWEEN 3 /* " │ ", between tables side by side */
 
@@ -87,7 +85,7 @@ static struct extent measure(const struct view_model *m)
 /* ---- Which columns ---------------------------------------------------------------- */
 
 /* Adds a column, or makes one wider, if that leaves `keep` columns free. */
-static bool take(struct column_plan *p, enum column c, size_t width, size_t keep)
+static bool take(struct column_plan *p, enum gpu_column c, size_t width, size_t keep)
 {
 	size_t cost = width + (p->widths[c] ? 0 : p->gap);
 	if (p->left < cost + keep)
@@ -97,7 +95,7 @@ static bool take(struct column_plan *p, enum column c, size_t width, size_t keep
 	return true;
 }
 
-static void take_bar(struct column_plan *p, enum column c, size_t *bar, size_t width, size_t keep)
+static void take_bar(struct column_plan *p, enum gpu_column c, size_t *bar, size_t width, size_t keep)
 {
 	size_t more = width - *bar + (*bar ? 0 : 1);
 	if (p->widths[c] && take(p, c, more, keep))
@@ -221,8 +219,8 @@ static void write_memory(struct text *t, const struct view_gpu *g, const struct 
 	write_right(t, colour, INK_DIM, buf, amount);
 }
 
-static void write_cell(struct text *t, const struct view_model *m, size_t i, enum column c, const struct column_plan *p,
-	const struct layout_options *o)
+static void write_cell(struct text *t, const struct view_model *m, size_t i, enum gpu_column c,
+	const struct column_plan *p, const struct layout_options *o)
 {
 	const struct view_gpu *g = view_gpu(m, i);
 	char buf[LAYOUT_NUMBER_ROOM];
@@ -267,7 +265,7 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 
 /* ---- Lines --------------------------------------------------------------------------- */
 
-static void write_title(struct text *t, enum column c, const struct column_plan *p)
+static void write_title(struct text *t, enum gpu_column c, const struct column_plan *p)
 {
 	static const char *const titles[COLUMNS] = {
 		"GPU", "NAME", "STATUS", "TASK", "TIME", "LAST", "DONE", "FAILED", "MEMORY", "UTIL"};
@@ -287,7 +285,7 @@ static void write_titles(struct text *t, const struct column_plan *p)
 		if (!p->widths[c])
 			continue;
 		ink_spaces(t, c ? p->gap : 0);
-		write_title(t, (enum column)c, p);
+		write_title(t, (enum gpu_column)c, p);
 	}
 }
 
@@ -298,7 +296,7 @@ static void write_row(struct text *t, const struct view_model *m, size_t i, cons
 		if (!p->widths[c])
 			continue;
 		ink_spaces(t, c ? p->gap : 0);
-		write_cell(t, m, i, (enum column)c, p, o);
+		write_cell(t, m, i, (enum gpu_column)c, p, o);
 	}
 }
 
@@ -418,7 +416,7 @@ static size_t write_grid(struct text *t, const struct view_model *m, const struc
 	return 1 + g.titles + g.rows;
 }
 
-size_t layout_rows(struct text *t, const struct view_model *m, const struct layout_options *o, size_t lines)
+size_t gpu_table_append(struct text *t, const struct view_model *m, const struct layout_options *o, size_t lines)
 {
 	size_t gpus = view_num_gpus(m);
 	if (gpus <= lines)

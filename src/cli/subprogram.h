@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Commands that are separate programs, because they link more than gpuq does: `gpuq web`
+ * replaces itself by gpuq-web, which is installed in libexec or lies next to gpuq.
+ */
+#ifndef CLI_SUBPROGRAM_H
+#define CLI_SUBPROGRAM_H
+
+#include "gpu_dispatch.h"
+
+/*
+ * Replaces this process by the program, with the same arguments. Returns only on failure:
+ * the exit code, after printing the reason. package: what the program needs to be built,
+ * for that message.
+ */
+int subprogram_become(const char *name, const char *package, char **argv);
+
+/*
+ * Called first in such a program: finds out which gpuq it belongs to. 0, or, if the
+ * program was started by hand, the exit code after printing that.
+ */
+int subprogram_enter(const char *command);
+
+/* The gpuq to execute where another one is needed. */
+const char *subprogram_gpuq(void);
+
+#endif

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""gpuq launch when workers die, files vanish and disks are full."""
+import errno
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import tempfile
+
+import pytest
+
+from launch_lab import COPY, GPUQ, LIMIT, PROGRAM, Launch
+
+FAULTS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libfaults.so"
+
+
+def test_worker_killed_mid_file_costs_that_file_alone(launch):
+    launch.put("kill.wav", *(f"{n}.wav" for n in range(8)))
+    summary, _ = launch.summary(*PROGRAM, code=1)
+    assert (summary["files_done"], summary["files_failed"]) == (8, 1)
+    assert summary["failures"][0]["file"] == "kill.wav"
+    assert launch.processes() == []
+
+
+def test_worker_killed_from_outside_fails_only_its_file(launch):
+    launch.put("wait.wav", "a.wav", "b.wav")
+    process = launch.start("--json", "summary.json", *PROGRAM)
+    launch.until(lambda: "wait.wav" in launch.notes("begin") and len(launch.notes("end")) == 2)
+    for pid in launch.notes("setup"):
+        os.kill(int(pid), signal.SIGKILL)
+    process.communicate(timeout=LIMIT)
+    assert process.returncode == 1
+    summary = json.loads((launch.directory / "summary.json").read_text())
+    assert (summary["files_done"], [failure["file"] for failure in summary["failures"]]) == (2, ["wait.wav"])
+
+
+def test_file_whose_worker_was_killed_is_tried_again(launch):
+    launch.put("once.wav", "a.wav")
+    summary, _ = launch.summary("--retries", "1", *PROGRAM)
+    assert summary["files_done"] == 2
+    assert launch.notes("begin").count("once.wav") == 2
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_all_workers_failing_at_setup_end_it_with_the_reason(launch, count):
+    launch.put(*(f"{n}.wav" for n in range(count)))
+    summary, err = launch.summary("--set", "broken=yes", "--model-size", "huge", *PROGRAM, code=1)
+    assert "no worker is left: " in err and "no model called huge" in err
+    assert (summary["files_done"], summary["files_failed"], summary["files_left"]) == (0, 0, count)
+    assert launch.notes("begin") == []
+
+
+def test_timeouts_count_as_failures_and_max_failures_ends_the_launch(launch):
+    launch.put(*(f"{n}.wav" for n in range(40)))
+    summary, err = launch.summary("--timeout", "50ms", "--max-failures", "2", "--", "sleep", "1000", code=1)
+    assert summary["files_failed"] >= 2 and summary["files_left"] > 0
+    assert "--max-failures" in err
+    assert launch.processes() == []
+
+
+def test_files_that_vanish_fail_alone(launch):
+    launch.put("a.wav", size=100)
+    launch.put(*(f"{n}.wav" for n in range(9)), size=50)
+    launch.put("late.wav", size=1)
+    summary, _ = launch.summary("--gpus", "sim:1", "--", "rm", "-f", "in/late.wav", code=1)
+    assert summary["files_done"] == 10
+    assert summary["failures"] == [{"file": "late.wav", "error": "the file has vanished"}]
+
+
+def test_files_that_are_empty_or_not_audio_are_given_to_the_worker(launch):
+    launch.put("empty.wav", size=0)
+    launch.put("rubbish.wav", size=5000)
+    (launch.input / "cut.wav").write_bytes(b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0")
+    summary, _ = launch.summary("--", "test", "-s", "{file}", code=1)
+    assert (summary["files_done"], summary["files_failed"]) == (2, 1)
+    assert summary["failures"][0]["file"] == "empty.wav"
+    assert summary["audio_seconds"] == 0 and summary["rtf"] == 0
+    launch.run("--dry-run", "--force", *COPY)
+
+
+def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
+    del tmp_path  # nobody but root may enter it
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-test-"))
+    launch = Launch(directory)
+    try:
+        launch.put("good.wav", "secret.wav", "locked/x.wav")
+        (launch.input / "secret.wav").chmod(0)
+        (launch.input / "locked").chmod(0)
+        options = {}
+        if os.geteuid() == 0:
+            for path in [directory, *directory.rglob("*")]:
+                os.chown(path, 65534, 65534)
+            options = {"user": 65534, "group": 65534, "extra_groups": []}
+            # With programs that he can get at: the build may stand in a folder that is root's alone.
+            programs = directory / "programs"
+            programs.mkdir()
+            for name in ("gpuq", "gpuq-launch", "gpuq-probe"):
+                shutil.copy(pathlib.Path(GPUQ).parent / name, programs)
+            launch.program = programs / "gpuq"
+        summary, err = launch.summary("--recursive", *COPY, code=1, **options)
+        assert summary["files_done"] == 1
+        assert summary["failures"] == [{"file": "secret.wav", "error": "Permission denied"}]
+        assert "'locked' is left out: Permission denied" in err
+    finally:
+        launch.end()
+        (launch.input / "locked").chmod(0o700)
+        shutil.rmtree(directory)
+
+
+def faulty(launch, passing, failing):
+    """The environment in which, after `passing` writes of gpuq-launch into files, `failing` find the disk full."""
+    path = launch.directory / "counter"
+    path.write_bytes(struct.pack("qq", passing, failing))
+    return {"LD_PRELOAD": str(FAULTS), "FAULT_CALL": "write", "FAULT_ERRNO": str(errno.ENOSPC), "FAULT_COUNTER": str(path),
+            "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+
+def test_disk_full_for_a_while_is_said_once_and_nothing_is_lost(launch):
+    launch.put(*(f"{n}.wav" for n in range(12)))
+    out, err = launch.run(*COPY, env=faulty(launch, 1, 1))
+    assert err.count("No space left on device") == 1, (out, err)
+    assert "launch.jsonl" in err
+    assert [line["event"] for line in launch.history()].count("done") == 12
+    out, _ = launch.run(*COPY)
+    assert "12 files are done already" in out
+
+
+def test_disk_full_to_the_end_is_an_error_and_the_work_is_done_again(launch):
+    launch.put(*(f"{n}.wav" for n in range(12)))
+    out, err = launch.run(*COPY, env=faulty(launch, 0, 1 << 40), code=1)
+    assert "12 of 12 files done" in out
+    assert "results could not be recorded" in err and "No space left on device" in err
+    summary, _ = launch.summary(*COPY)
+    assert summary["files_done"] == 12
+
+
+def test_output_that_cannot_be_written_fails_the_file(launch):
+    launch.put("a.wav", size=100_000)
+    launch.put("b.wav", size=1_000)
+    summary, _ = launch.summary("--", "sh", "-c", 'ulimit -f 20; exec cp -- "$1" "$2"', "x", "{file}", "{output}/", code=1)
+    assert summary["files_done"] == 1
+    assert summary["failures"][0]["file"] == "a.wav"
+
+
+def test_output_folder_that_is_a_file_fails_that_file(launch):
+    launch.put("a.wav", "b.wav")
+    launch.output.mkdir()
+    (launch.output / "a").write_text("in the way")
+    summary, _ = launch.summary(*COPY, code=1)
+    assert summary["files_done"] == 1
+    assert "Not a directory" in summary["failures"][0]["error"]
+
+
+def test_rubbish_in_the_history_is_skipped_with_a_warning(launch):
+    launch.put("a.wav")
+    launch.run(*COPY)
+    with (launch.output / "launch.jsonl").open("ab") as file:
+        file.write(b"rubbish\n\xff\0\n{\"event\":\"done\",\"file\":\"a.wav\"")
+    out, err = launch.run(*COPY)
+    assert "1 file is done already" in out
+    assert "3 bad lines skipped, the first is line 3" in err
+
+
+def test_results_of_another_input_folder_are_kept(launch):
+    launch.put("a.wav")
+    launch.run(*COPY)
+    (launch.directory / "in").rename(launch.directory / "old")
+    launch.input.mkdir()
+    launch.put("a.wav", size=99)
+    (launch.directory / "old").rename(launch.directory / "in2")
+    (launch.directory / "in").rename(launch.directory / "new")
+    _, err = launch.run("--input-dir", "new", *COPY, code=2)
+    assert "--force" in err and "--output-dir" in err
+    launch.run("--input-dir", "new", "--force", *COPY)
+    assert (launch.output / "a/a.wav").stat().st_size == 99

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Jobs that wait for others, and the commands that change a job: urgent, hold, release, cancel, retry."""
+import os
+import signal
+
+import pytest
+
+from lab import LIMIT
+from processes import alive
+
+
+def test_after_waits_and_failure_fails_the_dependents(lab):
+    lab.add("sleep 0.05; echo a >> ran")
+    lab.add("--after", "1", "echo b >> ran")
+    lab.add("exit 1")
+    lab.add("--after", "3", "echo never >> ran")
+    lab.add("--after", "4", "echo never >> ran")
+    lab.gpuq("run", code=1)
+    assert lab.ran() == ["a", "b"]
+    jobs = lab.jobs()
+    assert jobs[4]["reason"] == "job 3, which it waits for, failed"
+    assert (jobs[5]["status"], jobs[5]["reason"]) == ("failed", "job 4, which it waits for, failed")
+
+
+def test_priority_and_urgent_go_first(lab):
+    for n in range(1, 5):
+        lab.add("--priority", "5" if n == 3 else "0", f"echo {n} >> ran")
+    lab.gpuq("urgent", 4)
+    lab.gpuq("run", env={"GPUQ_GPUS": "sim:1"})
+    assert lab.ran() == ["4", "3", "1", "2"]
+
+
+def test_held_job_does_not_run_until_released(lab):
+    lab.add("echo 1 >> ran")
+    lab.add("--hold", "echo 2 >> ran")
+    lab.add("echo 3 >> ran")
+    lab.gpuq("hold", 1)
+    assert lab.job(1)["status"] == "held"
+    lab.gpuq("run")
+    assert lab.ran() == ["3"]
+    assert "not held" in lab.result("release", 3).stderr
+    runner = lab.start("run", "--keep")
+    lab.until(lambda: (lab.directory / "jobs.jsonl.d/runner.lock").exists() and lab.runner() == runner.pid)
+    lab.gpuq("release", "1", "2")
+    lab.until(lambda: len(lab.ran()) == 3)
+
+
+def test_cancel_ends_pending_and_running_jobs(lab):
+    lab.add("echo $$ >> ran; sleep 1000 & wait")
+    lab.add("echo never >> ran")
+    runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
+    lab.until(lab.ran)
+    lab.gpuq("cancel", 1, 2)
+    assert runner.wait(timeout=LIMIT) == 1
+    jobs = lab.jobs()
+    assert (jobs[1]["status"], jobs[2]["status"]) == ("cancelled", "cancelled")
+    assert len(lab.ran()) == 1
+    result = lab.result("cancel", 1)
+    assert result.returncode == 1
+    assert "cancelled already" in result.stderr
+
+
+@pytest.mark.parametrize("word, before, after", [
+    ("cancel", "pending", "cancelled"), ("hold", "pending", "held"), ("release", "held", "pending"),
+    ("urgent", "pending", "pending"), ("retry", "completed", "pending")])
+def test_command_on_several_ids_skips_unknown_ones_and_exits_1(lab, word, before, after):
+    if before == "completed":
+        lab.add("true")
+        lab.gpuq("run")
+    else:
+        lab.add(*(["--hold"] if before == "held" else []), "true")
+    # Of what was started here, nothing is to run: retry and release start a runner.
+    result = lab.result(word, 9, 1, "8", env={"GPUQ_GPUS": "sim:1x1M"})
+    assert result.returncode == 1
+    assert [line.split(":")[1].split()[-1] for line in result.stderr.splitlines()] == ["9", "8"]
+    assert lab.job(1)["status"] == after
+    assert lab.events()[-1]["event"] in (word, "runner")
+
+
+def test_cancel_skips_a_finished_job_and_cancels_the_other(lab):
+    lab.add("true")
+    lab.gpuq("run")
+    lab.add("true")
+    result = lab.result("cancel", 1, 2)
+    assert (result.returncode, result.stderr) == (1, "gpuq: cancelling job 1: it is completed already\n")
+    assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "cancelled")
+
+
+def test_cancel_all_leaves_only_completed_and_cancelled_jobs(lab):
+    lab.commands(*["true"] * 2000)
+    runner = lab.start("run", "--quiet", "--jobs-per-gpu", "2")
+    lab.until(lambda: lab.journal.exists() and b'"end"' in lab.journal.read_bytes())
+    lab.gpuq("cancel", "--all")
+    assert runner.wait(timeout=LIMIT) == 1
+    states = {job["status"] for job in lab.jobs().values()}
+    assert "cancelled" in states and states <= {"completed", "cancelled"}
+
+
+def test_command_that_applies_to_no_job_changes_nothing(lab):
+    lab.add("true")
+    before = lab.journal.read_bytes()
+    result = lab.result("cancel", 9)
+    assert result.returncode == 1
+    assert "job 9" in result.stderr
+    assert lab.journal.read_bytes() == before
+
+
+def test_cancel_without_a_queue_creates_none(lab):
+    result = lab.result("cancel", 1)
+    assert result.returncode == 2
+    assert "there is none" in result.stderr
+    assert list(lab.directory.iterdir()) == []
+
+
+def test_retry_failed_runs_failed_jobs_again(lab):
+    lab.add("[ -e fixed ] && echo ok >> ran")
+    lab.add("echo fine >> ran")
+    lab.gpuq("run", code=1)
+    (lab.directory / "fixed").touch()
+    lab.gpuq("retry", "--failed")
+    lab.gpuq("wait", 1)
+    assert sorted(lab.ran()) == ["fine", "ok"]
+    assert lab.job(1)["attempts"] == 2
+    assert [attempt["status"] for attempt in lab.job(1)["history"]] == ["failed", "completed"]
+    lab.until(lambda: alive(lab.runner()))
+    os.kill(lab.runner(), signal.SIGTERM)
+
+
+def test_failed_job_is_tried_again_as_often_as_retries_says(lab):
+    lab.commands("echo x >> ran; exit 1")
+    lab.gpuq("run", "--retries", "2", code=1)
+    assert lab.ran() == ["x"] * 3
+    assert lab.job(1)["attempts"] == 3
+    assert len({attempt["log_file"] for attempt in lab.job(1)["history"]}) == 3
+
+
+def test_max_failures_starts_nothing_new(lab):
+    lab.commands(*["echo x >> ran; exit 1"] * 5)
+    lab.gpuq("run", "--max-failures", "2", code=1, env={"GPUQ_GPUS": "sim:1"})
+    assert lab.ran() == ["x"] * 2

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: MIT
+"""gpuq run: which jobs it starts, where, and what signals do to it; on simulated GPUs."""
+import pathlib
+import re
+import signal
+
+from lab import LIMIT
+from processes import naps
+
+# ---- Jobs --------------------------------------------------------------------------
+
+
+def test_run_drains_the_file_and_exits_0(lab):
+    lab.commands("echo a >> ran", "# a comment", "", "echo b \\", "  >> ran", "# gpuq: name=third", "echo c >> ran")
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["a", "b", "c"]
+    assert lab.job(3)["name"] == "third"
+
+
+def test_run_exits_1_when_a_job_failed(lab):
+    lab.commands("true", "exit 3")
+    out = lab.gpuq("run", code=1)
+    assert re.search(r"\[!\] 2 exit 3 → GPU \d → Failed \(exit 3\)", out)
+
+
+def test_run_again_adds_only_new_lines(lab):
+    lab.commands("echo x >> ran", "echo x >> ran")
+    lab.gpuq("run")
+    assert lab.ran() == ["x", "x"]
+    lab.gpuq("run")
+    assert lab.ran() == ["x", "x"]
+    lab.commands("echo x >> ran", "echo y >> ran", "echo x >> ran", "echo x >> ran")
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["x", "x", "x", "y"]
+
+
+def test_commands_are_read_from_standard_input(lab):
+    lab.gpuq("run", "--commands-file", "-", input="echo a >> ran\necho b >> ran\n")
+    assert sorted(lab.ran()) == ["a", "b"]
+
+
+def test_run_with_nothing_to_run_says_so(lab):
+    result = lab.result("run")
+    assert result.returncode == 2
+    assert "commands.txt" in result.stderr
+    assert not lab.journal.exists()
+
+
+def test_a_mistake_in_the_file_adds_nothing(lab):
+    lab.commands("echo a >> ran", "# gpuq: mem=much", "echo b >> ran")
+    result = lab.result("run")
+    assert result.returncode == 2
+    assert "commands.txt:2" in result.stderr
+    assert lab.ran() == []
+
+
+def test_two_at_once_on_two_gpus_and_each_sees_its_own(lab):
+    lab.commands(*("echo $CUDA_VISIBLE_DEVICES $GPUQ_GPU > gpu.$GPUQ_JOB_ID; until [ -e gpu.1 -a -e gpu.2 ]; do sleep 0.01; done",) * 2)
+    lab.gpuq("run")
+    seen = {(lab.directory / f"gpu.{n}").read_text().split()[1] for n in (1, 2)}
+    assert seen == {"0", "1"}
+    assert {tuple(job["gpu_ids"]) for job in lab.jobs().values()} == {(0,), (1,)}
+
+
+def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1x16G"
+    for _ in range(4):
+        lab.add("--mem", "5G", "echo + >> ran; until [ -e go ]; do sleep 0.01; done; echo - >> ran")
+    runner = lab.start("run")
+    lab.until(lambda: lab.ran() == ["+"] * 3)
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 0
+    depth = most = 0
+    for sign in lab.ran():
+        depth += 1 if sign == "+" else -1
+        most = max(most, depth)
+    assert most == 3
+
+
+def test_job_that_no_gpu_can_take_is_left_and_said(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1x8G"
+    lab.add("--mem", "12G", "true")
+    lab.add("echo ok >> ran")
+    out = lab.gpuq("run", code=1)
+    assert "1 left pending" in out
+    assert lab.ran() == ["ok"]
+    assert lab.job(1)["status"] == "pending"
+
+
+def test_runner_in_the_background_leaves_when_no_job_can_run(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1x1G"
+    lab.gpuq("add", "--mem", "2G", "echo ran >> ran")
+    log = lab.directory / "jobs.jsonl.d/runner.log"
+    lab.until(lambda: log.exists() and "left pending" in log.read_text(), "it to leave")
+    lab.gpuq("run", env={"GPUQ_GPUS": "sim:1x4G"})
+    assert lab.ran() == ["ran"]
+
+
+def test_job_that_needs_two_gpus_gets_two_and_is_not_starved(lab):
+    lab.add("sleep 0.05")
+    lab.add("--num-gpus", "2", "echo two $CUDA_VISIBLE_DEVICES $GPUQ_GPU >> ran; echo $GPUQ_GPU > both")
+    for _ in range(6):
+        lab.add("sleep 0.02; echo small >> ran")
+    lab.gpuq("run")
+    assert lab.job(2)["gpu_ids"] == [0, 1]
+    order = [event["id"] for event in lab.events() if event["event"] == "start"]
+    assert order.index(2) <= 3
+
+
+def test_cpu_job_does_not_wait_for_a_gpu(lab):
+    lab.environment["GPUQ_GPUS"] = "sim:1"
+    lab.add("until [ -e cpu ]; do sleep 0.01; done")
+    lab.add("--num-gpus", "0", "touch cpu; echo \"[$CUDA_VISIBLE_DEVICES]\" > seen")
+    lab.gpuq("run")
+    assert lab.job(2)["gpu_ids"] == []
+
+
+def test_runner_with_keep_waits_for_more_jobs(lab):
+    runner = lab.start("run", "--keep")
+    lab.until(lambda: lab.journal.exists())
+    lab.add("echo a >> ran")
+    lab.until(lambda: lab.ran() == ["a"], "the first")
+    lab.add("echo b >> ran")
+    lab.until(lambda: lab.ran() == ["a", "b"], "the second")
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(timeout=LIMIT) == 130
+
+
+def test_second_run_hands_over_and_exits_with_its_own_result(lab):
+    lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done")
+    first = lab.start("run")
+    lab.until(lab.ran)
+    lab.commands("exit 4", name="second.txt")
+    result = lab.result("run", "--commands-file", "second.txt")
+    assert result.returncode == 1
+    assert f"run by PID {first.pid}" in result.stderr
+    assert lab.job(1)["status"] == "running"
+    (lab.directory / "go").touch()
+    assert first.wait(timeout=LIMIT) == 1
+
+
+def test_second_run_takes_over_when_the_first_is_killed(lab):
+    lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done")
+    first = lab.start("run", "--jobs-per-gpu", "1", env={"GPUQ_GPUS": "sim:1"})
+    lab.until(lab.ran)
+    lab.commands("echo second >> ran", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt", env={"GPUQ_GPUS": "sim:1"})
+    lab.until(lambda: len(lab.jobs()) == 2)
+    first.kill()
+    (lab.directory / "go").touch()
+    out, err = second.communicate(timeout=LIMIT)
+    assert second.returncode == 0, (out, err)
+    assert lab.ran() == ["first", "second"]
+
+
+def test_next_job_starts_after_the_one_before_has_ended(lab):
+    lab.commands("true", "true")
+    lab.gpuq("run", env={"GPUQ_GPUS": "sim:1"}, prefix=())
+    times = {(event["event"], event["id"]): event["time"] for event in lab.events() if event["event"] in ("start", "end")}
+    assert times["end", 1] <= times["start", 2]
+
+
+def test_run_takes_its_defaults_from_the_configuration_file(lab):
+    (lab.directory / "gpuq.yaml").write_text("commands_file: list.txt\nlog_dir: out\ngpu_ids: [0]\n")
+    (lab.directory / "gpuq.yaml").chmod(0o644)
+    lab.commands("echo a >> ran", name="list.txt")
+    del lab.environment["GPUQ_GPUS"]
+    result = lab.result("run")
+    if result.returncode == 0:
+        return  # a machine with a GPU 0
+    assert result.returncode == 2
+    lab.environment["GPUQ_GPUS"] = "sim:2"
+    (lab.directory / "gpuq.yaml").write_text("commands_file: list.txt\nlog_dir: out\ngpus: sim:2\n")
+    lab.gpuq("run")
+    assert lab.ran() == ["a"]
+    assert lab.job(1)["log_file"].startswith(f"{lab.directory}/out/job_")
+
+
+def test_idle_runner_uses_no_cpu(lab):
+    lab.journal.touch()
+    lab.journal.chmod(0o600)
+    runner = lab.start("run", "--keep")
+    lab.until(lambda: (lab.directory / "jobs.jsonl.d/runner.lock").exists() and lab.runner() == runner.pid)
+
+    def ticks():
+        fields = pathlib.Path(f"/proc/{runner.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    # Once a second it looks whether anything has changed.
+    begun = naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) > begun, "a look")
+    before, begun = ticks(), naps(runner.pid)
+    lab.until(lambda: naps(runner.pid) >= begun + 2, "two more")
+    assert ticks() - before <= 1
+
+
+# ---- Signals -----------------------------------------------------------------------
+
+
+def test_first_interrupt_lets_running_jobs_finish(lab):
+    lab.commands("echo a >> ran; until [ -e go ]; do sleep 0.01; done; echo end >> ran", "echo b >> ran")
+    runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
+    lab.until(lab.ran)
+    runner.send_signal(signal.SIGINT)
+    assert "nothing new starts" in read_until(runner, "nothing new starts")
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 130
+    assert lab.ran() == ["a", "end"]
+    assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "pending")
+
+
+def read_until(process, words):
+    text = ""
+    while words not in text:
+        line = process.stdout.readline().decode()
+        assert line, text
+        text += line
+    return text
+
+
+def test_second_interrupt_ends_the_jobs(lab):
+    lab.commands("trap 'echo term >> ran; exit 9' TERM; echo a >> ran; while :; do sleep 0.01; done")
+    runner = lab.start("run")
+    lab.until(lab.ran)
+    runner.send_signal(signal.SIGINT)
+    read_until(runner, "nothing new starts")
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(timeout=LIMIT) == 130
+    assert lab.ran() == ["a", "term"]
+    assert lab.job(1)["status"] == "cancelled"
+
+
+def test_third_interrupt_kills_the_jobs(lab):
+    lab.commands("trap '' TERM INT; echo a >> ran; while :; do sleep 0.01; done")
+    runner = lab.start("run")
+    lab.until(lab.ran)
+    for words in ("nothing new starts", "ending 1 running"):
+        runner.send_signal(signal.SIGINT)
+        read_until(runner, words)
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(timeout=LIMIT) == 130
+    assert (lab.job(1)["status"], lab.job(1)["signal"]) == ("cancelled", 9)
+
+
+def test_sigterm_leaves_jobs_for_the_next_run(lab):
+    lab.commands("echo a >> ran; until [ -e go ]; do sleep 0.01; done; exit 2")
+    runner = lab.start("run")
+    lab.until(lab.ran)
+    runner.terminate()
+    assert runner.wait(timeout=LIMIT) == 130
+    assert lab.job(1)["status"] == "running"
+    second = lab.start("run")
+    lab.until(lambda: lab.runner() == second.pid)
+    # Whoever starts something has read what there was before.
+    lab.add("--num-gpus", "0", "echo b >> ran")
+    lab.until(lambda: lab.ran() == ["a", "b"])
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 1
+    assert (lab.ran(), lab.job(1)["exit_code"]) == (["a", "b"], 2)
+
+
+def test_sighup_goes_on_detached(lab):
+    lab.commands("echo a >> ran; until [ -e go ]; do sleep 0.01; done", "echo b >> ran")
+    runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
+    lab.until(lab.ran)
+    runner.send_signal(signal.SIGHUP)
+    assert runner.stdout.read() is not None
+    (lab.directory / "go").touch()
+    assert runner.wait(timeout=LIMIT) == 0
+    assert lab.ran() == ["a", "b"]

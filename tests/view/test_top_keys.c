@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* The keys of gpuq top: what they select, and what they ask the queue to do. */
+#include "top_rig.h"
+
+static void test_the_cursor_stays_on_its_job(void **state)
+{
+	struct top_rig *l = *state;
+	for (uint64_t i = 1; i <= 50; i++)
+		top_rig_put_job(l, i, VIEW_JOB_PENDING, "job");
+	top_rig_draw(l, 24, 80);
+	/* Until it is moved, it is on the first row, whatever that is. */
+	top_rig_put_job(l, 40, VIEW_JOB_RUNNING, "job");
+	top_rig_draw(l, 24, 80);
+	assert_int_equal(l->top.jobs[l->top.cursor]->id, 40);
+	top_key(&l->top, TOP_KEY_DOWN);
+	top_key(&l->top, TOP_KEY_DOWN);
+	assert_int_equal(l->top.job, 2);
+	top_rig_put_job(l, 41, VIEW_JOB_RUNNING, "job");
+	top_rig_put_job(l, 2, VIEW_JOB_COMPLETED, "job");
+	top_rig_draw(l, 24, 80);
+	assert_int_equal(l->top.job, 2);
+	assert_int_equal(l->top.jobs[l->top.cursor]->id, 2);
+	/* The model has changed since the list was made: nothing of the old one is touched. */
+	view_forget_jobs(l->model);
+	for (uint64_t i = 1; i <= 50; i++)
+		if (i != 2)
+			top_rig_put_job(l, i, i == 40 || i == 41 ? VIEW_JOB_RUNNING : VIEW_JOB_PENDING, "job");
+	top_key(&l->top, TOP_KEY_DOWN);
+	top_rig_draw(l, 24, 80);
+	assert_non_null(view_find_job(l->model, l->top.job));
+	top_key(&l->top, TOP_KEY_END);
+	assert_int_equal(l->top.cursor, 48);
+	top_key(&l->top, TOP_KEY_PAGE_UP);
+	assert_true(l->top.cursor < 48);
+	top_key(&l->top, TOP_KEY_HOME);
+	top_rig_draw(l, 24, 80);
+	assert_int_equal(l->top.cursor, 0);
+	view_forget_jobs(l->model);
+	top_key(&l->top, TOP_KEY_DOWN);
+	top_rig_keys(l, "c wrhul");
+	assert_int_equal(l->top.request, TOP_NOTHING);
+	top_rig_draw(l, 24, 80);
+}
+
+static void test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_PENDING, "train größe");
+	top_rig_put_job(l, 2, VIEW_JOB_PENDING, "evaluate");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "/q");
+	assert_int_equal(l->top.request, TOP_NOTHING); /* a letter of the filter, not the key */
+	assert_shows(top_rig_draw(l, 24, 80), "no job matches");
+	top_key(&l->top, TOP_KEY_BACKSPACE);
+	top_rig_keys(l, "gr");
+	top_key(&l->top, 0xf6); /* ö */
+	const char *shown = top_rig_draw(l, 24, 80);
+	assert_shows(shown, "Filter: grö");
+	assert_shows(shown, "train");
+	assert_shows_not(shown, "evaluate");
+	assert_true(l->screen.cursor_row == 23);
+	top_key(&l->top, TOP_KEY_BACKSPACE);
+	assert_shows(top_rig_draw(l, 24, 80), "Filter: gr");
+	top_key(&l->top, TOP_KEY_ENTER);
+	assert_shows(top_rig_draw(l, 24, 80), "Esc shows all");
+	assert_true(l->screen.cursor_row < 0);
+	top_key(&l->top, TOP_KEY_ESCAPE);
+	assert_shows(top_rig_draw(l, 24, 80), "evaluate");
+	top_rig_keys(l, "/");
+	for (int i = 0; i < 500; i++)
+		top_key(&l->top, 0x1f99c);
+	assert_true(strlen(l->top.filter) < TOP_FILTER_ROOM);
+	top_rig_draw(l, 24, 80);
+}
+
+static void test_cancel_asks_first(void **state)
+{
+	struct top_rig *l = *state;
+	size_t count;
+	top_rig_put_job(l, 7, VIEW_JOB_RUNNING, "train");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "c");
+	assert_int_equal(l->top.request, TOP_NOTHING);
+	assert_shows(top_rig_draw(l, 24, 80), "Cancel job 7, which is running,? y/n");
+	top_rig_keys(l, "n");
+	assert_int_equal(l->top.request, TOP_NOTHING);
+	assert_shows(top_rig_draw(l, 24, 80), "nothing was cancelled");
+	top_rig_keys(l, "ky");
+	assert_int_equal(l->top.request, TOP_ACT);
+	assert_int_equal(l->top.action, VIEW_CANCEL);
+	assert_int_equal(top_chosen(&l->top, &count)[0], 7);
+	assert_int_equal(count, 1);
+}
+
+static void test_key_acts_only_where_the_job_allows_it(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_HELD, "a");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "h");
+	assert_int_equal(l->top.request, TOP_ACT);
+	assert_int_equal(l->top.action, VIEW_RELEASE);
+	top_rig_keys(l, "r");
+	assert_int_equal(l->top.request, TOP_NOTHING);
+	assert_shows(top_rig_draw(l, 24, 80), "job 1 is held: there is nothing to retry");
+	top_rig_put_job(l, 1, VIEW_JOB_PENDING, "a");
+	top_rig_keys(l, "h");
+	assert_int_equal(l->top.action, VIEW_HOLD);
+	top_rig_keys(l, "u");
+	assert_int_equal(l->top.action, VIEW_URGENT);
+	top_rig_keys(l, "w");
+	assert_int_equal(l->top.request, TOP_WHY);
+	top_key(&l->top, TOP_KEY_ENTER);
+	assert_int_equal(l->top.request, TOP_OPEN_LOG);
+	top_rig_keys(l, "q");
+	assert_int_equal(l->top.request, TOP_QUIT);
+}
+
+static void test_action_applies_to_all_tagged_jobs(void **state)
+{
+	struct top_rig *l = *state;
+	size_t count;
+	for (uint64_t i = 1; i <= 40; i++)
+		top_rig_put_job(l, i, VIEW_JOB_PENDING, "a");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "   ");
+	assert_shows(top_rig_draw(l, 24, 80), "3 tagged");
+	assert_shows(top_rig_draw(l, 24, 80), "▌  2");
+	top_key(&l->top, TOP_KEY_UP);
+	top_rig_keys(l, " "); /* the third is no more */
+	top_rig_keys(l, "c");
+	assert_shows(top_rig_draw(l, 24, 80), "Cancel 2 tagged jobs? y/n");
+	top_rig_keys(l, "y");
+	assert_int_equal(l->top.request, TOP_ACT);
+	top_chosen(&l->top, &count);
+	assert_int_equal(count, 2);
+	top_key(&l->top, TOP_KEY_ESCAPE);
+	assert_int_equal(l->top.num_tagged, 0);
+}
+
+static void test_keys_choose_order_and_states(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_PENDING, "b");
+	top_rig_put_job(l, 2, VIEW_JOB_RUNNING, "a");
+	top_rig_draw(l, 24, 80);
+	assert_int_equal(l->top.jobs[0]->id, 2);
+	top_rig_keys(l, "s");
+	assert_shows(top_rig_draw(l, 24, 80), "Order by");
+	top_rig_keys(l, "2");
+	top_rig_draw(l, 24, 80);
+	assert_int_equal(l->top.jobs[0]->id, 1);
+	top_rig_keys(l, "I");
+	assert_shows(top_rig_draw(l, 24, 80), "ID▾");
+	assert_int_equal(l->top.jobs[0]->id, 2);
+	top_rig_keys(l, "<");
+	assert_shows(top_rig_draw(l, 24, 80), "ordered by state");
+	top_rig_keys(l, "\t");
+	assert_shows(top_rig_draw(l, 24, 80), "open 1–2 of 2");
+	top_rig_keys(l, "\t");
+	assert_shows(top_rig_draw(l, 24, 80), "failed 0–0 of 0");
+}
+
+static void test_help_fits_a_small_screen(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_keys(l, "?");
+	assert_shows(top_rig_draw(l, 24, 80), "cancel (asks first)");
+	assert_shows_not(top_rig_draw(l, 10, 40), "these keys");
+	for (int i = 0; i < 30; i++)
+		top_key(&l->top, TOP_KEY_DOWN);
+	assert_shows(top_rig_draw(l, 10, 40), "leave; jobs");
+	top_rig_keys(l, "x");
+	assert_int_equal(l->top.mode, TOP_LIST);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		top_rig_test(test_the_cursor_stays_on_its_job),
+		top_rig_test(test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile),
+		top_rig_test(test_cancel_asks_first),
+		top_rig_test(test_key_acts_only_where_the_job_allows_it),
+		top_rig_test(test_action_applies_to_all_tagged_jobs),
+		top_rig_test(test_keys_choose_order_and_states),
+		top_rig_test(test_help_fits_a_small_screen),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
