@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How jobs end: by a timeout, a signal, an exit code, or without having started."""
-import subprocess
-
-from lab import GPUQ, LIMIT
+"""How jobs end: by a timeout, a signal or an exit code."""
 from processes import alive
 
 
@@ -38,15 +35,6 @@ def test_exit_codes_and_signals_are_told(lab):
     assert lab.result("wait", 2).returncode == 139
     assert lab.result("wait", 1, 2).returncode == 1
     assert lab.result("wait", 99).returncode == 125
-
-
-def test_job_whose_directory_is_gone_fails_with_the_reason(lab):
-    (lab.directory / "sub").mkdir()
-    subprocess.run([GPUQ, "add", "--no-start", "--jobs-file", "../jobs.jsonl", "true"], cwd=lab.directory / "sub",
-                   env=lab.environment, check=True, timeout=LIMIT, capture_output=True)
-    (lab.directory / "sub").rmdir()
-    lab.gpuq("run", code=1)
-    assert lab.job(1)["reason"] == f"entering directory '{lab.directory}/sub': No such file or directory"
 
 
 def test_out_of_gpu_memory_is_recognised(lab):
