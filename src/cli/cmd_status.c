@@ -15,11 +15,11 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/job_list.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "cli/terminal.h"
+#include "queue/input/id_list.h"
 #include "queue/input/submit.h"
 #include "queue/journal/follow.h"
 
@@ -88,7 +88,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = units_parse_duration(arg, &s->since_ms, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = job_ids_parse(arg, &s->ids, &s->err);
+		r = id_list_parse(arg, &s->ids, &s->err);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;

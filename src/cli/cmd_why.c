@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
 #include "queue/runner/outlook.h"
@@ -38,7 +37,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&w->queue.command_line, CONFIG_GPUS, "--gpus", arg, &w->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = job_ids_parse(arg, &w->ids, &w->err);
+		r = id_list_parse(arg, &w->ids, &w->err);
 		break;
 	case ARGP_KEY_END:
 		if (w->ids.count == 0)
