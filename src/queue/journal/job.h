@@ -171,6 +171,8 @@ struct job {
 };
 
 bool job_is_final(const struct job *j);
+/* The reason of the job if it never ran, otherwise the reason of its last attempt; NULL: none. */
+const char *job_reason(const struct job *j);
 /* Whether it is pending again after a failure of the attempt it is at. */
 bool job_has_try_left(const struct job *j);
 

@@ -11,7 +11,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "queue/journal/show.h"
+#include "queue/journal/job_line.h"
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/describe.h"
 #include "queue/schedule/need.h"
@@ -308,7 +308,7 @@ int outlook(struct follow *f, const struct job *job, const struct runner_rules *
 	struct text *t, struct gd_error *err)
 {
 	text_appendf(t, "job %" PRIu64 ": ", job->id);
-	show_outcome(t, job);
+	job_line_write_outcome(t, job);
 	text_append_char(t, '\n');
 	if (job->state == JOB_HELD)
 		text_appendf(t, "it is held; 'gpuq release %" PRIu64 "' lets it go on\n", job->id);
