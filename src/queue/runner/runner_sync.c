@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/runner_sync.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
 #include "queue/keeper/nursery.h"
+#include "queue/keeper/syncer.h"
 #include "queue/runner/runner_private.h"
 
 /* How long after an event the journal is synced: ends that are older survive a power cut. */
@@ -37,7 +36,7 @@ static void on_sync(void *context, uint32_t events)
 	(void)events;
 	r->sync_due = false;
 	link_latest(r);
-	if (r->syncer_fd >= 0 && send(r->syncer_fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+	if (r->syncer_fd >= 0 && syncer_request(r->syncer_fd) < 0)
 		closep(&r->syncer_fd), r->syncer_fd = -1;
 	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
 		journal_sync(r->journal, NULL);
