@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
-#include "queue/runner/outlook.h"
+#include "queue/runner/why.h"
 
 enum { OPTION_GPUS = 0x200 };
 
@@ -70,7 +70,7 @@ static int why(struct why *w)
 			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": there is no such job", w->ids.ids[i]);
 			break;
 		}
-		r = outlook(&f, job, &rules, NULL, &t, &w->err);
+		r = why_write(&f, job, &rules, NULL, &t, &w->err);
 		fputs(text_string(&t), stdout);
 	}
 	follow_close(&f);
