@@ -2,6 +2,7 @@
 #include "base/hash.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Multiplies to 128 bits and folds: each bit of either side reaches every bit of the result. */
@@ -35,4 +36,16 @@ struct hash hash_bytes(const void *data, size_t size)
 void hash_format(struct hash h, char out[HASH_TEXT])
 {
 	snprintf(out, HASH_TEXT, "%016llx%016llx", (unsigned long long)h.a, (unsigned long long)h.b);
+}
+
+static uint64_t parse_half(const char *hex)
+{
+	char half[17] = {0};
+	memcpy(half, hex, 16);
+	return strtoull(half, NULL, 16);
+}
+
+struct hash hash_parse(const char *hex)
+{
+	return (struct hash){parse_half(hex), parse_half(hex + 16)};
 }

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
@@ -51,7 +50,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		l->follow = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (job_ids_parse(arg, &l->ids, &l->err) < 0)
+		if (id_list_parse(arg, &l->ids, &l->err) < 0)
 			argp_error(state, "%s", l->err.message);
 		return 0;
 	case ARGP_KEY_END:

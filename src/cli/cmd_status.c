@@ -15,13 +15,15 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/job_list.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "cli/terminal.h"
+#include "queue/input/id_list.h"
 #include "queue/input/submit.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/job_json.h"
+#include "queue/journal/job_line.h"
 
 /* Much is written out before all of it is there. */
 #define FLUSH_ABOVE ((size_t)1 << 20)
@@ -88,7 +90,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = units_parse_duration(arg, &s->since_ms, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = job_ids_parse(arg, &s->ids, &s->err);
+		r = id_list_parse(arg, &s->ids, &s->err);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -165,7 +167,7 @@ static void print_json(struct output *o, const struct job_list *l)
 	text_append_char(&o->text, '[');
 	for (size_t i = 0; i < l->count; i++) {
 		text_append_string(&o->text, i ? ",\n" : "\n");
-		show_json(&o->text, l->jobs[i]);
+		job_json_write(&o->text, l->jobs[i]);
 		flush(o, FLUSH_ABOVE);
 	}
 	text_append_string(&o->text, "\n]\n");
@@ -199,17 +201,17 @@ static int print_lines(const struct status *s, struct output *o, const struct fo
 	int r = again ? job_list_fit(l, height > 2 ? height - 2 : 1) : 0;
 	if (r < 0)
 		return r;
-	struct show_options show = {
-		.colour = terminal_has_colour(), .width = terminal ? terminal_width() : 0, .now_ms = date_now_ms()};
-	job_list_measure(l, f->jobs.last_id, &show);
+	struct job_line_options line = {
+		.color = terminal_has_colour(), .width = terminal ? terminal_width() : 0, .now_ms = date_now_ms()};
+	job_list_measure(l, f->jobs.last_id, &line);
 	text_append_string(&o->text, again ? "\033[H" : "");
 	for (size_t i = 0; i < l->count; i++) {
-		show_line(&o->text, l->jobs[i], &show);
+		job_line_write(&o->text, l->jobs[i], &line);
 		text_append_string(&o->text, end);
 		flush(o, FLUSH_ABOVE);
 	}
 	append_counts(&counts, &f->jobs, chosen, l->count);
-	display_append(&o->text, text_string(&counts), counts.length, again ? show.width : DISPLAY_ALL);
+	display_append(&o->text, text_string(&counts), counts.length, again ? line.width : DISPLAY_ALL);
 	text_append_string(&o->text, again ? "\033[J\n" : "\n");
 	return 0;
 }

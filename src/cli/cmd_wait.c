@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "queue/input/id_list.h"
@@ -31,7 +30,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &w->queue;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (job_ids_parse(arg, &w->ids, &w->err) < 0)
+		if (id_list_parse(arg, &w->ids, &w->err) < 0)
 			argp_error(state, "%s", w->err.message);
 		return 0;
 	default:

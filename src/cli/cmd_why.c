@@ -8,10 +8,9 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
-#include "queue/runner/outlook.h"
+#include "queue/runner/why.h"
 
 enum { OPTION_GPUS = 0x200 };
 
@@ -38,7 +37,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&w->queue.command_line, CONFIG_GPUS, "--gpus", arg, &w->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = job_ids_parse(arg, &w->ids, &w->err);
+		r = id_list_parse(arg, &w->ids, &w->err);
 		break;
 	case ARGP_KEY_END:
 		if (w->ids.count == 0)
@@ -71,7 +70,7 @@ static int why(struct why *w)
 			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": there is no such job", w->ids.ids[i]);
 			break;
 		}
-		r = outlook(&f, job, &rules, NULL, &t, &w->err);
+		r = why_write(&f, job, &rules, NULL, &t, &w->err);
 		fputs(text_string(&t), stdout);
 	}
 	follow_close(&f);

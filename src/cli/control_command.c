@@ -11,10 +11,10 @@
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_ids.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "queue/input/control.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
 
 struct control_command {
@@ -41,7 +41,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (job_ids_parse(arg, &c->ids, &c->err) < 0)
+		if (id_list_parse(arg, &c->ids, &c->err) < 0)
 			argp_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:

@@ -77,7 +77,7 @@ int job_list_fit(struct job_list *l, size_t most)
 
 /* ---- As wide ------------------------------------------------------------------------- */
 
-static void measure_commands(const struct job_list *l, struct show_options *o)
+static void measure_commands(const struct job_list *l, struct job_line_options *o)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		const struct job *job = l->jobs[i];
@@ -90,7 +90,7 @@ static void measure_commands(const struct job_list *l, struct show_options *o)
 	}
 }
 
-void job_list_measure(const struct job_list *l, uint64_t last_id, struct show_options *o)
+void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_line_options *o)
 {
 	size_t rest = 0;
 	for (o->id_width = 1; last_id >= 10; last_id /= 10)
@@ -98,13 +98,13 @@ void job_list_measure(const struct job_list *l, uint64_t last_id, struct show_op
 	o->command_width = 1;
 	measure_commands(l, o);
 	for (size_t i = 0; o->width && i < l->count; i++) {
-		size_t width = show_rest_width(l->jobs[i], o);
+		size_t width = job_line_rest_width(l->jobs[i], o);
 		rest = width > rest ? width : rest;
 	}
 	if (!o->width)
 		return;
 	/* What stands behind the command gets its room, but not all of it: a reason may be long. */
-	size_t fixed = SHOW_MARK_WIDTH + o->id_width + 1, least = o->width / 3;
+	size_t fixed = JOB_LINE_MARK_WIDTH + o->id_width + 1, least = o->width / 3;
 	size_t room = o->width > fixed + rest + least ? o->width - fixed - rest : least;
 	if (o->command_width > room)
 		o->command_width = room > 0 ? room : 1;

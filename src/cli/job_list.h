@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "queue/journal/job.h"
-#include "queue/journal/show.h"
+#include "queue/journal/job_line.h"
 
 /* Start from {0}. The jobs are somebody else's. */
 struct job_list {
@@ -19,7 +19,7 @@ void job_list_finish(struct job_list *l);
 /* Keeps `most` of them, in their order: those that run, then the next that wait and the last that are over. */
 int job_list_fit(struct job_list *l, size_t most);
 
-/* The columns that all of them share, from width, colour and now_ms. last_id: the greatest there is. */
-void job_list_measure(const struct job_list *l, uint64_t last_id, struct show_options *o);
+/* The columns that all of them share, from width, color and now_ms. last_id: the greatest there is. */
+void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_line_options *o);
 
 #endif

@@ -94,7 +94,7 @@ static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
 		return r;
 	if (v->probe && gpu_probe_list(v->probe, &gpus, NULL) < 0)
 		gpus = NULL;
-	r = outlook(&v->follow, job, &v->rules, gpus, t, err);
+	r = why_write(&v->follow, job, &v->rules, gpus, t, err);
 	gd_gpu_list_free(gpus);
 	return r < 0 ? r : text_error(t) ? error_set(err, -ENOMEM, "job %" PRIu64 ": out of memory", id) : 0;
 }

@@ -7,7 +7,7 @@
 #include "gpu/probe.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
-#include "queue/runner/outlook.h"
+#include "queue/runner/why.h"
 
 /* Ends on one GPU since the journal begins. */
 struct gpu_tally {

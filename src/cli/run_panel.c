@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
-#include "queue/journal/show.h"
+#include "queue/journal/job_line.h"
 #include "shown/devices.h"
 #include "view/panel/panel.h"
 
@@ -65,7 +65,7 @@ static void say_end(struct run_panel *p, const struct job *job)
 	struct winsize size;
 	size_t width = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 	size_t digits = (size_t)snprintf(NULL, 0, "%llu", (unsigned long long)job->id);
-	show_line(&t, job, &(struct show_options){.id_width = digits, .width = width, .colour = true});
+	job_line_write(&t, job, &(struct job_line_options){.id_width = digits, .width = width, .color = true});
 	text_append_char(&t, '\n');
 	if (text_error(&t) == 0)
 		panel_print(p->panel, t.data, t.length);

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
-#include "queue/journal/show.h"
+#include "queue/journal/job_json.h"
 
 int run_report_begin(struct run_report *r, const char *journal_path, struct gd_error *err)
 {
@@ -50,7 +50,7 @@ int run_report_print(
 		if (!is_wanted(r, own, f.jobs.by_id[i]))
 			continue;
 		text_append_string(&t, count++ ? ",\n" : "\n");
-		show_json(&t, f.jobs.by_id[i]);
+		job_json_write(&t, f.jobs.by_id[i]);
 	}
 	text_append_string(&t, "\n]\n");
 	follow_close(&f);

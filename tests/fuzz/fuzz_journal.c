@@ -5,9 +5,10 @@
 
 #include "base/json_read.h"
 #include "fuzz.h"
+#include "queue/journal/job_json.h"
+#include "queue/journal/job_line.h"
 #include "queue/journal/jobs.h"
 #include "queue/journal/record.h"
-#include "queue/journal/show.h"
 
 static void check_counts(const struct jobs *js)
 {
@@ -25,13 +26,14 @@ static void check_shown(const struct job *job)
 	struct json_cursor c;
 	struct json_value key, value;
 	int r;
-	show_json(&t, job);
+	job_json_write(&t, job);
 	FUZZ_CHECK(text_error(&t) == 0 && json_begin(&c, t.data, t.length) == 0);
 	while ((r = json_next_member(&c, &key, &value)) > 0)
 		;
 	FUZZ_CHECK(r == 0 && json_end(&c) == 0);
 	text_clear(&t);
-	show_line(&t, job, &(struct show_options){.id_width = 3, .command_width = 20, .name_width = 10, .width = 60});
+	job_line_write(
+		&t, job, &(struct job_line_options){.id_width = 3, .command_width = 20, .name_width = 10, .width = 60});
 	FUZZ_CHECK(memchr(text_string(&t), '\n', t.length) == NULL);
 	text_finish(&t);
 }

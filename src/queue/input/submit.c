@@ -3,13 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "queue/input/line_tally.h"
 #include "queue/journal/follow.h"
 
 /* Lines are collected to about this much before they are written. */
@@ -92,88 +91,6 @@ int submit_commit(struct submit *s, struct gd_error *err)
 
 /* ---- A commands file ------------------------------------------------------------------ */
 
-/* How often each line was added before. Open addressing; hashes stand for the lines. */
-struct line_tally {
-	struct line_tally_entry {
-		struct hash hash;
-		uint64_t count; /* 0: free */
-	} * entries;
-	size_t room, used;
-};
-
-static struct line_tally_entry *line_tally_find(struct line_tally_entry *entries, size_t room, struct hash h)
-{
-	size_t i = h.a & (room - 1);
-	while (entries[i].count && (entries[i].hash.a != h.a || entries[i].hash.b != h.b))
-		i = (i + 1) & (room - 1);
-	return &entries[i];
-}
-
-static int line_tally_add(struct line_tally *t, struct hash h)
-{
-	if (t->used * 2 >= t->room) {
-		size_t room = t->room ? t->room * 2 : 1024;
-		struct line_tally_entry *entries = calloc(room, sizeof(*entries));
-		if (!entries)
-			return -ENOMEM;
-		for (size_t i = 0; i < t->room; i++)
-			if (t->entries[i].count)
-				*line_tally_find(entries, room, t->entries[i].hash) = t->entries[i];
-		free(t->entries);
-		t->entries = entries;
-		t->room = room;
-	}
-	struct line_tally_entry *e = line_tally_find(t->entries, t->room, h);
-	t->used += e->count == 0;
-	/* One more than the count, so that an entry whose count has been used up is not taken for free. */
-	e->count = e->count ? e->count + 1 : 2;
-	e->hash = h;
-	return 0;
-}
-
-/* True if this line was added before and has not been met yet. */
-static bool line_tally_take(struct line_tally *t, struct hash h)
-{
-	struct line_tally_entry *e = t->room ? line_tally_find(t->entries, t->room, h) : NULL;
-	if (!e || e->count < 2)
-		return false;
-	e->count--;
-	return true;
-}
-
-static void line_tally_finish(struct line_tally *t)
-{
-	free(t->entries);
-}
-
-static int hash_parse(const char *hex, struct hash *ret)
-{
-	char half[17] = {0};
-	memcpy(half, hex, 16);
-	ret->a = strtoull(half, NULL, 16);
-	memcpy(half, hex + 16, 16);
-	ret->b = strtoull(half, NULL, 16);
-	return 0;
-}
-
-static int line_tally_file(struct line_tally *t, const struct jobs *js, const char *file)
-{
-	int r = 0;
-	for (size_t i = 0; r == 0 && i < js->count; i++) {
-		const struct job *job = js->by_id[i];
-		bool accepted = !job->reason || strcmp(job->reason, REASON_NOT_SYNCED) != 0;
-		if (accepted && job->wish->file && strcmp(job->wish->file, file) == 0)
-			r = line_tally_add(t, hash_bytes(job->command, job->command_size));
-	}
-	for (const struct seen_lines *s = js->seen; s; s = s->next)
-		for (size_t i = 0; r == 0 && strcmp(s->file, file) == 0 && i < s->count; i++) {
-			struct hash h;
-			hash_parse(s->hashes + i * 32, &h);
-			r = line_tally_add(t, h);
-		}
-	return r;
-}
-
 static int add_command(
 	struct submit *s, const struct shell_command *c, const struct job_spec *base, struct gd_error *err)
 {
@@ -234,7 +151,7 @@ static int add_new_lines(
 {
 	cleanup_(line_tally_finish) struct line_tally tally = {0};
 	struct shell_command command;
-	int r = base->file ? line_tally_file(&tally, js, base->file) : 0;
+	int r = base->file ? line_tally_add_file(&tally, js, base->file) : 0;
 	if (r < 0)
 		return error_set(err, r, "reading '%s': out of memory", commands_name(c));
 	r = rewind_file(c, err);
@@ -243,8 +160,7 @@ static int add_new_lines(
 		if (r <= 0)
 			return r;
 		r = check_after(js, &command, commands_name(c), err);
-		if (r == 0 &&
-			!(base->file && line_tally_take(&tally, hash_bytes(command.bytes.data, command.bytes.size))))
+		if (r == 0 && !(base->file && line_tally_take(&tally, command.bytes.data, command.bytes.size)))
 			r = add_command(s, &command, base, err);
 	}
 	return r;

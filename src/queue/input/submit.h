@@ -20,7 +20,6 @@ struct submit {
 	struct id_list *ids;
 	struct text lines;
 	size_t pending_ids; /* in lines, not yet appended */
-	uint64_t next_id;
 	int64_t now_ms;
 };
 

@@ -44,3 +44,12 @@ bool job_has_try_left(const struct job *j)
 {
 	return !j->cancel_requested && j->num_attempts - j->spared <= (uint32_t)j->wish->retries;
 }
+
+const char *job_reason(const struct job *j)
+{
+	if (j->state == JOB_RUNNING)
+		return j->stuck ? REASON_STUCK : NULL;
+	if (j->reason)
+		return j->reason;
+	return j->attempts && job_is_final(j) ? j->attempts->reason : NULL;
+}

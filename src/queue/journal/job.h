@@ -79,31 +79,6 @@ struct job_spec {
 	bool held;
 };
 
-struct attempt_start {
-	uint64_t id;
-	uint32_t attempt;
-	int64_t time_ms; /* 0: now */
-	pid_t pid;
-	const char *keeper;
-	const char *log;
-	const int *gpus;
-	size_t num_gpus;
-	int retries; /* of its runner, for a job that says nothing of them */
-};
-
-struct attempt_end {
-	uint64_t id;
-	uint32_t attempt;
-	int64_t time_ms;      /* 0: now */
-	enum job_state state; /* completed, failed or cancelled */
-	int exit_code;        /* -1: none */
-	int signal;           /* 0: none */
-	const char *reason;   /* or NULL */
-	int64_t duration_ms;  /* -1: not known */
-	int64_t peak_mem_mb;  /* -1 */
-	bool by_runner;       /* its keeper was gone: nobody has run its hook */
-};
-
 /* Where a keeper lives. */
 struct keeper_info {
 	const char *name;
@@ -161,16 +136,23 @@ struct job {
 	bool legacy;
 	bool stuck;    /* while it runs: it was killed and does not die */
 	bool hook_due; /* its end was not written by a keeper, and nobody has run its hook yet */
-	/* From here on the runner's. */
+
+	/*
+	 * The runner's own: its place in the runner's lists. Not from the journal; zero in every other process, except
+	 * that `gpuq why` uses `wait`. `blocked` is first because it fits between the flags above and the pointers
+	 * below: there may be a million jobs in memory.
+	 */
 	bool blocked;                /* linked under a job that it waits for */
 	struct pending_job wait;     /* its place among those that wait for a GPU */
 	struct running *running;     /* since it was handed to a keeper */
-	struct job *dependents;      /* those that wait for this one… */
-	struct job *next_dependent;  /* …linked so… */
-	struct job **dependent_link; /* …and what points to this one, while it is blocked */
+	struct job *dependents;      /* the jobs that wait for this one… */
+	struct job *next_dependent;  /* …are linked by this… */
+	struct job **dependent_link; /* …and this is the pointer to this job, while it is blocked */
 };
 
 bool job_is_final(const struct job *j);
+/* The reason of the job if it never ran, otherwise the reason of its last attempt; NULL: none. */
+const char *job_reason(const struct job *j);
 /* Whether it is pending again after a failure of the attempt it is at. */
 bool job_has_try_left(const struct job *j);
 

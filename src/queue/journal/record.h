@@ -75,6 +75,33 @@ struct record {
 /* 0, or -EBADMSG for a bad line. */
 int record_parse(const char *line, size_t size, struct record *ret);
 
+/* What record_write_start() writes. */
+struct attempt_start {
+	uint64_t id;
+	uint32_t attempt;
+	int64_t time_ms; /* 0: now */
+	pid_t pid;
+	const char *keeper;
+	const char *log;
+	const int *gpus;
+	size_t num_gpus;
+	int retries; /* the default of its runner, for a job that does not set them */
+};
+
+/* What record_write_end() writes. */
+struct attempt_end {
+	uint64_t id;
+	uint32_t attempt;
+	int64_t time_ms;      /* 0: now */
+	enum job_state state; /* completed, failed or cancelled */
+	int exit_code;        /* -1: none */
+	int signal;           /* 0: none */
+	const char *reason;   /* or NULL */
+	int64_t duration_ms;  /* -1: not known */
+	int64_t peak_mem_mb;  /* -1 */
+	bool by_runner;       /* its keeper was gone: its hook has not been run */
+};
+
 /* Each appends one line with its newline. */
 /* next_id: no job that is added later has a lower id. */
 void record_write_journal(struct text *t, uint64_t next_id);

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "queue/journal/show.h"
+#include "queue/journal/job_json.h"
 
 /* It may take so long. */
 #define HOOK_MS       60000
@@ -77,7 +77,7 @@ int hook_describe_job(struct job *job, struct text *ret)
 	unsigned char state = job->state;
 	if (!job_is_final(job) && job->attempts)
 		job->state = job->attempts->state;
-	show_json(ret, job);
+	job_json_write(ret, job);
 	job->state = state;
 	text_append_char(ret, '\n');
 	return text_error(ret);

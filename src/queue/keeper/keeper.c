@@ -180,19 +180,11 @@ static void on_time(struct keeper *k)
 
 /* ---- Orders ------------------------------------------------------------------------- */
 
-static int read_all(int fd, void *data, size_t size)
+/* -EPIPE where the runner left in the middle of it. */
+static int read_whole(int fd, void *data, size_t size)
 {
-	char *p = data;
-	while (size > 0) {
-		ssize_t n = read(fd, p, size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EPIPE;
-		p += n;
-		size -= (size_t)n;
-	}
-	return 0;
+	ssize_t n = file_read_full(fd, data, size);
+	return n < 0 ? (int)n : (size_t)n < size ? -EPIPE : 0;
 }
 
 static int start_job(struct keeper *k, const struct keeper_order *order, char *payload)
@@ -250,10 +242,10 @@ static void on_order(struct keeper *k)
 {
 	struct keeper_order o;
 	char *payload = NULL;
-	int r = read_all(k->runner_fd, &o, sizeof(o));
+	int r = read_whole(k->runner_fd, &o, sizeof(o));
 	if (r == 0 && o.size) {
 		payload = malloc(o.size);
-		r = payload ? read_all(k->runner_fd, payload, o.size) : -ENOMEM;
+		r = payload ? read_whole(k->runner_fd, payload, o.size) : -ENOMEM;
 	}
 	if (r < 0) {
 		free(payload);

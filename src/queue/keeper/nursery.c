@@ -20,20 +20,27 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "base/signals.h"
 #include "queue/keeper/keeper.h"
+#include "queue/keeper/orphans.h"
+#include "queue/keeper/syncer.h"
 
 /* Orphans are killed again so soon, and less often the longer they do not die. */
 #define KILL_AGAIN_MS  20
 #define KILL_SELDOM_MS 1000
 
+/* What the runner asks for: one byte, sent with the child's end of a socket. */
+enum nursery_request {
+	NURSERY_ADD_KEEPER = 'k',
+	NURSERY_ADD_SYNCER = 's',
+};
+
 struct nursery {
 	const char *journal_path;
 	int fd; /* -1: the runner is gone */
 	int signal_fd;
-	pid_t *keepers;
-	size_t num_keepers, capacity;
+	pid_t *children; /* keepers and syncers */
+	size_t num_children, capacity;
 };
 
 /* Descriptors that were open in whoever started us are nobody's here, and must not reach a job. */
@@ -52,38 +59,21 @@ static void close_on_exec_all(void)
 		closedir(d);
 }
 
-/* Syncs for each byte, or for all that have come meanwhile. */
-_Noreturn static void syncer_main(const char *journal_path, int fd)
+static void add_child(struct nursery *n, enum nursery_request request, int fd)
 {
-	char bytes[64];
-	ssize_t n;
-	prctl(PR_SET_NAME, "gpuq-syncer");
-	do {
-		n = read(fd, bytes, sizeof(bytes));
-		cleanup_(closep) int journal = open(journal_path, O_RDONLY | O_CLOEXEC);
-		/* Where it fails there is nobody to tell: ends are promised against power cuts only as far as the disk
-		 * keeps up. */
-		if (journal >= 0)
-			(void)fdatasync(journal);
-	} while (n > 0 || (n < 0 && errno == EINTR));
-	_exit(0);
-}
-
-static void add_process(struct nursery *n, char kind, int fd)
-{
-	if (array_reserve(n->keepers, &n->capacity, n->num_keepers + 1) < 0)
+	if (array_reserve(n->children, &n->capacity, n->num_children + 1) < 0)
 		return; /* the caller closes the socket, and the runner sees that */
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(n->fd);
 		close(n->signal_fd);
-		free(n->keepers);
-		if (kind == 's')
+		free(n->children);
+		if (request == NURSERY_ADD_SYNCER)
 			syncer_main(n->journal_path, fd);
 		keeper_main(n->journal_path, fd);
 	}
 	if (pid > 0)
-		n->keepers[n->num_keepers++] = pid;
+		n->children[n->num_children++] = pid;
 }
 
 static void on_request(struct nursery *n)
@@ -109,32 +99,18 @@ static void on_request(struct nursery *n)
 		return;
 	int fd;
 	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	add_process(n, byte, fd);
+	add_child(n, (enum nursery_request)byte, fd);
 	close(fd);
 }
 
-static bool is_keeper(const struct nursery *n, pid_t pid)
+/* All other processes below this one were left behind by a keeper that was killed. */
+static bool is_child(void *context, pid_t pid)
 {
-	for (size_t i = 0; i < n->num_keepers; i++)
-		if (n->keepers[i] == pid)
+	const struct nursery *n = context;
+	for (size_t i = 0; i < n->num_children; i++)
+		if (n->children[i] == pid)
 			return true;
 	return false;
-}
-
-/* Our children that are no keepers were left behind by one that was killed. True if there are any. */
-static bool kill_orphans(struct nursery *n)
-{
-	bool any = false;
-	cleanup_(freep) pid_t *children = NULL;
-	int count = process_children(getpid(), &children);
-	for (int i = 0; i < count; i++) {
-		if (is_keeper(n, children[i]))
-			continue;
-		any = true;
-		process_signal_descendants(children[i], SIGKILL);
-		kill(children[i], SIGKILL);
-	}
-	return any;
 }
 
 static void on_child(struct nursery *n)
@@ -144,16 +120,16 @@ static void on_child(struct nursery *n)
 	while (read(n->signal_fd, &si, sizeof(si)) == sizeof(si))
 		;
 	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-		for (size_t i = 0; i < n->num_keepers; i++)
-			if (n->keepers[i] == pid)
-				n->keepers[i] = n->keepers[--n->num_keepers];
+		for (size_t i = 0; i < n->num_children; i++)
+			if (n->children[i] == pid)
+				n->children[i] = n->children[--n->num_children];
 }
 
 _Noreturn static void nursery_main(struct nursery *n)
 {
 	bool orphans = false;
 	int wait_ms = KILL_AGAIN_MS;
-	while (n->fd >= 0 || n->num_keepers > 0 || orphans) {
+	while (n->fd >= 0 || n->num_children > 0 || orphans) {
 		struct pollfd fds[2] = {{n->signal_fd, POLLIN, 0}, {n->fd, POLLIN, 0}};
 		int ready = poll(fds, 2, orphans ? wait_ms : -1);
 		if (ready < 0)
@@ -162,7 +138,7 @@ _Noreturn static void nursery_main(struct nursery *n)
 		if (fds[0].revents)
 			on_child(n);
 		if (fds[0].revents || orphans)
-			orphans = kill_orphans(n);
+			orphans = orphans_kill(is_child, n);
 		if (n->fd >= 0 && fds[1].revents)
 			on_request(n);
 	}
@@ -231,8 +207,9 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 	return 0;
 }
 
-static int ask_for(int nursery_fd, char kind, int *ret_fd)
+static int send_request(int nursery_fd, enum nursery_request request, int *ret_fd)
 {
+	char byte = (char)request;
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		return -errno;
@@ -240,7 +217,7 @@ static int ask_for(int nursery_fd, char kind, int *ret_fd)
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct iovec iov = {&kind, 1};
+	struct iovec iov = {&byte, 1};
 	struct msghdr m = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
@@ -262,10 +239,10 @@ static int ask_for(int nursery_fd, char kind, int *ret_fd)
 
 int nursery_add_keeper(int nursery_fd, int *ret_fd)
 {
-	return ask_for(nursery_fd, 'k', ret_fd);
+	return send_request(nursery_fd, NURSERY_ADD_KEEPER, ret_fd);
 }
 
 int nursery_add_syncer(int nursery_fd, int *ret_fd)
 {
-	return ask_for(nursery_fd, 's', ret_fd);
+	return send_request(nursery_fd, NURSERY_ADD_SYNCER, ret_fd);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The process that makes keepers, as the runner sees it; keeper.h says what it is for. */
+/* The process that forks keepers and syncers, as the runner sees it; keeper.h says why there is one. */
 #ifndef QUEUE_KEEPER_NURSERY_H
 #define QUEUE_KEEPER_NURSERY_H
 
@@ -16,7 +16,7 @@ struct nursery_options {
 int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *ret_fd, struct gd_error *err);
 /* Asks for one more keeper; ret_fd: the runner's end of its socket, not blocking. */
 int nursery_add_keeper(int nursery_fd, int *ret_fd);
-/* The same for a process that syncs the journal whenever it is sent a byte: a sync takes too long for the runner. */
+/* The same for a syncer (syncer.h). */
 int nursery_add_syncer(int nursery_fd, int *ret_fd);
 
 #endif

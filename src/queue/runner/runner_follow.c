@@ -2,7 +2,6 @@
 #include "queue/runner/runner_follow.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -10,6 +9,7 @@
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_latest.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_recover.h"
 #include "queue/runner/runner_say.h"
@@ -69,8 +69,7 @@ static void on_start(struct runner *r, struct job *job)
 		runner_adopt(r, job);
 	}
 	if (job->attempts->log) {
-		free(r->latest);
-		r->latest = strdup(job->attempts->log);
+		runner_latest_note(r, job->attempts->log);
 		runner_sync_plan(r);
 	}
 }

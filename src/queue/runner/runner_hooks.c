@@ -11,8 +11,8 @@
 
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
+#include "queue/runner/order_payload.h"
 #include "queue/runner/runner_keeper.h"
-#include "queue/runner/runner_order.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/runner_trouble.h"
@@ -52,7 +52,7 @@ void runner_hook_plan(struct runner *r, struct job *job)
 		return;
 	struct hook_wait *h = calloc(1, sizeof(*h));
 	/* The hook gets the job as it is now: a retry may change it. */
-	if (!h || runner_order_write_hook(r, job, hook_of(r, job), &h->strings) < 0) {
+	if (!h || order_payload_write_hook(r, job, hook_of(r, job), &h->strings) < 0) {
 		runner_say(r, "gpuq: the hook of job %llu could not be run\n", (unsigned long long)job->id);
 		hook_wait_destroy(h);
 		return;

@@ -142,15 +142,15 @@ static bool runner_keeper_receive(struct runner_keeper *k)
 	for (;;) {
 		struct keeper_note notes[8];
 		char *in = (char *)notes;
-		memcpy(in, k->notes, k->notes_have);
-		ssize_t n = recv(k->fd, in + k->notes_have, sizeof(notes) - k->notes_have, MSG_DONTWAIT);
+		memcpy(in, k->partial_note, k->partial_bytes);
+		ssize_t n = recv(k->fd, in + k->partial_bytes, sizeof(notes) - k->partial_bytes, MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return true;
 		if (n <= 0)
 			return false;
-		size_t have = k->notes_have + (size_t)n, whole = have / sizeof(notes[0]);
-		k->notes_have = have % sizeof(notes[0]);
-		memcpy(k->notes, in + whole * sizeof(notes[0]), k->notes_have);
+		size_t have = k->partial_bytes + (size_t)n, whole = have / sizeof(notes[0]);
+		k->partial_bytes = have % sizeof(notes[0]);
+		memcpy(k->partial_note, in + whole * sizeof(notes[0]), k->partial_bytes);
 		for (size_t i = 0; i < whole; i++)
 			on_note(k, &notes[i]);
 		if ((size_t)n < sizeof(notes))

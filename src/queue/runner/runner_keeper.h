@@ -29,12 +29,12 @@ struct runner_keeper {
 	struct text out; /* orders, of which out_done bytes have been sent */
 	size_t out_done;
 	bool busy;
-	bool hook;                              /* busy with a hook alone */
-	struct hook_wait *due;                  /* that hook, until the keeper is known to live */
-	struct running *running;                /* its job, until that has ended */
-	pid_t pid;                              /* 0: it has not sent its first message */
-	char notes[sizeof(struct keeper_note)]; /* the beginning of an incomplete message */
-	size_t notes_have;
+	bool hook;                                     /* busy with a hook alone */
+	struct hook_wait *due;                         /* that hook, until the keeper is known to live */
+	struct running *running;                       /* its job, until that has ended */
+	pid_t pid;                                     /* 0: it has not sent its first message */
+	char partial_note[sizeof(struct keeper_note)]; /* the beginning of an incomplete message */
+	size_t partial_bytes;
 };
 
 /* An idle one, or a new one; NULL: none can be started now, and the runner pauses. */

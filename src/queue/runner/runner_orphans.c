@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/process.h"
 #include "gpu/probe.h"
+#include "queue/keeper/orphans.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_sync.h"
 
@@ -47,25 +48,10 @@ static bool is_helper(pid_t pid)
 	return fd >= 0 && read(fd, name, sizeof(name)) >= 5 && memcmp(name, "gpuq-", 5) == 0;
 }
 
-static bool is_ours(const struct runner *r, pid_t pid)
+static bool is_own(void *context, pid_t pid)
 {
+	const struct runner *r = context;
 	return pid == r->nursery_pid || (r->probe && pid == gpu_probe_pid(r->probe)) || is_helper(pid);
-}
-
-/* Each death causes a SIGCHLD, and what the dead process left behind is our child by then: this repeats until none is
- * left. */
-static void kill_orphans(struct runner *r)
-{
-	cleanup_(freep) pid_t *children = NULL;
-	runner_sync_plan(r); /* the syncer may have died with a sync to do */
-	int count = process_children(getpid(), &children);
-	for (int i = 0; i < count; i++) {
-		if (is_ours(r, children[i]))
-			continue;
-		process_signal_descendants(children[i], SIGKILL);
-		/* Our child, and not reaped yet: the PID is still its own. */
-		kill(children[i], SIGKILL);
-	}
 }
 
 void runner_orphans_reap(struct runner *r)
@@ -76,6 +62,9 @@ void runner_orphans_reap(struct runner *r)
 			r->nursery_pid = 0;
 			r->orphaned = true;
 		}
-	if (r->orphaned && r->subreaper)
-		kill_orphans(r);
+	if (r->orphaned && r->subreaper) {
+		runner_sync_plan(r); /* the syncer may have died with a sync to do */
+		/* Each death causes a SIGCHLD, so this repeats until none is left. */
+		orphans_kill(is_own, r);
+	}
 }

@@ -8,10 +8,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
+#include "queue/runner/order_payload.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
-#include "queue/runner/runner_order.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_trouble.h"
 #include "queue/runner/running.h"
@@ -113,7 +113,7 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		run->cpu_only = need->num_gpus == 0;
 		run->promised_bytes = need->memory_bytes;
 		run->declared = need->declared;
-		e = runner_order_write_job(r, job, run, &o, &payload, &err);
+		e = order_payload_write_job(r, job, run, &o, &payload, &err);
 	}
 	if (e < 0)
 		runner_pause(r, RUNNER_TROUBLE_START, e);

@@ -10,7 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "queue/journal/show.h"
+#include "queue/journal/job_line.h"
 #include "queue/runner/runner_private.h"
 
 /* So much waits for a reader; what comes then is only counted. */
@@ -105,7 +105,7 @@ void runner_tell(struct runner *r, const struct job *job)
 	if (r->options.quiet || !r->options.out || job->state == JOB_PENDING || job->state == JOB_HELD)
 		return;
 	struct text t = {0};
-	show_line(&t, job, &(struct show_options){.id_width = 1});
+	job_line_write(&t, job, &(struct job_line_options){.id_width = 1});
 	if (text_error(&t) == 0)
 		runner_say(r, "%s\n", text_string(&t));
 	text_finish(&t);

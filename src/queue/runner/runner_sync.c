@@ -1,43 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/runner_sync.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
 #include "queue/keeper/nursery.h"
+#include "queue/keeper/syncer.h"
+#include "queue/runner/runner_latest.h"
 #include "queue/runner/runner_private.h"
 
 /* How long after an event the journal is synced: ends that are older survive a power cut. */
 #define SYNC_MS 100
-
-static void link_latest(struct runner *r)
-{
-	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
-	cleanup_(freep) char *link = NULL;
-	cleanup_(freep) char *draft = NULL;
-	if (slash && asprintf(&link, "%.*s/latest", (int)(slash - r->latest), r->latest) >= 0 &&
-		asprintf(&draft, "%s.%d", link, (int)getpid()) >= 0) {
-		unlink(draft);
-		if (symlink(slash + 1, draft) == 0 && rename(draft, link) < 0)
-			unlink(draft);
-	}
-	free(take_ptr(r->latest));
-}
 
 static void on_sync(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
 	r->sync_due = false;
-	link_latest(r);
-	if (r->syncer_fd >= 0 && send(r->syncer_fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+	runner_latest_link(r);
+	if (r->syncer_fd >= 0 && syncer_request(r->syncer_fd) < 0)
 		closep(&r->syncer_fd), r->syncer_fd = -1;
 	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
 		journal_sync(r->journal, NULL);
@@ -57,6 +38,6 @@ void runner_sync_plan(struct runner *r)
 
 void runner_sync_now(struct runner *r)
 {
-	link_latest(r);
+	runner_latest_link(r);
 	journal_sync(r->journal, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done for many jobs at once, a moment after the first of them: syncing the journal,
- * so that ends survive a power cut, and the link `latest` to the newest log.
+ * Syncing the journal, so that ends survive a power cut: once for many jobs, a moment after the
+ * first of them. The link `latest` (runner_latest.h) is made at the same time.
  */
 #ifndef QUEUE_RUNNER_RUNNER_SYNC_H
 #define QUEUE_RUNNER_RUNNER_SYNC_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/runner/runner_order.h"
+#include "queue/runner/order_payload.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int save_surroundings(struct runner *r, struct gd_error *err)
 	return e < 0 ? e : r->own_cwd ? 0 : -ENOMEM;
 }
 
-int runner_order_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
+int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err)
 {
 	struct gd_gpu gpus[256];
@@ -74,7 +74,7 @@ int runner_order_write_job(struct runner *r, const struct job *job, const struct
 	return text_error(t);
 }
 
-int runner_order_write_hook(struct runner *r, struct job *job, const char *hook, struct text *t)
+int order_payload_write_hook(struct runner *r, struct job *job, const char *hook, struct text *t)
 {
 	cleanup_(text_finish) struct text input = {0};
 	int e = hook_describe_job(job, &input);

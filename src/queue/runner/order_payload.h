@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The payloads of the orders that the runner gives its keepers, as keeper_messages.h describes them. */
-#ifndef QUEUE_RUNNER_RUNNER_ORDER_H
-#define QUEUE_RUNNER_RUNNER_ORDER_H
+#ifndef QUEUE_RUNNER_ORDER_PAYLOAD_H
+#define QUEUE_RUNNER_ORDER_PAYLOAD_H
 
 #include "gpu_dispatch.h"
 
@@ -12,10 +12,10 @@ struct running;
 struct text;
 
 /* Of KEEPER_ORDER_RUN. Also sets num_env, num_gpus and size of the order. */
-int runner_order_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
+int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err);
 
 /* Of KEEPER_ORDER_HOOK; `hook` is the command. */
-int runner_order_write_hook(struct runner *r, struct job *job, const char *hook, struct text *t);
+int order_payload_write_hook(struct runner *r, struct job *job, const char *hook, struct text *t);
 
 #endif

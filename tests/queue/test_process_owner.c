@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "queue/schedule/describe.h"
+#include "queue/schedule/process_owner.h"
 
 static void test_a_process_is_told_by_user_and_name(void **state)
 {
@@ -23,9 +23,9 @@ static void test_a_process_is_told_by_user_and_name(void **state)
 		skip();
 	assert_int_equal(prctl(PR_SET_NAME, "py\x1b[31m"), 0);
 	snprintf(expected, sizeof(expected), "%s, py\\x1b[31m", user->pw_name);
-	assert_true(describe_process(NULL, getpid(), buf, sizeof(buf)));
+	assert_true(process_owner_describe(NULL, getpid(), buf, sizeof(buf)));
 	assert_string_equal(buf, expected);
-	assert_true(describe_process(NULL, getpid(), buf, 4)); /* cut, not overrun */
+	assert_true(process_owner_describe(NULL, getpid(), buf, 4)); /* cut, not overrun */
 	assert_int_equal(strlen(buf), 3);
 }
 
@@ -37,9 +37,9 @@ static void test_a_process_that_is_gone_is_not_told(void **state)
 	if (pid == 0)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	assert_false(describe_process(NULL, pid, buf, sizeof(buf)));
-	assert_false(describe_process(NULL, 0, buf, sizeof(buf)));
-	assert_false(describe_process(NULL, -1, buf, sizeof(buf)));
+	assert_false(process_owner_describe(NULL, pid, buf, sizeof(buf)));
+	assert_false(process_owner_describe(NULL, 0, buf, sizeof(buf)));
+	assert_false(process_owner_describe(NULL, -1, buf, sizeof(buf)));
 	assert_string_equal(buf, "untouched");
 }
 

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/job_line.h"
+
+#include <string.h>
+
+#include "base/display.h"
+#include "base/signals.h"
+#include "base/units.h"
+
+#define LONGEST_COMMAND 60
+
+static const struct {
+	const char *mark, *word, *color;
+} looks[JOB_STATES] = {
+	[JOB_PENDING] = {"[ ]", "Pending", ""},
+	[JOB_HELD] = {"[‖]", "Held", "\033[33m"},
+	[JOB_RUNNING] = {"[→]", "Running", "\033[36m"},
+	[JOB_COMPLETED] = {"[✓]", "Completed", "\033[32m"},
+	[JOB_FAILED] = {"[!]", "Failed", "\033[31m"},
+	[JOB_CANCELLED] = {"[x]", "Cancelled", "\033[33m"},
+};
+
+/* Right-aligned: a list of 100,000 jobs is mostly numbers, and printf() takes its time. */
+static void put_number(struct text *t, uint64_t n, size_t width)
+{
+	char digits[64];
+	size_t at = sizeof(digits);
+	do
+		digits[--at] = (char)('0' + n % 10);
+	while ((n /= 10) > 0 && at > 0);
+	while (sizeof(digits) - at < width && at > 0)
+		digits[--at] = ' ';
+	text_append(t, digits + at, sizeof(digits) - at);
+}
+
+void job_line_write_outcome(struct text *t, const struct job *job)
+{
+	const struct job_attempt *a = job->attempts;
+	const char *reason = job_reason(job);
+	text_append_string(t, looks[job->state].word);
+	if (job->state == JOB_RUNNING && a) {
+		text_appendf(t, " (PID %d)", (int)a->pid);
+		if (job->stuck)
+			text_append_string(t, ", " REASON_STUCK);
+		else if (job->cancel_requested)
+			text_append_string(t, ", being cancelled");
+	} else if (job->state == JOB_FAILED && reason) {
+		text_append_string(t, " (");
+		display_append(t, reason, strlen(reason), DISPLAY_ALL);
+		text_append_char(t, ')');
+	} else if (job->state == JOB_FAILED && a && a->signal) {
+		text_appendf(t, " (%s)", signal_name(a->signal));
+	} else if (job->state == JOB_FAILED && a && a->exit_code >= 0) {
+		text_appendf(t, " (exit %d)", a->exit_code);
+	} else if (job->state == JOB_PENDING && job->num_attempts > job->spared) {
+		text_appendf(t, " (attempt %u)", job->num_attempts + 1);
+	}
+}
+
+static void write_gpus(struct text *t, const struct job *job)
+{
+	const struct job_attempt *a = job->attempts;
+	if (!a || a->num_gpus == 0 || job->state == JOB_PENDING || job->state == JOB_HELD) {
+		text_append_string(t, "GPU N/A");
+		return;
+	}
+	text_append_string(t, "GPU ");
+	for (int i = 0; i < a->num_gpus; i++) {
+		if (i)
+			text_append_char(t, ',');
+		put_number(t, (uint64_t)a->gpus[i], 1);
+	}
+}
+
+static void write_elapsed(struct text *t, const struct job *job, int64_t now_ms)
+{
+	const struct job_attempt *a = job->attempts;
+	char buf[UNITS_ROOM];
+	int64_t ms = -1;
+	if (a && job->state == JOB_RUNNING && now_ms && a->start_ms)
+		ms = now_ms - a->start_ms;
+	else if (a && job_is_final(job))
+		ms = a->duration_ms;
+	if (ms >= 0) {
+		text_append(t, "  ", 2);
+		text_append_string(t, units_format_duration((uint64_t)ms, buf));
+	}
+}
+
+/* The part after the command. */
+static void write_rest(struct text *t, const struct job *job, const struct job_line_options *o)
+{
+	text_append_string(t, " → ");
+	write_gpus(t, job);
+	text_append_string(t, " → ");
+	job_line_write_outcome(t, job);
+	write_elapsed(t, job, o->now_ms);
+	if (o->name_width && job->name) {
+		text_append_string(t, "  ");
+		display_append(t, job->name, strlen(job->name), o->name_width);
+	}
+}
+
+size_t job_line_rest_width(const struct job *job, const struct job_line_options *o)
+{
+	struct text rest = {0};
+	write_rest(&rest, job, o);
+	size_t width = display_width(text_string(&rest), rest.length);
+	text_finish(&rest);
+	return width;
+}
+
+static void write_plain(struct text *t, const struct job *job, const struct job_line_options *o)
+{
+	text_append_string(t, looks[job->state].mark);
+	if (o->id_width) {
+		text_append_char(t, ' ');
+		put_number(t, job->id, o->id_width);
+	}
+	text_append_char(t, ' ');
+	if (o->command_width)
+		display_append_padded(t, job->command, job->command_size, o->command_width);
+	else
+		display_append(t, job->command, job->command_size, LONGEST_COMMAND);
+	write_rest(t, job, o);
+}
+
+void job_line_write(struct text *t, const struct job *job, const struct job_line_options *o)
+{
+	const char *color = o->color ? looks[job->state].color : "";
+	text_append_string(t, color);
+	if (o->width) {
+		struct text line = {0};
+		write_plain(&line, job, o);
+		display_append(t, text_string(&line), line.length, o->width);
+		text_finish(&line);
+	} else {
+		write_plain(t, job, o);
+	}
+	if (*color)
+		text_append_string(t, "\033[0m");
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A job as one line of a terminal. Width is counted in columns; text of users is escaped, so that a line
+ * never contains a control character other than those of its color.
+ */
+#ifndef QUEUE_JOURNAL_JOB_LINE_H
+#define QUEUE_JOURNAL_JOB_LINE_H
+
+#include "base/text.h"
+#include "queue/journal/job.h"
+
+struct job_line_options {
+	size_t id_width;      /* columns; 0: no id */
+	size_t command_width; /* columns, padded; 0: as long as the command, at most 60 */
+	size_t name_width;    /* 0: no name */
+	size_t width;         /* of the whole line, which is truncated to it; 0: no limit */
+	bool color;
+	int64_t now_ms; /* for the time of a running job; 0: not shown */
+};
+
+/* "[→] 3 python train.py → GPU 0 → Running (PID 1234)", without a newline. */
+void job_line_write(struct text *t, const struct job *job, const struct job_line_options *o);
+
+/* Columns before the id. */
+#define JOB_LINE_MARK_WIDTH 4
+/* Columns after the command. */
+size_t job_line_rest_width(const struct job *job, const struct job_line_options *o);
+
+/* The last column alone: "Failed (exit 3)". */
+void job_line_write_outcome(struct text *t, const struct job *job);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/journal_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+int journal_resolve(const char *path, char **ret, struct gd_error *err)
+{
+	cleanup_(freep) char *real = realpath(path, NULL);
+	if (real) {
+		*ret = take_ptr(real);
+		return 0;
+	}
+	if (errno != ENOENT)
+		return error_set(err, -errno, "opening journal '%s': %s", path, error_words(errno));
+	const char *slash = strrchr(path, '/');
+	cleanup_(freep) char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+	const char *base = slash ? slash + 1 : path;
+	if (!dir)
+		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+	if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
+		return error_set(err, -EISDIR, "opening journal '%s': it is a directory; name a file", path);
+	cleanup_(freep) char *real_dir = realpath(dir, NULL);
+	if (!real_dir)
+		return error_set(
+			err, -errno, "opening journal '%s': directory '%s': %s", path, dir, error_words(errno));
+	char *joined;
+	if (asprintf(&joined, "%s/%s", strcmp(real_dir, "/") == 0 ? "" : real_dir, base) < 0)
+		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+	*ret = joined;
+	return 0;
+}
+
+int journal_open_file(struct journal *j, struct gd_error *err)
+{
+	cleanup_(closep) int fd = open(j->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EINVAL, "opening journal '%s': it is not a regular file", j->path);
+	if (j->fd >= 0)
+		close(j->fd);
+	j->fd = take_fd(&fd);
+	j->dev = st.st_dev;
+	j->ino = st.st_ino;
+	return 0;
+}
+
+/*
+ * The contents of the folder are executed, like the journal itself, so nobody else may write to it. In a directory
+ * in which everybody may create files, another user may have created the folder first.
+ */
+static int check_folder(const struct journal *j, int fd, const char *shown, struct gd_error *err)
+{
+	struct stat st, journal;
+	if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
+		return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
+	bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
+	if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return error_set(err, -EPERM,
+		"directory '%s' %s, who could make this account run anything; remove it or use another journal", shown,
+		ours ? "can be written by others" : "belongs to another user");
+}
+
+/* Opens one of our directories; creates it if it is missing. */
+static int open_dir(
+	const struct journal *j, int at, const char *path, const char *shown, int *ret_fd, struct gd_error *err)
+{
+	if (mkdirat(at, path, 0700) < 0 && errno != EEXIST)
+		return error_set(err, -errno, "making directory '%s': %s", shown, error_words(errno));
+	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return error_set(err, -errno, "opening directory '%s': %s", shown, error_words(errno));
+	int r = check_folder(j, fd, shown, err);
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
+int journal_open_folder(struct journal *j, struct gd_error *err)
+{
+	static const char *const parts[] = {"keepers", "env", "scripts"};
+	cleanup_(closep) int dir_fd = -1;
+	int r = open_dir(j, AT_FDCWD, j->dir_path, j->dir_path, &dir_fd, err);
+	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		cleanup_(closep) int part_fd = -1;
+		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
+	}
+	if (r < 0)
+		return r;
+	cleanup_(closep) int lock_fd = openat(dir_fd, "append.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock_fd < 0)
+		return error_set(err, -errno, "opening '%s/append.lock': %s", j->dir_path, error_words(errno));
+	if (j->dir_fd >= 0)
+		close(j->dir_fd);
+	if (j->lock_fd >= 0)
+		close(j->lock_fd);
+	j->dir_fd = take_fd(&dir_fd);
+	j->lock_fd = take_fd(&lock_fd);
+	return 0;
+}
+
+int journal_open(const char *path, struct journal **ret, struct gd_error *err)
+{
+	cleanup_(journal_closep) struct journal *j = calloc(1, sizeof(*j));
+	if (!j)
+		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+	j->fd = j->dir_fd = j->lock_fd = -1;
+	int r = journal_resolve(path, &j->path, err);
+	if (r < 0)
+		return r;
+	if (asprintf(&j->dir_path, "%s.d", j->path) < 0)
+		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+	r = journal_open_file(j, err);
+	if (r == 0)
+		r = journal_open_folder(j, err);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(j);
+	return 0;
+}
+
+void journal_close(struct journal *j)
+{
+	if (!j)
+		return;
+	journal_unlock(j);
+	closep(&j->fd);
+	closep(&j->dir_fd);
+	closep(&j->lock_fd);
+	free(j->path);
+	free(j->dir_path);
+	free(j);
+}
+
+void journal_closep(struct journal **j)
+{
+	journal_close(*j);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the journal share. Only journal.c, journal_open.c, journal_counters.c and journal_recover.c
+ * include this.
+ *
+ * After journal_open_file() and journal_open_folder(), also where they replace descriptors, `fd`, `dev` and `ino`
+ * belong to one file, and `dir_fd` and `lock_fd` to one folder.
+ */
+#ifndef QUEUE_JOURNAL_JOURNAL_PRIVATE_H
+#define QUEUE_JOURNAL_JOURNAL_PRIVATE_H
+
+#include "queue/journal/journal.h"
+
+/* Opens the file at the path, in place of the one that is open; creates it if it is missing. */
+int journal_open_file(struct journal *j, struct gd_error *err);
+/* The same for the folder FILE.d and its append lock. */
+int journal_open_folder(struct journal *j, struct gd_error *err);
+
+/* The line in append.lock: for which file and size it was written (tail: a hash of the last bytes), and the counters.
+ */
+struct journal_counters {
+	uint64_t dev, ino, size, tail, next_id, fence;
+};
+
+/* False if there is no such line. */
+bool journal_counters_read(struct journal *j, struct journal_counters *ret);
+/* Writes those of `j`, which are not dirty afterwards. */
+int journal_counters_write(struct journal *j);
+/*
+ * Whether the journal, which has `size` bytes, is the file that the counters were written for, up to their size. An
+ * inode number alone does not tell: a later file may have the same.
+ */
+bool journal_counters_match(const struct journal *j, const struct journal_counters *c, off_t size);
+
+/*
+ * Under the lock, if the counters (NULL: there are none) do not match a journal of this size: truncates a torn last
+ * line, finds the next id from the journal's lines, raises the fence, and writes the header of an empty journal.
+ */
+int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* What record_read.c and record_write.c share. */
+#ifndef QUEUE_JOURNAL_RECORD_PRIVATE_H
+#define QUEUE_JOURNAL_RECORD_PRIVATE_H
+
+#include "queue/journal/record.h"
+
+/* The value of the member "event" for each enum event; EVENT_UNKNOWN has "", EVENT_LEGACY has no such member. */
+#define RECORD_NUM_EVENT_NAMES EVENT_LEGACY
+extern const char *const record_event_names[RECORD_NUM_EVENT_NAMES];
+
+#endif

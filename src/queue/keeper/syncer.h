@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process that syncs the journal for the runner: a sync takes too long for the runner's loop.
+ *
+ * One sync serves all requests that arrived before it began. Its result is reported to nobody:
+ * ends survive a power cut only as far as the disk keeps up. The process leaves when the runner
+ * closes its end of the socket, after one more sync.
+ */
+#ifndef QUEUE_KEEPER_SYNCER_H
+#define QUEUE_KEEPER_SYNCER_H
+
+/* In the new process; fd: its end of the socket. */
+_Noreturn void syncer_main(const char *journal_path, int fd);
+
+/*
+ * Asks for a sync, at the runner's end of the socket. Returns 0 also if the socket is full, because then a sync is
+ * still to come. -EPIPE… where the process is gone.
+ */
+int syncer_request(int fd);
+
+#endif

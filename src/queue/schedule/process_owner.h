@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The user and the name of a process, for messages; from /proc. */
+#ifndef QUEUE_SCHEDULE_PROCESS_OWNER_H
+#define QUEUE_SCHEDULE_PROCESS_OWNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* "alice, python"; a user without a name by number. False if there is no such process. A placement_describe. */
+bool process_owner_describe(void *context, int64_t pid, char *buf, size_t size);
+
+#endif
