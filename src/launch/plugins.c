@@ -12,7 +12,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/helper.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "launch/plugin.h"
@@ -109,7 +109,7 @@ static int look_beside(struct found *f)
 	static const char *const places[] = {"workers", "gpu_dispatch/workers", "../lib/gpu_dispatch/workers"};
 	char here[PATH_MAX], folder[PATH_MAX];
 	int r = 0;
-	bool known = program_directory(here, sizeof(here)) == 0;
+	bool known = helper_directory(here, sizeof(here)) == 0;
 	for (size_t i = 0; known && r >= 0 && i < sizeof(places) / sizeof(places[0]); i++) {
 		int n = snprintf(folder, sizeof(folder), "%s/%s", here, places[i]);
 		if (n > 0 && (size_t)n < sizeof(folder))
