@@ -15,7 +15,7 @@
 #include "base/helper.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "launch/plugin.h"
+#include "launch/plugin_inspect.h"
 
 #define SUFFIX      ".so"
 #define PATH_ENV    "GPUQ_WORKER_PATH"
@@ -142,10 +142,10 @@ int plugins_list(struct plugin **ret, size_t *ret_count)
 
 bool plugins_describe(const struct plugin *plugin, char *ret, size_t size)
 {
-	struct plugin_look look;
+	struct plugin_facts facts;
 	struct gd_error err = {0};
-	bool good = plugin_look(plugin->path, DESCRIBE_MS, &look, &err) == 0;
-	snprintf(ret, size, "%s", good ? look.about : err.message);
+	bool good = plugin_inspect(plugin->path, DESCRIBE_MS, &facts, &err) == 0;
+	snprintf(ret, size, "%s", good ? facts.about : err.message);
 	return good;
 }
 
