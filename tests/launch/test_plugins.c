@@ -129,7 +129,7 @@ static void test_inspection_reports_hooks_batch_size_and_description(void **stat
 	assert_true(facts.has_batch);
 	assert_int_equal(facts.max_batch, 5);
 	assert_string_equal(facts.about, "works on several\xEF\xBF\xBD"
-					"files at a time");
+					 "files at a time");
 	assert_int_equal(plugin_inspect(plugin("good"), FILE_RIG_WAIT_MS, &facts, NULL), 0);
 	assert_false(facts.has_batch);
 }
