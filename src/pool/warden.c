@@ -180,7 +180,7 @@ int warden_order(struct warden *w, struct warden_order order, const int *fds, si
 	struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(ORDER_FDS * sizeof(int))];
+		char room[CMSG_SPACE(WARDEN_ORDER_FDS * sizeof(int))];
 	} control = {0};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	if (num_fds > 0) {

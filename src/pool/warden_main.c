@@ -82,13 +82,13 @@ void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uin
 		ward->kill_deadline = now + w->plan->kill_wait_ns;
 }
 
-static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[ORDER_FDS])
+static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[WARDEN_ORDER_FDS])
 {
 	size_t slot = (size_t)(ward - w->wards);
 	*ward = (struct ward){.life = life};
 	int r = channel_map(&ward->channel, fds[0], fds[1], true);
 	if (r < 0) {
-		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
 	atomic_store(&w->shared->exec_error[slot], 0);
@@ -101,7 +101,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 	if (pid < 0) {
 		r = -errno;
 		channel_unmap(&ward->channel);
-		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
 	setpgid(pid, pid); /* both do it, so that it is done whoever comes first */
@@ -109,7 +109,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 	ward->looked = now;
 	if (w->plan->setup_timeout_ns)
 		ward->phase_deadline = now + w->plan->setup_timeout_ns;
-	report(w, ward, REPORT_STARTED, 0, 0);
+	report(w, ward, WARDEN_REPORT_STARTED, 0, 0);
 }
 
 static void ended(struct warden_process *w, struct ward *ward, int status)
@@ -117,15 +117,15 @@ static void ended(struct warden_process *w, struct ward *ward, int status)
 	size_t slot = (size_t)(ward - w->wards);
 	int error = atomic_load(&w->shared->exec_error[slot]);
 	if (error)
-		ward->flags |= END_NOT_EXECUTED;
+		ward->flags |= WARDEN_END_NOT_EXECUTED;
 	bool ours = ward->kill_deadline != 0;
 	if (!ours && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills() > ward->oom_kills)
-		ward->flags |= END_OUT_OF_MEMORY;
+		ward->flags |= WARDEN_END_OUT_OF_MEMORY;
 	if (!ours)
-		ward->flags &= ~(unsigned)(END_TASK_TIMEOUT | END_CANCELLED);
+		ward->flags &= ~(unsigned)(WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED);
 	channel_unmap(&ward->channel);
 	/* A started-report that is still due is overtaken by this one: it names the process, too. */
-	report(w, ward, REPORT_ENDED, status, error);
+	report(w, ward, WARDEN_REPORT_ENDED, status, error);
 	ward->pid = 0;
 }
 
@@ -193,7 +193,7 @@ static void give_up(struct warden_process *w, uint64_t now)
 		struct ward *ward = &w->wards[i];
 		if (!ward->pid || !ward->kill_deadline || now < ward->kill_deadline)
 			continue;
-		ward->flags |= END_STUCK;
+		ward->flags |= WARDEN_END_STUCK;
 		ended(w, ward, 0);
 	}
 }
@@ -203,30 +203,30 @@ static void give_up(struct warden_process *w, uint64_t now)
 static void obey(struct warden_process *w, const struct warden_order *order, const int *fds, size_t num_fds)
 {
 	uint64_t now = clock_now_ns();
-	if (order->kind == ORDER_END) {
+	if (order->kind == WARDEN_ORDER_END) {
 		w->ending = true;
 		w->end_deadline = now + w->plan->kill_wait_ns;
 		for (size_t i = 0; i < w->plan->num_slots; i++)
 			if (w->wards[i].pid)
-				ward_kill(w, &w->wards[i], END_ORDERED, now);
+				ward_kill(w, &w->wards[i], WARDEN_END_ORDERED, now);
 		return;
 	}
 	if (order->slot >= w->plan->num_slots)
 		return;
 	struct ward *ward = &w->wards[order->slot];
-	if (order->kind == ORDER_START && num_fds == ORDER_FDS && !ward->pid) {
+	if (order->kind == WARDEN_ORDER_START && num_fds == WARDEN_ORDER_FDS && !ward->pid) {
 		start(w, ward, order->life, fds);
 		return;
 	}
 	if (!ward->pid || ward->life != order->life)
 		return; /* it is about a worker that has ended meanwhile */
-	if (order->kind == ORDER_KILL)
-		ward_kill(w, ward, END_ORDERED, now);
-	if (order->kind == ORDER_CLOSE) {
+	if (order->kind == WARDEN_ORDER_KILL)
+		ward_kill(w, ward, WARDEN_END_ORDERED, now);
+	if (order->kind == WARDEN_ORDER_CLOSE) {
 		ward->closing = true;
 		ward->phase_deadline = w->plan->cleanup_timeout_ns ? now + w->plan->cleanup_timeout_ns : 0;
 	}
-	/* ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
+	/* WARDEN_ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
 }
 
 /* False when the dispatcher has closed its end. */
@@ -237,7 +237,7 @@ static bool read_orders(struct warden_process *w)
 		struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
 		union {
 			struct cmsghdr header;
-			char room[CMSG_SPACE(ORDER_FDS * sizeof(int))];
+			char room[CMSG_SPACE(WARDEN_ORDER_FDS * sizeof(int))];
 		} control;
 		struct msghdr msg = {
 			.msg_iov = &iov,
@@ -252,17 +252,17 @@ static bool read_orders(struct warden_process *w)
 			return errno == EAGAIN;
 		if (n == 0)
 			return false;
-		int fds[ORDER_FDS];
+		int fds[WARDEN_ORDER_FDS];
 		size_t num_fds = 0;
 		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 		if (c && c->cmsg_type == SCM_RIGHTS) {
 			num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 			memcpy(fds, CMSG_DATA(c), num_fds * sizeof(int));
 		}
-		if (n == sizeof(order) && order.kind == ORDER_START && num_fds < ORDER_FDS &&
+		if (n == sizeof(order) && order.kind == WARDEN_ORDER_START && num_fds < WARDEN_ORDER_FDS &&
 			order.slot < w->plan->num_slots) {
 			w->wards[order.slot] = (struct ward){.life = order.life};
-			report(w, &w->wards[order.slot], REPORT_NOT_STARTED, 0, -EMFILE);
+			report(w, &w->wards[order.slot], WARDEN_REPORT_NOT_STARTED, 0, -EMFILE);
 		} else if (n == sizeof(order)) {
 			obey(w, &order, fds, num_fds);
 		}
@@ -345,7 +345,7 @@ void warden_main(struct warden_process *w)
 		drain(w->wake_fd);
 		bool parent_gone = fds[1].revents != 0 || !read_orders(w);
 		if (parent_gone && !w->ending)
-			obey(w, &(struct warden_order){.kind = ORDER_END}, NULL, 0);
+			obey(w, &(struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);
 		if (reap(w) || orphans)
 			orphans = sweep(w);
 		uint64_t now = clock_now_ns();

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "pool/crash.h"
+#include "pool/crash_handler.h"
 #include "pool/worker_private.h"
 
 #define DEFAULT_BATCH 32
@@ -235,7 +235,7 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 		w->items[i].payload = w->items[i].result = PARCEL_NONE;
 	close(fds->inbox);
 	close(fds->outbox);
-	return crash_install(w->channel.out);
+	return crash_handler_install(w->channel.out);
 }
 
 /* The process ends next: what was allocated goes with it. */
