@@ -161,6 +161,5 @@ void probe_process_end(struct probe_process *p)
 			p->exit_signal = info.si_status;
 	}
 	pidref_close(&p->ref);
-	closep(&p->fd);
-	p->fd = -1;
+	close_fd(&p->fd);
 }

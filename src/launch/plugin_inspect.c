@@ -161,8 +161,7 @@ int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, str
 		child_main(path, theirs, parent);
 	if (pid < 0)
 		return error_set(err, -errno, "no process could be made: %s", error_words(-errno));
-	closep(&theirs);
-	theirs = -1;
+	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
 	(void)pidref_open(pid, &child); /* without a descriptor, reap() waits by number */
 

@@ -65,12 +65,6 @@ static int add(struct found *f, const char *folder, const char *file)
 	return room ? 0 : -ENOMEM;
 }
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 /* A folder that is not there has none. */
 static int look_in(struct found *f, const char *folder)
 {
