@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd_message.h"
 #include "base/file.h"
 #include "pool/warden_private.h"
 
@@ -234,40 +236,19 @@ static bool read_orders(struct warden_process *w)
 {
 	for (;;) {
 		struct warden_order order;
-		struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
-		union {
-			struct cmsghdr header;
-			char room[CMSG_SPACE(WARDEN_ORDER_FDS * sizeof(int))];
-		} control;
-		struct msghdr msg = {
-			.msg_iov = &iov,
-			.msg_iovlen = 1,
-			.msg_control = &control,
-			.msg_controllen = sizeof(control),
-		};
-		ssize_t n = recvmsg(w->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n < 0 && errno == EINTR)
+		cleanup_(fd_message_close) struct fd_message message = {0};
+		ssize_t n = fd_message_receive(w->socket, &order, sizeof(order), MSG_DONTWAIT, &message);
+		if (n <= 0)
+			return n == -EAGAIN;
+		if (n != sizeof(order))
 			continue;
-		if (n < 0)
-			return errno == EAGAIN;
-		if (n == 0)
-			return false;
-		int fds[WARDEN_ORDER_FDS];
-		size_t num_fds = 0;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		if (c && c->cmsg_type == SCM_RIGHTS) {
-			num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-			memcpy(fds, CMSG_DATA(c), num_fds * sizeof(int));
-		}
-		if (n == sizeof(order) && order.kind == WARDEN_ORDER_START && num_fds < WARDEN_ORDER_FDS &&
+		if (order.kind == WARDEN_ORDER_START && message.num_fds < WARDEN_ORDER_FDS &&
 			order.slot < w->plan->num_slots) {
 			w->wards[order.slot] = (struct ward){.life = order.life};
 			report(w, &w->wards[order.slot], WARDEN_REPORT_NOT_STARTED, 0, -EMFILE);
-		} else if (n == sizeof(order)) {
-			obey(w, &order, fds, num_fds);
+		} else {
+			obey(w, &order, message.fds, message.num_fds);
 		}
-		for (size_t i = 0; i < num_fds; i++)
-			close(fds[i]);
 	}
 }
 
