@@ -36,7 +36,7 @@ static uint64_t began_at(const struct ward *ward, uint64_t task, uint64_t now)
 
 /*
  * How many tasks have ended, as the worker says. A lie would avert its timeout,
- * so it must lie between what the dispatcher has read and what there is to read.
+ * so it must lie between what the owner has read and what there is to read.
  */
 uint64_t ward_ended(const struct ward *ward)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The warden: a small single-threaded process between the dispatcher and its
- * workers. It forks them (so that one that crashed is replaced while the
- * dispatcher has threads), reaps them and what they leave behind, enforces
- * deadlines while the dispatcher's thread is in a callback, and ends them all
- * when the dispatcher is gone.
+ * The warden: a small single-threaded process between the pool's owner (the
+ * process that opened it) and the workers. It forks them (so that one that crashed
+ * is replaced while the owner has threads), reaps them and what they leave behind,
+ * enforces deadlines while the owner's thread is in a callback, and ends them all
+ * when the owner is gone.
  *
  * It is told what to do by orders and answers with reports, one message each,
  * over a socket. After the fork it allocates nothing: where workers are executed
- * the dispatcher may have had threads, and their locks with it.
+ * the owner may have had threads, and their locks with it.
  */
 #ifndef POOL_WARDEN_H
 #define POOL_WARDEN_H
@@ -69,7 +69,7 @@ struct warden_plan {
 	char *const *const *environments;               /* for the executed ones, by slot */
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
 	const char *const *output_paths;                /* by slot; NULL: output is inherited */
-	int event_fd;                                   /* for the workers: wakes the dispatcher */
+	int event_fd;                                   /* for the workers: wakes the owner */
 	uint64_t task_timeout_ns;                       /* 0: none, here and below */
 	uint64_t grace_ns;
 	uint64_t setup_timeout_ns;
@@ -80,7 +80,7 @@ struct warden_plan {
 struct warden_shared; /* a page that both see */
 struct ward;
 
-/* The dispatcher's handle. */
+/* The owner's handle. */
 struct warden {
 	struct pidref process;
 	int socket;

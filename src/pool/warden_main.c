@@ -38,7 +38,7 @@ static uint64_t oom_kills(void)
 
 /* ---- Reports ------------------------------------------------------------ */
 
-/* A dispatcher in a long callback does not read: then the report waits in its ward. */
+/* An owner in a long callback does not read: then the report waits in its ward. */
 static void send_report(struct warden_process *w, struct ward *ward)
 {
 	ssize_t n;
@@ -231,7 +231,7 @@ static void obey(struct warden_process *w, const struct warden_order *order, con
 	/* WARDEN_ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
 }
 
-/* False when the dispatcher has closed its end. */
+/* False when the owner has closed its end. */
 static bool read_orders(struct warden_process *w)
 {
 	for (;;) {
@@ -274,8 +274,7 @@ static bool new_tasks(const struct warden_process *w)
 	return false;
 }
 
-/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the dispatcher wakes us for it.
- */
+/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the owner wakes us for it. */
 static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
 {
 	int timeout_ms = deadline ? clock_ms_until(deadline, clock_now_ns()) : -1;
@@ -300,7 +299,7 @@ static void drain(int fd)
 	} while (n > 0 || (n < 0 && errno == EINTR));
 }
 
-/* The dispatcher is gone, or wants us gone. True when nothing is left to do. */
+/* The owner is gone, or wants us gone. True when nothing is left to do. */
 static bool finished(struct warden_process *w, uint64_t now)
 {
 	if (!w->ending)

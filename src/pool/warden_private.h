@@ -39,7 +39,7 @@ struct warden_process {
 	size_t shared_size;
 	struct ward *wards;
 	int socket;
-	struct pidref parent; /* the dispatcher */
+	struct pidref parent; /* the pool's owner */
 	int wake_fd;
 	int signal_fd;
 	pid_t pid;
