@@ -6,6 +6,7 @@
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,13 @@ static inline int take_fd(int *fd)
 	return taken;
 }
 
+/* For a variable that is used on: closes the descriptor, if there is one, and sets it to -1. */
+static inline void close_fd(int *fd)
+{
+	closep(fd);
+	*fd = -1;
+}
+
 static inline void freep(void *p)
 {
 	free(*(void **)p);
@@ -39,6 +47,12 @@ static inline void fclosep(FILE **f)
 {
 	if (*f)
 		fclose(*f);
+}
+
+static inline void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
 }
 
 #define take_ptr(p)                                                                                                    \

@@ -75,12 +75,6 @@ static void family_finish(struct family *f)
 	free(f->all);
 }
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 typedef int pid_fn(void *context, pid_t pid);
 
 static int each_process(pid_fn *fn, void *context)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/program.h"
+#include "base/helper.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
@@ -14,7 +14,7 @@ static int run(int argc, char **argv)
 {
 	(void)argc;
 	char program[PATH_MAX];
-	if (program_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program)) < 0) {
+	if (helper_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program)) < 0) {
 		say("'launch' is a program of its own, gpuq-launch, and it is not installed: it is built where libsndfile is (Debian: libsndfile1-dev)");
 		return EXIT_USAGE;
 	}

@@ -148,7 +148,7 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		log->over = over;
 		/* Nothing more is read from it: there may be more logs than a process may hold open. */
 		if (over || !l->follow)
-			closep(&log->fd), log->fd = -1;
+			close_fd(&log->fd);
 		*ret_all_over = *ret_all_over && over;
 	}
 	return fflush(stdout) != 0 ? error_set(&l->err, -errno, "writing: %s", error_words(errno)) : 0;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/helper.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
@@ -32,7 +32,7 @@ int subprogram_become(const char *name, const char *package, char **argv)
 {
 	char self[PATH_MAX], path[PATH_MAX], variable[64];
 	variable_of(name, variable);
-	if (program_find(name, variable, path, sizeof(path)) < 0) {
+	if (helper_find(name, variable, path, sizeof(path)) < 0) {
 		say("'%s' is not installed, neither beside gpuq nor in '" GD_LIBEXECDIR
 		    "'; build gpu_dispatch where %s is installed",
 			name, package);

@@ -26,12 +26,6 @@ struct amd {
 	size_t minors_capacity;
 };
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 static int open_under(const char *root, const char *path, int flags)
 {
 	char full[PATH_MAX];

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/program.h"
+#include "base/helper.h"
 
 #define REAP_MS     1000
 #define START_TRIES 5
@@ -54,7 +54,7 @@ static int spawn(const char *program, int socket, char *const argv[], pid_t *ret
 static int spawn_prober(const struct prober_settings *settings, pid_t *ret)
 {
 	char program[PATH_MAX];
-	int r = program_find("gpuq-probe", "GPUQ_PROBE", program, sizeof(program));
+	int r = helper_find("gpuq-probe", "GPUQ_PROBE", program, sizeof(program));
 	if (r < 0)
 		return r;
 	struct prober_arguments arguments;
@@ -161,6 +161,5 @@ void probe_process_end(struct probe_process *p)
 			p->exit_signal = info.si_status;
 	}
 	pidref_close(&p->ref);
-	closep(&p->fd);
-	p->fd = -1;
+	close_fd(&p->fd);
 }

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +20,8 @@
 #include "base/pidref.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "gpu/prober_card.h"
+#include "gpu/prober_threads.h"
 #include "gpu/wire.h"
 
 #define NUM_DRIVERS 2
@@ -39,31 +40,13 @@ struct driver {
 	bool watched; /* its thread for events runs */
 };
 
-/* Asked: its thread may begin. Busy: asked, and no answer taken yet. */
-struct card {
-	struct prober *prober;
-	struct driver *driver;
-	unsigned number; /* among those of its driver */
-	unsigned index;
-	bool asked;    /* under the lock */
-	bool answered; /* under the lock */
-	bool watching; /* under the lock: its events are waited for */
-	struct gpu_set answer;
-	bool busy;
-	bool given_up;
-	bool met; /* has answered at least once */
-	uint64_t asked_ns;
-};
-
 struct prober {
 	const struct prober_settings *settings;
 	int socket;
 	struct pidref parent;
-	int wake_fd;
-	pthread_mutex_t lock;
-	pthread_cond_t asked;
+	struct prober_threads threads;
 	struct driver drivers[NUM_DRIVERS];
-	struct card *cards;
+	struct prober_card *cards;
 	unsigned num_cards;
 	struct gpu_event *events; /* under the lock; cards by index */
 	size_t num_events, events_capacity;
@@ -75,19 +58,6 @@ struct prober {
 	uint64_t tick_ns;
 };
 
-/* Nobody is left to be told, or no memory to tell with: the parent sees the end of the stream. */
-static _Noreturn void leave(void)
-{
-	_exit(1);
-}
-
-static void wake(struct prober *p)
-{
-	uint64_t one = 1;
-	ssize_t n = write(p->wake_fd, &one, sizeof(one));
-	(void)n; /* full means that it is awake already */
-}
-
 /* ---- Threads that call drivers ------------------------------------------ */
 
 static void *open_driver(void *arg)
@@ -97,43 +67,14 @@ static void *open_driver(void *arg)
 	unsigned num_cards = 0;
 	struct gpu_set warnings = {0};
 	if (d->backend->open(NULL, &warnings, &state, &num_cards) < 0)
-		leave();
-	pthread_mutex_lock(&d->prober->lock);
+		prober_leave();
+	pthread_mutex_lock(&d->prober->threads.lock);
 	d->state = state;
 	d->num_cards = num_cards;
 	d->warnings = warnings;
 	d->opened = true;
-	pthread_mutex_unlock(&d->prober->lock);
-	wake(d->prober);
-	return NULL;
-}
-
-static void *serve_card(void *arg)
-{
-	struct card *c = arg;
-	struct prober *p = c->prober;
-	const struct gpu_backend *backend = c->driver->backend;
-	for (;;) {
-		pthread_mutex_lock(&p->lock);
-		while (!c->asked)
-			pthread_cond_wait(&p->asked, &p->lock);
-		c->asked = false;
-		bool watching = c->watching;
-		pthread_mutex_unlock(&p->lock);
-
-		struct gpu_set answer = {0};
-		if (backend->sample(c->driver->state, c->number, &answer) < 0)
-			leave();
-		if (!watching && p->settings->events && backend->watch && answer.gpus[0].health == GD_GPU_OK)
-			watching = backend->watch(c->driver->state, c->number) == 0;
-
-		pthread_mutex_lock(&p->lock);
-		c->answer = answer;
-		c->watching = watching;
-		c->answered = true;
-		pthread_mutex_unlock(&p->lock);
-		wake(p);
-	}
+	pthread_mutex_unlock(&d->prober->threads.lock);
+	prober_threads_wake(&d->prober->threads);
 	return NULL;
 }
 
@@ -146,23 +87,14 @@ static void *wait_for_events(void *arg)
 		if (d->backend->wait_event(d->state, &event) == 0)
 			continue;
 		event.card += d->first_card;
-		pthread_mutex_lock(&p->lock);
+		pthread_mutex_lock(&p->threads.lock);
 		if (array_reserve(p->events, &p->events_capacity, p->num_events + 1) < 0)
-			leave();
+			prober_leave();
 		p->events[p->num_events++] = event;
-		pthread_mutex_unlock(&p->lock);
-		wake(p);
+		pthread_mutex_unlock(&p->threads.lock);
+		prober_threads_wake(&p->threads);
 	}
 	return NULL;
-}
-
-static int start_thread(void *(*body)(void *), void *arg)
-{
-	pthread_t thread;
-	int r = pthread_create(&thread, NULL, body, arg);
-	if (r == 0)
-		pthread_detach(thread);
-	return -r;
 }
 
 /* ---- The first thread --------------------------------------------------- */
@@ -170,7 +102,7 @@ static int start_thread(void *(*body)(void *), void *arg)
 static void send_out(struct prober *p)
 {
 	if (text_error(&p->out))
-		leave();
+		prober_leave();
 	while (p->sent < p->out.length) {
 		ssize_t n = send(p->socket, p->out.data + p->sent, p->out.length - p->sent, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
@@ -178,7 +110,7 @@ static void send_out(struct prober *p)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n < 0)
-			leave();
+			prober_leave();
 		p->sent += (size_t)n;
 	}
 	text_clear(&p->out);
@@ -191,7 +123,7 @@ static void read_parent(struct prober *p)
 	char bytes[64];
 	ssize_t n = recv(p->socket, bytes, sizeof(bytes), 0);
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		leave();
+		prober_leave();
 	if (n > 0)
 		p->started = true;
 }
@@ -202,23 +134,23 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 	struct pollfd fds[] = {
 		{.fd = p->socket, .events = POLLIN},
 		{.fd = p->parent.fd, .events = POLLIN},
-		{.fd = p->wake_fd, .events = POLLIN},
+		{.fd = p->threads.wake_fd, .events = POLLIN},
 	};
 	if (p->sent < p->out.length)
 		fds[0].events |= POLLOUT;
 	int timeout = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
 	int n = poll(fds, sizeof(fds) / sizeof(*fds), timeout);
 	if (n < 0 && errno != EINTR)
-		leave();
+		prober_leave();
 	if (n <= 0)
 		return;
 	if (fds[1].revents)
-		leave();
+		prober_leave();
 	if (fds[0].revents & ~POLLOUT)
 		read_parent(p);
 	if (fds[2].revents) {
 		uint64_t count;
-		ssize_t got = read(p->wake_fd, &count, sizeof(count));
+		ssize_t got = read(p->threads.wake_fd, &count, sizeof(count));
 		(void)got;
 	}
 }
@@ -226,10 +158,10 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 static bool all_opened(struct prober *p)
 {
 	bool all = true;
-	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&p->threads.lock);
 	for (size_t i = 0; i < NUM_DRIVERS; i++)
 		all &= p->drivers[i].opened;
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->threads.lock);
 	return all;
 }
 
@@ -239,15 +171,15 @@ static void open_drivers(struct prober *p, struct gpu_set *warnings)
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
 		struct driver *d = &p->drivers[i];
 		*d = (struct driver){.prober = p, .backend = drivers[i]};
-		if (start_thread(open_driver, d) < 0)
-			leave();
+		if (prober_threads_start(open_driver, d) < 0)
+			prober_leave();
 	}
 	uint64_t deadline_ns = clock_now_ns() + p->settings->answer_ms * NS_PER_MS;
 	while (!all_opened(p) && clock_now_ns() < deadline_ns)
 		wait_until(p, deadline_ns);
 
 	int r = 0;
-	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&p->threads.lock);
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
 		struct driver *d = &p->drivers[i];
 		d->given_up = !d->opened;
@@ -257,43 +189,23 @@ static void open_drivers(struct prober *p, struct gpu_set *warnings)
 		for (size_t k = 0; !d->given_up && k < d->warnings.num_warnings && r == 0; k++)
 			r = gpu_set_warn(warnings, "%s", d->warnings.warnings[k]);
 	}
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->threads.lock);
 	if (r < 0)
-		leave();
-}
-
-static void tell_sick(struct prober *p, struct card *c, enum gd_gpu_health health, const char *words)
-{
-	struct gpu_set sick = {0};
-	struct gd_gpu gpu = {
-		.health = health,
-		.vendor = c->driver->backend->vendor,
-		.index = (int)c->index,
-		.vendor_index = (int)c->number,
-		.mig_index = -1,
-	};
-	if (gpu_set_add(&sick, &gpu) < 0 || gpu_set_warn(&sick, "%s", words) < 0)
-		leave();
-	wire_put(&p->out, WIRE_CARD, c->index, 0, &sick);
-	gpu_set_finish(&sick);
-}
-
-static void ask(struct prober *p, struct card *c)
-{
-	if (c->busy)
-		return;
-	c->busy = true;
-	c->asked_ns = clock_now_ns();
-	pthread_mutex_lock(&p->lock);
-	c->asked = true;
-	pthread_cond_broadcast(&p->asked);
-	pthread_mutex_unlock(&p->lock);
+		prober_leave();
 }
 
 static void ask_all(struct prober *p)
 {
 	for (unsigned i = 0; i < p->num_cards; i++)
-		ask(p, &p->cards[i]);
+		prober_card_ask(&p->cards[i]);
+}
+
+static struct driver *driver_of(struct prober *p, unsigned card)
+{
+	struct driver *d = p->drivers;
+	while (d->given_up || card >= d->first_card + d->num_cards)
+		d++;
+	return d;
 }
 
 static void start_cards(struct prober *p, const struct gpu_set *warnings)
@@ -304,76 +216,69 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 	}
 	p->cards = calloc(p->num_cards + 1, sizeof(*p->cards));
 	if (!p->cards)
-		leave();
+		prober_leave();
 	wire_put(&p->out, WIRE_CARDS, 0, p->num_cards, warnings);
-	struct driver *d = p->drivers;
 	for (unsigned i = 0; i < p->num_cards; i++) {
-		struct card *c = &p->cards[i];
-		while (d->given_up || i >= d->first_card + d->num_cards)
-			d++;
-		*c = (struct card){.prober = p, .driver = d, .index = i, .number = i - d->first_card};
-		if (start_thread(serve_card, c) < 0) {
+		struct prober_card *c = &p->cards[i];
+		const struct driver *d = driver_of(p, i);
+		*c = (struct prober_card){
+			.threads = &p->threads,
+			.backend = d->backend,
+			.driver_state = d->state,
+			.number = i - d->first_card,
+			.index = i,
+			.wants_events = p->settings->events,
+		};
+		if (prober_card_start(c) < 0) {
 			c->busy = c->given_up = true;
-			tell_sick(p, c, GD_GPU_UNREADABLE, "cannot be asked: no thread could be started");
+			prober_card_put_sick(
+				c, GD_GPU_UNREADABLE, "cannot be asked: no thread could be started", &p->out);
 		}
 	}
 }
 
-static void take_answer(struct prober *p, struct card *c)
+static void take_answer(struct prober *p, struct prober_card *c)
 {
-	pthread_mutex_lock(&p->lock);
-	bool answered = c->answered;
-	struct gpu_set answer = c->answer;
-	c->answered = false;
-	bool watch = c->watching && !c->driver->watched;
-	pthread_mutex_unlock(&p->lock);
-	if (!answered)
+	struct gpu_set answer;
+	bool watching, first = !c->met;
+	if (!prober_card_take(c, &answer, &watching))
 		return;
-
-	for (size_t i = 0; i < answer.count; i++)
-		answer.gpus[i].index = (int)c->index;
 	wire_put(&p->out, WIRE_CARD, c->index, 0, &answer);
 	gpu_set_finish(&answer);
-	if (!c->met)
+	if (first)
 		p->met_ns = clock_now_ns();
-	c->met = true;
-	c->busy = c->given_up = false;
-	if (watch)
-		c->driver->watched = start_thread(wait_for_events, c->driver) == 0;
+	struct driver *d = driver_of(p, c->index);
+	if (watching && !d->watched)
+		d->watched = prober_threads_start(wait_for_events, d) == 0;
 }
 
-/*
- * Cards that were not in use wake up one after the other, the first time: as long
- * as one after the other answers, none is given up.
- */
-static uint64_t card_deadline(const struct prober *p, const struct card *c)
+static uint64_t card_deadline(const struct prober *p, const struct prober_card *c)
 {
-	uint64_t since = c->met || p->met_ns < c->asked_ns ? c->asked_ns : p->met_ns;
-	return since + p->settings->answer_ms * NS_PER_MS;
+	return prober_card_deadline(c, p->met_ns, p->settings->answer_ms);
 }
 
-static void look_at_card(struct prober *p, struct card *c)
+static void look_at_card(struct prober *p, struct prober_card *c)
 {
 	take_answer(p, c);
 	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
 		c->given_up = true;
-		tell_sick(p, c, GD_GPU_NOT_ANSWERING, "does not answer");
+		prober_card_put_sick(c, GD_GPU_NOT_ANSWERING, "does not answer", &p->out);
 	}
 }
 
 static void take_events(struct prober *p)
 {
-	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&p->threads.lock);
 	struct gpu_event *events = p->events;
 	size_t num_events = p->num_events;
 	p->events = NULL;
 	p->num_events = p->events_capacity = 0;
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->threads.lock);
 	for (size_t i = 0; i < num_events; i++) {
 		if (events[i].card >= p->num_cards)
 			continue;
 		wire_put(&p->out, WIRE_XID, events[i].card, events[i].xid, NULL);
-		ask(p, &p->cards[events[i].card]);
+		prober_card_ask(&p->cards[events[i].card]);
 	}
 	free(events);
 }
@@ -394,7 +299,7 @@ static uint64_t next_deadline(const struct prober *p)
 {
 	uint64_t next = p->settings->period_ms ? p->tick_ns : UINT64_MAX;
 	for (unsigned i = 0; i < p->num_cards; i++) {
-		const struct card *c = &p->cards[i];
+		const struct prober_card *c = &p->cards[i];
 		if (c->busy && !c->given_up && card_deadline(p, c) < next)
 			next = card_deadline(p, c);
 	}
@@ -434,12 +339,12 @@ static int take_over_fds(int socket)
 	int kept = fcntl(socket, F_DUPFD, 3);
 	int null = open("/dev/null", O_RDWR);
 	if (kept < 0 || null < 0)
-		leave();
+		prober_leave();
 	for (int fd = 0; fd < 3; fd++)
 		if (dup2(null, fd) < 0)
-			leave();
+			prober_leave();
 	if (kept != 3 && dup2(kept, 3) < 0)
-		leave();
+		prober_leave();
 	file_close_range(4, INT_MAX); /* close-on-exec does not help where nothing is executed */
 	return 3;
 }
@@ -475,11 +380,8 @@ void prober_main(const struct prober_settings *settings)
 	prctl(PR_SET_NAME, "gpuq-probe");
 	p->socket = take_over_fds(settings->socket);
 	int r = pidref_open(settings->parent, &p->parent);
-	p->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (r < 0 || p->wake_fd < 0 || getppid() != settings->parent)
-		leave();
-	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->asked, NULL);
+	if (r < 0 || prober_threads_init(&p->threads) < 0 || getppid() != settings->parent)
+		prober_leave();
 
 	/* The parent opens its pidfd before it lets us begin: only now may a driver crash us. */
 	while (!p->started)

@@ -77,10 +77,9 @@ static int set_nonblocking(int fd)
 static void close_all(struct child *c)
 {
 	pidref_close(&c->process);
-	closep(&c->in);
-	closep(&c->out);
-	closep(&c->log);
-	c->in = c->out = c->log = -1;
+	close_fd(&c->in);
+	close_fd(&c->out);
+	close_fd(&c->log);
 }
 
 static int start_piped(struct child *c, struct start *s, bool talks)
@@ -149,8 +148,7 @@ void child_read_log(struct child *c)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			closep(&c->log);
-			c->log = -1;
+			close_fd(&c->log);
 			return;
 		}
 		keep_tail(c, buf, (size_t)n);

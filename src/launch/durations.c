@@ -2,15 +2,13 @@
 #include "launch/durations.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #define UNKNOWN   (-1)
 #define NOT_ASKED (-2)
@@ -28,20 +26,46 @@ struct durations {
 	pthread_t thread;
 };
 
-static double read_one(const struct durations *d, size_t i)
+/* Seconds of one file below `folder`; -1: unknown. `path` is only room, reused from file to file. */
+static double read_one(
+	const char *folder, const struct gd_found *file, gd_seconds_reader *reader, void *context, struct text *path)
 {
-	char path[PATH_MAX];
-	int n = snprintf(path, sizeof(path), "%s/%s", d->folder, d->files[i].path);
-	return n > 0 && (size_t)n < sizeof(path) ? d->reader(d->context, path) : -1;
+	text_clear(path);
+	text_append_string(path, folder);
+	text_append_char(path, '/');
+	text_append_string(path, file->path);
+	return text_error(path) ? -1 : reader(context, text_string(path));
 }
+
+size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context)
+{
+	size_t learned = 0;
+	cleanup_(text_finish) struct text path = {0};
+	for (size_t i = 0; i < files->count; i++) {
+		struct gd_found *f = &files->files[i];
+		if (f->seconds >= 0)
+			continue;
+		double seconds = read_one(files->folder, f, reader, context, &path);
+		if (seconds >= 0) {
+			f->seconds = seconds;
+			learned++;
+		}
+	}
+	return learned;
+}
+
+/* ---- In a thread -------------------------------------------------------- */
 
 static void *read_all(void *arg)
 {
 	struct durations *d = arg;
+	cleanup_(text_finish) struct text path = {0};
 	for (size_t k = 0; k < d->count && !atomic_load(&d->stop); k++) {
 		size_t i = d->order[k];
 		int64_t expected = NOT_ASKED;
-		double seconds = atomic_load(&d->microseconds[i]) == NOT_ASKED ? read_one(d, i) : -1;
+		double seconds = -1;
+		if (atomic_load(&d->microseconds[i]) == NOT_ASKED)
+			seconds = read_one(d->folder, &d->files[i], d->reader, d->context, &path);
 		bool known = seconds >= 0 && seconds < 1e12;
 		atomic_compare_exchange_strong(
 			&d->microseconds[i], &expected, known ? (int64_t)(seconds * 1e6) : UNKNOWN);
@@ -88,7 +112,7 @@ int durations_start(const char *folder, const struct gd_found *files, const size
 	return 0;
 }
 
-void durations_finish(struct durations *d)
+void durations_stop(struct durations *d)
 {
 	if (!d)
 		return;

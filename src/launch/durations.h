@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads how long files are, in a thread of its own, while others are being worked on.
+ * Reads how long files are, in a thread, while other files are being worked on.
  * Started only after the workers: a program with threads does not fork well.
  */
 #ifndef LAUNCH_DURATIONS_H
@@ -13,8 +13,8 @@ struct durations;
 /* `order`: in which the files are asked for, copied. files and folder must outlive it; only their paths are read. */
 int durations_start(const char *folder, const struct gd_found *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret);
-/* NULL is fine. */
-void durations_finish(struct durations *d);
+/* Ends the thread, after the file that it is reading, and frees d. NULL is fine. */
+void durations_stop(struct durations *d);
 
 /* How many have been asked for so far. */
 size_t durations_asked(const struct durations *d);

@@ -51,8 +51,8 @@ struct history {
 void history_init(struct history *h);
 void history_finish(struct history *h);
 
-/* Reads the file; one that is not there has no lines. */
-int history_read(struct history *h, const char *path, struct gd_error *err);
+/* Loads the file; a missing file has no lines. */
+int history_load(struct history *h, const char *path, struct gd_error *err);
 const struct history_entry *history_find(const struct history *h, const char *file);
 
 /* Opens for writing, made if need be. -EBUSY while another launcher does. */

@@ -60,7 +60,7 @@ void gd_launcher_destroy(struct gd_launcher *l)
 {
 	if (!l)
 		return;
-	durations_finish(l->durations);
+	durations_stop(l->durations);
 	launcher_drop_plan(l);
 	history_finish(&l->history);
 	gd_balancer_destroy(l->balancer);

@@ -255,7 +255,7 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 		launcher_warn(l, "%s", why.message);
 	l->spawner = NULL;
 	l->pool = NULL;
-	durations_finish(l->durations);
+	durations_stop(l->durations);
 	l->durations = NULL;
 	end_history(l);
 	launcher_progress(l, true);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "launch/plugin.h"
+#include "launch/plugin_inspect.h"
 #include "launch/worker_private.h"
 
 #define LOAD_MS 30000 /* large libraries from a cold disk */
@@ -41,14 +41,14 @@ static int cleanup(struct gd_worker *w, void *state)
 /* Which hooks there are is asked before the fork, and once for a check and the run after it. */
 static struct {
 	char *path;
-	struct plugin_look look;
+	struct plugin_facts facts;
 	struct gd_worker_ops ops;
 } last;
 
-static int look(const char *path, struct gd_error *err)
+static int inspect(const char *path, struct gd_error *err)
 {
-	struct plugin_look found;
-	int r = plugin_look(path, LOAD_MS, &found, err);
+	struct plugin_facts facts;
+	int r = plugin_inspect(path, LOAD_MS, &facts, err);
 	if (r < 0)
 		return r;
 	char *copy = strdup(path);
@@ -56,24 +56,24 @@ static int look(const char *path, struct gd_error *err)
 		return error_set(err, -ENOMEM, "no memory");
 	free(last.path);
 	last.path = copy;
-	last.look = found;
+	last.facts = facts;
 	return 0;
 }
 
 int plugin_worker_check(const struct launch_worker *worker, struct gd_error *err)
 {
-	return look(worker->plugin, err);
+	return inspect(worker->plugin, err);
 }
 
 const struct gd_worker_ops *plugin_worker_ops(const struct launch_worker *worker)
 {
-	if ((!last.path || strcmp(last.path, worker->plugin) != 0) && look(worker->plugin, NULL) < 0)
-		last.look = (struct plugin_look){0}; /* then setup says why */
+	if ((!last.path || strcmp(last.path, worker->plugin) != 0) && inspect(worker->plugin, NULL) < 0)
+		last.facts = (struct plugin_facts){0}; /* then setup says why */
 	last.ops = (struct gd_worker_ops){
 		.setup = setup,
-		.process = last.look.has_batch ? NULL : process,
-		.process_batch = last.look.has_batch ? process_batch : NULL,
-		.max_batch = last.look.max_batch,
+		.process = last.facts.has_batch ? NULL : process,
+		.process_batch = last.facts.has_batch ? process_batch : NULL,
+		.max_batch = last.facts.max_batch,
 		.cleanup = cleanup,
 	};
 	return &last.ops;

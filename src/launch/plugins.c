@@ -12,10 +12,10 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/helper.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "launch/plugin.h"
+#include "launch/plugin_inspect.h"
 
 #define SUFFIX      ".so"
 #define PATH_ENV    "GPUQ_WORKER_PATH"
@@ -65,12 +65,6 @@ static int add(struct found *f, const char *folder, const char *file)
 	return room ? 0 : -ENOMEM;
 }
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 /* A folder that is not there has none. */
 static int look_in(struct found *f, const char *folder)
 {
@@ -109,7 +103,7 @@ static int look_beside(struct found *f)
 	static const char *const places[] = {"workers", "gpu_dispatch/workers", "../lib/gpu_dispatch/workers"};
 	char here[PATH_MAX], folder[PATH_MAX];
 	int r = 0;
-	bool known = program_directory(here, sizeof(here)) == 0;
+	bool known = helper_directory(here, sizeof(here)) == 0;
 	for (size_t i = 0; known && r >= 0 && i < sizeof(places) / sizeof(places[0]); i++) {
 		int n = snprintf(folder, sizeof(folder), "%s/%s", here, places[i]);
 		if (n > 0 && (size_t)n < sizeof(folder))
@@ -142,10 +136,10 @@ int plugins_list(struct plugin **ret, size_t *ret_count)
 
 bool plugins_describe(const struct plugin *plugin, char *ret, size_t size)
 {
-	struct plugin_look look;
+	struct plugin_facts facts;
 	struct gd_error err = {0};
-	bool good = plugin_look(plugin->path, DESCRIBE_MS, &look, &err) == 0;
-	snprintf(ret, size, "%s", good ? look.about : err.message);
+	bool good = plugin_inspect(plugin->path, DESCRIBE_MS, &facts, &err) == 0;
+	snprintf(ret, size, "%s", good ? facts.about : err.message);
 	return good;
 }
 

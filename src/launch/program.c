@@ -35,8 +35,7 @@ bool program_lives(struct program *p)
 
 static void close_input(struct program *p)
 {
-	closep(&p->child.in);
-	p->child.in = -1;
+	close_fd(&p->child.in);
 	text_clear(&p->out);
 	p->sent = 0;
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/workload.h"
 
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-#include "base/text.h"
-
 double workload_seconds_per_byte(const struct gd_found *files, size_t count)
 {
 	double seconds = 0, bytes = 0;
@@ -38,25 +33,4 @@ void gd_workload_estimate(const struct gd_found *files, size_t count, struct gd_
 		}
 	}
 	*ret = w;
-}
-
-size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context)
-{
-	size_t learned = 0;
-	cleanup_(text_finish) struct text path = {0};
-	for (size_t i = 0; i < files->count; i++) {
-		struct gd_found *f = &files->files[i];
-		if (f->seconds >= 0)
-			continue;
-		text_clear(&path);
-		text_append_string(&path, files->folder);
-		text_append_char(&path, '/');
-		text_append_string(&path, f->path);
-		double seconds = text_error(&path) ? -1 : reader(context, text_string(&path));
-		if (seconds >= 0) {
-			f->seconds = seconds;
-			learned++;
-		}
-	}
-	return learned;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory that the dispatcher shares with one worker: two memfds, sealed
- * against resizing, made anew for every worker process.
+ * The memory that the pool's owner (the process that opened it) shares with one
+ * worker: two memfds, sealed against resizing, made anew for every worker process.
  *
- * inbox: written by us (the dispatcher and its warden), mapped read-only in the
+ * inbox: written by us (the owner and its warden), mapped read-only in the
  * worker: tasks, how far results were consumed, who sleeps, what is cancelled.
  * outbox: written by the worker, mapped read-only by us: results, what it has
  * begun, whether it sleeps. So a worker that scribbles over its memory can ruin
@@ -30,7 +30,7 @@ struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t timed_out;                    /* tasks before this one are out of time (the warden writes) */
-	_Atomic uint64_t cancelled;                    /* … or cancelled by a stop (the dispatcher writes) */
+	_Atomic uint64_t cancelled;                    /* … or cancelled by a stop (the owner writes) */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 
@@ -83,7 +83,7 @@ static inline char *outbox_arena(const struct outbox *out)
 /* The two memfds, of their full size, sealed. */
 int channel_create(int *ret_in_fd, int *ret_out_fd);
 
-/* Maps both: `ours` for dispatcher and warden (inbox writable), else for the worker (outbox writable). */
+/* Maps both: `ours` for owner and warden (inbox writable), else for the worker (outbox writable). */
 int channel_map(struct channel *c, int in_fd, int out_fd, bool ours);
 void channel_unmap(struct channel *c);
 

@@ -36,7 +36,7 @@ static uint64_t began_at(const struct ward *ward, uint64_t task, uint64_t now)
 
 /*
  * How many tasks have ended, as the worker says. A lie would avert its timeout,
- * so it must lie between what the dispatcher has read and what there is to read.
+ * so it must lie between what the owner has read and what there is to read.
  */
 uint64_t ward_ended(const struct ward *ward)
 {
@@ -104,10 +104,10 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 	bool cancelled = atomic_load(&ward->channel.in->cancelled) > ward->watched;
 	if (!ward->grace_end && !cancelled && timeout && now >= ward->since + timeout) {
 		time_out(ward);
-		ward->flags |= END_TASK_TIMEOUT;
+		ward->flags |= WARDEN_END_TASK_TIMEOUT;
 		ward->grace_end = now + w->plan->grace_ns;
 	} else if (!ward->grace_end && cancelled) {
-		ward->flags |= END_CANCELLED;
+		ward->flags |= WARDEN_END_CANCELLED;
 		ward->grace_end = now + w->plan->grace_ns;
 	}
 	if (ward->grace_end && now >= ward->grace_end) {
@@ -133,12 +133,12 @@ static uint64_t check_ward(struct warden_process *w, struct ward *ward, uint64_t
 	if (!ward->closing && atomic_load(&ward->channel.out->ready))
 		ward->phase_deadline = 0;
 	if (ward->phase_deadline && now >= ward->phase_deadline) {
-		ward_kill(w, ward, ward->closing ? END_CLEANUP_TIMEOUT : END_SETUP_TIMEOUT, now);
+		ward_kill(w, ward, ward->closing ? WARDEN_END_CLEANUP_TIMEOUT : WARDEN_END_SETUP_TIMEOUT, now);
 		return ward->kill_deadline;
 	}
 	/* The reason of a kill that was not needed after all is forgotten with its task. */
 	if (!ward->grace_end)
-		ward->flags &= ~(unsigned)(END_TASK_TIMEOUT | END_CANCELLED);
+		ward->flags &= ~(unsigned)(WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED);
 	return earlier(ward->phase_deadline, check_task(w, ward, now));
 }
 

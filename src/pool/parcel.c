@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd_message.h"
 #include "base/file.h"
 
 static int map_parcel(struct parcel *p, int prot)
@@ -60,63 +60,26 @@ int parcel_seal(struct parcel *p, size_t size)
 	return map_parcel(p, PROT_READ);
 }
 
-/* A message of one byte with room for a descriptor. It points into itself, so it cannot be copied. */
-struct fd_message {
-	char byte;
-	struct iovec iov;
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-	struct msghdr header;
-};
-
-static void fd_message_init(struct fd_message *m)
-{
-	*m = (struct fd_message){.byte = 'p'};
-	m->iov = (struct iovec){.iov_base = &m->byte, .iov_len = 1};
-	m->header = (struct msghdr){
-		.msg_iov = &m->iov,
-		.msg_iovlen = 1,
-		.msg_control = m->control,
-		.msg_controllen = sizeof(m->control),
-	};
-}
-
 int parcel_send(const struct parcel *p, int sock, bool wait)
 {
-	struct fd_message message;
-	fd_message_init(&message);
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message.header);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &p->fd, sizeof(int));
-	for (;;) {
-		if (sendmsg(sock, &message.header, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
+	return fd_message_send(sock, "p", 1, &p->fd, 1, wait ? 0 : MSG_DONTWAIT);
 }
 
 static int receive_fd(int sock, bool wait)
 {
-	struct fd_message message;
-	fd_message_init(&message);
-	ssize_t n;
-	do {
-		n = recvmsg(sock, &message.header, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-	} while (n < 0 && errno == EINTR);
+	char byte;
+	cleanup_(fd_message_close) struct fd_message message = {0};
+	ssize_t n = fd_message_receive(sock, &byte, 1, wait ? 0 : MSG_DONTWAIT, &message);
 	if (n < 0)
-		return errno == EAGAIN ? -EPROTO : -errno;
+		return n == -EAGAIN ? -EPROTO : (int)n;
 	if (n == 0)
 		return -EPIPE;
-	if (message.header.msg_flags & MSG_CTRUNC)
+	if (message.truncated)
 		return -EMFILE; /* the kernel had no descriptor left for it */
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message.header);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+	if (message.num_fds != 1)
 		return -EPROTO;
-	int fd;
-	memcpy(&fd, CMSG_DATA(c), sizeof(int));
-	return fd;
+	message.num_fds = 0; /* the caller's from now on */
+	return message.fds[0];
 }
 
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret)

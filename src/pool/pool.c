@@ -153,7 +153,7 @@ static int make_queue(struct gd_pool *p)
 	if (r >= 0)
 		r = backlog_init(&p->again, p->limit);
 	if (r >= 0 && o->ordered)
-		r = order_init(&p->order, p->limit);
+		r = held_results_init(&p->held, p->limit);
 	return r;
 }
 
@@ -167,7 +167,7 @@ static void pool_free(struct gd_pool *p)
 		backlog_finish(&p->backlog);
 	if (p->again.tasks)
 		backlog_finish(&p->again);
-	order_finish(&p->order);
+	held_results_finish(&p->held);
 	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
 	for (int i = 0; i < 3; i++)
 		if (fds[i] >= 0)
@@ -215,7 +215,7 @@ static int start_warden(struct gd_pool *p, struct gd_error *err)
 	r = watch_fd(p, p->warden.socket);
 	if (r >= 0)
 		return 0;
-	warden_order(&p->warden, (struct warden_order){.kind = ORDER_END}, NULL, 0);
+	warden_order(&p->warden, (struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);
 	warden_finish(&p->warden, clock_now_ns() + NS_PER_S);
 	return error_set(err, r, "cannot watch the warden process: %s", error_words(r));
 }
@@ -261,9 +261,9 @@ static void close_slot(struct gd_pool *p, struct slot *s)
 		s->state = SLOT_CLOSING;
 		atomic_store(&s->channel.in->closing, 1);
 		channel_wake_worker(&s->channel);
-		order = ORDER_CLOSE;
+		order = WARDEN_ORDER_CLOSE;
 	} else if (s->state == SLOT_STARTING) {
-		order = ORDER_KILL;
+		order = WARDEN_ORDER_KILL;
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (order)
@@ -302,7 +302,7 @@ int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err
 		close_slot(p, &p->slots[i]);
 	while (p->alive > 0)
 		wait_turn(p);
-	warden_order(&p->warden, (struct warden_order){.kind = ORDER_END}, NULL, 0);
+	warden_order(&p->warden, (struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);
 	warden_finish(&p->warden, clock_now_ns() + p->plan.kill_wait_ns + NS_PER_S);
 
 	pthread_mutex_lock(&p->lock);

@@ -7,7 +7,7 @@
  * polls. What only that thread touches stands above the lock.
  *
  * Every task that was accepted is in exactly one place: the backlog, a slot's
- * table, the order's held results, or the hands of the polling thread; it counts
+ * table, the held results, or the hands of the polling thread; it counts
  * as outstanding until its callback has been made.
  */
 #ifndef POOL_PRIVATE_H
@@ -18,8 +18,8 @@
 
 #include "base/clock.h"
 #include "gpu_dispatch.h"
+#include "pool/held_results.h"
 #include "pool/histogram.h"
-#include "pool/order.h"
 #include "pool/slot.h"
 #include "pool/tally.h"
 #include "pool/warden.h"
@@ -59,7 +59,7 @@ struct gd_pool {
 	unsigned turns;
 	uint64_t progress_at;
 	uint64_t progress_seen;
-	struct order order;
+	struct held_results held;
 	bool warden_gone;
 	bool stuck; /* a worker could not be killed */
 	int made;   /* callbacks, in this gd_poll() */
@@ -124,20 +124,20 @@ bool pool_wants_balance(struct gd_pool *p);
 void pool_balance(struct gd_pool *p);
 void pool_take_back(struct gd_pool *p, struct slot *s); /* what it has not begun */
 
-/* lives.c: workers begin and end */
+/* lifecycle.c: workers begin and end */
 void pool_start_worker(struct gd_pool *p, struct slot *s);
 void pool_try_starts(struct gd_pool *p); /* again, those that could not be started */
 void pool_read_reports(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);
 
-/* autopsy.c: how a worker ended, in an event's fields and in words */
-void autopsy(const struct gd_pool *p, const struct slot *s, const struct warden_report *r, struct gd_event *event,
-	char *words, size_t size);
+/* death.c: how a worker ended, in an event's fields and in words */
+void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
+	struct gd_event *event, char *words, size_t size);
 
 /* answers.c: reads one slot's outbox; returns how many records there were */
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
 
-/* fate.c: what becomes of a task */
+/* conclude.c: what becomes of a task */
 /* Field by field: clearing it first costs more than all of the rest. */
 static inline struct gd_event pool_event(const struct slot *s, const struct task *t)
 {

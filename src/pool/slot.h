@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker as the dispatcher sees it: its channel, the tasks it was given, how
+ * A worker as the pool's owner sees it: its channel, the tasks it was given, how
  * it is doing. A slot has one process at a time ("life"); a replacement gets a
  * new channel.
  *

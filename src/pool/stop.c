@@ -31,7 +31,8 @@ static void stop_running(struct gd_pool *p)
 			continue;
 		atomic_store(&s->channel.in->cancelled, s->in.head);
 		warden_order(&p->warden,
-			(struct warden_order){.kind = ORDER_CANCEL, .slot = (uint32_t)i, .life = s->life}, NULL, 0);
+			(struct warden_order){.kind = WARDEN_ORDER_CANCEL, .slot = (uint32_t)i, .life = s->life}, NULL,
+			0);
 	}
 	pthread_mutex_unlock(&p->lock);
 }

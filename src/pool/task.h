@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A task on the dispatcher's side, and the queue of those that no worker has. */
+/* A task in the process of the pool's owner, and the queue of tasks that no worker has. */
 #ifndef POOL_TASK_H
 #define POOL_TASK_H
 

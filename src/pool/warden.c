@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/fd_message.h"
 #include "base/file.h"
 #include "pool/warden_private.h"
 
@@ -177,27 +177,7 @@ int warden_start(const struct warden_plan *plan, struct warden *ret, struct gd_e
 
 int warden_order(struct warden *w, struct warden_order order, const int *fds, size_t num_fds)
 {
-	struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(ORDER_FDS * sizeof(int))];
-	} control = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	if (num_fds > 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_SPACE(num_fds * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(num_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, num_fds * sizeof(int));
-	}
-	for (;;) {
-		if (sendmsg(w->socket, &msg, MSG_NOSIGNAL) >= 0)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
+	return fd_message_send(w->socket, &order, sizeof(order), fds, num_fds, 0);
 }
 
 int warden_report(struct warden *w, struct warden_report *ret)

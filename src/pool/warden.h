@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The warden: a small single-threaded process between the dispatcher and its
- * workers. It forks them (so that one that crashed is replaced while the
- * dispatcher has threads), reaps them and what they leave behind, enforces
- * deadlines while the dispatcher's thread is in a callback, and ends them all
- * when the dispatcher is gone.
+ * The warden: a small single-threaded process between the pool's owner (the
+ * process that opened it) and the workers. It forks them (so that one that crashed
+ * is replaced while the owner has threads), reaps them and what they leave behind,
+ * enforces deadlines while the owner's thread is in a callback, and ends them all
+ * when the owner is gone.
  *
  * It is told what to do by orders and answers with reports, one message each,
  * over a socket. After the fork it allocates nothing: where workers are executed
- * the dispatcher may have had threads, and their locks with it.
+ * the owner may have had threads, and their locks with it.
  */
 #ifndef POOL_WARDEN_H
 #define POOL_WARDEN_H
@@ -19,11 +19,11 @@
 #include "gpu_dispatch.h"
 
 enum warden_order_kind {
-	ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
-	ORDER_CLOSE,     /* the worker was asked to clean up: its time runs from now */
-	ORDER_CANCEL,    /* kill it after the grace period, if it still has a task then */
-	ORDER_KILL,      /* kill it now */
-	ORDER_END,       /* kill what is left, report, leave */
+	WARDEN_ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
+	WARDEN_ORDER_CLOSE,     /* the worker was asked to clean up: its time runs from now */
+	WARDEN_ORDER_CANCEL,    /* kill it after the grace period, if it still has a task then */
+	WARDEN_ORDER_KILL,      /* kill it now */
+	WARDEN_ORDER_END,       /* kill what is left, report, leave */
 };
 
 struct warden_order {
@@ -32,23 +32,23 @@ struct warden_order {
 	uint64_t life; /* which process of this slot is meant */
 };
 
-#define ORDER_FDS 3
+#define WARDEN_ORDER_FDS 3
 
 enum warden_report_kind {
-	REPORT_STARTED = 1,
-	REPORT_NOT_STARTED, /* error says why */
-	REPORT_ENDED,       /* status and flags say how */
+	WARDEN_REPORT_STARTED = 1,
+	WARDEN_REPORT_NOT_STARTED, /* error says why */
+	WARDEN_REPORT_ENDED,       /* status and flags say how */
 };
 
 enum warden_end {
-	END_TASK_TIMEOUT = 1 << 0, /* killed for these reasons … */
-	END_SETUP_TIMEOUT = 1 << 1,
-	END_CLEANUP_TIMEOUT = 1 << 2,
-	END_CANCELLED = 1 << 3,
-	END_ORDERED = 1 << 4,
-	END_OUT_OF_MEMORY = 1 << 5, /* … or by the kernel, which has counted one */
-	END_STUCK = 1 << 6,         /* not ended at all: SIGKILL did nothing */
-	END_NOT_EXECUTED = 1 << 7,  /* exec failed: error says why */
+	WARDEN_END_TASK_TIMEOUT = 1 << 0, /* killed for these reasons … */
+	WARDEN_END_SETUP_TIMEOUT = 1 << 1,
+	WARDEN_END_CLEANUP_TIMEOUT = 1 << 2,
+	WARDEN_END_CANCELLED = 1 << 3,
+	WARDEN_END_ORDERED = 1 << 4,
+	WARDEN_END_OUT_OF_MEMORY = 1 << 5, /* … or by the kernel, which has counted one */
+	WARDEN_END_STUCK = 1 << 6,         /* not ended at all: SIGKILL did nothing */
+	WARDEN_END_NOT_EXECUTED = 1 << 7,  /* exec failed: error says why */
 };
 
 struct warden_report {
@@ -69,7 +69,7 @@ struct warden_plan {
 	char *const *const *environments;               /* for the executed ones, by slot */
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
 	const char *const *output_paths;                /* by slot; NULL: output is inherited */
-	int event_fd;                                   /* for the workers: wakes the dispatcher */
+	int event_fd;                                   /* for the workers: wakes the owner */
 	uint64_t task_timeout_ns;                       /* 0: none, here and below */
 	uint64_t grace_ns;
 	uint64_t setup_timeout_ns;
@@ -80,7 +80,7 @@ struct warden_plan {
 struct warden_shared; /* a page that both see */
 struct ward;
 
-/* The dispatcher's handle. */
+/* The owner's handle. */
 struct warden {
 	struct pidref process;
 	int socket;
@@ -101,7 +101,7 @@ int warden_report(struct warden *w, struct warden_report *ret);
 /* A task was handed out: an idle warden starts to look at the clock. */
 void warden_notice(struct warden *w);
 
-/* Waits for its end (it was told ORDER_END, or is dead), kills it at the deadline, releases the handle. */
+/* Waits for its end (it was told WARDEN_ORDER_END, or is dead), kills it at the deadline, releases the handle. */
 void warden_finish(struct warden *w, uint64_t deadline_ns);
 
 #endif

@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd_message.h"
 #include "base/file.h"
 #include "pool/warden_private.h"
 
@@ -36,7 +38,7 @@ static uint64_t oom_kills(void)
 
 /* ---- Reports ------------------------------------------------------------ */
 
-/* A dispatcher in a long callback does not read: then the report waits in its ward. */
+/* An owner in a long callback does not read: then the report waits in its ward. */
 static void send_report(struct warden_process *w, struct ward *ward)
 {
 	ssize_t n;
@@ -82,13 +84,13 @@ void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uin
 		ward->kill_deadline = now + w->plan->kill_wait_ns;
 }
 
-static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[ORDER_FDS])
+static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[WARDEN_ORDER_FDS])
 {
 	size_t slot = (size_t)(ward - w->wards);
 	*ward = (struct ward){.life = life};
 	int r = channel_map(&ward->channel, fds[0], fds[1], true);
 	if (r < 0) {
-		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
 	atomic_store(&w->shared->exec_error[slot], 0);
@@ -101,7 +103,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 	if (pid < 0) {
 		r = -errno;
 		channel_unmap(&ward->channel);
-		report(w, ward, REPORT_NOT_STARTED, 0, r);
+		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
 	setpgid(pid, pid); /* both do it, so that it is done whoever comes first */
@@ -109,7 +111,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 	ward->looked = now;
 	if (w->plan->setup_timeout_ns)
 		ward->phase_deadline = now + w->plan->setup_timeout_ns;
-	report(w, ward, REPORT_STARTED, 0, 0);
+	report(w, ward, WARDEN_REPORT_STARTED, 0, 0);
 }
 
 static void ended(struct warden_process *w, struct ward *ward, int status)
@@ -117,15 +119,15 @@ static void ended(struct warden_process *w, struct ward *ward, int status)
 	size_t slot = (size_t)(ward - w->wards);
 	int error = atomic_load(&w->shared->exec_error[slot]);
 	if (error)
-		ward->flags |= END_NOT_EXECUTED;
+		ward->flags |= WARDEN_END_NOT_EXECUTED;
 	bool ours = ward->kill_deadline != 0;
 	if (!ours && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills() > ward->oom_kills)
-		ward->flags |= END_OUT_OF_MEMORY;
+		ward->flags |= WARDEN_END_OUT_OF_MEMORY;
 	if (!ours)
-		ward->flags &= ~(unsigned)(END_TASK_TIMEOUT | END_CANCELLED);
+		ward->flags &= ~(unsigned)(WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED);
 	channel_unmap(&ward->channel);
 	/* A started-report that is still due is overtaken by this one: it names the process, too. */
-	report(w, ward, REPORT_ENDED, status, error);
+	report(w, ward, WARDEN_REPORT_ENDED, status, error);
 	ward->pid = 0;
 }
 
@@ -193,7 +195,7 @@ static void give_up(struct warden_process *w, uint64_t now)
 		struct ward *ward = &w->wards[i];
 		if (!ward->pid || !ward->kill_deadline || now < ward->kill_deadline)
 			continue;
-		ward->flags |= END_STUCK;
+		ward->flags |= WARDEN_END_STUCK;
 		ended(w, ward, 0);
 	}
 }
@@ -203,71 +205,50 @@ static void give_up(struct warden_process *w, uint64_t now)
 static void obey(struct warden_process *w, const struct warden_order *order, const int *fds, size_t num_fds)
 {
 	uint64_t now = clock_now_ns();
-	if (order->kind == ORDER_END) {
+	if (order->kind == WARDEN_ORDER_END) {
 		w->ending = true;
 		w->end_deadline = now + w->plan->kill_wait_ns;
 		for (size_t i = 0; i < w->plan->num_slots; i++)
 			if (w->wards[i].pid)
-				ward_kill(w, &w->wards[i], END_ORDERED, now);
+				ward_kill(w, &w->wards[i], WARDEN_END_ORDERED, now);
 		return;
 	}
 	if (order->slot >= w->plan->num_slots)
 		return;
 	struct ward *ward = &w->wards[order->slot];
-	if (order->kind == ORDER_START && num_fds == ORDER_FDS && !ward->pid) {
+	if (order->kind == WARDEN_ORDER_START && num_fds == WARDEN_ORDER_FDS && !ward->pid) {
 		start(w, ward, order->life, fds);
 		return;
 	}
 	if (!ward->pid || ward->life != order->life)
 		return; /* it is about a worker that has ended meanwhile */
-	if (order->kind == ORDER_KILL)
-		ward_kill(w, ward, END_ORDERED, now);
-	if (order->kind == ORDER_CLOSE) {
+	if (order->kind == WARDEN_ORDER_KILL)
+		ward_kill(w, ward, WARDEN_END_ORDERED, now);
+	if (order->kind == WARDEN_ORDER_CLOSE) {
 		ward->closing = true;
 		ward->phase_deadline = w->plan->cleanup_timeout_ns ? now + w->plan->cleanup_timeout_ns : 0;
 	}
-	/* ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
+	/* WARDEN_ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
 }
 
-/* False when the dispatcher has closed its end. */
+/* False when the owner has closed its end. */
 static bool read_orders(struct warden_process *w)
 {
 	for (;;) {
 		struct warden_order order;
-		struct iovec iov = {.iov_base = &order, .iov_len = sizeof(order)};
-		union {
-			struct cmsghdr header;
-			char room[CMSG_SPACE(ORDER_FDS * sizeof(int))];
-		} control;
-		struct msghdr msg = {
-			.msg_iov = &iov,
-			.msg_iovlen = 1,
-			.msg_control = &control,
-			.msg_controllen = sizeof(control),
-		};
-		ssize_t n = recvmsg(w->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n < 0 && errno == EINTR)
+		cleanup_(fd_message_close) struct fd_message message = {0};
+		ssize_t n = fd_message_receive(w->socket, &order, sizeof(order), MSG_DONTWAIT, &message);
+		if (n <= 0)
+			return n == -EAGAIN;
+		if (n != sizeof(order))
 			continue;
-		if (n < 0)
-			return errno == EAGAIN;
-		if (n == 0)
-			return false;
-		int fds[ORDER_FDS];
-		size_t num_fds = 0;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		if (c && c->cmsg_type == SCM_RIGHTS) {
-			num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-			memcpy(fds, CMSG_DATA(c), num_fds * sizeof(int));
-		}
-		if (n == sizeof(order) && order.kind == ORDER_START && num_fds < ORDER_FDS &&
+		if (order.kind == WARDEN_ORDER_START && message.num_fds < WARDEN_ORDER_FDS &&
 			order.slot < w->plan->num_slots) {
 			w->wards[order.slot] = (struct ward){.life = order.life};
-			report(w, &w->wards[order.slot], REPORT_NOT_STARTED, 0, -EMFILE);
-		} else if (n == sizeof(order)) {
-			obey(w, &order, fds, num_fds);
+			report(w, &w->wards[order.slot], WARDEN_REPORT_NOT_STARTED, 0, -EMFILE);
+		} else {
+			obey(w, &order, message.fds, message.num_fds);
 		}
-		for (size_t i = 0; i < num_fds; i++)
-			close(fds[i]);
 	}
 }
 
@@ -293,8 +274,7 @@ static bool new_tasks(const struct warden_process *w)
 	return false;
 }
 
-/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the dispatcher wakes us for it.
- */
+/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the owner wakes us for it. */
 static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
 {
 	int timeout_ms = deadline ? clock_ms_until(deadline, clock_now_ns()) : -1;
@@ -319,7 +299,7 @@ static void drain(int fd)
 	} while (n > 0 || (n < 0 && errno == EINTR));
 }
 
-/* The dispatcher is gone, or wants us gone. True when nothing is left to do. */
+/* The owner is gone, or wants us gone. True when nothing is left to do. */
 static bool finished(struct warden_process *w, uint64_t now)
 {
 	if (!w->ending)
@@ -345,7 +325,7 @@ void warden_main(struct warden_process *w)
 		drain(w->wake_fd);
 		bool parent_gone = fds[1].revents != 0 || !read_orders(w);
 		if (parent_gone && !w->ending)
-			obey(w, &(struct warden_order){.kind = ORDER_END}, NULL, 0);
+			obey(w, &(struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);
 		if (reap(w) || orphans)
 			orphans = sweep(w);
 		uint64_t now = clock_now_ns();

@@ -17,7 +17,7 @@ struct ward {
 	uint64_t life;
 	struct channel channel;
 	unsigned flags;          /* enum warden_end: why we kill it */
-	bool closing;            /* ORDER_CLOSE was given */
+	bool closing;            /* WARDEN_ORDER_CLOSE was given */
 	uint64_t phase_deadline; /* of setup or cleanup; 0: none */
 	uint64_t kill_deadline;  /* SIGKILL was sent: given up after this; 0: not sent */
 	uint64_t oom_kills;      /* the kernel's count when it began */
@@ -39,7 +39,7 @@ struct warden_process {
 	size_t shared_size;
 	struct ward *wards;
 	int socket;
-	struct pidref parent; /* the dispatcher */
+	struct pidref parent; /* the pool's owner */
 	int wake_fd;
 	int signal_fd;
 	pid_t pid;
@@ -50,7 +50,7 @@ struct warden_process {
 _Noreturn void warden_main(struct warden_process *w);
 
 /* In the child, after the fork: becomes the worker of this slot. */
-_Noreturn void worker_enter(const struct warden_process *w, size_t slot, const int fds[ORDER_FDS]);
+_Noreturn void worker_enter(const struct warden_process *w, size_t slot, const int fds[WARDEN_ORDER_FDS]);
 
 /* deadlines.c: cancels and kills what is over its time; when to look again (0: not by the clock). */
 uint64_t deadlines_check(struct warden_process *w, uint64_t now);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "pool/crash.h"
+#include "pool/crash_handler.h"
 #include "pool/worker_private.h"
 
 #define DEFAULT_BATCH 32
@@ -76,7 +76,7 @@ static bool something_to_do(void *context)
 	return atomic_load(&w->channel.in->head) > w->next || atomic_load(&w->channel.in->closing);
 }
 
-/* Sleeps until there is a task. False when the dispatcher closes instead. */
+/* Sleeps until there is a task. False when the owner closes instead. */
 static bool wait_for_task(struct gd_worker *w)
 {
 	struct inbox *in = w->channel.in;
@@ -91,7 +91,7 @@ static bool wait_for_task(struct gd_worker *w)
 
 /*
  * Says that it begins the next tasks, then looks whether it still may: see
- * ring_take_back(). Returns how many; 0 when the dispatcher closes.
+ * ring_take_back(). Returns how many; 0 when the owner closes.
  */
 static size_t begin(struct gd_worker *w)
 {
@@ -235,7 +235,7 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 		w->items[i].payload = w->items[i].result = PARCEL_NONE;
 	close(fds->inbox);
 	close(fds->outbox);
-	return crash_install(w->channel.out);
+	return crash_handler_install(w->channel.out);
 }
 
 /* The process ends next: what was allocated goes with it. */

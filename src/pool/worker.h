@@ -13,7 +13,7 @@ struct worker_fds {
 	int inbox;
 	int outbox;
 	int socket; /* parcels, both ways */
-	int event;  /* eventfd: wakes the dispatcher */
+	int event;  /* eventfd: wakes the pool's owner */
 };
 
 #define WORKER_FIRST_FD 3

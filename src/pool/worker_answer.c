@@ -19,7 +19,7 @@ void worker_notify(struct gd_worker *w)
 		return;
 	w->answered_arm = arm;
 	uint64_t one = 1;
-	/* EAGAIN: the counter is full, so the dispatcher is awake or about to be. */
+	/* EAGAIN: the counter is full, so the owner is awake or about to be. */
 	if (write(w->fds.event, &one, sizeof(one)) < 0 && errno != EAGAIN)
 		_exit(1);
 }

@@ -91,7 +91,7 @@ static void enter_forked(const struct warden_process *w, size_t slot, const int 
 	_exit(worker_run(w->plan->ops, &worker_fds));
 }
 
-void worker_enter(const struct warden_process *w, size_t slot, const int fds[ORDER_FDS])
+void worker_enter(const struct warden_process *w, size_t slot, const int fds[WARDEN_ORDER_FDS])
 {
 	/* The warden is single-threaded, so its death, and only that, is what PDEATHSIG tells. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != w->pid)

@@ -43,8 +43,8 @@ struct gd_worker {
 	struct channel channel;
 	const struct brief *brief;
 	struct ring out;
-	bool owes_notice;      /* a record was published, and the dispatcher perhaps not woken for it */
-	uint64_t answered_arm; /* the last of the dispatcher's sleeps that we have ended */
+	bool owes_notice;      /* a record was published, and the owner perhaps not woken for it */
+	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
 
 	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
 	uint64_t head;  /* of the inbox, when we looked last */
@@ -62,7 +62,7 @@ struct gd_worker {
 
 /* worker_answer.c */
 
-/* Wakes a dispatcher that sleeps. After a fence: the record must be visible to one whose flag we do not see. */
+/* Wakes the pool's owner if it sleeps. After a fence: the record must be visible to one whose flag we do not see. */
 void worker_notify(struct gd_worker *w);
 
 /* A record without a task, with words for a payload. */

@@ -43,7 +43,7 @@ static void read_back(struct history *h)
 {
 	struct gd_error err = {0};
 	history_init(h);
-	assert_int_equal(history_read(h, "launch.jsonl", &err), 0);
+	assert_int_equal(history_load(h, "launch.jsonl", &err), 0);
 }
 
 /* A launcher that has done one file. */
@@ -166,7 +166,7 @@ static void test_newer_version_is_refused(void **state)
 	struct history h;
 	struct gd_error err = {0};
 	history_init(&h);
-	assert_int_equal(history_read(&h, "launch.jsonl", &err), -EINVAL);
+	assert_int_equal(history_load(&h, "launch.jsonl", &err), -EINVAL);
 	check_contains(err.message, "newer gpuq");
 	history_finish(&h);
 }

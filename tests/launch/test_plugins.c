@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Plug-ins: found by name, looked at in a child, loaded in the worker alone. */
+/* Plug-ins: found by name, inspected in a child, loaded in the worker alone. */
 #include "file_rig.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launch/plugin.h"
+#include "launch/plugin_inspect.h"
 #include "launch/plugins.h"
 
 static const char *plugin(const char *name)
@@ -107,8 +107,8 @@ static void test_bad_plugins_are_told_with_the_reason(void **state)
 	assert_bad(state, "exits", "ends the program while it is being loaded: exit 3");
 	file_rig_write(rig, "text.so", "not a library\n");
 	struct gd_error err = {0};
-	struct plugin_look look;
-	assert_true(plugin_look(file_rig_path(rig, "text.so"), FILE_RIG_WAIT_MS, &look, &err) < 0);
+	struct plugin_facts facts;
+	assert_true(plugin_inspect(file_rig_path(rig, "text.so"), FILE_RIG_WAIT_MS, &facts, &err) < 0);
 	check_contains(err.message, "file too short");
 }
 
@@ -116,22 +116,22 @@ static void test_plugin_that_hangs_in_a_constructor_is_given_up(void **state)
 {
 	(void)state;
 	struct gd_error err = {0};
-	struct plugin_look look;
-	assert_int_equal(plugin_look(plugin("hang"), 1000, &look, &err), -ETIMEDOUT);
+	struct plugin_facts facts;
+	assert_int_equal(plugin_inspect(plugin("hang"), 1000, &facts, &err), -ETIMEDOUT);
 	check_contains(err.message, "is not loaded after 1 s: something hangs in it");
 }
 
-static void test_look_reports_hooks_batch_size_and_description(void **state)
+static void test_inspection_reports_hooks_batch_size_and_description(void **state)
 {
 	(void)state;
-	struct plugin_look look;
-	assert_int_equal(plugin_look(plugin("batch"), FILE_RIG_WAIT_MS, &look, NULL), 0);
-	assert_true(look.has_batch);
-	assert_int_equal(look.max_batch, 5);
-	assert_string_equal(look.about, "works on several\xEF\xBF\xBD"
-					"files at a time");
-	assert_int_equal(plugin_look(plugin("good"), FILE_RIG_WAIT_MS, &look, NULL), 0);
-	assert_false(look.has_batch);
+	struct plugin_facts facts;
+	assert_int_equal(plugin_inspect(plugin("batch"), FILE_RIG_WAIT_MS, &facts, NULL), 0);
+	assert_true(facts.has_batch);
+	assert_int_equal(facts.max_batch, 5);
+	assert_string_equal(facts.about, "works on several\xEF\xBF\xBD"
+					 "files at a time");
+	assert_int_equal(plugin_inspect(plugin("good"), FILE_RIG_WAIT_MS, &facts, NULL), 0);
+	assert_false(facts.has_batch);
 }
 
 /* ---- Names -------------------------------------------------------------- */
@@ -232,7 +232,7 @@ int main(void)
 		file_rig_test(test_setup_of_a_plugin_sees_settings_and_may_fail),
 		file_rig_test(test_bad_plugins_are_told_with_the_reason),
 		file_rig_test(test_plugin_that_hangs_in_a_constructor_is_given_up),
-		file_rig_test(test_look_reports_hooks_batch_size_and_description),
+		file_rig_test(test_inspection_reports_hooks_batch_size_and_description),
 		file_rig_test(test_list_has_each_name_once_from_the_first_folder),
 		file_rig_test(test_worker_is_found_by_name_or_by_path_to_a_file),
 		file_rig_test(test_default_is_whisper_before_pocketsphinx),

@@ -344,7 +344,7 @@ static void *commit_when_told(void *argument)
 	return NULL;
 }
 
-/* The other thread commits in the middle of the autopsy: in the callback of the task that died. */
+/* The other thread commits while the worker's end is dealt with: in the callback of the task that died. */
 static int let_commit(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)rec;

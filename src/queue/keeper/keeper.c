@@ -87,7 +87,7 @@ static int keeper_open(struct keeper *k)
 static void send_notes(struct keeper *k, const struct keeper_note *notes, size_t count)
 {
 	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, notes, count * sizeof(*notes)) < 0)
-		closep(&k->runner_fd), k->runner_fd = -1;
+		close_fd(&k->runner_fd);
 }
 
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)

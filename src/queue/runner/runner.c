@@ -245,7 +245,7 @@ static bool try_leave(struct runner *r)
 		return forced;
 	bool leave = runner_read(r) == 0 && is_idle(r) && !r->must_place;
 	if (leave || forced)
-		closep(&r->lock_fd), r->lock_fd = -1;
+		close_fd(&r->lock_fd);
 	journal_unlock(r->journal);
 	return leave || forced;
 }
@@ -318,7 +318,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
 			(unsigned long long)r->result.left_pending);
 	/* Who reads may take his time: the next runner does not wait for that. */
-	closep(&r->lock_fd), r->lock_fd = -1;
+	close_fd(&r->lock_fd);
 	runner_flush_words(r, true);
 	runner_watch_end(r);
 	*ret = r->result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading launch.jsonl into a struct history: the last line of each file counts. */
+/* Loads launch.jsonl into a struct history: the last line of each file counts. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "launch/history.h"
 #include "launch/history_reader.h"
 
-struct history_reading {
+struct history_loading {
 	struct history *history;
 	const char *input;   /* the input folder of the run that is being read */
 	struct gd_error why; /* of a failure that is not the file's */
@@ -27,7 +27,7 @@ static int get_path(const struct history_bytes *path, char out[PATH_MAX])
 	return (int)n;
 }
 
-static int take_run(struct history_reading *r, const struct history_line *line)
+static int take_run(struct history_loading *r, const struct history_line *line)
 {
 	int64_t version = 0;
 	if (json_to_int64(&line->version, &version) == 0 && version > HISTORY_VERSION)
@@ -96,15 +96,15 @@ static int take_file(struct history *h, const struct history_line *line, const c
 
 static int take_line(void *context, const struct history_line *line)
 {
-	struct history_reading *r = context;
+	struct history_loading *r = context;
 	int e = line->event == HISTORY_RUN ? take_run(r, line) : take_file(r->history, line, r->input);
 	return e == -ENOMEM ? error_set(&r->why, e, "out of memory") : e;
 }
 
-int history_read(struct history *h, const char *path, struct gd_error *err)
+int history_load(struct history *h, const char *path, struct gd_error *err)
 {
-	struct history_reading reading = {.history = h};
-	struct history_reader reader = {.take = take_line, .context = &reading};
+	struct history_loading loading = {.history = h};
+	struct history_reader reader = {.take = take_line, .context = &loading};
 	int r = history_reader_run(&reader, path);
 	h->size_read = reader.size_read;
 	h->bad_lines = reader.bad_lines;
@@ -113,6 +113,6 @@ int history_read(struct history *h, const char *path, struct gd_error *err)
 		return 0;
 	if (r < 0)
 		return error_set(
-			err, r, "reading '%s': %s", path, reading.why.code ? reading.why.message : error_words(r));
+			err, r, "reading '%s': %s", path, loading.why.code ? loading.why.message : error_words(r));
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/program.h"
+#include "base/helper.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int program_directory(char *ret, size_t size)
+int helper_directory(char *ret, size_t size)
 {
 	Dl_info info;
 	struct link_map *map = NULL;
@@ -26,7 +26,7 @@ int program_directory(char *ret, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-int program_find(const char *name, const char *variable, char *ret, size_t size)
+int helper_find(const char *name, const char *variable, char *ret, size_t size)
 {
 	const char *named = getenv(variable);
 	char directory[PATH_MAX];
@@ -35,7 +35,7 @@ int program_find(const char *name, const char *variable, char *ret, size_t size)
 		n = snprintf(ret, size, "%s", named);
 		return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
 	}
-	if (program_directory(directory, sizeof(directory)) == 0)
+	if (helper_directory(directory, sizeof(directory)) == 0)
 		n = snprintf(ret, size, "%s/%s", directory, name);
 	if (n >= 0 && (size_t)n < size && access(ret, X_OK) == 0)
 		return 0;

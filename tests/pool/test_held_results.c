@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "pool/order.h"
+#include "pool/held_results.h"
 #include "pool/task.h"
 
-static void hold(struct order *o, uint64_t id)
+static void hold(struct held_results *h, uint64_t id)
 {
 	char task[16], result[16], words[16];
 	snprintf(task, sizeof(task), "t%d", (int)id);
@@ -23,16 +23,16 @@ static void hold(struct order *o, uint64_t id)
 		.result = {result, strlen(result)},
 		.message = words,
 	};
-	assert_int_equal(order_hold(o, &event), 0);
+	assert_int_equal(held_results_hold(h, &event), 0);
 	memset(task, 'x', sizeof(task));
 	memset(result, 'x', sizeof(result));
 	memset(words, 'x', sizeof(words));
 }
 
-static void assert_turn_of(struct order *o, int id)
+static void assert_turn_of(struct held_results *h, int id)
 {
 	char expected[16];
-	const struct gd_event *event = order_ready(o);
+	const struct gd_event *event = held_results_ready(h);
 	assert_non_null(event);
 	assert_int_equal(event->id, id);
 	snprintf(expected, sizeof(expected), "t%d", id);
@@ -42,44 +42,44 @@ static void assert_turn_of(struct order *o, int id)
 	assert_memory_equal(event->result.data, expected, strlen(expected));
 	expected[0] = 'w';
 	assert_string_equal(event->message, expected);
-	order_advance(o);
+	held_results_advance(h);
 }
 
 static void test_held_events_come_in_order_with_their_bytes(void **state)
 {
 	(void)state;
-	struct order o;
-	assert_int_equal(order_init(&o, 4), 0);
-	assert_null(order_ready(&o));
-	hold(&o, 3);
-	hold(&o, 1);
-	assert_null(order_ready(&o));
-	hold(&o, 0);
-	assert_turn_of(&o, 0);
-	assert_turn_of(&o, 1);
-	assert_null(order_ready(&o));
-	hold(&o, 5);
-	hold(&o, 4); /* round the end of its room */
-	hold(&o, 2);
+	struct held_results h;
+	assert_int_equal(held_results_init(&h, 4), 0);
+	assert_null(held_results_ready(&h));
+	hold(&h, 3);
+	hold(&h, 1);
+	assert_null(held_results_ready(&h));
+	hold(&h, 0);
+	assert_turn_of(&h, 0);
+	assert_turn_of(&h, 1);
+	assert_null(held_results_ready(&h));
+	hold(&h, 5);
+	hold(&h, 4); /* round the end of its room */
+	hold(&h, 2);
 	for (int id = 2; id <= 5; id++)
-		assert_turn_of(&o, id);
-	assert_null(order_ready(&o));
-	hold(&o, 7); /* and what was never ready is released */
-	order_finish(&o);
+		assert_turn_of(&h, id);
+	assert_null(held_results_ready(&h));
+	hold(&h, 7); /* and what was never ready is released */
+	held_results_finish(&h);
 }
 
 static void test_an_event_without_bytes_is_held_too(void **state)
 {
 	(void)state;
-	struct order o;
-	assert_int_equal(order_init(&o, 2), 0);
-	assert_int_equal(order_hold(&o, &(struct gd_event){.id = 0, .failure = GD_CRASHED, .message = ""}), 0);
-	const struct gd_event *event = order_ready(&o);
+	struct held_results h;
+	assert_int_equal(held_results_init(&h, 2), 0);
+	assert_int_equal(held_results_hold(&h, &(struct gd_event){.id = 0, .failure = GD_CRASHED, .message = ""}), 0);
+	const struct gd_event *event = held_results_ready(&h);
 	assert_non_null(event);
 	assert_int_equal(event->failure, GD_CRASHED);
 	assert_int_equal(event->task.size, 0);
 	assert_string_equal(event->message, "");
-	order_finish(&o);
+	held_results_finish(&h);
 }
 
 static struct task task_of(uint64_t id)

@@ -70,18 +70,18 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 
 static void call_back_in_order(struct gd_pool *p, const struct gd_event *event)
 {
-	if (!p->order.held) {
+	if (!p->held.results) {
 		call_back(p, event);
 		return;
 	}
-	if (event->id != p->order.next) {
-		if (order_hold(&p->order, event) < 0 && event->task.size >= POOL_LARGE)
+	if (event->id != p->held.next) {
+		if (held_results_hold(&p->held, event) < 0 && event->task.size >= POOL_LARGE)
 			atomic_fetch_sub(&p->large, 1); /* its bytes are gone; the callback will not count them */
 		return;
 	}
 	call_back(p, event);
-	order_advance(&p->order);
-	for (const struct gd_event *next; (next = order_ready(&p->order)); order_advance(&p->order))
+	held_results_advance(&p->held);
+	for (const struct gd_event *next; (next = held_results_ready(&p->held)); held_results_advance(&p->held))
 		call_back(p, next);
 }
 

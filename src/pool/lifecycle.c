@@ -57,10 +57,10 @@ static int order_start(struct gd_pool *p, struct slot *s)
 		return r;
 	ring_init(&s->in, inbox_descs(s->channel.in), inbox_arena(s->channel.in), CHANNEL_ARENA);
 	atomic_store(&s->channel.in->armed, p->arm);
-	const int fds[ORDER_FDS] = {in_fd, out_fd, theirs};
+	const int fds[WARDEN_ORDER_FDS] = {in_fd, out_fd, theirs};
 	return warden_order(&p->warden,
-		(struct warden_order){.kind = ORDER_START, .slot = (uint32_t)s->index, .life = s->life}, fds,
-		ORDER_FDS);
+		(struct warden_order){.kind = WARDEN_ORDER_START, .slot = (uint32_t)s->index, .life = s->life}, fds,
+		WARDEN_ORDER_FDS);
 }
 
 static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end);
@@ -112,8 +112,8 @@ void pool_try_starts(struct gd_pool *p)
 void pool_kill_worker(struct gd_pool *p, struct slot *s)
 {
 	/* An order that cannot be given means that the warden is gone, which is seen elsewhere. */
-	warden_order(&p->warden, (struct warden_order){.kind = ORDER_KILL, .slot = (uint32_t)s->index, .life = s->life},
-		NULL, 0);
+	warden_order(&p->warden,
+		(struct warden_order){.kind = WARDEN_ORDER_KILL, .slot = (uint32_t)s->index, .life = s->life}, NULL, 0);
 }
 
 /* ---- End ---------------------------------------------------------------- */
@@ -226,7 +226,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 		;
 	char words[WORDS_MAX];
 	struct gd_event end = {.message = ""};
-	autopsy(p, s, r, &end, words, sizeof(words));
+	death_describe(p, s, r, &end, words, sizeof(words));
 	if (s->setup_words[0] != '\0' && s->state == SLOT_STARTING)
 		end = (struct gd_event){.failure = GD_FAILED, .code = s->setup_code, .message = s->setup_words};
 
@@ -277,7 +277,7 @@ static void warden_gone(struct gd_pool *p)
 		struct slot *s = &p->slots[i];
 		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
 			continue;
-		struct warden_report r = {.kind = REPORT_ENDED, .slot = (uint32_t)i, .status = SIGKILL};
+		struct warden_report r = {.kind = WARDEN_REPORT_ENDED, .slot = (uint32_t)i, .status = SIGKILL};
 		life_over(p, s, &r);
 	}
 }
@@ -292,7 +292,7 @@ void pool_read_reports(struct gd_pool *p)
 		struct slot *s = &p->slots[r.slot];
 		if (s->state == SLOT_FINISHED || s->state == SLOT_OUT)
 			continue;
-		if (r.kind == REPORT_STARTED) {
+		if (r.kind == WARDEN_REPORT_STARTED) {
 			pthread_mutex_lock(&p->lock);
 			s->pid = r.pid;
 			pthread_mutex_unlock(&p->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "pool/crash.h"
+#include "pool/crash_handler.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static void note_and_die(int sig, siginfo_t *info, void *context)
 	raise(sig); /* SA_RESETHAND and SA_NODEFER: this one kills, with a core dump where they are wanted */
 }
 
-int crash_install(struct outbox *out)
+int crash_handler_install(struct outbox *out)
 {
 	crash_outbox = out;
 	/* A stack of its own: a stack overflow is a crash like any other. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "launch/plugin.h"
+#include "launch/plugin_inspect.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 struct plugin_report {
 	int code; /* 0, or why not */
 	char words[400];
-	struct plugin_look look;
+	struct plugin_facts facts;
 };
 
 static int check_hooks(const struct gd_worker_ops *ops, const char *path, struct gd_error *err)
@@ -89,12 +89,12 @@ static _Noreturn void child_main(const char *path, int fd, pid_t parent)
 	report.code = load(path, &ops, &about, &err);
 	snprintf(report.words, sizeof(report.words), "%.*s", (int)sizeof(report.words) - 1, err.message);
 	if (report.code == 0) {
-		report.look.has_batch = ops->process_batch != NULL;
-		report.look.max_batch = ops->max_batch;
-		report.look.has_cleanup = ops->cleanup != NULL;
+		report.facts.has_batch = ops->process_batch != NULL;
+		report.facts.max_batch = ops->max_batch;
+		report.facts.has_cleanup = ops->cleanup != NULL;
 		if (about)
-			utf8_copy_line(report.look.about, sizeof(report.look.about), about,
-				strnlen(about, sizeof(report.look.about)));
+			utf8_copy_line(report.facts.about, sizeof(report.facts.about), about,
+				strnlen(about, sizeof(report.facts.about)));
 	}
 	_exit(file_write_all(fd, &report, sizeof(report)) < 0);
 }
@@ -124,7 +124,7 @@ static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 	}
 	/* It may have been scribbled on. */
 	ret->words[sizeof(ret->words) - 1] = '\0';
-	ret->look.about[sizeof(ret->look.about) - 1] = '\0';
+	ret->facts.about[sizeof(ret->facts.about) - 1] = '\0';
 	return 1;
 }
 
@@ -147,7 +147,7 @@ static bool reap(const struct pidref *child, int *ret_status)
 	return waitpid(child->pid, ret_status, child->fd < 0 ? 0 : WNOHANG) == child->pid;
 }
 
-int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct gd_error *err)
+int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err)
 {
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
@@ -161,8 +161,7 @@ int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct 
 		child_main(path, theirs, parent);
 	if (pid < 0)
 		return error_set(err, -errno, "no process could be made: %s", error_words(-errno));
-	closep(&theirs);
-	theirs = -1;
+	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
 	(void)pidref_open(pid, &child); /* without a descriptor, reap() waits by number */
 
@@ -183,6 +182,6 @@ int plugin_look(const char *path, int limit_ms, struct plugin_look *ret, struct 
 		return say_death(path, known, status, err);
 	if (report.code < 0)
 		return error_set(err, report.code, "%s", report.words);
-	*ret = report.look;
+	*ret = report.facts;
 	return 0;
 }

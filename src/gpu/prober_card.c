@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/prober_card.h"
+
+#include "base/clock.h"
+#include "gpu/wire.h"
+
+static void *serve(void *arg)
+{
+	struct prober_card *c = arg;
+	struct prober_threads *t = c->threads;
+	for (;;) {
+		pthread_mutex_lock(&t->lock);
+		while (!c->asked)
+			pthread_cond_wait(&t->asked, &t->lock);
+		c->asked = false;
+		bool watching = c->watching;
+		pthread_mutex_unlock(&t->lock);
+
+		struct gpu_set answer = {0};
+		if (c->backend->sample(c->driver_state, c->number, &answer) < 0)
+			prober_leave();
+		if (!watching && c->wants_events && c->backend->watch && answer.gpus[0].health == GD_GPU_OK)
+			watching = c->backend->watch(c->driver_state, c->number) == 0;
+
+		pthread_mutex_lock(&t->lock);
+		c->answer = answer;
+		c->watching = watching;
+		c->answered = true;
+		pthread_mutex_unlock(&t->lock);
+		prober_threads_wake(t);
+	}
+	return NULL;
+}
+
+int prober_card_start(struct prober_card *c)
+{
+	return prober_threads_start(serve, c);
+}
+
+void prober_card_ask(struct prober_card *c)
+{
+	if (c->busy)
+		return;
+	c->busy = true;
+	c->asked_ns = clock_now_ns();
+	pthread_mutex_lock(&c->threads->lock);
+	c->asked = true;
+	pthread_cond_broadcast(&c->threads->asked);
+	pthread_mutex_unlock(&c->threads->lock);
+}
+
+bool prober_card_take(struct prober_card *c, struct gpu_set *ret, bool *ret_watching)
+{
+	pthread_mutex_lock(&c->threads->lock);
+	bool answered = c->answered;
+	struct gpu_set answer = c->answer;
+	c->answered = false;
+	bool watching = c->watching;
+	pthread_mutex_unlock(&c->threads->lock);
+	if (!answered)
+		return false;
+
+	for (size_t i = 0; i < answer.count; i++)
+		answer.gpus[i].index = (int)c->index;
+	c->met = true;
+	c->busy = c->given_up = false;
+	*ret = answer;
+	*ret_watching = watching;
+	return true;
+}
+
+uint64_t prober_card_deadline(const struct prober_card *c, uint64_t last_met_ns, unsigned answer_ms)
+{
+	uint64_t since = c->met || last_met_ns < c->asked_ns ? c->asked_ns : last_met_ns;
+	return since + answer_ms * NS_PER_MS;
+}
+
+void prober_card_put_sick(const struct prober_card *c, enum gd_gpu_health health, const char *words, struct text *out)
+{
+	struct gpu_set sick = {0};
+	struct gd_gpu gpu = {
+		.health = health,
+		.vendor = c->backend->vendor,
+		.index = (int)c->index,
+		.vendor_index = (int)c->number,
+		.mig_index = -1,
+	};
+	if (gpu_set_add(&sick, &gpu) < 0 || gpu_set_warn(&sick, "%s", words) < 0)
+		prober_leave();
+	wire_put(out, WIRE_CARD, c->index, 0, &sick);
+	gpu_set_finish(&sick);
+}

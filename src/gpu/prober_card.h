@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One card in the probe process. A thread of its own asks the driver about it; the
+ * first thread asks for an answer, takes it, and gives up a card that does not answer
+ * in time. A card that was given up is in use again once it answers.
+ */
+#ifndef GPU_PROBER_CARD_H
+#define GPU_PROBER_CARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "gpu/backend.h"
+#include "gpu/prober_threads.h"
+
+struct prober_card {
+	/* Set before the thread starts, then unchanged. */
+	struct prober_threads *threads;
+	const struct gpu_backend *backend;
+	void *driver_state;
+	unsigned number; /* among those of its driver */
+	unsigned index;  /* among all cards */
+	bool wants_events;
+
+	/* Under the lock. */
+	bool asked; /* its thread may begin */
+	bool answered;
+	bool watching; /* the driver has been asked for its events */
+	struct gpu_set answer;
+
+	/* The first thread's. */
+	bool busy; /* asked, and no answer taken yet */
+	bool given_up;
+	bool met; /* has answered at least once */
+	uint64_t asked_ns;
+};
+
+/* Starts its thread: 0 or a negative errno value. */
+int prober_card_start(struct prober_card *c);
+
+/* Asks for an answer, unless one is still due. */
+void prober_card_ask(struct prober_card *c);
+
+/*
+ * True with an answer, to be released with gpu_set_finish(). *ret_watching: whether
+ * the driver's events have to be waited for.
+ */
+bool prober_card_take(struct prober_card *c, struct gpu_set *ret, bool *ret_watching);
+
+/*
+ * When a card that is busy is to be given up. last_met_ns: when any card answered for
+ * the first time; cards that were not in use wake up one after the other, so no card
+ * that has not answered yet is given up while others begin to.
+ */
+uint64_t prober_card_deadline(const struct prober_card *c, uint64_t last_met_ns, unsigned answer_ms);
+
+/* Writes a record that says what is wrong with the card. */
+void prober_card_put_sick(const struct prober_card *c, enum gd_gpu_health health, const char *words, struct text *out);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/held_results.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct held_result {
+	bool here;
+	struct gd_event event;
+	void *bytes; /* task, result and message, one after the other */
+};
+
+int held_results_init(struct held_results *h, size_t room)
+{
+	*h = (struct held_results){.room = room};
+	h->results = calloc(room, sizeof(*h->results));
+	return h->results ? 0 : -ENOMEM;
+}
+
+void held_results_finish(struct held_results *h)
+{
+	for (size_t i = 0; h->results && i < h->room; i++)
+		free(h->results[i].bytes);
+	free(h->results);
+	h->results = NULL;
+}
+
+/* Rounded up, so that what follows is aligned for any type. */
+static size_t aligned(size_t size)
+{
+	size_t unit = _Alignof(max_align_t);
+	return (size + unit - 1) / unit * unit;
+}
+
+static int keep(struct held_result *r)
+{
+	struct gd_event *e = &r->event;
+	size_t words = strlen(e->message) + 1;
+	char *to = malloc(aligned(e->task.size) + aligned(e->result.size) + words);
+	r->bytes = to;
+	if (!to) {
+		/* The callback is still made, and says that the result is lost. */
+		if (e->failure == GD_FAILURE_NONE) {
+			e->failure = GD_NOT_CARRIED;
+			e->code = -ENOMEM;
+			e->message = "no memory to hold the result back until it is its turn";
+		} else {
+			e->message = "";
+		}
+		e->task = e->result = (struct gd_bytes){0};
+		return -ENOMEM;
+	}
+	struct gd_bytes *bytes[2] = {&e->task, &e->result};
+	for (int i = 0; i < 2; i++) {
+		if (bytes[i]->size)
+			memcpy(to, bytes[i]->data, bytes[i]->size);
+		bytes[i]->data = to;
+		to += aligned(bytes[i]->size);
+	}
+	memcpy(to, e->message, words);
+	e->message = to;
+	return 0;
+}
+
+int held_results_hold(struct held_results *h, const struct gd_event *event)
+{
+	assert(event->id >= h->next && event->id - h->next < h->room);
+	struct held_result *r = &h->results[event->id % h->room];
+	assert(!r->here);
+	r->here = true;
+	r->event = *event;
+	return keep(r);
+}
+
+const struct gd_event *held_results_ready(struct held_results *h)
+{
+	struct held_result *r = &h->results[h->next % h->room];
+	return r->here ? &r->event : NULL;
+}
+
+void held_results_advance(struct held_results *h)
+{
+	struct held_result *r = &h->results[h->next % h->room];
+	free(r->bytes);
+	r->bytes = NULL;
+	r->here = false;
+	h->next++;
+}
