@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/fd_message.h"
 #include "base/file.h"
 #include "base/signals.h"
 #include "queue/keeper/keeper.h"
@@ -79,28 +79,14 @@ static void add_child(struct nursery *n, enum nursery_request request, int fd)
 static void on_request(struct nursery *n)
 {
 	char byte;
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec iov = {&byte, 1};
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
-	ssize_t got = recvmsg(n->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	if (got < 0 && (errno == EINTR || errno == EAGAIN))
+	cleanup_(fd_message_close) struct fd_message m = {0};
+	ssize_t got = fd_message_receive(n->fd, &byte, 1, MSG_DONTWAIT, &m);
+	if (got == -EAGAIN)
 		return;
-	if (got <= 0) {
-		closep(&n->fd);
-		n->fd = -1;
-		return;
-	}
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		return;
-	int fd;
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	add_child(n, (enum nursery_request)byte, fd);
-	close(fd);
+	if (got <= 0)
+		close_fd(&n->fd);
+	else if (m.num_fds == 1)
+		add_child(n, (enum nursery_request)byte, m.fds[0]);
 }
 
 /* All other processes below this one were left behind by a keeper that was killed. */
@@ -213,19 +199,7 @@ static int send_request(int nursery_fd, enum nursery_request request, int *ret_f
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		return -errno;
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {&byte, 1};
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fds[1], sizeof(int));
-	int r = sendmsg(nursery_fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	int r = fd_message_send(nursery_fd, &byte, 1, &fds[1], 1, 0);
 	close(fds[1]);
 	if (r == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
 		r = -errno;

@@ -19,7 +19,7 @@ static void on_sync(void *context, uint32_t events)
 	r->sync_due = false;
 	runner_latest_link(r);
 	if (r->syncer_fd >= 0 && syncer_request(r->syncer_fd) < 0)
-		closep(&r->syncer_fd), r->syncer_fd = -1;
+		close_fd(&r->syncer_fd);
 	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
 		journal_sync(r->journal, NULL);
 }
