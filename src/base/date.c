@@ -2,6 +2,7 @@
 #include "base/date.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,22 +42,21 @@ static int two_digits(const char *p)
 
 /*
  * The seconds from 1970 to the beginning of a day in UTC. Journals hold many times of the
- * same day, and timegm() takes longer than everything else here: the last answer is kept.
+ * same day, and timegm() takes longer than everything else here, so the last answer is kept:
+ * the date as YYYYMMDD in the upper half, the days since 1970 in the lower. (Not _Thread_local,
+ * which would make the library link more than libc.)
  */
 static int64_t midnight_of(int year, int month, int day)
 {
-	static _Thread_local struct {
-		int year, month, day;
-		int64_t seconds;
-	} last;
-	if (last.year != year || last.month != month || last.day != day) {
+	static _Atomic uint64_t last_day;
+	uint32_t date = (uint32_t)(year * 10000 + month * 100 + day);
+	uint64_t last = atomic_load_explicit(&last_day, memory_order_relaxed);
+	if (last >> 32 != date) {
 		struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
-		last.seconds = timegm(&tm);
-		last.year = year;
-		last.month = month;
-		last.day = day;
+		last = (uint64_t)date << 32 | (uint32_t)(timegm(&tm) / 86400);
+		atomic_store_explicit(&last_day, last, memory_order_relaxed);
 	}
-	return last.seconds;
+	return (int64_t)(int32_t)(uint32_t)last * 86400;
 }
 
 /* After the seconds: fraction and zone. */

@@ -28,7 +28,7 @@ static void test_formatted_date_parses_to_the_same_time(void **state)
 		date_format(times[i], text);
 		assert_true(parsed(text) == times[i]);
 	}
-	for (int64_t day = 0; day < 60000; day += 13) {
+	for (int64_t day = -20000; day < 60000; day += 13) {
 		char text[DATE_TEXT];
 		date_format(day * 86400000 + 42, text);
 		assert_true(parsed(text) == day * 86400000 + 42);
