@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
+#define FIRST_BYTES 64
+
 void text_finish(struct text *t)
 {
 	free(t->data);
@@ -30,18 +34,10 @@ static bool text_grow(struct text *t, size_t more)
 		return false;
 	}
 	size_t need = t->length + more + 1;
-	if (need <= t->room)
-		return true;
-	size_t room = t->room ? t->room : 64;
-	while (room < need)
-		room *= 2;
-	char *data = realloc(t->data, room);
-	if (!data) {
+	if (array_reserve(t->data, &t->room, need < FIRST_BYTES ? FIRST_BYTES : need) < 0) {
 		t->error = -ENOMEM;
 		return false;
 	}
-	t->data = data;
-	t->room = room;
 	return true;
 }
 
