@@ -49,14 +49,18 @@ ssize_t fd_message_receive(int socket, void *data, size_t size, int flags, struc
 	do {
 		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | flags);
 	} while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return n < 0 ? -errno : 0;
-	*ret = (struct fd_message){.truncated = msg.msg_flags & MSG_CTRUNC};
+	if (n < 0)
+		return -errno;
+	struct fd_message m = {.truncated = msg.msg_flags & MSG_CTRUNC};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-		ret->num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(ret->fds, CMSG_DATA(c), ret->num_fds * sizeof(int));
+		m.num_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(m.fds, CMSG_DATA(c), m.num_fds * sizeof(int));
 	}
+	if (n > 0)
+		*ret = m;
+	else
+		fd_message_close(&m); /* an empty packet looks like the end, and may bring descriptors all the same */
 	return n;
 }
 

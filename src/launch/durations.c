@@ -2,6 +2,7 @@
 #include "launch/durations.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,7 +35,7 @@ static double read_one(
 	text_append_string(path, folder);
 	text_append_char(path, '/');
 	text_append_string(path, file->path);
-	return text_error(path) ? -1 : reader(context, text_string(path));
+	return text_error(path) || path->length >= PATH_MAX ? -1 : reader(context, text_string(path));
 }
 
 size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context)

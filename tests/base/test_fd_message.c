@@ -86,6 +86,17 @@ static void test_no_message_and_the_end_of_the_stream_differ(void **state)
 	assert_int_equal(fd_message_send(ends[1], "x", 1, NULL, 0, 0), -EPIPE);
 }
 
+static void test_descriptors_of_an_empty_packet_are_not_left_open(void **state)
+{
+	const int *ends = *state;
+	char got;
+	struct fd_message m;
+	int before = next_fd();
+	assert_int_equal(fd_message_send(ends[0], "", 0, ends, 2, 0), 0);
+	assert_int_equal(fd_message_receive(ends[1], &got, 1, MSG_DONTWAIT, &m), 0);
+	assert_int_equal(next_fd(), before);
+}
+
 static void test_descriptors_beyond_the_limit_of_the_process_are_missed(void **state)
 {
 	const int *ends = *state;
@@ -115,6 +126,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_message_without_descriptors_has_none, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(
 			test_no_message_and_the_end_of_the_stream_differ, open_ends, close_ends),
+		cmocka_unit_test_setup_teardown(
+			test_descriptors_of_an_empty_packet_are_not_left_open, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(
 			test_descriptors_beyond_the_limit_of_the_process_are_missed, open_ends, close_ends),
 	};

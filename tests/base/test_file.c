@@ -19,6 +19,10 @@
 
 #include "base/file.h"
 
+#ifndef SYS_close_range /* of kernel headers before 5.9 */
+#define SYS_close_range 436
+#endif
+
 /* From now on close_range() fails as on a kernel that does not have it. */
 static int forbid_close_range(void)
 {
