@@ -163,8 +163,11 @@ static int finish(struct run *run, const struct runner_result *result)
 	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
 	if (r < 0)
 		return r;
-	run_own_jobs_follow(&run->own, &f);
+	r = run_own_jobs_follow(&run->own, &f);
 	follow_close(&f);
+	if (r < 0)
+		return error_set(
+			&run->err, r, "reading archive '%s.archive': %s", run->queue.journal_path, error_words(r));
 	return run_own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 

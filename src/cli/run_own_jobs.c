@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "queue/input/id_list.h"
+#include "queue/journal/archive.h"
 
 static bool is_over(unsigned char state)
 {
@@ -38,7 +39,37 @@ static void on_change(void *context, struct job *job, int old)
 	o->open -= is_over(o->states[i]);
 }
 
-void run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
+static bool is_pruned(const struct run_own_jobs *o, const struct follow *f, size_t i)
+{
+	return !is_over(o->states[i]) && !jobs_find(&f->jobs, o->ids->ids[i]);
+}
+
+static int find_pruned(struct run_own_jobs *o, const struct follow *f)
+{
+	struct jobs archived;
+	size_t i = 0;
+	while (i < o->ids->count && !is_pruned(o, f, i))
+		i++;
+	if (i == o->ids->count)
+		return 0;
+	int r = archive_read(f->path, &archived);
+	if (r < 0)
+		return r;
+	for (; i < o->ids->count; i++) {
+		struct job *job = is_pruned(o, f, i) ? jobs_find(&archived, o->ids->ids[i]) : NULL;
+		if (job)
+			on_change(o, job, -1);
+	}
+	jobs_finish(&archived);
+	return 0;
+}
+
+int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f)
+{
+	return f->reset ? find_pruned(o, f) : 0;
+}
+
+int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
 {
 	for (size_t i = 0; i < o->ids->count; i++) {
 		struct job *job = jobs_find(&f->jobs, o->ids->ids[i]);
@@ -47,6 +78,7 @@ void run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
 	}
 	f->jobs.on_change = on_change;
 	f->jobs.context = o;
+	return find_pruned(o, f);
 }
 
 bool run_own_jobs_all_completed(const struct run_own_jobs *o)

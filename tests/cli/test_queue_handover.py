@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from lab import LIMIT
 
 
@@ -52,6 +53,41 @@ def test_failure_that_was_pruned_counts_for_the_exit_code(lab):
     assert status_of(lab, 2) is None
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 1
+
+
+def end_between_two_prunes(lab, number, reader, go):
+    """The job ends in a journal that the reader never opens: it has the one before, and will open the one after."""
+    reader.send_signal(signal.SIGSTOP)
+    lab.gpuq("prune")
+    (lab.directory / go).touch()
+    lab.until(lambda: status_of(lab, number) in ("completed", "failed"))
+    lab.gpuq("prune")
+    assert status_of(lab, number) is None
+    reader.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("end, code", [("true", 0), ("exit 5", 1)])
+def test_run_whose_job_was_pruned_before_it_read_the_end_knows_how_it_ended(lab, end, code):
+    lab.add("true")
+    lab.gpuq("run")
+    holding(lab)
+    lab.commands(f"until [ -e go2 ]; do sleep 0.01; done; {end}", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt")
+    lab.until(lambda: status_of(lab, 3) == "running")
+    end_between_two_prunes(lab, 3, second, "go2")
+    assert second.wait(timeout=LIMIT) == code
+    (lab.directory / "go").touch()
+
+
+@pytest.mark.parametrize("end, code", [("true", 0), ("exit 5", 1)])
+def test_runner_whose_job_was_pruned_before_it_read_the_end_knows_how_it_ended(lab, end, code):
+    lab.add("true")
+    lab.gpuq("run")
+    lab.commands(f"until [ -e go ]; do sleep 0.01; done; {end}")
+    runner = lab.start("run")
+    lab.until(lambda: status_of(lab, 2) == "running")
+    end_between_two_prunes(lab, 2, runner, "go")
+    assert runner.wait(timeout=LIMIT) == code
 
 
 def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/runner_follow.h"
+#include "queue/journal/archive.h"
 
 #include <errno.h>
 #include <string.h>
@@ -115,6 +116,20 @@ static void running_is_known(struct running *run, const struct job *job)
 		running_set_stuck(run, job);
 }
 
+/* How a job ended that was pruned before its end was read: its keeper says so, or the archive. */
+static enum job_state pruned_state(const struct runner *r, const struct running *run)
+{
+	struct jobs archived;
+	enum job_state state = run->told_state;
+	if (state != JOB_PENDING || archive_read(r->journal->path, &archived) < 0)
+		return state;
+	const struct job *job = jobs_find(&archived, run->id);
+	if (job)
+		state = (enum job_state)job->state;
+	jobs_finish(&archived);
+	return state;
+}
+
 /* Everything from the jobs as they are, after a load. */
 static int rebuild(struct runner *r)
 {
@@ -133,9 +148,8 @@ static int rebuild(struct runner *r)
 			job->running = run;
 			continue;
 		}
-		/* It ended after the prune; after two of them, its keeper alone has told how. */
 		if (!job || job_is_final(job))
-			count_end(r, job ? (enum job_state)job->state : run->told_state);
+			count_end(r, job ? (enum job_state)job->state : pruned_state(r, run));
 		run_is_over(r, run);
 	}
 	for (size_t i = 0; i < r->jobs.count; i++) {
