@@ -12,12 +12,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "support/host.h"
 
 #ifndef SYS_close_range /* of kernel headers before 5.9 */
 #define SYS_close_range 436
@@ -73,28 +73,16 @@ static int check_without_close_range(void)
 	return forbid_close_range() < 0 ? 100 : check_close_range();
 }
 
-/* In a process of its own, whose descriptors and filters are not the test's. */
-static int in_child(int (*fn)(void))
-{
-	int status;
-	pid_t pid = fork();
-	if (pid == 0)
-		_exit(fn());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
 static void test_descriptors_of_a_range_are_closed_and_no_others(void **state)
 {
 	(void)state;
-	assert_int_equal(in_child(check_close_range), 0);
+	host_run(check_close_range);
 }
 
 static void test_a_kernel_without_close_range_closes_the_same(void **state)
 {
 	(void)state;
-	assert_int_equal(in_child(check_without_close_range), 0);
+	host_run(check_without_close_range);
 }
 
 int main(void)

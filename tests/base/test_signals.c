@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/signals.h"
+#include "support/host.h"
 
 struct kernel_action {
 	void (*handler)(int);
@@ -43,17 +43,6 @@ static uint64_t mask_of(const char *name)
 	return mask;
 }
 
-/* In a process of its own: its signals are not the test's. */
-static int in_child(int (*fn)(void))
-{
-	int status;
-	pid_t pid = fork();
-	if (pid == 0)
-		_exit(fn());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
 static int ignore_all_and_reset(void)
 {
 	for (int s = 1; s < NSIG; s++)
@@ -68,7 +57,7 @@ static int ignore_all_and_reset(void)
 static void test_no_signal_stays_ignored_not_even_the_c_librarys(void **state)
 {
 	(void)state;
-	assert_int_equal(in_child(ignore_all_and_reset), 0);
+	host_run(ignore_all_and_reset);
 }
 
 static void *nothing(void *argument)
@@ -90,7 +79,7 @@ static int reset_and_change_group_with_threads(void)
 static void test_handlers_of_the_c_library_stay(void **state)
 {
 	(void)state;
-	assert_int_equal(in_child(reset_and_change_group_with_threads), 0);
+	host_run(reset_and_change_group_with_threads);
 }
 
 static void test_signals_have_their_usual_names(void **state)
