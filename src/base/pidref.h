@@ -36,7 +36,7 @@ static inline bool pidref_is_set(const struct pidref *p)
 	return p->pid > 0;
 }
 
-/* Through the descriptor; by number where there is none. -ESRCH where the process is gone. */
+/* Uses the descriptor, or the number if there is no descriptor. -ESRCH if the process is gone. */
 int pidref_signal(const struct pidref *p, int signal);
 
 /* Sends a signal with a value (SI_QUEUE). Needs the descriptor. */

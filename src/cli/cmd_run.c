@@ -163,11 +163,10 @@ static int finish(struct run *run, const struct runner_result *result)
 	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
 	if (r < 0)
 		return r;
-	r = run_own_jobs_follow(&run->own, &f);
+	r = run_own_jobs_follow(&run->own, &f, &run->err);
 	follow_close(&f);
 	if (r < 0)
-		return error_set(
-			&run->err, r, "reading archive '%s.archive': %s", run->queue.journal_path, error_words(r));
+		return r;
 	return run_own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 

@@ -25,12 +25,6 @@ bool run_was_interrupted(void)
 	return interrupted;
 }
 
-static int archive_unreadable(struct run *run, int code)
-{
-	return error_set(
-		&run->err, code, "reading archive '%s.archive': %s", run->queue.journal_path, error_words(code));
-}
-
 static int wait_for_own(struct run *run, struct follow *f)
 {
 	while (run->own.open > 0 && !interrupted) {
@@ -38,11 +32,10 @@ static int wait_for_own(struct run *run, struct follow *f)
 			return 1;
 		follow_wait(f);
 		int r = follow_update(f, &run->err);
+		if (r == 0)
+			r = run_own_jobs_update(&run->own, f, &run->err);
 		if (r < 0)
 			return r;
-		r = run_own_jobs_update(&run->own, f);
-		if (r < 0)
-			return archive_unreadable(run, r);
 	}
 	return 0;
 }
@@ -81,8 +74,9 @@ int run_hand_over(struct run *run, pid_t holder)
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
-	r = run_own_jobs_follow(&run->own, &f);
-	r = r < 0 ? archive_unreadable(run, r) : wait_for_own(run, &f);
+	r = run_own_jobs_follow(&run->own, &f, &run->err);
+	if (r == 0)
+		r = wait_for_own(run, &f);
 	follow_close(&f);
 	return r;
 }

@@ -44,7 +44,7 @@ static bool is_pruned(const struct run_own_jobs *o, const struct follow *f, size
 	return !is_over(o->states[i]) && !jobs_find(&f->jobs, o->ids->ids[i]);
 }
 
-static int find_pruned(struct run_own_jobs *o, const struct follow *f)
+static int find_pruned(struct run_own_jobs *o, const struct follow *f, struct gd_error *err)
 {
 	struct jobs archived;
 	size_t i = 0;
@@ -52,7 +52,7 @@ static int find_pruned(struct run_own_jobs *o, const struct follow *f)
 		i++;
 	if (i == o->ids->count)
 		return 0;
-	int r = archive_read(f->path, &archived);
+	int r = archive_read(f->path, &archived, err);
 	if (r < 0)
 		return r;
 	for (; i < o->ids->count; i++) {
@@ -64,12 +64,12 @@ static int find_pruned(struct run_own_jobs *o, const struct follow *f)
 	return 0;
 }
 
-int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f)
+int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f, struct gd_error *err)
 {
-	return f->reset ? find_pruned(o, f) : 0;
+	return f->reset ? find_pruned(o, f, err) : 0;
 }
 
-int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
+int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f, struct gd_error *err)
 {
 	for (size_t i = 0; i < o->ids->count; i++) {
 		struct job *job = jobs_find(&f->jobs, o->ids->ids[i]);
@@ -78,7 +78,7 @@ int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f)
 	}
 	f->jobs.on_change = on_change;
 	f->jobs.context = o;
-	return find_pruned(o, f);
+	return find_pruned(o, f, err);
 }
 
 bool run_own_jobs_all_completed(const struct run_own_jobs *o)

@@ -22,11 +22,11 @@ int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids);
 void run_own_jobs_finish(struct run_own_jobs *o);
 
 /* How they stand now, and from each follow_update() on. One at a time. */
-int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f);
+int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f, struct gd_error *err);
 
 /* To be called after each follow_update(): jobs that were pruned before their end was read ended as the archive says.
  */
-int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f);
+int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f, struct gd_error *err);
 
 /* False where one failed, was cancelled, or is not over. */
 bool run_own_jobs_all_completed(const struct run_own_jobs *o);

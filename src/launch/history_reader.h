@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads launch.jsonl line by line, for everybody who reads it.
+ * Reads launch.jsonl line by line. The only reader of that file.
  *
  * Skipped and counted as bad: a line that is not a JSON object, has no event, or is
  * refused by take(). Skipped without being counted: blank lines, and events that this

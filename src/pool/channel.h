@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The memory that the pool's owner (the process that opened it) shares with one
- * worker: two memfds, sealed against resizing, made anew for every worker process.
+ * worker: two memfds, sealed against resizing, created again for every worker process.
  *
  * inbox: written by us (the owner and its warden), mapped read-only in the
  * worker: tasks, how far results were consumed, who sleeps, what is cancelled.

@@ -269,7 +269,8 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 static void warden_gone(struct gd_pool *p)
 {
 	p->warden_gone = true;
-	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, p->warden.socket, NULL); /* or its end would be told for ever */
+	epoll_ctl(
+		p->epoll_fd, EPOLL_CTL_DEL, p->warden.socket, NULL); /* otherwise epoll would report its end forever */
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].pid > 0)
 			kill(-p->slots[i].pid, SIGKILL);

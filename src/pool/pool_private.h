@@ -130,7 +130,7 @@ void pool_try_starts(struct gd_pool *p); /* again, those that could not be start
 void pool_read_reports(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);
 
-/* death.c: how a worker ended, in an event's fields and in words */
+/* death.c: describes how a worker ended, in an event's fields and its message */
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size);
 

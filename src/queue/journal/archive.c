@@ -5,26 +5,27 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "queue/journal/journal.h"
 
-int archive_read(const char *journal_path, struct jobs *ret)
+int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err)
 {
 	struct journal_reader reader;
 	struct jobs jobs;
 	cleanup_(freep) char *path = NULL;
 	if (asprintf(&path, "%s.archive", journal_path) < 0) {
 		path = NULL;
-		return -ENOMEM;
+		return error_set(err, -ENOMEM, "reading the archive of '%s': out of memory", journal_path);
 	}
-	int r = journal_reader_init(&reader, path);
-	if (r < 0)
-		return r;
 	jobs_init(&jobs);
-	r = journal_reader_read(&reader, jobs_apply, &jobs);
-	journal_reader_finish(&reader);
+	int r = journal_reader_init(&reader, path);
+	if (r == 0) {
+		r = journal_reader_read(&reader, jobs_apply, &jobs);
+		journal_reader_finish(&reader);
+	}
 	if (r < 0) {
 		jobs_finish(&jobs);
-		return r;
+		return error_set(err, r, "reading archive '%s': %s", path, error_words(r));
 	}
 	*ret = jobs;
 	return 0;

@@ -3,6 +3,7 @@
 #ifndef QUEUE_JOURNAL_ARCHIVE_H
 #define QUEUE_JOURNAL_ARCHIVE_H
 
+#include "gpu_dispatch.h"
 #include "queue/journal/jobs.h"
 
 /*
@@ -10,6 +11,6 @@
  * archive has no jobs. A job that is missing from a journal in which it once was is
  * in the archive: prune syncs the archive before it puts the new journal in place.
  */
-int archive_read(const char *journal_path, struct jobs *ret);
+int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err);
 
 #endif
