@@ -237,8 +237,8 @@ static void measure_tail(void)
 	run(&o, &s);
 	printf("%d files of log-normal length, 4 GPUs, one of half the speed: %.2f s, %.3f of the lower bound (goal: 1.05);\n"
 	       "  shares fixed beforehand would take %.2f of it, round-robin, and %.2f, longest first\n",
-		TAIL_FILES, s.wall_seconds, s.wall_seconds / bound, time_of_shares(GD_ROUND_ROBIN) / bound,
-		time_of_shares(GD_LONGEST_FIRST) / bound);
+		TAIL_FILES, s.wall_seconds, s.wall_seconds / bound, time_of_shares(GD_BALANCE_ROUND_ROBIN) / bound,
+		time_of_shares(GD_BALANCE_LONGEST_FIRST) / bound);
 }
 
 int main(int argc, char **argv)

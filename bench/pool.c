@@ -28,7 +28,7 @@ struct bench {
 static int echo(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	void *result = gd_result_reserve(w, task->size);
+	void *result = gd_worker_result_reserve(w, task->size);
 	if (!result)
 		return -1;
 	memcpy(result, task->data, task->size);
@@ -52,7 +52,7 @@ static int generate(void *context, struct gd_feed *feed)
 	if (b->sent == b->tasks)
 		return 0;
 	b->sent++;
-	void *to = gd_emit_reserve(feed, b->payload, NULL);
+	void *to = gd_feed_reserve(feed, b->payload, NULL);
 	if (!to)
 		return -1;
 	memcpy(to, b->bytes, b->payload);
@@ -65,7 +65,7 @@ static int generate_small(void *context, struct gd_feed *feed)
 	if (b->sent == b->tasks)
 		return 0;
 	b->sent++;
-	return gd_emit(feed, b->bytes, b->payload, NULL) < 0 ? -1 : 1;
+	return gd_feed_emit(feed, b->bytes, b->payload, NULL) < 0 ? -1 : 1;
 }
 
 static int count(void *context, const struct gd_event *event)
@@ -102,9 +102,9 @@ static double throughput(struct bench *b, bool is_inline, double *ret_startup_ms
 	struct gd_options o = options(b, spec, sizeof(spec));
 	struct gd_error err = {0};
 	struct gd_dispatcher *d;
-	if (gd_create(&o, &d, &err) < 0)
+	if (gd_dispatcher_create(&o, &d, &err) < 0)
 		errx(1, "%s", err.message);
-	struct gd_source source = {
+	struct gd_run source = {
 		.size = sizeof(source),
 		.generator = b->payload > 4096 ? generate : generate_small,
 		.context = b,
@@ -112,13 +112,13 @@ static double throughput(struct bench *b, bool is_inline, double *ret_startup_ms
 	};
 	b->sent = b->ended = 0;
 	uint64_t start = clock_now_ns();
-	if (gd_run(d, &source, NULL, &err) < 0)
+	if (gd_dispatcher_run(d, &source, NULL, &err) < 0)
 		errx(1, "%s", err.message);
 	double seconds = (double)(clock_now_ns() - start) / NS_PER_S;
 	if (b->ended != b->tasks)
 		errx(1, "%llu tasks ended, not %llu", (unsigned long long)b->ended, (unsigned long long)b->tasks);
 	*ret_startup_ms = (double)(b->first_ns - start) / NS_PER_MS;
-	gd_destroy(d);
+	gd_dispatcher_destroy(d);
 	return (double)b->tasks / seconds;
 }
 
@@ -132,17 +132,17 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	o.worker = &pinned_ops;
 	struct gd_pool *p;
 	pin(0);
-	if (gd_open(&o, &p, &err) < 0)
+	if (gd_pool_open(&o, &p, &err) < 0)
 		errx(1, "%s", err.message);
 	double *took = calloc(ROUNDS, sizeof(*took));
 	if (!took)
 		errx(1, "no memory");
 	for (int i = -WARM_UP; i < ROUNDS; i++) {
 		uint64_t start = clock_now_ns();
-		if (gd_submit(p, b->bytes, b->payload, NULL, 0, NULL) < 0)
+		if (gd_pool_submit(p, b->bytes, b->payload, NULL, 0, NULL) < 0)
 			errx(1, "submit");
-		while (gd_outstanding(p) > 0)
-			if (gd_poll(p, -1) < 0)
+		while (gd_pool_outstanding(p) > 0)
+			if (gd_pool_poll(p, -1) < 0)
 				errx(1, "poll");
 		if (i >= 0)
 			took[i] = (double)(clock_now_ns() - start) / 1000;
@@ -150,7 +150,7 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	*ret_p50 = percentile(took, ROUNDS, 0.5);
 	*ret_p99 = percentile(took, ROUNDS, 0.99);
 	free(took);
-	gd_close(p, NULL, NULL);
+	gd_pool_close(p, NULL, NULL);
 	pin(-1);
 }
 

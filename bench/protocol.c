@@ -63,7 +63,7 @@ static int generate(void *context, struct gd_feed *feed)
 	char path[64];
 	snprintf(path, sizeof(path), "/data/audio/recordings/%08llu.wav", (unsigned long long)b->sent++);
 	const struct gd_file file = {.path = path, .output_dir = "/data/outputs/x", .stem = "x", .seconds = 1.5};
-	void *to = gd_emit_reserve(feed, file_task_size(&file), NULL);
+	void *to = gd_feed_reserve(feed, file_task_size(&file), NULL);
 	if (!to)
 		return -1;
 	file_task_write(&file, to);
@@ -100,11 +100,11 @@ static double measure(const struct gd_worker_ops *ops, uint64_t files)
 		.on_error = fail,
 		.on_setup_fail = fail,
 	};
-	const struct gd_source source = {
+	const struct gd_run source = {
 		.size = sizeof(source), .generator = generate, .context = &b, .inline_generator = true};
-	if (gd_create(&options, &d, &error) < 0 || gd_run(d, &source, NULL, &error) < 0)
+	if (gd_dispatcher_create(&options, &d, &error) < 0 || gd_dispatcher_run(d, &source, NULL, &error) < 0)
 		errx(1, "%s", error.message);
-	gd_destroy(d);
+	gd_dispatcher_destroy(d);
 	return (double)(b.last_ns - b.first_ns) / 1e3 / (double)(files - 1);
 }
 

@@ -36,7 +36,7 @@ struct device {
 
 static int fail(struct gd_worker *w, cudaError_t status)
 {
-	return gd_fail(w, -EIO, "CUDA: %s", cudaGetErrorString(status));
+	return gd_worker_fail(w, -EIO, "CUDA: %s", cudaGetErrorString(status));
 }
 
 static int cleanup(struct gd_worker *, void *state)
@@ -79,8 +79,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	const float *x = (const float *)task->data;
 
 	if (task->size != 2 * block_bytes)
-		return gd_fail(w, -EINVAL, "a block of %zu bytes instead of %zu", task->size, 2 * block_bytes);
-	void *result = gd_result_reserve(w, block_bytes);
+		return gd_worker_fail(w, -EINVAL, "a block of %zu bytes instead of %zu", task->size, 2 * block_bytes);
+	void *result = gd_worker_result_reserve(w, block_bytes);
 	if (!result)
 		return -ENOMEM;
 
@@ -122,7 +122,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (run->next_block == blocks)
 		return 0;
 
-	float *x = (float *)gd_emit_reserve(feed, 2 * block_bytes, NULL);
+	float *x = (float *)gd_feed_reserve(feed, 2 * block_bytes, NULL);
 	if (!x)
 		return -ENOMEM;
 	size_t first = run->next_block++ * block;
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 	options.on_error = note_failure;
 	options.on_setup_fail = note_failure;
 
-	struct gd_source source = {};
+	struct gd_run source = {};
 	source.size = sizeof(source);
 	source.generator = next_block;
 	source.context = &run;
@@ -190,10 +190,10 @@ int main(int argc, char **argv)
 
 	struct gd_dispatcher *d = NULL;
 	struct gd_error err = {};
-	int r = gd_create(&options, &d, &err);
+	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_run(d, &source, NULL, &err);
-	gd_destroy(d);
+		r = gd_dispatcher_run(d, &source, NULL, &err);
+	gd_dispatcher_destroy(d);
 	if (r < 0) {
 		fprintf(stderr, "cuda_saxpy: %s\n", err.message);
 		return 1;

@@ -53,10 +53,10 @@ static int count_primes(struct gd_worker *w, void *state, const struct gd_bytes 
 	memcpy(&first, task->data, sizeof(first));
 	for (uint32_t n = first; n < first + BLOCK; n++) {
 		primes += is_prime(n);
-		if (gd_cancelled(w))
-			return gd_fail(w, -ECANCELED, "stopped at %" PRIu32, n);
+		if (gd_worker_cancelled(w))
+			return gd_worker_fail(w, -ECANCELED, "stopped at %" PRIu32, n);
 	}
-	return gd_result(w, &primes, sizeof(primes));
+	return gd_worker_result(w, &primes, sizeof(primes));
 }
 
 /* ---- In this program ---------------------------------------------------- */
@@ -81,7 +81,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (demo->next == BLOCKS)
 		return 0;
 	uint32_t first = demo->next++ * BLOCK;
-	int r = gd_emit(feed, &first, sizeof(first), NULL);
+	int r = gd_feed_emit(feed, &first, sizeof(first), NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -115,7 +115,7 @@ static void draw(struct demo *demo)
 	demo->drawn = 1;
 	for (int slot = 0; slot < demo->workers; slot++) {
 		struct gd_worker_stats w;
-		if (gd_worker_stats(demo->dispatcher, slot, &w) < 0)
+		if (gd_dispatcher_worker_stats(demo->dispatcher, slot, &w) < 0)
 			break;
 		draw_worker(demo, &w);
 		demo->drawn++;
@@ -127,7 +127,8 @@ static void draw(struct demo *demo)
 static void kill_worker(struct demo *demo, const struct gd_event *e)
 {
 	struct gd_worker_stats w;
-	if (gd_worker_stats(demo->dispatcher, e->slot, &w) < 0 || w.pid <= 0 || kill((pid_t)w.pid, SIGKILL) < 0)
+	if (gd_dispatcher_worker_stats(demo->dispatcher, e->slot, &w) < 0 || w.pid <= 0 ||
+		kill((pid_t)w.pid, SIGKILL) < 0)
 		return;
 	demo->killed_pid = w.pid;
 	demo->killed_slot = e->slot;
@@ -140,7 +141,8 @@ static void kill_worker(struct demo *demo, const struct gd_event *e)
 static void look_for_replacement(struct demo *demo)
 {
 	struct gd_worker_stats w;
-	if (!demo->killed_pid || demo->replaced || gd_worker_stats(demo->dispatcher, demo->killed_slot, &w) < 0)
+	if (!demo->killed_pid || demo->replaced ||
+		gd_dispatcher_worker_stats(demo->dispatcher, demo->killed_slot, &w) < 0)
 		return;
 	if (w.restarts == 0 || w.pid <= 0 || w.pid == demo->killed_pid)
 		return;
@@ -225,7 +227,7 @@ int main(int argc, char **argv)
 		.on_task_start = on_start,
 		.on_progress = on_progress,
 	};
-	struct gd_source source = {
+	struct gd_run source = {
 		.size = sizeof(source), .generator = next_block, .context = &demo, .total_tasks = BLOCKS};
 	struct gd_stats stats;
 	struct gd_error err;
@@ -236,13 +238,13 @@ int main(int argc, char **argv)
 		count = 4;
 	}
 	demo.workers = count > 0 ? count : 0;
-	int r = gd_create(&options, &demo.dispatcher, &err);
+	int r = gd_dispatcher_create(&options, &demo.dispatcher, &err);
 	if (r == 0)
-		r = gd_run(demo.dispatcher, &source, &stats, &err);
+		r = gd_dispatcher_run(demo.dispatcher, &source, &stats, &err);
 	if (r < 0)
 		fprintf(stderr, "demo: %s\n", err.message);
 	else
 		r = report(&demo, &stats);
-	gd_destroy(demo.dispatcher);
+	gd_dispatcher_destroy(demo.dispatcher);
 	return r != 0;
 }

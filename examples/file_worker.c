@@ -16,7 +16,7 @@
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = calloc(1, 1 << 16); /* where your model would be */
-	return *ret_state ? 0 : gd_fail(w, -ENOMEM, "no memory for the model on GPU %d", gd_worker_gpu(w));
+	return *ret_state ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for the model on GPU %d", gd_worker_gpu(w));
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -28,10 +28,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return r;
 	FILE *in = fopen(file.path, "r");
 	if (!in)
-		return gd_fail(w, -errno, "cannot be opened: %s", strerror(errno));
+		return gd_worker_fail(w, -errno, "cannot be opened: %s", strerror(errno));
 	long lines = 0;
 	size_t n;
-	while ((n = fread(block, 1, 1 << 16, in)) > 0 && !gd_cancelled(w))
+	while ((n = fread(block, 1, 1 << 16, in)) > 0 && !gd_worker_cancelled(w))
 		for (size_t i = 0; i < n; i++)
 			lines += block[i] == '\n';
 	fclose(in);
@@ -39,7 +39,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	FILE *out = fopen(path, "w");
 	int failed = !out || fprintf(out, "%ld\n", lines) < 0;
 	if ((out && fclose(out) != 0) || failed)
-		return gd_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
+		return gd_worker_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
 	return gd_file_done(w, -1); /* no audio in it */
 }
 

@@ -69,7 +69,7 @@ static int choose_device(struct gd_worker *w, cl_device_id *ret)
 	if (count == 0)
 		count = list_devices(CL_DEVICE_TYPE_ALL, devices);
 	if (count == 0)
-		return gd_fail(w, -ENODEV, "no OpenCL device; on Debian, pocl-opencl-icd makes one of the CPU");
+		return gd_worker_fail(w, -ENODEV, "no OpenCL device; on Debian, pocl-opencl-icd makes one of the CPU");
 	*ret = devices[(size_t)gd_worker_slot(w) % count];
 	return 0;
 }
@@ -128,7 +128,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	cl_int status = open_device(d, id);
 	if (status != CL_SUCCESS) {
 		cleanup(w, d);
-		return gd_fail(w, -EIO, "OpenCL could not be set up: error %d", (int)status);
+		return gd_worker_fail(w, -EIO, "OpenCL could not be set up: error %d", (int)status);
 	}
 
 	char name[128] = "?";
@@ -149,8 +149,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	cl_float a = FACTOR;
 
 	if (task->size != 2 * bytes)
-		return gd_fail(w, -EINVAL, "a block of %zu bytes instead of %zu", task->size, 2 * bytes);
-	float *result = gd_result_reserve(w, bytes);
+		return gd_worker_fail(w, -EINVAL, "a block of %zu bytes instead of %zu", task->size, 2 * bytes);
+	float *result = gd_worker_result_reserve(w, bytes);
 	if (!result)
 		return -ENOMEM;
 
@@ -169,7 +169,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		r = clEnqueueReadBuffer(d->queue, d->y, CL_TRUE, 0, bytes, result, 0, NULL, NULL);
 	if (r != CL_SUCCESS) {
 		clFinish(d->queue);
-		return gd_fail(w, -EIO, "OpenCL: error %d", (int)r);
+		return gd_worker_fail(w, -EIO, "OpenCL: error %d", (int)r);
 	}
 	return 0;
 }
@@ -201,7 +201,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (run->next_block == BLOCKS)
 		return 0;
 
-	float *x = gd_emit_reserve(feed, 2 * BLOCK * sizeof(float), NULL);
+	float *x = gd_feed_reserve(feed, 2 * BLOCK * sizeof(float), NULL);
 	if (!x)
 		return -ENOMEM;
 	size_t first = (size_t)run->next_block++ * BLOCK;
@@ -254,17 +254,17 @@ int main(int argc, char **argv)
 		.on_error = note_failure,
 		.on_setup_fail = note_failure,
 	};
-	struct gd_source source = {
+	struct gd_run source = {
 		.size = sizeof(source), .generator = next_block, .context = &run, .total_tasks = BLOCKS};
 	struct gd_dispatcher *d = NULL;
 	struct gd_error err;
 
 	if (!options.gpus && gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:2";
-	int r = gd_create(&options, &d, &err);
+	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_run(d, &source, NULL, &err);
-	gd_destroy(d);
+		r = gd_dispatcher_run(d, &source, NULL, &err);
+	gd_dispatcher_destroy(d);
 	if (r < 0) {
 		fprintf(stderr, "opencl_saxpy: %s\n", err.message);
 		return run.no_device ? 77 : 1;

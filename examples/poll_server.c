@@ -12,7 +12,7 @@
  *     printf '7\n8\n' | nc -UN SOCKET
  *
  * One thread, one epoll: the listening socket, the clients, the signals, and
- * gd_fd(). Nobody is read from faster than the workers and the client itself
+ * gd_pool_fd(). Nobody is read from faster than the workers and the client itself
  * take it: with the queue full, or 64 KiB of answers not fetched, a client's
  * requests stay in its socket. SIGINT or SIGTERM: no more requests are taken,
  * those taken are answered (a client that had sent more sees a reset after its
@@ -78,12 +78,12 @@ static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	errno = 0;
 	long n = strtol(text, &end, 10);
 	if (end == text || *end)
-		return gd_fail(w, -EINVAL, "not a number");
+		return gd_worker_fail(w, -EINVAL, "not a number");
 	long result;
 	if (errno || __builtin_mul_overflow(n, n, &result))
-		return gd_fail(w, -ERANGE, "too large");
+		return gd_worker_fail(w, -ERANGE, "too large");
 	int length = snprintf(text, sizeof(text), "%ld", result);
-	return gd_result(w, text, (size_t)length);
+	return gd_worker_result(w, text, (size_t)length);
 }
 
 /* ---- Clients ------------------------------------------------------------ */
@@ -154,7 +154,7 @@ static void client_answer(struct server *s, struct client *c, const char *line, 
 /* Submits one line. False: the queue is full, try again after the next answer. */
 static bool client_submit(struct server *s, struct client *c, size_t length)
 {
-	int r = gd_submit(s->pool, c->in, length, c, GD_NOWAIT, NULL);
+	int r = gd_pool_submit(s->pool, c->in, length, c, GD_NOWAIT, NULL);
 	if (r == -EAGAIN)
 		return false;
 	if (r < 0)
@@ -309,7 +309,7 @@ static int turn(struct server *s, int timeout_ms)
 		else if (who != &s->listener && who != &s->pool)
 			on_event(s, &events[i]);
 	}
-	int r = gd_poll(s->pool, 0);
+	int r = gd_pool_poll(s->pool, 0);
 	for (struct client *c = s->clients; c; c = c->next) {
 		client_send(s, c);
 		client_take_lines(s, c);
@@ -322,7 +322,7 @@ static int turn(struct server *s, int timeout_ms)
 static int serve(struct server *s)
 {
 	while (!s->stopping || s->clients) {
-		bool goodbye = s->stopping && gd_outstanding(s->pool) == 0;
+		bool goodbye = s->stopping && gd_pool_outstanding(s->pool) == 0;
 		int r = turn(s, goodbye ? GOODBYE_MS : -1);
 		if (r == -ETIMEDOUT)
 			return 0;
@@ -382,7 +382,7 @@ static int start(struct server *s, const char *path)
 	if (r == 0)
 		r = watch(s, s->signals, &s->signals);
 	if (r == 0)
-		r = watch(s, gd_fd(s->pool), &s->pool);
+		r = watch(s, gd_pool_fd(s->pool), &s->pool);
 	return r;
 }
 
@@ -408,14 +408,14 @@ int main(int argc, char **argv)
 		options.gpus = "sim:4";
 
 	/* The workers first: they inherit neither the socket nor the blocked signals. */
-	if (gd_open(&options, &s.pool, &err) < 0) {
+	if (gd_pool_open(&options, &s.pool, &err) < 0) {
 		fprintf(stderr, "poll_server: %s\n", err.message);
 		return 1;
 	}
 	int r = start(&s, argv[1]);
 	if (r < 0) {
 		fprintf(stderr, "poll_server: listening on '%s': %s\n", argv[1], strerror(-r));
-		gd_close(s.pool, NULL, NULL);
+		gd_pool_close(s.pool, NULL, NULL);
 		return 1;
 	}
 	printf("poll_server: listening on '%s'\n", argv[1]);
@@ -425,7 +425,7 @@ int main(int argc, char **argv)
 	unlink(argv[1]);
 	if (r < 0)
 		fprintf(stderr, "poll_server: %s\n", strerror(-r));
-	gd_close(s.pool, NULL, NULL);
+	gd_pool_close(s.pool, NULL, NULL);
 	for (struct client *c = s.clients; c; c = c->next)
 		client_hang_up(&s, c);
 	clients_sweep(&s);

@@ -37,10 +37,10 @@ static int render(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	(void)state;
 	pass(f->ms);
 	if (f->number % 50 == 49)
-		return gd_fail(w, -EIO, "frame %u: texture not found", f->number);
+		return gd_worker_fail(w, -EIO, "frame %u: texture not found", f->number);
 	if (f->number % 25 == 7)
 		printf("GPU %d: frame %u has only few samples\n", gd_worker_gpu(w), f->number);
-	return gd_result(w, NULL, 0);
+	return gd_worker_result(w, NULL, 0);
 }
 
 /* In this program. */
@@ -51,7 +51,7 @@ static int next_frame(void *context, struct gd_feed *feed)
 		return 0;
 	struct frame f = {.number = film->next, .ms = film->frame_ms * (1 + film->next * 7 % 5) / 3};
 	film->next++;
-	int r = gd_emit(feed, &f, sizeof(f), NULL);
+	int r = gd_feed_emit(feed, &f, sizeof(f), NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	film.frame_ms = argc > 2 ? (unsigned)atoi(argv[2]) : 150;
 	struct gd_worker_ops worker = {.process = render};
 	struct gd_options options = {.size = sizeof(options), .worker = &worker, .on_success = take};
-	struct gd_source source = {
+	struct gd_run source = {
 		.size = sizeof(source), .generator = next_frame, .context = &film, .total_tasks = film.frames};
 	struct gd_show show = {.size = sizeof(show), .title = "render", .name_task = name_frame};
 	struct gd_dispatcher *d = NULL;
@@ -84,9 +84,9 @@ int main(int argc, char **argv)
 
 	if (gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:4";
-	int r = gd_create(&options, &d, &err);
+	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_run_shown(d, &source, &show, &stats, &err);
+		r = gd_dispatcher_run_shown(d, &source, &show, &stats, &err);
 	if (r < 0)
 		fprintf(stderr, "shown: %s\n", err.message);
 	else
@@ -95,6 +95,6 @@ int main(int argc, char **argv)
 		printf("GPU %d: %s, %d frames\n", stats.gpus[i].gpu, gd_gpu_status_name(stats.gpus[i].status),
 			(int)stats.gpus[i].completed);
 	gd_show_stats_finish(&stats);
-	gd_destroy(d);
+	gd_dispatcher_destroy(d);
 	return r < 0;
 }

@@ -9,7 +9,7 @@ static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	(void)state;
 	long n = *(const long *)task->data;
 	n *= n;
-	return gd_result(w, &n, sizeof(n));
+	return gd_worker_result(w, &n, sizeof(n));
 }
 
 /* In this program: the next task, until there is none. */
@@ -18,7 +18,7 @@ static int next_number(void *context, struct gd_feed *feed)
 	long *n = context;
 	if (*n == 100)
 		return 0;
-	int r = gd_emit(feed, n, sizeof(*n), NULL);
+	int r = gd_feed_emit(feed, n, sizeof(*n), NULL);
 	++*n;
 	return r < 0 ? r : 1;
 }
@@ -35,20 +35,20 @@ int main(void)
 	long n = 0;
 	struct gd_worker_ops worker = {.process = square};
 	struct gd_options options = {.size = sizeof(options), .worker = &worker, .on_success = print_square};
-	struct gd_source source = {.size = sizeof(source), .generator = next_number, .context = &n};
+	struct gd_run source = {.size = sizeof(source), .generator = next_number, .context = &n};
 	struct gd_dispatcher *d = NULL;
 	struct gd_stats stats;
 	struct gd_error err;
 
 	if (gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:4";
-	int r = gd_create(&options, &d, &err);
+	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_run(d, &source, &stats, &err);
+		r = gd_dispatcher_run(d, &source, &stats, &err);
 	if (r < 0)
 		fprintf(stderr, "squares: %s\n", err.message);
 	else
 		printf("%d tasks on %zu workers\n", (int)stats.completed, stats.workers);
-	gd_destroy(d);
+	gd_dispatcher_destroy(d);
 	return r < 0;
 }

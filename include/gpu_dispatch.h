@@ -4,27 +4,27 @@
  *
  * The short way, a stream of tasks through persistent workers, one per GPU:
  *
- *     gd_create() → gd_run() → gd_destroy()
+ *     gd_dispatcher_create() → gd_dispatcher_run() → gd_dispatcher_destroy()
  *
- * gd_run() starts one process per GPU, calls `setup` in each, pulls tasks from
+ * gd_dispatcher_run() starts one process per GPU, calls `setup` in each, pulls tasks from
  * your generator, hands them out, makes your callbacks, ends the workers and
- * returns. gd_stop() ends it early, from another thread or a signal handler.
+ * returns. gd_dispatcher_stop() ends it early, from another thread or a signal handler.
  *
  * The long way, for servers, event loops and bindings:
  *
- *     gd_open() → gd_submit() … gd_poll() … → gd_close()
+ *     gd_pool_open() → gd_pool_submit() … gd_pool_poll() … → gd_pool_close()
  *
  * Which thread calls what: the generator runs in a thread of its own (unless
  * the source says `inline_generator`), beside the callbacks: what both touch
- * needs a lock. Every other callback is made from inside gd_run(), gd_poll() or
- * gd_close(), on the thread that called it, one at a time. Worker hooks run in
+ * needs a lock. Every other callback is made from inside gd_dispatcher_run(), gd_pool_poll() or
+ * gd_pool_close(), on the thread that called it, one at a time. Worker hooks run in
  * the worker's process, on its first thread, and only from there, during a hook,
  * may a struct gd_worker be used.
  *
  * In a callback one may submit (it does not wait: -EAGAIN), stop, interrupt and
- * ask for statistics. gd_poll() and gd_close() are -EDEADLK there.
+ * ask for statistics. gd_pool_poll() and gd_pool_close() are -EDEADLK there.
  *
- * Who owns what: bytes given to gd_submit() and gd_emit() are copied before the
+ * Who owns what: bytes given to gd_pool_submit() and gd_feed_emit() are copied before the
  * call returns. Bytes in an event belong to the library and are valid during
  * the callback only. Tasks and results are aligned for any type.
  *
@@ -36,7 +36,7 @@
  * Functions return 0 (or a count) on success, a negative errno value on failure;
  * outputs are untouched on failure. A `struct gd_error *` may be NULL.
  *
- * The library prints nothing (but see gd_run_shown(), whose purpose it is, and
+ * The library prints nothing (but see gd_dispatcher_run_shown(), whose purpose it is, and
  * gd_worker_main()), never exits, does not touch SIGCHLD and waits for no process that it did not start.
  */
 #ifndef GPU_DISPATCH_H
@@ -92,28 +92,28 @@ GD_API const char *gd_vendor_name(enum gd_vendor vendor);
 
 /** Which fields of a struct gd_gpu are known: unknown is never 0. */
 enum gd_gpu_known {
-	GD_GPU_UUID = 1 << 0,
-	GD_GPU_NAME = 1 << 1,
-	GD_GPU_PCI_ID = 1 << 2,
-	GD_GPU_MEMORY_TOTAL = 1 << 3,
-	GD_GPU_MEMORY_FREE = 1 << 4,
-	GD_GPU_MEMORY_USED = 1 << 5,
-	GD_GPU_UTILIZATION = 1 << 6,
-	GD_GPU_TEMPERATURE = 1 << 7,
-	GD_GPU_POWER = 1 << 8,
-	GD_GPU_NUMA_NODE = 1 << 9,
-	GD_GPU_PROCESSES = 1 << 10,
-	GD_GPU_MIG = 1 << 11,
-	GD_GPU_EXCLUSIVE = 1 << 12, /**< the compute mode: exclusive and prohibited */
-	GD_GPU_MEMORY_RESERVED = 1 << 13,
+	GD_GPU_KNOWN_UUID = 1 << 0,
+	GD_GPU_KNOWN_NAME = 1 << 1,
+	GD_GPU_KNOWN_PCI_ID = 1 << 2,
+	GD_GPU_KNOWN_MEMORY_TOTAL = 1 << 3,
+	GD_GPU_KNOWN_MEMORY_FREE = 1 << 4,
+	GD_GPU_KNOWN_MEMORY_USED = 1 << 5,
+	GD_GPU_KNOWN_UTILIZATION = 1 << 6,
+	GD_GPU_KNOWN_TEMPERATURE = 1 << 7,
+	GD_GPU_KNOWN_POWER = 1 << 8,
+	GD_GPU_KNOWN_NUMA_NODE = 1 << 9,
+	GD_GPU_KNOWN_PROCESSES = 1 << 10,
+	GD_GPU_KNOWN_MIG = 1 << 11,
+	GD_GPU_KNOWN_COMPUTE_MODE = 1 << 12, /**< the compute mode: exclusive and prohibited */
+	GD_GPU_KNOWN_MEMORY_RESERVED = 1 << 13,
 };
 
 /** What condition a GPU is in. */
 enum gd_gpu_health {
-	GD_GPU_OK = 0,
-	GD_GPU_LOST,          /**< fell off the bus */
-	GD_GPU_NOT_ANSWERING, /**< its driver call did not return in time */
-	GD_GPU_UNREADABLE,    /**< the driver refused it; see the list's warnings */
+	GD_GPU_HEALTH_OK = 0,
+	GD_GPU_HEALTH_LOST,          /**< fell off the bus */
+	GD_GPU_HEALTH_NOT_ANSWERING, /**< its driver call did not return in time */
+	GD_GPU_HEALTH_UNREADABLE,    /**< the driver refused it; see the list's warnings */
 };
 
 /** A process that uses a GPU. */
@@ -225,7 +225,7 @@ struct gd_worker;
 
 /**
  * What runs inside a worker process. One of process and process_batch is
- * mandatory. Every hook returns 0 or a negative errno value; gd_fail() adds the
+ * mandatory. Every hook returns 0 or a negative errno value; gd_worker_fail() adds the
  * words. A hook that crashes or exits costs its own task and process, never the
  * dispatcher or the other workers; one that hangs, too, where it has a limit
  * (task_timeout_ms, setup_timeout_ms).
@@ -241,7 +241,7 @@ struct gd_worker_ops {
 	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
 	/**
 	 * All that is there, at most max_batch tasks, at least one; never waits for
-	 * more. Answer each with gd_batch_result() or gd_batch_fail(); one with neither
+	 * more. Answer each with gd_worker_batch_result() or gd_worker_batch_fail(); one with neither
 	 * gets an empty result, or, where the hook returns an error, that error.
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
@@ -266,20 +266,21 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
  * True when the current task's time is over, or when what runs is cancelled (a
- * second gd_stop(), gd_close()). A long task looks now and then and returns,
+ * second gd_dispatcher_stop(), gd_pool_close()). A long task looks now and then and returns,
  * whatever it likes: its worker, with the model, stays. It costs next to nothing.
  */
-GD_API bool gd_cancelled(const struct gd_worker *w);
+GD_API bool gd_worker_cancelled(const struct gd_worker *w);
 
 /** The task's result, copied; the last one given counts. Waits for room if the callbacks are slow. */
-GD_API int gd_result(struct gd_worker *w, const void *data, size_t size);
+GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
 /** Room for a result of `size` bytes, to be written in place before the hook returns; NULL if there is no memory. */
-GD_API void *gd_result_reserve(struct gd_worker *w, size_t size);
-/** Says why a hook fails, in at most 1023 bytes (setup: 511). Returns `code`, so: return gd_fail(w, -EIO, "…", …); */
-GD_API int gd_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
+GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
+/** Says why a hook fails, in at most 1023 bytes (setup: 511). Returns `code`, so: return gd_worker_fail(w, -EIO, "…",
+ * …); */
+GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
 /** The same for the i-th task of a batch. In any order; -EINVAL for one that is answered and gone. */
-GD_API int gd_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
-GD_API int gd_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
+GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
+GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
 
 /**
  * The body of main() in a program that a dispatcher executes (`worker_argv`):
@@ -318,14 +319,14 @@ GD_API int gd_file_done(struct gd_worker *w, double seconds);
 /** Why a task, a setup or a cleanup did not succeed. */
 enum gd_failure {
 	GD_FAILURE_NONE = 0,
-	GD_FAILED,        /**< the hook returned an error */
-	GD_CRASHED,       /**< a signal, or the worker called exit() */
-	GD_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
-	GD_TIMED_OUT,     /**< not done in time, whatever it said afterwards */
-	GD_CANCELLED,     /**< the run was stopped first */
-	GD_NO_WORKER,     /**< no worker is left */
-	GD_STUCK,         /**< its process cannot be killed (stuck in the driver) */
-	GD_NOT_CARRIED,   /**< the bytes could not be brought back, or to another worker */
+	GD_FAILURE_ERROR,         /**< the hook returned an error */
+	GD_FAILURE_CRASHED,       /**< a signal, or the worker called exit() */
+	GD_FAILURE_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
+	GD_FAILURE_TIMED_OUT,     /**< not done in time, whatever it said afterwards */
+	GD_FAILURE_CANCELLED,     /**< the run was stopped first */
+	GD_FAILURE_NO_WORKER,     /**< no worker is left */
+	GD_FAILURE_STUCK,         /**< its process cannot be killed (stuck in the driver) */
+	GD_FAILURE_NOT_CARRIED,   /**< the bytes could not be brought back, or to another worker */
 };
 
 /** "failed", "crashed", … */
@@ -353,18 +354,18 @@ struct gd_event {
 	const char *message; /**< in words; "" on success */
 };
 
-/** Returns 0 to go on; anything else asks to stop, as the first gd_stop() does. */
+/** Returns 0 to go on; anything else asks to stop, as the first gd_dispatcher_stop() does. */
 typedef int gd_callback(void *context, const struct gd_event *event);
 
 /* ---- Statistics --------------------------------------------------------- */
 
 enum gd_worker_state {
-	GD_WORKER_STARTING = 0, /**< process being made, or setup running */
-	GD_WORKER_IDLE,
-	GD_WORKER_BUSY,
-	GD_WORKER_ENDING,   /**< cleanup running */
-	GD_WORKER_FINISHED, /**< ended as it should */
-	GD_WORKER_OUT,      /**< setup failed, crashed too often, or cannot be killed */
+	GD_WORKER_STATE_STARTING = 0, /**< process being made, or setup running */
+	GD_WORKER_STATE_IDLE,
+	GD_WORKER_STATE_BUSY,
+	GD_WORKER_STATE_ENDING,   /**< cleanup running */
+	GD_WORKER_STATE_FINISHED, /**< ended as it should */
+	GD_WORKER_STATE_LOST,     /**< setup failed, crashed too often, or cannot be killed */
 };
 
 /** "starting", "idle", … */
@@ -436,7 +437,7 @@ struct gd_options {
 
 	/* The workers: one of these two. */
 	/** Hooks of this program, run in forked processes that see its memory and its
-	 *  descriptors as they were in gd_open() or gd_run(), replacements too. Not for a
+	 *  descriptors as they were in gd_pool_open() or gd_dispatcher_run(), replacements too. Not for a
 	 *  program with several threads (-EBUSY), nor for one that has used its GPU. */
 	const struct gd_worker_ops *worker;
 	/** A program that calls gd_worker_main(), and its arguments; NULL at the end. Looked
@@ -455,7 +456,7 @@ struct gd_options {
 	size_t num_settings;
 	int64_t base_seed; /**< 42; a worker's seed is this plus its GPU's number */
 
-	uint64_t total_tasks; /**< for progress; 0: not known. gd_run() takes the source's */
+	uint64_t total_tasks; /**< for progress; 0: not known. gd_dispatcher_run() takes the source's */
 	/** 1024: tasks that wait, beyond those in the workers' hands. Of payloads of 64 KiB
 	 *  and more there are only about one per worker, and what fits into the workers'
 	 *  inboxes (4 MiB each): memory stays bounded. Those over 2 MiB, up to gigabytes,
@@ -472,7 +473,7 @@ struct gd_options {
 	 *  callbacks; of a batch, for the first task, then from one answer to the next. A
 	 *  task that is over its time ends in on_timeout, whatever it returns afterwards. */
 	int64_t task_timeout_ms;
-	int64_t grace_ms;           /**< 1000: from gd_cancelled() to SIGKILL */
+	int64_t grace_ms;           /**< 1000: from gd_worker_cancelled() to SIGKILL */
 	int64_t setup_timeout_ms;   /**< none */
 	int64_t cleanup_timeout_ms; /**< 10000 */
 	int64_t kill_wait_ms;       /**< 5000: then a process that does not die is given up, and its slot with it */
@@ -498,76 +499,77 @@ struct gd_options {
 /* ---- The lower layer ---------------------------------------------------- */
 
 /**
- * Open workers. gd_poll() and gd_close() by one thread at a time; everything else
- * by any, until gd_close() is called.
+ * Open workers. gd_pool_poll() and gd_pool_close() by one thread at a time; everything else
+ * by any, until gd_pool_close() is called.
  */
 struct gd_pool;
 
 /** A task that is being written. */
 struct gd_draft;
 
-/** For gd_submit() and gd_reserve(): -EAGAIN rather than wait for room. */
+/** For gd_pool_submit() and gd_pool_reserve(): -EAGAIN rather than wait for room. */
 #define GD_NOWAIT 1u
 
 /**
- * Checks and copies the options (as gd_create() does), starts the workers, does
+ * Checks and copies the options (as gd_dispatcher_create() does), starts the workers, does
  * not wait for their setup: tasks may be submitted at once. -EINVAL for options
  * that make no sense, -ENODEV for a GPU that is not there, -EBUSY where the
  * workers would be forked and there are threads.
  */
-GD_API int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
+GD_API int gd_pool_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
 
 /**
  * Adds a task; waits for room in the queue while another thread polls. The
- * thread that polls (before the first gd_poll(): that opened the pool) has
+ * thread that polls (before the first gd_pool_poll(): that opened the pool) has
  * nobody to wait for, in a callback or not: -EAGAIN, as with GD_NOWAIT.
  * -ESHUTDOWN after a stop, -ENODEV when no worker is left, -ENOMEM. Where it
  * fails there is no task and no callback. `ret_id` may be NULL.
  */
-GD_API int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
+GD_API int gd_pool_submit(
+	struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
 
 /**
  * The same without a copy: room for `size` bytes, where the worker will read
- * them if that can be had. Fill it, then gd_commit() with the size used (at most
- * `size`), or gd_abandon(). Either releases the draft, gd_commit() also when it
+ * them if that can be had. Fill it, then gd_draft_commit() with the size used (at most
+ * `size`), or gd_draft_abandon(). Either releases the draft, gd_draft_commit() also when it
  * fails. A thread holds one draft at a time, and not for long: a worker may be
- * waiting for it. No draft may be held when gd_close() is called.
+ * waiting for it. No draft may be held when gd_pool_close() is called.
  */
-GD_API int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data);
-GD_API int gd_commit(struct gd_draft *draft, size_t size, void *tag, uint64_t *ret_id);
-GD_API void gd_abandon(struct gd_draft *draft);
+GD_API int gd_pool_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data);
+GD_API int gd_draft_commit(struct gd_draft *draft, size_t size, void *tag, uint64_t *ret_id);
+GD_API void gd_draft_abandon(struct gd_draft *draft);
 
 /**
- * Readable when gd_poll() has something to do (which may turn out to be no
+ * Readable when gd_pool_poll() has something to do (which may turn out to be no
  * callback). For any event loop, level-triggered; never read from it.
  */
-GD_API int gd_fd(const struct gd_pool *p);
+GD_API int gd_pool_fd(const struct gd_pool *p);
 
 /**
  * Makes the callbacks that are due; waits up to timeout_ms (-1: as long as it
  * takes) for the first one. Returns how many were made: 0 at the timeout, after
- * gd_interrupt(), and when no task is left to wait for. When every task has had
+ * gd_pool_interrupt(), and when no task is left to wait for. When every task has had
  * its callback: -ECANCELED after a stop, -ENODEV when no worker is left. Inside a
  * callback: -EDEADLK.
  */
-GD_API int gd_poll(struct gd_pool *p, int timeout_ms);
+GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms);
 
-/** Makes a waiting gd_poll() return. For threads and signal handlers. */
-GD_API void gd_interrupt(struct gd_pool *p);
+/** Makes a waiting gd_pool_poll() return. For threads and signal handlers. */
+GD_API void gd_pool_interrupt(struct gd_pool *p);
 
 /**
  * Takes no more tasks. First call: what runs is finished, what waits is called
- * back as GD_CANCELLED, nothing is tried again. Second call: what runs is
- * cancelled too (gd_cancelled()), and killed after the grace period; one that
- * succeeds meanwhile has succeeded. Takes effect in gd_poll(). For threads and
+ * back as GD_FAILURE_CANCELLED, nothing is tried again. Second call: what runs is
+ * cancelled too (gd_worker_cancelled()), and killed after the grace period; one that
+ * succeeds meanwhile has succeeded. Takes effect in gd_pool_poll(). For threads and
  * signal handlers.
  */
 GD_API void gd_pool_stop(struct gd_pool *p);
 
 /** Tasks submitted, or being written, and not yet called back. */
-GD_API size_t gd_outstanding(const struct gd_pool *p);
+GD_API size_t gd_pool_outstanding(const struct gd_pool *p);
 /** How many tasks of the last one's size can be submitted now without waiting. */
-GD_API size_t gd_room(const struct gd_pool *p);
+GD_API size_t gd_pool_room(const struct gd_pool *p);
 
 /** At any time, from any thread. */
 GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);
@@ -581,14 +583,14 @@ GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_wor
 GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /**
- * Ends what is left as GD_CANCELLED (poll until gd_outstanding() is 0 to have it
+ * Ends what is left as GD_FAILURE_CANCELLED (poll until gd_pool_outstanding() is 0 to have it
  * finished), lets the workers clean up, kills those still in setup, ends everything
  * they started, makes the last callbacks, releases the pool. Meanwhile and after it
- * no other thread may use the pool, or be inside gd_submit(). `ret_stats` may be
+ * no other thread may use the pool, or be inside gd_pool_submit(). `ret_stats` may be
  * NULL; a NULL pool is fine. -EBUSY where a worker could not be killed: the pool is
  * released all the same. -EDEADLK inside a callback: it is not.
  */
-GD_API int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err);
+GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err);
 
 /* ---- The upper layer ---------------------------------------------------- */
 
@@ -598,33 +600,33 @@ struct gd_dispatcher;
 struct gd_feed;
 
 /** One task, copied. At most one call of these per call of the generator (-EALREADY). Waits for room. */
-GD_API int gd_emit(struct gd_feed *feed, const void *data, size_t size, void *tag);
+GD_API int gd_feed_emit(struct gd_feed *feed, const void *data, size_t size, void *tag);
 /**
  * One task of `size` bytes to be written in place, valid until the generator
  * returns. NULL when the run is ending or there is no memory: return -ENOMEM then,
  * a run that was ending knows better.
  */
-GD_API void *gd_emit_reserve(struct gd_feed *feed, size_t size, void *tag);
+GD_API void *gd_feed_reserve(struct gd_feed *feed, size_t size, void *tag);
 
 /** Where tasks come from. */
-struct gd_source {
-	size_t size; /**< sizeof(struct gd_source) */
+struct gd_run {
+	size_t size; /**< sizeof(struct gd_run) */
 	/**
 	 * The next task: emit it and return 1; return 0 at the end, a negative errno
-	 * value on failure: what was emitted before is still done, then gd_run() returns
-	 * that value. A generator that may wait for long also watches gd_stop_fd(), for
-	 * gd_run() cannot return before it does.
+	 * value on failure: what was emitted before is still done, then gd_dispatcher_run() returns
+	 * that value. A generator that may wait for long also watches gd_dispatcher_stop_fd(), for
+	 * gd_dispatcher_run() cannot return before it does.
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *context;
 	uint64_t total_tasks; /**< for progress; 0: not known */
-	/** Call it on the thread of gd_run(), where gd_emit() may make callbacks: faster for
+	/** Call it on the thread of gd_dispatcher_run(), where gd_feed_emit() may make callbacks: faster for
 	 *  short tasks, but while it waits there are none. */
 	bool inline_generator;
 };
 
 /** Checks and copies the options, with their strings and lists; not the hooks and the context behind them. */
-GD_API int gd_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
+GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
 
 /**
  * Runs the source through fresh workers and returns when every task has had its
@@ -632,26 +634,28 @@ GD_API int gd_create(const struct gd_options *options, struct gd_dispatcher **re
  * run: see the statistics (`ret_stats` may be NULL). -ECANCELED when stopped,
  * -ENODEV when no worker was left, the generator's own error, -ENODATA where it
  * returned 1 without a task; -EBUSY when this dispatcher is running already, when
- * there are threads (see gd_open()), or when a worker could not be killed. on_exit
+ * there are threads (see gd_pool_open()), or when a worker could not be killed. on_exit
  * is called also where no worker could be started at all.
  */
-GD_API int gd_run(
-	struct gd_dispatcher *d, const struct gd_source *source, struct gd_stats *ret_stats, struct gd_error *err);
+GD_API int gd_dispatcher_run(
+	struct gd_dispatcher *d, const struct gd_run *source, struct gd_stats *ret_stats, struct gd_error *err);
 
 /** See gd_pool_stop(). For threads and signal handlers. Without a run, the next one stops at once. */
-GD_API void gd_stop(struct gd_dispatcher *d);
-/** Readable from the first gd_stop() to the end of the run, and once it needs no more tasks; for generators that wait.
+GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
+/** Readable from the first gd_dispatcher_stop() to the end of the run, and once it needs no more tasks; for generators
+ * that wait.
  */
-GD_API int gd_stop_fd(const struct gd_dispatcher *d);
+GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
 /** Of the run that goes on, or of the last one. From any thread. */
-GD_API void gd_stats(const struct gd_dispatcher *d, struct gd_stats *ret);
-GD_API int gd_worker_stats(const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret);
+GD_API void gd_dispatcher_stats(const struct gd_dispatcher *d, struct gd_stats *ret);
+GD_API int gd_dispatcher_worker_stats(const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret);
 /** See gd_pool_worker_task(). */
-GD_API int64_t gd_worker_task(const struct gd_dispatcher *d, int slot, void *data, size_t room, uint64_t *ret_id);
+GD_API int64_t gd_dispatcher_worker_task(
+	const struct gd_dispatcher *d, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /** Not while it runs. NULL is fine. */
-GD_API void gd_destroy(struct gd_dispatcher *d);
+GD_API void gd_dispatcher_destroy(struct gd_dispatcher *d);
 
 /* ---- A run that is shown ------------------------------------------------ */
 
@@ -659,9 +663,9 @@ GD_API void gd_destroy(struct gd_dispatcher *d);
 enum gd_show_mode {
 	/** A panel that is drawn in place, on a terminal; elsewhere, and with $NO_COLOR or
 	 *  TERM=dumb, plain lines. */
-	GD_SHOW_AUTO = 0,
-	GD_SHOW_PLAIN, /**< plain lines: when something changed, every ten seconds at most, and at the end */
-	GD_SHOW_OFF,   /**< nothing; the statistics are the same */
+	GD_SHOW_MODE_AUTO = 0,
+	GD_SHOW_MODE_PLAIN, /**< plain lines: when something changed, every ten seconds at most, and at the end */
+	GD_SHOW_MODE_OFF,   /**< nothing; the statistics are the same */
 };
 
 struct gd_show {
@@ -724,7 +728,7 @@ struct gd_show_stats {
 };
 
 /**
- * gd_run(), and meanwhile a panel: a bar with what is done, failed, the rate, elapsed
+ * gd_dispatcher_run(), and meanwhile a panel: a bar with what is done, failed, the rate, elapsed
  * time and ETA; for each GPU what its worker does, its task and for how long, what it has
  * done, memory and utilisation. Same results, same errors. `show` NULL: all defaults.
  *
@@ -739,7 +743,7 @@ struct gd_show_stats {
  * `ret` may be NULL; it is filled in whether the run succeeds or not, unless the run
  * could not begin, and then it is zero.
  */
-GD_API int gd_run_shown(struct gd_dispatcher *d, const struct gd_source *source, const struct gd_show *show,
+GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *source, const struct gd_show *show,
 	struct gd_show_stats *ret, struct gd_error *err);
 GD_API void gd_show_stats_finish(struct gd_show_stats *stats);
 
@@ -815,10 +819,10 @@ GD_API void gd_workload_estimate(const struct gd_found *files, size_t count, str
 /** In which order files are worked on, and how they are shared out beforehand. */
 enum gd_balance {
 	/** The longest first: by seconds, or what the size makes of them. Shares: each to the GPU with the least. */
-	GD_LONGEST_FIRST = 0,
-	GD_BY_SIZE,     /**< the largest first; shares: dealt out in turn */
-	GD_ROUND_ROBIN, /**< as they are; shares: dealt out in turn */
-	GD_AS_FOUND,    /**< as they are; shares: one piece each */
+	GD_BALANCE_LONGEST_FIRST = 0,
+	GD_BALANCE_BY_SIZE,     /**< the largest first; shares: dealt out in turn */
+	GD_BALANCE_ROUND_ROBIN, /**< as they are; shares: dealt out in turn */
+	GD_BALANCE_AS_FOUND,    /**< as they are; shares: one piece each */
 };
 
 /** "longest-first", "size", "round-robin", "none". */
@@ -857,7 +861,7 @@ GD_API double gd_share_stats(
 
 struct gd_spawner;
 
-/** Starts the workers, each of which sees its own GPU alone. Does not wait. See gd_open(). */
+/** Starts the workers, each of which sees its own GPU alone. Does not wait. See gd_pool_open(). */
 GD_API int gd_spawner_start(const struct gd_options *options, struct gd_spawner **ret, struct gd_error *err);
 /** Until each worker is ready or out, or the time is over (-1: no limit). How many are ready, or -ETIMEDOUT. */
 GD_API int gd_spawner_ready(struct gd_spawner *s, int timeout_ms);
@@ -867,9 +871,9 @@ GD_API size_t gd_spawner_count(const struct gd_spawner *s);
 GD_API size_t gd_spawner_alive(const struct gd_spawner *s);
 /** -ENOENT where there is no such worker. */
 GD_API int gd_spawner_status(const struct gd_spawner *s, int slot, struct gd_worker_stats *ret);
-/** For gd_submit() and the like; it stays the spawner's. */
+/** For gd_pool_submit() and the like; it stays the spawner's. */
 GD_API struct gd_pool *gd_spawner_pool(const struct gd_spawner *s);
-/** Ends all workers and what they started; see gd_close(). NULL is fine. */
+/** Ends all workers and what they started; see gd_pool_close(). NULL is fine. */
 GD_API int gd_spawner_end(struct gd_spawner *s, struct gd_stats *ret_stats, struct gd_error *err);
 
 /* ---- Balancer: what came out ------------------------------------------------ */

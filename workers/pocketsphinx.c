@@ -43,11 +43,11 @@ static int find_part(struct gd_worker *w, const char *key, const char *rest, cha
 	int n = given ? snprintf(path, PATH_MAX, "%s", given)
 		      : snprintf(path, PATH_MAX, "%s/" MODEL "/%s", POCKETSPHINX_MODELDIR, rest);
 	if (n < 0 || n >= PATH_MAX)
-		return gd_fail(w, -ENAMETOOLONG, "the path of '%s' is too long", key);
+		return gd_worker_fail(w, -ENAMETOOLONG, "the path of '%s' is too long", key);
 	if (access(path, R_OK) == 0)
 		return 0;
 	int error = errno;
-	return gd_fail(w, -error,
+	return gd_worker_fail(w, -error,
 		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or give --set %s=PATH", path,
 		strerror(error), key);
 }
@@ -60,13 +60,13 @@ static int check_wishes(struct gd_worker *w, bool own)
 	if (own)
 		return 0;
 	if (strcmp(language, "en") != 0 && strcmp(language, "en-us") != 0 && strcmp(language, "english") != 0)
-		return gd_fail(w, -EINVAL,
+		return gd_worker_fail(w, -EINVAL,
 			"pocketsphinx has a model for --language en, none for '%s'; bring one by --set hmm=, lm= and "
 			"dict=, or use another worker",
 			language);
 	/* "base" is what gpuq launch says where nobody has said anything. */
 	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
-		return gd_fail(w, -EINVAL,
+		return gd_worker_fail(w, -EINVAL,
 			"pocketsphinx has one model, " MODEL ", none of the size '%s'; leave --model-size out", model);
 	return 0;
 }
@@ -92,7 +92,7 @@ static int load(struct gd_worker *w, void *state)
 		cmd_ln_init(NULL, ps_args(), TRUE, "-hmm", hmm, "-lm", lm, "-dict", dict, "-logfn", "/dev/null", NULL);
 	r->decoder = r->config ? ps_init(r->config) : NULL;
 	if (!r->decoder)
-		return gd_fail(w, -EIO, "pocketsphinx cannot load its model from '%.300s'", hmm);
+		return gd_worker_fail(w, -EIO, "pocketsphinx cannot load its model from '%.300s'", hmm);
 	feat_t *feat = ps_get_feat(r->decoder);
 	r->means = calloc((size_t)feat_cepsize(feat), sizeof(*r->means));
 	if (!r->means)
@@ -199,7 +199,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	/* What it learned of the last speaker's microphone: the same file is to give the same text in any order. */
 	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
 	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
-		return gd_fail(w, -EIO, "pocketsphinx cannot begin");
+		return gd_worker_fail(w, -EIO, "pocketsphinx cannot begin");
 	while (e == 0 && (n = audio_read(a, &block)) > 0) {
 		for (long at = 0; e == 0 && at < n; at += SLICE) {
 			int16 slice[SLICE];
@@ -207,16 +207,18 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 			to_16_bit(block + at, count, slice);
 			e = hear(r, &s, slice, count, t);
 		}
-		if (e == 0 && gd_cancelled(w))
+		if (e == 0 && gd_worker_cancelled(w))
 			e = -ECANCELED;
 	}
 	/* Also after a failure: the decoder is for the next file, too. */
 	bool ended = ps_end_utt(r->decoder) >= 0;
 	if (n < 0)
-		return gd_fail(w, (int)n, "the recording cannot be read to its end");
+		return gd_worker_fail(w, (int)n, "the recording cannot be read to its end");
 	if (e == 0 && (!ended || take_utterance(r, s.since, t) < 0))
 		e = -EIO;
-	return e == -ECANCELED ? gd_fail(w, e, "cancelled") : e < 0 ? gd_fail(w, e, "pocketsphinx failed") : 0;
+	return e == -ECANCELED ? gd_worker_fail(w, e, "cancelled")
+	       : e < 0         ? gd_worker_fail(w, e, "pocketsphinx failed")
+			       : 0;
 }
 
 const struct speech_recognizer speech_recognizer = {

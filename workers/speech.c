@@ -36,15 +36,15 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	char words[WORDS];
 	int r = gd_file_read(task, &file);
 	if (r < 0)
-		return gd_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is no file");
 	r = audio_open(file.path, &audio, words, sizeof(words));
 	if (r < 0)
-		return gd_fail(w, r, "%s", words);
+		return gd_worker_fail(w, r, "%s", words);
 	r = speech_recognizer.recognize(w, state, audio, &t);
 	t.seconds = audio_seconds(audio);
 	audio_close(audio);
 	if (r == 0 && (r = transcript_write(&t, &file, words, sizeof(words))) < 0)
-		gd_fail(w, r, "%s", words);
+		gd_worker_fail(w, r, "%s", words);
 	transcript_finish(&t);
 	return r < 0 ? r : gd_file_done(w, t.seconds);
 }

@@ -17,13 +17,13 @@
 
 struct speech_recognizer {
 	size_t state_size;
-	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_fail() returned. */
+	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_worker_fail() returned. */
 	int (*load)(struct gd_worker *w, void *state);
 	/* Releases what load() put into the state, also if load() failed. Does not free the state. */
 	void (*unload)(void *state);
 	/*
 	 * Recognizes all of the recording: adds segments to the transcript, and sets its model and language.
-	 * 0, or what gd_fail() returned.
+	 * 0, or what gd_worker_fail() returned.
 	 */
 	int (*recognize)(struct gd_worker *w, void *state, struct audio *audio, struct transcript *transcript);
 };

@@ -44,7 +44,7 @@ static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX]
 		snprintf(path, PATH_MAX, "%s", size);
 		if (access(path, R_OK) == 0)
 			return 0;
-		return gd_fail(w, -errno, "the model '%s' cannot be read: %s", size, strerror(errno));
+		return gd_worker_fail(w, -errno, "the model '%s' cannot be read: %s", size, strerror(errno));
 	}
 	const char *own = getenv("WHISPER_MODEL_DIR");
 	const char *home = getenv("HOME");
@@ -55,7 +55,7 @@ static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX]
 	if (is_at(path, "/usr/local/share", "/whisper.cpp/models", size) ||
 		is_at(path, "/usr/share", "/whisper.cpp/models", size))
 		return 0;
-	return gd_fail(w, -ENOENT,
+	return gd_worker_fail(w, -ENOENT,
 		"there is no model ggml-%s.bin in $WHISPER_MODEL_DIR (%s), ~/.cache/whisper or "
 		"/usr/share/whisper.cpp/models; fetch it by whisper.cpp's models/download-ggml-model.sh %s, or give "
 		"its path by --model-size",
@@ -69,7 +69,7 @@ static int load(struct gd_worker *w, void *state)
 	const char *language = gd_worker_setting(w, "language", "auto");
 	snprintf(r->language, sizeof(r->language), "%s", language);
 	if (strcmp(language, "auto") != 0 && whisper_lang_id(r->language) < 0)
-		return gd_fail(w, -EINVAL, "whisper knows no language '%s'; as in: en, de, auto", language);
+		return gd_worker_fail(w, -EINVAL, "whisper knows no language '%s'; as in: en, de, auto", language);
 	r->threads = atoi(gd_worker_setting(w, "threads", "0"));
 	r->translate = strcmp(gd_worker_setting(w, "translate", "false"), "true") == 0;
 	char path[PATH_MAX];
@@ -80,7 +80,8 @@ static int load(struct gd_worker *w, void *state)
 	params.gpu_device = gd_worker_device(w);
 	r->context = whisper_init_from_file_with_params(path, params);
 	snprintf(r->model, sizeof(r->model), "whisper %s", strrchr(size, '/') ? strrchr(size, '/') + 1 : size);
-	return r->context ? 0 : gd_fail(w, -EIO, "whisper cannot load the model '%.300s'; its log says why", path);
+	return r->context ? 0
+			  : gd_worker_fail(w, -EIO, "whisper cannot load the model '%.300s'; its log says why", path);
 }
 
 static void unload(void *state)
@@ -99,18 +100,18 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 	size_t count = 0, capacity = 0;
 	const float *block;
 	long n;
-	while ((n = audio_read(a, &block)) > 0 && !gd_cancelled(w)) {
+	while ((n = audio_read(a, &block)) > 0 && !gd_worker_cancelled(w)) {
 		size_t need = count + (size_t)n;
 		if (need > INT_MAX || array_reserve(samples, &capacity, need) < 0)
-			return gd_fail(w, -ENOMEM, "the recording is too long: no memory for it");
+			return gd_worker_fail(w, -ENOMEM, "the recording is too long: no memory for it");
 		memcpy(samples + count, block, (size_t)n * sizeof(float));
 		count += (size_t)n;
 	}
 	if (n < 0)
-		return gd_fail(w, (int)n, "the recording cannot be read to its end");
+		return gd_worker_fail(w, (int)n, "the recording cannot be read to its end");
 	if (count < SHORTEST) {
 		if (array_reserve(samples, &capacity, SHORTEST) < 0)
-			return gd_fail(w, -ENOMEM, "no memory");
+			return gd_worker_fail(w, -ENOMEM, "no memory");
 		memset(samples + count, 0, (SHORTEST - count) * sizeof(float));
 		count = SHORTEST;
 	}
@@ -121,7 +122,7 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 
 static bool is_cancelled(void *worker)
 {
-	return gd_cancelled(worker);
+	return gd_worker_cancelled(worker);
 }
 
 /* The mean over its words' pieces, as sure as whisper was of each. */
@@ -168,10 +169,10 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	if (r->threads > 0)
 		params.n_threads = r->threads;
 	int failed = whisper_full(r->context, params, samples, (int)count);
-	if (gd_cancelled(w))
-		return gd_fail(w, -ECANCELED, "cancelled");
+	if (gd_worker_cancelled(w))
+		return gd_worker_fail(w, -ECANCELED, "cancelled");
 	if (failed)
-		return gd_fail(w, -EIO, "whisper failed with code %d; its log says why", failed);
+		return gd_worker_fail(w, -EIO, "whisper failed with code %d; its log says why", failed);
 	take_segments(r, t);
 	return 0;
 }

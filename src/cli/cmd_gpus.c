@@ -86,7 +86,7 @@ static void put_number(struct text *t, const struct gd_gpu *gpu, unsigned bit, c
 
 static void put_processes(struct text *t, const struct gd_gpu *gpu)
 {
-	if (!(gpu->known & GD_GPU_PROCESSES)) {
+	if (!(gpu->known & GD_GPU_KNOWN_PROCESSES)) {
 		json_put_null(t, "processes");
 		return;
 	}
@@ -111,14 +111,14 @@ static void append_json(const struct gd_gpu_list *list, struct text *t)
 		const struct gd_gpu *gpu = &list->gpus[i];
 		json_open(t, NULL, '{');
 		json_put_int(t, "index", gpu->index);
-		put_string(t, gpu, GD_GPU_UUID, "uuid", gpu->uuid);
-		put_string(t, gpu, GD_GPU_NAME, "name", gpu->name);
+		put_string(t, gpu, GD_GPU_KNOWN_UUID, "uuid", gpu->uuid);
+		put_string(t, gpu, GD_GPU_KNOWN_NAME, "name", gpu->name);
 		json_put_string(t, "vendor", gd_vendor_name(gpu->vendor));
-		put_string(t, gpu, GD_GPU_PCI_ID, "pci_id", gpu->pci_id);
-		put_number(t, gpu, GD_GPU_MEMORY_TOTAL, "memory_total", gpu->memory_total_bytes);
-		put_number(t, gpu, GD_GPU_MEMORY_FREE, "memory_free", gpu->memory_free_bytes);
-		put_number(t, gpu, GD_GPU_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
-		put_number(t, gpu, GD_GPU_UTILIZATION, "utilization", gpu->utilization_percent);
+		put_string(t, gpu, GD_GPU_KNOWN_PCI_ID, "pci_id", gpu->pci_id);
+		put_number(t, gpu, GD_GPU_KNOWN_MEMORY_TOTAL, "memory_total", gpu->memory_total_bytes);
+		put_number(t, gpu, GD_GPU_KNOWN_MEMORY_FREE, "memory_free", gpu->memory_free_bytes);
+		put_number(t, gpu, GD_GPU_KNOWN_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
+		put_number(t, gpu, GD_GPU_KNOWN_UTILIZATION, "utilization", gpu->utilization_percent);
 		put_processes(t, gpu);
 		json_close(t, '}');
 	}
@@ -132,8 +132,8 @@ static void append_json(const struct gd_gpu_list *list, struct text *t)
 static int by_free_memory(const void *x, const void *y)
 {
 	const struct gd_gpu *a = *(const struct gd_gpu *const *)x, *b = *(const struct gd_gpu *const *)y;
-	bool a_tells = gd_gpu_usable(a) && (a->known & GD_GPU_MEMORY_FREE);
-	bool b_tells = gd_gpu_usable(b) && (b->known & GD_GPU_MEMORY_FREE);
+	bool a_tells = gd_gpu_usable(a) && (a->known & GD_GPU_KNOWN_MEMORY_FREE);
+	bool b_tells = gd_gpu_usable(b) && (b->known & GD_GPU_KNOWN_MEMORY_FREE);
 	if (a_tells != b_tells)
 		return a_tells ? -1 : 1;
 	if (a_tells && a->memory_free_bytes != b->memory_free_bytes)
@@ -160,7 +160,7 @@ static void put_bytes(struct table *t, enum colour colour, bool known, uint64_t 
 
 static enum colour colour_of_free(const struct gd_gpu *gpu)
 {
-	unsigned both = GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_TOTAL;
+	unsigned both = GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_TOTAL;
 	if ((gpu->known & both) != both)
 		return COLOUR_NONE;
 	if (gpu->memory_free_bytes >= gpu->memory_total_bytes / 2)
@@ -171,13 +171,13 @@ static enum colour colour_of_free(const struct gd_gpu *gpu)
 static const char *state_words(const struct gd_gpu *gpu)
 {
 	switch (gpu->health) {
-	case GD_GPU_OK:
+	case GD_GPU_HEALTH_OK:
 		break;
-	case GD_GPU_LOST:
+	case GD_GPU_HEALTH_LOST:
 		return "lost";
-	case GD_GPU_NOT_ANSWERING:
+	case GD_GPU_HEALTH_NOT_ANSWERING:
 		return "no answer";
-	case GD_GPU_UNREADABLE:
+	case GD_GPU_HEALTH_UNREADABLE:
 		return "unreadable";
 	}
 	if (gpu->mig_enabled && gpu->mig_index < 0)
@@ -196,7 +196,7 @@ static void put_measure(struct table *t, bool known, unsigned value, const char 
 /* Of an instance the size matters, not once more the name of its card. */
 static const char *name_of(const struct gd_gpu *gpu)
 {
-	if (!(gpu->known & GD_GPU_NAME))
+	if (!(gpu->known & GD_GPU_KNOWN_NAME))
 		return gd_vendor_name(gpu->vendor);
 	const char *profile = gpu->mig_index >= 0 ? strstr(gpu->name, "MIG ") : NULL;
 	return profile ? profile : gpu->name;
@@ -206,12 +206,12 @@ static void put_gpu(struct table *t, const struct gd_gpu *gpu)
 {
 	put_index(t, gpu);
 	table_cell(t, COLOUR_NONE, name_of(gpu));
-	put_bytes(t, colour_of_free(gpu), gpu->known & GD_GPU_MEMORY_FREE, gpu->memory_free_bytes);
-	put_bytes(t, COLOUR_NONE, gpu->known & GD_GPU_MEMORY_TOTAL, gpu->memory_total_bytes);
-	put_measure(t, gpu->known & GD_GPU_UTILIZATION, gpu->utilization_percent, "%");
-	put_measure(t, gpu->known & GD_GPU_TEMPERATURE, (unsigned)gpu->temperature_celsius, "C");
-	put_measure(t, gpu->known & GD_GPU_POWER, (gpu->power_milliwatts + 500) / 1000, "W");
-	put_measure(t, gpu->known & GD_GPU_PROCESSES, (unsigned)gpu->num_processes, "");
+	put_bytes(t, colour_of_free(gpu), gpu->known & GD_GPU_KNOWN_MEMORY_FREE, gpu->memory_free_bytes);
+	put_bytes(t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL, gpu->memory_total_bytes);
+	put_measure(t, gpu->known & GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent, "%");
+	put_measure(t, gpu->known & GD_GPU_KNOWN_TEMPERATURE, (unsigned)gpu->temperature_celsius, "C");
+	put_measure(t, gpu->known & GD_GPU_KNOWN_POWER, (gpu->power_milliwatts + 500) / 1000, "W");
+	put_measure(t, gpu->known & GD_GPU_KNOWN_PROCESSES, (unsigned)gpu->num_processes, "");
 	table_cell(t, gd_gpu_usable(gpu) ? COLOUR_YELLOW : COLOUR_RED, state_words(gpu));
 }
 

@@ -99,7 +99,7 @@ static int append_shares(
 		char text[UNITS_ROOM];
 		const struct gd_gpu *gpu = &gpus->gpus[g];
 		table_cellf(&t, COLOUR_BOLD, "%d", gpu->index);
-		table_cell(&t, COLOUR_NONE, gpu->known & GD_GPU_NAME ? gpu->name : gd_vendor_name(gpu->vendor));
+		table_cell(&t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor));
 		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)shares[g].files);
 		table_cell(&t, COLOUR_NONE, units_format_size(shares[g].bytes, text));
 		table_cell(

@@ -131,18 +131,18 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 	const struct gpu_tally *t = (size_t)gpu->index < v->num_tallies ? &v->tallies[gpu->index] : &none;
 	struct view_gpu g = {.id = gpu->index,
 		.slot = gpu->mig_index < 0 ? 0 : gpu->mig_index,
-		.name = gpu->known & GD_GPU_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
+		.name = gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
 		.error = gpu_unusable_reason(gpu),
 		.since_ns = -1,
 		.last_duration_ns = t->last_duration_ms < 0 ? -1 : t->last_duration_ms * (int64_t)NS_PER_MS,
 		.completed = t->completed,
 		.failed = t->failed,
 		.timeouts = t->timeouts,
-		.memory_total_bytes = known(gpu, GD_GPU_MEMORY_TOTAL, gpu->memory_total_bytes),
-		.memory_used_bytes = known(gpu, GD_GPU_MEMORY_USED, gpu->memory_used_bytes),
-		.utilization_percent = (int)known(gpu, GD_GPU_UTILIZATION, gpu->utilization_percent),
-		.temperature_celsius = gpu->known & GD_GPU_TEMPERATURE ? gpu->temperature_celsius : -1,
-		.power_milliwatts = known(gpu, GD_GPU_POWER, gpu->power_milliwatts)};
+		.memory_total_bytes = known(gpu, GD_GPU_KNOWN_MEMORY_TOTAL, gpu->memory_total_bytes),
+		.memory_used_bytes = known(gpu, GD_GPU_KNOWN_MEMORY_USED, gpu->memory_used_bytes),
+		.utilization_percent = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent),
+		.temperature_celsius = gpu->known & GD_GPU_KNOWN_TEMPERATURE ? gpu->temperature_celsius : -1,
+		.power_milliwatts = known(gpu, GD_GPU_KNOWN_POWER, gpu->power_milliwatts)};
 	const struct job *job = find_task(v, gpu->index, &g.num_tasks);
 	g.status = g.error ? VIEW_GPU_ERROR : job ? VIEW_GPU_PROCESSING : VIEW_GPU_IDLE;
 	if (job) {
@@ -181,8 +181,8 @@ static int put_samples(struct queue_view *v, int index)
 		struct view_sample s = {.time_ms = now_ms, .memory_used_bytes = -1, .utilization_percent = -1};
 		for (; i < list->count && list->gpus[i].index == id; i++) {
 			const struct gd_gpu *gpu = &list->gpus[i];
-			int64_t used = known(gpu, GD_GPU_MEMORY_USED, gpu->memory_used_bytes);
-			int busy = (int)known(gpu, GD_GPU_UTILIZATION, gpu->utilization_percent);
+			int64_t used = known(gpu, GD_GPU_KNOWN_MEMORY_USED, gpu->memory_used_bytes);
+			int busy = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent);
 			if (used >= 0)
 				s.memory_used_bytes = (s.memory_used_bytes < 0 ? 0 : s.memory_used_bytes) + used;
 			if (busy > s.utilization_percent)

@@ -143,12 +143,12 @@ static void add_past(struct view_gpu *g, struct run_panel *p)
 static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 {
 	static const char *const sick[] = {
-		[GD_GPU_LOST] = "fell off the bus",
-		[GD_GPU_NOT_ANSWERING] = "its driver does not answer",
-		[GD_GPU_UNREADABLE] = "its driver refuses it",
+		[GD_GPU_HEALTH_LOST] = "fell off the bus",
+		[GD_GPU_HEALTH_NOT_ANSWERING] = "its driver does not answer",
+		[GD_GPU_HEALTH_UNREADABLE] = "its driver refuses it",
 	};
 	devices_fill_row_from(g, gpu);
-	if (gpu->health != GD_GPU_OK) {
+	if (gpu->health != GD_GPU_HEALTH_OK) {
 		g->status = VIEW_GPU_ERROR;
 		g->error = sick[gpu->health];
 	}

@@ -136,14 +136,14 @@ static void read_identity(int dir, struct gd_gpu *gpu)
 	char text[128], path[PATH_MAX];
 	if (file_read_small(dir, "unique_id", text, sizeof(text)) > 0) {
 		snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%.64s", text);
-		gpu->known |= GD_GPU_UUID;
+		gpu->known |= GD_GPU_KNOWN_UUID;
 	}
 	int n = file_read_small(dir, "product_name", text, sizeof(text));
 	if (n <= 0 && file_read_small(dir, "device", path, sizeof(path)) > 0)
 		n = snprintf(text, sizeof(text), "AMD GPU %.32s", path);
 	if (n > 0) {
 		utf8_copy_line(gpu->name, sizeof(gpu->name), text, (size_t)n);
-		gpu->known |= GD_GPU_NAME;
+		gpu->known |= GD_GPU_KNOWN_NAME;
 	}
 	/* The directory itself is named after its place on the bus. */
 	snprintf(text, sizeof(text), "/proc/self/fd/%d", dir);
@@ -154,7 +154,7 @@ static void read_identity(int dir, struct gd_gpu *gpu)
 		unsigned domain, bus, device, function;
 		if (sscanf(name, "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4) {
 			snprintf(gpu->pci_id, sizeof(gpu->pci_id), "%.31s", name);
-			gpu->known |= GD_GPU_PCI_ID;
+			gpu->known |= GD_GPU_KNOWN_PCI_ID;
 		}
 	}
 }
@@ -166,15 +166,15 @@ static void read_memory(int dir, struct gd_gpu *gpu)
 	bool has_used = read_number(dir, "mem_info_vram_used", &used) && used >= 0;
 	if (has_total) {
 		gpu->memory_total_bytes = (uint64_t)total;
-		gpu->known |= GD_GPU_MEMORY_TOTAL;
+		gpu->known |= GD_GPU_KNOWN_MEMORY_TOTAL;
 	}
 	if (has_used) {
 		gpu->memory_used_bytes = (uint64_t)used;
-		gpu->known |= GD_GPU_MEMORY_USED;
+		gpu->known |= GD_GPU_KNOWN_MEMORY_USED;
 	}
 	if (has_total && has_used) {
 		gpu->memory_free_bytes = used < total ? (uint64_t)(total - used) : 0;
-		gpu->known |= GD_GPU_MEMORY_FREE;
+		gpu->known |= GD_GPU_KNOWN_MEMORY_FREE;
 	}
 }
 
@@ -192,13 +192,13 @@ static void read_sensors(int dir, struct gd_gpu *gpu)
 		int64_t value;
 		if (sensors >= 0 && read_number(sensors, "temp1_input", &value)) {
 			gpu->temperature_celsius = (int)(value / 1000);
-			gpu->known |= GD_GPU_TEMPERATURE;
+			gpu->known |= GD_GPU_KNOWN_TEMPERATURE;
 		}
 		/* Newer kernels have the momentary value, older ones an average; in microwatts. */
 		if (sensors >= 0 && (read_number(sensors, "power1_average", &value) ||
 					    read_number(sensors, "power1_input", &value))) {
 			gpu->power_milliwatts = (unsigned)(value / 1000);
-			gpu->known |= GD_GPU_POWER;
+			gpu->known |= GD_GPU_KNOWN_POWER;
 		}
 	}
 }
@@ -208,11 +208,11 @@ static void read_load(int dir, struct gd_gpu *gpu)
 	int64_t value;
 	if (read_number(dir, "gpu_busy_percent", &value) && value >= 0 && value <= 100) {
 		gpu->utilization_percent = (unsigned)value;
-		gpu->known |= GD_GPU_UTILIZATION;
+		gpu->known |= GD_GPU_KNOWN_UTILIZATION;
 	}
 	if (read_number(dir, "numa_node", &value) && value >= 0) {
 		gpu->numa_node = (int)value;
-		gpu->known |= GD_GPU_NUMA_NODE;
+		gpu->known |= GD_GPU_KNOWN_NUMA_NODE;
 	}
 	read_sensors(dir, gpu);
 }
@@ -265,17 +265,18 @@ static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, st
 			.pid = atoll(entry->d_name), .memory_bytes = (uint64_t)bytes, .memory_known = true};
 		gpu->processes = *ret;
 	}
-	gpu->known |= GD_GPU_PROCESSES;
+	gpu->known |= GD_GPU_KNOWN_PROCESSES;
 	return 0;
 }
 
 static int amd_sample(void *state, unsigned card, struct gpu_set *ret)
 {
 	const struct amd *a = state;
-	struct gd_gpu gpu = {.known = GD_GPU_MIG, .vendor = GD_VENDOR_AMD, .vendor_index = (int)card, .mig_index = -1};
+	struct gd_gpu gpu = {
+		.known = GD_GPU_KNOWN_MIG, .vendor = GD_VENDOR_AMD, .vendor_index = (int)card, .mig_index = -1};
 	cleanup_(closep) int dir = open_device(a, a->minors[card]);
 	if (dir < 0) {
-		gpu.health = GD_GPU_LOST;
+		gpu.health = GD_GPU_HEALTH_LOST;
 		int r = gpu_set_add(ret, &gpu);
 		return r < 0 ? r : gpu_set_warn(ret, "has fallen off the bus");
 	}

@@ -34,7 +34,7 @@ static void append_amd(struct text *t, const struct gd_gpu *gpus, size_t num_gpu
 {
 	for (size_t i = 0; i < num_gpus; i++) {
 		const char *comma = i ? "," : "";
-		if (gpus[i].known & GD_GPU_UUID)
+		if (gpus[i].known & GD_GPU_KNOWN_UUID)
 			text_appendf(t, "%s%s", comma, gpus[i].uuid);
 		else
 			text_appendf(t, "%s%d", comma, gpus[i].vendor_index);
@@ -53,7 +53,7 @@ static int check(const struct gd_gpu *gpus, size_t num_gpus, struct gd_error *er
 			return error_set(err, -EINVAL,
 				"binding to GPU %d: the card is split; bind to one of its MIG instances",
 				gpus[i].index);
-		if (gpus[i].mig_index >= 0 && !(gpus[i].known & GD_GPU_UUID))
+		if (gpus[i].mig_index >= 0 && !(gpus[i].known & GD_GPU_KNOWN_UUID))
 			return error_set(err, -EINVAL, "binding to MIG instance %d of GPU %d: its UUID is not known",
 				gpus[i].mig_index, gpus[i].index);
 	}

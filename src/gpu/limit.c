@@ -40,7 +40,7 @@ static bool show_word(
 		const struct gd_gpu *gpu = &there->gpus[i];
 		if (gpu->vendor != vendor)
 			continue;
-		bool named = (gpu->known & GD_GPU_UUID) && strlen(word) > 4 &&
+		bool named = (gpu->known & GD_GPU_KNOWN_UUID) && strlen(word) > 4 &&
 			     strncasecmp(gpu->uuid, word, strlen(word)) == 0;
 		if (named || (card && same_card(gpu, card))) {
 			shown[i] = found = true;
@@ -94,7 +94,7 @@ static int warn_of_mixed_cards(struct gpu_set *there)
 	const struct gd_gpu *first = NULL;
 	for (size_t i = 0; i < there->count; i++) {
 		const struct gd_gpu *gpu = &there->gpus[i];
-		if (gpu->vendor != GD_VENDOR_NVIDIA || gpu->mig_index >= 0 || !(gpu->known & GD_GPU_NAME))
+		if (gpu->vendor != GD_VENDOR_NVIDIA || gpu->mig_index >= 0 || !(gpu->known & GD_GPU_KNOWN_NAME))
 			continue;
 		if (first && strcmp(first->name, gpu->name) != 0)
 			return gpu_set_warn(there,

@@ -38,12 +38,13 @@ struct reading {
 static bool good(struct reading *r, int result)
 {
 	if (result == NVML_GPU_LOST)
-		r->gpu->health = GD_GPU_LOST;
+		r->gpu->health = GD_GPU_HEALTH_LOST;
 	return result == NVML_OK;
 }
 
 #define ask(r, function, ...)                                                                                          \
-	((r)->gpu->health == GD_GPU_OK && (r)->api->function && good(r, (r)->api->function((r)->device, __VA_ARGS__)))
+	((r)->gpu->health == GD_GPU_HEALTH_OK && (r)->api->function &&                                                 \
+		good(r, (r)->api->function((r)->device, __VA_ARGS__)))
 
 static void read_identity(struct reading *r)
 {
@@ -51,11 +52,11 @@ static void read_identity(struct reading *r)
 	char buf[NVML_TEXT_SIZE + 1] = "";
 	if (ask(r, name, buf, NVML_TEXT_SIZE)) {
 		utf8_copy_line(gpu->name, sizeof(gpu->name), buf, strnlen(buf, NVML_TEXT_SIZE));
-		gpu->known |= GD_GPU_NAME;
+		gpu->known |= GD_GPU_KNOWN_NAME;
 	}
 	if (ask(r, uuid, buf, NVML_TEXT_SIZE)) {
 		utf8_copy_line(gpu->uuid, sizeof(gpu->uuid), buf, strnlen(buf, NVML_TEXT_SIZE));
-		gpu->known |= GD_GPU_UUID;
+		gpu->known |= GD_GPU_KNOWN_UUID;
 	}
 }
 
@@ -72,7 +73,7 @@ static void read_numa_node(struct gd_gpu *gpu, const struct nvml_pci *pci)
 	if (node < 0 || !isdigit((unsigned char)*text))
 		return;
 	gpu->numa_node = node;
-	gpu->known |= GD_GPU_NUMA_NODE;
+	gpu->known |= GD_GPU_KNOWN_NUMA_NODE;
 }
 
 static void read_pci(struct reading *r)
@@ -87,7 +88,7 @@ static void read_pci(struct reading *r)
 	const char *id = r->api->pci_has_long_id ? u.pci.bus_id : u.pci.bus_id_legacy;
 	size_t size = r->api->pci_has_long_id ? sizeof(u.pci.bus_id) : sizeof(u.pci.bus_id_legacy);
 	utf8_copy_line(r->gpu->pci_id, sizeof(r->gpu->pci_id), id, strnlen(id, size));
-	r->gpu->known |= GD_GPU_PCI_ID;
+	r->gpu->known |= GD_GPU_KNOWN_PCI_ID;
 	read_numa_node(r->gpu, &u.pci);
 }
 
@@ -96,9 +97,9 @@ static void set_memory(struct gd_gpu *gpu, unsigned long long total, unsigned lo
 	gpu->memory_total_bytes = total;
 	gpu->memory_free_bytes = free;
 	gpu->memory_used_bytes = used;
-	gpu->known |= (total != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_TOTAL : 0) |
-		      (free != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_FREE : 0) |
-		      (used != NVML_NOT_AVAILABLE ? GD_GPU_MEMORY_USED : 0);
+	gpu->known |= (total != NVML_NOT_AVAILABLE ? GD_GPU_KNOWN_MEMORY_TOTAL : 0) |
+		      (free != NVML_NOT_AVAILABLE ? GD_GPU_KNOWN_MEMORY_FREE : 0) |
+		      (used != NVML_NOT_AVAILABLE ? GD_GPU_KNOWN_MEMORY_USED : 0);
 }
 
 static void read_memory(struct reading *r)
@@ -109,7 +110,7 @@ static void read_memory(struct reading *r)
 		set_memory(r->gpu, v2.total, v2.free, v2.used);
 		if (v2.reserved != NVML_NOT_AVAILABLE) {
 			r->gpu->memory_reserved_bytes = v2.reserved;
-			r->gpu->known |= GD_GPU_MEMORY_RESERVED;
+			r->gpu->known |= GD_GPU_KNOWN_MEMORY_RESERVED;
 		}
 	} else if (ask(r, memory, &v1)) {
 		set_memory(r->gpu, v1.total, v1.free, v1.used);
@@ -124,23 +125,23 @@ static void read_load(struct reading *r)
 	struct nvml_temperature temperature = {.version = NVML_TEMPERATURE_V1, .sensor = NVML_SENSOR_GPU};
 	if (ask(r, utilization, &utilization)) {
 		gpu->utilization_percent = utilization.gpu;
-		gpu->known |= GD_GPU_UTILIZATION;
+		gpu->known |= GD_GPU_KNOWN_UTILIZATION;
 	}
 	if (ask(r, temperature_v, &temperature)) {
 		gpu->temperature_celsius = temperature.celsius;
-		gpu->known |= GD_GPU_TEMPERATURE;
+		gpu->known |= GD_GPU_KNOWN_TEMPERATURE;
 	} else if (ask(r, temperature, NVML_SENSOR_GPU, &value)) {
 		gpu->temperature_celsius = (int)value;
-		gpu->known |= GD_GPU_TEMPERATURE;
+		gpu->known |= GD_GPU_KNOWN_TEMPERATURE;
 	}
 	if (ask(r, power, &value)) {
 		gpu->power_milliwatts = value;
-		gpu->known |= GD_GPU_POWER;
+		gpu->known |= GD_GPU_KNOWN_POWER;
 	}
 	if (ask(r, compute_mode, &value)) {
 		gpu->exclusive = value == NVML_MODE_EXCLUSIVE_THREAD || value == NVML_MODE_EXCLUSIVE_PROCESS;
 		gpu->prohibited = value == NVML_MODE_PROHIBITED;
-		gpu->known |= GD_GPU_EXCLUSIVE;
+		gpu->known |= GD_GPU_KNOWN_COMPUTE_MODE;
 	}
 }
 
@@ -205,18 +206,18 @@ static int read_processes(struct reading *r, struct processes *all)
 {
 	const struct nvml_api *api = r->api;
 	int got = 0;
-	if (api->compute_processes && r->gpu->health == GD_GPU_OK)
+	if (api->compute_processes && r->gpu->health == GD_GPU_HEALTH_OK)
 		got = read_processes_of(r, api->compute_processes, api->compute_processes_v1, all);
 	if (got <= 0)
 		return got;
-	if (api->graphics_processes && r->gpu->health == GD_GPU_OK) {
+	if (api->graphics_processes && r->gpu->health == GD_GPU_HEALTH_OK) {
 		int more = read_processes_of(r, api->graphics_processes, api->graphics_processes_v1, all);
 		if (more < 0)
 			return more;
 	}
 	r->gpu->processes = all->list;
 	r->gpu->num_processes = all->count;
-	r->gpu->known |= GD_GPU_PROCESSES;
+	r->gpu->known |= GD_GPU_KNOWN_PROCESSES;
 	return 0;
 }
 
@@ -246,7 +247,7 @@ static int add_instances(struct reading *card, struct gpu_set *ret)
 		if (!ask(card, mig_handle, i, &device))
 			continue;
 		struct gd_gpu gpu = {
-			.known = card->gpu->known & (GD_GPU_PCI_ID | GD_GPU_NUMA_NODE | GD_GPU_MIG),
+			.known = card->gpu->known & (GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_MIG),
 			.vendor = GD_VENDOR_NVIDIA,
 			.vendor_index = card->gpu->vendor_index,
 			.mig_index = (int)number++,
@@ -257,7 +258,7 @@ static int add_instances(struct reading *card, struct gpu_set *ret)
 		int r = add_gpu(&instance, ret);
 		if (r < 0)
 			return r;
-		if (gpu.health != GD_GPU_OK)
+		if (gpu.health != GD_GPU_HEALTH_OK)
 			card->gpu->health = gpu.health;
 	}
 	return 0;
@@ -265,7 +266,7 @@ static int add_instances(struct reading *card, struct gpu_set *ret)
 
 static int add_sick(struct gd_gpu *gpu, int result, struct gpu_set *ret)
 {
-	gpu->health = result == NVML_GPU_LOST ? GD_GPU_LOST : GD_GPU_UNREADABLE;
+	gpu->health = result == NVML_GPU_LOST ? GD_GPU_HEALTH_LOST : GD_GPU_HEALTH_UNREADABLE;
 	int r = gpu_set_add(ret, gpu);
 	if (r < 0)
 		return r;
@@ -281,16 +282,16 @@ static int add_card(struct nvml *n, struct gd_gpu *gpu, struct nvml_device *devi
 	read_pci(&r);
 	if (ask(&r, mig_mode, &current, &pending)) {
 		gpu->mig_enabled = current != 0;
-		gpu->known |= GD_GPU_MIG;
-	} else if (gpu->health == GD_GPU_OK) {
-		gpu->known |= GD_GPU_MIG; /* a card or a library that knows no MIG */
+		gpu->known |= GD_GPU_KNOWN_MIG;
+	} else if (gpu->health == GD_GPU_HEALTH_OK) {
+		gpu->known |= GD_GPU_KNOWN_MIG; /* a card or a library that knows no MIG */
 	}
 	int result = add_gpu(&r, ret);
-	if (result == 0 && gpu->mig_enabled && gpu->health == GD_GPU_OK)
+	if (result == 0 && gpu->mig_enabled && gpu->health == GD_GPU_HEALTH_OK)
 		result = add_instances(&r, ret);
-	if (result == 0 && gpu->health == GD_GPU_LOST) {
+	if (result == 0 && gpu->health == GD_GPU_HEALTH_LOST) {
 		for (size_t i = 0; i < ret->count; i++)
-			ret->gpus[i].health = GD_GPU_LOST;
+			ret->gpus[i].health = GD_GPU_HEALTH_LOST;
 		result = gpu_set_warn(ret, "has fallen off the bus");
 	}
 	return result;

@@ -19,11 +19,13 @@
 #include "gpu/select.h"
 #include "gpu/wire.h"
 
-#define ANSWER_MS     5000
-#define SLACK_MS      2000
-#define XID_OFF_BUS   79
-#define READ_AT_ONCE  65536
-#define IDENTITY_BITS (GD_GPU_UUID | GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_TOTAL | GD_GPU_NUMA_NODE | GD_GPU_MIG)
+#define ANSWER_MS    5000
+#define SLACK_MS     2000
+#define XID_OFF_BUS  79
+#define READ_AT_ONCE 65536
+#define IDENTITY_BITS                                                                                                  \
+	(GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_TOTAL |                     \
+		GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_MIG)
 
 struct probe_card {
 	struct gpu_set last; /* what it said last, with its instances */
@@ -174,14 +176,14 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 		return -EBADMSG;
 	struct probe_card *card = &p->cards[index];
 	enum gd_gpu_health health = said->gpus[0].health;
-	if (health == GD_GPU_OK || card->last.count == 0) {
+	if (health == GD_GPU_HEALTH_OK || card->last.count == 0) {
 		replace(&card->last, said);
 	} else {
 		mark_sick(&card->last, health);
 		gpu_set_swap_warnings(said, &card->last);
 	}
 	if (card->off_bus)
-		mark_sick(&card->last, GD_GPU_LOST);
+		mark_sick(&card->last, GD_GPU_HEALTH_LOST);
 	return 0;
 }
 
@@ -209,7 +211,7 @@ static int learn(struct gpu_probe *p, const struct wire_record *record, struct g
 		*ret = (struct gpu_news){.kind = GPU_NEWS_XID, .index = (int)record->card, .xid = record->value};
 		if (record->value == XID_OFF_BUS) {
 			p->cards[record->card].off_bus = true;
-			mark_sick(&p->cards[record->card].last, GD_GPU_LOST);
+			mark_sick(&p->cards[record->card].last, GD_GPU_HEALTH_LOST);
 		}
 		return 1;
 	case WIRE_ROUND:

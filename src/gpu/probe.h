@@ -8,7 +8,7 @@
  *     gpu_probe_read() until it returns 0 → gpu_probe_list() → … → gpu_probe_close()
  *
  * A probe keeps the last that each card said. A card that does not answer in time
- * becomes GD_GPU_NOT_ANSWERING, keeps what was known of its identity, and is asked
+ * becomes GD_GPU_HEALTH_NOT_ANSWERING, keeps what was known of its identity, and is asked
  * again once its call returns; the others go on meanwhile. What Xid 79 (fallen off
  * the bus) was told of stays lost as long as the probe is open.
  *

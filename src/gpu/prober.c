@@ -232,7 +232,7 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 		if (prober_card_start(c) < 0) {
 			c->busy = c->given_up = true;
 			prober_card_put_sick(
-				c, GD_GPU_UNREADABLE, "cannot be asked: no thread could be started", &p->out);
+				c, GD_GPU_HEALTH_UNREADABLE, "cannot be asked: no thread could be started", &p->out);
 		}
 	}
 }
@@ -262,7 +262,7 @@ static void look_at_card(struct prober *p, struct prober_card *c)
 	take_answer(p, c);
 	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
 		c->given_up = true;
-		prober_card_put_sick(c, GD_GPU_NOT_ANSWERING, "does not answer", &p->out);
+		prober_card_put_sick(c, GD_GPU_HEALTH_NOT_ANSWERING, "does not answer", &p->out);
 	}
 }
 

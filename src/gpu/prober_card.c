@@ -19,7 +19,7 @@ static void *serve(void *arg)
 		struct gpu_set answer = {0};
 		if (c->backend->sample(c->driver_state, c->number, &answer) < 0)
 			prober_leave();
-		if (!watching && c->wants_events && c->backend->watch && answer.gpus[0].health == GD_GPU_OK)
+		if (!watching && c->wants_events && c->backend->watch && answer.gpus[0].health == GD_GPU_HEALTH_OK)
 			watching = c->backend->watch(c->driver_state, c->number) == 0;
 
 		pthread_mutex_lock(&t->lock);

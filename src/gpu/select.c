@@ -13,13 +13,13 @@
 const char *gpu_unusable_reason(const struct gd_gpu *gpu)
 {
 	switch (gpu->health) {
-	case GD_GPU_OK:
+	case GD_GPU_HEALTH_OK:
 		break;
-	case GD_GPU_LOST:
+	case GD_GPU_HEALTH_LOST:
 		return "it has fallen off the bus";
-	case GD_GPU_NOT_ANSWERING:
+	case GD_GPU_HEALTH_NOT_ANSWERING:
 		return "its driver does not answer";
-	case GD_GPU_UNREADABLE:
+	case GD_GPU_HEALTH_UNREADABLE:
 		return "its driver refuses it";
 	}
 	if (gpu->mig_enabled && gpu->mig_index < 0)
@@ -45,7 +45,7 @@ static void append_those_there(struct text *t, const struct gpu_set *there, bool
 	size_t named = 0;
 	for (size_t i = 0; i < there->count; i++) {
 		const struct gd_gpu *gpu = &there->gpus[i];
-		if (uuids ? !(gpu->known & GD_GPU_UUID) : gpu->mig_index >= 0)
+		if (uuids ? !(gpu->known & GD_GPU_KNOWN_UUID) : gpu->mig_index >= 0)
 			continue;
 		text_append_string(t, named++ ? ", " : there->count == 1 ? "there is " : "there are ");
 		if (uuids)
@@ -105,7 +105,7 @@ static int find_uuid(const struct gpu_set *there, const char *beginning, const c
 	size_t length = strlen(beginning);
 	for (size_t i = 0; i < there->count; i++) {
 		const struct gd_gpu *gpu = &there->gpus[i];
-		if (!(gpu->known & GD_GPU_UUID) || strncasecmp(gpu->uuid, beginning, length) != 0)
+		if (!(gpu->known & GD_GPU_KNOWN_UUID) || strncasecmp(gpu->uuid, beginning, length) != 0)
 			continue;
 		if (gpu->uuid[length] == '\0') {
 			found = gpu;
@@ -170,9 +170,9 @@ static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 		bool has_instances = is_split(gpu) && i + 1 < there->count && there->gpus[i + 1].mig_index >= 0;
 		if (gd_gpu_usable(gpu))
 			r = gpu_set_add(ret, gpu);
-		else if (is_split(gpu) && gpu->health == GD_GPU_OK && !has_instances)
+		else if (is_split(gpu) && gpu->health == GD_GPU_HEALTH_OK && !has_instances)
 			r = gpu_set_warn(ret, "GPU %d is left out: MIG is enabled, but it has no instance", gpu->index);
-		else if (gpu->health == GD_GPU_OK && !is_split(gpu))
+		else if (gpu->health == GD_GPU_HEALTH_OK && !is_split(gpu))
 			r = gpu_set_warn(ret, "GPU %d is left out: %s", gpu->index, gpu_unusable_reason(gpu));
 	}
 	return r;

@@ -27,8 +27,9 @@ static int sim_sample(void *state, unsigned card, struct gpu_set *ret)
 {
 	const struct sim *sim = state;
 	struct gd_gpu gpu = {
-		.known = GD_GPU_UUID | GD_GPU_NAME | GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_USED |
-			 GD_GPU_UTILIZATION | GD_GPU_PROCESSES | GD_GPU_MIG | GD_GPU_EXCLUSIVE,
+		.known = GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
+			 GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION | GD_GPU_KNOWN_PROCESSES |
+			 GD_GPU_KNOWN_MIG | GD_GPU_KNOWN_COMPUTE_MODE,
 		.vendor = GD_VENDOR_SIMULATED,
 		.vendor_index = (int)card,
 		.mig_index = -1,

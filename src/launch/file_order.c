@@ -8,10 +8,10 @@
 #include "launch/workload.h"
 
 static const char *const names[] = {
-	[GD_LONGEST_FIRST] = "longest-first",
-	[GD_BY_SIZE] = "size",
-	[GD_ROUND_ROBIN] = "round-robin",
-	[GD_AS_FOUND] = "none",
+	[GD_BALANCE_LONGEST_FIRST] = "longest-first",
+	[GD_BALANCE_BY_SIZE] = "size",
+	[GD_BALANCE_ROUND_ROBIN] = "round-robin",
+	[GD_BALANCE_AS_FOUND] = "none",
 };
 
 #define NUM_BALANCES (sizeof(names) / sizeof(*names))
@@ -50,7 +50,7 @@ int gd_queue_order(const struct gd_found *files, size_t count, enum gd_balance b
 {
 	if ((unsigned)balance >= NUM_BALANCES)
 		return -EINVAL;
-	if (balance == GD_ROUND_ROBIN || balance == GD_AS_FOUND) {
+	if (balance == GD_BALANCE_ROUND_ROBIN || balance == GD_BALANCE_AS_FOUND) {
 		for (size_t i = 0; i < count; i++)
 			ret_order[i] = i;
 		return 0;
@@ -58,7 +58,7 @@ int gd_queue_order(const struct gd_found *files, size_t count, enum gd_balance b
 	cleanup_(freep) struct weighed *list = calloc(count ? count : 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
-	double rate = balance == GD_LONGEST_FIRST ? workload_seconds_per_byte(files, count) : 0;
+	double rate = balance == GD_BALANCE_LONGEST_FIRST ? workload_seconds_per_byte(files, count) : 0;
 	for (size_t i = 0; i < count; i++)
 		list[i] = (struct weighed){workload_weight(&files[i], rate), i};
 	qsort(list, count, sizeof(*list), heavier_first);

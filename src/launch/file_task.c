@@ -99,5 +99,5 @@ int gd_file_read(const struct gd_bytes *task, struct gd_file *ret)
 
 int gd_file_done(struct gd_worker *w, double seconds)
 {
-	return gd_result(w, &seconds, sizeof(seconds));
+	return gd_worker_result(w, &seconds, sizeof(seconds));
 }

@@ -158,7 +158,7 @@ static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -EINVAL, "a time limit is negative");
 	if (o->retries < 0)
 		mistake(m, -EINVAL, "%d retries: it takes 0 or more", o->retries);
-	if ((unsigned)o->balance > GD_AS_FOUND)
+	if ((unsigned)o->balance > GD_BALANCE_AS_FOUND)
 		mistake(m, -EINVAL, "balance %d is none of enum gd_balance", (int)o->balance);
 	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)
 		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);

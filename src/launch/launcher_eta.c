@@ -44,7 +44,7 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 	uint64_t now = clock_now_ns();
 	for (size_t i = 0; i < l->num_workers; i++) {
 		const struct gd_worker_stats *w = &l->worker_states[i].stats;
-		alive += w->state == GD_WORKER_IDLE || w->state == GD_WORKER_BUSY;
+		alive += w->state == GD_WORKER_STATE_IDLE || w->state == GD_WORKER_STATE_BUSY;
 		if (w->has_task && w->since_ns && w->since_ns < now)
 			busy += (double)(now - w->since_ns) / (double)NS_PER_S;
 	}

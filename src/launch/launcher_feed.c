@@ -54,12 +54,12 @@ static int send_file(struct gd_launcher *l, size_t i, const char *path, const ch
 	struct gd_draft *draft;
 	void *data;
 	size_t size = file_task_size(&file);
-	int r = gd_reserve(l->pool, size, GD_NOWAIT, &draft, &data);
+	int r = gd_pool_reserve(l->pool, size, GD_NOWAIT, &draft, &data);
 	if (r < 0)
 		return r;
 	file_task_write(&file, data);
 	uint64_t id;
-	r = gd_commit(draft, size, (void *)(uintptr_t)i, &id);
+	r = gd_draft_commit(draft, size, (void *)(uintptr_t)i, &id);
 	if (r == 0 && id < l->num_todo) {
 		l->submitted[id] = i;
 		l->num_submitted = id + 1;
@@ -110,7 +110,7 @@ static size_t window(const struct gd_launcher *l)
 void launcher_feed(struct gd_launcher *l)
 {
 	size_t most = window(l);
-	while (!launcher_is_ending(l) && l->next < l->num_todo && gd_outstanding(l->pool) < most) {
+	while (!launcher_is_ending(l) && l->next < l->num_todo && gd_pool_outstanding(l->pool) < most) {
 		int r = submit(l, l->order[l->next]);
 		if (r <= 0) {
 			l->no_worker = l->no_worker || r == -ENODEV;
@@ -132,7 +132,7 @@ static int sort_rest(struct gd_launcher *l)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		files[i] = l->todo[rest[i]];
-	int r = gd_queue_order(files, count, GD_LONGEST_FIRST, order);
+	int r = gd_queue_order(files, count, GD_BALANCE_LONGEST_FIRST, order);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		order[i] = rest[order[i]];
 	if (r == 0)
@@ -152,7 +152,7 @@ void launcher_take_durations(struct gd_launcher *l)
 		if (seconds >= 0 && l->todo[i].seconds < 0)
 			launcher_set_seconds(l, i, seconds);
 	}
-	bool by_length = l->options.balance == GD_LONGEST_FIRST && !l->options.strategy;
+	bool by_length = l->options.balance == GD_BALANCE_LONGEST_FIRST && !l->options.strategy;
 	bool more = asked >= 2 * l->durations_sorted + SORT_AGAIN_MIN ||
 		    (asked == l->num_todo && l->durations_sorted < asked);
 	if (by_length && more && l->next < l->num_todo && sort_rest(l) == 0)

@@ -36,9 +36,9 @@ static int on_success(void *context, const struct gd_event *e)
 static int on_failure(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
-	if (e->failure == GD_NO_WORKER)
+	if (e->failure == GD_FAILURE_NO_WORKER)
 		l->no_worker = true;
-	if (e->failure == GD_CANCELLED || e->failure == GD_NO_WORKER || l->pool_stops > 1)
+	if (e->failure == GD_FAILURE_CANCELLED || e->failure == GD_FAILURE_NO_WORKER || l->pool_stops > 1)
 		return 0;
 	launcher_put_result(l, (size_t)(uintptr_t)e->tag, e, e->message[0] ? e->message : gd_failure_name(e->failure));
 	launcher_check_failures(l);
@@ -71,13 +71,13 @@ static void apply_stops(struct gd_launcher *l)
 
 static bool is_over(const struct gd_launcher *l)
 {
-	return gd_outstanding(l->pool) == 0 && (l->next == l->num_todo || launcher_is_ending(l));
+	return gd_pool_outstanding(l->pool) == 0 && (l->next == l->num_todo || launcher_is_ending(l));
 }
 
 static void wait_for_news(const struct gd_launcher *l)
 {
 	struct pollfd fds[] = {
-		{.fd = gd_fd(l->pool), .events = POLLIN},
+		{.fd = gd_pool_fd(l->pool), .events = POLLIN},
 		{.fd = l->stop_fd, .events = POLLIN},
 	};
 	(void)poll(fds, 2, ROUND_MS); /* interrupted: one looks once more */
@@ -89,7 +89,7 @@ static void work(struct gd_launcher *l)
 		apply_stops(l);
 		launcher_take_durations(l);
 		launcher_feed(l);
-		int n = gd_poll(l->pool, 0);
+		int n = gd_pool_poll(l->pool, 0);
 		if (n == -ENODEV)
 			l->no_worker = true;
 		launcher_flush_history(l);

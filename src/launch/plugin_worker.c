@@ -18,7 +18,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	struct gd_error err = {0};
 	int r = plugin_load(launch_worker_current()->plugin, &loaded, &err);
 	if (r < 0)
-		return gd_fail(w, r, "%s", err.message);
+		return gd_worker_fail(w, r, "%s", err.message);
 	*ret_state = NULL;
 	return loaded->setup ? loaded->setup(w, ret_state) : 0;
 }

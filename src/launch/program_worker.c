@@ -21,7 +21,7 @@
 #include "launch/program.h"
 #include "launch/worker_private.h"
 
-#define LOOK_MS   20 /* how often gd_cancelled() is looked at: there is no descriptor for it */
+#define LOOK_MS   20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
 #define WORDS_MAX 900
 
 struct state {
@@ -152,7 +152,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	if (r < 0) {
 		program_end(&s->program);
 		free(s);
-		return gd_fail(w, r, "'%.200s': %s", name_of(launch_worker_current()), words);
+		return gd_worker_fail(w, r, "'%.200s': %s", name_of(launch_worker_current()), words);
 	}
 	*ret_state = s;
 	return 0;
@@ -183,7 +183,7 @@ static int await_answer(
 				snprintf(ret->error, sizeof(ret->error), "the program said no reason");
 			return 0;
 		}
-		if (!told && gd_cancelled(w)) {
+		if (!told && gd_worker_cancelled(w)) {
 			*ret_told = told = true;
 			child_signal(&s->program.child, SIGTERM);
 		}
@@ -194,7 +194,7 @@ static int await_answer(
 static _Noreturn void leave(struct gd_worker *w, struct state *s, int code, const char *words)
 {
 	if (words)
-		gd_batch_fail(w, 0, code, "%s", words);
+		gd_worker_batch_fail(w, 0, code, "%s", words);
 	program_end(&s->program);
 	_exit(1);
 }
@@ -207,7 +207,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct gd_file file;
 	int r = file_task_read(&tasks[0], &file);
 	if (r < 0)
-		return gd_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is no file");
 	char words[WORDS_MAX] = "";
 	/* One that left between two files (after so many of them, say) has done no harm. */
 	if (!program_lives(&s->program)) {
@@ -226,10 +226,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (m.ok && m.seconds < 0)
 		m.seconds = file.seconds;
 	if (!told)
-		return m.ok ? gd_file_done(w, m.seconds) : gd_fail(w, -EIO, "%s", m.error);
+		return m.ok ? gd_file_done(w, m.seconds) : gd_worker_fail(w, -EIO, "%s", m.error);
 	/* It may be about to end, for it was told to. */
 	if (m.ok)
-		gd_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
+		gd_worker_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
 	leave(w, s, -ECANCELED, m.ok ? NULL : m.error);
 }
 
@@ -242,7 +242,7 @@ static int cleanup(struct gd_worker *w, void *state)
 		char words[WORDS_MAX];
 		child_words(&s->program.child, words, sizeof(words));
 		if (s->program.child.status != 0)
-			r = gd_fail(w, -EIO, "the program ended with %s", words);
+			r = gd_worker_fail(w, -EIO, "the program ended with %s", words);
 	}
 	program_end(&s->program);
 	free(s);

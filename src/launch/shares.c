@@ -62,11 +62,12 @@ int gd_share_out(const struct gd_found *files, size_t count, enum gd_balance bal
 	int r = gd_queue_order(files, count, balance, order);
 	if (r < 0)
 		return r;
-	if (balance == GD_LONGEST_FIRST)
+	if (balance == GD_BALANCE_LONGEST_FIRST)
 		return share_longest(files, order, count, num_gpus, ret_gpus);
 	for (size_t i = 0; i < count; i++)
-		ret_gpus[order[i]] =
-			balance == GD_AS_FOUND ? (size_t)((double)i * (double)num_gpus / (double)count) : i % num_gpus;
+		ret_gpus[order[i]] = balance == GD_BALANCE_AS_FOUND
+					     ? (size_t)((double)i * (double)num_gpus / (double)count)
+					     : i % num_gpus;
 	return 0;
 }
 

@@ -17,7 +17,7 @@ int gd_spawner_start(const struct gd_options *options, struct gd_spawner **ret, 
 	struct gd_spawner *s = calloc(1, sizeof(*s));
 	if (!s)
 		return error_set(err, -ENOMEM, "no memory for a spawner");
-	int r = gd_open(options, &s->pool, err);
+	int r = gd_pool_open(options, &s->pool, err);
 	if (r < 0) {
 		free(s);
 		return r;
@@ -56,8 +56,8 @@ static int count_ready(const struct gd_spawner *s)
 	int ready = 0;
 	struct gd_worker_stats stats;
 	for (int slot = 0; gd_pool_worker_stats(s->pool, slot, &stats) == 0; slot++) {
-		bool lives = stats.state == GD_WORKER_IDLE || stats.state == GD_WORKER_BUSY;
-		if (stats.state == GD_WORKER_STARTING || (lives && stats.pid == 0))
+		bool lives = stats.state == GD_WORKER_STATE_IDLE || stats.state == GD_WORKER_STATE_BUSY;
+		if (stats.state == GD_WORKER_STATE_STARTING || (lives && stats.pid == 0))
 			return -EAGAIN;
 		ready += lives;
 	}
@@ -76,7 +76,7 @@ static bool is_over(uint64_t deadline_ns)
 
 static void wait_for_news(const struct gd_spawner *s, uint64_t deadline_ns)
 {
-	struct pollfd fd = {.fd = gd_fd(s->pool), .events = POLLIN};
+	struct pollfd fd = {.fd = gd_pool_fd(s->pool), .events = POLLIN};
 	int timeout_ms = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
 	(void)poll(&fd, 1, timeout_ms); /* interrupted: one looks once more */
 }
@@ -86,7 +86,7 @@ int gd_spawner_ready(struct gd_spawner *s, int timeout_ms)
 {
 	uint64_t deadline_ns = deadline_in(timeout_ms);
 	for (;;) {
-		int r = gd_poll(s->pool, 0);
+		int r = gd_pool_poll(s->pool, 0);
 		if (r == -EDEADLK)
 			return r;
 		r = count_ready(s);
@@ -103,8 +103,8 @@ int gd_spawner_wait(struct gd_spawner *s, int timeout_ms)
 	uint64_t deadline_ns = deadline_in(timeout_ms);
 	for (;;) {
 		int left_ms = timeout_ms < 0 ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
-		int r = gd_poll(s->pool, left_ms);
-		if (r < 0 || gd_outstanding(s->pool) == 0)
+		int r = gd_pool_poll(s->pool, left_ms);
+		if (r < 0 || gd_pool_outstanding(s->pool) == 0)
 			return r < 0 ? r : 0;
 		if (is_over(deadline_ns))
 			return -ETIMEDOUT;
@@ -115,7 +115,7 @@ int gd_spawner_end(struct gd_spawner *s, struct gd_stats *ret_stats, struct gd_e
 {
 	if (!s)
 		return 0;
-	int r = gd_close(s->pool, ret_stats, err);
+	int r = gd_pool_close(s->pool, ret_stats, err);
 	if (r != -EDEADLK)
 		free(s);
 	return r;

@@ -13,7 +13,7 @@
 #include "launch/template.h"
 #include "launch/worker_private.h"
 
-#define LOOK_MS 20 /* how often gd_cancelled() is looked at: there is no descriptor for it */
+#define LOOK_MS 20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
 
 static int setup(struct gd_worker *w, void **ret_state)
 {
@@ -38,7 +38,7 @@ static bool wait_for(struct gd_worker *w, struct child *c)
 			child_read_log(c);
 		if (n > 0 && fds[0].revents)
 			return told;
-		if (!told && gd_cancelled(w)) {
+		if (!told && gd_worker_cancelled(w)) {
 			told = true;
 			child_signal(c, SIGTERM);
 		}
@@ -50,14 +50,14 @@ static int run(struct gd_worker *w, char *const argv[])
 	struct child c;
 	int r = child_start(&c, argv, false);
 	if (r < 0)
-		return gd_fail(w, r, "'%s' could not be executed: %s", argv[0], error_words(r));
+		return gd_worker_fail(w, r, "'%s' could not be executed: %s", argv[0], error_words(r));
 	bool told = wait_for(w, &c);
 	child_end(&c);
 	if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == 0)
 		return 0;
 	char words[512];
 	child_words(&c, words, sizeof(words));
-	return told ? gd_fail(w, -ECANCELED, "told to end: %s", words) : gd_fail(w, -EIO, "%s", words);
+	return told ? gd_worker_fail(w, -ECANCELED, "told to end: %s", words) : gd_worker_fail(w, -EIO, "%s", words);
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -66,7 +66,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct gd_file file;
 	int r = file_task_read(task, &file);
 	if (r < 0)
-		return gd_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is no file");
 	const struct launch_worker *worker = launch_worker_current();
 	const struct template_values values = {
 		.file = &file,
@@ -78,7 +78,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	cleanup_(freep) char **argv = NULL;
 	r = template_fill(worker->argv, &values, &argv);
 	if (r < 0)
-		return gd_fail(w, r, "the command could not be filled in: %s", error_words(r));
+		return gd_worker_fail(w, r, "the command could not be filled in: %s", error_words(r));
 	r = run(w, argv);
 	return r < 0 ? r : gd_file_done(w, file.seconds);
 }

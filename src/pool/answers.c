@@ -106,7 +106,7 @@ static void conclude_failed(
 {
 	char words[WORDS_MAX];
 	bool cancelled = atomic_load(&s->channel.in->cancelled) > seq;
-	event->failure = cancelled ? GD_CANCELLED : GD_FAILED;
+	event->failure = cancelled ? GD_FAILURE_CANCELLED : GD_FAILURE_ERROR;
 	event->code = d->code;
 	event->message = words_of(s, d, words, sizeof(words));
 	if (words[0] == '\0')
@@ -133,7 +133,7 @@ static void conclude_external(
 	if (r < 0) {
 		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
 			(unsigned long long)d->size, error_words(r));
-		event->failure = GD_NOT_CARRIED;
+		event->failure = GD_FAILURE_NOT_CARRIED;
 		event->code = r;
 		event->message = words;
 		tally_count(&s->tally.failed);
@@ -149,7 +149,7 @@ static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t
 {
 	char words[96];
 	snprintf(words, sizeof(words), "not done within %lld ms", (long long)p->options->task_timeout_ms);
-	event->failure = GD_TIMED_OUT;
+	event->failure = GD_FAILURE_TIMED_OUT;
 	event->code = -ETIMEDOUT;
 	event->message = words;
 	tally_count(&s->tally.timeouts);
@@ -201,7 +201,7 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 		.slot = s->index,
 		.gpu = s->gpu,
 		.ended_ns = d->end_ns,
-		.failure = GD_FAILED,
+		.failure = GD_FAILURE_ERROR,
 		.code = d->code,
 		.message = words_of(s, d, words, sizeof(words)),
 	};

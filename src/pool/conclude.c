@@ -58,7 +58,7 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 		tally_count(&p->tally.completed);
 		pool_call(p, p->options->on_success, event);
 		return;
-	case GD_TIMED_OUT:
+	case GD_FAILURE_TIMED_OUT:
 		tally_count(&p->tally.timeouts);
 		pool_call(p, p->options->on_timeout, event);
 		return;
@@ -87,7 +87,8 @@ static void call_back_in_order(struct gd_pool *p, const struct gd_event *event)
 
 static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *event)
 {
-	if (event->failure == GD_FAILURE_NONE || event->failure == GD_CANCELLED || event->failure == GD_NO_WORKER)
+	if (event->failure == GD_FAILURE_NONE || event->failure == GD_FAILURE_CANCELLED ||
+		event->failure == GD_FAILURE_NO_WORKER)
 		return false;
 	if (t->doomed || t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
 		return false;
@@ -134,7 +135,7 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 			return;
 		struct gd_event event = pool_event(NULL, &t);
 		event.failure = failure;
-		event.code = failure == GD_CANCELLED ? -ECANCELED : -ENODEV;
+		event.code = failure == GD_FAILURE_CANCELLED ? -ECANCELED : -ENODEV;
 		event.message = words;
 		pool_conclude(p, &t, &event);
 	}
@@ -159,7 +160,7 @@ void pool_conclude_doomed(struct gd_pool *p)
 		if (!found)
 			return;
 		struct gd_event event = pool_event(NULL, &t);
-		event.failure = GD_NOT_CARRIED;
+		event.failure = GD_FAILURE_NOT_CARRIED;
 		event.code = -ENOMEM;
 		event.message = "no memory to give the task to another worker";
 		pool_conclude(p, &t, &event);

@@ -20,10 +20,10 @@ static void died_of_signal(
 {
 	int sig = WTERMSIG(r->status);
 	const char *name = sigabbrev_np(sig), *description = sigdescr_np(sig);
-	event->failure = GD_CRASHED;
+	event->failure = GD_FAILURE_CRASHED;
 	event->signal = sig;
 	if (r->flags & WARDEN_END_OUT_OF_MEMORY) {
-		event->failure = GD_OUT_OF_MEMORY;
+		event->failure = GD_FAILURE_OUT_OF_MEMORY;
 		snprintf(words, size,
 			"the worker was killed %s, probably because the machine or its cgroup ran out of memory",
 			phase(s));
@@ -43,36 +43,36 @@ static void died_of_signal(
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size)
 {
-	event->failure = GD_CRASHED;
+	event->failure = GD_FAILURE_CRASHED;
 	event->message = words;
 	if (p->warden_gone) {
 		snprintf(words, size, "the warden process was killed, and the worker with it");
 	} else if (r->flags & WARDEN_END_STUCK) {
-		event->failure = GD_STUCK;
+		event->failure = GD_FAILURE_STUCK;
 		snprintf(words, size,
 			"the worker (pid %d) cannot be killed: it is stuck in the kernel or frozen; its GPU is out of use",
 			r->pid);
 	} else if (r->flags & WARDEN_END_NOT_EXECUTED) {
-		event->failure = GD_FAILED;
+		event->failure = GD_FAILURE_ERROR;
 		event->code = r->error;
 		snprintf(words, size, "the worker could not be started ('%s'%s%s): %s",
 			p->options->worker_argv ? p->options->worker_argv[0] : "forked",
 			p->options->output_dir ? ", output to " : "",
 			p->options->output_dir ? p->options->output_dir : "", error_words(r->error));
 	} else if (r->kind == WARDEN_REPORT_NOT_STARTED) {
-		event->failure = GD_FAILED;
+		event->failure = GD_FAILURE_ERROR;
 		event->code = r->error;
 		snprintf(words, size, "no process could be made for the worker: %s", error_words(r->error));
 	} else if (s->broken) {
 		snprintf(words, size, "the worker was killed for what it wrote into its shared memory: %s", s->broken);
 	} else if (r->flags & WARDEN_END_SETUP_TIMEOUT) {
-		event->failure = GD_TIMED_OUT;
+		event->failure = GD_FAILURE_TIMED_OUT;
 		snprintf(words, size, "setup was not done within %lld ms", (long long)p->options->setup_timeout_ms);
 	} else if (r->flags & WARDEN_END_CLEANUP_TIMEOUT) {
-		event->failure = GD_TIMED_OUT;
+		event->failure = GD_FAILURE_TIMED_OUT;
 		snprintf(words, size, "cleanup was not done within %lld ms", (long long)p->options->cleanup_timeout_ms);
 	} else if (r->flags & (WARDEN_END_CANCELLED | WARDEN_END_ORDERED)) {
-		event->failure = GD_CANCELLED;
+		event->failure = GD_FAILURE_CANCELLED;
 		event->code = -ECANCELED;
 		snprintf(words, size, "the run was stopped");
 	} else if (WIFSIGNALED(r->status)) {

@@ -37,7 +37,7 @@ struct gd_dispatcher {
 	atomic_int stops;
 	atomic_bool running;
 	int passed; /* of them, on to the pool */
-	const struct gd_source *source;
+	const struct gd_run *source;
 	atomic_bool source_over;
 	int source_error;
 
@@ -66,7 +66,7 @@ static void lower_fd(int fd)
 
 /* ---- Making and ending -------------------------------------------------- */
 
-int gd_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err)
+int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err)
 {
 	struct gd_options *copy;
 	int r = options_copy(options, &copy, err);
@@ -86,14 +86,14 @@ int gd_create(const struct gd_options *options, struct gd_dispatcher **ret, stru
 	d->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->stop_fd < 0 || d->nudge_fd < 0) {
 		r = -errno;
-		gd_destroy(d);
+		gd_dispatcher_destroy(d);
 		return error_set(err, r, "cannot make a dispatcher: %s", error_words(r));
 	}
 	*ret = d;
 	return 0;
 }
 
-void gd_destroy(struct gd_dispatcher *d)
+void gd_dispatcher_destroy(struct gd_dispatcher *d)
 {
 	if (!d)
 		return;
@@ -107,14 +107,14 @@ void gd_destroy(struct gd_dispatcher *d)
 	free(d);
 }
 
-void gd_stop(struct gd_dispatcher *d)
+void gd_dispatcher_stop(struct gd_dispatcher *d)
 {
 	atomic_fetch_add(&d->stops, 1);
 	raise_fd(d->stop_fd);
 	raise_fd(d->nudge_fd);
 }
 
-int gd_stop_fd(const struct gd_dispatcher *d)
+int gd_dispatcher_stop_fd(const struct gd_dispatcher *d)
 {
 	return d->stop_fd;
 }
@@ -124,7 +124,7 @@ int gd_stop_fd(const struct gd_dispatcher *d)
 static void wait_for_something(struct gd_dispatcher *d, struct gd_pool *p)
 {
 	struct pollfd fds[2] = {
-		{.fd = gd_fd(p), .events = POLLIN},
+		{.fd = gd_pool_fd(p), .events = POLLIN},
 		{.fd = d->nudge_fd, .events = POLLIN},
 	};
 	if (poll(fds, 2, -1) > 0 && fds[1].revents)
@@ -144,18 +144,18 @@ static void pass_stops(struct gd_dispatcher *d, struct gd_pool *p)
 static void make_room(struct gd_feed *f)
 {
 	pass_stops(f->dispatcher, f->pool);
-	if (gd_poll(f->pool, 0) == 0)
+	if (gd_pool_poll(f->pool, 0) == 0)
 		wait_for_something(f->dispatcher, f->pool);
 }
 
-int gd_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
+int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
 {
 	if (f->emitted)
 		return -EALREADY;
 	if (f->error < 0)
 		return f->error;
 	int r;
-	while ((r = gd_submit(f->pool, data, size, tag, 0, NULL)) == -EAGAIN)
+	while ((r = gd_pool_submit(f->pool, data, size, tag, 0, NULL)) == -EAGAIN)
 		make_room(f);
 	f->size = size;
 	if (r < 0)
@@ -165,12 +165,12 @@ int gd_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
 	return r;
 }
 
-void *gd_emit_reserve(struct gd_feed *f, size_t size, void *tag)
+void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag)
 {
 	if (f->emitted || f->error < 0)
 		return NULL;
 	void *data;
-	while ((f->error = gd_reserve(f->pool, size, 0, &f->draft, &data)) == -EAGAIN)
+	while ((f->error = gd_pool_reserve(f->pool, size, 0, &f->draft, &data)) == -EAGAIN)
 		make_room(f);
 	if (f->error < 0)
 		return NULL;
@@ -183,14 +183,14 @@ void *gd_emit_reserve(struct gd_feed *f, size_t size, void *tag)
 /* One call of the generator. 1: there may be more. */
 static int pull(struct gd_feed *f)
 {
-	const struct gd_source *source = f->dispatcher->source;
+	const struct gd_run *source = f->dispatcher->source;
 	f->emitted = false;
 	f->draft = NULL;
 	int r = source->generator(source->context, f);
 	if (f->draft && r > 0)
-		f->error = gd_commit(f->draft, f->size, f->tag, NULL);
+		f->error = gd_draft_commit(f->draft, f->size, f->tag, NULL);
 	else if (f->draft)
-		gd_abandon(f->draft);
+		gd_draft_abandon(f->draft);
 	if (f->error == -ESHUTDOWN || f->error == -ENODEV)
 		return 0; /* the run is ending; that is no fault of the generator */
 	if (f->error < 0)
@@ -222,7 +222,7 @@ static void *feeder(void *argument)
 static void feed_inline(struct gd_feed *f)
 {
 	struct gd_dispatcher *d = f->dispatcher;
-	size_t room = gd_room(f->pool);
+	size_t room = gd_pool_room(f->pool);
 	int r = 1;
 	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
 		r = pull(f);
@@ -246,14 +246,14 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 			feed_inline(f);
 		else if (is_inline && !over)
 			source_is_over(d, 0);
-		int r = gd_poll(p, 0);
+		int r = gd_pool_poll(p, 0);
 		if (r == -ENODEV || r == -ECANCELED)
 			return r;
 		if (r > 0)
 			continue;
-		if (over && gd_outstanding(p) == 0)
+		if (over && gd_pool_outstanding(p) == 0)
 			return 0;
-		if (!(is_inline && !over && gd_room(p) > 0))
+		if (!(is_inline && !over && gd_pool_room(p) > 0))
 			wait_for_something(d, p);
 	}
 }
@@ -261,11 +261,12 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 static int explain(struct gd_dispatcher *d, int r, struct gd_error *err)
 {
 	if (r == -ECANCELED)
-		return error_set(err, r, atomic_load(&d->stops) > 0 ? "stopped by gd_stop()" : "stopped by a callback");
+		return error_set(err, r,
+			atomic_load(&d->stops) > 0 ? "stopped by gd_dispatcher_stop()" : "stopped by a callback");
 	if (r == -ENODEV)
 		return error_set(err, r, "no worker is left: every setup failed, or its replacement's did");
 	if (d->source_error == -ENODATA)
-		return error_set(err, -ENODATA, "the generator returned 1 without a task: gd_emit() comes first");
+		return error_set(err, -ENODATA, "the generator returned 1 without a task: gd_feed_emit() comes first");
 	if (d->source_error < 0)
 		return error_set(err, d->source_error, "the generator failed: %s", error_words(d->source_error));
 	return 0;
@@ -282,8 +283,8 @@ static void remember(struct gd_dispatcher *d, struct gd_pool *p)
 	for (size_t i = 0; workers && i < stats.workers; i++) {
 		gd_pool_worker_stats(p, (int)i, &workers[i]);
 		workers[i].pid = 0;
-		if (workers[i].state != GD_WORKER_OUT)
-			workers[i].state = GD_WORKER_FINISHED;
+		if (workers[i].state != GD_WORKER_STATE_LOST)
+			workers[i].state = GD_WORKER_STATE_FINISHED;
 	}
 	pthread_mutex_lock(&d->lock);
 	free(d->last_workers);
@@ -294,7 +295,7 @@ static void remember(struct gd_dispatcher *d, struct gd_pool *p)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void gd_stats(const struct gd_dispatcher *dispatcher, struct gd_stats *ret)
+void gd_dispatcher_stats(const struct gd_dispatcher *dispatcher, struct gd_stats *ret)
 {
 	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher; /* only the lock changes */
 	pthread_mutex_lock(&d->lock);
@@ -305,7 +306,7 @@ void gd_stats(const struct gd_dispatcher *dispatcher, struct gd_stats *ret)
 	pthread_mutex_unlock(&d->lock);
 }
 
-int gd_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_worker_stats *ret)
+int gd_dispatcher_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_worker_stats *ret)
 {
 	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher;
 	int r = -ENOENT;
@@ -320,7 +321,8 @@ int gd_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_
 	return r;
 }
 
-int64_t gd_worker_task(const struct gd_dispatcher *dispatcher, int slot, void *data, size_t room, uint64_t *ret_id)
+int64_t gd_dispatcher_worker_task(
+	const struct gd_dispatcher *dispatcher, int slot, void *data, size_t room, uint64_t *ret_id)
 {
 	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher;
 	pthread_mutex_lock(&d->lock);
@@ -354,7 +356,7 @@ static int run_once(struct gd_dispatcher *d, struct gd_stats *ret_stats, struct 
 	struct gd_options options = *d->options;
 	options.total_tasks = d->source->total_tasks;
 	struct gd_pool *p;
-	int r = gd_open(&options, &p, err);
+	int r = gd_pool_open(&options, &p, err);
 	if (r < 0) {
 		struct gd_stats none = {.expected = options.total_tasks};
 		if (options.on_exit)
@@ -368,7 +370,7 @@ static int run_once(struct gd_dispatcher *d, struct gd_stats *ret_stats, struct 
 	r = run_pool(d, p, d->source->inline_generator, err);
 	remember(d, p);
 	struct gd_stats stats;
-	int closed = gd_close(p, &stats, r < 0 ? NULL : err);
+	int closed = gd_pool_close(p, &stats, r < 0 ? NULL : err);
 	pthread_mutex_lock(&d->lock);
 	d->last = stats;
 	pthread_mutex_unlock(&d->lock);
@@ -377,10 +379,11 @@ static int run_once(struct gd_dispatcher *d, struct gd_stats *ret_stats, struct 
 	return r < 0 ? r : closed;
 }
 
-int gd_run(struct gd_dispatcher *d, const struct gd_source *source, struct gd_stats *ret_stats, struct gd_error *err)
+int gd_dispatcher_run(
+	struct gd_dispatcher *d, const struct gd_run *source, struct gd_stats *ret_stats, struct gd_error *err)
 {
 	if (!source || source->size != sizeof(*source))
-		return error_set(err, -EINVAL, "no source, or its size is not sizeof(struct gd_source)");
+		return error_set(err, -EINVAL, "no source, or its size is not sizeof(struct gd_run)");
 	if (!source->generator)
 		return error_set(err, -EINVAL, "the source has no generator");
 	if (atomic_exchange(&d->running, true))

@@ -43,7 +43,7 @@ static int keep(struct held_result *r)
 	if (!to) {
 		/* The callback is still made, and says that the result is lost. */
 		if (e->failure == GD_FAILURE_NONE) {
-			e->failure = GD_NOT_CARRIED;
+			e->failure = GD_FAILURE_NOT_CARRIED;
 			e->code = -ENOMEM;
 			e->message = "no memory to hold the result back until it is its turn";
 		} else {

@@ -86,7 +86,7 @@ void pool_start_worker(struct gd_pool *p, struct slot *s)
 	pthread_mutex_unlock(&p->lock);
 	if (r >= 0)
 		return;
-	/* Told in the next turn: this may be gd_open(). A replacement may find what it needs a moment later. */
+	/* Told in the next turn: this may be gd_pool_open(). A replacement may find what it needs a moment later. */
 	s->start_error = r;
 	p->restart_at = clock_now_ns() + (s->was_ready ? RESTART_NS : 0);
 }
@@ -103,7 +103,7 @@ void pool_try_starts(struct gd_pool *p)
 		char words[WORDS_MAX];
 		snprintf(words, sizeof(words), "no process could be made for the worker: %s",
 			error_words(s->start_error));
-		struct gd_event end = {.failure = GD_FAILED, .code = s->start_error, .message = words};
+		struct gd_event end = {.failure = GD_FAILURE_ERROR, .code = s->start_error, .message = words};
 		s->start_error = 0;
 		after_life(p, s, false, false, &end);
 	}
@@ -128,7 +128,7 @@ static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
 		pool_close_queue(p, -ENODEV);
 	pthread_mutex_unlock(&p->lock);
 	if (none_left && !p->closing && p->stop_done == 0)
-		pool_cancel_waiting(p, GD_NO_WORKER, "no worker is left");
+		pool_cancel_waiting(p, GD_FAILURE_NO_WORKER, "no worker is left");
 }
 
 static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end)
@@ -148,7 +148,7 @@ static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool b
 		out_of_use(p, s, SLOT_FINISHED);
 		return;
 	}
-	if (end->failure == GD_STUCK || p->warden_gone) {
+	if (end->failure == GD_FAILURE_STUCK || p->warden_gone) {
 		out_of_use(p, s, SLOT_OUT);
 		return;
 	}
@@ -192,15 +192,15 @@ static void conclude_lost(struct gd_pool *p, struct slot *s, uint64_t first, uin
 		event.address = end->address;
 		event.message = end->message;
 		char words[WORDS_MAX];
-		if (timed_out > seq && end->failure != GD_STUCK) {
+		if (timed_out > seq && end->failure != GD_FAILURE_STUCK) {
 			snprintf(words, sizeof(words),
 				"not done within %lld ms; its worker did not give up and was killed",
 				(long long)p->options->task_timeout_ms);
-			event.failure = GD_TIMED_OUT;
+			event.failure = GD_FAILURE_TIMED_OUT;
 			event.code = -ETIMEDOUT;
 			event.message = words;
 		}
-		if (event.failure == GD_TIMED_OUT)
+		if (event.failure == GD_FAILURE_TIMED_OUT)
 			tally_count(&s->tally.timeouts);
 		else
 			tally_count(&s->tally.failed);
@@ -228,7 +228,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	struct gd_event end = {.message = ""};
 	death_describe(p, s, r, &end, words, sizeof(words));
 	if (s->setup_words[0] != '\0' && s->state == SLOT_STARTING)
-		end = (struct gd_event){.failure = GD_FAILED, .code = s->setup_code, .message = s->setup_words};
+		end = (struct gd_event){.failure = GD_FAILURE_ERROR, .code = s->setup_code, .message = s->setup_words};
 
 	pthread_mutex_lock(&p->lock);
 	bool was_ready = s->state != SLOT_STARTING;
@@ -244,7 +244,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 
 	if (begun > first)
 		conclude_lost(p, s, first, begun, &end);
-	if (was_closing && !s->cleaned && end.failure != GD_CANCELLED)
+	if (was_closing && !s->cleaned && end.failure != GD_FAILURE_CANCELLED)
 		cleanup_ended_badly(p, s, &end);
 
 	pthread_mutex_lock(&p->lock);
@@ -253,7 +253,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	orphan_draft(p, s);
 	slot_drop_channel(s);
 	pthread_mutex_unlock(&p->lock);
-	if (end.failure == GD_STUCK)
+	if (end.failure == GD_FAILURE_STUCK)
 		p->stuck = true;
 	after_life(p, s, was_ready, began, &end);
 	pthread_mutex_lock(&p->lock);

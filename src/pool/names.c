@@ -3,23 +3,23 @@
 
 static const char *const failure_names[] = {
 	[GD_FAILURE_NONE] = "none",
-	[GD_FAILED] = "failed",
-	[GD_CRASHED] = "crashed",
-	[GD_OUT_OF_MEMORY] = "out of memory",
-	[GD_TIMED_OUT] = "timed out",
-	[GD_CANCELLED] = "cancelled",
-	[GD_NO_WORKER] = "no worker",
-	[GD_STUCK] = "stuck",
-	[GD_NOT_CARRIED] = "not carried",
+	[GD_FAILURE_ERROR] = "failed",
+	[GD_FAILURE_CRASHED] = "crashed",
+	[GD_FAILURE_OUT_OF_MEMORY] = "out of memory",
+	[GD_FAILURE_TIMED_OUT] = "timed out",
+	[GD_FAILURE_CANCELLED] = "cancelled",
+	[GD_FAILURE_NO_WORKER] = "no worker",
+	[GD_FAILURE_STUCK] = "stuck",
+	[GD_FAILURE_NOT_CARRIED] = "not carried",
 };
 
 static const char *const state_names[] = {
-	[GD_WORKER_STARTING] = "starting",
-	[GD_WORKER_IDLE] = "idle",
-	[GD_WORKER_BUSY] = "busy",
-	[GD_WORKER_ENDING] = "ending",
-	[GD_WORKER_FINISHED] = "finished",
-	[GD_WORKER_OUT] = "out",
+	[GD_WORKER_STATE_STARTING] = "starting",
+	[GD_WORKER_STATE_IDLE] = "idle",
+	[GD_WORKER_STATE_BUSY] = "busy",
+	[GD_WORKER_STATE_ENDING] = "ending",
+	[GD_WORKER_STATE_FINISHED] = "finished",
+	[GD_WORKER_STATE_LOST] = "out",
 };
 
 #define NAME_IN(table, i) ((size_t)(i) < sizeof(table) / sizeof((table)[0]) ? (table)[i] : "unknown")

@@ -11,7 +11,7 @@
 #define PROGRESS_NS (100 * NS_PER_MS)
 #define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
-#define TURNS_MAX   8  /* in one gd_poll(), while there is something to call back */
+#define TURNS_MAX   8  /* in one gd_pool_poll(), while there is something to call back */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -133,7 +133,7 @@ void pool_progress_now(struct gd_pool *p, bool last)
 	p->in_callback = false;
 }
 
-/* What gd_poll() says when there is nothing left to wait for; 1: there is. */
+/* What gd_pool_poll() says when there is nothing left to wait for; 1: there is. */
 static int nothing_left(struct gd_pool *p)
 {
 	if (pool_outstanding(p) > 0)
@@ -160,7 +160,7 @@ static void stay_readable(struct gd_pool *p)
 	p->signalled = true;
 }
 
-int gd_poll(struct gd_pool *p, int timeout_ms)
+int gd_pool_poll(struct gd_pool *p, int timeout_ms)
 {
 	if (p->in_callback)
 		return -EDEADLK;
@@ -207,13 +207,13 @@ void pool_signal(struct gd_pool *p)
 	errno = saved;
 }
 
-void gd_interrupt(struct gd_pool *p)
+void gd_pool_interrupt(struct gd_pool *p)
 {
 	atomic_store(&p->interrupted, true);
 	pool_signal(p);
 }
 
-int gd_fd(const struct gd_pool *p)
+int gd_pool_fd(const struct gd_pool *p)
 {
 	return p->epoll_fd;
 }

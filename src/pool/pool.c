@@ -220,7 +220,7 @@ static int start_warden(struct gd_pool *p, struct gd_error *err)
 	return error_set(err, r, "cannot watch the warden process: %s", error_words(r));
 }
 
-int gd_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err)
+int gd_pool_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err)
 {
 	struct gd_options *copy;
 	int r = options_copy(options, &copy, err);
@@ -279,12 +279,12 @@ static void wait_turn(struct gd_pool *p)
 		pool_wait(p, UINT64_MAX);
 }
 
-int gd_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err)
+int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err)
 {
 	if (!p)
 		return 0;
 	if (p->in_callback)
-		return error_set(err, -EDEADLK, "gd_close() from inside a callback");
+		return error_set(err, -EDEADLK, "gd_pool_close() from inside a callback");
 	if (pool_outstanding(p) > 0) {
 		atomic_store(&p->stop, 2);
 		while (pool_outstanding(p) > 0) {

@@ -52,7 +52,7 @@ struct gd_pool {
 	/* The polling thread's. */
 	uint64_t arm;
 	bool in_callback;
-	bool closing; /* gd_close() */
+	bool closing; /* gd_pool_close() */
 	bool timer_set;
 	uint64_t restart_at; /* when to look at starts that failed; 0: there are none */
 	bool signalled;      /* event_fd is readable */
@@ -62,7 +62,7 @@ struct gd_pool {
 	struct held_results held;
 	bool warden_gone;
 	bool stuck; /* a worker could not be killed */
-	int made;   /* callbacks, in this gd_poll() */
+	int made;   /* callbacks, in this gd_pool_poll() */
 
 	/* Anybody's. */
 	atomic_int stop; /* how often a stop was asked for */
@@ -70,14 +70,14 @@ struct gd_pool {
 	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
-	atomic_uint waiting;    /* threads in gd_submit() or gd_reserve() */
+	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;
 	pthread_t poller;
 	int stop_done;          /* how much of `stop` has been carried out */
 	bool closed;            /* no more tasks: stopped or no worker left */
-	int closed_why;         /* what gd_submit() says to that */
+	int closed_why;         /* what gd_pool_submit() says to that */
 	size_t limit;           /* of outstanding */
 	size_t doomed;          /* tasks in the backlog that only wait to be told so */
 	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */

@@ -59,17 +59,17 @@ static enum gd_worker_state state_of(const struct slot *s)
 {
 	switch (s->state) {
 	case SLOT_STARTING:
-		return GD_WORKER_STARTING;
+		return GD_WORKER_STATE_STARTING;
 	case SLOT_READY:
-		return slot_in_flight(s) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
+		return slot_in_flight(s) > 0 ? GD_WORKER_STATE_BUSY : GD_WORKER_STATE_IDLE;
 	case SLOT_CLOSING:
-		return GD_WORKER_ENDING;
+		return GD_WORKER_STATE_ENDING;
 	case SLOT_FINISHED:
-		return GD_WORKER_FINISHED;
+		return GD_WORKER_STATE_FINISHED;
 	case SLOT_OUT:
 		break;
 	}
-	return GD_WORKER_OUT;
+	return GD_WORKER_STATE_LOST;
 }
 
 /* When the task at the head began: the worker's word, where that can be true; else when it was handed over, at the
@@ -93,7 +93,7 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	stats.timeouts = atomic_load_explicit(&s->tally.timeouts, memory_order_relaxed);
 	stats.pid = s->pid;
 	stats.state = state_of(s);
-	stats.has_task = stats.state == GD_WORKER_BUSY;
+	stats.has_task = stats.state == GD_WORKER_STATE_BUSY;
 	if (stats.has_task) {
 		stats.task_id = slot_task(s, s->completed)->id;
 		stats.since_ns = began_ns(s);

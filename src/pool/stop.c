@@ -17,7 +17,7 @@ static void stop_waiting(struct gd_pool *p)
 			pool_take_back(p, s);
 	}
 	pthread_mutex_unlock(&p->lock);
-	pool_cancel_waiting(p, GD_CANCELLED, CANCELLED_WORDS);
+	pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);
 }
 
 /* Second: what runs is cancelled, and killed when the grace period is over. */
@@ -46,11 +46,11 @@ void pool_stop_turn(struct gd_pool *p)
 		stop_running(p);
 	/* A worker that dies later gives back what it had not begun. */
 	if (p->stop_done > 0 && pool_has_waiting(p))
-		pool_cancel_waiting(p, GD_CANCELLED, CANCELLED_WORDS);
+		pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);
 }
 
 void gd_pool_stop(struct gd_pool *p)
 {
 	atomic_fetch_add(&p->stop, 1);
-	gd_interrupt(p);
+	gd_pool_interrupt(p);
 }

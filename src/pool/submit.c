@@ -108,17 +108,17 @@ static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, uns
 	return r;
 }
 
-int gd_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
+int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
 {
 	if (size < POOL_LARGE)
 		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, flags, ret_id);
 	struct gd_draft *draft;
 	void *to;
-	int r = gd_reserve(p, size, flags, &draft, &to);
+	int r = gd_pool_reserve(p, size, flags, &draft, &to);
 	if (r < 0)
 		return r;
 	memcpy(to, data, size);
-	return gd_commit(draft, size, tag, ret_id);
+	return gd_draft_commit(draft, size, tag, ret_id);
 }
 
 /* With the lock held: in a worker's inbox if one is free for it. */
@@ -150,7 +150,7 @@ static int draft_elsewhere(struct gd_draft *d)
 	return t->data ? 0 : -ENOMEM;
 }
 
-int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data)
+int gd_pool_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data)
 {
 	struct gd_draft *d = calloc(1, sizeof(*d));
 	if (!d)
@@ -173,7 +173,7 @@ int gd_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft *
 	if (!in_place)
 		r = draft_elsewhere(d);
 	if (r < 0) {
-		gd_abandon(d);
+		gd_draft_abandon(d);
 		return r;
 	}
 	*ret = d;
@@ -192,7 +192,7 @@ static void unlink_draft(struct gd_pool *p, struct gd_draft *d)
 		d->slot->drafting = false;
 }
 
-void gd_abandon(struct gd_draft *d)
+void gd_draft_abandon(struct gd_draft *d)
 {
 	struct gd_pool *p = d->pool;
 	pthread_mutex_lock(&p->lock);
@@ -229,7 +229,7 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	return 0;
 }
 
-int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
+int gd_draft_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 {
 	struct gd_pool *p = d->pool;
 	int r = size <= d->task.size ? 0 : -EINVAL;
@@ -238,7 +238,7 @@ int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 		d->task.data = d->task.parcel.data;
 	}
 	if (r < 0) {
-		gd_abandon(d);
+		gd_draft_abandon(d);
 		return r;
 	}
 	d->task.size = size;
@@ -259,12 +259,12 @@ int gd_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id)
 	return r;
 }
 
-size_t gd_outstanding(const struct gd_pool *p)
+size_t gd_pool_outstanding(const struct gd_pool *p)
 {
 	return pool_outstanding(p);
 }
 
-size_t gd_room(const struct gd_pool *pool)
+size_t gd_pool_room(const struct gd_pool *pool)
 {
 	struct gd_pool *p = (struct gd_pool *)pool; /* only the lock changes */
 	pthread_mutex_lock(&p->lock);

@@ -22,7 +22,7 @@ struct task {
 	int tries;      /* attempts that are over */
 	int avoid;      /* the slot where the last of them failed, or -1 */
 	bool announced; /* on_task_start was made for the present attempt */
-	bool doomed;    /* its payload is lost, for want of memory: ends as GD_NOT_CARRIED */
+	bool doomed;    /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
 	enum task_place place;
 };
 

@@ -59,7 +59,7 @@ int gd_worker_attempt(const struct gd_worker *w, size_t i)
 	return i < w->in_hand ? (int)w->items[i].desc.attempt : 0;
 }
 
-bool gd_cancelled(const struct gd_worker *w)
+bool gd_worker_cancelled(const struct gd_worker *w)
 {
 	if (!w->in_hand)
 		return false;

@@ -224,24 +224,24 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 	return data;
 }
 
-void *gd_result_reserve(struct gd_worker *w, size_t size)
+void *gd_worker_result_reserve(struct gd_worker *w, size_t size)
 {
 	return w->in_hand && w->settled == 0 ? answer_reserve(w, 0, size) : NULL;
 }
 
-int gd_result(struct gd_worker *w, const void *data, size_t size)
+int gd_worker_result(struct gd_worker *w, const void *data, size_t size)
 {
 	if (!w->in_hand || w->settled > 0)
 		return -EINVAL;
 	void *room_for_it = answer_reserve(w, 0, size);
 	if (!room_for_it)
-		return gd_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
+		return gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
 	if (size)
 		memcpy(room_for_it, data, size);
 	return 0;
 }
 
-int gd_fail(struct gd_worker *w, int code, const char *format, ...)
+int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -258,7 +258,7 @@ static void settle_answered(struct gd_worker *w)
 		worker_settle(w);
 }
 
-int gd_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size)
+int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size)
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
@@ -271,7 +271,7 @@ int gd_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size
 	return 0;
 }
 
-int gd_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...)
+int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...)
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;

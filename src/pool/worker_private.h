@@ -57,7 +57,7 @@ struct gd_worker {
 	uint64_t now_ns; /* end of the last task, or of the last wait */
 	struct clock_cache clock;
 
-	char words[WORDS_MAX]; /* of gd_fail() in setup, cleanup and process */
+	char words[WORDS_MAX]; /* of gd_worker_fail() in setup, cleanup and process */
 };
 
 /* worker_answer.c */

@@ -40,13 +40,13 @@ void devices_read(struct devices *d)
 
 void devices_fill_row_from(struct view_gpu *g, const struct gd_gpu *gpu)
 {
-	if (gpu->known & GD_GPU_NAME)
+	if (gpu->known & GD_GPU_KNOWN_NAME)
 		g->name = gpu->name;
-	if (gpu->known & GD_GPU_MEMORY_TOTAL)
+	if (gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL)
 		g->memory_total_bytes = (int64_t)gpu->memory_total_bytes;
-	if (gpu->known & GD_GPU_MEMORY_USED)
+	if (gpu->known & GD_GPU_KNOWN_MEMORY_USED)
 		g->memory_used_bytes = (int64_t)gpu->memory_used_bytes;
-	if (gpu->known & GD_GPU_UTILIZATION)
+	if (gpu->known & GD_GPU_KNOWN_UTILIZATION)
 		g->utilization_percent = (int)gpu->utilization_percent;
 }
 

@@ -35,7 +35,7 @@
 
 struct shown {
 	struct gd_dispatcher *dispatcher;
-	const struct gd_source *source;
+	const struct gd_run *source;
 	struct gd_show show;
 	struct panel_options options;
 	int fd; /* the terminal, also while standard error leads elsewhere; -1: the caller's own is used */
@@ -71,7 +71,7 @@ static const char *name_task(struct shown *s, const struct gd_worker_stats *w, c
 {
 	_Alignas(max_align_t) char bytes[NAMED_BYTES];
 	uint64_t id = w->task_id;
-	int64_t size = gd_worker_task(s->dispatcher, w->slot, bytes, sizeof(bytes), &id);
+	int64_t size = gd_dispatcher_worker_task(s->dispatcher, w->slot, bytes, sizeof(bytes), &id);
 	name[0] = 0;
 	if (size >= 0 && s->show.name_task) {
 		struct gd_bytes task = {bytes, size < NAMED_BYTES ? (size_t)size : NAMED_BYTES};
@@ -124,9 +124,9 @@ static void update(struct shown *s, const struct gd_stats *last)
 	if (last)
 		stats = *last;
 	else
-		gd_stats(s->dispatcher, &stats);
+		gd_dispatcher_stats(s->dispatcher, &stats);
 	put_stats(s, &stats, now_ns);
-	for (int slot = 0; gd_worker_stats(s->dispatcher, slot, &w) == 0; slot++)
+	for (int slot = 0; gd_dispatcher_worker_stats(s->dispatcher, slot, &w) == 0; slot++)
 		put_worker(s, &w);
 }
 
@@ -195,10 +195,10 @@ static int generate(void *context, struct gd_feed *feed)
 static int begin(struct shown *s)
 {
 	static const enum panel_mode modes[] = {
-		[GD_SHOW_AUTO] = PANEL_AUTO, [GD_SHOW_PLAIN] = PANEL_PLAIN, [GD_SHOW_OFF] = PANEL_OFF};
+		[GD_SHOW_MODE_AUTO] = PANEL_AUTO, [GD_SHOW_MODE_PLAIN] = PANEL_PLAIN, [GD_SHOW_MODE_OFF] = PANEL_OFF};
 	s->capture = (struct capture){.fd = -1, .saved = {-1, -1, -1}};
 	s->fd = s->end_fd = -1;
-	if (s->show.mode == GD_SHOW_OFF)
+	if (s->show.mode == GD_SHOW_MODE_OFF)
 		return 0;
 	s->end_fd = eventfd(0, EFD_CLOEXEC);
 	s->fd = fcntl(s->show.fd ? s->show.fd : STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -244,7 +244,7 @@ static void add_gpus(struct gd_dispatcher *d, size_t workers, struct gd_show_sta
 	ret->gpus = calloc(workers, sizeof(*ret->gpus));
 	for (size_t i = 0; ret->gpus && i < workers; i++) {
 		struct gd_worker_stats w;
-		if (gd_worker_stats(d, (int)i, &w) < 0)
+		if (gd_dispatcher_worker_stats(d, (int)i, &w) < 0)
 			return;
 		ret->gpus[ret->num_gpus++] = (struct gd_gpu_stats){.gpu = w.gpu,
 			.slot = w.slot,
@@ -277,20 +277,20 @@ static void report(struct gd_dispatcher *d, const struct gd_stats *stats, struct
 	add_gpus(d, stats->workers, ret);
 }
 
-int gd_run_shown(struct gd_dispatcher *d, const struct gd_source *source, const struct gd_show *show,
+int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *source, const struct gd_show *show,
 	struct gd_show_stats *ret, struct gd_error *err)
 {
 	struct shown s = {.dispatcher = d, .source = source};
 	struct gd_stats stats = {0};
 	if (ret)
 		*ret = (struct gd_show_stats){0};
-	if (show && (show->size != sizeof(*show) || show->mode > GD_SHOW_OFF))
+	if (show && (show->size != sizeof(*show) || show->mode > GD_SHOW_MODE_OFF))
 		return error_set(err, -EINVAL, "the size of struct gd_show, or its mode, makes no sense");
 	if (!source || source->size != sizeof(*source) || !source->generator)
-		return gd_run(d, source, NULL, err); /* it knows the words */
+		return gd_dispatcher_run(d, source, NULL, err); /* it knows the words */
 	if (show)
 		s.show = *show;
-	struct gd_source wrapped = *source;
+	struct gd_run wrapped = *source;
 	wrapped.generator = generate;
 	wrapped.context = &s;
 	int r = begin(&s);
@@ -298,7 +298,7 @@ int gd_run_shown(struct gd_dispatcher *d, const struct gd_source *source, const 
 		finish(&s, NULL);
 		return error_set(err, r, "cannot show the run: %s", error_words(r));
 	}
-	r = gd_run(d, &wrapped, &stats, err);
+	r = gd_dispatcher_run(d, &wrapped, &stats, err);
 	finish(&s, s.begun ? &stats : NULL);
 	if (ret)
 		report(d, &stats, ret);

@@ -4,16 +4,16 @@
 enum view_gpu_status worker_status(enum gd_worker_state state)
 {
 	switch (state) {
-	case GD_WORKER_STARTING:
+	case GD_WORKER_STATE_STARTING:
 		return VIEW_GPU_INITIALIZING;
-	case GD_WORKER_BUSY:
+	case GD_WORKER_STATE_BUSY:
 		return VIEW_GPU_PROCESSING;
-	case GD_WORKER_IDLE:
+	case GD_WORKER_STATE_IDLE:
 		return VIEW_GPU_IDLE;
-	case GD_WORKER_ENDING:
-	case GD_WORKER_FINISHED:
+	case GD_WORKER_STATE_ENDING:
+	case GD_WORKER_STATE_FINISHED:
 		return VIEW_GPU_FINISHED;
-	case GD_WORKER_OUT:
+	case GD_WORKER_STATE_LOST:
 		break;
 	}
 	return VIEW_GPU_ERROR;
@@ -23,7 +23,7 @@ struct view_gpu worker_row(const struct gd_worker_stats *w)
 {
 	struct view_gpu g = view_gpu_unknown(w->gpu, w->slot);
 	g.status = worker_status(w->state);
-	g.error = w->state == GD_WORKER_OUT ? "given up: setup failed, or it crashed too often" : NULL;
+	g.error = w->state == GD_WORKER_STATE_LOST ? "given up: setup failed, or it crashed too often" : NULL;
 	g.num_tasks = w->has_task;
 	g.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1;
 	g.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1;

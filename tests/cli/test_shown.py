@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gd_run_shown(): a program of a user, with a panel."""
+"""gd_dispatcher_run_shown(): a program of a user, with a panel."""
 import os
 import pathlib
 import re
@@ -74,7 +74,7 @@ def test_a_run_that_is_stopped_shows_how_far_it_came(shown):
     assert terminal.wait() == 1
     text = terminal.screen.everything()
     assert terminal.screen.cursor
-    assert "error: stopped by gd_stop()" in text
+    assert "error: stopped by gd_dispatcher_stop()" in text
     assert text.count("shown_program  ") == 1
 
 

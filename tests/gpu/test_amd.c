@@ -68,7 +68,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_int_equal(gpu->temperature_celsius, 47);
 	assert_int_equal(gpu->power_milliwatts, 93000);
 	assert_int_equal(gpu->numa_node, 3);
-	assert_true(gpu->known & GD_GPU_PROCESSES);
+	assert_true(gpu->known & GD_GPU_KNOWN_PROCESSES);
 	assert_int_equal(gpu->num_processes, 1);
 	assert_int_equal(gpu->processes[0].pid, 4711);
 	assert_int_equal(gpu->processes[0].memory_bytes, 1 << 30);
@@ -90,7 +90,8 @@ static void test_missing_or_malformed_sysfs_file_makes_its_field_unknown(void **
 	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
 	assert_string_equal(gpu->name, "AMD GPU 0x73bf");
-	assert_int_equal(gpu->known, GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_USED | GD_GPU_MIG);
+	assert_int_equal(
+		gpu->known, GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_MIG);
 	gd_gpu_list_free(list);
 }
 

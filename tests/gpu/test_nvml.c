@@ -48,12 +48,13 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
 	const struct gd_gpu *gpu = &list->gpus[0];
-	assert_true(has(gpu, GD_GPU_UUID | GD_GPU_NAME | GD_GPU_PCI_ID | GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE |
-				     GD_GPU_MEMORY_USED | GD_GPU_UTILIZATION | GD_GPU_TEMPERATURE | GD_GPU_POWER |
-				     GD_GPU_NUMA_NODE | GD_GPU_PROCESSES | GD_GPU_MIG | GD_GPU_EXCLUSIVE |
-				     GD_GPU_MEMORY_RESERVED));
+	assert_true(has(gpu, GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_TOTAL |
+				     GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
+				     GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE |
+				     GD_GPU_KNOWN_PROCESSES | GD_GPU_KNOWN_MIG | GD_GPU_KNOWN_COMPUTE_MODE |
+				     GD_GPU_KNOWN_MEMORY_RESERVED));
 	assert_int_equal(gpu->vendor, GD_VENDOR_NVIDIA);
-	assert_int_equal(gpu->health, GD_GPU_OK);
+	assert_int_equal(gpu->health, GD_GPU_HEALTH_OK);
 	assert_int_equal(gpu->index, 0);
 	assert_int_equal(gpu->mig_index, -1);
 	assert_string_equal(gpu->name, "NVIDIA A100-SXM4-80GB");
@@ -94,10 +95,11 @@ static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void 
 	fake_machine_cards(*state, "card\nname=Orin\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
-	assert_int_equal(gpu->health, GD_GPU_OK);
-	assert_false(gpu->known & (GD_GPU_UUID | GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_USED |
-					  GD_GPU_UTILIZATION | GD_GPU_TEMPERATURE | GD_GPU_POWER | GD_GPU_NUMA_NODE));
-	assert_true(has(gpu, GD_GPU_PROCESSES)); /* asked, and there are none */
+	assert_int_equal(gpu->health, GD_GPU_HEALTH_OK);
+	assert_false(gpu->known & (GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
+					  GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
+					  GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE));
+	assert_true(has(gpu, GD_GPU_KNOWN_PROCESSES)); /* asked, and there are none */
 	gd_gpu_list_free(list);
 }
 
@@ -105,7 +107,7 @@ static void test_processes_that_cannot_be_asked_for_are_unknown(void **state)
 {
 	fake_machine_cards(*state, T4 "fail=GetComputeRunningProcesses 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_false(list->gpus[0].known & GD_GPU_PROCESSES);
+	assert_false(list->gpus[0].known & GD_GPU_KNOWN_PROCESSES);
 	gd_gpu_list_free(list);
 }
 
@@ -171,7 +173,7 @@ static void test_mig_card_is_followed_by_its_instances(void **state)
 	assert_string_equal(list->gpus[2].uuid, "MIG-22222222");
 	assert_int_equal(list->gpus[2].memory_free_bytes, GIB);
 	assert_int_equal(list->gpus[2].num_processes, 1);
-	assert_false(list->gpus[2].known & GD_GPU_UTILIZATION);
+	assert_false(list->gpus[2].known & GD_GPU_KNOWN_UTILIZATION);
 	assert_int_equal(list->gpus[3].index, 1);
 	gd_gpu_list_free(list);
 
@@ -226,10 +228,10 @@ static void test_card_lost_between_two_calls_is_listed_as_lost_and_not_used(void
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo 15\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
-	assert_true(has(&list->gpus[0], GD_GPU_NAME | GD_GPU_UUID));
-	assert_false(list->gpus[0].known & (GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES));
-	assert_int_equal(list->gpus[1].health, GD_GPU_OK);
+	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
+	assert_true(has(&list->gpus[0], GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_UUID));
+	assert_false(list->gpus[0].known & (GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES));
+	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_OK);
 	fake_machine_assert_warned(list, "GPU 0 has fallen off the bus");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_count("auto", NULL), 1);
@@ -243,8 +245,8 @@ static void test_instance_is_lost_with_its_card(void **state)
 	fake_machine_cards(*state, A100 "mig\ninstance 0\nuuid=MIG-1\nfail=GetMemoryInfo 15\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
-	assert_int_equal(list->gpus[1].health, GD_GPU_LOST);
+	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
+	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_LOST);
 	gd_gpu_list_free(list);
 }
 
@@ -253,11 +255,11 @@ static void test_card_without_a_handle_is_listed_with_its_health(void **state)
 	fake_machine_cards(*state, A100 "fail=GetHandleByIndex 15\n" T4 T4 "fail=GetHandleByIndex 4\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[0].health, GD_GPU_LOST);
+	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
 	assert_int_equal(list->gpus[0].known, 0);
-	assert_int_equal(list->gpus[1].health, GD_GPU_OK);
+	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_OK);
 	assert_int_equal(list->gpus[1].index, 1);
-	assert_int_equal(list->gpus[2].health, GD_GPU_UNREADABLE);
+	assert_int_equal(list->gpus[2].health, GD_GPU_HEALTH_UNREADABLE);
 	fake_machine_assert_warned(list, "GPU 2 cannot be read: no permission");
 	gd_gpu_list_free(list);
 }
@@ -267,9 +269,9 @@ static void test_function_unknown_to_the_driver_falls_back_to_the_older_one(void
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo_v2 13\nfail=GetTemperatureV 13\nfail=GetMigMode 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = &list->gpus[0];
-	assert_true(has(gpu, GD_GPU_MEMORY_USED | GD_GPU_TEMPERATURE | GD_GPU_MIG));
+	assert_true(has(gpu, GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_MIG));
 	assert_int_equal(gpu->memory_used_bytes, 20 * GIB); /* with what is reserved */
-	assert_false(gpu->known & GD_GPU_MEMORY_RESERVED);
+	assert_false(gpu->known & GD_GPU_KNOWN_MEMORY_RESERVED);
 	assert_int_equal(gpu->temperature_celsius, 41);
 	assert_false(gpu->mig_enabled);
 	gd_gpu_list_free(list);
@@ -290,7 +292,7 @@ static void test_library_without_newer_functions_is_read_with_the_older_ones(voi
 	assert_int_equal(gpu->processes[1].pid, 11);
 	assert_int_equal(gpu->processes[1].memory_bytes, 8192);
 	assert_false(gpu->processes[2].memory_known);
-	assert_false(gpu->known & GD_GPU_NUMA_NODE); /* -1: the machine has no nodes */
+	assert_false(gpu->known & GD_GPU_KNOWN_NUMA_NODE); /* -1: the machine has no nodes */
 	gd_gpu_list_free(list);
 }
 
@@ -360,9 +362,9 @@ static void test_card_that_does_not_answer_delays_no_other_card(void **state)
 	fake_machine_cards(*state, T4 T4 "hang=GetName\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[0].health, GD_GPU_OK);
-	assert_int_equal(list->gpus[1].health, GD_GPU_NOT_ANSWERING);
-	assert_int_equal(list->gpus[2].health, GD_GPU_OK);
+	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_OK);
+	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_NOT_ANSWERING);
+	assert_int_equal(list->gpus[2].health, GD_GPU_HEALTH_OK);
 	fake_machine_assert_warned(list, "GPU 1 does not answer");
 	gd_gpu_list_free(list);
 }

@@ -129,11 +129,11 @@ static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(vo
 	fake_machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
 	while (gpu_of(p, 0).memory_free_bytes != 300)
 		wait_for(p, GPU_NEWS_CARD, 0);
-	wait_for_health(p, 1, GD_GPU_NOT_ANSWERING);
+	wait_for_health(p, 1, GD_GPU_HEALTH_NOT_ANSWERING);
 	struct gd_gpu sick = gpu_of(p, 1);
 	assert_string_equal(sick.uuid, "GPU-2");
-	assert_true(sick.known & GD_GPU_UUID);
-	assert_false(sick.known & (GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES));
+	assert_true(sick.known & GD_GPU_KNOWN_UUID);
+	assert_false(sick.known & (GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES));
 	assert_int_equal(sick.num_processes, 0);
 
 	/* The other goes on, and a round is complete although one card is silent. */
@@ -141,7 +141,7 @@ static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(vo
 	struct gpu_probe *second = open_probe("0,1", 0, 1000);
 	wait_for_round(second, 1);
 	assert_int_equal(gpu_of(second, 0).memory_free_bytes, 100);
-	assert_int_equal(gpu_of(second, 1).health, GD_GPU_NOT_ANSWERING);
+	assert_int_equal(gpu_of(second, 1).health, GD_GPU_HEALTH_NOT_ANSWERING);
 	gpu_probe_close(second);
 	while (gpu_of(p, 0).memory_free_bytes != 100)
 		wait_for(p, GPU_NEWS_CARD, 0);
@@ -150,7 +150,7 @@ static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(vo
 	gd_gpu_list_free(list);
 
 	fake_machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "550"));
-	wait_for_health(p, 1, GD_GPU_OK);
+	wait_for_health(p, 1, GD_GPU_HEALTH_OK);
 	while (gpu_of(p, 1).memory_free_bytes != 550)
 		wait_for(p, GPU_NEWS_CARD, 1);
 	gpu_probe_close(p);
@@ -167,7 +167,7 @@ static void test_cards_that_wake_up_one_after_the_other_are_waited_for(void **st
 	assert_int_equal(news_within(p, 1300, &news), 0); /* longer than 2 s in all, and not given up */
 	fake_machine_cards(*state, CARD("GPU-1", "1") CARD("GPU-2", "1"));
 	wait_for(p, GPU_NEWS_CARD, 1);
-	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
+	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 	gpu_probe_close(p);
 }
 
@@ -182,9 +182,9 @@ static void test_lost_card_keeps_its_identity(void **state)
 	fake_machine_cards(
 		*state, CARD("GPU-1", "700") "fail=GetPciInfo 15\nmig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD(
 				"GPU-2", "1"));
-	wait_for_health(p, 0, GD_GPU_LOST);
+	wait_for_health(p, 0, GD_GPU_HEALTH_LOST);
 	assert_string_equal(gpu_of(p, 0).uuid, "MIG-1");
-	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
+	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 	gpu_probe_close(p);
 }
 
@@ -198,16 +198,16 @@ static void test_xids_are_reported_and_xid_79_means_a_lost_card(void **state)
 	assert_int_equal(news.index, 1);
 	assert_int_equal(news.xid, 31);
 	wait_for(p, GPU_NEWS_CARD, 1); /* asked at once how it is */
-	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
+	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 
 	fake_machine_cards(*state, CARD("GPU-1", "1") "xid=79\n" CARD("GPU-2", "1") "xid=31\n");
 	news = wait_for(p, GPU_NEWS_XID, -1);
 	assert_int_equal(news.index, 0);
 	assert_int_equal(news.xid, 79);
-	assert_int_equal(gpu_of(p, 0).health, GD_GPU_LOST);
+	assert_int_equal(gpu_of(p, 0).health, GD_GPU_HEALTH_LOST);
 	wait_for(p, GPU_NEWS_CARD, 0); /* what a card says that fell off the bus is not believed */
-	assert_int_equal(gpu_of(p, 0).health, GD_GPU_LOST);
-	assert_int_equal(gpu_of(p, 1).health, GD_GPU_OK);
+	assert_int_equal(gpu_of(p, 0).health, GD_GPU_HEALTH_LOST);
+	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 	gpu_probe_close(p);
 }
 
@@ -418,7 +418,7 @@ static void test_caller_that_does_not_read_gets_no_heap_of_old_samples(void **st
 	do {
 		wait_for(p, GPU_NEWS_CARD, 0);
 		old++;
-	} while (!(gpu_of(p, 0).known & GD_GPU_UUID));
+	} while (!(gpu_of(p, 0).known & GD_GPU_KNOWN_UUID));
 	assert_in_range(old, 1, 150);
 	gpu_probe_close(p);
 }

@@ -76,7 +76,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 		assert_int_equal(gpu->vendor, GD_VENDOR_SIMULATED);
 		assert_int_equal(gpu->memory_total_bytes, UINT64_C(16) << 30);
 		assert_int_equal(gpu->memory_free_bytes, gpu->memory_total_bytes);
-		assert_true(gpu->known & GD_GPU_PROCESSES);
+		assert_true(gpu->known & GD_GPU_KNOWN_PROCESSES);
 		assert_int_equal(gpu->num_processes, 0);
 		assert_true(gd_gpu_usable(gpu));
 	}
@@ -263,14 +263,14 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 			.index = 3,
 			.vendor_index = 3,
 			.mig_index = -1,
-			.known = GD_GPU_UUID,
+			.known = GD_GPU_KNOWN_UUID,
 			.uuid = "GPU-3"},
 		{.vendor = GD_VENDOR_NVIDIA, .index = 1, .vendor_index = 1, .mig_index = -1},
 		{.vendor = GD_VENDOR_NVIDIA,
 			.index = 2,
 			.vendor_index = 2,
 			.mig_index = 0,
-			.known = GD_GPU_UUID,
+			.known = GD_GPU_KNOWN_UUID,
 			.uuid = "MIG-7"},
 		{.vendor = GD_VENDOR_NVIDIA, .index = 2, .vendor_index = 2, .mig_index = -1, .mig_enabled = true},
 	};
@@ -279,7 +279,7 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 			.index = 5,
 			.vendor_index = 1,
 			.mig_index = -1,
-			.known = GD_GPU_UUID,
+			.known = GD_GPU_KNOWN_UUID,
 			.uuid = "GPU-ab"},
 		{.vendor = GD_VENDOR_AMD, .index = 4, .vendor_index = 0, .mig_index = -1},
 	};

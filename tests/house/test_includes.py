@@ -122,22 +122,22 @@ struct gd_error {
 };
 /* ---- Statistics --- */
 enum gd_worker_state {
-	GD_WORKER_IDLE,
+	GD_WORKER_STATE_IDLE,
 };
 struct gd_stats; /* names gd_show in its comment */
 /* ---- The upper layer -------- */
-int gd_run(struct gd_error *err);
+int gd_dispatcher_run(struct gd_error *err);
 /* ---- A run that is shown ---- */
-int gd_run_shown(void);
+int gd_dispatcher_run_shown(void);
 """
 
 
 @pytest.mark.parametrize("module, line, module_behind", [
-    ("view/model", "int n = GD_WORKER_IDLE;", "pool"),
+    ("view/model", "int n = GD_WORKER_STATE_IDLE;", "pool"),
     ("view/model", "struct gd_stats *s;", "pool"),
     ("queue/runner", "enum gd_worker_state s;", "pool"),
     ("gpu", "int (*f)(struct gd_error *) = gd_run;", "pool"),
-    ("pool", "int (*f)(void) = gd_run_shown;", "shown"),
+    ("pool", "int (*f)(void) = gd_dispatcher_run_shown;", "shown"),
 ])
 def test_what_is_reached_through_the_public_header_follows_the_graph_too(tmp_path, module, line, module_behind):
     (tmp_path / "include").mkdir()
@@ -150,9 +150,9 @@ def test_what_is_reached_through_the_public_header_follows_the_graph_too(tmp_pat
 
 @pytest.mark.parametrize("module, line", [
     ("view/model", "struct gd_error *e;"),
-    ("view/model", "/* as gd_run() does */ const char *s = \"gd_run\";"),
-    ("shown", "enum gd_worker_state s = GD_WORKER_IDLE;"),
-    ("cli", "int (*f)(void) = gd_run_shown;"),
+    ("view/model", "/* as gd_dispatcher_run() does */ const char *s = \"gd_run\";"),
+    ("shown", "enum gd_worker_state s = GD_WORKER_STATE_IDLE;"),
+    ("cli", "int (*f)(void) = gd_dispatcher_run_shown;"),
 ])
 def test_what_the_graph_allows_may_be_reached_through_the_public_header(tmp_path, module, line):
     (tmp_path / "include").mkdir()

@@ -62,7 +62,7 @@ int file_rig_teardown(void **state)
 {
 	struct file_rig *rig = *state;
 	if (rig->pool)
-		gd_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, NULL);
 	scratch_remove(rig->dir);
 	free(rig);
 	return 0;
@@ -76,7 +76,7 @@ void file_rig_open(struct file_rig *rig)
 	rig->options.worker = launch_worker_ops(&rig->worker);
 	rig->options.settings = rig->worker.settings;
 	rig->options.num_settings = rig->worker.num_settings;
-	if (gd_open(&rig->options, &rig->pool, &err) < 0)
+	if (gd_pool_open(&rig->options, &rig->pool, &err) < 0)
 		fail_msg("open: %s", err.message);
 }
 
@@ -95,7 +95,7 @@ void file_rig_submit(struct file_rig *rig, const char *name, double seconds)
 	char bytes[2048];
 	assert_true(file_task_size(&file) <= sizeof(bytes));
 	file_task_write(&file, bytes);
-	assert_int_equal(gd_submit(rig->pool, bytes, file_task_size(&file), NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(rig->pool, bytes, file_task_size(&file), NULL, 0, NULL), 0);
 	rig->submitted++;
 }
 
@@ -106,14 +106,14 @@ static uint64_t deadline_ns(void)
 
 static void poll_once(struct file_rig *rig, int timeout_ms)
 {
-	int r = gd_poll(rig->pool, timeout_ms);
+	int r = gd_pool_poll(rig->pool, timeout_ms);
 	assert_true(r >= 0 || r == -ENODEV);
 }
 
-/* With no task there is nothing that gd_poll() would wait for. */
+/* With no task there is nothing that gd_pool_poll() would wait for. */
 static void await_descriptor(struct file_rig *rig, int timeout_ms)
 {
-	struct pollfd p = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	struct pollfd p = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	poll(&p, 1, timeout_ms);
 }
 
@@ -137,7 +137,7 @@ void file_rig_await_setup_failure(struct file_rig *rig)
 void file_rig_close(struct file_rig *rig)
 {
 	struct gd_error err = {0};
-	if (gd_close(rig->pool, NULL, &err) < 0)
+	if (gd_pool_close(rig->pool, NULL, &err) < 0)
 		fail_msg("close: %s", err.message);
 	rig->pool = NULL;
 	assert_int_equal(rig->ended, rig->submitted);

@@ -44,7 +44,7 @@ int file_rig_setup(void **state);
 int file_rig_teardown(void **state);
 #define file_rig_test(test) cmocka_unit_test_setup_teardown(test, file_rig_setup, file_rig_teardown)
 
-/* launch_worker_check() and gd_open(). */
+/* launch_worker_check() and gd_pool_open(). */
 void file_rig_open(struct file_rig *rig);
 /* A file of that name in the folder, which is made; "seconds" of audio. */
 void file_rig_submit(struct file_rig *rig, const char *name, double seconds);

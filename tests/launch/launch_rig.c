@@ -31,7 +31,7 @@ static void do_as_told(struct gd_worker *w, char what)
 			raise(SIGKILL);
 		break;
 	case 'w':
-		while (!atomic_load(&board->go) && !gd_cancelled(w))
+		while (!atomic_load(&board->go) && !gd_worker_cancelled(w))
 			usleep(500);
 		break;
 	case 'h':
@@ -51,10 +51,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return r;
 	struct stat st;
 	if (f.path[0] != '/' || stat(f.path, &st) < 0 || stat(f.output_dir, &st) < 0 || !S_ISDIR(st.st_mode))
-		return gd_fail(w, -EIO, "no such file, or no output folder");
+		return gd_worker_fail(w, -EIO, "no such file, or no output folder");
 	note_begin(f.stem[0]);
 	if (f.stem[1] == 'f')
-		return gd_fail(w, -EIO, "cannot do %s", f.stem);
+		return gd_worker_fail(w, -EIO, "cannot do %s", f.stem);
 	do_as_told(w, f.stem[1]);
 	return gd_file_done(w, f.stem[1] == 's' ? 7 : -1);
 }
@@ -62,7 +62,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 static int fail_setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;
-	return gd_fail(w, -EIO, "no model in this test");
+	return gd_worker_fail(w, -EIO, "no model in this test");
 }
 
 const struct gd_worker_ops launch_rig_worker = {.process = process};

@@ -19,7 +19,7 @@ static void test_largest_first_where_nothing_else_is_known(void **state)
 	o.gpus = "sim:1";
 	launch_rig_run_well(&o);
 	launch_rig_assert_order(0, "acb");
-	o.balance = GD_AS_FOUND;
+	o.balance = GD_BALANCE_AS_FOUND;
 	o.force = true;
 	launch_rig_run_well(&o);
 	launch_rig_assert_order(3, "abc");

@@ -73,7 +73,7 @@ static void test_file_that_fails_costs_nothing_but_itself(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	const struct file_end *end = run_then_another(rig, "fails");
-	assert_int_equal(end->failure, GD_FAILED);
+	assert_int_equal(end->failure, GD_FAILURE_ERROR);
 	assert_string_equal(end->message, "not \xc3\xa0 picture");
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
@@ -116,7 +116,7 @@ static const char *fail_to_set_up(struct file_rig *rig)
 {
 	file_rig_open(rig);
 	file_rig_await_setup_failure(rig);
-	gd_close(rig->pool, NULL, NULL);
+	gd_pool_close(rig->pool, NULL, NULL);
 	rig->pool = NULL;
 	assert_true(file_rig_named_gone(rig, "speaker"));
 	return rig->setup_message;
@@ -178,7 +178,7 @@ static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
 	file_rig_await_setup_failure(rig);
 	check_contains(rig->setup_message, "exit 127: ");
 	check_contains(rig->setup_message, "not found");
-	gd_close(rig->pool, NULL, NULL);
+	gd_pool_close(rig->pool, NULL, NULL);
 	rig->pool = NULL;
 	free(argv);
 }

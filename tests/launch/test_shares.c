@@ -35,14 +35,14 @@ static void assert_order(enum gd_balance balance, const struct gd_found *files, 
 static void test_balance_name_parses_to_the_same_balance(void **state)
 {
 	(void)state;
-	for (int b = GD_LONGEST_FIRST; b <= GD_AS_FOUND; b++) {
+	for (int b = GD_BALANCE_LONGEST_FIRST; b <= GD_BALANCE_AS_FOUND; b++) {
 		enum gd_balance parsed = (enum gd_balance)9;
 		assert_int_equal(gd_balance_parse(gd_balance_name((enum gd_balance)b), &parsed), 0);
 		assert_int_equal(parsed, b);
 	}
-	enum gd_balance untouched = GD_BY_SIZE;
+	enum gd_balance untouched = GD_BALANCE_BY_SIZE;
 	assert_int_equal(gd_balance_parse("longest", &untouched), -EINVAL);
-	assert_int_equal(untouched, GD_BY_SIZE);
+	assert_int_equal(untouched, GD_BALANCE_BY_SIZE);
 }
 
 static void test_workload_sums_sizes_and_known_durations(void **state)
@@ -70,14 +70,14 @@ static void test_workload_sums_sizes_and_known_durations(void **state)
 static void test_queue_order_follows_the_balance_and_durations_over_sizes(void **state)
 {
 	(void)state;
-	assert_order(GD_LONGEST_FIRST, some, COUNT(some), "becda");
-	assert_order(GD_BY_SIZE, some, COUNT(some), "becda");
-	assert_order(GD_ROUND_ROBIN, some, COUNT(some), "abcde");
-	assert_order(GD_AS_FOUND, some, COUNT(some), "abcde");
+	assert_order(GD_BALANCE_LONGEST_FIRST, some, COUNT(some), "becda");
+	assert_order(GD_BALANCE_BY_SIZE, some, COUNT(some), "becda");
+	assert_order(GD_BALANCE_ROUND_ROBIN, some, COUNT(some), "abcde");
+	assert_order(GD_BALANCE_AS_FOUND, some, COUNT(some), "abcde");
 	/* A small file may be long: the size counts only where nothing better is known. */
 	const struct gd_found mixed[] = {{"a", 100, 0, 10}, {"b", 10, 0, 100}, {"c", 50, 0, -1}, {"d", 5, 0, -1}};
-	assert_order(GD_LONGEST_FIRST, mixed, COUNT(mixed), "bcad");
-	assert_order(GD_BY_SIZE, mixed, COUNT(mixed), "acbd");
+	assert_order(GD_BALANCE_LONGEST_FIRST, mixed, COUNT(mixed), "bcad");
+	assert_order(GD_BALANCE_BY_SIZE, mixed, COUNT(mixed), "acbd");
 	assert_int_equal(gd_queue_order(some, 1, (enum gd_balance)7, (size_t[1]){0}), -EINVAL);
 }
 
@@ -94,13 +94,13 @@ static void assert_shares(enum gd_balance balance, const char *expected)
 static void test_files_are_shared_out_as_the_balance_says(void **state)
 {
 	(void)state;
-	assert_shares(GD_LONGEST_FIRST, "10011"); /* b, c: 70; e, d, a: 70 */
-	assert_shares(GD_BY_SIZE, "00011");       /* b e c d a, in turn */
-	assert_shares(GD_ROUND_ROBIN, "01010");
-	assert_shares(GD_AS_FOUND, "00011");
+	assert_shares(GD_BALANCE_LONGEST_FIRST, "10011"); /* b, c: 70; e, d, a: 70 */
+	assert_shares(GD_BALANCE_BY_SIZE, "00011");       /* b e c d a, in turn */
+	assert_shares(GD_BALANCE_ROUND_ROBIN, "01010");
+	assert_shares(GD_BALANCE_AS_FOUND, "00011");
 	size_t gpus[1];
-	assert_int_equal(gd_share_out(some, 1, GD_BY_SIZE, 0, gpus), -EINVAL);
-	assert_int_equal(gd_share_out(NULL, 0, GD_LONGEST_FIRST, 3, gpus), 0);
+	assert_int_equal(gd_share_out(some, 1, GD_BALANCE_BY_SIZE, 0, gpus), -EINVAL);
+	assert_int_equal(gd_share_out(NULL, 0, GD_BALANCE_LONGEST_FIRST, 3, gpus), 0);
 }
 
 static void test_share_statistics_give_load_per_gpu_and_imbalance(void **state)
@@ -132,7 +132,7 @@ static void test_longest_first_is_never_far_from_even(void **state)
 			total += files[i].seconds;
 			longest = fmax(longest, files[i].seconds);
 		}
-		assert_int_equal(gd_share_out(files, count, GD_LONGEST_FIRST, num_gpus, gpus), 0);
+		assert_int_equal(gd_share_out(files, count, GD_BALANCE_LONGEST_FIRST, num_gpus, gpus), 0);
 		double load[8] = {0}, most = 0;
 		for (size_t i = 0; i < count; i++)
 			load[gpus[i]] += files[i].seconds;

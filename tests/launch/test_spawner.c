@@ -22,14 +22,14 @@ static int answer_gpu(struct gd_worker *w, void *state, const struct gd_bytes *t
 	(void)task;
 	char text[64];
 	snprintf(text, sizeof(text), "%d %s", gd_worker_gpu(w), getenv("GPUQ_GPU"));
-	return gd_result(w, text, strlen(text) + 1);
+	return gd_worker_result(w, text, strlen(text) + 1);
 }
 
 static int sleep_long(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
 	(void)task;
-	while (!gd_cancelled(w))
+	while (!gd_worker_cancelled(w))
 		usleep(1000);
 	return 0;
 }
@@ -37,7 +37,7 @@ static int sleep_long(struct gd_worker *w, void *state, const struct gd_bytes *t
 static int fail_on_gpu_1(struct gd_worker *w, void **ret)
 {
 	*ret = NULL;
-	return gd_worker_gpu(w) == 1 ? gd_fail(w, -EIO, "no model") : 0;
+	return gd_worker_gpu(w) == 1 ? gd_worker_fail(w, -EIO, "no model") : 0;
 }
 
 static int hang(struct gd_worker *w, void **ret)
@@ -88,13 +88,13 @@ static void test_one_worker_per_gpu_each_on_its_own(void **state)
 		struct gd_worker_stats w;
 		assert_int_equal(gd_spawner_status(s, slot, &w), 0);
 		assert_int_equal(w.gpu, slot);
-		assert_int_equal(w.state, GD_WORKER_IDLE);
+		assert_int_equal(w.state, GD_WORKER_STATE_IDLE);
 		assert_true(w.pid > 0 && kill((pid_t)w.pid, 0) == 0);
 	}
 	assert_int_equal(gd_spawner_status(s, 3, &(struct gd_worker_stats){0}), -ENOENT);
 	for (int i = 0; i < 300 && seen != 7; i++) {
 		for (int k = 0; k < 3; k++)
-			assert_int_equal(gd_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
+			assert_int_equal(gd_pool_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
 		assert_int_equal(gd_spawner_wait(s, LIMIT_MS), 0);
 	}
 	assert_true(seen & 1);
@@ -110,7 +110,7 @@ static void test_wait_times_out_and_end_leaves_no_worker(void **state)
 	assert_int_equal(gd_spawner_ready(s, LIMIT_MS), 2);
 	struct gd_worker_stats w[2];
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(gd_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
+		assert_int_equal(gd_pool_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
 		assert_int_equal(gd_spawner_status(s, slot, &w[slot]), 0);
 	}
 	assert_int_equal(gd_spawner_wait(s, 20), -ETIMEDOUT);
@@ -130,7 +130,7 @@ static void test_worker_whose_setup_fails_is_not_ready(void **state)
 	assert_int_equal(gd_spawner_alive(s), 1);
 	struct gd_worker_stats w;
 	assert_int_equal(gd_spawner_status(s, 1, &w), 0);
-	assert_int_equal(w.state, GD_WORKER_OUT);
+	assert_int_equal(w.state, GD_WORKER_STATE_LOST);
 	assert_int_equal(gd_spawner_end(s, NULL, NULL), 0);
 }
 

@@ -58,7 +58,7 @@ static void test_failure_tells_exit_code_and_last_line_of_stderr(void **state)
 {
 	const struct file_end *end =
 		run_script(rig_of(state, shell), "echo first >&2; printf 'it \\033[1mbroke\\n\\n' >&2; exit 3");
-	assert_int_equal(end->failure, GD_FAILED);
+	assert_int_equal(end->failure, GD_FAILURE_ERROR);
 	check_contains(end->message, "exit 3: it \xEF\xBF\xBD[1mbroke");
 	assert_null(strstr(end->message, "first"));
 }

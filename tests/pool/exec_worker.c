@@ -15,7 +15,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 {
 	(void)ret_state;
 	if (strcmp(mode, "no-setup") == 0)
-		return gd_fail(w, -ENOENT, "no model in '%s'", gd_worker_setting(w, "model", ""));
+		return gd_worker_fail(w, -ENOENT, "no model in '%s'", gd_worker_setting(w, "model", ""));
 	if (strcmp(mode, "exit-in-setup") == 0)
 		exit(7);
 	return 0;
@@ -37,13 +37,13 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (task->size == 5 && memcmp(task->data, "crash", 5) == 0)
 		abort();
 	if (task->size > 1000)
-		return gd_result(w, task->data, task->size);
+		return gd_worker_result(w, task->data, task->size);
 	const char *cuda = getenv("CUDA_VISIBLE_DEVICES");
 	int n = snprintf(text, sizeof(text), "%.*s slot=%d gpu=%d seed=%lld model=%s cuda=%s mark=%s fds=%d mode=%s",
 		(int)task->size, (const char *)task->data, gd_worker_slot(w), gd_worker_gpu(w),
 		(long long)gd_worker_seed(w), gd_worker_setting(w, "model", "none"), cuda ? cuda : "(unset)",
 		getenv("GD_WORKER") ? "set" : "unset", strange_fds(), mode);
-	return gd_result(w, text, (size_t)n + 1);
+	return gd_worker_result(w, text, (size_t)n + 1);
 }
 
 int main(int argc, char **argv)

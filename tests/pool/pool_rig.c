@@ -22,7 +22,7 @@ struct rig_job pool_rig_job(const struct gd_bytes *task)
 int pool_rig_reply(struct gd_worker *w, const struct rig_job *job)
 {
 	uint64_t answer = pool_rig_answer(job->number);
-	return gd_result(w, &answer, sizeof(answer));
+	return gd_worker_result(w, &answer, sizeof(answer));
 }
 
 int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -105,7 +105,7 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 		rig->errors++;
 		break;
 	case CALLBACK_TIMEOUT:
-		check_true(event->failure == GD_TIMED_OUT);
+		check_true(event->failure == GD_FAILURE_TIMED_OUT);
 		note_end(rig, event);
 		rig->timeouts++;
 		break;
@@ -206,14 +206,14 @@ void pool_rig_open(struct pool_rig *rig, const struct gd_worker_ops *ops)
 {
 	struct gd_error err = {0};
 	rig->options.worker = ops;
-	int r = gd_open(&rig->options, &rig->pool, &err);
+	int r = gd_pool_open(&rig->options, &rig->pool, &err);
 	if (r < 0)
 		check_failed(__FILE__, __LINE__, err.message);
 }
 
 static void poll_some(struct pool_rig *rig)
 {
-	int r = gd_poll(rig->pool, 20);
+	int r = gd_pool_poll(rig->pool, 20);
 	check_true(r >= 0 || r == -ENODEV || r == -ECANCELED);
 }
 
@@ -221,7 +221,7 @@ static void submit(struct pool_rig *rig, const void *data, size_t size)
 {
 	uint64_t id, deadline_ns = wait_deadline_ns();
 	int r;
-	while ((r = gd_submit(rig->pool, data, size, NULL, GD_NOWAIT, &id)) == -EAGAIN) {
+	while ((r = gd_pool_submit(rig->pool, data, size, NULL, GD_NOWAIT, &id)) == -EAGAIN) {
 		wait_check(deadline_ns, "room for a task");
 		poll_some(rig);
 	}
@@ -274,7 +274,7 @@ void pool_rig_submit_many(struct pool_rig *rig, size_t count)
 
 static void await_descriptor(struct pool_rig *rig)
 {
-	struct pollfd p = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	struct pollfd p = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	poll(&p, 1, 5);
 }
 
@@ -283,8 +283,8 @@ void pool_rig_until(struct pool_rig *rig, bool (*condition)(struct pool_rig *rig
 	uint64_t deadline_ns = wait_deadline_ns();
 	while (!condition(rig)) {
 		wait_check(deadline_ns, what);
-		/* With no task there is nothing that gd_poll() would wait for. */
-		if (gd_outstanding(rig->pool) == 0)
+		/* With no task there is nothing that gd_pool_poll() would wait for. */
+		if (gd_pool_outstanding(rig->pool) == 0)
 			await_descriptor(rig);
 		poll_some(rig);
 	}
@@ -302,7 +302,7 @@ bool pool_rig_has_setup_failure(struct pool_rig *rig)
 
 bool pool_rig_is_empty(struct pool_rig *rig)
 {
-	return gd_outstanding(rig->pool) == 0;
+	return gd_pool_outstanding(rig->pool) == 0;
 }
 
 void pool_rig_drain(struct pool_rig *rig)
@@ -314,7 +314,7 @@ void pool_rig_drain(struct pool_rig *rig)
 int pool_rig_close(struct pool_rig *rig)
 {
 	struct gd_error err;
-	int r = gd_close(rig->pool, &rig->close_stats, &err);
+	int r = gd_pool_close(rig->pool, &rig->close_stats, &err);
 	rig->pool = NULL;
 	check_equal(rig->exits, 1);
 	pool_rig_check_books(rig);
@@ -337,12 +337,12 @@ pid_t pool_rig_pid(struct pool_rig *rig, int slot, pid_t not_this)
 	uint64_t deadline_ns = wait_deadline_ns();
 	for (;;) {
 		struct gd_worker_stats s = pool_rig_worker(rig, slot);
-		bool ready = s.state == GD_WORKER_IDLE || s.state == GD_WORKER_BUSY;
+		bool ready = s.state == GD_WORKER_STATE_IDLE || s.state == GD_WORKER_STATE_BUSY;
 		if (ready && s.pid > 0 && s.pid != not_this)
 			return (pid_t)s.pid;
 		wait_check(deadline_ns, "a worker that is ready");
 		await_descriptor(rig);
-		gd_poll(rig->pool, 0);
+		gd_pool_poll(rig->pool, 0);
 	}
 }
 

@@ -72,7 +72,7 @@ struct pool_rig {
 	size_t cleanup_failures;
 	size_t exits;
 	size_t wrong; /* results, from a slot that is trusted */
-	size_t by_failure[GD_NOT_CARRIED + 1];
+	size_t by_failure[GD_FAILURE_NOT_CARRIED + 1];
 	size_t failed_elsewhere;   /* not in the slot that is distrusted */
 	struct kept_event failure; /* the last of each */
 	struct kept_event setup_failure;
@@ -111,7 +111,7 @@ bool pool_rig_has_setup_failure(struct pool_rig *rig); /* at least one */
 bool pool_rig_is_empty(struct pool_rig *rig);          /* no task is outstanding */
 /* Polls until no task is outstanding; each has had its one end by then. */
 void pool_rig_drain(struct pool_rig *rig);
-/* gd_close() and the books; returns what gd_close() did. */
+/* gd_pool_close() and the books; returns what gd_pool_close() did. */
 int pool_rig_close(struct pool_rig *rig);
 /* No task without an end, none with two. */
 void pool_rig_check_books(const struct pool_rig *rig);

@@ -64,7 +64,7 @@ static int give(void *context, struct gd_feed *feed)
 	if (rec->on_give)
 		rec->on_give(rec);
 	uint64_t n = rec->given++;
-	int r = gd_emit(feed, &n, sizeof(n), (void *)(uintptr_t)(n + 1000));
+	int r = gd_feed_emit(feed, &n, sizeof(n), (void *)(uintptr_t)(n + 1000));
 	return r < 0 ? r : 1;
 }
 
@@ -83,7 +83,7 @@ int recorder_setup(void **state)
 	rec->callbacks = (struct callbacks){.context = rec, .on_event = note, .on_exit = note_exit};
 	rec->options = (struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2", .on_progress = on_progress};
 	callbacks_install(&rec->callbacks, &rec->options);
-	rec->source = (struct gd_source){.size = sizeof(rec->source), .generator = give, .context = rec};
+	rec->source = (struct gd_run){.size = sizeof(rec->source), .generator = give, .context = rec};
 	*state = rec;
 	return 0;
 }
@@ -91,7 +91,7 @@ int recorder_setup(void **state)
 int recorder_teardown(void **state)
 {
 	struct recorder *rec = *state;
-	gd_destroy(rec->dispatcher);
+	gd_dispatcher_destroy(rec->dispatcher);
 	free(rec->notes);
 	free(rec);
 	if (!dir[0])
@@ -112,26 +112,26 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops)
 {
 	rec->options.worker = ops;
 	if (!rec->dispatcher) {
-		int r = gd_create(&rec->options, &rec->dispatcher, &rec->err);
+		int r = gd_dispatcher_create(&rec->options, &rec->dispatcher, &rec->err);
 		if (r < 0)
 			return r;
 	}
-	return gd_run(rec->dispatcher, &rec->source, &rec->stats, &rec->err);
+	return gd_dispatcher_run(rec->dispatcher, &rec->source, &rec->stats, &rec->err);
 }
 
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops)
 {
 	struct gd_pool *pool = NULL;
 	rec->options.worker = ops;
-	if (gd_open(&rec->options, &pool, &rec->err) < 0)
-		fail_msg("gd_open: %s", rec->err.message);
+	if (gd_pool_open(&rec->options, &pool, &rec->err) < 0)
+		fail_msg("gd_pool_open: %s", rec->err.message);
 	return pool;
 }
 
 void recorder_drain(struct gd_pool *pool)
 {
-	while (gd_outstanding(pool) > 0)
-		assert_true(gd_poll(pool, WAIT_MS) > 0);
+	while (gd_pool_outstanding(pool) > 0)
+		assert_true(gd_pool_poll(pool, WAIT_MS) > 0);
 }
 
 void recorder_restart(struct recorder *rec)
@@ -170,11 +170,11 @@ void recorder_assert_complete(const struct recorder *rec)
 int recorder_echo(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	return gd_result(w, task->data, task->size);
+	return gd_worker_result(w, task->data, task->size);
 }
 
 int recorder_no_setup(struct gd_worker *w, void **ret_state)
 {
 	(void)ret_state;
-	return gd_fail(w, -ENOENT, "no model");
+	return gd_worker_fail(w, -ENOENT, "no model");
 }

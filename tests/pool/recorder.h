@@ -7,7 +7,7 @@
  * Where workers are killed and starved, and only each task's one end matters, use
  * pool_rig.h, which keeps no notes and works in hosts.
  *
- * Nothing is asserted inside a callback: a jump out of gd_run() would leave its
+ * Nothing is asserted inside a callback: a jump out of gd_dispatcher_run() would leave its
  * workers behind.
  */
 #ifndef TESTS_POOL_RECORDER_H
@@ -34,7 +34,7 @@ struct run_note {
 struct recorder {
 	struct callbacks callbacks;
 	struct gd_options options;
-	struct gd_source source;
+	struct gd_run source;
 	struct gd_dispatcher *dispatcher;
 	struct gd_stats stats;
 	struct gd_error err;
@@ -60,10 +60,10 @@ int recorder_setup(void **state);
 int recorder_teardown(void **state);
 #define recorder_test(test) cmocka_unit_test_setup_teardown(test, recorder_setup, recorder_teardown)
 
-/* gd_create() and gd_run(); the dispatcher stays for the test to ask. */
+/* gd_dispatcher_create() and gd_dispatcher_run(); the dispatcher stays for the test to ask. */
 int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops);
 
-/* gd_open(), for tests of a pool. */
+/* gd_pool_open(), for tests of a pool. */
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops);
 
 /* Polls until no task is outstanding. Each poll waits for a callback, and must have one. */

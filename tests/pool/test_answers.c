@@ -64,13 +64,13 @@ static int noting_setup(void **state)
 
 static void submit(struct pool_rig *rig, const char *bytes)
 {
-	check_equal(gd_submit(rig->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
+	check_equal(gd_pool_submit(rig->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
 }
 
 static void drain_and_close(struct pool_rig *rig)
 {
 	pool_rig_await(rig, pool_rig_is_empty);
-	assert_int_equal(gd_close(rig->pool, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(rig->pool, NULL, NULL), 0);
 }
 
 /* ---- No answer ---------------------------------------------------------- */
@@ -81,8 +81,8 @@ static int answer_every_third(struct gd_worker *w, void *state, const struct gd_
 	(void)task;
 	uint64_t id = gd_worker_task_id(w, 0);
 	if (id % 3 == 0)
-		return gd_result(w, "hello", 5);
-	return id % 3 == 1 ? 0 : gd_fail(w, -EIO, "no");
+		return gd_worker_result(w, "hello", 5);
+	return id % 3 == 1 ? 0 : gd_worker_fail(w, -EIO, "no");
 }
 
 static void test_task_without_answer_after_one_with_a_result_has_an_empty_result(void **state)
@@ -96,7 +96,7 @@ static void test_task_without_answer_after_one_with_a_result_has_an_empty_result
 	drain_and_close(rig);
 	assert_int_equal(seen.count, 9);
 	for (int i = 0; i < 9; i++) {
-		assert_int_equal(seen.events[i].failure, i % 3 == 2 ? GD_FAILED : GD_FAILURE_NONE);
+		assert_int_equal(seen.events[i].failure, i % 3 == 2 ? GD_FAILURE_ERROR : GD_FAILURE_NONE);
 		assert_int_equal(seen.events[i].result.size, i % 3 == 0 ? 5 : 0);
 		assert_int_equal(seen.events[i].code, i % 3 == 2 ? -EIO : 0);
 	}
@@ -120,12 +120,12 @@ static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd
 	(void)tasks;
 	atomic_store(&board->notes[0], (int)num_tasks);
 	/* Before its answer the first task can have it so. */
-	atomic_store(&board->notes[1], gd_result(w, "first", 5));
-	gd_batch_result(w, 0, "mine", 4);
-	atomic_store(&board->notes[2], gd_result_reserve(w, 8) != NULL);
-	atomic_store(&board->notes[3], gd_result(w, "again", 5));
-	atomic_store(&board->notes[4], gd_batch_result(w, 0, "again", 5));
-	return gd_batch_result(w, 2, "third", 5);
+	atomic_store(&board->notes[1], gd_worker_result(w, "first", 5));
+	gd_worker_batch_result(w, 0, "mine", 4);
+	atomic_store(&board->notes[2], gd_worker_result_reserve(w, 8) != NULL);
+	atomic_store(&board->notes[3], gd_worker_result(w, "again", 5));
+	atomic_store(&board->notes[4], gd_worker_batch_result(w, 0, "again", 5));
+	return gd_worker_batch_result(w, 2, "third", 5);
 }
 
 static void test_task_that_was_answered_cannot_be_answered_again(void **state)
@@ -155,13 +155,13 @@ static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes 
 	if (gd_worker_task_id(w, 0) == 0) {
 		FILE *gate = fopen(gd_worker_setting(w, "gate", ""), "re");
 		if (!gate || fgetc(gate) != 'g')
-			return gd_fail(w, -EIO, "no gate");
+			return gd_worker_fail(w, -EIO, "no gate");
 		fclose(gate);
 		poll(NULL, 0, 10); /* so long that nothing is handed out ahead, except for a batch */
 	}
 	char many = (char)num_tasks;
 	for (size_t i = 0; i < num_tasks; i++)
-		if (gd_batch_result(w, i, &many, 1) < 0)
+		if (gd_worker_batch_result(w, i, &many, 1) < 0)
 			return -EIO;
 	return 0;
 }
@@ -211,7 +211,7 @@ static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *
 	if (gd_worker_task_id(w, 0) == 0)
 		board_await(&board->go, 1);
 	double number = 1;
-	return gd_result(w, &number, sizeof(number));
+	return gd_worker_result(w, &number, sizeof(number));
 }
 
 static bool others_answered(struct pool_rig *rig)
@@ -249,7 +249,7 @@ static int large_result(struct gd_worker *w, void *state, const struct gd_bytes 
 	if (gd_worker_task_id(w, 0) == 0)
 		board_await(&board->go, 1);
 	/* Nobody writes to it, so it takes addresses and no memory. */
-	return task->size < LARGE_TASK || gd_result_reserve(w, LARGE_RESULT) ? 0 : -ENOMEM;
+	return task->size < LARGE_TASK || gd_worker_result_reserve(w, LARGE_RESULT) ? 0 : -ENOMEM;
 }
 
 /* Addresses for one large result more than there is now, and not for its copy. */
@@ -270,7 +270,7 @@ static void submit_large(struct pool_rig *rig)
 {
 	void *bytes = calloc(1, LARGE_TASK);
 	assert_non_null(bytes);
-	assert_int_equal(gd_submit(rig->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
+	assert_int_equal(gd_pool_submit(rig->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
 	free(bytes);
 }
 
@@ -295,7 +295,7 @@ static void test_results_that_cannot_be_held_leave_their_room_to_others(void **s
 	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
 	assert_int_equal(seen.count, 4);
 	for (int i = 1; i < 4; i++)
-		assert_int_equal(seen.events[i].failure, GD_NOT_CARRIED);
+		assert_int_equal(seen.events[i].failure, GD_FAILURE_NOT_CARRIED);
 	submit_large(rig);
 	drain_and_close(rig);
 	assert_int_equal(seen.events[4].failure, GD_FAILURE_NONE);

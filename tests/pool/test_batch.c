@@ -38,9 +38,9 @@ static int backwards(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	for (size_t i = n; i-- > 0;) {
 		uint64_t number = recorder_number(&tasks[i]);
 		if (gd_worker_task_id(w, i) != number || gd_worker_attempt(w, i) != 1)
-			return gd_fail(w, -EPROTO, "task %zu of the batch is another one", i);
+			return gd_worker_fail(w, -EPROTO, "task %zu of the batch is another one", i);
 		uint64_t answer = answer_to(number);
-		int r = gd_batch_result(w, i, &answer, sizeof(answer));
+		int r = gd_worker_batch_result(w, i, &answer, sizeof(answer));
 		if (r < 0)
 			return r;
 	}
@@ -101,9 +101,9 @@ static int some_fail(struct gd_worker *w, void *state, const struct gd_bytes *ta
 		uint64_t number = recorder_number(&tasks[i]);
 		if (number % 3 == 0) {
 			memset(large, (int)number, sizeof(large));
-			gd_batch_result(w, i, large, number % 2 ? sizeof(large) : 5);
+			gd_worker_batch_result(w, i, large, number % 2 ? sizeof(large) : 5);
 		} else if (number % 3 == 1) {
-			gd_batch_fail(w, i, -EDOM, "number %d", (int)number);
+			gd_worker_batch_fail(w, i, -EDOM, "number %d", (int)number);
 		}
 	}
 	return 0;
@@ -157,13 +157,14 @@ static int give_up(struct gd_worker *w, void *state, const struct gd_bytes *task
 	(void)state;
 	look_at_size(n);
 	uint64_t answer = recorder_number(&tasks[0]);
-	gd_batch_result(w, 0, &answer, sizeof(answer));
-	if (gd_batch_result(w, 0, &answer, sizeof(answer)) != -EINVAL || gd_batch_result(w, n, "", 0) != -EINVAL)
+	gd_worker_batch_result(w, 0, &answer, sizeof(answer));
+	if (gd_worker_batch_result(w, 0, &answer, sizeof(answer)) != -EINVAL ||
+		gd_worker_batch_result(w, n, "", 0) != -EINVAL)
 		return -EPROTO;
 	/* An answer to a single task is out of place here, and harms nobody. */
-	if (gd_result(w, "x", 1) != -EINVAL || gd_result_reserve(w, 10))
+	if (gd_worker_result(w, "x", 1) != -EINVAL || gd_worker_result_reserve(w, 10))
 		return -EPROTO;
-	return gd_fail(w, -ENODATA, "no more");
+	return gd_worker_fail(w, -ENODATA, "no more");
 }
 
 static void test_an_error_of_the_hook_is_for_those_without_an_answer(void **state)
@@ -202,7 +203,7 @@ static int die_in_the_middle(struct gd_worker *w, void *state, const struct gd_b
 			atomic_store(&board->words[2], n - 2);
 			raise(SIGKILL);
 		}
-		gd_batch_result(w, i, &answer, sizeof(answer));
+		gd_worker_batch_result(w, i, &answer, sizeof(answer));
 	}
 	return 0;
 }
@@ -220,7 +221,7 @@ static void test_a_crash_costs_what_the_batch_had_not_answered(void **state)
 	assert_int_equal(rec->count[CALLBACK_ERROR], board->words[2]);
 	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++) {
 		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
-		assert_int_equal(n->event.failure, GD_CRASHED);
+		assert_int_equal(n->event.failure, GD_FAILURE_CRASHED);
 		assert_int_equal(n->event.signal, SIGKILL);
 	}
 	for (size_t i = 0; i < rec->count[CALLBACK_SUCCESS]; i++) {

@@ -71,9 +71,9 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 	pool_rig_open(rig, &ops);
 	pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
 	pool_rig_submit(rig, HANG, 0);
-	int slot = pool_rig_worker(rig, 0).state == GD_WORKER_BUSY ? 0 : 1;
+	int slot = pool_rig_worker(rig, 0).state == GD_WORKER_STATE_BUSY ? 0 : 1;
 	if (ptrace(PTRACE_SEIZE, pids[slot], NULL, NULL) < 0) {
-		gd_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, NULL);
 		skip();
 	}
 	assert_true(process_await_gone(pids[slot], WAIT_MS));

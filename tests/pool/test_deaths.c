@@ -40,7 +40,7 @@ static int end_by(struct gd_worker *w, enum way way)
 	case HOLD:
 		process_hang();
 	case FAIL:
-		return gd_fail(w, -EIO, "as it was told");
+		return gd_worker_fail(w, -EIO, "as it was told");
 	case SEGFAULT:
 		*(volatile int *)(uintptr_t)0xdead0 = 1;
 		break;
@@ -80,7 +80,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
-	int r = pool_rig_intact(task) ? end_by(w, (enum way)job.what) : gd_fail(w, -EBADMSG, "not what was submitted");
+	int r = pool_rig_intact(task) ? end_by(w, (enum way)job.what)
+				      : gd_worker_fail(w, -EBADMSG, "not what was submitted");
 	return r < 0 ? r : pool_rig_reply(w, &job);
 }
 
@@ -136,7 +137,7 @@ static void test_worker_killed_mid_task_fails_only_that_task(void **state)
 	assert_int_equal(rig->successes, 50);
 	assert_int_equal(rig->errors, 1);
 	assert_int_equal(rig->failure.event.id, 0);
-	assert_int_equal(rig->failure.event.failure, GD_CRASHED);
+	assert_int_equal(rig->failure.event.failure, GD_FAILURE_CRASHED);
 	assert_int_equal(rig->failure.event.signal, SIGKILL);
 	assert_int_equal(rig->failure.event.slot, slot);
 	assert_int_equal(rig->failure.event.attempt, 1);
@@ -162,15 +163,15 @@ static void test_worker_killed_under_a_draft_costs_no_task(void **state)
 		struct gd_draft *draft;
 		void *data;
 		pid_t pid = pool_rig_pid(rig, 0, 0);
-		assert_int_equal(gd_reserve(rig->pool, 10000, GD_NOWAIT, &draft, &data), 0);
+		assert_int_equal(gd_pool_reserve(rig->pool, 10000, GD_NOWAIT, &draft, &data), 0);
 		process_kill(pid);
 		pool_rig_pid(rig, 0, pid);
 		struct rig_job job = {.number = rig->submitted};
 		pool_rig_fill(data, 10000, &job);
 		if (i % 2) {
-			gd_abandon(draft);
+			gd_draft_abandon(draft);
 		} else {
-			assert_int_equal(gd_commit(draft, 10000, NULL, NULL), 0);
+			assert_int_equal(gd_draft_commit(draft, 10000, NULL, NULL), 0);
 			rig->submitted++;
 		}
 		pool_rig_submit_many(rig, 5);
@@ -193,7 +194,7 @@ static void test_worker_killed_at_the_close_does_not_keep_it(void **state)
 			if (i % 3 != slot)
 				kill(pids[slot], SIGKILL);
 		if (i % 2)
-			gd_poll(rig->pool, 0);
+			gd_pool_poll(rig->pool, 0);
 		assert_int_equal(pool_rig_close(rig), 0);
 	}
 }
@@ -232,11 +233,11 @@ static void run_bad_tasks(struct pool_rig *rig, const struct end_case *cases, si
 static void test_crash_in_process_fails_only_that_task(void **state)
 {
 	static const struct end_case cases[] = {
-		{SEGFAULT, GD_CRASHED, SIGSEGV, "0xdead0"},
-		{ABORT, GD_CRASHED, SIGABRT, "SIGABRT"},
-		{EXIT, GD_CRASHED, 0, "exit(3)"},
-		{OVERFLOW, GD_CRASHED, SIGSEGV, "SIGSEGV"},
-		{FAIL, GD_FAILED, 0, "as it was told"},
+		{SEGFAULT, GD_FAILURE_CRASHED, SIGSEGV, "0xdead0"},
+		{ABORT, GD_FAILURE_CRASHED, SIGABRT, "SIGABRT"},
+		{EXIT, GD_FAILURE_CRASHED, 0, "exit(3)"},
+		{OVERFLOW, GD_FAILURE_CRASHED, SIGSEGV, "SIGSEGV"},
+		{FAIL, GD_FAILURE_ERROR, 0, "as it was told"},
 	};
 	struct pool_rig *rig = *state;
 	run_bad_tasks(rig, cases, 5);
@@ -247,8 +248,8 @@ static void test_crash_in_process_fails_only_that_task(void **state)
 static void test_hang_in_process_fails_only_that_task(void **state)
 {
 	static const struct end_case cases[] = {
-		{LOOP, GD_TIMED_OUT, SIGKILL, "300 ms"},
-		{HOLD, GD_TIMED_OUT, SIGKILL, "300 ms"},
+		{LOOP, GD_FAILURE_TIMED_OUT, SIGKILL, "300 ms"},
+		{HOLD, GD_FAILURE_TIMED_OUT, SIGKILL, "300 ms"},
 	};
 	struct pool_rig *rig = *state;
 	rig->options.task_timeout_ms = 300;
@@ -266,12 +267,12 @@ static const struct {
 	int signal;
 	const char *words;
 } setup_cases[] = {
-	{FAIL, GD_FAILED, -EIO, 0, "as it was told"},
-	{SEGFAULT, GD_CRASHED, 0, SIGSEGV, "in setup"},
-	{ABORT, GD_CRASHED, 0, SIGABRT, "in setup"},
-	{EXIT, GD_CRASHED, 0, 0, "exit(3) in setup"},
-	{LOOP, GD_TIMED_OUT, 0, 0, "within 100 ms"},
-	{HOLD, GD_TIMED_OUT, 0, 0, "within 100 ms"},
+	{FAIL, GD_FAILURE_ERROR, -EIO, 0, "as it was told"},
+	{SEGFAULT, GD_FAILURE_CRASHED, 0, SIGSEGV, "in setup"},
+	{ABORT, GD_FAILURE_CRASHED, 0, SIGABRT, "in setup"},
+	{EXIT, GD_FAILURE_CRASHED, 0, 0, "exit(3) in setup"},
+	{LOOP, GD_FAILURE_TIMED_OUT, 0, 0, "within 100 ms"},
+	{HOLD, GD_FAILURE_TIMED_OUT, 0, 0, "within 100 ms"},
 };
 #define SETUP_CASES (sizeof(setup_cases) / sizeof(setup_cases[0]))
 
@@ -297,7 +298,7 @@ static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
 		struct pool_rig *rig = again(state);
 		plan.slot = 1;
 		plan.setup = setup_cases[i].way;
-		if (setup_cases[i].failure == GD_TIMED_OUT)
+		if (setup_cases[i].failure == GD_FAILURE_TIMED_OUT)
 			rig->options.setup_timeout_ms = 100;
 		pool_rig_open(rig, &ops);
 		pool_rig_submit_many(rig, 40);
@@ -307,7 +308,7 @@ static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
 		assert_setup_failure(rig, i);
 		assert_int_equal(rig->setup_failure.event.slot, 1);
 		assert_int_equal(rig->setup_failure.event.gpu, 1);
-		assert_int_equal(pool_rig_worker(rig, 1).state, GD_WORKER_OUT);
+		assert_int_equal(pool_rig_worker(rig, 1).state, GD_WORKER_STATE_LOST);
 		assert_int_equal(pool_rig_close(rig), 0);
 		assert_int_equal(rig->setup_failures, 1);
 		assert_int_equal(rig->close_stats.setup_failures, 1);
@@ -320,16 +321,16 @@ static void test_all_setups_bad_ends_every_task_as_no_worker(void **state)
 		struct pool_rig *rig = again(state);
 		plan.slot = -1;
 		plan.setup = setup_cases[i].way;
-		if (setup_cases[i].failure == GD_TIMED_OUT)
+		if (setup_cases[i].failure == GD_FAILURE_TIMED_OUT)
 			rig->options.setup_timeout_ms = 100;
 		pool_rig_open(rig, &ops);
 		pool_rig_submit_many(rig, 40);
 		pool_rig_drain(rig);
-		assert_int_equal(rig->by_failure[GD_NO_WORKER], 40);
+		assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 40);
 		assert_int_equal(rig->setup_failures, 2);
 		assert_setup_failure(rig, i);
-		assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
-		assert_int_equal(gd_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+		assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
+		assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
 		assert_int_equal(pool_rig_close(rig), 0);
 		assert_int_equal(rig->setup_failures, 2);
 	}
@@ -339,7 +340,7 @@ static int endless(void *context, struct gd_feed *feed)
 {
 	struct pool_rig *rig = context;
 	struct rig_job job = {.number = rig->submitted};
-	int r = gd_emit(feed, &job, sizeof(job), NULL);
+	int r = gd_feed_emit(feed, &job, sizeof(job), NULL);
 	if (r < 0)
 		return r;
 	rig->submitted++;
@@ -355,15 +356,15 @@ static void test_all_setups_bad_ends_an_endless_run(void **state)
 	plan.setup = SEGFAULT;
 	rig->options.worker = &ops;
 	pool_rig_reserve(rig, 100000);
-	assert_int_equal(gd_create(&rig->options, &d, &err), 0);
-	struct gd_source source = {.size = sizeof(source), .generator = endless, .context = rig};
-	assert_int_equal(gd_run(d, &source, &rig->close_stats, &err), -ENODEV);
+	assert_int_equal(gd_dispatcher_create(&rig->options, &d, &err), 0);
+	struct gd_run source = {.size = sizeof(source), .generator = endless, .context = rig};
+	assert_int_equal(gd_dispatcher_run(d, &source, &rig->close_stats, &err), -ENODEV);
 	check_contains(err.message, "no worker is left");
 	assert_int_equal(rig->exits, 1);
-	assert_int_equal(rig->by_failure[GD_NO_WORKER], rig->submitted);
+	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], rig->submitted);
 	assert_int_equal(rig->close_stats.submitted, rig->submitted);
 	pool_rig_check_books(rig);
-	gd_destroy(d);
+	gd_dispatcher_destroy(d);
 }
 
 static void test_bad_setup_of_a_replacement_gets_three_tries(void **state)
@@ -402,18 +403,18 @@ static void test_close_does_not_wait_for_an_endless_setup(void **state)
 static void test_bad_cleanup_is_told_once_and_costs_no_task(void **state)
 {
 	static const struct end_case cases[] = {
-		{FAIL, GD_FAILED, 0, "as it was told"},
-		{SEGFAULT, GD_CRASHED, SIGSEGV, "in cleanup"},
-		{ABORT, GD_CRASHED, SIGABRT, "in cleanup"},
-		{EXIT, GD_CRASHED, 0, "exit(3) in cleanup"},
-		{LOOP, GD_TIMED_OUT, 0, "within 100 ms"},
-		{HOLD, GD_TIMED_OUT, 0, "within 100 ms"},
+		{FAIL, GD_FAILURE_ERROR, 0, "as it was told"},
+		{SEGFAULT, GD_FAILURE_CRASHED, SIGSEGV, "in cleanup"},
+		{ABORT, GD_FAILURE_CRASHED, SIGABRT, "in cleanup"},
+		{EXIT, GD_FAILURE_CRASHED, 0, "exit(3) in cleanup"},
+		{LOOP, GD_FAILURE_TIMED_OUT, 0, "within 100 ms"},
+		{HOLD, GD_FAILURE_TIMED_OUT, 0, "within 100 ms"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct pool_rig *rig = again(state);
 		plan.slot = 1;
 		plan.cleanup = cases[i].way;
-		if (cases[i].failure == GD_TIMED_OUT)
+		if (cases[i].failure == GD_FAILURE_TIMED_OUT)
 			rig->options.cleanup_timeout_ms = 100;
 		pool_rig_open(rig, &ops);
 		pool_rig_pid(rig, 0, 0);

@@ -50,7 +50,7 @@ static void open_warm(struct pool_rig *rig)
 
 static void reserve(struct pool_rig *rig)
 {
-	assert_int_equal(gd_reserve(rig->pool, 100, GD_NOWAIT, &draft.draft, &draft.data), 0);
+	assert_int_equal(gd_pool_reserve(rig->pool, 100, GD_NOWAIT, &draft.draft, &draft.data), 0);
 }
 
 /* The worker in whose inbox the draft lies dies and is replaced. */
@@ -67,7 +67,7 @@ static void commit(struct pool_rig *rig)
 	struct rig_job job = {.what = ANSWER, .number = rig->submitted};
 	uint64_t id = 0;
 	memcpy(draft.data, &job, sizeof(job));
-	check_equal(gd_commit(draft.draft, 100, NULL, &id), 0);
+	check_equal(gd_draft_commit(draft.draft, 100, NULL, &id), 0);
 	check_true(id == rig->submitted);
 	rig->submitted++;
 	draft.draft = NULL;
@@ -113,8 +113,8 @@ static void test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing(vo
 	struct pool_rig *rig = *state;
 	reserve_and_bury(rig);
 	memset(draft.data, 'x', 100); /* still ours to write */
-	gd_abandon(draft.draft);
-	assert_int_equal(gd_outstanding(rig->pool), 0);
+	gd_draft_abandon(draft.draft);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 0);
 	pool_rig_submit_many(rig, 10);
 	pool_rig_drain(rig);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -127,25 +127,25 @@ static int committed;
 static void *abandon_when_waited_for(void *poller)
 {
 	process_await_asleep(*(pid_t *)poller);
-	gd_abandon(draft.draft);
+	gd_draft_abandon(draft.draft);
 	return NULL;
 }
 
 static void *commit_when_waited_for(void *poller)
 {
 	process_await_asleep(*(pid_t *)poller);
-	committed = gd_commit(draft.draft, 100, NULL, NULL);
+	committed = gd_draft_commit(draft.draft, 100, NULL, NULL);
 	return NULL;
 }
 
-/* What gd_poll() says when the draft is all that it waits for. */
+/* What gd_pool_poll() says when the draft is all that it waits for. */
 static int poll_meanwhile(struct pool_rig *rig, void *(*meanwhile)(void *poller))
 {
 	pid_t self = getpid();
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, meanwhile, &self), 0);
 	uint64_t begin = clock_now_ns();
-	int r = gd_poll(rig->pool, WAIT_MS);
+	int r = gd_pool_poll(rig->pool, WAIT_MS);
 	uint64_t took = clock_now_ns() - begin;
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_true(took < (uint64_t)WAIT_MS * NS_PER_MS);
@@ -167,8 +167,8 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 	open_warm(rig);
 	reserve(rig);
 	gd_pool_stop(rig->pool);
-	assert_int_equal(gd_poll(rig->pool, 0), 0);
-	assert_int_equal(gd_outstanding(rig->pool), 1);
+	assert_int_equal(gd_pool_poll(rig->pool, 0), 0);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
 	assert_int_equal(poll_meanwhile(rig, commit_when_waited_for), -ECANCELED);
 	assert_int_equal(committed, -ESHUTDOWN);
 	assert_int_equal(pool_rig_close(rig), 0);

@@ -32,7 +32,7 @@ static int give_words(void *context, struct gd_feed *feed)
 	if (rec->given == rec->tasks)
 		return 0;
 	int n = snprintf(text, sizeof(text), "task %d", (int)rec->given++);
-	int r = gd_emit(feed, text, (size_t)n, NULL);
+	int r = gd_feed_emit(feed, text, (size_t)n, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -113,7 +113,7 @@ static int give_crash(void *context, struct gd_feed *feed)
 	if (rec->given == 6)
 		return 0;
 	bool deadly = rec->given++ == 3;
-	int r = gd_emit(feed, deadly ? "crash" : "works", 5, NULL);
+	int r = gd_feed_emit(feed, deadly ? "crash" : "works", 5, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -128,7 +128,7 @@ static void test_executed_worker_that_crashes_is_executed_again(void **state)
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 5);
 	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
 	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.id, 3);
-	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.failure, GD_CRASHED);
+	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.failure, GD_FAILURE_CRASHED);
 	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.signal, SIGABRT);
 }
 
@@ -138,7 +138,7 @@ static int give_large(void *context, struct gd_feed *feed)
 	if (rec->given == 4)
 		return 0;
 	size_t size = rec->given++ % 2 ? 5 << 20 : 100000;
-	char *data = gd_emit_reserve(feed, size, NULL);
+	char *data = gd_feed_reserve(feed, size, NULL);
 	if (!data)
 		return -ENOMEM;
 	memset(data, 'L', size);
@@ -174,7 +174,7 @@ static void assert_not_started(struct recorder *rec, const char *program, const 
 		assert_int_equal(n->event.code, code);
 	}
 	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
-		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_NO_WORKER);
+		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_FAILURE_NO_WORKER);
 }
 
 static void test_missing_worker_program_fails_setup_and_is_named(void **state)

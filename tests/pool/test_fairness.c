@@ -25,7 +25,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		atomic_store(&board->notes[gd_worker_attempt(w, 0)], gd_worker_slot(w) + 1);
 	if (job.what == FAIL_FIRST && gd_worker_attempt(w, 0) == 1) {
 		poll(NULL, 0, 10); /* so long that nothing is handed out ahead */
-		return gd_fail(w, -EIO, "the first time");
+		return gd_worker_fail(w, -EIO, "the first time");
 	}
 	return pool_rig_reply(w, &job);
 }
@@ -99,7 +99,7 @@ static int work_on_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	board_await(&board->go, 2);
 	for (size_t i = 0; i < num_tasks; i++) {
 		uint64_t answer = pool_rig_answer(pool_rig_job(&tasks[i]).number);
-		if (gd_batch_result(w, i, &answer, sizeof(answer)) < 0)
+		if (gd_worker_batch_result(w, i, &answer, sizeof(answer)) < 0)
 			return -EIO;
 	}
 	return 0;
@@ -125,11 +125,11 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	board_await(&board->begun, 5);
 	atomic_store(&board->go, 1);
 	pool_rig_pid(rig, 1, 0);
-	while (gd_poll(rig->pool, 0) > 0)
+	while (gd_pool_poll(rig->pool, 0) > 0)
 		; /* that they have started, and whatever else is due */
 
 	long before = voluntary_switches();
-	assert_int_equal(gd_poll(rig->pool, 200), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, 200), 0);
 	/* Once a millisecond would be 200. */
 	assert_in_range(voluntary_switches() - before, 0, 30);
 	atomic_store(&board->go, 2);

@@ -75,7 +75,7 @@ static int fail_at_five(void *context, struct gd_feed *feed)
 	if (rec->given == 5)
 		return -EBADMSG;
 	uint64_t n = rec->given++;
-	int r = gd_emit(feed, &n, sizeof(n), NULL);
+	int r = gd_feed_emit(feed, &n, sizeof(n), NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -102,9 +102,9 @@ static int emit_wrongly(void *context, struct gd_feed *feed)
 	if (n == 2)
 		return 1; /* nothing was emitted */
 	rec->given++;
-	if (gd_emit(feed, &n, sizeof(n), NULL) < 0)
+	if (gd_feed_emit(feed, &n, sizeof(n), NULL) < 0)
 		return -EIO;
-	if (gd_emit(feed, &n, sizeof(n), NULL) != -EALREADY || gd_emit_reserve(feed, 1, NULL))
+	if (gd_feed_emit(feed, &n, sizeof(n), NULL) != -EALREADY || gd_feed_reserve(feed, 1, NULL))
 		return -EIO;
 	return 1;
 }

@@ -73,10 +73,11 @@ static void test_an_event_without_bytes_is_held_too(void **state)
 	(void)state;
 	struct held_results h;
 	assert_int_equal(held_results_init(&h, 2), 0);
-	assert_int_equal(held_results_hold(&h, &(struct gd_event){.id = 0, .failure = GD_CRASHED, .message = ""}), 0);
+	assert_int_equal(
+		held_results_hold(&h, &(struct gd_event){.id = 0, .failure = GD_FAILURE_CRASHED, .message = ""}), 0);
 	const struct gd_event *event = held_results_ready(&h);
 	assert_non_null(event);
-	assert_int_equal(event->failure, GD_CRASHED);
+	assert_int_equal(event->failure, GD_FAILURE_CRASHED);
 	assert_int_equal(event->task.size, 0);
 	assert_string_equal(event->message, "");
 	held_results_finish(&h);

@@ -33,7 +33,7 @@ static void run_faults(struct pool_rig *rig)
 	pool_rig_drain(rig);
 	pool_rig_pid(rig, busy, pids[busy]);
 	check_equal(rig->successes, 50);
-	check_equal(rig->by_failure[GD_CRASHED], 1);
+	check_equal(rig->by_failure[GD_FAILURE_CRASHED], 1);
 	check_equal(rig->failure.event.signal, SIGKILL);
 	check_equal(pool_rig_close(rig), 0);
 	check_equal(rig->close_stats.restarts, 1);

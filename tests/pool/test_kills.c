@@ -15,7 +15,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
-	return pool_rig_intact(task) ? pool_rig_reply(w, &job) : gd_fail(w, -EBADMSG, "not what was submitted");
+	return pool_rig_intact(task) ? pool_rig_reply(w, &job) : gd_worker_fail(w, -EBADMSG, "not what was submitted");
 }
 
 static const struct gd_worker_ops ops = {
@@ -52,7 +52,7 @@ static bool kill_one(struct killer *k, unsigned *seed)
 		struct gd_worker_stats s;
 		if (gd_pool_worker_stats(k->pool, slot, &s) < 0 || s.pid == 0 || s.pid == k->slots[slot].pid)
 			continue;
-		if (s.state != GD_WORKER_IDLE && s.state != GD_WORKER_BUSY)
+		if (s.state != GD_WORKER_STATE_IDLE && s.state != GD_WORKER_STATE_BUSY)
 			continue;
 		uint64_t ends = s.completed + s.failed;
 		k->slots[slot].in_vain = ends == k->slots[slot].ends ? k->slots[slot].in_vain + 1 : 0;
@@ -99,7 +99,7 @@ static void wait_for_killer(struct killer *k, struct pool_rig *rig, int i)
 {
 	tell_killer(k, rig, false);
 	for (int n = 0; n < 20 && atomic_load(&k->kills) < i / PER_KILL - KILLS_BEHIND; n++) {
-		gd_poll(rig->pool, 1);
+		gd_pool_poll(rig->pool, 1);
 		tell_killer(k, rig, false);
 	}
 }
@@ -143,7 +143,7 @@ static void test_thousand_kills_over_100000_tasks_each_has_one_end(void **state)
 	rig->options.on_task_start = NULL;
 	run_kills(rig);
 	assert_true(rig->submitted >= TASKS);
-	assert_int_equal(rig->successes + rig->by_failure[GD_CRASHED], rig->submitted);
+	assert_int_equal(rig->successes + rig->by_failure[GD_FAILURE_CRASHED], rig->submitted);
 	/* A kill costs the one task that was begun, if any. */
 	assert_in_range(rig->errors, 1, KILLS);
 	assert_in_range(rig->close_stats.restarts, KILLS - SLOTS, KILLS);

@@ -26,11 +26,11 @@ static int slow_size(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	(void)state;
 	const char *end = (const char *)task->data + task->size - sizeof(uint64_t);
 	if (memcmp(task->data, end, sizeof(uint64_t)) != 0)
-		return gd_fail(w, -EBADMSG, "not whole");
+		return gd_worker_fail(w, -EBADMSG, "not whole");
 	if (task->size >= MIB / 16)
 		poll(NULL, 0, 2);
 	uint64_t size = task->size;
-	return gd_result(w, &size, sizeof(size));
+	return gd_worker_result(w, &size, sizeof(size));
 }
 
 static const struct gd_worker_ops ops = {.process = slow_size};
@@ -47,7 +47,7 @@ static int give_large(void *context, struct gd_feed *to)
 	struct recorder *rec = context;
 	struct feed *feed = rec->extra;
 	struct gd_stats stats;
-	gd_stats(rec->dispatcher, &stats);
+	gd_dispatcher_stats(rec->dispatcher, &stats);
 	uint64_t under_way = stats.queued + stats.running;
 	size_t kib = process_status_kib("VmRSS");
 	feed->most_under_way = under_way > feed->most_under_way ? under_way : feed->most_under_way;
@@ -57,14 +57,14 @@ static int give_large(void *context, struct gd_feed *to)
 	uint64_t n = rec->given++;
 	size_t size = feed->size(n);
 	if (n % 2) { /* in place, and copied */
-		char *data = gd_emit_reserve(to, size, NULL);
+		char *data = gd_feed_reserve(to, size, NULL);
 		if (!data)
 			return -ENOMEM;
 		fill(data, size, n);
 		return 1;
 	}
 	fill(feed->buffer, size, n);
-	int r = gd_emit(to, feed->buffer, size, NULL);
+	int r = gd_feed_emit(to, feed->buffer, size, NULL);
 	return r < 0 ? r : 1;
 }
 

@@ -62,8 +62,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		meet((int)job.argument);
 	if (job.what != BIG_RESULT)
 		return pool_rig_reply(w, &job);
-	void *room = gd_result_reserve(w, BIG);
-	return room ? 0 : gd_fail(w, -ENOMEM, "no room for the result");
+	void *room = gd_worker_result_reserve(w, BIG);
+	return room ? 0 : gd_worker_fail(w, -ENOMEM, "no room for the result");
 }
 
 static const struct gd_worker_ops ops = {.process = process};
@@ -74,7 +74,7 @@ static int submit_big(struct pool_rig *rig)
 	static char data[BIG];
 	struct rig_job job = {.number = rig->submitted};
 	memcpy(data, &job, sizeof(job));
-	int r = gd_submit(rig->pool, data, BIG, NULL, GD_NOWAIT, NULL);
+	int r = gd_pool_submit(rig->pool, data, BIG, NULL, GD_NOWAIT, NULL);
 	if (r >= 0)
 		rig->submitted++;
 	return r;
@@ -85,7 +85,7 @@ static void submit_some(struct pool_rig *rig, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct rig_job job = {.number = rig->submitted};
-		int r = gd_submit(rig->pool, &job, sizeof(job), NULL, GD_NOWAIT, NULL);
+		int r = gd_pool_submit(rig->pool, &job, sizeof(job), NULL, GD_NOWAIT, NULL);
 		check_true(r == 0 || r == -ENODEV || r == -ENOMEM);
 		rig->submitted += r == 0;
 	}
@@ -134,7 +134,7 @@ static int host_without_warden(void)
 	int fds = count_fds();
 	become_poor(1);
 	rig->options.worker = &ops;
-	check_equal(gd_open(&rig->options, &rig->pool, &err), -EAGAIN);
+	check_equal(gd_pool_open(&rig->options, &rig->pool, &err), -EAGAIN);
 	check_true(strstr(err.message, "warden") != NULL);
 	check_equal(count_fds(), fds);
 	return 0;
@@ -147,7 +147,7 @@ static int host_without_workers(void)
 	pool_rig_open(rig, &ops);
 	pool_rig_submit_many(rig, 20);
 	pool_rig_drain(rig);
-	check_equal(rig->by_failure[GD_NO_WORKER], 20);
+	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 20);
 	check_equal(rig->setup_failures, 2);
 	check_equal(rig->setup_failure.event.code, -EAGAIN);
 	check_equal(pool_rig_close(rig), 0);
@@ -186,8 +186,8 @@ static int host_with_no_successors(void)
 	process_kill(pids[1]);
 	pool_rig_submit_many(rig, 10);
 	pool_rig_drain(rig);
-	check_equal(rig->by_failure[GD_NO_WORKER], 10);
-	check_equal(gd_poll(rig->pool, 0), -ENODEV);
+	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
+	check_equal(gd_pool_poll(rig->pool, 0), -ENODEV);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
@@ -212,7 +212,7 @@ static void test_fork_that_fails_costs_its_slot_alone(void **state)
 static bool none_starting(struct pool_rig *rig)
 {
 	for (int slot = 0; slot < MANY; slot++)
-		if (pool_rig_worker(rig, slot).state == GD_WORKER_STARTING)
+		if (pool_rig_worker(rig, slot).state == GD_WORKER_STATE_STARTING)
 			return false;
 	return true;
 }
@@ -231,7 +231,7 @@ static int host_with_few_fds(void)
 		rig->options.gpus = "sim:8";
 		pool_rig_reserve(rig, 1024);
 		set_limit(RLIMIT_NOFILE, limit);
-		int r = gd_open(&rig->options, &rig->pool, &err);
+		int r = gd_pool_open(&rig->options, &rig->pool, &err);
 		if (r < 0) {
 			check_equal(r, -EMFILE);
 			check_true(err.message[0] != '\0');
@@ -246,7 +246,7 @@ static int host_with_few_fds(void)
 			pool_rig_drain(rig);
 			check_true(rig->setup_failures == MANY || rig->errors == 0);
 			check_equal(pool_rig_close(rig), 0);
-			check_equal(rig->by_failure[GD_NO_WORKER], rig->errors);
+			check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], rig->errors);
 		}
 		set_limit(RLIMIT_NOFILE, before.rlim_cur);
 		check_equal(count_fds(), fds);
@@ -277,7 +277,7 @@ static int host_that_runs_out_of_fds(void)
 
 	pool_rig_submit(rig, BIG_RESULT, 0);
 	pool_rig_drain(rig);
-	check_equal(rig->by_failure[GD_NOT_CARRIED], 1);
+	check_equal(rig->by_failure[GD_FAILURE_NOT_CARRIED], 1);
 	check_equal(rig->failure.event.code, -EMFILE);
 
 	process_kill(pids[0]);
@@ -290,7 +290,7 @@ static int host_that_runs_out_of_fds(void)
 	process_kill(pids[1]);
 	pool_rig_submit_many(rig, 10);
 	pool_rig_drain(rig);
-	check_equal(rig->by_failure[GD_NO_WORKER], 10);
+	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
@@ -318,7 +318,7 @@ static void test_worker_without_descriptors_fails_what_needs_one(void **state)
 		pool_rig_submit_many(rig, 10);
 		assert_int_equal(submit_big(rig), 0);
 		pool_rig_drain(rig);
-		assert_int_equal(rig->failure.event.failure, GD_FAILED);
+		assert_int_equal(rig->failure.event.failure, GD_FAILURE_ERROR);
 		assert_int_equal(rig->failure.event.code, -EMFILE);
 		pool_rig_submit(rig, BIG_RESULT, 0);
 		pool_rig_drain(rig);
@@ -354,7 +354,7 @@ static void test_worker_killed_for_memory_is_told_as_such(void **state)
 	pool_rig_submit_many(rig, 20);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 40);
-	assert_int_equal(rig->by_failure[GD_OUT_OF_MEMORY], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_OUT_OF_MEMORY], 1);
 	assert_int_equal(rig->failure.event.id, 20);
 	assert_int_equal(rig->failure.event.signal, SIGKILL);
 	check_contains(rig->failure.message, "memory");
@@ -390,7 +390,7 @@ static void test_worker_without_memory_fails_what_needs_some(void **state)
 		pool_rig_submit_many(rig, 10);
 		pool_rig_submit(rig, BIG_RESULT, 0);
 		pool_rig_drain(rig);
-		assert_int_equal(rig->failure.event.failure, GD_FAILED);
+		assert_int_equal(rig->failure.event.failure, GD_FAILURE_ERROR);
 		assert_int_equal(rig->failure.event.code, -ENOMEM);
 		assert_string_equal(rig->failure.message, "no room for the result");
 		assert_int_equal(submit_big(rig), 0);
@@ -414,7 +414,7 @@ static int host_with_little_memory(void)
 		pool_rig_reserve(rig, 1024);
 		int fds = count_fds();
 		set_limit(RLIMIT_AS, address_space() + more);
-		int r = gd_open(&rig->options, &rig->pool, &err);
+		int r = gd_pool_open(&rig->options, &rig->pool, &err);
 		if (r < 0) {
 			check_equal(r, -ENOMEM);
 			refused = true;

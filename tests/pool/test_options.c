@@ -33,22 +33,22 @@ static struct gd_options good(void)
 		.size = sizeof(struct gd_options), .worker = &echo, .gpus = "sim:2", .on_success = nothing};
 }
 
-/* gd_create() and gd_open() say the same. */
+/* gd_dispatcher_create() and gd_pool_open() say the same. */
 static void refused(const struct gd_options *o, int code, const char *words)
 {
 	struct gd_error err = {0};
 	struct gd_dispatcher *d = (void *)1;
 	struct gd_pool *p = (void *)1;
-	assert_int_equal(gd_create(o, &d, &err), code);
+	assert_int_equal(gd_dispatcher_create(o, &d, &err), code);
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(d, (void *)1); /* untouched */
 	err = (struct gd_error){0};
-	assert_int_equal(gd_open(o, &p, &err), code);
+	assert_int_equal(gd_pool_open(o, &p, &err), code);
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
-	assert_int_equal(gd_create(o, &d, NULL), code); /* nobody has to listen */
+	assert_int_equal(gd_dispatcher_create(o, &d, NULL), code); /* nobody has to listen */
 }
 
 static void test_missing_double_or_hookless_worker_is_refused(void **state)
@@ -160,7 +160,7 @@ static void not_opened(const struct gd_options *o, int code, const char *words)
 {
 	struct gd_error err = {0};
 	struct gd_pool *p = (void *)1;
-	assert_int_equal(gd_open(o, &p, &err), code);
+	assert_int_equal(gd_pool_open(o, &p, &err), code);
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
@@ -189,7 +189,7 @@ static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **s
 	o.workers_per_gpu = 2;
 	struct gd_error err;
 	struct gd_pool *p;
-	assert_true(gd_open(&o, &p, &err) < 0);
+	assert_true(gd_pool_open(&o, &p, &err) < 0);
 }
 
 static void *wait_at_gate(void *argument)
@@ -219,10 +219,10 @@ static void test_forking_with_threads_is_refused(void **state)
 		board_open_gate(0);
 		assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
-		int r = gd_open(&o, &p, &err);
+		int r = gd_pool_open(&o, &p, &err);
 		if (r < 0)
 			fail_msg("%s", err.message);
-		assert_int_equal(gd_close(p, NULL, NULL), 0);
+		assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 	}
 }
 
@@ -232,21 +232,21 @@ static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 	struct gd_error err;
 	struct gd_options o = good();
 	struct gd_dispatcher *d;
-	assert_int_equal(gd_create(&o, &d, &err), 0);
-	assert_int_equal(gd_run(d, NULL, NULL, &err), -EINVAL);
+	assert_int_equal(gd_dispatcher_create(&o, &d, &err), 0);
+	assert_int_equal(gd_dispatcher_run(d, NULL, NULL, &err), -EINVAL);
 	check_contains(err.message, "no source");
-	struct gd_source source = rec->source;
+	struct gd_run source = rec->source;
 	source.size = 3;
-	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
-	check_contains(err.message, "sizeof(struct gd_source)");
+	assert_int_equal(gd_dispatcher_run(d, &source, NULL, &err), -EINVAL);
+	check_contains(err.message, "sizeof(struct gd_run)");
 	source = rec->source;
 	source.generator = NULL;
-	assert_int_equal(gd_run(d, &source, NULL, &err), -EINVAL);
+	assert_int_equal(gd_dispatcher_run(d, &source, NULL, &err), -EINVAL);
 	check_contains(err.message, "the source has no generator");
 	/* None of it was a run: the next one is. */
-	assert_int_equal(gd_run(d, &rec->source, NULL, &err), 0);
-	gd_destroy(d);
-	gd_destroy(NULL);
+	assert_int_equal(gd_dispatcher_run(d, &rec->source, NULL, &err), 0);
+	gd_dispatcher_destroy(d);
+	gd_dispatcher_destroy(NULL);
 }
 
 /* ---- Copies ------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == HOLD)
 		process_hang();
-	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_cancelled(w))
+	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_worker_cancelled(w))
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
 		spawn((enum deed)job.what, &board->notes[8 + gd_worker_slot(w)]);
@@ -173,14 +173,14 @@ static struct gd_dispatcher *interrupted;
 static void stop_on_signal(int sig)
 {
 	(void)sig;
-	gd_stop(interrupted);
+	gd_dispatcher_stop(interrupted);
 }
 
 static int generate(void *context, struct gd_feed *feed)
 {
 	struct pool_rig *rig = context;
 	struct rig_job job = {.what = UNTIL_GO, .number = rig->submitted};
-	int r = gd_emit(feed, &job, sizeof(job), NULL);
+	int r = gd_feed_emit(feed, &job, sizeof(job), NULL);
 	if (r < 0)
 		return r;
 	rig->submitted++;
@@ -191,12 +191,12 @@ static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 {
 	rig->options.worker = &ops;
 	pool_rig_reserve(rig, 10000);
-	check_true(gd_create(&rig->options, &interrupted, err) == 0);
+	check_true(gd_dispatcher_create(&rig->options, &interrupted, err) == 0);
 	const struct sigaction action = {.sa_handler = stop_on_signal};
 	check_true(sigaction(SIGINT, &action, NULL) == 0);
-	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
-	int r = gd_run(interrupted, &source, &rig->close_stats, err);
-	gd_destroy(interrupted);
+	struct gd_run source = {.size = sizeof(source), .generator = generate, .context = rig};
+	int r = gd_dispatcher_run(interrupted, &source, &rig->close_stats, err);
+	gd_dispatcher_destroy(interrupted);
 	return r;
 }
 
@@ -211,8 +211,8 @@ static int host_that_stops(void)
 	pool_rig_check_books(rig);
 	check_equal(rig->exits, 1);
 	check_equal(atomic_load(&board->cleanups), 2);
-	check_equal(rig->by_failure[GD_CRASHED], 0);
-	check_true(rig->by_failure[GD_CANCELLED] > 0);
+	check_equal(rig->by_failure[GD_FAILURE_CRASHED], 0);
+	check_true(rig->by_failure[GD_FAILURE_CANCELLED] > 0);
 	atomic_store(&board->notes[2], (int)rig->successes);
 	return 0;
 }
@@ -276,10 +276,10 @@ static void test_warden_killed_ends_every_task_and_worker(void **state)
 	pool_rig_submit_many(rig, 100);
 	process_kill(warden);
 	pool_rig_drain(rig);
-	assert_int_equal(rig->by_failure[GD_CRASHED], 2);
-	assert_int_equal(rig->by_failure[GD_NO_WORKER], 100);
-	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
-	assert_int_equal(gd_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CRASHED], 2);
+	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 100);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
+	assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
 	board_check_all_gone(1000);
 }
@@ -290,9 +290,9 @@ static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 1, 0);
 	process_kill(process_parent(pool_rig_pid(rig, 0, 0)));
-	struct pollfd p = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	struct pollfd p = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-	assert_int_equal(gd_poll(rig->pool, 0), -ENODEV);
+	assert_int_equal(gd_pool_poll(rig->pool, 0), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
 	board_check_all_gone(1000);
 }
@@ -343,7 +343,7 @@ static void test_children_of_a_worker_end_with_the_pool(void **state)
 		pool_rig_drain(rig);
 	}
 	assert_int_equal(pool_rig_close(rig), 0);
-	/* Not a moment later: gd_close() has waited for them. */
+	/* Not a moment later: gd_pool_close() has waited for them. */
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
 		assert_false(process_alive(atomic_load(&board->pids[i])));
 }

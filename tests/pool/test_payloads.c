@@ -50,7 +50,7 @@ static int generate(void *context, struct gd_feed *feed)
 	uint64_t id = rec->given++;
 	size_t size = size_of(rec, id);
 	if (id % 2) {
-		unsigned char *data = gd_emit_reserve(feed, size, NULL);
+		unsigned char *data = gd_feed_reserve(feed, size, NULL);
 		if (!data && size > 0)
 			return -ENOMEM;
 		fill(data, size, id);
@@ -60,7 +60,7 @@ static int generate(void *context, struct gd_feed *feed)
 	if (!data)
 		return -ENOMEM;
 	fill(data, size, id);
-	int r = gd_emit(feed, data, size, NULL);
+	int r = gd_feed_emit(feed, data, size, NULL);
 	memset(data, 0, size);
 	free(data);
 	return r < 0 ? r : 1;
@@ -72,15 +72,15 @@ static int transform(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	(void)state;
 	uint64_t id = gd_worker_task_id(w, 0);
 	if ((uintptr_t)task->data % 16 != 0)
-		return gd_fail(w, -EFAULT, "the task is not aligned");
+		return gd_worker_fail(w, -EFAULT, "the task is not aligned");
 	if (!is_filled(task->data, task->size, id))
-		return gd_fail(w, -EBADMSG, "task %d is not what was sent", (int)id);
+		return gd_worker_fail(w, -EBADMSG, "task %d is not what was sent", (int)id);
 	if (id % 4 < 2) {
-		unsigned char *result = gd_result_reserve(w, task->size);
+		unsigned char *result = gd_worker_result_reserve(w, task->size);
 		if (!result)
-			return gd_fail(w, -ENOMEM, "no room");
+			return gd_worker_fail(w, -ENOMEM, "no room");
 		if ((uintptr_t)result % 16 != 0)
-			return gd_fail(w, -EFAULT, "the result is not aligned");
+			return gd_worker_fail(w, -EFAULT, "the result is not aligned");
 		fill(result, task->size, id + 1);
 		return 0;
 	}
@@ -88,7 +88,7 @@ static int transform(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	if (!result)
 		return -ENOMEM;
 	fill(result, task->size, id + 1);
-	int r = gd_result(w, result, task->size);
+	int r = gd_worker_result(w, result, task->size);
 	free(result);
 	return r;
 }
@@ -174,7 +174,7 @@ static int generate_gib(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given == 1)
 		return 0;
-	unsigned char *data = gd_emit_reserve(feed, GIB, NULL);
+	unsigned char *data = gd_feed_reserve(feed, GIB, NULL);
 	if (!data)
 		return -ENOMEM;
 	fill(data, GIB, 0);
@@ -211,14 +211,14 @@ static void test_payload_of_1_gib_arrives_intact(void **state)
 static void await_ready(struct gd_pool *p)
 {
 	for (int ready = 0; ready < 1;) {
-		gd_poll(p, 10);
+		gd_pool_poll(p, 10);
 		struct gd_stats stats;
 		gd_pool_stats(p, &stats);
 		ready = 1;
 		for (size_t i = 0; i < stats.workers; i++) {
 			struct gd_worker_stats w;
 			assert_int_equal(gd_pool_worker_stats(p, (int)i, &w), 0);
-			ready &= w.state == GD_WORKER_IDLE && w.pid > 0;
+			ready &= w.state == GD_WORKER_STATE_IDLE && w.pid > 0;
 		}
 	}
 }
@@ -236,15 +236,15 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 			struct gd_draft *d;
 			void *data;
 			uint64_t id = 99;
-			assert_int_equal(gd_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
-			assert_int_equal(gd_outstanding(p), 1);
-			gd_abandon(d);
-			assert_int_equal(gd_outstanding(p), 0);
-			assert_int_equal(gd_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			assert_int_equal(gd_pool_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			assert_int_equal(gd_pool_outstanding(p), 1);
+			gd_draft_abandon(d);
+			assert_int_equal(gd_pool_outstanding(p), 0);
+			assert_int_equal(gd_pool_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
 			memset(data, 7, reserved[i]);
 			uint64_t number = i + 10;
 			memcpy(data, &number, sizeof(number));
-			assert_int_equal(gd_commit(d, 8 + i, NULL, &id), 0);
+			assert_int_equal(gd_draft_commit(d, 8 + i, NULL, &id), 0);
 			assert_int_equal(id, i + 4 * (size_t)ready); /* what was abandoned has no number */
 			recorder_drain(p);
 			const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i + 4 * (size_t)ready);
@@ -258,10 +258,10 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 	/* More than was reserved: refused, and gone. */
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_reserve(p, 10, 0, &d, &data), 0);
-	assert_int_equal(gd_commit(d, 11, NULL, NULL), -EINVAL);
-	assert_int_equal(gd_outstanding(p), 0);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_reserve(p, 10, 0, &d, &data), 0);
+	assert_int_equal(gd_draft_commit(d, 11, NULL, NULL), -EINVAL);
+	assert_int_equal(gd_pool_outstanding(p), 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 }
 
 /* While the draft is open in a worker's inbox, nothing else is put there, but the other one works. */
@@ -272,16 +272,16 @@ static void test_open_draft_delays_no_other_task(void **state)
 	await_ready(p);
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_reserve(p, 100, 0, &d, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 100, 0, &d, &data), 0);
 	for (uint64_t i = 0; i < 50; i++)
-		assert_int_equal(gd_submit(p, &i, sizeof(i), NULL, 0, NULL), 0);
+		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, 0, NULL), 0);
 	while (rec->count[CALLBACK_SUCCESS] < 50)
-		assert_true(gd_poll(p, WAIT_MS) > 0);
+		assert_true(gd_pool_poll(p, WAIT_MS) > 0);
 	memset(data, 0, 100);
-	assert_int_equal(gd_commit(d, 100, NULL, NULL), 0);
+	assert_int_equal(gd_draft_commit(d, 100, NULL, NULL), 0);
 	while (rec->count[CALLBACK_SUCCESS] < 51)
-		assert_true(gd_poll(p, WAIT_MS) > 0);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+		assert_true(gd_pool_poll(p, WAIT_MS) > 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 }
 
 static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -299,8 +299,8 @@ static void replace_worker(struct gd_pool *p)
 	struct gd_worker_stats w;
 	assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
 	assert_int_equal(kill((pid_t)w.pid, SIGKILL), 0);
-	for (struct gd_worker_stats now = w; now.restarts == w.restarts || now.state != GD_WORKER_IDLE;) {
-		gd_poll(p, 10);
+	for (struct gd_worker_stats now = w; now.restarts == w.restarts || now.state != GD_WORKER_STATE_IDLE;) {
+		gd_pool_poll(p, 10);
 		assert_int_equal(gd_pool_worker_stats(p, 0, &now), 0);
 	}
 }
@@ -314,20 +314,20 @@ static void test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable(void **st
 	for (int abandon = 0; abandon < 2; abandon++) {
 		struct gd_draft *d;
 		uint64_t *data;
-		assert_int_equal(gd_reserve(p, 64, 0, &d, (void **)&data), 0);
+		assert_int_equal(gd_pool_reserve(p, 64, 0, &d, (void **)&data), 0);
 		data[0] = 41;
 		replace_worker(p);
 		data[0]++; /* still there */
 		if (abandon)
-			gd_abandon(d);
+			gd_draft_abandon(d);
 		else
-			assert_int_equal(gd_commit(d, 8, NULL, NULL), 0);
+			assert_int_equal(gd_draft_commit(d, 8, NULL, NULL), 0);
 		recorder_drain(p);
 	}
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 1);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->result, 42);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->event.attempt, 1);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 }
 
 struct committer {
@@ -339,7 +339,7 @@ static void *commit_when_told(void *argument)
 {
 	struct committer *c = argument;
 	if (board_pass_gate(0))
-		c->result = gd_commit(c->draft, 8, NULL, NULL);
+		c->result = gd_draft_commit(c->draft, 8, NULL, NULL);
 	board_open_gate(1);
 	return NULL;
 }
@@ -369,10 +369,10 @@ static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(vo
 	struct gd_pool *p = recorder_open(rec, &mortal);
 	await_ready(p);
 	/* One short task first: only then is more than one handed to a worker. */
-	assert_int_equal(gd_submit(p, &c, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, &c, 8, NULL, 0, NULL), 0);
 	recorder_drain(p);
-	assert_int_equal(gd_submit(p, &deadly, 8, NULL, 0, NULL), 0);
-	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, (void **)&data), 0);
+	assert_int_equal(gd_pool_submit(p, &deadly, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_reserve(p, 8, 0, &c.draft, (void **)&data), 0);
 	*data = 42;
 	assert_int_equal(pthread_create(&thread, NULL, commit_when_told, &c), 0);
 	recorder_drain(p);
@@ -381,7 +381,7 @@ static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(vo
 	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 2);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 1)->result, 42);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 }
 
 static void *abandon_when_told(void *argument)
@@ -389,7 +389,7 @@ static void *abandon_when_told(void *argument)
 	struct committer *c = argument;
 	if (board_pass_gate(0)) {
 		poll(NULL, 0, 50); /* so that the other one waits, usually */
-		gd_abandon(c->draft);
+		gd_draft_abandon(c->draft);
 	}
 	return NULL;
 }
@@ -413,14 +413,14 @@ static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 	rec->on_note = tell;
 	struct gd_pool *p = recorder_open(rec, &echo);
 	await_ready(p);
-	assert_int_equal(gd_reserve(p, 8, 0, &c.draft, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 8, 0, &c.draft, &data), 0);
 	uint64_t task = 1;
-	assert_int_equal(gd_submit(p, &task, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, &task, 8, NULL, 0, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, abandon_when_told, &c), 0);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, -1) >= 0);
+	while (gd_pool_outstanding(p) > 0)
+		assert_true(gd_pool_poll(p, -1) >= 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 }
 
 int main(void)

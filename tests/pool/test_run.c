@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gd_run(): what workers are given, what callbacks are told, when they are made. */
+/* gd_dispatcher_run(): what workers are given, what callbacks are told, when they are made. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -54,7 +54,7 @@ static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 		while (atomic_load(&board->words[0]) < 4)
 			poll(NULL, 0, 1);
 	}
-	return gd_result(w, &self, sizeof(self));
+	return gd_worker_result(w, &self, sizeof(self));
 }
 
 static const struct gd_worker_ops teller = {.process = tell};
@@ -154,7 +154,7 @@ static void test_settings_reach_every_worker(void **state)
 	rec->tasks = 4;
 	rec->extra = &selves;
 	rec->on_note = keep_self;
-	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, &rec->err), 0);
+	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, &rec->err), 0);
 	memset(value, 'x', strlen(value)); /* they were copied */
 	assert_int_equal(recorder_run(rec, &teller), 0);
 	for (int i = 0; i < 4; i++) {
@@ -179,7 +179,7 @@ static int count_tasks(struct gd_worker *w, void *state, const struct gd_bytes *
 	/* The run is not over before both were ready. */
 	board_meet(&board->words[30], gd_worker_slot(w), 2);
 	uint64_t n = ++*(uint64_t *)state;
-	return gd_result(w, &n, sizeof(n));
+	return gd_worker_result(w, &n, sizeof(n));
 }
 
 static int count_cleanup(struct gd_worker *w, void *state)
@@ -251,7 +251,7 @@ static int fail_some(struct gd_worker *w, void *state, const struct gd_bytes *ta
 {
 	uint64_t n = recorder_number(task);
 	if (n % 3 == 1)
-		return gd_fail(w, -EIO, "task %d is not to my liking", (int)n);
+		return gd_worker_fail(w, -EIO, "task %d is not to my liking", (int)n);
 	if (n % 3 == 2)
 		return -ERANGE;
 	return recorder_echo(w, state, task);
@@ -270,7 +270,7 @@ static void test_an_error_carries_what_the_worker_said(void **state)
 		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
 		char words[64];
 		snprintf(words, sizeof(words), "task %d is not to my liking", (int)n->event.id);
-		assert_int_equal(n->event.failure, GD_FAILED);
+		assert_int_equal(n->event.failure, GD_FAILURE_ERROR);
 		assert_int_equal(n->event.code, n->event.id % 3 == 1 ? -EIO : -ERANGE);
 		if (n->event.id % 3 == 1)
 			assert_string_equal(n->message, words);
@@ -350,7 +350,7 @@ static int answer_pid(struct gd_worker *w, void *state, const struct gd_bytes *t
 	(void)task;
 	uint64_t pid = (uint64_t)getpid();
 	board_meet(&board->words[0], gd_worker_slot(w), 2);
-	return gd_result(w, &pid, sizeof(pid));
+	return gd_worker_result(w, &pid, sizeof(pid));
 }
 
 static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
@@ -381,7 +381,7 @@ static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void *
 	assert_int_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->event.code, -ENOENT);
 	check_contains(rec->err.message, "no worker is left");
 	/* The pool cannot be opened at all. */
-	gd_destroy(rec->dispatcher);
+	gd_dispatcher_destroy(rec->dispatcher);
 	rec->dispatcher = NULL;
 	rec->options.gpus = "GPU-nobody";
 	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
@@ -450,7 +450,7 @@ static int run_again(struct recorder *rec, const struct run_note *note, const st
 	struct second *s = rec->extra;
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS && s->result == 0)
-		s->result = gd_run(rec->dispatcher, &rec->source, NULL, &s->err);
+		s->result = gd_dispatcher_run(rec->dispatcher, &rec->source, NULL, &s->err);
 	return 0;
 }
 

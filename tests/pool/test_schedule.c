@@ -47,7 +47,7 @@ static void test_ordered_callbacks_come_in_the_order_of_the_ids(void **state)
 static int fail_every_fifth_once(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	if (recorder_number(task) % 5 == 0 && gd_worker_attempt(w, 0) == 1)
-		return gd_fail(w, -EIO, "not yet");
+		return gd_worker_fail(w, -EIO, "not yet");
 	return uneven(w, state, task);
 }
 
@@ -103,9 +103,9 @@ static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd
 	board_meet(&board->words[0], gd_worker_slot(w), 2);
 	int attempt = gd_worker_attempt(w, 0);
 	if (attempt <= (int)(recorder_number(task) % 4))
-		return gd_fail(w, -EAGAIN, "attempt %d", attempt);
+		return gd_worker_fail(w, -EAGAIN, "attempt %d", attempt);
 	uint64_t slot = (uint64_t)gd_worker_slot(w);
-	return gd_result(w, &slot, sizeof(slot));
+	return gd_worker_result(w, &slot, sizeof(slot));
 }
 
 static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
@@ -206,7 +206,7 @@ static int long_and_failing(struct gd_worker *w, void *state, const struct gd_by
 		return one_is_long(w, state, task);
 	/* Once the long one runs, so that there is only one worker left. */
 	if (recorder_number(task) == 5 && gd_worker_attempt(w, 0) == 1)
-		return gd_fail(w, -EIO, "elsewhere, please");
+		return gd_worker_fail(w, -EIO, "elsewhere, please");
 	return recorder_echo(w, state, task);
 }
 
@@ -241,7 +241,7 @@ static int large_generator(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given == rec->tasks)
 		return 0;
-	char *task = gd_emit_reserve(feed, 65536, NULL);
+	char *task = gd_feed_reserve(feed, 65536, NULL);
 	if (!task)
 		return -ENOMEM;
 	memset(task, 1, 65536);

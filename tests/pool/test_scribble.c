@@ -298,7 +298,7 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 	pool_rig_pid(rig, 1, 0);
 	while (!scribbled(rig)) {
 		pool_rig_submit(rig, which, then);
-		gd_poll(rig->pool, 0);
+		gd_pool_poll(rig->pool, 0);
 	}
 	size_t more = then == THEN_HANG ? 3 : 30;
 	for (size_t i = 0; i < more; i++)

@@ -34,7 +34,7 @@ static void *ask(void *argument)
 	struct gd_stats last = {0};
 	while (!atomic_load(&a->over)) {
 		struct gd_stats s;
-		gd_stats(a->dispatcher, &s);
+		gd_dispatcher_stats(a->dispatcher, &s);
 		a->asked++;
 		a->wrong += !adds_up(&s);
 		a->wrong += s.completed < last.completed || s.failed < last.failed || s.submitted < last.submitted;
@@ -43,7 +43,7 @@ static void *ask(void *argument)
 		last = s;
 		for (int slot = 0; slot < 2 && s.workers; slot++) {
 			struct gd_worker_stats w;
-			int r = gd_worker_stats(a->dispatcher, slot, &w);
+			int r = gd_dispatcher_worker_stats(a->dispatcher, slot, &w);
 			a->bad_worker |= r < 0 || w.slot != slot || w.gpu != slot;
 		}
 		poll(NULL, 0, a->asked % 16 == 0);
@@ -71,7 +71,7 @@ static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 	rec->options.allow_threads = true; /* this test's own thread takes no lock that a hook needs */
 	rec->options.worker = &ops;
 	rec->options.on_task_start = NULL;
-	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
+	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	asker.dispatcher = rec->dispatcher;
 	assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -111,13 +111,13 @@ static void test_statistics_at_the_end_count_every_task(void **state)
 	assert_true(s->duration_max_ns >= 2000000);
 
 	struct gd_stats later;
-	gd_stats(rec->dispatcher, &later);
+	gd_dispatcher_stats(rec->dispatcher, &later);
 	assert_memory_equal(&later, s, sizeof(later));
 	struct gd_worker_stats w;
 	uint64_t completed = 0, failed = 0, busy = 0;
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(gd_worker_stats(rec->dispatcher, slot, &w), 0);
-		assert_int_equal(w.state, GD_WORKER_FINISHED);
+		assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, slot, &w), 0);
+		assert_int_equal(w.state, GD_WORKER_STATE_FINISHED);
 		assert_int_equal(w.pid, 0);
 		assert_false(w.has_task);
 		assert_int_equal(w.restarts, 0);
@@ -129,8 +129,8 @@ static void test_statistics_at_the_end_count_every_task(void **state)
 	assert_int_equal(completed, 900);
 	assert_int_equal(failed, 100);
 	assert_true(busy >= 10 * 2000000);
-	assert_int_equal(gd_worker_stats(rec->dispatcher, 2, &w), -ENOENT);
-	assert_int_equal(gd_worker_stats(rec->dispatcher, -1, &w), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 2, &w), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, -1, &w), -ENOENT);
 }
 
 /* ---- In the middle, where everything is known --------------------------- */
@@ -156,10 +156,10 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 		return 0;
 	/* Both workers hold a task now. The generator goes on until the queue is full. */
 	do {
-		gd_stats(rec->dispatcher, &m->stats);
+		gd_dispatcher_stats(rec->dispatcher, &m->stats);
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
-		gd_worker_stats(rec->dispatcher, slot, &m->workers[slot]);
+		gd_dispatcher_worker_stats(rec->dispatcher, slot, &m->workers[slot]);
 		/* Its pid comes by another way than its answers, and may be later than these. */
 		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
@@ -189,7 +189,7 @@ static void test_statistics_during_a_run_tell_which_worker_has_which_task(void *
 	assert_true(adds_up(&m.stats));
 	for (int slot = 0; slot < 2; slot++) {
 		const struct gd_worker_stats *w = &m.workers[slot];
-		assert_int_equal(w->state, GD_WORKER_BUSY);
+		assert_int_equal(w->state, GD_WORKER_STATE_BUSY);
 		assert_true(w->has_task);
 		assert_true(w->task_id < 2);
 		assert_true(w->since_ns >= m.stats.start_ns);
@@ -202,7 +202,7 @@ static int slow_callbacks(struct recorder *rec, const struct run_note *note, con
 {
 	(void)event;
 	struct gd_stats s;
-	gd_stats(rec->dispatcher, &s);
+	gd_dispatcher_stats(rec->dispatcher, &s);
 	/* Ended is what was called back; this one is being called back. */
 	if (note->kind == CALLBACK_SUCCESS && (s.completed != rec->count[CALLBACK_SUCCESS] || !adds_up(&s)))
 		rec->extra = rec;
@@ -224,14 +224,14 @@ static void test_statistics_are_zero_before_the_first_run(void **state)
 	static const struct gd_worker_ops ops = {.process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->options.worker = &ops;
-	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
+	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	struct gd_stats s;
 	struct gd_worker_stats w;
 	memset(&s, 0xff, sizeof(s));
-	gd_stats(rec->dispatcher, &s);
+	gd_dispatcher_stats(rec->dispatcher, &s);
 	assert_int_equal(s.submitted, 0);
 	assert_int_equal(s.workers, 0);
-	assert_int_equal(gd_worker_stats(rec->dispatcher, 0, &w), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 0, &w), -ENOENT);
 }
 
 /* ---- Times -------------------------------------------------------------- */
@@ -273,11 +273,11 @@ static void test_times_are_in_order_however_fast(void **state)
 static void test_failures_and_worker_states_have_names(void **state)
 {
 	(void)state;
-	assert_string_equal(gd_failure_name(GD_OUT_OF_MEMORY), "out of memory");
-	assert_string_equal(gd_failure_name(GD_NOT_CARRIED), "not carried");
+	assert_string_equal(gd_failure_name(GD_FAILURE_OUT_OF_MEMORY), "out of memory");
+	assert_string_equal(gd_failure_name(GD_FAILURE_NOT_CARRIED), "not carried");
 	assert_string_equal(gd_failure_name((enum gd_failure)99), "unknown");
-	assert_string_equal(gd_worker_state_name(GD_WORKER_STARTING), "starting");
-	assert_string_equal(gd_worker_state_name(GD_WORKER_OUT), "out");
+	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_STARTING), "starting");
+	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_LOST), "out");
 	assert_string_equal(gd_worker_state_name((enum gd_worker_state)99), "unknown");
 }
 

@@ -42,7 +42,7 @@ static void ask_ten_times(struct pool_rig *rig)
 	for (size_t i = 1; i <= 10; i++) {
 		pool_rig_submit(rig, 0, 0);
 		while (rig->successes < i)
-			check_true(gd_poll(rig->pool, WAIT_MS) > 0);
+			check_true(gd_pool_poll(rig->pool, WAIT_MS) > 0);
 	}
 }
 
@@ -229,7 +229,7 @@ static int on_setup_fail(void *context, const struct gd_event *event)
 	return 0;
 }
 
-/* Returns how many setups failed, or the error of gd_open(). */
+/* Returns how many setups failed, or the error of gd_pool_open(). */
 static int open_with_limit(rlim_t limit)
 {
 	struct rlimit old;
@@ -244,13 +244,13 @@ static int open_with_limit(rlim_t limit)
 	told = 0;
 	check_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	in_open = true;
-	int r = gd_open(&rig->options, &pool, NULL);
+	int r = gd_pool_open(&rig->options, &pool, NULL);
 	in_open = false;
 	if (r >= 0) {
 		/* What is due is told now. */
-		gd_poll(pool, 0);
+		gd_pool_poll(pool, 0);
 		r = (int)told;
-		check_equal(gd_close(pool, &stats, NULL), 0);
+		check_equal(gd_pool_close(pool, &stats, NULL), 0);
 		check_equal(stats.setup_failures, told);
 	}
 	check_equal(setrlimit(RLIMIT_NOFILE, &old), 0);

@@ -39,7 +39,7 @@ static void assert_stopped_once(const struct recorder *rec)
 	assert_int_equal(rec->count[CALLBACK_ERROR], rec->stats.submitted - 2);
 	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++) {
 		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
-		assert_int_equal(n->event.failure, GD_CANCELLED);
+		assert_int_equal(n->event.failure, GD_FAILURE_CANCELLED);
 		assert_int_equal(n->event.code, -ECANCELED);
 		assert_int_equal(n->event.slot, -1);
 		assert_int_equal(n->event.gpu, -1);
@@ -65,7 +65,7 @@ static int stop_at_second_start(struct recorder *rec, const struct run_note *not
 {
 	(void)event;
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 2)
-		gd_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
 	let_go_at_first_error(rec, note);
 	return 0;
 }
@@ -76,7 +76,7 @@ static void test_one_stop_finishes_what_runs_and_cancels_what_waits(void **state
 	make_full(rec);
 	rec->on_note = stop_at_second_start;
 	assert_int_equal(recorder_run(rec, &waiters), -ECANCELED);
-	assert_string_equal(rec->err.message, "stopped by gd_stop()");
+	assert_string_equal(rec->err.message, "stopped by gd_dispatcher_stop()");
 	assert_stopped_once(rec);
 }
 
@@ -103,7 +103,7 @@ static struct gd_dispatcher *to_stop;
 static void stop_from_handler(int sig)
 {
 	(void)sig;
-	gd_stop(to_stop);
+	gd_dispatcher_stop(to_stop);
 }
 
 static int raise_at_second_start(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
@@ -134,7 +134,7 @@ static void *stop_when_told(void *argument)
 {
 	struct recorder *rec = argument;
 	if (board_pass_gate(1))
-		gd_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
 	return NULL;
 }
 
@@ -155,7 +155,7 @@ static void test_another_thread_can_stop(void **state)
 	rec->options.allow_threads = true; /* the hooks take no lock */
 	rec->options.worker = &waiters;
 	rec->on_note = tell_the_thread;
-	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
+	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, stop_when_told, rec), 0);
 	assert_int_equal(recorder_run(rec, &waiters), -ECANCELED);
 	assert_int_equal(pthread_join(thread, NULL), 0);
@@ -170,9 +170,9 @@ static int look_or_not(struct gd_worker *w, void *state, const struct gd_bytes *
 	(void)task;
 	(void)state;
 	if (gd_worker_slot(w) == 0) {
-		while (!gd_cancelled(w))
+		while (!gd_worker_cancelled(w))
 			poll(NULL, 0, 1);
-		return gd_fail(w, -ECANCELED, "as you wish");
+		return gd_worker_fail(w, -ECANCELED, "as you wish");
 	}
 	for (volatile unsigned spin = 0;; spin++)
 		;
@@ -182,8 +182,8 @@ static int stop_twice(struct recorder *rec, const struct run_note *note, const s
 {
 	(void)event;
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 2) {
-		gd_stop(rec->dispatcher);
-		gd_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
 	}
 	return 0;
 }
@@ -206,10 +206,10 @@ static void test_the_second_stop_ends_what_runs(void **state)
 			assert_string_equal(n->message, "as you wish");
 		} else if (n->event.slot == 1) {
 			killed++;
-			assert_int_equal(n->event.failure, GD_CANCELLED);
+			assert_int_equal(n->event.failure, GD_FAILURE_CANCELLED);
 			assert_true(n->event.ended_ns - n->event.started_ns >= 150000000);
 		} else {
-			assert_int_equal(n->event.failure, GD_CANCELLED);
+			assert_int_equal(n->event.failure, GD_FAILURE_CANCELLED);
 		}
 	}
 	assert_int_equal(looked, 1);
@@ -227,8 +227,8 @@ static void test_a_stop_before_the_run_stops_it_at_once(void **state)
 		rec->source.inline_generator = is_inline;
 		rec->options.worker = &ops;
 		if (!rec->dispatcher)
-			assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
-		gd_stop(rec->dispatcher);
+			assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
+		gd_dispatcher_stop(rec->dispatcher);
 		recorder_restart(rec);
 		assert_int_equal(recorder_run(rec, &ops), -ECANCELED);
 		assert_int_equal(rec->given, 0);
@@ -247,10 +247,10 @@ static int generator_that_waits(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given < 3) {
 		uint64_t n = rec->given++;
-		int r = gd_emit(feed, &n, sizeof(n), NULL);
+		int r = gd_feed_emit(feed, &n, sizeof(n), NULL);
 		return r < 0 ? r : 1;
 	}
-	struct pollfd p = {.fd = gd_stop_fd(rec->dispatcher), .events = POLLIN};
+	struct pollfd p = {.fd = gd_dispatcher_stop_fd(rec->dispatcher), .events = POLLIN};
 	rec->extra = poll(&p, 1, WAIT_MS) == 1 ? rec : NULL;
 	return 0;
 }
@@ -259,7 +259,7 @@ static int stop_at_third_success(struct recorder *rec, const struct run_note *no
 {
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS && rec->count[CALLBACK_SUCCESS] == 3)
-		gd_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
 	return 0;
 }
 
@@ -276,7 +276,7 @@ static void test_the_stop_fd_wakes_a_generator_that_waits(void **state)
 		assert_non_null(rec->extra);
 		assert_int_equal(rec->count[CALLBACK_SUCCESS], 3);
 		/* For the next run it is not readable any more. */
-		struct pollfd p = {.fd = gd_stop_fd(rec->dispatcher), .events = POLLIN};
+		struct pollfd p = {.fd = gd_dispatcher_stop_fd(rec->dispatcher), .events = POLLIN};
 		assert_int_equal(poll(&p, 1, 0), 0);
 	}
 }
@@ -301,7 +301,7 @@ static int stop_at_first_start(struct recorder *rec, const struct run_note *note
 	(void)event;
 	/* Not before the generator waits, or it would not be asked any more. */
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 1 && board_pass_gate(1))
-		gd_stop(rec->dispatcher);
+		gd_dispatcher_stop(rec->dispatcher);
 	return 0;
 }
 
@@ -343,7 +343,7 @@ static void test_a_stop_does_not_wait_for_setups(void **state)
 	pthread_t thread;
 	rec->options.allow_threads = true;
 	rec->options.worker = &ops;
-	assert_int_equal(gd_create(&rec->options, &rec->dispatcher, NULL), 0);
+	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, stop_when_told, rec), 0);
 	uint64_t begin = clock_now_ns();
 	assert_int_equal(recorder_run(rec, &ops), -ECANCELED);

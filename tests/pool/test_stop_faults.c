@@ -21,7 +21,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	if (job.what == HANG)
 		process_hang();
-	while (job.what == LOOK && !gd_cancelled(w))
+	while (job.what == LOOK && !gd_worker_cancelled(w))
 		poll(NULL, 0, 1);
 	return job.what == LOOK ? -ECANCELED : pool_rig_reply(w, &job);
 }
@@ -43,11 +43,11 @@ static void poll_to_the_end(struct pool_rig *rig)
 	int r;
 	do {
 		uint64_t begin = clock_now_ns();
-		r = gd_poll(rig->pool, WAIT_MS);
+		r = gd_pool_poll(rig->pool, WAIT_MS);
 		assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
 	} while (r >= 0);
 	assert_int_equal(r, -ECANCELED);
-	assert_int_equal(gd_outstanding(rig->pool), 0);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 0);
 	pool_rig_check_books(rig);
 }
 
@@ -68,12 +68,12 @@ static void test_task_of_a_worker_killed_after_the_stop_is_called_back(void **st
 	struct pool_rig *rig = *state;
 	pid_t pid = submit_to_the_stopped(rig);
 	gd_pool_stop(rig->pool);
-	while (gd_poll(rig->pool, 0) > 0)
+	while (gd_pool_poll(rig->pool, 0) > 0)
 		;
-	assert_int_equal(gd_outstanding(rig->pool), 1);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
 	process_kill(pid);
 	poll_to_the_end(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 3);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -84,7 +84,7 @@ static void test_a_task_given_back_after_two_stops_is_called_back(void **state)
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
 	poll_to_the_end(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 3);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 3);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -109,7 +109,7 @@ static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state
 	pool_rig_submit(rig, HANG, 0);
 	pool_rig_await(rig, pool_rig_has_started);
 	int r;
-	while ((r = gd_submit(rig->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
+	while ((r = gd_pool_submit(rig->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
 		rig->submitted++;
 	free(large);
 	assert_int_equal(r, -EAGAIN);
@@ -117,7 +117,7 @@ static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
 	poll_to_the_end(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], rig->submitted);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], rig->submitted);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -133,7 +133,7 @@ static void test_a_task_that_obeys_the_second_stop_is_cancelled(void **state)
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
 	poll_to_the_end(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(rig->failure.event.code, -ECANCELED);
 	assert_int_equal(rig->failure.event.slot, 0);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -185,7 +185,7 @@ static void test_three_stops_cost_no_cpu(void **state)
 	uint64_t before = cpu_ns();
 	poll_to_the_end(rig);
 	assert_true(cpu_ns() - before < 50 * NS_PER_MS);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 

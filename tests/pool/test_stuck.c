@@ -65,7 +65,7 @@ static void test_worker_stopped_idle_with_a_timeout_costs_no_task(void **state)
 
 static bool only_one_left(struct pool_rig *rig)
 {
-	return gd_outstanding(rig->pool) <= 1;
+	return gd_pool_outstanding(rig->pool) <= 1;
 }
 
 static void test_worker_stopped_without_a_timeout_holds_back_one_task(void **state)
@@ -95,8 +95,8 @@ static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
 	pool_rig_drain(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
-	assert_int_equal(gd_poll(rig->pool, 1000), -ECANCELED);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ECANCELED);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_true(process_await_gone(pid, 1000));
 }
@@ -110,7 +110,7 @@ static void test_worker_stopped_idle_is_killed_at_the_close(void **state)
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->cleanup_failures, 1);
-	assert_int_equal(rig->cleanup_failure.event.failure, GD_TIMED_OUT);
+	assert_int_equal(rig->cleanup_failure.event.failure, GD_FAILURE_TIMED_OUT);
 	assert_false(process_alive(pid));
 }
 
@@ -170,16 +170,16 @@ static void test_frozen_worker_is_given_up_and_the_run_goes_on(void **state)
 	pool_rig_open(rig, &ops);
 	int slot = hold_one(rig);
 	if (!freeze(pool_rig_pid(rig, slot, 0))) {
-		gd_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, NULL);
 		skip();
 	}
 	pool_rig_submit_many(rig, 50);
 	pool_rig_drain(rig);
-	assert_int_equal(rig->by_failure[GD_STUCK], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_STUCK], 1);
 	assert_int_equal(rig->failure.event.id, 0);
 	check_contains(rig->failure.message, "cannot be killed");
 	assert_int_equal(rig->successes, 50);
-	assert_int_equal(pool_rig_worker(rig, slot).state, GD_WORKER_OUT);
+	assert_int_equal(pool_rig_worker(rig, slot).state, GD_WORKER_STATE_LOST);
 	assert_true(process_alive(ice.pid));
 	pool_rig_submit_many(rig, 50);
 	pool_rig_drain(rig);
@@ -194,12 +194,12 @@ static void test_frozen_idle_worker_does_not_keep_the_pool_open(void **state)
 	rig->options.kill_wait_ms = 200;
 	pool_rig_open(rig, &ops);
 	if (!freeze(pool_rig_pid(rig, 0, 0))) {
-		gd_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, NULL);
 		skip();
 	}
 	close_in_time(rig, 3000);
 	assert_int_equal(rig->cleanup_failures, 1);
-	assert_int_equal(rig->cleanup_failure.event.failure, GD_STUCK);
+	assert_int_equal(rig->cleanup_failure.event.failure, GD_FAILURE_STUCK);
 	assert_dies_when_thawed();
 }
 
@@ -213,14 +213,14 @@ static void test_every_worker_frozen_ends_every_task(void **state)
 	pool_rig_open(rig, &ops);
 	hold_one(rig);
 	if (!freeze(pool_rig_pid(rig, 0, 0))) {
-		gd_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, NULL);
 		skip();
 	}
 	pool_rig_submit_many(rig, 20);
 	pool_rig_drain(rig);
-	assert_int_equal(rig->by_failure[GD_STUCK], 1);
-	assert_int_equal(rig->by_failure[GD_NO_WORKER], 20);
-	assert_int_equal(gd_poll(rig->pool, 1000), -ENODEV);
+	assert_int_equal(rig->by_failure[GD_FAILURE_STUCK], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 20);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
 	close_in_time(rig, 3000);
 	assert_dies_when_thawed();
 }

@@ -82,20 +82,20 @@ static void *submit_many(void *argument)
 		if (i % 3 == 0) {
 			struct gd_draft *draft;
 			void *data;
-			r = gd_reserve(rig->pool, 8, 0, &draft, &data);
+			r = gd_pool_reserve(rig->pool, 8, 0, &draft, &data);
 			if (r == 0) {
 				memcpy(data, "drafted", 8);
-				r = gd_commit(draft, 8, NULL, NULL);
+				r = gd_draft_commit(draft, 8, NULL, NULL);
 			}
 		} else {
-			r = gd_submit(rig->pool, "task", 4, NULL, 0, NULL);
+			r = gd_pool_submit(rig->pool, "task", 4, NULL, 0, NULL);
 		}
 		if (r < 0)
 			break;
 		taken++;
 	}
 	atomic_fetch_sub(&rig->submitting, 1);
-	gd_interrupt(rig->pool);
+	gd_pool_interrupt(rig->pool);
 	return (void *)taken;
 }
 
@@ -110,7 +110,7 @@ static void *ask_the_pool(void *argument)
 		seen += stats.completed;
 		for (int i = 0; i < 3; i++)
 			seen += gd_pool_worker_stats(rig->pool, i, &worker) == 0 ? worker.completed : 0;
-		seen += gd_outstanding(rig->pool) + gd_room(rig->pool);
+		seen += gd_pool_outstanding(rig->pool) + gd_pool_room(rig->pool);
 	}
 	return (void *)(uintptr_t)seen;
 }
@@ -135,8 +135,8 @@ static size_t join_submitters(const pthread_t *threads)
 
 static void poll_until_done(struct thread_rig *rig)
 {
-	while (atomic_load(&rig->submitting) > 0 || gd_outstanding(rig->pool) > 0) {
-		int r = gd_poll(rig->pool, -1);
+	while (atomic_load(&rig->submitting) > 0 || gd_pool_outstanding(rig->pool) > 0) {
+		int r = gd_pool_poll(rig->pool, -1);
 		assert_true(r >= 0 || r == -ECANCELED);
 	}
 }
@@ -146,7 +146,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 {
 	pthread_t threads[SUBMITTERS];
 	atomic_store(&rig->submitting, SUBMITTERS);
-	assert_int_equal(gd_open(&rig->options, &rig->pool, NULL), 0);
+	assert_int_equal(gd_pool_open(&rig->options, &rig->pool, NULL), 0);
 	for (int i = 0; i < SUBMITTERS; i++)
 		threads[i] = start(submit_many, rig);
 	pthread_t thread = start(other, rig);
@@ -154,7 +154,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 	size_t taken = join_submitters(threads);
 	atomic_store(&rig->over, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(gd_close(rig->pool, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(rig->pool, NULL, NULL), 0);
 	return taken;
 }
 
@@ -191,7 +191,7 @@ static int generate(void *context, struct gd_feed *feed)
 	struct thread_rig *rig = context;
 	if (rig->given++ == PER_SUBMITTER)
 		return 0;
-	int r = gd_emit(feed, "task", 4, NULL);
+	int r = gd_feed_emit(feed, "task", 4, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -202,8 +202,8 @@ static void *ask_the_dispatcher(void *argument)
 	while (!atomic_load(&rig->over)) {
 		struct gd_stats stats;
 		struct gd_worker_stats worker;
-		gd_stats(rig->dispatcher, &stats);
-		seen += stats.completed + (gd_worker_stats(rig->dispatcher, 0, &worker) == 0);
+		gd_dispatcher_stats(rig->dispatcher, &stats);
+		seen += stats.completed + (gd_dispatcher_worker_stats(rig->dispatcher, 0, &worker) == 0);
 	}
 	return (void *)(uintptr_t)seen;
 }
@@ -211,13 +211,13 @@ static void *ask_the_dispatcher(void *argument)
 static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void **state)
 {
 	struct thread_rig *rig = *state;
-	struct gd_source source = {.size = sizeof(source), .generator = generate, .context = rig};
-	assert_int_equal(gd_create(&rig->options, &rig->dispatcher, NULL), 0);
+	struct gd_run source = {.size = sizeof(source), .generator = generate, .context = rig};
+	assert_int_equal(gd_dispatcher_create(&rig->options, &rig->dispatcher, NULL), 0);
 	pthread_t asker = start(ask_the_dispatcher, rig);
-	assert_int_equal(gd_run(rig->dispatcher, &source, NULL, NULL), 0);
+	assert_int_equal(gd_dispatcher_run(rig->dispatcher, &source, NULL, NULL), 0);
 	atomic_store(&rig->over, true);
 	assert_int_equal(pthread_join(asker, NULL), 0);
-	gd_destroy(rig->dispatcher);
+	gd_dispatcher_destroy(rig->dispatcher);
 	assert_int_equal(rig->ended, PER_SUBMITTER);
 }
 

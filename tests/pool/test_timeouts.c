@@ -50,7 +50,7 @@ static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 		if (recorder_note(rec, CALLBACK_TIMEOUT, i)->event.id == 3)
 			n = recorder_note(rec, CALLBACK_TIMEOUT, i);
 	assert_non_null(n);
-	assert_int_equal(n->event.failure, GD_TIMED_OUT);
+	assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
 	assert_int_equal(n->event.code, -ETIMEDOUT);
 	check_contains(n->message, "not done within 20 ms");
 	uint64_t took = n->event.ended_ns - n->event.started_ns;
@@ -75,11 +75,11 @@ static int look_and_leave(struct gd_worker *w, void *state, const struct gd_byte
 	uint64_t *count = state;
 	++*count;
 	if (recorder_number(task) % 4 == 1) {
-		while (!gd_cancelled(w))
+		while (!gd_worker_cancelled(w))
 			poll(NULL, 0, 1);
-		return gd_fail(w, -ECANCELED, "gave up");
+		return gd_worker_fail(w, -ECANCELED, "gave up");
 	}
-	return gd_result(w, count, sizeof(*count));
+	return gd_worker_result(w, count, sizeof(*count));
 }
 
 static int drop(struct gd_worker *w, void *state)
@@ -137,7 +137,7 @@ static void test_a_task_that_timed_out_is_tried_again(void **state)
 static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	uint64_t begin = clock_now_ns();
-	while (!gd_cancelled(w) && clock_now_ns() - begin < 10000ull * MS)
+	while (!gd_worker_cancelled(w) && clock_now_ns() - begin < 10000ull * MS)
 		;
 	return recorder_echo(w, state, task);
 }
@@ -154,7 +154,7 @@ static void test_timeouts_have_millisecond_resolution(void **state)
 		rec->options.task_timeout_ms = limits[i];
 		rec->tasks = 5;
 		assert_int_equal(recorder_run(rec, &ops), 0);
-		gd_destroy(rec->dispatcher);
+		gd_dispatcher_destroy(rec->dispatcher);
 		rec->dispatcher = NULL;
 		assert_int_equal(rec->count[CALLBACK_TIMEOUT], 5);
 		int in_time = 0;
@@ -204,7 +204,7 @@ static int answer_or_spin(struct gd_worker *w, void *state, const struct gd_byte
 	}
 	if (n == 0)
 		board_pass_gate(1); /* its callback is to come while the other one spins */
-	return gd_result(w, &n, sizeof(n));
+	return gd_worker_result(w, &n, sizeof(n));
 }
 
 static int block_until_it_is_killed(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
@@ -238,7 +238,7 @@ static int large_results(struct gd_worker *w, void *state, const struct gd_bytes
 	(void)state;
 	(void)tasks;
 	for (size_t i = 0; i < n; i++)
-		gd_batch_result(w, i, result, sizeof(result));
+		gd_worker_batch_result(w, i, result, sizeof(result));
 	return 0;
 }
 
@@ -306,13 +306,13 @@ static void test_setups_that_all_hang_end_the_run(void **state)
 	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
 	for (size_t i = 0; i < 2; i++) {
 		const struct run_note *n = recorder_note(rec, CALLBACK_SETUP_FAIL, i);
-		assert_int_equal(n->event.failure, GD_TIMED_OUT);
+		assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
 		assert_string_equal(n->message, "setup was not done within 50 ms");
 		assert_int_equal(n->event.gpu, n->event.slot);
 	}
 	assert_int_equal(rec->stats.setup_failures, 2);
 	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
-		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_NO_WORKER);
+		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_FAILURE_NO_WORKER);
 	assert_true(rec->count[CALLBACK_ERROR] >= 1);
 }
 
@@ -321,7 +321,7 @@ static int hang_in_cleanup(struct gd_worker *w, void *state)
 	(void)state;
 	if (gd_worker_slot(w) == 0)
 		ignore_everything_and_spin();
-	return gd_fail(w, -EIO, "slot %d keeps its memory", gd_worker_slot(w));
+	return gd_worker_fail(w, -EIO, "slot %d keeps its memory", gd_worker_slot(w));
 }
 
 static int both_work(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -342,10 +342,10 @@ static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		const struct run_note *n = recorder_note(rec, CALLBACK_CLEANUP_FAIL, i);
 		if (n->event.slot == 0) {
-			assert_int_equal(n->event.failure, GD_TIMED_OUT);
+			assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
 			assert_string_equal(n->message, "cleanup was not done within 100 ms");
 		} else {
-			assert_int_equal(n->event.failure, GD_FAILED);
+			assert_int_equal(n->event.failure, GD_FAILURE_ERROR);
 			assert_int_equal(n->event.code, -EIO);
 			assert_string_equal(n->message, "slot 1 keeps its memory");
 		}

@@ -388,10 +388,10 @@ static void test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address(void **state)
 	char key[CLAIM_KEY_ROOM];
 	struct gd_gpu gpu = {.vendor = GD_VENDOR_NVIDIA, .mig_index = -1, .uuid = "GPU-1", .pci_id = "0000:01:00.0"};
 	assert_false(claim_gpu_key(&gpu, key));
-	gpu.known = GD_GPU_PCI_ID;
+	gpu.known = GD_GPU_KNOWN_PCI_ID;
 	assert_true(claim_gpu_key(&gpu, key));
 	assert_string_equal(key, "pci-0000:01:00.0");
-	gpu.known |= GD_GPU_UUID;
+	gpu.known |= GD_GPU_KNOWN_UUID;
 	assert_true(claim_gpu_key(&gpu, key));
 	assert_string_equal(key, "GPU-1");
 	gpu.vendor = GD_VENDOR_SIMULATED;

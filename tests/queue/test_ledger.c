@@ -15,7 +15,8 @@
 static struct gd_gpu gpu_of(uint64_t total_gb, uint64_t free_gb, const struct gd_gpu_process *processes, size_t count)
 {
 	return (struct gd_gpu){
-		.known = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_MEMORY_USED | GD_GPU_PROCESSES,
+		.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_USED |
+			 GD_GPU_KNOWN_PROCESSES,
 		.vendor = GD_VENDOR_NVIDIA,
 		.mig_index = -1,
 		.memory_total_bytes = total_gb * GB,
@@ -151,7 +152,7 @@ static void test_two_40_gb_jobs_fit_on_80_gb_where_nothing_can_be_attributed(voi
 	gpu.mig_index = 0;
 	check_two_of_three(gpu, false); /* MIG */
 	gpu = gpu_of(80, 80, NULL, 0);
-	gpu.known &= ~(unsigned)GD_GPU_PROCESSES;
+	gpu.known &= ~(unsigned)GD_GPU_KNOWN_PROCESSES;
 	check_two_of_three(gpu, false); /* WSL */
 }
 
@@ -179,10 +180,10 @@ static void test_unknown_memory_is_not_zero(void **state)
 	struct gd_gpu gpu = gpu_of(80, 80, NULL, 0);
 	struct ledger_job job = job_of(1, 40, NULL);
 	struct ledger_input in = {.gpus = &gpu, .num_gpus = 1, .jobs = &job, .num_jobs = 1};
-	gpu.known = GD_GPU_MEMORY_TOTAL; /* free and used not told */
+	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL; /* free and used not told */
 	assert_true(build(&in).known);
 	assert_int_equal(build(&in).free_bytes, 40 * GB);
-	gpu.known = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_USED | GD_GPU_PROCESSES;
+	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_PROCESSES;
 	gpu.memory_used_bytes = 10 * GB;
 	assert_int_equal(build(&in).free_bytes, 30 * GB);
 	gpu.known = 0;

@@ -33,7 +33,8 @@ static void box_init(struct box *b, size_t count)
 	*b = (struct box){0};
 	for (size_t i = 0; i < count; i++)
 		b->gpus[i] = (struct gd_gpu){
-			.known = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES | GD_GPU_EXCLUSIVE,
+			.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES |
+				 GD_GPU_KNOWN_COMPUTE_MODE,
 			.vendor = GD_VENDOR_NVIDIA,
 			.index = (int)i,
 			.mig_index = -1,
@@ -155,7 +156,7 @@ static void test_cpu_jobs_never_wait(void **state)
 	(void)state;
 	struct box b;
 	box_init(&b, 1);
-	b.gpus[0].health = GD_GPU_LOST;
+	b.gpus[0].health = GD_GPU_HEALTH_LOST;
 	assert_int_equal(box_choose(&b, need_of(100 * GB, 0)), 0);
 	b.in.num_gpus = 0;
 	assert_int_equal(box_choose(&b, need_of(0, 0)), 0);
@@ -227,8 +228,8 @@ static void test_sick_and_quarantined_cards_are_left_out(void **state)
 	(void)state;
 	struct box b;
 	box_init(&b, 4);
-	b.gpus[0].health = GD_GPU_LOST;
-	b.gpus[1].health = GD_GPU_NOT_ANSWERING;
+	b.gpus[0].health = GD_GPU_HEALTH_LOST;
+	b.gpus[1].health = GD_GPU_HEALTH_NOT_ANSWERING;
 	b.notes[2] = (struct ledger_note){.quarantined = true, .why = "job 5 cannot be killed"};
 	struct placement_need need = need_of(GB, 1);
 	assert_int_equal(box_choose(&b, need), 0);

@@ -99,7 +99,7 @@ static void sample(struct random_box *b)
 		if (used > CARD)
 			fail_msg("GPU %zu is overfull in step %u", g, b->step);
 		b->gpus[g] = (struct gd_gpu){
-			.known = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE | GD_GPU_PROCESSES,
+			.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES,
 			.vendor = GD_VENDOR_NVIDIA,
 			.index = (int)g,
 			.mig_index = -1,

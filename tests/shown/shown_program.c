@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program for tests of gd_run_shown() in a terminal: its tasks are words, each of
+ * A program for tests of gd_dispatcher_run_shown() in a terminal: its tasks are words, each of
  * which tells the worker what to do. "wait:FILE" until that is there; "print:…";
  * "fail"; and, for the program itself: "exit", "abort", "stop".
  */
@@ -24,7 +24,7 @@ static int work(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	if (strncmp(word, "print:", 6) == 0)
 		printf("%s\n", word + 6);
 	if (strcmp(word, "fail") == 0)
-		return gd_fail(w, -EIO, "as told");
+		return gd_worker_fail(w, -EIO, "as told");
 	return 0;
 }
 
@@ -33,7 +33,7 @@ static int next_word(void *context, struct gd_feed *feed)
 	(void)context;
 	if (!*words)
 		return 0;
-	int r = gd_emit(feed, *words, strlen(*words) + 1, NULL);
+	int r = gd_feed_emit(feed, *words, strlen(*words) + 1, NULL);
 	words++;
 	return r < 0 ? r : 1;
 }
@@ -53,7 +53,7 @@ static int take(void *context, const struct gd_event *e)
 		abort();
 	}
 	if (strcmp(word, "stop") == 0)
-		gd_stop(dispatcher);
+		gd_dispatcher_stop(dispatcher);
 	return 0;
 }
 
@@ -67,18 +67,18 @@ int main(int argc, char **argv)
 {
 	struct gd_worker_ops worker = {.process = work};
 	struct gd_options o = {.size = sizeof(o), .worker = &worker, .on_success = take};
-	struct gd_source source = {.size = sizeof(source), .generator = next_word, .total_tasks = (uint64_t)argc - 1};
+	struct gd_run source = {.size = sizeof(source), .generator = next_word, .total_tasks = (uint64_t)argc - 1};
 	struct gd_show show = {.size = sizeof(show), .name_task = name, .refresh_rate = 50};
 	struct gd_show_stats stats = {0};
 	struct gd_error err = {0};
 	words = argv + 1;
-	int r = gd_create(&o, &dispatcher, &err);
+	int r = gd_dispatcher_create(&o, &dispatcher, &err);
 	if (r == 0)
-		r = gd_run_shown(dispatcher, &source, &show, &stats, &err);
+		r = gd_dispatcher_run_shown(dispatcher, &source, &show, &stats, &err);
 	if (r < 0)
 		fprintf(stderr, "error: %s\n", err.message);
 	printf("%d completed, %d failed\n", (int)stats.completed, (int)stats.failed);
 	gd_show_stats_finish(&stats);
-	gd_destroy(dispatcher);
+	gd_dispatcher_destroy(dispatcher);
 	return r < 0;
 }

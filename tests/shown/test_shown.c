@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gd_run_shown() without a terminal; with one: tests/cli/test_shown.py. */
+/* gd_dispatcher_run_shown() without a terminal; with one: tests/cli/test_shown.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +29,9 @@ static int work(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	int n = *(const int *)task->data;
 	(void)state;
 	if (n == 3)
-		return gd_fail(w, -EIO, "three");
+		return gd_worker_fail(w, -EIO, "three");
 	if (n == 5)
-		while (!gd_cancelled(w))
+		while (!gd_worker_cancelled(w))
 			usleep(1000);
 	return 0;
 }
@@ -39,7 +39,7 @@ static int work(struct gd_worker *w, void *state, const struct gd_bytes *task)
 static int bad_setup(struct gd_worker *w, void **ret)
 {
 	(void)ret;
-	return gd_worker_slot(w) == 1 ? gd_fail(w, -EIO, "no model") : 0;
+	return gd_worker_slot(w) == 1 ? gd_worker_fail(w, -EIO, "no model") : 0;
 }
 
 static int take(void *context, const struct gd_event *e)
@@ -63,7 +63,7 @@ static int next_number(void *context, struct gd_feed *feed)
 		usleep(1000);
 	if (n->next == n->end)
 		return n->error;
-	int r = gd_emit(feed, &n->next, sizeof(n->next), NULL);
+	int r = gd_feed_emit(feed, &n->next, sizeof(n->next), NULL);
 	n->next++;
 	return r < 0 ? r : 1;
 }
@@ -71,15 +71,15 @@ static int next_number(void *context, struct gd_feed *feed)
 static int run_with(struct gd_options *o, struct numbers *n, const struct gd_show *show, struct gd_show_stats *stats)
 {
 	struct gd_dispatcher *d;
-	struct gd_source source = {
+	struct gd_run source = {
 		.size = sizeof(source), .generator = next_number, .context = n, .total_tasks = (uint64_t)n->end};
 	o->size = sizeof(*o);
 	o->on_success = take;
 	if (!o->gpus)
 		o->gpus = "sim:2";
-	assert_int_equal(gd_create(o, &d, NULL), 0);
-	int r = gd_run_shown(d, &source, show, stats, NULL);
-	gd_destroy(d);
+	assert_int_equal(gd_dispatcher_create(o, &d, NULL), 0);
+	int r = gd_dispatcher_run_shown(d, &source, show, stats, NULL);
+	gd_dispatcher_destroy(d);
 	return r;
 }
 
@@ -134,12 +134,12 @@ static void test_statistics_are_returned_in_every_mode(void **state)
 {
 	(void)state;
 	char printed[4096];
-	run_and_read(GD_SHOW_OFF, printed, sizeof(printed));
+	run_and_read(GD_SHOW_MODE_OFF, printed, sizeof(printed));
 	assert_string_equal(printed, "");
-	run_and_read(GD_SHOW_AUTO, printed, sizeof(printed)); /* a pipe: plain */
+	run_and_read(GD_SHOW_MODE_AUTO, printed, sizeof(printed)); /* a pipe: plain */
 	assert_memory_equal(printed, "ten: 100%, 10/10 done, 2 failed, 1 by timeout, ", 47);
 	assert_ptr_equal(strchr(printed, '\n') + 1, printed + strlen(printed));
-	run_and_read(GD_SHOW_PLAIN, printed, sizeof(printed));
+	run_and_read(GD_SHOW_MODE_PLAIN, printed, sizeof(printed));
 	assert_memory_equal(printed, "ten: 100%, 10/10 done", 21);
 }
 
@@ -161,7 +161,7 @@ static void test_worker_whose_setup_failed_has_status_error(void **state)
 	atomic_store(&setup_failed, false);
 	wait_for = &setup_failed;
 	struct numbers n = {.end = 2};
-	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_OFF};
+	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_MODE_OFF};
 	struct gd_show_stats stats;
 	assert_int_equal(run_with(&o, &n, &show, &stats), 0);
 	assert_int_equal(stats.setup_failures, 1);
@@ -177,7 +177,7 @@ static void test_shown_run_returns_the_errors_of_a_run(void **state)
 	struct gd_worker_ops worker = {.process = work};
 	struct gd_options o = {.worker = &worker};
 	struct numbers n = {.end = 2, .error = -EIO};
-	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_OFF};
+	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_MODE_OFF};
 	struct gd_show_stats stats;
 	assert_int_equal(run_with(&o, &n, &show, &stats), -EIO);
 	assert_int_equal(stats.completed, 2);
@@ -189,9 +189,9 @@ static void test_shown_run_returns_the_errors_of_a_run(void **state)
 	o.gpus = "sim:0";
 	show.size = sizeof(show);
 	struct gd_dispatcher *d;
-	assert_int_equal(gd_create(&o, &d, NULL), 0);
-	assert_int_equal(gd_run_shown(d, NULL, &show, NULL, NULL), -EINVAL);
-	gd_destroy(d);
+	assert_int_equal(gd_dispatcher_create(&o, &d, NULL), 0);
+	assert_int_equal(gd_dispatcher_run_shown(d, NULL, &show, NULL, NULL), -EINVAL);
+	gd_dispatcher_destroy(d);
 }
 
 /* ---- What a worker is at --------------------------------------------------------------------- */
@@ -216,31 +216,31 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	struct gd_pool *p;
 	char bytes[8] = "";
 	uint64_t id = 99;
-	assert_int_equal(gd_open(&o, &p, NULL), 0);
+	assert_int_equal(gd_pool_open(&o, &p, NULL), 0);
 	assert_int_equal(gd_pool_worker_task(p, 1, bytes, 8, &id), -ENOENT);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
-	assert_int_equal(gd_submit(p, "a long name", 11, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, "a long name", 11, NULL, 0, NULL), 0);
 	/* Large enough for a memory of its own. */
 	size_t large = (size_t)3 << 20;
 	char *much = calloc(1, large);
 	memcpy(much, "large", 5);
-	assert_int_equal(gd_submit(p, much, large, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, much, large, NULL, 0, NULL), 0);
 	free(much);
 	int64_t size;
 	while ((size = gd_pool_worker_task(p, 0, bytes, 6, &id)) == -ENODATA)
-		assert_true(gd_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10) >= 0);
 	assert_int_equal(size, 11);
 	assert_int_equal(id, 0);
 	assert_string_equal(bytes, "a long");
 	atomic_store(&shared->looked, true);
-	while (gd_outstanding(p) == 2)
-		assert_true(gd_poll(p, 10) >= 0);
+	while (gd_pool_outstanding(p) == 2)
+		assert_true(gd_pool_poll(p, 10) >= 0);
 	size = gd_pool_worker_task(p, 0, bytes, 6, &id);
 	assert_true(size == (int64_t)large || size == -ENODATA); /* done already */
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, 10) >= 0);
+	while (gd_pool_outstanding(p) > 0)
+		assert_true(gd_pool_poll(p, 10) >= 0);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -271,23 +271,23 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .context = &first_end, .on_success = note_end};
 	struct gd_pool *p;
 	struct gd_worker_stats w = {0};
-	assert_int_equal(gd_open(&o, &p, NULL), 0);
+	assert_int_equal(gd_pool_open(&o, &p, NULL), 0);
 	for (int n = 1; n <= 2; n++)
-		assert_int_equal(gd_submit(p, &n, sizeof(n), NULL, 0, NULL), 0);
+		assert_int_equal(gd_pool_submit(p, &n, sizeof(n), NULL, 0, NULL), 0);
 	atomic_store(&shared->released, 1);
-	while (gd_outstanding(p) == 2)
-		assert_true(gd_poll(p, 10) >= 0);
+	while (gd_pool_outstanding(p) == 2)
+		assert_true(gd_pool_poll(p, 10) >= 0);
 	/* As soon as the worker has said so. */
 	for (int i = 0; i < 6000 && (!w.has_task || w.since_ns < first_end); i++) {
-		assert_true(gd_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10) >= 0);
 		assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
 	}
 	assert_int_equal(w.task_id, 1);
 	assert_true(w.since_ns >= first_end);
 	atomic_store(&shared->released, 2);
-	while (gd_outstanding(p) > 0)
-		assert_true(gd_poll(p, 10) >= 0);
-	assert_int_equal(gd_close(p, NULL, NULL), 0);
+	while (gd_pool_outstanding(p) > 0)
+		assert_true(gd_pool_poll(p, 10) >= 0);
+	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
 	munmap(shared, sizeof(*shared));
 }
 

@@ -55,7 +55,7 @@ static void submit(struct gd_pool *pool, const char *path, const char *folder)
 	if (!bytes)
 		exit(3);
 	file_task_write(&file, bytes);
-	if (gd_submit(pool, bytes, file_task_size(&file), NULL, 0, NULL) < 0)
+	if (gd_pool_submit(pool, bytes, file_task_size(&file), NULL, 0, NULL) < 0)
 		exit(3);
 	free(bytes);
 	free(stem);
@@ -91,15 +91,15 @@ int main(int argc, char **argv)
 	options.num_settings = worker.num_settings;
 	int r = launch_worker_check(&worker, &err);
 	options.worker = r < 0 ? NULL : launch_worker_ops(&worker);
-	if (r < 0 || gd_open(&options, &pool, &err) < 0) {
+	if (r < 0 || gd_pool_open(&options, &pool, &err) < 0) {
 		printf("%s\n", err.message);
 		return 1;
 	}
 	for (i++; i < argc; i++)
 		submit(pool, argv[i], folder);
-	while (gd_outstanding(pool) > 0 && (r = gd_poll(pool, -1)) >= 0)
+	while (gd_pool_outstanding(pool) > 0 && (r = gd_pool_poll(pool, -1)) >= 0)
 		;
-	r = gd_close(pool, NULL, &err);
+	r = gd_pool_close(pool, NULL, &err);
 	free(folder);
 	return r < 0 || failures > 0;
 }

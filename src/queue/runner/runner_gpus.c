@@ -62,7 +62,7 @@ static void send_seen(struct running *run, int64_t peak_mb)
 static bool is_lost(const struct runner *r, const struct running *run)
 {
 	for (size_t i = 0; i < run->num_gpus; i++)
-		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_LOST)
+		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_HEALTH_LOST)
 			return true;
 	return false;
 }
@@ -112,7 +112,7 @@ static size_t jobs_on(const struct runner *r, int gpu)
 static bool used_by(const struct runner *r, const struct running *run, int gpu, bool *ret_seen, uint64_t *ret)
 {
 	const struct gd_gpu *g = &r->gpus->gpus[gpu];
-	const unsigned both = GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE;
+	const unsigned both = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE;
 	*ret_seen = ledger_observed(g, run->user.pids, run->user.num_pids, gpu_users_foreign_pids(&r->machine), ret);
 	if (*ret_seen)
 		return true;
@@ -125,7 +125,7 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 
 static bool is_memory_known(const struct gd_gpu *g)
 {
-	return g->known & GD_GPU_MEMORY_TOTAL && g->known & GD_GPU_MEMORY_FREE;
+	return g->known & GD_GPU_KNOWN_MEMORY_TOTAL && g->known & GD_GPU_KNOWN_MEMORY_FREE;
 }
 
 static bool is_full(const struct gd_gpu *g, uint64_t bytes)
@@ -272,7 +272,7 @@ static int pin_gpus(struct runner *r, struct gd_error *err)
 	for (size_t i = 0; i < r->gpus->count; i++) {
 		const struct gd_gpu *gpu = &r->gpus->gpus[i];
 		text_append_string(&spec, i ? "," : "");
-		if (gpu->known & GD_GPU_UUID && gpu->vendor == GD_VENDOR_NVIDIA)
+		if (gpu->known & GD_GPU_KNOWN_UUID && gpu->vendor == GD_VENDOR_NVIDIA)
 			text_append_string(&spec, gpu->uuid);
 		else
 			text_appendf(&spec, "%d", gpu->index);

@@ -20,12 +20,12 @@ static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, st
 	const struct gd_gpu *gpu = &r->gpus->gpus[position];
 	*ret = (struct sample_gpu){.gpu = gpu->index, .mem_used_mb = -1, .mem_total_mb = -1, .util = -1, .jobs = jobs};
 	/* A card that is gone says what it said last. */
-	bool fresh = gpu->health == GD_GPU_OK;
-	if (fresh && gpu->known & GD_GPU_MEMORY_USED)
+	bool fresh = gpu->health == GD_GPU_HEALTH_OK;
+	if (fresh && gpu->known & GD_GPU_KNOWN_MEMORY_USED)
 		ret->mem_used_mb = (int64_t)(gpu->memory_used_bytes / MB);
-	if (gpu->known & GD_GPU_MEMORY_TOTAL)
+	if (gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL)
 		ret->mem_total_mb = (int64_t)(gpu->memory_total_bytes / MB);
-	if (fresh && gpu->known & GD_GPU_UTILIZATION)
+	if (fresh && gpu->known & GD_GPU_KNOWN_UTILIZATION)
 		ret->util = (int)gpu->utilization_percent;
 	for (const struct running *run = r->running; run; run = run->next)
 		for (size_t i = 0; i < run->num_gpus; i++)

@@ -40,11 +40,11 @@ bool claim_gpu_key(const struct gd_gpu *gpu, char key[CLAIM_KEY_ROOM])
 {
 	if (gpu->vendor == GD_VENDOR_SIMULATED)
 		return false;
-	if ((gpu->known & GD_GPU_UUID) && is_word(gpu->uuid, sizeof(gpu->uuid))) {
+	if ((gpu->known & GD_GPU_KNOWN_UUID) && is_word(gpu->uuid, sizeof(gpu->uuid))) {
 		snprintf(key, CLAIM_KEY_ROOM, "%s", gpu->uuid);
 		return true;
 	}
-	if ((gpu->known & GD_GPU_PCI_ID) && gpu->mig_index < 0 && is_word(gpu->pci_id, sizeof(gpu->pci_id))) {
+	if ((gpu->known & GD_GPU_KNOWN_PCI_ID) && gpu->mig_index < 0 && is_word(gpu->pci_id, sizeof(gpu->pci_id))) {
 		snprintf(key, CLAIM_KEY_ROOM, "pci-%s", gpu->pci_id);
 		return true;
 	}

@@ -40,7 +40,7 @@ static bool knows(const struct gd_gpu *gpu, unsigned bits)
 
 static bool is_attributable(const struct gd_gpu *gpu, bool foreign_pids)
 {
-	if (foreign_pids || gpu->mig_index >= 0 || !knows(gpu, GD_GPU_PROCESSES))
+	if (foreign_pids || gpu->mig_index >= 0 || !knows(gpu, GD_GPU_KNOWN_PROCESSES))
 		return false;
 	for (size_t i = 0; i < gpu->num_processes; i++)
 		if (!gpu->processes[i].memory_known)
@@ -50,9 +50,9 @@ static bool is_attributable(const struct gd_gpu *gpu, bool foreign_pids)
 
 static bool driver_free(const struct gd_gpu *gpu, uint64_t *ret)
 {
-	if (knows(gpu, GD_GPU_MEMORY_FREE))
+	if (knows(gpu, GD_GPU_KNOWN_MEMORY_FREE))
 		*ret = gpu->memory_free_bytes;
-	else if (knows(gpu, GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_USED))
+	else if (knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED))
 		*ret = less(gpu->memory_total_bytes, gpu->memory_used_bytes);
 	else
 		return false;
@@ -130,7 +130,7 @@ static void consider_holder(
 static void observe(struct ledger *l, struct ledger_account *a, const struct ledger_input *in)
 {
 	memset(l->observed, 0, in->num_jobs * sizeof(*l->observed));
-	if (!knows(a->gpu, GD_GPU_PROCESSES))
+	if (!knows(a->gpu, GD_GPU_KNOWN_PROCESSES))
 		return;
 	for (size_t i = 0; i < a->gpu->num_processes; i++) {
 		const struct gd_gpu_process *p = &a->gpu->processes[i];
@@ -175,7 +175,7 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 
 static void close_account(struct ledger_account *a)
 {
-	bool total_known = knows(a->gpu, GD_GPU_MEMORY_TOTAL);
+	bool total_known = knows(a->gpu, GD_GPU_KNOWN_MEMORY_TOTAL);
 	uint64_t total = total_known ? a->gpu->memory_total_bytes : UINT64_MAX;
 	uint64_t said = least(a->driver_free_bytes, total);
 	if (a->driver_known && (a->attributable || !total_known)) {
@@ -261,9 +261,9 @@ void ledger_watch_baseline(struct ledger_note *note, const struct gd_gpu *gpu, b
 {
 	if (any_job_there)
 		return;
-	if (knows(gpu, GD_GPU_MEMORY_TOTAL | GD_GPU_MEMORY_FREE))
+	if (knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE))
 		note->baseline_bytes = less(gpu->memory_total_bytes, gpu->memory_free_bytes);
-	else if (knows(gpu, GD_GPU_MEMORY_USED))
+	else if (knows(gpu, GD_GPU_KNOWN_MEMORY_USED))
 		note->baseline_bytes = gpu->memory_used_bytes;
 	else
 		return;

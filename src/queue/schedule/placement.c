@@ -19,13 +19,13 @@ static enum placement_reason judge_card(const struct ledger_account *a, const st
 {
 	if (a->note->quarantined)
 		return PLACEMENT_QUARANTINED;
-	if (a->gpu->health != GD_GPU_OK)
+	if (a->gpu->health != GD_GPU_HEALTH_OK)
 		return PLACEMENT_UNHEALTHY;
 	if (a->gpu->mig_index < 0 && a->gpu->mig_enabled)
 		return PLACEMENT_SPLIT;
 	if (a->gpu->mig_index >= 0 && need->num_gpus > 1)
 		return PLACEMENT_MIG;
-	if ((a->gpu->known & GD_GPU_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
+	if ((a->gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
 		return PLACEMENT_TOO_SMALL;
 	return PLACEMENT_FITS;
 }
@@ -36,7 +36,7 @@ static enum placement_reason judge_room(
 {
 	unsigned jobs = drained ? 0 : a->jobs;
 	size_t processes = drained ? a->foreign_processes : a->processes;
-	bool exclusive = (a->gpu->known & GD_GPU_EXCLUSIVE) && a->gpu->exclusive;
+	bool exclusive = (a->gpu->known & GD_GPU_KNOWN_COMPUTE_MODE) && a->gpu->exclusive;
 	if (exclusive && (jobs + a->claims > 0 || processes > 0))
 		return PLACEMENT_EXCLUSIVE;
 	if (l->jobs_per_gpu && jobs >= l->jobs_per_gpu)
@@ -71,7 +71,7 @@ static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason r
 {
 	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
 	       reason == PLACEMENT_MIG ||
-	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_LOST);
+	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_HEALTH_LOST);
 }
 
 /* ---- Choosing ------------------------------------------------------------ */
@@ -195,7 +195,7 @@ static uint64_t room_on(
 	need.memory_bytes = 0;
 	if (verdict_of(l, gpu, 0, &need, r).reason != PLACEMENT_FITS)
 		return 0;
-	uint64_t total = a->gpu->known & GD_GPU_MEMORY_TOTAL ? a->gpu->memory_total_bytes : UINT64_MAX;
+	uint64_t total = a->gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL ? a->gpu->memory_total_bytes : UINT64_MAX;
 	return !a->known || a->free_bytes > total ? total : a->free_bytes;
 }
 

@@ -69,14 +69,14 @@ static void say_sizes(const struct placement_line *w, uint64_t have, const char 
 static void say_unhealthy(const struct placement_line *w)
 {
 	switch (w->account->gpu->health) {
-	case GD_GPU_LOST:
+	case GD_GPU_HEALTH_LOST:
 		text_append_string(w->t, "fell off the bus");
 		return;
-	case GD_GPU_NOT_ANSWERING:
+	case GD_GPU_HEALTH_NOT_ANSWERING:
 		text_append_string(w->t, "its driver does not answer");
 		return;
-	case GD_GPU_UNREADABLE:
-	case GD_GPU_OK:
+	case GD_GPU_HEALTH_UNREADABLE:
+	case GD_GPU_HEALTH_OK:
 		break;
 	}
 	text_append_string(w->t, "its driver refuses it");

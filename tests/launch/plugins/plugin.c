@@ -47,7 +47,7 @@ static __attribute__((constructor)) void start(void)
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	if (strcmp(gd_worker_setting(w, "model_size", "base"), "none") == 0)
-		return gd_fail(w, -ENOENT, "no such model");
+		return gd_worker_fail(w, -ENOENT, "no such model");
 	*ret_state = (void *)"state";
 	return 0;
 }
@@ -56,15 +56,15 @@ static UNUSED int work(struct gd_worker *w, void *state, const struct gd_bytes *
 {
 	struct gd_file file;
 	if (gd_file_read(task, &file) < 0 || strcmp(state, "state") != 0)
-		return gd_fail(w, -EBADMSG, "no file");
+		return gd_worker_fail(w, -EBADMSG, "no file");
 	char path[4096];
 	snprintf(path, sizeof(path), "%s/%s.pid", file.output_dir, file.stem);
 	FILE *f = fopen(path, "we");
 	if (!f)
-		return gd_fail(w, -errno, "'%s': %s", path, strerror(errno));
+		return gd_worker_fail(w, -errno, "'%s': %s", path, strerror(errno));
 	fprintf(f, "%d\n", (int)getpid());
 	fclose(f);
-	return strcmp(file.stem, "fails") == 0 ? gd_fail(w, -EIO, "'%s' fails", file.path) : 0;
+	return strcmp(file.stem, "fails") == 0 ? gd_worker_fail(w, -EIO, "'%s' fails", file.path) : 0;
 }
 #endif
 
@@ -75,9 +75,9 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 		int r = work(w, state, &tasks[i]);
 		double seconds = (double)i;
 		if (r < 0)
-			gd_batch_fail(w, i, r, "batched failure");
+			gd_worker_batch_fail(w, i, r, "batched failure");
 		else
-			gd_batch_result(w, i, &seconds, sizeof(seconds));
+			gd_worker_batch_result(w, i, &seconds, sizeof(seconds));
 	}
 	return 0;
 }
