@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 #define NOOP_FILES  20000
 #define MANY_FILES  1000000

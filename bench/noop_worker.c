@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A plug-in that does nothing: what is left is what gpuq launch itself costs. */
-#include <gpu_dispatch.h>
+#include <gpu_dispatch_launch.h>
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 #include "launch/file_task.h"
 #include "launch/worker.h"
 

@@ -7,7 +7,7 @@
  *     gpuq launch --input-dir texts --pattern '*.txt' --worker ./file_worker.so
  */
 #include <errno.h>
-#include <gpu_dispatch.h>
+#include <gpu_dispatch_launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

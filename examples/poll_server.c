@@ -22,7 +22,7 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <gpu_dispatch.h>
+#include <gpu_dispatch_launch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/text.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct transcript {
 	const char *model; /* the recognizer's name for it */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct launch_arguments {
 	struct gd_launch_options options;

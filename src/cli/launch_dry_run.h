@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* Prints the files found, how they would be shared among the GPUs, and how long that would take. */
 int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void));

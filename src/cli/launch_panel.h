@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct launch_panel;
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* How many files are skipped because they are done and, where all are, which option processes them again. */
 void launch_summary_print_skipped(size_t skipped, bool all, FILE *out);

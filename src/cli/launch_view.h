@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct launch_view {
 	FILE *out;

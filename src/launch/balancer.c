@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/clock.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct gd_balancer {
 	struct gd_launch_gpu *gpus; /* by number */

@@ -6,7 +6,7 @@
 #ifndef LAUNCH_DURATIONS_H
 #define LAUNCH_DURATIONS_H
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct durations;
 

@@ -7,7 +7,7 @@
 #ifndef LAUNCH_FILE_TASK_H
 #define LAUNCH_FILE_TASK_H
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* Bytes that file_task_write() needs. */
 size_t file_task_size(const struct gd_file *file);

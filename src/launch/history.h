@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 #include "launch/path_map.h"
 
 #define HISTORY_NAME    "launch.jsonl"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* Lines to the program, with their newline. */
 void message_put_setup(

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 #define PLUGIN_SYMBOL "gd_worker"
 #define PLUGIN_ABOUT  "gd_worker_about"

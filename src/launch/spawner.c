@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 struct gd_spawner {
 	struct gd_pool *pool;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* What the words stand for. */
 struct template_values {

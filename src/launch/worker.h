@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 enum launch_kind {
 	LAUNCH_TEMPLATE = 1, /* argv, run per file, with {file} and so on filled in */

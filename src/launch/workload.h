@@ -6,7 +6,7 @@
 #ifndef LAUNCH_WORKLOAD_H
 #define LAUNCH_WORKLOAD_H
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 /* Seconds per byte of the files whose seconds are known; 0 where none is. */
 double workload_seconds_per_byte(const struct gd_found *files, size_t count);

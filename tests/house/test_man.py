@@ -72,8 +72,8 @@ def test_what_the_documents_name_is_there():
             assert (path.parent / target).exists(), f"{document} names {target}"
 
 
-def test_what_the_documents_call_is_in_the_header():
-    header = (SOURCE / "include/gpu_dispatch.h").read_text()
+def test_what_the_documents_call_is_in_a_header():
+    header = "".join(path.read_text() for path in (SOURCE / "include").glob("*.h"))
     declared = set(re.findall(r"\b(gd_\w+)\(", header)) | set(re.findall(r"\b(GD_\w+)\b", header))
     for document in ["README.md", "docs/architecture.md", "man/gpu_dispatch.3.scd"]:
         named = set(re.findall(r"\b(gd_\w+)\(\)", (SOURCE / document).read_text().replace("*", "")))

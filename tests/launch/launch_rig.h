@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 #include "support/board.h"
 #include "support/scratch.h"
 

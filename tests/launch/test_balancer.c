@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 static struct gd_balancer *make(void)
 {

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 #include "support/check.h"
 
 static struct gd_files *find(const char *folder, struct gd_find_options o)

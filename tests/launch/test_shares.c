@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "gpu_dispatch.h"
+#include "gpu_dispatch_launch.h"
 
 #define LIMIT_MS 60000
 

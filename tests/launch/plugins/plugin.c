@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Plug-ins for the tests, one for each definition of PLUGIN_…; each can be loaded well or badly in its own way. */
 #include <errno.h>
-#include <gpu_dispatch.h>
+#include <gpu_dispatch_launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
