@@ -229,7 +229,7 @@ static double time_of_shares(enum gd_balance balance)
 
 static void measure_tail(void)
 {
-	static const struct gd_worker_ops worker = {.process = simulate};
+	static const struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = simulate};
 	struct gd_launch_summary s;
 	double bound = put_tail() / (TAIL_GPUS - 0.5);
 	struct gd_launch_options o = {

@@ -10,4 +10,4 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return r < 0 ? r : gd_file_done(w, file.seconds);
 }
 
-const struct gd_worker_ops gd_worker = {.process = process};
+const struct gd_worker_ops gd_worker = {.size = sizeof(struct gd_worker_ops), .process = process};

@@ -43,8 +43,9 @@ static int pin_worker(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static const struct gd_worker_ops echo_ops = {.process = echo};
-static const struct gd_worker_ops pinned_ops = {.setup = pin_worker, .process = echo};
+static const struct gd_worker_ops echo_ops = {.size = sizeof(struct gd_worker_ops), .process = echo};
+static const struct gd_worker_ops pinned_ops = {
+	.size = sizeof(struct gd_worker_ops), .setup = pin_worker, .process = echo};
 
 static int generate(void *context, struct gd_feed *feed)
 {
@@ -52,7 +53,7 @@ static int generate(void *context, struct gd_feed *feed)
 	if (b->sent == b->tasks)
 		return 0;
 	b->sent++;
-	void *to = gd_feed_reserve(feed, b->payload, NULL);
+	void *to = gd_feed_reserve(feed, b->payload, NULL, NULL);
 	if (!to)
 		return -1;
 	memcpy(to, b->bytes, b->payload);
@@ -65,7 +66,7 @@ static int generate_small(void *context, struct gd_feed *feed)
 	if (b->sent == b->tasks)
 		return 0;
 	b->sent++;
-	return gd_feed_emit(feed, b->bytes, b->payload, NULL) < 0 ? -1 : 1;
+	return gd_feed_emit(feed, b->bytes, b->payload, NULL, NULL) < 0 ? -1 : 1;
 }
 
 static int count(void *context, const struct gd_event *event)
@@ -89,10 +90,13 @@ static struct gd_options options(struct bench *b, char *spec, size_t size)
 		.size = sizeof(struct gd_options),
 		.worker = &echo_ops,
 		.gpus = spec,
-		.context = b,
-		.on_success = count,
-		.on_error = fail,
 	};
+}
+
+static struct gd_callbacks callbacks(struct bench *b)
+{
+	return (struct gd_callbacks){
+		.size = sizeof(struct gd_callbacks), .context = b, .on_success = count, .on_error = fail};
 }
 
 /* A whole run; returns tasks per second, and how long it took until the first one began. */
@@ -104,15 +108,16 @@ static double throughput(struct bench *b, bool is_inline, double *ret_startup_ms
 	struct gd_dispatcher *d;
 	if (gd_dispatcher_create(&o, &d, &err) < 0)
 		errx(1, "%s", err.message);
-	struct gd_run source = {
-		.size = sizeof(source),
+	struct gd_callbacks called = callbacks(b);
+	struct gd_run run = {
+		.size = sizeof(run),
 		.generator = b->payload > 4096 ? generate : generate_small,
-		.context = b,
+		.generator_context = b,
 		.inline_generator = is_inline,
 	};
 	b->sent = b->ended = 0;
 	uint64_t start = clock_now_ns();
-	if (gd_dispatcher_run(d, &source, NULL, &err) < 0)
+	if (gd_dispatcher_run(d, &run, &called, &err) < 0)
 		errx(1, "%s", err.message);
 	double seconds = (double)(clock_now_ns() - start) / NS_PER_S;
 	if (b->ended != b->tasks)
@@ -130,19 +135,20 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	struct gd_options o = options(b, spec, sizeof(spec));
 	struct gd_error err = {0};
 	o.worker = &pinned_ops;
+	struct gd_callbacks called = callbacks(b);
 	struct gd_pool *p;
 	pin(0);
-	if (gd_pool_open(&o, &p, &err) < 0)
+	if (gd_pool_open(&o, &called, &p, &err) < 0)
 		errx(1, "%s", err.message);
 	double *took = calloc(ROUNDS, sizeof(*took));
 	if (!took)
 		errx(1, "no memory");
 	for (int i = -WARM_UP; i < ROUNDS; i++) {
 		uint64_t start = clock_now_ns();
-		if (gd_pool_submit(p, b->bytes, b->payload, NULL, 0, NULL) < 0)
+		if (gd_pool_submit(p, b->bytes, b->payload, NULL, NULL, NULL) < 0)
 			errx(1, "submit");
 		while (gd_pool_outstanding(p) > 0)
-			if (gd_pool_poll(p, -1) < 0)
+			if (gd_pool_poll(p, -1, 0) < 0)
 				errx(1, "poll");
 		if (i >= 0)
 			took[i] = (double)(clock_now_ns() - start) / 1000;
@@ -150,7 +156,7 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	*ret_p50 = percentile(took, ROUNDS, 0.5);
 	*ret_p99 = percentile(took, ROUNDS, 0.99);
 	free(took);
-	gd_pool_close(p, NULL, NULL);
+	gd_pool_close(p, NULL, 0, NULL);
 	pin(-1);
 }
 

@@ -63,7 +63,7 @@ static int generate(void *context, struct gd_feed *feed)
 	char path[64];
 	snprintf(path, sizeof(path), "/data/audio/recordings/%08llu.wav", (unsigned long long)b->sent++);
 	const struct gd_file file = {.path = path, .output_dir = "/data/outputs/x", .stem = "x", .seconds = 1.5};
-	void *to = gd_feed_reserve(feed, file_task_size(&file), NULL);
+	void *to = gd_feed_reserve(feed, file_task_size(&file), NULL, NULL);
 	if (!to)
 		return -1;
 	file_task_write(&file, to);
@@ -95,14 +95,17 @@ static double measure(const struct gd_worker_ops *ops, uint64_t files)
 		.size = sizeof(options),
 		.worker = ops,
 		.gpus = "sim:1",
+	};
+	const struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
 		.context = &b,
 		.on_success = count,
 		.on_error = fail,
 		.on_setup_fail = fail,
 	};
-	const struct gd_run source = {
-		.size = sizeof(source), .generator = generate, .context = &b, .inline_generator = true};
-	if (gd_dispatcher_create(&options, &d, &error) < 0 || gd_dispatcher_run(d, &source, NULL, &error) < 0)
+	const struct gd_run run = {
+		.size = sizeof(run), .generator = generate, .generator_context = &b, .inline_generator = true};
+	if (gd_dispatcher_create(&options, &d, &error) < 0 || gd_dispatcher_run(d, &run, &callbacks, &error) < 0)
 		errx(1, "%s", error.message);
 	gd_dispatcher_destroy(d);
 	return (double)(b.last_ns - b.first_ns) / 1e3 / (double)(files - 1);
@@ -121,7 +124,7 @@ int main(int argc, char **argv)
 	bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
 	if (argc > 2 || (argc == 2 && !json))
 		errx(2, "usage: protocol [--json]");
-	static const struct gd_worker_ops ops = {.process = nothing};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = nothing};
 	const char *const program[] = {"/proc/self/exe", "--speak", NULL};
 	const char *const in_python[] = {"python3", "-c", python, NULL};
 	const char *const command[] = {"true", "{file}", NULL};

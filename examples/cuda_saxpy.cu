@@ -122,7 +122,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (run->next_block == blocks)
 		return 0;
 
-	float *x = (float *)gd_feed_reserve(feed, 2 * block_bytes, NULL);
+	float *x = (float *)gd_feed_reserve(feed, 2 * block_bytes, NULL, NULL);
 	if (!x)
 		return -ENOMEM;
 	size_t first = run->next_block++ * block;
@@ -169,6 +169,7 @@ int main(int argc, char **argv)
 
 	struct run run = {};
 	struct gd_worker_ops worker = {};
+	worker.size = sizeof(worker);
 	worker.setup = setup;
 	worker.process = process;
 	worker.cleanup = cleanup;
@@ -177,22 +178,25 @@ int main(int argc, char **argv)
 	options.size = sizeof(options);
 	options.worker = &worker;
 	options.gpus = argc > 1 ? argv[1] : NULL;
-	options.context = &run;
-	options.on_success = check_block;
-	options.on_error = note_failure;
-	options.on_setup_fail = note_failure;
 
-	struct gd_run source = {};
-	source.size = sizeof(source);
-	source.generator = next_block;
-	source.context = &run;
-	source.total_tasks = blocks;
+	struct gd_callbacks callbacks = {};
+	callbacks.size = sizeof(callbacks);
+	callbacks.context = &run;
+	callbacks.on_success = check_block;
+	callbacks.on_error = note_failure;
+	callbacks.on_setup_fail = note_failure;
+
+	struct gd_run stream = {};
+	stream.size = sizeof(stream);
+	stream.generator = next_block;
+	stream.generator_context = &run;
+	stream.total_tasks = blocks;
 
 	struct gd_dispatcher *d = NULL;
 	struct gd_error err = {};
 	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_dispatcher_run(d, &source, NULL, &err);
+		r = gd_dispatcher_run(d, &stream, &callbacks, &err);
 	gd_dispatcher_destroy(d);
 	if (r < 0) {
 		fprintf(stderr, "cuda_saxpy: %s\n", err.message);

@@ -53,7 +53,7 @@ static int count_primes(struct gd_worker *w, void *state, const struct gd_bytes 
 	memcpy(&first, task->data, sizeof(first));
 	for (uint32_t n = first; n < first + BLOCK; n++) {
 		primes += is_prime(n);
-		if (gd_worker_cancelled(w))
+		if (gd_worker_cancelled(w, 0))
 			return gd_worker_fail(w, -ECANCELED, "stopped at %" PRIu32, n);
 	}
 	return gd_worker_result(w, &primes, sizeof(primes));
@@ -81,7 +81,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (demo->next == BLOCKS)
 		return 0;
 	uint32_t first = demo->next++ * BLOCK;
-	int r = gd_feed_emit(feed, &first, sizeof(first), NULL);
+	int r = gd_feed_emit(feed, &first, sizeof(first), NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -115,7 +115,7 @@ static void draw(struct demo *demo)
 	demo->drawn = 1;
 	for (int slot = 0; slot < demo->workers; slot++) {
 		struct gd_worker_stats w;
-		if (gd_dispatcher_worker_stats(demo->dispatcher, slot, &w) < 0)
+		if (gd_dispatcher_worker_stats(demo->dispatcher, slot, &w, sizeof(w)) < 0)
 			break;
 		draw_worker(demo, &w);
 		demo->drawn++;
@@ -127,7 +127,7 @@ static void draw(struct demo *demo)
 static void kill_worker(struct demo *demo, const struct gd_event *e)
 {
 	struct gd_worker_stats w;
-	if (gd_dispatcher_worker_stats(demo->dispatcher, e->slot, &w) < 0 || w.pid <= 0 ||
+	if (gd_dispatcher_worker_stats(demo->dispatcher, e->slot, &w, sizeof(w)) < 0 || w.pid <= 0 ||
 		kill((pid_t)w.pid, SIGKILL) < 0)
 		return;
 	demo->killed_pid = w.pid;
@@ -142,7 +142,7 @@ static void look_for_replacement(struct demo *demo)
 {
 	struct gd_worker_stats w;
 	if (!demo->killed_pid || demo->replaced ||
-		gd_dispatcher_worker_stats(demo->dispatcher, demo->killed_slot, &w) < 0)
+		gd_dispatcher_worker_stats(demo->dispatcher, demo->killed_slot, &w, sizeof(w)) < 0)
 		return;
 	if (w.restarts == 0 || w.pid <= 0 || w.pid == demo->killed_pid)
 		return;
@@ -205,7 +205,7 @@ static int report(struct demo *demo, const struct gd_stats *stats)
 		draw(demo);
 	printf("\n  %" PRIu32 " primes below %d: %s.\n", demo->primes, BLOCKS * BLOCK,
 		right ? "right; every block counted exactly once" : "WRONG");
-	printf("  %" PRIu64 " blocks on %zu workers in %.1f s; workers replaced: %" PRIu64
+	printf("  %" PRIu64 " blocks on %" PRIu64 " workers in %.1f s; workers replaced: %" PRIu64
 	       ", blocks tried again: %" PRIu64 "\n",
 		stats->completed, stats->workers, (double)(stats->end_ns - stats->start_ns) / 1e9, stats->restarts,
 		stats->retries);
@@ -215,20 +215,23 @@ static int report(struct demo *demo, const struct gd_stats *stats)
 int main(int argc, char **argv)
 {
 	struct demo demo = {.terminal = isatty(STDOUT_FILENO)};
-	struct gd_worker_ops worker = {.process = count_primes};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = count_primes};
 	struct gd_options options = {
 		.size = sizeof(options),
 		.worker = &worker,
 		.gpus = argc > 1 ? argv[1] : NULL,
 		.retries = 2,
+	};
+	struct gd_run run = {
+		.size = sizeof(run), .generator = next_block, .generator_context = &demo, .total_tasks = BLOCKS};
+	struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
 		.context = &demo,
 		.on_success = on_success,
 		.on_error = on_error,
 		.on_task_start = on_start,
 		.on_progress = on_progress,
 	};
-	struct gd_run source = {
-		.size = sizeof(source), .generator = next_block, .context = &demo, .total_tasks = BLOCKS};
 	struct gd_stats stats;
 	struct gd_error err;
 
@@ -240,11 +243,13 @@ int main(int argc, char **argv)
 	demo.workers = count > 0 ? count : 0;
 	int r = gd_dispatcher_create(&options, &demo.dispatcher, &err);
 	if (r == 0)
-		r = gd_dispatcher_run(demo.dispatcher, &source, &stats, &err);
+		r = gd_dispatcher_run(demo.dispatcher, &run, &callbacks, &err);
 	if (r < 0)
 		fprintf(stderr, "demo: %s\n", err.message);
-	else
+	else {
+		gd_dispatcher_stats(demo.dispatcher, &stats, sizeof(stats));
 		r = report(&demo, &stats);
+	}
 	gd_dispatcher_destroy(demo.dispatcher);
 	return r != 0;
 }

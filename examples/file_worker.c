@@ -31,7 +31,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return gd_worker_fail(w, -errno, "cannot be opened: %s", strerror(errno));
 	long lines = 0;
 	size_t n;
-	while ((n = fread(block, 1, 1 << 16, in)) > 0 && !gd_worker_cancelled(w))
+	while ((n = fread(block, 1, 1 << 16, in)) > 0 && !gd_worker_cancelled(w, 0))
 		for (size_t i = 0; i < n; i++)
 			lines += block[i] == '\n';
 	fclose(in);
@@ -50,5 +50,6 @@ static int cleanup(struct gd_worker *w, void *state)
 	return 0;
 }
 
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+GD_API const struct gd_worker_ops gd_worker = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
 GD_API const char gd_worker_about[] = "an example: counts the lines of text files";

@@ -201,7 +201,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (run->next_block == BLOCKS)
 		return 0;
 
-	float *x = gd_feed_reserve(feed, 2 * BLOCK * sizeof(float), NULL);
+	float *x = gd_feed_reserve(feed, 2 * BLOCK * sizeof(float), NULL, NULL);
 	if (!x)
 		return -ENOMEM;
 	size_t first = (size_t)run->next_block++ * BLOCK;
@@ -244,18 +244,22 @@ static int note_failure(void *context, const struct gd_event *e)
 int main(int argc, char **argv)
 {
 	struct run run = {0};
-	struct gd_worker_ops worker = {.setup = setup, .process = process, .cleanup = cleanup};
+	struct gd_worker_ops worker = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
 	struct gd_options options = {
 		.size = sizeof(options),
 		.worker = &worker,
 		.gpus = argc > 1 ? argv[1] : NULL,
+	};
+	struct gd_run stream = {
+		.size = sizeof(stream), .generator = next_block, .generator_context = &run, .total_tasks = BLOCKS};
+	struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
 		.context = &run,
 		.on_success = check_block,
 		.on_error = note_failure,
 		.on_setup_fail = note_failure,
 	};
-	struct gd_run source = {
-		.size = sizeof(source), .generator = next_block, .context = &run, .total_tasks = BLOCKS};
 	struct gd_dispatcher *d = NULL;
 	struct gd_error err;
 
@@ -263,7 +267,7 @@ int main(int argc, char **argv)
 		options.gpus = "sim:2";
 	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_dispatcher_run(d, &source, NULL, &err);
+		r = gd_dispatcher_run(d, &stream, &callbacks, &err);
 	gd_dispatcher_destroy(d);
 	if (r < 0) {
 		fprintf(stderr, "opencl_saxpy: %s\n", err.message);

@@ -154,7 +154,8 @@ static void client_answer(struct server *s, struct client *c, const char *line, 
 /* Submits one line. False: the queue is full, try again after the next answer. */
 static bool client_submit(struct server *s, struct client *c, size_t length)
 {
-	int r = gd_pool_submit(s->pool, c->in, length, c, GD_NOWAIT, NULL);
+	static const struct gd_task_options nowait = {.size = sizeof(nowait), .nowait = 1};
+	int r = gd_pool_submit(s->pool, c->in, length, c, &nowait, NULL);
 	if (r == -EAGAIN)
 		return false;
 	if (r < 0)
@@ -309,7 +310,7 @@ static int turn(struct server *s, int timeout_ms)
 		else if (who != &s->listener && who != &s->pool)
 			on_event(s, &events[i]);
 	}
-	int r = gd_pool_poll(s->pool, 0);
+	int r = gd_pool_poll(s->pool, 0, 0);
 	for (struct client *c = s->clients; c; c = c->next) {
 		client_send(s, c);
 		client_take_lines(s, c);
@@ -389,11 +390,14 @@ static int start(struct server *s, const char *path)
 int main(int argc, char **argv)
 {
 	struct server s = {.epoll = -1, .listener = -1, .signals = -1};
-	struct gd_worker_ops worker = {.process = square};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = square};
 	struct gd_options options = {
 		.size = sizeof(options),
 		.worker = &worker,
 		.gpus = argc > 2 ? argv[2] : NULL,
+	};
+	struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
 		.context = &s,
 		.on_success = on_answer,
 		.on_error = on_answer,
@@ -408,14 +412,14 @@ int main(int argc, char **argv)
 		options.gpus = "sim:4";
 
 	/* The workers first: they inherit neither the socket nor the blocked signals. */
-	if (gd_pool_open(&options, &s.pool, &err) < 0) {
+	if (gd_pool_open(&options, &callbacks, &s.pool, &err) < 0) {
 		fprintf(stderr, "poll_server: %s\n", err.message);
 		return 1;
 	}
 	int r = start(&s, argv[1]);
 	if (r < 0) {
 		fprintf(stderr, "poll_server: listening on '%s': %s\n", argv[1], strerror(-r));
-		gd_pool_close(s.pool, NULL, NULL);
+		gd_pool_close(s.pool, NULL, 0, NULL);
 		return 1;
 	}
 	printf("poll_server: listening on '%s'\n", argv[1]);
@@ -425,7 +429,7 @@ int main(int argc, char **argv)
 	unlink(argv[1]);
 	if (r < 0)
 		fprintf(stderr, "poll_server: %s\n", strerror(-r));
-	gd_pool_close(s.pool, NULL, NULL);
+	gd_pool_close(s.pool, NULL, 0, NULL);
 	for (struct client *c = s.clients; c; c = c->next)
 		client_hang_up(&s, c);
 	clients_sweep(&s);

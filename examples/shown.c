@@ -51,7 +51,7 @@ static int next_frame(void *context, struct gd_feed *feed)
 		return 0;
 	struct frame f = {.number = film->next, .ms = film->frame_ms * (1 + film->next * 7 % 5) / 3};
 	film->next++;
-	int r = gd_feed_emit(feed, &f, sizeof(f), NULL);
+	int r = gd_feed_emit(feed, &f, sizeof(f), NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -73,28 +73,31 @@ int main(int argc, char **argv)
 {
 	struct film film = {.frames = argc > 1 ? (unsigned)atoi(argv[1]) : 200};
 	film.frame_ms = argc > 2 ? (unsigned)atoi(argv[2]) : 150;
-	struct gd_worker_ops worker = {.process = render};
-	struct gd_options options = {.size = sizeof(options), .worker = &worker, .on_success = take};
-	struct gd_run source = {
-		.size = sizeof(source), .generator = next_frame, .context = &film, .total_tasks = film.frames};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = render};
+	struct gd_options options = {.size = sizeof(options), .worker = &worker};
+	struct gd_run run = {
+		.size = sizeof(run), .generator = next_frame, .generator_context = &film, .total_tasks = film.frames};
+	struct gd_callbacks callbacks = {.size = sizeof(callbacks), .on_success = take};
 	struct gd_show show = {.size = sizeof(show), .title = "render", .name_task = name_frame};
 	struct gd_dispatcher *d = NULL;
-	struct gd_show_stats stats = {0};
+	struct gd_stats stats;
+	struct gd_worker_stats worker_stats;
 	struct gd_error err;
 
 	if (gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:4";
 	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_dispatcher_run_shown(d, &source, &show, &stats, &err);
-	if (r < 0)
+		r = gd_dispatcher_run_shown(d, &run, &callbacks, &show, &err);
+	if (r < 0) {
 		fprintf(stderr, "shown: %s\n", err.message);
-	else
-		printf("%d of %d frames, %d failed\n", (int)stats.completed, (int)stats.total, (int)stats.failed);
-	for (size_t i = 0; i < stats.num_gpus; i++)
-		printf("GPU %d: %s, %d frames\n", stats.gpus[i].gpu, gd_gpu_status_name(stats.gpus[i].status),
-			(int)stats.gpus[i].completed);
-	gd_show_stats_finish(&stats);
+	} else {
+		gd_dispatcher_stats(d, &stats, sizeof(stats));
+		printf("%d of %d frames, %d failed\n", (int)stats.completed, (int)stats.submitted, (int)stats.failed);
+	}
+	for (int i = 0; d && gd_dispatcher_worker_stats(d, i, &worker_stats, sizeof(worker_stats)) == 0; i++)
+		printf("GPU %d: %s, %d frames\n", worker_stats.gpu, gd_worker_state_name(worker_stats.state),
+			(int)worker_stats.completed);
 	gd_dispatcher_destroy(d);
 	return r < 0;
 }

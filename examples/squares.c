@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Squares of 0…99, one worker process per GPU; four simulated GPUs where there is none. */
+/* Squares of 0…99, one worker process per GPU; four simulated GPUs if there is none. */
 #include <gpu_dispatch.h>
 #include <stdio.h>
 
@@ -7,48 +7,39 @@
 static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	long n = *(const long *)task->data;
-	n *= n;
-	return gd_worker_result(w, &n, sizeof(n));
+	long n = *(const long *)task->data, squared = n * n;
+	return gd_worker_result(w, &squared, sizeof(squared));
 }
 
-/* In this program: the next task, until there is none. */
+/* In this program: emits the next task; returns 0 at the end. */
 static int next_number(void *context, struct gd_feed *feed)
 {
-	long *n = context;
-	if (*n == 100)
-		return 0;
-	int r = gd_feed_emit(feed, n, sizeof(*n), NULL);
-	++*n;
-	return r < 0 ? r : 1;
+	long *next = context, n = (*next)++;
+	return n < 100 ? gd_feed_emit(feed, &n, sizeof(n), NULL, NULL) : 0;
 }
 
 static int print_square(void *context, const struct gd_event *e)
 {
-	(void)context;
-	printf("GPU %d: %ld² = %ld\n", e->gpu, *(const long *)e->task.data, *(const long *)e->result.data);
+	fprintf(context, "GPU %d: %ld² = %ld\n", e->gpu, *(const long *)e->task.data, *(const long *)e->result.data);
 	return 0;
 }
 
 int main(void)
 {
 	long n = 0;
-	struct gd_worker_ops worker = {.process = square};
-	struct gd_options options = {.size = sizeof(options), .worker = &worker, .on_success = print_square};
-	struct gd_run source = {.size = sizeof(source), .generator = next_number, .context = &n};
+	struct gd_worker_ops worker = {.size = sizeof(worker), .process = square};
+	struct gd_options options = {.size = sizeof(options), .worker = &worker};
+	struct gd_run run = {.size = sizeof(run), .generator = next_number, .generator_context = &n};
+	struct gd_callbacks callbacks = {.size = sizeof(callbacks), .context = stdout, .on_success = print_square};
 	struct gd_dispatcher *d = NULL;
-	struct gd_stats stats;
 	struct gd_error err;
-
 	if (gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:4";
 	int r = gd_dispatcher_create(&options, &d, &err);
 	if (r == 0)
-		r = gd_dispatcher_run(d, &source, &stats, &err);
+		r = gd_dispatcher_run(d, &run, &callbacks, &err);
 	if (r < 0)
 		fprintf(stderr, "squares: %s\n", err.message);
-	else
-		printf("%d tasks on %zu workers\n", (int)stats.completed, stats.workers);
 	gd_dispatcher_destroy(d);
 	return r < 0;
 }

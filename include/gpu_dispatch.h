@@ -1,43 +1,100 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * gpu_dispatch: keep all the GPUs of a box busy.
+ * gpu_dispatch: keep all GPUs of a machine busy.
  *
- * The short way, a stream of tasks through persistent workers, one per GPU:
+ * A stream of tasks goes through persistent worker processes, one per GPU. Each
+ * worker loads its model once (setup) and then processes task after task.
+ *
+ * # Calling sequence
+ *
+ * Most programs use the dispatcher:
  *
  *     gd_dispatcher_create() → gd_dispatcher_run() → gd_dispatcher_destroy()
  *
- * gd_dispatcher_run() starts one process per GPU, calls `setup` in each, pulls tasks from
+ * gd_dispatcher_run() starts the workers, calls `setup` in each, pulls tasks from
  * your generator, hands them out, makes your callbacks, ends the workers and
- * returns. gd_dispatcher_stop() ends it early, from another thread or a signal handler.
+ * returns. Ctrl-C stops it in an orderly way (see gd_dispatcher_run()). This is a
+ * complete program but for the includes:
  *
- * The long way, for servers, event loops and bindings:
+ *     static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
+ *     {
+ *             long n = *(const long *)task->data;     // in a worker process
+ *             n *= n;
+ *             return gd_worker_result(w, &n, sizeof(n));
+ *     }
+ *     static int next(void *context, struct gd_feed *feed)
+ *     {
+ *             long *next = context, n = (*next)++;    // in this program
+ *             return n < 100 ? gd_feed_emit(feed, &n, sizeof(n), NULL, NULL) : 0;
+ *     }
+ *     static int print(void *context, const struct gd_event *e)
+ *     {
+ *             printf("%ld\n", *(const long *)e->result.data);
+ *             return 0;
+ *     }
+ *     int main(void)
+ *     {
+ *             long n = 0;
+ *             struct gd_worker_ops ops = {.size = sizeof(ops), .process = square};
+ *             struct gd_options options = {.size = sizeof(options), .worker = &ops};
+ *             struct gd_run run = {.size = sizeof(run), .generator = next, .generator_context = &n};
+ *             struct gd_callbacks callbacks = {.size = sizeof(callbacks), .on_success = print};
+ *             struct gd_dispatcher *d = NULL;
+ *             struct gd_error err;
+ *             int r = gd_dispatcher_create(&options, &d, &err);
+ *             if (r == 0)
+ *                     r = gd_dispatcher_run(d, &run, &callbacks, &err);
+ *             if (r < 0)
+ *                     fprintf(stderr, "%s\n", err.message);
+ *             gd_dispatcher_destroy(d);
+ *             return r < 0;
+ *     }
+ *
+ * Servers, event loops and bindings use the pool below it:
  *
  *     gd_pool_open() → gd_pool_submit() … gd_pool_poll() … → gd_pool_close()
  *
- * Which thread calls what: the generator runs in a thread of its own (unless
- * the source says `inline_generator`), beside the callbacks: what both touch
- * needs a lock. Every other callback is made from inside gd_dispatcher_run(), gd_pool_poll() or
- * gd_pool_close(), on the thread that called it, one at a time. Worker hooks run in
- * the worker's process, on its first thread, and only from there, during a hook,
- * may a struct gd_worker be used.
+ * The pool never touches signals, never prints and never exits.
  *
- * In a callback one may submit (it does not wait: -EAGAIN), stop, interrupt and
- * ask for statistics. gd_pool_poll() and gd_pool_close() are -EDEADLK there.
+ * # Ownership
  *
- * Who owns what: bytes given to gd_pool_submit() and gd_feed_emit() are copied before the
- * call returns. Bytes in an event belong to the library and are valid during
- * the callback only. Tasks and results are aligned for any type.
+ * Bytes that you pass to a function are copied before it returns. Bytes and strings
+ * in an event belong to the library and are valid during the callback only
+ * (gd_event_hold() keeps a result). Tasks and results are aligned for any type.
+ * Options are copied, including strings and arrays; hooks, callbacks and contexts
+ * are pointers into your program and must stay valid.
  *
- * A program that forks: its child has no pool. The shared memory is not
- * inherited, so nothing here may be called on a pool or dispatcher of the
- * parent; let it exec, or leave by _exit().
+ * # Threads
  *
- * Options structs begin with their size; in every field zero means the default.
- * Functions return 0 (or a count) on success, a negative errno value on failure;
- * outputs are untouched on failure. A `struct gd_error *` may be NULL.
+ * Callbacks are made one at a time, on the thread that called gd_dispatcher_run(),
+ * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The
+ * generator runs in a thread of its own, unless the run says `inline_generator`:
+ * data that generator and callbacks share needs a lock. Worker hooks run on the
+ * first thread of the worker's process, and gd_worker_*() functions may be called
+ * only there, during a hook. Which functions may be called by several threads, or by
+ * signal handlers, is said where they are declared.
  *
- * The library prints nothing (but see gd_dispatcher_run_shown(), whose purpose it is, and
- * gd_worker_main()), never exits, does not touch SIGCHLD and waits for no process that it did not start.
+ * Inside a callback you may submit (which does not wait there), cancel, stop,
+ * interrupt and read statistics. Polling and closing fail with -EDEADLK.
+ *
+ * A child that your program forks has no pool: shared memory is not inherited. It
+ * must not use pools or dispatchers of its parent.
+ *
+ * # Errors
+ *
+ * Functions return 0 or a count on success and a negative errno value on failure;
+ * outputs are untouched on failure. A `struct gd_error *` receives a message for
+ * people and may be NULL.
+ *
+ * # Structs that can grow
+ *
+ * Structs that begin with `size` may get new fields at their end in later versions.
+ * Set `size` to sizeof the struct in those that you fill; in every other field, zero
+ * means the default. A program and a library of different versions work together:
+ * fields that one side does not know are zero, and a field that the library does not
+ * know but that is set is refused with -E2BIG. Functions that fill a struct take its
+ * size as an argument. Such structs come in arrays of pointers, never in plain
+ * arrays.
  */
 #ifndef GPU_DISPATCH_H
 #define GPU_DISPATCH_H
@@ -62,18 +119,18 @@ extern "C" {
 #define GD_PRINTF(fmt, args)
 #endif
 
-/** "0.1.0", of the library that was loaded. */
+/** The version of the loaded library: "0.1.0". */
 GD_API const char *gd_version(void);
 
 /* ---- Errors ------------------------------------------------------------- */
 
-/** What went wrong, in words: one line, no newline at its end. */
+/** What went wrong, for people: one line without a newline. */
 struct gd_error {
-	int code; /**< negative errno value, the same that was returned */
+	int code; /**< the negative errno value that was returned */
 	char message[508];
 };
 
-/** Some bytes that somebody else owns. */
+/** Bytes that somebody else owns. */
 struct gd_bytes {
 	const void *data;
 	size_t size;
@@ -220,73 +277,99 @@ GD_API int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env
 
 /* ---- Workers ------------------------------------------------------------ */
 
-/** The worker as its hooks see it; exists in the worker's process only. */
+/** A worker as its hooks see it; exists only in the worker's process. */
 struct gd_worker;
 
 /**
- * What runs inside a worker process. One of process and process_batch is
- * mandatory. Every hook returns 0 or a negative errno value; gd_worker_fail() adds the
- * words. A hook that crashes or exits costs its own task and process, never the
- * dispatcher or the other workers; one that hangs, too, where it has a limit
- * (task_timeout_ms, setup_timeout_ms).
+ * Hooks that run inside a worker process. Exactly one of process and process_batch
+ * is mandatory.
  *
- * A worker has a process group of its own (Ctrl-C does not reach it), /dev/null
- * as its input, no handler and no mask of the host's signals. It leaves by
- * _exit(), after its stdout and stderr were flushed. What it started ends with it.
+ * A hook returns 0 or a negative errno value; gd_worker_fail() adds a message. A
+ * positive value is a failure, too. A hook that crashes or exits costs its task and
+ * its process, never the dispatcher or other workers; a hook that hangs does so until
+ * its time limit (task_timeout_ms, setup_timeout_ms, cleanup_timeout_ms).
+ *
+ * A worker has its own process group (Ctrl-C does not reach it), /dev/null as
+ * standard input, and default signal dispositions and mask. It ends by _exit() after
+ * stdout and stderr were flushed; processes that it started are ended with it.
  */
 struct gd_worker_ops {
-	/** Load the model: once per process, after the GPU is selected. */
+	size_t size;   /**< sizeof(struct gd_worker_ops) */
+	void *context; /**< for gd_worker_context(); a forked worker sees the memory behind it as it was at open */
+	/** Loads the model. Called once per process, after the GPU has been selected. */
 	int (*setup)(struct gd_worker *w, void **ret_state);
-	/** One task. Its bytes are valid during the call only, and cannot be written to. */
+	/** Processes one task. Its bytes are read-only and valid during the call only. */
 	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
 	/**
-	 * All that is there, at most max_batch tasks, at least one; never waits for
-	 * more. Answer each with gd_worker_batch_result() or gd_worker_batch_fail(); one with neither
-	 * gets an empty result, or, where the hook returns an error, that error.
+	 * Processes between one and max_batch tasks: those that are there, never waiting
+	 * for more. Answer each with gd_worker_batch_result() or gd_worker_batch_fail().
+	 * A task without an answer gets an empty result or, if the hook fails, its error.
+	 * Only tasks with the same time limit share a batch.
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
-	size_t max_batch; /**< for process_batch; 0: 32; at most 1024 */
-	/** Release what setup returned. Not called after a crash, a kill or a setup that failed. */
+	size_t max_batch; /**< for process_batch; default 32, at most 1024 */
+	/** Releases what setup returned. Not called after a crash, a kill or a failed setup. */
 	int (*cleanup)(struct gd_worker *w, void *state);
+	/**
+	 * Interrupts process() or process_batch() when the running task is out of time or
+	 * cancelled, for code that cannot poll gd_worker_cancelled(). Called at most once
+	 * per task (per batch), in a signal handler (SIGURG) on the worker's first thread:
+	 * use only what is safe there, e.g. set a flag. Never called while a gd_*()
+	 * function runs (it is deferred until that returns) and never after the hook has
+	 * returned. Leaving it by longjmp() is undefined.
+	 */
+	void (*on_cancel)(struct gd_worker *w, void *state);
+	/** Called last before _exit(), also after a failed setup. Not after a crash or a kill. */
+	void (*on_leave)(struct gd_worker *w);
 };
 
+/** The `context` of the ops. */
+GD_API void *gd_worker_context(const struct gd_worker *w);
 /** The GPU's number on this machine. */
 GD_API int gd_worker_gpu(const struct gd_worker *w);
-/** The number by which this process opens its GPU: 0, for it sees no other. */
+/** The number by which this process opens its GPU: 0, because it sees no other. With GD_BIND_NONE: the GPU's number. */
 GD_API int gd_worker_device(const struct gd_worker *w);
-/** Which worker this is, 0…; two workers on one GPU have two slots. */
+/** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
-/** base_seed + the GPU's number: the same for two workers on one GPU. */
+/** base_seed + the GPU's number for the first worker of each GPU; further workers get other seeds. */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
-/** A setting given in the options, or `otherwise` where there is none. */
+/** The value of a setting as a string, or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
-/** The id and the attempt (1…) of the task being processed; of a batch, of its i-th. */
+/** The value of a setting as bytes, valid for the worker's life. -ENOENT if it was not given. */
+GD_API int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret);
+/** The id and the attempt (1…) of the i-th task of the batch; i is 0 in process(). */
 GD_API uint64_t gd_worker_task_id(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
- * True when the current task's time is over, or when what runs is cancelled (a
- * second gd_dispatcher_stop(), gd_pool_close()). A long task looks now and then and returns,
- * whatever it likes: its worker, with the model, stays. It costs next to nothing.
+ * True if the i-th task of the batch (0 in process()) is out of time or cancelled;
+ * in setup and cleanup: if the worker is to end. A long hook polls this and returns
+ * when it is true, with any value: the worker keeps its model. Costs a few
+ * nanoseconds.
  */
-GD_API bool gd_worker_cancelled(const struct gd_worker *w);
+GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 
-/** The task's result, copied; the last one given counts. Waits for room if the callbacks are slow. */
+/** Copies the task's result; the last call counts. Waits for room while callbacks are slow. */
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
-/** Room for a result of `size` bytes, to be written in place before the hook returns; NULL if there is no memory. */
+/** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
-/** Says why a hook fails, in at most 1023 bytes (setup: 511). Returns `code`, so: return gd_worker_fail(w, -EIO, "…",
- * …); */
+/** Sets the message of a failing hook (at most 1023 bytes). Returns `code`, negated if it was positive. */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
-/** The same for the i-th task of a batch. In any order; -EINVAL for one that is answered and gone. */
+/** The same, and bytes of any size that go with the failure (gd_event.result), for example a pickled exception. */
+GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
+/** The same for the i-th task of a batch, in any order; -EINVAL if it was already answered and sent. */
 GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
 GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
+GD_API int gd_worker_batch_fail_with(
+	struct gd_worker *w, size_t i, int code, const char *message, const void *data, size_t size);
+
+/** Sends bytes of any size to on_message, from any hook. Waits for room while callbacks are slow. */
+GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
 /**
- * The body of main() in a program that a dispatcher executes (`worker_argv`):
- * `return gd_worker_main(&ops);`. It does not return: the worker leaves by
- * _exit(). Started by hand, or without a process hook, it says so on stderr and
- * returns 2, the only words this library ever prints.
+ * The body of main() in a worker program (`worker_argv`): `return gd_worker_main(&ops);`.
+ * Runs the worker and ends the process by _exit(). If the program was started by
+ * hand, or the ops are wrong, it prints an explanation on standard error and returns 2.
  */
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
 
@@ -298,91 +381,106 @@ enum gd_failure {
 	GD_FAILURE_ERROR,         /**< the hook returned an error */
 	GD_FAILURE_CRASHED,       /**< a signal, or the worker called exit() */
 	GD_FAILURE_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
-	GD_FAILURE_TIMED_OUT,     /**< not done in time, whatever it said afterwards */
-	GD_FAILURE_CANCELLED,     /**< the run was stopped first */
+	GD_FAILURE_TIMED_OUT,     /**< not done in time, whatever the hook returned later */
+	GD_FAILURE_CANCELLED,     /**< by gd_pool_cancel(), a stop or a close */
 	GD_FAILURE_NO_WORKER,     /**< no worker is left */
 	GD_FAILURE_STUCK,         /**< its process cannot be killed (stuck in the driver) */
-	GD_FAILURE_NOT_CARRIED,   /**< the bytes could not be brought back, or to another worker */
+	GD_FAILURE_NOT_CARRIED,   /**< the bytes could not be transferred */
 };
 
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
-/**
- * One thing that happened. Times are CLOCK_MONOTONIC nanoseconds; 0: it did not
- * happen. Of a setup or a cleanup only slot, gpu, ended_ns and the failure are told.
- */
+/** Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. Setup and cleanup events have no task, id or tag. */
 struct gd_event {
+	size_t size;
 	uint64_t id; /**< 0, 1, 2… in the order of submission */
-	void *tag;   /**< as given with the task */
-	int slot;    /**< worker, or -1 where it waited for one */
-	int gpu;     /**< its GPU's number, or -1 */
-	int attempt; /**< 1… ; 0 if it never started */
+	void *tag;   /**< as submitted */
+	int slot;    /**< worker, or -1 if the task was waiting for one */
+	int gpu;     /**< GPU of that worker, or -1 */
 	uint64_t queued_ns;
 	uint64_t started_ns;
 	uint64_t ended_ns;
-	struct gd_bytes task;   /**< as it was submitted; no data where there was no memory to keep it */
-	struct gd_bytes result; /**< of a success */
+	struct gd_bytes task; /**< as submitted; no data if there was no memory to keep it */
+	/** Success: the result. Failure: the bytes of gd_worker_fail_with(). Message: its bytes. */
+	struct gd_bytes result;
+	int attempt; /**< 1…; 0 if the task never started */
 	enum gd_failure failure;
-	int code;   /**< the hook's negative errno value; -ETIMEDOUT, -ECANCELED, -ENODEV of ours; 0 after a crash */
-	int signal; /**< that ended the worker, or 0 */
-	uint64_t address;    /**< of the memory fault, with SIGSEGV and SIGBUS */
-	const char *message; /**< in words; "" on success */
+	int code;         /**< the hook's negative errno value, or -ETIMEDOUT, -ECANCELED, -ENODEV; 0 after a crash */
+	int signal;       /**< that ended the worker, or 0 */
+	uint64_t address; /**< of the memory fault, for SIGSEGV and SIGBUS */
+	const char *message;  /**< for people; "" on success */
+	int64_t timeout_ms;   /**< the task's time limit; 0: none */
+	const void *internal; /**< for gd_event_hold() */
 };
 
-/** Returns 0 to go on; anything else asks to stop, as the first gd_dispatcher_stop() does. */
+/** Returns 0 to go on; any other value stops the run, like the first gd_pool_stop(). */
 typedef int gd_callback(void *context, const struct gd_event *event);
+
+/** A result that outlives its callback and its pool. */
+struct gd_result;
+
+/** Keeps the event's `result`; copies it if it lies in shared memory and takes over a large one without a copy. */
+GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
+GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
+/** NULL is fine. By any thread. */
+GD_API void gd_result_free(struct gd_result *result);
 
 /* ---- Statistics --------------------------------------------------------- */
 
 enum gd_worker_state {
-	GD_WORKER_STATE_STARTING = 0, /**< process being made, or setup running */
+	GD_WORKER_STATE_STARTING = 0, /**< being started, or setup is running */
 	GD_WORKER_STATE_IDLE,
 	GD_WORKER_STATE_BUSY,
-	GD_WORKER_STATE_ENDING,   /**< cleanup running */
-	GD_WORKER_STATE_FINISHED, /**< ended as it should */
-	GD_WORKER_STATE_LOST,     /**< setup failed, crashed too often, or cannot be killed */
+	GD_WORKER_STATE_ENDING,   /**< cleanup is running */
+	GD_WORKER_STATE_FINISHED, /**< ended normally */
+	GD_WORKER_STATE_LOST,     /**< setup failed, crashed too often, or cannot be killed: see `message` */
 };
 
 /** "starting", "idle", … */
 GD_API const char *gd_worker_state_name(enum gd_worker_state state);
 
 struct gd_worker_stats {
+	size_t size;
 	int slot;
 	int gpu;
-	int64_t pid; /**< 0 while there is none */
+	enum gd_vendor vendor; /**< of its GPU */
 	enum gd_worker_state state;
-	bool has_task;
-	uint64_t task_id;  /**< the one being worked on, if has_task */
-	uint64_t since_ns; /**< when it began, as far as it is known */
+	int64_t pid;       /**< 0 while there is no process */
+	uint64_t has_task; /**< nonzero: task_id and since_ns are valid */
+	uint64_t task_id;  /**< the task that it is processing */
+	uint64_t since_ns; /**< when that task began */
 	uint64_t last_duration_ns;
 	uint64_t busy_ns;
 	uint64_t completed;
 	uint64_t failed;
 	uint64_t timeouts;
-	unsigned restarts;
-	size_t queued;         /**< handed to it and not begun */
-	enum gd_vendor vendor; /**< of its GPU */
+	uint64_t cancelled;
+	uint64_t restarts;
+	uint64_t queued;   /**< tasks handed to it and not begun */
+	char message[256]; /**< why it was lost (the setup's own message); "" otherwise */
 };
 
 struct gd_stats {
-	uint64_t expected;  /**< total_tasks of the source; 0: not known */
-	uint64_t submitted; /**< = queued + running + completed + failed + timeouts */
-	uint64_t queued;    /**< waiting: for a worker, or with its result for the callback */
+	size_t size;
+	uint64_t expected;  /**< total_tasks; 0: unknown */
+	uint64_t submitted; /**< = queued + running + completed + failed + timeouts + cancelled */
+	uint64_t queued;    /**< waiting for a worker, or done and waiting for their callback */
 	uint64_t running;
-	uint64_t completed; /**< ended in on_success */
-	uint64_t failed;    /**< ended in on_error */
-	uint64_t timeouts;  /**< ended in on_timeout */
+	uint64_t completed;
+	uint64_t failed;
+	uint64_t timeouts;
+	uint64_t cancelled;
 	uint64_t retries;
 	uint64_t setup_failures;
-	uint64_t restarts;
-	size_t queue_size;
-	size_t workers;
-	size_t workers_alive;
+	uint64_t restarts; /**< replacements of workers that died, and recycled workers */
+	uint64_t queue_size;
+	uint64_t workers;
+	uint64_t workers_alive;
 	uint64_t start_ns; /**< CLOCK_MONOTONIC */
-	uint64_t end_ns;   /**< 0 while it goes on */
+	uint64_t end_ns;   /**< 0 while the pool is open */
 	double tasks_per_second;
-	/** From begin to end in the worker; upper bound of the bucket, within 7 %. */
+	/** From begin to end in the worker: upper bound of the histogram's bucket, within 7 %. */
 	uint64_t duration_p50_ns;
 	uint64_t duration_p90_ns;
 	uint64_t duration_p99_ns;
@@ -393,9 +491,11 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
+/** A named value for the workers. */
 struct gd_setting {
 	const char *key;
-	const char *value;
+	const void *value;
+	size_t value_size; /**< 0: value is a string */
 };
 
 /** Where the output of workers goes. */
@@ -405,323 +505,339 @@ enum gd_output {
 	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to */
 };
 
-/** base_seed for those who want 0 itself. */
-#define GD_SEED_ZERO INT64_MIN
+/** How a worker is bound to its GPU. */
+enum gd_bind {
+	GD_BIND_VISIBLE = 0, /**< the worker's environment lets it see its GPU only */
+	/** Only GPUQ_GPU is set. The GPUs of `gpu_ids` need not exist and no driver is called. */
+	GD_BIND_NONE,
+};
 
+/** How workers are made and what they may do. Used by pool and dispatcher. */
 struct gd_options {
 	size_t size; /**< sizeof(struct gd_options) */
 
 	/* The workers: one of these two. */
 	/** Hooks of this program, run in forked processes that see its memory and its
-	 *  descriptors as they were in gd_pool_open() or gd_dispatcher_run(), replacements too. Not for a
-	 *  program with several threads (-EBUSY), nor for one that has used its GPU. */
+	 *  descriptors as they were when the pool was opened, replacements included. Not
+	 *  for programs with several threads (-EBUSY) or that have initialized CUDA. */
 	const struct gd_worker_ops *worker;
-	/** A program that calls gd_worker_main(), and its arguments; NULL at the end. Looked
-	 *  for in $PATH; inherits the environment, with its GPU in it, and no descriptor
-	 *  beyond stdout and stderr. */
+	/** A program that calls gd_worker_main(), and its arguments; NULL at the end.
+	 *  Searched in $PATH. Inherits the environment, and no descriptors except stdout
+	 *  and stderr. Works in every program. */
 	const char *const *worker_argv;
 
-	/* The GPUs: a specification (see gd_gpu_list()), or numbers; with neither, $GPUQ_GPUS or all. */
+	/* The GPUs: a specification (see gd_gpu_list()) or numbers. Neither: $GPUQ_GPUS or all. */
 	const char *gpus;
-	/** Of those that $GPUQ_GPUS, or else "auto", selects. One may stand here twice: two workers on it. */
-	const int *gpu_ids;
+	const int *gpu_ids; /**< a number may occur twice: two workers on that GPU */
 	size_t num_gpu_ids;
-	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in all */
+	enum gd_bind bind;
+	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in total */
 
-	const struct gd_setting *settings; /**< for gd_worker_setting(), in setup and later; together below 60 KiB */
+	const struct gd_setting *settings; /**< for gd_worker_setting() */
 	size_t num_settings;
-	int64_t base_seed; /**< 42; a worker's seed is this plus its GPU's number */
+	int64_t base_seed; /**< 42 if this and has_base_seed are 0; see gd_worker_seed() */
+	int has_base_seed; /**< nonzero: base_seed is meant even if it is 0 */
 
-	uint64_t total_tasks; /**< for progress; 0: not known. gd_dispatcher_run() takes the source's */
-	/** 1024: tasks that wait, beyond those in the workers' hands. Of payloads of 64 KiB
-	 *  and more there are only about one per worker, and what fits into the workers'
-	 *  inboxes (4 MiB each): memory stays bounded. Those over 2 MiB, up to gigabytes,
-	 *  have a memfd of their own. */
-	int queue_size;
+	int queue_size; /**< 1024: tasks that wait, in addition to those in workers. Memory for large
+			 *   tasks is bounded: of those of 64 KiB and more only about one per worker
+			 *   waits beyond the workers' 4 MiB inboxes */
 	/** 0: how often a task that failed, crashed, timed out or was not carried is tried
 	 *  again, on another worker if there is one. Only its last end is called back. */
 	int retries;
-	bool ordered;       /**< callbacks in the order of task ids; holds back (copies of) queue_size results */
-	bool allow_threads; /**< fork although there are threads: only for hooks that use no lock */
+	int ordered;           /**< nonzero: callbacks in the order of task ids; holds back up to queue_size results */
+	int allow_threads;     /**< nonzero: fork although there are threads; only for hooks that use no lock */
+	int setup_concurrency; /**< how many setups run at the same time; default: all */
 
-	/* Limits, in milliseconds. */
-	/** None. From the begin of process() to its end, not counting a wait for slow
-	 *  callbacks; of a batch, for the first task, then from one answer to the next. A
-	 *  task that is over its time ends in on_timeout, whatever it returns afterwards. */
+	/* Recycling: a worker is replaced after a task; tasks that it has not begun go to others. */
+	uint64_t max_tasks_per_worker; /**< default: unlimited */
+	uint64_t max_worker_rss_bytes; /**< anonymous resident memory; default: unlimited */
+
+	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher takes its run's */
+
+	/* Time limits in milliseconds. */
+	/** Default: none. From the beginning of process() to its end, not counting the wait
+	 *  for slow callbacks; in a batch from one answer to the next. A batch that is out
+	 *  of time is repeated task by task. */
 	int64_t task_timeout_ms;
 	int64_t grace_ms;           /**< 1000: from gd_worker_cancelled() to SIGKILL */
-	int64_t setup_timeout_ms;   /**< none */
+	int64_t setup_timeout_ms;   /**< default: none */
 	int64_t cleanup_timeout_ms; /**< 10000 */
-	int64_t kill_wait_ms;       /**< 5000: then a process that does not die is given up, and its slot with it */
+	int64_t kill_wait_ms;       /**< 5000: after this a process that does not die is given up, with its slot */
 
+	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
 	enum gd_output output;
-	const char *output_dir; /**< made if it is not there, its parent not */
-
-	/* Callbacks; only on_success is mandatory. What has none is seen in the statistics alone. */
-	void *context; /**< first argument of each */
-	/* Every task ends in exactly one of these three. */
-	gd_callback *on_success;
-	gd_callback *on_error;
-	gd_callback *on_timeout;
-	gd_callback *on_task_start; /**< once per attempt, before its end; costs a message per task */
-	/** Once per slot that is lost: its first setup failed, or three of a replacement's in
-	 *  a row, or ten in a row have died without having begun a task. */
-	gd_callback *on_setup_fail;
-	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed, or took too long */
-	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
-	gd_stats_callback *on_exit;     /**< exactly once, after the workers are gone; ask nothing of the pool then */
+	int reserved;
 };
 
-/* ---- The lower layer ---------------------------------------------------- */
+/** Functions that the pool or dispatcher calls. Those that are NULL are not called. */
+struct gd_callbacks {
+	size_t size;   /**< sizeof(struct gd_callbacks) */
+	void *context; /**< first argument of each */
+	/* Every task ends in exactly one of these four. */
+	gd_callback *on_success; /**< mandatory */
+	gd_callback *on_error;
+	gd_callback *on_timeout;
+	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then skips those that
+	 *  never began. */
+	gd_callback *on_cancelled;
+	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
+	gd_callback *on_message;    /**< gd_worker_send(); `result` holds the bytes */
+	/** Once for each slot that is lost: its first setup failed, three setups of
+	 *  replacements in a row failed, or ten workers in a row died idle. */
+	gd_callback *on_setup_fail;
+	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed or timed out */
+	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
+	gd_stats_callback *on_exit;     /**< exactly once, when all workers have ended; do not use the pool in it */
+};
+
+/* ---- Pool --------------------------------------------------------------- */
 
 /**
- * Open workers. gd_pool_poll() and gd_pool_close() by one thread at a time; everything else
- * by any, until gd_pool_close() is called.
+ * Open workers. gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() and
+ * gd_pool_close() by one thread at a time; all other functions by any thread, until
+ * gd_pool_close() is called.
  */
 struct gd_pool;
 
 /** A task that is being written. */
 struct gd_draft;
 
-/** For gd_pool_submit() and gd_pool_reserve(): -EAGAIN rather than wait for room. */
-#define GD_NOWAIT 1u
+/** What distinguishes a task from others; NULL: nothing. */
+struct gd_task_options {
+	size_t size;        /**< sizeof(struct gd_task_options) */
+	int64_t timeout_ms; /**< instead of the pool's task_timeout_ms; 0: that */
+	uint64_t nowait;    /**< nonzero: return -EAGAIN instead of waiting for room */
+};
 
 /**
- * Checks and copies the options (as gd_dispatcher_create() does), starts the workers, does
- * not wait for their setup: tasks may be submitted at once. -EINVAL for options
- * that make no sense, -ENODEV for a GPU that is not there, -EBUSY where the
- * workers would be forked and there are threads.
+ * Checks and copies the options, starts the workers and returns without waiting for
+ * their setup: tasks may be submitted at once. -EINVAL: wrong options; -ENODEV: a GPU
+ * does not exist; -EBUSY: the workers would be forked, but the program has threads.
  */
-GD_API int gd_pool_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err);
+GD_API int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
+	struct gd_error *err);
 
 /**
- * Adds a task; waits for room in the queue while another thread polls. The
- * thread that polls (before the first gd_pool_poll(): that opened the pool) has
- * nobody to wait for, in a callback or not: -EAGAIN, as with GD_NOWAIT.
- * -ESHUTDOWN after a stop, -ENODEV when no worker is left, -ENOMEM. Where it
- * fails there is no task and no callback. `ret_id` may be NULL.
+ * Adds a task. Waits for room in the queue while another thread polls; the polling
+ * thread itself (before the first poll: the thread that opened the pool) gets -EAGAIN.
+ * -ESHUTDOWN after a stop, -ENODEV when no worker is left, -ENOMEM. After a failure
+ * there is no task and no callback. `options` and `ret_id` may be NULL.
  */
-GD_API int gd_pool_submit(
-	struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id);
+GD_API int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag,
+	const struct gd_task_options *options, uint64_t *ret_id);
 
 /**
- * The same without a copy: room for `size` bytes, where the worker will read
- * them if that can be had. Fill it, then gd_draft_commit() with the size used (at most
- * `size`), or gd_draft_abandon(). Either releases the draft, gd_draft_commit() also when it
- * fails. A thread holds one draft at a time, and not for long: a worker may be
+ * The same without a copy: room for `size` bytes, in the worker's inbox if possible.
+ * Fill it, then call gd_draft_commit() with the size used (at most `size`) or
+ * gd_draft_abandon(). Both release the draft, gd_draft_commit() also when it fails. A
+ * thread may hold one draft at a time and only briefly, because a worker may be
  * waiting for it. No draft may be held when gd_pool_close() is called.
  */
-GD_API int gd_pool_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data);
+GD_API int gd_pool_reserve(
+	struct gd_pool *p, size_t size, const struct gd_task_options *options, struct gd_draft **ret, void **ret_data);
 GD_API int gd_draft_commit(struct gd_draft *draft, size_t size, void *tag, uint64_t *ret_id);
 GD_API void gd_draft_abandon(struct gd_draft *draft);
 
 /**
- * Readable when gd_pool_poll() has something to do (which may turn out to be no
- * callback). For any event loop, level-triggered; never read from it.
+ * Cancels one task: a waiting one never begins; a running one sees
+ * gd_worker_cancelled() and is killed after the grace period. Its callback is made
+ * by the next poll (a running task's: when it has ended). 0, or -ENOENT if the task
+ * does not exist or has ended; a task that ends meanwhile ends as it does.
+ */
+GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
+
+/**
+ * A descriptor that is readable when gd_pool_poll() has something to do (which may
+ * turn out to be no callback). For any level-triggered event loop; never read from it.
  */
 GD_API int gd_pool_fd(const struct gd_pool *p);
 
-/**
- * Makes the callbacks that are due; waits up to timeout_ms (-1: as long as it
- * takes) for the first one. Returns how many were made: 0 at the timeout, after
- * gd_pool_interrupt(), and when no task is left to wait for. When every task has had
- * its callback: -ECANCELED after a stop, -ENODEV when no worker is left. Inside a
- * callback: -EDEADLK.
- */
-GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms);
+enum gd_poll_flags {
+	GD_POLL_SIGNALS = 1 << 0, /**< return -EINTR when a signal handler has run */
+	GD_POLL_IDLE = 1 << 1,    /**< wait even if no task is outstanding */
+};
 
-/** Makes a waiting gd_pool_poll() return. For threads and signal handlers. */
+/**
+ * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit)
+ * for the first one. Returns how many were made: 0 at the timeout, after
+ * gd_pool_interrupt(), and when no task is outstanding (unless GD_POLL_IDLE). When
+ * every task has had its callback: -ECANCELED after a stop, -ENODEV when no worker is
+ * left. `flags`: of enum gd_poll_flags.
+ */
+GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
+
+/** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
+GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
+/** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
+GD_API int gd_pool_wait(struct gd_pool *p, int timeout_ms);
+
+/** Makes a waiting gd_pool_poll() return. Also for signal handlers. */
 GD_API void gd_pool_interrupt(struct gd_pool *p);
 
 /**
- * Takes no more tasks. First call: what runs is finished, what waits is called
- * back as GD_FAILURE_CANCELLED, nothing is tried again. Second call: what runs is
- * cancelled too (gd_worker_cancelled()), and killed after the grace period; one that
- * succeeds meanwhile has succeeded. Takes effect in gd_pool_poll(). For threads and
- * signal handlers.
+ * Ends the work in three steps; no call accepts tasks any more. First call: running
+ * tasks are finished, waiting tasks are cancelled, nothing is retried. Second call:
+ * running tasks are cancelled and killed after the grace period; one that succeeds
+ * meanwhile has succeeded. Third call: all workers are killed at once, without
+ * cleanup. Takes effect in gd_pool_poll(). Also for signal handlers.
  */
 GD_API void gd_pool_stop(struct gd_pool *p);
 
-/** Tasks submitted, or being written, and not yet called back. */
+/** Tasks submitted, or being written, whose callback has not been made. */
 GD_API size_t gd_pool_outstanding(const struct gd_pool *p);
 /** How many tasks of the last one's size can be submitted now without waiting. */
 GD_API size_t gd_pool_room(const struct gd_pool *p);
 
-/** At any time, from any thread. */
-GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret);
-/** -ENOENT where there is no such slot. */
-GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret);
+/** Fills *ret, a struct of `size` bytes: sizeof(*ret). */
+GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret, size_t size);
+/** -ENOENT if there is no such slot. */
+GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret, size_t size);
 /**
- * The task that a worker is at: copies its first bytes, at most `room`, and returns how
- * many it has; its id into *ret_id (may be NULL). -ENOENT where there is no such slot,
- * -ENODATA where it has no task now. At any time, from any thread.
+ * The task that a worker is processing: copies its first bytes, at most `room`, and
+ * returns its size; its id into *ret_id (may be NULL). -ENOENT: no such slot,
+ * -ENODATA: no task.
  */
 GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /**
- * Ends what is left as GD_FAILURE_CANCELLED (poll until gd_pool_outstanding() is 0 to have it
- * finished), lets the workers clean up, kills those still in setup, ends everything
- * they started, makes the last callbacks, releases the pool. Meanwhile and after it
- * no other thread may use the pool, or be inside gd_pool_submit(). `ret_stats` may be
- * NULL; a NULL pool is fine. -EBUSY where a worker could not be killed: the pool is
- * released all the same. -EDEADLK inside a callback: it is not.
+ * Cancels what is left (poll until gd_pool_outstanding() is 0 to have it finished),
+ * lets the workers clean up, ends everything they started, makes the last callbacks
+ * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
+ * has the grace period; if it succeeds, its cleanup runs. No other thread may use the
+ * pool from now on, or be inside gd_pool_submit(). `ret_stats` (of stats_size bytes)
+ * may be NULL; a NULL pool is fine. -EBUSY: a worker could not be killed; the pool is
+ * released nevertheless. -EDEADLK inside a callback; it is not released.
  */
-GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err);
+GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
 
-/* ---- The upper layer ---------------------------------------------------- */
+/* ---- Dispatcher --------------------------------------------------------- */
 
+/** Runs streams of tasks, one run at a time. */
 struct gd_dispatcher;
 
-/** Where the generator puts its task. */
+/** Receives the generator's task. */
 struct gd_feed;
 
-/** One task, copied. At most one call of these per call of the generator (-EALREADY). Waits for room. */
-GD_API int gd_feed_emit(struct gd_feed *feed, const void *data, size_t size, void *tag);
 /**
- * One task of `size` bytes to be written in place, valid until the generator
- * returns. NULL when the run is ending or there is no memory: return -ENOMEM then,
- * a run that was ending knows better.
+ * Emits one task; copies it. Once per call of the generator (-EALREADY). Waits for
+ * room. Returns 1, for the generator to return. `options` may be NULL.
  */
-GD_API void *gd_feed_reserve(struct gd_feed *feed, size_t size, void *tag);
+GD_API int gd_feed_emit(
+	struct gd_feed *feed, const void *data, size_t size, void *tag, const struct gd_task_options *options);
+/**
+ * The same without a copy: room for `size` bytes, to be written before the generator
+ * returns. NULL if the run is ending or there is no memory: return -ENOMEM then; a
+ * run that is ending ignores it.
+ */
+GD_API void *gd_feed_reserve(struct gd_feed *feed, size_t size, void *tag, const struct gd_task_options *options);
 
-/** Where tasks come from. */
+/** One run: where its tasks come from, and what differs from the dispatcher's options. */
 struct gd_run {
 	size_t size; /**< sizeof(struct gd_run) */
 	/**
-	 * The next task: emit it and return 1; return 0 at the end, a negative errno
-	 * value on failure: what was emitted before is still done, then gd_dispatcher_run() returns
-	 * that value. A generator that may wait for long also watches gd_dispatcher_stop_fd(), for
-	 * gd_dispatcher_run() cannot return before it does.
+	 * Emits the next task and returns 1; returns 0 at the end, a negative errno value
+	 * on failure: tasks emitted before are still processed, then the run returns that
+	 * value. A generator that may wait for long also watches
+	 * gd_dispatcher_stop_fd(), because the run cannot return before it does.
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
-	void *context;
-	uint64_t total_tasks; /**< for progress; 0: not known */
-	/** Call it on the thread of gd_dispatcher_run(), where gd_feed_emit() may make callbacks: faster for
-	 *  short tasks, but while it waits there are none. */
-	bool inline_generator;
+	void *generator_context;
+	uint64_t total_tasks; /**< for progress; 0: unknown */
+	/** Nonzero: call the generator on the thread of gd_dispatcher_run(), where
+	 *  gd_feed_emit() may make callbacks: faster for short tasks, but no callbacks are
+	 *  made while it waits. */
+	int inline_generator;
+	/** Nonzero: leave SIGINT and SIGTERM alone. */
+	int leave_signals;
+
+	/* What differs from the options in this run. */
+	int64_t task_timeout_ms;           /**< 0: as in the options */
+	const struct gd_setting *settings; /**< in addition; the same key replaces */
+	size_t num_settings;
+	int64_t base_seed; /**< as in the options if this and has_base_seed are 0 */
+	uint64_t has_base_seed;
 };
 
-/** Checks and copies the options, with their strings and lists; not the hooks and the context behind them. */
+/** Checks and copies the options. Starts nothing. */
 GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
 
 /**
- * Runs the source through fresh workers and returns when every task has had its
- * one callback and the workers are gone. Tasks that fail are no failure of the
- * run: see the statistics (`ret_stats` may be NULL). -ECANCELED when stopped,
- * -ENODEV when no worker was left, the generator's own error, -ENODATA where it
- * returned 1 without a task; -EBUSY when this dispatcher is running already, when
- * there are threads (see gd_pool_open()), or when a worker could not be killed. on_exit
- * is called also where no worker could be started at all.
+ * Runs the stream through new workers and returns when every task has ended and all
+ * workers are gone. Failed tasks are not a failure of the run: see
+ * gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
+ * started.
+ *
+ * SIGINT (Ctrl-C) and SIGTERM are handled during the run if the program left them at
+ * their default: the first is gd_dispatcher_stop(), the second cancels running tasks,
+ * the third kills the workers, the fourth ends the program. The run then returns
+ * -EINTR.
+ *
+ * Returns 0; -ECANCELED after gd_dispatcher_stop() or a callback's stop, -EINTR after
+ * a signal, -ENODEV when no worker was left, the generator's error, -ENODATA if the
+ * generator returned 1 without a task; -EBUSY if this dispatcher is already running,
+ * if the program has threads (see gd_options.worker) or if a worker could not be
+ * killed.
  */
 GD_API int gd_dispatcher_run(
-	struct gd_dispatcher *d, const struct gd_run *source, struct gd_stats *ret_stats, struct gd_error *err);
+	struct gd_dispatcher *d, const struct gd_run *run, const struct gd_callbacks *callbacks, struct gd_error *err);
 
-/** See gd_pool_stop(). For threads and signal handlers. Without a run, the next one stops at once. */
+/** See gd_pool_stop(). Also for signal handlers. Without a run, the next one stops at once. */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
-/** Readable from the first gd_dispatcher_stop() to the end of the run, and once it needs no more tasks; for generators
- * that wait.
- */
+/** Readable from the first stop to the end of the run, and when no more tasks are needed; for generators that wait. */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
-/** Of the run that goes on, or of the last one. From any thread. */
-GD_API void gd_dispatcher_stats(const struct gd_dispatcher *d, struct gd_stats *ret);
-GD_API int gd_dispatcher_worker_stats(const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret);
+/** Statistics of the current run or of the last one; see gd_pool_stats(). By any thread. */
+GD_API void gd_dispatcher_stats(const struct gd_dispatcher *d, struct gd_stats *ret, size_t size);
+GD_API int gd_dispatcher_worker_stats(
+	const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret, size_t size);
 /** See gd_pool_worker_task(). */
 GD_API int64_t gd_dispatcher_worker_task(
 	const struct gd_dispatcher *d, int slot, void *data, size_t room, uint64_t *ret_id);
 
-/** Not while it runs. NULL is fine. */
+/** Not during a run. NULL is fine. */
 GD_API void gd_dispatcher_destroy(struct gd_dispatcher *d);
 
-/* ---- A run that is shown ------------------------------------------------ */
+/* ---- Shown run ---------------------------------------------------------- */
 
-/** How a run is shown. */
 enum gd_show_mode {
-	/** A panel that is drawn in place, on a terminal; elsewhere, and with $NO_COLOR or
+	/** On a terminal a panel that is redrawn in place; otherwise, and with $NO_COLOR or
 	 *  TERM=dumb, plain lines. */
 	GD_SHOW_MODE_AUTO = 0,
-	GD_SHOW_MODE_PLAIN, /**< plain lines: when something changed, every ten seconds at most, and at the end */
-	GD_SHOW_MODE_OFF,   /**< nothing; the statistics are the same */
+	GD_SHOW_MODE_PLAIN, /**< plain lines: when something changed, at most every ten seconds, and at the end */
+	GD_SHOW_MODE_OFF,   /**< nothing */
 };
 
 struct gd_show {
 	size_t size; /**< sizeof(struct gd_show) */
 	enum gd_show_mode mode;
-	double refresh_rate; /**< pictures a second; 4 */
 	int fd;              /**< where to draw; 0: standard error */
-	const char *title;   /**< before the bar; the program's name */
+	double refresh_rate; /**< updates per second; 4 */
+	const char *title;   /**< in front of the bar; default: the program's name */
 	/**
-	 * Names a task from its bytes (of a long one, its first 4096), for the picture:
-	 * writes a string of at most `room` bytes, NUL included. Called on a thread of the
-	 * picture's, a few times a second. Without it a task is called by its number.
+	 * Names a task from its bytes (the first 4096 of a long one) for the panel: writes
+	 * a string of at most `room` bytes including NUL. Called on the panel's thread, a
+	 * few times a second. Default: the task's number.
 	 */
 	void (*name_task)(void *context, const struct gd_bytes *task, char *name, size_t room);
 	void *context; /**< first argument of name_task */
-	/** What this program and its workers print on the terminal while the panel is drawn
-	 *  appears above it, line by line. True: it is left alone, and may spoil the picture. */
-	bool leave_output;
-};
-
-/** What the worker of a GPU is doing, in the words of the picture. */
-enum gd_gpu_status {
-	GD_STATUS_IDLE = 0,
-	GD_STATUS_INITIALIZING,
-	GD_STATUS_PROCESSING,
-	GD_STATUS_FINISHED,
-	GD_STATUS_ERROR, /**< its slot is out */
-};
-
-/** "idle", "initializing", … */
-GD_API const char *gd_gpu_status_name(enum gd_gpu_status status);
-
-/** One worker at the end of a run, or when it was stopped. */
-struct gd_gpu_stats {
-	int gpu;
-	int slot; /**< where a GPU has several workers */
-	enum gd_gpu_status status;
-	bool has_task;
-	uint64_t task_id;  /**< if has_task */
-	uint64_t since_ns; /**< when that began, CLOCK_MONOTONIC; 0: not known */
-	uint64_t last_duration_ns;
-	uint64_t completed;
-	uint64_t failed;
-	uint64_t timeouts;
-};
-
-/** What came of a run. Release with gd_show_stats_finish(). */
-struct gd_show_stats {
-	uint64_t total; /**< tasks that the source gave */
-	uint64_t completed;
-	uint64_t failed;
-	uint64_t timeouts;
-	uint64_t setup_failures;
-	int64_t start_ms; /**< milliseconds since 1970 */
-	int64_t end_ms;
-	uint64_t elapsed_ns;
-	uint64_t expected_total; /**< total_tasks of the source; 0: not known */
-	size_t num_gpus;         /**< workers */
-	struct gd_gpu_stats *gpus;
+	/** Nonzero: leave standard output and error alone. By default, what program and
+	 *  workers print while the panel is drawn appears above it, line by line. */
+	uint64_t leave_output;
 };
 
 /**
- * gd_dispatcher_run(), and meanwhile a panel: a bar with what is done, failed, the rate, elapsed
- * time and ETA; for each GPU what its worker does, its task and for how long, what it has
- * done, memory and utilisation. Same results, same errors. `show` NULL: all defaults.
+ * gd_dispatcher_run() with a panel: a bar with tasks done, failed, rate, elapsed time
+ * and ETA; for each GPU its worker's task and how long it has run, counts, memory and
+ * utilization. Same results and errors. `show` NULL: all defaults.
  *
- * This is the one call that prints: on the terminal, or as plain lines (`mode`). While a
- * panel is drawn: the cursor is hidden and typed keys are not shown; standard output and
- * error, where they are this terminal, lead through a pipe (see leave_output); signals
- * that would end or stop the program by default are caught, to give the terminal back
- * first. All of that is as it was when it returns, and after exit(). The picture has a
- * thread of its own, made once the workers are forked, which draws a few times a
- * second and costs the run nothing else. One panel at a time: a second is plain.
- *
- * `ret` may be NULL; it is filled in whether the run succeeds or not, unless the run
- * could not begin, and then it is zero.
+ * This is the only function that prints. While a panel is drawn, the cursor is hidden
+ * and typed keys are not echoed; standard output and error, if they are this terminal,
+ * go through a pipe (see leave_output); the terminal is restored before the program
+ * ends or stops by a signal, and at exit(). The panel has a thread, created after the
+ * workers were forked. One panel at a time: a second run is shown as plain lines.
  */
-GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *source, const struct gd_show *show,
-	struct gd_show_stats *ret, struct gd_error *err);
-GD_API void gd_show_stats_finish(struct gd_show_stats *stats);
+GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run,
+	const struct gd_callbacks *callbacks, const struct gd_show *show, struct gd_error *err);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,7 @@ GD_API int gd_file_done(struct gd_worker *w, double seconds);
 
 /*
  * What `gpuq launch` is made of: gd_launch() does it all; its parts (files, shares,
- * spawner, balancer, launcher) are here to be used alone. None of them may be used by
+ * balancer, launcher) are here to be used alone. None of them may be used by
  * two threads at a time, but for gd_launcher_stop().
  */
 
@@ -142,25 +142,6 @@ struct gd_share {
  */
 GD_API double gd_share_stats(
 	const struct gd_found *files, const size_t *gpus, size_t count, size_t num_gpus, struct gd_share *ret);
-
-/* ---- Spawner: the workers, one per GPU ------------------------------------- */
-
-struct gd_spawner;
-
-/** Starts the workers, each of which sees its own GPU alone. Does not wait. See gd_pool_open(). */
-GD_API int gd_spawner_start(const struct gd_options *options, struct gd_spawner **ret, struct gd_error *err);
-/** Until each worker is ready or out, or the time is over (-1: no limit). How many are ready, or -ETIMEDOUT. */
-GD_API int gd_spawner_ready(struct gd_spawner *s, int timeout_ms);
-/** Until all that was submitted is over. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
-GD_API int gd_spawner_wait(struct gd_spawner *s, int timeout_ms);
-GD_API size_t gd_spawner_count(const struct gd_spawner *s);
-GD_API size_t gd_spawner_alive(const struct gd_spawner *s);
-/** -ENOENT where there is no such worker. */
-GD_API int gd_spawner_status(const struct gd_spawner *s, int slot, struct gd_worker_stats *ret);
-/** For gd_pool_submit() and the like; it stays the spawner's. */
-GD_API struct gd_pool *gd_spawner_pool(const struct gd_spawner *s);
-/** Ends all workers and what they started; see gd_pool_close(). NULL is fine. */
-GD_API int gd_spawner_end(struct gd_spawner *s, struct gd_stats *ret_stats, struct gd_error *err);
 
 /* ---- Balancer: what came out ------------------------------------------------ */
 

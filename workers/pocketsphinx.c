@@ -207,7 +207,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 			to_16_bit(block + at, count, slice);
 			e = hear(r, &s, slice, count, t);
 		}
-		if (e == 0 && gd_worker_cancelled(w))
+		if (e == 0 && gd_worker_cancelled(w, 0))
 			e = -ECANCELED;
 	}
 	/* Also after a failure: the decoder is for the next file, too. */

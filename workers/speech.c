@@ -49,4 +49,5 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return r < 0 ? r : gd_file_done(w, t.seconds);
 }
 
-GD_API const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+GD_API const struct gd_worker_ops gd_worker = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};

@@ -100,7 +100,7 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 	size_t count = 0, capacity = 0;
 	const float *block;
 	long n;
-	while ((n = audio_read(a, &block)) > 0 && !gd_worker_cancelled(w)) {
+	while ((n = audio_read(a, &block)) > 0 && !gd_worker_cancelled(w, 0)) {
 		size_t need = count + (size_t)n;
 		if (need > INT_MAX || array_reserve(samples, &capacity, need) < 0)
 			return gd_worker_fail(w, -ENOMEM, "the recording is too long: no memory for it");
@@ -122,7 +122,7 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 
 static bool is_cancelled(void *worker)
 {
-	return gd_worker_cancelled(worker);
+	return gd_worker_cancelled(worker, 0);
 }
 
 /* The mean over its words' pieces, as sure as whisper was of each. */
@@ -169,7 +169,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	if (r->threads > 0)
 		params.n_threads = r->threads;
 	int failed = whisper_full(r->context, params, samples, (int)count);
-	if (gd_worker_cancelled(w))
+	if (gd_worker_cancelled(w, 0))
 		return gd_worker_fail(w, -ECANCELED, "cancelled");
 	if (failed)
 		return gd_worker_fail(w, -EIO, "whisper failed with code %d; its log says why", failed);

@@ -94,7 +94,7 @@ void history_add_run(struct history *h, const struct history_run *run)
 	json_open(t, "settings", '[');
 	for (size_t i = 0; i < run->num_settings; i++) {
 		cleanup_(text_finish) struct text both = {0};
-		text_appendf(&both, "%s=%s", run->settings[i].key, run->settings[i].value);
+		text_appendf(&both, "%s=%s", run->settings[i].key, (const char *)run->settings[i].value);
 		json_put_bytes(t, NULL, text_string(&both), both.length);
 	}
 	json_close(t, ']');

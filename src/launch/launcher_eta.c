@@ -54,10 +54,10 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 
 static void look_at_workers(struct gd_launcher *l)
 {
-	for (size_t i = 0; l->spawner && i < l->num_workers; i++) {
+	for (size_t i = 0; l->pool && i < l->num_workers; i++) {
 		struct gd_launch_worker *w = &l->worker_states[i];
 		w->file = NULL;
-		if (gd_spawner_status(l->spawner, (int)i, &w->stats) == 0 && w->stats.has_task &&
+		if (gd_pool_worker_stats(l->pool, (int)i, &w->stats, sizeof(w->stats)) == 0 && w->stats.has_task &&
 			w->stats.task_id < l->num_submitted)
 			w->file = l->todo[l->submitted[w->stats.task_id]].path;
 	}

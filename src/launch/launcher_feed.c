@@ -54,7 +54,8 @@ static int send_file(struct gd_launcher *l, size_t i, const char *path, const ch
 	struct gd_draft *draft;
 	void *data;
 	size_t size = file_task_size(&file);
-	int r = gd_pool_reserve(l->pool, size, GD_NOWAIT, &draft, &data);
+	static const struct gd_task_options nowait = {.size = sizeof(nowait), .nowait = 1};
+	int r = gd_pool_reserve(l->pool, size, &nowait, &draft, &data);
 	if (r < 0)
 		return r;
 	file_task_write(&file, data);

@@ -52,7 +52,6 @@ struct gd_launcher {
 	char *output_root;       /* absolute */
 	int input_fd, output_fd; /* the two folders; -1 */
 	struct gd_balancer *balancer;
-	struct gd_spawner *spawner;
 	struct gd_pool *pool;
 	struct durations *durations;
 	size_t durations_sorted; /* asked for when the queue was sorted last */

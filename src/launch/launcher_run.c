@@ -89,7 +89,7 @@ static void work(struct gd_launcher *l)
 		apply_stops(l);
 		launcher_take_durations(l);
 		launcher_feed(l);
-		int n = gd_pool_poll(l->pool, 0);
+		int n = gd_pool_poll(l->pool, 0, 0);
 		if (n == -ENODEV)
 			l->no_worker = true;
 		launcher_flush_history(l);
@@ -185,17 +185,21 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.setup_timeout_ms = o->setup_timeout_ms,
 		.output = o->output,
 		.output_dir = o->output == GD_OUTPUT_FILES ? text_string(&logs) : NULL,
+	};
+	const struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
 		.context = l,
 		.on_success = on_success,
 		.on_error = on_failure,
 		.on_timeout = on_failure,
 		.on_setup_fail = on_setup_fail,
 	};
-	int r = gd_spawner_start(&pool, &l->spawner, err);
+	int r = gd_pool_open(&pool, &callbacks, &l->pool, err);
 	if (r < 0)
 		return r;
-	l->pool = gd_spawner_pool(l->spawner);
-	l->num_workers = gd_spawner_count(l->spawner);
+	struct gd_stats stats;
+	gd_pool_stats(l->pool, &stats, sizeof(stats));
+	l->num_workers = stats.workers;
 	l->worker_states = calloc(l->num_workers + 1, sizeof(*l->worker_states));
 	if (!l->worker_states)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", l->num_workers);
@@ -251,9 +255,8 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 {
 	gd_balancer_stop_clock(l->balancer);
 	struct gd_error why = {0};
-	if (gd_spawner_end(l->spawner, NULL, &why) < 0)
+	if (gd_pool_close(l->pool, NULL, 0, &why) < 0)
 		launcher_warn(l, "%s", why.message);
-	l->spawner = NULL;
 	l->pool = NULL;
 	durations_stop(l->durations);
 	l->durations = NULL;
@@ -283,8 +286,8 @@ int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
 		return make_balancer(l, err);
 	r = begin(l, err);
 	if (r < 0) {
-		(void)gd_spawner_end(l->spawner, NULL, NULL);
-		l->spawner = NULL;
+		(void)gd_pool_close(l->pool, NULL, 0, NULL);
+		l->pool = NULL;
 		return r;
 	}
 	if (l->num_todo > 0)

@@ -183,7 +183,7 @@ static int await_answer(
 				snprintf(ret->error, sizeof(ret->error), "the program said no reason");
 			return 0;
 		}
-		if (!told && gd_worker_cancelled(w)) {
+		if (!told && gd_worker_cancelled(w, 0)) {
 			*ret_told = told = true;
 			child_signal(&s->program.child, SIGTERM);
 		}
@@ -249,8 +249,11 @@ static int cleanup(struct gd_worker *w, void *state)
 	return r;
 }
 
-const struct gd_worker_ops program_worker_ops = {
-	.setup = setup, .process_batch = process, .max_batch = 1, .cleanup = cleanup};
+const struct gd_worker_ops program_worker_ops = {.size = sizeof(struct gd_worker_ops),
+	.setup = setup,
+	.process_batch = process,
+	.max_batch = 1,
+	.cleanup = cleanup};
 
 int program_worker_check(const struct launch_worker *worker, struct gd_error *err)
 {

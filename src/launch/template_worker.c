@@ -38,7 +38,7 @@ static bool wait_for(struct gd_worker *w, struct child *c)
 			child_read_log(c);
 		if (n > 0 && fds[0].revents)
 			return told;
-		if (!told && gd_worker_cancelled(w)) {
+		if (!told && gd_worker_cancelled(w, 0)) {
 			told = true;
 			child_signal(c, SIGTERM);
 		}
@@ -83,7 +83,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return r < 0 ? r : gd_file_done(w, file.seconds);
 }
 
-const struct gd_worker_ops template_worker_ops = {.setup = setup, .process = process};
+const struct gd_worker_ops template_worker_ops = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process};
 
 int template_worker_check(const struct launch_worker *worker, struct gd_error *err)
 {

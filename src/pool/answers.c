@@ -111,7 +111,7 @@ static void conclude_failed(
 	event->message = words_of(s, d, words, sizeof(words));
 	if (words[0] == '\0')
 		snprintf(words, sizeof(words), "process returned %d: %s", d->code, error_words(d->code));
-	tally_count(&s->tally.failed);
+	tally_count(cancelled ? &s->tally.cancelled : &s->tally.failed);
 	pool_conclude(p, slot_task(s, seq), event);
 }
 
@@ -198,6 +198,7 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 {
 	char words[WORDS_MAX];
 	struct gd_event event = {
+		.size = sizeof(event),
 		.slot = s->index,
 		.gpu = s->gpu,
 		.ended_ns = d->end_ns,
@@ -207,7 +208,7 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 	};
 	if (words[0] == '\0')
 		snprintf(words, sizeof(words), "cleanup returned %d: %s", d->code, error_words(d->code));
-	pool_call(p, p->options->on_cleanup_fail, &event);
+	pool_call(p, p->callbacks.on_cleanup_fail, &event);
 }
 
 static void setup_failed(struct slot *s, const struct ring_desc *d)

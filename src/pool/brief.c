@@ -12,7 +12,7 @@ int brief_write(struct inbox *in, const struct brief *numbers, const struct gd_s
 	b->num_settings = (uint32_t)num_settings;
 	size_t used = 0;
 	for (size_t i = 0; i < num_settings; i++) {
-		const char *strings[2] = {settings[i].key, settings[i].value};
+		const char *strings[2] = {settings[i].key, (const char *)settings[i].value};
 		for (int k = 0; k < 2; k++) {
 			size_t n = strlen(strings[k]) + 1;
 			if (n > BRIEF_SETTINGS_ROOM - used)

@@ -9,7 +9,7 @@ void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *
 	if (!callback)
 		return;
 	p->in_callback = true;
-	int r = callback(p->options->context, event);
+	int r = callback(p->callbacks.context, event);
 	p->in_callback = false;
 	p->made++;
 	int none = 0;
@@ -22,7 +22,7 @@ void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, 
 	t->announced = true;
 	struct gd_event event = pool_event(s, t);
 	event.started_ns = start_ns > t->queued_ns ? start_ns : t->queued_ns;
-	pool_call(p, p->options->on_task_start, &event);
+	pool_call(p, p->callbacks.on_task_start, &event);
 }
 
 void pool_close_queue(struct gd_pool *p, int why)
@@ -56,15 +56,19 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 	switch (event->failure) {
 	case GD_FAILURE_NONE:
 		tally_count(&p->tally.completed);
-		pool_call(p, p->options->on_success, event);
+		pool_call(p, p->callbacks.on_success, event);
 		return;
 	case GD_FAILURE_TIMED_OUT:
 		tally_count(&p->tally.timeouts);
-		pool_call(p, p->options->on_timeout, event);
+		pool_call(p, p->callbacks.on_timeout, event);
+		return;
+	case GD_FAILURE_CANCELLED:
+		tally_count(&p->tally.cancelled);
+		pool_call(p, p->callbacks.on_cancelled ? p->callbacks.on_cancelled : p->callbacks.on_error, event);
 		return;
 	default:
 		tally_count(&p->tally.failed);
-		pool_call(p, p->options->on_error, event);
+		pool_call(p, p->callbacks.on_error, event);
 	}
 }
 

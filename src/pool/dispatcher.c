@@ -13,9 +13,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "pool/options.h"
+
+SIZED_NO_TAIL(gd_run, has_base_seed);
 
 #define INLINE_LARGE ((size_t)64 << 10)
 #define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
@@ -36,8 +40,8 @@ struct gd_dispatcher {
 	int nudge_fd; /* something changed: the loop looks round */
 	atomic_int stops;
 	atomic_bool running;
-	int passed; /* of them, on to the pool */
-	const struct gd_run *source;
+	int passed;               /* of them, on to the pool */
+	const struct gd_run *run; /* of the run that goes on */
 	atomic_bool source_over;
 	int source_error;
 
@@ -72,9 +76,6 @@ int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher 
 	int r = options_copy(options, &copy, err);
 	if (r < 0)
 		return r;
-	/* The copy is copied again by each run: what means "default" must still mean it. */
-	if (copy->base_seed == 0)
-		copy->base_seed = GD_SEED_ZERO;
 	struct gd_dispatcher *d = calloc(1, sizeof(*d));
 	if (!d) {
 		options_free(copy);
@@ -144,33 +145,33 @@ static void pass_stops(struct gd_dispatcher *d, struct gd_pool *p)
 static void make_room(struct gd_feed *f)
 {
 	pass_stops(f->dispatcher, f->pool);
-	if (gd_pool_poll(f->pool, 0) == 0)
+	if (gd_pool_poll(f->pool, 0, 0) == 0)
 		wait_for_something(f->dispatcher, f->pool);
 }
 
-int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag)
+int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
 	if (f->emitted)
 		return -EALREADY;
 	if (f->error < 0)
 		return f->error;
 	int r;
-	while ((r = gd_pool_submit(f->pool, data, size, tag, 0, NULL)) == -EAGAIN)
+	while ((r = gd_pool_submit(f->pool, data, size, tag, options, NULL)) == -EAGAIN)
 		make_room(f);
 	f->size = size;
 	if (r < 0)
 		f->error = r;
 	else
 		f->emitted = true;
-	return r;
+	return r < 0 ? r : 1;
 }
 
-void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag)
+void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd_task_options *options)
 {
 	if (f->emitted || f->error < 0)
 		return NULL;
 	void *data;
-	while ((f->error = gd_pool_reserve(f->pool, size, 0, &f->draft, &data)) == -EAGAIN)
+	while ((f->error = gd_pool_reserve(f->pool, size, options, &f->draft, &data)) == -EAGAIN)
 		make_room(f);
 	if (f->error < 0)
 		return NULL;
@@ -183,10 +184,10 @@ void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag)
 /* One call of the generator. 1: there may be more. */
 static int pull(struct gd_feed *f)
 {
-	const struct gd_run *source = f->dispatcher->source;
+	const struct gd_run *run = f->dispatcher->run;
 	f->emitted = false;
 	f->draft = NULL;
-	int r = source->generator(source->context, f);
+	int r = run->generator(run->generator_context, f);
 	if (f->draft && r > 0)
 		f->error = gd_draft_commit(f->draft, f->size, f->tag, NULL);
 	else if (f->draft)
@@ -246,7 +247,7 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 			feed_inline(f);
 		else if (is_inline && !over)
 			source_is_over(d, 0);
-		int r = gd_pool_poll(p, 0);
+		int r = gd_pool_poll(p, 0, 0);
 		if (r == -ENODEV || r == -ECANCELED)
 			return r;
 		if (r > 0)
@@ -278,10 +279,10 @@ static int explain(struct gd_dispatcher *d, int r, struct gd_error *err)
 static void remember(struct gd_dispatcher *d, struct gd_pool *p)
 {
 	struct gd_stats stats;
-	gd_pool_stats(p, &stats);
+	gd_pool_stats(p, &stats, sizeof(stats));
 	struct gd_worker_stats *workers = calloc(stats.workers, sizeof(*workers));
 	for (size_t i = 0; workers && i < stats.workers; i++) {
-		gd_pool_worker_stats(p, (int)i, &workers[i]);
+		gd_pool_worker_stats(p, (int)i, &workers[i], sizeof(workers[i]));
 		workers[i].pid = 0;
 		if (workers[i].state != GD_WORKER_STATE_LOST)
 			workers[i].state = GD_WORKER_STATE_FINISHED;
@@ -295,26 +296,27 @@ static void remember(struct gd_dispatcher *d, struct gd_pool *p)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void gd_dispatcher_stats(const struct gd_dispatcher *dispatcher, struct gd_stats *ret)
+void gd_dispatcher_stats(const struct gd_dispatcher *dispatcher, struct gd_stats *ret, size_t size)
 {
 	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher; /* only the lock changes */
 	pthread_mutex_lock(&d->lock);
 	if (d->pool)
-		gd_pool_stats(d->pool, ret);
+		gd_pool_stats(d->pool, ret, size);
 	else
-		*ret = d->last;
+		sized_write(ret, size, &d->last, sizeof(d->last));
 	pthread_mutex_unlock(&d->lock);
 }
 
-int gd_dispatcher_worker_stats(const struct gd_dispatcher *dispatcher, int slot, struct gd_worker_stats *ret)
+int gd_dispatcher_worker_stats(
+	const struct gd_dispatcher *dispatcher, int slot, struct gd_worker_stats *ret, size_t size)
 {
 	struct gd_dispatcher *d = (struct gd_dispatcher *)dispatcher;
 	int r = -ENOENT;
 	pthread_mutex_lock(&d->lock);
 	if (d->pool) {
-		r = gd_pool_worker_stats(d->pool, slot, ret);
+		r = gd_pool_worker_stats(d->pool, slot, ret, size);
 	} else if (slot >= 0 && (size_t)slot < d->num_last_workers) {
-		*ret = d->last_workers[slot];
+		sized_write(ret, size, &d->last_workers[slot], sizeof(d->last_workers[slot]));
 		r = 0;
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -351,50 +353,99 @@ static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, 
 	return explain(d, r, err);
 }
 
-static int run_once(struct gd_dispatcher *d, struct gd_stats *ret_stats, struct gd_error *err)
+static bool has_key(const struct gd_setting *settings, size_t count, const char *key)
 {
-	struct gd_options options = *d->options;
-	options.total_tasks = d->source->total_tasks;
+	for (size_t i = 0; i < count; i++)
+		if (settings[i].key && strcmp(settings[i].key, key) == 0)
+			return true;
+	return false;
+}
+
+/* The options' settings and the run's; the run's replace those of the same key. */
+static int merge_settings(struct gd_options *o, const struct gd_run *run, struct gd_setting **ret)
+{
+	struct gd_setting *all = calloc(o->num_settings + run->num_settings + 1, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	size_t count = 0;
+	for (size_t i = 0; i < o->num_settings; i++)
+		if (!has_key(run->settings, run->num_settings, o->settings[i].key))
+			all[count++] = o->settings[i];
+	for (size_t i = 0; i < run->num_settings; i++)
+		all[count++] = run->settings[i];
+	o->settings = all;
+	o->num_settings = count;
+	*ret = all;
+	return 0;
+}
+
+/* The dispatcher's options as this run has them. */
+static int run_options(struct gd_dispatcher *d, struct gd_options *o, struct gd_setting **ret, struct gd_error *err)
+{
+	const struct gd_run *run = d->run;
+	*o = *d->options;
+	o->total_tasks = run->total_tasks;
+	if (run->task_timeout_ms)
+		o->task_timeout_ms = run->task_timeout_ms;
+	if (run->base_seed != 0 || run->has_base_seed)
+		o->base_seed = run->base_seed;
+	if (run->num_settings == 0)
+		return 0;
+	if (!run->settings)
+		return error_set(
+			err, -EINVAL, "num_settings of the run is %zu, but settings is NULL", run->num_settings);
+	return merge_settings(o, run, ret) < 0 ? error_set(err, -ENOMEM, "no memory for the run's settings") : 0;
+}
+
+static int run_once(struct gd_dispatcher *d, const struct gd_callbacks *callbacks, struct gd_error *err)
+{
+	cleanup_(freep) struct gd_setting *settings = NULL;
+	struct gd_options options;
 	struct gd_pool *p;
-	int r = gd_pool_open(&options, &p, err);
+	int r = run_options(d, &options, &settings, err);
+	if (r >= 0)
+		r = gd_pool_open(&options, callbacks, &p, err);
 	if (r < 0) {
-		struct gd_stats none = {.expected = options.total_tasks};
-		if (options.on_exit)
-			options.on_exit(options.context, &none);
+		struct gd_stats none = {.size = sizeof(none), .expected = d->run->total_tasks};
+		if (callbacks->on_exit)
+			callbacks->on_exit(callbacks->context, &none);
 		return r;
 	}
 	pthread_mutex_lock(&d->lock);
 	d->pool = p;
 	pthread_mutex_unlock(&d->lock);
 
-	r = run_pool(d, p, d->source->inline_generator, err);
+	r = run_pool(d, p, d->run->inline_generator, err);
 	remember(d, p);
 	struct gd_stats stats;
-	int closed = gd_pool_close(p, &stats, r < 0 ? NULL : err);
+	int closed = gd_pool_close(p, &stats, sizeof(stats), r < 0 ? NULL : err);
 	pthread_mutex_lock(&d->lock);
 	d->last = stats;
 	pthread_mutex_unlock(&d->lock);
-	if (ret_stats)
-		*ret_stats = stats;
 	return r < 0 ? r : closed;
 }
 
 int gd_dispatcher_run(
-	struct gd_dispatcher *d, const struct gd_run *source, struct gd_stats *ret_stats, struct gd_error *err)
+	struct gd_dispatcher *d, const struct gd_run *run, const struct gd_callbacks *callbacks, struct gd_error *err)
 {
-	if (!source || source->size != sizeof(*source))
-		return error_set(err, -EINVAL, "no source, or its size is not sizeof(struct gd_run)");
-	if (!source->generator)
-		return error_set(err, -EINVAL, "the source has no generator");
+	struct gd_run given;
+	struct gd_callbacks called;
+	int r = sized_read(&given, sizeof(given), run, "gd_run", err);
+	if (r >= 0)
+		r = callbacks_read(&called, callbacks, err);
+	if (r < 0)
+		return r;
+	if (!given.generator)
+		return error_set(err, -EINVAL, "the run has no generator");
 	if (atomic_exchange(&d->running, true))
 		return error_set(err, -EBUSY, "this dispatcher is running already: make a second one, or wait");
-	d->source = source;
+	d->run = &given;
 	d->source_error = 0;
 	d->passed = 0;
 	atomic_store(&d->source_over, false);
 	lower_fd(d->nudge_fd);
-	int r = run_once(d, ret_stats, err);
-	d->source = NULL;
+	r = run_once(d, &called, err);
+	d->run = NULL;
 	atomic_store(&d->stops, 0);
 	lower_fd(d->stop_fd);
 	atomic_store(&d->running, false);

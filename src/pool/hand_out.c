@@ -131,6 +131,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 				.id = t->id,
 				.tag = t->tag,
 				.queued_ns = t->queued_ns,
+				.timeout_ms = t->timeout_ms,
 				.tries = t->tries,
 				.parcel = PARCEL_NONE,
 				.avoid = -1,

@@ -29,7 +29,7 @@ static int write_brief(struct gd_pool *p, struct slot *s)
 		.gpu = s->gpu,
 		.device = s->device,
 		.seed = (int64_t)((uint64_t)o->base_seed + (uint64_t)s->gpu),
-		.announce = o->on_task_start != NULL,
+		.announce = p->callbacks.on_task_start != NULL,
 	};
 	return brief_write(s->channel.in, &numbers, o->settings, o->num_settings);
 }
@@ -103,7 +103,8 @@ void pool_try_starts(struct gd_pool *p)
 		char words[WORDS_MAX];
 		snprintf(words, sizeof(words), "no process could be made for the worker: %s",
 			error_words(s->start_error));
-		struct gd_event end = {.failure = GD_FAILURE_ERROR, .code = s->start_error, .message = words};
+		struct gd_event end = {
+			.size = sizeof(end), .failure = GD_FAILURE_ERROR, .code = s->start_error, .message = words};
 		s->start_error = 0;
 		after_life(p, s, false, false, &end);
 	}
@@ -138,7 +139,7 @@ static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
-	pool_call(p, p->options->on_setup_fail, end);
+	pool_call(p, p->callbacks.on_setup_fail, end);
 }
 
 /* Another one, or the end of this slot. */
@@ -202,6 +203,8 @@ static void conclude_lost(struct gd_pool *p, struct slot *s, uint64_t first, uin
 		}
 		if (event.failure == GD_FAILURE_TIMED_OUT)
 			tally_count(&s->tally.timeouts);
+		else if (event.failure == GD_FAILURE_CANCELLED)
+			tally_count(&s->tally.cancelled);
 		else
 			tally_count(&s->tally.failed);
 		pool_conclude(p, t, &event);
@@ -213,7 +216,7 @@ static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_eve
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
-	pool_call(p, p->options->on_cleanup_fail, end);
+	pool_call(p, p->callbacks.on_cleanup_fail, end);
 }
 
 /*
@@ -225,10 +228,13 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	while (pool_read_answers(p, s) > 0)
 		;
 	char words[WORDS_MAX];
-	struct gd_event end = {.message = ""};
+	struct gd_event end = {.size = sizeof(end), .message = ""};
 	death_describe(p, s, r, &end, words, sizeof(words));
 	if (s->setup_words[0] != '\0' && s->state == SLOT_STARTING)
-		end = (struct gd_event){.failure = GD_FAILURE_ERROR, .code = s->setup_code, .message = s->setup_words};
+		end = (struct gd_event){.size = sizeof(end),
+			.failure = GD_FAILURE_ERROR,
+			.code = s->setup_code,
+			.message = s->setup_words};
 
 	pthread_mutex_lock(&p->lock);
 	bool was_ready = s->state != SLOT_STARTING;

@@ -7,14 +7,18 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "pool/brief.h"
+
+SIZED_NO_TAIL(gd_options, reserved);
+SIZED_NO_TAIL(gd_callbacks, on_exit);
+SIZED_NO_TAIL(gd_worker_ops, on_leave);
 
 #define DEFAULT_SEED         42
 #define DEFAULT_QUEUE_SIZE   1024
 #define DEFAULT_GRACE_MS     1000
 #define DEFAULT_CLEANUP_MS   10000
 #define DEFAULT_KILL_WAIT_MS 5000
-#define MOST_MS              (INT64_MAX / 4000000) /* in nanoseconds still far from the end of time */
 #define MOST_QUEUED          (1 << 24)
 #define MOST_WORKERS_PER_GPU 1024
 
@@ -32,8 +36,6 @@ static int check_worker(const struct gd_options *o, struct gd_error *err)
 			err, -EINVAL, "the worker has two process hooks: set process or process_batch, not both");
 	if (o->worker_argv && !o->worker_argv[0])
 		return error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program");
-	if (!o->on_success)
-		return error_set(err, -EINVAL, "no on_success: results would be lost");
 	return 0;
 }
 
@@ -66,11 +68,12 @@ static int check_numbers(const struct gd_options *o, struct gd_error *err)
 		{"queue_size", o->queue_size, MOST_QUEUED},
 		{"retries", o->retries, INT32_MAX - 1},
 		{"workers_per_gpu", o->workers_per_gpu, MOST_WORKERS_PER_GPU},
-		{"task_timeout_ms", o->task_timeout_ms, MOST_MS},
-		{"grace_ms", o->grace_ms, MOST_MS},
-		{"setup_timeout_ms", o->setup_timeout_ms, MOST_MS},
-		{"cleanup_timeout_ms", o->cleanup_timeout_ms, MOST_MS},
-		{"kill_wait_ms", o->kill_wait_ms, MOST_MS},
+		{"setup_concurrency", o->setup_concurrency, INT32_MAX},
+		{"task_timeout_ms", o->task_timeout_ms, OPTIONS_MOST_MS},
+		{"grace_ms", o->grace_ms, OPTIONS_MOST_MS},
+		{"setup_timeout_ms", o->setup_timeout_ms, OPTIONS_MOST_MS},
+		{"cleanup_timeout_ms", o->cleanup_timeout_ms, OPTIONS_MOST_MS},
+		{"kill_wait_ms", o->kill_wait_ms, OPTIONS_MOST_MS},
 	};
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		int r = check_range(numbers[i].name, numbers[i].value, numbers[i].most, err);
@@ -90,7 +93,7 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 				err, -EINVAL, "setting %zu has no %s", i, o->settings[i].key ? "value" : "key");
 	size_t bytes = 0;
 	for (size_t i = 0; i < o->num_settings; i++)
-		bytes += strlen(o->settings[i].key) + strlen(o->settings[i].value) + 2;
+		bytes += strlen(o->settings[i].key) + setting_size(&o->settings[i]) + 2;
 	if (bytes > BRIEF_SETTINGS_ROOM)
 		return error_set(err, -E2BIG, "the settings have %zu bytes; there is room for %zu: name a file there",
 			bytes, BRIEF_SETTINGS_ROOM);
@@ -98,15 +101,16 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 		return error_set(err, -EINVAL, "output to files needs output_dir");
 	if ((unsigned)o->output > GD_OUTPUT_FILES)
 		return error_set(err, -EINVAL, "output is %d, which is none of enum gd_output", (int)o->output);
+	if ((unsigned)o->bind > GD_BIND_NONE)
+		return error_set(err, -EINVAL, "bind is %d, which is none of enum gd_bind", (int)o->bind);
 	return 0;
 }
 
 static void fill_defaults(struct gd_options *o)
 {
-	if (o->base_seed == 0)
+	if (o->base_seed == 0 && !o->has_base_seed)
 		o->base_seed = DEFAULT_SEED;
-	if (o->base_seed == GD_SEED_ZERO)
-		o->base_seed = 0;
+	o->has_base_seed = 1;
 	if (o->queue_size == 0)
 		o->queue_size = DEFAULT_QUEUE_SIZE;
 	if (o->workers_per_gpu == 0)
@@ -148,6 +152,23 @@ static int copy_argv(struct gd_options *o)
 	return 0;
 }
 
+size_t setting_size(const struct gd_setting *s)
+{
+	return s->value_size ? s->value_size : strlen(s->value);
+}
+
+/* With a NUL behind it: the value is also read as a string. */
+static void *copy_value(const struct gd_setting *s)
+{
+	size_t size = setting_size(s);
+	char *copy = malloc(size + 1);
+	if (!copy)
+		return NULL;
+	memcpy(copy, s->value, size);
+	copy[size] = '\0';
+	return copy;
+}
+
 static int copy_settings(struct gd_options *o)
 {
 	const struct gd_setting *from = o->settings;
@@ -159,7 +180,8 @@ static int copy_settings(struct gd_options *o)
 	o->settings = to;
 	for (size_t i = 0; i < n; i++) {
 		to[i].key = strdup(from[i].key);
-		to[i].value = strdup(from[i].value);
+		to[i].value_size = setting_size(&from[i]);
+		to[i].value = copy_value(&from[i]);
 		if (!to[i].key || !to[i].value)
 			return -ENOMEM;
 	}
@@ -180,50 +202,79 @@ static int copy_gpu_ids(struct gd_options *o)
 	return 0;
 }
 
+static int copy_ops(struct gd_options *o, const struct gd_worker_ops *ops)
+{
+	o->worker = NULL;
+	if (!ops)
+		return 0;
+	struct gd_worker_ops *copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	*copy = *ops;
+	o->worker = copy;
+	return 0;
+}
+
 /* Each pointer is ours or NULL at every moment, so that options_free() fits at every moment. */
-static int own_everything(struct gd_options *o)
+static int own_everything(struct gd_options *o, const struct gd_worker_ops *ops)
 {
 	const char *gpus = o->gpus, *output_dir = o->output_dir;
 	o->gpus = o->output_dir = NULL;
-	int r = copy_gpu_ids(o);
+	int r = copy_ops(o, ops);
+	int r1 = copy_gpu_ids(o);
 	int r2 = copy_settings(o);
 	int r3 = copy_argv(o);
 	o->gpus = gpus;
 	int r4 = copy_string(&o->gpus);
 	o->output_dir = output_dir;
 	int r5 = copy_string(&o->output_dir);
-	return r < 0 || r2 < 0 || r3 < 0 || r4 < 0 || r5 < 0 ? -ENOMEM : 0;
+	return r < 0 || r1 < 0 || r2 < 0 || r3 < 0 || r4 < 0 || r5 < 0 ? -ENOMEM : 0;
 }
 
 int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err)
 {
-	if (!options)
-		return error_set(err, -EINVAL, "no options");
-	if (options->size != sizeof(*options))
-		return error_set(err, -EINVAL,
-			"options.size is %zu, but struct gd_options has %zu bytes: set it with sizeof, and use the header of this library (%s)",
-			options->size, sizeof(*options), gd_version());
-	int r = check_worker(options, err);
+	struct gd_options given;
+	struct gd_worker_ops ops;
+	int r = sized_read(&given, sizeof(given), options, "gd_options", err);
+	if (r >= 0 && given.worker)
+		r = sized_read(&ops, sizeof(ops), given.worker, "gd_worker_ops", err);
+	if (r < 0)
+		return r;
+	if (given.worker)
+		given.worker = &ops;
+	r = check_worker(&given, err);
 	if (r >= 0)
-		r = check_gpus(options, err);
+		r = check_gpus(&given, err);
 	if (r >= 0)
-		r = check_numbers(options, err);
+		r = check_numbers(&given, err);
 	if (r >= 0)
-		r = check_rest(options, err);
+		r = check_rest(&given, err);
 	if (r < 0)
 		return r;
 
 	struct gd_options *o = malloc(sizeof(*o));
 	if (!o)
 		return error_set(err, -ENOMEM, "no memory for the options");
-	*o = *options;
+	*o = given;
 	fill_defaults(o);
-	r = own_everything(o);
+	r = own_everything(o, given.worker);
 	if (r < 0) {
 		options_free(o);
 		return error_set(err, r, "no memory for the options");
 	}
 	*ret = o;
+	return 0;
+}
+
+int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callbacks, struct gd_error *err)
+{
+	struct gd_callbacks given;
+	int r = sized_read(&given, sizeof(given), callbacks, "gd_callbacks", err);
+	if (r < 0)
+		return r;
+	if (!given.on_success)
+		return error_set(err, -EINVAL, "the callbacks have no on_success: results would be lost");
+	*ret = given;
 	return 0;
 }
 
@@ -236,11 +287,12 @@ void options_free(struct gd_options *o)
 	free((int *)o->gpu_ids);
 	for (size_t i = 0; o->settings && i < o->num_settings; i++) {
 		free((char *)o->settings[i].key);
-		free((char *)o->settings[i].value);
+		free((void *)o->settings[i].value);
 	}
 	free((struct gd_setting *)o->settings);
 	for (size_t i = 0; o->worker_argv && o->worker_argv[i]; i++)
 		free((char *)o->worker_argv[i]);
 	free((char **)o->worker_argv);
+	free((struct gd_worker_ops *)o->worker);
 	free(o);
 }

@@ -5,6 +5,8 @@
 
 #include "gpu_dispatch.h"
 
+#define OPTIONS_MOST_MS (INT64_MAX / 4000000) /* in nanoseconds still far from overflow */
+
 /*
  * A copy that owns its strings and lists (not the hooks, the context and the
  * callbacks), with every default filled in. -EINVAL and the words for options
@@ -12,5 +14,11 @@
  */
 int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err);
 void options_free(struct gd_options *options);
+
+/* Checks the caller's callbacks and copies them. */
+int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callbacks, struct gd_error *err);
+
+/* The bytes of a setting's value, without a NUL behind it. */
+size_t setting_size(const struct gd_setting *s);
 
 #endif

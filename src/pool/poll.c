@@ -122,14 +122,15 @@ void pool_progress_now(struct gd_pool *p, bool last)
 	if (!last && now < p->progress_at)
 		return;
 	struct gd_stats stats;
-	gd_pool_stats(p, &stats);
-	uint64_t seen = stats.submitted + stats.completed + stats.failed + stats.timeouts + stats.running;
+	gd_pool_stats(p, &stats, sizeof(stats));
+	uint64_t seen =
+		stats.submitted + stats.completed + stats.failed + stats.timeouts + stats.cancelled + stats.running;
 	if (!last && seen == p->progress_seen)
 		return;
 	p->progress_seen = seen;
 	p->progress_at = now + PROGRESS_NS;
 	p->in_callback = true;
-	p->options->on_progress(p->options->context, &stats);
+	p->callbacks.on_progress(p->callbacks.context, &stats);
 	p->in_callback = false;
 }
 
@@ -160,10 +161,12 @@ static void stay_readable(struct gd_pool *p)
 	p->signalled = true;
 }
 
-int gd_pool_poll(struct gd_pool *p, int timeout_ms)
+int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 {
 	if (p->in_callback)
 		return -EDEADLK;
+	if (flags & ~(unsigned)(GD_POLL_SIGNALS | GD_POLL_IDLE))
+		return -EINVAL;
 	pthread_mutex_lock(&p->lock);
 	p->poller = pthread_self();
 	pthread_mutex_unlock(&p->lock);

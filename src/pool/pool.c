@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sized.h"
 #include "gpu/list.h"
 #include "pool/options.h"
 #include "pool/pool_private.h"
@@ -220,10 +221,14 @@ static int start_warden(struct gd_pool *p, struct gd_error *err)
 	return error_set(err, r, "cannot watch the warden process: %s", error_words(r));
 }
 
-int gd_pool_open(const struct gd_options *options, struct gd_pool **ret, struct gd_error *err)
+int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
+	struct gd_error *err)
 {
+	struct gd_callbacks called;
+	int r = callbacks_read(&called, callbacks, err);
 	struct gd_options *copy;
-	int r = options_copy(options, &copy, err);
+	if (r >= 0)
+		r = options_copy(options, &copy, err);
 	if (r < 0)
 		return r;
 	struct gd_pool *p = calloc(1, sizeof(*p));
@@ -232,6 +237,7 @@ int gd_pool_open(const struct gd_options *options, struct gd_pool **ret, struct 
 		return error_set(err, -ENOMEM, "no memory for a pool");
 	}
 	p->options = copy;
+	p->callbacks = called;
 	p->epoll_fd = p->event_fd = p->timer_fd = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
@@ -279,7 +285,7 @@ static void wait_turn(struct gd_pool *p)
 		pool_wait(p, UINT64_MAX);
 }
 
-int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error *err)
+int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err)
 {
 	if (!p)
 		return 0;
@@ -310,13 +316,13 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, struct gd_error
 	pthread_mutex_unlock(&p->lock);
 	pool_progress(p, true);
 	struct gd_stats stats;
-	gd_pool_stats(p, &stats);
-	if (p->options->on_exit) {
+	gd_pool_stats(p, &stats, sizeof(stats));
+	if (p->callbacks.on_exit) {
 		p->in_callback = true;
-		p->options->on_exit(p->options->context, &stats);
+		p->callbacks.on_exit(p->callbacks.context, &stats);
 	}
 	if (ret_stats)
-		*ret_stats = stats;
+		sized_write(ret_stats, stats_size, &stats, sizeof(stats));
 	bool stuck = p->stuck;
 	pool_free(p);
 	return stuck ? error_set(err, -EBUSY, "a worker could not be killed: it is stuck in the kernel or frozen") : 0;

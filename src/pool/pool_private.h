@@ -37,6 +37,7 @@ struct gd_draft {
 
 struct gd_pool {
 	struct gd_options *options;
+	struct gd_callbacks callbacks;
 	struct warden_plan plan;
 	struct warden warden;
 	struct gd_env_change **env_changes; /* what the plan points to, by slot */
@@ -142,6 +143,7 @@ size_t pool_read_answers(struct gd_pool *p, struct slot *s);
 static inline struct gd_event pool_event(const struct slot *s, const struct task *t)
 {
 	struct gd_event e;
+	e.size = sizeof(e);
 	e.id = t->id;
 	e.tag = t->tag;
 	e.slot = s ? s->index : -1;
@@ -157,13 +159,15 @@ static inline struct gd_event pool_event(const struct slot *s, const struct task
 	e.signal = 0;
 	e.address = 0;
 	e.message = "";
+	e.timeout_ms = t->timeout_ms;
+	e.internal = NULL;
 	return e;
 }
 void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
 void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
 static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
 {
-	if (p->options->on_task_start && !t->announced)
+	if (p->callbacks.on_task_start && !t->announced)
 		pool_announce_now(p, s, t, start_ns);
 }
 void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
@@ -177,7 +181,7 @@ void pool_wait(struct gd_pool *p, uint64_t deadline_ns);
 void pool_progress_now(struct gd_pool *p, bool last);
 static inline void pool_progress(struct gd_pool *p, bool last)
 {
-	if (p->options->on_progress)
+	if (p->callbacks.on_progress)
 		pool_progress_now(p, last);
 }
 void pool_signal(struct gd_pool *p); /* makes the descriptor readable */

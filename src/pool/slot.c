@@ -69,7 +69,7 @@ static void push(struct slot *s, const void *data)
 		slot_publish(s);
 }
 
-int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, struct gd_bytes bytes)
+int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
 {
 	void *room = ring_reserve(&s->in, bytes.size);
 	if (!room)
@@ -81,6 +81,7 @@ int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, st
 	t->id = id;
 	t->tag = tag;
 	t->queued_ns = queued_ns;
+	t->timeout_ms = timeout_ms;
 	t->data = room;
 	t->size = bytes.size;
 	t->parcel.fd = -1;

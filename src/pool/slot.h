@@ -112,7 +112,8 @@ void slot_publish(struct slot *s);
 int slot_give(struct slot *s, struct task *t);
 
 /* The same for a new task with the caller's bytes, in the fewest steps; -EAGAIN where there is no room now. */
-int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, struct gd_bytes bytes);
+int slot_give_new(
+	struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes);
 
 /* The same for a payload that was written in place, into room from ring_reserve(). */
 void slot_give_written(struct slot *s, struct task *t);

@@ -3,7 +3,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "pool/pool_private.h"
+
+SIZED_NO_TAIL(gd_stats, duration_max_ns);
+SIZED_NO_TAIL(gd_worker_stats, message);
+SIZED_NO_TAIL(gd_event, internal);
 
 /* How many a worker is at, as far as it says so: of a batch, several. */
 static size_t running_in(const struct slot *s)
@@ -29,7 +34,7 @@ static void add_times(const struct gd_pool *p, struct gd_stats *s)
 	s->duration_max_ns = p->durations.max;
 }
 
-void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret)
+void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret, size_t size)
 {
 	struct gd_pool *p = (struct gd_pool *)pool; /* only the lock changes */
 	pthread_mutex_lock(&p->lock);
@@ -40,11 +45,12 @@ void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret)
 	s.retries = atomic_load_explicit(&p->tally.retries, memory_order_relaxed);
 	s.setup_failures = atomic_load_explicit(&p->tally.setup_failures, memory_order_relaxed);
 	s.expected = p->options->total_tasks;
+	s.cancelled = atomic_load_explicit(&p->tally.cancelled, memory_order_relaxed);
 	s.submitted = p->next_id;
-	s.queue_size = (size_t)p->options->queue_size;
+	s.queue_size = (uint64_t)p->options->queue_size;
 	s.workers = p->num_slots;
 	s.workers_alive = p->alive;
-	uint64_t under_way = s.submitted - s.completed - s.failed - s.timeouts;
+	uint64_t under_way = s.submitted - s.completed - s.failed - s.timeouts - s.cancelled;
 	for (size_t i = 0; i < p->num_slots; i++)
 		s.running += running_in(&p->slots[i]);
 	if (s.running > under_way)
@@ -52,7 +58,7 @@ void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret)
 	s.queued = under_way - s.running;
 	add_times(p, &s);
 	pthread_mutex_unlock(&p->lock);
-	*ret = s;
+	sized_write(ret, size, &s, sizeof(s));
 }
 
 static enum gd_worker_state state_of(const struct slot *s)
@@ -80,7 +86,7 @@ static uint64_t began_ns(const struct slot *s)
 	return told > s->stats.since_ns && told <= clock_now_ns() ? told : s->stats.since_ns;
 }
 
-int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_stats *ret)
+int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_stats *ret, size_t size)
 {
 	struct gd_pool *p = (struct gd_pool *)pool;
 	if (slot < 0 || (size_t)slot >= p->num_slots)
@@ -91,6 +97,7 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	stats.completed = atomic_load_explicit(&s->tally.completed, memory_order_relaxed);
 	stats.failed = atomic_load_explicit(&s->tally.failed, memory_order_relaxed);
 	stats.timeouts = atomic_load_explicit(&s->tally.timeouts, memory_order_relaxed);
+	stats.cancelled = atomic_load_explicit(&s->tally.cancelled, memory_order_relaxed);
 	stats.pid = s->pid;
 	stats.state = state_of(s);
 	stats.has_task = stats.state == GD_WORKER_STATE_BUSY;
@@ -103,7 +110,7 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	size_t in_flight = s->state == SLOT_READY ? slot_in_flight(s) : 0;
 	stats.queued = in_flight > 1 ? in_flight - 1 : 0;
 	pthread_mutex_unlock(&p->lock);
-	*ret = stats;
+	sized_write(ret, size, &stats, sizeof(stats));
 	return 0;
 }
 

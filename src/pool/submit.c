@@ -4,7 +4,34 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
+#include "pool/options.h"
 #include "pool/pool_private.h"
+
+SIZED_NO_TAIL(gd_task_options, nowait);
+
+/* What the caller wants of one task, with the pool's defaults. */
+struct task_limits {
+	int64_t timeout_ms;
+	bool nowait;
+};
+
+static int read_limits(const struct gd_pool *p, const struct gd_task_options *options, struct task_limits *ret)
+{
+	*ret = (struct task_limits){.timeout_ms = p->options->task_timeout_ms};
+	if (!options)
+		return 0;
+	struct gd_task_options o;
+	int r = sized_read(&o, sizeof(o), options, "gd_task_options", NULL);
+	if (r < 0)
+		return r;
+	if (o.timeout_ms < 0 || o.timeout_ms > OPTIONS_MOST_MS)
+		return -EINVAL;
+	if (o.timeout_ms > 0)
+		ret->timeout_ms = o.timeout_ms;
+	ret->nowait = o.nowait != 0;
+	return 0;
+}
 
 /* With the lock held: a worker whose inbox can take it now, where it is to be read. */
 static struct slot *place_for(struct gd_pool *p, size_t size)
@@ -28,10 +55,10 @@ static bool has_room(struct gd_pool *p, size_t size)
 
 /* With the lock held: waits for room and takes a place. The thread that polls does not wait: it would wait for itself.
  */
-static int take_place(struct gd_pool *p, size_t size, unsigned flags)
+static int take_place(struct gd_pool *p, size_t size, bool nowait)
 {
 	while (!p->closed && !has_room(p, size)) {
-		if ((flags & GD_NOWAIT) || pthread_equal(p->poller, pthread_self()))
+		if (nowait || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
 		pthread_cond_wait(&p->room, &p->lock);
@@ -59,23 +86,24 @@ static void leave_place(struct gd_pool *p, size_t size)
 }
 
 /* Straight into a worker's inbox, if one has room. */
-static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag)
+static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
 	if (p->backlog.count > 0)
 		return false;
 	struct slot *s = pool_pick(p, -1, false);
-	if (!s || slot_give_new(s, p->next_id, tag, now, bytes) < 0)
+	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
 		return false;
 	warden_notice(&p->warden);
 	return true;
 }
 
-static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag)
+static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
 	struct task t = {
 		.id = p->next_id,
 		.tag = tag,
 		.queued_ns = now,
+		.timeout_ms = timeout_ms,
 		.data = (void *)bytes.data,
 		.size = bytes.size,
 		.parcel = PARCEL_NONE,
@@ -88,14 +116,15 @@ static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, voi
 	return r;
 }
 
-static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, unsigned flags, uint64_t *ret_id)
+static int submit_small(
+	struct gd_pool *p, struct gd_bytes bytes, void *tag, struct task_limits limits, uint64_t *ret_id)
 {
 	pthread_mutex_lock(&p->lock);
-	int r = take_place(p, bytes.size, flags);
+	int r = take_place(p, bytes.size, limits.nowait);
 	if (r >= 0) {
 		uint64_t now = clock_recent_ns(&p->clock);
-		if (!give_at_once(p, now, bytes, tag))
-			r = put_aside(p, now, bytes, tag);
+		if (!give_at_once(p, now, bytes, tag, limits.timeout_ms))
+			r = put_aside(p, now, bytes, tag, limits.timeout_ms);
 		if (r < 0) {
 			leave_place(p, bytes.size);
 		} else {
@@ -106,19 +135,6 @@ static int submit_small(struct gd_pool *p, struct gd_bytes bytes, void *tag, uns
 	}
 	pthread_mutex_unlock(&p->lock);
 	return r;
-}
-
-int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag, unsigned flags, uint64_t *ret_id)
-{
-	if (size < POOL_LARGE)
-		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, flags, ret_id);
-	struct gd_draft *draft;
-	void *to;
-	int r = gd_pool_reserve(p, size, flags, &draft, &to);
-	if (r < 0)
-		return r;
-	memcpy(to, data, size);
-	return gd_draft_commit(draft, size, tag, ret_id);
 }
 
 /* With the lock held: in a worker's inbox if one is free for it. */
@@ -150,15 +166,15 @@ static int draft_elsewhere(struct gd_draft *d)
 	return t->data ? 0 : -ENOMEM;
 }
 
-int gd_pool_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_draft **ret, void **ret_data)
+static int reserve(struct gd_pool *p, size_t size, struct task_limits limits, struct gd_draft **ret, void **ret_data)
 {
 	struct gd_draft *d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
 	d->pool = p;
-	d->task = (struct task){.size = size, .avoid = -1, .parcel = PARCEL_NONE};
+	d->task = (struct task){.size = size, .timeout_ms = limits.timeout_ms, .avoid = -1, .parcel = PARCEL_NONE};
 	pthread_mutex_lock(&p->lock);
-	int r = take_place(p, size, flags);
+	int r = take_place(p, size, limits.nowait);
 	d->reserved = size;
 	bool in_place = r >= 0 && draft_in_place(p, d);
 	if (r >= 0) {
@@ -179,6 +195,32 @@ int gd_pool_reserve(struct gd_pool *p, size_t size, unsigned flags, struct gd_dr
 	*ret = d;
 	*ret_data = d->task.data;
 	return 0;
+}
+
+int gd_pool_reserve(
+	struct gd_pool *p, size_t size, const struct gd_task_options *options, struct gd_draft **ret, void **ret_data)
+{
+	struct task_limits limits;
+	int r = read_limits(p, options, &limits);
+	return r < 0 ? r : reserve(p, size, limits, ret, ret_data);
+}
+
+int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag, const struct gd_task_options *options,
+	uint64_t *ret_id)
+{
+	struct task_limits limits;
+	int r = read_limits(p, options, &limits);
+	if (r < 0)
+		return r;
+	if (size < POOL_LARGE)
+		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, limits, ret_id);
+	struct gd_draft *draft;
+	void *to;
+	r = reserve(p, size, limits, &draft, &to);
+	if (r < 0)
+		return r;
+	memcpy(to, data, size);
+	return gd_draft_commit(draft, size, tag, ret_id);
 }
 
 /* With the lock held. */

@@ -10,6 +10,7 @@ struct tally {
 	_Atomic uint64_t completed;
 	_Atomic uint64_t failed;
 	_Atomic uint64_t timeouts;
+	_Atomic uint64_t cancelled;
 	_Atomic uint64_t retries;
 	_Atomic uint64_t setup_failures;
 };

@@ -16,6 +16,7 @@ struct task {
 	uint64_t id;
 	void *tag;
 	uint64_t queued_ns;
+	int64_t timeout_ms; /* 0: none */
 	void *data;
 	size_t size;
 	struct parcel parcel;

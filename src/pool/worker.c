@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "pool/crash_handler.h"
 #include "pool/worker_private.h"
 
@@ -22,6 +23,11 @@ static void flush_output(void)
 }
 
 /* ---- What a hook may ask ------------------------------------------------ */
+
+void *gd_worker_context(const struct gd_worker *w)
+{
+	return w->ops->context;
+}
 
 int gd_worker_gpu(const struct gd_worker *w)
 {
@@ -59,11 +65,11 @@ int gd_worker_attempt(const struct gd_worker *w, size_t i)
 	return i < w->in_hand ? (int)w->items[i].desc.attempt : 0;
 }
 
-bool gd_worker_cancelled(const struct gd_worker *w)
+bool gd_worker_cancelled(const struct gd_worker *w, size_t i)
 {
-	if (!w->in_hand)
+	if (i >= w->in_hand)
 		return false;
-	uint64_t task = w->next + w->settled;
+	uint64_t task = w->next + i;
 	return atomic_load_explicit(&w->channel.in->timed_out, memory_order_relaxed) > task ||
 	       atomic_load_explicit(&w->channel.in->cancelled, memory_order_relaxed) > task;
 }
@@ -278,8 +284,14 @@ int gd_worker_main(const struct gd_worker_ops *ops)
 		return 2;
 	}
 	unsetenv(WORKER_ENV);
-	if (!ops || (!ops->process && !ops->process_batch)) {
-		fprintf(stderr, "%s: gd_worker_main() needs ops with process or process_batch\n",
+	struct gd_worker_ops copy;
+	struct gd_error err;
+	if (sized_read(&copy, sizeof(copy), ops, "gd_worker_ops", &err) < 0) {
+		fprintf(stderr, "%s: gd_worker_main(): %s\n", program_invocation_short_name, err.message);
+		return 2;
+	}
+	if (!copy.process == !copy.process_batch) {
+		fprintf(stderr, "%s: gd_worker_main() needs ops with either process or process_batch\n",
 			program_invocation_short_name);
 		return 2;
 	}
@@ -292,6 +304,6 @@ int gd_worker_main(const struct gd_worker_ops *ops)
 	for (int fd = WORKER_FIRST_FD; fd < WORKER_FIRST_FD + 4; fd++)
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 			return 1;
-	int status = worker_run(ops, &fds);
+	int status = worker_run(&copy, &fds);
 	_exit(status);
 }

@@ -22,11 +22,14 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "shown/devices.h"
 #include "shown/worker_row.h"
 #include "view/panel/capture.h"
 #include "view/panel/panel.h"
 #include "view/panel/panel_guard.h"
+
+SIZED_NO_TAIL(gd_show, leave_output);
 
 #define NAMED_BYTES 4096 /* of a task, for its name */
 #define NAME_ROOM   512
@@ -35,7 +38,7 @@
 
 struct shown {
 	struct gd_dispatcher *dispatcher;
-	const struct gd_run *source;
+	struct gd_run run; /* as it was given */
 	struct gd_show show;
 	struct panel_options options;
 	int fd; /* the terminal, also while standard error leads elsewhere; -1: the caller's own is used */
@@ -51,19 +54,6 @@ struct shown {
 	/* Of the thread, and after it. */
 	struct devices devices;
 };
-
-/* The public statuses are the model's, under other names: values are cast from one to the other. */
-_Static_assert((int)GD_STATUS_IDLE == (int)VIEW_GPU_IDLE, "enum gd_gpu_status and enum view_gpu_status differ");
-_Static_assert((int)GD_STATUS_INITIALIZING == (int)VIEW_GPU_INITIALIZING, "see above");
-_Static_assert((int)GD_STATUS_PROCESSING == (int)VIEW_GPU_PROCESSING, "see above");
-_Static_assert((int)GD_STATUS_FINISHED == (int)VIEW_GPU_FINISHED, "see above");
-_Static_assert((int)GD_STATUS_ERROR == (int)VIEW_GPU_ERROR, "see above");
-_Static_assert((int)GD_STATUS_ERROR == VIEW_GPU_STATUSES - 1, "one of the enums has a status more");
-
-const char *gd_gpu_status_name(enum gd_gpu_status status)
-{
-	return view_gpu_status_name((enum view_gpu_status)status);
-}
 
 /* ---- Into the model ------------------------------------------------------------------- */
 
@@ -124,9 +114,9 @@ static void update(struct shown *s, const struct gd_stats *last)
 	if (last)
 		stats = *last;
 	else
-		gd_dispatcher_stats(s->dispatcher, &stats);
+		gd_dispatcher_stats(s->dispatcher, &stats, sizeof(stats));
 	put_stats(s, &stats, now_ns);
-	for (int slot = 0; gd_dispatcher_worker_stats(s->dispatcher, slot, &w) == 0; slot++)
+	for (int slot = 0; gd_dispatcher_worker_stats(s->dispatcher, slot, &w, sizeof(w)) == 0; slot++)
 		put_worker(s, &w);
 }
 
@@ -187,7 +177,7 @@ static int generate(void *context, struct gd_feed *feed)
 		if (s->panel)
 			start_thread(s);
 	}
-	return s->source->generator(s->source->context, feed);
+	return s->run.generator(s->run.generator_context, feed);
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------------ */
@@ -239,76 +229,31 @@ static void finish(struct shown *s, const struct gd_stats *stats)
 	closep(&s->end_fd);
 }
 
-static void add_gpus(struct gd_dispatcher *d, size_t workers, struct gd_show_stats *ret)
+int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run, const struct gd_callbacks *callbacks,
+	const struct gd_show *show, struct gd_error *err)
 {
-	ret->gpus = calloc(workers, sizeof(*ret->gpus));
-	for (size_t i = 0; ret->gpus && i < workers; i++) {
-		struct gd_worker_stats w;
-		if (gd_dispatcher_worker_stats(d, (int)i, &w) < 0)
-			return;
-		ret->gpus[ret->num_gpus++] = (struct gd_gpu_stats){.gpu = w.gpu,
-			.slot = w.slot,
-			.status = (enum gd_gpu_status)worker_status(w.state),
-			.has_task = w.has_task,
-			.task_id = w.task_id,
-			.since_ns = w.since_ns,
-			.last_duration_ns = w.last_duration_ns,
-			.completed = w.completed,
-			.failed = w.failed,
-			.timeouts = w.timeouts};
-	}
-}
-
-static void report(struct gd_dispatcher *d, const struct gd_stats *stats, struct gd_show_stats *ret)
-{
-	if (!stats->start_ns)
-		return;
-	uint64_t end_ns = stats->end_ns ? stats->end_ns : clock_now_ns();
-	int64_t passed_ms = (int64_t)((clock_now_ns() - end_ns) / NS_PER_MS);
-	ret->total = stats->submitted;
-	ret->completed = stats->completed;
-	ret->failed = stats->failed;
-	ret->timeouts = stats->timeouts;
-	ret->setup_failures = stats->setup_failures;
-	ret->expected_total = stats->expected;
-	ret->elapsed_ns = end_ns - stats->start_ns;
-	ret->end_ms = date_now_ms() - passed_ms;
-	ret->start_ms = ret->end_ms - (int64_t)(ret->elapsed_ns / NS_PER_MS);
-	add_gpus(d, stats->workers, ret);
-}
-
-int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *source, const struct gd_show *show,
-	struct gd_show_stats *ret, struct gd_error *err)
-{
-	struct shown s = {.dispatcher = d, .source = source};
-	struct gd_stats stats = {0};
-	if (ret)
-		*ret = (struct gd_show_stats){0};
-	if (show && (show->size != sizeof(*show) || show->mode > GD_SHOW_MODE_OFF))
-		return error_set(err, -EINVAL, "the size of struct gd_show, or its mode, makes no sense");
-	if (!source || source->size != sizeof(*source) || !source->generator)
-		return gd_dispatcher_run(d, source, NULL, err); /* it knows the words */
-	if (show)
-		s.show = *show;
-	struct gd_run wrapped = *source;
+	struct shown s = {.dispatcher = d};
+	struct gd_run wrapped;
+	int r = sized_read(&s.run, sizeof(s.run), run, "gd_run", err);
+	if (r >= 0 && show)
+		r = sized_read(&s.show, sizeof(s.show), show, "gd_show", err);
+	if (r < 0)
+		return r;
+	if ((unsigned)s.show.mode > GD_SHOW_MODE_OFF)
+		return error_set(err, -EINVAL, "mode is %d, which is none of enum gd_show_mode", (int)s.show.mode);
+	if (!s.run.generator)
+		return gd_dispatcher_run(d, &s.run, callbacks, err); /* says what is wrong */
+	wrapped = s.run;
 	wrapped.generator = generate;
-	wrapped.context = &s;
-	int r = begin(&s);
+	wrapped.generator_context = &s;
+	r = begin(&s);
 	if (r < 0) {
 		finish(&s, NULL);
 		return error_set(err, r, "cannot show the run: %s", error_words(r));
 	}
-	r = gd_dispatcher_run(d, &wrapped, &stats, err);
+	r = gd_dispatcher_run(d, &wrapped, callbacks, err);
+	struct gd_stats stats;
+	gd_dispatcher_stats(d, &stats, sizeof(stats));
 	finish(&s, s.begun ? &stats : NULL);
-	if (ret)
-		report(d, &stats, ret);
 	return r;
-}
-
-void gd_show_stats_finish(struct gd_show_stats *stats)
-{
-	if (!stats)
-		return;
-	free(stats->gpus);
-	*stats = (struct gd_show_stats){0};
 }

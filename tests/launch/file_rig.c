@@ -26,7 +26,7 @@ static void note_end(struct file_rig *rig, enum callback_kind kind, const struct
 static int note(void *context, enum callback_kind kind, const struct gd_event *event)
 {
 	struct file_rig *rig = context;
-	if (kind <= CALLBACK_TIMEOUT)
+	if (kind <= CALLBACK_CANCELLED)
 		note_end(rig, kind, event);
 	if (kind == CALLBACK_SETUP_FAIL) {
 		rig->setup_failures++;
@@ -52,8 +52,8 @@ int file_rig_setup(void **state)
 		.cleanup_timeout_ms = FILE_RIG_WAIT_MS,
 	};
 	rig->callbacks = (struct callbacks){.context = rig, .on_event = note};
-	callbacks_install(&rig->callbacks, &rig->options);
-	rig->options.on_task_start = NULL;
+	callbacks_install(&rig->callbacks, &rig->calls);
+	rig->calls.on_task_start = NULL;
 	*state = rig;
 	return 0;
 }
@@ -62,7 +62,7 @@ int file_rig_teardown(void **state)
 {
 	struct file_rig *rig = *state;
 	if (rig->pool)
-		gd_pool_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, 0, NULL);
 	scratch_remove(rig->dir);
 	free(rig);
 	return 0;
@@ -76,7 +76,7 @@ void file_rig_open(struct file_rig *rig)
 	rig->options.worker = launch_worker_ops(&rig->worker);
 	rig->options.settings = rig->worker.settings;
 	rig->options.num_settings = rig->worker.num_settings;
-	if (gd_pool_open(&rig->options, &rig->pool, &err) < 0)
+	if (gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err) < 0)
 		fail_msg("open: %s", err.message);
 }
 
@@ -95,7 +95,7 @@ void file_rig_submit(struct file_rig *rig, const char *name, double seconds)
 	char bytes[2048];
 	assert_true(file_task_size(&file) <= sizeof(bytes));
 	file_task_write(&file, bytes);
-	assert_int_equal(gd_pool_submit(rig->pool, bytes, file_task_size(&file), NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(rig->pool, bytes, file_task_size(&file), NULL, NULL, NULL), 0);
 	rig->submitted++;
 }
 
@@ -106,7 +106,7 @@ static uint64_t deadline_ns(void)
 
 static void poll_once(struct file_rig *rig, int timeout_ms)
 {
-	int r = gd_pool_poll(rig->pool, timeout_ms);
+	int r = gd_pool_poll(rig->pool, timeout_ms, 0);
 	assert_true(r >= 0 || r == -ENODEV);
 }
 
@@ -137,7 +137,7 @@ void file_rig_await_setup_failure(struct file_rig *rig)
 void file_rig_close(struct file_rig *rig)
 {
 	struct gd_error err = {0};
-	if (gd_pool_close(rig->pool, NULL, &err) < 0)
+	if (gd_pool_close(rig->pool, NULL, 0, &err) < 0)
 		fail_msg("close: %s", err.message);
 	rig->pool = NULL;
 	assert_int_equal(rig->ended, rig->submitted);

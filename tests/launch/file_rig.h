@@ -31,6 +31,7 @@ struct file_rig {
 	struct callbacks callbacks;
 	struct launch_worker worker;
 	struct gd_options options; /* sim:1 */
+	struct gd_callbacks calls;
 	struct gd_pool *pool;
 	size_t submitted;
 	size_t ended;

@@ -31,7 +31,7 @@ static void do_as_told(struct gd_worker *w, char what)
 			raise(SIGKILL);
 		break;
 	case 'w':
-		while (!atomic_load(&board->go) && !gd_worker_cancelled(w))
+		while (!atomic_load(&board->go) && !gd_worker_cancelled(w, 0))
 			usleep(500);
 		break;
 	case 'h':
@@ -65,8 +65,9 @@ static int fail_setup(struct gd_worker *w, void **ret_state)
 	return gd_worker_fail(w, -EIO, "no model in this test");
 }
 
-const struct gd_worker_ops launch_rig_worker = {.process = process};
-const struct gd_worker_ops launch_rig_broken_worker = {.setup = fail_setup, .process = process};
+const struct gd_worker_ops launch_rig_worker = {.size = sizeof(struct gd_worker_ops), .process = process};
+const struct gd_worker_ops launch_rig_broken_worker = {
+	.size = sizeof(struct gd_worker_ops), .setup = fail_setup, .process = process};
 
 int launch_rig_enter(void **state)
 {

@@ -81,7 +81,7 @@ static void test_setup_of_a_plugin_sees_settings_and_may_fail(void **state)
 	file_rig_open(rig);
 	file_rig_await_setup_failure(rig);
 	assert_string_equal(rig->setup_message, "no such model");
-	gd_pool_close(rig->pool, NULL, NULL);
+	gd_pool_close(rig->pool, NULL, 0, NULL);
 	rig->pool = NULL;
 }
 

@@ -116,7 +116,7 @@ static const char *fail_to_set_up(struct file_rig *rig)
 {
 	file_rig_open(rig);
 	file_rig_await_setup_failure(rig);
-	gd_pool_close(rig->pool, NULL, NULL);
+	gd_pool_close(rig->pool, NULL, 0, NULL);
 	rig->pool = NULL;
 	assert_true(file_rig_named_gone(rig, "speaker"));
 	return rig->setup_message;
@@ -178,7 +178,7 @@ static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
 	file_rig_await_setup_failure(rig);
 	check_contains(rig->setup_message, "exit 127: ");
 	check_contains(rig->setup_message, "not found");
-	gd_pool_close(rig->pool, NULL, NULL);
+	gd_pool_close(rig->pool, NULL, 0, NULL);
 	rig->pool = NULL;
 	free(argv);
 }
@@ -288,7 +288,7 @@ static void test_worker_killed_leaves_no_process_of_its_program(void **state)
 	pid_t child = (pid_t)file_rig_await_number(rig, "child");
 	pid_t other = (pid_t)file_rig_await_number(rig, "other");
 	struct gd_worker_stats stats;
-	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &stats), 0);
+	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &stats, sizeof(stats)), 0);
 	assert_int_equal(kill((pid_t)stats.pid, SIGKILL), 0);
 	file_rig_await(rig, 1);
 	assert_int_not_equal(rig->ends[0].failure, GD_FAILURE_NONE);

@@ -147,11 +147,11 @@ static void test_command_that_hangs_is_told_to_end_when_its_time_is_over(void **
 	file_rig_await(rig, 1);
 	assert_true(rig->ends[0].timed_out);
 	struct gd_worker_stats before, after;
-	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &before), 0);
+	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &before, sizeof(before)), 0);
 	/* The worker itself stays. */
 	file_rig_submit(rig, "empty", -1);
 	file_rig_await(rig, 2);
-	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &after), 0);
+	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &after, sizeof(after)), 0);
 	assert_int_equal(after.pid, before.pid);
 	file_rig_close(rig);
 	/* Under heavy load its time may have been over before it had begun. */

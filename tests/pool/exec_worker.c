@@ -48,7 +48,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 int main(int argc, char **argv)
 {
-	static const struct gd_worker_ops ops = {.setup = setup, .process = process};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process};
 	if (argc > 1)
 		mode = argv[1];
 	if (strcmp(mode, "exit-at-once") == 0)

@@ -109,6 +109,11 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 		note_end(rig, event);
 		rig->timeouts++;
 		break;
+	case CALLBACK_CANCELLED:
+		check_true(event->failure == GD_FAILURE_CANCELLED);
+		note_end(rig, event);
+		rig->cancelled++;
+		break;
 	case CALLBACK_START:
 		check_true(event->id < rig->capacity && rig->ends[event->id] == 0);
 		rig->starts++;
@@ -145,7 +150,7 @@ void pool_rig_check_books(const struct pool_rig *rig)
 		check_failed(__FILE__, __LINE__, words);
 	}
 	check_equal(rig->wrong, 0);
-	check_equal(rig->successes + rig->errors + rig->timeouts, rig->submitted);
+	check_equal(rig->successes + rig->errors + rig->timeouts + rig->cancelled, rig->submitted);
 }
 
 /* ---- A rig -------------------------------------------------------------- */
@@ -157,7 +162,7 @@ struct pool_rig *pool_rig_new(void)
 	rig->distrusted = -1;
 	rig->callbacks = (struct callbacks){.context = rig, .on_event = note, .on_exit = note_exit};
 	rig->options = (struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2"};
-	callbacks_install(&rig->callbacks, &rig->options);
+	callbacks_install(&rig->callbacks, &rig->calls);
 	return rig;
 }
 
@@ -206,14 +211,14 @@ void pool_rig_open(struct pool_rig *rig, const struct gd_worker_ops *ops)
 {
 	struct gd_error err = {0};
 	rig->options.worker = ops;
-	int r = gd_pool_open(&rig->options, &rig->pool, &err);
+	int r = gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err);
 	if (r < 0)
 		check_failed(__FILE__, __LINE__, err.message);
 }
 
 static void poll_some(struct pool_rig *rig)
 {
-	int r = gd_pool_poll(rig->pool, 20);
+	int r = gd_pool_poll(rig->pool, 20, 0);
 	check_true(r >= 0 || r == -ENODEV || r == -ECANCELED);
 }
 
@@ -221,7 +226,7 @@ static void submit(struct pool_rig *rig, const void *data, size_t size)
 {
 	uint64_t id, deadline_ns = wait_deadline_ns();
 	int r;
-	while ((r = gd_pool_submit(rig->pool, data, size, NULL, GD_NOWAIT, &id)) == -EAGAIN) {
+	while ((r = gd_pool_submit(rig->pool, data, size, NULL, NOWAIT, &id)) == -EAGAIN) {
 		wait_check(deadline_ns, "room for a task");
 		poll_some(rig);
 	}
@@ -314,7 +319,7 @@ void pool_rig_drain(struct pool_rig *rig)
 int pool_rig_close(struct pool_rig *rig)
 {
 	struct gd_error err;
-	int r = gd_pool_close(rig->pool, &rig->close_stats, &err);
+	int r = gd_pool_close(rig->pool, &rig->close_stats, sizeof(rig->close_stats), &err);
 	rig->pool = NULL;
 	check_equal(rig->exits, 1);
 	pool_rig_check_books(rig);
@@ -328,7 +333,7 @@ int pool_rig_close(struct pool_rig *rig)
 struct gd_worker_stats pool_rig_worker(struct pool_rig *rig, int slot)
 {
 	struct gd_worker_stats stats;
-	check_equal(gd_pool_worker_stats(rig->pool, slot, &stats), 0);
+	check_equal(gd_pool_worker_stats(rig->pool, slot, &stats, sizeof(stats)), 0);
 	return stats;
 }
 
@@ -342,7 +347,7 @@ pid_t pool_rig_pid(struct pool_rig *rig, int slot, pid_t not_this)
 			return (pid_t)s.pid;
 		wait_check(deadline_ns, "a worker that is ready");
 		await_descriptor(rig);
-		gd_pool_poll(rig->pool, 0);
+		gd_pool_poll(rig->pool, 0, 0);
 	}
 }
 

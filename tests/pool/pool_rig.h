@@ -56,6 +56,7 @@ struct kept_event {
 struct pool_rig {
 	struct callbacks callbacks;
 	struct gd_options options;
+	struct gd_callbacks calls;
 	struct gd_pool *pool;
 	int distrusted; /* the slot whose results may be wrong; -1: none */
 
@@ -67,6 +68,7 @@ struct pool_rig {
 	size_t successes;
 	size_t errors;
 	size_t timeouts;
+	size_t cancelled;
 	size_t starts;
 	size_t setup_failures;
 	size_t cleanup_failures;

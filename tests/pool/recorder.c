@@ -64,7 +64,7 @@ static int give(void *context, struct gd_feed *feed)
 	if (rec->on_give)
 		rec->on_give(rec);
 	uint64_t n = rec->given++;
-	int r = gd_feed_emit(feed, &n, sizeof(n), (void *)(uintptr_t)(n + 1000));
+	int r = gd_feed_emit(feed, &n, sizeof(n), (void *)(uintptr_t)(n + 1000), NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -81,9 +81,10 @@ int recorder_setup(void **state)
 	board_renew();
 	rec->tasks = 10;
 	rec->callbacks = (struct callbacks){.context = rec, .on_event = note, .on_exit = note_exit};
-	rec->options = (struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2", .on_progress = on_progress};
-	callbacks_install(&rec->callbacks, &rec->options);
-	rec->source = (struct gd_run){.size = sizeof(rec->source), .generator = give, .context = rec};
+	rec->options = (struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2"};
+	callbacks_install(&rec->callbacks, &rec->calls);
+	rec->calls.on_progress = on_progress;
+	rec->run = (struct gd_run){.size = sizeof(rec->run), .generator = give, .generator_context = rec};
 	*state = rec;
 	return 0;
 }
@@ -116,14 +117,16 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops)
 		if (r < 0)
 			return r;
 	}
-	return gd_dispatcher_run(rec->dispatcher, &rec->source, &rec->stats, &rec->err);
+	int r = gd_dispatcher_run(rec->dispatcher, &rec->run, &rec->calls, &rec->err);
+	gd_dispatcher_stats(rec->dispatcher, &rec->stats, sizeof(rec->stats));
+	return r;
 }
 
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops)
 {
 	struct gd_pool *pool = NULL;
 	rec->options.worker = ops;
-	if (gd_pool_open(&rec->options, &pool, &rec->err) < 0)
+	if (gd_pool_open(&rec->options, &rec->calls, &pool, &rec->err) < 0)
 		fail_msg("gd_pool_open: %s", rec->err.message);
 	return pool;
 }
@@ -131,7 +134,7 @@ struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *
 void recorder_drain(struct gd_pool *pool)
 {
 	while (gd_pool_outstanding(pool) > 0)
-		assert_true(gd_pool_poll(pool, WAIT_MS) > 0);
+		assert_true(gd_pool_poll(pool, WAIT_MS, 0) > 0);
 }
 
 void recorder_restart(struct recorder *rec)
@@ -154,7 +157,7 @@ void recorder_assert_complete(const struct recorder *rec)
 	assert_non_null(ends);
 	for (size_t i = 0; i < rec->num_notes; i++) {
 		const struct run_note *n = &rec->notes[i];
-		if (n->kind > CALLBACK_TIMEOUT)
+		if (n->kind > CALLBACK_CANCELLED)
 			continue;
 		assert_true(n->event.id < rec->given);
 		ends[n->event.id]++;

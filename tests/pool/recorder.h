@@ -34,7 +34,8 @@ struct run_note {
 struct recorder {
 	struct callbacks callbacks;
 	struct gd_options options;
-	struct gd_run source;
+	struct gd_callbacks calls;
+	struct gd_run run;
 	struct gd_dispatcher *dispatcher;
 	struct gd_stats stats;
 	struct gd_error err;

@@ -57,20 +57,20 @@ static int noting_setup(void **state)
 	memset(&seen, 0, sizeof(seen));
 	int r = pool_rig_setup(state);
 	struct pool_rig *rig = *state;
-	rig->options.on_success = rig->options.on_error = note;
-	rig->options.on_task_start = note_start;
+	rig->calls.on_success = rig->calls.on_error = note;
+	rig->calls.on_task_start = note_start;
 	return r;
 }
 
 static void submit(struct pool_rig *rig, const char *bytes)
 {
-	check_equal(gd_pool_submit(rig->pool, bytes, strlen(bytes), NULL, 0, NULL), 0);
+	check_equal(gd_pool_submit(rig->pool, bytes, strlen(bytes), NULL, NULL, NULL), 0);
 }
 
 static void drain_and_close(struct pool_rig *rig)
 {
 	pool_rig_await(rig, pool_rig_is_empty);
-	assert_int_equal(gd_pool_close(rig->pool, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(rig->pool, NULL, 0, NULL), 0);
 }
 
 /* ---- No answer ---------------------------------------------------------- */
@@ -87,7 +87,7 @@ static int answer_every_third(struct gd_worker *w, void *state, const struct gd_
 
 static void test_task_without_answer_after_one_with_a_result_has_an_empty_result(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = answer_every_third};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = answer_every_third};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	pool_rig_open(rig, &ops);
@@ -130,7 +130,8 @@ static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd
 
 static void test_task_that_was_answered_cannot_be_answered_again(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = answer_batch_as_one, .max_batch = 3};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = answer_batch_as_one, .max_batch = 3};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	pool_rig_open(rig, &ops);
@@ -166,7 +167,8 @@ static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes 
 	return 0;
 }
 
-static const struct gd_worker_ops executed = {.process_batch = say_how_many, .max_batch = 8};
+static const struct gd_worker_ops executed = {
+	.size = sizeof(struct gd_worker_ops), .process_batch = say_how_many, .max_batch = 8};
 static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
 
 static bool one_started(struct pool_rig *rig)
@@ -221,7 +223,7 @@ static bool others_answered(struct pool_rig *rig)
 
 static void test_held_results_are_aligned_for_any_type(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = first_waits};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = first_waits};
 	struct pool_rig *rig = *state;
 	rig->options.ordered = true;
 	pool_rig_open(rig, &ops);
@@ -270,13 +272,13 @@ static void submit_large(struct pool_rig *rig)
 {
 	void *bytes = calloc(1, LARGE_TASK);
 	assert_non_null(bytes);
-	assert_int_equal(gd_pool_submit(rig->pool, bytes, LARGE_TASK, NULL, GD_NOWAIT, NULL), 0);
+	assert_int_equal(gd_pool_submit(rig->pool, bytes, LARGE_TASK, NULL, NOWAIT, NULL), 0);
 	free(bytes);
 }
 
 static void test_results_that_cannot_be_held_leave_their_room_to_others(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = large_result};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = large_result};
 	struct pool_rig *rig = *state;
 	struct rlimit old;
 	if (SANITIZER_ADDRESS) /* which needs all the addresses there are */

@@ -49,7 +49,7 @@ static int backwards(struct gd_worker *w, void *state, const struct gd_bytes *ta
 
 static void test_answers_in_any_order_find_their_tasks(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = backwards};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process_batch = backwards};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->tasks = 200;
@@ -68,7 +68,8 @@ static void test_answers_in_any_order_find_their_tasks(void **state)
 
 static void test_a_batch_is_as_large_as_asked_for_at_most(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = backwards, .max_batch = 5};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = backwards, .max_batch = 5};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->tasks = 100;
@@ -81,7 +82,7 @@ static void test_a_batch_is_as_large_as_asked_for_at_most(void **state)
 
 static void test_a_lone_task_does_not_wait_for_company(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = backwards};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process_batch = backwards};
 	struct recorder *rec = *state;
 	rec->tasks = 1;
 	rec->on_give = open_when_full;
@@ -121,7 +122,8 @@ static int check_some(struct recorder *rec, const struct run_note *note, const s
 
 static void test_tasks_of_a_batch_fail_or_stay_unanswered_independently(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = some_fail, .max_batch = 8};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = some_fail, .max_batch = 8};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->tasks = 48;
@@ -169,7 +171,8 @@ static int give_up(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 static void test_an_error_of_the_hook_is_for_those_without_an_answer(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = give_up, .max_batch = 10};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = give_up, .max_batch = 10};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->tasks = 60;
@@ -210,7 +213,8 @@ static int die_in_the_middle(struct gd_worker *w, void *state, const struct gd_b
 
 static void test_a_crash_costs_what_the_batch_had_not_answered(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = die_in_the_middle, .max_batch = 6};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = die_in_the_middle, .max_batch = 6};
 	struct recorder *rec = *state;
 	rec->tasks = 100;
 	rec->options.gpus = "sim:1";
@@ -233,7 +237,8 @@ static void test_a_crash_costs_what_the_batch_had_not_answered(void **state)
 
 static void test_a_batch_that_died_is_tried_again(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = die_in_the_middle, .max_batch = 6};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = die_in_the_middle, .max_batch = 6};
 	struct recorder *rec = *state;
 	rec->tasks = 100;
 	rec->options.gpus = "sim:1";

@@ -30,7 +30,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_reply(w, &job);
 }
 
-static const struct gd_worker_ops ops = {.setup = setup, .process = process};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process};
 
 static int hasty_setup(void **state)
 {
@@ -73,7 +73,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 	pool_rig_submit(rig, HANG, 0);
 	int slot = pool_rig_worker(rig, 0).state == GD_WORKER_STATE_BUSY ? 0 : 1;
 	if (ptrace(PTRACE_SEIZE, pids[slot], NULL, NULL) < 0) {
-		gd_pool_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, 0, NULL);
 		skip();
 	}
 	assert_true(process_await_gone(pids[slot], WAIT_MS));

@@ -92,7 +92,8 @@ static int cleanup(struct gd_worker *w, void *state)
 	return plan.slot < 0 || gd_worker_slot(w) == plan.slot ? end_by(w, plan.cleanup) : 0;
 }
 
-static const struct gd_worker_ops ops = {.setup = setup, .process = process, .cleanup = cleanup};
+static const struct gd_worker_ops ops = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
 
 static int plan_setup(void **state)
 {
@@ -163,7 +164,7 @@ static void test_worker_killed_under_a_draft_costs_no_task(void **state)
 		struct gd_draft *draft;
 		void *data;
 		pid_t pid = pool_rig_pid(rig, 0, 0);
-		assert_int_equal(gd_pool_reserve(rig->pool, 10000, GD_NOWAIT, &draft, &data), 0);
+		assert_int_equal(gd_pool_reserve(rig->pool, 10000, NOWAIT, &draft, &data), 0);
 		process_kill(pid);
 		pool_rig_pid(rig, 0, pid);
 		struct rig_job job = {.number = rig->submitted};
@@ -194,7 +195,7 @@ static void test_worker_killed_at_the_close_does_not_keep_it(void **state)
 			if (i % 3 != slot)
 				kill(pids[slot], SIGKILL);
 		if (i % 2)
-			gd_pool_poll(rig->pool, 0);
+			gd_pool_poll(rig->pool, 0, 0);
 		assert_int_equal(pool_rig_close(rig), 0);
 	}
 }
@@ -329,8 +330,8 @@ static void test_all_setups_bad_ends_every_task_as_no_worker(void **state)
 		assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 40);
 		assert_int_equal(rig->setup_failures, 2);
 		assert_setup_failure(rig, i);
-		assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
-		assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+		assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ENODEV);
+		assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, NULL, NULL), -ENODEV);
 		assert_int_equal(pool_rig_close(rig), 0);
 		assert_int_equal(rig->setup_failures, 2);
 	}
@@ -340,7 +341,7 @@ static int endless(void *context, struct gd_feed *feed)
 {
 	struct pool_rig *rig = context;
 	struct rig_job job = {.number = rig->submitted};
-	int r = gd_feed_emit(feed, &job, sizeof(job), NULL);
+	int r = gd_feed_emit(feed, &job, sizeof(job), NULL, NULL);
 	if (r < 0)
 		return r;
 	rig->submitted++;
@@ -357,8 +358,9 @@ static void test_all_setups_bad_ends_an_endless_run(void **state)
 	rig->options.worker = &ops;
 	pool_rig_reserve(rig, 100000);
 	assert_int_equal(gd_dispatcher_create(&rig->options, &d, &err), 0);
-	struct gd_run source = {.size = sizeof(source), .generator = endless, .context = rig};
-	assert_int_equal(gd_dispatcher_run(d, &source, &rig->close_stats, &err), -ENODEV);
+	struct gd_run run = {.size = sizeof(run), .generator = endless, .generator_context = rig};
+	assert_int_equal(gd_dispatcher_run(d, &run, &rig->calls, &err), -ENODEV);
+	gd_dispatcher_stats(d, &rig->close_stats, sizeof(rig->close_stats));
 	check_contains(err.message, "no worker is left");
 	assert_int_equal(rig->exits, 1);
 	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], rig->submitted);
@@ -445,7 +447,8 @@ static int process_at_third(struct gd_worker *w, void *state, const struct gd_by
 
 static void test_ordered_with_retries_and_crashes_keeps_the_order(void **state)
 {
-	static const struct gd_worker_ops third = {.setup = setup, .process = process_at_third};
+	static const struct gd_worker_ops third = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process_at_third};
 	struct pool_rig *rig = *state;
 	rig->options.ordered = true;
 	rig->options.retries = 2;
@@ -465,7 +468,8 @@ static void test_ordered_with_retries_and_crashes_keeps_the_order(void **state)
 
 static void test_ordered_with_too_few_retries_fails_in_its_turn(void **state)
 {
-	static const struct gd_worker_ops third = {.setup = setup, .process = process_at_third};
+	static const struct gd_worker_ops third = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process_at_third};
 	struct pool_rig *rig = *state;
 	rig->options.ordered = true;
 	rig->options.retries = 1;

@@ -28,7 +28,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_reply(w, &job);
 }
 
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
 /* ---- Its worker dies ---------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static void open_warm(struct pool_rig *rig)
 
 static void reserve(struct pool_rig *rig)
 {
-	assert_int_equal(gd_pool_reserve(rig->pool, 100, GD_NOWAIT, &draft.draft, &draft.data), 0);
+	assert_int_equal(gd_pool_reserve(rig->pool, 100, NOWAIT, &draft.draft, &draft.data), 0);
 }
 
 /* The worker in whose inbox the draft lies dies and is replaced. */
@@ -84,8 +84,8 @@ static void test_draft_committed_in_the_callback_of_its_dead_worker_is_not_lost(
 {
 	struct pool_rig *rig = *state;
 	draft.rig = rig;
-	draft.on_error = rig->options.on_error;
-	rig->options.on_error = commit_at_the_funeral;
+	draft.on_error = rig->calls.on_error;
+	rig->calls.on_error = commit_at_the_funeral;
 	open_warm(rig);
 	pool_rig_submit(rig, DIE, 0);
 	board_await(&board->begun, 1);
@@ -145,7 +145,7 @@ static int poll_meanwhile(struct pool_rig *rig, void *(*meanwhile)(void *poller)
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, meanwhile, &self), 0);
 	uint64_t begin = clock_now_ns();
-	int r = gd_pool_poll(rig->pool, WAIT_MS);
+	int r = gd_pool_poll(rig->pool, WAIT_MS, 0);
 	uint64_t took = clock_now_ns() - begin;
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_true(took < (uint64_t)WAIT_MS * NS_PER_MS);
@@ -167,7 +167,7 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 	open_warm(rig);
 	reserve(rig);
 	gd_pool_stop(rig->pool);
-	assert_int_equal(gd_pool_poll(rig->pool, 0), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
 	assert_int_equal(poll_meanwhile(rig, commit_when_waited_for), -ECANCELED);
 	assert_int_equal(committed, -ESHUTDOWN);

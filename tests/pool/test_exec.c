@@ -32,7 +32,7 @@ static int give_words(void *context, struct gd_feed *feed)
 	if (rec->given == rec->tasks)
 		return 0;
 	int n = snprintf(text, sizeof(text), "task %d", (int)rec->given++);
-	int r = gd_feed_emit(feed, text, (size_t)n, NULL);
+	int r = gd_feed_emit(feed, text, (size_t)n, NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -40,7 +40,7 @@ static int run(struct recorder *rec, const char *program, const char *mode)
 {
 	const char *const argv[] = {program, mode, NULL};
 	rec->options.worker_argv = argv;
-	rec->source.generator = give_words;
+	rec->run.generator = give_words;
 	rec->on_note = keep_answer;
 	return recorder_run(rec, NULL);
 }
@@ -113,7 +113,7 @@ static int give_crash(void *context, struct gd_feed *feed)
 	if (rec->given == 6)
 		return 0;
 	bool deadly = rec->given++ == 3;
-	int r = gd_feed_emit(feed, deadly ? "crash" : "works", 5, NULL);
+	int r = gd_feed_emit(feed, deadly ? "crash" : "works", 5, NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -122,7 +122,7 @@ static void test_executed_worker_that_crashes_is_executed_again(void **state)
 	struct recorder *rec = *state;
 	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
 	rec->options.worker_argv = argv;
-	rec->source.generator = give_crash;
+	rec->run.generator = give_crash;
 	assert_int_equal(recorder_run(rec, NULL), 0);
 	recorder_assert_complete(rec);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 5);
@@ -138,7 +138,7 @@ static int give_large(void *context, struct gd_feed *feed)
 	if (rec->given == 4)
 		return 0;
 	size_t size = rec->given++ % 2 ? 5 << 20 : 100000;
-	char *data = gd_feed_reserve(feed, size, NULL);
+	char *data = gd_feed_reserve(feed, size, NULL, NULL);
 	if (!data)
 		return -ENOMEM;
 	memset(data, 'L', size);
@@ -150,7 +150,7 @@ static void test_large_payloads_reach_a_program(void **state)
 	struct recorder *rec = *state;
 	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
 	rec->options.worker_argv = argv;
-	rec->source.generator = give_large;
+	rec->run.generator = give_large;
 	assert_int_equal(recorder_run(rec, NULL), 0);
 	recorder_assert_complete(rec);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 4);
@@ -254,7 +254,7 @@ static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state
 	assert_int_equal(by_hand("", "99", words, sizeof(words)), 2);
 	check_contains(words, "started by a dispatcher");
 	assert_int_equal(by_hand("no-ops", "1", words, sizeof(words)), 2);
-	check_contains(words, "needs ops with process or process_batch");
+	check_contains(words, "struct gd_worker_ops is missing (NULL)");
 }
 
 int main(void)

@@ -39,7 +39,7 @@ static bool five_done(struct pool_rig *rig)
 
 static void test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = process};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	struct pool_rig *rig = *state;
 	rig->options.retries = 1;
 	pool_rig_open(rig, &ops);
@@ -70,7 +70,8 @@ static int second_is_never_ready(struct gd_worker *w, void **ret_state)
 
 static void test_a_retry_does_not_wait_for_an_endless_setup(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = second_is_never_ready, .process = process};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = second_is_never_ready, .process = process};
 	struct pool_rig *rig = *state;
 	rig->options.retries = 1;
 	pool_rig_open(rig, &ops);
@@ -114,7 +115,10 @@ static long voluntary_switches(void)
 
 static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = second_waits, .process_batch = work_on_batch, .max_batch = 8};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+		.setup = second_waits,
+		.process_batch = work_on_batch,
+		.max_batch = 8};
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
 	pid_t busy = pool_rig_pid(rig, 0, 0);
@@ -125,11 +129,11 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	board_await(&board->begun, 5);
 	atomic_store(&board->go, 1);
 	pool_rig_pid(rig, 1, 0);
-	while (gd_pool_poll(rig->pool, 0) > 0)
+	while (gd_pool_poll(rig->pool, 0, 0) > 0)
 		; /* that they have started, and whatever else is due */
 
 	long before = voluntary_switches();
-	assert_int_equal(gd_pool_poll(rig->pool, 200), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, 200, 0), 0);
 	/* Once a millisecond would be 200. */
 	assert_in_range(voluntary_switches() - before, 0, 30);
 	atomic_store(&board->go, 2);

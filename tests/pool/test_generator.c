@@ -7,7 +7,7 @@
 #include "recorder.h"
 #include "support/board.h"
 
-static const struct gd_worker_ops echo = {.process = recorder_echo};
+static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
 static void test_run_without_tasks_succeeds(void **state)
 {
@@ -62,7 +62,7 @@ static void test_an_inline_generator_runs_on_the_callers_thread(void **state)
 	assert_null(rec->extra);
 	recorder_restart(rec);
 	rec->tasks = 5000;
-	rec->source.inline_generator = true;
+	rec->run.inline_generator = true;
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_non_null(rec->extra);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 5000);
@@ -75,16 +75,16 @@ static int fail_at_five(void *context, struct gd_feed *feed)
 	if (rec->given == 5)
 		return -EBADMSG;
 	uint64_t n = rec->given++;
-	int r = gd_feed_emit(feed, &n, sizeof(n), NULL);
+	int r = gd_feed_emit(feed, &n, sizeof(n), NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
 static void test_a_generator_that_fails_ends_the_run_with_its_error(void **state)
 {
 	struct recorder *rec = *state;
-	rec->source.generator = fail_at_five;
+	rec->run.generator = fail_at_five;
 	for (int is_inline = 0; is_inline < 2; is_inline++) {
-		rec->source.inline_generator = is_inline;
+		rec->run.inline_generator = is_inline;
 		recorder_restart(rec);
 		assert_int_equal(recorder_run(rec, &echo), -EBADMSG);
 		assert_string_equal(rec->err.message, "the generator failed: Bad message");
@@ -102,9 +102,9 @@ static int emit_wrongly(void *context, struct gd_feed *feed)
 	if (n == 2)
 		return 1; /* nothing was emitted */
 	rec->given++;
-	if (gd_feed_emit(feed, &n, sizeof(n), NULL) < 0)
+	if (gd_feed_emit(feed, &n, sizeof(n), NULL, NULL) < 0)
 		return -EIO;
-	if (gd_feed_emit(feed, &n, sizeof(n), NULL) != -EALREADY || gd_feed_reserve(feed, 1, NULL))
+	if (gd_feed_emit(feed, &n, sizeof(n), NULL, NULL) != -EALREADY || gd_feed_reserve(feed, 1, NULL, NULL))
 		return -EIO;
 	return 1;
 }
@@ -112,7 +112,7 @@ static int emit_wrongly(void *context, struct gd_feed *feed)
 static void test_generator_must_give_one_task_per_call(void **state)
 {
 	struct recorder *rec = *state;
-	rec->source.generator = emit_wrongly;
+	rec->run.generator = emit_wrongly;
 	assert_int_equal(recorder_run(rec, &echo), -ENODATA);
 	check_contains(rec->err.message, "the generator returned 1 without a task");
 	assert_int_equal(rec->stats.completed, 2);

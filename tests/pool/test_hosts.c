@@ -16,8 +16,10 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-static const struct gd_worker_ops ops = {
-	.setup = pool_rig_note_setup, .process = pool_rig_reply_or_hold, .cleanup = pool_rig_note_cleanup};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+	.setup = pool_rig_note_setup,
+	.process = pool_rig_reply_or_hold,
+	.cleanup = pool_rig_note_cleanup};
 
 /* ---- Hosts with their own ideas about children -------------------------- */
 
@@ -190,7 +192,8 @@ static void test_pool_of_executed_workers_outlives_the_thread_that_opened_it(voi
 
 int main(void)
 {
-	static const struct gd_worker_ops executed = {.process = pool_rig_just_reply};
+	static const struct gd_worker_ops executed = {
+		.size = sizeof(struct gd_worker_ops), .process = pool_rig_just_reply};
 	if (getenv("GD_WORKER"))
 		return gd_worker_main(&executed);
 	const struct CMUnitTest tests[] = {

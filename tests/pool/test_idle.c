@@ -38,22 +38,22 @@ static unsigned long ticks_of_all(const pid_t *pids, size_t num_pids)
 
 static void idle(struct recorder *rec)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct gd_pool *p;
 	pid_t pids[WORKERS + 1];
 	rec->options.worker = &ops;
 	rec->options.gpus = "sim:64";
-	rec->options.on_task_start = NULL;
-	assert_int_equal(gd_pool_open(&rec->options, &p, &rec->err), 0);
+	rec->calls.on_task_start = NULL;
+	assert_int_equal(gd_pool_open(&rec->options, &rec->calls, &p, &rec->err), 0);
 	/* Each has had something to do before. */
 	for (uint64_t i = 0; i < 500; i++)
-		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, GD_NOWAIT, NULL), 0);
+		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, NOWAIT, NULL), 0);
 	for (int ready = 0; ready < WORKERS;) {
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 		ready = 0;
 		for (int i = 0; i < WORKERS; i++) {
 			struct gd_worker_stats w;
-			assert_int_equal(gd_pool_worker_stats(p, i, &w), 0);
+			assert_int_equal(gd_pool_worker_stats(p, i, &w, sizeof(w)), 0);
 			ready += w.state == GD_WORKER_STATE_IDLE && w.pid > 0;
 			pids[i] = (pid_t)w.pid;
 		}
@@ -63,7 +63,7 @@ static void idle(struct recorder *rec)
 	assert_true(pids[WORKERS] > 1 && pids[WORKERS] != getpid());
 	struct pollfd fd = {.fd = gd_pool_fd(p), .events = POLLIN};
 	while (poll(&fd, 1, 100) > 0) /* until it has come to rest */
-		gd_pool_poll(p, 0);
+		gd_pool_poll(p, 0, 0);
 
 	unsigned long before = ticks_of_all(pids, WORKERS + 1);
 	assert_int_equal(poll(&fd, 1, 1500), 0); /* nobody calls */
@@ -71,7 +71,7 @@ static void idle(struct recorder *rec)
 	/* One processor would be 150 ticks; a worker that looks every millisecond, about one each. */
 	if (ticks > (unsigned long)sysconf(_SC_CLK_TCK) / 10)
 		fail_msg("%lu ticks", ticks);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 static void test_64_idle_workers_cost_no_processor_time(void **state)

@@ -18,8 +18,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_intact(task) ? pool_rig_reply(w, &job) : gd_worker_fail(w, -EBADMSG, "not what was submitted");
 }
 
-static const struct gd_worker_ops ops = {
-	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+	.setup = pool_rig_note_setup,
+	.process = process,
+	.cleanup = pool_rig_note_cleanup};
 
 #define KILLS        (SANITIZER_ADDRESS ? 250 : 1000) /* with the sanitizer, a process is made and ends slowly */
 #define TASKS        (KILLS * 100)
@@ -50,7 +52,7 @@ static bool kill_one(struct killer *k, unsigned *seed)
 	for (int i = 0; i < SLOTS; i++) {
 		int slot = (first + i) % SLOTS;
 		struct gd_worker_stats s;
-		if (gd_pool_worker_stats(k->pool, slot, &s) < 0 || s.pid == 0 || s.pid == k->slots[slot].pid)
+		if (gd_pool_worker_stats(k->pool, slot, &s, sizeof(s)) < 0 || s.pid == 0 || s.pid == k->slots[slot].pid)
 			continue;
 		if (s.state != GD_WORKER_STATE_IDLE && s.state != GD_WORKER_STATE_BUSY)
 			continue;
@@ -99,7 +101,7 @@ static void wait_for_killer(struct killer *k, struct pool_rig *rig, int i)
 {
 	tell_killer(k, rig, false);
 	for (int n = 0; n < 20 && atomic_load(&k->kills) < i / PER_KILL - KILLS_BEHIND; n++) {
-		gd_pool_poll(rig->pool, 1);
+		gd_pool_poll(rig->pool, 1, 0);
 		tell_killer(k, rig, false);
 	}
 }
@@ -140,7 +142,7 @@ static void run_kills(struct pool_rig *rig)
 static void test_thousand_kills_over_100000_tasks_each_has_one_end(void **state)
 {
 	struct pool_rig *rig = *state;
-	rig->options.on_task_start = NULL;
+	rig->calls.on_task_start = NULL;
 	run_kills(rig);
 	assert_true(rig->submitted >= TASKS);
 	assert_int_equal(rig->successes + rig->by_failure[GD_FAILURE_CRASHED], rig->submitted);

@@ -33,7 +33,7 @@ static int slow_size(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	return gd_worker_result(w, &size, sizeof(size));
 }
 
-static const struct gd_worker_ops ops = {.process = slow_size};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = slow_size};
 
 struct feed {
 	char *buffer;
@@ -47,7 +47,7 @@ static int give_large(void *context, struct gd_feed *to)
 	struct recorder *rec = context;
 	struct feed *feed = rec->extra;
 	struct gd_stats stats;
-	gd_dispatcher_stats(rec->dispatcher, &stats);
+	gd_dispatcher_stats(rec->dispatcher, &stats, sizeof(stats));
 	uint64_t under_way = stats.queued + stats.running;
 	size_t kib = process_status_kib("VmRSS");
 	feed->most_under_way = under_way > feed->most_under_way ? under_way : feed->most_under_way;
@@ -57,14 +57,14 @@ static int give_large(void *context, struct gd_feed *to)
 	uint64_t n = rec->given++;
 	size_t size = feed->size(n);
 	if (n % 2) { /* in place, and copied */
-		char *data = gd_feed_reserve(to, size, NULL);
+		char *data = gd_feed_reserve(to, size, NULL, NULL);
 		if (!data)
 			return -ENOMEM;
 		fill(data, size, n);
 		return 1;
 	}
 	fill(feed->buffer, size, n);
-	int r = gd_feed_emit(to, feed->buffer, size, NULL);
+	int r = gd_feed_emit(to, feed->buffer, size, NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -74,9 +74,9 @@ static void run(struct recorder *rec, struct feed *feed, size_t (*size)(uint64_t
 	feed->buffer = calloc(1, 4 * MIB);
 	assert_non_null(feed->buffer);
 	rec->extra = feed;
-	rec->source.generator = give_large;
-	rec->source.inline_generator = is_inline;
-	rec->options.on_task_start = NULL;
+	rec->run.generator = give_large;
+	rec->run.inline_generator = is_inline;
+	rec->calls.on_task_start = NULL;
 	int r = recorder_run(rec, &ops);
 	free(feed->buffer);
 	if (r < 0)

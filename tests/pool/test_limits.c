@@ -66,7 +66,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return room ? 0 : gd_worker_fail(w, -ENOMEM, "no room for the result");
 }
 
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
 /* One that shows its size alone: the books know no answer for it. */
 static int submit_big(struct pool_rig *rig)
@@ -74,7 +74,7 @@ static int submit_big(struct pool_rig *rig)
 	static char data[BIG];
 	struct rig_job job = {.number = rig->submitted};
 	memcpy(data, &job, sizeof(job));
-	int r = gd_pool_submit(rig->pool, data, BIG, NULL, GD_NOWAIT, NULL);
+	int r = gd_pool_submit(rig->pool, data, BIG, NULL, NOWAIT, NULL);
 	if (r >= 0)
 		rig->submitted++;
 	return r;
@@ -85,7 +85,7 @@ static void submit_some(struct pool_rig *rig, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct rig_job job = {.number = rig->submitted};
-		int r = gd_pool_submit(rig->pool, &job, sizeof(job), NULL, GD_NOWAIT, NULL);
+		int r = gd_pool_submit(rig->pool, &job, sizeof(job), NULL, NOWAIT, NULL);
 		check_true(r == 0 || r == -ENODEV || r == -ENOMEM);
 		rig->submitted += r == 0;
 	}
@@ -134,7 +134,7 @@ static int host_without_warden(void)
 	int fds = count_fds();
 	become_poor(1);
 	rig->options.worker = &ops;
-	check_equal(gd_pool_open(&rig->options, &rig->pool, &err), -EAGAIN);
+	check_equal(gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err), -EAGAIN);
 	check_true(strstr(err.message, "warden") != NULL);
 	check_equal(count_fds(), fds);
 	return 0;
@@ -187,7 +187,7 @@ static int host_with_no_successors(void)
 	pool_rig_submit_many(rig, 10);
 	pool_rig_drain(rig);
 	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
-	check_equal(gd_pool_poll(rig->pool, 0), -ENODEV);
+	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }
@@ -231,7 +231,7 @@ static int host_with_few_fds(void)
 		rig->options.gpus = "sim:8";
 		pool_rig_reserve(rig, 1024);
 		set_limit(RLIMIT_NOFILE, limit);
-		int r = gd_pool_open(&rig->options, &rig->pool, &err);
+		int r = gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err);
 		if (r < 0) {
 			check_equal(r, -EMFILE);
 			check_true(err.message[0] != '\0');
@@ -311,7 +311,8 @@ static int setup_without_fds(struct gd_worker *w, void **ret_state)
 
 static void test_worker_without_descriptors_fails_what_needs_one(void **state)
 {
-	static const struct gd_worker_ops poor = {.setup = setup_without_fds, .process = process};
+	static const struct gd_worker_ops poor = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup_without_fds, .process = process};
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &poor);
 	for (int i = 0; i < 3; i++) {
@@ -383,7 +384,8 @@ static int setup_without_memory(struct gd_worker *w, void **ret_state)
 
 static void test_worker_without_memory_fails_what_needs_some(void **state)
 {
-	static const struct gd_worker_ops poor = {.setup = setup_without_memory, .process = process};
+	static const struct gd_worker_ops poor = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup_without_memory, .process = process};
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &poor);
 	for (int i = 0; i < 3; i++) {
@@ -414,7 +416,7 @@ static int host_with_little_memory(void)
 		pool_rig_reserve(rig, 1024);
 		int fds = count_fds();
 		set_limit(RLIMIT_AS, address_space() + more);
-		int r = gd_pool_open(&rig->options, &rig->pool, &err);
+		int r = gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err);
 		if (r < 0) {
 			check_equal(r, -ENOMEM);
 			refused = true;

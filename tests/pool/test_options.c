@@ -9,7 +9,7 @@
 #include "recorder.h"
 #include "support/board.h"
 
-static const struct gd_worker_ops echo = {.process = recorder_echo};
+static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
 static int nothing(void *context, const struct gd_event *event)
 {
@@ -29,9 +29,10 @@ static int batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks,
 
 static struct gd_options good(void)
 {
-	return (struct gd_options){
-		.size = sizeof(struct gd_options), .worker = &echo, .gpus = "sim:2", .on_success = nothing};
+	return (struct gd_options){.size = sizeof(struct gd_options), .worker = &echo, .gpus = "sim:2"};
 }
+
+static const struct gd_callbacks calls = {.size = sizeof(calls), .on_success = nothing};
 
 /* gd_dispatcher_create() and gd_pool_open() say the same. */
 static void refused(const struct gd_options *o, int code, const char *words)
@@ -44,7 +45,7 @@ static void refused(const struct gd_options *o, int code, const char *words)
 	check_contains(err.message, words);
 	assert_ptr_equal(d, (void *)1); /* untouched */
 	err = (struct gd_error){0};
-	assert_int_equal(gd_pool_open(o, &p, &err), code);
+	assert_int_equal(gd_pool_open(o, &calls, &p, &err), code);
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
@@ -63,15 +64,13 @@ static void test_missing_double_or_hookless_worker_is_refused(void **state)
 	o = good();
 	o.worker_argv = argv;
 	refused(&o, -EINVAL, "two workers: set worker or worker_argv, not both");
-	const struct gd_worker_ops none = {0}, both = {.process = recorder_echo, .process_batch = batch};
+	const struct gd_worker_ops none = {.size = sizeof(none)},
+				   both = {.size = sizeof(both), .process = recorder_echo, .process_batch = batch};
 	o = good();
 	o.worker = &none;
 	refused(&o, -EINVAL, "the worker has no process hook");
 	o.worker = &both;
 	refused(&o, -EINVAL, "the worker has two process hooks");
-	o = good();
-	o.on_success = NULL;
-	refused(&o, -EINVAL, "no on_success");
 }
 
 static void test_contradictory_gpu_options_are_refused(void **state)
@@ -118,12 +117,12 @@ static void test_number_out_of_range_is_refused_by_name(void **state)
 static void test_bad_size_settings_or_output_is_refused(void **state)
 {
 	(void)state;
-	refused(NULL, -EINVAL, "no options");
+	refused(NULL, -EINVAL, "struct gd_options is missing");
 	struct gd_options o = good();
 	o.size = 0;
-	refused(&o, -EINVAL, "set it with sizeof");
-	o.size = sizeof(o) + 8;
-	refused(&o, -EINVAL, "use the header of this library");
+	refused(&o, -EINVAL, "the size in struct gd_options is 0; set it to sizeof(struct gd_options)");
+	o.size = 1 << 20;
+	refused(&o, -EINVAL, "the size in struct gd_options is 1048576");
 	o = good();
 	o.num_settings = 1;
 	refused(&o, -EINVAL, "num_settings is 1, but settings is NULL");
@@ -160,7 +159,7 @@ static void not_opened(const struct gd_options *o, int code, const char *words)
 {
 	struct gd_error err = {0};
 	struct gd_pool *p = (void *)1;
-	assert_int_equal(gd_pool_open(o, &p, &err), code);
+	assert_int_equal(gd_pool_open(o, &calls, &p, &err), code);
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
@@ -189,7 +188,7 @@ static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **s
 	o.workers_per_gpu = 2;
 	struct gd_error err;
 	struct gd_pool *p;
-	assert_true(gd_pool_open(&o, &p, &err) < 0);
+	assert_true(gd_pool_open(&o, &calls, &p, &err) < 0);
 }
 
 static void *wait_at_gate(void *argument)
@@ -219,10 +218,10 @@ static void test_forking_with_threads_is_refused(void **state)
 		board_open_gate(0);
 		assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
-		int r = gd_pool_open(&o, &p, &err);
+		int r = gd_pool_open(&o, &calls, &p, &err);
 		if (r < 0)
 			fail_msg("%s", err.message);
-		assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+		assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 	}
 }
 
@@ -233,18 +232,21 @@ static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 	struct gd_options o = good();
 	struct gd_dispatcher *d;
 	assert_int_equal(gd_dispatcher_create(&o, &d, &err), 0);
-	assert_int_equal(gd_dispatcher_run(d, NULL, NULL, &err), -EINVAL);
-	check_contains(err.message, "no source");
-	struct gd_run source = rec->source;
-	source.size = 3;
-	assert_int_equal(gd_dispatcher_run(d, &source, NULL, &err), -EINVAL);
+	assert_int_equal(gd_dispatcher_run(d, NULL, &calls, &err), -EINVAL);
+	check_contains(err.message, "struct gd_run is missing");
+	struct gd_run run = rec->run;
+	run.size = 3;
+	assert_int_equal(gd_dispatcher_run(d, &run, &calls, &err), -EINVAL);
 	check_contains(err.message, "sizeof(struct gd_run)");
-	source = rec->source;
-	source.generator = NULL;
-	assert_int_equal(gd_dispatcher_run(d, &source, NULL, &err), -EINVAL);
-	check_contains(err.message, "the source has no generator");
+	run = rec->run;
+	run.generator = NULL;
+	assert_int_equal(gd_dispatcher_run(d, &run, &calls, &err), -EINVAL);
+	check_contains(err.message, "the run has no generator");
+	const struct gd_callbacks deaf = {.size = sizeof(deaf)};
+	assert_int_equal(gd_dispatcher_run(d, &rec->run, &deaf, &err), -EINVAL);
+	check_contains(err.message, "no on_success");
 	/* None of it was a run: the next one is. */
-	assert_int_equal(gd_dispatcher_run(d, &rec->source, NULL, &err), 0);
+	assert_int_equal(gd_dispatcher_run(d, &rec->run, &calls, &err), 0);
 	gd_dispatcher_destroy(d);
 	gd_dispatcher_destroy(NULL);
 }

@@ -36,7 +36,8 @@ static int say_goodbye(struct gd_worker *w, void *state)
 	return 0;
 }
 
-static const struct gd_worker_ops speakers = {.setup = say_hello, .process = speak, .cleanup = say_goodbye};
+static const struct gd_worker_ops speakers = {
+	.size = sizeof(struct gd_worker_ops), .setup = say_hello, .process = speak, .cleanup = say_goodbye};
 
 /* Runs with stdout and stderr of this process in a file; returns what is in it. */
 static const char *run_captured(struct recorder *rec, int *ret)

@@ -63,15 +63,17 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	atomic_fetch_add(&board->begun, 1);
 	if (job.what == HOLD)
 		process_hang();
-	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_worker_cancelled(w))
+	while (job.what == UNTIL_GO && !atomic_load(&board->go) && !gd_worker_cancelled(w, 0))
 		poll(NULL, 0, 1);
 	if (job.what >= CHILD)
 		spawn((enum deed)job.what, &board->notes[8 + gd_worker_slot(w)]);
 	return pool_rig_reply(w, &job);
 }
 
-static const struct gd_worker_ops ops = {
-	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+	.setup = pool_rig_note_setup,
+	.process = process,
+	.cleanup = pool_rig_note_cleanup};
 
 /* The host's pool, at work in every worker; the warden's number on the board. */
 static struct pool_rig *host_pool(uint32_t what)
@@ -180,7 +182,7 @@ static int generate(void *context, struct gd_feed *feed)
 {
 	struct pool_rig *rig = context;
 	struct rig_job job = {.what = UNTIL_GO, .number = rig->submitted};
-	int r = gd_feed_emit(feed, &job, sizeof(job), NULL);
+	int r = gd_feed_emit(feed, &job, sizeof(job), NULL, NULL);
 	if (r < 0)
 		return r;
 	rig->submitted++;
@@ -194,8 +196,9 @@ static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 	check_true(gd_dispatcher_create(&rig->options, &interrupted, err) == 0);
 	const struct sigaction action = {.sa_handler = stop_on_signal};
 	check_true(sigaction(SIGINT, &action, NULL) == 0);
-	struct gd_run source = {.size = sizeof(source), .generator = generate, .context = rig};
-	int r = gd_dispatcher_run(interrupted, &source, &rig->close_stats, err);
+	struct gd_run run = {.size = sizeof(run), .generator = generate, .generator_context = rig};
+	int r = gd_dispatcher_run(interrupted, &run, &rig->calls, err);
+	gd_dispatcher_stats(interrupted, &rig->close_stats, sizeof(rig->close_stats));
 	gd_dispatcher_destroy(interrupted);
 	return r;
 }
@@ -278,8 +281,8 @@ static void test_warden_killed_ends_every_task_and_worker(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->by_failure[GD_FAILURE_CRASHED], 2);
 	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 100);
-	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
-	assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, 0, NULL), -ENODEV);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ENODEV);
+	assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, NULL, NULL), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
 	board_check_all_gone(1000);
 }
@@ -292,7 +295,7 @@ static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
 	process_kill(process_parent(pool_rig_pid(rig, 0, 0)));
 	struct pollfd p = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-	assert_int_equal(gd_pool_poll(rig->pool, 0), -ENODEV);
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
 	board_check_all_gone(1000);
 }

@@ -50,7 +50,7 @@ static int generate(void *context, struct gd_feed *feed)
 	uint64_t id = rec->given++;
 	size_t size = size_of(rec, id);
 	if (id % 2) {
-		unsigned char *data = gd_feed_reserve(feed, size, NULL);
+		unsigned char *data = gd_feed_reserve(feed, size, NULL, NULL);
 		if (!data && size > 0)
 			return -ENOMEM;
 		fill(data, size, id);
@@ -60,7 +60,7 @@ static int generate(void *context, struct gd_feed *feed)
 	if (!data)
 		return -ENOMEM;
 	fill(data, size, id);
-	int r = gd_feed_emit(feed, data, size, NULL);
+	int r = gd_feed_emit(feed, data, size, NULL, NULL);
 	memset(data, 0, size);
 	free(data);
 	return r < 0 ? r : 1;
@@ -117,11 +117,11 @@ static int check(struct recorder *rec, const struct run_note *note, const struct
 
 static void run_sizes(struct recorder *rec, uint64_t tasks)
 {
-	static const struct gd_worker_ops ops = {.process = transform};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = transform};
 	checked = (struct checked){0};
 	rec->extra = rec;
 	rec->tasks = tasks;
-	rec->source.generator = generate;
+	rec->run.generator = generate;
 	rec->on_note = check;
 	int r = recorder_run(rec, &ops);
 	if (r < 0)
@@ -149,7 +149,7 @@ static void test_payloads_of_every_size_arrive_intact_in_order(void **state)
 static void test_payloads_of_every_size_arrive_intact_from_an_inline_generator(void **state)
 {
 	struct recorder *rec = *state;
-	rec->source.inline_generator = true;
+	rec->run.inline_generator = true;
 	rec->options.queue_size = 7;
 	run_sizes(rec, 3 * NUM_SIZES);
 }
@@ -174,7 +174,7 @@ static int generate_gib(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given == 1)
 		return 0;
-	unsigned char *data = gd_feed_reserve(feed, GIB, NULL);
+	unsigned char *data = gd_feed_reserve(feed, GIB, NULL, NULL);
 	if (!data)
 		return -ENOMEM;
 	fill(data, GIB, 0);
@@ -192,13 +192,13 @@ static int check_gib(struct recorder *rec, const struct run_note *note, const st
 
 static void test_payload_of_1_gib_arrives_intact(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = transform};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = transform};
 	struct recorder *rec = *state;
 	if (available_bytes() < 6 * GIB) {
 		print_message("less than 6 GiB of memory are available\n");
 		skip();
 	}
-	rec->source.generator = generate_gib;
+	rec->run.generator = generate_gib;
 	rec->on_note = check_gib;
 	assert_int_equal(recorder_run(rec, &ops), 0);
 	recorder_assert_complete(rec);
@@ -211,19 +211,19 @@ static void test_payload_of_1_gib_arrives_intact(void **state)
 static void await_ready(struct gd_pool *p)
 {
 	for (int ready = 0; ready < 1;) {
-		gd_pool_poll(p, 10);
+		gd_pool_poll(p, 10, 0);
 		struct gd_stats stats;
-		gd_pool_stats(p, &stats);
+		gd_pool_stats(p, &stats, sizeof(stats));
 		ready = 1;
 		for (size_t i = 0; i < stats.workers; i++) {
 			struct gd_worker_stats w;
-			assert_int_equal(gd_pool_worker_stats(p, (int)i, &w), 0);
+			assert_int_equal(gd_pool_worker_stats(p, (int)i, &w, sizeof(w)), 0);
 			ready &= w.state == GD_WORKER_STATE_IDLE && w.pid > 0;
 		}
 	}
 }
 
-static const struct gd_worker_ops echo = {.process = recorder_echo};
+static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
 static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 {
@@ -236,11 +236,11 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 			struct gd_draft *d;
 			void *data;
 			uint64_t id = 99;
-			assert_int_equal(gd_pool_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			assert_int_equal(gd_pool_reserve(p, reserved[i], NOWAIT, &d, &data), 0);
 			assert_int_equal(gd_pool_outstanding(p), 1);
 			gd_draft_abandon(d);
 			assert_int_equal(gd_pool_outstanding(p), 0);
-			assert_int_equal(gd_pool_reserve(p, reserved[i], GD_NOWAIT, &d, &data), 0);
+			assert_int_equal(gd_pool_reserve(p, reserved[i], NOWAIT, &d, &data), 0);
 			memset(data, 7, reserved[i]);
 			uint64_t number = i + 10;
 			memcpy(data, &number, sizeof(number));
@@ -258,10 +258,10 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 	/* More than was reserved: refused, and gone. */
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_pool_reserve(p, 10, 0, &d, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 10, NULL, &d, &data), 0);
 	assert_int_equal(gd_draft_commit(d, 11, NULL, NULL), -EINVAL);
 	assert_int_equal(gd_pool_outstanding(p), 0);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 /* While the draft is open in a worker's inbox, nothing else is put there, but the other one works. */
@@ -272,16 +272,16 @@ static void test_open_draft_delays_no_other_task(void **state)
 	await_ready(p);
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_pool_reserve(p, 100, 0, &d, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 100, NULL, &d, &data), 0);
 	for (uint64_t i = 0; i < 50; i++)
-		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, 0, NULL), 0);
+		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, NULL, NULL), 0);
 	while (rec->count[CALLBACK_SUCCESS] < 50)
-		assert_true(gd_pool_poll(p, WAIT_MS) > 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) > 0);
 	memset(data, 0, 100);
 	assert_int_equal(gd_draft_commit(d, 100, NULL, NULL), 0);
 	while (rec->count[CALLBACK_SUCCESS] < 51)
-		assert_true(gd_pool_poll(p, WAIT_MS) > 0);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) > 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -291,17 +291,17 @@ static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes
 	return recorder_echo(w, state, task);
 }
 
-static const struct gd_worker_ops mortal = {.process = answer_or_die};
+static const struct gd_worker_ops mortal = {.size = sizeof(struct gd_worker_ops), .process = answer_or_die};
 
 /* Kills the only worker, polls until the next one is there. */
 static void replace_worker(struct gd_pool *p)
 {
 	struct gd_worker_stats w;
-	assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
+	assert_int_equal(gd_pool_worker_stats(p, 0, &w, sizeof(w)), 0);
 	assert_int_equal(kill((pid_t)w.pid, SIGKILL), 0);
 	for (struct gd_worker_stats now = w; now.restarts == w.restarts || now.state != GD_WORKER_STATE_IDLE;) {
-		gd_pool_poll(p, 10);
-		assert_int_equal(gd_pool_worker_stats(p, 0, &now), 0);
+		gd_pool_poll(p, 10, 0);
+		assert_int_equal(gd_pool_worker_stats(p, 0, &now, sizeof(now)), 0);
 	}
 }
 
@@ -314,7 +314,7 @@ static void test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable(void **st
 	for (int abandon = 0; abandon < 2; abandon++) {
 		struct gd_draft *d;
 		uint64_t *data;
-		assert_int_equal(gd_pool_reserve(p, 64, 0, &d, (void **)&data), 0);
+		assert_int_equal(gd_pool_reserve(p, 64, NULL, &d, (void **)&data), 0);
 		data[0] = 41;
 		replace_worker(p);
 		data[0]++; /* still there */
@@ -327,7 +327,7 @@ static void test_draft_in_the_inbox_of_a_worker_that_dies_stays_usable(void **st
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 1);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->result, 42);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 0)->event.attempt, 1);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 struct committer {
@@ -364,15 +364,15 @@ static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(vo
 	uint64_t *data;
 	pthread_t thread;
 	rec->options.gpus = "sim:1";
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	rec->on_note = let_commit;
 	struct gd_pool *p = recorder_open(rec, &mortal);
 	await_ready(p);
 	/* One short task first: only then is more than one handed to a worker. */
-	assert_int_equal(gd_pool_submit(p, &c, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, &c, 8, NULL, NULL, NULL), 0);
 	recorder_drain(p);
-	assert_int_equal(gd_pool_submit(p, &deadly, 8, NULL, 0, NULL), 0);
-	assert_int_equal(gd_pool_reserve(p, 8, 0, &c.draft, (void **)&data), 0);
+	assert_int_equal(gd_pool_submit(p, &deadly, 8, NULL, NULL, NULL), 0);
+	assert_int_equal(gd_pool_reserve(p, 8, NULL, &c.draft, (void **)&data), 0);
 	*data = 42;
 	assert_int_equal(pthread_create(&thread, NULL, commit_when_told, &c), 0);
 	recorder_drain(p);
@@ -381,7 +381,7 @@ static void test_a_draft_committed_while_the_dead_are_called_back_is_not_lost(vo
 	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 2);
 	assert_int_equal(recorder_note(rec, CALLBACK_SUCCESS, 1)->result, 42);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 static void *abandon_when_told(void *argument)
@@ -413,14 +413,14 @@ static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 	rec->on_note = tell;
 	struct gd_pool *p = recorder_open(rec, &echo);
 	await_ready(p);
-	assert_int_equal(gd_pool_reserve(p, 8, 0, &c.draft, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 8, NULL, &c.draft, &data), 0);
 	uint64_t task = 1;
-	assert_int_equal(gd_pool_submit(p, &task, 8, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, &task, 8, NULL, NULL, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, abandon_when_told, &c), 0);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, -1) >= 0);
+		assert_true(gd_pool_poll(p, -1, 0) >= 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 int main(void)

@@ -16,16 +16,16 @@
 #include "support/sanitizer.h"
 #include "support/wait.h"
 
-static const struct gd_worker_ops echo = {.process = recorder_echo};
+static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
-static int submit(struct gd_pool *p, uint64_t number, unsigned flags)
+static int submit(struct gd_pool *p, uint64_t number, const struct gd_task_options *options)
 {
-	return gd_pool_submit(p, &number, sizeof(number), NULL, flags, NULL);
+	return gd_pool_submit(p, &number, sizeof(number), NULL, options, NULL);
 }
 
 static void close_pool(struct recorder *rec, struct gd_pool *p)
 {
-	assert_int_equal(gd_pool_close(p, &rec->stats, &rec->err), 0);
+	assert_int_equal(gd_pool_close(p, &rec->stats, sizeof(rec->stats), &rec->err), 0);
 	rec->given = rec->stats.submitted;
 	recorder_assert_complete(rec);
 }
@@ -36,13 +36,13 @@ static void test_submitted_tasks_are_called_back_by_poll_with_their_tag(void **s
 	struct gd_pool *p = recorder_open(rec, &echo);
 	for (uint64_t i = 0; i < 5; i++) {
 		uint64_t id = 99, number = i * i;
-		assert_int_equal(gd_pool_submit(p, &number, sizeof(number), rec, 0, &id), 0);
+		assert_int_equal(gd_pool_submit(p, &number, sizeof(number), rec, NULL, &id), 0);
 		assert_int_equal(id, i);
 	}
 	assert_int_equal(gd_pool_outstanding(p), 5);
 	int made = 0;
 	while (gd_pool_outstanding(p) > 0) {
-		int n = gd_pool_poll(p, -1);
+		int n = gd_pool_poll(p, -1, 0);
 		assert_true(n > 0);
 		made += n;
 	}
@@ -53,10 +53,10 @@ static void test_submitted_tasks_are_called_back_by_poll_with_their_tag(void **s
 		assert_ptr_equal(n->event.tag, rec);
 	}
 	/* Nothing to wait for: not even for ever. */
-	assert_int_equal(gd_pool_poll(p, -1), 0);
+	assert_int_equal(gd_pool_poll(p, -1, 0), 0);
 	close_pool(rec, p);
 	assert_int_equal(rec->stats.completed, 5);
-	assert_int_equal(gd_pool_close(NULL, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(NULL, NULL, 0, NULL), 0);
 }
 
 static int wait_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -66,7 +66,7 @@ static int wait_at_gate(struct gd_worker *w, void *state, const struct gd_bytes 
 	return recorder_echo(w, state, task);
 }
 
-static const struct gd_worker_ops gated = {.process = wait_at_gate};
+static const struct gd_worker_ops gated = {.size = sizeof(struct gd_worker_ops), .process = wait_at_gate};
 
 static void test_full_queue_refuses_tasks_with_eagain(void **state)
 {
@@ -75,28 +75,28 @@ static void test_full_queue_refuses_tasks_with_eagain(void **state)
 	struct gd_pool *p = recorder_open(rec, &gated);
 	assert_int_equal(gd_pool_room(p), 5); /* and one in each worker's hands */
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(submit(p, 0, GD_NOWAIT), 0);
+		assert_int_equal(submit(p, 0, NOWAIT), 0);
 	assert_int_equal(gd_pool_room(p), 0);
 	uint64_t id = 77;
 	struct gd_draft *draft = NULL;
 	void *data = NULL;
-	assert_int_equal(gd_pool_submit(p, "x", 1, NULL, GD_NOWAIT, &id), -EAGAIN);
+	assert_int_equal(gd_pool_submit(p, "x", 1, NULL, NOWAIT, &id), -EAGAIN);
 	assert_int_equal(id, 77);
-	assert_int_equal(gd_pool_reserve(p, 1, GD_NOWAIT, &draft, &data), -EAGAIN);
+	assert_int_equal(gd_pool_reserve(p, 1, NOWAIT, &draft, &data), -EAGAIN);
 	assert_null(draft);
 	/* The thread that polls has nobody to wait for. */
-	assert_int_equal(submit(p, 0, 0), -EAGAIN);
-	assert_int_equal(gd_pool_reserve(p, 1, 0, &draft, &data), -EAGAIN);
+	assert_int_equal(submit(p, 0, NULL), -EAGAIN);
+	assert_int_equal(gd_pool_reserve(p, 1, NULL, &draft, &data), -EAGAIN);
 	/* Nor does a poll wait longer than it was told. */
 	uint64_t begin = clock_now_ns();
-	while (gd_pool_poll(p, 20) > 0)
+	while (gd_pool_poll(p, 20, 0) > 0)
 		; /* the beginnings */
 	assert_true(clock_now_ns() - begin >= 20000000);
 	for (int i = 0; i < 5; i++)
 		board_open_gate(0);
 	recorder_drain(p);
 	assert_int_equal(gd_pool_room(p), 5);
-	assert_int_equal(submit(p, 1000, 0), 0);
+	assert_int_equal(submit(p, 1000, NULL), 0);
 	recorder_drain(p);
 	close_pool(rec, p);
 }
@@ -110,11 +110,11 @@ static void one_by_one(struct recorder *rec, bool (*wait)(int fd), unsigned coun
 	int fd = gd_pool_fd(p);
 	for (uint64_t i = 0; i < count; i++) {
 		size_t before = rec->count[CALLBACK_SUCCESS];
-		assert_int_equal(submit(p, i, GD_NOWAIT), 0);
+		assert_int_equal(submit(p, i, NOWAIT), 0);
 		while (rec->count[CALLBACK_SUCCESS] == before) {
 			if (!wait(fd))
 				fail_msg("task %d: nobody called", (int)i);
-			assert_true(gd_pool_poll(p, 0) >= 0);
+			assert_true(gd_pool_poll(p, 0, 0) >= 0);
 		}
 	}
 	close_pool(rec, p);
@@ -143,7 +143,7 @@ static bool wait_with_epoll(int fd)
 static void test_no_wake_up_is_lost_with_poll(void **state)
 {
 	struct recorder *rec = *state;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	one_by_one(rec, wait_with_poll, SANITIZER_ADDRESS ? 3000 : 20000);
 }
 
@@ -165,10 +165,10 @@ static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 	struct gd_pool *p = recorder_open(rec, &echo);
 	while (rec->count[CALLBACK_SUCCESS] < tasks) {
 		for (; given < tasks && gd_pool_room(p) > 0; given++)
-			assert_int_equal(submit(p, given, GD_NOWAIT), 0);
+			assert_int_equal(submit(p, given, NOWAIT), 0);
 		if (!wait_with_poll(gd_pool_fd(p)))
 			fail_msg("nobody called: %zu of %d", rec->count[CALLBACK_SUCCESS], (int)given);
-		assert_true(gd_pool_poll(p, 0) >= 0);
+		assert_true(gd_pool_poll(p, 0, 0) >= 0);
 	}
 	close_pool(rec, p);
 }
@@ -180,14 +180,14 @@ static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int turn = 0; turn < 3; turn++) {
 		for (uint64_t i = 0; i < 10; i++)
-			assert_int_equal(submit(p, i, 0), 0);
+			assert_int_equal(submit(p, i, NULL), 0);
 		while (gd_pool_outstanding(p) > 0)
-			assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
+			assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 		struct pollfd fd = {.fd = gd_pool_fd(p), .events = POLLIN};
 		int empty_turns = 0;
 		/* The workers get ready and the like, then nothing more happens. */
 		while (poll(&fd, 1, 50) > 0 && empty_turns < 100) {
-			gd_pool_poll(p, 0);
+			gd_pool_poll(p, 0, 0);
 			empty_turns++;
 		}
 		assert_true(empty_turns < 100);
@@ -218,13 +218,13 @@ static void test_a_poll_that_waits_can_be_interrupted(void **state)
 	struct recorder *rec = *state;
 	pthread_t thread;
 	struct gd_pool *p = recorder_open(rec, &gated);
-	assert_int_equal(submit(p, 0, 0), 0);
+	assert_int_equal(submit(p, 0, NULL), 0);
 	while (rec->count[CALLBACK_START] == 0)
-		assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(pthread_create(&thread, NULL, interrupt_later, p), 0);
 		int r;
-		while ((r = gd_pool_poll(p, -1)) > 0)
+		while ((r = gd_pool_poll(p, -1, 0)) > 0)
 			;
 		assert_int_equal(r, 0);
 		assert_int_equal(gd_pool_outstanding(p), 1);
@@ -232,15 +232,15 @@ static void test_a_poll_that_waits_can_be_interrupted(void **state)
 	}
 	/* Before the poll: it is not lost. */
 	gd_pool_interrupt(p);
-	assert_int_equal(gd_pool_poll(p, -1), 0);
+	assert_int_equal(gd_pool_poll(p, -1, 0), 0);
 	interrupted = p;
 	struct sigaction action = {.sa_handler = interrupt_from_handler};
 	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
 	raise(SIGUSR1);
-	assert_int_equal(gd_pool_poll(p, -1), 0);
+	assert_int_equal(gd_pool_poll(p, -1, 0), 0);
 	board_open_gate(0);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, -1) >= 0);
+		assert_true(gd_pool_poll(p, -1, 0) >= 0);
 	close_pool(rec, p);
 }
 
@@ -248,15 +248,15 @@ static void test_stopped_pool_refuses_tasks_and_polls(void **state)
 {
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &echo);
-	assert_int_equal(submit(p, 1, 0), 0);
+	assert_int_equal(submit(p, 1, NULL), 0);
 	gd_pool_stop(p);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
-	assert_int_equal(gd_pool_poll(p, -1), -ECANCELED);
-	assert_int_equal(submit(p, 1, 0), -ESHUTDOWN);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
+	assert_int_equal(gd_pool_poll(p, -1, 0), -ECANCELED);
+	assert_int_equal(submit(p, 1, NULL), -ESHUTDOWN);
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_pool_reserve(p, 1, 0, &d, &data), -ESHUTDOWN);
+	assert_int_equal(gd_pool_reserve(p, 1, NULL, &d, &data), -ESHUTDOWN);
 	close_pool(rec, p);
 }
 
@@ -266,18 +266,18 @@ static void test_a_draft_that_meets_a_stop_is_refused(void **state)
 	struct gd_pool *p = recorder_open(rec, &echo);
 	struct gd_draft *d;
 	void *data;
-	assert_int_equal(gd_pool_reserve(p, 10, 0, &d, &data), 0);
+	assert_int_equal(gd_pool_reserve(p, 10, NULL, &d, &data), 0);
 	gd_pool_stop(p);
-	assert_int_equal(gd_pool_poll(p, 0), 0);
+	assert_int_equal(gd_pool_poll(p, 0, 0), 0);
 	assert_int_equal(gd_draft_commit(d, 10, NULL, NULL), -ESHUTDOWN);
-	assert_int_equal(gd_pool_poll(p, -1), -ECANCELED);
+	assert_int_equal(gd_pool_poll(p, -1, 0), -ECANCELED);
 	close_pool(rec, p);
 	assert_int_equal(rec->stats.submitted, 0);
 }
 
 static int look_at_gate(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	while (!gd_worker_cancelled(w))
+	while (!gd_worker_cancelled(w, 0))
 		poll(NULL, 0, 1);
 	atomic_fetch_add(&board->words[0], 1);
 	return recorder_echo(w, state, task);
@@ -285,20 +285,20 @@ static int look_at_gate(struct gd_worker *w, void *state, const struct gd_bytes 
 
 static void test_close_ends_every_outstanding_task(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = look_at_gate};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = look_at_gate};
 	struct recorder *rec = *state;
 	rec->options.grace_ms = 10000;
 	struct gd_pool *p = recorder_open(rec, &ops);
 	for (uint64_t i = 0; i < 30; i++)
-		assert_int_equal(submit(p, i, 0), 0);
+		assert_int_equal(submit(p, i, NULL), 0);
 	while (rec->count[CALLBACK_START] < 2)
-		assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 	close_pool(rec, p);
 	assert_int_equal(board->words[0], 2);
 	assert_int_equal(rec->stats.submitted, 30);
-	assert_int_equal(rec->stats.failed + rec->stats.completed, 30);
-	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++)
-		assert_int_equal(recorder_note(rec, CALLBACK_ERROR, i)->event.failure, GD_FAILURE_CANCELLED);
+	assert_int_equal(rec->stats.cancelled + rec->stats.completed, 30);
+	for (size_t i = 0; i < rec->count[CALLBACK_CANCELLED]; i++)
+		assert_int_equal(recorder_note(rec, CALLBACK_CANCELLED, i)->event.failure, GD_FAILURE_CANCELLED);
 }
 
 static void test_close_right_after_open_works(void **state)
@@ -307,7 +307,7 @@ static void test_close_right_after_open_works(void **state)
 	for (int i = 0; i < 20; i++) {
 		struct gd_pool *p = recorder_open(rec, &echo);
 		if (i % 2)
-			assert_int_equal(submit(p, 1, 0), 0);
+			assert_int_equal(submit(p, 1, NULL), 0);
 		recorder_restart(rec);
 		close_pool(rec, p);
 	}
@@ -327,8 +327,8 @@ static int submit_more(struct recorder *rec, const struct run_note *note, const 
 	struct inside *in = rec->extra;
 	if (note->kind != CALLBACK_SUCCESS)
 		return 0;
-	in->poll = gd_pool_poll(in->pool, 0);
-	in->close = gd_pool_close(in->pool, NULL, NULL);
+	in->poll = gd_pool_poll(in->pool, 0, 0);
+	in->close = gd_pool_close(in->pool, NULL, 0, NULL);
 	/* One leads to two, up to a thousand. */
 	for (int i = 0; i < 2 && event->id + rec->given < 1000; i++) {
 		int r = submit(in->pool, event->id, 0);
@@ -350,9 +350,9 @@ static void test_callbacks_may_submit(void **state)
 	rec->extra = &in;
 	rec->on_note = submit_more;
 	struct gd_pool *p = in.pool = recorder_open(rec, &echo);
-	assert_int_equal(submit(p, 0, 0), 0);
+	assert_int_equal(submit(p, 0, NULL), 0);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 	/* What would wait for itself is refused. */
 	assert_int_equal(in.poll, -EDEADLK);
 	assert_int_equal(in.close, -EDEADLK);
@@ -380,7 +380,7 @@ static void *submit_many(void *argument)
 		if (i % 3 == 0) {
 			struct gd_draft *d;
 			void *data;
-			r = gd_pool_reserve(s->pool, 100, 0, &d, &data);
+			r = gd_pool_reserve(s->pool, 100, NULL, &d, &data);
 			if (r == 0) {
 				memcpy(data, &number, sizeof(number));
 				if (i % 9 == 0)
@@ -391,7 +391,7 @@ static void *submit_many(void *argument)
 			if (r == 0 && i % 9 != 0)
 				continue;
 		}
-		if (gd_pool_submit(s->pool, &number, sizeof(number), NULL, 0, NULL) < 0)
+		if (gd_pool_submit(s->pool, &number, sizeof(number), NULL, NULL, NULL) < 0)
 			s->failed++;
 	}
 	if (atomic_fetch_sub(s->left, 1) == 1)
@@ -406,14 +406,14 @@ static void test_several_threads_submit_and_wait_for_room(void **state)
 	pthread_t threads[THREADS];
 	atomic_int left = THREADS;
 	rec->options.queue_size = 20;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int i = 0; i < THREADS; i++) {
 		submitters[i] = (struct submitter){.pool = p, .first = (uint64_t)i * PER_THREAD, .left = &left};
 		assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &submitters[i]), 0);
 	}
 	while (atomic_load(&left) > 0 || gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, 100) >= 0);
+		assert_true(gd_pool_poll(p, 100, 0) >= 0);
 	for (int i = 0; i < THREADS; i++) {
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 		assert_int_equal(submitters[i].failed, 0);
@@ -434,7 +434,7 @@ static void *submit_until_refused(void *argument)
 	struct gd_pool *p = argument;
 	int r;
 	do {
-		r = submit(p, 0, 0);
+		r = submit(p, 0, NULL);
 	} while (r == 0);
 	return (void *)(intptr_t)r;
 }
@@ -448,12 +448,12 @@ static void test_stop_releases_threads_that_wait_for_room(void **state)
 	struct gd_pool *p = recorder_open(rec, &gated);
 	assert_int_equal(pthread_create(&thread, NULL, submit_until_refused, p), 0);
 	while (gd_pool_room(p) > 0 || rec->count[CALLBACK_START] < 2)
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	gd_pool_stop(p);
 	for (int i = 0; i < 1000; i++) /* the next poll may take and hand out some more before it stops */
 		board_open_gate(0);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, WAIT_MS) >= 0);
+		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((intptr_t)result, -ESHUTDOWN);
 	close_pool(rec, p);
@@ -461,21 +461,22 @@ static void test_stop_releases_threads_that_wait_for_room(void **state)
 
 static void test_pool_without_workers_returns_enodev(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	struct gd_pool *p = recorder_open(rec, &ops);
-	assert_int_equal(submit(p, 0, 0), 0);
+	assert_int_equal(submit(p, 0, NULL), 0);
 	int r;
-	while ((r = gd_pool_poll(p, WAIT_MS)) > 0)
+	while ((r = gd_pool_poll(p, WAIT_MS, 0)) > 0)
 		;
 	assert_int_equal(r, -ENODEV);
-	assert_int_equal(submit(p, 0, 0), -ENODEV);
+	assert_int_equal(submit(p, 0, NULL), -ENODEV);
 	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
 	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.failure, GD_FAILURE_NO_WORKER);
 	struct gd_worker_stats w;
-	assert_int_equal(gd_pool_worker_stats(p, 1, &w), 0);
+	assert_int_equal(gd_pool_worker_stats(p, 1, &w, sizeof(w)), 0);
 	assert_int_equal(w.state, GD_WORKER_STATE_LOST);
-	assert_int_equal(gd_pool_worker_stats(p, 2, &w), -ENOENT);
+	assert_int_equal(gd_pool_worker_stats(p, 2, &w, sizeof(w)), -ENOENT);
 	close_pool(rec, p);
 }
 

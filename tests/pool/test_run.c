@@ -13,7 +13,7 @@
 #include "recorder.h"
 #include "support/board.h"
 
-static const struct gd_worker_ops echo = {.process = recorder_echo};
+static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
 /* ---- What workers are given --------------------------------------------- */
 
@@ -57,7 +57,7 @@ static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return gd_worker_result(w, &self, sizeof(self));
 }
 
-static const struct gd_worker_ops teller = {.process = tell};
+static const struct gd_worker_ops teller = {.size = sizeof(struct gd_worker_ops), .process = tell};
 
 struct selves {
 	struct self all[16];
@@ -130,7 +130,7 @@ static void test_seed_zero_can_be_asked_for(void **state)
 	struct selves selves = {0};
 	rec->tasks = 6;
 	atomic_store(&board->words[0], 4);
-	rec->options.base_seed = GD_SEED_ZERO;
+	rec->options.has_base_seed = 1;
 	rec->extra = &selves;
 	rec->on_note = keep_self;
 	for (int run = 0; run < 2; run++) {
@@ -192,8 +192,10 @@ static int count_cleanup(struct gd_worker *w, void *state)
 
 static void test_setup_once_then_tasks_then_cleanup_once(void **state)
 {
-	static const struct gd_worker_ops ops = {
-		.setup = count_setup, .process = count_tasks, .cleanup = count_cleanup};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+		.setup = count_setup,
+		.process = count_tasks,
+		.cleanup = count_cleanup};
 	struct recorder *rec = *state;
 	rec->tasks = 500;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -259,7 +261,7 @@ static int fail_some(struct gd_worker *w, void *state, const struct gd_bytes *ta
 
 static void test_an_error_carries_what_the_worker_said(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = fail_some};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = fail_some};
 	struct recorder *rec = *state;
 	rec->tasks = 30;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -290,7 +292,7 @@ static int answer_now_and_then(struct gd_worker *w, void *state, const struct gd
 
 static void test_a_task_without_a_result_has_an_empty_one(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = answer_now_and_then};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = answer_now_and_then};
 	struct recorder *rec = *state;
 	rec->tasks = 100;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -304,12 +306,12 @@ static void test_a_task_without_a_result_has_an_empty_one(void **state)
 
 static void test_run_works_without_optional_callbacks(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = fail_some};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = fail_some};
 	struct recorder *rec = *state;
-	rec->options.on_error = NULL;
-	rec->options.on_task_start = NULL;
-	rec->options.on_progress = NULL;
-	rec->options.on_exit = NULL;
+	rec->calls.on_error = NULL;
+	rec->calls.on_task_start = NULL;
+	rec->calls.on_progress = NULL;
+	rec->calls.on_exit = NULL;
 	rec->tasks = 300;
 	assert_int_equal(recorder_run(rec, &ops), 0);
 	assert_int_equal(rec->num_notes, 100);
@@ -355,7 +357,7 @@ static int answer_pid(struct gd_worker *w, void *state, const struct gd_bytes *t
 
 static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = answer_pid};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = answer_pid};
 	struct recorder *rec = *state;
 	struct gone gone = {0};
 	rec->extra = &gone;
@@ -371,7 +373,8 @@ static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
 
 static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	/* No worker gets ready. */
 	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
@@ -391,7 +394,7 @@ static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void *
 static void test_total_tasks_are_reported_as_expected(void **state)
 {
 	struct recorder *rec = *state;
-	rec->source.total_tasks = 10;
+	rec->run.total_tasks = 10;
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_int_equal(rec->stats.expected, 10);
 	assert_int_equal(rec->exit_stats.expected, 10);
@@ -399,7 +402,7 @@ static void test_total_tasks_are_reported_as_expected(void **state)
 	assert_true(rec->progress >= 1);
 	assert_int_equal(rec->last_progress.expected, 10);
 	assert_int_equal(rec->last_progress.completed, 10);
-	rec->source.total_tasks = 0;
+	rec->run.total_tasks = 0;
 	rec->given = 0;
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_int_equal(rec->stats.expected, 0);
@@ -419,7 +422,7 @@ static void test_on_progress_is_called_during_the_run(void **state)
 	struct recorder *rec = *state;
 	rec->tasks = 60; /* with 20 ms each: 1.2 s, so about twelve times */
 	rec->on_note = slow_callback;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_true(rec->progress >= 4);
 	assert_true(rec->progress <= 40);
@@ -450,7 +453,7 @@ static int run_again(struct recorder *rec, const struct run_note *note, const st
 	struct second *s = rec->extra;
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS && s->result == 0)
-		s->result = gd_dispatcher_run(rec->dispatcher, &rec->source, NULL, &s->err);
+		s->result = gd_dispatcher_run(rec->dispatcher, &rec->run, &rec->calls, &s->err);
 	return 0;
 }
 

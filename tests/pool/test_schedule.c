@@ -31,7 +31,7 @@ static void assert_in_order(const struct recorder *rec)
 
 static void test_ordered_callbacks_come_in_the_order_of_the_ids(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = uneven};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = uneven};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:4";
 	rec->options.ordered = true;
@@ -53,7 +53,8 @@ static int fail_every_fifth_once(struct gd_worker *w, void *state, const struct 
 
 static void test_order_holds_with_retries(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = fail_every_fifth_once};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = fail_every_fifth_once};
 	struct recorder *rec = *state;
 	rec->options.ordered = true;
 	rec->options.retries = 1;
@@ -83,7 +84,7 @@ static void count_given(struct recorder *rec)
 
 static void test_ordered_run_with_a_full_queue_holds_the_generator_back(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = first_waits};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = first_waits};
 	struct recorder *rec = *state;
 	rec->options.ordered = true;
 	rec->options.queue_size = 20;
@@ -110,7 +111,7 @@ static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd
 
 static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = fail_first_attempts};
 	struct recorder *rec = *state;
 	rec->options.retries = 2;
 	rec->tasks = 80;
@@ -151,7 +152,7 @@ static void test_a_failed_task_is_tried_again_on_another_worker(void **state)
 
 static void test_with_one_worker_a_failed_task_is_retried_there(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = fail_first_attempts};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = fail_first_attempts};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	atomic_store(&board->words[0], 3);
@@ -182,7 +183,7 @@ static int open_after_all_others(struct recorder *rec, const struct run_note *no
 
 static void test_one_long_task_delays_no_other(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = one_is_long};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = one_is_long};
 	/* The first of all; one in the middle, behind which much was handed out ahead; the last. */
 	static const uint64_t long_ones[] = {0, 1500, 2999};
 	for (size_t i = 0; i < 3; i++) {
@@ -222,7 +223,7 @@ static int open_after_all_but_two(struct recorder *rec, const struct run_note *n
 /* The one that is to be tried elsewhere waits for the long one; those behind it do not. */
 static void test_a_retry_that_waits_for_another_worker_holds_back_no_other(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = long_and_failing};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = long_and_failing};
 	struct recorder *rec = *state;
 	rec->options.retries = 1;
 	rec->options.queue_size = 8; /* so that they are not all handed out before it fails */
@@ -241,7 +242,7 @@ static int large_generator(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given == rec->tasks)
 		return 0;
-	char *task = gd_feed_reserve(feed, 65536, NULL);
+	char *task = gd_feed_reserve(feed, 65536, NULL, NULL);
 	if (!task)
 		return -ENOMEM;
 	memset(task, 1, 65536);
@@ -281,12 +282,12 @@ const char *__asan_default_options(void)
 
 static void test_memory_stays_bounded_when_callbacks_are_slow(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
 	struct measured m = {0};
-	rec->source.generator = large_generator;
+	rec->run.generator = large_generator;
 	rec->options.queue_size = 64;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	rec->tasks = 4000; /* 250 MiB in, 250 MiB out */
 	rec->on_note = slow_and_measuring;
 	rec->extra = &m;

@@ -285,7 +285,7 @@ static bool scribbled(struct pool_rig *rig)
 /* Tasks until slot 0 has had one; then some more. */
 static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 {
-	static const struct gd_worker_ops ops = {.process = process};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	rig->distrusted = 0;
 	rig->options.output = GD_OUTPUT_SILENT;
 	if (then == THEN_HANG) {
@@ -298,7 +298,7 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 	pool_rig_pid(rig, 1, 0);
 	while (!scribbled(rig)) {
 		pool_rig_submit(rig, which, then);
-		gd_pool_poll(rig->pool, 0);
+		gd_pool_poll(rig->pool, 0, 0);
 	}
 	size_t more = then == THEN_HANG ? 3 : 30;
 	for (size_t i = 0; i < more; i++)
@@ -316,7 +316,7 @@ static void run_all(void **state, enum then then)
 		struct pool_rig *rig = pool_rig_again(state);
 		/* Without announcements too: then there are fewer records. */
 		if (i % 2)
-			rig->options.on_task_start = NULL;
+			rig->calls.on_task_start = NULL;
 		if (getenv("TEST_VERBOSE"))
 			print_message("%s\n", scribbles[i].name);
 		run_scribble(rig, i, then);
@@ -362,7 +362,7 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 
 static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = lie_and_hang};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = lie_and_hang};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	rig->options.task_timeout_ms = 60;
@@ -393,7 +393,8 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_scribbler_in_setup_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = scribble_in_setup, .process = pool_rig_just_reply};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = scribble_in_setup, .process = pool_rig_just_reply};
 	for (size_t i = 0; i < 2 * SCRIBBLES; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
 		atomic_store(&board->notes[0], (int)(i / 2));
@@ -445,7 +446,8 @@ static int setup_thread(struct gd_worker *w, void **ret_state)
 
 static void test_scribbling_without_end_ruins_only_its_own(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = setup_thread, .process = pool_rig_just_reply};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup_thread, .process = pool_rig_just_reply};
 	for (int i = 0; i < 10; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
 		rig->distrusted = 0;

@@ -34,7 +34,7 @@ static void *ask(void *argument)
 	struct gd_stats last = {0};
 	while (!atomic_load(&a->over)) {
 		struct gd_stats s;
-		gd_dispatcher_stats(a->dispatcher, &s);
+		gd_dispatcher_stats(a->dispatcher, &s, sizeof(s));
 		a->asked++;
 		a->wrong += !adds_up(&s);
 		a->wrong += s.completed < last.completed || s.failed < last.failed || s.submitted < last.submitted;
@@ -43,7 +43,7 @@ static void *ask(void *argument)
 		last = s;
 		for (int slot = 0; slot < 2 && s.workers; slot++) {
 			struct gd_worker_stats w;
-			int r = gd_dispatcher_worker_stats(a->dispatcher, slot, &w);
+			int r = gd_dispatcher_worker_stats(a->dispatcher, slot, &w, sizeof(w));
 			a->bad_worker |= r < 0 || w.slot != slot || w.gpu != slot;
 		}
 		poll(NULL, 0, a->asked % 16 == 0);
@@ -63,14 +63,14 @@ static int mixed(struct gd_worker *w, void *state, const struct gd_bytes *task)
 
 static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = mixed};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = mixed};
 	struct recorder *rec = *state;
 	struct asker asker = {0};
 	pthread_t thread;
 	rec->tasks = 20000;
 	rec->options.allow_threads = true; /* this test's own thread takes no lock that a hook needs */
 	rec->options.worker = &ops;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	asker.dispatcher = rec->dispatcher;
 	assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
@@ -86,7 +86,7 @@ static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 
 static void test_statistics_at_the_end_count_every_task(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = mixed};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = mixed};
 	struct recorder *rec = *state;
 	rec->tasks = 1000;
 	uint64_t before = clock_now_ns();
@@ -111,12 +111,12 @@ static void test_statistics_at_the_end_count_every_task(void **state)
 	assert_true(s->duration_max_ns >= 2000000);
 
 	struct gd_stats later;
-	gd_dispatcher_stats(rec->dispatcher, &later);
+	gd_dispatcher_stats(rec->dispatcher, &later, sizeof(later));
 	assert_memory_equal(&later, s, sizeof(later));
 	struct gd_worker_stats w;
 	uint64_t completed = 0, failed = 0, busy = 0;
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, slot, &w), 0);
+		assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, slot, &w, sizeof(w)), 0);
 		assert_int_equal(w.state, GD_WORKER_STATE_FINISHED);
 		assert_int_equal(w.pid, 0);
 		assert_false(w.has_task);
@@ -129,8 +129,8 @@ static void test_statistics_at_the_end_count_every_task(void **state)
 	assert_int_equal(completed, 900);
 	assert_int_equal(failed, 100);
 	assert_true(busy >= 10 * 2000000);
-	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 2, &w), -ENOENT);
-	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, -1, &w), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 2, &w, sizeof(w)), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, -1, &w, sizeof(w)), -ENOENT);
 }
 
 /* ---- In the middle, where everything is known --------------------------- */
@@ -156,10 +156,10 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 		return 0;
 	/* Both workers hold a task now. The generator goes on until the queue is full. */
 	do {
-		gd_dispatcher_stats(rec->dispatcher, &m->stats);
+		gd_dispatcher_stats(rec->dispatcher, &m->stats, sizeof(m->stats));
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
-		gd_dispatcher_worker_stats(rec->dispatcher, slot, &m->workers[slot]);
+		gd_dispatcher_worker_stats(rec->dispatcher, slot, &m->workers[slot], sizeof(m->workers[slot]));
 		/* Its pid comes by another way than its answers, and may be later than these. */
 		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
@@ -170,11 +170,11 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 
 static void test_statistics_during_a_run_tell_which_worker_has_which_task(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = hold};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = hold};
 	struct recorder *rec = *state;
 	struct middle m = {0};
 	rec->options.queue_size = 5;
-	rec->source.total_tasks = 10;
+	rec->run.total_tasks = 10;
 	rec->extra = &m;
 	rec->on_note = look_at_second_start;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -202,7 +202,7 @@ static int slow_callbacks(struct recorder *rec, const struct run_note *note, con
 {
 	(void)event;
 	struct gd_stats s;
-	gd_dispatcher_stats(rec->dispatcher, &s);
+	gd_dispatcher_stats(rec->dispatcher, &s, sizeof(s));
 	/* Ended is what was called back; this one is being called back. */
 	if (note->kind == CALLBACK_SUCCESS && (s.completed != rec->count[CALLBACK_SUCCESS] || !adds_up(&s)))
 		rec->extra = rec;
@@ -211,7 +211,7 @@ static int slow_callbacks(struct recorder *rec, const struct run_note *note, con
 
 static void test_a_callback_sees_itself_counted(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->tasks = 500;
 	rec->on_note = slow_callbacks;
@@ -221,17 +221,17 @@ static void test_a_callback_sees_itself_counted(void **state)
 
 static void test_statistics_are_zero_before_the_first_run(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->options.worker = &ops;
 	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	struct gd_stats s;
 	struct gd_worker_stats w;
 	memset(&s, 0xff, sizeof(s));
-	gd_dispatcher_stats(rec->dispatcher, &s);
+	gd_dispatcher_stats(rec->dispatcher, &s, sizeof(s));
 	assert_int_equal(s.submitted, 0);
 	assert_int_equal(s.workers, 0);
-	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 0, &w), -ENOENT);
+	assert_int_equal(gd_dispatcher_worker_stats(rec->dispatcher, 0, &w, sizeof(w)), -ENOENT);
 }
 
 /* ---- Times -------------------------------------------------------------- */
@@ -254,16 +254,16 @@ static int check_times(struct recorder *rec, const struct run_note *note, const 
 
 static void test_times_are_in_order_however_fast(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
 	struct disorder d = {0};
 	rec->tasks = SANITIZER_ADDRESS ? 30000 : 300000;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	rec->extra = &d;
 	rec->on_note = check_times;
 	for (int is_inline = 0; is_inline < 2; is_inline++) {
 		rec->given = 0;
-		rec->source.inline_generator = is_inline;
+		rec->run.inline_generator = is_inline;
 		assert_int_equal(recorder_run(rec, &ops), 0);
 		assert_int_equal(d.early_start, 0);
 		assert_int_equal(d.early_end, 0);

@@ -34,7 +34,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_reply(w, &job);
 }
 
-static const struct gd_worker_ops ops = {.process = process};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
 /* Without the short waits of a trial: an answer that wakes nobody is seen. */
 static void ask_ten_times(struct pool_rig *rig)
@@ -42,7 +42,7 @@ static void ask_ten_times(struct pool_rig *rig)
 	for (size_t i = 1; i <= 10; i++) {
 		pool_rig_submit(rig, 0, 0);
 		while (rig->successes < i)
-			check_true(gd_pool_poll(rig->pool, WAIT_MS) > 0);
+			check_true(gd_pool_poll(rig->pool, WAIT_MS, 0) > 0);
 	}
 }
 
@@ -187,7 +187,8 @@ static int setup_that_reads(struct gd_worker *w, void **ret_state)
 
 static void test_worker_whose_thread_waits_for_input_works(void **state)
 {
-	static const struct gd_worker_ops reads = {.setup = setup_that_reads, .process = process};
+	static const struct gd_worker_ops reads = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup_that_reads, .process = process};
 	struct pool_rig *rig = *state;
 	rig->options.output = GD_OUTPUT_SILENT;
 	pool_rig_open(rig, &reads);
@@ -238,19 +239,19 @@ static int open_with_limit(rlim_t limit)
 	struct pool_rig *rig = pool_rig_new();
 	rig->options.gpus = "sim:3";
 	rig->options.worker = &ops;
-	rig->options.on_setup_fail = on_setup_fail;
+	rig->calls.on_setup_fail = on_setup_fail;
 	struct gd_pool *pool;
 	struct gd_stats stats;
 	told = 0;
 	check_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	in_open = true;
-	int r = gd_pool_open(&rig->options, &pool, NULL);
+	int r = gd_pool_open(&rig->options, &rig->calls, &pool, NULL);
 	in_open = false;
 	if (r >= 0) {
 		/* What is due is told now. */
-		gd_pool_poll(pool, 0);
+		gd_pool_poll(pool, 0, 0);
 		r = (int)told;
-		check_equal(gd_pool_close(pool, &stats, NULL), 0);
+		check_equal(gd_pool_close(pool, &stats, sizeof(stats), NULL), 0);
 		check_equal(stats.setup_failures, told);
 	}
 	check_equal(setrlimit(RLIMIT_NOFILE, &old), 0);

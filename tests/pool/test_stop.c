@@ -20,7 +20,7 @@ static int first_two_wait(struct gd_worker *w, void *state, const struct gd_byte
 	return recorder_echo(w, state, task);
 }
 
-static const struct gd_worker_ops waiters = {.process = first_two_wait};
+static const struct gd_worker_ops waiters = {.size = sizeof(struct gd_worker_ops), .process = first_two_wait};
 
 /* With two in the workers' hands, 20 in the queue, and the generator waiting with one more. */
 static void make_full(struct recorder *rec)
@@ -36,9 +36,9 @@ static void assert_stopped_once(const struct recorder *rec)
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 2);
 	assert_int_equal(rec->stats.completed, 2);
 	assert_true(rec->stats.submitted < 100);
-	assert_int_equal(rec->count[CALLBACK_ERROR], rec->stats.submitted - 2);
-	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++) {
-		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
+	assert_int_equal(rec->count[CALLBACK_CANCELLED], rec->stats.submitted - 2);
+	for (size_t i = 0; i < rec->count[CALLBACK_CANCELLED]; i++) {
+		const struct run_note *n = recorder_note(rec, CALLBACK_CANCELLED, i);
 		assert_int_equal(n->event.failure, GD_FAILURE_CANCELLED);
 		assert_int_equal(n->event.code, -ECANCELED);
 		assert_int_equal(n->event.slot, -1);
@@ -54,7 +54,7 @@ static void assert_stopped_once(const struct recorder *rec)
 /* What runs is let go when the first cancellation was called back. */
 static void let_go_at_first_error(const struct recorder *rec, const struct run_note *note)
 {
-	if (note->kind == CALLBACK_ERROR && rec->count[CALLBACK_ERROR] == 1) {
+	if (note->kind == CALLBACK_CANCELLED && rec->count[CALLBACK_CANCELLED] == 1) {
 		board_open_gate(0);
 		board_open_gate(0);
 	}
@@ -170,7 +170,7 @@ static int look_or_not(struct gd_worker *w, void *state, const struct gd_bytes *
 	(void)task;
 	(void)state;
 	if (gd_worker_slot(w) == 0) {
-		while (!gd_worker_cancelled(w))
+		while (!gd_worker_cancelled(w, 0))
 			poll(NULL, 0, 1);
 		return gd_worker_fail(w, -ECANCELED, "as you wish");
 	}
@@ -190,7 +190,7 @@ static int stop_twice(struct recorder *rec, const struct run_note *note, const s
 
 static void test_the_second_stop_ends_what_runs(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = look_or_not};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = look_or_not};
 	struct recorder *rec = *state;
 	make_full(rec);
 	rec->options.grace_ms = 200;
@@ -199,8 +199,8 @@ static void test_the_second_stop_ends_what_runs(void **state)
 	recorder_assert_complete(rec);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 0);
 	size_t looked = 0, killed = 0;
-	for (size_t i = 0; i < rec->count[CALLBACK_ERROR]; i++) {
-		const struct run_note *n = recorder_note(rec, CALLBACK_ERROR, i);
+	for (size_t i = 0; i < rec->count[CALLBACK_CANCELLED]; i++) {
+		const struct run_note *n = recorder_note(rec, CALLBACK_CANCELLED, i);
 		if (n->event.slot == 0) {
 			looked++;
 			assert_string_equal(n->message, "as you wish");
@@ -221,10 +221,10 @@ static void test_the_second_stop_ends_what_runs(void **state)
 
 static void test_a_stop_before_the_run_stops_it_at_once(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
 	for (int is_inline = 0; is_inline < 2; is_inline++) {
-		rec->source.inline_generator = is_inline;
+		rec->run.inline_generator = is_inline;
 		rec->options.worker = &ops;
 		if (!rec->dispatcher)
 			assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
@@ -247,7 +247,7 @@ static int generator_that_waits(void *context, struct gd_feed *feed)
 	struct recorder *rec = context;
 	if (rec->given < 3) {
 		uint64_t n = rec->given++;
-		int r = gd_feed_emit(feed, &n, sizeof(n), NULL);
+		int r = gd_feed_emit(feed, &n, sizeof(n), NULL, NULL);
 		return r < 0 ? r : 1;
 	}
 	struct pollfd p = {.fd = gd_dispatcher_stop_fd(rec->dispatcher), .events = POLLIN};
@@ -265,9 +265,9 @@ static int stop_at_third_success(struct recorder *rec, const struct run_note *no
 
 static void test_the_stop_fd_wakes_a_generator_that_waits(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = recorder_echo};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
-	rec->source.generator = generator_that_waits;
+	rec->run.generator = generator_that_waits;
 	rec->on_note = stop_at_third_success;
 	for (int run = 0; run < 2; run++) {
 		recorder_restart(rec);
@@ -309,7 +309,7 @@ static void test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run(void *
 {
 	struct recorder *rec = *state;
 	uint64_t begin = clock_now_ns();
-	rec->source.generator = generator_that_lets_go;
+	rec->run.generator = generator_that_lets_go;
 	rec->on_note = stop_at_first_start;
 	assert_int_equal(recorder_run(rec, &waiters), -ECANCELED);
 	/* It was told, or its tasks would have waited much longer. */
@@ -319,9 +319,10 @@ static void test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run(void *
 
 static void test_the_stop_fd_wakes_a_generator_that_waits_when_no_worker_is_left(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = recorder_no_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
-	rec->source.generator = generator_that_waits;
+	rec->run.generator = generator_that_waits;
 	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
 	/* It gave what it had and waited, or was told before that no more is needed. */
 	assert_true(rec->given < 3 || rec->extra);
@@ -338,7 +339,8 @@ static int stop_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_a_stop_does_not_wait_for_setups(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = stop_in_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = stop_in_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	pthread_t thread;
 	rec->options.allow_threads = true;

@@ -21,12 +21,13 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	if (job.what == HANG)
 		process_hang();
-	while (job.what == LOOK && !gd_worker_cancelled(w))
+	while (job.what == LOOK && !gd_worker_cancelled(w, 0))
 		poll(NULL, 0, 1);
 	return job.what == LOOK ? -ECANCELED : pool_rig_reply(w, &job);
 }
 
-static const struct gd_worker_ops ops = {.process = process, .cleanup = pool_rig_note_cleanup};
+static const struct gd_worker_ops ops = {
+	.size = sizeof(struct gd_worker_ops), .process = process, .cleanup = pool_rig_note_cleanup};
 
 static int stops_setup(void **state)
 {
@@ -43,7 +44,7 @@ static void poll_to_the_end(struct pool_rig *rig)
 	int r;
 	do {
 		uint64_t begin = clock_now_ns();
-		r = gd_pool_poll(rig->pool, WAIT_MS);
+		r = gd_pool_poll(rig->pool, WAIT_MS, 0);
 		assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
 	} while (r >= 0);
 	assert_int_equal(r, -ECANCELED);
@@ -68,7 +69,7 @@ static void test_task_of_a_worker_killed_after_the_stop_is_called_back(void **st
 	struct pool_rig *rig = *state;
 	pid_t pid = submit_to_the_stopped(rig);
 	gd_pool_stop(rig->pool);
-	while (gd_pool_poll(rig->pool, 0) > 0)
+	while (gd_pool_poll(rig->pool, 0, 0) > 0)
 		;
 	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
 	process_kill(pid);
@@ -99,7 +100,8 @@ static int hang_with_batch(struct gd_worker *w, void *state, const struct gd_byt
 
 static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state)
 {
-	static const struct gd_worker_ops batches = {.process_batch = hang_with_batch, .max_batch = 4};
+	static const struct gd_worker_ops batches = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = hang_with_batch, .max_batch = 4};
 	struct pool_rig *rig = *state;
 	size_t size = (size_t)3 << 20;
 	char *large = calloc(1, size);
@@ -109,7 +111,7 @@ static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state
 	pool_rig_submit(rig, HANG, 0);
 	pool_rig_await(rig, pool_rig_has_started);
 	int r;
-	while ((r = gd_pool_submit(rig->pool, large, size, NULL, GD_NOWAIT, NULL)) == 0)
+	while ((r = gd_pool_submit(rig->pool, large, size, NULL, NOWAIT, NULL)) == 0)
 		rig->submitted++;
 	free(large);
 	assert_int_equal(r, -EAGAIN);
@@ -149,16 +151,17 @@ static int endless(struct gd_worker *w, void **ret_state)
 
 static void test_statistics_are_right_at_once_after_a_stop(void **state)
 {
-	static const struct gd_worker_ops never_ready = {.setup = endless, .process = process};
+	static const struct gd_worker_ops never_ready = {
+		.size = sizeof(struct gd_worker_ops), .setup = endless, .process = process};
 	struct pool_rig *rig = *state;
 	struct gd_stats stats;
 	pool_rig_open(rig, &never_ready);
 	pool_rig_submit_many(rig, 5);
 	gd_pool_stop(rig->pool);
 	poll_to_the_end(rig);
-	gd_pool_stats(rig->pool, &stats);
+	gd_pool_stats(rig->pool, &stats, sizeof(stats));
 	assert_int_equal(stats.submitted, 5);
-	assert_int_equal(stats.failed, 5);
+	assert_int_equal(stats.cancelled, 5);
 	assert_int_equal(stats.queued, 0);
 	assert_int_equal(stats.running, 0);
 	assert_int_equal(pool_rig_close(rig), 0);

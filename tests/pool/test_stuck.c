@@ -12,7 +12,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-static const struct gd_worker_ops ops = {.process = pool_rig_reply_or_hold};
+static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = pool_rig_reply_or_hold};
 
 /* The slot that has the one task that is held. */
 static int hold_one(struct pool_rig *rig)
@@ -96,7 +96,7 @@ static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
 	gd_pool_stop(rig->pool);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
-	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ECANCELED);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ECANCELED);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_true(process_await_gone(pid, 1000));
 }
@@ -170,7 +170,7 @@ static void test_frozen_worker_is_given_up_and_the_run_goes_on(void **state)
 	pool_rig_open(rig, &ops);
 	int slot = hold_one(rig);
 	if (!freeze(pool_rig_pid(rig, slot, 0))) {
-		gd_pool_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, 0, NULL);
 		skip();
 	}
 	pool_rig_submit_many(rig, 50);
@@ -194,7 +194,7 @@ static void test_frozen_idle_worker_does_not_keep_the_pool_open(void **state)
 	rig->options.kill_wait_ms = 200;
 	pool_rig_open(rig, &ops);
 	if (!freeze(pool_rig_pid(rig, 0, 0))) {
-		gd_pool_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, 0, NULL);
 		skip();
 	}
 	close_in_time(rig, 3000);
@@ -213,14 +213,14 @@ static void test_every_worker_frozen_ends_every_task(void **state)
 	pool_rig_open(rig, &ops);
 	hold_one(rig);
 	if (!freeze(pool_rig_pid(rig, 0, 0))) {
-		gd_pool_close(rig->pool, NULL, NULL);
+		gd_pool_close(rig->pool, NULL, 0, NULL);
 		skip();
 	}
 	pool_rig_submit_many(rig, 20);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->by_failure[GD_FAILURE_STUCK], 1);
 	assert_int_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 20);
-	assert_int_equal(gd_pool_poll(rig->pool, 1000), -ENODEV);
+	assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ENODEV);
 	close_in_time(rig, 3000);
 	assert_dies_when_thawed();
 }

@@ -24,6 +24,7 @@
 struct thread_rig {
 	const char *argv[2];
 	struct gd_options options;
+	struct gd_callbacks calls;
 	struct gd_pool *pool;
 	struct gd_dispatcher *dispatcher;
 	atomic_int submitting; /* threads */
@@ -59,10 +60,9 @@ static int setup(void **state)
 		.worker_argv = rig->argv,
 		.gpus = "sim:3",
 		.queue_size = 64,
-		.context = rig,
-		.on_success = on_success,
-		.on_error = on_error,
 	};
+	rig->calls = (struct gd_callbacks){
+		.size = sizeof(rig->calls), .context = rig, .on_success = on_success, .on_error = on_error};
 	*state = rig;
 	return 0;
 }
@@ -82,13 +82,13 @@ static void *submit_many(void *argument)
 		if (i % 3 == 0) {
 			struct gd_draft *draft;
 			void *data;
-			r = gd_pool_reserve(rig->pool, 8, 0, &draft, &data);
+			r = gd_pool_reserve(rig->pool, 8, NULL, &draft, &data);
 			if (r == 0) {
 				memcpy(data, "drafted", 8);
 				r = gd_draft_commit(draft, 8, NULL, NULL);
 			}
 		} else {
-			r = gd_pool_submit(rig->pool, "task", 4, NULL, 0, NULL);
+			r = gd_pool_submit(rig->pool, "task", 4, NULL, NULL, NULL);
 		}
 		if (r < 0)
 			break;
@@ -106,10 +106,10 @@ static void *ask_the_pool(void *argument)
 	while (!atomic_load(&rig->over)) {
 		struct gd_stats stats;
 		struct gd_worker_stats worker;
-		gd_pool_stats(rig->pool, &stats);
+		gd_pool_stats(rig->pool, &stats, sizeof(stats));
 		seen += stats.completed;
 		for (int i = 0; i < 3; i++)
-			seen += gd_pool_worker_stats(rig->pool, i, &worker) == 0 ? worker.completed : 0;
+			seen += gd_pool_worker_stats(rig->pool, i, &worker, sizeof(worker)) == 0 ? worker.completed : 0;
 		seen += gd_pool_outstanding(rig->pool) + gd_pool_room(rig->pool);
 	}
 	return (void *)(uintptr_t)seen;
@@ -136,7 +136,7 @@ static size_t join_submitters(const pthread_t *threads)
 static void poll_until_done(struct thread_rig *rig)
 {
 	while (atomic_load(&rig->submitting) > 0 || gd_pool_outstanding(rig->pool) > 0) {
-		int r = gd_pool_poll(rig->pool, -1);
+		int r = gd_pool_poll(rig->pool, -1, 0);
 		assert_true(r >= 0 || r == -ECANCELED);
 	}
 }
@@ -146,7 +146,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 {
 	pthread_t threads[SUBMITTERS];
 	atomic_store(&rig->submitting, SUBMITTERS);
-	assert_int_equal(gd_pool_open(&rig->options, &rig->pool, NULL), 0);
+	assert_int_equal(gd_pool_open(&rig->options, &rig->calls, &rig->pool, NULL), 0);
 	for (int i = 0; i < SUBMITTERS; i++)
 		threads[i] = start(submit_many, rig);
 	pthread_t thread = start(other, rig);
@@ -154,7 +154,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 	size_t taken = join_submitters(threads);
 	atomic_store(&rig->over, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(gd_pool_close(rig->pool, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(rig->pool, NULL, 0, NULL), 0);
 	return taken;
 }
 
@@ -171,7 +171,7 @@ static void *stop_after_some(void *argument)
 	struct thread_rig *rig = argument;
 	struct gd_stats stats;
 	do {
-		gd_pool_stats(rig->pool, &stats);
+		gd_pool_stats(rig->pool, &stats, sizeof(stats));
 	} while (stats.completed < PER_SUBMITTER / 2);
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
@@ -191,7 +191,7 @@ static int generate(void *context, struct gd_feed *feed)
 	struct thread_rig *rig = context;
 	if (rig->given++ == PER_SUBMITTER)
 		return 0;
-	int r = gd_feed_emit(feed, "task", 4, NULL);
+	int r = gd_feed_emit(feed, "task", 4, NULL, NULL);
 	return r < 0 ? r : 1;
 }
 
@@ -202,8 +202,9 @@ static void *ask_the_dispatcher(void *argument)
 	while (!atomic_load(&rig->over)) {
 		struct gd_stats stats;
 		struct gd_worker_stats worker;
-		gd_dispatcher_stats(rig->dispatcher, &stats);
-		seen += stats.completed + (gd_dispatcher_worker_stats(rig->dispatcher, 0, &worker) == 0);
+		gd_dispatcher_stats(rig->dispatcher, &stats, sizeof(stats));
+		seen += stats.completed +
+			(gd_dispatcher_worker_stats(rig->dispatcher, 0, &worker, sizeof(worker)) == 0);
 	}
 	return (void *)(uintptr_t)seen;
 }
@@ -211,10 +212,10 @@ static void *ask_the_dispatcher(void *argument)
 static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void **state)
 {
 	struct thread_rig *rig = *state;
-	struct gd_run source = {.size = sizeof(source), .generator = generate, .context = rig};
+	struct gd_run run = {.size = sizeof(run), .generator = generate, .generator_context = rig};
 	assert_int_equal(gd_dispatcher_create(&rig->options, &rig->dispatcher, NULL), 0);
 	pthread_t asker = start(ask_the_dispatcher, rig);
-	assert_int_equal(gd_dispatcher_run(rig->dispatcher, &source, NULL, NULL), 0);
+	assert_int_equal(gd_dispatcher_run(rig->dispatcher, &run, &rig->calls, NULL), 0);
 	atomic_store(&rig->over, true);
 	assert_int_equal(pthread_join(asker, NULL), 0);
 	gd_dispatcher_destroy(rig->dispatcher);

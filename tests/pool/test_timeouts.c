@@ -36,7 +36,7 @@ static int one_spins(struct gd_worker *w, void *state, const struct gd_bytes *ta
 
 static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = one_spins};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = one_spins};
 	struct recorder *rec = *state;
 	rec->options.task_timeout_ms = 20;
 	rec->options.grace_ms = 1;
@@ -75,7 +75,7 @@ static int look_and_leave(struct gd_worker *w, void *state, const struct gd_byte
 	uint64_t *count = state;
 	++*count;
 	if (recorder_number(task) % 4 == 1) {
-		while (!gd_worker_cancelled(w))
+		while (!gd_worker_cancelled(w, 0))
 			poll(NULL, 0, 1);
 		return gd_worker_fail(w, -ECANCELED, "gave up");
 	}
@@ -91,7 +91,8 @@ static int drop(struct gd_worker *w, void *state)
 
 static void test_task_that_obeys_its_timeout_keeps_its_worker_and_state(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = load, .process = look_and_leave, .cleanup = drop};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = load, .process = look_and_leave, .cleanup = drop};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->options.task_timeout_ms = 30;
@@ -120,7 +121,7 @@ static int spin_once(struct gd_worker *w, void *state, const struct gd_bytes *ta
 
 static void test_a_task_that_timed_out_is_tried_again(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = spin_once};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = spin_once};
 	struct recorder *rec = *state;
 	rec->options.task_timeout_ms = 100;
 	rec->options.grace_ms = 1;
@@ -137,14 +138,14 @@ static void test_a_task_that_timed_out_is_tried_again(void **state)
 static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	uint64_t begin = clock_now_ns();
-	while (!gd_worker_cancelled(w) && clock_now_ns() - begin < 10000ull * MS)
+	while (!gd_worker_cancelled(w, 0) && clock_now_ns() - begin < 10000ull * MS)
 		;
 	return recorder_echo(w, state, task);
 }
 
 static void test_timeouts_have_millisecond_resolution(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = wait_as_told};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = wait_as_told};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->options.grace_ms = 20000;
@@ -182,7 +183,7 @@ static int last_ones_slow(struct gd_worker *w, void *state, const struct gd_byte
 
 static void test_tasks_within_their_time_are_left_alone(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = last_ones_slow};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = last_ones_slow};
 	struct recorder *rec = *state;
 	rec->options.task_timeout_ms = 10000;
 	rec->tasks = 1000;
@@ -219,7 +220,7 @@ static int block_until_it_is_killed(struct recorder *rec, const struct run_note 
 
 static void test_blocking_callback_delays_no_timeout(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = answer_or_spin};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = answer_or_spin};
 	struct recorder *rec = *state;
 	rec->options.task_timeout_ms = 300;
 	rec->options.grace_ms = 1;
@@ -253,12 +254,13 @@ static int slow(struct recorder *rec, const struct run_note *note, const struct 
 
 static void test_waiting_for_a_slow_callback_does_not_count_as_task_time(void **state)
 {
-	static const struct gd_worker_ops ops = {.process_batch = large_results, .max_batch = 8};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process_batch = large_results, .max_batch = 8};
 	struct recorder *rec = *state;
 	rec->options.gpus = "sim:1";
 	rec->options.task_timeout_ms = 150;
 	rec->options.grace_ms = 50;
-	rec->options.on_task_start = NULL;
+	rec->calls.on_task_start = NULL;
 	rec->tasks = 16;
 	rec->on_note = slow;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -279,7 +281,8 @@ static int slot_0_hangs_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_a_setup_that_hangs_takes_its_slot_out(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = slot_0_hangs_in_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = slot_0_hangs_in_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->options.setup_timeout_ms = 400;
 	assert_int_equal(recorder_run(rec, &ops), 0);
@@ -297,7 +300,8 @@ static int hang_in_setup(struct gd_worker *w, void **ret_state)
 
 static void test_setups_that_all_hang_end_the_run(void **state)
 {
-	static const struct gd_worker_ops ops = {.setup = hang_in_setup, .process = recorder_echo};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = hang_in_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->options.setup_timeout_ms = 50;
 	rec->options.queue_size = 3;
@@ -332,7 +336,8 @@ static int both_work(struct gd_worker *w, void *state, const struct gd_bytes *ta
 
 static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = both_work, .cleanup = hang_in_cleanup};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = both_work, .cleanup = hang_in_cleanup};
 	struct recorder *rec = *state;
 	rec->options.cleanup_timeout_ms = 100;
 	assert_int_equal(recorder_run(rec, &ops), 0);

@@ -33,7 +33,7 @@ static int next_word(void *context, struct gd_feed *feed)
 	(void)context;
 	if (!*words)
 		return 0;
-	int r = gd_feed_emit(feed, *words, strlen(*words) + 1, NULL);
+	int r = gd_feed_emit(feed, *words, strlen(*words) + 1, NULL, NULL);
 	words++;
 	return r < 0 ? r : 1;
 }
@@ -65,20 +65,22 @@ static void name(void *context, const struct gd_bytes *task, char *to, size_t ro
 
 int main(int argc, char **argv)
 {
-	struct gd_worker_ops worker = {.process = work};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .on_success = take};
-	struct gd_run source = {.size = sizeof(source), .generator = next_word, .total_tasks = (uint64_t)argc - 1};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = work};
+	struct gd_options o = {.size = sizeof(o), .worker = &worker};
+	struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take};
+	struct gd_run run = {.size = sizeof(run), .generator = next_word, .total_tasks = (uint64_t)argc - 1};
 	struct gd_show show = {.size = sizeof(show), .name_task = name, .refresh_rate = 50};
-	struct gd_show_stats stats = {0};
+	struct gd_stats stats = {0};
 	struct gd_error err = {0};
 	words = argv + 1;
 	int r = gd_dispatcher_create(&o, &dispatcher, &err);
 	if (r == 0)
-		r = gd_dispatcher_run_shown(dispatcher, &source, &show, &stats, &err);
+		r = gd_dispatcher_run_shown(dispatcher, &run, &calls, &show, &err);
 	if (r < 0)
 		fprintf(stderr, "error: %s\n", err.message);
+	if (dispatcher)
+		gd_dispatcher_stats(dispatcher, &stats, sizeof(stats));
 	printf("%d completed, %d failed\n", (int)stats.completed, (int)stats.failed);
-	gd_show_stats_finish(&stats);
 	gd_dispatcher_destroy(dispatcher);
 	return r < 0;
 }

@@ -31,7 +31,7 @@ static int work(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	if (n == 3)
 		return gd_worker_fail(w, -EIO, "three");
 	if (n == 5)
-		while (!gd_worker_cancelled(w))
+		while (!gd_worker_cancelled(w, 0))
 			usleep(1000);
 	return 0;
 }
@@ -63,44 +63,66 @@ static int next_number(void *context, struct gd_feed *feed)
 		usleep(1000);
 	if (n->next == n->end)
 		return n->error;
-	int r = gd_feed_emit(feed, &n->next, sizeof(n->next), NULL);
+	int r = gd_feed_emit(feed, &n->next, sizeof(n->next), NULL, NULL);
 	n->next++;
 	return r < 0 ? r : 1;
 }
 
-static int run_with(struct gd_options *o, struct numbers *n, const struct gd_show *show, struct gd_show_stats *stats)
+static atomic_bool setup_failed;
+
+static int note_setup(void *context, const struct gd_event *e)
+{
+	(void)context;
+	(void)e;
+	atomic_store(&setup_failed, true);
+	return 0;
+}
+
+/* What came of a run. */
+struct outcome {
+	struct gd_stats stats;
+	struct gd_worker_stats workers[2];
+};
+
+static int run_with(struct gd_options *o, struct numbers *n, const struct gd_show *show, struct outcome *ret)
 {
 	struct gd_dispatcher *d;
-	struct gd_run source = {
-		.size = sizeof(source), .generator = next_number, .context = n, .total_tasks = (uint64_t)n->end};
+	struct gd_run run = {
+		.size = sizeof(run), .generator = next_number, .generator_context = n, .total_tasks = (uint64_t)n->end};
+	const struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take, .on_setup_fail = note_setup};
 	o->size = sizeof(*o);
-	o->on_success = take;
 	if (!o->gpus)
 		o->gpus = "sim:2";
 	assert_int_equal(gd_dispatcher_create(o, &d, NULL), 0);
-	int r = gd_dispatcher_run_shown(d, &source, show, stats, NULL);
+	int r = gd_dispatcher_run_shown(d, &run, &calls, show, NULL);
+	gd_dispatcher_stats(d, &ret->stats, sizeof(ret->stats));
+	for (int i = 0; i < 2; i++)
+		if (gd_dispatcher_worker_stats(d, i, &ret->workers[i], sizeof(ret->workers[i])) < 0)
+			ret->workers[i] = (struct gd_worker_stats){0};
 	gd_dispatcher_destroy(d);
 	return r;
 }
 
-static void check_stats(const struct gd_show_stats *stats)
+static void check_outcome(const struct outcome *outcome)
 {
-	assert_int_equal(stats->total, 10);
-	assert_int_equal(stats->expected_total, 10);
+	const struct gd_stats *stats = &outcome->stats;
+	assert_int_equal(stats->submitted, 10);
+	assert_int_equal(stats->expected, 10);
 	assert_int_equal(stats->completed, 8);
 	assert_int_equal(stats->failed, 1);
 	assert_int_equal(stats->timeouts, 1);
 	assert_int_equal(stats->setup_failures, 0);
-	assert_true(stats->start_ms > 0 && stats->end_ms >= stats->start_ms && stats->elapsed_ns > 0);
-	assert_int_equal(stats->num_gpus, 2);
+	assert_true(stats->start_ns > 0 && stats->end_ns > stats->start_ns);
+	assert_int_equal(stats->workers, 2);
 	uint64_t completed = 0, failed = 0, timeouts = 0;
-	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(stats->gpus[i].gpu, (int)i);
-		assert_string_equal(gd_gpu_status_name(stats->gpus[i].status), "finished");
-		assert_false(stats->gpus[i].has_task);
-		completed += stats->gpus[i].completed;
-		failed += stats->gpus[i].failed;
-		timeouts += stats->gpus[i].timeouts;
+	for (int i = 0; i < 2; i++) {
+		const struct gd_worker_stats *w = &outcome->workers[i];
+		assert_int_equal(w->gpu, i);
+		assert_int_equal(w->state, GD_WORKER_STATE_FINISHED);
+		assert_false(w->has_task);
+		completed += w->completed;
+		failed += w->failed;
+		timeouts += w->timeouts;
 	}
 	assert_int_equal(completed, 8);
 	assert_int_equal(failed, 1);
@@ -112,15 +134,13 @@ static void run_and_read(enum gd_show_mode mode, char *printed, size_t room)
 {
 	int fds[2];
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	struct gd_worker_ops worker = {.process = work};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = work};
 	struct gd_options o = {.worker = &worker, .task_timeout_ms = 200};
 	struct numbers n = {.end = 10};
 	struct gd_show show = {.size = sizeof(show), .fd = fds[1], .mode = mode, .title = "ten"};
-	struct gd_show_stats stats;
-	assert_int_equal(run_with(&o, &n, &show, &stats), 0);
-	check_stats(&stats);
-	gd_show_stats_finish(&stats);
-	assert_null(stats.gpus);
+	struct outcome outcome;
+	assert_int_equal(run_with(&o, &n, &show, &outcome), 0);
+	check_outcome(&outcome);
 	close(fds[1]);
 	size_t length = 0;
 	ssize_t got;
@@ -143,54 +163,41 @@ static void test_statistics_are_returned_in_every_mode(void **state)
 	assert_memory_equal(printed, "ten: 100%, 10/10 done", 21);
 }
 
-static atomic_bool setup_failed;
-
-static int note_setup(void *context, const struct gd_event *e)
-{
-	(void)context;
-	(void)e;
-	atomic_store(&setup_failed, true);
-	return 0;
-}
-
-static void test_worker_whose_setup_failed_has_status_error(void **state)
+static void test_worker_whose_setup_failed_is_lost(void **state)
 {
 	(void)state;
-	struct gd_worker_ops worker = {.setup = bad_setup, .process = work};
-	struct gd_options o = {.worker = &worker, .on_setup_fail = note_setup};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .setup = bad_setup, .process = work};
+	struct gd_options o = {.worker = &worker};
 	atomic_store(&setup_failed, false);
 	wait_for = &setup_failed;
 	struct numbers n = {.end = 2};
 	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_MODE_OFF};
-	struct gd_show_stats stats;
-	assert_int_equal(run_with(&o, &n, &show, &stats), 0);
-	assert_int_equal(stats.setup_failures, 1);
-	assert_string_equal(gd_gpu_status_name(stats.gpus[0].status), "finished");
-	assert_string_equal(gd_gpu_status_name(stats.gpus[1].status), "error");
+	struct outcome outcome;
+	assert_int_equal(run_with(&o, &n, &show, &outcome), 0);
+	assert_int_equal(outcome.stats.setup_failures, 1);
+	assert_int_equal(outcome.workers[0].state, GD_WORKER_STATE_FINISHED);
+	assert_int_equal(outcome.workers[1].state, GD_WORKER_STATE_LOST);
 	wait_for = NULL;
-	gd_show_stats_finish(&stats);
 }
 
 static void test_shown_run_returns_the_errors_of_a_run(void **state)
 {
 	(void)state;
-	struct gd_worker_ops worker = {.process = work};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = work};
 	struct gd_options o = {.worker = &worker};
 	struct numbers n = {.end = 2, .error = -EIO};
 	struct gd_show show = {.size = sizeof(show), .mode = GD_SHOW_MODE_OFF};
-	struct gd_show_stats stats;
-	assert_int_equal(run_with(&o, &n, &show, &stats), -EIO);
-	assert_int_equal(stats.completed, 2);
-	gd_show_stats_finish(&stats);
+	struct outcome outcome;
+	assert_int_equal(run_with(&o, &n, &show, &outcome), -EIO);
+	assert_int_equal(outcome.stats.completed, 2);
 	n = (struct numbers){.end = 2};
 	show.size = 1;
-	assert_int_equal(run_with(&o, &n, &show, &stats), -EINVAL);
-	assert_null(stats.gpus);
+	assert_int_equal(run_with(&o, &n, &show, &outcome), -EINVAL);
 	o.gpus = "sim:0";
 	show.size = sizeof(show);
 	struct gd_dispatcher *d;
 	assert_int_equal(gd_dispatcher_create(&o, &d, NULL), 0);
-	assert_int_equal(gd_dispatcher_run_shown(d, NULL, &show, NULL, NULL), -EINVAL);
+	assert_int_equal(gd_dispatcher_run_shown(d, NULL, NULL, &show, NULL), -EINVAL);
 	gd_dispatcher_destroy(d);
 }
 
@@ -211,36 +218,37 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	(void)state;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
-	struct gd_worker_ops worker = {.process = wait_to_be_seen};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .on_success = take};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = wait_to_be_seen};
+	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take};
 	struct gd_pool *p;
 	char bytes[8] = "";
 	uint64_t id = 99;
-	assert_int_equal(gd_pool_open(&o, &p, NULL), 0);
+	assert_int_equal(gd_pool_open(&o, &calls, &p, NULL), 0);
 	assert_int_equal(gd_pool_worker_task(p, 1, bytes, 8, &id), -ENOENT);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
-	assert_int_equal(gd_pool_submit(p, "a long name", 11, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, "a long name", 11, NULL, NULL, NULL), 0);
 	/* Large enough for a memory of its own. */
 	size_t large = (size_t)3 << 20;
 	char *much = calloc(1, large);
 	memcpy(much, "large", 5);
-	assert_int_equal(gd_pool_submit(p, much, large, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_submit(p, much, large, NULL, NULL, NULL), 0);
 	free(much);
 	int64_t size;
 	while ((size = gd_pool_worker_task(p, 0, bytes, 6, &id)) == -ENODATA)
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	assert_int_equal(size, 11);
 	assert_int_equal(id, 0);
 	assert_string_equal(bytes, "a long");
 	atomic_store(&shared->looked, true);
 	while (gd_pool_outstanding(p) == 2)
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	size = gd_pool_worker_task(p, 0, bytes, 6, &id);
 	assert_true(size == (int64_t)large || size == -ENODATA); /* done already */
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -266,28 +274,28 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	uint64_t first_end = 0;
-	struct gd_worker_ops worker = {.process = wait_for_number};
-	struct gd_options o = {
-		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .context = &first_end, .on_success = note_end};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = wait_for_number};
+	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_callbacks calls = {.size = sizeof(calls), .context = &first_end, .on_success = note_end};
 	struct gd_pool *p;
 	struct gd_worker_stats w = {0};
-	assert_int_equal(gd_pool_open(&o, &p, NULL), 0);
+	assert_int_equal(gd_pool_open(&o, &calls, &p, NULL), 0);
 	for (int n = 1; n <= 2; n++)
-		assert_int_equal(gd_pool_submit(p, &n, sizeof(n), NULL, 0, NULL), 0);
+		assert_int_equal(gd_pool_submit(p, &n, sizeof(n), NULL, NULL, NULL), 0);
 	atomic_store(&shared->released, 1);
 	while (gd_pool_outstanding(p) == 2)
-		assert_true(gd_pool_poll(p, 10) >= 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	/* As soon as the worker has said so. */
 	for (int i = 0; i < 6000 && (!w.has_task || w.since_ns < first_end); i++) {
-		assert_true(gd_pool_poll(p, 10) >= 0);
-		assert_int_equal(gd_pool_worker_stats(p, 0, &w), 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
+		assert_int_equal(gd_pool_worker_stats(p, 0, &w, sizeof(w)), 0);
 	}
 	assert_int_equal(w.task_id, 1);
 	assert_true(w.since_ns >= first_end);
 	atomic_store(&shared->released, 2);
 	while (gd_pool_outstanding(p) > 0)
-		assert_true(gd_pool_poll(p, 10) >= 0);
-	assert_int_equal(gd_pool_close(p, NULL, NULL), 0);
+		assert_true(gd_pool_poll(p, 10, 0) >= 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -295,7 +303,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_statistics_are_returned_in_every_mode),
-		cmocka_unit_test(test_worker_whose_setup_failed_has_status_error),
+		cmocka_unit_test(test_worker_whose_setup_failed_is_lost),
 		cmocka_unit_test(test_shown_run_returns_the_errors_of_a_run),
 		cmocka_unit_test(test_the_task_of_a_worker_can_be_read),
 		cmocka_unit_test(test_a_task_is_timed_from_its_beginning),

@@ -22,6 +22,11 @@ static int on_timeout(void *context, const struct gd_event *event)
 	return pass_on(context, CALLBACK_TIMEOUT, event);
 }
 
+static int on_cancelled(void *context, const struct gd_event *event)
+{
+	return pass_on(context, CALLBACK_CANCELLED, event);
+}
+
 static int on_task_start(void *context, const struct gd_event *event)
 {
 	return pass_on(context, CALLBACK_START, event);
@@ -43,14 +48,18 @@ static void on_end(void *context, const struct gd_stats *stats)
 	c->on_exit(c->context, stats);
 }
 
-void callbacks_install(struct callbacks *c, struct gd_options *o)
+void callbacks_install(struct callbacks *c, struct gd_callbacks *ret)
 {
-	o->context = c;
-	o->on_success = on_success;
-	o->on_error = on_error;
-	o->on_timeout = on_timeout;
-	o->on_task_start = on_task_start;
-	o->on_setup_fail = on_setup_fail;
-	o->on_cleanup_fail = on_cleanup_fail;
-	o->on_exit = c->on_exit ? on_end : NULL;
+	*ret = (struct gd_callbacks){
+		.size = sizeof(*ret),
+		.context = c,
+		.on_success = on_success,
+		.on_error = on_error,
+		.on_timeout = on_timeout,
+		.on_cancelled = on_cancelled,
+		.on_task_start = on_task_start,
+		.on_setup_fail = on_setup_fail,
+		.on_cleanup_fail = on_cleanup_fail,
+		.on_exit = c->on_exit ? on_end : NULL,
+	};
 }

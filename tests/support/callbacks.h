@@ -9,9 +9,10 @@
 #include "gpu_dispatch.h"
 
 enum callback_kind {
-	CALLBACK_SUCCESS = 1, /* up to CALLBACK_TIMEOUT: the end of a task */
+	CALLBACK_SUCCESS = 1, /* up to CALLBACK_CANCELLED: the end of a task */
 	CALLBACK_ERROR,
 	CALLBACK_TIMEOUT,
+	CALLBACK_CANCELLED,
 	CALLBACK_START,
 	CALLBACK_SETUP_FAIL,
 	CALLBACK_CLEANUP_FAIL,
@@ -25,7 +26,10 @@ struct callbacks {
 	void (*on_exit)(void *context, const struct gd_stats *stats);
 };
 
-/* Sets the options' callbacks and their context. `c` lives as long as the pool. */
-void callbacks_install(struct callbacks *c, struct gd_options *o);
+/* All of them. `c` lives as long as the pool. */
+void callbacks_install(struct callbacks *c, struct gd_callbacks *ret);
+
+/* For gd_pool_submit() and gd_pool_reserve(): -EAGAIN rather than wait. */
+#define NOWAIT (&(const struct gd_task_options){.size = sizeof(struct gd_task_options), .nowait = 1})
 
 #endif

@@ -55,7 +55,7 @@ static void submit(struct gd_pool *pool, const char *path, const char *folder)
 	if (!bytes)
 		exit(3);
 	file_task_write(&file, bytes);
-	if (gd_pool_submit(pool, bytes, file_task_size(&file), NULL, 0, NULL) < 0)
+	if (gd_pool_submit(pool, bytes, file_task_size(&file), NULL, NULL, NULL) < 0)
 		exit(3);
 	free(bytes);
 	free(stem);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 			options.task_timeout_ms = atoll(argv[++i]);
 		} else if (value && worker.num_settings < 16) {
 			*value = '\0';
-			settings[worker.num_settings++] = (struct gd_setting){argv[i], value + 1};
+			settings[worker.num_settings++] = (struct gd_setting){.key = argv[i], .value = value + 1};
 		}
 	}
 	char *folder = argc > 3 ? realpath(argv[2], NULL) : NULL;
@@ -83,23 +83,27 @@ int main(int argc, char **argv)
 	struct gd_error err = {0};
 	struct gd_pool *pool;
 	worker.plugin = argv[1];
-	options.context = argv + i + 1;
-	options.on_success = on_success;
-	options.on_error = options.on_timeout = on_failure;
-	options.on_setup_fail = on_setup_fail;
+	const struct gd_callbacks callbacks = {
+		.size = sizeof(callbacks),
+		.context = argv + i + 1,
+		.on_success = on_success,
+		.on_error = on_failure,
+		.on_timeout = on_failure,
+		.on_setup_fail = on_setup_fail,
+	};
 	options.settings = settings;
 	options.num_settings = worker.num_settings;
 	int r = launch_worker_check(&worker, &err);
 	options.worker = r < 0 ? NULL : launch_worker_ops(&worker);
-	if (r < 0 || gd_pool_open(&options, &pool, &err) < 0) {
+	if (r < 0 || gd_pool_open(&options, &callbacks, &pool, &err) < 0) {
 		printf("%s\n", err.message);
 		return 1;
 	}
 	for (i++; i < argc; i++)
 		submit(pool, argv[i], folder);
-	while (gd_pool_outstanding(pool) > 0 && (r = gd_pool_poll(pool, -1)) >= 0)
+	while (gd_pool_outstanding(pool) > 0 && (r = gd_pool_poll(pool, -1, 0)) >= 0)
 		;
-	r = gd_pool_close(pool, NULL, &err);
+	r = gd_pool_close(pool, NULL, 0, &err);
 	free(folder);
 	return r < 0 || failures > 0;
 }

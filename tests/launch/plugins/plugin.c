@@ -82,10 +82,11 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	return 0;
 }
 
-const struct gd_worker_ops gd_worker = {.setup = setup, .process_batch = process_batch, .max_batch = 5};
+const struct gd_worker_ops gd_worker = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process_batch = process_batch, .max_batch = 5};
 const char gd_worker_about[] = "works on several\nfiles at a time";
 #elif defined(PLUGIN_HOOKLESS)
-const struct gd_worker_ops gd_worker = {.setup = setup};
+const struct gd_worker_ops gd_worker = {.size = sizeof(struct gd_worker_ops), .setup = setup};
 #elif !defined(PLUGIN_BARE)
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
@@ -99,7 +100,8 @@ static int cleanup(struct gd_worker *w, void *state)
 	return 0;
 }
 
-const struct gd_worker_ops gd_worker = {.setup = setup, .process = process, .cleanup = cleanup};
+const struct gd_worker_ops gd_worker = {
+	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
 const char gd_worker_about[] = "writes its own number";
 #else
 int plugin_has_nothing = 1;

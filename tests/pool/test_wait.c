@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "gpu_dispatch_launch.h"
+#include "gpu_dispatch.h"
 
 #define LIMIT_MS 60000
 
@@ -29,7 +29,7 @@ static int sleep_long(struct gd_worker *w, void *state, const struct gd_bytes *t
 {
 	(void)state;
 	(void)task;
-	while (!gd_worker_cancelled(w))
+	while (!gd_worker_cancelled(w, 0))
 		usleep(1000);
 	return 0;
 }
@@ -49,10 +49,11 @@ static int hang(struct gd_worker *w, void **ret)
 	return 0;
 }
 
-static const struct gd_worker_ops answers = {.process = answer_gpu};
-static const struct gd_worker_ops sleepers = {.process = sleep_long};
-static const struct gd_worker_ops half = {.setup = fail_on_gpu_1, .process = answer_gpu};
-static const struct gd_worker_ops hangs = {.setup = hang, .process = answer_gpu};
+static const struct gd_worker_ops answers = {.size = sizeof(struct gd_worker_ops), .process = answer_gpu};
+static const struct gd_worker_ops sleepers = {.size = sizeof(struct gd_worker_ops), .process = sleep_long};
+static const struct gd_worker_ops half = {
+	.size = sizeof(struct gd_worker_ops), .setup = fail_on_gpu_1, .process = answer_gpu};
+static const struct gd_worker_ops hangs = {.size = sizeof(struct gd_worker_ops), .setup = hang, .process = answer_gpu};
 
 /* Bit g: GPU g answered, isolated. */
 static int on_success(void *context, const struct gd_event *e)
@@ -63,59 +64,67 @@ static int on_success(void *context, const struct gd_event *e)
 	return 0;
 }
 
-static struct gd_spawner *start(const struct gd_worker_ops *ops, const char *gpus, void *context)
+static struct gd_stats stats_of(const struct gd_pool *p)
 {
-	struct gd_spawner *s = NULL;
+	struct gd_stats stats;
+	gd_pool_stats(p, &stats, sizeof(stats));
+	return stats;
+}
+
+static struct gd_pool *start(const struct gd_worker_ops *ops, const char *gpus, void *context)
+{
+	struct gd_pool *p = NULL;
 	struct gd_error err = {0};
-	struct gd_options o = {
-		.size = sizeof(o), .worker = ops, .gpus = gpus, .on_success = on_success, .context = context};
-	int r = gd_spawner_start(&o, &s, &err);
+	struct gd_options o = {.size = sizeof(o), .worker = ops, .gpus = gpus};
+	struct gd_callbacks calls = {.size = sizeof(calls), .context = context, .on_success = on_success};
+	int r = gd_pool_open(&o, &calls, &p, &err);
 	if (r < 0)
 		print_message("%s\n", err.message);
 	assert_int_equal(r, 0);
-	return s;
+	return p;
 }
 
 static void test_one_worker_per_gpu_each_on_its_own(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
-	struct gd_spawner *s = start(&answers, "sim:3", &seen);
-	assert_int_equal(gd_spawner_count(s), 3);
-	assert_int_equal(gd_spawner_ready(s, LIMIT_MS), 3);
-	assert_int_equal(gd_spawner_alive(s), 3);
+	struct gd_pool *p = start(&answers, "sim:3", &seen);
+	assert_int_equal(stats_of(p).workers, 3);
+	assert_int_equal(gd_pool_wait_ready(p, LIMIT_MS), 3);
+	assert_int_equal(stats_of(p).workers_alive, 3);
 	for (int slot = 0; slot < 3; slot++) {
 		struct gd_worker_stats w;
-		assert_int_equal(gd_spawner_status(s, slot, &w), 0);
+		assert_int_equal(gd_pool_worker_stats(p, slot, &w, sizeof(struct gd_worker_stats)), 0);
 		assert_int_equal(w.gpu, slot);
 		assert_int_equal(w.state, GD_WORKER_STATE_IDLE);
 		assert_true(w.pid > 0 && kill((pid_t)w.pid, 0) == 0);
 	}
-	assert_int_equal(gd_spawner_status(s, 3, &(struct gd_worker_stats){0}), -ENOENT);
+	assert_int_equal(
+		gd_pool_worker_stats(p, 3, &(struct gd_worker_stats){0}, sizeof(struct gd_worker_stats)), -ENOENT);
 	for (int i = 0; i < 300 && seen != 7; i++) {
 		for (int k = 0; k < 3; k++)
-			assert_int_equal(gd_pool_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
-		assert_int_equal(gd_spawner_wait(s, LIMIT_MS), 0);
+			assert_int_equal(gd_pool_submit(p, "x", 1, NULL, NULL, NULL), 0);
+		assert_int_equal(gd_pool_wait(p, LIMIT_MS), 0);
 	}
 	assert_true(seen & 1);
-	assert_int_equal(gd_spawner_end(s, NULL, NULL), 0);
-	assert_int_equal(gd_spawner_end(NULL, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
+	assert_int_equal(gd_pool_close(NULL, NULL, 0, NULL), 0);
 }
 
 static void test_wait_times_out_and_end_leaves_no_worker(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
-	struct gd_spawner *s = start(&sleepers, "sim:2", &seen);
-	assert_int_equal(gd_spawner_ready(s, LIMIT_MS), 2);
+	struct gd_pool *p = start(&sleepers, "sim:2", &seen);
+	assert_int_equal(gd_pool_wait_ready(p, LIMIT_MS), 2);
 	struct gd_worker_stats w[2];
 	for (int slot = 0; slot < 2; slot++) {
-		assert_int_equal(gd_pool_submit(gd_spawner_pool(s), "x", 1, NULL, 0, NULL), 0);
-		assert_int_equal(gd_spawner_status(s, slot, &w[slot]), 0);
+		assert_int_equal(gd_pool_submit(p, "x", 1, NULL, NULL, NULL), 0);
+		assert_int_equal(gd_pool_worker_stats(p, slot, &w[slot], sizeof(struct gd_worker_stats)), 0);
 	}
-	assert_int_equal(gd_spawner_wait(s, 20), -ETIMEDOUT);
+	assert_int_equal(gd_pool_wait(p, 20), -ETIMEDOUT);
 	struct gd_stats stats;
-	assert_int_equal(gd_spawner_end(s, &stats, NULL), 0);
+	assert_int_equal(gd_pool_close(p, &stats, sizeof(stats), NULL), 0);
 	assert_int_equal(stats.workers_alive, 0);
 	for (int slot = 0; slot < 2; slot++)
 		assert_true(kill((pid_t)w[slot].pid, 0) < 0 && errno == ESRCH);
@@ -125,32 +134,33 @@ static void test_worker_whose_setup_fails_is_not_ready(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
-	struct gd_spawner *s = start(&half, "sim:2", &seen);
-	assert_int_equal(gd_spawner_ready(s, LIMIT_MS), 1);
-	assert_int_equal(gd_spawner_alive(s), 1);
+	struct gd_pool *p = start(&half, "sim:2", &seen);
+	assert_int_equal(gd_pool_wait_ready(p, LIMIT_MS), 1);
+	assert_int_equal(stats_of(p).workers_alive, 1);
 	struct gd_worker_stats w;
-	assert_int_equal(gd_spawner_status(s, 1, &w), 0);
+	assert_int_equal(gd_pool_worker_stats(p, 1, &w, sizeof(struct gd_worker_stats)), 0);
 	assert_int_equal(w.state, GD_WORKER_STATE_LOST);
-	assert_int_equal(gd_spawner_end(s, NULL, NULL), 0);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 static void test_setup_that_hangs_is_waited_for_no_longer_than_said(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
-	struct gd_spawner *s = start(&hangs, "sim:1", &seen);
-	assert_int_equal(gd_spawner_ready(s, 20), -ETIMEDOUT);
-	assert_int_equal(gd_spawner_end(s, NULL, NULL), 0);
+	struct gd_pool *p = start(&hangs, "sim:1", &seen);
+	assert_int_equal(gd_pool_wait_ready(p, 20), -ETIMEDOUT);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
 static void test_gpus_that_are_not_there_start_nothing(void **state)
 {
 	(void)state;
-	struct gd_spawner *s = NULL;
+	struct gd_pool *p = NULL;
 	struct gd_error err = {0};
-	struct gd_options o = {.size = sizeof(o), .worker = &answers, .gpus = "rubbish", .on_success = on_success};
-	assert_true(gd_spawner_start(&o, &s, &err) < 0);
-	assert_null(s);
+	struct gd_options o = {.size = sizeof(o), .worker = &answers, .gpus = "rubbish"};
+	struct gd_callbacks calls = {.size = sizeof(calls), .on_success = on_success};
+	assert_true(gd_pool_open(&o, &calls, &p, &err) < 0);
+	assert_null(p);
 	assert_non_null(strstr(err.message, "rubbish"));
 }
 
@@ -163,5 +173,5 @@ int main(void)
 		cmocka_unit_test(test_setup_that_hangs_is_waited_for_no_longer_than_said),
 		cmocka_unit_test(test_gpus_that_are_not_there_start_nothing),
 	};
-	return cmocka_run_group_tests_name("launch_spawner", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("pool_wait", tests, NULL, NULL);
 }
