@@ -161,14 +161,19 @@ struct gd_gpu_list {
 /**
  * The GPUs that a specification selects, as they are now.
  *
- * `spec`: "auto" or "all": every GPU that can be used, in the order of their
+ * `spec`: "all": every GPU that can be used, in the order of their
  * index, MIG instances in place of the card that they split; "0,1,2", "0-3",
  * "GPU-uuid…", "MIG-uuid…" (a unique beginning is enough), also mixed: these, in
  * this order, whatever their health, a split card again as its instances; "sim:4"
- * or "sim:4x16G": simulated ones. NULL means $GPUQ_GPUS, and "auto" where that is
- * not set. An inherited CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES for AMD) limits
- * what there is. No GPU is no error for "auto": the list is then empty. A GPU that
- * is not there is -ENODEV, and the error names those that are.
+ * or "sim:4x16G": simulated ones. NULL and "auto" mean $GPUQ_GPUS, which takes the
+ * same forms, or "all" if it is not set. An inherited CUDA_VISIBLE_DEVICES
+ * (ROCR_VISIBLE_DEVICES for AMD) limits what there is. No GPU is no error for "all":
+ * the list is then empty. A GPU that is not there is -ENODEV, and the error names
+ * those that are.
+ *
+ * If $GPUQ_GPUS is "sim:N[xSIZE]", these simulated GPUs are the GPUs of the machine
+ * for every function: all specifications but an explicit "sim:…", and all numbers,
+ * mean them. If it names real GPUs, it is only the default selection.
  *
  * The driver is asked in a process of its own: this one never loads it, and
  * a driver that hangs costs five seconds, not the caller.
@@ -178,8 +183,7 @@ GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
 
 /**
  * All there is, usable or not, in the order of their index: sick cards too, and
- * split ones, each followed by its MIG instances. Simulated ones where $GPUQ_GPUS
- * asks for them.
+ * split ones, each followed by its MIG instances.
  */
 GD_API int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err);
 
@@ -445,9 +449,9 @@ struct gd_options {
 	 *  beyond stdout and stderr. */
 	const char *const *worker_argv;
 
-	/* The GPUs: a specification (see gd_gpu_list()), or numbers; with neither, $GPUQ_GPUS or all. */
+	/* The GPUs: a specification (see gd_gpu_list()), or numbers; with neither, "auto". */
 	const char *gpus;
-	/** Of those that $GPUQ_GPUS, or else "auto", selects. One may stand here twice: two workers on it. */
+	/** Any GPUs of the machine: {2} is the same as "2". One may stand here twice: two workers on it. */
 	const int *gpu_ids;
 	size_t num_gpu_ids;
 	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in all */
