@@ -277,7 +277,7 @@ def test_without_a_folder_it_says_what_is_missing(launch):
 
 def test_missing_launcher_program_exits_2_and_says_so(launch):
     _, err = launch.run(env={"GPUQ_LAUNCH": "/nowhere/gpuq-launch"}, code=2)
-    assert "not installed" in err
+    assert err == "gpuq: $GPUQ_LAUNCH '/nowhere/gpuq-launch' cannot be executed: No such file or directory\n"
 
 
 def test_help_names_every_option_that_the_page_names(launch):
