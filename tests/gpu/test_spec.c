@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fake_machine.h"
+#include "gpu/bind.h"
 #include "gpu/list.h"
 #include "gpu/spec.h"
 
@@ -323,13 +324,9 @@ static void test_mixed_cards_without_pci_order_give_a_warning(void **state)
 	gd_gpu_list_free(list);
 }
 
-/* "NAME=value" of each change, "-NAME" for one that is unset. */
-static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char *expected)
+/* "NAME=value" of each change, "-NAME" for one that is unset. Releases the changes. */
+static void assert_changes(struct gd_env_change *changes, const char *expected)
 {
-	struct gd_env_change *changes;
-	struct gd_error err = {0};
-	if (gd_gpu_bind(gpus, num_gpus, &changes, &err) < 0)
-		fail_msg("%s", err.message);
 	char seen[512] = "";
 	for (const struct gd_env_change *c = changes; c->name; c++) {
 		strcat(seen, c == changes ? "" : " ");
@@ -338,6 +335,30 @@ static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char 
 	}
 	assert_string_equal(seen, expected);
 	free(changes);
+}
+
+static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char *expected)
+{
+	struct gd_env_change *changes;
+	struct gd_error err = {0};
+	if (gd_gpu_bind(gpus, num_gpus, &changes, &err) < 0)
+		fail_msg("%s", err.message);
+	assert_changes(changes, expected);
+}
+
+static void test_binding_to_no_gpu_sets_the_numbers_alone(void **state)
+{
+	(void)state;
+	struct gd_env_change *changes;
+	struct gd_error err = {0};
+	assert_int_equal(gpu_bind_none((int[]){7}, 1, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=7");
+	assert_int_equal(gpu_bind_none((int[]){9, 0, 9}, 3, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=9,0,9");
+	assert_int_equal(gpu_bind_none(NULL, 0, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=");
+	assert_int_equal(gpu_bind_none((int[]){0, -1}, 2, &changes, &err), -EINVAL);
+	check_contains(err.message, "GPU -1");
 }
 
 static void test_binding_sets_the_variables_of_the_vendor(void **state)
@@ -414,6 +435,7 @@ int main(void)
 		T(test_inherited_cuda_visible_devices_limits_what_there_is),
 		T(test_mixed_cards_without_pci_order_give_a_warning),
 		T(test_binding_sets_the_variables_of_the_vendor),
+		T(test_binding_to_no_gpu_sets_the_numbers_alone),
 		T(test_every_vendor_has_a_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
