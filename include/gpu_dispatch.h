@@ -218,14 +218,19 @@ struct gd_gpu_list {
 /**
  * The GPUs that a specification selects, as they are now.
  *
- * `spec`: "auto" or "all": every GPU that can be used, in the order of their
+ * `spec`: "all": every GPU that can be used, in the order of their
  * index, MIG instances in place of the card that they split; "0,1,2", "0-3",
  * "GPU-uuid…", "MIG-uuid…" (a unique beginning is enough), also mixed: these, in
  * this order, whatever their health, a split card again as its instances; "sim:4"
- * or "sim:4x16G": simulated ones. NULL means $GPUQ_GPUS, and "auto" where that is
- * not set. An inherited CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES for AMD) limits
- * what there is. No GPU is no error for "auto": the list is then empty. A GPU that
- * is not there is -ENODEV, and the error names those that are.
+ * or "sim:4x16G": simulated ones. NULL and "auto" mean $GPUQ_GPUS, which takes the
+ * same forms, or "all" if it is not set. An inherited CUDA_VISIBLE_DEVICES
+ * (ROCR_VISIBLE_DEVICES for AMD) limits what there is. No GPU is no error for "all":
+ * the list is then empty. A GPU that is not there is -ENODEV, and the error names
+ * those that are.
+ *
+ * If $GPUQ_GPUS is "sim:N[xSIZE]", these simulated GPUs are the GPUs of the machine
+ * for every function: all specifications but an explicit "sim:…", and all numbers,
+ * mean them. If it names real GPUs, it is only the default selection.
  *
  * The driver is asked in a process of its own: this one never loads it, and
  * a driver that hangs costs five seconds, not the caller.
@@ -235,8 +240,7 @@ GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
 
 /**
  * All there is, usable or not, in the order of their index: sick cards too, and
- * split ones, each followed by its MIG instances. Simulated ones where $GPUQ_GPUS
- * asks for them.
+ * split ones, each followed by its MIG instances.
  */
 GD_API int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err);
 
@@ -526,9 +530,9 @@ struct gd_options {
 	 *  and stderr. Works in every program. */
 	const char *const *worker_argv;
 
-	/* The GPUs: a specification (see gd_gpu_list()) or numbers. Neither: $GPUQ_GPUS or all. */
+	/* The GPUs: a specification (see gd_gpu_list()) or numbers. Neither: "auto". */
 	const char *gpus;
-	const int *gpu_ids; /**< a number may occur twice: two workers on that GPU */
+	const int *gpu_ids; /**< {2} is the same as "2"; a number may occur twice: two workers on that GPU */
 	size_t num_gpu_ids;
 	enum gd_bind bind;
 	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in total */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The environment that shows a child process its GPUs and hides the others. */
+#include "gpu/bind.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "gpu_dispatch.h"
 
 #define MAX_CHANGES 8
 
@@ -115,4 +116,18 @@ int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change
 	changes[count++] = (struct gd_env_change){"GPUQ_GPU", text_string(&numbers)};
 	r = pack(changes, count, ret);
 	return r < 0 ? error_set(err, r, "binding to %zu GPUs: out of memory", num_gpus) : 0;
+}
+
+int gpu_bind_none(const int *ids, size_t num_ids, struct gd_env_change **ret, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text numbers = {0};
+	for (size_t i = 0; i < num_ids; i++) {
+		if (ids[i] < 0)
+			return error_set(err, -EINVAL, "GPU %d: GPUs are numbered from 0", ids[i]);
+		text_appendf(&numbers, "%s%d", i ? "," : "", ids[i]);
+	}
+	int r = text_error(&numbers);
+	if (r == 0)
+		r = pack(&(struct gd_env_change){"GPUQ_GPU", text_string(&numbers)}, 1, ret);
+	return r < 0 ? error_set(err, r, "naming %zu GPUs: out of memory", num_ids) : 0;
 }
