@@ -73,7 +73,7 @@ static int plan_environments(struct gd_pool *p, const struct gd_gpu *const *gpus
 	if (!p->env_changes || !p->environments)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->num_slots; i++) {
-		int r = gd_gpu_bind(gpus[i], 1, &p->env_changes[i], err);
+		int r = gd_gpu_bind(&gpus[i], 1, &p->env_changes[i], err);
 		if (r < 0)
 			return r;
 		if (!p->options->worker_argv)

@@ -45,12 +45,12 @@ static int choose_gpus(
 	if (!gpus)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
 	for (size_t i = 0; i < num_gpus; i++) {
-		if (!gd_gpu_usable(&list->gpus[i])) {
-			int r = gd_gpu_validate(&list->gpus[i].index, 1, err); /* it knows the words */
-			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i].index);
+		if (!gd_gpu_usable(list->gpus[i])) {
+			int r = gd_gpu_validate(&list->gpus[i]->index, 1, err); /* it knows the words */
+			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i]->index);
 		}
 		for (size_t k = 0; k < per_gpu; k++)
-			gpus[i * per_gpu + k] = &list->gpus[i];
+			gpus[i * per_gpu + k] = list->gpus[i];
 	}
 	p->num_slots = num_gpus * per_gpu;
 	*ret = take_ptr(gpus);
