@@ -69,6 +69,9 @@ struct slot {
 int slot_init(struct slot *s, int index, int gpu, int device);
 void slot_finish(struct slot *s);
 
+/* The next life: it has no channel and no task yet, and nothing of the last one. */
+void slot_begin_life(struct slot *s);
+
 /* Drops the channel of the life that is over. */
 void slot_drop_channel(struct slot *s);
 
