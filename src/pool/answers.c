@@ -15,6 +15,7 @@ struct batch {
 	struct ring_desc descs[BATCH];
 	size_t count;
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
+	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
 /* What the n-th record must be for us to go on with it; else the words. */
@@ -62,6 +63,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	uint64_t there = head - s->consumed;
 	b->count = 0;
 	b->first_task = s->completed;
+	b->end_task = s->in.head;
 	if (there == 0)
 		return;
 	if (there > RING_DEPTH) {
@@ -219,9 +221,10 @@ static void setup_failed(struct slot *s, const struct ring_desc *d)
 			s->setup_words, sizeof(s->setup_words), "setup returned %d: %s", d->code, error_words(d->code));
 }
 
-static void started(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
+static void started(
+	struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
 {
-	for (uint64_t seq = task; seq < s->in.head; seq++) {
+	for (uint64_t seq = task; seq < end_task; seq++) {
 		struct task *t = slot_task(s, seq);
 		if (t->id == d->id) {
 			pool_announce(p, s, t, d->start_ns);
@@ -241,7 +244,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			done(p, s, task++, d);
 			break;
 		case RING_STARTED:
-			started(p, s, task, d);
+			started(p, s, task, b->end_task, d);
 			break;
 		case RING_READY:
 			ready(p, s, d);
