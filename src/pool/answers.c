@@ -126,13 +126,33 @@ static void conclude_done(
 	pool_conclude(p, t, event);
 }
 
+/* The result that was sent. A worker that sent something else is broken, and nothing more is taken from its socket. */
+static int receive_result(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct parcel *ret)
+{
+	if (s->lost_parcel)
+		return -EPROTO;
+	int r = parcel_receive(s->socket, d->size, false, ret);
+	if (r != -EPROTO && r != -EPIPE)
+		return r;
+	pthread_mutex_lock(&p->lock);
+	s->broken = "a result that is not one sealed memory file of the size that it told";
+	s->lost_parcel = true;
+	pthread_mutex_unlock(&p->lock);
+	return -EPROTO;
+}
+
 static void conclude_external(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
 {
 	struct parcel parcel = PARCEL_NONE;
-	char words[128];
-	int r = parcel_receive(s->socket, d->size, false, &parcel);
-	if (r < 0) {
+	char words[192];
+	int r = receive_result(p, s, d, &parcel);
+	if (r == -EPROTO) {
+		death_describe_broken(s, words, sizeof(words));
+		event->failure = GD_CRASHED;
+		event->message = words;
+		tally_count(&s->tally.failed);
+	} else if (r < 0) {
 		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
 			(unsigned long long)d->size, error_words(r));
 		event->failure = GD_NOT_CARRIED;
@@ -169,7 +189,7 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq) {
 		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
 			struct parcel parcel;
-			if (parcel_receive(s->socket, d->size, false, &parcel) >= 0)
+			if (receive_result(p, s, d, &parcel) >= 0)
 				parcel_finish(&parcel);
 		}
 		conclude_timed_out(p, s, t, &event);

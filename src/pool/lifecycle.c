@@ -231,7 +231,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	s->pid = 0;
 	uint64_t first = s->completed;
 	uint64_t begun = s->channel.out ? slot_begun(s) : first;
-	if (s->broken && begun == first && s->in.head > first)
+	if (s->broken && !s->lost_parcel && begun == first && s->in.head > first)
 		begun = first + 1;
 	pool_give_back(p, s, begun);
 	pthread_mutex_unlock(&p->lock);

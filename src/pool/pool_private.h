@@ -134,6 +134,7 @@ void pool_kill_worker(struct gd_pool *p, struct slot *s);
 /* death.c: describes how a worker ended, in an event's fields and its message */
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size);
+void death_describe_broken(const struct slot *s, char *words, size_t size); /* s->broken is set */
 
 /* answers.c: reads one slot's outbox; returns how many records there were */
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);

@@ -43,6 +43,7 @@ void slot_begin_life(struct slot *s)
 	s->completed = s->consumed = s->published = 0;
 	s->cleaned = false;
 	s->broken = NULL;
+	s->lost_parcel = false;
 	s->setup_words[0] = '\0';
 	s->average_ns = s->last_end_ns = 0;
 }

@@ -4,6 +4,7 @@
  * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0
  * writes, its own tasks at most fail; the rest, and the dispatcher, live.
  */
+#include "outbox.h"
 #include "pool_rig.h"
 
 #include <pthread.h>
@@ -14,33 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pool/channel.h"
 #include "support/board.h"
 #include "support/process.h"
-
-/* The only memory of the dispatcher's that a worker can write. */
-static struct outbox *find_outbox(void)
-{
-	FILE *f = fopen("/proc/self/maps", "re");
-	if (!f)
-		_exit(90);
-	char line[512];
-	void *found = NULL;
-	while (fgets(line, sizeof(line), f)) {
-		unsigned long from;
-		char mode[8];
-		if (strstr(line, "gd-") == NULL || sscanf(line, "%lx-%*x %7s", &from, mode) != 2)
-			continue;
-		if (strstr(line, "gd-outbox") && mode[1] == 'w' && !found)
-			found = (void *)from;
-		else if (mode[1] == 'w')
-			_exit(91); /* somebody else's, or its inbox */
-	}
-	fclose(f);
-	if (!found)
-		_exit(92);
-	return found;
-}
 
 /* ---- What is scribbled -------------------------------------------------- */
 
@@ -104,51 +80,44 @@ static void garbage_records(struct gd_worker *w, struct outbox *out)
 	atomic_fetch_add(&out->head, 20);
 }
 
-/* A record of its own making, published in place of the answer. */
-static void publish(struct outbox *out, struct ring_desc desc)
-{
-	uint64_t head = atomic_load(&out->head);
-	*ring_at(outbox_descs(out), head) = desc;
-	atomic_store(&out->head, head + 1);
-}
-
+/* Records of its own making are published in place of the answer. */
 #define FAR ((uint64_t)1 << 46)
 
 static void wrong_id(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0) + 1});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0) + 1});
 }
 
 static void no_such_kind(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = 4711, .id = gd_worker_task_id(w, 0)});
+	outbox_publish(out, (struct ring_desc){.kind = 4711, .id = gd_worker_task_id(w, 0)});
 }
 
 static void started_something_else(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 100000});
+	outbox_publish(out, (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 100000});
 }
 
 static void result_outside(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
 }
 
 static void result_too_long(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
 }
 
 static void words_outside(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .offset = FAR, .size = 8});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .offset = FAR, .size = 8});
 }
 
 static void external_words(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE,
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
 			     .id = gd_worker_task_id(w, 0),
 			     .code = -5,
 			     .flags = RING_EXTERNAL,
@@ -159,7 +128,7 @@ static void external_words(struct gd_worker *w, struct outbox *out)
 static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out,
+	outbox_publish(out,
 		(struct ring_desc){
 			.kind = RING_CLEANUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
 }
@@ -167,7 +136,7 @@ static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
 static void external_setup_words(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out,
+	outbox_publish(out,
 		(struct ring_desc){
 			.kind = RING_SETUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
 }
@@ -175,12 +144,12 @@ static void external_setup_words(struct gd_worker *w, struct outbox *out)
 static void parcel_that_never_came(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
 }
 
 static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE,
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
 			     .id = gd_worker_task_id(w, 0),
 			     .start_ns = UINT64_MAX,
 			     .end_ns = UINT64_MAX - 1});
@@ -188,20 +157,20 @@ static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
 
 static void code_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = INT32_MIN});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = INT32_MIN});
 }
 
 static void ready_again_and_again(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
 	for (int i = 0; i < 100; i++)
-		publish(out, (struct ring_desc){.kind = RING_READY});
+		outbox_publish(out, (struct ring_desc){.kind = RING_READY});
 }
 
 static void cleaned_in_between(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out, (struct ring_desc){.kind = RING_CLEANED});
+	outbox_publish(out, (struct ring_desc){.kind = RING_CLEANED});
 }
 
 static void begun_too_far(struct gd_worker *w, struct outbox *out)
@@ -267,7 +236,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	if (gd_worker_slot(w) != 0)
 		return pool_rig_reply(w, &job);
-	scribbles[job.what].scribble(w, find_outbox());
+	scribbles[job.what].scribble(w, outbox_find());
 	atomic_fetch_add(&board->begun, 1);
 	if (job.argument == THEN_DIE)
 		raise(SIGKILL);
@@ -344,7 +313,7 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
-	struct outbox *out = find_outbox();
+	struct outbox *out = outbox_find();
 	if (job.what == 0)
 		return pool_rig_reply(w, &job);
 	if (job.what == 1)
@@ -385,7 +354,7 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;
 	if (gd_worker_slot(w) == 0)
-		scribbles[board->notes[0]].scribble(w, find_outbox());
+		scribbles[board->notes[0]].scribble(w, outbox_find());
 	if (gd_worker_slot(w) == 0 && board->notes[1])
 		_exit(0); /* so that nothing better comes over it */
 	return 0;
@@ -438,7 +407,7 @@ static int setup_thread(struct gd_worker *w, void **ret_state)
 {
 	pthread_t thread;
 	*ret_state = NULL;
-	if (gd_worker_slot(w) == 0 && pthread_create(&thread, NULL, scribble_on, find_outbox()) != 0)
+	if (gd_worker_slot(w) == 0 && pthread_create(&thread, NULL, scribble_on, outbox_find()) != 0)
 		_exit(93);
 	return 0;
 }
