@@ -17,6 +17,7 @@
 
 #include "support/board.h"
 #include "support/process.h"
+#include "support/wait.h"
 
 /* ---- What is scribbled -------------------------------------------------- */
 
@@ -274,7 +275,8 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 		pool_rig_submit(rig, which, then);
 	pool_rig_drain(rig);
 	assert_int_equal(pool_rig_close(rig), 0);
-	assert_int_equal(rig->failed_elsewhere, 0);
+	/* On a busy machine an honest worker may be late, too. */
+	assert_int_equal(rig->failed_elsewhere, rig->late_elsewhere);
 	assert_int_equal(rig->setup_failures, 0);
 	assert_true(rig->successes + rig->errors + rig->timeouts == rig->submitted);
 }
@@ -342,9 +344,71 @@ static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 		pool_rig_drain(rig);
 		pool_rig_submit(rig, lie, 0);
 		pool_rig_drain(rig);
-		assert_int_equal(rig->timeouts, lie);
+		/* Not counted: on a busy machine one that does not lie may be late, too. */
+		assert_int_equal(rig->failure.event.failure, GD_TIMED_OUT);
+		assert_int_equal(rig->failure.event.id, rig->submitted - 1);
 	}
 	assert_int_equal(rig->errors, 0);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static gd_callback *tell_start;
+
+/* While this callback runs the record of the start is not consumed: the worker has published more than was read. */
+static int stay_until_it_is_killed(void *context, const struct gd_event *event)
+{
+	int r = tell_start(context, event);
+	board_await(&board->begun, 1);
+	check_true(process_await_gone(atomic_load(&board->pids[0]), WAIT_MS));
+	return r;
+}
+
+static int end_too_many_and_hang(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)w;
+	(void)state;
+	(void)task;
+	atomic_fetch_add(&outbox_find()->ended, 1);
+	board_add_pid(getpid());
+	atomic_store(&board->begun, 1);
+	process_hang();
+}
+
+static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = end_too_many_and_hang};
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.task_timeout_ms = 60;
+	rig->options.grace_ms = 10;
+	tell_start = rig->options.on_task_start;
+	rig->options.on_task_start = stay_until_it_is_killed;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, 0, 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->timeouts, 1);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static bool has_begun(struct pool_rig *rig)
+{
+	(void)rig;
+	return atomic_load(&board->begun) == 1;
+}
+
+static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
+{
+	static const struct gd_worker_ops ops = {.process = end_too_many_and_hang};
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.grace_ms = 10;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, 0, 0);
+	pool_rig_await(rig, has_begun);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -426,7 +490,7 @@ static void test_scribbling_without_end_ruins_only_its_own(void **state)
 		pool_rig_submit_many(rig, 300);
 		pool_rig_drain(rig);
 		assert_int_equal(pool_rig_close(rig), 0);
-		assert_int_equal(rig->failed_elsewhere, 0);
+		assert_int_equal(rig->failed_elsewhere, rig->late_elsewhere);
 	}
 }
 
@@ -437,6 +501,8 @@ int main(void)
 		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
 		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
 		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
+		pool_rig_test(test_a_lie_does_not_avert_the_timeout_while_a_callback_runs),
+		pool_rig_test(test_a_lie_does_not_avert_the_kill_of_a_stop),
 		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
 		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
 	};
