@@ -34,22 +34,36 @@ static uint64_t began_at(const struct ward *ward, uint64_t task, uint64_t now)
 	return said >= ward->looked && said <= now ? said : now;
 }
 
+/* How many of the records from..to tell the end of a task. */
+static uint64_t count_answers(const struct outbox *out, uint64_t from, uint64_t to)
+{
+	uint64_t count = 0;
+	for (uint64_t seq = from; seq != to; seq++)
+		count += ring_at(outbox_descs(out), seq)->kind == RING_DONE;
+	return count;
+}
+
 /*
- * How many tasks have ended, as the worker says. A lie would avert its timeout,
- * so it must lie between what the owner has read and what there is to read.
+ * How many tasks have ended, as the worker says. A lie would avert its timeout, so the
+ * owner must have read the answers, or they must be there for it to read. Then the
+ * task is over whatever else is true of them: the owner calls back or kills the worker.
+ *
+ * Each word is loaded after the one that it is stored before, so an honest count is
+ * never refused. One can be for a moment if the owner reads on while we count, and the
+ * worker puts other records there; a lie can be believed for a moment in the same way.
+ * The next look knows better, see check_task().
  */
 uint64_t ward_ended(const struct ward *ward)
 {
 	const struct inbox *in = ward->channel.in;
 	const struct outbox *out = ward->channel.out;
-	/* Each is loaded after the one that it is stored before: what is honest is always in range. */
 	uint64_t said = atomic_load(&out->ended);
 	uint64_t consumed = atomic_load(&in->consumed);
 	uint64_t known = atomic_load(&in->completed);
-	uint64_t unread = atomic_load(&out->head) - consumed;
-	if (unread > RING_DEPTH)
+	uint64_t head = atomic_load(&out->head);
+	if (said <= known || head - consumed > RING_DEPTH || said - known > head - consumed)
 		return known;
-	return said >= known && said - known <= unread ? said : known;
+	return said - known <= count_answers(out, consumed, head) ? said : known;
 }
 
 /* Of a batch that is out of time or cancelled, the rest has what is left of the same grace. */
@@ -63,6 +77,9 @@ static bool watch(struct ward *ward, uint64_t now)
 {
 	uint64_t head = atomic_load(&ward->channel.in->head);
 	uint64_t ended = ward_ended(ward);
+	/* It does not go back: a worker that says less again would have its time anew. */
+	if (ward->watching && ended < ward->watched)
+		ended = ward->watched;
 	if (ended >= head) {
 		ward->watching = false;
 		ward->grace_end = 0;
@@ -99,8 +116,13 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	uint64_t timeout = w->plan->task_timeout_ns;
-	if (!watch(ward, now))
-		return 0;
+	if (!watch(ward, now)) {
+		/* What the owner has not read yet may turn out to be no answer. */
+		uint64_t known = atomic_load(&ward->channel.in->completed);
+		bool timed = timeout || atomic_load(&ward->channel.in->cancelled) > known;
+		bool unread = known < atomic_load(&ward->channel.in->head);
+		return timed && unread ? now + look_interval(timeout ? timeout : w->plan->grace_ns) : 0;
+	}
 	bool cancelled = atomic_load(&ward->channel.in->cancelled) > ward->watched;
 	if (!ward->grace_end && !cancelled && timeout && now >= ward->since + timeout) {
 		time_out(ward);

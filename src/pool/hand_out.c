@@ -76,8 +76,12 @@ struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 static int give(struct gd_pool *p, struct slot *s, struct task *t)
 {
 	int r = slot_give(s, t);
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN) {
 		p->stalled = true;
+		pool_need_timer(p);
+	}
+	if (r >= 0)
+		pool_given(p, s);
 	return r;
 }
 

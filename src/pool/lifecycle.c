@@ -68,14 +68,7 @@ static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool b
 void pool_start_worker(struct gd_pool *p, struct slot *s)
 {
 	pthread_mutex_lock(&p->lock);
-	s->state = SLOT_STARTING;
-	s->life++;
-	s->ordered_ns = clock_now_ns();
-	s->completed = s->consumed = s->published = 0;
-	s->cleaned = false;
-	s->broken = NULL;
-	s->setup_words[0] = '\0';
-	s->average_ns = s->last_end_ns = 0;
+	slot_begin_life(s);
 	if (s->life > 1) {
 		s->stats.restarts++;
 		p->stats.restarts++;
@@ -123,6 +116,7 @@ static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
 {
 	pthread_mutex_lock(&p->lock);
 	s->state = state;
+	s->start_error = 0; /* there is no next attempt */
 	p->alive--;
 	bool none_left = p->alive == 0;
 	if (none_left && !p->closing)
@@ -243,7 +237,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	s->pid = 0;
 	uint64_t first = s->completed;
 	uint64_t begun = s->channel.out ? slot_begun(s) : first;
-	if (s->broken && begun == first && s->in.head > first)
+	if (s->broken && !s->lost_parcel && begun == first && s->in.head > first)
 		begun = first + 1;
 	pool_give_back(p, s, begun);
 	pthread_mutex_unlock(&p->lock);

@@ -282,7 +282,7 @@ static void wait_turn(struct gd_pool *p)
 	pool_turn(p);
 	atomic_store(&p->interrupted, false);
 	if (p->alive > 0)
-		pool_wait(p, UINT64_MAX);
+		pool_wait(p, UINT64_MAX, false);
 }
 
 int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err)
@@ -297,7 +297,7 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
 			if (pool_outstanding(p) > 0)
-				pool_wait(p, UINT64_MAX);
+				pool_wait(p, UINT64_MAX, true);
 		}
 	}
 	pthread_mutex_lock(&p->lock);

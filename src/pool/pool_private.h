@@ -86,6 +86,7 @@ struct gd_pool {
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
 	bool stalled;    /* something could not be handed out for want of something else than room */
+	bool untimed;    /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
 	struct backlog again; /* those that have failed and are tried once more */
@@ -134,6 +135,7 @@ void pool_kill_worker(struct gd_pool *p, struct slot *s);
 /* death.c: describes how a worker ended, in an event's fields and its message */
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size);
+void death_describe_broken(const struct slot *s, char *words, size_t size); /* s->broken is set */
 
 /* answers.c: reads one slot's outbox; returns how many records there were */
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
@@ -177,7 +179,7 @@ void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; w
 
 /* poll.c: one turn of everything that can be done without waiting; then waiting */
 void pool_turn(struct gd_pool *p);
-void pool_wait(struct gd_pool *p, uint64_t deadline_ns);
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks); /* for_tasks: until none is outstanding */
 void pool_progress_now(struct gd_pool *p, bool last);
 static inline void pool_progress(struct gd_pool *p, bool last)
 {
@@ -185,6 +187,22 @@ static inline void pool_progress(struct gd_pool *p, bool last)
 		pool_progress_now(p, last);
 }
 void pool_signal(struct gd_pool *p); /* makes the descriptor readable */
+
+/* With the lock held, by any thread: something waits that only a timer of the polling thread moves on. */
+static inline void pool_need_timer(struct gd_pool *p)
+{
+	if (!p->untimed)
+		return;
+	p->untimed = false;
+	pool_signal(p);
+}
+
+/* With the lock held: the slot was given a task. Behind others it may have to be taken back, see pool_balance(). */
+static inline void pool_given(struct gd_pool *p, const struct slot *s)
+{
+	if (p->maybe_idle && slot_in_flight(s) > 1)
+		pool_need_timer(p);
+}
 
 /* stop.c: carries out what was asked for */
 void pool_stop_turn(struct gd_pool *p);

@@ -34,6 +34,20 @@ void slot_drop_channel(struct slot *s)
 	s->socket = -1;
 }
 
+void slot_begin_life(struct slot *s)
+{
+	s->state = SLOT_STARTING;
+	s->life++;
+	s->ordered_ns = clock_now_ns();
+	ring_init(&s->in, NULL, NULL, 0);
+	s->completed = s->consumed = s->published = 0;
+	s->cleaned = false;
+	s->broken = NULL;
+	s->lost_parcel = false;
+	s->setup_words[0] = '\0';
+	s->average_ns = s->last_end_ns = 0;
+}
+
 uint64_t slot_begun(const struct slot *s)
 {
 	uint64_t begun = atomic_load(&s->channel.out->begun);

@@ -50,7 +50,8 @@ struct slot {
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
 	bool drafting;     /* somebody writes into the inbox's next room */
 	bool cleaned;
-	const char *broken; /* what it wrote that it should not have; it is being killed */
+	const char *broken; /* what it wrote or sent that it should not have; it is being killed */
+	bool lost_parcel;   /* … which is a result: its task has failed for that */
 
 	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
 	uint64_t last_end_ns;   /* of its last task */
@@ -68,6 +69,9 @@ struct slot {
 
 int slot_init(struct slot *s, int index, int gpu, int device);
 void slot_finish(struct slot *s);
+
+/* The next life: it has no channel and no task yet, and nothing of the last one. */
+void slot_begin_life(struct slot *s);
 
 /* Drops the channel of the life that is over. */
 void slot_drop_channel(struct slot *s);

@@ -74,13 +74,18 @@ static void *room(struct gd_worker *w, size_t size)
 	return data ? data : wait_for_room(w, size);
 }
 
+/* Publishes a record with words for a payload. Words that would not fit into an empty arena are cut. */
+static void publish_words(struct gd_worker *w, const char *words, struct ring_desc desc)
+{
+	desc.size = strnlen(words, w->out.arena_size);
+	void *data = room(w, desc.size);
+	memcpy(data, words, desc.size);
+	publish(w, data, desc);
+}
+
 void worker_tell(struct gd_worker *w, enum ring_kind kind, int code, const char *words)
 {
-	size_t size = strlen(words);
-	void *data = room(w, size);
-	memcpy(data, words, size);
-	publish(w, data,
-		(struct ring_desc){.kind = (uint16_t)kind, .code = code, .size = size, .end_ns = clock_now_ns()});
+	publish_words(w, words, (struct ring_desc){.kind = (uint16_t)kind, .code = code, .end_ns = clock_now_ns()});
 }
 
 void worker_mark(struct gd_worker *w, struct ring_desc desc)
@@ -133,18 +138,13 @@ void worker_fail_item(struct gd_worker *w, size_t i, int code, const char *words
 
 static void publish_failure(struct gd_worker *w, struct item *item)
 {
-	const char *words = item->words ? item->words : "";
-	size_t size = strlen(words);
-	void *data = room(w, size);
-	memcpy(data, words, size);
-	publish(w, data,
+	publish_words(w, item->words ? item->words : "",
 		(struct ring_desc){
 			.kind = RING_DONE,
 			.id = item->desc.id,
 			.attempt = item->desc.attempt,
 			.start_ns = item->desc.start_ns,
 			.end_ns = w->now_ns,
-			.size = size,
 			.code = item->code,
 		});
 }
