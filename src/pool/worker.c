@@ -136,11 +136,10 @@ static size_t begin(struct gd_worker *w)
 		}
 		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
-		atomic_store_explicit(&out->begun, w->next + n, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst);
+		bool ours = ring_begin(&out->begun, w->next + n, &in->round, w->round);
 		if (w->owes_notice)
-			worker_notify(w);
-		if (atomic_load_explicit(&in->round, memory_order_acquire) == w->round)
+			worker_notify(w); /* after the fence in ring_begin() */
+		if (ours)
 			return n;
 		atomic_store(&out->begun, w->next);
 		w->head = w->next; /* look again */
