@@ -9,6 +9,15 @@
  */
 #define BUNCH_NS 100000
 
+/*
+ * Tasks that take no longer than handing them out: one worker does them as fast
+ * as they come, so another is woken only when the inbox of the first is full.
+ */
+#define TINY_NS 200
+
+/* Up to this, tasks that found one worker with enough to do do not make the next ones follow them to another. */
+#define SHORT_NS 1000
+
 #define MOST_AGAIN 16 /* looked at in one go */
 
 /* One that is being set up is waited for, but not for ever: it may never be ready. */
@@ -49,17 +58,16 @@ static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 	return NULL;
 }
 
-/* Whoever had the last one, while it is not worth anybody else's while. */
+/* Keep giving short tasks to the same worker; waking another costs more. */
 static bool bunches(struct gd_pool *p, const struct slot *s, int avoid)
 {
-	return s->average_ns > 0 && slot_in_flight(s) * s->average_ns < BUNCH_NS && suits(p, s, avoid, false);
+	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < BUNCH_NS;
+	return s->average_ns > 0 && little && suits(p, s, avoid, false);
 }
 
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
-struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
+static struct slot *pick_another(struct gd_pool *p, int avoid, bool only_idle)
 {
-	if (!only_idle && bunches(p, &p->slots[p->cursor], avoid))
-		return &p->slots[p->cursor];
 	if (p->maybe_idle) {
 		struct slot *s = look(p, avoid, true);
 		if (s)
@@ -70,6 +78,18 @@ struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 		return NULL;
 	p->cursor = p->cursor + 1 < p->num_slots ? p->cursor + 1 : 0;
 	return look(p, avoid, false);
+}
+
+struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
+{
+	size_t before = p->cursor;
+	const struct slot *last = &p->slots[before];
+	if (!only_idle && bunches(p, last, avoid))
+		return &p->slots[before];
+	struct slot *s = pick_another(p, avoid, only_idle);
+	if (last->average_ns > 0 && last->average_ns < SHORT_NS && slot_in_flight(last) > 0)
+		p->cursor = before;
+	return s;
 }
 
 /* -EAGAIN is the worker's business, and its next answer's; what else goes wrong is tried again by the clock. */

@@ -148,4 +148,17 @@ struct ring_words {
 
 uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words);
 
+/*
+ * The consumer's half: says that it has begun the records before `until`. False if
+ * some were taken back since it read round_seen; then it must withdraw `begun`. What
+ * the consumer stored before is visible to whoever does not see its `begun`.
+ */
+static inline bool ring_begin(
+	_Atomic uint64_t *begun, uint64_t until, const _Atomic uint64_t *round, uint64_t round_seen)
+{
+	atomic_store_explicit(begun, until, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(round, memory_order_acquire) == round_seen;
+}
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -14,6 +15,8 @@
 #include "pool/worker_private.h"
 
 #define DEFAULT_BATCH 32
+#define NAP_AFTER     64    /* tasks without a wait */
+#define NAP_NS        20000 /* the kernel adds its timer slack, 50 µs by default */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -82,10 +85,27 @@ static bool something_to_do(void *context)
 	return atomic_load(&w->channel.in->head) > w->next || atomic_load(&w->channel.in->closing);
 }
 
+/*
+ * Many tasks came and the owner never ran out of answers, so it is busy handing
+ * out more. Naps before it looks again: then many have come at once, and nobody
+ * has paid for a wake-up. The owner is not told, as a nap ends by itself. A worker
+ * whose owner waits for it does not nap: round trips take no longer.
+ */
+static void nap(struct gd_worker *w)
+{
+	uint64_t armed = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
+	bool flows = w->next - w->waited_at >= NAP_AFTER && armed == w->waited_arm;
+	w->waited_at = w->next;
+	w->waited_arm = armed;
+	if (flows)
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL); /* a signal may end it: no harm */
+}
+
 /* Sleeps until there is a task. False when the owner closes instead. */
 static bool wait_for_task(struct gd_worker *w)
 {
 	struct inbox *in = w->channel.in;
+	nap(w);
 	while (atomic_load(&in->head) <= w->next) {
 		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
 			return false;
@@ -122,11 +142,10 @@ static size_t begin(struct gd_worker *w)
 		}
 		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
-		atomic_store_explicit(&out->begun, w->next + n, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst);
+		bool ours = ring_begin(&out->begun, w->next + n, &in->round, w->round);
 		if (w->owes_notice)
-			worker_notify(w);
-		if (atomic_load_explicit(&in->round, memory_order_acquire) == w->round)
+			worker_notify(w); /* after the fence in ring_begin() */
+		if (ours)
 			return n;
 		atomic_store(&out->begun, w->next);
 		w->head = w->next; /* look again */

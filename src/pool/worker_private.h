@@ -46,9 +46,11 @@ struct gd_worker {
 	bool owes_notice;      /* a record was published, and the owner perhaps not woken for it */
 	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
 
-	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
-	uint64_t head;  /* of the inbox, when we looked last */
-	uint64_t round; /* that it belongs to */
+	uint64_t next;       /* sequence number of the first task in hand, else of the next one */
+	uint64_t head;       /* of the inbox, when we looked last */
+	uint64_t round;      /* that it belongs to */
+	uint64_t waited_at;  /* `next` when the inbox was found empty last */
+	uint64_t waited_arm; /* and what the owner's `armed` was then */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
