@@ -107,7 +107,7 @@ static void conclude_failed(
 	struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d, struct gd_event *event)
 {
 	char words[WORDS_MAX];
-	bool cancelled = atomic_load(&s->channel.in->cancelled) > seq;
+	bool cancelled = inbox_mark(s->channel.in, seq) & RING_MARK_CANCELLED;
 	event->failure = cancelled ? GD_FAILURE_CANCELLED : GD_FAILURE_ERROR;
 	event->code = d->code;
 	event->message = words_of(s, d, words, sizeof(words));
@@ -149,7 +149,7 @@ static void conclude_external(
 	int r = receive_result(p, s, d, &parcel);
 	if (r == -EPROTO) {
 		death_describe_broken(s, words, sizeof(words));
-		event->failure = GD_CRASHED;
+		event->failure = GD_FAILURE_CRASHED;
 		event->message = words;
 		tally_count(&s->tally.failed);
 	} else if (r < 0) {
@@ -167,32 +167,27 @@ static void conclude_external(
 	parcel_finish(&parcel);
 }
 
-static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event)
-{
-	char words[96];
-	snprintf(words, sizeof(words), "not done within %lld ms", (long long)p->options->task_timeout_ms);
-	event->failure = GD_FAILURE_TIMED_OUT;
-	event->code = -ETIMEDOUT;
-	event->message = words;
-	tally_count(&s->tally.timeouts);
-	pool_conclude(p, t, event);
-}
-
 static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d)
 {
 	struct task *t = slot_task(s, seq);
+	uint64_t mark = inbox_mark(s->channel.in, seq);
+	if ((d->flags & RING_SKIPPED) && (mark & RING_MARK_CANCELLED)) {
+		tally_count(&s->tally.cancelled);
+		pool_conclude_skipped(p, t);
+		return;
+	}
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event = pool_event(s, t);
 	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
-	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq) {
+	if (mark & RING_MARK_TIMED_OUT) {
 		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
 			struct parcel parcel;
 			if (receive_result(p, s, d, &parcel) >= 0)
 				parcel_finish(&parcel);
 		}
-		conclude_timed_out(p, s, t, &event);
+		pool_conclude_timed_out(p, s, seq, &event, false);
 	} else if (d->code < 0) {
 		conclude_failed(p, s, seq, d, &event);
 	} else if (d->flags & RING_EXTERNAL) {

@@ -100,8 +100,11 @@ static int give(struct gd_pool *p, struct slot *s, struct task *t)
 		p->stalled = true;
 		pool_need_timer(p);
 	}
-	if (r >= 0)
+	if (r >= 0) {
 		pool_given(p, s);
+		if (t->timeout_ms)
+			warden_notice(&p->warden);
+	}
 	return r;
 }
 
@@ -112,36 +115,30 @@ static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 }
 
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
-static bool hand_out_again(struct gd_pool *p)
+static void hand_out_again(struct gd_pool *p)
 {
-	bool any = false;
 	size_t count = p->again.count < MOST_AGAIN ? p->again.count : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
 		struct slot *s = pick_for(p, &t);
 		backlog_pop(&p->again);
-		if (s && give(p, s, &t) == 0)
-			any = true;
-		else
+		if (!s || give(p, s, &t) < 0)
 			backlog_push(&p->again, &t);
 	}
-	return any;
 }
 
 void pool_hand_out(struct gd_pool *p)
 {
 	if (p->stop_done > 0)
 		return;
-	bool any = p->again.count > 0 && hand_out_again(p);
+	if (p->again.count > 0)
+		hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
 		struct slot *s = pick_for(p, t);
 		if (!s || give(p, s, t) < 0)
 			break;
 		backlog_pop(&p->backlog);
-		any = true;
 	}
-	if (any)
-		warden_notice(&p->warden);
 }
 
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
@@ -157,13 +154,18 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 				.queued_ns = t->queued_ns,
 				.timeout_ms = t->timeout_ms,
 				.tries = t->tries,
+				.alone = t->alone,
+				.cancelled = t->cancelled,
 				.parcel = PARCEL_NONE,
 				.avoid = -1,
 				.doomed = true,
 			};
 			p->doomed++;
 		}
-		backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
+		if (t->cancelled)
+			pool_cancel_task(p, t);
+		else
+			backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
 	}
 	ring_rewind(&s->in, from);
 	if (s->published > from)

@@ -33,7 +33,7 @@ static void clear_counter(int fd)
 
 /*
  * From here on the first answer of each worker makes event_fd readable, and so do a
- * stop, an interrupt, and the end of the last outstanding task (for_tasks: the caller
+ * stop, a cancelled task, an interrupt, and the end of the last outstanding task (for_tasks: the caller
  * waits for that; an abandoned draft ends without an answer). True if one of them has
  * happened already: its event may be among those that are cleared here.
  */
@@ -49,6 +49,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
+	       atomic_load(&p->cancelling) ||
 	       (for_tasks && pool_outstanding(p) == 0);
 }
 
@@ -110,6 +111,8 @@ void pool_turn(struct gd_pool *p)
 	pool_try_starts(p);
 	if (p->doomed)
 		pool_conclude_doomed(p);
+	if (atomic_load_explicit(&p->cancelling, memory_order_relaxed))
+		pool_cancel_turn(p);
 	pool_stop_turn(p);
 	pool_progress(p, false);
 }

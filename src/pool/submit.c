@@ -94,7 +94,8 @@ static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes,
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
 		return false;
 	pool_given(p, s);
-	warden_notice(&p->warden);
+	if (timeout_ms)
+		warden_notice(&p->warden);
 	return true;
 }
 
@@ -266,7 +267,8 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	if (alive) {
 		slot_give_written(d->slot, t);
 		pool_given(p, d->slot);
-		warden_notice(&p->warden);
+		if (t->timeout_ms)
+			warden_notice(&p->warden);
 	} else {
 		backlog_push(&p->backlog, t);
 	}

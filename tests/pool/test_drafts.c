@@ -190,7 +190,7 @@ ssize_t read(int fd, void *buf, size_t size)
 	struct gd_draft *d = abandon_before_read;
 	abandon_before_read = NULL;
 	if (d)
-		gd_abandon(d);
+		gd_draft_abandon(d);
 	return syscall(SYS_read, fd, buf, size);
 }
 
@@ -207,7 +207,7 @@ static void test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it(void *
 	struct pool_rig *rig = *state;
 	open_signalled(rig);
 	uint64_t begin = clock_now_ns();
-	assert_int_equal(gd_poll(rig->pool, WAIT_MS), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 0);
 	assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
 	assert_null(abandon_before_read);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -217,12 +217,12 @@ static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_reada
 {
 	struct pool_rig *rig = *state;
 	open_signalled(rig);
-	struct pollfd end = {.fd = gd_fd(rig->pool), .events = POLLIN};
-	assert_int_equal(gd_poll(rig->pool, 0), 0);
+	struct pollfd end = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_null(abandon_before_read);
 	assert_int_equal(poll(&end, 1, 0), 1);
 	/* Once: an empty pool does not keep its loop awake. */
-	assert_int_equal(gd_poll(rig->pool, 0), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_int_equal(poll(&end, 1, 0), 0);
 	assert_int_equal(pool_rig_close(rig), 0);
 }

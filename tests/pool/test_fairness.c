@@ -175,20 +175,20 @@ static void submit(struct submission *s, uint32_t what, size_t size)
 	static char data[BIG];
 	struct rig_job job = {.what = what, .number = s->number++};
 	memcpy(data, &job, sizeof(job));
-	check_equal(gd_submit(s->rig->pool, data, size, NULL, 0, NULL), 0);
+	check_equal(gd_pool_submit(s->rig->pool, data, size, NULL, NULL, NULL), 0);
 }
 
 /* Two workers whose tasks have been short, so that they get more than one at a time. */
 static struct submission open_warm(struct pool_rig *rig, size_t num_tasks)
 {
 	static const struct gd_worker_ops ops = {.process = process};
-	rig->options.on_task_start = NULL;
+	rig->calls.on_task_start = NULL;
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 0, 0);
 	pool_rig_pid(rig, 1, 0);
 	pool_rig_submit_many(rig, 500);
 	pool_rig_drain(rig);
-	while (gd_poll(rig->pool, 0) > 0)
+	while (gd_pool_poll(rig->pool, 0, 0) > 0)
 		;
 	pool_rig_reserve(rig, rig->submitted + num_tasks);
 	struct submission s = {.rig = rig, .number = rig->submitted};
@@ -210,7 +210,7 @@ static void *submit_long_and_short(void *argument)
 static void check_short_one_is_done(struct pool_rig *rig)
 {
 	assert_int_equal(rig->successes, 501);
-	assert_int_equal(gd_outstanding(rig->pool), 1);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
 	atomic_store(&board->go, 1);
 	pool_rig_drain(rig);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -223,12 +223,12 @@ static void test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_polle
 	s.poller = getpid();
 	struct gd_draft *draft; /* with nothing outstanding gd_poll() would not sleep */
 	void *data;
-	assert_int_equal(gd_reserve(rig->pool, BIG, GD_NOWAIT, &draft, &data), 0);
+	assert_int_equal(gd_pool_reserve(rig->pool, BIG, NOWAIT, &draft, &data), 0);
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, submit_long_and_short, &s), 0);
-	assert_int_equal(gd_poll(rig->pool, WAIT_MS), 1);
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 1);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	gd_abandon(draft);
+	gd_draft_abandon(draft);
 	check_short_one_is_done(rig);
 }
 
@@ -237,10 +237,10 @@ static void test_a_task_behind_a_long_one_goes_to_an_idle_worker_in_another_loop
 	struct pool_rig *rig = *state;
 	struct submission s = open_warm(rig, 2);
 	submit_long_and_short(&s);
-	struct pollfd readable = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	for (uint64_t deadline = wait_deadline_ns(); rig->successes < 501; wait_check(deadline, "the short task"))
 		if (poll(&readable, 1, WAIT_MS) > 0)
-			gd_poll(rig->pool, 0);
+			gd_pool_poll(rig->pool, 0, 0);
 	check_short_one_is_done(rig);
 }
 
@@ -263,7 +263,7 @@ static void test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sl
 	atomic_store(&sends_to_fail, 1);
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, submit_big, &s), 0);
-	assert_int_equal(gd_poll(rig->pool, WAIT_MS), 1);
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 1);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(atomic_load(&sends_to_fail), 0);
 	check_short_one_is_done(rig);

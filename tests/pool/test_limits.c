@@ -325,16 +325,16 @@ static int host_without_fds_and_warden(void)
 	siginfo_t end;
 	check_equal(kill(warden, SIGKILL), 0);
 	check_equal(waitid(P_PID, (id_t)warden, &end, WEXITED | WNOWAIT), 0);
-	gd_poll(rig->pool, 0); /* looks at the warden before it tries again */
+	gd_pool_poll(rig->pool, 0, 0); /* looks at the warden before it tries again */
 	pool_rig_drain(rig);
 	check_equal(rig->successes, 100);
-	check_equal(rig->by_failure[GD_NO_WORKER], 10);
-	check_equal(gd_poll(rig->pool, 0), -ENODEV);
+	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
+	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	/* The time of the next attempt comes. */
-	struct pollfd readable = {.fd = gd_fd(rig->pool), .events = POLLIN};
+	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	set_limit(RLIMIT_NOFILE, 64); /* poll() does nothing without one */
 	check_equal(poll(&readable, 1, WAIT_MS), 1);
-	check_equal(gd_poll(rig->pool, 0), -ENODEV);
+	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
 }

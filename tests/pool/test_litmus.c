@@ -360,21 +360,24 @@ static void test_published_record_is_whole(void **state)
 
 static void reset_timed_out(struct litmus *l)
 {
-	atomic_store(&l->ours.in->timed_out, 0);
+	atomic_store(&l->ours.in->marks, 0);
+	atomic_store(&inbox_descs(l->ours.in)->mark, RING_SERIAL);
 	atomic_store(&l->ours.out->head, 0);
 }
 
 /* The owner has the warden's part, too: another thread would add nothing but noise. */
 static void time_out(struct litmus *l)
 {
-	atomic_store_explicit(&l->ours.in->timed_out, 1, memory_order_relaxed);
+	uint64_t old = RING_SERIAL;
+	atomic_fetch_add(&l->ours.in->marks, 1);
+	atomic_compare_exchange_strong(&inbox_descs(l->ours.in)->mark, &old, old | RING_MARK_TIMED_OUT);
 	spin_until(&l->ours.out->head, 1);
-	l->seen[0] = atomic_load_explicit(&l->ours.in->timed_out, memory_order_relaxed);
+	l->seen[0] = inbox_mark(l->ours.in, 0);
 }
 
 static void notice(struct litmus *l)
 {
-	l->seen[1] = atomic_load_explicit(&l->theirs.in->timed_out, memory_order_relaxed);
+	l->seen[1] = inbox_mark(l->theirs.in, 0);
 	atomic_store_explicit(&l->theirs.out->head, 1, memory_order_release);
 }
 

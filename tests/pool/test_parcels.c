@@ -94,7 +94,7 @@ static void test_worker_that_sends_too_many_descriptors_is_ended_and_leaks_none(
 		pool_rig_submit(rig, 0, counts[i % 4]);
 		pool_rig_drain(rig);
 		assert_int_equal(rig->errors, i + 1);
-		assert_int_equal(rig->failure.event.failure, GD_CRASHED);
+		assert_int_equal(rig->failure.event.failure, GD_FAILURE_CRASHED);
 		check_contains(rig->failure.message,
 			"the worker was killed because it broke the protocol: a result that is not one sealed");
 		hostile = pool_rig_pid(rig, 0, hostile);
@@ -113,7 +113,7 @@ static void test_worker_that_sends_too_many_descriptors_ruins_only_its_own(void 
 	pool_rig_pid(rig, 1, 0);
 	while (rig->errors == 0) {
 		pool_rig_submit(rig, 0, 2);
-		gd_poll(rig->pool, 0);
+		gd_pool_poll(rig->pool, 0, 0);
 	}
 	pool_rig_drain(rig);
 	assert_int_equal(rig->failed_elsewhere, 0);

@@ -345,7 +345,7 @@ static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 		pool_rig_submit(rig, lie, 0);
 		pool_rig_drain(rig);
 		/* Not counted: on a busy machine one that does not lie may be late, too. */
-		assert_int_equal(rig->failure.event.failure, GD_TIMED_OUT);
+		assert_int_equal(rig->failure.event.failure, GD_FAILURE_TIMED_OUT);
 		assert_int_equal(rig->failure.event.id, rig->submitted - 1);
 	}
 	assert_int_equal(rig->errors, 0);
@@ -381,8 +381,8 @@ static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **s
 	rig->options.gpus = "sim:1";
 	rig->options.task_timeout_ms = 60;
 	rig->options.grace_ms = 10;
-	tell_start = rig->options.on_task_start;
-	rig->options.on_task_start = stay_until_it_is_killed;
+	tell_start = rig->calls.on_task_start;
+	rig->calls.on_task_start = stay_until_it_is_killed;
 	pool_rig_open(rig, &ops);
 	pool_rig_submit(rig, 0, 0);
 	pool_rig_drain(rig);
@@ -408,7 +408,7 @@ static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
 	gd_pool_stop(rig->pool);
 	gd_pool_stop(rig->pool);
 	pool_rig_drain(rig);
-	assert_int_equal(rig->by_failure[GD_CANCELLED], 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 

@@ -177,7 +177,7 @@ static void test_threads_may_submit_ask_and_poll_at_once(void **state)
 static void test_threads_may_submit_while_starts_are_told(void **state)
 {
 	struct thread_rig *rig = *state;
-	rig->options.on_task_start = on_task_start;
+	rig->calls.on_task_start = on_task_start;
 	assert_int_equal(submit_beside(rig, ask_the_pool), SUBMITTERS * PER_SUBMITTER);
 	assert_int_equal(rig->started, SUBMITTERS * PER_SUBMITTER);
 	assert_int_equal(rig->ended, SUBMITTERS * PER_SUBMITTER);
