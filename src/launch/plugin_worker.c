@@ -69,7 +69,7 @@ const struct gd_worker_ops *plugin_worker_ops(const struct launch_worker *worker
 {
 	if ((!last.path || strcmp(last.path, worker->plugin) != 0) && inspect(worker->plugin, NULL) < 0)
 		last.facts = (struct plugin_facts){0}; /* then setup says why */
-	last.ops = (struct gd_worker_ops){.size = sizeof(struct gd_worker_ops), 
+	last.ops = (struct gd_worker_ops){
 		.size = sizeof(struct gd_worker_ops),
 		.setup = setup,
 		.process = last.facts.has_batch ? NULL : process,
