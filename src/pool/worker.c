@@ -180,7 +180,8 @@ static int take(struct gd_worker *w, size_t i)
 			return r;
 		w->tasks[i].data = item->payload.data;
 	}
-	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that. */
+	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
+	 */
 	if (inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED)
 		return -ECANCELED;
 	if (w->brief->announce)
