@@ -37,14 +37,14 @@ static void run_and_stop(struct recorder *rec)
 	rec->run.total_tasks = TASKS;
 	rec->on_give = stop_twice_at_the_end;
 	assert_int_equal(recorder_run(rec, &worker), -ECANCELED);
-	/* The last task came too late to be taken. */
-	assert_int_equal(rec->stats.submitted, TASKS - 1);
+	/* A stop takes effect in the next poll: the last task may still have been taken. */
+	assert_true(rec->stats.submitted >= TASKS - 1);
 	assert_int_equal(rec->stats.completed, 6);
-	assert_int_equal(rec->stats.cancelled, TASKS - 1 - 6);
+	assert_int_equal(rec->stats.cancelled, rec->stats.submitted - 6);
 	assert_int_equal(rec->stats.failed, 0);
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 6);
 	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
-	assert_int_equal(rec->exit_stats.cancelled, TASKS - 1 - 6);
+	assert_int_equal(rec->exit_stats.cancelled, rec->stats.cancelled);
 }
 
 static void test_on_cancelled_gets_every_cancelled_task(void **state)
@@ -52,7 +52,7 @@ static void test_on_cancelled_gets_every_cancelled_task(void **state)
 	struct recorder *rec = *state;
 	run_and_stop(rec);
 	recorder_assert_complete(rec);
-	assert_int_equal(rec->count[CALLBACK_CANCELLED], TASKS - 1 - 6);
+	assert_int_equal(rec->count[CALLBACK_CANCELLED], rec->stats.cancelled);
 	assert_int_equal(rec->count[CALLBACK_ERROR], 0);
 }
 
