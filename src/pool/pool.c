@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static int choose_gpus(
  */
 static bool is_exiting(int tasks_fd, const char *tid)
 {
-	char path[64], buf[512];
+	char path[NAME_MAX + 8], buf[512];
 	snprintf(path, sizeof(path), "%s/stat", tid);
 	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
