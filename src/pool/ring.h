@@ -27,25 +27,32 @@ enum ring_kind {
 	RING_TASK = 1,
 	RING_READY,        /* setup is done; attempt: how many tasks it takes at once */
 	RING_STARTED,      /* a task begins; only if asked for */
-	RING_DONE,         /* a task ended; code says how, the payload is its result or its words */
-	RING_SETUP_FAILED, /* the payload is the reason */
+	RING_DONE,         /* a task ended; code says how, the payload is its result or the failure's */
+	RING_SETUP_FAILED, /* the payload is the failure's */
 	RING_CLEANUP_FAILED,
 	RING_CLEANED, /* cleanup is over: the worker leaves by itself */
+	RING_MESSAGE, /* of gd_worker_send(); id: the task that is being processed, or RING_NO_TASK */
 };
 
 #define RING_EXTERNAL 1u /* the payload is a memfd that came by the socket */
+#define RING_NO_TASK  UINT64_MAX
 
+/*
+ * Failures have a message for people: `words` bytes at `offset`. The payload begins
+ * behind them, at the next line.
+ */
 struct ring_desc {
 	uint64_t id;
-	uint64_t offset; /* of the payload in the arena */
-	uint64_t size;
+	uint64_t offset; /* in the arena */
+	uint64_t size;   /* of the payload */
 	uint64_t start_ns;
 	uint64_t end_ns;
 	int32_t code;
 	uint16_t kind;
 	uint16_t flags;
 	uint32_t attempt;
-	uint32_t spare[3];
+	uint32_t words;
+	uint32_t spare[2];
 };
 _Static_assert(sizeof(struct ring_desc) == RING_LINE, "a descriptor is a cache line");
 

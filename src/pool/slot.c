@@ -22,6 +22,8 @@ int slot_init(struct slot *s, int index, int gpu, int device)
 void slot_finish(struct slot *s)
 {
 	slot_drop_channel(s);
+	gd_result_free(s->setup_payload);
+	s->setup_payload = NULL;
 	free(s->tasks);
 	s->tasks = NULL;
 }
