@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/trust.h"
+
 int helper_directory(char *ret, size_t size)
 {
 	Dl_info info;
@@ -26,19 +29,44 @@ int helper_directory(char *ret, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-int helper_find(const char *name, const char *variable, char *ret, size_t size)
+static int join(const char *directory, const char *name, char *ret, size_t size)
 {
-	const char *named = getenv(variable);
-	char directory[PATH_MAX];
-	int n = -1;
-	if (named && *named) {
-		n = snprintf(ret, size, "%s", named);
-		return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
+	int n = snprintf(ret, size, "%s/%s", directory, name);
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static int find_named(const char *variable, const char *value, char *ret, size_t size, struct gd_error *err)
+{
+	if (value[0] != '/')
+		return error_set(err, -EINVAL, "$%s '%s' is not an absolute path", variable, value);
+	int n = snprintf(ret, size, "%s", value);
+	int r = n < 0 || (size_t)n >= size ? -ENAMETOOLONG : access(ret, X_OK) < 0 ? -errno : 0;
+	return r < 0 ? error_set(err, r, "$%s '%s' cannot be executed: %s", variable, value, error_words(r)) : 0;
+}
+
+int helper_find(const char *name, const char *variable, char *ret, size_t size, struct gd_error *err)
+{
+	const char *named = secure_getenv(variable);
+	char directory[PATH_MAX], beside[PATH_MAX];
+	struct gd_error refusal = {0};
+	if (named && *named)
+		return find_named(variable, named, ret, size, err);
+	int r = helper_directory(directory, sizeof(directory));
+	if (r == 0)
+		r = join(directory, name, beside, sizeof(beside));
+	if (r == 0 && access(beside, X_OK) == 0) {
+		r = trust_check_path(beside, &refusal);
+		if (r == 0 && strlen(beside) < size) {
+			strcpy(ret, beside);
+			return 0;
+		}
 	}
-	if (helper_directory(directory, sizeof(directory)) == 0)
-		n = snprintf(ret, size, "%s/%s", directory, name);
-	if (n >= 0 && (size_t)n < size && access(ret, X_OK) == 0)
+	if (join(GD_LIBEXECDIR, name, ret, size) == 0 && access(ret, X_OK) == 0)
 		return 0;
-	n = snprintf(ret, size, "%s/%s", GD_LIBEXECDIR, name);
-	return n >= 0 && (size_t)n < size && access(ret, X_OK) == 0 ? 0 : -ENOENT;
+	if (!refusal.code)
+		return error_set(err, -ENOPKG, "'%s' is not installed, neither beside this program nor in '%s'", name,
+			GD_LIBEXECDIR);
+	return error_set(err, refusal.code,
+		"refusing to execute '%s': %s; install gpu_dispatch, correct the permissions, or set %s to the program you trust",
+		beside, refusal.message, variable);
 }

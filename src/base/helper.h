@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the helper programs that our own programs and the library execute: gpuq-probe, gpuq-launch… */
+/*
+ * Finds the helper programs that our own programs and the library execute: gpuq-probe, gpuq-launch…
+ *
+ * A helper next to our own file is executed only if no other user can have put it there; see base/trust.h.
+ */
 #ifndef BASE_HELPER_H
 #define BASE_HELPER_H
 
 #include <stddef.h>
 
-/*
- * The path of the helper `name`: the value of the environment variable `variable` if it is set, otherwise in
- * helper_directory(), otherwise in the directory of the installation. -ENOENT: it is in none of them.
- */
-int helper_find(const char *name, const char *variable, char *ret, size_t size);
+#include "gpu_dispatch.h"
 
-/* The directory of the file that contains this code: the shared library, or a program that it is linked into. */
+/*
+ * The path of the helper `name`. If the environment variable `variable` is set, its value, an absolute path that the
+ * user trusts. Otherwise the helper in helper_directory(), if it is trusted, or in the directory of the installation.
+ *
+ * -ENOPKG: the helper is not installed; -EPERM: only an untrusted one was found; -EINVAL, -ENOENT…: the variable is
+ * wrong. The error says which file was refused, why, and what to do.
+ */
+int helper_find(const char *name, const char *variable, char *ret, size_t size, struct gd_error *err);
+
+/* The real directory of the file that contains this code: the shared library, or a program that it is linked into. */
 int helper_directory(char *ret, size_t size);
 
 #endif

@@ -14,8 +14,14 @@ static int run(int argc, char **argv)
 {
 	(void)argc;
 	char program[PATH_MAX];
-	if (helper_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program)) < 0) {
-		say("'launch' is a program of its own, gpuq-launch, and it is not installed: it is built where libsndfile is (Debian: libsndfile1-dev)");
+	struct gd_error err = {0};
+	int r = helper_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program), &err);
+	if (r == -ENOPKG) {
+		say("%s; build gpu_dispatch where libsndfile is installed (Debian: libsndfile1-dev)", err.message);
+		return EXIT_USAGE;
+	}
+	if (r < 0) {
+		say("%s", err.message);
 		return EXIT_USAGE;
 	}
 	execv(program, argv);

@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
 	{"output-dir", OPTION_OUTPUT, "DIR", 0,
 		"Where results go (default: data/outputs): those of a/b.wav into DIR/a/b", 0},
 	{"gpus", OPTION_GPUS, "SPEC", 0,
-		"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: $GPUQ_GPUS, else auto)",
+		"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: auto, which is $GPUQ_GPUS or else all)",
 		0},
 	{"workers-per-gpu", OPTION_WORKERS_PER_GPU, "N", 0, "So many at a time on each GPU (default: 1)", 0},
 	{"balance", OPTION_BALANCE, "ORDER", 0,

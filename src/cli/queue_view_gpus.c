@@ -30,16 +30,22 @@ void queue_view_close_gpus(struct queue_view *v)
 	v->probe_spec = NULL;
 }
 
-static int open_probe(struct queue_view *v, bool of_runner, struct gd_error *err)
+/* The rules that a probe depends on, as a string to compare; NULL if there is no memory. */
+static char *describe_probe(const struct runner_rules *rules)
 {
-	const char *spec = v->rules.gpus;
-	cleanup_(freep) char *copy = strdup(spec ? spec : "");
+	char *words;
+	return asprintf(&words, "%s %s", rules->machine, rules->gpus ? rules->gpus : "") < 0 ? NULL : words;
+}
+
+/* Takes `spec`, which describes it. */
+static int open_probe(struct queue_view *v, bool of_runner, char **spec, struct gd_error *err)
+{
 	/* What this shell hides is not hidden from a runner that was started in another. */
-	struct gpu_probe_options o = {.spec = spec,
+	struct gpu_probe_options o = {.spec = v->rules.gpus,
 		.period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS,
-		.unlimited = of_runner};
+		.machine = of_runner ? v->rules.machine : NULL};
 	v->probe_retry_ns = clock_now_ns() + RETRY_NS;
-	int r = copy ? gpu_probe_open(&o, &v->probe, err) : -ENOMEM;
+	int r = gpu_probe_open(&o, &v->probe, err);
 	if (r < 0)
 		return r;
 	struct epoll_event e = {.events = EPOLLIN};
@@ -48,7 +54,7 @@ static int open_probe(struct queue_view *v, bool of_runner, struct gd_error *err
 		queue_view_close_gpus(v);
 		return r;
 	}
-	v->probe_spec = take_ptr(copy);
+	v->probe_spec = take_ptr(*spec);
 	return 0;
 }
 
@@ -79,9 +85,10 @@ int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 {
 	bool of_runner;
 	int r = find_rules(v, &of_runner);
-	if (r < 0)
-		return error_set(err, r, "choosing GPUs: out of memory");
-	if (v->probe && strcmp(v->probe_spec, v->rules.gpus ? v->rules.gpus : "") == 0)
+	cleanup_(freep) char *spec = r < 0 ? NULL : describe_probe(&v->rules);
+	if (!spec)
+		return error_set(err, -ENOMEM, "choosing GPUs: out of memory");
+	if (v->probe && strcmp(v->probe_spec, spec) == 0)
 		return 0;
 	bool none = of_runner && strcmp(v->rules.gpus, RULES_NO_GPUS) == 0;
 	if (!v->probe && (none || clock_now_ns() < v->probe_retry_ns))
@@ -89,7 +96,7 @@ int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 	if (v->probe)
 		view_forget_gpus(v->model);
 	queue_view_close_gpus(v);
-	return none ? 0 : open_probe(v, of_runner, err);
+	return none ? 0 : open_probe(v, of_runner, &spec, err);
 }
 
 /* ---- Into the model --------------------------------------------------------------------- */
@@ -163,7 +170,7 @@ int queue_view_put_gpus(struct queue_view *v)
 		return 0; /* those that were asked for are not there: nothing to show */
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count; i++)
-		r = put_gpu(v, &list->gpus[i]);
+		r = put_gpu(v, list->gpus[i]);
 	gd_gpu_list_free(list);
 	return r;
 }
@@ -177,10 +184,10 @@ static int put_samples(struct queue_view *v, int index)
 	int64_t now_ms = date_now_ms();
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count;) {
-		int id = list->gpus[i].index;
+		int id = list->gpus[i]->index;
 		struct view_sample s = {.time_ms = now_ms, .memory_used_bytes = -1, .utilization_percent = -1};
-		for (; i < list->count && list->gpus[i].index == id; i++) {
-			const struct gd_gpu *gpu = &list->gpus[i];
+		for (; i < list->count && list->gpus[i]->index == id; i++) {
+			const struct gd_gpu *gpu = list->gpus[i];
 			int64_t used = known(gpu, GD_GPU_KNOWN_MEMORY_USED, gpu->memory_used_bytes);
 			int busy = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent);
 			if (used >= 0)

@@ -37,7 +37,7 @@ struct queue_view {
 	struct text command, name;
 	/* The GPUs. */
 	struct gpu_probe *probe; /* NULL: not asked, or it has ended */
-	char *probe_spec;
+	char *probe_spec;        /* see describe_probe() */
 	uint64_t probe_retry_ns; /* one that has ended is started anew, not at once */
 	struct runner_rules rules;
 	int64_t wall_offset_ns; /* wall clock − monotonic clock, taken once: times must not jitter */

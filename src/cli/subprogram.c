@@ -32,10 +32,14 @@ int subprogram_become(const char *name, const char *package, char **argv)
 {
 	char self[PATH_MAX], path[PATH_MAX], variable[64];
 	variable_of(name, variable);
-	if (helper_find(name, variable, path, sizeof(path)) < 0) {
-		say("'%s' is not installed, neither beside gpuq nor in '" GD_LIBEXECDIR
-		    "'; build gpu_dispatch where %s is installed",
-			name, package);
+	struct gd_error err = {0};
+	int r = helper_find(name, variable, path, sizeof(path), &err);
+	if (r == -ENOPKG) {
+		say("%s; build gpu_dispatch where %s is installed", err.message, package);
+		return EXIT_USAGE;
+	}
+	if (r < 0) {
+		say("%s", err.message);
 		return EXIT_USAGE;
 	}
 	if (realpath("/proc/self/exe", self) && setenv(MARK, self, 1) == 0)

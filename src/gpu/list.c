@@ -29,25 +29,27 @@ static int hand_over(const struct gpu_set *set, struct gd_gpu_list **ret, struct
 	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
 }
 
-int gd_gpu_list(const char *text, struct gd_gpu_list **ret, struct gd_error *err)
+int gpu_list_of_machine(const char *text, const char *machine, struct gd_gpu_list **ret, struct gd_error *err)
 {
 	cleanup_(gpu_spec_finish) struct gpu_spec spec = {0};
 	cleanup_(gpu_set_finish) struct gpu_set there = {0};
 	cleanup_(gpu_set_finish) struct gpu_set chosen = {0};
-	int r = gpu_spec_parse(text, &spec, err);
-	if (r == 0)
-		r = gpu_probe_once(&spec, &there, err);
+	int r = gpu_probe_once(&(struct gpu_probe_options){.spec = text, .machine = machine}, &spec, &there, err);
 	if (r == 0)
 		r = gpu_select(&there, &spec, &chosen, err);
 	return r < 0 ? r : hand_over(&chosen, ret, err);
 }
 
-/* $GPUQ_GPUS matters here only where it asks for simulated GPUs. */
+int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err)
+{
+	return gpu_list_of_machine(spec, NULL, ret, err);
+}
+
+/* All GPUs of the machine: simulated ones if $GPUQ_GPUS names such. */
 static int survey(struct gpu_set *ret, struct gd_error *err)
 {
 	cleanup_(gpu_spec_finish) struct gpu_spec spec = {0};
-	int r = gpu_spec_parse(NULL, &spec, err);
-	return r < 0 ? r : gpu_probe_once(&spec, ret, err);
+	return gpu_probe_once(&(struct gpu_probe_options){0}, &spec, ret, err);
 }
 
 int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err)
@@ -88,7 +90,7 @@ int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < list->count && i < max; i++)
-		ids[i] = list->gpus[i].index;
+		ids[i] = list->gpus[i]->index;
 	r = list->count > INT_MAX ? INT_MAX : (int)list->count;
 	gd_gpu_list_free(list);
 	return r;
@@ -118,11 +120,11 @@ int gpu_list_ids(const int *ids, size_t num_ids, struct gd_gpu_list **ret, struc
 bool gd_gpu_cuda_available(void)
 {
 	struct gd_gpu_list *list;
-	if (gd_gpu_list("auto", &list, NULL) < 0)
+	if (gd_gpu_list("all", &list, NULL) < 0)
 		return false;
 	bool available = false;
 	for (size_t i = 0; i < list->count; i++)
-		available |= list->gpus[i].vendor == GD_VENDOR_NVIDIA;
+		available |= list->gpus[i]->vendor == GD_VENDOR_NVIDIA;
 	gd_gpu_list_free(list);
 	return available;
 }

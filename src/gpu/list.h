@@ -12,4 +12,10 @@
  */
 int gpu_list_ids(const int *ids, size_t num_ids, struct gd_gpu_list **ret, struct gd_error *err);
 
+/*
+ * What gd_gpu_list() returns in another process, whose gpu_probe_machine() is `machine`: neither $GPUQ_GPUS nor
+ * CUDA_VISIBLE_DEVICES and the like of this process count. NULL: gd_gpu_list().
+ */
+int gpu_list_of_machine(const char *spec, const char *machine, struct gd_gpu_list **ret, struct gd_error *err);
+
 #endif

@@ -88,7 +88,7 @@ static int sim_read(struct gpu_probe *p, struct gpu_news *ret)
 
 static int start(struct gpu_probe *p)
 {
-	if (p->spec.kind != GPU_SPEC_SIM)
+	if (!p->spec.sim_count)
 		return probe_process_start(&p->settings, &p->process);
 	p->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	if (p->timer_fd < 0)
@@ -107,8 +107,8 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	p->settings.period_ms = options->period_ms;
 	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
 	p->settings.events = options->events;
-	p->unlimited = options->unlimited;
-	int r = gpu_spec_parse(options->spec, &p->spec, err);
+	p->unlimited = options->machine != NULL;
+	int r = gpu_spec_parse(options->spec, options->machine, &p->spec, err);
 	if (r == 0) {
 		r = start(p);
 		if (r < 0)
@@ -140,7 +140,12 @@ void gpu_probe_close(struct gpu_probe *p)
 
 int gpu_probe_fd(const struct gpu_probe *p)
 {
-	return p->spec.kind == GPU_SPEC_SIM ? p->timer_fd : p->process.fd;
+	return p->spec.sim_count ? p->timer_fd : p->process.fd;
+}
+
+void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE])
+{
+	gpu_spec_machine(&p->spec, ret);
 }
 
 pid_t gpu_probe_pid(const struct gpu_probe *p)
@@ -258,7 +263,7 @@ static ssize_t read_more(struct gpu_probe *p)
 
 int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret)
 {
-	if (p->spec.kind == GPU_SPEC_SIM)
+	if (p->spec.sim_count)
 		return sim_read(p, ret);
 	for (;;) {
 		int r = next_news(p, ret);
@@ -287,7 +292,7 @@ static int collect(const struct gpu_probe *p, struct gpu_set *ret)
 		for (size_t i = 0; i < last->num_warnings && r == 0; i++)
 			r = gpu_set_warn(&all, "GPU %u %s", c, last->warnings[i]);
 	}
-	if (r == 0 && p->spec.kind != GPU_SPEC_SIM && !p->unlimited)
+	if (r == 0 && p->spec.sim_count == 0 && !p->unlimited)
 		r = gpu_limit(&all);
 	if (r < 0)
 		return r;
@@ -335,11 +340,11 @@ static int wait_for_round(struct gpu_probe *p)
 	}
 }
 
-int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err)
+int gpu_probe_once(
+	const struct gpu_probe_options *options, struct gpu_spec *ret_spec, struct gpu_set *ret, struct gd_error *err)
 {
 	struct gpu_probe *p;
-	struct gpu_probe_options options = {.spec = spec->kind == GPU_SPEC_SIM ? spec->text : "auto"};
-	int r = gpu_probe_open(&options, &p, err);
+	int r = gpu_probe_open(options, &p, err);
 	if (r < 0)
 		return r;
 	r = wait_for_round(p);
@@ -356,6 +361,10 @@ int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_e
 		r = collect(p, ret);
 		if (r < 0)
 			error_set(err, r, "listing GPUs: out of memory");
+	}
+	if (r == 0) {
+		*ret_spec = p->spec;
+		p->spec = (struct gpu_spec){0};
 	}
 	gpu_probe_close(p);
 	return r;

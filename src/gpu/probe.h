@@ -28,11 +28,15 @@ struct gpu_probe;
 
 /* In every field zero means the default. */
 struct gpu_probe_options {
-	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: $GPUQ_GPUS or "auto" */
+	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: "auto" */
 	unsigned period_ms; /* how often all cards are asked; 0: once, when the probe is opened */
 	unsigned answer_ms; /* how long a driver may take; 5000 */
 	bool events;        /* tell of Xids */
-	bool unlimited;     /* whatever CUDA_VISIBLE_DEVICES and its like hide from this process */
+	/*
+	 * NULL, or the gpu_probe_machine() of another process, whose GPUs are meant: then neither $GPUQ_GPUS nor
+	 * CUDA_VISIBLE_DEVICES and the like of this process count.
+	 */
+	const char *machine;
 };
 
 enum gpu_news_kind {
@@ -62,6 +66,9 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
 /* The selected GPUs as far as they have answered; see gd_gpu_list(). Complete after the first GPU_NEWS_ROUND. */
 int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct gd_error *err);
 
+/* Which machine's GPUs these are, as one word for gpu_probe_options. */
+void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE]);
+
 /* The process behind it; 0 for simulated GPUs. */
 pid_t gpu_probe_pid(const struct gpu_probe *p);
 
@@ -69,10 +76,10 @@ pid_t gpu_probe_pid(const struct gpu_probe *p);
 void gpu_probe_close(struct gpu_probe *p);
 
 /*
- * All that is there, as it is now, without what the environment hides: opens a
- * probe, takes one round, closes it. The specification only says whether
- * simulated GPUs are meant.
+ * All GPUs of the machine as they are now, without those that the environment hides: opens a
+ * probe, takes one round, closes it. The selection of `options->spec` is parsed and returned, but not applied.
  */
-int gpu_probe_once(const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err);
+int gpu_probe_once(
+	const struct gpu_probe_options *options, struct gpu_spec *ret_spec, struct gpu_set *ret, struct gd_error *err);
 
 #endif

@@ -54,7 +54,7 @@ static int spawn(const char *program, int socket, char *const argv[], pid_t *ret
 static int spawn_prober(const struct prober_settings *settings, pid_t *ret)
 {
 	char program[PATH_MAX];
-	int r = helper_find("gpuq-probe", "GPUQ_PROBE", program, sizeof(program));
+	int r = helper_find("gpuq-probe", "GPUQ_PROBE", program, sizeof(program), NULL);
 	if (r < 0)
 		return r;
 	struct prober_arguments arguments;

@@ -39,7 +39,7 @@ static bool is_split(const struct gd_gpu *gpu)
 	return gpu->mig_enabled && gpu->mig_index < 0;
 }
 
-/* "there are 0, 1, 2", or the UUIDs, and what may have hidden others. */
+/* "there are 0, 1, 2", or the UUIDs, and the variable that may hide others. */
 static void append_those_there(struct text *t, const struct gpu_set *there, bool uuids)
 {
 	size_t named = 0;
@@ -55,9 +55,11 @@ static void append_those_there(struct text *t, const struct gpu_set *there, bool
 	}
 	if (named == 0)
 		text_append_string(t, "there is none here (sim:4 gives four simulated ones)");
-	const char *limit = getenv("CUDA_VISIBLE_DEVICES");
-	if (limit && (there->count == 0 || there->gpus[0].vendor != GD_VENDOR_SIMULATED))
-		text_appendf(t, ", with CUDA_VISIBLE_DEVICES='%s'", limit);
+	bool simulated = there->count > 0 && there->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	const char *variable = simulated ? "GPUQ_GPUS" : "CUDA_VISIBLE_DEVICES";
+	const char *value = getenv(variable);
+	if (value)
+		text_appendf(t, ", with %s='%s'", variable, value);
 }
 
 static int not_there(const struct gpu_set *there, const char *what, const char *wanted, bool uuid, struct gd_error *err)

@@ -3,7 +3,9 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,6 +17,7 @@
 
 #define SIM_DEFAULT_BYTES (UINT64_C(16) << 30)
 #define SIM_MAX_BYTES     (UINT64_C(1) << 50)
+#define GPUS_ENV          "GPUQ_GPUS"
 #define FORMS             "auto, all, 0,1,2, 0-3, GPU-…, MIG-… or sim:4x16G"
 
 void gpu_spec_finish(struct gpu_spec *spec)
@@ -54,7 +57,7 @@ static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 	if (*p == 'x' && (units_parse_size(p + 1, 0, &bytes, NULL) < 0 || bytes == 0 || bytes > SIM_MAX_BYTES))
 		return error_set(err, -EINVAL, "%s '%s': '%s' is no amount of memory; expected one like 16G or 512M",
 			spec->source, spec->text, p + 1);
-	spec->kind = GPU_SPEC_SIM;
+	spec->kind = GPU_SPEC_ALL;
 	spec->sim_count = (int)count;
 	spec->sim_memory_bytes = bytes;
 	return 0;
@@ -111,15 +114,16 @@ static int parse_items(struct gpu_spec *spec, char *rest, struct gd_error *err)
 	return 0;
 }
 
-int gpu_spec_parse(const char *text, struct gpu_spec *ret, struct gd_error *err)
+static bool is_auto(const char *text)
 {
-	const char *source = text ? "GPU specification" : "$GPUQ_GPUS";
-	if (!text) {
-		text = getenv("GPUQ_GPUS");
-		if (!text || !*text)
-			text = "auto";
-	}
+	static const char blanks[] = " \t\n\v\f\r";
+	text += strspn(text, blanks);
+	return strncmp(text, "auto", 4) == 0 && text[4 + strspn(text + 4, blanks)] == '\0';
+}
 
+/* The text alone, whatever $GPUQ_GPUS says. */
+static int parse_text(const char *text, const char *source, struct gpu_spec *ret, struct gd_error *err)
+{
 	cleanup_(gpu_spec_finish) struct gpu_spec spec = {.text = strdup(text), .source = source};
 	cleanup_(freep) char *copy = strdup(text);
 	if (!spec.text || !copy)
@@ -129,15 +133,51 @@ int gpu_spec_parse(const char *text, struct gpu_spec *ret, struct gd_error *err)
 	int r = 0;
 	if (!*s)
 		r = error_set(err, -EINVAL, "%s '%s': it is empty; expected " FORMS, source, text);
-	else if (strcmp(s, "auto") == 0 || strcmp(s, "all") == 0)
-		spec.kind = GPU_SPEC_AUTO;
 	else if (strncmp(s, "sim:", 4) == 0)
 		r = parse_sim(&spec, s + 4, err);
-	else
+	else if (strcmp(s, "auto") != 0 && strcmp(s, "all") != 0)
 		r = parse_items(&spec, s, err);
 	if (r < 0)
 		return r;
 	*ret = spec;
 	spec = (struct gpu_spec){0};
 	return 0;
+}
+
+/* What $GPUQ_GPUS says, or in its place the machine that was noted by another process. */
+static int parse_default(const char *machine, struct gpu_spec *ret, struct gd_error *err)
+{
+	if (machine)
+		return parse_text(strcmp(machine, GPU_MACHINE_REAL) == 0 ? "auto" : machine, "machine", ret, err);
+	const char *value = getenv(GPUS_ENV);
+	return parse_text(value && *value ? value : "auto", "$" GPUS_ENV, ret, err);
+}
+
+int gpu_spec_parse(const char *text, const char *machine, struct gpu_spec *ret, struct gd_error *err)
+{
+	cleanup_(gpu_spec_finish) struct gpu_spec spec = {0};
+	cleanup_(gpu_spec_finish) struct gpu_spec usual = {0};
+	bool automatic = !text || is_auto(text);
+	int r = automatic ? 0 : parse_text(text, "GPU specification", &spec, err);
+	/* An explicit "sim:N" does not depend on the variable. */
+	if (r == 0 && spec.sim_count == 0)
+		r = parse_default(machine, &usual, err);
+	if (r < 0)
+		return r;
+	if (spec.sim_count == 0) {
+		spec.sim_count = usual.sim_count;
+		spec.sim_memory_bytes = usual.sim_memory_bytes;
+	}
+	struct gpu_spec *chosen = automatic ? &usual : &spec;
+	*ret = *chosen;
+	*chosen = (struct gpu_spec){0};
+	return 0;
+}
+
+void gpu_spec_machine(const struct gpu_spec *spec, char ret[GPU_MACHINE_SIZE])
+{
+	if (spec->sim_count == 0)
+		snprintf(ret, GPU_MACHINE_SIZE, GPU_MACHINE_REAL);
+	else
+		snprintf(ret, GPU_MACHINE_SIZE, "sim:%dx%" PRIu64 "B", spec->sim_count, spec->sim_memory_bytes);
 }

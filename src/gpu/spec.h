@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A specification of GPUs, parsed: "auto", "all", "0,1,2", "0-3", "GPU-uuid",
- * "MIG-uuid", "sim:N[xSIZE]". Nothing is asked of a driver here: whether these
- * GPUs are there is seen when they are selected.
+ * "MIG-uuid", "sim:N[xSIZE]".
+ *
+ * It names a machine and a selection of its GPUs. The machine is simulated if the
+ * text or $GPUQ_GPUS is "sim:N[xSIZE]"; otherwise it is the real one. Parsing asks no
+ * driver: whether the GPUs exist is checked when they are selected.
  */
 #ifndef GPU_SPEC_H
 #define GPU_SPEC_H
@@ -16,9 +19,8 @@
 #define GPU_SPEC_MAX_SIM   1024
 
 enum gpu_spec_kind {
-	GPU_SPEC_AUTO = 0,
+	GPU_SPEC_ALL = 0, /* every usable GPU of the machine */
 	GPU_SPEC_ITEMS,
-	GPU_SPEC_SIM,
 };
 
 /* Indices first…last, or, where uuid is not NULL, the beginning of a UUID. */
@@ -34,12 +36,23 @@ struct gpu_spec {
 	const char *source; /* where it was written: "GPU specification", "$GPUQ_GPUS" */
 	struct gpu_spec_item *items;
 	size_t num_items, capacity;
-	int sim_count;
+	int sim_count; /* GPUs of a simulated machine; 0: the real machine */
 	uint64_t sim_memory_bytes;
 };
 
-/* NULL means $GPUQ_GPUS, or "auto" where that is not set or empty. -EINVAL with the words. */
-int gpu_spec_parse(const char *text, struct gpu_spec *ret, struct gd_error *err);
+/* "real", or "sim:NxSIZE" with the size in bytes. */
+#define GPU_MACHINE_REAL "real"
+#define GPU_MACHINE_SIZE 48
+
+/*
+ * NULL and "auto" mean $GPUQ_GPUS; if that is unset or empty, every usable GPU. -EINVAL if the text or the variable is
+ * wrong; the error names the one that is.
+ *
+ * `machine`: NULL, or what gpu_spec_machine() returned in another process. It is used in place of $GPUQ_GPUS.
+ */
+int gpu_spec_parse(const char *text, const char *machine, struct gpu_spec *ret, struct gd_error *err);
+/* The machine whose GPUs the specification selects, as one word. */
+void gpu_spec_machine(const struct gpu_spec *spec, char ret[GPU_MACHINE_SIZE]);
 void gpu_spec_finish(struct gpu_spec *spec);
 
 #endif

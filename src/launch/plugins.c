@@ -15,11 +15,19 @@
 #include "base/helper.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "launch/plugin_inspect.h"
 
 #define SUFFIX      ".so"
 #define PATH_ENV    "GPUQ_WORKER_PATH"
 #define DESCRIBE_MS 10000
+
+/* Where a folder of plug-ins comes from. */
+enum source {
+	SOURCE_NAMED,     /* $GPUQ_WORKER_PATH: the user's own choice */
+	SOURCE_BESIDE,    /* the program lies there: its plug-ins must be trusted */
+	SOURCE_INSTALLED, /* the directory that was given when gpu_dispatch was built */
+};
 
 struct found {
 	struct plugin *plugins;
@@ -31,16 +39,21 @@ static void found_finish(struct found *f)
 	plugins_free(f->plugins, f->count);
 }
 
+static void plugin_finish(struct plugin *p)
+{
+	free(p->name);
+	free(p->path);
+	free(p->refusal);
+}
+
 void plugins_free(struct plugin *plugins, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		free(plugins[i].name);
-		free(plugins[i].path);
-	}
+	for (size_t i = 0; i < count; i++)
+		plugin_finish(&plugins[i]);
 	free(plugins);
 }
 
-static const struct plugin *find_named(const struct found *f, const char *name)
+static struct plugin *find_named(const struct found *f, const char *name)
 {
 	for (size_t i = 0; i < f->count; i++)
 		if (strcmp(f->plugins[i].name, name) == 0)
@@ -48,25 +61,53 @@ static const struct plugin *find_named(const struct found *f, const char *name)
 	return NULL;
 }
 
-static int add(struct found *f, const char *folder, const char *file)
+/* 0, with p->refusal set if the file is not trusted; -ENOMEM. */
+static int check_trust(struct plugin *p)
 {
-	size_t size = strlen(file) - strlen(SUFFIX);
-	struct plugin p = {.name = strndup(file, size)};
+	struct gd_error err = {0};
+	if (trust_check_path(p->path, &err) == 0)
+		return 0;
+	return asprintf(&p->refusal,
+		       "refusing to load '%s': %s; correct the permissions, or name the file if you trust it: --worker '%s'",
+		       p->path, err.message, p->path) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+/* Takes the plug-in, unless one of its name counts before it. */
+static int add(struct found *f, struct plugin *p)
+{
+	struct plugin *before = find_named(f, p->name);
+	if (before && (!before->refusal || p->refusal))
+		return 0;
+	if (before) {
+		plugin_finish(before);
+		*before = *p;
+	} else {
+		if (array_reserve(f->plugins, &f->capacity, f->count + 1) < 0)
+			return -ENOMEM;
+		f->plugins[f->count++] = *p;
+	}
+	*p = (struct plugin){0};
+	return 0;
+}
+
+static int look_at(struct found *f, const char *folder, const char *file, enum source source)
+{
+	cleanup_(plugin_finish) struct plugin p = {.name = strndup(file, strlen(file) - strlen(SUFFIX))};
 	if (asprintf(&p.path, "%s/%s", folder, file) < 0)
 		p.path = NULL;
-	bool room = p.name && p.path && array_reserve(f->plugins, &f->capacity, f->count + 1) == 0;
+	if (!p.name || !p.path)
+		return -ENOMEM;
 	struct stat st;
-	if (room && !find_named(f, p.name) && stat(p.path, &st) == 0 && S_ISREG(st.st_mode)) {
-		f->plugins[f->count++] = p;
+	if (stat(p.path, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
-	}
-	free(p.name);
-	free(p.path);
-	return room ? 0 : -ENOMEM;
+	int r = source == SOURCE_BESIDE ? check_trust(&p) : 0;
+	return r < 0 ? r : add(f, &p);
 }
 
 /* A folder that is not there has none. */
-static int look_in(struct found *f, const char *folder)
+static int look_in(struct found *f, const char *folder, enum source source)
 {
 	cleanup_(closedirp) DIR *d = opendir(folder);
 	const struct dirent *e;
@@ -75,7 +116,7 @@ static int look_in(struct found *f, const char *folder)
 		if (e->d_name[0] == '.' || size <= strlen(SUFFIX) ||
 			strcmp(e->d_name + size - strlen(SUFFIX), SUFFIX) != 0)
 			continue;
-		int r = add(f, folder, e->d_name);
+		int r = look_at(f, folder, e->d_name, source);
 		if (r < 0)
 			return r;
 	}
@@ -90,26 +131,32 @@ static int look_in_path(struct found *f, const char *path)
 		char folder[PATH_MAX];
 		if (size > 0 && size < sizeof(folder)) {
 			snprintf(folder, sizeof(folder), "%.*s", (int)size, path);
-			r = look_in(f, folder);
+			r = look_in(f, folder, SOURCE_NAMED);
 		}
 		path += size + (path[size] == ':');
 	}
 	return r;
 }
 
-/* As it was built; of a library in libdir; of a program in bin or libexec; and what the build was told. */
+/* Behind the real directory of the program or library: as it was built, of a library in libdir, of a program in bin. */
 static int look_beside(struct found *f)
 {
-	static const char *const places[] = {"workers", "gpu_dispatch/workers", "../lib/gpu_dispatch/workers"};
+	static const struct {
+		const char *folder;
+		bool above; /* from the directory above on */
+	} places[] = {{"workers", false}, {"gpu_dispatch/workers", false}, {"lib/gpu_dispatch/workers", true}};
 	char here[PATH_MAX], folder[PATH_MAX];
-	int r = 0;
-	bool known = helper_directory(here, sizeof(here)) == 0;
-	for (size_t i = 0; known && r >= 0 && i < sizeof(places) / sizeof(places[0]); i++) {
-		int n = snprintf(folder, sizeof(folder), "%s/%s", here, places[i]);
+	int r = helper_directory(here, sizeof(here));
+	if (r < 0)
+		return 0;
+	for (size_t i = 0; r >= 0 && i < sizeof(places) / sizeof(places[0]); i++) {
+		/* Without "..": the path is checked as it is written. */
+		int length = (int)(places[i].above ? strrchr(here, '/') - here : (ptrdiff_t)strlen(here));
+		int n = snprintf(folder, sizeof(folder), "%.*s/%s", length, here, places[i].folder);
 		if (n > 0 && (size_t)n < sizeof(folder))
-			r = look_in(f, folder);
+			r = look_in(f, folder, SOURCE_BESIDE);
 	}
-	return r < 0 ? r : look_in(f, GD_WORKERDIR);
+	return r;
 }
 
 static int by_name(const void *a, const void *b)
@@ -124,6 +171,8 @@ int plugins_list(struct plugin **ret, size_t *ret_count)
 	int r = path ? look_in_path(&f, path) : 0;
 	if (r >= 0)
 		r = look_beside(&f);
+	if (r >= 0)
+		r = look_in(&f, GD_WORKERDIR, SOURCE_INSTALLED);
 	if (r < 0)
 		return r;
 	if (f.count)
@@ -138,6 +187,10 @@ bool plugins_describe(const struct plugin *plugin, char *ret, size_t size)
 {
 	struct plugin_facts facts;
 	struct gd_error err = {0};
+	if (plugin->refusal) {
+		snprintf(ret, size, "%s", plugin->refusal);
+		return false;
+	}
 	bool good = plugin_inspect(plugin->path, DESCRIBE_MS, &facts, &err) == 0;
 	snprintf(ret, size, "%s", good ? facts.about : err.message);
 	return good;
@@ -160,14 +213,17 @@ static int fail_unknown(const struct found *f, const char *name, struct gd_error
 	cleanup_(text_finish) struct text list = {0};
 	if (!names)
 		return error_set(err, -ENOMEM, "no memory");
+	size_t count = 0;
 	for (size_t i = 0; i < f->count; i++) {
-		names[i] = f->plugins[i].name;
-		text_appendf(&list, "%s%s", i ? ", " : "", names[i]);
+		if (f->plugins[i].refusal)
+			continue;
+		text_appendf(&list, "%s%s", count ? ", " : "", f->plugins[i].name);
+		names[count++] = f->plugins[i].name;
 	}
-	const char *meant = suggest(name, names, f->count);
+	const char *meant = suggest(name, names, count);
 	if (meant)
 		return error_set(err, -ENOENT, "there is no worker '%s'; did you mean '%s'?", name, meant);
-	if (f->count)
+	if (count)
 		return error_set(err, -ENOENT,
 			"there is no worker '%s'; there are: %s; a file of your own is "
 			"--worker ./FILE.so",
@@ -196,9 +252,12 @@ int plugins_find(const char *name, char **ret_path, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "the workers cannot be listed: %s", error_words(r));
 	const struct plugin *p = find_named(&f, name ? name : "whisper");
-	if (!p && !name)
-		p = find_named(&f, "pocketsphinx");
+	const struct plugin *second = name ? NULL : find_named(&f, "pocketsphinx");
+	if (!p || (p->refusal && second && !second->refusal))
+		p = second;
 	if (!p)
 		return name ? fail_unknown(&f, name, err) : fail_none(err);
+	if (p->refusal)
+		return error_set(err, -EPERM, "%s", p->refusal);
 	return find_file(p->path, ret_path, err);
 }

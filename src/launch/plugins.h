@@ -2,6 +2,9 @@
 /*
  * The plug-ins that have a name: NAME.so in a folder of $GPUQ_WORKER_PATH, beside
  * the program as it was built, or where it was installed. The first of a name counts.
+ *
+ * A plug-in beside the program that another user could have put there is refused: it is listed, but never loaded. One
+ * of the same name in the installation takes its place. See base/trust.h.
  */
 #ifndef LAUNCH_PLUGINS_H
 #define LAUNCH_PLUGINS_H
@@ -14,6 +17,7 @@
 struct plugin {
 	char *name;
 	char *path;
+	char *refusal; /* why it is not loaded, and what to do; NULL: it can be */
 };
 
 /* By name. Release with plugins_free(). */

@@ -16,6 +16,7 @@ struct batch {
 	struct ring_desc descs[BATCH];
 	size_t count;
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
+	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
 /* What a record must be for us to go on with it; else the words. `task`: the first one without an answer. */
@@ -66,6 +67,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	uint64_t there = head - s->consumed;
 	b->count = 0;
 	b->first_task = s->completed;
+	b->end_task = s->in.head;
 	if (there == 0)
 		return;
 	if (there > RING_DEPTH) {
@@ -120,7 +122,7 @@ static void conclude_failed(struct gd_pool *p, struct slot *s, uint64_t seq, con
 	const struct payload *payload, int lost, struct gd_event *event)
 {
 	char words[PAYLOAD_WORDS_MAX];
-	bool cancelled = atomic_load(&s->channel.in->cancelled) > seq;
+	bool cancelled = inbox_mark(s->channel.in, seq) & RING_MARK_CANCELLED;
 	event->failure = cancelled ? GD_FAILURE_CANCELLED : GD_FAILURE_ERROR;
 	event->code = d->code;
 	event->result = payload->bytes;
@@ -142,34 +144,34 @@ static void conclude_done(
 	pool_conclude(p, t, event);
 }
 
-/* The result could not be received. */
+/* The result could not be received; -EPROTO: the worker is broken. */
 static void conclude_not_carried(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, int error, struct gd_event *event)
 {
-	char words[160];
-	snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
-		(unsigned long long)d->size, error_words(error));
-	event->failure = GD_FAILURE_NOT_CARRIED;
-	event->code = error;
+	char words[192];
 	event->message = words;
+	if (error == -EPROTO) {
+		death_describe_broken(s, words, sizeof(words));
+		event->failure = GD_FAILURE_CRASHED;
+	} else {
+		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
+			(unsigned long long)d->size, error_words(error));
+		event->failure = GD_FAILURE_NOT_CARRIED;
+		event->code = error;
+	}
 	tally_count(&s->tally.failed);
-	pool_conclude(p, t, event);
-}
-
-static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event)
-{
-	char words[96];
-	snprintf(words, sizeof(words), "not done within %lld ms", (long long)p->options->task_timeout_ms);
-	event->failure = GD_FAILURE_TIMED_OUT;
-	event->code = -ETIMEDOUT;
-	event->message = words;
-	tally_count(&s->tally.timeouts);
 	pool_conclude(p, t, event);
 }
 
 static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d)
 {
 	struct task *t = slot_task(s, seq);
+	uint64_t mark = inbox_mark(s->channel.in, seq);
+	if ((d->flags & RING_SKIPPED) && (mark & RING_MARK_CANCELLED)) {
+		tally_count(&s->tally.cancelled);
+		pool_conclude_skipped(p, t);
+		return;
+	}
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event = pool_event(s, t);
 	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
@@ -181,8 +183,8 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 		r = payload_receive(p, s, d, &payload);
 	else
 		payload.bytes = payload_in_place(s, d);
-	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq)
-		conclude_timed_out(p, s, t, &event);
+	if (mark & RING_MARK_TIMED_OUT)
+		pool_conclude_timed_out(p, s, seq, &event, false);
 	else if (d->code < 0)
 		conclude_failed(p, s, seq, d, &payload, r, &event);
 	else if (r < 0)
@@ -276,9 +278,9 @@ static void message(struct gd_pool *p, struct slot *s, uint64_t task, const stru
 	payload_finish(&payload);
 }
 
-static void started(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
+static void started(struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
 {
-	for (uint64_t seq = task; seq < s->in.head; seq++) {
+	for (uint64_t seq = task; seq < end_task; seq++) {
 		struct task *t = slot_task(s, seq);
 		if (t->id == d->id) {
 			pool_announce(p, s, t, d->start_ns);
@@ -298,7 +300,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			done(p, s, task++, d);
 			break;
 		case RING_STARTED:
-			started(p, s, task, d);
+			started(p, s, task, b->end_task, d);
 			break;
 		case RING_MESSAGE:
 			message(p, s, task, d);

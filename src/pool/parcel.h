@@ -30,8 +30,10 @@ int parcel_fill(const void *data, size_t size, struct parcel *ret);
 int parcel_send(const struct parcel *p, int sock, bool wait);
 
 /*
- * The next one on the socket. -EPROTO if nothing is there, or what came is not a
+ * The next one on the socket. -EPROTO if nothing is there, or what came is not one
  * sealed memfd of at least `size` bytes: mapping anything else could fault later.
+ * -EPIPE if nothing is there and the other side is gone. Other errors are this
+ * process's own. Descriptors that are not returned are closed.
  */
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret);
 

@@ -76,7 +76,7 @@ static int plan_environments(struct gd_pool *p, const struct gd_gpu *const *gpus
 	if (!p->env_changes || !p->environments)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->num_slots; i++) {
-		int r = gd_gpu_bind(gpus[i], 1, &p->env_changes[i], err);
+		int r = gd_gpu_bind(&gpus[i], 1, &p->env_changes[i], err);
 		if (r < 0)
 			return r;
 		if (!p->options->worker_argv)
@@ -142,7 +142,6 @@ int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_err
 		.output_paths = (const char *const *)p->output_paths,
 		.event_fd = p->event_fd,
 		.settings_fd = p->settings_fd,
-		.task_timeout_ns = (uint64_t)o->task_timeout_ms * 1000000,
 		.grace_ns = (uint64_t)o->grace_ms * 1000000,
 		.setup_timeout_ns = (uint64_t)o->setup_timeout_ms * 1000000,
 		.cleanup_timeout_ns = (uint64_t)o->cleanup_timeout_ms * 1000000,

@@ -31,8 +31,13 @@ static void clear_counter(int fd)
 		;
 }
 
-/* From here on the first answer of each worker makes event_fd readable. True if one was there before. */
-static bool arm(struct gd_pool *p)
+/*
+ * From here on the first answer of each worker makes event_fd readable, and so do a
+ * stop, a cancelled task, an interrupt, and the end of the last outstanding task (for_tasks: the caller
+ * waits for that; an abandoned draft ends without an answer). True if one of them has
+ * happened already: its event may be among those that are cleared here.
+ */
+static bool arm(struct gd_pool *p, bool for_tasks)
 {
 	if (p->signalled)
 		clear_counter(p->event_fd);
@@ -43,7 +48,8 @@ static bool arm(struct gd_pool *p)
 			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted);
+	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
+	       atomic_load(&p->cancelling) || (for_tasks && pool_outstanding(p) == 0);
 }
 
 static void handle_timer(struct gd_pool *p)
@@ -74,6 +80,7 @@ static void look(struct gd_pool *p, int timeout_ms)
 		pool_read_reports(p);
 }
 
+/* After arm(): whoever needs a timer from now on makes event_fd readable, see pool_need_timer(). */
 static void set_timer(struct gd_pool *p)
 {
 	if (p->timer_set)
@@ -82,6 +89,7 @@ static void set_timer(struct gd_pool *p)
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
 	bool patient = p->again.count > 0; /* see pool_hand_out(): some wait for a worker that may never come */
+	p->untimed = !soon;
 	pthread_mutex_unlock(&p->lock);
 	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
 	if (!soon && p->restart_at) {
@@ -102,17 +110,19 @@ void pool_turn(struct gd_pool *p)
 	pool_try_starts(p);
 	if (p->doomed)
 		pool_conclude_doomed(p);
+	if (atomic_load_explicit(&p->cancelling, memory_order_relaxed))
+		pool_cancel_turn(p);
 	pool_stop_turn(p);
 	pool_progress(p, false);
 }
 
-void pool_wait(struct gd_pool *p, uint64_t deadline_ns)
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks)
 {
-	set_timer(p);
-	if (arm(p)) {
+	if (arm(p, for_tasks)) {
 		look(p, 0);
 		return;
 	}
+	set_timer(p);
 	look(p, deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns()));
 }
 
@@ -147,14 +157,14 @@ static int nothing_left(struct gd_pool *p)
 /*
  * Other people's loops wait for the descriptor next. After callbacks it stays
  * readable: there may be more, and whoever comes back at once pays nothing for it.
- * After none, it turns readable with the next answer.
+ * After none, it turns readable with the next answer, or with the end of the last
+ * task if gd_poll() has found some outstanding.
  */
-static void stay_readable(struct gd_pool *p)
+static void stay_readable(struct gd_pool *p, bool outstanding)
 {
-	if (p->made == 0) {
+	if (p->made == 0 && !arm(p, outstanding)) {
 		set_timer(p);
-		if (!arm(p))
-			return;
+		return;
 	}
 	if (!p->signalled)
 		pool_signal(p);
@@ -178,6 +188,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		look(p, 0);
 
 	int result = 0;
+	bool outstanding = false;
 	for (;;) {
 		int before = -1;
 		for (int turn = 0; turn < TURNS_MAX && p->made != before; turn++) {
@@ -188,16 +199,17 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
 		result = nothing_left(p); /* also when interrupted: a stop does that */
-		if (result <= 0)
+		outstanding = result > 0;
+		if (!outstanding)
 			break;
 		result = 0;
 		if (interrupted)
 			break;
 		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
-		pool_wait(p, deadline);
+		pool_wait(p, deadline, true);
 	}
-	stay_readable(p);
+	stay_readable(p, outstanding);
 	return p->made > 0 ? p->made : result;
 }
 

@@ -45,12 +45,12 @@ static int choose_gpus(
 	if (!gpus)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
 	for (size_t i = 0; i < num_gpus; i++) {
-		if (!gd_gpu_usable(&list->gpus[i])) {
-			int r = gd_gpu_validate(&list->gpus[i].index, 1, err); /* it knows the words */
-			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i].index);
+		if (!gd_gpu_usable(list->gpus[i])) {
+			int r = gd_gpu_validate(&list->gpus[i]->index, 1, err); /* it knows the words */
+			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i]->index);
 		}
 		for (size_t k = 0; k < per_gpu; k++)
-			gpus[i * per_gpu + k] = &list->gpus[i];
+			gpus[i * per_gpu + k] = list->gpus[i];
 	}
 	p->num_slots = num_gpus * per_gpu;
 	*ret = take_ptr(gpus);
@@ -153,6 +153,8 @@ static int make_queue(struct gd_pool *p)
 	int r = backlog_init(&p->backlog, p->limit);
 	if (r >= 0)
 		r = backlog_init(&p->again, p->limit);
+	if (r >= 0)
+		r = backlog_init(&p->cancelled, p->limit);
 	if (r >= 0 && o->ordered)
 		r = held_results_init(&p->held, p->limit);
 	return r;
@@ -168,6 +170,8 @@ static void pool_free(struct gd_pool *p)
 		backlog_finish(&p->backlog);
 	if (p->again.tasks)
 		backlog_finish(&p->again);
+	if (p->cancelled.tasks)
+		backlog_finish(&p->cancelled);
 	held_results_finish(&p->held);
 	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
 	for (int i = 0; i < 3; i++)
@@ -283,7 +287,7 @@ static void wait_turn(struct gd_pool *p)
 	pool_turn(p);
 	atomic_store(&p->interrupted, false);
 	if (p->alive > 0)
-		pool_wait(p, UINT64_MAX);
+		pool_wait(p, UINT64_MAX, false);
 }
 
 int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err)
@@ -293,12 +297,14 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 	if (p->in_callback)
 		return error_set(err, -EDEADLK, "gd_pool_close() from inside a callback");
 	if (pool_outstanding(p) > 0) {
-		atomic_store(&p->stop, 2);
+		int asked = 0;
+		while (asked < 2 && !atomic_compare_exchange_weak(&p->stop, &asked, 2))
+			;
 		while (pool_outstanding(p) > 0) {
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
 			if (pool_outstanding(p) > 0)
-				pool_wait(p, UINT64_MAX);
+				pool_wait(p, UINT64_MAX, true);
 		}
 	}
 	pthread_mutex_lock(&p->lock);

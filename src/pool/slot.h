@@ -45,6 +45,8 @@ struct slot {
 	struct ring in;
 	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
+	uint64_t serial;    /* of the last record that was written: see RING_SERIAL */
+	bool recall;        /* tasks that it has not begun were cancelled: see pool_cancel_turn() */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
@@ -72,6 +74,9 @@ struct slot {
 int slot_init(struct slot *s, int index, int gpu, int device);
 void slot_finish(struct slot *s);
 
+/* The next life: it has no channel and no task yet, and nothing of the last one. */
+void slot_begin_life(struct slot *s);
+
 /* Drops the channel of the life that is over. */
 void slot_drop_channel(struct slot *s);
 
@@ -87,6 +92,9 @@ static inline size_t slot_in_flight(const struct slot *s)
 
 /* How many tasks it has begun in this life, as far as that can be true. */
 uint64_t slot_begun(const struct slot *s);
+
+/* With the pool's lock held: marks a task that it has not answered as cancelled. True if it may have begun it. */
+bool slot_cancel(struct slot *s, uint64_t seq);
 
 /* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
 #define SLOT_AHEAD_NS 1000000

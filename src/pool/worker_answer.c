@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
 /* ---- Publishing --------------------------------------------------------- */
@@ -119,7 +120,7 @@ static void publish_failure(struct gd_worker *w, struct failure *f, struct ring_
 	memcpy(data, f->words, words);
 	if (!external && f->size > 0)
 		memcpy(data + ring_aligned(words), f->data, f->size);
-	desc.flags = external ? RING_EXTERNAL : 0;
+	desc.flags |= external ? RING_EXTERNAL : 0;
 	desc.words = (uint32_t)words;
 	desc.size = f->size;
 	worker_publish(w, data, in_arena, desc);
@@ -177,6 +178,7 @@ static void publish_failed_item(struct gd_worker *w, const struct item *item)
 	publish_failure(w, item->failure ? item->failure : &none,
 		(struct ring_desc){
 			.kind = RING_DONE,
+			.flags = item->desc.flags & RING_SKIPPED,
 			.id = item->desc.id,
 			.attempt = item->desc.attempt,
 			.start_ns = item->desc.start_ns,
@@ -270,19 +272,24 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 
 void *gd_worker_result_reserve(struct gd_worker *w, size_t size)
 {
-	return w->in_hand && w->settled == 0 ? answer_reserve(w, 0, size) : NULL;
+	if (!w->in_hand || w->settled > 0)
+		return NULL;
+	interrupt_defer(w);
+	void *data = answer_reserve(w, 0, size);
+	interrupt_resume(w);
+	return data;
 }
 
 int gd_worker_result(struct gd_worker *w, const void *data, size_t size)
 {
 	if (!w->in_hand || w->settled > 0)
 		return -EINVAL;
+	interrupt_defer(w);
 	void *room_for_it = answer_reserve(w, 0, size);
-	if (!room_for_it)
-		return gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
-	if (size)
+	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
-	return 0;
+	interrupt_resume(w);
+	return room_for_it ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
 }
 
 void worker_settle_answered(struct gd_worker *w)
@@ -296,11 +303,12 @@ int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
+	interrupt_defer(w);
 	void *room_for_it = answer_reserve(w, i, size);
-	if (!room_for_it)
-		return -ENOMEM;
-	if (size)
+	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
-	worker_settle_answered(w);
-	return 0;
+	if (room_for_it)
+		worker_settle_answered(w);
+	interrupt_resume(w);
+	return room_for_it ? 0 : -ENOMEM;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
 #define ERRNO_MAX 4095 /* the kernel's */
@@ -129,24 +130,30 @@ int failure_of_hook(struct failure *f, const char *hook, int returned)
 
 int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
 {
+	interrupt_defer(w);
 	failure_clear(&w->failure);
 	va_list args;
 	va_start(args, format);
 	set_words(&w->failure, format, args);
 	va_end(args);
+	interrupt_resume(w);
 	return code > 0 ? -code : code;
 }
 
 int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size)
 {
+	interrupt_defer(w);
 	set_failure(&w->failure, message, data, size);
+	interrupt_resume(w);
 	return code > 0 ? -code : code;
 }
 
+/* Between interrupt_defer() and interrupt_resume(). */
 static int fail_item(struct gd_worker *w, size_t i, int code, struct failure *failure)
 {
 	worker_fail_item(w, i, negative(code), failure);
 	worker_settle_answered(w);
+	interrupt_resume(w);
 	return code > 0 ? -code : code;
 }
 
@@ -154,6 +161,7 @@ int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *fo
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
+	interrupt_defer(w);
 	struct failure *f = allocate();
 	if (f) {
 		va_list args;
@@ -169,6 +177,7 @@ int gd_worker_batch_fail_with(
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
+	interrupt_defer(w);
 	struct failure *f = allocate();
 	if (f)
 		set_failure(f, message, data, size);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
 static struct ring_desc message_record(const struct gd_worker *w, size_t size)
@@ -44,7 +45,7 @@ static int send_parcel(struct gd_worker *w, void *reserved, const void *data, si
 	return 0;
 }
 
-int gd_worker_send(struct gd_worker *w, const void *data, size_t size)
+static int send_message(struct gd_worker *w, const void *data, size_t size)
 {
 	void *reserved = worker_result_room(w);
 	if (reserved || size > CHANNEL_IN_PLACE)
@@ -55,4 +56,12 @@ int gd_worker_send(struct gd_worker *w, const void *data, size_t size)
 		memcpy(room, data, size);
 	worker_publish(w, room, size, desc);
 	return 0;
+}
+
+int gd_worker_send(struct gd_worker *w, const void *data, size_t size)
+{
+	interrupt_defer(w);
+	int r = send_message(w, data, size);
+	interrupt_resume(w);
+	return r;
 }

@@ -179,6 +179,35 @@ def test_option_and_variables_select_the_gpus(machine):
     assert "A100" not in machine("gpus", CUDA_VISIBLE_DEVICES="1").stdout
 
 
+def test_simulated_gpus_of_the_variable_are_the_machine(machine):
+    def indices(*words):
+        gpus = json.loads(machine("gpus", "--json", *words, cards=A100, GPUQ_GPUS="sim:2").stdout)
+        assert {gpu["vendor"] for gpu in gpus} == {"simulated"}
+        return [gpu["index"] for gpu in gpus]
+    for words in ((), ("--gpus", "auto"), ("--gpus", "all"), ("--gpus", "0,1"), ("--gpus", "0-1")):
+        assert indices(*words) == [0, 1], words
+    assert indices("--gpus", "1") == [1]
+    assert indices("--gpus", "sim:3") == [0, 1, 2]
+    result = machine("gpus", "--gpus", "2", GPUQ_GPUS="sim:2")
+    assert result.returncode == 2
+    assert result.stderr == "gpuq: GPU specification '2': GPU 2 is not there; there are 0, 1, with GPUQ_GPUS='sim:2'\n"
+
+
+def test_real_gpus_of_the_variable_are_the_default_selection(machine):
+    def indices(*words):
+        return [gpu["index"] for gpu in json.loads(machine("gpus", "--json", *words, cards=A100 + H100, GPUQ_GPUS="1").stdout)]
+    assert indices() == indices("--gpus", "auto") == [1]
+    assert indices("--gpus", "all") == [0, 1]
+    assert indices("--gpus", "0") == [0]
+
+
+def test_wrong_value_of_the_variable_is_an_error_that_names_it(machine):
+    for words in ((), ("--gpus", "auto"), ("--gpus", "0")):
+        result = machine("gpus", *words, cards=A100, GPUQ_GPUS="sim:x")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("gpuq: $GPUQ_GPUS 'sim:x': expected sim:N")
+
+
 def test_gpu_that_is_not_there_names_those_that_are(machine):
     result = machine("gpus", "--gpus", "0,5", cards=A100 + H100)
     assert (result.returncode, result.stdout) == (2, "")

@@ -4,6 +4,8 @@ import pathlib
 import re
 import signal
 
+import pytest
+
 from lab import LIMIT
 from processes import naps
 
@@ -60,6 +62,24 @@ def test_two_at_once_on_two_gpus_and_each_sees_its_own(lab):
     seen = {(lab.directory / f"gpu.{n}").read_text().split()[1] for n in (1, 2)}
     assert seen == {"0", "1"}
     assert {tuple(job["gpu_ids"]) for job in lab.jobs().values()} == {(0,), (1,)}
+
+
+@pytest.mark.parametrize("spec, gpus", [("auto", {0, 1}), ("all", {0, 1}), ("0,1", {0, 1}), ("1", {1})])
+def test_option_names_simulated_gpus_of_the_variable(lab, spec, gpus):
+    lab.environment["GPUQ_GPUS"] = "sim:2"
+    count = len(gpus)
+    lab.commands(*(f"touch began.$GPUQ_JOB_ID; until [ -e began.1 -a -e began.{count} ]; do sleep 0.01; done",) * count)
+    lab.gpuq("run", "--gpus", spec, "--jobs-per-gpu", "1")
+    assert {tuple(job["gpu_ids"]) for job in lab.jobs().values()} == {(gpu,) for gpu in gpus}
+
+
+def test_why_shows_the_simulated_gpus_of_the_runner_in_any_shell(lab):
+    lab.add("--mem", "30G", "true")
+    lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
+    lab.until(lambda: "just beginning" not in (why := lab.gpuq("why", 1)) and "nobody runs" not in why, "the rules")
+    for gpus in ("", "sim:4x8G", "0", "nonsense"):
+        assert lab.gpuq("why", 1, env={"GPUQ_GPUS": gpus}) == (
+            "job 1: Pending\nGPU 1: needs 30.0 GB, 24.0 GB in all\n"), gpus
 
 
 def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):

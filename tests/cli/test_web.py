@@ -386,6 +386,18 @@ def test_metrics_tell_of_gpus_queue_and_journal(lab):
     assert f"gpuq_journal_size_bytes {lab.journal.stat().st_size}" in text
 
 
+def test_gpus_are_those_of_the_runner_in_any_shell(lab):
+    lab.add("--mem", "30G", "true")
+    lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
+    lab.until(lambda: "GPU 1: needs 30.0 GB, 24.0 GB in all" in lab.gpuq("why", 1), "the rules of the runner")
+    for gpus in ("", "sim:4x8G"):
+        lab.environment["GPUQ_GPUS"] = gpus
+        page = Page(lab)
+        text = lab.until(lambda: "gpuq_gpu_memory_size_bytes{" in (text := page.ask("/metrics").content.decode()) and text, "GPUs")
+        sizes = [line for line in text.splitlines() if line.startswith("gpuq_gpu_memory_size_bytes{")]
+        assert sizes == [f'gpuq_gpu_memory_size_bytes{{gpu="1"}} {24 << 30}']
+
+
 @pytest.mark.heavy
 def test_promtool_has_nothing_to_say(lab):
     result = subprocess.run(["promtool", "check", "metrics"], input=all_metrics(lab), capture_output=True, text=True, timeout=LIMIT, check=False)

@@ -10,8 +10,10 @@
 #include <cmocka.h>
 
 #include "fake_machine.h"
+#include "gpu/bind.h"
 #include "gpu/list.h"
 #include "gpu/spec.h"
+#include "support/gpu_pointers.h"
 
 #define CARD(name, uuid) "card\nname=" name "\nuuid=" uuid "\n"
 #define TWO_CARDS        CARD("A", "GPU-abc1") CARD("A", "GPU-abd2")
@@ -20,7 +22,7 @@ static void assert_spec_error(const char *text, const char *words)
 {
 	struct gpu_spec spec;
 	struct gd_error err = {0};
-	assert_int_equal(gpu_spec_parse(text, &spec, &err), -EINVAL);
+	assert_int_equal(gpu_spec_parse(text, NULL, &spec, &err), -EINVAL);
 	assert_int_equal(err.code, -EINVAL);
 	check_contains(err.message, words);
 }
@@ -56,7 +58,7 @@ static void test_indices_ranges_and_uuids_can_be_listed_together(void **state)
 {
 	(void)state;
 	struct gpu_spec spec;
-	assert_int_equal(gpu_spec_parse(" 0, 2-4 ,GPU-a1,mig-7 ", &spec, NULL), 0);
+	assert_int_equal(gpu_spec_parse(" 0, 2-4 ,GPU-a1,mig-7 ", NULL, &spec, NULL), 0);
 	assert_int_equal(spec.kind, GPU_SPEC_ITEMS);
 	assert_int_equal(spec.num_items, 4);
 	assert_int_equal(spec.items[1].first, 2);
@@ -71,7 +73,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 	struct gd_gpu_list *list = fake_machine_list("sim:3");
 	assert_int_equal(list->count, 3);
 	for (int i = 0; i < 3; i++) {
-		const struct gd_gpu *gpu = &list->gpus[i];
+		const struct gd_gpu *gpu = list->gpus[i];
 		assert_int_equal(gpu->index, i);
 		assert_int_equal(gpu->vendor, GD_VENDOR_SIMULATED);
 		assert_int_equal(gpu->memory_total_bytes, UINT64_C(16) << 30);
@@ -80,7 +82,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 		assert_int_equal(gpu->num_processes, 0);
 		assert_true(gd_gpu_usable(gpu));
 	}
-	assert_string_not_equal(list->gpus[0].uuid, list->gpus[1].uuid);
+	assert_string_not_equal(list->gpus[0]->uuid, list->gpus[1]->uuid);
 	gd_gpu_list_free(list);
 	static const struct {
 		const char *spec;
@@ -89,25 +91,119 @@ static void test_simulated_gpus_are_all_free(void **state)
 		{"sim:1x24GiB", UINT64_C(24) << 30}, {"sim:1x1t", UINT64_C(1) << 40}};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		list = fake_machine_list(sizes[i].spec);
-		assert_int_equal(list->gpus[0].memory_total_bytes, sizes[i].bytes);
+		assert_int_equal(list->gpus[0]->memory_total_bytes, sizes[i].bytes);
 		gd_gpu_list_free(list);
 	}
 	assert_int_equal(gd_gpu_count("sim:1024", NULL), 1024);
 }
 
-static void test_default_specification_comes_from_the_environment(void **state)
+static void assert_list_error(const char *spec, int code, const char *words)
 {
-	(void)state;
-	assert_int_equal(gd_gpu_count(NULL, NULL), 0);
-	setenv("GPUQ_GPUS", "sim:2", 1);
-	assert_int_equal(gd_gpu_count(NULL, NULL), 2);
-	assert_int_equal(gd_gpu_count("auto", NULL), 0); /* what is typed wins */
-	setenv("GPUQ_GPUS", "", 1);
-	assert_int_equal(gd_gpu_count(NULL, NULL), 0);
+	struct gd_gpu_list *list = NULL;
+	struct gd_error err = {0};
+	assert_int_equal(gd_gpu_list(spec, &list, &err), code);
+	assert_null(list);
+	check_contains(err.message, words);
+}
+
+/* The indices that a specification selects, as "0 1". */
+static void assert_selects(const char *spec, const char *expected)
+{
+	int ids[8];
+	struct gd_error err = {0};
+	char seen[64] = "";
+	int count = gd_gpu_parse(spec, ids, 8, &err);
+	if (count < 0)
+		fail_msg("'%s': %s", spec ? spec : "NULL", err.message);
+	for (int i = 0; i < count && i < 8; i++)
+		sprintf(seen + strlen(seen), i ? " %d" : "%d", ids[i]);
+	assert_string_equal(seen, expected);
+	assert_int_equal(gd_gpu_count(spec, NULL), count);
+}
+
+static void test_simulated_gpus_of_the_variable_are_the_machine_of_every_function(void **state)
+{
+	fake_machine_cards(*state, TWO_CARDS CARD("A", "GPU-3333"));
+	setenv("GPUQ_GPUS", " sim:2x1G ", 1);
+	assert_selects(NULL, "0 1");
+	assert_selects("auto", "0 1");
+	assert_selects("all", "0 1");
+	assert_selects("1,0", "1 0");
+	assert_selects("0-1", "0 1");
+	assert_selects("GPU-51310000-0000-4000-8000-000000000001", "1");
+	assert_selects("sim:3", "0 1 2"); /* explicit simulated GPUs replace those of the variable */
+	assert_list_error("2", -ENODEV, "GPU 2 is not there; there are 0, 1, with GPUQ_GPUS=' sim:2x1G '");
+	assert_list_error("GPU-3333", -ENODEV, "GPU-3333 is not there");
+
+	struct gd_gpu_list *list = fake_machine_survey();
+	assert_int_equal(list->count, 2);
+	assert_int_equal(list->gpus[1]->vendor, GD_VENDOR_SIMULATED);
+	gd_gpu_list_free(list);
+	assert_int_equal(gpu_list_ids((int[]){1, 0}, 2, &list, NULL), 0);
+	assert_int_equal(list->count, 2);
+	assert_int_equal(list->gpus[0]->index, 1);
+	assert_int_equal(list->gpus[0]->memory_total_bytes, UINT64_C(1) << 30);
+	gd_gpu_list_free(list);
+	assert_int_equal(gd_gpu_get(1, &list, NULL), 0);
+	assert_int_equal(list->gpus[0]->vendor, GD_VENDOR_SIMULATED);
+	gd_gpu_list_free(list);
+	assert_int_equal(gd_gpu_get(2, &list, NULL), -ENODEV);
+	assert_int_equal(gd_gpu_validate((int[]){0, 1}, 2, NULL), 0);
+	assert_int_equal(gd_gpu_validate((int[]){2}, 1, NULL), -ENODEV);
+	assert_false(gd_gpu_cuda_available());
+}
+
+static void test_real_gpus_of_the_variable_are_the_default_selection(void **state)
+{
+	fake_machine_cards(*state, TWO_CARDS CARD("A", "GPU-3333"));
+	setenv("GPUQ_GPUS", "2,0", 1);
+	assert_selects(NULL, "2 0");
+	assert_selects("auto", "2 0");
+	assert_selects(" auto ", "2 0");
+	assert_selects("all", "0 1 2");
+	assert_selects("1", "1");
+	assert_selects("GPU-abd2", "1");
+	assert_int_equal(gd_gpu_validate((int[]){1}, 1, NULL), 0);
+	struct gd_gpu_list *list = fake_machine_survey();
+	assert_int_equal(list->count, 3);
+	gd_gpu_list_free(list);
+	assert_int_equal(gd_gpu_get(1, &list, NULL), 0);
+	gd_gpu_list_free(list);
+	assert_int_equal(gpu_list_ids((int[]){1}, 1, &list, NULL), 0);
+	gd_gpu_list_free(list);
+	assert_true(gd_gpu_cuda_available());
+
+	static const char *const no_selection[] = {"auto", "all", ""};
+	for (size_t i = 0; i < sizeof(no_selection) / sizeof(*no_selection); i++) {
+		setenv("GPUQ_GPUS", no_selection[i], 1);
+		assert_selects(NULL, "0 1 2");
+		assert_selects("auto", "0 1 2");
+	}
+	unsetenv("GPUQ_GPUS");
+	assert_selects("auto", "0 1 2");
+}
+
+static void test_wrong_value_of_the_variable_is_an_error_that_names_it(void **state)
+{
+	fake_machine_cards(*state, TWO_CARDS);
+	static const char *const specs[] = {NULL, "auto", "all", "0", "GPU-abc1"};
 	setenv("GPUQ_GPUS", "nonsense", 1);
-	struct gd_error err;
-	assert_int_equal(gd_gpu_count(NULL, &err), -EINVAL);
+	for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++)
+		assert_list_error(specs[i], -EINVAL, "$GPUQ_GPUS 'nonsense': ");
+	struct gd_gpu_list *list;
+	struct gd_error err = {0};
+	assert_int_equal(gd_gpu_survey(&list, &err), -EINVAL);
 	check_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
+	err.message[0] = '\0';
+	assert_int_equal(gd_gpu_get(0, &list, &err), -EINVAL);
+	check_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
+	err.message[0] = '\0';
+	assert_int_equal(gd_gpu_validate((int[]){0}, 1, &err), -EINVAL);
+	check_contains(err.message, "$GPUQ_GPUS 'nonsense': ");
+	assert_selects("sim:1", "0"); /* it does not depend on the variable */
+	assert_list_error("wrong", -EINVAL, "GPU specification 'wrong': ");
+	setenv("GPUQ_GPUS", "7", 1);
+	assert_list_error("auto", -ENODEV, "$GPUQ_GPUS '7': GPU 7 is not there; there are 0, 1");
 }
 
 static void test_parse_gives_indices_in_the_order_of_the_specification(void **state)
@@ -119,15 +215,6 @@ static void test_parse_gives_indices_in_the_order_of_the_specification(void **st
 	assert_int_equal(ids[1], 0);
 	assert_int_equal(gd_gpu_parse("0-2", ids, 2, NULL), 3); /* more than there is room for */
 	assert_int_equal(ids[1], 1);
-}
-
-static void assert_list_error(const char *spec, int code, const char *words)
-{
-	struct gd_gpu_list *list = NULL;
-	struct gd_error err = {0};
-	assert_int_equal(gd_gpu_list(spec, &list, &err), code);
-	assert_null(list);
-	check_contains(err.message, words);
 }
 
 static void test_gpu_that_is_not_there_names_those_that_are(void **state)
@@ -160,11 +247,11 @@ static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 	struct gd_error err;
 	assert_int_equal(gd_gpu_get(1, &list, &err), 0);
 	assert_int_equal(list->count, 1);
-	assert_string_equal(list->gpus[0].uuid, "GPU-abd2");
+	assert_string_equal(list->gpus[0]->uuid, "GPU-abd2");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(2, &list, &err), 0);
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[1].mig_index, 0);
+	assert_int_equal(list->gpus[1]->mig_index, 0);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(3, &list, &err), -ENODEV);
 	check_contains(err.message, "GPU 3 is not there; there are 0, 1, 2");
@@ -187,8 +274,8 @@ static void test_validate_says_which_is_wrong(void **state)
 	struct gd_gpu_list *list;
 	assert_int_equal(gpu_list_ids((int[]){3, 3, 1}, 3, &list, &err), 0);
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[1].index, 3);
-	assert_int_equal(list->gpus[2].index, 1);
+	assert_int_equal(list->gpus[1]->index, 3);
+	assert_int_equal(list->gpus[2]->index, 1);
 	gd_gpu_list_free(list);
 }
 
@@ -198,7 +285,7 @@ static void assert_visible(const char *value, const char *expected)
 	struct gd_gpu_list *list = fake_machine_survey();
 	char seen[128] = "";
 	for (size_t i = 0; i < list->count; i++)
-		sprintf(seen + strlen(seen), i ? " %d/%d" : "%d/%d", list->gpus[i].index, list->gpus[i].mig_index);
+		sprintf(seen + strlen(seen), i ? " %d/%d" : "%d/%d", list->gpus[i]->index, list->gpus[i]->mig_index);
 	assert_string_equal(seen, expected);
 	gd_gpu_list_free(list);
 }
@@ -238,13 +325,9 @@ static void test_mixed_cards_without_pci_order_give_a_warning(void **state)
 	gd_gpu_list_free(list);
 }
 
-/* "NAME=value" of each change, "-NAME" for one that is unset. */
-static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char *expected)
+/* "NAME=value" of each change, "-NAME" for one that is unset. Releases the changes. */
+static void assert_changes(struct gd_env_change *changes, const char *expected)
 {
-	struct gd_env_change *changes;
-	struct gd_error err = {0};
-	if (gd_gpu_bind(gpus, num_gpus, &changes, &err) < 0)
-		fail_msg("%s", err.message);
 	char seen[512] = "";
 	for (const struct gd_env_change *c = changes; c->name; c++) {
 		strcat(seen, c == changes ? "" : " ");
@@ -253,6 +336,30 @@ static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char 
 	}
 	assert_string_equal(seen, expected);
 	free(changes);
+}
+
+static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char *expected)
+{
+	struct gd_env_change *changes;
+	struct gd_error err = {0};
+	if (gd_gpu_bind(gpu_pointers(gpus, num_gpus), num_gpus, &changes, &err) < 0)
+		fail_msg("%s", err.message);
+	assert_changes(changes, expected);
+}
+
+static void test_binding_to_no_gpu_sets_the_numbers_alone(void **state)
+{
+	(void)state;
+	struct gd_env_change *changes;
+	struct gd_error err = {0};
+	assert_int_equal(gpu_bind_none((int[]){7}, 1, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=7");
+	assert_int_equal(gpu_bind_none((int[]){9, 0, 9}, 3, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=9,0,9");
+	assert_int_equal(gpu_bind_none(NULL, 0, &changes, NULL), 0);
+	assert_changes(changes, "GPUQ_GPU=");
+	assert_int_equal(gpu_bind_none((int[]){0, -1}, 2, &changes, &err), -EINVAL);
+	check_contains(err.message, "GPU -1");
 }
 
 static void test_binding_sets_the_variables_of_the_vendor(void **state)
@@ -290,15 +397,15 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4");
 	assert_bound(NULL, 0, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES= GPUQ_GPU=");
 	struct gd_gpu_list *list = fake_machine_list("sim:4");
-	assert_bound(&list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");
+	assert_bound(list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");
 	gd_gpu_list_free(list);
 
 	struct gd_env_change *changes;
 	struct gd_error err;
-	assert_int_equal(gd_gpu_bind(nvidia + 3, 1, &changes, &err), -EINVAL);
+	assert_int_equal(gd_gpu_bind(gpu_pointers(nvidia + 3, 1), 1, &changes, &err), -EINVAL);
 	check_contains(err.message, "the card is split");
 	struct gd_gpu both[] = {nvidia[0], amd[0]};
-	assert_int_equal(gd_gpu_bind(both, 2, &changes, &err), -EINVAL);
+	assert_int_equal(gd_gpu_bind(gpu_pointers(both, 2), 2, &changes, &err), -EINVAL);
 	check_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");
 }
 
@@ -318,7 +425,9 @@ int main(void)
 		T(test_wrong_specifications_say_what_is_wrong),
 		T(test_indices_ranges_and_uuids_can_be_listed_together),
 		T(test_simulated_gpus_are_all_free),
-		T(test_default_specification_comes_from_the_environment),
+		T(test_simulated_gpus_of_the_variable_are_the_machine_of_every_function),
+		T(test_real_gpus_of_the_variable_are_the_default_selection),
+		T(test_wrong_value_of_the_variable_is_an_error_that_names_it),
 		T(test_parse_gives_indices_in_the_order_of_the_specification),
 		T(test_gpu_that_is_not_there_names_those_that_are),
 		T(test_uuid_given_in_full_is_not_the_beginning_of_another),
@@ -327,6 +436,7 @@ int main(void)
 		T(test_inherited_cuda_visible_devices_limits_what_there_is),
 		T(test_mixed_cards_without_pci_order_give_a_warning),
 		T(test_binding_sets_the_variables_of_the_vendor),
+		T(test_binding_to_no_gpu_sets_the_numbers_alone),
 		T(test_every_vendor_has_a_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,8 +105,9 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 int main(int argc, char **argv)
 {
+	static char context[] = "of the program";
 	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .context = "of the program", .setup = setup, .process = process};
+		.size = sizeof(struct gd_worker_ops), .context = context, .setup = setup, .process = process};
 	if (argc > 1)
 		mode = argv[1];
 	if (strcmp(mode, "exit-at-once") == 0)

@@ -2,6 +2,7 @@
 /* What a failing hook says: its code, its message, and bytes of any size. TEST_WORKER is a worker program. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 /* Bad use: each gets an error with its words, and on_exit where a run had begun. Good options are copied whole. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,39 @@ static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **s
 	assert_true(gd_pool_open(&o, &calls, &p, &err) < 0);
 }
 
+/* The GPUs of the workers by slot, as "0 1". */
+static void opens_on(const char *gpus, const int *ids, size_t num_ids, const char *expected)
+{
+	struct gd_options o = good();
+	o.gpus = gpus;
+	o.gpu_ids = ids;
+	o.num_gpu_ids = num_ids;
+	struct gd_pool *p;
+	struct gd_error err = {0};
+	if (gd_pool_open(&o, &calls, &p, &err) < 0)
+		fail_msg("%s", err.message);
+	char seen[64] = "";
+	struct gd_worker_stats worker;
+	for (int slot = 0; gd_pool_worker_stats(p, slot, &worker, sizeof(worker)) == 0; slot++)
+		sprintf(seen + strlen(seen), slot ? " %d" : "%d", worker.gpu);
+	assert_string_equal(seen, expected);
+	gd_pool_close(p, NULL, 0, NULL);
+}
+
+static void test_numbers_and_specifications_mean_the_simulated_gpus_of_the_variable(void **state)
+{
+	(void)state;
+	setenv("GPUQ_GPUS", "sim:2", 1);
+	opens_on(NULL, NULL, 0, "0 1");
+	opens_on("auto", NULL, 0, "0 1");
+	opens_on("all", NULL, 0, "0 1");
+	opens_on("0,1", NULL, 0, "0 1");
+	opens_on("1", NULL, 0, "1");
+	opens_on(NULL, (const int[]){0, 1}, 2, "0 1");
+	opens_on(NULL, (const int[]){1}, 1, "1");
+	opens_on("sim:3", NULL, 0, "0 1 2");
+}
+
 static void *wait_at_gate(void *argument)
 {
 	(void)argument;
@@ -287,6 +321,7 @@ int main(void)
 		cmocka_unit_test(test_number_out_of_range_is_refused_by_name),
 		cmocka_unit_test(test_bad_size_settings_or_output_is_refused),
 		recorder_test(test_open_without_the_gpus_fails_and_names_those_that_exist),
+		recorder_test(test_numbers_and_specifications_mean_the_simulated_gpus_of_the_variable),
 		recorder_test(test_forking_with_threads_is_refused),
 		recorder_test(test_bad_source_is_refused_and_does_not_count_as_a_run),
 		cmocka_unit_test(test_options_are_copied_with_their_defaults),

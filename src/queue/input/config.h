@@ -36,7 +36,7 @@ enum config_key {
 
 struct config {
 	unsigned set;                /* bits 1u << enum config_key: what this layer gives */
-	char *gpus;                  /* NULL: $GPUQ_GPUS, then all */
+	char *gpus;                  /* NULL: auto */
 	uint64_t min_free_mem_bytes; /* 6000 MB */
 	uint64_t poll_interval_ms;   /* 60 s; at least 1 ms */
 	char *commands_file;         /* commands.txt */

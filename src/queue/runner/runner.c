@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/loop.h"
+#include "gpu/probe.h"
 #include "queue/keeper/nursery.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_follow.h"
@@ -122,14 +123,15 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
-/* With the GPUs by name: what `auto` and $GPUQ_GPUS mean is different for who asks. */
+/* The GPUs in words that mean the same in every shell. */
 static void write_rules(struct runner *r)
 {
 	const char *gpus = r->gpu_spec ? r->gpu_spec : r->gpus->count == 0 ? RULES_NO_GPUS : r->options.gpus;
 	struct runner_rules rules = {.min_free_mem_mb = r->options.min_free_mem_mb,
 		.poll_interval_ms = r->options.poll_interval_ms,
 		.jobs_per_gpu = r->options.jobs_per_gpu,
-		.gpus = gpus ? gpus : getenv("GPUQ_GPUS")};
+		.gpus = gpus ? gpus : "auto"};
+	gpu_probe_machine(r->probe, rules.machine);
 	(void)runner_rules_write(r->lock_fd, &r->machine, &rules);
 }
 

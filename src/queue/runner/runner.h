@@ -66,7 +66,7 @@ struct runner_watch {
 };
 
 struct runner_options {
-	const char *gpus; /* specification; NULL: $GPUQ_GPUS or auto */
+	const char *gpus; /* specification; NULL: auto */
 	int64_t min_free_mem_mb;
 	int64_t poll_interval_ms;
 	int64_t linger_ms; /* leaves when the queue has been empty for so long; -1: never (--keep) */

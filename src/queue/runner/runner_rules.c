@@ -21,8 +21,9 @@ int runner_rules_write(int fd, const struct machine *here, const struct runner_r
 	cleanup_(text_finish) struct text t = {0};
 	text_appendf(&t, "pid %d host %s", (int)getpid(), here->host);
 	if (rules)
-		text_appendf(&t, " min_free_mem_mb %" PRId64 " jobs_per_gpu %d poll_interval_ms %" PRId64 " gpus %s",
-			rules->min_free_mem_mb, rules->jobs_per_gpu, rules->poll_interval_ms,
+		text_appendf(&t,
+			" min_free_mem_mb %" PRId64 " jobs_per_gpu %d poll_interval_ms %" PRId64 " machine %s gpus %s",
+			rules->min_free_mem_mb, rules->jobs_per_gpu, rules->poll_interval_ms, rules->machine,
 			rules->gpus ? rules->gpus : RULES_NO_GPUS);
 	text_append_char(&t, '\n');
 	if (text_error(&t))
@@ -41,9 +42,10 @@ int runner_rules_read(int dir_fd, struct runner_rules *ret)
 	if (dir_fd < 0 || file_read_small(dir_fd, "runner.lock", line, sizeof(line)) < 0)
 		return -ENOENT;
 	int got = sscanf(line,
-		"pid %*d host %64s min_free_mem_mb %" SCNd64 " jobs_per_gpu %d poll_interval_ms %" SCNd64 " gpus %n",
-		r.host, &r.min_free_mem_mb, &r.jobs_per_gpu, &r.poll_interval_ms, &at);
-	if (got < 4 || at == 0)
+		"pid %*d host %64s min_free_mem_mb %" SCNd64 " jobs_per_gpu %d poll_interval_ms %" SCNd64
+		" machine %47s gpus %n",
+		r.host, &r.min_free_mem_mb, &r.jobs_per_gpu, &r.poll_interval_ms, r.machine, &at);
+	if (got < 5 || at == 0)
 		return got == 1 ? -EAGAIN : -ENOENT;
 	r.gpus = strdup(line + at);
 	if (!r.gpus)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/machine.h"
+#include "gpu/spec.h"
 
 /* Where it has none: no specification means that. */
 #define RULES_NO_GPUS "none"
@@ -18,7 +19,8 @@ struct runner_rules {
 	int64_t min_free_mem_mb;
 	int64_t poll_interval_ms;
 	int jobs_per_gpu;
-	const char *gpus; /* a specification of just those that it uses; NULL: the caller's */
+	char machine[GPU_MACHINE_SIZE]; /* see gpu_spec_machine(); empty: the caller's */
+	const char *gpus;               /* a specification of the GPUs that it uses; NULL: the caller's */
 };
 
 /* rules NULL: just beginning. */

@@ -11,6 +11,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "gpu/list.h"
 #include "queue/journal/job_line.h"
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/need.h"
@@ -58,7 +59,7 @@ static void runner_model_finish(struct runner_model *m)
 static int find_gpu(const struct gd_gpu_list *gpus, int index)
 {
 	for (size_t i = 0; i < gpus->count; i++)
-		if (gpus->gpus[i].index == index)
+		if (gpus->gpus[i]->index == index)
 			return (int)i;
 	return -1;
 }
@@ -68,7 +69,7 @@ static int read_claims(struct runner_model *m)
 {
 	struct claims *c;
 	hash_format(hash_bytes(m->follow->path, strlen(m->follow->path)), m->queue_name);
-	bool simulated = m->gpus->count == 0 || m->gpus->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	bool simulated = m->gpus->count == 0 || m->gpus->gpus[0]->vendor == GD_VENDOR_SIMULATED;
 	if (!simulated && claims_open(NULL, &c, NULL) == 0) {
 		claims_list(c, "", &m->claims);
 		claims_close(c);
@@ -246,14 +247,11 @@ static int gpu_words(struct runner_model *m, const struct job *job, struct text 
 /* The GPUs of the runner, whatever the environment of this shell limits them to. */
 static int list_gpus(struct runner_model *m, bool of_runner, struct gd_error *err)
 {
-	static const char *const limits[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
-	for (size_t i = 0; of_runner && i < sizeof(limits) / sizeof(limits[0]); i++)
-		unsetenv(limits[i]);
 	if (of_runner && strcmp(m->rules.gpus, RULES_NO_GPUS) == 0) {
 		m->gpus = m->own_gpus = calloc(1, sizeof(*m->own_gpus));
 		return m->gpus ? 0 : error_set(err, -ENOMEM, "looking at the GPUs: out of memory");
 	}
-	int r = gd_gpu_list(m->rules.gpus, &m->own_gpus, err);
+	int r = gpu_list_of_machine(m->rules.gpus, of_runner ? m->rules.machine : NULL, &m->own_gpus, err);
 	m->gpus = m->own_gpus;
 	return r;
 }

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#define ACCESS_LIST "system.posix_acl_access"
+
+static bool is_private_group(gid_t gid)
+{
+	char user_room[4096], group_room[4096];
+	struct passwd pw, *user;
+	struct group gr, *group;
+	if (getpwuid_r(geteuid(), &pw, user_room, sizeof(user_room), &user) || !user || user->pw_gid != gid)
+		return false;
+	if (getgrgid_r(gid, &gr, group_room, sizeof(group_room), &group) || !group)
+		return false;
+	if (strcmp(group->gr_name, user->pw_name) != 0)
+		return false;
+	for (char **member = group->gr_mem; *member; member++)
+		if (strcmp(*member, user->pw_name) != 0)
+			return false;
+	return true;
+}
+
+/*
+ * With an access list the group's bits are its mask and do not tell who may write. Attributes cannot be read through an
+ * O_PATH descriptor, but through its name in /proc.
+ */
+static bool has_access_list(int fd)
+{
+	char name[32];
+	ssize_t size = fgetxattr(fd, ACCESS_LIST, NULL, 0);
+	if (size < 0 && errno == EBADF) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		size = getxattr(name, ACCESS_LIST, NULL, 0);
+	}
+	return size > 0 || (size < 0 && errno != ENODATA && errno != ENOTSUP);
+}
+
+static const char *find_objection(int fd, const struct stat *st)
+{
+	if (st->st_uid != 0 && st->st_uid != geteuid())
+		return "belongs to another user";
+	if (st->st_mode & S_IWOTH)
+		return "can be written by everybody";
+	if ((st->st_mode & S_IWGRP) && has_access_list(fd))
+		return "can be written by others (it has an access list)";
+	if ((st->st_mode & S_IWGRP) && !is_private_group(st->st_gid))
+		return "can be written by its group";
+	return NULL;
+}
+
+const char *trust_objection(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) < 0 ? "cannot be examined" : find_objection(fd, &st);
+}
+
+enum place {
+	PLACE_ABOVE,     /* a directory above the file's own */
+	PLACE_DIRECTORY, /* the file's own directory */
+	PLACE_FILE,
+};
+
+/* In a sticky directory only the owner of an entry, who is checked next, can rename or remove it. */
+static const char *check_place(int fd, enum place place)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return "cannot be examined";
+	if (S_ISLNK(st.st_mode))
+		return "is a symbolic link";
+	if (place == PLACE_FILE && !S_ISREG(st.st_mode))
+		return "is not a regular file";
+	bool ours = st.st_uid == 0 || st.st_uid == geteuid();
+	if (place == PLACE_ABOVE && ours && (st.st_mode & S_ISVTX))
+		return NULL;
+	return find_objection(fd, &st);
+}
+
+/* What the component that ends at `end` is. */
+static enum place place_of(const char *end)
+{
+	const char *next = *end ? strchr(end + 1, '/') : NULL;
+	return *end == '\0' ? PLACE_FILE : next ? PLACE_ABOVE : PLACE_DIRECTORY;
+}
+
+int trust_check_path(const char *path, struct gd_error *err)
+{
+	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+	char name[NAME_MAX + 1];
+	if (path[0] != '/')
+		return error_set(err, -EINVAL, "'%s' is not an absolute path", path);
+	const char *end = path; /* of the component that is open */
+	cleanup_(closep) int fd = open("/", flags);
+	for (;;) {
+		int size = end == path ? 1 : (int)(end - path);
+		if (fd < 0)
+			return error_set(err, -errno, "'%.*s': %s", size, path, error_words(-errno));
+		const char *objection = check_place(fd, place_of(end));
+		if (objection)
+			return error_set(err, -EPERM, "'%.*s' %s", size, path, objection);
+		if (!*end)
+			return 0;
+		size_t length = strcspn(end + 1, "/");
+		if (length == 0 || length >= sizeof(name))
+			return error_set(err, -EINVAL, "'%s' is not a path of a file", path);
+		memcpy(name, end + 1, length);
+		name[length] = '\0';
+		int above = fd;
+		fd = openat(above, name, flags);
+		int code = fd < 0 ? errno : 0;
+		close(above);
+		errno = code;
+		end += 1 + length;
+	}
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whether another user could have made or changed a file whose content we are about to execute.
+ *
+ * A file is trusted if it belongs to the effective user or root and no other user can write it. The user's private
+ * group (umask 002) may write: a group that has the user's name, is the user's primary group and has no other member.
+ * An access list that lets anybody else write makes the file untrusted.
+ */
+#ifndef BASE_TRUST_H
+#define BASE_TRUST_H
+
+#include "gpu_dispatch.h"
+
+/* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
+const char *trust_objection(int fd);
+
+/*
+ * Whether no other user can put another file in the place of `path`, which is absolute and has no symbolic link, "." or
+ * "..": 0; -EPERM if the regular file or its directory is not trusted, or if a directory above them is neither trusted
+ * nor, being sticky, of the user or root. err says "'DIRECTORY' can be written by everybody". Other codes: the file
+ * cannot be examined; -ENOENT: it does not exist.
+ *
+ * The path is opened component by component, and each one is checked by its descriptor. What is trusted cannot be
+ * renamed or replaced by others, so the path can be executed afterwards.
+ */
+int trust_check_path(const char *path, struct gd_error *err);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that are executed: who could have made or replaced them. Other users are played by root alone. */
+#include "base/trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "support/host.h"
+#include "support/scratch.h"
+
+/* User and group ids that nobody has. */
+#define USER  54321
+#define OTHER 54322
+
+static char program[256];
+
+/* top/bin/program in the scratch directory, all of it for everybody to read. */
+static int setup(void **state)
+{
+	if (scratch_enter(state) < 0)
+		return -1;
+	scratch_put("top/bin/program", 10);
+	snprintf(program, sizeof(program), "%s/top/bin/program", scratch_path());
+	return chmod(".", 0755) || chmod("top", 0755) || chmod("top/bin", 0755) || chmod("top/bin/program", 0755);
+}
+
+static void trusted(void)
+{
+	struct gd_error err = {0};
+	if (trust_check_path(program, &err) < 0)
+		check_failed(__FILE__, __LINE__, err.message);
+}
+
+/* The error names the path below the scratch directory that is refused, and why. */
+static void refused(const char *path, const char *reason)
+{
+	struct gd_error err = {0};
+	char words[512];
+	snprintf(words, sizeof(words), "'%s/%s' %s", scratch_path(), path, reason);
+	check_true(trust_check_path(program, &err) == -EPERM);
+	check_contains(err.message, words);
+}
+
+static void change_mode(const char *path, mode_t mode)
+{
+	check_true(chmod(path, mode) == 0);
+}
+
+static void change_owner(const char *path, uid_t user, gid_t group)
+{
+	check_true(chown(path, user, group) == 0);
+}
+
+static void test_own_file_in_own_directory_is_trusted(void **state)
+{
+	(void)state;
+	trusted();
+	change_mode("top/bin/program", 0500);
+	change_mode("top/bin", 0500);
+	trusted();
+	change_mode("top/bin", 0700);
+}
+
+static void test_file_or_directory_that_everybody_can_write_is_refused(void **state)
+{
+	(void)state;
+	change_mode("top/bin/program", 0757);
+	refused("top/bin/program", "can be written by everybody");
+	change_mode("top/bin/program", 0755);
+	change_mode("top/bin", 0757);
+	refused("top/bin", "can be written by everybody");
+	change_mode("top/bin", 01777); /* others cannot replace files there, but add some */
+	refused("top/bin", "can be written by everybody");
+	change_mode("top/bin", 0755);
+	trusted();
+}
+
+static void test_directory_above_may_be_writable_only_if_it_is_sticky(void **state)
+{
+	(void)state;
+	change_mode("top", 0777);
+	refused("top", "can be written by everybody");
+	change_mode("top", 01777);
+	trusted();
+}
+
+static void test_link_or_directory_in_place_of_the_file_is_refused(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	assert_int_equal(rename("top/bin/program", "top/bin/real"), 0);
+	assert_int_equal(trust_check_path(program, &err), -ENOENT);
+	assert_int_equal(symlink("real", "top/bin/program"), 0);
+	refused("top/bin/program", "is a symbolic link");
+	assert_int_equal(unlink("top/bin/program"), 0);
+	assert_int_equal(mkdir("top/bin/program", 0700), 0);
+	refused("top/bin/program", "is not a regular file");
+	assert_int_equal(rmdir("top/bin/program"), 0);
+	assert_int_equal(rename("top/bin/real", "top/bin/program"), 0);
+	assert_int_equal(rename("top", "elsewhere"), 0);
+	assert_int_equal(symlink("elsewhere", "top"), 0);
+	refused("top", "is a symbolic link");
+}
+
+static void test_path_must_be_absolute_and_name_a_file(void **state)
+{
+	(void)state;
+	assert_int_equal(trust_check_path("top/bin/program", NULL), -EINVAL);
+	assert_int_equal(trust_check_path("", NULL), -EINVAL);
+	assert_int_equal(trust_check_path("/", NULL), -EINVAL);
+	assert_int_equal(trust_check_path("//", NULL), -EINVAL);
+	assert_int_equal(trust_check_path("/nowhere/program", NULL), -ENOENT);
+}
+
+/* An access list that lets `user` write: version 2, then tag, permissions and id of each entry. */
+static bool let_write(const char *path, uint32_t user)
+{
+	struct {
+		uint32_t version;
+		struct {
+			uint16_t tag, permissions;
+			uint32_t id;
+		} entries[5];
+	} list = {2, {{0x01, 7, UINT32_MAX}, {0x02, 7, user}, {0x04, 5, UINT32_MAX}, {0x10, 7, UINT32_MAX},
+			     {0x20, 5, UINT32_MAX}}};
+	return setxattr(path, "system.posix_acl_access", &list, sizeof(list), 0) == 0;
+}
+
+static void test_access_list_that_lets_others_write_is_refused(void **state)
+{
+	(void)state;
+	if (!let_write("top/bin", OTHER))
+		skip(); /* a file system without access lists */
+	refused("top/bin", "can be written by others (it has an access list)");
+}
+
+static void need_root(void)
+{
+	if (geteuid() != 0)
+		skip();
+}
+
+static void test_file_or_directory_of_another_user_is_refused(void **state)
+{
+	(void)state;
+	need_root();
+	change_owner("top/bin/program", OTHER, OTHER);
+	refused("top/bin/program", "belongs to another user");
+	change_owner("top/bin/program", 0, 0);
+	change_owner("top/bin", OTHER, OTHER);
+	refused("top/bin", "belongs to another user");
+	change_owner("top/bin", 0, 0);
+	change_owner("top", OTHER, OTHER);
+	refused("top", "belongs to another user");
+	change_mode("top", 01777); /* its owner can replace what is in it */
+	refused("top", "belongs to another user");
+}
+
+static void test_group_of_others_must_not_write(void **state)
+{
+	(void)state;
+	need_root();
+	change_owner("top/bin", 0, OTHER);
+	change_mode("top/bin", 0775);
+	refused("top/bin", "can be written by its group");
+	change_owner("top/bin", 0, 0); /* root's group has no other member */
+	trusted();
+}
+
+static int become_user(void)
+{
+	check_true(setgid(USER) == 0 && setuid(USER) == 0);
+	return 0;
+}
+
+static int user_trusts(void)
+{
+	become_user();
+	trusted();
+	return 0;
+}
+
+static int user_refuses_directory(void)
+{
+	become_user();
+	refused("top/bin", "belongs to another user");
+	return 0;
+}
+
+static int user_refuses_group(void)
+{
+	become_user();
+	refused("top/bin", "can be written by its group");
+	return 0;
+}
+
+static void test_user_trusts_root_and_oneself_alone(void **state)
+{
+	(void)state;
+	need_root();
+	host_run(user_trusts);
+	change_owner("top/bin", USER, USER);
+	change_owner("top/bin/program", USER, USER);
+	host_run(user_trusts);
+	change_mode("top/bin", 0775); /* a group without a name is not known to be private */
+	host_run(user_refuses_group);
+	change_mode("top/bin", 0755);
+	change_owner("top/bin", OTHER, OTHER);
+	host_run(user_refuses_directory);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, scratch_leave)
+	const struct CMUnitTest tests[] = {
+		T(test_own_file_in_own_directory_is_trusted),
+		T(test_file_or_directory_that_everybody_can_write_is_refused),
+		T(test_directory_above_may_be_writable_only_if_it_is_sticky),
+		T(test_link_or_directory_in_place_of_the_file_is_refused),
+		T(test_path_must_be_absolute_and_name_a_file),
+		T(test_access_list_that_lets_others_write_is_refused),
+		T(test_file_or_directory_of_another_user_is_refused),
+		T(test_group_of_others_must_not_write),
+		T(test_user_trusts_root_and_oneself_alone),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
