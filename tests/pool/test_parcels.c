@@ -123,7 +123,7 @@ static void test_worker_that_sends_too_many_descriptors_ruins_only_its_own(void 
 
 int main(int argc, char **argv)
 {
-	static const struct gd_worker_ops ops = {.process = process};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {

@@ -475,7 +475,8 @@ static int end_too_many_and_hang(struct gd_worker *w, void *state, const struct 
 
 static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = end_too_many_and_hang};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	rig->options.task_timeout_ms = 60;
@@ -497,7 +498,8 @@ static bool has_begun(struct pool_rig *rig)
 
 static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
 {
-	static const struct gd_worker_ops ops = {.process = end_too_many_and_hang};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	rig->options.grace_ms = 10;

@@ -84,7 +84,7 @@ static int next_task(void *context, struct gd_feed *feed)
 	int *left = context;
 	if (*left == 0)
 		return 0;
-	int r = gd_feed_emit(feed, left, sizeof(*left), NULL);
+	int r = gd_feed_emit(feed, left, sizeof(*left), NULL, NULL);
 	(*left)--;
 	return r < 0 ? r : 1;
 }
@@ -123,10 +123,11 @@ static void end_printer(void)
 int main(int argc, char **argv)
 {
 	int left = 20;
-	struct gd_worker_ops worker = {.process = work};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .on_success = take};
-	struct gd_run source = {
-		.size = sizeof(source), .generator = next_task, .context = &left, .inline_generator = true};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = work};
+	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take};
+	struct gd_run run = {
+		.size = sizeof(run), .generator = next_task, .generator_context = &left, .inline_generator = true};
 	struct gd_show show = {.size = sizeof(show), .refresh_rate = 50};
 	struct gd_dispatcher *d;
 	if (argc != 2 || pipe(life) < 0)
@@ -134,7 +135,7 @@ int main(int argc, char **argv)
 	mode = argv[1];
 	if (gd_dispatcher_create(&o, &d, NULL) < 0)
 		return 2;
-	int r = gd_dispatcher_run_shown(d, &source, &show, NULL, NULL);
+	int r = gd_dispatcher_run_shown(d, &run, &calls, &show, NULL);
 	if (by_thread())
 		end_printer();
 	printf("the program ends\n");
