@@ -242,7 +242,7 @@ static void test_held_results_are_aligned_for_any_type(void **state)
 		assert_true(seen.aligned[i]);
 }
 
-#define LARGE_TASK ((size_t)64 << 20)
+#define LARGE_TASK ((size_t)16 << 20)
 
 static int empty_result(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
@@ -267,11 +267,11 @@ static void limit_addresses(struct rlimit *ret_old)
 	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
 }
 
-static void submit_large(struct pool_rig *rig)
+static void submit_large(struct pool_rig *rig, size_t size)
 {
-	void *bytes = calloc(1, LARGE_TASK);
+	void *bytes = calloc(1, size);
 	assert_non_null(bytes);
-	assert_int_equal(gd_pool_submit(rig->pool, bytes, LARGE_TASK, NULL, NOWAIT, NULL), 0);
+	assert_int_equal(gd_pool_submit(rig->pool, bytes, size, NULL, NOWAIT, NULL), 0);
 	free(bytes);
 }
 
@@ -287,8 +287,9 @@ static void test_results_that_cannot_be_held_leave_their_room_to_others(void **s
 	pool_rig_pid(rig, 0, 0);
 	pool_rig_pid(rig, 1, 0);
 	submit(rig, "x");
+	/* Each larger than all before it: what they leave behind is not enough for its copy. */
 	for (int i = 0; i < 3; i++)
-		submit_large(rig);
+		submit_large(rig, LARGE_TASK << i);
 	limit_addresses(&old);
 	pool_rig_await(rig, others_answered);
 	atomic_store(&board->go, 1);
@@ -297,7 +298,7 @@ static void test_results_that_cannot_be_held_leave_their_room_to_others(void **s
 	assert_int_equal(seen.count, 4);
 	for (int i = 1; i < 4; i++)
 		assert_int_equal(seen.events[i].failure, GD_FAILURE_NOT_CARRIED);
-	submit_large(rig);
+	submit_large(rig, LARGE_TASK);
 	drain_and_close(rig);
 	assert_int_equal(seen.events[4].failure, GD_FAILURE_NONE);
 }
