@@ -192,6 +192,7 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);
+	setups_give_turn(p, s);
 }
 
 static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
@@ -211,8 +212,12 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 	pool_call(p, p->callbacks.on_cleanup_fail, &event);
 }
 
-static void setup_failed(struct slot *s, const struct ring_desc *d)
+static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
+	/* It leaves next, and has as long for it as for a cleanup. */
+	warden_order(&p->warden,
+		(struct warden_order){.kind = WARDEN_ORDER_CLOSE, .slot = (uint32_t)s->index, .life = s->life}, NULL,
+		0);
 	s->setup_code = d->code;
 	words_of(s, d, s->setup_words, sizeof(s->setup_words));
 	if (s->setup_words[0] == '\0')
@@ -248,7 +253,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			ready(p, s, d);
 			break;
 		case RING_SETUP_FAILED:
-			setup_failed(s, d);
+			setup_failed(p, s, d);
 			break;
 		case RING_CLEANUP_FAILED:
 			cleanup_failed(p, s, d);

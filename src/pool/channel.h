@@ -27,6 +27,7 @@ struct inbox {
 	_Atomic uint64_t completed;                    /* tasks whose answers are among them; stored before it */
 	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
 	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
+	_Atomic uint32_t ending;                       /* setup and cleanup see gd_worker_cancelled() */
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t timed_out;                    /* tasks before this one are out of time (the warden writes) */

@@ -60,6 +60,8 @@ static void look(struct gd_pool *p, int timeout_ms)
 {
 	struct epoll_event events[4];
 	int n = epoll_wait(p->epoll_fd, events, 4, timeout_ms);
+	if (n < 0 && errno == EINTR)
+		p->woken_by_signal = true;
 	bool reports = false;
 	for (int i = 0; i < n; i++) {
 		int fd = events[i].data.fd;
@@ -103,6 +105,7 @@ void pool_turn(struct gd_pool *p)
 	if (p->doomed)
 		pool_conclude_doomed(p);
 	pool_stop_turn(p);
+	pool_recycle(p);
 	pool_progress(p, false);
 }
 
@@ -135,13 +138,15 @@ void pool_progress_now(struct gd_pool *p, bool last)
 }
 
 /* What gd_pool_poll() says when there is nothing left to wait for; 1: there is. */
-static int nothing_left(struct gd_pool *p)
+static int nothing_left(struct gd_pool *p, unsigned flags)
 {
 	if (pool_outstanding(p) > 0)
 		return 1;
 	if (p->stop_done > 0)
 		return -ECANCELED;
-	return p->alive == 0 ? -ENODEV : 0;
+	if (p->alive == 0)
+		return -ENODEV;
+	return flags & GD_POLL_IDLE ? 1 : 0;
 }
 
 /*
@@ -187,7 +192,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		if (p->made > 0)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
-		result = nothing_left(p); /* also when interrupted: a stop does that */
+		result = nothing_left(p, flags); /* also when interrupted: a stop does that */
 		if (result <= 0)
 			break;
 		result = 0;
@@ -195,7 +200,13 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 			break;
 		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
+		p->woken_by_signal = false;
 		pool_wait(p, deadline);
+		if (p->woken_by_signal && (flags & GD_POLL_SIGNALS)) {
+			result = -EINTR; /* now: callbacks that are due would hide it */
+			atomic_store(&p->interrupted, false);
+			break;
+		}
 	}
 	stay_readable(p);
 	return p->made > 0 ? p->made : result;

@@ -10,11 +10,18 @@
 
 #define PLENTY 64 /* tasks */
 
-int slot_init(struct slot *s, int index, int gpu, int device)
+int slot_init(struct slot *s, int index, const struct binding *binding)
 {
-	*s = (struct slot){.index = index, .gpu = gpu, .device = device, .socket = -1};
+	*s = (struct slot){
+		.index = index,
+		.gpu = binding->gpu,
+		.device = binding->device,
+		.seed = binding->seed,
+		.socket = -1,
+	};
 	s->stats.slot = index;
-	s->stats.gpu = gpu;
+	s->stats.gpu = binding->gpu;
+	s->stats.vendor = binding->vendor;
 	s->tasks = calloc(RING_DEPTH, sizeof(*s->tasks));
 	return s->tasks ? 0 : -ENOMEM;
 }
@@ -32,6 +39,21 @@ void slot_drop_channel(struct slot *s)
 	if (s->socket >= 0)
 		close(s->socket);
 	s->socket = -1;
+}
+
+void slot_begin_life(struct slot *s)
+{
+	s->state = SLOT_STARTING;
+	s->life++;
+	s->ordered_ns = clock_now_ns();
+	ring_init(&s->in, NULL, NULL, 0);
+	s->completed = s->consumed = s->published = 0;
+	s->cleaned = false;
+	s->ending = false;
+	s->recycled = false;
+	s->broken = NULL;
+	s->setup_words[0] = '\0';
+	s->average_ns = s->last_end_ns = 0;
 }
 
 uint64_t slot_begun(const struct slot *s)

@@ -67,6 +67,8 @@ int gd_worker_attempt(const struct gd_worker *w, size_t i)
 
 bool gd_worker_cancelled(const struct gd_worker *w, size_t i)
 {
+	if (w->in_hand == 0)
+		return atomic_load_explicit(&w->channel.in->ending, memory_order_relaxed) != 0;
 	if (i >= w->in_hand)
 		return false;
 	uint64_t task = w->next + i;
@@ -244,7 +246,15 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 	return crash_handler_install(w->channel.out);
 }
 
-/* The process ends next: what was allocated goes with it. */
+/* The process ends next. */
+static void leave(struct gd_worker *w)
+{
+	if (w->ops->on_leave)
+		w->ops->on_leave(w);
+	flush_output();
+}
+
+/* What was allocated goes with the process. */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 {
 	struct gd_worker *w = calloc(1, sizeof(*w));
@@ -254,7 +264,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	int r = ops->setup ? ops->setup(w, &w->state) : 0;
 	if (r < 0) {
 		worker_tell(w, RING_SETUP_FAILED, r, w->words);
-		flush_output();
+		leave(w);
 		return 1;
 	}
 	flush_output();
@@ -270,6 +280,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 		worker_tell(w, RING_CLEANUP_FAILED, r, w->words);
 	flush_output();
 	worker_mark(w, (struct ring_desc){.kind = RING_CLEANED});
+	leave(w);
 	return 0;
 }
 

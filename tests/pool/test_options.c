@@ -201,14 +201,14 @@ static void opens_on(const char *gpus, const int *ids, size_t num_ids, const cha
 	o.num_gpu_ids = num_ids;
 	struct gd_pool *p;
 	struct gd_error err = {0};
-	if (gd_pool_open(&o, &p, &err) < 0)
+	if (gd_pool_open(&o, &calls, &p, &err) < 0)
 		fail_msg("%s", err.message);
 	char seen[64] = "";
 	struct gd_worker_stats worker;
-	for (int slot = 0; gd_pool_worker_stats(p, slot, &worker) == 0; slot++)
+	for (int slot = 0; gd_pool_worker_stats(p, slot, &worker, sizeof(worker)) == 0; slot++)
 		sprintf(seen + strlen(seen), slot ? " %d" : "%d", worker.gpu);
 	assert_string_equal(seen, expected);
-	gd_pool_close(p, NULL, NULL);
+	gd_pool_close(p, NULL, 0, NULL);
 }
 
 static void test_numbers_and_specifications_mean_the_simulated_gpus_of_the_variable(void **state)
