@@ -12,6 +12,7 @@
 
 #include "bare.h"
 #include "base/clock.h"
+#include "compare.h"
 #include "gpu_dispatch.h"
 
 struct bench {
@@ -19,6 +20,7 @@ struct bench {
 	size_t payload;
 	uint64_t tasks;
 	bool json;
+	bool compare;
 	char *bytes;
 	uint64_t sent;
 	uint64_t ended;
@@ -160,6 +162,14 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 	pin(-1);
 }
 
+static void run_with(void *context, int workers)
+{
+	struct bench *b = context;
+	double startup_ms;
+	b->workers = workers;
+	throughput(b, true, &startup_ms);
+}
+
 static void parse(struct bench *b, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -167,11 +177,12 @@ static void parse(struct bench *b, int argc, char **argv)
 		{"payload", required_argument, NULL, 'p'},
 		{"tasks", required_argument, NULL, 'n'},
 		{"json", no_argument, NULL, 'j'},
+		{"compare", no_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	int c;
-	while ((c = getopt_long(argc, argv, "w:p:n:jh", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "w:p:n:jch", longs, NULL)) != -1) {
 		switch (c) {
 		case 'w':
 			b->workers = atoi(optarg);
@@ -185,8 +196,12 @@ static void parse(struct bench *b, int argc, char **argv)
 		case 'j':
 			b->json = true;
 			break;
+		case 'c':
+			b->compare = true;
+			break;
 		default:
-			puts("usage: pool [--workers W] [--payload BYTES] [--tasks N] [--json]");
+			puts("usage: pool [--workers W] [--payload BYTES] [--tasks N] [--json]\n"
+			     "       pool --compare [--payload BYTES] [--tasks N]");
 			exit(c == 'h' ? 0 : 2);
 		}
 	}
@@ -246,6 +261,12 @@ int main(int argc, char **argv)
 	b.bytes = calloc(1, b.payload + 1);
 	if (!b.bytes)
 		errx(1, "no memory");
+	if (b.compare) {
+		compare_print(&(struct comparison){
+			.payload = b.payload, .tasks = b.tasks, .pairs = 5, .run_pool = run_with, .context = &b});
+		free(b.bytes);
+		return 0;
+	}
 	struct figures f = {0};
 	double startup;
 	f.tasks_per_s = throughput(&b, true, &f.startup_ms);

@@ -15,6 +15,7 @@ struct batch {
 	struct ring_desc descs[BATCH];
 	size_t count;
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
+	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
 /* What the n-th record must be for us to go on with it; else the words. */
@@ -62,6 +63,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	uint64_t there = head - s->consumed;
 	b->count = 0;
 	b->first_task = s->completed;
+	b->end_task = s->in.head;
 	if (there == 0)
 		return;
 	if (there > RING_DEPTH) {
@@ -105,7 +107,7 @@ static void conclude_failed(
 	struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d, struct gd_event *event)
 {
 	char words[WORDS_MAX];
-	bool cancelled = atomic_load(&s->channel.in->cancelled) > seq;
+	bool cancelled = inbox_mark(s->channel.in, seq) & RING_MARK_CANCELLED;
 	event->failure = cancelled ? GD_FAILURE_CANCELLED : GD_FAILURE_ERROR;
 	event->code = d->code;
 	event->message = words_of(s, d, words, sizeof(words));
@@ -124,13 +126,33 @@ static void conclude_done(
 	pool_conclude(p, t, event);
 }
 
+/* The result that was sent. A worker that sent something else is broken, and nothing more is taken from its socket. */
+static int receive_result(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct parcel *ret)
+{
+	if (s->lost_parcel)
+		return -EPROTO;
+	int r = parcel_receive(s->socket, d->size, false, ret);
+	if (r != -EPROTO && r != -EPIPE)
+		return r;
+	pthread_mutex_lock(&p->lock);
+	s->broken = "a result that is not one sealed memory file of the size that it told";
+	s->lost_parcel = true;
+	pthread_mutex_unlock(&p->lock);
+	return -EPROTO;
+}
+
 static void conclude_external(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
 {
 	struct parcel parcel = PARCEL_NONE;
-	char words[128];
-	int r = parcel_receive(s->socket, d->size, false, &parcel);
-	if (r < 0) {
+	char words[192];
+	int r = receive_result(p, s, d, &parcel);
+	if (r == -EPROTO) {
+		death_describe_broken(s, words, sizeof(words));
+		event->failure = GD_FAILURE_CRASHED;
+		event->message = words;
+		tally_count(&s->tally.failed);
+	} else if (r < 0) {
 		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
 			(unsigned long long)d->size, error_words(r));
 		event->failure = GD_FAILURE_NOT_CARRIED;
@@ -145,32 +167,27 @@ static void conclude_external(
 	parcel_finish(&parcel);
 }
 
-static void conclude_timed_out(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event)
-{
-	char words[96];
-	snprintf(words, sizeof(words), "not done within %lld ms", (long long)p->options->task_timeout_ms);
-	event->failure = GD_FAILURE_TIMED_OUT;
-	event->code = -ETIMEDOUT;
-	event->message = words;
-	tally_count(&s->tally.timeouts);
-	pool_conclude(p, t, event);
-}
-
 static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d)
 {
 	struct task *t = slot_task(s, seq);
+	uint64_t mark = inbox_mark(s->channel.in, seq);
+	if ((d->flags & RING_SKIPPED) && (mark & RING_MARK_CANCELLED)) {
+		tally_count(&s->tally.cancelled);
+		pool_conclude_skipped(p, t);
+		return;
+	}
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event = pool_event(s, t);
 	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
-	if (atomic_load_explicit(&s->channel.in->timed_out, memory_order_relaxed) > seq) {
+	if (mark & RING_MARK_TIMED_OUT) {
 		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
 			struct parcel parcel;
-			if (parcel_receive(s->socket, d->size, false, &parcel) >= 0)
+			if (receive_result(p, s, d, &parcel) >= 0)
 				parcel_finish(&parcel);
 		}
-		conclude_timed_out(p, s, t, &event);
+		pool_conclude_timed_out(p, s, seq, &event, false);
 	} else if (d->code < 0) {
 		conclude_failed(p, s, seq, d, &event);
 	} else if (d->flags & RING_EXTERNAL) {
@@ -225,9 +242,9 @@ static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_de
 			s->setup_words, sizeof(s->setup_words), "setup returned %d: %s", d->code, error_words(d->code));
 }
 
-static void started(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
+static void started(struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
 {
-	for (uint64_t seq = task; seq < s->in.head; seq++) {
+	for (uint64_t seq = task; seq < end_task; seq++) {
 		struct task *t = slot_task(s, seq);
 		if (t->id == d->id) {
 			pool_announce(p, s, t, d->start_ns);
@@ -247,7 +264,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 			done(p, s, task++, d);
 			break;
 		case RING_STARTED:
-			started(p, s, task, d);
+			started(p, s, task, b->end_task, d);
 			break;
 		case RING_READY:
 			ready(p, s, d);

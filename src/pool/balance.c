@@ -42,14 +42,14 @@ static uint64_t after_last_parcel(struct slot *s, uint64_t from)
 	return from;
 }
 
-void pool_take_back(struct gd_pool *p, struct slot *s)
+void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest)
 {
 	struct ring_words words = {
 		.head = &s->channel.in->head,
 		.round = &s->channel.in->round,
 		.begun = &s->channel.out->begun,
 	};
-	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, s->completed + 1, words));
+	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, lowest, words));
 	if (from < s->in.head)
 		pool_give_back(p, s, from);
 	/* Taken back too much for a moment: publish again, and tell a worker that has seen it. */
@@ -63,7 +63,7 @@ void pool_balance(struct gd_pool *p)
 		struct slot *s = &p->slots[i];
 		if (!has_waiting(s) || s->watched != s->completed)
 			continue;
-		pool_take_back(p, s);
+		pool_take_back(p, s, s->completed + 1);
 		/* What it does now takes long: nothing ahead until that is known better. */
 		if (s->average_ns < 2 * NS_PER_MS)
 			s->average_ns = 2 * NS_PER_MS;

@@ -92,7 +92,7 @@ static int add_gpu(const struct gd_options *o, const struct gd_gpu *gpu, struct 
 			item->device = gpu->index;
 			r = gpu_bind_none(&gpu->index, 1, &item->changes, err);
 		} else {
-			r = gd_gpu_bind(gpu, 1, &item->changes, err);
+			r = gd_gpu_bind(&gpu, 1, &item->changes, err);
 		}
 		if (r < 0)
 			return r;
@@ -117,9 +117,9 @@ static int choose_listed(const struct gd_options *o, struct bindings *b, struct 
 		return r;
 	r = allocate(o, list->count, b, err);
 	for (size_t i = 0; r >= 0 && i < list->count; i++) {
-		r = check_usable(&list->gpus[i], err);
+		r = check_usable(list->gpus[i], err);
 		if (r >= 0)
-			r = add_gpu(o, &list->gpus[i], b, err);
+			r = add_gpu(o, list->gpus[i], b, err);
 	}
 	gd_gpu_list_free(list);
 	return r;

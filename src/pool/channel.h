@@ -4,7 +4,8 @@
  * worker: two memfds, sealed against resizing, created again for every worker process.
  *
  * inbox: written by us (the owner and its warden), mapped read-only in the
- * worker: tasks, how far results were consumed, who sleeps, what is cancelled.
+ * worker: tasks, how far results were consumed, who sleeps, which tasks are cancelled
+ * or out of time.
  * outbox: written by the worker, mapped read-only by us: results, what it has
  * begun, whether it sleeps. So a worker that scribbles over its memory can ruin
  * its own answers and nothing else. Whatever is read from the outbox is checked.
@@ -27,11 +28,10 @@ struct inbox {
 	_Atomic uint64_t completed;                    /* tasks whose answers are among them; stored before it */
 	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
 	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
-	_Atomic uint32_t ending;                       /* setup and cleanup see gd_worker_cancelled() */
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
-	_Atomic uint64_t timed_out;                    /* tasks before this one are out of time (the warden writes) */
-	_Atomic uint64_t cancelled;                    /* … or cancelled by a stop (the owner writes) */
+	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
+	_Atomic uint32_t ending;                       /* for setup and cleanup: the worker is to end */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 
@@ -42,6 +42,8 @@ struct outbox {
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
 	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
 	_Atomic uint32_t ready;                     /* setup is done */
+	_Atomic uint32_t interruptible;             /* it has an on_cancel hook: SIGURG is for that */
+	_Atomic uint64_t interrupted;               /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */
 	/* Left behind by a crash, for the words. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
@@ -69,6 +71,14 @@ static inline struct ring_desc *inbox_descs(const struct inbox *in)
 static inline char *inbox_arena(const struct inbox *in)
 {
 	return (char *)(inbox_descs(in) + RING_DEPTH);
+}
+
+/* The marks of a task that the worker has: RING_MARK_*. Costs no look at its record while no task was ever marked. */
+static inline uint64_t inbox_mark(const struct inbox *in, uint64_t seq)
+{
+	if (atomic_load_explicit(&in->marks, memory_order_acquire) == 0)
+		return 0;
+	return atomic_load_explicit(&ring_at(inbox_descs(in), seq)->mark, memory_order_acquire) & RING_MARKS;
 }
 
 static inline struct ring_desc *outbox_descs(const struct outbox *out)

@@ -89,6 +89,25 @@ static void call_back_in_order(struct gd_pool *p, const struct gd_event *event)
 		call_back(p, next);
 }
 
+bool pool_requeue(struct gd_pool *p, struct task *t, struct requeue how)
+{
+	pthread_mutex_lock(&p->lock);
+	struct task again = *t;
+	bool requeued = !t->cancelled && task_detach(&again) >= 0;
+	if (requeued) {
+		atomic_store_explicit(&t->over, true, memory_order_relaxed);
+		atomic_store_explicit(&again.over, false, memory_order_relaxed);
+		again.tries = how.tries;
+		again.avoid = how.avoid;
+		again.alone |= how.alone;
+		again.announced = how.tries == t->tries && t->announced;
+		backlog_push(&p->again, &again);
+		pool_hand_out(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return requeued;
+}
+
 static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *event)
 {
 	if (event->failure == GD_FAILURE_NONE || event->failure == GD_FAILURE_CANCELLED ||
@@ -96,16 +115,8 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 		return false;
 	if (t->doomed || t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
 		return false;
-	struct task again = *t;
-	if (task_detach(&again) < 0)
+	if (!pool_requeue(p, t, (struct requeue){.tries = t->tries + 1, .avoid = event->slot}))
 		return false;
-	again.tries++;
-	again.avoid = event->slot;
-	again.announced = false;
-	pthread_mutex_lock(&p->lock);
-	backlog_push_front(&p->again, &again);
-	pool_hand_out(p);
-	pthread_mutex_unlock(&p->lock);
 	tally_count(&p->tally.retries);
 	return true;
 }
@@ -116,6 +127,7 @@ void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event)
 		event->ended_ns = clock_now_ns();
 	if (try_again(p, t, event))
 		return;
+	atomic_store_explicit(&t->over, true, memory_order_relaxed);
 	call_back_in_order(p, event);
 	task_finish(t);
 }

@@ -40,6 +40,11 @@ static void died_of_signal(
 		name ? name : "?", description ? description : "?");
 }
 
+void death_describe_broken(const struct slot *s, char *words, size_t size)
+{
+	snprintf(words, size, "the worker was killed because it broke the protocol: %s", s->broken);
+}
+
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size)
 {
@@ -64,7 +69,7 @@ void death_describe(const struct gd_pool *p, const struct slot *s, const struct 
 		event->code = r->error;
 		snprintf(words, size, "no process could be made for the worker: %s", error_words(r->error));
 	} else if (s->broken) {
-		snprintf(words, size, "the worker was killed for what it wrote into its shared memory: %s", s->broken);
+		death_describe_broken(s, words, size);
 	} else if (r->flags & WARDEN_END_SETUP_TIMEOUT) {
 		event->failure = GD_FAILURE_TIMED_OUT;
 		snprintf(words, size, "setup was not done within %lld ms", (long long)p->options->setup_timeout_ms);

@@ -9,6 +9,15 @@
  */
 #define BUNCH_NS 100000
 
+/*
+ * Tasks that take no longer than handing them out: one worker does them as fast
+ * as they come, so another is woken only when the inbox of the first is full.
+ */
+#define TINY_NS 200
+
+/* Up to this, tasks that found one worker with enough to do do not make the next ones follow them to another. */
+#define SHORT_NS 1000
+
 #define MOST_AGAIN 16 /* looked at in one go */
 
 /* One that is being set up is waited for, but not for ever: it may never be ready. */
@@ -49,17 +58,16 @@ static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 	return NULL;
 }
 
-/* Whoever had the last one, while it is not worth anybody else's while. */
+/* Keep giving short tasks to the same worker; waking another costs more. */
 static bool bunches(struct gd_pool *p, const struct slot *s, int avoid)
 {
-	return s->average_ns > 0 && slot_in_flight(s) * s->average_ns < BUNCH_NS && suits(p, s, avoid, false);
+	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < BUNCH_NS;
+	return s->average_ns > 0 && little && suits(p, s, avoid, false);
 }
 
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
-struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
+static struct slot *pick_another(struct gd_pool *p, int avoid, bool only_idle)
 {
-	if (!only_idle && bunches(p, &p->slots[p->cursor], avoid))
-		return &p->slots[p->cursor];
 	if (p->maybe_idle) {
 		struct slot *s = look(p, avoid, true);
 		if (s)
@@ -72,12 +80,31 @@ struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 	return look(p, avoid, false);
 }
 
+struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
+{
+	size_t before = p->cursor;
+	const struct slot *last = &p->slots[before];
+	if (!only_idle && bunches(p, last, avoid))
+		return &p->slots[before];
+	struct slot *s = pick_another(p, avoid, only_idle);
+	if (last->average_ns > 0 && last->average_ns < SHORT_NS && slot_in_flight(last) > 0)
+		p->cursor = before;
+	return s;
+}
+
 /* -EAGAIN is the worker's business, and its next answer's; what else goes wrong is tried again by the clock. */
 static int give(struct gd_pool *p, struct slot *s, struct task *t)
 {
 	int r = slot_give(s, t);
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN) {
 		p->stalled = true;
+		pool_need_timer(p);
+	}
+	if (r >= 0) {
+		pool_given(p, s);
+		if (t->timeout_ms)
+			warden_notice(&p->warden);
+	}
 	return r;
 }
 
@@ -88,36 +115,30 @@ static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 }
 
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
-static bool hand_out_again(struct gd_pool *p)
+static void hand_out_again(struct gd_pool *p)
 {
-	bool any = false;
 	size_t count = p->again.count < MOST_AGAIN ? p->again.count : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
 		struct slot *s = pick_for(p, &t);
 		backlog_pop(&p->again);
-		if (s && give(p, s, &t) == 0)
-			any = true;
-		else
+		if (!s || give(p, s, &t) < 0)
 			backlog_push(&p->again, &t);
 	}
-	return any;
 }
 
 void pool_hand_out(struct gd_pool *p)
 {
 	if (p->stop_done > 0)
 		return;
-	bool any = p->again.count > 0 && hand_out_again(p);
+	if (p->again.count > 0)
+		hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
 		struct slot *s = pick_for(p, t);
 		if (!s || give(p, s, t) < 0)
 			break;
 		backlog_pop(&p->backlog);
-		any = true;
 	}
-	if (any)
-		warden_notice(&p->warden);
 }
 
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
@@ -133,13 +154,18 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 				.queued_ns = t->queued_ns,
 				.timeout_ms = t->timeout_ms,
 				.tries = t->tries,
+				.alone = t->alone,
+				.cancelled = t->cancelled,
 				.parcel = PARCEL_NONE,
 				.avoid = -1,
 				.doomed = true,
 			};
 			p->doomed++;
 		}
-		backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
+		if (t->cancelled)
+			pool_cancel_task(p, t);
+		else
+			backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
 	}
 	ring_rewind(&s->in, from);
 	if (s->published > from)

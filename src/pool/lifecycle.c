@@ -198,42 +198,6 @@ static void orphan_draft(struct gd_pool *p, struct slot *s)
 	s->drafting = false;
 }
 
-/* The tasks that died with the worker. */
-static void conclude_lost(struct gd_pool *p, struct slot *s, uint64_t first, uint64_t begun, const struct gd_event *end)
-{
-	uint64_t began_ns = atomic_load(&s->channel.out->begun_ns);
-	uint64_t timed_out = atomic_load(&s->channel.in->timed_out);
-	uint64_t now = clock_now_ns();
-	for (uint64_t seq = first; seq < begun; seq++) {
-		struct task *t = slot_task(s, seq);
-		struct gd_event event = pool_event(s, t);
-		event.started_ns = began_ns >= t->queued_ns && began_ns <= now ? began_ns : t->queued_ns;
-		pool_announce(p, s, t, event.started_ns);
-		event.ended_ns = now;
-		event.failure = end->failure;
-		event.code = end->code;
-		event.signal = end->signal;
-		event.address = end->address;
-		event.message = end->message;
-		char words[WORDS_MAX];
-		if (timed_out > seq && end->failure != GD_FAILURE_STUCK) {
-			snprintf(words, sizeof(words),
-				"not done within %lld ms; its worker did not give up and was killed",
-				(long long)p->options->task_timeout_ms);
-			event.failure = GD_FAILURE_TIMED_OUT;
-			event.code = -ETIMEDOUT;
-			event.message = words;
-		}
-		if (event.failure == GD_FAILURE_TIMED_OUT)
-			tally_count(&s->tally.timeouts);
-		else if (event.failure == GD_FAILURE_CANCELLED)
-			tally_count(&s->tally.cancelled);
-		else
-			tally_count(&s->tally.failed);
-		pool_conclude(p, t, &event);
-	}
-}
-
 static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_event *end)
 {
 	end->slot = s->index;
@@ -267,13 +231,19 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	setups_give_turn(p, s);
 	uint64_t first = s->completed;
 	uint64_t begun = s->channel.out ? slot_begun(s) : first;
-	if (s->broken && begun == first && s->in.head > first)
+	if (s->broken && !s->lost_parcel && begun == first && s->in.head > first)
 		begun = first + 1;
 	pool_give_back(p, s, begun);
 	pthread_mutex_unlock(&p->lock);
 
 	if (begun > first)
-		conclude_lost(p, s, first, begun, &end);
+		pool_conclude_lost(p, s,
+			&(struct lost){
+				.first = first,
+				.begun = begun,
+				.end = &end,
+				.killed = r->flags & (WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED),
+			});
 	if (was_closing && !s->cleaned && end.failure != GD_FAILURE_CANCELLED)
 		cleanup_ended_badly(p, s, &end);
 

@@ -74,9 +74,9 @@ static int receive_fd(int sock, bool wait)
 		return n == -EAGAIN ? -EPROTO : (int)n;
 	if (n == 0)
 		return -EPIPE;
-	if (message.truncated)
-		return -EMFILE; /* the kernel had no descriptor left for it */
-	if (message.num_fds != 1)
+	if (message.truncated && message.num_fds == 0)
+		return -EMFILE; /* this process may have no more */
+	if (message.truncated || message.num_fds != 1)
 		return -EPROTO;
 	message.num_fds = 0; /* the caller's from now on */
 	return message.fds[0];

@@ -27,8 +27,10 @@ int parcel_seal(struct parcel *p, size_t size);
 int parcel_send(const struct parcel *p, int sock, bool wait);
 
 /*
- * The next one on the socket. -EPROTO if nothing is there, or what came is not a
+ * The next one on the socket. -EPROTO if nothing is there, or what came is not one
  * sealed memfd of at least `size` bytes: mapping anything else could fault later.
+ * -EPIPE if nothing is there and the other side is gone. Other errors are this
+ * process's own. Descriptors that are not returned are closed.
  */
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret);
 

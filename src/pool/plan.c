@@ -125,7 +125,6 @@ int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err
 		.env_changes = (const struct gd_env_change *const *)p->env_changes,
 		.output_paths = (const char *const *)p->output_paths,
 		.event_fd = p->event_fd,
-		.task_timeout_ns = (uint64_t)o->task_timeout_ms * 1000000,
 		.grace_ns = (uint64_t)o->grace_ms * 1000000,
 		.setup_timeout_ns = (uint64_t)o->setup_timeout_ms * 1000000,
 		.cleanup_timeout_ns = (uint64_t)o->cleanup_timeout_ms * 1000000,

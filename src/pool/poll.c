@@ -31,8 +31,13 @@ static void clear_counter(int fd)
 		;
 }
 
-/* From here on the first answer of each worker makes event_fd readable. True if one was there before. */
-static bool arm(struct gd_pool *p)
+/*
+ * From here on the first answer of each worker makes event_fd readable, and so do a
+ * stop, a cancelled task, an interrupt, and the end of the last outstanding task (for_tasks: the caller
+ * waits for that; an abandoned draft ends without an answer). True if one of them has
+ * happened already: its event may be among those that are cleared here.
+ */
+static bool arm(struct gd_pool *p, bool for_tasks)
 {
 	if (p->signalled)
 		clear_counter(p->event_fd);
@@ -43,7 +48,8 @@ static bool arm(struct gd_pool *p)
 			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted);
+	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
+	       atomic_load(&p->cancelling) || (for_tasks && pool_outstanding(p) == 0);
 }
 
 static void handle_timer(struct gd_pool *p)
@@ -76,6 +82,7 @@ static void look(struct gd_pool *p, int timeout_ms)
 		pool_read_reports(p);
 }
 
+/* After arm(): whoever needs a timer from now on makes event_fd readable, see pool_need_timer(). */
 static void set_timer(struct gd_pool *p)
 {
 	if (p->timer_set)
@@ -84,6 +91,7 @@ static void set_timer(struct gd_pool *p)
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
 	bool patient = p->again.count > 0; /* see pool_hand_out(): some wait for a worker that may never come */
+	p->untimed = !soon;
 	pthread_mutex_unlock(&p->lock);
 	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
 	if (!soon && p->restart_at) {
@@ -104,18 +112,20 @@ void pool_turn(struct gd_pool *p)
 	pool_try_starts(p);
 	if (p->doomed)
 		pool_conclude_doomed(p);
+	if (atomic_load_explicit(&p->cancelling, memory_order_relaxed))
+		pool_cancel_turn(p);
 	pool_stop_turn(p);
 	pool_recycle(p);
 	pool_progress(p, false);
 }
 
-void pool_wait(struct gd_pool *p, uint64_t deadline_ns)
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks)
 {
-	set_timer(p);
-	if (arm(p)) {
+	if (arm(p, for_tasks)) {
 		look(p, 0);
 		return;
 	}
+	set_timer(p);
 	look(p, deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns()));
 }
 
@@ -137,6 +147,12 @@ void pool_progress_now(struct gd_pool *p, bool last)
 	p->in_callback = false;
 }
 
+/* Whether the end of the last task is no reason to return. */
+static bool waits_idle(const struct gd_pool *p, unsigned flags)
+{
+	return (flags & GD_POLL_IDLE) && p->stop_done == 0 && p->alive > 0;
+}
+
 /* What gd_pool_poll() says when there is nothing left to wait for; 1: there is. */
 static int nothing_left(struct gd_pool *p, unsigned flags)
 {
@@ -144,22 +160,20 @@ static int nothing_left(struct gd_pool *p, unsigned flags)
 		return 1;
 	if (p->stop_done > 0)
 		return -ECANCELED;
-	if (p->alive == 0)
-		return -ENODEV;
-	return flags & GD_POLL_IDLE ? 1 : 0;
+	return p->alive == 0 ? -ENODEV : waits_idle(p, flags);
 }
 
 /*
  * Other people's loops wait for the descriptor next. After callbacks it stays
  * readable: there may be more, and whoever comes back at once pays nothing for it.
- * After none, it turns readable with the next answer.
+ * After none, it turns readable with the next answer, or with the end of the last
+ * task if gd_pool_poll() has found some outstanding.
  */
-static void stay_readable(struct gd_pool *p)
+static void stay_readable(struct gd_pool *p, bool outstanding)
 {
-	if (p->made == 0) {
+	if (p->made == 0 && !arm(p, outstanding)) {
 		set_timer(p);
-		if (!arm(p))
-			return;
+		return;
 	}
 	if (!p->signalled)
 		pool_signal(p);
@@ -183,6 +197,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		look(p, 0);
 
 	int result = 0;
+	bool outstanding = false;
 	for (;;) {
 		int before = -1;
 		for (int turn = 0; turn < TURNS_MAX && p->made != before; turn++) {
@@ -193,6 +208,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
 		result = nothing_left(p, flags); /* also when interrupted: a stop does that */
+		outstanding = result > 0 && !waits_idle(p, flags);
 		if (result <= 0)
 			break;
 		result = 0;
@@ -201,14 +217,14 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
 		p->woken_by_signal = false;
-		pool_wait(p, deadline);
+		pool_wait(p, deadline, outstanding);
 		if (p->woken_by_signal && (flags & GD_POLL_SIGNALS)) {
 			result = -EINTR; /* now: callbacks that are due would hide it */
 			atomic_store(&p->interrupted, false);
 			break;
 		}
 	}
-	stay_readable(p);
+	stay_readable(p, outstanding);
 	return p->made > 0 ? p->made : result;
 }
 

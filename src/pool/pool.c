@@ -30,7 +30,7 @@
  */
 static bool is_exiting(int tasks_fd, const char *tid)
 {
-	char path[NAME_MAX + sizeof("/stat")], buf[512];
+	char path[NAME_MAX + 8], buf[512];
 	snprintf(path, sizeof(path), "%s/stat", tid);
 	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
@@ -115,6 +115,8 @@ static int make_queue(struct gd_pool *p)
 	int r = backlog_init(&p->backlog, p->limit);
 	if (r >= 0)
 		r = backlog_init(&p->again, p->limit);
+	if (r >= 0)
+		r = backlog_init(&p->cancelled, p->limit);
 	if (r >= 0 && o->ordered)
 		r = held_results_init(&p->held, p->limit);
 	return r;
@@ -130,6 +132,8 @@ static void pool_free(struct gd_pool *p)
 		backlog_finish(&p->backlog);
 	if (p->again.tasks)
 		backlog_finish(&p->again);
+	if (p->cancelled.tasks)
+		backlog_finish(&p->cancelled);
 	held_results_finish(&p->held);
 	int fds[3] = {p->epoll_fd, p->event_fd, p->timer_fd};
 	for (int i = 0; i < 3; i++)
@@ -226,7 +230,7 @@ static void wait_turn(struct gd_pool *p)
 	close_workers(p);
 	atomic_store(&p->interrupted, false);
 	if (p->alive > 0)
-		pool_wait(p, UINT64_MAX);
+		pool_wait(p, UINT64_MAX, false);
 }
 
 int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err)
@@ -236,12 +240,14 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 	if (p->in_callback)
 		return error_set(err, -EDEADLK, "gd_pool_close() from inside a callback");
 	if (pool_outstanding(p) > 0) {
-		atomic_store(&p->stop, 2);
+		int asked = 0;
+		while (asked < 2 && !atomic_compare_exchange_weak(&p->stop, &asked, 2))
+			;
 		while (pool_outstanding(p) > 0) {
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
 			if (pool_outstanding(p) > 0)
-				pool_wait(p, UINT64_MAX);
+				pool_wait(p, UINT64_MAX, true);
 		}
 	}
 	pthread_mutex_lock(&p->lock);

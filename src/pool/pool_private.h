@@ -6,9 +6,11 @@
  * its holder writes there. Callbacks are made without it, by the one thread that
  * polls. What only that thread touches stands above the lock.
  *
- * Every task that was accepted is in exactly one place: the backlog, a slot's
- * table, the held results, or the hands of the polling thread; it counts
- * as outstanding until its callback has been made.
+ * Every task that was accepted is in exactly one place: one of the three backlogs, a
+ * slot's table, the held results, or the hands of the polling thread; it counts
+ * as outstanding until its callback has been made. A task stays in its slot's table
+ * while the polling thread concludes it, until task.over says that it has ended or is
+ * in another place: until then it can be cancelled.
  */
 #ifndef POOL_PRIVATE_H
 #define POOL_PRIVATE_H
@@ -76,6 +78,7 @@ struct gd_pool {
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
+	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;
@@ -90,9 +93,11 @@ struct gd_pool {
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
 	bool stalled;    /* something could not be handed out for want of something else than room */
+	bool untimed;    /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
 	bool maybe_idle; /* some worker may have nothing to do */
 	struct backlog backlog;
-	struct backlog again; /* those that have failed and are tried once more */
+	struct backlog again;     /* those that have failed and are tried once more, or alone */
+	struct backlog cancelled; /* those that wait for nothing but their callback */
 	struct gd_draft *drafts;
 	size_t cursor; /* the slot that had the last task */
 	size_t alive;  /* slots not finished and not out */
@@ -107,11 +112,11 @@ static inline size_t pool_outstanding(const struct gd_pool *p)
 	return (size_t)(atomic_load_explicit(&p->taken, memory_order_relaxed) - ended);
 }
 
-/* How far a stop was asked for: a third one asks for no more than the second. */
+/* How far a stop was asked for: a fourth one asks for no more than the third. */
 static inline int pool_stop_asked(const struct gd_pool *p)
 {
 	int asked = atomic_load(&p->stop);
-	return asked < 2 ? asked : 2;
+	return asked < 3 ? asked : 3;
 }
 
 static inline bool pool_has_waiting(const struct gd_pool *p)
@@ -127,7 +132,22 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 /* balance.c */
 bool pool_wants_balance(struct gd_pool *p);
 void pool_balance(struct gd_pool *p);
-void pool_take_back(struct gd_pool *p, struct slot *s); /* what it has not begun */
+void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest); /* what it has not begun, from there on */
+
+/* cancel.c */
+void pool_cancel_task(struct gd_pool *p, const struct task *t); /* with the lock held: it waited in no other place */
+void pool_cancel_turn(struct gd_pool *p);                       /* concludes these tasks */
+void pool_conclude_skipped(struct gd_pool *p, struct task *t);  /* it was cancelled before it began */
+
+/* lost.c: tasks whose attempt came to nothing. Those that may not be to blame for that are repeated. */
+struct lost {
+	uint64_t first; /* sequence numbers: the tasks that the worker had begun and not answered */
+	uint64_t begun;
+	const struct gd_event *end; /* how the worker ended */
+	bool killed;                /* by the warden, because of a task */
+};
+void pool_conclude_lost(struct gd_pool *p, struct slot *s, const struct lost *lost);
+void pool_conclude_timed_out(struct gd_pool *p, struct slot *s, uint64_t seq, struct gd_event *event, bool killed);
 
 /* lifecycle.c: workers begin and end */
 void pool_start_worker(struct gd_pool *p, struct slot *s);
@@ -150,6 +170,7 @@ void pool_recycle(struct gd_pool *p);
 /* death.c: describes how a worker ended, in an event's fields and its message */
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size);
+void death_describe_broken(const struct slot *s, char *words, size_t size); /* s->broken is set */
 
 /* answers.c: reads one slot's outbox; returns how many records there were */
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
@@ -179,6 +200,13 @@ static inline struct gd_event pool_event(const struct slot *s, const struct task
 	e.internal = NULL;
 	return e;
 }
+/* Puts a task of a slot's table back to be tried again. False if it was cancelled, or there is no memory. */
+struct requeue {
+	int tries;
+	int avoid;
+	bool alone;
+};
+bool pool_requeue(struct gd_pool *p, struct task *t, struct requeue how);
 void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
 void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
 static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
@@ -193,7 +221,7 @@ void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; w
 
 /* poll.c: one turn of everything that can be done without waiting; then waiting */
 void pool_turn(struct gd_pool *p);
-void pool_wait(struct gd_pool *p, uint64_t deadline_ns);
+void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks); /* for_tasks: until none is outstanding */
 void pool_progress_now(struct gd_pool *p, bool last);
 static inline void pool_progress(struct gd_pool *p, bool last)
 {
@@ -201,6 +229,22 @@ static inline void pool_progress(struct gd_pool *p, bool last)
 		pool_progress_now(p, last);
 }
 void pool_signal(struct gd_pool *p); /* makes the descriptor readable */
+
+/* With the lock held, by any thread: something waits that only a timer of the polling thread moves on. */
+static inline void pool_need_timer(struct gd_pool *p)
+{
+	if (!p->untimed)
+		return;
+	p->untimed = false;
+	pool_signal(p);
+}
+
+/* With the lock held: the slot was given a task. Behind others it may have to be taken back, see pool_balance(). */
+static inline void pool_given(struct gd_pool *p, const struct slot *s)
+{
+	if (p->maybe_idle && slot_in_flight(s) > 1)
+		pool_need_timer(p);
+}
 
 /* stop.c: carries out what was asked for */
 void pool_stop_turn(struct gd_pool *p);

@@ -43,7 +43,7 @@ static void end_quota(struct gd_pool *p, struct slot *s)
 	if (s->completed == 0 || s->drafting || !warden_says_large(&p->warden, (size_t)s->index, s->life))
 		return;
 	if (slot_in_flight(s) > 0)
-		pool_take_back(p, s);
+		pool_take_back(p, s, s->completed + 1);
 	s->quota = s->in.head;
 	pool_hand_out(p);
 }

@@ -33,19 +33,37 @@ enum ring_kind {
 	RING_CLEANED, /* cleanup is over: the worker leaves by itself */
 };
 
+/* Flags of a record. */
 #define RING_EXTERNAL 1u /* the payload is a memfd that came by the socket */
+#define RING_ALONE    2u /* a task that shares no batch with others */
+#define RING_SKIPPED  4u /* an answer: the task was cancelled before it began */
+
+/*
+ * Marks of a task, in the low bits of its record's `mark`. They may be set while the
+ * worker has the task. The bits above are a serial number of the record: whoever sets
+ * a mark with compare-and-exchange marks this task, and not one that has taken its place.
+ */
+#define RING_MARK_TIMED_OUT UINT64_C(1)
+#define RING_MARK_SHARED    UINT64_C(2) /* … together with other tasks of its batch */
+#define RING_MARK_CANCELLED UINT64_C(4)
+#define RING_MARKS          (RING_MARK_TIMED_OUT | RING_MARK_SHARED | RING_MARK_CANCELLED)
+#define RING_SERIAL         UINT64_C(8) /* the unit of the serial number */
 
 struct ring_desc {
 	uint64_t id;
 	uint64_t offset; /* of the payload in the arena */
 	uint64_t size;
 	uint64_t start_ns;
-	uint64_t end_ns;
+	union {
+		uint64_t end_ns;
+		uint64_t limit_ns; /* of a task: its time limit; 0: none */
+	};
 	int32_t code;
 	uint16_t kind;
 	uint16_t flags;
 	uint32_t attempt;
-	uint32_t spare[3];
+	uint32_t spare;
+	_Atomic uint64_t mark; /* of a task: serial number and marks */
 };
 _Static_assert(sizeof(struct ring_desc) == RING_LINE, "a descriptor is a cache line");
 
@@ -147,5 +165,18 @@ struct ring_words {
 };
 
 uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words);
+
+/*
+ * The consumer's half: says that it has begun the records before `until`. False if
+ * some were taken back since it read round_seen; then it must withdraw `begun`. What
+ * the consumer stored before is visible to whoever does not see its `begun`.
+ */
+static inline bool ring_begin(
+	_Atomic uint64_t *begun, uint64_t until, const _Atomic uint64_t *round, uint64_t round_seen)
+{
+	atomic_store_explicit(begun, until, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(round, memory_order_acquire) == round_seen;
+}
 
 #endif

@@ -48,10 +48,13 @@ void slot_begin_life(struct slot *s)
 	s->ordered_ns = clock_now_ns();
 	ring_init(&s->in, NULL, NULL, 0);
 	s->completed = s->consumed = s->published = 0;
+	s->serial = 0;
+	s->recall = false;
 	s->cleaned = false;
 	s->ending = false;
 	s->recycled = false;
 	s->broken = NULL;
+	s->lost_parcel = false;
 	s->setup_words[0] = '\0';
 	s->average_ns = s->last_end_ns = 0;
 }
@@ -62,6 +65,15 @@ uint64_t slot_begun(const struct slot *s)
 	if (begun < s->completed)
 		return s->completed;
 	return begun > s->in.head ? s->in.head : begun;
+}
+
+bool slot_cancel(struct slot *s, uint64_t seq)
+{
+	slot_task(s, seq)->cancelled = true;
+	atomic_fetch_add(&s->channel.in->marks, 1);
+	atomic_fetch_or(&ring_at(inbox_descs(s->channel.in), seq)->mark, RING_MARK_CANCELLED);
+	/* The worker says that it begins before it looks at the mark: one of us sees the other. */
+	return slot_begun(s) > seq;
 }
 
 void slot_publish(struct slot *s)
@@ -78,12 +90,15 @@ static void push(struct slot *s, const void *data)
 	bool external = t->place == TASK_PARCEL;
 	struct ring_desc *d = ring_take(&s->in, data, external ? 0 : t->size);
 	d->kind = RING_TASK;
-	d->flags = external ? RING_EXTERNAL : 0;
+	d->flags = (uint16_t)((external ? RING_EXTERNAL : 0) | (t->alone ? RING_ALONE : 0));
 	d->id = t->id;
 	d->size = t->size;
 	d->attempt = (uint32_t)t->tries + 1;
 	d->code = 0;
-	d->start_ns = d->end_ns = 0;
+	d->start_ns = 0;
+	d->limit_ns = (uint64_t)t->timeout_ms * NS_PER_MS;
+	s->serial += RING_SERIAL;
+	atomic_store_explicit(&d->mark, s->serial, memory_order_release);
 	if (slot_in_flight(s) == 1)
 		s->stats.since_ns = t->queued_ns;
 	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
@@ -111,6 +126,10 @@ int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, in
 	t->avoid = -1;
 	t->announced = false;
 	t->doomed = false;
+	t->alone = false;
+	t->cancelled = false;
+	t->hole = false;
+	atomic_store_explicit(&t->over, false, memory_order_relaxed);
 	t->place = TASK_RING;
 	push(s, room);
 	return 0;
@@ -133,7 +152,6 @@ int slot_give(struct slot *s, struct task *t)
 		t->data = room;
 		t->place = TASK_RING;
 	}
-	t->announced = false;
 	*slot_task(s, s->in.head) = *t;
 	push(s, room);
 	return 0;

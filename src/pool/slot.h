@@ -47,7 +47,9 @@ struct slot {
 	struct ring in;
 	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
+	uint64_t serial;    /* of the last record that was written: see RING_SERIAL */
 	uint64_t quota;     /* how many tasks it is given in this life: see recycle.c */
+	bool recall;        /* tasks that it has not begun were cancelled: see pool_cancel_turn() */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
@@ -55,7 +57,8 @@ struct slot {
 	bool cleaned;
 	bool ending;        /* its setup was asked to end */
 	bool recycled;      /* asked to leave, to be replaced */
-	const char *broken; /* what it wrote that it should not have; it is being killed */
+	const char *broken; /* what it wrote or sent that it should not have; it is being killed */
+	bool lost_parcel;   /* … which is a result: its task has failed for that */
 
 	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
 	uint64_t last_end_ns;   /* of its last task */
@@ -94,6 +97,9 @@ static inline size_t slot_in_flight(const struct slot *s)
 
 /* How many tasks it has begun in this life, as far as that can be true. */
 uint64_t slot_begun(const struct slot *s);
+
+/* With the pool's lock held: marks a task that it has not answered as cancelled. True if it may have begun it. */
+bool slot_cancel(struct slot *s, uint64_t seq);
 
 /* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
 #define SLOT_AHEAD_NS 1000000

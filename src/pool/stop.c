@@ -14,7 +14,7 @@ static void stop_waiting(struct gd_pool *p)
 	for (size_t i = 0; i < p->num_slots; i++) {
 		struct slot *s = &p->slots[i];
 		if (s->state == SLOT_READY && !s->broken && slot_in_flight(s) > 0)
-			pool_take_back(p, s);
+			pool_take_back(p, s, s->completed + 1);
 	}
 	pthread_mutex_unlock(&p->lock);
 	setups_end(p);
@@ -30,12 +30,22 @@ static void stop_running(struct gd_pool *p)
 		struct slot *s = &p->slots[i];
 		if (s->state != SLOT_READY || slot_in_flight(s) == 0)
 			continue;
-		atomic_store(&s->channel.in->cancelled, s->in.head);
-		warden_order(&p->warden,
-			(struct warden_order){.kind = WARDEN_ORDER_CANCEL, .slot = (uint32_t)i, .life = s->life}, NULL,
-			0);
+		for (uint64_t seq = s->completed; seq < s->in.head; seq++)
+			slot_cancel(s, seq);
 	}
 	pthread_mutex_unlock(&p->lock);
+	warden_wake(&p->warden);
+}
+
+/* Third: no worker is left. A cleanup that runs is not finished. */
+static void stop_workers(struct gd_pool *p)
+{
+	p->stop_done = 3;
+	for (size_t i = 0; i < p->num_slots; i++) {
+		struct slot *s = &p->slots[i];
+		if (s->state != SLOT_FINISHED && s->state != SLOT_OUT)
+			pool_kill_worker(p, s);
+	}
 }
 
 void pool_stop_turn(struct gd_pool *p)
@@ -45,6 +55,8 @@ void pool_stop_turn(struct gd_pool *p)
 		stop_waiting(p);
 	if (asked >= 2 && p->stop_done < 2)
 		stop_running(p);
+	if (asked >= 3 && p->stop_done < 3)
+		stop_workers(p);
 	/* A worker that dies later gives back what it had not begun. */
 	if (p->stop_done > 0 && pool_has_waiting(p))
 		pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);

@@ -93,7 +93,9 @@ static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes,
 	struct slot *s = pool_pick(p, -1, false);
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
 		return false;
-	warden_notice(&p->warden);
+	pool_given(p, s);
+	if (timeout_ms)
+		warden_notice(&p->warden);
 	return true;
 }
 
@@ -264,7 +266,9 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 		*ret_id = t->id;
 	if (alive) {
 		slot_give_written(d->slot, t);
-		warden_notice(&p->warden);
+		pool_given(p, d->slot);
+		if (t->timeout_ms)
+			warden_notice(&p->warden);
 	} else {
 		backlog_push(&p->backlog, t);
 	}

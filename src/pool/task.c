@@ -28,10 +28,10 @@ int task_detach(struct task *t)
 	return 0;
 }
 
-int backlog_init(struct backlog *b, size_t room)
+int backlog_init(struct backlog *b, size_t limit)
 {
-	*b = (struct backlog){.room = room};
-	b->tasks = calloc(room, sizeof(*b->tasks));
+	*b = (struct backlog){.limit = limit, .room = limit};
+	b->tasks = calloc(limit, sizeof(*b->tasks));
 	return b->tasks ? 0 : -ENOMEM;
 }
 
@@ -43,16 +43,25 @@ void backlog_finish(struct backlog *b)
 	b->tasks = NULL;
 }
 
+static struct task *entry(const struct backlog *b, size_t i)
+{
+	return &b->tasks[(b->first + i) % b->room];
+}
+
 void backlog_push(struct backlog *b, const struct task *t)
 {
 	assert(b->count < b->room);
-	b->tasks[(b->first + b->count) % b->room] = *t;
+	if (b->count > 0 && entry(b, b->count - 1)->id > t->id)
+		b->unsorted = b->count;
+	*entry(b, b->count) = *t;
 	b->count++;
 }
 
 void backlog_push_front(struct backlog *b, const struct task *t)
 {
 	assert(b->count < b->room);
+	bool sorted = b->count == 0 || (b->unsorted == 0 && t->id < entry(b, 0)->id);
+	b->unsorted = sorted ? 0 : b->unsorted + 1;
 	b->first = (b->first + b->room - 1) % b->room;
 	b->tasks[b->first] = *t;
 	b->count++;
@@ -63,9 +72,95 @@ struct task *backlog_front(struct backlog *b)
 	return b->count ? &b->tasks[b->first] : NULL;
 }
 
+static void drop_front(struct backlog *b)
+{
+	b->first = (b->first + 1) % b->room;
+	b->count--;
+	if (b->unsorted > 0)
+		b->unsorted--;
+}
+
+/* Drops the holes at both ends. */
+static void trim(struct backlog *b)
+{
+	for (; b->count > 0 && entry(b, 0)->hole; b->holes--)
+		drop_front(b);
+	for (; b->count > 0 && entry(b, b->count - 1)->hole; b->holes--)
+		b->count--;
+	if (b->unsorted > b->count)
+		b->unsorted = b->count;
+}
+
 void backlog_pop(struct backlog *b)
 {
 	assert(b->count > 0);
-	b->first = (b->first + 1) % b->room;
-	b->count--;
+	drop_front(b);
+	if (b->holes > 0)
+		trim(b);
+}
+
+/* ---- Removing ----------------------------------------------------------- */
+
+static size_t find(const struct backlog *b, uint64_t id)
+{
+	for (size_t i = 0; i < b->unsorted; i++)
+		if (entry(b, i)->id == id)
+			return i;
+	size_t low = b->unsorted, high = b->count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (entry(b, middle)->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < b->count && entry(b, low)->id == id ? low : b->count;
+}
+
+/* Closes the holes; the entries move to the beginning of `to`, which may be b->tasks if that is where they are. */
+static void close_holes(struct backlog *b, struct task *to, size_t room)
+{
+	size_t live = 0, unsorted = 0;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct task *t = entry(b, i);
+		if (t->hole)
+			continue;
+		unsorted += i < b->unsorted;
+		to[(to == b->tasks ? b->first + live : live) % room] = *t;
+		live++;
+	}
+	if (to != b->tasks) {
+		free(b->tasks);
+		b->first = 0;
+	}
+	b->tasks = to;
+	b->room = room;
+	b->count = live;
+	b->unsorted = unsorted;
+	b->holes = 0;
+}
+
+/*
+ * Keeps room for `limit` tasks beside the holes. With twice that room, holes are
+ * closed only after as many removals as there may be tasks.
+ */
+static void keep_room(struct backlog *b)
+{
+	if (b->holes <= b->room - b->limit)
+		return;
+	struct task *more = b->room == b->limit ? calloc(2 * b->limit, sizeof(*more)) : NULL;
+	close_holes(b, more ? more : b->tasks, more ? 2 * b->limit : b->room);
+}
+
+bool backlog_remove(struct backlog *b, uint64_t id, struct task *ret)
+{
+	size_t i = find(b, id);
+	if (i == b->count || entry(b, i)->hole)
+		return false;
+	*ret = *entry(b, i);
+	entry(b, i)->hole = true;
+	b->holes++;
+	trim(b);
+	keep_room(b);
+	return true;
 }

@@ -3,6 +3,9 @@
 #ifndef POOL_TASK_H
 #define POOL_TASK_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "gpu_dispatch.h"
 #include "pool/parcel.h"
 
@@ -20,10 +23,14 @@ struct task {
 	void *data;
 	size_t size;
 	struct parcel parcel;
-	int tries;      /* attempts that are over */
-	int avoid;      /* the slot where the last of them failed, or -1 */
-	bool announced; /* on_task_start was made for the present attempt */
-	bool doomed;    /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
+	int tries;        /* attempts that are over */
+	int avoid;        /* the slot where the last of them failed, or -1 */
+	bool announced;   /* on_task_start was made for the present attempt */
+	bool doomed;      /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
+	bool alone;       /* shares no batch with others: one that it was in before was out of time */
+	bool cancelled;   /* by gd_pool_cancel(): is not tried again */
+	bool hole;        /* in a backlog: the task was removed from here */
+	atomic_bool over; /* in a slot's table: the task has ended, or is in another place */
 	enum task_place place;
 };
 
@@ -40,19 +47,32 @@ static inline void task_finish(struct task *t)
 /* Takes the payload out of a ring that is about to be used for something else. */
 int task_detach(struct task *t);
 
-/* Tasks in the order of their ids, except that those given back come first. Capacity is fixed. */
+/*
+ * Tasks in the order of their ids, except that those given back come first. Holds at
+ * most `limit` tasks.
+ *
+ * A task that is removed from the middle leaves a hole. There is no hole at either
+ * end, so one that has only holes is empty. Behind the first `unsorted` entries, all
+ * are in the order of their ids, holes included.
+ */
 struct backlog {
 	struct task *tasks;
-	size_t room;
+	size_t limit;
+	size_t room; /* entries */
 	size_t first;
-	size_t count;
+	size_t count; /* entries in use, holes included */
+	size_t holes;
+	size_t unsorted;
 };
 
-int backlog_init(struct backlog *b, size_t room);
+int backlog_init(struct backlog *b, size_t limit);
 void backlog_finish(struct backlog *b);
 void backlog_push(struct backlog *b, const struct task *t);
 void backlog_push_front(struct backlog *b, const struct task *t);
 struct task *backlog_front(struct backlog *b); /* NULL if there is none */
 void backlog_pop(struct backlog *b);
+
+/* Removes the task with this id, wherever it is, into *ret. False if it is not there. */
+bool backlog_remove(struct backlog *b, uint64_t id, struct task *ret);
 
 #endif

@@ -105,7 +105,6 @@ static void free_handle(struct warden *w)
 /* Everything that the two sides share, made before the fork. */
 static int prepare(const struct warden_plan *plan, struct warden *w)
 {
-	w->watches = plan->task_timeout_ns > 0;
 	w->wake_fd = file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (w->wake_fd < 0)
 		return w->wake_fd;
@@ -201,11 +200,13 @@ int warden_report(struct warden *w, struct warden_report *ret)
 
 void warden_notice(struct warden *w)
 {
-	if (!w->watches)
-		return;
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_exchange(&w->shared->asleep, 0))
-		return;
+	if (atomic_exchange(&w->shared->asleep, 0))
+		warden_wake(w);
+}
+
+void warden_wake(struct warden *w)
+{
 	uint64_t one = 1;
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: it has been written to often enough to wake */

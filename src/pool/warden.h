@@ -22,7 +22,6 @@ enum warden_order_kind {
 	WARDEN_ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
 	WARDEN_ORDER_END_SETUP, /* kill it after the grace period, if its setup is not over then */
 	WARDEN_ORDER_CLOSE,     /* the worker was asked to clean up, or leaves: its time runs from now */
-	WARDEN_ORDER_CANCEL,    /* kill it after the grace period, if it still has a task then */
 	WARDEN_ORDER_KILL,      /* kill it now */
 	WARDEN_ORDER_END,       /* kill what is left, report, leave */
 };
@@ -71,9 +70,8 @@ struct warden_plan {
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
 	const char *const *output_paths;                /* by slot; NULL: output is inherited */
 	int event_fd;                                   /* for the workers: wakes the owner */
-	uint64_t task_timeout_ns;                       /* 0: none, here and below */
 	uint64_t grace_ns;
-	uint64_t setup_timeout_ns;
+	uint64_t setup_timeout_ns; /* 0: none, here and below */
 	uint64_t cleanup_timeout_ns;
 	uint64_t kill_wait_ns;
 	uint64_t max_rss_bytes; /* workers that need more are noted: warden_says_large(); 0: no limit */
@@ -90,7 +88,6 @@ struct warden {
 	struct warden_shared *shared;
 	size_t shared_size;
 	struct ward *wards; /* allocated before the fork, for the other side */
-	bool watches;       /* there is a task timeout: it must be woken for a task */
 };
 
 int warden_start(const struct warden_plan *plan, struct warden *ret, struct gd_error *err);
@@ -100,8 +97,11 @@ int warden_order(struct warden *w, struct warden_order order, const int *fds, si
 /* The next report, without waiting: 1, or 0 for none; -EPIPE when the warden is gone. */
 int warden_report(struct warden *w, struct warden_report *ret);
 
-/* A task was handed out: an idle warden starts to look at the clock. */
+/* A task with a time limit was handed out: an idle warden starts to look at the clock. */
 void warden_notice(struct warden *w);
+
+/* Tasks that have begun were cancelled: the warden looks at their marks now. */
+void warden_wake(struct warden *w);
 
 /* Whether this life of the slot's worker was seen to need more than max_rss_bytes. */
 bool warden_says_large(const struct warden *w, size_t slot, uint64_t life);

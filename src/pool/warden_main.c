@@ -231,7 +231,6 @@ static void obey(struct warden_process *w, const struct warden_order *order, con
 		ward->setup_end = 0;
 		ward->phase_deadline = w->plan->cleanup_timeout_ns ? now + w->plan->cleanup_timeout_ns : 0;
 	}
-	/* WARDEN_ORDER_CANCEL: the inbox says it; the deadlines are looked at after every order. */
 }
 
 /* False when the owner has closed its end. */
@@ -265,27 +264,24 @@ static bool wards_left(const struct warden_process *w)
 	return false;
 }
 
-/* Some worker has a task and is not being watched: it came after we looked. */
+/* Some worker was given tasks after we looked. */
 static bool new_tasks(const struct warden_process *w)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++) {
 		const struct ward *ward = &w->wards[i];
-		if (ward->pid && !ward->kill_deadline && !ward->watching &&
-			atomic_load(&ward->channel.in->head) > ward_ended(ward))
+		if (ward->pid && !ward->kill_deadline && atomic_load(&ward->channel.in->head) > ward->seen_head)
 			return true;
 	}
 	return false;
 }
 
-/* Sleeps until a deadline or an event. A task for a worker that had none is an event: the owner wakes us for it. */
+/* Sleeps until a deadline or an event. A task with a time limit is an event: the owner wakes us for it. */
 static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
 {
 	int timeout_ms = deadline ? clock_ms_until(deadline, clock_now_ns()) : -1;
-	if (w->plan->task_timeout_ns) {
-		atomic_store(&w->shared->asleep, 1);
-		if (new_tasks(w))
-			timeout_ms = 0;
-	}
+	atomic_store(&w->shared->asleep, 1);
+	if (new_tasks(w))
+		timeout_ms = 0;
 	/* Errors leave revents 0: then the loop comes round again. */
 	if (poll(fds, num_fds, timeout_ms) < 0)
 		for (size_t i = 0; i < num_fds; i++)

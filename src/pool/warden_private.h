@@ -7,7 +7,7 @@
 #include "pool/warden.h"
 
 struct warden_shared {
-	_Atomic uint32_t asleep; /* no task is being timed: wake me for one */
+	_Atomic uint32_t asleep; /* the warden is to be woken for tasks with a time limit */
 	struct {
 		_Atomic int32_t exec_error; /* written between fork and exec */
 		_Atomic uint64_t large;     /* the last life that has grown too large */
@@ -26,11 +26,15 @@ struct ward {
 	uint64_t kill_deadline;  /* SIGKILL was sent: given up after this; 0: not sent */
 	uint64_t oom_kills;      /* the kernel's count when it began */
 
-	bool watching;      /* task `watched` has the worker's time */
-	uint64_t watched;   /* sequence number */
-	uint64_t since;     /* when it began, as far as we saw */
-	uint64_t looked;    /* when we looked last */
-	uint64_t grace_end; /* it was cancelled and has until then; 0: it was not */
+	bool watching;       /* task `watched` has the worker's time */
+	uint64_t watched;    /* sequence number */
+	uint64_t mark;       /* of its record, when we first saw it */
+	uint64_t limit_ns;   /* its time limit; 0: none */
+	uint64_t since;      /* when it began, as far as we saw */
+	uint64_t looked;     /* when we looked last */
+	uint64_t seen_head;  /* of the inbox, then */
+	uint64_t grace_end;  /* tasks were cancelled and have until then; 0: there are none */
+	uint64_t grace_last; /* the last of these tasks */
 
 	bool report_due; /* the socket was full */
 	struct warden_report report;
@@ -62,9 +66,6 @@ uint64_t deadlines_check(struct warden_process *w, uint64_t now);
 
 /* warden_memory.c: notes workers that are too large; when to look again (0: not by the clock). */
 uint64_t memory_check(struct warden_process *w, uint64_t now);
-
-/* How many tasks of this life have ended, as far as that can be true. */
-uint64_t ward_ended(const struct ward *ward);
 
 /* Sends SIGKILL to the worker and its group. */
 void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now);

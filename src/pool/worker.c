@@ -6,14 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/sized.h"
 #include "pool/crash_handler.h"
+#include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
 #define DEFAULT_BATCH 32
+#define NAP_AFTER     64    /* tasks without a wait */
+#define NAP_NS        20000 /* the kernel adds its timer slack, 50 µs by default */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -68,12 +72,8 @@ int gd_worker_attempt(const struct gd_worker *w, size_t i)
 bool gd_worker_cancelled(const struct gd_worker *w, size_t i)
 {
 	if (w->in_hand == 0)
-		return atomic_load_explicit(&w->channel.in->ending, memory_order_relaxed) != 0;
-	if (i >= w->in_hand)
-		return false;
-	uint64_t task = w->next + i;
-	return atomic_load_explicit(&w->channel.in->timed_out, memory_order_relaxed) > task ||
-	       atomic_load_explicit(&w->channel.in->cancelled, memory_order_relaxed) > task;
+		return atomic_load_explicit(&w->channel.in->ending, memory_order_acquire) != 0;
+	return i < w->in_hand && inbox_mark(w->channel.in, w->next + i) != 0;
 }
 
 /* ---- The loop ----------------------------------------------------------- */
@@ -84,10 +84,27 @@ static bool something_to_do(void *context)
 	return atomic_load(&w->channel.in->head) > w->next || atomic_load(&w->channel.in->closing);
 }
 
+/*
+ * Many tasks came and the owner never ran out of answers, so it is busy handing
+ * out more. Naps before it looks again: then many have come at once, and nobody
+ * has paid for a wake-up. The owner is not told, as a nap ends by itself. A worker
+ * whose owner waits for it does not nap: round trips take no longer.
+ */
+static void nap(struct gd_worker *w)
+{
+	uint64_t armed = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
+	bool flows = w->next - w->waited_at >= NAP_AFTER && armed == w->waited_arm;
+	w->waited_at = w->next;
+	w->waited_arm = armed;
+	if (flows)
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL); /* a signal may end it: no harm */
+}
+
 /* Sleeps until there is a task. False when the owner closes instead. */
 static bool wait_for_task(struct gd_worker *w)
 {
 	struct inbox *in = w->channel.in;
+	nap(w);
 	while (atomic_load(&in->head) <= w->next) {
 		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)
 			return false;
@@ -95,6 +112,20 @@ static bool wait_for_task(struct gd_worker *w)
 		channel_sleep(&w->channel, something_to_do, w);
 	}
 	return true;
+}
+
+/* How many of the next tasks make a batch: they have the same time limit, and none is to be alone. */
+static size_t batch_size(const struct gd_worker *w)
+{
+	size_t most = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
+	const struct ring_desc *first = ring_at(inbox_descs(w->channel.in), w->next);
+	size_t n = 1;
+	for (; n < most && !(first->flags & RING_ALONE); n++) {
+		const struct ring_desc *d = ring_at(inbox_descs(w->channel.in), w->next + n);
+		if (d->limit_ns != first->limit_ns || d->flags & RING_ALONE)
+			break;
+	}
+	return n;
 }
 
 /*
@@ -122,13 +153,13 @@ static size_t begin(struct gd_worker *w)
 				return 0;
 			continue;
 		}
-		size_t n = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
+		/* If these records change under our eyes, so does the round. */
+		size_t n = w->max_batch > 1 ? batch_size(w) : 1;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
-		atomic_store_explicit(&out->begun, w->next + n, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst);
+		bool ours = ring_begin(&out->begun, w->next + n, &in->round, w->round);
 		if (w->owes_notice)
-			worker_notify(w);
-		if (atomic_load_explicit(&in->round, memory_order_acquire) == w->round)
+			worker_notify(w); /* after the fence in ring_begin() */
+		if (ours)
 			return n;
 		atomic_store(&out->begun, w->next);
 		w->head = w->next; /* look again */
@@ -149,6 +180,10 @@ static int take(struct gd_worker *w, size_t i)
 			return r;
 		w->tasks[i].data = item->payload.data;
 	}
+	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
+	 */
+	if (inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED)
+		return -ECANCELED;
 	if (w->brief->announce)
 		worker_mark(w, (struct ring_desc){
 				       .kind = RING_STARTED,
@@ -162,8 +197,10 @@ static int take(struct gd_worker *w, size_t i)
 static void process(struct gd_worker *w)
 {
 	w->words[0] = '\0';
+	interrupt_allow(w);
 	int r = w->ops->process_batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
 				      : w->ops->process(w, w->state, &w->tasks[0]);
+	interrupt_forbid(w);
 	w->now_ns = clock_recent_ns(&w->clock);
 	while (w->settled < w->in_hand) {
 		struct item *item = &w->items[w->settled];
@@ -174,11 +211,15 @@ static void process(struct gd_worker *w)
 	}
 }
 
+/* The task in hand does not begin: it was cancelled, or its bytes were not received. */
 static void refuse(struct gd_worker *w, int code)
 {
-	char words[128];
-	snprintf(words, sizeof(words), "the task's %llu bytes could not be received: %s",
-		(unsigned long long)w->items[0].desc.size, error_words(code));
+	char words[128] = "";
+	if (code == -ECANCELED)
+		w->items[0].desc.flags |= RING_SKIPPED;
+	else
+		snprintf(words, sizeof(words), "the task's %llu bytes could not be received: %s",
+			(unsigned long long)w->items[0].desc.size, error_words(code));
 	worker_fail_item(w, 0, code, words);
 	worker_settle(w);
 }
@@ -197,7 +238,11 @@ static size_t work_on(struct gd_worker *w, size_t n)
 		w->settled = 0;
 	}
 	if (r < 0) {
-		w->items[0].desc = w->items[taken].desc;
+		if (taken > 0) {
+			w->items[0].desc = w->items[taken].desc;
+			w->items[0].payload = w->items[taken].payload;
+			w->items[taken].payload = PARCEL_NONE;
+		}
 		w->in_hand = 1;
 		refuse(w, r);
 		w->next++;
@@ -243,7 +288,8 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 		w->items[i].payload = w->items[i].result = PARCEL_NONE;
 	close(fds->inbox);
 	close(fds->outbox);
-	return crash_handler_install(w->channel.out);
+	r = crash_handler_install(w->channel.out);
+	return r < 0 ? r : interrupt_install(w);
 }
 
 /* The process ends next. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
 /* ---- Publishing --------------------------------------------------------- */
@@ -74,13 +75,18 @@ static void *room(struct gd_worker *w, size_t size)
 	return data ? data : wait_for_room(w, size);
 }
 
+/* Publishes a record with words for a payload. Words that would not fit into an empty arena are cut. */
+static void publish_words(struct gd_worker *w, const char *words, struct ring_desc desc)
+{
+	desc.size = strnlen(words, w->out.arena_size);
+	void *data = room(w, desc.size);
+	memcpy(data, words, desc.size);
+	publish(w, data, desc);
+}
+
 void worker_tell(struct gd_worker *w, enum ring_kind kind, int code, const char *words)
 {
-	size_t size = strlen(words);
-	void *data = room(w, size);
-	memcpy(data, words, size);
-	publish(w, data,
-		(struct ring_desc){.kind = (uint16_t)kind, .code = code, .size = size, .end_ns = clock_now_ns()});
+	publish_words(w, words, (struct ring_desc){.kind = (uint16_t)kind, .code = code, .end_ns = clock_now_ns()});
 }
 
 void worker_mark(struct gd_worker *w, struct ring_desc desc)
@@ -133,18 +139,14 @@ void worker_fail_item(struct gd_worker *w, size_t i, int code, const char *words
 
 static void publish_failure(struct gd_worker *w, struct item *item)
 {
-	const char *words = item->words ? item->words : "";
-	size_t size = strlen(words);
-	void *data = room(w, size);
-	memcpy(data, words, size);
-	publish(w, data,
+	publish_words(w, item->words ? item->words : "",
 		(struct ring_desc){
 			.kind = RING_DONE,
+			.flags = item->desc.flags & RING_SKIPPED,
 			.id = item->desc.id,
 			.attempt = item->desc.attempt,
 			.start_ns = item->desc.start_ns,
 			.end_ns = w->now_ns,
-			.size = size,
 			.code = item->code,
 		});
 }
@@ -226,27 +228,34 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 
 void *gd_worker_result_reserve(struct gd_worker *w, size_t size)
 {
-	return w->in_hand && w->settled == 0 ? answer_reserve(w, 0, size) : NULL;
+	if (!w->in_hand || w->settled > 0)
+		return NULL;
+	interrupt_defer(w);
+	void *data = answer_reserve(w, 0, size);
+	interrupt_resume(w);
+	return data;
 }
 
 int gd_worker_result(struct gd_worker *w, const void *data, size_t size)
 {
 	if (!w->in_hand || w->settled > 0)
 		return -EINVAL;
+	interrupt_defer(w);
 	void *room_for_it = answer_reserve(w, 0, size);
-	if (!room_for_it)
-		return gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
-	if (size)
+	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
-	return 0;
+	interrupt_resume(w);
+	return room_for_it ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
 }
 
 int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
 {
 	va_list args;
+	interrupt_defer(w);
 	va_start(args, format);
 	vsnprintf(w->words, sizeof(w->words), format, args);
 	va_end(args);
+	interrupt_resume(w);
 	return code;
 }
 
@@ -262,13 +271,14 @@ int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size
 {
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
+	interrupt_defer(w);
 	void *room_for_it = answer_reserve(w, i, size);
-	if (!room_for_it)
-		return -ENOMEM;
-	if (size)
+	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
-	settle_answered(w);
-	return 0;
+	if (room_for_it)
+		settle_answered(w);
+	interrupt_resume(w);
+	return room_for_it ? 0 : -ENOMEM;
 }
 
 int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...)
@@ -276,11 +286,13 @@ int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *fo
 	if (i >= w->in_hand || i < w->settled)
 		return -EINVAL;
 	char words[WORDS_MAX];
+	interrupt_defer(w);
 	va_list args;
 	va_start(args, format);
 	vsnprintf(words, sizeof(words), format, args);
 	va_end(args);
 	item_fail(&w->items[i], code, words);
 	settle_answered(w);
+	interrupt_resume(w);
 	return code;
 }

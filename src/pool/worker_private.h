@@ -9,6 +9,9 @@
 #ifndef POOL_WORKER_PRIVATE_H
 #define POOL_WORKER_PRIVATE_H
 
+#include <signal.h>
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "pool/brief.h"
 #include "pool/channel.h"
@@ -36,6 +39,14 @@ struct item {
 	char *words;
 };
 
+/* See interrupt.h. Only the worker's first thread and its signal handler use it. */
+struct interrupt {
+	volatile sig_atomic_t allowed; /* process() or process_batch() runs */
+	volatile sig_atomic_t calls;   /* gd_*() functions that are running */
+	volatile sig_atomic_t noted;   /* a signal arrived during one */
+	atomic_int called;             /* on_cancel, for the tasks in hand */
+};
+
 struct gd_worker {
 	const struct gd_worker_ops *ops;
 	void *state; /* setup's */
@@ -46,9 +57,11 @@ struct gd_worker {
 	bool owes_notice;      /* a record was published, and the owner perhaps not woken for it */
 	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
 
-	uint64_t next;  /* sequence number of the first task in hand, else of the next one */
-	uint64_t head;  /* of the inbox, when we looked last */
-	uint64_t round; /* that it belongs to */
+	uint64_t next;       /* sequence number of the first task in hand, else of the next one */
+	uint64_t head;       /* of the inbox, when we looked last */
+	uint64_t round;      /* that it belongs to */
+	uint64_t waited_at;  /* `next` when the inbox was found empty last */
+	uint64_t waited_arm; /* and what the owner's `armed` was then */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
@@ -56,6 +69,7 @@ struct gd_worker {
 	struct gd_bytes *tasks;
 	uint64_t now_ns; /* end of the last task, or of the last wait */
 	struct clock_cache clock;
+	struct interrupt interrupt;
 
 	char words[WORDS_MAX]; /* of gd_worker_fail() in setup, cleanup and process */
 };

@@ -76,6 +76,8 @@ static void note_end(struct pool_rig *rig, const struct gd_event *event)
 	rig->by_failure[event->failure]++;
 	if (event->failure && event->slot != rig->distrusted)
 		rig->failed_elsewhere++;
+	if (event->failure == GD_FAILURE_TIMED_OUT && event->slot != rig->distrusted)
+		rig->late_elsewhere++;
 	if (event->failure)
 		keep(&rig->failure, event);
 }

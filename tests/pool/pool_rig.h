@@ -76,6 +76,7 @@ struct pool_rig {
 	size_t wrong; /* results, from a slot that is trusted */
 	size_t by_failure[GD_FAILURE_NOT_CARRIED + 1];
 	size_t failed_elsewhere;   /* not in the slot that is distrusted */
+	size_t late_elsewhere;     /* of them, timed out */
 	struct kept_event failure; /* the last of each */
 	struct kept_event setup_failure;
 	struct kept_event cleanup_failure;

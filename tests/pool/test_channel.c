@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/fd_message.h"
 #include "pool/brief.h"
 #include "pool/channel.h"
 #include "pool/parcel.h"
@@ -160,6 +161,14 @@ static void test_a_parcel_travels_sealed(void **state)
 	close(ends[1]);
 }
 
+/* The number that the next descriptor will have. */
+static int next_fd(void)
+{
+	int fd = dup(0);
+	close(fd);
+	return fd;
+}
+
 static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 {
 	(void)state;
@@ -183,6 +192,15 @@ static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 	/* No descriptor with it. */
 	assert_int_equal(send(ends[0], "p", 1, 0), 1);
 	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
+	/* More than one, even if each would do; none is left open. */
+	assert_int_equal(parcel_create(4096, &p), 0);
+	assert_int_equal(parcel_seal(&p, 4096), 0);
+	const int twice[2] = {p.fd, p.fd};
+	int before = next_fd();
+	assert_int_equal(fd_message_send(ends[0], "p", 1, twice, 2, 0), 0);
+	assert_int_equal(parcel_receive(ends[1], 4096, false, &received), -EPROTO);
+	assert_int_equal(next_fd(), before);
+	parcel_finish(&p);
 	close(ends[0]);
 	close(ends[1]);
 }

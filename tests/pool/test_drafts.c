@@ -3,10 +3,12 @@
 #include "pool_rig.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -174,6 +176,67 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
+/* ---- Between two steps of gd_poll() ------------------------------------- */
+
+static struct gd_draft *abandon_before_read;
+
+/*
+ * The library's read() too. In these tests gd_poll() reads only to clear the event
+ * that woke it, which is after it has counted the outstanding tasks and before it
+ * sleeps: the draft ends there.
+ */
+ssize_t read(int fd, void *buf, size_t size)
+{
+	struct gd_draft *d = abandon_before_read;
+	abandon_before_read = NULL;
+	if (d)
+		gd_draft_abandon(d);
+	return syscall(SYS_read, fd, buf, size);
+}
+
+/* A draft is all that is outstanding, and the descriptor is readable since the last callback. */
+static void open_signalled(struct pool_rig *rig)
+{
+	open_warm(rig);
+	reserve(rig);
+	abandon_before_read = draft.draft;
+}
+
+static void test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it(void **state)
+{
+	struct pool_rig *rig = *state;
+	open_signalled(rig);
+	uint64_t begin = clock_now_ns();
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 0);
+	assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
+	assert_null(abandon_before_read);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable(void **state)
+{
+	struct pool_rig *rig = *state;
+	open_signalled(rig);
+	struct pollfd end = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
+	assert_null(abandon_before_read);
+	assert_int_equal(poll(&end, 1, 0), 1);
+	/* Once: an empty pool does not keep its loop awake. */
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
+	assert_int_equal(poll(&end, 1, 0), 0);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static void test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it(void **state)
+{
+	struct pool_rig *rig = *state;
+	open_signalled(rig);
+	alarm(WAIT_MS / 1000);
+	assert_int_equal(pool_rig_close(rig), 0);
+	alarm(0);
+	assert_null(abandon_before_read);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +245,9 @@ int main(void)
 		pool_rig_test(test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing),
 		pool_rig_test(test_an_abandoned_draft_wakes_whoever_polls),
 		pool_rig_test(test_a_refused_draft_wakes_whoever_polls),
+		pool_rig_test(test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it),
+		pool_rig_test(test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable),
+		pool_rig_test(test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it),
 	};
 	return cmocka_run_group_tests_name("pool drafts", tests, NULL, NULL);
 }

@@ -4,12 +4,20 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "support/board.h"
 #include "support/process.h"
+#include "support/wait.h"
+
+#define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
 
 enum { ANSWER, LONG, FAIL_FIRST };
 
@@ -141,12 +149,135 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
+/* ---- Submitted while the poller sleeps ---------------------------------- */
+
+static atomic_int sends_to_fail;
+
+/* The library's sendmsg() too: as where the kernel has no memory for a message. */
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	if (message->msg_controllen > 0 && atomic_load(&sends_to_fail) > 0) {
+		atomic_fetch_sub(&sends_to_fail, 1);
+		errno = ENOBUFS;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+struct submission {
+	struct pool_rig *rig;
+	uint64_t number;
+	pid_t poller; /* to wait for; 0: none */
+};
+
+static void submit(struct submission *s, uint32_t what, size_t size)
+{
+	static char data[BIG];
+	struct rig_job job = {.what = what, .number = s->number++};
+	memcpy(data, &job, sizeof(job));
+	check_equal(gd_pool_submit(s->rig->pool, data, size, NULL, NULL, NULL), 0);
+}
+
+/* Two workers whose tasks have been short, so that they get more than one at a time. */
+static struct submission open_warm(struct pool_rig *rig, size_t num_tasks)
+{
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
+	rig->calls.on_task_start = NULL;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	pool_rig_submit_many(rig, 500);
+	pool_rig_drain(rig);
+	while (gd_pool_poll(rig->pool, 0, 0) > 0)
+		;
+	pool_rig_reserve(rig, rig->submitted + num_tasks);
+	struct submission s = {.rig = rig, .number = rig->submitted};
+	rig->submitted += num_tasks;
+	return s;
+}
+
+static void *submit_long_and_short(void *argument)
+{
+	struct submission *s = argument;
+	if (s->poller)
+		process_await_asleep(s->poller);
+	submit(s, LONG, sizeof(struct rig_job));
+	submit(s, ANSWER, sizeof(struct rig_job));
+	return NULL;
+}
+
+/* The short task was given to the worker of the long one, for the other was idle. */
+static void check_short_one_is_done(struct pool_rig *rig)
+{
+	assert_int_equal(rig->successes, 501);
+	assert_int_equal(gd_pool_outstanding(rig->pool), 1);
+	atomic_store(&board->go, 1);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static void test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_poller_sleeps(void **state)
+{
+	struct pool_rig *rig = *state;
+	struct submission s = open_warm(rig, 2);
+	s.poller = getpid();
+	struct gd_draft *draft; /* with nothing outstanding gd_poll() would not sleep */
+	void *data;
+	assert_int_equal(gd_pool_reserve(rig->pool, BIG, NOWAIT, &draft, &data), 0);
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, submit_long_and_short, &s), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 1);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	gd_draft_abandon(draft);
+	check_short_one_is_done(rig);
+}
+
+static void test_a_task_behind_a_long_one_goes_to_an_idle_worker_in_another_loop(void **state)
+{
+	struct pool_rig *rig = *state;
+	struct submission s = open_warm(rig, 2);
+	submit_long_and_short(&s);
+	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
+	for (uint64_t deadline = wait_deadline_ns(); rig->successes < 501; wait_check(deadline, "the short task"))
+		if (poll(&readable, 1, WAIT_MS) > 0)
+			gd_pool_poll(rig->pool, 0, 0);
+	check_short_one_is_done(rig);
+}
+
+static void *submit_big(void *argument)
+{
+	struct submission *s = argument;
+	process_await_asleep(s->poller);
+	submit(s, ANSWER, BIG);
+	return NULL;
+}
+
+static void test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sleeps(void **state)
+{
+	struct pool_rig *rig = *state;
+	struct submission s = open_warm(rig, 2);
+	s.poller = getpid();
+	/* With nothing outstanding gd_poll() would not sleep. */
+	submit(&s, LONG, sizeof(struct rig_job));
+	board_await(&board->begun, 1);
+	atomic_store(&sends_to_fail, 1);
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, submit_big, &s), 0);
+	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 1);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(atomic_load(&sends_to_fail), 0);
+	check_short_one_is_done(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody),
 		pool_rig_test(test_a_retry_does_not_wait_for_an_endless_setup),
 		pool_rig_test(test_an_idle_worker_beside_a_busy_batch_wakes_nobody),
+		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_poller_sleeps),
+		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_in_another_loop),
+		pool_rig_test(test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sleeps),
 	};
 	return cmocka_run_group_tests_name("pool fairness", tests, NULL, NULL);
 }

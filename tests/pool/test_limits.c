@@ -21,6 +21,7 @@
 #include "support/host.h"
 #include "support/process.h"
 #include "support/sanitizer.h"
+#include "support/wait.h"
 
 #define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
 
@@ -301,6 +302,49 @@ static void test_pool_without_free_descriptors_finishes_what_needs_none(void **s
 	host_run(host_that_runs_out_of_fds);
 }
 
+static bool has_lost_a_worker(struct pool_rig *rig)
+{
+	return pool_rig_worker(rig, 0).restarts == 1;
+}
+
+/* Between two attempts to start a worker, with a life before it that had tasks. */
+static int host_without_fds_and_warden(void)
+{
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.gpus = "sim:1";
+	pool_rig_open(rig, &ops);
+	pid_t worker = pool_rig_pid(rig, 0, 0);
+	pid_t warden = process_parent(worker);
+	pool_rig_submit_many(rig, 100);
+	pool_rig_drain(rig);
+	set_limit(RLIMIT_NOFILE, 0);
+	process_kill(worker);
+	pool_rig_await(rig, has_lost_a_worker);
+	check_equal(pool_rig_worker(rig, 0).has_task, false);
+	submit_some(rig, 10);
+	siginfo_t end;
+	check_equal(kill(warden, SIGKILL), 0);
+	check_equal(waitid(P_PID, (id_t)warden, &end, WEXITED | WNOWAIT), 0);
+	gd_pool_poll(rig->pool, 0, 0); /* looks at the warden before it tries again */
+	pool_rig_drain(rig);
+	check_equal(rig->successes, 100);
+	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
+	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
+	/* The time of the next attempt comes. */
+	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
+	set_limit(RLIMIT_NOFILE, 64); /* poll() does nothing without one */
+	check_equal(poll(&readable, 1, WAIT_MS), 1);
+	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
+	check_equal(pool_rig_close(rig), 0);
+	return 0;
+}
+
+static void test_warden_killed_while_no_worker_can_be_started_ends_no_task_twice(void **state)
+{
+	(void)state;
+	host_run(host_without_fds_and_warden);
+}
+
 static int setup_without_fds(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
@@ -480,6 +524,7 @@ int main(void)
 		LIMIT(test_fork_that_fails_costs_its_slot_alone),
 		LIMIT(test_open_at_any_limit_of_descriptors_works_or_fails_cleanly),
 		LIMIT(test_pool_without_free_descriptors_finishes_what_needs_none),
+		LIMIT(test_warden_killed_while_no_worker_can_be_started_ends_no_task_twice),
 		LIMIT(test_worker_without_descriptors_fails_what_needs_one),
 		LIMIT(test_worker_killed_for_memory_is_told_as_such),
 		LIMIT(test_worker_without_memory_fails_what_needs_some),

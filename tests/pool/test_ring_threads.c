@@ -86,8 +86,7 @@ static size_t begin(struct ring_pair *f, size_t most)
 			continue;
 		}
 		size_t n = f->head - f->next < most ? (size_t)(f->head - f->next) : most;
-		atomic_store(&f->consumer.out->begun, f->next + n);
-		if (atomic_load(&in->round) == f->round)
+		if (ring_begin(&f->consumer.out->begun, f->next + n, &in->round, f->round))
 			return n;
 		atomic_store(&f->consumer.out->begun, f->next);
 		f->head = f->next;

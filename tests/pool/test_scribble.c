@@ -4,6 +4,7 @@
  * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0
  * writes, its own tasks at most fail; the rest, and the dispatcher, live.
  */
+#include "outbox.h"
 #include "pool_rig.h"
 
 #include <pthread.h>
@@ -14,33 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pool/channel.h"
 #include "support/board.h"
 #include "support/process.h"
-
-/* The only memory of the dispatcher's that a worker can write. */
-static struct outbox *find_outbox(void)
-{
-	FILE *f = fopen("/proc/self/maps", "re");
-	if (!f)
-		_exit(90);
-	char line[512];
-	void *found = NULL;
-	while (fgets(line, sizeof(line), f)) {
-		unsigned long from;
-		char mode[8];
-		if (strstr(line, "gd-") == NULL || sscanf(line, "%lx-%*x %7s", &from, mode) != 2)
-			continue;
-		if (strstr(line, "gd-outbox") && mode[1] == 'w' && !found)
-			found = (void *)from;
-		else if (mode[1] == 'w')
-			_exit(91); /* somebody else's, or its inbox */
-	}
-	fclose(f);
-	if (!found)
-		_exit(92);
-	return found;
-}
+#include "support/wait.h"
 
 /* ---- What is scribbled -------------------------------------------------- */
 
@@ -104,62 +81,56 @@ static void garbage_records(struct gd_worker *w, struct outbox *out)
 	atomic_fetch_add(&out->head, 20);
 }
 
-/* A record of its own making, published in place of the answer. */
-static void publish(struct outbox *out, struct ring_desc desc)
-{
-	uint64_t head = atomic_load(&out->head);
-	*ring_at(outbox_descs(out), head) = desc;
-	atomic_store(&out->head, head + 1);
-}
-
+/* Records of its own making are published in place of the answer. */
 #define FAR ((uint64_t)1 << 46)
 
 static void wrong_id(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0) + 1});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0) + 1});
 }
 
 static void no_such_kind(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = 4711, .id = gd_worker_task_id(w, 0)});
+	outbox_publish(out, (struct ring_desc){.kind = 4711, .id = gd_worker_task_id(w, 0)});
 }
 
 static void started_something_else(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 100000});
+	outbox_publish(out, (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 100000});
 }
 
 static void result_outside(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
 }
 
 static void result_too_long(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
 }
 
 static void words_outside(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .offset = FAR, .size = 8});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .offset = FAR, .size = 8});
 }
 
 static void external_words(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .code = -5,
-			     .flags = RING_EXTERNAL,
-			     .offset = FAR,
-			     .size = 100});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .flags = RING_EXTERNAL,
+				    .offset = FAR,
+				    .size = 100});
 }
 
 static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out,
+	outbox_publish(out,
 		(struct ring_desc){
 			.kind = RING_CLEANUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
 }
@@ -167,7 +138,7 @@ static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
 static void external_setup_words(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out,
+	outbox_publish(out,
 		(struct ring_desc){
 			.kind = RING_SETUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .offset = FAR, .size = 100});
 }
@@ -175,33 +146,33 @@ static void external_setup_words(struct gd_worker *w, struct outbox *out)
 static void parcel_that_never_came(struct gd_worker *w, struct outbox *out)
 {
 	uint64_t id = gd_worker_task_id(w, 0);
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
 }
 
 static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .start_ns = UINT64_MAX,
-			     .end_ns = UINT64_MAX - 1});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
+				    .id = gd_worker_task_id(w, 0),
+				    .start_ns = UINT64_MAX,
+				    .end_ns = UINT64_MAX - 1});
 }
 
 static void code_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
-	publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = INT32_MIN});
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = INT32_MIN});
 }
 
 static void ready_again_and_again(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
 	for (int i = 0; i < 100; i++)
-		publish(out, (struct ring_desc){.kind = RING_READY});
+		outbox_publish(out, (struct ring_desc){.kind = RING_READY});
 }
 
 static void cleaned_in_between(struct gd_worker *w, struct outbox *out)
 {
 	(void)w;
-	publish(out, (struct ring_desc){.kind = RING_CLEANED});
+	outbox_publish(out, (struct ring_desc){.kind = RING_CLEANED});
 }
 
 static void begun_too_far(struct gd_worker *w, struct outbox *out)
@@ -267,7 +238,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	if (gd_worker_slot(w) != 0)
 		return pool_rig_reply(w, &job);
-	scribbles[job.what].scribble(w, find_outbox());
+	scribbles[job.what].scribble(w, outbox_find());
 	atomic_fetch_add(&board->begun, 1);
 	if (job.argument == THEN_DIE)
 		raise(SIGKILL);
@@ -305,7 +276,8 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 		pool_rig_submit(rig, which, then);
 	pool_rig_drain(rig);
 	assert_int_equal(pool_rig_close(rig), 0);
-	assert_int_equal(rig->failed_elsewhere, 0);
+	/* On a busy machine an honest worker may be late, too. */
+	assert_int_equal(rig->failed_elsewhere, rig->late_elsewhere);
 	assert_int_equal(rig->setup_failures, 0);
 	assert_true(rig->successes + rig->errors + rig->timeouts == rig->submitted);
 }
@@ -344,7 +316,7 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 {
 	(void)state;
 	struct rig_job job = pool_rig_job(task);
-	struct outbox *out = find_outbox();
+	struct outbox *out = outbox_find();
 	if (job.what == 0)
 		return pool_rig_reply(w, &job);
 	if (job.what == 1)
@@ -373,9 +345,73 @@ static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 		pool_rig_drain(rig);
 		pool_rig_submit(rig, lie, 0);
 		pool_rig_drain(rig);
-		assert_int_equal(rig->timeouts, lie);
+		/* Not counted: on a busy machine one that does not lie may be late, too. */
+		assert_int_equal(rig->failure.event.failure, GD_FAILURE_TIMED_OUT);
+		assert_int_equal(rig->failure.event.id, rig->submitted - 1);
 	}
 	assert_int_equal(rig->errors, 0);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static gd_callback *tell_start;
+
+/* While this callback runs the record of the start is not consumed: the worker has published more than was read. */
+static int stay_until_it_is_killed(void *context, const struct gd_event *event)
+{
+	int r = tell_start(context, event);
+	board_await(&board->begun, 1);
+	check_true(process_await_gone(atomic_load(&board->pids[0]), WAIT_MS));
+	return r;
+}
+
+static int end_too_many_and_hang(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)w;
+	(void)state;
+	(void)task;
+	atomic_fetch_add(&outbox_find()->ended, 1);
+	board_add_pid(getpid());
+	atomic_store(&board->begun, 1);
+	process_hang();
+}
+
+static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **state)
+{
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.task_timeout_ms = 60;
+	rig->options.grace_ms = 10;
+	tell_start = rig->calls.on_task_start;
+	rig->calls.on_task_start = stay_until_it_is_killed;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, 0, 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->timeouts, 1);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static bool has_begun(struct pool_rig *rig)
+{
+	(void)rig;
+	return atomic_load(&board->begun) == 1;
+}
+
+static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
+{
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
+	struct pool_rig *rig = *state;
+	rig->options.gpus = "sim:1";
+	rig->options.grace_ms = 10;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit(rig, 0, 0);
+	pool_rig_await(rig, has_begun);
+	gd_pool_stop(rig->pool);
+	gd_pool_stop(rig->pool);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -385,7 +421,7 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;
 	if (gd_worker_slot(w) == 0)
-		scribbles[board->notes[0]].scribble(w, find_outbox());
+		scribbles[board->notes[0]].scribble(w, outbox_find());
 	if (gd_worker_slot(w) == 0 && board->notes[1])
 		_exit(0); /* so that nothing better comes over it */
 	return 0;
@@ -439,7 +475,7 @@ static int setup_thread(struct gd_worker *w, void **ret_state)
 {
 	pthread_t thread;
 	*ret_state = NULL;
-	if (gd_worker_slot(w) == 0 && pthread_create(&thread, NULL, scribble_on, find_outbox()) != 0)
+	if (gd_worker_slot(w) == 0 && pthread_create(&thread, NULL, scribble_on, outbox_find()) != 0)
 		_exit(93);
 	return 0;
 }
@@ -459,7 +495,7 @@ static void test_scribbling_without_end_ruins_only_its_own(void **state)
 		pool_rig_submit_many(rig, 300);
 		pool_rig_drain(rig);
 		assert_int_equal(pool_rig_close(rig), 0);
-		assert_int_equal(rig->failed_elsewhere, 0);
+		assert_int_equal(rig->failed_elsewhere, rig->late_elsewhere);
 	}
 }
 
@@ -470,6 +506,8 @@ int main(void)
 		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
 		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
 		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
+		pool_rig_test(test_a_lie_does_not_avert_the_timeout_while_a_callback_runs),
+		pool_rig_test(test_a_lie_does_not_avert_the_kill_of_a_stop),
 		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
 		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
 	};

@@ -30,7 +30,7 @@ struct thread_rig {
 	atomic_int submitting; /* threads */
 	atomic_bool over;
 	uint64_t given;
-	size_t ended, failed; /* the polling thread's */
+	size_t started, ended, failed; /* the polling thread's */
 };
 
 static int on_success(void *context, const struct gd_event *event)
@@ -47,6 +47,14 @@ static int on_error(void *context, const struct gd_event *event)
 	(void)event;
 	rig->ended++;
 	rig->failed++;
+	return 0;
+}
+
+static int on_task_start(void *context, const struct gd_event *event)
+{
+	struct thread_rig *rig = context;
+	(void)event;
+	rig->started++;
 	return 0;
 }
 
@@ -166,6 +174,15 @@ static void test_threads_may_submit_ask_and_poll_at_once(void **state)
 	assert_int_equal(rig->failed, 0);
 }
 
+static void test_threads_may_submit_while_starts_are_told(void **state)
+{
+	struct thread_rig *rig = *state;
+	rig->calls.on_task_start = on_task_start;
+	assert_int_equal(submit_beside(rig, ask_the_pool), SUBMITTERS * PER_SUBMITTER);
+	assert_int_equal(rig->started, SUBMITTERS * PER_SUBMITTER);
+	assert_int_equal(rig->ended, SUBMITTERS * PER_SUBMITTER);
+}
+
 static void *stop_after_some(void *argument)
 {
 	struct thread_rig *rig = argument;
@@ -228,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_threads_may_submit_ask_and_poll_at_once),
+		CASE(test_threads_may_submit_while_starts_are_told),
 		CASE(test_stop_by_one_thread_ends_the_submitting_of_others),
 		CASE(test_run_may_be_asked_by_another_thread_from_beginning_to_end),
 	};

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cancelling single tasks. gd_pool_cancel() moves a task that no worker has to the
+ * list of those that only wait for their callback. A task in a worker's inbox gets a
+ * mark: the worker does not begin it any more, and the polling thread takes it back.
+ * The mark of a task that has begun is looked after by the warden, which wakes up.
+ */
+#include <errno.h>
+
+#include "pool/pool_private.h"
+
+#define CANCELLED_WORDS "cancelled before it began"
+
+/* With the lock held: the polling thread has something to do. */
+static void need_turn(struct gd_pool *p)
+{
+	if (!atomic_exchange(&p->cancelling, true))
+		pool_signal(p);
+}
+
+void pool_cancel_task(struct gd_pool *p, const struct task *t)
+{
+	backlog_push(&p->cancelled, t);
+	need_turn(p);
+}
+
+static bool cancel_waiting(struct gd_pool *p, uint64_t id)
+{
+	struct task t;
+	if (!backlog_remove(&p->backlog, id, &t) && !backlog_remove(&p->again, id, &t))
+		return false;
+	p->doomed -= t.doomed;
+	t.cancelled = true;
+	pool_cancel_task(p, &t);
+	return true;
+}
+
+/* Where a slot has the task: in its table, not ended. */
+static bool find_in_slot(struct slot *s, uint64_t id, uint64_t *ret)
+{
+	for (uint64_t seq = s->in.tail; seq < s->in.head; seq++) {
+		struct task *t = slot_task(s, seq);
+		if (t->id == id && !atomic_load_explicit(&t->over, memory_order_relaxed)) {
+			*ret = seq;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool cancel_handed_out(struct gd_pool *p, struct slot *s, uint64_t id)
+{
+	uint64_t seq;
+	if (!s->channel.in || !find_in_slot(s, id, &seq))
+		return false;
+	if (seq < s->completed) {
+		slot_task(s, seq)->cancelled = true; /* its answer is being looked at: it is not tried again */
+	} else if (slot_cancel(s, seq)) {
+		warden_wake(&p->warden);
+	} else {
+		s->recall = true;
+		need_turn(p);
+	}
+	return true;
+}
+
+int gd_pool_cancel(struct gd_pool *p, uint64_t id)
+{
+	pthread_mutex_lock(&p->lock);
+	bool found = id < p->next_id && cancel_waiting(p, id);
+	for (size_t i = 0; i < p->num_slots && id < p->next_id && !found; i++)
+		found = cancel_handed_out(p, &p->slots[i], id);
+	pthread_mutex_unlock(&p->lock);
+	return found ? 0 : -ENOENT;
+}
+
+/* ---- The polling thread ------------------------------------------------- */
+
+/* With the lock held: takes back what the worker has not begun, from the first task on that was cancelled. */
+static void recall(struct gd_pool *p, struct slot *s)
+{
+	s->recall = false;
+	if (s->state != SLOT_READY || s->broken)
+		return; /* it is dying: its tasks are given back then */
+	for (uint64_t seq = slot_begun(s); seq < s->in.head; seq++) {
+		if (slot_task(s, seq)->cancelled) {
+			pool_take_back(p, s, seq);
+			return;
+		}
+	}
+}
+
+void pool_conclude_skipped(struct gd_pool *p, struct task *t)
+{
+	struct gd_event event = pool_event(NULL, t);
+	event.failure = GD_FAILURE_CANCELLED;
+	event.code = -ECANCELED;
+	event.message = CANCELLED_WORDS;
+	pool_conclude(p, t, &event);
+}
+
+void pool_cancel_turn(struct gd_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	atomic_store(&p->cancelling, false);
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].recall)
+			recall(p, &p->slots[i]);
+	for (struct task *front; (front = backlog_front(&p->cancelled));) {
+		struct task t = *front;
+		backlog_pop(&p->cancelled);
+		pthread_mutex_unlock(&p->lock);
+		pool_conclude_skipped(p, &t);
+		pthread_mutex_lock(&p->lock);
+	}
+	pool_hand_out(p);
+	pthread_cond_broadcast(&p->room);
+	pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/interrupt.h"
+
+#include <errno.h>
+#include <signal.h>
+
+/* A signal handler has no other way to its data; a worker process has one worker. */
+static struct gd_worker *interrupted_worker;
+
+/* Whether a task in hand that has no answer yet is out of time or cancelled. */
+static bool is_marked(const struct gd_worker *w)
+{
+	for (size_t i = w->settled; i < w->in_hand; i++)
+		if (inbox_mark(w->channel.in, w->next + i))
+			return true;
+	return false;
+}
+
+/* Once per call of the hook, also if a signal arrives while it is decided. */
+static void call_once(struct gd_worker *w)
+{
+	if (!w->interrupt.allowed || !is_marked(w) || atomic_exchange(&w->interrupt.called, 1))
+		return;
+	atomic_store(&w->channel.out->interrupted, w->next + w->in_hand);
+	w->ops->on_cancel(w, w->state);
+}
+
+static void handle(int sig)
+{
+	(void)sig;
+	struct gd_worker *w = interrupted_worker;
+	int saved = errno;
+	if (w->interrupt.calls > 0)
+		w->interrupt.noted = 1;
+	else
+		call_once(w);
+	errno = saved;
+}
+
+void interrupt_deferred(struct gd_worker *w)
+{
+	if (w->interrupt.calls > 0)
+		return;
+	w->interrupt.noted = 0;
+	int saved = errno;
+	call_once(w);
+	errno = saved;
+}
+
+int interrupt_install(struct gd_worker *w)
+{
+	if (!w->ops->on_cancel)
+		return 0;
+	interrupted_worker = w;
+	/* Not SA_RESTART: a system call that the hook waits in is to return. */
+	struct sigaction action = {.sa_handler = handle};
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGURG, &action, NULL) < 0)
+		return -errno;
+	atomic_store(&w->channel.out->interruptible, 1);
+	return 0;
+}

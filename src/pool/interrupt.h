@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's side of on_cancel: SIGURG interrupts process() or process_batch() when
+ * a task in hand is marked as out of time or cancelled.
+ *
+ * The warden sends the signal to the first thread, on which all of this runs, and
+ * repeats it until outbox.interrupted says that on_cancel was called. The handler
+ * ignores a signal that arrives outside of the hook, or when no unanswered task in
+ * hand is marked: it was meant for a task that has ended. Inside of a gd_*() function
+ * it only notes the signal, and the function calls on_cancel when it is done.
+ */
+#ifndef POOL_INTERRUPT_H
+#define POOL_INTERRUPT_H
+
+#include "pool/worker_private.h"
+
+/* Installs the handler if the ops have an on_cancel. */
+int interrupt_install(struct gd_worker *w);
+
+/* For what was noted in a gd_*() function. */
+void interrupt_deferred(struct gd_worker *w);
+
+/* Around the hook. */
+static inline void interrupt_allow(struct gd_worker *w)
+{
+	atomic_store_explicit(&w->interrupt.called, 0, memory_order_relaxed);
+	w->interrupt.noted = 0;
+	atomic_signal_fence(memory_order_seq_cst);
+	w->interrupt.allowed = 1;
+}
+
+static inline void interrupt_forbid(struct gd_worker *w)
+{
+	w->interrupt.allowed = 0;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Around the body of a gd_*() function. Functions that only read need neither. */
+static inline void interrupt_defer(struct gd_worker *w)
+{
+	w->interrupt.calls++;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void interrupt_resume(struct gd_worker *w)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	w->interrupt.calls--;
+	if (w->interrupt.noted)
+		interrupt_deferred(w);
+}
+
+#endif

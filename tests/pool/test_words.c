@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* What a worker says in words, of any length: it must not wait for room that cannot come. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool/worker_private.h"
+
+struct words_rig {
+	struct gd_worker worker;
+	struct gd_worker_ops ops;
+	struct item item;
+	char *words;
+};
+
+/* A worker with one task in hand, and as many words as one likes. Whoever waits for room is killed. */
+static int setup(void **state)
+{
+	struct words_rig *rig = calloc(1, sizeof(*rig));
+	struct gd_worker *w = &rig->worker;
+	int in_fd, out_fd;
+	assert_non_null(rig);
+	assert_int_equal(channel_create(&in_fd, &out_fd), 0);
+	assert_int_equal(channel_map(&w->channel, in_fd, out_fd, false), 0);
+	close(in_fd);
+	close(out_fd);
+	ring_init(&w->out, outbox_descs(w->channel.out), outbox_arena(w->channel.out), CHANNEL_ARENA);
+	rig->item = (struct item){.payload = PARCEL_NONE, .result = PARCEL_NONE};
+	w->ops = &rig->ops;
+	w->items = &rig->item;
+	w->in_hand = 1;
+	rig->words = calloc(1, 2 * CHANNEL_ARENA);
+	assert_non_null(rig->words);
+	*state = rig;
+	alarm(20);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct words_rig *rig = *state;
+	alarm(0);
+	channel_unmap(&rig->worker.channel);
+	free(rig->words);
+	free(rig);
+	return 0;
+}
+
+static const char *words_of(struct words_rig *rig, size_t size)
+{
+	memset(rig->words, 'w', size);
+	rig->words[size] = '\0';
+	return rig->words;
+}
+
+static void check_record(struct words_rig *rig, enum ring_kind kind, size_t size)
+{
+	const struct outbox *out = rig->worker.channel.out;
+	assert_int_equal(atomic_load(&out->head), 1);
+	const struct ring_desc *d = ring_at(outbox_descs(out), 0);
+	assert_int_equal(d->kind, kind);
+	assert_int_equal(d->code, -EIO);
+	assert_int_equal(d->size, size);
+	assert_int_equal(d->offset, 0);
+	assert_memory_equal(outbox_arena(out), rig->words, size);
+}
+
+static void check_failure(void **state, size_t said, size_t told)
+{
+	struct words_rig *rig = *state;
+	worker_fail_item(&rig->worker, 0, -EIO, words_of(rig, said));
+	worker_settle(&rig->worker);
+	check_record(rig, RING_DONE, told);
+}
+
+static void test_a_failure_in_as_many_words_as_fit_is_told_in_full(void **state)
+{
+	check_failure(state, CHANNEL_ARENA, CHANNEL_ARENA);
+}
+
+static void test_a_failure_in_more_words_than_fit_is_cut(void **state)
+{
+	check_failure(state, CHANNEL_ARENA + 1, CHANNEL_ARENA);
+}
+
+static void test_a_setup_that_fails_in_more_words_than_fit_is_cut(void **state)
+{
+	struct words_rig *rig = *state;
+	worker_tell(&rig->worker, RING_SETUP_FAILED, -EIO, words_of(rig, 2 * CHANNEL_ARENA - 1));
+	check_record(rig, RING_SETUP_FAILED, CHANNEL_ARENA);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_a_failure_in_as_many_words_as_fit_is_told_in_full),
+		CASE(test_a_failure_in_more_words_than_fit_is_cut),
+		CASE(test_a_setup_that_fails_in_more_words_than_fit_is_cut),
+	};
+	return cmocka_run_group_tests_name("pool words", tests, NULL, NULL);
+}
