@@ -344,7 +344,7 @@ GD_API int gd_worker_slot(const struct gd_worker *w);
  * of its slot.
  */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
-/** The value of a setting as a string, or `otherwise` if it was not given. */
+/** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
 /** The value of a setting as bytes, valid for the worker's life. -ENOENT if it was not given. */
 GD_API int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret);
@@ -364,9 +364,16 @@ GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
 /** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
-/** Sets the message of a failing hook (at most 1023 bytes). Returns `code`, negated if it was positive. */
+/**
+ * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Without
+ * bytes; the last call counts. Returns `code`, negated if it was positive.
+ */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
-/** The same, and bytes of any size that go with the failure (gd_event.result), for example a pickled exception. */
+/**
+ * The same, and bytes of any size that go with the failure (gd_event.result), for
+ * example a pickled exception. Copies them. If there is no memory for the bytes, the
+ * message says so.
+ */
 GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
 /** The same for the i-th task of a batch, in any order; -EINVAL if it was already answered and sent. */
 GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
@@ -374,7 +381,13 @@ GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const c
 GD_API int gd_worker_batch_fail_with(
 	struct gd_worker *w, size_t i, int code, const char *message, const void *data, size_t size);
 
-/** Sends bytes of any size to on_message, from any hook. Waits for room while callbacks are slow. */
+/**
+ * Sends bytes of any size to on_message, from any hook; copies them. Messages and ends
+ * of tasks arrive in the order in which the worker sent them, and messages sent before
+ * a crash arrive, too. Waits for room while callbacks are slow, without cost to the
+ * task's time. Works while a result is reserved, but is slower then. 0 or -ENOMEM,
+ * -EMFILE….
+ */
 GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
 /**
@@ -402,10 +415,14 @@ enum gd_failure {
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
-/** Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. Setup and cleanup events have no task, id or tag. */
+/**
+ * Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. A message that was sent
+ * in process() has its task's id, tag and bytes. Events of setup and cleanup, and
+ * messages from other hooks, have no task: their id is UINT64_MAX.
+ */
 struct gd_event {
 	size_t size;
-	uint64_t id; /**< 0, 1, 2… in the order of submission */
+	uint64_t id; /**< 0, 1, 2… in the order of submission; UINT64_MAX: no task */
 	void *tag;   /**< as submitted */
 	int slot;    /**< worker, or -1 if the task was waiting for one */
 	int gpu;     /**< GPU of that worker, or -1 */
@@ -413,7 +430,8 @@ struct gd_event {
 	uint64_t started_ns;
 	uint64_t ended_ns;
 	struct gd_bytes task; /**< as submitted; no data if there was no memory to keep it */
-	/** Success: the result. Failure: the bytes of gd_worker_fail_with(). Message: its bytes. */
+	/** Success: the result. Failure: the bytes of gd_worker_fail_with(); none after a
+	 *  timeout. Message: its bytes. */
 	struct gd_bytes result;
 	int attempt; /**< 1…; 0 if the task never started */
 	enum gd_failure failure;
@@ -431,8 +449,13 @@ typedef int gd_callback(void *context, const struct gd_event *event);
 /** A result that outlives its callback and its pool. */
 struct gd_result;
 
-/** Keeps the event's `result`; copies it if it lies in shared memory and takes over a large one without a copy. */
+/**
+ * Keeps the event's `result`: a large one (above 2 MiB) without a copy, others as a
+ * copy. Only during the event's callback. Each call gives a handle of its own, to be
+ * released with gd_result_free(). 0 or -ENOMEM.
+ */
 GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
+/** Valid until gd_result_free(), also after the pool was closed. Aligned for any type. */
 GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
 /** NULL is fine. By any thread. */
 GD_API void gd_result_free(struct gd_result *result);
@@ -502,7 +525,7 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
-/** A named value for the workers. */
+/** A named value for the workers, of any size: they map one copy together. Of equal keys the first one counts. */
 struct gd_setting {
 	const char *key;
 	const void *value;
@@ -595,7 +618,10 @@ struct gd_callbacks {
 	 *  never began. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
-	gd_callback *on_message;    /**< gd_worker_send(); `result` holds the bytes */
+	/** gd_worker_send(): `result` holds the bytes, ended_ns the time. Never held back in
+	 *  ordered pools. Dropped if NULL. `failure` is GD_FAILURE_NOT_CARRIED if the bytes
+	 *  could not be received. */
+	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
 	 *  replacements in a row failed, ten workers in a row died idle, or a setup failed
 	 *  while the pool was ending (with another error than -ECANCELED and -EINTR). */

@@ -197,7 +197,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	}
 	p->options = copy;
 	p->callbacks = called;
-	p->epoll_fd = p->event_fd = p->timer_fd = -1;
+	p->epoll_fd = p->event_fd = p->timer_fd = p->settings_fd = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
@@ -205,6 +205,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	r = pool_prepare(p, err);
 	if (r >= 0)
 		r = start_warden(p, err);
+	close_fd(&p->settings_fd); /* the warden has it now */
 	if (r < 0) {
 		pool_free(p);
 		return r;
