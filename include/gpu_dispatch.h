@@ -315,7 +315,8 @@ struct gd_worker_ops {
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
 	size_t max_batch; /**< for process_batch; default 32, at most 1024 */
-	/** Releases what setup returned. Not called after a crash, a kill or a failed setup. */
+	/** Releases what setup returned. Not called after a crash, a kill or a failed setup.
+	 *  It and on_leave share cleanup_timeout_ms. */
 	int (*cleanup)(struct gd_worker *w, void *state);
 	/**
 	 * Interrupts process() or process_batch() when the running task is out of time or
@@ -338,7 +339,11 @@ GD_API int gd_worker_gpu(const struct gd_worker *w);
 GD_API int gd_worker_device(const struct gd_worker *w);
 /** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
-/** base_seed + the GPU's number for the first worker of each GPU; further workers get other seeds. */
+/**
+ * base_seed + the GPU's number for the first worker of each GPU. Each further worker
+ * of a GPU adds the highest GPU number of the pool plus 1. A replacement has the seed
+ * of its slot.
+ */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
 /** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
@@ -538,7 +543,8 @@ enum gd_output {
 /** How a worker is bound to its GPU. */
 enum gd_bind {
 	GD_BIND_VISIBLE = 0, /**< the worker's environment lets it see its GPU only */
-	/** Only GPUQ_GPU is set. The GPUs of `gpu_ids` need not exist and no driver is called. */
+	/** Only GPUQ_GPU is set. GPUs that are given by their numbers (`gpu_ids`, or `gpus`
+	 *  as in "0,1" or "0-3") need not exist, and no driver is called for them. */
 	GD_BIND_NONE,
 };
 
@@ -576,11 +582,13 @@ struct gd_options {
 	int retries;
 	int ordered;           /**< nonzero: callbacks in the order of task ids; holds back up to queue_size results */
 	int allow_threads;     /**< nonzero: fork although there are threads; only for hooks that use no lock */
-	int setup_concurrency; /**< how many setups run at the same time; default: all */
+	int setup_concurrency; /**< how many setups run at the same time, replacements included; default: all */
 
 	/* Recycling: a worker is replaced after a task; tasks that it has not begun go to others. */
-	uint64_t max_tasks_per_worker; /**< default: unlimited */
-	uint64_t max_worker_rss_bytes; /**< anonymous resident memory; default: unlimited */
+	uint64_t max_tasks_per_worker; /**< a worker gets no more than these; default: unlimited */
+	/** Anonymous resident memory, looked at once a second; default: unlimited. A forked
+	 *  worker's memory includes that of your program. Never before a worker's first task. */
+	uint64_t max_worker_rss_bytes;
 
 	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher takes its run's */
 
@@ -616,7 +624,8 @@ struct gd_callbacks {
 	 *  could not be received. */
 	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
-	 *  replacements in a row failed, or ten workers in a row died idle. */
+	 *  replacements in a row failed, ten workers in a row died idle, or a setup failed
+	 *  while the pool was ending (with another error than -ECANCELED and -EINTR). */
 	gd_callback *on_setup_fail;
 	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed or timed out */
 	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
@@ -686,8 +695,14 @@ GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
 GD_API int gd_pool_fd(const struct gd_pool *p);
 
 enum gd_poll_flags {
-	GD_POLL_SIGNALS = 1 << 0, /**< return -EINTR when a signal handler has run */
-	GD_POLL_IDLE = 1 << 1,    /**< wait even if no task is outstanding */
+	/** Return -EINTR when a signal handler has run on this thread while it waited.
+	 *  Callbacks that are due by then are made by the next call. A handler that runs
+	 *  just before the wait begins does not end it: call gd_pool_interrupt() in the
+	 *  handler, then the call returns in any case. */
+	GD_POLL_SIGNALS = 1 << 0,
+	/** Wait even if no task is outstanding: until a callback was made (a task of
+	 *  another thread may have ended), the timeout or gd_pool_interrupt(). */
+	GD_POLL_IDLE = 1 << 1,
 };
 
 /**
@@ -699,6 +714,7 @@ enum gd_poll_flags {
  */
 GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
 
+/* Neither signals nor gd_pool_interrupt() end the following two; gd_pool_stop() does, as soon as its work is done. */
 /** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
 GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
 /** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
@@ -709,7 +725,8 @@ GD_API void gd_pool_interrupt(struct gd_pool *p);
 
 /**
  * Ends the work in three steps; no call accepts tasks any more. First call: running
- * tasks are finished, waiting tasks are cancelled, nothing is retried. Second call:
+ * tasks are finished, waiting tasks are cancelled, nothing is retried, setups are
+ * asked to end as by gd_pool_close(). Second call:
  * running tasks are cancelled and killed after the grace period; one that succeeds
  * meanwhile has succeeded. Third call: all workers are killed at once, without
  * cleanup. Takes effect in gd_pool_poll(). Also for signal handlers.
@@ -736,11 +753,12 @@ GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data
  * Cancels what is left (poll until gd_pool_outstanding() is 0 to have it finished),
  * lets the workers clean up, ends everything they started, makes the last callbacks
  * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
- * has the grace period; if it succeeds, its cleanup runs. No other thread may use the
- * pool from now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called
- * until on_exit is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool
- * is fine. -EBUSY: a worker could not be killed; the pool is released nevertheless.
- * -EDEADLK inside a callback; it is not released.
+ * has the grace period; if it succeeds, its cleanup runs; if it does not end, it is
+ * killed, which is not reported as a failed setup. No other thread may use the pool from
+ * now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called until on_exit
+ * is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool is fine. -EBUSY:
+ * a worker could not be killed; the pool is released nevertheless. -EDEADLK inside a
+ * callback; it is not released.
  */
 GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
 

@@ -207,6 +207,7 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);
+	setups_give_turn(p, s);
 }
 
 static struct gd_event event_without_task(const struct slot *s, const struct ring_desc *d)
@@ -242,6 +243,10 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 /* Kept until the process has ended: see life_over(). */
 static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
+	/* It leaves next, and has as long for it as for a cleanup. */
+	warden_order(&p->warden,
+		(struct warden_order){.kind = WARDEN_ORDER_CLOSE, .slot = (uint32_t)s->index, .life = s->life}, NULL,
+		0);
 	struct payload payload;
 	int r = payload_receive(p, s, d, &payload);
 	if (r >= 0 && payload.result)

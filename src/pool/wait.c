@@ -6,14 +6,15 @@
 #include "base/clock.h"
 #include "gpu_dispatch.h"
 
-/* How many are ready; -EAGAIN while one is starting, or is ready but its process id has not been reported yet. */
+/* How many are ready; -EAGAIN while one is being started or replaced, or its process id has not been reported yet. */
 static int count_ready(const struct gd_pool *p)
 {
 	int ready = 0;
 	struct gd_worker_stats stats;
 	for (int slot = 0; gd_pool_worker_stats(p, slot, &stats, sizeof(stats)) == 0; slot++) {
 		bool lives = stats.state == GD_WORKER_STATE_IDLE || stats.state == GD_WORKER_STATE_BUSY;
-		if (stats.state == GD_WORKER_STATE_STARTING || (lives && stats.pid == 0))
+		bool comes = stats.state == GD_WORKER_STATE_STARTING || stats.state == GD_WORKER_STATE_ENDING;
+		if (comes || (lives && stats.pid == 0))
 			return -EAGAIN;
 		ready += lives;
 	}

@@ -52,12 +52,10 @@ static void close_others(const struct warden_process *w)
 	file_close_range(first, INT_MAX);
 }
 
-/* In the child. Every signal waits, so that a Ctrl-C or a handler of the host has no effect here. */
+/* In the child. Every signal is blocked, so that a Ctrl-C or a handler of the host has no effect here. */
 static _Noreturn void become_warden(struct warden_process *w)
 {
-	sigset_t all, child;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigset_t child;
 	signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit statuses away */
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -114,7 +112,7 @@ static int prepare(const struct warden_plan *plan, struct warden *w)
 	w->wards = calloc(plan->num_slots, sizeof(*w->wards));
 	if (!w->wards)
 		return -ENOMEM;
-	w->shared_size = sizeof(struct warden_shared) + plan->num_slots * sizeof(int32_t);
+	w->shared_size = sizeof(*w->shared) + plan->num_slots * sizeof(w->shared->notes[0]);
 	void *shared = mmap(NULL, w->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return -errno;
@@ -130,9 +128,11 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 		return r;
 	if (!plan->argv)
 		fflush(NULL); /* or the workers would print what is in the buffers once more each */
+	/* Between fork and become_warden(), no handler of the host must run in the child. */
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t pid = plan->argv ? _Fork() : fork();
-	if (pid < 0)
-		return -errno;
 	if (pid == 0) {
 		struct warden_process process = {
 			.plan = plan,
@@ -146,6 +146,10 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 		close(w->socket);
 		become_warden(&process);
 	}
+	r = -errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (pid < 0)
+		return r;
 	setpgid(pid, pid);
 	r = pidref_open(pid, &w->process);
 	if (r >= 0)
@@ -207,6 +211,11 @@ void warden_wake(struct warden *w)
 	uint64_t one = 1;
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: it has been written to often enough to wake */
+}
+
+bool warden_says_large(const struct warden *w, size_t slot, uint64_t life)
+{
+	return atomic_load(&w->shared->notes[slot].large) == life;
 }
 
 void warden_finish(struct warden *w, uint64_t deadline_ns)

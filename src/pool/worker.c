@@ -305,7 +305,15 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 	return r < 0 ? r : interrupt_install(w);
 }
 
-/* The process ends next: what was allocated goes with it. */
+/* The process ends next. */
+static void leave(struct gd_worker *w)
+{
+	if (w->ops->on_leave)
+		w->ops->on_leave(w);
+	flush_output();
+}
+
+/* What was allocated goes with the process. */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 {
 	struct gd_worker *w = calloc(1, sizeof(*w));
@@ -315,7 +323,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	int r = ops->setup ? ops->setup(w, &w->state) : 0;
 	if (r != 0) {
 		worker_tell(w, RING_SETUP_FAILED, failure_of_hook(&w->failure, "setup", r));
-		flush_output();
+		leave(w);
 		return 1;
 	}
 	flush_output();
@@ -331,6 +339,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 		worker_tell(w, RING_CLEANUP_FAILED, failure_of_hook(&w->failure, "cleanup", r));
 	flush_output();
 	worker_mark(w, (struct ring_desc){.kind = RING_CLEANED});
+	leave(w);
 	return 0;
 }
 

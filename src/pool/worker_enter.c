@@ -71,7 +71,7 @@ static void enter_executed(const struct warden_process *w, size_t slot, const in
 		execvpe(w->plan->argv[0], (char *const *)w->plan->argv, w->plan->environments[slot]);
 		r = -errno;
 	}
-	atomic_store(&w->shared->exec_error[slot], r);
+	atomic_store(&w->shared->notes[slot].exec_error, r);
 	_exit(EXIT_NOT_EXECUTED);
 }
 
@@ -109,7 +109,7 @@ void worker_enter(const struct warden_process *w, size_t slot, const int fds[WAR
 	const char *output = w->plan->output_paths ? w->plan->output_paths[slot] : NULL;
 	int r = redirect(output);
 	if (r < 0) {
-		atomic_store(&w->shared->exec_error[slot], r);
+		atomic_store(&w->shared->notes[slot].exec_error, r);
 		_exit(EXIT_NOT_EXECUTED);
 	}
 	const int all[WORKER_FDS] = {fds[0], fds[1], fds[2], w->plan->event_fd, w->plan->settings_fd};

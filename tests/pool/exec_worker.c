@@ -103,11 +103,22 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return gd_worker_result(w, text, (size_t)n + 1);
 }
 
+static void leave(struct gd_worker *w)
+{
+	if (gd_worker_setting(w, "last words", NULL))
+		printf("%s\n", gd_worker_setting(w, "last words", NULL)); /* flushed by the library */
+}
+
 int main(int argc, char **argv)
 {
 	static char context[] = "of the program";
 	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .context = context, .setup = setup, .process = process};
+		.size = sizeof(struct gd_worker_ops),
+		.context = context,
+		.setup = setup,
+		.process = process,
+		.on_leave = leave,
+	};
 	if (argc > 1)
 		mode = argv[1];
 	if (strcmp(mode, "exit-at-once") == 0)
