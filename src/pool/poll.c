@@ -49,8 +49,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
-	       atomic_load(&p->cancelling) ||
-	       (for_tasks && pool_outstanding(p) == 0);
+	       atomic_load(&p->cancelling) || (for_tasks && pool_outstanding(p) == 0);
 }
 
 static void handle_timer(struct gd_pool *p)

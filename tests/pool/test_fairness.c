@@ -181,7 +181,7 @@ static void submit(struct submission *s, uint32_t what, size_t size)
 /* Two workers whose tasks have been short, so that they get more than one at a time. */
 static struct submission open_warm(struct pool_rig *rig, size_t num_tasks)
 {
-	static const struct gd_worker_ops ops = {.process = process};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	rig->calls.on_task_start = NULL;
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 0, 0);

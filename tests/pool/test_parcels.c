@@ -51,10 +51,9 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return pool_rig_reply(w, &job);
 	if (send_fds(WORKER_FIRST_FD + 2, STDERR_FILENO, job.argument) < 0)
 		_exit(93);
-	outbox_publish(outbox_find(), (struct ring_desc){.kind = RING_DONE,
-					      .id = gd_worker_task_id(w, 0),
-					      .flags = RING_EXTERNAL,
-					      .size = SIZE});
+	outbox_publish(outbox_find(),
+		(struct ring_desc){
+			.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .flags = RING_EXTERNAL, .size = SIZE});
 	uint64_t one = 1;
 	if (write(WORKER_FIRST_FD + 3, &one, sizeof(one)) < 0)
 		_exit(94);
@@ -124,7 +123,7 @@ static void test_worker_that_sends_too_many_descriptors_ruins_only_its_own(void 
 
 int main(int argc, char **argv)
 {
-	static const struct gd_worker_ops ops = {.process = process};
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	if (argc > 1 && strcmp(argv[1], "--worker") == 0)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {
