@@ -168,7 +168,9 @@ int main(int argc, char **argv)
 	}
 
 	struct run run = {};
-	struct gd_worker_ops worker = {};
+	struct gd_worker_ops worker = {
+		.size = sizeof(struct gd_worker_ops),
+	};
 	worker.size = sizeof(worker);
 	worker.setup = setup;
 	worker.process = process;

@@ -147,7 +147,7 @@ enum gd_vendor {
 /** "nvidia", "amd", "simulated". */
 GD_API const char *gd_vendor_name(enum gd_vendor vendor);
 
-/** Which fields of a struct gd_gpu are known: unknown is never 0. */
+/** Bits that tell which fields of a struct gd_gpu are known. An unknown field is 0. */
 enum gd_gpu_known {
 	GD_GPU_KNOWN_UUID = 1 << 0,
 	GD_GPU_KNOWN_NAME = 1 << 1,
@@ -161,56 +161,59 @@ enum gd_gpu_known {
 	GD_GPU_KNOWN_NUMA_NODE = 1 << 9,
 	GD_GPU_KNOWN_PROCESSES = 1 << 10,
 	GD_GPU_KNOWN_MIG = 1 << 11,
-	GD_GPU_KNOWN_COMPUTE_MODE = 1 << 12, /**< the compute mode: exclusive and prohibited */
+	GD_GPU_KNOWN_COMPUTE_MODE = 1 << 12, /**< `exclusive` and `prohibited` */
 	GD_GPU_KNOWN_MEMORY_RESERVED = 1 << 13,
 };
 
-/** What condition a GPU is in. */
 enum gd_gpu_health {
 	GD_GPU_HEALTH_OK = 0,
 	GD_GPU_HEALTH_LOST,          /**< fell off the bus */
 	GD_GPU_HEALTH_NOT_ANSWERING, /**< its driver call did not return in time */
-	GD_GPU_HEALTH_UNREADABLE,    /**< the driver refused it; see the list's warnings */
+	GD_GPU_HEALTH_UNREADABLE,    /**< the driver returned an error; see the list's warnings */
 };
 
 /** A process that uses a GPU. */
 struct gd_gpu_process {
-	int64_t pid; /**< as the driver tells it: in a container, maybe the host's */
+	size_t size;
+	int64_t pid; /**< as the driver reports it: in a container this may be the host's */
 	uint64_t memory_bytes;
-	bool memory_known;
+	uint64_t memory_known; /**< nonzero: memory_bytes is known */
 };
 
-/** One GPU, or one MIG instance of one, at the moment it was asked. */
+/** One GPU, or one MIG instance, at the moment it was read. */
 struct gd_gpu {
+	size_t size;
 	unsigned known; /**< bits of enum gd_gpu_known */
 	enum gd_gpu_health health;
 	enum gd_vendor vendor;
-	int index;        /**< as nvidia-smi numbers them, AMD's after them; a MIG instance has its card's */
-	int vendor_index; /**< its number among the cards of its vendor */
-	int mig_index;    /**< -1, or the number of the MIG instance on its card */
-	bool mig_enabled; /**< the card is split: work goes to its instances, which follow it in a survey */
-	bool exclusive;   /**< exclusive compute mode: one process at a time */
-	bool prohibited;  /**< compute mode "prohibited": no process may use it */
+	int index;        /**< as in nvidia-smi; AMD's come after NVIDIA's; a MIG instance has its card's */
+	int vendor_index; /**< number among the cards of its vendor */
+	int mig_index;    /**< number of the MIG instance on its card, or -1 */
+	int mig_enabled;  /**< the card is split: work goes to its instances, which follow it in a survey */
+	int exclusive;    /**< exclusive compute mode: one process at a time */
+	int prohibited;   /**< compute mode "prohibited": no process may use it */
+	int numa_node;
 	char uuid[96];
-	char name[96];   /**< UTF-8, whatever the driver said */
+	char name[96];   /**< UTF-8 */
 	char pci_id[32]; /**< as the driver writes it: "00000000:65:00.0", AMD "0000:65:00.0" */
 	uint64_t memory_total_bytes;
 	uint64_t memory_free_bytes;
-	uint64_t memory_used_bytes;     /**< by processes; with what the driver reserved where that is not known */
-	uint64_t memory_reserved_bytes; /**< by the driver, for itself */
+	uint64_t memory_used_bytes;     /**< by processes; includes the driver's share if that is unknown */
+	uint64_t memory_reserved_bytes; /**< by the driver for itself */
 	unsigned utilization_percent;
-	int temperature_celsius;
 	unsigned power_milliwatts;
-	int numa_node;
-	const struct gd_gpu_process *processes;
+	int temperature_celsius;
+	int reserved;
+	const struct gd_gpu_process *const *processes;
 	size_t num_processes;
 };
 
-/** Some GPUs. Release with gd_gpu_list_free(). */
+/** GPUs. Release with gd_gpu_list_free(). */
 struct gd_gpu_list {
+	size_t size;
 	size_t count;
-	const struct gd_gpu *gpus;
-	/** What was wrong with a card or a driver, a line each; often none. */
+	const struct gd_gpu *const *gpus;
+	/** Problems of a card or a driver, one line each; often none. */
 	size_t num_warnings;
 	const char *const *warnings;
 };
@@ -218,66 +221,65 @@ struct gd_gpu_list {
 /**
  * The GPUs that a specification selects, as they are now.
  *
- * `spec`: "all": every GPU that can be used, in the order of their
- * index, MIG instances in place of the card that they split; "0,1,2", "0-3",
- * "GPU-uuid…", "MIG-uuid…" (a unique beginning is enough), also mixed: these, in
- * this order, whatever their health, a split card again as its instances; "sim:4"
- * or "sim:4x16G": simulated ones. NULL and "auto" mean $GPUQ_GPUS, which takes the
- * same forms, or "all" if it is not set. An inherited CUDA_VISIBLE_DEVICES
- * (ROCR_VISIBLE_DEVICES for AMD) limits what there is. No GPU is no error for "all":
- * the list is then empty. A GPU that is not there is -ENODEV, and the error names
- * those that are.
+ * `spec` is one of:
+ * - NULL or "auto": $GPUQ_GPUS if that is set, otherwise every usable GPU;
+ * - "all": every usable GPU in the order of their index, MIG instances in place of
+ *   the card that they split;
+ * - "0,1,2", "0-3", "GPU-uuid…", "MIG-uuid…" (a unique prefix is enough), also
+ *   mixed: these GPUs in this order, whatever their health; a split card stands for
+ *   its instances;
+ * - "sim:4" or "sim:4x16G": simulated GPUs.
  *
- * If $GPUQ_GPUS is "sim:N[xSIZE]", these simulated GPUs are the GPUs of the machine
- * for every function: all specifications but an explicit "sim:…", and all numbers,
- * mean them. If it names real GPUs, it is only the default selection.
+ * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every
+ * function here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES)
+ * limits what exists. A machine without GPUs is not an error for "auto" and "all":
+ * the list is empty. A GPU that does not exist is -ENODEV, and the error names those
+ * that do.
  *
- * The driver is asked in a process of its own: this one never loads it, and
- * a driver that hangs costs five seconds, not the caller.
+ * The driver is called in a process of its own: this process never loads it, and a
+ * driver that hangs costs five seconds.
  */
 GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);
 GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
 
-/**
- * All there is, usable or not, in the order of their index: sick cards too, and
- * split ones, each followed by its MIG instances.
- */
+/** All GPUs, usable or not, in the order of their index; split cards are followed by their MIG instances. */
 GD_API int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err);
 
-/** How many GPUs `spec` selects, or a negative errno value. */
+/** The number of GPUs that `spec` selects. */
 GD_API int gd_gpu_count(const char *spec, struct gd_error *err);
 
-/** One GPU of the survey by its index, followed by its MIG instances if it is split; or -ENODEV with the words. */
+/** One GPU of the survey by its index, followed by its MIG instances if it is split; -ENODEV if it does not exist. */
 GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err);
 
 /**
- * The indices that `spec` selects, in its order, into ids[0…max).
- * Returns how many there are, which may be more than max. A card that is split
- * stands there once for each of its MIG instances.
+ * Writes the indices that `spec` selects, in its order, into ids[0…max). Returns
+ * their number, which may exceed max. A split card occurs once for each of its MIG
+ * instances.
  */
 GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
 
-/** 0 if every one of the ids is a usable GPU of the survey; else -ENODEV or -EINVAL and which is not, and why. */
+/** Checks that every id is a usable GPU; -ENODEV or -EINVAL with the first that is not, and why. */
 GD_API int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err);
 
-/** Whether work can be put on a GPU now: it answers and is neither split nor prohibited. */
+/** True if work can be placed on the GPU: it answers and is neither split nor prohibited. */
 GD_API bool gd_gpu_usable(const struct gd_gpu *gpu);
 
-/** Whether there is at least one usable NVIDIA GPU. */
+/** True if there is at least one usable NVIDIA GPU. */
 GD_API bool gd_gpu_cuda_available(void);
 
-/** One change to an environment: value NULL means unset. */
+/** One change to an environment; value NULL: unset the variable. */
 struct gd_env_change {
 	const char *name;
 	const char *value;
 };
 
 /**
- * The environment that lets a child process see these GPUs and no others; with
- * none of them, no GPU at all. GPUs of two vendors at once are -EINVAL. One
- * allocation, ended by an entry whose name is NULL; release with free().
+ * The environment that lets a child process see these GPUs and no others; num_gpus
+ * 0: no GPU. GPUs of two vendors are -EINVAL. The result is one allocation that ends
+ * with an entry whose name is NULL; release it with free().
  */
-GD_API int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err);
+GD_API int gd_gpu_bind(
+	const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err);
 
 /* ---- Workers ------------------------------------------------------------ */
 
@@ -340,7 +342,7 @@ GD_API int gd_worker_device(const struct gd_worker *w);
 GD_API int gd_worker_slot(const struct gd_worker *w);
 /** base_seed + the GPU's number for the first worker of each GPU; further workers get other seeds. */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
-/** The value of a setting as a string, or `otherwise` if it was not given. */
+/** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
 /** The value of a setting as bytes, valid for the worker's life. -ENOENT if it was not given. */
 GD_API int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret);
@@ -360,9 +362,16 @@ GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
 /** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
-/** Sets the message of a failing hook (at most 1023 bytes). Returns `code`, negated if it was positive. */
+/**
+ * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Without
+ * bytes; the last call counts. Returns `code`, negated if it was positive.
+ */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
-/** The same, and bytes of any size that go with the failure (gd_event.result), for example a pickled exception. */
+/**
+ * The same, and bytes of any size that go with the failure (gd_event.result), for
+ * example a pickled exception. Copies them. If there is no memory for the bytes, the
+ * message says so.
+ */
 GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
 /** The same for the i-th task of a batch, in any order; -EINVAL if it was already answered and sent. */
 GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
@@ -370,7 +379,13 @@ GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const c
 GD_API int gd_worker_batch_fail_with(
 	struct gd_worker *w, size_t i, int code, const char *message, const void *data, size_t size);
 
-/** Sends bytes of any size to on_message, from any hook. Waits for room while callbacks are slow. */
+/**
+ * Sends bytes of any size to on_message, from any hook; copies them. Messages and ends
+ * of tasks arrive in the order in which the worker sent them, and messages sent before
+ * a crash arrive, too. Waits for room while callbacks are slow, without cost to the
+ * task's time. Works while a result is reserved, but is slower then. 0 or -ENOMEM,
+ * -EMFILE….
+ */
 GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
 /**
@@ -398,10 +413,14 @@ enum gd_failure {
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
-/** Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. Setup and cleanup events have no task, id or tag. */
+/**
+ * Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. A message that was sent
+ * in process() has its task's id, tag and bytes. Events of setup and cleanup, and
+ * messages from other hooks, have no task: their id is UINT64_MAX.
+ */
 struct gd_event {
 	size_t size;
-	uint64_t id; /**< 0, 1, 2… in the order of submission */
+	uint64_t id; /**< 0, 1, 2… in the order of submission; UINT64_MAX: no task */
 	void *tag;   /**< as submitted */
 	int slot;    /**< worker, or -1 if the task was waiting for one */
 	int gpu;     /**< GPU of that worker, or -1 */
@@ -409,7 +428,8 @@ struct gd_event {
 	uint64_t started_ns;
 	uint64_t ended_ns;
 	struct gd_bytes task; /**< as submitted; no data if there was no memory to keep it */
-	/** Success: the result. Failure: the bytes of gd_worker_fail_with(). Message: its bytes. */
+	/** Success: the result. Failure: the bytes of gd_worker_fail_with(); none after a
+	 *  timeout. Message: its bytes. */
 	struct gd_bytes result;
 	int attempt; /**< 1…; 0 if the task never started */
 	enum gd_failure failure;
@@ -427,8 +447,13 @@ typedef int gd_callback(void *context, const struct gd_event *event);
 /** A result that outlives its callback and its pool. */
 struct gd_result;
 
-/** Keeps the event's `result`; copies it if it lies in shared memory and takes over a large one without a copy. */
+/**
+ * Keeps the event's `result`: a large one (above 2 MiB) without a copy, others as a
+ * copy. Only during the event's callback. Each call gives a handle of its own, to be
+ * released with gd_result_free(). 0 or -ENOMEM.
+ */
 GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
+/** Valid until gd_result_free(), also after the pool was closed. Aligned for any type. */
 GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
 /** NULL is fine. By any thread. */
 GD_API void gd_result_free(struct gd_result *result);
@@ -498,7 +523,7 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
-/** A named value for the workers. */
+/** A named value for the workers, of any size: they map one copy together. Of equal keys the first one counts. */
 struct gd_setting {
 	const char *key;
 	const void *value;
@@ -588,7 +613,10 @@ struct gd_callbacks {
 	 *  never began. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
-	gd_callback *on_message;    /**< gd_worker_send(); `result` holds the bytes */
+	/** gd_worker_send(): `result` holds the bytes, ended_ns the time. Never held back in
+	 *  ordered pools. Dropped if NULL. `failure` is GD_FAILURE_NOT_CARRIED if the bytes
+	 *  could not be received. */
+	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
 	 *  replacements in a row failed, or ten workers in a row died idle. */
 	gd_callback *on_setup_fail;

@@ -92,7 +92,7 @@ static void put_processes(struct text *t, const struct gd_gpu *gpu)
 	}
 	json_open(t, "processes", '[');
 	for (size_t i = 0; i < gpu->num_processes; i++) {
-		const struct gd_gpu_process *p = &gpu->processes[i];
+		const struct gd_gpu_process *p = gpu->processes[i];
 		json_open(t, NULL, '{');
 		json_put_int(t, "pid", p->pid);
 		if (p->memory_known)
@@ -108,7 +108,7 @@ static void append_json(const struct gd_gpu_list *list, struct text *t)
 {
 	json_open(t, NULL, '[');
 	for (size_t i = 0; i < list->count; i++) {
-		const struct gd_gpu *gpu = &list->gpus[i];
+		const struct gd_gpu *gpu = list->gpus[i];
 		json_open(t, NULL, '{');
 		json_put_int(t, "index", gpu->index);
 		put_string(t, gpu, GD_GPU_KNOWN_UUID, "uuid", gpu->uuid);
@@ -287,7 +287,7 @@ static int append_processes(const struct gd_gpu **gpus, size_t count, bool colou
 	bool ours = pids_are_ours();
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < gpus[i]->num_processes; k++)
-			put_process(&t, gpus[i], &gpus[i]->processes[k], ours);
+			put_process(&t, gpus[i], gpus[i]->processes[k], ours);
 	if (t.num_cells == 0)
 		return t.error;
 	text_append_char(out, '\n');
@@ -305,7 +305,7 @@ static int append_tables(const struct gd_gpu_list *list, struct text *out)
 	if (!sorted)
 		return -ENOMEM;
 	for (size_t i = 0; i < list->count; i++)
-		sorted[i] = &list->gpus[i];
+		sorted[i] = list->gpus[i];
 	qsort(sorted, list->count, sizeof(*sorted), by_free_memory);
 	bool coloured = terminal_has_colour();
 	int r = append_gpus(sorted, list->count, coloured, out);

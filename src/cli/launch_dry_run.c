@@ -97,7 +97,7 @@ static int append_shares(
 	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t g = 0; g < gpus->count; g++) {
 		char text[UNITS_ROOM];
-		const struct gd_gpu *gpu = &gpus->gpus[g];
+		const struct gd_gpu *gpu = gpus->gpus[g];
 		table_cellf(&t, COLOUR_BOLD, "%d", gpu->index);
 		table_cell(&t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor));
 		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)shares[g].files);

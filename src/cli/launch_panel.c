@@ -105,7 +105,7 @@ void launch_panel_draw(struct launch_panel *p, const struct gd_launch_progress *
 	put_work(p, progress, now_ns);
 	for (size_t i = 0; i < progress->num_workers; i++)
 		put_worker(p, progress, &progress->workers[i]);
-	capture_print(&p->capture, p->panel, false);
+	capture_print(&p->capture, p->panel);
 	panel_draw(p->panel, p->model, now_ns);
 }
 
@@ -156,11 +156,8 @@ void launch_panel_destroy(struct launch_panel *p)
 	if (!p)
 		return;
 	bool drawn = p->model && view_work(p->model)->start_ns;
-	capture_restore(&p->capture);
-	if (p->panel) {
-		capture_print(&p->capture, p->panel, true);
-		panel_guard_drain(-1);
-	}
+	if (p->panel)
+		capture_print(&p->capture, p->panel);
 	if (drawn)
 		put_end(p);
 	panel_destroy(p->panel, drawn ? p->model : NULL, clock_now_ns());

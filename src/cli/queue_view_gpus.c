@@ -170,7 +170,7 @@ int queue_view_put_gpus(struct queue_view *v)
 		return 0; /* those that were asked for are not there: nothing to show */
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count; i++)
-		r = put_gpu(v, &list->gpus[i]);
+		r = put_gpu(v, list->gpus[i]);
 	gd_gpu_list_free(list);
 	return r;
 }
@@ -184,10 +184,10 @@ static int put_samples(struct queue_view *v, int index)
 	int64_t now_ms = date_now_ms();
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count;) {
-		int id = list->gpus[i].index;
+		int id = list->gpus[i]->index;
 		struct view_sample s = {.time_ms = now_ms, .memory_used_bytes = -1, .utilization_percent = -1};
-		for (; i < list->count && list->gpus[i].index == id; i++) {
-			const struct gd_gpu *gpu = &list->gpus[i];
+		for (; i < list->count && list->gpus[i]->index == id; i++) {
+			const struct gd_gpu *gpu = list->gpus[i];
 			int64_t used = known(gpu, GD_GPU_KNOWN_MEMORY_USED, gpu->memory_used_bytes);
 			int busy = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent);
 			if (used >= 0)

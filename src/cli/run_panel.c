@@ -156,7 +156,7 @@ static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 
 static void put_row(struct run_panel *p, const struct runner_now *now, int position, uint64_t now_ns)
 {
-	const struct gd_gpu *gpu = position >= 0 ? &now->gpus->gpus[position] : NULL;
+	const struct gd_gpu *gpu = position >= 0 ? now->gpus->gpus[position] : NULL;
 	char task[512];
 	struct view_gpu g = view_gpu_unknown(gpu ? gpu->index : -1, gpu && gpu->mig_index > 0 ? gpu->mig_index : 0);
 	g.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE;

@@ -241,7 +241,7 @@ static bool find_kfd_id(const struct amd *a, int minor, int64_t *ret)
 	return false;
 }
 
-/* ret: NULL, then the list that gpu->processes points to, also on failure. */
+/* ret: NULL, then a list of gpu->num_processes, also on failure. */
 static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, struct gd_gpu_process **ret)
 {
 	int64_t id;
@@ -263,7 +263,6 @@ static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, st
 			return -ENOMEM;
 		(*ret)[gpu->num_processes++] = (struct gd_gpu_process){
 			.pid = atoll(entry->d_name), .memory_bytes = (uint64_t)bytes, .memory_known = true};
-		gpu->processes = *ret;
 	}
 	gpu->known |= GD_GPU_KNOWN_PROCESSES;
 	return 0;
@@ -285,7 +284,7 @@ static int amd_sample(void *state, unsigned card, struct gpu_set *ret)
 	read_load(dir, &gpu);
 	cleanup_(freep) struct gd_gpu_process *processes = NULL;
 	int r = read_processes(a, a->minors[card], &gpu, &processes);
-	return r < 0 ? r : gpu_set_add(ret, &gpu);
+	return r < 0 ? r : gpu_set_add_with(ret, &gpu, processes, gpu.num_processes);
 }
 
 const struct gpu_backend gpu_amd = {

@@ -16,47 +16,47 @@
  * Several programs call int() on what they find in CUDA_VISIBLE_DEVICES, so it
  * holds numbers; only MIG instances have none, and CUDA takes no mixture.
  */
-static void append_nvidia(struct text *t, const struct gd_gpu *gpus, size_t num_gpus)
+static void append_nvidia(struct text *t, const struct gd_gpu *const *gpus, size_t num_gpus)
 {
 	bool by_uuid = false;
 	for (size_t i = 0; i < num_gpus; i++)
-		by_uuid |= gpus[i].mig_index >= 0;
+		by_uuid |= gpus[i]->mig_index >= 0;
 	for (size_t i = 0; i < num_gpus; i++) {
 		const char *comma = i ? "," : "";
 		if (by_uuid)
-			text_appendf(t, "%s%s", comma, gpus[i].uuid);
+			text_appendf(t, "%s%s", comma, gpus[i]->uuid);
 		else
-			text_appendf(t, "%s%d", comma, gpus[i].vendor_index);
+			text_appendf(t, "%s%d", comma, gpus[i]->vendor_index);
 	}
 }
 
 /* ROCR takes a mixture; its numbers and ours may differ where cards are hidden from it, UUIDs do not. */
-static void append_amd(struct text *t, const struct gd_gpu *gpus, size_t num_gpus)
+static void append_amd(struct text *t, const struct gd_gpu *const *gpus, size_t num_gpus)
 {
 	for (size_t i = 0; i < num_gpus; i++) {
 		const char *comma = i ? "," : "";
-		if (gpus[i].known & GD_GPU_KNOWN_UUID)
-			text_appendf(t, "%s%s", comma, gpus[i].uuid);
+		if (gpus[i]->known & GD_GPU_KNOWN_UUID)
+			text_appendf(t, "%s%s", comma, gpus[i]->uuid);
 		else
-			text_appendf(t, "%s%d", comma, gpus[i].vendor_index);
+			text_appendf(t, "%s%d", comma, gpus[i]->vendor_index);
 	}
 }
 
-static int check(const struct gd_gpu *gpus, size_t num_gpus, struct gd_error *err)
+static int check(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_error *err)
 {
 	for (size_t i = 0; i < num_gpus; i++) {
-		if (gpus[i].vendor != gpus[0].vendor)
+		if (gpus[i]->vendor != gpus[0]->vendor)
 			return error_set(err, -EINVAL,
 				"binding to GPU %d and GPU %d: one is %s, the other %s; a process can be bound to one kind",
-				gpus[0].index, gpus[i].index, gd_vendor_name(gpus[0].vendor),
-				gd_vendor_name(gpus[i].vendor));
-		if (gpus[i].mig_enabled && gpus[i].mig_index < 0)
+				gpus[0]->index, gpus[i]->index, gd_vendor_name(gpus[0]->vendor),
+				gd_vendor_name(gpus[i]->vendor));
+		if (gpus[i]->mig_enabled && gpus[i]->mig_index < 0)
 			return error_set(err, -EINVAL,
 				"binding to GPU %d: the card is split; bind to one of its MIG instances",
-				gpus[i].index);
-		if (gpus[i].mig_index >= 0 && !(gpus[i].known & GD_GPU_KNOWN_UUID))
+				gpus[i]->index);
+		if (gpus[i]->mig_index >= 0 && !(gpus[i]->known & GD_GPU_KNOWN_UUID))
 			return error_set(err, -EINVAL, "binding to MIG instance %d of GPU %d: its UUID is not known",
-				gpus[i].mig_index, gpus[i].index);
+				gpus[i]->mig_index, gpus[i]->index);
 	}
 	return 0;
 }
@@ -83,18 +83,18 @@ static int pack(const struct gd_env_change *changes, size_t count, struct gd_env
 	return 0;
 }
 
-int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err)
+int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err)
 {
 	int r = check(gpus, num_gpus, err);
 	if (r < 0)
 		return r;
 
-	bool amd = num_gpus > 0 && gpus[0].vendor == GD_VENDOR_AMD;
+	bool amd = num_gpus > 0 && gpus[0]->vendor == GD_VENDOR_AMD;
 	cleanup_(text_finish) struct text visible = {0};
 	cleanup_(text_finish) struct text numbers = {0};
 	(amd ? append_amd : append_nvidia)(&visible, gpus, num_gpus);
 	for (size_t i = 0; i < num_gpus; i++)
-		text_appendf(&numbers, "%s%d", i ? "," : "", gpus[i].index);
+		text_appendf(&numbers, "%s%d", i ? "," : "", gpus[i]->index);
 	if (text_error(&visible) || text_error(&numbers))
 		return error_set(err, -ENOMEM, "binding to %zu GPUs: out of memory", num_gpus);
 
@@ -114,6 +114,9 @@ int gd_gpu_bind(const struct gd_gpu *gpus, size_t num_gpus, struct gd_env_change
 	if (num_gpus == 0)
 		changes[count++] = (struct gd_env_change){"ROCR_VISIBLE_DEVICES", ""};
 	changes[count++] = (struct gd_env_change){"GPUQ_GPU", text_string(&numbers)};
+	/* The child's default is what it can see; $GPUQ_GPUS may name GPUs that are hidden from it. */
+	if (num_gpus > 0 && gpus[0]->vendor != GD_VENDOR_SIMULATED)
+		changes[count++] = (struct gd_env_change){"GPUQ_GPUS", NULL};
 	r = pack(changes, count, ret);
 	return r < 0 ? error_set(err, r, "binding to %zu GPUs: out of memory", num_gpus) : 0;
 }

@@ -90,7 +90,7 @@ int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < list->count && i < max; i++)
-		ids[i] = list->gpus[i].index;
+		ids[i] = list->gpus[i]->index;
 	r = list->count > INT_MAX ? INT_MAX : (int)list->count;
 	gd_gpu_list_free(list);
 	return r;
@@ -124,7 +124,7 @@ bool gd_gpu_cuda_available(void)
 		return false;
 	bool available = false;
 	for (size_t i = 0; i < list->count; i++)
-		available |= list->gpus[i].vendor == GD_VENDOR_NVIDIA;
+		available |= list->gpus[i]->vendor == GD_VENDOR_NVIDIA;
 	gd_gpu_list_free(list);
 	return available;
 }

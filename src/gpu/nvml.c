@@ -215,8 +215,6 @@ static int read_processes(struct reading *r, struct processes *all)
 		if (more < 0)
 			return more;
 	}
-	r->gpu->processes = all->list;
-	r->gpu->num_processes = all->count;
 	r->gpu->known |= GD_GPU_KNOWN_PROCESSES;
 	return 0;
 }
@@ -231,7 +229,7 @@ static int add_gpu(struct reading *r, struct gpu_set *ret)
 	read_load(r);
 	int result = read_processes(r, &all);
 	if (result == 0)
-		result = gpu_set_add(ret, r->gpu);
+		result = gpu_set_add_with(ret, r->gpu, all.list, all.count);
 	free(all.list);
 	return result;
 }

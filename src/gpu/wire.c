@@ -24,7 +24,8 @@ void wire_put(struct text *out, enum wire_kind kind, unsigned card, unsigned val
 	for (size_t i = 0; i < set->count; i++) {
 		const struct gd_gpu *gpu = &set->gpus[i];
 		text_append(&body, gpu, sizeof(*gpu));
-		text_append(&body, gpu->processes, gpu->num_processes * sizeof(*gpu->processes));
+		for (size_t k = 0; k < gpu->num_processes; k++)
+			text_append(&body, gpu->processes[k], sizeof(*gpu->processes[k]));
 	}
 	for (size_t i = 0; i < set->num_warnings; i++)
 		text_append(&body, set->warnings[i], strlen(set->warnings[i]) + 1);
@@ -57,7 +58,7 @@ static bool take(struct cursor *c, void *to, size_t size)
 static int take_gpu(struct cursor *c, struct gpu_set *set)
 {
 	struct gd_gpu gpu;
-	if (!take(c, &gpu, sizeof(gpu)) || gpu.num_processes > c->left / sizeof(*gpu.processes))
+	if (!take(c, &gpu, sizeof(gpu)) || gpu.num_processes > c->left / sizeof(struct gd_gpu_process))
 		return -EBADMSG;
 	gpu.uuid[sizeof(gpu.uuid) - 1] = '\0';
 	gpu.name[sizeof(gpu.name) - 1] = '\0';
@@ -67,8 +68,7 @@ static int take_gpu(struct cursor *c, struct gpu_set *set)
 	if (!processes)
 		return -ENOMEM;
 	take(c, processes, gpu.num_processes * sizeof(*processes));
-	gpu.processes = processes;
-	return gpu_set_add(set, &gpu);
+	return gpu_set_add_with(set, &gpu, processes, gpu.num_processes);
 }
 
 static int take_set(struct cursor *c, struct gpu_set *set)

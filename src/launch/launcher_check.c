@@ -122,7 +122,7 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 		mistake(m, -ENODEV,
 			"no GPU here; simulated ones do for work that needs none, and for a try: --gpus sim:4");
 	for (size_t i = 0; i < list->count; i++) {
-		const struct gd_gpu *gpu = &list->gpus[i];
+		const struct gd_gpu *gpu = list->gpus[i];
 		if (gd_gpu_usable(gpu))
 			continue;
 		if (gd_gpu_validate(&gpu->index, 1, &err) < 0)

@@ -160,7 +160,7 @@ static int make_balancer(struct gd_launcher *l, struct gd_error *err)
 	size_t count = l->gpus->count;
 	cleanup_(freep) int *gpus = calloc(count + 1, sizeof(*gpus));
 	for (size_t i = 0; gpus && i < count; i++)
-		gpus[i] = l->gpus->gpus[i].index;
+		gpus[i] = l->gpus->gpus[i]->index;
 	if (!gpus || gd_balancer_create(gpus, count, &l->balancer) < 0)
 		return error_set(err, -ENOMEM, "no memory for the results");
 	gd_balancer_expect(l->balancer, l->files->count, l->num_skipped);

@@ -21,7 +21,7 @@
 
 /* ---- Beginning ---------------------------------------------------------- */
 
-static int write_brief(struct gd_pool *p, struct slot *s)
+static void write_brief(struct gd_pool *p, struct slot *s)
 {
 	const struct gd_options *o = p->options;
 	struct brief numbers = {
@@ -31,7 +31,7 @@ static int write_brief(struct gd_pool *p, struct slot *s)
 		.seed = (int64_t)((uint64_t)o->base_seed + (uint64_t)s->gpu),
 		.announce = p->callbacks.on_task_start != NULL,
 	};
-	return brief_write(s->channel.in, &numbers, o->settings, o->num_settings);
+	brief_write(s->channel.in, &numbers);
 }
 
 /* A new channel, and the order to the warden. */
@@ -52,9 +52,7 @@ static int order_start(struct gd_pool *p, struct slot *s)
 	cleanup_(closep) int theirs = ends[1];
 	if (s->socket < 0)
 		return s->socket;
-	r = write_brief(p, s);
-	if (r < 0)
-		return r;
+	write_brief(p, s);
 	ring_init(&s->in, inbox_descs(s->channel.in), inbox_arena(s->channel.in), CHANNEL_ARENA);
 	atomic_store(&s->channel.in->armed, p->arm);
 	const int fds[WARDEN_ORDER_FDS] = {in_fd, out_fd, theirs};
@@ -130,6 +128,7 @@ static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end
 {
 	out_of_use(p, s, SLOT_OUT);
 	tally_count(&p->tally.setup_failures);
+	end->id = RING_NO_TASK;
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
@@ -171,6 +170,7 @@ static void orphan_draft(struct gd_pool *p, struct slot *s)
 
 static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_event *end)
 {
+	end->id = RING_NO_TASK;
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
@@ -192,7 +192,9 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 		end = (struct gd_event){.size = sizeof(end),
 			.failure = GD_FAILURE_ERROR,
 			.code = s->setup_code,
-			.message = s->setup_words};
+			.result = s->setup_payload ? gd_result_bytes(s->setup_payload) : (struct gd_bytes){0},
+			.message = s->setup_words,
+			.internal = s->setup_payload};
 
 	pthread_mutex_lock(&p->lock);
 	bool was_ready = s->state != SLOT_STARTING;

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +46,12 @@ static int choose_gpus(
 	if (!gpus)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
 	for (size_t i = 0; i < num_gpus; i++) {
-		if (!gd_gpu_usable(&list->gpus[i])) {
-			int r = gd_gpu_validate(&list->gpus[i].index, 1, err); /* it knows the words */
-			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i].index);
+		if (!gd_gpu_usable(list->gpus[i])) {
+			int r = gd_gpu_validate(&list->gpus[i]->index, 1, err); /* it knows the words */
+			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i]->index);
 		}
 		for (size_t k = 0; k < per_gpu; k++)
-			gpus[i * per_gpu + k] = &list->gpus[i];
+			gpus[i * per_gpu + k] = list->gpus[i];
 	}
 	p->num_slots = num_gpus * per_gpu;
 	*ret = take_ptr(gpus);
@@ -67,7 +68,7 @@ static int choose_gpus(
  */
 static bool is_exiting(int tasks_fd, const char *tid)
 {
-	char path[64], buf[512];
+	char path[NAME_MAX + 8], buf[512];
 	snprintf(path, sizeof(path), "%s/stat", tid);
 	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
@@ -242,7 +243,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	}
 	p->options = copy;
 	p->callbacks = called;
-	p->epoll_fd = p->event_fd = p->timer_fd = -1;
+	p->epoll_fd = p->event_fd = p->timer_fd = p->settings_fd = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
@@ -250,6 +251,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	r = pool_prepare(p, err);
 	if (r >= 0)
 		r = start_warden(p, err);
+	close_fd(&p->settings_fd); /* the warden has it now */
 	if (r < 0) {
 		pool_free(p);
 		return r;

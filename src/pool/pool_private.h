@@ -45,6 +45,7 @@ struct gd_pool {
 	struct gd_env_change **env_changes; /* what the plan points to, by slot */
 	char ***environments;
 	char **output_paths;
+	int settings_fd;
 
 	int epoll_fd;
 	int event_fd;

@@ -22,6 +22,8 @@ int slot_init(struct slot *s, int index, int gpu, int device)
 void slot_finish(struct slot *s)
 {
 	slot_drop_channel(s);
+	gd_result_free(s->setup_payload);
+	s->setup_payload = NULL;
 	free(s->tasks);
 	s->tasks = NULL;
 }
@@ -43,10 +45,12 @@ void slot_begin_life(struct slot *s)
 	s->completed = s->consumed = s->published = 0;
 	s->serial = 0;
 	s->recall = false;
-	s->cleaned = false;
+	s->setup_over = s->cleaned = false;
 	s->broken = NULL;
 	s->lost_parcel = false;
 	s->setup_words[0] = '\0';
+	gd_result_free(s->setup_payload);
+	s->setup_payload = NULL;
 	s->average_ns = s->last_end_ns = 0;
 }
 

@@ -51,9 +51,10 @@ struct slot {
 	uint64_t consumed; /* records of the outbox */
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
 	bool drafting;     /* somebody writes into the inbox's next room */
+	bool setup_over;   /* it said how its setup ended */
 	bool cleaned;
 	const char *broken; /* what it wrote or sent that it should not have; it is being killed */
-	bool lost_parcel;   /* … which is a result: its task has failed for that */
+	bool lost_parcel;   /* … which is a parcel: what it belongs to has failed for that */
 
 	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
 	uint64_t last_end_ns;   /* of its last task */
@@ -63,7 +64,8 @@ struct slot {
 	bool was_ready;         /* in any of its lives */
 	int start_error;        /* no process could be ordered; 0: one was */
 	int setup_code;
-	char setup_words[512];
+	char setup_words[1024];
+	struct gd_result *setup_payload; /* of the failed setup; NULL: none */
 
 	struct tally tally;
 	struct gd_worker_stats stats;

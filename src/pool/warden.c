@@ -36,15 +36,16 @@ static void fill_stdio(void)
 /* Executed workers get none of the host's descriptors, so nobody shall wait for us to close them. */
 static void close_others(const struct warden_process *w)
 {
-	int keep[4] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd};
-	for (int i = 1; i < 4; i++) /* in order */
+	int keep[] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd, w->plan->settings_fd};
+	const int count = sizeof(keep) / sizeof(keep[0]);
+	for (int i = 1; i < count; i++) /* in order */
 		for (int k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
 			int other = keep[k];
 			keep[k] = keep[k - 1];
 			keep[k - 1] = other;
 		}
 	int first = STDERR_FILENO + 1;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < count; i++) {
 		file_close_range(first, keep[i] - 1);
 		first = keep[i] + 1;
 	}

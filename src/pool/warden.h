@@ -69,6 +69,7 @@ struct warden_plan {
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
 	const char *const *output_paths;                /* by slot; NULL: output is inherited */
 	int event_fd;                                   /* for the workers: wakes the owner */
+	int settings_fd;                                /* for the workers: see settings.h */
 	uint64_t grace_ns;
 	uint64_t setup_timeout_ns; /* 0: none, here and below */
 	uint64_t cleanup_timeout_ns;

@@ -139,7 +139,7 @@ static void *draw(void *argument)
 			update(s, NULL);
 			if (guarded && !panel_guard_enter())
 				return NULL;
-			capture_print(&s->capture, s->panel, false);
+			capture_print(&s->capture, s->panel);
 			panel_draw_now(s->panel, s->model, now_ns);
 			if (guarded)
 				panel_guard_exit();
@@ -215,11 +215,9 @@ static void finish(struct shown *s, const struct gd_stats *stats)
 	if (s->has_thread && write(s->end_fd, &one, sizeof(one)) == sizeof(one))
 		pthread_join(s->thread, NULL);
 	if (s->panel) {
-		capture_restore(&s->capture);
-		capture_print(&s->capture, s->panel, true);
+		capture_print(&s->capture, s->panel);
 		if (stats)
 			update(s, stats);
-		panel_guard_drain(-1);
 		panel_destroy(s->panel, stats ? s->model : NULL, clock_now_ns());
 	}
 	capture_end(&s->capture);

@@ -12,6 +12,7 @@ from terminal import Terminal
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 PROGRAM = BUILD / "tests/shown/shown_program"
+PRINTING = BUILD / "tests/shown/printing_program"
 
 
 @pytest.fixture
@@ -108,6 +109,66 @@ def test_memory_of_real_gpus_is_shown(shown, tmp_path):
     finally:
         (tmp_path / "one").touch()
     assert terminal.wait() == 0
+
+
+class Recorder:
+    """In place of a screen: everything that was written, as it came."""
+
+    def __init__(self):
+        self.parts = []
+
+    def feed(self, text):
+        self.parts.append(text)
+
+    def text(self):
+        return self.plain().splitlines()[-20:]
+
+    def plain(self):
+        """Without sequences, and with a terminal's newlines as ours."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", "".join(self.parts)).replace("\r", "")
+
+    def numbers(self):
+        return [int(n) for n in re.findall(r"^line (\d{6}) 0{87}$", self.plain(), re.MULTILINE)]
+
+
+@pytest.fixture
+def run_printing(tmp_path):
+    started = []
+
+    def run(mode):
+        terminal = Terminal([PRINTING, mode], cwd=tmp_path, env={"NO_COLOR": ""})
+        terminal.screen = Recorder()
+        started.append(terminal)
+        assert terminal.wait() == 0
+        return terminal.screen
+
+    yield run
+    for terminal in started:
+        terminal.end()
+
+
+def test_lines_that_fill_the_pipe_after_its_last_reading_are_printed(run_printing):
+    screen = run_printing("late")
+    assert sorted(screen.numbers()) == list(range(2000))
+    assert screen.plain().endswith("the program ends\n")
+
+
+def test_a_thread_that_prints_all_the_time_does_not_stop_the_end(run_printing):
+    screen = run_printing("always")
+    first, end = map(int, re.search(r"^after the run: lines (\d+) to (\d+)$", screen.plain(), re.MULTILINE).groups())
+    assert first > 0 and end >= first + 200
+    numbers = screen.numbers()
+    assert len(set(numbers)) == len(numbers)
+    assert [n for n in numbers if n >= first] == list(range(first, end))
+
+
+@pytest.mark.parametrize("mode", ["quiet", "yes"])
+def test_a_child_that_keeps_the_pipe_open_does_not_stop_the_end(run_printing, mode):
+    assert run_printing(mode).plain().endswith("the program ends\n")
+
+
+def test_a_child_that_prints_all_the_time_does_not_stop_a_program_that_exits(run_printing):
+    run_printing("exit")
 
 
 def test_example_shows_panel_and_messages(tmp_path):

@@ -56,7 +56,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_int_equal(gpu->vendor, GD_VENDOR_AMD);
 	assert_string_equal(gpu->name, "AMD Instinct MI210");
 	assert_string_equal(gpu->uuid, "GPU-1a2b3c4d5e6f7081");
@@ -70,8 +70,8 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_int_equal(gpu->numa_node, 3);
 	assert_true(gpu->known & GD_GPU_KNOWN_PROCESSES);
 	assert_int_equal(gpu->num_processes, 1);
-	assert_int_equal(gpu->processes[0].pid, 4711);
-	assert_int_equal(gpu->processes[0].memory_bytes, 1 << 30);
+	assert_int_equal(gpu->processes[0]->pid, 4711);
+	assert_int_equal(gpu->processes[0]->memory_bytes, 1 << 30);
 	gd_gpu_list_free(list);
 	assert_false(gd_gpu_cuda_available());
 }
@@ -88,7 +88,7 @@ static void test_missing_or_malformed_sysfs_file_makes_its_field_unknown(void **
 	set(m, id, "numa_node", "-1");
 	set(m, id, "product_name", "");
 	struct gd_gpu_list *list = fake_machine_survey();
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_string_equal(gpu->name, "AMD GPU 0x73bf");
 	assert_int_equal(
 		gpu->known, GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_MIG);
@@ -103,8 +103,8 @@ static void test_cards_of_other_vendors_are_ignored_and_nodes_sorted(void **stat
 	add_card(m, 128, "0000:00:02.0", "0x8086");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_string_equal(list->gpus[0].pci_id, "0000:43:00.0");
-	assert_string_equal(list->gpus[1].pci_id, "0000:44:00.0");
+	assert_string_equal(list->gpus[0]->pci_id, "0000:43:00.0");
+	assert_string_equal(list->gpus[1]->pci_id, "0000:44:00.0");
 	gd_gpu_list_free(list);
 }
 
@@ -114,8 +114,8 @@ static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
 	fake_machine_cards(m, "card\nuuid=GPU-1\ncard\nuuid=GPU-2\n");
 	add_card(m, 128, "0000:43:00.0", "0x1002");
 	struct gd_gpu_list *list = fake_machine_list("2");
-	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_AMD);
-	assert_int_equal(list->gpus[0].vendor_index, 0);
+	assert_int_equal(list->gpus[0]->vendor, GD_VENDOR_AMD);
+	assert_int_equal(list->gpus[0]->vendor_index, 0);
 	struct gd_env_change *changes;
 	assert_int_equal(gd_gpu_bind(list->gpus, 1, &changes, NULL), 0);
 	assert_string_equal(changes[3].name, "ROCR_VISIBLE_DEVICES");
@@ -147,7 +147,7 @@ static void test_inherited_rocr_hip_and_cuda_variables_limit_the_cards(void **st
 	setenv("HIP_VISIBLE_DEVICES", "1", 1); /* the second of what is left */
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
-	assert_int_equal(list->gpus[0].index, 2);
+	assert_int_equal(list->gpus[0]->index, 2);
 	gd_gpu_list_free(list);
 	unsetenv("ROCR_VISIBLE_DEVICES");
 	unsetenv("HIP_VISIBLE_DEVICES");

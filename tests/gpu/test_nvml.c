@@ -47,7 +47,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_true(has(gpu, GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_TOTAL |
 				     GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
 				     GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE |
@@ -70,10 +70,10 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_int_equal(gpu->numa_node, 1);
 	assert_false(gpu->exclusive || gpu->prohibited || gpu->mig_enabled);
 	assert_int_equal(gpu->num_processes, 2);
-	assert_int_equal(gpu->processes[0].pid, 4711);
-	assert_true(gpu->processes[0].memory_known);
-	assert_int_equal(gpu->processes[0].memory_bytes, 2 * GIB);
-	assert_int_equal(gpu->processes[1].pid, 815);
+	assert_int_equal(gpu->processes[0]->pid, 4711);
+	assert_true(gpu->processes[0]->memory_known);
+	assert_int_equal(gpu->processes[0]->memory_bytes, 2 * GIB);
+	assert_int_equal(gpu->processes[1]->pid, 815);
 	gd_gpu_list_free(list);
 }
 
@@ -83,8 +83,8 @@ static void test_several_cards_come_in_the_order_of_their_index(void **state)
 	struct gd_gpu_list *list = fake_machine_list("all");
 	assert_int_equal(list->count, 4);
 	for (int i = 0; i < 4; i++)
-		assert_int_equal(list->gpus[i].index, i);
-	assert_string_equal(list->gpus[3].name, "Tesla T4");
+		assert_int_equal(list->gpus[i]->index, i);
+	assert_string_equal(list->gpus[3]->name, "Tesla T4");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_count("1-3", NULL), 3);
 	assert_true(gd_gpu_cuda_available());
@@ -94,7 +94,7 @@ static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void 
 {
 	fake_machine_cards(*state, "card\nname=Orin\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_int_equal(gpu->health, GD_GPU_HEALTH_OK);
 	assert_false(gpu->known & (GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
 					  GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
@@ -107,7 +107,7 @@ static void test_processes_that_cannot_be_asked_for_are_unknown(void **state)
 {
 	fake_machine_cards(*state, T4 "fail=GetComputeRunningProcesses 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_false(list->gpus[0].known & GD_GPU_KNOWN_PROCESSES);
+	assert_false(list->gpus[0]->known & GD_GPU_KNOWN_PROCESSES);
 	gd_gpu_list_free(list);
 }
 
@@ -115,10 +115,10 @@ static void test_memory_of_a_process_may_be_not_available(void **state)
 {
 	fake_machine_cards(*state, T4 "compute=10\ncompute=11 4096\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_int_equal(list->gpus[0].num_processes, 2);
-	assert_false(list->gpus[0].processes[0].memory_known);
-	assert_true(list->gpus[0].processes[1].memory_known);
-	assert_int_equal(list->gpus[0].processes[1].memory_bytes, 4096);
+	assert_int_equal(list->gpus[0]->num_processes, 2);
+	assert_false(list->gpus[0]->processes[0]->memory_known);
+	assert_true(list->gpus[0]->processes[1]->memory_known);
+	assert_int_equal(list->gpus[0]->processes[1]->memory_bytes, 4096);
 	gd_gpu_list_free(list);
 }
 
@@ -126,10 +126,10 @@ static void test_process_that_computes_and_draws_is_one(void **state)
 {
 	fake_machine_cards(*state, T4 "compute=10\ngraphics=10 4096\ngraphics=12 1\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_int_equal(list->gpus[0].num_processes, 2);
-	assert_int_equal(list->gpus[0].processes[0].pid, 10);
-	assert_true(list->gpus[0].processes[0].memory_known);
-	assert_int_equal(list->gpus[0].processes[0].memory_bytes, 4096);
+	assert_int_equal(list->gpus[0]->num_processes, 2);
+	assert_int_equal(list->gpus[0]->processes[0]->pid, 10);
+	assert_true(list->gpus[0]->processes[0]->memory_known);
+	assert_int_equal(list->gpus[0]->processes[0]->memory_bytes, 4096);
 	gd_gpu_list_free(list);
 }
 
@@ -141,8 +141,8 @@ static void test_more_processes_than_the_first_buffer_holds_are_all_listed(void 
 	fake_machine_cards(*state, T4 "%s", processes);
 	setenv("FAKE_NVML_GROWING", "3", 1);
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_int_equal(list->gpus[0].num_processes, 200);
-	assert_int_equal(list->gpus[0].processes[199].pid, 1199);
+	assert_int_equal(list->gpus[0]->num_processes, 200);
+	assert_int_equal(list->gpus[0]->processes[199]->pid, 1199);
 	gd_gpu_list_free(list);
 }
 
@@ -150,7 +150,8 @@ static void test_names_that_are_not_utf8_are_made_so(void **state)
 {
 	fake_machine_cards(*state, "card\nname=GeForce\\xff\\x1b[31m \\xc3\\xa9\\xe2\\x82\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_string_equal(list->gpus[0].name, "GeForce\xEF\xBF\xBD\xEF\xBF\xBD[31m \xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD");
+	assert_string_equal(
+		list->gpus[0]->name, "GeForce\xEF\xBF\xBD\xEF\xBF\xBD[31m \xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD");
 	gd_gpu_list_free(list);
 }
 
@@ -163,24 +164,24 @@ static void test_mig_card_is_followed_by_its_instances(void **state)
 		     "compute=77 123456\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 4);
-	assert_true(list->gpus[0].mig_enabled);
-	assert_int_equal(list->gpus[0].mig_index, -1);
+	assert_true(list->gpus[0]->mig_enabled);
+	assert_int_equal(list->gpus[0]->mig_index, -1);
 	for (int i = 1; i < 3; i++) {
-		assert_int_equal(list->gpus[i].index, 0);
-		assert_int_equal(list->gpus[i].mig_index, i - 1);
-		assert_string_equal(list->gpus[i].pci_id, "00000000:65:00.0");
+		assert_int_equal(list->gpus[i]->index, 0);
+		assert_int_equal(list->gpus[i]->mig_index, i - 1);
+		assert_string_equal(list->gpus[i]->pci_id, "00000000:65:00.0");
 	}
-	assert_string_equal(list->gpus[2].uuid, "MIG-22222222");
-	assert_int_equal(list->gpus[2].memory_free_bytes, GIB);
-	assert_int_equal(list->gpus[2].num_processes, 1);
-	assert_false(list->gpus[2].known & GD_GPU_KNOWN_UTILIZATION);
-	assert_int_equal(list->gpus[3].index, 1);
+	assert_string_equal(list->gpus[2]->uuid, "MIG-22222222");
+	assert_int_equal(list->gpus[2]->memory_free_bytes, GIB);
+	assert_int_equal(list->gpus[2]->num_processes, 1);
+	assert_false(list->gpus[2]->known & GD_GPU_KNOWN_UTILIZATION);
+	assert_int_equal(list->gpus[3]->index, 1);
 	gd_gpu_list_free(list);
 
 	list = fake_machine_list("auto");
 	assert_int_equal(list->count, 3);
-	assert_string_equal(list->gpus[0].uuid, "MIG-11111111");
-	assert_string_equal(list->gpus[2].name, "Tesla T4");
+	assert_string_equal(list->gpus[0]->uuid, "MIG-11111111");
+	assert_string_equal(list->gpus[2]->name, "Tesla T4");
 	gd_gpu_list_free(list);
 
 	list = fake_machine_list("MIG-2");
@@ -198,7 +199,7 @@ static void test_mig_card_without_instances_is_left_out_with_a_warning(void **st
 	fake_machine_cards(*state, A100 "mig\n" T4);
 	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
-	assert_int_equal(list->gpus[0].index, 1);
+	assert_int_equal(list->gpus[0]->index, 1);
 	fake_machine_assert_warned(list, "GPU 0 is left out: MIG is enabled, but it has no instance");
 	gd_gpu_list_free(list);
 	struct gd_error err;
@@ -210,9 +211,9 @@ static void test_prohibited_card_is_left_out_and_exclusive_ones_are_marked(void 
 {
 	fake_machine_cards(*state, "card\nmode=3\ncard\nmode=1\ncard\nmode=2\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	assert_true(list->gpus[0].exclusive && list->gpus[1].exclusive);
-	assert_false(list->gpus[2].exclusive);
-	assert_true(list->gpus[2].prohibited);
+	assert_true(list->gpus[0]->exclusive && list->gpus[1]->exclusive);
+	assert_false(list->gpus[2]->exclusive);
+	assert_true(list->gpus[2]->prohibited);
 	gd_gpu_list_free(list);
 	list = fake_machine_list("auto");
 	assert_int_equal(list->count, 2);
@@ -228,10 +229,10 @@ static void test_card_lost_between_two_calls_is_listed_as_lost_and_not_used(void
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo 15\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
-	assert_true(has(&list->gpus[0], GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_UUID));
-	assert_false(list->gpus[0].known & (GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES));
-	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_OK);
+	assert_int_equal(list->gpus[0]->health, GD_GPU_HEALTH_LOST);
+	assert_true(has(list->gpus[0], GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_UUID));
+	assert_false(list->gpus[0]->known & (GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES));
+	assert_int_equal(list->gpus[1]->health, GD_GPU_HEALTH_OK);
 	fake_machine_assert_warned(list, "GPU 0 has fallen off the bus");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_count("auto", NULL), 1);
@@ -245,8 +246,8 @@ static void test_instance_is_lost_with_its_card(void **state)
 	fake_machine_cards(*state, A100 "mig\ninstance 0\nuuid=MIG-1\nfail=GetMemoryInfo 15\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
-	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_LOST);
+	assert_int_equal(list->gpus[0]->health, GD_GPU_HEALTH_LOST);
+	assert_int_equal(list->gpus[1]->health, GD_GPU_HEALTH_LOST);
 	gd_gpu_list_free(list);
 }
 
@@ -255,11 +256,11 @@ static void test_card_without_a_handle_is_listed_with_its_health(void **state)
 	fake_machine_cards(*state, A100 "fail=GetHandleByIndex 15\n" T4 T4 "fail=GetHandleByIndex 4\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_LOST);
-	assert_int_equal(list->gpus[0].known, 0);
-	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_OK);
-	assert_int_equal(list->gpus[1].index, 1);
-	assert_int_equal(list->gpus[2].health, GD_GPU_HEALTH_UNREADABLE);
+	assert_int_equal(list->gpus[0]->health, GD_GPU_HEALTH_LOST);
+	assert_int_equal(list->gpus[0]->known, 0);
+	assert_int_equal(list->gpus[1]->health, GD_GPU_HEALTH_OK);
+	assert_int_equal(list->gpus[1]->index, 1);
+	assert_int_equal(list->gpus[2]->health, GD_GPU_HEALTH_UNREADABLE);
 	fake_machine_assert_warned(list, "GPU 2 cannot be read: no permission");
 	gd_gpu_list_free(list);
 }
@@ -268,7 +269,7 @@ static void test_function_unknown_to_the_driver_falls_back_to_the_older_one(void
 {
 	fake_machine_cards(*state, A100 "fail=GetMemoryInfo_v2 13\nfail=GetTemperatureV 13\nfail=GetMigMode 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_true(has(gpu, GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_MIG));
 	assert_int_equal(gpu->memory_used_bytes, 20 * GIB); /* with what is reserved */
 	assert_false(gpu->known & GD_GPU_KNOWN_MEMORY_RESERVED);
@@ -284,14 +285,14 @@ static void test_library_without_newer_functions_is_read_with_the_older_ones(voi
 	fake_machine_cards(*state, A100 "compute=10 4096\ncompute=11 8192\ncompute=12\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	const struct gd_gpu *gpu = &list->gpus[0];
+	const struct gd_gpu *gpu = list->gpus[0];
 	assert_string_equal(gpu->pci_id, "0000:65:00.0");
 	assert_int_equal(gpu->memory_used_bytes, 20 * GIB);
 	assert_int_equal(gpu->temperature_celsius, 41);
 	assert_int_equal(gpu->num_processes, 3);
-	assert_int_equal(gpu->processes[1].pid, 11);
-	assert_int_equal(gpu->processes[1].memory_bytes, 8192);
-	assert_false(gpu->processes[2].memory_known);
+	assert_int_equal(gpu->processes[1]->pid, 11);
+	assert_int_equal(gpu->processes[1]->memory_bytes, 8192);
+	assert_false(gpu->processes[2]->memory_known);
 	assert_false(gpu->known & GD_GPU_KNOWN_NUMA_NODE); /* -1: the machine has no nodes */
 	gd_gpu_list_free(list);
 }
@@ -362,9 +363,9 @@ static void test_card_that_does_not_answer_delays_no_other_card(void **state)
 	fake_machine_cards(*state, T4 T4 "hang=GetName\n" T4);
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[0].health, GD_GPU_HEALTH_OK);
-	assert_int_equal(list->gpus[1].health, GD_GPU_HEALTH_NOT_ANSWERING);
-	assert_int_equal(list->gpus[2].health, GD_GPU_HEALTH_OK);
+	assert_int_equal(list->gpus[0]->health, GD_GPU_HEALTH_OK);
+	assert_int_equal(list->gpus[1]->health, GD_GPU_HEALTH_NOT_ANSWERING);
+	assert_int_equal(list->gpus[2]->health, GD_GPU_HEALTH_OK);
 	fake_machine_assert_warned(list, "GPU 1 does not answer");
 	gd_gpu_list_free(list);
 }
@@ -375,7 +376,7 @@ static void test_driver_that_does_not_answer_is_warned_of_and_other_vendors_are_
 	fake_machine_write(*state, "sys/class/drm/renderD128/device/vendor", "0x1002\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1); /* the other vendor's */
-	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_AMD);
+	assert_int_equal(list->gpus[0]->vendor, GD_VENDOR_AMD);
 	fake_machine_assert_warned(list, "the NVIDIA driver does not answer");
 	gd_gpu_list_free(list);
 }

@@ -82,7 +82,7 @@ static struct gd_gpu gpu_of(struct gpu_probe *p, size_t i)
 {
 	struct gd_gpu_list *list = list_of(p);
 	assert_true(i < list->count);
-	struct gd_gpu gpu = list->gpus[i];
+	struct gd_gpu gpu = *list->gpus[i];
 	gd_gpu_list_free(list);
 	return gpu;
 }
@@ -225,8 +225,8 @@ static void test_many_cards_with_many_processes_are_reported_in_full(void **stat
 	struct gd_gpu_list *list = list_of(p);
 	assert_int_equal(list->count, 16);
 	for (int c = 0; c < 16; c++) {
-		assert_int_equal(list->gpus[c].num_processes, 200);
-		assert_int_equal(list->gpus[c].processes[199].pid, 1000 * c + 199);
+		assert_int_equal(list->gpus[c]->num_processes, 200);
+		assert_int_equal(list->gpus[c]->processes[199]->pid, 1000 * c + 199);
 	}
 	gd_gpu_list_free(list);
 	gpu_probe_close(p);

@@ -13,6 +13,7 @@
 #include "gpu/bind.h"
 #include "gpu/list.h"
 #include "gpu/spec.h"
+#include "support/gpu_pointers.h"
 
 #define CARD(name, uuid) "card\nname=" name "\nuuid=" uuid "\n"
 #define TWO_CARDS        CARD("A", "GPU-abc1") CARD("A", "GPU-abd2")
@@ -72,7 +73,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 	struct gd_gpu_list *list = fake_machine_list("sim:3");
 	assert_int_equal(list->count, 3);
 	for (int i = 0; i < 3; i++) {
-		const struct gd_gpu *gpu = &list->gpus[i];
+		const struct gd_gpu *gpu = list->gpus[i];
 		assert_int_equal(gpu->index, i);
 		assert_int_equal(gpu->vendor, GD_VENDOR_SIMULATED);
 		assert_int_equal(gpu->memory_total_bytes, UINT64_C(16) << 30);
@@ -81,7 +82,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 		assert_int_equal(gpu->num_processes, 0);
 		assert_true(gd_gpu_usable(gpu));
 	}
-	assert_string_not_equal(list->gpus[0].uuid, list->gpus[1].uuid);
+	assert_string_not_equal(list->gpus[0]->uuid, list->gpus[1]->uuid);
 	gd_gpu_list_free(list);
 	static const struct {
 		const char *spec;
@@ -90,7 +91,7 @@ static void test_simulated_gpus_are_all_free(void **state)
 		{"sim:1x24GiB", UINT64_C(24) << 30}, {"sim:1x1t", UINT64_C(1) << 40}};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		list = fake_machine_list(sizes[i].spec);
-		assert_int_equal(list->gpus[0].memory_total_bytes, sizes[i].bytes);
+		assert_int_equal(list->gpus[0]->memory_total_bytes, sizes[i].bytes);
 		gd_gpu_list_free(list);
 	}
 	assert_int_equal(gd_gpu_count("sim:1024", NULL), 1024);
@@ -136,15 +137,15 @@ static void test_simulated_gpus_of_the_variable_are_the_machine_of_every_functio
 
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[1].vendor, GD_VENDOR_SIMULATED);
+	assert_int_equal(list->gpus[1]->vendor, GD_VENDOR_SIMULATED);
 	gd_gpu_list_free(list);
 	assert_int_equal(gpu_list_ids((int[]){1, 0}, 2, &list, NULL), 0);
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[0].index, 1);
-	assert_int_equal(list->gpus[0].memory_total_bytes, UINT64_C(1) << 30);
+	assert_int_equal(list->gpus[0]->index, 1);
+	assert_int_equal(list->gpus[0]->memory_total_bytes, UINT64_C(1) << 30);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(1, &list, NULL), 0);
-	assert_int_equal(list->gpus[0].vendor, GD_VENDOR_SIMULATED);
+	assert_int_equal(list->gpus[0]->vendor, GD_VENDOR_SIMULATED);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(2, &list, NULL), -ENODEV);
 	assert_int_equal(gd_gpu_validate((int[]){0, 1}, 2, NULL), 0);
@@ -246,11 +247,11 @@ static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 	struct gd_error err;
 	assert_int_equal(gd_gpu_get(1, &list, &err), 0);
 	assert_int_equal(list->count, 1);
-	assert_string_equal(list->gpus[0].uuid, "GPU-abd2");
+	assert_string_equal(list->gpus[0]->uuid, "GPU-abd2");
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(2, &list, &err), 0);
 	assert_int_equal(list->count, 2);
-	assert_int_equal(list->gpus[1].mig_index, 0);
+	assert_int_equal(list->gpus[1]->mig_index, 0);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(3, &list, &err), -ENODEV);
 	check_contains(err.message, "GPU 3 is not there; there are 0, 1, 2");
@@ -273,8 +274,8 @@ static void test_validate_says_which_is_wrong(void **state)
 	struct gd_gpu_list *list;
 	assert_int_equal(gpu_list_ids((int[]){3, 3, 1}, 3, &list, &err), 0);
 	assert_int_equal(list->count, 3);
-	assert_int_equal(list->gpus[1].index, 3);
-	assert_int_equal(list->gpus[2].index, 1);
+	assert_int_equal(list->gpus[1]->index, 3);
+	assert_int_equal(list->gpus[2]->index, 1);
 	gd_gpu_list_free(list);
 }
 
@@ -284,7 +285,7 @@ static void assert_visible(const char *value, const char *expected)
 	struct gd_gpu_list *list = fake_machine_survey();
 	char seen[128] = "";
 	for (size_t i = 0; i < list->count; i++)
-		sprintf(seen + strlen(seen), i ? " %d/%d" : "%d/%d", list->gpus[i].index, list->gpus[i].mig_index);
+		sprintf(seen + strlen(seen), i ? " %d/%d" : "%d/%d", list->gpus[i]->index, list->gpus[i]->mig_index);
 	assert_string_equal(seen, expected);
 	gd_gpu_list_free(list);
 }
@@ -341,7 +342,7 @@ static void assert_bound(const struct gd_gpu *gpus, size_t num_gpus, const char 
 {
 	struct gd_env_change *changes;
 	struct gd_error err = {0};
-	if (gd_gpu_bind(gpus, num_gpus, &changes, &err) < 0)
+	if (gd_gpu_bind(gpu_pointers(gpus, num_gpus), num_gpus, &changes, &err) < 0)
 		fail_msg("%s", err.message);
 	assert_changes(changes, expected);
 }
@@ -389,22 +390,22 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 			.uuid = "GPU-ab"},
 		{.vendor = GD_VENDOR_AMD, .index = 4, .vendor_index = 0, .mig_index = -1},
 	};
-	assert_bound(nvidia, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3 GPUQ_GPU=3");
-	assert_bound(nvidia, 2, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3,1 GPUQ_GPU=3,1");
-	assert_bound(nvidia + 2, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-7 GPUQ_GPU=2");
+	assert_bound(nvidia, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3 GPUQ_GPU=3 -GPUQ_GPUS");
+	assert_bound(nvidia, 2, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3,1 GPUQ_GPU=3,1 -GPUQ_GPUS");
+	assert_bound(nvidia + 2, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-7 GPUQ_GPU=2 -GPUQ_GPUS");
 	assert_bound(amd, 2,
-		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4");
+		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4 -GPUQ_GPUS");
 	assert_bound(NULL, 0, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES= GPUQ_GPU=");
 	struct gd_gpu_list *list = fake_machine_list("sim:4");
-	assert_bound(&list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");
+	assert_bound(list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");
 	gd_gpu_list_free(list);
 
 	struct gd_env_change *changes;
 	struct gd_error err;
-	assert_int_equal(gd_gpu_bind(nvidia + 3, 1, &changes, &err), -EINVAL);
+	assert_int_equal(gd_gpu_bind(gpu_pointers(nvidia + 3, 1), 1, &changes, &err), -EINVAL);
 	check_contains(err.message, "the card is split");
 	struct gd_gpu both[] = {nvidia[0], amd[0]};
-	assert_int_equal(gd_gpu_bind(both, 2, &changes, &err), -EINVAL);
+	assert_int_equal(gd_gpu_bind(gpu_pointers(both, 2), 2, &changes, &err), -EINVAL);
 	check_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");
 }
 

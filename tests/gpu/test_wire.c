@@ -11,12 +11,14 @@
 #include <cmocka.h>
 
 #include "gpu/wire.h"
+#include "support/gpu_pointers.h"
 
 /* A card with two processes and a warning, as the probe would send it. */
 static void put_example(struct text *out)
 {
 	struct gd_gpu_process processes[2] = {{.pid = 1}, {.pid = 2, .memory_bytes = 3, .memory_known = true}};
-	struct gd_gpu gpu = {.index = 7, .processes = processes, .num_processes = 2, .uuid = "GPU-1"};
+	struct gd_gpu gpu = {
+		.index = 7, .processes = process_pointers(processes, 2), .num_processes = 2, .uuid = "GPU-1"};
 	struct gpu_set set = {0};
 	assert_int_equal(gpu_set_add(&set, &gpu), 0);
 	assert_int_equal(gpu_set_add(&set, &gpu), 0);
@@ -40,7 +42,7 @@ static void test_record_that_was_put_is_taken_unchanged(void **state)
 	assert_int_equal(record.value, 6);
 	assert_int_equal(set.count, 2);
 	assert_int_equal(set.gpus[1].index, 7);
-	assert_int_equal(set.gpus[1].processes[1].memory_bytes, 3);
+	assert_int_equal(set.gpus[1].processes[1]->memory_bytes, 3);
 	assert_string_equal(set.warnings[0], "words");
 	gpu_set_finish(&set);
 	assert_int_equal(wire_take(t.data + size, t.length - (size_t)size, &record, &set), t.length - (size_t)size);

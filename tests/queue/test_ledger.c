@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "queue/schedule/ledger.h"
+#include "support/gpu_pointers.h"
 
 #define GB UNITS_GB
 
@@ -22,7 +23,7 @@ static struct gd_gpu gpu_of(uint64_t total_gb, uint64_t free_gb, const struct gd
 		.memory_total_bytes = total_gb * GB,
 		.memory_free_bytes = free_gb * GB,
 		.memory_used_bytes = (total_gb - free_gb) * GB,
-		.processes = processes,
+		.processes = process_pointers(processes, count),
 		.num_processes = count,
 	};
 }
@@ -56,11 +57,13 @@ static void test_a_job_that_has_not_allocated_keeps_its_room(void **state)
 {
 	(void)state;
 	const int64_t pids[] = {100, 200, 300};
-	const struct gd_gpu_process seen[] = {{200, 4 * GB, true}, {300, 9 * GB, true}, {999, 2 * GB, true}};
+	const struct gd_gpu_process seen[] = {{.pid = 200, .memory_bytes = 4 * GB, .memory_known = 1},
+		{.pid = 300, .memory_bytes = 9 * GB, .memory_known = 1},
+		{.pid = 999, .memory_bytes = 2 * GB, .memory_known = 1}};
 	struct gd_gpu gpu = gpu_of(80, 65, seen, 3);
 	struct ledger_job jobs[] = {job_of(1, 10, &pids[0]), job_of(2, 10, &pids[1]), job_of(3, 8, &pids[2])};
-	struct ledger_account a =
-		build(&(struct ledger_input){.gpus = &gpu, .num_gpus = 1, .jobs = jobs, .num_jobs = 3});
+	struct ledger_account a = build(
+		&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = jobs, .num_jobs = 3});
 	assert_true(a.known && a.attributable);
 	/* 65 − (10 − 0) − (10 − 4) − 0: the third has more than it promised. */
 	assert_int_equal(a.free_bytes, 49 * GB);
@@ -75,12 +78,12 @@ static void test_claims_of_others_count_as_memory_not_as_jobs(void **state)
 {
 	(void)state;
 	const int64_t pid = 500;
-	const struct gd_gpu_process seen[] = {{500, 5 * GB, true}};
+	const struct gd_gpu_process seen[] = {{.pid = 500, .memory_bytes = 5 * GB, .memory_known = 1}};
 	struct gd_gpu gpu = gpu_of(40, 35, seen, 1);
 	struct ledger_job claim = job_of(0, 20, &pid);
 	claim.foreign = true;
-	struct ledger_account a =
-		build(&(struct ledger_input){.gpus = &gpu, .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
+	struct ledger_account a = build(
+		&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
 	assert_int_equal(a.free_bytes, 20 * GB);
 	assert_int_equal(a.drained_bytes, 20 * GB);
 	assert_int_equal(a.jobs, 0);
@@ -89,7 +92,7 @@ static void test_claims_of_others_count_as_memory_not_as_jobs(void **state)
 	assert_int_equal(a.holder_pid, 500);
 
 	claim.promised_bytes = UINT64_MAX; /* somebody's nonsense */
-	a = build(&(struct ledger_input){.gpus = &gpu, .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
+	a = build(&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
 	assert_int_equal(a.free_bytes, 0);
 }
 
@@ -97,12 +100,12 @@ static void test_a_job_that_ended_since_the_sample_gives_its_memory_back(void **
 {
 	(void)state;
 	const int64_t pid = 100;
-	const struct gd_gpu_process seen[] = {{100, 12 * GB, true}};
+	const struct gd_gpu_process seen[] = {{.pid = 100, .memory_bytes = 12 * GB, .memory_known = 1}};
 	struct gd_gpu gpu = gpu_of(16, 4, seen, 1);
 	struct ledger_job job = job_of(1, 14, &pid);
 	job.ended = true;
-	struct ledger_account a =
-		build(&(struct ledger_input){.gpus = &gpu, .num_gpus = 1, .jobs = &job, .num_jobs = 1});
+	struct ledger_account a = build(
+		&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &job, .num_jobs = 1});
 	assert_int_equal(a.free_bytes, 16 * GB);
 	assert_int_equal(a.jobs, 0);
 	assert_int_equal(a.processes, 0);
@@ -113,7 +116,8 @@ static void check_two_of_three(struct gd_gpu gpu, bool foreign_pids)
 {
 	const int64_t pids[] = {100, 200};
 	struct ledger_job jobs[] = {job_of(1, 40, &pids[0]), job_of(2, 40, &pids[1])};
-	struct ledger_input in = {.gpus = &gpu, .num_gpus = 1, .jobs = jobs, .foreign_pids = foreign_pids};
+	struct ledger_input in = {
+		.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = jobs, .foreign_pids = foreign_pids};
 	gpu.memory_free_bytes = 80 * GB;
 	gpu.memory_used_bytes = 0;
 	assert_int_equal(build(&in).free_bytes, 80 * GB);
@@ -143,7 +147,8 @@ static void check_two_of_three(struct gd_gpu gpu, bool foreign_pids)
 static void test_two_40_gb_jobs_fit_on_80_gb_where_nothing_can_be_attributed(void **state)
 {
 	(void)state;
-	const struct gd_gpu_process host[] = {{31337, 20 * GB, true}}, silent[] = {{100, 0, false}};
+	const struct gd_gpu_process host[] = {{.pid = 31337, .memory_bytes = 20 * GB, .memory_known = 1}},
+				    silent[] = {{.pid = 100, .memory_bytes = 0, .memory_known = 0}};
 	struct gd_gpu gpu = gpu_of(80, 80, host, 1);
 	check_two_of_three(gpu, true); /* a container: PIDs of the host */
 	gpu = gpu_of(80, 80, silent, 1);
@@ -166,8 +171,12 @@ static void test_memory_used_by_others_before_our_jobs_is_remembered(void **stat
 	assert_int_equal(note.baseline_bytes, 10 * GB);
 
 	struct ledger_job job = job_of(1, 40, NULL);
-	struct ledger_input in = {
-		.gpus = &gpu, .notes = &note, .num_gpus = 1, .jobs = &job, .num_jobs = 1, .foreign_pids = true};
+	struct ledger_input in = {.gpus = gpu_pointers(&gpu, 1),
+		.notes = &note,
+		.num_gpus = 1,
+		.jobs = &job,
+		.num_jobs = 1,
+		.foreign_pids = true};
 	gpu.memory_free_bytes = 60 * GB; /* ours has taken 10 of its 40 */
 	ledger_watch_baseline(&note, &gpu, true);
 	assert_int_equal(note.baseline_bytes, 10 * GB);
@@ -179,7 +188,7 @@ static void test_unknown_memory_is_not_zero(void **state)
 	(void)state;
 	struct gd_gpu gpu = gpu_of(80, 80, NULL, 0);
 	struct ledger_job job = job_of(1, 40, NULL);
-	struct ledger_input in = {.gpus = &gpu, .num_gpus = 1, .jobs = &job, .num_jobs = 1};
+	struct ledger_input in = {.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &job, .num_jobs = 1};
 	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL; /* free and used not told */
 	assert_true(build(&in).known);
 	assert_int_equal(build(&in).free_bytes, 40 * GB);
@@ -200,8 +209,11 @@ static void test_adding_is_the_same_as_building_anew(void **state)
 		jobs[1].gpus = both;
 		jobs[1].num_gpus = 2;
 		jobs[1].declared = false;
-		struct ledger_input in = {
-			.gpus = gpus, .num_gpus = 2, .jobs = jobs, .num_jobs = 2, .foreign_pids = foreign_pids};
+		struct ledger_input in = {.gpus = gpu_pointers(gpus, 2),
+			.num_gpus = 2,
+			.jobs = jobs,
+			.num_jobs = 2,
+			.foreign_pids = foreign_pids};
 		struct ledger whole = {0}, grown = {0};
 		assert_int_equal(ledger_build(&whole, &in), 0);
 		in.num_jobs = 0;
@@ -242,7 +254,9 @@ static void test_observed_memory_of_a_job_is_the_sum_over_its_processes(void **s
 {
 	(void)state;
 	const int64_t pids[] = {7, 9};
-	const struct gd_gpu_process seen[] = {{7, GB, true}, {8, 5 * GB, true}, {9, 2 * GB, true}};
+	const struct gd_gpu_process seen[] = {{.pid = 7, .memory_bytes = GB, .memory_known = 1},
+		{.pid = 8, .memory_bytes = 5 * GB, .memory_known = 1},
+		{.pid = 9, .memory_bytes = 2 * GB, .memory_known = 1}};
 	struct gd_gpu gpu = gpu_of(16, 8, seen, 3);
 	uint64_t bytes = 77;
 	assert_false(ledger_observed(&gpu, pids, 2, true, &bytes));

@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "queue/schedule/placement.h"
+#include "support/gpu_pointers.h"
 
 #define GB   UNITS_GB
 #define MOST 8
@@ -41,7 +42,8 @@ static void box_init(struct box *b, size_t count)
 			.memory_total_bytes = 24 * GB,
 			.memory_free_bytes = 24 * GB,
 		};
-	b->in = (struct ledger_input){.gpus = b->gpus, .notes = b->notes, .num_gpus = count, .jobs = b->jobs};
+	b->in = (struct ledger_input){
+		.gpus = gpu_pointers(b->gpus, count), .notes = b->notes, .num_gpus = count, .jobs = b->jobs};
 }
 
 /* A running job of ours on one GPU. */
@@ -112,12 +114,13 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	(void)state;
 	struct box b;
 	box_init(&b, 2);
-	const struct gd_gpu_process on_0[] = {{4711, 21798035457, true}, {12, GB, true}};
-	const struct gd_gpu_process on_1[] = {{12, 15 * GB, true}};
-	b.gpus[0].processes = on_0;
+	const struct gd_gpu_process on_0[] = {{.pid = 4711, .memory_bytes = 21798035457, .memory_known = 1},
+		{.pid = 12, .memory_bytes = GB, .memory_known = 1}};
+	const struct gd_gpu_process on_1[] = {{.pid = 12, .memory_bytes = 15 * GB, .memory_known = 1}};
+	b.gpus[0].processes = process_pointers(on_0, 2);
 	b.gpus[0].num_processes = 2;
 	b.gpus[0].memory_free_bytes = 9771050598;
-	b.gpus[1].processes = on_1;
+	b.gpus[1].processes = process_pointers(on_1, 1);
 	b.gpus[1].num_processes = 1;
 	b.gpus[1].memory_free_bytes = 12 * GB - UNITS_MB;
 	struct placement_need need = need_of(12 * GB, 1);
@@ -207,14 +210,14 @@ static void test_exclusive_mode_takes_one(void **state)
 	(void)state;
 	struct box b;
 	box_init(&b, 1);
-	const struct gd_gpu_process other[] = {{4711, GB, true}};
+	const struct gd_gpu_process other[] = {{.pid = 4711, .memory_bytes = GB, .memory_known = 1}};
 	b.gpus[0].exclusive = true;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
 	box_run(&b, 7, 0, GB);
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_EXCLUSIVE);
 	b.in.num_jobs = 0;
-	b.gpus[0].processes = other;
+	b.gpus[0].processes = process_pointers(other, 1);
 	b.gpus[0].num_processes = 1;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
 	box_says(&b, 0, need_of(GB, 1),

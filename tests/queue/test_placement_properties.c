@@ -16,6 +16,7 @@
 
 #include "base/units.h"
 #include "queue/schedule/pending.h"
+#include "support/gpu_pointers.h"
 
 #define GPUS    5
 #define RUNNING 64
@@ -85,7 +86,8 @@ static void sample(struct random_box *b)
 		size_t n = 0;
 		bool any = false;
 		if (b->others[g])
-			b->processes[g][n++] = (struct gd_gpu_process){9999, b->others[g], b->attributable};
+			b->processes[g][n++] = (struct gd_gpu_process){
+				.pid = 9999, .memory_bytes = b->others[g], .memory_known = b->attributable};
 		for (size_t i = 0; i < b->num_running; i++) {
 			const struct waiting_job *j = b->running[i];
 			if (!is_on(j, g))
@@ -93,7 +95,8 @@ static void sample(struct random_box *b)
 			any = true;
 			used += j->uses;
 			if (j->uses)
-				b->processes[g][n++] = (struct gd_gpu_process){j->pid, j->uses, b->attributable};
+				b->processes[g][n++] = (struct gd_gpu_process){
+					.pid = j->pid, .memory_bytes = j->uses, .memory_known = b->attributable};
 		}
 		/* What the jobs promised they keep; then no card is ever overfull. */
 		if (used > CARD)
@@ -105,7 +108,7 @@ static void sample(struct random_box *b)
 			.mig_index = -1,
 			.memory_total_bytes = CARD,
 			.memory_free_bytes = CARD - used,
-			.processes = b->processes[g],
+			.processes = process_pointers(b->processes[g], n),
 			.num_processes = n,
 		};
 		ledger_watch_baseline(&b->notes[g], &b->gpus[g], any);
@@ -148,7 +151,7 @@ static void build(const struct random_box *b, struct ledger *l)
 		};
 	}
 	struct ledger_input in = {
-		.gpus = b->gpus,
+		.gpus = gpu_pointers(b->gpus, b->num_gpus),
 		.notes = b->notes,
 		.num_gpus = b->num_gpus,
 		.jobs = jobs,

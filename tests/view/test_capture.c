@@ -42,7 +42,7 @@ static void test_incomplete_line_is_held_until_the_end(void **state)
 	(void)state;
 	int fds[2];
 	assert_int_equal(pipe(fds), 0);
-	struct capture c = {.fd = fds[0], .saved = {-1, -1, -1}};
+	struct capture c = {.fd = fds[0], .terminal_fd = -1, .saved = {-1, -1, -1}};
 	struct text t = {0};
 	assert_int_equal(write(fds[1], "one\ntw", 6), 6);
 	close(fds[1]);

@@ -37,7 +37,7 @@ static int save_surroundings(struct runner *r, struct gd_error *err)
 int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err)
 {
-	struct gd_gpu gpus[256];
+	const struct gd_gpu *gpus[256];
 	for (size_t i = 0; i < run->num_gpus; i++)
 		gpus[i] = r->gpus->gpus[run->gpus[i]];
 	cleanup_(freep) struct gd_env_change *changes = NULL;
@@ -67,7 +67,7 @@ int order_payload_write_job(struct runner *r, const struct job *job, const struc
 	}
 	o->num_gpus = (uint32_t)run->num_gpus;
 	for (size_t i = 0; i < run->num_gpus; i++) {
-		int32_t index = gpus[i].index;
+		int32_t index = gpus[i]->index;
 		text_append(t, &index, sizeof(index));
 	}
 	o->size = t->length;

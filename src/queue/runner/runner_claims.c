@@ -36,7 +36,7 @@ static bool fill_info(const struct runner *r, const struct running *run, struct 
 		.settled = run->watch.settled};
 	snprintf(ret->queue, sizeof(ret->queue), "%s", r->queue_name);
 	for (size_t i = 0; i < run->num_gpus && ret->num_gpus < CLAIM_MAX_GPUS; i++)
-		if (claim_gpu_key(&r->gpus->gpus[run->gpus[i]], ret->gpus[ret->num_gpus]))
+		if (claim_gpu_key(r->gpus->gpus[run->gpus[i]], ret->gpus[ret->num_gpus]))
 			ret->num_gpus++;
 	return ret->num_gpus > 0;
 }

@@ -62,7 +62,7 @@ static void send_seen(struct running *run, int64_t peak_mb)
 static bool is_lost(const struct runner *r, const struct running *run)
 {
 	for (size_t i = 0; i < run->num_gpus; i++)
-		if (r->gpus->gpus[run->gpus[i]].health == GD_GPU_HEALTH_LOST)
+		if (r->gpus->gpus[run->gpus[i]]->health == GD_GPU_HEALTH_LOST)
 			return true;
 	return false;
 }
@@ -111,7 +111,7 @@ static size_t jobs_on(const struct runner *r, int gpu)
 /* What a job uses of one GPU: false where the driver does not tell, and it is not alone there either. */
 static bool used_by(const struct runner *r, const struct running *run, int gpu, bool *ret_seen, uint64_t *ret)
 {
-	const struct gd_gpu *g = &r->gpus->gpus[gpu];
+	const struct gd_gpu *g = r->gpus->gpus[gpu];
 	const unsigned both = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE;
 	*ret_seen = ledger_observed(g, run->user.pids, run->user.num_pids, gpu_users_foreign_pids(&r->machine), ret);
 	if (*ret_seen)
@@ -146,7 +146,7 @@ static void watch_job(struct runner *r, struct running *run, uint64_t now)
 	bool any_seen = false, full = false, torn = false;
 	uint64_t most = 0, most_seen = 0;
 	for (size_t i = 0; i < run->num_gpus; i++) {
-		const struct gd_gpu *g = &r->gpus->gpus[run->gpus[i]];
+		const struct gd_gpu *g = r->gpus->gpus[run->gpus[i]];
 		uint64_t bytes;
 		bool seen;
 		if (!used_by(r, run, run->gpus[i], &seen, &bytes))
@@ -171,7 +171,7 @@ static void watch_memory(struct runner *r)
 	for (struct running *run = r->running; run; run = run->next)
 		watch_job(r, run, now);
 	for (size_t g = 0; g < r->gpus->count; g++)
-		ledger_watch_baseline(&r->notes[g], &r->gpus->gpus[g], jobs_on(r, (int)g) > 0);
+		ledger_watch_baseline(&r->notes[g], r->gpus->gpus[g], jobs_on(r, (int)g) > 0);
 }
 
 /* What has ended before this sample is no longer in it. */
@@ -201,7 +201,7 @@ static int new_sample(struct runner *r, struct gd_error *err)
 	}
 	gd_gpu_list_free(r->gpus);
 	r->gpus = list;
-	r->simulated = list->count > 0 && list->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	r->simulated = list->count > 0 && list->gpus[0]->vendor == GD_VENDOR_SIMULATED;
 	forget_ended(r);
 	attribute_processes(r);
 	watch_memory(r);
@@ -270,7 +270,7 @@ static int pin_gpus(struct runner *r, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text spec = {0};
 	for (size_t i = 0; i < r->gpus->count; i++) {
-		const struct gd_gpu *gpu = &r->gpus->gpus[i];
+		const struct gd_gpu *gpu = r->gpus->gpus[i];
 		text_append_string(&spec, i ? "," : "");
 		if (gpu->known & GD_GPU_KNOWN_UUID && gpu->vendor == GD_VENDOR_NVIDIA)
 			text_append_string(&spec, gpu->uuid);

@@ -240,7 +240,7 @@ void runner_adopt(struct runner *r, struct job *job)
 	}
 	for (size_t i = 0; i < a->num_gpus; i++)
 		for (size_t g = 0; r->gpus && g < r->gpus->count; g++)
-			if (r->gpus->gpus[g].index == a->gpus[i]) {
+			if (r->gpus->gpus[g]->index == a->gpus[i]) {
 				run->gpus[run->num_gpus++] = (int)g;
 				break;
 			}

@@ -17,7 +17,7 @@
 
 static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, struct sample_gpu *ret)
 {
-	const struct gd_gpu *gpu = &r->gpus->gpus[position];
+	const struct gd_gpu *gpu = r->gpus->gpus[position];
 	*ret = (struct sample_gpu){.gpu = gpu->index, .mem_used_mb = -1, .mem_total_mb = -1, .util = -1, .jobs = jobs};
 	/* A card that is gone says what it said last. */
 	bool fresh = gpu->health == GD_GPU_HEALTH_OK;

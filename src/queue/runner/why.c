@@ -59,7 +59,7 @@ static void runner_model_finish(struct runner_model *m)
 static int find_gpu(const struct gd_gpu_list *gpus, int index)
 {
 	for (size_t i = 0; i < gpus->count; i++)
-		if (gpus->gpus[i].index == index)
+		if (gpus->gpus[i]->index == index)
 			return (int)i;
 	return -1;
 }
@@ -69,7 +69,7 @@ static int read_claims(struct runner_model *m)
 {
 	struct claims *c;
 	hash_format(hash_bytes(m->follow->path, strlen(m->follow->path)), m->queue_name);
-	bool simulated = m->gpus->count == 0 || m->gpus->gpus[0].vendor == GD_VENDOR_SIMULATED;
+	bool simulated = m->gpus->count == 0 || m->gpus->gpus[0]->vendor == GD_VENDOR_SIMULATED;
 	if (!simulated && claims_open(NULL, &c, NULL) == 0) {
 		claims_list(c, "", &m->claims);
 		claims_close(c);

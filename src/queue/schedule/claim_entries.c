@@ -9,7 +9,7 @@ static int position_of(const struct gd_gpu_list *gpus, const char *key)
 {
 	char mine[CLAIM_KEY_ROOM];
 	for (size_t g = 0; g < gpus->count; g++)
-		if (claim_gpu_key(&gpus->gpus[g], mine) && strcmp(mine, key) == 0)
+		if (claim_gpu_key(gpus->gpus[g], mine) && strcmp(mine, key) == 0)
 			return (int)g;
 	return NO_GPU;
 }

@@ -29,8 +29,8 @@ void gpu_users_find(const struct gd_gpu_list *gpus, struct gpu_user *const *user
 	for (size_t i = 0; i < count; i++)
 		users[i]->num_pids = 0;
 	for (size_t g = 0; count > 0 && g < gpus->count; g++)
-		for (size_t i = 0; i < gpus->gpus[g].num_processes; i++) {
-			int64_t pid = gpus->gpus[g].processes[i].pid;
+		for (size_t i = 0; i < gpus->gpus[g]->num_processes; i++) {
+			int64_t pid = gpus->gpus[g]->processes[i]->pid;
 			struct gpu_user *user = owner_of((pid_t)pid, users, count);
 			if (user && user->num_pids < sizeof(user->pids) / sizeof(user->pids[0]))
 				user->pids[user->num_pids++] = pid;

@@ -43,7 +43,7 @@ static bool is_attributable(const struct gd_gpu *gpu, bool foreign_pids)
 	if (foreign_pids || gpu->mig_index >= 0 || !knows(gpu, GD_GPU_KNOWN_PROCESSES))
 		return false;
 	for (size_t i = 0; i < gpu->num_processes; i++)
-		if (!gpu->processes[i].memory_known)
+		if (!gpu->processes[i]->memory_known)
 			return false;
 	return true;
 }
@@ -67,8 +67,8 @@ bool ledger_observed(
 	uint64_t sum = 0;
 	for (size_t i = 0; i < gpu->num_processes; i++)
 		for (size_t k = 0; k < num_pids; k++)
-			if (gpu->processes[i].pid == pids[k]) {
-				sum = plus(sum, gpu->processes[i].memory_bytes);
+			if (gpu->processes[i]->pid == pids[k]) {
+				sum = plus(sum, gpu->processes[i]->memory_bytes);
 				break;
 			}
 	*ret_bytes = sum;
@@ -133,7 +133,7 @@ static void observe(struct ledger *l, struct ledger_account *a, const struct led
 	if (!knows(a->gpu, GD_GPU_KNOWN_PROCESSES))
 		return;
 	for (size_t i = 0; i < a->gpu->num_processes; i++) {
-		const struct gd_gpu_process *p = &a->gpu->processes[i];
+		const struct gd_gpu_process *p = a->gpu->processes[i];
 		const struct ledger_owner *owner = in->foreign_pids ? NULL : find_owner(l, p->pid);
 		if (owner && in->jobs[owner->job].ended) {
 			a->driver_free_bytes = plus(a->driver_free_bytes, p->memory_known ? p->memory_bytes : 0);
@@ -207,7 +207,7 @@ int ledger_build(struct ledger *l, const struct ledger_input *in)
 	l->jobs_per_gpu = in->jobs_per_gpu;
 	for (size_t g = 0; g < in->num_gpus; g++) {
 		struct ledger_account *a = &l->accounts[g];
-		*a = (struct ledger_account){.gpu = &in->gpus[g], .note = in->notes ? &in->notes[g] : &nothing};
+		*a = (struct ledger_account){.gpu = in->gpus[g], .note = in->notes ? &in->notes[g] : &nothing};
 		a->attributable = is_attributable(a->gpu, in->foreign_pids);
 		a->driver_known = driver_free(a->gpu, &a->driver_free_bytes);
 		observe(l, a, in);

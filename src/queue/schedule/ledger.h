@@ -48,7 +48,7 @@ struct ledger_note {
 };
 
 struct ledger_input {
-	const struct gd_gpu *gpus;
+	const struct gd_gpu *const *gpus;
 	const struct ledger_note *notes; /* one per GPU, or NULL */
 	size_t num_gpus;
 	const struct ledger_job *jobs;

@@ -10,8 +10,8 @@ static size_t count_large(const struct gd_gpu_list *gpus, uint64_t bytes)
 {
 	size_t n = 0;
 	for (size_t i = 0; gpus && i < gpus->count; i++)
-		n += gpus->gpus[i].health == GD_GPU_HEALTH_OK && gpus->gpus[i].known & GD_GPU_KNOWN_MEMORY_TOTAL &&
-		     gpus->gpus[i].memory_total_bytes >= bytes;
+		n += gpus->gpus[i]->health == GD_GPU_HEALTH_OK && gpus->gpus[i]->known & GD_GPU_KNOWN_MEMORY_TOTAL &&
+		     gpus->gpus[i]->memory_total_bytes >= bytes;
 	return n;
 }
 

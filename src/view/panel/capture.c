@@ -3,16 +3,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "view/panel/panel.h"
 
 /* A line without an end is broken here. */
 #define LONGEST_LINE ((size_t)16 * 1024)
+/* Calls of capture_read() for one frame: programs may print faster than a terminal shows. */
+#define READS_PER_FRAME 4
+/*
+ * At the end, where a child keeps the pipe open: how long the pipe must be silent, how
+ * long to wait in all, and how much to read. Writing to a slow terminal is not counted.
+ */
+#define SILENCE_NS    (200 * NS_PER_MS)
+#define END_WAIT_NS   NS_PER_S
+#define END_READ_MOST ((size_t)2 << 20)
 
 static bool same_terminal(int a, int b)
 {
@@ -22,7 +33,7 @@ static bool same_terminal(int a, int b)
 
 int capture_begin(struct capture *c, int terminal_fd)
 {
-	*c = (struct capture){.fd = -1, .saved = {-1, -1, -1}};
+	*c = (struct capture){.fd = -1, .terminal_fd = terminal_fd, .saved = {-1, -1, -1}};
 	bool wanted[3] = {false, same_terminal(STDOUT_FILENO, terminal_fd), same_terminal(STDERR_FILENO, terminal_fd)};
 	if (!wanted[1] && !wanted[2])
 		return 0;
@@ -49,9 +60,8 @@ int capture_begin(struct capture *c, int terminal_fd)
 	return 0;
 }
 
-void capture_restore(struct capture *c)
+static void restore(struct capture *c)
 {
-	fflush(stdout);
 	for (int fd = 1; fd <= 2; fd++) {
 		if (c->saved[fd] < 0)
 			continue;
@@ -162,20 +172,53 @@ bool capture_read(struct capture *c, struct text *lines, bool all)
 	return any;
 }
 
-void capture_print(struct capture *c, struct panel *p, bool all)
+void capture_print(struct capture *c, struct panel *p)
 {
 	cleanup_(text_finish) struct text lines = {0};
-	while (capture_read(c, &lines, false))
+	for (int i = 0; i < READS_PER_FRAME && capture_read(c, &lines, false); i++)
 		;
-	if (all)
-		capture_read(c, &lines, true);
 	if (text_error(&lines) == 0)
 		panel_print(p, text_string(&lines), lines.length);
 }
 
+/* True when there is something to read; false at the end of the pipe, or when nothing comes. Adds to *waited_ns. */
+static bool wait_for_more(int fd, uint64_t *waited_ns)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+	uint64_t begin_ns = clock_now_ns(), left_ns = END_WAIT_NS - *waited_ns;
+	uint64_t silent_ns = begin_ns + (left_ns < SILENCE_NS ? left_ns : SILENCE_NS);
+	int r;
+	do
+		r = poll(&p, 1, clock_ms_until(silent_ns, clock_now_ns()));
+	while (r < 0 && errno == EINTR);
+	*waited_ns += clock_now_ns() - begin_ns;
+	return r > 0 && (p.revents & POLLIN);
+}
+
+/*
+ * The write ends of this process are closed, but a write that had begun keeps the pipe
+ * open until it returns. So the end of the pipe is the proof that no thread is writing.
+ */
+static void drain(struct capture *c)
+{
+	uint64_t waited_ns = 0;
+	size_t done = 0;
+	bool more;
+	do {
+		cleanup_(text_finish) struct text lines = {0};
+		more = waited_ns < END_WAIT_NS && done < END_READ_MOST && wait_for_more(c->fd, &waited_ns);
+		capture_read(c, &lines, !more);
+		if (text_error(&lines) == 0)
+			panel_write_all(c->terminal_fd, text_string(&lines), lines.length);
+		done += lines.length;
+	} while (more);
+}
+
 void capture_end(struct capture *c)
 {
-	capture_restore(c);
+	restore(c);
+	if (c->fd >= 0)
+		drain(c);
 	closep(&c->fd);
 	c->fd = -1;
 	text_finish(&c->line);

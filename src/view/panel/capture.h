@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program and its children print on the terminal, as lines for the panel.
+ * Shows what a program and its children print on the terminal as lines above the panel.
  *
- * Standard output and error lead through a pipe while it lasts. Each line is shown
- * as a terminal would leave it: of a line that was written over (\r), the last state;
- * colours stay, other sequences and control characters go.
+ * Between capture_begin() and capture_end() standard output and error lead into a pipe.
+ * Each line is shown as a terminal would leave it: of a line that was written over (\r),
+ * the last state; colors stay, other sequences and control characters go.
+ *
+ * Nothing here writes to the pipe or takes the lock of stdout while the pipe is open:
+ * a thread that waits for room in the pipe holds that lock, and only a reader frees it.
  */
 #ifndef VIEW_PANEL_CAPTURE_H
 #define VIEW_PANEL_CAPTURE_H
@@ -16,19 +19,23 @@
 struct panel;
 
 struct capture {
-	int fd;       /* where to read; -1: nothing is captured */
-	int saved[3]; /* what 1 and 2 were; -1: left alone */
+	int fd;          /* where to read; -1: nothing is captured */
+	int terminal_fd; /* the caller's */
+	int saved[3];    /* what 1 and 2 were; -1: left alone */
 	struct text line;
 };
 
-/* Takes those of standard output and error that are the same terminal as `terminal_fd`. */
+/* Takes those of standard output and error that are the same terminal as `terminal_fd`; keep it open until the end. */
 int capture_begin(struct capture *c, int terminal_fd);
-/* As they were. What is still in the pipe can be read. */
-void capture_restore(struct capture *c);
 /* Appends the lines that are complete; with `all` also one that is not. False: nothing was there. */
 bool capture_read(struct capture *c, struct text *lines, bool all);
-/* Reads all there is and prints it above the panel; arguments as for capture_read(). */
-void capture_print(struct capture *c, struct panel *p, bool all);
+/* Reads the complete lines and prints them above the panel: as many as a frame can take. */
+void capture_print(struct capture *c, struct panel *p);
+/*
+ * Gives standard output and error back, then writes the rest of the pipe to the terminal:
+ * call it when the panel is over. Reads until every write that had begun is complete. A
+ * child that keeps the pipe open is not waited for.
+ */
 void capture_end(struct capture *c);
 
 /* For capture_read(): one line of others, without its newline, as it may stand above a panel. */

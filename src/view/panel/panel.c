@@ -265,7 +265,7 @@ static void draw_live(struct panel *p, const struct view_model *m, uint64_t now_
 
 /* ---- Plain lines ------------------------------------------------------------------------ */
 
-static void write_all(int fd, const char *bytes, size_t size)
+void panel_write_all(int fd, const char *bytes, size_t size)
 {
 	while (size > 0) {
 		ssize_t n = write(fd, bytes, size);
@@ -292,7 +292,7 @@ static void draw_plain(struct panel *p, const struct view_model *m, uint64_t now
 	layout_line(&line, m, now_ns);
 	text_append_char(&line, '\n');
 	if (text_error(&line) == 0)
-		write_all(p->fd, line.data, line.length);
+		panel_write_all(p->fd, line.data, line.length);
 	p->line_version = view_version(m);
 	p->said = true;
 }
@@ -355,7 +355,7 @@ void panel_print(struct panel *p, const char *lines, size_t size)
 	if (!size)
 		return;
 	if (p->mode != PANEL_LIVE) {
-		write_all(p->fd, lines, size);
+		panel_write_all(p->fd, lines, size);
 		return;
 	}
 	queue_lines(p, lines, size);

@@ -60,6 +60,9 @@ uint64_t panel_due_ns(const struct panel *p);
  */
 void panel_print(struct panel *p, const char *lines, size_t size);
 
+/* All of it, below or without a panel. Waits for a terminal that takes nothing; stops where nobody can see it. */
+void panel_write_all(int fd, const char *bytes, size_t size);
+
 /*
  * The last picture, or the last plain line, stays; the cursor is below it. With m
  * NULL: what was drawn last. NULL is fine.

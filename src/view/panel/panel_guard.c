@@ -13,6 +13,8 @@
 static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGALRM,
 	SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGTSTP};
 #define SIGNALS (sizeof(signals) / sizeof(signals[0]))
+/* A program that dies writes no more than this from the pipe: a child may fill it for ever. */
+#define DRAIN_MOST ((size_t)1 << 20)
 
 /* Signal handlers have no other way to it. */
 static atomic_bool taken;
@@ -69,8 +71,6 @@ static void leave(void)
 {
 	size_t lines = atomic_exchange(&guard.lines, 0);
 	int fd = atomic_load(&guard.fd);
-	if (getpid() != guard.owner)
-		return;
 	unsilence(fd);
 	if (!lines)
 		return;
@@ -97,10 +97,12 @@ static void drain(void)
 	int from = atomic_load(&guard.drain_fd);
 	struct pollfd p = {from, POLLIN, 0};
 	char bytes[4096];
-	while (from >= 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLIN)) {
+	size_t done = 0;
+	while (from >= 0 && done < DRAIN_MOST && poll(&p, 1, 0) > 0 && (p.revents & POLLIN)) {
 		ssize_t n = read(from, bytes, sizeof(bytes));
 		if (n <= 0)
 			return;
+		done += (size_t)n;
 		put(atomic_load(&guard.fd), bytes, (size_t)n);
 	}
 }
@@ -120,10 +122,13 @@ static void settle(void)
 static void on_signal(int signal)
 {
 	int saved = errno;
-	if (signal != SIGTSTP)
+	/* A child that was forked with our handlers owns neither the terminal nor the pipe. */
+	bool owner = getpid() == guard.owner;
+	if (owner && signal != SIGTSTP)
 		settle();
-	leave();
-	if (signal != SIGTSTP)
+	if (owner)
+		leave();
+	if (owner && signal != SIGTSTP)
 		drain();
 	/* The default, as if we had not been here. SIGTSTP: the kernel stops us, and we come back here. */
 	struct sigaction ours, usual = {.sa_handler = SIG_DFL};
@@ -160,6 +165,7 @@ bool panel_guard_begin(int fd)
 
 void panel_guard_end(void)
 {
+	atomic_store(&guard.drain_fd, -1);
 	atomic_store(&guard.lines, 0);
 	unsilence(atomic_load(&guard.fd));
 	for (size_t i = 0; i < SIGNALS; i++) {

@@ -37,7 +37,8 @@ bool panel_guard_was_left(void);
 bool panel_guard_enter(void);
 void panel_guard_exit(void);
 
-/* A pipe whose content would be lost with the program: it is written to the terminal as well. -1: none. */
+/* A pipe whose content would be lost with the program: it is written to the terminal as well, until panel_guard_end().
+ */
 void panel_guard_drain(int pipe_fd);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A program compiled against another version of the header than the library has:
- * test_abi.py makes the structs smaller (fields of later versions are missing) or
+ * test_sizes.py makes the structs smaller (fields of later versions are missing) or
  * larger (with `future`, fields that this library does not know). Uses only fields
  * that every version has.
  *
- * Usage: abi_program; or, with larger structs, abi_program STRUCT to set an unknown
+ * Usage: sizes_program; or, with larger structs, sizes_program STRUCT to set an unknown
  * field of that struct. Prints the results, or the first error.
  */
 #include <gpu_dispatch.h>
