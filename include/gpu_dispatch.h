@@ -11,10 +11,11 @@
  *
  *     gd_dispatcher_create() → gd_dispatcher_run() → gd_dispatcher_destroy()
  *
- * gd_dispatcher_run() starts the workers, calls `setup` in each, pulls tasks from
- * your generator, hands them out, makes your callbacks, ends the workers and
- * returns. Ctrl-C stops it in an orderly way (see gd_dispatcher_run()). This is a
- * complete program but for the includes:
+ * gd_dispatcher_run() starts one worker per GPU, calls `setup` in each, calls your
+ * generator for one task after another, passes the tasks to the workers, calls your
+ * callbacks with the results, ends the workers and returns. Ctrl-C stops it in an
+ * orderly way (see gd_dispatcher_run()). On a machine without a GPU set `gpus` to
+ * "sim:4", for four simulated ones. A complete program except for the includes:
  *
  *     static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
  *     {
@@ -66,19 +67,19 @@
  *
  * # Threads
  *
- * Callbacks are made one at a time, on the thread that called gd_dispatcher_run(),
+ * Callbacks are called one at a time, on the thread that called gd_dispatcher_run(),
  * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The
- * generator runs in a thread of its own, unless the run says `inline_generator`:
- * data that generator and callbacks share needs a lock. Worker hooks run on the
- * first thread of the worker's process, and gd_worker_*() functions may be called
- * only there, during a hook. Which functions may be called by several threads, or by
- * signal handlers, is said where they are declared.
+ * generator runs in a thread of its own, unless the run sets `inline_generator`: data
+ * that generator and callbacks share needs a lock. Worker hooks run on the first
+ * thread of the worker's process; gd_worker_*() functions may be called only there,
+ * during a hook. Functions that may be called by several threads or by signal handlers
+ * say so.
  *
  * Inside a callback you may submit (which does not wait there), cancel, stop,
  * interrupt and read statistics. Polling and closing fail with -EDEADLK.
  *
- * A child that your program forks has no pool: shared memory is not inherited. It
- * must not use pools or dispatchers of its parent.
+ * A child process that your program forks must not use pools or dispatchers of its
+ * parent: it does not inherit their shared memory.
  *
  * # Errors
  *
@@ -739,9 +740,10 @@ GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data
  * lets the workers clean up, ends everything they started, makes the last callbacks
  * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
  * has the grace period; if it succeeds, its cleanup runs. No other thread may use the
- * pool from now on, or be inside gd_pool_submit(). `ret_stats` (of stats_size bytes)
- * may be NULL; a NULL pool is fine. -EBUSY: a worker could not be killed; the pool is
- * released nevertheless. -EDEADLK inside a callback; it is not released.
+ * pool from now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called
+ * until on_exit is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool
+ * is fine. -EBUSY: a worker could not be killed; the pool is released nevertheless.
+ * -EDEADLK inside a callback; it is not released.
  */
 GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
 
@@ -754,8 +756,10 @@ struct gd_dispatcher;
 struct gd_feed;
 
 /**
- * Emits one task; copies it. Once per call of the generator (-EALREADY). Waits for
- * room. Returns 1, for the generator to return. `options` may be NULL.
+ * Emits one task; copies it. Waits while the queue is full. Returns 1, so that a
+ * generator can end with `return gd_feed_emit(…)`; -EALREADY if this call of the
+ * generator has already emitted a task; -ESHUTDOWN or -ENODEV if the run is ending.
+ * `options` may be NULL.
  */
 GD_API int gd_feed_emit(
 	struct gd_feed *feed, const void *data, size_t size, void *tag, const struct gd_task_options *options);
@@ -772,8 +776,8 @@ struct gd_run {
 	/**
 	 * Emits the next task and returns 1; returns 0 at the end, a negative errno value
 	 * on failure: tasks emitted before are still processed, then the run returns that
-	 * value. A generator that may wait for long also watches
-	 * gd_dispatcher_stop_fd(), because the run cannot return before it does.
+	 * value. The run cannot return before the generator does: a generator that waits
+	 * for input also waits for gd_dispatcher_stop_fd().
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *generator_context;
@@ -782,7 +786,7 @@ struct gd_run {
 	 *  gd_feed_emit() may make callbacks: faster for short tasks, but no callbacks are
 	 *  made while it waits. */
 	int inline_generator;
-	/** Nonzero: leave SIGINT and SIGTERM alone. */
+	/** Nonzero: this run does not handle SIGINT and SIGTERM. */
 	int leave_signals;
 
 	/* What differs from the options in this run. */
@@ -797,28 +801,35 @@ struct gd_run {
 GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
 
 /**
- * Runs the stream through new workers and returns when every task has ended and all
- * workers are gone. Failed tasks are not a failure of the run: see
- * gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
- * started.
+ * Starts new workers, passes the generator's tasks through them, and returns when every
+ * task has ended and all workers are gone. Failed tasks are not a failure of the run:
+ * see gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
+ * started; but not if the dispatcher is already running, a size is wrong, or the
+ * generator or on_success is missing.
  *
- * SIGINT (Ctrl-C) and SIGTERM are handled during the run if the program left them at
- * their default: the first is gd_dispatcher_stop(), the second cancels running tasks,
- * the third kills the workers, the fourth ends the program. The run then returns
- * -EINTR.
+ * SIGINT (Ctrl-C) and SIGTERM are handled during the run if their disposition is the
+ * default when it begins. The first signal is gd_dispatcher_stop() for all runs of the
+ * process, the second and third are further calls of it (see gd_pool_stop()); the
+ * fourth ends the program by that signal, even if the generator blocks. Signals are
+ * counted from the beginning of the first run until no run is left. A handler that the
+ * program installs during the run is respected. Afterwards the default is restored.
  *
- * Returns 0; -ECANCELED after gd_dispatcher_stop() or a callback's stop, -EINTR after
- * a signal, -ENODEV when no worker was left, the generator's error, -ENODATA if the
- * generator returned 1 without a task; -EBUSY if this dispatcher is already running,
- * if the program has threads (see gd_options.worker) or if a worker could not be
- * killed.
+ * Returns 0; -EINTR if such a signal came, whatever else happened; -ECANCELED after
+ * gd_dispatcher_stop() or a callback that returned nonzero; -ENODEV if a GPU does not
+ * exist or no worker was left; the generator's error; -ENODATA if the generator
+ * returned 1 without a task; -EBUSY if this dispatcher is already running, if the
+ * program has threads (see gd_options.worker) or if a worker could not be killed.
  */
 GD_API int gd_dispatcher_run(
 	struct gd_dispatcher *d, const struct gd_run *run, const struct gd_callbacks *callbacks, struct gd_error *err);
 
-/** See gd_pool_stop(). Also for signal handlers. Without a run, the next one stops at once. */
+/**
+ * Stops the run as gd_pool_stop() stops a pool: the first call finishes running tasks,
+ * the second cancels them, the third kills the workers. By any thread and by signal
+ * handlers. If no run is active, the next one stops at once.
+ */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
-/** Readable from the first stop to the end of the run, and when no more tasks are needed; for generators that wait. */
+/** For generators that wait: readable when the run is stopped or no worker is left, until the end of the run. */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
 /** Statistics of the current run or of the last one; see gd_pool_stats(). By any thread. */
@@ -861,15 +872,16 @@ struct gd_show {
 };
 
 /**
- * gd_dispatcher_run() with a panel: a bar with tasks done, failed, rate, elapsed time
- * and ETA; for each GPU its worker's task and how long it has run, counts, memory and
- * utilization. Same results and errors. `show` NULL: all defaults.
+ * gd_dispatcher_run() with a panel: a bar with tasks done, failed and cancelled, rate,
+ * elapsed time and ETA; for each GPU its worker's task and how long it has run, counts,
+ * memory and utilization. Same results and errors. `show` NULL: all defaults.
  *
- * This is the only function that prints. While a panel is drawn, the cursor is hidden
- * and typed keys are not echoed; standard output and error, if they are this terminal,
- * go through a pipe (see leave_output); the terminal is restored before the program
- * ends or stops by a signal, and at exit(). The panel has a thread, created after the
- * workers were forked. One panel at a time: a second run is shown as plain lines.
+ * Besides gd_worker_main(), this is the only function that prints. While a panel is
+ * drawn, the cursor is hidden and typed keys are not echoed; standard output and error,
+ * if they are this terminal, go through a pipe (see leave_output); the terminal is
+ * restored before the program ends or stops by a signal, and at exit(). The panel has a
+ * thread, created after the workers were forked. One panel at a time: a second run is
+ * shown as plain lines.
  */
 GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run,
 	const struct gd_callbacks *callbacks, const struct gd_show *show, struct gd_error *err);

@@ -58,9 +58,11 @@ int gd_pool_wait(struct gd_pool *p, int timeout_ms)
 	uint64_t deadline_ns = deadline_in(timeout_ms);
 	for (;;) {
 		int r = gd_pool_poll(p, ms_left(deadline_ns), 0);
-		if (r < 0 || gd_pool_outstanding(p) == 0)
-			return r < 0 ? r : 0;
-		if (is_over(deadline_ns))
+		size_t outstanding = gd_pool_outstanding(p);
+		/* After callbacks once more: only then does it tell why no task is left. */
+		if (r < 0 || (r == 0 && outstanding == 0))
+			return r;
+		if (outstanding > 0 && is_over(deadline_ns))
 			return -ETIMEDOUT;
 	}
 }
