@@ -80,6 +80,8 @@ static void note_end(struct pool_rig *rig, const struct gd_event *event)
 		rig->late_elsewhere++;
 	if (event->failure)
 		keep(&rig->failure, event);
+	if (rig->on_end)
+		rig->on_end(rig, event);
 }
 
 static void note_success(struct pool_rig *rig, const struct gd_event *event)
@@ -231,7 +233,8 @@ static void submit(struct pool_rig *rig, const void *data, size_t size)
 {
 	uint64_t id, deadline_ns = wait_deadline_ns();
 	int r;
-	while ((r = gd_pool_submit(rig->pool, data, size, NULL, NOWAIT, &id)) == -EAGAIN) {
+	const struct gd_task_options options = {.size = sizeof(options), .timeout_ms = rig->timeout_ms, .nowait = 1};
+	while ((r = gd_pool_submit(rig->pool, data, size, NULL, &options, &id)) == -EAGAIN) {
 		wait_check(deadline_ns, "room for a task");
 		poll_some(rig);
 	}
