@@ -241,8 +241,7 @@ static void setup_failed(struct slot *s, const struct ring_desc *d)
 			s->setup_words, sizeof(s->setup_words), "setup returned %d: %s", d->code, error_words(d->code));
 }
 
-static void started(
-	struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
+static void started(struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
 {
 	for (uint64_t seq = task; seq < end_task; seq++) {
 		struct task *t = slot_task(s, seq);

@@ -21,7 +21,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 static const struct gd_worker_ops ops = {
 	.setup = pool_rig_note_setup, .process = process, .cleanup = pool_rig_note_cleanup};
 
-#define KILLS        (SANITIZER_ADDRESS ? 250 : 1000) /* with the sanitizer, a process is made and ends slowly */
+#define KILLS        (SANITIZER_THREAD ? 50 : SANITIZER_ADDRESS ? 250 : 1000) /* with them, processes start slowly */
 #define TASKS        (KILLS * 100)
 #define PER_KILL     (TASKS / KILLS)
 #define KILLS_BEHIND 5

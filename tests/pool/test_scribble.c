@@ -101,7 +101,8 @@ static void started_something_else(struct gd_worker *w, struct outbox *out)
 
 static void result_outside(struct gd_worker *w, struct outbox *out)
 {
-	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
 }
 
 static void result_too_long(struct gd_worker *w, struct outbox *out)
@@ -119,11 +120,11 @@ static void words_outside(struct gd_worker *w, struct outbox *out)
 static void external_words(struct gd_worker *w, struct outbox *out)
 {
 	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .code = -5,
-			     .flags = RING_EXTERNAL,
-			     .offset = FAR,
-			     .size = 100});
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .flags = RING_EXTERNAL,
+				    .offset = FAR,
+				    .size = 100});
 }
 
 static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
@@ -151,9 +152,9 @@ static void parcel_that_never_came(struct gd_worker *w, struct outbox *out)
 static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
 	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .start_ns = UINT64_MAX,
-			     .end_ns = UINT64_MAX - 1});
+				    .id = gd_worker_task_id(w, 0),
+				    .start_ns = UINT64_MAX,
+				    .end_ns = UINT64_MAX - 1});
 }
 
 static void code_from_nowhere(struct gd_worker *w, struct outbox *out)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "gpu_dispatch.h"
+#include "support/sanitizer.h"
 
 /* Between the workers and us. */
 struct shared {
@@ -75,6 +76,7 @@ static int run_with(struct gd_options *o, struct numbers *n, const struct gd_sho
 		.size = sizeof(source), .generator = next_number, .context = n, .total_tasks = (uint64_t)n->end};
 	o->size = sizeof(*o);
 	o->on_success = take;
+	o->allow_threads = SANITIZER_THREAD;
 	if (!o->gpus)
 		o->gpus = "sim:2";
 	assert_int_equal(gd_create(o, &d, NULL), 0);
@@ -212,7 +214,13 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	struct gd_worker_ops worker = {.process = wait_to_be_seen};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .on_success = take};
+	struct gd_options o = {
+		.size = sizeof(o),
+		.worker = &worker,
+		.gpus = "sim:1",
+		.allow_threads = SANITIZER_THREAD,
+		.on_success = take,
+	};
 	struct gd_pool *p;
 	char bytes[8] = "";
 	uint64_t id = 99;
@@ -268,7 +276,13 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 	uint64_t first_end = 0;
 	struct gd_worker_ops worker = {.process = wait_for_number};
 	struct gd_options o = {
-		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .context = &first_end, .on_success = note_end};
+		.size = sizeof(o),
+		.worker = &worker,
+		.gpus = "sim:1",
+		.allow_threads = SANITIZER_THREAD,
+		.context = &first_end,
+		.on_success = note_end,
+	};
 	struct gd_pool *p;
 	struct gd_worker_stats w = {0};
 	assert_int_equal(gd_open(&o, &p, NULL), 0);

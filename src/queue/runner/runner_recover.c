@@ -159,7 +159,8 @@ static void on_keeper_exit(void *context, uint32_t events)
 	run->runner->must_read = run->runner->must_judge = true;
 }
 
-/* A keeper that lives is watched; where it cannot be (another PID namespace, no descriptors for processes) the clock must do. */
+/* A keeper that lives is watched; where it cannot be (another PID namespace, no descriptors for processes) the clock
+ * must do. */
 static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
 {
 	struct pidref keeper;
