@@ -10,6 +10,7 @@
 
 #include "support/board.h"
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/wait.h"
 
 struct rig_job pool_rig_job(const struct gd_bytes *task)
@@ -168,7 +169,8 @@ struct pool_rig *pool_rig_new(void)
 	check_true(rig != NULL);
 	rig->distrusted = -1;
 	rig->callbacks = (struct callbacks){.context = rig, .on_event = note, .on_exit = note_exit};
-	rig->options = (struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2"};
+	rig->options =
+		(struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2", .allow_threads = SANITIZER_THREAD};
 	callbacks_install(&rig->callbacks, &rig->calls);
 	return rig;
 }
