@@ -358,7 +358,7 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
  * True if the i-th task of the batch (0 in process()) is out of time or cancelled;
- * in setup and cleanup: if the worker is to end. A long hook polls this and returns
+ * in setup: if the worker is to end. A long hook polls this and returns
  * when it is true, with any value: the worker keeps its model. Costs a few
  * nanoseconds.
  */

@@ -31,7 +31,7 @@ struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
-	_Atomic uint32_t ending;                       /* for setup and cleanup: the worker is to end */
+	_Atomic uint32_t ending;                       /* for setup: the worker is to end */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 

@@ -12,7 +12,6 @@
 static void ask_to_leave(struct slot *s)
 {
 	s->state = SLOT_CLOSING;
-	atomic_store(&s->channel.in->ending, 1);
 	atomic_store(&s->channel.in->closing, 1);
 	channel_wake_worker(&s->channel);
 }

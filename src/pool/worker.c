@@ -76,8 +76,8 @@ int gd_worker_attempt(const struct gd_worker *w, size_t i)
 
 bool gd_worker_cancelled(const struct gd_worker *w, size_t i)
 {
-	if (w->in_hand == 0)
-		return atomic_load_explicit(&w->channel.in->ending, memory_order_acquire) != 0;
+	if (w->in_hand == 0) /* in setup; cleanup is not cancelled, only limited in time */
+		return !w->cleaning && atomic_load_explicit(&w->channel.in->ending, memory_order_acquire) != 0;
 	return i < w->in_hand && inbox_mark(w->channel.in, w->next + i) != 0;
 }
 
@@ -342,6 +342,7 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	work(w);
 
 	failure_clear(&w->failure);
+	w->cleaning = true;
 	r = ops->cleanup ? ops->cleanup(w, w->state) : 0;
 	if (r != 0)
 		worker_tell(w, RING_CLEANUP_FAILED, failure_of_hook(&w->failure, "cleanup", r));
