@@ -19,7 +19,7 @@ static struct gd_launch_summary run_until_stopped(
 	assert_int_equal(gd_launcher_create(&o, l, &err), 0);
 	assert_int_equal(gd_launcher_run(*l, &err), -ECANCELED);
 	struct gd_launch_summary s;
-	gd_launcher_summary(*l, &s);
+	gd_launcher_summary(*l, &s, sizeof(s));
 	return s;
 }
 
@@ -28,7 +28,7 @@ static void on_progress_stop(void *context, const struct gd_launch_progress *p)
 	struct gd_launcher **l = context;
 	int busy = 0;
 	for (size_t i = 0; i < p->num_workers; i++)
-		busy += p->workers[i].file != NULL;
+		busy += p->workers[i]->file != NULL;
 	if (busy == 2 && !p->ending)
 		gd_launcher_stop(*l);
 	assert_false(p->cancelling);
@@ -58,7 +58,7 @@ static void on_progress_stop_twice(void *context, const struct gd_launch_progres
 	struct gd_launcher **l = context;
 	assert_int_equal(p->cancelling, p->ending); /* both stops come at once */
 	for (size_t i = 0; i < p->num_workers; i++)
-		if (p->workers[i].file && !p->ending) {
+		if (p->workers[i]->file && !p->ending) {
 			gd_launcher_stop(*l);
 			gd_launcher_stop(*l);
 			return;
