@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `make demo` shows: primes are counted by one worker process per GPU, one
- * of them is killed in the middle of its work, and the sum is right all the same.
+ * What `make demo` shows: one worker process per GPU counts primes. One worker is
+ * killed in the middle of its work, and the sum is still right.
  *
  *     demo [GPUS]
  *
- * The work itself is arithmetic on the CPU, so that it runs anywhere.
+ * The work is arithmetic on the CPU, so that it runs anywhere.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -81,8 +81,7 @@ static int next_block(void *context, struct gd_feed *feed)
 	if (demo->next == BLOCKS)
 		return 0;
 	uint32_t first = demo->next++ * BLOCK;
-	int r = gd_feed_emit(feed, &first, sizeof(first), NULL, NULL);
-	return r < 0 ? r : 1;
+	return gd_feed_emit(feed, &first, sizeof(first), NULL, NULL);
 }
 
 static void erase(struct demo *demo)
@@ -97,7 +96,7 @@ static const char *look(const struct demo *demo, const char *sequence)
 	return demo->terminal ? sequence : "";
 }
 
-/* A full bar is an even share and a half: one that works faster than the others has room to show it. */
+/* A full bar is one and a half times an even share, because some workers do more than others. */
 static void draw_worker(const struct demo *demo, const struct gd_worker_stats *w)
 {
 	uint64_t share = w->completed * BAR * (uint64_t)demo->workers * 2 / (BLOCKS * 3);
@@ -123,7 +122,7 @@ static void draw(struct demo *demo)
 	fflush(stdout);
 }
 
-/* Ends the worker that has just begun a block the hard way, as a driver or the kernel would. */
+/* Kills the worker that has just begun this block. */
 static void kill_worker(struct demo *demo, const struct gd_event *e)
 {
 	struct gd_worker_stats w;
@@ -171,7 +170,7 @@ static int on_success(void *context, const struct gd_event *e)
 	memcpy(&primes, e->result.data, sizeof(primes));
 	demo->primes += primes;
 	demo->done++;
-	/* It was done a moment before its worker died: another one must. */
+	/* The block was done a moment before its worker was killed: kill another one. */
 	if (demo->killed_pid && e->id == demo->killed_block && e->attempt == 1) {
 		demo->killed_pid = 0;
 		demo->replaced = false;
@@ -215,7 +214,7 @@ static int report(struct demo *demo, const struct gd_stats *stats)
 int main(int argc, char **argv)
 {
 	struct demo demo = {.terminal = isatty(STDOUT_FILENO)};
-	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = count_primes};
+	struct gd_worker_ops worker = {.size = sizeof(worker), .process = count_primes};
 	struct gd_options options = {
 		.size = sizeof(options),
 		.worker = &worker,

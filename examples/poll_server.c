@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lower layer in somebody else's event loop: a server on a Unix socket.
+ * A pool in the event loop of a server on a Unix socket.
  *
- *     poll_server SOCKET [GPUS]
+ *     poll_server SOCKET [GPUS [LIMIT_MS]]
  *
- * A request is a line with a number, its answer a line "NUMBER SQUARE", or
- * "NUMBER error: WHY". A client may send many at once; answers come as they get
- * ready, and when the client has closed its sending side, the last answer is
- * followed by the end of the connection:
+ * A request is a line with a number; the answer is the line "NUMBER SQUARE" or "NUMBER
+ * error: REASON". "NUMBER MILLISECONDS" makes the worker compute for that long; a
+ * request that takes longer than LIMIT_MS (5000) fails. A client may send many requests
+ * at once and gets each answer when it is ready. A client that shuts down its sending
+ * side still gets its answers; the requests of a client that disconnects are cancelled.
  *
  *     printf '7\n8\n' | nc -UN SOCKET
  *
- * One thread, one epoll: the listening socket, the clients, the signals, and
- * gd_pool_fd(). Nobody is read from faster than the workers and the client itself
- * take it: with the queue full, or 64 KiB of answers not fetched, a client's
- * requests stay in its socket. SIGINT or SIGTERM: no more requests are taken,
- * those taken are answered (a client that had sent more sees a reset after its
- * last answer), exit code 0. A second signal cancels what still runs.
+ * One thread with one epoll: the listening socket, the clients, the signals and
+ * gd_pool_fd(). While the queue is full, or a client has not read 64 KiB of answers, its
+ * further requests stay in its socket. After SIGINT or SIGTERM the server takes no more
+ * requests, answers those it has taken and exits with 0; a second signal cancels them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <gpu_dispatch_launch.h>
+#include <gpu_dispatch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,22 +30,31 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_LINE     256
 #define MAX_UNSENT   65536
 #define MAX_CLIENTS  500
-#define GOODBYE_MS   2000 /* at the end, for clients that do not fetch their answers */
+#define LIMIT_MS     5000
+#define GOODBYE_MS   2000 /* at the end, for clients that do not read their answers */
 #define EVENTS_AHEAD 64
 
-/* A connection. It outlives its socket while a worker still has a request of it. */
+/* A task, from its submission to its callback. */
+struct request {
+	struct client *client;
+	struct request *next, **link; /* the client's list; *link points to this request */
+	uint64_t id;
+};
+
+/* A connection. It outlives its socket while the pool has requests of it. */
 struct client {
 	struct client *next;
+	struct request *requests;
 	int fd;       /* -1 once it is closed */
 	bool ended;   /* no more requests will come */
 	bool waiting; /* has a line that the full queue did not take */
 	uint32_t watched;
-	size_t outstanding;
 	char in[MAX_LINE];
 	size_t in_length;
 	char *out;
@@ -60,12 +68,21 @@ struct server {
 	int signals;
 	bool stopping;
 	struct gd_pool *pool;
+	int64_t limit_ms;
 	struct client *clients;
 	size_t num_clients;
 	unsigned long answered;
 };
 
 /* ---- In each worker ----------------------------------------------------- */
+
+/* Stands for real work. Ends early when the request is out of time or cancelled: the worker lives on. */
+static void work(struct gd_worker *w, long ms)
+{
+	const struct timespec moment = {.tv_nsec = 1000000};
+	for (; ms > 0 && !gd_worker_cancelled(w, 0); ms--)
+		nanosleep(&moment, NULL);
+}
 
 static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
@@ -77,22 +94,27 @@ static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	text[task->size] = '\0';
 	errno = 0;
 	long n = strtol(text, &end, 10);
-	if (end == text || *end)
+	if (end == text || (*end && *end != ' '))
 		return gd_worker_fail(w, -EINVAL, "not a number");
 	long result;
 	if (errno || __builtin_mul_overflow(n, n, &result))
 		return gd_worker_fail(w, -ERANGE, "too large");
+	if (*end == ' ')
+		work(w, strtol(end, NULL, 10));
 	int length = snprintf(text, sizeof(text), "%ld", result);
 	return gd_worker_result(w, text, (size_t)length);
 }
 
 /* ---- Clients ------------------------------------------------------------ */
 
+/* Nobody reads the answers any more: what the client asked for is cancelled. */
 static void client_hang_up(struct server *s, struct client *c)
 {
 	if (c->fd >= 0) {
 		close(c->fd);
 		s->num_clients--;
+		for (struct request *r = c->requests; r; r = r->next)
+			gd_pool_cancel(s->pool, r->id); /* -ENOENT: it has just ended */
 	}
 	c->fd = -1;
 	c->ended = true;
@@ -101,7 +123,7 @@ static void client_hang_up(struct server *s, struct client *c)
 	c->in_length = 0;
 }
 
-/* What epoll shall tell about this client: what we have room for. */
+/* Asks epoll for what there is room for. */
 static void client_watch(struct server *s, struct client *c)
 {
 	if (c->fd < 0)
@@ -154,14 +176,21 @@ static void client_answer(struct server *s, struct client *c, const char *line, 
 /* Submits one line. False: the queue is full, try again after the next answer. */
 static bool client_submit(struct server *s, struct client *c, size_t length)
 {
-	static const struct gd_task_options nowait = {.size = sizeof(nowait), .nowait = 1};
-	int r = gd_pool_submit(s->pool, c->in, length, c, &nowait, NULL);
-	if (r == -EAGAIN)
-		return false;
-	if (r < 0)
-		client_hang_up(s, c);
-	else
-		c->outstanding++;
+	const struct gd_task_options options = {.size = sizeof(options), .nowait = 1, .timeout_ms = s->limit_ms};
+	struct request *request = calloc(1, sizeof(*request));
+	int r = request ? gd_pool_submit(s->pool, c->in, length, request, &options, &request->id) : -ENOMEM;
+	if (r < 0) {
+		free(request);
+		if (r != -EAGAIN)
+			client_hang_up(s, c);
+		return r != -EAGAIN;
+	}
+	request->client = c;
+	request->next = c->requests;
+	request->link = &c->requests;
+	if (request->next)
+		request->next->link = &request->next;
+	c->requests = request;
 	return true;
 }
 
@@ -205,15 +234,24 @@ static void client_read(struct server *s, struct client *c)
 	client_take_lines(s, c);
 }
 
-/* Closes those that have had everything, releases those that nobody needs any more. */
+/* The request has had its callback. */
+static void request_finish(struct request *request)
+{
+	*request->link = request->next;
+	if (request->next)
+		request->next->link = request->link;
+	free(request);
+}
+
+/* Closes connections that have had all their answers; releases clients that nothing refers to. */
 static void clients_sweep(struct server *s)
 {
 	for (struct client **link = &s->clients; *link;) {
 		struct client *c = *link;
 		bool no_more = s->stopping || (c->ended && c->in_length == 0);
-		if (no_more && c->outstanding == 0 && c->out_length == 0)
+		if (no_more && !c->requests && c->out_length == 0)
 			client_hang_up(s, c);
-		if (c->fd >= 0 || c->outstanding > 0) {
+		if (c->fd >= 0 || c->requests) {
 			link = &c->next;
 			continue;
 		}
@@ -228,7 +266,8 @@ static void clients_sweep(struct server *s)
 static int on_answer(void *context, const struct gd_event *e)
 {
 	struct server *s = context;
-	struct client *c = e->tag;
+	struct request *request = e->tag;
+	struct client *c = request->client;
 	char line[MAX_LINE + sizeof(((struct gd_error *)0)->message) + 16];
 	int length;
 
@@ -240,9 +279,10 @@ static int on_answer(void *context, const struct gd_event *e)
 			e->message);
 	if (length >= (int)sizeof(line))
 		length = (int)sizeof(line) - 1;
+	if (c->fd >= 0)
+		s->answered++;
 	client_answer(s, c, line, (size_t)length);
-	c->outstanding--;
-	s->answered++;
+	request_finish(request);
 	return 0;
 }
 
@@ -389,8 +429,8 @@ static int start(struct server *s, const char *path)
 
 int main(int argc, char **argv)
 {
-	struct server s = {.epoll = -1, .listener = -1, .signals = -1};
-	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = square};
+	struct server s = {.epoll = -1, .listener = -1, .signals = -1, .limit_ms = LIMIT_MS};
+	struct gd_worker_ops worker = {.size = sizeof(worker), .process = square};
 	struct gd_options options = {
 		.size = sizeof(options),
 		.worker = &worker,
@@ -401,17 +441,21 @@ int main(int argc, char **argv)
 		.context = &s,
 		.on_success = on_answer,
 		.on_error = on_answer,
+		.on_timeout = on_answer,
+		.on_cancelled = on_answer,
 	};
 	struct gd_error err;
 
-	if (argc < 2 || argc > 3) {
-		fprintf(stderr, "usage: poll_server SOCKET [GPUS]\n");
+	if (argc > 3)
+		s.limit_ms = atoi(argv[3]);
+	if (argc < 2 || argc > 4 || s.limit_ms <= 0) {
+		fprintf(stderr, "usage: poll_server SOCKET [GPUS [LIMIT_MS]]\n");
 		return 2;
 	}
 	if (!options.gpus && gd_gpu_count(NULL, NULL) == 0)
 		options.gpus = "sim:4";
 
-	/* The workers first: they inherit neither the socket nor the blocked signals. */
+	/* Open the pool first: the workers then inherit no socket and no blocked signals. */
 	if (gd_pool_open(&options, &callbacks, &s.pool, &err) < 0) {
 		fprintf(stderr, "poll_server: %s\n", err.message);
 		return 1;

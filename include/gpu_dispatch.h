@@ -11,10 +11,11 @@
  *
  *     gd_dispatcher_create() → gd_dispatcher_run() → gd_dispatcher_destroy()
  *
- * gd_dispatcher_run() starts the workers, calls `setup` in each, pulls tasks from
- * your generator, hands them out, makes your callbacks, ends the workers and
- * returns. Ctrl-C stops it in an orderly way (see gd_dispatcher_run()). This is a
- * complete program but for the includes:
+ * gd_dispatcher_run() starts one worker per GPU, calls `setup` in each, calls your
+ * generator for one task after another, passes the tasks to the workers, calls your
+ * callbacks with the results, ends the workers and returns. Ctrl-C stops it in an
+ * orderly way (see gd_dispatcher_run()). On a machine without a GPU set `gpus` to
+ * "sim:4", for four simulated ones. A complete program except for the includes:
  *
  *     static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
  *     {
@@ -66,19 +67,19 @@
  *
  * # Threads
  *
- * Callbacks are made one at a time, on the thread that called gd_dispatcher_run(),
+ * Callbacks are called one at a time, on the thread that called gd_dispatcher_run(),
  * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The
- * generator runs in a thread of its own, unless the run says `inline_generator`:
- * data that generator and callbacks share needs a lock. Worker hooks run on the
- * first thread of the worker's process, and gd_worker_*() functions may be called
- * only there, during a hook. Which functions may be called by several threads, or by
- * signal handlers, is said where they are declared.
+ * generator runs in a thread of its own, unless the run sets `inline_generator`: data
+ * that generator and callbacks share needs a lock. Worker hooks run on the first
+ * thread of the worker's process; gd_worker_*() functions may be called only there,
+ * during a hook. Functions that may be called by several threads or by signal handlers
+ * say so.
  *
  * Inside a callback you may submit (which does not wait there), cancel, stop,
  * interrupt and read statistics. Polling and closing fail with -EDEADLK.
  *
- * A child that your program forks has no pool: shared memory is not inherited. It
- * must not use pools or dispatchers of its parent.
+ * A child process that your program forks must not use pools or dispatchers of its
+ * parent: it does not inherit their shared memory.
  *
  * # Errors
  *
@@ -314,7 +315,8 @@ struct gd_worker_ops {
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
 	size_t max_batch; /**< for process_batch; default 32, at most 1024 */
-	/** Releases what setup returned. Not called after a crash, a kill or a failed setup. */
+	/** Releases what setup returned. Not called after a crash, a kill or a failed setup.
+	 *  It and on_leave share cleanup_timeout_ms. */
 	int (*cleanup)(struct gd_worker *w, void *state);
 	/**
 	 * Interrupts process() or process_batch() when the running task is out of time or
@@ -337,9 +339,13 @@ GD_API int gd_worker_gpu(const struct gd_worker *w);
 GD_API int gd_worker_device(const struct gd_worker *w);
 /** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
-/** base_seed + the GPU's number for the first worker of each GPU; further workers get other seeds. */
+/**
+ * base_seed + the GPU's number for the first worker of each GPU. Each further worker
+ * of a GPU adds the highest GPU number of the pool plus 1. A replacement has the seed
+ * of its slot.
+ */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
-/** The value of a setting as a string, or `otherwise` if it was not given. */
+/** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
 /** The value of a setting as bytes, valid for the worker's life. -ENOENT if it was not given. */
 GD_API int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret);
@@ -359,9 +365,16 @@ GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
 /** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
-/** Sets the message of a failing hook (at most 1023 bytes). Returns `code`, negated if it was positive. */
+/**
+ * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Without
+ * bytes; the last call counts. Returns `code`, negated if it was positive.
+ */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
-/** The same, and bytes of any size that go with the failure (gd_event.result), for example a pickled exception. */
+/**
+ * The same, and bytes of any size that go with the failure (gd_event.result), for
+ * example a pickled exception. Copies them. If there is no memory for the bytes, the
+ * message says so.
+ */
 GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
 /** The same for the i-th task of a batch, in any order; -EINVAL if it was already answered and sent. */
 GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
@@ -369,7 +382,13 @@ GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const c
 GD_API int gd_worker_batch_fail_with(
 	struct gd_worker *w, size_t i, int code, const char *message, const void *data, size_t size);
 
-/** Sends bytes of any size to on_message, from any hook. Waits for room while callbacks are slow. */
+/**
+ * Sends bytes of any size to on_message, from any hook; copies them. Messages and ends
+ * of tasks arrive in the order in which the worker sent them, and messages sent before
+ * a crash arrive, too. Waits for room while callbacks are slow, without cost to the
+ * task's time. Works while a result is reserved, but is slower then. 0 or -ENOMEM,
+ * -EMFILE….
+ */
 GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
 /**
@@ -397,10 +416,14 @@ enum gd_failure {
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
-/** Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. Setup and cleanup events have no task, id or tag. */
+/**
+ * Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. A message that was sent
+ * in process() has its task's id, tag and bytes. Events of setup and cleanup, and
+ * messages from other hooks, have no task: their id is UINT64_MAX.
+ */
 struct gd_event {
 	size_t size;
-	uint64_t id; /**< 0, 1, 2… in the order of submission */
+	uint64_t id; /**< 0, 1, 2… in the order of submission; UINT64_MAX: no task */
 	void *tag;   /**< as submitted */
 	int slot;    /**< worker, or -1 if the task was waiting for one */
 	int gpu;     /**< GPU of that worker, or -1 */
@@ -408,7 +431,8 @@ struct gd_event {
 	uint64_t started_ns;
 	uint64_t ended_ns;
 	struct gd_bytes task; /**< as submitted; no data if there was no memory to keep it */
-	/** Success: the result. Failure: the bytes of gd_worker_fail_with(). Message: its bytes. */
+	/** Success: the result. Failure: the bytes of gd_worker_fail_with(); none after a
+	 *  timeout. Message: its bytes. */
 	struct gd_bytes result;
 	int attempt; /**< 1…; 0 if the task never started */
 	enum gd_failure failure;
@@ -426,8 +450,13 @@ typedef int gd_callback(void *context, const struct gd_event *event);
 /** A result that outlives its callback and its pool. */
 struct gd_result;
 
-/** Keeps the event's `result`; copies it if it lies in shared memory and takes over a large one without a copy. */
+/**
+ * Keeps the event's `result`: a large one (above 2 MiB) without a copy, others as a
+ * copy. Only during the event's callback. Each call gives a handle of its own, to be
+ * released with gd_result_free(). 0 or -ENOMEM.
+ */
 GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
+/** Valid until gd_result_free(), also after the pool was closed. Aligned for any type. */
 GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
 /** NULL is fine. By any thread. */
 GD_API void gd_result_free(struct gd_result *result);
@@ -497,7 +526,7 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
-/** A named value for the workers. */
+/** A named value for the workers, of any size: they map one copy together. Of equal keys the first one counts. */
 struct gd_setting {
 	const char *key;
 	const void *value;
@@ -514,7 +543,8 @@ enum gd_output {
 /** How a worker is bound to its GPU. */
 enum gd_bind {
 	GD_BIND_VISIBLE = 0, /**< the worker's environment lets it see its GPU only */
-	/** Only GPUQ_GPU is set. The GPUs of `gpu_ids` need not exist and no driver is called. */
+	/** Only GPUQ_GPU is set. GPUs that are given by their numbers (`gpu_ids`, or `gpus`
+	 *  as in "0,1" or "0-3") need not exist, and no driver is called for them. */
 	GD_BIND_NONE,
 };
 
@@ -552,11 +582,13 @@ struct gd_options {
 	int retries;
 	int ordered;           /**< nonzero: callbacks in the order of task ids; holds back up to queue_size results */
 	int allow_threads;     /**< nonzero: fork although there are threads; only for hooks that use no lock */
-	int setup_concurrency; /**< how many setups run at the same time; default: all */
+	int setup_concurrency; /**< how many setups run at the same time, replacements included; default: all */
 
 	/* Recycling: a worker is replaced after a task; tasks that it has not begun go to others. */
-	uint64_t max_tasks_per_worker; /**< default: unlimited */
-	uint64_t max_worker_rss_bytes; /**< anonymous resident memory; default: unlimited */
+	uint64_t max_tasks_per_worker; /**< a worker gets no more than these; default: unlimited */
+	/** Anonymous resident memory, looked at once a second; default: unlimited. A forked
+	 *  worker's memory includes that of your program. Never before a worker's first task. */
+	uint64_t max_worker_rss_bytes;
 
 	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher takes its run's */
 
@@ -587,9 +619,13 @@ struct gd_callbacks {
 	 *  never began. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
-	gd_callback *on_message;    /**< gd_worker_send(); `result` holds the bytes */
+	/** gd_worker_send(): `result` holds the bytes, ended_ns the time. Never held back in
+	 *  ordered pools. Dropped if NULL. `failure` is GD_FAILURE_NOT_CARRIED if the bytes
+	 *  could not be received. */
+	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
-	 *  replacements in a row failed, or ten workers in a row died idle. */
+	 *  replacements in a row failed, ten workers in a row died idle, or a setup failed
+	 *  while the pool was ending (with another error than -ECANCELED and -EINTR). */
 	gd_callback *on_setup_fail;
 	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed or timed out */
 	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
@@ -659,8 +695,14 @@ GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
 GD_API int gd_pool_fd(const struct gd_pool *p);
 
 enum gd_poll_flags {
-	GD_POLL_SIGNALS = 1 << 0, /**< return -EINTR when a signal handler has run */
-	GD_POLL_IDLE = 1 << 1,    /**< wait even if no task is outstanding */
+	/** Return -EINTR when a signal handler has run on this thread while it waited.
+	 *  Callbacks that are due by then are made by the next call. A handler that runs
+	 *  just before the wait begins does not end it: call gd_pool_interrupt() in the
+	 *  handler, then the call returns in any case. */
+	GD_POLL_SIGNALS = 1 << 0,
+	/** Wait even if no task is outstanding: until a callback was made (a task of
+	 *  another thread may have ended), the timeout or gd_pool_interrupt(). */
+	GD_POLL_IDLE = 1 << 1,
 };
 
 /**
@@ -672,6 +714,7 @@ enum gd_poll_flags {
  */
 GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
 
+/* Neither signals nor gd_pool_interrupt() end the following two; gd_pool_stop() does, as soon as its work is done. */
 /** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
 GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
 /** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
@@ -682,7 +725,8 @@ GD_API void gd_pool_interrupt(struct gd_pool *p);
 
 /**
  * Ends the work in three steps; no call accepts tasks any more. First call: running
- * tasks are finished, waiting tasks are cancelled, nothing is retried. Second call:
+ * tasks are finished, waiting tasks are cancelled, nothing is retried, setups are
+ * asked to end as by gd_pool_close(). Second call:
  * running tasks are cancelled and killed after the grace period; one that succeeds
  * meanwhile has succeeded. Third call: all workers are killed at once, without
  * cleanup. Takes effect in gd_pool_poll(). Also for signal handlers.
@@ -709,10 +753,12 @@ GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data
  * Cancels what is left (poll until gd_pool_outstanding() is 0 to have it finished),
  * lets the workers clean up, ends everything they started, makes the last callbacks
  * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
- * has the grace period; if it succeeds, its cleanup runs. No other thread may use the
- * pool from now on, or be inside gd_pool_submit(). `ret_stats` (of stats_size bytes)
- * may be NULL; a NULL pool is fine. -EBUSY: a worker could not be killed; the pool is
- * released nevertheless. -EDEADLK inside a callback; it is not released.
+ * has the grace period; if it succeeds, its cleanup runs; if it does not end, it is
+ * killed, which is not reported as a failed setup. No other thread may use the pool from
+ * now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called until on_exit
+ * is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool is fine. -EBUSY:
+ * a worker could not be killed; the pool is released nevertheless. -EDEADLK inside a
+ * callback; it is not released.
  */
 GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
 
@@ -725,8 +771,10 @@ struct gd_dispatcher;
 struct gd_feed;
 
 /**
- * Emits one task; copies it. Once per call of the generator (-EALREADY). Waits for
- * room. Returns 1, for the generator to return. `options` may be NULL.
+ * Emits one task; copies it. Waits while the queue is full. Returns 1, so that a
+ * generator can end with `return gd_feed_emit(…)`; -EALREADY if this call of the
+ * generator has already emitted a task; -ESHUTDOWN or -ENODEV if the run is ending.
+ * `options` may be NULL.
  */
 GD_API int gd_feed_emit(
 	struct gd_feed *feed, const void *data, size_t size, void *tag, const struct gd_task_options *options);
@@ -743,8 +791,8 @@ struct gd_run {
 	/**
 	 * Emits the next task and returns 1; returns 0 at the end, a negative errno value
 	 * on failure: tasks emitted before are still processed, then the run returns that
-	 * value. A generator that may wait for long also watches
-	 * gd_dispatcher_stop_fd(), because the run cannot return before it does.
+	 * value. The run cannot return before the generator does: a generator that waits
+	 * for input also waits for gd_dispatcher_stop_fd().
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *generator_context;
@@ -753,7 +801,7 @@ struct gd_run {
 	 *  gd_feed_emit() may make callbacks: faster for short tasks, but no callbacks are
 	 *  made while it waits. */
 	int inline_generator;
-	/** Nonzero: leave SIGINT and SIGTERM alone. */
+	/** Nonzero: this run does not handle SIGINT and SIGTERM. */
 	int leave_signals;
 
 	/* What differs from the options in this run. */
@@ -768,28 +816,35 @@ struct gd_run {
 GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err);
 
 /**
- * Runs the stream through new workers and returns when every task has ended and all
- * workers are gone. Failed tasks are not a failure of the run: see
- * gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
- * started.
+ * Starts new workers, passes the generator's tasks through them, and returns when every
+ * task has ended and all workers are gone. Failed tasks are not a failure of the run:
+ * see gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
+ * started; but not if the dispatcher is already running, a size is wrong, or the
+ * generator or on_success is missing.
  *
- * SIGINT (Ctrl-C) and SIGTERM are handled during the run if the program left them at
- * their default: the first is gd_dispatcher_stop(), the second cancels running tasks,
- * the third kills the workers, the fourth ends the program. The run then returns
- * -EINTR.
+ * SIGINT (Ctrl-C) and SIGTERM are handled during the run if their disposition is the
+ * default when it begins. The first signal is gd_dispatcher_stop() for all runs of the
+ * process, the second and third are further calls of it (see gd_pool_stop()); the
+ * fourth ends the program by that signal, even if the generator blocks. Signals are
+ * counted from the beginning of the first run until no run is left. A handler that the
+ * program installs during the run is respected. Afterwards the default is restored.
  *
- * Returns 0; -ECANCELED after gd_dispatcher_stop() or a callback's stop, -EINTR after
- * a signal, -ENODEV when no worker was left, the generator's error, -ENODATA if the
- * generator returned 1 without a task; -EBUSY if this dispatcher is already running,
- * if the program has threads (see gd_options.worker) or if a worker could not be
- * killed.
+ * Returns 0; -EINTR if such a signal came, whatever else happened; -ECANCELED after
+ * gd_dispatcher_stop() or a callback that returned nonzero; -ENODEV if a GPU does not
+ * exist or no worker was left; the generator's error; -ENODATA if the generator
+ * returned 1 without a task; -EBUSY if this dispatcher is already running, if the
+ * program has threads (see gd_options.worker) or if a worker could not be killed.
  */
 GD_API int gd_dispatcher_run(
 	struct gd_dispatcher *d, const struct gd_run *run, const struct gd_callbacks *callbacks, struct gd_error *err);
 
-/** See gd_pool_stop(). Also for signal handlers. Without a run, the next one stops at once. */
+/**
+ * Stops the run as gd_pool_stop() stops a pool: the first call finishes running tasks,
+ * the second cancels them, the third kills the workers. By any thread and by signal
+ * handlers. If no run is active, the next one stops at once.
+ */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
-/** Readable from the first stop to the end of the run, and when no more tasks are needed; for generators that wait. */
+/** For generators that wait: readable when the run is stopped or no worker is left, until the end of the run. */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
 /** Statistics of the current run or of the last one; see gd_pool_stats(). By any thread. */
@@ -832,15 +887,16 @@ struct gd_show {
 };
 
 /**
- * gd_dispatcher_run() with a panel: a bar with tasks done, failed, rate, elapsed time
- * and ETA; for each GPU its worker's task and how long it has run, counts, memory and
- * utilization. Same results and errors. `show` NULL: all defaults.
+ * gd_dispatcher_run() with a panel: a bar with tasks done, failed and cancelled, rate,
+ * elapsed time and ETA; for each GPU its worker's task and how long it has run, counts,
+ * memory and utilization. Same results and errors. `show` NULL: all defaults.
  *
- * This is the only function that prints. While a panel is drawn, the cursor is hidden
- * and typed keys are not echoed; standard output and error, if they are this terminal,
- * go through a pipe (see leave_output); the terminal is restored before the program
- * ends or stops by a signal, and at exit(). The panel has a thread, created after the
- * workers were forked. One panel at a time: a second run is shown as plain lines.
+ * Besides gd_worker_main(), this is the only function that prints. While a panel is
+ * drawn, the cursor is hidden and typed keys are not echoed; standard output and error,
+ * if they are this terminal, go through a pipe (see leave_output); the terminal is
+ * restored before the program ends or stops by a signal, and at exit(). The panel has a
+ * thread, created after the workers were forked. One panel at a time: a second run is
+ * shown as plain lines.
  */
 GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run,
 	const struct gd_callbacks *callbacks, const struct gd_show *show, struct gd_error *err);

@@ -26,6 +26,18 @@ size_t utf8_sequence(const char *text, size_t size)
 	return length;
 }
 
+size_t utf8_whole(const char *text, size_t size)
+{
+	for (size_t back = 1; back <= 3 && back <= size; back++) {
+		unsigned char c = (unsigned char)text[size - back];
+		if (is_continuation(c))
+			continue;
+		size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+		return length > back ? size - back : size;
+	}
+	return size;
+}
+
 size_t utf8_copy_line(char *to, size_t room, const char *text, size_t size)
 {
 	size_t written = 0;

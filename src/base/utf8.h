@@ -14,6 +14,9 @@
  */
 size_t utf8_sequence(const char *text, size_t size);
 
+/* The size of the text without a sequence at its end that was cut off in the middle. */
+size_t utf8_whole(const char *text, size_t size);
+
 /*
  * Copies a line of text: each byte that is not UTF-8 and each control character
  * becomes U+FFFD. Cut at a whole character where it does not fit; always

@@ -114,6 +114,9 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 	if (num_gpus == 0)
 		changes[count++] = (struct gd_env_change){"ROCR_VISIBLE_DEVICES", ""};
 	changes[count++] = (struct gd_env_change){"GPUQ_GPU", text_string(&numbers)};
+	/* The child's default is what it can see; $GPUQ_GPUS may name GPUs that are hidden from it. */
+	if (num_gpus > 0 && gpus[0]->vendor != GD_VENDOR_SIMULATED)
+		changes[count++] = (struct gd_env_change){"GPUQ_GPUS", NULL};
 	r = pack(changes, count, ret);
 	return r < 0 ? error_set(err, r, "binding to %zu GPUs: out of memory", num_gpus) : 0;
 }

@@ -5,10 +5,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "pool/payload.h"
 #include "pool/pool_private.h"
+#include "pool/result.h"
 
-#define BATCH     64
-#define WORDS_MAX 1024
+#define BATCH 64
 
 /* A batch of records, copied out of the worker's memory before they are looked at. */
 struct batch {
@@ -18,17 +19,20 @@ struct batch {
 	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
-/* What the n-th record must be for us to go on with it; else the words. */
-static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t n, uint64_t task)
+/* What a record must be for us to go on with it; else the words. `task`: the first one without an answer. */
+static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
-	/* Only results come as parcels: words are read in place. */
-	bool external = (d->flags & RING_EXTERNAL) && d->kind == RING_DONE && d->code >= 0;
-	if (!external && (d->offset > CHANNEL_ARENA || d->size > CHANNEL_ARENA - d->offset))
-		return "a result that lies outside of its memory";
+	const char *words = payload_check(d);
+	if (words)
+		return words;
 	switch (d->kind) {
 	case RING_DONE:
 		if (task >= s->in.head || s->tasks[task % RING_DEPTH].id != d->id)
 			return "an answer to a task that it was not given";
+		return NULL;
+	case RING_MESSAGE:
+		if (d->id != RING_NO_TASK && (task >= s->in.head || s->tasks[task % RING_DEPTH].id != d->id))
+			return "a message about a task that it was not given";
 		return NULL;
 	case RING_STARTED:
 		/* Of a batch, all are announced before the first ends. */
@@ -39,7 +43,7 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 	/* One that is not due stands where an answer will be written, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
-		return n == 0 ? NULL : "the end of a setup that was over";
+		return s->setup_over ? "the end of a setup that was over" : NULL;
 	case RING_CLEANUP_FAILED:
 	case RING_CLEANED:
 		return s->state == SLOT_CLOSING ? NULL : "the end of a cleanup that it was not asked for";
@@ -74,12 +78,14 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	for (; b->count < BATCH && b->count < there; b->count++) {
 		struct ring_desc *d = &b->descs[b->count];
 		*d = *ring_at(outbox_descs(s->channel.out), s->consumed + b->count);
-		s->broken = wrong(s, d, s->consumed + b->count, s->completed);
+		s->broken = wrong(s, d, s->completed);
 		if (s->broken)
 			return;
+		sane_times(d, now);
+		if (d->kind == RING_READY || d->kind == RING_SETUP_FAILED)
+			s->setup_over = true;
 		if (d->kind != RING_DONE)
 			continue;
-		sane_times(d, now);
 		slot_learn(s, d->start_ns, d->end_ns);
 		histogram_add(&p->durations, d->end_ns - d->start_ns);
 		s->stats.busy_ns += d->end_ns - d->start_ns;
@@ -94,77 +100,67 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	p->maybe_idle |= slot_in_flight(s) == 0;
 }
 
-/* Words from the worker's memory, which may change under our eyes. */
-static const char *words_of(const struct slot *s, const struct ring_desc *d, char *buf, size_t size)
+/* The message that came with a failure, or one that says what the hook returned. */
+static void failure_words(
+	const struct slot *s, const struct ring_desc *d, const char *hook, char words[PAYLOAD_WORDS_MAX])
 {
-	size_t n = d->size < size - 1 ? (size_t)d->size : size - 1;
-	memcpy(buf, outbox_arena(s->channel.out) + d->offset, n);
-	buf[n] = '\0';
-	return buf;
+	payload_words(s, d, words);
+	if (words[0] == '\0')
+		snprintf(words, PAYLOAD_WORDS_MAX, "%s returned %d: %s", hook, d->code, error_words(d->code));
 }
 
-static void conclude_failed(
-	struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d, struct gd_event *event)
+/* The bytes that go with a failure did not arrive: it is reported without them, and says so. */
+static void add_lost_bytes(char words[PAYLOAD_WORDS_MAX], const struct ring_desc *d, int error)
 {
-	char words[WORDS_MAX];
+	size_t used = strlen(words);
+	snprintf(words + used, PAYLOAD_WORDS_MAX - used, " (its %llu bytes could not be received: %s)",
+		(unsigned long long)d->size, error_words(error));
+}
+
+/* `lost`: 0, or why the payload could not be received. */
+static void conclude_failed(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d,
+	const struct payload *payload, int lost, struct gd_event *event)
+{
+	char words[PAYLOAD_WORDS_MAX];
 	bool cancelled = inbox_mark(s->channel.in, seq) & RING_MARK_CANCELLED;
 	event->failure = cancelled ? GD_FAILURE_CANCELLED : GD_FAILURE_ERROR;
 	event->code = d->code;
-	event->message = words_of(s, d, words, sizeof(words));
-	if (words[0] == '\0')
-		snprintf(words, sizeof(words), "process returned %d: %s", d->code, error_words(d->code));
+	event->result = payload->bytes;
+	event->internal = payload->result;
+	event->message = words;
+	failure_words(s, d, "process", words);
+	if (lost < 0)
+		add_lost_bytes(words, d, lost);
 	tally_count(cancelled ? &s->tally.cancelled : &s->tally.failed);
 	pool_conclude(p, slot_task(s, seq), event);
 }
 
 static void conclude_done(
-	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
+	struct gd_pool *p, struct slot *s, struct task *t, const struct payload *payload, struct gd_event *event)
 {
-	event->result.size = d->size;
-	event->result.data = outbox_arena(s->channel.out) + d->offset;
+	event->result = payload->bytes;
+	event->internal = payload->result;
 	tally_count(&s->tally.completed);
 	pool_conclude(p, t, event);
 }
 
-/* The result that was sent. A worker that sent something else is broken, and nothing more is taken from its socket. */
-static int receive_result(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct parcel *ret)
+/* The result could not be received; -EPROTO: the worker is broken. */
+static void conclude_not_carried(
+	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, int error, struct gd_event *event)
 {
-	if (s->lost_parcel)
-		return -EPROTO;
-	int r = parcel_receive(s->socket, d->size, false, ret);
-	if (r != -EPROTO && r != -EPIPE)
-		return r;
-	pthread_mutex_lock(&p->lock);
-	s->broken = "a result that is not one sealed memory file of the size that it told";
-	s->lost_parcel = true;
-	pthread_mutex_unlock(&p->lock);
-	return -EPROTO;
-}
-
-static void conclude_external(
-	struct gd_pool *p, struct slot *s, struct task *t, const struct ring_desc *d, struct gd_event *event)
-{
-	struct parcel parcel = PARCEL_NONE;
 	char words[192];
-	int r = receive_result(p, s, d, &parcel);
-	if (r == -EPROTO) {
+	event->message = words;
+	if (error == -EPROTO) {
 		death_describe_broken(s, words, sizeof(words));
 		event->failure = GD_FAILURE_CRASHED;
-		event->message = words;
-		tally_count(&s->tally.failed);
-	} else if (r < 0) {
-		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
-			(unsigned long long)d->size, error_words(r));
-		event->failure = GD_FAILURE_NOT_CARRIED;
-		event->code = r;
-		event->message = words;
-		tally_count(&s->tally.failed);
 	} else {
-		event->result = (struct gd_bytes){.data = parcel.data, .size = parcel.size};
-		tally_count(&s->tally.completed);
+		snprintf(words, sizeof(words), "the result of %llu bytes could not be received: %s",
+			(unsigned long long)d->size, error_words(error));
+		event->failure = GD_FAILURE_NOT_CARRIED;
+		event->code = error;
 	}
+	tally_count(&s->tally.failed);
 	pool_conclude(p, t, event);
-	parcel_finish(&parcel);
 }
 
 static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct ring_desc *d)
@@ -181,20 +177,22 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
-	if (mark & RING_MARK_TIMED_OUT) {
-		if (d->flags & RING_EXTERNAL) { /* off the socket, or the next one would get it */
-			struct parcel parcel;
-			if (receive_result(p, s, d, &parcel) >= 0)
-				parcel_finish(&parcel);
-		}
+	struct payload payload = {0};
+	int r = 0;
+	if (payload_is_external(d)) /* off the socket in any case, or the next one would get it */
+		r = payload_receive(p, s, d, &payload);
+	else
+		payload.bytes = payload_in_place(s, d);
+	if (mark & RING_MARK_TIMED_OUT)
 		pool_conclude_timed_out(p, s, seq, &event, false);
-	} else if (d->code < 0) {
-		conclude_failed(p, s, seq, d, &event);
-	} else if (d->flags & RING_EXTERNAL) {
-		conclude_external(p, s, t, d, &event);
-	} else {
-		conclude_done(p, s, t, d, &event);
-	}
+	else if (d->code < 0)
+		conclude_failed(p, s, seq, d, &payload, r, &event);
+	else if (r < 0)
+		conclude_not_carried(p, s, t, d, r, &event);
+	else
+		conclude_done(p, s, t, &payload, &event);
+	if (payload.result)
+		payload_finish(&payload);
 }
 
 static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
@@ -209,36 +207,83 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 		pool_hand_out(p);
 	}
 	pthread_mutex_unlock(&p->lock);
+	setups_give_turn(p, s);
+}
+
+static struct gd_event event_without_task(const struct slot *s, const struct ring_desc *d)
+{
+	return (struct gd_event){
+		.size = sizeof(struct gd_event),
+		.id = RING_NO_TASK,
+		.slot = s->index,
+		.gpu = s->gpu,
+		.ended_ns = d->end_ns,
+		.message = "",
+	};
 }
 
 static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
-	char words[WORDS_MAX];
-	struct gd_event event = {
-		.size = sizeof(event),
-		.slot = s->index,
-		.gpu = s->gpu,
-		.ended_ns = d->end_ns,
-		.failure = GD_FAILURE_ERROR,
-		.code = d->code,
-		.message = words_of(s, d, words, sizeof(words)),
-	};
-	if (words[0] == '\0')
-		snprintf(words, sizeof(words), "cleanup returned %d: %s", d->code, error_words(d->code));
+	char words[PAYLOAD_WORDS_MAX];
+	struct payload payload;
+	int r = payload_receive(p, s, d, &payload);
+	failure_words(s, d, "cleanup", words);
+	if (r < 0)
+		add_lost_bytes(words, d, r);
+	struct gd_event event = event_without_task(s, d);
+	event.failure = GD_FAILURE_ERROR;
+	event.code = d->code;
+	event.message = words;
+	event.result = payload.bytes;
+	event.internal = payload.result;
 	pool_call(p, p->callbacks.on_cleanup_fail, &event);
+	payload_finish(&payload);
 }
 
-static void setup_failed(struct slot *s, const struct ring_desc *d)
+/* Kept until the process has ended: see life_over(). */
+static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
+	/* It leaves next, and has as long for it as for a cleanup. */
+	warden_order(&p->warden,
+		(struct warden_order){.kind = WARDEN_ORDER_CLOSE, .slot = (uint32_t)s->index, .life = s->life}, NULL,
+		0);
+	struct payload payload;
+	int r = payload_receive(p, s, d, &payload);
+	if (r >= 0 && payload.result)
+		s->setup_payload = payload.result;
+	else if (r >= 0 && payload.bytes.size > 0)
+		r = result_copy(payload.bytes, &s->setup_payload);
 	s->setup_code = d->code;
-	words_of(s, d, s->setup_words, sizeof(s->setup_words));
-	if (s->setup_words[0] == '\0')
-		snprintf(
-			s->setup_words, sizeof(s->setup_words), "setup returned %d: %s", d->code, error_words(d->code));
+	failure_words(s, d, "setup", s->setup_words);
+	if (r < 0)
+		add_lost_bytes(s->setup_words, d, r);
 }
 
-static void started(
-	struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
+/* In an ordered pool, too, a message is not held back. */
+static void message(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
+{
+	char words[160];
+	struct payload payload;
+	int r = payload_receive(p, s, d, &payload);
+	const struct task *t = slot_task(s, task);
+	struct gd_event event = d->id == RING_NO_TASK ? event_without_task(s, d) : pool_event(s, t);
+	if (d->id != RING_NO_TASK)
+		event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
+	event.ended_ns = d->end_ns;
+	event.result = payload.bytes;
+	event.internal = payload.result;
+	if (r < 0) {
+		snprintf(words, sizeof(words), "a message of %llu bytes could not be received: %s",
+			(unsigned long long)d->size, error_words(r));
+		event.failure = GD_FAILURE_NOT_CARRIED;
+		event.code = r;
+		event.message = words;
+	}
+	pool_call(p, p->callbacks.on_message, &event);
+	payload_finish(&payload);
+}
+
+static void started(struct gd_pool *p, struct slot *s, uint64_t task, uint64_t end_task, const struct ring_desc *d)
 {
 	for (uint64_t seq = task; seq < end_task; seq++) {
 		struct task *t = slot_task(s, seq);
@@ -262,11 +307,14 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 		case RING_STARTED:
 			started(p, s, task, b->end_task, d);
 			break;
+		case RING_MESSAGE:
+			message(p, s, task, d);
+			break;
 		case RING_READY:
 			ready(p, s, d);
 			break;
 		case RING_SETUP_FAILED:
-			setup_failed(s, d);
+			setup_failed(p, s, d);
 			break;
 		case RING_CLEANUP_FAILED:
 			cleanup_failed(p, s, d);

@@ -20,7 +20,7 @@
 
 #define CHANNEL_ARENA    ((size_t)4 << 20)
 #define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads travel as memfds of their own */
-#define CHANNEL_BRIEF    ((size_t)60 << 10)  /* what a worker is told at its start */
+#define CHANNEL_BRIEF    256                 /* bytes for what a worker is told at its start */
 
 struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t head;     /* tasks published; may be lowered */

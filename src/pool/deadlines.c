@@ -243,12 +243,16 @@ static uint64_t check_ward(struct warden_process *w, struct ward *ward, uint64_t
 	if (ward->kill_deadline) /* dying; given up by the reaper if it does not */
 		return ward->kill_deadline;
 	if (!ward->closing && atomic_load(&ward->channel.out->ready))
-		ward->phase_deadline = 0;
+		ward->phase_deadline = ward->setup_end = 0;
+	if (ward->setup_end && now >= ward->setup_end) {
+		ward_kill(w, ward, WARDEN_END_ORDERED, now);
+		return ward->kill_deadline;
+	}
 	if (ward->phase_deadline && now >= ward->phase_deadline) {
 		ward_kill(w, ward, ward->closing ? WARDEN_END_CLEANUP_TIMEOUT : WARDEN_END_SETUP_TIMEOUT, now);
 		return ward->kill_deadline;
 	}
-	return earlier(ward->phase_deadline, check_task(w, ward, now));
+	return earlier(earlier(ward->phase_deadline, ward->setup_end), check_task(w, ward, now));
 }
 
 uint64_t deadlines_check(struct warden_process *w, uint64_t now)

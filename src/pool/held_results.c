@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/result.h"
+
 struct held_result {
 	bool here;
 	struct gd_event event;
-	void *bytes; /* task, result and message, one after the other */
+	void *bytes; /* task, result and message, one after the other; a large result is event.internal's */
 };
 
 int held_results_init(struct held_results *h, size_t room)
@@ -19,10 +21,19 @@ int held_results_init(struct held_results *h, size_t room)
 	return h->results ? 0 : -ENOMEM;
 }
 
+static void drop(struct held_result *r)
+{
+	gd_result_free((struct gd_result *)r->event.internal);
+	free(r->bytes);
+	r->event.internal = NULL;
+	r->bytes = NULL;
+	r->here = false;
+}
+
 void held_results_finish(struct held_results *h)
 {
 	for (size_t i = 0; h->results && i < h->room; i++)
-		free(h->results[i].bytes);
+		drop(&h->results[i]);
 	free(h->results);
 	h->results = NULL;
 }
@@ -38,7 +49,9 @@ static int keep(struct held_result *r)
 {
 	struct gd_event *e = &r->event;
 	size_t words = strlen(e->message) + 1;
-	char *to = malloc(aligned(e->task.size) + aligned(e->result.size) + words);
+	/* A large result is kept where it is. */
+	bool copies = !e->internal;
+	char *to = malloc(aligned(e->task.size) + (copies ? aligned(e->result.size) : 0) + words);
 	r->bytes = to;
 	if (!to) {
 		/* The callback is still made, and says that the result is lost. */
@@ -50,10 +63,13 @@ static int keep(struct held_result *r)
 			e->message = "";
 		}
 		e->task = e->result = (struct gd_bytes){0};
+		e->internal = NULL;
 		return -ENOMEM;
 	}
+	if (!copies)
+		result_hold((struct gd_result *)e->internal);
 	struct gd_bytes *bytes[2] = {&e->task, &e->result};
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < (copies ? 2 : 1); i++) {
 		if (bytes[i]->size)
 			memcpy(to, bytes[i]->data, bytes[i]->size);
 		bytes[i]->data = to;
@@ -82,9 +98,6 @@ const struct gd_event *held_results_ready(struct held_results *h)
 
 void held_results_advance(struct held_results *h)
 {
-	struct held_result *r = &h->results[h->next % h->room];
-	free(r->bytes);
-	r->bytes = NULL;
-	r->here = false;
+	drop(&h->results[h->next % h->room]);
 	h->next++;
 }

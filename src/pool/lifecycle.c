@@ -21,17 +21,16 @@
 
 /* ---- Beginning ---------------------------------------------------------- */
 
-static int write_brief(struct gd_pool *p, struct slot *s)
+static void write_brief(struct gd_pool *p, struct slot *s)
 {
-	const struct gd_options *o = p->options;
 	struct brief numbers = {
 		.slot = s->index,
 		.gpu = s->gpu,
 		.device = s->device,
-		.seed = (int64_t)((uint64_t)o->base_seed + (uint64_t)s->gpu),
+		.seed = s->seed,
 		.announce = p->callbacks.on_task_start != NULL,
 	};
-	return brief_write(s->channel.in, &numbers, o->settings, o->num_settings);
+	brief_write(s->channel.in, &numbers);
 }
 
 /* A new channel, and the order to the warden. */
@@ -52,9 +51,7 @@ static int order_start(struct gd_pool *p, struct slot *s)
 	cleanup_(closep) int theirs = ends[1];
 	if (s->socket < 0)
 		return s->socket;
-	r = write_brief(p, s);
-	if (r < 0)
-		return r;
+	write_brief(p, s);
 	ring_init(&s->in, inbox_descs(s->channel.in), inbox_arena(s->channel.in), CHANNEL_ARENA);
 	atomic_store(&s->channel.in->armed, p->arm);
 	const int fds[WARDEN_ORDER_FDS] = {in_fd, out_fd, theirs};
@@ -65,27 +62,42 @@ static int order_start(struct gd_pool *p, struct slot *s)
 
 static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end);
 
-void pool_start_worker(struct gd_pool *p, struct slot *s)
+/* The slot has a turn. */
+static void start_now(struct gd_pool *p, struct slot *s)
 {
 	pthread_mutex_lock(&p->lock);
-	slot_begin_life(s);
-	if (s->life > 1) {
-		s->stats.restarts++;
-		p->stats.restarts++;
-	}
+	s->ordered_ns = clock_now_ns();
 	int r = order_start(p, s);
 	if (r < 0)
 		slot_drop_channel(s);
 	pthread_mutex_unlock(&p->lock);
 	if (r >= 0)
 		return;
+	setups_give_turn(p, s);
 	/* Told in the next turn: this may be gd_pool_open(). A replacement may find what it needs a moment later. */
 	s->start_error = r;
 	p->restart_at = clock_now_ns() + (s->was_ready ? RESTART_NS : 0);
 }
 
+void pool_start_worker(struct gd_pool *p, struct slot *s)
+{
+	uint64_t most = p->options->max_tasks_per_worker;
+	pthread_mutex_lock(&p->lock);
+	slot_begin_life(s);
+	s->quota = most ? most : UINT64_MAX;
+	if (s->life > 1) {
+		s->stats.restarts++;
+		p->stats.restarts++;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (setups_take_turn(p, s))
+		start_now(p, s);
+}
+
 void pool_try_starts(struct gd_pool *p)
 {
+	for (struct slot *s; (s = setups_next(p));)
+		start_now(p, s);
 	if (p->restart_at == 0 || clock_now_ns() < p->restart_at)
 		return;
 	p->restart_at = 0;
@@ -112,11 +124,13 @@ void pool_kill_worker(struct gd_pool *p, struct slot *s)
 
 /* ---- End ---------------------------------------------------------------- */
 
-static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
+void pool_retire_slot(struct gd_pool *p, struct slot *s, enum slot_state state, const char *why)
 {
+	setups_forget(p, s);
 	pthread_mutex_lock(&p->lock);
 	s->state = state;
 	s->start_error = 0; /* there is no next attempt */
+	snprintf(s->stats.message, sizeof(s->stats.message), "%s", why);
 	p->alive--;
 	bool none_left = p->alive == 0;
 	if (none_left && !p->closing)
@@ -128,28 +142,41 @@ static void out_of_use(struct gd_pool *p, struct slot *s, enum slot_state state)
 
 static void give_slot_up(struct gd_pool *p, struct slot *s, struct gd_event *end)
 {
-	out_of_use(p, s, SLOT_OUT);
+	pool_retire_slot(p, s, SLOT_OUT, end->message);
 	tally_count(&p->tally.setup_failures);
+	end->id = RING_NO_TASK;
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
 	pool_call(p, p->callbacks.on_setup_fail, end);
 }
 
+/* A setup that was asked to end has done so, or was killed for not doing so. */
+static bool setup_gave_up(const struct slot *s, const struct gd_event *end)
+{
+	if (end->failure == GD_FAILURE_CANCELLED)
+		return true;
+	return s->ending && end->failure == GD_FAILURE_ERROR && (end->code == -ECANCELED || end->code == -EINTR);
+}
+
 /* Another one, or the end of this slot. */
 static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end)
 {
-	if (p->closing || p->stop_done > 0) {
-		out_of_use(p, s, SLOT_FINISHED);
+	bool last = p->closing || p->stop_done > 0;
+	if (end->failure == GD_FAILURE_STUCK || (p->warden_gone && !last)) {
+		pool_retire_slot(p, s, SLOT_OUT, end->message);
 		return;
 	}
-	if (end->failure == GD_FAILURE_STUCK || p->warden_gone) {
-		out_of_use(p, s, SLOT_OUT);
+	if (last) {
+		if (was_ready || p->warden_gone || setup_gave_up(s, end))
+			pool_retire_slot(p, s, SLOT_FINISHED, "");
+		else
+			give_slot_up(p, s, end);
 		return;
 	}
 	s->failed_setups = was_ready ? 0 : s->failed_setups + 1;
 	if (was_ready)
-		s->idle_deaths = began ? 0 : s->idle_deaths + 1;
+		s->idle_deaths = began || s->recycled ? 0 : s->idle_deaths + 1;
 	if (!s->was_ready || s->failed_setups >= SETUP_TRIES || s->idle_deaths >= IDLE_DEATHS)
 		give_slot_up(p, s, end);
 	else
@@ -171,6 +198,7 @@ static void orphan_draft(struct gd_pool *p, struct slot *s)
 
 static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_event *end)
 {
+	end->id = RING_NO_TASK;
 	end->slot = s->index;
 	end->gpu = s->gpu;
 	end->ended_ns = clock_now_ns();
@@ -192,13 +220,16 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 		end = (struct gd_event){.size = sizeof(end),
 			.failure = GD_FAILURE_ERROR,
 			.code = s->setup_code,
-			.message = s->setup_words};
+			.result = s->setup_payload ? gd_result_bytes(s->setup_payload) : (struct gd_bytes){0},
+			.message = s->setup_words,
+			.internal = s->setup_payload};
 
 	pthread_mutex_lock(&p->lock);
 	bool was_ready = s->state != SLOT_STARTING;
 	bool was_closing = s->state == SLOT_CLOSING;
 	s->state = SLOT_STARTING; /* gets nothing more */
 	s->pid = 0;
+	setups_give_turn(p, s);
 	uint64_t first = s->completed;
 	uint64_t begun = s->channel.out ? slot_begun(s) : first;
 	if (s->broken && !s->lost_parcel && begun == first && s->in.head > first)

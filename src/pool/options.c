@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/sized.h"
-#include "pool/brief.h"
+#include "pool/settings.h"
 
 SIZED_NO_TAIL(gd_options, reserved);
 SIZED_NO_TAIL(gd_callbacks, on_exit);
@@ -91,12 +91,6 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 		if (!o->settings[i].key || !o->settings[i].value)
 			return error_set(
 				err, -EINVAL, "setting %zu has no %s", i, o->settings[i].key ? "value" : "key");
-	size_t bytes = 0;
-	for (size_t i = 0; i < o->num_settings; i++)
-		bytes += strlen(o->settings[i].key) + setting_size(&o->settings[i]) + 2;
-	if (bytes > BRIEF_SETTINGS_ROOM)
-		return error_set(err, -E2BIG, "the settings have %zu bytes; there is room for %zu: name a file there",
-			bytes, BRIEF_SETTINGS_ROOM);
 	if (o->output == GD_OUTPUT_FILES && !o->output_dir)
 		return error_set(err, -EINVAL, "output to files needs output_dir");
 	if ((unsigned)o->output > GD_OUTPUT_FILES)
@@ -150,11 +144,6 @@ static int copy_argv(struct gd_options *o)
 			return -ENOMEM;
 	}
 	return 0;
-}
-
-size_t setting_size(const struct gd_setting *s)
-{
-	return s->value_size ? s->value_size : strlen(s->value);
 }
 
 /* With a NUL behind it: the value is also read as a string. */
@@ -278,6 +267,17 @@ int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callback
 	return 0;
 }
 
+void options_free_settings(struct gd_options *o)
+{
+	for (size_t i = 0; o->settings && i < o->num_settings; i++) {
+		free((char *)o->settings[i].key);
+		free((void *)o->settings[i].value);
+	}
+	free((struct gd_setting *)o->settings);
+	o->settings = NULL;
+	o->num_settings = 0;
+}
+
 void options_free(struct gd_options *o)
 {
 	if (!o)
@@ -285,11 +285,7 @@ void options_free(struct gd_options *o)
 	free((char *)o->gpus);
 	free((char *)o->output_dir);
 	free((int *)o->gpu_ids);
-	for (size_t i = 0; o->settings && i < o->num_settings; i++) {
-		free((char *)o->settings[i].key);
-		free((void *)o->settings[i].value);
-	}
-	free((struct gd_setting *)o->settings);
+	options_free_settings(o);
 	for (size_t i = 0; o->worker_argv && o->worker_argv[i]; i++)
 		free((char *)o->worker_argv[i]);
 	free((char **)o->worker_argv);

@@ -15,10 +15,10 @@
 int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err);
 void options_free(struct gd_options *options);
 
+/* Frees the settings alone: a pool has packed them, and they may be large. */
+void options_free_settings(struct gd_options *options);
+
 /* Checks the caller's callbacks and copies them. */
 int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callbacks, struct gd_error *err);
-
-/* The bytes of a setting's value, without a NUL behind it. */
-size_t setting_size(const struct gd_setting *s);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -60,6 +61,22 @@ int parcel_seal(struct parcel *p, size_t size)
 	return map_parcel(p, PROT_READ);
 }
 
+int parcel_fill(const void *data, size_t size, struct parcel *ret)
+{
+	cleanup_(parcel_finish) struct parcel p = PARCEL_NONE;
+	int r = parcel_create(size, &p);
+	if (r < 0)
+		return r;
+	if (size)
+		memcpy(p.data, data, size);
+	r = parcel_seal(&p, size);
+	if (r < 0)
+		return r;
+	*ret = p;
+	p = PARCEL_NONE;
+	return 0;
+}
+
 int parcel_send(const struct parcel *p, int sock, bool wait)
 {
 	return fd_message_send(sock, "p", 1, &p->fd, 1, wait ? 0 : MSG_DONTWAIT);
@@ -82,23 +99,47 @@ static int receive_fd(int sock, bool wait)
 	return message.fds[0];
 }
 
+/* The size of a memfd whose bytes can neither change nor vanish; mapping anything else could fault later. */
+static int sealed_size(int fd, size_t *ret)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	int needed = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	if (seals < 0 || (seals & needed) != needed || fstat(fd, &st) < 0 || st.st_size < 0)
+		return -EPROTO;
+	*ret = (size_t)st.st_size;
+	return 0;
+}
+
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret)
 {
 	cleanup_(closep) int fd = receive_fd(sock, wait);
 	if (fd < 0)
 		return fd;
-	int seals = fcntl(fd, F_GET_SEALS);
-	int needed = F_SEAL_SHRINK | F_SEAL_WRITE;
-	struct stat st;
-	if (seals < 0 || (seals & needed) != needed || fstat(fd, &st) < 0 || st.st_size < 0 ||
-		(size_t)st.st_size < size)
+	size_t sealed;
+	int r = sealed_size(fd, &sealed);
+	if (r < 0 || sealed < size)
 		return -EPROTO;
 	struct parcel p = {.fd = fd, .size = size};
-	int r = map_parcel(&p, PROT_READ);
+	r = map_parcel(&p, PROT_READ);
 	if (r < 0)
 		return r;
 	take_fd(&fd);
 	*ret = p;
+	return 0;
+}
+
+int parcel_map_sealed(int fd, const void **ret_data, size_t *ret_size)
+{
+	size_t size;
+	int r = sealed_size(fd, &size);
+	if (r < 0)
+		return r;
+	void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	if (data == MAP_FAILED)
+		return -errno;
+	*ret_data = data;
+	*ret_size = size;
 	return 0;
 }
 

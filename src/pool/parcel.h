@@ -23,6 +23,9 @@ int parcel_create(size_t size, struct parcel *ret);
 /* Written: cut to `size`, sealed for good, mapped read-only. */
 int parcel_seal(struct parcel *p, size_t size);
 
+/* A new one with these bytes, sealed. */
+int parcel_fill(const void *data, size_t size, struct parcel *ret);
+
 /* -EAGAIN where the socket is full and `wait` is false. */
 int parcel_send(const struct parcel *p, int sock, bool wait);
 
@@ -33,6 +36,12 @@ int parcel_send(const struct parcel *p, int sock, bool wait);
  * process's own. Descriptors that are not returned are closed.
  */
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret);
+
+/*
+ * Maps a sealed memfd of any size read-only, for as long as the process lives and
+ * for its children; the descriptor stays the caller's. -EPROTO if it is not sealed.
+ */
+int parcel_map_sealed(int fd, const void **ret_data, size_t *ret_size);
 
 void parcel_finish(struct parcel *p);
 

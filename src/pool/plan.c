@@ -6,8 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
+#include "pool/binding.h"
+#include "pool/options.h"
 #include "pool/pool_private.h"
+#include "pool/settings.h"
 #include "pool/worker.h"
 
 static bool names(const char *entry, const char *name)
@@ -66,16 +70,14 @@ static char **make_environment(const struct gd_env_change *changes)
 	return NULL;
 }
 
-static int plan_environments(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err)
+static int plan_environments(struct gd_pool *p, struct bindings *bindings)
 {
 	p->env_changes = calloc(p->num_slots + 1, sizeof(*p->env_changes));
 	p->environments = calloc(p->num_slots + 1, sizeof(*p->environments));
 	if (!p->env_changes || !p->environments)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->num_slots; i++) {
-		int r = gd_gpu_bind(&gpus[i], 1, &p->env_changes[i], err);
-		if (r < 0)
-			return r;
+		p->env_changes[i] = take_ptr(bindings->items[i].changes);
 		if (!p->options->worker_argv)
 			continue;
 		p->environments[i] = make_environment(p->env_changes[i]);
@@ -107,14 +109,27 @@ static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 	return 0;
 }
 
-int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err)
+/* Packed once for all workers; the copy in the options is not needed any more. */
+static int plan_settings(struct gd_pool *p, struct gd_error *err)
+{
+	int r = settings_pack(p->options->settings, p->options->num_settings, &p->settings_fd);
+	if (r < 0)
+		return error_set(err, r, "cannot pack %zu settings for the workers: %s", p->options->num_settings,
+			error_words(r));
+	options_free_settings(p->options);
+	return 0;
+}
+
+int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err)
 {
 	const struct gd_options *o = p->options;
-	int r = plan_environments(p, gpus, err);
+	int r = plan_environments(p, bindings);
 	if (r >= 0)
 		r = plan_outputs(p, err);
 	if (r == -ENOMEM)
 		return error_set(err, r, "no memory for %zu workers", p->num_slots);
+	if (r >= 0)
+		r = plan_settings(p, err);
 	if (r < 0)
 		return r;
 	p->plan = (struct warden_plan){
@@ -125,16 +140,19 @@ int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_err
 		.env_changes = (const struct gd_env_change *const *)p->env_changes,
 		.output_paths = (const char *const *)p->output_paths,
 		.event_fd = p->event_fd,
+		.settings_fd = p->settings_fd,
 		.grace_ns = (uint64_t)o->grace_ms * 1000000,
 		.setup_timeout_ns = (uint64_t)o->setup_timeout_ms * 1000000,
 		.cleanup_timeout_ns = (uint64_t)o->cleanup_timeout_ms * 1000000,
 		.kill_wait_ns = (uint64_t)o->kill_wait_ms * 1000000,
+		.max_rss_bytes = o->max_worker_rss_bytes,
 	};
 	return 0;
 }
 
 void plan_free(struct gd_pool *p)
 {
+	close_fd(&p->settings_fd);
 	for (size_t i = 0; i < p->num_slots; i++) {
 		if (p->env_changes)
 			free(p->env_changes[i]);

@@ -49,8 +49,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
-	       atomic_load(&p->cancelling) ||
-	       (for_tasks && pool_outstanding(p) == 0);
+	       atomic_load(&p->cancelling) || (for_tasks && pool_outstanding(p) == 0);
 }
 
 static void handle_timer(struct gd_pool *p)
@@ -67,6 +66,8 @@ static void look(struct gd_pool *p, int timeout_ms)
 {
 	struct epoll_event events[4];
 	int n = epoll_wait(p->epoll_fd, events, 4, timeout_ms);
+	if (n < 0 && errno == EINTR)
+		p->woken_by_signal = true;
 	bool reports = false;
 	for (int i = 0; i < n; i++) {
 		int fd = events[i].data.fd;
@@ -114,6 +115,7 @@ void pool_turn(struct gd_pool *p)
 	if (atomic_load_explicit(&p->cancelling, memory_order_relaxed))
 		pool_cancel_turn(p);
 	pool_stop_turn(p);
+	pool_recycle(p);
 	pool_progress(p, false);
 }
 
@@ -145,21 +147,27 @@ void pool_progress_now(struct gd_pool *p, bool last)
 	p->in_callback = false;
 }
 
+/* Whether the end of the last task is no reason to return. */
+static bool waits_idle(const struct gd_pool *p, unsigned flags)
+{
+	return (flags & GD_POLL_IDLE) && p->stop_done == 0 && p->alive > 0;
+}
+
 /* What gd_pool_poll() says when there is nothing left to wait for; 1: there is. */
-static int nothing_left(struct gd_pool *p)
+static int nothing_left(struct gd_pool *p, unsigned flags)
 {
 	if (pool_outstanding(p) > 0)
 		return 1;
 	if (p->stop_done > 0)
 		return -ECANCELED;
-	return p->alive == 0 ? -ENODEV : 0;
+	return p->alive == 0 ? -ENODEV : waits_idle(p, flags);
 }
 
 /*
  * Other people's loops wait for the descriptor next. After callbacks it stays
  * readable: there may be more, and whoever comes back at once pays nothing for it.
  * After none, it turns readable with the next answer, or with the end of the last
- * task if gd_poll() has found some outstanding.
+ * task if gd_pool_poll() has found some outstanding.
  */
 static void stay_readable(struct gd_pool *p, bool outstanding)
 {
@@ -199,16 +207,22 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		if (p->made > 0)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
-		result = nothing_left(p); /* also when interrupted: a stop does that */
-		outstanding = result > 0;
-		if (!outstanding)
+		result = nothing_left(p, flags); /* also when interrupted: a stop does that */
+		outstanding = result > 0 && !waits_idle(p, flags);
+		if (result <= 0)
 			break;
 		result = 0;
 		if (interrupted)
 			break;
 		if (timeout_ms >= 0 && clock_now_ns() >= deadline)
 			break;
-		pool_wait(p, deadline, true);
+		p->woken_by_signal = false;
+		pool_wait(p, deadline, outstanding);
+		if (p->woken_by_signal && (flags & GD_POLL_SIGNALS)) {
+			result = -EINTR; /* now: callbacks that are due would hide it */
+			atomic_store(&p->interrupted, false);
+			break;
+		}
 	}
 	stay_readable(p, outstanding);
 	return p->made > 0 ? p->made : result;

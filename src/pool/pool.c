@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,47 +16,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sized.h"
-#include "gpu/list.h"
+#include "pool/binding.h"
 #include "pool/options.h"
 #include "pool/pool_private.h"
-
-#define MOST_WORKERS 4096
-
-/* ---- Which GPUs --------------------------------------------------------- */
-
-static int list_gpus(const struct gd_options *o, struct gd_gpu_list **ret, struct gd_error *err)
-{
-	return o->gpu_ids ? gpu_list_ids(o->gpu_ids, o->num_gpu_ids, ret, err) : gd_gpu_list(o->gpus, ret, err);
-}
-
-/* One entry per worker, into the list. */
-static int choose_gpus(
-	struct gd_pool *p, const struct gd_gpu_list *list, const struct gd_gpu ***ret, struct gd_error *err)
-{
-	const struct gd_options *o = p->options;
-	size_t num_gpus = list->count;
-	size_t per_gpu = (size_t)o->workers_per_gpu;
-	if (num_gpus == 0)
-		return error_set(err, -ENODEV,
-			"no GPUs: this machine has none; simulated ones are to be had with gpus = \"sim:4\" or GPUQ_GPUS=sim:4");
-	if (num_gpus > MOST_WORKERS / per_gpu)
-		return error_set(err, -EINVAL, "%zu workers on each of %zu GPUs are more than the %d that are possible",
-			per_gpu, num_gpus, MOST_WORKERS);
-	cleanup_(freep) const struct gd_gpu **gpus = calloc(num_gpus * per_gpu, sizeof(*gpus));
-	if (!gpus)
-		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
-	for (size_t i = 0; i < num_gpus; i++) {
-		if (!gd_gpu_usable(list->gpus[i])) {
-			int r = gd_gpu_validate(&list->gpus[i]->index, 1, err); /* it knows the words */
-			return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", list->gpus[i]->index);
-		}
-		for (size_t k = 0; k < per_gpu; k++)
-			gpus[i * per_gpu + k] = list->gpus[i];
-	}
-	p->num_slots = num_gpus * per_gpu;
-	*ret = take_ptr(gpus);
-	return 0;
-}
 
 /* ---- Opening ------------------------------------------------------------ */
 
@@ -67,7 +30,7 @@ static int choose_gpus(
  */
 static bool is_exiting(int tasks_fd, const char *tid)
 {
-	char path[64], buf[512];
+	char path[NAME_MAX + 8], buf[512];
 	snprintf(path, sizeof(path), "%s/stat", tid);
 	cleanup_(closep) int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
@@ -126,7 +89,7 @@ static int open_fds(struct gd_pool *p)
 	return r < 0 ? r : watch_fd(p, p->timer_fd);
 }
 
-static int make_slots(struct gd_pool *p, const struct gd_gpu *const *gpus)
+static int make_slots(struct gd_pool *p, const struct bindings *bindings)
 {
 	p->slots = calloc(p->num_slots, sizeof(*p->slots));
 	if (!p->slots)
@@ -134,10 +97,9 @@ static int make_slots(struct gd_pool *p, const struct gd_gpu *const *gpus)
 	for (size_t i = 0; i < p->num_slots; i++)
 		p->slots[i].socket = -1;
 	for (size_t i = 0; i < p->num_slots; i++) {
-		int r = slot_init(&p->slots[i], (int)i, gpus[i]->index, 0);
+		int r = slot_init(&p->slots[i], (int)i, &bindings->items[i]);
 		if (r < 0)
 			return r;
-		p->slots[i].stats.vendor = gpus[i]->vendor;
 	}
 	return 0;
 }
@@ -190,26 +152,19 @@ static int pool_prepare(struct gd_pool *p, struct gd_error *err)
 	int r = check_threads(o, err);
 	if (r < 0)
 		return r;
-	struct gd_gpu_list *list = NULL;
-	r = list_gpus(o, &list, err);
+	cleanup_(bindings_finish) struct bindings bindings = {0};
+	r = bindings_choose(o, &bindings, err);
 	if (r < 0)
 		return r;
-	const struct gd_gpu **gpus = NULL;
-	r = choose_gpus(p, list, &gpus, err);
-	if (r >= 0) {
-		r = open_fds(p);
-		if (r >= 0)
-			r = make_slots(p, gpus);
-		if (r >= 0)
-			r = make_queue(p);
-		if (r < 0)
-			error_set(err, r, "cannot open a pool of %zu workers: %s", p->num_slots, error_words(r));
-	}
+	p->num_slots = bindings.count;
+	r = open_fds(p);
 	if (r >= 0)
-		r = plan_fill(p, gpus, err);
-	free(gpus);
-	gd_gpu_list_free(list);
-	return r;
+		r = make_slots(p, &bindings);
+	if (r >= 0)
+		r = make_queue(p);
+	if (r < 0)
+		return error_set(err, r, "cannot open a pool of %zu workers: %s", p->num_slots, error_words(r));
+	return plan_fill(p, &bindings, err);
 }
 
 static int start_warden(struct gd_pool *p, struct gd_error *err)
@@ -242,7 +197,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	}
 	p->options = copy;
 	p->callbacks = called;
-	p->epoll_fd = p->event_fd = p->timer_fd = -1;
+	p->epoll_fd = p->event_fd = p->timer_fd = p->settings_fd = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
@@ -250,6 +205,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	r = pool_prepare(p, err);
 	if (r >= 0)
 		r = start_warden(p, err);
+	close_fd(&p->settings_fd); /* the warden has it now */
 	if (r < 0) {
 		pool_free(p);
 		return r;
@@ -262,28 +218,17 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 
 /* ---- Closing ------------------------------------------------------------ */
 
-/* Asks a ready worker to clean up; one that is still in setup has nothing to clean up. */
-static void close_slot(struct gd_pool *p, struct slot *s)
+/* Workers become ready late, too. */
+static void close_workers(struct gd_pool *p)
 {
-	uint32_t order = 0;
-	pthread_mutex_lock(&p->lock);
-	if (s->state == SLOT_READY && !s->broken) {
-		s->state = SLOT_CLOSING;
-		atomic_store(&s->channel.in->closing, 1);
-		channel_wake_worker(&s->channel);
-		order = WARDEN_ORDER_CLOSE;
-	} else if (s->state == SLOT_STARTING) {
-		order = WARDEN_ORDER_KILL;
-	}
-	pthread_mutex_unlock(&p->lock);
-	if (order)
-		warden_order(&p->warden,
-			(struct warden_order){.kind = order, .slot = (uint32_t)s->index, .life = s->life}, NULL, 0);
+	for (size_t i = 0; i < p->num_slots; i++)
+		pool_close_worker(p, &p->slots[i]);
 }
 
 static void wait_turn(struct gd_pool *p)
 {
 	pool_turn(p);
+	close_workers(p);
 	atomic_store(&p->interrupted, false);
 	if (p->alive > 0)
 		pool_wait(p, UINT64_MAX, false);
@@ -310,8 +255,8 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 	p->closing = true;
 	pool_close_queue(p, -ESHUTDOWN);
 	pthread_mutex_unlock(&p->lock);
-	for (size_t i = 0; i < p->num_slots; i++)
-		close_slot(p, &p->slots[i]);
+	setups_end(p);
+	close_workers(p);
 	while (p->alive > 0)
 		wait_turn(p);
 	warden_order(&p->warden, (struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);

@@ -45,6 +45,7 @@ struct gd_pool {
 	struct gd_env_change **env_changes; /* what the plan points to, by slot */
 	char ***environments;
 	char **output_paths;
+	int settings_fd;
 
 	int epoll_fd;
 	int event_fd;
@@ -57,8 +58,12 @@ struct gd_pool {
 	bool in_callback;
 	bool closing; /* gd_pool_close() */
 	bool timer_set;
-	uint64_t restart_at; /* when to look at starts that failed; 0: there are none */
-	bool signalled;      /* event_fd is readable */
+	uint64_t restart_at;   /* when to look at starts that failed; 0: there are none */
+	size_t setups_running; /* see setups.c */
+	size_t setups_waiting;
+	uint64_t setups_asked;
+	bool signalled;       /* event_fd is readable */
+	bool woken_by_signal; /* the last wait ended for a signal */
 	unsigned turns;
 	uint64_t progress_at;
 	uint64_t progress_seen;
@@ -150,6 +155,18 @@ void pool_start_worker(struct gd_pool *p, struct slot *s);
 void pool_try_starts(struct gd_pool *p); /* again, those that could not be started */
 void pool_read_reports(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);
+void pool_retire_slot(struct gd_pool *p, struct slot *s, enum slot_state state, const char *why); /* no more workers */
+
+/* setups.c: turns; by the polling thread only */
+bool setups_take_turn(struct gd_pool *p, struct slot *s); /* false: it waits for setups_next() */
+void setups_give_turn(struct gd_pool *p, struct slot *s);
+struct slot *setups_next(struct gd_pool *p); /* the next that has a turn; NULL: none */
+void setups_forget(struct gd_pool *p, struct slot *s);
+void setups_end(struct gd_pool *p); /* asks those that run to end; those that wait are not started */
+
+/* recycle.c: workers that are asked to clean up and leave */
+void pool_close_worker(struct gd_pool *p, struct slot *s); /* if it is ready */
+void pool_recycle(struct gd_pool *p);
 
 /* death.c: describes how a worker ended, in an event's fields and its message */
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
@@ -234,7 +251,7 @@ static inline void pool_given(struct gd_pool *p, const struct slot *s)
 void pool_stop_turn(struct gd_pool *p);
 
 /* plan.c: what the warden is told about each slot */
-int plan_fill(struct gd_pool *p, const struct gd_gpu *const *gpus, struct gd_error *err);
+int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err); /* takes the environments */
 void plan_free(struct gd_pool *p);
 
 #endif

@@ -27,10 +27,11 @@ enum ring_kind {
 	RING_TASK = 1,
 	RING_READY,        /* setup is done; attempt: how many tasks it takes at once */
 	RING_STARTED,      /* a task begins; only if asked for */
-	RING_DONE,         /* a task ended; code says how, the payload is its result or its words */
-	RING_SETUP_FAILED, /* the payload is the reason */
+	RING_DONE,         /* a task ended; code says how, the payload is its result or the failure's */
+	RING_SETUP_FAILED, /* the payload is the failure's */
 	RING_CLEANUP_FAILED,
 	RING_CLEANED, /* cleanup is over: the worker leaves by itself */
+	RING_MESSAGE, /* of gd_worker_send(); id: the task that is being processed, or RING_NO_TASK */
 };
 
 /* Flags of a record. */
@@ -49,10 +50,16 @@ enum ring_kind {
 #define RING_MARKS          (RING_MARK_TIMED_OUT | RING_MARK_SHARED | RING_MARK_CANCELLED)
 #define RING_SERIAL         UINT64_C(8) /* the unit of the serial number */
 
+#define RING_NO_TASK UINT64_MAX
+
+/*
+ * Failures have a message for people: `words` bytes at `offset`. The payload begins
+ * behind them, at the next line.
+ */
 struct ring_desc {
 	uint64_t id;
-	uint64_t offset; /* of the payload in the arena */
-	uint64_t size;
+	uint64_t offset; /* in the arena */
+	uint64_t size;   /* of the payload */
 	uint64_t start_ns;
 	union {
 		uint64_t end_ns;
@@ -62,7 +69,7 @@ struct ring_desc {
 	uint16_t kind;
 	uint16_t flags;
 	uint32_t attempt;
-	uint32_t spare;
+	uint32_t words;
 	_Atomic uint64_t mark; /* of a task: serial number and marks */
 };
 _Static_assert(sizeof(struct ring_desc) == RING_LINE, "a descriptor is a cache line");

@@ -10,11 +10,18 @@
 
 #define PLENTY 64 /* tasks */
 
-int slot_init(struct slot *s, int index, int gpu, int device)
+int slot_init(struct slot *s, int index, const struct binding *binding)
 {
-	*s = (struct slot){.index = index, .gpu = gpu, .device = device, .socket = -1};
+	*s = (struct slot){
+		.index = index,
+		.gpu = binding->gpu,
+		.device = binding->device,
+		.seed = binding->seed,
+		.socket = -1,
+	};
 	s->stats.slot = index;
-	s->stats.gpu = gpu;
+	s->stats.gpu = binding->gpu;
+	s->stats.vendor = binding->vendor;
 	s->tasks = calloc(RING_DEPTH, sizeof(*s->tasks));
 	return s->tasks ? 0 : -ENOMEM;
 }
@@ -22,6 +29,8 @@ int slot_init(struct slot *s, int index, int gpu, int device)
 void slot_finish(struct slot *s)
 {
 	slot_drop_channel(s);
+	gd_result_free(s->setup_payload);
+	s->setup_payload = NULL;
 	free(s->tasks);
 	s->tasks = NULL;
 }
@@ -43,10 +52,14 @@ void slot_begin_life(struct slot *s)
 	s->completed = s->consumed = s->published = 0;
 	s->serial = 0;
 	s->recall = false;
-	s->cleaned = false;
+	s->setup_over = s->cleaned = false;
+	s->ending = false;
+	s->recycled = false;
 	s->broken = NULL;
 	s->lost_parcel = false;
 	s->setup_words[0] = '\0';
+	gd_result_free(s->setup_payload);
+	s->setup_payload = NULL;
 	s->average_ns = s->last_end_ns = 0;
 }
 

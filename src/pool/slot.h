@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "gpu_dispatch.h"
+#include "pool/binding.h"
 #include "pool/channel.h"
 #include "pool/tally.h"
 #include "pool/task.h"
@@ -35,6 +36,7 @@ struct slot {
 	int index;
 	int gpu;
 	int device;
+	int64_t seed;
 	enum slot_state state;
 	uint64_t life;
 	uint64_t ordered_ns; /* when the warden was asked for it */
@@ -46,14 +48,18 @@ struct slot {
 	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
 	uint64_t serial;    /* of the last record that was written: see RING_SERIAL */
+	uint64_t quota;     /* how many tasks it is given in this life: see recycle.c */
 	bool recall;        /* tasks that it has not begun were cancelled: see pool_cancel_turn() */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
 	bool drafting;     /* somebody writes into the inbox's next room */
+	bool setup_over;   /* it said how its setup ended */
 	bool cleaned;
+	bool ending;        /* its setup was asked to end */
+	bool recycled;      /* asked to leave, to be replaced */
 	const char *broken; /* what it wrote or sent that it should not have; it is being killed */
-	bool lost_parcel;   /* … which is a result: its task has failed for that */
+	bool lost_parcel;   /* … which is a parcel: what it belongs to has failed for that */
 
 	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
 	uint64_t last_end_ns;   /* of its last task */
@@ -61,15 +67,18 @@ struct slot {
 	unsigned failed_setups; /* in a row */
 	unsigned idle_deaths;   /* in a row, of lives that were ready and have not begun a task */
 	bool was_ready;         /* in any of its lives */
+	bool in_setup;          /* has a turn: see setups.c */
+	uint64_t waits_since;   /* for a turn: a number that grows; 0: it does not wait */
 	int start_error;        /* no process could be ordered; 0: one was */
 	int setup_code;
-	char setup_words[512];
+	char setup_words[1024];
+	struct gd_result *setup_payload; /* of the failed setup; NULL: none */
 
 	struct tally tally;
 	struct gd_worker_stats stats;
 };
 
-int slot_init(struct slot *s, int index, int gpu, int device);
+int slot_init(struct slot *s, int index, const struct binding *binding);
 void slot_finish(struct slot *s);
 
 /* The next life: it has no channel and no task yet, and nothing of the last one. */
@@ -100,7 +109,7 @@ bool slot_cancel(struct slot *s, uint64_t seq);
 /* Whether it may be given one more: ready, not too much ahead, room for a record. */
 static inline bool slot_accepts(const struct slot *s)
 {
-	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in))
+	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in) || s->in.head >= s->quota)
 		return false;
 	size_t in_flight = slot_in_flight(s);
 	return in_flight < s->batch || (s->average_ns > 0 && in_flight * s->average_ns < SLOT_AHEAD_NS);

@@ -17,6 +17,7 @@ static void stop_waiting(struct gd_pool *p)
 			pool_take_back(p, s, s->completed + 1);
 	}
 	pthread_mutex_unlock(&p->lock);
+	setups_end(p);
 	pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);
 }
 

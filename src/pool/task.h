@@ -23,13 +23,13 @@ struct task {
 	void *data;
 	size_t size;
 	struct parcel parcel;
-	int tries;      /* attempts that are over */
-	int avoid;      /* the slot where the last of them failed, or -1 */
-	bool announced; /* on_task_start was made for the present attempt */
-	bool doomed;    /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
-	bool alone;     /* shares no batch with others: one that it was in before was out of time */
-	bool cancelled; /* by gd_pool_cancel(): is not tried again */
-	bool hole;      /* in a backlog: the task was removed from here */
+	int tries;        /* attempts that are over */
+	int avoid;        /* the slot where the last of them failed, or -1 */
+	bool announced;   /* on_task_start was made for the present attempt */
+	bool doomed;      /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
+	bool alone;       /* shares no batch with others: one that it was in before was out of time */
+	bool cancelled;   /* by gd_pool_cancel(): is not tried again */
+	bool hole;        /* in a backlog: the task was removed from here */
 	atomic_bool over; /* in a slot's table: the task has ended, or is in another place */
 	enum task_place place;
 };

@@ -6,14 +6,15 @@
 #include "base/clock.h"
 #include "gpu_dispatch.h"
 
-/* How many are ready; -EAGAIN while one is starting, or is ready but its process id has not been reported yet. */
+/* How many are ready; -EAGAIN while one is being started or replaced, or its process id has not been reported yet. */
 static int count_ready(const struct gd_pool *p)
 {
 	int ready = 0;
 	struct gd_worker_stats stats;
 	for (int slot = 0; gd_pool_worker_stats(p, slot, &stats, sizeof(stats)) == 0; slot++) {
 		bool lives = stats.state == GD_WORKER_STATE_IDLE || stats.state == GD_WORKER_STATE_BUSY;
-		if (stats.state == GD_WORKER_STATE_STARTING || (lives && stats.pid == 0))
+		bool comes = stats.state == GD_WORKER_STATE_STARTING || stats.state == GD_WORKER_STATE_ENDING;
+		if (comes || (lives && stats.pid == 0))
 			return -EAGAIN;
 		ready += lives;
 	}
@@ -58,9 +59,11 @@ int gd_pool_wait(struct gd_pool *p, int timeout_ms)
 	uint64_t deadline_ns = deadline_in(timeout_ms);
 	for (;;) {
 		int r = gd_pool_poll(p, ms_left(deadline_ns), 0);
-		if (r < 0 || gd_pool_outstanding(p) == 0)
-			return r < 0 ? r : 0;
-		if (is_over(deadline_ns))
+		size_t outstanding = gd_pool_outstanding(p);
+		/* After callbacks once more: only then does it tell why no task is left. */
+		if (r < 0 || (r == 0 && outstanding == 0))
+			return r;
+		if (outstanding > 0 && is_over(deadline_ns))
 			return -ETIMEDOUT;
 	}
 }

@@ -36,27 +36,26 @@ static void fill_stdio(void)
 /* Executed workers get none of the host's descriptors, so nobody shall wait for us to close them. */
 static void close_others(const struct warden_process *w)
 {
-	int keep[4] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd};
-	for (int i = 1; i < 4; i++) /* in order */
+	int keep[] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd, w->plan->settings_fd};
+	const int count = sizeof(keep) / sizeof(keep[0]);
+	for (int i = 1; i < count; i++) /* in order */
 		for (int k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
 			int other = keep[k];
 			keep[k] = keep[k - 1];
 			keep[k - 1] = other;
 		}
 	int first = STDERR_FILENO + 1;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < count; i++) {
 		file_close_range(first, keep[i] - 1);
 		first = keep[i] + 1;
 	}
 	file_close_range(first, INT_MAX);
 }
 
-/* In the child. Every signal waits, so that a Ctrl-C or a handler of the host has no effect here. */
+/* In the child. Every signal is blocked, so that a Ctrl-C or a handler of the host has no effect here. */
 static _Noreturn void become_warden(struct warden_process *w)
 {
-	sigset_t all, child;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigset_t child;
 	signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit statuses away */
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -113,7 +112,7 @@ static int prepare(const struct warden_plan *plan, struct warden *w)
 	w->wards = calloc(plan->num_slots, sizeof(*w->wards));
 	if (!w->wards)
 		return -ENOMEM;
-	w->shared_size = sizeof(struct warden_shared) + plan->num_slots * sizeof(int32_t);
+	w->shared_size = sizeof(*w->shared) + plan->num_slots * sizeof(w->shared->notes[0]);
 	void *shared = mmap(NULL, w->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return -errno;
@@ -129,9 +128,11 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 		return r;
 	if (!plan->argv)
 		fflush(NULL); /* or the workers would print what is in the buffers once more each */
+	/* Between fork and become_warden(), no handler of the host must run in the child. */
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t pid = plan->argv ? _Fork() : fork();
-	if (pid < 0)
-		return -errno;
 	if (pid == 0) {
 		struct warden_process process = {
 			.plan = plan,
@@ -145,6 +146,10 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 		close(w->socket);
 		become_warden(&process);
 	}
+	r = -errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (pid < 0)
+		return r;
 	setpgid(pid, pid);
 	r = pidref_open(pid, &w->process);
 	if (r >= 0)
@@ -206,6 +211,11 @@ void warden_wake(struct warden *w)
 	uint64_t one = 1;
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: it has been written to often enough to wake */
+}
+
+bool warden_says_large(const struct warden *w, size_t slot, uint64_t life)
+{
+	return atomic_load(&w->shared->notes[slot].large) == life;
 }
 
 void warden_finish(struct warden *w, uint64_t deadline_ns)

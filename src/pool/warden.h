@@ -20,7 +20,8 @@
 
 enum warden_order_kind {
 	WARDEN_ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
-	WARDEN_ORDER_CLOSE,     /* the worker was asked to clean up: its time runs from now */
+	WARDEN_ORDER_END_SETUP, /* kill it after the grace period, if its setup is not over then */
+	WARDEN_ORDER_CLOSE,     /* the worker was asked to clean up, or leaves: its time runs from now */
 	WARDEN_ORDER_KILL,      /* kill it now */
 	WARDEN_ORDER_END,       /* kill what is left, report, leave */
 };
@@ -69,10 +70,12 @@ struct warden_plan {
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
 	const char *const *output_paths;                /* by slot; NULL: output is inherited */
 	int event_fd;                                   /* for the workers: wakes the owner */
+	int settings_fd;                                /* for the workers: see settings.h */
 	uint64_t grace_ns;
 	uint64_t setup_timeout_ns; /* 0: none, here and below */
 	uint64_t cleanup_timeout_ns;
 	uint64_t kill_wait_ns;
+	uint64_t max_rss_bytes; /* workers that need more are noted: warden_says_large(); 0: no limit */
 };
 
 struct warden_shared; /* a page that both see */
@@ -100,6 +103,9 @@ void warden_notice(struct warden *w);
 
 /* Tasks that have begun were cancelled: the warden looks at their marks now. */
 void warden_wake(struct warden *w);
+
+/* Whether this life of the slot's worker was seen to need more than max_rss_bytes. */
+bool warden_says_large(const struct warden *w, size_t slot, uint64_t life);
 
 /* Waits for its end (it was told WARDEN_ORDER_END, or is dead), kills it at the deadline, releases the handle. */
 void warden_finish(struct warden *w, uint64_t deadline_ns);

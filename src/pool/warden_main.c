@@ -93,7 +93,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
-	atomic_store(&w->shared->exec_error[slot], 0);
+	atomic_store(&w->shared->notes[slot].exec_error, 0);
 	ward->oom_kills = oom_kills();
 	uint64_t now = clock_now_ns();
 	/* Where the host may have had threads, their fork handlers must not run: they could wait for ever. */
@@ -117,7 +117,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 static void ended(struct warden_process *w, struct ward *ward, int status)
 {
 	size_t slot = (size_t)(ward - w->wards);
-	int error = atomic_load(&w->shared->exec_error[slot]);
+	int error = atomic_load(&w->shared->notes[slot].exec_error);
 	if (error)
 		ward->flags |= WARDEN_END_NOT_EXECUTED;
 	bool ours = ward->kill_deadline != 0;
@@ -224,8 +224,11 @@ static void obey(struct warden_process *w, const struct warden_order *order, con
 		return; /* it is about a worker that has ended meanwhile */
 	if (order->kind == WARDEN_ORDER_KILL)
 		ward_kill(w, ward, WARDEN_END_ORDERED, now);
+	if (order->kind == WARDEN_ORDER_END_SETUP)
+		ward->setup_end = now + w->plan->grace_ns;
 	if (order->kind == WARDEN_ORDER_CLOSE) {
 		ward->closing = true;
+		ward->setup_end = 0;
 		ward->phase_deadline = w->plan->cleanup_timeout_ns ? now + w->plan->cleanup_timeout_ns : 0;
 	}
 }
@@ -326,6 +329,9 @@ void warden_main(struct warden_process *w)
 			orphans = sweep(w);
 		uint64_t now = clock_now_ns();
 		deadline = deadlines_check(w, now);
+		uint64_t sample_at = memory_check(w, now);
+		if (sample_at && (deadline == 0 || sample_at < deadline))
+			deadline = sample_at;
 		give_up(w, now);
 		due = send_due_reports(w);
 		if (finished(w, now) && (parent_gone || !due))

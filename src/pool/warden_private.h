@@ -7,8 +7,11 @@
 #include "pool/warden.h"
 
 struct warden_shared {
-	_Atomic uint32_t asleep;      /* the warden is to be woken for tasks with a time limit */
-	_Atomic int32_t exec_error[]; /* by slot: written between fork and exec */
+	_Atomic uint32_t asleep; /* the warden is to be woken for tasks with a time limit */
+	struct {
+		_Atomic int32_t exec_error; /* written between fork and exec */
+		_Atomic uint64_t large;     /* the last life that has grown too large */
+	} notes[];                          /* by slot */
 };
 
 /* A worker process as the warden sees it. */
@@ -19,6 +22,7 @@ struct ward {
 	unsigned flags;          /* enum warden_end: why we kill it */
 	bool closing;            /* WARDEN_ORDER_CLOSE was given */
 	uint64_t phase_deadline; /* of setup or cleanup; 0: none */
+	uint64_t setup_end;      /* until when a setup that was asked to end has time; 0: it was not asked */
 	uint64_t kill_deadline;  /* SIGKILL was sent: given up after this; 0: not sent */
 	uint64_t oom_kills;      /* the kernel's count when it began */
 
@@ -49,6 +53,7 @@ struct warden_process {
 	pid_t pid;
 	bool ending;
 	uint64_t end_deadline;
+	uint64_t sample_at; /* when to look at the workers' memory */
 };
 
 _Noreturn void warden_main(struct warden_process *w);
@@ -58,6 +63,9 @@ _Noreturn void worker_enter(const struct warden_process *w, size_t slot, const i
 
 /* deadlines.c: cancels and kills what is over its time; when to look again (0: not by the clock). */
 uint64_t deadlines_check(struct warden_process *w, uint64_t now);
+
+/* warden_memory.c: notes workers that are too large; when to look again (0: not by the clock). */
+uint64_t memory_check(struct warden_process *w, uint64_t now);
 
 /* Sends SIGKILL to the worker and its group. */
 void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now);

@@ -55,8 +55,13 @@ int64_t gd_worker_seed(const struct gd_worker *w)
 
 const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise)
 {
-	const char *value = brief_setting(w->brief, key);
-	return value ? value : otherwise;
+	struct gd_bytes value;
+	return settings_find(w->settings, key, &value) ? value.data : otherwise;
+}
+
+int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret)
+{
+	return settings_find(w->settings, key, ret) ? 0 : -ENOENT;
 }
 
 uint64_t gd_worker_task_id(const struct gd_worker *w, size_t i)
@@ -180,7 +185,8 @@ static int take(struct gd_worker *w, size_t i)
 			return r;
 		w->tasks[i].data = item->payload.data;
 	}
-	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that. */
+	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
+	 */
 	if (inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED)
 		return -ECANCELED;
 	if (w->brief->announce)
@@ -195,17 +201,21 @@ static int take(struct gd_worker *w, size_t i)
 
 static void process(struct gd_worker *w)
 {
-	w->words[0] = '\0';
+	if (w->failure.given)
+		failure_clear(&w->failure);
+	bool batch = w->ops->process_batch;
 	interrupt_allow(w);
-	int r = w->ops->process_batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
-				      : w->ops->process(w, w->state, &w->tasks[0]);
+	int r = batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
+		      : w->ops->process(w, w->state, &w->tasks[0]);
 	interrupt_forbid(w);
 	w->now_ns = clock_recent_ns(&w->clock);
+	if (r != 0)
+		r = failure_of_hook(&w->failure, batch ? "process_batch" : "process", r);
 	while (w->settled < w->in_hand) {
 		struct item *item = &w->items[w->settled];
 		/* An error of a batch is for those without an answer of their own. */
-		if (r < 0 && (item->answer == ANSWER_NONE || !w->ops->process_batch))
-			worker_fail_item(w, w->settled, r, w->words);
+		if (r < 0 && (item->answer == ANSWER_NONE || !batch))
+			worker_fail_item(w, w->settled, r, &w->failure);
 		worker_settle(w);
 	}
 }
@@ -213,13 +223,13 @@ static void process(struct gd_worker *w)
 /* The task in hand does not begin: it was cancelled, or its bytes were not received. */
 static void refuse(struct gd_worker *w, int code)
 {
-	char words[128] = "";
+	struct failure *failure = NULL;
 	if (code == -ECANCELED)
 		w->items[0].desc.flags |= RING_SKIPPED;
 	else
-		snprintf(words, sizeof(words), "the task's %llu bytes could not be received: %s",
+		failure = failure_new("the task's %llu bytes could not be received: %s",
 			(unsigned long long)w->items[0].desc.size, error_words(code));
-	worker_fail_item(w, 0, code, words);
+	worker_fail_item(w, 0, code, failure);
 	worker_settle(w);
 }
 
@@ -276,8 +286,11 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 	if (r < 0)
 		return r;
 	r = brief_read(w->channel.in, &w->brief);
+	if (r >= 0)
+		r = settings_map(fds->settings, &w->settings);
 	if (r < 0)
 		return r;
+	w->failure.parcel = PARCEL_NONE;
 	ring_init(&w->out, outbox_descs(w->channel.out), outbox_arena(w->channel.out), CHANNEL_ARENA);
 	w->items = calloc(w->max_batch, sizeof(*w->items));
 	w->tasks = calloc(w->max_batch, sizeof(*w->tasks));
@@ -287,11 +300,20 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 		w->items[i].payload = w->items[i].result = PARCEL_NONE;
 	close(fds->inbox);
 	close(fds->outbox);
+	close(fds->settings);
 	r = crash_handler_install(w->channel.out);
 	return r < 0 ? r : interrupt_install(w);
 }
 
-/* The process ends next: what was allocated goes with it. */
+/* The process ends next. */
+static void leave(struct gd_worker *w)
+{
+	if (w->ops->on_leave)
+		w->ops->on_leave(w);
+	flush_output();
+}
+
+/* What was allocated goes with the process. */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 {
 	struct gd_worker *w = calloc(1, sizeof(*w));
@@ -299,9 +321,9 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 		return 1;
 
 	int r = ops->setup ? ops->setup(w, &w->state) : 0;
-	if (r < 0) {
-		worker_tell(w, RING_SETUP_FAILED, r, w->words);
-		flush_output();
+	if (r != 0) {
+		worker_tell(w, RING_SETUP_FAILED, failure_of_hook(&w->failure, "setup", r));
+		leave(w);
 		return 1;
 	}
 	flush_output();
@@ -311,12 +333,13 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	w->now_ns = clock_now_ns();
 	work(w);
 
-	w->words[0] = '\0';
+	failure_clear(&w->failure);
 	r = ops->cleanup ? ops->cleanup(w, w->state) : 0;
-	if (r < 0)
-		worker_tell(w, RING_CLEANUP_FAILED, r, w->words);
+	if (r != 0)
+		worker_tell(w, RING_CLEANUP_FAILED, failure_of_hook(&w->failure, "cleanup", r));
 	flush_output();
 	worker_mark(w, (struct ring_desc){.kind = RING_CLEANED});
+	leave(w);
 	return 0;
 }
 
@@ -347,8 +370,9 @@ int gd_worker_main(const struct gd_worker_ops *ops)
 		.outbox = WORKER_FIRST_FD + 1,
 		.socket = WORKER_FIRST_FD + 2,
 		.event = WORKER_FIRST_FD + 3,
+		.settings = WORKER_FIRST_FD + 4,
 	};
-	for (int fd = WORKER_FIRST_FD; fd < WORKER_FIRST_FD + 4; fd++)
+	for (int fd = WORKER_FIRST_FD; fd < WORKER_FIRST_FD + WORKER_FDS; fd++)
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 			return 1;
 	int status = worker_run(&copy, &fds);

@@ -8,17 +8,20 @@
 
 #include "gpu_dispatch.h"
 
-/* Descriptors that a worker is given; executed ones get them as 3, 4, 5, 6. */
+/* Descriptors that a worker is given; executed ones get them as 3 and up, in this order. */
 struct worker_fds {
 	int inbox;
 	int outbox;
 	int socket; /* parcels, both ways */
 	int event;  /* eventfd: wakes the pool's owner */
+	int settings;
 };
+
+#define WORKER_FDS 5
 
 #define WORKER_FIRST_FD 3
 #define WORKER_ENV      "GD_WORKER" /* set to the protocol's version in executed workers */
-#define WORKER_PROTOCOL "1"
+#define WORKER_PROTOCOL "2"
 
 /* Runs to the end; returns the exit status for _exit(). */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,9 +38,11 @@ static void show_at_end(struct gd_worker *w)
 	w->owes_notice = true;
 }
 
-static void publish(struct gd_worker *w, const void *data, struct ring_desc desc)
+void worker_publish(struct gd_worker *w, const void *data, size_t in_arena, struct ring_desc desc)
 {
-	ring_push(&w->out, data, desc);
+	struct ring_desc *d = ring_take(&w->out, data, in_arena);
+	desc.offset = d->offset;
+	*d = desc;
 	show(w);
 }
 
@@ -53,45 +53,83 @@ static bool room_may_have_come(void *context)
 }
 
 /* Waits while the callbacks are behind. The warden sees `wanted` and stops the clock. */
+static void wait_for_callbacks(struct gd_worker *w, size_t size)
+{
+	atomic_store(&w->channel.out->wanted, size + 1);
+	channel_sleep(&w->channel, room_may_have_come, w);
+}
+
+static void look_for_room(struct gd_worker *w)
+{
+	ring_release(&w->out, atomic_load_explicit(&w->channel.in->consumed, memory_order_acquire));
+}
+
+static void end_wait(struct gd_worker *w)
+{
+	atomic_store_explicit(&w->channel.out->wanted, 0, memory_order_relaxed);
+	w->now_ns = clock_now_ns(); /* the next task does not begin before this */
+}
+
 static void *wait_for_room(struct gd_worker *w, size_t size)
 {
-	struct outbox *out = w->channel.out;
 	for (;;) {
-		ring_release(&w->out, atomic_load_explicit(&w->channel.in->consumed, memory_order_acquire));
+		look_for_room(w);
 		void *data = ring_reserve(&w->out, size);
 		if (data) {
-			atomic_store_explicit(&out->wanted, 0, memory_order_relaxed);
-			w->now_ns = clock_now_ns(); /* the next task does not begin before this */
+			end_wait(w);
 			return data;
 		}
-		atomic_store(&out->wanted, size + 1);
-		channel_sleep(&w->channel, room_may_have_come, w);
+		wait_for_callbacks(w, size);
 	}
 }
 
-static void *room(struct gd_worker *w, size_t size)
+void *worker_room(struct gd_worker *w, size_t size)
 {
 	void *data = ring_reserve(&w->out, size);
 	return data ? data : wait_for_room(w, size);
 }
 
-/* Publishes a record with words for a payload. Words that would not fit into an empty arena are cut. */
-static void publish_words(struct gd_worker *w, const char *words, struct ring_desc desc)
+void worker_wait_for_places(struct gd_worker *w, uint64_t until, size_t places)
 {
-	desc.size = strnlen(words, w->out.arena_size);
-	void *data = room(w, desc.size);
-	memcpy(data, words, desc.size);
-	publish(w, data, desc);
-}
-
-void worker_tell(struct gd_worker *w, enum ring_kind kind, int code, const char *words)
-{
-	publish_words(w, words, (struct ring_desc){.kind = (uint16_t)kind, .code = code, .end_ns = clock_now_ns()});
+	for (;;) {
+		look_for_room(w);
+		if (w->out.tail >= until && RING_DEPTH - (w->out.head - w->out.tail) >= places)
+			break;
+		wait_for_callbacks(w, 0);
+	}
+	end_wait(w);
 }
 
 void worker_mark(struct gd_worker *w, struct ring_desc desc)
 {
-	publish(w, room(w, 0), desc);
+	worker_publish(w, worker_room(w, 0), 0, desc);
+}
+
+/* desc: all but the payload. If the bytes cannot be sent, the failure is told without them, and says so. */
+static void publish_failure(struct gd_worker *w, struct failure *f, struct ring_desc desc)
+{
+	if (f->parcel.fd >= 0) {
+		int r = parcel_send(&f->parcel, w->fds.socket, true);
+		if (r < 0)
+			failure_lose_bytes(f, f->size, r);
+	}
+	bool external = f->parcel.fd >= 0;
+	size_t words = strlen(f->words);
+	size_t in_arena = external || f->size == 0 ? words : ring_aligned(words) + f->size;
+	char *data = worker_room(w, in_arena);
+	memcpy(data, f->words, words);
+	if (!external && f->size > 0)
+		memcpy(data + ring_aligned(words), f->data, f->size);
+	desc.flags |= external ? RING_EXTERNAL : 0;
+	desc.words = (uint32_t)words;
+	desc.size = f->size;
+	worker_publish(w, data, in_arena, desc);
+}
+
+void worker_tell(struct gd_worker *w, enum ring_kind kind, int code)
+{
+	publish_failure(
+		w, &w->failure, (struct ring_desc){.kind = (uint16_t)kind, .code = code, .end_ns = clock_now_ns()});
 }
 
 /* ---- Answers ------------------------------------------------------------ */
@@ -100,15 +138,16 @@ static void item_finish(struct item *item)
 {
 	if (item->on_heap)
 		free(item->data);
-	if (item->words)
-		free(item->words);
+	if (item->owns_failure)
+		failure_free(item->failure);
 	if (item->result.fd >= 0)
 		parcel_finish(&item->result);
 	if (item->payload.fd >= 0)
 		parcel_finish(&item->payload);
 	item->data = NULL;
 	item->size = 0;
-	item->words = NULL;
+	item->failure = NULL;
+	item->owns_failure = false;
 	item->code = 0;
 	item->on_heap = false;
 	item->answer = ANSWER_NONE;
@@ -123,23 +162,20 @@ static void item_forget(struct item *item)
 	item->payload = payload;
 }
 
-/* A failure's words go on the heap: room in the arena is for results. */
-static void item_fail(struct item *item, int code, const char *words)
+void worker_fail_item(struct gd_worker *w, size_t i, int code, struct failure *failure)
 {
+	struct item *item = &w->items[i];
 	item_forget(item);
 	item->answer = ANSWER_FAILURE;
-	item->code = code < 0 ? code : -EIO;
-	item->words = strdup(words); /* without memory, the code must do */
+	item->code = code;
+	item->failure = failure;
+	item->owns_failure = failure && failure != &w->failure;
 }
 
-void worker_fail_item(struct gd_worker *w, size_t i, int code, const char *words)
+static void publish_failed_item(struct gd_worker *w, const struct item *item)
 {
-	item_fail(&w->items[i], code, words);
-}
-
-static void publish_failure(struct gd_worker *w, struct item *item)
-{
-	publish_words(w, item->words ? item->words : "",
+	struct failure none = {.parcel = PARCEL_NONE};
+	publish_failure(w, item->failure ? item->failure : &none,
 		(struct ring_desc){
 			.kind = RING_DONE,
 			.flags = item->desc.flags & RING_SKIPPED,
@@ -160,17 +196,16 @@ static void publish_result(struct gd_worker *w, struct item *item)
 		if (r >= 0)
 			r = parcel_send(&item->result, w->fds.socket, true);
 		if (r < 0) {
-			char words[128];
-			snprintf(words, sizeof(words), "the result of %zu bytes could not be sent: %s", item->size,
-				error_words(r));
-			item_fail(item, r, words);
-			publish_failure(w, item);
+			worker_fail_item(w, w->settled, r,
+				failure_new(
+					"the result of %zu bytes could not be sent: %s", item->size, error_words(r)));
+			publish_failed_item(w, item);
 			return;
 		}
 		flags = RING_EXTERNAL;
-		data = room(w, 0);
+		data = worker_room(w, 0);
 	} else if (item->on_heap || !data) {
-		data = room(w, item->size);
+		data = worker_room(w, item->size);
 		if (item->size)
 			memcpy(data, item->data, item->size);
 	}
@@ -180,6 +215,7 @@ static void publish_result(struct gd_worker *w, struct item *item)
 	d->id = item->desc.id;
 	d->attempt = item->desc.attempt;
 	d->size = item->size;
+	d->words = 0;
 	d->code = 0;
 	d->start_ns = item->desc.start_ns;
 	d->end_ns = w->now_ns;
@@ -193,12 +229,20 @@ void worker_settle(struct gd_worker *w)
 {
 	struct item *item = &w->items[w->settled];
 	if (item->answer == ANSWER_FAILURE)
-		publish_failure(w, item);
+		publish_failed_item(w, item);
 	else
 		publish_result(w, item);
 	w->settled++;
 	atomic_store_explicit(&w->channel.out->ended, w->next + w->settled, memory_order_release);
 	item_finish(item);
+}
+
+void *worker_result_room(struct gd_worker *w)
+{
+	const struct item *item = &w->items[w->settled];
+	bool in_arena =
+		w->settled < w->in_hand && item->answer == ANSWER_RESULT && !item->on_heap && item->result.fd < 0;
+	return in_arena ? item->data : NULL;
 }
 
 /* Room for the i-th answer: in place if it is its turn, else aside. */
@@ -213,7 +257,7 @@ static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 			return NULL;
 		data = item->result.data;
 	} else if (i == w->settled) {
-		data = room(w, size);
+		data = worker_room(w, size);
 	} else {
 		data = malloc(size ? size : 1);
 		if (!data)
@@ -248,19 +292,7 @@ int gd_worker_result(struct gd_worker *w, const void *data, size_t size)
 	return room_for_it ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
 }
 
-int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
-{
-	va_list args;
-	interrupt_defer(w);
-	va_start(args, format);
-	vsnprintf(w->words, sizeof(w->words), format, args);
-	va_end(args);
-	interrupt_resume(w);
-	return code;
-}
-
-/* In a batch, answers leave as soon as it is their turn. */
-static void settle_answered(struct gd_worker *w)
+void worker_settle_answered(struct gd_worker *w)
 {
 	w->now_ns = clock_now_ns();
 	while (w->settled < w->in_hand && w->items[w->settled].answer != ANSWER_NONE)
@@ -276,23 +308,7 @@ int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size
 	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
 	if (room_for_it)
-		settle_answered(w);
+		worker_settle_answered(w);
 	interrupt_resume(w);
 	return room_for_it ? 0 : -ENOMEM;
-}
-
-int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...)
-{
-	if (i >= w->in_hand || i < w->settled)
-		return -EINVAL;
-	char words[WORDS_MAX];
-	interrupt_defer(w);
-	va_list args;
-	va_start(args, format);
-	vsnprintf(words, sizeof(words), format, args);
-	va_end(args);
-	item_fail(&w->items[i], code, words);
-	settle_answered(w);
-	interrupt_resume(w);
-	return code;
 }

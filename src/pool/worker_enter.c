@@ -48,34 +48,34 @@ static int redirect(const char *output_path)
 	return dup2(STDOUT_FILENO, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
-/* As 3, 4, 5, 6, and nothing else open: first all out of the way, then into place. */
-static int place_fds(const int fds[4])
+/* From WORKER_FIRST_FD on, and nothing else open: first all out of the way, then into place. */
+static int place_fds(const int fds[WORKER_FDS])
 {
-	int high[4];
-	for (int i = 0; i < 4; i++) {
-		high[i] = fcntl(fds[i], F_DUPFD, WORKER_FIRST_FD + 4);
+	int high[WORKER_FDS];
+	for (int i = 0; i < WORKER_FDS; i++) {
+		high[i] = fcntl(fds[i], F_DUPFD, WORKER_FIRST_FD + WORKER_FDS);
 		if (high[i] < 0)
 			return -errno;
 	}
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < WORKER_FDS; i++)
 		if (dup2(high[i], WORKER_FIRST_FD + i) < 0)
 			return -errno;
-	file_close_range(WORKER_FIRST_FD + 4, INT_MAX);
+	file_close_range(WORKER_FIRST_FD + WORKER_FDS, INT_MAX);
 	return 0;
 }
 
-static void enter_executed(const struct warden_process *w, size_t slot, const int fds[4])
+static void enter_executed(const struct warden_process *w, size_t slot, const int fds[WORKER_FDS])
 {
 	int r = place_fds(fds);
 	if (r >= 0) {
 		execvpe(w->plan->argv[0], (char *const *)w->plan->argv, w->plan->environments[slot]);
 		r = -errno;
 	}
-	atomic_store(&w->shared->exec_error[slot], r);
+	atomic_store(&w->shared->notes[slot].exec_error, r);
 	_exit(EXIT_NOT_EXECUTED);
 }
 
-static void enter_forked(const struct warden_process *w, size_t slot, const int fds[4])
+static void enter_forked(const struct warden_process *w, size_t slot, const int fds[WORKER_FDS])
 {
 	for (const struct gd_env_change *e = w->plan->env_changes[slot]; e->name; e++) {
 		int r = e->value ? setenv(e->name, e->value, 1) : unsetenv(e->name);
@@ -87,7 +87,8 @@ static void enter_forked(const struct warden_process *w, size_t slot, const int 
 	close(w->wake_fd);
 	close(w->signal_fd);
 	munmap(w->shared, w->shared_size); /* a worker writes to its outbox and to nothing else of ours */
-	const struct worker_fds worker_fds = {.inbox = fds[0], .outbox = fds[1], .socket = fds[2], .event = fds[3]};
+	const struct worker_fds worker_fds = {
+		.inbox = fds[0], .outbox = fds[1], .socket = fds[2], .event = fds[3], .settings = fds[4]};
 	_exit(worker_run(w->plan->ops, &worker_fds));
 }
 
@@ -108,10 +109,10 @@ void worker_enter(const struct warden_process *w, size_t slot, const int fds[WAR
 	const char *output = w->plan->output_paths ? w->plan->output_paths[slot] : NULL;
 	int r = redirect(output);
 	if (r < 0) {
-		atomic_store(&w->shared->exec_error[slot], r);
+		atomic_store(&w->shared->notes[slot].exec_error, r);
 		_exit(EXIT_NOT_EXECUTED);
 	}
-	const int all[4] = {fds[0], fds[1], fds[2], w->plan->event_fd};
+	const int all[WORKER_FDS] = {fds[0], fds[1], fds[2], w->plan->event_fd, w->plan->settings_fd};
 	if (w->plan->argv)
 		enter_executed(w, slot, all);
 	enter_forked(w, slot, all);

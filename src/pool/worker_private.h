@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker's own memory, for the two files that make it up: worker.c takes
- * tasks and calls hooks, answers leave by worker_answer.c.
+ * The worker's own memory, for the files that make it up: worker.c takes tasks and
+ * calls hooks; answers leave by worker_answer.c, failures are described in
+ * worker_failure.c, messages are sent in worker_message.c.
  *
  * Answers are published in the order of their tasks: those in hand before
- * `settled` have left, one that is given out of turn waits in its item.
+ * `settled` have left, one that is given out of turn waits in its item. The answer
+ * whose turn it is may lie in the arena before its record is published; that room,
+ * and a place in the ring, are its own until then (worker_result_room()).
  */
 #ifndef POOL_WORKER_PRIVATE_H
 #define POOL_WORKER_PRIVATE_H
@@ -16,14 +19,24 @@
 #include "pool/brief.h"
 #include "pool/channel.h"
 #include "pool/parcel.h"
+#include "pool/settings.h"
 #include "pool/worker.h"
 
-#define WORDS_MAX 1024
+#define WORDS_MAX 1024 /* of a failure's message, with the NUL */
 
 enum answer_kind {
 	ANSWER_NONE, /* the hook has not said anything yet */
 	ANSWER_RESULT,
 	ANSWER_FAILURE,
+};
+
+/* Why a hook failed: a message for people, and bytes that go with it. */
+struct failure {
+	bool given;
+	char words[WORDS_MAX];
+	void *data; /* on the heap, or the parcel's; NULL: none */
+	size_t size;
+	struct parcel parcel;
 };
 
 /* A task in hand, and what the hook says about it. */
@@ -36,7 +49,8 @@ struct item {
 	size_t size;
 	bool on_heap; /* data is ours to free: an answer out of turn */
 	int code;
-	char *words;
+	struct failure *failure; /* NULL: none, for want of memory */
+	bool owns_failure;       /* else it is the hook's own, for all of the batch */
 };
 
 /* See interrupt.h. Only the worker's first thread and its signal handler use it. */
@@ -53,6 +67,7 @@ struct gd_worker {
 	struct worker_fds fds;
 	struct channel channel;
 	const struct brief *brief;
+	const struct settings *settings;
 	struct ring out;
 	bool owes_notice;      /* a record was published, and the owner perhaps not woken for it */
 	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
@@ -71,7 +86,8 @@ struct gd_worker {
 	struct clock_cache clock;
 	struct interrupt interrupt;
 
-	char words[WORDS_MAX]; /* of gd_worker_fail() in setup, cleanup and process */
+	uint64_t parcels_until; /* records of the outbox: the last message that is a parcel is among them */
+	struct failure failure; /* of the hook that runs: gd_worker_fail() */
 };
 
 /* worker_answer.c */
@@ -79,16 +95,52 @@ struct gd_worker {
 /* Wakes the pool's owner if it sleeps. After a fence: the record must be visible to one whose flag we do not see. */
 void worker_notify(struct gd_worker *w);
 
-/* A record without a task, with words for a payload. */
-void worker_tell(struct gd_worker *w, enum ring_kind kind, int code, const char *words);
+/* Room in the arena, and in the ring, for the next record. Waits while the callbacks are behind. */
+void *worker_room(struct gd_worker *w, size_t size);
+
+/* Waits until all records before `until` were consumed and `places` more fit into the ring. */
+void worker_wait_for_places(struct gd_worker *w, uint64_t until, size_t places);
+
+/* Publishes a record at `data`, with `in_arena` bytes of the arena; its offset is filled in. */
+void worker_publish(struct gd_worker *w, const void *data, size_t in_arena, struct ring_desc desc);
+
+/* Where the answer whose turn it is lies in the arena, not yet published; NULL: it does not. */
+void *worker_result_room(struct gd_worker *w);
+
+/* A record without a task, with the failure of the hook. */
+void worker_tell(struct gd_worker *w, enum ring_kind kind, int code);
 
 /* A record without a payload. */
 void worker_mark(struct gd_worker *w, struct ring_desc desc);
 
-/* The i-th task in hand fails, whatever its hook has said so far. */
-void worker_fail_item(struct gd_worker *w, size_t i, int code, const char *words);
+/*
+ * The i-th task in hand fails, whatever its hook has said so far. `failure` is the
+ * hook's own (w->failure), or belongs to the item from now on; NULL: the code must do.
+ */
+void worker_fail_item(struct gd_worker *w, size_t i, int code, struct failure *failure);
+
+/* In a batch, answers leave as soon as it is their turn. */
+void worker_settle_answered(struct gd_worker *w);
 
 /* Publishes the record of the next task in hand: its answer is final. */
 void worker_settle(struct gd_worker *w);
+
+/* worker_failure.c */
+
+/* A failure with a message and without bytes; NULL: no memory. */
+struct failure *failure_new(const char *format, ...) GD_PRINTF(1, 2);
+void failure_free(struct failure *f);
+
+/* Forgets what was given. */
+void failure_clear(struct failure *f);
+
+/* Its bytes, `size` of them, could not be kept or sent: the message says so instead. */
+void failure_lose_bytes(struct failure *f, size_t size, int error);
+
+/*
+ * The code of a hook that returned something else than 0: a negative errno value. If
+ * it returned a positive value and gave no message, the message explains that.
+ */
+int failure_of_hook(struct failure *f, const char *hook, int returned);
 
 #endif

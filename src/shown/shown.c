@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/interrupts.h"
 #include "base/sized.h"
 #include "shown/devices.h"
 #include "shown/worker_row.h"
@@ -91,6 +92,18 @@ static const char *title_of(const struct shown *s)
 	return s->show.title ? s->show.title : program_invocation_short_name;
 }
 
+/* What the next Ctrl-C does. */
+static const char *note_of(const struct shown *s)
+{
+	static const char *const notes[INTERRUPTS_PASSED] = {
+		"Stopping: running tasks are finished. Ctrl-C again cancels them.",
+		"Cancelling running tasks. Ctrl-C again kills the workers.",
+		"Killing the workers. Ctrl-C again ends the program.",
+	};
+	int signals = s->run.leave_signals ? 0 : interrupts_count();
+	return signals > 0 ? notes[signals - 1] : NULL;
+}
+
 static void put_stats(struct shown *s, const struct gd_stats *stats, uint64_t now_ns)
 {
 	struct view_work w = {.title = title_of(s),
@@ -98,8 +111,10 @@ static void put_stats(struct shown *s, const struct gd_stats *stats, uint64_t no
 		.done = stats->completed,
 		.failed = stats->failed + stats->timeouts,
 		.timeouts = stats->timeouts,
+		.cancelled = stats->cancelled,
 		.running = stats->running,
 		.waiting = stats->queued,
+		.note = stats->end_ns ? NULL : note_of(s),
 		.start_ns = stats->start_ns,
 		.end_ns = stats->end_ns,
 		.time_ns = stats->end_ns ? stats->end_ns : now_ns};

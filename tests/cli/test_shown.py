@@ -62,9 +62,27 @@ def test_a_program_that_ends_in_a_callback_leaves_a_usable_terminal(shown, how, 
     assert "last words\n" in terminal.screen.everything()
 
 
-def test_a_signal_gives_the_terminal_back(shown):
-    terminal = shown("wait:never")
+def test_ctrl_c_stops_then_cancels_and_says_so(shown, tmp_path):
+    terminal = shown(*["wait:never"] * 30, gpus="sim:1")
     terminal.shows("<wait:never>")
+    terminal.type("\x03")
+    terminal.shows("Stopping: running tasks are finished. Ctrl-C again cancels them.")
+    terminal.shows("29 cancelled")
+    terminal.type("\x03")
+    assert terminal.wait() == 1
+    text = terminal.screen.everything()
+    assert terminal.screen.cursor
+    assert "error: interrupted by SIGINT (Ctrl-C)" in text
+    assert "0%  0/30" in text and "0 failed · 30 cancelled" in text
+    assert "100%" not in text
+
+
+def test_fourth_ctrl_c_ends_the_program_and_gives_the_terminal_back(shown):
+    terminal = shown("block")
+    terminal.until(lambda screen: not screen.cursor, "the panel")
+    for words in ["Stopping: ", "Cancelling running tasks.", "Killing the workers. Ctrl-C again ends the program."]:
+        terminal.type("\x03")
+        terminal.shows(words)
     terminal.type("\x03")
     assert terminal.wait() == -signal.SIGINT
     assert terminal.screen.cursor
@@ -176,7 +194,8 @@ def test_example_shows_panel_and_messages(tmp_path):
     try:
         assert terminal.wait() == 0
         text = terminal.screen.everything()
-        assert "render  ━" in text and "59 of 60 frames, 1 failed" in text
+        assert "render  ━" in text and "59 of 60 frames, 1 failed, 0 cancelled" in text
+        assert "frame 49: texture not found" in text
         assert "frame 32 has only few samples" in text[:text.index("render  ")]
     finally:
         terminal.end()

@@ -390,11 +390,11 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 			.uuid = "GPU-ab"},
 		{.vendor = GD_VENDOR_AMD, .index = 4, .vendor_index = 0, .mig_index = -1},
 	};
-	assert_bound(nvidia, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3 GPUQ_GPU=3");
-	assert_bound(nvidia, 2, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3,1 GPUQ_GPU=3,1");
-	assert_bound(nvidia + 2, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-7 GPUQ_GPU=2");
+	assert_bound(nvidia, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3 GPUQ_GPU=3 -GPUQ_GPUS");
+	assert_bound(nvidia, 2, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=3,1 GPUQ_GPU=3,1 -GPUQ_GPUS");
+	assert_bound(nvidia + 2, 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=MIG-7 GPUQ_GPU=2 -GPUQ_GPUS");
 	assert_bound(amd, 2,
-		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4");
+		"-CUDA_VISIBLE_DEVICES -HIP_VISIBLE_DEVICES -GPU_DEVICE_ORDINAL ROCR_VISIBLE_DEVICES=GPU-ab,0 GPUQ_GPU=5,4 -GPUQ_GPUS");
 	assert_bound(NULL, 0, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES= GPUQ_GPU=");
 	struct gd_gpu_list *list = fake_machine_list("sim:4");
 	assert_bound(list->gpus[2], 1, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2 GPUQ_GPU=2");

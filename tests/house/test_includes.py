@@ -125,9 +125,9 @@ enum gd_worker_state {
 	GD_WORKER_STATE_IDLE,
 };
 struct gd_stats; /* names gd_show in its comment */
-/* ---- The upper layer -------- */
+/* ---- Dispatcher ------------- */
 int gd_dispatcher_run(struct gd_error *err);
-/* ---- A run that is shown ---- */
+/* ---- Shown run -------------- */
 int gd_dispatcher_run_shown(void);
 """
 
@@ -136,7 +136,7 @@ int gd_dispatcher_run_shown(void);
     ("view/model", "int n = GD_WORKER_STATE_IDLE;", "pool"),
     ("view/model", "struct gd_stats *s;", "pool"),
     ("queue/runner", "enum gd_worker_state s;", "pool"),
-    ("gpu", "int (*f)(struct gd_error *) = gd_run;", "pool"),
+    ("gpu", "int (*f)(struct gd_error *) = gd_dispatcher_run;", "pool"),
     ("pool", "int (*f)(void) = gd_dispatcher_run_shown;", "shown"),
 ])
 def test_what_is_reached_through_the_public_header_follows_the_graph_too(tmp_path, module, line, module_behind):

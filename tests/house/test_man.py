@@ -56,6 +56,29 @@ def test_the_examples_of_the_page_say_what_is_wrong(compiled):
     assert by_hand.returncode == 2 and "started by a dispatcher" in by_hand.stderr
 
 
+def test_the_program_on_the_first_page_of_the_header_runs(tmp_path):
+    header = (SOURCE / "include/gpu_dispatch.h").read_text()
+    page = header[:header.index("#ifndef")]
+    lines = [line[7:] for line in page.splitlines() if line.startswith(" *     ")]
+    program = "\n".join(lines[lines.index(next(line for line in lines if line.startswith("static int square"))):])
+    program = program[:program.index("\n}\n", program.index("int main(")) + 3]
+    source = tmp_path / "first_page.c"
+    source.write_text(f"#include <gpu_dispatch.h>\n#include <stdio.h>\n{program}")
+    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=c99", "-pedantic", "-Wall", "-Werror", "-I", SOURCE / "include",
+                    source, "-o", source.with_suffix(""), BUILD / "libgpu_dispatch.a", "-lpthread", "-ldl"],
+                   check=True, timeout=LIMIT)
+    result = run(source.with_suffix(""), env={**os.environ, "GPUQ_GPUS": "sim:2"})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(int(line) for line in result.stdout.splitlines()) == [n * n for n in range(100)]
+
+
+def test_the_page_names_every_function_of_the_header():
+    header = re.sub(r"/\*.*?\*/", "", (SOURCE / "include/gpu_dispatch.h").read_text(), flags=re.DOTALL)
+    declared = set(re.findall(r"\b(gd_\w+)\(", header)) - {"gd_callback", "gd_stats_callback"}
+    named = set(re.findall(r"\*(gd_\w+)\*\(", (SOURCE / "man/gpu_dispatch.3.scd").read_text()))
+    assert len(declared) > 60 and declared - named == set()
+
+
 def test_the_code_of_the_readme_is_that_of_the_examples():
     known = {line.strip() for text in [(SOURCE / "examples/squares.c").read_text(), *man_programs()]
              for line in text.splitlines()}

@@ -30,11 +30,68 @@ static int strange_fds(void)
 	return count;
 }
 
+static bool asks_for(const struct gd_bytes *task, const char *what)
+{
+	return task->size == strlen(what) && memcmp(task->data, what, task->size) == 0;
+}
+
+/* Whether /proc/self/maps has a memfd at the address. */
+static bool is_mapped_file(const void *address)
+{
+	char line[512];
+	bool found = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		unsigned long from, to;
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && (unsigned long)address >= from &&
+			(unsigned long)address < to)
+			found = strstr(line, "memfd:");
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static int tell_setting(struct gd_worker *w)
+{
+	struct gd_bytes value;
+	char text[128];
+	int r = gd_worker_setting_bytes(w, "large", &value);
+	if (r < 0)
+		return r;
+	int n = snprintf(text, sizeof(text), "%zu bytes from %d, %s", value.size, *(const unsigned char *)value.data,
+		is_mapped_file(value.data) ? "a mapping" : "a copy");
+	return gd_worker_result(w, text, (size_t)n);
+}
+
+#define LARGE ((size_t)3 << 20)
+
+static int send_two(struct gd_worker *w)
+{
+	static char large[LARGE];
+	int r = gd_worker_send(w, "small", 5);
+	return r < 0 ? r : gd_worker_send(w, large, sizeof(large));
+}
+
+static int fail_with_bytes(struct gd_worker *w)
+{
+	static char large[LARGE];
+	return gd_worker_fail_with(w, -EIO, "with bytes", large, sizeof(large));
+}
+
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	char text[512];
 	(void)state;
-	if (task->size == 5 && memcmp(task->data, "crash", 5) == 0)
+	if (asks_for(task, "context"))
+		return gd_worker_result(w, gd_worker_context(w), strlen(gd_worker_context(w)));
+	if (asks_for(task, "setting"))
+		return tell_setting(w);
+	if (asks_for(task, "send"))
+		return send_two(w);
+	if (asks_for(task, "fail"))
+		return fail_with_bytes(w);
+	if (asks_for(task, "crash"))
 		abort();
 	if (task->size > 1000)
 		return gd_worker_result(w, task->data, task->size);
@@ -46,10 +103,22 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return gd_worker_result(w, text, (size_t)n + 1);
 }
 
+static void leave(struct gd_worker *w)
+{
+	if (gd_worker_setting(w, "last words", NULL))
+		printf("%s\n", gd_worker_setting(w, "last words", NULL)); /* flushed by the library */
+}
+
 int main(int argc, char **argv)
 {
+	static char context[] = "of the program";
 	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process};
+		.size = sizeof(struct gd_worker_ops),
+		.context = context,
+		.setup = setup,
+		.process = process,
+		.on_leave = leave,
+	};
 	if (argc > 1)
 		mode = argv[1];
 	if (strcmp(mode, "exit-at-once") == 0)

@@ -120,6 +120,9 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 		check_true(event->id < rig->capacity && rig->ends[event->id] == 0);
 		rig->starts++;
 		break;
+	case CALLBACK_MESSAGE:
+		rig->messages++;
+		break;
 	case CALLBACK_SETUP_FAIL:
 		rig->setup_failures++;
 		keep(&rig->setup_failure, event);

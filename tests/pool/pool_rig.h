@@ -70,6 +70,7 @@ struct pool_rig {
 	size_t timeouts;
 	size_t cancelled;
 	size_t starts;
+	size_t messages;
 	size_t setup_failures;
 	size_t cleanup_failures;
 	size_t exits;

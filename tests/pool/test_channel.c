@@ -101,26 +101,13 @@ static void test_a_brief_arrives_as_it_was_written(void **state)
 	struct inbox *in = calloc(1, sizeof(*in) + RING_LINE);
 	assert_non_null(in);
 	struct inbox *box = (struct inbox *)(((uintptr_t)in + RING_LINE - 1) / RING_LINE * RING_LINE);
-	const struct gd_setting settings[] = {{"model", "large"}, {"", "no key"}, {"empty", ""}, {"model", "second"}};
 	const struct brief numbers = {.slot = 3, .gpu = 7, .seed = -5, .announce = 1};
-	assert_int_equal(brief_write(box, &numbers, settings, 4), 0);
+	brief_write(box, &numbers);
 	const struct brief *b;
 	assert_int_equal(brief_read(box, &b), 0);
 	assert_int_equal(b->slot, 3);
 	assert_int_equal(b->gpu, 7);
 	assert_true(b->seed == -5);
-	assert_string_equal(brief_setting(b, "model"), "large");
-	assert_string_equal(brief_setting(b, ""), "no key");
-	assert_string_equal(brief_setting(b, "empty"), "");
-	assert_null(brief_setting(b, "large"));
-
-	char *long_value = malloc(CHANNEL_BRIEF + 1);
-	assert_non_null(long_value);
-	memset(long_value, 'x', CHANNEL_BRIEF);
-	long_value[CHANNEL_BRIEF] = '\0';
-	const struct gd_setting too_long = {"key", long_value};
-	assert_int_equal(brief_write(box, &numbers, &too_long, 1), -E2BIG);
-	free(long_value);
 	free(in);
 }
 
@@ -129,7 +116,7 @@ static void test_a_brief_of_another_version_is_refused(void **state)
 	(void)state;
 	struct inbox *in = aligned_alloc(RING_LINE, sizeof(*in));
 	assert_non_null(in);
-	assert_int_equal(brief_write(in, &(struct brief){0}, NULL, 0), 0);
+	brief_write(in, &(struct brief){0});
 	((struct brief *)in->brief)->size++;
 	const struct brief *b;
 	assert_int_equal(brief_read(in, &b), -EPROTO);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pool/worker.h"
 #include "recorder.h"
 #include "support/board.h"
 
@@ -253,7 +254,7 @@ static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state
 		"struct gd_options), not by hand\n");
 	assert_int_equal(by_hand("", "99", words, sizeof(words)), 2);
 	check_contains(words, "started by a dispatcher");
-	assert_int_equal(by_hand("no-ops", "1", words, sizeof(words)), 2);
+	assert_int_equal(by_hand("no-ops", WORKER_PROTOCOL, words, sizeof(words)), 2);
 	check_contains(words, "struct gd_worker_ops is missing (NULL)");
 }
 

@@ -2,7 +2,6 @@
 /* No processes, no memory, no descriptors left; and very many workers. */
 #include "pool_rig.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <grp.h>
 #include <poll.h>
@@ -92,17 +91,6 @@ static void submit_some(struct pool_rig *rig, int count)
 	}
 }
 
-static int count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	check_true(dir != NULL);
-	int n = 0;
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static void set_limit(int resource, rlim_t soft)
 {
 	struct rlimit limit;
@@ -132,12 +120,12 @@ static int host_without_warden(void)
 {
 	struct pool_rig *rig = pool_rig_new();
 	struct gd_error err = {0};
-	int fds = count_fds();
+	int fds = process_count_fds();
 	become_poor(1);
 	rig->options.worker = &ops;
 	check_equal(gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err), -EAGAIN);
 	check_true(strstr(err.message, "warden") != NULL);
-	check_equal(count_fds(), fds);
+	check_equal(process_count_fds(), fds);
 	return 0;
 }
 
@@ -223,7 +211,7 @@ static int host_with_few_fds(void)
 {
 	struct rlimit before;
 	check_true(getrlimit(RLIMIT_NOFILE, &before) == 0);
-	int fds = count_fds();
+	int fds = process_count_fds();
 	bool refused = false, partly = false, wholly = false;
 	for (rlim_t limit = 3; limit < 60 && !wholly; limit++) {
 		struct pool_rig *rig = pool_rig_new();
@@ -250,7 +238,7 @@ static int host_with_few_fds(void)
 			check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], rig->errors);
 		}
 		set_limit(RLIMIT_NOFILE, before.rlim_cur);
-		check_equal(count_fds(), fds);
+		check_equal(process_count_fds(), fds);
 		check_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 		pool_rig_free(rig);
 	}
@@ -458,7 +446,7 @@ static int host_with_little_memory(void)
 		struct gd_error err = {0};
 		rig->options.worker = &ops;
 		pool_rig_reserve(rig, 1024);
-		int fds = count_fds();
+		int fds = process_count_fds();
 		set_limit(RLIMIT_AS, address_space() + more);
 		int r = gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err);
 		if (r < 0) {
@@ -473,7 +461,7 @@ static int host_with_little_memory(void)
 			check_equal(pool_rig_close(rig), 0);
 		}
 		set_limit(RLIMIT_AS, RLIM_INFINITY);
-		check_equal(count_fds(), fds);
+		check_equal(process_count_fds(), fds);
 		check_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 		pool_rig_free(rig);
 	}

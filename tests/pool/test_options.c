@@ -139,21 +139,6 @@ static void test_bad_size_settings_or_output_is_refused(void **state)
 	refused(&o, -EINVAL, "output is 7");
 }
 
-static void test_settings_too_large_for_a_worker_are_refused(void **state)
-{
-	(void)state;
-	char *value = malloc(1 << 20);
-	assert_non_null(value);
-	memset(value, 'x', (1 << 20) - 1);
-	value[(1 << 20) - 1] = '\0';
-	const struct gd_setting setting = {"key", value};
-	struct gd_options o = good();
-	o.settings = &setting;
-	o.num_settings = 1;
-	refused(&o, -E2BIG, "settings");
-	free(value);
-}
-
 /* ---- What can only be seen when the pool is opened ---------------------- */
 
 static void not_opened(const struct gd_options *o, int code, const char *words)
@@ -335,7 +320,6 @@ int main(void)
 		cmocka_unit_test(test_contradictory_gpu_options_are_refused),
 		cmocka_unit_test(test_number_out_of_range_is_refused_by_name),
 		cmocka_unit_test(test_bad_size_settings_or_output_is_refused),
-		cmocka_unit_test(test_settings_too_large_for_a_worker_are_refused),
 		recorder_test(test_open_without_the_gpus_fails_and_names_those_that_exist),
 		recorder_test(test_numbers_and_specifications_mean_the_simulated_gpus_of_the_variable),
 		recorder_test(test_forking_with_threads_is_refused),

@@ -51,10 +51,9 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return pool_rig_reply(w, &job);
 	if (send_fds(WORKER_FIRST_FD + 2, STDERR_FILENO, job.argument) < 0)
 		_exit(93);
-	outbox_publish(outbox_find(), (struct ring_desc){.kind = RING_DONE,
-					      .id = gd_worker_task_id(w, 0),
-					      .flags = RING_EXTERNAL,
-					      .size = SIZE});
+	outbox_publish(outbox_find(),
+		(struct ring_desc){
+			.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .flags = RING_EXTERNAL, .size = SIZE});
 	uint64_t one = 1;
 	if (write(WORKER_FIRST_FD + 3, &one, sizeof(one)) < 0)
 		_exit(94);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pattern.h"
 #include "recorder.h"
 #include "support/board.h"
 #include "support/wait.h"
@@ -17,24 +18,6 @@
 
 static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, MIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB, 64 * MIB};
 #define NUM_SIZES (sizeof(sizes) / sizeof(sizes[0]))
-
-/* A pattern that differs from task to task and from page to page. */
-static void fill(unsigned char *data, size_t size, uint64_t id)
-{
-	for (size_t i = 0; i < size; i += 4096)
-		memset(data + i, (int)(id * 31 + i / 4096 + 1), size - i < 4096 ? size - i : 4096);
-}
-
-static bool is_filled(const unsigned char *data, size_t size, uint64_t id)
-{
-	for (size_t i = 0; i < size; i += 4096) {
-		unsigned char expected = (unsigned char)(id * 31 + i / 4096 + 1);
-		size_t n = size - i < 4096 ? size - i : 4096;
-		if (data[i] != expected || data[i + n / 2] != expected || data[i + n - 1] != expected)
-			return false;
-	}
-	return true;
-}
 
 static size_t size_of(const struct recorder *rec, uint64_t id)
 {
@@ -53,13 +36,13 @@ static int generate(void *context, struct gd_feed *feed)
 		unsigned char *data = gd_feed_reserve(feed, size, NULL, NULL);
 		if (!data && size > 0)
 			return -ENOMEM;
-		fill(data, size, id);
+		pattern_fill(data, size, id);
 		return 1;
 	}
 	unsigned char *data = malloc(size ? size : 1);
 	if (!data)
 		return -ENOMEM;
-	fill(data, size, id);
+	pattern_fill(data, size, id);
 	int r = gd_feed_emit(feed, data, size, NULL, NULL);
 	memset(data, 0, size);
 	free(data);
@@ -73,7 +56,7 @@ static int transform(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	uint64_t id = gd_worker_task_id(w, 0);
 	if ((uintptr_t)task->data % 16 != 0)
 		return gd_worker_fail(w, -EFAULT, "the task is not aligned");
-	if (!is_filled(task->data, task->size, id))
+	if (!pattern_is_filled(task->data, task->size, id))
 		return gd_worker_fail(w, -EBADMSG, "task %d is not what was sent", (int)id);
 	if (id % 4 < 2) {
 		unsigned char *result = gd_worker_result_reserve(w, task->size);
@@ -81,13 +64,13 @@ static int transform(struct gd_worker *w, void *state, const struct gd_bytes *ta
 			return gd_worker_fail(w, -ENOMEM, "no room");
 		if ((uintptr_t)result % 16 != 0)
 			return gd_worker_fail(w, -EFAULT, "the result is not aligned");
-		fill(result, task->size, id + 1);
+		pattern_fill(result, task->size, id + 1);
 		return 0;
 	}
 	unsigned char *result = malloc(task->size ? task->size : 1);
 	if (!result)
 		return -ENOMEM;
-	fill(result, task->size, id + 1);
+	pattern_fill(result, task->size, id + 1);
 	int r = gd_worker_result(w, result, task->size);
 	free(result);
 	return r;
@@ -105,8 +88,8 @@ static int check(struct recorder *rec, const struct run_note *note, const struct
 	if (note->kind != CALLBACK_SUCCESS)
 		return 0;
 	bool good = event->task.size == size_of(rec, event->id) && event->result.size == event->task.size &&
-		    is_filled(event->task.data, event->task.size, event->id) &&
-		    is_filled(event->result.data, event->result.size, event->id + 1) &&
+		    pattern_is_filled(event->task.data, event->task.size, event->id) &&
+		    pattern_is_filled(event->result.data, event->result.size, event->id + 1) &&
 		    (uintptr_t)event->task.data % 16 == 0 && (uintptr_t)event->result.data % 16 == 0;
 	if (good)
 		checked.good++;
@@ -177,7 +160,7 @@ static int generate_gib(void *context, struct gd_feed *feed)
 	unsigned char *data = gd_feed_reserve(feed, GIB, NULL, NULL);
 	if (!data)
 		return -ENOMEM;
-	fill(data, GIB, 0);
+	pattern_fill(data, GIB, 0);
 	rec->given++;
 	return 1;
 }
@@ -185,7 +168,7 @@ static int generate_gib(void *context, struct gd_feed *feed)
 static int check_gib(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	if (note->kind == CALLBACK_SUCCESS && event->task.size == GIB && event->result.size == GIB &&
-		is_filled(event->result.data, GIB, 1))
+		pattern_is_filled(event->result.data, GIB, 1))
 		rec->extra = rec;
 	return 0;
 }

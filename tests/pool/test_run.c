@@ -101,7 +101,8 @@ static void test_a_worker_knows_its_gpu_and_sees_no_other(void **state)
 		snprintf(number, sizeof(number), "%d", gpu_ids[s->slot]);
 		assert_int_equal(s->gpu, gpu_ids[s->slot]);
 		assert_int_equal(s->device, 0);
-		assert_true(s->seed == 100 + gpu_ids[s->slot]);
+		/* The second worker of GPU 0 has a seed of its own. */
+		assert_true(s->seed == 100 + gpu_ids[s->slot] + (s->slot == 3 ? 4 : 0));
 		assert_string_equal(s->gpu_variable, number);
 		assert_string_equal(s->cuda, number);
 		for (int k = 0; k < i; k++)

@@ -101,7 +101,8 @@ static void started_something_else(struct gd_worker *w, struct outbox *out)
 
 static void result_outside(struct gd_worker *w, struct outbox *out)
 {
-	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .offset = FAR, .size = 8});
 }
 
 static void result_too_long(struct gd_worker *w, struct outbox *out)
@@ -119,11 +120,11 @@ static void words_outside(struct gd_worker *w, struct outbox *out)
 static void external_words(struct gd_worker *w, struct outbox *out)
 {
 	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .code = -5,
-			     .flags = RING_EXTERNAL,
-			     .offset = FAR,
-			     .size = 100});
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .flags = RING_EXTERNAL,
+				    .offset = FAR,
+				    .size = 100});
 }
 
 static void external_cleanup_words(struct gd_worker *w, struct outbox *out)
@@ -148,12 +149,98 @@ static void parcel_that_never_came(struct gd_worker *w, struct outbox *out)
 	outbox_publish(out, (struct ring_desc){.kind = RING_DONE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
 }
 
+static void failure_parcel_that_never_came(struct gd_worker *w, struct outbox *out)
+{
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .flags = RING_EXTERNAL,
+				    .size = 100});
+}
+
+static void setup_parcel_that_never_came(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_SETUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .size = 100});
+}
+
+static void cleanup_parcel_that_never_came(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_CLEANUP_FAILED, .code = -5, .flags = RING_EXTERNAL, .size = 100});
+}
+
+static void words_too_long(struct gd_worker *w, struct outbox *out)
+{
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_DONE, .id = gd_worker_task_id(w, 0), .code = -5, .words = 1024});
+}
+
+static void words_without_end(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_DONE, .id = id, .code = -5, .words = UINT32_MAX, .size = 8});
+}
+
+static void words_over_the_end(struct gd_worker *w, struct outbox *out)
+{
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .flags = RING_EXTERNAL,
+				    .offset = CHANNEL_ARENA - 64,
+				    .words = 100});
+}
+
+static void payload_over_the_end(struct gd_worker *w, struct outbox *out)
+{
+	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
+				    .id = gd_worker_task_id(w, 0),
+				    .code = -5,
+				    .words = 10,
+				    .size = CHANNEL_ARENA - 32});
+}
+
+static void message_about_something_else(struct gd_worker *w, struct outbox *out)
+{
+	outbox_publish(out, (struct ring_desc){.kind = RING_MESSAGE, .id = gd_worker_task_id(w, 0) + 1});
+}
+
+static void message_outside(struct gd_worker *w, struct outbox *out)
+{
+	(void)w;
+	outbox_publish(out, (struct ring_desc){.kind = RING_MESSAGE, .id = RING_NO_TASK, .offset = FAR, .size = 8});
+}
+
+static void message_too_long(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	outbox_publish(out, (struct ring_desc){.kind = RING_MESSAGE, .id = id, .offset = 64, .size = UINT64_MAX - 32});
+}
+
+static void message_parcel_that_never_came(struct gd_worker *w, struct outbox *out)
+{
+	uint64_t id = gd_worker_task_id(w, 0);
+	outbox_publish(
+		out, (struct ring_desc){.kind = RING_MESSAGE, .id = id, .flags = RING_EXTERNAL, .size = 5 << 20});
+}
+
+static void messages_of_its_own_making(struct gd_worker *w, struct outbox *out)
+{
+	for (int i = 0; i < 100; i++)
+		outbox_publish(out,
+			(struct ring_desc){.kind = RING_MESSAGE, .id = i % 2 ? RING_NO_TASK : gd_worker_task_id(w, 0)});
+}
+
 static void times_from_nowhere(struct gd_worker *w, struct outbox *out)
 {
 	outbox_publish(out, (struct ring_desc){.kind = RING_DONE,
-			     .id = gd_worker_task_id(w, 0),
-			     .start_ns = UINT64_MAX,
-			     .end_ns = UINT64_MAX - 1});
+				    .id = gd_worker_task_id(w, 0),
+				    .start_ns = UINT64_MAX,
+				    .end_ns = UINT64_MAX - 1});
 }
 
 static void code_from_nowhere(struct gd_worker *w, struct outbox *out)
@@ -213,6 +300,18 @@ static const struct {
 	SCRIBBLE(external_cleanup_words),
 	SCRIBBLE(external_setup_words),
 	SCRIBBLE(parcel_that_never_came),
+	SCRIBBLE(failure_parcel_that_never_came),
+	SCRIBBLE(setup_parcel_that_never_came),
+	SCRIBBLE(cleanup_parcel_that_never_came),
+	SCRIBBLE(words_too_long),
+	SCRIBBLE(words_without_end),
+	SCRIBBLE(words_over_the_end),
+	SCRIBBLE(payload_over_the_end),
+	SCRIBBLE(message_about_something_else),
+	SCRIBBLE(message_outside),
+	SCRIBBLE(message_too_long),
+	SCRIBBLE(message_parcel_that_never_came),
+	SCRIBBLE(messages_of_its_own_making),
 	SCRIBBLE(times_from_nowhere),
 	SCRIBBLE(code_from_nowhere),
 	SCRIBBLE(ready_again_and_again),
@@ -259,7 +358,7 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 	rig->distrusted = 0;
 	rig->options.output = GD_OUTPUT_SILENT;
 	if (then == THEN_HANG) {
-		rig->options.task_timeout_ms = 60;
+		rig->options.task_timeout_ms = 150; /* on a busy machine enough for the other worker */
 		rig->options.grace_ms = 10;
 		rig->options.cleanup_timeout_ms = 100; /* it may have said that it is done */
 	}
@@ -376,7 +475,8 @@ static int end_too_many_and_hang(struct gd_worker *w, void *state, const struct 
 
 static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **state)
 {
-	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	rig->options.task_timeout_ms = 60;
@@ -398,7 +498,8 @@ static bool has_begun(struct pool_rig *rig)
 
 static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
 {
-	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:1";
 	rig->options.grace_ms = 10;
@@ -438,6 +539,34 @@ static void test_scribbler_in_setup_ruins_only_its_own(void **state)
 		pool_rig_drain(rig);
 		assert_int_equal(pool_rig_close(rig), 0);
 		assert_int_equal(rig->failed_elsewhere, 0);
+	}
+}
+
+/* ---- In cleanup --------------------------------------------------------- */
+
+static int scribble_in_cleanup(struct gd_worker *w, void *state)
+{
+	(void)state;
+	if (gd_worker_slot(w) == 0)
+		scribbles[board->notes[0]].scribble(w, outbox_find());
+	return 0;
+}
+
+static void test_scribbler_in_cleanup_ruins_only_its_own(void **state)
+{
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .process = pool_rig_just_reply, .cleanup = scribble_in_cleanup};
+	for (size_t i = 0; i < SCRIBBLES; i++) {
+		struct pool_rig *rig = pool_rig_again(state);
+		atomic_store(&board->notes[0], (int)i);
+		rig->distrusted = 0;
+		rig->options.cleanup_timeout_ms = 500;
+		pool_rig_open(rig, &ops);
+		pool_rig_pid(rig, 0, 0);
+		pool_rig_submit_many(rig, 10);
+		pool_rig_drain(rig);
+		assert_int_equal(pool_rig_close(rig), 0);
+		assert_int_equal(rig->errors, 0);
 	}
 }
 
@@ -506,6 +635,7 @@ int main(void)
 		pool_rig_test(test_a_lie_does_not_avert_the_timeout_while_a_callback_runs),
 		pool_rig_test(test_a_lie_does_not_avert_the_kill_of_a_stop),
 		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
+		pool_rig_test(test_scribbler_in_cleanup_ruins_only_its_own),
 		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
 	};
 	return cmocka_run_group_tests_name("pool scribble", tests, NULL, NULL);

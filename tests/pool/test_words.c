@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a worker says in words, of any length: it must not wait for room that cannot come. */
+/* A failure with a message and bytes of any length: the worker must not wait for room that cannot come. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +30,7 @@ static int setup(void **state)
 	close(in_fd);
 	close(out_fd);
 	ring_init(&w->out, outbox_descs(w->channel.out), outbox_arena(w->channel.out), CHANNEL_ARENA);
+	w->failure.parcel = PARCEL_NONE;
 	rig->item = (struct item){.payload = PARCEL_NONE, .result = PARCEL_NONE};
 	w->ops = &rig->ops;
 	w->items = &rig->item;
@@ -58,41 +59,53 @@ static const char *words_of(struct words_rig *rig, size_t size)
 	return rig->words;
 }
 
-static void check_record(struct words_rig *rig, enum ring_kind kind, size_t size)
+static void check_record(struct words_rig *rig, enum ring_kind kind, size_t words, size_t size)
 {
 	const struct outbox *out = rig->worker.channel.out;
 	assert_int_equal(atomic_load(&out->head), 1);
 	const struct ring_desc *d = ring_at(outbox_descs(out), 0);
 	assert_int_equal(d->kind, kind);
 	assert_int_equal(d->code, -EIO);
+	assert_int_equal(d->words, words);
 	assert_int_equal(d->size, size);
+	assert_int_equal(d->flags, 0);
 	assert_int_equal(d->offset, 0);
-	assert_memory_equal(outbox_arena(out), rig->words, size);
+	assert_memory_equal(outbox_arena(out), rig->words, words);
+	assert_memory_equal(outbox_arena(out) + ring_aligned(words), rig->words, size);
 }
 
-static void check_failure(void **state, size_t said, size_t told)
+static void check_failure(void **state, size_t said, size_t told, size_t size)
 {
 	struct words_rig *rig = *state;
-	worker_fail_item(&rig->worker, 0, -EIO, words_of(rig, said));
+	const char *words = words_of(rig, said);
+	worker_fail_item(
+		&rig->worker, 0, gd_worker_fail_with(&rig->worker, EIO, words, words, size), &rig->worker.failure);
 	worker_settle(&rig->worker);
-	check_record(rig, RING_DONE, told);
+	check_record(rig, RING_DONE, told, size);
+	failure_clear(&rig->worker.failure);
 }
 
-static void test_a_failure_in_as_many_words_as_fit_is_told_in_full(void **state)
+static void test_a_message_that_fits_is_told_in_full(void **state)
 {
-	check_failure(state, CHANNEL_ARENA, CHANNEL_ARENA);
+	check_failure(state, WORDS_MAX - 1, WORDS_MAX - 1, 0);
 }
 
-static void test_a_failure_in_more_words_than_fit_is_cut(void **state)
+static void test_a_message_longer_than_the_arena_is_cut(void **state)
 {
-	check_failure(state, CHANNEL_ARENA + 1, CHANNEL_ARENA);
+	check_failure(state, 2 * CHANNEL_ARENA - 1, WORDS_MAX - 1, 0);
 }
 
-static void test_a_setup_that_fails_in_more_words_than_fit_is_cut(void **state)
+static void test_the_longest_message_has_room_beside_the_most_bytes(void **state)
+{
+	check_failure(state, CHANNEL_IN_PLACE, WORDS_MAX - 1, CHANNEL_IN_PLACE);
+}
+
+static void test_a_setup_fails_with_a_message_that_is_cut(void **state)
 {
 	struct words_rig *rig = *state;
-	worker_tell(&rig->worker, RING_SETUP_FAILED, -EIO, words_of(rig, 2 * CHANNEL_ARENA - 1));
-	check_record(rig, RING_SETUP_FAILED, CHANNEL_ARENA);
+	gd_worker_fail(&rig->worker, -EIO, "%s", words_of(rig, CHANNEL_ARENA));
+	worker_tell(&rig->worker, RING_SETUP_FAILED, -EIO);
+	check_record(rig, RING_SETUP_FAILED, WORDS_MAX - 1, 0);
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -100,9 +113,10 @@ static void test_a_setup_that_fails_in_more_words_than_fit_is_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_a_failure_in_as_many_words_as_fit_is_told_in_full),
-		CASE(test_a_failure_in_more_words_than_fit_is_cut),
-		CASE(test_a_setup_that_fails_in_more_words_than_fit_is_cut),
+		CASE(test_a_message_that_fits_is_told_in_full),
+		CASE(test_a_message_longer_than_the_arena_is_cut),
+		CASE(test_the_longest_message_has_room_beside_the_most_bytes),
+		CASE(test_a_setup_fails_with_a_message_that_is_cut),
 	};
 	return cmocka_run_group_tests_name("pool words", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /*
  * A program for tests of gd_dispatcher_run_shown() in a terminal: its tasks are words, each of
  * which tells the worker what to do. "wait:FILE" until that is there; "print:…";
- * "fail"; and, for the program itself: "exit", "abort", "stop".
+ * "fail"; and, for the program itself: "exit", "abort", "stop"; for its generator: "block".
  */
 #include <errno.h>
 #include <gpu_dispatch.h>
@@ -33,6 +33,8 @@ static int next_word(void *context, struct gd_feed *feed)
 	(void)context;
 	if (!*words)
 		return 0;
+	while (strcmp(*words, "block") == 0)
+		pause();
 	int r = gd_feed_emit(feed, *words, strlen(*words) + 1, NULL, NULL);
 	words++;
 	return r < 0 ? r : 1;

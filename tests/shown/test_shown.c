@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "gpu_dispatch.h"
+#include "shown/worker_row.h"
 
 /* Between the workers and us. */
 struct shared {
@@ -201,6 +203,91 @@ static void test_shown_run_returns_the_errors_of_a_run(void **state)
 	gd_dispatcher_destroy(d);
 }
 
+/* ---- Cancelled tasks -------------------------------------------------------------------------- */
+
+/* Nothing ends before all 30 tasks were emitted. Nine tasks end; the tenth waits until the run is stopped. */
+static int nine_then_wait(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)w;
+	(void)state;
+	int n = *(const int *)task->data;
+	while (!atomic_load(&shared->released) || (n == 9 && !atomic_load(&shared->looked)))
+		usleep(1000);
+	return 0;
+}
+
+struct stopped {
+	struct gd_dispatcher *dispatcher;
+	struct numbers numbers;
+	int done;
+};
+
+static int stop_after_nine(void *context, const struct gd_event *e)
+{
+	struct stopped *s = context;
+	(void)e;
+	if (++s->done == 9)
+		gd_dispatcher_stop(s->dispatcher);
+	return 0;
+}
+
+static int release_tenth(void *context, const struct gd_event *e)
+{
+	(void)context;
+	(void)e;
+	atomic_store(&shared->looked, true);
+	return 0;
+}
+
+static int next_of_stopped(void *context, struct gd_feed *feed)
+{
+	struct numbers *n = &((struct stopped *)context)->numbers;
+	if (n->next == n->end)
+		atomic_store(&shared->released, 1);
+	return next_number(n, feed);
+}
+
+static void test_stopped_run_shows_cancelled_tasks_apart(void **state)
+{
+	(void)state;
+	int fds[2];
+	char printed[4096] = "";
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	struct stopped s = {.numbers = {.end = 30}};
+	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = nine_then_wait};
+	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_run run = {
+		.size = sizeof(run), .generator = next_of_stopped, .generator_context = &s, .total_tasks = 30};
+	struct gd_callbacks calls = {
+		.size = sizeof(calls), .context = &s, .on_success = stop_after_nine, .on_cancelled = release_tenth};
+	struct gd_show show = {.size = sizeof(show), .fd = fds[1], .mode = GD_SHOW_MODE_PLAIN, .title = "thirty"};
+	assert_int_equal(gd_dispatcher_create(&o, &s.dispatcher, NULL), 0);
+	assert_int_equal(gd_dispatcher_run_shown(s.dispatcher, &run, &calls, &show, NULL), -ECANCELED);
+	gd_dispatcher_destroy(s.dispatcher);
+	close(fds[1]);
+	assert_true(read(fds[0], printed, sizeof(printed) - 1) > 0);
+	close(fds[0]);
+	munmap(shared, sizeof(*shared));
+	int done = 0, cancelled = 0;
+	assert_int_equal(sscanf(printed, "thirty: %*d%%, %d/30 done, 0 failed, %d cancelled, ", &done, &cancelled), 2);
+	assert_true(done == 9 || done == 10); /* the tenth may not have begun */
+	assert_int_equal(cancelled, 30 - done);
+	assert_null(strstr(printed, "100%"));
+}
+
+static void test_lost_worker_shows_the_words_of_its_setup(void **state)
+{
+	(void)state;
+	struct gd_worker_stats w = {.size = sizeof(w), .gpu = 1, .slot = 1, .state = GD_WORKER_STATE_LOST};
+	assert_string_equal(worker_row(&w).error, "given up: setup failed, or it crashed too often");
+	strcpy(w.message, "no model");
+	assert_string_equal(worker_row(&w).error, "no model");
+	w.state = GD_WORKER_STATE_IDLE;
+	assert_null(worker_row(&w).error);
+}
+
 /* ---- What a worker is at --------------------------------------------------------------------- */
 
 static int wait_to_be_seen(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -305,6 +392,8 @@ int main(void)
 		cmocka_unit_test(test_statistics_are_returned_in_every_mode),
 		cmocka_unit_test(test_worker_whose_setup_failed_is_lost),
 		cmocka_unit_test(test_shown_run_returns_the_errors_of_a_run),
+		cmocka_unit_test(test_stopped_run_shows_cancelled_tasks_apart),
+		cmocka_unit_test(test_lost_worker_shows_the_words_of_its_setup),
 		cmocka_unit_test(test_the_task_of_a_worker_can_be_read),
 		cmocka_unit_test(test_a_task_is_timed_from_its_beginning),
 	};

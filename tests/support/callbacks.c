@@ -42,6 +42,11 @@ static int on_cleanup_fail(void *context, const struct gd_event *event)
 	return pass_on(context, CALLBACK_CLEANUP_FAIL, event);
 }
 
+static int on_message(void *context, const struct gd_event *event)
+{
+	return pass_on(context, CALLBACK_MESSAGE, event);
+}
+
 static void on_end(void *context, const struct gd_stats *stats)
 {
 	const struct callbacks *c = context;
@@ -58,6 +63,7 @@ void callbacks_install(struct callbacks *c, struct gd_callbacks *ret)
 		.on_timeout = on_timeout,
 		.on_cancelled = on_cancelled,
 		.on_task_start = on_task_start,
+		.on_message = on_message,
 		.on_setup_fail = on_setup_fail,
 		.on_cleanup_fail = on_cleanup_fail,
 		.on_exit = c->on_exit ? on_end : NULL,

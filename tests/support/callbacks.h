@@ -16,6 +16,7 @@ enum callback_kind {
 	CALLBACK_START,
 	CALLBACK_SETUP_FAIL,
 	CALLBACK_CLEANUP_FAIL,
+	CALLBACK_MESSAGE,
 	CALLBACK_EXIT, /* on_exit, which has no event */
 	CALLBACK_KINDS,
 };

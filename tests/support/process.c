@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "support/process.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -94,6 +96,34 @@ size_t process_status_kib(const char *field)
 	if (f)
 		fclose(f);
 	return kib;
+}
+
+int process_count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	check_true(dir != NULL);
+	int n = -3; /* "." and "..", and the one that looks */
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+uint64_t process_memfd_at(const void *address)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+	uint64_t found = 0;
+	while (f && fgets(line, sizeof(line), f)) {
+		uintptr_t from, to;
+		unsigned long inode;
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %lu", &from, &to, &inode) == 3 &&
+			(uintptr_t)address >= from && (uintptr_t)address < to && strstr(line, "memfd:"))
+			found = inode;
+	}
+	if (f)
+		fclose(f);
+	return found;
 }
 
 void process_hang(void)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Waits until the process has ended; a zombie has. False at the deadline. */
@@ -27,6 +28,12 @@ void process_await_asleep(pid_t tid);
 
 /* "VmHWM" and the like, in KiB, of this process; or 0. */
 size_t process_status_kib(const char *field);
+
+/* How many descriptors this process has open. */
+int process_count_fds(void);
+
+/* The inode of the memfd that is mapped at the address in this process; 0: something else. */
+uint64_t process_memfd_at(const void *address);
 
 /* Pauses until this process is killed. */
 _Noreturn void process_hang(void);

@@ -229,7 +229,8 @@ struct thinning {
 	int64_t step_ms; /* a sample so soon after the last one that is kept is dropped */
 	int64_t last_ms;
 	size_t bytes;
-	struct text *out; /* NULL: only counts */
+	struct text *out;  /* NULL: only counts */
+	struct text *line; /* room for one, used again for the next */
 };
 
 static int keep_some(void *context, const struct sample *s)
@@ -238,30 +239,29 @@ static int keep_some(void *context, const struct sample *s)
 	/* Backwards: the machine's clock was set. */
 	if (t->bytes && s->time_ms >= t->last_ms && s->time_ms - t->last_ms < t->step_ms)
 		return 0;
-	struct text line = {0};
-	format_sample(&line, s);
+	text_clear(t->line);
+	format_sample(t->line, s);
 	t->last_ms = s->time_ms;
-	t->bytes += line.length;
+	t->bytes += t->line->length;
 	if (t->out)
-		text_append(t->out, text_string(&line), line.length);
-	int r = text_error(&line);
-	text_finish(&line);
-	return r;
+		text_append(t->out, text_string(t->line), t->line->length);
+	return text_error(t->line);
 }
 
 /* The least step that leaves half of a full file; so all times are kept as densely as each other. */
 static int thin_text(int dir_fd, struct text *ret)
 {
+	cleanup_(text_finish) struct text line = {0};
 	struct thinning t = {.step_ms = SAMPLES_INTERVAL_MS};
 	int r;
 	do {
-		t = (struct thinning){.step_ms = t.step_ms * 2};
+		t = (struct thinning){.step_ms = t.step_ms * 2, .line = &line};
 		r = samples_read(dir_fd, keep_some, &t);
 	} while (r == 0 && t.bytes > SAMPLES_MAX_BYTES / 2 && t.step_ms < INT64_MAX >> 20);
 	/* Of times that make no sense, none are worth keeping. */
 	if (r < 0 || t.bytes > SAMPLES_MAX_BYTES / 2)
 		return r == -ENOMEM ? r : 0;
-	t = (struct thinning){.step_ms = t.step_ms, .out = ret};
+	t = (struct thinning){.step_ms = t.step_ms, .out = ret, .line = &line};
 	r = samples_read(dir_fd, keep_some, &t);
 	return r < 0 ? r : text_error(ret);
 }

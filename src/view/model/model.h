@@ -26,6 +26,7 @@ struct view_work {
 	uint64_t done;     /* ended well */
 	uint64_t failed;   /* ended otherwise; timeouts among them */
 	uint64_t timeouts;
+	uint64_t cancelled; /* neither done nor failed: they count as not done */
 	uint64_t running;
 	uint64_t waiting;
 	/* Audio seconds or bytes: where total_amount is known (> 0), bar and ETA follow it, not the counts. */

@@ -21,10 +21,11 @@
 static bool same(const struct view_work *a, const struct view_work *b)
 {
 	return view_string_equal(a->title, b->title) && a->total == b->total && a->done == b->done &&
-	       a->failed == b->failed && a->timeouts == b->timeouts && a->running == b->running &&
-	       a->waiting == b->waiting && a->total_amount == b->total_amount && a->done_amount == b->done_amount &&
-	       view_string_equal(a->detail, b->detail) && a->given_eta_ns == b->given_eta_ns &&
-	       view_string_equal(a->note, b->note) && a->start_ns == b->start_ns && a->end_ns == b->end_ns;
+	       a->failed == b->failed && a->timeouts == b->timeouts && a->cancelled == b->cancelled &&
+	       a->running == b->running && a->waiting == b->waiting && a->total_amount == b->total_amount &&
+	       a->done_amount == b->done_amount && view_string_equal(a->detail, b->detail) &&
+	       a->given_eta_ns == b->given_eta_ns && view_string_equal(a->note, b->note) &&
+	       a->start_ns == b->start_ns && a->end_ns == b->end_ns;
 }
 
 static void note_pace(struct view_pace *p, const struct view_work *w)

@@ -51,7 +51,7 @@ const char *layout_rate(double rate, char buf[LAYOUT_NUMBER_ROOM])
 /* ---- The head ------------------------------------------------------------------------ */
 
 /* What is said of the work, most worth first; what has no room is left out. */
-enum { FACT_FAILED, FACT_ELAPSED, FACT_ETA, FACT_RATE, FACT_RUNNING, FACT_DETAIL, FACT_WAITING, FACTS };
+enum { FACT_FAILED, FACT_CANCELLED, FACT_ELAPSED, FACT_ETA, FACT_RATE, FACT_RUNNING, FACT_DETAIL, FACT_WAITING, FACTS };
 
 struct facts {
 	char words[FACTS][64];
@@ -77,6 +77,8 @@ static void collect_facts(struct facts *f, const struct view_model *m, uint64_t 
 			(unsigned long long)w->timeouts);
 	else
 		snprintf(f->words[FACT_FAILED], 64, "%s failed", layout_number(w->failed, n));
+	if (w->cancelled)
+		snprintf(f->words[FACT_CANCELLED], 64, "%s cancelled", layout_number(w->cancelled, n));
 	uint64_t until = w->end_ns ? w->end_ns : now_ns;
 	if (w->start_ns && until >= w->start_ns && w->end_ns)
 		snprintf(f->words[FACT_ELAPSED], 64, "took %s",
@@ -114,8 +116,8 @@ static unsigned facts_that_fit(const struct facts *f, size_t columns)
 
 static void write_facts(struct text *t, const struct facts *f, const struct layout_options *o, size_t columns)
 {
-	static const int order[FACTS] = {
-		FACT_RUNNING, FACT_WAITING, FACT_FAILED, FACT_DETAIL, FACT_RATE, FACT_ELAPSED, FACT_ETA};
+	static const int order[FACTS] = {FACT_RUNNING, FACT_WAITING, FACT_FAILED, FACT_CANCELLED, FACT_DETAIL,
+		FACT_RATE, FACT_ELAPSED, FACT_ETA};
 	unsigned chosen = facts_that_fit(f, columns);
 	bool any = false;
 	for (size_t i = 0; i < FACTS; i++) {
@@ -155,6 +157,13 @@ static size_t write_note(struct text *t, const char *note, const struct layout_o
 	return 1;
 }
 
+static enum ink bar_ink(const struct view_work *w)
+{
+	if (!w->end_ns)
+		return INK_CYAN;
+	return w->failed ? INK_RED : w->cancelled ? INK_YELLOW : INK_GREEN;
+}
+
 /* The lines about the work as a whole: how many were written. */
 static size_t append_head(struct text *t, const struct view_model *m, const struct layout_options *o)
 {
@@ -174,8 +183,7 @@ static size_t append_head(struct text *t, const struct view_model *m, const stru
 	double fraction = view_fraction(m);
 	if (fraction >= 0 && columns > used + right + 4) {
 		size_t bar = columns - used - right;
-		enum ink ink = w->end_ns && w->failed ? INK_RED : w->end_ns ? INK_GREEN : INK_CYAN;
-		ink_bar(t, o->colour, ink, fraction, bar < 100 ? bar : 100);
+		ink_bar(t, o->colour, bar_ink(w), fraction, bar < 100 ? bar : 100);
 		ink_spaces(t, 2);
 	}
 	display_append(t, counts, strlen(counts), columns - used);
@@ -227,8 +235,8 @@ void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns)
 	if (w->total >= 0)
 		text_appendf(t, "/%s", layout_number((uint64_t)w->total, total));
 	text_append_string(t, " done");
-	static const int order[FACTS] = {
-		FACT_FAILED, FACT_RUNNING, FACT_WAITING, FACT_DETAIL, FACT_RATE, FACT_ELAPSED, FACT_ETA};
+	static const int order[FACTS] = {FACT_FAILED, FACT_CANCELLED, FACT_RUNNING, FACT_WAITING, FACT_DETAIL,
+		FACT_RATE, FACT_ELAPSED, FACT_ETA};
 	for (size_t i = 0; i < FACTS; i++)
 		if (f.words[order[i]][0])
 			text_appendf(t, ", %s", f.words[order[i]]);

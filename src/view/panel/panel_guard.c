@@ -9,9 +9,11 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* What ends a program by default, and can be caught; SIGTSTP stops it. */
-static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGALRM,
-	SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGTSTP};
+#include "base/interrupts.h"
+
+/* Signals that end a program by default and can be caught, except SIGINT and SIGTERM; SIGTSTP stops it. */
+static const int signals[] = {SIGHUP, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGALRM, SIGUSR1,
+	SIGUSR2, SIGXCPU, SIGXFSZ, SIGTSTP};
 #define SIGNALS (sizeof(signals) / sizeof(signals[0]))
 /* A program that dies writes no more than this from the pipe: a child may fill it for ever. */
 #define DRAIN_MOST ((size_t)1 << 20)
@@ -119,17 +121,22 @@ static void settle(void)
 	}
 }
 
+static void leave_for_good(void)
+{
+	settle();
+	leave();
+	drain();
+}
+
 static void on_signal(int signal)
 {
 	int saved = errno;
 	/* A child that was forked with our handlers owns neither the terminal nor the pipe. */
 	bool owner = getpid() == guard.owner;
-	if (owner && signal != SIGTSTP)
-		settle();
-	if (owner)
+	if (owner && signal == SIGTSTP)
 		leave();
-	if (owner && signal != SIGTSTP)
-		drain();
+	else if (owner)
+		leave_for_good();
 	/* The default, as if we had not been here. SIGTSTP: the kernel stops us, and we come back here. */
 	struct sigaction ours, usual = {.sa_handler = SIG_DFL};
 	sigset_t set;
@@ -160,6 +167,7 @@ bool panel_guard_begin(int fd)
 				!(guard.before[i].sa_flags & SA_SIGINFO) && guard.before[i].sa_handler == SIG_DFL;
 		guard.ours[i] = guard.ours[i] && sigaction(signals[i], &sa, NULL) == 0;
 	}
+	interrupts_set_farewell(leave_for_good);
 	return true;
 }
 
@@ -174,6 +182,7 @@ void panel_guard_end(void)
 		if (guard.ours[i] && sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == on_signal)
 			sigaction(signals[i], &guard.before[i], NULL);
 	}
+	interrupts_set_farewell(NULL);
 	atomic_store(&taken, false);
 }
 
@@ -216,9 +225,6 @@ void panel_guard_drain(int pipe_fd)
 
 __attribute__((destructor)) static void at_exit(void)
 {
-	if (!atomic_load(&taken) || getpid() != guard.owner)
-		return;
-	settle();
-	leave();
-	drain();
+	if (atomic_load(&taken) && getpid() == guard.owner)
+		leave_for_good();
 }

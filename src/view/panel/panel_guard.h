@@ -4,8 +4,9 @@
  * exit(), by a signal that ends it, or when it is stopped (Ctrl-Z).
  *
  * Signals are taken only where the program has left them to the system, and only
- * while a live panel is there. Then the default happens, as it would have. One
- * panel at a time can be guarded: the terminal is one.
+ * while a live panel is there. Then the default happens, as it would have. SIGINT and
+ * SIGTERM belong to base/interrupts.h, which calls the guard before they end the
+ * program. One panel at a time can be guarded: the terminal is one.
  */
 #ifndef VIEW_PANEL_PANEL_GUARD_H
 #define VIEW_PANEL_PANEL_GUARD_H

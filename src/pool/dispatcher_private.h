@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A dispatcher's memory, for the files that make it up. They use the public functions
+ * of the pool alone.
+ *
+ * A run has two threads: the caller's, which polls and makes the callbacks, and the
+ * feeder, which calls the generator (with inline_generator there is no feeder).
+ * Stops come from anywhere, also from signal handlers: they change only what is atomic.
+ */
+#ifndef POOL_DISPATCHER_PRIVATE_H
+#define POOL_DISPATCHER_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "gpu_dispatch.h"
+
+struct gd_feed {
+	struct gd_dispatcher *dispatcher;
+	struct gd_pool *pool;
+	int error; /* why the pool did not take the task; the run knows that already */
+	bool emitted;
+	struct gd_draft *draft;
+	size_t size;
+	void *tag;
+};
+
+struct gd_dispatcher {
+	struct gd_options *options;
+	int stop_fd;  /* readable from the first stop on */
+	int nudge_fd; /* wakes the loop */
+	atomic_bool running;
+	const struct gd_run *run; /* of the run that goes on */
+	atomic_bool source_over;
+	int source_error;
+
+	atomic_int stops;                         /* asked of the dispatcher */
+	atomic_int passed;                        /* of these, passed on to the pool */
+	_Atomic(struct gd_pool *) stoppable_pool; /* NULL before it is open and when its workers are gone */
+	atomic_int passing;                       /* calls that may be using stoppable_pool */
+
+	pthread_mutex_t lock; /* for the statistics below */
+	struct gd_pool *pool; /* NULL: no run goes on */
+	struct gd_stats last;
+	struct gd_worker_stats *last_workers;
+	size_t num_last_workers;
+};
+
+/* dispatcher.c */
+void dispatcher_nudge(struct gd_dispatcher *d);
+void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p); /* for the pool or a nudge */
+
+/* feed.c: the generator's side */
+void *feed_run(void *feed); /* the feeder thread: calls the generator until its end or a stop */
+void feed_inline(struct gd_feed *f);
+void feed_end(struct gd_dispatcher *d, int r); /* the generator is not called again; r: its error, or 0 */
+
+/* dispatcher_stats.c: the pool is about to be closed; from now on its figures are the dispatcher's */
+void dispatcher_remember(struct gd_dispatcher *d, struct gd_pool *p);
+
+#endif
