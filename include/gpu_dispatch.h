@@ -322,9 +322,12 @@ struct gd_worker_ops {
 	 * Interrupts process() or process_batch() when the running task is out of time or
 	 * cancelled, for code that cannot poll gd_worker_cancelled(). Called at most once
 	 * per task (per batch), in a signal handler (SIGURG) on the worker's first thread:
-	 * use only what is safe there, e.g. set a flag. Never called while a gd_*()
-	 * function runs (it is deferred until that returns) and never after the hook has
-	 * returned. Leaving it by longjmp() is undefined.
+	 * use only what is safe there, e.g. set a flag. A system call that the hook waits
+	 * in fails with EINTR. Never called while a gd_*() function works (it is deferred
+	 * until that is done) and never after the hook has returned, but maybe just before
+	 * the hook's first line: a hook that resets a flag there looks at
+	 * gd_worker_cancelled() afterwards. Leaving it by longjmp() is undefined. Without
+	 * it, SIGURG is not used.
 	 */
 	void (*on_cancel)(struct gd_worker *w, void *state);
 	/** Called last before _exit(), also after a failed setup. Not after a crash or a kill. */

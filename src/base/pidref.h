@@ -5,12 +5,19 @@
  * A number alone may belong to a later process by the time it is used. The descriptor
  * (a pidfd, close-on-exec) stays with the process that it was opened for, and becomes
  * readable when that process has ended. A pidref without a process is PIDREF_NONE.
+ *
+ * Under valgrind, in some sandboxes and before Linux 5.3 there are no such descriptors.
+ * Then a pidref has the number alone. It is safe for a child that has not been waited
+ * for; for any other process the number may have a new owner. The end is found by
+ * looking every few milliseconds.
  */
 #ifndef BASE_PIDREF_H
 #define BASE_PIDREF_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,7 +31,8 @@ struct pidref {
  * Opens a descriptor for the process that has this number now. That is the intended
  * one if it is this process or a child that has not been waited for; otherwise the
  * caller checks afterwards that the process is still the one it meant.
- * On failure (-ESRCH, -EMFILE, -ENOSYS…) ret is untouched.
+ * Where the system has no descriptors for processes, ret has the number alone.
+ * On failure (-ESRCH, -EMFILE…) ret is untouched.
  */
 int pidref_open(pid_t pid, struct pidref *ret);
 
@@ -39,13 +47,19 @@ static inline bool pidref_is_set(const struct pidref *p)
 /* Uses the descriptor, or the number if there is no descriptor. -ESRCH if the process is gone. */
 int pidref_signal(const struct pidref *p, int signal);
 
-/* Sends a signal with a value (SI_QUEUE). Needs the descriptor. */
+/* The same with a value (SI_QUEUE). */
 int pidref_queue(const struct pidref *p, int signal, union sigval value);
 
 /*
  * Waits until the process has ended, or for the deadline on the monotonic clock: true if
- * it has ended. Without a descriptor it cannot wait: false at once. Does not reap.
+ * it has ended. Does not reap.
  */
 bool pidref_wait(const struct pidref *p, uint64_t deadline_ns);
+
+/*
+ * poll() that also works without the descriptor: `end` is the entry of fds with p->fd,
+ * and has POLLIN in revents when the process has ended.
+ */
+int pidref_poll(const struct pidref *p, struct pollfd *fds, size_t num_fds, struct pollfd *end, int timeout_ms);
 
 #endif

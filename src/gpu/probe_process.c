@@ -156,8 +156,8 @@ void probe_process_end(struct probe_process *p)
 		pidref_wait(&p->ref, clock_now_ns() + REAP_MS * NS_PER_MS);
 		/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
 		siginfo_t info = {0};
-		int flags = WEXITED | (p->ref.fd >= 0 ? WNOHANG : 0);
-		if (waitid(P_PID, (id_t)p->ref.pid, &info, flags) == 0 && info.si_pid && info.si_code != CLD_EXITED)
+		if (waitid(P_PID, (id_t)p->ref.pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid &&
+			info.si_code != CLD_EXITED)
 			p->exit_signal = info.si_status;
 	}
 	pidref_close(&p->ref);

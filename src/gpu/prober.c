@@ -24,7 +24,8 @@
 #include "gpu/prober_threads.h"
 #include "gpu/wire.h"
 
-#define NUM_DRIVERS 2
+#define NUM_DRIVERS    2
+#define PARENT_LOOK_MS 1000
 
 static const struct gpu_backend *const drivers[NUM_DRIVERS] = {&gpu_nvml, &gpu_amd};
 
@@ -139,8 +140,13 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 	if (p->sent < p->out.length)
 		fds[0].events |= POLLOUT;
 	int timeout = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
+	/* Without a descriptor for the parent (see pidref.h) a child of its may keep the socket open. */
+	if (p->parent.fd < 0 && (timeout < 0 || timeout > PARENT_LOOK_MS))
+		timeout = PARENT_LOOK_MS;
 	int n = poll(fds, sizeof(fds) / sizeof(*fds), timeout);
 	if (n < 0 && errno != EINTR)
+		prober_leave();
+	if (getppid() != p->settings->parent)
 		prober_leave();
 	if (n <= 0)
 		return;

@@ -120,7 +120,7 @@ static int say_death(const char *path, bool known, int status, struct gd_error *
 static bool reap(const struct pidref *child, int *ret_status)
 {
 	pidref_wait(child, clock_now_ns() + REAP_MS * NS_PER_MS);
-	return waitpid(child->pid, ret_status, child->fd < 0 ? 0 : WNOHANG) == child->pid;
+	return waitpid(child->pid, ret_status, WNOHANG) == child->pid;
 }
 
 int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err)
@@ -140,7 +140,7 @@ int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, str
 		return error_set(err, r, "'%s' could not be started: %s", helper, error_words(r));
 	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
-	(void)pidref_open(pid, &child); /* without a descriptor, reap() waits by number */
+	(void)pidref_open(pid, &child); /* without a descriptor, its number does */
 
 	struct plugin_report report;
 	r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);

@@ -131,7 +131,7 @@ int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_
 			{.fd = p->child.process.fd, .events = POLLIN},
 			{.fd = p->sent < p->out.length ? p->child.in : -1, .events = POLLOUT},
 		};
-		int n = poll(fds, 4, timeout_ms);
+		int n = pidref_poll(&p->child.process, fds, 4, &fds[2], timeout_ms);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n <= 0)
@@ -158,7 +158,7 @@ static void wait_for_end(struct program *p, uint64_t deadline_ns)
 			{.fd = p->closed ? -1 : p->child.out, .events = POLLIN},
 		};
 		int timeout_ms = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
-		int n = poll(fds, 3, timeout_ms);
+		int n = pidref_poll(&p->child.process, fds, 3, &fds[0], timeout_ms);
 		if ((n < 0 && errno != EINTR) || n == 0 || (n > 0 && fds[0].revents))
 			return;
 		if (n > 0 && fds[1].revents)

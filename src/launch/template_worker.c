@@ -33,7 +33,7 @@ static bool wait_for(struct gd_worker *w, struct child *c)
 			{.fd = c->process.fd, .events = POLLIN},
 			{.fd = c->log, .events = POLLIN},
 		};
-		int n = poll(fds, 2, LOOK_MS);
+		int n = pidref_poll(&c->process, fds, 2, &fds[0], LOOK_MS);
 		if (n > 0 && fds[1].revents)
 			child_read_log(c);
 		if (n > 0 && fds[0].revents)

@@ -106,8 +106,9 @@ void pool_cancel_turn(struct gd_pool *p)
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].recall)
 			recall(p, &p->slots[i]);
-	for (struct task *front; (front = backlog_front(&p->cancelled));) {
-		struct task t = *front;
+	/* Callbacks may cancel more: those are for the next turn. */
+	for (size_t due = p->cancelled.count; due > 0; due--) {
+		struct task t = *backlog_front(&p->cancelled);
 		backlog_pop(&p->cancelled);
 		pthread_mutex_unlock(&p->lock);
 		pool_conclude_skipped(p, &t);

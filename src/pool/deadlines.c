@@ -218,12 +218,15 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 {
 	if (!watch(ward, now))
 		return check_unread(w, ward, now);
-	if (ward->grace_end && ward->watched > ward->grace_last)
+	uint64_t last;
+	bool cancelled = find_cancelled(ward, &last);
+	/* A worker that has not begun a cancelled task after all withdraws it. */
+	bool withdrawn = !cancelled && (ward->flags & WARDEN_END_CANCELLED);
+	if (ward->grace_end && (ward->watched > ward->grace_last || withdrawn))
 		end_grace(ward);
 	uint64_t deadline = ward->limit_ns ? ward->since + ward->limit_ns : 0;
 	if (!ward->grace_end) {
-		uint64_t last;
-		if (find_cancelled(ward, &last))
+		if (cancelled)
 			begin_grace(w, ward, WARDEN_END_CANCELLED, last, now);
 		else if (deadline && now >= deadline && time_out(ward, &last))
 			begin_grace(w, ward, WARDEN_END_TASK_TIMEOUT, last, now);

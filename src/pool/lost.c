@@ -66,11 +66,9 @@ static void conclude_one(struct gd_pool *p, struct slot *s, uint64_t seq, struct
 		conclude_as(p, s, t, event);
 	else if (mark & RING_MARK_TIMED_OUT)
 		pool_conclude_timed_out(p, s, seq, event, true);
-	else if (mark & RING_MARK_CANCELLED)
-		conclude_cancelled(p, s, t, event);
 	else if (!killed)
-		conclude_as(p, s, t, event);
-	else if (!repeat(p, t))
+		conclude_as(p, s, t, event); /* a cancelled task, too: it ended before it was killed */
+	else if ((mark & RING_MARK_CANCELLED) || !repeat(p, t))
 		conclude_cancelled(p, s, t, event);
 }
 

@@ -46,6 +46,8 @@ static void close_others(const struct warden_process *w)
 		}
 	int first = STDERR_FILENO + 1;
 	for (int i = 0; i < count; i++) {
+		if (keep[i] < 0)
+			continue;
 		file_close_range(first, keep[i] - 1);
 		first = keep[i] + 1;
 	}
@@ -224,7 +226,10 @@ void warden_finish(struct warden *w, uint64_t deadline_ns)
 		pidref_signal(&w->process, SIGKILL);
 	/* ECHILD where the host ignores SIGCHLD or waits for everything: fine. */
 	siginfo_t info;
-	while (waitid((idtype_t)P_PIDFD, (id_t)w->process.fd, &info, WEXITED) < 0 && errno == EINTR)
-		;
+	int r;
+	do
+		r = w->process.fd >= 0 ? waitid((idtype_t)P_PIDFD, (id_t)w->process.fd, &info, WEXITED)
+				       : waitid(P_PID, (id_t)w->process.pid, &info, WEXITED);
+	while (r < 0 && errno == EINTR);
 	free_handle(w);
 }

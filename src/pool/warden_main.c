@@ -256,6 +256,18 @@ static bool read_orders(struct warden_process *w)
 
 /* ---- The loop ----------------------------------------------------------- */
 
+#define PARENT_LOOK_NS NS_PER_S
+
+/*
+ * Whether the owner has ended, as far as the system tells: its descriptor does at once.
+ * Where there is none (see pidref.h) the end of the socket does, and, where a child of
+ * the owner holds that open, our parent, at which we look once in PARENT_LOOK_NS.
+ */
+static bool owner_ended(const struct warden_process *w, const struct pollfd *end)
+{
+	return end->revents != 0 || (pidref_is_set(&w->parent) && getppid() != w->parent.pid);
+}
+
 static bool wards_left(const struct warden_process *w)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++)
@@ -278,7 +290,10 @@ static bool new_tasks(const struct warden_process *w)
 /* Sleeps until a deadline or an event. A task with a time limit is an event: the owner wakes us for it. */
 static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t num_fds, uint64_t deadline)
 {
-	int timeout_ms = deadline ? clock_ms_until(deadline, clock_now_ns()) : -1;
+	uint64_t now = clock_now_ns();
+	if (w->parent.fd < 0 && pidref_is_set(&w->parent) && (deadline == 0 || deadline > now + PARENT_LOOK_NS))
+		deadline = now + PARENT_LOOK_NS;
+	int timeout_ms = deadline ? clock_ms_until(deadline, now) : -1;
 	atomic_store(&w->shared->asleep, 1);
 	if (new_tasks(w))
 		timeout_ms = 0;
@@ -322,7 +337,7 @@ void warden_main(struct warden_process *w)
 		wait_for_events(w, fds, w->ending ? 3 : 4, deadline);
 		drain(w->signal_fd);
 		drain(w->wake_fd);
-		bool parent_gone = fds[1].revents != 0 || !read_orders(w);
+		bool parent_gone = owner_ended(w, &fds[1]) || !read_orders(w);
 		if (parent_gone && !w->ending)
 			obey(w, &(struct warden_order){.kind = WARDEN_ORDER_END}, NULL, 0);
 		if (reap(w) || orphans)

@@ -171,9 +171,14 @@ static size_t begin(struct gd_worker *w)
 	}
 }
 
-/* Takes the i-th task in hand: a copy of its record, and its bytes in place. */
+/* Takes the i-th task in hand: a copy of its record, and its bytes in place. -ECANCELED: it is not to begin. */
 static int take(struct gd_worker *w, size_t i)
 {
+	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
+	 */
+	bool cancelled = inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED;
+	if (cancelled && i > 0)
+		return -ECANCELED;
 	struct item *item = &w->items[i];
 	item->desc = *ring_at(inbox_descs(w->channel.in), w->next + i);
 	item->desc.start_ns = w->now_ns;
@@ -185,9 +190,7 @@ static int take(struct gd_worker *w, size_t i)
 			return r;
 		w->tasks[i].data = item->payload.data;
 	}
-	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
-	 */
-	if (inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED)
+	if (cancelled)
 		return -ECANCELED;
 	if (w->brief->announce)
 		worker_mark(w, (struct ring_desc){
@@ -233,13 +236,22 @@ static void refuse(struct gd_worker *w, int code)
 	worker_settle(w);
 }
 
-/* Works on the first of `n` tasks that have begun; returns how many it has dealt with. */
+/*
+ * Works on the first of `n` tasks that have begun; returns how many it has dealt with.
+ * A cancelled task ends the batch: it and those behind it have not begun after all, so
+ * that nobody waits for its answer while the hook is at the tasks before it.
+ */
 static size_t work_on(struct gd_worker *w, size_t n)
 {
 	size_t taken = 0;
 	int r = 0;
 	while (taken < n && (r = take(w, taken)) >= 0)
 		taken++;
+	bool withdraws = taken > 0 && r == -ECANCELED;
+	if (withdraws) {
+		atomic_store(&w->channel.out->begun, w->next + taken);
+		r = 0;
+	}
 	if (taken > 0) {
 		w->in_hand = taken;
 		process(w);
@@ -247,11 +259,7 @@ static size_t work_on(struct gd_worker *w, size_t n)
 		w->settled = 0;
 	}
 	if (r < 0) {
-		if (taken > 0) {
-			w->items[0].desc = w->items[taken].desc;
-			w->items[0].payload = w->items[taken].payload;
-			w->items[taken].payload = PARCEL_NONE;
-		}
+		w->items[0].desc = w->items[taken].desc;
 		w->in_hand = 1;
 		refuse(w, r);
 		w->next++;
@@ -259,7 +267,7 @@ static size_t work_on(struct gd_worker *w, size_t n)
 		taken++;
 	}
 	w->in_hand = 0;
-	return taken;
+	return withdraws ? n : taken;
 }
 
 static void work(struct gd_worker *w)

@@ -83,7 +83,8 @@ static void enter_forked(const struct warden_process *w, size_t slot, const int 
 			_exit(1);
 	}
 	close(w->socket);
-	close(w->parent.fd);
+	if (w->parent.fd >= 0)
+		close(w->parent.fd);
 	close(w->wake_fd);
 	close(w->signal_fd);
 	munmap(w->shared, w->shared_size); /* a worker writes to its outbox and to nothing else of ours */

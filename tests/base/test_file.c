@@ -2,41 +2,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/file.h"
 #include "support/host.h"
-
-#ifndef SYS_close_range /* of kernel headers before 5.9 */
-#define SYS_close_range 436
-#endif
-
-/* From now on close_range() fails as on a kernel that does not have it. */
-static int forbid_close_range(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-		return -errno;
-	return syscall(SYS_close_range, 3u, 2u, 0u) < 0 && errno == ENOSYS ? 0 : -EINVAL;
-}
+#include "support/missing_calls.h"
 
 static bool is_open(int fd)
 {
@@ -70,7 +48,7 @@ static int check_close_range(void)
 
 static int check_without_close_range(void)
 {
-	return forbid_close_range() < 0 ? 100 : check_close_range();
+	return missing_calls_forbid("close_range") < 0 ? 100 : check_close_range();
 }
 
 static void test_descriptors_of_a_range_are_closed_and_no_others(void **state)

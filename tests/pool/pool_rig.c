@@ -10,6 +10,7 @@
 
 #include "support/board.h"
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/wait.h"
 
 struct rig_job pool_rig_job(const struct gd_bytes *task)
@@ -80,6 +81,8 @@ static void note_end(struct pool_rig *rig, const struct gd_event *event)
 		rig->late_elsewhere++;
 	if (event->failure)
 		keep(&rig->failure, event);
+	if (rig->on_end)
+		rig->on_end(rig, event);
 }
 
 static void note_success(struct pool_rig *rig, const struct gd_event *event)
@@ -166,7 +169,8 @@ struct pool_rig *pool_rig_new(void)
 	check_true(rig != NULL);
 	rig->distrusted = -1;
 	rig->callbacks = (struct callbacks){.context = rig, .on_event = note, .on_exit = note_exit};
-	rig->options = (struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2"};
+	rig->options =
+		(struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2", .allow_threads = SANITIZER_THREAD};
 	callbacks_install(&rig->callbacks, &rig->calls);
 	return rig;
 }
@@ -231,7 +235,8 @@ static void submit(struct pool_rig *rig, const void *data, size_t size)
 {
 	uint64_t id, deadline_ns = wait_deadline_ns();
 	int r;
-	while ((r = gd_pool_submit(rig->pool, data, size, NULL, NOWAIT, &id)) == -EAGAIN) {
+	const struct gd_task_options options = {.size = sizeof(options), .timeout_ms = rig->timeout_ms, .nowait = 1};
+	while ((r = gd_pool_submit(rig->pool, data, size, NULL, &options, &id)) == -EAGAIN) {
 		wait_check(deadline_ns, "room for a task");
 		poll_some(rig);
 	}

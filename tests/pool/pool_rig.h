@@ -58,7 +58,9 @@ struct pool_rig {
 	struct gd_options options;
 	struct gd_callbacks calls;
 	struct gd_pool *pool;
-	int distrusted; /* the slot whose results may be wrong; -1: none */
+	int distrusted;     /* the slot whose results may be wrong; -1: none */
+	int64_t timeout_ms; /* of the tasks that are submitted from now on; 0: the pool's */
+	void (*on_end)(struct pool_rig *rig, const struct gd_event *event); /* a test's own part of the callbacks */
 
 	unsigned char *ends; /* by task id: how often it was called back */
 	size_t capacity;

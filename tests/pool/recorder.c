@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "support/board.h"
+#include "support/sanitizer.h"
 #include "support/scratch.h"
 #include "support/wait.h"
 
@@ -81,7 +82,8 @@ int recorder_setup(void **state)
 	board_renew();
 	rec->tasks = 10;
 	rec->callbacks = (struct callbacks){.context = rec, .on_event = note, .on_exit = note_exit};
-	rec->options = (struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2"};
+	rec->options =
+		(struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2", .allow_threads = SANITIZER_THREAD};
 	callbacks_install(&rec->callbacks, &rec->calls);
 	rec->calls.on_progress = on_progress;
 	rec->run = (struct gd_run){.size = sizeof(rec->run), .generator = give, .generator_context = rec};

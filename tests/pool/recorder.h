@@ -48,8 +48,8 @@ struct recorder {
 	struct gd_stats last_progress;
 	struct gd_stats exit_stats;
 
-	uint64_t tasks; /* that the generator gives */
-	uint64_t given;
+	uint64_t tasks;         /* that the generator gives */
+	_Atomic uint64_t given; /* so far; on the feeder's thread */
 	/* A test's own part of the callbacks; what it returns is returned. */
 	int (*on_note)(struct recorder *rec, const struct run_note *note, const struct gd_event *event);
 	void (*on_give)(struct recorder *rec); /* in the generator, before each task */

@@ -178,7 +178,7 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 
 /* ---- Between two steps of gd_poll() ------------------------------------- */
 
-static struct gd_draft *abandon_before_read;
+static struct gd_draft *_Atomic abandon_before_read;
 
 /*
  * The library's read() too. In these tests gd_poll() reads only to clear the event
@@ -187,8 +187,7 @@ static struct gd_draft *abandon_before_read;
  */
 ssize_t read(int fd, void *buf, size_t size)
 {
-	struct gd_draft *d = abandon_before_read;
-	abandon_before_read = NULL;
+	struct gd_draft *d = atomic_exchange(&abandon_before_read, NULL);
 	if (d)
 		gd_draft_abandon(d);
 	return syscall(SYS_read, fd, buf, size);

@@ -23,7 +23,7 @@ static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
 	.process = process,
 	.cleanup = pool_rig_note_cleanup};
 
-#define KILLS        (SANITIZER_ADDRESS ? 250 : 1000) /* with the sanitizer, a process is made and ends slowly */
+#define KILLS        (SANITIZER_THREAD ? 50 : SANITIZER_ADDRESS ? 250 : 1000) /* with them, processes start slowly */
 #define TASKS        (KILLS * 100)
 #define PER_KILL     (TASKS / KILLS)
 #define KILLS_BEHIND 5

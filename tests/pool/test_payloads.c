@@ -11,10 +11,11 @@
 #include "pattern.h"
 #include "recorder.h"
 #include "support/board.h"
+#include "support/sanitizer.h"
 #include "support/wait.h"
 
 #define MIB ((size_t)1 << 20)
-#define GIB ((size_t)1 << 30)
+#define GIB ((size_t)1 << (SANITIZER_THREAD ? 24 : 30)) /* TSan notes each byte that is read and written */
 
 static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, MIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB, 64 * MIB};
 #define NUM_SIZES (sizeof(sizes) / sizeof(sizes[0]))

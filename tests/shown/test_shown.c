@@ -18,6 +18,7 @@
 
 #include "gpu_dispatch.h"
 #include "shown/worker_row.h"
+#include "support/sanitizer.h"
 
 /* Between the workers and us. */
 struct shared {
@@ -93,6 +94,7 @@ static int run_with(struct gd_options *o, struct numbers *n, const struct gd_sho
 		.size = sizeof(run), .generator = next_number, .generator_context = n, .total_tasks = (uint64_t)n->end};
 	const struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take, .on_setup_fail = note_setup};
 	o->size = sizeof(*o);
+	o->allow_threads = SANITIZER_THREAD;
 	if (!o->gpus)
 		o->gpus = "sim:2";
 	assert_int_equal(gd_dispatcher_create(o, &d, NULL), 0);
@@ -306,7 +308,8 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = wait_to_be_seen};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_options o = {
+		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .allow_threads = SANITIZER_THREAD};
 	struct gd_callbacks calls = {.size = sizeof(calls), .on_success = take};
 	struct gd_pool *p;
 	char bytes[8] = "";
@@ -362,7 +365,8 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	uint64_t first_end = 0;
 	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = wait_for_number};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_options o = {
+		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .allow_threads = SANITIZER_THREAD};
 	struct gd_callbacks calls = {.size = sizeof(calls), .context = &first_end, .on_success = note_end};
 	struct gd_pool *p;
 	struct gd_worker_stats w = {0};

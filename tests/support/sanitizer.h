@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* SANITIZER_ADDRESS: 1 where this is compiled with the address sanitizer, which is slow and takes memory; else 0. */
+/*
+ * SANITIZER_ADDRESS: 1 where this is compiled with the address sanitizer, which is slow and takes memory; else 0.
+ * SANITIZER_THREAD: the same for the thread sanitizer, which has a thread of its own.
+ */
 #ifndef TESTS_SUPPORT_SANITIZER_H
 #define TESTS_SUPPORT_SANITIZER_H
 
@@ -12,6 +15,17 @@
 #endif
 #ifndef SANITIZER_ADDRESS
 #define SANITIZER_ADDRESS 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZER_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZER_THREAD 1
+#endif
+#endif
+#ifndef SANITIZER_THREAD
+#define SANITIZER_THREAD 0
 #endif
 
 #endif

@@ -159,11 +159,14 @@ static void on_keeper_exit(void *context, uint32_t events)
 	run->runner->must_read = run->runner->must_judge = true;
 }
 
-/* A keeper that lives is watched; where it cannot be (another PID namespace) the clock must do. */
+/* A keeper that lives is watched; where it cannot be (another PID namespace, no descriptors for processes) the clock
+ * must do. */
 static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
 {
 	struct pidref keeper;
 	if (pidref_is_set(&run->watched) || holder < 0 || pidref_open(holder, &keeper) < 0)
+		return;
+	if (keeper.fd < 0)
 		return;
 	if (keeper_holder(r, job) != holder ||
 		loop_add(r->loop, keeper.fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""gpuq on kernels, or in sandboxes, that lack system calls which it would use."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from lab import LIMIT
+from launch_lab import COPY, PROGRAM
+
+WITHOUT_CALLS = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/without_calls"
+CALLS = [*subprocess.run([WITHOUT_CALLS], capture_output=True, text=True, check=True).stdout.split(), "all"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_jobs_run_without_a_call(lab, call):
+    prefix = (WITHOUT_CALLS, call)
+    lab.commands("echo a >> ran", "exit 3")
+    lab.gpuq("run", code=1, prefix=prefix)
+    assert lab.ran() == ["a"]
+    assert lab.job(2)["exit_code"] == 3
+
+
+def test_a_job_is_cancelled_without_the_calls(lab):
+    prefix = (WITHOUT_CALLS, "all")
+    lab.add("echo $$ >> ran; sleep 1000 & wait", prefix=prefix)
+    runner = lab.start("run", prefix=prefix)
+    lab.until(lab.ran)
+    lab.gpuq("cancel", 1, prefix=prefix)
+    assert runner.wait(timeout=LIMIT) == 1
+    assert lab.job(1)["status"] == "cancelled"
+
+
+def test_a_runner_takes_over_a_job_without_the_calls(lab):
+    prefix = (WITHOUT_CALLS, "all")
+    lab.commands("echo a >> ran; until [ -e go ]; do sleep 0.01; done; echo b >> ran")
+    runner = lab.start("run", prefix=prefix)
+    lab.until(lab.ran)
+    runner.kill()
+    runner.wait()
+    second = lab.start("run", prefix=prefix)
+    lab.until(lambda: lab.runner() == second.pid)
+    (lab.directory / "go").touch()
+    assert second.wait(timeout=LIMIT) == 0
+    assert lab.ran() == ["a", "b"]
+
+
+@pytest.mark.parametrize("worker", [COPY, PROGRAM], ids=["command", "program"])
+def test_launch_works_without_the_calls(launch, worker):
+    launch.put("a.wav", "b.wav")
+    result = subprocess.run([WITHOUT_CALLS, "all", *launch.words(*worker)], cwd=launch.directory, env=launch.environment,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 0, result
+    assert "2 of 2 files done" in result.stdout
