@@ -4,6 +4,7 @@
  *
  *     launch NOOP_WORKER.so
  *
+ * $GPUQ_WORKER names the helper gpuq-worker of this build, unless it is set: it lies in the folder above.
  * The files are made in /dev/shm, or in $TMPDIR where that is not to be had, and removed.
  */
 #include <errno.h>
@@ -113,8 +114,10 @@ static void run(const struct gd_launch_options *options, struct gd_launch_summar
 	struct gd_launch_summary *summary;
 	struct gd_error err = {0};
 	int r = gd_launch(options, &summary, &err);
-	if (r != 0)
-		fail("gd_launch()", err.message[0] ? err.message : "some files failed");
+	if (r < 0)
+		fail("gd_launch()", err.message);
+	if (gd_launch_exit_code(r, summary) != 0)
+		fail("gd_launch()", "some files failed");
 	*ret = *summary;
 	gd_launch_summary_free(summary);
 }
@@ -128,7 +131,7 @@ static void measure_noop(const char *plugin)
 		.input_dir = "noop",
 		.output_dir = "noop-out",
 		.gpus = "sim:2",
-		.recursive = true,
+		.recursive = 1,
 		.plugin = plugin,
 	};
 	uint64_t start = clock_now_ns();
@@ -155,7 +158,7 @@ static double time_find(void)
 static void measure_discovery(void)
 {
 	struct gd_files *files;
-	struct gd_find_options o = {.size = sizeof(o), .recursive = true};
+	struct gd_find_options o = {.size = sizeof(o), .recursive = 1};
 	struct gd_error err;
 	put_files("many", MANY_FILES);
 	double find = time_find();
@@ -178,13 +181,13 @@ static int simulate(struct gd_worker *w, void *state, const struct gd_bytes *tas
 {
 	(void)state;
 	struct gd_file file;
-	int r = gd_file_read(task, &file);
+	int r = gd_file_read(task, &file, sizeof(file));
 	if (r < 0)
 		return r;
 	uint64_t ns = file.size_bytes * 1000 * (gd_worker_gpu(w) == TAIL_SLOW ? 2 : 1);
 	struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
 	nanosleep(&t, NULL);
-	return gd_file_done(w, -1);
+	return 0;
 }
 
 static double uniform(void)
@@ -217,10 +220,10 @@ static double time_of_shares(enum gd_balance balance)
 	struct gd_error err;
 	if (gd_files_find("tail", NULL, &files, &err) < 0)
 		fail("gd_files_find()", err.message);
-	if (gd_share_out(files->files, files->count, balance, TAIL_GPUS, gpus) < 0)
-		fail("gd_share_out()", "out of memory");
+	if (gd_balance_share(files->files, files->count, balance, TAIL_GPUS, gpus) < 0)
+		fail("gd_balance_share()", "out of memory");
 	for (size_t i = 0; i < files->count; i++)
-		load[gpus[i]] += (double)files->files[i].size_bytes / 1e6 * (gpus[i] == TAIL_SLOW ? 2 : 1);
+		load[gpus[i]] += (double)files->files[i]->size_bytes / 1e6 * (gpus[i] == TAIL_SLOW ? 2 : 1);
 	for (size_t g = 0; g < TAIL_GPUS; g++)
 		most = load[g] > most ? load[g] : most;
 	gd_files_free(files);
@@ -241,6 +244,18 @@ static void measure_tail(void)
 		time_of_shares(GD_BALANCE_LONGEST_FIRST) / bound);
 }
 
+static void find_helper(void)
+{
+	char own[4096], helper[4096 + 32];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	if (n <= 0)
+		fail("/proc/self/exe", strerror(errno));
+	own[n] = '\0';
+	*strrchr(own, '/') = '\0';
+	snprintf(helper, sizeof(helper), "%s/../gpuq-worker", own);
+	setenv("GPUQ_WORKER", helper, 0);
+}
+
 int main(int argc, char **argv)
 {
 	char plugin[4096];
@@ -248,6 +263,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: launch NOOP_WORKER.so\n");
 		return 2;
 	}
+	find_helper();
 	enter_scratch();
 	measure_noop(plugin);
 	measure_tail();

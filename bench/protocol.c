@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "gpu_dispatch_launch.h"
@@ -49,8 +50,8 @@ static int nothing(struct gd_worker *w, void *state, const struct gd_bytes *task
 {
 	(void)state;
 	struct gd_file file;
-	int r = gd_file_read(task, &file);
-	return r < 0 ? r : gd_file_done(w, 1.5);
+	int r = gd_file_read(task, &file, sizeof(file));
+	return r < 0 ? r : gd_worker_file_seconds(w, 1.5);
 }
 
 /* ---- This side ---------------------------------------------------------- */
@@ -62,7 +63,8 @@ static int generate(void *context, struct gd_feed *feed)
 		return 0;
 	char path[64];
 	snprintf(path, sizeof(path), "/data/audio/recordings/%08llu.wav", (unsigned long long)b->sent++);
-	const struct gd_file file = {.path = path, .output_dir = "/data/outputs/x", .stem = "x", .seconds = 1.5};
+	const struct gd_file file = {
+		.path = path, .output_dir = "/data/outputs/x", .stem = "x", .known = GD_KNOWN_SECONDS, .seconds = 1.5};
 	void *to = gd_feed_reserve(feed, file_task_size(&file), NULL, NULL);
 	if (!to)
 		return -1;
@@ -86,7 +88,7 @@ static int fail(void *context, const struct gd_event *event)
 }
 
 /* Microseconds for one file. */
-static double measure(const struct gd_worker_ops *ops, uint64_t files)
+static double measure(const struct gd_worker_ops *ops, const char *const *worker_argv, uint64_t files)
 {
 	struct bench b = {.files = files};
 	struct gd_error error = {0};
@@ -94,6 +96,7 @@ static double measure(const struct gd_worker_ops *ops, uint64_t files)
 	const struct gd_options options = {
 		.size = sizeof(options),
 		.worker = ops,
+		.worker_argv = worker_argv,
 		.gpus = "sim:1",
 	};
 	const struct gd_callbacks callbacks = {
@@ -114,7 +117,25 @@ static double measure(const struct gd_worker_ops *ops, uint64_t files)
 static double measure_worker(enum launch_kind kind, const char *const *argv, uint64_t files)
 {
 	const struct launch_worker worker = {.kind = kind, .argv = argv};
-	return measure(launch_worker_ops(&worker), files);
+	struct gd_error error = {0};
+	char **worker_argv;
+	if (launch_worker_argv(&worker, &worker_argv, &error) < 0)
+		errx(1, "%s", error.message);
+	double us = measure(NULL, (const char *const *)worker_argv, files);
+	free(worker_argv);
+	return us;
+}
+
+/* This program, and gpuq-worker of the same build in the folder above. */
+static void find_helper(char *own, size_t room)
+{
+	char helper[4096 + 32];
+	ssize_t n = readlink("/proc/self/exe", own, room - 1);
+	if (n <= 0)
+		err(1, "/proc/self/exe");
+	own[n] = '\0';
+	snprintf(helper, sizeof(helper), "%.*s/../gpuq-worker", (int)(strrchr(own, '/') - own), own);
+	setenv("GPUQ_WORKER", helper, 0);
 }
 
 int main(int argc, char **argv)
@@ -124,11 +145,13 @@ int main(int argc, char **argv)
 	bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
 	if (argc > 2 || (argc == 2 && !json))
 		errx(2, "usage: protocol [--json]");
+	char own[4096];
+	find_helper(own, sizeof(own));
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = nothing};
-	const char *const program[] = {"/proc/self/exe", "--speak", NULL};
+	const char *const program[] = {own, "--speak", NULL};
 	const char *const in_python[] = {"python3", "-c", python, NULL};
 	const char *const command[] = {"true", "{file}", NULL};
-	double hook = measure(&ops, 200000);
+	double hook = measure(&ops, NULL, 200000);
 	double spoken = measure_worker(LAUNCH_PROGRAM, program, 50000);
 	double by_python = measure_worker(LAUNCH_PROGRAM, in_python, 20000);
 	double executed = measure_worker(LAUNCH_TEMPLATE, command, 1000);

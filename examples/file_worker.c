@@ -23,7 +23,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 {
 	char *block = state, path[4096];
 	struct gd_file file;
-	int r = gd_file_read(task, &file);
+	int r = gd_file_read(task, &file, sizeof(file));
 	if (r < 0)
 		return r;
 	FILE *in = fopen(file.path, "r");
@@ -37,10 +37,9 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	fclose(in);
 	snprintf(path, sizeof(path), "%s/%s.count", file.output_dir, file.stem);
 	FILE *out = fopen(path, "w");
-	int failed = !out || fprintf(out, "%ld\n", lines) < 0;
-	if ((out && fclose(out) != 0) || failed)
+	if (!out || fprintf(out, "%ld\n", lines) < 0 || fclose(out) != 0)
 		return gd_worker_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
-	return gd_file_done(w, -1); /* no audio in it */
+	return 0; /* a file with audio: return gd_worker_file_seconds(w, seconds) */
 }
 
 static int cleanup(struct gd_worker *w, void *state)
@@ -50,6 +49,11 @@ static int cleanup(struct gd_worker *w, void *state)
 	return 0;
 }
 
-GD_API const struct gd_worker_ops gd_worker = {
-	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
-GD_API const char gd_worker_about[] = "an example: counts the lines of text files";
+static const struct gd_worker_ops ops = {.size = sizeof(ops), .setup = setup, .process = process, .cleanup = cleanup};
+static const struct gd_plugin plugin = {
+	sizeof(plugin), GD_PLUGIN_VERSION, "an example: counts the lines of text files", &ops};
+
+const struct gd_plugin *gd_plugin_get(void)
+{
+	return &plugin;
+}

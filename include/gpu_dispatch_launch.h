@@ -1,5 +1,46 @@
 /* SPDX-License-Identifier: MIT */
-/** gpu_dispatch: a folder of files over the GPUs, as `gpuq launch` does it. */
+/**
+ * gpu_dispatch: a folder of files over the GPUs of a machine, as `gpuq launch` does.
+ *
+ * # Calling sequence
+ *
+ * One call does everything: finds the files, skips those that an earlier run has
+ * done, shares the others out over the GPUs, longest first, and sums up:
+ *
+ *     struct gd_launch_options options = {
+ *             .size = sizeof(options), .input_dir = "audio", .plugin = "./transcribe.so"};
+ *     struct gd_launch_summary *summary = NULL;
+ *     struct gd_error err;
+ *     int r = gd_launch(&options, &summary, &err);
+ *     if (r < 0)
+ *             fprintf(stderr, "%s\n", err.message);
+ *     int code = gd_launch_exit_code(r, summary);
+ *     gd_launch_summary_free(summary);
+ *
+ * To stop it, to look at the files first, or to read the summary in between, use its
+ * parts:
+ *
+ *     gd_launcher_create() → [gd_launcher_find()] → gd_launcher_run() → gd_launcher_destroy()
+ *
+ * A plug-in is a shared object that exports gd_plugin_get(); see struct gd_plugin.
+ *
+ * # Ownership
+ *
+ * What the options point to must stay valid until gd_launcher_destroy(). Everything
+ * that a launcher or a balancer returns belongs to it and is valid until the next
+ * call with it. Strings that are passed in are copied.
+ *
+ * # Threads
+ *
+ * A launcher, a balancer and a list of files may each be used by one thread at a
+ * time; gd_launcher_stop() is the exception. Callbacks are made on the thread that
+ * called gd_launcher_run(), one at a time, except for `seconds`. The library touches no
+ * signals here and prints nothing. Commands, programs and plug-ins run in executed
+ * processes, so that programs with threads can launch, too; only `worker` (hooks of
+ * this program) needs a program without threads.
+ *
+ * Errors and structs that begin with `size`: see gpu_dispatch.h.
+ */
 #ifndef GPU_DISPATCH_LAUNCH_H
 #define GPU_DISPATCH_LAUNCH_H
 
@@ -9,317 +50,388 @@
 extern "C" {
 #endif
 
-/* ---- Workers of gpuq launch ----------------------------------------------- */
-
-/**
- * A plug-in for `gpuq launch --worker FILE.so` exports its hooks:
- *
- *     const struct gd_worker_ops gd_worker = {.setup = …, .process = …};
- *     const char gd_worker_about[] = "one line for --list-workers"; // if it likes
- *
- * and each task is a file. --model-size, --language and --set reach it as
- * settings: gd_worker_setting(w, "model_size", "base").
- */
-struct gd_file {
-	const char *path;       /**< absolute */
-	const char *output_dir; /**< absolute, made before the worker is called; of this file alone */
-	const char *stem;       /**< its name without folder and extension */
-	uint64_t size_bytes;
-	double seconds; /**< of audio, -1 where that is not known */
+/** Bits that tell which numbers of a struct are known. An unknown number is 0. */
+enum gd_known {
+	GD_KNOWN_SECONDS = 1 << 0, /**< seconds of audio */
+	GD_KNOWN_RTF = 1 << 1,
+	GD_KNOWN_ETA = 1 << 2,
+	GD_KNOWN_BYTES_PER_SECOND = 1 << 3,
 };
 
-/** The file that a task stands for; its strings are valid as long as the task's bytes. -EBADMSG: it is none. */
-GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret);
-/** The result of a file: how many seconds of audio it held, -1 where that has no meaning. */
-GD_API int gd_file_done(struct gd_worker *w, double seconds);
+/* ---- Plug-ins ------------------------------------------------------------- */
 
-/* ---- Launch: a folder of files over the GPUs ------------------------------ */
+#define GD_PLUGIN_VERSION 1
 
-/*
- * What `gpuq launch` is made of: gd_launch() does it all; its parts (files, shares,
- * balancer, launcher) are here to be used alone. None of them may be used by
- * two threads at a time, but for gd_launcher_stop().
+#if defined(__GNUC__)
+#define GD_PLUGIN_EXPORT __attribute__((visibility("default")))
+#else
+#define GD_PLUGIN_EXPORT
+#endif
+
+/**
+ * What a plug-in for `gpuq launch --worker FILE.so` exports: the function
+ *
+ *     const struct gd_plugin *gd_plugin_get(void)
+ *     {
+ *             static const struct gd_worker_ops ops = {.size = sizeof(ops), .setup = …, .process = …};
+ *             static const struct gd_plugin plugin = {
+ *                     .size = sizeof(plugin), .version = GD_PLUGIN_VERSION, .about = "…", .ops = &ops};
+ *             return &plugin;
+ *     }
+ *
+ * Each task of its hooks is a file: gd_file_read(). The settings --model-size,
+ * --language and --set reach it by gd_worker_setting(w, "model_size", "base"). It is
+ * loaded in worker processes only, which provide the gd_*() functions: do not link it
+ * with the library.
  */
+struct gd_plugin {
+	size_t size;       /**< sizeof(struct gd_plugin) */
+	uint64_t version;  /**< GD_PLUGIN_VERSION */
+	const char *about; /**< one line for --list-workers, or NULL */
+	const struct gd_worker_ops *ops;
+};
 
-/** A file that was found. */
-struct gd_found {
-	const char *path; /**< below the folder: "a/b.wav" */
+/** Implemented by the plug-in. */
+GD_PLUGIN_EXPORT const struct gd_plugin *gd_plugin_get(void);
+
+/** The file that a task stands for. */
+struct gd_file {
+	size_t size;
+	const char *path;       /**< absolute */
+	const char *output_dir; /**< absolute; of this file alone; exists */
+	const char *stem;       /**< the file's name without folder and extension */
 	uint64_t size_bytes;
-	int64_t mtime_ns; /**< of its last change, since 1970 */
-	double seconds;   /**< of audio; -1: not known. Whoever knows may fill it in */
+	uint64_t known; /**< GD_KNOWN_SECONDS */
+	double seconds; /**< of audio */
+};
+
+/** Fills *ret (of `size` bytes); its strings are valid as long as the task's bytes. -EBADMSG: not a file. */
+GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size);
+/**
+ * In process(): reports how many seconds of audio the file held; -EINVAL if that is not
+ * a number of 0 or more. Without this call they are unknown. The seconds are the
+ * file's result: in process_batch(), gd_worker_batch_result() with one double reports them.
+ */
+GD_API int gd_worker_file_seconds(struct gd_worker *w, double seconds);
+
+/* ---- Files ---------------------------------------------------------------- */
+
+/** A file that was found. The functions below also take files that you describe yourself. */
+struct gd_found {
+	size_t size;      /**< sizeof(struct gd_found) */
+	const char *path; /**< relative to the folder: "a/b.wav" */
+	uint64_t size_bytes;
+	int64_t mtime_ns; /**< last change, since 1970 */
+	uint64_t known;   /**< GD_KNOWN_SECONDS */
+	double seconds;   /**< of audio */
 };
 
 /** Files of a folder. Release with gd_files_free(). */
 struct gd_files {
+	size_t size;
 	const char *folder; /**< absolute, links resolved */
 	size_t count;
-	struct gd_found *files; /**< sorted by name, folder by folder */
-	/** Folders that could not be read, loops of links: a line each. */
+	const struct gd_found *const *files; /**< sorted by name, folder by folder */
+	/** Unreadable folders and loops of links: one line each. */
 	size_t num_warnings;
 	const char *const *warnings;
-	/* For those who wonder why so little was found. */
+	/* To explain why little was found. */
 	uint64_t others;        /**< files that match no pattern */
 	const char *other;      /**< one of them, or NULL */
-	uint64_t other_folders; /**< that were not entered, for want of `recursive` */
+	uint64_t other_folders; /**< folders that were not entered because `recursive` was not set */
 };
 
 struct gd_find_options {
 	size_t size; /**< sizeof(struct gd_find_options) */
-	/** Of names, as the shell has them; a leading dot must be written. None: *.wav */
+	/** Patterns for names, as in the shell; a leading dot must be written. Default: *.wav */
 	const char *const *patterns;
 	size_t num_patterns;
-	bool recursive; /**< also what is in its folders, and in those behind links, once around each loop */
-	/** A folder that is not entered, or NULL. Where it is the one that is searched: of what is in it, what
-	 *  a launcher keeps there (launch.jsonl) is no file that is meant. */
+	/** A folder that is not entered, or NULL. If it is the folder that is searched, only
+	 *  the launcher's own files (launch.jsonl) are left out. */
 	const char *exclude;
-	/** Asked now and then; true ends it with -ECANCELED. */
+	/** Called now and then; true ends the search with -ECANCELED. */
 	bool (*stopped)(void *context);
 	void *context;
+	uint64_t recursive; /**< nonzero: also folders in it, and behind links, each once */
 };
 
-/** Looks for files. Only names, sizes and times are read. -ENOENT, -ENOTDIR, -EACCES: of the folder itself. */
+/** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR, -EACCES: the folder itself. */
 GD_API int gd_files_find(
 	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err);
 GD_API void gd_files_free(struct gd_files *files);
 
-/** How many seconds of audio a file holds; -1 where it cannot tell. Called by several threads at a time. */
-typedef double gd_seconds_reader(void *context, const char *path);
+/** Reads how many seconds of audio a file holds. 0, or a negative errno value: unknown. Called by several threads. */
+typedef int gd_seconds_reader(void *context, const char *path, double *ret_seconds);
 
-/** Asks for all whose seconds are not known. Returns how many it learned. */
+/** Calls `reader` for all files whose seconds are unknown and fills those in. Returns how many it learned. */
 GD_API size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context);
 
 /** How much there is to do. */
 struct gd_workload {
+	size_t size;
 	uint64_t files;
 	uint64_t bytes;
-	double audio_seconds;   /**< of those of which it is known */
-	uint64_t audio_unknown; /**< files of which it is not */
+	double audio_seconds;   /**< of the files whose seconds are known */
+	uint64_t audio_unknown; /**< files whose seconds are unknown */
 	uint64_t largest_bytes;
 	uint64_t smallest_bytes;
-	const char *largest; /**< path of the first such file; NULL where there is none */
+	const char *largest; /**< path of the first such file; NULL if there is none */
 	const char *smallest;
 };
 
-GD_API void gd_workload_estimate(const struct gd_found *files, size_t count, struct gd_workload *ret);
+/** Fills *ret (of `size` bytes). */
+GD_API void gd_files_workload(const struct gd_found *const *files, size_t count, struct gd_workload *ret, size_t size);
 
-/** In which order files are worked on, and how they are shared out beforehand. */
+/* ---- Sharing out ---------------------------------------------------------- */
+
+/** In which order files are processed, and how they are shared out in advance. */
 enum gd_balance {
-	/** The longest first: by seconds, or what the size makes of them. Shares: each to the GPU with the least. */
+	/** Longest first: by seconds, or estimated from the size. Shares: each to the GPU with the least. */
 	GD_BALANCE_LONGEST_FIRST = 0,
-	GD_BALANCE_BY_SIZE,     /**< the largest first; shares: dealt out in turn */
-	GD_BALANCE_ROUND_ROBIN, /**< as they are; shares: dealt out in turn */
-	GD_BALANCE_AS_FOUND,    /**< as they are; shares: one piece each */
+	GD_BALANCE_BY_SIZE,     /**< largest first; shares: dealt out in turn */
+	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: dealt out in turn */
+	GD_BALANCE_AS_FOUND,    /**< as found; shares: one contiguous piece each */
 };
 
 /** "longest-first", "size", "round-robin", "none". */
 GD_API const char *gd_balance_name(enum gd_balance balance);
-/** -EINVAL: it is none of them. */
+/** -EINVAL: unknown name. */
 GD_API int gd_balance_parse(const char *name, enum gd_balance *ret);
 
-/** A strategy of one's own: which of the GPUs 0…num_gpus-1 gets files[i], into ret_gpus[i]. 0 or a negative errno. */
-typedef int gd_strategy(void *context, const struct gd_found *files, size_t count, size_t num_gpus, size_t *ret_gpus);
+/** The order of work: indices of files into ret_order[0…count). -EINVAL: a file without its size, or no such balance.
+ */
+GD_API int gd_balance_order(
+	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t *ret_order);
+/** Which GPU (0…num_gpus-1) would get which file: into ret_gpus[0…count). -EINVAL as above, and without a GPU. */
+GD_API int gd_balance_share(
+	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus);
 
-/** Which GPU would get which file, into ret_gpus[0…count). */
-GD_API int gd_share_out(
-	const struct gd_found *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus);
+/** A strategy of your own: writes which GPU (0…num_gpus-1) gets files[i] into ret_gpus[i]. 0 or a negative errno. */
+typedef int gd_strategy(
+	void *context, const struct gd_found *const *files, size_t count, size_t num_gpus, size_t *ret_gpus);
 
-/** The order of work: indices of files, into ret_order[0…count). */
-GD_API int gd_queue_order(const struct gd_found *files, size_t count, enum gd_balance balance, size_t *ret_order);
-/** The same for shares that are given: the first of each GPU, the second of each… -EINVAL for a GPU that is none. */
-GD_API int gd_queue_shares(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order);
+/** The order of work for given shares: the first file of each GPU, the second of each… -EINVAL: no such GPU. */
+GD_API int gd_share_order(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order);
 
 /** What one GPU would get. */
 struct gd_share {
+	size_t size;
 	uint64_t files;
 	uint64_t bytes;
-	double audio_seconds; /**< of those of which it is known */
-	double load;          /**< its part of the whole, 0…1: by seconds, or what the size makes of them */
+	double audio_seconds; /**< of the files whose seconds are known */
+	double load;          /**< its part of the whole, 0…1: by seconds, or estimated from the size */
+	double imbalance;     /**< of all shares: how much more than the mean the fullest GPU has; 0: even */
 };
 
-/**
- * Shares as numbers, into ret[0…num_gpus). Returns the imbalance: how much more than
- * the mean the GPU with the most has; 0: even.
- */
-GD_API double gd_share_stats(
-	const struct gd_found *files, const size_t *gpus, size_t count, size_t num_gpus, struct gd_share *ret);
+/** The share of one GPU, into *ret (of `size` bytes). -EINVAL: no such GPU. */
+GD_API int gd_share_stats(const struct gd_found *const *files, const size_t *gpus, size_t count, size_t num_gpus,
+	size_t gpu, struct gd_share *ret, size_t size);
 
-/* ---- Balancer: what came out ------------------------------------------------ */
+/* ---- Balancer: results as numbers ----------------------------------------- */
 
 struct gd_file_result {
+	size_t size; /**< sizeof(struct gd_file_result) */
 	const char *file;
 	const char *error; /**< NULL: done */
-	int gpu;           /**< -1: it came to none */
+	int64_t gpu;       /**< -1: never reached one */
 	uint64_t size_bytes;
-	double audio_seconds; /**< -1: not known */
+	uint64_t known; /**< GD_KNOWN_SECONDS */
+	double audio_seconds;
 	double processing_seconds;
 };
 
 struct gd_launch_failure {
+	size_t size;
 	const char *file;
 	const char *error;
 };
 
 /** One GPU's part. */
 struct gd_launch_gpu {
-	int gpu;
+	size_t size;
+	int64_t gpu;
 	uint64_t files; /**< done */
 	uint64_t failed;
 	double audio_seconds;
 	double processing_seconds;
-	/** Of all that is done, 0…1: by audio seconds, or, where a file has none, by files. */
-	double share;
+	double share; /**< of all that is done, 0…1: by audio seconds, or by files if those of a file are unknown */
 };
 
 /**
- * All numbers of a run. Processing seconds are those of files that are done, all
- * workers together: more than the wall clock's when they work side by side.
+ * All numbers of a run. Processing seconds are those of files that are done, of all
+ * workers together: more than the wall clock when they work side by side.
  */
 struct gd_launch_summary {
+	size_t size;
+	uint64_t known;       /**< GD_KNOWN_RTF */
 	uint64_t files_total; /**< = done + failed + skipped + left */
 	uint64_t files_done;
 	uint64_t files_failed;
-	uint64_t files_skipped; /**< done by an earlier run */
-	uint64_t files_left;    /**< not begun: it was stopped, or no worker was left */
+	uint64_t files_skipped;    /**< done by an earlier run */
+	uint64_t files_left;       /**< not begun: stopped, or no worker was left */
+	uint64_t files_unrecorded; /**< results that are not in launch.jsonl at the end: repeated by the next run */
 	uint64_t bytes_done;
+	double progress; /**< part of the files that has ended, 0…1; 1 if there are none */
 	double audio_seconds;
 	double processing_seconds;
 	double wall_seconds;
-	double rtf;     /**< processing over audio seconds, of files of which both are known; 0 while there are none */
+	double rtf;     /**< processing seconds over audio seconds, of files for which both are known */
 	double speedup; /**< processing seconds over wall clock */
 	double skew;    /**< how much longer than the mean the busiest GPU worked; 0: even */
 	size_t num_failures;
-	const struct gd_launch_failure *failures;
+	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;
-	const struct gd_launch_gpu *gpus; /**< by number */
+	const struct gd_launch_gpu *const *gpus; /**< by number */
 };
 
 struct gd_balancer;
 
-/** For these GPUs (others may come up later); its clock starts now. */
+/** Creates a balancer for these GPUs (others may follow); its clock starts now. */
 GD_API int gd_balancer_create(const int *gpus, size_t num_gpus, struct gd_balancer **ret);
+/** NULL is fine. */
 GD_API void gd_balancer_destroy(struct gd_balancer *b);
-/** How many there will be, and how many need nothing to be done. */
+/** Sets how many files there will be, and how many of them are skipped. */
 GD_API void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t files_skipped);
-/** Strings are copied. */
+/** -EINVAL or -E2BIG: the size of the struct; -ENOMEM. */
 GD_API int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result);
-/** Part of the expected files that has come to an end, 0…1; 1 where nothing is expected. */
-GD_API double gd_balancer_progress(const struct gd_balancer *b);
-GD_API double gd_balancer_rtf(const struct gd_balancer *b);
-GD_API double gd_balancer_speedup(const struct gd_balancer *b);
-GD_API double gd_balancer_skew(const struct gd_balancer *b);
-/** Its lists are the balancer's, valid until the next change. */
-GD_API void gd_balancer_summary(const struct gd_balancer *b, struct gd_launch_summary *ret);
-/** The clock stands still from now on. */
+/** Fills *ret (of `size` bytes). */
+GD_API void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size);
 GD_API void gd_balancer_stop_clock(struct gd_balancer *b);
-/** As it was when created. */
+/** Back to the state after creation. */
 GD_API void gd_balancer_reset(struct gd_balancer *b);
 
-/* ---- Launcher: all of it ------------------------------------------------------ */
+/* ---- Launcher ------------------------------------------------------------- */
 
-/** A worker in the middle of a run. */
+/** A worker during a run. */
 struct gd_launch_worker {
-	struct gd_worker_stats stats;
-	const char *file; /**< that it works on, or NULL */
+	size_t size;
+	const struct gd_worker_stats *stats;
+	const char *file; /**< that it is processing, or NULL */
 };
 
 struct gd_launch_progress {
+	size_t size;
 	const struct gd_launch_summary *summary; /**< so far */
-	bool ending;                             /**< a stop was asked for: nothing new begins */
-	bool cancelling;                         /**< another one was: what has begun is ended */
-	bool in_seconds;                         /**< the amounts are audio seconds, else bytes */
-	double total_amount;                     /**< of what this run has to do */
+	int ending;                              /**< a stop was requested: no new file begins */
+	int cancelling;                          /**< a second stop: running files are cancelled */
+	uint64_t known;      /**< GD_KNOWN_ETA; GD_KNOWN_SECONDS: amounts are audio seconds, not bytes */
+	double total_amount; /**< of what this run has to do */
 	double done_amount;
-	double eta_seconds; /**< -1: not known yet */
+	double eta_seconds;
 	size_t num_workers;
-	const struct gd_launch_worker *workers;
+	const struct gd_launch_worker *const *workers;
 };
 
 struct gd_launch_options {
 	size_t size; /**< sizeof(struct gd_launch_options) */
 
 	const char *input_dir;       /**< mandatory */
-	const char *output_dir;      /**< data/outputs; made when the run begins */
+	const char *output_dir;      /**< data/outputs; created when the run begins */
 	const char *gpus;            /**< see gd_gpu_list() */
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;
-	bool recursive;
-	bool force; /**< also what an earlier run has done */
+	int recursive; /**< nonzero: folders in input_dir, too */
+	int force;     /**< nonzero: also files that an earlier run has done */
 
 	/* The worker: one of these. */
-	const char *const *command;         /**< run per file, {file} and so on filled in; NULL at the end */
-	const char *const *program;         /**< persistent, speaks docs/worker-protocol.md; NULL at the end */
-	const char *plugin;                 /**< a shared object that exports gd_worker */
-	const struct gd_worker_ops *worker; /**< hooks of this program: each task is a gd_file_read() */
-	/** For `worker`: what tells this one from others, so that results of another are not taken for its own. */
+	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
+	const char *const *program; /**< persistent, speaks the protocol of docs/worker-protocol.md; NULL at the end */
+	const char *plugin;         /**< path of a shared object, see struct gd_plugin */
+	const struct gd_worker_ops
+		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */
+	const char *const *worker_argv; /**< a program that calls gd_worker_main() with such hooks; NULL at the end */
+	/** For `worker` and `worker_argv`: distinguishes it from others, so that results of
+	 *  another worker are not taken for its own. */
 	const char *worker_name;
+	int allow_threads; /**< for `worker`: see struct gd_options */
 
-	const struct gd_setting *settings; /**< for the worker; a change of them makes all results old */
+	int workers_per_gpu;               /**< 1 */
+	const struct gd_setting *settings; /**< for the worker; no NUL in values; a change outdates earlier results */
 	size_t num_settings;
-	int workers_per_gpu;      /**< 1 */
-	int64_t task_timeout_ms;  /**< none */
-	int64_t setup_timeout_ms; /**< none; but a program has ten minutes to be ready */
+	int64_t task_timeout_ms;  /**< default: none */
+	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to say that it is ready */
+	uint64_t max_failures;    /**< after so many no new file begins; default: unlimited */
 	int retries;              /**< 0 */
-	uint64_t max_failures;    /**< after so many no new file begins; 0: no limit */
 	enum gd_balance balance;
-	gd_strategy *strategy; /**< in place of `balance`, or NULL */
-	/** Reads durations, in a thread of its own while the first files are being worked on; or NULL. */
+	gd_strategy *strategy; /**< instead of `balance`, or NULL */
+	/** Reads durations, in a thread of its own while the first files are processed; or NULL. */
 	gd_seconds_reader *seconds;
-	/** Where workers' output goes. Inherited, or files in output_dir/launch.logs. */
-	enum gd_output output;
 
-	/* Callbacks, from inside gd_launcher_run(). */
-	void *context; /**< first argument of each, of seconds and strategy too */
+	void *context; /**< first argument of the callbacks, of seconds and of strategy */
 	/** About ten times a second, and at the end. */
 	void (*on_progress)(void *context, const struct gd_launch_progress *progress);
 	void (*on_result)(void *context, const struct gd_file_result *result);
-	/** A line for people: a folder that cannot be read, a worker that is lost, results that cannot be recorded. */
-	void (*on_warning)(void *context, const char *words);
+	/** A line for people: an unreadable folder, a lost worker, results that cannot be recorded. */
+	void (*on_warning)(void *context, const char *message);
+	/** Where the workers' output goes: inherited, or files in output_dir/launch.logs. */
+	enum gd_output output;
+	int reserved;
 };
 
 struct gd_launcher;
 
 /**
- * Everything that is wrong with the options, found before anything starts: folder,
- * pattern, GPUs, worker, numbers. Calls `mistake` for each (it may be NULL); returns
- * how many there are. Touches nothing.
+ * Finds everything that is wrong with the options before anything starts: folder,
+ * patterns, GPUs, worker, numbers. Calls `mistake` for each (may be NULL) and returns
+ * their number. Changes nothing.
  */
 GD_API int gd_launch_validate(const struct gd_launch_options *options,
 	void (*mistake)(void *context, const struct gd_error *err), void *context);
 
-/** -EINVAL and the like for the first mistake. What the options point to must outlive the launcher. */
+/** Fails with the first mistake of the options. */
 GD_API int gd_launcher_create(const struct gd_launch_options *options, struct gd_launcher **ret, struct gd_error *err);
+/** Not during a run. NULL is fine. */
 GD_API void gd_launcher_destroy(struct gd_launcher *l);
 
-/** Finds the files, and what earlier runs have left to do; gd_launcher_run() does it by itself. */
+/** Finds the files, and which of them are left to do. gd_launcher_run() calls it if you did not. */
 GD_API int gd_launcher_find(struct gd_launcher *l, struct gd_error *err);
 /** All files that were found; NULL before gd_launcher_find(). */
 GD_API const struct gd_files *gd_launcher_files(const struct gd_launcher *l);
-/** What is to be done by this run: of these files[*ret_count], in the order of gd_files. */
-GD_API const struct gd_found *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count);
+/** The files that this run has to process, *ret_count of them, in the order of gd_launcher_files(). */
+GD_API const struct gd_found *const *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count);
 GD_API const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l);
-/** Processing over audio seconds in earlier runs with these settings, 0 where there were none. */
-GD_API double gd_launcher_earlier_rtf(const struct gd_launcher *l);
-/** Bytes of files per second of processing in them, likewise. */
-GD_API double gd_launcher_earlier_bytes_per_second(const struct gd_launcher *l);
+
+/** How fast earlier runs with these settings were. */
+struct gd_launch_pace {
+	size_t size;
+	uint64_t known;          /**< GD_KNOWN_RTF, GD_KNOWN_BYTES_PER_SECOND */
+	double rtf;              /**< processing seconds over audio seconds */
+	double bytes_per_second; /**< of files, by one worker */
+};
+
+/** Fills *ret (of `size` bytes) after gd_launcher_find(). */
+GD_API void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_launch_pace *ret, size_t size);
 
 /**
- * Does it. 0: all done, or nothing to do; 1: some failed, or could not be recorded,
- * and `err` has words where there is one reason for all of it; -ECANCELED: stopped.
- * Other negative errno values: nothing was begun. Once per launcher.
+ * Processes the files. 0 if it came to its end: the summary tells whether files
+ * failed. -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was
+ * left; in these cases the summary tells what was done. Other errors: nothing was
+ * begun. Once per launcher.
  */
 GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 /**
- * First call: nothing new begins, what runs is finished. Second: it is cancelled, and
- * killed after a second. For threads and signal handlers.
+ * First call: no new file begins, running ones are finished. Second: they are
+ * cancelled, and killed after a second. Third: they are killed at once. By any thread
+ * and by signal handlers.
  */
 GD_API void gd_launcher_stop(struct gd_launcher *l);
-/** Its lists are the launcher's. */
-GD_API void gd_launcher_summary(const struct gd_launcher *l, struct gd_launch_summary *ret);
-/** The exit code for what gd_launcher_run() or gd_launch() returned: 0, 1, 2 (usage, configuration) or 130. */
-GD_API int gd_launch_exit_code(int result);
+/** Fills *ret (of `size` bytes). */
+GD_API void gd_launcher_summary(struct gd_launcher *l, struct gd_launch_summary *ret, size_t size);
 
-/** Create, run, summary, destroy. `ret` may be NULL; release with gd_launch_summary_free(). */
+/**
+ * The exit code for the result of gd_launcher_run() or gd_launch(): 0 everything is
+ * done, 1 some work failed, 2 wrong usage or configuration, 130 stopped. `summary` may
+ * be NULL.
+ */
+GD_API int gd_launch_exit_code(int result, const struct gd_launch_summary *summary);
+
+/**
+ * Creates a launcher, runs it and destroys it. `ret` may be NULL; it is set whenever
+ * work was begun, also on failure, otherwise to NULL. Release with
+ * gd_launch_summary_free().
+ */
 GD_API int gd_launch(const struct gd_launch_options *options, struct gd_launch_summary **ret, struct gd_error *err);
+/** NULL is fine. */
 GD_API void gd_launch_summary_free(struct gd_launch_summary *summary);
 
 #ifdef __cplusplus

@@ -221,6 +221,8 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 			       : 0;
 }
 
-const struct speech_recognizer speech_recognizer = {
-	.state_size = sizeof(struct pocketsphinx), .load = load, .unload = unload, .recognize = recognize};
-GD_API const char gd_worker_about[] = "speech to text by PocketSphinx, English, on the CPU";
+const struct speech_recognizer speech_recognizer = {.about = "speech to text by PocketSphinx, English, on the CPU",
+	.state_size = sizeof(struct pocketsphinx),
+	.load = load,
+	.unload = unload,
+	.recognize = recognize};

@@ -34,7 +34,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct audio *audio;
 	struct transcript t = {0};
 	char words[WORDS];
-	int r = gd_file_read(task, &file);
+	int r = gd_file_read(task, &file, sizeof(file));
 	if (r < 0)
 		return gd_worker_fail(w, r, "the task is no file");
 	r = audio_open(file.path, &audio, words, sizeof(words));
@@ -46,8 +46,14 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (r == 0 && (r = transcript_write(&t, &file, words, sizeof(words))) < 0)
 		gd_worker_fail(w, r, "%s", words);
 	transcript_finish(&t);
-	return r < 0 ? r : gd_file_done(w, t.seconds);
+	return r < 0 ? r : gd_worker_file_seconds(w, t.seconds);
 }
 
-GD_API const struct gd_worker_ops gd_worker = {
-	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process, .cleanup = cleanup};
+const struct gd_plugin *gd_plugin_get(void)
+{
+	static const struct gd_worker_ops ops = {
+		.size = sizeof(ops), .setup = setup, .process = process, .cleanup = cleanup};
+	static struct gd_plugin plugin = {.size = sizeof(plugin), .version = GD_PLUGIN_VERSION, .ops = &ops};
+	plugin.about = speech_recognizer.about;
+	return &plugin;
+}

@@ -4,7 +4,7 @@
  * file is recognized and its transcript written.
  *
  * A plug-in is speech.c linked with exactly one recognizer, which defines
- * speech_recognizer and gd_worker_about.
+ * speech_recognizer.
  */
 #ifndef WORKERS_SPEECH_H
 #define WORKERS_SPEECH_H
@@ -16,6 +16,7 @@
 #include "transcript.h"
 
 struct speech_recognizer {
+	const char *about; /* one line for --list-workers */
 	size_t state_size;
 	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_worker_fail() returned. */
 	int (*load)(struct gd_worker *w, void *state);

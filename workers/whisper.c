@@ -178,5 +178,8 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 }
 
 const struct speech_recognizer speech_recognizer = {
-	.state_size = sizeof(struct whisper), .load = load, .unload = unload, .recognize = recognize};
-GD_API const char gd_worker_about[] = "speech to text by whisper.cpp, many languages, on the GPU";
+	.about = "speech to text by whisper.cpp, many languages, on the GPU",
+	.state_size = sizeof(struct whisper),
+	.load = load,
+	.unload = unload,
+	.recognize = recognize};

@@ -99,7 +99,7 @@ static void set_setting(struct launch_arguments *a, const char *key, const char 
 		a->options.settings = a->settings;
 		a->options.num_settings = n + 1;
 	}
-	a->settings[at] = (struct gd_setting){key, value};
+	a->settings[at] = (struct gd_setting){.key = key, .value = value};
 }
 
 static void add_setting(struct launch_arguments *a, const char *text, struct argp_state *state)
@@ -212,10 +212,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		add_pattern(a, value, state);
 		return 0;
 	case 'r':
-		o->recursive = true;
+		o->recursive = 1;
 		return 0;
 	case OPTION_FORCE:
-		o->force = true;
+		o->force = 1;
 		return 0;
 	case OPTION_JSON:
 		a->json = value;

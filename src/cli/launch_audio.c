@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/launch_audio.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sndfile.h>
 
@@ -8,19 +9,22 @@
 
 #define MOST_SECONDS 1e9
 
-double launch_audio_seconds(void *context, const char *path)
+int launch_audio_seconds(void *context, const char *path, double *ret)
 {
 	(void)context;
 	/* By descriptor, for workers are being forked meanwhile: sf_open() knows no O_CLOEXEC. */
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return -1;
+		return -errno;
 	SF_INFO info = {0};
 	SNDFILE *file = sf_open_fd(fd, SFM_READ, &info, SF_FALSE);
 	if (!file)
-		return -1;
+		return -ENODATA;
 	double seconds = info.samplerate > 0 && info.frames >= 0 ? (double)info.frames / info.samplerate : -1;
 	sf_close(file);
 	/* Headers of streams that were cut say "to the end of time". */
-	return seconds < MOST_SECONDS ? seconds : -1;
+	if (seconds < 0 || seconds >= MOST_SECONDS)
+		return -ENODATA;
+	*ret = seconds;
+	return 0;
 }

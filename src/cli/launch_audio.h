@@ -3,7 +3,7 @@
 #ifndef CLI_LAUNCH_AUDIO_H
 #define CLI_LAUNCH_AUDIO_H
 
-/* A gd_seconds_reader: seconds, or -1 where it is no audio file that it knows. */
-double launch_audio_seconds(void *context, const char *path);
+/* A gd_seconds_reader; -ENODATA: not an audio file that libsndfile knows. */
+int launch_audio_seconds(void *context, const char *path, double *ret);
 
 #endif

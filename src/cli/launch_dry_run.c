@@ -20,22 +20,43 @@ static const char *duration(double seconds, char buf[UNITS_ROOM])
 	return units_format_duration((uint64_t)(seconds * 1000), buf);
 }
 
-/* A copy with durations, as far as they are read. */
-static struct gd_found *read_durations(
-	const struct gd_files *files, const struct gd_found *todo, size_t count, bool (*stopped)(void))
+/* The files to do, with durations as far as they are read: copies, and pointers to them. */
+struct todo {
+	struct gd_found *files;
+	const struct gd_found **list;
+	size_t count;
+};
+
+static void todo_finish(struct todo *t)
 {
-	struct gd_found *copy = calloc(count + 1, sizeof(*copy));
-	if (!copy)
-		return NULL;
-	size_t step = (count + MOST_READ - 1) / MOST_READ;
-	memcpy(copy, todo, count * sizeof(*copy));
-	for (size_t i = 0; i < count && !stopped(); i += step) {
-		char path[PATH_MAX];
-		int n = snprintf(path, sizeof(path), "%s/%s", files->folder, copy[i].path);
-		if (n > 0 && (size_t)n < sizeof(path))
-			copy[i].seconds = launch_audio_seconds(NULL, path);
+	free(t->files);
+	free(t->list);
+}
+
+static int todo_init(struct todo *t, const struct gd_found *const *found, size_t count)
+{
+	t->files = calloc(count + 1, sizeof(*t->files));
+	t->list = calloc(count + 1, sizeof(*t->list));
+	if (!t->files || !t->list)
+		return -ENOMEM;
+	t->count = count;
+	for (size_t i = 0; i < count; i++) {
+		t->files[i] = *found[i];
+		t->list[i] = &t->files[i];
 	}
-	return copy;
+	return 0;
+}
+
+static void read_durations(struct todo *t, const char *folder, bool (*stopped)(void))
+{
+	size_t step = (t->count + MOST_READ - 1) / MOST_READ;
+	for (size_t i = 0; i < t->count && !stopped(); i += step) {
+		struct gd_found *f = &t->files[i];
+		char path[PATH_MAX];
+		int n = snprintf(path, sizeof(path), "%s/%s", folder, f->path);
+		if (n > 0 && (size_t)n < sizeof(path) && launch_audio_seconds(NULL, path, &f->seconds) == 0)
+			f->known |= GD_KNOWN_SECONDS;
+	}
 }
 
 static void append_file(struct text *out, const char *words, const char *path, uint64_t bytes)
@@ -46,35 +67,36 @@ static void append_file(struct text *out, const char *words, const char *path, u
 	text_appendf(out, " (%s)", units_format_size(bytes, size));
 }
 
-/* All of the audio, as far as it can be told: of files that were not asked, by their size. */
-static double all_seconds(const struct gd_found *files, size_t count)
+/* All of the audio: that of files that were not read is estimated from their size. */
+static double all_seconds(const struct todo *t)
 {
 	double seconds = 0, known = 0, unknown = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (files[i].seconds < 0) {
-			unknown += (double)files[i].size_bytes;
+	for (size_t i = 0; i < t->count; i++) {
+		const struct gd_found *f = &t->files[i];
+		if (!(f->known & GD_KNOWN_SECONDS)) {
+			unknown += (double)f->size_bytes;
 			continue;
 		}
-		seconds += files[i].seconds;
-		known += (double)files[i].size_bytes;
+		seconds += f->seconds;
+		known += (double)f->size_bytes;
 	}
 	return known > 0 ? seconds + unknown * seconds / known : 0;
 }
 
-static uint64_t all_bytes(const struct gd_found *files, size_t count)
+static uint64_t all_bytes(const struct todo *t)
 {
 	uint64_t bytes = 0;
-	for (size_t i = 0; i < count; i++)
-		bytes += files[i].size_bytes;
+	for (size_t i = 0; i < t->count; i++)
+		bytes += t->files[i].size_bytes;
 	return bytes;
 }
 
-static void append_workload(
-	struct text *out, const struct gd_launcher *l, const struct gd_found *todo, size_t count, double seconds)
+static void append_workload(struct text *out, const struct gd_launcher *l, const struct todo *todo, double seconds)
 {
+	size_t count = todo->count;
 	char size[UNITS_ROOM], audio[UNITS_ROOM];
 	struct gd_workload w;
-	gd_workload_estimate(todo, count, &w);
+	gd_files_workload(todo->list, count, &w, sizeof(w));
 	size_t before = gd_launcher_files(l)->count - count;
 	text_appendf(out, "%zu file%s to do, %s", count, count == 1 ? "" : "s", units_format_size(w.bytes, size));
 	if (seconds > 0)
@@ -89,8 +111,7 @@ static void append_workload(
 	}
 }
 
-static int append_shares(
-	struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares, double imbalance)
+static int append_shares(struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FILES", true, false}, {"SIZE", true, false}, {"AUDIO", true, false}, {"LOAD", true, false}};
@@ -107,21 +128,24 @@ static int append_shares(
 		table_cellf(&t, COLOUR_NONE, "%.1f%%", 100 * shares[g].load);
 	}
 	int r = table_print(&t, terminal_width(), terminal_has_colour(), out);
-	text_appendf(out, "imbalance: %.1f%%; in the run, whoever is free takes the next file\n", 100 * imbalance);
+	text_appendf(
+		out, "imbalance: %.1f%%; in the run, whoever is free takes the next file\n", 100 * shares[0].imbalance);
 	return r;
 }
 
 static void append_outlook(struct text *out, const struct gd_launcher *l, const struct gd_launch_options *o,
 	uint64_t bytes, double seconds, double imbalance)
 {
-	double rtf = gd_launcher_earlier_rtf(l), speed = gd_launcher_earlier_bytes_per_second(l);
+	struct gd_launch_pace pace;
+	gd_launcher_earlier_pace(l, &pace, sizeof(pace));
+	double speed = pace.bytes_per_second;
 	size_t workers = gd_launcher_gpus(l)->count * (size_t)(o->workers_per_gpu ? o->workers_per_gpu : 1);
 	const char *more = workers == 1 ? "" : "s";
 	double share = (1 + imbalance) / (double)workers;
 	char text[UNITS_ROOM], size[UNITS_ROOM];
-	if (rtf > 0 && seconds > 0)
+	if (pace.rtf > 0 && seconds > 0)
 		text_appendf(out, "it will take about %s (RTF %.3g in earlier runs, %zu worker%s)\n",
-			duration(seconds * rtf * share, text), rtf, workers, more);
+			duration(seconds * pace.rtf * share, text), pace.rtf, workers, more);
 	else if (speed > 0)
 		text_appendf(out, "it will take about %s (%s/s in earlier runs, %zu worker%s)\n",
 			duration((double)bytes / speed * share, text), units_format_size((uint64_t)speed, size),
@@ -131,41 +155,40 @@ static void append_outlook(struct text *out, const struct gd_launcher *l, const 
 					"settings is recorded in the output folder\n");
 }
 
-static int share_out(const struct gd_launch_options *o, const struct gd_found *todo, size_t count, size_t num_gpus,
-	struct gd_share *ret, double *ret_imbalance)
+static int share_out(const struct gd_launch_options *o, const struct todo *todo, size_t num_gpus, struct gd_share *ret)
 {
-	cleanup_(freep) size_t *gpus = calloc(count + 1, sizeof(*gpus));
-	int r = gpus ? gd_share_out(todo, count, o->balance, num_gpus, gpus) : -ENOMEM;
-	if (r == 0)
-		*ret_imbalance = gd_share_stats(todo, gpus, count, num_gpus, ret);
+	cleanup_(freep) size_t *gpus = calloc(todo->count + 1, sizeof(*gpus));
+	int r = gpus ? gd_balance_share(todo->list, todo->count, o->balance, num_gpus, gpus) : -ENOMEM;
+	for (size_t g = 0; r == 0 && g < num_gpus; g++)
+		r = gd_share_stats(todo->list, gpus, todo->count, num_gpus, g, &ret[g], sizeof(ret[g]));
 	return r;
 }
 
 int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void))
 {
 	size_t count;
-	const struct gd_found *found = gd_launcher_todo(l, &count);
+	const struct gd_found *const *found = gd_launcher_todo(l, &count);
 	const struct gd_gpu_list *gpus = gd_launcher_gpus(l);
-	cleanup_(freep) struct gd_found *todo = read_durations(gd_launcher_files(l), found, count, stopped);
+	cleanup_(todo_finish) struct todo todo = {0};
 	cleanup_(freep) struct gd_share *shares = calloc(gpus->count + 1, sizeof(*shares));
 	cleanup_(text_finish) struct text out = {0};
-	double imbalance = 0;
-	if (!todo || !shares)
+	if (!shares || todo_init(&todo, found, count) < 0)
 		return -ENOMEM;
+	read_durations(&todo, gd_launcher_files(l)->folder, stopped);
 	if (stopped())
 		return -ECANCELED;
 	if (count == 0 && gd_launcher_files(l)->count > 0) {
 		launch_summary_print_skipped(gd_launcher_files(l)->count, true, stdout);
 		return 0;
 	}
-	double seconds = all_seconds(todo, count);
-	append_workload(&out, l, todo, count, seconds);
-	int r = share_out(o, todo, count, gpus->count, shares, &imbalance);
+	double seconds = all_seconds(&todo);
+	append_workload(&out, l, &todo, seconds);
+	int r = share_out(o, &todo, gpus->count, shares);
 	if (r == 0 && count > 0) {
 		text_appendf(&out, "\nShared out, %s:\n", gd_balance_name(o->balance));
-		r = append_shares(&out, gpus, shares, imbalance);
+		r = append_shares(&out, gpus, shares);
 		text_append_char(&out, '\n');
-		append_outlook(&out, l, o, all_bytes(todo, count), seconds, imbalance);
+		append_outlook(&out, l, o, all_bytes(&todo), seconds, shares[0].imbalance);
 	}
 	if (r < 0 || text_error(&out))
 		return -ENOMEM;

@@ -188,7 +188,7 @@ static int find(struct gd_launcher *l, const struct launch_arguments *a)
 		return EXIT_INTERRUPTED;
 	if (r < 0) {
 		say("%s", err.message);
-		return gd_launch_exit_code(r);
+		return gd_launch_exit_code(r, NULL);
 	}
 	if (gd_launcher_files(l)->count == 0)
 		explain_nothing(gd_launcher_files(l), &a->options);
@@ -211,14 +211,16 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct l
 		launch_view_start(view);
 	int r = gd_launcher_run(l, &err);
 	launch_view_end(view);
-	gd_launcher_summary(l, &summary);
-	if (count > 0 && (r >= 0 || r == -ECANCELED) && launch_summary_print(&summary, view->live, view->out) < 0)
+	gd_launcher_summary(l, &summary, sizeof(summary));
+	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
+	if (count > 0 && begun && launch_summary_print(&summary, view->live, view->out) < 0)
 		say("printing the summary: out of memory");
 	if (err.message[0])
 		say("%s", r == -ECANCELED ? "interrupted: the same command goes on where this one was" : err.message);
-	if (json >= 0 && write_json(&summary, a->json, json) < 0 && r == 0)
-		r = 1;
-	return gd_launch_exit_code(r);
+	int code = gd_launch_exit_code(r, &summary);
+	if (json >= 0 && write_json(&summary, a->json, json) < 0 && code == EXIT_DONE)
+		code = EXIT_WORK_FAILED;
+	return code;
 }
 
 static int launch(struct launch_arguments *a, struct launch_view *view)
@@ -241,7 +243,7 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 		int r = launch_dry_run(l, &a->options, is_stopped);
 		if (r == -ENOMEM)
 			say("planning: out of memory");
-		code = gd_launch_exit_code(r);
+		code = gd_launch_exit_code(r, NULL);
 	} else if (code == EXIT_DONE) {
 		code = run(l, a, view);
 	}

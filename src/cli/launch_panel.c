@@ -29,18 +29,18 @@ static void add_counts(struct view_gpu *g, const struct gd_launch_progress *prog
 {
 	size_t workers = 0;
 	for (size_t i = 0; i < progress->num_workers; i++)
-		workers += progress->workers[i].stats.gpu == g->id;
+		workers += progress->workers[i]->stats->gpu == g->id;
 	for (size_t i = 0; workers == 1 && i < progress->summary->num_gpus; i++)
-		if (progress->summary->gpus[i].gpu == g->id) {
-			g->completed = progress->summary->gpus[i].files;
-			g->failed = progress->summary->gpus[i].failed;
+		if (progress->summary->gpus[i]->gpu == g->id) {
+			g->completed = progress->summary->gpus[i]->files;
+			g->failed = progress->summary->gpus[i]->failed;
 		}
 }
 
 static void put_worker(
 	struct launch_panel *p, const struct gd_launch_progress *progress, const struct gd_launch_worker *worker)
 {
-	const struct gd_worker_stats *w = &worker->stats;
+	const struct gd_worker_stats *w = worker->stats;
 	struct view_gpu g = worker_row(w);
 	g.task = worker->file;
 	g.num_tasks = worker->file != NULL;
@@ -55,9 +55,9 @@ static void put_worker(
 static void describe(char *words, size_t room, const struct gd_launch_progress *progress)
 {
 	char done[UNITS_ROOM], total[UNITS_ROOM], rtf[32] = "";
-	if (progress->summary->rtf > 0)
+	if (progress->summary->known & GD_KNOWN_RTF)
 		snprintf(rtf, sizeof(rtf), ", RTF %.3g", progress->summary->rtf);
-	if (progress->in_seconds)
+	if (progress->known & GD_KNOWN_SECONDS)
 		snprintf(words, room, "%s of %s audio%s",
 			units_format_duration((uint64_t)(progress->done_amount * 1000), done),
 			units_format_duration((uint64_t)(progress->total_amount * 1000), total), rtf);
@@ -79,7 +79,7 @@ static void put_work(struct launch_panel *p, const struct gd_launch_progress *pr
 	char detail[96];
 	uint64_t running = 0;
 	for (size_t i = 0; i < progress->num_workers; i++)
-		running += progress->workers[i].file != NULL;
+		running += progress->workers[i]->file != NULL;
 	uint64_t all = s->files_total - s->files_skipped, over = s->files_done + s->files_failed;
 	describe(detail, sizeof(detail), progress);
 	struct view_work w = {.title = "gpuq launch",
@@ -104,7 +104,7 @@ void launch_panel_draw(struct launch_panel *p, const struct gd_launch_progress *
 	devices_read(&p->devices);
 	put_work(p, progress, now_ns);
 	for (size_t i = 0; i < progress->num_workers; i++)
-		put_worker(p, progress, &progress->workers[i]);
+		put_worker(p, progress, progress->workers[i]);
 	capture_print(&p->capture, p->panel);
 	panel_draw(p->panel, p->model, now_ns);
 }

@@ -48,8 +48,8 @@ static int append_table(struct text *out, const struct gd_launch_summary *s, boo
 	};
 	for (size_t i = 0; i < s->num_gpus; i++) {
 		char name[24];
-		snprintf(name, sizeof(name), "%d", s->gpus[i].gpu);
-		put_row(&t, COLOUR_NONE, &s->gpus[i], name);
+		snprintf(name, sizeof(name), "%lld", (long long)s->gpus[i]->gpu);
+		put_row(&t, COLOUR_NONE, s->gpus[i], name);
 	}
 	put_row(&t, COLOUR_BOLD, &total, "all");
 	return table_print(&t, terminal_width(), coloured, out);
@@ -75,7 +75,7 @@ static void append_totals(struct text *out, const struct gd_launch_summary *s)
 static void append_failures(struct text *out, const struct gd_launch_summary *s)
 {
 	for (size_t i = 0; i < s->num_failures && i < MOST_FAILURES; i++) {
-		const struct gd_launch_failure *f = &s->failures[i];
+		const struct gd_launch_failure *f = s->failures[i];
 		text_append_string(out, i == 0 ? "\nFailed:\n  " : "  ");
 		display_append(out, f->file, strlen(f->file), DISPLAY_ALL);
 		text_append_string(out, ": ");
@@ -116,8 +116,8 @@ static void put_failures(struct text *t, const struct gd_launch_summary *s)
 	json_open(t, "failures", '[');
 	for (size_t i = 0; i < s->num_failures; i++) {
 		json_open(t, NULL, '{');
-		json_put_any(t, "file", s->failures[i].file, strlen(s->failures[i].file));
-		json_put_string(t, "error", s->failures[i].error);
+		json_put_any(t, "file", s->failures[i]->file, strlen(s->failures[i]->file));
+		json_put_string(t, "error", s->failures[i]->error);
 		json_close(t, '}');
 	}
 	json_close(t, ']');
@@ -127,7 +127,7 @@ static void put_gpus(struct text *t, const struct gd_launch_summary *s)
 {
 	json_open(t, "gpus", '[');
 	for (size_t i = 0; i < s->num_gpus; i++) {
-		const struct gd_launch_gpu *g = &s->gpus[i];
+		const struct gd_launch_gpu *g = s->gpus[i];
 		json_open(t, NULL, '{');
 		json_put_int(t, "gpu", g->gpu);
 		json_put_int(t, "files", (int64_t)g->files);

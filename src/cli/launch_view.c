@@ -30,7 +30,7 @@ void launch_view_start(struct launch_view *v)
 static void append_amount(struct text *t, const struct gd_launch_progress *p)
 {
 	char done[UNITS_ROOM], total[UNITS_ROOM];
-	if (p->in_seconds)
+	if (p->known & GD_KNOWN_SECONDS)
 		text_appendf(t, ", %s of %s audio", units_format_duration((uint64_t)(p->done_amount * 1000), done),
 			units_format_duration((uint64_t)(p->total_amount * 1000), total));
 	else
@@ -48,12 +48,12 @@ static void append_line(struct text *t, const struct gd_launch_progress *p)
 	if (s->files_failed)
 		text_appendf(t, ", %llu failed", (unsigned long long)s->files_failed);
 	append_amount(t, p);
-	if (s->rtf > 0)
+	if (s->known & GD_KNOWN_RTF)
 		text_appendf(t, ", RTF %.3g", s->rtf);
 	char eta[UNITS_ROOM];
 	if (p->ending)
 		text_append_string(t, ", ending");
-	else if (p->eta_seconds >= 0)
+	else if (p->known & GD_KNOWN_ETA)
 		text_appendf(t, ", %s left", units_format_duration(((uint64_t)p->eta_seconds + 1) * 1000, eta));
 }
 
@@ -61,7 +61,7 @@ static void tell_stop(struct launch_view *v, const struct gd_launch_progress *p)
 {
 	size_t busy = 0;
 	for (size_t i = 0; i < p->num_workers; i++)
-		busy += p->workers[i].file != NULL;
+		busy += p->workers[i]->file != NULL;
 	v->told_stop = true;
 	if (busy && p->cancelling)
 		say("no new file begins; %zu are being cancelled", busy);

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* What came out of a run, as numbers. */
+/* The results of a run as numbers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/sized.h"
 #include "gpu_dispatch_launch.h"
 
+SIZED_NO_TAIL(gd_file_result, processing_seconds);
+SIZED_NO_TAIL(gd_launch_failure, error);
+SIZED_NO_TAIL(gd_launch_gpu, share);
+SIZED_NO_TAIL(gd_launch_summary, gpus);
+
 struct gd_balancer {
-	struct gd_launch_gpu *gpus; /* by number */
+	struct gd_launch_gpu **gpus; /* by number; each an allocation of its own */
 	size_t num_gpus, gpus_capacity;
-	struct gd_launch_failure *failures;
+	struct gd_launch_failure **failures; /* each one allocation, with its strings */
 	size_t num_failures, failures_capacity;
-	struct arena arena; /* the failures' words */
 	uint64_t total, skipped, done, failed;
 	uint64_t bytes;
 	double audio, processing;
@@ -23,20 +27,25 @@ struct gd_balancer {
 	uint64_t start_ns, end_ns;
 };
 
-/* The GPU of that number, put in its place where it is new. */
-static int get_gpu(struct gd_balancer *b, int number, struct gd_launch_gpu **ret)
+/* The GPU of that number; a new one is inserted in its place. */
+static int get_gpu(struct gd_balancer *b, int64_t number, struct gd_launch_gpu **ret)
 {
 	size_t at = 0;
-	while (at < b->num_gpus && b->gpus[at].gpu < number)
+	while (at < b->num_gpus && b->gpus[at]->gpu < number)
 		at++;
-	if (at == b->num_gpus || b->gpus[at].gpu != number) {
-		if (array_reserve(b->gpus, &b->gpus_capacity, b->num_gpus + 1) < 0)
+	if (at == b->num_gpus || b->gpus[at]->gpu != number) {
+		struct gd_launch_gpu *gpu = calloc(1, sizeof(*gpu));
+		if (!gpu || array_reserve(b->gpus, &b->gpus_capacity, b->num_gpus + 1) < 0) {
+			free(gpu);
 			return -ENOMEM;
-		memmove(b->gpus + at + 1, b->gpus + at, (b->num_gpus - at) * sizeof(*b->gpus));
-		b->gpus[at] = (struct gd_launch_gpu){.gpu = number};
+		}
+		gpu->size = sizeof(*gpu);
+		gpu->gpu = number;
+		memmove(b->gpus + at + 1, b->gpus + at, (b->num_gpus - at) * sizeof(struct gd_launch_gpu *));
+		b->gpus[at] = gpu;
 		b->num_gpus++;
 	}
-	*ret = &b->gpus[at];
+	*ret = b->gpus[at];
 	return 0;
 }
 
@@ -58,22 +67,29 @@ int gd_balancer_create(const int *gpus, size_t num_gpus, struct gd_balancer **re
 	return 0;
 }
 
+static void free_failures(struct gd_balancer *b)
+{
+	for (size_t i = 0; i < b->num_failures; i++)
+		free(b->failures[i]);
+	free(b->failures);
+}
+
 void gd_balancer_destroy(struct gd_balancer *b)
 {
 	if (!b)
 		return;
+	for (size_t i = 0; i < b->num_gpus; i++)
+		free(b->gpus[i]);
 	free(b->gpus);
-	free(b->failures);
-	arena_finish(&b->arena);
+	free_failures(b);
 	free(b);
 }
 
 void gd_balancer_reset(struct gd_balancer *b)
 {
 	for (size_t i = 0; i < b->num_gpus; i++)
-		b->gpus[i] = (struct gd_launch_gpu){.gpu = b->gpus[i].gpu};
-	arena_finish(&b->arena);
-	free(b->failures);
+		*b->gpus[i] = (struct gd_launch_gpu){.size = sizeof(struct gd_launch_gpu), .gpu = b->gpus[i]->gpu};
+	free_failures(b);
 	*b = (struct gd_balancer){.gpus = b->gpus,
 		.num_gpus = b->num_gpus,
 		.gpus_capacity = b->gpus_capacity,
@@ -88,22 +104,27 @@ void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t fi
 
 static int add_failure(struct gd_balancer *b, const struct gd_file_result *result)
 {
+	const char *file = result->file ? result->file : "";
 	if (array_reserve(b->failures, &b->failures_capacity, b->num_failures + 1) < 0)
 		return -ENOMEM;
-	const char *file = arena_copy(&b->arena, result->file, strlen(result->file));
-	const char *error = arena_copy(&b->arena, result->error, strlen(result->error));
-	if (!file || !error)
+	struct gd_launch_failure *failure = malloc(sizeof(*failure) + strlen(file) + strlen(result->error) + 2);
+	if (!failure)
 		return -ENOMEM;
-	b->failures[b->num_failures++] = (struct gd_launch_failure){file, error};
+	char *text = (char *)(failure + 1);
+	*failure = (struct gd_launch_failure){.size = sizeof(*failure), .file = text};
+	failure->error = stpcpy(text, file) + 1;
+	strcpy((char *)failure->error, result->error);
+	b->failures[b->num_failures++] = failure;
 	return 0;
 }
 
 static void add_done(struct gd_balancer *b, struct gd_launch_gpu *gpu, const struct gd_file_result *result)
 {
+	bool known = result->known & GD_KNOWN_SECONDS;
 	b->done++;
 	b->bytes += result->size_bytes;
 	b->processing += result->processing_seconds;
-	if (result->audio_seconds >= 0) {
+	if (known) {
 		b->audio += result->audio_seconds;
 		b->rtf_processing += result->processing_seconds;
 	} else {
@@ -113,20 +134,23 @@ static void add_done(struct gd_balancer *b, struct gd_launch_gpu *gpu, const str
 		return;
 	gpu->files++;
 	gpu->processing_seconds += result->processing_seconds;
-	gpu->audio_seconds += result->audio_seconds >= 0 ? result->audio_seconds : 0;
+	gpu->audio_seconds += known ? result->audio_seconds : 0;
 }
 
 int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
 {
 	struct gd_launch_gpu *gpu = NULL;
-	int r = result->gpu < 0 ? 0 : get_gpu(b, result->gpu, &gpu);
+	struct gd_file_result given;
+	int r = sized_read(&given, sizeof(given), result, "gd_file_result", NULL);
+	if (r == 0 && given.gpu >= 0)
+		r = get_gpu(b, given.gpu, &gpu);
 	if (r < 0)
 		return r;
-	if (!result->error) {
-		add_done(b, gpu, result);
+	if (!given.error) {
+		add_done(b, gpu, &given);
 		return 0;
 	}
-	r = add_failure(b, result);
+	r = add_failure(b, &given);
 	if (r < 0)
 		return r;
 	b->failed++;
@@ -135,36 +159,12 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
 	return 0;
 }
 
-double gd_balancer_progress(const struct gd_balancer *b)
-{
-	uint64_t over = b->done + b->failed + b->skipped;
-	if (b->total == 0)
-		return 1;
-	return over < b->total ? (double)over / (double)b->total : 1;
-}
-
-double gd_balancer_rtf(const struct gd_balancer *b)
-{
-	return b->audio > 0 ? b->rtf_processing / b->audio : 0;
-}
-
-static double wall_seconds(const struct gd_balancer *b)
-{
-	return (double)((b->end_ns ? b->end_ns : clock_now_ns()) - b->start_ns) / (double)NS_PER_S;
-}
-
-double gd_balancer_speedup(const struct gd_balancer *b)
-{
-	double wall = wall_seconds(b);
-	return wall > 0 ? b->processing / wall : 0;
-}
-
-double gd_balancer_skew(const struct gd_balancer *b)
+static double skew(const struct gd_balancer *b)
 {
 	double most = 0;
 	for (size_t i = 0; i < b->num_gpus; i++)
-		if (b->gpus[i].processing_seconds > most)
-			most = b->gpus[i].processing_seconds;
+		if (b->gpus[i]->processing_seconds > most)
+			most = b->gpus[i]->processing_seconds;
 	return b->processing > 0 && b->num_gpus > 0 ? most * (double)b->num_gpus / b->processing - 1 : 0;
 }
 
@@ -173,32 +173,42 @@ void gd_balancer_stop_clock(struct gd_balancer *b)
 	b->end_ns = clock_now_ns();
 }
 
-void gd_balancer_summary(const struct gd_balancer *b, struct gd_launch_summary *ret)
+static void set_shares(struct gd_balancer *b)
 {
-	uint64_t over = b->done + b->failed + b->skipped;
 	bool by_audio = b->audio > 0 && b->audio_unknown == 0;
 	for (size_t i = 0; i < b->num_gpus; i++) {
-		struct gd_launch_gpu *g = &b->gpus[i];
+		struct gd_launch_gpu *g = b->gpus[i];
 		g->share = by_audio      ? g->audio_seconds / b->audio
 			   : b->done > 0 ? (double)g->files / (double)b->done
 					 : 0;
 	}
-	*ret = (struct gd_launch_summary){
+}
+
+void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size)
+{
+	uint64_t over = b->done + b->failed + b->skipped;
+	double wall = (double)((b->end_ns ? b->end_ns : clock_now_ns()) - b->start_ns) / (double)NS_PER_S;
+	set_shares(b);
+	const struct gd_launch_summary s = {
+		.size = sizeof(s),
+		.known = b->audio > 0 ? GD_KNOWN_RTF : 0,
 		.files_total = b->total > over ? b->total : over,
 		.files_done = b->done,
 		.files_failed = b->failed,
 		.files_skipped = b->skipped,
 		.files_left = b->total > over ? b->total - over : 0,
 		.bytes_done = b->bytes,
+		.progress = over < b->total ? (double)over / (double)b->total : 1,
 		.audio_seconds = b->audio,
 		.processing_seconds = b->processing,
-		.wall_seconds = wall_seconds(b),
-		.rtf = gd_balancer_rtf(b),
-		.speedup = gd_balancer_speedup(b),
-		.skew = gd_balancer_skew(b),
+		.wall_seconds = wall,
+		.rtf = b->audio > 0 ? b->rtf_processing / b->audio : 0,
+		.speedup = wall > 0 ? b->processing / wall : 0,
+		.skew = skew(b),
 		.num_failures = b->num_failures,
-		.failures = b->failures,
+		.failures = (const struct gd_launch_failure *const *)b->failures,
 		.num_gpus = b->num_gpus,
-		.gpus = b->gpus,
+		.gpus = (const struct gd_launch_gpu *const *)b->gpus,
 	};
+	sized_write(ret, size, &s, sizeof(s));
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,7 +49,7 @@ static _Noreturn void enter(struct start *s)
 	_exit(EXIT_NOT_EXECUTED);
 }
 
-/* Not fork(): the pages of a launcher with a million files need not be copied for each of them. */
+/* Not fork(): it would copy the page tables, for each file. */
 static __attribute__((noinline)) pid_t start(struct start *s)
 {
 	pid_t pid = vfork();
@@ -225,39 +224,4 @@ void child_words(const struct child *c, char *to, size_t room)
 	else
 		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(c->status));
 	snprintf(to, room, "%s%s%s", how, line[0] ? ": " : "", line);
-}
-
-/* ---- Looking for it ----------------------------------------------------- */
-
-static int can_execute(const char *path)
-{
-	struct stat st;
-	if (stat(path, &st) < 0)
-		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
-	return access(path, X_OK) < 0 ? -errno : 0;
-}
-
-int child_find_program(const char *name)
-{
-	if (strchr(name, '/'))
-		return can_execute(name);
-	const char *path = getenv("PATH");
-	if (!path)
-		path = "/bin:/usr/bin";
-	int result = -ENOENT;
-	for (const char *p = path;; p++) {
-		size_t size = strcspn(p, ":");
-		char candidate[PATH_MAX];
-		int n = snprintf(candidate, sizeof(candidate), "%.*s/%s", size ? (int)size : 1, size ? p : ".", name);
-		int r = n < 0 || (size_t)n >= sizeof(candidate) ? -ENAMETOOLONG : can_execute(candidate);
-		if (r == 0)
-			return 0;
-		if (r == -EACCES)
-			result = r;
-		p += size;
-		if (!*p)
-			return result;
-	}
 }

@@ -44,7 +44,4 @@ void child_end(struct child *c);
 /* How it ended: "exit 3: last line of its standard error", "SIGSEGV", … */
 void child_words(const struct child *c, char *to, size_t room);
 
-/* Whether child_start() would find it: 0, -ENOENT, -EACCES… */
-int child_find_program(const char *name);
-
 #endif

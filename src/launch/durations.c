@@ -10,13 +10,14 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "launch/workload.h"
 
 #define UNKNOWN   (-1)
 #define NOT_ASKED (-2)
 
 struct durations {
 	const char *folder;
-	const struct gd_found *files;
+	const struct gd_found *const *files;
 	size_t *order;
 	size_t count;
 	gd_seconds_reader *reader;
@@ -35,7 +36,10 @@ static double read_one(
 	text_append_string(path, folder);
 	text_append_char(path, '/');
 	text_append_string(path, file->path);
-	return text_error(path) || path->length >= PATH_MAX ? -1 : reader(context, text_string(path));
+	double seconds;
+	if (text_error(path) || path->length >= PATH_MAX || reader(context, text_string(path), &seconds) < 0)
+		return UNKNOWN;
+	return seconds >= 0 ? seconds : UNKNOWN;
 }
 
 size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context)
@@ -43,12 +47,12 @@ size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, 
 	size_t learned = 0;
 	cleanup_(text_finish) struct text path = {0};
 	for (size_t i = 0; i < files->count; i++) {
-		struct gd_found *f = &files->files[i];
-		if (f->seconds >= 0)
+		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours, and const for the caller only */
+		if (found_has_seconds(f))
 			continue;
 		double seconds = read_one(files->folder, f, reader, context, &path);
 		if (seconds >= 0) {
-			f->seconds = seconds;
+			found_set_seconds(f, seconds);
 			learned++;
 		}
 	}
@@ -66,7 +70,7 @@ static void *read_all(void *arg)
 		int64_t expected = NOT_ASKED;
 		double seconds = -1;
 		if (atomic_load(&d->microseconds[i]) == NOT_ASKED)
-			seconds = read_one(d->folder, &d->files[i], d->reader, d->context, &path);
+			seconds = read_one(d->folder, d->files[i], d->reader, d->context, &path);
 		bool known = seconds >= 0 && seconds < 1e12;
 		atomic_compare_exchange_strong(
 			&d->microseconds[i], &expected, known ? (int64_t)(seconds * 1e6) : UNKNOWN);
@@ -86,7 +90,7 @@ static int start_thread(struct durations *d)
 	return r;
 }
 
-int durations_start(const char *folder, const struct gd_found *files, const size_t *order, size_t count,
+int durations_start(const char *folder, const struct gd_found *const *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret)
 {
 	struct durations *d = calloc(1, sizeof(*d));
@@ -98,8 +102,9 @@ int durations_start(const char *folder, const struct gd_found *files, const size
 	int r = d->order && d->microseconds ? 0 : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		d->order[i] = order[i];
-		int64_t at_first = files[i].size_bytes == 0 ? UNKNOWN : NOT_ASKED;
-		atomic_init(&d->microseconds[i], files[i].seconds >= 0 ? (int64_t)(files[i].seconds * 1e6) : at_first);
+		const struct gd_found *f = files[i];
+		int64_t at_first = f->size_bytes == 0 ? UNKNOWN : NOT_ASKED;
+		atomic_init(&d->microseconds[i], found_has_seconds(f) ? (int64_t)(f->seconds * 1e6) : at_first);
 	}
 	if (r == 0)
 		r = start_thread(d);

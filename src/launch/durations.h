@@ -11,7 +11,7 @@
 struct durations;
 
 /* `order`: in which the files are asked for, copied. files and folder must outlive it; only their paths are read. */
-int durations_start(const char *folder, const struct gd_found *files, const size_t *order, size_t count,
+int durations_start(const char *folder, const struct gd_found *const *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret);
 /* Ends the thread, after the file that it is reading, and frees d. NULL is fine. */
 void durations_stop(struct durations *d);

@@ -46,9 +46,9 @@ static int heavier_first(const void *x, const void *y)
 	return a->index < b->index ? -1 : 1;
 }
 
-int gd_queue_order(const struct gd_found *files, size_t count, enum gd_balance balance, size_t *ret_order)
+int gd_balance_order(const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t *ret_order)
 {
-	if ((unsigned)balance >= NUM_BALANCES)
+	if ((unsigned)balance >= NUM_BALANCES || found_check(files, count) < 0)
 		return -EINVAL;
 	if (balance == GD_BALANCE_ROUND_ROBIN || balance == GD_BALANCE_AS_FOUND) {
 		for (size_t i = 0; i < count; i++)
@@ -60,14 +60,14 @@ int gd_queue_order(const struct gd_found *files, size_t count, enum gd_balance b
 		return -ENOMEM;
 	double rate = balance == GD_BALANCE_LONGEST_FIRST ? workload_seconds_per_byte(files, count) : 0;
 	for (size_t i = 0; i < count; i++)
-		list[i] = (struct weighed){workload_weight(&files[i], rate), i};
+		list[i] = (struct weighed){workload_weight(files[i], rate), i};
 	qsort(list, count, sizeof(*list), heavier_first);
 	for (size_t i = 0; i < count; i++)
 		ret_order[i] = list[i].index;
 	return 0;
 }
 
-int gd_queue_shares(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order)
+int gd_share_order(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order)
 {
 	/* How many of its own each GPU has had: the turn of a file. */
 	cleanup_(freep) size_t *turn = calloc(num_gpus ? num_gpus : 1, sizeof(*turn));

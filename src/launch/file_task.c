@@ -5,6 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/sized.h"
+
+SIZED_NO_TAIL(gd_file, seconds);
+
 #define MAGIC UINT32_C(0x656c6966) /* "file" */
 
 /* Then the three strings, each with its NUL. */
@@ -36,7 +40,7 @@ void file_task_write(const struct gd_file *file, void *ret)
 		.output_dir_size = (uint32_t)strlen(file->output_dir) + 1,
 		.stem_size = (uint32_t)strlen(file->stem) + 1,
 		.size_bytes = file->size_bytes,
-		.seconds = file->seconds,
+		.seconds = file->known & GD_KNOWN_SECONDS ? file->seconds : -1,
 	};
 	char *p = ret;
 	memcpy(p, &h, sizeof(h));
@@ -55,9 +59,9 @@ static const char *take_string(const char **p, uint32_t size)
 	return string;
 }
 
-static double seconds_or_unknown(double seconds)
+static bool is_seconds(double seconds)
 {
-	return isfinite(seconds) && seconds >= 0 ? seconds : -1;
+	return isfinite(seconds) && seconds >= 0;
 }
 
 int file_task_read(const struct gd_bytes *task, struct gd_file *ret)
@@ -70,9 +74,12 @@ int file_task_read(const struct gd_bytes *task, struct gd_file *ret)
 	if (h.magic != MAGIC || strings != task->size - sizeof(h))
 		return -EBADMSG;
 	const char *p = (const char *)task->data + sizeof(h);
+	bool known = is_seconds(h.seconds);
 	struct gd_file file = {
+		.size = sizeof(file),
 		.size_bytes = h.size_bytes,
-		.seconds = seconds_or_unknown(h.seconds),
+		.known = known ? GD_KNOWN_SECONDS : 0,
+		.seconds = known ? h.seconds : 0,
 	};
 	file.path = take_string(&p, h.path_size);
 	file.output_dir = file.path ? take_string(&p, h.output_dir_size) : NULL;
@@ -89,15 +96,19 @@ double file_result_seconds(const struct gd_bytes *result)
 	if (!result->data || result->size != sizeof(seconds))
 		return -1;
 	memcpy(&seconds, result->data, sizeof(seconds));
-	return seconds_or_unknown(seconds);
+	return is_seconds(seconds) ? seconds : -1;
 }
 
-int gd_file_read(const struct gd_bytes *task, struct gd_file *ret)
+int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size)
 {
-	return file_task_read(task, ret);
+	struct gd_file file;
+	int r = file_task_read(task, &file);
+	if (r == 0)
+		sized_write(ret, size, &file, sizeof(file));
+	return r;
 }
 
-int gd_file_done(struct gd_worker *w, double seconds)
+int gd_worker_file_seconds(struct gd_worker *w, double seconds)
 {
-	return gd_worker_result(w, &seconds, sizeof(seconds));
+	return is_seconds(seconds) ? gd_worker_result(w, &seconds, sizeof(seconds)) : -EINVAL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file on its way to a worker, and the answer on its way back: the bytes of
- * the pool's tasks and results. Plug-ins read them by gd_file_read() and answer by
- * gd_file_done().
+ * A file on its way to a worker, and the answer on its way back: the bytes of the
+ * pool's tasks and results. Plug-ins read a task with gd_file_read() and answer with
+ * gd_worker_file_seconds().
  */
 #ifndef LAUNCH_FILE_TASK_H
 #define LAUNCH_FILE_TASK_H
@@ -13,10 +13,10 @@
 size_t file_task_size(const struct gd_file *file);
 /* `ret` has that much room. */
 void file_task_write(const struct gd_file *file, void *ret);
-/* Pointers into the task's bytes. -EBADMSG where they are none of ours. */
+/* Pointers into the task's bytes. -EBADMSG: they are not a file. */
 int file_task_read(const struct gd_bytes *task, struct gd_file *ret);
 
-/* Audio seconds that the worker told, or -1. */
+/* The audio seconds that the worker reported, or -1. */
 double file_result_seconds(const struct gd_bytes *result);
 
 #endif

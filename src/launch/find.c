@@ -14,9 +14,14 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "launch/find.h"
 #include "launch/outputs.h"
+
+SIZED_NO_TAIL(gd_find_options, recursive);
+SIZED_NO_TAIL(gd_files, other_folders);
+SIZED_NO_TAIL(gd_found, seconds);
 
 #define ASK_EVERY 1024
 
@@ -52,7 +57,9 @@ struct folder {
 struct found_files {
 	struct gd_files files;
 	struct arena arena;
-	size_t capacity; /* of files.files */
+	struct gd_found *list;
+	size_t capacity;
+	const struct gd_found **pointers; /* to the list */
 	const char **warnings;
 	size_t warnings_capacity;
 };
@@ -75,7 +82,8 @@ void gd_files_free(struct gd_files *files)
 	if (!files)
 		return;
 	struct found_files *f = (struct found_files *)files;
-	free(f->files.files);
+	free(f->list);
+	free(f->pointers);
 	free(f->warnings);
 	arena_finish(&f->arena);
 	free(f);
@@ -150,9 +158,23 @@ static int warn(struct finder *f, const char *format, ...)
 static int keep(struct found_files *found, const struct folder_entry *e)
 {
 	struct gd_files *files = &found->files;
-	if (array_reserve(files->files, &found->capacity, files->count + 1) < 0)
+	if (array_reserve(found->list, &found->capacity, files->count + 1) < 0)
 		return -ENOMEM;
-	files->files[files->count++] = (struct gd_found){e->path, e->size_bytes, e->mtime_ns, -1};
+	found->list[files->count++] = (struct gd_found){
+		.size = sizeof(struct gd_found), .path = e->path, .size_bytes = e->size_bytes, .mtime_ns = e->mtime_ns};
+	return 0;
+}
+
+/* When all files are there: the list moves while it grows. */
+static int point_to_files(struct found_files *found)
+{
+	size_t count = found->files.count;
+	found->pointers = malloc((count + 1) * sizeof(*found->pointers));
+	if (!found->pointers)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		found->pointers[i] = &found->list[i];
+	found->files.files = found->pointers;
 	return 0;
 }
 
@@ -384,20 +406,24 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
 	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
 	r = fd >= 0 ? walk(f, fd, "", NULL) : f->found->files.folder ? -errno : -ENOMEM;
+	if (r == 0)
+		r = point_to_files(f->found);
 	return r < 0 ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r)) : 0;
 }
 
 int gd_files_find(
 	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err)
 {
-	static const struct gd_find_options usual = {.size = sizeof(usual)};
-	if (options && options->size != sizeof(*options))
-		return error_set(err, -EINVAL, "the options of gd_files_find() have another size than this library's");
-	struct finder f = {.options = options ? options : &usual};
+	struct gd_find_options o = {.size = sizeof(o)};
+	int r = options ? sized_read(&o, sizeof(o), options, "gd_find_options", err) : 0;
+	if (r < 0)
+		return r;
+	struct finder f = {.options = &o};
 	f.found = calloc(1, sizeof(*f.found));
 	if (!f.found)
 		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
-	int r = find(&f, folder, err);
+	f.found->files.size = sizeof(f.found->files);
+	r = find(&f, folder, err);
 	free(f.patterns);
 	if (r < 0)
 		gd_files_free(&f.found->files);

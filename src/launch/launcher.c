@@ -8,7 +8,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sized.h"
 #include "launch/launcher_private.h"
+
+SIZED_NO_TAIL(gd_launch_pace, bytes_per_second);
 
 void launcher_warn(struct gd_launcher *l, const char *format, ...)
 {
@@ -32,25 +35,26 @@ static void keep_first(void *context, const struct gd_error *err)
 int gd_launcher_create(const struct gd_launch_options *options, struct gd_launcher **ret, struct gd_error *err)
 {
 	struct gd_error first = {0};
-	struct gd_gpu_list *gpus = NULL;
-	if (launcher_check(options, keep_first, &first, &gpus) > 0)
+	struct launcher_inputs in;
+	if (launcher_check(options, keep_first, &first, &in) > 0)
 		return error_set(err, first.code, "%s", first.message);
 	struct gd_launcher *l = calloc(1, sizeof(*l));
 	int stop_fd = l ? file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) : -ENOMEM;
 	if (stop_fd < 0) {
-		gd_gpu_list_free(gpus);
+		launcher_inputs_finish(&in);
 		free(l);
 		return error_set(err, stop_fd, "making a launcher: %s", error_words(stop_fd));
 	}
-	l->options = *options;
-	l->options.output_dir = launcher_output_dir(options);
+	l->options = in.options;
+	l->options.output_dir = launcher_output_dir(&in.options);
 	if (!l->options.worker_name)
 		l->options.worker_name = "";
-	l->gpus = gpus;
+	l->settings = in.settings;
+	l->gpus = in.gpus;
 	l->stop_fd = stop_fd;
 	l->input_fd = l->output_fd = -1;
 	history_init(&l->history);
-	launcher_worker(options, &l->worker);
+	launcher_worker(&l->options, &l->worker);
 	launcher_fingerprint(l);
 	*ret = l;
 	return 0;
@@ -65,10 +69,12 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	history_finish(&l->history);
 	gd_balancer_destroy(l->balancer);
 	gd_gpu_list_free(l->gpus);
+	free(l->settings);
 	text_finish(&l->worker_words);
 	free(l->order);
 	free(l->submitted);
 	free(l->worker_states);
+	free(l->worker_list);
 	free(l->output_root);
 	close(l->stop_fd);
 	closep(&l->input_fd);
@@ -86,10 +92,10 @@ const struct gd_files *gd_launcher_files(const struct gd_launcher *l)
 	return l->files;
 }
 
-const struct gd_found *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count)
+const struct gd_found *const *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count)
 {
 	*ret_count = l->num_todo;
-	return l->todo;
+	return (const struct gd_found *const *)l->todo;
 }
 
 const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l)
@@ -97,14 +103,11 @@ const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l)
 	return l->gpus;
 }
 
-double gd_launcher_earlier_rtf(const struct gd_launcher *l)
+void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_launch_pace *ret, size_t size)
 {
-	return l->earlier_rtf;
-}
-
-double gd_launcher_earlier_bytes_per_second(const struct gd_launcher *l)
-{
-	return l->earlier_bytes_per_second;
+	struct gd_launch_pace pace = l->earlier;
+	pace.size = sizeof(pace);
+	sized_write(ret, size, &pace, sizeof(pace));
 }
 
 void gd_launcher_stop(struct gd_launcher *l)
@@ -116,31 +119,33 @@ void gd_launcher_stop(struct gd_launcher *l)
 	errno = saved;
 }
 
-void gd_launcher_summary(const struct gd_launcher *l, struct gd_launch_summary *ret)
+void gd_launcher_summary(struct gd_launcher *l, struct gd_launch_summary *ret, size_t size)
 {
+	struct gd_launch_summary s = {.size = sizeof(s)};
 	if (l->balancer) {
-		gd_balancer_summary(l->balancer, ret);
-		return;
+		gd_balancer_summary(l->balancer, &s, sizeof(s));
+		s.files_unrecorded = l->unrecorded;
+	} else {
+		s.files_total = l->files ? l->files->count : 0;
+		s.files_skipped = l->num_skipped;
+		s.files_left = l->num_todo;
+		s.progress = s.files_total ? (double)s.files_skipped / (double)s.files_total : 1;
 	}
-	*ret = (struct gd_launch_summary){
-		.files_total = l->files ? l->files->count : 0,
-		.files_skipped = l->num_skipped,
-		.files_left = l->num_todo,
-	};
+	sized_write(ret, size, &s, sizeof(s));
 }
 
-int gd_launch_exit_code(int result)
+int gd_launch_exit_code(int result, const struct gd_launch_summary *summary)
 {
 	switch (result) {
 	case 0:
-	case 1:
-		return result;
+		return summary && (summary->files_failed || summary->files_left || summary->files_unrecorded);
 	case -ECANCELED:
 		return 130;
+	case -ECHILD:
+	case -EDQUOT:
 	case -ENOMEM:
 	case -EIO:
 	case -ENOSPC:
-	case -EDQUOT:
 	case -EBUSY:
 		return 1;
 	default:
@@ -148,31 +153,48 @@ int gd_launch_exit_code(int result)
 	}
 }
 
-/* ---- The whole -------------------------------------------------------------- */
+/* ---- One call ----------------------------------------------------------- */
 
-/* One allocation: the summary, its lists, their words. */
+static void copy_gpus(struct gd_launch_gpu *gpus, const struct gd_launch_gpu **list, const struct gd_launch_summary *s)
+{
+	for (size_t i = 0; i < s->num_gpus; i++) {
+		gpus[i] = *s->gpus[i];
+		list[i] = &gpus[i];
+	}
+}
+
+static void copy_failures(struct gd_launch_failure *failures, const struct gd_launch_failure **list, char *text,
+	const struct gd_launch_summary *s)
+{
+	for (size_t i = 0; i < s->num_failures; i++) {
+		failures[i] = (struct gd_launch_failure){.size = sizeof(*failures), .file = text};
+		text = stpcpy(text, s->failures[i]->file) + 1;
+		failures[i].error = text;
+		text = stpcpy(text, s->failures[i]->error) + 1;
+		list[i] = &failures[i];
+	}
+}
+
+/* One allocation: the summary, its structs, the lists of them, their strings. */
 static struct gd_launch_summary *copy_summary(const struct gd_launch_summary *s)
 {
-	size_t lists = s->num_failures * sizeof(*s->failures) + s->num_gpus * sizeof(*s->gpus), words = 0;
+	size_t size = sizeof(*s);
+	size += s->num_gpus * (sizeof(struct gd_launch_gpu) + sizeof(void *));
+	size += s->num_failures * (sizeof(struct gd_launch_failure) + sizeof(void *));
 	for (size_t i = 0; i < s->num_failures; i++)
-		words += strlen(s->failures[i].file) + strlen(s->failures[i].error) + 2;
-	struct gd_launch_summary *copy = malloc(sizeof(*copy) + lists + words);
+		size += strlen(s->failures[i]->file) + strlen(s->failures[i]->error) + 2;
+	struct gd_launch_summary *copy = malloc(size);
 	if (!copy)
 		return NULL;
-	*copy = *s;
 	struct gd_launch_gpu *gpus = (struct gd_launch_gpu *)(copy + 1);
 	struct gd_launch_failure *failures = (struct gd_launch_failure *)(gpus + s->num_gpus);
-	char *text = (char *)(failures + s->num_failures);
-	if (s->num_gpus)
-		memcpy(gpus, s->gpus, s->num_gpus * sizeof(*gpus));
-	for (size_t i = 0; i < s->num_failures; i++) {
-		failures[i].file = text;
-		text = stpcpy(text, s->failures[i].file) + 1;
-		failures[i].error = text;
-		text = stpcpy(text, s->failures[i].error) + 1;
-	}
-	copy->gpus = gpus;
-	copy->failures = failures;
+	const struct gd_launch_gpu **gpu_list = (const struct gd_launch_gpu **)(failures + s->num_failures);
+	const struct gd_launch_failure **failure_list = (const struct gd_launch_failure **)(gpu_list + s->num_gpus);
+	copy_gpus(gpus, gpu_list, s);
+	copy_failures(failures, failure_list, (char *)(failure_list + s->num_failures), s);
+	*copy = *s;
+	copy->gpus = gpu_list;
+	copy->failures = failure_list;
 	return copy;
 }
 
@@ -184,17 +206,17 @@ void gd_launch_summary_free(struct gd_launch_summary *summary)
 int gd_launch(const struct gd_launch_options *options, struct gd_launch_summary **ret, struct gd_error *err)
 {
 	struct gd_launcher *l;
+	if (ret)
+		*ret = NULL;
 	int r = gd_launcher_create(options, &l, err);
 	if (r < 0)
 		return r;
 	r = gd_launcher_run(l, err);
-	if (ret && (r >= 0 || r == -ECANCELED)) {
+	if (ret && l->begun) {
 		struct gd_launch_summary summary;
-		gd_launcher_summary(l, &summary);
-		struct gd_launch_summary *copy = copy_summary(&summary);
-		if (copy)
-			*ret = copy;
-		else
+		gd_launcher_summary(l, &summary, sizeof(summary));
+		*ret = copy_summary(&summary);
+		if (!*ret)
 			r = error_set(err, -ENOMEM, "no memory for the summary");
 	}
 	gd_launcher_destroy(l);

@@ -3,14 +3,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
+#include "launch/settings.h"
+
+SIZED_NO_TAIL(gd_launch_options, reserved);
 
 #define MOST_WORKERS_PER_GPU 1024
 
@@ -56,6 +60,9 @@ bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *re
 	} else if (o->plugin) {
 		ret->kind = LAUNCH_PLUGIN;
 		ret->plugin = o->plugin;
+	} else if (o->worker_argv) {
+		ret->kind = LAUNCH_ARGV;
+		ret->argv = o->worker_argv;
 	}
 	return ret->kind != 0;
 }
@@ -135,8 +142,9 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 
 static void check_worker(const struct gd_launch_options *o, struct mistakes *m)
 {
-	int given = !!o->command + !!o->program + !!o->plugin + !!o->worker;
+	int given = !!o->command + !!o->program + !!o->plugin + !!o->worker + !!o->worker_argv;
 	struct launch_worker worker;
+	struct gd_worker_ops ops;
 	struct gd_error err = {0};
 	if (given == 0)
 		mistake(m, -EINVAL,
@@ -146,7 +154,9 @@ static void check_worker(const struct gd_launch_options *o, struct mistakes *m)
 			"more than one worker was given: choose one of a command, --worker and --worker-command");
 	else if (launcher_worker(o, &worker) && launch_worker_check(&worker, &err) < 0)
 		found(m, &err);
-	else if (o->worker && !o->worker->process && !o->worker->process_batch)
+	else if (o->worker && sized_read(&ops, sizeof(ops), o->worker, "gd_worker_ops", &err) < 0)
+		found(m, &err);
+	else if (o->worker && !ops.process && !ops.process_batch)
 		mistake(m, -EINVAL, "the worker has no process hook: set process or process_batch");
 }
 
@@ -162,31 +172,55 @@ static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -EINVAL, "balance %d is none of enum gd_balance", (int)o->balance);
 	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)
 		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);
-	for (size_t i = 0; i < o->num_settings; i++)
-		if (!o->settings[i].key || !*o->settings[i].key || !o->settings[i].value)
-			mistake(m, -EINVAL, "setting %zu has no %s", i + 1, o->settings[i].value ? "name" : "value");
+	if (o->reserved)
+		mistake(m, -EINVAL, "reserved is %d; it must be 0", o->reserved);
 }
 
-int launcher_check(const struct gd_launch_options *o, void (*fn)(void *context, const struct gd_error *err),
-	void *context, struct gd_gpu_list **ret)
+/* The options get a copy of the settings, as strings. If one is wrong, they get none. */
+static void check_settings(struct gd_launch_options *o, struct mistakes *m, struct gd_setting **ret)
+{
+	int before = m->count;
+	struct gd_error err;
+	size_t count = o->num_settings;
+	const struct gd_setting *given = o->settings;
+	o->settings = NULL;
+	o->num_settings = 0;
+	for (size_t i = 0; i < count; i++)
+		if (settings_check(given, i, &err) < 0)
+			found(m, &err);
+	if (m->count > before || count == 0)
+		return;
+	if (settings_copy(given, count, ret, &o->num_settings) < 0)
+		mistake(m, -ENOMEM, "no memory for %zu settings", count);
+	o->settings = *ret;
+}
+
+void launcher_inputs_finish(struct launcher_inputs *in)
+{
+	gd_gpu_list_free(in->gpus);
+	free(in->settings);
+}
+
+int launcher_check(const struct gd_launch_options *options, void (*fn)(void *context, const struct gd_error *err),
+	void *context, struct launcher_inputs *ret)
 {
 	struct mistakes m = {fn, context, 0};
-	struct gd_gpu_list *gpus = NULL;
-	if (o->size != sizeof(*o)) {
-		mistake(&m, -EINVAL,
-			"options.size is %zu, but struct gd_launch_options has %zu bytes: set it with sizeof, and use the header of this library (%s)",
-			o->size, sizeof(*o), gd_version());
+	struct launcher_inputs in = {0};
+	struct gd_error err = {0};
+	if (sized_read(&in.options, sizeof(in.options), options, "gd_launch_options", &err) < 0) {
+		found(&m, &err);
 		return m.count;
 	}
-	check_input(o, &m);
-	check_output(o, &m);
-	check_gpus(o, &m, &gpus);
-	check_worker(o, &m);
-	check_numbers(o, &m);
+	check_input(&in.options, &m);
+	check_output(&in.options, &m);
+	check_gpus(&in.options, &m, &in.gpus);
+	check_settings(&in.options, &m, &in.settings);
+	check_worker(&in.options, &m);
+	check_numbers(&in.options, &m);
 	if (m.count == 0 && ret)
-		*ret = gpus;
+		*ret = in;
 	else
-		gd_gpu_list_free(gpus);
+		launcher_inputs_finish(&in);
 	return m.count;
 }
 

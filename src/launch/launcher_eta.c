@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* How far a run is, and when it will be over. */
+#include "base/sized.h"
 #include "launch/launcher_private.h"
+
+SIZED_NO_TAIL(gd_launch_progress, workers);
+SIZED_NO_TAIL(gd_launch_worker, file);
 
 #define PROGRESS_NS (100 * NS_PER_MS)
 
 static void change(struct launch_amount *a, const struct gd_found *file, double sign)
 {
-	if (file->seconds >= 0) {
+	if (found_has_seconds(file)) {
 		a->seconds += sign * file->seconds;
 		a->seconds_bytes += sign * (double)file->size_bytes;
 	} else {
@@ -55,11 +59,11 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 static void look_at_workers(struct gd_launcher *l)
 {
 	for (size_t i = 0; l->pool && i < l->num_workers; i++) {
-		struct gd_launch_worker *w = &l->worker_states[i];
-		w->file = NULL;
+		struct launcher_worker *w = &l->worker_states[i];
+		w->public.file = NULL;
 		if (gd_pool_worker_stats(l->pool, (int)i, &w->stats, sizeof(w->stats)) == 0 && w->stats.has_task &&
 			w->stats.task_id < l->num_submitted)
-			w->file = l->todo[l->submitted[w->stats.task_id]].path;
+			w->public.file = l->todo[l->submitted[w->stats.task_id]]->path;
 	}
 }
 
@@ -73,19 +77,24 @@ void launcher_progress(struct gd_launcher *l, bool last)
 	l->progress_at_ns = now + PROGRESS_NS;
 	look_at_workers(l);
 	struct gd_launch_summary summary;
-	gd_balancer_summary(l->balancer, &summary);
+	gd_launcher_summary(l, &summary, sizeof(summary));
 	double rate =
 		l->total.seconds > 0 && l->total.seconds_bytes > 0 ? l->total.seconds / l->total.seconds_bytes : 0;
 	struct gd_launch_progress progress = {
+		.size = sizeof(progress),
 		.summary = &summary,
 		.ending = l->stops_done > 0 || l->enough,
 		.cancelling = l->pool_stops > 1,
-		.in_seconds = rate > 0,
+		.known = rate > 0 ? GD_KNOWN_SECONDS : 0,
 		.total_amount = amount_in(&l->total, rate),
 		.done_amount = amount_in(&l->done, rate),
 		.num_workers = l->num_workers,
-		.workers = l->worker_states,
+		.workers = l->worker_list,
 	};
-	progress.eta_seconds = eta_seconds(l, &summary, progress.total_amount, progress.done_amount);
+	double eta = eta_seconds(l, &summary, progress.total_amount, progress.done_amount);
+	if (eta >= 0) {
+		progress.known |= GD_KNOWN_ETA;
+		progress.eta_seconds = eta;
+	}
 	l->options.on_progress(l->options.context, &progress);
 }

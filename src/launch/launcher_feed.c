@@ -21,7 +21,7 @@
 /* The file as it is now: what changes after this makes its result old. */
 static int look_at_file(struct gd_launcher *l, size_t i)
 {
-	struct gd_found *f = &l->todo[i];
+	struct gd_found *f = l->todo[i];
 	struct stat st;
 	if (fstatat(l->input_fd, f->path, &st, 0) < 0)
 		return -errno;
@@ -40,16 +40,19 @@ static int look_at_file(struct gd_launcher *l, size_t i)
 
 static int send_file(struct gd_launcher *l, size_t i, const char *path, const char *output)
 {
+	const struct gd_found *f = l->todo[i];
 	size_t length;
-	const char *name = outputs_stem(l->todo[i].path, &length);
+	const char *name = outputs_stem(f->path, &length);
 	char stem[NAME_MAX + 1];
 	snprintf(stem, sizeof(stem), "%.*s", (int)length, name);
 	struct gd_file file = {
+		.size = sizeof(file),
 		.path = path,
 		.output_dir = output,
 		.stem = stem,
-		.size_bytes = l->todo[i].size_bytes,
-		.seconds = l->todo[i].seconds,
+		.size_bytes = f->size_bytes,
+		.known = f->known & GD_KNOWN_SECONDS,
+		.seconds = f->seconds,
 	};
 	struct gd_draft *draft;
 	void *data;
@@ -72,7 +75,7 @@ static int send_file(struct gd_launcher *l, size_t i, const char *path, const ch
 static int submit(struct gd_launcher *l, size_t i)
 {
 	cleanup_(text_finish) struct text path = {0}, output = {0}, words = {0};
-	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i].path);
+	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i]->path);
 	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
 	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i);
 	if (r < 0) {
@@ -100,7 +103,7 @@ static int submit(struct gd_launcher *l, size_t i)
 static size_t window(const struct gd_launcher *l)
 {
 	struct gd_launch_summary s;
-	gd_balancer_summary(l->balancer, &s);
+	gd_balancer_summary(l->balancer, &s, sizeof(s));
 	double ahead = 1;
 	if (s.files_done > 0)
 		ahead = AHEAD_SECONDS * (double)s.files_done / (s.processing_seconds + 1e-9);
@@ -127,13 +130,13 @@ static int sort_rest(struct gd_launcher *l)
 {
 	size_t count = l->num_todo - l->next;
 	size_t *rest = l->order + l->next;
-	cleanup_(freep) struct gd_found *files = calloc(count + 1, sizeof(*files));
+	cleanup_(freep) const struct gd_found **files = calloc(count + 1, sizeof(*files));
 	cleanup_(freep) size_t *order = calloc(count + 1, sizeof(*order));
 	if (!files || !order)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		files[i] = l->todo[rest[i]];
-	int r = gd_queue_order(files, count, GD_BALANCE_LONGEST_FIRST, order);
+	int r = gd_balance_order(files, count, GD_BALANCE_LONGEST_FIRST, order);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		order[i] = rest[order[i]];
 	if (r == 0)
@@ -150,7 +153,7 @@ void launcher_take_durations(struct gd_launcher *l)
 	for (; l->durations_taken < asked; l->durations_taken++) {
 		size_t i = durations_file(l->durations, l->durations_taken);
 		double seconds = durations_get(l->durations, i);
-		if (seconds >= 0 && l->todo[i].seconds < 0)
+		if (seconds >= 0 && !found_has_seconds(l->todo[i]))
 			launcher_set_seconds(l, i, seconds);
 	}
 	bool by_length = l->options.balance == GD_BALANCE_LONGEST_FIRST && !l->options.strategy;

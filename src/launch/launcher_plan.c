@@ -18,6 +18,7 @@ static const char *const kinds[] = {
 	[LAUNCH_TEMPLATE] = "command",
 	[LAUNCH_PROGRAM] = "program",
 	[LAUNCH_PLUGIN] = "plug-in",
+	[LAUNCH_ARGV] = "worker program",
 };
 
 static int by_key(const void *x, const void *y)
@@ -40,6 +41,8 @@ void launcher_fingerprint(struct gd_launcher *l)
 		text_append(&t, *word, strlen(*word) + 1);
 		text_appendf(&l->worker_words, " %s", *word);
 	}
+	if (l->worker.kind == LAUNCH_ARGV)
+		text_append(&t, o->worker_name, strlen(o->worker_name) + 1);
 	text_append_char(&t, '\0');
 	cleanup_(freep) struct gd_setting *sorted = calloc(o->num_settings + 1, sizeof(*sorted));
 	for (size_t i = 0; sorted && i < o->num_settings; i++)
@@ -48,7 +51,8 @@ void launcher_fingerprint(struct gd_launcher *l)
 		qsort(sorted, o->num_settings, sizeof(*sorted), by_key);
 	for (size_t i = 0; sorted && i < o->num_settings; i++) {
 		text_append(&t, sorted[i].key, strlen(sorted[i].key) + 1);
-		text_append(&t, sorted[i].value, strlen(sorted[i].value) + 1);
+		text_append_string(&t, sorted[i].value);
+		text_append_char(&t, '\0');
 	}
 	hash_format(hash_bytes(text_string(&t), t.length), l->fingerprint);
 }
@@ -66,7 +70,7 @@ static int find_files(struct gd_launcher *l, struct gd_error *err)
 		.size = sizeof(find),
 		.patterns = o->patterns,
 		.num_patterns = o->num_patterns,
-		.recursive = o->recursive,
+		.recursive = o->recursive != 0,
 		.exclude = o->output_dir,
 		.stopped = is_stopped,
 		.context = l,
@@ -134,8 +138,12 @@ static void count_earlier(struct gd_launcher *l)
 		audio += e->audio_seconds;
 		audio_processing += e->processing_seconds;
 	}
-	l->earlier_rtf = audio > 0 ? audio_processing / audio : 0;
-	l->earlier_bytes_per_second = processing > 0 ? bytes / processing : 0;
+	l->earlier = (struct gd_launch_pace){
+		.size = sizeof(l->earlier),
+		.known = (audio > 0 ? GD_KNOWN_RTF : 0) | (processing > 0 ? GD_KNOWN_BYTES_PER_SECOND : 0),
+		.rtf = audio > 0 ? audio_processing / audio : 0,
+		.bytes_per_second = processing > 0 ? bytes / processing : 0,
+	};
 }
 
 static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **ret_input)
@@ -146,7 +154,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
 	cleanup_(closep) int root = open(l->options.output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
-		const struct gd_found *f = &files->files[i];
+		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours, and const for others only */
 		const struct history_entry *e = history_find(&l->history, f->path);
 		if (!l->options.force && is_done(l, root, f, e)) {
 			l->num_skipped++;
@@ -156,7 +164,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 			(*ret_replaced)++;
 			*ret_input = e->input;
 		}
-		l->todo[l->num_todo] = *f;
+		l->todo[l->num_todo] = f;
 		r = choose_output(l, f, e, l->num_todo);
 		if (r == 0)
 			l->num_todo++;

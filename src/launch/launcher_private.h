@@ -19,6 +19,7 @@
 #include "launch/history.h"
 #include "launch/outputs.h"
 #include "launch/worker.h"
+#include "launch/workload.h"
 
 /* How much there is, in a form that can be kept up to date: see launcher_eta.c. */
 struct launch_amount {
@@ -27,8 +28,15 @@ struct launch_amount {
 	double bytes;         /* of the others */
 };
 
+/* A worker as on_progress sees it. */
+struct launcher_worker {
+	struct gd_launch_worker public;
+	struct gd_worker_stats stats;
+};
+
 struct gd_launcher {
 	struct gd_launch_options options; /* with the defaults filled in */
+	struct gd_setting *settings;      /* of the options */
 	struct gd_gpu_list *gpus;
 	struct launch_worker worker;
 	char fingerprint[HASH_TEXT];
@@ -39,15 +47,15 @@ struct gd_launcher {
 	struct gd_files *files;
 	struct history history;
 	struct outputs outputs;
-	struct gd_found *todo;
+	struct gd_found **todo; /* of the files */
 	const char **output_of; /* below the output folder */
 	size_t num_todo;
 	size_t num_skipped;
-	double earlier_rtf, earlier_bytes_per_second; /* 0: no earlier run */
+	struct gd_launch_pace earlier;
 
 	/* The run. */
 	bool has_run;
-	int result; /* so far: 0 or 1 */
+	bool begun; /* the balancer's numbers are those of this run */
 	char reason[512];
 	char *output_root;       /* absolute */
 	int input_fd, output_fd; /* the two folders; -1 */
@@ -63,10 +71,12 @@ struct gd_launcher {
 	bool enough; /* failures */
 	bool no_worker;
 	int stops_done;
-	int pool_stops;    /* one: nothing new begins; two: what has begun is ended */
-	int history_error; /* that was said */
+	int pool_stops;      /* 1: no new file begins; 2: running ones are cancelled; 3: they are killed */
+	int history_error;   /* that was reported */
+	uint64_t unrecorded; /* results, at the end */
 	struct launch_amount total, done;
-	struct gd_launch_worker *worker_states;
+	struct launcher_worker *worker_states;
+	const struct gd_launch_worker **worker_list;
 	size_t num_workers;
 	uint64_t progress_at_ns;
 
@@ -79,10 +89,19 @@ void launcher_warn(struct gd_launcher *l, const char *format, ...) GD_PRINTF(2, 
 
 /* ---- launcher_check.c ---- */
 
-/* Every mistake, and the GPUs in *ret where there was none. */
-int launcher_check(const struct gd_launch_options *o, void (*mistake)(void *context, const struct gd_error *err),
-	void *context, struct gd_gpu_list **ret);
-/* The worker as it was given; false where there is none, or hooks of this program. */
+/* What the options give if they have no mistakes. */
+struct launcher_inputs {
+	struct gd_launch_options options; /* with `settings` */
+	struct gd_setting *settings;
+	struct gd_gpu_list *gpus;
+};
+
+void launcher_inputs_finish(struct launcher_inputs *in);
+
+/* Calls `mistake` for each and returns their number. *ret is set if there is none. */
+int launcher_check(const struct gd_launch_options *options, void (*mistake)(void *context, const struct gd_error *err),
+	void *context, struct launcher_inputs *ret);
+/* The worker of the options; false if there is none, or if it is hooks of this program. */
 bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret);
 const char *launcher_output_dir(const struct gd_launch_options *o);
 
@@ -96,9 +115,9 @@ void launcher_fingerprint(struct gd_launcher *l);
 /* ---- launcher_results.c ---- */
 
 void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds);
-/* What is known of a file's duration at its end; `told`: by its worker, or -1. */
+/* What is known of a file's duration at its end; `told`: what its worker reported, or -1. */
 void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told);
-/* The end of a file; `e` is NULL where it came to no worker, `error` where all is well. */
+/* The end of a file; `e` is NULL if it never reached a worker, `error` if it succeeded. */
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error);
 /* Ends it where there were too many. */
 void launcher_check_failures(struct gd_launcher *l);
@@ -112,6 +131,7 @@ void launcher_take_durations(struct gd_launcher *l);
 
 /* ---- launcher_run.c ---- */
 
+void launcher_stop_pool(struct gd_launcher *l, int stops);
 /* No new file begins. */
 bool launcher_is_ending(const struct gd_launcher *l);
 

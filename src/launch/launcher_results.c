@@ -10,25 +10,27 @@
 
 void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds)
 {
-	launch_amount_remove(&l->total, &l->todo[i]);
-	l->todo[i].seconds = seconds;
-	launch_amount_add(&l->total, &l->todo[i]);
+	launch_amount_remove(&l->total, l->todo[i]);
+	found_set_seconds(l->todo[i], seconds);
+	launch_amount_add(&l->total, l->todo[i]);
 }
 
 /* A file whose duration nobody has read yet is over already: then it is read here. */
 void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told)
 {
-	double seconds = told >= 0 ? told : l->todo[i].seconds;
+	const struct gd_found *f = l->todo[i];
+	double seconds = told >= 0 ? told : found_has_seconds(f) ? f->seconds : -1;
 	if (seconds < 0 && l->durations)
 		seconds = durations_get(l->durations, i);
 	if (seconds < -1) {
 		cleanup_(text_finish) struct text path = {0};
-		text_appendf(&path, "%s/%s", l->files->folder, l->todo[i].path);
-		seconds = text_error(&path) ? -1 : l->options.seconds(l->options.context, text_string(&path));
+		text_appendf(&path, "%s/%s", l->files->folder, f->path);
+		if (text_error(&path) || l->options.seconds(l->options.context, text_string(&path), &seconds) < 0)
+			seconds = -1;
 	}
 	if (l->durations)
 		durations_known(l->durations, i, seconds);
-	if (seconds >= 0 && seconds != l->todo[i].seconds)
+	if (seconds >= 0 && !(found_has_seconds(f) && seconds == f->seconds))
 		launcher_set_seconds(l, i, seconds);
 }
 
@@ -44,14 +46,16 @@ void launcher_flush_history(struct gd_launcher *l)
 
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error)
 {
-	const struct gd_found *f = &l->todo[i];
+	const struct gd_found *f = l->todo[i];
 	bool worked = e && e->started_ns && e->ended_ns > e->started_ns;
 	struct gd_file_result result = {
+		.size = sizeof(result),
 		.file = f->path,
 		.error = error,
 		.gpu = e ? e->gpu : -1,
 		.size_bytes = f->size_bytes,
-		.audio_seconds = f->seconds,
+		.known = f->known & GD_KNOWN_SECONDS,
+		.audio_seconds = found_has_seconds(f) ? f->seconds : 0,
 		.processing_seconds = worked ? (double)(e->ended_ns - e->started_ns) / (double)NS_PER_S : 0,
 	};
 	struct history_entry entry = {
@@ -59,15 +63,15 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 		.output = l->output_of[i],
 		.size_bytes = f->size_bytes,
 		.mtime_ns = f->mtime_ns,
-		.audio_seconds = f->seconds,
+		.audio_seconds = found_has_seconds(f) ? f->seconds : -1,
 		.processing_seconds = result.processing_seconds,
 		.done = !error,
 	};
 	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
-	history_add(&l->history, &entry, result.gpu, e ? e->attempt : 0, error);
+	history_add(&l->history, &entry, (int)result.gpu, e ? e->attempt : 0, error);
 	launch_amount_add(&l->done, f);
-	if (gd_balancer_add(l->balancer, &result) < 0 || error)
-		l->result = 1;
+	/* Without memory the file counts as left. */
+	(void)gd_balancer_add(l->balancer, &result);
 	if (l->options.on_result)
 		l->options.on_result(l->options.context, &result);
 }
@@ -77,15 +81,11 @@ void launcher_check_failures(struct gd_launcher *l)
 	struct gd_launch_summary s;
 	if (l->enough || l->options.max_failures == 0)
 		return;
-	gd_balancer_summary(l->balancer, &s);
+	gd_balancer_summary(l->balancer, &s, sizeof(s));
 	if (s.files_failed < l->options.max_failures)
 		return;
 	l->enough = true;
-	/* A second one would end what the user's own stop has promised to finish. */
-	if (l->pool_stops == 0) {
-		l->pool_stops++;
-		gd_pool_stop(l->pool);
-	}
+	launcher_stop_pool(l, 1);
 	if (!l->reason[0])
 		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failures, as --max-failures says",
 			(unsigned long long)s.files_failed);

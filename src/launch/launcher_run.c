@@ -14,7 +14,8 @@
 #include "launch/file_task.h"
 #include "launch/launcher_private.h"
 
-#define ROUND_MS 100 /* between looks at progress and durations */
+#define ROUND_MS   100 /* between looks at progress and durations */
+#define MOST_STOPS 3
 
 bool launcher_is_ending(const struct gd_launcher *l)
 {
@@ -56,15 +57,19 @@ static int on_setup_fail(void *context, const struct gd_event *e)
 
 /* ---- The loop --------------------------------------------------------------- */
 
+/* The user's stops and that of max_failures do not add up: the first stop finishes what runs. */
+void launcher_stop_pool(struct gd_launcher *l, int stops)
+{
+	for (; l->pool_stops < stops; l->pool_stops++)
+		gd_pool_stop(l->pool);
+}
+
 static void apply_stops(struct gd_launcher *l)
 {
 	int asked = atomic_load(&l->stops);
 	uint64_t count;
-	while (l->stops_done < asked && l->stops_done < 2) {
-		l->stops_done++;
-		l->pool_stops++;
-		gd_pool_stop(l->pool);
-	}
+	l->stops_done = asked < MOST_STOPS ? asked : MOST_STOPS;
+	launcher_stop_pool(l, l->stops_done);
 	if (asked)
 		(void)!read(l->stop_fd, &count, sizeof(count));
 }
@@ -139,19 +144,20 @@ static int open_input(struct gd_launcher *l, struct gd_error *err)
 static int make_order(struct gd_launcher *l, struct gd_error *err)
 {
 	const struct gd_launch_options *o = &l->options;
+	const struct gd_found *const *todo = (const struct gd_found *const *)l->todo;
 	l->order = calloc(l->num_todo + 1, sizeof(*l->order));
 	l->submitted = calloc(l->num_todo + 1, sizeof(*l->submitted));
 	int r = l->order && l->submitted ? 0 : -ENOMEM;
 	if (r == 0 && !o->strategy)
-		r = gd_queue_order(l->todo, l->num_todo, o->balance, l->order);
+		r = gd_balance_order(todo, l->num_todo, o->balance, l->order);
 	if (r == 0 && o->strategy) {
 		cleanup_(freep) size_t *gpus = calloc(l->num_todo + 1, sizeof(*gpus));
-		r = gpus ? o->strategy(o->context, l->todo, l->num_todo, l->gpus->count, gpus) : -ENOMEM;
+		r = gpus ? o->strategy(o->context, todo, l->num_todo, l->gpus->count, gpus) : -ENOMEM;
 		if (r >= 0)
-			r = gd_queue_shares(gpus, l->num_todo, l->gpus->count, l->order);
+			r = gd_share_order(gpus, l->num_todo, l->gpus->count, l->order);
 	}
 	for (size_t i = 0; r == 0 && i < l->num_todo; i++)
-		launch_amount_add(&l->total, &l->todo[i]);
+		launch_amount_add(&l->total, l->todo[i]);
 	return r < 0 ? error_set(err, r, "sharing out %zu files: %s", l->num_todo, error_words(r)) : 0;
 }
 
@@ -171,10 +177,16 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 {
 	const struct gd_launch_options *o = &l->options;
 	cleanup_(text_finish) struct text logs = {0};
+	cleanup_(freep) char **argv = NULL;
+	int r = l->worker.kind ? launch_worker_argv(&l->worker, &argv, err) : 0;
+	if (r < 0)
+		return r;
 	text_appendf(&logs, "%s/launch.logs", l->output_root);
 	struct gd_options pool = {
 		.size = sizeof(pool),
-		.worker = l->worker.kind ? launch_worker_ops(&l->worker) : o->worker,
+		.worker = o->worker,
+		.worker_argv = (const char *const *)argv,
+		.allow_threads = o->allow_threads,
 		.gpus = o->gpus,
 		.workers_per_gpu = o->workers_per_gpu,
 		.settings = o->settings,
@@ -194,19 +206,36 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.on_timeout = on_failure,
 		.on_setup_fail = on_setup_fail,
 	};
-	int r = gd_pool_open(&pool, &callbacks, &l->pool, err);
-	if (r < 0)
-		return r;
+	r = gd_pool_open(&pool, &callbacks, &l->pool, err);
+	if (r == -EBUSY && o->worker)
+		return error_set(err, r,
+			"this program has threads, so its hooks cannot be forked: set worker_argv or plugin of struct gd_launch_options in place of worker, or allow_threads if the hooks use no lock of other threads");
+	return r;
+}
+
+static int watch_workers(struct gd_launcher *l, struct gd_error *err)
+{
 	struct gd_stats stats;
 	gd_pool_stats(l->pool, &stats, sizeof(stats));
 	l->num_workers = stats.workers;
 	l->worker_states = calloc(l->num_workers + 1, sizeof(*l->worker_states));
-	if (!l->worker_states)
+	l->worker_list = calloc(l->num_workers + 1, sizeof(*l->worker_list));
+	if (!l->worker_states || !l->worker_list)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", l->num_workers);
-	if (o->seconds && durations_start(l->files->folder, l->todo, l->order, l->num_todo, o->seconds, o->context,
-				  &l->durations) < 0)
-		l->durations = NULL; /* then the size must do */
+	for (size_t i = 0; i < l->num_workers; i++) {
+		struct launcher_worker *w = &l->worker_states[i];
+		w->public = (struct gd_launch_worker){.size = sizeof(w->public), .stats = &w->stats};
+		l->worker_list[i] = &w->public;
+	}
 	return 0;
+}
+
+static void read_durations(struct gd_launcher *l)
+{
+	const struct gd_launch_options *o = &l->options;
+	if (o->seconds && durations_start(l->files->folder, (const struct gd_found *const *)l->todo, l->order,
+				  l->num_todo, o->seconds, o->context, &l->durations) < 0)
+		l->durations = NULL; /* the sizes must do */
 }
 
 static int begin(struct gd_launcher *l, struct gd_error *err)
@@ -220,8 +249,11 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 		r = make_balancer(l, err);
 	if (r == 0)
 		r = start_workers(l, err);
+	if (r == 0)
+		r = watch_workers(l, err);
 	if (r < 0)
 		return r;
+	read_durations(l); /* after the workers: a program with threads does not fork well */
 	const struct history_run run = {
 		.input = l->files->folder,
 		.worker = text_string(&l->worker_words),
@@ -233,13 +265,13 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
-/* What of it could not be written down is done again by the next run; that must be known. */
+/* Files whose results are not recorded are processed again by the next run: the user must know. */
 static void end_history(struct gd_launcher *l)
 {
 	launcher_flush_history(l);
 	unsigned long long lost = history_unwritten(&l->history);
 	if (lost) {
-		l->result = 1;
+		l->unrecorded = lost;
 		launcher_warn(l,
 			"%llu results could not be recorded in '%s/" HISTORY_NAME
 			"': %s; these files are done again by the next run",
@@ -263,15 +295,21 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	end_history(l);
 	launcher_progress(l, true);
 	struct gd_launch_summary summary;
-	gd_balancer_summary(l->balancer, &summary);
+	gd_launcher_summary(l, &summary, sizeof(summary));
 	/* A stop that came when all was done anyway has interrupted nothing. */
 	if (atomic_load(&l->stops) > 0 && summary.files_left > 0)
 		return error_set(err, -ECANCELED, "interrupted");
 	if (l->no_worker)
-		return error_set(err, 1, "no worker is left: %s", l->reason[0] ? l->reason : "all have ended");
+		return error_set(err, -ECHILD, "no worker is left: %s", l->reason[0] ? l->reason : "all have ended");
 	if (l->enough)
-		return error_set(err, 1, "%s", l->reason);
-	return l->result;
+		return error_set(err, -EDQUOT, "%s", l->reason);
+	return 0;
+}
+
+/* Nothing was begun: the values that say what became of the work must not occur. */
+static int plain_error(int r)
+{
+	return r == -EDQUOT ? -ENOSPC : r == -ECHILD ? -EIO : r;
 }
 
 int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
@@ -282,14 +320,18 @@ int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return r;
 	l->has_run = true;
-	if (l->num_todo == 0)
-		return make_balancer(l, err);
-	r = begin(l, err);
+	r = l->num_todo == 0 ? make_balancer(l, err) : begin(l, err);
 	if (r < 0) {
 		(void)gd_pool_close(l->pool, NULL, 0, NULL);
 		l->pool = NULL;
+		r = plain_error(r);
+		if (err)
+			err->code = r;
 		return r;
 	}
+	l->begun = true;
+	if (!l->pool)
+		return 0;
 	if (l->num_todo > 0)
 		work(l);
 	return end(l, err);

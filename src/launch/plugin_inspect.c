@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/plugin_inspect.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,90 +14,66 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/helper.h"
 #include "base/pidref.h"
 #include "base/signals.h"
-#include "base/utf8.h"
+#include "launch/worker_arguments.h"
 
 #define REAP_MS 5000
 
-/* What the child found, sent to the parent through a pipe. */
-struct plugin_report {
-	int code; /* 0, or why not */
-	char words[400];
-	struct plugin_facts facts;
-};
+extern char **environ;
 
-static int check_hooks(const struct gd_worker_ops *ops, const char *path, struct gd_error *err)
+/* ---- Starting ----------------------------------------------------------- */
+
+static int add_actions(posix_spawn_file_actions_t *actions, int report_fd)
 {
-	if (!ops->process && !ops->process_batch)
-		return error_set(err, -EINVAL, "the worker '%s' has neither process nor process_batch in its '%s'",
-			path, PLUGIN_SYMBOL);
-	return 0;
+	int r = 0;
+	/* Nothing that a constructor reads or prints concerns the caller. */
+	for (int fd = 0; r == 0 && fd <= STDERR_FILENO; fd++)
+		r = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+	return r ? r : posix_spawn_file_actions_adddup2(actions, report_fd, PLUGIN_REPORT_FD);
 }
 
-static int load(const char *path, const struct gd_worker_ops **ret, const char **ret_about, struct gd_error *err)
+/* In a process group of its own, so that everything its constructors start can be killed. */
+static int set_attributes(posix_spawnattr_t *attributes)
 {
-	/* Now, not at the first call: what is missing is to be found before there is work. */
-	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		return error_set(err, -ELIBBAD, "the worker cannot be loaded: %s", dlerror());
-	const struct gd_worker_ops *ops = dlsym(handle, PLUGIN_SYMBOL);
-	if (!ops)
-		return error_set(err, -ENOENT,
-			"the worker '%s' exports no '%s'; it needs: const struct gd_worker_ops gd_worker = …", path,
-			PLUGIN_SYMBOL);
-	int r = check_hooks(ops, path, err);
-	if (r < 0)
-		return r;
-	*ret_about = dlsym(handle, PLUGIN_ABOUT);
-	*ret = ops;
-	return 0;
-}
-
-int plugin_load(const char *path, const struct gd_worker_ops **ret, struct gd_error *err)
-{
-	const char *about;
-	return load(path, ret, &about, err);
-}
-
-/* ---- In the child ------------------------------------------------------- */
-
-/* Nothing that a constructor prints, reads or starts is the caller's business. */
-static void seal_off(void)
-{
-	signals_reset();
-	sigset_t none;
+	sigset_t all, none;
+	sigfillset(&all);
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setpgid(0, 0);
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = 0; null >= 0 && fd <= 2; fd++)
-		dup2(null, fd);
+	int r = posix_spawnattr_setsigdefault(attributes, &all);
+	if (r == 0)
+		r = posix_spawnattr_setsigmask(attributes, &none);
+	if (r == 0)
+		r = posix_spawnattr_setpgroup(attributes, 0);
+	return r ? r
+		 : posix_spawnattr_setflags(
+			   attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 }
 
-static _Noreturn void child_main(const char *path, int fd, pid_t parent)
+static int spawn(const char *helper, const char *path, int report_fd, pid_t *ret)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
-		_exit(1);
-	seal_off();
-	struct plugin_report report = {0};
-	struct gd_error err = {0};
-	const struct gd_worker_ops *ops = NULL;
-	const char *about = NULL;
-	report.code = load(path, &ops, &about, &err);
-	snprintf(report.words, sizeof(report.words), "%.*s", (int)sizeof(report.words) - 1, err.message);
-	if (report.code == 0) {
-		report.facts.has_batch = ops->process_batch != NULL;
-		report.facts.max_batch = ops->max_batch;
-		report.facts.has_cleanup = ops->cleanup != NULL;
-		if (about)
-			utf8_copy_line(report.facts.about, sizeof(report.facts.about), about,
-				strnlen(about, sizeof(report.facts.about)));
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	char *const argv[] = {(char *)WORKER_HELPER, (char *)WORKER_INSPECT, (char *)path, NULL};
+	int r = posix_spawn_file_actions_init(&actions);
+	if (r != 0)
+		return -r;
+	r = posix_spawnattr_init(&attributes);
+	if (r != 0) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -r;
 	}
-	_exit(file_write_all(fd, &report, sizeof(report)) < 0);
+	r = add_actions(&actions, report_fd);
+	if (r == 0)
+		r = set_attributes(&attributes);
+	if (r == 0)
+		r = posix_spawn(ret, helper, &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -r;
 }
 
-/* ---- Outside ------------------------------------------------------------ */
+/* ---- The report --------------------------------------------------------- */
 
 /* 1 with a report, 0 at its end without one, -ETIMEDOUT. */
 static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
@@ -122,7 +96,9 @@ static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 		if (got > 0)
 			have += (size_t)got;
 	}
-	/* It may have been scribbled on. */
+	if (ret->size != sizeof(*ret))
+		return -EPROTO;
+	/* A constructor may have written there. */
 	ret->words[sizeof(ret->words) - 1] = '\0';
 	ret->facts.about[sizeof(ret->facts.about) - 1] = '\0';
 	return 1;
@@ -149,24 +125,25 @@ static bool reap(const struct pidref *child, int *ret_status)
 
 int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err)
 {
+	char helper[PATH_MAX];
+	int r = helper_find(WORKER_HELPER, WORKER_HELPER_PATH, helper, sizeof(helper), err);
+	if (r < 0)
+		return r;
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return error_set(err, -errno, "no pipe could be made: %s", error_words(-errno));
 	cleanup_(closep) int ours = file_above_stdio(fds[0]);
 	cleanup_(closep) int theirs = file_above_stdio(fds[1]);
-	pid_t parent = getpid();
-	fflush(NULL);
-	pid_t pid = fork();
-	if (pid == 0)
-		child_main(path, theirs, parent);
-	if (pid < 0)
-		return error_set(err, -errno, "no process could be made: %s", error_words(-errno));
+	pid_t pid = 0;
+	r = ours < 0 ? ours : theirs < 0 ? theirs : spawn(helper, path, theirs, &pid);
+	if (r < 0)
+		return error_set(err, r, "'%s' could not be started: %s", helper, error_words(r));
 	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
 	(void)pidref_open(pid, &child); /* without a descriptor, its number does */
 
 	struct plugin_report report;
-	int r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);
+	r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);
 	if (r != 0) {
 		kill(-pid, SIGKILL); /* with what its constructors have started */
 		pidref_signal(&child, SIGKILL);

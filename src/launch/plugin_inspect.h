@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds out what a plug-in offers without loading it into this process: its
- * constructors may start CUDA, crash, hang or exit, so a throw-away child loads it.
+ * constructors may start CUDA, crash, hang or exit. `gpuq-worker --inspect` loads it
+ * and sends a report through a pipe.
  */
 #ifndef LAUNCH_PLUGIN_INSPECT_H
 #define LAUNCH_PLUGIN_INSPECT_H
@@ -11,20 +12,25 @@
 
 #include "gpu_dispatch_launch.h"
 
-#define PLUGIN_SYMBOL "gd_worker"
-#define PLUGIN_ABOUT  "gd_worker_about"
-
 struct plugin_facts {
 	bool has_batch;
 	size_t max_batch;
-	bool has_cleanup;
 	char about[200]; /* its description of itself, printable; "" if it has none */
 };
 
-/* `path` contains a slash, so that dlopen() does not search for it. The child has limit_ms to load it. */
+/* `limit_ms`: how long loading it may take. */
 int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err);
 
-/* Loads it into this process; for workers. The message in err includes that of dlerror(). */
-int plugin_load(const char *path, const struct gd_worker_ops **ret, struct gd_error *err);
+/* ---- For gpuq-worker ---- */
+
+#define PLUGIN_REPORT_FD 3
+
+/* Between programs of the same version; a report of another size is refused. */
+struct plugin_report {
+	size_t size;
+	int code; /* 0, or why it cannot be used */
+	char words[400];
+	struct plugin_facts facts;
+};
 
 #endif

@@ -19,7 +19,7 @@
 #include "launch/file_task.h"
 #include "launch/message.h"
 #include "launch/program.h"
-#include "launch/worker_private.h"
+#include "launch/worker_hooks.h"
 
 #define LOOK_MS   20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
 #define WORDS_MAX 900
@@ -118,7 +118,7 @@ static int await_ready(struct state *s, int64_t timeout_ms, char words[WORDS_MAX
 
 static int begin(struct gd_worker *w, struct state *s, char words[WORDS_MAX])
 {
-	const struct launch_worker *worker = launch_worker_current();
+	const struct launch_worker *worker = gd_worker_context(w);
 	int r = program_start(&s->program, (char *const *)worker->argv);
 	if (r < 0) {
 		snprintf(words, WORDS_MAX, "it could not be executed: %s", error_words(r));
@@ -152,7 +152,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	if (r < 0) {
 		program_end(&s->program);
 		free(s);
-		return gd_worker_fail(w, r, "'%.200s': %s", name_of(launch_worker_current()), words);
+		return gd_worker_fail(w, r, "'%.200s': %s", name_of(gd_worker_context(w)), words);
 	}
 	*ret_state = s;
 	return 0;
@@ -223,10 +223,12 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	r = await_answer(w, s, id, &m, &told, words);
 	if (r < 0)
 		leave(w, s, told ? -ECANCELED : r, words);
-	if (m.ok && m.seconds < 0)
+	if (m.ok && m.seconds < 0 && file.known & GD_KNOWN_SECONDS)
 		m.seconds = file.seconds;
+	if (!told && !m.ok)
+		return gd_worker_fail(w, -EIO, "%s", m.error);
 	if (!told)
-		return m.ok ? gd_file_done(w, m.seconds) : gd_worker_fail(w, -EIO, "%s", m.error);
+		return m.seconds >= 0 ? gd_worker_file_seconds(w, m.seconds) : 0;
 	/* It may be about to end, for it was told to. */
 	if (m.ok)
 		gd_worker_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
@@ -254,12 +256,3 @@ const struct gd_worker_ops program_worker_ops = {.size = sizeof(struct gd_worker
 	.process_batch = process,
 	.max_batch = 1,
 	.cleanup = cleanup};
-
-int program_worker_check(const struct launch_worker *worker, struct gd_error *err)
-{
-	int r = child_find_program(worker->argv[0]);
-	if (r < 0)
-		return error_set(
-			err, r, "the worker's program '%s' cannot be executed: %s", worker->argv[0], error_words(r));
-	return 0;
-}

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/sized.h"
 #include "launch/workload.h"
+
+SIZED_NO_TAIL(gd_share, imbalance);
 
 /* A heap of GPUs, the one with the least on top; ties to the lower number. */
 struct load {
@@ -36,7 +39,7 @@ static void sink(struct load *heap, size_t count)
 }
 
 static int share_longest(
-	const struct gd_found *files, const size_t *order, size_t count, size_t num_gpus, size_t *ret_gpus)
+	const struct gd_found *const *files, const size_t *order, size_t count, size_t num_gpus, size_t *ret_gpus)
 {
 	cleanup_(freep) struct load *heap = calloc(num_gpus, sizeof(*heap));
 	if (!heap)
@@ -46,20 +49,21 @@ static int share_longest(
 	double rate = workload_seconds_per_byte(files, count);
 	for (size_t i = 0; i < count; i++) {
 		ret_gpus[order[i]] = heap[0].gpu;
-		heap[0].weight += workload_weight(&files[order[i]], rate);
+		heap[0].weight += workload_weight(files[order[i]], rate);
 		sink(heap, num_gpus);
 	}
 	return 0;
 }
 
-int gd_share_out(const struct gd_found *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus)
+int gd_balance_share(
+	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus)
 {
 	if (num_gpus == 0)
 		return -EINVAL;
 	cleanup_(freep) size_t *order = calloc(count ? count : 1, sizeof(*order));
 	if (!order)
 		return -ENOMEM;
-	int r = gd_queue_order(files, count, balance, order);
+	int r = gd_balance_order(files, count, balance, order);
 	if (r < 0)
 		return r;
 	if (balance == GD_BALANCE_LONGEST_FIRST)
@@ -71,24 +75,33 @@ int gd_share_out(const struct gd_found *files, size_t count, enum gd_balance bal
 	return 0;
 }
 
-double gd_share_stats(
-	const struct gd_found *files, const size_t *gpus, size_t count, size_t num_gpus, struct gd_share *ret)
+int gd_share_stats(const struct gd_found *const *files, const size_t *gpus, size_t count, size_t num_gpus, size_t gpu,
+	struct gd_share *ret, size_t size)
 {
+	if (gpu >= num_gpus || found_check(files, count) < 0)
+		return -EINVAL;
+	cleanup_(freep) double *loads = calloc(num_gpus, sizeof(*loads));
+	if (!loads)
+		return -ENOMEM;
 	double rate = workload_seconds_per_byte(files, count);
 	double total = 0, most = 0;
-	memset(ret, 0, num_gpus * sizeof(*ret));
+	struct gd_share share = {.size = sizeof(share)};
 	for (size_t i = 0; i < count; i++) {
-		struct gd_share *s = &ret[gpus[i]];
-		s->files++;
-		s->bytes += files[i].size_bytes;
-		s->audio_seconds += files[i].seconds >= 0 ? files[i].seconds : 0;
-		s->load += workload_weight(&files[i], rate);
+		if (gpus[i] >= num_gpus)
+			return -EINVAL;
+		loads[gpus[i]] += workload_weight(files[i], rate);
+		if (gpus[i] != gpu)
+			continue;
+		share.files++;
+		share.bytes += files[i]->size_bytes;
+		share.audio_seconds += found_has_seconds(files[i]) ? files[i]->seconds : 0;
 	}
 	for (size_t g = 0; g < num_gpus; g++) {
-		total += ret[g].load;
-		most = ret[g].load > most ? ret[g].load : most;
+		total += loads[g];
+		most = loads[g] > most ? loads[g] : most;
 	}
-	for (size_t g = 0; total > 0 && g < num_gpus; g++)
-		ret[g].load /= total;
-	return total > 0 ? most * (double)num_gpus / total - 1 : 0;
+	share.load = total > 0 ? loads[gpu] / total : 0;
+	share.imbalance = total > 0 ? most * (double)num_gpus / total - 1 : 0;
+	sized_write(ret, size, &share, sizeof(share));
+	return 0;
 }

@@ -11,7 +11,7 @@
 #include "launch/child.h"
 #include "launch/file_task.h"
 #include "launch/template.h"
-#include "launch/worker_private.h"
+#include "launch/worker_hooks.h"
 
 #define LOOK_MS 20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
 
@@ -67,7 +67,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	int r = file_task_read(task, &file);
 	if (r < 0)
 		return gd_worker_fail(w, r, "the task is no file");
-	const struct launch_worker *worker = launch_worker_current();
+	const struct launch_worker *worker = gd_worker_context(w);
 	const struct template_values values = {
 		.file = &file,
 		.gpu = gd_worker_gpu(w),
@@ -80,23 +80,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (r < 0)
 		return gd_worker_fail(w, r, "the command could not be filled in: %s", error_words(r));
 	r = run(w, argv);
-	return r < 0 ? r : gd_file_done(w, file.seconds);
+	if (r == 0 && file.known & GD_KNOWN_SECONDS)
+		r = gd_worker_file_seconds(w, file.seconds);
+	return r;
 }
 
 const struct gd_worker_ops template_worker_ops = {
 	.size = sizeof(struct gd_worker_ops), .setup = setup, .process = process};
-
-int template_worker_check(const struct launch_worker *worker, struct gd_error *err)
-{
-	int r = template_check(worker->argv, worker->settings, worker->num_settings, err);
-	if (r < 0)
-		return r;
-	const char *program = worker->argv[0];
-	for (const char *p = program; *p; p++)
-		if (*p == '{')
-			return 0; /* another one for each file, perhaps */
-	r = child_find_program(program);
-	if (r < 0)
-		return error_set(err, r, "the command '%s' cannot be executed: %s", program, error_words(r));
-	return 0;
-}

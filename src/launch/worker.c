@@ -2,47 +2,139 @@
 #include "launch/worker.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
-#include "launch/worker_private.h"
+#include "base/helper.h"
+#include "launch/plugin_inspect.h"
+#include "launch/program_path.h"
+#include "launch/template.h"
+#include "launch/worker_arguments.h"
 
-/* Hooks have no context of their own: what they run for is inherited by the fork. */
-static const struct launch_worker *current;
+#define LOAD_MS 30000 /* large libraries from a cold disk */
 
-const struct launch_worker *launch_worker_current(void)
+/* ---- Checking ----------------------------------------------------------- */
+
+static int check_template(const struct launch_worker *worker, struct gd_error *err)
 {
-	return current;
+	int r = template_check(worker->argv, worker->settings, worker->num_settings, err);
+	if (r < 0)
+		return r;
+	const char *program = worker->argv[0];
+	if (strchr(program, '{'))
+		return 0; /* the program depends on the file */
+	r = program_path_check(program);
+	if (r < 0)
+		return error_set(err, r, "the command '%s' cannot be executed: %s", program, error_words(r));
+	return 0;
+}
+
+static int check_program(const struct launch_worker *worker, struct gd_error *err)
+{
+	int r = program_path_check(worker->argv[0]);
+	if (r < 0)
+		return error_set(
+			err, r, "the worker's program '%s' cannot be executed: %s", worker->argv[0], error_words(r));
+	return 0;
+}
+
+static int check_helper(struct gd_error *err)
+{
+	char path[PATH_MAX];
+	return helper_find(WORKER_HELPER, WORKER_HELPER_PATH, path, sizeof(path), err);
 }
 
 int launch_worker_check(const struct launch_worker *worker, struct gd_error *err)
 {
+	bool empty = !worker->argv || !worker->argv[0];
+	struct plugin_facts facts;
+	int r;
 	switch (worker->kind) {
 	case LAUNCH_TEMPLATE:
-		if (!worker->argv || !worker->argv[0])
-			return error_set(err, -EINVAL, "the command is empty");
-		return template_worker_check(worker, err);
+		r = empty ? error_set(err, -EINVAL, "the command is empty") : check_template(worker, err);
+		return r < 0 ? r : check_helper(err);
 	case LAUNCH_PROGRAM:
-		if (!worker->argv || !worker->argv[0])
-			return error_set(err, -EINVAL, "the command of the worker is empty");
-		return program_worker_check(worker, err);
+		r = empty ? error_set(err, -EINVAL, "the command of the worker is empty") : check_program(worker, err);
+		return r < 0 ? r : check_helper(err);
 	case LAUNCH_PLUGIN:
-		if (!worker->plugin)
-			break;
-		return plugin_worker_check(worker, err);
+		return plugin_inspect(worker->plugin, LOAD_MS, &facts, err);
+	case LAUNCH_ARGV:
+		return empty ? error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program")
+			     : check_program(worker, err);
 	}
 	return error_set(err, -EINVAL, "no worker was given");
 }
 
-const struct gd_worker_ops *launch_worker_ops(const struct launch_worker *worker)
+/* ---- The command line --------------------------------------------------- */
+
+/* Counts and then writes: with argv NULL, nothing is written. */
+struct line {
+	char **argv;
+	char *text; /* room for strings that are copied */
+	size_t count;
+	size_t size; /* of all strings */
+};
+
+static void put(struct line *l, const char *word)
 {
-	current = worker;
-	switch (worker->kind) {
-	case LAUNCH_TEMPLATE:
-		return &template_worker_ops;
-	case LAUNCH_PROGRAM:
-		return &program_worker_ops;
-	case LAUNCH_PLUGIN:
-		return plugin_worker_ops(worker);
+	size_t size = strlen(word) + 1;
+	if (l->argv) {
+		l->argv[l->count] = memcpy(l->text, word, size);
+		l->text += size;
 	}
-	return NULL;
+	l->count++;
+	l->size += size;
+}
+
+static void put_helper(struct line *l, const struct launch_worker *worker, const char *helper)
+{
+	put(l, helper);
+	if (worker->kind == LAUNCH_PLUGIN) {
+		put(l, WORKER_PLUGIN);
+		put(l, worker->plugin);
+		return;
+	}
+	put(l, worker->kind == LAUNCH_TEMPLATE ? WORKER_COMMAND : WORKER_PROGRAM);
+	for (size_t i = 0; i < worker->num_settings; i++) {
+		put(l, WORKER_KEY);
+		put(l, worker->settings[i].key);
+	}
+	if (worker->kind == LAUNCH_PROGRAM && worker->ready_timeout_ms) {
+		char ms[24];
+		snprintf(ms, sizeof(ms), "%lld", (long long)worker->ready_timeout_ms);
+		put(l, WORKER_READY_MS);
+		put(l, ms);
+	}
+	put(l, "--");
+}
+
+static void put_all(struct line *l, const struct launch_worker *worker, const char *helper)
+{
+	if (worker->kind != LAUNCH_ARGV)
+		put_helper(l, worker, helper);
+	for (const char *const *word = worker->argv; word && *word; word++)
+		put(l, *word);
+}
+
+int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct gd_error *err)
+{
+	char helper[PATH_MAX] = "";
+	int r = worker->kind == LAUNCH_ARGV
+			? 0
+			: helper_find(WORKER_HELPER, WORKER_HELPER_PATH, helper, sizeof(helper), err);
+	if (r < 0)
+		return r;
+	struct line measured = {0};
+	put_all(&measured, worker, helper);
+	char **argv = malloc((measured.count + 1) * sizeof(*argv) + measured.size);
+	if (!argv)
+		return error_set(err, -ENOMEM, "no memory for the worker's command line");
+	struct line written = {.argv = argv, .text = (char *)(argv + measured.count + 1)};
+	put_all(&written, worker, helper);
+	argv[written.count] = NULL;
+	*ret = argv;
+	return 0;
 }

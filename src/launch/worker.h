@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What works on a file: a command per file, a persistent program, or a plug-in.
+ * What processes a file: a command per file, a persistent program, or a plug-in.
  *
- * All three are hooks of the pool, run in forked workers that see this struct
- * as it was when the pool was opened. The launching process itself never loads a
- * plug-in: its constructors may start CUDA.
+ * All three run in gpuq-worker, a helper program that the pool executes: the
+ * launching program may have threads, and never loads a plug-in, whose constructors
+ * may start CUDA.
  */
 #ifndef LAUNCH_WORKER_H
 #define LAUNCH_WORKER_H
@@ -17,29 +17,29 @@
 enum launch_kind {
 	LAUNCH_TEMPLATE = 1, /* argv, run per file, with {file} and so on filled in */
 	LAUNCH_PROGRAM,      /* argv, started once per worker, speaks docs/worker-protocol.md */
-	LAUNCH_PLUGIN,       /* a shared object that exports `gd_worker` */
+	LAUNCH_PLUGIN,       /* a shared object that exports gd_plugin_get() */
+	LAUNCH_ARGV,         /* argv, a program that calls gd_worker_main() with hooks for files */
 };
 
 /* Strings stay the caller's, and must live as long as the run. */
 struct launch_worker {
 	enum launch_kind kind;
-	const char *const *argv; /* of a template or a program; NULL at the end */
-	const char *plugin;      /* path */
-	const struct gd_setting *settings;
+	const char *const *argv;           /* NULL at the end */
+	const char *plugin;                /* path */
+	const struct gd_setting *settings; /* strings */
 	size_t num_settings;
 	int64_t ready_timeout_ms; /* of a program, for its "ready"; 0: none */
 };
 
 /*
- * Everything that can be found wrong before a file is touched: no such program, an
- * unknown {word} in the template (named, with those there are), a plug-in that
- * does not load or exports nothing (looked at in a throw-away child). -EINVAL or
- * another negative errno value, with the words.
+ * Finds everything that is wrong before a file is touched: no such program, an
+ * unknown {word} in the template, a plug-in that cannot be loaded or exports nothing,
+ * no gpuq-worker. A negative errno value with the message.
  */
 int launch_worker_check(const struct launch_worker *worker, struct gd_error *err);
 
-/* The hooks for `worker`, for gd_options.worker; one run at a time. */
-const struct gd_worker_ops *launch_worker_ops(const struct launch_worker *worker);
+/* The command line of the worker, for gd_options.worker_argv. One allocation, release with free(). */
+int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct gd_error *err);
 
 /*
  * What a command line stands for, as one string: its words where it has none of the

@@ -1,25 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/workload.h"
 
-double workload_seconds_per_byte(const struct gd_found *files, size_t count)
+#include <errno.h>
+
+#include "base/sized.h"
+
+SIZED_NO_TAIL(gd_workload, smallest);
+
+int found_check(const struct gd_found *const *files, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (files[i]->size < sizeof(struct gd_found))
+			return -EINVAL;
+	return 0;
+}
+
+double workload_seconds_per_byte(const struct gd_found *const *files, size_t count)
 {
 	double seconds = 0, bytes = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (files[i].seconds < 0)
+		if (!found_has_seconds(files[i]))
 			continue;
-		seconds += files[i].seconds;
-		bytes += (double)files[i].size_bytes;
+		seconds += files[i]->seconds;
+		bytes += (double)files[i]->size_bytes;
 	}
 	return bytes > 0 ? seconds / bytes : 0;
 }
 
-void gd_workload_estimate(const struct gd_found *files, size_t count, struct gd_workload *ret)
+void gd_files_workload(const struct gd_found *const *files, size_t count, struct gd_workload *ret, size_t size)
 {
-	struct gd_workload w = {.files = count};
+	struct gd_workload w = {.size = sizeof(w), .files = count};
 	for (size_t i = 0; i < count; i++) {
-		const struct gd_found *f = &files[i];
+		const struct gd_found *f = files[i];
 		w.bytes += f->size_bytes;
-		if (f->seconds >= 0)
+		if (found_has_seconds(f))
 			w.audio_seconds += f->seconds;
 		else
 			w.audio_unknown++;
@@ -32,5 +46,5 @@ void gd_workload_estimate(const struct gd_found *files, size_t count, struct gd_
 			w.smallest_bytes = f->size_bytes;
 		}
 	}
-	*ret = w;
+	sized_write(ret, size, &w, sizeof(w));
 }

@@ -114,10 +114,11 @@ def test_variable_must_be_an_absolute_path_of_a_program(directory, command):
 
 @pytest.fixture(name="plugins")
 def make_plugins(directory):
-    """gpuq-launch beside gpuq, and a plug-in that tells when it is loaded."""
+    """gpuq-launch and gpuq-worker beside gpuq, and a plug-in that tells when it is loaded."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
     shutil.copy(BUILD / "gpuq-launch", directory.bin)
+    shutil.copy(BUILD / "gpuq-worker", directory.bin)
     folder = directory.bin / "workers"
     folder.mkdir()
     source = directory.home / "planted.c"
@@ -159,3 +160,40 @@ def test_plug_in_of_another_user_is_not_loaded(plugins):
     result = plugins.gpuq("launch", "--list-workers")
     assert plugins.ran.read_text() == ""
     assert f"'{plugins.folder}/planted.so' belongs to another user" in result.stdout
+
+
+# ---- gpuq-worker -----------------------------------------------------------------------
+
+
+@pytest.fixture(name="launcher")
+def make_launcher(directory):
+    """The real gpuq-launch beside gpuq, and a file to process; gpuq-worker is the test's."""
+    if not (BUILD / "gpuq-launch").exists():
+        pytest.skip("gpuq-launch is not built")
+    shutil.copy(BUILD / "gpuq-launch", directory.bin)
+    (directory.home / "in").mkdir()
+    (directory.home / "in/a.wav").touch()
+    directory.environment["GPUQ_GPUS"] = "sim:1"
+    directory.launch = lambda **env: directory.gpuq("launch", "--input-dir", "in", "--", "true", env=env)
+    return directory
+
+
+def test_worker_helper_that_everybody_can_write_is_not_executed(launcher):
+    launcher.plant("gpuq-worker").chmod(0o777)
+    result = launcher.launch()
+    assert launcher.ran.read_text() == ""
+    assert result.returncode == 2
+    assert f"refusing to execute '{launcher.bin}/gpuq-worker': '{launcher.bin}/gpuq-worker' can be written by everybody" in result.stderr
+    assert "set GPUQ_WORKER to the program you trust" in result.stderr
+    result = launcher.launch(GPUQ_WORKER=str(BUILD / "gpuq-worker"))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_worker_helper_that_is_missing_is_told_before_anything_starts(launcher):
+    result = launcher.launch(GPUQ_WORKER="../bin/gpuq-worker")
+    assert result.returncode == 2
+    assert result.stderr == "gpuq: $GPUQ_WORKER '../bin/gpuq-worker' is not an absolute path\n"
+    result = launcher.launch(GPUQ_WORKER="/nowhere/gpuq-worker")
+    assert result.returncode == 2
+    assert "$GPUQ_WORKER '/nowhere/gpuq-worker' cannot be executed: No such file or directory" in result.stderr
+    assert not (launcher.home / "data").exists()

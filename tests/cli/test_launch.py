@@ -294,10 +294,13 @@ def test_help_names_every_option_that_the_page_names(launch):
 
 def test_plug_in_works_on_files_and_is_listed(launch):
     source = launch.directory / "noop.c"
-    source.write_text('#include <gpu_dispatch.h>\n'
+    source.write_text('#include <gpu_dispatch_launch.h>\n'
                       'static int process(struct gd_worker *w, void *s, const struct gd_bytes *t)\n'
-                      '{ struct gd_file f; (void)s; int r = gd_file_read(t, &f); return r < 0 ? r : gd_file_done(w, 1); }\n'
-                      'const struct gd_worker_ops gd_worker = {.process = process};\n')
+                      '{ struct gd_file f; (void)s; int r = gd_file_read(t, &f, sizeof(f)); return r < 0 ? r : gd_worker_file_seconds(w, 1); }\n'
+                      'const struct gd_plugin *gd_plugin_get(void)\n'
+                      '{ static const struct gd_worker_ops ops = {.size = sizeof(ops), .process = process};\n'
+                      '  static const struct gd_plugin plugin = {.size = sizeof(plugin), .version = GD_PLUGIN_VERSION, .ops = &ops};\n'
+                      '  return &plugin; }\n')
     subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-I",
                     pathlib.Path(os.environ["GD_SOURCE"]) / "include", source, "-o", launch.directory / "noop.so"],
                    check=True, timeout=LIMIT)

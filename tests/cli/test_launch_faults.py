@@ -96,7 +96,7 @@ def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
             # With programs that he can get at: the build may stand in a folder that is root's alone.
             programs = directory / "programs"
             programs.mkdir()
-            for name in ("gpuq", "gpuq-launch", "gpuq-probe"):
+            for name in ("gpuq", "gpuq-launch", "gpuq-probe", "gpuq-worker"):
                 shutil.copy(pathlib.Path(GPUQ).parent / name, programs)
             launch.program = programs / "gpuq"
         summary, err = launch.summary("--recursive", *COPY, code=1, **options)

@@ -45,6 +45,7 @@ class Worker:
         self.output.mkdir()
         self.environment = {**os.environ, "HOME": str(folder / "home")}
         self.environment.pop("WHISPER_MODEL_DIR", None)
+        self.environment["GPUQ_WORKER"] = os.path.join(os.environ["GD_BUILD"], "gpuq-worker")
 
     def run(self, files, *words, **environment):
         """(exit code, the lines)"""

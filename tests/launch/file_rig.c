@@ -64,6 +64,7 @@ int file_rig_teardown(void **state)
 	if (rig->pool)
 		gd_pool_close(rig->pool, NULL, 0, NULL);
 	scratch_remove(rig->dir);
+	free(rig->argv);
 	free(rig);
 	return 0;
 }
@@ -73,7 +74,11 @@ void file_rig_open(struct file_rig *rig)
 	struct gd_error err = {0};
 	if (launch_worker_check(&rig->worker, &err) < 0)
 		fail_msg("check: %s", err.message);
-	rig->options.worker = launch_worker_ops(&rig->worker);
+	free(rig->argv);
+	rig->argv = NULL;
+	if (launch_worker_argv(&rig->worker, &rig->argv, &err) < 0)
+		fail_msg("argv: %s", err.message);
+	rig->options.worker_argv = (const char *const *)rig->argv;
 	rig->options.settings = rig->worker.settings;
 	rig->options.num_settings = rig->worker.num_settings;
 	if (gd_pool_open(&rig->options, &rig->calls, &rig->pool, &err) < 0)
@@ -91,7 +96,11 @@ void file_rig_submit(struct file_rig *rig, const char *name, double seconds)
 	char *dot = strrchr(stem, '.');
 	if (dot && dot != stem)
 		*dot = '\0';
-	const struct gd_file file = {.path = path, .output_dir = rig->dir, .stem = stem, .seconds = seconds};
+	const struct gd_file file = {.path = path,
+		.output_dir = rig->dir,
+		.stem = stem,
+		.known = seconds >= 0 ? GD_KNOWN_SECONDS : 0,
+		.seconds = seconds};
 	char bytes[2048];
 	assert_true(file_task_size(&file) <= sizeof(bytes));
 	file_task_write(&file, bytes);

@@ -30,6 +30,7 @@ struct file_rig {
 	char dir[SCRATCH_PATH_SIZE];
 	struct callbacks callbacks;
 	struct launch_worker worker;
+	char **argv;               /* of gpuq-worker */
 	struct gd_options options; /* sim:1 */
 	struct gd_callbacks calls;
 	struct gd_pool *pool;
@@ -47,7 +48,7 @@ int file_rig_teardown(void **state);
 
 /* launch_worker_check() and gd_pool_open(). */
 void file_rig_open(struct file_rig *rig);
-/* A file of that name in the folder, which is made; "seconds" of audio. */
+/* A file of that name in the folder, which is made; "seconds" of audio, -1: unknown. */
 void file_rig_submit(struct file_rig *rig, const char *name, double seconds);
 /* Polls until `count` files have ended, or no worker is left. */
 void file_rig_await(struct file_rig *rig, size_t count);

@@ -46,7 +46,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 {
 	(void)state;
 	struct gd_file f;
-	int r = gd_file_read(task, &f);
+	int r = gd_file_read(task, &f, sizeof(f));
 	if (r < 0)
 		return r;
 	struct stat st;
@@ -56,7 +56,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (f.stem[1] == 'f')
 		return gd_worker_fail(w, -EIO, "cannot do %s", f.stem);
 	do_as_told(w, f.stem[1]);
-	return gd_file_done(w, f.stem[1] == 's' ? 7 : -1);
+	return f.stem[1] == 's' ? gd_worker_file_seconds(w, 7) : 0;
 }
 
 static int fail_setup(struct gd_worker *w, void **ret_state)
@@ -127,10 +127,11 @@ void launch_rig_run_well(const struct gd_launch_options *o)
 	gd_launch_summary_free(launch_rig_launch(o, 0));
 }
 
-double launch_rig_seconds(void *context, const char *path)
+int launch_rig_seconds(void *context, const char *path, double *ret)
 {
 	(void)context;
-	return strrchr(path, '/')[1] == 'd' ? 100 : 1;
+	*ret = strrchr(path, '/')[1] == 'd' ? 100 : 1;
+	return 0;
 }
 
 int launch_rig_begun(char letter)

@@ -48,7 +48,7 @@ void launch_rig_run(const struct gd_launch_options *o, int expected, struct laun
 void launch_rig_run_well(const struct gd_launch_options *o);
 
 /* A gd_launch_options.seconds: 100 for files whose name begins with d, 1 for all others. */
-double launch_rig_seconds(void *context, const char *path);
+int launch_rig_seconds(void *context, const char *path, double *ret);
 
 /* How often files with this first letter were begun. */
 int launch_rig_begun(char letter);

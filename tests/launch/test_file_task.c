@@ -18,6 +18,7 @@ static const struct gd_file usual = {
 	.output_dir = "/out/a",
 	.stem = "a \n\"b\xff",
 	.size_bytes = UINT64_C(5) << 40,
+	.known = GD_KNOWN_SECONDS,
 	.seconds = 12.5,
 };
 
@@ -38,7 +39,7 @@ static void assert_refused(const void *data, size_t size)
 	if (size)
 		memcpy(copy, data, size);
 	struct gd_file file = {.stem = "untouched"};
-	assert_int_equal(gd_file_read(&(struct gd_bytes){.data = copy, .size = size}, &file), -EBADMSG);
+	assert_int_equal(gd_file_read(&(struct gd_bytes){.data = copy, .size = size}, &file, sizeof(file)), -EBADMSG);
 	assert_string_equal(file.stem, "untouched");
 	free(copy);
 }
@@ -48,12 +49,14 @@ static void test_file_comes_back_as_it_was(void **state)
 	(void)state;
 	struct gd_bytes task = write_task(&usual);
 	struct gd_file file;
-	assert_int_equal(gd_file_read(&task, &file), 0);
+	assert_int_equal(gd_file_read(&task, &file, sizeof(file)), 0);
 	assert_string_equal(file.path, usual.path);
 	assert_string_equal(file.output_dir, usual.output_dir);
 	assert_string_equal(file.stem, usual.stem);
 	assert_true(file.size_bytes == usual.size_bytes);
+	assert_int_equal(file.known, GD_KNOWN_SECONDS);
 	assert_true(file.seconds == usual.seconds);
+	assert_int_equal(file.size, sizeof(file));
 	free((void *)task.data);
 }
 
@@ -65,8 +68,9 @@ static void test_seconds_that_are_none_are_unknown(void **state)
 		struct gd_file file = usual;
 		file.seconds = none[i];
 		struct gd_bytes task = write_task(&file);
-		assert_int_equal(gd_file_read(&task, &file), 0);
-		assert_true(file.seconds == -1);
+		assert_int_equal(gd_file_read(&task, &file, sizeof(file)), 0);
+		assert_int_equal(file.known, 0);
+		assert_true(file.seconds == 0);
 		free((void *)task.data);
 		assert_true(file_result_seconds(&(struct gd_bytes){.data = &none[i], .size = sizeof(double)}) == -1);
 	}
@@ -93,7 +97,7 @@ static void test_every_other_length_is_refused(void **state)
 	assert_refused(longer, task.size + 1);
 	free((void *)task.data);
 	struct gd_file file;
-	assert_int_equal(gd_file_read(&(struct gd_bytes){.data = NULL, .size = 100}, &file), -EBADMSG);
+	assert_int_equal(gd_file_read(&(struct gd_bytes){.data = NULL, .size = 100}, &file, sizeof(file)), -EBADMSG);
 }
 
 /* Whatever byte is changed: refused, or strings that end inside the task. */
@@ -106,7 +110,7 @@ static void test_changed_bytes_never_lead_outside(void **state)
 		for (int bit = 0; bit < 8; bit++) {
 			bytes[i] ^= (unsigned char)(1 << bit);
 			struct gd_file file;
-			if (gd_file_read(&task, &file) == 0) {
+			if (gd_file_read(&task, &file, sizeof(file)) == 0) {
 				const char *end = (const char *)task.data + task.size;
 				assert_true(file.path + strlen(file.path) < end);
 				assert_true(file.output_dir + strlen(file.output_dir) < end);

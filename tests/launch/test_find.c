@@ -27,7 +27,7 @@ static void assert_found(const struct gd_files *files, const char *expected)
 {
 	char text[4096] = "";
 	for (size_t i = 0; i < files->count; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i ? "|" : "", files->files[i].path);
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i ? "|" : "", files->files[i]->path);
 	assert_string_equal(text, expected);
 }
 
@@ -42,9 +42,9 @@ static void test_default_pattern_is_wav_in_the_folder_alone(void **state)
 	struct gd_files *files = NULL;
 	assert_int_equal(gd_files_find("in", NULL, &files, NULL), 0);
 	assert_found(files, "a.wav|b.wav");
-	assert_int_equal(files->files[0].size_bytes, 20);
-	assert_true(files->files[0].mtime_ns > 0);
-	assert_true(files->files[0].seconds == -1);
+	assert_int_equal(files->files[0]->size_bytes, 20);
+	assert_true(files->files[0]->mtime_ns > 0);
+	assert_int_equal(files->files[0]->known, 0);
 	assert_int_equal(files->others, 1);
 	assert_string_equal(files->other, "c.mp3");
 	assert_int_equal(files->other_folders, 1);
@@ -65,7 +65,7 @@ static void test_several_patterns_and_folders_below_in_order_of_names(void **sta
 	scratch_put("in/ab.ogg", 1);
 	scratch_put("in/.git/x.wav", 1);
 	struct gd_files *files =
-		find("in", (struct gd_find_options){.patterns = patterns, .num_patterns = 3, .recursive = true});
+		find("in", (struct gd_find_options){.patterns = patterns, .num_patterns = 3, .recursive = 1});
 	assert_found(files, "a.ogg|b/1.wav|b/2.wav|b/c/take7.raw|z.wav");
 	gd_files_free(files);
 }
@@ -97,7 +97,7 @@ static void test_many_names_are_sorted(void **state)
 	struct gd_files *files = find("in", (struct gd_find_options){0});
 	assert_int_equal(files->count, 3000);
 	for (size_t i = 1; i < files->count; i++)
-		assert_true(strcmp(files->files[i - 1].path, files->files[i].path) < 0);
+		assert_true(strcmp(files->files[i - 1]->path, files->files[i]->path) < 0);
 	gd_files_free(files);
 }
 
@@ -111,7 +111,7 @@ static void test_links_are_followed_and_loops_end(void **state)
 	assert_int_equal(symlink("a/x.wav", "in/linked.wav"), 0);
 	assert_int_equal(symlink("nowhere", "in/dangling.wav"), 0);
 	assert_int_equal(symlink("self.wav", "in/self.wav"), 0);
-	struct gd_files *files = find("in", (struct gd_find_options){.recursive = true});
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
 	assert_found(files, "a/x.wav|linked.wav|other/y.wav");
 	assert_int_equal(files->num_warnings, 3);
 	int loops = 0, nowhere = 0;
@@ -130,7 +130,7 @@ static void test_only_regular_files_count(void **state)
 	scratch_put("in/a.wav", 1);
 	assert_int_equal(mkfifo("in/pipe.wav", 0644), 0);
 	mkdir("in/folder.wav", 0755);
-	struct gd_files *files = find("in", (struct gd_find_options){.recursive = true});
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
 	assert_found(files, "a.wav");
 	gd_files_free(files);
 }
@@ -149,7 +149,7 @@ static void test_folder_that_cannot_be_read_is_named_and_the_rest_found(void **s
 		if (getuid() == 0 && setuid(65534) < 0)
 			_exit(10);
 		struct gd_files *files = NULL;
-		struct gd_find_options o = {.size = sizeof(o), .recursive = true};
+		struct gd_find_options o = {.size = sizeof(o), .recursive = 1};
 		if (gd_files_find("in", &o, &files, NULL) < 0)
 			_exit(1);
 		_exit(files->count == 2 && files->num_warnings == 1 && strstr(files->warnings[0], "'secret'") &&
@@ -168,10 +168,10 @@ static void test_excluded_folder_is_not_searched(void **state)
 	(void)state;
 	scratch_put("in/a.wav", 1);
 	scratch_put("in/out/b.wav", 1);
-	struct gd_files *files = find("in", (struct gd_find_options){.recursive = true, .exclude = "in/out"});
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1, .exclude = "in/out"});
 	assert_found(files, "a.wav");
 	gd_files_free(files);
-	files = find("in", (struct gd_find_options){.recursive = true, .exclude = "in/not there"});
+	files = find("in", (struct gd_find_options){.recursive = 1, .exclude = "in/not there"});
 	assert_found(files, "a.wav|out/b.wav");
 	gd_files_free(files);
 }

@@ -32,7 +32,7 @@ static void put(struct history *h, const char *file, bool done)
 
 static void begin(struct history *h)
 {
-	const struct gd_setting settings[] = {{"language", "en"}};
+	const struct gd_setting settings[] = {{.key = "language", .value = "en"}};
 	const struct history_run run = {"/in", "a worker", PRINT, settings, 1};
 	history_init(h);
 	assert_int_equal(history_open(h, "launch.jsonl", NULL), 0);

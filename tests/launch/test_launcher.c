@@ -19,20 +19,20 @@ static void test_all_files_are_done_once_and_then_no_more(void **state)
 	scratch_put("in/bs.wav", 30);
 	scratch_put("in/deep/c.wav", 20);
 	struct gd_launch_options o = launch_rig_options();
-	o.recursive = true;
+	o.recursive = 1;
 	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	launch_rig_assert_counts(s, (struct launch_counts){.done = 3});
 	assert_true(s->audio_seconds == 7);
 	assert_int_equal(s->bytes_done, 60);
 	assert_int_equal(s->num_gpus, 2);
-	assert_int_equal(s->gpus[0].files + s->gpus[1].files, 3);
+	assert_int_equal(s->gpus[0]->files + s->gpus[1]->files, 3);
 	gd_launch_summary_free(s);
 	assert_true(scratch_has("out/a") && scratch_has("out/bs") && scratch_has("out/deep/c"));
 
 	launch_rig_run(&o, 0, (struct launch_counts){.skipped = 3});
 	assert_int_equal(board->begun, 3);
 
-	o.force = true;
+	o.force = 1;
 	launch_rig_run(&o, 0, (struct launch_counts){.done = 3});
 	assert_int_equal(board->begun, 6);
 }
@@ -40,7 +40,7 @@ static void test_all_files_are_done_once_and_then_no_more(void **state)
 static void test_changed_file_settings_worker_or_missing_result_is_done_again(void **state)
 {
 	(void)state;
-	static const struct gd_setting large[] = {{"model_size", "large"}};
+	static const struct gd_setting large[] = {{.key = "model_size", .value = "large"}};
 	scratch_put("in/a.wav", 10);
 	scratch_put("in/b.wav", 10);
 	struct gd_launch_options o = launch_rig_options();
@@ -67,16 +67,17 @@ static void test_failures_are_told_and_tried_again_by_the_next_run(void **state)
 	scratch_put("in/bf.wav", 1);
 	scratch_put("in/ck.wav", 1);
 	struct gd_launch_options o = launch_rig_options();
-	struct gd_launch_summary *s = launch_rig_launch(&o, 1);
+	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	launch_rig_assert_counts(s, (struct launch_counts){.done = 1, .failed = 2});
+	assert_int_equal(gd_launch_exit_code(0, s), 1);
 	assert_int_equal(s->num_failures, 2);
 	for (size_t i = 0; i < 2; i++)
-		if (strcmp(s->failures[i].file, "bf.wav") == 0)
-			assert_string_equal(s->failures[i].error, "cannot do bf");
+		if (strcmp(s->failures[i]->file, "bf.wav") == 0)
+			assert_string_equal(s->failures[i]->error, "cannot do bf");
 		else
-			check_contains(s->failures[i].error, "SIGKILL");
+			check_contains(s->failures[i]->error, "SIGKILL");
 	gd_launch_summary_free(s);
-	launch_rig_run(&o, 1, (struct launch_counts){.failed = 2, .skipped = 1});
+	launch_rig_run(&o, 0, (struct launch_counts){.failed = 2, .skipped = 1});
 }
 
 static void test_retries_save_a_file_whose_worker_crashed(void **state)
@@ -97,7 +98,7 @@ static void test_file_that_hangs_is_ended_by_the_timeout(void **state)
 	scratch_put("in/b.wav", 1);
 	struct gd_launch_options o = launch_rig_options();
 	o.task_timeout_ms = 50;
-	struct gd_launch_summary *s = launch_rig_launch(&o, 1);
+	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	assert_true(s->files_failed >= 1); /* on a slow machine the other one, too */
 	gd_launch_summary_free(s);
 }
@@ -110,7 +111,7 @@ static void test_setup_that_fails_everywhere_ends_it_with_the_reason(void **stat
 	o.worker = &launch_rig_broken_worker;
 	struct gd_error err = {0};
 	struct gd_launch_summary *s = NULL;
-	assert_int_equal(gd_launch(&o, &s, &err), 1);
+	assert_int_equal(gd_launch(&o, &s, &err), -ECHILD);
 	check_contains(err.message, "no model in this test");
 	launch_rig_assert_counts(s, (struct launch_counts){.left = 20});
 	gd_launch_summary_free(s);
@@ -125,7 +126,7 @@ static void test_max_failures_ends_it_early(void **state)
 	o.max_failures = 3;
 	struct gd_error err = {0};
 	struct gd_launch_summary *s = NULL;
-	assert_int_equal(gd_launch(&o, &s, &err), 1);
+	assert_int_equal(gd_launch(&o, &s, &err), -EDQUOT);
 	assert_true(s->files_failed >= 3 && s->files_left > 0);
 	check_contains(err.message, "max-failures");
 	gd_launch_summary_free(s);
@@ -159,7 +160,7 @@ static void test_results_of_another_folder_are_not_replaced(void **state)
 	struct gd_error err = {0};
 	assert_int_equal(gd_launch(&o, NULL, &err), -EINVAL);
 	check_contains(err.message, "--force");
-	o.force = true;
+	o.force = 1;
 	launch_rig_run_well(&o);
 }
 
@@ -201,9 +202,6 @@ static void test_every_mistake_is_found_before_anything_starts(void **state)
 	assert_int_equal(gd_launcher_create(&o, &l, &err), -ENOENT);
 	check_contains(err.message, "nowhere");
 	assert_null(l);
-	o = launch_rig_options();
-	o.size = 8;
-	assert_int_equal(gd_launch_validate(&o, NULL, NULL), 1);
 	mkdir("in", 0755);
 	o = launch_rig_options();
 	o.worker = NULL;
@@ -212,9 +210,89 @@ static void test_every_mistake_is_found_before_anything_starts(void **state)
 	o = launch_rig_options();
 	o.output_dir = "in/../in";
 	assert_int_equal(gd_launch_validate(&o, NULL, NULL), 0);
-	o.recursive = true;
+	o.recursive = 1;
 	assert_int_equal(gd_launch_validate(&o, NULL, NULL), 1);
 	assert_false(scratch_has("out"));
+}
+
+static void test_settings_are_strings_and_the_last_of_a_key_counts(void **state)
+{
+	(void)state;
+	static const struct gd_setting nul[] = {{.key = "model", .value = "a\0b", .value_size = 3}};
+	static const struct gd_setting once[] = {{.key = "model", .value = "large"}};
+	static const struct gd_setting twice[] = {
+		{.key = "model", .value = "small"}, {.key = "model", .value = "larger", .value_size = 5}};
+	scratch_put("in/a.wav", 1);
+	struct gd_launch_options o = launch_rig_options();
+	struct noted_mistakes m = {0};
+	o.num_settings = 1;
+	o.settings = nul;
+	assert_int_equal(gd_launch_validate(&o, note, &m), 1);
+	check_contains(m.text, "setting 'model': the value contains a NUL byte");
+	o.settings = once;
+	launch_rig_run(&o, 0, (struct launch_counts){.done = 1});
+	/* The same settings for the worker, so the file is done. */
+	o.settings = twice;
+	o.num_settings = 2;
+	launch_rig_run(&o, 0, (struct launch_counts){.skipped = 1});
+}
+
+/* As compiled with a header in which the options are `size` bytes long; `set`: a byte behind what we know is not zero.
+ */
+static int validate_sized(size_t size, bool set, struct noted_mistakes *m)
+{
+	_Alignas(struct gd_launch_options) unsigned char bytes[sizeof(struct gd_launch_options) + 64] = {0};
+	struct gd_launch_options o = launch_rig_options();
+	o.size = size;
+	memcpy(bytes, &o, size < sizeof(o) ? size : sizeof(o));
+	if (set)
+		bytes[size - 1] = 1;
+	*m = (struct noted_mistakes){0};
+	return gd_launch_validate((const struct gd_launch_options *)bytes, note, m);
+}
+
+static void test_options_of_other_versions_of_the_header_work(void **state)
+{
+	(void)state;
+	struct noted_mistakes m;
+	mkdir("in", 0755);
+	/* Without the last fields, which are zero. */
+	assert_int_equal(validate_sized(offsetof(struct gd_launch_options, retries), false, &m), 0);
+	assert_int_equal(validate_sized(sizeof(struct gd_launch_options) + 16, false, &m), 0);
+	assert_int_equal(validate_sized(sizeof(struct gd_launch_options) + 16, true, &m), 1);
+	check_contains(m.text, "struct gd_launch_options has a field set that this version of the library");
+	assert_int_equal(validate_sized(0, false, &m), 1);
+	check_contains(m.text, "set it to sizeof(struct gd_launch_options)");
+	struct gd_launch_options o = launch_rig_options();
+	o.reserved = 1;
+	assert_int_equal(gd_launch_validate(&o, NULL, NULL), 1);
+	assert_int_equal(gd_launch_validate(NULL, NULL, NULL), 1);
+	/* What is filled in: no more than the caller knows, and zero behind what we know. */
+	struct gd_launcher *l = NULL;
+	struct {
+		struct gd_launch_summary s;
+		uint64_t behind;
+	} larger = {.behind = 7};
+	o = launch_rig_options();
+	assert_int_equal(gd_launcher_create(&o, &l, NULL), 0);
+	gd_launcher_summary(l, &larger.s, sizeof(larger.s));
+	assert_int_equal(larger.behind, 7);
+	gd_launcher_summary(l, &larger.s, sizeof(larger));
+	assert_int_equal(larger.behind, 0);
+	assert_int_equal(larger.s.size, sizeof(struct gd_launch_summary));
+	gd_launcher_destroy(l);
+}
+
+static void test_summary_is_set_when_work_was_begun_and_only_then(void **state)
+{
+	(void)state;
+	scratch_put("in/a.wav", 1);
+	scratch_put("file", 1);
+	struct gd_launch_summary some = {0}, *s = &some;
+	struct gd_launch_options o = launch_rig_options();
+	o.output_dir = "file/out";
+	assert_true(gd_launch(&o, &s, NULL) < 0);
+	assert_null(s);
 }
 
 static void test_found_files_and_earlier_speed_are_known_before_the_run(void **state)
@@ -233,13 +311,16 @@ static void test_found_files_and_earlier_speed_are_known_before_the_run(void **s
 	assert_int_equal(gd_launcher_find(l, NULL), 0);
 	assert_int_equal(gd_launcher_files(l)->count, 3);
 	size_t count;
-	const struct gd_found *todo = gd_launcher_todo(l, &count);
+	const struct gd_found *const *todo = gd_launcher_todo(l, &count);
 	assert_int_equal(count, 1);
-	assert_string_equal(todo[0].path, "c.wav");
-	assert_true(gd_launcher_earlier_rtf(l) > 0);
-	assert_true(gd_launcher_earlier_bytes_per_second(l) > 0);
+	assert_string_equal(todo[0]->path, "c.wav");
+	struct gd_launch_pace pace;
+	gd_launcher_earlier_pace(l, &pace, sizeof(pace));
+	assert_int_equal(pace.known, GD_KNOWN_RTF | GD_KNOWN_BYTES_PER_SECOND);
+	assert_true(pace.rtf > 0 && pace.bytes_per_second > 0);
 	struct gd_launch_summary s;
-	gd_launcher_summary(l, &s);
+	gd_launcher_summary(l, &s, sizeof(s));
+	assert_true(s.progress > 0.66 && s.progress < 0.67);
 	launch_rig_assert_counts(&s, (struct launch_counts){.skipped = 2, .left = 1});
 	gd_launcher_destroy(l);
 	gd_launcher_destroy(NULL);
@@ -274,7 +355,7 @@ static void test_files_that_vanish_fail_alone(void **state)
 	o.gpus = "sim:1";
 	o.on_result = on_result_remove;
 	o.context = &results;
-	struct gd_launch_summary *s = launch_rig_launch(&o, 1);
+	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	launch_rig_assert_counts(s, (struct launch_counts){.done = 8, .failed = 2});
 	assert_int_equal(results, 10);
 	gd_launch_summary_free(s);
@@ -283,12 +364,21 @@ static void test_files_that_vanish_fail_alone(void **state)
 static void test_exit_code_tells_failure_usage_and_interruption_apart(void **state)
 {
 	(void)state;
-	assert_int_equal(gd_launch_exit_code(0), 0);
-	assert_int_equal(gd_launch_exit_code(1), 1);
-	assert_int_equal(gd_launch_exit_code(-ECANCELED), 130);
-	assert_int_equal(gd_launch_exit_code(-EINVAL), 2);
-	assert_int_equal(gd_launch_exit_code(-ENOENT), 2);
-	assert_int_equal(gd_launch_exit_code(-ENOSPC), 1);
+	struct gd_launch_summary s = {.size = sizeof(s), .files_total = 2, .files_done = 1, .files_skipped = 1};
+	assert_int_equal(gd_launch_exit_code(0, NULL), 0);
+	assert_int_equal(gd_launch_exit_code(0, &s), 0);
+	s.files_failed = 1;
+	assert_int_equal(gd_launch_exit_code(0, &s), 1);
+	s.files_failed = 0;
+	s.files_unrecorded = 1;
+	assert_int_equal(gd_launch_exit_code(0, &s), 1);
+	assert_int_equal(gd_launch_exit_code(-ECANCELED, &s), 130);
+	assert_int_equal(gd_launch_exit_code(-ECANCELED, NULL), 130);
+	assert_int_equal(gd_launch_exit_code(-EDQUOT, NULL), 1);
+	assert_int_equal(gd_launch_exit_code(-ECHILD, NULL), 1);
+	assert_int_equal(gd_launch_exit_code(-EINVAL, NULL), 2);
+	assert_int_equal(gd_launch_exit_code(-ENOENT, NULL), 2);
+	assert_int_equal(gd_launch_exit_code(-ENOSPC, NULL), 1);
 }
 
 int main(void)
@@ -304,6 +394,9 @@ int main(void)
 		launch_rig_test(test_folders_of_results_stay_with_their_files),
 		launch_rig_test(test_results_of_another_folder_are_not_replaced),
 		launch_rig_test(test_every_mistake_is_found_before_anything_starts),
+		launch_rig_test(test_settings_are_strings_and_the_last_of_a_key_counts),
+		launch_rig_test(test_options_of_other_versions_of_the_header_work),
+		launch_rig_test(test_summary_is_set_when_work_was_begun_and_only_then),
 		launch_rig_test(test_found_files_and_earlier_speed_are_known_before_the_run),
 		launch_rig_test(test_without_files_no_output_folder_is_made),
 		launch_rig_test(test_files_that_vanish_fail_alone),

@@ -33,7 +33,7 @@ static void test_durations_are_read_and_reach_the_summary(void **state)
 	o.seconds = launch_rig_seconds;
 	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	assert_true(s->audio_seconds == 103);
-	assert_true(s->rtf > 0);
+	assert_true(s->known & GD_KNOWN_RTF && s->rtf > 0);
 	gd_launch_summary_free(s);
 }
 
@@ -41,17 +41,18 @@ static void test_durations_are_read_and_reach_the_summary(void **state)
 static void on_progress_known(void *context, const struct gd_launch_progress *p)
 {
 	(void)context;
-	if (p->in_seconds && p->total_amount > 1 + 24 + 100 - 0.5)
+	if (p->known & GD_KNOWN_SECONDS && p->total_amount > 1 + 24 + 100 - 0.5)
 		atomic_store(&board->go, 1);
 }
 
 /* Nothing is known before the first file has begun. */
-static double long_d(void *context, const char *path)
+static int long_d(void *context, const char *path, double *ret)
 {
 	(void)context;
 	while (atomic_load(&board->begun) == 0)
 		usleep(500);
-	return strrchr(path, '/')[1] == 'd' ? 100 : 1;
+	*ret = strrchr(path, '/')[1] == 'd' ? 100 : 1;
+	return 0;
 }
 
 static void test_durations_change_the_order_while_the_first_file_is_worked_on(void **state)
@@ -70,7 +71,7 @@ static void test_durations_change_the_order_while_the_first_file_is_worked_on(vo
 }
 
 /* The third file to the first GPU, all others to the last. */
-static int one_apart(void *context, const struct gd_found *files, size_t count, size_t num_gpus, size_t *ret)
+static int one_apart(void *context, const struct gd_found *const *files, size_t count, size_t num_gpus, size_t *ret)
 {
 	(void)context;
 	(void)files;

@@ -14,7 +14,8 @@
 static void test_setup_has_every_setting_once(void **state)
 {
 	(void)state;
-	const struct gd_setting settings[] = {{"beam", "5"}, {"model_size", "base"}, {"beam", "7"}, {"a\"b\n", "\xff"}};
+	const struct gd_setting settings[] = {{.key = "beam", .value = "5"}, {.key = "model_size", .value = "base"},
+		{.key = "beam", .value = "7"}, {.key = "a\"b\n", .value = "\xff"}};
 	struct text t = {0};
 	message_put_setup(&t, 3, 0, 45, settings, 4);
 	assert_string_equal(text_string(&t), "{\"type\":\"setup\",\"gpu\":3,\"seed\":45,\"settings\":{"

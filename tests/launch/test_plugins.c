@@ -75,7 +75,7 @@ static void test_plugin_may_take_several_files_at_a_time(void **state)
 static void test_setup_of_a_plugin_sees_settings_and_may_fail(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
-	static const struct gd_setting settings[] = {{"model_size", "none"}};
+	static const struct gd_setting settings[] = {{.key = "model_size", .value = "none"}};
 	rig->worker.settings = settings;
 	rig->worker.num_settings = 1;
 	file_rig_open(rig);
@@ -83,6 +83,36 @@ static void test_setup_of_a_plugin_sees_settings_and_may_fail(void **state)
 	assert_string_equal(rig->setup_message, "no such model");
 	gd_pool_close(rig->pool, NULL, 0, NULL);
 	rig->pool = NULL;
+}
+
+static void test_on_cancel_of_a_plugin_interrupts_a_file_that_is_out_of_time(void **state)
+{
+	struct file_rig *rig = rig_of(state, "good");
+	rig->options.task_timeout_ms = 50;
+	rig->options.grace_ms = FILE_RIG_WAIT_MS; /* killed after that, if it is not heard */
+	file_rig_open(rig);
+	file_rig_submit(rig, "waits.wav", -1);
+	file_rig_await(rig, 1);
+	assert_true(rig->ends[0].timed_out);
+	struct gd_worker_stats stats;
+	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &stats, sizeof(stats)), 0);
+	assert_int_equal(stats.restarts, 0);
+	file_rig_close(rig);
+}
+
+static void test_on_leave_of_a_plugin_is_called_at_the_end(void **state)
+{
+	struct file_rig *rig = rig_of(state, "good");
+	char path[PATH_MAX];
+	snprintf(path, sizeof(path), "%s", file_rig_path(rig, "left"));
+	const struct gd_setting settings[] = {{.key = "leave", .value = path}};
+	rig->worker.settings = settings;
+	rig->worker.num_settings = 1;
+	file_rig_open(rig);
+	file_rig_submit(rig, "a.wav", -1);
+	file_rig_await(rig, 1);
+	file_rig_close(rig);
+	assert_int_equal(access(path, F_OK), 0);
 }
 
 /* ---- Looking ------------------------------------------------------------ */
@@ -100,7 +130,10 @@ static void test_bad_plugins_are_told_with_the_reason(void **state)
 {
 	struct file_rig *rig = *state;
 	assert_bad(state, "nowhere", "cannot open shared object file");
-	assert_bad(state, "bare", "exports no 'gd_worker'");
+	assert_bad(state, "bare", "exports no 'gd_plugin_get'; it needs: const struct gd_plugin *gd_plugin_get(void)");
+	assert_bad(state, "old", "exports no 'gd_plugin_get', but 'gd_worker', which is no longer used; it needs:");
+	assert_bad(state, "future", "is a plug-in of version 2, but this gpu_dispatch");
+	assert_bad(state, "sizeless", "the size in struct gd_plugin is 0");
 	assert_bad(state, "hookless", "has neither process nor process_batch");
 	assert_bad(state, "missing", "undefined symbol: not_there_at_all");
 	assert_bad(state, "crash", "crashes while it is being loaded: SIGABRT");
@@ -230,6 +263,8 @@ int main(void)
 		file_rig_test(test_plugin_that_is_linked_with_the_library_works_as_well),
 		file_rig_test(test_plugin_may_take_several_files_at_a_time),
 		file_rig_test(test_setup_of_a_plugin_sees_settings_and_may_fail),
+		file_rig_test(test_on_cancel_of_a_plugin_interrupts_a_file_that_is_out_of_time),
+		file_rig_test(test_on_leave_of_a_plugin_is_called_at_the_end),
 		file_rig_test(test_bad_plugins_are_told_with_the_reason),
 		file_rig_test(test_plugin_that_hangs_in_a_constructor_is_given_up),
 		file_rig_test(test_inspection_reports_hooks_batch_size_and_description),

@@ -42,7 +42,8 @@ static const struct file_end *run_then_another(struct file_rig *rig, const char 
 static void test_program_is_set_up_once_and_answers_each_file(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
-	static const struct gd_setting settings[] = {{"model_size", "base"}, {"language", "en"}};
+	static const struct gd_setting settings[] = {
+		{.key = "model_size", .value = "base"}, {.key = "language", .value = "en"}};
 	rig->worker.settings = settings;
 	rig->worker.num_settings = 2;
 	file_rig_open(rig);
@@ -272,7 +273,7 @@ static void test_program_that_does_not_read_its_input_is_no_deadlock(void **stat
 	/* In JSON that is six times as long. */
 	for (size_t i = 0; i < sizeof(value) - 1; i += 2)
 		value[i] = '\x01';
-	static const struct gd_setting settings[] = {{"large", value}};
+	static const struct gd_setting settings[] = {{.key = "large", .value = value}};
 	rig->worker.settings = settings;
 	rig->worker.num_settings = 1;
 	rig->worker.ready_timeout_ms = 500;

@@ -12,8 +12,8 @@
 
 #include "launch/template.h"
 
-static const struct gd_setting settings[] = {
-	{"model_size", "base"}, {"language", "en"}, {"beam", "5"}, {"beam", "7"}, {"odd", "{file} $x 'y'"}};
+static const struct gd_setting settings[] = {{.key = "model_size", .value = "base"}, {.key = "language", .value = "en"},
+	{.key = "beam", .value = "5"}, {.key = "beam", .value = "7"}, {.key = "odd", .value = "{file} $x 'y'"}};
 #define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 static char **fill(const char *const *argv, const struct gd_file *file)
@@ -110,7 +110,7 @@ static void test_unknown_word_or_unpaired_brace_is_an_error_that_names_it(void *
 static void test_setting_that_a_word_hides_is_an_error(void **state)
 {
 	(void)state;
-	const struct gd_setting hidden[] = {{"a", "1"}, {"file", "2"}};
+	const struct gd_setting hidden[] = {{.key = "a", .value = "1"}, {.key = "file", .value = "2"}};
 	const char *const argv[] = {"x", NULL};
 	struct gd_error err = {0};
 	assert_int_equal(template_check(argv, hidden, 2, &err), -EINVAL);

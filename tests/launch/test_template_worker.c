@@ -27,7 +27,7 @@ static void test_names_of_any_kind_reach_the_command_as_one_argument(void **stat
 {
 	static const char *const argv[] = {"/bin/sh", "-c", "printf '<%s>' \"$@\" > \"$0\"/said", "{output}", "{file}",
 		"{stem}", "{name}", "{gpu}", "{seed}", "{beam}", "a  b", "", NULL};
-	static const struct gd_setting settings[] = {{"beam", "5"}};
+	static const struct gd_setting settings[] = {{.key = "beam", .value = "5"}};
 	struct file_rig *rig = rig_of(state, argv);
 	rig->worker.settings = settings;
 	rig->worker.num_settings = 1;

@@ -50,7 +50,7 @@ static void submit(struct gd_pool *pool, const char *path, const char *folder)
 		exit(3);
 	if (strrchr(stem, '.'))
 		*strrchr(stem, '.') = '\0';
-	const struct gd_file file = {.path = absolute, .output_dir = folder, .stem = stem, .seconds = -1};
+	const struct gd_file file = {.path = absolute, .output_dir = folder, .stem = stem};
 	void *bytes = malloc(file_task_size(&file));
 	if (!bytes)
 		exit(3);
@@ -94,7 +94,10 @@ int main(int argc, char **argv)
 	options.settings = settings;
 	options.num_settings = worker.num_settings;
 	int r = launch_worker_check(&worker, &err);
-	options.worker = r < 0 ? NULL : launch_worker_ops(&worker);
+	char **worker_argv = NULL;
+	if (r == 0)
+		r = launch_worker_argv(&worker, &worker_argv, &err);
+	options.worker_argv = (const char *const *)worker_argv;
 	if (r < 0 || gd_pool_open(&options, &callbacks, &pool, &err) < 0) {
 		printf("%s\n", err.message);
 		return 1;
@@ -104,6 +107,7 @@ int main(int argc, char **argv)
 	while (gd_pool_outstanding(pool) > 0 && (r = gd_pool_poll(pool, -1, 0)) >= 0)
 		;
 	r = gd_pool_close(pool, NULL, 0, &err);
+	free(worker_argv);
 	free(folder);
 	return r < 0 || failures > 0;
 }

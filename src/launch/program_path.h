@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether a program exists, before anything needs it. */
+#ifndef LAUNCH_PROGRAM_PATH_H
+#define LAUNCH_PROGRAM_PATH_H
+
+/* 0 if execvp() would find `name` and may execute it; otherwise -ENOENT, -EACCES… */
+int program_path_check(const char *name);
+
+#endif

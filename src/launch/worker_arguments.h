@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of gpuq-worker, which the library writes and the helper reads:
+ *
+ *     gpuq-worker --command [--key KEY]… -- WORD…
+ *     gpuq-worker --program [--key KEY]… [--ready-ms N] -- WORD…
+ *     gpuq-worker --plugin FILE
+ *     gpuq-worker --inspect FILE
+ *
+ * Keys are the names of the settings: a worker can ask for a setting, but not for all
+ * of them. Values do not appear on the command line.
+ */
+#ifndef LAUNCH_WORKER_ARGUMENTS_H
+#define LAUNCH_WORKER_ARGUMENTS_H
+
+#define WORKER_HELPER      "gpuq-worker"
+#define WORKER_HELPER_PATH "GPUQ_WORKER" /* environment variable: its absolute path */
+
+#define WORKER_COMMAND  "--command"
+#define WORKER_PROGRAM  "--program"
+#define WORKER_PLUGIN   "--plugin"
+#define WORKER_INSPECT  "--inspect"
+#define WORKER_KEY      "--key"
+#define WORKER_READY_MS "--ready-ms"
+
+#endif
