@@ -77,7 +77,7 @@ struct gd_worker {
 	uint64_t round;      /* that it belongs to */
 	uint64_t waited_at;  /* `next` when the inbox was found empty last */
 	uint64_t waited_arm; /* and what the owner's `armed` was then */
-	bool cleaning; /* cleanup has begun */
+	bool cleaning;       /* cleanup has begun */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
