@@ -343,9 +343,8 @@ GD_API int gd_worker_device(const struct gd_worker *w);
 /** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
 /**
- * base_seed + the GPU's number for the first worker of each GPU. Each further worker
- * of a GPU adds the highest GPU number of the pool plus 1. A replacement has the seed
- * of its slot.
+ * base_seed + gpu + k × (highest GPU number of the pool + 1) for the k-th worker (0…) of
+ * a GPU. A replacement has the seed of its slot.
  */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
 /** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
@@ -359,7 +358,8 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 /**
  * True if the i-th task of the batch (0 in process()) is out of time or cancelled;
  * in setup: if the worker is to end. A long hook polls this and returns
- * when it is true, with any value: the worker keeps its model. Costs a few
+ * when it is true: the worker keeps its model. After a timeout the return value does
+ * not matter; a cancelled task that returns 0 without a result is cancelled. Costs a few
  * nanoseconds.
  */
 GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
@@ -369,8 +369,9 @@ GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
 /** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
 /**
- * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Without
- * bytes; the last call counts. Returns `code`, negated if it was positive.
+ * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Returns
+ * `code` for the hook to return: negated if it was positive, -EIO if it was 0. The last
+ * call counts. The failure carries no bytes; see gd_worker_fail_with().
  */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
 /**
@@ -379,7 +380,10 @@ GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...
  * message says so.
  */
 GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
-/** The same for the i-th task of a batch, in any order; -EINVAL if it was already answered and sent. */
+/**
+ * gd_worker_result(), gd_worker_fail() and gd_worker_fail_with() for the i-th task of a
+ * batch, in any order; -EINVAL if it was already answered and sent.
+ */
 GD_API int gd_worker_batch_result(struct gd_worker *w, size_t i, const void *data, size_t size);
 GD_API int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...) GD_PRINTF(4, 5);
 GD_API int gd_worker_batch_fail_with(
@@ -419,14 +423,17 @@ enum gd_failure {
 /** "failed", "crashed", … */
 GD_API const char *gd_failure_name(enum gd_failure failure);
 
+/** The id of an event without a task. */
+#define GD_NO_TASK UINT64_MAX
+
 /**
  * Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. A message that was sent
  * in process() has its task's id, tag and bytes. Events of setup and cleanup, and
- * messages from other hooks, have no task: their id is UINT64_MAX.
+ * messages from other hooks, have no task: their id is GD_NO_TASK.
  */
 struct gd_event {
 	size_t size;
-	uint64_t id; /**< 0, 1, 2… in the order of submission; UINT64_MAX: no task */
+	uint64_t id; /**< 0, 1, 2… in the order of submission, or GD_NO_TASK */
 	void *tag;   /**< as submitted */
 	int slot;    /**< worker, or -1 if the task was waiting for one */
 	int gpu;     /**< GPU of that worker, or -1 */
@@ -614,12 +621,12 @@ struct gd_options {
 struct gd_callbacks {
 	size_t size;   /**< sizeof(struct gd_callbacks) */
 	void *context; /**< first argument of each */
-	/* Every task ends in exactly one of these four. */
+	/* Every task ends in exactly one of these four, if they are set. */
 	gd_callback *on_success; /**< mandatory */
 	gd_callback *on_error;
 	gd_callback *on_timeout;
-	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then skips those that
-	 *  never began. */
+	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then makes no callback
+	 *  for tasks that never began: set it if `tag` owns memory. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
 	/** gd_worker_send(): `result` holds the bytes, ended_ns the time. Never held back in
@@ -710,8 +717,9 @@ enum gd_poll_flags {
 
 /**
  * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit)
- * for the first one. Returns how many were made: 0 at the timeout, after
- * gd_pool_interrupt(), and when no task is outstanding (unless GD_POLL_IDLE). When
+ * for the first one. Returns how many were made (all of struct gd_callbacks with an
+ * event count): 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and when
+ * no task is outstanding (unless GD_POLL_IDLE). When
  * every task has had its callback: -ECANCELED after a stop, -ENODEV when no worker is
  * left. `flags`: of enum gd_poll_flags.
  */
@@ -794,8 +802,8 @@ struct gd_run {
 	/**
 	 * Emits the next task and returns 1; returns 0 at the end, a negative errno value
 	 * on failure: tasks emitted before are still processed, then the run returns that
-	 * value. The run cannot return before the generator does: a generator that waits
-	 * for input also waits for gd_dispatcher_stop_fd().
+	 * value. A task emitted by a call that returns 0 is the last one. The run cannot return before the generator
+	 * does: a generator that waits for input also waits for gd_dispatcher_stop_fd().
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *generator_context;
@@ -808,11 +816,12 @@ struct gd_run {
 	int leave_signals;
 
 	/* What differs from the options in this run. */
+	int has_base_seed;                 /**< nonzero: base_seed is meant even if it is 0 */
+	int reserved;                      /**< 0 */
 	int64_t task_timeout_ms;           /**< 0: as in the options */
 	const struct gd_setting *settings; /**< in addition; the same key replaces */
 	size_t num_settings;
 	int64_t base_seed; /**< as in the options if this and has_base_seed are 0 */
-	uint64_t has_base_seed;
 };
 
 /** Checks and copies the options. Starts nothing. */
@@ -847,7 +856,10 @@ GD_API int gd_dispatcher_run(
  * handlers. If no run is active, the next one stops at once.
  */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
-/** For generators that wait: readable when the run is stopped or no worker is left, until the end of the run. */
+/**
+ * A descriptor for generators that wait: readable from a stop, or when no worker is
+ * left, to the end of the run. Valid until gd_dispatcher_destroy(); never read from it.
+ */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
 /** Statistics of the current run or of the last one; see gd_pool_stats(). By any thread. */

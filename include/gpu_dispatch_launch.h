@@ -26,9 +26,11 @@
  *
  * # Ownership
  *
- * What the options point to must stay valid until gd_launcher_destroy(). Everything
- * that a launcher or a balancer returns belongs to it and is valid until the next
- * call with it. Strings that are passed in are copied.
+ * Unlike the options of a pool, launch options are not copied: the strings and arrays
+ * they point to must stay valid until gd_launcher_destroy(); the struct itself need not.
+ * What a launcher returns belongs to it: files, lists and GPUs until
+ * gd_launcher_destroy(), the pointers in a summary until the next call with the launcher
+ * (or the balancer) that filled it.
  *
  * # Threads
  *
@@ -81,8 +83,13 @@ enum gd_known {
  *
  * Each task of its hooks is a file: gd_file_read(). The settings --model-size,
  * --language and --set reach it by gd_worker_setting(w, "model_size", "base"). It is
- * loaded in worker processes only, which provide the gd_*() functions: do not link it
- * with the library.
+ * loaded in processes of its own only, which provide the gd_*() functions, so it need not
+ * be linked with the library:
+ *
+ *     cc -shared -fPIC x.c -o x.so $(pkg-config --cflags gpu_dispatch)
+ *
+ * Before a run it is loaded once in a process without a GPU, with a time limit of 30
+ * seconds, to find out what it exports.
  */
 struct gd_plugin {
 	size_t size;       /**< sizeof(struct gd_plugin) */
@@ -268,7 +275,7 @@ struct gd_launch_summary {
 	uint64_t files_done;
 	uint64_t files_failed;
 	uint64_t files_skipped;    /**< done by an earlier run */
-	uint64_t files_left;       /**< not begun: stopped, or no worker was left */
+	uint64_t files_left;       /**< not begun, or cancelled: the next run processes them; on_result is not called */
 	uint64_t files_unrecorded; /**< results that are not in launch.jsonl at the end: repeated by the next run */
 	uint64_t bytes_done;
 	double progress; /**< part of the files that has ended, 0…1; 1 if there are none */
@@ -336,7 +343,7 @@ struct gd_launch_options {
 	/* The worker: one of these. */
 	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
 	const char *const *program; /**< persistent, speaks the protocol of docs/worker-protocol.md; NULL at the end */
-	const char *plugin;         /**< path of a shared object, see struct gd_plugin */
+	const char *plugin;         /**< path of a shared object, not a name as for gpuq launch; see struct gd_plugin */
 	const struct gd_worker_ops
 		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */
 	const char *const *worker_argv; /**< a program that calls gd_worker_main() with such hooks; NULL at the end */

@@ -28,13 +28,14 @@ int sized_read(void *ret, size_t size, const void *from, const char *name, struc
 	if (!from)
 		return error_set(err, -EINVAL, "struct %s is missing (NULL)", name);
 	size_t given = stated_size(from);
-	if (given < sizeof(size_t) || given > SIZE_MOST)
+	/* Each of them is aligned like a pointer, so no version has another kind of size. */
+	if (given < sizeof(size_t) || given > SIZE_MOST || given % sizeof(void *) != 0)
 		return error_set(
 			err, -EINVAL, "the size in struct %s is %zu; set it to sizeof(struct %s)", name, given, name);
 	if (given > size && !is_zero((const unsigned char *)from + size, given - size))
 		return error_set(err, -E2BIG,
 			"struct %s has a field set that this version of the library (%s) does not know; use a newer library, or leave the field zero",
-			name, gd_version());
+			name, GD_VERSION);
 	size_t common = given < size ? given : size;
 	memset(ret, 0, size);
 	memcpy(ret, from, common);

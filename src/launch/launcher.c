@@ -73,6 +73,7 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	text_finish(&l->worker_words);
 	free(l->order);
 	free(l->submitted);
+	free(l->last_end_ns);
 	free(l->worker_states);
 	free(l->worker_list);
 	free(l->output_root);

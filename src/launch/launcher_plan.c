@@ -36,7 +36,9 @@ void launcher_fingerprint(struct gd_launcher *l)
 	text_append_string(&t, kinds[l->worker.kind]);
 	text_append_char(&t, '\0');
 	text_append_string(&l->worker_words, kinds[l->worker.kind]);
-	const char *one[] = {l->worker.kind == LAUNCH_PLUGIN ? o->plugin : o->worker_name, NULL};
+	/* However its path is written, a plug-in is the same one; two of the same name in two folders are not. */
+	cleanup_(freep) char *plugin = o->plugin ? realpath(o->plugin, NULL) : NULL;
+	const char *one[] = {l->worker.kind != LAUNCH_PLUGIN ? o->worker_name : plugin ? plugin : o->plugin, NULL};
 	for (const char *const *word = l->worker.argv ? l->worker.argv : one; *word; word++) {
 		text_append(&t, *word, strlen(*word) + 1);
 		text_appendf(&l->worker_words, " %s", *word);

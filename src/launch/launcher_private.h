@@ -78,6 +78,7 @@ struct gd_launcher {
 	struct launcher_worker *worker_states;
 	const struct gd_launch_worker **worker_list;
 	size_t num_workers;
+	uint64_t *last_end_ns; /* by slot: of its last file */
 	uint64_t progress_at_ns;
 
 	int stop_fd; /* an eventfd, readable after a stop */

@@ -44,10 +44,21 @@ void launcher_flush_history(struct gd_launcher *l)
 		l->options.output_dir, error_words(r));
 }
 
+/* Files of a batch begin together; each has the time since the answer before it. */
+static double processing_seconds(struct gd_launcher *l, const struct gd_event *e)
+{
+	if (!e || !e->started_ns || e->slot < 0 || (size_t)e->slot >= l->num_workers)
+		return 0;
+	uint64_t *last_end_ns = &l->last_end_ns[e->slot];
+	uint64_t from_ns = *last_end_ns > e->started_ns ? *last_end_ns : e->started_ns;
+	if (e->ended_ns > *last_end_ns)
+		*last_end_ns = e->ended_ns;
+	return e->ended_ns > from_ns ? (double)(e->ended_ns - from_ns) / (double)NS_PER_S : 0;
+}
+
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error)
 {
 	const struct gd_found *f = l->todo[i];
-	bool worked = e && e->started_ns && e->ended_ns > e->started_ns;
 	struct gd_file_result result = {
 		.size = sizeof(result),
 		.file = f->path,
@@ -56,7 +67,7 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 		.size_bytes = f->size_bytes,
 		.known = f->known & GD_KNOWN_SECONDS,
 		.audio_seconds = found_has_seconds(f) ? f->seconds : 0,
-		.processing_seconds = worked ? (double)(e->ended_ns - e->started_ns) / (double)NS_PER_S : 0,
+		.processing_seconds = processing_seconds(l, e),
 	};
 	struct history_entry entry = {
 		.file = f->path,

@@ -220,7 +220,8 @@ static int watch_workers(struct gd_launcher *l, struct gd_error *err)
 	l->num_workers = stats.workers;
 	l->worker_states = calloc(l->num_workers + 1, sizeof(*l->worker_states));
 	l->worker_list = calloc(l->num_workers + 1, sizeof(*l->worker_list));
-	if (!l->worker_states || !l->worker_list)
+	l->last_end_ns = calloc(l->num_workers + 1, sizeof(*l->last_end_ns));
+	if (!l->worker_states || !l->worker_list || !l->last_end_ns)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", l->num_workers);
 	for (size_t i = 0; i < l->num_workers; i++) {
 		struct launcher_worker *w = &l->worker_states[i];

@@ -21,7 +21,7 @@
 #include "pool/relay.h"
 #include "pool/run_options.h"
 
-SIZED_NO_TAIL(gd_run, has_base_seed);
+SIZED_NO_TAIL(gd_run, base_seed);
 
 static void raise_fd(int fd)
 {
@@ -186,7 +186,9 @@ static int explain(struct gd_dispatcher *d, int r, struct gd_error *err)
 	if (r == -ENODEV)
 		return error_set(err, r, "no worker is left: every setup failed, or its replacement's did");
 	if (d->source_error == -ENODATA)
-		return error_set(err, -ENODATA, "the generator returned 1 without a task: gd_feed_emit() comes first");
+		return error_set(err, -ENODATA,
+			"the generator returned %d without a task; it calls gd_feed_emit() and returns 1, or returns 0 at the end or a negative errno value",
+			d->source_returned);
 	if (d->source_error < 0)
 		return error_set(err, d->source_error, "the generator failed: %s", error_words(d->source_error));
 	return 0;
@@ -261,6 +263,9 @@ int gd_dispatcher_run(
 		r = callbacks_read(&called, callbacks, err);
 	if (r < 0)
 		return r;
+	if (given.reserved != 0)
+		return error_set(err, -E2BIG, "reserved of the run is %d; this version of the library knows only 0",
+			given.reserved);
 	if (!given.generator)
 		return error_set(err, -EINVAL, "the run has no generator");
 	if (atomic_exchange(&d->running, true))

@@ -34,6 +34,7 @@ struct gd_dispatcher {
 	const struct gd_run *run; /* of the run that goes on */
 	atomic_bool source_over;
 	int source_error;
+	int source_returned; /* what it returned in place of 1, 0 or an error */
 
 	atomic_int stops;                         /* asked of the dispatcher */
 	atomic_int passed;                        /* of these, passed on to the pool */

@@ -61,8 +61,10 @@ static int pull(struct gd_feed *f)
 		return 0; /* the run is ending; that is no fault of the generator */
 	if (f->error < 0)
 		return f->error;
-	if (r > 0 && !f->emitted)
+	if (r > 0 && !f->emitted) {
+		f->dispatcher->source_returned = r;
 		return -ENODATA;
+	}
 	return r > 0 ? 1 : r;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -26,13 +27,14 @@ static void conclude_as(struct gd_pool *p, struct slot *s, struct task *t, struc
 	pool_conclude(p, t, event);
 }
 
-static void conclude_cancelled(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event)
+static void conclude_cancelled(struct gd_pool *p, struct slot *s, struct task *t, struct gd_event *event, bool killed)
 {
 	event->failure = GD_FAILURE_CANCELLED;
 	event->code = -ECANCELED;
-	event->signal = 0;
+	event->signal = killed ? SIGKILL : 0;
 	event->address = 0;
-	event->message = p->stop_done > 0 ? "the run was stopped" : "cancelled while its worker was at it";
+	event->message = killed ? "cancelled; its worker did not give up and was killed"
+				: "cancelled while it was being processed";
 	conclude_as(p, s, t, event);
 }
 
@@ -44,7 +46,7 @@ void pool_conclude_timed_out(struct gd_pool *p, struct slot *s, uint64_t seq, st
 		if (repeat(p, t))
 			return;
 		if (mark & RING_MARK_CANCELLED) {
-			conclude_cancelled(p, s, t, event);
+			conclude_cancelled(p, s, t, event, killed);
 			return;
 		}
 	}
@@ -69,7 +71,7 @@ static void conclude_one(struct gd_pool *p, struct slot *s, uint64_t seq, struct
 	else if (!killed)
 		conclude_as(p, s, t, event); /* a cancelled task, too: it ended before it was killed */
 	else if ((mark & RING_MARK_CANCELLED) || !repeat(p, t))
-		conclude_cancelled(p, s, t, event);
+		conclude_cancelled(p, s, t, event, true);
 }
 
 void pool_conclude_lost(struct gd_pool *p, struct slot *s, const struct lost *lost)

@@ -19,7 +19,7 @@ static const char *const state_names[] = {
 	[GD_WORKER_STATE_BUSY] = "busy",
 	[GD_WORKER_STATE_ENDING] = "ending",
 	[GD_WORKER_STATE_FINISHED] = "finished",
-	[GD_WORKER_STATE_LOST] = "out",
+	[GD_WORKER_STATE_LOST] = "lost",
 };
 
 #define NAME_IN(table, i) ((size_t)(i) < sizeof(table) / sizeof((table)[0]) ? (table)[i] : "unknown")

@@ -3,7 +3,7 @@
 
 #include "pool/pool_private.h"
 
-#define CANCELLED_WORDS "the run was stopped before it began"
+#define CANCELLED_WORDS "cancelled before it began"
 
 /* First: nothing new begins. What was handed out and not begun is taken back. */
 static void stop_waiting(struct gd_pool *p)

@@ -53,19 +53,28 @@ static bool has_room(struct gd_pool *p, size_t size)
 	return size < POOL_LARGE || atomic_load(&p->large) <= p->alive || place_for(p, size);
 }
 
+/* Why no task is accepted any more; 0: tasks are. A stop counts before the next poll carries it out. */
+static int refusal(const struct gd_pool *p)
+{
+	if (p->closed)
+		return p->closed_why;
+	return atomic_load_explicit(&p->stop, memory_order_relaxed) > 0 ? -ESHUTDOWN : 0;
+}
+
 /* With the lock held: waits for room and takes a place. The thread that polls does not wait: it would wait for itself.
  */
 static int take_place(struct gd_pool *p, size_t size, bool nowait)
 {
-	while (!p->closed && !has_room(p, size)) {
+	int r;
+	while ((r = refusal(p)) == 0 && !has_room(p, size)) {
 		if (nowait || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
 		pthread_cond_wait(&p->room, &p->lock);
 		atomic_fetch_sub(&p->waiting, 1);
 	}
-	if (p->closed)
-		return p->closed_why;
+	if (r < 0)
+		return r;
 	atomic_store_explicit(
 		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) + 1, memory_order_relaxed);
 	p->last_size = size;
@@ -253,11 +262,12 @@ void gd_draft_abandon(struct gd_draft *d)
 static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 {
 	struct task *t = &d->task;
-	if (p->closed)
-		return p->closed_why;
+	int r = refusal(p);
+	if (r < 0)
+		return r;
 	/* A worker that has died meanwhile is not ready, before and after its inbox was left to us. */
 	bool alive = d->slot && d->slot->state == SLOT_READY;
-	int r = alive ? 0 : task_detach(t);
+	r = alive ? 0 : task_detach(t);
 	if (r < 0)
 		return r;
 	t->id = p->next_id++;

@@ -202,6 +202,12 @@ static int take(struct gd_worker *w, size_t i)
 	return 0;
 }
 
+/* A hook that returned because its task was cancelled may have said nothing: that is no result. */
+static bool was_cancelled(const struct gd_worker *w, size_t i)
+{
+	return inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED;
+}
+
 static void process(struct gd_worker *w)
 {
 	if (w->failure.given)
@@ -219,6 +225,8 @@ static void process(struct gd_worker *w)
 		/* An error of a batch is for those without an answer of their own. */
 		if (r < 0 && (item->answer == ANSWER_NONE || !batch))
 			worker_fail_item(w, w->settled, r, &w->failure);
+		else if (item->answer == ANSWER_NONE && was_cancelled(w, w->settled))
+			worker_fail_item(w, w->settled, -ECANCELED, failure_cancelled(&w->failure));
 		worker_settle(w);
 	}
 }

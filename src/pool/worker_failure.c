@@ -106,7 +106,7 @@ static void set_failure(struct failure *f, const char *message, const void *data
 		failure_lose_bytes(f, size, r);
 }
 
-/* What a failure of a batch's task is told as. */
+/* The code of a failure: a negative errno value, whatever the hook has said. */
 static int negative(int code)
 {
 	if (code < 0)
@@ -128,6 +128,13 @@ int failure_of_hook(struct failure *f, const char *hook, int returned)
 	return code;
 }
 
+struct failure *failure_cancelled(struct failure *f)
+{
+	failure_clear(f);
+	say(f, "cancelled while it was being processed");
+	return f;
+}
+
 int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
 {
 	interrupt_defer(w);
@@ -137,7 +144,7 @@ int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...)
 	set_words(&w->failure, format, args);
 	va_end(args);
 	interrupt_resume(w);
-	return code > 0 ? -code : code;
+	return negative(code);
 }
 
 int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size)
@@ -145,7 +152,7 @@ int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, cons
 	interrupt_defer(w);
 	set_failure(&w->failure, message, data, size);
 	interrupt_resume(w);
-	return code > 0 ? -code : code;
+	return negative(code);
 }
 
 /* Between interrupt_defer() and interrupt_resume(). */
@@ -154,7 +161,7 @@ static int fail_item(struct gd_worker *w, size_t i, int code, struct failure *fa
 	worker_fail_item(w, i, negative(code), failure);
 	worker_settle_answered(w);
 	interrupt_resume(w);
-	return code > 0 ? -code : code;
+	return negative(code);
 }
 
 int gd_worker_batch_fail(struct gd_worker *w, size_t i, int code, const char *format, ...)

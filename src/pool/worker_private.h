@@ -142,6 +142,8 @@ void failure_lose_bytes(struct failure *f, size_t size, int error);
  * The code of a hook that returned something else than 0: a negative errno value. If
  * it returned a positive value and gave no message, the message explains that.
  */
+/* The failure of a task that was cancelled and about which its hook said nothing. */
+struct failure *failure_cancelled(struct failure *f);
 int failure_of_hook(struct failure *f, const char *hook, int returned);
 
 #endif

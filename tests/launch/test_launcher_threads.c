@@ -101,6 +101,12 @@ static void test_plugin_runs_in_a_program_with_threads(void **state)
 	o.plugin = path;
 	launch_well(&o);
 	assert_true(scratch_has("out/a/a.pid"));
+	/* Its path in another spelling: the same plug-in, so nothing is left to do. */
+	snprintf(path, sizeof(path), "%s/./good.so", getenv("TEST_PLUGINS"));
+	struct gd_launch_summary *s = NULL;
+	assert_int_equal(gd_launch(&o, &s, NULL), 0);
+	assert_int_equal(s->files_skipped, 2);
+	gd_launch_summary_free(s);
 }
 
 static void test_worker_program_runs_in_a_program_with_threads(void **state)

@@ -15,7 +15,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-enum { ANSWER, HANG, LOOK, FAIL, GATE };
+enum { ANSWER, HANG, LOOK, FAIL, GATE, LOOK_QUIETLY };
 
 static int await_go(struct gd_worker *w, void **ret_state)
 {
@@ -34,6 +34,10 @@ static int do_job(struct gd_worker *w, size_t i, const struct rig_job *job)
 		while (!gd_worker_cancelled(w, i))
 			poll(NULL, 0, 1);
 		return gd_worker_fail(w, -EINTR, "gave up");
+	case LOOK_QUIETLY:
+		while (!gd_worker_cancelled(w, i))
+			poll(NULL, 0, 1);
+		return 0;
 	case FAIL:
 		return -EIO;
 	case GATE:
@@ -50,7 +54,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	atomic_fetch_add(&board->begun, 1);
 	int r = do_job(w, 0, &job);
-	return r < 0 ? r : pool_rig_reply(w, &job);
+	return r < 0 || job.what == LOOK_QUIETLY ? r : pool_rig_reply(w, &job);
 }
 
 static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
@@ -299,6 +303,21 @@ static void test_a_running_task_that_gives_up_keeps_its_worker(void **state)
 	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
+static void test_a_cancelled_task_that_returns_0_without_a_result_is_cancelled(void **state)
+{
+	struct pool_rig *rig = *state;
+	open_ready(rig, &ops);
+	pool_rig_submit(rig, LOOK_QUIETLY, 0);
+	board_await(&board->begun, 1);
+	assert_int_equal(gd_pool_cancel(rig->pool, 0), 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->cancelled, 1);
+	assert_int_equal(rig->failure.event.code, -ECANCELED);
+	assert_string_equal(rig->failure.message, "cancelled while it was being processed");
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.restarts, 0);
+}
+
 static void test_a_running_task_that_does_not_give_up_is_killed(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -314,7 +333,8 @@ static void test_a_running_task_that_does_not_give_up_is_killed(void **state)
 	assert_int_equal(rig->successes, 1);
 	assert_int_equal(rig->failure.event.code, -ECANCELED);
 	assert_int_equal(rig->failure.event.slot, 0);
-	assert_string_equal(rig->failure.message, "cancelled while its worker was at it");
+	assert_string_equal(rig->failure.message, "cancelled; its worker did not give up and was killed");
+	assert_int_equal(rig->failure.event.signal, SIGKILL);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->close_stats.restarts, 1);
 }
@@ -580,6 +600,7 @@ int main(void)
 		pool_rig_test(test_100000_waiting_tasks_are_cancelled_quickly_in_any_order),
 		pool_rig_test(test_room_of_cancelled_tasks_is_used_again),
 		pool_rig_test(test_a_running_task_that_gives_up_keeps_its_worker),
+		pool_rig_test(test_a_cancelled_task_that_returns_0_without_a_result_is_cancelled),
 		pool_rig_test(test_a_running_task_that_does_not_give_up_is_killed),
 		pool_rig_test(test_the_rest_of_a_killed_batch_is_repeated),
 		pool_rig_test(test_one_of_a_batch_gives_up_and_the_others_go_on),

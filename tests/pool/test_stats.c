@@ -277,7 +277,7 @@ static void test_failures_and_worker_states_have_names(void **state)
 	assert_string_equal(gd_failure_name(GD_FAILURE_NOT_CARRIED), "not carried");
 	assert_string_equal(gd_failure_name((enum gd_failure)99), "unknown");
 	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_STARTING), "starting");
-	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_LOST), "out");
+	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_LOST), "lost");
 	assert_string_equal(gd_worker_state_name((enum gd_worker_state)99), "unknown");
 }
 

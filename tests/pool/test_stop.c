@@ -47,7 +47,7 @@ static void assert_stopped_once(const struct recorder *rec)
 		assert_true(n->event.started_ns == 0);
 		assert_true(n->event.queued_ns != 0 && n->event.ended_ns >= n->event.queued_ns);
 		assert_int_equal(n->task, n->event.id);
-		check_contains(n->message, "stopped before it began");
+		check_contains(n->message, "cancelled before it began");
 	}
 }
 

@@ -149,6 +149,24 @@ static int endless(struct gd_worker *w, void **ret_state)
 	process_hang();
 }
 
+static void test_no_task_is_accepted_after_a_stop_even_before_the_next_poll(void **state)
+{
+	static const struct gd_worker_ops repliers = {
+		.size = sizeof(struct gd_worker_ops), .process = pool_rig_just_reply};
+	struct pool_rig *rig = *state;
+	struct gd_draft *draft;
+	void *data;
+	pool_rig_open(rig, &repliers);
+	pool_rig_pid(rig, 0, 0);
+	assert_int_equal(gd_pool_reserve(rig->pool, 8, NULL, &draft, &data), 0);
+	gd_pool_stop(rig->pool);
+	assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, NULL, NULL), -ESHUTDOWN);
+	assert_int_equal(gd_draft_commit(draft, 8, NULL, NULL), -ESHUTDOWN);
+	assert_int_equal(gd_pool_reserve(rig->pool, 8, NULL, &draft, &data), -ESHUTDOWN);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.submitted, 0);
+}
+
 static void test_statistics_are_right_at_once_after_a_stop(void **state)
 {
 	static const struct gd_worker_ops never_ready = {
@@ -201,6 +219,7 @@ int main(void)
 		STOP(test_a_task_given_back_after_two_stops_is_called_back),
 		STOP(test_large_tasks_beside_a_hanging_batch_are_called_back),
 		STOP(test_a_task_that_obeys_the_second_stop_is_cancelled),
+		STOP(test_no_task_is_accepted_after_a_stop_even_before_the_next_poll),
 		STOP(test_statistics_are_right_at_once_after_a_stop),
 		STOP(test_three_stops_cost_no_cpu),
 	};
