@@ -29,7 +29,8 @@ static bool cancel_waiting(struct gd_pool *p, uint64_t id)
 	struct task t;
 	if (!backlog_remove(&p->backlog, id, &t) && !backlog_remove(&p->again, id, &t))
 		return false;
-	p->doomed -= t.doomed;
+	if (t.doomed)
+		p->doomed--;
 	t.cancelled = true;
 	pool_cancel_task(p, &t);
 	return true;
@@ -60,6 +61,9 @@ static bool cancel_handed_out(struct gd_pool *p, struct slot *s, uint64_t id)
 	} else {
 		s->recall = true;
 		need_turn(p);
+		/* A parcel cannot be taken back: a worker that does not read it is killed after the grace period. */
+		if (slot_task(s, seq)->place == TASK_PARCEL)
+			warden_wake(&p->warden);
 	}
 	return true;
 }
@@ -67,7 +71,7 @@ static bool cancel_handed_out(struct gd_pool *p, struct slot *s, uint64_t id)
 int gd_pool_cancel(struct gd_pool *p, uint64_t id)
 {
 	pthread_mutex_lock(&p->lock);
-	bool found = id < p->next_id && cancel_waiting(p, id);
+	bool found = id < p->next_id && (cancel_waiting(p, id) || backlog_has(&p->cancelled, id));
 	for (size_t i = 0; i < p->num_slots && id < p->next_id && !found; i++)
 		found = cancel_handed_out(p, &p->slots[i], id);
 	pthread_mutex_unlock(&p->lock);

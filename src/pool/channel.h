@@ -32,6 +32,7 @@ struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
 	_Atomic uint32_t ending;                       /* for setup: the worker is to end */
+	_Atomic uint32_t ready;                        /* the owner has read that setup is done */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 
@@ -41,7 +42,6 @@ struct outbox {
 	_Atomic uint64_t begun_ns;                  /* when the last of them was, for better timeouts */
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
 	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
-	_Atomic uint32_t ready;                     /* setup is done */
 	_Atomic uint32_t interruptible;             /* it has an on_cancel hook: SIGURG is for that */
 	_Atomic uint64_t interrupted;               /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */

@@ -142,7 +142,8 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 		if (front) {
 			t = *front;
 			backlog_pop(from);
-			p->doomed -= t.doomed;
+			if (t.doomed)
+				p->doomed--;
 		} else {
 			pthread_cond_broadcast(&p->room);
 		}

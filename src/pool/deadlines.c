@@ -241,11 +241,28 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 	return earlier(ward->grace_end, earlier(now + look_interval(w->plan->grace_ns), next_look(ward, now)));
 }
 
+/*
+ * The owner has read that the setup is done, or the record is there for it to read: it
+ * may be busy in a callback. A worker's word alone is not enough; it would never be ready.
+ */
+static bool is_ready(const struct ward *ward)
+{
+	const struct outbox *out = ward->channel.out;
+	uint64_t consumed = atomic_load(&ward->channel.in->consumed);
+	uint64_t head = atomic_load(&out->head);
+	if (atomic_load(&ward->channel.in->ready))
+		return true;
+	for (uint64_t seq = consumed; head - consumed <= RING_DEPTH && seq != head; seq++)
+		if (ring_at(outbox_descs(out), seq)->kind == RING_READY)
+			return true;
+	return false;
+}
+
 static uint64_t check_ward(struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	if (ward->kill_deadline) /* dying; given up by the reaper if it does not */
 		return ward->kill_deadline;
-	if (!ward->closing && atomic_load(&ward->channel.out->ready))
+	if (!ward->closing && (ward->phase_deadline || ward->setup_end) && is_ready(ward))
 		ward->phase_deadline = ward->setup_end = 0;
 	if (ward->setup_end && now >= ward->setup_end) {
 		ward_kill(w, ward, WARDEN_END_ORDERED, now);

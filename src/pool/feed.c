@@ -2,6 +2,7 @@
 /* The generator's side of a run: what it emits goes to the pool. */
 #include <errno.h>
 
+#include "base/sized.h"
 #include "pool/dispatcher_private.h"
 
 #define INLINE_LARGE ((size_t)64 << 10)
@@ -14,6 +15,15 @@ static void make_room(struct gd_feed *f)
 		dispatcher_wait(f->dispatcher, f->pool);
 }
 
+/* In a run, emitting waits: -EAGAIN would mean to make room by polling, which only the run's own thread may do. */
+static const struct gd_task_options *without_nowait(const struct gd_task_options *options, struct gd_task_options *room)
+{
+	if (!options || sized_read(room, sizeof(*room), options, "gd_task_options", NULL) < 0)
+		return options; /* the pool refuses what is wrong */
+	room->nowait = 0;
+	return room;
+}
+
 int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
 	if (f->emitted)
@@ -21,6 +31,8 @@ int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, co
 	if (f->error < 0)
 		return f->error;
 	int r;
+	struct gd_task_options room;
+	options = without_nowait(options, &room);
 	while ((r = gd_pool_submit(f->pool, data, size, tag, options, NULL)) == -EAGAIN)
 		make_room(f);
 	f->size = size;
@@ -36,6 +48,8 @@ void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd
 	if (f->emitted || f->error < 0)
 		return NULL;
 	void *data;
+	struct gd_task_options room;
+	options = without_nowait(options, &room);
 	while ((f->error = gd_pool_reserve(f->pool, size, options, &f->draft, &data)) == -EAGAIN)
 		make_room(f);
 	if (f->error < 0)

@@ -117,7 +117,8 @@ static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
 static void hand_out_again(struct gd_pool *p)
 {
-	size_t count = p->again.count < MOST_AGAIN ? p->again.count : MOST_AGAIN;
+	size_t live = p->again.count - p->again.holes; /* cancelled ones leave holes */
+	size_t count = live < MOST_AGAIN ? live : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
 		struct slot *s = pick_for(p, &t);
@@ -160,7 +161,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 				.avoid = -1,
 				.doomed = true,
 			};
-			p->doomed++;
+			p->doomed += !t->cancelled;
 		}
 		if (t->cancelled)
 			pool_cancel_task(p, t);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,13 +226,33 @@ static void close_workers(struct gd_pool *p)
 		pool_close_worker(p, &p->slots[i]);
 }
 
+/*
+ * Waits for the warden's next report or a worker's next record. All that it waits for is
+ * limited in time by the warden; one that says nothing for so long is stopped or stuck,
+ * and is killed, which ends its workers. Two looks: the whole machine may have slept.
+ */
+static void wait_at_end(struct gd_pool *p, bool for_tasks)
+{
+	uint64_t limit_ns = p->plan.kill_wait_ns + NS_PER_S;
+	if (p->stop_done < 3)
+		limit_ns += p->plan.grace_ns + p->plan.cleanup_timeout_ns;
+	uint64_t end_ns = clock_now_ns() + limit_ns;
+	pool_wait(p, end_ns, for_tasks);
+	if (clock_now_ns() < end_ns || p->warden_gone)
+		return;
+	end_ns = clock_now_ns() + NS_PER_S;
+	pool_wait(p, end_ns, for_tasks);
+	if (clock_now_ns() >= end_ns && !p->warden_gone)
+		(void)pidref_signal(&p->warden.process, SIGKILL);
+}
+
 static void wait_turn(struct gd_pool *p)
 {
 	pool_turn(p);
 	close_workers(p);
 	atomic_store(&p->interrupted, false);
 	if (p->alive > 0)
-		pool_wait(p, UINT64_MAX, false);
+		wait_at_end(p, false);
 }
 
 int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err)
@@ -248,7 +269,7 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 			pool_turn(p);
 			atomic_store(&p->interrupted, false);
 			if (pool_outstanding(p) > 0)
-				pool_wait(p, UINT64_MAX, true);
+				wait_at_end(p, true);
 		}
 	}
 	pthread_mutex_lock(&p->lock);

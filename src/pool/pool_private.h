@@ -88,7 +88,7 @@ struct gd_pool {
 	bool closed;            /* no more tasks: stopped or no worker left */
 	int closed_why;         /* what gd_pool_submit() says to that */
 	size_t limit;           /* of outstanding */
-	size_t doomed;          /* tasks in the backlog that only wait to be told so */
+	atomic_size_t doomed;   /* tasks in the backlog that only wait to be told so */
 	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
 	uint64_t next_id;
 	size_t last_size; /* of the last task taken */

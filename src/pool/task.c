@@ -152,6 +152,14 @@ static void keep_room(struct backlog *b)
 	close_holes(b, more ? more : b->tasks, more ? 2 * b->limit : b->room);
 }
 
+bool backlog_has(struct backlog *b, uint64_t id)
+{
+	for (size_t i = 0; i < b->count; i++)
+		if (!entry(b, i)->hole && entry(b, i)->id == id)
+			return true;
+	return false;
+}
+
 bool backlog_remove(struct backlog *b, uint64_t id, struct task *ret)
 {
 	size_t i = find(b, id);

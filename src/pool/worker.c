@@ -343,7 +343,6 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 		return 1;
 	}
 	flush_output();
-	atomic_store(&w->channel.out->ready, 1);
 	worker_mark(
 		w, (struct ring_desc){.kind = RING_READY, .attempt = (uint32_t)w->max_batch, .end_ns = clock_now_ns()});
 	w->now_ns = clock_now_ns();

@@ -100,6 +100,19 @@ void worker_wait_for_places(struct gd_worker *w, uint64_t until, size_t places)
 	end_wait(w);
 }
 
+int worker_send_parcel(struct gd_worker *w, const struct parcel *parcel)
+{
+	int r = parcel_send(parcel, w->fds.socket, false);
+	if (r != -EAGAIN)
+		return r;
+	/* The socket is full because the callbacks are slow: as in wait_for_callbacks(), that is not the task's time.
+	 */
+	atomic_store(&w->channel.out->wanted, 1);
+	r = parcel_send(parcel, w->fds.socket, true);
+	end_wait(w);
+	return r;
+}
+
 void worker_mark(struct gd_worker *w, struct ring_desc desc)
 {
 	worker_publish(w, worker_room(w, 0), 0, desc);
@@ -109,7 +122,7 @@ void worker_mark(struct gd_worker *w, struct ring_desc desc)
 static void publish_failure(struct gd_worker *w, struct failure *f, struct ring_desc desc)
 {
 	if (f->parcel.fd >= 0) {
-		int r = parcel_send(&f->parcel, w->fds.socket, true);
+		int r = worker_send_parcel(w, &f->parcel);
 		if (r < 0)
 			failure_lose_bytes(f, f->size, r);
 	}
@@ -194,7 +207,7 @@ static void publish_result(struct gd_worker *w, struct item *item)
 	if (item->result.fd >= 0) {
 		int r = parcel_seal(&item->result, item->size);
 		if (r >= 0)
-			r = parcel_send(&item->result, w->fds.socket, true);
+			r = worker_send_parcel(w, &item->result);
 		if (r < 0) {
 			worker_fail_item(w, w->settled, r,
 				failure_new(

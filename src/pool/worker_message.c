@@ -34,7 +34,7 @@ static int send_parcel(struct gd_worker *w, void *reserved, const void *data, si
 	struct ring_desc desc = message_record(w, size);
 	worker_wait_for_places(w, size > 0 ? w->parcels_until : 0, reserved ? 2 : 1);
 	if (size > 0) {
-		r = parcel_send(&parcel, w->fds.socket, true);
+		r = worker_send_parcel(w, &parcel);
 		if (r < 0)
 			return r;
 		desc.flags = RING_EXTERNAL;

@@ -111,6 +111,9 @@ void *worker_result_room(struct gd_worker *w);
 /* A record without a task, with the failure of the hook. */
 void worker_tell(struct gd_worker *w, enum ring_kind kind, int code);
 
+/* Sends a parcel; waits while the socket is full, with the task's clock stopped. */
+int worker_send_parcel(struct gd_worker *w, const struct parcel *parcel);
+
 /* A record without a payload. */
 void worker_mark(struct gd_worker *w, struct ring_desc desc);
 
