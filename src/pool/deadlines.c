@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "pool/warden_private.h"
 
+#define READY_LOOK_NS (10 * NS_PER_MS) /* how often to look whether the owner has read that a late setup is done */
+
 /*
  * How often to look at a worker that has a task. A task is noticed before half
  * of its time is over; then its deadline is known to the nanosecond, as the
@@ -242,16 +244,14 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 }
 
 /*
- * The owner has read that the setup is done, or the record is there for it to read: it
- * may be busy in a callback. A worker's word alone is not enough; it would never be ready.
+ * The record that the setup is done is there for the owner to read, who may be busy in a
+ * callback. Only what the owner has read ends the setup's time: this may be taken back.
  */
-static bool is_ready(const struct ward *ward)
+static bool says_ready(const struct ward *ward)
 {
 	const struct outbox *out = ward->channel.out;
 	uint64_t consumed = atomic_load(&ward->channel.in->consumed);
 	uint64_t head = atomic_load(&out->head);
-	if (atomic_load(&ward->channel.in->ready))
-		return true;
 	for (uint64_t seq = consumed; head - consumed <= RING_DEPTH && seq != head; seq++)
 		if (ring_at(outbox_descs(out), seq)->kind == RING_READY)
 			return true;
@@ -262,8 +262,12 @@ static uint64_t check_ward(struct warden_process *w, struct ward *ward, uint64_t
 {
 	if (ward->kill_deadline) /* dying; given up by the reaper if it does not */
 		return ward->kill_deadline;
-	if (!ward->closing && (ward->phase_deadline || ward->setup_end) && is_ready(ward))
+	if (!ward->closing && atomic_load(&ward->channel.in->ready))
 		ward->phase_deadline = ward->setup_end = 0;
+	bool late =
+		(ward->setup_end && now >= ward->setup_end) || (ward->phase_deadline && now >= ward->phase_deadline);
+	if (late && !ward->closing && says_ready(ward))
+		return now + READY_LOOK_NS;
 	if (ward->setup_end && now >= ward->setup_end) {
 		ward_kill(w, ward, WARDEN_END_ORDERED, now);
 		return ward->kill_deadline;

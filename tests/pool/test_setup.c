@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Setup and the end of a worker: no result is lost, turns, the last hook. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,29 @@ static int fail_or_crash(struct gd_worker *w, void **ret_state)
 	if (gd_worker_slot(w) == 1)
 		abort();
 	return gd_worker_slot(w) == 0 ? gd_worker_fail(w, -ENOENT, "no model") : 0;
+}
+
+static int setup_in_time(struct gd_worker *w, void **ret_state)
+{
+	(void)w;
+	*ret_state = NULL;
+	atomic_fetch_add(&board->setups, 1);
+	return 0;
+}
+
+/* The record waits to be read for much longer than the limit. */
+static void test_setup_that_is_done_in_time_is_not_killed_while_nobody_polls(void **state)
+{
+	const struct gd_worker_ops ops = with_setup(setup_in_time);
+	struct pool_rig *rig = *state;
+	rig->options.setup_timeout_ms = 100;
+	pool_rig_open(rig, &ops);
+	board_await(&board->setups, 2);
+	poll(NULL, 0, 400);
+	assert_int_equal(gd_pool_wait_ready(rig->pool, WAIT_MS), 2);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->setup_failures, 0);
+	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
 static void test_stats_say_why_a_worker_was_lost(void **state)
@@ -369,6 +393,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_failed_setup_is_reported_in_each_of_40_short_runs),
 		pool_rig_test(test_failed_setup_is_reported_by_a_close_that_follows_at_once),
+		pool_rig_test(test_setup_that_is_done_in_time_is_not_killed_while_nobody_polls),
 		pool_rig_test(test_stats_say_why_a_worker_was_lost),
 		pool_rig_test(test_setup_that_succeeds_during_close_is_cleaned_up),
 		pool_rig_test(test_setup_that_gives_up_during_close_has_not_failed),
