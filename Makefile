@@ -39,6 +39,7 @@ test-heavy:
 	@$(configure) heavy
 	@$(compile)
 	@tools/pypi $(BUILD)
+	@tools/test-aarch64 $(BUILD)-aarch64
 	@tools/run-tests $(BUILD) heavy
 
 FUZZ_SECONDS ?= 3600
