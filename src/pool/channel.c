@@ -121,8 +121,7 @@ void channel_sleep(struct channel *c, bool (*ready)(void *context), void *contex
 		return;
 	for (;;) {
 		uint32_t seen = atomic_load(&c->in->wake);
-		c->sleep = c->sleep == UINT32_MAX ? 1 : c->sleep + 1;
-		atomic_store(&c->out->sleeping, c->sleep);
+		channel_announce_sleep(c);
 		if (ready(context))
 			break;
 		/* EAGAIN: woken in between; EINTR: a signal. Both look again. */

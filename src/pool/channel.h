@@ -101,6 +101,18 @@ void channel_unmap(struct channel *c);
 /* Wakes the worker if it sleeps; after something was stored that it waits for. */
 void channel_wake_worker(struct channel *c);
 
+/*
+ * The worker says that it is about to sleep, then looks once more for what it waits for;
+ * channel_wake_worker() stores first and then looks for this. A fence, as it has one: the
+ * order of a store and a later load is what emulators of other processors get wrong.
+ */
+static inline void channel_announce_sleep(struct channel *c)
+{
+	c->sleep = c->sleep == UINT32_MAX ? 1 : c->sleep + 1;
+	atomic_store_explicit(&c->out->sleeping, c->sleep, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 /* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);
 

@@ -223,10 +223,10 @@ static void publish_without_fence(struct litmus *l)
 	l->seen[0] = atomic_load_explicit(&l->ours.out->sleeping, memory_order_relaxed) != 0;
 }
 
-/* As in channel_sleep(), up to the futex. */
+/* What channel_sleep() does, up to the futex. */
 static void announce_sleep(struct litmus *l)
 {
-	atomic_store(&l->theirs.out->sleeping, 1);
+	channel_announce_sleep(&l->theirs);
 	l->seen[1] = atomic_load(&l->theirs.in->head) != 0;
 }
 
