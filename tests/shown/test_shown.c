@@ -259,7 +259,8 @@ static void test_stopped_run_shows_cancelled_tasks_apart(void **state)
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	struct stopped s = {.numbers = {.end = 30}};
 	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = nine_then_wait};
-	struct gd_options o = {.size = sizeof(o), .worker = &worker, .gpus = "sim:1"};
+	struct gd_options o = {
+		.size = sizeof(o), .worker = &worker, .gpus = "sim:1", .allow_threads = SANITIZER_THREAD};
 	struct gd_run run = {
 		.size = sizeof(run), .generator = next_of_stopped, .generator_context = &s, .total_tasks = 30};
 	struct gd_callbacks calls = {
