@@ -20,6 +20,8 @@ static bool adds_up(const struct gd_stats *s)
 /* ---- Another thread that asks all the time ------------------------------ */
 
 struct asker {
+	bool started;
+	pthread_t thread;
 	struct gd_dispatcher *dispatcher;
 	atomic_bool over;
 	unsigned asked;
@@ -61,22 +63,30 @@ static int mixed(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return recorder_echo(w, state, task);
 }
 
+/* With the first task: then the workers have been forked, and the thread holds no lock that they need. */
+static void start_asking(struct recorder *rec)
+{
+	struct asker *a = rec->extra;
+	if (!a->started)
+		a->started = pthread_create(&a->thread, NULL, ask, a) == 0;
+}
+
 static void test_statistics_add_up_at_any_time_from_another_thread(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = mixed};
 	struct recorder *rec = *state;
 	struct asker asker = {0};
-	pthread_t thread;
 	rec->tasks = 20000;
-	rec->options.allow_threads = true; /* this test's own thread takes no lock that a hook needs */
+	rec->extra = &asker;
+	rec->on_give = start_asking;
 	rec->options.worker = &ops;
 	rec->calls.on_task_start = NULL;
 	assert_int_equal(gd_dispatcher_create(&rec->options, &rec->dispatcher, NULL), 0);
 	asker.dispatcher = rec->dispatcher;
-	assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
 	assert_int_equal(recorder_run(rec, &ops), 0);
 	atomic_store(&asker.over, true);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(asker.started);
+	assert_int_equal(pthread_join(asker.thread, NULL), 0);
 	recorder_assert_complete(rec);
 	assert_true(asker.asked > 10);
 	assert_int_equal(asker.wrong, 0);
