@@ -8,7 +8,7 @@
 /* The hooks, which stay loaded; and its description in *ret_about, which may be NULL. */
 int plugin_load(const char *path, struct gd_worker_ops *ret, const char **ret_about, struct gd_error *err);
 
-/* Loads a plug-in and sends a struct plugin_report to whoever started this process for plugin_inspect(). */
+/* Loads a plug-in and sends a struct plugin_report to the process that called plugin_inspect(). */
 _Noreturn void plugin_report_main(const char *path);
 
 #endif

@@ -19,7 +19,7 @@ struct batch {
 	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
-/* What a record must be for us to go on with it; else the words. `task`: the first one without an answer. */
+/* NULL if the record may be used, otherwise what is wrong with it. `task`: the first one without an answer. */
 static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
 	const char *words = payload_check(d);

@@ -9,8 +9,6 @@
 
 #include "pool/pool_private.h"
 
-#define CANCELLED_WORDS "cancelled before it began"
-
 /* With the lock held: the polling thread has something to do. */
 static void need_turn(struct gd_pool *p)
 {
@@ -99,7 +97,7 @@ void pool_conclude_skipped(struct gd_pool *p, struct task *t)
 	struct gd_event event = pool_event(NULL, t);
 	event.failure = GD_FAILURE_CANCELLED;
 	event.code = -ECANCELED;
-	event.message = CANCELLED_WORDS;
+	event.message = POOL_CANCELLED_WORDS;
 	pool_conclude(p, t, &event);
 }
 

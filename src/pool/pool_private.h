@@ -26,7 +26,8 @@
 #include "pool/tally.h"
 #include "pool/warden.h"
 
-#define POOL_LARGE ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
+#define POOL_CANCELLED_WORDS "cancelled before it began"
+#define POOL_LARGE           ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
 
 struct gd_draft {
 	struct gd_pool *pool;

@@ -3,8 +3,6 @@
 
 #include "pool/pool_private.h"
 
-#define CANCELLED_WORDS "cancelled before it began"
-
 /* First: nothing new begins. What was handed out and not begun is taken back. */
 static void stop_waiting(struct gd_pool *p)
 {
@@ -18,7 +16,7 @@ static void stop_waiting(struct gd_pool *p)
 	}
 	pthread_mutex_unlock(&p->lock);
 	setups_end(p);
-	pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);
+	pool_cancel_waiting(p, GD_FAILURE_CANCELLED, POOL_CANCELLED_WORDS);
 }
 
 /* Second: what runs is cancelled, and killed when the grace period is over. */
@@ -59,7 +57,7 @@ void pool_stop_turn(struct gd_pool *p)
 		stop_workers(p);
 	/* A worker that dies later gives back what it had not begun. */
 	if (p->stop_done > 0 && pool_has_waiting(p))
-		pool_cancel_waiting(p, GD_FAILURE_CANCELLED, CANCELLED_WORDS);
+		pool_cancel_waiting(p, GD_FAILURE_CANCELLED, POOL_CANCELLED_WORDS);
 }
 
 void gd_pool_stop(struct gd_pool *p)
