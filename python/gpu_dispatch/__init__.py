@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TaskTimedOut,
         WorkerDied,
     )
+    from gpu_dispatch.pool import Pool
     from gpu_dispatch.worker import BaseWorker
 
     __version__: str
@@ -32,6 +33,7 @@ _ORIGINS = {
     "Dispatcher": "dispatcher",
     "GPUNotFound": "errors",
     "NoWorkers": "errors",
+    "Pool": "pool",
     "PoolClosed": "errors",
     "RemoteTraceback": "errors",
     "TaskCancelled": "errors",
@@ -45,6 +47,7 @@ __all__ = [
     "Dispatcher",
     "GPUNotFound",
     "NoWorkers",
+    "Pool",
     "PoolClosed",
     "RemoteTraceback",
     "TaskCancelled",

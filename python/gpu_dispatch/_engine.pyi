@@ -106,14 +106,18 @@ class Pool:
         """Makes the callbacks that are due, after waiting up to timeout_ms for the first (-1: no limit).
 
         Returns how many were made: 0 at the timeout, after interrupt() or stop(), and when no
-        task is outstanding (unless `idle`: then it waits for tasks of other threads).
+        task is outstanding (unless `idle`: then it waits for tasks of other threads). Returns -1
+        at once if another thread polls.
         Raises PoolClosed when every task has ended after a stop(), NoWorkers when no worker is
         left, and what Python's signal handlers raise (KeyboardInterrupt). An exception of a
         callback is raised after all callbacks that were due; further ones are reported as
         unraisable.
         """
     def wait_ready(self, timeout_ms: int = -1) -> int:
-        """Polls until each worker is ready or lost; returns how many are ready, or raises TimeoutError."""
+        """Polls until each worker is ready or lost; returns how many are ready, or raises TimeoutError.
+        -1 at once if another thread polls."""
+    def polling(self) -> bool:
+        """True while a thread is in poll(), wait_ready() or close()."""
     def cancel(self, id: int) -> bool:
         """False if the task has ended. Its callback is made by a later poll."""
     def stop(self) -> None:

@@ -46,6 +46,14 @@ def _device_index() -> int:
     return _worker.device_index()
 
 
+def _process_as_batch(self: Any, data: Any) -> Any:
+    """Processes one item as a batch of one."""
+    (result,) = self.process_batch([data])
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
 class BaseWorker(abc.ABC):
     """A worker: one process per GPU, which loads its model once and processes item after item.
 
@@ -60,6 +68,12 @@ class BaseWorker(abc.ABC):
 
     def __init__(self) -> None:
         """Remains empty or light: no models, no GPU memory."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class with process_batch() need not define process()."""
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "process_batch") and cls.process is BaseWorker.process:
+            setattr(cls, "process", _process_as_batch)
 
     @abc.abstractmethod
     def setup(self, gpu_id: int, seed: int, *args: Any, **kwargs: Any) -> None:
