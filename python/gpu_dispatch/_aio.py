@@ -193,6 +193,15 @@ class Inline:
     async def stop(self) -> None:
         """Nothing is running."""
 
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
+
     def _pull(self) -> bool:
         if self._kept is _END and not self.ended:
             try:
@@ -229,6 +238,15 @@ class Feeder:
         """Ends the task."""
         self._task.cancel()
         await asyncio.wait((self._task,))
+
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     async def _pull_all(self) -> None:
         run = self._run
@@ -272,8 +290,10 @@ async def results(
                 if taken % refill == 0:
                     source.fill()
                 progress.advance(slot.error is None)
-                yield outcome(slot, errors)
-                del slot
+                try:
+                    yield outcome(slot, errors)
+                finally:
+                    del slot  # breaks a cycle, as in outcome()
             elif source.ended and not len(line):
                 break
             elif not len(line):
@@ -282,8 +302,7 @@ async def results(
                 await asyncio.sleep(0)
             else:
                 await run.wait(deadline)
-        if source.error is not None:
-            raise source.error
+        source.raise_error()
     finally:
         run.cancel()
         await source.stop()

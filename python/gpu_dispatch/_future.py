@@ -66,7 +66,10 @@ class TaskFuture(Future[Any]):
         """
         if self._state not in _OVER:
             self._wait(timeout)
-        return super().result(0)
+        try:
+            return super().result(0)
+        finally:
+            del self  # breaks the cycle of the exception, its traceback and this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Returns the task's exception, or None if it has a result. Otherwise as result()."""

@@ -71,6 +71,15 @@ class Inline:
             self._run.add(self._kept)
             self._kept = _END
 
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
+
     def _pull(self) -> bool:
         if self._kept is _END and not self.ended:
             try:
@@ -118,6 +127,15 @@ class Feeder:
                         raise TimeoutError()
             finally:
                 self._fetching = False
+
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     def _pull_all(self) -> None:
         run = self._run
@@ -169,8 +187,10 @@ def results(
                 if taken % refill == 0:
                     source.fill()
                 progress.advance(slot.error is None)
-                yield outcome(slot, errors)
-                del slot
+                try:
+                    yield outcome(slot, errors)
+                finally:
+                    del slot  # breaks a cycle, as in outcome()
             elif source.ended and not len(line):
                 break
             elif not len(line):
@@ -179,8 +199,7 @@ def results(
                 run.core.leader.poll()
             else:
                 run.wait(deadline)
-        if source.error is not None:
-            raise source.error
+        source.raise_error()
     finally:
         run.cancel()
         progress.stop()

@@ -11,7 +11,7 @@ import pytest
 
 from gpu_dispatch._leader import BUSY, Leader
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 20.0
 
 
 class FakeEngine:
