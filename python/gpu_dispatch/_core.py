@@ -62,11 +62,21 @@ class Core:
 
     # ---- tasks ----------------------------------------------------------------------------
 
-    def submit(self, item: Any, task: Task, timeout_ms: int) -> None:
-        """Submits a task; waits for room. An item that cannot be pickled is the task's error."""
+    def submit(
+        self,
+        item: Any,
+        task: Task,
+        timeout_ms: int,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Submits a task; waits for room. An item that cannot be pickled is the task's error.
+
+        Ends without a task when give_up() becomes true.
+        """
         if not self.try_submit(item, task, timeout_ms):
             self.leader.wait_progress(
-                lambda: bool(self.engine.room()) and self.try_submit(item, task, timeout_ms)
+                lambda: give_up()
+                or (bool(self.engine.room()) and self.try_submit(item, task, timeout_ms))
             )
 
     def try_submit(self, item: Any, task: Task, timeout_ms: int) -> bool:

@@ -78,6 +78,10 @@ class BaseWorker(abc.ABC):
     if TYPE_CHECKING:
         # Subclasses name the arguments that they take, each its own.
         setup: Callable[..., None]
+
+        # Not abstract for type checkers: process_batch() can take its place.
+        def process(self, data: Any) -> Any: ...
+
     else:
 
         @abc.abstractmethod
@@ -88,9 +92,13 @@ class BaseWorker(abc.ABC):
             arguments are those that were given to run() or Pool().
             """
 
-    @abc.abstractmethod
-    def process(self, data: Any) -> Any:
-        """Called for each item; returns its result."""
+        @abc.abstractmethod
+        def process(self, data: Any) -> Any:
+            """Called for each item; returns its result.
+
+            With a Pool, a class may define process_batch(items) instead: it gets several items
+            at once and returns as many results. An exception among them is that item's error.
+            """
 
     def cleanup(self) -> None:
         """Called when the worker ends: releases what setup() has loaded."""

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ def test_an_exception_in_a_callback_is_logged(
 ) -> None:
     fired = threading.Event()
     future = pool.submit(("echo", 5))
-    future.add_done_callback(lambda f: 1 / 0)  # type: ignore[arg-type,return-value]
+    future.add_done_callback(lambda f: 1 / 0)
     future.add_done_callback(lambda f: fired.set())
     assert fired.wait(DEADLINE_SECONDS)
     eventually(lambda: "ZeroDivisionError" in caplog.text)
@@ -395,16 +395,17 @@ def test_nothing_can_be_used_after_shutdown() -> None:
     pool = Pool(Actor, "sim:1")
     pool.shutdown()
     pool.shutdown()
-    for use in (
+    uses: list[Callable[[], object]] = [
         lambda: pool.submit(1),
         lambda: pool.map([1]),
         lambda: pool.amap([1]),
         pool.wait_ready,
         pool.fileno,
         pool.poll,
-    ):
+    ]
+    for use in uses:
         with pytest.raises(RuntimeError):
-            use()  # type: ignore[no-untyped-call]
+            use()
     assert pool.stats()["submitted"] == 0
 
 
@@ -635,18 +636,18 @@ def test_log_records_below_the_level_are_not_sent(caplog: pytest.LogCaptureFixtu
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        Pool(Actor, **{"gpus": "sim:1", **options})
+        Pool(Actor, **(dict[str, Any](gpus="sim:1") | options))
 
 
 def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError):
-        Pool(int, "sim:1")  # type: ignore[type-var,arg-type]
+        Pool(int, "sim:1")  # type: ignore[arg-type]
 
     class Abstract(BaseWorker):
         pass
 
     with pytest.raises(TypeError):
-        Pool(Abstract, "sim:1")  # type: ignore[type-abstract]
+        Pool(Abstract, "sim:1")
     monkeypatch.setenv("GPUQ_GPUS", "sim:2")
     with pytest.raises(GPUNotFound):
         Pool(Actor, [5])

@@ -47,11 +47,15 @@ GPU_KEYS = {
 }
 
 
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def plain(stats: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=110)
     console.print(draw(stats))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return written(console)
 
 
 def terminal_console() -> Console:
@@ -112,7 +116,7 @@ def test_wrong_arguments() -> None:
     with pytest.raises(ValueError):
         RichDispatcher(Actor, [])
     with pytest.raises(TypeError):
-        RichDispatcher(int, [0])  # type: ignore[type-var,arg-type]
+        RichDispatcher(int, [0])  # type: ignore[arg-type]
 
 
 def test_failed_setups_are_counted() -> None:
@@ -127,8 +131,7 @@ def test_failed_setups_are_counted() -> None:
 def test_the_panel_in_a_file() -> None:
     console = Console(file=io.StringIO(), width=110)
     RichDispatcher(Actor, [0, 1], console=console).run([("echo", n) for n in range(20)])
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = written(console)
     assert "Tasks 20/20" in text and "Completed 20" in text
     assert text.count("finished") == 2
     assert "\x1b" not in text
@@ -136,13 +139,11 @@ def test_the_panel_in_a_file() -> None:
 
 def test_the_panel_on_a_terminal_is_redrawn_with_colors(tmp_path: Path) -> None:
     console = terminal_console()
-    file = console.file
-    assert isinstance(file, io.StringIO)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
     def release() -> None:
-        eventually(lambda: "processing" in file.getvalue() and "Running" in file.getvalue())
+        eventually(lambda: "processing" in written(console))
         fifo.write_text("go")
 
     thread = threading.Thread(target=release)
@@ -150,7 +151,7 @@ def test_the_panel_on_a_terminal_is_redrawn_with_colors(tmp_path: Path) -> None:
     dispatcher = RichDispatcher(Actor, [0], refresh_rate=50.0, console=console)
     dispatcher.run([("block", str(fifo))])
     thread.join()
-    text = file.getvalue()
+    text = written(console)
     assert "\x1b[32mprocessing" in text and "\x1b[34mfinished" in text
     assert "\x1b[?25l" in text and text.rstrip().endswith("\x1b[?25h")
 
@@ -162,7 +163,10 @@ def test_all_statuses_have_a_color_of_their_own() -> None:
 
 def test_the_statuses_follow_the_run() -> None:
     board = Board([0, 1, 2], 10)
-    status = lambda gpu: board.snapshot()["gpu_status"][gpu]["status"]  # noqa: E731
+
+    def status(gpu: int) -> Any:
+        return board.snapshot()["gpu_status"][gpu]["status"]
+
     assert [status(gpu) for gpu in range(3)] == ["initializing"] * 3
     board.task_started(0, 7)
     assert status(0) == "processing"
@@ -193,8 +197,7 @@ def test_ctrl_c_restores_the_terminal() -> None:
             [("forever", None)], on_task_start=start, on_exit=lambda: exits.append("exit")
         )
     assert exits == ["exit"]
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().rstrip().endswith("\x1b[?25h")
+    assert written(console).rstrip().endswith("\x1b[?25h")
 
 
 def test_an_exception_of_a_callback_is_raised() -> None:
@@ -218,7 +221,7 @@ def test_shutdown_from_a_callback() -> None:
 
 
 def test_without_rich_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.live", None)
+    monkeypatch.setitem(sys.modules, "rich.live", None)  # type: ignore[misc]
     with pytest.raises(ImportError, match=re.escape("gpu_dispatch[ui]")):
         RichDispatcher(Actor, [0])
     RichDispatcher(Actor, [0], show_ui=False)
