@@ -14,10 +14,9 @@ from typing import Any
 
 from ._core import Core
 from ._progress import Progress
-from ._run import CHUNK, Errors, Run, Slot, outcome
+from ._run import END, Errors, Items, Run, outcome
 from .errors import NoWorkers, PoolClosed
 
-_END = object()
 DETACH_SECONDS = 1.0
 
 
@@ -138,22 +137,15 @@ class AsyncRun(Run):
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    def add(self, item: Any) -> None:
-        """Submits an item; if the pool has no room, the item waits for it in a list."""
-        slot = Slot(self)
-        self.line.add(slot)
-        try:
-            self.core.submit_later(item, slot, self.timeout_ms)
-        except BaseException:
-            self.line.remove(slot)
-            raise
-
     async def sleep(self, awake: Callable[[], bool], deadline: float | None) -> None:
         """Sleeps until wake(), unless awake() is true already. Raises TimeoutError."""
         self._sleeper = self._bridge.loop.create_future()
         if awake():
             return
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if deadline is None:
+            await self._sleeper
+            return
+        left = max(0.0, deadline - time.monotonic())
         done, _ = await asyncio.wait((self._sleeper,), timeout=left)
         if not done and not awake():
             raise TimeoutError()
@@ -164,43 +156,18 @@ class AsyncRun(Run):
         await self.sleep(self.line.ready, deadline)
 
 
-class Inline:
-    """Items of a plain iterable, pulled by the consumer."""
-
-    def __init__(self, run: AsyncRun, items: Iterable[Any]) -> None:
-        self._run = run
-        self._items = iter(items)
-        self._kept: Any = _END
-        self.ended = False
-        self.error: BaseException | None = None
-
-    def fill(self) -> bool:
-        """Submits some items; True if there may be more at once."""
-        for _ in range(CHUNK):
-            if self._run.full() or not self._pull():
-                return False
-            if not self._run.try_add(self._kept):
-                if len(self._run.line):
-                    return False
-                self._run.add(self._kept)
-            self._kept = _END
-        return True
+class InlineItems(Items):
+    """Items of a plain iterable."""
 
     async def fetch(self, deadline: float | None) -> None:
-        """Submits items, or sets `ended`."""
+        """Submits items, or sets `ended`. One that finds no room waits for it in a list."""
         self.fill()
+        item = self.take_kept()
+        if item is not END:
+            self._run.submit_one(item, self._run.core.submit_later)
 
     async def stop(self) -> None:
         """Nothing is running."""
-
-    def _pull(self) -> bool:
-        if self._kept is _END and not self.ended:
-            try:
-                self._kept = next(self._items, _END)
-            except Exception as error:
-                self.error = error
-            self.ended = self._kept is _END
-        return not self.ended
 
 
 class Feeder:
@@ -216,7 +183,7 @@ class Feeder:
 
     def fill(self) -> bool:
         """Lets the task go on."""
-        if not self._run.full():
+        if self._run.space() > 0:
             self._space.set()
         return False
 
@@ -230,18 +197,27 @@ class Feeder:
         self._task.cancel()
         await asyncio.wait((self._task,))
 
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
+
     async def _pull_all(self) -> None:
         run = self._run
         try:
             while True:
-                while run.full():
+                while run.space() <= 0:
                     self._space.clear()
                     await self._space.wait()
                 try:
                     item = await self._items.__anext__()
                 except StopAsyncIteration:
                     break
-                run.add(item)
+                run.submit_one(item, run.core.submit_later)
                 run.wake()
         except Exception as error:
             self.error = error
@@ -258,32 +234,30 @@ async def results(
     progress: Progress,
 ) -> AsyncIterator[Any]:
     """Yields the results; cancels what is left when it is closed."""
-    source: Inline | Feeder
-    source = Feeder(run, items) if isinstance(items, AsyncIterable) else Inline(run, items)
+    source: InlineItems | Feeder
+    source = Feeder(run, items) if isinstance(items, AsyncIterable) else InlineItems(run, items)
     line = run.line
-    refill = max(1, min(CHUNK, run.buffersize // 2))
-    taken = 0
     try:
         progress.start()
         while True:
-            if line.ready():
-                slot = line.take()
-                taken += 1
-                if taken % refill == 0:
-                    source.fill()
+            batch = line.take(run.refill)
+            while batch:
+                slot = batch.pop()
+                run.yielded += 1
                 progress.advance(slot.error is None)
-                yield outcome(slot, errors)
-                del slot
-            elif source.ended and not len(line):
+                try:
+                    yield outcome(slot, errors)
+                finally:
+                    del slot  # breaks a cycle, as in outcome()
+            if source.ended and not len(line):
                 break
-            elif not len(line):
+            if not len(line):
                 await source.fetch(deadline)
             elif source.fill():
                 await asyncio.sleep(0)
-            else:
+            elif not line.ready():
                 await run.wait(deadline)
-        if source.error is not None:
-            raise source.error
+        source.raise_error()
     finally:
         run.cancel()
         await source.stop()

@@ -50,22 +50,33 @@ class Core:
         self.cancel_at_exit: weakref.WeakSet[Any] = weakref.WeakSet()
         self._backlog: deque[tuple[Any, Task, int]] = deque()
         self._backlog_lock = threading.Lock()
+        self._orphans: deque[tuple[Task, str]] = deque()
         self._closed = threading.Event()
         self._closing = False
         self._state_lock = threading.Lock()
         self.shut = False
         self.engine = open_engine(self)
         self.leader = Leader(self.engine)
-        self.leader.after_poll = self._place_backlog
+        self.leader.after_poll = self._after_poll
         _live.add(self)
 
     # ---- tasks ----------------------------------------------------------------------------
 
-    def submit(self, item: Any, task: Task, timeout_ms: int) -> None:
-        """Submits a task; waits for room. An item that cannot be pickled is the task's error."""
+    def submit(
+        self,
+        item: Any,
+        task: Task,
+        timeout_ms: int,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Submits a task; waits for room. An item that cannot be pickled is the task's error.
+
+        Ends without a task when give_up() becomes true.
+        """
         if not self.try_submit(item, task, timeout_ms):
             self.leader.wait_progress(
-                lambda: bool(self.engine.room()) and self.try_submit(item, task, timeout_ms)
+                lambda: give_up()
+                or (bool(self.engine.room()) and self.try_submit(item, task, timeout_ms))
             )
 
     def try_submit(self, item: Any, task: Task, timeout_ms: int) -> bool:
@@ -91,9 +102,13 @@ class Core:
             task._fail(error)
         return True
 
+    def _after_poll(self) -> None:
+        if self._orphans:
+            self._fail_orphans()
+        if self._backlog:
+            self._place_backlog()
+
     def _place_backlog(self) -> None:
-        if not self._backlog:
-            return
         with self._backlog_lock:
             while self._backlog:
                 item, task, timeout_ms = self._backlog[0]
@@ -149,12 +164,20 @@ class Core:
         task._succeed(value)
 
     def on_error(self, task: Task, failure: _engine.Failure, gpu: int) -> None:
-        if failure.kind == "no worker":
-            error: Exception = NoWorkers(failure.message)
+        if failure.kind != "no worker":
+            task._fail(exception_of(failure))
+            return
+        self._orphans.append((task, failure.message))
+        if self.setup_error is not None:
+            self._fail_orphans()
+
+    def _fail_orphans(self) -> None:
+        """Fails the tasks that no worker is left for. The reason may be told after them."""
+        while self._orphans:
+            task, message = self._orphans.popleft()
+            error = NoWorkers(message)
             error.__cause__ = self.setup_error
-        else:
-            error = exception_of(failure)
-        task._fail(error)
+            task._fail(error)
 
     @staticmethod
     def on_timeout(task: Task, timeout_seconds: float, gpu: int) -> None:
@@ -168,6 +191,7 @@ class Core:
         error = exception_of(failure)
         if self.setup_error is None:
             self.setup_error = error
+            self._fail_orphans()
         _log.error("setup of the worker on GPU %d failed: %s", gpu, failure.message, exc_info=error)
 
     # ---- end ----------------------------------------------------------------------------------
@@ -239,6 +263,7 @@ class Core:
             self._drop_backlog()
             self.leader.close(self.engine.close)
         finally:
+            self._fail_orphans()
             _live.discard(self)
             self._closed.set()
 

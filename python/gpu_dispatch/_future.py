@@ -29,6 +29,8 @@ class TaskFuture(Future[Any]):
     # Of the base class; as other executors do, this one uses them.
     _condition: threading.Condition
     _done_callbacks: list[Callable[[Future[Any]], object]]
+    _exception: BaseException | None
+    _result: Any
     _state: str
     _waiters: list[Any]
 
@@ -66,7 +68,12 @@ class TaskFuture(Future[Any]):
         """
         if self._state not in _OVER:
             self._wait(timeout)
-        return super().result(0)
+        if self._state == _FINISHED and self._exception is None:
+            return self._result
+        try:
+            return super().result(0)
+        finally:
+            del self  # breaks the cycle of the exception, its traceback and this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Returns the task's exception, or None if it has a result. Otherwise as result()."""
@@ -82,7 +89,6 @@ class TaskFuture(Future[Any]):
         return self._state in _OVER
 
     def _wait(self, timeout: float | None) -> None:
-        self._core.check_process()
         self._core.leader.wait(self._over, self._condition, timeout)
 
     # ---- called by the pool with the end of the task ----------------------------------------

@@ -7,6 +7,7 @@ item.
 """
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -14,9 +15,9 @@ from typing import Any
 
 from ._core import Core
 from ._progress import Progress
-from ._run import CHUNK, Errors, Run, outcome
+from ._run import END, Errors, Items, Run, Slot, outcome
 
-_END = object()
+_INLINE = (list, tuple, range)
 
 
 class SyncRun(Run):
@@ -30,12 +31,12 @@ class SyncRun(Run):
         with self.condition:
             self.condition.notify_all()
 
-    def add(self, item: Any) -> None:
+    def submit_waiting(self, item: Any) -> None:
         """Submits an item; waits for room in the pool."""
-        if not self.try_add(item):
-            self.core.leader.wait_progress(
-                lambda: self.closed or (bool(self.core.engine.room()) and self.try_add(item))
-            )
+        self.submit_one(item, self._submit)
+
+    def _submit(self, item: Any, slot: Slot, timeout_ms: int) -> None:
+        self.core.submit(item, slot, timeout_ms, lambda: self.closed)
 
     def wait(self, deadline: float | None) -> None:
         """Waits until a slot can be taken. Raises TimeoutError."""
@@ -45,48 +46,26 @@ class SyncRun(Run):
             raise TimeoutError()
 
 
-class Inline:
-    """Items that never block, pulled by the consumer."""
+class InlineItems(Items):
+    """Items that never block."""
 
     def __init__(self, run: SyncRun, items: Iterable[Any]) -> None:
-        self._run = run
-        self._items = iter(items)
-        self._kept: Any = _END
-        self.ended = False
-        self.error: BaseException | None = None
-
-    def fill(self) -> bool:
-        """Submits some items; True if there may be more at once."""
-        for _ in range(CHUNK):
-            if self._run.full() or not self._pull():
-                return False
-            if not self._run.try_add(self._kept):
-                return False
-            self._kept = _END
-        return True
+        super().__init__(run, items)
+        self._sync_run = run
 
     def fetch(self, deadline: float | None) -> None:
-        """Submits one item, waiting for room; or sets `ended`."""
-        if self._pull():
-            self._run.add(self._kept)
-            self._kept = _END
-
-    def _pull(self) -> bool:
-        if self._kept is _END and not self.ended:
-            try:
-                self._kept = next(self._items, _END)
-            except Exception as error:
-                self.error = error
-            self.ended = self._kept is _END
-        return not self.ended
+        """Submits at least one item, waiting for room; or sets `ended`."""
+        self.fill()
+        item = self.take_kept()
+        if item is not END:
+            self._sync_run.submit_waiting(item)
 
 
 class Feeder:
     """Items that may block, pulled by a thread.
 
-    The thread sleeps while the run is full: it sets `_space_wanted`, then looks once more. The
-    consumer looks at `_space_wanted` after it has taken a slot, and wakes the thread when half of
-    the buffer is free, or before it sleeps itself.
+    The thread sleeps while the buffer is full: it sets `_space_wanted`, then looks once more. The
+    consumer looks at `_space_wanted` after it has yielded slots, and before it sleeps itself.
     """
 
     def __init__(self, run: SyncRun, items: Iterable[Any]) -> None:
@@ -96,11 +75,14 @@ class Feeder:
         self._fetching = False
         self.ended = False
         self.error: BaseException | None = None
-        threading.Thread(target=self._pull_all, name="gpu_dispatch-map", daemon=True).start()
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(self._pull_all,), name="gpu_dispatch-map", daemon=True
+        ).start()
 
     def fill(self) -> bool:
         """Lets the thread go on."""
-        if self._space_wanted and not self._run.full():
+        if self._space_wanted and self._run.space() > 0:
             self._space_wanted = False
             self._run.wake()
         return False
@@ -119,32 +101,46 @@ class Feeder:
             finally:
                 self._fetching = False
 
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
+
     def _pull_all(self) -> None:
         run = self._run
         try:
-            while self._wait_for_space():
-                item = next(self._items, _END)
-                if item is _END or run.closed:
+            while True:
+                space = self._wait_for_space()
+                if run.closed:
                     break
-                run.add(item)
-                del item
-                if self._fetching:
-                    run.wake()
+                # One at a time: the next item may be long in coming.
+                for _ in range(space):
+                    item = next(self._items, END)
+                    if item is END or run.closed:
+                        return
+                    run.submit_waiting(item)
+                    del item
+                    if self._fetching:
+                        run.wake()
         except BaseException as error:
             self.error = error
         finally:
             self.ended = True
             run.wake()
 
-    def _wait_for_space(self) -> bool:
+    def _wait_for_space(self) -> int:
         run = self._run
         with run.condition:
             self._space_wanted = True
-            while run.full() and not run.closed:
+            while run.space() <= 0 and not run.closed:
                 run.condition.wait()
                 self._space_wanted = True
             self._space_wanted = False
-        return not run.closed
+        return run.space()
 
 
 def results(
@@ -155,32 +151,34 @@ def results(
     progress: Progress,
 ) -> Iterator[Any]:
     """Yields the results; cancels what is left when it is closed."""
-    inline = type(items) in (list, tuple, range)
-    source: Inline | Feeder = Inline(run, items) if inline else Feeder(run, items)
+    inline = type(items) in _INLINE
+    source: InlineItems | Feeder
+    source = InlineItems(run, items) if inline else Feeder(run, items)
     line = run.line
-    refill = max(1, min(CHUNK, run.buffersize // 2))
-    taken = 0
     try:
         progress.start()
         while True:
-            if line.ready():
-                slot = line.take()
-                taken += 1
-                if taken % refill == 0:
-                    source.fill()
+            batch = line.take(run.refill)
+            while batch:
+                slot = batch.pop()
+                run.yielded += 1
                 progress.advance(slot.error is None)
-                yield outcome(slot, errors)
-                del slot
-            elif source.ended and not len(line):
+                if slot.error is None:
+                    yield slot.value
+                    continue
+                try:
+                    yield outcome(slot, errors)
+                finally:
+                    del slot  # breaks a cycle, as in outcome()
+            if source.ended and not len(line):
                 break
-            elif not len(line):
+            if not len(line):
                 source.fetch(deadline)
             elif source.fill():
                 run.core.leader.poll()
-            else:
+            elif not line.ready():
                 run.wait(deadline)
-        if source.error is not None:
-            raise source.error
+        source.raise_error()
     finally:
         run.cancel()
         progress.stop()

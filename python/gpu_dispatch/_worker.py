@@ -43,14 +43,16 @@ class _Hooks:
         preparation: _main.Preparation = _engine.decode(bytes(_setting("main")))
         if preparation["directory"] is not None:
             os.chdir(preparation["directory"])
-        _main.prepare(preparation)
-        if _setting("cloudpickle") == b"1":
-            import cloudpickle  # type: ignore[import]
+        with _main.loading():
+            _main.prepare(preparation)
+            if _setting("cloudpickle") == b"1":
+                import cloudpickle  # type: ignore[import]
 
-            _engine.set_worker_dumps(cloudpickle.dumps)
-        worker: BaseWorker = pickle.loads(_setting("worker"))
+                _engine.set_worker_dumps(cloudpickle.dumps)
+            worker: BaseWorker = pickle.loads(_setting("worker"))
+            kwargs = pickle.loads(_setting("setup"))
         self._worker = worker
-        worker.setup(gpu, seed, **pickle.loads(_setting("setup")))
+        worker.setup(gpu, seed, **kwargs)
         _log.flush()
 
     @property
@@ -86,8 +88,9 @@ class _Hooks:
 def main(max_batch: int = 1) -> None:
     """The body of the program. Does not return."""
     for stream in (sys.stdout, sys.stderr):
-        # What a worker prints appears at once, and is not lost when the worker is killed.
+        # Line by line: what a worker prints appears at once, is not lost when the worker is
+        # killed, and does not mix with the lines of others.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(line_buffering=True)
+            reconfigure(line_buffering=True, write_through=False)
     sys.exit(_engine.worker_main(_Hooks(max_batch)))

@@ -36,7 +36,7 @@ class Pool:
 
     Leaving the `with` block waits for all tasks; leaving it by an exception cancels those that
     have not begun, and by Ctrl-C also those that are running. All methods may be called by any
-    thread. A child process that the program forks cannot use the pool.
+    thread. A child process that the program forks cannot use the pool: methods raise RuntimeError.
     """
 
     def __init__(
@@ -294,7 +294,8 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        self._shutdown(True, _stops(kind))
+        if self._core.is_ours():  # a forked child may leave the block, too
+            self._shutdown(True, _stops(kind))
         return False
 
     async def __aenter__(self) -> Pool:

@@ -75,17 +75,30 @@ class BaseWorker(abc.ABC):
         if hasattr(cls, "process_batch") and cls.process is BaseWorker.process:
             setattr(cls, "process", _process_as_batch)
 
-    @abc.abstractmethod
-    def setup(self, gpu_id: int, seed: int, *args: Any, **kwargs: Any) -> None:
-        """Called once, when the worker's process starts: loads the model.
+    if TYPE_CHECKING:
+        # Subclasses name the arguments that they take, each its own.
+        setup: Callable[..., None]
 
-        `gpu_id` is the number of the GPU, `seed` differs for each worker, and the keyword
-        arguments are those that were given to run() or Pool().
-        """
+        # Not abstract for type checkers: process_batch() can take its place.
+        def process(self, data: Any) -> Any: ...
 
-    @abc.abstractmethod
-    def process(self, data: Any) -> Any:
-        """Called for each item; returns its result."""
+    else:
+
+        @abc.abstractmethod
+        def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
+            """Called once, when the worker's process starts: loads the model.
+
+            `gpu_id` is the number of the GPU, `seed` differs for each worker, and the keyword
+            arguments are those that were given to run() or Pool().
+            """
+
+        @abc.abstractmethod
+        def process(self, data: Any) -> Any:
+            """Called for each item; returns its result.
+
+            With a Pool, a class may define process_batch(items) instead: it gets several items
+            at once and returns as many results. An exception among them is that item's error.
+            """
 
     def cleanup(self) -> None:
         """Called when the worker ends: releases what setup() has loaded."""

@@ -297,7 +297,9 @@ static int write_node(struct writer *w, PyObject *object)
 int codec_write(struct codec_buffer *b, PyObject *object)
 {
 	size_t before = b->size;
-	struct writer w = {.out = b};
+	struct writer w; /* not cleared: most of it is the set's first places */
+	w.out = b;
+	w.depth = 0;
 	seen_init(&w.seen);
 	int r = write_node(&w, object);
 	seen_finish(&w.seen);

@@ -2,7 +2,7 @@
 #include "pypool.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
+#include <unistd.h>
 
 /* ---- Forks -------------------------------------------------------------- */
 
@@ -22,6 +22,18 @@ __attribute__((constructor)) static void watch_forks(void)
 bool pypool_is_ours(const struct pypool *self)
 {
 	return self->generation == generation;
+}
+
+/* Asked once per thread, and again after a fork, which makes its thread the main one. */
+bool pypool_on_main_thread(void)
+{
+	static _Thread_local unsigned asked;
+	static _Thread_local bool is_main;
+	if (asked != generation) {
+		asked = generation;
+		is_main = gettid() == getpid();
+	}
+	return is_main;
 }
 
 bool pypool_usable(const struct pypool *self)
@@ -177,7 +189,7 @@ static PyObject *pypool_get_closed(PyObject *object, void *unused)
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function)
 
 static PyMethodDef methods[] = {
-	{"submit", KEYWORDS(pypool_submit), METH_VARARGS | METH_KEYWORDS, "Adds a task and returns its id."},
+	{"submit", KEYWORDS(pypool_submit), METH_FASTCALL | METH_KEYWORDS, "Adds a task and returns its id."},
 	{"feed", KEYWORDS(pypool_feed), METH_VARARGS | METH_KEYWORDS, "Submits what an iterator yields."},
 	{"poll", KEYWORDS(pypool_poll), METH_VARARGS | METH_KEYWORDS, "Makes the callbacks that are due."},
 	{"wait_ready", KEYWORDS(pypool_wait_ready), METH_VARARGS | METH_KEYWORDS, "Polls until the workers are ready."},

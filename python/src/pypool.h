@@ -50,6 +50,9 @@ struct pypool {
 /* False, and an exception is set, if the pool is closed or belongs to the parent of a fork. */
 bool pypool_usable(const struct pypool *self);
 
+/* Where Python's signal handlers run. */
+bool pypool_on_main_thread(void);
+
 /* False in a forked child: the pool is the parent's. */
 bool pypool_is_ours(const struct pypool *self);
 
@@ -60,7 +63,7 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs);
 void pypool_fill_callbacks(const struct pypool *self, struct gd_callbacks *callbacks);
 
 /* pypool_submit.c */
-PyObject *pypool_submit(PyObject *object, PyObject *args, PyObject *kwargs);
+PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *pypool_feed(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* pypool_poll.c */
