@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.setdefault("GD_BUILD", str(SOURCE / "build")))
+
+try:
+    import gpu_dispatch  # noqa: F401
+except ImportError:
+    sys.path.insert(0, str(BUILD / "python"))
+    os.environ.setdefault("GPUQ_PROBE", str(BUILD / "gpuq-probe"))
