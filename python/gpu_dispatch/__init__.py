@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpu_dispatch._serve import LaunchSetup, serve
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,
@@ -31,6 +32,7 @@ _ORIGINS = {
     "BaseWorker": "worker",
     "Dispatcher": "dispatcher",
     "GPUNotFound": "errors",
+    "LaunchSetup": "_serve",
     "NoWorkers": "errors",
     "PoolClosed": "errors",
     "RemoteTraceback": "errors",
@@ -38,12 +40,14 @@ _ORIGINS = {
     "TaskError": "errors",
     "TaskTimedOut": "errors",
     "WorkerDied": "errors",
+    "serve": "_serve",
 }
 
 __all__ = [
     "BaseWorker",
     "Dispatcher",
     "GPUNotFound",
+    "LaunchSetup",
     "NoWorkers",
     "PoolClosed",
     "RemoteTraceback",
@@ -52,6 +56,7 @@ __all__ = [
     "TaskTimedOut",
     "WorkerDied",
     "__version__",
+    "serve",
 ]
 
 

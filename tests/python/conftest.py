@@ -13,4 +13,3 @@ try:
     import gpu_dispatch  # noqa: F401
 except ImportError:
     sys.path.insert(0, str(BUILD / "python"))
-    os.environ.setdefault("GPUQ_PROBE", str(BUILD / "gpuq-probe"))
