@@ -94,7 +94,7 @@ def test_package_dispatches_tasks_and_finds_gpus(venv, tmp_path):
     (tmp_path / "script.py").write_text(
         "from gpu_dispatch import BaseWorker, Dispatcher\n"
         "class Square(BaseWorker):\n"
-        "    def setup(self, gpu_id): pass\n"
+        "    def setup(self, gpu_id, seed): pass\n"
         "    def process(self, item): return item * item\n"
         "    def cleanup(self): pass\n"
         "results = {}\n"

@@ -31,6 +31,24 @@ def work(file, output_dir):
 serve(work)
 """
 
+# A module with the interface of faster-whisper, as far as the worker uses it.
+FASTER_WHISPER = """
+import os
+from types import SimpleNamespace
+
+class WhisperModel:
+    def __init__(self, model_size_or_path, device="auto", device_index=0, compute_type="default",
+                 cpu_threads=0, download_root=None, **others):
+        self.words = f"{model_size_or_path} on {device}:{device_index} as {compute_type}"
+
+    def transcribe(self, audio, language=None, task="transcribe", beam_size=5):
+        assert os.path.isfile(audio)
+        def segments():
+            yield SimpleNamespace(start=0.0, end=1.5, text=f" {self.words} ", avg_logprob=-0.1)
+            yield SimpleNamespace(start=1.5, end=2.0, text="  ", avg_logprob=-9.0)
+        return segments(), SimpleNamespace(duration=2.0, language=language or "de")
+"""
+
 
 class Lab:
     """A directory with a folder of files and a worker."""
@@ -39,7 +57,7 @@ class Lab:
         self.directory = directory
         self.input = directory / "in"
         self.output = directory / "out"
-        self.input.mkdir()
+        self.input.mkdir(parents=True)
         (directory / "worker.py").write_text(WORKER)
         self.command = f"{sys.executable} {directory / 'worker.py'}"
 

@@ -23,7 +23,7 @@ from gpu_dispatch.multigpu import (
     ResourceAllocator,
     Result,
 )
-from multigpu_lab import LIMIT, Lab
+from multigpu_lab import FASTER_WHISPER, LIMIT, Lab
 
 
 @pytest.fixture(name="lab")
@@ -418,23 +418,6 @@ def test_orchestrator_tells_about_files_and_gpus(lab: Lab) -> None:
 
 # ---- faster-whisper ------------------------------------------------------------------
 
-FASTER_WHISPER = """
-import os
-from types import SimpleNamespace
-
-class WhisperModel:
-    def __init__(self, model_size_or_path, device="auto", device_index=0, compute_type="default",
-                 cpu_threads=0, download_root=None, **others):
-        self.words = f"{model_size_or_path} on {device}:{device_index} as {compute_type}"
-
-    def transcribe(self, audio, language=None, task="transcribe", beam_size=5):
-        assert os.path.isfile(audio)
-        def segments():
-            yield SimpleNamespace(start=0.0, end=1.5, text=f" {self.words} ", avg_logprob=-0.1)
-            yield SimpleNamespace(start=1.5, end=2.0, text="  ", avg_logprob=-9.0)
-        return segments(), SimpleNamespace(duration=2.0, language=language or "de")
-"""
-
 
 @pytest.fixture(name="whisper")
 def make_whisper(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,3 +456,38 @@ def test_language_and_settings_reach_faster_whisper(lab: Lab, whisper: None) -> 
     assert code == 0
     text = (lab.output / "talk" / "talk.json").read_text()
     assert '"language": "fr"' in text and "base on cpu:0 as int8" in text
+
+
+INTERFACE = """
+import inspect
+from faster_whisper import WhisperModel
+from faster_whisper.transcribe import Segment, TranscriptionInfo
+
+inspect.signature(WhisperModel).bind(
+    "base", device="auto", device_index=0, compute_type="default", cpu_threads=0, download_root=None)
+inspect.signature(WhisperModel.transcribe).bind(
+    None, "a.wav", language=None, task="transcribe", beam_size=5)
+assert {"start", "end", "text", "avg_logprob"} <= set(Segment.__annotations__)
+assert {"duration", "language"} <= set(TranscriptionInfo.__annotations__)
+"""
+
+
+@pytest.mark.heavy
+def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
+    python = Path(os.environ["GD_BUILD"]) / "pypi" / "bin" / "python"
+    if subprocess.run([python, "-c", "import faster_whisper"], check=False).returncode:
+        pytest.skip("faster-whisper is not installed; tools/pypi does it")
+    subprocess.run([python, "-c", INTERFACE], check=True, timeout=LIMIT)
+    # Without weights the real model cannot be loaded: the launcher says so.
+    lab.put("a.wav")
+    words = ["--input-dir", lab.input, "--output-dir", lab.output, "--model-size", "/no/such/model"]
+    done = subprocess.run(
+        [python, "-m", "gpu_dispatch.launcher", *words, "--gpus", "0"],
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert "/no/such/model" in done.stdout
