@@ -22,7 +22,7 @@ class Failure(tuple[Any, ...]):
         """One line for people."""
     @property
     def payload(self) -> Any:
-        """The object that hooks.failure() returned in the worker; None if there is none.
+        """(pickled exception or None, traceback) of an exception in the worker; None if there was none.
         Of an "undecodable" result: the exception."""
     @property
     def code(self) -> int: ...
@@ -141,7 +141,7 @@ class Pool:
     def closed(self) -> bool: ...
 
 class Hooks(Protocol):
-    """What worker_main() calls. Exceptions of all of them become failures."""
+    """What worker_main() calls. An exception becomes a failure: see gpu_dispatch._failure.describe()."""
 
     max_batch: int
     """Above 1, process_batch() is used instead of process()."""
@@ -156,8 +156,6 @@ class Hooks(Protocol):
     def cleanup(self) -> None: ...
     def leave(self) -> None:
         """Last before the process ends."""
-    def failure(self, error: BaseException) -> tuple[str, Any]:
-        """The message and the payload of the failure. `error` has its traceback."""
 
 def worker_main(hooks: Hooks) -> int:
     """Runs the worker and ends the process. Returns 2 only if the process was not started by a pool.

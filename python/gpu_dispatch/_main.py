@@ -113,7 +113,7 @@ def _run(code: types.CodeType, path: str | None, spec: Any) -> None:
     _preparing = True
     try:
         exec(code, main.__dict__)
-    except _Prepared:
-        pass
+    except (_Prepared, SystemExit):
+        pass  # both end the script where its work begins or is over
     finally:
         _preparing = False

@@ -84,8 +84,9 @@ class _Hooks:
 def main(max_batch: int = 1) -> None:
     """The body of the program. Does not return."""
     for stream in (sys.stdout, sys.stderr):
-        # What a worker prints appears at once, and is not lost when the worker is killed.
+        # Line by line: what a worker prints appears at once, is not lost when the worker is
+        # killed, and does not mix with the lines of others.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(line_buffering=True)
+            reconfigure(line_buffering=True, write_through=False)
     sys.exit(_engine.worker_main(_Hooks(max_batch)))

@@ -298,7 +298,7 @@ class _Run:
             except BaseException:
                 # The first exception is the one that run() raises.
                 sys.stderr.write("Exception ignored in a callback of gpu_dispatch:\n")
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
 
     @staticmethod
     def _all_setups_failed(pool: _engine.Pool) -> bool:

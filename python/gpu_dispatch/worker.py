@@ -61,13 +61,18 @@ class BaseWorker(abc.ABC):
     def __init__(self) -> None:
         """Remains empty or light: no models, no GPU memory."""
 
-    @abc.abstractmethod
-    def setup(self, gpu_id: int, seed: int, *args: Any, **kwargs: Any) -> None:
-        """Called once, when the worker's process starts: loads the model.
+    if TYPE_CHECKING:
+        # Subclasses name the arguments that they take, each its own.
+        setup: Callable[..., None]
+    else:
 
-        `gpu_id` is the number of the GPU, `seed` differs for each worker, and the keyword
-        arguments are those that were given to run() or Pool().
-        """
+        @abc.abstractmethod
+        def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
+            """Called once, when the worker's process starts: loads the model.
+
+            `gpu_id` is the number of the GPU, `seed` differs for each worker, and the keyword
+            arguments are those that were given to run() or Pool().
+            """
 
     @abc.abstractmethod
     def process(self, data: Any) -> Any:

@@ -13,3 +13,4 @@ try:
     import gpu_dispatch  # noqa: F401
 except ImportError:
     sys.path.insert(0, str(BUILD / "python"))
+    os.environ["PYTHONPATH"] = str(BUILD / "python")  # for programs that the tests run
