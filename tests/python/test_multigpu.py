@@ -480,7 +480,8 @@ def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     subprocess.run([python, "-c", INTERFACE], check=True, timeout=LIMIT)
     # Without weights the real model cannot be loaded: the launcher says so.
     lab.put("a.wav")
-    words = ["--input-dir", lab.input, "--output-dir", lab.output, "--model-size", "/no/such/model"]
+    words = ["--input-dir", str(lab.input), "--output-dir", str(lab.output)]
+    words += ["--model-size", "/no/such/model"]
     done = subprocess.run(
         [python, "-m", "gpu_dispatch.launcher", *words, "--gpus", "0"],
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
