@@ -104,16 +104,21 @@ class Launch:
             logger.exception("launching the workers failed")
             self.error = f"{type(failure).__name__}: {failure}"
             self.exit_code = 1
+        try:
+            self._end(waiting)
+        except Exception:
+            logger.exception("the result queue cannot be written")
         finally:
-            if self._stopped():
-                self.exit_code = 130
-            error = self.error or (
-                "interrupted" if self._stopped() else "the worker did not report a result"
-            )
-            for file in waiting.elements():
-                self._results.put(_failed(file, error))
-            self._results.put(None)
             self.done.set()
+
+    def _end(self, waiting: collections.Counter[str]) -> None:
+        """Report the files that have no result yet."""
+        error = self.error or "the worker did not report a result"
+        if self._stopped():
+            self.exit_code, error = 130, "interrupted"
+        for file in waiting.elements():
+            self._results.put(_failed(file, error))
+        self._results.put(None)
 
     def _collect(self) -> list[str]:
         """The files of the task queue, up to one None per worker."""
