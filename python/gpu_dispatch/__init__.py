@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpu_dispatch._serve import LaunchSetup, serve
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,
@@ -32,6 +33,7 @@ _ORIGINS = {
     "BaseWorker": "worker",
     "Dispatcher": "dispatcher",
     "GPUNotFound": "errors",
+    "LaunchSetup": "_serve",
     "NoWorkers": "errors",
     "Pool": "pool",
     "PoolClosed": "errors",
@@ -40,12 +42,14 @@ _ORIGINS = {
     "TaskError": "errors",
     "TaskTimedOut": "errors",
     "WorkerDied": "errors",
+    "serve": "_serve",
 }
 
 __all__ = [
     "BaseWorker",
     "Dispatcher",
     "GPUNotFound",
+    "LaunchSetup",
     "NoWorkers",
     "Pool",
     "PoolClosed",
@@ -55,6 +59,7 @@ __all__ = [
     "TaskTimedOut",
     "WorkerDied",
     "__version__",
+    "serve",
 ]
 
 
