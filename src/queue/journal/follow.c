@@ -18,7 +18,7 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
 	jobs_init(&f.jobs);
-	int r = journal_resolve(path, &f.path, err);
+	int r = journal_resolve(path, &f.path, NULL, err);
 	if (r < 0)
 		return r;
 	r = journal_reader_init(&f.reader, f.path);
