@@ -52,8 +52,9 @@ def test_journal_whose_first_line_was_torn_is_used(lab, content):
     assert [event["event"] for event in lab.events()] == ["journal", "add"]
 
 
-def test_journal_of_the_first_gpu_dispatch_is_used(lab):
-    lab.journal.write_text('{"command": "true", "status": "completed", "gpu_id": 0}\n')
+@pytest.mark.parametrize("length", [4, 100_000])
+def test_journal_of_the_first_gpu_dispatch_is_used(lab, length):
+    lab.journal.write_text(json.dumps({"command": "true" + " " * (length - 4), "status": "completed", "gpu_id": 0}) + "\n")
     assert lab.add("true") == 2
 
 
@@ -87,7 +88,7 @@ def test_pipe_that_was_not_named_is_not_waited_for(lab, name, words, trust):
     os.mkfifo(lab.directory / name)
     result = lab.result(*words, env={"GPUQ_TRUST": trust})
     assert result.returncode == 2, result
-    assert "it is not a regular file" in result.stderr or "Invalid argument" in result.stderr, result
+    assert "it is not a regular file" in result.stderr, result
 
 
 @pytest.mark.parametrize("option, name, text", [("--config", "c.yaml", "commands_file: list\n"), ("--commands-file", "pipe", "echo 1 >> ran\n")])

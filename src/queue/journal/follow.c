@@ -57,6 +57,8 @@ int follow_update(struct follow *f, struct gd_error *err)
 	}
 	if (r == -ENOTSUP)
 		return error_set(err, r, "reading journal '%s': it was written by a newer gpuq; use that one", f->path);
+	if (r == -EINVAL)
+		return error_set(err, r, "reading journal '%s': it is not a regular file", f->path);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", f->path, error_words(r));
 	return 0;

@@ -137,7 +137,7 @@ struct journal_reader {
 /* One line, without its newline; it is the reader's memory. Non-zero stops the reading and is returned. */
 typedef int journal_line_fn(void *context, uint64_t line_no, const char *line, size_t size);
 
-/* path is not copied. A file that is not there yet is an empty one. */
+/* path, from journal_resolve(), is not copied. A file that is not there yet is an empty one. */
 int journal_reader_init(struct journal_reader *r, const char *path);
 /* The same for the file that the journal has open, whatever is at its path. */
 int journal_reader_init_open(struct journal_reader *r, const struct journal *j);

@@ -42,8 +42,7 @@ int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_e
 	return 0;
 }
 
-/* Created with O_EXCL alone: with O_CREAT the kernel may refuse files of others in sticky directories without a reason.
- */
+/* With O_CREAT alone, the kernel may refuse files of others in sticky directories before we can say why. */
 static int open_or_create(const char *path)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
@@ -88,18 +87,19 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 {
 	struct stat st, journal;
 	const char *objection = trust_objection(fd);
-	if (objection && j->accepted) {
+	if (!objection)
+		return 0;
+	if (j->accepted) {
 		if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
 			return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
 		bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
 		if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
 			return 0;
 	}
-	return !objection ? 0
-			  : error_set(err, -EPERM,
-				    "refusing to use directory '%s': it %s, who could make this account run anything; "
-				    "remove it or use another journal",
-				    shown, objection);
+	return error_set(err, -EPERM,
+		"refusing to use directory '%s': it %s, who could make this account run anything; remove it or use another "
+		"journal",
+		shown, objection);
 }
 
 /* Opens one of our directories; creates it if it is missing. */
@@ -155,7 +155,10 @@ int journal_open(const char *path, bool accepted, struct journal **ret, struct g
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	j->fd = j->dir_fd = j->lock_fd = -1;
 	j->accepted = accepted;
-	int r = journal_resolve(path, &j->path, NULL, err);
+	bool foreign = false;
+	int r = journal_resolve(path, &j->path, &foreign, err);
+	if (r == 0 && foreign && !accepted)
+		r = trust_refuse(path, TRUST_FOREIGN_LINK, err);
 	if (r < 0)
 		return r;
 	if (asprintf(&j->dir_path, "%s.d", j->path) < 0)

@@ -51,7 +51,7 @@ void journal_reader_finish(struct journal_reader *r)
 
 static int reader_open(struct journal_reader *r)
 {
-	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	struct stat st;

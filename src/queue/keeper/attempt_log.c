@@ -154,6 +154,8 @@ void attempt_log_trim(struct attempt_log *l, uint64_t now_ns)
 	l->trim_ns = now_ns + TRIM_MS * NS_PER_MS;
 	if (fstat(l->fd, &st) < 0 || st.st_size <= l->max_bytes)
 		return;
+	if (st.st_size < l->removed_to)
+		l->removed_to = 0; /* the job has truncated its log */
 	off_t half = l->max_bytes / 2, block = st.st_blksize > 0 ? st.st_blksize : 4096;
 	off_t from = l->removed_to ? l->removed_to : (half + block - 1) / block * block;
 	off_t to = (st.st_size - half) / block * block;
