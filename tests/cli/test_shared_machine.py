@@ -30,8 +30,11 @@ def until(condition, what):
 def make_machine():
     with tempfile.TemporaryDirectory() as path:
         machine = users.Machine(pathlib.Path(path))
-        yield machine
-        machine.remove()
+        try:
+            machine.add_users()
+            yield machine
+        finally:
+            machine.remove()
 
 
 @pytest.fixture(name="owner")

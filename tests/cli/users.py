@@ -75,10 +75,15 @@ class Machine:
             if program.exists():
                 shutil.copy(program, place / "bin" / program.name)
         self.group = f"gpuqg{os.getpid()}"
-        subprocess.run(["groupadd", self.group], check=True)
-        self.owner = User(f"gpuqa{os.getpid()}", self.group, place)
-        self.other = User(f"gpuqb{os.getpid()}", self.group, place)
+        self.users = []
         self.number = 0
+
+    def add_users(self):
+        """Apart from the constructor, so that remove() removes what was added before a failure."""
+        subprocess.run(["groupadd", self.group], check=True)
+        for letter in "ab":
+            self.users.append(User(f"gpuq{letter}{os.getpid()}", self.group, self.place))
+        self.owner, self.other = self.users
 
     def directory(self, mode):
         """A new directory of root and the group."""
@@ -90,6 +95,6 @@ class Machine:
         return path
 
     def remove(self):
-        for user in (self.owner, self.other):
+        for user in self.users:
             user.remove()
         subprocess.run(["groupdel", self.group], check=False, capture_output=True)
