@@ -97,6 +97,50 @@ static enum place place_of(const char *end)
 	return *end == '\0' ? PLACE_FILE : next ? PLACE_ABOVE : PLACE_DIRECTORY;
 }
 
+/* The kernel follows as many. */
+#define MAX_LINKS 40
+
+/* The path that the link at `path` leads to. */
+static int read_link(const char *path, char **ret)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(path, target, sizeof(target));
+	if (n < 0 || (size_t)n >= sizeof(target))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	target[n] = '\0';
+	const char *slash = target[0] == '/' ? NULL : strrchr(path, '/');
+	if (asprintf(ret, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, target) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int trust_follow_links(const char *path, char **ret, bool *ret_foreign)
+{
+	cleanup_(freep) char *at = strdup(path);
+	bool foreign = false;
+	for (int links = 0; at; links++) {
+		struct stat st;
+		char *next;
+		bool missing = lstat(at, &st) < 0;
+		if (missing && errno != ENOENT)
+			return -errno;
+		if (missing || !S_ISLNK(st.st_mode)) {
+			*ret = take_ptr(at);
+			*ret_foreign = foreign;
+			return 0;
+		}
+		if (links == MAX_LINKS)
+			return -ELOOP;
+		foreign = foreign || (st.st_uid != 0 && st.st_uid != geteuid());
+		int r = read_link(at, &next);
+		if (r < 0)
+			return r;
+		free(at);
+		at = next;
+	}
+	return -ENOMEM;
+}
+
 int trust_check_path(const char *path, struct gd_error *err)
 {
 	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;

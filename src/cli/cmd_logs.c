@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/log_hole.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
@@ -87,10 +90,22 @@ static void put(struct log *log, const char *data, size_t size, bool several)
 	}
 }
 
+/* Holes are not printed as zeros, but told. */
+static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
+{
+	char size[UNITS_ROOM], words[128];
+	int n = snprintf(words, sizeof(words), "\n[gpuq: gap of %s, left by max_log_size or by the job]\n",
+		units_format_size(bytes, size));
+	put(log, words, (size_t)n, l->ids.count > 1);
+}
+
 static int copy(struct logs *l, struct log *log)
 {
 	char buf[65536];
 	while (log->fd >= 0) {
+		uint64_t skipped = log_hole_skip(log->fd);
+		if (skipped)
+			put_gap(l, log, skipped);
 		ssize_t n = read(log->fd, buf, sizeof(buf));
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -112,9 +127,13 @@ static int open_log(struct logs *l, struct log *log, const struct job *job, int 
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
 	closep(&log->fd);
-	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (log->fd < 0)
+	struct stat st;
+	/* Not blocking: it can be a pipe to which nobody writes. */
+	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (log->fd < 0 || fstat(log->fd, &st) < 0)
 		return error_set(&l->err, -errno, "opening log '%s': %s", a->log, error_words(errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(&l->err, -EINVAL, "opening log '%s': it is not a regular file", a->log);
 	log->attempt = a->attempt;
 	if (watch_fd >= 0)
 		inotify_add_watch(watch_fd, a->log, IN_MODIFY);

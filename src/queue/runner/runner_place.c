@@ -104,7 +104,10 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		.fence = r->fence,
 		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
 		.grace_ms = r->options.grace_ms,
-		.retries = job->wish->has_retries ? 0 : r->options.retries};
+		.retries = job->wish->has_retries ? 0 : r->options.retries,
+		.max_log_bytes = r->options.max_log_bytes,
+		.log_access = r->options.log_access,
+		.log_accepted = job->wish->log_dir || r->options.log_accepted};
 	struct gd_error err = {0};
 	int e = run->gpus ? 0 : -ENOMEM;
 	if (e == 0) {
