@@ -25,4 +25,7 @@ const char *trust_objection(int fd);
  */
 int trust_check_path(const char *path, struct gd_error *err);
 
+/* The same for a directory: whether no other user can put another file in the place of one in it. */
+int trust_check_directory(const char *path, struct gd_error *err);
+
 #endif
