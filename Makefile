@@ -7,7 +7,7 @@
 #   make test-heavy those alone
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
 #
-# What is missing on a Debian system is installed first (tools/deps).
+# What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
 
 BUILD ?= build
 PREFIX ?= /usr/local

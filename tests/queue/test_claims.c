@@ -315,6 +315,14 @@ static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 	assert_int_equal(count_elsewhere(NULL), 1);
 	close(fd);
 	close(shared);
+	/* What is not named like a claim is not removed. */
+	assert_int_equal(count_elsewhere(NULL), 0);
+	assert_int_equal(access(own_path("garbage"), F_OK) | access(own_path("shared"), F_OK), 0);
+	scratch_write_text(own_path("q-1-0123456789abcdef"), "");
+	scratch_write_text(own_path(".0123456789abcdef"), "");
+	assert_int_equal(count_elsewhere(NULL), 0);
+	assert_int_equal(access(own_path("q-1-0123456789abcdef"), F_OK), -1);
+	assert_int_equal(access(own_path(".0123456789abcdef"), F_OK), -1);
 	claims_close(c);
 }
 

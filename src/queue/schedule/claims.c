@@ -202,9 +202,19 @@ static bool is_own(const struct claims *c, const struct stat *st)
 	return false;
 }
 
+/* As write_claim() and claims_announce() name files: ".0123456789abcdef", "queue-4711-0123456789abcdef". */
+static bool is_claim_name(const char *name)
+{
+	size_t n = strlen(name);
+	const char *number = n > 16 ? name + n - 16 : "";
+	return strspn(number, "0123456789abcdef") == 16 && (number[-1] == '-' || n == 17);
+}
+
 /* Removes a dead claim of our user, under its lock: whoever is just making it will notice. */
 static void sweep(int dir_fd, const char *name)
 {
+	if (!is_claim_name(name))
+		return;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st, there;
 	if (fd < 0 || lock_file(fd) < 0 || fstat(fd, &st) < 0)
