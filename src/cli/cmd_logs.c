@@ -78,8 +78,7 @@ static void flush_filtered(struct logs *l)
 	text_clear(&l->out);
 }
 
-/* What was written last onto the line, as a terminal shows it: behind the last carriage return that anything follows.
- */
+/* What a terminal shows of the line: all that follows the last carriage return in it. */
 static void filter_line(struct logs *l, struct log *log)
 {
 	const char *s = log->line.data;

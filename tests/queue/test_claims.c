@@ -427,12 +427,12 @@ static void fill_directory(void)
 	char path[128];
 	if (mkdir(path_of(OTHER, ""), 0755) < 0)
 		_exit(1);
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < 1100; i++) {
 		snprintf(path, sizeof(path), "claims/gpuq-claims-%d/%d", OTHER, i);
 		if (close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
 			_exit(1);
 	}
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 4200; i++) {
 		snprintf(path, sizeof(path), "claims/gpuq-claims-%d", 1000000 + i);
 		if (mkdir(path, 0755) < 0)
 			_exit(1);
