@@ -9,7 +9,7 @@
 #   make wheel      the Python package for other machines
 #   make test-python  the Python package with each Python that is found
 #
-# What is missing on a Debian system is installed first (tools/deps).
+# What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
 
 BUILD ?= build
 PREFIX ?= /usr/local

@@ -90,11 +90,12 @@ static const char *check_place(int fd, enum place place)
 	return find_objection(fd, &st);
 }
 
-/* What the component that ends at `end` is. */
-static enum place place_of(const char *end)
+/* What the component that ends at `end` is, in a path whose last component is `last`. */
+static enum place place_of(const char *end, enum place last)
 {
-	const char *next = *end ? strchr(end + 1, '/') : NULL;
-	return *end == '\0' ? PLACE_FILE : next ? PLACE_ABOVE : PLACE_DIRECTORY;
+	if (*end == '\0' || last == PLACE_DIRECTORY)
+		return *end == '\0' ? last : PLACE_ABOVE;
+	return strchr(end + 1, '/') ? PLACE_ABOVE : PLACE_DIRECTORY;
 }
 
 /* The kernel follows as many. */
@@ -141,7 +142,7 @@ int trust_follow_links(const char *path, char **ret, bool *ret_foreign)
 	return -ENOMEM;
 }
 
-int trust_check_path(const char *path, struct gd_error *err)
+static int check_path(const char *path, enum place last, struct gd_error *err)
 {
 	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 	char name[NAME_MAX + 1];
@@ -153,14 +154,14 @@ int trust_check_path(const char *path, struct gd_error *err)
 		int size = end == path ? 1 : (int)(end - path);
 		if (fd < 0)
 			return error_set(err, -errno, "'%.*s': %s", size, path, error_words(-errno));
-		const char *objection = check_place(fd, place_of(end));
+		const char *objection = check_place(fd, place_of(end, last));
 		if (objection)
 			return error_set(err, -EPERM, "'%.*s' %s", size, path, objection);
 		if (!*end)
 			return 0;
 		size_t length = strcspn(end + 1, "/");
 		if (length == 0 || length >= sizeof(name))
-			return error_set(err, -EINVAL, "'%s' is not a path of a file", path);
+			return error_set(err, -EINVAL, "'%s' is not a path of a file or directory", path);
 		memcpy(name, end + 1, length);
 		name[length] = '\0';
 		int above = fd;
@@ -170,4 +171,14 @@ int trust_check_path(const char *path, struct gd_error *err)
 		errno = code;
 		end += 1 + length;
 	}
+}
+
+int trust_check_path(const char *path, struct gd_error *err)
+{
+	return check_path(path, PLACE_FILE, err);
+}
+
+int trust_check_directory(const char *path, struct gd_error *err)
+{
+	return check_path(path, PLACE_DIRECTORY, err);
 }

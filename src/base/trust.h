@@ -34,4 +34,7 @@ int trust_check_path(const char *path, struct gd_error *err);
  */
 int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
 
+/* The same for a directory: whether no other user can put another file in the place of one in it. */
+int trust_check_directory(const char *path, struct gd_error *err);
+
 #endif

@@ -92,6 +92,27 @@ static void test_directory_above_may_be_writable_only_if_it_is_sticky(void **sta
 	trusted();
 }
 
+static void test_directory_is_trusted_like_the_one_of_a_file(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	char *directory = realpath("top/bin", NULL);
+	assert_non_null(directory);
+	assert_int_equal(trust_check_directory(directory, &err), 0);
+	change_mode("top", 01777);
+	assert_int_equal(trust_check_directory(directory, &err), 0);
+	change_mode("top", 0777);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	change_mode("top", 0755);
+	change_mode("top/bin", 01777);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	change_mode("top/bin", 0755);
+	assert_int_equal(rename("top", "elsewhere"), 0);
+	assert_int_equal(symlink("elsewhere", "top"), 0);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	free(directory);
+}
+
 static void test_link_or_directory_in_place_of_the_file_is_refused(void **state)
 {
 	(void)state;
@@ -268,6 +289,7 @@ int main(void)
 		T(test_own_file_in_own_directory_is_trusted),
 		T(test_file_or_directory_that_everybody_can_write_is_refused),
 		T(test_directory_above_may_be_writable_only_if_it_is_sticky),
+		T(test_directory_is_trusted_like_the_one_of_a_file),
 		T(test_link_or_directory_in_place_of_the_file_is_refused),
 		T(test_path_must_be_absolute_and_name_a_file),
 		T(test_links_of_the_last_component_are_followed),

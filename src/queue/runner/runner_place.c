@@ -52,7 +52,7 @@ static int build_ledger(struct runner *r, const struct running *but)
 				.num_gpus = run->num_gpus,
 				.pids = run->user.pids,
 				.num_pids = run->user.num_pids};
-	n += claim_entries(&r->others, r->gpus, entries, jobs + n);
+	n += claim_entries(&r->others, r->gpus, &r->proofs, entries, jobs + n);
 	struct ledger_input in = {.gpus = r->gpus->gpus,
 		.notes = r->notes,
 		.num_gpus = r->gpus->count,
