@@ -113,6 +113,7 @@ def _set_exception(future: asyncio.Future[Any], exception: BaseException) -> Non
 
 async def submit(core: Core, item: Any, timeout_ms: int) -> Any:
     """Submits an item and returns its result. Cancelling the coroutine cancels the task."""
+    core.check_process()
     task = AsyncTask(Bridge.of(core))
     core.submit_later(item, task, timeout_ms)
     try:

@@ -81,13 +81,13 @@ class Core:
 
     def try_submit(self, item: Any, task: Task, timeout_ms: int) -> bool:
         """The same without waiting: False if there is no room."""
-        if self.shut:
-            raise PoolClosed("cannot submit new tasks after shutdown")
+        self.check_open()
         return self._place(item, task, timeout_ms)
 
     def submit_later(self, item: Any, task: Task, timeout_ms: int) -> None:
         """The same for event loops: a task that finds no room waits in a list of its own."""
-        if self._backlog or not self.try_submit(item, task, timeout_ms):
+        self.check_open()
+        if self._backlog or not self._place(item, task, timeout_ms):
             self._backlog.append((item, task, timeout_ms))
             self._place_backlog()
 

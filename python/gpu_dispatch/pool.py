@@ -2,10 +2,19 @@
 """A pool of workers, one process per GPU, with the habits of `concurrent.futures`."""
 from __future__ import annotations
 
+import functools
 import math
 import time
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,16 +188,16 @@ class Pool:
         )
         return _results(run, items, errors, _deadline(timeout), progress_of(items, progress))
 
-    async def asubmit(self, item: Any, *, timeout: float | None = None) -> Any:
-        """Submits one item and returns its result. For asyncio.
+    def asubmit(self, item: Any, *, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
+        """A coroutine that submits one item and returns its result. For asyncio.
 
         The event loop watches the pool's descriptor; there is no thread. Cancelling the coroutine
         cancels the task. `timeout` and the exceptions are those of submit().
         """
-        from . import _aio
-
-        self._check_open()
-        return await _aio.submit(self._core, item, _milliseconds("timeout", timeout))
+        coroutine: Coroutine[Any, Any, Any] = _aio().submit(
+            self._core, item, _milliseconds("timeout", timeout)
+        )
+        return coroutine
 
     def amap(
         self,
@@ -205,14 +214,15 @@ class Pool:
 
         A plain iterable is pulled in the event loop and should not block.
         """
-        from . import _aio
-
         self._check_open()
         _check_errors(errors)
-        run = _aio.AsyncRun(
+        run = _aio().AsyncRun(
             self._core, _milliseconds("task_timeout", task_timeout), self._buffer(buffersize), ordered
         )
-        return _aio.results(run, items, errors, _deadline(timeout), progress_of(items, progress))
+        results: AsyncIterator[Any] = _aio().results(
+            run, items, errors, _deadline(timeout), progress_of(items, progress)
+        )
+        return results
 
     # ---- state ----------------------------------------------------------------------------
 
@@ -326,6 +336,14 @@ class Pool:
 
     def _buffer(self, buffersize: int | None) -> int:
         return self._queue_size if buffersize is None else _positive("buffersize", buffersize)
+
+
+@functools.cache
+def _aio() -> Any:
+    """The part that needs asyncio, imported when it is first used."""
+    from . import _aio as module
+
+    return module
 
 
 def _stops(kind: type[BaseException] | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ class Actor(BaseWorker):
 
     def die(self, number: int) -> None:
         os.kill(os.getpid(), number)
-        signal.pause()
+        self.forever(None)
 
     def die_once(self, path: str) -> str:
         """Dies the first time."""
@@ -126,14 +127,14 @@ class Actor(BaseWorker):
 
     def forever(self, _: Any) -> None:
         while True:
-            signal.pause()
+            time.sleep(0.005)
 
     def until_cancelled(self, path: str) -> None:
         """Says that it has begun, waits for `self.cancelled`, and says that it has seen it."""
         try:
             Path(path).write_text("begun")
             while not self.cancelled:
-                signal.pause()
+                time.sleep(0.005)
         finally:
             Path(path).write_text("cancelled" if self.cancelled else "not cancelled")
 
@@ -142,7 +143,7 @@ class Actor(BaseWorker):
         Path(path).write_text("begun")
         while True:
             try:
-                signal.pause()
+                time.sleep(0.005)
             except BaseException:
                 pass
 

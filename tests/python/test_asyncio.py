@@ -17,7 +17,7 @@ from waiting import DEADLINE_SECONDS, eventually, open_descriptors, says
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with Pool(Actor, "sim:2", grace=0.2, queue_size=64) as pool:
+    with Pool(Actor, "sim:2", queue_size=64) as pool:
         yield pool
 
 
@@ -80,7 +80,7 @@ def test_cancelling_the_coroutine_cancels_the_task(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
 
     async def main() -> None:
-        with Pool(Actor, "sim:1", grace=0.2) as pool:
+        with Pool(Actor, "sim:1") as pool:
             task = asyncio.ensure_future(pool.asubmit(("until_cancelled", str(marker))))
             await asyncio.get_running_loop().run_in_executor(
                 None, eventually, lambda: says(marker, "begun")
@@ -96,7 +96,7 @@ def test_cancelling_the_coroutine_cancels_the_task(tmp_path: Path) -> None:
 
 def test_a_task_that_waits_for_room_can_be_cancelled() -> None:
     async def main() -> None:
-        with Pool(Actor, "sim:1", queue_size=1, grace=0.2) as pool:
+        with Pool(Actor, "sim:1", queue_size=1) as pool:
             tasks = [asyncio.ensure_future(pool.asubmit(item)) for item in echoes(2000)]
             await asyncio.sleep(0)
             tasks[-1].cancel()
@@ -191,7 +191,7 @@ def test_amap_errors(pool: Pool) -> None:
 
 def test_closing_amap_cancels_what_is_left() -> None:
     async def main() -> None:
-        with Pool(Actor, "sim:1", grace=0.2) as pool:
+        with Pool(Actor, "sim:1") as pool:
             results = pool.amap([("echo", 1), ("forever", None), *echoes(20)])
             assert await results.__anext__() == 1
             await results.aclose()  # type: ignore[attr-defined]
@@ -280,7 +280,7 @@ def test_no_worker_is_left() -> None:
 
 def test_shutdown_in_the_loop_ends_what_waits() -> None:
     async def main() -> None:
-        pool = Pool(Actor, "sim:1", grace=0.2)
+        pool = Pool(Actor, "sim:1")
         tasks = [asyncio.ensure_future(pool.asubmit(("forever", n))) for n in range(3)]
         await asyncio.sleep(0)
         pool._shutdown(True, 2)

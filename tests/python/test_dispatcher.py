@@ -110,7 +110,7 @@ def test_base_worker_is_abstract() -> None:
     assert list(inspect.signature(BaseWorker.setup).parameters)[:3] == ["self", "gpu_id", "seed"]
     Echo().cleanup()
     with pytest.raises(TypeError):
-        BaseWorker()  # type: ignore[abstract]
+        BaseWorker()
 
 
 def test_protocol_has_six_dataclasses() -> None:

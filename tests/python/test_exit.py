@@ -26,7 +26,7 @@ class Worker(BaseWorker):
     def process(self, data):
         if data == "forever":
             while True:
-                signal.pause()
+                time.sleep(0.005)
         if data == "pid":
             return os.getpid()
         if isinstance(data, float):
@@ -106,7 +106,7 @@ def test_exit_by_an_exception_in_a_loop_over_results(tmp_path: Path) -> None:
         tmp_path,
         """
         if __name__ == "__main__":
-            pool = Pool(Worker, "sim:1", grace=0.2)
+            pool = Pool(Worker, "sim:1")
             for result in pool.map([1, "forever", 2]):
                 raise ValueError("enough")
         """,
@@ -126,7 +126,7 @@ def test_exit_with_an_event_loop_in_the_middle(tmp_path: Path) -> None:
                 print(result)
                 raise SystemExit(4)
         if __name__ == "__main__":
-            asyncio.run(main(Pool(Worker, "sim:2", grace=0.2)))
+            asyncio.run(main(Pool(Worker, "sim:2")))
         """,
     )
     assert (done.returncode, done.stdout) == (4, "0\n"), done.stderr
@@ -137,7 +137,7 @@ def test_ctrl_c_ends_a_program_that_waits_at_exit(tmp_path: Path) -> None:
         tmp_path,
         """
         if __name__ == "__main__":
-            pool = Pool(Worker, "sim:1", grace=0.2)
+            pool = Pool(Worker, "sim:1")
             print(pool.submit("pid").result(), flush=True)
             pool.submit("forever")
         """,
@@ -269,7 +269,7 @@ def test_daemon_threads_that_wait_at_exit(tmp_path: Path) -> None:
         tmp_path,
         """
         if __name__ == "__main__":
-            pool = Pool(Worker, "sim:1", grace=0.2)
+            pool = Pool(Worker, "sim:1")
             for _ in range(3):
                 threading.Thread(target=pool.submit(0.05).result, daemon=True).start()
             print("end")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpu_dispatch import _programs
 from gpu_dispatch.multigpu import (
     GPUDetector,
     LauncherOrchestrator,
@@ -23,6 +24,7 @@ from gpu_dispatch.multigpu import (
     ResourceAllocator,
     Result,
 )
+from gpu_dispatch.multigpu import spawner as spawner_module
 from multigpu_lab import FASTER_WHISPER, LIMIT, Lab
 
 
@@ -304,6 +306,32 @@ def test_killed_program_takes_its_workers_along(lab: Lab) -> None:
         return False
 
     lab.until(is_gone)
+
+
+def test_gpuq_is_the_named_one_or_that_on_the_path_or_an_error(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUQ", "/named/gpuq")
+    assert _programs.find_gpuq() == "/named/gpuq"
+    monkeypatch.delenv("GPUQ")
+    monkeypatch.setattr(_programs, "_of_this_package", lambda: None)
+    monkeypatch.setattr(_programs, "_of_this_interpreter", lambda: "/no/such/gpuq")
+    (lab.directory / "gpuq").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(lab.directory))
+    assert _programs.find_gpuq() == str(lab.directory / "gpuq")
+    (lab.directory / "gpuq").unlink()
+    with pytest.raises(FileNotFoundError, match="gpuq is not installed"):
+        _programs.find_gpuq()
+
+
+def test_without_any_worker_the_launcher_says_what_to_install(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spawner_module, "_plugins", lambda gpuq: [])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    lab.put("a.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0]) == 2
+    assert "pip install 'gpu_dispatch[whisper]'" in capsys.readouterr().err
 
 
 # ---- Figures -------------------------------------------------------------------------

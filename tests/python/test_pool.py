@@ -34,14 +34,14 @@ from waiting import DEADLINE_SECONDS, alive, eventually, says
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     """A pool for tests that leave it as it was."""
-    with Pool(Actor, "sim:2", grace=0.2) as pool:
+    with Pool(Actor, "sim:2") as pool:
         yield pool
 
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Pool]:
     """A pool with one worker, whose tasks may be left running."""
-    pool = Pool(Actor, "sim:1", grace=0.2, queue_size=16)
+    pool = Pool(Actor, "sim:1", queue_size=16)
     yield pool
     pool._shutdown(True, 2)
 
@@ -179,11 +179,12 @@ def test_a_task_out_of_time_keeps_the_worker(pool: Pool) -> None:
         assert pool.submit(("pid", None)).result() == pid
 
 
-def test_a_worker_that_ignores_its_time_limit_is_replaced(one: Pool, tmp_path: Path) -> None:
-    pid = one.submit(("pid", None)).result()
-    with pytest.raises(TaskTimedOut):
-        one.submit(("stubborn", str(tmp_path / "state")), timeout=0.05).result()
-    assert one.submit(("pid", None)).result() != pid
+def test_a_worker_that_ignores_its_time_limit_is_replaced(tmp_path: Path) -> None:
+    with Pool(Actor, "sim:1", grace=0.1) as pool:
+        pid = pool.submit(("pid", None)).result()
+        with pytest.raises(TaskTimedOut):
+            pool.submit(("stubborn", str(tmp_path / "state")), timeout=0.05).result()
+        assert pool.submit(("pid", None)).result() != pid
 
 
 # ---- waiting ----------------------------------------------------------------------------------
@@ -457,7 +458,7 @@ def test_shutdown_from_a_callback() -> None:
 
 
 def test_shutdown_wakes_a_thread_that_waits(tmp_path: Path) -> None:
-    pool = Pool(Actor, "sim:1", grace=0.2)
+    pool = Pool(Actor, "sim:1")
     future = pool.submit(("forever", None))
     seen: list[type[BaseException]] = []
 
@@ -509,7 +510,7 @@ def test_ctrl_c_ends_result_and_nothing_else(one: Pool) -> None:
 
 
 def test_ctrl_c_during_shutdown_goes_one_step_further() -> None:
-    pool = Pool(Actor, "sim:1", grace=0.2)
+    pool = Pool(Actor, "sim:1")
     running, waiting = pool.submit(("forever", None)), pool.submit(("echo", 1))
     eventually(running.running)
 

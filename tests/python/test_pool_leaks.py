@@ -47,7 +47,7 @@ def use(pool: Pool) -> None:
 
 def test_a_hundred_pools_leave_nothing_behind() -> None:
     def run() -> None:
-        with Pool(Actor, "sim:1", grace=0.5) as pool:
+        with Pool(Actor, "sim:1") as pool:
             use(pool)
 
     for _ in range(10):
@@ -65,7 +65,7 @@ def test_a_hundred_pools_leave_nothing_behind() -> None:
 
 
 def test_a_pool_that_is_used_long_does_not_grow() -> None:
-    with Pool(Actor, "sim:2", grace=0.5) as pool:
+    with Pool(Actor, "sim:2") as pool:
         for _ in range(20):
             use(pool)
         gc.collect()
@@ -82,7 +82,7 @@ def test_items_and_results_are_released(verb: str) -> None:
     class Value(dict[str, Any]):
         pass
 
-    with Pool(Actor, "sim:1", grace=0.5) as pool:
+    with Pool(Actor, "sim:1") as pool:
         future = pool.submit(("forever" if verb == "cancel" else verb, 9))
         if verb == "cancel":
             future.cancel()

@@ -23,7 +23,7 @@ from waiting import DEADLINE_SECONDS, eventually, says
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with Pool(Actor, "sim:2", grace=0.2, queue_size=64) as pool:
+    with Pool(Actor, "sim:2", queue_size=64) as pool:
         yield pool
 
 
@@ -184,7 +184,7 @@ def test_time_limit_of_each_task(pool: Pool) -> None:
 @pytest.mark.parametrize("form", [list, iter])
 def test_closing_the_iterator_cancels_what_is_left(form: Any, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    with Pool(Actor, "sim:1", grace=0.2) as pool:
+    with Pool(Actor, "sim:1") as pool:
         items = [("echo", 1), ("until_cancelled", str(marker)), *echoes(30)]
         results = pool.map(form(items))
         assert next(results) == 1
@@ -193,11 +193,15 @@ def test_closing_the_iterator_cancels_what_is_left(form: Any, tmp_path: Path) ->
         assert pool.submit(("echo", 5)).result(DEADLINE_SECONDS) == 5
         eventually(lambda: says(marker, "cancelled"))
 
-        def only_two_were_done() -> bool:
+        def waiting_tasks_are_cancelled() -> bool:
             stats = pool.stats()
-            return bool(stats["cancelled"] == stats["submitted"] - 2 and stats["completed"] == 2)
+            # The running task may have returned before it was interrupted.
+            return bool(
+                stats["completed"] in (2, 3)
+                and stats["cancelled"] == stats["submitted"] - stats["completed"]
+            )
 
-        eventually(only_two_were_done)
+        eventually(waiting_tasks_are_cancelled)
         assert list(results) == []
 
 

@@ -61,7 +61,7 @@ def test_exactly_one_end_per_task(kinds: list[str], workers: int, queue_size: in
         with lock:
             ends[number] += 1
 
-    with Pool(Actor, f"sim:{workers}", queue_size=queue_size, grace=0.5) as pool:
+    with Pool(Actor, f"sim:{workers}", queue_size=queue_size) as pool:
         futures = []
         for number, kind in enumerate(kinds):
             timeout = 0.05 if kind in ("late", "cancel") else None
@@ -95,7 +95,7 @@ def test_map_yields_one_result_per_item(
     kinds: list[str], ordered: bool, lazily: bool, buffersize: int
 ) -> None:
     items = [item_of(kind, number) for number, kind in enumerate(kinds)]
-    with Pool(Actor, "sim:2", task_timeout=0.3, grace=0.5) as pool:
+    with Pool(Actor, "sim:2", task_timeout=0.3) as pool:
         results = list(
             pool.map(
                 iter(items) if lazily else items,
