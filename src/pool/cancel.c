@@ -94,7 +94,8 @@ static void recall(struct gd_pool *p, struct slot *s)
 
 void pool_conclude_skipped(struct gd_pool *p, struct task *t)
 {
-	struct gd_event event = pool_event(NULL, t);
+	struct gd_event event;
+	pool_event_init(&event, NULL, t);
 	event.failure = GD_FAILURE_CANCELLED;
 	event.code = -ECANCELED;
 	event.message = POOL_CANCELLED_WORDS;

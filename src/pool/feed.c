@@ -24,15 +24,9 @@ static const struct gd_task_options *without_nowait(const struct gd_task_options
 	return room;
 }
 
-int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+static int emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
-	if (f->emitted)
-		return -EALREADY;
-	if (f->error < 0)
-		return f->error;
 	int r;
-	struct gd_task_options room;
-	options = without_nowait(options, &room);
 	while ((r = gd_pool_submit(f->pool, data, size, tag, options, NULL)) == -EAGAIN)
 		make_room(f);
 	f->size = size;
@@ -41,6 +35,21 @@ int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, co
 	else
 		f->emitted = true;
 	return r < 0 ? r : 1;
+}
+
+__attribute__((noinline)) static int emit_with(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+{
+	struct gd_task_options room;
+	return emit(f, data, size, tag, without_nowait(options, &room));
+}
+
+int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+{
+	if (f->emitted)
+		return -EALREADY;
+	if (f->error < 0)
+		return f->error;
+	return options ? emit_with(f, data, size, tag, options) : emit(f, data, size, tag, NULL);
 }
 
 void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd_task_options *options)
@@ -60,13 +69,9 @@ void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd
 	return data;
 }
 
-/* One call of the generator. 1: there may be more. */
-static int pull(struct gd_feed *f)
+/* What a call of the generator came to, if not to one task that was emitted; r: what it returned. */
+__attribute__((noinline)) static int pulled(struct gd_feed *f, int r)
 {
-	const struct gd_run *run = f->dispatcher->run;
-	f->emitted = false;
-	f->draft = NULL;
-	int r = run->generator(run->generator_context, f);
 	if (f->draft && r > 0)
 		f->error = gd_draft_commit(f->draft, f->size, f->tag, NULL);
 	else if (f->draft)
@@ -80,6 +85,16 @@ static int pull(struct gd_feed *f)
 		return -ENODATA;
 	}
 	return r > 0 ? 1 : r;
+}
+
+/* One call of the generator. 1: there may be more. */
+static inline int pull(struct gd_feed *f)
+{
+	const struct gd_run *run = f->dispatcher->run;
+	f->emitted = false;
+	f->draft = NULL;
+	int r = run->generator(run->generator_context, f);
+	return r > 0 && f->emitted && !f->draft && f->error == 0 ? 1 : pulled(f, r);
 }
 
 void feed_end(struct gd_dispatcher *d, int r)
