@@ -24,6 +24,17 @@ static bool answers_there(const struct gd_pool *p)
 	return false;
 }
 
+static bool is_awaited(void *context)
+{
+	struct gd_pool *p = context;
+	return answers_there(p) || atomic_load_explicit(&p->interrupted, memory_order_relaxed);
+}
+
+bool pool_look(struct gd_pool *p)
+{
+	return pool_outstanding(p) > 0 && channel_look(&p->looks, is_awaited, p);
+}
+
 static void clear_counter(int fd)
 {
 	uint64_t count;
@@ -121,6 +132,8 @@ void pool_turn(struct gd_pool *p)
 
 void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks)
 {
+	if (pool_look(p))
+		return;
 	if (arm(p, for_tasks)) {
 		look(p, 0);
 		return;
