@@ -214,7 +214,8 @@ class Run(ABC):
     def cancel(self) -> None:
         """Cancels the tasks that have not ended. Nothing is taken afterwards."""
         self.closed = True
-        for slot in self.line.unfinished():
+        # The last one first: a worker whose task is interrupted would go on with the next.
+        for slot in reversed(self.line.unfinished()):
             self.core.cancel(slot)
         self.wake()
 
