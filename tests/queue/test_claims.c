@@ -395,6 +395,31 @@ static void test_name_that_another_user_took_first_disables_no_claims(void **sta
 	claims_close(c);
 }
 
+/* Folders are remembered while the directory does not change; a new user is found all the same. */
+static void test_folder_that_is_made_later_is_found_at_once(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t pids[20];
+	for (unsigned i = 0; i < 20; i++) {
+		if (i % 2) { /* the directory has not changed for long */
+			struct timespec old[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+			assert_int_equal(utimensat(AT_FDCWD, "claims", old, 0), 0);
+		}
+		assert_int_equal(count_claims(c, "mine"), i);
+		assert_int_equal(count_claims(c, "mine"), i);
+		pids[i] = hold_elsewhere((struct holder){.queue = "q", .user = OTHER + i});
+		assert_int_equal(count_claims(c, "mine"), i + 1);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		process_kill_child(pids[i]);
+	assert_int_equal(count_claims(c, "mine"), 0);
+	claims_close(c);
+}
+
 /* Claims that are held by a process that may well be their user's, but lie where another user has put them. */
 static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
 {
@@ -575,6 +600,7 @@ int main(void)
 		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
 		scratch_test(test_another_users_claim_carries_his_name),
 		scratch_test(test_name_that_another_user_took_first_disables_no_claims),
+		scratch_test(test_folder_that_is_made_later_is_found_at_once),
 		scratch_test(test_claim_of_one_user_in_the_folder_of_another_is_ignored),
 		scratch_test(test_directory_filled_by_another_user_hides_no_claims),
 		scratch_test(test_claims_of_another_user_are_limited_in_number),

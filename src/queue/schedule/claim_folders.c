@@ -20,6 +20,7 @@
 
 #define MAX_ENTRIES 65536
 #define MAX_FOLDERS 4096
+#define SETTLE_MS   100
 #define OPEN_FLAGS  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 uint64_t claim_random(void)
@@ -191,21 +192,40 @@ static int add_by_name(struct claim_folders *f, size_t *capacity, int dir_fd)
 	return 1;
 }
 
-int claim_folders_list(int dir_fd, struct claim_folders *ret)
+/* File systems stamp with a clock of some milliseconds: a change soon after another may not change the time. */
+static bool is_older(const struct timespec *mtime, int64_t ms)
 {
-	struct claim_folders f = {0};
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (now.tv_sec - mtime->tv_sec) * 1000 + (now.tv_nsec - mtime->tv_nsec) / 1000000 >= ms;
+}
+
+int claim_folders_update(int dir_fd, struct claim_folders *f)
+{
+	struct claim_folders fresh = {0};
 	size_t capacity = 0;
-	int r = add_by_name(&f, &capacity, dir_fd);
-	if (r > 0)
-		r = add_by_process(&f, &capacity, dir_fd);
+	struct stat st;
+	if (fstat(dir_fd, &st) < 0)
+		return -errno;
+	if (f->is_current && memcmp(&f->mtime, &st.st_mtim, sizeof(f->mtime)) == 0)
+		return 0;
+	fresh.mtime = st.st_mtim;
+	fresh.is_current = is_older(&st.st_mtim, SETTLE_MS);
+	int r = add_by_name(&fresh, &capacity, dir_fd);
+	if (r > 0) {
+		/* Users may begin processes without a change of the directory. */
+		fresh.is_current = false;
+		r = add_by_process(&fresh, &capacity, dir_fd);
+	}
 	if (r < 0) {
-		claim_folders_finish(&f);
+		claim_folders_finish(&fresh);
 		return r;
 	}
-	if (f.count > 1)
-		qsort(f.folders, f.count, sizeof(*f.folders), compare_folders);
-	remove_duplicates(&f);
-	*ret = f;
+	if (fresh.count > 1)
+		qsort(fresh.folders, fresh.count, sizeof(*fresh.folders), compare_folders);
+	remove_duplicates(&fresh);
+	claim_folders_finish(f);
+	*f = fresh;
 	return 0;
 }
 
@@ -252,9 +272,9 @@ static int make_own(int dir_fd, const char *name, int *ret_fd)
 /* Somebody else has the usual name: takes a folder that another process of ours has made since, or makes one. */
 static int open_own_elsewhere(int dir_fd, int *ret_fd)
 {
-	struct claim_folders all;
+	struct claim_folders all = {0};
 	char name[CLAIM_FOLDER_ROOM];
-	int r = claim_folders_list(dir_fd, &all);
+	int r = claim_folders_update(dir_fd, &all);
 	if (r < 0)
 		return r;
 	bool found = false;

@@ -12,9 +12,11 @@
 #ifndef QUEUE_SCHEDULE_CLAIM_FOLDERS_H
 #define QUEUE_SCHEDULE_CLAIM_FOLDERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "gpu_dispatch.h"
 
@@ -28,19 +30,23 @@ struct claim_folder {
 	char name[CLAIM_FOLDER_ROOM];
 };
 
+/* Start from {0}. */
 struct claim_folders {
 	struct claim_folder *folders; /* in order of their owners */
 	size_t count;
+	bool is_current;       /* until the directory changes */
+	struct timespec mtime; /* of the directory */
 };
 
 /* Opens the shared directory; a missing one is made if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: not sticky. */
 int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err);
 
 /*
- * All folders that count. In a directory that somebody has filled with more than 65,536 entries, or 4,096 folders, only
- * those of users with a process on this machine are found.
+ * All folders that count; reads the directory only if it has changed since the last call. In a directory that somebody
+ * has filled with more than 65,536 entries, or 4,096 folders, only those of users with a process on this machine are
+ * found.
  */
-int claim_folders_list(int dir_fd, struct claim_folders *ret);
+int claim_folders_update(int dir_fd, struct claim_folders *f);
 void claim_folders_finish(struct claim_folders *f);
 
 /* Opens a folder and checks it again: -EPERM if it does not count. */

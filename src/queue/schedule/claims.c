@@ -38,6 +38,7 @@ struct claim {
 struct claims {
 	int shared_fd;
 	int own_fd; /* this user's folder; -1: not needed yet */
+	struct claim_folders folders;
 	struct claim *own;
 	bool swept; /* all files have been looked at once */
 };
@@ -69,6 +70,7 @@ void claims_close(struct claims *c)
 		return;
 	while (c->own)
 		claim_release(c->own);
+	claim_folders_finish(&c->folders);
 	closep(&c->own_fd);
 	close(c->shared_fd);
 	free(c);
@@ -326,19 +328,19 @@ static int list_folder(struct claims *c, DIR *dir, const char *queue, struct use
 
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 {
-	struct claim_folders folders;
+	const struct claim_folders *folders = &c->folders;
 	struct claims_list list = {0};
 	struct user_claims user = {0};
 	size_t capacity = 0;
-	int r = claim_folders_list(c->shared_fd, &folders);
+	int r = claim_folders_update(c->shared_fd, &c->folders);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; r == 0 && i < folders.count; i++) {
+	for (size_t i = 0; r == 0 && i < folders->count; i++) {
 		int fd;
-		if (i == 0 || folders.folders[i].owner != user.owner)
-			user = (struct user_claims){.owner = folders.folders[i].owner, .first = list.count};
+		if (i == 0 || folders->folders[i].owner != user.owner)
+			user = (struct user_claims){.owner = folders->folders[i].owner, .first = list.count};
 		/* Gone, or no longer what it was. */
-		if (claim_folder_open(c->shared_fd, &folders.folders[i], &fd) < 0)
+		if (claim_folder_open(c->shared_fd, &folders->folders[i], &fd) < 0)
 			continue;
 		cleanup_(closedirp) DIR *dir = fdopendir(fd);
 		if (!dir) {
@@ -348,7 +350,6 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 			r = list_folder(c, dir, queue, &user, &list, &capacity);
 		}
 	}
-	claim_folders_finish(&folders);
 	if (r < 0) {
 		claims_list_finish(&list);
 		return r;
