@@ -113,6 +113,13 @@ static inline void channel_announce_sleep(struct channel *c)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+/*
+ * Looks for a while whether `ready` turns true, for one who would sleep next: a wake-up
+ * costs more than that. Longer where looking has paid off lately, at most some ten
+ * microseconds, shorter where not; *looks remembers that.
+ */
+bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context);
+
 /* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);
 

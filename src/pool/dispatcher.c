@@ -18,6 +18,7 @@
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
 #include "pool/options.h"
+#include "pool/pool_hints.h"
 #include "pool/relay.h"
 #include "pool/run_options.h"
 
@@ -162,6 +163,9 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 			feed_inline(f);
 		else if (is_inline && !over)
 			feed_end(d, 0);
+		bool sleeps_next = !is_inline || over || gd_pool_room(p) == 0;
+		if (sleeps_next)
+			pool_look(p);
 		int r = gd_pool_poll(p, 0, 0);
 		bool ended = r == -ENODEV || r == -ECANCELED;
 		if (ended && (over || is_inline))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A dispatcher's memory, for the files that make it up. They use the public functions
- * of the pool alone.
+ * of the pool, and those of pool_hints.h.
  *
  * A run has two threads: the caller's, which polls and makes the callbacks, and the
  * feeder, which calls the generator (with inline_generator there is no feeder).

@@ -37,7 +37,8 @@ static int emit(struct gd_feed *f, const void *data, size_t size, void *tag, con
 	return r < 0 ? r : 1;
 }
 
-__attribute__((noinline)) static int emit_with(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+__attribute__((noinline)) static int emit_with(
+	struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
 	struct gd_task_options room;
 	return emit(f, data, size, tag, without_nowait(options, &room));

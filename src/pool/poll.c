@@ -12,6 +12,7 @@
 #define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
 #define TURNS_MAX   8  /* in one gd_pool_poll(), while there is something to call back */
+#define FEW         4  /* tasks: with more, answers gather during a sleep, and workers may need the processor */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -22,6 +23,18 @@ static bool answers_there(const struct gd_pool *p)
 			return true;
 	}
 	return false;
+}
+
+static bool is_awaited(void *context)
+{
+	struct gd_pool *p = context;
+	return answers_there(p) || atomic_load_explicit(&p->interrupted, memory_order_relaxed);
+}
+
+bool pool_look(struct gd_pool *p)
+{
+	size_t outstanding = pool_outstanding(p);
+	return outstanding > 0 && outstanding <= FEW && channel_look(&p->looks, is_awaited, p);
 }
 
 static void clear_counter(int fd)
@@ -121,6 +134,8 @@ void pool_turn(struct gd_pool *p)
 
 void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks)
 {
+	if (pool_look(p))
+		return;
 	if (arm(p, for_tasks)) {
 		look(p, 0);
 		return;

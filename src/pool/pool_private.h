@@ -22,6 +22,7 @@
 #include "gpu_dispatch.h"
 #include "pool/held_results.h"
 #include "pool/histogram.h"
+#include "pool/pool_hints.h"
 #include "pool/slot.h"
 #include "pool/tally.h"
 #include "pool/warden.h"
@@ -66,6 +67,7 @@ struct gd_pool {
 	bool signalled;       /* event_fd is readable */
 	bool woken_by_signal; /* the last wait ended for a signal */
 	unsigned turns;
+	unsigned looks; /* how long to look before the next sleep: see channel_look() */
 	uint64_t progress_at;
 	uint64_t progress_seen;
 	struct held_results held;

@@ -164,7 +164,8 @@ static inline void slot_push(struct slot *s, const struct task *t, const void *d
  * The same as slot_give() for a new task with the caller's bytes, in the fewest steps: field by field, as
  * clearing the task first costs more than all of the rest. -EAGAIN where there is no room now.
  */
-static inline int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
+static inline int slot_give_new(
+	struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
 {
 	void *room = ring_reserve(&s->in, bytes.size);
 	if (!room)

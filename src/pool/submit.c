@@ -121,7 +121,8 @@ static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes
 	return true;
 }
 
-__attribute__((noinline)) static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
+__attribute__((noinline)) static int put_aside(
+	struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
 	struct task t = {
 		.id = p->next_id,
@@ -141,7 +142,7 @@ __attribute__((noinline)) static int put_aside(struct gd_pool *p, uint64_t now, 
 }
 
 /* The path of nearly all tasks, in as few steps as possible. */
-__attribute__((always_inline)) static inline int submit_small(
+static inline int submit_small(
 	struct gd_pool *p, struct gd_bytes bytes, void *tag, struct task_limits limits, uint64_t *ret_id)
 {
 	pthread_mutex_lock(&p->lock);
@@ -242,8 +243,8 @@ static int submit_large(
 	return gd_draft_commit(draft, bytes.size, tag, ret_id);
 }
 
-__attribute__((noinline)) static int submit_with(struct gd_pool *p, struct gd_bytes bytes, void *tag, const struct gd_task_options *options,
-	uint64_t *ret_id)
+__attribute__((noinline)) static int submit_with(
+	struct gd_pool *p, struct gd_bytes bytes, void *tag, const struct gd_task_options *options, uint64_t *ret_id)
 {
 	struct task_limits limits;
 	int r = read_limits(p, options, &limits);
