@@ -15,6 +15,16 @@ static bool has_waiting(const struct slot *s)
 	return s->in.head > (begun > s->completed ? begun : s->completed + 1);
 }
 
+bool pool_has_surplus(struct gd_pool *p)
+{
+	if (pool_has_waiting(p))
+		return true;
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (has_waiting(&p->slots[i]))
+			return true;
+	return false;
+}
+
 /* Somebody is idle, nothing is in the backlog, and somebody else has more than he works on. */
 bool pool_wants_balance(struct gd_pool *p)
 {

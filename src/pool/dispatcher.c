@@ -162,7 +162,7 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 		if (is_inline && !over && atomic_load(&d->stops) == 0)
 			feed_inline(f);
 		else if (is_inline && !over)
-			feed_end(d, 0);
+			feed_end(f, 0);
 		bool sleeps_next = !is_inline || over || gd_pool_room(p) == 0;
 		if (sleeps_next)
 			pool_look(p);

@@ -55,7 +55,7 @@ void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p); /* for the poo
 /* feed.c: the generator's side */
 void *feed_run(void *feed); /* the feeder thread: calls the generator until its end or a stop */
 void feed_inline(struct gd_feed *f);
-void feed_end(struct gd_dispatcher *d, int r); /* the generator is not called again; r: its error, or 0 */
+void feed_end(struct gd_feed *f, int r); /* the generator is not called again; r: its error, or 0 */
 
 /* dispatcher_stats.c: the pool is about to be closed; from now on its figures are the dispatcher's */
 void dispatcher_remember(struct gd_dispatcher *d, struct gd_pool *p);

@@ -4,6 +4,7 @@
 
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
+#include "pool/pool_hints.h"
 
 #define INLINE_LARGE ((size_t)64 << 10)
 #define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
@@ -98,8 +99,10 @@ static inline int pull(struct gd_feed *f)
 	return r > 0 && f->emitted && !f->draft && f->error == 0 ? 1 : pulled(f, r);
 }
 
-void feed_end(struct gd_dispatcher *d, int r)
+void feed_end(struct gd_feed *f, int r)
 {
+	struct gd_dispatcher *d = f->dispatcher;
+	pool_expect_no_more(f->pool);
 	d->source_error = r;
 	atomic_store(&d->source_over, true);
 	dispatcher_nudge(d);
@@ -112,14 +115,13 @@ void *feed_run(void *argument)
 	do {
 		r = atomic_load(&f->dispatcher->stops) > 0 ? 0 : pull(f);
 	} while (r > 0);
-	feed_end(f->dispatcher, r);
+	feed_end(f, r);
 	return NULL;
 }
 
 /* Pulls as many tasks as there is room for, but not so many that answers have to wait. */
 void feed_inline(struct gd_feed *f)
 {
-	struct gd_dispatcher *d = f->dispatcher;
 	size_t room = gd_pool_room(f->pool);
 	int r = 1;
 	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
@@ -128,5 +130,5 @@ void feed_inline(struct gd_feed *f)
 			break; /* the room is not known in numbers any more */
 	}
 	if (r <= 0)
-		feed_end(d, r);
+		feed_end(f, r);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dispatcher does with a pool besides the public calls. By the thread that polls. */
+/* What the dispatcher does with a pool besides the public calls. */
 #ifndef POOL_POOL_HINTS_H
 #define POOL_POOL_HINTS_H
 
@@ -8,8 +8,14 @@
 struct gd_pool;
 
 /*
- * For a caller that would sleep next: looks for answers for some microseconds, as a
- * wake-up costs more than that. True if there is something to poll for.
+ * From now on no task will be submitted, as far as the caller knows: a worker that ends is replaced
+ * only when a task waits for it. By any thread.
+ */
+void pool_expect_no_more(struct gd_pool *p);
+
+/*
+ * For the thread that polls, if it would sleep next: looks for answers for some
+ * microseconds, as a wake-up costs more than that. True if there is something to poll for.
  */
 bool pool_look(struct gd_pool *p);
 

@@ -64,6 +64,7 @@ struct gd_pool {
 	size_t setups_running; /* see setups.c */
 	size_t setups_waiting;
 	uint64_t setups_asked;
+	size_t setups_spared;
 	bool signalled;       /* event_fd is readable */
 	bool woken_by_signal; /* the last wait ended for a signal */
 	unsigned turns;
@@ -82,6 +83,7 @@ struct gd_pool {
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
+	atomic_bool no_more;    /* tasks are expected: see pool_expect_no_more() */
 	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
 
 	pthread_mutex_t lock;
@@ -135,6 +137,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 
 /* balance.c */
 bool pool_wants_balance(struct gd_pool *p);
+bool pool_has_surplus(struct gd_pool *p); /* with the lock held: tasks that another worker could begin at once */
 void pool_balance(struct gd_pool *p);
 void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest); /* what it has not begun, from there on */
 
@@ -163,7 +166,9 @@ void pool_retire_slot(struct gd_pool *p, struct slot *s, enum slot_state state, 
 /* setups.c: turns; by the polling thread only */
 bool setups_take_turn(struct gd_pool *p, struct slot *s); /* false: it waits for setups_next() */
 void setups_give_turn(struct gd_pool *p, struct slot *s);
-struct slot *setups_next(struct gd_pool *p); /* the next that has a turn; NULL: none */
+struct slot *setups_next(struct gd_pool *p);          /* the next that has a turn; NULL: none */
+struct slot *setups_needed(struct gd_pool *p);        /* one that was spared and is needed now; NULL: none */
+bool setups_spare(struct gd_pool *p, struct slot *s); /* no task needs a worker there, for now */
 void setups_forget(struct gd_pool *p, struct slot *s);
 void setups_end(struct gd_pool *p); /* asks those that run to end; those that wait are not started */
 

@@ -72,6 +72,7 @@ struct slot {
 	bool was_ready;         /* in any of its lives */
 	bool in_setup;          /* has a turn: see setups.c */
 	uint64_t waits_since;   /* for a turn: a number that grows; 0: it does not wait */
+	bool spared;            /* its last worker has ended and was not replaced: see setups.c */
 	int start_error;        /* no process could be ordered; 0: one was */
 	int setup_code;
 	char setup_words[1024];
