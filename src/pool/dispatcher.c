@@ -97,10 +97,9 @@ void gd_dispatcher_destroy(struct gd_dispatcher *d)
 
 /* ---- Stopping ----------------------------------------------------------- */
 
-/* Passes each stop to the pool exactly once, whoever comes first. Safe in signal handlers. */
+/* Passes each stop to the pool exactly once, whoever comes first. Safe in signal handlers. `passing` counts us. */
 static void pass_stops(struct gd_dispatcher *d)
 {
-	atomic_fetch_add(&d->passing, 1);
 	struct gd_pool *p = atomic_load(&d->stoppable_pool);
 	int passed = atomic_load(&d->passed);
 	while (p && passed < atomic_load(&d->stops))
@@ -108,15 +107,36 @@ static void pass_stops(struct gd_dispatcher *d)
 			gd_pool_stop(p);
 			passed++;
 		}
-	atomic_fetch_sub(&d->passing, 1);
 }
 
 void gd_dispatcher_stop(struct gd_dispatcher *d)
 {
+	atomic_fetch_add(&d->passing, 1);
 	atomic_fetch_add(&d->stops, 1);
 	raise_fd(d->stop_fd);
 	pass_stops(d);
 	raise_fd(d->nudge_fd);
+	atomic_fetch_sub(&d->passing, 1);
+}
+
+/* When this returns, no stop that was counted before is under way. */
+static void await_stops(struct gd_dispatcher *d)
+{
+	while (atomic_load(&d->passing) > 0)
+		sched_yield();
+}
+
+/*
+ * The run has ended, and with it the stops so far. One that comes meanwhile is for the next
+ * run: the descriptor is readable if and only if there is one.
+ */
+static void forget_stops(struct gd_dispatcher *d)
+{
+	atomic_store(&d->stops, 0);
+	await_stops(d);
+	lower_fd(d->stop_fd);
+	if (atomic_load(&d->stops) > 0)
+		raise_fd(d->stop_fd);
 }
 
 int gd_dispatcher_stop_fd(const struct gd_dispatcher *d)
@@ -128,7 +148,9 @@ static void let_pool_be_stopped(struct gd_dispatcher *d, struct gd_pool *p)
 {
 	atomic_store(&d->passed, 0);
 	atomic_store(&d->stoppable_pool, p);
+	atomic_fetch_add(&d->passing, 1);
 	pass_stops(d); /* those that came earlier */
+	atomic_fetch_sub(&d->passing, 1);
 }
 
 /* Stops reach the pool as long as its workers clean up. When this returns, no stop is using the pool. */
@@ -136,8 +158,7 @@ static void workers_are_gone(void *context)
 {
 	struct gd_dispatcher *d = context;
 	struct gd_pool *p = atomic_exchange(&d->stoppable_pool, NULL);
-	while (atomic_load(&d->passing) > 0)
-		sched_yield();
+	await_stops(d);
 	dispatcher_remember(d, p);
 }
 
@@ -280,8 +301,7 @@ int gd_dispatcher_run(
 	lower_fd(d->nudge_fd);
 	r = run_with_signals(d, &called, err);
 	d->run = NULL;
-	atomic_store(&d->stops, 0);
-	lower_fd(d->stop_fd);
+	forget_stops(d);
 	atomic_store(&d->running, false);
 	return r;
 }

@@ -39,7 +39,7 @@ struct gd_dispatcher {
 	atomic_int stops;                         /* asked of the dispatcher */
 	atomic_int passed;                        /* of these, passed on to the pool */
 	_Atomic(struct gd_pool *) stoppable_pool; /* NULL before it is open and when its workers are gone */
-	atomic_int passing;                       /* calls that may be using stoppable_pool */
+	atomic_int passing;                       /* calls that count a stop or may be using stoppable_pool */
 
 	pthread_mutex_t lock; /* for the statistics below */
 	struct gd_pool *pool; /* NULL: no run goes on */

@@ -294,8 +294,11 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	int r = refusal(p);
 	if (r < 0)
 		return r;
-	/* A worker that has died meanwhile is not ready, before and after its inbox was left to us. */
-	bool alive = d->slot && d->slot->state == SLOT_READY;
+	/*
+	 * A worker that has died meanwhile is not ready, before and after its inbox was left to us. One that
+	 * is being killed for what it did before would take the task with it.
+	 */
+	bool alive = d->slot && d->slot->state == SLOT_READY && !d->slot->broken;
 	r = alive ? 0 : task_detach(t);
 	if (r < 0)
 		return r;
