@@ -68,7 +68,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 static void handle_timer(struct gd_pool *p)
 {
 	clear_counter(p->timer_fd);
-	p->timer_set = false;
+	p->timer_at = 0;
 	pthread_mutex_lock(&p->lock);
 	pool_balance(p);
 	pthread_mutex_unlock(&p->lock);
@@ -95,10 +95,23 @@ static void look(struct gd_pool *p, int timeout_ms)
 		pool_read_reports(p);
 }
 
+/* Sets the timer, unless it expires sooner anyway. */
+static void set_timer_in(struct gd_pool *p, uint64_t wait_ns, bool soon)
+{
+	uint64_t at = clock_now_ns() + wait_ns;
+	if (p->timer_at && p->timer_at <= at)
+		return;
+	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = (long)wait_ns}};
+	if (timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) < 0)
+		return;
+	p->timer_at = at;
+	p->timer_soon = soon;
+}
+
 /* After arm(): whoever needs a timer from now on makes event_fd readable, see pool_need_timer(). */
 static void set_timer(struct gd_pool *p)
 {
-	if (p->timer_set)
+	if (p->timer_at && p->timer_soon)
 		return;
 	pthread_mutex_lock(&p->lock);
 	bool soon = pool_wants_balance(p) || p->stalled;
@@ -111,8 +124,8 @@ static void set_timer(struct gd_pool *p)
 		uint64_t now = clock_now_ns();
 		wait_ns = p->restart_at > now ? p->restart_at - now : 1;
 	}
-	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = (long)wait_ns}};
-	p->timer_set = wait_ns > 0 && timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) == 0;
+	if (wait_ns > 0)
+		set_timer_in(p, wait_ns, soon);
 }
 
 void pool_turn(struct gd_pool *p)
