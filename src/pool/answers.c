@@ -19,6 +19,16 @@ struct batch {
 	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
+/* Of a batch, all are announced before the first ends. */
+static const char *wrong_beginning(const struct slot *s, const struct ring_desc *d, uint64_t task)
+{
+	uint64_t begun = slot_begun(s);
+	for (uint64_t seq = task; seq < s->in.head; seq++)
+		if (s->tasks[seq % RING_DEPTH].id == d->id)
+			return seq < begun ? NULL : "the beginning of a task that it has not begun";
+	return "the beginning of a task that it was not given";
+}
+
 /* NULL if the record may be used, otherwise what is wrong with it. `task`: the first one without an answer. */
 static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
@@ -35,11 +45,7 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 			return "a message about a task that it was not given";
 		return NULL;
 	case RING_STARTED:
-		/* Of a batch, all are announced before the first ends. */
-		for (uint64_t seq = task; seq < s->in.head; seq++)
-			if (s->tasks[seq % RING_DEPTH].id == d->id)
-				return NULL;
-		return "the beginning of a task that it was not given";
+		return wrong_beginning(s, d, task);
 	/* One that is not due stands where an answer will be written, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
