@@ -78,6 +78,15 @@ void channel_unmap(struct channel *c)
 	c->out = NULL;
 }
 
+void channel_note_entry(int out_fd)
+{
+	struct outbox *out = mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED, out_fd, 0);
+	if (out == MAP_FAILED)
+		return; /* what needs it will say so */
+	atomic_store(&out->entered, 1);
+	munmap(out, sizeof(*out));
+}
+
 static long futex(const _Atomic uint32_t *word, int op, uint32_t value)
 {
 	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);

@@ -48,6 +48,7 @@ struct outbox {
 	/* Left behind by a crash, for the words. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
 	_Atomic uint64_t crash_address;
+	_Atomic uint32_t entered; /* an executed program has called gd_worker_main() */
 };
 
 #define CHANNEL_DESCS(head_size) (((head_size) + 4095) & ~(size_t)4095)
@@ -97,6 +98,9 @@ int channel_create(int *ret_in_fd, int *ret_out_fd);
 /* Maps both: `ours` for owner and warden (inbox writable), else for the worker (outbox writable). */
 int channel_map(struct channel *c, int in_fd, int out_fd, bool ours);
 void channel_unmap(struct channel *c);
+
+/* By a program that is executed as a worker: notes in its outbox that it has called gd_worker_main(). */
+void channel_note_entry(int out_fd);
 
 /* Wakes the worker if it sleeps; after something was stored that it waits for. */
 void channel_wake_worker(struct channel *c);

@@ -58,9 +58,9 @@ struct gd_pool {
 	/* The polling thread's. */
 	uint64_t arm;
 	bool in_callback;
-	bool closing; /* gd_pool_close() */
-	uint64_t timer_at; /* when timer_fd expires; 0: it is not set */
-	bool timer_soon;   /* … in a millisecond, for pool_balance() */
+	bool closing;          /* gd_pool_close() */
+	uint64_t timer_at;     /* when timer_fd expires; 0: it is not set */
+	bool timer_soon;       /* … in a millisecond, for pool_balance() */
 	uint64_t restart_at;   /* when to look at starts that failed; 0: there are none */
 	size_t setups_running; /* see setups.c */
 	size_t setups_waiting;
