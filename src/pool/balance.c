@@ -29,7 +29,7 @@ bool pool_has_surplus(struct gd_pool *p)
 bool pool_wants_balance(struct gd_pool *p)
 {
 	bool idle = false, waiting = false;
-	if (p->backlog.count > 0 || p->num_slots < 2)
+	if (!backlog_is_empty(&p->backlog) || p->num_slots < 2)
 		return false;
 	for (size_t i = 0; i < p->num_slots && !(idle && waiting); i++) {
 		struct slot *s = &p->slots[i];

@@ -159,7 +159,7 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 {
 	for (;;) {
 		pthread_mutex_lock(&p->lock);
-		struct backlog *from = p->again.count > 0 ? &p->again : &p->backlog;
+		struct backlog *from = !backlog_is_empty(&p->again) ? &p->again : &p->backlog;
 		struct task *front = backlog_front(from);
 		struct task t = {0};
 		if (front) {

@@ -17,6 +17,7 @@
 #include "base/signals.h"
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
+#include "pool/event_counter.h"
 #include "pool/options.h"
 #include "pool/pool_hints.h"
 #include "pool/relay.h"
@@ -24,25 +25,9 @@
 
 SIZED_NO_TAIL(gd_run, base_seed);
 
-static void raise_fd(int fd)
-{
-	int saved = errno;
-	uint64_t one = 1;
-	if (write(fd, &one, sizeof(one)) < 0)
-		errno = 0; /* the counter is full: it is readable */
-	errno = saved;
-}
-
-static void lower_fd(int fd)
-{
-	uint64_t count;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
 void dispatcher_nudge(struct gd_dispatcher *d)
 {
-	raise_fd(d->nudge_fd);
+	event_counter_raise(d->nudge_fd);
 }
 
 void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p)
@@ -52,7 +37,7 @@ void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p)
 		{.fd = d->nudge_fd, .events = POLLIN},
 	};
 	if (poll(fds, 2, -1) > 0 && fds[1].revents)
-		lower_fd(d->nudge_fd);
+		event_counter_lower(d->nudge_fd);
 }
 
 /* ---- Making and ending -------------------------------------------------- */
@@ -113,9 +98,9 @@ void gd_dispatcher_stop(struct gd_dispatcher *d)
 {
 	atomic_fetch_add(&d->passing, 1);
 	atomic_fetch_add(&d->stops, 1);
-	raise_fd(d->stop_fd);
+	event_counter_raise(d->stop_fd);
 	pass_stops(d);
-	raise_fd(d->nudge_fd);
+	event_counter_raise(d->nudge_fd);
 	atomic_fetch_sub(&d->passing, 1);
 }
 
@@ -134,9 +119,9 @@ static void forget_stops(struct gd_dispatcher *d)
 {
 	atomic_store(&d->stops, 0);
 	await_stops(d);
-	lower_fd(d->stop_fd);
+	event_counter_lower(d->stop_fd);
 	if (atomic_load(&d->stops) > 0)
-		raise_fd(d->stop_fd);
+		event_counter_raise(d->stop_fd);
 }
 
 int gd_dispatcher_stop_fd(const struct gd_dispatcher *d)
@@ -196,7 +181,7 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 		if (over && gd_pool_outstanding(p) == 0)
 			return 0;
 		if (ended && !told)
-			raise_fd(d->stop_fd);
+			event_counter_raise(d->stop_fd);
 		told = ended;
 		if (!(is_inline && !over && gd_pool_room(p) > 0))
 			dispatcher_wait(d, p);
@@ -298,7 +283,7 @@ int gd_dispatcher_run(
 	d->run = &given;
 	d->source_error = 0;
 	atomic_store(&d->source_over, false);
-	lower_fd(d->nudge_fd);
+	event_counter_lower(d->nudge_fd);
 	r = run_with_signals(d, &called, err);
 	d->run = NULL;
 	forget_stops(d);

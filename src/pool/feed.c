@@ -6,7 +6,6 @@
 #include "pool/dispatcher_private.h"
 #include "pool/pool_hints.h"
 
-#define INLINE_LARGE ((size_t)64 << 10)
 #define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
 
 /* With inline_generator, the thread that waits for room is the one that polls: callbacks are made here. */
@@ -126,7 +125,7 @@ void feed_inline(struct gd_feed *f)
 	int r = 1;
 	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
 		r = pull(f);
-		if (f->size >= INLINE_LARGE)
+		if (f->size >= POOL_LARGE)
 			break; /* the room is not known in numbers any more */
 	}
 	if (r <= 0)

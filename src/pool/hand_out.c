@@ -119,7 +119,7 @@ static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
 static void hand_out_again(struct gd_pool *p)
 {
-	size_t live = p->again.count - p->again.holes; /* cancelled ones leave holes */
+	size_t live = backlog_live(&p->again);
 	size_t count = live < MOST_AGAIN ? live : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
@@ -134,7 +134,7 @@ void pool_hand_out(struct gd_pool *p)
 {
 	if (p->stop_done > 0)
 		return;
-	if (p->again.count > 0)
+	if (!backlog_is_empty(&p->again))
 		hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
 		struct slot *s = pick_for(p, t);

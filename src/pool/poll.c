@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "pool/event_counter.h"
 #include "pool/pool_private.h"
 
 #define PROGRESS_NS (100 * NS_PER_MS)
@@ -37,13 +38,6 @@ bool pool_look(struct gd_pool *p)
 	return outstanding > 0 && outstanding <= FEW && channel_look(&p->looks, is_awaited, p);
 }
 
-static void clear_counter(int fd)
-{
-	uint64_t count;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
 /*
  * From here on the first answer of each worker makes event_fd readable, and so do a
  * stop, a cancelled task, an interrupt, and the end of the last outstanding task (for_tasks: the caller
@@ -53,7 +47,7 @@ static void clear_counter(int fd)
 static bool arm(struct gd_pool *p, bool for_tasks)
 {
 	if (p->signalled)
-		clear_counter(p->event_fd);
+		event_counter_lower(p->event_fd);
 	p->signalled = false;
 	p->arm++;
 	for (size_t i = 0; i < p->num_slots; i++)
@@ -67,7 +61,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 
 static void handle_timer(struct gd_pool *p)
 {
-	clear_counter(p->timer_fd);
+	event_counter_lower(p->timer_fd);
 	p->timer_at = 0;
 	pthread_mutex_lock(&p->lock);
 	pool_balance(p);
@@ -116,7 +110,8 @@ static void set_timer(struct gd_pool *p)
 	pthread_mutex_lock(&p->lock);
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
-	bool patient = p->again.count > 0; /* see pool_hand_out(): some wait for a worker that may never come */
+	bool patient =
+		!backlog_is_empty(&p->again); /* see pool_hand_out(): some wait for a worker that may never come */
 	p->untimed = !soon;
 	pthread_mutex_unlock(&p->lock);
 	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
@@ -258,11 +253,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 
 void pool_signal(struct gd_pool *p)
 {
-	int saved = errno;
-	uint64_t one = 1;
-	if (write(p->event_fd, &one, sizeof(one)) < 0)
-		errno = 0; /* full: readable anyway */
-	errno = saved;
+	event_counter_raise(p->event_fd);
 }
 
 void gd_pool_interrupt(struct gd_pool *p)

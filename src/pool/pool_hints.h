@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dispatcher does with a pool besides the public calls. */
+/* What the dispatcher knows of a pool besides the public calls. */
 #ifndef POOL_POOL_HINTS_H
 #define POOL_POOL_HINTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct gd_pool;
+
+/* A payload from this size on is copied without the lock, and bounded in number. */
+#define POOL_LARGE ((size_t)64 << 10)
 
 /*
  * From now on no task will be submitted, as far as the caller knows: a worker that ends is replaced

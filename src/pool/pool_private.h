@@ -28,7 +28,6 @@
 #include "pool/warden.h"
 
 #define POOL_CANCELLED_WORDS "cancelled before it began"
-#define POOL_LARGE           ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
 
 struct gd_draft {
 	struct gd_pool *pool;
@@ -128,7 +127,7 @@ static inline int pool_stop_asked(const struct gd_pool *p)
 
 static inline bool pool_has_waiting(const struct gd_pool *p)
 {
-	return p->backlog.count > 0 || p->again.count > 0;
+	return !backlog_is_empty(&p->backlog) || !backlog_is_empty(&p->again);
 }
 
 /* hand_out.c, with the lock held */

@@ -13,9 +13,8 @@
 #include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
-#define DEFAULT_BATCH 32
-#define NAP_AFTER     64    /* tasks without a wait */
-#define NAP_NS        20000 /* the kernel adds its timer slack, 50 µs by default */
+#define NAP_AFTER 64    /* tasks without a wait */
+#define NAP_NS    20000 /* the kernel adds its timer slack, 50 µs by default */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -293,7 +292,7 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 {
 	w->ops = ops;
 	w->fds = *fds;
-	w->max_batch = !ops->process_batch ? 1 : ops->max_batch ? ops->max_batch : DEFAULT_BATCH;
+	w->max_batch = !ops->process_batch ? 1 : ops->max_batch ? ops->max_batch : WORKER_DEFAULT_BATCH;
 	if (w->max_batch > RING_DEPTH)
 		w->max_batch = RING_DEPTH;
 	int r = channel_map(&w->channel, fds->inbox, fds->outbox, false);

@@ -277,7 +277,7 @@ static void test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sl
 static bool retry_waits(struct pool_rig *rig)
 {
 	pthread_mutex_lock(&rig->pool->lock);
-	bool waits = rig->pool->again.count > 0;
+	bool waits = !backlog_is_empty(&rig->pool->again);
 	pthread_mutex_unlock(&rig->pool->lock);
 	return waits;
 }
