@@ -13,6 +13,7 @@
 #define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
 #define TURNS_MAX   8  /* in one gd_pool_poll(), while there is something to call back */
+#define FEW         4  /* tasks: with more, answers gather during a sleep, and workers may need the processor */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -33,7 +34,8 @@ static bool is_awaited(void *context)
 
 bool pool_look(struct gd_pool *p)
 {
-	return pool_outstanding(p) > 0 && channel_look(&p->looks, is_awaited, p);
+	size_t outstanding = pool_outstanding(p);
+	return outstanding > 0 && outstanding <= FEW && channel_look(&p->looks, is_awaited, p);
 }
 
 /*
