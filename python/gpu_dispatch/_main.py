@@ -8,9 +8,11 @@ own, the preparation ends, and the names that were defined so far stay.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
         path: str | None
 
 
-__all__ = ["describe_main", "has_main", "prepare", "refuse_to_nest"]
+__all__ = ["describe_main", "has_main", "loading", "prepare", "refuse_to_nest"]
 
 _preparing = False
+_loading = False
 
 
 class _Prepared(BaseException):
@@ -33,9 +36,29 @@ class _Prepared(BaseException):
 
 
 def refuse_to_nest() -> None:
-    """Ends the preparation, if it is under way. Called by everything that starts workers."""
+    """Called by everything that starts workers: workers that start workers while they themselves are
+    being started would never end. Ends the preparation of __main__, if that is under way.
+
+    Raises RuntimeError in a module that is imported for the sake of a worker's class.
+    """
     if _preparing:
         raise _Prepared
+    if _loading:
+        raise RuntimeError(
+            "a module that workers import starts workers when it is imported: "
+            "put that part under `if __name__ == \"__main__\":`"
+        )
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Around whatever imports modules of the user in a worker, before its setup()."""
+    global _loading
+    _loading = True
+    try:
+        yield
+    finally:
+        _loading = False
 
 
 # ---- In the parent ----------------------------------------------------------

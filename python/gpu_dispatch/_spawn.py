@@ -23,6 +23,7 @@ def check_worker_class(worker_cls: object) -> None:
 
 def worker_argv(max_batch: int = 1) -> list[str]:
     """The command of a worker: this Python, with the same options and module path."""
+    _main.refuse_to_nest()
     if not sys.executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")
     # The current directory, which may change, stands for "".

@@ -43,14 +43,16 @@ class _Hooks:
         preparation: _main.Preparation = _engine.decode(bytes(_setting("main")))
         if preparation["directory"] is not None:
             os.chdir(preparation["directory"])
-        _main.prepare(preparation)
-        if _setting("cloudpickle") == b"1":
-            import cloudpickle  # type: ignore[import]
+        with _main.loading():
+            _main.prepare(preparation)
+            if _setting("cloudpickle") == b"1":
+                import cloudpickle  # type: ignore[import]
 
-            _engine.set_worker_dumps(cloudpickle.dumps)
-        worker: BaseWorker = pickle.loads(_setting("worker"))
+                _engine.set_worker_dumps(cloudpickle.dumps)
+            worker: BaseWorker = pickle.loads(_setting("worker"))
+            kwargs = pickle.loads(_setting("setup"))
         self._worker = worker
-        worker.setup(gpu, seed, **pickle.loads(_setting("setup")))
+        worker.setup(gpu, seed, **kwargs)
 
     @property
     def process(self) -> Callable[[Any], Any]:

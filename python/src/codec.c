@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "codec.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "compat.h"
@@ -23,7 +24,7 @@ uint8_t *codec_buffer_extend(struct codec_buffer *b, size_t more)
 		size_t room = b->room ? b->room * 2 : BUFFER_FIRST;
 		if (room < b->size + more)
 			room = b->size + more;
-		uint8_t *data = PyMem_RawRealloc(b->data, room);
+		uint8_t *data = realloc(b->data, room);
 		if (!data) {
 			PyErr_NoMemory();
 			return NULL;
@@ -43,7 +44,7 @@ void codec_buffer_trim(struct codec_buffer *b)
 
 void codec_buffer_finish(struct codec_buffer *b)
 {
-	PyMem_RawFree(b->data);
+	free(b->data);
 	*b = (struct codec_buffer){0};
 }
 
@@ -297,7 +298,9 @@ static int write_node(struct writer *w, PyObject *object)
 int codec_write(struct codec_buffer *b, PyObject *object)
 {
 	size_t before = b->size;
-	struct writer w = {.out = b};
+	struct writer w; /* not cleared: most of it is the set's first places */
+	w.out = b;
+	w.depth = 0;
 	seen_init(&w.seen);
 	int r = write_node(&w, object);
 	seen_finish(&w.seen);
@@ -491,7 +494,8 @@ static PyObject *read_key(struct reader *r)
 		PyObject *made = make_str(tag, text, size);
 		if (!made)
 			return NULL;
-		Py_XSETREF(keys[place].object, made);
+		Py_XDECREF(keys[place].object);
+		keys[place].object = made;
 		keys[place].size = (uint8_t)size;
 		memcpy(keys[place].text, text, size);
 	}

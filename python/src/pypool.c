@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "pypool.h"
 
+#include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <unistd.h>
 
 /* ---- Forks -------------------------------------------------------------- */
 
@@ -24,11 +25,23 @@ bool pypool_is_ours(const struct pypool *self)
 	return self->generation == generation;
 }
 
+/* Asked once per thread, and again after a fork, which makes its thread the main one. */
+bool pypool_on_main_thread(void)
+{
+	static _Thread_local unsigned asked;
+	static _Thread_local bool is_main;
+	if (asked != generation) {
+		asked = generation;
+		is_main = gettid() == getpid();
+	}
+	return is_main;
+}
+
 bool pypool_usable(const struct pypool *self)
 {
 	if (!pypool_is_ours(self)) {
-		PyErr_SetString(PyExc_RuntimeError,
-			"this pool belongs to the parent process: a forked child cannot use it");
+		PyErr_SetString(
+			PyExc_RuntimeError, "this pool belongs to the parent process: a forked child cannot use it");
 		return false;
 	}
 	if (!self->gd || self->closing) {
@@ -171,7 +184,7 @@ static PyObject *pypool_get_closed(PyObject *object, void *unused)
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function)
 
 static PyMethodDef methods[] = {
-	{"submit", KEYWORDS(pypool_submit), METH_VARARGS | METH_KEYWORDS, "Adds a task and returns its id."},
+	{"submit", KEYWORDS(pypool_submit), METH_FASTCALL | METH_KEYWORDS, "Adds a task and returns its id."},
 	{"feed", KEYWORDS(pypool_feed), METH_VARARGS | METH_KEYWORDS, "Submits what an iterator yields."},
 	{"poll", KEYWORDS(pypool_poll), METH_VARARGS | METH_KEYWORDS, "Makes the callbacks that are due."},
 	{"wait_ready", KEYWORDS(pypool_wait_ready), METH_VARARGS | METH_KEYWORDS, "Polls until the workers are ready."},

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LOOK_NS 200000 /* while other threads leave the library */
 
@@ -37,7 +36,7 @@ static void handle_ctrl_c(int sig, siginfo_t *info, void *context)
 /* Only if Python handles SIGINT, which it does on the main thread. */
 static bool ctrl_c_watch(struct gd_pool *pool, int interrupts)
 {
-	if (gettid() != getpid() || sigaction(SIGINT, NULL, &ctrl_c.python) < 0)
+	if (!pypool_on_main_thread() || sigaction(SIGINT, NULL, &ctrl_c.python) < 0)
 		return false;
 	if (!(ctrl_c.python.sa_flags & SA_SIGINFO) &&
 		(ctrl_c.python.sa_handler == SIG_DFL || ctrl_c.python.sa_handler == SIG_IGN))

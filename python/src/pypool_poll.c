@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * On the main thread, the longest wait without a look at Python's signals: a handler that
@@ -16,12 +15,6 @@ static int64_t now_ms(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* Python's signal handlers run on the main thread only. */
-static bool on_main_thread(void)
-{
-	return gettid() == getpid();
 }
 
 static int next_slice(int64_t deadline_ms, bool main_thread)
@@ -80,7 +73,7 @@ static PyObject *raise_for(int code)
 static PyObject *poll(struct pypool *self, int64_t deadline_ms, bool idle)
 {
 	unsigned flags = GD_POLL_SIGNALS | (idle ? GD_POLL_IDLE : 0);
-	bool main_thread = deadline_ms != 0 && on_main_thread();
+	bool main_thread = deadline_ms != 0 && pypool_on_main_thread();
 	for (;;) {
 		int r = poll_once(self, deadline_ms == 0 ? 0 : next_slice(deadline_ms, main_thread), flags);
 		if (check_errors(self) < 0)
@@ -133,7 +126,7 @@ PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs)
 /* The GIL is released between its callbacks. */
 static PyObject *wait_ready(struct pypool *self, int64_t deadline_ms)
 {
-	bool main_thread = on_main_thread();
+	bool main_thread = pypool_on_main_thread();
 	self->release_each = true;
 	int r = -ETIMEDOUT;
 	while (r == -ETIMEDOUT) {

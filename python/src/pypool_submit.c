@@ -85,16 +85,55 @@ static PyObject *dumps_of(const struct pypool *self)
 
 /* ---- submit() ----------------------------------------------------------- */
 
-PyObject *pypool_submit(PyObject *object, PyObject *args, PyObject *kwargs)
+/*
+ * PyArg_ParseTupleAndKeywords() takes a third of the time of submitting a small task, so this
+ * is done by hand. The order of the arguments: item, tag, timeout_ms, nowait.
+ */
+enum { ARG_ITEM, ARG_TAG, ARG_TIMEOUT_MS, ARG_NOWAIT, NUM_ARGS };
+
+static int take_keyword(PyObject *name, PyObject *value, PyObject *ret[NUM_ARGS])
+{
+	static const char *const names[NUM_ARGS] = {"item", "tag", "timeout_ms", "nowait"};
+	for (size_t i = 0; i < NUM_ARGS; i++) {
+		if (PyUnicode_CompareWithASCIIString(name, names[i]) != 0)
+			continue;
+		if (ret[i]) {
+			PyErr_Format(PyExc_TypeError, "submit() got multiple values for '%U'", name);
+			return -1;
+		}
+		ret[i] = value;
+		return 0;
+	}
+	PyErr_Format(PyExc_TypeError, "submit() got an unexpected keyword argument '%U'", name);
+	return -1;
+}
+
+static int take_arguments(PyObject *const *args, Py_ssize_t count, PyObject *keywords, PyObject *ret[NUM_ARGS])
+{
+	if (count > NUM_ARGS) {
+		PyErr_Format(PyExc_TypeError, "submit() takes at most %d arguments", NUM_ARGS);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < count; i++)
+		ret[i] = args[i];
+	for (Py_ssize_t i = 0; keywords && i < compat_tuple_size(keywords); i++)
+		if (take_keyword(compat_tuple_get(keywords, i), args[count + i], ret) < 0)
+			return -1;
+	if (!ret[ARG_ITEM])
+		PyErr_SetString(PyExc_TypeError, "submit() needs an item");
+	return ret[ARG_ITEM] ? 0 : -1;
+}
+
+PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
 	struct pypool *self = (struct pypool *)object;
-	static char *names[] = {"item", "tag", "timeout_ms", "nowait", NULL};
-	PyObject *item, *tag = Py_None;
-	long long timeout_ms = 0;
-	int nowait = 0;
-	if (!pypool_usable(self) ||
-		!PyArg_ParseTupleAndKeywords(
-			args, kwargs, "O|OLp:submit", names, &item, &tag, &timeout_ms, &nowait))
+	PyObject *given[NUM_ARGS] = {NULL};
+	if (!pypool_usable(self) || take_arguments(args, count, keywords, given) < 0)
+		return NULL;
+	PyObject *item = given[ARG_ITEM], *tag = given[ARG_TAG];
+	long long timeout_ms = given[ARG_TIMEOUT_MS] ? PyLong_AsLongLong(given[ARG_TIMEOUT_MS]) : 0;
+	int nowait = given[ARG_NOWAIT] ? PyObject_IsTrue(given[ARG_NOWAIT]) : 0;
+	if (PyErr_Occurred())
 		return NULL;
 	struct cargo p;
 	if (cargo_make(&p, &self->buffer, item, dumps_of(self)) < 0)

@@ -85,11 +85,30 @@ def test_keys_are_tags_or_ids(log: Log) -> None:
     assert pool.close()["completed"] == 3
 
 
-def test_tags_are_released(log: Log) -> None:
+def test_wrong_arguments_of_submit(log: Log) -> None:
+    pool = open_pool(log)
+    wrong: list[Callable[[], object]] = [
+        lambda: pool.submit(),  # type: ignore[call-arg]
+        lambda: pool.submit(1, 2, 3, True, 5),  # type: ignore[call-arg]
+        lambda: pool.submit(1, item=2),  # type: ignore[misc]
+        lambda: pool.submit(1, tags=2),  # type: ignore[call-arg]
+        lambda: pool.submit(1, timeout_ms="x"),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(ValueError):
+        pool.submit(1, timeout_ms=-1)
+    assert pool.outstanding() == 0
+    assert pool.submit(item=1, tag="x", timeout_ms=10_000, nowait=True) == 0
+    pool.close()
+
+
+def test_tags_are_released(log: Log, tmp_path: pathlib.Path) -> None:
     class Tag:
         pass
 
-    pool = open_pool(log, Naughty)
+    pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
     tags = [Tag() for _ in range(6)]
     alive = [weakref.ref(tag) for tag in tags]
     log.results = log.failures = log.cancelled = log.timeouts = _Forgetful()

@@ -64,6 +64,27 @@ def test_a_script_without_a_guard_and_with_a_handler_around_the_run(tmp_path: pa
     check(python(script(tmp_path, WORKER, code), directory=tmp_path))
 
 
+def test_a_module_that_starts_workers_when_it_is_imported(tmp_path: pathlib.Path) -> None:
+    run = "Dispatcher(Twice, [0]).run([1], on_success, on_setup_fail=lambda gpu, error: print(error))\n"
+    (tmp_path / "mine.py").write_text(WORKER + run)
+    done = python("-c", "import mine", directory=tmp_path)
+    assert "put that part under" in done.stdout and "All workers failed during setup" in done.stderr
+
+
+def test_the_extension_itself_in_a_script_without_a_guard(tmp_path: pathlib.Path) -> None:
+    run = """
+    from gpu_dispatch import _engine, _spawn
+    settings = _spawn.worker_settings(Twice(), {})
+    pool = _engine.Pool(argv=_spawn.worker_argv(), settings=settings, gpus=[0], bind=False, on_success=on_success)
+    pool.submit(4)
+    while pool.outstanding():
+        pool.poll()
+    pool.close()
+    print(results)
+    """
+    check(python(script(tmp_path, WORKER, run), directory=tmp_path), "{0: 8}\n")
+
+
 def test_a_script_from_another_directory_with_a_module_beside_it(tmp_path: pathlib.Path) -> None:
     place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
     place.mkdir()

@@ -176,21 +176,19 @@ class Naughty(BaseWorker):
 
     def do_poll_cancelled(self) -> str:
         """In a thread, which no exception reaches."""
-        seen: list[bool] = []
+        seen = threading.Event()
 
         def watch() -> None:
             wait_until(lambda: self.cancelled)
-            seen.append(True)
+            seen.set()
 
-        thread = threading.Thread(target=watch)
-        thread.start()
+        threading.Thread(target=watch).start()
         try:
             (self.directory / "hangs").touch()
-            thread.join()
+            seen.wait()
         except BaseException:
             pass
-        thread.join()
-        return "cancelled" if seen else "?"
+        return "cancelled" if seen.wait(30) else "?"
 
     def do_wait_for(self, name: str) -> str:
         (self.directory / f"{name}-waits").touch()
