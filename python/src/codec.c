@@ -50,7 +50,7 @@ void codec_buffer_finish(struct codec_buffer *b)
 
 /* ---- Writing ------------------------------------------------------------ */
 
-struct writer {
+struct tree_writer {
 	struct codec_buffer *out;
 	struct seen seen;
 	int depth;
@@ -80,7 +80,7 @@ size_t codec_bytes_head(uint8_t *head, size_t size)
 	return put_head(head, CODEC_BYTES, size);
 }
 
-static int write_tag(struct writer *w, uint8_t tag)
+static int write_tag(struct tree_writer *w, uint8_t tag)
 {
 	uint8_t *to = codec_buffer_extend(w->out, 1);
 	if (!to)
@@ -90,7 +90,7 @@ static int write_tag(struct writer *w, uint8_t tag)
 	return 1;
 }
 
-static int write_run(struct writer *w, uint8_t tag, size_t length, const void *data, size_t size)
+static int write_run(struct tree_writer *w, uint8_t tag, size_t length, const void *data, size_t size)
 {
 	uint8_t *to = codec_buffer_extend(w->out, CODEC_HEAD_MAX + size);
 	if (!to)
@@ -101,7 +101,7 @@ static int write_run(struct writer *w, uint8_t tag, size_t length, const void *d
 	return 1;
 }
 
-static int write_fixed(struct writer *w, uint8_t tag, const void *data, size_t size)
+static int write_fixed(struct tree_writer *w, uint8_t tag, const void *data, size_t size)
 {
 	uint8_t *to = codec_buffer_extend(w->out, 1 + sizeof(uint64_t));
 	if (!to)
@@ -112,7 +112,7 @@ static int write_fixed(struct writer *w, uint8_t tag, const void *data, size_t s
 	return 1;
 }
 
-static int write_int(struct writer *w, PyObject *object)
+static int write_int(struct tree_writer *w, PyObject *object)
 {
 	int overflow;
 	long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
@@ -132,7 +132,7 @@ static int write_int(struct writer *w, PyObject *object)
 	return write_fixed(w, CODEC_INT64, &eight, sizeof(eight));
 }
 
-static int write_float(struct writer *w, PyObject *object)
+static int write_float(struct tree_writer *w, PyObject *object)
 {
 	double value = compat_float(object);
 	return write_fixed(w, CODEC_FLOAT, &value, sizeof(value));
@@ -140,7 +140,7 @@ static int write_float(struct writer *w, PyObject *object)
 
 #ifdef Py_LIMITED_API
 
-static int write_str(struct writer *w, PyObject *object)
+static int write_str(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size;
 	const char *text = PyUnicode_AsUTF8AndSize(object, &size);
@@ -158,7 +158,7 @@ static size_t str_size(PyObject *object)
 
 #else
 
-static int write_str(struct writer *w, PyObject *object)
+static int write_str(struct tree_writer *w, PyObject *object)
 {
 #if PY_VERSION_HEX < 0x030c0000
 	if (PyUnicode_READY(object) < 0)
@@ -185,9 +185,9 @@ static size_t str_size(PyObject *object)
 
 #endif
 
-static int write_node(struct writer *w, PyObject *object);
+static int write_node(struct tree_writer *w, PyObject *object);
 
-static int write_head(struct writer *w, uint8_t tag, Py_ssize_t length)
+static int write_head(struct tree_writer *w, uint8_t tag, Py_ssize_t length)
 {
 	uint8_t *to = codec_buffer_extend(w->out, CODEC_HEAD_MAX);
 	if (!to)
@@ -196,7 +196,7 @@ static int write_head(struct writer *w, uint8_t tag, Py_ssize_t length)
 	return 1;
 }
 
-static int write_tuple(struct writer *w, PyObject *object)
+static int write_tuple(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size = compat_tuple_size(object);
 	int r = write_head(w, CODEC_TUPLE, size);
@@ -205,7 +205,7 @@ static int write_tuple(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_list(struct writer *w, PyObject *object)
+static int write_list(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size = compat_list_size(object);
 	int r = write_head(w, CODEC_LIST, size);
@@ -214,7 +214,7 @@ static int write_list(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_dict(struct writer *w, PyObject *object)
+static int write_dict(struct tree_writer *w, PyObject *object)
 {
 	PyObject *key, *value;
 	Py_ssize_t at = 0;
@@ -228,7 +228,7 @@ static int write_dict(struct writer *w, PyObject *object)
 }
 
 /* Whether the object may be written here: not for the second time. As codec_write() returns. */
-static int write_once(struct writer *w, PyObject *object)
+static int write_once(struct tree_writer *w, PyObject *object)
 {
 	/* The root is not remembered: if it contains itself, that is seen one turn later. */
 	if (w->depth == 0 || Py_REFCNT(object) == 1)
@@ -239,7 +239,8 @@ static int write_once(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_container(struct writer *w, PyObject *object, int (*write)(struct writer *w, PyObject *object))
+static int write_container(
+	struct tree_writer *w, PyObject *object, int (*write)(struct tree_writer *w, PyObject *object))
 {
 	if (w->depth >= CODEC_DEPTH)
 		return 0;
@@ -252,7 +253,7 @@ static int write_container(struct writer *w, PyObject *object, int (*write)(stru
 	return r;
 }
 
-static int write_text(struct writer *w, PyObject *object)
+static int write_text(struct tree_writer *w, PyObject *object)
 {
 	int r = str_size(object) < REPEATED_SIZE ? 1 : write_once(w, object);
 	if (r <= 0)
@@ -260,7 +261,7 @@ static int write_text(struct writer *w, PyObject *object)
 	return write_str(w, object);
 }
 
-static int write_bytes(struct writer *w, PyObject *object)
+static int write_bytes(struct tree_writer *w, PyObject *object)
 {
 	size_t size = (size_t)compat_bytes_size(object);
 	int r = size < REPEATED_SIZE ? 1 : write_once(w, object);
@@ -269,7 +270,7 @@ static int write_bytes(struct writer *w, PyObject *object)
 	return write_run(w, CODEC_BYTES, size, compat_bytes_data(object), size);
 }
 
-static int write_node(struct writer *w, PyObject *object)
+static int write_node(struct tree_writer *w, PyObject *object)
 {
 	const PyTypeObject *type = Py_TYPE(object);
 	if (type == &PyUnicode_Type)
@@ -298,7 +299,7 @@ static int write_node(struct writer *w, PyObject *object)
 int codec_write(struct codec_buffer *b, PyObject *object)
 {
 	size_t before = b->size;
-	struct writer w; /* not cleared: most of it is the set's first places */
+	struct tree_writer w; /* not cleared: most of it is the set's first places */
 	w.out = b;
 	w.depth = 0;
 	seen_init(&w.seen);
@@ -311,13 +312,13 @@ int codec_write(struct codec_buffer *b, PyObject *object)
 
 /* ---- Reading ------------------------------------------------------------ */
 
-struct reader {
+struct tree_reader {
 	const uint8_t *at;
 	const uint8_t *end;
 	int depth;
 };
 
-static PyObject *read_node(struct reader *r);
+static PyObject *read_node(struct tree_reader *r);
 
 static PyObject *damaged(void)
 {
@@ -325,12 +326,12 @@ static PyObject *damaged(void)
 	return NULL;
 }
 
-static size_t left(const struct reader *r)
+static size_t left(const struct tree_reader *r)
 {
 	return (size_t)(r->end - r->at);
 }
 
-static const void *take(struct reader *r, size_t size)
+static const void *take(struct tree_reader *r, size_t size)
 {
 	if (size > left(r)) {
 		damaged();
@@ -342,7 +343,7 @@ static const void *take(struct reader *r, size_t size)
 }
 
 /* A length is at most what is left: each unit takes `unit` bytes or more. -1: an exception is set. */
-static int read_length(struct reader *r, size_t unit, size_t *ret)
+static int read_length(struct tree_reader *r, size_t unit, size_t *ret)
 {
 	const uint8_t *first = take(r, 1);
 	if (!first)
@@ -364,7 +365,7 @@ static int read_length(struct reader *r, size_t unit, size_t *ret)
 	return 0;
 }
 
-static PyObject *read_int(struct reader *r, uint8_t tag)
+static PyObject *read_int(struct tree_reader *r, uint8_t tag)
 {
 	if (tag == CODEC_INT8) {
 		const int8_t *one = take(r, 1);
@@ -386,7 +387,7 @@ static PyObject *read_int(struct reader *r, uint8_t tag)
 	return PyLong_FromLongLong(eight);
 }
 
-static PyObject *read_float(struct reader *r)
+static PyObject *read_float(struct tree_reader *r)
 {
 	double value;
 	const void *from = take(r, sizeof(value));
@@ -396,7 +397,7 @@ static PyObject *read_float(struct reader *r)
 	return PyFloat_FromDouble(value);
 }
 
-static PyObject *read_bytes(struct reader *r)
+static PyObject *read_bytes(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -412,6 +413,18 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 }
 
 #else
+
+/* PyUnicode_FromKindAndData() of Python 3.10 raises SystemError for others. */
+static bool are_code_points(const void *data, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		uint32_t c;
+		memcpy(&c, (const char *)data + i * sizeof(c), sizeof(c));
+		if (c > 0x10ffff)
+			return false;
+	}
+	return true;
+}
 
 static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 {
@@ -435,6 +448,8 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 	case CODEC_UCS2:
 		return PyUnicode_FromKindAndData(PyUnicode_2BYTE_KIND, data, (Py_ssize_t)length);
 	case CODEC_UCS4:
+		if (!are_code_points(data, length))
+			return damaged();
 		return PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, data, (Py_ssize_t)length);
 	default:
 		return PyUnicode_FromStringAndSize(data, (Py_ssize_t)length);
@@ -443,7 +458,7 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 
 #endif
 
-static PyObject *read_str(struct reader *r, uint8_t tag)
+static PyObject *read_str(struct tree_reader *r, uint8_t tag)
 {
 	size_t unit = tag == CODEC_UCS2 ? 2 : tag == CODEC_UCS4 ? 4 : 1;
 	size_t length;
@@ -473,7 +488,7 @@ static uint32_t hash_key(const char *text, size_t size)
 	return hash;
 }
 
-static PyObject *read_key(struct reader *r)
+static PyObject *read_key(struct tree_reader *r)
 {
 	if (left(r) < 2)
 		return read_node(r);
@@ -503,7 +518,7 @@ static PyObject *read_key(struct reader *r)
 	return keys[place].object;
 }
 
-static PyObject *read_tuple(struct reader *r)
+static PyObject *read_tuple(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -519,7 +534,7 @@ static PyObject *read_tuple(struct reader *r)
 	return tuple;
 }
 
-static PyObject *read_list(struct reader *r)
+static PyObject *read_list(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -535,7 +550,7 @@ static PyObject *read_list(struct reader *r)
 	return list;
 }
 
-static PyObject *read_dict(struct reader *r)
+static PyObject *read_dict(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 2, &size) < 0)
@@ -552,7 +567,7 @@ static PyObject *read_dict(struct reader *r)
 	return dict;
 }
 
-static PyObject *read_container(struct reader *r, PyObject *(*read)(struct reader *r))
+static PyObject *read_container(struct tree_reader *r, PyObject *(*read)(struct tree_reader *r))
 {
 	if (r->depth >= CODEC_DEPTH)
 		return damaged();
@@ -568,7 +583,7 @@ static PyObject *constant(PyObject *object)
 	return object;
 }
 
-static PyObject *read_node(struct reader *r)
+static PyObject *read_node(struct tree_reader *r)
 {
 	const uint8_t *first = take(r, 1);
 	if (!first)
@@ -608,7 +623,7 @@ static PyObject *read_node(struct reader *r)
 
 PyObject *codec_read(const void *data, size_t size)
 {
-	struct reader r = {.at = data, .end = (const uint8_t *)data + size};
+	struct tree_reader r = {.at = data, .end = (const uint8_t *)data + size};
 	PyObject *object = read_node(&r);
 	if (object && r.at != r.end) {
 		Py_DECREF(object);

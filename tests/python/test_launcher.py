@@ -108,7 +108,13 @@ def start(lab: Lab, *more: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
+
+
+def heed_interrupts() -> None:
+    """Shells make programs in the background ignore Ctrl-C, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def line_of(stream: Any, text: str) -> None:
