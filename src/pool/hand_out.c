@@ -152,7 +152,6 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 {
 	for (uint64_t seq = s->in.head; seq > from; seq--) {
 		struct task *t = slot_task(s, seq - 1);
-		t->announced = false; /* it has not begun, whatever the worker said */
 		if (task_detach(t) < 0) {
 			if (t->size >= POOL_LARGE)
 				atomic_fetch_sub(&p->large, 1); /* with its bytes; see call_back() */
