@@ -214,7 +214,8 @@ class Run(ABC):
     def cancel(self) -> None:
         """Cancels the tasks that have not ended. Nothing is taken afterwards."""
         self.closed = True
-        for slot in self.line.unfinished():
+        # The last ones first: a worker whose task is cancelled begins the next one.
+        for slot in sorted(self.line.unfinished(), key=lambda slot: slot._id, reverse=True):
             self.core.cancel(slot)
         self.wake()
 

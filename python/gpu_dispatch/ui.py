@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ._progress import have_widgets
 from .dispatcher import Dispatcher
 from .worker import BaseWorker
 
@@ -165,7 +166,7 @@ class RichDispatcher:
         from rich.live import Live
 
         console = self._console or Console()
-        if console.is_jupyter and not _have_ipywidgets():
+        if console.is_jupyter and not have_widgets():
             return _NotebookLive(board, self._refresh_rate)
         return Live(
             console=console,
@@ -307,12 +308,6 @@ def _seconds(seconds: float) -> str:
 def _clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def _have_ipywidgets() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("ipywidgets") is not None
 
 
 class _NotebookLive:

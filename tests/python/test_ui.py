@@ -244,7 +244,7 @@ def test_a_notebook_without_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     setattr(module, "display", display)
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
-    monkeypatch.setattr(ui, "_have_ipywidgets", lambda: False)
+    monkeypatch.setattr(ui, "have_widgets", lambda: False)
     console = Console(file=io.StringIO(), force_jupyter=True)
     RichDispatcher(Actor, [0], console=console, refresh_rate=100).run([("echo", 1)])
     assert len(shown) >= 2
