@@ -14,8 +14,8 @@
 #include "engine.h"
 
 enum cargo_kind {
-	CARGO_TREE,    /* the bytes are in the codec's buffer */
-	CARGO_BYTES,   /* one large bytes object */
+	CARGO_TREE,  /* the bytes are in the codec's buffer */
+	CARGO_BYTES, /* one large bytes object */
 	CARGO_PICKLED,
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "codec.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "compat.h"
@@ -23,7 +24,7 @@ uint8_t *codec_buffer_extend(struct codec_buffer *b, size_t more)
 		size_t room = b->room ? b->room * 2 : BUFFER_FIRST;
 		if (room < b->size + more)
 			room = b->size + more;
-		uint8_t *data = PyMem_RawRealloc(b->data, room);
+		uint8_t *data = realloc(b->data, room);
 		if (!data) {
 			PyErr_NoMemory();
 			return NULL;
@@ -43,13 +44,13 @@ void codec_buffer_trim(struct codec_buffer *b)
 
 void codec_buffer_finish(struct codec_buffer *b)
 {
-	PyMem_RawFree(b->data);
+	free(b->data);
 	*b = (struct codec_buffer){0};
 }
 
 /* ---- Writing ------------------------------------------------------------ */
 
-struct writer {
+struct tree_writer {
 	struct codec_buffer *out;
 	struct seen seen;
 	int depth;
@@ -79,7 +80,7 @@ size_t codec_bytes_head(uint8_t *head, size_t size)
 	return put_head(head, CODEC_BYTES, size);
 }
 
-static int write_tag(struct writer *w, uint8_t tag)
+static int write_tag(struct tree_writer *w, uint8_t tag)
 {
 	uint8_t *to = codec_buffer_extend(w->out, 1);
 	if (!to)
@@ -89,7 +90,7 @@ static int write_tag(struct writer *w, uint8_t tag)
 	return 1;
 }
 
-static int write_run(struct writer *w, uint8_t tag, size_t length, const void *data, size_t size)
+static int write_run(struct tree_writer *w, uint8_t tag, size_t length, const void *data, size_t size)
 {
 	uint8_t *to = codec_buffer_extend(w->out, CODEC_HEAD_MAX + size);
 	if (!to)
@@ -100,7 +101,7 @@ static int write_run(struct writer *w, uint8_t tag, size_t length, const void *d
 	return 1;
 }
 
-static int write_fixed(struct writer *w, uint8_t tag, const void *data, size_t size)
+static int write_fixed(struct tree_writer *w, uint8_t tag, const void *data, size_t size)
 {
 	uint8_t *to = codec_buffer_extend(w->out, 1 + sizeof(uint64_t));
 	if (!to)
@@ -111,7 +112,7 @@ static int write_fixed(struct writer *w, uint8_t tag, const void *data, size_t s
 	return 1;
 }
 
-static int write_int(struct writer *w, PyObject *object)
+static int write_int(struct tree_writer *w, PyObject *object)
 {
 	int overflow;
 	long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
@@ -131,7 +132,7 @@ static int write_int(struct writer *w, PyObject *object)
 	return write_fixed(w, CODEC_INT64, &eight, sizeof(eight));
 }
 
-static int write_float(struct writer *w, PyObject *object)
+static int write_float(struct tree_writer *w, PyObject *object)
 {
 	double value = compat_float(object);
 	return write_fixed(w, CODEC_FLOAT, &value, sizeof(value));
@@ -139,7 +140,7 @@ static int write_float(struct writer *w, PyObject *object)
 
 #ifdef Py_LIMITED_API
 
-static int write_str(struct writer *w, PyObject *object)
+static int write_str(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size;
 	const char *text = PyUnicode_AsUTF8AndSize(object, &size);
@@ -157,7 +158,7 @@ static size_t str_size(PyObject *object)
 
 #else
 
-static int write_str(struct writer *w, PyObject *object)
+static int write_str(struct tree_writer *w, PyObject *object)
 {
 #if PY_VERSION_HEX < 0x030c0000
 	if (PyUnicode_READY(object) < 0)
@@ -184,9 +185,9 @@ static size_t str_size(PyObject *object)
 
 #endif
 
-static int write_node(struct writer *w, PyObject *object);
+static int write_node(struct tree_writer *w, PyObject *object);
 
-static int write_head(struct writer *w, uint8_t tag, Py_ssize_t length)
+static int write_head(struct tree_writer *w, uint8_t tag, Py_ssize_t length)
 {
 	uint8_t *to = codec_buffer_extend(w->out, CODEC_HEAD_MAX);
 	if (!to)
@@ -195,7 +196,7 @@ static int write_head(struct writer *w, uint8_t tag, Py_ssize_t length)
 	return 1;
 }
 
-static int write_tuple(struct writer *w, PyObject *object)
+static int write_tuple(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size = compat_tuple_size(object);
 	int r = write_head(w, CODEC_TUPLE, size);
@@ -204,7 +205,7 @@ static int write_tuple(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_list(struct writer *w, PyObject *object)
+static int write_list(struct tree_writer *w, PyObject *object)
 {
 	Py_ssize_t size = compat_list_size(object);
 	int r = write_head(w, CODEC_LIST, size);
@@ -213,7 +214,7 @@ static int write_list(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_dict(struct writer *w, PyObject *object)
+static int write_dict(struct tree_writer *w, PyObject *object)
 {
 	PyObject *key, *value;
 	Py_ssize_t at = 0;
@@ -227,7 +228,7 @@ static int write_dict(struct writer *w, PyObject *object)
 }
 
 /* Whether the object may be written here: not for the second time. As codec_write() returns. */
-static int write_once(struct writer *w, PyObject *object)
+static int write_once(struct tree_writer *w, PyObject *object)
 {
 	/* The root is not remembered: if it contains itself, that is seen one turn later. */
 	if (w->depth == 0 || Py_REFCNT(object) == 1)
@@ -238,7 +239,8 @@ static int write_once(struct writer *w, PyObject *object)
 	return r;
 }
 
-static int write_container(struct writer *w, PyObject *object, int (*write)(struct writer *w, PyObject *object))
+static int write_container(
+	struct tree_writer *w, PyObject *object, int (*write)(struct tree_writer *w, PyObject *object))
 {
 	if (w->depth >= CODEC_DEPTH)
 		return 0;
@@ -251,7 +253,7 @@ static int write_container(struct writer *w, PyObject *object, int (*write)(stru
 	return r;
 }
 
-static int write_text(struct writer *w, PyObject *object)
+static int write_text(struct tree_writer *w, PyObject *object)
 {
 	int r = str_size(object) < REPEATED_SIZE ? 1 : write_once(w, object);
 	if (r <= 0)
@@ -259,7 +261,7 @@ static int write_text(struct writer *w, PyObject *object)
 	return write_str(w, object);
 }
 
-static int write_bytes(struct writer *w, PyObject *object)
+static int write_bytes(struct tree_writer *w, PyObject *object)
 {
 	size_t size = (size_t)compat_bytes_size(object);
 	int r = size < REPEATED_SIZE ? 1 : write_once(w, object);
@@ -268,7 +270,7 @@ static int write_bytes(struct writer *w, PyObject *object)
 	return write_run(w, CODEC_BYTES, size, compat_bytes_data(object), size);
 }
 
-static int write_node(struct writer *w, PyObject *object)
+static int write_node(struct tree_writer *w, PyObject *object)
 {
 	const PyTypeObject *type = Py_TYPE(object);
 	if (type == &PyUnicode_Type)
@@ -297,7 +299,7 @@ static int write_node(struct writer *w, PyObject *object)
 int codec_write(struct codec_buffer *b, PyObject *object)
 {
 	size_t before = b->size;
-	struct writer w; /* not cleared: most of it is the set's first places */
+	struct tree_writer w; /* not cleared: most of it is the set's first places */
 	w.out = b;
 	w.depth = 0;
 	seen_init(&w.seen);
@@ -310,13 +312,13 @@ int codec_write(struct codec_buffer *b, PyObject *object)
 
 /* ---- Reading ------------------------------------------------------------ */
 
-struct reader {
+struct tree_reader {
 	const uint8_t *at;
 	const uint8_t *end;
 	int depth;
 };
 
-static PyObject *read_node(struct reader *r);
+static PyObject *read_node(struct tree_reader *r);
 
 static PyObject *damaged(void)
 {
@@ -324,12 +326,12 @@ static PyObject *damaged(void)
 	return NULL;
 }
 
-static size_t left(const struct reader *r)
+static size_t left(const struct tree_reader *r)
 {
 	return (size_t)(r->end - r->at);
 }
 
-static const void *take(struct reader *r, size_t size)
+static const void *take(struct tree_reader *r, size_t size)
 {
 	if (size > left(r)) {
 		damaged();
@@ -341,7 +343,7 @@ static const void *take(struct reader *r, size_t size)
 }
 
 /* A length is at most what is left: each unit takes `unit` bytes or more. -1: an exception is set. */
-static int read_length(struct reader *r, size_t unit, size_t *ret)
+static int read_length(struct tree_reader *r, size_t unit, size_t *ret)
 {
 	const uint8_t *first = take(r, 1);
 	if (!first)
@@ -363,7 +365,7 @@ static int read_length(struct reader *r, size_t unit, size_t *ret)
 	return 0;
 }
 
-static PyObject *read_int(struct reader *r, uint8_t tag)
+static PyObject *read_int(struct tree_reader *r, uint8_t tag)
 {
 	if (tag == CODEC_INT8) {
 		const int8_t *one = take(r, 1);
@@ -385,7 +387,7 @@ static PyObject *read_int(struct reader *r, uint8_t tag)
 	return PyLong_FromLongLong(eight);
 }
 
-static PyObject *read_float(struct reader *r)
+static PyObject *read_float(struct tree_reader *r)
 {
 	double value;
 	const void *from = take(r, sizeof(value));
@@ -395,7 +397,7 @@ static PyObject *read_float(struct reader *r)
 	return PyFloat_FromDouble(value);
 }
 
-static PyObject *read_bytes(struct reader *r)
+static PyObject *read_bytes(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -442,7 +444,7 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 
 #endif
 
-static PyObject *read_str(struct reader *r, uint8_t tag)
+static PyObject *read_str(struct tree_reader *r, uint8_t tag)
 {
 	size_t unit = tag == CODEC_UCS2 ? 2 : tag == CODEC_UCS4 ? 4 : 1;
 	size_t length;
@@ -472,7 +474,7 @@ static uint32_t hash_key(const char *text, size_t size)
 	return hash;
 }
 
-static PyObject *read_key(struct reader *r)
+static PyObject *read_key(struct tree_reader *r)
 {
 	if (left(r) < 2)
 		return read_node(r);
@@ -493,7 +495,8 @@ static PyObject *read_key(struct reader *r)
 		PyObject *made = make_str(tag, text, size);
 		if (!made)
 			return NULL;
-		Py_XSETREF(keys[place].object, made);
+		Py_XDECREF(keys[place].object);
+		keys[place].object = made;
 		keys[place].size = (uint8_t)size;
 		memcpy(keys[place].text, text, size);
 	}
@@ -501,7 +504,7 @@ static PyObject *read_key(struct reader *r)
 	return keys[place].object;
 }
 
-static PyObject *read_tuple(struct reader *r)
+static PyObject *read_tuple(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -517,7 +520,7 @@ static PyObject *read_tuple(struct reader *r)
 	return tuple;
 }
 
-static PyObject *read_list(struct reader *r)
+static PyObject *read_list(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 1, &size) < 0)
@@ -533,7 +536,7 @@ static PyObject *read_list(struct reader *r)
 	return list;
 }
 
-static PyObject *read_dict(struct reader *r)
+static PyObject *read_dict(struct tree_reader *r)
 {
 	size_t size;
 	if (read_length(r, 2, &size) < 0)
@@ -550,7 +553,7 @@ static PyObject *read_dict(struct reader *r)
 	return dict;
 }
 
-static PyObject *read_container(struct reader *r, PyObject *(*read)(struct reader *r))
+static PyObject *read_container(struct tree_reader *r, PyObject *(*read)(struct tree_reader *r))
 {
 	if (r->depth >= CODEC_DEPTH)
 		return damaged();
@@ -566,7 +569,7 @@ static PyObject *constant(PyObject *object)
 	return object;
 }
 
-static PyObject *read_node(struct reader *r)
+static PyObject *read_node(struct tree_reader *r)
 {
 	const uint8_t *first = take(r, 1);
 	if (!first)
@@ -606,7 +609,7 @@ static PyObject *read_node(struct reader *r)
 
 PyObject *codec_read(const void *data, size_t size)
 {
-	struct reader r = {.at = data, .end = (const uint8_t *)data + size};
+	struct tree_reader r = {.at = data, .end = (const uint8_t *)data + size};
 	PyObject *object = read_node(&r);
 	if (object && r.at != r.end) {
 		Py_DECREF(object);

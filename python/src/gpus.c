@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 static const char *const health_names[] = {
 	[GD_GPU_HEALTH_OK] = "ok",

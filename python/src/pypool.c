@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "pypool.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -39,8 +40,8 @@ bool pypool_on_main_thread(void)
 bool pypool_usable(const struct pypool *self)
 {
 	if (!pypool_is_ours(self)) {
-		PyErr_SetString(PyExc_RuntimeError,
-			"this pool belongs to the parent process: a forked child cannot use it");
+		PyErr_SetString(
+			PyExc_RuntimeError, "this pool belongs to the parent process: a forked child cannot use it");
 		return false;
 	}
 	if (!self->gd || self->closing) {

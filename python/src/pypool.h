@@ -10,12 +10,12 @@
 #ifndef PYPOOL_H
 #define PYPOOL_H
 
-#include "engine.h"
 #include "cargo.h"
+#include "engine.h"
 
 struct pypool {
 	PyObject_HEAD
-	struct gd_pool *gd; /* NULL: closed, or not open yet */
+	struct gd_pool *gd;  /* NULL: closed, or not open yet */
 	unsigned generation; /* of the process: see pypool_usable() */
 	bool closing;
 	bool polling;
@@ -23,8 +23,8 @@ struct pypool {
 	bool feeding;
 	bool interrupted;
 	bool zero_copy;
-	bool muted;        /* no more callbacks: the object is being destroyed */
-	bool release_each; /* release the GIL after each callback, not only after a batch */
+	bool muted;              /* no more callbacks: the object is being destroyed */
+	bool release_each;       /* release the GIL after each callback, not only after a batch */
 	PyThreadState *released; /* of the polling thread, while it is without the GIL */
 	PyObject *error;         /* the first exception of a callback */
 	size_t users;
@@ -73,7 +73,7 @@ PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs);
 /* pypool_close.c */
 PyObject *pypool_close(PyObject *object, PyObject *args, PyObject *kwargs);
 void pypool_forget_ctrl_c(struct gd_pool *pool); /* the pool that was being closed is gone */
-void pypool_destroy(struct pypool *self); /* kills the workers; no callbacks */
+void pypool_destroy(struct pypool *self);        /* kills the workers; no callbacks */
 
 /* pypool_stats.c */
 PyObject *pypool_stats_dict(const struct gd_stats *stats);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From the library's events to Python's callbacks. */
+#include <string.h>
+
 #include "compat.h"
 #include "pypool.h"
 
@@ -229,7 +231,7 @@ static void on_exit_now(void *context, const struct gd_stats *stats)
 	struct pypool *self = context;
 	enter(self);
 	self->last_stats = *stats;
-	Py_XSETREF(self->last_worker_stats, pypool_list_workers(self->gd));
+	self->last_worker_stats = pypool_list_workers(self->gd);
 	if (!self->last_worker_stats)
 		PyErr_Clear();
 	pypool_forget_ctrl_c(self->gd);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The arguments of Pool(), as Python gives them; what the options point to lives in `keep`. */
-struct arguments {
+struct pypool_arguments {
 	PyObject *argv;
 	PyObject *gpus;
 	PyObject *settings;
@@ -171,7 +171,7 @@ static int open_pool(struct pypool *self, const struct gd_options *o)
 	return 0;
 }
 
-static int convert_and_open(struct pypool *self, const struct arguments *a)
+static int convert_and_open(struct pypool *self, const struct pypool_arguments *a)
 {
 	struct gd_options o = {
 		.size = sizeof(o),
@@ -227,7 +227,7 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		"cleanup_timeout_ms", "max_tasks_per_worker", "max_worker_rss_bytes", "setup_concurrency", "fair_start",
 		"output", "zero_copy", "total_tasks", "dumps", "on_error", "on_timeout", "on_cancelled",
 		"on_task_start", "on_message", "on_setup_fail", "on_cleanup_fail", NULL};
-	struct arguments a = {
+	struct pypool_arguments a = {
 		.gpus = Py_None,
 		.settings = Py_None,
 		.output = "inherit",
@@ -244,8 +244,8 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_RuntimeError, "the pool is open");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOO:Pool", names, &a.argv,
-		    &success, &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size, &a.retries,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOO:Pool", names, &a.argv, &success,
+		    &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size, &a.retries,
 		    &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
 		    &a.max_tasks_per_worker, &a.max_worker_rss_bytes, &a.setup_concurrency, &a.fair_start, &a.output,
 		    &a.zero_copy, &a.total_tasks, &dumps, &error, &timeout, &cancelled, &start, &message, &setup_fail,

@@ -4,8 +4,8 @@
 PyObject *pypool_stats_dict(const struct gd_stats *s)
 {
 	return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsdsKsKsKsK}", "expected", s->expected, "submitted",
-		s->submitted, "queued", s->queued, "running", s->running, "completed", s->completed, "failed", s->failed,
-		"timeouts", s->timeouts, "cancelled", s->cancelled, "retries", s->retries, "setup_failures",
+		s->submitted, "queued", s->queued, "running", s->running, "completed", s->completed, "failed",
+		s->failed, "timeouts", s->timeouts, "cancelled", s->cancelled, "retries", s->retries, "setup_failures",
 		s->setup_failures, "restarts", s->restarts, "queue_size", s->queue_size, "workers", s->workers,
 		"workers_alive", s->workers_alive, "start_ns", s->start_ns, "end_ns", s->end_ns, "tasks_per_second",
 		s->tasks_per_second, "duration_p50_ns", s->duration_p50_ns, "duration_p90_ns", s->duration_p90_ns,

@@ -9,13 +9,14 @@
  * handler is raise_if_due(). That raises only while process() runs and only if its own task
  * is out of time or cancelled, once: a trip that comes too late finds another task, or none.
  */
+#include "cargo.h"
 #include "compat.h"
 #include "engine.h"
-#include "cargo.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
 static struct {
 	struct gd_worker *w; /* NULL: this process is no worker */
@@ -26,7 +27,7 @@ static struct {
 	PyThreadState *released;
 	pthread_t thread;
 	bool in_hook;
-	size_t in_hand;     /* tasks that process() or process_batch() has now; 0: neither runs */
+	size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
 	bool raised;
 	struct codec_buffer buffer;
 } worker;
@@ -289,14 +290,14 @@ static void answer_one(struct gd_worker *w, size_t i, PyObject *result)
 	if (p.kind == CARGO_TREE) {
 		gd_worker_batch_result(w, i, p.tree->data, p.size);
 	} else {
-		void *bytes = PyMem_RawMalloc(p.size);
+		void *bytes = malloc(p.size);
 		if (bytes) {
 			cargo_write(&p, bytes);
 			gd_worker_batch_result(w, i, bytes, p.size);
 		} else {
 			gd_worker_batch_fail(w, i, -ENOMEM, "no memory for a result of %zu bytes", p.size);
 		}
-		PyMem_RawFree(bytes);
+		free(bytes);
 	}
 	cargo_finish(&p);
 }
@@ -408,14 +409,14 @@ static PyObject *send(PyObject *self, PyObject *object)
 		return NULL;
 	}
 	int r = -ENOMEM;
-	void *bytes = PyMem_RawMalloc(p.size);
+	void *bytes = malloc(p.size);
 	if (bytes) {
 		cargo_write(&p, bytes);
 		Py_BEGIN_ALLOW_THREADS
 		r = gd_worker_send(worker.w, bytes, p.size);
 		Py_END_ALLOW_THREADS
 	}
-	PyMem_RawFree(bytes);
+	free(bytes);
 	cargo_finish(&p);
 	codec_buffer_finish(&buffer);
 	if (r < 0)
@@ -448,9 +449,11 @@ static PyObject *attempt(PyObject *self, PyObject *unused)
 static PyObject *set_worker_dumps(PyObject *self, PyObject *function)
 {
 	(void)self;
-	if (function != Py_None)
+	Py_CLEAR(worker.dumps);
+	if (function != Py_None) {
 		Py_INCREF(function);
-	Py_XSETREF(worker.dumps, function == Py_None ? NULL : function);
+		worker.dumps = function;
+	}
 	Py_RETURN_NONE;
 }
 
