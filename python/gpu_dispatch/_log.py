@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -106,8 +107,11 @@ def receive(message: Any, gpu: int, slot: int) -> None:
     record.gpu = gpu
     record.slot = slot
     logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+    try:
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    except Exception:  # must not be raised by whoever waits for a result just now
+        traceback.print_exc()
 
 
 def report_cleanup(gpu: int, failure: Failure) -> None:

@@ -652,3 +652,40 @@ def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUQ_GPUS", "sim:2")
     with pytest.raises(GPUNotFound):
         Pool(Actor, [5])
+
+
+# ---- signals ----------------------------------------------------------------------------------
+
+
+def test_no_result_is_lost_by_exceptions_of_signal_handlers(pool: Pool) -> None:
+    """A program may go on after Ctrl-C, wherever it came."""
+
+    class Stop(BaseException):
+        pass
+
+    armed = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Stop
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+    try:
+        for _ in range(20):
+            futures = [pool.submit(("echo", n)) for n in range(300)]
+            while not all(future.done() for future in futures):
+                try:
+                    armed = True
+                    for future in futures:
+                        future.result(DEADLINE_SECONDS)
+                    armed = False
+                except Stop:
+                    pass
+            assert [future.result() for future in futures] == list(range(300))
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
