@@ -221,7 +221,7 @@ class Leader:
             self._engine.interrupt()
 
     def call_when_idle(self, try_job: Callable[[], bool]) -> None:
-        """Calls try_job() on the pool's thread whenever that has nothing to do, until it is true."""
+        """Calls try_job() on the pool's thread whenever it has nothing to do, until it is true."""
         self._when_idle = try_job
         self.call_later(lambda: None)
         if self._thread is None:

@@ -118,4 +118,6 @@ def report_cleanup(gpu: int, failure: Failure) -> None:
     """Logs that a worker failed in cleanup(), where no callback tells it."""
     from gpu_dispatch._failure import traceback_text
 
-    logging.getLogger("gpu_dispatch").warning("cleanup of the worker on GPU %d failed: %s", gpu, traceback_text(failure))
+    logging.getLogger("gpu_dispatch").warning(
+        "cleanup of the worker on GPU %d failed: %s", gpu, traceback_text(failure)
+    )

@@ -184,9 +184,8 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        run = SyncRun(
-            self._core, _milliseconds("task_timeout", task_timeout), self._buffer(buffersize), ordered
-        )
+        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        run = SyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         return _results(run, items, errors, _deadline(timeout), progress_of(items, progress))
 
     def asubmit(self, item: Any, *, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
@@ -217,9 +216,8 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        run = _aio().AsyncRun(
-            self._core, _milliseconds("task_timeout", task_timeout), self._buffer(buffersize), ordered
-        )
+        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        run = _aio().AsyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         results: AsyncIterator[Any] = _aio().results(
             run, items, errors, _deadline(timeout), progress_of(items, progress)
         )
@@ -239,17 +237,17 @@ class Pool:
         return ready
 
     def stats(self) -> dict[str, Any]:
-        """Counts, times and, under "per_worker", the state of each worker. Also after shutdown()."""
+        """Counts, times and, in "per_worker", the state of each worker. Also after shutdown()."""
         engine = self._core.engine
         return {**engine.stats(), "per_worker": engine.worker_stats()}
 
     def fileno(self) -> int:
-        """A descriptor that is readable when results may be delivered: for event loops of your own."""
+        """A descriptor that is readable when poll() has something to do: for other event loops."""
         self._check_open()
         return self._core.engine.fileno()
 
     def poll(self) -> None:
-        """Delivers the results that are there, without waiting: for event loops of your own."""
+        """Delivers the results that are there, without waiting: for other event loops."""
         self._check_open()
         self._core.leader.poll()
 

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Callable
 
 import pytest
@@ -206,8 +207,12 @@ def test_jobs_run_on_the_thread_in_order() -> None:
     task = Task()
     engine.submit(task)  # keeps the thread in poll()
     leader.start_thread()
+
+    def note(number: int) -> None:
+        seen.append((number, leader.in_thread()))
+
     for number in range(100):
-        leader.call_later(lambda number=number: seen.append((number, leader.in_thread())))  # type: ignore[misc]
+        leader.call_later(partial(note, number))
     leader.call_later(done.set)
     assert done.wait(WAIT_SECONDS)
     assert seen == [(number, True) for number in range(100)]

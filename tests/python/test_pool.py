@@ -621,6 +621,18 @@ def test_log_records_below_the_level_are_not_sent(caplog: pytest.LogCaptureFixtu
     assert not caplog.records
 
 
+@pytest.mark.parametrize("zero_copy", [False, True])
+def test_arrays(zero_copy: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(1_000_000, dtype="float32").reshape(1000, 1000)
+    with Pool(Actor, "sim:1", zero_copy=zero_copy) as pool:
+        result = pool.submit(("echo", array)).result()
+        results = list(pool.map([("echo", array[n]) for n in range(100)]))
+    assert (result == array).all()
+    assert all((results[n] == array[n]).all() for n in range(100))
+    assert result.flags.writeable is not zero_copy
+
+
 # ---- arguments --------------------------------------------------------------------------------
 
 
