@@ -8,9 +8,10 @@ Dispatcher runs a stream of items and calls back with the results; a Pool gives 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,

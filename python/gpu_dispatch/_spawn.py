@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +25,8 @@ def check_worker_class(worker_cls: object) -> None:
 
 def worker_argv(max_batch: int = 1) -> list[str]:
     """The command of a worker: this Python, with the same options and module path."""
+    import subprocess
+
     _main.refuse_to_nest()
     if not sys.executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")

@@ -242,8 +242,12 @@ class _Run:
             target=context.run, args=(self._feed, pool, iterator), name="gpu_dispatch-feeder", daemon=True
         )
         thread.start()
-        while not self._fed or pool.outstanding() > 0:
-            pool.poll(idle=True)
+        try:
+            while not self._fed or pool.outstanding() > 0:
+                pool.poll(idle=True)
+        except PoolClosed:
+            if self._feed_error is None:
+                raise
         if self._feed_error is not None:
             raise self._feed_error
         thread.join()

@@ -72,8 +72,30 @@ static int get_buffers(struct cargo *p, PyObject *list)
 	return 0;
 }
 
+/*
+ * pickle.dumps, or the same with tensors out of band once the program uses them. Borrowed.
+ * A torch that cannot be used so is left to itself.
+ */
+static PyObject *usual_dumps(void)
+{
+	static PyObject *with_tensors;
+	if (!with_tensors && PyDict_GetItemString(PyImport_GetModuleDict(), "torch")) {
+		PyObject *module = PyImport_ImportModule("gpu_dispatch._tensors");
+		with_tensors = module ? PyObject_GetAttrString(module, "dumps") : NULL;
+		Py_XDECREF(module);
+		if (!with_tensors) {
+			PyErr_Clear();
+			Py_INCREF(engine.dumps);
+			with_tensors = engine.dumps;
+		}
+	}
+	return with_tensors ? with_tensors : engine.dumps;
+}
+
 static int make_pickled(struct cargo *p, PyObject *object, PyObject *dumps)
 {
+	if (dumps == engine.dumps)
+		dumps = usual_dumps();
 	PyObject *list = PyList_New(0);
 	PyObject *append = list ? PyObject_GetAttrString(list, "append") : NULL;
 	p->kind = CARGO_PICKLED;
@@ -150,6 +172,7 @@ static void write_pickled(const struct cargo *p, char *to)
 	memcpy(to + at, compat_bytes_data(p->object), stream_size);
 	at += stream_size;
 	for (size_t i = 0; i < p->num_buffers; i++) {
+		memset(to + at, 0, aligned(at) - at);
 		at = aligned(at);
 		if (p->buffers[i].len > 0)
 			memcpy(to + at, p->buffers[i].buf, (size_t)p->buffers[i].len);
