@@ -15,7 +15,7 @@ from typing import Any
 from ._core import Core
 from ._progress import Progress
 from ._run import END, Errors, Items, Run, outcome
-from .errors import NoWorkers, PoolClosed
+from .errors import PoolClosed
 
 DETACH_SECONDS = 1.0
 
@@ -69,9 +69,7 @@ class Bridge:
         removed.wait(DETACH_SECONDS)
 
     def _readable(self) -> None:
-        try:
-            self.core.leader.poll()
-        except (PoolClosed, NoWorkers):
+        if not self.core.leader.poll():
             self.loop.remove_reader(self._fd)
             self.core.bridges.pop(self.loop, None)
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SLICE_SECONDS = 0.1
 
+_SUCCESS, _ERROR, _TIMEOUT, _CANCELLED = range(4)
+
 _log = logging.getLogger("gpu_dispatch")
 
 
@@ -49,14 +51,15 @@ class Core:
         self.bridges: dict[Any, Bridge] = {}
         self.cancel_at_exit: weakref.WeakSet[Any] = weakref.WeakSet()
         self._backlog: deque[tuple[Any, Task, int]] = deque()
-        self._backlog_lock = threading.Lock()
-        self._orphans: deque[tuple[Task, str]] = deque()
+        self._backlog_lock = threading.RLock()
+        self.events: deque[tuple[int, Task, Any, int]] = deque()
+        self._deliver_lock = threading.RLock()
         self._closed = threading.Event()
         self._closing = False
         self._state_lock = threading.Lock()
         self.shut = False
         self.engine = open_engine(self)
-        self.leader = Leader(self.engine)
+        self.leader = Leader(self.engine, self.events)
         self.leader.after_poll = self._after_poll
         _live.add(self)
 
@@ -103,8 +106,8 @@ class Core:
         return True
 
     def _after_poll(self) -> None:
-        if self._orphans:
-            self._fail_orphans()
+        if self.events:
+            self.deliver()
         if self._backlog:
             self._place_backlog()
 
@@ -132,8 +135,7 @@ class Core:
                 self.engine.cancel(task._id)
             except PoolClosed:
                 return
-            if not self.bridges:
-                self.leader.start_thread()
+            self.leader.wake_thread()
 
     def is_running(self, task: Task) -> bool:
         """True if a worker is processing the task."""
@@ -157,41 +159,42 @@ class Core:
         if self.shut:
             raise PoolClosed("the pool has been shut down")
 
-    # ---- callbacks of the engine ------------------------------------------------------------
+    # ---- ends of tasks ----------------------------------------------------------------------
 
-    @staticmethod
-    def on_success(task: Task, value: Any, gpu: int) -> None:
-        task._succeed(value)
+    def deliver(self) -> None:
+        """Passes the ends of tasks on.
 
-    def on_error(self, task: Task, failure: _engine.Failure, gpu: int) -> None:
-        if failure.kind != "no worker":
-            task._fail(exception_of(failure))
-            return
-        self._orphans.append((task, failure.message))
-        if self.setup_error is not None:
-            self._fail_orphans()
+        An event is removed when its task knows. So an exception of a signal handler, which may
+        come anywhere here on the main thread, costs nothing: the event is delivered again.
+        """
+        events = self.events
+        with self._deliver_lock:
+            while events:
+                event = events[0]
+                kind, task, value, _ = event
+                if kind == _SUCCESS:
+                    task._succeed(value)
+                else:
+                    self._deliver_failure(kind, task, value)
+                if events and events[0] is event:
+                    events.popleft()
 
-    def _fail_orphans(self) -> None:
-        """Fails the tasks that no worker is left for. The reason may be told after them."""
-        while self._orphans:
-            task, message = self._orphans.popleft()
-            error = NoWorkers(message)
+    def _deliver_failure(self, kind: int, task: Task, value: Any) -> None:
+        if kind == _TIMEOUT:
+            task._fail(TaskTimedOut(f"the task exceeded its time limit of {value:g} s"))
+        elif kind == _CANCELLED:
+            task._drop()
+        elif value.kind != "no worker":
+            task._fail(exception_of(value))
+        else:
+            error = NoWorkers(value.message)
             error.__cause__ = self.setup_error
             task._fail(error)
-
-    @staticmethod
-    def on_timeout(task: Task, timeout_seconds: float, gpu: int) -> None:
-        task._fail(TaskTimedOut(f"the task exceeded its time limit of {timeout_seconds:g} s"))
-
-    @staticmethod
-    def on_cancelled(task: Task, failure: _engine.Failure, gpu: int) -> None:
-        task._drop()
 
     def on_setup_fail(self, gpu: int, failure: _engine.Failure) -> None:
         error = exception_of(failure)
         if self.setup_error is None:
             self.setup_error = error
-            self._fail_orphans()
         _log.error("setup of the worker on GPU %d failed: %s", gpu, failure.message, exc_info=error)
 
     # ---- end ----------------------------------------------------------------------------------
@@ -238,11 +241,17 @@ class Core:
             raise interrupted
 
     def finish_later(self) -> None:
-        """finish() on the pool's thread."""
-        self.leader.call_later(self.finish)
+        """finish() on the pool's thread, which goes on with callbacks until then."""
+        self.leader.call_when_idle(self._close_if_drained)
+
+    def _close_if_drained(self) -> bool:
+        if not self._closing and not self._drained():
+            return False
+        self._close()
+        return True
 
     def _drained(self) -> bool:
-        return not self._backlog and not self.engine.outstanding()
+        return not (self._backlog or self.events or self.engine.outstanding())
 
     def _drop_backlog(self) -> None:
         with self._backlog_lock:
@@ -263,7 +272,7 @@ class Core:
             self._drop_backlog()
             self.leader.close(self.engine.close)
         finally:
-            self._fail_orphans()
+            self.deliver()
             _live.discard(self)
             self._closed.set()
 
@@ -273,13 +282,19 @@ _live: weakref.WeakSet[Core] = weakref.WeakSet()
 
 def _finish_all() -> None:
     """At the end of the program: what was submitted is finished, as an Executor does it."""
+    interrupted: BaseException | None = None
     for core in list(_live):
         if not core.is_ours():
             continue
-        for run in list(core.cancel_at_exit):
-            run.cancel()
-        core.refuse_tasks(stops=0)
-        core.finish()
+        try:
+            for run in list(core.cancel_at_exit):
+                run.cancel()
+            core.refuse_tasks(stops=0 if interrupted is None else 2)
+            core.finish()
+        except BaseException as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
 
 
 atexit.register(_finish_all)

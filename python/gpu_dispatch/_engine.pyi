@@ -50,7 +50,7 @@ class Pool:
         self,
         *,
         argv: Sequence[str],
-        on_success: Callable[[Any, Any, int], object],
+        on_success: Callable[..., object],
         gpus: str | Sequence[int] | None = None,
         bind: bool = True,
         workers_per_gpu: int = 1,
@@ -71,13 +71,14 @@ class Pool:
         zero_copy: bool = False,
         total_tasks: int = 0,
         dumps: Callable[..., bytes] | None = None,
-        on_error: Callable[[Any, Failure, int], object] | None = None,
-        on_timeout: Callable[[Any, float, int], object] | None = None,
-        on_cancelled: Callable[[Any, Failure, int], object] | None = None,
+        on_error: Callable[..., object] | None = None,
+        on_timeout: Callable[..., object] | None = None,
+        on_cancelled: Callable[..., object] | None = None,
         on_task_start: Callable[[Any, int], object] | None = None,
         on_message: Callable[[Any, int, int], object] | None = None,
         on_setup_fail: Callable[[int, Failure], object] | None = None,
         on_cleanup_fail: Callable[[int, Failure], object] | None = None,
+        packed: bool = False,
     ) -> None:
         """Starts the workers and does not wait for their setup.
 
@@ -85,6 +86,10 @@ class Pool:
         with bind=False the numbers need not exist and the environment is not narrowed. `output`
         is "inherit", "silent" or a directory for one log per worker. `dumps` replaces
         pickle.dumps for items that the codec does not take. on_message(object, gpu, slot).
+
+        on_success(key, result, gpu), on_error(key, failure, gpu), on_timeout(key, seconds, gpu) and
+        on_cancelled(key, failure, gpu) are called with one tuple instead if `packed`:
+        (kind, key, …, gpu), where kind is 0, 1, 2 or 3 in this order.
 
         Raises ValueError for wrong options, GPUNotFound, OSError.
         """

@@ -38,6 +38,7 @@ class TaskFuture(Future[Any]):
         super().__init__()
         self._core = core
         self._id = -1
+        self._told = False
 
     def cancel(self) -> bool:
         """Cancels the task, also if it is running. False if the result has been delivered.
@@ -81,10 +82,6 @@ class TaskFuture(Future[Any]):
             self._wait(timeout)
         return super().exception(0)
 
-    if TYPE_CHECKING:
-
-        def _invoke_callbacks(self) -> None: ...
-
     def _over(self) -> bool:
         return self._state in _OVER
 
@@ -93,37 +90,47 @@ class TaskFuture(Future[Any]):
 
     # ---- called by the pool with the end of the task ----------------------------------------
 
+    # An exception of a signal handler may come anywhere: then they are called again.
+
     def _succeed(self, value: Any) -> None:
-        with self._condition:
-            if self._state != _PENDING:
-                return
-            self._result = value
-            self._state = _FINISHED
-            for waiter in self._waiters:
-                waiter.add_result(self)
-            self._condition.notify_all()
-        if self._done_callbacks:
-            self._core.leader.call_later(self._invoke_callbacks)
+        self._end(value, None)
 
     def _fail(self, exception: BaseException) -> None:
+        self._end(None, exception)
+
+    def _end(self, value: Any, exception: BaseException | None) -> None:
         with self._condition:
-            if self._state != _PENDING:
+            if self._told or self._state in _CANCELLED:
                 return
+            self._result = value
             self._exception = exception
             self._state = _FINISHED
             for waiter in self._waiters:
-                waiter.add_exception(self)
+                if exception is None:
+                    waiter.add_result(self)
+                else:
+                    waiter.add_exception(self)
             self._condition.notify_all()
         if self._done_callbacks:
             self._core.leader.call_later(self._invoke_callbacks)
+        self._told = True
 
     def _drop(self) -> None:
         """The pool has cancelled the task."""
         with self._condition:
-            if self._state != _PENDING:
-                return
-            self._state = _base.CANCELLED
-            self._condition.notify_all()
-            self.set_running_or_notify_cancel()
-        if self._done_callbacks:
+            if self._state == _PENDING:
+                self._state = _base.CANCELLED
+            if self._state == _base.CANCELLED:
+                self._condition.notify_all()
+                self.set_running_or_notify_cancel()
+        if not self._told and self._done_callbacks:
             self._core.leader.call_later(self._invoke_callbacks)
+        self._told = True
+
+    def _invoke_callbacks(self) -> None:
+        while self._done_callbacks:
+            callback = self._done_callbacks.pop(0)
+            try:
+                callback(self)
+            except Exception:
+                _base.LOGGER.exception("exception calling callback for %r", self)

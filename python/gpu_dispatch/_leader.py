@@ -33,7 +33,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from .errors import NoWorkers, PoolClosed
@@ -52,26 +52,35 @@ _log = logging.getLogger("gpu_dispatch")
 class Leader:
     """The turns of one engine's threads. All methods may be called by any thread."""
 
-    def __init__(self, engine: _engine.Pool) -> None:
+    def __init__(self, engine: _engine.Pool, events: Collection[object] = ()) -> None:
+        """`events` are ends of tasks that a poll has brought; after_poll() delivers them."""
         self._engine = engine
+        self._events = events
         self._followers: deque[threading.Condition] = deque()
-        self._progress = threading.Condition(threading.Lock())
+        self._progress = threading.Condition()
         self._progress_wanted = 0
         self._turns = 0
         self._followed = False
         self._closing = False
         self._thread: threading.Thread | None = None
         self._thread_asleep = False
-        self._thread_lock = threading.Lock()
+        self._thread_lock = threading.RLock()
+        self._when_idle: Callable[[], bool] | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._retired = False
         self._thread_leads = False
         self.after_poll: Callable[[], None] = lambda: None
 
-    def poll(self) -> None:
-        """Makes the callbacks that are due, unless another thread polls. Does not wait."""
+    def poll(self) -> bool:
+        """Makes the callbacks that are due, unless another thread polls. Does not wait.
+
+        False if nothing can come any more: the pool was stopped, or no worker is left.
+        """
         try:
             self._take_turn(0, lambda: False)
+            return True
+        except (PoolClosed, NoWorkers):
+            return False
         finally:
             if self._followers:
                 self._pass_on()
@@ -81,14 +90,16 @@ class Leader:
 
         With `idle`, waits also while no task is outstanding.
         """
-        if self._closing:
-            return BUSY
         self._turns += 1
         count = 1
         try:
+            if self._events:
+                timeout_ms = 0  # of a poll after which an exception came
+            if self._closing:
+                return BUSY
             count = self._engine.poll(timeout_ms, idle)
         finally:
-            if count > 0:
+            if count > 0 or self._events:
                 self.after_poll()
                 if self._progress_wanted:
                     self.notify_progress()
@@ -187,9 +198,7 @@ class Leader:
 
         False if there is no thread and none can be started, at the end of the program.
         """
-        if self._thread_asleep:
-            self._thread_asleep = False
-            self._jobs.put(None)
+        self.wake_thread()
         if self._thread is not None:
             return True
         with self._thread_lock:
@@ -210,6 +219,20 @@ class Leader:
             self._run_jobs()
         elif self._thread_leads:
             self._engine.interrupt()
+
+    def call_when_idle(self, try_job: Callable[[], bool]) -> None:
+        """Calls try_job() on the pool's thread whenever it has nothing to do, until it is true."""
+        self._when_idle = try_job
+        self.call_later(lambda: None)
+        if self._thread is None:
+            while not try_job():
+                self._take_turn(-1, lambda: False)
+
+    def wake_thread(self) -> None:
+        """Lets the thread look for events, if there is a thread."""
+        if self._thread_asleep:
+            self._thread_asleep = False
+            self._jobs.put(None)
 
     def in_thread(self) -> bool:
         """True on the pool's thread."""
@@ -247,8 +270,11 @@ class Leader:
     def _run(self) -> None:
         seen = -1
         while not (self._retired and self._jobs.empty()):
-            job = self._next_job()
             try:
+                if self._when_idle is not None and self._jobs.empty() and self._when_idle():
+                    self._when_idle = None
+                    continue
+                job = self._next_job()
                 if job is not None:
                     job()
                 if self._turns == seen:
@@ -258,9 +284,9 @@ class Leader:
                 _log.exception("the pool's thread goes on after an error")
 
     def _next_job(self) -> Callable[[], None] | None:
-        if self._closing or not self._engine.outstanding():
+        if not self._busy():
             self._thread_asleep = True
-            if self._closing or not self._engine.outstanding():
+            if not self._busy():
                 job = self._jobs.get()
                 self._thread_asleep = False
                 return job
@@ -270,11 +296,14 @@ class Leader:
         except queue.Empty:
             return None
 
+    def _busy(self) -> bool:
+        return not self._closing and bool(self._events or self._engine.outstanding())
+
     def _lead_alone(self) -> None:
         self._followed = False
         self._thread_leads = True
         try:
-            while self._jobs.empty() and not self._closing and self._engine.outstanding():
+            while self._jobs.empty() and self._busy():
                 if self._poll(-1, idle=False) == BUSY or self._followed:
                     break
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -106,12 +107,17 @@ def receive(message: Any, gpu: int, slot: int) -> None:
     record.gpu = gpu
     record.slot = slot
     logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+    try:
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    except Exception:  # must not be raised by whoever waits for a result just now
+        traceback.print_exc()
 
 
 def report_cleanup(gpu: int, failure: Failure) -> None:
     """Logs that a worker failed in cleanup(), where no callback tells it."""
     from gpu_dispatch._failure import traceback_text
 
-    logging.getLogger("gpu_dispatch").warning("cleanup of the worker on GPU %d failed: %s", gpu, traceback_text(failure))
+    logging.getLogger("gpu_dispatch").warning(
+        "cleanup of the worker on GPU %d failed: %s", gpu, traceback_text(failure)
+    )

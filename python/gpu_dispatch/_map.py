@@ -24,7 +24,7 @@ class SyncRun(Run):
     """A run whose consumer is a thread."""
 
     def __init__(self, core: Core, timeout_ms: int, buffersize: int, ordered: bool) -> None:
-        self.condition = threading.Condition(threading.Lock())
+        self.condition = threading.Condition()
         super().__init__(core, timeout_ms, buffersize, ordered)
 
     def wake(self) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["Progress", "progress_of"]
+__all__ = ["Progress", "have_widgets", "progress_of"]
 
 LINE_SECONDS = 10.0
 BAR_SECONDS = 0.1
@@ -109,6 +109,13 @@ def line(done: int, failed: int, total: int | None, elapsed: float) -> str:
     return "gpu_dispatch: " + ", ".join(parts)
 
 
+def have_widgets() -> bool:
+    """Whether Rich can redraw in a notebook."""
+    import importlib.util
+
+    return importlib.util.find_spec("ipywidgets") is not None
+
+
 def progress_of(items: Any, shown: bool) -> Progress:
     """What shows the progress over `items`."""
     if not shown:
@@ -122,6 +129,8 @@ def progress_of(items: Any, shown: bool) -> Progress:
     except ImportError:
         return Lines(total)
     console = Console(stderr=True)
+    if console.is_jupyter and not have_widgets():
+        return Lines(total)
     if console.is_terminal or console.is_jupyter:
         return Bar(total, console)
     return Lines(total)

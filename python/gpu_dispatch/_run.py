@@ -50,9 +50,9 @@ class UnorderedSlot(Slot):
 
     def _succeed(self, value: Any) -> None:
         self.value = value
-        self.ended = True
         run = self._run
         run.line.ended.append(self)
+        self.ended = True
         if run.awaited is not None:
             run.wake_once()
 
@@ -128,8 +128,9 @@ class Unordered:
         batch: list[Slot] = []
         while self.ended and len(batch) < limit:
             slot = self.ended.popleft()
-            self._slots.discard(slot)
-            batch.append(slot)
+            if slot in self._slots:  # an end may be delivered twice
+                self._slots.discard(slot)
+                batch.append(slot)
         batch.reverse()
         return batch
 
@@ -214,8 +215,8 @@ class Run(ABC):
     def cancel(self) -> None:
         """Cancels the tasks that have not ended. Nothing is taken afterwards."""
         self.closed = True
-        # The last one first: a worker whose task is interrupted would go on with the next.
-        for slot in reversed(self.line.unfinished()):
+        # The last ones first: a worker whose task is cancelled begins the next one.
+        for slot in sorted(self.line.unfinished(), key=lambda slot: slot._id, reverse=True):
             self.core.cancel(slot)
         self.wake()
 
@@ -241,9 +242,7 @@ class Items:
                 self._kept = self._run.submit_some(iter((self._kept,)), 1)
                 return self._kept is END
             self._kept = self._run.submit_some(self._items, limit)
-        except (PoolClosed, NoWorkers):
-            raise
-        except Exception as error:
+        except Exception as error:  # of the items, or of a pool that has ended
             self.error = error
             self.ended = True
             return False

@@ -126,10 +126,11 @@ class Pool:
                 fair_start=True,
                 output=output,
                 zero_copy=zero_copy,
-                on_success=core.on_success,
-                on_error=core.on_error,
-                on_timeout=core.on_timeout,
-                on_cancelled=core.on_cancelled,
+                on_success=core.events.append,
+                on_error=core.events.append,
+                on_timeout=core.events.append,
+                on_cancelled=core.events.append,
+                packed=True,
                 on_message=_log.receive,
                 on_setup_fail=core.on_setup_fail,
                 on_cleanup_fail=_log.report_cleanup,
@@ -183,9 +184,8 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        run = SyncRun(
-            self._core, _milliseconds("task_timeout", task_timeout), self._buffer(buffersize), ordered
-        )
+        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        run = SyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         return _results(run, items, errors, _deadline(timeout), progress_of(items, progress))
 
     def asubmit(self, item: Any, *, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
@@ -216,9 +216,8 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        run = _aio().AsyncRun(
-            self._core, _milliseconds("task_timeout", task_timeout), self._buffer(buffersize), ordered
-        )
+        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        run = _aio().AsyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         results: AsyncIterator[Any] = _aio().results(
             run, items, errors, _deadline(timeout), progress_of(items, progress)
         )
@@ -238,17 +237,17 @@ class Pool:
         return ready
 
     def stats(self) -> dict[str, Any]:
-        """Counts, times and, under "per_worker", the state of each worker. Also after shutdown()."""
+        """Counts, times and, in "per_worker", the state of each worker. Also after shutdown()."""
         engine = self._core.engine
         return {**engine.stats(), "per_worker": engine.worker_stats()}
 
     def fileno(self) -> int:
-        """A descriptor that is readable when results may be delivered: for event loops of your own."""
+        """A descriptor that is readable when poll() has something to do: for other event loops."""
         self._check_open()
         return self._core.engine.fileno()
 
     def poll(self) -> None:
-        """Delivers the results that are there, without waiting: for event loops of your own."""
+        """Delivers the results that are there, without waiting: for other event loops."""
         self._check_open()
         self._core.leader.poll()
 

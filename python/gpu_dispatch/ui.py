@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ._progress import have_widgets
 from .dispatcher import Dispatcher
 from .worker import BaseWorker
 
@@ -103,46 +104,15 @@ class RichDispatcher:
         if total_tasks is None and isinstance(generator, Sized):
             total_tasks = len(generator)
         board = Board(self._gpu_ids, total_tasks)
-
-        def success(task_id: int, result: Any, worker_id: int) -> None:
-            board.task_ended(worker_id, "completed")
-            if on_success is not None:
-                on_success(task_id, result, worker_id)
-
-        def error(task_id: int, message: str, worker_id: int) -> None:
-            board.task_ended(worker_id, "failed")
-            if on_error is not None:
-                on_error(task_id, message, worker_id)
-
-        def timeout(task_id: int, seconds: float, worker_id: int) -> None:
-            board.task_ended(worker_id, "timeouts")
-            if on_timeout is not None:
-                on_timeout(task_id, seconds, worker_id)
-
-        def setup_fail(gpu_id: int, message: str) -> None:
-            board.setup_failed(gpu_id)
-            if on_setup_fail is not None:
-                on_setup_fail(gpu_id, message)
-
-        def task_start(task_id: int, worker_id: int) -> None:
-            board.task_started(worker_id, task_id)
-            if on_task_start is not None:
-                on_task_start(task_id, worker_id)
-
-        def leave() -> None:
-            board.finish()
-            if on_exit is not None:
-                on_exit()
-
         with self._shown(board):
             self._dispatcher.run(
                 generator,
-                success,
-                on_error=error,
-                on_timeout=timeout,
-                on_setup_fail=setup_fail,
-                on_task_start=task_start,
-                on_exit=leave,
+                _both(board.succeeded, on_success),
+                on_error=_both(board.failed, on_error),
+                on_timeout=_both(board.timed_out, on_timeout),
+                on_setup_fail=_both(board.setup_failed, on_setup_fail),
+                on_task_start=_both(board.started, on_task_start),
+                on_exit=_both(board.finish, on_exit),
                 base_seed=base_seed,
                 task_timeout=task_timeout,
                 total_tasks=total_tasks,
@@ -165,13 +135,24 @@ class RichDispatcher:
         from rich.live import Live
 
         console = self._console or Console()
-        if console.is_jupyter and not _have_ipywidgets():
+        if console.is_jupyter and not have_widgets():
             return _NotebookLive(board, self._refresh_rate)
         return Live(
             console=console,
             get_renderable=lambda: draw(board.snapshot()),
             refresh_per_second=self._refresh_rate,
         )
+
+
+def _both(update: Callable[..., None], callback: Callable[..., object] | None) -> Callable[..., None]:
+    """Counts, then calls the user's callback."""
+
+    def call(*args: Any) -> None:
+        update(*args)
+        if callback is not None:
+            callback(*args)
+
+    return call
 
 
 class Board:
@@ -202,16 +183,27 @@ class Board:
             for gpu_id in gpu_ids
         }
 
-    def task_started(self, gpu_id: int, task_id: int) -> None:
-        """A worker begins a task."""
+    def started(self, task_id: int, gpu_id: int) -> None:
+        """on_task_start"""
         with self._lock:
             gpu = self._gpus[gpu_id]
             gpu["status"] = "processing"
             gpu["current_task"] = task_id
             gpu["task_start_time"] = time.time()
 
-    def task_ended(self, gpu_id: int, count: str) -> None:
-        """A task has ended; `count` is "completed", "failed" or "timeouts"."""
+    def succeeded(self, task_id: int, result: Any, gpu_id: int) -> None:
+        """on_success"""
+        self._ended(gpu_id, "completed")
+
+    def failed(self, task_id: int, error: str, gpu_id: int) -> None:
+        """on_error"""
+        self._ended(gpu_id, "failed")
+
+    def timed_out(self, task_id: int, timeout: float, gpu_id: int) -> None:
+        """on_timeout"""
+        self._ended(gpu_id, "timeouts")
+
+    def _ended(self, gpu_id: int, count: str) -> None:
         with self._lock:
             self._stats["total"] += 1
             self._stats[count] += 1
@@ -225,14 +217,14 @@ class Board:
             if gpu["status"] != "error":
                 gpu["status"] = "idle"
 
-    def setup_failed(self, gpu_id: int) -> None:
-        """The worker of a GPU is lost."""
+    def setup_failed(self, gpu_id: int, error: str) -> None:
+        """on_setup_fail"""
         with self._lock:
             self._stats["setup_failures"] += 1
             self._gpus[gpu_id]["status"] = "error"
 
     def finish(self) -> None:
-        """All workers have ended."""
+        """on_exit"""
         with self._lock:
             self._stats["end_time"] = time.time()
             for gpu in self._gpus.values():
@@ -307,12 +299,6 @@ def _seconds(seconds: float) -> str:
 def _clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def _have_ipywidgets() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("ipywidgets") is not None
 
 
 class _NotebookLive:

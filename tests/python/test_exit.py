@@ -145,7 +145,7 @@ def test_ctrl_c_ends_a_program_that_waits_at_exit(tmp_path: Path) -> None:
     with start(path) as program:
         assert program.stdout is not None
         worker = int(program.stdout.readline())
-        # Until the program is at its end there is nothing to see from outside: press again and again.
+        # From outside, nothing shows that the program is at its end: press again and again.
         end = time.monotonic() + DEADLINE_SECONDS
         while program.poll() is None and time.monotonic() < end:
             program.send_signal(signal.SIGINT)

@@ -5,11 +5,13 @@ import random
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Callable
 
 import pytest
 
 from gpu_dispatch._leader import BUSY, Leader
+from waiting import eventually
 
 WAIT_SECONDS = 20.0
 
@@ -98,12 +100,31 @@ def leader_of(engine: FakeEngine) -> Leader:
     return Leader(engine)  # type: ignore[arg-type]
 
 
-def run_all(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_SECONDS)
-        assert not thread.is_alive(), "a thread waits forever"
+class Runner(threading.Thread):
+    """A thread whose exception fails the test."""
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._body = body
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._body()
+        except BaseException as error:
+            self._error = error
+
+    def finish(self) -> None:
+        self.join(WAIT_SECONDS)
+        assert not self.is_alive(), "a thread waits forever"
+        if self._error is not None:
+            raise self._error
+
+
+def started(body: Callable[[], object]) -> Runner:
+    runner = Runner(body)
+    runner.start()
+    return runner
 
 
 def stress(
@@ -125,11 +146,103 @@ def stress(
             engine.submit(task)
             body(engine, leader, task)
 
-    run_all([threading.Thread(target=loop, daemon=True) for _ in range(threads)])
+    for runner in [started(loop) for _ in range(threads)]:
+        runner.finish()
     engine.submit(Task(last=True))
     worker.join(WAIT_SECONDS)
     leader.close(lambda: None)
     leader.join()
+
+
+class Stage:
+    """One thread leads and another follows; tasks end when the test says so."""
+
+    def __init__(self) -> None:
+        self.engine = FakeEngine()
+        self.leader = leader_of(self.engine)
+        setattr(self.leader, "start_thread", lambda: True)
+        self.first, self.second = Task(), Task()
+        self.engine.submit(self.first)
+        self.engine.submit(self.second)
+        self.leading = started(lambda: self.leader.wait(self.first.is_over, self.first.condition))
+        eventually(self.engine.polling)
+
+    def follow(self, body: Callable[[], object]) -> Runner:
+        runner = started(body)
+        eventually(lambda: self.leader._followers)
+        return runner
+
+    def end(self, task: Task) -> None:
+        with self.engine.condition:
+            self.engine.ended.append(task)
+            self.engine.condition.notify_all()
+
+
+def test_a_leader_that_leaves_passes_the_role_on() -> None:
+    stage = Stage()
+    second = stage.second
+    following = stage.follow(lambda: stage.leader.wait(second.is_over, second.condition))
+    stage.end(stage.first)
+    stage.leading.finish()
+    stage.end(second)
+    following.finish()
+
+
+def test_a_leader_with_an_exception_passes_the_role_on() -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop() -> None:
+        raise Stop
+
+    stage = Stage()
+    second = stage.second
+    following = stage.follow(lambda: stage.leader.wait(second.is_over, second.condition))
+    stage.engine.raise_in_poll = stop
+    stage.engine.interrupt()
+    with pytest.raises(Stop):
+        stage.leading.finish()
+    stage.engine.raise_in_poll = lambda: None
+    stage.end(second)
+    following.finish()
+
+
+def test_a_follower_that_is_woken_to_lead_but_is_done_passes_the_role_on() -> None:
+    stage = Stage()
+    first, second = stage.first, stage.second
+    gone = stage.follow(lambda: stage.leader.wait(lambda: first.over, Task().condition, 0.05))
+    following = stage.follow(lambda: stage.leader.wait(second.is_over, second.condition))
+    stage.end(first)
+    stage.leading.finish()
+    gone.finish()
+    stage.end(second)
+    following.finish()
+
+
+def test_a_follower_does_not_sleep_if_the_leader_has_left_meanwhile() -> None:
+    engine = FakeEngine()
+    leader = leader_of(engine)
+    setattr(leader, "start_thread", lambda: True)
+    task = Task()
+    polls = iter([BUSY])
+    poll = engine.poll
+
+    def busy_once(timeout_ms: int = -1, idle: bool = False) -> int:
+        return next(polls, 0) or poll(timeout_ms, idle)
+
+    setattr(engine, "poll", busy_once)
+    engine.submit(task)
+    engine.ended.append(task)
+    started(lambda: leader.wait(task.is_over, task.condition)).finish()
+
+
+def test_progress_wakes_those_who_wait_for_it() -> None:
+    stage = Stage()
+    following = stage.follow(lambda: stage.leader.wait_progress(stage.second.is_over))
+    stage.end(stage.second)
+    following.finish()
+    stage.end(stage.first)
+    stage.leading.finish()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -206,8 +319,12 @@ def test_jobs_run_on_the_thread_in_order() -> None:
     task = Task()
     engine.submit(task)  # keeps the thread in poll()
     leader.start_thread()
+
+    def note(number: int) -> None:
+        seen.append((number, leader.in_thread()))
+
     for number in range(100):
-        leader.call_later(lambda number=number: seen.append((number, leader.in_thread())))  # type: ignore[misc]
+        leader.call_later(partial(note, number))
     leader.call_later(done.set)
     assert done.wait(WAIT_SECONDS)
     assert seen == [(number, True) for number in range(100)]

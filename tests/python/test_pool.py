@@ -621,6 +621,18 @@ def test_log_records_below_the_level_are_not_sent(caplog: pytest.LogCaptureFixtu
     assert not caplog.records
 
 
+@pytest.mark.parametrize("zero_copy", [False, True])
+def test_arrays(zero_copy: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(1_000_000, dtype="float32").reshape(1000, 1000)
+    with Pool(Actor, "sim:1", zero_copy=zero_copy) as pool:
+        result = pool.submit(("echo", array)).result()
+        results = list(pool.map([("echo", array[n]) for n in range(100)]))
+    assert (result == array).all()
+    assert all((results[n] == array[n]).all() for n in range(100))
+    assert result.flags.writeable is not zero_copy
+
+
 # ---- arguments --------------------------------------------------------------------------------
 
 
@@ -652,3 +664,40 @@ def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUQ_GPUS", "sim:2")
     with pytest.raises(GPUNotFound):
         Pool(Actor, [5])
+
+
+# ---- signals ----------------------------------------------------------------------------------
+
+
+def test_no_result_is_lost_by_exceptions_of_signal_handlers(pool: Pool) -> None:
+    """A program may go on after Ctrl-C, wherever it came."""
+
+    class Stop(BaseException):
+        pass
+
+    armed = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Stop
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+    try:
+        for _ in range(20):
+            futures = [pool.submit(("echo", n)) for n in range(300)]
+            while not all(future.done() for future in futures):
+                try:
+                    armed = True
+                    for future in futures:
+                        future.result(DEADLINE_SECONDS)
+                    armed = False
+                except Stop:
+                    pass
+            assert [future.result() for future in futures] == list(range(300))
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gpu_dispatch import Pool, PoolClosed, TaskTimedOut
+from gpu_dispatch import NoWorkers, Pool, PoolClosed, TaskTimedOut
 from gpu_dispatch._progress import Bar, line, progress_of
-from poolworkers import Actor
+from poolworkers import Actor, BrokenSetup
 from waiting import DEADLINE_SECONDS, eventually, says
 
 
@@ -230,6 +230,17 @@ def test_maps_in_threads(pool: Pool) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("form", [list, iter])
+def test_a_pool_without_workers_ends_an_iterator_after_its_results(form: Any) -> None:
+    with Pool(BrokenSetup, "sim:1", queue_size=8) as pool:
+        results = pool.map(form(range(1000)), errors="return")
+        first = next(results)
+        assert isinstance(first, NoWorkers) and isinstance(first.__cause__, RuntimeError)
+        with pytest.raises(NoWorkers):
+            for result in results:
+                assert isinstance(result, NoWorkers)
+
+
 def test_shutdown_ends_an_iterator() -> None:
     pool = Pool(Actor, "sim:1")
     results = pool.map(iter(echoes(100_000)))
@@ -271,7 +282,8 @@ def test_plain_lines_without_a_total(pool: Pool, capsys: pytest.CaptureFixture[s
 
 
 def test_the_line() -> None:
-    assert line(120, 2, 1000, 60.0) == "gpu_dispatch: 120 of 1000 done, 2 failed, 2.0/s, 0:07:20 left"
+    text = "gpu_dispatch: 120 of 1000 done, 2 failed, 2.0/s, 0:07:20 left"
+    assert line(120, 2, 1000, 60.0) == text
     assert line(0, 0, None, 0.0) == "gpu_dispatch: 0 done, 0.0/s"
 
 

@@ -168,13 +168,13 @@ def test_the_statuses_follow_the_run() -> None:
         return board.snapshot()["gpu_status"][gpu]["status"]
 
     assert [status(gpu) for gpu in range(3)] == ["initializing"] * 3
-    board.task_started(0, 7)
+    board.started(7, 0)
     assert status(0) == "processing"
     assert board.snapshot()["gpu_status"][0]["current_task"] == 7
-    board.task_ended(0, "completed")
+    board.succeeded(7, None, 0)
     assert status(0) == "idle"
-    board.setup_failed(1)
-    board.task_ended(-1, "failed")  # never reached a worker
+    board.setup_failed(1, "no model")
+    board.failed(8, "error", -1)  # never reached a worker
     assert status(1) == "error"
     text = plain(board.snapshot())
     assert "Tasks 2/10" in text and "ETA" in text and "Setup failures 1" in text
@@ -244,7 +244,7 @@ def test_a_notebook_without_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     setattr(module, "display", display)
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
-    monkeypatch.setattr(ui, "_have_ipywidgets", lambda: False)
+    monkeypatch.setattr(ui, "have_widgets", lambda: False)
     console = Console(file=io.StringIO(), force_jupyter=True)
     RichDispatcher(Actor, [0], console=console, refresh_rate=100).run([("echo", 1)])
     assert len(shown) >= 2
