@@ -363,6 +363,8 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
  * nanoseconds.
  */
 GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
+/** Why gd_worker_cancelled() is true: -ETIMEDOUT or -ECANCELED; 0 if it is false. */
+GD_API int gd_worker_cancel_reason(const struct gd_worker *w, size_t i);
 
 /** Copies the task's result; the last call counts. Waits for room while callbacks are slow. */
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
@@ -614,7 +616,12 @@ struct gd_options {
 
 	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
 	enum gd_output output;
-	int reserved;
+	/**
+	 * Nonzero: each worker gets a task before any worker gets its second one, also in a short
+	 * run. While a worker is in its first setup, one task is reserved for it; but from when
+	 * the first worker is ready, for no longer than the setup of that one took.
+	 */
+	int fair_start;
 };
 
 /** Functions that the pool or dispatcher calls. Those that are NULL are not called. */

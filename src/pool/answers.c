@@ -222,6 +222,7 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 		s->batch = d->attempt < 1 ? 1 : d->attempt > RING_DEPTH ? RING_DEPTH : d->attempt;
 		s->was_ready = true;
 		p->maybe_idle = true;
+		fair_start_ready(p, s);
 		pthread_cond_broadcast(&p->room);
 		pool_hand_out(p);
 	}

@@ -137,7 +137,11 @@ void pool_hand_out(struct gd_pool *p)
 	if (!backlog_is_empty(&p->again))
 		hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
-		struct slot *s = pick_for(p, t);
+		struct slot *s = p->fair ? fair_start_pick(p, t->avoid) : NULL;
+		if (!s && p->fair && fair_start_holds(p))
+			break;
+		if (!s)
+			s = pick_for(p, t);
 		if (!s || give(p, s, t) < 0)
 			break;
 		backlog_pop(&p->backlog);

@@ -10,7 +10,7 @@
 #include "base/sized.h"
 #include "pool/settings.h"
 
-SIZED_NO_TAIL(gd_options, reserved);
+SIZED_NO_TAIL(gd_options, fair_start);
 SIZED_NO_TAIL(gd_callbacks, on_exit);
 SIZED_NO_TAIL(gd_worker_ops, on_leave);
 
@@ -95,8 +95,6 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 		return error_set(err, -EINVAL, "output to files needs output_dir");
 	if ((unsigned)o->output > GD_OUTPUT_FILES)
 		return error_set(err, -EINVAL, "output is %d, which is none of enum gd_output", (int)o->output);
-	if (o->reserved != 0)
-		return error_set(err, -E2BIG, "reserved is %d; this version of the library knows only 0", o->reserved);
 	if ((unsigned)o->bind > GD_BIND_NONE)
 		return error_set(err, -EINVAL, "bind is %d, which is none of enum gd_bind", (int)o->bind);
 	return 0;

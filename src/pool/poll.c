@@ -113,8 +113,11 @@ static void set_timer(struct gd_pool *p)
 	bool patient =
 		!backlog_is_empty(&p->again); /* see pool_hand_out(): some wait for a worker that may never come */
 	p->untimed = !soon;
+	uint64_t fair_ns = fair_start_wait_ns(p);
 	pthread_mutex_unlock(&p->lock);
 	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
+	if (fair_ns > 0 && (wait_ns == 0 || fair_ns < wait_ns))
+		wait_ns = fair_ns < PATIENT_NS ? fair_ns : PATIENT_NS; /* below a second, and then once more */
 	if (!soon && p->restart_at) {
 		uint64_t now = clock_now_ns();
 		wait_ns = p->restart_at > now ? p->restart_at - now : 1;

@@ -203,6 +203,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
+	p->fair = copy->fair_start != 0;
 	p->stats.start_ns = clock_now_ns();
 	r = pool_prepare(p, err);
 	if (r >= 0)

@@ -101,6 +101,8 @@ struct gd_pool {
 	bool stalled;    /* something could not be handed out for want of something else than room */
 	bool untimed;    /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
 	bool maybe_idle; /* some worker may have nothing to do */
+	bool fair;       /* see fair_start.c */
+	uint64_t fair_until_ns; /* 0: no worker is ready yet */
 	struct backlog backlog;
 	struct backlog again;     /* those that have failed and are tried once more, or alone */
 	struct backlog cancelled; /* those that wait for nothing but their callback */
@@ -134,6 +136,12 @@ static inline bool pool_has_waiting(const struct gd_pool *p)
 struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle); /* avoid: a slot, or -1 */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
+
+/* fair_start.c, with the lock held; the last three while p->fair is set */
+void fair_start_ready(struct gd_pool *p, const struct slot *s); /* a worker is ready */
+struct slot *fair_start_pick(struct gd_pool *p, int avoid);     /* who has had no task yet; NULL: nobody */
+bool fair_start_holds(struct gd_pool *p);                       /* all that waits is for workers that are not ready */
+uint64_t fair_start_wait_ns(const struct gd_pool *p);           /* when to look again; 0: never */
 
 /* balance.c */
 bool pool_wants_balance(struct gd_pool *p);

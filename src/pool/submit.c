@@ -41,7 +41,7 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 /* With the lock held: a worker whose inbox can take it now, where it is to be read. */
 static struct slot *place_for(struct gd_pool *p, size_t size)
 {
-	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog))
+	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog) || p->fair)
 		return NULL;
 	struct slot *s = pool_pick(p, -1, false);
 	return s && ring_reserve(&s->in, size) ? s : NULL;
@@ -110,7 +110,7 @@ static void leave_place(struct gd_pool *p, size_t size)
 /* Straight into a worker's inbox, if one has room. */
 static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
-	if (!backlog_is_empty(&p->backlog))
+	if (!backlog_is_empty(&p->backlog) || p->fair)
 		return false;
 	struct slot *s = pool_pick(p, -1, false);
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
@@ -157,6 +157,8 @@ static inline int submit_small(
 			if (ret_id)
 				*ret_id = p->next_id;
 			p->next_id++;
+			if (p->fair)
+				pool_hand_out(p);
 		}
 	}
 	pthread_mutex_unlock(&p->lock);

@@ -78,6 +78,14 @@ bool gd_worker_cancelled(const struct gd_worker *w, size_t i)
 	return i < w->in_hand && inbox_mark(w->channel.in, w->next + i) != 0;
 }
 
+int gd_worker_cancel_reason(const struct gd_worker *w, size_t i)
+{
+	if (!gd_worker_cancelled(w, i))
+		return 0;
+	bool timed_out = w->in_hand > 0 && inbox_mark(w->channel.in, w->next + i) & RING_MARK_TIMED_OUT;
+	return timed_out ? -ETIMEDOUT : -ECANCELED;
+}
+
 /* ---- The loop ----------------------------------------------------------- */
 
 static bool something_to_do(void *context)

@@ -11,7 +11,7 @@ DEFINITION = re.compile(r"^(?:static )?(?:const )?(?:struct|enum|union) (\w+) \{
 
 
 def sources():
-    return sorted(path for place in ("include", "src", "workers") for path in (SOURCE / place).rglob("*.[ch]"))
+    return sorted(path for place in ("include", "src", "workers", "python/src") for path in (SOURCE / place).rglob("*.[ch]"))
 
 
 def test_a_struct_tag_has_one_meaning_in_the_whole_tree():

@@ -55,8 +55,12 @@ static void interrupt(struct gd_worker *w, void *state)
 	m->wrong += !gd_worker_cancelled(w, 0) || task == m->task;
 	m->task = task;
 	m->interrupted = 1;
-	if (board)
+	int reason = gd_worker_cancel_reason(w, 0);
+	m->wrong += reason != -ETIMEDOUT && reason != -ECANCELED;
+	if (board) {
 		atomic_fetch_add(&board->notes[1], 1);
+		atomic_fetch_add(&board->notes[2], reason == -ETIMEDOUT);
+	}
 }
 
 /* Waits in a system call until on_cancel was called. Only EINTR ends the call. */
@@ -85,6 +89,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		atomic_fetch_add(&board->begun, 1);
 	if (job.what != ANSWER)
 		block(m, job.what);
+	else
+		m->wrong += gd_worker_cancel_reason(w, 0) != 0;
 	if (m->wrong)
 		return gd_worker_fail(w, -EPROTO, "on_cancel was called %d times too often", m->wrong);
 	if (job.what != ANSWER)
@@ -130,6 +136,7 @@ static void test_a_task_out_of_time_is_interrupted_and_the_model_stays(void **st
 		pool_rig_drain(rig);
 		assert_int_equal(rig->timeouts, 6);
 		assert_string_equal(rig->failure.message, "not done within 10 ms");
+		assert_int_equal(board->notes[2], executed ? 0 : 6); /* an executed worker has no board */
 		check_worker_is_well(rig);
 	}
 }
@@ -148,6 +155,7 @@ static void test_a_cancelled_task_is_interrupted(void **state)
 		assert_string_equal(rig->failure.message, "interrupted");
 	}
 	assert_int_equal(board->notes[1], 9);
+	assert_int_equal(board->notes[2], 0);
 	check_worker_is_well(rig);
 }
 

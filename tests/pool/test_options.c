@@ -125,9 +125,6 @@ static void test_bad_size_settings_or_output_is_refused(void **state)
 	o.size = 1 << 20;
 	refused(&o, -EINVAL, "the size in struct gd_options is 1048576");
 	o = good();
-	o.reserved = 1;
-	refused(&o, -E2BIG, "reserved is 1");
-	o = good();
 	o.num_settings = 1;
 	refused(&o, -EINVAL, "num_settings is 1, but settings is NULL");
 	const struct gd_setting no_value = {"key", NULL}, no_key = {NULL, "value"};

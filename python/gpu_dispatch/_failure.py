@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Exceptions on their way to another process: a line, a traceback, and the exception itself."""
+from __future__ import annotations
+
+import pickle
+import traceback
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from gpu_dispatch.errors import RemoteTraceback, TaskError, WorkerDied
+
+if TYPE_CHECKING:
+    from gpu_dispatch._engine import Failure
+
+__all__ = ["describe", "exception_of", "traceback_text"]
+
+
+def _plain(text: str) -> str:
+    """The text without lone surrogates, which cannot be written everywhere."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _of_user(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without our own frames at its beginning."""
+    start = trace
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("gpu_dispatch."):
+        trace = trace.tb_next
+    return trace or start
+
+
+def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
+    """One line for people, the pickled exception (None if it cannot be pickled), and its traceback."""
+    error.__traceback__ = _of_user(error.__traceback__)
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    line = traceback.format_exception_only(type(error), error)[-1].strip()
+    try:
+        pickled = pickle.dumps(error, protocol=5)
+    except Exception:
+        pickled = None
+    return _plain(line), (pickled, _plain(text))
+
+
+def traceback_text(failure: Failure) -> str:
+    """What a callback for errors gets: the traceback, or the message if there is none."""
+    if failure.kind == "undecodable":
+        error = failure.payload
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return f"{trace}\n{failure.message}"
+    if failure.payload is not None:
+        text: str = failure.payload[1]
+        return text
+    return failure.message
+
+
+def exception_of(failure: Failure) -> Exception:
+    """The exception of a failed task: its own, with the remote traceback as its cause.
+
+    WorkerDied if the process of the worker ended; TaskError if there is nothing better.
+    """
+    if failure.kind == "undecodable":
+        wrong = TaskError(failure.message)
+        wrong.__cause__ = failure.payload
+        return wrong
+    if failure.payload is None:
+        if failure.kind in ("crashed", "out of memory", "stuck"):
+            return WorkerDied(failure.message, failure.signal or None)
+        return TaskError(failure.message)
+    pickled, text = failure.payload
+    error: object = None
+    why = "it cannot be pickled"
+    if pickled is not None:
+        try:
+            error = pickle.loads(pickled)
+        except Exception as problem:
+            why = f"it cannot be unpickled: {problem!r}"
+    if isinstance(error, BaseException) and not isinstance(error, Exception):
+        # SystemExit or KeyboardInterrupt of a worker must not end the parent.
+        error = TaskError(f"process() raised {error!r}")
+    if not isinstance(error, Exception):
+        error = TaskError(f"{failure.message} (the exception itself is not here: {why})")
+    error.__cause__ = RemoteTraceback(text)
+    return error

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""How a pool starts its workers: the command, and what it tells them."""
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu_dispatch import _engine, _log, _main
+from gpu_dispatch.worker import BaseWorker
+
+__all__ = ["batch_size", "check_worker_class", "item_dumps", "worker_argv", "worker_settings"]
+
+DEFAULT_BATCH = 32
+MAX_BATCH = 1024
+
+
+def check_worker_class(worker_cls: object) -> None:
+    """Raises TypeError unless it is a class derived from BaseWorker."""
+    if not isinstance(worker_cls, type) or not issubclass(worker_cls, BaseWorker):
+        raise TypeError(f"worker_cls must be a class derived from BaseWorker, not {worker_cls!r}")
+
+
+def worker_argv(max_batch: int = 1) -> list[str]:
+    """The command of a worker: this Python, with the same options and module path."""
+    import subprocess
+
+    _main.refuse_to_nest()
+    if not sys.executable:
+        raise RuntimeError("workers cannot be started: sys.executable is not known")
+    # The current directory, which may change, stands for "".
+    path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
+    code = f"import sys; sys.path[:] = {path!r}; from gpu_dispatch._worker import main; main({max_batch})"
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [sys.executable, *flags, "-c", code]
+
+
+def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:
+    """How many items go to process_batch() at once; 1: the class has only process().
+
+    Raises TypeError if a size is given for a class without process_batch(), and ValueError.
+    """
+    if not hasattr(worker_cls, "process_batch"):
+        if max_batch is not None:
+            raise TypeError(f"max_batch is given, but {worker_cls.__qualname__} has no process_batch()")
+        return 1
+    if max_batch is None:
+        return DEFAULT_BATCH
+    if not 1 <= max_batch <= MAX_BATCH:
+        raise ValueError(f"max_batch must be between 1 and {MAX_BATCH}, not {max_batch}")
+    return max_batch
+
+
+def _needs_cloudpickle(cls: type) -> bool:
+    return cls.__module__ == "__main__" and not _main.has_main()
+
+
+def item_dumps(cls: type) -> Callable[..., bytes] | None:
+    """What pickles items for this class of workers, if it is not pickle.dumps.
+
+    Classes and functions of a notebook exist nowhere but in its memory: cloudpickle takes them
+    along. Raises RuntimeError if it is needed and not installed.
+    """
+    if not _needs_cloudpickle(cls):
+        return None
+    try:
+        import cloudpickle  # type: ignore[import]
+    except ImportError:
+        raise RuntimeError(
+            f"the class {cls.__qualname__} exists only in this session (a notebook, -c or standard input), so "
+            "workers cannot import it: install cloudpickle (pip install 'gpu_dispatch[notebook]'), or put the "
+            "class into a module"
+        ) from None
+    dumps: Callable[..., bytes] = cloudpickle.dumps
+    return dumps
+
+
+def worker_settings(worker: BaseWorker, setup: Mapping[str, Any]) -> dict[str, bytes]:
+    """What _worker.main() reads: the worker, the arguments of its setup(), and the main module.
+
+    Raises what pickling them raises.
+    """
+    dumps = item_dumps(type(worker)) or pickle.dumps
+    return {
+        **_log.level_setting(),
+        "worker": dumps(worker, protocol=5),
+        "setup": dumps(dict(setup), protocol=5),
+        "main": _engine.encode(dict(_main.describe_main())),
+        "cloudpickle": b"1" if dumps is not pickle.dumps else b"0",
+    }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""The process of a worker."""
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpu_dispatch import _engine, _log, _main
+from gpu_dispatch.worker import BaseWorker
+
+__all__ = ["device_index", "main"]
+
+_device: int | None = None
+
+
+def device_index() -> int:
+    """The number by which this worker opens its GPU. Raises RuntimeError outside of workers."""
+    if _device is None:
+        raise RuntimeError("this process is not a worker")
+    return _device
+
+
+def _setting(name: str) -> memoryview:
+    value = _engine.setting(name)
+    if value is None:
+        raise RuntimeError(f"the pool has not sent {name!r}")
+    return value
+
+
+class _Hooks:
+    """Passes the calls of the engine to the user's worker."""
+
+    def __init__(self, max_batch: int) -> None:
+        self.max_batch = max_batch
+        self._worker: BaseWorker | None = None
+
+    def setup(self, gpu: int, device: int, slot: int, seed: int) -> None:
+        global _device
+        _device = device
+        preparation: _main.Preparation = _engine.decode(bytes(_setting("main")))
+        if preparation["directory"] is not None:
+            os.chdir(preparation["directory"])
+        with _main.loading():
+            _main.prepare(preparation)
+            if _setting("cloudpickle") == b"1":
+                import cloudpickle  # type: ignore[import]
+
+                _engine.set_worker_dumps(cloudpickle.dumps)
+            worker: BaseWorker = pickle.loads(_setting("worker"))
+            kwargs = pickle.loads(_setting("setup"))
+        self._worker = worker
+        worker.setup(gpu, seed, **kwargs)
+        _log.flush()
+
+    @property
+    def process(self) -> Callable[[Any], Any]:
+        assert self._worker is not None
+        return self._worker.process
+
+    @property
+    def process_batch(self) -> Callable[[list[Any]], Sequence[Any]]:
+        batch: Callable[[list[Any]], Sequence[Any]] | None = getattr(self._worker, "process_batch", None)
+        return batch if batch is not None else self._one_by_one
+
+    def _one_by_one(self, items: list[Any]) -> list[Any]:
+        return [self.process(item) for item in items]
+
+    def cleanup(self) -> None:
+        assert self._worker is not None
+        self._worker.cleanup()
+        _log.flush()
+
+    def leave(self) -> None:
+        """The process ends without Python's own end: what that would do is done here."""
+        import atexit
+
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass  # closed, or nobody reads it
+
+
+def main(max_batch: int = 1) -> None:
+    """The body of the program. Does not return."""
+    for stream in (sys.stdout, sys.stderr):
+        # Line by line: what a worker prints appears at once, is not lost when the worker is
+        # killed, and does not mix with the lines of others.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, write_through=False)
+    sys.exit(_engine.worker_main(_Hooks(max_batch)))

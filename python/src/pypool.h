@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Python object around a gd_pool, for the files that make it up.
+ *
+ * Callbacks are made by the polling thread, which has released the GIL in order to wait;
+ * the first callback of a batch takes the GIL, and it is kept until the batch is over
+ * (`released` is then NULL). `users` counts the threads that are inside the library without
+ * the GIL, besides the one that polls: gd_pool_close() is called when there are none.
+ */
+#ifndef PYPOOL_H
+#define PYPOOL_H
+
+#include "cargo.h"
+#include "engine.h"
+
+struct pypool {
+	PyObject_HEAD
+	struct gd_pool *gd;  /* NULL: closed, or not open yet */
+	unsigned generation; /* of the process: see pypool_usable() */
+	bool closing;
+	bool polling;
+	unsigned long poller; /* the thread that is polling */
+	bool feeding;
+	bool interrupted;
+	bool zero_copy;
+	bool packed;             /* callbacks for ends of tasks get one tuple */
+	bool muted;              /* no more callbacks: the object is being destroyed */
+	bool release_each;       /* release the GIL after each callback, not only after a batch */
+	PyThreadState *released; /* of the polling thread, while it is without the GIL */
+	PyObject *error;         /* the first exception of a callback */
+	size_t users;
+	struct codec_buffer buffer; /* for payloads, while the GIL is held */
+	/* What feed() has pulled and not placed. */
+	bool kept;
+	struct cargo kept_cargo;
+	struct codec_buffer kept_buffer;
+	struct gd_stats last_stats;
+	PyObject *last_worker_stats; /* set by close() */
+
+	PyObject *dumps;
+	PyObject *on_success;
+	PyObject *on_error;
+	PyObject *on_timeout;
+	PyObject *on_cancelled;
+	PyObject *on_task_start;
+	PyObject *on_message;
+	PyObject *on_setup_fail;
+	PyObject *on_cleanup_fail;
+};
+
+/* False, and an exception is set, if the pool is closed or belongs to the parent of a fork. */
+bool pypool_usable(const struct pypool *self);
+
+/* Where Python's signal handlers run. */
+bool pypool_on_main_thread(void);
+
+/* False in a forked child: the pool is the parent's. */
+bool pypool_is_ours(const struct pypool *self);
+
+/* pypool_open.c: the constructor */
+int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs);
+
+/* pypool_events.c */
+void pypool_fill_callbacks(const struct pypool *self, struct gd_callbacks *callbacks);
+
+/* pypool_submit.c */
+PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+PyObject *pypool_feed(PyObject *object, PyObject *args, PyObject *kwargs);
+
+/* pypool_poll.c */
+PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs);
+PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs);
+
+/* pypool_close.c */
+PyObject *pypool_close(PyObject *object, PyObject *args, PyObject *kwargs);
+void pypool_forget_ctrl_c(struct gd_pool *pool); /* the pool that was being closed is gone */
+void pypool_destroy(struct pypool *self);        /* kills the workers; no callbacks */
+
+/* pypool_stats.c */
+PyObject *pypool_stats_dict(const struct gd_stats *stats);
+PyObject *pypool_stats(PyObject *object, PyObject *unused);
+PyObject *pypool_worker_stats(PyObject *object, PyObject *unused);
+PyObject *pypool_list_workers(const struct gd_pool *gd);
+
+#endif

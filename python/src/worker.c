@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's side: the library's hooks call Python's.
+ *
+ * The GIL is held while a hook runs and released between hooks, so that other threads of
+ * the worker run while it waits for a task.
+ *
+ * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
+ * handler is raise_if_due(). That raises only while process() runs and only if its own task
+ * is out of time or cancelled, once: a trip that comes too late finds another task, or none.
+ * A trip just before Python begins to wait in a system call would not end that wait; therefore
+ * a timer sends the signal again and again until the exception is raised.
+ */
+#include "cargo.h"
+#include "compat.h"
+#include "engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	struct gd_worker *w; /* NULL: this process is no worker */
+	PyObject *hooks;
+	PyObject *process;
+	PyObject *process_batch;
+	PyObject *dumps;
+	PyThreadState *released;
+	pthread_t thread;
+	bool in_hook;
+	volatile size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
+	bool raised;
+	timer_t again;               /* interrupts system calls until the exception is raised */
+	volatile sig_atomic_t armed; /* `again` runs */
+	struct codec_buffer buffer;
+} worker;
+
+static void enter(struct gd_worker *w)
+{
+	PyEval_RestoreThread(worker.released);
+	worker.w = w;
+	worker.in_hook = true;
+}
+
+static void leave(void)
+{
+	worker.in_hook = false;
+	worker.released = PyEval_SaveThread();
+}
+
+static PyObject *dumps(void)
+{
+	return worker.dumps ? worker.dumps : engine.dumps;
+}
+
+/* ---- Interrupting ------------------------------------------------------- */
+
+#define AGAIN_NS 20000000
+
+static void set_timer(long interval_ns)
+{
+	struct itimerspec when = {.it_interval = {.tv_nsec = interval_ns}, .it_value = {.tv_nsec = interval_ns}};
+	worker.armed = interval_ns != 0;
+	timer_settime(worker.again, 0, &when, NULL); /* fails only for a timer or a time that is wrong */
+}
+
+static void on_cancel(struct gd_worker *w, void *state)
+{
+	(void)w;
+	(void)state;
+	PyErr_SetInterruptEx(SIGURG);
+	if (worker.in_hand > 0)
+		set_timer(AGAIN_NS);
+}
+
+/*
+ * 0, -ETIMEDOUT or -ECANCELED. A batch that is out of time is repeated task by task, so it is
+ * given up; but it goes on as long as one of its tasks is not cancelled.
+ */
+static int reason_to_raise(void)
+{
+	size_t cancelled = 0;
+	for (size_t i = 0; i < worker.in_hand; i++) {
+		int reason = gd_worker_cancel_reason(worker.w, i);
+		if (reason == -ETIMEDOUT)
+			return reason;
+		cancelled += reason == -ECANCELED;
+	}
+	return cancelled > 0 && cancelled == worker.in_hand ? -ECANCELED : 0;
+}
+
+/* Python's handler of SIGURG. */
+static PyObject *raise_if_due(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	int reason = worker.raised ? 0 : reason_to_raise();
+	if (reason == 0)
+		Py_RETURN_NONE;
+	worker.raised = true;
+	set_timer(0);
+	if (reason == -ETIMEDOUT)
+		PyErr_SetString(engine.task_timed_out, "the task is out of time");
+	else
+		PyErr_SetString(engine.task_cancelled, "the task was cancelled");
+	return NULL;
+}
+
+static PyMethodDef raise_if_due_method = {"raise_if_due", raise_if_due, METH_VARARGS, NULL};
+
+/* For Python alone: the library replaces the handler of the process by its own later. */
+static int install_handler(void)
+{
+	PyObject *handler = PyCFunction_New(&raise_if_due_method, NULL);
+	PyObject *module = handler ? PyImport_ImportModule("signal") : NULL;
+	PyObject *before = module ? PyObject_CallMethod(module, "signal", "iO", SIGURG, handler) : NULL;
+	Py_XDECREF(handler);
+	Py_XDECREF(module);
+	Py_XDECREF(before);
+	if (!before)
+		return -1;
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc before 2.39 has no name for it */
+	if (timer_create(CLOCK_MONOTONIC, &event, &worker.again) < 0) {
+		PyErr_SetFromErrno(PyExc_OSError);
+		return -1;
+	}
+	return 0;
+}
+
+static PyObject *call_interruptible(PyObject *function, PyObject *argument, size_t num_tasks)
+{
+	PyObject *args[] = {NULL, argument};
+	worker.raised = false;
+	worker.in_hand = num_tasks;
+	/* A trip that came before this line found no task. */
+	PyObject *due = raise_if_due(NULL, NULL);
+	PyObject *result = due ? compat_call(function, args + 1, 1) : NULL;
+	Py_XDECREF(due);
+	worker.in_hand = 0;
+	if (worker.armed)
+		set_timer(0);
+	return result;
+}
+
+/* ---- Failures ----------------------------------------------------------- */
+
+/* The exception that is set, as a failure of the i-th task, or of the hook if i is -1. */
+static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
+{
+	const char *message = "the exception could not be described";
+	struct cargo p = {0};
+	PyObject *text = described && PyTuple_Check(described) ? PyTuple_GetItem(described, 0) : NULL;
+	PyObject *object = text ? PyTuple_GetItem(described, 1) : NULL;
+	if (text)
+		message = PyUnicode_AsUTF8AndSize(text, NULL);
+	worker.buffer.size = 0;
+	size_t size = 0;
+	if (message && object && cargo_make(&p, &worker.buffer, object, engine.dumps) >= 0 && p.kind == CARGO_TREE)
+		size = p.size;
+	cargo_finish(&p);
+	PyErr_Clear();
+	message = message ? message : "the exception could not be described";
+	if (i < 0)
+		return gd_worker_fail_with(w, -EIO, message, worker.buffer.data, size);
+	return gd_worker_batch_fail_with(w, (size_t)i, -EIO, message, worker.buffer.data, size);
+}
+
+static int fail_with_exception(struct gd_worker *w, Py_ssize_t i)
+{
+	PyObject *described = engine_describe_exception();
+	int r = fail(w, i, described);
+	Py_XDECREF(described);
+	return r;
+}
+
+/* ---- Setup, cleanup ----------------------------------------------------- */
+
+static int take_function(PyObject **place, const char *name)
+{
+	*place = PyObject_GetAttrString(worker.hooks, name);
+	return *place ? 0 : -1;
+}
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	(void)ret_state;
+	enter(w);
+	PyObject *result = PyObject_CallMethod(worker.hooks, "setup", "iiiL", gd_worker_gpu(w), gd_worker_device(w),
+		gd_worker_slot(w), (long long)gd_worker_seed(w));
+	int r = result ? 0 : -1;
+	Py_XDECREF(result);
+	if (r >= 0)
+		r = take_function(&worker.process, "process");
+	if (r >= 0)
+		r = take_function(&worker.process_batch, "process_batch");
+	if (r < 0)
+		r = fail_with_exception(w, -1);
+	leave();
+	return r;
+}
+
+static int cleanup(struct gd_worker *w, void *state)
+{
+	(void)state;
+	enter(w);
+	PyObject *result = PyObject_CallMethod(worker.hooks, "cleanup", NULL);
+	int r = result ? 0 : fail_with_exception(w, -1);
+	Py_XDECREF(result);
+	leave();
+	return r;
+}
+
+static void on_leave(struct gd_worker *w)
+{
+	enter(w);
+	PyObject *result = PyObject_CallMethod(worker.hooks, "leave", NULL);
+	if (!result)
+		PyErr_WriteUnraisable(worker.hooks);
+	Py_XDECREF(result);
+	leave();
+}
+
+/* ---- Tasks -------------------------------------------------------------- */
+
+/* The object of a task; NULL: an exception is set, or *ret_failed is what its submitter describes. */
+static PyObject *read_task(const struct gd_bytes *task, PyObject **ret_failed)
+{
+	*ret_failed = NULL;
+	if (cargo_is_failure(task->data, task->size)) {
+		*ret_failed = cargo_read_failure(task->data, task->size);
+		return NULL;
+	}
+	return cargo_read(task->data, task->size, NULL);
+}
+
+/* Consumes the result. Releases the GIL while it is sent, which may wait for room. */
+static int answer(struct gd_worker *w, PyObject *result)
+{
+	struct cargo p;
+	int r = cargo_make(&p, &worker.buffer, result, dumps());
+	Py_DECREF(result);
+	if (r < 0) {
+		r = fail_with_exception(w, -1);
+		leave();
+		return r;
+	}
+	if (p.kind == CARGO_TREE) {
+		leave();
+		r = gd_worker_result(w, p.tree->data, p.size);
+		return r;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	void *to = gd_worker_result_reserve(w, p.size);
+	if (to)
+		cargo_write(&p, to);
+	r = to ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", p.size);
+	Py_END_ALLOW_THREADS
+	cargo_finish(&p);
+	leave();
+	return r;
+}
+
+static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
+{
+	(void)state;
+	enter(w);
+	PyObject *failed;
+	PyObject *item = read_task(task, &failed);
+	PyObject *result = item ? call_interruptible(worker.process, item, 1) : NULL;
+	Py_XDECREF(item);
+	if (result)
+		return answer(w, result);
+	int r = failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
+	Py_XDECREF(failed);
+	leave();
+	return r;
+}
+
+/* ---- Batches ------------------------------------------------------------ */
+
+/* Appends the items of the batch, and answers those that cannot be read; places[] says which are in the list. */
+static PyObject *read_batch(struct gd_worker *w, const struct gd_bytes *tasks, size_t count, size_t *places)
+{
+	PyObject *list = PyList_New(0);
+	size_t used = 0;
+	for (size_t i = 0; list && i < count; i++) {
+		PyObject *failed;
+		PyObject *item = read_task(&tasks[i], &failed);
+		if (item) {
+			places[used++] = i;
+			if (PyList_Append(list, item) < 0)
+				Py_CLEAR(list);
+			Py_DECREF(item);
+		} else if (failed) {
+			fail(w, (Py_ssize_t)i, failed);
+			Py_DECREF(failed);
+		} else {
+			fail_with_exception(w, (Py_ssize_t)i);
+		}
+	}
+	return list;
+}
+
+/* The result of one item; an exception object is its error. */
+static void answer_one(struct gd_worker *w, size_t i, PyObject *result)
+{
+	struct cargo p;
+	if (PyExceptionInstance_Check(result)) {
+		PyErr_SetObject((PyObject *)Py_TYPE(result), result);
+		fail_with_exception(w, (Py_ssize_t)i);
+		return;
+	}
+	if (cargo_make(&p, &worker.buffer, result, dumps()) < 0) {
+		fail_with_exception(w, (Py_ssize_t)i);
+		return;
+	}
+	if (p.kind == CARGO_TREE) {
+		gd_worker_batch_result(w, i, p.tree->data, p.size);
+	} else {
+		void *bytes = malloc(p.size);
+		if (bytes) {
+			cargo_write(&p, bytes);
+			gd_worker_batch_result(w, i, bytes, p.size);
+		} else {
+			gd_worker_batch_fail(w, i, -ENOMEM, "no memory for a result of %zu bytes", p.size);
+		}
+		free(bytes);
+	}
+	cargo_finish(&p);
+}
+
+static int answer_batch(struct gd_worker *w, PyObject *results, const size_t *places, Py_ssize_t count)
+{
+	PyObject *list = PySequence_List(results);
+	if (list && PyList_Size(list) != count) {
+		PyErr_Format(PyExc_ValueError, "process_batch() returned %zd results for %zd items", PyList_Size(list),
+			count);
+		Py_CLEAR(list);
+	}
+	if (!list)
+		return fail_with_exception(w, -1);
+	for (Py_ssize_t i = 0; i < count; i++)
+		answer_one(w, places[i], PyList_GetItem(list, i));
+	Py_DECREF(list);
+	return 0;
+}
+
+static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t count)
+{
+	(void)state;
+	enter(w);
+	int r = 0;
+	size_t *places = PyMem_Calloc(count, sizeof(*places));
+	PyObject *items = places ? read_batch(w, tasks, count, places) : PyErr_NoMemory();
+	Py_ssize_t used = items ? PyList_Size(items) : 0;
+	PyObject *results = used > 0 ? call_interruptible(worker.process_batch, items, count) : NULL;
+	if (results)
+		r = answer_batch(w, results, places, used);
+	else if (!items || used > 0)
+		r = fail_with_exception(w, -1);
+	Py_XDECREF(items);
+	Py_XDECREF(results);
+	PyMem_Free(places);
+	leave();
+	return r;
+}
+
+/* ---- Functions of the module -------------------------------------------- */
+
+static PyObject *worker_main(PyObject *self, PyObject *hooks)
+{
+	(void)self;
+	PyObject *batch = PyObject_GetAttrString(hooks, "max_batch");
+	long max_batch = batch ? PyLong_AsLong(batch) : -1;
+	Py_XDECREF(batch);
+	if (PyErr_Occurred() || install_handler() < 0)
+		return NULL;
+	const struct gd_worker_ops ops = {
+		.size = sizeof(ops),
+		.setup = setup,
+		.process = max_batch > 1 ? NULL : process,
+		.process_batch = max_batch > 1 ? process_batch : NULL,
+		.max_batch = max_batch > 1 ? (size_t)max_batch : 0,
+		.cleanup = cleanup,
+		.on_cancel = on_cancel,
+		.on_leave = on_leave,
+	};
+	Py_INCREF(hooks);
+	worker.hooks = hooks;
+	worker.thread = pthread_self();
+	worker.released = PyEval_SaveThread();
+	int r = gd_worker_main(&ops);
+	PyEval_RestoreThread(worker.released);
+	return PyLong_FromLong(r);
+}
+
+static bool in_worker(void)
+{
+	if (!worker.w)
+		PyErr_SetString(PyExc_RuntimeError, "this process is not a worker");
+	return worker.w;
+}
+
+/* The library's functions for workers are called by the first thread, in a hook. */
+static bool in_hook(void)
+{
+	if (!in_worker())
+		return false;
+	if (worker.in_hook && pthread_equal(worker.thread, pthread_self()))
+		return true;
+	PyErr_SetString(PyExc_RuntimeError, "only the worker's main thread can do this");
+	return false;
+}
+
+static PyObject *setting(PyObject *self, PyObject *key)
+{
+	(void)self;
+	struct gd_bytes value;
+	const char *name = in_worker() ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL;
+	if (!name)
+		return NULL;
+	if (gd_worker_setting_bytes(worker.w, name, &value) < 0)
+		Py_RETURN_NONE;
+	return PyMemoryView_FromMemory((char *)value.data, (Py_ssize_t)value.size, PyBUF_READ);
+}
+
+static PyObject *send(PyObject *self, PyObject *object)
+{
+	(void)self;
+	if (!in_hook())
+		return NULL;
+	struct codec_buffer buffer = {0};
+	struct cargo p;
+	if (cargo_make(&p, &buffer, object, dumps()) < 0) {
+		codec_buffer_finish(&buffer);
+		return NULL;
+	}
+	int r = -ENOMEM;
+	void *bytes = malloc(p.size);
+	if (bytes) {
+		cargo_write(&p, bytes);
+		Py_BEGIN_ALLOW_THREADS
+		r = gd_worker_send(worker.w, bytes, p.size);
+		Py_END_ALLOW_THREADS
+	}
+	free(bytes);
+	cargo_finish(&p);
+	codec_buffer_finish(&buffer);
+	if (r < 0)
+		return engine_raise(r, "cannot send the message");
+	Py_RETURN_NONE;
+}
+
+static PyObject *cancelled(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	return PyBool_FromLong(worker.w && worker.in_hook && gd_worker_cancelled(worker.w, 0));
+}
+
+static PyObject *task_id(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	uint64_t id = worker.w && worker.in_hook ? gd_worker_task_id(worker.w, 0) : GD_NO_TASK;
+	return id == GD_NO_TASK ? PyLong_FromLong(-1) : PyLong_FromUnsignedLongLong(id);
+}
+
+static PyObject *attempt(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	return PyLong_FromLong(worker.w && worker.in_hook ? gd_worker_attempt(worker.w, 0) : 0);
+}
+
+static PyObject *set_worker_dumps(PyObject *self, PyObject *function)
+{
+	(void)self;
+	Py_CLEAR(worker.dumps);
+	if (function != Py_None) {
+		Py_INCREF(function);
+		worker.dumps = function;
+	}
+	Py_RETURN_NONE;
+}
+
+PyMethodDef worker_methods[] = {
+	{"worker_main", worker_main, METH_O, "Runs the worker and ends the process."},
+	{"setting", setting, METH_O, "A setting of the pool, as a memoryview, or None."},
+	{"send", send, METH_O, "Passes an object to the pool's on_message."},
+	{"cancelled", cancelled, METH_NOARGS, "Whether the running task is to end."},
+	{"task_id", task_id, METH_NOARGS, "The id of the running task, or -1."},
+	{"attempt", attempt, METH_NOARGS, "The attempt of the running task: 1…"},
+	{"set_worker_dumps", set_worker_dumps, METH_O, "What pickles results; None: pickle.dumps."},
+	{0},
+};

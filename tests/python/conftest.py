@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+"""Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.setdefault("GD_BUILD", str(SOURCE / "build")))
+
+if importlib.util.find_spec("gpu_dispatch") is None:
+    sys.path.insert(0, str(BUILD / "python"))
+    os.environ["PYTHONPATH"] = str(BUILD / "python")  # for programs that the tests run

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Ctrl-C in a program that runs a dispatcher."""
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from workers import wait_until
+
+PROGRAM = """
+import os, pathlib, sys, threading, time
+from gpu_dispatch import BaseWorker, Dispatcher
+
+here = pathlib.Path(sys.argv[1])
+how = sys.argv[2]
+
+def mark(name):
+    (here / name).touch()
+
+def wait_for(name):
+    while not (here / name).exists():
+        time.sleep(0.002)
+
+def stubborn(seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            time.sleep(60)
+        except BaseException:
+            mark("asked")
+
+class Worker(BaseWorker):
+    def setup(self, gpu_id, seed):
+        self.gpu_id = gpu_id
+        mark(f"pid-{os.getpid()}")
+        if how == "setup":
+            mark("waits")
+            wait_for("go")
+        mark(f"ready-{gpu_id}")
+    def process(self, item):
+        if how == "process":
+            wait_for("ready-0")
+            wait_for("ready-1")
+            mark("waits")
+            time.sleep(60)
+        if how == "stubborn":
+            mark("waits")
+            stubborn()
+        return item
+    def cleanup(self):
+        if how == "cleanup":
+            mark("waits")
+            wait_for("go")
+        if how == "endless cleanup":
+            mark("waits")
+            stubborn()
+        mark(f"cleaned-{self.gpu_id}")
+
+def items():
+    for number in range(10**9 if how in ("callback", "generator") else 4):
+        if how == "generator" and number == 10:
+            wait_for("ready-0")
+            wait_for("ready-1")
+            mark("waits")
+            threading.Event().wait()
+        yield number
+
+def on_success(task_id, result, worker_id):
+    if how == "callback" and task_id == 10:
+        wait_for("ready-0")
+        wait_for("ready-1")
+        mark("waits")
+        time.sleep(60)
+
+def on_exit():
+    mark("exit")
+
+if __name__ == "__main__":
+    dispatcher = Dispatcher(Worker, [0, 1])
+    try:
+        dispatcher.run(items(), on_success, on_exit=on_exit)
+    except KeyboardInterrupt:
+        assert (here / "exit").exists()
+        mark("interrupted")
+        # Afterwards Ctrl-C means what it always means.
+        import signal
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        sys.exit(7)
+"""
+
+
+class Program:
+    def __init__(self, directory: pathlib.Path, how: str) -> None:
+        (directory / "program.py").write_text(PROGRAM)
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [sys.executable, str(directory / "program.py"), str(directory), how], start_new_session=True
+        )
+        wait_until((directory / "waits").exists)
+
+    def ctrl_c(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def wait_for_delivery(self) -> None:
+        """The handler of the last Ctrl-C runs, or has run."""
+
+        def is_pending() -> bool:
+            status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+            masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+            return any(mask >> (signal.SIGINT - 1) & 1 for mask in masks)
+
+        wait_until(lambda: not is_pending())
+
+    def names(self) -> set[str]:
+        return {name for name in os.listdir(self.directory) if not name.startswith(("pid-", "program"))}
+
+    def check_interrupted(self) -> None:
+        assert self.process.wait(30) == 7
+        for name in os.listdir(self.directory):
+            if name.startswith("pid-"):
+                assert not os.path.exists(f"/proc/{name[4:]}")
+
+
+Start = Callable[[str], Program]
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Start]:
+    started: list[Program] = []
+
+    def start_one(how: str) -> Program:
+        started.append(Program(tmp_path, how))
+        return started[-1]
+
+    yield start_one
+    for program in started:
+        program.process.kill()
+        program.process.wait()
+
+
+@pytest.mark.parametrize("how", ["process", "callback", "generator"])
+def test_workers_clean_up_on_exit_runs_and_keyboard_interrupt_is_raised(start: Start, how: str) -> None:
+    program = start(how)
+    program.ctrl_c()
+    program.check_interrupted()
+    assert {"cleaned-0", "cleaned-1", "exit", "interrupted"} <= program.names()
+
+
+def test_during_cleanup_the_cleanup_is_finished(start: Start) -> None:
+    program = start("cleanup")
+    program.ctrl_c()
+    (program.directory / "go").touch()
+    program.check_interrupted()
+    assert {"cleaned-0", "cleaned-1", "exit"} <= program.names()
+
+
+def test_a_second_one_kills_workers_that_do_not_react(start: Start) -> None:
+    program = start("stubborn")
+    program.ctrl_c()
+    wait_until((program.directory / "asked").exists)
+    program.ctrl_c()
+    program.check_interrupted()
+    assert "exit" in program.names() and "cleaned-0" not in program.names()
+
+
+def test_a_second_one_kills_workers_in_cleanup(start: Start) -> None:
+    program = start("endless cleanup")
+    program.ctrl_c()
+    program.wait_for_delivery()
+    program.ctrl_c()
+    program.check_interrupted()
+    assert "exit" in program.names() and "cleaned-0" not in program.names()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""CPU tensors of PyTorch, with a stand-in for it: the real one is too large for the tests."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+TORCH = """
+import numpy
+
+class _Device:
+    def __init__(self, type):
+        self.type = type
+
+strided = object()
+int16 = "torch.int16"
+bfloat16 = "torch.bfloat16"
+
+class Tensor:
+    requires_grad = False
+    layout = strided
+
+    def __init__(self, array, dtype="torch.float32", device="cpu"):
+        self.array, self.dtype, self.device = array, dtype, _Device(device)
+    def is_conj(self):
+        return False
+    def is_neg(self):
+        return False
+    def contiguous(self):
+        return self
+    def view(self, dtype):
+        return Tensor(self.array, dtype)
+    def numpy(self):
+        if self.dtype == "torch.bfloat16":
+            raise TypeError("unsupported")
+        return self.array
+    def __reduce_ex__(self, protocol):
+        return _in_band, (self.array.tobytes(), self.dtype, self.device.type)
+
+def _in_band(data, dtype, device):
+    return Tensor(numpy.frombuffer(data, dtype="u1"), dtype, device)
+
+def from_numpy(array):
+    return Tensor(array)
+"""
+
+PROGRAM = """
+import numpy, torch
+from gpu_dispatch import _engine
+
+MARK = b"marker!!"
+array = numpy.frombuffer(MARK * 1000, dtype="u1")
+
+def check(tensor, out_of_band):
+    data = _engine.encode([tensor, tensor])
+    assert data.count(MARK) == 1000
+    assert (data.index(MARK) % 64 == 0) == out_of_band, data.index(MARK)
+    first, second = _engine.decode(data)
+    assert first is second and type(first) is torch.Tensor and first.dtype == tensor.dtype
+    assert numpy.array_equal(first.array, tensor.array)
+
+check(torch.Tensor(array), True)
+check(torch.Tensor(array, torch.bfloat16), True)
+check(torch.Tensor(array, device="cuda"), False)
+grad = torch.Tensor(array)
+grad.requires_grad = True
+check(grad, False)
+
+class Other:
+    pass
+assert type(_engine.decode(_engine.encode(Other()))) is Other
+print("ok")
+"""
+
+
+def run(directory: pathlib.Path, torch: str, program: str) -> str:
+    (directory / "torch.py").write_text(torch)
+    (directory / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(directory / "program.py")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_cpu_tensors_travel_out_of_band(tmp_path: pathlib.Path) -> None:
+    assert run(tmp_path, TORCH, PROGRAM) == "ok\n"
+
+
+def test_another_module_of_that_name_does_no_harm(tmp_path: pathlib.Path) -> None:
+    program = "import torch\nfrom gpu_dispatch import _engine\nprint(_engine.decode(_engine.encode({1, 2})))\n"
+    assert run(tmp_path, "", program) == "{1, 2}\n"

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Programs as users write them: scripts, modules, no guard, and how their workers see them."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+WORKER = """
+from gpu_dispatch import BaseWorker, Dispatcher
+
+class Twice(BaseWorker):
+    def setup(self, gpu_id, seed):
+        pass
+    def process(self, data):
+        return data * 2
+
+results = {}
+def on_success(task_id, result, worker_id):
+    results[task_id] = result
+"""
+
+RUN = """
+Dispatcher(Twice, [0, 1]).run(iter([1, 2, 3]), on_success, on_error=lambda *args: print(args))
+print(sorted(results.items()))
+"""
+
+EXPECTED = "[(0, 2), (1, 4), (2, 6)]\n"
+
+
+def python(*args: str, directory: pathlib.Path, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args], cwd=directory, input=code, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def check(done: subprocess.CompletedProcess[str], expected: str = EXPECTED) -> None:
+    assert (done.stdout, done.returncode) == (expected, 0), done.stderr
+
+
+def script(directory: pathlib.Path, *parts: str) -> str:
+    path = directory / "program.py"
+    path.write_text("".join(textwrap.dedent(part) for part in parts))
+    return str(path)
+
+
+def guarded(code: str) -> str:
+    return "\nif __name__ == '__main__':\n" + textwrap.indent(code.strip(), "    ") + "\n"
+
+
+def test_a_script_with_a_guard(tmp_path: pathlib.Path) -> None:
+    check(python(script(tmp_path, WORKER, guarded(RUN)), directory=tmp_path))
+
+
+def test_a_script_without_a_guard(tmp_path: pathlib.Path) -> None:
+    check(python(script(tmp_path, WORKER, RUN), directory=tmp_path))
+
+
+def test_a_script_without_a_guard_and_with_a_handler_around_the_run(tmp_path: pathlib.Path) -> None:
+    code = "try:\n" + textwrap.indent(RUN.strip(), "    ") + "\nexcept Exception as error:\n    print(error)\n"
+    check(python(script(tmp_path, WORKER, code), directory=tmp_path))
+
+
+def test_a_module_that_starts_workers_when_it_is_imported(tmp_path: pathlib.Path) -> None:
+    run = "Dispatcher(Twice, [0]).run([1], on_success, on_setup_fail=lambda gpu, error: print(error))\n"
+    (tmp_path / "mine.py").write_text(WORKER + run)
+    done = python("-c", "import mine", directory=tmp_path)
+    assert "put that part under" in done.stdout and "All workers failed during setup" in done.stderr
+
+
+def test_the_extension_itself_in_a_script_without_a_guard(tmp_path: pathlib.Path) -> None:
+    run = """
+    from gpu_dispatch import _engine, _spawn
+    settings = _spawn.worker_settings(Twice(), {})
+    pool = _engine.Pool(argv=_spawn.worker_argv(), settings=settings, gpus=[0], bind=False, on_success=on_success)
+    pool.submit(4)
+    while pool.outstanding():
+        pool.poll()
+    pool.close()
+    print(results)
+    """
+    check(python(script(tmp_path, WORKER, run), directory=tmp_path), "{0: 8}\n")
+
+
+def test_a_script_from_another_directory_with_a_module_beside_it(tmp_path: pathlib.Path) -> None:
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    place.mkdir()
+    elsewhere.mkdir()
+    (place / "beside.py").write_text("FACTOR = 2\n")
+    code = WORKER.replace("return data * 2", "import beside; return data * beside.FACTOR")
+    script(place, code, guarded(RUN))
+    check(python("../place/program.py", directory=elsewhere))
+
+
+def test_a_module_with_dash_m(tmp_path: pathlib.Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "factor.py").write_text("FACTOR = 2\n")
+    code = WORKER.replace("results = {}", "from .factor import FACTOR\nresults = {}").replace("data * 2", "data * FACTOR")
+    script(package, code, guarded(RUN))
+    check(python("-m", "package.program", directory=tmp_path))
+
+
+def test_options_of_the_interpreter_reach_the_workers(tmp_path: pathlib.Path) -> None:
+    code = WORKER.replace("return data * 2", "import sys; return (sys.flags.optimize, sys.flags.utf8_mode, sys.argv[1:])")
+    done = python("-O", "-X", "utf8", script(tmp_path, code, guarded(RUN)), "--flag", directory=tmp_path)
+    value = (1, 1, ["--flag"])
+    check(done, f"{[(number, value) for number in range(3)]}\n")
+
+
+def test_objects_of_the_script_travel_both_ways(tmp_path: pathlib.Path) -> None:
+    code = WORKER + textwrap.dedent(
+        """
+        import dataclasses
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+
+        class Double(Twice):
+            def process(self, data):
+                return Point(data.x * 2)
+        """
+    )
+    run = """
+    Dispatcher(Double, [0]).run([Point(4)], on_success, on_error=lambda *args: print(args))
+    print(results[0], type(results[0]) is Point)
+    """
+    for last in (guarded(textwrap.dedent(run)), run):
+        check(python(script(tmp_path, code, last), directory=tmp_path), "Point(x=8) True\n")
+
+
+def test_a_script_that_fails_again_in_its_workers(tmp_path: pathlib.Path) -> None:
+    first = "import os\nif __name__ != '__main__':\n    raise LookupError('only once')\n"
+    run = """
+    try:
+        Dispatcher(Twice, [0]).run([1], on_success, on_setup_fail=lambda gpu, error: print(gpu, error.splitlines()[-1]))
+    except RuntimeError as error:
+        print(error)
+    """
+    done = python(script(tmp_path, first, WORKER, guarded(textwrap.dedent(run))), directory=tmp_path)
+    check(done, "0 LookupError: only once\nAll workers failed during setup\n")
+
+
+def test_a_script_that_exits_again_in_its_workers(tmp_path: pathlib.Path) -> None:
+    """sys.exit() at the end of a script is common; the names before it are there."""
+    first = WORKER + "\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(RUN.strip(), "    ") + "\nsys.exit(0)\n"
+    check(python(script(tmp_path, first), directory=tmp_path))
+
+
+def has_cloudpickle() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("cloudpickle") is not None
+
+
+@pytest.mark.skipif(has_cloudpickle(), reason="cloudpickle is installed")
+@pytest.mark.parametrize("how", [["-c", WORKER + RUN], ["-"]])
+def test_a_class_of_the_session_needs_cloudpickle(how: list[str], tmp_path: pathlib.Path) -> None:
+    done = python(*how, directory=tmp_path, code=WORKER + RUN)
+    assert done.returncode == 1
+    assert "RuntimeError: the class Twice exists only in this session" in done.stderr
+    assert "gpu_dispatch[notebook]" in done.stderr
+
+
+def test_a_class_of_a_module_works_in_any_session(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.py").write_text(WORKER)
+    check(python("-c", "from mine import *\n" + RUN, directory=tmp_path))
+    check(python("-", directory=tmp_path, code="from mine import *\n" + RUN))
+
+
+def test_a_lambda_as_an_argument_of_setup_is_refused(tmp_path: pathlib.Path) -> None:
+    run = "Dispatcher(Twice, [0]).run([1], on_success, on_exit=lambda: print('exit'), f=lambda: 1)"
+    done = python(script(tmp_path, WORKER, guarded(run)), directory=tmp_path)
+    assert done.returncode == 1 and "lambda" in done.stderr and done.stdout == "exit\n"
+
+
+def test_what_is_registered_with_atexit_runs_in_workers(tmp_path: pathlib.Path) -> None:
+    code = WORKER.replace("        pass\n", "        import atexit\n        atexit.register(print, 'left')\n")
+    run = "Dispatcher(Twice, [0]).run([1], on_success)\n"
+    check(python(script(tmp_path, code, guarded(run)), directory=tmp_path), "left\n")
+
+
+def test_what_workers_print_is_not_lost_when_they_are_killed(tmp_path: pathlib.Path) -> None:
+    code = WORKER.replace("return data * 2", "print('before'); import os; os.kill(os.getpid(), 9)")
+    run = "Dispatcher(Twice, [0]).run([1], on_success, on_error=lambda *args: None)\n"
+    check(python(script(tmp_path, code, guarded(run)), directory=tmp_path), "before\n")
+
+
+def test_the_import_is_light(tmp_path: pathlib.Path) -> None:
+    code = "import sys, gpu_dispatch; gpu_dispatch.Dispatcher; print({'rich', 'numpy', 'asyncio'} & set(sys.modules))"
+    check(python("-c", code, directory=tmp_path), "set()\n")
+
+
+def test_a_worker_started_by_hand_says_so(tmp_path: pathlib.Path) -> None:
+    done = python("-c", "from gpu_dispatch._worker import main; main()", directory=tmp_path)
+    assert done.returncode == 2 and "started by a dispatcher" in done.stderr
+
+
+def test_no_process_is_left(tmp_path: pathlib.Path) -> None:
+    run = """
+    import os
+    pids = []
+    Dispatcher(Twice, [0, 1]).run([1, 2], lambda *args: None, on_setup_fail=None)
+    print(len([entry for entry in os.listdir("/proc") if entry.isdigit() and is_ours(entry)]))
+    """
+    helper = """
+    def is_ours(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return int(file.read().rpartition(")")[2].split()[1]) == os.getpid()
+        except OSError:
+            return False
+    """
+    code = WORKER + textwrap.dedent(helper)
+    check(python(script(tmp_path, code, guarded(textwrap.dedent(run))), directory=tmp_path), "0\n")
+
+
