@@ -287,7 +287,7 @@ static void lose_a_task(struct pool_rig *rig, bool cancels)
 static void test_a_task_whose_bytes_are_lost_for_want_of_memory_fails(void **state)
 {
 	struct pool_rig *rig = *state;
-	if (SANITIZER_ADDRESS) /* which needs all the addresses there are */
+	if (SANITIZER_ADDRESS || SANITIZER_THREAD) /* which need all the addresses there are */
 		skip();
 	lose_a_task(rig, false);
 	assert_int_equal(rig->by_failure[GD_FAILURE_NOT_CARRIED], 1);
@@ -297,7 +297,7 @@ static void test_a_task_whose_bytes_are_lost_for_want_of_memory_fails(void **sta
 static void test_a_task_whose_bytes_are_lost_is_cancelled_before_it_fails(void **state)
 {
 	struct pool_rig *rig = *state;
-	if (SANITIZER_ADDRESS)
+	if (SANITIZER_ADDRESS || SANITIZER_THREAD)
 		skip();
 	lose_a_task(rig, true);
 	assert_int_equal(board->notes[1], 1);
