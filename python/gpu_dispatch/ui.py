@@ -2,6 +2,7 @@
 """A dispatcher with a live panel, drawn with Rich (``pip install gpu_dispatch[ui]``)."""
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -76,7 +77,7 @@ class RichDispatcher:
         self._show_ui = show_ui
         if show_ui:
             try:
-                import rich.live  # noqa: F401
+                importlib.import_module("rich.live")
             except ImportError as error:
                 raise ImportError(_INSTALL) from error
 
