@@ -245,9 +245,9 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_RuntimeError, "the pool is open");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOp:Pool", names, &a.argv, &success,
-		    &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size, &a.retries,
-		    &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOp:Pool", names, &a.argv,
+		    &success, &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size,
+		    &a.retries, &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
 		    &a.max_tasks_per_worker, &a.max_worker_rss_bytes, &a.setup_concurrency, &a.fair_start, &a.output,
 		    &a.zero_copy, &a.total_tasks, &dumps, &error, &timeout, &cancelled, &start, &message, &setup_fail,
 		    &cleanup_fail, &a.packed))

@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
