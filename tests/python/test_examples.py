@@ -17,8 +17,9 @@ BUILD = pathlib.Path(os.environ["GD_BUILD"])
 EXAMPLES = SOURCE / "examples" / "python"
 
 
-def run(*command: object, env: dict[str, str] | None = None,
-        input: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: object, env: dict[str, str] | None = None, input: str | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           timeout=240, check=False, env=env, input=input)
 
