@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than all of thi
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpu_dispatch._serve import LaunchSetup, serve
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,
@@ -33,6 +34,7 @@ _ORIGINS = {
     "BaseWorker": "worker",
     "Dispatcher": "dispatcher",
     "GPUNotFound": "errors",
+    "LaunchSetup": "_serve",
     "NoWorkers": "errors",
     "Pool": "pool",
     "PoolClosed": "errors",
@@ -41,12 +43,14 @@ _ORIGINS = {
     "TaskError": "errors",
     "TaskTimedOut": "errors",
     "WorkerDied": "errors",
+    "serve": "_serve",
 }
 
 __all__ = [
     "BaseWorker",
     "Dispatcher",
     "GPUNotFound",
+    "LaunchSetup",
     "NoWorkers",
     "Pool",
     "PoolClosed",
@@ -56,6 +60,7 @@ __all__ = [
     "TaskTimedOut",
     "WorkerDied",
     "__version__",
+    "serve",
 ]
 
 

@@ -382,6 +382,16 @@ def test_a_timeout_interrupts_process_and_keeps_the_worker(what: str, tmp_path: 
     book.check_complete(5)
 
 
+def test_a_timeout_interrupts_a_wait_that_is_about_to_begin() -> None:
+    """A signal just before the system call would not interrupt it; after ten seconds the worker would be killed."""
+    book = Book()
+    dispatcher = Dispatcher(workers.Sleeper, [0])
+    counts = [number % 12 for number in range(600)]
+    dispatcher.run(counts, book.on_success, book.on_error, book.on_timeout, task_timeout=0.001)
+    assert sorted(book.timeouts) == list(range(600))
+    assert dispatcher.get_stats()["restarts"] == 0
+
+
 def test_a_fractional_timeout_is_told_as_it_was_given(tmp_path: pathlib.Path) -> None:
     book = run(Naughty, [("hang",)], [0], task_timeout=0.1234567, directory=str(tmp_path))
     assert book.timeouts == {0: 0.1234567}
