@@ -157,6 +157,25 @@ static void call_undecodable(struct pypool *self, const struct gd_event *e)
 	call_end(self, END_ERROR, self->on_error, args);
 }
 
+/*
+ * The object of a result; NULL: an exception is set. A signal handler may raise its exception while Python code
+ * decodes: then that exception is the callback's, and decoding succeeds the second time.
+ */
+static PyObject *read_result(struct pypool *self, const struct gd_event *e)
+{
+	const struct gd_event *hold = self->zero_copy ? e : NULL;
+	PyObject *value = cargo_read(e->result.data, e->result.size, hold);
+	if (value || PyErr_ExceptionMatches(PyExc_Exception))
+		return value;
+	PyObject *error = engine_take_exception();
+	value = cargo_read(e->result.data, e->result.size, hold);
+	if (value && error && !self->error)
+		self->error = error;
+	else
+		Py_XDECREF(error);
+	return value;
+}
+
 static int on_success(void *context, const struct gd_event *e)
 {
 	struct pypool *self = context;
@@ -165,7 +184,7 @@ static int on_success(void *context, const struct gd_event *e)
 		Py_XDECREF((PyObject *)e->tag);
 		return leave(self);
 	}
-	PyObject *value = cargo_read(e->result.data, e->result.size, self->zero_copy ? e : NULL);
+	PyObject *value = read_result(self, e);
 	if (!value) {
 		call_undecodable(self, e);
 		return leave(self);

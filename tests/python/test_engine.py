@@ -233,6 +233,16 @@ def test_zero_copy_results_are_views_that_outlive_the_pool(log: Log, size: int) 
 # ---- Ends --------------------------------------------------------------------
 
 
+def test_ctrl_c_while_a_result_is_unpickled_is_ctrl_c_and_the_result_arrives(log: Log) -> None:
+    workers.Interrupting.trips = 0
+    pool = open_pool(log, Naughty)
+    pool.submit(("interrupting",))
+    with pytest.raises(KeyboardInterrupt):
+        drain(pool)
+    assert isinstance(log.results[0], workers.Interrupting) and not log.failures
+    pool.close()
+
+
 def test_failures_carry_exception_and_traceback(log: Log) -> None:
     pool = open_pool(log, Naughty)
     pool.submit(("fail", "broken"))

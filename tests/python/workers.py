@@ -101,6 +101,22 @@ class MarkCleanup(BaseWorker):
         self.mark.touch()
 
 
+class Interrupting:
+    """Ctrl-C comes while this is unpickled, once."""
+
+    trips = 0
+
+    def __reduce__(self) -> Any:
+        return _unpickle_interrupting, ()
+
+
+def _unpickle_interrupting() -> Interrupting:
+    Interrupting.trips += 1
+    if Interrupting.trips == 1:
+        signal.raise_signal(signal.SIGINT)
+    return Interrupting()
+
+
 class Unpicklable:
     def __reduce__(self) -> Any:
         raise TypeError("this object stays here")
@@ -215,6 +231,9 @@ class Naughty(BaseWorker):
 
     def do_undecodable(self) -> Any:
         return Undecodable()
+
+    def do_interrupting(self) -> Any:
+        return Interrupting()
 
     def do_send(self, value: Any) -> None:
         _engine.send(value)
