@@ -22,6 +22,7 @@ struct pypool {
 	unsigned long poller; /* the thread that is polling */
 	bool feeding;
 	bool interrupted;
+	bool stopped; /* stop() was called */
 	bool zero_copy;
 	bool muted;              /* no more callbacks: the object is being destroyed */
 	bool release_each;       /* release the GIL after each callback, not only after a batch */

@@ -67,8 +67,11 @@ void pypool_forget_ctrl_c(struct gd_pool *pool)
 /* Makes other threads leave the library, and waits until they have. */
 static void wait_for_others(struct pypool *self)
 {
-	if (self->users > 0)
-		gd_pool_stop(self->gd); /* those who wait for room are refused */
+	/* Those who wait for room are refused. Not if they have been: further stops end more than that. */
+	if (self->users > 0 && !self->stopped) {
+		self->stopped = true;
+		gd_pool_stop(self->gd);
+	}
 	while (self->users > 0 || self->polling) {
 		if (self->polling)
 			gd_pool_interrupt(self->gd);

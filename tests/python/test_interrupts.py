@@ -30,6 +30,7 @@ def stubborn(seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
+            mark("waits")
             time.sleep(60)
         except BaseException:
             mark("asked")
@@ -46,7 +47,6 @@ class Worker(BaseWorker):
             mark("waits")
             time.sleep(60)
         if how == "stubborn":
-            mark("waits")
             stubborn()
         return item
     def cleanup(self):
@@ -54,7 +54,6 @@ class Worker(BaseWorker):
             mark("waits")
             wait_for("go")
         if how == "endless cleanup":
-            mark("waits")
             stubborn()
         mark(f"cleaned-{self.gpu_id}")
 
