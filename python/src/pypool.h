@@ -68,6 +68,8 @@ PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t coun
 PyObject *pypool_feed(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* pypool_poll.c */
+int pypool_poll_once(
+	struct pypool *self, int timeout_ms, unsigned flags); /* without the GIL until the first callback */
 PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs);
 PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs);
 
