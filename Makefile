@@ -6,8 +6,10 @@
 #   make test-all   the heavy real parts, too    make bench
 #   make test-heavy those alone
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
+#   make wheel      the Python package for other machines
+#   make test-python  the Python package with each Python that is found
 #
-# What is missing on a Debian system is installed first (tools/deps).
+# What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -28,7 +30,7 @@ test:
 	@tools/deps build test
 	@$(configure) tests
 	@$(compile)
-	@tools/run-tests $(BUILD) unit cli
+	@tools/run-tests $(BUILD) unit cli python
 
 test-all:
 	@$(MAKE) --no-print-directory test
@@ -41,6 +43,14 @@ test-heavy:
 	@tools/pypi $(BUILD)
 	@tools/test-aarch64 $(BUILD)-aarch64
 	@tools/run-tests $(BUILD) heavy
+
+wheel:
+	@tools/deps build python
+	@tools/wheel build-python
+
+test-python:
+	@tools/deps build test python
+	@tools/test-python build-python
 
 FUZZ_SECONDS ?= 3600
 
@@ -65,4 +75,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy fuzz bench install format clean
+.PHONY: all demo test test-all test-heavy test-python wheel fuzz bench install format clean

@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than all of thi
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpu_dispatch._serve import LaunchSetup, serve
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         TaskTimedOut,
         WorkerDied,
     )
+    from gpu_dispatch.pool import Pool
     from gpu_dispatch.worker import BaseWorker
 
     __version__: str
@@ -32,20 +34,25 @@ _ORIGINS = {
     "BaseWorker": "worker",
     "Dispatcher": "dispatcher",
     "GPUNotFound": "errors",
+    "LaunchSetup": "_serve",
     "NoWorkers": "errors",
+    "Pool": "pool",
     "PoolClosed": "errors",
     "RemoteTraceback": "errors",
     "TaskCancelled": "errors",
     "TaskError": "errors",
     "TaskTimedOut": "errors",
     "WorkerDied": "errors",
+    "serve": "_serve",
 }
 
 __all__ = [
     "BaseWorker",
     "Dispatcher",
     "GPUNotFound",
+    "LaunchSetup",
     "NoWorkers",
+    "Pool",
     "PoolClosed",
     "RemoteTraceback",
     "TaskCancelled",
@@ -53,6 +60,7 @@ __all__ = [
     "TaskTimedOut",
     "WorkerDied",
     "__version__",
+    "serve",
 ]
 
 

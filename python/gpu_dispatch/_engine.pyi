@@ -50,7 +50,7 @@ class Pool:
         self,
         *,
         argv: Sequence[str],
-        on_success: Callable[[Any, Any, int], object],
+        on_success: Callable[..., object],
         gpus: str | Sequence[int] | None = None,
         bind: bool = True,
         workers_per_gpu: int = 1,
@@ -71,13 +71,14 @@ class Pool:
         zero_copy: bool = False,
         total_tasks: int = 0,
         dumps: Callable[..., bytes] | None = None,
-        on_error: Callable[[Any, Failure, int], object] | None = None,
-        on_timeout: Callable[[Any, float, int], object] | None = None,
-        on_cancelled: Callable[[Any, Failure, int], object] | None = None,
+        on_error: Callable[..., object] | None = None,
+        on_timeout: Callable[..., object] | None = None,
+        on_cancelled: Callable[..., object] | None = None,
         on_task_start: Callable[[Any, int], object] | None = None,
         on_message: Callable[[Any, int, int], object] | None = None,
         on_setup_fail: Callable[[int, Failure], object] | None = None,
         on_cleanup_fail: Callable[[int, Failure], object] | None = None,
+        packed: bool = False,
     ) -> None:
         """Starts the workers and does not wait for their setup.
 
@@ -85,6 +86,10 @@ class Pool:
         with bind=False the numbers need not exist and the environment is not narrowed. `output`
         is "inherit", "silent" or a directory for one log per worker. `dumps` replaces
         pickle.dumps for items that the codec does not take. on_message(object, gpu, slot).
+
+        on_success(key, result, gpu), on_error(key, failure, gpu), on_timeout(key, seconds, gpu) and
+        on_cancelled(key, failure, gpu) are called with one tuple instead if `packed`:
+        (kind, key, …, gpu), where kind is 0, 1, 2 or 3 in this order.
 
         Raises ValueError for wrong options, GPUNotFound, OSError.
         """
@@ -106,14 +111,18 @@ class Pool:
         """Makes the callbacks that are due, after waiting up to timeout_ms for the first (-1: no limit).
 
         Returns how many were made: 0 at the timeout, after interrupt() or stop(), and when no
-        task is outstanding (unless `idle`: then it waits for tasks of other threads).
+        task is outstanding (unless `idle`: then it waits for tasks of other threads). Returns -1
+        at once if another thread polls.
         Raises PoolClosed when every task has ended after a stop(), NoWorkers when no worker is
         left, and what Python's signal handlers raise (KeyboardInterrupt). An exception of a
         callback is raised after all callbacks that were due; further ones are reported as
         unraisable.
         """
     def wait_ready(self, timeout_ms: int = -1) -> int:
-        """Polls until each worker is ready or lost; returns how many are ready, or raises TimeoutError."""
+        """Polls until each worker is ready or lost; returns how many are ready, or raises TimeoutError.
+        -1 at once if another thread polls."""
+    def polling(self) -> bool:
+        """True while a thread is in poll(), wait_ready() or close()."""
     def cancel(self, id: int) -> bool:
         """False if the task has ended. Its callback is made by a later poll."""
     def stop(self) -> None:

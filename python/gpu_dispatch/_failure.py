@@ -52,7 +52,7 @@ def traceback_text(failure: Failure) -> str:
     return failure.message
 
 
-def exception_of(failure: Failure) -> BaseException:
+def exception_of(failure: Failure) -> Exception:
     """The exception of a failed task: its own, with the remote traceback as its cause.
 
     WorkerDied if the process of the worker ended; TaskError if there is nothing better.
@@ -73,7 +73,10 @@ def exception_of(failure: Failure) -> BaseException:
             error = pickle.loads(pickled)
         except Exception as problem:
             why = f"it cannot be unpickled: {problem!r}"
-    if not isinstance(error, BaseException):
+    if isinstance(error, BaseException) and not isinstance(error, Exception):
+        # SystemExit or KeyboardInterrupt of a worker must not end the parent.
+        error = TaskError(f"process() raised {error!r}")
+    if not isinstance(error, Exception):
         error = TaskError(f"{failure.message} (the exception itself is not here: {why})")
     error.__cause__ = RemoteTraceback(text)
     return error

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpu_dispatch import _engine, _main
+from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
 
-__all__ = ["check_worker_class", "item_dumps", "worker_argv", "worker_settings"]
+__all__ = ["batch_size", "check_worker_class", "item_dumps", "worker_argv", "worker_settings"]
+
+DEFAULT_BATCH = 32
+MAX_BATCH = 1024
 
 
 def check_worker_class(worker_cls: object) -> None:
@@ -32,6 +35,22 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     code = f"import sys; sys.path[:] = {path!r}; from gpu_dispatch._worker import main; main({max_batch})"
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-c", code]
+
+
+def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:
+    """How many items go to process_batch() at once; 1: the class has only process().
+
+    Raises TypeError if a size is given for a class without process_batch(), and ValueError.
+    """
+    if not hasattr(worker_cls, "process_batch"):
+        if max_batch is not None:
+            raise TypeError(f"max_batch is given, but {worker_cls.__qualname__} has no process_batch()")
+        return 1
+    if max_batch is None:
+        return DEFAULT_BATCH
+    if not 1 <= max_batch <= MAX_BATCH:
+        raise ValueError(f"max_batch must be between 1 and {MAX_BATCH}, not {max_batch}")
+    return max_batch
 
 
 def _needs_cloudpickle(cls: type) -> bool:
@@ -65,6 +84,7 @@ def worker_settings(worker: BaseWorker, setup: Mapping[str, Any]) -> dict[str, b
     """
     dumps = item_dumps(type(worker)) or pickle.dumps
     return {
+        **_log.level_setting(),
         "worker": dumps(worker, protocol=5),
         "setup": dumps(dict(setup), protocol=5),
         "main": _engine.encode(dict(_main.describe_main())),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_dispatch import _engine, _main
+from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
 
 __all__ = ["device_index", "main"]
@@ -53,6 +53,7 @@ class _Hooks:
             kwargs = pickle.loads(_setting("setup"))
         self._worker = worker
         worker.setup(gpu, seed, **kwargs)
+        _log.flush()
 
     @property
     def process(self) -> Callable[[Any], Any]:
@@ -70,6 +71,7 @@ class _Hooks:
     def cleanup(self) -> None:
         assert self._worker is not None
         self._worker.cleanup()
+        _log.flush()
 
     def leave(self) -> None:
         """The process ends without Python's own end: what that would do is done here."""

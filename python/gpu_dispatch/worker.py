@@ -46,6 +46,14 @@ def _device_index() -> int:
     return _worker.device_index()
 
 
+def _process_as_batch(self: Any, data: Any) -> Any:
+    """Processes one item as a batch of one."""
+    (result,) = self.process_batch([data])
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
 class BaseWorker(abc.ABC):
     """A worker: one process per GPU, which loads its model once and processes item after item.
 
@@ -61,9 +69,19 @@ class BaseWorker(abc.ABC):
     def __init__(self) -> None:
         """Remains empty or light: no models, no GPU memory."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class with process_batch() need not define process()."""
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "process_batch") and cls.process is BaseWorker.process:
+            setattr(cls, "process", _process_as_batch)
+
     if TYPE_CHECKING:
         # Subclasses name the arguments that they take, each its own.
         setup: Callable[..., None]
+
+        # Not abstract for type checkers: process_batch() can take its place.
+        def process(self, data: Any) -> Any: ...
+
     else:
 
         @abc.abstractmethod
@@ -74,9 +92,13 @@ class BaseWorker(abc.ABC):
             arguments are those that were given to run() or Pool().
             """
 
-    @abc.abstractmethod
-    def process(self, data: Any) -> Any:
-        """Called for each item; returns its result."""
+        @abc.abstractmethod
+        def process(self, data: Any) -> Any:
+            """Called for each item; returns its result.
+
+            With a Pool, a class may define process_batch(items) instead: it gets several items
+            at once and returns as many results. An exception among them is that item's error.
+            """
 
     def cleanup(self) -> None:
         """Called when the worker ends: releases what setup() has loaded."""

@@ -414,6 +414,18 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 
 #else
 
+/* PyUnicode_FromKindAndData() of Python 3.10 raises SystemError for others. */
+static bool are_code_points(const void *data, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		uint32_t c;
+		memcpy(&c, (const char *)data + i * sizeof(c), sizeof(c));
+		if (c > 0x10ffff)
+			return false;
+	}
+	return true;
+}
+
 static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 {
 	switch (tag) {
@@ -436,6 +448,8 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 	case CODEC_UCS2:
 		return PyUnicode_FromKindAndData(PyUnicode_2BYTE_KIND, data, (Py_ssize_t)length);
 	case CODEC_UCS4:
+		if (!are_code_points(data, length))
+			return damaged();
 		return PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, data, (Py_ssize_t)length);
 	default:
 		return PyUnicode_FromStringAndSize(data, (Py_ssize_t)length);

@@ -175,6 +175,12 @@ static PyObject *pypool_room(PyObject *object, PyObject *unused)
 	return pypool_usable(self) ? PyLong_FromSize_t(gd_pool_room(self->gd)) : NULL;
 }
 
+static PyObject *pypool_is_polling(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(((struct pypool *)object)->polling);
+}
+
 static PyObject *pypool_get_closed(PyObject *object, void *unused)
 {
 	(void)unused;
@@ -194,6 +200,7 @@ static PyMethodDef methods[] = {
 	{"stop", pypool_stop, METH_NOARGS, "Ends the work: finish, cancel, kill."},
 	{"interrupt", pypool_interrupt, METH_NOARGS, "Makes poll() return."},
 	{"fileno", pypool_fileno, METH_NOARGS, "A descriptor that is readable when poll() has something to do."},
+	{"polling", pypool_is_polling, METH_NOARGS, "True while a thread is in poll()."},
 	{"outstanding", pypool_outstanding, METH_NOARGS, "Tasks whose callback has not been made."},
 	{"room", pypool_room, METH_NOARGS, "How many tasks can be submitted without waiting."},
 	{"stats", pypool_stats, METH_NOARGS, "Statistics of the pool."},

@@ -24,6 +24,7 @@ struct pypool {
 	bool interrupted;
 	bool stopped; /* stop() was called */
 	bool zero_copy;
+	bool packed;             /* callbacks for ends of tasks get one tuple */
 	bool muted;              /* no more callbacks: the object is being destroyed */
 	bool release_each;       /* release the GIL after each callback, not only after a batch */
 	PyThreadState *released; /* of the polling thread, while it is without the GIL */

@@ -105,14 +105,42 @@ static PyObject *failure(const struct gd_event *e)
 
 /* ---- Ends of tasks ------------------------------------------------------ */
 
-static void call_failure(struct pypool *self, PyObject *callback, const struct gd_event *e)
+enum end {
+	END_SUCCESS,
+	END_ERROR,
+	END_TIMEOUT,
+	END_CANCELLED,
+};
+
+/*
+ * Packed, the callback gets one tuple with the kind of the end, so it can be a C function such as
+ * deque.append. In a Python function a signal handler may raise an exception before its first line,
+ * and the end of the task would be lost.
+ */
+static void call_end(struct pypool *self, enum end end, PyObject *callback, PyObject **args)
+{
+	if (!self->packed) {
+		call(self, callback, args, 3);
+		return;
+	}
+	PyObject *kind = PyLong_FromLong(end);
+	PyObject *tuple =
+		kind && args[1] && args[2] && args[3] ? PyTuple_Pack(4, kind, args[1], args[2], args[3]) : NULL;
+	Py_XDECREF(kind);
+	for (size_t i = 1; i <= 3; i++)
+		Py_XDECREF(args[i]);
+	PyObject *packed[] = {NULL, tuple};
+	call(self, callback, packed, 1);
+}
+
+static void call_failure(struct pypool *self, enum end end, PyObject *callback, const struct gd_event *e)
 {
 	if (!callback || self->muted) {
 		Py_XDECREF((PyObject *)e->tag);
 		return;
 	}
 	PyObject *args[] = {NULL, last_key(e), failure(e), gpu(e)};
-	call(self, callback, args, 3);
+	call_end(self, end, callback, args);
 }
 
 /* The result came, but is no object here: for example, its class does not exist in this process. */
@@ -126,7 +154,7 @@ static void call_undecodable(struct pypool *self, const struct gd_event *e)
 	}
 	PyObject *message = PyUnicode_FromFormat("the result could not be decoded: %R", error);
 	PyObject *args[] = {NULL, last_key(e), make_failure(e, "undecodable", message, error), gpu(e)};
-	call(self, self->on_error, args, 3);
+	call_end(self, END_ERROR, self->on_error, args);
 }
 
 static int on_success(void *context, const struct gd_event *e)
@@ -143,7 +171,7 @@ static int on_success(void *context, const struct gd_event *e)
 		return leave(self);
 	}
 	PyObject *args[] = {NULL, last_key(e), value, gpu(e)};
-	call(self, self->on_success, args, 3);
+	call_end(self, END_SUCCESS, self->on_success, args);
 	return leave(self);
 }
 
@@ -151,7 +179,7 @@ static int on_error(void *context, const struct gd_event *e)
 {
 	struct pypool *self = context;
 	enter(self);
-	call_failure(self, self->on_error, e);
+	call_failure(self, END_ERROR, self->on_error, e);
 	return leave(self);
 }
 
@@ -159,7 +187,7 @@ static int on_cancelled(void *context, const struct gd_event *e)
 {
 	struct pypool *self = context;
 	enter(self);
-	call_failure(self, self->on_cancelled, e);
+	call_failure(self, END_CANCELLED, self->on_cancelled, e);
 	return leave(self);
 }
 
@@ -172,7 +200,7 @@ static int on_timeout(void *context, const struct gd_event *e)
 		return leave(self);
 	}
 	PyObject *args[] = {NULL, last_key(e), PyFloat_FromDouble((double)e->timeout_ms / 1000), gpu(e)};
-	call(self, self->on_timeout, args, 3);
+	call_end(self, END_TIMEOUT, self->on_timeout, args);
 	return leave(self);
 }
 

@@ -14,6 +14,7 @@ struct pypool_arguments {
 	int ordered;
 	int fair_start;
 	int zero_copy;
+	int packed;
 	long long base_seed;
 	long long task_timeout_ms;
 	long long grace_ms;
@@ -226,7 +227,7 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		"queue_size", "retries", "ordered", "task_timeout_ms", "grace_ms", "setup_timeout_ms",
 		"cleanup_timeout_ms", "max_tasks_per_worker", "max_worker_rss_bytes", "setup_concurrency", "fair_start",
 		"output", "zero_copy", "total_tasks", "dumps", "on_error", "on_timeout", "on_cancelled",
-		"on_task_start", "on_message", "on_setup_fail", "on_cleanup_fail", NULL};
+		"on_task_start", "on_message", "on_setup_fail", "on_cleanup_fail", "packed", NULL};
 	struct pypool_arguments a = {
 		.gpus = Py_None,
 		.settings = Py_None,
@@ -244,18 +245,19 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_RuntimeError, "the pool is open");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOO:Pool", names, &a.argv, &success,
-		    &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size, &a.retries,
-		    &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOp:Pool", names, &a.argv,
+		    &success, &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size,
+		    &a.retries, &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
 		    &a.max_tasks_per_worker, &a.max_worker_rss_bytes, &a.setup_concurrency, &a.fair_start, &a.output,
 		    &a.zero_copy, &a.total_tasks, &dumps, &error, &timeout, &cancelled, &start, &message, &setup_fail,
-		    &cleanup_fail))
+		    &cleanup_fail, &a.packed))
 		return -1;
 	if (!a.argv || success == Py_None) {
 		PyErr_SetString(PyExc_TypeError, "Pool() needs argv and on_success");
 		return -1;
 	}
 	self->zero_copy = a.zero_copy;
+	self->packed = a.packed;
 	if (keep_callable(&self->on_success, success, "on_success") < 0 ||
 		keep_callable(&self->dumps, dumps, "dumps") < 0 ||
 		keep_callable(&self->on_error, error, "on_error") < 0 ||

@@ -90,18 +90,31 @@ static PyObject *poll(struct pypool *self, int64_t deadline_ms, bool idle)
 	}
 }
 
-/* One thread at a time polls. False: an exception is set. */
-static bool begin(struct pypool *self)
+enum turn {
+	TURN_FAILED = -1, /* an exception is set */
+	TURN_BUSY,
+	TURN_MINE,
+};
+
+/* One thread at a time polls. */
+static enum turn begin(struct pypool *self)
 {
 	if (!pypool_usable(self))
-		return false;
+		return TURN_FAILED;
+	if (self->polling && self->poller != PyThread_get_thread_ident())
+		return TURN_BUSY;
 	if (self->polling) {
-		PyErr_SetString(PyExc_RuntimeError, "another thread, or a callback's caller, is polling this pool");
-		return false;
+		PyErr_SetString(PyExc_RuntimeError, "a callback cannot poll its pool");
+		return TURN_FAILED;
 	}
 	self->polling = true;
 	self->poller = PyThread_get_thread_ident();
-	return true;
+	return TURN_MINE;
+}
+
+static PyObject *refuse(enum turn turn)
+{
+	return turn == TURN_BUSY ? PyLong_FromLong(-1) : NULL;
 }
 
 /* 0: no wait; negative: no limit. */
@@ -115,8 +128,11 @@ PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs)
 	struct pypool *self = (struct pypool *)object;
 	static char *names[] = {"timeout_ms", "idle", NULL};
 	int timeout_ms = -1, idle = 0;
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:poll", names, &timeout_ms, &idle) || !begin(self))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:poll", names, &timeout_ms, &idle))
 		return NULL;
+	enum turn turn = begin(self);
+	if (turn != TURN_MINE)
+		return refuse(turn);
 	PyObject *made = poll(self, deadline_in(timeout_ms), idle);
 	self->polling = false;
 	return made;
@@ -154,8 +170,11 @@ PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs)
 	struct pypool *self = (struct pypool *)object;
 	static char *names[] = {"timeout_ms", NULL};
 	int timeout_ms = -1;
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:wait_ready", names, &timeout_ms) || !begin(self))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:wait_ready", names, &timeout_ms))
 		return NULL;
+	enum turn turn = begin(self);
+	if (turn != TURN_MINE)
+		return refuse(turn);
 	PyObject *ready = wait_ready(self, deadline_in(timeout_ms));
 	self->polling = false;
 	return ready;

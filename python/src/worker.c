@@ -8,6 +8,8 @@
  * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
  * handler is raise_if_due(). That raises only while process() runs and only if its own task
  * is out of time or cancelled, once: a trip that comes too late finds another task, or none.
+ * A trip just before Python begins to wait in a system call would not end that wait; therefore
+ * a timer sends the signal again and again until the exception is raised.
  */
 #include "cargo.h"
 #include "compat.h"
@@ -17,6 +19,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 static struct {
 	struct gd_worker *w; /* NULL: this process is no worker */
@@ -27,8 +32,10 @@ static struct {
 	PyThreadState *released;
 	pthread_t thread;
 	bool in_hook;
-	size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
+	volatile size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
 	bool raised;
+	timer_t again;               /* interrupts system calls until the exception is raised */
+	volatile sig_atomic_t armed; /* `again` runs */
 	struct codec_buffer buffer;
 } worker;
 
@@ -52,11 +59,22 @@ static PyObject *dumps(void)
 
 /* ---- Interrupting ------------------------------------------------------- */
 
+#define AGAIN_NS 20000000
+
+static void set_timer(long interval_ns)
+{
+	struct itimerspec when = {.it_interval = {.tv_nsec = interval_ns}, .it_value = {.tv_nsec = interval_ns}};
+	worker.armed = interval_ns != 0;
+	timer_settime(worker.again, 0, &when, NULL); /* fails only for a timer or a time that is wrong */
+}
+
 static void on_cancel(struct gd_worker *w, void *state)
 {
 	(void)w;
 	(void)state;
 	PyErr_SetInterruptEx(SIGURG);
+	if (worker.in_hand > 0)
+		set_timer(AGAIN_NS);
 }
 
 /*
@@ -84,6 +102,7 @@ static PyObject *raise_if_due(PyObject *self, PyObject *args)
 	if (reason == 0)
 		Py_RETURN_NONE;
 	worker.raised = true;
+	set_timer(0);
 	if (reason == -ETIMEDOUT)
 		PyErr_SetString(engine.task_timed_out, "the task is out of time");
 	else
@@ -102,7 +121,15 @@ static int install_handler(void)
 	Py_XDECREF(handler);
 	Py_XDECREF(module);
 	Py_XDECREF(before);
-	return before ? 0 : -1;
+	if (!before)
+		return -1;
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc before 2.39 has no name for it */
+	if (timer_create(CLOCK_MONOTONIC, &event, &worker.again) < 0) {
+		PyErr_SetFromErrno(PyExc_OSError);
+		return -1;
+	}
+	return 0;
 }
 
 static PyObject *call_interruptible(PyObject *function, PyObject *argument, size_t num_tasks)
@@ -110,8 +137,13 @@ static PyObject *call_interruptible(PyObject *function, PyObject *argument, size
 	PyObject *args[] = {NULL, argument};
 	worker.raised = false;
 	worker.in_hand = num_tasks;
-	PyObject *result = compat_call(function, args + 1, 1);
+	/* A trip that came before this line found no task. */
+	PyObject *due = raise_if_due(NULL, NULL);
+	PyObject *result = due ? compat_call(function, args + 1, 1) : NULL;
+	Py_XDECREF(due);
 	worker.in_hand = 0;
+	if (worker.armed)
+		set_timer(0);
 	return result;
 }
 

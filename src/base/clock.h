@@ -30,7 +30,7 @@ static inline uint64_t clock_recent_ns(struct clock_cache *c)
 {
 #if defined(__x86_64__)
 	uint64_t ticks = __builtin_ia32_rdtsc();
-	if (ticks - c->ticks < 1500)
+	if (ticks - c->ticks < 2000)
 		return c->ns;
 	c->ticks = ticks;
 #endif

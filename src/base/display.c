@@ -32,23 +32,6 @@ static int columns_of(uint32_t c)
 	return width;
 }
 
-/* The character of a valid sequence of two or more. */
-static uint32_t utf8_decode(const unsigned char *s, size_t length)
-{
-	uint32_t c = s[0] & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++)
-		c = c << 6 | (s[i] & 0x3f);
-	return c;
-}
-
-/* Characters that change how their neighbours look, or look like nothing. */
-static int is_deceptive(uint32_t c)
-{
-	return c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-	       (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
-	       (c >= 0xe0000 && c <= 0xe0fff);
-}
-
 /* What stands on the screen for the bytes at a place. */
 struct piece {
 	size_t eaten;
@@ -83,10 +66,10 @@ static void piece_next(struct piece *p, const unsigned char *s, size_t size)
 		piece_escape(p, s[0], 1);
 		return;
 	}
-	uint32_t c = utf8_decode(s, length);
+	uint32_t c = utf8_decode((const char *)s, length);
 	p->eaten = length;
 	int width = columns_of(c);
-	if (width < 0 || c < 0xa0 || is_deceptive(c)) {
+	if (width < 0 || utf8_is_deceptive(c)) {
 		piece_escape(p, c, 0);
 		return;
 	}
@@ -144,6 +127,14 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 		}
 	}
 	return columns;
+}
+
+size_t display_append_first(struct text *t, const void *data, size_t size)
+{
+	struct piece p;
+	piece_next(&p, data, size);
+	text_append(t, p.shown, p.length);
+	return p.eaten;
 }
 
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns)

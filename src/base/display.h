@@ -24,7 +24,10 @@ size_t display_width(const void *data, size_t size);
  */
 size_t display_append(struct text *t, const void *data, size_t size, size_t max_columns);
 
-/* The same, and filled up with spaces to exactly `columns`. */
+/* Appends the first character alone. Returns how many bytes it has; size is at least 1. */
+size_t display_append_first(struct text *t, const void *data, size_t size);
+
+/* display_append(), and filled up with spaces to exactly `columns`. */
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns);
 
 /* For error messages: the first 40 columns or so of a string, in a buffer. Returns buf. */

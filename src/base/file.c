@@ -48,7 +48,7 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size)
 {
 	if (size < 2 || size > INT_MAX)
 		return -EINVAL;
-	cleanup_(closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+	cleanup_(closep) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -errno;
 	ssize_t n = file_read_full(fd, buf, size);

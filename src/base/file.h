@@ -14,7 +14,7 @@ ssize_t file_read_full(int fd, void *buf, size_t size);
 
 /*
  * A small file (sysfs, proc) into buf, always NUL-terminated, trailing newlines
- * cut off. Returns its length, or -EFBIG where it does not fit.
+ * cut off. Returns its length, or -EFBIG where it does not fit. Does not wait for a pipe.
  */
 int file_read_small(int dirfd, const char *path, char *buf, size_t size);
 

@@ -44,27 +44,37 @@ static bool is_text(const void *data, size_t size)
 	return true;
 }
 
-static void put_escape(struct text *t, unsigned char c)
+static void put_escape(struct text *t, uint32_t c)
 {
 	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-	const char *hit = c ? strchr(from, c) : NULL;
+	const char *hit = c && c < 0x80 ? strchr(from, (int)c) : NULL;
 	if (hit) {
 		text_append_char(t, '\\');
 		text_append_char(t, to[hit - from]);
+	} else if (c > 0xffff) {
+		text_appendf(t, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
 	} else {
 		text_appendf(t, "\\u%04x", c);
 	}
 }
 
+/* JSON is also read in terminals: what must not reach one as it is, is escaped. */
+static bool is_plain(const char *s, size_t length)
+{
+	if (length == 1)
+		return (unsigned char)s[0] >= 0x20 && s[0] != '"' && s[0] != '\\' && s[0] != 0x7F;
+	return length > 1 && !utf8_is_deceptive(utf8_decode(s, length));
+}
+
 void json_put_bytes(struct text *t, const char *key, const void *data, size_t size)
 {
-	const unsigned char *p = data;
+	const char *p = data;
 	begin(t, key);
 	text_append_char(t, '"');
 	size_t plain = 0, i = 0;
 	while (i < size) {
-		size_t n = utf8_sequence((const char *)p + i, size - i);
-		if (n > 1 || (n == 1 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7F)) {
+		size_t n = utf8_sequence(p + i, size - i);
+		if (is_plain(p + i, n)) {
 			i += n;
 			continue;
 		}
@@ -72,8 +82,9 @@ void json_put_bytes(struct text *t, const char *key, const void *data, size_t si
 		if (n == 0)
 			text_append_string(t, UTF8_REPLACEMENT);
 		else
-			put_escape(t, p[i]);
-		plain = ++i;
+			put_escape(t, utf8_decode(p + i, n));
+		i += n ? n : 1;
+		plain = i;
 	}
 	text_append(t, p + plain, size - plain);
 	text_append_char(t, '"');

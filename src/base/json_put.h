@@ -16,7 +16,7 @@
 void json_open(struct text *t, const char *key, char bracket); /* '{' or '[' */
 void json_close(struct text *t, char bracket);                 /* '}' or ']' */
 
-/* Bytes that are not UTF-8 are written as U+FFFD. */
+/* Bytes that are not UTF-8 are written as U+FFFD; what a terminal would obey, or direction marks, as \u009b, \u202e. */
 void json_put_bytes(struct text *t, const char *key, const void *data, size_t size);
 void json_put_string(struct text *t, const char *key, const char *string);
 void json_put_int(struct text *t, const char *key, int64_t n);

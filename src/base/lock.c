@@ -47,7 +47,7 @@ int lock_holder(int fd, pid_t *ret)
 
 int lock_holder_at(int dirfd, const char *name, pid_t *ret)
 {
-	cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 && errno == ENOENT) {
 		*ret = 0;
 		return 0;

@@ -90,14 +90,59 @@ static const char *check_place(int fd, enum place place)
 	return find_objection(fd, &st);
 }
 
-/* What the component that ends at `end` is. */
-static enum place place_of(const char *end)
+/* What the component that ends at `end` is, in a path whose last component is `last`. */
+static enum place place_of(const char *end, enum place last)
 {
-	const char *next = *end ? strchr(end + 1, '/') : NULL;
-	return *end == '\0' ? PLACE_FILE : next ? PLACE_ABOVE : PLACE_DIRECTORY;
+	if (*end == '\0' || last == PLACE_DIRECTORY)
+		return *end == '\0' ? last : PLACE_ABOVE;
+	return strchr(end + 1, '/') ? PLACE_ABOVE : PLACE_DIRECTORY;
 }
 
-int trust_check_path(const char *path, struct gd_error *err)
+/* The kernel follows as many. */
+#define MAX_LINKS 40
+
+/* The path that the link at `path` leads to. */
+static int read_link(const char *path, char **ret)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(path, target, sizeof(target));
+	if (n < 0 || (size_t)n >= sizeof(target))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	target[n] = '\0';
+	const char *slash = target[0] == '/' ? NULL : strrchr(path, '/');
+	if (asprintf(ret, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, target) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int trust_follow_links(const char *path, char **ret, bool *ret_foreign)
+{
+	cleanup_(freep) char *at = strdup(path);
+	bool foreign = false;
+	for (int links = 0; at; links++) {
+		struct stat st;
+		char *next;
+		bool missing = lstat(at, &st) < 0;
+		if (missing && errno != ENOENT)
+			return -errno;
+		if (missing || !S_ISLNK(st.st_mode)) {
+			*ret = take_ptr(at);
+			*ret_foreign = foreign;
+			return 0;
+		}
+		if (links == MAX_LINKS)
+			return -ELOOP;
+		foreign = foreign || (st.st_uid != 0 && st.st_uid != geteuid());
+		int r = read_link(at, &next);
+		if (r < 0)
+			return r;
+		free(at);
+		at = next;
+	}
+	return -ENOMEM;
+}
+
+static int check_path(const char *path, enum place last, struct gd_error *err)
 {
 	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 	char name[NAME_MAX + 1];
@@ -109,14 +154,14 @@ int trust_check_path(const char *path, struct gd_error *err)
 		int size = end == path ? 1 : (int)(end - path);
 		if (fd < 0)
 			return error_set(err, -errno, "'%.*s': %s", size, path, error_words(-errno));
-		const char *objection = check_place(fd, place_of(end));
+		const char *objection = check_place(fd, place_of(end, last));
 		if (objection)
 			return error_set(err, -EPERM, "'%.*s' %s", size, path, objection);
 		if (!*end)
 			return 0;
 		size_t length = strcspn(end + 1, "/");
 		if (length == 0 || length >= sizeof(name))
-			return error_set(err, -EINVAL, "'%s' is not a path of a file", path);
+			return error_set(err, -EINVAL, "'%s' is not a path of a file or directory", path);
 		memcpy(name, end + 1, length);
 		name[length] = '\0';
 		int above = fd;
@@ -126,4 +171,14 @@ int trust_check_path(const char *path, struct gd_error *err)
 		errno = code;
 		end += 1 + length;
 	}
+}
+
+int trust_check_path(const char *path, struct gd_error *err)
+{
+	return check_path(path, PLACE_FILE, err);
+}
+
+int trust_check_directory(const char *path, struct gd_error *err)
+{
+	return check_path(path, PLACE_DIRECTORY, err);
 }

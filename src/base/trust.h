@@ -9,6 +9,8 @@
 #ifndef BASE_TRUST_H
 #define BASE_TRUST_H
 
+#include <stdbool.h>
+
 #include "gpu_dispatch.h"
 
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
@@ -24,5 +26,15 @@ const char *trust_objection(int fd);
  * renamed or replaced by others, so the path can be executed afterwards.
  */
 int trust_check_path(const char *path, struct gd_error *err);
+
+/*
+ * Follows the symbolic links that the last component of `path` is, to a path whose last component is no link or does
+ * not exist. *ret_foreign: one of the links belongs to neither the effective user nor root, so that another user
+ * chooses the file. Open the result with O_NOFOLLOW: then no other link can come in between. Release with free().
+ */
+int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
+
+/* The same for a directory: whether no other user can put another file in the place of one in it. */
+int trust_check_directory(const char *path, struct gd_error *err);
 
 #endif

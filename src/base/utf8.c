@@ -26,6 +26,22 @@ size_t utf8_sequence(const char *text, size_t size)
 	return length;
 }
 
+uint32_t utf8_decode(const char *text, size_t length)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	uint32_t c = length == 1 ? s[0] : s[0] & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++)
+		c = c << 6 | (s[i] & 0x3f);
+	return c;
+}
+
+bool utf8_is_deceptive(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || c == 0x180e ||
+	       (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+	       c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+}
+
 size_t utf8_whole(const char *text, size_t size)
 {
 	for (size_t back = 1; back <= 3 && back <= size; back++) {

@@ -3,7 +3,9 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
@@ -13,6 +15,15 @@
  * are not valid. size is at least 1.
  */
 size_t utf8_sequence(const char *text, size_t size);
+
+/* The character of a valid sequence of that length. */
+uint32_t utf8_decode(const char *text, size_t length);
+
+/*
+ * Whether a character must not reach a terminal as it is: terminals obey the control characters, and others change how
+ * their neighbors look (direction marks) or look like nothing (zero-width characters, tags).
+ */
+bool utf8_is_deceptive(uint32_t c);
 
 /* The size of the text without a sequence at its end that was cut off in the middle. */
 size_t utf8_whole(const char *text, size_t size);

@@ -27,7 +27,7 @@
 #define READY_FD_TEXT "3"
 
 /* In the grandchild: nothing else of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
-_Noreturn static void become_runner(const char *const *argv, const char *log, int ready)
+_Noreturn static void become_runner(const char *const *argv, int log, int ready)
 {
 	sigset_t none;
 	setsid();
@@ -35,8 +35,8 @@ _Noreturn static void become_runner(const char *const *argv, const char *log, in
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	int null = open("/dev/null", O_RDWR);
-	int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(out >= 0 ? out : null, 1) < 0 || dup2(out >= 0 ? out : null, 2) < 0)
+	int out = log >= 0 ? log : null;
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(1);
 	/* dup2() onto itself would leave it to be closed by exec. */
 	if (ready == READY_FD ? fcntl(ready, F_SETFD, 0) < 0 : dup2(ready, READY_FD) < 0)
@@ -112,7 +112,16 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
 }
 
-int background_start(const struct queue_choice *q, const char *const *options, int timeout_ms, struct gd_error *err)
+/* Not by its path, where another user may have put another folder. -1: the runner does without. */
+static int open_log(int dir_fd)
+{
+	int fd = openat(dir_fd, "runner.log",
+		O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+	return fd < 0 ? -1 : file_above_stdio(fd);
+}
+
+int background_start(
+	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err)
 {
 	cleanup_(freep) char *log = NULL;
 	cleanup_(freep) const char **argv = make_argv(q, options);
@@ -123,11 +132,12 @@ int background_start(const struct queue_choice *q, const char *const *options, i
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return error_set(err, -errno, "starting a runner: %s", error_words(errno));
 	ready = ends[0];
+	cleanup_(closep) int log_fd = open_log(dir_fd);
 	pid_t pid = fork();
 	if (pid == 0) {
 		pid_t again = fork();
 		if (again == 0)
-			become_runner(argv, log, ends[1]);
+			become_runner(argv, log_fd, ends[1]);
 		_exit(again < 0);
 	}
 	close(ends[1]);

@@ -170,7 +170,7 @@ static int start_runner(const struct add *a, const struct journal *j, struct gd_
 	pid_t holder = 0;
 	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
 		return 0;
-	return background_start(&a->queue, NULL, BACKGROUND_READY_SOON_MS, err);
+	return background_start(&a->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, err);
 }
 
 static int add(struct add *a)
@@ -186,9 +186,9 @@ static int add(struct add *a)
 	struct id_list ids = {0};
 	int r = queue_choice_resolve(&a->queue, &a->err);
 	if (r == 0 && many)
-		r = commands_read("-", &lines, &a->err);
+		r = commands_read("-", TRUST_NAMED, &lines, &a->err);
 	if (r == 0)
-		r = journal_open(a->queue.journal_path, &j, &a->err);
+		r = queue_choice_open(&a->queue, &j, &a->err);
 	if (r == 0)
 		r = fill_spec(a, &spec, &cwd, &log_dir);
 	if (r == 0)

@@ -16,10 +16,6 @@ static int run(int argc, char **argv)
 	char program[PATH_MAX];
 	struct gd_error err = {0};
 	int r = helper_find("gpuq-launch", "GPUQ_LAUNCH", program, sizeof(program), &err);
-	if (r == -ENOPKG) {
-		say("%s; build gpu_dispatch where libsndfile is installed (Debian: libsndfile1-dev)", err.message);
-		return EXIT_USAGE;
-	}
 	if (r < 0) {
 		say("%s", err.message);
 		return EXIT_USAGE;

@@ -6,16 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/terminal_text.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/log_hole.h"
 #include "cli/queue_choice.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
+
+enum { OPTION_RAW = 0x200 };
 
 struct log {
 	uint64_t id;
@@ -24,18 +30,22 @@ struct log {
 	bool known; /* there is such a job, or was */
 	bool over;
 	struct text line; /* begun, with several jobs */
+	struct terminal_text filter;
 };
 
 struct logs {
 	struct queue_choice queue;
 	struct id_list ids;
-	bool follow;
+	bool follow, raw;
+	bool filters; /* what jobs wrote goes to a terminal */
+	struct text out;
 	struct log *logs;
 	struct gd_error err;
 };
 
 static const struct argp_option options[] = {
 	{"follow", 'f', 0, 0, "Go on as the jobs write, until they are over", 1},
+	{"raw", OPTION_RAW, 0, 0, "Print all bytes as they are, also control sequences on a terminal", 1},
 	{0},
 };
 
@@ -48,6 +58,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'f':
 		l->follow = true;
+		return 0;
+	case OPTION_RAW:
+		l->raw = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (id_list_parse(arg, &l->ids, &l->err) < 0)
@@ -62,35 +75,94 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void put_line(struct log *log)
+static void flush_filtered(struct logs *l)
+{
+	fwrite(text_string(&l->out), 1, l->out.length, stdout);
+	text_clear(&l->out);
+}
+
+/* What a terminal shows of the line: all that follows the last carriage return in it. */
+static void filter_line(struct logs *l, struct log *log)
+{
+	const char *s = log->line.data;
+	size_t size = log->line.length;
+	bool ended = size > 0 && s[size - 1] == '\n';
+	size -= ended;
+	while (size > 0 && s[size - 1] == '\r')
+		size--;
+	const char *back = memrchr(s, '\r', size);
+	size -= back ? (size_t)(back + 1 - s) : 0;
+	terminal_text_append(&log->filter, &l->out, back ? back + 1 : s, size);
+	terminal_text_end(&log->filter, &l->out);
+	if (ended)
+		text_append_char(&l->out, '\n');
+}
+
+static void put_line(struct logs *l, struct log *log)
 {
 	printf("%" PRIu64 ": ", log->id);
-	fwrite(log->line.data, 1, log->line.length, stdout);
+	if (l->filters) {
+		filter_line(l, log);
+		flush_filtered(l);
+	} else {
+		fwrite(log->line.data, 1, log->line.length, stdout);
+	}
 	text_clear(&log->line);
 }
 
 /* With several jobs whole lines only, each with its id. */
-static void put(struct log *log, const char *data, size_t size, bool several)
+static void put_lines(struct logs *l, struct log *log, const char *data, size_t size)
 {
-	if (!several) {
-		fwrite(data, 1, size, stdout);
-		return;
-	}
 	while (size > 0) {
 		const char *newline = memchr(data, '\n', size);
 		size_t n = newline ? (size_t)(newline - data) + 1 : size;
 		text_append(&log->line, data, n);
 		if (newline)
-			put_line(log);
+			put_line(l, log);
 		data += n;
 		size -= n;
 	}
+}
+
+static void put(struct logs *l, struct log *log, const char *data, size_t size)
+{
+	if (l->ids.count > 1) {
+		put_lines(l, log, data, size);
+	} else if (l->filters) {
+		terminal_text_append(&log->filter, &l->out, data, size);
+		flush_filtered(l);
+	} else {
+		fwrite(data, 1, size, stdout);
+	}
+}
+
+/* Holes are not printed as zeros, but told. */
+static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
+{
+	char size[UNITS_ROOM], words[128];
+	int n = snprintf(words, sizeof(words), "\n[gpuq: gap of %s, left by max_log_size or by the job]\n",
+		units_format_size(bytes, size));
+	put(l, log, words, (size_t)n);
+}
+
+/* Nothing more is read: writes what was held back. */
+static void put_end(struct logs *l, struct log *log, bool over)
+{
+	if (over && log->line.length) {
+		text_append_char(&log->line, '\n');
+		put_line(l, log);
+	}
+	terminal_text_end(&log->filter, &l->out);
+	flush_filtered(l);
 }
 
 static int copy(struct logs *l, struct log *log)
 {
 	char buf[65536];
 	while (log->fd >= 0) {
+		uint64_t skipped = log_hole_skip(log->fd);
+		if (skipped)
+			put_gap(l, log, skipped);
 		ssize_t n = read(log->fd, buf, sizeof(buf));
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -99,8 +171,10 @@ static int copy(struct logs *l, struct log *log)
 				&l->err, -errno, "reading the log of job %" PRIu64 ": %s", log->id, error_words(errno));
 		if (n == 0)
 			break;
-		put(log, buf, (size_t)n, l->ids.count > 1);
+		put(l, log, buf, (size_t)n);
 	}
+	if (text_error(&l->out) || text_error(&log->line))
+		return error_set(&l->err, -ENOMEM, "reading the log of job %" PRIu64 ": out of memory", log->id);
 	if (fflush(stdout) != 0)
 		return error_set(&l->err, -errno, "writing: %s", error_words(errno));
 	return 0;
@@ -112,9 +186,13 @@ static int open_log(struct logs *l, struct log *log, const struct job *job, int 
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
 	closep(&log->fd);
-	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (log->fd < 0)
+	struct stat st;
+	/* Not blocking: it can be a pipe to which nobody writes. */
+	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (log->fd < 0 || fstat(log->fd, &st) < 0)
 		return error_set(&l->err, -errno, "opening log '%s': %s", a->log, error_words(errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(&l->err, -EINVAL, "opening log '%s': it is not a regular file", a->log);
 	log->attempt = a->attempt;
 	if (watch_fd >= 0)
 		inotify_add_watch(watch_fd, a->log, IN_MODIFY);
@@ -141,10 +219,8 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 			r = copy(l, log);
 		if (r < 0)
 			return r;
-		if (over && log->line.length) {
-			text_append_char(&log->line, '\n');
-			put_line(log);
-		}
+		if (over || !l->follow)
+			put_end(l, log, over);
 		log->over = over;
 		/* Nothing more is read from it: there may be more logs than a process may hold open. */
 		if (over || !l->follow)
@@ -167,7 +243,8 @@ static int print_logs(struct logs *l)
 	if (!l->logs)
 		r = error_set(&l->err, -ENOMEM, "reading logs: out of memory");
 	for (size_t i = 0; r == 0 && i < l->ids.count; i++)
-		l->logs[i] = (struct log){.id = l->ids.ids[i], .fd = -1};
+		l->logs[i] = (struct log){.id = l->ids.ids[i], .fd = -1, .filter = {.one_line = l->ids.count > 1}};
+	l->filters = !l->raw && isatty(STDOUT_FILENO);
 	if (r == 0)
 		r = step(l, &f, &over);
 	while (r == 0 && l->follow && !over) {
@@ -195,6 +272,7 @@ static int main_logs(int argc, char **argv)
 		text_finish(&l.logs[i].line);
 	}
 	free(l.logs);
+	text_finish(&l.out);
 	id_list_finish(&l.ids);
 	queue_choice_finish(&l.queue);
 	return code;

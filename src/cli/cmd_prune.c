@@ -42,7 +42,7 @@ static int prune_queue(struct prune_command *p, struct prune_result *ret)
 	cleanup_(journal_closep) struct journal *j = NULL;
 	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
-		r = journal_open(p->queue.journal_path, &j, &p->err);
+		r = queue_choice_open(&p->queue, &j, &p->err);
 	return r < 0 ? r : prune(j, (int64_t)p->older_ms, ret, &p->err);
 }
 

@@ -16,7 +16,6 @@
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
 #include "queue/input/commands.h"
-#include "queue/journal/trust.h"
 #include "queue/runner/runner.h"
 
 /* Between SIGTERM and SIGKILL. */
@@ -41,6 +40,9 @@ static const struct argp_option options[] = {
 		1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
 	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
+	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "WHO", 0, "Who may read logs: owner, group, all (owner)", 1},
+	{"max-log-size", OPTION_FIRST + CONFIG_MAX_LOG_SIZE, "SIZE", 0,
+		"Keep only the beginning and the end of larger logs (no limit)", 1},
 	{"on-finish", OPTION_FIRST + CONFIG_ON_FINISH, "COMMAND", 0,
 		"Run this after each job, its end as JSON on standard input", 1},
 	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more when the queue is empty", 1},
@@ -142,6 +144,9 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.retries = (int)c->retries,
 		.max_failures = (int)c->max_failures,
 		.log_dir = run->log_dir,
+		.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR),
+		.log_access = c->log_access,
+		.max_log_bytes = (int64_t)c->max_log_bytes,
 		.on_finish = c->on_finish,
 		.quiet = run->quiet,
 		.on_ready = on_ready,
@@ -239,11 +244,12 @@ static int run(struct run *run)
 		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
 	/* Before anything is locked and signals are blocked: whoever writes into a pipe may take its time. */
 	if (path)
-		r = commands_read(path, &run->commands, &run->err);
+		r = commands_read(path, queue_choice_trust(&run->queue, run->given[CONFIG_COMMANDS_FILE]),
+			&run->commands, &run->err);
 	if (r == 0)
-		r = journal_open(run->queue.journal_path, &j, &run->err);
-	if (r == 0 && !run->queue.trust)
-		r = trust_check(j->fd, j->path, &run->err);
+		r = log_dir_check(&run->queue, run->log_dir, &run->err);
+	if (r == 0)
+		r = queue_choice_open(&run->queue, &j, &run->err);
 	if (r < 0)
 		return r;
 	bool in_background = run->queue.config.background && !run->linger_ms;

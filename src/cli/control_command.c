@@ -91,14 +91,14 @@ static int control(struct control_command *c)
 		r = collect(c);
 	if (r < 0 || c->ids.count == 0)
 		return r;
-	r = journal_open(c->queue.journal_path, &j, &c->err);
+	r = queue_choice_open(&c->queue, &j, &c->err);
 	if (r == 0)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		r = background_start(&c->queue, NULL, BACKGROUND_READY_SOON_MS, &c->err);
+		r = background_start(&c->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }
 

@@ -1,27 +1,65 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/launch_audio.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sndfile.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 
 #define MOST_SECONDS 1e9
 
+/* As in sndfile.h; unchanged since libsndfile.so.1 exists. */
+#define SNDFILE_LIBRARY "libsndfile.so.1"
+#define SNDFILE_READ    0x10
+
+struct sndfile_info {
+	int64_t frames;
+	int samplerate, channels, format, sections, seekable;
+};
+
+static struct {
+	void *(*open_fd)(int fd, int mode, struct sndfile_info *info, int close_fd);
+	int (*close)(void *file);
+} sndfile;
+
+/* POSIX has dlsym() return functions as objects; only memcpy converts without a warning. */
+static bool find(void *library, const char *symbol, void *ret_function)
+{
+	void *address = dlsym(library, symbol);
+	memcpy(ret_function, &address, sizeof(address));
+	return address != NULL;
+}
+
+/* Never unloaded: other threads may be in it. */
+static void load(void)
+{
+	void *library = dlopen(SNDFILE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (library && find(library, "sf_close", &sndfile.close))
+		find(library, "sf_open_fd", &sndfile.open_fd);
+}
+
 int launch_audio_seconds(void *context, const char *path, double *ret)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	(void)context;
+	pthread_once(&once, load);
+	if (!sndfile.open_fd)
+		return -ENOPKG;
 	/* By descriptor, for workers are being forked meanwhile: sf_open() knows no O_CLOEXEC. */
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
 		return -errno;
-	SF_INFO info = {0};
-	SNDFILE *file = sf_open_fd(fd, SFM_READ, &info, SF_FALSE);
+	struct sndfile_info info = {0};
+	void *file = sndfile.open_fd(fd, SNDFILE_READ, &info, 0);
 	if (!file)
 		return -ENODATA;
 	double seconds = info.samplerate > 0 && info.frames >= 0 ? (double)info.frames / info.samplerate : -1;
-	sf_close(file);
+	sndfile.close(file);
 	/* Headers of streams that were cut say "to the end of time". */
 	if (seconds < 0 || seconds >= MOST_SECONDS)
 		return -ENODATA;

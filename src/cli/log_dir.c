@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/log_dir.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
+#include "base/trust.h"
 
 static char *make_absolute(const char *path)
 {
@@ -33,4 +37,19 @@ char *log_dir_find(const struct config *c, const char *journal_path)
 		return log_dir_configured(c);
 	const char *slash = strrchr(journal_path, '/');
 	return asprintf(&path, "%.*s/logs", (int)(slash - journal_path), journal_path) < 0 ? NULL : path;
+}
+
+int log_dir_check(const struct queue_choice *q, const char *path, struct gd_error *err)
+{
+	cleanup_(freep) char *real = NULL;
+	bool foreign = false;
+	if (q->trust || config_has(&q->config, CONFIG_LOG_DIR) || trust_follow_links(path, &real, &foreign) < 0)
+		return 0;
+	/* A directory that cannot be opened is reported with the first job. */
+	cleanup_(closep) int fd = open(real, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const char *objection = foreign ? TRUST_FOREIGN_LINK : fd < 0 ? NULL : trust_objection(fd);
+	if (!objection)
+		return 0;
+	return error_set(err, -EPERM, "refusing to put logs into '%s': it %s; name another directory with --log-dir",
+		path, objection);
 }

@@ -3,12 +3,18 @@
 #ifndef CLI_LOG_DIR_H
 #define CLI_LOG_DIR_H
 
-#include "queue/input/config.h"
+#include "cli/queue_choice.h"
 
 /* The configured directory as an absolute path, to be freed. NULL: none is configured, or an error with errno set. */
 char *log_dir_configured(const struct config *c);
 
 /* The configured directory, else "logs" next to the journal. To be freed; NULL when memory ran out. */
 char *log_dir_find(const struct config *c, const char *journal_path);
+
+/*
+ * Whether logs may be put there: the directory is configured, is missing, or no other user can change it; or other
+ * users are trusted. -EPERM with the reason.
+ */
+int log_dir_check(const struct queue_choice *q, const char *path, struct gd_error *err);
 
 #endif

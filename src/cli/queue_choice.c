@@ -2,17 +2,18 @@
 #include "cli/queue_choice.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "queue/journal/journal.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
 static const struct argp_option options[] = {
 	{"jobs-file", OPTION_JOBS_FILE, "FILE", 0, "The journal of the queue ($GPUQ_JOBS_FILE, ./jobs.jsonl)", 100},
 	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, ~/.config/gpuq/config.yaml)", 100},
-	{"trust", OPTION_TRUST, 0, 0, "Use a journal or configuration that others can write", 100},
+	{"trust", OPTION_TRUST, 0, 0,
+		"Use a journal, configuration or commands file that others can write ($GPUQ_TRUST=1)", 100},
 	{0},
 };
 
@@ -36,9 +37,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp queue_choice_argp = {.options = options, .parser = parse};
 
+static bool is_trusted_by_variable(void)
+{
+	const char *value = secure_getenv("GPUQ_TRUST");
+	return value && *value && strcmp(value, "0") != 0;
+}
+
+enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
+{
+	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
+}
+
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 {
 	cleanup_(freep) char *path = NULL;
+	q->trust = q->trust || is_trusted_by_variable();
 	int r = config_defaults(&q->config);
 	if (r == 0)
 		r = config_find(q->config_file, &path);
@@ -46,7 +59,7 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 		return error_set(err, r, "reading the configuration: %s", error_words(r));
 	if (path) {
 		struct config file = {0};
-		r = config_load(path, q->trust, &file, err);
+		r = config_load(path, queue_choice_trust(q, q->config_file), &file, err);
 		if (r == 0)
 			config_overlay(&q->config, &file);
 		config_finish(&file);
@@ -55,10 +68,17 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 	}
 	config_overlay(&q->config, &q->command_line);
 	const char *from_environment = getenv("GPUQ_JOBS_FILE");
-	const char *jobs_file = q->jobs_file                            ? q->jobs_file
-				: from_environment && *from_environment ? from_environment
-									: q->config.jobs_file;
-	return journal_resolve(jobs_file, &q->journal_path, err);
+	q->given_path = q->jobs_file                            ? q->jobs_file
+			: from_environment && *from_environment ? from_environment
+								: q->config.jobs_file;
+	return journal_resolve(q->given_path, &q->journal_path, &q->foreign_link, err);
+}
+
+int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
+{
+	if (q->foreign_link && !q->trust)
+		return trust_refuse(q->given_path, TRUST_FOREIGN_LINK, err);
+	return journal_open(q->journal_path, q->trust, ret, err);
 }
 
 void queue_choice_finish(struct queue_choice *q)

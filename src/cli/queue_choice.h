@@ -13,20 +13,29 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/config.h"
+#include "queue/journal/journal.h"
+#include "queue/journal/trust.h"
 
 struct queue_choice {
 	const char *jobs_file;
 	const char *config_file;
-	bool trust;
+	bool trust;                 /* --trust or $GPUQ_TRUST */
 	struct config config;       /* defaults < file < command line, after queue_choice_resolve() */
 	struct config command_line; /* filled while parsing */
-	char *journal_path;         /* after queue_choice_resolve() */
+	/* After queue_choice_resolve(): */
+	char *journal_path;
+	const char *given_path; /* as it was given, by an option, a variable or the configuration */
+	bool foreign_link;      /* given_path leads through a link of another user */
 };
 
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */
 extern const struct argp queue_choice_argp;
 
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);
+/* How an input file was chosen. named: on the command line. */
+enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named);
+/* Opens the journal for writing. */
+int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err);
 void queue_choice_finish(struct queue_choice *q);
 
 #endif

@@ -55,7 +55,7 @@ static int start_runner(struct queue_view *v, const struct journal *j, struct gd
 {
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		return background_start(v->choice, NULL, START_MS, err);
+		return background_start(v->choice, j->dir_fd, NULL, START_MS, err);
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 		return error_set(err, -ENOMEM, "%s: out of memory", view_action_name(action));
 	memcpy(copy, ids, count * sizeof(*copy));
 	struct id_list list = {.ids = copy, .count = count, .capacity = count};
-	int r = journal_open(v->follow.path, &j, err);
+	int r = queue_choice_open(v->choice, &j, err);
 	if (r == 0)
 		r = control_jobs(j, events[action], &list, on_refused, &refused, &done, err);
 	if (r == 0 && done > 0 && (action == VIEW_RETRY || action == VIEW_RELEASE))

@@ -55,5 +55,7 @@ int run_in_background(struct run *run, struct journal *j)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
 		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
-	return r < 0 ? r : background_start(&run->queue, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
+	return r < 0 ? r
+		     : background_start(
+			       &run->queue, j->dir_fd, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
 }

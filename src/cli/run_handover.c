@@ -43,8 +43,8 @@ static int wait_for_own(struct run *run, struct follow *f)
 /* Those that hold for a runner, and cannot be written down with a job. */
 void run_say_what_is_ignored(const struct run *run)
 {
-	static const enum config_key keys[] = {
-		CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL, CONFIG_MAX_FAILURES, CONFIG_KEEP};
+	static const enum config_key keys[] = {CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL,
+		CONFIG_MAX_FAILURES, CONFIG_KEEP, CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE};
 	cleanup_(text_finish) struct text names = {0};
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
 		if (run->given[keys[i]])

@@ -35,7 +35,12 @@ int subprogram_become(const char *name, const char *package, char **argv)
 	struct gd_error err = {0};
 	int r = helper_find(name, variable, path, sizeof(path), &err);
 	if (r == -ENOPKG) {
+#ifdef GD_WHEEL
+		say("'%s' is not part of the Python package, for it needs %s; build gpu_dispatch from source with 'make install'",
+			name, package);
+#else
 		say("%s; build gpu_dispatch where %s is installed", err.message, package);
+#endif
 		return EXIT_USAGE;
 	}
 	if (r < 0) {

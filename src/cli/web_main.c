@@ -18,6 +18,7 @@
 #include "cli/subprogram.h"
 #include "view/web/web.h"
 #include "view/web/web_gate.h"
+#include "view/web/web_listen.h"
 
 enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR };
 
@@ -30,7 +31,8 @@ struct server {
 	const char *hosts[MAX_HOSTS];
 	size_t num_hosts;
 	char made[WEB_TOKEN_ROOM];
-	char *given; /* of the environment */
+	char *given;        /* of the environment */
+	bool given_is_full; /* it is worth as much as the one that is made for each start */
 	struct queue_view *view;
 	struct loop *loop;
 	struct web *web;
@@ -40,7 +42,8 @@ struct server {
 };
 
 static const struct argp_option options[] = {
-	{"listen", OPTION_LISTEN, "ADDRESS:PORT", 0, "Where; port 0: any that is free. Default: " WEB_LISTEN, 1},
+	{"listen", OPTION_LISTEN, "ADDRESS:PORT|unix:PATH", 0,
+		"Where; port 0: any that is free; unix:PATH: a socket for you alone. Default: " WEB_LISTEN, 1},
 	{"host", OPTION_HOST, "NAME", 0, "A name of this machine that browsers may use; may be given several times", 1},
 	{"open-read", OPTION_OPEN_READ, 0, 0, "Let everybody look, but neither act nor see an environment", 1},
 	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner", 1},
@@ -85,19 +88,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* Taken out of the environment: a runner that is started from here must not hand it on to hooks. */
+/*
+ * A token that stays the same opens only the metrics of a TCP port: when the server has ended, a page that is still
+ * open would give it to whoever listens on the port next. A socket in a directory of the user nobody else can take.
+ *
+ * Taken out of the environment: a runner that is started from here must not hand it on to hooks.
+ */
 static int find_token(struct server *s)
 {
 	const char *given = getenv("GPUQ_WEB_TOKEN");
-	if (!given || !*given) {
-		int r = web_token_make(s->made);
-		return r < 0 ? error_set(&s->err, r, "making a token: %s", error_words(r)) : 0;
-	}
+	int r = web_token_make(s->made);
+	if (r < 0)
+		return error_set(&s->err, r, "making a token: %s", error_words(r));
+	if (!given || !*given)
+		return 0;
 	if (!web_token_usable(given))
 		return error_set(&s->err, -EINVAL,
 			"$GPUQ_WEB_TOKEN: not a token of 16 to 256 letters, digits and -._~; "
 			"'openssl rand -hex 16' makes one");
 	s->given = strdup(given);
+	s->given_is_full = s->listen && strncmp(s->listen, WEB_LISTEN_UNIX, sizeof(WEB_LISTEN_UNIX) - 1) == 0;
 	unsetenv("GPUQ_WEB_TOKEN");
 	return s->given ? 0 : error_set(&s->err, -ENOMEM, "reading the token: out of memory");
 }
@@ -143,7 +153,8 @@ static int open_server(struct server *s)
 	if (r < 0)
 		return error_set(&s->err, r, "starting the server: %s", error_words(r));
 	return web_open(&(struct web_options){.listen = s->listen,
-				.token = s->given ? s->given : s->made,
+				.token = s->given_is_full ? s->given : s->made,
+				.metrics_token = s->given,
 				.open_read = s->open_read,
 				.hosts = s->hosts,
 				.num_hosts = s->num_hosts,
@@ -158,7 +169,10 @@ static int announce(struct server *s)
 	if (web_is_public(s->web))
 		say("warning: other machines can reach this, and read along: there is no encryption; "
 		    "'ssh -L' to a loopback address has it");
-	if (s->given)
+	const char *path = web_socket_path(s->web);
+	if (path)
+		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
+	if (s->given_is_full)
 		printf("%s\n", web_address(s->web));
 	else
 		printf("%s#token=%s\n", web_address(s->web), s->made);
@@ -184,7 +198,7 @@ int main(int argc, char **argv)
 	static const struct argp argp = {options, parse, "",
 		"Shows a queue as a page in a browser, live; and under /metrics for Prometheus.\v"
 		"Prints the address to open. Whoever has the token in it may do everything with this queue; "
-		"$GPUQ_WEB_TOKEN is one of your own.",
+		"$GPUQ_WEB_TOKEN is one of your own: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
 	struct server s = {0};
 	setlocale(LC_ALL, "");

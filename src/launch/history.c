@@ -10,11 +10,10 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/json_put.h"
-#include "base/lock.h"
 
 void history_init(struct history *h)
 {
-	*h = (struct history){.fd = -1};
+	*h = (struct history){.lock = {.fd = -1}, .fd = -1};
 }
 
 void history_finish(struct history *h)
@@ -25,6 +24,7 @@ void history_finish(struct history *h)
 	intern_finish(&h->inputs);
 	text_finish(&h->pending);
 	closep(&h->fd);
+	history_lock_release(&h->lock);
 	history_init(h);
 }
 
@@ -36,25 +36,16 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 
 /* ---- Writing --------------------------------------------------------------- */
 
-static int say_who(const char *path, int fd, struct gd_error *err)
-{
-	pid_t pid = 0;
-	if (lock_holder(fd, &pid) == 0 && pid > 0)
-		return error_set(err, -EBUSY,
-			"writing '%s': another gpuq launch (process %d) works in this output folder", path, (int)pid);
-	return error_set(err, -EBUSY, "writing '%s': another gpuq launch works in this output folder", path);
-}
-
 int history_open(struct history *h, const char *path, struct gd_error *err)
 {
-	cleanup_(closep) int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	struct stat st;
+	int r = history_lock_take(&h->lock, path, err);
+	if (r < 0)
+		return r;
+	cleanup_(closep) int fd =
+		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
 	if (fd < 0)
 		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
-	int r = lock_try(fd);
-	if (r == -EAGAIN || r == -EACCES)
-		return say_who(path, fd, err);
-	/* Where there are no locks, one does without. */
-	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
 	if (!S_ISREG(st.st_mode))

@@ -3,7 +3,7 @@
  * What runs have done: launch.jsonl in the output folder, a line for each file that
  * came to an end, as it does.
  *
- * One launcher at a time writes, under a lock on the file itself. A line that was
+ * One launcher at a time writes, under the lock of history_lock.h. A line that was
  * torn by a crash, or that somebody else wrote, is skipped by the next reader. What
  * cannot be written (the disk is full) is kept, and tried again with the next line.
  */
@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "gpu_dispatch_launch.h"
+#include "launch/history_lock.h"
 #include "launch/path_map.h"
 
 #define HISTORY_NAME    "launch.jsonl"
@@ -43,6 +44,7 @@ struct history {
 	uint64_t bad_lines, first_bad_line;
 	uint64_t size_read; /* bytes */
 	/* For writing. */
+	struct history_lock lock;
 	int fd; /* -1: closed */
 	struct text pending;
 	size_t pending_sent; /* bytes of pending that are in the file */

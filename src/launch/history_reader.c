@@ -2,7 +2,9 @@
 #include "launch/history_reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
@@ -68,12 +70,30 @@ static int take_line(const struct history_reader *r, const char *text, size_t si
 	return r->take(r->context, &line);
 }
 
+/* Does not wait for a pipe that somebody put there. */
+static int open_file(const char *path, FILE **ret)
+{
+	struct stat st;
+	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	FILE *f = fdopen(fd, "r");
+	if (!f)
+		return -errno;
+	take_fd(&fd);
+	*ret = f;
+	return 0;
+}
+
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
-	cleanup_(fclosep) FILE *f = fopen(path, "re");
-	if (!f)
-		return -errno;
+	cleanup_(fclosep) FILE *f = NULL;
+	int opened = open_file(path, &f);
+	if (opened < 0)
+		return opened;
 	cleanup_(freep) char *text = NULL;
 	size_t room = 0;
 	ssize_t n;

@@ -180,10 +180,13 @@ void launcher_drop_plan(struct gd_launcher *l)
 	l->files = NULL;
 	int fd = l->history.fd;
 	struct text pending = l->history.pending;
+	struct history_lock lock = l->history.lock;
 	l->history.fd = -1;
+	l->history.lock = (struct history_lock){.fd = -1};
 	l->history.pending = (struct text){0};
 	history_finish(&l->history);
 	l->history.fd = fd;
+	l->history.lock = lock;
 	l->history.pending = pending;
 	outputs_finish(&l->outputs);
 	free(l->todo);

@@ -19,6 +19,16 @@ struct batch {
 	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
 };
 
+/* Of a batch, all are announced before the first ends. */
+static const char *wrong_beginning(const struct slot *s, const struct ring_desc *d, uint64_t task)
+{
+	uint64_t begun = slot_begun(s);
+	for (uint64_t seq = task; seq < s->in.head; seq++)
+		if (s->tasks[seq % RING_DEPTH].id == d->id)
+			return seq < begun ? NULL : "the beginning of a task that it has not begun";
+	return "the beginning of a task that it was not given";
+}
+
 /* NULL if the record may be used, otherwise what is wrong with it. `task`: the first one without an answer. */
 static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
@@ -35,11 +45,7 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 			return "a message about a task that it was not given";
 		return NULL;
 	case RING_STARTED:
-		/* Of a batch, all are announced before the first ends. */
-		for (uint64_t seq = task; seq < s->in.head; seq++)
-			if (s->tasks[seq % RING_DEPTH].id == d->id)
-				return NULL;
-		return "the beginning of a task that it was not given";
+		return wrong_beginning(s, d, task);
 	/* One that is not due stands where an answer will be written, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
@@ -60,6 +66,17 @@ static void sane_times(struct ring_desc *d, uint64_t now)
 		d->start_ns = d->end_ns;
 }
 
+static inline void count_done(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
+{
+	uint64_t took = d->end_ns - d->start_ns;
+	slot_learn(s, d->start_ns, d->end_ns);
+	histogram_add(&p->durations, took);
+	s->stats.busy_ns += took;
+	s->stats.last_duration_ns = took;
+	s->stats.since_ns = d->end_ns;
+	s->completed++;
+}
+
 /* With the lock held: copies, checks, counts what has ended, so that the worker gets more at once. */
 static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 {
@@ -74,24 +91,22 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 		s->broken = "a count of answers that cannot be";
 		return;
 	}
+	struct ring_desc *records = outbox_descs(s->channel.out);
+	size_t most = there < BATCH ? (size_t)there : BATCH;
 	uint64_t now = clock_now_ns();
-	for (; b->count < BATCH && b->count < there; b->count++) {
-		struct ring_desc *d = &b->descs[b->count];
-		*d = *ring_at(outbox_descs(s->channel.out), s->consumed + b->count);
-		s->broken = wrong(s, d, s->completed);
-		if (s->broken)
+	for (size_t i = 0; i < most; i++, b->count++) {
+		struct ring_desc *d = &b->descs[i];
+		*d = *ring_at(records, s->consumed + i);
+		const char *words = wrong(s, d, s->completed);
+		if (words) {
+			s->broken = words;
 			return;
+		}
 		sane_times(d, now);
-		if (d->kind == RING_READY || d->kind == RING_SETUP_FAILED)
+		if (d->kind == RING_DONE)
+			count_done(p, s, d);
+		else if (d->kind == RING_READY || d->kind == RING_SETUP_FAILED)
 			s->setup_over = true;
-		if (d->kind != RING_DONE)
-			continue;
-		slot_learn(s, d->start_ns, d->end_ns);
-		histogram_add(&p->durations, d->end_ns - d->start_ns);
-		s->stats.busy_ns += d->end_ns - d->start_ns;
-		s->stats.last_duration_ns = d->end_ns - d->start_ns;
-		s->completed++;
-		s->stats.since_ns = d->end_ns;
 	}
 	if (pool_has_waiting(p))
 		pool_hand_out(p);
@@ -135,13 +150,15 @@ static void conclude_failed(struct gd_pool *p, struct slot *s, uint64_t seq, con
 	pool_conclude(p, slot_task(s, seq), event);
 }
 
-static void conclude_done(
+static inline void conclude_done(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct payload *payload, struct gd_event *event)
 {
-	event->result = payload->bytes;
+	/* One by one: as a pair they are loaded before their stores have left the processor. */
+	event->result.data = payload->bytes.data;
+	event->result.size = payload->bytes.size;
 	event->internal = payload->result;
 	tally_count(&s->tally.completed);
-	pool_conclude(p, t, event);
+	pool_conclude_success(p, t, event);
 }
 
 /* The result could not be received; -EPROTO: the worker is broken. */
@@ -173,7 +190,8 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 		return;
 	}
 	pool_announce(p, s, t, d->start_ns);
-	struct gd_event event = pool_event(s, t);
+	struct gd_event event;
+	pool_event_init(&event, s, t);
 	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
@@ -268,9 +286,13 @@ static void message(struct gd_pool *p, struct slot *s, uint64_t task, const stru
 	struct payload payload;
 	int r = payload_receive(p, s, d, &payload);
 	const struct task *t = slot_task(s, task);
-	struct gd_event event = d->id == RING_NO_TASK ? event_without_task(s, d) : pool_event(s, t);
-	if (d->id != RING_NO_TASK)
+	struct gd_event event;
+	if (d->id == RING_NO_TASK) {
+		event = event_without_task(s, d);
+	} else {
+		pool_event_init(&event, s, t);
 		event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
+	}
 	event.ended_ns = d->end_ns;
 	event.result = payload.bytes;
 	event.internal = payload.result;

@@ -15,11 +15,21 @@ static bool has_waiting(const struct slot *s)
 	return s->in.head > (begun > s->completed ? begun : s->completed + 1);
 }
 
+bool pool_has_surplus(struct gd_pool *p)
+{
+	if (pool_has_waiting(p))
+		return true;
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (has_waiting(&p->slots[i]))
+			return true;
+	return false;
+}
+
 /* Somebody is idle, nothing is in the backlog, and somebody else has more than he works on. */
 bool pool_wants_balance(struct gd_pool *p)
 {
 	bool idle = false, waiting = false;
-	if (p->backlog.count > 0 || p->num_slots < 2)
+	if (!backlog_is_empty(&p->backlog) || p->num_slots < 2)
 		return false;
 	for (size_t i = 0; i < p->num_slots && !(idle && waiting); i++) {
 		struct slot *s = &p->slots[i];

@@ -94,7 +94,8 @@ static void recall(struct gd_pool *p, struct slot *s)
 
 void pool_conclude_skipped(struct gd_pool *p, struct task *t)
 {
-	struct gd_event event = pool_event(NULL, t);
+	struct gd_event event;
+	pool_event_init(&event, NULL, t);
 	event.failure = GD_FAILURE_CANCELLED;
 	event.code = -ECANCELED;
 	event.message = POOL_CANCELLED_WORDS;
@@ -109,7 +110,7 @@ void pool_cancel_turn(struct gd_pool *p)
 		if (p->slots[i].recall)
 			recall(p, &p->slots[i]);
 	/* Callbacks may cancel more: those are for the next turn. */
-	for (size_t due = p->cancelled.count; due > 0; due--) {
+	for (size_t due = backlog_live(&p->cancelled); due > 0; due--) {
 		struct task t = *backlog_front(&p->cancelled);
 		backlog_pop(&p->cancelled);
 		pthread_mutex_unlock(&p->lock);

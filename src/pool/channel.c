@@ -78,6 +78,15 @@ void channel_unmap(struct channel *c)
 	c->out = NULL;
 }
 
+void channel_note_entry(int out_fd)
+{
+	struct outbox *out = mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED, out_fd, 0);
+	if (out == MAP_FAILED)
+		return; /* what needs it will say so */
+	atomic_store(&out->entered, 1);
+	munmap(out, sizeof(*out));
+}
+
 static long futex(const _Atomic uint32_t *word, int op, uint32_t value)
 {
 	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
@@ -96,28 +105,24 @@ void channel_wake_worker(struct channel *c)
 	futex(&c->in->wake, FUTEX_WAKE, INT_MAX);
 }
 
-/*
- * Looks for a while before it sleeps, as a wake-up costs more than that: longer
- * where looking has paid off lately, at most some ten microseconds, shorter where not.
- */
-static bool looked_up(struct channel *c, bool (*ready)(void *context), void *context)
+bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context)
 {
-	for (unsigned i = 0; i < LOOKS_MIN + c->looks; i++) {
+	for (unsigned i = 0; i < LOOKS_MIN + *looks; i++) {
 		if (ready(context)) {
-			c->looks = c->looks < LOOKS_MAX ? 2 * c->looks + LOOKS_MIN : LOOKS_MAX;
+			*looks = *looks < LOOKS_MAX ? 2 * *looks + LOOKS_MIN : LOOKS_MAX;
 			return true;
 		}
 #if defined(__x86_64__) || defined(__i386__)
 		__builtin_ia32_pause();
 #endif
 	}
-	c->looks /= 2;
+	*looks /= 2;
 	return false;
 }
 
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context)
 {
-	if (looked_up(c, ready, context))
+	if (channel_look(&c->looks, ready, context))
 		return;
 	for (;;) {
 		uint32_t seen = atomic_load(&c->in->wake);

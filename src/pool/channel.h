@@ -48,6 +48,7 @@ struct outbox {
 	/* Left behind by a crash, for the words. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
 	_Atomic uint64_t crash_address;
+	_Atomic uint32_t entered; /* an executed program has called gd_worker_main() */
 };
 
 #define CHANNEL_DESCS(head_size) (((head_size) + 4095) & ~(size_t)4095)
@@ -98,6 +99,9 @@ int channel_create(int *ret_in_fd, int *ret_out_fd);
 int channel_map(struct channel *c, int in_fd, int out_fd, bool ours);
 void channel_unmap(struct channel *c);
 
+/* By a program that is executed as a worker: notes in its outbox that it has called gd_worker_main(). */
+void channel_note_entry(int out_fd);
+
 /* Wakes the worker if it sleeps; after something was stored that it waits for. */
 void channel_wake_worker(struct channel *c);
 
@@ -112,6 +116,13 @@ static inline void channel_announce_sleep(struct channel *c)
 	atomic_store_explicit(&c->out->sleeping, c->sleep, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 }
+
+/*
+ * Looks for a while whether `ready` turns true, for one who would sleep next: a wake-up
+ * costs more than that. Longer where looking has paid off lately, at most some ten
+ * microseconds, shorter where not; *looks remembers that.
+ */
+bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context);
 
 /* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);

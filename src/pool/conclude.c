@@ -20,7 +20,8 @@ void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *
 void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
 {
 	t->announced = true;
-	struct gd_event event = pool_event(s, t);
+	struct gd_event event;
+	pool_event_init(&event, s, t);
 	event.started_ns = start_ns > t->queued_ns ? start_ns : t->queued_ns;
 	pool_call(p, p->callbacks.on_task_start, &event);
 }
@@ -33,11 +34,9 @@ void pool_close_queue(struct gd_pool *p, int why)
 	pthread_cond_broadcast(&p->room);
 }
 
-/* Wakes those who wait for room, when there is enough of it to be worth it. */
+/* Somebody waits for room: wakes them when there is enough of it to be worth it. */
 static void made_room(struct gd_pool *p)
 {
-	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) == 0)
-		return;
 	if (pool_outstanding(p) > p->limit - (p->limit + 7) / 8)
 		return;
 	pthread_mutex_lock(&p->lock);
@@ -45,19 +44,33 @@ static void made_room(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* The one callback. */
-static void call_back(struct gd_pool *p, const struct gd_event *event)
+/* A task's callback is next. */
+static inline void count_end(struct gd_pool *p, const struct gd_event *event)
 {
 	atomic_store_explicit(
 		&p->ended, atomic_load_explicit(&p->ended, memory_order_relaxed) + 1, memory_order_release);
 	if (event->task.size >= POOL_LARGE)
 		atomic_fetch_sub(&p->large, 1);
-	made_room(p);
-	switch (event->failure) {
-	case GD_FAILURE_NONE:
-		tally_count(&p->tally.completed);
-		pool_call(p, p->callbacks.on_success, event);
+	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
+		made_room(p);
+}
+
+static inline void call_back_success(struct gd_pool *p, const struct gd_event *event)
+{
+	count_end(p, event);
+	tally_count(&p->tally.completed);
+	pool_call(p, p->callbacks.on_success, event);
+}
+
+/* The one callback. */
+static void call_back(struct gd_pool *p, const struct gd_event *event)
+{
+	if (event->failure == GD_FAILURE_NONE) {
+		call_back_success(p, event);
 		return;
+	}
+	count_end(p, event);
+	switch (event->failure) {
 	case GD_FAILURE_TIMED_OUT:
 		tally_count(&p->tally.timeouts);
 		pool_call(p, p->callbacks.on_timeout, event);
@@ -132,11 +145,21 @@ void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event)
 	task_finish(t);
 }
 
+void pool_conclude_success(struct gd_pool *p, struct task *t, const struct gd_event *event)
+{
+	atomic_store_explicit(&t->over, true, memory_order_relaxed);
+	if (p->held.results)
+		call_back_in_order(p, event);
+	else
+		call_back_success(p, event);
+	task_finish(t);
+}
+
 void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words)
 {
 	for (;;) {
 		pthread_mutex_lock(&p->lock);
-		struct backlog *from = p->again.count > 0 ? &p->again : &p->backlog;
+		struct backlog *from = !backlog_is_empty(&p->again) ? &p->again : &p->backlog;
 		struct task *front = backlog_front(from);
 		struct task t = {0};
 		if (front) {
@@ -150,7 +173,8 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 		pthread_mutex_unlock(&p->lock);
 		if (!front)
 			return;
-		struct gd_event event = pool_event(NULL, &t);
+		struct gd_event event;
+		pool_event_init(&event, NULL, &t);
 		event.failure = failure;
 		event.code = failure == GD_FAILURE_CANCELLED ? -ECANCELED : -ENODEV;
 		event.message = words;
@@ -176,7 +200,8 @@ void pool_conclude_doomed(struct gd_pool *p)
 		pthread_mutex_unlock(&p->lock);
 		if (!found)
 			return;
-		struct gd_event event = pool_event(NULL, &t);
+		struct gd_event event;
+		pool_event_init(&event, NULL, &t);
 		event.failure = GD_FAILURE_NOT_CARRIED;
 		event.code = -ENOMEM;
 		event.message = "no memory to give the task to another worker";

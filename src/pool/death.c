@@ -45,6 +45,13 @@ void death_describe_broken(const struct slot *s, char *words, size_t size)
 	snprintf(words, size, "the worker was killed because it broke the protocol: %s", s->broken);
 }
 
+/* A program was executed, and has not become a worker. */
+static bool is_no_worker(const struct gd_pool *p, const struct slot *s)
+{
+	return p->options->worker_argv && s->state == SLOT_STARTING && s->channel.out &&
+	       !atomic_load(&s->channel.out->entered);
+}
+
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
 	struct gd_event *event, char *words, size_t size)
 {
@@ -82,6 +89,10 @@ void death_describe(const struct gd_pool *p, const struct slot *s, const struct 
 		snprintf(words, size, "the run was stopped");
 	} else if (WIFSIGNALED(r->status)) {
 		died_of_signal(s, r, event, words, size);
+	} else if (is_no_worker(p, s)) {
+		snprintf(words, size,
+			"the program '%s' ended with status %d without calling gd_worker_main() of this version of gpu_dispatch",
+			p->options->worker_argv[0], WEXITSTATUS(r->status));
 	} else {
 		snprintf(words, size, "the worker called exit(%d) %s", WEXITSTATUS(r->status), phase(s));
 	}

@@ -17,31 +17,17 @@
 #include "base/signals.h"
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
+#include "pool/event_counter.h"
 #include "pool/options.h"
+#include "pool/pool_hints.h"
 #include "pool/relay.h"
 #include "pool/run_options.h"
 
 SIZED_NO_TAIL(gd_run, base_seed);
 
-static void raise_fd(int fd)
-{
-	int saved = errno;
-	uint64_t one = 1;
-	if (write(fd, &one, sizeof(one)) < 0)
-		errno = 0; /* the counter is full: it is readable */
-	errno = saved;
-}
-
-static void lower_fd(int fd)
-{
-	uint64_t count;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-}
-
 void dispatcher_nudge(struct gd_dispatcher *d)
 {
-	raise_fd(d->nudge_fd);
+	event_counter_raise(d->nudge_fd);
 }
 
 void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p)
@@ -51,7 +37,7 @@ void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p)
 		{.fd = d->nudge_fd, .events = POLLIN},
 	};
 	if (poll(fds, 2, -1) > 0 && fds[1].revents)
-		lower_fd(d->nudge_fd);
+		event_counter_lower(d->nudge_fd);
 }
 
 /* ---- Making and ending -------------------------------------------------- */
@@ -96,10 +82,9 @@ void gd_dispatcher_destroy(struct gd_dispatcher *d)
 
 /* ---- Stopping ----------------------------------------------------------- */
 
-/* Passes each stop to the pool exactly once, whoever comes first. Safe in signal handlers. */
+/* Passes each stop to the pool exactly once, whoever comes first. Safe in signal handlers. `passing` counts us. */
 static void pass_stops(struct gd_dispatcher *d)
 {
-	atomic_fetch_add(&d->passing, 1);
 	struct gd_pool *p = atomic_load(&d->stoppable_pool);
 	int passed = atomic_load(&d->passed);
 	while (p && passed < atomic_load(&d->stops))
@@ -107,15 +92,36 @@ static void pass_stops(struct gd_dispatcher *d)
 			gd_pool_stop(p);
 			passed++;
 		}
-	atomic_fetch_sub(&d->passing, 1);
 }
 
 void gd_dispatcher_stop(struct gd_dispatcher *d)
 {
+	atomic_fetch_add(&d->passing, 1);
 	atomic_fetch_add(&d->stops, 1);
-	raise_fd(d->stop_fd);
+	event_counter_raise(d->stop_fd);
 	pass_stops(d);
-	raise_fd(d->nudge_fd);
+	event_counter_raise(d->nudge_fd);
+	atomic_fetch_sub(&d->passing, 1);
+}
+
+/* When this returns, no stop that was counted before is under way. */
+static void await_stops(struct gd_dispatcher *d)
+{
+	while (atomic_load(&d->passing) > 0)
+		sched_yield();
+}
+
+/*
+ * The run has ended, and with it the stops so far. One that comes meanwhile is for the next
+ * run: the descriptor is readable if and only if there is one.
+ */
+static void forget_stops(struct gd_dispatcher *d)
+{
+	atomic_store(&d->stops, 0);
+	await_stops(d);
+	event_counter_lower(d->stop_fd);
+	if (atomic_load(&d->stops) > 0)
+		event_counter_raise(d->stop_fd);
 }
 
 int gd_dispatcher_stop_fd(const struct gd_dispatcher *d)
@@ -127,7 +133,9 @@ static void let_pool_be_stopped(struct gd_dispatcher *d, struct gd_pool *p)
 {
 	atomic_store(&d->passed, 0);
 	atomic_store(&d->stoppable_pool, p);
+	atomic_fetch_add(&d->passing, 1);
 	pass_stops(d); /* those that came earlier */
+	atomic_fetch_sub(&d->passing, 1);
 }
 
 /* Stops reach the pool as long as its workers clean up. When this returns, no stop is using the pool. */
@@ -135,8 +143,7 @@ static void workers_are_gone(void *context)
 {
 	struct gd_dispatcher *d = context;
 	struct gd_pool *p = atomic_exchange(&d->stoppable_pool, NULL);
-	while (atomic_load(&d->passing) > 0)
-		sched_yield();
+	await_stops(d);
 	dispatcher_remember(d, p);
 }
 
@@ -161,7 +168,10 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 		if (is_inline && !over && atomic_load(&d->stops) == 0)
 			feed_inline(f);
 		else if (is_inline && !over)
-			feed_end(d, 0);
+			feed_end(f, 0);
+		bool sleeps_next = !is_inline || over || gd_pool_room(p) == 0;
+		if (sleeps_next)
+			pool_look(p);
 		int r = gd_pool_poll(p, 0, 0);
 		bool ended = r == -ENODEV || r == -ECANCELED;
 		if (ended && (over || is_inline))
@@ -171,7 +181,7 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 		if (over && gd_pool_outstanding(p) == 0)
 			return 0;
 		if (ended && !told)
-			raise_fd(d->stop_fd);
+			event_counter_raise(d->stop_fd);
 		told = ended;
 		if (!(is_inline && !over && gd_pool_room(p) > 0))
 			dispatcher_wait(d, p);
@@ -273,11 +283,10 @@ int gd_dispatcher_run(
 	d->run = &given;
 	d->source_error = 0;
 	atomic_store(&d->source_over, false);
-	lower_fd(d->nudge_fd);
+	event_counter_lower(d->nudge_fd);
 	r = run_with_signals(d, &called, err);
 	d->run = NULL;
-	atomic_store(&d->stops, 0);
-	lower_fd(d->stop_fd);
+	forget_stops(d);
 	atomic_store(&d->running, false);
 	return r;
 }

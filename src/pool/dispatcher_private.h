@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A dispatcher's memory, for the files that make it up. They use the public functions
- * of the pool alone.
+ * of the pool, and those of pool_hints.h.
  *
  * A run has two threads: the caller's, which polls and makes the callbacks, and the
  * feeder, which calls the generator (with inline_generator there is no feeder).
@@ -39,7 +39,7 @@ struct gd_dispatcher {
 	atomic_int stops;                         /* asked of the dispatcher */
 	atomic_int passed;                        /* of these, passed on to the pool */
 	_Atomic(struct gd_pool *) stoppable_pool; /* NULL before it is open and when its workers are gone */
-	atomic_int passing;                       /* calls that may be using stoppable_pool */
+	atomic_int passing;                       /* calls that count a stop or may be using stoppable_pool */
 
 	pthread_mutex_t lock; /* for the statistics below */
 	struct gd_pool *pool; /* NULL: no run goes on */
@@ -55,7 +55,7 @@ void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p); /* for the poo
 /* feed.c: the generator's side */
 void *feed_run(void *feed); /* the feeder thread: calls the generator until its end or a stop */
 void feed_inline(struct gd_feed *f);
-void feed_end(struct gd_dispatcher *d, int r); /* the generator is not called again; r: its error, or 0 */
+void feed_end(struct gd_feed *f, int r); /* the generator is not called again; r: its error, or 0 */
 
 /* dispatcher_stats.c: the pool is about to be closed; from now on its figures are the dispatcher's */
 void dispatcher_remember(struct gd_dispatcher *d, struct gd_pool *p);

@@ -52,7 +52,7 @@ bool fair_start_holds(struct gd_pool *p)
 		p->fair = false;
 		return false;
 	}
-	if (p->backlog.count - p->backlog.holes > count_new(p, false))
+	if (backlog_live(&p->backlog) > count_new(p, false))
 		return false;
 	pool_need_timer(p);
 	return true;
@@ -60,7 +60,7 @@ bool fair_start_holds(struct gd_pool *p)
 
 uint64_t fair_start_wait_ns(const struct gd_pool *p)
 {
-	if (!p->fair || p->fair_until_ns == 0 || p->backlog.count == 0)
+	if (!p->fair || p->fair_until_ns == 0 || backlog_is_empty(&p->backlog))
 		return 0;
 	uint64_t now = clock_now_ns();
 	return p->fair_until_ns > now ? p->fair_until_ns - now : 1;

@@ -4,8 +4,8 @@
 
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
+#include "pool/pool_hints.h"
 
-#define INLINE_LARGE ((size_t)64 << 10)
 #define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
 
 /* With inline_generator, the thread that waits for room is the one that polls: callbacks are made here. */
@@ -24,15 +24,9 @@ static const struct gd_task_options *without_nowait(const struct gd_task_options
 	return room;
 }
 
-int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+static int emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
-	if (f->emitted)
-		return -EALREADY;
-	if (f->error < 0)
-		return f->error;
 	int r;
-	struct gd_task_options room;
-	options = without_nowait(options, &room);
 	while ((r = gd_pool_submit(f->pool, data, size, tag, options, NULL)) == -EAGAIN)
 		make_room(f);
 	f->size = size;
@@ -41,6 +35,22 @@ int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, co
 	else
 		f->emitted = true;
 	return r < 0 ? r : 1;
+}
+
+__attribute__((noinline)) static int emit_with(
+	struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+{
+	struct gd_task_options room;
+	return emit(f, data, size, tag, without_nowait(options, &room));
+}
+
+int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
+{
+	if (f->emitted)
+		return -EALREADY;
+	if (f->error < 0)
+		return f->error;
+	return options ? emit_with(f, data, size, tag, options) : emit(f, data, size, tag, NULL);
 }
 
 void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd_task_options *options)
@@ -60,13 +70,9 @@ void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd
 	return data;
 }
 
-/* One call of the generator. 1: there may be more. */
-static int pull(struct gd_feed *f)
+/* What a call of the generator came to, if not to one task that was emitted; r: what it returned. */
+__attribute__((noinline)) static int pulled(struct gd_feed *f, int r)
 {
-	const struct gd_run *run = f->dispatcher->run;
-	f->emitted = false;
-	f->draft = NULL;
-	int r = run->generator(run->generator_context, f);
 	if (f->draft && r > 0)
 		f->error = gd_draft_commit(f->draft, f->size, f->tag, NULL);
 	else if (f->draft)
@@ -82,8 +88,20 @@ static int pull(struct gd_feed *f)
 	return r > 0 ? 1 : r;
 }
 
-void feed_end(struct gd_dispatcher *d, int r)
+/* One call of the generator. 1: there may be more. */
+static inline int pull(struct gd_feed *f)
 {
+	const struct gd_run *run = f->dispatcher->run;
+	f->emitted = false;
+	f->draft = NULL;
+	int r = run->generator(run->generator_context, f);
+	return r > 0 && f->emitted && !f->draft && f->error == 0 ? 1 : pulled(f, r);
+}
+
+void feed_end(struct gd_feed *f, int r)
+{
+	struct gd_dispatcher *d = f->dispatcher;
+	pool_expect_no_more(f->pool);
 	d->source_error = r;
 	atomic_store(&d->source_over, true);
 	dispatcher_nudge(d);
@@ -96,21 +114,20 @@ void *feed_run(void *argument)
 	do {
 		r = atomic_load(&f->dispatcher->stops) > 0 ? 0 : pull(f);
 	} while (r > 0);
-	feed_end(f->dispatcher, r);
+	feed_end(f, r);
 	return NULL;
 }
 
 /* Pulls as many tasks as there is room for, but not so many that answers have to wait. */
 void feed_inline(struct gd_feed *f)
 {
-	struct gd_dispatcher *d = f->dispatcher;
 	size_t room = gd_pool_room(f->pool);
 	int r = 1;
 	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
 		r = pull(f);
-		if (f->size >= INLINE_LARGE)
+		if (f->size >= POOL_LARGE)
 			break; /* the room is not known in numbers any more */
 	}
 	if (r <= 0)
-		feed_end(d, r);
+		feed_end(f, r);
 }

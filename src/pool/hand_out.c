@@ -59,10 +59,12 @@ static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 }
 
 /* Keep giving short tasks to the same worker; waking another costs more. */
-static bool bunches(struct gd_pool *p, const struct slot *s, int avoid)
+static inline bool bunches(const struct slot *s, int avoid)
 {
+	if (s->average_ns == 0 || s->index == avoid)
+		return false;
 	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < BUNCH_NS;
-	return s->average_ns > 0 && little && suits(p, s, avoid, false);
+	return little && slot_accepts(s);
 }
 
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
@@ -83,9 +85,9 @@ static struct slot *pick_another(struct gd_pool *p, int avoid, bool only_idle)
 struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 {
 	size_t before = p->cursor;
-	const struct slot *last = &p->slots[before];
-	if (!only_idle && bunches(p, last, avoid))
-		return &p->slots[before];
+	struct slot *last = &p->slots[before];
+	if (!only_idle && bunches(last, avoid))
+		return last;
 	struct slot *s = pick_another(p, avoid, only_idle);
 	if (last->average_ns > 0 && last->average_ns < SHORT_NS && slot_in_flight(last) > 0)
 		p->cursor = before;
@@ -117,7 +119,7 @@ static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
 static void hand_out_again(struct gd_pool *p)
 {
-	size_t live = p->again.count - p->again.holes; /* cancelled ones leave holes */
+	size_t live = backlog_live(&p->again);
 	size_t count = live < MOST_AGAIN ? live : MOST_AGAIN;
 	for (size_t i = 0; i < count; i++) {
 		struct task t = *backlog_front(&p->again);
@@ -132,7 +134,7 @@ void pool_hand_out(struct gd_pool *p)
 {
 	if (p->stop_done > 0)
 		return;
-	if (p->again.count > 0)
+	if (!backlog_is_empty(&p->again))
 		hand_out_again(p);
 	for (struct task *t; (t = backlog_front(&p->backlog)) && !t->doomed;) {
 		struct slot *s = p->fair ? fair_start_pick(p, t->avoid) : NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/alignment.h"
 #include "pool/result.h"
 
 struct held_result {
@@ -38,20 +39,13 @@ void held_results_finish(struct held_results *h)
 	h->results = NULL;
 }
 
-/* Rounded up, so that what follows is aligned for any type. */
-static size_t aligned(size_t size)
-{
-	size_t unit = _Alignof(max_align_t);
-	return (size + unit - 1) / unit * unit;
-}
-
 static int keep(struct held_result *r)
 {
 	struct gd_event *e = &r->event;
 	size_t words = strlen(e->message) + 1;
 	/* A large result is kept where it is. */
 	bool copies = !e->internal;
-	char *to = malloc(aligned(e->task.size) + (copies ? aligned(e->result.size) : 0) + words);
+	char *to = malloc(alignment_round(e->task.size) + (copies ? alignment_round(e->result.size) : 0) + words);
 	r->bytes = to;
 	if (!to) {
 		/* The callback is still made, and says that the result is lost. */
@@ -73,7 +67,7 @@ static int keep(struct held_result *r)
 		if (bytes[i]->size)
 			memcpy(to, bytes[i]->data, bytes[i]->size);
 		bytes[i]->data = to;
-		to += aligned(bytes[i]->size);
+		to += alignment_round(bytes[i]->size);
 	}
 	memcpy(to, e->message, words);
 	e->message = to;

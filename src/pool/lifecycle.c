@@ -96,6 +96,8 @@ void pool_start_worker(struct gd_pool *p, struct slot *s)
 
 void pool_try_starts(struct gd_pool *p)
 {
+	for (struct slot *s; (s = setups_needed(p));)
+		pool_start_worker(p, s);
 	for (struct slot *s; (s = setups_next(p));)
 		start_now(p, s);
 	if (p->restart_at == 0 || clock_now_ns() < p->restart_at)
@@ -179,7 +181,7 @@ static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool b
 		s->idle_deaths = began || s->recycled ? 0 : s->idle_deaths + 1;
 	if (!s->was_ready || s->failed_setups >= SETUP_TRIES || s->idle_deaths >= IDLE_DEATHS)
 		give_slot_up(p, s, end);
-	else
+	else if (!setups_spare(p, s))
 		pool_start_worker(p, s);
 }
 

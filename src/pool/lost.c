@@ -80,7 +80,8 @@ void pool_conclude_lost(struct gd_pool *p, struct slot *s, const struct lost *lo
 	uint64_t now = clock_now_ns();
 	for (uint64_t seq = lost->first; seq < lost->begun; seq++) {
 		struct task *t = slot_task(s, seq);
-		struct gd_event event = pool_event(s, t);
+		struct gd_event event;
+		pool_event_init(&event, s, t);
 		event.started_ns = began_ns >= t->queued_ns && began_ns <= now ? began_ns : t->queued_ns;
 		pool_announce(p, s, t, event.started_ns);
 		event.ended_ns = now;

@@ -6,18 +6,6 @@
 
 #include "pool/result.h"
 
-const char *payload_check(const struct ring_desc *d)
-{
-	if (d->words >= PAYLOAD_WORDS_MAX)
-		return "a message that is too long";
-	size_t words = ring_aligned(d->words);
-	if (d->offset > CHANNEL_ARENA || words > CHANNEL_ARENA - d->offset)
-		return "a result that lies outside of its memory";
-	if (!payload_is_external(d) && d->size > CHANNEL_ARENA - d->offset - words)
-		return "a result that lies outside of its memory";
-	return NULL;
-}
-
 static int receive(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct parcel *ret)
 {
 	/* After a parcel that was not what it should be, the next ones may belong to any record. */

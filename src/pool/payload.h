@@ -19,12 +19,22 @@ struct payload {
 	struct gd_result *result; /* whose bytes they are; NULL: they are in the outbox */
 };
 
-/* NULL if it lies where the worker may write; else what is wrong. */
-const char *payload_check(const struct ring_desc *d);
-
 static inline bool payload_is_external(const struct ring_desc *d)
 {
 	return d->flags & RING_EXTERNAL;
+}
+
+/* NULL if it lies where the worker may write; else what is wrong. */
+static inline const char *payload_check(const struct ring_desc *d)
+{
+	if (d->words >= PAYLOAD_WORDS_MAX)
+		return "a message that is too long";
+	size_t words = ring_aligned(d->words);
+	if (d->offset > CHANNEL_ARENA || words > CHANNEL_ARENA - d->offset)
+		return "a result that lies outside of its memory";
+	if (!payload_is_external(d) && d->size > CHANNEL_ARENA - d->offset - words)
+		return "a result that lies outside of its memory";
+	return NULL;
 }
 
 /* Bytes that are not external. */

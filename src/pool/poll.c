@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "pool/event_counter.h"
 #include "pool/pool_private.h"
 
 #define PROGRESS_NS (100 * NS_PER_MS)
 #define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
 #define TURNS_MAX   8  /* in one gd_pool_poll(), while there is something to call back */
+#define FEW         4  /* tasks: with more, answers gather during a sleep, and workers may need the processor */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -24,11 +26,16 @@ static bool answers_there(const struct gd_pool *p)
 	return false;
 }
 
-static void clear_counter(int fd)
+static bool is_awaited(void *context)
 {
-	uint64_t count;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
+	struct gd_pool *p = context;
+	return answers_there(p) || atomic_load_explicit(&p->interrupted, memory_order_relaxed);
+}
+
+bool pool_look(struct gd_pool *p)
+{
+	size_t outstanding = pool_outstanding(p);
+	return outstanding > 0 && outstanding <= FEW && channel_look(&p->looks, is_awaited, p);
 }
 
 /*
@@ -40,7 +47,7 @@ static void clear_counter(int fd)
 static bool arm(struct gd_pool *p, bool for_tasks)
 {
 	if (p->signalled)
-		clear_counter(p->event_fd);
+		event_counter_lower(p->event_fd);
 	p->signalled = false;
 	p->arm++;
 	for (size_t i = 0; i < p->num_slots; i++)
@@ -54,8 +61,8 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 
 static void handle_timer(struct gd_pool *p)
 {
-	clear_counter(p->timer_fd);
-	p->timer_set = false;
+	event_counter_lower(p->timer_fd);
+	p->timer_at = 0;
 	pthread_mutex_lock(&p->lock);
 	pool_balance(p);
 	pthread_mutex_unlock(&p->lock);
@@ -82,15 +89,29 @@ static void look(struct gd_pool *p, int timeout_ms)
 		pool_read_reports(p);
 }
 
+/* Sets the timer, unless it expires sooner anyway. */
+static void set_timer_in(struct gd_pool *p, uint64_t wait_ns, bool soon)
+{
+	uint64_t at = clock_now_ns() + wait_ns;
+	if (p->timer_at && p->timer_at <= at)
+		return;
+	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = (long)wait_ns}};
+	if (timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) < 0)
+		return;
+	p->timer_at = at;
+	p->timer_soon = soon;
+}
+
 /* After arm(): whoever needs a timer from now on makes event_fd readable, see pool_need_timer(). */
 static void set_timer(struct gd_pool *p)
 {
-	if (p->timer_set)
+	if (p->timer_at && p->timer_soon)
 		return;
 	pthread_mutex_lock(&p->lock);
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
-	bool patient = p->again.count > 0; /* see pool_hand_out(): some wait for a worker that may never come */
+	bool patient =
+		!backlog_is_empty(&p->again); /* see pool_hand_out(): some wait for a worker that may never come */
 	p->untimed = !soon;
 	uint64_t fair_ns = fair_start_wait_ns(p);
 	pthread_mutex_unlock(&p->lock);
@@ -101,8 +122,8 @@ static void set_timer(struct gd_pool *p)
 		uint64_t now = clock_now_ns();
 		wait_ns = p->restart_at > now ? p->restart_at - now : 1;
 	}
-	struct itimerspec in_a_moment = {.it_value = {.tv_nsec = (long)wait_ns}};
-	p->timer_set = wait_ns > 0 && timerfd_settime(p->timer_fd, 0, &in_a_moment, NULL) == 0;
+	if (wait_ns > 0)
+		set_timer_in(p, wait_ns, soon);
 }
 
 void pool_turn(struct gd_pool *p)
@@ -124,6 +145,8 @@ void pool_turn(struct gd_pool *p)
 
 void pool_wait(struct gd_pool *p, uint64_t deadline_ns, bool for_tasks)
 {
+	if (pool_look(p))
+		return;
 	if (arm(p, for_tasks)) {
 		look(p, 0);
 		return;
@@ -233,11 +256,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 
 void pool_signal(struct gd_pool *p)
 {
-	int saved = errno;
-	uint64_t one = 1;
-	if (write(p->event_fd, &one, sizeof(one)) < 0)
-		errno = 0; /* full: readable anyway */
-	errno = saved;
+	event_counter_raise(p->event_fd);
 }
 
 void gd_pool_interrupt(struct gd_pool *p)

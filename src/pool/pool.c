@@ -20,6 +20,7 @@
 #include "pool/binding.h"
 #include "pool/options.h"
 #include "pool/pool_private.h"
+#include "pool/worker.h"
 
 /* ---- Opening ------------------------------------------------------------ */
 
@@ -110,7 +111,7 @@ static int make_queue(struct gd_pool *p)
 	const struct gd_options *o = p->options;
 	size_t in_hand = 1;
 	if (o->worker && o->worker->process_batch)
-		in_hand = o->worker->max_batch ? o->worker->max_batch : 32;
+		in_hand = o->worker->max_batch ? o->worker->max_batch : WORKER_DEFAULT_BATCH;
 	p->limit = (size_t)o->queue_size + p->num_slots * in_hand;
 	p->alive = p->num_slots;
 	int r = backlog_init(&p->backlog, p->limit);
@@ -216,6 +217,11 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 		pool_start_worker(p, &p->slots[i]);
 	*ret = p;
 	return 0;
+}
+
+void pool_expect_no_more(struct gd_pool *p)
+{
+	atomic_store(&p->no_more, true);
 }
 
 /* ---- Closing ------------------------------------------------------------ */

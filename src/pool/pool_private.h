@@ -22,12 +22,12 @@
 #include "gpu_dispatch.h"
 #include "pool/held_results.h"
 #include "pool/histogram.h"
+#include "pool/pool_hints.h"
 #include "pool/slot.h"
 #include "pool/tally.h"
 #include "pool/warden.h"
 
 #define POOL_CANCELLED_WORDS "cancelled before it began"
-#define POOL_LARGE           ((size_t)64 << 10) /* a payload from this size on: copied without the lock, bounded in number */
 
 struct gd_draft {
 	struct gd_pool *pool;
@@ -57,15 +57,18 @@ struct gd_pool {
 	/* The polling thread's. */
 	uint64_t arm;
 	bool in_callback;
-	bool closing; /* gd_pool_close() */
-	bool timer_set;
+	bool closing;          /* gd_pool_close() */
+	uint64_t timer_at;     /* when timer_fd expires; 0: it is not set */
+	bool timer_soon;       /* … in a millisecond, for pool_balance() */
 	uint64_t restart_at;   /* when to look at starts that failed; 0: there are none */
 	size_t setups_running; /* see setups.c */
 	size_t setups_waiting;
 	uint64_t setups_asked;
+	size_t setups_spared;
 	bool signalled;       /* event_fd is readable */
 	bool woken_by_signal; /* the last wait ended for a signal */
 	unsigned turns;
+	unsigned looks; /* how long to look before the next sleep: see channel_look() */
 	uint64_t progress_at;
 	uint64_t progress_seen;
 	struct held_results held;
@@ -80,6 +83,7 @@ struct gd_pool {
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
+	atomic_bool no_more;    /* tasks are expected: see pool_expect_no_more() */
 	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
 
 	pthread_mutex_t lock;
@@ -125,7 +129,7 @@ static inline int pool_stop_asked(const struct gd_pool *p)
 
 static inline bool pool_has_waiting(const struct gd_pool *p)
 {
-	return p->backlog.count > 0 || p->again.count > 0;
+	return !backlog_is_empty(&p->backlog) || !backlog_is_empty(&p->again);
 }
 
 /* hand_out.c, with the lock held */
@@ -141,6 +145,7 @@ uint64_t fair_start_wait_ns(const struct gd_pool *p);           /* when to look 
 
 /* balance.c */
 bool pool_wants_balance(struct gd_pool *p);
+bool pool_has_surplus(struct gd_pool *p); /* with the lock held: tasks that another worker could begin at once */
 void pool_balance(struct gd_pool *p);
 void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest); /* what it has not begun, from there on */
 
@@ -169,7 +174,9 @@ void pool_retire_slot(struct gd_pool *p, struct slot *s, enum slot_state state, 
 /* setups.c: turns; by the polling thread only */
 bool setups_take_turn(struct gd_pool *p, struct slot *s); /* false: it waits for setups_next() */
 void setups_give_turn(struct gd_pool *p, struct slot *s);
-struct slot *setups_next(struct gd_pool *p); /* the next that has a turn; NULL: none */
+struct slot *setups_next(struct gd_pool *p);          /* the next that has a turn; NULL: none */
+struct slot *setups_needed(struct gd_pool *p);        /* one that was spared and is needed now; NULL: none */
+bool setups_spare(struct gd_pool *p, struct slot *s); /* no task needs a worker there, for now */
 void setups_forget(struct gd_pool *p, struct slot *s);
 void setups_end(struct gd_pool *p); /* asks those that run to end; those that wait are not started */
 
@@ -186,29 +193,29 @@ void death_describe_broken(const struct slot *s, char *words, size_t size); /* s
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
 
 /* conclude.c: what becomes of a task */
-/* Field by field: clearing it first costs more than all of the rest. */
-static inline struct gd_event pool_event(const struct slot *s, const struct task *t)
+/* Fills the event of a task, field by field: clearing it first costs more than all of the rest, and so does a copy. */
+static inline void pool_event_init(struct gd_event *e, const struct slot *s, const struct task *t)
 {
-	struct gd_event e;
-	e.size = sizeof(e);
-	e.id = t->id;
-	e.tag = t->tag;
-	e.slot = s ? s->index : -1;
-	e.gpu = s ? s->gpu : -1;
-	e.attempt = s ? t->tries + 1 : t->tries;
-	e.queued_ns = t->queued_ns;
-	e.started_ns = 0;
-	e.ended_ns = 0;
-	e.task = (struct gd_bytes){.data = t->data, .size = t->size};
-	e.result = (struct gd_bytes){0};
-	e.failure = GD_FAILURE_NONE;
-	e.code = 0;
-	e.signal = 0;
-	e.address = 0;
-	e.message = "";
-	e.timeout_ms = t->timeout_ms;
-	e.internal = NULL;
-	return e;
+	e->size = sizeof(*e);
+	e->id = t->id;
+	e->tag = t->tag;
+	e->slot = s ? s->index : -1;
+	e->gpu = s ? s->gpu : -1;
+	e->attempt = s ? t->tries + 1 : t->tries;
+	e->queued_ns = t->queued_ns;
+	e->started_ns = 0;
+	e->ended_ns = 0;
+	e->task.data = t->data;
+	e->task.size = t->size;
+	e->result.data = NULL;
+	e->result.size = 0;
+	e->failure = GD_FAILURE_NONE;
+	e->code = 0;
+	e->signal = 0;
+	e->address = 0;
+	e->message = "";
+	e->timeout_ms = t->timeout_ms;
+	e->internal = NULL;
 }
 /* Puts a task of a slot's table back to be tried again. False if it was cancelled, or there is no memory. */
 struct requeue {
@@ -218,6 +225,7 @@ struct requeue {
 };
 bool pool_requeue(struct gd_pool *p, struct task *t, struct requeue how);
 void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
+void pool_conclude_success(struct gd_pool *p, struct task *t, const struct gd_event *event); /* the same, quicker */
 void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
 static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "pool/alignment.h"
 #include "pool/parcel.h"
 
 struct entry {
@@ -21,12 +22,6 @@ struct settings {
 
 #define MOST_BYTES (SIZE_MAX / 4)
 
-static size_t aligned(size_t size)
-{
-	size_t unit = _Alignof(max_align_t);
-	return (size + unit - 1) / unit * unit;
-}
-
 size_t setting_size(const struct gd_setting *s)
 {
 	return s->value_size ? s->value_size : strlen(s->value);
@@ -37,12 +32,12 @@ static size_t packed_size(const struct gd_setting *settings, size_t count)
 {
 	if (count > MOST_BYTES / sizeof(struct entry))
 		return 0;
-	size_t size = aligned(sizeof(struct settings) + count * sizeof(struct entry));
+	size_t size = alignment_round(sizeof(struct settings) + count * sizeof(struct entry));
 	for (size_t i = 0; i < count; i++) {
 		size_t value = setting_size(&settings[i]);
 		if (value > MOST_BYTES - size)
 			return 0;
-		size += aligned(value + 1) + aligned(strlen(settings[i].key) + 1);
+		size += alignment_round(value + 1) + alignment_round(strlen(settings[i].key) + 1);
 	}
 	return size;
 }
@@ -59,16 +54,16 @@ int settings_pack(const struct gd_setting *settings, size_t num_settings, int *r
 	struct settings *s = parcel.data;
 	s->size = size;
 	s->count = num_settings;
-	size_t at = aligned(sizeof(*s) + num_settings * sizeof(s->entries[0]));
+	size_t at = alignment_round(sizeof(*s) + num_settings * sizeof(s->entries[0]));
 	for (size_t i = 0; i < num_settings; i++) {
 		/* What is not written is zero: the NULs are there. */
 		size_t key_size = strlen(settings[i].key), value_size = setting_size(&settings[i]);
 		s->entries[i] = (struct entry){.value = at, .value_size = value_size};
 		memcpy((char *)s + at, settings[i].value, value_size);
-		at += aligned(value_size + 1);
+		at += alignment_round(value_size + 1);
 		s->entries[i].key = at;
 		memcpy((char *)s + at, settings[i].key, key_size);
-		at += aligned(key_size + 1);
+		at += alignment_round(key_size + 1);
 	}
 	r = parcel_seal(&parcel, size);
 	if (r < 0)

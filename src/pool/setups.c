@@ -5,6 +5,9 @@
  * A slot has a turn from the order to start its worker until its setup is over,
  * whatever the outcome. Slots without a turn wait, first come, first served, and
  * have no process. Only the polling thread touches turns.
+ *
+ * When no more tasks are expected, a worker that ends is not replaced: its slot is
+ * spared, until a task waits that another worker could begin.
  */
 #include "pool/pool_private.h"
 
@@ -51,10 +54,46 @@ struct slot *setups_next(struct gd_pool *p)
 	return first;
 }
 
+static bool has_surplus(struct gd_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	bool has = pool_has_surplus(p);
+	pthread_mutex_unlock(&p->lock);
+	return has;
+}
+
+bool setups_spare(struct gd_pool *p, struct slot *s)
+{
+	if (!atomic_load(&p->no_more) || has_surplus(p))
+		return false;
+	s->spared = true;
+	p->setups_spared++;
+	return true;
+}
+
+static void stop_sparing(struct gd_pool *p, struct slot *s)
+{
+	s->spared = false;
+	p->setups_spared--;
+}
+
+struct slot *setups_needed(struct gd_pool *p)
+{
+	if (p->setups_spared == 0 || !has_surplus(p))
+		return NULL;
+	struct slot *s = p->slots;
+	while (!s->spared)
+		s++;
+	stop_sparing(p, s);
+	return s;
+}
+
 void setups_forget(struct gd_pool *p, struct slot *s)
 {
 	if (s->waits_since)
 		stop_waiting(p, s);
+	if (s->spared)
+		stop_sparing(p, s);
 	setups_give_turn(p, s);
 }
 
@@ -65,7 +104,7 @@ void setups_end(struct gd_pool *p)
 		if (s->state != SLOT_STARTING || s->ending)
 			continue;
 		s->ending = true;
-		if (s->waits_since) {
+		if (s->waits_since || s->spared) {
 			pool_retire_slot(p, s, SLOT_FINISHED, "");
 		} else if (s->channel.in) {
 			atomic_store(&s->channel.in->ending, 1);

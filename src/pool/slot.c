@@ -8,8 +8,6 @@
 
 #include "base/clock.h"
 
-#define PLENTY 64 /* tasks */
-
 int slot_init(struct slot *s, int index, const struct binding *binding)
 {
 	*s = (struct slot){
@@ -87,58 +85,6 @@ void slot_publish(struct slot *s)
 	channel_wake_worker(&s->channel);
 }
 
-/* The next task in the table is written: its record, and the worker is told, now or soon. */
-static void push(struct slot *s, const void *data)
-{
-	const struct task *t = slot_task(s, s->in.head);
-	bool external = t->place == TASK_PARCEL;
-	struct ring_desc *d = ring_take(&s->in, data, external ? 0 : t->size);
-	d->kind = RING_TASK;
-	d->flags = (uint16_t)((external ? RING_EXTERNAL : 0) | (t->alone ? RING_ALONE : 0));
-	d->id = t->id;
-	d->size = t->size;
-	d->attempt = (uint32_t)t->tries + 1;
-	d->code = 0;
-	d->start_ns = 0;
-	d->limit_ns = (uint64_t)t->timeout_ms * NS_PER_MS;
-	s->serial += RING_SERIAL;
-	atomic_store_explicit(&d->mark, s->serial, memory_order_release);
-	if (slot_in_flight(s) == 1)
-		s->stats.since_ns = t->queued_ns;
-	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
-	if (s->published - s->completed < PLENTY || s->in.head - s->published >= PLENTY / 2)
-		slot_publish(s);
-}
-
-int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
-{
-	void *room = ring_reserve(&s->in, bytes.size);
-	if (!room)
-		return -EAGAIN;
-	if (bytes.size)
-		memcpy(room, bytes.data, bytes.size);
-	/* Field by field: clearing it first costs more than all of the rest. */
-	struct task *t = slot_task(s, s->in.head);
-	t->id = id;
-	t->tag = tag;
-	t->queued_ns = queued_ns;
-	t->timeout_ms = timeout_ms;
-	t->data = room;
-	t->size = bytes.size;
-	t->parcel.fd = -1;
-	t->tries = 0;
-	t->avoid = -1;
-	t->announced = false;
-	t->doomed = false;
-	t->alone = false;
-	t->cancelled = false;
-	t->hole = false;
-	atomic_store_explicit(&t->over, false, memory_order_relaxed);
-	t->place = TASK_RING;
-	push(s, room);
-	return 0;
-}
-
 int slot_give(struct slot *s, struct task *t)
 {
 	void *room = ring_reserve(&s->in, t->place == TASK_PARCEL ? 0 : t->size);
@@ -156,14 +102,16 @@ int slot_give(struct slot *s, struct task *t)
 		t->data = room;
 		t->place = TASK_RING;
 	}
-	*slot_task(s, s->in.head) = *t;
-	push(s, room);
+	struct task *given = slot_task(s, s->in.head);
+	*given = *t;
+	slot_push(s, given, room);
 	return 0;
 }
 
 void slot_give_written(struct slot *s, struct task *t)
 {
 	t->place = TASK_RING;
-	*slot_task(s, s->in.head) = *t;
-	push(s, t->data);
+	struct task *given = slot_task(s, s->in.head);
+	*given = *t;
+	slot_push(s, given, t->data);
 }

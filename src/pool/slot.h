@@ -16,8 +16,11 @@
 #ifndef POOL_SLOT_H
 #define POOL_SLOT_H
 
+#include <errno.h>
+#include <string.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "gpu_dispatch.h"
 #include "pool/binding.h"
 #include "pool/channel.h"
@@ -69,6 +72,7 @@ struct slot {
 	bool was_ready;         /* in any of its lives */
 	bool in_setup;          /* has a turn: see setups.c */
 	uint64_t waits_since;   /* for a turn: a number that grows; 0: it does not wait */
+	bool spared;            /* its last worker has ended and was not replaced: see setups.c */
 	int start_error;        /* no process could be ordered; 0: one was */
 	int setup_code;
 	char setup_words[1024];
@@ -129,12 +133,66 @@ void slot_publish(struct slot *s);
  */
 int slot_give(struct slot *s, struct task *t);
 
-/* The same for a new task with the caller's bytes, in the fewest steps; -EAGAIN where there is no room now. */
-int slot_give_new(
-	struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes);
-
 /* The same for a payload that was written in place, into room from ring_reserve(). */
 void slot_give_written(struct slot *s, struct task *t);
+
+/* A worker with so many unanswered tasks has plenty to do: see slot_publish(). */
+#define SLOT_PLENTY 64
+
+/* The next task in the table, t, is written: its record, and the worker is told, now or soon. */
+static inline void slot_push(struct slot *s, const struct task *t, const void *data)
+{
+	bool external = t->place == TASK_PARCEL;
+	struct ring_desc *d = ring_take(&s->in, data, external ? 0 : t->size);
+	d->kind = RING_TASK;
+	d->flags = (uint16_t)((external ? RING_EXTERNAL : 0) | (t->alone ? RING_ALONE : 0));
+	d->id = t->id;
+	d->size = t->size;
+	d->attempt = (uint32_t)t->tries + 1;
+	d->code = 0;
+	d->start_ns = 0;
+	d->limit_ns = (uint64_t)t->timeout_ms * NS_PER_MS;
+	s->serial += RING_SERIAL;
+	atomic_store_explicit(&d->mark, s->serial, memory_order_release);
+	if (slot_in_flight(s) == 1)
+		s->stats.since_ns = t->queued_ns;
+	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
+	if (s->published - s->completed < SLOT_PLENTY || s->in.head - s->published >= SLOT_PLENTY / 2)
+		slot_publish(s);
+}
+
+/*
+ * The same as slot_give() for a new task with the caller's bytes, in the fewest steps: field by field, as
+ * clearing the task first costs more than all of the rest. -EAGAIN where there is no room now.
+ */
+static inline int slot_give_new(
+	struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
+{
+	void *room = ring_reserve(&s->in, bytes.size);
+	if (!room)
+		return -EAGAIN;
+	if (bytes.size)
+		memcpy(room, bytes.data, bytes.size);
+	struct task *t = slot_task(s, s->in.head);
+	t->id = id;
+	t->tag = tag;
+	t->queued_ns = queued_ns;
+	t->timeout_ms = timeout_ms;
+	t->data = room;
+	t->size = bytes.size;
+	t->parcel.fd = -1;
+	t->tries = 0;
+	t->avoid = -1;
+	t->announced = false;
+	t->doomed = false;
+	t->alone = false;
+	t->cancelled = false;
+	t->hole = false;
+	atomic_store_explicit(&t->over, false, memory_order_relaxed);
+	t->place = TASK_RING;
+	slot_push(s, t, room);
+	return 0;
+}
 
 /* Learns from a task that has ended. */
 static inline void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)

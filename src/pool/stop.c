@@ -38,7 +38,9 @@ static void stop_running(struct gd_pool *p)
 /* Third: no worker is left. A cleanup that runs is not finished. */
 static void stop_workers(struct gd_pool *p)
 {
+	pthread_mutex_lock(&p->lock);
 	p->stop_done = 3;
+	pthread_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < p->num_slots; i++) {
 		struct slot *s = &p->slots[i];
 		if (s->state != SLOT_FINISHED && s->state != SLOT_OUT)

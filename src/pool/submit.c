@@ -16,9 +16,14 @@ struct task_limits {
 	bool nowait;
 };
 
+static struct task_limits default_limits(const struct gd_pool *p)
+{
+	return (struct task_limits){.timeout_ms = p->options->task_timeout_ms};
+}
+
 static int read_limits(const struct gd_pool *p, const struct gd_task_options *options, struct task_limits *ret)
 {
-	*ret = (struct task_limits){.timeout_ms = p->options->task_timeout_ms};
+	*ret = default_limits(p);
 	if (!options)
 		return 0;
 	struct gd_task_options o;
@@ -36,7 +41,7 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 /* With the lock held: a worker whose inbox can take it now, where it is to be read. */
 static struct slot *place_for(struct gd_pool *p, size_t size)
 {
-	if (size > CHANNEL_IN_PLACE || p->backlog.count > 0 || p->fair)
+	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog) || p->fair)
 		return NULL;
 	struct slot *s = pool_pick(p, -1, false);
 	return s && ring_reserve(&s->in, size) ? s : NULL;
@@ -46,7 +51,7 @@ static struct slot *place_for(struct gd_pool *p, size_t size)
  * Large payloads are bounded by more than their number: beyond those in the
  * inboxes, there is one for each worker and one to come.
  */
-static bool has_room(struct gd_pool *p, size_t size)
+static inline bool has_room(struct gd_pool *p, size_t size)
 {
 	if (pool_outstanding(p) >= p->limit)
 		return false;
@@ -61,9 +66,8 @@ static int refusal(const struct gd_pool *p)
 	return atomic_load_explicit(&p->stop, memory_order_relaxed) > 0 ? -ESHUTDOWN : 0;
 }
 
-/* With the lock held: waits for room and takes a place. The thread that polls does not wait: it would wait for itself.
- */
-static int take_place(struct gd_pool *p, size_t size, bool nowait)
+/* With the lock held: waits for room. The thread that polls does not wait: it would wait for itself. */
+__attribute__((noinline)) static int wait_for_room(struct gd_pool *p, size_t size, bool nowait)
 {
 	int r;
 	while ((r = refusal(p)) == 0 && !has_room(p, size)) {
@@ -73,8 +77,17 @@ static int take_place(struct gd_pool *p, size_t size, bool nowait)
 		pthread_cond_wait(&p->room, &p->lock);
 		atomic_fetch_sub(&p->waiting, 1);
 	}
-	if (r < 0)
-		return r;
+	return r;
+}
+
+/* With the lock held: takes a place, and waits for one if need be. */
+static inline int take_place(struct gd_pool *p, size_t size, bool nowait)
+{
+	if (refusal(p) < 0 || !has_room(p, size)) {
+		int r = wait_for_room(p, size, nowait);
+		if (r < 0)
+			return r;
+	}
 	atomic_store_explicit(
 		&p->taken, atomic_load_explicit(&p->taken, memory_order_relaxed) + 1, memory_order_relaxed);
 	p->last_size = size;
@@ -95,9 +108,9 @@ static void leave_place(struct gd_pool *p, size_t size)
 }
 
 /* Straight into a worker's inbox, if one has room. */
-static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
+static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
-	if (p->backlog.count > 0 || p->fair)
+	if (!backlog_is_empty(&p->backlog) || p->fair)
 		return false;
 	struct slot *s = pool_pick(p, -1, false);
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
@@ -108,7 +121,8 @@ static bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes,
 	return true;
 }
 
-static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
+__attribute__((noinline)) static int put_aside(
+	struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
 {
 	struct task t = {
 		.id = p->next_id,
@@ -127,7 +141,8 @@ static int put_aside(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, voi
 	return r;
 }
 
-static int submit_small(
+/* The path of nearly all tasks, in as few steps as possible. */
+static inline int submit_small(
 	struct gd_pool *p, struct gd_bytes bytes, void *tag, struct task_limits limits, uint64_t *ret_id)
 {
 	pthread_mutex_lock(&p->lock);
@@ -218,22 +233,36 @@ int gd_pool_reserve(
 	return r < 0 ? r : reserve(p, size, limits, ret, ret_data);
 }
 
-int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag, const struct gd_task_options *options,
-	uint64_t *ret_id)
+static int submit_large(
+	struct gd_pool *p, struct gd_bytes bytes, void *tag, struct task_limits limits, uint64_t *ret_id)
+{
+	struct gd_draft *draft;
+	void *to;
+	int r = reserve(p, bytes.size, limits, &draft, &to);
+	if (r < 0)
+		return r;
+	memcpy(to, bytes.data, bytes.size);
+	return gd_draft_commit(draft, bytes.size, tag, ret_id);
+}
+
+__attribute__((noinline)) static int submit_with(
+	struct gd_pool *p, struct gd_bytes bytes, void *tag, const struct gd_task_options *options, uint64_t *ret_id)
 {
 	struct task_limits limits;
 	int r = read_limits(p, options, &limits);
 	if (r < 0)
 		return r;
-	if (size < POOL_LARGE)
-		return submit_small(p, (struct gd_bytes){.data = data, .size = size}, tag, limits, ret_id);
-	struct gd_draft *draft;
-	void *to;
-	r = reserve(p, size, limits, &draft, &to);
-	if (r < 0)
-		return r;
-	memcpy(to, data, size);
-	return gd_draft_commit(draft, size, tag, ret_id);
+	return bytes.size < POOL_LARGE ? submit_small(p, bytes, tag, limits, ret_id)
+				       : submit_large(p, bytes, tag, limits, ret_id);
+}
+
+int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void *tag, const struct gd_task_options *options,
+	uint64_t *ret_id)
+{
+	const struct gd_bytes bytes = {.data = data, .size = size};
+	if (options || size >= POOL_LARGE)
+		return submit_with(p, bytes, tag, options, ret_id);
+	return submit_small(p, bytes, tag, default_limits(p), ret_id);
 }
 
 /* With the lock held. */
@@ -267,8 +296,11 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	int r = refusal(p);
 	if (r < 0)
 		return r;
-	/* A worker that has died meanwhile is not ready, before and after its inbox was left to us. */
-	bool alive = d->slot && d->slot->state == SLOT_READY;
+	/*
+	 * A worker that has died meanwhile is not ready, before and after its inbox was left to us. One that
+	 * is being killed for what it did before would take the task with it.
+	 */
+	bool alive = d->slot && d->slot->state == SLOT_READY && !d->slot->broken;
 	r = alive ? 0 : task_detach(t);
 	if (r < 0)
 		return r;

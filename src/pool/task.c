@@ -50,32 +50,32 @@ static struct task *entry(const struct backlog *b, size_t i)
 
 void backlog_push(struct backlog *b, const struct task *t)
 {
-	assert(b->count < b->room);
-	if (b->count > 0 && entry(b, b->count - 1)->id > t->id)
-		b->unsorted = b->count;
-	*entry(b, b->count) = *t;
-	b->count++;
+	assert(b->entries < b->room);
+	if (b->entries > 0 && entry(b, b->entries - 1)->id > t->id)
+		b->unsorted = b->entries;
+	*entry(b, b->entries) = *t;
+	b->entries++;
 }
 
 void backlog_push_front(struct backlog *b, const struct task *t)
 {
-	assert(b->count < b->room);
-	bool sorted = b->count == 0 || (b->unsorted == 0 && t->id < entry(b, 0)->id);
+	assert(b->entries < b->room);
+	bool sorted = b->entries == 0 || (b->unsorted == 0 && t->id < entry(b, 0)->id);
 	b->unsorted = sorted ? 0 : b->unsorted + 1;
 	b->first = (b->first + b->room - 1) % b->room;
 	b->tasks[b->first] = *t;
-	b->count++;
+	b->entries++;
 }
 
 struct task *backlog_front(struct backlog *b)
 {
-	return b->count ? &b->tasks[b->first] : NULL;
+	return b->entries ? &b->tasks[b->first] : NULL;
 }
 
 static void drop_front(struct backlog *b)
 {
 	b->first = (b->first + 1) % b->room;
-	b->count--;
+	b->entries--;
 	if (b->unsorted > 0)
 		b->unsorted--;
 }
@@ -83,17 +83,17 @@ static void drop_front(struct backlog *b)
 /* Drops the holes at both ends. */
 static void trim(struct backlog *b)
 {
-	for (; b->count > 0 && entry(b, 0)->hole; b->holes--)
+	for (; b->entries > 0 && entry(b, 0)->hole; b->holes--)
 		drop_front(b);
-	for (; b->count > 0 && entry(b, b->count - 1)->hole; b->holes--)
-		b->count--;
-	if (b->unsorted > b->count)
-		b->unsorted = b->count;
+	for (; b->entries > 0 && entry(b, b->entries - 1)->hole; b->holes--)
+		b->entries--;
+	if (b->unsorted > b->entries)
+		b->unsorted = b->entries;
 }
 
 void backlog_pop(struct backlog *b)
 {
-	assert(b->count > 0);
+	assert(b->entries > 0);
 	drop_front(b);
 	if (b->holes > 0)
 		trim(b);
@@ -106,7 +106,7 @@ static size_t find(const struct backlog *b, uint64_t id)
 	for (size_t i = 0; i < b->unsorted; i++)
 		if (entry(b, i)->id == id)
 			return i;
-	size_t low = b->unsorted, high = b->count;
+	size_t low = b->unsorted, high = b->entries;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (entry(b, middle)->id < id)
@@ -114,14 +114,14 @@ static size_t find(const struct backlog *b, uint64_t id)
 		else
 			high = middle;
 	}
-	return low < b->count && entry(b, low)->id == id ? low : b->count;
+	return low < b->entries && entry(b, low)->id == id ? low : b->entries;
 }
 
 /* Closes the holes; the entries move to the beginning of `to`, which may be b->tasks if that is where they are. */
 static void close_holes(struct backlog *b, struct task *to, size_t room)
 {
 	size_t live = 0, unsorted = 0;
-	for (size_t i = 0; i < b->count; i++) {
+	for (size_t i = 0; i < b->entries; i++) {
 		const struct task *t = entry(b, i);
 		if (t->hole)
 			continue;
@@ -135,7 +135,7 @@ static void close_holes(struct backlog *b, struct task *to, size_t room)
 	}
 	b->tasks = to;
 	b->room = room;
-	b->count = live;
+	b->entries = live;
 	b->unsorted = unsorted;
 	b->holes = 0;
 }
@@ -154,7 +154,7 @@ static void keep_room(struct backlog *b)
 
 bool backlog_has(struct backlog *b, uint64_t id)
 {
-	for (size_t i = 0; i < b->count; i++)
+	for (size_t i = 0; i < b->entries; i++)
 		if (!entry(b, i)->hole && entry(b, i)->id == id)
 			return true;
 	return false;
@@ -163,7 +163,7 @@ bool backlog_has(struct backlog *b, uint64_t id)
 bool backlog_remove(struct backlog *b, uint64_t id, struct task *ret)
 {
 	size_t i = find(b, id);
-	if (i == b->count || entry(b, i)->hole)
+	if (i == b->entries || entry(b, i)->hole)
 		return false;
 	*ret = *entry(b, i);
 	entry(b, i)->hole = true;

@@ -58,12 +58,23 @@ int task_detach(struct task *t);
 struct backlog {
 	struct task *tasks;
 	size_t limit;
-	size_t room; /* entries */
+	size_t room; /* for entries */
 	size_t first;
-	size_t count; /* entries in use, holes included */
+	size_t entries; /* tasks and holes */
 	size_t holes;
 	size_t unsorted;
 };
+
+/* How many tasks there are. */
+static inline size_t backlog_live(const struct backlog *b)
+{
+	return b->entries - b->holes;
+}
+
+static inline bool backlog_is_empty(const struct backlog *b)
+{
+	return b->entries == 0;
+}
 
 int backlog_init(struct backlog *b, size_t limit);
 void backlog_finish(struct backlog *b);

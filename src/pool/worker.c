@@ -2,7 +2,6 @@
 #include "pool/worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,12 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/sized.h"
 #include "pool/crash_handler.h"
 #include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
-#define DEFAULT_BATCH 32
-#define NAP_AFTER     64    /* tasks without a wait */
-#define NAP_NS        20000 /* the kernel adds its timer slack, 50 µs by default */
+#define NAP_AFTER 64    /* tasks without a wait */
+#define NAP_NS    20000 /* the kernel adds its timer slack, 50 µs by default */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -303,7 +300,7 @@ static int worker_init(struct gd_worker *w, const struct gd_worker_ops *ops, con
 {
 	w->ops = ops;
 	w->fds = *fds;
-	w->max_batch = !ops->process_batch ? 1 : ops->max_batch ? ops->max_batch : DEFAULT_BATCH;
+	w->max_batch = !ops->process_batch ? 1 : ops->max_batch ? ops->max_batch : WORKER_DEFAULT_BATCH;
 	if (w->max_batch > RING_DEPTH)
 		w->max_batch = RING_DEPTH;
 	int r = channel_map(&w->channel, fds->inbox, fds->outbox, false);
@@ -365,40 +362,4 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	worker_mark(w, (struct ring_desc){.kind = RING_CLEANED});
 	leave(w);
 	return 0;
-}
-
-int gd_worker_main(const struct gd_worker_ops *ops)
-{
-	const char *protocol = getenv(WORKER_ENV);
-	if (!protocol || strcmp(protocol, WORKER_PROTOCOL) != 0) {
-		fprintf(stderr,
-			"%s: this program is a worker of gpu_dispatch: it is started by a dispatcher "
-			"(worker_argv of struct gd_options), not by hand\n",
-			program_invocation_short_name);
-		return 2;
-	}
-	unsetenv(WORKER_ENV);
-	struct gd_worker_ops copy;
-	struct gd_error err;
-	if (sized_read(&copy, sizeof(copy), ops, "gd_worker_ops", &err) < 0) {
-		fprintf(stderr, "%s: gd_worker_main(): %s\n", program_invocation_short_name, err.message);
-		return 2;
-	}
-	if (!copy.process == !copy.process_batch) {
-		fprintf(stderr, "%s: gd_worker_main() needs ops with either process or process_batch\n",
-			program_invocation_short_name);
-		return 2;
-	}
-	const struct worker_fds fds = {
-		.inbox = WORKER_FIRST_FD,
-		.outbox = WORKER_FIRST_FD + 1,
-		.socket = WORKER_FIRST_FD + 2,
-		.event = WORKER_FIRST_FD + 3,
-		.settings = WORKER_FIRST_FD + 4,
-	};
-	for (int fd = WORKER_FIRST_FD; fd < WORKER_FIRST_FD + WORKER_FDS; fd++)
-		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-			return 1;
-	int status = worker_run(&copy, &fds);
-	_exit(status);
 }

@@ -10,12 +10,8 @@
 
 /* ---- Publishing --------------------------------------------------------- */
 
-void worker_notify(struct gd_worker *w)
+void worker_notify_now(struct gd_worker *w, uint64_t arm)
 {
-	w->owes_notice = false;
-	uint64_t arm = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
-	if (arm == 0 || arm == w->answered_arm)
-		return;
 	w->answered_arm = arm;
 	uint64_t one = 1;
 	/* EAGAIN: the counter is full, so the owner is awake or about to be. */
@@ -70,7 +66,7 @@ static void end_wait(struct gd_worker *w)
 	w->now_ns = clock_now_ns(); /* the next task does not begin before this */
 }
 
-static void *wait_for_room(struct gd_worker *w, size_t size)
+__attribute__((noinline)) static void *wait_for_room(struct gd_worker *w, size_t size)
 {
 	for (;;) {
 		look_for_room(w);
@@ -147,16 +143,20 @@ void worker_tell(struct gd_worker *w, enum ring_kind kind, int code)
 
 /* ---- Answers ------------------------------------------------------------ */
 
-static void item_finish(struct item *item)
+__attribute__((noinline)) static void item_free(struct item *item)
 {
 	if (item->on_heap)
 		free(item->data);
 	if (item->owns_failure)
 		failure_free(item->failure);
-	if (item->result.fd >= 0)
-		parcel_finish(&item->result);
-	if (item->payload.fd >= 0)
-		parcel_finish(&item->payload);
+	parcel_finish(&item->result);
+	parcel_finish(&item->payload);
+}
+
+static inline void item_finish(struct item *item)
+{
+	if (item->on_heap || item->owns_failure || item->result.fd >= 0 || item->payload.fd >= 0)
+		item_free(item);
 	item->data = NULL;
 	item->size = 0;
 	item->failure = NULL;
@@ -167,7 +167,7 @@ static void item_finish(struct item *item)
 }
 
 /* Drops the answer given so far; the task's bytes stay. */
-static void item_forget(struct item *item)
+__attribute__((noinline)) static void item_forget(struct item *item)
 {
 	struct parcel payload = item->payload;
 	item->payload = PARCEL_NONE;
@@ -185,7 +185,7 @@ void worker_fail_item(struct gd_worker *w, size_t i, int code, struct failure *f
 	item->owns_failure = failure && failure != &w->failure;
 }
 
-static void publish_failed_item(struct gd_worker *w, const struct item *item)
+__attribute__((noinline)) static void publish_failed_item(struct gd_worker *w, const struct item *item)
 {
 	struct failure none = {.parcel = PARCEL_NONE};
 	publish_failure(w, item->failure ? item->failure : &none,
@@ -200,29 +200,10 @@ static void publish_failed_item(struct gd_worker *w, const struct item *item)
 		});
 }
 
-static void publish_result(struct gd_worker *w, struct item *item)
+/* The record of a result that is in the arena at `data`, or, with RING_EXTERNAL, in the socket. */
+static inline void publish_done(struct gd_worker *w, const struct item *item, const void *data, uint16_t flags)
 {
-	uint16_t flags = 0;
-	void *data = item->data;
-	if (item->result.fd >= 0) {
-		int r = parcel_seal(&item->result, item->size);
-		if (r >= 0)
-			r = worker_send_parcel(w, &item->result);
-		if (r < 0) {
-			worker_fail_item(w, w->settled, r,
-				failure_new(
-					"the result of %zu bytes could not be sent: %s", item->size, error_words(r)));
-			publish_failed_item(w, item);
-			return;
-		}
-		flags = RING_EXTERNAL;
-		data = worker_room(w, 0);
-	} else if (item->on_heap || !data) {
-		data = worker_room(w, item->size);
-		if (item->size)
-			memcpy(data, item->data, item->size);
-	}
-	struct ring_desc *d = ring_take(&w->out, data, flags ? 0 : item->size);
+	struct ring_desc *d = ring_take(&w->out, data, flags & RING_EXTERNAL ? 0 : item->size);
 	d->kind = RING_DONE;
 	d->flags = flags;
 	d->id = item->desc.id;
@@ -238,13 +219,40 @@ static void publish_result(struct gd_worker *w, struct item *item)
 		show_at_end(w);
 }
 
+__attribute__((noinline)) static void publish_parcel(struct gd_worker *w, struct item *item)
+{
+	int r = parcel_seal(&item->result, item->size);
+	if (r >= 0)
+		r = worker_send_parcel(w, &item->result);
+	if (r >= 0) {
+		publish_done(w, item, worker_room(w, 0), RING_EXTERNAL);
+		return;
+	}
+	worker_fail_item(w, w->settled, r,
+		failure_new("the result of %zu bytes could not be sent: %s", item->size, error_words(r)));
+	publish_failed_item(w, item);
+}
+
+/* A result that is not yet where it will be read. */
+__attribute__((noinline)) static void publish_copy(struct gd_worker *w, const struct item *item)
+{
+	void *data = worker_room(w, item->size);
+	if (item->size)
+		memcpy(data, item->data, item->size);
+	publish_done(w, item, data, 0);
+}
+
 void worker_settle(struct gd_worker *w)
 {
 	struct item *item = &w->items[w->settled];
 	if (item->answer == ANSWER_FAILURE)
 		publish_failed_item(w, item);
+	else if (item->result.fd >= 0)
+		publish_parcel(w, item);
+	else if (item->on_heap || !item->data)
+		publish_copy(w, item);
 	else
-		publish_result(w, item);
+		publish_done(w, item, item->data, 0);
 	w->settled++;
 	atomic_store_explicit(&w->channel.out->ended, w->next + w->settled, memory_order_release);
 	item_finish(item);
@@ -258,25 +266,26 @@ void *worker_result_room(struct gd_worker *w)
 	return in_arena ? item->data : NULL;
 }
 
+/* Room that is not in the arena: for a result that is too large for it, or whose turn has not come. */
+__attribute__((noinline)) static void *reserve_aside(struct item *item, size_t size)
+{
+	if (size > CHANNEL_IN_PLACE)
+		return parcel_create(size, &item->result) < 0 ? NULL : item->result.data;
+	void *data = malloc(size ? size : 1);
+	item->on_heap = data != NULL;
+	return data;
+}
+
 /* Room for the i-th answer: in place if it is its turn, else aside. */
-static void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
+static inline void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 {
 	struct item *item = &w->items[i];
 	if (item->answer != ANSWER_NONE)
 		item_forget(item);
-	void *data;
-	if (size > CHANNEL_IN_PLACE) {
-		if (parcel_create(size, &item->result) < 0)
-			return NULL;
-		data = item->result.data;
-	} else if (i == w->settled) {
-		data = worker_room(w, size);
-	} else {
-		data = malloc(size ? size : 1);
-		if (!data)
-			return NULL;
-		item->on_heap = true;
-	}
+	bool in_place = size <= CHANNEL_IN_PLACE && i == w->settled;
+	void *data = in_place ? worker_room(w, size) : reserve_aside(item, size);
+	if (!data)
+		return NULL;
 	item->answer = ANSWER_RESULT;
 	item->data = data;
 	item->size = size;

@@ -94,7 +94,14 @@ struct gd_worker {
 /* worker_answer.c */
 
 /* Wakes the pool's owner if it sleeps. After a fence: the record must be visible to one whose flag we do not see. */
-void worker_notify(struct gd_worker *w);
+void worker_notify_now(struct gd_worker *w, uint64_t arm);
+static inline void worker_notify(struct gd_worker *w)
+{
+	w->owes_notice = false;
+	uint64_t arm = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
+	if (arm != 0 && arm != w->answered_arm)
+		worker_notify_now(w, arm);
+}
 
 /* Room in the arena, and in the ring, for the next record. Waits while the callbacks are behind. */
 void *worker_room(struct gd_worker *w, size_t size);

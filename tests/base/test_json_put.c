@@ -102,6 +102,17 @@ static void test_strings_of_any_bytes_become_valid(void **state)
 	WRITTEN("\x80", "\"" FFFD "\"");
 }
 
+/* The C1 controls, of which U+009B begins a control sequence; direction and zero-width marks; tags. */
+static void test_what_deceives_a_terminal_is_escaped(void **state)
+{
+	(void)state;
+	WRITTEN("\xC2\x80\xC2\x9B"
+		"2J\xC2\x9F\xC2\xA0",
+		"\"\\u0080\\u009b2J\\u009f\xC2\xA0\"");
+	WRITTEN("\u202e\u2066\u200f\u200b\ufeff\u2028", "\"\\u202e\\u2066\\u200f\\u200b\\ufeff\\u2028\"");
+	WRITTEN("\xF3\xA0\x80\x81", "\"\\udb40\\udc01\""); /* U+E0001 */
+}
+
 static void test_lines_are_cut_at_whole_characters(void **state)
 {
 	(void)state;
@@ -127,6 +138,7 @@ int main(void)
 		cmocka_unit_test(test_decimals_are_rounded_and_nan_and_huge_numbers_become_null),
 		cmocka_unit_test(test_two_values_into_one_text_are_two_lines),
 		cmocka_unit_test(test_strings_of_any_bytes_become_valid),
+		cmocka_unit_test(test_what_deceives_a_terminal_is_escaped),
 		cmocka_unit_test(test_lines_are_cut_at_whole_characters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,27 @@ static void test_directory_above_may_be_writable_only_if_it_is_sticky(void **sta
 	trusted();
 }
 
+static void test_directory_is_trusted_like_the_one_of_a_file(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	char *directory = realpath("top/bin", NULL);
+	assert_non_null(directory);
+	assert_int_equal(trust_check_directory(directory, &err), 0);
+	change_mode("top", 01777);
+	assert_int_equal(trust_check_directory(directory, &err), 0);
+	change_mode("top", 0777);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	change_mode("top", 0755);
+	change_mode("top/bin", 01777);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	change_mode("top/bin", 0755);
+	assert_int_equal(rename("top", "elsewhere"), 0);
+	assert_int_equal(symlink("elsewhere", "top"), 0);
+	assert_int_equal(trust_check_directory(directory, &err), -EPERM);
+	free(directory);
+}
+
 static void test_link_or_directory_in_place_of_the_file_is_refused(void **state)
 {
 	(void)state;
@@ -175,6 +196,50 @@ static void test_group_of_others_must_not_write(void **state)
 	trusted();
 }
 
+static void follows(const char *path, const char *end, bool foreign)
+{
+	char *real = NULL;
+	bool is_foreign = !foreign;
+	check_equal(trust_follow_links(path, &real, &is_foreign), 0);
+	check_true(strcmp(real, end) == 0);
+	check_true(is_foreign == foreign);
+	free(real);
+}
+
+static void test_links_of_the_last_component_are_followed(void **state)
+{
+	(void)state;
+	char absolute[300];
+	snprintf(absolute, sizeof(absolute), "%s/top/first", scratch_path());
+	assert_int_equal(symlink("bin/program", "top/first"), 0);
+	assert_int_equal(symlink(absolute, "second"), 0);
+	assert_int_equal(symlink("nowhere/missing", "dangling"), 0);
+	assert_int_equal(symlink("loop", "loop"), 0);
+	follows("top/bin/program", "top/bin/program", false);
+	follows("missing", "missing", false);
+	follows("top/first", "top/bin/program", false);
+	follows("second", program, false);
+	follows("dangling", "nowhere/missing", false);
+	char *real = NULL;
+	bool foreign;
+	assert_int_equal(trust_follow_links("loop", &real, &foreign), -ELOOP);
+	assert_int_equal(trust_follow_links("top/bin/program/below", &real, &foreign), -ENOTDIR);
+}
+
+static void test_link_of_another_user_is_told_wherever_it_is(void **state)
+{
+	(void)state;
+	need_root();
+	assert_int_equal(symlink("top/bin/program", "last"), 0);
+	assert_int_equal(symlink("last", "first"), 0);
+	follows("first", "top/bin/program", false);
+	assert_int_equal(lchown("last", OTHER, OTHER), 0);
+	follows("first", "top/bin/program", true);
+	assert_int_equal(lchown("last", 0, 0), 0);
+	assert_int_equal(lchown("first", OTHER, OTHER), 0);
+	follows("first", "top/bin/program", true);
+}
+
 static int become_user(void)
 {
 	check_true(setgid(USER) == 0 && setuid(USER) == 0);
@@ -224,8 +289,11 @@ int main(void)
 		T(test_own_file_in_own_directory_is_trusted),
 		T(test_file_or_directory_that_everybody_can_write_is_refused),
 		T(test_directory_above_may_be_writable_only_if_it_is_sticky),
+		T(test_directory_is_trusted_like_the_one_of_a_file),
 		T(test_link_or_directory_in_place_of_the_file_is_refused),
 		T(test_path_must_be_absolute_and_name_a_file),
+		T(test_links_of_the_last_component_are_followed),
+		T(test_link_of_another_user_is_told_wherever_it_is),
 		T(test_access_list_that_lets_others_write_is_refused),
 		T(test_file_or_directory_of_another_user_is_refused),
 		T(test_group_of_others_must_not_write),

@@ -45,6 +45,17 @@ def test_summary_for_programs_has_all_fields(launch):
     assert sum(gpu["share"] for gpu in summary["gpus"]) == pytest.approx(1)
 
 
+def test_without_libsndfile_files_are_done_and_no_duration_is_known(launch):
+    launch.put_wave("a.wav", 3)
+    summary, _ = launch.summary(*COPY)
+    assert summary["audio_seconds"] == 3.0
+    broken = launch.directory / "lib" / "libsndfile.so.1"
+    broken.parent.mkdir()
+    broken.write_text("not a library")
+    summary, _ = launch.summary("--force", *COPY, env={"LD_LIBRARY_PATH": str(broken.parent)})
+    assert summary["files_done"] == 1 and summary["audio_seconds"] == 0
+
+
 def test_option_names_simulated_gpus_of_the_variable(launch):
     launch.put("a.wav", "b.wav")
     for spec, gpus in (("auto", [0, 1]), ("all", [0, 1]), ("0-1", [0, 1]), ("1", [1])):

@@ -13,7 +13,7 @@ from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
 def claims(lab):
     """Of each file that claims a GPU: what it says."""
     found = []
-    for path in (lab.directory / "claims").glob("[0-9a-f]*"):
+    for path in (lab.directory / "claims").glob("gpuq-claims-*/[0-9a-f]*"):
         lines = [line.split(" ", 1) for line in path.read_text().split("\n") if " " in line]
         if any(line[0] == "gpu" for line in lines):
             found.append(dict(lines))
@@ -53,13 +53,13 @@ def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
 def test_keeper_has_one_claim_file_for_all_its_jobs(box):  # noqa: F811
     box.cards(card(0, total=80, free=80))
     for _ in range(30):
-        box.add("--mem", "1G", f"ls {box.directory}/claims >> files")
+        box.add("--mem", "1G", f"ls {box.directory}/claims/gpuq-claims-* >> files")
     box.gpuq("run", "--jobs-per-gpu", "1")
     names = set((box.directory / "files").read_text().split())
     # The keeper's, and the runner's for the next job.
     assert len(names) <= 3, names
     # A keeper that leaves takes it away.
-    box.until(lambda: not list((box.directory / "claims").glob("[0-9a-f]*")), "the keepers to leave")
+    box.until(lambda: not list((box.directory / "claims").glob("gpuq-claims-*/[0-9a-f]*")), "the keepers to leave")
 
 
 def test_claim_ends_with_a_killed_keeper(box):  # noqa: F811

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Who gets which GPU, by memory: a fake NVML behind the real loader, real runners and jobs."""
+import getpass
 import os
 import pathlib
 
@@ -310,7 +311,8 @@ def test_why_counts_promises_of_other_queues(box):
     box.start("run", "--poll-interval", "0.05")
     box.until(lambda: box.running() == [1])
     box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "40G", "true")
-    assert "GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to pid" in box.gpuq("why", "--jobs-file", "other.jsonl", 1)
+    words = box.gpuq("why", "--jobs-file", "other.jsonl", 1)
+    assert f"GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to job 1 of {getpass.getuser()} (queue " in words
     go(box)
 
 

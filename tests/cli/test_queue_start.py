@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Jobs that cannot be started: each says what is missing."""
 import os
-import shutil
-import subprocess
-
-from lab import LIMIT
 
 
 def test_job_whose_environment_is_gone_fails_with_the_reason(lab):
@@ -38,18 +34,3 @@ def test_job_whose_directory_is_gone_fails_with_the_reason(lab):
     gone.rmdir()
     lab.gpuq("run", code=1)
     assert lab.job(1)["reason"] == f"entering directory '{gone}': No such file or directory"
-
-
-def test_folder_of_the_queue_that_is_gone_is_no_fault_of_the_job(lab):
-    """It waits until the folder is there again; every command makes it, and a new keeper does."""
-    lab.add("echo a >> ran; until [ -e go ]; do sleep 0.01; done")
-    lab.gpuq("add", "--no-start", "--after", 1, "-", input="true " + "x" * 200_000 + "\n")
-    runner = lab.start("run", "--keep", stdout=subprocess.DEVNULL)
-    lab.until(lab.ran)
-    shutil.rmtree(lab.directory / "jobs.jsonl.d/scripts")
-    (lab.directory / "go").touch()
-    lab.gpuq("wait", 1)
-    lab.add("true")
-    lab.gpuq("wait", 2)
-    runner.terminate()
-    assert runner.wait(timeout=LIMIT) in (0, 130)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """gpuq web: a real server, asked over real connections."""
+import http.client
 import json
 import os
 import pathlib
@@ -56,16 +57,81 @@ def test_two_servers_have_two_tokens(page):
     assert page.status("/metrics", token=other.token) == 401
 
 
-def test_a_token_of_ones_own_is_not_printed_and_not_handed_on(lab):
-    token = "my-own-token-that-is-long"
+OWN_TOKEN = "my-own-token-that-is-long"
+
+
+def test_own_token_on_a_port_opens_the_metrics_alone_and_is_not_handed_on(lab):
+    """A page that is still open gives its token to whoever listens on the port next: one that stays the same must open little."""
     lab.add("--hold", "true")
-    page = Page(lab, env={"GPUQ_WEB_TOKEN": token})
-    assert "#" not in page.address and token not in page.address
+    page = Page(lab, env={"GPUQ_WEB_TOKEN": OWN_TOKEN})
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[0-9a-f]{32}", page.address)
     assert page.status("/metrics") == 200
+    assert page.status("/metrics", token=OWN_TOKEN) == 200
+    for path in ("/api/stream", "/api/jobs/1", "/api/jobs/1/log", "/api/jobs/1/environment"):
+        assert page.status(path, token=OWN_TOKEN) == 401, path
+    assert page.act(1, "cancel", token=OWN_TOKEN).status == 401
     # Releasing starts a runner: what it starts must not know the token.
     assert page.act(1, "release").status == 200
     lab.until(lambda: lab.job(1)["status"] == "completed", "the job")
-    assert token.encode() not in environment_of(lab.runner())
+    assert OWN_TOKEN.encode() not in environment_of(lab.runner())
+
+
+class LocalConnection(http.client.HTTPConnection):
+    """HTTP through a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=LIMIT)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(LIMIT)
+        self.sock.connect(self.path)
+
+    def status(self, path, token):
+        self.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        response = self.getresponse()
+        response.read()
+        return response.status
+
+
+def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
+    lab.add("true")
+    path = lab.directory / "web.socket"
+    # One that nobody listens on any more is replaced.
+    old = socket.socket(socket.AF_UNIX)
+    old.bind(str(path))
+    old.close()
+    process = lab.start("web", "--listen", "unix:web.socket", text=True, env={"GPUQ_WEB_TOKEN": OWN_TOKEN})
+    assert process.stdout.readline() == "http://localhost:8765/\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    connection = LocalConnection(path)
+    assert connection.status("/api/jobs/1", OWN_TOKEN) == 200
+    assert connection.status("/api/jobs/1/environment", OWN_TOKEN) == 200
+    assert connection.status("/api/jobs/1", "0" * 32) == 401
+    result = lab.result("web", "--listen", "unix:web.socket")
+    assert result.returncode == 1 and "in use" in result.stderr
+    process.terminate()
+    assert process.wait(LIMIT) == 0
+    assert f"ssh -L 8765:{path}" in process.stderr.read()
+    assert not path.exists()
+
+
+def test_unix_socket_without_an_own_token_has_a_new_one_for_each_start(lab):
+    lab.add("true")
+    process = lab.start("web", "--listen", f"unix:{lab.directory}/s", text=True)
+    address = process.stdout.readline()
+    assert re.fullmatch(r"http://localhost:8765/#token=[0-9a-f]{32}\n", address)
+    assert LocalConnection(lab.directory / "s").status("/metrics", address.strip()[-32:]) == 200
+
+
+def test_file_in_the_place_of_a_unix_socket_is_left_alone(lab):
+    lab.add("true")
+    (lab.directory / "notes").write_text("mine")
+    for where in ("unix:notes", "unix:", "unix:missing/s", "unix:" + "x" * 120):
+        result = lab.result("web", "--listen", where)
+        assert result.returncode != 0 and where in result.stderr, where
+    assert (lab.directory / "notes").read_text() == "mine"
 
 
 @pytest.mark.parametrize("token", ["short", "has spaces in it, which is bad", "x" * 300])
@@ -164,6 +230,16 @@ def test_what_is_too_large_or_unknown_is_refused(page):
     assert page.status("/metrics", headers={"X-Long": "x" * 60000}) in (413, 431)
     assert page.act(1, "hold", body=b"x" * 100).status == 200
     assert page.status("/metrics") == 200
+
+
+@pytest.mark.parametrize("number", ["%2B1", "%201", "1%20", "-1", "1x", "0x1", "1.0", "1e0", "%D9%A1", "18446744073709551617", "9223372036854775808"])
+def test_numbers_are_digits_and_nothing_else(page, number):
+    assert page.status(f"/api/jobs/{number}") == 404
+    assert page.act(number, "hold").status == 404
+    assert page.status(f"/api/jobs/1/log?attempt={number}") == 400
+    for name in ("offset", "limit", "minutes", "since", "job", "attempt"):
+        assert page.status(f"/api/stream?{name}={number}") == 400, name
+    assert page.lab.job(1)["status"] == "pending"
 
 
 def test_a_large_body_is_not_taken(page):
@@ -301,7 +377,13 @@ def test_actions_do_what_they_say(lab):
     (lab.directory / "go").touch()
     assert page.act(number, "retry").status == 200
     lab.until(lambda: lab.job(number)["status"] == "completed", "the second attempt")
-    assert page.act(999, "cancel").status >= 400
+    assert page.act(999, "cancel").status == 404
+    # What is over already is no failure of the server.
+    refused = page.act(number, "cancel")
+    assert refused.status == 409 and "completed already" in json.loads(refused.content)["error"]
+    other = lab.add("--hold", "true")
+    assert page.act(other, "cancel").status == 200
+    assert page.act(other, "cancel").status == 409
 
 
 # ---- Logs ----------------------------------------------------------------------------

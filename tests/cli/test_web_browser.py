@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """The page in a real Chromium: what is seen, live; keys; nothing of a job is ever taken for HTML."""
-import os
 import pathlib
 import re
 
@@ -294,7 +293,7 @@ def test_a_phone_never_scrolls_sideways(lab, fresh):
 
 def test_without_the_token_it_asks_for_it(lab, fresh):
     page = Page(lab)
-    page.address, whole = page.address.split("#")[0], page.address
+    page.address = page.address.split("#")[0]
     fresh.open(page)
     fresh.until(lambda: fresh.one("#gate").is_displayed())
     fresh.one("#gate-token").send_keys("wrong", Keys.ENTER)
@@ -302,10 +301,24 @@ def test_without_the_token_it_asks_for_it(lab, fresh):
     fresh.one("#gate-token").clear()
     fresh.one("#gate-token").send_keys(page.token, Keys.ENTER)
     fresh.until(lambda: fresh.rows() == [1])
-    assert fresh.driver.current_url == whole
-    # Going to a section must not cost the token.
-    fresh.click("[data-goto=jobs-title]")
-    assert fresh.driver.current_url == whole
+    assert fresh.driver.current_url == page.address
+
+
+def test_token_leaves_the_address_and_the_tab_keeps_it(lab, fresh):
+    page = Page(lab)
+    fresh.open(page)
+    fresh.until(lambda: fresh.rows() == [1])
+    assert page.token not in fresh.driver.current_url
+    fresh.driver.refresh()
+    fresh.until(lambda: fresh.rows() == [1])
+    fresh.click("#rows th button")
+    fresh.until(lambda: fresh.driver.current_url.endswith("#job=1"))
+    assert page.token not in fresh.driver.execute_script("return document.documentElement.outerHTML")
+    # Another address in the same tab brings another token.
+    fresh.driver.get(page.address[:-32] + "0" * 32)
+    fresh.until(lambda: fresh.one("#gate").is_displayed())
+    fresh.driver.get(page.address)
+    fresh.until(lambda: fresh.rows() == [1])
 
 
 def test_open_read_offers_nothing_to_do(lab, fresh):
@@ -322,16 +335,27 @@ def test_open_read_offers_nothing_to_do(lab, fresh):
 
 
 def test_the_page_comes_back_when_the_server_does(lab, fresh):
-    token = "the-same-token-each-time"
-    page = Page(lab, env={"GPUQ_WEB_TOKEN": token})
-    fresh.driver.get("about:blank")
-    fresh.driver.get(f"{page.address}#token={token}")
+    page = Page(lab, "--open-read")
+    fresh.open(page)
     fresh.until(lambda: fresh.rows() == [1])
     page.process.terminate()
     page.process.wait()
     fresh.until(lambda: fresh.text("#link-words") == "not connected")
     lab.add("echo meanwhile")
-    again = lab.start("web", "--listen", f"127.0.0.1:{page.port}", env={"GPUQ_WEB_TOKEN": token}, text=True)
+    again = lab.start("web", "--open-read", "--listen", f"127.0.0.1:{page.port}", text=True)
     assert again.stdout.readline()
     fresh.until(lambda: fresh.rows() == [1, 2] and fresh.text("#link-words") == "live")
-    assert os.path.exists(GPUQ)
+
+
+def test_token_of_a_server_that_has_ended_opens_nothing_of_the_next(lab, fresh):
+    page = Page(lab)
+    fresh.open(page)
+    fresh.until(lambda: fresh.rows() == [1])
+    page.process.terminate()
+    page.process.wait()
+    again = lab.start("web", "--listen", f"127.0.0.1:{page.port}", text=True)
+    address = again.stdout.readline().strip()
+    fresh.until(lambda: fresh.one("#gate").is_displayed())
+    assert page.status("/metrics") == 401
+    fresh.driver.get(address)
+    fresh.until(lambda: fresh.rows() == [1])

@@ -21,7 +21,7 @@ class Page:
         assert self.address, self.process.stderr.read()
         parts = urllib.parse.urlsplit(self.address)
         self.port = parts.port
-        self.token = parts.fragment.removeprefix("token=") or (env or {}).get("GPUQ_WEB_TOKEN")
+        self.token = parts.fragment.removeprefix("token=")
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)

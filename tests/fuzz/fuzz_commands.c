@@ -20,7 +20,7 @@ static struct commands *open_bytes(const void *data, size_t size)
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	struct commands *c;
-	FUZZ_CHECK(commands_open(path, &c, NULL) == 0);
+	FUZZ_CHECK(commands_open(path, TRUST_NAMED, &c, NULL) == 0);
 	close(fd);
 	return c;
 }

@@ -2,6 +2,8 @@
 """tools/deps on machines made of stand-ins: PATH holds what the test put there."""
 import os
 import pathlib
+import pty
+import re
 import shutil
 import subprocess
 
@@ -45,6 +47,24 @@ class Machine:
     def deps(self, *groups):
         return subprocess.run([self.bin / "sh", SOURCE / "tools/deps", *groups], env={"PATH": str(self.bin)},
                               capture_output=True, text=True, timeout=60, check=False)
+
+    def deps_on_terminal(self, answer, *groups):
+        """Its exit code and what it said to somebody who typed this."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(self.bin / "sh", ["sh", str(SOURCE / "tools/deps"), *groups], {"PATH": str(self.bin)})
+        os.write(fd, answer.encode() + b"\n")
+        text = b""
+        while True:
+            try:
+                data = os.read(fd, 4096)
+            except OSError:  # EIO: the end
+                break
+            if not data:
+                break
+            text += data
+        os.close(fd)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode()
 
     def calls(self):
         return self.log.read_text()
@@ -99,13 +119,45 @@ def test_a_command_that_does_not_run_counts_as_missing(machine):
     assert "meson" in machine.deps("build").stderr
 
 
-def test_not_root_goes_through_sudo(machine):
+@pytest.fixture(name="user_machine")
+def make_user_machine(machine):
+    """Not root, sudo is there, ninja is missing and can be installed."""
     machine.uid(1000)
     (machine.bin / "ninja").unlink()
     machine.put_apt(installs="ninja")
     machine.put("sudo", f'echo "sudo $*" >>"{machine.log}"; exec "$@"')
-    assert machine.deps("build").returncode == 0
-    assert "sudo env DEBIAN_FRONTEND=noninteractive apt-get" in machine.calls()
+    return machine
+
+
+@pytest.mark.parametrize("answer", ["y", "yes", "Y"])
+def test_not_root_is_asked_on_a_terminal_and_goes_through_sudo(user_machine, answer):
+    code, text = user_machine.deps_on_terminal(answer, "build")
+    assert code == 0, text
+    assert "ninja (Debian: ninja-build)" in text
+    assert "run this now? sudo apt-get install --no-install-recommends ninja-build [y/N]" in text
+    assert "sudo env DEBIAN_FRONTEND=noninteractive apt-get" in user_machine.calls()
+
+
+@pytest.mark.parametrize("answer", ["", "n", "no", "yea", "sure"])
+def test_any_other_answer_means_no(user_machine, answer):
+    code, text = user_machine.deps_on_terminal(answer, "build")
+    assert code == 1 and "nothing was installed" in text
+    assert user_machine.calls() == ""
+
+
+def test_without_a_terminal_sudo_is_never_run(user_machine):
+    result = user_machine.deps("build")
+    assert result.returncode == 1
+    assert "please type: sudo apt-get install --no-install-recommends ninja-build" in result.stderr
+    assert user_machine.calls() == ""
+
+
+def test_packages_of_pypi_are_pinned_by_version_and_checksum():
+    lines = [line for line in (SOURCE / "tools/pypi.txt").read_text().splitlines() if not line.startswith("#")]
+    assert lines and all(re.fullmatch(r"[\w-]+==[\d.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    for path in [*(SOURCE / "tools").iterdir(), *(SOURCE / ".ci").iterdir(), SOURCE / "Makefile"]:
+        for line in path.read_text(errors="replace").replace("\\\n", " ").splitlines() if path.is_file() else []:
+            assert not re.search(r"\bpip3?\b.* install\b(?!.*--require-hashes)", line), (path, line)
 
 
 def test_neither_root_nor_sudo_says_what_to_type(machine):

@@ -2,6 +2,7 @@
 #include "support/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -189,6 +190,90 @@ static void test_second_launcher_is_refused_and_told_who_holds_the_history(void 
 	history_finish(&h);
 }
 
+/* Whoever can read the results can lock them; this child does, and holds the lock until it is killed. */
+static pid_t start_reader_with_lock(void)
+{
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+		int fd = open("launch.jsonl", O_RDONLY);
+		if (fcntl(fd, F_SETLK, &lock) == 0 && write(ready[1], "l", 1) == 1)
+			process_hang();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void test_lock_on_the_results_does_not_stop_a_launcher(void **state)
+{
+	(void)state;
+	write_one("a.wav");
+	pid_t reader = start_reader_with_lock();
+	write_one("b.wav");
+	process_kill_child(reader);
+	assert_read(2, 0);
+}
+
+static void test_lock_is_a_file_for_its_owner_alone_and_removed_afterwards(void **state)
+{
+	(void)state;
+	struct history h;
+	struct stat st;
+	mode_t mask = umask(0);
+	begin(&h);
+	umask(mask);
+	assert_int_equal(stat("launch.lock", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	history_finish(&h);
+	assert_false(scratch_has("launch.lock"));
+	scratch_write_text("launch.lock", ""); /* as a launcher that was killed leaves it */
+	write_one("a.wav");
+	assert_false(scratch_has("launch.lock"));
+}
+
+static void refuse_lock(const char *reason)
+{
+	struct history h;
+	struct gd_error err = {0};
+	history_init(&h);
+	assert_int_equal(history_open(&h, "launch.jsonl", &err), -EPERM);
+	check_contains(err.message, reason);
+	history_finish(&h);
+	assert_true(scratch_has("launch.lock"));
+	assert_false(scratch_has("launch.jsonl"));
+}
+
+static void test_lock_file_that_is_not_ours_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(mkfifo("launch.lock", 0600), 0);
+	refuse_lock("it is not a regular file");
+	assert_int_equal(unlink("launch.lock"), 0);
+	if (geteuid() != 0)
+		return;
+	scratch_write_text("launch.lock", "");
+	assert_int_equal(chown("launch.lock", 54321, 54321), 0);
+	refuse_lock("it belongs to another user");
+}
+
+static void test_pipe_in_place_of_the_history_is_not_waited_for(void **state)
+{
+	(void)state;
+	struct history h;
+	struct gd_error err = {0};
+	assert_int_equal(mkfifo("launch.jsonl", 0600), 0);
+	history_init(&h);
+	assert_int_equal(history_load(&h, "launch.jsonl", &err), -EINVAL);
+	assert_int_equal(history_open(&h, "launch.jsonl", &err), -EINVAL);
+	history_finish(&h);
+}
+
 /* A disk that is full, and then is not: in a child, for the limit cannot be taken back by all. */
 static void test_entries_that_cannot_be_written_are_kept_and_written_later(void **state)
 {
@@ -232,6 +317,10 @@ int main(void)
 		scratch_test(test_file_truncated_anywhere_is_read),
 		scratch_test(test_newer_version_is_refused),
 		scratch_test(test_second_launcher_is_refused_and_told_who_holds_the_history),
+		scratch_test(test_lock_on_the_results_does_not_stop_a_launcher),
+		scratch_test(test_lock_is_a_file_for_its_owner_alone_and_removed_afterwards),
+		scratch_test(test_lock_file_that_is_not_ours_is_refused),
+		scratch_test(test_pipe_in_place_of_the_history_is_not_waited_for),
 		scratch_test(test_entries_that_cannot_be_written_are_kept_and_written_later),
 	};
 	return cmocka_run_group_tests_name("launch_history", tests, NULL, NULL);

@@ -367,6 +367,57 @@ static void test_stopped_warden_does_not_hang_the_close(void **state)
 	run_host(close_with_a_stopped_warden);
 }
 
+/* ---- Beginnings --------------------------------------------------------- */
+
+enum { GATE_LIE = 1 };
+
+/* In its first task, it says that it begins the next one, which is in its inbox. Its replacement answers. */
+static int announce_the_next(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
+{
+	(void)state;
+	if (atomic_fetch_add(&board->begun, 1) == 0) {
+		if (!board_pass_gate(GATE_LIE))
+			_exit(94);
+		outbox_publish(
+			outbox_find(), (struct ring_desc){.kind = RING_STARTED, .id = gd_worker_task_id(w, 0) + 1});
+		process_hang();
+	}
+	for (size_t i = 0; i < num_tasks; i++) {
+		uint64_t answer = pool_rig_answer(pool_rig_job(&tasks[i]).number);
+		gd_worker_batch_result(w, i, &answer, sizeof(answer));
+	}
+	return 0;
+}
+
+static int host_with_false_beginnings(void)
+{
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
+		.setup = pool_rig_note_setup,
+		.process_batch = announce_the_next,
+		.max_batch = 8};
+	struct pool_rig *rig = pool_rig_new();
+	rig->options.gpus = "sim:1";
+	pool_rig_open(rig, &ops);
+	check_equal(gd_pool_wait_ready(rig->pool, WAIT_MS), 1);
+	pool_rig_submit(rig, 0, 0);
+	board_await(&board->begun, 1);
+	pool_rig_submit(rig, 0, 0);
+	board_open_gate(GATE_LIE);
+	while (gd_pool_outstanding(rig->pool) > 0)
+		check_true(gd_pool_poll(rig->pool, 10, 0) >= 0); /* the lie wakes nobody */
+	check_equal(rig->by_failure[GD_FAILURE_CRASHED], 1);
+	check_true(strstr(rig->failure.message, "the beginning of a task that it has not begun") != NULL);
+	check_equal(rig->successes, 1);
+	check_equal(rig->starts, 2);
+	return end_host(rig);
+}
+
+static void test_worker_that_announces_a_task_it_has_not_begun_is_killed(void **state)
+{
+	(void)state;
+	run_host(host_with_false_beginnings);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -378,6 +429,7 @@ int main(void)
 		pool_rig_test(test_false_claim_to_be_ready_does_not_avert_the_setup_timeout),
 		pool_rig_test(test_false_claim_to_be_ready_does_not_hang_the_close),
 		pool_rig_test(test_stopped_warden_does_not_hang_the_close),
+		pool_rig_test(test_worker_that_announces_a_task_it_has_not_begun_is_killed),
 	};
 	return cmocka_run_group_tests_name("pool attacks", tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void test_a_task_is_removed_from_anywhere_and_once(void **state)
 	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
 		assert_int_equal(take(&b), left[i]);
 	assert_null(backlog_front(&b));
-	assert_int_equal(b.count, 0);
+	assert_int_equal(b.entries, 0);
 	backlog_finish(&b);
 }
 
@@ -73,7 +73,7 @@ static void test_one_with_only_holes_is_empty(void **state)
 	static const uint64_t order[] = {3, 4, 1, 6, 0, 7, 2, 5};
 	for (size_t i = 0; i < 8; i++)
 		assert_true(remove_id(&b, order[i]));
-	assert_int_equal(b.count, 0);
+	assert_int_equal(b.entries, 0);
 	backlog_finish(&b);
 }
 

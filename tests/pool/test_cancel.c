@@ -7,12 +7,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "support/board.h"
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/wait.h"
 
 enum { ANSWER, HANG, LOOK, FAIL, GATE, LOOK_QUIETLY };
@@ -211,6 +215,95 @@ static void test_a_task_in_the_inbox_of_a_worker_that_dies_never_begins(void **s
 	assert_int_equal(rig->cancelled, 1);
 	assert_int_equal(board->begun, 0);
 	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+/* ---- No memory ---------------------------------------------------------- */
+
+#define LOST_BYTES ((size_t)3 << 19) /* in the inbox */
+
+static struct rlimit addresses;
+static void *taken; /* each block points to the next */
+static bool cancels_doomed;
+
+/* No address is left, and no free block that has room for the task. */
+static void take_all_memory(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	assert_int_equal(getrlimit(RLIMIT_AS, &addresses), 0);
+	struct rlimit none = addresses;
+	none.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE);
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	for (void **block; (block = malloc(LOST_BYTES / 2)); taken = block)
+		*block = taken;
+}
+
+static void give_memory_back(void)
+{
+	setrlimit(RLIMIT_AS, &addresses);
+	while (taken) {
+		void *next = *(void **)taken;
+		free(taken);
+		taken = next;
+	}
+}
+
+/* The worker has died: there was no memory for the task that it had not begun. There is again for its replacement. */
+static void cancel_the_doomed(struct pool_rig *rig, const struct gd_event *event)
+{
+	if (event->id != 0)
+		return;
+	give_memory_back();
+	if (cancels_doomed && gd_pool_cancel(rig->pool, 1) == 0)
+		atomic_fetch_add(&board->notes[1], 1);
+}
+
+/* A worker hangs in task 0 and is killed; task 1 was in its inbox, and is lost. */
+static void lose_a_task(struct pool_rig *rig, bool cancels)
+{
+	cancels_doomed = cancels;
+	rig->on_end = cancel_the_doomed;
+	open_ready(rig, &batches);
+	pid_t pid = pool_rig_pid(rig, 0, 0);
+	pool_rig_submit(rig, HANG, 0);
+	board_await(&board->begun, 1);
+	pool_rig_submit_sized(rig, ANSWER, LOST_BYTES);
+	take_all_memory();
+	process_kill(pid);
+	pool_rig_drain(rig);
+	assert_int_equal(board->begun, 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_CRASHED], 1);
+	assert_int_equal(rig->failure.event.id, 1);
+	assert_null(rig->failure.event.task.data);
+	pool_rig_submit_sized(rig, ANSWER, LOST_BYTES);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 1);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+static void test_a_task_whose_bytes_are_lost_for_want_of_memory_fails(void **state)
+{
+	struct pool_rig *rig = *state;
+	if (SANITIZER_ADDRESS || SANITIZER_THREAD) /* which need all the addresses there are */
+		skip();
+	lose_a_task(rig, false);
+	assert_int_equal(rig->by_failure[GD_FAILURE_NOT_CARRIED], 1);
+	assert_int_equal(rig->failure.event.code, -ENOMEM);
+}
+
+static void test_a_task_whose_bytes_are_lost_is_cancelled_before_it_fails(void **state)
+{
+	struct pool_rig *rig = *state;
+	if (SANITIZER_ADDRESS || SANITIZER_THREAD)
+		skip();
+	lose_a_task(rig, true);
+	assert_int_equal(board->notes[1], 1);
+	assert_int_equal(rig->cancelled, 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_NOT_CARRIED], 0);
+	assert_int_equal(rig->failure.event.failure, GD_FAILURE_CANCELLED);
 }
 
 /* Fixed orders of 0…n-1. */
@@ -597,6 +690,8 @@ int main(void)
 		pool_rig_test(test_a_task_cancelled_before_its_batch_begins_ends_at_once),
 		pool_rig_test(test_a_large_task_in_an_inbox_never_begins),
 		pool_rig_test(test_a_task_in_the_inbox_of_a_worker_that_dies_never_begins),
+		pool_rig_test(test_a_task_whose_bytes_are_lost_for_want_of_memory_fails),
+		pool_rig_test(test_a_task_whose_bytes_are_lost_is_cancelled_before_it_fails),
 		pool_rig_test(test_100000_waiting_tasks_are_cancelled_quickly_in_any_order),
 		pool_rig_test(test_room_of_cancelled_tasks_is_used_again),
 		pool_rig_test(test_a_running_task_that_gives_up_keeps_its_worker),

@@ -192,12 +192,51 @@ static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 	close(ends[1]);
 }
 
+struct looking {
+	unsigned asked;
+	unsigned ready_at; /* how often it is asked until it is ready; 0: never */
+};
+
+static bool is_ready(void *context)
+{
+	struct looking *l = context;
+	return ++l->asked == l->ready_at;
+}
+
+/* How often is_ready() was asked until channel_look() gave up. */
+static unsigned looks_in_vain(unsigned *looks)
+{
+	struct looking l = {0};
+	assert_false(channel_look(looks, is_ready, &l));
+	return l.asked;
+}
+
+static void test_looking_takes_longer_where_it_pays_off_and_never_long(void **state)
+{
+	(void)state;
+	unsigned looks = 0;
+	unsigned least = looks_in_vain(&looks);
+	assert_true(least > 0);
+	assert_int_equal(looks_in_vain(&looks), least);
+	for (int i = 0; i < 100; i++) {
+		struct looking l = {.ready_at = 2};
+		assert_true(channel_look(&looks, is_ready, &l));
+		assert_int_equal(l.asked, 2);
+	}
+	unsigned most = looks_in_vain(&looks);
+	assert_true(most > least && most <= 2000); /* some ten microseconds */
+	for (int i = 0; i < 100; i++)
+		looks_in_vain(&looks);
+	assert_int_equal(looks_in_vain(&looks), least);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_memory_cannot_be_resized),
 		cmocka_unit_test(test_each_side_writes_its_own_half),
 		cmocka_unit_test(test_a_fork_inherits_no_mapping),
+		cmocka_unit_test(test_looking_takes_longer_where_it_pays_off_and_never_long),
 		cmocka_unit_test(test_a_brief_arrives_as_it_was_written),
 		cmocka_unit_test(test_a_brief_of_another_version_is_refused),
 		cmocka_unit_test(test_a_parcel_travels_sealed),

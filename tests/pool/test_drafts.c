@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "pool/pool_private.h"
 #include "support/board.h"
 #include "support/process.h"
 #include "support/wait.h"
@@ -120,6 +121,25 @@ static void test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing(vo
 	assert_int_equal(gd_pool_outstanding(rig->pool), 0);
 	pool_rig_submit_many(rig, 10);
 	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
+/* What is wrong with the worker was known before the task was there: it is not to blame. */
+static void test_draft_committed_after_its_worker_has_broken_the_rules_is_not_lost(void **state)
+{
+	struct pool_rig *rig = *state;
+	open_warm(rig);
+	reserve(rig);
+	struct slot *s = &rig->pool->slots[0];
+	assert_true(s->drafting);
+	pthread_mutex_lock(&rig->pool->lock);
+	s->broken = "a record of no known kind";
+	pthread_mutex_unlock(&rig->pool->lock);
+	commit(rig);
+	pool_kill_worker(rig->pool, s);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->errors, 0);
+	assert_int_equal(rig->successes, 201);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
@@ -242,6 +262,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_draft_committed_in_the_callback_of_its_dead_worker_is_not_lost),
 		pool_rig_test(test_draft_committed_after_its_worker_was_replaced_is_not_lost),
+		pool_rig_test(test_draft_committed_after_its_worker_has_broken_the_rules_is_not_lost),
 		pool_rig_test(test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing),
 		pool_rig_test(test_an_abandoned_draft_wakes_whoever_polls),
 		pool_rig_test(test_a_refused_draft_wakes_whoever_polls),

@@ -201,7 +201,14 @@ static void test_worker_program_without_execute_permission_fails_setup(void **st
 
 static void test_worker_program_that_exits_at_once_fails_setup_with_its_code(void **state)
 {
-	assert_not_started(*state, getenv("TEST_WORKER"), "exit-at-once", 0, "the worker called exit(3) in setup");
+	assert_not_started(*state, getenv("TEST_WORKER"), "exit-at-once", 0,
+		"ended with status 3 without calling gd_worker_main() of this version of gpu_dispatch");
+}
+
+static void test_program_that_is_no_worker_is_named(void **state)
+{
+	assert_not_started(*state, "/bin/true", "", 0,
+		"the program '/bin/true' ended with status 0 without calling gd_worker_main()");
 }
 
 static void test_worker_program_that_exits_in_setup_fails_setup_with_its_code(void **state)
@@ -253,7 +260,9 @@ static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state
 		"my-worker: this program is a worker of gpu_dispatch: it is started by a dispatcher (worker_argv of "
 		"struct gd_options), not by hand\n");
 	assert_int_equal(by_hand("", "99", words, sizeof(words)), 2);
-	check_contains(words, "started by a dispatcher");
+	assert_string_equal(words,
+		"my-worker: this worker was built with another version of gpu_dispatch than the program that started it "
+		"(worker protocol " WORKER_PROTOCOL ", not 99): build both with the same version\n");
 	assert_int_equal(by_hand("no-ops", WORKER_PROTOCOL, words, sizeof(words)), 2);
 	check_contains(words, "struct gd_worker_ops is missing (NULL)");
 }
@@ -269,6 +278,7 @@ int main(void)
 		recorder_test(test_worker_program_missing_in_the_path_fails_setup_and_is_named),
 		recorder_test(test_worker_program_without_execute_permission_fails_setup),
 		recorder_test(test_worker_program_that_exits_at_once_fails_setup_with_its_code),
+		recorder_test(test_program_that_is_no_worker_is_named),
 		recorder_test(test_worker_program_that_exits_in_setup_fails_setup_with_its_code),
 		recorder_test(test_worker_program_whose_setup_fails_is_told_with_its_message),
 		recorder_test(test_worker_program_started_by_hand_says_so_and_exits_2),

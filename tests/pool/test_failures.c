@@ -298,13 +298,15 @@ static void test_a_long_message_is_cut_at_a_whole_character(void **state)
 
 /* ---- Positive values ---------------------------------------------------- */
 
-enum { RETURN_5, RETURN_FAIL, RETURN_MESSAGE, RETURN_MUCH, RETURN_UNKNOWN, RETURNS };
+enum { RETURN_5, RETURN_FAIL, RETURN_FAIL_0, RETURN_MESSAGE, RETURN_MUCH, RETURN_UNKNOWN, RETURNS };
 
 static int return_positive(struct gd_worker *w, uint64_t how)
 {
 	switch (how) {
 	case RETURN_FAIL:
 		return gd_worker_fail(w, EIO, "no model");
+	case RETURN_FAIL_0: /* what it says is a failure all the same */
+		return gd_worker_fail(w, 0, "no model");
 	case RETURN_MESSAGE:
 		gd_worker_fail(w, -ENOENT, "no model");
 		return 5;
@@ -324,6 +326,7 @@ static const struct {
 	[RETURN_5] = {-5,
 		"%s returned 5; hooks return 0 or a negative errno value (did you mean -5, Input/output error?)"},
 	[RETURN_FAIL] = {-EIO, "no model"},
+	[RETURN_FAIL_0] = {-EIO, "no model"},
 	[RETURN_MESSAGE] = {-5, "no model"},
 	[RETURN_MUCH] = {-EIO, "%s returned 70000; hooks return 0 or a negative errno value"},
 	[RETURN_UNKNOWN] = {-4000, "%s returned 4000; hooks return 0 or a negative errno value"},

@@ -11,8 +11,11 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "pool/pool_private.h"
 #include "support/board.h"
 #include "support/process.h"
 #include "support/wait.h"
@@ -269,6 +272,50 @@ static void test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sl
 	check_short_one_is_done(rig);
 }
 
+/* ---- The timer ---------------------------------------------------------- */
+
+static bool retry_waits(struct pool_rig *rig)
+{
+	pthread_mutex_lock(&rig->pool->lock);
+	bool waits = !backlog_is_empty(&rig->pool->again);
+	pthread_mutex_unlock(&rig->pool->lock);
+	return waits;
+}
+
+/* How long the poller's timer has to go after a turn; 0: it has expired or is not set. */
+static uint64_t timer_after_turn(struct pool_rig *rig)
+{
+	struct itimerspec left;
+	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
+	assert_int_equal(timerfd_gettime(rig->pool->timer_fd, &left), 0);
+	return (uint64_t)left.it_value.tv_sec * NS_PER_S + (uint64_t)left.it_value.tv_nsec;
+}
+
+/* The timer of a retry that waits is set for long; what cannot be handed out now is tried again soon. */
+static void test_a_timer_that_is_set_for_long_is_shortened(void **state)
+{
+	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
+	struct pool_rig *rig = *state;
+	rig->options.retries = 1;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	pool_rig_submit(rig, LONG, 0);
+	board_await(&board->begun, 1);
+	pool_rig_submit(rig, FAIL_FIRST, 0);
+	pool_rig_await(rig, retry_waits);
+	while (timer_after_turn(rig) < 10 * NS_PER_MS)
+		;
+	pthread_mutex_lock(&rig->pool->lock);
+	rig->pool->stalled = true;
+	pthread_mutex_unlock(&rig->pool->lock);
+	assert_true(timer_after_turn(rig) <= NS_PER_MS);
+	atomic_store(&board->go, 1);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 2);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +324,7 @@ int main(void)
 		pool_rig_test(test_an_idle_worker_beside_a_busy_batch_wakes_nobody),
 		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_poller_sleeps),
 		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_in_another_loop),
+		pool_rig_test(test_a_timer_that_is_set_for_long_is_shortened),
 		pool_rig_test(test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sleeps),
 	};
 	return cmocka_run_group_tests_name("pool fairness", tests, NULL, NULL);

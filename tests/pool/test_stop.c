@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/time.h>
 
 #include "base/clock.h"
+#include "pool/dispatcher_private.h"
 #include "recorder.h"
 #include "support/board.h"
 #include "support/wait.h"
@@ -251,6 +253,7 @@ static int generator_that_waits(void *context, struct gd_feed *feed)
 		return r < 0 ? r : 1;
 	}
 	struct pollfd p = {.fd = gd_dispatcher_stop_fd(rec->dispatcher), .events = POLLIN};
+	atomic_store(&board->go, 1);
 	rec->extra = poll(&p, 1, WAIT_MS) == 1 ? rec : NULL;
 	return 0;
 }
@@ -258,8 +261,10 @@ static int generator_that_waits(void *context, struct gd_feed *feed)
 static int stop_at_third_success(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
-	if (note->kind == CALLBACK_SUCCESS && rec->count[CALLBACK_SUCCESS] == 3)
+	if (note->kind == CALLBACK_SUCCESS && rec->count[CALLBACK_SUCCESS] == 3) {
+		board_await(&board->go, 1); /* a generator that is not called any more would not see it */
 		gd_dispatcher_stop(rec->dispatcher);
+	}
 	return 0;
 }
 
@@ -272,6 +277,7 @@ static void test_the_stop_fd_wakes_a_generator_that_waits(void **state)
 	for (int run = 0; run < 2; run++) {
 		recorder_restart(rec);
 		rec->extra = NULL;
+		atomic_store(&board->go, 0);
 		assert_int_equal(recorder_run(rec, &ops), -ECANCELED);
 		assert_non_null(rec->extra);
 		assert_int_equal(rec->count[CALLBACK_SUCCESS], 3);
@@ -355,6 +361,76 @@ static void test_a_stop_does_not_wait_for_setups(void **state)
 	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 0);
 }
 
+/* ---- At the end of a run ------------------------------------------------ */
+
+#define RUNS_THAT_MEET_A_STOP 20000
+
+static struct {
+	struct gd_dispatcher *dispatcher;
+	atomic_int ending; /* runs that are in on_exit */
+	atomic_int stopped;
+} meeting;
+
+static void *stop_at_each_end(void *unused)
+{
+	(void)unused;
+	for (int i = 1; i <= RUNS_THAT_MEET_A_STOP; i++) {
+		while (atomic_load(&meeting.ending) < i)
+			sched_yield();
+		for (volatile int late = 0; late < i % 64; late++)
+			;
+		gd_dispatcher_stop(meeting.dispatcher);
+		atomic_store(&meeting.stopped, i);
+	}
+	return NULL;
+}
+
+static void note_ending(void *context, const struct gd_stats *stats)
+{
+	(void)context;
+	(void)stats;
+	atomic_fetch_add(&meeting.ending, 1);
+}
+
+static int nothing(void *context, struct gd_feed *feed)
+{
+	(void)context;
+	(void)feed;
+	return 0;
+}
+
+static int ignore(void *context, const struct gd_event *event)
+{
+	(void)context;
+	(void)event;
+	return 0;
+}
+
+/* Such a stop belongs to the run that ends or to the next one, with its descriptor. */
+static void test_a_stop_at_the_end_of_a_run_leaves_no_trace_of_its_own(void **state)
+{
+	(void)state;
+	const struct gd_worker_ops ops = {.size = sizeof(ops), .process = recorder_echo};
+	/* No worker is started: such a run ends at once. */
+	const struct gd_options options = {.size = sizeof(options), .worker = &ops, .gpus = "sim:nonsense"};
+	const struct gd_run run = {.size = sizeof(run), .generator = nothing, .leave_signals = 1};
+	const struct gd_callbacks calls = {
+		.size = sizeof(calls), .on_success = ignore, .on_error = ignore, .on_exit = note_ending};
+	pthread_t thread;
+	atomic_store(&meeting.ending, 0);
+	assert_int_equal(gd_dispatcher_create(&options, &meeting.dispatcher, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, stop_at_each_end, NULL), 0);
+	for (int i = 1; i <= RUNS_THAT_MEET_A_STOP; i++) {
+		assert_true(gd_dispatcher_run(meeting.dispatcher, &run, &calls, NULL) < 0);
+		while (atomic_load(&meeting.stopped) < i)
+			sched_yield();
+		struct pollfd fd = {.fd = gd_dispatcher_stop_fd(meeting.dispatcher), .events = POLLIN};
+		assert_int_equal(poll(&fd, 1, 0), atomic_load(&meeting.dispatcher->stops) > 0);
+	}
+	pthread_join(thread, NULL);
+	gd_dispatcher_destroy(meeting.dispatcher);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +444,7 @@ int main(void)
 		recorder_test(test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run),
 		recorder_test(test_the_stop_fd_wakes_a_generator_that_waits_when_no_worker_is_left),
 		recorder_test(test_a_stop_does_not_wait_for_setups),
+		recorder_test(test_a_stop_at_the_end_of_a_run_leaves_no_trace_of_its_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

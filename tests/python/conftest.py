@@ -2,6 +2,7 @@
 """Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import sys
@@ -9,9 +10,6 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.setdefault("GD_BUILD", str(SOURCE / "build")))
 
-try:
-    import gpu_dispatch  # noqa: F401
-except ImportError:
+if importlib.util.find_spec("gpu_dispatch") is None:
     sys.path.insert(0, str(BUILD / "python"))
     os.environ["PYTHONPATH"] = str(BUILD / "python")  # for programs that the tests run
-    os.environ.setdefault("GPUQ_PROBE", str(BUILD / "gpuq-probe"))

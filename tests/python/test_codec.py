@@ -220,6 +220,16 @@ def test_a_damaged_tree_is_an_error_or_another_tree(value: Any, where: int, byte
         pass
 
 
+@pytest.mark.parametrize("value", ["\U0010ffff", ["\U0010ffff"]])
+def test_a_damaged_code_point_is_an_error(value: Any) -> None:
+    data = _engine.encode(value)
+    damaged = data.replace("\U0010ffff".encode("utf-32-le"), b"\xff\xff\x11\x00")
+    if damaged == data:
+        pytest.skip("strings are UTF-8 here")
+    with pytest.raises(ValueError):
+        _engine.decode(damaged)
+
+
 @given(TREES, st.integers(0, 1 << 30))
 @settings(max_examples=60, deadline=None)
 def test_a_truncated_object_is_an_error(value: Any, where: int) -> None:

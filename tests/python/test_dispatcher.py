@@ -110,7 +110,7 @@ def test_base_worker_is_abstract() -> None:
     assert list(inspect.signature(BaseWorker.setup).parameters)[:3] == ["self", "gpu_id", "seed"]
     Echo().cleanup()
     with pytest.raises(TypeError):
-        BaseWorker()  # type: ignore[abstract]
+        BaseWorker()
 
 
 def test_protocol_has_six_dataclasses() -> None:
@@ -380,6 +380,16 @@ def test_a_timeout_interrupts_process_and_keeps_the_worker(what: str, tmp_path: 
     assert {pid for pid, _ in book.results.values()} == {book.results[0][0]}
     assert [made for _, made in book.results.values()] == [1, 3, 5]
     book.check_complete(5)
+
+
+def test_a_timeout_interrupts_a_wait_that_is_about_to_begin() -> None:
+    """A signal just before the system call would not interrupt it; after ten seconds the worker would be killed."""
+    book = Book()
+    dispatcher = Dispatcher(workers.Sleeper, [0])
+    counts = [number % 12 for number in range(600)]
+    dispatcher.run(counts, book.on_success, book.on_error, book.on_timeout, task_timeout=0.001)
+    assert sorted(book.timeouts) == list(range(600))
+    assert dispatcher.get_stats()["restarts"] == 0
 
 
 def test_a_fractional_timeout_is_told_as_it_was_given(tmp_path: pathlib.Path) -> None:

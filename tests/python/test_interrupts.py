@@ -42,8 +42,11 @@ class Worker(BaseWorker):
         if how == "setup":
             mark("waits")
             wait_for("go")
+        mark(f"ready-{gpu_id}")
     def process(self, item):
         if how == "process":
+            wait_for("ready-0")
+            wait_for("ready-1")
             mark("waits")
             time.sleep(60)
         if how == "stubborn":
@@ -60,12 +63,16 @@ class Worker(BaseWorker):
 def items():
     for number in range(10**9 if how in ("callback", "generator") else 4):
         if how == "generator" and number == 10:
+            wait_for("ready-0")
+            wait_for("ready-1")
             mark("waits")
             threading.Event().wait()
         yield number
 
 def on_success(task_id, result, worker_id):
     if how == "callback" and task_id == 10:
+        wait_for("ready-0")
+        wait_for("ready-1")
         mark("waits")
         time.sleep(60)
 

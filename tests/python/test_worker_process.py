@@ -2,7 +2,6 @@
 """Programs as users write them: scripts, modules, no guard, and how their workers see them."""
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys

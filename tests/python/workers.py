@@ -49,6 +49,18 @@ class Facts(BaseWorker):
         return self.facts
 
 
+class Sleeper(BaseWorker):
+    """Waits much longer than its time limit, in one system call after another."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        pass
+
+    def process(self, data: Any) -> Any:
+        for _ in range(data):
+            time.sleep(0.000_01)
+        time.sleep(3600)
+
+
 class Meet(BaseWorker):
     """All workers finish setup() together."""
 

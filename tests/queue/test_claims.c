@@ -50,7 +50,7 @@ static size_t count_claims(struct claims *c, const char *queue)
 
 static size_t count_files(void)
 {
-	FILE *f = popen("ls -A claims | wc -l", "re");
+	FILE *f = popen("find claims -type f | wc -l", "re");
 	size_t n = 99;
 	assert_int_equal(fscanf(f, "%zu", &n), 1);
 	pclose(f);
@@ -66,9 +66,14 @@ static int add_sum(const char *lines, char *text, size_t room)
 	return snprintf(text, room, "%ssum %016llx\n", lines, (unsigned long long)sum);
 }
 
+/* Users that nobody is. */
+#define OTHER  54322
+#define VICTIM 54323
+
 struct holder {
 	const char *queue;
 	uid_t user;    /* 0: this one */
+	unsigned more; /* claims, for other jobs */
 	bool rewrites; /* its claim, again and again */
 };
 
@@ -82,6 +87,12 @@ static _Noreturn void hold(const struct holder *h, int ready_fd)
 		_exit(2);
 	if (claims_open("claims", &c, NULL) < 0 || claims_announce(c, &info, &claim) < 0)
 		_exit(1);
+	for (unsigned i = 0; i < h->more; i++) {
+		struct claim *another;
+		info.job++;
+		if (claims_announce(c, &info, &another) < 0)
+			_exit(5);
+	}
 	if (write(ready_fd, "x", 1) != 1)
 		_exit(3);
 	for (info.pid = 1; h->rewrites; info.pid = info.pid % 1000000 * 7 + 1)
@@ -178,7 +189,7 @@ static void test_an_update_is_seen_and_survives_a_sweeper(void **state)
 	assert_int_equal(count_claims(c, NULL), 0);
 	assert_int_equal(count_elsewhere("other"), 1);
 	assert_int_equal(count_files(), 1);
-	assert_int_equal(system("rm claims/*"), 0);
+	assert_int_equal(system("rm -r claims/*"), 0);
 	assert_int_equal(count_elsewhere("other"), 0);
 	assert_int_equal(claim_update(claim, &info), 0);
 	assert_int_equal(count_elsewhere("other"), 1);
@@ -262,20 +273,34 @@ static void test_a_job_that_is_handed_over_is_listed_once(void **state)
 	claims_close(c);
 }
 
+/* "claims/gpuq-claims-UID/NAME", in memory that the next call uses again. */
+static const char *path_of(uid_t user, const char *name)
+{
+	static char path[128];
+	snprintf(path, sizeof(path), "claims/gpuq-claims-%u/%s", (unsigned)user, name);
+	return path;
+}
+
+static const char *own_path(const char *name)
+{
+	return path_of(geteuid(), name);
+}
+
 static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 {
 	(void)state;
 	struct claims *c = open_claims();
+	assert_int_equal(mkdir(own_path(""), 0755), 0);
 	scratch_write_text("secret", "gpuq-claim 1\nqueue x\n");
-	assert_int_equal(symlink("../secret", "claims/link"), 0);
-	assert_int_equal(symlink("/dev/zero", "claims/zero"), 0);
-	assert_int_equal(mkfifo("claims/fifo", 0666), 0); /* opening it would hang */
-	assert_int_equal(mkdir("claims/folder", 0777), 0);
+	assert_int_equal(symlink("../../secret", own_path("link")), 0);
+	assert_int_equal(symlink("/dev/zero", own_path("zero")), 0);
+	assert_int_equal(mkfifo(own_path("fifo"), 0666), 0); /* opening it would hang */
+	assert_int_equal(mkdir(own_path("folder"), 0777), 0);
 	assert_int_equal(count_claims(c, NULL), 0);
 
 	/* Locked, but not a claim; and a good claim with a read lock, which anybody could take. */
-	int fd = open("claims/garbage", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	int shared = open("claims/shared", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int fd = open(own_path("garbage"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int shared = open(own_path("shared"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	assert_int_equal(ftruncate(fd, 1 << 30), 0);
 	char text[256];
 	int size = add_sum("gpuq-claim 1\nqueue x\ngpu GPU-1\n", text, sizeof(text));
@@ -290,7 +315,29 @@ static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 	assert_int_equal(count_elsewhere(NULL), 1);
 	close(fd);
 	close(shared);
+	/* What is not named like a claim is not removed. */
+	assert_int_equal(count_elsewhere(NULL), 0);
+	assert_int_equal(access(own_path("garbage"), F_OK) | access(own_path("shared"), F_OK), 0);
+	scratch_write_text(own_path("q-1-0123456789abcdef"), "");
+	scratch_write_text(own_path(".0123456789abcdef"), "");
+	assert_int_equal(count_elsewhere(NULL), 0);
+	assert_int_equal(access(own_path("q-1-0123456789abcdef"), F_OK), -1);
+	assert_int_equal(access(own_path(".0123456789abcdef"), F_OK), -1);
 	claims_close(c);
+}
+
+/* Runs what another user does, as that user, and waits until he has done it. */
+static void as_other_user(void (*act)(void))
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (setresgid(OTHER, OTHER, OTHER) < 0 || setresuid(OTHER, OTHER, OTHER) < 0)
+			_exit(99);
+		act();
+		_exit(0);
+	}
+	assert_int_equal(process_exit_code(pid), 0);
 }
 
 static void test_another_users_claim_carries_his_name(void **state)
@@ -300,15 +347,151 @@ static void test_another_users_claim_carries_his_name(void **state)
 		skip();
 	struct claims *c = open_claims();
 	assert_int_equal(chmod(".", 0755), 0);
-	pid_t pid = hold_elsewhere((struct holder){.queue = "mine", .user = 65534});
+	pid_t pid = hold_elsewhere((struct holder){.queue = "mine", .user = OTHER});
 	struct claims_list list;
 	assert_int_equal(claims_list(c, "mine", &list), 0); /* the queue's name is not enough to be ours */
 	assert_int_equal(list.count, 1);
-	assert_int_equal(list.claims[0].owner, 65534);
+	assert_int_equal(list.claims[0].owner, OTHER);
 	claims_list_finish(&list);
 	process_kill_child(pid);
 	assert_int_equal(count_claims(c, "mine"), 0);
 	assert_int_equal(count_files(), 1); /* not ours to sweep */
+	claims_close(c);
+}
+
+static void take_names(void)
+{
+	if (mkdir(path_of(VICTIM, ""), 0777) < 0 || chmod(path_of(VICTIM, ""), 0777) < 0 ||
+		symlink("/", "claims/gpuq-claims-54324") < 0)
+		_exit(1);
+}
+
+static void rename_folders(void)
+{
+	if (system("mv -T claims/gpuq-claims-54323-* claims/away 2>/dev/null") == 0 ||
+		system("rm -f claims/gpuq-claims-54323-*/* 2>/dev/null") == 0)
+		_exit(1);
+}
+
+static void test_name_that_another_user_took_first_disables_no_claims(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	as_other_user(take_names);
+	pid_t first = hold_elsewhere((struct holder){.queue = "first", .user = VICTIM});
+	pid_t second = hold_elsewhere((struct holder){.queue = "second", .user = VICTIM});
+	pid_t third = hold_elsewhere((struct holder){.queue = "third", .user = 54324});
+	assert_int_equal(count_claims(c, "mine"), 3);
+	as_other_user(rename_folders);
+	assert_int_equal(count_claims(c, "mine"), 3);
+	/* The second process of the user has found the folder of the first. */
+	assert_int_equal(system("test $(ls claims | grep -c '^gpuq-claims-54323-') = 1"), 0);
+	process_kill_child(first);
+	process_kill_child(second);
+	process_kill_child(third);
+	claims_close(c);
+}
+
+/* Folders are remembered while the directory does not change; a new user is found all the same. */
+static void test_folder_that_is_made_later_is_found_at_once(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t pids[20];
+	for (unsigned i = 0; i < 20; i++) {
+		if (i % 2) { /* the directory has not changed for long */
+			struct timespec old[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+			assert_int_equal(utimensat(AT_FDCWD, "claims", old, 0), 0);
+		}
+		assert_int_equal(count_claims(c, "mine"), i);
+		assert_int_equal(count_claims(c, "mine"), i);
+		pids[i] = hold_elsewhere((struct holder){.queue = "q", .user = OTHER + i});
+		assert_int_equal(count_claims(c, "mine"), i + 1);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		process_kill_child(pids[i]);
+	assert_int_equal(count_claims(c, "mine"), 0);
+	claims_close(c);
+}
+
+/* Claims that are held by a process that may well be their user's, but lie where another user has put them. */
+static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	char text[256];
+	int size = add_sum("gpuq-claim 1\nqueue x\ngpu GPU-1\n", text, sizeof(text));
+	assert_int_equal(mkdir(path_of(OTHER, ""), 0755), 0);
+	int fd = open(path_of(OTHER, "x"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	assert_int_equal(write(fd, text, (size_t)size), size);
+	struct flock lock = {.l_type = F_WRLCK};
+	assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+	assert_int_equal(chown(path_of(OTHER, ""), OTHER, OTHER), 0);
+	assert_int_equal(count_elsewhere("mine"), 0);
+	assert_int_equal(chown(path_of(OTHER, "x"), OTHER, OTHER), 0);
+	assert_int_equal(count_elsewhere("mine"), 1);
+	assert_int_equal(chmod(path_of(OTHER, ""), 0777), 0);
+	assert_int_equal(count_elsewhere("mine"), 0);
+	assert_int_equal(chmod(path_of(OTHER, ""), 0755), 0);
+	assert_int_equal(chown(path_of(OTHER, ""), VICTIM, VICTIM), 0);
+	assert_int_equal(count_elsewhere("mine"), 0);
+	close(fd);
+	claims_close(c);
+}
+
+static void fill_directory(void)
+{
+	char path[128];
+	if (mkdir(path_of(OTHER, ""), 0755) < 0)
+		_exit(1);
+	for (int i = 0; i < 1100; i++) {
+		snprintf(path, sizeof(path), "claims/gpuq-claims-%d/%d", OTHER, i);
+		if (close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
+			_exit(1);
+	}
+	for (int i = 0; i < 4200; i++) {
+		snprintf(path, sizeof(path), "claims/gpuq-claims-%d", 1000000 + i);
+		if (mkdir(path, 0755) < 0)
+			_exit(1);
+	}
+}
+
+static void test_directory_filled_by_another_user_hides_no_claims(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	as_other_user(fill_directory);
+	pid_t first = hold_elsewhere((struct holder){.queue = "first", .user = VICTIM});
+	pid_t second = hold_elsewhere((struct holder){.queue = "second"});
+	assert_int_equal(count_claims(c, "mine"), 2);
+	process_kill_child(first);
+	process_kill_child(second);
+	claims_close(c);
+}
+
+static void test_claims_of_another_user_are_limited_in_number(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t many = hold_elsewhere((struct holder){.queue = "many", .user = OTHER, .more = 600});
+	pid_t ours = hold_elsewhere((struct holder){.queue = "ours", .more = 600});
+	assert_int_equal(count_claims(c, "mine"), 256 + 601);
+	process_kill_child(many);
+	process_kill_child(ours);
 	claims_close(c);
 }
 
@@ -416,6 +599,11 @@ int main(void)
 		scratch_test(test_a_job_that_is_handed_over_is_listed_once),
 		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
 		scratch_test(test_another_users_claim_carries_his_name),
+		scratch_test(test_name_that_another_user_took_first_disables_no_claims),
+		scratch_test(test_folder_that_is_made_later_is_found_at_once),
+		scratch_test(test_claim_of_one_user_in_the_folder_of_another_is_ignored),
+		scratch_test(test_directory_filled_by_another_user_hides_no_claims),
+		scratch_test(test_claims_of_another_user_are_limited_in_number),
 		scratch_test(test_the_folder_is_for_all_and_nobody_removes_anothers),
 		cmocka_unit_test(test_a_claims_text_is_strict),
 		cmocka_unit_test(test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address),

@@ -21,7 +21,7 @@ static struct commands *open_text(const void *data, size_t size)
 {
 	struct commands *c = NULL;
 	scratch_write("c.txt", data, size);
-	assert_int_equal(commands_open("c.txt", &c, NULL), 0);
+	assert_int_equal(commands_open("c.txt", TRUST_NAMED, &c, NULL), 0);
 	return c;
 }
 
@@ -218,7 +218,7 @@ static void test_commands_of_megabytes_are_read_whole(void **state)
 	struct commands *c;
 	struct gd_error err;
 	struct shell_command command;
-	assert_int_equal(commands_open("c.txt", &c, &err), 0);
+	assert_int_equal(commands_open("c.txt", TRUST_NAMED, &c, &err), 0);
 	assert_int_equal(commands_next(c, &command, &err), 1);
 	assert_int_equal(command.bytes.size, size + 2);
 	assert_memory_equal(command.bytes.data, text, size);
@@ -239,7 +239,7 @@ static void test_many_lines_are_all_given(void **state)
 	struct commands *c;
 	struct shell_command command;
 	uint64_t line = 1;
-	assert_int_equal(commands_open("c.txt", &c, NULL), 0);
+	assert_int_equal(commands_open("c.txt", TRUST_NAMED, &c, NULL), 0);
 	for (int i = 0; i < lines; i++) {
 		char text[64];
 		snprintf(text, sizeof(text), i % 3 ? "python train.py --seed %d" : "python   train.py --seed %d", i);
@@ -257,7 +257,7 @@ static void test_a_line_of_a_pipe_is_given_before_the_next_is_written(void **sta
 	assert_true(dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
 	struct commands *c;
 	struct shell_command command;
-	assert_int_equal(commands_open("-", &c, NULL), 0);
+	assert_int_equal(commands_open("-", TRUST_NAMED, &c, NULL), 0);
 	assert_int_equal(write(ends[1], "one\ntw", 6), 6);
 	next_is(c, "one", 1, &command);
 	assert_int_equal(write(ends[1], "o\n", 2), 2);
@@ -276,10 +276,10 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	struct commands *c = NULL;
 	struct shell_command command;
 	struct gd_error err;
-	assert_int_equal(commands_open("missing.txt", &c, &err), -ENOENT);
+	assert_int_equal(commands_open("missing.txt", TRUST_NAMED, &c, &err), -ENOENT);
 	check_contains(err.message, "'missing.txt': No such file or directory; expected one shell command per line");
 	assert_null(c);
-	assert_int_equal(commands_open(".", &c, &err), 0);
+	assert_int_equal(commands_open(".", TRUST_NAMED, &c, &err), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(commands_next(c, &command, &err), -EISDIR);
 		check_contains(err.message, "cannot read the commands file '.'");

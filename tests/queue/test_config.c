@@ -47,6 +47,8 @@ static void test_every_setting_is_read(void **state)
 	      "poll_interval: 0.5\n"
 	      "commands_file: my commands.txt\n"
 	      "log_dir: \"./l\\u00f6gs\"\n"
+	      "log_access: group\n"
+	      "max_log_size: 10\n"
 	      "jobs_file: 2024\n"
 	      "jobs_per_gpu: 2\n"
 	      "timeout: 2h\n"
@@ -63,6 +65,8 @@ static void test_every_setting_is_read(void **state)
 	assert_int_equal(c.poll_interval_ms, 500);
 	assert_string_equal(c.commands_file, "my commands.txt");
 	assert_string_equal(c.log_dir, "./lögs");
+	assert_int_equal(c.log_access, LOG_ACCESS_GROUP);
+	assert_int_equal(c.max_log_bytes, 10 * UNITS_MB);
 	assert_string_equal(c.jobs_file, "2024");
 	assert_int_equal(c.jobs_per_gpu, 2);
 	assert_int_equal(c.timeout_ms, 7200000);
@@ -98,6 +102,8 @@ static void test_the_originals_file_and_an_empty_one_are_read(void **state)
 static void test_errors_name_line_and_what_was_expected(void **state)
 {
 	(void)state;
+	refuse("log_access: everybody\n", "c.yaml:1: log_access: 'everybody' is not one of owner, group, all");
+	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: it must be 0 or at least 1 MB");
 	refuse("log_dir: a\nmin_free_mem: 5\n",
 		"c.yaml:2: unknown setting 'min_free_mem'; did you mean 'min_free_mem_mb'?");
 	refuse("webhook: 5\n", "c.yaml:1: unknown setting 'webhook'; there are gpus, min_free_mem_mb");
@@ -186,13 +192,15 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	(void)state;
 	struct config c = {0};
 	struct gd_error err;
-	assert_int_equal(config_load("missing.yaml", false, &c, &err), -ENOENT);
+	assert_int_equal(config_load("missing.yaml", TRUST_FOUND, &c, &err), -ENOENT);
 	assert_string_equal(err.message,
 		"cannot read the configuration 'missing.yaml': No such file or directory; expected a YAML file");
 	assert_int_equal(mkdir("folder.yaml", 0700), 0);
-	assert_int_equal(config_load("folder.yaml", false, &c, &err), -EISDIR);
-	assert_int_equal(config_load("/dev/null", false, &c, &err), 0);
-	assert_int_equal(config_load("/dev/zero", true, &c, &err), -EFBIG);
+	assert_int_equal(config_load("folder.yaml", TRUST_FOUND, &c, &err), -EISDIR);
+	assert_int_equal(config_load("/dev/null", TRUST_NAMED, &c, &err), 0);
+	assert_int_equal(config_load("/dev/zero", TRUST_NAMED, &c, &err), -EFBIG);
+	assert_int_equal(config_load("/dev/null", TRUST_FOUND, &c, &err), -EINVAL);
+	check_contains(err.message, "it is not a regular file; name it with --config");
 }
 
 static void test_a_file_that_others_can_write_needs_trust(void **state)
@@ -201,23 +209,24 @@ static void test_a_file_that_others_can_write_needs_trust(void **state)
 	struct config c = {0};
 	struct gd_error err;
 	scratch_write_text("c.yaml", "retries: 3\n");
-	assert_int_equal(config_load("c.yaml", false, &c, &err), 0);
+	assert_int_equal(config_load("c.yaml", TRUST_FOUND, &c, &err), 0);
 	assert_int_equal(chmod("c.yaml", 0646), 0);
-	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
-	check_contains(err.message, "'c.yaml' can be written by everybody");
+	assert_int_equal(config_load("c.yaml", TRUST_FOUND, &c, &err), -EPERM);
+	check_contains(err.message, "'c.yaml': it can be written by everybody");
 	check_contains(err.message, "--trust");
-	assert_int_equal(config_load("c.yaml", true, &c, &err), 0);
+	assert_int_equal(config_load("c.yaml", TRUST_ACCEPTED, &c, &err), 0);
 	assert_int_equal(c.retries, 3);
+	assert_int_equal(config_load("c.yaml", TRUST_NAMED, &c, &err), 0);
 	if (geteuid() != 0)
 		return;
 	/* These need root: another group, another owner. */
 	assert_int_equal(chmod("c.yaml", 0664), 0);
 	assert_int_equal(chown("c.yaml", 0, 65534), 0);
-	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
+	assert_int_equal(config_load("c.yaml", TRUST_FOUND, &c, &err), -EPERM);
 	check_contains(err.message, "by its group");
 	assert_int_equal(chmod("c.yaml", 0600), 0);
 	assert_int_equal(chown("c.yaml", 65534, 65534), 0);
-	assert_int_equal(config_load("c.yaml", false, &c, &err), -EPERM);
+	assert_int_equal(config_load("c.yaml", TRUST_FOUND, &c, &err), -EPERM);
 	check_contains(err.message, "belongs to another user");
 }
 

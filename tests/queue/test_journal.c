@@ -33,7 +33,7 @@ static struct journal *opened(void)
 {
 	struct journal *j;
 	struct gd_error err;
-	assert_int_equal(journal_open(path, &j, &err), 0);
+	assert_int_equal(journal_open(path, false, &j, &err), 0);
 	return j;
 }
 
@@ -80,7 +80,7 @@ static void test_ids_go_up_across_processes(void **state)
 	for (int i = 0; i < 4; i++)
 		if (fork() == 0) {
 			struct journal *mine;
-			if (journal_open(path, &mine, NULL) < 0)
+			if (journal_open(path, false, &mine, NULL) < 0)
 				_exit(1);
 			for (int k = 0; k < 50; k++)
 				add(mine, "b");
@@ -141,7 +141,7 @@ static void test_fence_stays_without_cause_and_rises_with_one(void **state)
 	assert_true(a->fence == fence);
 	if (fork() == 0) {
 		struct journal *b;
-		int r = journal_open(path, &b, NULL);
+		int r = journal_open(path, false, &b, NULL);
 		if (r == 0)
 			r = journal_lock(b, NULL);
 		if (r == 0)

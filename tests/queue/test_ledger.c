@@ -36,7 +36,6 @@ static struct ledger_job job_of(uint64_t id, uint64_t promised_gb, const int64_t
 		.id = id,
 		.declared = true,
 		.promised_bytes = promised_gb * GB,
-		.pid = pid ? *pid : 0,
 		.gpus = on_first,
 		.num_gpus = 1,
 		.pids = pid,
@@ -89,11 +88,12 @@ static void test_claims_of_others_count_as_memory_not_as_jobs(void **state)
 	assert_int_equal(a.jobs, 0);
 	assert_int_equal(a.claims, 1);
 	assert_int_equal(a.holder, LEDGER_CLAIM);
-	assert_int_equal(a.holder_pid, 500);
 
-	claim.promised_bytes = UINT64_MAX; /* somebody's nonsense */
+	claim.promised_bytes = UINT64_MAX; /* somebody's nonsense counts as the whole card */
 	a = build(&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
 	assert_int_equal(a.free_bytes, 0);
+	assert_int_equal(a.promised_bytes, 40 * GB);
+	assert_int_equal(a.holder_bytes, 40 * GB);
 }
 
 static void test_a_job_that_ended_since_the_sample_gives_its_memory_back(void **state)

@@ -129,14 +129,20 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	/* Both would read 12.0 GB. */
 	box_says(&b, 1, need, "GPU 1: needs 12288 MB, 12287 MB free; 15.0 GB held by pid 12");
 
-	box_run(&b, 7, 0, 23 * GB)->pid = 5;
+	box_run(&b, 7, 0, 23 * GB);
 	box_run(&b, 0, 1, 20 * GB)->foreign = true;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
 	box_says(&b, 0, need, "GPU 0: needs 12.0 GB, 0 B free; 23.0 GB held by job 7");
 	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to a job of another queue");
-	b.jobs[1].pid = 4711;
+	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
+	b.jobs[1].claimant = &claimant;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to pid 4711 (alice, python)");
+	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to job 3 of root (queue 5f0c)");
+	claimant.pid = 4711;
+	claimant.user = 4000000000; /* a user without a name */
+	assert_int_equal(box_choose(&b, need), -EAGAIN);
+	box_says(&b, 1, need,
+		"GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to job 3 of user 4000000000 (queue 5f0c, pid 4711)");
 	ledger_finish(&b.ledger);
 }
 
@@ -194,6 +200,13 @@ static void test_undeclared_jobs_wait_for_each_other_to_settle(void **state)
 	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
 	box_says(&b, 0, undeclared,
 		"GPU 0: the memory of job 7 still grows, and neither has said how much it needs; --mem would");
+	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
+	b.jobs[0].foreign = true;
+	b.jobs[0].claimant = &claimant;
+	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
+	box_says(&b, 0, undeclared,
+		"GPU 0: the memory of job 3 of root (queue 5f0c) still grows, and neither has said how much it needs; --mem would");
+	b.jobs[0].foreign = false;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
 	running->settled = true;
 	assert_int_equal(box_choose(&b, undeclared), 0);

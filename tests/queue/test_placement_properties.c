@@ -143,7 +143,6 @@ static void build(const struct random_box *b, struct ledger *l)
 			.declared = j->declared,
 			.settled = j->uses == j->need,
 			.promised_bytes = j->need,
-			.pid = j->pid,
 			.gpus = j->gpus,
 			.num_gpus = j->num_gpus,
 			.pids = &j->pid,

@@ -30,6 +30,28 @@ static void test_a_log_reads_as_in_a_terminal(void **state)
 	assert_string_equal(top_rig_row(l, 6), "next");
 }
 
+static void test_hostile_log_lines_and_names_stay_text(void **state)
+{
+	struct top_rig *l = *state;
+	static const char hostile[] = "a\x1b[2J\x1b]52;c;aGk=\x07\xc2\x9b"
+				      "2J\x9b"
+				      "2J\x1bP+q\x1b\\\x07\x7f\u202eb\u2066\u200b";
+	top_rig_put_job(l, 9, VIEW_JOB_RUNNING, hostile);
+	for (int in_log = 0; in_log < 2; in_log++) {
+		if (in_log) {
+			top_show_log(&l->top, 9);
+			append(l, hostile);
+		}
+		const char *drawn = top_rig_draw(l, 24, 200);
+		assert_shows(drawn, "\\u009b2J\\x9b2J");
+		assert_shows(drawn, "\\u202eb\\u2066\\u200b");
+		for (const char *p = drawn; *p; p++)
+			assert_true(*p == '\n' || ((unsigned char)*p >= 0x20 && *p != 0x7f));
+		assert_shows_not(drawn, "\xc2\x9b");
+		assert_shows_not(drawn, "\u202e");
+	}
+}
+
 static void test_a_log_is_followed_until_one_scrolls(void **state)
 {
 	struct top_rig *l = *state;
@@ -116,6 +138,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		top_rig_test(test_a_log_reads_as_in_a_terminal),
+		top_rig_test(test_hostile_log_lines_and_names_stay_text),
 		top_rig_test(test_a_log_is_followed_until_one_scrolls),
 		top_rig_test(test_long_lines_wrap_or_are_cut),
 		top_rig_test(test_of_a_long_log_the_end_is_kept),

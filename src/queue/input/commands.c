@@ -2,7 +2,6 @@
 #include "queue/input/commands.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,17 +52,30 @@ static int commands_new(const char *name, struct commands **ret)
 	return 0;
 }
 
-int commands_open(const char *path, struct commands **ret, struct gd_error *err)
+static int open_file(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
+{
+	int r = trust_open(path, choice, ret_fd, err);
+	if (r == -EPERM && choice != TRUST_NAMED)
+		return r;
+	if (r == -EINVAL && choice != TRUST_NAMED)
+		return error_set(err, r,
+			"cannot read the commands file '%s': it is not a regular file; name it with --commands-file",
+			path);
+	if (r < 0)
+		return error_set(err, r, "cannot read the commands file '%s': %s%s", path, error_words(r),
+			r == -ENOENT ? "; expected one shell command per line" : "");
+	return 0;
+}
+
+int commands_open(const char *path, enum trust_choice choice, struct commands **ret, struct gd_error *err)
 {
 	bool is_stdin = !strcmp(path, "-");
-	cleanup_(closep) int fd = is_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0 && !is_stdin) {
-		int code = -errno;
-		return error_set(err, code, "cannot read the commands file '%s': %s%s", path, error_words(code),
-			code == -ENOENT ? "; expected one shell command per line" : "");
-	}
+	cleanup_(closep) int fd = -1;
 	struct commands *c;
-	int r = commands_new(is_stdin ? "standard input" : path, &c);
+	int r = is_stdin ? 0 : open_file(path, choice, &fd, err);
+	if (r < 0)
+		return r;
+	r = commands_new(is_stdin ? "standard input" : path, &c);
 	if (r < 0)
 		return error_set(err, r, "out of memory");
 	c->close_fd = !is_stdin;
@@ -100,14 +112,14 @@ static int spool(int from, int to)
 	}
 }
 
-int commands_read(const char *path, struct commands **ret, struct gd_error *err)
+int commands_read(const char *path, enum trust_choice choice, struct commands **ret, struct gd_error *err)
 {
 	cleanup_(commands_closep) struct commands *c = NULL;
 	cleanup_(closep) int copy = memfd_create("commands", MFD_CLOEXEC);
 	struct stat st;
 	if (copy < 0)
 		return error_set(err, -errno, "cannot read the commands file '%s': %s", path, error_words(errno));
-	int r = commands_open(path, &c, err);
+	int r = commands_open(path, choice, &c, err);
 	if (r < 0)
 		return r;
 	r = fstat(c->fd, &st) < 0 ? -errno : spool(c->fd, copy);

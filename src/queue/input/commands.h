@@ -17,6 +17,7 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/job_options.h"
+#include "queue/journal/trust.h"
 
 struct shell_command {
 	struct gd_bytes bytes;             /* no NUL at its end */
@@ -27,14 +28,14 @@ struct shell_command {
 /* A file that is being read. Only as much is in memory as its longest command. */
 struct commands;
 
-/* "-" is standard input, which is not closed afterwards. */
-int commands_open(const char *path, struct commands **ret, struct gd_error *err);
+/* "-" is standard input, which is not closed afterwards. A file that is refused: -EPERM, see trust_open(). */
+int commands_open(const char *path, enum trust_choice choice, struct commands **ret, struct gd_error *err);
 
 /*
  * As commands_open(), but all of it is read before this returns, once, as a pipe
  * allows no more. It is not in our own memory, which is copied by each fork.
  */
-int commands_read(const char *path, struct commands **ret, struct gd_error *err);
+int commands_read(const char *path, enum trust_choice choice, struct commands **ret, struct gd_error *err);
 
 /* Begins again; only after commands_read(). */
 int commands_rewind(struct commands *c);

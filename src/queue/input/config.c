@@ -2,7 +2,6 @@
 #include "queue/input/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -17,7 +16,6 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "queue/input/config_keys.h"
-#include "queue/journal/trust.h"
 
 /* More is no configuration. */
 #define LARGEST_FILE (1024 * 1024)
@@ -28,6 +26,8 @@ const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_POLL_INTERVAL] = {"poll_interval", CONFIG_KIND_DURATION, offsetof(struct config, poll_interval_ms), 1},
 	[CONFIG_COMMANDS_FILE] = {"commands_file", CONFIG_KIND_PATH, offsetof(struct config, commands_file)},
 	[CONFIG_LOG_DIR] = {"log_dir", CONFIG_KIND_PATH, offsetof(struct config, log_dir)},
+	[CONFIG_LOG_ACCESS] = {"log_access", CONFIG_KIND_ACCESS, offsetof(struct config, log_access)},
+	[CONFIG_MAX_LOG_SIZE] = {"max_log_size", CONFIG_KIND_SIZE, offsetof(struct config, max_log_bytes), 1 << 20},
 	[CONFIG_JOBS_FILE] = {"jobs_file", CONFIG_KIND_PATH, offsetof(struct config, jobs_file)},
 	[CONFIG_JOBS_PER_GPU] = {"jobs_per_gpu", CONFIG_KIND_INTEGER, offsetof(struct config, jobs_per_gpu)},
 	[CONFIG_TIMEOUT] = {"timeout", CONFIG_KIND_DURATION, offsetof(struct config, timeout_ms)},
@@ -57,6 +57,8 @@ static size_t field_size(enum config_key key)
 		return sizeof(char *);
 	case CONFIG_KIND_FLAG:
 		return sizeof(bool);
+	case CONFIG_KIND_ACCESS:
+		return sizeof(enum log_access);
 	case CONFIG_KIND_SIZE:
 	case CONFIG_KIND_DURATION:
 	case CONFIG_KIND_INTEGER:
@@ -118,6 +120,32 @@ static int flag_parse(const char *value, bool *ret, struct gd_error *err)
 	return error_set(err, -EINVAL, "'%s' is neither true nor false", display_quote(value, quote));
 }
 
+static int access_parse(const char *value, enum log_access *ret, struct gd_error *err)
+{
+	static const char *const names[] = {
+		[LOG_ACCESS_OWNER] = "owner", [LOG_ACCESS_GROUP] = "group", [LOG_ACCESS_ALL] = "all"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(value, names[i]) == 0) {
+			*ret = (enum log_access)i;
+			return 0;
+		}
+	char quote[DISPLAY_QUOTE_ROOM];
+	return error_set(err, -EINVAL, "'%s' is not one of owner, group, all", display_quote(value, quote));
+}
+
+/* 0, or at least `least`. */
+static int size_parse(const char *value, uint64_t least, uint64_t *ret, struct gd_error *err)
+{
+	uint64_t bytes;
+	char text[UNITS_ROOM];
+	int r = units_parse_size(value, UNITS_MB, &bytes, err);
+	if (r == 0 && bytes > 0 && bytes < least)
+		return error_set(err, -ERANGE, "it must be 0 or at least %s", units_format_size(least, text));
+	if (r == 0)
+		*ret = bytes;
+	return r;
+}
+
 static int string_parse(const char *value, char **place, struct gd_error *err)
 {
 	if (!*value)
@@ -141,7 +169,7 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		r = string_parse(value, place, err);
 		break;
 	case CONFIG_KIND_SIZE:
-		r = units_parse_size(value, UNITS_MB, place, err);
+		r = size_parse(value, row->least, place, err);
 		break;
 	case CONFIG_KIND_DURATION: {
 		uint64_t ms;
@@ -157,6 +185,9 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		break;
 	case CONFIG_KIND_FLAG:
 		r = flag_parse(value, place, err);
+		break;
+	case CONFIG_KIND_ACCESS:
+		r = access_parse(value, place, err);
 		break;
 	}
 	if (r == 0)
@@ -191,20 +222,23 @@ static int read_all(int fd, struct text *t)
 	}
 }
 
-int config_load(const char *path, bool trusted, struct config *ret, struct gd_error *err)
+int config_load(const char *path, enum trust_choice choice, struct config *ret, struct gd_error *err)
 {
-	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0) {
-		int code = -errno;
-		return error_set(err, code, "cannot read the configuration '%s': %s%s", path, error_words(code),
-			code == -ENOENT ? "; expected a YAML file" : "");
-	}
+	cleanup_(closep) int fd = -1;
+	int r = trust_open(path, choice, &fd, err);
+	if (r == -EPERM && choice != TRUST_NAMED)
+		return r;
+	if (r == -EINVAL && choice != TRUST_NAMED)
+		return error_set(err, r,
+			"cannot read the configuration '%s': it is not a regular file; name it with --config", path);
+	if (r < 0)
+		return error_set(err, r, "cannot read the configuration '%s': %s%s", path, error_words(r),
+			r == -ENOENT ? "; expected a YAML file" : "");
 	cleanup_(text_finish) struct text t = {0};
-	int r = read_all(fd, &t);
+	r = read_all(fd, &t);
 	if (r < 0)
 		return error_set(err, r, "cannot read the configuration '%s': %s", path, error_words(r));
-	r = trusted ? 0 : trust_check(fd, path, err);
-	return r < 0 ? r : config_parse(path, text_string(&t), t.length, ret, err);
+	return config_parse(path, text_string(&t), t.length, ret, err);
 }
 
 /* Whether something of that name is there, be it a link to nowhere: then opening it will say what is wrong. */

@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #include "gpu_dispatch.h"
+#include "queue/journal/trust.h"
+#include "queue/keeper/attempt_log.h"
 
 enum config_key {
 	CONFIG_GPUS, /* gpus, and gpu_ids: a list, kept as a specification too */
@@ -22,6 +24,8 @@ enum config_key {
 	CONFIG_POLL_INTERVAL,
 	CONFIG_COMMANDS_FILE,
 	CONFIG_LOG_DIR,
+	CONFIG_LOG_ACCESS,
+	CONFIG_MAX_LOG_SIZE,
 	CONFIG_JOBS_FILE,
 	CONFIG_JOBS_PER_GPU,
 	CONFIG_TIMEOUT,
@@ -41,6 +45,8 @@ struct config {
 	uint64_t poll_interval_ms;   /* 60 s; at least 1 ms */
 	char *commands_file;         /* commands.txt */
 	char *log_dir;               /* ./logs */
+	enum log_access log_access;  /* the owner alone */
+	uint64_t max_log_bytes;      /* 0: no limit; otherwise at least 1 MiB */
 	char *jobs_file;             /* ./jobs.jsonl */
 	int64_t jobs_per_gpu;        /* 0: as many as their memory allows */
 	uint64_t timeout_ms;         /* 0: none */
@@ -72,10 +78,10 @@ int config_set(struct config *c, enum config_key key, const char *option, const 
 
 /*
  * Reads a file as one layer. -ENOENT and the like when it cannot be read, -EPERM
- * when somebody else can write it (unless trusted), -EINVAL for what stands in
+ * when it was not named and another user can write it, -EINVAL for what stands in
  * it; the words begin with "FILE:LINE: " where a line is to blame.
  */
-int config_load(const char *path, bool trusted, struct config *ret, struct gd_error *err);
+int config_load(const char *path, enum trust_choice choice, struct config *ret, struct gd_error *err);
 
 /* The same from memory; `name` is for the words. */
 int config_parse(const char *name, const void *data, size_t size, struct config *ret, struct gd_error *err);

@@ -12,6 +12,7 @@ enum config_kind {
 	CONFIG_KIND_DURATION, /* seconds, or with a unit */
 	CONFIG_KIND_INTEGER,  /* from 0 */
 	CONFIG_KIND_FLAG,
+	CONFIG_KIND_ACCESS, /* owner, group or all */
 };
 
 struct config_row {

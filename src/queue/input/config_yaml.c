@@ -77,6 +77,8 @@ static const char *kind_words(enum config_kind kind)
 		return "a whole number, 0 or more";
 	case CONFIG_KIND_FLAG:
 		return "true or false";
+	case CONFIG_KIND_ACCESS:
+		return "owner, group or all";
 	}
 	return "a value";
 }

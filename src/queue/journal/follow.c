@@ -18,7 +18,7 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
 	jobs_init(&f.jobs);
-	int r = journal_resolve(path, &f.path, err);
+	int r = journal_resolve(path, &f.path, NULL, err);
 	if (r < 0)
 		return r;
 	r = journal_reader_init(&f.reader, f.path);
@@ -57,6 +57,8 @@ int follow_update(struct follow *f, struct gd_error *err)
 	}
 	if (r == -ENOTSUP)
 		return error_set(err, r, "reading journal '%s': it was written by a newer gpuq; use that one", f->path);
+	if (r == -EINVAL)
+		return error_set(err, r, "reading journal '%s': it is not a regular file", f->path);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", f->path, error_words(r));
 	return 0;

@@ -79,8 +79,10 @@ int journal_lock(struct journal *j, struct gd_error *err)
 	struct journal_counters c;
 	bool have = r == 0 && journal_counters_read(j, &c);
 	if (r == 0) {
-		if (have && st.st_size > 0 && c.size == (uint64_t)st.st_size &&
-			journal_counters_match(j, &c, st.st_size)) {
+		bool match = have && c.size > 0 && journal_counters_match(j, &c, st.st_size);
+		if (!match && !j->recognized) {
+			r = journal_refuse_unrecognized(j, err);
+		} else if (match && c.size == (uint64_t)st.st_size) {
 			j->size = st.st_size;
 			j->next_id = c.next_id;
 			j->fence = c.fence;

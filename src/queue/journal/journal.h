@@ -16,7 +16,6 @@
  *     runner.lock   locked by the runner as long as it lives; in it, who that is
  *     keepers/      a file for each keeper, locked as long as it lives
  *     env/          environments of jobs, a file for each distinct content
- *     scripts/      commands that are too long for an argument
  *     samples.jsonl how full and busy the GPUs were, see samples.h
  *
  * The counters: which file and which size of it they belong to, the next job id,
@@ -31,6 +30,10 @@
  * `start` only if the fence, under the append lock, is still the same. So the
  * start of a runner that has been replaced, and one that was decided in ignorance of a
  * cancellation, are void without a trace: the job provably never ran.
+ *
+ * Jobs are executed, so the file and the folder must be trusted (base/trust.h): each
+ * descriptor is checked when it is opened, also when a file was put in the journal's
+ * place. A file is changed only after it was recognized as a journal. Reading needs no trust.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_H
 #define QUEUE_JOURNAL_JOURNAL_H
@@ -49,7 +52,9 @@ struct journal {
 	int dir_fd;
 	int lock_fd;
 	bool locked;
-	dev_t dev; /* of fd */
+	bool accepted;   /* --trust: other users may have written the journal */
+	bool recognized; /* the file begins as a journal does */
+	dev_t dev;       /* of fd */
 	ino_t ino;
 	off_t size; /* under the lock: where the next line goes */
 	uint64_t next_id;
@@ -58,11 +63,17 @@ struct journal {
 	bool created; /* the directory entry is not synced yet */
 };
 
-/* The absolute path of a journal that is there or will be: symbolic links are followed, for prune renames. */
-int journal_resolve(const char *path, char **ret, struct gd_error *err);
+/*
+ * The absolute path of a journal that is there or will be: symbolic links are followed, for prune renames.
+ * *ret_foreign (may be NULL): the path leads through a link of another user.
+ */
+int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_error *err);
 
-/* Opens the journal and its folder; makes both (for the owner alone) if they are not there. */
-int journal_open(const char *path, struct journal **ret, struct gd_error *err);
+/*
+ * Opens the journal and its folder for writing; makes both (for the owner alone) if they are not there.
+ * -EPERM if another user can have written one of them, unless `accepted`; -EINVAL if the file is not a journal.
+ */
+int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err);
 void journal_close(struct journal *j); /* NULL is fine */
 void journal_closep(struct journal **j);
 
@@ -112,7 +123,9 @@ int journal_replace(struct journal *j, const char *draft, struct gd_error *err);
  */
 struct journal_reader {
 	const char *path;
-	int fd; /* -1: not there yet */
+	bool checked;          /* set it to execute what is read: only trusted files are read, others are -EPERM */
+	const char *objection; /* after -EPERM: why, for trust_refuse() */
+	int fd;                /* -1: not there yet */
 	dev_t dev;
 	ino_t ino;
 	off_t offset;     /* after the last complete line */
@@ -124,8 +137,10 @@ struct journal_reader {
 /* One line, without its newline; it is the reader's memory. Non-zero stops the reading and is returned. */
 typedef int journal_line_fn(void *context, uint64_t line_no, const char *line, size_t size);
 
-/* path is not copied. A file that is not there yet is an empty one. */
+/* path, from journal_resolve(), is not copied. A file that is not there yet is an empty one. */
 int journal_reader_init(struct journal_reader *r, const char *path);
+/* The same for the file that the journal has open, whatever is at its path. */
+int journal_reader_init_open(struct journal_reader *r, const struct journal *j);
 void journal_reader_finish(struct journal_reader *r);
 
 /*

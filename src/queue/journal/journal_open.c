@@ -11,19 +11,20 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
+#include "queue/journal/trust.h"
 
-int journal_resolve(const char *path, char **ret, struct gd_error *err)
+int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_error *err)
 {
-	cleanup_(freep) char *real = realpath(path, NULL);
-	if (real) {
-		*ret = take_ptr(real);
-		return 0;
-	}
-	if (errno != ENOENT)
-		return error_set(err, -errno, "opening journal '%s': %s", path, error_words(errno));
-	const char *slash = strrchr(path, '/');
-	cleanup_(freep) char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-	const char *base = slash ? slash + 1 : path;
+	cleanup_(freep) char *target = NULL;
+	bool foreign = false;
+	int r = trust_follow_links(path, &target, &foreign);
+	if (r < 0)
+		return error_set(err, r, "opening journal '%s': %s", path, error_words(r));
+	const char *slash = strrchr(target, '/');
+	cleanup_(freep) char *dir =
+		slash ? strndup(target, slash == target ? 1 : (size_t)(slash - target)) : strdup(".");
+	const char *base = slash ? slash + 1 : target;
 	if (!dir)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
@@ -36,12 +37,28 @@ int journal_resolve(const char *path, char **ret, struct gd_error *err)
 	if (asprintf(&joined, "%s/%s", strcmp(real_dir, "/") == 0 ? "" : real_dir, base) < 0)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	*ret = joined;
+	if (ret_foreign)
+		*ret_foreign = foreign;
 	return 0;
+}
+
+/* With O_CREAT alone, the kernel may refuse files of others in sticky directories before we can say why. */
+static int open_or_create(const char *path)
+{
+	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+	for (int tries = 0; tries < 100; tries++) {
+		int fd = open(path, flags);
+		if (fd < 0 && errno == ENOENT)
+			fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+		if (fd >= 0 || errno != EEXIST)
+			return fd;
+	}
+	return -1;
 }
 
 int journal_open_file(struct journal *j, struct gd_error *err)
 {
-	cleanup_(closep) int fd = open(j->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+	cleanup_(closep) int fd = open_or_create(j->path);
 	if (fd < 0)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
@@ -49,8 +66,12 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "opening journal '%s': it is not a regular file", j->path);
+	int r = j->accepted ? 0 : trust_check(fd, j->path, err);
+	if (r < 0)
+		return r;
 	if (j->fd >= 0)
 		close(j->fd);
+	j->recognized = journal_recognize(fd, st.st_size);
 	j->fd = take_fd(&fd);
 	j->dev = st.st_dev;
 	j->ino = st.st_ino;
@@ -59,19 +80,26 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 
 /*
  * The contents of the folder are executed, like the journal itself, so nobody else may write to it. In a directory
- * in which everybody may create files, another user may have created the folder first.
+ * in which everybody may create files, another user may have created the folder first. If the journal of another user
+ * is accepted, so is a folder of that user.
  */
 static int check_folder(const struct journal *j, int fd, const char *shown, struct gd_error *err)
 {
 	struct stat st, journal;
-	if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
-		return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
-	bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
-	if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
+	const char *objection = trust_objection(fd);
+	if (!objection)
 		return 0;
+	if (j->accepted) {
+		if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
+			return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
+		bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
+		if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
+			return 0;
+	}
 	return error_set(err, -EPERM,
-		"directory '%s' %s, who could make this account run anything; remove it or use another journal", shown,
-		ours ? "can be written by others" : "belongs to another user");
+		"refusing to use directory '%s': it %s, who could make this account run anything; remove it or use another "
+		"journal",
+		shown, objection);
 }
 
 /* Opens one of our directories; creates it if it is missing. */
@@ -91,7 +119,7 @@ static int open_dir(
 
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
-	static const char *const parts[] = {"keepers", "env", "scripts"};
+	static const char *const parts[] = {"keepers", "env"};
 	cleanup_(closep) int dir_fd = -1;
 	int r = open_dir(j, AT_FDCWD, j->dir_path, j->dir_path, &dir_fd, err);
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -112,18 +140,32 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-int journal_open(const char *path, struct journal **ret, struct gd_error *err)
+/* A file that was damaged at its beginning is still recognized by the counters in its folder, if there is one. */
+static int check_recognized(const struct journal *j, struct gd_error *err)
+{
+	if (j->recognized || access(j->dir_path, F_OK) == 0)
+		return 0;
+	return journal_refuse_unrecognized(j, err);
+}
+
+int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)
 {
 	cleanup_(journal_closep) struct journal *j = calloc(1, sizeof(*j));
 	if (!j)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	j->fd = j->dir_fd = j->lock_fd = -1;
-	int r = journal_resolve(path, &j->path, err);
+	j->accepted = accepted;
+	bool foreign = false;
+	int r = journal_resolve(path, &j->path, &foreign, err);
+	if (r == 0 && foreign && !accepted)
+		r = trust_refuse(path, TRUST_FOREIGN_LINK, err);
 	if (r < 0)
 		return r;
 	if (asprintf(&j->dir_path, "%s.d", j->path) < 0)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	r = journal_open_file(j, err);
+	if (r == 0)
+		r = check_recognized(j, err);
 	if (r == 0)
 		r = journal_open_folder(j, err);
 	if (r < 0)

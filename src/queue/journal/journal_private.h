@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the journal share. Only journal.c, journal_open.c, journal_counters.c and journal_recover.c
- * include this.
+ * What the files of the journal share. Only journal.c and journal_*.c include this.
  *
  * After journal_open_file() and journal_open_folder(), also where they replace descriptors, `fd`, `dev` and `ino`
  * belong to one file, and `dir_fd` and `lock_fd` to one folder.
@@ -11,7 +10,7 @@
 
 #include "queue/journal/journal.h"
 
-/* Opens the file at the path, in place of the one that is open; creates it if it is missing. */
+/* Opens the file at the path, in place of the one that is open; creates it if it is missing. Sets `recognized`. */
 int journal_open_file(struct journal *j, struct gd_error *err);
 /* The same for the folder FILE.d and its append lock. */
 int journal_open_folder(struct journal *j, struct gd_error *err);
@@ -21,6 +20,14 @@ int journal_open_folder(struct journal *j, struct gd_error *err);
 struct journal_counters {
 	uint64_t dev, ino, size, tail, next_id, fence;
 };
+
+/*
+ * Whether the file of this size begins as a journal does: it is empty, or its first line is the one that every journal
+ * begins with, maybe torn, or a job of the first gpu_dispatch. The archive of a journal is not a journal.
+ */
+bool journal_recognize(int fd, off_t size);
+/* Returns -EINVAL and says that the file is not a journal. */
+int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err);
 
 /* False if there is no such line. */
 bool journal_counters_read(struct journal *j, struct journal_counters *ret);

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/trust.h"
 
 #define FIRST_ROOM ((size_t)1 << 20)
 
@@ -25,6 +26,22 @@ int journal_reader_init(struct journal_reader *r, const char *path)
 	return 0;
 }
 
+int journal_reader_init_open(struct journal_reader *r, const struct journal *j)
+{
+	int e = journal_reader_init(r, j->path);
+	if (e < 0)
+		return e;
+	/* Closing a descriptor of the journal releases no lock: the lock is on append.lock. */
+	r->fd = fcntl(j->fd, F_DUPFD_CLOEXEC, 3);
+	r->dev = j->dev;
+	r->ino = j->ino;
+	if (r->fd < 0) {
+		e = -errno;
+		journal_reader_finish(r);
+	}
+	return e;
+}
+
 void journal_reader_finish(struct journal_reader *r)
 {
 	closep(&r->fd);
@@ -34,7 +51,7 @@ void journal_reader_finish(struct journal_reader *r)
 
 static int reader_open(struct journal_reader *r)
 {
-	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	struct stat st;
@@ -44,6 +61,9 @@ static int reader_open(struct journal_reader *r)
 		return -EISDIR;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
+	r->objection = r->checked ? trust_objection(fd) : NULL;
+	if (r->objection)
+		return -EPERM;
 	r->fd = take_fd(&fd);
 	r->dev = st.st_dev;
 	r->ino = st.st_ino;

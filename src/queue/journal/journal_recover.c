@@ -2,7 +2,6 @@
 #include "queue/journal/journal_private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,15 +75,11 @@ static int note_id(void *context, uint64_t line_no, const char *line, size_t siz
 static int scan_ids(struct journal *j, off_t from)
 {
 	struct journal_reader r;
-	int e = journal_reader_init(&r, j->path);
+	int e = journal_reader_init_open(&r, j);
 	if (e < 0)
 		return e;
-	/* Closing a descriptor of the journal releases no lock: the lock is on append.lock. */
-	r.fd = fcntl(j->fd, F_DUPFD_CLOEXEC, 3);
-	r.dev = j->dev;
-	r.ino = j->ino;
 	r.offset = from;
-	e = r.fd < 0 ? -errno : journal_reader_read(&r, note_id, j);
+	e = journal_reader_read(&r, note_id, j);
 	journal_reader_finish(&r);
 	return e < 0 ? e : 0;
 }

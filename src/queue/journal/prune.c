@@ -18,6 +18,7 @@
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/record.h"
+#include "queue/journal/trust.h"
 
 #define DRAFT         "prune.draft"
 #define FLUSH_BYTES   ((size_t)1 << 20)
@@ -191,16 +192,29 @@ static int keep_owner(int fd, const struct stat *journal)
 	return journal->st_uid != geteuid() && fchown(fd, journal->st_uid, journal->st_gid) < 0 ? -errno : 0;
 }
 
-static int open_archive(struct pruning *p, const char *path, const struct stat *journal)
+static int archive_failed(const char *path, int code, struct gd_error *err)
 {
+	return error_set(err, code, "opening archive '%s': %s", path, error_words(code));
+}
+
+static int open_archive(struct pruning *p, const char *path, const struct stat *journal, struct gd_error *err)
+{
+	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
 	char last;
-	p->archive_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (p->archive_fd >= 0)
-		return keep_owner(p->archive_fd, journal);
-	p->archive_fd = errno == EEXIST ? open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW) : -1;
+	p->archive_fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+	if (p->archive_fd >= 0) {
+		int r = keep_owner(p->archive_fd, journal);
+		return r < 0 ? archive_failed(path, r, err) : 0;
+	}
+	p->archive_fd = errno == EEXIST ? open(path, flags) : -1;
 	if (p->archive_fd < 0 || fstat(p->archive_fd, &st) < 0)
-		return -errno;
+		return archive_failed(path, -errno, err);
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EINVAL, "opening archive '%s': it is not a regular file", path);
+	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, err);
+	if (r < 0)
+		return r;
 	p->archive_size = st.st_size;
 	/* A line that a crash has cut off must not spoil our first. */
 	if (st.st_size > 0 && pread(p->archive_fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
@@ -216,9 +230,9 @@ static int open_files(struct pruning *p, struct gd_error *err)
 		return error_set(err, -ENOMEM, "pruning: out of memory");
 	if (fstat(p->journal->fd, &st) < 0)
 		return error_set(err, -errno, "pruning '%s': %s", p->journal->path, error_words(errno));
-	int r = open_archive(p, archive, &st);
+	int r = open_archive(p, archive, &st, err);
 	if (r < 0)
-		return error_set(err, r, "opening archive '%s': %s", archive, error_words(r));
+		return r;
 	/* What a prune that was killed has left. */
 	unlinkat(p->journal->dir_fd, DRAFT, 0);
 	p->draft_fd = openat(p->journal->dir_fd, DRAFT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -239,11 +253,14 @@ static int write_files(struct pruning *p)
 	int e = write_seen(p);
 	if (e < 0)
 		return e;
-	e = journal_reader_init(&r, p->journal->path);
+	/* Not by its path: what another user puts there must not become the journal. */
+	e = journal_reader_init_open(&r, p->journal);
 	if (e < 0)
 		return e;
 	e = journal_reader_read(&r, sort_line, p);
 	journal_reader_finish(&r);
+	if (e == 1)
+		e = -ESTALE; /* another file is at the path */
 	if (e == 0)
 		e = flush(&p->kept, p->draft_fd, 0);
 	if (e == 0)
@@ -285,6 +302,8 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 	int r = follow_open(p->journal->path, false, &p->follow, err);
 	if (r < 0)
 		return r;
+	if (p->follow.reader.dev != p->journal->dev || p->follow.reader.ino != p->journal->ino)
+		return error_set(err, -ESTALE, "pruning '%s': it was replaced just now; try again", p->journal->path);
 	const struct jobs *js = &p->follow.jobs;
 	p->drop = calloc(js->count + 1, sizeof(*p->drop));
 	if (!p->drop)

@@ -2,25 +2,56 @@
 #include "queue/journal/trust.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/trust.h"
 
+int trust_refuse(const char *path, const char *objection, struct gd_error *err)
+{
+	return error_set(err, -EPERM,
+		"refusing to use '%s': it %s, who could make this account run anything; use --trust if you accept that",
+		path, objection);
+}
+
 int trust_check(int fd, const char *path, struct gd_error *err)
 {
-	struct stat st;
-	if (fstat(fd, &st) < 0) {
-		int code = -errno;
-		return error_set(err, code, "cannot look at '%s': %s", path, error_words(code));
-	}
-	/* /dev/null and terminals: writable for all, but nobody's words stay in them. */
-	if (S_ISCHR(st.st_mode))
-		return 0;
 	const char *objection = trust_objection(fd);
-	if (!objection)
-		return 0;
-	return error_set(err, -EPERM,
-		"'%s' %s, who could make this account run anything; use 'chmod go-w' or, if that is meant, --trust",
-		path, objection);
+	return objection ? trust_refuse(path, objection, err) : 0;
+}
+
+static int open_named(const char *path, int *ret_fd)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(freep) char *real = NULL;
+	bool foreign;
+	struct stat st;
+	if (choice == TRUST_NAMED)
+		return open_named(path, ret_fd);
+	int r = trust_follow_links(path, &real, &foreign);
+	if (r < 0)
+		return r;
+	if (foreign && choice == TRUST_FOUND)
+		return trust_refuse(path, TRUST_FOREIGN_LINK, err);
+	/* Not blocking: it can be a pipe to which nobody writes. */
+	cleanup_(closep) int fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	r = choice == TRUST_FOUND ? trust_check(fd, path, err) : 0;
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
 }

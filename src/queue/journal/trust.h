@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether somebody else could have written what we are about to execute. */
+/*
+ * Which files of other users a queue uses: none whose content is executed, unless the user says so.
+ *
+ * A file that the user named on the command line is the user's own choice. A file that is used because it lies there
+ * (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written.
+ */
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
 
 #include "gpu_dispatch.h"
 
+/* How an input file was chosen. */
+enum trust_choice {
+	TRUST_NAMED,    /* on the command line: any file, also a pipe, which is waited for */
+	TRUST_FOUND,    /* not named: a regular file that only the user and root can have written */
+	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of anybody */
+};
+
 /*
- * 0 if the open file belongs to us or root and no other user can write it; else
- * -EPERM with the words, which name `path` and --trust. Being writable for one's
- * own private group (umask 002) is no objection; an access list is.
+ * Opens an input file for reading: 0, or
+ * -EPERM: refused, err says why and how to accept the file; -EINVAL: it was found and is not a regular file.
+ * Other codes are those of open(). err is set for -EPERM alone.
  */
+int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err);
+
+/* 0 if base/trust.h has no objection to the open file; otherwise -EPERM, as trust_refuse(). */
 int trust_check(int fd, const char *path, struct gd_error *err);
+
+/* Returns -EPERM and says: refusing to use 'path': it belongs to another user; what to do. */
+int trust_refuse(const char *path, const char *objection, struct gd_error *err);
+
+/* The objection to a path that leads through a link of another user, for trust_refuse(). */
+#define TRUST_FOREIGN_LINK "is a symbolic link of another user"
 
 #endif

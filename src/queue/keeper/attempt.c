@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -39,7 +38,7 @@ static const char *next_string(const char **p, const char *end)
 
 int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload)
 {
-	*a = (struct attempt){.order = *order, .payload = payload};
+	*a = (struct attempt){.order = *order, .payload = payload, .script_fd = -1, .log = ATTEMPT_LOG_NONE};
 	const char *p = payload, *end = payload + order->size;
 	const char **strings[] = {
 		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
@@ -64,14 +63,14 @@ void attempt_finish(struct attempt *a)
 	free(a->payload);
 	free(a->env_changes);
 	free(a->gpus);
-	free(a->log_path);
-	free(a->script_path);
+	attempt_log_close(&a->log);
+	closep(&a->script_fd);
 	free(a->envp);
 	free(a->env_block);
 	free(a->cookie);
 	for (size_t i = 0; i < sizeof(a->own_env) / sizeof(a->own_env[0]); i++)
 		free(a->own_env[i]);
-	*a = (struct attempt){0};
+	*a = (struct attempt){.script_fd = -1, .log = ATTEMPT_LOG_NONE};
 }
 
 /* ---- Environment ------------------------------------------------------------------ */
@@ -122,73 +121,18 @@ static int build_environment(struct attempt *a, const struct journal *j, const c
 	return 0;
 }
 
-/* ---- Log and script ------------------------------------------------------------------ */
+/* ---- Script --------------------------------------------------------------------- */
 
-static int make_directories(const char *path)
-{
-	cleanup_(freep) char *copy = strdup(path);
-	if (!copy)
-		return -ENOMEM;
-	for (char *p = copy + 1; *p; p++)
-		if (*p == '/') {
-			*p = '\0';
-			if (mkdir(copy, 0777) < 0 && errno != EEXIST)
-				return -errno;
-			*p = '/';
-		}
-	return mkdir(copy, 0777) < 0 && errno != EEXIST ? -errno : 0;
-}
-
-/* A file that was not there before, so no two attempts ever share one. */
-static int open_log(struct attempt *a, int *ret)
-{
-	char stamp[32];
-	time_t now = time(NULL);
-	struct tm tm;
-	strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
-	bool made = false;
-	for (int i = 1; i < 10000; i++) {
-		char suffix[16] = "";
-		if (i > 1)
-			snprintf(suffix, sizeof(suffix), "_%d", i);
-		free(a->log_path);
-		if (asprintf(&a->log_path, "%s/job_%s_%llu%s.log", a->log_dir, stamp, (unsigned long long)a->order.id,
-			    suffix) < 0) {
-			a->log_path = NULL;
-			return -ENOMEM;
-		}
-		int fd = open(a->log_path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
-		if (fd >= 0) {
-			*ret = fd;
-			return 0;
-		}
-		if (errno == ENOENT && !made) {
-			int r = make_directories(a->log_dir);
-			if (r < 0)
-				return r;
-			made = true;
-			i--;
-		} else if (errno != EEXIST) {
-			return -errno;
-		}
-	}
-	return -EEXIST;
-}
-
-static int write_script(struct attempt *a, const struct journal *j)
+/* In memory, so that no other user can put another script in its place. */
+static int write_script(struct attempt *a)
 {
 	size_t size = strlen(a->command);
 	if (size < LONGEST_ARGUMENT)
 		return 0;
-	if (asprintf(&a->script_path, "%s/scripts/%llu-%u", j->dir_path, (unsigned long long)a->order.id,
-		    a->order.attempt) < 0) {
-		a->script_path = NULL;
-		return -ENOMEM;
-	}
-	cleanup_(closep) int fd = open(a->script_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
+	a->script_fd = memfd_create("script", MFD_CLOEXEC);
+	if (a->script_fd < 0)
 		return -errno;
-	return file_write_all(fd, a->command, size);
+	return file_write_all(a->script_fd, a->command, size);
 }
 
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper)
@@ -196,32 +140,32 @@ int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char 
 	return build_environment(a, j, keeper);
 }
 
-int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd)
+static int open_log(struct attempt *a)
+{
+	int r = attempt_log_open(&a->log,
+		&(struct attempt_log_options){.directory = a->log_dir,
+			.accepted = a->order.log_accepted,
+			.access = (enum log_access)a->order.log_access,
+			.max_bytes = a->order.max_log_bytes},
+		a->order.id);
+	if (r == -ENOTUNIQ)
+		a->missing = ATTEMPT_LOG_DIRECTORY;
+	return r == -ENOTUNIQ ? -EPERM : r;
+}
+
+int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper)
 {
 	a->missing = ATTEMPT_ENVIRONMENT;
 	int r = build_environment(a, j, keeper);
 	if (r == 0) {
 		a->missing = ATTEMPT_SCRIPT;
-		r = write_script(a, j);
+		r = write_script(a);
 	}
 	if (r == 0) {
 		a->missing = ATTEMPT_LOG;
-		r = open_log(a, ret_log_fd);
-	}
-	if (r < 0) {
-		/* The path is that of somebody else's file, or of none. */
-		free(take_ptr(a->log_path));
-		attempt_undo(a);
+		r = open_log(a);
 	}
 	return r;
-}
-
-void attempt_undo(struct attempt *a)
-{
-	if (a->log_path)
-		unlink(a->log_path);
-	if (a->script_path)
-		unlink(a->script_path);
 }
 
 /* ---- The job's first process ------------------------------------------------------------ */
@@ -245,7 +189,7 @@ static int append_start(const struct attempt *a, struct journal *j, const char *
 				       .attempt = a->order.attempt,
 				       .pid = getpid(),
 				       .keeper = keeper,
-				       .log = a->log_path,
+				       .log = a->log.path,
 				       .gpus = a->gpus,
 				       .num_gpus = a->order.num_gpus,
 				       .retries = (int)a->order.retries});
@@ -284,8 +228,17 @@ _Noreturn static void leave(struct attempt_page *page, int stage, int code)
 	_exit(127);
 }
 
-_Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const char *keeper, int log_fd,
-	struct attempt_page *page, pid_t parent)
+/* The shell opens the script by the descriptor's name, and the job inherits the descriptor. */
+static void exec_script(const struct attempt *a)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", a->script_fd);
+	if (lseek(a->script_fd, 0, SEEK_SET) == 0 && fcntl(a->script_fd, F_SETFD, 0) == 0)
+		execle("/bin/sh", "sh", name, (char *)NULL, a->envp);
+}
+
+_Noreturn void attempt_exec(
+	const struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page, pid_t parent)
 {
 	/* From here on this process ends with its keeper; if that is gone already, nobody would tell us. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -294,7 +247,7 @@ _Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const ch
 	setsid();
 	attempt_reset_signals();
 	/* Standard input is /dev/null already. */
-	if (dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0)
+	if (dup2(a->log.fd, STDOUT_FILENO) < 0 || dup2(a->log.fd, STDERR_FILENO) < 0)
 		leave(page, ATTEMPT_REFUSED, -errno);
 	int r = append_start(a, j, keeper);
 	if (r < 0)
@@ -302,9 +255,9 @@ _Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const ch
 	page->stage = ATTEMPT_STARTED;
 	if (*a->cwd && chdir(a->cwd) < 0)
 		leave(page, ATTEMPT_NO_DIRECTORY, -errno);
-	raise_stack_limit(a->envp, a->script_path ? 0 : strlen(a->command));
-	if (a->script_path)
-		execle("/bin/sh", "sh", a->script_path, (char *)NULL, a->envp);
+	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
+	if (a->script_fd >= 0)
+		exec_script(a);
 	else
 		execle("/bin/sh", "sh", "-c", a->command, (char *)NULL, a->envp);
 	leave(page, ATTEMPT_NO_EXEC, -errno);

@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "queue/journal/journal.h"
+#include "queue/keeper/attempt_log.h"
 #include "queue/keeper/keeper_messages.h"
 
 enum attempt_stage {
@@ -31,6 +32,7 @@ enum attempt_part {
 	ATTEMPT_ENVIRONMENT,
 	ATTEMPT_SCRIPT,
 	ATTEMPT_LOG,
+	ATTEMPT_LOG_DIRECTORY, /* other users can change it */
 	ATTEMPT_PROCESS,
 };
 
@@ -47,8 +49,8 @@ struct attempt {
 	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim, *input;
 	const char **env_changes;
 	int *gpus;
-	char *log_path;
-	char *script_path; /* NULL: the command is an argument */
+	struct attempt_log log;
+	int script_fd; /* -1: the command is an argument */
 	char **envp;
 	char *env_block;
 	char *cookie; /* "GPUQ_COOKIE=…" */
@@ -61,11 +63,9 @@ int attempt_init(struct attempt *a, const struct keeper_order *order, char *payl
 void attempt_finish(struct attempt *a);
 
 /* Environment, script and log file. What fails here is refused, and nothing of it is left. */
-int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, int *ret_log_fd);
+int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper);
 /* The environment alone, for a hook without an attempt. */
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper);
-/* Takes back the log and the script of an attempt that never started. */
-void attempt_undo(struct attempt *a);
 
 /* The variable by which processes of an attempt are recognized; its value is KEEPER-ID-ATTEMPT. */
 #define ATTEMPT_COOKIE "GPUQ_COOKIE"
@@ -76,7 +76,7 @@ void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t at
 void attempt_reset_signals(void);
 
 /* In the new process: does not return. */
-_Noreturn void attempt_exec(const struct attempt *a, struct journal *j, const char *keeper, int log_fd,
-	struct attempt_page *page, pid_t parent);
+_Noreturn void attempt_exec(
+	const struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page, pid_t parent);
 
 #endif

@@ -65,7 +65,7 @@ static int take_name(struct keeper *k)
 
 static int keeper_open(struct keeper *k)
 {
-	int r = k->journal ? 0 : journal_open(k->journal_path, &k->journal, NULL);
+	int r = k->journal ? 0 : journal_open(k->journal_path, k->accepted, &k->journal, NULL);
 	if (r == 0 && k->lock_fd < 0)
 		r = take_name(k);
 	if (r < 0 || k->announced)
@@ -175,6 +175,8 @@ static void on_time(struct keeper *k)
 			say_stuck(k);
 		k->step_ns = now + (k->stuck ? STUCK_AGAIN_MS : KILL_AGAIN_MS) * NS_PER_MS;
 	}
+	if (k->attempt.log.trim_ns && now >= k->attempt.log.trim_ns)
+		attempt_log_trim(&k->attempt.log, now);
 	keeper_claim_on_time(&k->claim, now, k->runner_fd < 0);
 }
 
@@ -190,11 +192,10 @@ static int read_whole(int fd, void *data, size_t size)
 static int start_job(struct keeper *k, const struct keeper_order *order, char *payload)
 {
 	int r = attempt_init(&k->attempt, order, payload);
-	cleanup_(closep) int log_fd = -1;
 	if (r == 0)
 		r = keeper_open(k);
 	if (r == 0)
-		r = attempt_prepare(&k->attempt, k->journal, k->name, &log_fd);
+		r = attempt_prepare(&k->attempt, k->journal, k->name);
 	if (r < 0)
 		return r;
 	k->attempt.missing = ATTEMPT_PROCESS;
@@ -210,11 +211,11 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->started_ns = clock_now_ns();
 	k->pid = fork();
 	if (k->pid == 0)
-		attempt_exec(&k->attempt, k->journal, k->name, log_fd, k->page, parent);
+		attempt_exec(&k->attempt, k->journal, k->name, k->page, parent);
 	if (k->pid < 0) {
 		r = -errno;
 		keeper_claim_leave(&k->claim);
-		attempt_undo(&k->attempt);
+		attempt_log_remove(&k->attempt.log);
 		return r;
 	}
 	k->phase = KEEPER_RUNNING;
@@ -314,8 +315,11 @@ static int next_timeout_ms(const struct keeper *k)
 {
 	uint64_t at = k->phase == KEEPER_RUNNING ? k->deadline_ns : k->phase == KEEPER_IDLE ? 0 : k->step_ns;
 	uint64_t claim = keeper_claim_due(&k->claim, k->runner_fd < 0);
+	uint64_t trim = k->phase == KEEPER_IDLE ? 0 : k->attempt.log.trim_ns;
 	if (claim && (!at || claim < at))
 		at = claim;
+	if (trim && (!at || trim < at))
+		at = trim;
 	return at ? clock_ms_until(at, clock_now_ns()) : -1;
 }
 
@@ -333,9 +337,9 @@ static void keeper_round(struct keeper *k)
 		on_time(k);
 }
 
-_Noreturn void keeper_main(const char *journal_path, int fd)
+_Noreturn void keeper_main(const char *journal_path, bool accepted, int fd)
 {
-	struct keeper k = {.journal_path = journal_path, .runner_fd = fd, .lock_fd = -1};
+	struct keeper k = {.journal_path = journal_path, .accepted = accepted, .runner_fd = fd, .lock_fd = -1};
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);

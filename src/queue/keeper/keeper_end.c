@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The end of a job: its line in the journal, the note to the runner, and the job's hook. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,18 +22,14 @@
 
 static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *e)
 {
-	cleanup_(closep) int fd = open(k->attempt.log_path, O_RDONLY | O_CLOEXEC);
 	cleanup_(freep) char *tail = malloc(OOM_TAIL_BYTES);
-	struct stat st;
-	if (k->attempt.order.num_gpus == 0 || fd < 0 || !tail || fstat(fd, &st) < 0)
+	if (k->attempt.order.num_gpus == 0 || !tail)
 		return false;
-	off_t from = st.st_size > OOM_TAIL_BYTES ? st.st_size - OOM_TAIL_BYTES : 0;
-	ssize_t n = pread(fd, tail, OOM_TAIL_BYTES, from);
 	return oom_happened(&(struct oom_evidence){.exit_code = e->exit_code,
 		.signal = e->signal,
 		.full = k->gpu_full,
 		.tail = tail,
-		.size = n > 0 ? (size_t)n : 0});
+		.size = attempt_log_tail(&k->attempt.log, tail, OOM_TAIL_BYTES)});
 }
 
 bool keeper_hear_news(struct keeper *k)
@@ -169,13 +163,12 @@ void keeper_finish_job(struct keeper *k)
 	if (k->page->stage == ATTEMPT_FORKED && start_is_written(k))
 		k->page->stage = ATTEMPT_STARTED;
 	if (k->page->stage <= ATTEMPT_REFUSED) {
-		attempt_undo(&k->attempt);
+		attempt_log_remove(&k->attempt.log);
 		keeper_send_note_and_ready(
 			k, KEEPER_NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
 	} else {
 		struct attempt_end e;
-		if (k->attempt.script_path)
-			unlink(k->attempt.script_path);
+		attempt_log_trim(&k->attempt.log, clock_now_ns());
 		describe_end(k, &e, &words);
 		format_end(&line, &e);
 		if (*k->attempt.on_finish) {

@@ -30,9 +30,12 @@ struct keeper_order {
 	int64_t peak_mem_mb; /* -1: not known */
 	int64_t grace_ms;
 	int64_t retries; /* for a job that does not say how many */
+	int64_t max_log_bytes;
 	uint32_t num_gpus;
 	uint32_t num_env; /* changes to the environment */
 	uint32_t gpu_full;
+	uint32_t log_access;   /* enum log_access */
+	uint32_t log_accepted; /* other users may change log_dir: the user named it */
 	uint64_t size;
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),

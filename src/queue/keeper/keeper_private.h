@@ -27,6 +27,7 @@ enum keeper_phase {
 
 struct keeper {
 	const char *journal_path;
+	bool accepted;
 	struct journal *journal;
 	int runner_fd; /* -1: the runner is gone */
 	int signal_fd;

@@ -36,7 +36,7 @@ enum nursery_request {
 };
 
 struct nursery {
-	const char *journal_path;
+	struct nursery_options options;
 	int fd; /* -1: the runner is gone */
 	int signal_fd;
 	pid_t *children; /* keepers and syncers */
@@ -69,8 +69,8 @@ static void add_child(struct nursery *n, enum nursery_request request, int fd)
 		close(n->signal_fd);
 		free(n->children);
 		if (request == NURSERY_ADD_SYNCER)
-			syncer_main(n->journal_path, fd);
-		keeper_main(n->journal_path, fd);
+			syncer_main(n->options.journal_path, fd);
+		keeper_main(n->options.journal_path, n->options.accepted, fd);
 	}
 	if (pid > 0)
 		n->children[n->num_children++] = pid;
@@ -182,7 +182,7 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 		return error_set(err, r, "starting the runner: fork: %s", error_words(r));
 	}
 	if (pid == 0) {
-		struct nursery n = {.journal_path = options->journal_path, .fd = fds[1]};
+		struct nursery n = {.options = *options, .fd = fds[1]};
 		keep_only(&n.fd);
 		child_setup(&n);
 		nursery_main(&n);

@@ -3,6 +3,7 @@
 #ifndef QUEUE_KEEPER_NURSERY_H
 #define QUEUE_KEEPER_NURSERY_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "gpu_dispatch.h"
@@ -10,6 +11,7 @@
 /* What a nursery and its keepers need to know; paths are absolute. */
 struct nursery_options {
 	const char *journal_path;
+	bool accepted; /* as journal_open() takes it */
 };
 
 /* Forks the nursery; call it while the process is small and has one thread. ret_fd: the runner's end. */

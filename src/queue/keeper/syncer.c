@@ -17,7 +17,7 @@ _Noreturn void syncer_main(const char *journal_path, int fd)
 	do {
 		n = read(fd, bytes, sizeof(bytes));
 		/* Opened each time: prune puts a new file in the journal's place. */
-		cleanup_(closep) int journal = open(journal_path, O_RDONLY | O_CLOEXEC);
+		cleanup_(closep) int journal = open(journal_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (journal >= 0)
 			(void)fdatasync(journal);
 	} while (n > 0 || (n < 0 && errno == EINTR));

@@ -161,7 +161,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		runner_orphans_open(r);
 	if (e == 0)
-		e = nursery_start(&(struct nursery_options){j->path}, &r->nursery_pid, &r->nursery_fd, err);
+		e = nursery_start(
+			&(struct nursery_options){j->path, j->accepted}, &r->nursery_pid, &r->nursery_fd, err);
 	if (e == 0)
 		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
 	if (e == 0)
@@ -172,6 +173,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		runner_claims_open(r);
 	if (e == 0)
 		e = journal_reader_init(&r->reader, j->path);
+	if (e == 0)
+		r->reader.checked = !j->accepted;
 	if (e < 0) {
 		runner_destroy(r);
 		return e;

@@ -25,6 +25,7 @@
 #include "gpu_dispatch.h"
 #include "queue/journal/job.h"
 #include "queue/journal/journal.h"
+#include "queue/keeper/attempt_log.h"
 
 struct runner_result {
 	uint64_t completed, failed, cancelled; /* that ended while it ran */
@@ -76,6 +77,9 @@ struct runner_options {
 	int retries;
 	int max_failures;    /* 0: no limit */
 	const char *log_dir; /* absolute */
+	bool log_accepted;   /* other users may change log_dir */
+	enum log_access log_access;
+	int64_t max_log_bytes; /* 0: no limit */
 	const char *on_finish;
 	bool quiet;
 	FILE *out; /* where lines for people go */

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/running.h"
+#include "queue/schedule/gpu_users.h"
 
 void runner_claims_open(struct runner *r)
 {
@@ -23,6 +25,7 @@ void runner_claims_open(struct runner *r)
 void runner_claims_close(struct runner *r)
 {
 	claims_list_finish(&r->others);
+	claim_proofs_finish(&r->proofs);
 	r->spare_claim = NULL;
 	claims_close(r->claims);
 	r->claims = NULL;
@@ -88,4 +91,5 @@ void runner_claims_read(struct runner *r)
 	claims_list_finish(&r->others);
 	r->others = (struct claims_list){0};
 	claims_list(r->claims, r->queue_name, &r->others);
+	(void)claim_proofs_update(&r->proofs, clock_now_ns(), &r->others, r->gpus, gpu_users_foreign_pids(&r->machine));
 }

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "queue/journal/trust.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
@@ -182,6 +183,8 @@ int runner_read(struct runner *r)
 			error_set(&r->error, e,
 				"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
 				r->journal->path, r->jobs.version);
+		else if (r->reader.objection)
+			trust_refuse(r->journal->path, r->reader.objection, &r->error);
 		else
 			error_set(&r->error, e, "reading journal '%s': %s", r->journal->path, error_words(e));
 		r->fatal = e;

@@ -74,9 +74,13 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 {
 	char where[512];
-	const char *in = part == ATTEMPT_SCRIPT ? "scripts" : part == ATTEMPT_KEEPER ? "keepers" : NULL;
-	snprintf(where, sizeof(where), ", in '%s/%s'", r->journal->dir_path, in ? in : "");
-	runner_pause_at(r, RUNNER_TROUBLE_START, in ? where : "", code);
+	where[0] = '\0';
+	if (part == ATTEMPT_KEEPER)
+		snprintf(where, sizeof(where), ", in '%s/keepers'", r->journal->dir_path);
+	else if (part == ATTEMPT_LOG_DIRECTORY)
+		snprintf(where, sizeof(where), ": other users can change the directory for logs, '%s'",
+			r->options.log_dir);
+	runner_pause_at(r, RUNNER_TROUBLE_START, where, code);
 }
 
 static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
@@ -199,7 +203,8 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 		close(r->nursery_fd);
 		r->nursery_fd = -1;
 		r->orphaned = true;
-		e = nursery_start(&(struct nursery_options){r->journal->path}, &r->nursery_pid, &r->nursery_fd, NULL);
+		e = nursery_start(&(struct nursery_options){r->journal->path, r->journal->accepted}, &r->nursery_pid,
+			&r->nursery_fd, NULL);
 		if (e == 0)
 			e = nursery_add_keeper(r->nursery_fd, &k->fd);
 	}

@@ -52,7 +52,7 @@ static int build_ledger(struct runner *r, const struct running *but)
 				.num_gpus = run->num_gpus,
 				.pids = run->user.pids,
 				.num_pids = run->user.num_pids};
-	n += claim_entries(&r->others, r->gpus, entries, jobs + n);
+	n += claim_entries(&r->others, r->gpus, &r->proofs, entries, jobs + n);
 	struct ledger_input in = {.gpus = r->gpus->gpus,
 		.notes = r->notes,
 		.num_gpus = r->gpus->count,
@@ -104,7 +104,10 @@ static bool hand_out(struct runner *r, struct job *job, const int *gpus, const s
 		.fence = r->fence,
 		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
 		.grace_ms = r->options.grace_ms,
-		.retries = job->wish->has_retries ? 0 : r->options.retries};
+		.retries = job->wish->has_retries ? 0 : r->options.retries,
+		.max_log_bytes = r->options.max_log_bytes,
+		.log_access = r->options.log_access,
+		.log_accepted = job->wish->log_dir || r->options.log_accepted};
 	struct gd_error err = {0};
 	int e = run->gpus ? 0 : -ENOMEM;
 	if (e == 0) {

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "queue/journal/jobs.h"
 #include "queue/runner/runner.h"
+#include "queue/schedule/claim_proof.h"
 #include "queue/schedule/claims.h"
 #include "queue/schedule/ledger.h"
 #include "queue/schedule/placement.h"
@@ -64,6 +65,7 @@ struct runner {
 	struct claims *claims;     /* NULL: simulated GPUs, or no place for them */
 	struct claim *spare_claim; /* not in use, kept for the next job */
 	struct claims_list others;
+	struct claim_proofs proofs;
 	char queue_name[HASH_TEXT];
 	unsigned back_offs; /* in a row */
 	struct ledger ledger;

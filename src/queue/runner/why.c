@@ -101,7 +101,6 @@ static struct ledger_job enter_running(struct runner_model *m, const struct job 
 		.declared = need.declared,
 		.settled = is_settled(m, job),
 		.promised_bytes = need.memory_bytes,
-		.pid = job->attempts->pid,
 		.gpus = at->positions,
 		.num_gpus = job->attempts->num_gpus,
 		.pids = at->user.pids,
@@ -144,7 +143,8 @@ static int build_ledger(struct runner_model *m)
 			n++;
 		}
 	drop_own_claims(m);
-	n += claim_entries(&m->claims, m->gpus, m->entries, m->jobs + n);
+	/* All claims count here: only the runner knows since when each user claims. */
+	n += claim_entries(&m->claims, m->gpus, &(struct claim_proofs){0}, m->entries, m->jobs + n);
 	return ledger_build(&m->ledger, &(struct ledger_input){.gpus = m->gpus->gpus,
 						.notes = m->notes,
 						.num_gpus = m->gpus->count,

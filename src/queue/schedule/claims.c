@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,11 +16,14 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "queue/schedule/claim_folders.h"
 
 #define LARGEST_CLAIM CLAIM_TEXT_ROOM
-/* Whoever fills the folder with more than this only hides his own. */
-#define MOST_FILES 65536
-#define NAME_ROOM  (CLAIM_MAX_QUEUE + 48)
+#define NAME_ROOM     (CLAIM_MAX_QUEUE + 48)
+/* Files that are examined for one user, and claims that are listed; a user with more hides only claims of his own. */
+#define MAX_FILES       1024
+#define MAX_CLAIMS      256
+#define MAX_FILES_OF_US 65536
 
 /* One that this process holds. */
 struct claim {
@@ -34,78 +36,30 @@ struct claim {
 };
 
 struct claims {
-	int dir;
+	int shared_fd;
+	int own_fd; /* this user's folder; -1: not needed yet */
+	struct claim_folders folders;
 	struct claim *own;
 	bool swept; /* all files have been looked at once */
 };
 
-static uint64_t random_number(void)
-{
-	uint64_t n;
-	/* Only names and waiting times hang on it. */
-	if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
-		n = (uint64_t)getpid() << 32 ^ (uintptr_t)&n;
-	return n;
-}
-
 unsigned claims_backoff_ms(unsigned attempt)
 {
 	unsigned longest = attempt < 7 ? 8u << attempt : 1000;
-	return 1 + (unsigned)(random_number() % longest);
-}
-
-/* ---- The folder ------------------------------------------------------------ */
-
-/*
- * Made under another name and moved into place when all may write in it: the
- * second user must not find it half made.
- */
-static int make_folder(const char *path)
-{
-	size_t room = strlen(path) + 32;
-	cleanup_(freep) char *temporary = malloc(room);
-	if (!temporary)
-		return -ENOMEM;
-	snprintf(temporary, room, "%s.%016" PRIx64, path, random_number());
-	if (mkdir(temporary, 0700) < 0)
-		return -errno;
-	if (chmod(temporary, 01777) == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
-		return 0;
-	int code = -errno;
-	rmdir(temporary);
-	return code == -EEXIST ? 0 : code;
+	return 1 + (unsigned)(claim_random() % longest);
 }
 
 int claims_open(const char *dir, struct claims **ret, struct gd_error *err)
 {
-	const char *given = getenv("GPUQ_CLAIMS_DIR");
-	cleanup_(freep) char *path = strdup(dir ? dir : given && *given ? given : CLAIMS_DIR);
-	if (!path)
-		return error_set(err, -ENOMEM, "out of memory");
-	/* With a slash at its end a link would be followed after all. */
-	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
-		path[n - 1] = '\0';
-	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	cleanup_(closep) int fd = open(path, flags);
-	if (fd < 0 && errno == ENOENT) {
-		int r = make_folder(path);
-		if (r < 0)
-			return error_set(err, r, "cannot make the folder of claims '%s': %s", path, error_words(r));
-		fd = open(path, flags);
-	}
-	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		int code = -errno;
-		return error_set(err, code, "cannot open the folder of claims '%s': %s", path, error_words(code));
-	}
-	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-		return error_set(err, -EPERM,
-			"the folder of claims '%s' lets everybody remove the claims of others; use 'chmod +t' on it",
-			path);
 	struct claims *c = calloc(1, sizeof(*c));
 	if (!c)
 		return error_set(err, -ENOMEM, "out of memory");
-	c->dir = take_fd(&fd);
+	int r = claim_folders_open(dir, &c->shared_fd, err);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->own_fd = -1;
 	*ret = c;
 	return 0;
 }
@@ -116,7 +70,9 @@ void claims_close(struct claims *c)
 		return;
 	while (c->own)
 		claim_release(c->own);
-	close(c->dir);
+	claim_folders_finish(&c->folders);
+	closep(&c->own_fd);
+	close(c->shared_fd);
 	free(c);
 }
 
@@ -132,14 +88,15 @@ static int lock_file(int fd)
  * Complete and locked under a name that begins with a dot, which nobody lists;
  * then renamed to `name`, where a claim of ours may stand that it replaces.
  */
-static int write_claim(struct claims *c, const char *name, const struct claim_info *info, struct claim *ret)
+static int write_claim(const struct claims *c, const char *name, const struct claim_info *info, struct claim *ret)
 {
 	char text[LARGEST_CLAIM], temporary[NAME_ROOM];
 	int size = claim_info_format(info, text, sizeof(text));
 	if (size < 0)
 		return size;
-	snprintf(temporary, sizeof(temporary), ".%016" PRIx64, random_number());
-	cleanup_(closep) int fd = openat(c->dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	snprintf(temporary, sizeof(temporary), ".%016" PRIx64, claim_random());
+	cleanup_(closep) int fd =
+		openat(c->own_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	struct stat st;
@@ -147,10 +104,11 @@ static int write_claim(struct claims *c, const char *name, const struct claim_in
 	int r = lock_file(fd);
 	if (r == 0)
 		r = file_write_all(fd, text, (size_t)size);
-	if (r == 0 && (fchmod(fd, 0644) < 0 || fstat(fd, &st) < 0 || renameat(c->dir, temporary, c->dir, name) < 0))
+	if (r == 0 &&
+		(fchmod(fd, 0644) < 0 || fstat(fd, &st) < 0 || renameat(c->own_fd, temporary, c->own_fd, name) < 0))
 		r = -errno;
 	if (r < 0) {
-		unlinkat(c->dir, temporary, 0);
+		unlinkat(c->own_fd, temporary, 0);
 		return r == -EACCES ? -EAGAIN : r;
 	}
 	ret->fd = take_fd(&fd);
@@ -159,12 +117,20 @@ static int write_claim(struct claims *c, const char *name, const struct claim_in
 	return 0;
 }
 
-/* A sweeper of our own user may take a file that is not locked yet for a dead one: then again. */
+/*
+ * A sweeper of our own user may take a file that is not locked yet for a dead one: then again. What sweeps /tmp may
+ * have removed the whole folder.
+ */
 static int write_claim_again(struct claims *c, const char *name, const struct claim_info *info, struct claim *ret)
 {
 	int r = -EAGAIN;
-	for (int tries = 0; tries < 16 && (r == -EAGAIN || r == -ENOENT); tries++)
-		r = write_claim(c, name, info, ret);
+	for (int tries = 0; tries < 16 && (r == -EAGAIN || r == -ENOENT); tries++) {
+		if (r == -ENOENT)
+			close_fd(&c->own_fd);
+		r = c->own_fd < 0 ? claim_folder_open_own(c->shared_fd, &c->own_fd) : 0;
+		if (r == 0)
+			r = write_claim(c, name, info, ret);
+	}
 	return r;
 }
 
@@ -174,7 +140,7 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 	if (!claim)
 		return -ENOMEM;
 	snprintf(claim->name, sizeof(claim->name), "%s-%" PRIdMAX "-%016" PRIx64, info->queue, (intmax_t)getpid(),
-		random_number());
+		claim_random());
 	int r = write_claim_again(c, claim->name, info, claim);
 	if (r < 0) {
 		free(claim);
@@ -191,7 +157,7 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 static bool is_in_place(const struct claim *claim, int size)
 {
 	struct stat st;
-	return fstatat(claim->claims->dir, claim->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == claim->ino &&
+	return fstatat(claim->claims->own_fd, claim->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == claim->ino &&
 	       st.st_dev == claim->dev && st.st_size == size;
 }
 
@@ -223,7 +189,7 @@ void claim_release(struct claim *claim)
 	while (*link != claim)
 		link = &(*link)->next;
 	*link = claim->next;
-	unlinkat(claim->claims->dir, claim->name, 0);
+	unlinkat(claim->claims->own_fd, claim->name, 0);
 	close(claim->fd);
 	free(claim);
 }
@@ -238,16 +204,26 @@ static bool is_own(const struct claims *c, const struct stat *st)
 	return false;
 }
 
-/* Removes a dead claim of our user, under its lock: whoever is just making it will notice. */
-static void sweep(struct claims *c, const char *name)
+/* As write_claim() and claims_announce() name files: ".0123456789abcdef", "queue-4711-0123456789abcdef". */
+static bool is_claim_name(const char *name)
 {
-	cleanup_(closep) int fd = openat(c->dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	size_t n = strlen(name);
+	const char *number = n > 16 ? name + n - 16 : "";
+	return strspn(number, "0123456789abcdef") == 16 && (number[-1] == '-' || n == 17);
+}
+
+/* Removes a dead claim of our user, under its lock: whoever is just making it will notice. */
+static void sweep(int dir_fd, const char *name)
+{
+	if (!is_claim_name(name))
+		return;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st, there;
 	if (fd < 0 || lock_file(fd) < 0 || fstat(fd, &st) < 0)
 		return;
-	if (fstatat(c->dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == st.st_ino &&
+	if (fstatat(dir_fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == st.st_ino &&
 		there.st_dev == st.st_dev)
-		unlinkat(c->dir, name, 0);
+		unlinkat(dir_fd, name, 0);
 }
 
 /* PID of whoever has the write lock, 0 if it cannot be told; -ESRCH if nobody has. */
@@ -260,15 +236,6 @@ static int64_t lock_holder(int fd)
 	if (lock.l_type != F_WRLCK)
 		return -ESRCH;
 	return lock.l_pid > 0 ? lock.l_pid : 0;
-}
-
-/* Whose process that is; of one that we cannot see, whose file. */
-static uid_t holder_owner(int64_t pid, const struct stat *file)
-{
-	char path[32];
-	struct stat st;
-	snprintf(path, sizeof(path), "/proc/%" PRId64, pid);
-	return pid > 0 && stat(path, &st) == 0 ? st.st_uid : file->st_uid;
 }
 
 /* Again where it was just being rewritten. */
@@ -286,46 +253,47 @@ static bool read_info(int fd, struct claim_info *ret)
 	return false;
 }
 
-/* 1: a live claim; 0: none. */
-static int read_other(struct claims *c, const char *name, struct claim_other *ret)
+/* Whether the file is a claim that its owner, who is the folder's, holds. */
+static bool read_other(const struct claims *c, int dir_fd, const char *name, struct claim_other *ret)
 {
 	struct stat st;
-	if (fstatat(c->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || is_own(c, &st))
-		return 0;
-	cleanup_(closep) int fd = openat(c->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return 0;
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || is_own(c, &st))
+		return false;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != ret->owner)
+		return false;
 	int64_t holder = lock_holder(fd);
 	if (holder == -ESRCH) {
 		if (st.st_uid == geteuid())
-			sweep(c, name);
-		return 0;
+			sweep(dir_fd, name);
+		return false;
 	}
 	if (holder < 0 || name[0] == '.' || !read_info(fd, &ret->info))
-		return 0;
-	ret->owner = holder_owner(holder, &st);
+		return false;
 	ret->holder = holder;
-	/* The PID may have been another's when we looked it up. */
-	return lock_holder(fd) == holder;
+	return true;
 }
 
-/*
- * A file that by its name is of this queue: not worth a look, but for the first time, to sweep. Who calls his so in
- * another's queue only hides it, as he can anyway.
- */
+/* A file of ours that by its name is of this queue: examined only the first time, to sweep. */
 static bool is_of_queue(const struct claims *c, const char *name, const char *queue)
 {
 	size_t n = queue ? strlen(queue) : 0;
 	return c->swept && n > 0 && strncmp(name, queue, n) == 0 && name[n] == '-';
 }
 
+/* The claims of one user, while they are read. */
+struct user_claims {
+	uid_t owner;
+	size_t first; /* in the list */
+	size_t files; /* examined so far */
+};
+
 /* While a job is handed over, both its runner and its keeper claim for it: the keeper's, which has a PID, is kept. */
-static bool is_listed(struct claims_list *list, const struct claim_other *other)
+static bool is_listed(struct claims_list *list, const struct user_claims *user, const struct claim_other *other)
 {
-	for (size_t i = 0; i < list->count; i++) {
+	for (size_t i = user->first; i < list->count; i++) {
 		struct claim_other *seen = &list->claims[i];
-		if (seen->owner != other->owner || seen->info.job != other->info.job ||
-			strcmp(seen->info.queue, other->info.queue) != 0)
+		if (seen->info.job != other->info.job || strcmp(seen->info.queue, other->info.queue) != 0)
 			continue;
 		if (!seen->info.pid)
 			*seen = *other;
@@ -334,38 +302,54 @@ static bool is_listed(struct claims_list *list, const struct claim_other *other)
 	return false;
 }
 
-int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
+static int list_folder(struct claims *c, DIR *dir, const char *queue, struct user_claims *user,
+	struct claims_list *list, size_t *capacity)
 {
-	int fd = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	DIR *dir = fdopendir(fd);
-	if (!dir) {
-		int code = -errno;
-		close(fd);
-		return code;
-	}
-	struct claims_list list = {0};
-	size_t capacity = 0;
-	int r = 0;
-	for (size_t files = 0; files < MOST_FILES; files++) {
+	bool ours = user->owner == geteuid();
+	size_t max_files = ours ? MAX_FILES_OF_US : MAX_FILES, max_claims = ours ? MAX_FILES_OF_US : MAX_CLAIMS;
+	while (user->files++ < max_files && list->count - user->first < max_claims) {
 		errno = 0;
 		const struct dirent *entry = readdir(dir);
-		if (!entry) {
-			r = -errno;
-			break;
-		}
-		r = array_reserve(list.claims, &capacity, list.count + 1);
+		if (!entry)
+			return -errno;
+		if (ours && is_of_queue(c, entry->d_name, queue))
+			continue;
+		int r = array_reserve(list->claims, capacity, list->count + 1);
 		if (r < 0)
-			break;
-		struct claim_other *other = &list.claims[list.count];
-		if (!is_of_queue(c, entry->d_name, queue) && read_other(c, entry->d_name, other) &&
-			other->info.num_gpus > 0 &&
-			!(queue && other->owner == geteuid() && !strcmp(other->info.queue, queue)) &&
-			!is_listed(&list, other))
-			list.count++;
+			return r;
+		struct claim_other *other = &list->claims[list->count];
+		other->owner = user->owner;
+		if (read_other(c, dirfd(dir), entry->d_name, other) && other->info.num_gpus > 0 &&
+			!(queue && ours && !strcmp(other->info.queue, queue)) && !is_listed(list, user, other))
+			list->count++;
 	}
-	closedir(dir);
+	return 0;
+}
+
+int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
+{
+	const struct claim_folders *folders = &c->folders;
+	struct claims_list list = {0};
+	struct user_claims user = {0};
+	size_t capacity = 0;
+	int r = claim_folders_update(c->shared_fd, &c->folders);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && i < folders->count; i++) {
+		int fd;
+		if (i == 0 || folders->folders[i].owner != user.owner)
+			user = (struct user_claims){.owner = folders->folders[i].owner, .first = list.count};
+		/* Gone, or no longer what it was. */
+		if (claim_folder_open(c->shared_fd, &folders->folders[i], &fd) < 0)
+			continue;
+		cleanup_(closedirp) DIR *dir = fdopendir(fd);
+		if (!dir) {
+			r = -errno;
+			close(fd);
+		} else {
+			r = list_folder(c, dir, queue, &user, &list, &capacity);
+		}
+	}
 	if (r < 0) {
 		claims_list_finish(&list);
 		return r;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the queues of all users on this box have promised to their running jobs.
+ * What the queues of all users on this machine have promised to their running jobs.
  *
- * Each running job holds a claim: a file in a sticky folder that all share, with
- * a write lock by whoever holds it: the job's keeper and, until the job has started, the runner; of two claims
- * for one job only one is listed. The lock ends with the process, so a claim cannot outlive its job's keeper, and
- * only the file's owner or root can take it, so nobody can claim in another's
- * name. What stands in the file is somebody else's word and checked as such.
+ * Each running job holds a claim: a file in its user's folder (claim_folders.h) with a write lock by the job's keeper
+ * and, until the job has started, the runner; of two claims for one job only one is listed. The lock ends with the
+ * process, so a claim cannot outlive its job's keeper, and only the file's owner or root can take it, so nobody can
+ * claim in another's name. The content of the file is another user's word and checked as such: a user's claims are
+ * limited in number here, and to the size of the card in the ledger.
  *
  * To place a job: announce, read again, and where there is no longer room,
  * release and wait claims_backoff_ms(). Of two that announce at once at least
@@ -26,7 +26,6 @@
 
 #include "gpu_dispatch.h"
 
-#define CLAIMS_DIR      "/tmp/gpuq-claims"
 #define CLAIM_KEY_ROOM  96
 #define CLAIM_MAX_GPUS  64
 #define CLAIM_MAX_QUEUE 64
@@ -50,7 +49,7 @@ struct claim_info {
 /* A claim of somebody else. */
 struct claim_other {
 	struct claim_info info;
-	uid_t owner;    /* as the lock's holder tells */
+	uid_t owner;    /* of the file, its folder and the lock */
 	int64_t holder; /* PID that holds the lock; 0: in another PID namespace */
 };
 
@@ -62,10 +61,7 @@ struct claims_list {
 struct claims;
 struct claim;
 
-/*
- * Opens the folder, and makes it where it is missing. `dir` NULL: $GPUQ_CLAIMS_DIR,
- * else CLAIMS_DIR. -EPERM where others could tamper with it, with the words.
- */
+/* Opens the directory that all users share, see claim_folders_open(). */
 int claims_open(const char *dir, struct claims **ret, struct gd_error *err);
 void claims_close(struct claims *c); /* releases the claims that are left */
 
@@ -75,7 +71,10 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 int claim_update(struct claim *claim, const struct claim_info *info);
 void claim_release(struct claim *claim); /* NULL is fine */
 
-/* All claims that somebody holds, but those of `queue` held by this user. Sweeps out dead ones of this user. */
+/*
+ * The claims that somebody holds, except those of `queue` held by this user; at most 256 for each other
+ * user, found among 1,024 files. Removes dead ones of this user.
+ */
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret);
 void claims_list_finish(struct claims_list *list);
 

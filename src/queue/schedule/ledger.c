@@ -115,14 +115,27 @@ static bool is_on(const struct ledger_job *job, size_t gpu)
 	return false;
 }
 
-static void consider_holder(
-	struct ledger_account *a, enum ledger_holder kind, int64_t pid, uint64_t job, uint64_t bytes)
+static struct ledger_claimant claimant_of(const struct ledger_job *job)
+{
+	return job->claimant ? *job->claimant : (struct ledger_claimant){0};
+}
+
+static void consider_process(struct ledger_account *a, int64_t pid, uint64_t bytes)
 {
 	if (bytes == 0 || bytes <= a->holder_bytes)
 		return;
-	a->holder = kind;
+	a->holder = LEDGER_PROCESS;
 	a->holder_pid = pid;
-	a->holder_job = job;
+	a->holder_bytes = bytes;
+}
+
+static void consider_job(struct ledger_account *a, const struct ledger_job *job, uint64_t bytes)
+{
+	if (bytes == 0 || bytes <= a->holder_bytes)
+		return;
+	a->holder = job->foreign ? LEDGER_CLAIM : LEDGER_JOB;
+	a->holder_job = job->id;
+	a->claimant = claimant_of(job);
 	a->holder_bytes = bytes;
 }
 
@@ -145,19 +158,22 @@ static void observe(struct ledger *l, struct ledger_account *a, const struct led
 		if (!owner || in->jobs[owner->job].foreign)
 			a->foreign_processes++;
 		if (!owner && p->memory_known && !in->foreign_pids)
-			consider_holder(a, LEDGER_PROCESS, p->pid, 0, p->memory_bytes);
+			consider_process(a, p->pid, p->memory_bytes);
 	}
 }
 
 /* Figures of one job on one GPU; free_bytes follows in close_account(). */
 static void enter(struct ledger_account *a, const struct ledger_job *job, uint64_t observed)
 {
-	uint64_t held = most(job->promised_bytes, observed), outstanding = less(job->promised_bytes, observed);
-	a->promised_bytes = plus(a->promised_bytes, job->promised_bytes);
+	uint64_t promised = job->promised_bytes;
+	if (job->foreign && knows(a->gpu, GD_GPU_KNOWN_MEMORY_TOTAL))
+		promised = least(promised, a->gpu->memory_total_bytes);
+	uint64_t held = most(promised, observed), outstanding = less(promised, observed);
+	a->promised_bytes = plus(a->promised_bytes, promised);
 	a->outstanding_bytes = plus(a->outstanding_bytes, outstanding);
 	if (job->foreign) {
 		a->claims++;
-		a->claimed_bytes = plus(a->claimed_bytes, job->promised_bytes);
+		a->claimed_bytes = plus(a->claimed_bytes, promised);
 		a->claims_outstanding_bytes = plus(a->claims_outstanding_bytes, outstanding);
 	} else {
 		a->jobs++;
@@ -165,12 +181,13 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 	}
 	if (!job->declared && !job->settled) {
 		a->unsettled = true;
+		a->unsettled_foreign = a->unsettled_foreign || job->foreign;
 		if (job->foreign)
-			a->unsettled_foreign = true;
+			a->unsettled_claimant = claimant_of(job);
 		else
 			a->unsettled_job = job->id;
 	}
-	consider_holder(a, job->foreign ? LEDGER_CLAIM : LEDGER_JOB, job->pid, job->foreign ? 0 : job->id, held);
+	consider_job(a, job, held);
 }
 
 static void close_account(struct ledger_account *a)

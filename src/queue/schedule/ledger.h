@@ -21,18 +21,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "gpu_dispatch.h"
 
+#define LEDGER_QUEUE_ROOM 65
+
+/* Whose a claim is. */
+struct ledger_claimant {
+	uid_t user;
+	uint64_t job;
+	int64_t pid;                   /* 0: not known */
+	char queue[LEDGER_QUEUE_ROOM]; /* "": not known */
+};
+
 /* A running job of ours, or a claim of somebody else. */
 struct ledger_job {
-	uint64_t id;  /* ours: the job's; a claim's is not used */
-	bool foreign; /* a claim: counts as memory, not as one of our jobs_per_gpu */
-	bool ended;   /* since the GPUs were sampled: what it was seen to use is free now */
+	uint64_t id;                            /* ours: the job's; a claim's is not used */
+	bool foreign;                           /* a claim: counts as memory, not as one of our jobs_per_gpu */
+	const struct ledger_claimant *claimant; /* of a claim; NULL: not known */
+	bool ended;                             /* since the GPUs were sampled: what it was seen to use is free now */
 	bool declared;
 	bool settled;            /* its memory has stopped growing, see ledger_watch() */
-	uint64_t promised_bytes; /* on each of its GPUs */
-	int64_t pid;             /* the one to name in words; 0: not known */
+	uint64_t promised_bytes; /* on each of its GPUs; a claim's counts at most as the whole card */
 	const int *gpus;         /* positions; others are ignored */
 	size_t num_gpus;
 	const int64_t *pids; /* all its processes that may be on a GPU, in any order */
@@ -61,8 +72,8 @@ struct ledger_input {
 enum ledger_holder {
 	LEDGER_NOBODY,
 	LEDGER_PROCESS, /* of others: holder_pid */
-	LEDGER_JOB,     /* ours: holder_job, and holder_pid if known */
-	LEDGER_CLAIM,   /* of another queue: holder_pid, 0 if not known */
+	LEDGER_JOB,     /* ours: holder_job */
+	LEDGER_CLAIM,   /* of another queue: claimant */
 };
 
 /* One GPU's account. */
@@ -91,6 +102,8 @@ struct ledger_account {
 	int64_t holder_pid;
 	uint64_t holder_job;
 	uint64_t holder_bytes;
+	struct ledger_claimant claimant;           /* for LEDGER_CLAIM */
+	struct ledger_claimant unsettled_claimant; /* for unsettled_foreign */
 };
 
 struct ledger {

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "queue/schedule/placement.h"
+#include "queue/schedule/process_owner.h"
 
 /* One line for people, and what it is about. */
 struct placement_line {
@@ -22,6 +23,21 @@ static void say_pid(const struct placement_line *w, int64_t pid)
 	text_appendf(w->t, "pid %" PRId64, pid);
 	if (w->describe && w->describe(w->context, pid, who, sizeof(who)))
 		text_appendf(w->t, " (%s)", who);
+}
+
+/* "job 12 of alice (queue 5f0c6b3c, pid 4711)" */
+static void say_claimant(const struct placement_line *w, const struct ledger_claimant *c)
+{
+	char user[256];
+	if (!c->queue[0]) {
+		text_append_string(w->t, "a job of another queue");
+		return;
+	}
+	text_appendf(w->t, "job %" PRIu64 " of %s (queue %s", c->job, process_owner_user(c->user, user, sizeof(user)),
+		c->queue);
+	if (c->pid > 0)
+		text_appendf(w->t, ", pid %" PRId64, c->pid);
+	text_append_char(w->t, ')');
 }
 
 /* "20.3 GB held by pid 4711 (alice, python)" */
@@ -44,10 +60,7 @@ static void say_holder(const struct placement_line *w, const char *before)
 		break;
 	case LEDGER_CLAIM:
 		text_append_string(w->t, "promised to ");
-		if (a->holder_pid > 0)
-			say_pid(w, a->holder_pid);
-		else
-			text_append_string(w->t, "a job of another queue");
+		say_claimant(w, &a->claimant);
 		break;
 	}
 }
@@ -97,11 +110,12 @@ static void say_busy(const struct placement_line *w)
 
 static void say_unsettled(const struct placement_line *w)
 {
+	text_append_string(w->t, "the memory of ");
 	if (w->verdict->job)
-		text_appendf(w->t, "the memory of job %" PRIu64 " still grows", w->verdict->job);
+		text_appendf(w->t, "job %" PRIu64, w->verdict->job);
 	else
-		text_append_string(w->t, "the memory of another queue's job still grows");
-	text_append_string(w->t, ", and neither has said how much it needs; --mem would");
+		say_claimant(w, &w->account->unsettled_claimant);
+	text_append_string(w->t, " still grows, and neither has said how much it needs; --mem would");
 }
 
 static void say_room(const struct placement_line *w)

@@ -11,12 +11,22 @@
 #include "base/display.h"
 #include "base/file.h"
 
+const char *process_owner_user(uid_t user, char *buf, size_t size)
+{
+	char room[4096];
+	struct passwd pw, *found = NULL;
+	if (getpwuid_r(user, &pw, room, sizeof(room), &found) == 0 && found)
+		snprintf(buf, size, "%s", found->pw_name);
+	else
+		snprintf(buf, size, "user %u", (unsigned)user);
+	return buf;
+}
+
 bool process_owner_describe(void *context, int64_t pid, char *buf, size_t size)
 {
 	(void)context;
-	char path[32], name[64], quote[DISPLAY_QUOTE_ROOM], room[4096];
+	char path[32], name[64], quote[DISPLAY_QUOTE_ROOM], user[256];
 	struct stat st;
-	struct passwd pw, *user = NULL;
 	snprintf(path, sizeof(path), "/proc/%" PRId64, pid);
 	/* Both from one descriptor, so that they belong to the same process. */
 	cleanup_(closep) int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -24,9 +34,6 @@ bool process_owner_describe(void *context, int64_t pid, char *buf, size_t size)
 		return false;
 	/* A process names itself, with any bytes. */
 	display_quote(name, quote);
-	if (getpwuid_r(st.st_uid, &pw, room, sizeof(room), &user) == 0 && user)
-		snprintf(buf, size, "%s, %s", user->pw_name, quote);
-	else
-		snprintf(buf, size, "user %u, %s", (unsigned)st.st_uid, quote);
+	snprintf(buf, size, "%s, %s", process_owner_user(st.st_uid, user, sizeof(user)), quote);
 	return true;
 }

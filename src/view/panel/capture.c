@@ -11,6 +11,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/display.h"
+#include "base/terminal_text.h"
 #include "view/panel/panel.h"
 
 /* A line without an end is broken here. */
@@ -71,17 +73,6 @@ static void restore(struct capture *c)
 	}
 }
 
-/* The length of a colour sequence ("\033[1;31m") at this place; 0: none is here. */
-static size_t colour_length(const char *s, size_t size)
-{
-	size_t i = 2;
-	if (size < 3 || s[0] != '\033' || s[1] != '[')
-		return 0;
-	while (i < size && ((s[i] >= '0' && s[i] <= '9') || s[i] == ';' || s[i] == ':'))
-		i++;
-	return i < size && s[i] == 'm' ? i + 1 : 0;
-}
-
 /* The length of any other sequence. */
 static size_t sequence_length(const char *s, size_t size)
 {
@@ -112,16 +103,18 @@ void capture_clean(struct text *to, const char *line, size_t size)
 			break;
 		}
 	for (size_t i = 0; i < size;) {
-		size_t colour = colour_length(line + i, size - i);
+		size_t colour = terminal_text_color(line + i, size - i);
 		if (colour) {
 			text_append(to, line + i, colour);
 			coloured = true;
 			i += colour;
 		} else if (line[i] == '\033') {
 			i += sequence_length(line + i, size - i);
+		} else if ((unsigned char)line[i] >= 0x20) {
+			i += display_append_first(to, line + i, size - i);
 		} else {
-			if ((unsigned char)line[i] >= 0x20 || line[i] == '\t')
-				text_append_char(to, line[i]);
+			if (line[i] == '\t')
+				text_append_char(to, '\t');
 			i++;
 		}
 	}

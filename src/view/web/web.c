@@ -16,9 +16,8 @@
 #include "view/web/web_page.h"
 #include "view/web/web_private.h"
 
-#define MAX_CONNECTIONS 256
 #define CONNECTION_ROOM 32768 /* with the headers of a request: longer ones are refused */
-#define IDLE_S          30
+#define IDLE_S          30    /* with no byte sent or received: a page that does not read its stream */
 #define MAX_BODY        4096
 #define MAX_URL         2048
 
@@ -147,10 +146,16 @@ static enum MHD_Result answer_page(struct MHD_Connection *c, const char *url)
 static enum MHD_Result route(struct web *w, struct MHD_Connection *c, const char *url, bool post)
 {
 	static const char jobs[] = "/api/jobs/";
-	bool may_act = web_token_given(header(c, MHD_HTTP_HEADER_AUTHORIZATION), w->options.token);
+	const char *given = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
+	bool may_act = web_token_given(given, w->options.token);
+	bool may_measure = w->options.metrics_token && web_token_given(given, w->options.metrics_token);
+	if (may_act)
+		web_callers_promote(&w->callers, web_caller_of(c));
 	if (is_page(url))
 		return post ? web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can only be read")
 			    : answer_page(c, url);
+	if (!post && strcmp(url, "/metrics") == 0 && may_measure)
+		return web_api_metrics(w, c);
 	if (!may_act && !w->options.open_read)
 		return refuse(
 			w, c, MHD_HTTP_UNAUTHORIZED, "this needs the token: open the address that 'gpuq web' printed");
@@ -177,6 +182,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
 	(void)data;
 	if (!request) {
 		w->num_requests++;
+		web_caller_begin(web_caller_of(c), clock_now_ns());
 		if (!post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 			return refuse(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and POST are what there is");
 		if (strlen(url) > MAX_URL)
@@ -198,9 +204,11 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
 
 static void on_completed(void *context, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode why)
 {
-	(void)context;
-	(void)c;
+	struct web *w = context;
+	struct web_caller *caller = web_caller_of(c);
 	(void)why;
+	web_callers_end_stream(&w->callers, caller);
+	web_caller_end(caller, clock_now_ns());
 	free(*state);
 	*state = NULL;
 }
@@ -224,20 +232,21 @@ static int add_sources(struct web *w)
 		return -ENOTSUP;
 	int r = loop_add(w->loop, info->epoll_fd, EPOLLIN, web_run, w, &w->source);
 	if (r == 0)
+		r = web_door_open(w);
+	if (r == 0)
 		r = loop_add_timer(w->loop, web_run, w, &w->timer);
 	return r < 0 ? r : loop_add_timer(w->loop, web_stream_tick, w, &w->tick);
 }
 
 static int start(struct web *w)
 {
-	w->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, w,
-		MHD_OPTION_LISTEN_SOCKET, w->place.fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		(size_t)CONNECTION_ROOM, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+	w->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
+		on_request, w, MHD_OPTION_NOTIFY_COMPLETED, on_completed, w, MHD_OPTION_NOTIFY_CONNECTION,
+		web_door_notify, w, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CALLERS_MAX,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_ROOM, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned)IDLE_S, MHD_OPTION_END);
 	if (!w->daemon)
 		return -EIO;
-	/* It closes the socket from here on. */
-	w->place.fd = -1;
 	return add_sources(w);
 }
 
@@ -272,12 +281,13 @@ void web_close(struct web *w)
 		/* Resumed connections are taken up by a run; suspended ones must not be left when it stops. */
 		web_stream_end_all(w);
 		MHD_run(w->daemon);
+		web_door_close(w);
 		loop_remove(w->source);
 		loop_remove(w->timer);
 		loop_remove(w->tick);
 		MHD_stop_daemon(w->daemon);
 	}
-	closep(&w->place.fd);
+	web_place_close(&w->place);
 	web_cache_finish(w);
 	free(w);
 }
@@ -285,6 +295,11 @@ void web_close(struct web *w)
 const char *web_address(const struct web *w)
 {
 	return w->place.address;
+}
+
+const char *web_socket_path(const struct web *w)
+{
+	return w->place.path[0] ? w->place.path : NULL;
 }
 
 bool web_is_public(const struct web *w)

@@ -19,10 +19,11 @@
 struct web;
 
 struct web_options {
-	const char *listen;       /* "127.0.0.1:8765", "[::1]:0", "localhost:8765"; NULL: WEB_LISTEN */
-	const char *token;        /* who has it may do everything */
-	bool open_read;           /* others may look, but neither act nor see an environment */
-	const char *const *hosts; /* names of this machine, beside localhost, that a browser may ask for */
+	const char *listen;        /* "127.0.0.1:8765", "[::1]:0", "localhost:8765", "unix:PATH"; NULL: WEB_LISTEN */
+	const char *token;         /* who has it may do everything */
+	const char *metrics_token; /* who has it may read the metrics; NULL: there is none */
+	bool open_read;            /* others may look, but neither act nor see an environment */
+	const char *const *hosts;  /* names of this machine, beside localhost, that a browser may ask for */
 	size_t num_hosts;
 	struct view_model *model;
 	const struct view_actions *actions;
@@ -34,6 +35,8 @@ void web_close(struct web *w); /* NULL is fine */
 
 /* "http://127.0.0.1:8765/", with the port that it got. */
 const char *web_address(const struct web *w);
+/* The path of the Unix socket; NULL: it is TCP. */
+const char *web_socket_path(const struct web *w);
 /* Whether other machines can reach it. */
 bool web_is_public(const struct web *w);
 

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json_put.h"
+#include "base/units.h"
 #include "view/web/metrics.h"
 #include "view/web/web_private.h"
 #include "view/web/web_range.h"
@@ -28,6 +28,7 @@ static unsigned code_of(int error)
 	case -EROFS:
 		return MHD_HTTP_FORBIDDEN;
 	case -EINVAL:
+	case -EALREADY:
 		return MHD_HTTP_CONFLICT;
 	default:
 		return MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -118,11 +119,13 @@ static enum MHD_Result show_log(struct web *w, struct MHD_Connection *c, const s
 {
 	const char *header = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_RANGE);
 	const char *which = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "attempt");
-	unsigned long attempt = which ? strtoul(which, NULL, 10) : 0;
+	int64_t attempt = 0;
 	cleanup_(closep) int fd = -1;
 	struct gd_error err = {0};
 	struct stat st;
-	if (attempt > job->num_attempts)
+	if (which && units_parse_integer(which, 0, UINT32_MAX, &attempt, NULL) < 0)
+		return web_answer_error(c, MHD_HTTP_BAD_REQUEST, "attempt: not a number, or too large");
+	if (attempt > (int64_t)job->num_attempts)
 		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such attempt");
 	if (attempt == 0)
 		attempt = job->num_attempts;
@@ -161,12 +164,14 @@ static enum MHD_Result act(struct web *w, struct MHD_Connection *c, uint64_t id,
 
 enum MHD_Result web_api_job(struct web *w, struct MHD_Connection *c, const char *rest, bool post, bool may_act)
 {
-	char *end;
-	errno = 0;
-	uint64_t id = *rest >= '0' && *rest <= '9' ? strtoull(rest, &end, 10) : 0;
-	if (id == 0 || errno || (*end && *end != '/'))
+	char number[24];
+	int64_t parsed;
+	size_t n = strcspn(rest, "/");
+	snprintf(number, sizeof(number), "%.*s", n < sizeof(number) ? (int)n : 0, rest);
+	if (units_parse_integer(number, 1, INT64_MAX, &parsed, NULL) < 0)
 		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
-	const char *what = *end ? end + 1 : "";
+	uint64_t id = (uint64_t)parsed;
+	const char *what = rest[n] ? rest + n + 1 : "";
 	if (post || strcmp(what, "environment") == 0) {
 		if (!may_act)
 			return web_answer_error(c, MHD_HTTP_UNAUTHORIZED,

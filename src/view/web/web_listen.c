@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/display.h"
 #include "base/error.h"
+#include "base/trust.h"
 #include "base/units.h"
 
 union address {
@@ -24,7 +28,7 @@ static int wrong(const char *where, struct gd_error *err)
 {
 	char quoted[DISPLAY_QUOTE_ROOM];
 	return error_set(err, -EINVAL,
-		"listening on '%s': not ADDRESS:PORT with an address in numbers, as 127.0.0.1:8765 or [::1]:8765",
+		"listening on '%s': not ADDRESS:PORT with an address in numbers, as 127.0.0.1:8765 or [::1]:8765, nor unix:PATH",
 		display_quote(where, quoted));
 }
 
@@ -91,7 +95,7 @@ static void describe(const union address *a, struct web_place *ret)
 	ret->loopback = is_loopback(a);
 }
 
-int web_listen(const char *where, struct web_place *ret, struct gd_error *err)
+static int listen_tcp(const char *where, struct web_place *ret, struct gd_error *err)
 {
 	union address a;
 	socklen_t size;
@@ -110,6 +114,92 @@ int web_listen(const char *where, struct web_place *ret, struct gd_error *err)
 	place.fd = take_fd(&fd);
 	*ret = place;
 	return 0;
+}
+
+/* ---- Unix sockets -------------------------------------------------------------- */
+
+/* Splits off the directory, without symbolic links, and checks it; the caller frees *ret_dir. */
+static int find_directory(const char *path, char **ret_dir, const char **ret_name, struct gd_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	cleanup_(freep) char *given = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	if (!*name || !given)
+		return error_set(
+			err, *name ? -ENOMEM : -EINVAL, "listening on 'unix:%s': not the path of a file", path);
+	cleanup_(freep) char *dir = realpath(given, NULL);
+	if (!dir)
+		return error_set(err, -errno, "listening on 'unix:%s': %s", path, error_words(errno));
+	struct gd_error why = {0};
+	int r = trust_check_directory(dir, &why);
+	if (r < 0)
+		return error_set(err, r, "listening on 'unix:%s': %s; use a directory of your own", path, why.message);
+	*ret_dir = take_ptr(dir);
+	*ret_name = name;
+	return 0;
+}
+
+/* Removes a socket of ours on which nobody listens any more. */
+static bool remove_stale(const struct sockaddr_un *a)
+{
+	struct stat st;
+	cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (lstat(a->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_uid != geteuid() || fd < 0)
+		return false;
+	return connect(fd, (const struct sockaddr *)a, sizeof(*a)) < 0 && errno == ECONNREFUSED &&
+	       unlink(a->sun_path) == 0;
+}
+
+static int bind_unix(int fd, const struct sockaddr_un *a)
+{
+	mode_t mask = umask(0177);
+	int r = bind(fd, (const struct sockaddr *)a, sizeof(*a)) < 0 ? -errno : 0;
+	umask(mask);
+	return r;
+}
+
+static int listen_unix(const char *path, struct web_place *ret, struct gd_error *err)
+{
+	cleanup_(freep) char *dir = NULL;
+	const char *name = NULL;
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int r = find_directory(path, &dir, &name, err);
+	if (r < 0)
+		return r;
+	if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", dir, name) >= sizeof(a.sun_path))
+		return error_set(err, -ENAMETOOLONG, "listening on 'unix:%s': the path is too long", path);
+	cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	r = fd < 0 ? -errno : bind_unix(fd, &a);
+	if (r == -EADDRINUSE && remove_stale(&a))
+		r = bind_unix(fd, &a);
+	if (r == 0 && listen(fd, 128) < 0) {
+		r = -errno;
+		unlink(a.sun_path);
+	}
+	if (r < 0)
+		return error_set(err, r, "listening on 'unix:%s': %s", path, error_words(r));
+	struct web_place place = {
+		.fd = take_fd(&fd), .loopback = true, .host = "localhost", .address = WEB_UNIX_ADDRESS};
+	memcpy(place.path, a.sun_path, sizeof(place.path));
+	*ret = place;
+	return 0;
+}
+
+/* ---- Both ---------------------------------------------------------------------- */
+
+int web_listen(const char *where, struct web_place *ret, struct gd_error *err)
+{
+	const size_t prefix = sizeof(WEB_LISTEN_UNIX) - 1;
+	return strncmp(where, WEB_LISTEN_UNIX, prefix) == 0 ? listen_unix(where + prefix, ret, err)
+							    : listen_tcp(where, ret, err);
+}
+
+void web_place_close(struct web_place *place)
+{
+	if (place->path[0])
+		unlink(place->path);
+	place->path[0] = '\0';
+	close_fd(&place->fd);
 }
 
 int web_local_name(int fd, char *ret, size_t size)

@@ -8,11 +8,11 @@
 #include "base/text.h"
 #include "view/web/timeline.h"
 #include "view/web/web.h"
+#include "view/web/web_callers.h"
 #include "view/web/web_json.h"
 #include "view/web/web_listen.h"
 
-#define WEB_MAX_STREAMS 64
-#define WEB_CACHE       8
+#define WEB_CACHE 8
 
 /* The rows of one query as they were when jobs last changed: ten pages of the same query select once. */
 struct web_rows {
@@ -40,8 +40,12 @@ struct web {
 	struct loop *loop;
 	struct MHD_Daemon *daemon;
 	struct loop_source *source; /* the daemon's epoll descriptor */
+	struct loop_source *door;   /* the socket that listens */
 	struct loop_source *timer;  /* the daemon's own timeouts */
-	struct loop_source *tick;   /* for the streams */
+	struct loop_source *patrol; /* for deadlines of callers */
+	struct web_callers callers;
+	struct web_caller *arriving; /* while the daemon takes over a connection */
+	struct loop_source *tick;    /* for the streams */
 	int64_t offset_ns;
 	uint64_t jobs_version; /* of the model: what was seen of jobs */
 	uint64_t generation;   /* grows with every change of any job */
@@ -49,7 +53,6 @@ struct web {
 	uint64_t told_ns;      /* when streams were last woken */
 	uint64_t beat_ns;
 	struct web_stream *streams;
-	size_t num_streams;
 	struct web_rows rows[WEB_CACHE];
 	size_t next_rows;
 	struct web_timeline timelines[WEB_CACHE];
@@ -61,6 +64,17 @@ void web_now(const struct web *w, struct web_clock *ret);
 
 /* A loop_fn: lets the daemon work, and sets the time at which it wants to again. */
 void web_run(void *web, uint32_t events);
+
+/* ---- Connections (web_door.c) ---------------------------------------------------- */
+
+/* Accepts on w->place from here on. */
+int web_door_open(struct web *w);
+void web_door_close(struct web *w);
+/* An MHD_NotifyConnectionCallback: the daemon has taken over a connection, or closed it. */
+void web_door_notify(
+	void *web, struct MHD_Connection *c, void **socket_context, enum MHD_ConnectionNotificationCode code);
+/* Never NULL for a connection that has a request. */
+struct web_caller *web_caller_of(struct MHD_Connection *c);
 
 /* ---- Answers (web.c) ------------------------------------------------------------ */
 

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json_put.h"
+#include "base/units.h"
 #include "view/web/web_private.h"
 
 #define TICK_NS (250 * NS_PER_MS)
@@ -280,7 +281,6 @@ static void free_stream(void *context)
 		w->streams = s->next;
 	if (s->next)
 		s->next->previous = s->previous;
-	w->num_streams--;
 	closep(&s->log_fd);
 	text_finish(&s->out);
 	free(s->rows);
@@ -293,15 +293,14 @@ static const char *argument(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
 }
 
+/* -1: not a number, or too large. */
 static int64_t number(struct MHD_Connection *c, const char *name, int64_t otherwise, int64_t max)
 {
 	const char *text = argument(c, name);
-	char *end;
+	int64_t n;
 	if (!text || !*text)
 		return otherwise;
-	errno = 0;
-	long long n = strtoll(text, &end, 10);
-	return errno || *end || n < 0 || n > max ? -1 : (int64_t)n;
+	return units_parse_integer(text, 0, max, &n, NULL) < 0 ? -1 : n;
 }
 
 /* Words that say what is wrong with the query, or NULL. */
@@ -339,25 +338,26 @@ static const char *parse_query(struct web_stream *s, struct MHD_Connection *c)
 
 enum MHD_Result web_stream_open(struct web *w, struct MHD_Connection *c, bool may_act)
 {
-	if (w->num_streams >= WEB_MAX_STREAMS)
-		return web_answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many pages are open; close some");
 	struct web_stream *s = calloc(1, sizeof(*s));
 	if (!s)
 		return MHD_NO;
 	*s = (struct web_stream){.web = w, .connection = c, .may_act = may_act, .log_fd = -1, .log_size = -1};
 	const char *wrong = parse_query(s, c);
+	bool full = !wrong && !web_callers_begin_stream(&w->callers, web_caller_of(c));
 	struct MHD_Response *r =
-		wrong ? NULL : MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, s, free_stream);
+		wrong || full ? NULL
+			      : MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, s, free_stream);
 	if (!r) {
 		free(s->search);
 		free(s);
+		if (full)
+			return web_answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many pages are open; close some");
 		return wrong ? web_answer_error(c, MHD_HTTP_BAD_REQUEST, wrong) : MHD_NO;
 	}
 	s->next = w->streams;
 	if (s->next)
 		s->next->previous = s;
 	w->streams = s;
-	w->num_streams++;
 	web_stream_wake(w);
 	return web_answer(c, MHD_HTTP_OK, "text/event-stream; charset=utf-8", r);
 }

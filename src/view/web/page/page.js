@@ -117,6 +117,17 @@ function setFragment(changes) {
   history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
 }
 
+// The token leaves the address at once: addresses are copied, shown on projectors and kept in histories. The tab keeps it
+// for when the page is loaded again; it is worthless once the server has ended.
+function keepToken(given) {
+  setToken(given);
+  try { sessionStorage.setItem("token", given); } catch { /* forbidden here: a reload asks for it */ }
+}
+
+function keptToken() {
+  try { return sessionStorage.getItem("token") ?? ""; } catch { return ""; }
+}
+
 function showPage(open) {
   if (open && !$("main").hidden) return;
   $("main").hidden = !open;
@@ -130,8 +141,7 @@ function showPage(open) {
 
 $("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  setToken($("gate-token").value.trim());
-  setFragment({ token: getToken() });
+  keepToken($("gate-token").value.trim());
   $("main").hidden = true;
   $("gate").hidden = true;
   stream.restart();
@@ -172,7 +182,7 @@ function onKey(event) {
 
 document.addEventListener("keydown", onKey);
 $("help-open").addEventListener("click", showHelp);
-// Not links: the fragment of the address has the token in it.
+// Not links: the fragment of the address has the open job in it.
 for (const button of document.querySelectorAll("[data-goto]"))
   button.addEventListener("click", () => { const target = $(button.dataset.goto); target.focus(); target.scrollIntoView({ block: "start" }); });
 startTimeline({ onOpen: openJob, onWindow: () => stream.restart() });
@@ -204,9 +214,14 @@ document.addEventListener("visibilitychange", () => {
 
 function begin() {
   const words = fragment();
-  setToken(words.get("token") ?? "");
+  if (words.has("token")) {
+    keepToken(words.get("token"));
+    setFragment({ token: null });
+  } else {
+    setToken(keptToken());
+  }
   stream.restart();
   if (words.get("job")) openJob(Number(words.get("job")));
 }
-addEventListener("hashchange", () => { if ((fragment().get("token") ?? "") !== getToken()) begin(); });
+addEventListener("hashchange", () => { if (fragment().has("token")) begin(); });
 begin();

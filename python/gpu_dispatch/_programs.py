@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""Finds ``gpuq``, which a wheel installs next to the interpreter."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import sys
+import sysconfig
+
+__all__ = ["find_gpuq"]
+
+
+def find_gpuq() -> str:
+    """The path of ``gpuq``: ``$GPUQ``, the one of this package, or the first on ``$PATH``.
+
+    Raises FileNotFoundError.
+    """
+    named = os.environ.get("GPUQ")
+    if named:
+        return named
+    for path in (_of_this_package(), _of_this_interpreter(), shutil.which("gpuq")):
+        if path and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(
+        "gpuq is not installed, neither with this package nor on PATH; "
+        "reinstall gpu_dispatch, or set GPUQ to its path"
+    )
+
+
+def _of_this_package() -> str | None:
+    """As pip recorded it: right for virtual environments, --user and --target."""
+    try:
+        files = importlib.metadata.files("gpu_dispatch") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name == "gpuq":
+            return os.path.realpath(str(file.locate()))
+    return None
+
+
+def _of_this_interpreter() -> str:
+    return os.path.join(sysconfig.get_path("scripts") or os.path.dirname(sys.executable), "gpuq")

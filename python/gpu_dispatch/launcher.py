@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Works through a folder of recordings with all GPUs.
+
+    python -m gpu_dispatch.launcher --input-dir data/audio --gpus auto
+    python -m gpu_dispatch.launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
+
+Exit codes: 0 all done or nothing to do, 1 some files failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gpu_dispatch.multigpu import LauncherOrchestrator, run_multi_gpu
+
+__all__ = ["main", "run_multi_gpu"]
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not KEY=VALUE")
+    return key, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_dispatch.launcher",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--input-dir", metavar="DIR", required=True, help="the folder with the files"
+    )
+    parser.add_argument(
+        "--output-dir",
+        metavar="DIR",
+        default="data/outputs",
+        help="where results go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--gpus",
+        metavar="SPEC",
+        default="auto",
+        help="auto, all, 0,1,2 or 0-3 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model-size", metavar="SIZE", default="base", help="for the worker (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--language",
+        metavar="LANG",
+        help="for the worker; by default it detects the language if it can",
+    )
+    parser.add_argument(
+        "--pattern", metavar="GLOB", default="*.wav", help="only such files (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--worker",
+        metavar="NAME",
+        help="a plug-in of gpuq launch; the default is "
+        "faster-whisper where it is installed, otherwise the plug-in that is",
+    )
+    parser.add_argument(
+        "--worker-command",
+        metavar="COMMAND",
+        help="a program that speaks the protocol of gpuq launch",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        help="any other setting for the worker; may be given several times",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="also files that an earlier run has done"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with these arguments, or those of the program; returns the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.worker and given.worker_command:
+        parser.error("give either --worker or --worker-command")
+    return LauncherOrchestrator().run(
+        given.input_dir,
+        given.output_dir,
+        given.gpus,
+        given.model_size,
+        given.language,
+        given.pattern,
+        worker=given.worker,
+        worker_command=given.worker_command,
+        settings=dict(given.settings),
+        force=given.force,
+    )
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: MIT
+"""One run of ``gpuq launch`` between a task queue and a result queue.
+
+A thread takes the files from the task queue until it has seen one None per worker,
+gives them to ``gpuq launch`` and follows its record, launch.jsonl in the output folder.
+Each file that was taken gets exactly one result, also when the launcher fails or is
+killed. None in the result queue is the end.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from gpu_dispatch import _tied
+from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
+from gpu_dispatch.multigpu._record import RECORD_NAME, Record, name_of
+from gpu_dispatch.multigpu.result import Queue, Result
+
+__all__ = ["Launch"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+
+
+class Launch:
+    """A run, as a thread. ``done`` is set at its end; ``exit_code`` is then that of gpuq launch."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        output_dir: Path,
+        num_workers: int,
+        task_queue: Queue,
+        result_queue: Queue,
+    ) -> None:
+        self.done = threading.Event()
+        self.exit_code: int | None = None
+        self.error: str | None = None
+        self._argv = list(argv)
+        self._environment = environment
+        self._output_dir = output_dir
+        self._num_workers = num_workers
+        self._tasks = task_queue
+        self._results = result_queue
+        self._lock = threading.RLock()  # a signal handler may interrupt who has it
+        self._process: subprocess.Popen[bytes] | None = None
+        self._signals: list[int] = []
+        # A daemon: at the end of the interpreter it dies, and the launcher, tied to it, with it.
+        threading.Thread(target=self._run, name="gpuq launch", daemon=True).start()
+
+    @property
+    def pid(self) -> int | None:
+        with self._lock:
+            return self._process.pid if self._process else None
+
+    def stop(self) -> None:
+        """Let the running files be finished. The second time: cancel them.
+
+        A signal handler may call this.
+        """
+        with self._lock:
+            # Not SIGINT twice: two of the same signal can become one.
+            self._signal(signal.SIGTERM if self._signals else signal.SIGINT)
+
+    def terminate(self) -> None:
+        """Cancel the running files."""
+        with self._lock:
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        """Now, or when the launcher starts."""
+        self._signals.append(number)
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _stopped(self) -> bool:
+        with self._lock:
+            return bool(self._signals)
+
+    # ---- The thread -----------------------------------------------------------------
+
+    def _run(self) -> None:
+        waiting: collections.Counter[str] = collections.Counter()
+        try:
+            waiting.update(self._collect())
+            self.exit_code = self._launch(waiting) if waiting else 0
+        except Exception as failure:
+            logger.exception("launching the workers failed")
+            self.error = f"{type(failure).__name__}: {failure}"
+            self.exit_code = 1
+        try:
+            self._end(waiting)
+        except Exception:
+            logger.exception("the result queue cannot be written")
+        finally:
+            self.done.set()
+
+    def _end(self, waiting: collections.Counter[str]) -> None:
+        """Report the files that have no result yet."""
+        error = self.error or "the worker did not report a result"
+        if self._stopped():
+            self.exit_code, error = 130, "interrupted"
+        for file in waiting.elements():
+            self._results.put(_failed(file, error))
+        self._results.put(None)
+
+    def _collect(self) -> list[str]:
+        """The files of the task queue, up to one None per worker."""
+        files: list[str] = []
+        ends = 0
+        while ends < self._num_workers and not self._stopped():
+            try:
+                task = self._tasks.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if task is None:
+                ends += 1
+            else:
+                files.append(os.fspath(task))
+        return files
+
+    def _launch(self, waiting: collections.Counter[str]) -> int:
+        """Run gpuq launch on the files; those that get a result are taken out."""
+        for file in [file for file in waiting.elements() if not os.path.isfile(file)]:
+            _take(waiting, file)
+            self._results.put(_failed(file, "no such file"))
+        if not waiting:
+            return 1
+        os.makedirs(self._output_dir, exist_ok=True)
+        with _lock_folder(self._output_dir), prepare_inputs(
+            list(waiting.elements()), self._output_dir
+        ) as inputs:
+            with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
+                record = Record(self._output_dir / RECORD_NAME)
+                argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
+                with self._start(argv, summary, log) as process:
+                    while not _wait(process):
+                        self._report(record.read(), inputs, waiting)
+                code = process.returncode
+                self._report(record.read(), inputs, waiting)
+                if code in (0, 1, 130):
+                    self._report_skipped(_read_summary(summary), record, inputs, waiting)
+                if waiting and code != 130:
+                    self.error = _last_line(log) or f"gpuq launch ended with code {code}"
+        return 1 if code == 0 and waiting else code if code >= 0 else 1
+
+    def _start(
+        self, argv: list[str], summary: IO[bytes], log: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        tie = [sys.executable, "-I", "-S", str(_tied.__file__), str(os.getpid())]
+        with self._lock:
+            # Its own session: Ctrl-C reaches this program, which decides.
+            self._process = subprocess.Popen(
+                [*tie, *argv, "--json", "-"],
+                stdin=subprocess.DEVNULL,
+                stdout=summary,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+            )
+            for number in self._signals:
+                self._process.send_signal(number)
+            return self._process
+
+    # ---- Results ----------------------------------------------------------------------
+
+    def _report(
+        self, events: Iterator[dict[str, Any]], inputs: Inputs, waiting: collections.Counter[str]
+    ) -> None:
+        for event in events:
+            if event.get("event") not in ("done", "failed"):
+                continue
+            for file in inputs.files_of(name_of(event, "file")):
+                if _take(waiting, file):
+                    self._results.put(self._result(file, event))
+
+    def _report_skipped(
+        self,
+        summary: dict[str, Any],
+        record: Record,
+        inputs: Inputs,
+        waiting: collections.Counter[str],
+    ) -> None:
+        """Files without a result that an earlier run has done."""
+        if not waiting or not summary.get("files_skipped"):
+            return
+        for name, event in record.earlier().items():
+            if event.get("event") == "done":
+                for file in inputs.files_of(name):
+                    if _take(waiting, file):
+                        result = self._result(file, event)
+                        result["skipped"], result["gpu_id"] = True, -1
+                        result["duration"] = result["processing_time"] = 0.0
+                        self._results.put(result)
+
+    def _result(self, file: str, event: dict[str, Any]) -> Result:
+        done = event["event"] == "done"
+        return {
+            "status": "success" if done else "error",
+            "file": file,
+            "gpu_id": int(event.get("gpu", -1)),
+            "duration": float(event.get("audio_seconds", 0.0)),
+            "processing_time": float(event.get("processing_seconds", 0.0)),
+            "error": None if done else str(event.get("error", "unknown error")),
+            "output_dir": str(self._output_dir / name_of(event, "output")),
+            "skipped": False,
+        }
+
+
+def _take(waiting: collections.Counter[str], file: str) -> bool:
+    if not waiting[file]:
+        return False
+    waiting[file] -= 1
+    if not waiting[file]:
+        del waiting[file]
+    return True
+
+
+def _failed(file: str, error: str) -> Result:
+    return {
+        "status": "error",
+        "file": file,
+        "gpu_id": -1,
+        "duration": 0.0,
+        "processing_time": 0.0,
+        "error": error,
+        "output_dir": None,
+        "skipped": False,
+    }
+
+
+def _wait(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _read_summary(file: IO[bytes]) -> dict[str, Any]:
+    file.seek(0)
+    try:
+        summary = json.loads(file.read())
+    except ValueError:
+        return {}
+    return summary if isinstance(summary, dict) else {}
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """What gpuq said last."""
+    file.seek(0)
+    lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("gpuq")]
+    return (ours or lines or [""])[-1]
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """One run at a time in an output folder."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"another run works in the output folder '{folder}'") from None
+        yield
+    finally:
+        os.close(fd)

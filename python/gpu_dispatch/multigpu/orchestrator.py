@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""All parts together."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload
+from gpu_dispatch.multigpu.balancer import LoadBalancer
+from gpu_dispatch.multigpu.detector import GPUDetector
+from gpu_dispatch.multigpu.result import Result
+from gpu_dispatch.multigpu.spawner import ProcessSpawner
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+
+__all__ = ["LauncherOrchestrator", "run_multi_gpu"]
+
+logger = logging.getLogger(__name__)
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+class LauncherOrchestrator:
+    """Finds GPUs and files, starts workers, shows progress, sums up.
+
+    The parts are its attributes ``gpu_detector``, ``resource_allocator`` and, during and
+    after a run, ``process_spawner`` and ``load_balancer``.
+    """
+
+    def __init__(self) -> None:
+        self.gpu_detector = GPUDetector()
+        self.resource_allocator = ResourceAllocator()
+        self.process_spawner: ProcessSpawner | None = None
+        self.load_balancer: LoadBalancer | None = None
+
+    def run(
+        self,
+        input_dir: str | os.PathLike[str],
+        output_dir: str | os.PathLike[str],
+        gpus: Sequence[int] | str = "auto",
+        model_size: str = "base",
+        language: str | None = None,
+        pattern: str = "*.wav",
+        *,
+        worker: str | None = None,
+        worker_command: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        force: bool = False,
+    ) -> int:
+        """Work through the files that match. ``worker`` and the rest: see :class:`ProcessSpawner`.
+
+        Returns 0 if all is done or there is nothing to do, 1 if files failed, 2 for a wrong
+        folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running
+        files be finished, the second one cancels them. A later run goes on where this one was.
+        """
+        try:
+            numbers = self._numbers(gpus)
+        except ValueError as failure:
+            return _refuse(str(failure))
+        valid, error = self.validate_setup(input_dir, numbers)
+        if not valid:
+            return _refuse(str(error))
+        files = self.resource_allocator.discover_files(input_dir, pattern)
+        if not files:
+            print(f"no file in '{input_dir}' matches '{pattern}'", file=sys.stderr)
+            return EXIT_DONE
+        tasks = self.resource_allocator.create_task_queue(files, len(numbers))
+        results: Queue[Result | None] = multiprocessing.Queue()
+        results.cancel_join_thread()
+        self.load_balancer = LoadBalancer(numbers)
+        try:
+            self.process_spawner = ProcessSpawner(
+                worker=worker, worker_command=worker_command, settings=settings, force=force
+            )
+            self.process_spawner.spawn_workers(
+                numbers, tasks, results, model_size, language, output_dir
+            )
+        except (ValueError, FileNotFoundError) as failure:
+            return _refuse(str(failure))
+        interrupted = self._monitor(results, len(files))
+        self.load_balancer.print_summary(len(files))
+        return self._exit_code(interrupted)
+
+    def validate_setup(
+        self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str
+    ) -> tuple[bool, str | None]:
+        """``(True, None)``, or ``(False, why)``: the folder must exist and every GPU be usable."""
+        if not Path(input_dir).is_dir():
+            return False, f"input folder '{input_dir}' does not exist or is not a directory"
+        try:
+            return self.gpu_detector.validate_gpus(self._numbers(gpus))
+        except ValueError as failure:
+            return False, str(failure)
+
+    def get_workload_info(
+        self, input_dir: str | os.PathLike[str], pattern: str = "*.wav"
+    ) -> Workload:
+        """Number and sizes of the files that match."""
+        files = self.resource_allocator.discover_files(input_dir, pattern)
+        return self.resource_allocator.estimate_workload(files)
+
+    def get_gpu_info(self) -> list[dict[str, Any]]:
+        """What is known about each usable GPU."""
+        gpus = self.gpu_detector.get_available_gpus()
+        return [self.gpu_detector.get_gpu_info(gpu) for gpu in gpus]
+
+    def _numbers(self, gpus: Sequence[int] | str) -> list[int]:
+        return self.gpu_detector.parse_gpu_list(gpus) if isinstance(gpus, str) else list(gpus)
+
+    def _monitor(self, results: Queue[Result | None], total: int) -> bool:
+        """Take results until all workers have ended. True if Ctrl-C was pressed."""
+        assert self.load_balancer and self.process_spawner
+        with _Interrupts(self.process_spawner) as interrupts:
+            try:
+                self.load_balancer.monitor_progress(
+                    results, total, self.load_balancer.print_progress
+                )
+                self.process_spawner.wait_for_completion()
+            except BaseException:
+                self.process_spawner.terminate_all()
+                raise
+        return interrupts.count > 0
+
+    def _exit_code(self, interrupted: bool) -> int:
+        assert self.load_balancer and self.process_spawner
+        if interrupted:
+            return EXIT_INTERRUPTED
+        if self.process_spawner.exit_code == EXIT_USAGE:
+            return EXIT_USAGE
+        return (
+            EXIT_FAILED
+            if self.load_balancer.errors or self.process_spawner.exit_code
+            else EXIT_DONE
+        )
+
+
+class _Interrupts:
+    """Ctrl-C as a request instead of an exception, which could tear a message in a queue.
+
+    Only where Ctrl-C would raise KeyboardInterrupt here. The third one does.
+    """
+
+    def __init__(self, spawner: ProcessSpawner) -> None:
+        self.count = 0
+        self._spawner = spawner
+        self._ours = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+
+    def __enter__(self) -> _Interrupts:
+        if self._ours:
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+        self._spawner.stop()
+        if self.count == 1:
+            words = b"interrupted: running files are finished; Ctrl-C again cancels them\n"
+            os.write(2, words)  # print() may be what was interrupted
+
+
+def run_multi_gpu(
+    input_dir: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    gpus: Sequence[int] | str = "auto",
+    model_size: str = "base",
+    language: str | None = None,
+    pattern: str = "*.wav",
+) -> int:
+    """``LauncherOrchestrator().run(…)``: returns its exit code."""
+    return LauncherOrchestrator().run(input_dir, output_dir, gpus, model_size, language, pattern)
+
+
+def _refuse(words: str) -> int:
+    print(f"gpu_dispatch: {words}", file=sys.stderr)
+    return EXIT_USAGE

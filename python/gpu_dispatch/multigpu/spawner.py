@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""The workers: one process per GPU, run by ``gpuq launch``."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from gpu_dispatch._programs import find_gpuq
+from gpu_dispatch.multigpu._launch import Launch
+from gpu_dispatch.multigpu.result import Queue
+
+__all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
+
+logger = logging.getLogger(__name__)
+
+_WHISPER_WORKER = "gpu_dispatch.multigpu.whisper_worker"
+
+
+class ProcessStatus(TypedDict):
+    pid: int | None
+    alive: bool
+    exitcode: int | None
+
+
+class WorkerProcess:
+    """The worker of one GPU, with the methods of ``multiprocessing.Process`` that make sense here.
+
+    All workers of one ``spawn_workers()`` belong to one ``gpuq launch``: ``pid`` is its
+    process, ``exitcode`` its exit code, and they end together.
+    """
+
+    def __init__(self, gpu_id: int, launch: Launch) -> None:
+        self.gpu_id = gpu_id
+        self.name = f"GPU-{gpu_id}"
+        self._launch = launch
+
+    @property
+    def pid(self) -> int | None:
+        """None until the task queue has been read and the launcher has started."""
+        return self._launch.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        """None while it runs."""
+        return self._launch.exit_code if self._launch.done.is_set() else None
+
+    def is_alive(self) -> bool:
+        return not self._launch.done.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._launch.done.wait(timeout)
+
+    def terminate(self) -> None:
+        """Cancel the running files and end all workers of this run."""
+        self._launch.terminate()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_alive() else f"ended with {self.exitcode}"
+        return f"<{type(self).__name__} {self.name} {state}>"
+
+
+class ProcessSpawner:
+    """Runs workers between a task queue and a result queue.
+
+    ``worker`` is the name or the file of a plug-in of ``gpuq launch``, ``worker_command`` a
+    program that speaks its protocol (see :func:`gpu_dispatch.serve`). Without either it is
+    faster-whisper where that is installed, otherwise the plug-in that gpuq launch
+    chooses. ``settings`` are passed on as ``--set``. ``force``: also do files that an earlier
+    run has done.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str | None = None,
+        worker_command: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        force: bool = False,
+    ) -> None:
+        if worker and worker_command:
+            raise ValueError("give either worker or worker_command")
+        self._worker = worker
+        self._worker_command = worker_command
+        self._settings = dict(settings or {})
+        self._force = force
+        self._launches: list[Launch] = []
+        self._processes: list[WorkerProcess] = []
+
+    def spawn_workers(
+        self,
+        gpu_ids: Sequence[int],
+        task_queue: Queue,
+        result_queue: Queue,
+        model_size: str = "base",
+        language: str | None = None,
+        output_dir: str | os.PathLike[str] = Path("data/outputs"),
+    ) -> list[WorkerProcess]:
+        """Start one worker per GPU and return at once.
+
+        The task queue holds paths, then one ``None`` for each GPU: the work begins when
+        all are there, the longest file first. The result queue gets one
+        :class:`~gpu_dispatch.multigpu.Result` for each file as it ends, then ``None``.
+        ``language=None``: a worker that can detects it.
+
+        Raises ValueError without a GPU, FileNotFoundError if gpuq or every worker is missing.
+        """
+        gpus = list(gpu_ids)
+        if not gpus:
+            raise ValueError("gpu_ids is empty")
+        argv = [find_gpuq(), "launch", "--gpus", ",".join(str(gpu) for gpu in gpus)]
+        argv += self._worker_arguments(argv[0], model_size, language)
+        if self._force:
+            argv.append("--force")
+        output = Path(os.path.abspath(output_dir))
+        logger.debug("starting workers on GPUs %s: %s", gpus, shlex.join(argv))
+        launch = Launch(argv, _environment(), output, len(gpus), task_queue, result_queue)
+        processes = [WorkerProcess(gpu, launch) for gpu in gpus]
+        self._launches.append(launch)
+        self._processes += processes
+        return processes
+
+    def wait_for_completion(self, timeout: float | None = None) -> bool:
+        """Wait for all workers. False if ``timeout`` seconds have passed before."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for launch in self._launches:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not launch.done.wait(left):
+                return False
+        return True
+
+    def stop(self) -> None:
+        """Let the running files be finished and begin no other. The second time: cancel them.
+
+        A signal handler may call this.
+        """
+        for launch in self._launches:
+            launch.stop()
+
+    def terminate_all(self) -> None:
+        """Cancel the running files, end all workers and wait for them."""
+        for launch in self._launches:
+            if not launch.done.is_set():
+                launch.terminate()
+        self.wait_for_completion()
+
+    def get_process_status(self) -> dict[int, ProcessStatus]:
+        """For each GPU: ``pid``, ``alive`` and ``exitcode``."""
+        return {
+            process.gpu_id: {
+                "pid": process.pid,
+                "alive": process.is_alive(),
+                "exitcode": process.exitcode,
+            }
+            for process in self._processes
+        }
+
+    @property
+    def exit_code(self) -> int:
+        """The worst exit code of the runs that have ended: 0, 1, 2 or 130."""
+        return max((launch.exit_code or 0 for launch in self._launches), default=0)
+
+    def _worker_arguments(self, gpuq: str, model_size: str, language: str | None) -> list[str]:
+        command, worker = self._worker_command, self._worker
+        detects = worker == "whisper"
+        if not command and not worker:
+            if importlib.util.find_spec("faster_whisper"):
+                command, detects = shlex.join([sys.executable, "-m", _WHISPER_WORKER]), True
+            else:
+                plugins = _plugins(gpuq)
+                if not plugins:
+                    raise FileNotFoundError(
+                        "no worker is installed: pip install 'gpu_dispatch[whisper]' brings one, "
+                        "or give a worker_command"
+                    )
+                detects = "whisper" in plugins
+        argv = ["--model-size", model_size]
+        argv += ["--worker-command", command] if command else []
+        argv += ["--worker", worker] if worker else []
+        language = language or ("auto" if detects else None)
+        argv += ["--language", language] if language else []
+        return argv + [
+            word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")
+        ]
+
+
+def _plugins(gpuq: str) -> list[str]:
+    """The names of the plug-ins that gpuq launch finds."""
+    done = subprocess.run(
+        [gpuq, "launch", "--list-workers"], capture_output=True, check=False, text=True
+    )
+    lines = done.stdout.splitlines()
+    return (
+        []
+        if lines[:1] and lines[0].startswith("No plug-in")
+        else [line.split(" ", 1)[0] for line in lines]
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Workers in Python import what this program can import."""
+    path = [entry or os.getcwd() for entry in sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}

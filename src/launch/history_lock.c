@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/history_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/lock.h"
+
+#define LOCK_NAME "launch.lock"
+
+static int say_who(const char *path, int fd, struct gd_error *err)
+{
+	pid_t pid = 0;
+	if (lock_holder(fd, &pid) == 0 && pid > 0)
+		return error_set(err, -EBUSY,
+			"writing '%s': another gpuq launch (process %d) works in this output folder", path, (int)pid);
+	return error_set(err, -EBUSY, "writing '%s': another gpuq launch works in this output folder", path);
+}
+
+static int open_file(const char *path, int *ret_fd, struct gd_error *err)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+	struct stat st;
+	/* Without O_CREAT first: with it, the kernel may refuse files of others without a reason. */
+	cleanup_(closep) int fd = open(path, flags);
+	if (fd < 0 && errno == ENOENT)
+		fd = open(path, flags | O_CREAT, 0600);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(err, -errno, "opening '%s': %s", path, error_words(errno));
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return error_set(err, -EPERM, "opening '%s': it %s; remove it", path,
+			S_ISREG(st.st_mode) ? "belongs to another user" : "is not a regular file");
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* Whether the locked file is the one at the path: its last owner may have removed it after we opened it. */
+static bool is_current(int fd, const char *path)
+{
+	struct stat mine, there;
+	return fstat(fd, &mine) == 0 && lstat(path, &there) == 0 && mine.st_dev == there.st_dev &&
+	       mine.st_ino == there.st_ino;
+}
+
+int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err)
+{
+	const char *slash = strrchr(history_path, '/');
+	cleanup_(freep) char *path = NULL;
+	if (asprintf(&path, "%.*s" LOCK_NAME, slash ? (int)(slash + 1 - history_path) : 0, history_path) < 0) {
+		path = NULL;
+		return error_set(err, -ENOMEM, "opening '%s': out of memory", history_path);
+	}
+	for (;;) {
+		cleanup_(closep) int fd = -1;
+		int r = open_file(path, &fd, err);
+		if (r < 0)
+			return r;
+		r = lock_try(fd);
+		if (r == -EAGAIN)
+			return say_who(history_path, fd, err);
+		if (r == 0 && !is_current(fd, path))
+			continue;
+		l->fd = take_fd(&fd);
+		l->path = take_ptr(path);
+		return 0;
+	}
+}
+
+void history_lock_release(struct history_lock *l)
+{
+	if (l->fd >= 0 && is_current(l->fd, l->path))
+		unlink(l->path);
+	closep(&l->fd);
+	free(l->path);
+	*l = (struct history_lock){.fd = -1};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Eventfds that only say yes or no: readable or not. They do not block. */
+#ifndef POOL_EVENT_COUNTER_H
+#define POOL_EVENT_COUNTER_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/* Makes it readable. By any thread and by signal handlers. */
+static inline void event_counter_raise(int fd)
+{
+	int saved = errno;
+	uint64_t one = 1;
+	if (write(fd, &one, sizeof(one)) < 0)
+		errno = 0; /* the counter is full: it is readable */
+	errno = saved;
+}
+
+/* It is not readable any more; for timers, too. */
+static inline void event_counter_lower(int fd)
+{
+	uint64_t count;
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/keeper/attempt_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/trust.h"
+
+#define TRIM_MS 250
+/* Holes consist of whole blocks, and each one costs a call and an extent. */
+#define LEAST_HOLE ((off_t)64 * 1024)
+
+static mode_t file_mode(enum log_access access)
+{
+	return access == LOG_ACCESS_ALL ? 0644 : access == LOG_ACCESS_GROUP ? 0640 : 0600;
+}
+
+/* Who may read the files may list them. */
+static mode_t directory_mode(enum log_access access)
+{
+	mode_t mode = file_mode(access);
+	return mode | (mode & 0444) >> 2;
+}
+
+/* ---- The directory ------------------------------------------------------------------ */
+
+/* Directories above it are created as others are. */
+static int make_directory(const char *path, enum log_access access)
+{
+	cleanup_(freep) char *copy = strdup(path);
+	if (!copy)
+		return -ENOMEM;
+	for (char *p = copy + 1; *p; p++)
+		if (*p == '/') {
+			*p = '\0';
+			if (mkdir(copy, 0777) < 0 && errno != EEXIST)
+				return -errno;
+			*p = '/';
+		}
+	if (mkdir(copy, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	if (access == LOG_ACCESS_OWNER)
+		return 0;
+	cleanup_(closep) int fd = open(copy, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 || fchmod(fd, directory_mode(access)) < 0 ? -errno : 0;
+}
+
+static int open_directory(const struct attempt_log_options *o, int *ret)
+{
+	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+	cleanup_(closep) int fd = open(o->directory, flags);
+	if (fd < 0 && errno == ENOENT) {
+		int r = make_directory(o->directory, o->access);
+		if (r < 0)
+			return r;
+		fd = open(o->directory, flags);
+	}
+	if (fd < 0)
+		return -errno;
+	if (!o->accepted && trust_objection(fd))
+		return -ENOTUNIQ;
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+/* ---- The file ------------------------------------------------------------------------ */
+
+/* Returns the new file, or a negative errno value. */
+static int create_file(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)
+{
+	char stamp[32];
+	time_t now = time(NULL);
+	struct tm tm;
+	strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
+	for (int i = 1; i < 10000; i++) {
+		char suffix[16] = "", name[96];
+		if (i > 1)
+			snprintf(suffix, sizeof(suffix), "_%d", i);
+		snprintf(name, sizeof(name), "job_%s_%llu%s.log", stamp, (unsigned long long)id, suffix);
+		int fd = openat(l->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+		if (fd < 0 && errno == EEXIST)
+			continue;
+		if (fd < 0)
+			return -errno;
+		if (asprintf(&l->path, "%s/%s", o->directory, name) >= 0)
+			return fd;
+		l->path = NULL;
+		unlinkat(l->dir_fd, name, 0);
+		close(fd);
+		return -ENOMEM;
+	}
+	return -EEXIST;
+}
+
+int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)
+{
+	*l = ATTEMPT_LOG_NONE;
+	int r = open_directory(o, &l->dir_fd);
+	if (r < 0)
+		return r;
+	r = create_file(l, o, id);
+	if (r < 0) {
+		attempt_log_close(l);
+		return r;
+	}
+	l->fd = r;
+	if (o->access != LOG_ACCESS_OWNER && fchmod(l->fd, file_mode(o->access)) < 0) {
+		r = -errno;
+		attempt_log_remove(l);
+		attempt_log_close(l);
+		return r;
+	}
+	l->max_bytes = o->max_bytes;
+	l->trim_ns = o->max_bytes ? clock_now_ns() + TRIM_MS * NS_PER_MS : 0;
+	return 0;
+}
+
+void attempt_log_close(struct attempt_log *l)
+{
+	closep(&l->fd);
+	closep(&l->dir_fd);
+	free(l->path);
+	*l = ATTEMPT_LOG_NONE;
+}
+
+void attempt_log_remove(struct attempt_log *l)
+{
+	if (l->path)
+		unlinkat(l->dir_fd, strrchr(l->path, '/') + 1, 0);
+}
+
+size_t attempt_log_tail(const struct attempt_log *l, void *buf, size_t size)
+{
+	struct stat st;
+	if (l->fd < 0 || fstat(l->fd, &st) < 0)
+		return 0;
+	ssize_t n = pread(l->fd, buf, size, st.st_size > (off_t)size ? st.st_size - (off_t)size : 0);
+	return n > 0 ? (size_t)n : 0;
+}
+
+void attempt_log_trim(struct attempt_log *l, uint64_t now_ns)
+{
+	struct stat st;
+	if (!l->max_bytes)
+		return;
+	l->trim_ns = now_ns + TRIM_MS * NS_PER_MS;
+	if (fstat(l->fd, &st) < 0 || st.st_size <= l->max_bytes)
+		return;
+	if (st.st_size < l->removed_to)
+		l->removed_to = 0; /* the job has truncated its log */
+	off_t half = l->max_bytes / 2, block = st.st_blksize > 0 ? st.st_blksize : 4096;
+	off_t from = l->removed_to ? l->removed_to : (half + block - 1) / block * block;
+	off_t to = (st.st_size - half) / block * block;
+	if (to - from < LEAST_HOLE)
+		return;
+	if (fallocate(l->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to - from) == 0) {
+		l->removed_to = to;
+	} else if (errno != EINTR) {
+		l->max_bytes = 0;
+		l->trim_ns = 0;
+	}
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The log of an attempt. The job writes into the file itself, without a pipe in between.
+ *
+ * The file is created by us and opened once: everything later goes through its descriptor. Whatever another user puts
+ * at its path is neither read nor waited for.
+ */
+#ifndef QUEUE_KEEPER_ATTEMPT_LOG_H
+#define QUEUE_KEEPER_ATTEMPT_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Who may read logs, besides their owner. */
+enum log_access {
+	LOG_ACCESS_OWNER, /* nobody */
+	LOG_ACCESS_GROUP,
+	LOG_ACCESS_ALL,
+};
+
+struct attempt_log_options {
+	const char *directory; /* absolute; created if it is missing */
+	bool accepted;         /* other users may change the directory: the user named it */
+	enum log_access access;
+	int64_t max_bytes; /* above this, the middle is removed; 0: no limit */
+};
+
+struct attempt_log {
+	int fd; /* for reading and appending; -1: none */
+	int dir_fd;
+	char *path;
+	int64_t max_bytes; /* 0: no limit, or the file system cannot remove the middle */
+	off_t removed_to;  /* end of the removed part */
+	uint64_t trim_ns;  /* time of the next trim */
+};
+
+#define ATTEMPT_LOG_NONE                                                                                               \
+	(struct attempt_log)                                                                                           \
+	{                                                                                                              \
+		.fd = -1, .dir_fd = -1                                                                                 \
+	}
+
+/*
+ * Creates a new file, so no two attempts share one. -ENOTUNIQ: another user can change the directory. The access is set
+ * whatever the umask is, also of the directory if it is created here.
+ */
+int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id);
+void attempt_log_close(struct attempt_log *l);
+/* Removes the file of an attempt that never started. */
+void attempt_log_remove(struct attempt_log *l);
+
+/* Up to `size` bytes of its end. Returns how many. */
+size_t attempt_log_tail(const struct attempt_log *l, void *buf, size_t size);
+
+/*
+ * If the log has more than max_bytes, gives the disk space of its middle back: a hole is left, of zeros, and offsets
+ * stay as they are. The first and the last half of max_bytes are kept. Call it at trim_ns, and at the end.
+ */
+void attempt_log_trim(struct attempt_log *l, uint64_t now_ns);
+
+#endif

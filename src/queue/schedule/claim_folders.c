@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/schedule/claim_folders.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/units.h"
+
+#define MAX_ENTRIES 65536
+#define MAX_FOLDERS 4096
+#define SETTLE_MS   100
+#define OPEN_FLAGS  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+uint64_t claim_random(void)
+{
+	uint64_t n;
+	if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
+		n = (uint64_t)getpid() << 32 ^ (uintptr_t)&n;
+	return n;
+}
+
+/* ---- The shared directory ------------------------------------------------------ */
+
+/* Made under another name and renamed once all users may write in it, so that nobody finds it half made. */
+static int make_shared(const char *path)
+{
+	size_t room = strlen(path) + 32;
+	cleanup_(freep) char *temporary = malloc(room);
+	if (!temporary)
+		return -ENOMEM;
+	snprintf(temporary, room, "%s.%016" PRIx64, path, claim_random());
+	if (mkdir(temporary, 0700) < 0)
+		return -errno;
+	if (chmod(temporary, 01777) == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+		return 0;
+	int code = -errno;
+	rmdir(temporary);
+	return code == -EEXIST ? 0 : code;
+}
+
+static bool is_made_by_root(const char *path)
+{
+	struct stat st;
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & S_ISVTX);
+}
+
+int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
+{
+	const char *variable = getenv("GPUQ_CLAIMS_DIR");
+	const char *given = dir ? dir : variable && *variable ? variable : NULL;
+	const char *usual = is_made_by_root(CLAIM_FOLDERS_SYSTEM) ? CLAIM_FOLDERS_SYSTEM : CLAIM_FOLDERS_DEFAULT;
+	cleanup_(freep) char *path = strdup(given ? given : usual);
+	if (!path)
+		return error_set(err, -ENOMEM, "out of memory");
+	/* With a slash at its end a symbolic link would be followed. */
+	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+		path[n - 1] = '\0';
+	/* /tmp itself may be a symbolic link of the administrator's. */
+	int flags = given ? OPEN_FLAGS : OPEN_FLAGS & ~O_NOFOLLOW;
+	cleanup_(closep) int fd = open(path, flags);
+	if (fd < 0 && errno == ENOENT && given) {
+		int r = make_shared(path);
+		if (r < 0)
+			return error_set(err, r, "cannot make the directory of claims '%s': %s", path, error_words(r));
+		fd = open(path, flags);
+	}
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		int code = -errno;
+		return error_set(err, code, "cannot open the directory of claims '%s': %s", path, error_words(code));
+	}
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
+		return error_set(err, -EPERM,
+			"the directory of claims '%s' lets everybody remove the claims of others; use 'chmod +t' on it",
+			path);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* ---- All folders --------------------------------------------------------------- */
+
+/* "gpuq-claims-1000" or "gpuq-claims-1000-0123456789abcdef", with the number as printf() writes it. */
+static bool parse_name(const char *name, struct claim_folder *ret)
+{
+	const size_t prefix = sizeof(CLAIM_FOLDER_PREFIX) - 1;
+	if (strncmp(name, CLAIM_FOLDER_PREFIX, prefix) != 0 || strlen(name) >= sizeof(ret->name))
+		return false;
+	const char *number = name + prefix;
+	size_t digits = strspn(number, "0123456789");
+	char text[16];
+	int64_t uid;
+	if (digits == 0 || digits > 10 || (number[0] == '0' && digits > 1))
+		return false;
+	memcpy(text, number, digits);
+	text[digits] = '\0';
+	if (units_parse_integer(text, 0, UINT32_MAX, &uid, NULL) < 0)
+		return false;
+	const char *rest = number + digits;
+	if (*rest && (*rest != '-' || strspn(rest + 1, "0123456789abcdef") != 16 || rest[17]))
+		return false;
+	ret->owner = (uid_t)uid;
+	memcpy(ret->name, name, strlen(name) + 1);
+	return true;
+}
+
+static bool counts(const struct stat *st, uid_t owner)
+{
+	return S_ISDIR(st->st_mode) && st->st_uid == owner && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static int compare_folders(const void *a, const void *b)
+{
+	const struct claim_folder *x = a, *y = b;
+	return x->owner != y->owner ? (x->owner < y->owner ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static int add_folder(struct claim_folders *f, size_t *capacity, int dir_fd, const struct claim_folder *folder)
+{
+	struct stat st;
+	if (fstatat(dir_fd, folder->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !counts(&st, folder->owner))
+		return 0;
+	int r = array_reserve(f->folders, capacity, f->count + 1);
+	if (r == 0)
+		f->folders[f->count++] = *folder;
+	return r;
+}
+
+/* The folders of users who have a process; those of others hold no claim that is alive. */
+static int add_by_process(struct claim_folders *f, size_t *capacity, int dir_fd)
+{
+	cleanup_(closedirp) DIR *proc = opendir("/proc");
+	const struct dirent *entry;
+	uid_t last = (uid_t)-1; /* neighbors are often of one user */
+	int r = 0;
+	while (r == 0 && proc && (entry = readdir(proc))) {
+		struct stat st;
+		struct claim_folder folder;
+		if (!isdigit((unsigned char)entry->d_name[0]) || fstatat(dirfd(proc), entry->d_name, &st, 0) < 0 ||
+			st.st_uid == last)
+			continue;
+		last = folder.owner = st.st_uid;
+		snprintf(folder.name, sizeof(folder.name), CLAIM_FOLDER_PREFIX "%u", (unsigned)st.st_uid);
+		r = add_folder(f, capacity, dir_fd, &folder);
+	}
+	return r;
+}
+
+static void remove_duplicates(struct claim_folders *f)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < f->count; i++)
+		if (kept == 0 || compare_folders(&f->folders[kept - 1], &f->folders[i]) != 0)
+			f->folders[kept++] = f->folders[i];
+	f->count = kept;
+}
+
+/* 1: there was more than we are willing to read. */
+static int add_by_name(struct claim_folders *f, size_t *capacity, int dir_fd)
+{
+	int fd = openat(dir_fd, ".", OPEN_FLAGS);
+	cleanup_(closedirp) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) {
+		int code = -errno;
+		closep(&fd);
+		return code;
+	}
+	for (size_t entries = 0, named = 0; entries < MAX_ENTRIES && named < MAX_FOLDERS; entries++) {
+		struct claim_folder folder;
+		errno = 0;
+		const struct dirent *entry = readdir(dir);
+		if (!entry)
+			return -errno;
+		if (!parse_name(entry->d_name, &folder))
+			continue;
+		named++;
+		int r = add_folder(f, capacity, dir_fd, &folder);
+		if (r < 0)
+			return r;
+	}
+	return 1;
+}
+
+/* File systems stamp with a clock of some milliseconds: a change soon after another may not change the time. */
+static bool is_older(const struct timespec *mtime, int64_t ms)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (now.tv_sec - mtime->tv_sec) * 1000 + (now.tv_nsec - mtime->tv_nsec) / 1000000 >= ms;
+}
+
+int claim_folders_update(int dir_fd, struct claim_folders *f)
+{
+	struct claim_folders fresh = {0};
+	size_t capacity = 0;
+	struct stat st;
+	if (fstat(dir_fd, &st) < 0)
+		return -errno;
+	if (f->is_current && memcmp(&f->mtime, &st.st_mtim, sizeof(f->mtime)) == 0)
+		return 0;
+	fresh.mtime = st.st_mtim;
+	fresh.is_current = is_older(&st.st_mtim, SETTLE_MS);
+	int r = add_by_name(&fresh, &capacity, dir_fd);
+	if (r > 0) {
+		/* Users may begin processes without a change of the directory. */
+		fresh.is_current = false;
+		r = add_by_process(&fresh, &capacity, dir_fd);
+	}
+	if (r < 0) {
+		claim_folders_finish(&fresh);
+		return r;
+	}
+	if (fresh.count > 1)
+		qsort(fresh.folders, fresh.count, sizeof(*fresh.folders), compare_folders);
+	remove_duplicates(&fresh);
+	claim_folders_finish(f);
+	*f = fresh;
+	return 0;
+}
+
+void claim_folders_finish(struct claim_folders *f)
+{
+	free(f->folders);
+	*f = (struct claim_folders){0};
+}
+
+/* ---- One folder ---------------------------------------------------------------- */
+
+int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd)
+{
+	struct stat st;
+	cleanup_(closep) int fd = openat(dir_fd, folder->name, OPEN_FLAGS);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!counts(&st, folder->owner))
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* Makes the folder, or takes one of ours that has this name. -EPERM: another user's. */
+static int make_own(int dir_fd, const char *name, int *ret_fd)
+{
+	struct stat st;
+	if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	cleanup_(closep) int fd = openat(dir_fd, name, OPEN_FLAGS);
+	if (fd < 0)
+		return errno == ENOENT ? -ENOENT : -EPERM;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid())
+		return -EPERM;
+	/* Whatever the umask is, and whatever an earlier version or a tool did to it. */
+	if ((st.st_mode & 07777) != 0755 && fchmod(fd, 0755) < 0)
+		return -errno;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* Somebody else has the usual name: takes a folder that another process of ours has made since, or makes one. */
+static int open_own_elsewhere(int dir_fd, int *ret_fd)
+{
+	struct claim_folders all = {0};
+	char name[CLAIM_FOLDER_ROOM];
+	int r = claim_folders_update(dir_fd, &all);
+	if (r < 0)
+		return r;
+	bool found = false;
+	for (size_t i = 0; i < all.count && !found; i++)
+		found = all.folders[i].owner == geteuid() && claim_folder_open(dir_fd, &all.folders[i], ret_fd) == 0;
+	claim_folders_finish(&all);
+	if (found)
+		return 0;
+	snprintf(name, sizeof(name), CLAIM_FOLDER_PREFIX "%u-%016" PRIx64, (unsigned)geteuid(), claim_random());
+	return make_own(dir_fd, name, ret_fd);
+}
+
+int claim_folder_open_own(int dir_fd, int *ret_fd)
+{
+	char name[CLAIM_FOLDER_ROOM];
+	snprintf(name, sizeof(name), CLAIM_FOLDER_PREFIX "%u", (unsigned)geteuid());
+	int r = -ENOENT;
+	/* A sweeper may remove it between mkdir and open. */
+	for (int tries = 0; tries < 3 && r == -ENOENT; tries++)
+		r = make_own(dir_fd, name, ret_fd);
+	return r == -EPERM ? open_own_elsewhere(dir_fd, ret_fd) : r;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "view/web/web_callers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define FIRST_REQUEST_NS (10 * NS_PER_S) /* from accepting the connection to the end of the headers */
+#define REQUEST_NS       (60 * NS_PER_S) /* from there to the end of the answer: a log is a megabyte */
+#define NEXT_REQUEST_NS  (30 * NS_PER_S) /* from there to the end of the next headers */
+
+struct limits {
+	size_t all, each; /* connections */
+	size_t streams, streams_each;
+};
+
+static const struct limits limits[WEB_CALLER_KINDS] = {
+	[WEB_CALLER_OWNER] = {128, 128, 64, 64},
+	[WEB_CALLER_USER] = {96, 32, 32, 8},
+	[WEB_CALLER_REMOTE] = {96, 32, 32, 8},
+};
+_Static_assert(128 + 96 + 96 == WEB_CALLERS_MAX, "the sum of all kinds");
+
+static enum web_caller_kind kind_of(const struct web_peer *peer)
+{
+	if (!peer->is_local)
+		return WEB_CALLER_REMOTE;
+	return peer->user_known && peer->user == geteuid() ? WEB_CALLER_OWNER : WEB_CALLER_USER;
+}
+
+static bool is_same(const struct web_peer *a, const struct web_peer *b)
+{
+	if (a->is_local)
+		return a->user_known == b->user_known && a->user == b->user;
+	return memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+static size_t count_same(
+	const struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer, bool streams)
+{
+	size_t n = 0;
+	for (const struct web_caller *other = c->first; other; other = other->next)
+		if (other->kind == kind && (other->streams || !streams) && is_same(&other->peer, peer))
+			n++;
+	return n;
+}
+
+struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns)
+{
+	enum web_caller_kind kind = kind_of(peer);
+	if (c->count[kind] >= limits[kind].all || count_same(c, kind, peer, false) >= limits[kind].each)
+		return NULL;
+	struct web_caller *caller = calloc(1, sizeof(*caller));
+	if (!caller)
+		return NULL;
+	*caller = (struct web_caller){
+		.next = c->first, .kind = kind, .peer = *peer, .fd = fd, .deadline_ns = now_ns + FIRST_REQUEST_NS};
+	if (c->first)
+		c->first->previous = caller;
+	c->first = caller;
+	c->count[kind]++;
+	return caller;
+}
+
+void web_callers_remove(struct web_callers *c, struct web_caller *caller)
+{
+	if (!caller)
+		return;
+	web_callers_end_stream(c, caller);
+	if (caller->previous)
+		caller->previous->next = caller->next;
+	else
+		c->first = caller->next;
+	if (caller->next)
+		caller->next->previous = caller->previous;
+	c->count[caller->kind]--;
+	free(caller);
+}
+
+void web_callers_promote(struct web_callers *c, struct web_caller *caller)
+{
+	if (caller->kind == WEB_CALLER_OWNER || c->count[WEB_CALLER_OWNER] >= limits[WEB_CALLER_OWNER].all)
+		return;
+	c->count[caller->kind]--;
+	c->count[WEB_CALLER_OWNER]++;
+	caller->kind = WEB_CALLER_OWNER;
+}
+
+void web_caller_begin(struct web_caller *caller, uint64_t now_ns)
+{
+	caller->deadline_ns = now_ns + REQUEST_NS;
+}
+
+void web_caller_end(struct web_caller *caller, uint64_t now_ns)
+{
+	caller->deadline_ns = now_ns + NEXT_REQUEST_NS;
+}
+
+bool web_callers_begin_stream(struct web_callers *c, struct web_caller *caller)
+{
+	const struct limits *l = &limits[caller->kind];
+	bool each =
+		caller->kind == WEB_CALLER_OWNER || count_same(c, caller->kind, &caller->peer, true) < l->streams_each;
+	if (caller->streams || c->streams[caller->kind] >= l->streams || !each)
+		return false;
+	caller->streams = true;
+	caller->deadline_ns = 0;
+	c->streams[caller->kind]++;
+	return true;
+}
+
+void web_callers_end_stream(struct web_callers *c, struct web_caller *caller)
+{
+	if (!caller->streams)
+		return;
+	caller->streams = false;
+	c->streams[caller->kind]--;
+}
+
+void web_callers_expire(struct web_callers *c, uint64_t now_ns)
+{
+	for (struct web_caller *caller = c->first; caller; caller = caller->next) {
+		if (caller->deadline_ns == 0 || now_ns < caller->deadline_ns)
+			continue;
+		caller->deadline_ns = 0;
+		shutdown(caller->fd, SHUT_RDWR);
+	}
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is connected to the page's server, and how many connections each may have.
+ *
+ * Three kinds of callers have room of their own, so that none can lock out another: the owner, that is the user who
+ * runs the server and everybody who has given the token; the other users of this machine; other machines. Within the
+ * last two kinds each user, or address, has a limit as well.
+ *
+ * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request
+ * on the same connection. An event stream has none.
+ */
+#ifndef VIEW_WEB_WEB_CALLERS_H
+#define VIEW_WEB_WEB_CALLERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "view/web/web_peer.h"
+
+enum web_caller_kind {
+	WEB_CALLER_OWNER,
+	WEB_CALLER_USER,
+	WEB_CALLER_REMOTE,
+	WEB_CALLER_KINDS,
+};
+
+struct web_caller {
+	struct web_caller *next, *previous;
+	enum web_caller_kind kind;
+	struct web_peer peer;
+	int fd;
+	bool streams;
+	uint64_t deadline_ns; /* 0: none */
+};
+
+/* Start from {0}. */
+struct web_callers {
+	struct web_caller *first;
+	size_t count[WEB_CALLER_KINDS], streams[WEB_CALLER_KINDS];
+};
+
+/* All connections that can be open at the same time. */
+#define WEB_CALLERS_MAX 320
+
+/* A connection that was accepted. NULL: its kind, user or address has too many, or out of memory. */
+struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns);
+void web_callers_remove(struct web_callers *c, struct web_caller *caller);
+
+/* The caller has given the token: from now on the owner's room is used, if there is some. */
+void web_callers_promote(struct web_callers *c, struct web_caller *caller);
+
+/* A request has come, or its answer has been sent: sets the deadline for what follows. */
+void web_caller_begin(struct web_caller *caller, uint64_t now_ns);
+void web_caller_end(struct web_caller *caller, uint64_t now_ns);
+
+/* Whether the caller may have an event stream; if so, the caller has no deadline until web_callers_end_stream(). */
+bool web_callers_begin_stream(struct web_callers *c, struct web_caller *caller);
+void web_callers_end_stream(struct web_callers *c, struct web_caller *caller);
+
+/* Shuts down the connections whose deadline is over; the server then finds them closed. */
+void web_callers_expire(struct web_callers *c, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""gpuq web on a machine with another user who means harm."""
+import pathlib
+import urllib.parse
+
+import pytest
+from accounts import make_place, make_users, needs_users  # noqa: F401
+from lab import GPUQ
+from web_lab import LIMIT, Page
+
+pytestmark = [needs_users, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
+
+# Connections that never come to the end of their request; as many as the server takes.
+SLOW = """
+import select, socket, sys
+held = []
+for _ in range(300):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    try:
+        connection.sendall(b"GET / HTTP/1.1\\r\\nHost: localhost\\r\\nX-Slow: ")
+    except OSError:
+        pass
+    held.append(connection)
+print("done", flush=True)
+while not select.select([sys.stdin], [], [], 1)[0]:
+    for connection in held:
+        try:
+            connection.sendall(b"x")
+        except OSError:
+            pass
+"""
+
+# Event streams without the token; prints how many were opened.
+STREAMS = """
+import socket, sys
+held, opened = [], 0
+for _ in range(100):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    try:
+        connection.sendall(b"GET /api/stream HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+        opened += b" 200 " in connection.recv(64)
+    except OSError:
+        pass
+    held.append(connection)
+print(opened, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, users):
+    page = Page(lab)
+    assert users[0].attack(SLOW, page.port) == "done"
+    for _ in range(10):
+        assert page.json("/api/jobs/1")["id"] == 1
+    assert page.stream().until("state")["may_act"] is True
+
+
+def test_streams_of_another_user_do_not_lock_the_owner_out(lab, users):
+    page = Page(lab, "--open-read")
+    assert users[0].attack(STREAMS, page.port) == "8"
+    # Nor a third user, who may look.
+    assert users[1].attack(STREAMS, page.port) == "8"
+    streams = [page.stream() for _ in range(20)]
+    assert {stream.status for stream in streams} == {200}
+    assert streams[-1].until("state")["may_act"] is True
+
+
+FETCH = """
+import http.client, socket, sys
+class Local(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(sys.argv[1])
+connection = Local("localhost")
+try:
+    connection.request("GET", "/metrics", headers={"Authorization": "Bearer " + sys.argv[2]})
+    print(connection.getresponse().status, flush=True)
+except OSError as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+def test_socket_file_is_for_its_owner_alone(lab, users, place):
+    lab.add("true")
+    (place / "sockets").mkdir()
+    path = place / "sockets/web"
+    process = lab.start("web", "--listen", f"unix:{path}", text=True)
+    token = urllib.parse.urlsplit(process.stdout.readline().strip()).fragment.removeprefix("token=")
+    assert users[0].attack(FETCH, path, token) == "PermissionError"
+    # Also where somebody has opened the file to others.
+    path.chmod(0o666)
+    assert users[0].attack(FETCH, path, token) in ("ConnectionResetError", "RemoteDisconnected", "BrokenPipeError")
+    process.terminate()
+    assert process.wait(LIMIT) == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_socket_is_not_made_where_others_could_replace_it(lab, place, mode):
+    lab.add("true")
+    (place / "shared").mkdir()
+    (place / "shared").chmod(mode)
+    result = lab.result("web", "--listen", f"unix:{place}/shared/web")
+    assert result.returncode == 2 and "can be written by everybody" in result.stderr, result.stderr
+    assert not (place / "shared/web").exists()

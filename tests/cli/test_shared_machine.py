@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+"""Attacks of another user of the same machine on the files of a queue and of a launch."""
+import json
+import os
+import pathlib
+import stat
+import tempfile
+
+import pytest
+
+import processes
+import users
+
+LIMIT = users.LIMIT
+pytestmark = pytest.mark.skipif(not users.are_possible(), reason="makes two users: run it as root")
+
+JOURNAL = '{"event":"journal","version":1,"time":"2026-11-15T21:42:19.599Z"}\n'
+STICKY, GROUP = 0o1777, 0o2775
+
+
+def job(command, number=1):
+    return json.dumps({"event": "add", "id": number, "time": "2026-11-15T21:42:19.599Z", "command": command}) + "\n"
+
+
+def until(condition, what):
+    return processes.until(condition, LIMIT, lambda: what)
+
+
+@pytest.fixture(name="machine", scope="module")
+def make_machine():
+    with tempfile.TemporaryDirectory() as path:
+        machine = users.Machine(pathlib.Path(path))
+        try:
+            machine.add_users()
+            yield machine
+        finally:
+            machine.remove()
+
+
+@pytest.fixture(name="owner")
+def get_owner(machine):
+    return machine.owner
+
+
+@pytest.fixture(name="other")
+def get_other(machine):
+    return machine.other
+
+
+def plant(user, path, text, mode=0o644):
+    """A file of that user, in the place of what may be there."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(text)
+    os.chown(draft, user.uid, user.gid)
+    draft.chmod(mode)
+    user.sh(f"mv -f '{draft.name}' '{path.name}'", path.parent)
+
+
+def refused(result, words):
+    assert result.returncode == 2, result
+    assert words in result.stderr, result
+    assert "--trust" in result.stderr, result
+
+
+# ---- A journal of another user ---------------------------------------------------------
+
+
+def test_journal_that_another_user_puts_in_place_is_not_executed(machine, owner, other):
+    """The runner has checked the journal when it started; then a member of the group replaces it."""
+    shared = machine.directory(GROUP)
+    runner = owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "touch first", cwd=shared).returncode == 0
+    until((shared / "first").exists, "the first job")
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("touch stolen"), 0o666)
+    until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
+    assert not (shared / "stolen").exists()
+    assert runner.wait(LIMIT) == 2
+    assert f"'{shared}/jobs.jsonl': it belongs to another user" in runner.stderr.read()
+
+
+def test_keeper_writes_the_end_only_into_a_journal_of_its_user(machine, owner, other):
+    """The journal is replaced while a job runs: its end waits until the owner has put the right file back."""
+    shared = machine.directory(GROUP)
+    owner.sh("mkfifo go", shared)
+    owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "touch began; cat go", cwd=shared).returncode == 0
+    until((shared / "began").exists, "the job")
+    journal = shared / "jobs.jsonl"
+    other.sh("mv jobs.jsonl kept", shared)
+    planted = JOURNAL + job("true")
+    plant(other, journal, planted, 0o666)
+    keeper = [e["pid"] for e in map(json.loads, (shared / "kept").read_text().splitlines()) if e["event"] == "keeper"][0]
+    naps = processes.naps(keeper)
+    owner.sh("echo > go", shared)
+    until(lambda: processes.naps(keeper) > naps + 3, "the keeper, which tries again and again")
+    assert journal.read_text() == planted
+    owner.sh("mv -f kept jobs.jsonl", shared)
+    until(lambda: '"event":"end"' in journal.read_text(), "the end")
+    until(lambda: not processes.alive(keeper), "the keeper")
+
+
+@pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("cancel", "1"), ("prune",), ("run",)])
+def test_journal_of_another_user_is_not_changed(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    planted = JOURNAL + job("touch stolen") + '{"torn'
+    plant(other, shared / "jobs.jsonl", planted, 0o666)
+    refused(owner.gpuq(*words, cwd=shared), f"'{shared}/jobs.jsonl': it belongs to another user")
+    assert (shared / "jobs.jsonl").read_text() == planted
+    assert sorted(p.name for p in shared.iterdir()) == ["jobs.jsonl"]
+    assert owner.gpuq("status", cwd=shared).returncode == 0  # reading needs no trust
+    assert owner.gpuq(*words, "--trust", cwd=shared).returncode == 0
+
+
+def test_variable_allows_what_the_option_allows(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("touch ran"), 0o666)
+    for value in ("", "0"):
+        refused(owner.gpuq("run", cwd=shared, env={"GPUQ_TRUST": value}), "belongs to another user")
+    assert owner.gpuq("run", cwd=shared, env={"GPUQ_TRUST": "1"}).returncode == 0
+    assert (shared / "ran").exists()
+
+
+def test_journal_in_a_shared_directory_is_usable_by_its_owner(machine, owner, other):
+    """Also with the owner's private group in its mode, as a umask of 002 makes it."""
+    shared = machine.directory(GROUP)
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
+    journal = shared / "jobs.jsonl"
+    os.chown(journal, owner.uid, owner.gid)
+    journal.chmod(0o660)
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()
+    os.chown(journal, owner.uid, machine.directory(GROUP).stat().st_gid)
+    refused(owner.gpuq("run", cwd=shared), "can be written by its group")
+
+
+def test_script_of_a_long_command_is_not_taken_from_another_folder(machine, owner, other):
+    """A member of the group replaces the folder of the queue before a command starts that is too long for an argument.
+
+    A keeper that has the right folder open starts it; a new keeper refuses the other folder until it is gone."""
+    shared = machine.directory(GROUP)
+    owner.sh("mkfifo go", shared)
+    assert owner.gpuq("add", "--no-start", "touch began; cat go", cwd=shared).returncode == 0
+    (shared / "list").write_text(f"# gpuq: after=1\ntouch ran; : {'x' * (200 << 10)}\n")
+    runner = owner.start("sh", "-c", "exec gpuq run --commands-file list --gpus sim:1 > out", cwd=shared)
+    until((shared / "began").exists, "the first job")
+    other.sh("mv jobs.jsonl.d kept; mkdir -m 777 jobs.jsonl.d jobs.jsonl.d/scripts jobs.jsonl.d/env jobs.jsonl.d/keepers", shared)
+    mine = shared / "jobs.jsonl.d"
+    before = mine.stat().st_mtime_ns, (mine / "scripts").stat().st_mtime_ns
+    owner.sh("echo > go", shared)
+    until(lambda: runner.poll() is not None or "trying again" in (shared / "out").read_text(), "the runner")
+    assert (mine.stat().st_mtime_ns, (mine / "scripts").stat().st_mtime_ns) == before
+    other.sh("mv jobs.jsonl.d mine; mv kept jobs.jsonl.d", shared)
+    assert runner.wait(LIMIT) == 0
+    assert (shared / "ran").exists()
+
+
+# ---- Files that are used without being named ------------------------------------------
+
+
+def test_commands_file_of_another_user_is_not_executed(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "commands.txt", "touch stolen\n")
+    refused(owner.gpuq("run", cwd=shared), "'commands.txt': it belongs to another user")
+    assert sorted(p.name for p in shared.iterdir()) == ["commands.txt"]
+    assert owner.gpuq("run", "--trust", cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+def test_commands_file_that_is_named_is_the_users_choice(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "commands.txt", "touch ran\n")
+    assert owner.gpuq("run", "--commands-file", "commands.txt", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()
+
+
+def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "gpuq.yaml", "on_finish: touch stolen\n")
+    plant(owner, shared / "commands.txt", "true\n")
+    refused(owner.gpuq("run", cwd=shared), "'./gpuq.yaml': it belongs to another user")
+    assert not (shared / "stolen").exists()
+    assert owner.gpuq("run", "--config", "gpuq.yaml", cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)),
+                                         ("jobs.jsonl", ("run",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
+def test_link_of_another_user_is_not_followed(machine, owner, other, name, words):
+    """It leads to a file of the victim's own, which is neither a list of commands nor a journal."""
+    shared = machine.directory(STICKY)
+    plant(owner, owner.home / "history", "touch stolen\n" + "x" * 100000)
+    before = (owner.home / "history").read_text()
+    other.sh(f"ln -s '{owner.home}/history' {name}", shared)
+    refused(owner.gpuq(*words, cwd=shared), f"{name}': it is a symbolic link of another user")
+    assert (owner.home / "history").read_text() == before
+    assert not (owner.home / "history.d").exists()
+    assert [p.name for p in shared.iterdir()] == [name]
+
+
+def test_link_of_another_user_makes_no_file(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{owner.home}/new' jobs.jsonl", shared)
+    refused(owner.gpuq("add", "--no-start", "true", cwd=shared), "is a symbolic link of another user")
+    assert not (owner.home / "new").exists()
+
+
+def test_own_link_is_followed(machine, owner):
+    shared = machine.directory(STICKY)
+    queue = owner.home / "queue"
+    owner.sh("mkdir -p queue; rm -rf queue/*", owner.home)
+    owner.sh(f"ln -s '{queue}/jobs.jsonl' jobs.jsonl; ln -s '{queue}/list' commands.txt", shared)
+    plant(owner, queue / "list", "touch ran\n")
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert (shared / "ran").exists() and (queue / "jobs.jsonl").exists()
+
+
+# ---- Logs -------------------------------------------------------------------------------
+
+
+def test_log_is_readable_by_its_owner_alone(machine, owner, other):
+    """Also where the umask and the directory let everybody in."""
+    shared = machine.directory(GROUP)
+    result = owner.run("gpuq", "add", "echo secret", cwd=shared, umask=0)
+    assert result.returncode == 0
+    assert owner.gpuq("wait", 1, cwd=shared).returncode == 0
+    assert owner.gpuq("logs", 1, cwd=shared).stdout == "secret\n"
+    assert other.run("sh", "-c", "cat logs/*", cwd=shared).stdout == ""
+    (shared / "logs").chmod(0o777)
+    assert other.run("sh", "-c", "cat logs/*.log", cwd=shared).stdout == ""
+
+
+def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -m 777 logs", shared)
+    assert owner.gpuq("add", "--no-start", "echo secret", cwd=shared).returncode == 0
+    result = owner.gpuq("run", cwd=shared)
+    assert result.returncode == 2
+    assert result.stderr == (f"gpuq: refusing to put logs into '{shared}/logs': it belongs to another user; "
+                             "name another directory with --log-dir\n")
+    assert list((shared / "logs").iterdir()) == []
+    assert owner.gpuq("run", "--log-dir", owner.home / "own", cwd=shared).returncode == 0
+
+
+# ---- A launch ---------------------------------------------------------------------------
+
+
+def test_read_lock_of_another_user_does_not_block_a_launch(machine, owner, other):
+    if not (machine.place / "bin/gpuq-launch").exists():
+        pytest.skip("gpuq-launch is not built")
+    shared = machine.directory(0o755)
+    os.chown(shared, owner.uid, owner.gid)
+    owner.sh("mkdir in out; echo 1 > in/a; : > out/launch.jsonl", shared)
+    lock = ("import fcntl, sys\nf = open('out/launch.jsonl')\nfcntl.lockf(f, fcntl.LOCK_SH)\nprint('locked', flush=True)\n"
+            "sys.stdin = None\nimport signal\nsignal.pause()\n")
+    holder = other.start("python3", "-c", lock, cwd=shared)
+    assert holder.stdout.readline() == "locked\n"
+    result = owner.gpuq("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--", "true", cwd=shared)
+    assert result.returncode == 0, result

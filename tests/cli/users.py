@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Two users of this machine, who do not trust each other, and gpuq where both can execute it."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+import processes
+
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+GPUQ = pathlib.Path(os.environ["GPUQ"])
+LIMIT = 60  # seconds, for anything that takes milliseconds
+
+
+def are_possible():
+    return os.geteuid() == 0 and shutil.which("useradd") is not None and shutil.which("userdel") is not None
+
+
+class User:
+    """An account of its own, with its private group, and member of `group`."""
+
+    def __init__(self, name, group, place):
+        subprocess.run(["useradd", "--no-create-home", "--no-log-init", "--user-group", "--groups", group, name], check=True)
+        self.name = name
+        self.uid = int(subprocess.check_output(["id", "-u", name]))
+        self.gid = int(subprocess.check_output(["id", "-g", name]))
+        self.groups = [int(n) for n in subprocess.check_output(["id", "-G", name]).split()]
+        self.home = place / name
+        self.home.mkdir(mode=0o700)
+        os.chown(self.home, self.uid, self.gid)
+        self.place = place
+        self.started = []
+
+    def remove(self):
+        processes.end_started(self.started)
+        for pid in processes.with_variable("GPUQ_TEST_USER", self.name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        subprocess.run(["userdel", "--force", self.name], check=False, capture_output=True)
+
+    def options(self, env, umask):
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups, "umask": umask, "env": {
+            "HOME": str(self.home), "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}", "GPUQ_GPUS": "sim:2",
+            "GPUQ_CLAIMS_DIR": str(self.home / "claims"), "GPUQ_TEST_USER": self.name, **(env or {})}}
+
+    def start(self, *words, cwd, env=None, umask=0o022):
+        process = subprocess.Popen([str(word) for word in words], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, **self.options(env, umask))
+        self.started.append(process)
+        return process
+
+    def run(self, *words, cwd, env=None, umask=0o022):
+        """The finished process; one that hangs fails the test."""
+        return subprocess.run([str(word) for word in words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=LIMIT, check=False, **self.options(env, umask))
+
+    def gpuq(self, *words, cwd, env=None):
+        return self.run("gpuq", *words, cwd=cwd, env=env)
+
+    def sh(self, script, cwd):
+        result = self.run("sh", "-ec", script, cwd=cwd)
+        assert result.returncode == 0, result
+        return result.stdout
+
+
+class Machine:
+    """The users `owner` and `other`, a directory for all (as /tmp) and one of a group that both are in."""
+
+    def __init__(self, place):
+        self.place = place
+        place.chmod(0o755)
+        (place / "bin").mkdir(mode=0o755)
+        for program in (GPUQ, BUILD / "gpuq-launch", BUILD / "gpuq-worker"):
+            if program.exists():
+                shutil.copy(program, place / "bin" / program.name)
+        self.group = f"gpuqg{os.getpid()}"
+        self.users = []
+        self.number = 0
+
+    def add_users(self):
+        """Apart from the constructor, so that remove() removes what was added before a failure."""
+        subprocess.run(["groupadd", self.group], check=True)
+        for letter in "ab":
+            self.users.append(User(f"gpuq{letter}{os.getpid()}", self.group, self.place))
+        self.owner, self.other = self.users
+
+    def directory(self, mode):
+        """A new directory of root and the group."""
+        self.number += 1
+        path = self.place / f"dir{self.number}"
+        path.mkdir()
+        shutil.chown(path, "root", self.group)
+        path.chmod(mode)
+        return path
+
+    def remove(self):
+        for user in self.users:
+            user.remove()
+        subprocess.run(["groupdel", self.group], check=False, capture_output=True)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Workers for the tests of Pool. A module of its own, because workers import it."""
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpu_dispatch import BaseWorker
+
+
+class Unpicklable(Exception):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("no pickle")
+        self.lock = threading.Lock()
+
+
+class HalfPicklable(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+
+
+class Grenade:
+    """An object that fails when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return explode, ("bad pickle",)
+
+
+class ParentGrenade:
+    """An object that fails when it is unpickled in the process with the given id."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[int]]:
+        return explode_in, (self.pid,)
+
+
+def explode(text: str) -> None:
+    raise ValueError(text)
+
+
+def explode_in(pid: int) -> ParentGrenade:
+    if os.getpid() == pid:
+        raise ValueError("bad pickle here")
+    return ParentGrenade(pid)
+
+
+class Actor(BaseWorker):
+    """Does what the item says: (verb, argument)."""
+
+    def setup(self, gpu_id: int, seed: int, greeting: str = "hello", **kwargs: Any) -> None:
+        self.gpu_id = gpu_id
+        self.seed = seed
+        self.greeting = greeting
+        self.done = 0
+
+    def process(self, data: Any) -> Any:
+        verb, argument = data
+        self.done += 1
+        result = getattr(self, verb)(argument)
+        return result
+
+    def echo(self, value: Any) -> Any:
+        return value
+
+    def pid(self, _: Any) -> int:
+        return os.getpid()
+
+    def about(self, _: Any) -> dict[str, Any]:
+        return {
+            "gpu": self.gpu_id,
+            "seed": self.seed,
+            "greeting": self.greeting,
+            "done": self.done,
+            "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        }
+
+    def fail(self, text: str) -> None:
+        raise KeyError(text)
+
+    def fail_unpicklable(self, _: Any) -> None:
+        raise Unpicklable
+
+    def fail_half(self, _: Any) -> None:
+        raise HalfPicklable("first", "second")
+
+    def fail_stop_iteration(self, _: Any) -> None:
+        raise StopIteration("stop")
+
+    def exit(self, status: int) -> None:
+        raise SystemExit(status)
+
+    def interrupt(self, _: Any) -> None:
+        raise KeyboardInterrupt
+
+    def lock(self, _: Any) -> Any:
+        return threading.Lock()
+
+    def parent_grenade(self, pid: int) -> Any:
+        return ParentGrenade(pid)
+
+    def die(self, number: int) -> None:
+        os.kill(os.getpid(), number)
+        self.forever(None)
+
+    def die_once(self, path: str) -> str:
+        """Dies the first time."""
+        if not os.path.exists(path):
+            Path(path).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "survived"
+
+    def block(self, path: str) -> str:
+        """Waits until somebody writes into the FIFO."""
+        with open(path) as fifo:
+            return fifo.read()
+
+    def forever(self, _: Any) -> None:
+        while True:
+            time.sleep(0.005)
+
+    def until_cancelled(self, path: str) -> None:
+        """Says that it has begun, waits for `self.cancelled`, and says that it has seen it."""
+        try:
+            Path(path).write_text("begun")
+            while not self.cancelled:
+                time.sleep(0.005)
+        finally:
+            Path(path).write_text("cancelled" if self.cancelled else "not cancelled")
+
+    def stubborn(self, path: str) -> None:
+        """Ignores all requests to stop."""
+        Path(path).write_text("begun")
+        while True:
+            try:
+                time.sleep(0.005)
+            except BaseException:
+                pass
+
+    def log_info(self, text: str) -> None:
+        self.log.info("a %s record", text, extra={"color": "green"})
+
+    def log_exception(self, text: str) -> None:
+        try:
+            raise ValueError(text)
+        except ValueError:
+            self.log.exception("it failed")
+
+    def log_in_thread(self, text: str) -> None:
+        thread = threading.Thread(target=self.log.warning, args=(text,))
+        thread.start()
+        thread.join()
+        self.log.warning("main thread")
+
+
+class Batcher(BaseWorker):
+    """Doubles numbers, many at once; says how many came together."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        pass
+
+    def process_batch(self, items: list[Any]) -> list[Any]:
+        if "crash" in items:
+            raise ValueError("the whole batch")
+        if "short" in items:
+            return []
+        return [
+            ValueError(item) if isinstance(item, str) else (item * 2, len(items)) for item in items
+        ]
+
+
+class BrokenSetup(BaseWorker):
+    """Cannot be set up."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        raise RuntimeError("no model")
+
+    def process(self, data: Any) -> Any:
+        return data

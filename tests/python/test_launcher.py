@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""python -m gpu_dispatch.launcher as people type it."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multigpu_lab import LIMIT, Lab
+
+
+@pytest.fixture(name="lab")
+def make_lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def words(lab: Lab, *more: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "gpu_dispatch.launcher",
+        "--input-dir",
+        str(lab.input),
+        "--output-dir",
+        str(lab.output),
+        *more,
+    ]
+
+
+def run(lab: Lab, *more: str, code: int = 0) -> tuple[str, str]:
+    done = subprocess.run(
+        words(lab, *more),
+        cwd=lab.directory,
+        env={**os.environ, "GPUQ_GPUS": "sim:2"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def test_files_are_done_and_summed_up(lab: Lab) -> None:
+    lab.put("a.wav", "b.wav", "c.mp3")
+    out, _ = run(
+        lab,
+        "--gpus",
+        "auto",
+        "--model-size",
+        "base",
+        "--language",
+        "en",
+        "--pattern",
+        "*.wav",
+        "--worker-command",
+        lab.command,
+    )
+    assert "[2/2]" in out and "2 of 2 files done" in out
+    out, _ = run(lab, "--worker-command", lab.command, "--model-size", "large")
+    assert "2 of 2 files done" in out and "earlier" not in out, "other settings"
+    out, _ = run(lab, "--worker-command", lab.command, "--model-size", "large")
+    assert "2 of 2 files done, 2 of them by an earlier run" in out
+    out, _ = run(lab, "--worker-command", lab.command, "--force")
+    assert "earlier" not in out
+
+
+def test_failed_files_give_exit_code_1(lab: Lab) -> None:
+    lab.put("a.wav", "fail.wav")
+    out, _ = run(lab, "--worker-command", lab.command, code=1)
+    assert "1 of 2 files done, 1 failed" in out and "ValueError: cannot do fail.wav" in out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--gpus", "7"),
+        ("--gpus", "x"),
+        ("--unknown",),
+        ("--input-dir", "/no/such/folder"),
+        ("--set", "x"),
+        ("--worker", "a", "--worker-command", "b"),
+        ("--worker-command", "/no/such/program"),
+        ("--worker", "no-such-worker"),
+    ],
+)
+def test_wrong_usage_gives_exit_code_2(lab: Lab, wrong: tuple[str, ...]) -> None:
+    lab.put("a.wav")
+    out, err = run(lab, *wrong, code=2)
+    assert err or out
+
+
+def test_no_matching_file_is_not_a_failure(lab: Lab) -> None:
+    _, err = run(lab, "--worker-command", lab.command)
+    assert "matches '*.wav'" in err
+
+
+def start(lab: Lab, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words(lab, *more),
+        cwd=lab.directory,
+        env={**os.environ, "GPUQ_GPUS": "sim:1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
+
+
+def heed_interrupts() -> None:
+    """Shells make programs in the background ignore Ctrl-C, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def line_of(stream: Any, text: str) -> None:
+    for line in stream:
+        if text in line:
+            return
+    pytest.fail(f"no line with: {text}")
+
+
+def test_interrupt_lets_running_files_finish_and_gives_130(lab: Lab) -> None:
+    lab.put("wait-1.wav", size=20)
+    lab.put("b.wav")
+    with start(lab, "--worker-command", lab.command) as process:
+        lab.until(lambda: lab.began("wait-1.wav"))
+        process.send_signal(signal.SIGINT)
+        line_of(process.stderr, "Ctrl-C again cancels")
+        lab.go()
+        out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130
+    assert "wait-1.wav (GPU 0)" in out and "1 of 2 files done" in out
+    assert not lab.began("b.wav")
+
+
+def test_second_interrupt_cancels_running_files(lab: Lab) -> None:
+    lab.put("wait-1.wav")
+    with start(lab, "--worker-command", lab.command) as process:
+        lab.until(lambda: lab.began("wait-1.wav"))
+        process.send_signal(signal.SIGINT)
+        line_of(process.stderr, "Ctrl-C again cancels")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and "0 of 1 files done" in out
+
+
+def test_help_names_the_options(lab: Lab) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_dispatch.launcher", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    for option in (
+        "--input-dir",
+        "--output-dir",
+        "--gpus",
+        "--model-size",
+        "--language",
+        "--pattern",
+    ):
+        assert option in done.stdout

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MIT
+"""Workers that call gpu_dispatch.serve(), under the real gpuq launch."""
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GPUQ = os.environ["GPUQ"]
+LIMIT = 120
+
+
+class Folder:
+    """Files, a worker, and gpuq launch over them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.output = directory / "out"
+        (directory / "in").mkdir()
+
+    def put(self, *names: str) -> None:
+        for name in names:
+            path = os.path.join(os.fsencode(self.directory / "in"), os.fsencode(name))
+            with open(path, "wb") as file:
+                file.write(os.fsencode(name) + b" has five words here")
+
+    def run(self, worker: str, *words: str, code: int = 0) -> dict[str, Any]:
+        """The launcher's summary."""
+        (self.directory / "worker.py").write_text(textwrap.dedent(worker))
+        done = subprocess.run(
+            [
+                GPUQ,
+                "launch",
+                "--input-dir",
+                "in",
+                "--output-dir",
+                "out",
+                "--pattern",
+                "*.txt",
+                "--gpus",
+                "sim:1",
+                "--json",
+                "-",
+                "--worker-command",
+                f"{sys.executable} worker.py",
+                *words,
+            ],
+            cwd=self.directory,
+            capture_output=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        summary: dict[str, Any] = json.loads(done.stdout)
+        return summary
+
+    def log(self) -> str:
+        return (self.output / "launch.logs" / "worker-0.log").read_text()
+
+
+@pytest.fixture(name="folder")
+def make_folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+COUNT = """
+    from gpu_dispatch import serve
+
+    def count(file, output_dir):
+        words = len(file.read_text().split())
+        (output_dir / "count.txt").write_text(f"{words}\\n")
+
+    serve(count)
+"""
+
+
+def test_worker_in_ten_lines(folder: Folder) -> None:
+    folder.put("a.txt", "b.txt")
+    assert folder.run(COUNT)["files_done"] == 2
+    assert (folder.output / "a" / "count.txt").read_text() == "5\n"
+
+
+def test_setup_runs_once_and_its_result_is_the_third_argument(folder: Folder) -> None:
+    folder.put("a.txt", "b.txt")
+    folder.run(
+        """
+        from gpu_dispatch import serve
+        loads = []
+        def load(setup):
+            loads.append(setup)
+            assert (setup.gpu, setup.device, setup.seed) == (0, 0, 42), setup
+            assert setup.settings["model_size"] == "large" and setup.settings["k"] == "v=1"
+            return "model"
+        def work(file, output_dir, model):
+            (output_dir / "x").write_text(f"{model} {len(loads)}")
+        serve(work, setup=load)
+        """,
+        "--model-size",
+        "large",
+        "--set",
+        "k=v=1",
+    )
+    assert [(folder.output / name / "x").read_text() for name in "ab"] == ["model 1", "model 1"]
+
+
+def test_class_is_constructed_once_called_for_each_file_and_closed(folder: Folder) -> None:
+    folder.put("a.txt", "b.txt")
+    summary = folder.run(
+        """
+        from gpu_dispatch import serve
+        class Model:
+            def __init__(self, setup):
+                self.files = 0
+            def __call__(self, file, output_dir):
+                self.files += 1
+                return 2.5
+            def close(self):
+                print("closed after", self.files)
+        serve(Model)
+        """
+    )
+    assert summary["audio_seconds"] == 5.0
+    assert "closed after 2" in folder.log()
+
+
+def test_nothing_that_user_code_prints_reaches_the_protocol(folder: Folder) -> None:
+    folder.put("a.txt", "b.txt")
+    folder.run(
+        """
+        import ctypes, os, subprocess, sys
+        from gpu_dispatch import serve
+        print("half a line before", end="")
+        def loud(file, output_dir):
+            print('{"id": 99, "ok": false}')
+            sys.stdout.write('{"by": "write"')
+            sys.__stdout__.write("{}")
+            os.write(1, b'{"by": "descriptor"}\\n')
+            libc = ctypes.CDLL(None)
+            libc.puts(b'{"by": "C"}')
+            libc.fflush(None)
+            subprocess.run(["echo", '{"by": "child"}'], check=True)
+            if os.fork() == 0:
+                print('{"by": "fork"}', flush=True)
+                os._exit(0)
+            os.wait()
+            assert sys.stdin.read() == ""
+        serve(loud)
+        """
+    )
+    for words in ("descriptor", "C", "child", "fork"):
+        assert f'{{"by": "{words}"}}' in folder.log()
+    assert "half a line before" in folder.log()
+
+
+def test_exception_fails_that_file_with_the_last_line_and_logs_the_traceback(
+    folder: Folder,
+) -> None:
+    folder.put("a.txt", "b.txt", "c.txt", "d.txt", "e.txt")
+    summary = folder.run(
+        """
+        import sys
+        from gpu_dispatch import serve
+        def pick(file, output_dir):
+            if file.stem == "a":
+                raise ValueError("not a picture\\nsecond line")
+            if file.stem == "b":
+                sys.exit("gave up")
+            if file.stem == "c":
+                return "text"
+            if file.stem == "d":
+                raise RuntimeError("lone \\udc80 surrogate")
+            return float("nan") if file.stem == "f" else None
+        serve(pick)
+        """,
+        code=1,
+    )
+    failures = {each["file"]: each["error"] for each in summary["failures"]}
+    assert failures == {
+        "a.txt": "ValueError: not a picture",
+        "b.txt": "SystemExit: gave up",
+        "c.txt": "TypeError: the function returned str; it must return None or seconds of audio",
+        "d.txt": "RuntimeError: lone ? surrogate",
+    }
+    assert summary["files_done"] == 1
+    assert 'raise ValueError("not a picture' in folder.log() and "second line" in folder.log()
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "-1", "float('inf')"])
+def test_impossible_seconds_are_an_error(folder: Folder, value: str) -> None:
+    folder.put("a.txt")
+    summary = folder.run(
+        f"""
+        from gpu_dispatch import serve
+        serve(lambda file, output_dir: {value})
+        """,
+        code=1,
+    )
+    assert "seconds of audio are 0 or more" in summary["failures"][0]["error"]
+
+
+def test_failed_setup_gives_the_worker_up_with_the_reason(folder: Folder) -> None:
+    folder.put("a.txt")
+    (folder.directory / "worker.py").write_text(
+        textwrap.dedent(
+            """
+        from gpu_dispatch import serve
+        def load(setup):
+            raise LookupError("no model called base")
+        serve(print, setup=load)
+        """
+        )
+    )
+    done = subprocess.run(
+        [
+            GPUQ,
+            "launch",
+            "--input-dir",
+            "in",
+            "--output-dir",
+            "out",
+            "--pattern",
+            "*.txt",
+            "--gpus",
+            "sim:1",
+            "--worker-command",
+            f"{sys.executable} worker.py",
+        ],
+        cwd=folder.directory,
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "LookupError: no model called base" in done.stderr
+
+
+def test_names_that_are_not_utf8_arrive_as_they_are(folder: Folder) -> None:
+    folder.put("caf\udce9.txt")
+    folder.run(
+        """
+        import os
+        from gpu_dispatch import serve
+        def work(file, output_dir):
+            assert os.fsencode(file.name) == b"caf\\xe9.txt", file
+            (output_dir / "seen").write_bytes(file.read_bytes())
+        serve(work)
+        """
+    )
+    assert list(folder.output.glob("*/seen"))
+
+
+def test_arguments_that_cannot_work_are_refused() -> None:
+    from gpu_dispatch import serve
+
+    with pytest.raises(TypeError):
+        serve(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        serve(dict, setup=print)
+
+
+def test_worker_typed_at_a_terminal_says_how_it_is_started(tmp_path: Path) -> None:
+    script = tmp_path / "words.py"
+    script.write_text(textwrap.dedent(COUNT))
+    master, slave = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            stdin=slave,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert done.returncode == 2
+    assert "gpuq launch --input-dir DIR --worker-command" in done.stderr
