@@ -137,6 +137,7 @@ static PyObject *pypool_stop(PyObject *object, PyObject *unused)
 	struct pypool *self = (struct pypool *)object;
 	if (self->gd && pypool_is_ours(self)) {
 		self->interrupted = true;
+		self->stopped = true;
 		gd_pool_stop(self->gd);
 	}
 	Py_RETURN_NONE;

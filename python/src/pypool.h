@@ -22,6 +22,7 @@ struct pypool {
 	unsigned long poller; /* the thread that is polling */
 	bool feeding;
 	bool interrupted;
+	bool stopped; /* stop() was called */
 	bool zero_copy;
 	bool packed;             /* callbacks for ends of tasks get one tuple */
 	bool muted;              /* no more callbacks: the object is being destroyed */
@@ -68,6 +69,8 @@ PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t coun
 PyObject *pypool_feed(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* pypool_poll.c */
+int pypool_poll_once(
+	struct pypool *self, int timeout_ms, unsigned flags); /* without the GIL until the first callback */
 PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs);
 PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs);
 

@@ -64,14 +64,28 @@ void pypool_forget_ctrl_c(struct gd_pool *pool)
 
 /* ---- Closing ------------------------------------------------------------ */
 
+/* A stop takes effect, and wakes those who wait for room, in a poll. */
+static void poll_for_stop(struct pypool *self)
+{
+	self->polling = true;
+	self->poller = PyThread_get_thread_ident();
+	pypool_poll_once(self, 0, 0);
+	self->polling = false;
+}
+
 /* Makes other threads leave the library, and waits until they have. */
 static void wait_for_others(struct pypool *self)
 {
-	if (self->users > 0)
-		gd_pool_stop(self->gd); /* those who wait for room are refused */
+	/* Those who wait for room are to be refused. Once: further stops would end more than that. */
+	if (self->users > 0 && !self->stopped) {
+		self->stopped = true;
+		gd_pool_stop(self->gd);
+	}
 	while (self->users > 0 || self->polling) {
 		if (self->polling)
 			gd_pool_interrupt(self->gd);
+		else
+			poll_for_stop(self);
 		Py_BEGIN_ALLOW_THREADS
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 		Py_END_ALLOW_THREADS

@@ -105,7 +105,7 @@ static PyObject *failure(const struct gd_event *e)
 
 /* ---- Ends of tasks ------------------------------------------------------ */
 
-enum end {
+enum task_end {
 	END_SUCCESS,
 	END_ERROR,
 	END_TIMEOUT,
@@ -117,7 +117,7 @@ enum end {
  * deque.append. In a Python function a signal handler may raise an exception before its first line,
  * and the end of the task would be lost.
  */
-static void call_end(struct pypool *self, enum end end, PyObject *callback, PyObject **args)
+static void call_end(struct pypool *self, enum task_end end, PyObject *callback, PyObject **args)
 {
 	if (!self->packed) {
 		call(self, callback, args, 3);
@@ -133,7 +133,7 @@ static void call_end(struct pypool *self, enum end end, PyObject *callback, PyOb
 	call(self, callback, packed, 1);
 }
 
-static void call_failure(struct pypool *self, enum end end, PyObject *callback, const struct gd_event *e)
+static void call_failure(struct pypool *self, enum task_end end, PyObject *callback, const struct gd_event *e)
 {
 	if (!callback || self->muted) {
 		Py_XDECREF((PyObject *)e->tag);

@@ -45,8 +45,7 @@ static int check_errors(struct pypool *self)
 	return -1;
 }
 
-/* Without the GIL until the first callback. */
-static int poll_once(struct pypool *self, int timeout_ms, unsigned flags)
+int pypool_poll_once(struct pypool *self, int timeout_ms, unsigned flags)
 {
 	self->released = PyEval_SaveThread();
 	int r = gd_pool_poll(self->gd, timeout_ms, flags);
@@ -75,7 +74,7 @@ static PyObject *poll(struct pypool *self, int64_t deadline_ms, bool idle)
 	unsigned flags = GD_POLL_SIGNALS | (idle ? GD_POLL_IDLE : 0);
 	bool main_thread = deadline_ms != 0 && pypool_on_main_thread();
 	for (;;) {
-		int r = poll_once(self, deadline_ms == 0 ? 0 : next_slice(deadline_ms, main_thread), flags);
+		int r = pypool_poll_once(self, deadline_ms == 0 ? 0 : next_slice(deadline_ms, main_thread), flags);
 		if (check_errors(self) < 0)
 			return NULL;
 		if (r < 0 && r != -EINTR)

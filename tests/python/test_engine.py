@@ -564,6 +564,29 @@ def test_close_while_other_threads_wait_in_the_pool(log: Log, tmp_path: pathlib.
     assert len(refused) == 3
 
 
+def test_close_after_two_stops_lets_workers_clean_up_although_a_thread_waits_for_room(
+    log: Log, tmp_path: pathlib.Path
+) -> None:
+    pool = open_pool(log, workers.MarkCleanup, queue_size=1, setup={"directory": str(tmp_path)})
+    assert pool.wait_ready(30_000) == 1
+
+    def submit() -> None:
+        try:
+            while True:
+                pool.submit(1)
+        except PoolClosed:
+            pass
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    wait_until(lambda: pool.room() == 0)
+    pool.stop()
+    pool.stop()
+    pool.close()
+    thread.join()
+    assert os.listdir(tmp_path) == ["cleaned-0"]
+
+
 def test_a_forgotten_pool_leaves_no_process(log: Log, tmp_path: pathlib.Path) -> None:
     pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
     pool.submit(("hang",))

@@ -30,6 +30,7 @@ def stubborn(seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
+            mark("waits")
             time.sleep(60)
         except BaseException:
             mark("asked")
@@ -49,7 +50,6 @@ class Worker(BaseWorker):
             mark("waits")
             time.sleep(60)
         if how == "stubborn":
-            mark("waits")
             stubborn()
         return item
     def cleanup(self):
@@ -57,7 +57,6 @@ class Worker(BaseWorker):
             mark("waits")
             wait_for("go")
         if how == "endless cleanup":
-            mark("waits")
             stubborn()
         mark(f"cleaned-{self.gpu_id}")
 
