@@ -152,12 +152,23 @@ def test_without_a_terminal_sudo_is_never_run(user_machine):
     assert user_machine.calls() == ""
 
 
-def test_packages_of_pypi_are_pinned_by_version_and_checksum():
-    lines = [line for line in (SOURCE / "tools/pypi.txt").read_text().splitlines() if not line.startswith("#")]
+def lines_of(name):
+    return [line for line in (SOURCE / name).read_text().splitlines() if not line.startswith("#")]
+
+
+def test_packages_of_pypi_are_pinned_by_version():
+    lines = lines_of("tools/pypi.txt")
     assert lines and all(re.fullmatch(r"[\w-]+==[\d.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    lines = lines_of("tools/python-tools.txt")
+    assert lines and all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in lines)
     for path in [*(SOURCE / "tools").iterdir(), *(SOURCE / ".ci").iterdir(), SOURCE / "Makefile"]:
         for line in path.read_text(errors="replace").replace("\\\n", " ").splitlines() if path.is_file() else []:
-            assert not re.search(r"\bpip3?\b.* install\b(?!.*--require-hashes)", line), (path, line)
+            assert not re.search(r"\bpip3?\b.* install\b(?!.* -c tools/python-tools\.txt)(?! \"\$@\")", line), (path, line)
+    calls = [line.split() for line in (SOURCE / "tools/pypi").read_text().replace("\\\n", " ").splitlines()
+             if line.startswith("install ")]
+    for words in calls:
+        wanted = [word.strip("'") for word in words[2:] if not word.startswith(("-", ":", '"'))]
+        assert "--require-hashes" in words or all(re.fullmatch(r"[\w-]+==[\d.]+", word) for word in wanted), words
 
 
 def test_neither_root_nor_sudo_says_what_to_type(machine):
