@@ -67,7 +67,7 @@ class Meet(BaseWorker):
     def setup(self, gpu_id: int, seed: int, directory: str, count: int) -> None:
         self.gpu_id = gpu_id
         place = pathlib.Path(directory)
-        (place / f"ready-{gpu_id}").touch()
+        (place / f"ready-{os.getpid()}").touch()
         wait_until(lambda: len(list(place.glob("ready-*"))) >= count)
 
     def process(self, data: Any) -> Any:
