@@ -472,6 +472,35 @@ def test_faster_whisper_is_the_default_where_it_is_installed(lab: Lab, whisper: 
     assert (lab.output / "talk" / "talk.txt").read_text() == "tiny on auto:0 as default\n"
 
 
+def test_faster_whisper_does_not_import_from_the_current_directory(
+    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = lab.directory / "shared"
+    (planted / "gpu_dispatch").mkdir(parents=True)
+    code = f"open({str(lab.directory / 'ran')!r}, 'w').close()\n"
+    for name in ("gpu_dispatch/__init__.py", "faster_whisper.py", "json.py"):
+        (planted / name).write_text(code)
+    monkeypatch.chdir(planted)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    lab.put("talk.wav")
+    code = LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny")
+    assert not (lab.directory / "ran").exists()
+    assert code == 0
+
+
+def test_faster_whisper_is_resumed_from_another_directory(
+    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the worker, by which a later run knows what is done, has no directories in it."""
+    lab.put("talk.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
+    written = (lab.output / "talk" / "talk.json").stat().st_mtime_ns
+    monkeypatch.chdir(lab.input)
+    monkeypatch.syspath_prepend(str(lab.input))
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
+    assert (lab.output / "talk" / "talk.json").stat().st_mtime_ns == written
+
+
 def test_language_and_settings_reach_faster_whisper(lab: Lab, whisper: None) -> None:
     lab.put("talk.wav")
     code = LauncherOrchestrator().run(
