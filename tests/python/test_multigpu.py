@@ -25,6 +25,7 @@ from gpu_dispatch.multigpu import (
     Result,
 )
 from gpu_dispatch.multigpu import spawner as spawner_module
+from gpu_dispatch.multigpu._record import Record
 from multigpu_lab import FASTER_WHISPER, LIMIT, Lab
 
 
@@ -262,6 +263,33 @@ def test_launcher_that_refuses_fails_each_file_with_its_reason(lab: Lab) -> None
         "/no/such/program" in (result["error"] or "") for result in taken
     )
     assert spawner.exit_code == 2
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_record_must_be_a_regular_file(lab: Lab, kind: str) -> None:
+    lab.output.mkdir()
+    record = lab.output / "launch.jsonl"
+    if kind == "fifo":
+        os.mkfifo(record)
+    else:
+        (lab.directory / "other").write_text("")
+        record.symlink_to(lab.directory / "other")
+    spawner, results = spawn(lab, lab.put("a.wav"))
+    assert [result["status"] for result in results] == ["error"]
+    assert "launch.jsonl" in (results[0]["error"] or "")
+    assert spawner.exit_code == 1
+
+
+def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
+    path = tmp_path / "launch.jsonl"
+    path.write_text('{"event": "run"}\n')
+    record = Record(path)
+    with path.open("a") as file:
+        file.write('{"event": "done", "file": "theirs"}\n')
+    assert list(record.read()) == []
+    with path.open("a") as file:
+        file.write('{"event": "run"}\n{"event": "done", "file": "ours"}\n')
+    assert [event.get("file") for event in record.read()] == [None, "ours"]
 
 
 def test_two_runs_in_one_output_folder_do_not_mix(lab: Lab) -> None:
