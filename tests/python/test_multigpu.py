@@ -2,6 +2,7 @@
 """The classes of gpu_dispatch.multigpu, over the real gpuq launch with simulated GPUs."""
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from gpu_dispatch.multigpu import (
     Result,
 )
 from gpu_dispatch.multigpu import spawner as spawner_module
+from gpu_dispatch.multigpu._record import Record
 from multigpu_lab import FASTER_WHISPER, LIMIT, Lab
 
 
@@ -190,7 +193,32 @@ def test_files_from_anywhere_keep_their_folders(lab: Lab) -> None:
         lab.output / "elsewhere/a/result.txt"
     ).exists()
     assert not (lab.output / "in/a").exists(), "a file that was not in the queue"
-    assert not (lab.output / "launch.links").exists()
+    assert {path.name for path in lab.output.iterdir()} <= {
+        "in", "elsewhere", "launch.jsonl", "launch.logs", "launch.lock"
+    }
+
+
+def test_links_are_private_and_leave_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link of another user at a known place does not lead the cleanup anywhere."""
+    precious = lab.directory / "precious"
+    (precious / "empty").mkdir(parents=True)
+    (precious / "link").symlink_to("/etc/hostname")
+    lab.output.mkdir()
+    (lab.output / "launch.links").symlink_to(precious)
+    temporary = lab.directory / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    _, results = spawn(lab, lab.put("a.wav", "b.wav", "deep/c.wav"))
+    assert all(result["status"] == "success" for result in results), results
+    assert (precious / "empty").is_dir() and (precious / "link").is_symlink()
+    assert sorted(os.listdir(precious)) == ["empty", "link"]
+    assert not list(temporary.iterdir())
+
+
+def test_a_later_run_with_links_knows_what_is_done(lab: Lab) -> None:
+    files = lab.put("a.wav", "deep/c.wav")
+    assert not any(result["skipped"] for result in spawn(lab, files)[1])
+    assert all(result["skipped"] for result in spawn(lab, files)[1])
 
 
 def test_strings_duplicates_and_missing_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +292,45 @@ def test_launcher_that_refuses_fails_each_file_with_its_reason(lab: Lab) -> None
     assert spawner.exit_code == 2
 
 
+def test_a_lock_on_the_output_folder_locks_nobody_out(lab: Lab) -> None:
+    """Every user who can read the folder can lock it."""
+    lab.output.mkdir()
+    folder = os.open(lab.output, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        _, results = spawn(lab, lab.put("a.wav"))
+    finally:
+        os.close(folder)
+    assert [result["status"] for result in results] == ["success"], results
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_record_must_be_a_regular_file(lab: Lab, kind: str) -> None:
+    lab.output.mkdir()
+    record = lab.output / "launch.jsonl"
+    if kind == "fifo":
+        os.mkfifo(record)
+    else:
+        (lab.directory / "other").write_text("")
+        record.symlink_to(lab.directory / "other")
+    spawner, results = spawn(lab, lab.put("a.wav"))
+    assert [result["status"] for result in results] == ["error"]
+    assert "launch.jsonl" in (results[0]["error"] or "")
+    assert spawner.exit_code == 1
+
+
+def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
+    path = tmp_path / "launch.jsonl"
+    path.write_text('{"event": "run"}\n')
+    record = Record(path)
+    with path.open("a") as file:
+        file.write('{"event": "done", "file": "theirs"}\n')
+    assert list(record.read()) == []
+    with path.open("a") as file:
+        file.write('{"event": "run"}\n{"event": "done", "file": "ours"}\n')
+    assert [event.get("file") for event in record.read()] == [None, "ours"]
+
+
 def test_two_runs_in_one_output_folder_do_not_mix(lab: Lab) -> None:
     files = lab.put("wait-1.wav", "b.wav")
     first, first_results = (
@@ -275,9 +342,10 @@ def test_two_runs_in_one_output_folder_do_not_mix(lab: Lab) -> None:
     )
     lab.until(lambda: lab.began("wait-1.wav"))
     _, results = spawn(lab, files)
-    assert all(
-        "another run works in the output folder" in (result["error"] or "") for result in results
-    )
+    errors = {Path(result["file"]).name: result["error"] or "" for result in results}
+    assert "another gpuq launch" in errors["wait-1.wav"]
+    done = [result for result in results if result["status"] == "success"]
+    assert all(result["skipped"] for result in done), "done by the first run"
     lab.go()
     assert [result["status"] for result in take_all(first_results)] == ["success", "success"]
     assert first.wait_for_completion(LIMIT)
@@ -470,6 +538,35 @@ def test_faster_whisper_is_the_default_where_it_is_installed(lab: Lab, whisper: 
         "confidence": 0.905,
     }
     assert (lab.output / "talk" / "talk.txt").read_text() == "tiny on auto:0 as default\n"
+
+
+def test_faster_whisper_does_not_import_from_the_current_directory(
+    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = lab.directory / "shared"
+    (planted / "gpu_dispatch").mkdir(parents=True)
+    code = f"open({str(lab.directory / 'ran')!r}, 'w').close()\n"
+    for name in ("gpu_dispatch/__init__.py", "faster_whisper.py", "json.py"):
+        (planted / name).write_text(code)
+    monkeypatch.chdir(planted)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    lab.put("talk.wav")
+    exit_code = LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny")
+    assert not (lab.directory / "ran").exists()
+    assert exit_code == 0
+
+
+def test_faster_whisper_is_resumed_from_another_directory(
+    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the worker, by which a later run knows what is done, has no directories in it."""
+    lab.put("talk.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
+    written = (lab.output / "talk" / "talk.json").stat().st_mtime_ns
+    monkeypatch.chdir(lab.input)
+    monkeypatch.syspath_prepend(str(lab.input))
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
+    assert (lab.output / "talk" / "talk.json").stat().st_mtime_ns == written
 
 
 def test_language_and_settings_reach_faster_whisper(lab: Lab, whisper: None) -> None:

@@ -2,21 +2,21 @@
 """Gives a list of files to ``gpuq launch``, which takes a folder and patterns.
 
 The files of a task queue are usually all files of one folder with some extension:
-then that folder is used as it is. Otherwise a folder of symbolic links stands for
-them. It always has the same place in the output folder, so that a later run knows
-which files are done.
+then that folder is used as it is. Otherwise a temporary folder of symbolic links stands
+for them. ``gpuq launch`` records names relative to its input folder, so a later run, with
+another temporary folder, knows which files are done.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["Inputs", "prepare_inputs"]
-
-_LINKS = "launch.links"
 
 
 class Inputs:
@@ -32,8 +32,8 @@ class Inputs:
 
 
 @contextlib.contextmanager
-def prepare_inputs(files: Sequence[str], output_dir: Path) -> Iterator[Inputs]:
-    """The caller must be the only one who works in the output folder."""
+def prepare_inputs(files: Sequence[str]) -> Iterator[Inputs]:
+    """Inputs for these files, valid inside the `with` block."""
     paths: dict[str, list[str]] = {}
     for file in files:
         paths.setdefault(os.path.abspath(file), []).append(file)
@@ -44,8 +44,8 @@ def prepare_inputs(files: Sequence[str], output_dir: Path) -> Iterator[Inputs]:
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
         yield Inputs(["--input-dir", folder, *patterns], names)
         return
-    links = output_dir / _LINKS
-    _remove(links)
+    # A new folder that only this user can enter: nobody else can put a link in its place.
+    links = Path(tempfile.mkdtemp(prefix="gpu_dispatch-links-"))
     try:
         for name in names:
             link = links / name
@@ -55,7 +55,7 @@ def prepare_inputs(files: Sequence[str], output_dir: Path) -> Iterator[Inputs]:
             ["--input-dir", str(links), "--recursive", "--pattern", "*", "--pattern", ".*"], names
         )
     finally:
-        _remove(links)
+        shutil.rmtree(links, ignore_errors=True)  # does not follow links
 
 
 def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
@@ -78,14 +78,3 @@ def _escape(suffix: str) -> str:
         f"[{letter}]" if letter in "*?[" else "\\\\" if letter == "\\" else letter
         for letter in suffix
     )
-
-
-def _remove(links: Path) -> None:
-    """Remove what a run has made, folders and links, and nothing else."""
-    for folder, _, names in os.walk(links, topdown=False):
-        for name in names:
-            path = os.path.join(folder, name)
-            if os.path.islink(path):
-                os.unlink(path)
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)

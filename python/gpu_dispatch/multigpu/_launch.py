@@ -10,8 +10,6 @@ killed. None in the result queue is the end.
 from __future__ import annotations
 
 import collections
-import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -143,9 +141,7 @@ class Launch:
         if not waiting:
             return 1
         os.makedirs(self._output_dir, exist_ok=True)
-        with _lock_folder(self._output_dir), prepare_inputs(
-            list(waiting.elements()), self._output_dir
-        ) as inputs:
+        with prepare_inputs(list(waiting.elements())) as inputs:
             with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
                 record = Record(self._output_dir / RECORD_NAME)
                 argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
@@ -268,17 +264,3 @@ def _last_line(file: IO[bytes]) -> str:
     lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("gpuq")]
     return (ours or lines or [""])[-1]
-
-
-@contextlib.contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """One run at a time in an output folder."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(f"another run works in the output folder '{folder}'") from None
-        yield
-    finally:
-        os.close(fd)

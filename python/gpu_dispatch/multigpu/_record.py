@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 __all__ = ["RECORD_NAME", "Record", "name_of"]
 
@@ -17,20 +19,34 @@ RECORD_NAME = "launch.jsonl"
 
 
 class Record:
-    """Reads launch.jsonl as it grows."""
+    """Reads launch.jsonl as it grows. All methods raise OSError if it is not a regular file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._begin = os.stat(path).st_size
+            with self._open() as file:
+                self._begin = os.fstat(file.fileno()).st_size
         except FileNotFoundError:
             self._begin = 0
         self._offset = self._begin
+        self._began = False
+
+    def _open(self) -> IO[bytes]:
+        # Others may be able to write to the folder: opening a FIFO must not wait.
+        file = open(self._path, "rb", opener=_open_file)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EPERM, "not a regular file; remove it", str(self._path))
+        return file
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The lines since the last call, without a last one that is still being written."""
+        """The lines since the last call, without a last one that is still being written.
+
+        Lines before the first "run" belong to another launcher that is still at work: ours
+        will be refused.
+        """
         try:
-            with open(self._path, "rb") as file:
+            with self._open() as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
@@ -41,18 +57,24 @@ class Record:
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if isinstance(event, dict):
-                    yield event
+                    self._began = self._began or event.get("event") == "run"
+                    if self._began:
+                        yield event
 
     def earlier(self) -> dict[str, dict[str, Any]]:
         """The last event of each file before this run."""
         events: dict[str, dict[str, Any]] = {}
-        with open(self._path, "rb") as file:
+        with self._open() as file:
             for line in file.read(self._begin).splitlines():
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict) and "file" in event:
                         events[name_of(event, "file")] = event
         return events
+
+
+def _open_file(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def name_of(event: dict[str, Any], key: str) -> str:

@@ -22,7 +22,13 @@ __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
 
 logger = logging.getLogger(__name__)
 
-_WHISPER_WORKER = "gpu_dispatch.multigpu.whisper_worker"
+# "-m" and "-c" both put the current directory first into sys.path, where another user may have
+# planted a gpu_dispatch; -c lets us take it out before the first import. The other entries come
+# from PYTHONPATH and not from this text: gpuq launch compares commands to know which files are done.
+_WHISPER_CODE = (
+    "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
+    "from gpu_dispatch.multigpu.whisper_worker import main; main()"
+)
 
 
 class ProcessStatus(TypedDict):
@@ -173,7 +179,9 @@ class ProcessSpawner:
         detects = worker == "whisper"
         if not command and not worker:
             if importlib.util.find_spec("faster_whisper"):
-                command, detects = shlex.join([sys.executable, "-m", _WHISPER_WORKER]), True
+                # A command with quotes is run by a shell, which must not stay in between.
+                command = "exec " + shlex.join([sys.executable, "-c", _WHISPER_CODE])
+                detects = True
             else:
                 plugins = _plugins(gpuq)
                 if not plugins:
@@ -207,5 +215,7 @@ def _plugins(gpuq: str) -> list[str]:
 
 def _environment() -> dict[str, str]:
     """Workers in Python import what this program can import."""
-    path = [entry or os.getcwd() for entry in sys.path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+    # The current directory stands for "". PYTHONPATH cannot express a path with a colon.
+    path = [os.path.abspath(entry) for entry in sys.path]
+    path = [entry for entry in dict.fromkeys(path) if os.pathsep not in entry]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
