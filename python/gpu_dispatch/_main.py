@@ -8,11 +8,12 @@ own, the preparation ends, and the names that were defined so far stay.
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,11 +55,31 @@ def refuse_to_nest() -> None:
 def loading() -> Iterator[None]:
     """Around whatever imports modules of the user in a worker, before its setup()."""
     global _loading
+    register = atexit.register
+
+    def register_unless_loading(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")
+        if _loading and not _may_run_at_exit(caller):
+            return function
+        return register(function, *args, **kwargs)
+
     _loading = True
+    atexit.register = register_unless_loading  # type: ignore[assignment]
     try:
         yield
     finally:
+        atexit.register = register
         _loading = False
+
+
+def _may_run_at_exit(module: str) -> bool:
+    """Whether what this module registers while the program is loaded runs at the end of a worker.
+
+    The program's own handlers are meant for the end of the program: they may remove a folder that
+    is still in use. Those of the standard library end threads and processes of this process.
+    """
+    package = module.partition(".")[0]
+    return package == "gpu_dispatch" or package in sys.stdlib_module_names
 
 
 # ---- In the parent ----------------------------------------------------------

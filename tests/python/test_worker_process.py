@@ -179,6 +179,16 @@ def test_a_lambda_as_an_argument_of_setup_is_refused(tmp_path: pathlib.Path) -> 
     assert done.returncode == 1 and "lambda" in done.stderr and done.stdout == "exit\n"
 
 
+def test_exit_handlers_of_the_script_do_not_run_in_workers(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.py").write_text("from atexit import register\nregister(print, 'end of mine')\n")
+    first = "import atexit, mine\natexit.register(print, 'end of the script')\n"
+    code = WORKER.replace("        pass\n", "        mine.register(print, 'end of a worker')\n")
+    run = "Dispatcher(Twice, [0]).run([1], on_success)\n"
+    expected = "end of a worker\nend of the script\nend of mine\n"
+    for last in (guarded(run), run):
+        check(python(script(tmp_path, first, code, last), directory=tmp_path), expected)
+
+
 def test_what_is_registered_with_atexit_runs_in_workers(tmp_path: pathlib.Path) -> None:
     code = WORKER.replace("        pass\n", "        import atexit\n        atexit.register(print, 'left')\n")
     run = "Dispatcher(Twice, [0]).run([1], on_success)\n"
