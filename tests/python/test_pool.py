@@ -27,7 +27,7 @@ from gpu_dispatch import (
     TaskTimedOut,
     WorkerDied,
 )
-from poolworkers import Actor, Batcher, BrokenSetup, Grenade
+from poolworkers import Actor, Batcher, BrokenSetup, Grenade, OddError, OddOSError
 from waiting import DEADLINE_SECONDS, alive, eventually, says
 
 
@@ -115,6 +115,16 @@ def test_an_exception_that_cannot_be_unpickled_is_described(pool: Pool) -> None:
     assert isinstance(error, TaskError)
     assert "HalfPicklable" in str(error)
     assert "fail_half" in str(error.__cause__)
+
+
+def test_an_exception_with_a_constructor_of_its_own_arrives_as_itself(pool: Pool) -> None:
+    error = pool.submit(("fail_odd", None)).exception()
+    assert isinstance(error, OddError)
+    assert (str(error), error.args, error.second) == ("first and second", ("first and second",), "second")
+    assert "fail_odd" in str(error.__cause__)
+    missing = pool.submit(("fail_odd_os", "m.pt")).exception()
+    assert isinstance(missing, OddOSError)
+    assert (missing.errno, missing.strerror, missing.filename) == (2, "no model", "m.pt")
 
 
 @pytest.mark.parametrize("verb, word", [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")])
