@@ -280,7 +280,7 @@ class Leader:
                 if self._turns == seen:
                     self._lead_alone()
                 seen = self._turns
-            except Exception:
+            except BaseException:  # SystemExit would end the thread silently
                 _log.exception("the pool's thread goes on after an error")
 
     def _next_job(self) -> Callable[[], None] | None:

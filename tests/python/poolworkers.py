@@ -185,6 +185,14 @@ class Actor(BaseWorker):
         self.log.warning("main thread")
 
 
+    def log_in_thread_only(self, text: str) -> None:
+        thread = threading.Thread(target=self.log.warning, args=(text,))
+        thread.start()
+        thread.join()
+        if text == "fail":
+            raise ValueError(text)
+
+
 class Batcher(BaseWorker):
     """Doubles numbers, many at once; says how many came together."""
 

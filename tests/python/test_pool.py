@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -622,6 +623,36 @@ def test_log_records_reach_the_parent(caplog: pytest.LogCaptureFixture) -> None:
     assert long.getMessage() == f"a {text} record"
     assert failed.exc_text is not None and "ValueError: reason" in failed.exc_text
     assert threaded.getMessage() == "from a thread" and last.getMessage() == "main thread"
+
+
+def test_log_records_of_threads_come_before_the_end_of_their_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Pool(Actor, "sim:1") as pool:
+        for number, text in enumerate(("succeed", "fail")):
+            pool.submit(("log_in_thread_only", text)).exception()
+            assert [record.getMessage() for record in caplog.records][number:] == [text]
+
+
+def test_a_callback_that_exits_does_not_end_the_pool_s_thread(
+    pool: Pool, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    called: list[str] = []
+
+    def leave(_: object) -> None:
+        called.append("first")
+        sys.exit(3)
+
+    for _ in range(2):
+        future = pool.submit(("block", str(fifo)))
+        future.add_done_callback(leave)
+        future.add_done_callback(lambda _: called.append("second"))
+        fifo.write_text("go on")
+        eventually(lambda: called == ["first", "second"])
+        called.clear()
+    assert "SystemExit: 3" in caplog.text
 
 
 def test_log_records_below_the_level_are_not_sent(caplog: pytest.LogCaptureFixture) -> None:
