@@ -194,7 +194,7 @@ class Core:
             task._fail(error)
 
     def on_setup_fail(self, gpu: int, failure: _engine.Failure) -> None:
-        error = exception_of(failure)
+        error = exception_of(failure, "setup()")
         if self.setup_error is None:
             self.setup_error = error
         _log.error("setup of the worker on GPU %d failed: %s", gpu, failure.message, exc_info=error)

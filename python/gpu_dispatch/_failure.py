@@ -86,8 +86,8 @@ def traceback_text(failure: Failure) -> str:
     return failure.message
 
 
-def exception_of(failure: Failure) -> Exception:
-    """The exception of a failed task: its own, with the remote traceback as its cause.
+def exception_of(failure: Failure, hook: str = "process()") -> Exception:
+    """The exception of a failed task or another hook: its own, caused by the remote traceback.
 
     WorkerDied if the process of the worker ended; TaskError if there is nothing better.
     """
@@ -109,7 +109,7 @@ def exception_of(failure: Failure) -> Exception:
             why = f"it cannot be unpickled: {problem!r}"
     if isinstance(error, BaseException) and not isinstance(error, Exception):
         # SystemExit or KeyboardInterrupt of a worker must not end the parent.
-        error = TaskError(f"process() raised {error!r}")
+        error = TaskError(f"{hook} raised {error!r}")
     if not isinstance(error, Exception):
         error = TaskError(f"{failure.message} (the exception itself is not here: {why})")
     error.__cause__ = RemoteTraceback(text)

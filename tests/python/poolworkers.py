@@ -217,3 +217,10 @@ class BrokenSetup(BaseWorker):
 
     def process(self, data: Any) -> Any:
         return data
+
+
+class ExitingSetup(BrokenSetup):
+    """Leaves the process in setup()."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        raise SystemExit(3)

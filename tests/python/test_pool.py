@@ -28,7 +28,7 @@ from gpu_dispatch import (
     TaskTimedOut,
     WorkerDied,
 )
-from poolworkers import Actor, Batcher, BrokenSetup, Grenade, OddError, OddOSError
+from poolworkers import Actor, Batcher, BrokenSetup, ExitingSetup, Grenade, OddError, OddOSError
 from waiting import DEADLINE_SECONDS, alive, eventually, says
 
 
@@ -682,6 +682,10 @@ def test_arrays(zero_copy: bool) -> None:
     [
         {"task_timeout": 0},
         {"task_timeout": float("nan")},
+        {"task_timeout": 1e12},
+        {"grace": float("inf")},
+        {"setup_timeout": 1e300},
+        {"cleanup_timeout": -1},
         {"workers_per_gpu": 0},
         {"queue_size": 0},
         {"max_tasks_per_worker": 0},
@@ -689,8 +693,40 @@ def test_arrays(zero_copy: bool) -> None:
     ],
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name} "):
         Pool(Actor, **(dict[str, Any](gpus="sim:1") | options))
+
+
+def test_gpus_that_are_no_list() -> None:
+    with pytest.raises(TypeError, match="^gpus must be a string or a list of numbers, not 0$"):
+        Pool(Actor, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [1e12, float("inf")])
+def test_long_times_to_wait(pool: Pool, timeout: float) -> None:
+    with pytest.raises(ValueError, match="^timeout must be"):
+        pool.submit(("echo", 1), timeout=timeout)
+    assert pool.submit(("echo", 1)).result(timeout) == 1
+    assert list(pool.map([("echo", 1)], timeout=timeout)) == [1]
+    assert pool.wait_ready(timeout) == 2
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(pool.submit(("echo", 1)).result(timeout)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [1] * 4
+
+
+def test_a_setup_that_exits_is_named() -> None:
+    with Pool(ExitingSetup, "sim:1") as pool:
+        with pytest.raises(NoWorkers) as caught:
+            pool.wait_ready()
+    assert str(caught.value.__cause__) == "setup() raised SystemExit(3)"
 
 
 def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
