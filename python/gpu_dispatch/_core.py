@@ -59,6 +59,7 @@ class Core:
         self._closing = False
         self._state_lock = threading.Lock()
         self.shut = False
+        self._interrupted = False
         self.engine = open_engine(self)
         self.leader = Leader(self.engine, self.events)
         self.leader.after_poll = self._after_poll
@@ -215,9 +216,10 @@ class Core:
 
     def refuse_tasks(self, stops: int) -> None:
         """Takes no more tasks. Of those that it has, cancels with one stop the waiting ones, with
-        two also the running ones."""
+        two, which is what a Ctrl-C before means, also the running ones."""
         with self._backlog_lock:
             self.shut = True
+            self._interrupted = self._interrupted or stops > 1
         if stops:
             self._drop_backlog()
         for _ in range(stops):
@@ -236,6 +238,7 @@ class Core:
                 break
             except KeyboardInterrupt as error:
                 interrupted = error
+                self._interrupted = True
                 self.refuse_tasks(stops=1)
         self._close()
         self.leader.join()
@@ -272,7 +275,9 @@ class Core:
             for bridge in list(self.bridges.values()):
                 bridge.detach()
             self._drop_backlog()
-            self.leader.close(self.engine.close)
+            # One Ctrl-C lets the workers clean up, the next one kills them.
+            interrupts = 1 if self._interrupted else 2
+            self.leader.close(lambda: self.engine.close(interrupts=interrupts))
         finally:
             self.deliver()
             _live.discard(self)
