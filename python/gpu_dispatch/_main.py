@@ -4,7 +4,8 @@
 As with multiprocessing's "spawn": the script is run once more under the name
 "__mp_main__", so that classes and functions of the script can be unpickled. A script
 without `if __name__ == "__main__":` works as well: where it would start workers of its
-own, the preparation ends, and the names that were defined so far stay.
+own, the preparation ends by an exception, and the names that were defined so far stay.
+docs/python.md says what such a script repeats in each worker.
 """
 from __future__ import annotations
 
