@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,7 +50,8 @@ class Core:
         self.setup_error: BaseException | None = None
         self.bridges: dict[Any, Bridge] = {}
         self.cancel_at_exit: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._backlog: deque[tuple[Any, Task, int]] = deque()
+        # By the id() of the task, which the entry keeps alive. Guarded by its lock, as is `shut`.
+        self._backlog: OrderedDict[int, tuple[Any, Task, int]] = OrderedDict()
         self._backlog_lock = threading.RLock()
         self.events: deque[tuple[int, Task, Any, int]] = deque()
         self._deliver_lock = threading.RLock()
@@ -58,6 +59,7 @@ class Core:
         self._closing = False
         self._state_lock = threading.Lock()
         self.shut = False
+        self._interrupted = False
         self.engine = open_engine(self)
         self.leader = Leader(self.engine, self.events)
         self.leader.after_poll = self._after_poll
@@ -89,10 +91,11 @@ class Core:
 
     def submit_later(self, item: Any, task: Task, timeout_ms: int) -> None:
         """The same for event loops: a task that finds no room waits in a list of its own."""
-        self.check_open()
-        if self._backlog or not self._place(item, task, timeout_ms):
-            self._backlog.append((item, task, timeout_ms))
-            self._place_backlog()
+        with self._backlog_lock:
+            self.check_open()
+            if self._backlog or not self._place(item, task, timeout_ms):
+                self._backlog[id(task)] = (item, task, timeout_ms)
+                self._place_backlog()
 
     def _place(self, item: Any, task: Task, timeout_ms: int) -> bool:
         try:
@@ -114,7 +117,7 @@ class Core:
     def _place_backlog(self) -> None:
         with self._backlog_lock:
             while self._backlog:
-                item, task, timeout_ms = self._backlog[0]
+                item, task, timeout_ms = next(iter(self._backlog.values()))
                 try:
                     if not self._place(item, task, timeout_ms):
                         return
@@ -123,13 +126,13 @@ class Core:
                 except NoWorkers as error:
                     error.__cause__ = self.setup_error
                     task._fail(error)
-                self._backlog.popleft()
+                self._backlog.pop(id(task), None)
 
     def cancel(self, task: Task) -> None:
         """Cancels a task. If it has ended, nothing happens."""
         if task._id < 0:
             with self._backlog_lock:
-                self._backlog = deque(entry for entry in self._backlog if entry[1] is not task)
+                self._backlog.pop(id(task), None)
         if task._id >= 0:
             try:
                 self.engine.cancel(task._id)
@@ -192,7 +195,7 @@ class Core:
             task._fail(error)
 
     def on_setup_fail(self, gpu: int, failure: _engine.Failure) -> None:
-        error = exception_of(failure)
+        error = exception_of(failure, "setup()")
         if self.setup_error is None:
             self.setup_error = error
         _log.error("setup of the worker on GPU %d failed: %s", gpu, failure.message, exc_info=error)
@@ -213,9 +216,10 @@ class Core:
 
     def refuse_tasks(self, stops: int) -> None:
         """Takes no more tasks. Of those that it has, cancels with one stop the waiting ones, with
-        two also the running ones."""
-        with self._state_lock:
+        two, which is what a Ctrl-C before means, also the running ones."""
+        with self._backlog_lock:
             self.shut = True
+            self._interrupted = self._interrupted or stops > 1
         if stops:
             self._drop_backlog()
         for _ in range(stops):
@@ -234,6 +238,7 @@ class Core:
                 break
             except KeyboardInterrupt as error:
                 interrupted = error
+                self._interrupted = True
                 self.refuse_tasks(stops=1)
         self._close()
         self.leader.join()
@@ -255,8 +260,8 @@ class Core:
 
     def _drop_backlog(self) -> None:
         with self._backlog_lock:
-            dropped, self._backlog = self._backlog, deque()
-        for _, task, _ in dropped:
+            dropped, self._backlog = self._backlog, OrderedDict()
+        for _, task, _ in dropped.values():
             task._drop()
 
     def _close(self) -> None:
@@ -270,7 +275,9 @@ class Core:
             for bridge in list(self.bridges.values()):
                 bridge.detach()
             self._drop_backlog()
-            self.leader.close(self.engine.close)
+            # One Ctrl-C lets the workers clean up, the next one kills them.
+            interrupts = 1 if self._interrupted else 2
+            self.leader.close(lambda: self.engine.close(interrupts=interrupts))
         finally:
             self.deliver()
             _live.discard(self)

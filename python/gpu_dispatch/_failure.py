@@ -2,10 +2,11 @@
 """Exceptions on their way to another process: a line, a traceback, and the exception itself."""
 from __future__ import annotations
 
+import io
 import pickle
 import traceback
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpu_dispatch.errors import RemoteTraceback, TaskError, WorkerDied
 
@@ -28,13 +29,46 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
     return trace or start
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles exceptions so that _rebuild() makes them."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, BaseException):
+            return NotImplemented
+        reduced = thing.__reduce_ex__(5)
+        if not isinstance(reduced, tuple) or reduced[0] is not type(thing):
+            return NotImplemented
+        return (_rebuild, reduced[:2], *reduced[2:])
+
+
+def _rebuild(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    """The exception, also if its constructor takes other arguments than those in `args`.
+
+    Its attributes follow, by pickle.
+    """
+    try:
+        return cls(*args)
+    except Exception:
+        error = cls.__new__(cls, *args)
+        built_in = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+        built_in.__init__(error, *args)  # type: ignore[misc]
+        error.args = args
+        return error
+
+
+def _pickled(error: BaseException) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, protocol=5).dump(error)
+    return file.getvalue()
+
+
 def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
     """One line for people, the pickled exception (None if it cannot be pickled), and its traceback."""
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     line = traceback.format_exception_only(type(error), error)[-1].strip()
     try:
-        pickled = pickle.dumps(error, protocol=5)
+        pickled: bytes | None = _pickled(error)
     except Exception:
         pickled = None
     return _plain(line), (pickled, _plain(text))
@@ -52,8 +86,8 @@ def traceback_text(failure: Failure) -> str:
     return failure.message
 
 
-def exception_of(failure: Failure) -> Exception:
-    """The exception of a failed task: its own, with the remote traceback as its cause.
+def exception_of(failure: Failure, hook: str = "process()") -> Exception:
+    """The exception of a failed task or another hook: its own, caused by the remote traceback.
 
     WorkerDied if the process of the worker ended; TaskError if there is nothing better.
     """
@@ -75,7 +109,7 @@ def exception_of(failure: Failure) -> Exception:
             why = f"it cannot be unpickled: {problem!r}"
     if isinstance(error, BaseException) and not isinstance(error, Exception):
         # SystemExit or KeyboardInterrupt of a worker must not end the parent.
-        error = TaskError(f"process() raised {error!r}")
+        error = TaskError(f"{hook} raised {error!r}")
     if not isinstance(error, Exception):
         error = TaskError(f"{failure.message} (the exception itself is not here: {why})")
     error.__cause__ = RemoteTraceback(text)

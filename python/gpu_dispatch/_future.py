@@ -132,5 +132,8 @@ class TaskFuture(Future[Any]):
             callback = self._done_callbacks.pop(0)
             try:
                 callback(self)
-            except Exception:
+            except BaseException as error:
+                # On the pool's thread nobody else hears of SystemExit.
+                if not (isinstance(error, Exception) or self._core.leader.in_thread()):
+                    raise
                 _base.LOGGER.exception("exception calling callback for %r", self)

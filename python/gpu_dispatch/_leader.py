@@ -177,7 +177,7 @@ class Leader:
                 if done() or not (self._engine.polling() or self._closing):
                     return
                 self._followed = True
-                condition.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                condition.wait(None if deadline is None else _wait_seconds(deadline))
             finally:
                 self._followers.remove(condition)
 
@@ -280,7 +280,7 @@ class Leader:
                 if self._turns == seen:
                     self._lead_alone()
                 seen = self._turns
-            except Exception:
+            except BaseException:  # SystemExit would end the thread silently
                 _log.exception("the pool's thread goes on after an error")
 
     def _next_job(self) -> Callable[[], None] | None:
@@ -313,4 +313,8 @@ class Leader:
 
 
 def _milliseconds(seconds: float) -> int:
-    return min(max(0, math.ceil(seconds * 1000)), 2**31 - 1)
+    return math.ceil(min(max(0.0, seconds * 1000), 2**31 - 1))
+
+
+def _wait_seconds(deadline: float) -> float:
+    return min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)

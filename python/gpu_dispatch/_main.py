@@ -4,15 +4,17 @@
 As with multiprocessing's "spawn": the script is run once more under the name
 "__mp_main__", so that classes and functions of the script can be unpickled. A script
 without `if __name__ == "__main__":` works as well: where it would start workers of its
-own, the preparation ends, and the names that were defined so far stay.
+own, the preparation ends by an exception, and the names that were defined so far stay.
+docs/python.md says what such a script repeats in each worker.
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,11 +56,31 @@ def refuse_to_nest() -> None:
 def loading() -> Iterator[None]:
     """Around whatever imports modules of the user in a worker, before its setup()."""
     global _loading
+    register = atexit.register
+
+    def register_unless_loading(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")
+        if _loading and not _may_run_at_exit(caller):
+            return function
+        return register(function, *args, **kwargs)
+
     _loading = True
+    atexit.register = register_unless_loading  # type: ignore[assignment]
     try:
         yield
     finally:
+        atexit.register = register
         _loading = False
+
+
+def _may_run_at_exit(module: str) -> bool:
+    """Whether what this module registers while the program is loaded runs at the end of a worker.
+
+    The program's own handlers are meant for the end of the program: they may remove a folder that
+    is still in use. Those of the standard library end threads and processes of this process.
+    """
+    package = module.partition(".")[0]
+    return package == "gpu_dispatch" or package in sys.stdlib_module_names
 
 
 # ---- In the parent ----------------------------------------------------------

@@ -2,6 +2,7 @@
 """How a pool starts its workers: the command, and what it tells them."""
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import sys
@@ -11,10 +12,22 @@ from typing import Any
 from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
 
-__all__ = ["batch_size", "check_worker_class", "item_dumps", "worker_argv", "worker_settings"]
+__all__ = ["batch_size", "check_worker_class", "item_dumps", "milliseconds", "worker_argv", "worker_settings"]
 
 DEFAULT_BATCH = 32
 MAX_BATCH = 1024
+MOST_SECONDS = 10**9
+
+
+def milliseconds(name: str, seconds: float | None) -> int:
+    """A time limit for the engine, in which 0 means that there is none. Raises ValueError."""
+    if seconds is None:
+        return 0
+    if not 0 < seconds <= MOST_SECONDS:
+        raise ValueError(
+            f"{name} must be a positive number of seconds up to {MOST_SECONDS}, or None, not {seconds!r}"
+        )
+    return math.ceil(seconds * 1000)
 
 
 def check_worker_class(worker_cls: object) -> None:

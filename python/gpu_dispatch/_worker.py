@@ -6,12 +6,15 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
 
 __all__ = ["device_index", "main"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _device: int | None = None
 
@@ -28,6 +31,18 @@ def _setting(name: str) -> memoryview:
     if value is None:
         raise RuntimeError(f"the pool has not sent {name!r}")
     return value
+
+
+def _flushing(function: Callable[[T], R]) -> Callable[[T], R]:
+    """The function, followed by the log records of other threads, which cannot send themselves."""
+
+    def call(argument: T) -> R:
+        try:
+            return function(argument)
+        finally:
+            _log.flush()
+
+    return call
 
 
 class _Hooks:
@@ -52,26 +67,31 @@ class _Hooks:
             worker: BaseWorker = pickle.loads(_setting("worker"))
             kwargs = pickle.loads(_setting("setup"))
         self._worker = worker
-        worker.setup(gpu, seed, **kwargs)
-        _log.flush()
+        try:
+            worker.setup(gpu, seed, **kwargs)
+        finally:
+            _log.flush()
 
     @property
     def process(self) -> Callable[[Any], Any]:
         assert self._worker is not None
-        return self._worker.process
+        return _flushing(self._worker.process)
 
     @property
     def process_batch(self) -> Callable[[list[Any]], Sequence[Any]]:
         batch: Callable[[list[Any]], Sequence[Any]] | None = getattr(self._worker, "process_batch", None)
-        return batch if batch is not None else self._one_by_one
+        return _flushing(batch if batch is not None else self._one_by_one)
 
     def _one_by_one(self, items: list[Any]) -> list[Any]:
-        return [self.process(item) for item in items]
+        assert self._worker is not None
+        return [self._worker.process(item) for item in items]
 
     def cleanup(self) -> None:
         assert self._worker is not None
-        self._worker.cleanup()
-        _log.flush()
+        try:
+            self._worker.cleanup()
+        finally:
+            _log.flush()
 
     def leave(self) -> None:
         """The process ends without Python's own end: what that would do is done here."""

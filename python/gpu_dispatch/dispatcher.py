@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_dispatch import _engine, _log, _main, _spawn
-from gpu_dispatch._failure import traceback_text
+from gpu_dispatch._failure import exception_of, traceback_text
 from gpu_dispatch.errors import NoWorkers, PoolClosed
 from gpu_dispatch.worker import BaseWorker
 
@@ -149,8 +148,6 @@ class _Run:
     def __init__(
         self, dispatcher: Dispatcher, base_seed: int, task_timeout: float | None, total_tasks: int | None
     ) -> None:
-        if task_timeout is not None and not task_timeout > 0:
-            raise ValueError(f"task_timeout must be a positive number of seconds or None, not {task_timeout!r}")
         self._dispatcher = dispatcher
         self._task_timeout = task_timeout
         self._options: dict[str, Any] = {
@@ -160,11 +157,12 @@ class _Run:
             "output": "silent" if dispatcher.suppress_worker_output else "inherit",
             "base_seed": base_seed,
             "total_tasks": total_tasks or 0,
-            "task_timeout_ms": 0 if task_timeout is None else math.ceil(task_timeout * 1000),
+            "task_timeout_ms": _spawn.milliseconds("task_timeout", task_timeout),
             "fair_start": True,
         }
         self._pool: _engine.Pool | None = None
         self._stopped = 0
+        self._setup_error: Exception | None = None
         # Of the thread that iterates.
         self._fed = False
         self._feed_error: BaseException | None = None
@@ -194,8 +192,14 @@ class _Run:
             )
         if on_timeout is not None and limit is not None:
             self._options["on_timeout"] = lambda key, _, gpu: on_timeout(key, limit, gpu)
-        if on_setup_fail is not None:
-            self._options["on_setup_fail"] = lambda gpu, failure: on_setup_fail(gpu, traceback_text(failure))
+
+        def on_failed_setup(gpu: int, failure: _engine.Failure) -> None:
+            if self._setup_error is None:
+                self._setup_error = exception_of(failure, "setup()")
+            if on_setup_fail is not None:
+                on_setup_fail(gpu, traceback_text(failure))
+
+        self._options["on_setup_fail"] = on_failed_setup
 
     def _never_had_workers(self, failure: _engine.Failure) -> bool:
         """True for items that waited for workers of which none was ever ready: run() says so itself."""
@@ -221,12 +225,12 @@ class _Run:
         except BaseException as error:
             self._end_early(pool, error)
             if isinstance(error, NoWorkers):
-                raise RuntimeError(self._why_no_workers(pool)) from None
+                raise RuntimeError(self._why_no_workers(pool)) from self._setup_error
             raise
         else:
             pool.close()
         if self._all_setups_failed(pool):
-            raise RuntimeError(self._why_no_workers(pool))
+            raise RuntimeError(self._why_no_workers(pool)) from self._setup_error
 
     def _work(self, pool: _engine.Pool, iterator: Iterator[Any], inline: bool) -> None:
         if inline:

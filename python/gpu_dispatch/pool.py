@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import time
 import warnings
 from collections.abc import (
@@ -96,12 +95,11 @@ class Pool:
         _spawn.check_worker_class(worker_cls)
         argv = _spawn.worker_argv(_spawn.batch_size(worker_cls, max_batch))
         settings = _spawn.worker_settings(worker_cls(), setup or {})
-        if isinstance(gpus, str):
-            selection: str | Sequence[int] = gpus
-        else:
-            selection = list(gpus)
-            if not selection:
-                raise ValueError("gpus is empty")
+        if not isinstance(gpus, Iterable):
+            raise TypeError(f"gpus must be a string or a list of numbers, not {gpus!r}")
+        selection: str | Sequence[int] = gpus if isinstance(gpus, str) else list(gpus)
+        if selection == []:
+            raise ValueError("gpus is empty")
 
         def open_engine(core: Core) -> _engine.Pool:
             return _engine.Pool(
@@ -114,10 +112,10 @@ class Pool:
                 base_seed=base_seed,
                 queue_size=_positive("queue_size", queue_size),
                 retries=retries,
-                task_timeout_ms=_milliseconds("task_timeout", task_timeout),
-                grace_ms=_milliseconds("grace", grace),
-                setup_timeout_ms=_milliseconds("setup_timeout", setup_timeout),
-                cleanup_timeout_ms=_milliseconds("cleanup_timeout", cleanup_timeout),
+                task_timeout_ms=_spawn.milliseconds("task_timeout", task_timeout),
+                grace_ms=_spawn.milliseconds("grace", grace),
+                setup_timeout_ms=_spawn.milliseconds("setup_timeout", setup_timeout),
+                cleanup_timeout_ms=_spawn.milliseconds("cleanup_timeout", cleanup_timeout),
                 max_tasks_per_worker=(
                     0
                     if max_tasks_per_worker is None
@@ -151,7 +149,7 @@ class Pool:
         core = self._core
         core.check_process()
         future = TaskFuture(core)
-        core.submit(item, future, _milliseconds("timeout", timeout))
+        core.submit(item, future, _spawn.milliseconds("timeout", timeout))
         core.leader.start_thread()
         return future
 
@@ -184,7 +182,7 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        task_timeout_ms = _spawn.milliseconds("task_timeout", task_timeout)
         run = SyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         return _results(run, items, errors, _deadline(timeout), progress_of(items, progress))
 
@@ -195,7 +193,7 @@ class Pool:
         cancels the task. `timeout` and the exceptions are those of submit().
         """
         coroutine: Coroutine[Any, Any, Any] = _aio().submit(
-            self._core, item, _milliseconds("timeout", timeout)
+            self._core, item, _spawn.milliseconds("timeout", timeout)
         )
         return coroutine
 
@@ -216,7 +214,7 @@ class Pool:
         """
         self._check_open()
         _check_errors(errors)
-        task_timeout_ms = _milliseconds("task_timeout", task_timeout)
+        task_timeout_ms = _spawn.milliseconds("task_timeout", task_timeout)
         run = _aio().AsyncRun(self._core, task_timeout_ms, self._buffer(buffersize), ordered)
         results: AsyncIterator[Any] = _aio().results(
             run, items, errors, _deadline(timeout), progress_of(items, progress)
@@ -361,15 +359,6 @@ def _positive(name: str, value: int) -> int:
     if value < 1:
         raise ValueError(f"{name} must be at least 1, not {value}")
     return value
-
-
-def _milliseconds(name: str, seconds: float | None) -> int:
-    """For the engine, in which 0 means that there is no limit."""
-    if seconds is None:
-        return 0
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"{name} must be a positive number of seconds, not {seconds}")
-    return math.ceil(seconds * 1000)
 
 
 def _deadline(timeout: float | None) -> float | None:

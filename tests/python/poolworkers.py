@@ -21,11 +21,27 @@ class Unpicklable(Exception):
         self.lock = threading.Lock()
 
 
+class OddError(Exception):
+    """Its constructor takes other arguments than those in `args`."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+        self.second = second
+
+
+class OddOSError(OSError):
+    """The same, for a class that has more than `args`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(2, "no model", path)
+
+
 class HalfPicklable(Exception):
     """Can be pickled, but not unpickled."""
 
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__(first)
+    def __init__(self) -> None:
+        super().__init__("first")
+        self.grenade = Grenade()
 
 
 class Grenade:
@@ -92,7 +108,13 @@ class Actor(BaseWorker):
         raise Unpicklable
 
     def fail_half(self, _: Any) -> None:
-        raise HalfPicklable("first", "second")
+        raise HalfPicklable
+
+    def fail_odd(self, _: Any) -> None:
+        raise OddError("first", "second") from OddOSError("m.pt")
+
+    def fail_odd_os(self, path: str) -> None:
+        raise OddOSError(path)
 
     def fail_stop_iteration(self, _: Any) -> None:
         raise StopIteration("stop")
@@ -163,6 +185,14 @@ class Actor(BaseWorker):
         self.log.warning("main thread")
 
 
+    def log_in_thread_only(self, text: str) -> None:
+        thread = threading.Thread(target=self.log.warning, args=(text,))
+        thread.start()
+        thread.join()
+        if text == "fail":
+            raise ValueError(text)
+
+
 class Batcher(BaseWorker):
     """Doubles numbers, many at once; says how many came together."""
 
@@ -187,3 +217,10 @@ class BrokenSetup(BaseWorker):
 
     def process(self, data: Any) -> Any:
         return data
+
+
+class ExitingSetup(BrokenSetup):
+    """Leaves the process in setup()."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        raise SystemExit(3)

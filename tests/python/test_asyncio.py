@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpu_dispatch import NoWorkers, Pool, PoolClosed, TaskTimedOut, WorkerDied
+from gpu_dispatch._core import Core, _live
 from poolworkers import Actor, BrokenSetup
 from waiting import DEADLINE_SECONDS, eventually, open_descriptors, says
 
@@ -105,6 +107,69 @@ def test_a_task_that_waits_for_room_can_be_cancelled() -> None:
                 await tasks[-1]
 
     run(main)
+
+
+def test_cancelling_many_tasks_that_wait_for_room_is_quick() -> None:
+    """If each cancellation looked at all tasks, this would take minutes."""
+
+    async def main() -> None:
+        with Pool(Actor, "sim:1", queue_size=1) as pool:
+            tasks = [asyncio.ensure_future(pool.asubmit(item)) for item in echoes(50_000)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            assert sum(isinstance(end, asyncio.CancelledError) for end in ends) > 49_000
+
+    run(main)
+
+
+class FullEngine:
+    """An engine without room."""
+
+    def submit(self, *args: Any) -> int:
+        raise BlockingIOError
+
+
+class Waiter:
+    """A task that waits for room."""
+
+    _id = -1
+
+
+def test_threads_submit_and_cancel_tasks_that_wait_for_room() -> None:
+    core = Core(lambda _: FullEngine())  # type: ignore[arg-type, return-value]
+    kept: list[Any] = [Waiter() for _ in range(1000)]
+    failures: list[BaseException] = []
+
+    def submit_and_cancel() -> None:
+        try:
+            for _ in range(300):
+                passing: Any = Waiter()
+                core.submit_later(None, passing, 0)
+                core.cancel(passing)
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for task in kept:
+            core.submit_later(None, task, 0)
+        threads = [threading.Thread(target=submit_and_cancel) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+        _live.discard(core)
+    assert not failures
+    dropped: list[Any] = []
+    for task in kept:
+        task._drop = lambda task=task: dropped.append(task)
+    core._drop_backlog()
+    assert dropped == kept
 
 
 @pytest.mark.parametrize("count", [0, 1, 64, 2000])

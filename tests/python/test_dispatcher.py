@@ -146,7 +146,7 @@ def test_wrong_arguments_are_refused() -> None:
         Dispatcher(Echo, [])
     with pytest.raises(ValueError, match="queue_size"):
         Dispatcher(Echo, [0], queue_size=0)
-    for timeout in (0, -1, float("nan")):
+    for timeout in (0, -1, float("nan"), 1e12, float("inf")):
         with pytest.raises(ValueError, match="task_timeout"):
             Dispatcher(Echo, [0]).run([], print, task_timeout=timeout)
     with pytest.raises(TypeError, match="on_success"):
@@ -347,6 +347,10 @@ def test_no_worker_at_all(items: Any) -> None:
         Dispatcher(NoSetup, [0, 1]).run(items, **book.callbacks(), bad=[0, 1])
     assert set(book.setup_failures) == {0, 1}
     assert not book.ends
+    with pytest.raises(RuntimeError, match="^All workers failed during setup$") as caught:
+        Dispatcher(NoSetup, [0]).run(items, lambda *args: None, bad=[0])
+    assert isinstance(caught.value.__cause__, OSError)
+    assert "workers.py" in str(caught.value.__cause__.__cause__)
     assert book.order[-1] == ("exit", 0)
 
 

@@ -13,8 +13,8 @@ import pytest
 from workers import wait_until
 
 PROGRAM = """
-import os, pathlib, sys, threading, time
-from gpu_dispatch import BaseWorker, Dispatcher
+import os, pathlib, signal, sys, threading, time
+from gpu_dispatch import BaseWorker, Dispatcher, Pool
 
 here = pathlib.Path(sys.argv[1])
 how = sys.argv[2]
@@ -56,7 +56,8 @@ class Worker(BaseWorker):
         if how == "cleanup":
             mark("waits")
             wait_for("go")
-        if how == "endless cleanup":
+        if how in ("endless cleanup", "pool"):
+            mark("cleaning")
             stubborn()
         mark(f"cleaned-{self.gpu_id}")
 
@@ -79,7 +80,20 @@ def on_success(task_id, result, worker_id):
 def on_exit():
     mark("exit")
 
+def use_pool():
+    with Pool(Worker, [0, 1], bind_gpu=False, cleanup_timeout=600) as pool:
+        assert list(pool.map(range(4))) == [0, 1, 2, 3]
+        mark("waits")
+        time.sleep(60)
+
 if __name__ == "__main__":
+    # Whoever started this may have ignored it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if how == "pool":
+        try:
+            use_pool()
+        except KeyboardInterrupt:
+            sys.exit(7)
     dispatcher = Dispatcher(Worker, [0, 1])
     try:
         dispatcher.run(items(), on_success, on_exit=on_exit)
@@ -87,7 +101,6 @@ if __name__ == "__main__":
         assert (here / "exit").exists()
         mark("interrupted")
         # Afterwards Ctrl-C means what it always means.
-        import signal
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         sys.exit(7)
 """
@@ -174,3 +187,12 @@ def test_a_second_one_kills_workers_in_cleanup(start: Start) -> None:
     program.ctrl_c()
     program.check_interrupted()
     assert "exit" in program.names() and "cleaned-0" not in program.names()
+
+
+def test_a_second_one_kills_the_workers_of_a_pool_in_cleanup(start: Start) -> None:
+    program = start("pool")
+    program.ctrl_c()
+    wait_until((program.directory / "cleaning").exists)
+    program.ctrl_c()
+    program.check_interrupted()
+    assert "cleaned-0" not in program.names()

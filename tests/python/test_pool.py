@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -27,7 +28,7 @@ from gpu_dispatch import (
     TaskTimedOut,
     WorkerDied,
 )
-from poolworkers import Actor, Batcher, BrokenSetup, Grenade
+from poolworkers import Actor, Batcher, BrokenSetup, ExitingSetup, Grenade, OddError, OddOSError
 from waiting import DEADLINE_SECONDS, alive, eventually, says
 
 
@@ -115,6 +116,16 @@ def test_an_exception_that_cannot_be_unpickled_is_described(pool: Pool) -> None:
     assert isinstance(error, TaskError)
     assert "HalfPicklable" in str(error)
     assert "fail_half" in str(error.__cause__)
+
+
+def test_an_exception_with_a_constructor_of_its_own_arrives_as_itself(pool: Pool) -> None:
+    error = pool.submit(("fail_odd", None)).exception()
+    assert isinstance(error, OddError)
+    assert (str(error), error.args, error.second) == ("first and second", ("first and second",), "second")
+    assert "fail_odd" in str(error.__cause__)
+    missing = pool.submit(("fail_odd_os", "m.pt")).exception()
+    assert isinstance(missing, OddOSError)
+    assert (missing.errno, missing.strerror, missing.filename) == (2, "no model", "m.pt")
 
 
 @pytest.mark.parametrize("verb, word", [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")])
@@ -614,6 +625,36 @@ def test_log_records_reach_the_parent(caplog: pytest.LogCaptureFixture) -> None:
     assert threaded.getMessage() == "from a thread" and last.getMessage() == "main thread"
 
 
+def test_log_records_of_threads_come_before_the_end_of_their_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Pool(Actor, "sim:1") as pool:
+        for number, text in enumerate(("succeed", "fail")):
+            pool.submit(("log_in_thread_only", text)).exception()
+            assert [record.getMessage() for record in caplog.records][number:] == [text]
+
+
+def test_a_callback_that_exits_does_not_end_the_pool_s_thread(
+    pool: Pool, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    called: list[str] = []
+
+    def leave(_: object) -> None:
+        called.append("first")
+        sys.exit(3)
+
+    for _ in range(2):
+        future = pool.submit(("block", str(fifo)))
+        future.add_done_callback(leave)
+        future.add_done_callback(lambda _: called.append("second"))
+        fifo.write_text("go on")
+        eventually(lambda: called == ["first", "second"])
+        called.clear()
+    assert "SystemExit: 3" in caplog.text
+
+
 def test_log_records_below_the_level_are_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gpu_dispatch.worker")
     with Pool(Actor, "sim:1") as pool:
@@ -641,6 +682,10 @@ def test_arrays(zero_copy: bool) -> None:
     [
         {"task_timeout": 0},
         {"task_timeout": float("nan")},
+        {"task_timeout": 1e12},
+        {"grace": float("inf")},
+        {"setup_timeout": 1e300},
+        {"cleanup_timeout": -1},
         {"workers_per_gpu": 0},
         {"queue_size": 0},
         {"max_tasks_per_worker": 0},
@@ -648,8 +693,40 @@ def test_arrays(zero_copy: bool) -> None:
     ],
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name} "):
         Pool(Actor, **(dict[str, Any](gpus="sim:1") | options))
+
+
+def test_gpus_that_are_no_list() -> None:
+    with pytest.raises(TypeError, match="^gpus must be a string or a list of numbers, not 0$"):
+        Pool(Actor, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [1e12, float("inf")])
+def test_long_times_to_wait(pool: Pool, timeout: float) -> None:
+    with pytest.raises(ValueError, match="^timeout must be"):
+        pool.submit(("echo", 1), timeout=timeout)
+    assert pool.submit(("echo", 1)).result(timeout) == 1
+    assert list(pool.map([("echo", 1)], timeout=timeout)) == [1]
+    assert pool.wait_ready(timeout) == 2
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(pool.submit(("echo", 1)).result(timeout)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [1] * 4
+
+
+def test_a_setup_that_exits_is_named() -> None:
+    with Pool(ExitingSetup, "sim:1") as pool:
+        with pytest.raises(NoWorkers) as caught:
+            pool.wait_ready()
+    assert str(caught.value.__cause__) == "setup() raised SystemExit(3)"
 
 
 def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,17 @@ def test_a_script_without_a_guard_and_with_a_handler_around_the_run(tmp_path: pa
     check(python(script(tmp_path, WORKER, code), directory=tmp_path))
 
 
+def test_what_a_guard_keeps_out_of_workers(tmp_path: pathlib.Path) -> None:
+    """As docs/python.md says: without one, the script is repeated up to its run."""
+    last = "\nfinally:\n    log.write('x')\n    log.close()\n"
+    code = "log = open('log', 'a')\ntry:\n" + textwrap.indent(RUN.strip(), "    ") + last
+    for last, times in ((guarded(code), 1), (code, 3)):
+        check(python(script(tmp_path, WORKER, last), directory=tmp_path))
+        path = tmp_path / "log"
+        assert path.read_text() == "x" * times
+        path.unlink()
+
+
 def test_a_module_that_starts_workers_when_it_is_imported(tmp_path: pathlib.Path) -> None:
     run = "Dispatcher(Twice, [0]).run([1], on_success, on_setup_fail=lambda gpu, error: print(error))\n"
     (tmp_path / "mine.py").write_text(WORKER + run)
@@ -177,6 +188,16 @@ def test_a_lambda_as_an_argument_of_setup_is_refused(tmp_path: pathlib.Path) -> 
     run = "Dispatcher(Twice, [0]).run([1], on_success, on_exit=lambda: print('exit'), f=lambda: 1)"
     done = python(script(tmp_path, WORKER, guarded(run)), directory=tmp_path)
     assert done.returncode == 1 and "lambda" in done.stderr and done.stdout == "exit\n"
+
+
+def test_exit_handlers_of_the_script_do_not_run_in_workers(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.py").write_text("from atexit import register\nregister(print, 'end of mine')\n")
+    first = "import atexit, mine\natexit.register(print, 'end of the script')\n"
+    code = WORKER.replace("        pass\n", "        mine.register(print, 'end of a worker')\n")
+    run = "Dispatcher(Twice, [0]).run([1], on_success)\n"
+    expected = "end of a worker\nend of the script\nend of mine\n"
+    for last in (guarded(run), run):
+        check(python(script(tmp_path, first, code, last), directory=tmp_path), expected)
 
 
 def test_what_is_registered_with_atexit_runs_in_workers(tmp_path: pathlib.Path) -> None:
