@@ -256,3 +256,57 @@ def test_read_lock_of_another_user_does_not_block_a_launch(machine, owner, other
     assert holder.stdout.readline() == "locked\n"
     result = owner.gpuq("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--", "true", cwd=shared)
     assert result.returncode == 0, result
+
+
+# ---- A report ---------------------------------------------------------------------------
+
+
+@pytest.fixture(name="report")
+def make_report(owner):
+    """The words of the command, for a queue with one job."""
+    journal = owner.home / "reported.jsonl"
+    assert owner.gpuq("add", "--no-start", "--jobs-file", journal, "true", cwd=owner.home).returncode == 0
+    return ("report", "--jobs-file", journal)
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+@pytest.mark.parametrize("exists", [True, False])
+def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, report, words, exists):
+    shared = machine.directory(STICKY)
+    secret = owner.home / f"secret{exists}"
+    if exists:
+        plant(owner, secret, "precious\n", 0o600)
+    other.sh(f"ln -s '{secret}' report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode == 2, result
+    assert "'report.html': it is a symbolic link of another user" in result.stderr
+    assert secret.exists() == exists
+    if exists:
+        assert secret.read_text() == "precious\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert [p.name for p in shared.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, report, words):
+    shared = machine.directory(GROUP)
+    other.sh("mkfifo -m 666 report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode != 0 and "report.html" in result.stderr, result
+
+
+def test_report_replaces_what_the_user_chose(machine, owner, other, report):
+    """An own link stays one and the own file keeps its mode; a file of another user is replaced only if it is named."""
+    shared = machine.directory(GROUP)
+    plant(owner, owner.home / "page", "old\n", 0o600)
+    owner.sh(f"ln -s '{owner.home}/page' report.html", shared)
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 0, result
+    assert (shared / "report.html").is_symlink()
+    assert "</html>" in (owner.home / "page").read_text()
+    assert stat.S_IMODE((owner.home / "page").stat().st_mode) == 0o600
+    (shared / "report.html").unlink()
+    plant(other, shared / "report.html", "theirs\n")
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 2 and "belongs to another user" in result.stderr, result
+    assert (shared / "report.html").read_text() == "theirs\n"
+    assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0
