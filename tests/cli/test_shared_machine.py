@@ -214,6 +214,30 @@ def test_own_link_is_followed(machine, owner):
     assert (shared / "ran").exists() and (queue / "jobs.jsonl").exists()
 
 
+@pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n")])
+def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, other, name, text):
+    """It is the victim's own, under another name: notes, say."""
+    shared = machine.directory(GROUP)
+    plant(owner, shared / "notes.txt", text)
+    other.sh(f"mv notes.txt {name}", shared)
+    (owner.home / "list").write_text("true\n")
+    words = () if name == "commands.txt" else ("--commands-file", owner.home / "list")
+    refused(owner.gpuq("run", *words, cwd=shared), f"{name}': its directory can be written by its group")
+    assert not (shared / "stolen").exists()
+    named = "--commands-file" if name == "commands.txt" else "--config"
+    assert owner.gpuq("run", *words, named, name, cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
+    """As a umask of 002 makes them."""
+    owner.sh("umask 002; rm -rf work; mkdir work; echo touch ran > work/commands.txt; echo 'retries: 0' > work/gpuq.yaml", owner.home)
+    assert stat.S_IMODE((owner.home / "work").stat().st_mode) == 0o775
+    result = owner.gpuq("run", cwd=owner.home / "work")
+    assert result.returncode == 0, result
+    assert (owner.home / "work/ran").exists()
+
+
 # ---- Logs -------------------------------------------------------------------------------
 
 
