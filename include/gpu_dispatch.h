@@ -549,7 +549,7 @@ struct gd_setting {
 enum gd_output {
 	GD_OUTPUT_INHERIT = 0,
 	GD_OUTPUT_SILENT,
-	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to */
+	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to; for the user alone */
 };
 
 /** How a worker is bound to its GPU. */

@@ -333,7 +333,7 @@ struct gd_launch_options {
 	size_t size; /**< sizeof(struct gd_launch_options) */
 
 	const char *input_dir;       /**< mandatory */
-	const char *output_dir;      /**< data/outputs; created when the run begins */
+	const char *output_dir;      /**< data/outputs; created when the run begins; see trust_output_dir */
 	const char *gpus;            /**< see gd_gpu_list() */
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;
@@ -372,7 +372,9 @@ struct gd_launch_options {
 	void (*on_warning)(void *context, const char *message);
 	/** Where the workers' output goes: inherited, or files in output_dir/launch.logs. */
 	enum gd_output output;
-	int reserved;
+	/** Nonzero: output_dir may be a folder of another user, or one that others can write. They can make this
+	 * account overwrite its own files. */
+	int trust_output_dir;
 };
 
 struct gd_launcher;

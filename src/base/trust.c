@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -16,6 +17,12 @@
 #include "base/error.h"
 
 #define ACCESS_LIST "system.posix_acl_access"
+
+bool trust_is_off(void)
+{
+	const char *value = secure_getenv("GPUQ_TRUST");
+	return value && *value && strcmp(value, "0") != 0;
+}
 
 static bool is_private_group(gid_t gid)
 {

@@ -13,6 +13,9 @@
 
 #include "gpu_dispatch.h"
 
+/* Whether the variable GPUQ_TRUST says that the user accepts files of others. */
+bool trust_is_off(void);
+
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
 const char *trust_objection(int fd);
 

@@ -13,6 +13,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/trust.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -25,6 +26,8 @@
 #include "view/report/report.h"
 
 #define DEFAULT_NAME "report.html"
+
+static const char default_name[] = DEFAULT_NAME;
 
 enum { OPTION_SINCE = 0x200, OPTION_LAUNCH };
 
@@ -73,12 +76,10 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "writing report '%s': %s", c->out, error_words(code));
 }
 
-/* The old file, if there is one, stays whole until the new one is. */
-static int replace_file(struct report_command *c, const struct text *page)
+/* `old` is the file that is replaced, or NULL: it stays whole until the new one is, and the new one has its mode. */
+static int replace_file(struct report_command *c, const char *path, const struct stat *old, const struct text *page)
 {
 	cleanup_(freep) char *draft = NULL;
-	cleanup_(freep) char *real = realpath(c->out, NULL); /* a symbolic link stays one */
-	const char *path = real ? real : c->out;
 	if (asprintf(&draft, "%s.XXXXXX", path) < 0)
 		return write_failed(c, -ENOMEM);
 	cleanup_(closep) int fd = mkostemp(draft, O_CLOEXEC);
@@ -87,29 +88,66 @@ static int replace_file(struct report_command *c, const struct text *page)
 	/* As any file that a program writes for its user; mkostemp() makes them for the owner alone. */
 	mode_t mask = umask(0);
 	umask(mask);
+	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : 0666 & ~mask;
 	int r = file_write_all(fd, page->data, page->length);
-	if (r == 0 && (fchmod(fd, 0666 & ~mask) < 0 || rename(draft, path) < 0))
+	if (r == 0 && (fchmod(fd, mode) < 0 || rename(draft, path) < 0))
 		r = -errno;
 	if (r < 0)
 		unlink(draft);
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* A pipe or a device is written to, not replaced. */
+static int refuse(struct report_command *c, const char *objection)
+{
+	return error_set(&c->err, -EPERM, "refusing to write report '%s': it %s; name another file with --output",
+		c->out, objection);
+}
+
+/* A pipe or a device that the user named is written to, not replaced. A pipe that nobody reads is not waited for. */
+static int write_special(struct report_command *c, const struct text *page)
+{
+	struct stat st;
+	cleanup_(closep) int fd = open(c->out, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 && errno == ENXIO)
+		return error_set(&c->err, -ENXIO, "writing report '%s': nobody reads from it", c->out);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return write_failed(c, -errno);
+	if (S_ISREG(st.st_mode))
+		return refuse(c, "has just been replaced");
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
+		return write_failed(c, -errno);
+	int r = file_write_all(fd, page->data, page->length);
+	return r < 0 ? write_failed(c, r) : 0;
+}
+
+/* Links of the user and of root are followed and stay. */
 static int write_page(struct report_command *c, const struct text *page)
 {
+	cleanup_(freep) char *path = NULL;
+	bool foreign, is_named = c->out != default_name;
 	struct stat st;
 	if (strcmp(c->out, "-") == 0) {
 		int r = file_write_all(STDOUT_FILENO, page->data, page->length);
 		return r < 0 ? error_set(&c->err, r, "writing: %s", error_words(r)) : 0;
 	}
-	if (stat(c->out, &st) < 0 || S_ISREG(st.st_mode))
-		return replace_file(c, page);
+	int r = trust_follow_links(c->out, &path, &foreign);
+	if (r < 0)
+		return write_failed(c, r);
+	if (foreign)
+		return refuse(c, "is a symbolic link of another user");
+	/* What a link in /proc, such as /dev/stdout, leads to need not have a path. */
+	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return write_special(c, page);
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? replace_file(c, path, NULL, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))
 		return error_set(&c->err, -EISDIR, "writing report '%s': that is a folder; name a file", c->out);
-	cleanup_(closep) int fd = open(c->out, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	int r = fd < 0 ? -errno : file_write_all(fd, page->data, page->length);
-	return r < 0 ? write_failed(c, r) : 0;
+	if (!S_ISREG(st.st_mode))
+		return refuse(c, "is not a regular file");
+	if (!is_named && st.st_uid != geteuid() && st.st_uid != 0)
+		return refuse(c, "belongs to another user");
+	return replace_file(c, path, &st, page);
 }
 
 /* ---- The queue ------------------------------------------------------------------------ */
@@ -206,7 +244,7 @@ static int main_report(int argc, char **argv)
 	static const struct argp argp = {options, parse, NULL,
 		"Writes a page about a queue: timeline, utilisation, throughput, what failed, what waiting cost.",
 		children, NULL, NULL};
-	struct report_command c = {.out = DEFAULT_NAME};
+	struct report_command c = {.out = default_name};
 	cleanup_(text_finish) struct text page = {0};
 	command_parse(&argp, argc, argv, &c);
 	int r = c.launch ? report_launch(&c, &page) : report_queue(&c, &page);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/display.h"
 #include "base/suggest.h"
+#include "base/trust.h"
 #include "base/units.h"
 
 enum {
@@ -30,6 +31,7 @@ enum {
 	OPTION_WORKER,
 	OPTION_WORKER_COMMAND,
 	OPTION_LIST_WORKERS,
+	OPTION_TRUST,
 };
 
 static const struct argp_option options[] = {
@@ -55,6 +57,7 @@ static const struct argp_option options[] = {
 	{0, 0, NULL, 0, "Where:", 3},
 	{"output-dir", OPTION_OUTPUT, "DIR", 0,
 		"Where results go (default: data/outputs): those of a/b.wav into DIR/a/b", 0},
+	{"trust", OPTION_TRUST, NULL, 0, "Use an output folder that others can write ($GPUQ_TRUST=1)", 0},
 	{"gpus", OPTION_GPUS, "SPEC", 0,
 		"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: auto, which is $GPUQ_GPUS or else all)",
 		0},
@@ -217,6 +220,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	case OPTION_FORCE:
 		o->force = 1;
 		return 0;
+	case OPTION_TRUST:
+		o->trust_output_dir = 1;
+		return 0;
 	case OPTION_JSON:
 		a->json = value;
 		return 0;
@@ -263,7 +269,9 @@ static const struct argp argp = {
 
 void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv)
 {
-	*a = (struct launch_arguments){.options.size = sizeof(a->options), .options.output = GD_OUTPUT_FILES};
+	*a = (struct launch_arguments){.options.size = sizeof(a->options),
+		.options.output = GD_OUTPUT_FILES,
+		.options.trust_output_dir = trust_is_off()};
 	struct argp_state state = {0};
 	set_setting(a, "model_size", "base", &state);
 	set_setting(a, "language", "en", &state);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 
@@ -51,9 +52,12 @@ int launch_audio_seconds(void *context, const char *path, double *ret)
 	if (!sndfile.open_fd)
 		return -ENOPKG;
 	/* By descriptor, for workers are being forked meanwhile: sf_open() knows no O_CLOEXEC. */
-	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
+	struct stat st;
+	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
 	struct sndfile_info info = {0};
 	void *file = sndfile.open_fd(fd, SNDFILE_READ, &info, 0);
 	if (!file)

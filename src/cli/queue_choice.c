@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
@@ -37,12 +38,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp queue_choice_argp = {.options = options, .parser = parse};
 
-static bool is_trusted_by_variable(void)
-{
-	const char *value = secure_getenv("GPUQ_TRUST");
-	return value && *value && strcmp(value, "0") != 0;
-}
-
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 {
 	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
@@ -51,7 +46,7 @@ enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 {
 	cleanup_(freep) char *path = NULL;
-	q->trust = q->trust || is_trusted_by_variable();
+	q->trust = q->trust || trust_is_off();
 	int r = config_defaults(&q->config);
 	if (r == 0)
 		r = config_find(q->config_file, &path);

@@ -33,6 +33,10 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 	cleanup_(closep) int fd = open(path, flags);
 	if (fd < 0 && errno == ENOENT)
 		fd = open(path, flags | O_CREAT, 0600);
+	if (fd < 0 && errno == ELOOP)
+		return error_set(err, -EPERM, "opening '%s': it is a symbolic link; remove it", path);
+	if (fd < 0 && errno == ENXIO)
+		return error_set(err, -EPERM, "opening '%s': it is not a regular file; remove it", path);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "opening '%s': %s", path, error_words(errno));
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())

@@ -14,7 +14,7 @@
 #include "launch/launcher_private.h"
 #include "launch/settings.h"
 
-SIZED_NO_TAIL(gd_launch_options, reserved);
+SIZED_NO_TAIL(gd_launch_options, trust_output_dir);
 
 #define MOST_WORKERS_PER_GPU 1024
 
@@ -90,6 +90,7 @@ static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 	const char *given = launcher_output_dir(o);
 	char path[PATH_MAX];
 	struct stat out, in;
+	struct gd_error err = {0};
 	if (!*given || strlen(given) >= sizeof(path)) {
 		mistake(m, -EINVAL, "output folder: the name is %s", *given ? "too long" : "empty");
 		return;
@@ -110,6 +111,8 @@ static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -ENOTDIR, "output folder '%s': '%s' is no folder", given, path);
 	else if (access(path, W_OK | X_OK) < 0)
 		mistake(m, -errno, "output folder '%s': writing into '%s': %s", given, path, error_words(-errno));
+	else if (!o->trust_output_dir && outputs_check_trust(given, &err) < 0)
+		found(m, &err);
 	else if (o->recursive && o->input_dir && strcmp(path, given) == 0 && stat(o->input_dir, &in) == 0 &&
 		 in.st_dev == out.st_dev && in.st_ino == out.st_ino)
 		mistake(m, -EINVAL,
@@ -172,8 +175,6 @@ static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -EINVAL, "balance %d is none of enum gd_balance", (int)o->balance);
 	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)
 		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);
-	if (o->reserved)
-		mistake(m, -EINVAL, "reserved is %d; it must be 0", o->reserved);
 }
 
 /* The options get a copy of the settings, as strings. If one is wrong, they get none. */

@@ -16,6 +16,7 @@
 
 #define ROUND_MS   100 /* between looks at progress and durations */
 #define MOST_STOPS 3
+#define LOGS_NAME  "launch.logs"
 
 bool launcher_is_ending(const struct gd_launcher *l)
 {
@@ -112,15 +113,23 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 {
 	char root[PATH_MAX], path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
 	const char *output = l->options.output_dir;
-	int r = outputs_make_folder(AT_FDCWD, output);
+	bool trust = l->options.trust_output_dir;
+	int r = trust ? 0 : outputs_check_trust(output, err);
+	if (r < 0)
+		return r;
+	r = outputs_make_folder(AT_FDCWD, output);
 	if (r == 0 && !realpath(output, root))
 		r = -errno;
 	if (r < 0)
 		return error_set(err, r, "making the output folder '%s': %s", output, error_words(r));
 	l->output_root = strdup(root);
-	l->output_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (!l->output_root || l->output_fd < 0)
 		return error_set(err, l->output_root ? -errno : -ENOMEM, "opening the output folder '%s'", output);
+	/* Once more: somebody else may have made it just now. */
+	r = trust ? 0 : outputs_check_trust(root, err);
+	if (r < 0)
+		return r;
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, root);
 	r = history_open(&l->history, path, err);
 	if (r < 0)
@@ -181,7 +190,11 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 	int r = l->worker.kind ? launch_worker_argv(&l->worker, &argv, err) : 0;
 	if (r < 0)
 		return r;
-	text_appendf(&logs, "%s/launch.logs", l->output_root);
+	text_appendf(&logs, "%s/" LOGS_NAME, l->output_root);
+	r = o->output == GD_OUTPUT_FILES ? outputs_make_private(l->output_fd, LOGS_NAME) : 0;
+	if (r < 0)
+		return error_set(err, r, "making the folder '%s': %s", text_string(&logs),
+			r == -EPERM ? "another user has made it; remove it" : error_words(r));
 	struct gd_options pool = {
 		.size = sizeof(pool),
 		.worker = o->worker,

@@ -2,11 +2,17 @@
 #include "launch/outputs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/trust.h"
 
 /* What gpuq launch itself has in the output folder. */
 static const char *const reserved[] = {"launch.jsonl", "launch.logs"};
@@ -95,9 +101,66 @@ int outputs_choose(struct outputs *o, const char *path, size_t file, const char 
 	return r < 0 ? r : 0;
 }
 
+static bool is_ours(const struct stat *st)
+{
+	return st->st_uid == 0 || st->st_uid == geteuid();
+}
+
+int outputs_check_links(int dirfd, const char *path)
+{
+	char part[PATH_MAX];
+	struct stat st;
+	if (strlen(path) >= sizeof(part))
+		return -ENAMETOOLONG;
+	for (const char *end = path; *end;) {
+		end += strspn(end, "/");
+		end += strcspn(end, "/");
+		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
+		if (fstatat(dirfd, part, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return errno == ENOENT ? 0 : -errno;
+		if (S_ISLNK(st.st_mode) && !is_ours(&st))
+			return -EPERM;
+		if (!end[strspn(end, "/")])
+			break;
+	}
+	return 0;
+}
+
+int outputs_check_trust(const char *path, struct gd_error *err)
+{
+	int r = outputs_check_links(AT_FDCWD, path);
+	const char *objection = r == -EPERM ? "leads through a symbolic link of another user" : NULL;
+	if (r < 0 && !objection)
+		return error_set(err, r, "output folder '%s': %s", path, error_words(r));
+	cleanup_(closep) int fd = objection ? -1 : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && !objection)
+		return errno == ENOENT ? 0
+				       : error_set(err, -errno, "output folder '%s': %s", path, error_words(-errno));
+	if (!objection)
+		objection = trust_objection(fd);
+	if (!objection)
+		return 0;
+	return error_set(err, -EPERM,
+		"refusing to use output folder '%s': it %s, who could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
+		path, objection);
+}
+
+int outputs_make_private(int dirfd, const char *path)
+{
+	struct stat st;
+	if (mkdirat(dirfd, path, 0700) == 0)
+		return 0;
+	if (errno != EEXIST || fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!is_ours(&st))
+		return -EPERM;
+	return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+/* Not for the group, whatever the umask says: workers follow the links that they find there. */
 int outputs_make_folder(int dirfd, const char *path)
 {
-	if (mkdirat(dirfd, path, 0777) == 0)
+	if (mkdirat(dirfd, path, 0755) == 0)
 		return 0;
 	struct stat st;
 	if (errno == EEXIST)
@@ -112,5 +175,5 @@ int outputs_make_folder(int dirfd, const char *path)
 	int r = outputs_make_folder(dirfd, above);
 	if (r < 0)
 		return r;
-	return mkdirat(dirfd, path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
+	return mkdirat(dirfd, path, 0755) == 0 || errno == EEXIST ? 0 : -errno;
 }

@@ -10,6 +10,7 @@
 #define LAUNCH_OUTPUTS_H
 
 #include "base/arena.h"
+#include "gpu_dispatch.h"
 #include "launch/path_map.h"
 
 /* Start from {0}. */
@@ -34,6 +35,18 @@ const char *outputs_stem(const char *path, size_t *ret_length);
 
 /* A name that the launcher itself has in the output folder. */
 bool outputs_is_reserved(const char *path);
+
+/* 0 if no component of `path`, below the folder of `dirfd`, is a symbolic link of another user; otherwise -EPERM. */
+int outputs_check_links(int dirfd, const char *path);
+
+/*
+ * 0 if no other user has chosen or can fill the output folder `path`, or if it does not exist: no link of others leads
+ * there, and base/trust.h has no objection to it. Otherwise -EPERM, and err says what to do.
+ */
+int outputs_check_trust(const char *path, struct gd_error *err);
+
+/* The folder `path` in that of `dirfd`, for the user alone. -EPERM: it is there and another user has made it. */
+int outputs_make_private(int dirfd, const char *path);
 
 /* Makes the folder `path`, below that of `dirfd`, with those above it, as far as they are not there. */
 int outputs_make_folder(int dirfd, const char *path);

@@ -92,7 +92,7 @@ static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 	const struct gd_options *o = p->options;
 	if (o->output == GD_OUTPUT_INHERIT)
 		return 0;
-	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0777) < 0 && errno != EEXIST)
+	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "cannot make the folder for the workers' output '%s': %s", o->output_dir,
 			error_words(errno));
 	p->output_paths = calloc(p->num_slots + 1, sizeof(*p->output_paths));

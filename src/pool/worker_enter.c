@@ -4,8 +4,10 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -14,6 +16,7 @@
 #include "pool/worker.h"
 
 #define EXIT_NOT_EXECUTED 127
+#define NULL_PATH         "/dev/null"
 
 /* Handlers and masks are the host's or the warden's business, not the worker's. */
 static void reset_signals(void)
@@ -24,12 +27,9 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Opens `path` as descriptor `fd`. */
-static int open_as(const char *path, int flags, int fd)
+/* Makes `opened` the descriptor `fd`. */
+static int move_fd(int opened, int fd)
 {
-	int opened = open(path, flags, 0666);
-	if (opened < 0)
-		return -errno;
 	if (opened == fd)
 		return 0;
 	int r = dup2(opened, fd) < 0 ? -errno : 0;
@@ -37,12 +37,40 @@ static int open_as(const char *path, int flags, int fd)
 	return r;
 }
 
+/*
+ * Other users can have put a link, a pipe or a file of theirs in the place of the log. Only the links in the name of
+ * the folder are followed.
+ */
+static int open_log(const char *path)
+{
+	struct stat st;
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = fstat(fd, &st) < 0 ? -errno : 0;
+	if (r == 0 && (!S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid())))
+		r = -EPERM;
+	if (r == 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) /* what the worker inherits blocks */
+		r = -errno;
+	if (r < 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
+static int open_null(int flags)
+{
+	int fd = open(NULL_PATH, flags);
+	return fd < 0 ? -errno : fd;
+}
+
 static int redirect(const char *output_path)
 {
-	int r = open_as("/dev/null", O_RDONLY, STDIN_FILENO);
+	int fd = open_null(O_RDONLY);
+	int r = fd < 0 ? fd : move_fd(fd, STDIN_FILENO);
 	if (r < 0 || !output_path)
 		return r;
-	r = open_as(output_path, O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
+	fd = strcmp(output_path, NULL_PATH) == 0 ? open_null(O_WRONLY) : open_log(output_path);
+	r = fd < 0 ? fd : move_fd(fd, STDOUT_FILENO);
 	if (r < 0)
 		return r;
 	return dup2(STDOUT_FILENO, STDERR_FILENO) < 0 ? -errno : 0;

@@ -214,6 +214,30 @@ def test_own_link_is_followed(machine, owner):
     assert (shared / "ran").exists() and (queue / "jobs.jsonl").exists()
 
 
+@pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n")])
+def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, other, name, text):
+    """It is the victim's own, under another name: notes, say."""
+    shared = machine.directory(GROUP)
+    plant(owner, shared / "notes.txt", text)
+    other.sh(f"mv notes.txt {name}", shared)
+    (owner.home / "list").write_text("true\n")
+    words = () if name == "commands.txt" else ("--commands-file", owner.home / "list")
+    refused(owner.gpuq("run", *words, cwd=shared), f"{name}': its directory can be written by its group")
+    assert not (shared / "stolen").exists()
+    named = "--commands-file" if name == "commands.txt" else "--config"
+    assert owner.gpuq("run", *words, named, name, cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
+    """As a umask of 002 makes them."""
+    owner.sh("umask 002; rm -rf work; mkdir work; echo touch ran > work/commands.txt; echo 'retries: 0' > work/gpuq.yaml", owner.home)
+    assert stat.S_IMODE((owner.home / "work").stat().st_mode) == 0o775
+    result = owner.gpuq("run", cwd=owner.home / "work")
+    assert result.returncode == 0, result
+    assert (owner.home / "work/ran").exists()
+
+
 # ---- Logs -------------------------------------------------------------------------------
 
 
@@ -256,3 +280,172 @@ def test_read_lock_of_another_user_does_not_block_a_launch(machine, owner, other
     assert holder.stdout.readline() == "locked\n"
     result = owner.gpuq("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--", "true", cwd=shared)
     assert result.returncode == 0, result
+
+
+# ---- A report ---------------------------------------------------------------------------
+
+
+@pytest.fixture(name="report")
+def make_report(owner):
+    """The words of the command, for a queue with one job."""
+    journal = owner.home / "reported.jsonl"
+    assert owner.gpuq("add", "--no-start", "--jobs-file", journal, "true", cwd=owner.home).returncode == 0
+    return ("report", "--jobs-file", journal)
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+@pytest.mark.parametrize("exists", [True, False])
+def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, report, words, exists):
+    shared = machine.directory(STICKY)
+    secret = owner.home / f"secret{exists}"
+    if exists:
+        plant(owner, secret, "precious\n", 0o600)
+    other.sh(f"ln -s '{secret}' report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode == 2, result
+    assert "'report.html': it is a symbolic link of another user" in result.stderr
+    assert secret.exists() == exists
+    if exists:
+        assert secret.read_text() == "precious\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert [p.name for p in shared.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, report, words):
+    shared = machine.directory(GROUP)
+    other.sh("mkfifo -m 666 report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode != 0 and "report.html" in result.stderr, result
+
+
+def test_report_replaces_what_the_user_chose(machine, owner, other, report):
+    """An own link stays one and the own file keeps its mode; a file of another user is replaced only if it is named."""
+    shared = machine.directory(GROUP)
+    plant(owner, owner.home / "page", "old\n", 0o600)
+    owner.sh(f"ln -s '{owner.home}/page' report.html", shared)
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 0, result
+    assert (shared / "report.html").is_symlink()
+    assert "</html>" in (owner.home / "page").read_text()
+    assert stat.S_IMODE((owner.home / "page").stat().st_mode) == 0o600
+    (shared / "report.html").unlink()
+    plant(other, shared / "report.html", "theirs\n")
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 2 and "belongs to another user" in result.stderr, result
+    assert (shared / "report.html").read_text() == "theirs\n"
+    assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0
+
+
+# ---- The output folder of a launch ------------------------------------------------------
+
+
+def launch(user, folder, *words, output=("--output-dir", "out"), command="echo ran; echo ran > {output}/result", env=None):
+    return user.gpuq("launch", "--input-dir", user.home / "in", *output, "--pattern", "*", "--gpus", "sim:1", *words,
+                     "--", "sh", "-c", command, cwd=folder, env=env)
+
+
+@pytest.fixture(name="victim")
+def make_victim(owner):
+    """A user with an input file and a file that must not change."""
+    owner.sh("mkdir -p in target; echo 1 > in/a; rm -rf target/*", owner.home)
+    plant(owner, owner.home / "notes", "precious\n", 0o600)
+    return owner
+
+
+def is_refused(result, words):
+    refused(result, words)
+    assert "--output-dir" in result.stderr, result
+
+
+@pytest.mark.parametrize("output", [(), ("--output-dir", "data/outputs")])
+def test_output_folder_of_another_user_is_not_used(machine, victim, other, output):
+    """There, a log of a worker is a link to a file of the victim, or a pipe."""
+    shared = machine.directory(STICKY)
+    other.sh(f"mkdir -p -m 777 data data/outputs data/outputs/launch.logs; chmod 777 data data/outputs data/outputs/launch.logs;"
+             f"ln -s '{victim.home}/notes' data/outputs/launch.logs/worker-0.log", shared)
+    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    assert (victim.home / "notes").read_text() == "precious\n"
+    other.sh("rm data/outputs/launch.logs/worker-0.log; mkfifo -m 666 data/outputs/launch.logs/worker-0.log", shared)
+    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    assert sorted(p.name for p in (shared / "data/outputs").iterdir()) == ["launch.logs"]
+
+
+def test_history_of_another_user_does_not_say_that_all_is_done(machine, victim, other):
+    shared = machine.directory(STICKY)
+    assert launch(victim, victim.home, output=("--output-dir", "first")).returncode == 0
+    history = (victim.home / "first/launch.jsonl").read_text()
+    other.sh("mkdir -m 777 out", shared)
+    (shared / "out/launch.jsonl").write_text(history)
+    is_refused(launch(victim, shared), "'out': it belongs to another user")
+
+
+@pytest.mark.parametrize("link", ["out", "data"])
+def test_link_of_another_user_is_no_output_folder(machine, victim, other, link):
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{victim.home}/target' {link}", shared)
+    output = ("--output-dir", "out") if link == "out" else ()
+    is_refused(launch(victim, shared, output=output), "leads through a symbolic link of another user")
+    assert list((victim.home / "target").iterdir()) == []
+
+
+def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim, other):
+    shared = machine.directory(GROUP)
+    is_refused(launch(victim, shared, output=("--output-dir", ".")), "can be written by its group")
+    assert launch(victim, shared, "--trust", output=("--output-dir", ".")).returncode == 0
+    (shared / "a/result").unlink()
+    assert launch(victim, shared, "--force", output=("--output-dir", "."), env={"GPUQ_TRUST": "1"}).returncode == 0
+    assert (shared / "a/result").exists()
+
+
+def test_links_and_pipes_in_an_accepted_output_folder_are_not_followed(machine, victim, other):
+    shared = machine.directory(GROUP)
+    other.sh(f"mkdir -m 777 out; ln -s '{victim.home}/target' out/a", shared)
+    result = launch(victim, shared, "--trust")
+    assert result.returncode == 1 and "symbolic link of another user" in result.stdout + result.stderr, result
+    assert list((victim.home / "target").iterdir()) == []
+    other.sh("rm -f out/a", shared)
+    victim.sh("rm -rf out/launch.*", shared)
+    for plan in (f"ln -s '{victim.home}/target' out/launch.logs", "mkdir -m 777 out/launch.logs"):
+        other.sh(plan, shared)
+        result = launch(victim, shared, "--trust")
+        assert result.returncode == 2 and "another user has made it; remove it" in result.stderr, result
+        other.sh("rm -rf out/launch.logs", shared)
+    assert list((victim.home / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("plan", ["ln -s ../../notes worker-0.log", "mkfifo -m 666 worker-0.log", ": > worker-0.log; chmod 666 *"])
+def test_log_of_a_worker_is_a_file_of_its_user(victim, other, plan):
+    """The folder was open to all for a while."""
+    victim.sh("rm -rf out; mkdir -p out/launch.logs", victim.home)
+    logs = victim.home / "out/launch.logs"
+    logs.chmod(0o777)
+    victim.home.chmod(0o711)
+    try:
+        other.sh(plan, logs)
+    finally:
+        logs.chmod(0o700)
+        victim.home.chmod(0o700)
+    result = launch(victim, victim.home)
+    assert result.returncode != 0, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    if (logs / "worker-0.log").is_file():
+        assert (logs / "worker-0.log").stat().st_size == (9 if (logs / "worker-0.log").is_symlink() else 0)
+
+
+def test_logs_of_a_launch_are_for_their_owner_alone(machine, victim):
+    """Also where the umask lets everybody in. The folder that was made can be used again."""
+    shared = machine.directory(GROUP)
+    words = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--force", "--", "echo", "hi")
+    for umask in (0, 0o002):
+        result = victim.run(*words, cwd=shared, umask=umask)
+        assert result.returncode == 0, result
+    logs = shared / "data/outputs/launch.logs"
+    assert stat.S_IMODE(logs.stat().st_mode) & 0o777 == 0o700
+    assert stat.S_IMODE((logs / "worker-0.log").stat().st_mode) == 0o600
+
+
+def test_planted_lock_of_a_launch_is_named(victim, other):
+    victim.sh("rm -rf out; mkdir out; ln -s ../notes out/launch.lock", victim.home)
+    result = launch(victim, victim.home)
+    assert result.returncode == 2, result
+    assert "out/launch.lock': it is a symbolic link; remove it" in result.stderr, result

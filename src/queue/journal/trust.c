@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -32,6 +34,30 @@ static int open_named(const char *path, int *ret_fd)
 	return 0;
 }
 
+/*
+ * Whoever can write the directory can give another file of the user this name. In a sticky one nobody but its owner
+ * can.
+ */
+static int check_above(const char *path, struct gd_error *err)
+{
+	struct stat st;
+	const char *slash = strrchr(path, '/');
+	cleanup_(freep) char *above = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+	if (!above)
+		return -ENOMEM;
+	cleanup_(closep) int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if ((st.st_mode & S_ISVTX) && (st.st_uid == 0 || st.st_uid == geteuid()))
+		return 0;
+	const char *objection = trust_objection(fd);
+	if (!objection)
+		return 0;
+	return error_set(err, -EPERM,
+		"refusing to use '%s': its directory %s, who could make this account run anything; name the file on the command line, or use --trust if you accept that",
+		path, objection);
+}
+
 int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;
@@ -51,6 +77,10 @@ int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct g
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	r = choice == TRUST_FOUND ? trust_check(fd, path, err) : 0;
+	if (r == 0 && choice == TRUST_FOUND)
+		r = check_above(path, err);
+	if (r == 0 && choice == TRUST_FOUND && strcmp(real, path) != 0)
+		r = check_above(real, err);
 	if (r == 0)
 		*ret_fd = take_fd(&fd);
 	return r;

@@ -3,7 +3,8 @@
  * Which files of other users a queue uses: none whose content is executed, unless the user says so.
  *
  * A file that the user named on the command line is the user's own choice. A file that is used because it lies there
- * (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written.
+ * (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written. Of the
+ * former, no other user can have given it its name either.
  */
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
@@ -13,7 +14,7 @@
 /* How an input file was chosen. */
 enum trust_choice {
 	TRUST_NAMED,    /* on the command line: any file, also a pipe, which is waited for */
-	TRUST_FOUND,    /* not named: a regular file that only the user and root can have written */
+	TRUST_FOUND,    /* not named: a regular file that only the user and root can have written and put there */
 	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of anybody */
 };
 
