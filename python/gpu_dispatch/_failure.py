@@ -75,7 +75,7 @@ def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
 
 
 def traceback_text(failure: Failure) -> str:
-    """What a callback for errors gets: the traceback, or the message if there is none."""
+    """The text for an error callback: the traceback, or the message if there is no traceback."""
     if failure.kind == "undecodable":
         error = failure.payload
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))

@@ -65,7 +65,7 @@ class TaskFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """Returns the result, or raises the task's exception; waits up to `timeout` seconds.
 
-        Raises `TimeoutError` if there is none by then, and `CancelledError` after a cancellation.
+        Raises `TimeoutError` if the task has not ended by then, and `CancelledError` if it was cancelled.
         """
         if self._state not in _OVER:
             self._wait(timeout)

@@ -82,7 +82,7 @@ def item_dumps(cls: type) -> Callable[..., bytes] | None:
         import cloudpickle  # type: ignore[import]
     except ImportError:
         raise RuntimeError(
-            f"the class {cls.__qualname__} exists only in this session (a notebook, -c or standard input), so "
+            f"the class {cls.__qualname__} exists only in this program's memory (a notebook, -c or standard input), so "
             "workers cannot import it: install cloudpickle (pip install 'gpu_dispatch[notebook]'), or put the "
             "class into a module"
         ) from None

@@ -174,7 +174,7 @@ def has_cloudpickle() -> bool:
 def test_a_class_of_the_session_needs_cloudpickle(how: list[str], tmp_path: pathlib.Path) -> None:
     done = python(*how, directory=tmp_path, code=WORKER + RUN)
     assert done.returncode == 1
-    assert "RuntimeError: the class Twice exists only in this session" in done.stderr
+    assert "RuntimeError: the class Twice exists only in this program's memory" in done.stderr
     assert "gpu_dispatch[notebook]" in done.stderr
 
 
