@@ -76,7 +76,7 @@ static const struct gd_worker_ops reply_ops = {
 
 /* ---- Cancelling --------------------------------------------------------- */
 
-enum { GATE_SETUP, RETRIED_TASKS = 5 };
+enum { GATE_SETUP, GATE_FIRST_TASK, RETRIED_TASKS = 5 };
 
 static struct {
 	struct pool_rig *rig;
@@ -96,11 +96,15 @@ static int send_in_setup(struct gd_worker *w, void **ret_state)
 	return r;
 }
 
+/* The first task keeps the worker busy until all others are in its inbox: they become one batch. */
 static int die_with_the_first_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
 {
 	(void)state;
-	if (num_tasks > 1 && gd_worker_attempt(w, 0) == 1)
+	if (pool_rig_job(&tasks[0]).number > 0 && gd_worker_attempt(w, 0) == 1)
 		_exit(1);
+	atomic_fetch_add(&board->begun, 1);
+	if (pool_rig_job(&tasks[0]).number == 0 && !board_pass_gate(GATE_FIRST_TASK))
+		_exit(93);
 	for (size_t i = 0; i < num_tasks; i++) {
 		uint64_t answer = pool_rig_answer(pool_rig_job(&tasks[i]).number);
 		int r = gd_worker_batch_result(w, i, &answer, sizeof(answer));
@@ -117,8 +121,8 @@ static int cancel_two(void *context, const struct gd_event *event)
 	if (!canceller.armed)
 		return 0;
 	canceller.armed = false;
-	canceller.returned[0] = gd_pool_cancel(canceller.rig->pool, 2);
-	canceller.returned[1] = gd_pool_cancel(canceller.rig->pool, 3);
+	canceller.returned[0] = gd_pool_cancel(canceller.rig->pool, 3);
+	canceller.returned[1] = gd_pool_cancel(canceller.rig->pool, 4);
 	return 0;
 }
 
@@ -127,7 +131,20 @@ static bool tasks_wait_for_a_retry(struct pool_rig *rig)
 {
 	struct gd_stats stats;
 	gd_pool_stats(rig->pool, &stats, sizeof(stats));
-	return stats.retries >= RETRIED_TASKS - 1 && atomic_load(&board->num_pids) == 2;
+	return stats.retries == RETRIED_TASKS && atomic_load(&board->num_pids) == 2;
+}
+
+static bool first_task_has_begun(struct pool_rig *rig)
+{
+	(void)rig;
+	return atomic_load(&board->begun) == 1;
+}
+
+static bool inbox_has_all_tasks(struct pool_rig *rig)
+{
+	struct gd_worker_stats worker;
+	check_equal(gd_pool_worker_stats(rig->pool, 0, &worker, sizeof(worker)), 0);
+	return worker.queued == RETRIED_TASKS;
 }
 
 static int cancel_during_the_second_hand_out(void)
@@ -141,8 +158,12 @@ static int cancel_during_the_second_hand_out(void)
 	rig->options.retries = 1;
 	rig->calls.on_message = cancel_two;
 	pool_rig_open(rig, &ops);
-	pool_rig_submit_many(rig, RETRIED_TASKS);
 	board_open_gate(GATE_SETUP);
+	pool_rig_submit_many(rig, 1);
+	pool_rig_await(rig, first_task_has_begun);
+	pool_rig_submit_many(rig, RETRIED_TASKS);
+	pool_rig_await(rig, inbox_has_all_tasks);
+	board_open_gate(GATE_FIRST_TASK);
 	pool_rig_await(rig, tasks_wait_for_a_retry);
 
 	canceller.armed = true;
@@ -154,7 +175,7 @@ static int cancel_during_the_second_hand_out(void)
 	check_equal(canceller.returned[0], 0);
 	check_equal(canceller.returned[1], 0);
 	/* A task that ends meanwhile ends as it does. */
-	check_equal(rig->successes + rig->cancelled, RETRIED_TASKS);
+	check_equal(rig->successes + rig->cancelled, 1 + RETRIED_TASKS);
 	return end_host(rig);
 }
 
