@@ -22,7 +22,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-#define HOST_MS    6000 /* all tests together end within the time limit of the program, even if all hang */
+#define HOST_MS    (WAIT_MS / 2) /* all tests together end within the time limit of the program, even if all hang */
 #define LARGE_TASK ((size_t)3 << 20)
 
 /* The process numbers on the board are valid: the host has added them and nobody has checked them yet. */
@@ -57,7 +57,7 @@ static void run_host(int (*host)(void))
 	check_equal(waitpid(pid, &status, 0), pid);
 	if (!ended || status != 0)
 		kill_what_is_left();
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 	if (!ended)
 		check_failed(__FILE__, __LINE__, "the host does not end");
 	check_equal(status, 0);
@@ -216,7 +216,7 @@ static int cancel_large_task_of_a_stopped_worker(void)
 	check_equal(gd_pool_cancel(rig->pool, 0), 0);
 	pool_rig_drain(rig);
 	check_equal(rig->cancelled, 1);
-	check_true(process_await_gone(pid, 2000));
+	check_true(process_await_gone(pid, WAIT_MS));
 	return end_host(rig);
 }
 

@@ -40,7 +40,7 @@ static void run_faults(struct pool_rig *rig)
 	check_equal(pool_rig_close(rig), 0);
 	check_equal(rig->close_stats.restarts, 1);
 	check_equal(atomic_load(&board->cleanups), 2);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 static int host_ignoring(void)
@@ -170,7 +170,7 @@ static void test_pool_outlives_the_thread_that_opened_it(void **state)
 	rig->options.allow_threads = true;
 	run_after(rig, open_in_thread);
 	assert_int_equal(rig->close_stats.restarts, 1);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 /* The same with workers that are executed: this program is its own worker. */

@@ -144,7 +144,7 @@ static void test_owner_killed_leaves_nobody_where_processes_have_no_descriptors(
 	board_await(&board->notes[0], 1);
 	assert_int_equal(atomic_load(&board->num_pids), 3);
 	process_kill(host);
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 	process_kill(atomic_load(&board->notes[1]));
 	assert_int_equal(waitpid(host, NULL, 0), host);
 }

@@ -108,21 +108,21 @@ static pid_t start_and_await(int (*host)(void))
 
 /* ---- The parent --------------------------------------------------------- */
 
-static void kill_and_check_all_gone(pid_t host, int timeout_ms)
+static void kill_and_check_all_gone(pid_t host)
 {
 	process_kill(host);
-	board_check_all_gone(timeout_ms);
+	board_check_all_gone();
 	waitpid(host, NULL, 0);
 }
 
-static void test_parent_killed_leaves_nobody_a_second_later(void **state)
+static void test_parent_killed_leaves_nobody(void **state)
 {
 	(void)state;
 	pid_t host = start_and_await(host_held);
 	pid_t warden = atomic_load(&board->notes[0]);
 	check_true(process_alive(warden) && process_alive(atomic_load(&board->pids[0])));
 	board_add_pid(warden);
-	kill_and_check_all_gone(host, 1000);
+	kill_and_check_all_gone(host);
 }
 
 static int host_with_daemons(void)
@@ -141,7 +141,7 @@ static void test_parent_killed_leaves_no_daemon_of_a_worker(void **state)
 	(void)state;
 	pid_t host = start_and_await(host_with_daemons);
 	assert_int_equal(atomic_load(&board->num_pids), 8);
-	kill_and_check_all_gone(host, 2000);
+	kill_and_check_all_gone(host);
 }
 
 static int host_that_leaves(void)
@@ -155,7 +155,7 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 	(void)state;
 	host_run(host_that_leaves);
 	board_add_pid(atomic_load(&board->notes[0]));
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 /* Nobody is left who could end the workers, but the kernel. */
@@ -165,10 +165,12 @@ static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
 	pid_t host = start_and_await(host_held);
 	check_true(kill(host, SIGSTOP) == 0);
 	process_kill(atomic_load(&board->notes[0]));
-	kill_and_check_all_gone(host, 1000);
+	kill_and_check_all_gone(host);
 }
 
 /* ---- SIGINT ------------------------------------------------------------- */
+
+enum { NOTE_GIVEN = 3, NOTE_CANCELLED };
 
 static struct gd_dispatcher *interrupted;
 
@@ -186,12 +188,21 @@ static int generate(void *context, struct gd_feed *feed)
 	if (r < 0)
 		return r;
 	rig->submitted++;
+	atomic_fetch_add(&board->notes[NOTE_GIVEN], 1);
 	return 1;
+}
+
+static void note_cancelled(struct pool_rig *rig, const struct gd_event *event)
+{
+	(void)rig;
+	if (event->failure == GD_FAILURE_CANCELLED)
+		atomic_fetch_add(&board->notes[NOTE_CANCELLED], 1);
 }
 
 static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 {
 	rig->options.worker = &ops;
+	rig->on_end = note_cancelled;
 	pool_rig_reserve(rig, 10000);
 	check_true(gd_dispatcher_create(&rig->options, &interrupted, err) == 0);
 	const struct sigaction action = {.sa_handler = stop_on_signal};
@@ -220,30 +231,35 @@ static int host_that_stops(void)
 	return 0;
 }
 
+/* Starts a host, interrupts it and waits until it has cancelled what had not begun. What runs goes on. */
+static pid_t start_and_interrupt(void)
+{
+	pid_t host = host_start(host_that_stops);
+	board_await(&board->begun, 2);
+	board_await(&board->notes[NOTE_GIVEN], 3);
+	check_true(kill(-host, SIGINT) == 0);
+	board_await(&board->notes[NOTE_CANCELLED], 1);
+	assert_true(process_alive(host));
+	return host;
+}
+
 static void test_sigint_once_finishes_what_runs(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_that_stops);
-	board_await(&board->begun, 2);
-	check_true(kill(-host, SIGINT) == 0);
-	/* What runs goes on: only now may it end. */
-	assert_false(process_await_gone(host, 50));
+	pid_t host = start_and_interrupt();
 	atomic_store(&board->go, 1);
 	host_check(host);
 	assert_int_equal(atomic_load(&board->notes[2]), 2);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 static void test_sigint_twice_cancels_what_runs(void **state)
 {
 	(void)state;
-	pid_t host = host_start(host_that_stops);
-	board_await(&board->begun, 2);
-	check_true(kill(-host, SIGINT) == 0);
-	assert_false(process_await_gone(host, 50));
+	pid_t host = start_and_interrupt();
 	check_true(kill(-host, SIGINT) == 0);
 	host_check(host);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 static int host_in_own_group(void)
@@ -260,7 +276,7 @@ static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
 	pid_t host = start_and_await(host_in_own_group);
 	check_true(kill(-host, SIGINT) == 0);
 	board_add_pid(atomic_load(&board->notes[0]));
-	board_check_all_gone(1000);
+	board_check_all_gone();
 	assert_int_equal(waitpid(host, &status, 0), host);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
@@ -284,7 +300,7 @@ static void test_warden_killed_ends_every_task_and_worker(void **state)
 	assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ENODEV);
 	assert_int_equal(gd_pool_submit(rig->pool, "x", 1, NULL, NULL, NULL), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
@@ -297,7 +313,7 @@ static void test_warden_killed_while_idle_makes_poll_return_enodev(void **state)
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	assert_int_equal(pool_rig_close(rig), 0);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 static void test_close_right_after_the_warden_was_killed_ends_every_task(void **state)
@@ -310,7 +326,7 @@ static void test_close_right_after_the_warden_was_killed_ends_every_task(void **
 	process_kill(warden);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->errors, 1);
-	board_check_all_gone(1000);
+	board_check_all_gone();
 }
 
 /* ---- The workers' own children ------------------------------------------ */
@@ -331,7 +347,7 @@ static void test_children_of_a_worker_end_with_it(void **state)
 			assert_true(process_alive(atomic_load(&board->pids[n])));
 		process_kill(worker);
 		for (int n = 0; n < pids; n++)
-			assert_true(process_await_gone(atomic_load(&board->pids[n]), 2000));
+			assert_true(process_await_gone(atomic_load(&board->pids[n]), WAIT_MS));
 		pool_rig_pid(rig, 0, worker);
 		assert_int_equal(pool_rig_close(rig), 0);
 	}
@@ -370,14 +386,14 @@ static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 		assert_true(process_alive(atomic_load(&board->pids[i])));
 	process_kill(workers[parent]);
 	for (int i = 2; i < 6; i++)
-		assert_true(process_await_gone(atomic_load(&board->pids[i]), 2000));
+		assert_true(process_await_gone(atomic_load(&board->pids[i]), WAIT_MS));
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_parent_killed_leaves_nobody_a_second_later),
+		pool_rig_test(test_parent_killed_leaves_nobody),
 		pool_rig_test(test_parent_killed_leaves_no_daemon_of_a_worker),
 		pool_rig_test(test_parent_and_warden_killed_at_once_leave_nobody),
 		pool_rig_test(test_parent_that_exits_without_closing_leaves_nobody),

@@ -323,7 +323,7 @@ static void test_third_signal_kills_the_workers(void **state)
 	board_await(&board->notes[CANCEL_SEEN], 2);
 	interrupt(pid, SIGTERM);
 	host_check(pid);
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 }
 
 static int reading_generator(void)
@@ -345,7 +345,7 @@ static void test_fourth_signal_ends_a_program_whose_generator_blocks(void **stat
 		check_true(process_alive(pid));
 	}
 	/* The third one killed the workers, although the run cannot return. */
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 	check_true(process_alive(pid));
 	interrupt(pid, SIGINT);
 	check_ended_by(pid, SIGINT);
@@ -398,7 +398,7 @@ static void test_signals_reach_workers_that_clean_up(void **state)
 	for (int i = 0; i < 3; i++)
 		interrupt(pid, SIGINT);
 	host_check(pid);
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 }
 
 static int inline_generator(void)
@@ -567,7 +567,7 @@ static void test_signals_are_left_alone_if_asked(void **state)
 	board_await(&board->begun, 2);
 	interrupt(pid, SIGINT);
 	check_ended_by(pid, SIGINT);
-	board_check_all_gone(WAIT_MS);
+	board_check_all_gone();
 }
 
 int main(void)

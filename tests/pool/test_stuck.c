@@ -41,7 +41,7 @@ static void test_worker_stopped_mid_task_times_out_and_is_replaced(void **state)
 	assert_int_equal(rig->timeouts, 1);
 	assert_int_equal(rig->failure.event.id, 0);
 	assert_int_equal(rig->successes, 50);
-	assert_true(process_await_gone(pid, 1000));
+	assert_true(process_await_gone(pid, WAIT_MS));
 	pool_rig_pid(rig, slot, pid);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
@@ -98,7 +98,7 @@ static void test_worker_stopped_mid_task_ends_with_the_second_stop(void **state)
 	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(gd_pool_poll(rig->pool, 1000, 0), -ECANCELED);
 	assert_int_equal(pool_rig_close(rig), 0);
-	assert_true(process_await_gone(pid, 1000));
+	assert_true(process_await_gone(pid, WAIT_MS));
 }
 
 static void test_worker_stopped_idle_is_killed_at_the_close(void **state)

@@ -32,9 +32,9 @@ void board_add_pid(pid_t pid)
 		atomic_store(&board->pids[i], pid);
 }
 
-void board_check_all_gone(int timeout_ms)
+void board_check_all_gone(void)
 {
-	uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	uint64_t deadline_ns = wait_deadline_ns();
 	for (int i = 0; i < atomic_load(&board->num_pids); i++)
 		check_true(
 			process_await_gone(atomic_load(&board->pids[i]), clock_ms_until(deadline_ns, clock_now_ns())));

@@ -35,8 +35,8 @@ void board_renew(void);
 
 void board_add_pid(pid_t pid);
 
-/* The processes on the board have all ended, or do so in time. */
-void board_check_all_gone(int timeout_ms);
+/* Waits until all processes on the board have ended. */
+void board_check_all_gone(void);
 
 /* Waits until the counter has come so far. */
 void board_await(const atomic_int *counter, int at_least);
