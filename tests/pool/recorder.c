@@ -124,6 +124,25 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops)
 	return r;
 }
 
+void recorder_run_until(
+	struct recorder *rec, const struct gd_worker_ops *ops, bool (*undisturbed)(const struct recorder *rec, int result))
+{
+	for (int i = 0; i < RECORDER_TRIES; i++) {
+		recorder_restart(rec);
+		board_renew();
+		int r = recorder_run(rec, ops);
+		recorder_assert_complete(rec);
+		if (undisturbed(rec, r))
+			return;
+	}
+	fail_msg("none of %d runs was as it should be", RECORDER_TRIES);
+}
+
+bool recorder_all_succeeded(const struct recorder *rec, int result)
+{
+	return result == 0 && rec->count[CALLBACK_SUCCESS] == rec->tasks;
+}
+
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops)
 {
 	struct gd_pool *pool = NULL;

@@ -13,6 +13,7 @@
 #ifndef TESTS_POOL_RECORDER_H
 #define TESTS_POOL_RECORDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -63,6 +64,17 @@ int recorder_teardown(void **state);
 
 /* gd_dispatcher_create() and gd_dispatcher_run(); the dispatcher stays for the test to ask. */
 int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops);
+
+/*
+ * Runs, each time with a new board, until a run was undisturbed; fails after RECORDER_TRIES. For short time limits:
+ * a machine that stands still for a moment can exceed them in some runs, a defect does so in every run.
+ */
+#define RECORDER_TRIES 20
+void recorder_run_until(
+	struct recorder *rec, const struct gd_worker_ops *ops, bool (*undisturbed)(const struct recorder *rec, int result));
+
+/* A condition for it: the run returned 0, and every task succeeded. */
+bool recorder_all_succeeded(const struct recorder *rec, int result);
 
 /* gd_pool_open(), for tests of a pool. */
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops);

@@ -110,13 +110,12 @@ static void test_worker_that_sends_too_many_descriptors_ruins_only_its_own(void 
 	open_hostile(rig, "sim:2");
 	pool_rig_pid(rig, 0, 0);
 	pool_rig_pid(rig, 1, 0);
-	while (rig->errors == 0) {
+	while (rig->errors == 0 || rig->successes == 0) {
 		pool_rig_submit(rig, 0, 2);
 		gd_pool_poll(rig->pool, 0, 0);
 	}
 	pool_rig_drain(rig);
 	assert_int_equal(rig->failed_elsewhere, 0);
-	assert_true(rig->successes > 0);
 	assert_int_equal(rig->successes + rig->errors, rig->submitted);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
