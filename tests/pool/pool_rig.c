@@ -169,8 +169,10 @@ struct pool_rig *pool_rig_new(void)
 	check_true(rig != NULL);
 	rig->distrusted = -1;
 	rig->callbacks = (struct callbacks){.context = rig, .on_event = note, .on_exit = note_exit};
-	rig->options =
-		(struct gd_options){.size = sizeof(rig->options), .gpus = "sim:2", .allow_threads = SANITIZER_THREAD};
+	rig->options = (struct gd_options){.size = sizeof(rig->options),
+		.gpus = "sim:2",
+		.allow_threads = SANITIZER_THREAD,
+		.kill_wait_ms = WAIT_MS};
 	callbacks_install(&rig->callbacks, &rig->calls);
 	return rig;
 }

@@ -82,8 +82,10 @@ int recorder_setup(void **state)
 	board_renew();
 	rec->tasks = 10;
 	rec->callbacks = (struct callbacks){.context = rec, .on_event = note, .on_exit = note_exit};
-	rec->options =
-		(struct gd_options){.size = sizeof(rec->options), .gpus = "sim:2", .allow_threads = SANITIZER_THREAD};
+	rec->options = (struct gd_options){.size = sizeof(rec->options),
+		.gpus = "sim:2",
+		.allow_threads = SANITIZER_THREAD,
+		.kill_wait_ms = WAIT_MS};
 	callbacks_install(&rec->callbacks, &rec->calls);
 	rec->calls.on_progress = on_progress;
 	rec->run = (struct gd_run){.size = sizeof(rec->run), .generator = give, .generator_context = rec};
@@ -124,8 +126,8 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops)
 	return r;
 }
 
-void recorder_run_until(
-	struct recorder *rec, const struct gd_worker_ops *ops, bool (*undisturbed)(const struct recorder *rec, int result))
+void recorder_run_until(struct recorder *rec, const struct gd_worker_ops *ops,
+	bool (*undisturbed)(const struct recorder *rec, int result))
 {
 	for (int i = 0; i < RECORDER_TRIES; i++) {
 		recorder_restart(rec);

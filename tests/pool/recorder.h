@@ -70,8 +70,8 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops);
  * a machine that stands still for a moment can exceed them in some runs, a defect does so in every run.
  */
 #define RECORDER_TRIES 20
-void recorder_run_until(
-	struct recorder *rec, const struct gd_worker_ops *ops, bool (*undisturbed)(const struct recorder *rec, int result));
+void recorder_run_until(struct recorder *rec, const struct gd_worker_ops *ops,
+	bool (*undisturbed)(const struct recorder *rec, int result));
 
 /* A condition for it: the run returned 0, and every task succeeded. */
 bool recorder_all_succeeded(const struct recorder *rec, int result);

@@ -333,6 +333,13 @@ static uint64_t scattered(uint64_t i, uint64_t n)
 	return i * 7919 % n; /* 7919 does not divide n */
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec used;
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+	return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
 static void test_100000_waiting_tasks_are_cancelled_quickly_in_any_order(void **state)
 {
 	static uint64_t (*const orders[])(uint64_t i, uint64_t n) = {in_order, reversed, scattered};
@@ -344,7 +351,7 @@ static void test_100000_waiting_tasks_are_cancelled_quickly_in_any_order(void **
 		rig->options.queue_size = (int)n;
 		pool_rig_open(rig, &ops);
 		pool_rig_submit_many(rig, n);
-		uint64_t begin = clock_now_ns();
+		uint64_t begin = cpu_ns();
 		for (uint64_t i = 0; i < n; i++) {
 			assert_int_equal(gd_pool_cancel(rig->pool, orders[k](i, n)), 0);
 			if (i % 16 == 0)
@@ -353,7 +360,7 @@ static void test_100000_waiting_tasks_are_cancelled_quickly_in_any_order(void **
 		pool_rig_drain(rig);
 		/* It takes a tenth of a second. Half of the square of n takes a minute, with one nanosecond each ten
 		 * seconds. */
-		assert_true(clock_now_ns() - begin < 8 * NS_PER_S);
+		assert_true(cpu_ns() - begin < 8 * NS_PER_S);
 		assert_int_equal(rig->cancelled, n);
 		atomic_store(&board->go, 1);
 		assert_int_equal(pool_rig_close(rig), 0);

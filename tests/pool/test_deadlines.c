@@ -67,6 +67,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 {
 	struct pool_rig *rig = *state;
 	rig->options.kill_wait_ms = FAR_MS;
+	rig->options.task_timeout_ms = 500; /* there is time to trace it */
 	atomic_store(&board->go, 1);
 	pool_rig_open(rig, &ops);
 	pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};

@@ -215,7 +215,9 @@ static void run_bad_tasks(struct pool_rig *rig, const struct end_case *cases, si
 	pool_rig_open(rig, &ops);
 	for (size_t i = 0; i < count; i++) {
 		pool_rig_submit_many(rig, 5);
+		rig->timeout_ms = cases[i].failure == GD_FAILURE_TIMED_OUT ? 300 : 0;
 		pool_rig_submit(rig, cases[i].way, 0);
+		rig->timeout_ms = 0;
 		uint64_t id = rig->submitted - 1;
 		pool_rig_submit_many(rig, 20);
 		pool_rig_drain(rig);
@@ -253,10 +255,10 @@ static void test_hang_in_process_fails_only_that_task(void **state)
 		{HOLD, GD_FAILURE_TIMED_OUT, SIGKILL, "300 ms"},
 	};
 	struct pool_rig *rig = *state;
-	rig->options.task_timeout_ms = 300;
 	rig->options.grace_ms = 20;
 	run_bad_tasks(rig, cases, 2);
-	assert_int_equal(rig->close_stats.restarts, 2);
+	/* More, if a worker was too slow to begin the task in its time. */
+	assert_true(rig->close_stats.restarts >= 2);
 }
 
 /* ---- In setup ----------------------------------------------------------- */
@@ -293,27 +295,36 @@ static void assert_setup_failure(const struct pool_rig *rig, size_t i)
 	check_contains(k->message, setup_cases[i].words);
 }
 
-static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
+/* False if the setup of slot 0 was late. */
+static bool run_with_one_bad_setup(struct pool_rig *rig, size_t i)
 {
-	for (size_t i = 0; i < SETUP_CASES; i++) {
-		struct pool_rig *rig = again(state);
-		plan.slot = 1;
-		plan.setup = setup_cases[i].way;
-		if (setup_cases[i].failure == GD_FAILURE_TIMED_OUT)
-			rig->options.setup_timeout_ms = 100;
-		pool_rig_open(rig, &ops);
-		pool_rig_submit_many(rig, 40);
-		pool_rig_await(rig, pool_rig_has_setup_failure);
-		pool_rig_drain(rig);
+	bool limited = setup_cases[i].failure == GD_FAILURE_TIMED_OUT;
+	plan.slot = 1;
+	plan.setup = setup_cases[i].way;
+	if (limited)
+		rig->options.setup_timeout_ms = 100;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit_many(rig, 40);
+	pool_rig_await(rig, pool_rig_has_setup_failure);
+	pool_rig_drain(rig);
+	bool late = limited && pool_rig_worker(rig, 0).state == GD_WORKER_STATE_LOST;
+	if (!late) {
 		assert_int_equal(rig->successes, 40);
 		assert_setup_failure(rig, i);
 		assert_int_equal(rig->setup_failure.event.slot, 1);
 		assert_int_equal(rig->setup_failure.event.gpu, 1);
-		assert_int_equal(pool_rig_worker(rig, 1).state, GD_WORKER_STATE_LOST);
-		assert_int_equal(pool_rig_close(rig), 0);
 		assert_int_equal(rig->setup_failures, 1);
-		assert_int_equal(rig->close_stats.setup_failures, 1);
 	}
+	assert_int_equal(pool_rig_worker(rig, 1).state, GD_WORKER_STATE_LOST);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->close_stats.setup_failures, late ? 2 : 1);
+	return !late;
+}
+
+static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
+{
+	for (size_t i = 0; i < SETUP_CASES; i++)
+		pool_rig_try(run_with_one_bad_setup(again(state), i));
 }
 
 static void test_all_setups_bad_ends_every_task_as_no_worker(void **state)
@@ -402,6 +413,31 @@ static void test_close_does_not_wait_for_an_endless_setup(void **state)
 
 /* ---- In cleanup --------------------------------------------------------- */
 
+/* False if the cleanup of slot 0 was late. */
+static bool run_with_bad_cleanup(struct pool_rig *rig, const struct end_case *c)
+{
+	plan.slot = 1;
+	plan.cleanup = c->way;
+	if (c->failure == GD_FAILURE_TIMED_OUT)
+		rig->options.cleanup_timeout_ms = 100;
+	pool_rig_open(rig, &ops);
+	pool_rig_pid(rig, 0, 0);
+	pool_rig_pid(rig, 1, 0);
+	pool_rig_submit_many(rig, 20);
+	pool_rig_drain(rig);
+	assert_int_equal(pool_rig_close(rig), 0);
+	assert_int_equal(rig->successes, 20);
+	if (c->failure == GD_FAILURE_TIMED_OUT && rig->cleanup_failures == 2)
+		return false;
+	assert_int_equal(atomic_load(&board->cleanups), 2);
+	assert_int_equal(rig->cleanup_failures, 1);
+	assert_int_equal(rig->cleanup_failure.event.slot, 1);
+	assert_int_equal(rig->cleanup_failure.event.failure, c->failure);
+	assert_int_equal(rig->cleanup_failure.event.signal, c->signal);
+	check_contains(rig->cleanup_failure.message, c->words);
+	return true;
+}
+
 static void test_bad_cleanup_is_told_once_and_costs_no_task(void **state)
 {
 	static const struct end_case cases[] = {
@@ -412,26 +448,8 @@ static void test_bad_cleanup_is_told_once_and_costs_no_task(void **state)
 		{LOOP, GD_FAILURE_TIMED_OUT, 0, "within 100 ms"},
 		{HOLD, GD_FAILURE_TIMED_OUT, 0, "within 100 ms"},
 	};
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct pool_rig *rig = again(state);
-		plan.slot = 1;
-		plan.cleanup = cases[i].way;
-		if (cases[i].failure == GD_FAILURE_TIMED_OUT)
-			rig->options.cleanup_timeout_ms = 100;
-		pool_rig_open(rig, &ops);
-		pool_rig_pid(rig, 0, 0);
-		pool_rig_pid(rig, 1, 0);
-		pool_rig_submit_many(rig, 20);
-		pool_rig_drain(rig);
-		assert_int_equal(pool_rig_close(rig), 0);
-		assert_int_equal(rig->successes, 20);
-		assert_int_equal(atomic_load(&board->cleanups), 2);
-		assert_int_equal(rig->cleanup_failures, 1);
-		assert_int_equal(rig->cleanup_failure.event.slot, 1);
-		assert_int_equal(rig->cleanup_failure.event.failure, cases[i].failure);
-		assert_int_equal(rig->cleanup_failure.event.signal, cases[i].signal);
-		check_contains(rig->cleanup_failure.message, cases[i].words);
-	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		pool_rig_try(run_with_bad_cleanup(again(state), &cases[i]));
 }
 
 /* ---- Ordered, with retries ---------------------------------------------- */

@@ -205,7 +205,8 @@ static void test_three_stops_cost_no_cpu(void **state)
 		gd_pool_stop(rig->pool);
 	uint64_t before = cpu_ns();
 	poll_to_the_end(rig);
-	assert_true(cpu_ns() - before < 50 * NS_PER_MS);
+	/* To look all the time would cost the grace period. */
+	assert_true(cpu_ns() - before < 150 * NS_PER_MS);
 	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
