@@ -9,7 +9,7 @@ import subprocess
 import processes
 
 GPUQ = os.environ["GPUQ"]
-LIMIT = 60  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, for anything that takes milliseconds
 
 
 class Lab:

@@ -10,7 +10,7 @@ import wave
 import processes
 
 GPUQ = os.environ["GPUQ"]
-LIMIT = 120  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, for anything that takes milliseconds
 
 # A persistent worker that does what the names of files say, and notes what it does.
 WORKER = r"""

@@ -12,7 +12,7 @@ import time
 import unicodedata
 
 TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\x1b\[?[0-9;?]*$)|\x1b(.)|([\s\S])")
-LIMIT = 60
+LIMIT = 240
 
 
 class Screen:

@@ -12,7 +12,7 @@ import pytest
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = os.environ["GPUQ"]
-LIMIT = 120
+LIMIT = 240
 
 
 def launch(folder, *words, code=0, **environment):

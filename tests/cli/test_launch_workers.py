@@ -16,7 +16,7 @@ GPUQ = os.environ["GPUQ"]
 TESTS = BUILD / "tests/workers"
 WHISPER = TESTS / "whisper/whisper.so"
 POCKETSPHINX = BUILD / "workers/pocketsphinx.so"
-LIMIT = 120  # seconds, for anything that takes much less
+LIMIT = 240  # seconds, for anything that takes much less
 
 
 def write_tone(path, seconds=3.0, rate=16000, channels=1, bits=16, loud=0.5):

@@ -11,7 +11,7 @@ import pytest
 from lab import GPUQ, Lab
 from processes import alive
 
-LIMIT = 60  # seconds
+LIMIT = 240  # seconds
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
 
 

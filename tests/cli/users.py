@@ -10,7 +10,7 @@ import processes
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = pathlib.Path(os.environ["GPUQ"])
-LIMIT = 60  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, for anything that takes milliseconds
 
 
 def are_possible():

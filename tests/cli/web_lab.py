@@ -6,7 +6,7 @@ import os
 import threading
 import urllib.parse
 
-LIMIT = 60  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, for anything that takes milliseconds
 
 
 class Page:
