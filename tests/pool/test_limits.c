@@ -321,7 +321,7 @@ static int host_without_fds_and_warden(void)
 	/* The time of the next attempt comes. */
 	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	set_limit(RLIMIT_NOFILE, 64); /* poll() does nothing without one */
-	poll(&readable, 1, 2000); /* in vain if it came before the warden was killed */
+	poll(&readable, 1, 2000);     /* in vain if it came before the warden was killed */
 	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
