@@ -16,8 +16,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/helper.h"
+#include "base/process.h"
 
 #define REAP_MS     1000
+#define SLOW_MS     10000
 #define START_TRIES 5
 #define START_MS    300
 
@@ -148,12 +150,27 @@ int probe_process_start(const struct prober_settings *settings, struct probe_pro
 	return -ETIMEDOUT;
 }
 
+/*
+ * Waits for the end of a process that was killed. One that SIGKILL does not end (a driver holds it in the kernel) is
+ * left alone after REAP_MS; one that only lacks CPU time to end, not before SLOW_MS.
+ */
+static void wait_for_end(const struct pidref *ref)
+{
+	uint64_t begin_ns = clock_now_ns(), deadline_ns = begin_ns + REAP_MS * NS_PER_MS;
+	struct process_info info;
+	while (!pidref_wait(ref, deadline_ns)) {
+		deadline_ns = clock_now_ns() + REAP_MS / 10 * NS_PER_MS;
+		if (deadline_ns > begin_ns + SLOW_MS * NS_PER_MS || process_info(ref->pid, &info) < 0 ||
+			info.state != 'R')
+			return;
+	}
+}
+
 void probe_process_end(struct probe_process *p)
 {
 	if (pidref_is_set(&p->ref)) {
 		pidref_signal(&p->ref, SIGKILL);
-		/* A process that SIGKILL does not end (a driver holds it in the kernel) is left alone. */
-		pidref_wait(&p->ref, clock_now_ns() + REAP_MS * NS_PER_MS);
+		wait_for_end(&p->ref);
 		/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
 		siginfo_t info = {0};
 		if (waitid(P_PID, (id_t)p->ref.pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid &&
