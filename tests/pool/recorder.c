@@ -81,6 +81,7 @@ int recorder_setup(void **state)
 		return -1;
 	board_renew();
 	rec->tasks = 10;
+	rec->pace = 1;
 	rec->callbacks = (struct callbacks){.context = rec, .on_event = note, .on_exit = note_exit};
 	rec->options = (struct gd_options){.size = sizeof(rec->options),
 		.gpus = "sim:2",
@@ -126,12 +127,25 @@ int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops)
 	return r;
 }
 
+static void set_pace(struct recorder *rec, const struct gd_options *options, int pace)
+{
+	if (!rec->paced || pace == rec->pace)
+		return;
+	gd_dispatcher_destroy(rec->dispatcher);
+	rec->dispatcher = NULL;
+	rec->pace = pace;
+	rec->options.task_timeout_ms = options->task_timeout_ms * pace;
+	rec->options.setup_timeout_ms = options->setup_timeout_ms * pace;
+}
+
 void recorder_run_until(struct recorder *rec, const struct gd_worker_ops *ops,
 	bool (*undisturbed)(const struct recorder *rec, int result))
 {
+	const struct gd_options options = rec->options;
 	for (int i = 0; i < RECORDER_TRIES; i++) {
 		recorder_restart(rec);
 		board_renew();
+		set_pace(rec, &options, 1 << i / 4);
 		int r = recorder_run(rec, ops);
 		recorder_assert_complete(rec);
 		if (undisturbed(rec, r))

@@ -55,6 +55,8 @@ struct recorder {
 	int (*on_note)(struct recorder *rec, const struct run_note *note, const struct gd_event *event);
 	void (*on_give)(struct recorder *rec); /* in the generator, before each task */
 	void *extra;
+	bool paced; /* recorder_run_until() multiplies the limits of tasks and setups by the pace, which grows */
+	int pace;   /* a test's own waiting is to be multiplied by it, too */
 };
 
 /* cmocka's: *state is the recorder; two simulated GPUs, every callback, ten tasks, a new board. */

@@ -316,10 +316,9 @@ static void test_a_sender_of_large_messages_waits_for_each_of_them(void **state)
 
 static int slow(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)rec;
 	(void)event;
 	if (note->kind == CALLBACK_MESSAGE)
-		poll(NULL, 0, 100);
+		poll(NULL, 0, 100 * rec->pace);
 	return 0;
 }
 
@@ -342,6 +341,7 @@ static void test_waiting_for_slow_callbacks_is_not_the_tasks_time(void **state)
 	rec->options.grace_ms = 50;
 	rec->tasks = 1;
 	rec->on_note = slow;
+	rec->paced = true;
 	recorder_run_until(rec, &ops, recorder_all_succeeded);
 	assert_int_equal(rec->count[CALLBACK_MESSAGE], 8);
 }

@@ -254,10 +254,9 @@ static int large_results(struct gd_worker *w, void *state, const struct gd_bytes
 
 static int slow(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
-	(void)rec;
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS)
-		poll(NULL, 0, 100);
+		poll(NULL, 0, 100 * rec->pace);
 	return 0;
 }
 
@@ -272,6 +271,7 @@ static void test_waiting_for_a_slow_callback_does_not_count_as_task_time(void **
 	rec->calls.on_task_start = NULL;
 	rec->tasks = 16;
 	rec->on_note = slow;
+	rec->paced = true;
 	recorder_run_until(rec, &ops, recorder_all_succeeded);
 }
 
@@ -309,7 +309,7 @@ static int first_is_very_slow(struct recorder *rec, const struct run_note *note,
 {
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS && rec->count[CALLBACK_SUCCESS] == 1)
-		poll(NULL, 0, 600);
+		poll(NULL, 0, 600 * rec->pace);
 	return 0;
 }
 
@@ -326,6 +326,7 @@ static void test_waiting_for_a_full_socket_does_not_count_as_task_time(void **st
 	rec->calls.on_task_start = NULL;
 	rec->tasks = PARCELS;
 	rec->on_note = first_is_very_slow;
+	rec->paced = true;
 	recorder_run_until(rec, &ops, recorder_all_succeeded);
 	assert_true(atomic_load(&board->words[0]) > 300 * NS_PER_MS); /* it did wait */
 }
@@ -346,6 +347,7 @@ static void test_a_setup_that_hangs_takes_its_slot_out(void **state)
 		.size = sizeof(struct gd_worker_ops), .setup = slot_0_hangs_in_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
 	rec->options.setup_timeout_ms = 400;
+	rec->paced = true;
 	/* The run may be over before the time is: then it is killed and nobody is told. */
 	recorder_run_until(rec, &ops, recorder_all_succeeded);
 }
