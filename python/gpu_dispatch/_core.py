@@ -78,11 +78,17 @@ class Core:
 
         Ends without a task when give_up() becomes true.
         """
-        if not self.try_submit(item, task, timeout_ms):
-            self.leader.wait_progress(
-                lambda: give_up()
-                or (bool(self.engine.room()) and self.try_submit(item, task, timeout_ms))
-            )
+        over = self.try_submit(item, task, timeout_ms)
+
+        def submitted() -> bool:
+            # Called again after it was true; a second call must not submit the task once more.
+            nonlocal over
+            over = over or give_up()
+            over = over or (bool(self.engine.room()) and self.try_submit(item, task, timeout_ms))
+            return over
+
+        if not over:
+            self.leader.wait_progress(submitted)
 
     def try_submit(self, item: Any, task: Task, timeout_ms: int) -> bool:
         """The same without waiting: False if there is no room."""

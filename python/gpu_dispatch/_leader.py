@@ -119,7 +119,7 @@ class Leader:
         """Waits until done() is true; returns its value at the end.
 
         Whoever makes done() true notifies `condition` afterwards. done() is called with and
-        without `condition` held and must be quick.
+        without `condition` held, and again after it was true; it must be quick.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:

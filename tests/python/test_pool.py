@@ -62,6 +62,23 @@ def release(path: str, text: str = "go") -> None:
 # ---- results and exceptions -----------------------------------------------------------------
 
 
+def test_task_that_waits_for_room_is_submitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition of a wait may be called again after it was true: by a thread that follows."""
+    with Pool(Actor, "sim:2", queue_size=3) as pool:
+        wait = pool._core.leader.wait_progress
+
+        def wait_and_look_again(done: Callable[[], bool], timeout: float | None = None) -> bool:
+            true = wait(done, timeout)
+            done()
+            return true
+
+        monkeypatch.setattr(pool._core.leader, "wait_progress", wait_and_look_again)
+        futures = [pool.submit(("echo", number)) for number in range(300)]
+        assert [future.result() for future in futures] == list(range(300))
+        monkeypatch.undo()
+    assert pool.stats()["submitted"] == 300
+
+
 def test_a_future_has_the_result(pool: Pool) -> None:
     future = pool.submit(("echo", {"a": [1, 2.5, None]}))
     assert isinstance(future, concurrent.futures.Future)
