@@ -379,8 +379,8 @@ def test_a_failed_cleanup_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("what", ["hang", "spin"])
 def test_a_timeout_interrupts_process_and_keeps_the_worker(what: str, tmp_path: pathlib.Path) -> None:
     items = [("pid",), (what,), ("pid",), ("hang_and_catch",), ("pid",)]
-    book = run(Naughty, items, [0], task_timeout=0.25, directory=str(tmp_path))
-    assert book.timeouts == {1: 0.25, 3: 0.25}
+    book = run(Naughty, items, [0], task_timeout=2.0, directory=str(tmp_path))
+    assert book.timeouts == {1: 2.0, 3: 2.0}
     assert {pid for pid, _ in book.results.values()} == {book.results[0][0]}
     assert [made for _, made in book.results.values()] == [1, 3, 5]
     book.check_complete(5)
@@ -510,7 +510,7 @@ def test_statistics(tmp_path: pathlib.Path) -> None:
 
     items = [("echo", 1), ("fail", "x"), ("hang",), ("echo", 2)]
     callbacks = book.callbacks(on_success=on_success)
-    dispatcher.run(items, **callbacks, task_timeout=0.25, total_tasks=4, directory=str(tmp_path))
+    dispatcher.run(items, **callbacks, task_timeout=2.0, total_tasks=4, directory=str(tmp_path))
     assert during[0]["pending"] == 3 and during[0]["completed"] == 1 and during[0]["total"] == 4
     stats = dispatcher.get_stats()
     assert (stats["pending"], stats["completed"], stats["failed"], stats["timeouts"]) == (0, 2, 1, 1)

@@ -72,7 +72,7 @@ def test_statistics_without_a_panel() -> None:
         on_timeout=lambda task, seconds, gpu: seen.append(("timeout", seconds)),
         on_task_start=lambda task, gpu: seen.append(("start", task)),
         on_exit=lambda: seen.append(("exit", None)),
-        task_timeout=0.3,
+        task_timeout=2.0,
         total_tasks=4,
         greeting="hi",
     )
@@ -93,7 +93,7 @@ def test_statistics_without_a_panel() -> None:
             ("success", 1),
             ("success", 2),
             ("error", True),
-            ("timeout", 0.3),
+            ("timeout", 2.0),
             *(("start", task) for task in range(4)),
         ],
         key=repr,

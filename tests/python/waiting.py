@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def eventually(true: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
