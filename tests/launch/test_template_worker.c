@@ -138,7 +138,7 @@ static void test_what_a_command_leaves_behind_ends_with_it(void **state)
 static void test_command_that_hangs_is_told_to_end_when_its_time_is_over(void **state)
 {
 	struct file_rig *rig = rig_of(state, shell);
-	rig->options.task_timeout_ms = 1000;
+	rig->options.task_timeout_ms = 3000; /* the next file is to be in time */
 	rig->options.grace_ms = FILE_RIG_WAIT_MS;
 	file_rig_write(rig, "hang",
 		"trap 'echo told > \"$1\"/told; exit 0' TERM; echo > \"$1\"/trapped; while :; do sleep 0.01; done");
@@ -163,7 +163,7 @@ static void test_command_that_hangs_is_told_to_end_when_its_time_is_over(void **
 static void test_command_that_does_not_listen_is_killed_with_all_it_started(void **state)
 {
 	struct file_rig *rig = rig_of(state, shell);
-	rig->options.task_timeout_ms = 500;
+	rig->options.task_timeout_ms = 3000;
 	rig->options.grace_ms = 50;
 	file_rig_write(rig, "deaf",
 		"trap '' TERM; setsid sleep 1000 & echo $! > \"$1\"/child; echo $$ > \"$1\"/self\n"

@@ -139,7 +139,7 @@ static void run_and_read(enum gd_show_mode mode, char *printed, size_t room)
 	int fds[2];
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = work};
-	struct gd_options o = {.worker = &worker, .task_timeout_ms = 200};
+	struct gd_options o = {.worker = &worker, .task_timeout_ms = 2000};
 	struct numbers n = {.end = 10};
 	struct gd_show show = {.size = sizeof(show), .fd = fds[1], .mode = mode, .title = "ten"};
 	struct outcome outcome;
