@@ -15,7 +15,10 @@
 #include "base/clock.h"
 #include "base/fd_message.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "pool/warden_private.h"
+
+#define RUNNABLE_NS (NS_PER_S / 10) /* until the next look at a killed process that lacks CPU time */
 
 /* ---- What the kernel counts --------------------------------------------- */
 
@@ -188,6 +191,13 @@ static bool sweep(struct warden_process *w)
 	return any;
 }
 
+/* Whether it could run, and only lacks CPU time: to end, too, if it was killed. */
+static bool is_runnable(pid_t pid)
+{
+	struct process_info info;
+	return process_info(pid, &info) == 0 && info.state == 'R';
+}
+
 /* A process that SIGKILL does not end is stuck in the kernel: reported as such, and left to it. */
 static void give_up(struct warden_process *w, uint64_t now)
 {
@@ -195,6 +205,10 @@ static void give_up(struct warden_process *w, uint64_t now)
 		struct ward *ward = &w->wards[i];
 		if (!ward->pid || !ward->kill_deadline || now < ward->kill_deadline)
 			continue;
+		if (is_runnable(ward->pid)) {
+			ward->kill_deadline = now + RUNNABLE_NS;
+			continue;
+		}
 		ward->flags |= WARDEN_END_STUCK;
 		ended(w, ward, 0);
 	}

@@ -19,9 +19,11 @@ static struct {
 	pid_t pid;
 } ice;
 
-enum { ANSWER, STOP, FREEZE };
+static struct cgroup shadow; /* whose processes get hardly any CPU time */
 
-/* Stops or freezes itself where the job says so: then the task has begun, and is not out of time yet. */
+enum { ANSWER, STOP, FREEZE, STARVE };
+
+/* Stops, freezes or starves itself where the job says so: then the task has begun, and is not out of time yet. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	uint32_t what = pool_rig_job(task).what;
@@ -31,8 +33,10 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	board_add_pid(getpid());
 	if (what == STOP)
 		raise(SIGSTOP);
-	else if (!cgroup_add(&ice.group, getpid()))
+	else if (!cgroup_add(what == FREEZE ? &ice.group : &shadow, getpid()))
 		_exit(95);
+	for (volatile unsigned spin = 0; what == STARVE; spin++)
+		;
 	process_hang();
 }
 
@@ -243,6 +247,36 @@ static void test_every_worker_frozen_ends_every_task(void **state)
 	assert_dies_when_thawed();
 }
 
+/* ---- Starved: SIGKILL takes its time ------------------------------------ */
+
+static void test_killed_worker_without_cpu_time_is_not_given_up(void **state)
+{
+	struct pool_rig *rig = *state;
+	pid_t pid;
+	rig->options.gpus = "sim:1";
+	rig->options.grace_ms = 20;
+	rig->options.kill_wait_ms = 50;
+	if (!cgroup_create("cpu", &shadow))
+		skip();
+	/* A millisecond in each second. */
+	if (!cgroup_write(&shadow, "cpu.cfs_period_us", "1000000") ||
+		!cgroup_write(&shadow, "cpu.cfs_quota_us", "1000")) {
+		cgroup_remove(&shadow);
+		skip();
+	}
+	pool_rig_open(rig, &ops);
+	hold_one(rig, STARVE, 100, &pid);
+	pool_rig_drain(rig);
+	assert_true(process_await_gone(pid, WAIT_MS));
+	cgroup_remove(&shadow);
+	assert_int_equal(rig->timeouts, 1);
+	assert_int_equal(rig->by_failure[GD_FAILURE_STUCK], 0);
+	pool_rig_submit(rig, ANSWER, 0);
+	pool_rig_drain(rig);
+	assert_int_equal(rig->successes, 1);
+	assert_int_equal(pool_rig_close(rig), 0);
+}
+
 #define STUCK(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, thaw_teardown)
 
 int main(void)
@@ -256,6 +290,7 @@ int main(void)
 		STUCK(test_frozen_worker_is_given_up_and_the_run_goes_on),
 		STUCK(test_frozen_idle_worker_does_not_keep_the_pool_open),
 		STUCK(test_every_worker_frozen_ends_every_task),
+		STUCK(test_killed_worker_without_cpu_time_is_not_given_up),
 	};
 	return cmocka_run_group_tests_name("pool stuck", tests, NULL, NULL);
 }
