@@ -2,17 +2,14 @@
 """Attacks of another user of the same machine on the files of a queue and of a launch."""
 import json
 import os
-import pathlib
 import stat
-import tempfile
 
 import pytest
 
 import processes
-import users
+from users import LIMIT, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
-LIMIT = users.LIMIT
-pytestmark = pytest.mark.skipif(not users.are_possible(), reason="makes two users: run it as root")
+pytestmark = needs_users
 
 JOURNAL = '{"event":"journal","version":1,"time":"2026-11-15T21:42:19.599Z"}\n'
 STICKY, GROUP = 0o1777, 0o2775
@@ -24,27 +21,6 @@ def job(command, number=1):
 
 def until(condition, what):
     return processes.until(condition, LIMIT, lambda: what)
-
-
-@pytest.fixture(name="machine", scope="module")
-def make_machine():
-    with tempfile.TemporaryDirectory() as path:
-        machine = users.Machine(pathlib.Path(path))
-        try:
-            machine.add_users()
-            yield machine
-        finally:
-            machine.remove()
-
-
-@pytest.fixture(name="owner")
-def get_owner(machine):
-    return machine.owner
-
-
-@pytest.fixture(name="other")
-def get_other(machine):
-    return machine.other
 
 
 def plant(user, path, text, mode=0o644):
@@ -69,7 +45,7 @@ def test_journal_that_another_user_puts_in_place_is_not_executed(machine, owner,
     """The runner has checked the journal when it started; then a member of the group replaces it."""
     shared = machine.directory(GROUP)
     runner = owner.start("gpuq", "run", "--keep", cwd=shared)
-    assert owner.gpuq("add", "touch first", cwd=shared).returncode == 0
+    assert owner.gpuq("add", "--no-start", "touch first", cwd=shared).returncode == 0
     until((shared / "first").exists, "the first job")
     plant(other, shared / "jobs.jsonl", JOURNAL + job("touch stolen"), 0o666)
     until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
