@@ -126,23 +126,22 @@ int outputs_check_links(int dirfd, const char *path)
 	return 0;
 }
 
-int outputs_check_trust(const char *path, struct gd_error *err)
+int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)
 {
-	int r = outputs_check_links(AT_FDCWD, path);
-	const char *objection = r == -EPERM ? "leads through a symbolic link of another user" : NULL;
-	if (r < 0 && !objection)
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(path, true, &fd, &why);
+	const char *objection = r == 0 ? trust_objection(fd) : NULL;
+	if (r == -ENOENT)
+		return r;
+	if (r < 0 && r != -EPERM)
 		return error_set(err, r, "output folder '%s': %s", path, error_words(r));
-	cleanup_(closep) int fd = objection ? -1 : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && !objection)
-		return errno == ENOENT ? 0
-				       : error_set(err, -errno, "output folder '%s': %s", path, error_words(-errno));
-	if (!objection)
-		objection = trust_objection(fd);
-	if (!objection)
-		return 0;
-	return error_set(err, -EPERM,
-		"refusing to use output folder '%s': it %s, who could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
-		path, objection);
+	if (r == -EPERM || objection)
+		return error_set(err, -EPERM,
+			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
+			path, objection ? "it " : "", objection ? objection : why.message);
+	*ret_fd = take_fd(&fd);
+	return 0;
 }
 
 int outputs_make_private(int dirfd, const char *path)

@@ -241,6 +241,46 @@ def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
     assert owner.gpuq("run", "--log-dir", owner.home / "own", cwd=shared).returncode == 0
 
 
+WAIT_FOR = "until [ -e {0} ]; do sleep 0.01; done"
+
+
+def logs_of_runner(machine, owner, mode):
+    """A runner in a shared directory that has run a job, and a folder of its user with a file named `latest`."""
+    shared = machine.directory(mode)
+    owner.sh("rm -rf ckpt; mkdir ckpt; echo precious > ckpt/latest", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "--no-start", f"touch first; {WAIT_FOR.format('go')}", cwd=shared).returncode == 0
+    until((shared / "first").exists, "the first job")
+    return shared, runner
+
+
+def test_link_that_replaces_the_folder_for_logs_is_not_followed(machine, owner, other):
+    """It leads to a folder of the victim: neither logs nor the link `latest` go there."""
+    shared, runner = logs_of_runner(machine, owner, GROUP)
+    assert owner.gpuq("add", "--no-start", "--after", "1", "touch second", cwd=shared).returncode == 0
+    other.sh(f"mv logs logs.x; ln -s '{owner.home}/ckpt' logs", shared)
+    owner.sh("touch go", shared)
+    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
+    assert "other users can change the directory for logs" in words
+    assert not (shared / "second").exists()
+    assert [entry.name for entry in (owner.home / "ckpt").iterdir()] == ["latest"]
+    assert (owner.home / "ckpt/latest").read_text() == "precious\n"
+    other.sh("rm logs; mv logs.x logs", shared)
+    until((shared / "second").exists, "the second job")
+
+
+def test_file_named_latest_is_not_replaced(machine, owner, other):
+    """A member of the group gives another folder of the victim the name of the folder for logs."""
+    shared, _ = logs_of_runner(machine, owner, GROUP)
+    owner.sh("mkdir run3; echo precious > run3/latest", shared)
+    other.sh("mv logs logs.x; mv run3 logs", shared)
+    owner.sh("touch go", shared)
+    assert owner.gpuq("add", "--no-start", "--after", "1", "touch second", cwd=shared).returncode == 0
+    until((shared / "second").exists, "the second job")
+    assert owner.gpuq("wait", "2", cwd=shared).returncode == 0
+    assert (shared / "logs/latest").read_text() == "precious\n"
+
+
 # ---- A launch ---------------------------------------------------------------------------
 
 
@@ -339,10 +379,10 @@ def test_output_folder_of_another_user_is_not_used(machine, victim, other, outpu
     shared = machine.directory(STICKY)
     other.sh(f"mkdir -p -m 777 data data/outputs data/outputs/launch.logs; chmod 777 data data/outputs data/outputs/launch.logs;"
              f"ln -s '{victim.home}/notes' data/outputs/launch.logs/worker-0.log", shared)
-    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
     assert (victim.home / "notes").read_text() == "precious\n"
     other.sh("rm data/outputs/launch.logs/worker-0.log; mkfifo -m 666 data/outputs/launch.logs/worker-0.log", shared)
-    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
     assert sorted(p.name for p in (shared / "data/outputs").iterdir()) == ["launch.logs"]
 
 
@@ -360,7 +400,7 @@ def test_link_of_another_user_is_no_output_folder(machine, victim, other, link):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}/target' {link}", shared)
     output = ("--output-dir", "out") if link == "out" else ()
-    is_refused(launch(victim, shared, output=output), "leads through a symbolic link of another user")
+    is_refused(launch(victim, shared, output=output), f"/{link}' is a symbolic link of another user")
     assert list((victim.home / "target").iterdir()) == []
 
 
@@ -371,6 +411,21 @@ def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim
     (shared / "a/result").unlink()
     assert launch(victim, shared, "--force", output=("--output-dir", "."), env={"GPUQ_TRUST": "1"}).returncode == 0
     assert (shared / "a/result").exists()
+
+
+def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
+    """A member puts a link in its place while a worker is at work, and the results go where he likes."""
+    shared = machine.directory(GROUP)
+    victim.sh("mkdir -p project/out", shared)
+    for output in ("project/out", "project/new", "project/../project/out"):
+        is_refused(launch(victim, shared, output=("--output-dir", output)), f"'{shared}' can be written by its group")
+    assert launch(victim, shared, "--trust", output=("--output-dir", "project/out")).returncode == 0
+    assert (shared / "project/out/a/result").exists() and not (shared / "project/new").exists()
+    # Nobody renames entries of others in a sticky directory. Links of its owner are followed.
+    sticky = machine.directory(STICKY)
+    victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", sticky)
+    assert launch(victim, sticky, output=("--output-dir", "mine/results")).returncode == 0
+    assert (victim.home / "results/a/result").exists()
 
 
 def test_links_and_pipes_in_an_accepted_output_folder_are_not_followed(machine, victim, other):
@@ -410,7 +465,7 @@ def test_log_of_a_worker_is_a_file_of_its_user(victim, other, plan):
 
 def test_logs_of_a_launch_are_for_their_owner_alone(machine, victim):
     """Also where the umask lets everybody in. The folder that was made can be used again."""
-    shared = machine.directory(GROUP)
+    shared = machine.directory(STICKY)
     words = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--force", "--", "echo", "hi")
     for umask in (0, 0o002):
         result = victim.run(*words, cwd=shared, umask=umask)
