@@ -413,6 +413,21 @@ def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim
     assert (shared / "a/result").exists()
 
 
+def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machine, victim, other):
+    shared = machine.directory(GROUP)
+    words = ("launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir", victim.home / "out",
+             "--force", "--json")
+    other.sh(f"ln -s '{victim.home}/notes' summary.json; ln -s '{victim.home}' folder; mkfifo -m 666 pipe", shared)
+    for name, why in (("summary.json", "symbolic link of another user"), ("folder/notes", "symbolic link of another user"),
+                      ("pipe", "nobody reads from it")):
+        result = victim.gpuq(*words, name, "--", "true", cwd=shared)
+        assert result.returncode == 2 and f"--json '{name}': " in result.stderr and why in result.stderr, result
+        assert (victim.home / "notes").read_text() == "precious\n"
+    victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
+    assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
+    assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
+
+
 def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
     """A member puts a link in its place while a worker is at work, and the results go where he likes."""
     shared = machine.directory(GROUP)

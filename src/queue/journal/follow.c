@@ -25,7 +25,7 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
 	if (r == 0 && asprintf(&dir, "%s.d", f.path) >= 0)
-		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(&f, err);
 	if (r == 0 && f.reader.fd < 0)
 		r = error_set(err, -ENOENT,
