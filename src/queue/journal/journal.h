@@ -115,6 +115,9 @@ int journal_sync(struct journal *j, struct gd_error *err);
 /* Puts a complete and synced file of the folder in the journal's place, under the lock. */
 int journal_replace(struct journal *j, const char *draft, struct gd_error *err);
 
+/* A longer line is not a line: the file has a hole, or another user made it. No longer one is written. */
+#define JOURNAL_MAX_LINE_BYTES ((size_t)64 << 20)
+
 /* ---- Reading ------------------------------------------------------------- */
 
 /*
@@ -146,9 +149,11 @@ void journal_reader_finish(struct journal_reader *r);
 /*
  * All complete lines that are new. Returns 0 at the end of the file, 1 when the file
  * at the path is another one by now (all of the old one has been read):
- * forget what was read and call again, which begins the new one.
+ * forget what was read and call again, which begins the new one. -EFBIG: a line is too long.
  */
 int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context);
+/* Says what journal_reader_read() failed with, and what to do. Returns the code. */
+int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err);
 
 /* ---- Following ------------------------------------------------------------ */
 

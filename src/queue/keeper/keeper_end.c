@@ -106,7 +106,7 @@ static bool start_is_written(struct keeper *k)
 	while (journal_lock(k->journal, NULL) < 0)
 		wait_for_journal(k);
 	journal_unlock(k->journal);
-	while (follow_open(k->journal_path, false, &f, NULL) < 0)
+	while (follow_open_journal(k->journal, &f, NULL) < 0)
 		wait_for_journal(k);
 	const struct job *job = jobs_find(&f.jobs, o->id);
 	bool written = job && job->state == JOB_RUNNING && job->attempts->attempt == o->attempt && job->keeper &&
@@ -142,7 +142,10 @@ static void end_with_hook(struct keeper *k, const struct text *line, enum job_st
 	cleanup_(text_finish) struct text input = {0};
 	struct jobs js;
 	uint64_t id = k->attempt.order.id;
-	int r = hook_read_job(k->journal_path, id, &js);
+	int r;
+	/* Another user has put a journal in place: the end cannot be written either, before the right one is back. */
+	while ((r = hook_read_job(k->journal, id, &js)) == -EPERM)
+		wait_for_journal(k);
 	append_end(k, line);
 	keeper_send_note(k, KEEPER_NOTE_ENDED, id, (int)state);
 	if (r == 0) {
