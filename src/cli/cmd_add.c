@@ -145,6 +145,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
 		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
 	*s = (struct job_spec){.cwd = *ret_cwd,
+		.cwd_own = submit_cwd_is_own(),
 		.log_dir = *ret_log_dir,
 		.name = o->name,
 		.on_finish = c->on_finish,

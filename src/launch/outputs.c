@@ -15,7 +15,7 @@
 #include "base/trust.h"
 
 /* What gpuq launch itself has in the output folder. */
-static const char *const reserved[] = {"launch.jsonl", "launch.logs"};
+static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs"};
 
 void outputs_finish(struct outputs *o)
 {

@@ -387,6 +387,38 @@ def test_report_replaces_what_the_user_chose(machine, owner, other, report):
     assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0
 
 
+# ---- The directory of a job ---------------------------------------------------------------
+
+
+def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other):
+    """The queue is private; the folder of the project lies in a directory of the group."""
+    shared = machine.directory(GROUP)
+    owner.sh("rm -rf queue; mkdir queue", owner.home)
+    owner.sh("mkdir proj; echo 'echo mine' > proj/run.sh", shared)
+    queue = ("--jobs-file", owner.home / "queue/jobs.jsonl")
+    for number in (1, 2):
+        assert owner.gpuq("add", *queue, "--no-start", "--on-finish", f"pwd > '{owner.home}/where{number}'", "sh run.sh",
+                          cwd=shared / "proj").returncode == 0
+    other.sh("mv proj proj.x; mkdir proj; echo 'echo EVIL' > proj/run.sh", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert f"entering directory '{shared}/proj': it has been replaced and belongs to another user" in status
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+    assert (owner.home / "where1").read_text() == "/\n"
+    other.sh("rm -r proj; mv proj.x proj", shared)
+    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
+    owner.gpuq("run", *queue, cwd=owner.home)
+    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -m 755 theirs; echo 'echo fine' > theirs/run.sh", shared)
+    queue = ("--jobs-file", owner.home / "theirs.jsonl")
+    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "theirs").returncode == 0
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
+
+
 # ---- A hook -----------------------------------------------------------------------------
 
 
@@ -486,6 +518,28 @@ def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machi
     victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
     assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
     assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
+
+
+def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
+    """The result of a private file would be where others can read it."""
+    shared = machine.directory(GROUP)
+    other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder", shared)
+    victim.sh("rm -rf out", victim.home)
+    victim.sh(f"ln -s '{victim.home}/in/a' mine", shared)
+    result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive", "--gpus",
+                         "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    for name in ("key", "folder"):
+        assert f"'{name}' is left out: it is a symbolic link of another user to a file of yours" in result.stderr, result
+    assert sorted(path.name for path in (victim.home / "out").iterdir() if path.is_dir() and path.name != "launch.logs") == [
+        "good", "mine", "theirs"]
+
+
+def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):
+    victim.sh("rm -rf in2 out; mkdir in2; echo 1 > in2/launch.lock.wav; echo 1 > in2/launch.logs.wav", victim.home)
+    result = victim.gpuq("launch", "--input-dir", "in2", "--output-dir", "out", "--gpus", "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    assert (victim.home / "out/launch.lock.wav").is_dir()
 
 
 def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):

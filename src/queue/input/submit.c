@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/date.h"
@@ -18,6 +20,12 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 {
 	*s = (struct submit){.journal = j, .ids = ids, .now_ms = date_now_ms()};
 	return journal_lock(j, err);
+}
+
+bool submit_cwd_is_own(void)
+{
+	struct stat st;
+	return stat(".", &st) == 0 && (st.st_uid == 0 || st.st_uid == geteuid());
 }
 
 int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err)

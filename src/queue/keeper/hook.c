@@ -107,7 +107,10 @@ _Noreturn static void execute(const struct attempt *a, int input_fd)
 {
 	attempt_reset_signals();
 	setsid();
-	if (dup2(input_fd, STDIN_FILENO) >= 0 && (!*a->cwd || chdir(a->cwd) == 0 || errno == ENOENT))
+	int r = attempt_enter_directory(a);
+	if (r == -ENOTUNIQ)
+		r = chdir("/");
+	if (dup2(input_fd, STDIN_FILENO) >= 0 && (r == 0 || r == -ENOENT))
 		execle("/bin/sh", "sh", "-c", a->on_finish, (char *)NULL, a->envp);
 	_exit(127);
 }

@@ -58,7 +58,9 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 	else
 		e->exit_code = WEXITSTATUS(k->status);
 	if (k->page->stage == ATTEMPT_NO_DIRECTORY)
-		text_appendf(words, "entering directory '%s': %s", a->cwd, error_words(k->page->code));
+		text_appendf(words, "entering directory '%s': %s", a->cwd,
+			k->page->code == -ENOTUNIQ ? "it has been replaced and belongs to another user"
+						   : error_words(k->page->code));
 	else if (k->page->stage == ATTEMPT_NO_EXEC)
 		text_appendf(words, "executing /bin/sh: %s", error_words(k->page->code));
 	else if (k->reason)
