@@ -85,11 +85,12 @@ int journal_lock(struct journal *j, struct gd_error *err);
 void journal_unlock(struct journal *j);
 
 /*
- * Whether the queue was removed, with the folder in which it stood: then no line can be written any more, and nobody
- * will read one. Who waits to write does not do so for longer than this.
+ * How long to wait for the folder in which the queue stood, until no line can be expected to be written any more; 0: it
+ * is there. It was removed, or renamed and may be renamed back.
  */
-bool journal_is_removed(const struct journal *j);
+int journal_absence_limit_ms(const struct journal *j);
 #define JOURNAL_REMOVED_MS 10000
+#define JOURNAL_RENAMED_MS 600000
 
 /* Why a lock of the queue could not be had, in words; returns code. */
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err);

@@ -79,8 +79,9 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 static void wait_for_journal(struct keeper *k)
 {
 	poll(NULL, 0, WRITE_AGAIN_MS);
-	k->removed_ms = journal_is_removed(k->journal) ? k->removed_ms + WRITE_AGAIN_MS : 0;
-	if (k->removed_ms > JOURNAL_REMOVED_MS)
+	int limit_ms = journal_absence_limit_ms(k->journal);
+	k->removed_ms = limit_ms ? k->removed_ms + WRITE_AGAIN_MS : 0;
+	if (limit_ms && k->removed_ms > limit_ms)
 		keeper_leave(k);
 }
 
