@@ -106,22 +106,53 @@ static bool is_ours(const struct stat *st)
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-int outputs_check_links(int dirfd, const char *path)
+/* Opens the folder `name`, which may be a link of ours, and makes it if it is missing. */
+static int enter_folder(int dir_fd, const char *name, int *ret_fd, const char **ret_objection)
 {
-	char part[PATH_MAX];
 	struct stat st;
-	if (strlen(path) >= sizeof(part))
-		return -ENAMETOOLONG;
-	for (const char *end = path; *end;) {
-		end += strspn(end, "/");
-		end += strcspn(end, "/");
-		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
-		if (fstatat(dirfd, part, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return errno == ENOENT ? 0 : -errno;
-		if (S_ISLNK(st.st_mode) && !is_ours(&st))
+	/* Not for the group, whatever the umask says: workers follow the links that they find there. */
+	if (mkdirat(dir_fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode) && !is_ours(&st)) {
+		*ret_objection = "leads through a symbolic link of another user";
+		return -EPERM;
+	}
+	if (S_ISLNK(st.st_mode)) {
+		close_fd(&fd);
+		fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			return -errno;
+	} else if (!S_ISDIR(st.st_mode)) {
+		return -ENOTDIR;
+	}
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection)
+{
+	char name[NAME_MAX + 1];
+	cleanup_(closep) int fd = -1;
+	*ret_objection = NULL;
+	for (const char *p = path + strspn(path, "/"); *p; p += strspn(p, "/")) {
+		size_t length = strcspn(p, "/");
+		int next = -1;
+		if (length >= sizeof(name))
+			return -ENAMETOOLONG;
+		memcpy(name, p, length);
+		name[length] = '\0';
+		int r = enter_folder(fd < 0 ? root_fd : fd, name, &next, ret_objection);
+		if (r < 0)
+			return r;
+		close_fd(&fd);
+		fd = next;
+		*ret_objection = trust ? NULL : trust_objection(fd);
+		if (*ret_objection)
 			return -EPERM;
-		if (!end[strspn(end, "/")])
-			break;
+		p += length;
 	}
 	return 0;
 }
@@ -156,7 +187,6 @@ int outputs_make_private(int dirfd, const char *path)
 	return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-/* Not for the group, whatever the umask says: workers follow the links that they find there. */
 int outputs_make_folder(int dirfd, const char *path)
 {
 	if (mkdirat(dirfd, path, 0755) == 0)

@@ -520,6 +520,22 @@ def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machi
     assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
 
 
+@pytest.mark.parametrize("plan", ["mkdir -m 755 out/a", "mkdir -m 777 out/sub/a"])
+def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, other, plan):
+    """The output folder was open to the group for a while; a link in the folder leads to a file of the victim."""
+    shared = machine.directory(STICKY)
+    victim.sh("rm -rf in3; mkdir -p in3/sub; echo 1 > in3/a; echo 1 > in3/sub/a; echo 1 > in3/fine", victim.home)
+    victim.sh(f"mkdir -p out/sub; chgrp {machine.group} out out/sub; chmod 2775 out out/sub", shared)
+    other.sh(f"{plan}; ln -s '{victim.home}/notes' {plan.split()[-1]}/r", shared)
+    victim.sh("chmod g-w out", shared)
+    words = ("launch", "--input-dir", victim.home / "in3", "--recursive", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1")
+    result = victim.gpuq(*words, "--", "sh", "-c", "echo ran > {output}/r", cwd=shared)
+    assert result.returncode == 1, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    assert "a folder on the way " in result.stdout + result.stderr, result
+    assert (shared / "out/fine/r").read_text() == "ran\n"
+
+
 def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
     """The result of a private file would be where others can read it."""
     shared = machine.directory(GROUP)
