@@ -372,8 +372,8 @@ struct gd_launch_options {
 	void (*on_warning)(void *context, const char *message);
 	/** Where the workers' output goes: inherited, or files in output_dir/launch.logs. */
 	enum gd_output output;
-	/** Nonzero: output_dir may be a folder of another user, or one that others can write. They can make this
-	 * account overwrite its own files. */
+	/** Nonzero: output_dir may be a folder of another user, or one that others can write or rename. They can make
+	 * this account overwrite its own files. */
 	int trust_output_dir;
 };
 

@@ -56,9 +56,14 @@ static bool has_access_list(int fd)
 	return size > 0 || (size < 0 && errno != ENODATA && errno != ENOTSUP);
 }
 
+static bool is_ours(const struct stat *st)
+{
+	return st->st_uid == 0 || st->st_uid == geteuid();
+}
+
 static const char *find_objection(int fd, const struct stat *st)
 {
-	if (st->st_uid != 0 && st->st_uid != geteuid())
+	if (!is_ours(st))
 		return "belongs to another user";
 	if (st->st_mode & S_IWOTH)
 		return "can be written by everybody";
@@ -91,8 +96,7 @@ static const char *check_place(int fd, enum place place)
 		return "is a symbolic link";
 	if (place == PLACE_FILE && !S_ISREG(st.st_mode))
 		return "is not a regular file";
-	bool ours = st.st_uid == 0 || st.st_uid == geteuid();
-	if (place == PLACE_ABOVE && ours && (st.st_mode & S_ISVTX))
+	if (place == PLACE_ABOVE && is_ours(&st) && (st.st_mode & S_ISVTX))
 		return NULL;
 	return find_objection(fd, &st);
 }
@@ -139,7 +143,7 @@ int trust_follow_links(const char *path, char **ret, bool *ret_foreign)
 		}
 		if (links == MAX_LINKS)
 			return -ELOOP;
-		foreign = foreign || (st.st_uid != 0 && st.st_uid != geteuid());
+		foreign = foreign || !is_ours(&st);
 		int r = read_link(at, &next);
 		if (r < 0)
 			return r;
@@ -188,4 +192,119 @@ int trust_check_path(const char *path, struct gd_error *err)
 int trust_check_directory(const char *path, struct gd_error *err)
 {
 	return check_path(path, PLACE_DIRECTORY, err);
+}
+
+/* ---- A directory behind links ------------------------------------------------------ */
+
+#define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
+
+/* Where trust_open_directory() is. */
+struct walk {
+	int fd;     /* the last directory that was reached */
+	char *rest; /* components that follow; each link adds its own */
+	int links;
+};
+
+static void walk_finish(struct walk *w)
+{
+	closep(&w->fd);
+	free(w->rest);
+}
+
+static int walk_to_root(struct walk *w)
+{
+	close_fd(&w->fd);
+	w->fd = open("/", WALK_FLAGS);
+	return w->fd < 0 ? -errno : 0;
+}
+
+/* The next component; false: there is none. */
+static bool walk_take_name(struct walk *w, char name[NAME_MAX + 2])
+{
+	char *begin = w->rest + strspn(w->rest, "/");
+	size_t length = strcspn(begin, "/");
+	/* Of a name that is too long one byte too many, so that the kernel refuses it. */
+	size_t kept = length > NAME_MAX ? NAME_MAX + 1 : length;
+	memcpy(name, begin, kept);
+	name[kept] = '\0';
+	memmove(w->rest, begin + length, strlen(begin + length) + 1);
+	return length > 0;
+}
+
+static int walk_follow(struct walk *w, int link_fd)
+{
+	char target[PATH_MAX], *longer;
+	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
+	if (n < 0 || (size_t)n >= sizeof(target))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	if (++w->links > MAX_LINKS)
+		return -ELOOP;
+	target[n] = '\0';
+	if (asprintf(&longer, "%s/%s", target, w->rest) < 0)
+		return -ENOMEM;
+	free(w->rest);
+	w->rest = longer;
+	return target[0] == '/' ? walk_to_root(w) : 0;
+}
+
+/* Whether the walk goes on behind the component that was just taken. */
+static bool walk_has_more(const struct walk *w)
+{
+	return w->rest[strspn(w->rest, "/")] != '\0';
+}
+
+/* Goes to the entry `name`, and sets *ret_objection if it must not be used. */
+static int walk_step(struct walk *w, const char *name, bool check_above, const char **ret_objection)
+{
+	struct stat st;
+	cleanup_(closep) int fd = openat(w->fd, name, WALK_FLAGS);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode)) {
+		*ret_objection = is_ours(&st) ? NULL : "is a symbolic link of another user";
+		return *ret_objection ? -EPERM : walk_follow(w, fd);
+	}
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	*ret_objection = check_above && walk_has_more(w) ? check_place(fd, PLACE_ABOVE) : NULL;
+	if (*ret_objection)
+		return -EPERM;
+	close_fd(&w->fd);
+	w->fd = take_fd(&fd);
+	return 0;
+}
+
+/* Says which component it was. */
+static int walk_refuse(const struct walk *w, const char *name, int code, const char *objection, struct gd_error *err)
+{
+	char proc[32], above[PATH_MAX];
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", w->fd);
+	ssize_t n = readlink(proc, above, sizeof(above) - 1);
+	above[n > 0 ? n : 0] = '\0';
+	const char *slash = n > 0 && above[n - 1] == '/' ? "" : "/";
+	if (objection)
+		return error_set(err, code, "'%s%s%s' %s", above, slash, name, objection);
+	return error_set(err, code, "'%s%s%s': %s", above, slash, name, error_words(code));
+}
+
+int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(walk_finish) struct walk w = {.fd = -1};
+	cleanup_(freep) char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+	char name[NAME_MAX + 2] = "";
+	const char *objection = NULL;
+	if (!here || asprintf(&w.rest, "%s/%s", here, path) < 0) {
+		w.rest = NULL;
+		return error_set(
+			err, here ? -ENOMEM : -errno, "'%s': %s", path, here ? "out of memory" : error_words(-errno));
+	}
+	int r = walk_to_root(&w);
+	if (r == 0 && check_above && (objection = check_place(w.fd, PLACE_ABOVE)))
+		return error_set(err, -EPERM, "'/' %s", objection);
+	while (r == 0 && walk_take_name(&w, name))
+		r = walk_step(&w, name, check_above, &objection);
+	if (r < 0)
+		return walk_refuse(&w, name, r, objection, err);
+	*ret_fd = take_fd(&w.fd);
+	return 0;
 }

@@ -30,6 +30,9 @@ const char *trust_objection(int fd);
  */
 int trust_check_path(const char *path, struct gd_error *err);
 
+/* The same for a directory: whether no other user can put another file in the place of one in it. */
+int trust_check_directory(const char *path, struct gd_error *err);
+
 /*
  * Follows the symbolic links that the last component of `path` is, to a path whose last component is no link or does
  * not exist. *ret_foreign: one of the links belongs to neither the effective user nor root, so that another user
@@ -37,7 +40,15 @@ int trust_check_path(const char *path, struct gd_error *err);
  */
 int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
 
-/* The same for a directory: whether no other user can put another file in the place of one in it. */
-int trust_check_directory(const char *path, struct gd_error *err);
+/*
+ * Opens a directory with O_PATH, component by component, and follows only symbolic links of the effective user and
+ * root. check_above: each directory above it must be trusted or, being sticky, of the user or root; then no other user
+ * can put another directory in its place, and the path can be used afterwards. The directory itself is not checked, see
+ * trust_objection().
+ *
+ * -EPERM: err says "'/a/b' is a symbolic link of another user". -ENOENT: it does not exist, and nothing is wrong with
+ * what exists above it. err is set for all codes.
+ */
+int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err);
 
 #endif

@@ -115,7 +115,7 @@ static int add_one(struct journal *j, const struct job_spec *spec, struct id_lis
 	struct follow f;
 	struct submit s;
 	bool follows = spec->num_after > 0;
-	int r = follows ? follow_open(j->path, false, &f, err) : 0;
+	int r = follows ? follow_open_journal(j, &f, err) : 0;
 	if (r < 0)
 		return r;
 	r = submit_begin(&s, j, ids, err);
@@ -145,6 +145,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
 		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
 	*s = (struct job_spec){.cwd = *ret_cwd,
+		.cwd_own = submit_cwd_is_own(),
 		.log_dir = *ret_log_dir,
 		.name = o->name,
 		.on_finish = c->on_finish,

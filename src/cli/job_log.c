@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 
 static const char *skip_digits(const char *s, size_t count)
 {
@@ -40,10 +41,35 @@ static bool is_name_of(const char *name, uint64_t id)
 	return strcmp(p, ".log") == 0;
 }
 
-static bool same_folder(int fd, const char *path)
+static bool same_file(int fd, int other_fd)
 {
 	struct stat a, b;
-	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	return fstat(fd, &a) == 0 && fstat(other_fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* A folder that nobody named must not be the choice of a link of another user. */
+static int open_folder(const char *path, bool is_named, int *ret_fd)
+{
+	if (!is_named)
+		return trust_open_directory(path, false, ret_fd, NULL);
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+static bool is_log_folder(int fd, const struct job_log_source *s)
+{
+	cleanup_(closep) int log_dir = -1;
+	return open_folder(s->log_dir, s->is_named, &log_dir) == 0 && same_file(fd, log_dir);
+}
+
+/* The user who has written a journal that others could have written may show only files of his own. */
+static bool is_of_owner(int fd, const struct stat *journal)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && st.st_uid == journal->st_uid;
 }
 
 static int refuse(const char *path, struct gd_error *err)
@@ -53,16 +79,21 @@ static int refuse(const char *path, struct gd_error *err)
 		path);
 }
 
-int job_log_open(const char *path, uint64_t id, const char *log_dir, bool trusted, int *ret_fd, struct gd_error *err)
+int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
 {
 	const char *slash = strrchr(path, '/');
-	if (path[0] != '/' || !slash[1])
+	struct stat journal, st;
+	if (path[0] != '/' || !slash[1] || fstat(s->journal_fd, &journal) < 0)
 		return refuse(path, err);
+	bool trusted = !trust_objection(s->journal_fd), is_name = is_name_of(slash + 1, id);
 	cleanup_(freep) char *folder = strndup(path, (size_t)(slash - path) + 1);
-	cleanup_(closep) int dir_fd = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-	if (dir_fd < 0)
-		return error_set(err, -errno, "opening log '%s': %s", path, error_words(errno));
-	if (!same_folder(dir_fd, log_dir) && !(trusted && is_name_of(slash + 1, id)))
+	cleanup_(closep) int dir_fd = -1;
+	int r = folder ? open_folder(folder, trusted || s->is_named, &dir_fd) : -ENOMEM;
+	if (r < 0)
+		return r == -EPERM ? refuse(path, err)
+				   : error_set(err, r, "opening log '%s': %s", path, error_words(r));
+	bool is_folder = is_log_folder(dir_fd, s);
+	if (trusted ? !is_folder && !is_name : !is_folder || !is_name || !is_of_owner(dir_fd, &journal))
 		return refuse(path, err);
 	/* Not blocking: it could be a pipe that nobody writes to. */
 	cleanup_(closep) int fd = openat(dir_fd, slash + 1, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -70,8 +101,7 @@ int job_log_open(const char *path, uint64_t id, const char *log_dir, bool truste
 		return refuse(path, err);
 	if (fd < 0)
 		return error_set(err, -errno, "opening log '%s': %s", path, error_words(errno));
-	struct stat st;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (!trusted && !is_of_owner(fd, &journal)))
 		return refuse(path, err);
 	*ret_fd = take_fd(&fd);
 	return 0;

@@ -19,6 +19,7 @@
 #include "cli/launch_dry_run.h"
 #include "cli/launch_summary.h"
 #include "cli/launch_view.h"
+#include "cli/named_file.h"
 #include "cli/output.h"
 #include "cli/say.h"
 #include "launch/plugins.h"
@@ -140,12 +141,14 @@ static int open_json(const char *path, int *ret)
 	*ret = -1;
 	if (!path)
 		return 0;
-	*ret = strcmp(path, "-") == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
-				      : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-	if (*ret >= 0)
-		return 0;
-	int r = -errno;
-	say("--json '%s': %s", path, error_words(r));
+	if (strcmp(path, "-") == 0) {
+		*ret = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		return *ret < 0 ? -errno : 0;
+	}
+	struct gd_error err = {0};
+	int r = named_file_open(path, ret, &err);
+	if (r < 0)
+		say("--json '%s': %s", path, err.message);
 	return r;
 }
 

@@ -166,7 +166,7 @@ int launch_model_read(const char *path, struct view_model *m, struct report_laun
 	arena_finish(&attempts.arena);
 	if (r == -ENOENT)
 		return error_set(err, r, "reading '%s': there is none; name the output folder of a gpuq launch", path);
-	return r < 0 ? error_set(err, r, "reading '%s': %s", path, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "reading '%s': %s", path, history_reader_words(r)) : 0;
 }
 
 void launch_model_finish(struct report_launch *l)

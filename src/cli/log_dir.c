@@ -2,7 +2,6 @@
 #include "cli/log_dir.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,15 +40,15 @@ char *log_dir_find(const struct config *c, const char *journal_path)
 
 int log_dir_check(const struct queue_choice *q, const char *path, struct gd_error *err)
 {
-	cleanup_(freep) char *real = NULL;
-	bool foreign = false;
-	if (q->trust || config_has(&q->config, CONFIG_LOG_DIR) || trust_follow_links(path, &real, &foreign) < 0)
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	if (q->trust || config_has(&q->config, CONFIG_LOG_DIR))
 		return 0;
+	int r = trust_open_directory(path, false, &fd, &why);
+	const char *objection = r == 0 ? trust_objection(fd) : NULL;
 	/* A directory that cannot be opened is reported with the first job. */
-	cleanup_(closep) int fd = open(real, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	const char *objection = foreign ? TRUST_FOREIGN_LINK : fd < 0 ? NULL : trust_objection(fd);
-	if (!objection)
+	if (r != -EPERM && !objection)
 		return 0;
-	return error_set(err, -EPERM, "refusing to put logs into '%s': it %s; name another directory with --log-dir",
-		path, objection);
+	return error_set(err, -EPERM, "refusing to put logs into '%s': %s%s; name another directory with --log-dir",
+		path, objection ? "it " : "", objection ? objection : why.message);
 }

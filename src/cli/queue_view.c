@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "cli/log_dir.h"
 #include "cli/queue_view_parts.h"
-#include "queue/journal/trust.h"
 
 static int watch(struct queue_view *v, int fd)
 {
@@ -34,12 +33,6 @@ static int open_descriptors(struct queue_view *v)
 	return r < 0 ? r : watch(v, v->follow.watch_fd);
 }
 
-/* Of the file that is being read: another one may have been put in its place. */
-static void check_trust(struct queue_view *v)
-{
-	v->trusted = v->follow.reader.fd >= 0 && trust_check(v->follow.reader.fd, v->follow.path, NULL) == 0;
-}
-
 static int start(struct queue_view *v, struct gd_error *err)
 {
 	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
@@ -50,7 +43,6 @@ static int start(struct queue_view *v, struct gd_error *err)
 		r = v->log_dir ? 0 : -ENOMEM;
 	}
 	if (r == 0) {
-		check_trust(v);
 		v->follow.jobs.on_change = queue_view_on_change;
 		v->runner = follow_runner(&v->follow);
 		r = queue_view_put_all(v);
@@ -116,8 +108,6 @@ static int read_journal(struct queue_view *v, struct gd_error *err)
 	int r = follow_update(&v->follow, err);
 	if (r < 0)
 		return r;
-	if (v->follow.reset)
-		check_trust(v);
 	r = v->error ? v->error : v->follow.reset ? queue_view_put_all(v) : queue_view_put_changed(v);
 	return r < 0 ? error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r)) : 0;
 }

@@ -126,7 +126,10 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 		a = a->earlier;
 	if (!a || !a->log || attempt > job->num_attempts)
 		return error_set(err, -ENOENT, "log of job %" PRIu64 ": it has none yet", id);
-	return job_log_open(a->log, id, v->log_dir, v->trusted, ret_fd, err);
+	const struct job_log_source source = {.log_dir = v->log_dir,
+		.is_named = config_has(&v->choice->config, CONFIG_LOG_DIR),
+		.journal_fd = v->follow.reader.fd};
+	return job_log_open(a->log, id, &source, ret_fd, err);
 }
 
 void queue_view_init_actions(struct queue_view *v)

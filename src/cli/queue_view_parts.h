@@ -23,7 +23,6 @@ struct queue_view {
 	struct follow follow;
 	int epoll_fd, timer_fd;
 	char *log_dir; /* where logs go where nobody says otherwise */
-	bool trusted;  /* nobody else can write the journal */
 	pid_t runner;
 	/* Of the journal since the last update: jobs that changed, each at least once. */
 	struct id_list changed;

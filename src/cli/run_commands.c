@@ -53,6 +53,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	if (r < 0)
 		return r;
 	struct job_spec base = {.cwd = cwd,
+		.cwd_own = submit_cwd_is_own(),
 		.env = env,
 		.file = run->file,
 		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,

@@ -171,7 +171,7 @@ static int announce(struct server *s)
 		    "'ssh -L' to a loopback address has it");
 	const char *path = web_socket_path(s->web);
 	if (path)
-		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
+		say("listening on '%s'; on your own machine: ssh -L 127.0.0.1:8765:%s HOST", path, path);
 	if (s->given_is_full)
 		printf("%s\n", web_address(s->web));
 	else

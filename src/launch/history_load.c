@@ -112,7 +112,7 @@ int history_load(struct history *h, const char *path, struct gd_error *err)
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
 	if (r < 0)
-		return error_set(
-			err, r, "reading '%s': %s", path, loading.why.code ? loading.why.message : error_words(r));
+		return error_set(err, r, "reading '%s': %s", path,
+			loading.why.code ? loading.why.message : history_reader_words(r));
 	return 0;
 }

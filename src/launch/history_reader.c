@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
+#include "base/error.h"
+#include "base/line_reader.h"
 
 static int parse(const char *text, size_t size, struct json_value *ret_event, struct history_line *ret)
 {
@@ -71,7 +72,7 @@ static int take_line(const struct history_reader *r, const char *text, size_t si
 }
 
 /* Does not wait for a pipe that somebody put there. */
-static int open_file(const char *path, FILE **ret)
+static int open_file(const char *path, int *ret_fd)
 {
 	struct stat st;
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -79,25 +80,21 @@ static int open_file(const char *path, FILE **ret)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	FILE *f = fdopen(fd, "r");
-	if (!f)
-		return -errno;
-	take_fd(&fd);
-	*ret = f;
+	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
-	cleanup_(fclosep) FILE *f = NULL;
-	int opened = open_file(path, &f);
+	cleanup_(closep) int fd = -1;
+	int opened = open_file(path, &fd);
 	if (opened < 0)
 		return opened;
-	cleanup_(freep) char *text = NULL;
-	size_t room = 0;
+	cleanup_(line_reader_finish) struct line_reader lines = {.fd = fd, .max_bytes = HISTORY_MAX_LINE_BYTES};
+	const char *text;
 	ssize_t n;
-	for (uint64_t number = 1; (n = getline(&text, &room, f)) > 0; number++) {
+	for (uint64_t number = 1; (n = line_reader_next(&lines, &text)) > 0; number++) {
 		r->size_read += (uint64_t)n;
 		bool blank = text[0] == '\n', unfinished = text[n - 1] != '\n';
 		if (blank || (unfinished && r->skip_unfinished))
@@ -108,7 +105,12 @@ int history_reader_run(struct history_reader *r, const char *path)
 		if (e < 0 && r->bad_lines++ == 0)
 			r->first_bad_line = number;
 	}
-	return ferror(f) ? -errno : 0;
+	return (int)n;
+}
+
+const char *history_reader_words(int code)
+{
+	return code == -EFBIG ? "a line is longer than 16 MiB: the file is damaged; move it away" : error_words(code);
 }
 
 /* ---- Bytes -------------------------------------------------------------- */

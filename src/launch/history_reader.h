@@ -47,8 +47,13 @@ struct history_reader {
 	uint64_t size_read; /* bytes */
 };
 
-/* 0, a negative errno value of opening or reading the file, or what take() returned. */
+/* Longer lines are not ours: the file is another user's, or has a hole. */
+#define HISTORY_MAX_LINE_BYTES ((size_t)16 << 20)
+
+/* 0, a negative errno value of opening or reading the file, or what take() returned. -EFBIG: a line is too long. */
 int history_reader_run(struct history_reader *r, const char *path);
+/* What the code of history_reader_run() means. */
+const char *history_reader_words(int code);
 
 /* The most bytes that history_bytes_decode() writes. */
 size_t history_bytes_room(const struct history_bytes *b);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/sized.h"
 #include "launch/find.h"
@@ -84,6 +85,13 @@ static void check_input(const struct gd_launch_options *o, struct mistakes *m)
 			found(m, &err);
 }
 
+static bool refuses_output(const char *path, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	int r = outputs_open_trusted(path, &fd, err);
+	return r < 0 && r != -ENOENT;
+}
+
 /* The folder, or the nearest one above it that is there: can one write into it? */
 static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 {
@@ -111,7 +119,7 @@ static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -ENOTDIR, "output folder '%s': '%s' is no folder", given, path);
 	else if (access(path, W_OK | X_OK) < 0)
 		mistake(m, -errno, "output folder '%s': writing into '%s': %s", given, path, error_words(-errno));
-	else if (!o->trust_output_dir && outputs_check_trust(given, &err) < 0)
+	else if (!o->trust_output_dir && refuses_output(given, &err))
 		found(m, &err);
 	else if (o->recursive && o->input_dir && strcmp(path, given) == 0 && stat(o->input_dir, &in) == 0 &&
 		 in.st_dev == out.st_dev && in.st_ino == out.st_ino)

@@ -81,13 +81,11 @@ static int submit(struct gd_launcher *l, size_t i)
 	if (r < 0) {
 		text_append_string(&words, r == -ENOENT ? "the file has vanished" : error_words(r));
 	} else {
-		r = outputs_check_links(l->output_fd, l->output_of[i]);
-		bool foreign = r == -EPERM;
-		if (r == 0)
-			r = outputs_make_folder(l->output_fd, l->output_of[i]);
+		const char *objection;
+		r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);
 		if (r < 0)
-			text_appendf(&words, "making its output folder '%s': %s", text_string(&output),
-				foreign ? "it leads through a symbolic link of another user" : error_words(r));
+			text_appendf(&words, "making its output folder '%s': %s%s", text_string(&output),
+				objection ? "a folder on the way " : "", objection ? objection : error_words(r));
 	}
 	if (r == 0) {
 		r = send_file(l, i, text_string(&path), text_string(&output));

@@ -109,28 +109,39 @@ static void work(struct gd_launcher *l)
 
 /* ---- Beginning and end ------------------------------------------------------ */
 
-static int open_history(struct gd_launcher *l, struct gd_error *err)
+/* Checked before it is made, and again: somebody else may have made it just now. */
+static int open_output(struct gd_launcher *l, struct gd_error *err)
 {
-	char root[PATH_MAX], path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
+	char root[PATH_MAX];
 	const char *output = l->options.output_dir;
 	bool trust = l->options.trust_output_dir;
-	int r = trust ? 0 : outputs_check_trust(output, err);
+	int r = trust ? -ENOENT : outputs_open_trusted(output, &l->output_fd, err);
+	if (r == -ENOENT) {
+		r = outputs_make_folder(AT_FDCWD, output);
+		if (r < 0)
+			return error_set(err, r, "making the output folder '%s': %s", output, error_words(r));
+		r = trust ? 0 : outputs_open_trusted(output, &l->output_fd, err);
+	}
 	if (r < 0)
-		return r;
-	r = outputs_make_folder(AT_FDCWD, output);
-	if (r == 0 && !realpath(output, root))
-		r = -errno;
-	if (r < 0)
-		return error_set(err, r, "making the output folder '%s': %s", output, error_words(r));
-	l->output_root = strdup(root);
-	l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		return r == -ENOENT ? error_set(err, r, "opening the output folder '%s': %s", output, error_words(r))
+				    : r;
+	/* What was checked keeps its path: nobody else can rename a part of it. */
+	if (realpath(output, root))
+		l->output_root = strdup(root);
+	if (l->output_root && trust)
+		l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (!l->output_root || l->output_fd < 0)
-		return error_set(err, l->output_root ? -errno : -ENOMEM, "opening the output folder '%s'", output);
-	/* Once more: somebody else may have made it just now. */
-	r = trust ? 0 : outputs_check_trust(root, err);
+		return error_set(err, -errno, "opening the output folder '%s': %s", output, error_words(-errno));
+	return 0;
+}
+
+static int open_history(struct gd_launcher *l, struct gd_error *err)
+{
+	char path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
+	int r = open_output(l, err);
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, root);
+	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);
 	r = history_open(&l->history, path, err);
 	if (r < 0)
 		return r;

@@ -15,7 +15,7 @@
 #include "base/trust.h"
 
 /* What gpuq launch itself has in the output folder. */
-static const char *const reserved[] = {"launch.jsonl", "launch.logs"};
+static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs"};
 
 void outputs_finish(struct outputs *o)
 {
@@ -106,43 +106,73 @@ static bool is_ours(const struct stat *st)
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-int outputs_check_links(int dirfd, const char *path)
+/* Opens the folder `name`, which may be a link of ours, and makes it if it is missing. */
+static int enter_folder(int dir_fd, const char *name, int *ret_fd, const char **ret_objection)
 {
-	char part[PATH_MAX];
 	struct stat st;
-	if (strlen(path) >= sizeof(part))
-		return -ENAMETOOLONG;
-	for (const char *end = path; *end;) {
-		end += strspn(end, "/");
-		end += strcspn(end, "/");
-		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
-		if (fstatat(dirfd, part, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return errno == ENOENT ? 0 : -errno;
-		if (S_ISLNK(st.st_mode) && !is_ours(&st))
+	/* Not for the group, whatever the umask says: workers follow the links that they find there. */
+	if (mkdirat(dir_fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode) && !is_ours(&st)) {
+		*ret_objection = "leads through a symbolic link of another user";
+		return -EPERM;
+	}
+	if (S_ISLNK(st.st_mode)) {
+		close_fd(&fd);
+		fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			return -errno;
+	} else if (!S_ISDIR(st.st_mode)) {
+		return -ENOTDIR;
+	}
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection)
+{
+	char name[NAME_MAX + 1];
+	cleanup_(closep) int fd = -1;
+	*ret_objection = NULL;
+	for (const char *p = path + strspn(path, "/"); *p; p += strspn(p, "/")) {
+		size_t length = strcspn(p, "/");
+		int next = -1;
+		if (length >= sizeof(name))
+			return -ENAMETOOLONG;
+		memcpy(name, p, length);
+		name[length] = '\0';
+		int r = enter_folder(fd < 0 ? root_fd : fd, name, &next, ret_objection);
+		if (r < 0)
+			return r;
+		close_fd(&fd);
+		fd = next;
+		*ret_objection = trust ? NULL : trust_objection(fd);
+		if (*ret_objection)
 			return -EPERM;
-		if (!end[strspn(end, "/")])
-			break;
+		p += length;
 	}
 	return 0;
 }
 
-int outputs_check_trust(const char *path, struct gd_error *err)
+int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)
 {
-	int r = outputs_check_links(AT_FDCWD, path);
-	const char *objection = r == -EPERM ? "leads through a symbolic link of another user" : NULL;
-	if (r < 0 && !objection)
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(path, true, &fd, &why);
+	const char *objection = r == 0 ? trust_objection(fd) : NULL;
+	if (r == -ENOENT)
+		return r;
+	if (r < 0 && r != -EPERM)
 		return error_set(err, r, "output folder '%s': %s", path, error_words(r));
-	cleanup_(closep) int fd = objection ? -1 : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && !objection)
-		return errno == ENOENT ? 0
-				       : error_set(err, -errno, "output folder '%s': %s", path, error_words(-errno));
-	if (!objection)
-		objection = trust_objection(fd);
-	if (!objection)
-		return 0;
-	return error_set(err, -EPERM,
-		"refusing to use output folder '%s': it %s, who could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
-		path, objection);
+	if (r == -EPERM || objection)
+		return error_set(err, -EPERM,
+			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
+			path, objection ? "it " : "", objection ? objection : why.message);
+	*ret_fd = take_fd(&fd);
+	return 0;
 }
 
 int outputs_make_private(int dirfd, const char *path)
@@ -157,7 +187,6 @@ int outputs_make_private(int dirfd, const char *path)
 	return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-/* Not for the group, whatever the umask says: workers follow the links that they find there. */
 int outputs_make_folder(int dirfd, const char *path)
 {
 	if (mkdirat(dirfd, path, 0755) == 0)

@@ -36,14 +36,19 @@ const char *outputs_stem(const char *path, size_t *ret_length);
 /* A name that the launcher itself has in the output folder. */
 bool outputs_is_reserved(const char *path);
 
-/* 0 if no component of `path`, below the folder of `dirfd`, is a symbolic link of another user; otherwise -EPERM. */
-int outputs_check_links(int dirfd, const char *path);
+/*
+ * Makes the folder `path` of a result, below the output folder, with those above it, as far as they are missing. Each
+ * of them must be trusted, unless `trust`, for workers follow the links that they find there; links of others on the
+ * way are never followed: -EPERM, and *ret_objection says why: "belongs to another user".
+ */
+int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection);
 
 /*
- * 0 if no other user has chosen or can fill the output folder `path`, or if it does not exist: no link of others leads
- * there, and base/trust.h has no objection to it. Otherwise -EPERM, and err says what to do.
+ * Opens the output folder `path` with O_PATH, if no other user can have chosen it, fill it or put another in its place:
+ * no link of others leads there, and base/trust.h has no objection to it and the directories above it. Otherwise
+ * -EPERM, and err says what to do. -ENOENT: it is missing, without objection to what is above it; err is not set.
  */
-int outputs_check_trust(const char *path, struct gd_error *err);
+int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err);
 
 /* The folder `path` in that of `dirfd`, for the user alone. -EPERM: it is there and another user has made it. */
 int outputs_make_private(int dirfd, const char *path);

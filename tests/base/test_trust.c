@@ -240,6 +240,87 @@ static void test_link_of_another_user_is_told_wherever_it_is(void **state)
 	follows("first", "top/bin/program", true);
 }
 
+/* Opens `path`; 0 if it is the directory `expected`, which may be NULL. */
+static int opens(const char *path, bool check_above, const char *expected, struct gd_error *err)
+{
+	struct stat opened, there;
+	int fd = -1;
+	int r = trust_open_directory(path, check_above, &fd, err);
+	if (r < 0) {
+		assert_int_equal(fd, -1);
+		return r;
+	}
+	assert_int_equal(fstat(fd, &opened) | stat(expected, &there), 0);
+	assert_int_equal(opened.st_ino, there.st_ino);
+	close(fd);
+	return 0;
+}
+
+static void test_directory_is_opened_through_links_of_the_user(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	char path[512], name[300];
+	assert_int_equal(symlink("top/bin", "relative"), 0);
+	assert_int_equal(symlink("../relative/../bin", "top/up"), 0);
+	snprintf(path, sizeof(path), "%s//top/./up", scratch_path());
+	assert_int_equal(symlink(path, "absolute"), 0);
+	for (int check = 0; check < 2; check++) {
+		assert_int_equal(opens("relative", check, "top/bin", &err), 0);
+		assert_int_equal(opens("top/up/", check, "top/bin", &err), 0);
+		assert_int_equal(opens("absolute/../..", check, ".", &err), 0);
+		assert_int_equal(opens(path, check, "top/bin", &err), 0);
+		assert_int_equal(opens("/", check, "/", &err), 0);
+	}
+	assert_int_equal(opens("absolute/none/more", false, NULL, &err), -ENOENT);
+	snprintf(path, sizeof(path), "'%s/top/bin/none': No such file or directory", scratch_path());
+	assert_string_equal(err.message, path);
+	assert_int_equal(opens("relative/program", false, NULL, &err), -ENOTDIR);
+	assert_int_equal(symlink("loop", "loop"), 0);
+	assert_int_equal(opens("loop", false, NULL, &err), -ELOOP);
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(opens(name, false, NULL, &err), -ENAMETOOLONG);
+}
+
+static void test_directory_is_not_opened_through_links_of_another_user(void **state)
+{
+	(void)state;
+	need_root();
+	struct gd_error err = {0};
+	char words[512];
+	assert_int_equal(symlink("top", "first"), 0);
+	assert_int_equal(symlink("first/bin", "last"), 0);
+	assert_int_equal(opens("last", false, "top/bin", &err), 0);
+	assert_int_equal(lchown("first", OTHER, OTHER), 0);
+	for (int check = 0; check < 2; check++) {
+		assert_int_equal(opens("last", check, NULL, &err), -EPERM);
+		assert_int_equal(opens("first/bin/none", check, NULL, &err), -EPERM);
+		assert_int_equal(opens("first", check, NULL, &err), -EPERM);
+	}
+	snprintf(words, sizeof(words), "'%s/first' is a symbolic link of another user", scratch_path());
+	assert_string_equal(err.message, words);
+}
+
+static void test_directory_is_not_opened_where_others_can_rename_it(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	char words[512];
+	change_mode("top", 0777);
+	assert_int_equal(opens("top/bin", false, "top/bin", &err), 0);
+	assert_int_equal(opens("top", true, "top", &err), 0); /* that is for trust_objection() */
+	assert_int_equal(opens("top/bin", true, NULL, &err), -EPERM);
+	assert_int_equal(opens("top/none", true, NULL, &err), -EPERM);
+	assert_int_equal(symlink("top/bin", "link"), 0);
+	assert_int_equal(opens("link", true, NULL, &err), -EPERM);
+	snprintf(words, sizeof(words), "'%s/top' can be written by everybody", scratch_path());
+	assert_string_equal(err.message, words);
+	change_mode("top", 01777);
+	assert_int_equal(opens("link", true, "top/bin", &err), 0);
+	assert_int_equal(opens("top/none", true, NULL, &err), -ENOENT);
+}
+
 static int become_user(void)
 {
 	check_true(setgid(USER) == 0 && setuid(USER) == 0);
@@ -294,6 +375,9 @@ int main(void)
 		T(test_path_must_be_absolute_and_name_a_file),
 		T(test_links_of_the_last_component_are_followed),
 		T(test_link_of_another_user_is_told_wherever_it_is),
+		T(test_directory_is_opened_through_links_of_the_user),
+		T(test_directory_is_not_opened_through_links_of_another_user),
+		T(test_directory_is_not_opened_where_others_can_rename_it),
 		T(test_access_list_that_lets_others_write_is_refused),
 		T(test_file_or_directory_of_another_user_is_refused),
 		T(test_group_of_others_must_not_write),

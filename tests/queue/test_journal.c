@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -258,6 +259,52 @@ static void test_state_of_a_job_follows_from_its_events(void **state)
 		JOB_PENDING);
 }
 
+static void test_folder_that_is_renamed_away_is_waited_for_longer_than_a_removed_one(void **state)
+{
+	(void)state;
+	struct journal *j;
+	char name[512];
+	assert_int_equal(mkdir("folder", 0700), 0);
+	snprintf(name, sizeof(name), "%s/folder/jobs.jsonl", scratch_path());
+	assert_int_equal(journal_open(name, false, &j, NULL), 0);
+	assert_int_equal(journal_absence_limit_ms(j), 0);
+	assert_int_equal(rename("folder", "away"), 0);
+	assert_int_equal(journal_absence_limit_ms(j), JOURNAL_RENAMED_MS);
+	assert_int_equal(rename("away", "folder"), 0);
+	assert_int_equal(journal_absence_limit_ms(j), 0);
+	assert_int_equal(system("rm -r folder"), 0);
+	assert_int_equal(journal_absence_limit_ms(j), JOURNAL_REMOVED_MS);
+	journal_close(j);
+}
+
+static int count_line(void *context, uint64_t line_no, const char *line, size_t size)
+{
+	(void)line_no, (void)line, (void)size;
+	++*(int *)context;
+	return 0;
+}
+
+static void test_line_that_fills_the_memory_is_an_error(void **state)
+{
+	(void)state;
+	struct journal_reader r;
+	struct gd_error err = {0};
+	int lines = 0;
+	scratch_write_text("huge.jsonl", "one\ntwo\n");
+	assert_int_equal(truncate("huge.jsonl", (off_t)1 << 40), 0);
+	assert_int_equal(journal_reader_init(&r, "huge.jsonl"), 0);
+	for (int i = 0; i < 2; i++) {
+		int e = journal_reader_read(&r, count_line, &lines);
+		assert_int_equal(e, -EFBIG);
+		assert_int_equal(journal_reader_explain(&r, e, &err), -EFBIG);
+		assert_string_equal(err.message,
+			"reading journal 'huge.jsonl': line 3 is longer than 64 MiB: the file is damaged; move it away");
+	}
+	assert_int_equal(lines, 2);
+	assert_true(r.capacity <= JOURNAL_MAX_LINE_BYTES);
+	journal_reader_finish(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +317,10 @@ int main(void)
 			test_lines_of_a_process_that_died_before_its_counters_count, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_fence_stays_without_cause_and_rises_with_one, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_folder_that_is_renamed_away_is_waited_for_longer_than_a_removed_one, set_up,
+			scratch_leave),
+		cmocka_unit_test_setup_teardown(test_line_that_fills_the_memory_is_an_error, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),

@@ -16,7 +16,10 @@
 #include "base/file.h"
 #include "base/suggest.h"
 
-#define CHUNK (256 * 1024)
+#define CHUNK          (256 * 1024)
+#define MAX_LINE_BYTES ((size_t)64 << 20)
+/* The copy of the file is in memory. */
+#define MAX_FILE_BYTES ((off_t)1 << 30)
 
 /*
  * The buffer holds [begin, end); a command is found in place, and its
@@ -100,7 +103,7 @@ void commands_close(struct commands *c)
 static int spool(int from, int to)
 {
 	char chunk[64 * 1024];
-	for (;;) {
+	for (off_t copied = 0; copied <= MAX_FILE_BYTES;) {
 		ssize_t n = read(from, chunk, sizeof(chunk));
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -109,7 +112,9 @@ static int spool(int from, int to)
 		int r = file_write_all(to, chunk, (size_t)n);
 		if (r < 0)
 			return r;
+		copied += n;
 	}
+	return -EFBIG;
 }
 
 int commands_read(const char *path, enum trust_choice choice, struct commands **ret, struct gd_error *err)
@@ -122,7 +127,7 @@ int commands_read(const char *path, enum trust_choice choice, struct commands **
 	int r = commands_open(path, choice, &c, err);
 	if (r < 0)
 		return r;
-	r = fstat(c->fd, &st) < 0 ? -errno : spool(c->fd, copy);
+	r = fstat(c->fd, &st) < 0 ? -errno : st.st_size > MAX_FILE_BYTES ? -EFBIG : spool(c->fd, copy);
 	if (r < 0)
 		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
 	if (c->close_fd)
@@ -190,6 +195,9 @@ static int make_room(struct commands *c)
 /* Some more bytes; at the end sets at_end. */
 static int fill(struct commands *c)
 {
+	/* Sparse files have lines that fill the memory. */
+	if (c->end - c->begin >= MAX_LINE_BYTES)
+		return -EFBIG;
 	int r = make_room(c);
 	if (r < 0)
 		return r;

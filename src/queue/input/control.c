@@ -88,7 +88,7 @@ int control_jobs(struct journal *j, enum event event, const struct id_list *ids,
 	void *context, size_t *ret_done, struct gd_error *err)
 {
 	struct control_result o = {.refused = refused, .context = context};
-	int r = follow_open(j->path, false, &o.follow, err);
+	int r = follow_open_journal(j, &o.follow, err);
 	if (r < 0)
 		return r;
 	r = journal_lock(j, err);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/date.h"
@@ -18,6 +20,12 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 {
 	*s = (struct submit){.journal = j, .ids = ids, .now_ms = date_now_ms()};
 	return journal_lock(j, err);
+}
+
+bool submit_cwd_is_own(void)
+{
+	struct stat st;
+	return stat(".", &st) == 0 && (st.st_uid == 0 || st.st_uid == geteuid());
 }
 
 int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err)
@@ -42,8 +50,23 @@ static int submit_flush(struct submit *s, struct gd_error *err)
 	return r;
 }
 
+/* In JSON, a byte takes six at most. */
+#define MAX_COMMAND_BYTES (JOURNAL_MAX_LINE_BYTES / 8)
+
+static int check_size(size_t command_size, struct gd_error *err)
+{
+	if (command_size <= MAX_COMMAND_BYTES)
+		return 0;
+	return error_set(err, -E2BIG,
+		"adding a job: its command has %zu MiB, at most %zu are possible; put it into a script",
+		command_size >> 20, MAX_COMMAND_BYTES >> 20);
+}
+
 int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err)
 {
+	int r = check_size(spec->command_size, err);
+	if (r < 0)
+		return r;
 	uint64_t id = journal_take_ids(s->journal, 1);
 	record_write_add(&s->lines, id, s->now_ms, spec);
 	if (text_error(&s->lines) || id_list_add(s->ids, id) < 0)
@@ -142,6 +165,8 @@ static int check_file(struct commands *c, const struct jobs *js, struct gd_error
 		if (r <= 0)
 			return r;
 		r = check_after(js, &command, commands_name(c), err);
+		if (r == 0)
+			r = check_size(command.bytes.size, err);
 	}
 	return r;
 }
@@ -172,7 +197,7 @@ int submit_file(
 	struct follow f;
 	struct submit s;
 	/* Most of the journal before the lock, so that nobody waits for us. */
-	int r = follow_open(j->path, false, &f, err);
+	int r = follow_open_journal(j, &f, err);
 	if (r < 0)
 		return r;
 	r = check_file(c, &f.jobs, err);

@@ -19,6 +19,8 @@
 
 /* What was saved less than so long ago may be meant for a job that is not in the journal yet. */
 #define SWEEP_AGE_S 3600
+/* The kernel takes much less. */
+#define MAX_BYTES (64 << 20)
 
 /* So that it is still there after a power cut. Some file systems cannot sync a directory and say so. */
 static int sync_folders(int dir_fd)
@@ -117,10 +119,14 @@ int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size)
 	if (strlen(name) >= HASH_TEXT || strchr(name, '/'))
 		return -EINVAL;
 	snprintf(path, sizeof(path), "env/%s", name);
-	cleanup_(closep) int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_(closep) int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (st.st_size > MAX_BYTES)
+		return -EFBIG;
 	cleanup_(freep) char *data = malloc((size_t)st.st_size + 1);
 	if (!data)
 		return -ENOMEM;

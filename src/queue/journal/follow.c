@@ -13,7 +13,10 @@
 #include "base/error.h"
 #include "base/lock.h"
 
-int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
+/* Prunes are rare: somebody who replaces the journal all the time wants its readers to hang. */
+#define MOST_RESETS 100
+
+static int open_path(const char *path, bool watch, bool checked, struct follow *ret, struct gd_error *err)
 {
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
@@ -22,10 +25,11 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	if (r < 0)
 		return r;
 	r = journal_reader_init(&f.reader, f.path);
+	f.reader.checked = checked;
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
 	if (r == 0 && asprintf(&dir, "%s.d", f.path) >= 0)
-		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(&f, err);
 	if (r == 0 && f.reader.fd < 0)
 		r = error_set(err, -ENOENT,
@@ -35,6 +39,16 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	else
 		*ret = f;
 	return r;
+}
+
+int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
+{
+	return open_path(path, watch, false, ret, err);
+}
+
+int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_error *err)
+{
+	return open_path(j->path, false, !j->accepted, ret, err);
 }
 
 void follow_close(struct follow *f)
@@ -51,17 +65,14 @@ int follow_update(struct follow *f, struct gd_error *err)
 {
 	int r;
 	f->reset = false;
-	while ((r = journal_reader_read(&f->reader, jobs_apply, &f->jobs)) == 1) {
+	for (int resets = 0; (r = journal_reader_read(&f->reader, jobs_apply, &f->jobs)) == 1; resets++) {
 		jobs_reset(&f->jobs);
 		f->reset = true;
+		if (resets == MOST_RESETS)
+			return error_set(err, -EAGAIN,
+				"reading journal '%s': another file takes its place again and again", f->path);
 	}
-	if (r == -ENOTSUP)
-		return error_set(err, r, "reading journal '%s': it was written by a newer gpuq; use that one", f->path);
-	if (r == -EINVAL)
-		return error_set(err, r, "reading journal '%s': it is not a regular file", f->path);
-	if (r < 0)
-		return error_set(err, r, "reading journal '%s': %s", f->path, error_words(r));
-	return 0;
+	return r < 0 ? journal_reader_explain(&f->reader, r, err) : 0;
 }
 
 void follow_wait(struct follow *f)

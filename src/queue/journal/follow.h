@@ -18,6 +18,8 @@ struct follow {
 
 /* Reads all there is. Makes no file and needs no right to write. -ENOENT where there is no journal. */
 int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err);
+/* The same for a program that acts on what it reads: only a file that passes the check of journal_open() is read. */
+int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_error *err);
 void follow_close(struct follow *f);
 
 /* Reads what is new. */

@@ -64,6 +64,7 @@ struct job_spec {
 	size_t command_size;
 	const char *name; /* or NULL, as all of these */
 	const char *cwd;
+	bool cwd_own;     /* it belongs to the user or root, and must still do so when the job starts */
 	const char *env;  /* of the environment store */
 	const char *file; /* the commands file it came from */
 	const char *log_dir;
@@ -91,6 +92,7 @@ struct job_wish {
 	const char *cwd, *env, *file, *log_dir, *on_finish; /* interned, or NULL */
 	int64_t mem_mb, min_free_mem_mb, timeout_ms;
 	int num_gpus, retries;
+	bool cwd_own;     /* see struct job_spec */
 	bool has_retries; /* else they are those of the runner of its last attempt */
 };
 

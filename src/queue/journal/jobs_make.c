@@ -138,6 +138,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	w.num_gpus = clamp_int(r->num_gpus);
 	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
 	w.has_retries = r->retries >= 0;
+	w.cwd_own = r->cwd_own;
 	if (r->after.type && !*error)
 		*error = copy_after(js, &r->after, &job->after);
 	job->wish = intern_wish(js, &w);

@@ -44,13 +44,13 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 	}
 }
 
-bool journal_is_removed(const struct journal *j)
+int journal_absence_limit_ms(const struct journal *j)
 {
-	struct stat st;
+	struct stat lock, st;
 	cleanup_(freep) char *folder = strdup(j->path);
-	if (!folder || fstat(j->lock_fd, &st) < 0 || st.st_nlink > 0)
-		return false;
-	return stat(dirname(folder), &st) < 0 && errno == ENOENT;
+	if (!folder || fstat(j->lock_fd, &lock) < 0 || stat(dirname(folder), &st) == 0 || errno != ENOENT)
+		return 0;
+	return lock.st_nlink > 0 ? JOURNAL_RENAMED_MS : JOURNAL_REMOVED_MS;
 }
 
 static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)

@@ -85,11 +85,12 @@ int journal_lock(struct journal *j, struct gd_error *err);
 void journal_unlock(struct journal *j);
 
 /*
- * Whether the queue was removed, with the folder in which it stood: then no line can be written any more, and nobody
- * will read one. Who waits to write does not do so for longer than this.
+ * How long to wait for the folder in which the queue stood, until no line can be expected to be written any more; 0: it
+ * is there. It was removed, or renamed and may be renamed back.
  */
-bool journal_is_removed(const struct journal *j);
+int journal_absence_limit_ms(const struct journal *j);
 #define JOURNAL_REMOVED_MS 10000
+#define JOURNAL_RENAMED_MS 600000
 
 /* Why a lock of the queue could not be had, in words; returns code. */
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err);
@@ -114,6 +115,9 @@ int journal_sync(struct journal *j, struct gd_error *err);
 
 /* Puts a complete and synced file of the folder in the journal's place, under the lock. */
 int journal_replace(struct journal *j, const char *draft, struct gd_error *err);
+
+/* A longer line is not a line: the file has a hole, or another user made it. No longer one is written. */
+#define JOURNAL_MAX_LINE_BYTES ((size_t)64 << 20)
 
 /* ---- Reading ------------------------------------------------------------- */
 
@@ -146,9 +150,11 @@ void journal_reader_finish(struct journal_reader *r);
 /*
  * All complete lines that are new. Returns 0 at the end of the file, 1 when the file
  * at the path is another one by now (all of the old one has been read):
- * forget what was read and call again, which begins the new one.
+ * forget what was read and call again, which begins the new one. -EFBIG: a line is too long.
  */
 int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context);
+/* Says what journal_reader_read() failed with, and what to do. Returns the code. */
+int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err);
 
 /* ---- Following ------------------------------------------------------------ */
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/trust.h"
+#include "queue/journal/trust.h"
 
 #define FIRST_ROOM ((size_t)1 << 20)
 
@@ -101,6 +104,8 @@ static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *cont
 		r->offset += taken;
 		if ((size_t)n < r->capacity)
 			return 0;
+		if (taken == 0 && r->capacity >= JOURNAL_MAX_LINE_BYTES)
+			return -EFBIG;
 		if (taken == 0 && array_reserve(r->buf, &r->capacity, r->capacity * 4) < 0)
 			return -ENOMEM;
 	}
@@ -125,6 +130,23 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 		return 0;
 	close(take_fd(&r->fd));
 	return 1;
+}
+
+int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err)
+{
+	if (code == -EPERM && r->objection)
+		return trust_refuse(r->path, r->objection, err);
+	if (code == -ENOTSUP)
+		return error_set(
+			err, code, "reading journal '%s': it was written by a newer gpuq; use that one", r->path);
+	if (code == -EINVAL)
+		return error_set(err, code, "reading journal '%s': it is not a regular file", r->path);
+	if (code == -EFBIG)
+		return error_set(err, code,
+			"reading journal '%s': line %" PRIu64
+			" is longer than 64 MiB: the file is damaged; move it away",
+			r->path, r->line_no + 1);
+	return error_set(err, code, "reading journal '%s': %s", r->path, error_words(code));
 }
 
 static const char *base_name(const char *path)

@@ -27,6 +27,8 @@ static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lac
 		if (n < 0)
 			return -errno;
 		char *newline = memrchr(buf, '\n', (size_t)n);
+		if (!newline && from > 0 && room >= JOURNAL_MAX_LINE_BYTES)
+			return -EFBIG;
 		if (!newline && from > 0)
 			continue;
 		*ret_end = newline ? from + (newline - buf) + 1 : 0;
@@ -42,6 +44,9 @@ static int truncate_torn_line(struct journal *j, off_t size, struct gd_error *er
 	bool lacks_newline = false;
 	off_t end = size;
 	int r = size > 0 ? find_end(j, size, &end, &lacks_newline) : 0;
+	if (r == -EFBIG)
+		return error_set(err, r,
+			"reading journal '%s': its end is not a line: the file is damaged; move it away", j->path);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", j->path, error_words(r));
 	if (lacks_newline) {
@@ -72,14 +77,16 @@ static int note_id(void *context, uint64_t line_no, const char *line, size_t siz
 }
 
 /* Brings next_id up to date from the lines after `from`. */
-static int scan_ids(struct journal *j, off_t from)
+static int scan_ids(struct journal *j, off_t from, struct gd_error *err)
 {
 	struct journal_reader r;
 	int e = journal_reader_init_open(&r, j);
 	if (e < 0)
-		return e;
+		return error_set(err, e, "reading journal '%s': %s", j->path, error_words(e));
 	r.offset = from;
 	e = journal_reader_read(&r, note_id, j);
+	if (e < 0)
+		journal_reader_explain(&r, e, err);
 	journal_reader_finish(&r);
 	return e < 0 ? e : 0;
 }
@@ -109,12 +116,12 @@ int journal_recover(struct journal *j, off_t size, const struct journal_counters
 		/* Another file: its ids count, and no id that was given before is given again. */
 		uint64_t before = j->next_id;
 		j->next_id = 1;
-		r = scan_ids(j, 0);
+		r = scan_ids(j, 0, err);
 		j->next_id = j->next_id > before ? j->next_id : before;
 	} else {
-		r = scan_ids(j, from);
+		r = scan_ids(j, from, err);
 	}
 	if (r < 0)
-		return error_set(err, r, "reading journal '%s': %s", j->path, error_words(r));
+		return r;
 	return j->size == 0 ? write_header(j, err) : 0;
 }

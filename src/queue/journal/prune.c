@@ -299,7 +299,7 @@ static void sweep_environments(struct pruning *p)
 
 static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
 {
-	int r = follow_open(p->journal->path, false, &p->follow, err);
+	int r = follow_open_journal(p->journal, &p->follow, err);
 	if (r < 0)
 		return r;
 	if (p->follow.reader.dev != p->journal->dev || p->follow.reader.ino != p->journal->ino)

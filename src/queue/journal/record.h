@@ -59,6 +59,7 @@ struct record {
 	int64_t duration_ms;
 	int64_t peak_mem_mb; /* -1 */
 	bool held;
+	bool cwd_own;
 	/* Slices of the line; together, so that they are quickly emptied. */
 	union {
 		struct {

@@ -89,6 +89,7 @@ static const struct member members[] = {
 	MEMBER("log_dir", STRING, log_dir),
 	MEMBER("version", INT, version),
 	MEMBER("next_id", INT, next_id),
+	MEMBER("cwd_own", BOOL, cwd_own),
 	MEMBER("cwd_b64", STRING, cwd_b64),
 	MEMBER("log_b64", STRING, log_b64),
 	MEMBER("duration", SECONDS, duration_ms),

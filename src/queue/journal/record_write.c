@@ -50,6 +50,8 @@ void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct
 	json_put_any(t, "command", s->command, s->command_size);
 	put_optional(t, "name", s->name);
 	put_optional(t, "cwd", s->cwd);
+	if (s->cwd && s->cwd_own)
+		json_put_bool(t, "cwd_own", true);
 	if (s->env)
 		json_put_string(t, "env", s->env);
 	put_optional(t, "file", s->file);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -237,6 +238,17 @@ static void exec_script(const struct attempt *a)
 		execle("/bin/sh", "sh", name, (char *)NULL, a->envp);
 }
 
+/* Checked once it is entered: nobody can put another in its place from then on. */
+int attempt_enter_directory(const struct attempt *a)
+{
+	struct stat st;
+	if (!*a->cwd)
+		return 0;
+	if (chdir(a->cwd) < 0 || (a->order.cwd_own && stat(".", &st) < 0))
+		return -errno;
+	return a->order.cwd_own && st.st_uid != geteuid() && st.st_uid != 0 ? -ENOTUNIQ : 0;
+}
+
 _Noreturn void attempt_exec(
 	const struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page, pid_t parent)
 {
@@ -253,8 +265,9 @@ _Noreturn void attempt_exec(
 	if (r < 0)
 		leave(page, ATTEMPT_REFUSED, r);
 	page->stage = ATTEMPT_STARTED;
-	if (*a->cwd && chdir(a->cwd) < 0)
-		leave(page, ATTEMPT_NO_DIRECTORY, -errno);
+	r = attempt_enter_directory(a);
+	if (r < 0)
+		leave(page, ATTEMPT_NO_DIRECTORY, r);
 	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
 	if (a->script_fd >= 0)
 		exec_script(a);

@@ -53,18 +53,31 @@ static int make_directory(const char *path, enum log_access access)
 	return fd < 0 || fchmod(fd, directory_mode(access)) < 0 ? -errno : 0;
 }
 
-static int open_directory(const struct attempt_log_options *o, int *ret)
+/* Another user may have put a link to a directory of this user in its place since the last attempt. */
+static int open_existing(const struct attempt_log_options *o, int *ret)
 {
-	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-	cleanup_(closep) int fd = open(o->directory, flags);
-	if (fd < 0 && errno == ENOENT) {
-		int r = make_directory(o->directory, o->access);
-		if (r < 0)
-			return r;
-		fd = open(o->directory, flags);
+	if (!o->accepted) {
+		int r = trust_open_directory(o->directory, false, ret, NULL);
+		return r == -EPERM ? -ENOTUNIQ : r;
 	}
+	int fd = open(o->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
+	*ret = fd;
+	return 0;
+}
+
+static int open_directory(const struct attempt_log_options *o, int *ret)
+{
+	cleanup_(closep) int fd = -1;
+	int r = open_existing(o, &fd);
+	if (r == -ENOENT) {
+		r = make_directory(o->directory, o->access);
+		if (r == 0)
+			r = open_existing(o, &fd);
+	}
+	if (r < 0)
+		return r;
 	if (!o->accepted && trust_objection(fd))
 		return -ENOTUNIQ;
 	*ret = take_fd(&fd);

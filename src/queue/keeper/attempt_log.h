@@ -42,7 +42,8 @@ struct attempt_log {
 	}
 
 /*
- * Creates a new file, so no two attempts share one. -ENOTUNIQ: another user can change the directory. The access is set
+ * Creates a new file, so no two attempts share one. -ENOTUNIQ: another user can change the directory,
+ * or a symbolic link of another user leads there. The access is set
  * whatever the umask is, also of the directory if it is created here.
  */
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id);

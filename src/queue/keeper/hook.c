@@ -39,29 +39,30 @@ static int apply_if_its(void *context, uint64_t line_no, const char *line, size_
 	return next == ',' || next == '}' ? jobs_apply(s->jobs, line_no, line, size) : 0;
 }
 
-static int read_lines(const char *journal_path, journal_line_fn *fn, void *context, struct jobs *js)
+static int read_lines(const struct journal *j, journal_line_fn *fn, void *context, struct jobs *js)
 {
 	struct journal_reader reader;
-	int r = journal_reader_init(&reader, journal_path);
+	int r = journal_reader_init(&reader, j->path);
 	if (r < 0)
 		return r;
+	reader.checked = !j->accepted;
 	while ((r = journal_reader_read(&reader, fn, context)) == 1)
 		jobs_reset(js);
 	journal_reader_finish(&reader);
 	return r;
 }
 
-int hook_read_job(const char *journal_path, uint64_t id, struct jobs *ret)
+int hook_read_job(const struct journal *j, uint64_t id, struct jobs *ret)
 {
 	struct jobs js;
 	struct search s = {.jobs = &js};
 	jobs_init(&js);
 	s.size = (size_t)snprintf(s.member, sizeof(s.member), ",\"id\":%" PRIu64, id);
-	int r = read_lines(journal_path, apply_if_its, &s, &js);
+	int r = read_lines(j, apply_if_its, &s, &js);
 	/* Written by somebody else, with spaces or without a number: then only all of it tells. */
 	if (r == 0 && !jobs_find(&js, id)) {
 		jobs_reset(&js);
-		r = read_lines(journal_path, jobs_apply, &js, &js);
+		r = read_lines(j, jobs_apply, &js, &js);
 	}
 	if (r == 0 && !jobs_find(&js, id))
 		r = -ENOENT;
@@ -106,7 +107,10 @@ _Noreturn static void execute(const struct attempt *a, int input_fd)
 {
 	attempt_reset_signals();
 	setsid();
-	if (dup2(input_fd, STDIN_FILENO) >= 0 && (!*a->cwd || chdir(a->cwd) == 0 || errno == ENOENT))
+	int r = attempt_enter_directory(a);
+	if (r == -ENOTUNIQ)
+		r = chdir("/");
+	if (dup2(input_fd, STDIN_FILENO) >= 0 && (r == 0 || r == -ENOENT))
 		execle("/bin/sh", "sh", "-c", a->on_finish, (char *)NULL, a->envp);
 	_exit(127);
 }

@@ -10,13 +10,14 @@
 
 #include "base/text.h"
 #include "queue/journal/jobs.h"
+#include "queue/journal/journal.h"
 #include "queue/keeper/attempt.h"
 
 /*
  * The job alone, as the journal has it. To be asked before its end is written: from then on a prune may take
- * it out. -ENOENT where it is not there.
+ * it out. -ENOENT where it is not there; -EPERM where another user has put a journal in place.
  */
-int hook_read_job(const char *journal_path, uint64_t id, struct jobs *ret);
+int hook_read_job(const struct journal *j, uint64_t id, struct jobs *ret);
 
 /* The object of a job as it is, but for one that will be tried again: that is as its last attempt left it. */
 int hook_describe_job(struct job *job, struct text *ret);

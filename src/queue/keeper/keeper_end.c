@@ -58,7 +58,9 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 	else
 		e->exit_code = WEXITSTATUS(k->status);
 	if (k->page->stage == ATTEMPT_NO_DIRECTORY)
-		text_appendf(words, "entering directory '%s': %s", a->cwd, error_words(k->page->code));
+		text_appendf(words, "entering directory '%s': %s", a->cwd,
+			k->page->code == -ENOTUNIQ ? "it has been replaced and belongs to another user"
+						   : error_words(k->page->code));
 	else if (k->page->stage == ATTEMPT_NO_EXEC)
 		text_appendf(words, "executing /bin/sh: %s", error_words(k->page->code));
 	else if (k->reason)
@@ -77,8 +79,9 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 static void wait_for_journal(struct keeper *k)
 {
 	poll(NULL, 0, WRITE_AGAIN_MS);
-	k->removed_ms = journal_is_removed(k->journal) ? k->removed_ms + WRITE_AGAIN_MS : 0;
-	if (k->removed_ms > JOURNAL_REMOVED_MS)
+	int limit_ms = journal_absence_limit_ms(k->journal);
+	k->removed_ms = limit_ms ? k->removed_ms + WRITE_AGAIN_MS : 0;
+	if (limit_ms && k->removed_ms > limit_ms)
 		keeper_leave(k);
 }
 
@@ -106,7 +109,7 @@ static bool start_is_written(struct keeper *k)
 	while (journal_lock(k->journal, NULL) < 0)
 		wait_for_journal(k);
 	journal_unlock(k->journal);
-	while (follow_open(k->journal_path, false, &f, NULL) < 0)
+	while (follow_open_journal(k->journal, &f, NULL) < 0)
 		wait_for_journal(k);
 	const struct job *job = jobs_find(&f.jobs, o->id);
 	bool written = job && job->state == JOB_RUNNING && job->attempts->attempt == o->attempt && job->keeper &&
@@ -142,7 +145,10 @@ static void end_with_hook(struct keeper *k, const struct text *line, enum job_st
 	cleanup_(text_finish) struct text input = {0};
 	struct jobs js;
 	uint64_t id = k->attempt.order.id;
-	int r = hook_read_job(k->journal_path, id, &js);
+	int r;
+	/* Another user has put a journal in place: the end cannot be written either, before the right one is back. */
+	while ((r = hook_read_job(k->journal, id, &js)) == -EPERM)
+		wait_for_journal(k);
 	append_end(k, line);
 	keeper_send_note(k, KEEPER_NOTE_ENDED, id, (int)state);
 	if (r == 0) {

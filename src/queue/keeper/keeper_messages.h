@@ -35,6 +35,7 @@ struct keeper_order {
 	uint32_t num_env; /* changes to the environment */
 	uint32_t gpu_full;
 	uint32_t log_access;   /* enum log_access */
+	uint32_t cwd_own;      /* cwd must belong to the user or root */
 	uint32_t log_accepted; /* other users may change log_dir: the user named it */
 	uint64_t size;
 	/*

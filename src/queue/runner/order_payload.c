@@ -65,6 +65,7 @@ int order_payload_write_job(struct runner *r, const struct job *job, const struc
 		}
 		text_append(t, "", 1);
 	}
+	o->cwd_own = job->wish->cwd_own;
 	o->num_gpus = (uint32_t)run->num_gpus;
 	for (size_t i = 0; i < run->num_gpus; i++) {
 		int32_t index = gpus[i]->index;

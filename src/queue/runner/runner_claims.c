@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/running.h"
+#include "queue/schedule/claim_proof_file.h"
 #include "queue/schedule/gpu_users.h"
 
 void runner_claims_open(struct runner *r)
@@ -84,6 +86,24 @@ int running_claim_text(const struct running *run, struct text *t)
 	return size < 0 ? size : 0;
 }
 
+static bool has_claim_of_others(const struct claims_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->claims[i].owner != geteuid())
+			return true;
+	return false;
+}
+
+/* Best effort: if the file cannot be used, this runner counts the time from its own start. */
+static void update_proofs(struct runner *r)
+{
+	uint64_t now_ns = clock_now_ns();
+	int fd;
+	if (has_claim_of_others(&r->others) && claims_own_folder(r->claims, true, &fd) == 0)
+		(void)claim_proofs_sync(&r->proofs, now_ns, r->machine.boot, fd);
+	(void)claim_proofs_update(&r->proofs, now_ns, &r->others, r->gpus, gpu_users_foreign_pids(&r->machine));
+}
+
 void runner_claims_read(struct runner *r)
 {
 	if (!r->claims)
@@ -91,5 +111,5 @@ void runner_claims_read(struct runner *r)
 	claims_list_finish(&r->others);
 	r->others = (struct claims_list){0};
 	claims_list(r->claims, r->queue_name, &r->others);
-	(void)claim_proofs_update(&r->proofs, clock_now_ns(), &r->others, r->gpus, gpu_users_foreign_pids(&r->machine));
+	update_proofs(r);
 }

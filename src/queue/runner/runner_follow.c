@@ -183,10 +183,8 @@ int runner_read(struct runner *r)
 			error_set(&r->error, e,
 				"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
 				r->journal->path, r->jobs.version);
-		else if (r->reader.objection)
-			trust_refuse(r->journal->path, r->reader.objection, &r->error);
 		else
-			error_set(&r->error, e, "reading journal '%s': %s", r->journal->path, error_words(e));
+			journal_reader_explain(&r->reader, e, &r->error);
 		r->fatal = e;
 		return e;
 	}

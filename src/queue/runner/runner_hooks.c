@@ -23,6 +23,7 @@ struct hook_wait {
 	struct hook_wait *next;
 	uint64_t id;
 	uint32_t attempt;
+	bool cwd_own;
 	struct text strings; /* the payload of the order */
 };
 
@@ -59,6 +60,7 @@ void runner_hook_plan(struct runner *r, struct job *job)
 	}
 	h->id = job->id;
 	h->attempt = job->num_attempts;
+	h->cwd_own = job->wish->cwd_own;
 	if (r->hooks)
 		r->last_hook->next = h;
 	else
@@ -112,8 +114,11 @@ void runner_hooks_run(struct runner *r)
 			return;
 		}
 		r->hooks = h->next;
-		struct keeper_order o = {
-			.kind = KEEPER_ORDER_HOOK, .id = h->id, .attempt = h->attempt, .size = h->strings.length};
+		struct keeper_order o = {.kind = KEEPER_ORDER_HOOK,
+			.id = h->id,
+			.attempt = h->attempt,
+			.cwd_own = h->cwd_own,
+			.size = h->strings.length};
 		k->hook = true;
 		k->due = h;
 		(void)runner_keeper_send(k, &o, h->strings.data);

@@ -41,6 +41,9 @@ int runner_rules_read(int dir_fd, struct runner_rules *ret)
 	int at = 0;
 	if (dir_fd < 0 || file_read_small(dir_fd, "runner.lock", line, sizeof(line)) < 0)
 		return -ENOENT;
+	/* A new runner has the lock and has not written its line yet. */
+	if (line[0] == '\0')
+		return -EAGAIN;
 	int got = sscanf(line,
 		"pid %*d host %64s min_free_mem_mb %" SCNd64 " jobs_per_gpu %d poll_interval_ms %" SCNd64
 		" machine %47s gpus %n",

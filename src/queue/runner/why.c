@@ -14,6 +14,7 @@
 #include "gpu/list.h"
 #include "queue/journal/job_line.h"
 #include "queue/schedule/claim_entries.h"
+#include "queue/schedule/claim_proof_file.h"
 #include "queue/schedule/need.h"
 #include "queue/schedule/pending.h"
 #include "queue/schedule/process_owner.h"
@@ -29,6 +30,7 @@ struct runner_model {
 	const struct gd_gpu_list *gpus;
 	struct gd_gpu_list *own_gpus; /* read here; NULL: the caller passed them */
 	struct claims_list claims;    /* of all queues, including this one */
+	struct claim_proofs proofs;   /* as the runners of this user have recorded them */
 	struct claim_entry *entries;
 	char queue_name[HASH_TEXT];
 	struct ledger ledger;
@@ -52,6 +54,7 @@ static void runner_model_finish(struct runner_model *m)
 	free(m->running);
 	free(m->entries);
 	claims_list_finish(&m->claims);
+	claim_proofs_finish(&m->proofs);
 	pending_destroy(m->pending);
 	placement_reservation_finish(&m->reservation);
 }
@@ -68,10 +71,15 @@ static int find_gpu(const struct gd_gpu_list *gpus, int index)
 static int read_claims(struct runner_model *m)
 {
 	struct claims *c;
+	int fd;
 	hash_format(hash_bytes(m->follow->path, strlen(m->follow->path)), m->queue_name);
 	bool simulated = m->gpus->count == 0 || m->gpus->gpus[0]->vendor == GD_VENDOR_SIMULATED;
 	if (!simulated && claims_open(NULL, &c, NULL) == 0) {
+		uint64_t now_ns = clock_now_ns();
 		claims_list(c, "", &m->claims);
+		if (claims_own_folder(c, false, &fd) == 0)
+			(void)claim_proofs_load(&m->proofs, now_ns, m->here.boot, fd);
+		(void)claim_proofs_update(&m->proofs, now_ns, &m->claims, m->gpus, gpu_users_foreign_pids(&m->here));
 		claims_close(c);
 	}
 	m->entries = calloc(m->claims.count + 1, sizeof(*m->entries));
@@ -143,8 +151,7 @@ static int build_ledger(struct runner_model *m)
 			n++;
 		}
 	drop_own_claims(m);
-	/* All claims count here: only the runner knows since when each user claims. */
-	n += claim_entries(&m->claims, m->gpus, &(struct claim_proofs){0}, m->entries, m->jobs + n);
+	n += claim_entries(&m->claims, m->gpus, &m->proofs, m->entries, m->jobs + n);
 	return ledger_build(&m->ledger, &(struct ledger_input){.gpus = m->gpus->gpus,
 						.notes = m->notes,
 						.num_gpus = m->gpus->count,

@@ -26,7 +26,7 @@ size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *g
 		e->num_gpus = 0;
 		for (size_t k = 0; k < c->info.num_gpus; k++) {
 			int at = claim_gpu_position(gpus, c->info.gpus[k]);
-			if (at >= 0 && claim_proofs_count(proofs, now_ns, c->owner, at))
+			if (at >= 0 && claim_proofs_count(proofs, now_ns, c->owner, c->info.gpus[k]))
 				e->gpus[e->num_gpus++] = at;
 		}
 		if (e->num_gpus == 0)

@@ -20,8 +20,10 @@
 
 #define MAX_ENTRIES 65536
 #define MAX_FOLDERS 4096
-#define SETTLE_MS   100
-#define OPEN_FLAGS  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+/* Users have one; a second one if somebody took the name of the first. */
+#define MAX_FOLDERS_OF_USER 16
+#define SETTLE_MS           100
+#define OPEN_FLAGS          (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 uint64_t claim_random(void)
 {
@@ -157,12 +159,18 @@ static int add_by_process(struct claim_folders *f, size_t *capacity, int dir_fd)
 	return r;
 }
 
-static void remove_duplicates(struct claim_folders *f)
+/* Keeps each folder once, and the first MAX_FOLDERS_OF_USER of each user: every look at the claims opens them all. */
+static void keep_few(struct claim_folders *f)
 {
-	size_t kept = 0;
-	for (size_t i = 0; i < f->count; i++)
-		if (kept == 0 || compare_folders(&f->folders[kept - 1], &f->folders[i]) != 0)
+	size_t kept = 0, of_user = 0;
+	for (size_t i = 0; i < f->count; i++) {
+		const struct claim_folder *last = kept > 0 ? &f->folders[kept - 1] : NULL;
+		if (last && compare_folders(last, &f->folders[i]) == 0)
+			continue;
+		of_user = last && last->owner == f->folders[i].owner ? of_user + 1 : 1;
+		if (of_user <= MAX_FOLDERS_OF_USER)
 			f->folders[kept++] = f->folders[i];
+	}
 	f->count = kept;
 }
 
@@ -223,7 +231,7 @@ int claim_folders_update(int dir_fd, struct claim_folders *f)
 	}
 	if (fresh.count > 1)
 		qsort(fresh.folders, fresh.count, sizeof(*fresh.folders), compare_folders);
-	remove_duplicates(&fresh);
+	keep_few(&fresh);
 	claim_folders_finish(f);
 	*f = fresh;
 	return 0;

@@ -44,7 +44,7 @@ int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err);
 /*
  * All folders that count; reads the directory only if it has changed since the last call. In a directory that somebody
  * has filled with more than 65,536 entries, or 4,096 folders, only those of users with a process on this machine are
- * found.
+ * found. Of each user at most 16 folders count.
  */
 int claim_folders_update(int dir_fd, struct claim_folders *f);
 void claim_folders_finish(struct claim_folders *f);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/schedule/claim_proof.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,12 @@
 #include <unistd.h>
 
 #include "base/array.h"
+
+/* A user with subordinate ids could claim under thousands of ids. */
+#define MAX_PROOFS 16384
+
+/* Memory is in use from this part of the card on; drivers and displays use a little always. */
+#define IN_USE_PART 16
 
 int claim_gpu_position(const struct gd_gpu_list *gpus, const char *key)
 {
@@ -29,73 +36,110 @@ static int compare(const void *a, const void *b)
 	const struct claim_proof *x = a, *y = b;
 	if (x->user != y->user)
 		return x->user < y->user ? -1 : 1;
-	return x->gpu < y->gpu ? -1 : x->gpu > y->gpu;
+	return strcmp(x->gpu, y->gpu);
 }
 
-static struct claim_proof *find(const struct claim_proofs *p, uid_t user, int gpu)
+/* The position of the record, or where it belongs. */
+static size_t place_of(const struct claim_proofs *p, uid_t user, const char *gpu, bool *ret_found)
 {
-	struct claim_proof key = {.user = user, .gpu = gpu};
-	return p->count ? bsearch(&key, p->proofs, p->count, sizeof(key), compare) : NULL;
+	struct claim_proof key = {.user = user};
+	snprintf(key.gpu, sizeof(key.gpu), "%s", gpu);
+	size_t at = array_lower_bound(&key, p->proofs, p->count, sizeof(key), compare);
+	*ret_found = at < p->count && compare(&key, &p->proofs[at]) == 0;
+	return at;
 }
 
-/* One for each user and GPU, and what is known of it from before. */
-static int collect(const struct claim_proofs *before, uint64_t now_ns, const struct claims_list *claims,
-	const struct gd_gpu_list *gpus, struct claim_proofs *ret)
+static struct claim_proof *find(const struct claim_proofs *p, uid_t user, const char *gpu)
 {
-	size_t capacity = 0, kept = 0;
-	for (size_t i = 0; i < claims->count; i++) {
-		const struct claim_other *c = &claims->claims[i];
-		for (size_t k = 0; k < c->info.num_gpus && !is_believed(c->owner); k++) {
-			int gpu = claim_gpu_position(gpus, c->info.gpus[k]);
-			if (gpu < 0)
-				continue;
-			int r = array_reserve(ret->proofs, &capacity, ret->count + 1);
-			if (r < 0)
-				return r;
-			const struct claim_proof *old = find(before, c->owner, gpu);
-			ret->proofs[ret->count++] = (struct claim_proof){c->owner, gpu, old ? old->since_ns : now_ns};
-		}
-	}
-	if (ret->count > 1)
-		qsort(ret->proofs, ret->count, sizeof(*ret->proofs), compare);
-	for (size_t i = 0; i < ret->count; i++)
-		if (kept == 0 || compare(&ret->proofs[kept - 1], &ret->proofs[i]) != 0)
-			ret->proofs[kept++] = ret->proofs[i];
-	ret->count = kept;
-	return 0;
+	bool found;
+	size_t at = place_of(p, user, gpu, &found);
+	return found ? &p->proofs[at] : NULL;
+}
+
+/* A record for this user and GPU, a new one if there is none; NULL: no room. */
+static struct claim_proof *find_or_add(struct claim_proofs *p, uid_t user, const char *gpu)
+{
+	bool found;
+	size_t at = place_of(p, user, gpu, &found);
+	if (found)
+		return &p->proofs[at];
+	if (p->count == MAX_PROOFS || array_reserve(p->proofs, &p->capacity, p->count + 1) < 0)
+		return NULL;
+	memmove(&p->proofs[at + 1], &p->proofs[at], (p->count - at) * sizeof(*p->proofs));
+	p->count++;
+	p->proofs[at] = (struct claim_proof){.user = user};
+	snprintf(p->proofs[at].gpu, sizeof(p->proofs[at].gpu), "%s", gpu);
+	return &p->proofs[at];
+}
+
+static void forget_old(struct claim_proofs *p, uint64_t now_ns)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < p->count; i++)
+		if (now_ns - p->proofs[i].seen_ns < CLAIM_PROOF_FORGET_NS)
+			p->proofs[kept++] = p->proofs[i];
+	p->count = kept;
+}
+
+static void see_claim(struct claim_proof *proof, uint64_t now_ns)
+{
+	uint64_t since_ns = proof->seen_ns ? now_ns - proof->seen_ns : 0;
+	proof->spent_ns += since_ns < CLAIM_PROOF_GAP_NS ? since_ns : CLAIM_PROOF_GAP_NS;
+	proof->seen_ns = now_ns;
 }
 
 /* Users with a process on the GPU have given their proof. */
-static void see_processes(struct claim_proofs *p, uint64_t now_ns, const struct gd_gpu *gpu, int position)
+static void see_processes(struct claim_proofs *p, uint64_t now_ns, const struct gd_gpu *gpu)
 {
-	for (size_t i = 0; i < gpu->num_processes; i++) {
-		char path[32];
+	char key[CLAIM_KEY_ROOM], path[32];
+	for (size_t i = 0; i < gpu->num_processes && claim_gpu_key(gpu, key); i++) {
 		struct stat st;
 		snprintf(path, sizeof(path), "/proc/%" PRId64, gpu->processes[i]->pid);
-		struct claim_proof *proof = stat(path, &st) == 0 ? find(p, st.st_uid, position) : NULL;
-		if (proof)
-			proof->since_ns = now_ns;
+		struct claim_proof *proof = stat(path, &st) == 0 ? find(p, st.st_uid, key) : NULL;
+		if (proof) {
+			proof->spent_ns = 0;
+			proof->proved_ns = now_ns;
+		}
 	}
+}
+
+static bool is_in_use(const struct gd_gpu *gpu)
+{
+	const uint64_t both = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED;
+	return (gpu->known & both) == both && gpu->memory_used_bytes >= gpu->memory_total_bytes / IN_USE_PART;
+}
+
+/* One record for each other user and GPU. */
+static int see_claims(struct claim_proofs *p, uint64_t now_ns, const struct claims_list *claims,
+	const struct gd_gpu_list *gpus, bool foreign_pids)
+{
+	for (size_t i = 0; i < claims->count; i++) {
+		const struct claim_other *c = &claims->claims[i];
+		for (size_t k = 0; k < c->info.num_gpus && !is_believed(c->owner); k++) {
+			int at = claim_gpu_position(gpus, c->info.gpus[k]);
+			struct claim_proof *proof = at < 0 ? NULL : find_or_add(p, c->owner, c->info.gpus[k]);
+			if (at >= 0 && !proof)
+				return -ENOMEM;
+			if (!proof)
+				continue;
+			const struct gd_gpu *gpu = gpus->gpus[at];
+			bool is_told = !foreign_pids && (gpu->known & GD_GPU_KNOWN_PROCESSES);
+			see_claim(proof, now_ns);
+			proof->in_use = !is_told && is_in_use(gpu);
+		}
+	}
+	return 0;
 }
 
 int claim_proofs_update(struct claim_proofs *p, uint64_t now_ns, const struct claims_list *claims,
 	const struct gd_gpu_list *gpus, bool foreign_pids)
 {
-	struct claim_proofs fresh = {0};
-	int r = collect(p, now_ns, claims, gpus, &fresh);
-	if (r < 0) {
-		claim_proofs_finish(&fresh);
-		return r;
-	}
-	for (size_t g = 0; fresh.count > 0 && !foreign_pids && g < gpus->count; g++)
+	forget_old(p, now_ns);
+	int r = see_claims(p, now_ns, claims, gpus, foreign_pids);
+	for (size_t g = 0; p->count > 0 && !foreign_pids && g < gpus->count; g++)
 		if (gpus->gpus[g]->known & GD_GPU_KNOWN_PROCESSES)
-			see_processes(&fresh, now_ns, gpus->gpus[g], (int)g);
-	for (size_t i = 0; i < fresh.count; i++)
-		if (foreign_pids || !(gpus->gpus[fresh.proofs[i].gpu]->known & GD_GPU_KNOWN_PROCESSES))
-			fresh.proofs[i].since_ns = now_ns;
-	claim_proofs_finish(p);
-	*p = fresh;
-	return 0;
+			see_processes(p, now_ns, gpus->gpus[g]);
+	return r;
 }
 
 void claim_proofs_finish(struct claim_proofs *p)
@@ -104,8 +148,28 @@ void claim_proofs_finish(struct claim_proofs *p)
 	*p = (struct claim_proofs){0};
 }
 
-bool claim_proofs_count(const struct claim_proofs *p, uint64_t now_ns, uid_t user, int gpu)
+int claim_proofs_merge(struct claim_proofs *p, const struct claim_proof *other)
 {
-	const struct claim_proof *proof = is_believed(user) ? NULL : find(p, user, gpu);
-	return !proof || now_ns - proof->since_ns < CLAIM_PROOF_NS;
+	struct claim_proof *mine = find_or_add(p, other->user, other->gpu);
+	if (!mine)
+		return -ENOMEM;
+	if (other->proved_ns > mine->proved_ns ||
+		(other->proved_ns == mine->proved_ns && other->spent_ns > mine->spent_ns)) {
+		mine->proved_ns = other->proved_ns;
+		mine->spent_ns = other->spent_ns;
+	}
+	if (other->seen_ns > mine->seen_ns)
+		mine->seen_ns = other->seen_ns;
+	return 0;
+}
+
+bool claim_proofs_count(const struct claim_proofs *p, uint64_t now_ns, uid_t user, const char *gpu)
+{
+	if (is_believed(user))
+		return true;
+	const struct claim_proof *proof = find(p, user, gpu);
+	/* A claim that cannot be recorded any more does not count: it would count without end. */
+	if (!proof)
+		return p->count < MAX_PROOFS;
+	return proof->in_use || proof->spent_ns + (now_ns - proof->seen_ns) < CLAIM_PROOF_NS;
 }

@@ -359,6 +359,20 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 	return 0;
 }
 
+int claims_own_folder(struct claims *c, bool make, int *ret_fd)
+{
+	const struct claim_folders *folders = &c->folders;
+	int r = c->own_fd < 0 ? -ENOENT : 0;
+	if (r < 0 && make)
+		r = claim_folder_open_own(c->shared_fd, &c->own_fd);
+	for (size_t i = 0; r < 0 && !make && i < folders->count; i++)
+		if (folders->folders[i].owner == geteuid())
+			r = claim_folder_open(c->shared_fd, &folders->folders[i], &c->own_fd);
+	if (r == 0)
+		*ret_fd = c->own_fd;
+	return r;
+}
+
 void claims_list_finish(struct claims_list *list)
 {
 	free(list->claims);

@@ -78,6 +78,12 @@ void claim_release(struct claim *claim); /* NULL is fine */
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret);
 void claims_list_finish(struct claims_list *list);
 
+/*
+ * This user's folder, valid until the next call with `c`; -ENOENT if there is none. make: makes a missing one.
+ * Otherwise, which is for processes that only read, call claims_list() before.
+ */
+int claims_own_folder(struct claims *c, bool make, int *ret_fd);
+
 /* How long to wait before trying again: random, longer with each attempt (0…), at most a second. */
 unsigned claims_backoff_ms(unsigned attempt);
 

@@ -17,8 +17,9 @@ struct web_place {
 };
 
 #define WEB_LISTEN_UNIX "unix:"
-/* The address in a browser that reaches a Unix socket through 'ssh -L 8765:PATH'. */
-#define WEB_UNIX_ADDRESS "http://localhost:8765/"
+/* The address in a browser that reaches a Unix socket through 'ssh -L 127.0.0.1:8765:PATH'. Not
+ * "localhost": a browser would ask [::1] first, where another user of that machine may listen for the token. */
+#define WEB_UNIX_ADDRESS "http://127.0.0.1:8765/"
 
 /*
  * "ADDRESS:PORT" with the address in numbers, an IPv6 one in brackets, or "localhost"; port 0: any that is free. Or

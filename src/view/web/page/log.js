@@ -8,9 +8,15 @@ const MAX_LINES = 20000; // that stay on the page
 
 let log = null; // what is shown; null: none
 
+// Fewer zeros in a row are the job's; more are a hole, as max_log_size leaves it.
+const HOLE = 512;
+
+const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} left out, by max_log_size or by the job]\n`;
+
 // What a terminal would show of it: colours and cursor jumps out, a carriage return begins the line anew.
 class Lines {
   constructor() {
+    this.zeros = 0; // at the end of what came so far
     this.line = "";
     this.column = 0;
     this.rest = ""; // an escape sequence that is not complete
@@ -19,6 +25,11 @@ class Lines {
   // Whole lines that are finished now, each with its newline.
   take(text) {
     let done = "";
+    const plain = text.replace(/\0+$/, ""), zeros = text.length - plain.length;
+    if (!plain) { this.zeros += zeros; return ""; }
+    const first = plain.search(/[^\0]/);
+    text = zerosAsWords(this.zeros + first) + plain.slice(first).replace(/\0+/g, (run) => zerosAsWords(run.length));
+    this.zeros = zeros;
     text = this.rest + text;
     this.rest = "";
     const cut = text.search(/\x1b(\[[0-9;?]*|\][^\x07\x1b]*)?$/);
@@ -36,7 +47,10 @@ class Lines {
   }
 }
 
-const wholeText = (data) => { const lines = new Lines(); return lines.take(new TextDecoder().decode(data)) + lines.line; };
+const wholeText = (data) => {
+  const lines = new Lines(), done = lines.take(new TextDecoder().decode(data));
+  return done + lines.line + zerosAsWords(lines.zeros);
+};
 
 function parseRange(answer) {
   const [, from, size] = answer.headers.get("Content-Range").match(/bytes (?:(\d+)-\d+|\*)\/(\d+)/);
@@ -68,7 +82,7 @@ function append(shown, data) {
     shown.chunks.push(done.split("\n").length - 1);
     shown.numLines += shown.chunks.at(-1);
   }
-  setText(shown.open, shown.lines.line);
+  setText(shown.open, shown.lines.line + zerosAsWords(shown.lines.zeros));
   while (shown.numLines > MAX_LINES && shown.chunks.length > 1) {
     shown.numLines -= shown.chunks.shift();
     shown.start += new Blob([pre.firstChild.data]).size;

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* A file that the user has named for output. */
+#ifndef CLI_NAMED_FILE_H
+#define CLI_NAMED_FILE_H
+
+#include "gpu_dispatch.h"
+
+/*
+ * Opens the file for writing, a missing one is made, and nothing is truncated. Symbolic links of the user and root are
+ * followed; another user could lead to any file of this user: -EPERM. A pipe that nobody reads is not waited for:
+ * -ENXIO.
+ */
+int named_file_open(const char *path, int *ret_fd, struct gd_error *err);
+
+#endif
