@@ -8,6 +8,7 @@ import traceback
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from gpu_dispatch import _main
 from gpu_dispatch.errors import RemoteTraceback, TaskError, WorkerDied
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _pickled(error: BaseException) -> bytes:
 
 def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
     """One line for people, the pickled exception (None if it cannot be pickled), and its traceback."""
+    error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     line = traceback.format_exception_only(type(error), error)[-1].strip()

@@ -238,6 +238,7 @@ class _Run:
             while not done or pool.outstanding() > 0:
                 done = done or pool.feed(iterator)
                 pool.poll()
+            self._wait_if_empty(pool)
             return
         # A generator that blocks must not delay callbacks, so it has a thread. The thread is a
         # daemon: if the run is stopped while the generator blocks, nobody waits for it.
@@ -255,6 +256,13 @@ class _Run:
         if self._feed_error is not None:
             raise self._feed_error
         thread.join()
+        self._wait_if_empty(pool)
+
+    @staticmethod
+    def _wait_if_empty(pool: _engine.Pool) -> None:
+        """Without an item nothing has waited for the workers, and whether they can work is not known yet."""
+        if pool.stats()["submitted"] == 0:
+            pool.wait_ready()
 
     def _feed(self, pool: _engine.Pool, iterator: Iterator[Any]) -> None:
         try:
