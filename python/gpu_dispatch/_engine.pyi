@@ -132,6 +132,14 @@ class Pool:
         """Makes a waiting poll() return. Nothing happens after close()."""
     def fileno(self) -> int:
         """Readable when poll() has something to do."""
+    def expect_no_more(self) -> None:
+        """No more tasks will be submitted: a worker that ends is replaced only if a task waits for it."""
+    def hurry(self) -> None:
+        """From now on callbacks may take two seconds in all; those that are due later are left out.
+
+        The same happens when a callback that is not packed raises KeyboardInterrupt; a second one
+        leaves no time.
+        """
     def outstanding(self) -> int: ...
     def room(self) -> int: ...
     def stats(self) -> dict[str, Any]:

@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 __all__ = ["describe", "exception_of", "traceback_text"]
 
 
+MOST_LINE = 4096
+
+MOST_TEXT = 1 << 20
+"""Characters of a traceback. A message of many megabytes would be copied again and again."""
+
+MOST_PICKLED = 16 << 20
+"""Bytes of a pickled exception."""
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text without its middle if it is long: the end of a traceback tells most."""
+    if len(text) <= most:
+        return text
+    left_out = len(text) - most
+    return f"{text[: most // 2]}\n[… {left_out} characters left out …]\n{text[-most // 2 :]}"
+
+
 def _plain(text: str) -> str:
     """The text without lone surrogates, which cannot be written everywhere."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -63,17 +80,19 @@ def _pickled(error: BaseException) -> bytes:
     return file.getvalue()
 
 
-def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
-    """One line for people, the pickled exception (None if it cannot be pickled), and its traceback."""
+def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
+    """One line for people, the pickled exception (or why it is not sent), and its traceback."""
     error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     line = traceback.format_exception_only(type(error), error)[-1].strip()
     try:
-        pickled: bytes | None = _pickled(error)
+        pickled: bytes | str = _pickled(error)
     except Exception:
-        pickled = None
-    return _plain(line), (pickled, _plain(text))
+        pickled = "it cannot be pickled"
+    if len(pickled) > MOST_PICKLED:
+        pickled = f"pickled, it has {len(pickled)} bytes, more than {MOST_PICKLED >> 20} MiB"
+    return _plain(line[:MOST_LINE]), (pickled, _plain(_shortened(text, MOST_TEXT)))
 
 
 def traceback_text(failure: Failure) -> str:
@@ -103,8 +122,8 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
         return TaskError(failure.message)
     pickled, text = failure.payload
     error: object = None
-    why = "it cannot be pickled"
-    if pickled is not None:
+    why = pickled
+    if isinstance(pickled, bytes):
         try:
             error = pickle.loads(pickled)
         except Exception as problem:

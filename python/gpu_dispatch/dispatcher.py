@@ -96,8 +96,9 @@ class Dispatcher:
 
         Raises RuntimeError if all workers fail during setup, and what the generator or a
         callback raises: then items that run are finished, and no others are begun. After
-        Ctrl-C, items that run are interrupted, the workers clean up, and KeyboardInterrupt is
-        raised; a second Ctrl-C kills the workers.
+        Ctrl-C, items that run are interrupted, callbacks that are due are called for up to two
+        seconds, the workers clean up, and KeyboardInterrupt is raised; a second Ctrl-C kills the
+        workers.
         """
         _main.refuse_to_nest()
         try:
@@ -236,7 +237,9 @@ class _Run:
         if inline:
             done = False
             while not done or pool.outstanding() > 0:
-                done = done or pool.feed(iterator)
+                if not done and pool.feed(iterator):
+                    done = True
+                    pool.expect_no_more()
                 pool.poll()
             self._wait_if_empty(pool)
             return
@@ -267,6 +270,7 @@ class _Run:
     def _feed(self, pool: _engine.Pool, iterator: Iterator[Any]) -> None:
         try:
             pool.feed(iterator, wait=True)
+            pool.expect_no_more()
         except (PoolClosed, NoWorkers):
             pass  # poll() tells the same
         except BaseException as error:
@@ -293,6 +297,7 @@ class _Run:
             pool.stop()
             if interrupted:
                 pool.stop()
+                pool.hurry()
             self._drain(pool)
         except KeyboardInterrupt:
             for _ in range(3):
