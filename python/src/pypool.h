@@ -24,10 +24,10 @@ struct pypool {
 	bool interrupted;
 	bool stopped; /* stop() was called */
 	bool zero_copy;
-	bool packed;             /* callbacks for ends of tasks get one tuple */
-	bool muted;              /* no more callbacks: the object is being destroyed */
-	bool release_each;       /* release the GIL after each callback, not only after a batch */
-	bool hurried;            /* after Ctrl-C: callbacks have budget_ns in all, and are left out after that */
+	bool packed;       /* callbacks for ends of tasks get one tuple */
+	bool muted;        /* no more callbacks: the object is being destroyed */
+	bool release_each; /* release the GIL after each callback, not only after a batch */
+	bool hurried;      /* after Ctrl-C: callbacks have budget_ns in all, and are left out after that */
 	int64_t budget_ns;
 	PyThreadState *released; /* of the polling thread, while it is without the GIL */
 	PyObject *error;         /* the first exception of a callback */

@@ -44,8 +44,8 @@ static struct {
 	PyThreadState *released;
 	pthread_t thread;
 	bool in_hook;
-	volatile sig_atomic_t phase; /* enum phase */
-	size_t in_hand;              /* in PHASE_TASKS */
+	volatile sig_atomic_t phase;  /* enum phase */
+	size_t in_hand;               /* in PHASE_TASKS */
 	volatile bool continue_asked; /* by another thread, in PHASE_LOAD */
 	bool raised;
 	timer_t again;               /* interrupts system calls until the exception is raised */
@@ -255,8 +255,7 @@ static int fail_setup(struct gd_worker *w)
 /* What follows when the program is loaded. With the GIL. */
 static int set_up(struct gd_worker *w)
 {
-	PyObject *result =
-		begin_phase(PHASE_SETUP, 0) ? PyObject_CallMethod(worker.hooks, "setup", NULL) : NULL;
+	PyObject *result = begin_phase(PHASE_SETUP, 0) ? PyObject_CallMethod(worker.hooks, "setup", NULL) : NULL;
 	end_phase();
 	int r = result ? 0 : -1;
 	Py_XDECREF(result);
@@ -282,8 +281,8 @@ static int setup(struct gd_worker *w, void **ret_state)
 	(void)ret_state;
 	enter(w);
 	begin_phase(PHASE_LOAD, 0);
-	PyObject *loaded = PyObject_CallMethod(worker.hooks, "load", "iiL", gd_worker_gpu(w), gd_worker_device(w),
-		(long long)gd_worker_seed(w));
+	PyObject *loaded = PyObject_CallMethod(
+		worker.hooks, "load", "iiL", gd_worker_gpu(w), gd_worker_device(w), (long long)gd_worker_seed(w));
 	end_phase();
 	int r = loaded ? set_up(w) : fail_setup(w);
 	Py_XDECREF(loaded);
