@@ -29,6 +29,24 @@ _INLINE = (list, tuple, range, dict, set, frozenset, str, bytes)
 class Dispatcher:
     """Passes items to persistent workers, one process per GPU, and their results to callbacks.
 
+    ::
+
+        class Scaler(BaseWorker):
+            def setup(self, gpu_id, seed, factor):
+                self.factor = factor
+
+            def process(self, data):
+                return data * self.factor
+
+        results = {}
+
+        def on_success(task_id, result, worker_id):
+            results[task_id] = result
+
+        if __name__ == "__main__":
+            Dispatcher(Scaler, gpu_ids=[0, 1]).run(range(3), on_success, factor=10)
+            print(sorted(results.items()))  # [(0, 0), (1, 10), (2, 20)]
+
     worker_cls: a class derived from BaseWorker. It is instantiated here, without arguments,
         and pickled.
     gpu_ids: the numbers of the GPUs. They need not exist: a number is only passed to setup(),
