@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gpu_dispatch import _main
-from gpu_dispatch.errors import RemoteTraceback, TaskError, WorkerDied
+from gpu_dispatch.errors import RemoteTraceback, TaskError, TaskTimedOut, WorkerDied
 
 if TYPE_CHECKING:
     from gpu_dispatch._engine import Failure
@@ -110,7 +110,8 @@ def traceback_text(failure: Failure) -> str:
 def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     """The exception of a failed task or another hook: its own, caused by the remote traceback.
 
-    WorkerDied if the process of the worker ended; TaskError if there is nothing better.
+    WorkerDied if the process of the worker ended, TaskTimedOut if it was killed because a setup()
+    did not react to its time limit; TaskError if there is nothing better.
     """
     if failure.kind == "undecodable":
         wrong = TaskError(failure.message)
@@ -119,6 +120,8 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     if failure.payload is None:
         if failure.kind in ("crashed", "out of memory", "stuck"):
             return WorkerDied(failure.message, failure.signal or None)
+        if failure.kind == "timed out":
+            return TaskTimedOut(failure.message)
         return TaskError(failure.message)
     pickled, text = failure.payload
     error: object = None

@@ -154,9 +154,9 @@ def test_a_worker_that_ignores_its_time_limit_is_replaced(tmp_path: Path) -> Non
 
 
 def test_an_exception_with_a_huge_message_is_cut(pool: Pool) -> None:
-    error = pool.submit(("fail_at_length", 50_000_000)).exception(DEADLINE_SECONDS)
+    error = pool.submit(("fail_at_length", 20_000_000)).exception(DEADLINE_SECONDS)
     assert isinstance(error, TaskError)
-    assert "it has 50000" in str(error) and "more than 16 MiB" in str(error)
+    assert "it has 20000" in str(error) and "more than 16 MiB" in str(error)
     trace = str(error.__cause__)
     assert "characters left out" in trace and "the end" in trace and len(trace) < 2_000_000
     assert len(str(error)) < 10_000
@@ -171,7 +171,7 @@ def test_an_item_that_takes_too_long_to_unpickle_is_interrupted(batches: bool, t
     with Pool(Batcher if batches else Actor, "sim:1", grace=600) as pool:
         with pytest.raises(TaskTimedOut):
             pool.submit(slow, timeout=0.1).result(DEADLINE_SECONDS)
-        (tmp_path / "state").unlink()
+        (tmp_path / "state").unlink(missing_ok=True)
         future = pool.submit(slow)
         eventually(lambda: says(tmp_path / "state", "begun"))
         future.cancel()
