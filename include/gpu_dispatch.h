@@ -332,6 +332,12 @@ struct gd_worker_ops {
 	void (*on_cancel)(struct gd_worker *w, void *state);
 	/** Called last before _exit(), also after a failed setup. Not after a crash or a kill. */
 	void (*on_leave)(struct gd_worker *w);
+	/**
+	 * Interrupts setup() when the pool is ending or setup_timeout_ms is over, under the
+	 * rules of on_cancel; gd_worker_cancel_reason() tells which. setup() then has grace_ms
+	 * to return, best with -ECANCELED. Without it, a setup that is out of time is killed at once.
+	 */
+	void (*on_setup_cancel)(struct gd_worker *w);
 };
 
 /** The `context` of the ops. */
@@ -406,6 +412,13 @@ GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
  * hand, or the ops are wrong, it prints an explanation on standard error and returns 2.
  */
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
+
+/**
+ * For a setup() that must not return, because the functions that called it from a script or
+ * another interpreter would go on. Does what follows setup(), as if that had returned `result`
+ * and stored `state`: processes tasks, cleans up, and ends the process by _exit().
+ */
+GD_API void gd_worker_continue(struct gd_worker *w, void *state, int result) __attribute__((noreturn));
 
 /* ---- Events ------------------------------------------------------------- */
 
@@ -750,6 +763,12 @@ GD_API void gd_pool_interrupt(struct gd_pool *p);
  * cleanup. Takes effect in gd_pool_poll(). Also for signal handlers.
  */
 GD_API void gd_pool_stop(struct gd_pool *p);
+
+/**
+ * Says that no more tasks will be submitted, as far as the caller knows: from now on a
+ * worker that ends is replaced only when a task waits for it. By any thread.
+ */
+GD_API void gd_pool_expect_no_more(struct gd_pool *p);
 
 /** Tasks submitted, or being written, whose callback has not been made. */
 GD_API size_t gd_pool_outstanding(const struct gd_pool *p);

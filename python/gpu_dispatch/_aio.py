@@ -14,7 +14,7 @@ from typing import Any
 
 from ._core import Core
 from ._progress import Progress
-from ._run import END, Errors, Items, Run, outcome
+from ._run import END, Errors, Items, Run, Source, outcome
 from .errors import PoolClosed
 
 DETACH_SECONDS = 1.0
@@ -169,15 +169,13 @@ class InlineItems(Items):
         """Nothing is running."""
 
 
-class Feeder:
+class Feeder(Source):
     """Items of an asynchronous iterable, pulled by a task of its own."""
 
     def __init__(self, run: AsyncRun, items: AsyncIterable[Any]) -> None:
         self._run = run
         self._items = items.__aiter__()
         self._space = asyncio.Event()
-        self.ended = False
-        self.error: BaseException | None = None
         self._task = asyncio.create_task(self._pull_all())
 
     def fill(self) -> bool:
@@ -195,15 +193,6 @@ class Feeder:
         """Ends the task."""
         self._task.cancel()
         await asyncio.wait((self._task,))
-
-    def raise_error(self) -> None:
-        """Raises what the items raised."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
 
     async def _pull_all(self) -> None:
         run = self._run

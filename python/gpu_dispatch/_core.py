@@ -228,6 +228,8 @@ class Core:
             self._interrupted = self._interrupted or stops > 1
         if stops:
             self._drop_backlog()
+        if not self._closing:
+            self.engine.expect_no_more()
         for _ in range(stops):
             self.engine.stop()
 

@@ -5,7 +5,7 @@ Times are milliseconds unless a name says otherwise. Every method of Pool raises
 RuntimeError in a child process that the program has forked, and PoolClosed after close().
 """
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final
 
 version: str
 
@@ -132,6 +132,14 @@ class Pool:
         """Makes a waiting poll() return. Nothing happens after close()."""
     def fileno(self) -> int:
         """Readable when poll() has something to do."""
+    def expect_no_more(self) -> None:
+        """No more tasks will be submitted: a worker that ends is replaced only if a task waits for it."""
+    def hurry(self) -> None:
+        """From now on callbacks may take two seconds in all; those that are due later are left out.
+
+        The same happens when a callback that is not packed raises KeyboardInterrupt; a second one
+        leaves no time.
+        """
     def outstanding(self) -> int: ...
     def room(self) -> int: ...
     def stats(self) -> dict[str, Any]:
@@ -155,7 +163,10 @@ class Hooks(Protocol):
     max_batch: int
     """Above 1, process_batch() is used instead of process()."""
 
-    def setup(self, gpu: int, device: int, slot: int, seed: int) -> None: ...
+    def load(self, gpu: int, device: int, seed: int) -> None:
+        """Loads the program. When the pool ends meanwhile, the process ends without an exception."""
+    def setup(self) -> None:
+        """Follows load(). TaskCancelled is raised in it when the pool ends, TaskTimedOut when its time is over."""
     @property
     def process(self) -> Callable[[Any], Any]:
         """Looked up once, after setup()."""
@@ -171,6 +182,12 @@ def worker_main(hooks: Hooks) -> int:
 
     When the running task is out of time or cancelled, TaskTimedOut or TaskCancelled is raised in
     process(), on the main thread.
+    """
+
+def continue_worker() -> NoReturn:
+    """Inside of load(), for one that must not return: does what follows, and ends the process.
+
+    All threads stay where they are; if another one than the main thread calls it, it blocks.
     """
 
 def setting(key: str) -> memoryview | None:

@@ -8,12 +8,30 @@ import traceback
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gpu_dispatch.errors import RemoteTraceback, TaskError, WorkerDied
+from gpu_dispatch import _main
+from gpu_dispatch.errors import RemoteTraceback, TaskError, TaskTimedOut, WorkerDied
 
 if TYPE_CHECKING:
     from gpu_dispatch._engine import Failure
 
 __all__ = ["describe", "exception_of", "traceback_text"]
+
+
+MOST_LINE = 4096
+
+MOST_TEXT = 1 << 20
+"""Characters of a traceback. A message of many megabytes would be copied again and again."""
+
+MOST_PICKLED = 16 << 20
+"""Bytes of a pickled exception."""
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text without its middle if it is long: the end of a traceback tells most."""
+    if len(text) <= most:
+        return text
+    left_out = len(text) - most
+    return f"{text[: most // 2]}\n[… {left_out} characters left out …]\n{text[-most // 2 :]}"
 
 
 def _plain(text: str) -> str:
@@ -62,16 +80,19 @@ def _pickled(error: BaseException) -> bytes:
     return file.getvalue()
 
 
-def describe(error: BaseException) -> tuple[str, tuple[bytes | None, str]]:
-    """One line for people, the pickled exception (None if it cannot be pickled), and its traceback."""
+def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
+    """One line for people, the pickled exception (or why it is not sent), and its traceback."""
+    error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     line = traceback.format_exception_only(type(error), error)[-1].strip()
     try:
-        pickled: bytes | None = _pickled(error)
+        pickled: bytes | str = _pickled(error)
     except Exception:
-        pickled = None
-    return _plain(line), (pickled, _plain(text))
+        pickled = "it cannot be pickled"
+    if len(pickled) > MOST_PICKLED:
+        pickled = f"pickled, it has {len(pickled)} bytes, more than {MOST_PICKLED >> 20} MiB"
+    return _plain(line[:MOST_LINE]), (pickled, _plain(_shortened(text, MOST_TEXT)))
 
 
 def traceback_text(failure: Failure) -> str:
@@ -89,7 +110,8 @@ def traceback_text(failure: Failure) -> str:
 def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     """The exception of a failed task or another hook: its own, caused by the remote traceback.
 
-    WorkerDied if the process of the worker ended; TaskError if there is nothing better.
+    WorkerDied if the process of the worker ended, TaskTimedOut if it was killed because a setup()
+    did not react to its time limit; TaskError if there is nothing better.
     """
     if failure.kind == "undecodable":
         wrong = TaskError(failure.message)
@@ -98,11 +120,13 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     if failure.payload is None:
         if failure.kind in ("crashed", "out of memory", "stuck"):
             return WorkerDied(failure.message, failure.signal or None)
+        if failure.kind == "timed out":
+            return TaskTimedOut(failure.message)
         return TaskError(failure.message)
     pickled, text = failure.payload
     error: object = None
-    why = "it cannot be pickled"
-    if pickled is not None:
+    why = pickled
+    if isinstance(pickled, bytes):
         try:
             error = pickle.loads(pickled)
         except Exception as problem:

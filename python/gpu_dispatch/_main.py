@@ -4,8 +4,9 @@
 As with multiprocessing's "spawn": the script is run once more under the name
 "__mp_main__", so that classes and functions of the script can be unpickled. A script
 without `if __name__ == "__main__":` works as well: where it would start workers of its
-own, the preparation ends by an exception, and the names that were defined so far stay.
-docs/python.md says what such a script repeats in each worker.
+own, the process goes on as a worker and never returns there. So nothing of the script that
+stands behind that point runs, neither `finally:` nor the end of `with`. docs/python.md says
+what such a script repeats in each worker.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -27,14 +28,18 @@ if TYPE_CHECKING:
         path: str | None
 
 
-__all__ = ["describe_main", "has_main", "loading", "prepare", "refuse_to_nest"]
+__all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest"]
 
-_preparing = False
+_go_on: Callable[[], NoReturn] | None = None
+"""Set while __main__ is prepared."""
+
+_cut_short = False
 _loading = False
+_register = atexit.register
 
 
 class _Prepared(BaseException):
-    """The script has come to its point of no return: what workers need from it is defined."""
+    """Ends the preparation inside of an import, where the process cannot go on as a worker."""
 
 
 def refuse_to_nest() -> None:
@@ -43,7 +48,11 @@ def refuse_to_nest() -> None:
 
     Raises RuntimeError in a module that is imported for the sake of a worker's class.
     """
-    if _preparing:
+    global _cut_short
+    if _go_on is not None:
+        _cut_short = True
+        if not _is_importing():
+            _go_on()
         raise _Prepared
     if _loading:
         raise RuntimeError(
@@ -56,21 +65,25 @@ def refuse_to_nest() -> None:
 def loading() -> Iterator[None]:
     """Around whatever imports modules of the user in a worker, before its setup()."""
     global _loading
-    register = atexit.register
-
-    def register_unless_loading(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        caller: str = sys._getframe(1).f_globals.get("__name__", "")
-        if _loading and not _may_run_at_exit(caller):
-            return function
-        return register(function, *args, **kwargs)
-
     _loading = True
-    atexit.register = register_unless_loading  # type: ignore[assignment]
+    atexit.register = _register_unless_loading  # type: ignore[assignment]
     try:
         yield
     finally:
-        atexit.register = register
-        _loading = False
+        _end_loading()
+
+
+def _end_loading() -> None:
+    global _loading
+    atexit.register = _register
+    _loading = False
+
+
+def _register_unless_loading(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    caller: str = sys._getframe(1).f_globals.get("__name__", "")
+    if _loading and not _may_run_at_exit(caller):
+        return function
+    return _register(function, *args, **kwargs)
 
 
 def _may_run_at_exit(module: str) -> bool:
@@ -120,13 +133,66 @@ def describe_main() -> Preparation:
 # ---- In a worker ------------------------------------------------------------
 
 
-def prepare(what: Preparation) -> None:
-    """Runs the main module of the parent under the name "__mp_main__"."""
+def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
+    """Runs the main module of the parent under the name "__mp_main__".
+
+    Where the module would start workers, go_on() is called, by any thread. It does not return.
+    """
+    global _go_on
     sys.argv[:] = what["argv"]
+    _go_on = go_on
     if what["name"] is not None:
         _run_module(what["name"])
     elif what["path"] is not None:
         _run_script(what["path"])
+
+
+def explain(error: BaseException) -> BaseException:
+    """The error, or a better one if something of the script is missing because it was not run to its end."""
+    text = str(error) if _cut_short and isinstance(error, AttributeError) else ""
+    if "__main__" not in text and "__mp_main__" not in text:
+        return error
+    better = AttributeError(
+        f"{text}: workers run the program only up to the line where it makes its first Pool or calls run(). "
+        "Define what workers need above that line, or put that line and all that follows it under "
+        "`if __name__ == \"__main__\":`"
+    )
+    return better.with_traceback(error.__traceback__)
+
+
+def _is_importing() -> bool:
+    """Whether the caller is inside of an import. The process cannot stay there: the module's lock is held."""
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def end_preparation() -> None:
+    """The program is loaded, and perhaps never goes on from where it is now."""
+    global _go_on
+    _go_on = None
+    _end_loading()
+    if _cut_short:
+        _leave_event_loop()
+
+
+def _leave_event_loop() -> None:
+    """An event loop of the script that never goes on would be in the way of others."""
+    if "asyncio" not in sys.modules:
+        return
+    import asyncio
+
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        return
+    task = asyncio.current_task(loop)
+    if task is not None:
+        asyncio.tasks._leave_task(loop, task)
+    asyncio._set_running_loop(None)
+    sys.set_asyncgen_hooks(None, None)
 
 
 def _run_module(name: str) -> None:
@@ -147,7 +213,6 @@ def _run_script(path: str) -> None:
 
 
 def _run(code: types.CodeType, path: str | None, spec: Any) -> None:
-    global _preparing
     main = types.ModuleType("__mp_main__")
     if path is not None:
         main.__file__ = path
@@ -155,10 +220,7 @@ def _run(code: types.CodeType, path: str | None, spec: Any) -> None:
     if spec is not None:
         main.__package__ = spec.parent
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main
-    _preparing = True
     try:
         exec(code, main.__dict__)
     except (_Prepared, SystemExit):
         pass  # both end the script where its work begins or is over
-    finally:
-        _preparing = False

@@ -15,7 +15,7 @@ from typing import Any
 
 from ._core import Core
 from ._progress import Progress
-from ._run import END, Errors, Items, Run, Slot, outcome
+from ._run import END, Errors, Items, Run, Slot, Source, outcome
 
 _INLINE = (list, tuple, range)
 
@@ -61,7 +61,7 @@ class InlineItems(Items):
             self._sync_run.submit_waiting(item)
 
 
-class Feeder:
+class Feeder(Source):
     """Items that may block, pulled by a thread.
 
     The thread sleeps while the buffer is full: it sets `_space_wanted`, then looks once more. The
@@ -73,8 +73,6 @@ class Feeder:
         self._items = iter(items)
         self._space_wanted = False
         self._fetching = False
-        self.ended = False
-        self.error: BaseException | None = None
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._pull_all,), name="gpu_dispatch-map", daemon=True
@@ -100,15 +98,6 @@ class Feeder:
                         raise TimeoutError()
             finally:
                 self._fetching = False
-
-    def raise_error(self) -> None:
-        """Raises what the items raised."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
 
     def _pull_all(self) -> None:
         run = self._run

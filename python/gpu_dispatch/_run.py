@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ._core import Core
 from .errors import NoWorkers, PoolClosed
 
-__all__ = ["CHUNK", "END", "Errors", "Items", "Run", "Slot", "outcome"]
+__all__ = ["CHUNK", "END", "Errors", "Items", "Run", "Slot", "Source", "outcome"]
 
 CHUNK = 256
 """How many items are submitted before results are looked for."""
@@ -221,15 +221,29 @@ class Run(ABC):
         self.wake()
 
 
-class Items:
+class Source:
+    """Where items come from."""
+
+    ended = False
+    error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raises what the items raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
+
+
+class Items(Source):
     """A plain iterable, pulled by the consumer itself."""
 
     def __init__(self, run: Run, items: Iterable[Any]) -> None:
         self._run = run
         self._items = iter(items)
         self._kept: Any = END
-        self.ended = False
-        self.error: BaseException | None = None
 
     def fill(self) -> bool:
         """Submits some items; True if there may be more at once."""
@@ -254,12 +268,3 @@ class Items:
         """The item that found no room, or END."""
         item, self._kept = self._kept, END
         return item
-
-    def raise_error(self) -> None:
-        """Raises what the items raised."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error

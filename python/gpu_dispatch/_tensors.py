@@ -9,10 +9,14 @@ import collections
 import copyreg
 import io
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch  # type: ignore[import]
+
+# With zero_copy, arrays are read-only, and torch has no such tensors. docs/python.md says so.
+warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 __all__ = ["dumps"]
 

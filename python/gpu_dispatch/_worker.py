@@ -50,16 +50,24 @@ class _Hooks:
 
     def __init__(self, max_batch: int) -> None:
         self.max_batch = max_batch
+        self._gpu = self._seed = 0
         self._worker: BaseWorker | None = None
 
-    def setup(self, gpu: int, device: int, slot: int, seed: int) -> None:
+    def load(self, gpu: int, device: int, seed: int) -> None:
+        """Runs the program up to its first Pool. There it does not return but goes on as a worker."""
         global _device
         _device = device
+        self._gpu = gpu
+        self._seed = seed
         preparation: _main.Preparation = _engine.decode(bytes(_setting("main")))
         if preparation["directory"] is not None:
             os.chdir(preparation["directory"])
         with _main.loading():
-            _main.prepare(preparation)
+            _main.prepare(preparation, _engine.continue_worker)
+
+    def setup(self) -> None:
+        _main.end_preparation()
+        with _main.loading():
             if _setting("cloudpickle") == b"1":
                 import cloudpickle  # type: ignore[import]
 
@@ -68,7 +76,7 @@ class _Hooks:
             kwargs = pickle.loads(_setting("setup"))
         self._worker = worker
         try:
-            worker.setup(gpu, seed, **kwargs)
+            worker.setup(self._gpu, self._seed, **kwargs)
         finally:
             _log.flush()
 

@@ -29,6 +29,24 @@ _INLINE = (list, tuple, range, dict, set, frozenset, str, bytes)
 class Dispatcher:
     """Passes items to persistent workers, one process per GPU, and their results to callbacks.
 
+    ::
+
+        class Scaler(BaseWorker):
+            def setup(self, gpu_id, seed, factor):
+                self.factor = factor
+
+            def process(self, data):
+                return data * self.factor
+
+        results = {}
+
+        def on_success(task_id, result, worker_id):
+            results[task_id] = result
+
+        if __name__ == "__main__":
+            Dispatcher(Scaler, gpu_ids=[0, 1]).run(range(3), on_success, factor=10)
+            print(sorted(results.items()))  # [(0, 0), (1, 10), (2, 20)]
+
     worker_cls: a class derived from BaseWorker. It is instantiated here, without arguments,
         and pickled.
     gpu_ids: the numbers of the GPUs. They need not exist: a number is only passed to setup(),
@@ -96,8 +114,9 @@ class Dispatcher:
 
         Raises RuntimeError if all workers fail during setup, and what the generator or a
         callback raises: then items that run are finished, and no others are begun. After
-        Ctrl-C, items that run are interrupted, the workers clean up, and KeyboardInterrupt is
-        raised; a second Ctrl-C kills the workers.
+        Ctrl-C, items that run are interrupted, callbacks that are due are called for up to two
+        seconds, the workers clean up, and KeyboardInterrupt is raised; a second Ctrl-C kills the
+        workers.
         """
         _main.refuse_to_nest()
         try:
@@ -236,8 +255,11 @@ class _Run:
         if inline:
             done = False
             while not done or pool.outstanding() > 0:
-                done = done or pool.feed(iterator)
+                if not done and pool.feed(iterator):
+                    done = True
+                    pool.expect_no_more()
                 pool.poll()
+            self._wait_if_empty(pool)
             return
         # A generator that blocks must not delay callbacks, so it has a thread. The thread is a
         # daemon: if the run is stopped while the generator blocks, nobody waits for it.
@@ -255,10 +277,18 @@ class _Run:
         if self._feed_error is not None:
             raise self._feed_error
         thread.join()
+        self._wait_if_empty(pool)
+
+    @staticmethod
+    def _wait_if_empty(pool: _engine.Pool) -> None:
+        """Without an item nothing has waited for the workers, and whether they can work is not known yet."""
+        if pool.stats()["submitted"] == 0:
+            pool.wait_ready()
 
     def _feed(self, pool: _engine.Pool, iterator: Iterator[Any]) -> None:
         try:
             pool.feed(iterator, wait=True)
+            pool.expect_no_more()
         except (PoolClosed, NoWorkers):
             pass  # poll() tells the same
         except BaseException as error:
@@ -285,6 +315,7 @@ class _Run:
             pool.stop()
             if interrupted:
                 pool.stop()
+                pool.hurry()
             self._drain(pool)
         except KeyboardInterrupt:
             for _ in range(3):

@@ -35,6 +35,12 @@ class WorkerDied(RuntimeError):
 
     `signal` is the number of the signal that ended the process, or None. `reason` is one line
     for people. Both survive pickling.
+
+    >>> error = WorkerDied("the worker was killed at work: SIGKILL (Killed)", 9)
+    >>> error.signal
+    9
+    >>> print(error)
+    the worker was killed at work: SIGKILL (Killed)
     """
 
     def __init__(self, reason: str, signal: int | None = None) -> None:

@@ -37,10 +37,18 @@ class Pool:
 
     ::
 
-        with Pool(Worker, gpus="auto", setup={"model_path": "m.pt"}, task_timeout=30) as pool:
-            for result in pool.map(items):
-                ...
-            future = pool.submit(item)
+        class Scaler(BaseWorker):
+            def setup(self, gpu_id, seed, factor):
+                self.factor = factor
+
+            def process(self, data):
+                return data * self.factor
+
+        if __name__ == "__main__":
+            with Pool(Scaler, gpus="auto", setup={"factor": 10}, task_timeout=30) as pool:
+                print(list(pool.map(range(3))))  # [0, 10, 20]
+                future = pool.submit(7)
+                print(future.result())  # 70
 
     Leaving the `with` block waits for all tasks; leaving it by an exception cancels those that
     have not begun, and by Ctrl-C also those that are running. All methods may be called by any

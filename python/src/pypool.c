@@ -154,6 +154,25 @@ static PyObject *pypool_interrupt(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static PyObject *pypool_expect_no_more(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	struct pypool *self = (struct pypool *)object;
+	if (!pypool_usable(self))
+		return NULL;
+	gd_pool_expect_no_more(self->gd);
+	Py_RETURN_NONE;
+}
+
+static PyObject *pypool_hurry(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	struct pypool *self = (struct pypool *)object;
+	if (!self->hurried)
+		pypool_hurry_callbacks(self);
+	Py_RETURN_NONE;
+}
+
 static PyObject *pypool_fileno(PyObject *object, PyObject *unused)
 {
 	(void)unused;
@@ -199,6 +218,8 @@ static PyMethodDef methods[] = {
 	{"cancel", pypool_cancel, METH_O, "Cancels a task; False if it has ended."},
 	{"stop", pypool_stop, METH_NOARGS, "Ends the work: finish, cancel, kill."},
 	{"interrupt", pypool_interrupt, METH_NOARGS, "Makes poll() return."},
+	{"expect_no_more", pypool_expect_no_more, METH_NOARGS, "No more tasks will come."},
+	{"hurry", pypool_hurry, METH_NOARGS, "Limits the time of callbacks."},
 	{"fileno", pypool_fileno, METH_NOARGS, "A descriptor that is readable when poll() has something to do."},
 	{"polling", pypool_is_polling, METH_NOARGS, "True while a thread is in poll()."},
 	{"outstanding", pypool_outstanding, METH_NOARGS, "Tasks whose callback has not been made."},

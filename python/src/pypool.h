@@ -24,9 +24,11 @@ struct pypool {
 	bool interrupted;
 	bool stopped; /* stop() was called */
 	bool zero_copy;
-	bool packed;             /* callbacks for ends of tasks get one tuple */
-	bool muted;              /* no more callbacks: the object is being destroyed */
-	bool release_each;       /* release the GIL after each callback, not only after a batch */
+	bool packed;       /* callbacks for ends of tasks get one tuple */
+	bool muted;        /* no more callbacks: the object is being destroyed */
+	bool release_each; /* release the GIL after each callback, not only after a batch */
+	bool hurried;      /* after Ctrl-C: callbacks have budget_ns in all, and are left out after that */
+	int64_t budget_ns;
 	PyThreadState *released; /* of the polling thread, while it is without the GIL */
 	PyObject *error;         /* the first exception of a callback */
 	size_t users;
@@ -63,6 +65,9 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* pypool_events.c */
 void pypool_fill_callbacks(const struct pypool *self, struct gd_callbacks *callbacks);
+
+/* Limits the time of callbacks; a second call leaves none. */
+void pypool_hurry_callbacks(struct pypool *self);
 
 /* pypool_submit.c */
 PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From the library's events to Python's callbacks. */
 #include <string.h>
+#include <time.h>
 
 #include "compat.h"
 #include "pypool.h"
@@ -22,9 +23,38 @@ static int leave(struct pypool *self)
 	return 0;
 }
 
+#define HURRY_NS 2000000000
+
+void pypool_hurry_callbacks(struct pypool *self)
+{
+	self->budget_ns = self->hurried ? 0 : HURRY_NS;
+	self->hurried = true;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The callback, at the cost of the time that is left; NULL without an exception: there is none left. */
+static PyObject *call_hurried(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
+{
+	if (self->budget_ns <= 0)
+		return NULL;
+	int64_t start = now_ns();
+	PyObject *result = compat_call(callback, args + 1, count);
+	self->budget_ns -= now_ns() - start;
+	return result;
+}
+
 /* An exception of a callback is raised when the batch is over. There can be only one. */
 static void keep_error(struct pypool *self, PyObject *callback)
 {
+	/* Ctrl-C in a callback: the ends of all tasks that are there would follow before anybody reacts. */
+	if (!self->packed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+		pypool_hurry_callbacks(self);
 	if (self->error)
 		PyErr_WriteUnraisable(callback);
 	else
@@ -37,12 +67,15 @@ static void call(struct pypool *self, PyObject *callback, PyObject **args, size_
 	bool complete = true;
 	for (size_t i = 1; i <= count; i++)
 		complete = complete && args[i];
-	PyObject *result = complete ? compat_call(callback, args + 1, count) : NULL;
+	PyObject *result = NULL;
+	if (complete)
+		result = self->hurried ? call_hurried(self, callback, args, count)
+				       : compat_call(callback, args + 1, count);
 	for (size_t i = 1; i <= count; i++)
 		Py_XDECREF(args[i]);
 	if (result)
 		Py_DECREF(result);
-	else
+	else if (PyErr_Occurred())
 		keep_error(self, callback);
 }
 

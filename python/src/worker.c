@@ -10,6 +10,10 @@
  * is out of time or cancelled, once: a trip that comes too late finds another task, or none.
  * A trip just before Python begins to wait in a system call would not end that wait; therefore
  * a timer sends the signal again and again until the exception is raised.
+ *
+ * setup() is interrupted in the same way when the pool ends or its time is over. Before that
+ * the program is loaded; an exception would run the `finally:` blocks of the program there, so
+ * the worker ends from within the handler instead.
  */
 #include "cargo.h"
 #include "compat.h"
@@ -23,6 +27,14 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What runs and can be interrupted. */
+enum phase {
+	PHASE_NONE,
+	PHASE_LOAD, /* the program is loaded */
+	PHASE_SETUP,
+	PHASE_TASKS, /* process() or process_batch() */
+};
+
 static struct {
 	struct gd_worker *w; /* NULL: this process is no worker */
 	PyObject *hooks;
@@ -32,7 +44,9 @@ static struct {
 	PyThreadState *released;
 	pthread_t thread;
 	bool in_hook;
-	volatile size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
+	volatile sig_atomic_t phase;  /* enum phase */
+	size_t in_hand;               /* in PHASE_TASKS */
+	volatile bool continue_asked; /* by another thread, in PHASE_LOAD */
 	bool raised;
 	timer_t again;               /* interrupts system calls until the exception is raised */
 	volatile sig_atomic_t armed; /* `again` runs */
@@ -73,8 +87,13 @@ static void on_cancel(struct gd_worker *w, void *state)
 	(void)w;
 	(void)state;
 	PyErr_SetInterruptEx(SIGURG);
-	if (worker.in_hand > 0)
+	if (worker.phase != PHASE_NONE)
 		set_timer(AGAIN_NS);
+}
+
+static void on_setup_cancel(struct gd_worker *w)
+{
+	on_cancel(w, NULL);
 }
 
 /*
@@ -83,6 +102,10 @@ static void on_cancel(struct gd_worker *w, void *state)
  */
 static int reason_to_raise(void)
 {
+	if (worker.phase == PHASE_NONE)
+		return 0;
+	if (worker.phase != PHASE_TASKS)
+		return gd_worker_cancel_reason(worker.w, 0);
 	size_t cancelled = 0;
 	for (size_t i = 0; i < worker.in_hand; i++) {
 		int reason = gd_worker_cancel_reason(worker.w, i);
@@ -93,20 +116,44 @@ static int reason_to_raise(void)
 	return cancelled > 0 && cancelled == worker.in_hand ? -ECANCELED : 0;
 }
 
+static void set_interrupt(int reason)
+{
+	bool task = worker.phase == PHASE_TASKS;
+	if (reason == -ETIMEDOUT)
+		PyErr_SetString(engine.task_timed_out, task ? "the task is out of time" : "setup() is out of time");
+	else
+		PyErr_SetString(engine.task_cancelled, task ? "the task was cancelled" : "the pool is ending");
+}
+
+/* Ends the process from where it is, as after a setup that has failed. */
+static void give_up_loading(int reason)
+{
+	struct gd_worker *w = worker.w;
+	worker.phase = PHASE_NONE;
+	leave();
+	gd_worker_continue(w, NULL,
+		gd_worker_fail(w, reason, "%s",
+			reason == -ETIMEDOUT ? "the program was still being loaded when the time for setup() was over"
+					     : "the pool is ending"));
+}
+
+static void continue_now(void) __attribute__((noreturn));
+
 /* Python's handler of SIGURG. */
 static PyObject *raise_if_due(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
+	if (worker.continue_asked && worker.phase == PHASE_LOAD)
+		continue_now();
 	int reason = worker.raised ? 0 : reason_to_raise();
 	if (reason == 0)
 		Py_RETURN_NONE;
 	worker.raised = true;
 	set_timer(0);
-	if (reason == -ETIMEDOUT)
-		PyErr_SetString(engine.task_timed_out, "the task is out of time");
-	else
-		PyErr_SetString(engine.task_cancelled, "the task was cancelled");
+	if (worker.phase == PHASE_LOAD)
+		give_up_loading(reason);
+	set_interrupt(reason);
 	return NULL;
 }
 
@@ -132,25 +179,29 @@ static int install_handler(void)
 	return 0;
 }
 
-static PyObject *call_interruptible(PyObject *function, PyObject *argument, size_t num_tasks)
+/* False: it is interrupted already, and the exception is set. */
+static bool begin_phase(enum phase phase, size_t num_tasks)
 {
-	PyObject *args[] = {NULL, argument};
 	worker.raised = false;
 	worker.in_hand = num_tasks;
-	/* A trip that came before this line found no task. */
+	worker.phase = phase;
+	/* A trip that came before this line found nothing to interrupt. */
 	PyObject *due = raise_if_due(NULL, NULL);
-	PyObject *result = due ? compat_call(function, args + 1, 1) : NULL;
 	Py_XDECREF(due);
-	worker.in_hand = 0;
+	return due;
+}
+
+static void end_phase(void)
+{
+	worker.phase = PHASE_NONE;
 	if (worker.armed)
 		set_timer(0);
-	return result;
 }
 
 /* ---- Failures ----------------------------------------------------------- */
 
-/* The exception that is set, as a failure of the i-th task, or of the hook if i is -1. */
-static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
+/* An exception as it was described: a failure of the i-th task, or of the hook if i is -1. */
+static int fail_as(struct gd_worker *w, Py_ssize_t i, int code, PyObject *described)
 {
 	const char *message = "the exception could not be described";
 	struct cargo p = {0};
@@ -166,8 +217,13 @@ static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
 	PyErr_Clear();
 	message = message ? message : "the exception could not be described";
 	if (i < 0)
-		return gd_worker_fail_with(w, -EIO, message, worker.buffer.data, size);
-	return gd_worker_batch_fail_with(w, (size_t)i, -EIO, message, worker.buffer.data, size);
+		return gd_worker_fail_with(w, code, message, worker.buffer.data, size);
+	return gd_worker_batch_fail_with(w, (size_t)i, code, message, worker.buffer.data, size);
+}
+
+static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
+{
+	return fail_as(w, i, -EIO, described);
 }
 
 static int fail_with_exception(struct gd_worker *w, Py_ssize_t i)
@@ -186,20 +242,50 @@ static int take_function(PyObject **place, const char *name)
 	return *place ? 0 : -1;
 }
 
-static int setup(struct gd_worker *w, void **ret_state)
+/* The exception that is set. A setup that gave up because it was asked to has not failed. */
+static int fail_setup(struct gd_worker *w)
 {
-	(void)ret_state;
-	enter(w);
-	PyObject *result = PyObject_CallMethod(worker.hooks, "setup", "iiiL", gd_worker_gpu(w), gd_worker_device(w),
-		gd_worker_slot(w), (long long)gd_worker_seed(w));
+	bool gave_up = gd_worker_cancel_reason(w, 0) == -ECANCELED && PyErr_ExceptionMatches(engine.task_cancelled);
+	PyObject *described = engine_describe_exception();
+	int r = fail_as(w, -1, gave_up ? -ECANCELED : -EIO, described);
+	Py_XDECREF(described);
+	return r;
+}
+
+/* What follows when the program is loaded. With the GIL. */
+static int set_up(struct gd_worker *w)
+{
+	PyObject *result = begin_phase(PHASE_SETUP, 0) ? PyObject_CallMethod(worker.hooks, "setup", NULL) : NULL;
+	end_phase();
 	int r = result ? 0 : -1;
 	Py_XDECREF(result);
 	if (r >= 0)
 		r = take_function(&worker.process, "process");
 	if (r >= 0)
 		r = take_function(&worker.process_batch, "process_batch");
-	if (r < 0)
-		r = fail_with_exception(w, -1);
+	return r < 0 ? fail_setup(w) : 0;
+}
+
+/* On the main thread: goes on as a worker. Those who called this are left where they are. */
+static void continue_now(void)
+{
+	struct gd_worker *w = worker.w;
+	end_phase();
+	int r = set_up(w);
+	leave();
+	gd_worker_continue(w, NULL, r);
+}
+
+static int setup(struct gd_worker *w, void **ret_state)
+{
+	(void)ret_state;
+	enter(w);
+	begin_phase(PHASE_LOAD, 0);
+	PyObject *loaded = PyObject_CallMethod(
+		worker.hooks, "load", "iiL", gd_worker_gpu(w), gd_worker_device(w), (long long)gd_worker_seed(w));
+	end_phase();
+	int r = loaded ? set_up(w) : fail_setup(w);
+	Py_XDECREF(loaded);
 	leave();
 	return r;
 }
@@ -269,10 +355,11 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 {
 	(void)state;
 	enter(w);
-	PyObject *failed;
-	PyObject *item = read_task(task, &failed);
-	PyObject *result = item ? call_interruptible(worker.process, item, 1) : NULL;
-	Py_XDECREF(item);
+	PyObject *failed = NULL;
+	PyObject *args[] = {NULL, begin_phase(PHASE_TASKS, 1) ? read_task(task, &failed) : NULL};
+	PyObject *result = args[1] ? compat_call(worker.process, args + 1, 1) : NULL;
+	end_phase();
+	Py_XDECREF(args[1]);
 	if (result)
 		return answer(w, result);
 	int r = failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
@@ -299,6 +386,8 @@ static PyObject *read_batch(struct gd_worker *w, const struct gd_bytes *tasks, s
 		} else if (failed) {
 			fail(w, (Py_ssize_t)i, failed);
 			Py_DECREF(failed);
+		} else if (worker.raised) {
+			Py_CLEAR(list); /* the batch was interrupted, and the exception is for all */
 		} else {
 			fail_with_exception(w, (Py_ssize_t)i);
 		}
@@ -356,14 +445,19 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	enter(w);
 	int r = 0;
 	size_t *places = PyMem_Calloc(count, sizeof(*places));
-	PyObject *items = places ? read_batch(w, tasks, count, places) : PyErr_NoMemory();
-	Py_ssize_t used = items ? PyList_Size(items) : 0;
-	PyObject *results = used > 0 ? call_interruptible(worker.process_batch, items, count) : NULL;
+	PyObject *args[] = {NULL, NULL};
+	if (!places)
+		PyErr_NoMemory();
+	else if (begin_phase(PHASE_TASKS, count))
+		args[1] = read_batch(w, tasks, count, places);
+	Py_ssize_t used = args[1] ? PyList_Size(args[1]) : 0;
+	PyObject *results = used > 0 ? compat_call(worker.process_batch, args + 1, 1) : NULL;
+	end_phase();
 	if (results)
 		r = answer_batch(w, results, places, used);
-	else if (!items || used > 0)
+	else if (!args[1] || used > 0)
 		r = fail_with_exception(w, -1);
-	Py_XDECREF(items);
+	Py_XDECREF(args[1]);
 	Py_XDECREF(results);
 	PyMem_Free(places);
 	leave();
@@ -389,6 +483,7 @@ static PyObject *worker_main(PyObject *self, PyObject *hooks)
 		.cleanup = cleanup,
 		.on_cancel = on_cancel,
 		.on_leave = on_leave,
+		.on_setup_cancel = on_setup_cancel,
 	};
 	Py_INCREF(hooks);
 	worker.hooks = hooks;
@@ -478,6 +573,28 @@ static PyObject *attempt(PyObject *self, PyObject *unused)
 	return PyLong_FromLong(worker.w && worker.in_hook ? gd_worker_attempt(worker.w, 0) : 0);
 }
 
+/* The program is loaded as far as workers need it. */
+static PyObject *continue_worker(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	if (!in_worker())
+		return NULL;
+	if (pthread_equal(worker.thread, pthread_self())) {
+		if (worker.phase == PHASE_LOAD)
+			continue_now();
+		return engine_raise(-EINVAL, "no program is being loaded");
+	}
+	/* The main thread may wait for this one: it is interrupted there, and goes on in its handler. */
+	worker.continue_asked = true;
+	PyErr_SetInterruptEx(SIGURG);
+	set_timer(AGAIN_NS);
+	Py_BEGIN_ALLOW_THREADS
+	for (;;)
+		pause();
+	Py_END_ALLOW_THREADS
+}
+
 static PyObject *set_worker_dumps(PyObject *self, PyObject *function)
 {
 	(void)self;
@@ -496,6 +613,8 @@ PyMethodDef worker_methods[] = {
 	{"cancelled", cancelled, METH_NOARGS, "Whether the running task is to end."},
 	{"task_id", task_id, METH_NOARGS, "The id of the running task, or -1."},
 	{"attempt", attempt, METH_NOARGS, "The attempt of the running task: 1…"},
+	{"continue_worker", continue_worker, METH_NOARGS,
+		"Goes on as a worker, from inside of load(), and ends the process."},
 	{"set_worker_dumps", set_worker_dumps, METH_O, "What pickles results; None: pickle.dumps."},
 	{0},
 };

@@ -22,6 +22,17 @@
 #define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads travel as memfds of their own */
 #define CHANNEL_BRIEF    256                 /* bytes for what a worker is told at its start */
 
+/* Which hooks of a worker can be interrupted: it has an on_cancel, an on_setup_cancel. */
+#define CHANNEL_INTERRUPT_TASKS 1
+#define CHANNEL_INTERRUPT_SETUP 2
+
+/* Whether and why a setup is to give up. */
+enum setup_ending {
+	SETUP_GOES_ON,
+	SETUP_CANCELLED, /* the pool is ending */
+	SETUP_TIMED_OUT,
+};
+
 struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t head;     /* tasks published; may be lowered */
 	_Alignas(RING_LINE) _Atomic uint64_t consumed; /* records of the outbox that we have done with */
@@ -31,7 +42,7 @@ struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
-	_Atomic uint32_t ending;                       /* for setup: the worker is to end */
+	_Atomic uint32_t ending;                       /* for setup: enum setup_ending */
 	_Atomic uint32_t ready;                        /* the owner has read that setup is done */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
@@ -42,7 +53,8 @@ struct outbox {
 	_Atomic uint64_t begun_ns;                  /* when the last of them was, for better timeouts */
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
 	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
-	_Atomic uint32_t interruptible;             /* it has an on_cancel hook: SIGURG is for that */
+	_Atomic uint32_t interruptible;             /* CHANNEL_INTERRUPT…: the hooks that SIGURG is for */
+	_Atomic uint32_t setup_interrupted;         /* on_setup_cancel was called */
 	_Atomic uint64_t interrupted;               /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */
 	/* Left behind by a crash, for the words. */

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "pool/warden_private.h"
 
-#define READY_LOOK_NS (10 * NS_PER_MS) /* how often to look whether the owner has read that a late setup is done */
-
 /*
- * How often to look at a worker that has a task. A task is noticed before half
- * of its time is over; then its deadline is known to the nanosecond, as the
- * worker notes when it begins, and is believed if that lies between two looks.
+ * A task is noticed before half of its time is over (see look_interval()); then its deadline
+ * is known to the nanosecond, as the worker notes when it begins, and is believed if that lies
+ * between two looks.
  */
-static uint64_t look_interval(uint64_t timeout_ns)
-{
-	uint64_t ns = timeout_ns / 4;
-	if (ns < NS_PER_MS)
-		return NS_PER_MS;
-	return ns > NS_PER_S ? NS_PER_S : ns;
-}
 
 /* True if the result waits for room because the callbacks are slow: that is not the task's time. */
 static bool waits_for_room(const struct ward *ward)
@@ -187,13 +173,9 @@ static void end_grace(struct ward *ward)
 static void interrupt(const struct ward *ward)
 {
 	const struct outbox *out = ward->channel.out;
-	if (atomic_load(&out->interruptible) && atomic_load(&out->interrupted) <= ward->watched)
-		syscall(SYS_tgkill, ward->pid, ward->pid, SIGURG);
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a == 0 || (b != 0 && b < a) ? b : a;
+	if ((atomic_load(&out->interruptible) & CHANNEL_INTERRUPT_TASKS) &&
+		atomic_load(&out->interrupted) <= ward->watched)
+		ward_interrupt(ward);
 }
 
 /* When to look again, for the sake of the tasks that come after the watched one: each has a limit of its own. */
@@ -243,40 +225,10 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 	return earlier(ward->grace_end, earlier(now + look_interval(w->plan->grace_ns), next_look(ward, now)));
 }
 
-/*
- * The record that the setup is done is there for the owner to read, who may be busy in a
- * callback. Only what the owner has read ends the setup's time: this may be taken back.
- */
-static bool says_ready(const struct ward *ward)
-{
-	const struct outbox *out = ward->channel.out;
-	uint64_t consumed = atomic_load(&ward->channel.in->consumed);
-	uint64_t head = atomic_load(&out->head);
-	for (uint64_t seq = consumed; head - consumed <= RING_DEPTH && seq != head; seq++)
-		if (ring_at(outbox_descs(out), seq)->kind == RING_READY)
-			return true;
-	return false;
-}
-
 static uint64_t check_ward(struct warden_process *w, struct ward *ward, uint64_t now)
 {
-	if (ward->kill_deadline) /* dying; given up by the reaper if it does not */
-		return ward->kill_deadline;
-	if (!ward->closing && atomic_load(&ward->channel.in->ready))
-		ward->phase_deadline = ward->setup_end = 0;
-	bool late =
-		(ward->setup_end && now >= ward->setup_end) || (ward->phase_deadline && now >= ward->phase_deadline);
-	if (late && !ward->closing && says_ready(ward))
-		return now + READY_LOOK_NS;
-	if (ward->setup_end && now >= ward->setup_end) {
-		ward_kill(w, ward, WARDEN_END_ORDERED, now);
-		return ward->kill_deadline;
-	}
-	if (ward->phase_deadline && now >= ward->phase_deadline) {
-		ward_kill(w, ward, ward->closing ? WARDEN_END_CLEANUP_TIMEOUT : WARDEN_END_SETUP_TIMEOUT, now);
-		return ward->kill_deadline;
-	}
-	return earlier(earlier(ward->phase_deadline, ward->setup_end), check_task(w, ward, now));
+	struct phase_look phase = phases_check(w, ward, now);
+	return phase.only ? phase.next : earlier(phase.next, check_task(w, ward, now));
 }
 
 uint64_t deadlines_check(struct warden_process *w, uint64_t now)

@@ -101,7 +101,7 @@ static inline int pull(struct gd_feed *f)
 void feed_end(struct gd_feed *f, int r)
 {
 	struct gd_dispatcher *d = f->dispatcher;
-	pool_expect_no_more(f->pool);
+	gd_pool_expect_no_more(f->pool);
 	d->source_error = r;
 	atomic_store(&d->source_over, true);
 	dispatcher_nudge(d);

@@ -16,13 +16,30 @@ static bool is_marked(const struct gd_worker *w)
 	return false;
 }
 
-/* Once per call of the hook, also if a signal arrives while it is decided. */
-static void call_once(struct gd_worker *w)
+static void interrupt_tasks(struct gd_worker *w)
 {
-	if (!w->interrupt.allowed || !is_marked(w) || atomic_exchange(&w->interrupt.called, 1))
+	if (!w->ops->on_cancel || !is_marked(w) || atomic_exchange(&w->interrupt.called, 1))
 		return;
 	atomic_store(&w->channel.out->interrupted, w->next + w->in_hand);
 	w->ops->on_cancel(w, w->state);
+}
+
+static void interrupt_setup(struct gd_worker *w)
+{
+	if (!w->ops->on_setup_cancel || !atomic_load(&w->channel.in->ending) ||
+		atomic_exchange(&w->interrupt.called, 1))
+		return;
+	atomic_store(&w->channel.out->setup_interrupted, 1);
+	w->ops->on_setup_cancel(w);
+}
+
+/* Once per call of the hook, also if a signal arrives while it is decided. */
+static void call_once(struct gd_worker *w)
+{
+	if (w->interrupt.allowed == INTERRUPT_TASKS)
+		interrupt_tasks(w);
+	else if (w->interrupt.allowed == INTERRUPT_SETUP)
+		interrupt_setup(w);
 }
 
 static void handle(int sig)
@@ -49,7 +66,9 @@ void interrupt_deferred(struct gd_worker *w)
 
 int interrupt_install(struct gd_worker *w)
 {
-	if (!w->ops->on_cancel)
+	unsigned hooks = (w->ops->on_cancel ? CHANNEL_INTERRUPT_TASKS : 0) |
+			 (w->ops->on_setup_cancel ? CHANNEL_INTERRUPT_SETUP : 0);
+	if (hooks == 0)
 		return 0;
 	interrupted_worker = w;
 	/* Not SA_RESTART: a system call that the hook waits in is to return. */
@@ -57,6 +76,6 @@ int interrupt_install(struct gd_worker *w)
 	sigemptyset(&action.sa_mask);
 	if (sigaction(SIGURG, &action, NULL) < 0)
 		return -errno;
-	atomic_store(&w->channel.out->interruptible, 1);
+	atomic_store(&w->channel.out->interruptible, hooks);
 	return 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker's side of on_cancel: SIGURG interrupts process() or process_batch() when
- * a task in hand is marked as out of time or cancelled.
+ * The worker's side of on_cancel and on_setup_cancel: SIGURG interrupts process() or
+ * process_batch() when a task in hand is marked as out of time or cancelled, and setup()
+ * when inbox.ending says so.
  *
  * The warden sends the signal to the first thread, on which all of this runs, and
- * repeats it until outbox.interrupted says that on_cancel was called. The handler
+ * repeats it until outbox.interrupted or outbox.setup_interrupted says that the hook was called. The handler
  * ignores a signal that arrives outside of the hook, or when no unanswered task in
  * hand is marked: it was meant for a task that has ended. Inside of a gd_*() function
  * it only notes the signal, and the function calls on_cancel when it is done.
@@ -14,24 +15,24 @@
 
 #include "pool/worker_private.h"
 
-/* Installs the handler if the ops have an on_cancel. */
+/* Installs the handler if the ops have one of the two hooks. */
 int interrupt_install(struct gd_worker *w);
 
 /* For what was noted in a gd_*() function. */
 void interrupt_deferred(struct gd_worker *w);
 
 /* Around the hook. */
-static inline void interrupt_allow(struct gd_worker *w)
+static inline void interrupt_allow(struct gd_worker *w, enum interrupt_hook hook)
 {
 	atomic_store_explicit(&w->interrupt.called, 0, memory_order_relaxed);
 	w->interrupt.noted = 0;
 	atomic_signal_fence(memory_order_seq_cst);
-	w->interrupt.allowed = 1;
+	w->interrupt.allowed = hook;
 }
 
 static inline void interrupt_forbid(struct gd_worker *w)
 {
-	w->interrupt.allowed = 0;
+	w->interrupt.allowed = INTERRUPT_NONE;
 	atomic_signal_fence(memory_order_seq_cst);
 }
 

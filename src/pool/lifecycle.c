@@ -218,10 +218,11 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	char words[WORDS_MAX];
 	struct gd_event end = {.size = sizeof(end), .message = ""};
 	death_describe(p, s, r, &end, words, sizeof(words));
+	bool late = r->flags & WARDEN_END_SETUP_TIMEOUT;
 	if (s->setup_words[0] != '\0' && s->state == SLOT_STARTING)
 		end = (struct gd_event){.size = sizeof(end),
-			.failure = GD_FAILURE_ERROR,
-			.code = s->setup_code,
+			.failure = late ? GD_FAILURE_TIMED_OUT : GD_FAILURE_ERROR,
+			.code = late ? -ETIMEDOUT : s->setup_code,
 			.result = s->setup_payload ? gd_result_bytes(s->setup_payload) : (struct gd_bytes){0},
 			.message = s->setup_words,
 			.internal = s->setup_payload};

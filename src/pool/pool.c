@@ -219,7 +219,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	return 0;
 }
 
-void pool_expect_no_more(struct gd_pool *p)
+void gd_pool_expect_no_more(struct gd_pool *p)
 {
 	atomic_store(&p->no_more, true);
 }

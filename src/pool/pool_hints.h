@@ -12,12 +12,6 @@ struct gd_pool;
 #define POOL_LARGE ((size_t)64 << 10)
 
 /*
- * From now on no task will be submitted, as far as the caller knows: a worker that ends is replaced
- * only when a task waits for it. By any thread.
- */
-void pool_expect_no_more(struct gd_pool *p);
-
-/*
  * For the thread that polls, if it would sleep next: looks for answers for some
  * microseconds, as a wake-up costs more than that. True if there is something to poll for.
  */

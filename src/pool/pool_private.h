@@ -83,7 +83,7 @@ struct gd_pool {
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
-	atomic_bool no_more;    /* tasks are expected: see pool_expect_no_more() */
+	atomic_bool no_more;    /* tasks are expected: see gd_pool_expect_no_more() */
 	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
 
 	pthread_mutex_t lock;

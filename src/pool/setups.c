@@ -107,7 +107,8 @@ void setups_end(struct gd_pool *p)
 		if (s->waits_since || s->spared) {
 			pool_retire_slot(p, s, SLOT_FINISHED, "");
 		} else if (s->channel.in) {
-			atomic_store(&s->channel.in->ending, 1);
+			uint32_t goes_on = SETUP_GOES_ON; /* one that is out of time stays that */
+			atomic_compare_exchange_strong(&s->channel.in->ending, &goes_on, SETUP_CANCELLED);
 			warden_order(&p->warden,
 				(struct warden_order){
 					.kind = WARDEN_ORDER_END_SETUP, .slot = (uint32_t)s->index, .life = s->life},

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,11 @@ void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uin
 		ward->kill_deadline = now + w->plan->kill_wait_ns;
 }
 
+void ward_interrupt(const struct ward *ward)
+{
+	syscall(SYS_tgkill, ward->pid, ward->pid, SIGURG); /* the first thread's number is the process's */
+}
+
 static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[WARDEN_ORDER_FDS])
 {
 	size_t slot = (size_t)(ward - w->wards);
@@ -128,6 +134,8 @@ static void ended(struct warden_process *w, struct ward *ward, int status)
 		ward->flags |= WARDEN_END_OUT_OF_MEMORY;
 	if (!ours)
 		ward->flags &= ~(unsigned)(WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED);
+	if (atomic_load(&ward->channel.in->ready))
+		ward->flags &= ~(unsigned)WARDEN_END_SETUP_TIMEOUT; /* it was just done */
 	channel_unmap(&ward->channel);
 	/* A started-report that is still due is overtaken by this one: it names the process, too. */
 	report(w, ward, WARDEN_REPORT_ENDED, status, error);
@@ -239,7 +247,7 @@ static void obey(struct warden_process *w, const struct warden_order *order, con
 	if (order->kind == WARDEN_ORDER_KILL)
 		ward_kill(w, ward, WARDEN_END_ORDERED, now);
 	if (order->kind == WARDEN_ORDER_END_SETUP)
-		ward->setup_end = now + w->plan->grace_ns;
+		ward->setup_end = earlier(ward->setup_end, now + w->plan->grace_ns);
 	if (order->kind == WARDEN_ORDER_CLOSE) {
 		ward->closing = true;
 		ward->setup_end = 0;

@@ -3,6 +3,7 @@
 #ifndef POOL_WARDEN_PRIVATE_H
 #define POOL_WARDEN_PRIVATE_H
 
+#include "base/clock.h"
 #include "pool/channel.h"
 #include "pool/warden.h"
 
@@ -66,6 +67,34 @@ uint64_t deadlines_check(struct warden_process *w, uint64_t now);
 
 /* warden_memory.c: notes workers that are too large; when to look again (0: not by the clock). */
 uint64_t memory_check(struct warden_process *w, uint64_t now);
+
+/*
+ * phases.c: the clock of setup and cleanup. When to look again (0: not by the clock). The tasks
+ * of a worker that is being killed, or is late with its setup, are not looked at.
+ */
+struct phase_look {
+	uint64_t next;
+	bool only; /* nothing else matters now */
+};
+struct phase_look phases_check(struct warden_process *w, struct ward *ward, uint64_t now);
+
+/* How often to look at something that takes about so long. */
+static inline uint64_t look_interval(uint64_t timeout_ns)
+{
+	uint64_t ns = timeout_ns / 4;
+	if (ns < NS_PER_MS)
+		return NS_PER_MS;
+	return ns > NS_PER_S ? NS_PER_S : ns;
+}
+
+/* The earlier of two times, of which 0 means never. */
+static inline uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* Sends the signal that interrupts a hook. */
+void ward_interrupt(const struct ward *ward);
 
 /* Sends SIGKILL to the worker and its group. */
 void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uint64_t now);

@@ -82,7 +82,8 @@ int gd_worker_cancel_reason(const struct gd_worker *w, size_t i)
 {
 	if (!gd_worker_cancelled(w, i))
 		return 0;
-	bool timed_out = w->in_hand > 0 && inbox_mark(w->channel.in, w->next + i) & RING_MARK_TIMED_OUT;
+	bool timed_out = w->in_hand > 0 ? inbox_mark(w->channel.in, w->next + i) & RING_MARK_TIMED_OUT
+					: atomic_load(&w->channel.in->ending) == SETUP_TIMED_OUT;
 	return timed_out ? -ETIMEDOUT : -ECANCELED;
 }
 
@@ -218,7 +219,7 @@ static void process(struct gd_worker *w)
 	if (w->failure.given)
 		failure_clear(&w->failure);
 	bool batch = w->ops->process_batch;
-	interrupt_allow(w);
+	interrupt_allow(w, INTERRUPT_TASKS);
 	int r = batch ? w->ops->process_batch(w, w->state, w->tasks, w->in_hand)
 		      : w->ops->process(w, w->state, &w->tasks[0]);
 	interrupt_forbid(w);
@@ -334,14 +335,20 @@ static void leave(struct gd_worker *w)
 	flush_output();
 }
 
-/* What was allocated goes with the process. */
-int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
+static int set_up(struct gd_worker *w)
 {
-	struct gd_worker *w = calloc(1, sizeof(*w));
-	if (!w || worker_init(w, ops, fds) < 0)
-		return 1;
+	if (!w->ops->setup)
+		return 0;
+	interrupt_allow(w, INTERRUPT_SETUP);
+	interrupt_deferred(w); /* it may have been told to give up before there was a handler */
+	return w->ops->setup(w, &w->state);
+}
 
-	int r = ops->setup ? ops->setup(w, &w->state) : 0;
+/* All that follows setup, which has returned r. Returns the exit status. */
+static int run_after_setup(struct gd_worker *w, int r)
+{
+	const struct gd_worker_ops *ops = w->ops;
+	interrupt_forbid(w);
 	if (r != 0) {
 		worker_tell(w, RING_SETUP_FAILED, failure_of_hook(&w->failure, "setup", r));
 		leave(w);
@@ -362,4 +369,19 @@ int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 	worker_mark(w, (struct ring_desc){.kind = RING_CLEANED});
 	leave(w);
 	return 0;
+}
+
+/* What was allocated goes with the process. */
+int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
+{
+	struct gd_worker *w = calloc(1, sizeof(*w));
+	if (!w || worker_init(w, ops, fds) < 0)
+		return 1;
+	return run_after_setup(w, set_up(w));
+}
+
+void gd_worker_continue(struct gd_worker *w, void *state, int result)
+{
+	w->state = state;
+	_exit(run_after_setup(w, result));
 }

@@ -53,12 +53,19 @@ struct item {
 	bool owns_failure;       /* else it is the hook's own, for all of the batch */
 };
 
+/* The hook that runs and can be interrupted. */
+enum interrupt_hook {
+	INTERRUPT_NONE,
+	INTERRUPT_TASKS, /* process() or process_batch() */
+	INTERRUPT_SETUP,
+};
+
 /* See interrupt.h. Only the worker's first thread and its signal handler use it. */
 struct interrupt {
-	volatile sig_atomic_t allowed; /* process() or process_batch() runs */
+	volatile sig_atomic_t allowed; /* enum interrupt_hook */
 	volatile sig_atomic_t calls;   /* gd_*() functions that are running */
 	volatile sig_atomic_t noted;   /* a signal arrived during one */
-	atomic_int called;             /* on_cancel, for the tasks in hand */
+	atomic_int called;             /* on_cancel, for the tasks in hand, or on_setup_cancel */
 };
 
 struct gd_worker {

@@ -31,6 +31,15 @@ static int first_takes_long_second_waits(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
+static void open_with_three_tasks(struct pool_rig *rig, int (*setup)(struct gd_worker *w, void **ret_state))
+{
+	const struct gd_worker_ops ops = {
+		.size = sizeof(struct gd_worker_ops), .setup = setup, .process = count_in_slot};
+	rig->options.fair_start = 1;
+	pool_rig_open(rig, &ops);
+	pool_rig_submit_many(rig, 3);
+}
+
 static bool two_done(struct pool_rig *rig)
 {
 	return rig->successes >= 2;
@@ -38,12 +47,8 @@ static bool two_done(struct pool_rig *rig)
 
 static void test_a_task_is_kept_for_a_worker_in_setup(void **state)
 {
-	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .setup = first_takes_long_second_waits, .process = count_in_slot};
 	struct pool_rig *rig = *state;
-	rig->options.fair_start = 1;
-	pool_rig_open(rig, &ops);
-	pool_rig_submit_many(rig, 3);
+	open_with_three_tasks(rig, first_takes_long_second_waits);
 	pool_rig_await(rig, two_done);
 	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_int_equal(atomic_load(&board->notes[0]), 2);
@@ -64,12 +69,8 @@ static int second_is_never_ready(struct gd_worker *w, void **ret_state)
 
 static void test_a_task_is_not_kept_for_an_endless_setup(void **state)
 {
-	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .setup = second_is_never_ready, .process = count_in_slot};
 	struct pool_rig *rig = *state;
-	rig->options.fair_start = 1;
-	pool_rig_open(rig, &ops);
-	pool_rig_submit_many(rig, 3);
+	open_with_three_tasks(rig, second_is_never_ready);
 	pool_rig_drain(rig);
 	assert_int_equal(atomic_load(&board->notes[0]), 3);
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -77,12 +78,8 @@ static void test_a_task_is_not_kept_for_an_endless_setup(void **state)
 
 static void test_a_task_is_not_kept_for_a_worker_that_is_lost(void **state)
 {
-	static const struct gd_worker_ops ops = {
-		.size = sizeof(struct gd_worker_ops), .setup = first_takes_long_second_waits, .process = count_in_slot};
 	struct pool_rig *rig = *state;
-	rig->options.fair_start = 1;
-	pool_rig_open(rig, &ops);
-	pool_rig_submit_many(rig, 3);
+	open_with_three_tasks(rig, first_takes_long_second_waits);
 	pool_rig_await(rig, two_done);
 	pid_t pid = (pid_t)pool_rig_worker(rig, 1).pid;
 	assert_true(pid > 0);

@@ -2,7 +2,6 @@
 /* Workers that die when no more tasks come: they are replaced only if a task needs that. */
 #include <stdlib.h>
 
-#include "pool/pool_hints.h"
 #include "pool_rig.h"
 #include "recorder.h"
 #include "support/board.h"
@@ -63,7 +62,7 @@ static void open_with_one_dead(struct pool_rig *rig)
 	assert_int_equal(gd_pool_wait_ready(rig->pool, WAIT_MS), 2);
 	pool_rig_submit(rig, JOB_WAIT, 0);
 	pool_rig_submit(rig, JOB_CRASH, 0);
-	pool_expect_no_more(rig->pool);
+	gd_pool_expect_no_more(rig->pool);
 	pool_rig_await(rig, one_has_failed);
 }
 
@@ -99,7 +98,7 @@ static void test_task_that_is_tried_again_has_a_worker(void **state)
 	rig->options.retries = 2;
 	pool_rig_open(rig, &ops);
 	pool_rig_submit(rig, JOB_CRASH, 0);
-	pool_expect_no_more(rig->pool);
+	gd_pool_expect_no_more(rig->pool);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->errors, 1);
 	assert_int_equal(rig->failure.event.attempt, 3);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
+"""Fixtures. Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
 from __future__ import annotations
 
 import importlib.util
@@ -7,6 +7,13 @@ import os
 import pathlib
 import signal
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpu_dispatch import Pool
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.setdefault("GD_BUILD", str(SOURCE / "build")))
@@ -19,3 +26,24 @@ if importlib.util.find_spec("gpu_dispatch") is None:
 # tested nevertheless.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """A pool for tests that leave it as it was."""
+    from gpu_dispatch import Pool
+    from poolworkers import Actor
+
+    with Pool(Actor, "sim:2") as pool:
+        yield pool
+
+
+@pytest.fixture
+def one() -> Iterator[Pool]:
+    """A pool with one worker, whose tasks may be left running."""
+    from gpu_dispatch import Pool
+    from poolworkers import Actor
+
+    pool = Pool(Actor, "sim:1", queue_size=16)
+    yield pool
+    pool._shutdown(True, 2)

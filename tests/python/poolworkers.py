@@ -51,6 +51,22 @@ class Grenade:
         return explode, ("bad pickle",)
 
 
+class SlowToUnpickle:
+    """Unpickling it takes for ever."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickle_slowly, (self.path,)
+
+
+def unpickle_slowly(path: str) -> None:
+    Path(path).write_text("begun")
+    while True:
+        time.sleep(0.005)
+
+
 class ParentGrenade:
     """An object that fails when it is unpickled in the process with the given id."""
 
@@ -115,6 +131,23 @@ class Actor(BaseWorker):
 
     def fail_odd_os(self, path: str) -> None:
         raise OddOSError(path)
+
+    def fail_at_length(self, size: int) -> None:
+        raise ValueError("x" * size + " the end")
+
+    def die_at(self, path: str) -> None:
+        """Dies when somebody writes into the FIFO."""
+        self.block(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def ignore_cancel(self, path: str) -> str:
+        """Returns as if nothing had happened when it is asked to stop."""
+        try:
+            Path(path).write_text("begun")
+            self.forever(None)
+        except BaseException:
+            pass
+        return "done"
 
     def fail_stop_iteration(self, _: Any) -> None:
         raise StopIteration("stop")

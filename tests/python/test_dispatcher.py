@@ -396,6 +396,15 @@ def test_a_timeout_interrupts_a_wait_that_is_about_to_begin() -> None:
     assert dispatcher.get_stats()["restarts"] == 0
 
 
+def test_a_worker_that_dies_with_the_last_item_is_not_replaced() -> None:
+    """Of a list: the thread of a generator may say too late that there is no more."""
+    book = Book()
+    dispatcher = Dispatcher(Naughty, [0])
+    dispatcher.run([("pid",), ("die",)], **book.callbacks())
+    assert list(book.errors) == [1]
+    assert dispatcher.get_stats()["restarts"] == 0
+
+
 def test_a_fractional_timeout_is_told_as_it_was_given(tmp_path: pathlib.Path) -> None:
     book = run(Naughty, [("hang",)], [0], task_timeout=0.1234567, directory=str(tmp_path))
     assert book.timeouts == {0: 0.1234567}

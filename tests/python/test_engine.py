@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The extension's Pool and the worker's side of it."""
+"""The extension: tasks and their ends."""
 from __future__ import annotations
 
-import gc
-import os
 import pathlib
-import select
 import signal
 import threading
 import time
@@ -16,38 +13,10 @@ from typing import Any
 import numpy
 import pytest
 import workers
-from workers import Batches, Echo, Naughty, wait_until
+from engine_lab import Log, drain, open_pool, poll_until, submit_all
+from workers import Naughty
 
-from gpu_dispatch import BaseWorker, GPUNotFound, NoWorkers, PoolClosed, _engine, _spawn
-
-
-class Log:
-    """What the callbacks were told."""
-
-    def __init__(self) -> None:
-        self.results: dict[Any, Any] = {}
-        self.failures: dict[Any, _engine.Failure] = {}
-        self.cancelled: dict[Any, _engine.Failure] = {}
-        self.timeouts: dict[Any, float] = {}
-        self.setup_failures: list[_engine.Failure] = []
-        self.messages: list[Any] = []
-
-    def callbacks(self) -> dict[str, Callable[..., object]]:
-        return {
-            "on_success": lambda key, value, gpu: self.results.__setitem__(key, value),
-            "on_error": lambda key, failure, gpu: self.failures.__setitem__(key, failure),
-            "on_cancelled": lambda key, failure, gpu: self.cancelled.__setitem__(key, failure),
-            "on_timeout": lambda key, seconds, gpu: self.timeouts.__setitem__(key, seconds),
-            "on_setup_fail": lambda gpu, failure: self.setup_failures.append(failure),
-            "on_message": lambda message, gpu, slot: self.messages.append((message, gpu, slot)),
-        }
-
-
-def open_pool(log: Log, worker: type[BaseWorker] = Echo, max_batch: int = 1, **options: Any) -> _engine.Pool:
-    setup = options.pop("setup", {})
-    settings = _spawn.worker_settings(worker(), setup)
-    given: dict[str, Any] = {"gpus": [0], "bind": False, **log.callbacks(), **options}
-    return _engine.Pool(argv=_spawn.worker_argv(max_batch), settings=settings, **given)
+from gpu_dispatch import BaseWorker, GPUNotFound, _engine
 
 
 @pytest.fixture
@@ -55,23 +24,7 @@ def log() -> Log:
     return Log()
 
 
-def drain(pool: _engine.Pool) -> None:
-    while pool.outstanding() > 0:
-        pool.poll(30_000)
-
-
-def poll_until(pool: _engine.Pool, condition: Callable[[], object]) -> None:
-    wait_until(lambda: pool.poll(1, idle=True) >= 0 and condition())
-
-
-def submit_all(pool: _engine.Pool, items: list[Any]) -> None:
-    """Large ones find no room at first."""
-    iterator = iter(items)
-    while not pool.feed(iterator):
-        pool.poll(30_000)
-
-
-# ---- Tasks -------------------------------------------------------------------
+# ---- Tasks ----------------------------------------------------------------------------------
 
 
 def test_keys_are_tags_or_ids(log: Log) -> None:
@@ -230,7 +183,7 @@ def test_zero_copy_results_are_views_that_outlive_the_pool(log: Log, size: int) 
         assert not result[0].flags.owndata
 
 
-# ---- Ends --------------------------------------------------------------------
+# ---- Ends -----------------------------------------------------------------------------------
 
 
 def test_ctrl_c_while_a_result_is_unpickled_is_ctrl_c_and_the_result_arrives(log: Log) -> None:
@@ -326,318 +279,7 @@ class Sleeper(BaseWorker):
             pass
 
 
-# ---- Batches, messages -------------------------------------------------------
-
-
-def test_batches(log: Log) -> None:
-    pool = open_pool(log, Batches, max_batch=8)
-    pool.wait_ready(30_000)
-    items = ["bad" if number == 5 else number for number in range(100)]
-    assert pool.feed(iter(items))
-    drain(pool)
-    assert list(log.failures) == [5] and log.failures[5].message == "ValueError: bad"
-    assert {key: value[0] for key, value in log.results.items()} == {
-        number: number for number in range(100) if number != 5
-    }
-    assert max(value[1] for value in log.results.values()) > 1
-    assert max(value[1] for value in log.results.values()) <= 8
-    pool.close()
-
-
-def test_a_batch_with_too_few_results_fails(log: Log) -> None:
-    pool = open_pool(log, Batches, max_batch=8)
-    pool.submit("wrong length")
-    drain(pool)
-    assert "returned 0 results for 1 items" in log.failures[0].message
-    pool.close()
-
-
-def test_an_unreadable_item_of_a_batch_fails_alone(log: Log) -> None:
-    pool = open_pool(log, Batches, max_batch=8)
-    pool.feed(iter([1, workers.Undecodable(), workers.Unpicklable(), 4]))
-    drain(pool)
-    assert set(log.failures) == {1, 2} and set(log.results) == {0, 3}
-    pool.close()
-
-
-def test_messages(log: Log) -> None:
-    pool = open_pool(log, Naughty, gpus=[3])
-    large = numpy.arange(3_000_000)
-    pool.submit(("send", {"a": [1, 2]}))
-    pool.submit(("send", large))
-    pool.submit(("send_elsewhere",))
-    drain(pool)
-    assert log.messages[0] == ({"a": [1, 2]}, 3, 0)
-    assert numpy.array_equal(log.messages[1][0], large)
-    assert "main thread" in log.results[2]
-    pool.close()
-
-
-def test_threads_of_a_worker_run_while_it_waits(log: Log, tmp_path: pathlib.Path) -> None:
-    pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
-    pool.submit(("thread_runs",))
-    drain(pool)
-    wait_until((tmp_path / "thread-begins").exists)
-    (tmp_path / "tick").touch()
-    wait_until((tmp_path / "tock").exists)
-    pool.close()
-
-
-def test_a_task_knows_its_number_and_attempt(log: Log) -> None:
-    pool = open_pool(log, Naughty)
-    pool.submit(("echo", 1))
-    pool.submit(("task",))
-    drain(pool)
-    assert log.results[1] == (1, 1)
-    pool.close()
-    assert _engine.task_id() == -1 and not _engine.cancelled()
-    with pytest.raises(RuntimeError, match="not a worker"):
-        _engine.send(1)
-
-
-# ---- Polling -----------------------------------------------------------------
-
-
-def test_poll_without_tasks_returns_at_once(log: Log) -> None:
-    pool = open_pool(log)
-    assert pool.poll() == 0
-    assert pool.wait_ready(30_000) == 1
-    assert pool.poll(0) == 0
-    assert pool.poll(1, idle=True) == 0
-    pool.close()
-
-
-def test_interrupt_ends_a_wait(log: Log) -> None:
-    pool = open_pool(log)
-    pool.interrupt()
-    assert pool.poll(-1, idle=True) == 0  # also one that comes before
-    polls: list[int] = []
-    thread = threading.Thread(target=lambda: polls.append(pool.poll(-1, idle=True)))
-    thread.start()
-    while thread.is_alive():
-        pool.interrupt()
-        thread.join(0.01)
-    assert polls == [0]
-    pool.close()
-
-
-def test_the_descriptor_becomes_readable(log: Log) -> None:
-    pool = open_pool(log)
-    pool.submit(1)
-    while not log.results:
-        assert select.select([pool.fileno()], [], [], 30)[0]
-        pool.poll(0)
-    pool.close()
-
-
-def test_the_first_exception_of_a_batch_is_raised_and_all_events_are_seen(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    unraisable: list[Any] = []
-    monkeypatch.setattr("sys.unraisablehook", lambda args: unraisable.append(args.exc_value))
-
-    def on_success(key: int, value: Any, gpu: int) -> None:
-        seen.append(key)
-        raise LookupError(key)
-
-    pool = open_pool(log, on_success=on_success)
-    pool.feed(iter(range(200)))
-    raised: list[LookupError] = []
-    while pool.outstanding() > 0:
-        try:
-            pool.poll(30_000)
-        except LookupError as error:
-            raised.append(error)
-    assert seen == list(range(200))
-    assert sorted(error.args[0] for error in raised + unraisable) == seen
-    pool.close()
-
-
-def test_a_callback_may_submit_cancel_and_ask_but_not_poll(log: Log) -> None:
-    errors: list[str] = []
-
-    def on_success(key: int, value: Any, gpu: int) -> None:
-        log.results[key] = value
-        if value < 10:
-            pool.submit(value + 1)
-        assert pool.stats()["completed"] > 0 and pool.worker_stats()
-        forbidden_calls: list[Callable[[], object]] = [pool.poll, pool.close, pool.wait_ready]
-        for forbidden in forbidden_calls:
-            try:
-                forbidden()
-            except RuntimeError as error:
-                errors.append(str(error))
-
-    pool = open_pool(log, on_success=on_success)
-    pool.submit(0)
-    drain(pool)
-    assert log.results == {number: number for number in range(11)}
-    assert len(errors) == 33
-    pool.close()
-
-
-def test_a_stopped_pool(log: Log, tmp_path: pathlib.Path) -> None:
-    pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
-    pool.submit(("wait_for", "go"))
-    pool.submit(("echo", 1))
-    poll_until(pool, (tmp_path / "go-waits").exists)
-    pool.stop()
-    with pytest.raises(PoolClosed):
-        pool.submit(("echo", 1))
-    poll_until(pool, lambda: 1 in log.cancelled)  # the worker may not get it after the first one
-    (tmp_path / "go").touch()
-    with pytest.raises(PoolClosed):
-        while True:
-            pool.poll(30_000)
-    assert log.results == {0: "go"} and set(log.cancelled) == {1}
-    pool.close()
-
-
-def test_no_worker_left(log: Log) -> None:
-    pool = open_pool(log, workers.NoSetup, setup={"bad": [0]})
-    pool.submit(1)
-    with pytest.raises(NoWorkers):
-        while True:
-            pool.poll(30_000)
-    assert log.failures[0].kind == "no worker"
-    assert "no model on 0" in log.setup_failures[0].payload[1]
-    with pytest.raises(NoWorkers):
-        pool.submit(1)
-    assert pool.wait_ready(0) == 0
-    pool.close()
-
-
-# ---- Closing -----------------------------------------------------------------
-
-
-def test_after_close(log: Log) -> None:
-    pool = open_pool(log)
-    pool.submit(1)
-    drain(pool)
-    stats = pool.close()
-    assert stats["completed"] == 1 and pool.close() == stats == pool.stats()
-    assert pool.closed and pool.worker_stats()[0]["state"] == "finished"
-    calls: list[Callable[[], object]] = [
-        pool.poll, pool.outstanding, pool.room, pool.fileno, lambda: pool.submit(1), lambda: pool.cancel(0),
-    ]
-    for call in calls:
-        with pytest.raises(PoolClosed):
-            call()
-    pool.stop()
-    pool.interrupt()
-
-
-def test_close_cancels_what_is_left(log: Log, tmp_path: pathlib.Path) -> None:
-    pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
-    pool.submit(("hang",))
-    pool.submit(("echo", 1))
-    poll_until(pool, (tmp_path / "hangs").exists)
-    assert pool.close()["cancelled"] == 2
-    assert set(log.cancelled) == {0, 1}
-
-
-def test_close_while_other_threads_wait_in_the_pool(log: Log, tmp_path: pathlib.Path) -> None:
-    pool = open_pool(log, Naughty, queue_size=1, setup={"directory": str(tmp_path)})
-    refused: list[BaseException] = []
-
-    def submit() -> None:
-        try:
-            while True:
-                pool.submit(("hang",))
-        except PoolClosed as error:
-            refused.append(error)
-
-    def poll() -> None:
-        try:
-            while True:
-                pool.poll(-1, idle=True)
-        except PoolClosed as error:
-            refused.append(error)
-
-    threads = [threading.Thread(target=target) for target in (submit, submit, poll)]
-    for thread in threads:
-        thread.start()
-    wait_until((tmp_path / "hangs").exists)
-    pool.close()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 3
-
-
-def test_close_after_two_stops_lets_workers_clean_up_although_a_thread_waits_for_room(
-    log: Log, tmp_path: pathlib.Path
-) -> None:
-    pool = open_pool(log, workers.MarkCleanup, queue_size=1, setup={"directory": str(tmp_path)})
-    assert pool.wait_ready(30_000) == 1
-
-    def submit() -> None:
-        try:
-            while True:
-                pool.submit(1)
-        except PoolClosed:
-            pass
-
-    thread = threading.Thread(target=submit)
-    thread.start()
-    wait_until(lambda: pool.room() == 0)
-    pool.stop()
-    pool.stop()
-    pool.close()
-    thread.join()
-    assert os.listdir(tmp_path) == ["cleaned-0"]
-
-
-def test_a_forgotten_pool_leaves_no_process(log: Log, tmp_path: pathlib.Path) -> None:
-    pool = open_pool(log, Naughty, setup={"directory": str(tmp_path)})
-    pool.submit(("hang",))
-    poll_until(pool, (tmp_path / "hangs").exists)
-    pool.poll(0)
-    pid = pool.worker_stats()[0]["pid"]
-    assert pid > 0
-    del pool
-    gc.collect()
-    assert not os.path.exists(f"/proc/{pid}")
-    assert not log.cancelled  # nobody is left to be told
-
-
-def test_a_forked_child_cannot_use_the_pool(log: Log) -> None:
-    pool = open_pool(log)
-    pool.submit(1)
-    drain(pool)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            pool.submit(2)
-        except RuntimeError as error:
-            status = 0 if "forked" in str(error) else 2
-        pool.stop()
-        pool.interrupt()
-        del pool
-        gc.collect()
-        os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    pool.submit(3)
-    drain(pool)
-    assert log.results == {0: 1, 1: 3}
-    pool.close()
-
-
-def test_wrong_options(log: Log) -> None:
-    with pytest.raises(ValueError, match="queue_size"):
-        open_pool(log, queue_size=-1)
-    with pytest.raises(ValueError, match="GPU"):
-        open_pool(log, gpus=[-1])
-    with pytest.raises(TypeError, match="on_error"):
-        open_pool(log, on_error=5)
-    with pytest.raises(TypeError):
-        _engine.Pool()  # type: ignore[call-arg]
-    with pytest.raises(GPUNotFound):
-        open_pool(log, gpus="7", bind=True)
-
-
-# ---- GPUs --------------------------------------------------------------------
+# ---- GPUs -----------------------------------------------------------------------------------
 
 
 def test_simulated_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,13 @@ class Worker(BaseWorker):
     def setup(self, gpu_id, seed):
         self.gpu_id = gpu_id
         mark(f"pid-{os.getpid()}")
-        if how == "setup":
+        if how == "setup" and gpu_id == 0:
+            wait_for("processed")
             mark("waits")
-            wait_for("go")
+            try:
+                threading.Event().wait()
+            finally:
+                mark("left-setup")
         mark(f"ready-{gpu_id}")
     def process(self, item):
         if how == "process":
@@ -51,6 +55,12 @@ class Worker(BaseWorker):
             time.sleep(60)
         if how == "stubborn":
             stubborn()
+        if how == "setup":
+            mark("processed")
+        if how == "slow callbacks":
+            for number in range(4):
+                wait_for(f"ready-{number}")
+            mark(f"done-{item}")
         return item
     def cleanup(self):
         if how == "cleanup":
@@ -76,6 +86,13 @@ def on_success(task_id, result, worker_id):
         wait_for("ready-1")
         mark("waits")
         time.sleep(60)
+    if how == "slow callbacks":
+        for number in range(4):
+            wait_for(f"done-{number}")
+        mark(f"callback-{task_id}")
+        first = not (here / "waits").exists()
+        mark("waits")
+        time.sleep(60 if first else 1.5)
 
 def on_exit():
     mark("exit")
@@ -94,7 +111,7 @@ if __name__ == "__main__":
             use_pool()
         except KeyboardInterrupt:
             sys.exit(7)
-    dispatcher = Dispatcher(Worker, [0, 1])
+    dispatcher = Dispatcher(Worker, range(4) if how == "slow callbacks" else [0, 1])
     try:
         dispatcher.run(items(), on_success, on_exit=on_exit)
     except KeyboardInterrupt:
@@ -161,6 +178,24 @@ def test_workers_clean_up_on_exit_runs_and_keyboard_interrupt_is_raised(start: S
     program.ctrl_c()
     program.check_interrupted()
     assert {"cleaned-0", "cleaned-1", "exit", "interrupted"} <= program.names()
+
+
+def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: Start) -> None:
+    """After the one that was interrupted, two of 1.5 seconds are more than enough; the last one is left out."""
+    program = start("slow callbacks")
+    program.ctrl_c()
+    program.check_interrupted()
+    assert len([name for name in program.names() if name.startswith("callback")]) == 3
+    assert {"cleaned-0", "exit", "interrupted"} <= program.names()
+
+
+def test_a_setup_is_interrupted(start: Start) -> None:
+    """Long before the grace period is over: the test's own patience is the same."""
+    program = start("setup")
+    program.ctrl_c()
+    program.check_interrupted()
+    assert {"left-setup", "cleaned-1", "exit", "interrupted"} <= program.names()
+    assert "cleaned-0" not in program.names()
 
 
 def test_during_cleanup_the_cleanup_is_finished(start: Start) -> None:

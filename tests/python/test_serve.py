@@ -31,33 +31,23 @@ class Folder:
             with open(path, "wb") as file:
                 file.write(os.fsencode(name) + b" has five words here")
 
-    def run(self, worker: str, *words: str, code: int = 0) -> dict[str, Any]:
-        """The launcher's summary."""
+    def launch(self, worker: str, *words: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+        """Runs the launcher with this worker."""
         (self.directory / "worker.py").write_text(textwrap.dedent(worker))
+        where = ["--input-dir", "in", "--output-dir", "out", "--pattern", "*.txt", "--gpus", "sim:1"]
         done = subprocess.run(
-            [
-                GPUQ,
-                "launch",
-                "--input-dir",
-                "in",
-                "--output-dir",
-                "out",
-                "--pattern",
-                "*.txt",
-                "--gpus",
-                "sim:1",
-                "--json",
-                "-",
-                "--worker-command",
-                f"{sys.executable} worker.py",
-                *words,
-            ],
+            [GPUQ, "launch", *where, "--worker-command", f"{sys.executable} worker.py", *words],
             cwd=self.directory,
             capture_output=True,
             timeout=LIMIT,
             check=False,
         )
         assert done.returncode == code, (done.stdout, done.stderr)
+        return done
+
+    def run(self, worker: str, *words: str, code: int = 0) -> dict[str, Any]:
+        """The launcher's summary."""
+        done = self.launch(worker, "--json", "-", *words, code=code)
         summary: dict[str, Any] = json.loads(done.stdout)
         return summary
 
@@ -207,39 +197,16 @@ def test_impossible_seconds_are_an_error(folder: Folder, value: str) -> None:
 
 def test_failed_setup_gives_the_worker_up_with_the_reason(folder: Folder) -> None:
     folder.put("a.txt")
-    (folder.directory / "worker.py").write_text(
-        textwrap.dedent(
-            """
+    done = folder.launch(
+        """
         from gpu_dispatch import serve
         def load(setup):
             raise LookupError("no model called base")
         serve(print, setup=load)
-        """
-        )
+        """,
+        code=1,
     )
-    done = subprocess.run(
-        [
-            GPUQ,
-            "launch",
-            "--input-dir",
-            "in",
-            "--output-dir",
-            "out",
-            "--pattern",
-            "*.txt",
-            "--gpus",
-            "sim:1",
-            "--worker-command",
-            f"{sys.executable} worker.py",
-        ],
-        cwd=folder.directory,
-        capture_output=True,
-        timeout=LIMIT,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "LookupError: no model called base" in done.stderr
+    assert b"LookupError: no model called base" in done.stderr
 
 
 def test_names_that_are_not_utf8_arrive_as_they_are(folder: Folder) -> None:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""CPU tensors of PyTorch, with a stand-in for it: the real one is too large for the tests."""
+"""CPU tensors of PyTorch, with a stand-in for it: the real one is too large, and used only where it is installed."""
 from __future__ import annotations
 
 import pathlib
 import subprocess
 import sys
+from typing import Any
+
+import pytest
+
+from gpu_dispatch import BaseWorker, Pool
 
 TORCH = """
 import numpy
@@ -91,3 +96,26 @@ def test_cpu_tensors_travel_out_of_band(tmp_path: pathlib.Path) -> None:
 def test_another_module_of_that_name_does_no_harm(tmp_path: pathlib.Path) -> None:
     program = "import torch\nfrom gpu_dispatch import _engine\nprint(_engine.decode(_engine.encode({1, 2})))\n"
     assert run(tmp_path, "", program) == "{1, 2}\n"
+
+
+class Tensors(BaseWorker):
+    """Says what it got, and sends it back, doubled."""
+
+    def setup(self, gpu_id: int, seed: int) -> None:
+        pass
+
+    def process(self, data: Any) -> Any:
+        return str(data["x"].dtype), {key: tensor * 2 for key, tensor in data.items()}
+
+
+@pytest.mark.parametrize("zero_copy", [False, True])
+def test_tensors_of_the_real_torch(zero_copy: bool) -> None:
+    torch: Any = pytest.importorskip("torch")
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64):
+        x = torch.arange(300_000).reshape(3, -1).to(dtype)
+        with Pool(Tensors, "sim:2", zero_copy=zero_copy) as pool:
+            answers = list(pool.map([{"x": x, "part": x[1, ::7]}] * 4))
+        for name, answer in answers:
+            assert name == str(dtype)
+            assert torch.equal(answer["x"], x * 2) and torch.equal(answer["part"], x[1, ::7] * 2)
+            assert answer["x"].dtype == dtype and answer["x"].shape == (3, 100_000)

@@ -3,83 +3,13 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 import textwrap
 
 import pytest
-
-WORKER = """
-from gpu_dispatch import BaseWorker, Dispatcher
-
-class Twice(BaseWorker):
-    def setup(self, gpu_id, seed):
-        pass
-    def process(self, data):
-        return data * 2
-
-results = {}
-def on_success(task_id, result, worker_id):
-    results[task_id] = result
-"""
-
-RUN = """
-Dispatcher(Twice, [0, 1]).run(iter([1, 2, 3]), on_success, on_error=lambda *args: print(args))
-print(sorted(results.items()))
-"""
-
-EXPECTED = "[(0, 2), (1, 4), (2, 6)]\n"
-
-
-def python(*args: str, directory: pathlib.Path, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *args], cwd=directory, input=code, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-def check(done: subprocess.CompletedProcess[str], expected: str = EXPECTED) -> None:
-    assert (done.stdout, done.returncode) == (expected, 0), done.stderr
-
-
-def script(directory: pathlib.Path, *parts: str) -> str:
-    path = directory / "program.py"
-    path.write_text("".join(textwrap.dedent(part) for part in parts))
-    return str(path)
-
-
-def guarded(code: str) -> str:
-    return "\nif __name__ == '__main__':\n" + textwrap.indent(code.strip(), "    ") + "\n"
-
+from scripts import RUN, WORKER, check, guarded, python, script
 
 def test_a_script_with_a_guard(tmp_path: pathlib.Path) -> None:
     check(python(script(tmp_path, WORKER, guarded(RUN)), directory=tmp_path))
-
-
-def test_a_script_without_a_guard(tmp_path: pathlib.Path) -> None:
-    check(python(script(tmp_path, WORKER, RUN), directory=tmp_path))
-
-
-def test_a_script_without_a_guard_and_with_a_handler_around_the_run(tmp_path: pathlib.Path) -> None:
-    code = "try:\n" + textwrap.indent(RUN.strip(), "    ") + "\nexcept Exception as error:\n    print(error)\n"
-    check(python(script(tmp_path, WORKER, code), directory=tmp_path))
-
-
-def test_what_a_guard_keeps_out_of_workers(tmp_path: pathlib.Path) -> None:
-    """As docs/python.md says: without one, the script is repeated up to its run."""
-    last = "\nfinally:\n    log.write('x')\n    log.close()\n"
-    code = "log = open('log', 'a')\ntry:\n" + textwrap.indent(RUN.strip(), "    ") + last
-    for last, times in ((guarded(code), 1), (code, 3)):
-        check(python(script(tmp_path, WORKER, last), directory=tmp_path))
-        path = tmp_path / "log"
-        assert path.read_text() == "x" * times
-        path.unlink()
-
-
-def test_a_module_that_starts_workers_when_it_is_imported(tmp_path: pathlib.Path) -> None:
-    run = "Dispatcher(Twice, [0]).run([1], on_success, on_setup_fail=lambda gpu, error: print(error))\n"
-    (tmp_path / "mine.py").write_text(WORKER + run)
-    done = python("-c", "import mine", directory=tmp_path)
-    assert "put that part under" in done.stdout and "All workers failed during setup" in done.stderr
 
 
 def test_the_extension_itself_in_a_script_without_a_guard(tmp_path: pathlib.Path) -> None:

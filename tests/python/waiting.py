@@ -23,13 +23,17 @@ def says(path: Path, text: str) -> bool:
     return path.exists() and path.read_text() == text
 
 
+def _fields(pid: int) -> list[str]:
+    """What the kernel says about a process, from its state on. The name before that may be any bytes."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
 def alive(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return _fields(pid)[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state not in "ZX"
 
 
 def children(pid: int) -> set[int]:
@@ -39,7 +43,7 @@ def children(pid: int) -> set[int]:
         if not entry.isdigit():
             continue
         try:
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            fields = _fields(int(entry))
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(fields[1]) == pid and fields[0] not in "ZX":
@@ -50,3 +54,16 @@ def children(pid: int) -> set[int]:
 def open_descriptors() -> int:
     """How many descriptors this process has open."""
     return len(os.listdir("/proc/self/fd"))
+
+
+def fifo(directory: Path, name: str = "fifo") -> str:
+    """A new FIFO, at which a task can wait."""
+    path = directory / name
+    os.mkfifo(path)
+    return str(path)
+
+
+def release(path: str, text: str = "go") -> None:
+    """Ends the wait at a FIFO."""
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: MIT
+"""multigpu: worker processes."""
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_dispatch import _programs
+from gpu_dispatch.multigpu import LauncherOrchestrator, ProcessSpawner, ResourceAllocator, Result
+from gpu_dispatch.multigpu import spawner as spawner_module
+from gpu_dispatch.multigpu._record import Record
+from multigpu_lab import LIMIT, Lab
+
+
+@pytest.fixture(name="lab")
+def make_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("GPUQ_GPUS", "sim:2")
+    return Lab(tmp_path)
+
+
+def take_all(results: Any) -> list[Result]:
+    """Everything in a result queue up to the None at its end."""
+    taken: list[Result] = []
+    while (result := results.get(timeout=LIMIT)) is not None:
+        taken.append(result)
+    return taken
+
+
+def spawn(lab: Lab, files: list[Path], **options: Any) -> tuple[ProcessSpawner, list[Result]]:
+    spawner = ProcessSpawner(worker_command=lab.command, **options)
+    tasks = ResourceAllocator().create_task_queue(files, 2)
+    results: Any = multiprocessing.Queue()
+    spawner.spawn_workers([0, 1], tasks, results, "base", None, lab.output)
+    taken = take_all(results)
+    assert spawner.wait_for_completion(LIMIT)
+    return spawner, taken
+
+
+def test_each_file_gets_one_result(lab: Lab) -> None:
+    files = lab.put("a.wav", "fail.wav", "kill.wav", "c.wav")
+    spawner, results = spawn(lab, files)
+    by_name = {Path(result["file"]).name: result for result in results}
+    assert len(results) == 4 and set(by_name) == {"a.wav", "fail.wav", "kill.wav", "c.wav"}
+    done = by_name["a.wav"]
+    assert done["status"] == "success" and done["error"] is None and done["gpu_id"] in (0, 1)
+    assert done["duration"] == 2.0 and done["processing_time"] >= 0 and not done["skipped"]
+    assert done["file"] == str(files[0]) and done["output_dir"] == str(lab.output / "a")
+    assert (lab.output / "a" / "result.txt").exists()
+    assert by_name["fail.wav"]["status"] == "error"
+    assert by_name["fail.wav"]["error"] == "ValueError: cannot do fail.wav"
+    assert "SIGKILL" in (by_name["kill.wav"]["error"] or "")
+    assert spawner.exit_code == 1
+
+
+def test_each_gpu_has_a_worker_that_sees_it_alone(lab: Lab) -> None:
+    files = lab.put("wait-1.wav", "wait-2.wav")
+    spawner = ProcessSpawner(worker_command=lab.command)
+    results: Any = multiprocessing.Queue()
+    tasks = ResourceAllocator().create_task_queue(files, 2)
+    processes = spawner.spawn_workers(
+        gpu_ids=[0, 1],
+        task_queue=tasks,
+        result_queue=results,
+        model_size="base",
+        language=None,
+        output_dir=lab.output,
+    )
+    lab.until(lambda: lab.began("wait-1.wav") and lab.began("wait-2.wav"))
+    assert [process.gpu_id for process in processes] == [0, 1]
+    status = spawner.get_process_status()
+    assert set(status) == {0, 1} and all(each["alive"] and each["pid"] for each in status.values())
+    assert not spawner.wait_for_completion(timeout=0)
+    lab.go()
+    assert {result["gpu_id"] for result in take_all(results)} == {0, 1}
+    assert spawner.wait_for_completion()
+    assert spawner.get_process_status()[0] == {
+        "pid": processes[0].pid,
+        "alive": False,
+        "exitcode": 0,
+    }
+    assert {(lab.output / f"wait-{n}" / "result.txt").read_text() for n in (1, 2)} == {"0", "1"}
+
+
+def test_files_from_anywhere_keep_their_folders(lab: Lab) -> None:
+    elsewhere = lab.directory / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.wav").write_bytes(b"x")
+    files = lab.put("a.wav", "b.wav", "deep/c.wav") + [elsewhere / "a.wav"]
+    _, results = spawn(lab, files[1:])
+    assert all(result["status"] == "success" for result in results), results
+    assert (lab.output / "in/b/result.txt").exists() and (
+        lab.output / "elsewhere/a/result.txt"
+    ).exists()
+    assert not (lab.output / "in/a").exists(), "a file that was not in the queue"
+    assert {path.name for path in lab.output.iterdir()} <= {
+        "in", "elsewhere", "launch.jsonl", "launch.logs", "launch.lock"
+    }
+
+
+def test_links_are_private_and_leave_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link of another user at a known place does not lead the cleanup anywhere."""
+    precious = lab.directory / "precious"
+    (precious / "empty").mkdir(parents=True)
+    (precious / "link").symlink_to("/etc/hostname")
+    lab.output.mkdir()
+    (lab.output / "launch.links").symlink_to(precious)
+    temporary = lab.directory / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    _, results = spawn(lab, lab.put("a.wav", "b.wav", "deep/c.wav"))
+    assert all(result["status"] == "success" for result in results), results
+    assert (precious / "empty").is_dir() and (precious / "link").is_symlink()
+    assert sorted(os.listdir(precious)) == ["empty", "link"]
+    assert not list(temporary.iterdir())
+
+
+def test_a_later_run_with_links_knows_what_is_done(lab: Lab) -> None:
+    files = lab.put("a.wav", "deep/c.wav")
+    assert not any(result["skipped"] for result in spawn(lab, files)[1])
+    assert all(result["skipped"] for result in spawn(lab, files)[1])
+
+
+def test_strings_duplicates_and_missing_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.put("a.wav")
+    monkeypatch.chdir(lab.directory)
+    tasks: Any = queue.Queue()
+    for task in ("in/a.wav", Path("in/a.wav"), "in/missing.wav", None):
+        tasks.put(task)
+    results: Any = queue.Queue()
+    spawner = ProcessSpawner(worker_command=lab.command)
+    spawner.spawn_workers([1], tasks, results, output_dir=lab.output)
+    taken = take_all(results)
+    assert sorted((result["file"], result["status"]) for result in taken) == [
+        ("in/a.wav", "success"),
+        ("in/a.wav", "success"),
+        ("in/missing.wav", "error"),
+    ]
+    assert spawner.wait_for_completion(LIMIT)
+
+
+def test_files_that_are_done_are_skipped_and_reported(lab: Lab) -> None:
+    files = lab.put("a.wav", "fail.wav")
+    spawn(lab, files)
+    _, results = spawn(lab, files)
+    again = {Path(result["file"]).name: result for result in results}
+    assert again["a.wav"]["skipped"] and again["a.wav"]["status"] == "success"
+    assert again["a.wav"]["output_dir"] == str(lab.output / "a")
+    assert not again["fail.wav"]["skipped"] and again["fail.wav"]["status"] == "error"
+    _, results = spawn(lab, files, force=True)
+    assert not any(result["skipped"] for result in results)
+
+
+def test_terminated_run_reports_every_file_and_leaves_nothing(lab: Lab) -> None:
+    files = lab.put("wait-1.wav", "wait-2.wav", "z.wav")
+    spawner = ProcessSpawner(worker_command=lab.command)
+    results: Any = multiprocessing.Queue()
+    spawner.spawn_workers(
+        [0, 1], ResourceAllocator().create_task_queue(files, 2), results, output_dir=lab.output
+    )
+    lab.until(lambda: lab.began("wait-1.wav") and lab.began("wait-2.wav"))
+    workers = [int((lab.directory / f"began-wait-{n}.wav").read_text()) for n in (1, 2)]
+    spawner.terminate_all()
+    assert sorted(
+        Path(result["file"]).name for result in take_all(results) if result["status"] == "error"
+    ) == ["wait-1.wav", "wait-2.wav", "z.wav"]
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)
+    assert spawner.exit_code == 130
+
+
+def test_run_that_waits_for_its_tasks_can_be_terminated(lab: Lab) -> None:
+    tasks: Any = queue.Queue()
+    results: Any = queue.Queue()
+    spawner = ProcessSpawner(worker_command=lab.command)
+    processes = spawner.spawn_workers([0], tasks, results, output_dir=lab.output)
+    assert processes[0].is_alive() and processes[0].pid is None
+    spawner.terminate_all()
+    assert take_all(results) == [] and not processes[0].is_alive()
+
+
+def test_launcher_that_refuses_fails_each_file_with_its_reason(lab: Lab) -> None:
+    spawner = ProcessSpawner(worker_command="/no/such/program")
+    tasks = ResourceAllocator().create_task_queue(lab.put("a.wav", "b.wav"), 1)
+    results: Any = queue.Queue()
+    spawner.spawn_workers([0], tasks, results, output_dir=lab.output)
+    taken = take_all(results)
+    assert len(taken) == 2 and all(
+        "/no/such/program" in (result["error"] or "") for result in taken
+    )
+    assert spawner.exit_code == 2
+
+
+def test_a_lock_on_the_output_folder_locks_nobody_out(lab: Lab) -> None:
+    """Every user who can read the folder can lock it."""
+    lab.output.mkdir()
+    folder = os.open(lab.output, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        _, results = spawn(lab, lab.put("a.wav"))
+    finally:
+        os.close(folder)
+    assert [result["status"] for result in results] == ["success"], results
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_record_must_be_a_regular_file(lab: Lab, kind: str) -> None:
+    lab.output.mkdir()
+    record = lab.output / "launch.jsonl"
+    if kind == "fifo":
+        os.mkfifo(record)
+    else:
+        (lab.directory / "other").write_text("")
+        record.symlink_to(lab.directory / "other")
+    spawner, results = spawn(lab, lab.put("a.wav"))
+    assert [result["status"] for result in results] == ["error"]
+    assert "launch.jsonl" in (results[0]["error"] or "")
+    assert spawner.exit_code == 1
+
+
+def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
+    path = tmp_path / "launch.jsonl"
+    path.write_text('{"event": "run"}\n')
+    record = Record(path)
+    with path.open("a") as file:
+        file.write('{"event": "done", "file": "theirs"}\n')
+    assert list(record.read()) == []
+    with path.open("a") as file:
+        file.write('{"event": "run"}\n{"event": "done", "file": "ours"}\n')
+    assert [event.get("file") for event in record.read()] == [None, "ours"]
+
+
+def test_two_runs_in_one_output_folder_do_not_mix(lab: Lab) -> None:
+    files = lab.put("wait-1.wav", "b.wav")
+    first, first_results = (
+        ProcessSpawner(worker_command=lab.command),
+        multiprocessing.Queue(),
+    )  # type: Any, Any
+    first.spawn_workers(
+        [0], ResourceAllocator().create_task_queue(files, 1), first_results, output_dir=lab.output
+    )
+    lab.until(lambda: lab.began("wait-1.wav"))
+    _, results = spawn(lab, files)
+    errors = {Path(result["file"]).name: result["error"] or "" for result in results}
+    assert "another gpuq launch" in errors["wait-1.wav"]
+    done = [result for result in results if result["status"] == "success"]
+    assert all(result["skipped"] for result in done), "done by the first run"
+    lab.go()
+    assert [result["status"] for result in take_all(first_results)] == ["success", "success"]
+    assert first.wait_for_completion(LIMIT)
+
+
+def test_killed_program_takes_its_workers_along(lab: Lab) -> None:
+    lab.put("wait-1.wav")
+    script = textwrap.dedent(
+        f"""
+        from pathlib import Path
+        from gpu_dispatch.multigpu import LauncherOrchestrator
+        LauncherOrchestrator().run(
+            {str(lab.input)!r}, {str(lab.output)!r}, [0], worker_command={lab.command!r})
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as program:
+        lab.until(lambda: lab.began("wait-1.wav"))
+        worker = int((lab.directory / "began-wait-1.wav").read_text())
+        program.send_signal(signal.SIGKILL)
+
+    def is_gone() -> bool:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    lab.until(is_gone)
+
+
+def test_gpuq_is_the_named_one_or_that_on_the_path_or_an_error(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUQ", "/named/gpuq")
+    assert _programs.find_gpuq() == "/named/gpuq"
+    monkeypatch.delenv("GPUQ")
+    monkeypatch.setattr(_programs, "_of_this_package", lambda: None)
+    monkeypatch.setattr(_programs, "_of_this_interpreter", lambda: "/no/such/gpuq")
+    (lab.directory / "gpuq").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(lab.directory))
+    assert _programs.find_gpuq() == str(lab.directory / "gpuq")
+    (lab.directory / "gpuq").unlink()
+    with pytest.raises(FileNotFoundError, match="gpuq is not installed"):
+        _programs.find_gpuq()
+
+
+def test_without_any_worker_the_launcher_says_what_to_install(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spawner_module, "_plugins", lambda gpuq: [])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    lab.put("a.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0]) == 2
+    assert "pip install 'gpu_dispatch[whisper]'" in capsys.readouterr().err
