@@ -2,8 +2,10 @@
 /*
  * The worker's side: the library's hooks call Python's.
  *
- * The GIL is held while a hook runs and released between hooks, so that other threads of
- * the worker run while it waits for a task.
+ * The GIL is held while a hook runs. After a task it is kept for the next one, and on_wait
+ * releases it when there is none: taking it costs as much as the rest of a small task. Other
+ * threads of the worker get it during process(), where Python passes it on. `released` is
+ * NULL while we hold it.
  *
  * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
  * handler is raise_if_due(). That raises only while process() runs and only if its own task
@@ -23,13 +25,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LARGE ((size_t)256 << 10) /* copied without the GIL */
+
 static struct {
 	struct gd_worker *w; /* NULL: this process is no worker */
 	PyObject *hooks;
 	PyObject *process;
 	PyObject *process_batch;
 	PyObject *dumps;
+	PyObject *pending; /* after a hook: if this is not empty, `flush` is called; NULL: never */
+	PyObject *flush;
 	PyThreadState *released;
+	bool keeps_gil; /* from task to task */
 	pthread_t thread;
 	bool in_hook;
 	volatile size_t in_hand; /* tasks that process() or process_batch() has now; 0: neither runs */
@@ -39,9 +46,30 @@ static struct {
 	struct codec_buffer buffer;
 } worker;
 
+/* Also after every gd_*() function that may have waited. */
+static void take_gil(void)
+{
+	if (!worker.released)
+		return;
+	PyEval_RestoreThread(worker.released);
+	worker.released = NULL;
+}
+
+static void release_gil(void)
+{
+	if (!worker.released)
+		worker.released = PyEval_SaveThread();
+}
+
+static void on_wait(struct gd_worker *w)
+{
+	(void)w;
+	release_gil();
+}
+
 static void enter(struct gd_worker *w)
 {
-	PyEval_RestoreThread(worker.released);
+	take_gil();
 	worker.w = w;
 	worker.in_hook = true;
 }
@@ -49,7 +77,15 @@ static void enter(struct gd_worker *w)
 static void leave(void)
 {
 	worker.in_hook = false;
-	worker.released = PyEval_SaveThread();
+	release_gil();
+}
+
+/* The same after a task. */
+static void leave_task(void)
+{
+	worker.in_hook = false;
+	if (!worker.keeps_gil)
+		release_gil();
 }
 
 static PyObject *dumps(void)
@@ -147,6 +183,23 @@ static PyObject *call_interruptible(PyObject *function, PyObject *argument, size
 	return result;
 }
 
+/* Passes on the result of a hook, after `flush`. An exception of the hook goes before one of `flush`. */
+static PyObject *flushed(PyObject *result)
+{
+	if (!worker.pending)
+		return result;
+	PyObject *error = result ? NULL : engine_take_exception();
+	Py_ssize_t count = PyObject_Size(worker.pending);
+	PyObject *done = count > 0 ? PyObject_CallNoArgs(worker.flush) : NULL;
+	if (count != 0 && !done)
+		Py_CLEAR(result);
+	Py_XDECREF(done);
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(error);
+	return result;
+}
+
 /* ---- Failures ----------------------------------------------------------- */
 
 /* The exception that is set, as a failure of the i-th task, or of the hook if i is -1. */
@@ -167,7 +220,9 @@ static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
 	message = message ? message : "the exception could not be described";
 	if (i < 0)
 		return gd_worker_fail_with(w, -EIO, message, worker.buffer.data, size);
-	return gd_worker_batch_fail_with(w, (size_t)i, -EIO, message, worker.buffer.data, size);
+	int r = gd_worker_batch_fail_with(w, (size_t)i, -EIO, message, worker.buffer.data, size);
+	take_gil();
+	return r;
 }
 
 static int fail_with_exception(struct gd_worker *w, Py_ssize_t i)
@@ -186,6 +241,15 @@ static int take_function(PyObject **place, const char *name)
 	return *place ? 0 : -1;
 }
 
+static int take_keeps_gil(void)
+{
+	PyObject *keeps = PyObject_GetAttrString(worker.hooks, "runs_python");
+	int r = keeps ? PyObject_IsTrue(keeps) : -1;
+	Py_XDECREF(keeps);
+	worker.keeps_gil = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	(void)ret_state;
@@ -198,6 +262,8 @@ static int setup(struct gd_worker *w, void **ret_state)
 		r = take_function(&worker.process, "process");
 	if (r >= 0)
 		r = take_function(&worker.process_batch, "process_batch");
+	if (r >= 0)
+		r = take_keeps_gil();
 	if (r < 0)
 		r = fail_with_exception(w, -1);
 	leave();
@@ -238,30 +304,25 @@ static PyObject *read_task(const struct gd_bytes *task, PyObject **ret_failed)
 	return cargo_read(task->data, task->size, NULL);
 }
 
-/* Consumes the result. Releases the GIL while it is sent, which may wait for room. */
+/* Consumes the result. */
 static int answer(struct gd_worker *w, PyObject *result)
 {
 	struct cargo p;
 	int r = cargo_make(&p, &worker.buffer, result, dumps());
 	Py_DECREF(result);
-	if (r < 0) {
-		r = fail_with_exception(w, -1);
-		leave();
-		return r;
-	}
-	if (p.kind == CARGO_TREE) {
-		leave();
-		r = gd_worker_result(w, p.tree->data, p.size);
-		return r;
-	}
-	Py_BEGIN_ALLOW_THREADS
+	if (r < 0)
+		return fail_with_exception(w, -1);
+	if (p.kind == CARGO_TREE)
+		return gd_worker_result(w, p.tree->data, p.size);
 	void *to = gd_worker_result_reserve(w, p.size);
+	if (to && p.size >= LARGE)
+		release_gil();
 	if (to)
 		cargo_write(&p, to);
-	r = to ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", p.size);
-	Py_END_ALLOW_THREADS
+	else
+		r = gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", p.size);
+	take_gil();
 	cargo_finish(&p);
-	leave();
 	return r;
 }
 
@@ -271,13 +332,11 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	enter(w);
 	PyObject *failed;
 	PyObject *item = read_task(task, &failed);
-	PyObject *result = item ? call_interruptible(worker.process, item, 1) : NULL;
+	PyObject *result = item ? flushed(call_interruptible(worker.process, item, 1)) : NULL;
 	Py_XDECREF(item);
-	if (result)
-		return answer(w, result);
-	int r = failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
+	int r = result ? answer(w, result) : failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
 	Py_XDECREF(failed);
-	leave();
+	leave_task();
 	return r;
 }
 
@@ -331,6 +390,7 @@ static void answer_one(struct gd_worker *w, size_t i, PyObject *result)
 		}
 		free(bytes);
 	}
+	take_gil();
 	cargo_finish(&p);
 }
 
@@ -358,7 +418,7 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	size_t *places = PyMem_Calloc(count, sizeof(*places));
 	PyObject *items = places ? read_batch(w, tasks, count, places) : PyErr_NoMemory();
 	Py_ssize_t used = items ? PyList_Size(items) : 0;
-	PyObject *results = used > 0 ? call_interruptible(worker.process_batch, items, count) : NULL;
+	PyObject *results = used > 0 ? flushed(call_interruptible(worker.process_batch, items, count)) : NULL;
 	if (results)
 		r = answer_batch(w, results, places, used);
 	else if (!items || used > 0)
@@ -366,7 +426,7 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	Py_XDECREF(items);
 	Py_XDECREF(results);
 	PyMem_Free(places);
-	leave();
+	leave_task();
 	return r;
 }
 
@@ -389,13 +449,14 @@ static PyObject *worker_main(PyObject *self, PyObject *hooks)
 		.cleanup = cleanup,
 		.on_cancel = on_cancel,
 		.on_leave = on_leave,
+		.on_wait = on_wait,
 	};
 	Py_INCREF(hooks);
 	worker.hooks = hooks;
 	worker.thread = pthread_self();
 	worker.released = PyEval_SaveThread();
 	int r = gd_worker_main(&ops);
-	PyEval_RestoreThread(worker.released);
+	take_gil();
 	return PyLong_FromLong(r);
 }
 
@@ -444,9 +505,8 @@ static PyObject *send(PyObject *self, PyObject *object)
 	void *bytes = malloc(p.size);
 	if (bytes) {
 		cargo_write(&p, bytes);
-		Py_BEGIN_ALLOW_THREADS
 		r = gd_worker_send(worker.w, bytes, p.size);
-		Py_END_ALLOW_THREADS
+		take_gil();
 	}
 	free(bytes);
 	cargo_finish(&p);
@@ -489,6 +549,21 @@ static PyObject *set_worker_dumps(PyObject *self, PyObject *function)
 	Py_RETURN_NONE;
 }
 
+static PyObject *set_worker_flush(PyObject *self, PyObject *args)
+{
+	(void)self;
+	PyObject *pending, *flush;
+	if (!PyArg_ParseTuple(args, "OO:set_worker_flush", &pending, &flush))
+		return NULL;
+	Py_INCREF(pending);
+	Py_INCREF(flush);
+	Py_XDECREF(worker.pending);
+	Py_XDECREF(worker.flush);
+	worker.pending = pending;
+	worker.flush = flush;
+	Py_RETURN_NONE;
+}
+
 PyMethodDef worker_methods[] = {
 	{"worker_main", worker_main, METH_O, "Runs the worker and ends the process."},
 	{"setting", setting, METH_O, "A setting of the pool, as a memoryview, or None."},
@@ -497,5 +572,7 @@ PyMethodDef worker_methods[] = {
 	{"task_id", task_id, METH_NOARGS, "The id of the running task, or -1."},
 	{"attempt", attempt, METH_NOARGS, "The attempt of the running task: 1…"},
 	{"set_worker_dumps", set_worker_dumps, METH_O, "What pickles results; None: pickle.dumps."},
+	{"set_worker_flush", set_worker_flush, METH_VARARGS,
+		"set_worker_flush(pending, flush): calls flush() after a task if `pending` is not empty."},
 	{0},
 };
