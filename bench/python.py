@@ -95,7 +95,7 @@ class Meter:
         self.count = 0
         self.first = 0.0
 
-    def __call__(self, task_id: int, result: Any, worker_id: int) -> None:
+    def count_one(self, task_id: int, result: Any, worker_id: int) -> None:
         if not self.count:
             self.first = time.perf_counter()
         self.count += 1
@@ -108,7 +108,7 @@ def rate_ours(items: Iterable[Any], workers: int) -> Figures:
     from gpu_dispatch import Dispatcher
 
     meter = Meter()
-    Dispatcher(Echo, list(range(workers))).run(items, meter)
+    Dispatcher(Echo, list(range(workers))).run(items, meter.count_one)
     return meter.figures()
 
 
@@ -118,7 +118,7 @@ def rate_ours_pool(items: Iterable[Any], workers: int) -> Figures:
     meter = Meter()
     with Pool(Echo, gpus=list(range(workers)), bind_gpu=False) as pool:
         for result in pool.map(items, ordered=False):
-            meter(0, result, 0)
+            meter.count_one(0, result, 0)
         return meter.figures()
 
 
@@ -126,7 +126,7 @@ def rate_original(items: Iterable[Any], workers: int) -> Figures:
     from original import Dispatcher
 
     meter = Meter()
-    Dispatcher(PlainEcho, list(range(workers))).run(items, meter)
+    Dispatcher(PlainEcho, list(range(workers))).run(items, meter.count_one)
     return meter.figures()
 
 
@@ -280,7 +280,7 @@ sys.path.insert(0, {str(HERE)!r})
 from python import Echo, Meter, items_bytes
 from gpu_dispatch import Dispatcher
 meter = Meter()
-Dispatcher(Echo, {list(range(workers))}).run(items_bytes(int(sys.argv[1])), meter)
+Dispatcher(Echo, {list(range(workers))}).run(items_bytes(int(sys.argv[1])), meter.count_one)
 assert meter.count == int(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """

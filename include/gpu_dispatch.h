@@ -338,6 +338,13 @@ struct gd_worker_ops {
 	 * to return, best with -ECANCELED. Without it, a setup that is out of time is killed at once.
 	 */
 	void (*on_setup_cancel)(struct gd_worker *w);
+	/**
+	 * Called before the worker waits: for its next task, or, inside gd_worker_*()
+	 * functions that give answers and send messages, for room. On the worker's first
+	 * thread; call no gd_*() function here. A binding for a language with a global lock
+	 * keeps the lock from task to task and releases it here.
+	 */
+	void (*on_wait)(struct gd_worker *w);
 };
 
 /** The `context` of the ops. */

@@ -4,7 +4,7 @@
 Times are milliseconds unless a name says otherwise. Every method of Pool raises
 RuntimeError in a child process that the program has forked, and PoolClosed after close().
 """
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NoReturn, Protocol, final
 
 version: str
@@ -205,6 +205,9 @@ def task_id() -> int:
 def attempt() -> int: ...
 def set_worker_dumps(dumps: Callable[..., bytes] | None) -> None:
     """In a worker: what pickles results that the codec does not take; None: pickle.dumps."""
+
+def set_worker_flush(pending: Sized, flush: Callable[[], object]) -> None:
+    """In a worker: from now on flush() is called after each task, if `pending` is not empty."""
 
 def encode(obj: Any) -> bytes:
     """The bytes that travel between the processes."""

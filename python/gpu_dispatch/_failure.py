@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
-import pickle
-import traceback
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
 from gpu_dispatch import _main
 from gpu_dispatch.errors import RemoteTraceback, TaskError, TaskTimedOut, WorkerDied
 
+TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
+    from pickle import Pickler, loads
+    from types import TracebackType
+    from typing import Any
+
     from gpu_dispatch._engine import Failure
+else:
+    from _pickle import Pickler, loads  # the same objects
 
 __all__ = ["describe", "exception_of", "traceback_text"]
 
@@ -47,7 +50,7 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
     return trace or start
 
 
-class _Pickler(pickle.Pickler):
+class _Pickler(Pickler):
     """Pickles exceptions so that _rebuild() makes them."""
 
     def reducer_override(self, thing: Any) -> Any:
@@ -82,6 +85,8 @@ def _pickled(error: BaseException) -> bytes:
 
 def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
     """One line for people, the pickled exception (or why it is not sent), and its traceback."""
+    import traceback
+
     error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -98,6 +103,8 @@ def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
 def traceback_text(failure: Failure) -> str:
     """The text for an error callback: the traceback, or the message if there is no traceback."""
     if failure.kind == "undecodable":
+        import traceback
+
         error = failure.payload
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return f"{trace}\n{failure.message}"
@@ -128,7 +135,7 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     why = pickled
     if isinstance(pickled, bytes):
         try:
-            error = pickle.loads(pickled)
+            error = loads(pickled)
         except Exception as problem:
             why = f"it cannot be unpickled: {problem!r}"
     if isinstance(error, BaseException) and not isinstance(error, Exception):

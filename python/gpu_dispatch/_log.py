@@ -7,83 +7,43 @@ the record goes to the logger of the same name, whose level and handlers apply a
 """
 from __future__ import annotations
 
-import logging
-import threading
-import traceback
-from collections import deque
-from typing import TYPE_CHECKING, Any
+import sys
 
+TYPE_CHECKING = False  # as in typing, which takes long to import, and so does logging
 if TYPE_CHECKING:
+    import logging
+    from typing import Any
+
     from gpu_dispatch._engine import Failure
+    from gpu_dispatch._log_sender import Sender
 
 __all__ = ["LOGGER_NAME", "flush", "level_setting", "receive", "report_cleanup", "worker_logger"]
 
 LOGGER_NAME = "gpu_dispatch.worker"
 LEVEL_SETTING = "log_level"
-_MARK = "log record"
-_formatter = logging.Formatter()
+MARK = "log record"
+_DEFAULT_LEVEL = 30  # logging.WARNING, as long as nobody has imported logging
 
-
-class _Sender(logging.Handler):
-    """Sends records to the parent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pending: deque[dict[str, Any]] = deque()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.pending.append(_as_dictionary(record))
-            self.send_pending()
-        except Exception:
-            self.handleError(record)
-
-    def send_pending(self) -> None:
-        from gpu_dispatch import _engine
-
-        if threading.current_thread() is not threading.main_thread():
-            return
-        while self.pending:
-            entry = self.pending.popleft()
-            try:
-                _engine.send((_MARK, entry))
-            except RuntimeError:  # not inside a hook
-                self.pending.appendleft(entry)
-                return
-
-
-def _as_dictionary(record: logging.LogRecord) -> dict[str, Any]:
-    """The record without arguments, frames and anything else that may not be pickled."""
-    plain = (str, int, float, bool, type(None))
-    entry = {
-        key: value if isinstance(value, plain) else repr(value)
-        for key, value in record.__dict__.items()
-        if key not in ("args", "exc_info", "msg")
-    }
-    entry["msg"] = record.getMessage()
-    entry["args"] = None
-    entry["exc_info"] = None
-    if record.exc_info and not record.exc_text:
-        entry["exc_text"] = _formatter.formatException(record.exc_info)
-    return entry
-
-
-_sender: _Sender | None = None
+_sender: Sender | None = None
 
 
 def worker_logger() -> logging.Logger:
     """In a worker: the logger whose records reach the parent. In the parent: that very logger."""
+    import logging
+
     global _sender
     logger = logging.getLogger(LOGGER_NAME)
     if _sender is None:
         from gpu_dispatch import _engine
+        from gpu_dispatch._log_sender import Sender
 
         level = _engine.setting(LEVEL_SETTING)
         if level is not None:
-            _sender = _Sender()
+            _sender = Sender()
             logger.addHandler(_sender)
             logger.propagate = False
             logger.setLevel(int(bytes(level)))
+            _engine.set_worker_flush(_sender.pending, flush)
     return logger
 
 
@@ -95,14 +55,17 @@ def flush() -> None:
 
 def level_setting() -> dict[str, bytes]:
     """In the parent: tells workers which records would be dropped here."""
-    level = logging.getLogger(LOGGER_NAME).getEffectiveLevel()
+    logging = sys.modules.get("logging")
+    level = logging.getLogger(LOGGER_NAME).getEffectiveLevel() if logging is not None else _DEFAULT_LEVEL
     return {LEVEL_SETTING: str(level).encode()}
 
 
 def receive(message: Any, gpu: int, slot: int) -> None:
     """In the parent: on_message of the engine."""
-    if not (isinstance(message, tuple) and len(message) == 2 and message[0] == _MARK):
+    if not (isinstance(message, tuple) and len(message) == 2 and message[0] == MARK):
         return
+    import logging
+
     record = logging.makeLogRecord(message[1])
     record.gpu = gpu
     record.slot = slot
@@ -111,11 +74,15 @@ def receive(message: Any, gpu: int, slot: int) -> None:
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
     except Exception:  # must not be raised by whoever waits for a result just now
+        import traceback
+
         traceback.print_exc()
 
 
 def report_cleanup(gpu: int, failure: Failure) -> None:
     """Logs that a worker failed in cleanup(), where no callback tells it."""
+    import logging
+
     from gpu_dispatch._failure import traceback_text
 
     logging.getLogger("gpu_dispatch").warning(

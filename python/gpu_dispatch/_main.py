@@ -15,11 +15,11 @@ import contextlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
 
+TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn, TypedDict
 
     class Preparation(TypedDict):
         argv: list[str]

@@ -111,7 +111,8 @@ class Feeder(Source):
                     item = next(self._items, END)
                     if item is END or run.closed:
                         return
-                    run.submit_waiting(item)
+                    if not run.submit_now(item):
+                        run.submit_waiting(item)
                     del item
                     if self._fetching:
                         run.wake()

@@ -194,6 +194,29 @@ class Run(ABC):
             self.added += 1
         return END
 
+    def submit_now(self, item: Any) -> bool:
+        """Submits an item, in the fewest steps; False if there is no room."""
+        core = self.core
+        if core.shut or self.closed:
+            return False  # submit_one() tells why
+        slot = self.line.slot_class()
+        slot._run = self
+        self.line.add(slot)
+        try:
+            slot._id = core.engine.submit(item, slot, self.timeout_ms, True)
+        except BlockingIOError:
+            self.line.remove(slot)
+            return False
+        except (PoolClosed, NoWorkers):
+            self.line.remove(slot)
+            raise
+        except Exception as error:
+            slot._fail(error)
+        self.added += 1
+        if self.closed:
+            core.cancel(slot)
+        return True
+
     def submit_one(self, item: Any, submit: Callable[[Any, Slot, int], object]) -> None:
         """Submits an item by a function of the core that waits for room in its way."""
         slot = self.line.slot_class()

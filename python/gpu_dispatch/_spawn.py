@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
+
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pickle import dumps as pickle_dumps
+    from typing import Any
+else:
+    from _pickle import dumps as pickle_dumps  # the same function
 
 __all__ = ["batch_size", "check_worker_class", "item_dumps", "milliseconds", "worker_argv", "worker_settings"]
 
@@ -95,11 +100,11 @@ def worker_settings(worker: BaseWorker, setup: Mapping[str, Any]) -> dict[str, b
 
     Raises what pickling them raises.
     """
-    dumps = item_dumps(type(worker)) or pickle.dumps
+    dumps = item_dumps(type(worker)) or pickle_dumps
     return {
         **_log.level_setting(),
         "worker": dumps(worker, protocol=5),
         "setup": dumps(dict(setup), protocol=5),
         "main": _engine.encode(dict(_main.describe_main())),
-        "cloudpickle": b"1" if dumps is not pickle.dumps else b"0",
+        "cloudpickle": b"1" if dumps is not pickle_dumps else b"0",
     }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from types import FunctionType
 
 from gpu_dispatch import _engine, _log, _main
 from gpu_dispatch.worker import BaseWorker
 
-__all__ = ["device_index", "main"]
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pickle import loads
+    from typing import Any
+else:
+    from _pickle import loads  # the same function
 
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["device_index", "main"]
 
 _device: int | None = None
 
@@ -31,18 +34,6 @@ def _setting(name: str) -> memoryview:
     if value is None:
         raise RuntimeError(f"the pool has not sent {name!r}")
     return value
-
-
-def _flushing(function: Callable[[T], R]) -> Callable[[T], R]:
-    """The function, followed by the log records of other threads, which cannot send themselves."""
-
-    def call(argument: T) -> R:
-        try:
-            return function(argument)
-        finally:
-            _log.flush()
-
-    return call
 
 
 class _Hooks:
@@ -72,8 +63,8 @@ class _Hooks:
                 import cloudpickle  # type: ignore[import]
 
                 _engine.set_worker_dumps(cloudpickle.dumps)
-            worker: BaseWorker = pickle.loads(_setting("worker"))
-            kwargs = pickle.loads(_setting("setup"))
+            worker: BaseWorker = loads(_setting("worker"))
+            kwargs = loads(_setting("setup"))
         self._worker = worker
         try:
             worker.setup(self._gpu, self._seed, **kwargs)
@@ -83,12 +74,18 @@ class _Hooks:
     @property
     def process(self) -> Callable[[Any], Any]:
         assert self._worker is not None
-        return _flushing(self._worker.process)
+        return self._worker.process
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether each task begins with Python code, which passes the GIL on to other threads that wait for it."""
+        function: Any = self.process_batch if self.max_batch > 1 else self.process
+        return isinstance(getattr(function, "__func__", function), FunctionType)
 
     @property
     def process_batch(self) -> Callable[[list[Any]], Sequence[Any]]:
         batch: Callable[[list[Any]], Sequence[Any]] | None = getattr(self._worker, "process_batch", None)
-        return _flushing(batch if batch is not None else self._one_by_one)
+        return batch if batch is not None else self._one_by_one
 
     def _one_by_one(self, items: list[Any]) -> list[Any]:
         assert self._worker is not None

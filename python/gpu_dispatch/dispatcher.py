@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from gpu_dispatch import _engine, _log, _main, _spawn
 from gpu_dispatch._failure import exception_of, traceback_text
 from gpu_dispatch.errors import NoWorkers, PoolClosed
 from gpu_dispatch.worker import BaseWorker
 
-__all__ = ["Dispatcher"]
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
-OnSuccess = Callable[[int, Any, int], object]
-OnError = Callable[[int, str, int], object]
-OnTimeout = Callable[[int, float, int], object]
-OnSetupFail = Callable[[int, str], object]
-OnTaskStart = Callable[[int, int], object]
-OnExit = Callable[[], object]
+    OnSuccess = Callable[[int, Any, int], object]
+    OnError = Callable[[int, str, int], object]
+    OnTimeout = Callable[[int, float, int], object]
+    OnSetupFail = Callable[[int, str], object]
+    OnTaskStart = Callable[[int, int], object]
+    OnExit = Callable[[], object]
+
+__all__ = ["Dispatcher"]
 
 # Iterating over these neither waits nor runs code of the user, so it needs no thread.
 _INLINE = (list, tuple, range, dict, set, frozenset, str, bytes)

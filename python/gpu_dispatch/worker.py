@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["BaseWorker"]
 
-T = TypeVar("T")
 
-
-class _Inside(Generic[T]):
+class _Inside:
     """An attribute that means something inside a worker. Assigning to it replaces it."""
 
-    def __init__(self, read: Callable[[], T]) -> None:
+    def __init__(self, read: Callable[[], object]) -> None:
         self._read = read
         self.__doc__ = read.__doc__
 
-    def __get__(self, instance: object, owner: type) -> T:
+    def __get__(self, instance: object, owner: type) -> object:
         return self._read()
 
 
@@ -62,9 +61,14 @@ class BaseWorker(abc.ABC):
     and GPU memory belong into setup().
     """
 
-    cancelled = _Inside(_cancelled)
-    log = _Inside(_log)
-    device_index = _Inside(_device_index)
+    if TYPE_CHECKING:
+        cancelled: bool
+        log: logging.Logger
+        device_index: int
+    else:
+        cancelled = _Inside(_cancelled)
+        log = _Inside(_log)
+        device_index = _Inside(_device_index)
 
     def __init__(self) -> None:
         """Remains empty or light: no models, no GPU memory."""

@@ -41,6 +41,13 @@ enum codec_tag {
 	CODEC_DICT = 'D',
 };
 
+/*
+ * A length is one byte below CODEC_LENGTH_4; CODEC_LENGTH_4 and CODEC_LENGTH_8 are followed by a
+ * length of so many bytes.
+ */
+#define CODEC_LENGTH_4 254
+#define CODEC_LENGTH_8 255
+
 /* Bytes that grow. */
 struct codec_buffer {
 	uint8_t *data;
@@ -48,11 +55,23 @@ struct codec_buffer {
 	size_t room;
 };
 
-/* Room for `more` bytes behind `size`; NULL: no memory, and MemoryError is set. */
-uint8_t *codec_buffer_extend(struct codec_buffer *b, size_t more);
-/* Frees the memory if there is much more of it than usual; otherwise it is kept for the next tree. */
-void codec_buffer_trim(struct codec_buffer *b);
 void codec_buffer_finish(struct codec_buffer *b);
+
+/* Room for `more` bytes behind `size`; NULL: no memory, and MemoryError is set. */
+uint8_t *codec_buffer_grow(struct codec_buffer *b, size_t more);
+static inline uint8_t *codec_buffer_extend(struct codec_buffer *b, size_t more)
+{
+	return more <= b->room - b->size ? b->data + b->size : codec_buffer_grow(b, more);
+}
+
+/* Frees the memory if there is much more of it than usual; otherwise it is kept for the next tree. */
+#define CODEC_BUFFER_KEPT ((size_t)1 << 20)
+static inline void codec_buffer_trim(struct codec_buffer *b)
+{
+	b->size = 0;
+	if (b->room > CODEC_BUFFER_KEPT)
+		codec_buffer_finish(b);
+}
 
 /* Appends the tree to `b`. 1; 0: this object needs pickle; -1: an exception is set. */
 int codec_write(struct codec_buffer *b, PyObject *object);

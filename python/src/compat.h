@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 #ifdef Py_LIMITED_API
 
 #define compat_tuple_get(tuple, i)         PyTuple_GetItem(tuple, i)
@@ -17,6 +19,14 @@
 #define compat_bytes_data(bytes)           PyBytes_AsString(bytes)
 #define compat_bytes_size(bytes)           PyBytes_Size(bytes)
 #define compat_float(object)               PyFloat_AsDouble(object)
+
+/* False: it may be one that is not small. */
+static inline bool compat_small_int(PyObject *object, long long *ret)
+{
+	(void)object;
+	(void)ret;
+	return false;
+}
 
 static inline PyObject *compat_call(PyObject *callable, PyObject *const *args, size_t count)
 {
@@ -43,6 +53,21 @@ static inline PyObject *compat_call(PyObject *callable, PyObject *const *args, s
 #define compat_bytes_data(bytes)           PyBytes_AS_STRING(bytes)
 #define compat_bytes_size(bytes)           PyBytes_GET_SIZE(bytes)
 #define compat_float(object)               PyFloat_AS_DOUBLE(object)
+
+static inline bool compat_small_int(PyObject *object, long long *ret)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+	if (!PyUnstable_Long_IsCompact((PyLongObject *)object))
+		return false;
+	*ret = PyUnstable_Long_CompactValue((PyLongObject *)object);
+#else
+	Py_ssize_t size = Py_SIZE(object);
+	if (size < -1 || size > 1)
+		return false;
+	*ret = size == 0 ? 0 : (long long)size * (long long)((PyLongObject *)object)->ob_digit[0];
+#endif
+	return true;
+}
 
 /* args[-1] may be used by the callee: the caller has room there. */
 static inline PyObject *compat_call(PyObject *callable, PyObject *const *args, size_t count)

@@ -62,7 +62,7 @@ static void keep_error(struct pypool *self, PyObject *callback)
 }
 
 /* args[0] is for the callee's use. Consumes the references to the arguments; one that is NULL is an error. */
-static void call(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
+static inline void call(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
 {
 	bool complete = true;
 	for (size_t i = 1; i <= count; i++)
@@ -84,7 +84,7 @@ static void call(struct pypool *self, PyObject *callback, PyObject **args, size_
 /* The key of a task that has ended: takes over the reference that the tag was. */
 static PyObject *last_key(const struct gd_event *e)
 {
-	return e->tag ? e->tag : PyLong_FromUnsignedLongLong(e->id);
+	return e->tag ? e->tag : PyLong_FromLong((long)e->id); /* far below LONG_MAX */
 }
 
 static PyObject *key(const struct gd_event *e)
@@ -150,12 +150,8 @@ enum task_end {
  * deque.append. In a Python function a signal handler may raise an exception before its first line,
  * and the end of the task would be lost.
  */
-static void call_end(struct pypool *self, enum task_end end, PyObject *callback, PyObject **args)
+static void call_packed(struct pypool *self, enum task_end end, PyObject *callback, PyObject **args)
 {
-	if (!self->packed) {
-		call(self, callback, args, 3);
-		return;
-	}
 	PyObject *kind = PyLong_FromLong(end);
 	PyObject *tuple =
 		kind && args[1] && args[2] && args[3] ? PyTuple_Pack(4, kind, args[1], args[2], args[3]) : NULL;
@@ -164,6 +160,14 @@ static void call_end(struct pypool *self, enum task_end end, PyObject *callback,
 		Py_XDECREF(args[i]);
 	PyObject *packed[] = {NULL, tuple};
 	call(self, callback, packed, 1);
+}
+
+static inline void call_end(struct pypool *self, enum task_end end, PyObject *callback, PyObject **args)
+{
+	if (self->packed)
+		call_packed(self, end, callback, args);
+	else
+		call(self, callback, args, 3);
 }
 
 static void call_failure(struct pypool *self, enum task_end end, PyObject *callback, const struct gd_event *e)

@@ -2,8 +2,10 @@
 /*
  * The worker's side: the library's hooks call Python's.
  *
- * The GIL is held while a hook runs and released between hooks, so that other threads of
- * the worker run while it waits for a task.
+ * The GIL is held while a hook runs. After a task it is kept for the next one, and on_wait
+ * releases it when there is none: taking it costs as much as the rest of a small task. Other
+ * threads of the worker get it during process(), where Python passes it on. `released` is
+ * NULL while we hold it.
  *
  * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
  * handler is raise_if_due(). That raises only while process() runs and only if its own task
@@ -34,6 +36,7 @@ enum phase {
 	PHASE_SETUP,
 	PHASE_TASKS, /* process() or process_batch() */
 };
+#define LARGE ((size_t)256 << 10) /* copied without the GIL */
 
 static struct {
 	struct gd_worker *w; /* NULL: this process is no worker */
@@ -41,7 +44,10 @@ static struct {
 	PyObject *process;
 	PyObject *process_batch;
 	PyObject *dumps;
+	PyObject *pending; /* after a hook: if this is not empty, `flush` is called; NULL: never */
+	PyObject *flush;
 	PyThreadState *released;
+	bool keeps_gil; /* from task to task */
 	pthread_t thread;
 	bool in_hook;
 	volatile sig_atomic_t phase;  /* enum phase */
@@ -53,9 +59,30 @@ static struct {
 	struct codec_buffer buffer;
 } worker;
 
+/* Also after every gd_*() function that may have waited. */
+static void take_gil(void)
+{
+	if (!worker.released)
+		return;
+	PyEval_RestoreThread(worker.released);
+	worker.released = NULL;
+}
+
+static void release_gil(void)
+{
+	if (!worker.released)
+		worker.released = PyEval_SaveThread();
+}
+
+static void on_wait(struct gd_worker *w)
+{
+	(void)w;
+	release_gil();
+}
+
 static void enter(struct gd_worker *w)
 {
-	PyEval_RestoreThread(worker.released);
+	take_gil();
 	worker.w = w;
 	worker.in_hook = true;
 }
@@ -63,7 +90,15 @@ static void enter(struct gd_worker *w)
 static void leave(void)
 {
 	worker.in_hook = false;
-	worker.released = PyEval_SaveThread();
+	release_gil();
+}
+
+/* The same after a task. */
+static void leave_task(void)
+{
+	worker.in_hook = false;
+	if (!worker.keeps_gil)
+		release_gil();
 }
 
 static PyObject *dumps(void)
@@ -198,6 +233,23 @@ static void end_phase(void)
 		set_timer(0);
 }
 
+/* Passes on the result of a hook, after `flush`. An exception of the hook goes before one of `flush`. */
+static PyObject *flushed(PyObject *result)
+{
+	if (!worker.pending)
+		return result;
+	PyObject *error = result ? NULL : engine_take_exception();
+	Py_ssize_t count = PyObject_Size(worker.pending);
+	PyObject *done = count > 0 ? PyObject_CallNoArgs(worker.flush) : NULL;
+	if (count != 0 && !done)
+		Py_CLEAR(result);
+	Py_XDECREF(done);
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(error);
+	return result;
+}
+
 /* ---- Failures ----------------------------------------------------------- */
 
 /* An exception as it was described: a failure of the i-th task, or of the hook if i is -1. */
@@ -218,7 +270,9 @@ static int fail_as(struct gd_worker *w, Py_ssize_t i, int code, PyObject *descri
 	message = message ? message : "the exception could not be described";
 	if (i < 0)
 		return gd_worker_fail_with(w, code, message, worker.buffer.data, size);
-	return gd_worker_batch_fail_with(w, (size_t)i, code, message, worker.buffer.data, size);
+	int r = gd_worker_batch_fail_with(w, (size_t)i, code, message, worker.buffer.data, size);
+	take_gil();
+	return r;
 }
 
 static int fail(struct gd_worker *w, Py_ssize_t i, PyObject *described)
@@ -242,6 +296,15 @@ static int take_function(PyObject **place, const char *name)
 	return *place ? 0 : -1;
 }
 
+static int take_keeps_gil(void)
+{
+	PyObject *keeps = PyObject_GetAttrString(worker.hooks, "runs_python");
+	int r = keeps ? PyObject_IsTrue(keeps) : -1;
+	Py_XDECREF(keeps);
+	worker.keeps_gil = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
 /* The exception that is set. A setup that gave up because it was asked to has not failed. */
 static int fail_setup(struct gd_worker *w)
 {
@@ -263,6 +326,8 @@ static int set_up(struct gd_worker *w)
 		r = take_function(&worker.process, "process");
 	if (r >= 0)
 		r = take_function(&worker.process_batch, "process_batch");
+	if (r >= 0)
+		r = take_keeps_gil();
 	return r < 0 ? fail_setup(w) : 0;
 }
 
@@ -324,30 +389,25 @@ static PyObject *read_task(const struct gd_bytes *task, PyObject **ret_failed)
 	return cargo_read(task->data, task->size, NULL);
 }
 
-/* Consumes the result. Releases the GIL while it is sent, which may wait for room. */
+/* Consumes the result. */
 static int answer(struct gd_worker *w, PyObject *result)
 {
 	struct cargo p;
 	int r = cargo_make(&p, &worker.buffer, result, dumps());
 	Py_DECREF(result);
-	if (r < 0) {
-		r = fail_with_exception(w, -1);
-		leave();
-		return r;
-	}
-	if (p.kind == CARGO_TREE) {
-		leave();
-		r = gd_worker_result(w, p.tree->data, p.size);
-		return r;
-	}
-	Py_BEGIN_ALLOW_THREADS
+	if (r < 0)
+		return fail_with_exception(w, -1);
+	if (p.kind == CARGO_TREE)
+		return gd_worker_result(w, p.tree->data, p.size);
 	void *to = gd_worker_result_reserve(w, p.size);
+	if (to && p.size >= LARGE)
+		release_gil();
 	if (to)
 		cargo_write(&p, to);
-	r = to ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", p.size);
-	Py_END_ALLOW_THREADS
+	else
+		r = gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", p.size);
+	take_gil();
 	cargo_finish(&p);
-	leave();
 	return r;
 }
 
@@ -359,12 +419,12 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	PyObject *args[] = {NULL, begin_phase(PHASE_TASKS, 1) ? read_task(task, &failed) : NULL};
 	PyObject *result = args[1] ? compat_call(worker.process, args + 1, 1) : NULL;
 	end_phase();
+	if (args[1])
+		result = flushed(result);
 	Py_XDECREF(args[1]);
-	if (result)
-		return answer(w, result);
-	int r = failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
+	int r = result ? answer(w, result) : failed ? fail(w, -1, failed) : fail_with_exception(w, -1);
 	Py_XDECREF(failed);
-	leave();
+	leave_task();
 	return r;
 }
 
@@ -420,6 +480,7 @@ static void answer_one(struct gd_worker *w, size_t i, PyObject *result)
 		}
 		free(bytes);
 	}
+	take_gil();
 	cargo_finish(&p);
 }
 
@@ -453,6 +514,8 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	Py_ssize_t used = args[1] ? PyList_Size(args[1]) : 0;
 	PyObject *results = used > 0 ? compat_call(worker.process_batch, args + 1, 1) : NULL;
 	end_phase();
+	if (used > 0)
+		results = flushed(results);
 	if (results)
 		r = answer_batch(w, results, places, used);
 	else if (!args[1] || used > 0)
@@ -460,7 +523,7 @@ static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes
 	Py_XDECREF(args[1]);
 	Py_XDECREF(results);
 	PyMem_Free(places);
-	leave();
+	leave_task();
 	return r;
 }
 
@@ -484,13 +547,14 @@ static PyObject *worker_main(PyObject *self, PyObject *hooks)
 		.on_cancel = on_cancel,
 		.on_leave = on_leave,
 		.on_setup_cancel = on_setup_cancel,
+		.on_wait = on_wait,
 	};
 	Py_INCREF(hooks);
 	worker.hooks = hooks;
 	worker.thread = pthread_self();
 	worker.released = PyEval_SaveThread();
 	int r = gd_worker_main(&ops);
-	PyEval_RestoreThread(worker.released);
+	take_gil();
 	return PyLong_FromLong(r);
 }
 
@@ -539,9 +603,8 @@ static PyObject *send(PyObject *self, PyObject *object)
 	void *bytes = malloc(p.size);
 	if (bytes) {
 		cargo_write(&p, bytes);
-		Py_BEGIN_ALLOW_THREADS
 		r = gd_worker_send(worker.w, bytes, p.size);
-		Py_END_ALLOW_THREADS
+		take_gil();
 	}
 	free(bytes);
 	cargo_finish(&p);
@@ -606,6 +669,21 @@ static PyObject *set_worker_dumps(PyObject *self, PyObject *function)
 	Py_RETURN_NONE;
 }
 
+static PyObject *set_worker_flush(PyObject *self, PyObject *args)
+{
+	(void)self;
+	PyObject *pending, *flush;
+	if (!PyArg_ParseTuple(args, "OO:set_worker_flush", &pending, &flush))
+		return NULL;
+	Py_INCREF(pending);
+	Py_INCREF(flush);
+	Py_XDECREF(worker.pending);
+	Py_XDECREF(worker.flush);
+	worker.pending = pending;
+	worker.flush = flush;
+	Py_RETURN_NONE;
+}
+
 PyMethodDef worker_methods[] = {
 	{"worker_main", worker_main, METH_O, "Runs the worker and ends the process."},
 	{"setting", setting, METH_O, "A setting of the pool, as a memoryview, or None."},
@@ -616,5 +694,7 @@ PyMethodDef worker_methods[] = {
 	{"continue_worker", continue_worker, METH_NOARGS,
 		"Goes on as a worker, from inside of load(), and ends the process."},
 	{"set_worker_dumps", set_worker_dumps, METH_O, "What pickles results; None: pickle.dumps."},
+	{"set_worker_flush", set_worker_flush, METH_VARARGS,
+		"set_worker_flush(pending, flush): calls flush() after a task if `pending` is not empty."},
 	{0},
 };

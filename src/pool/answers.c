@@ -358,7 +358,9 @@ static void release(struct gd_pool *p, struct slot *s, size_t count)
 	ring_release(&s->in, s->completed);
 	if (pool_has_waiting(p))
 		pool_hand_out(p);
-	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
+	/* The others are told at the end of the turn. */
+	if (atomic_load_explicit(&p->large, memory_order_relaxed) > 0 &&
+		atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
 		pthread_cond_broadcast(&p->room);
 	pthread_mutex_unlock(&p->lock);
 

@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -87,22 +88,57 @@ void channel_note_entry(int out_fd)
 	munmap(out, sizeof(*out));
 }
 
-static long futex(const _Atomic uint32_t *word, int op, uint32_t value)
+static long futex(const _Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
-	return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-void channel_wake_worker(struct channel *c)
+const _Atomic uint32_t *channel_claim_wake(struct channel *c)
 {
 	/* What was stored before must be seen by a worker whose flag we do not see. */
 	atomic_thread_fence(memory_order_seq_cst);
 	uint32_t sleep = atomic_load_explicit(&c->out->sleeping, memory_order_relaxed);
 	/* Until it has the processor it still says that it sleeps: once is enough. */
 	if (sleep == 0 || sleep == atomic_load_explicit(&c->woken, memory_order_relaxed))
-		return;
+		return NULL;
 	atomic_store_explicit(&c->woken, sleep, memory_order_relaxed);
 	atomic_fetch_add(&c->in->wake, 1);
-	futex(&c->in->wake, FUTEX_WAKE, INT_MAX);
+	return &c->in->wake;
+}
+
+void channel_wake(const _Atomic uint32_t *claimed)
+{
+	if (claimed)
+		futex(claimed, FUTEX_WAKE, INT_MAX, NULL); /* EFAULT: the worker is gone, and its channel */
+}
+
+void channel_wake_worker(struct channel *c)
+{
+	channel_wake(channel_claim_wake(c));
+}
+
+/* Ours is stored before theirs is looked at, on both sides: one of us sees the other. */
+bool channel_nap(struct channel *c, long nap_ns, uint64_t waits)
+{
+	uint32_t seen = atomic_load(&c->in->wake);
+	atomic_store(&c->out->napping, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	bool awaited = atomic_load(&c->in->waits) != waits;
+	if (!awaited)
+		futex(&c->in->wake, FUTEX_WAIT, seen, &(struct timespec){.tv_nsec = nap_ns});
+	atomic_store(&c->out->napping, 0);
+	return !awaited && atomic_load(&c->in->waits) == waits;
+}
+
+void channel_note_wait(struct channel *c)
+{
+	atomic_store_explicit(
+		&c->in->waits, atomic_load_explicit(&c->in->waits, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&c->out->napping, memory_order_relaxed))
+		return;
+	atomic_fetch_add(&c->in->wake, 1);
+	futex(&c->in->wake, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context)
@@ -130,7 +166,7 @@ void channel_sleep(struct channel *c, bool (*ready)(void *context), void *contex
 		if (ready(context))
 			break;
 		/* EAGAIN: woken in between; EINTR: a signal. Both look again. */
-		futex(&c->in->wake, FUTEX_WAIT, seen);
+		futex(&c->in->wake, FUTEX_WAIT, seen, NULL);
 	}
 	atomic_store(&c->out->sleeping, 0);
 }

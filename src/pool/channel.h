@@ -40,6 +40,7 @@ struct inbox {
 	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
 	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
 	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
+	_Atomic uint64_t waits;                        /* how often we have begun to wait for answers, asleep or not */
 	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
 	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
 	_Atomic uint32_t ending;                       /* for setup: enum setup_ending */
@@ -57,6 +58,7 @@ struct outbox {
 	_Atomic uint32_t setup_interrupted;         /* on_setup_cancel was called */
 	_Atomic uint64_t interrupted;               /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */
+	_Atomic uint32_t napping;                      /* 1: it sleeps for a little while, see channel_nap() */
 	/* Left behind by a crash, for the words. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
 	_Atomic uint64_t crash_address;
@@ -118,6 +120,14 @@ void channel_note_entry(int out_fd);
 void channel_wake_worker(struct channel *c);
 
 /*
+ * The same in two steps. If the worker sleeps, whoever gets a word that is not NULL must pass
+ * it to channel_wake(). That is a system call, so it is made without locks; the channel may
+ * be unmapped by then.
+ */
+const _Atomic uint32_t *channel_claim_wake(struct channel *c);
+void channel_wake(const _Atomic uint32_t *claimed);
+
+/*
  * The worker says that it is about to sleep, then looks once more for what it waits for;
  * channel_wake_worker() stores first and then looks for this. A fence, as it has one: the
  * order of a store and a later load is what emulators of other processors get wrong.
@@ -135,6 +145,15 @@ static inline void channel_announce_sleep(struct channel *c)
  * microseconds, shorter where not; *looks remembers that.
  */
 bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context);
+
+/*
+ * The worker sleeps for nap_ns, or until we wait: new tasks do not wake it. `waits`: what inbox.waits was
+ * when the worker decided to do so. False: we have begun to wait.
+ */
+bool channel_nap(struct channel *c, long nap_ns, uint64_t waits);
+
+/* Says that we wait for answers, and ends a nap. */
+void channel_note_wait(struct channel *c);
 
 /* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);

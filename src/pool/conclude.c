@@ -34,13 +34,12 @@ void pool_close_queue(struct gd_pool *p, int why)
 	pthread_cond_broadcast(&p->room);
 }
 
-/* Somebody waits for room: wakes them when there is enough of it to be worth it. */
-static void made_room(struct gd_pool *p)
+void pool_tell_room(struct gd_pool *p)
 {
-	if (pool_outstanding(p) > p->limit - (p->limit + 7) / 8)
-		return;
 	pthread_mutex_lock(&p->lock);
-	pthread_cond_broadcast(&p->room);
+	if (!p->room_told)
+		pthread_cond_broadcast(&p->room);
+	p->room_told = true;
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -51,8 +50,8 @@ static inline void count_end(struct gd_pool *p, const struct gd_event *event)
 		&p->ended, atomic_load_explicit(&p->ended, memory_order_relaxed) + 1, memory_order_release);
 	if (event->task.size >= POOL_LARGE)
 		atomic_fetch_sub(&p->large, 1);
-	if (atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
-		made_room(p);
+	if (pool_owes_room(p, p->limit / 2))
+		pool_tell_room(p);
 }
 
 static inline void call_back_success(struct gd_pool *p, const struct gd_event *event)

@@ -9,6 +9,9 @@
  */
 #define BUNCH_NS 100000
 
+/* The same for a worker that ends tasks faster than they come: it needs no help. */
+#define BUNCH_ALONE_NS 400000
+
 /*
  * Tasks that take no longer than handing them out: one worker does them as fast
  * as they come, so another is woken only when the inbox of the first is full.
@@ -59,11 +62,12 @@ static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 }
 
 /* Keep giving short tasks to the same worker; waking another costs more. */
-static inline bool bunches(const struct slot *s, int avoid)
+static inline bool bunches(const struct gd_pool *p, const struct slot *s, int avoid)
 {
 	if (s->average_ns == 0 || s->index == avoid)
 		return false;
-	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < BUNCH_NS;
+	uint64_t most_ns = s->average_ns < p->pace_ns ? BUNCH_ALONE_NS : BUNCH_NS;
+	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < most_ns;
 	return little && slot_accepts(s);
 }
 
@@ -86,7 +90,7 @@ struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
 {
 	size_t before = p->cursor;
 	struct slot *last = &p->slots[before];
-	if (!only_idle && bunches(last, avoid))
+	if (!only_idle && bunches(p, last, avoid))
 		return last;
 	struct slot *s = pick_another(p, avoid, only_idle);
 	if (last->average_ns > 0 && last->average_ns < SHORT_NS && slot_in_flight(last) > 0)

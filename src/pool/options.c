@@ -12,7 +12,7 @@
 
 SIZED_NO_TAIL(gd_options, fair_start);
 SIZED_NO_TAIL(gd_callbacks, on_exit);
-SIZED_NO_TAIL(gd_worker_ops, on_setup_cancel);
+SIZED_NO_TAIL(gd_worker_ops, on_wait);
 
 #define DEFAULT_SEED         42
 #define DEFAULT_QUEUE_SIZE   1024

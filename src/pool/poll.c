@@ -32,10 +32,26 @@ static bool is_awaited(void *context)
 	return answers_there(p) || atomic_load_explicit(&p->interrupted, memory_order_relaxed);
 }
 
-bool pool_look(struct gd_pool *p)
+static bool has_few(const struct gd_pool *p)
 {
 	size_t outstanding = pool_outstanding(p);
-	return outstanding > 0 && outstanding <= FEW && channel_look(&p->looks, is_awaited, p);
+	return outstanding > 0 && outstanding <= FEW;
+}
+
+/* Tells the workers that somebody waits for their answers. */
+static void note_wait(struct gd_pool *p)
+{
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].channel.in)
+			channel_note_wait(&p->slots[i].channel);
+}
+
+bool pool_look(struct gd_pool *p)
+{
+	if (!has_few(p))
+		return false;
+	note_wait(p);
+	return channel_look(&p->looks, is_awaited, p);
 }
 
 /*
@@ -53,6 +69,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].channel.in)
 			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
+	note_wait(p);
 	/* Ours is stored before theirs is looked at; in the worker the other way round. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
@@ -130,6 +147,8 @@ void pool_turn(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++)
 		pool_read_answers(p, &p->slots[i]);
+	if (pool_owes_room(p, p->limit - 1) && !answers_there(p))
+		pool_tell_room(p);
 	/* Deaths and deadlines show on the descriptors: not to be forgotten while answers keep coming. */
 	if (++p->turns % LOOK_EVERY == 0)
 		look(p, 0);
@@ -216,6 +235,9 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 	p->poller = pthread_self();
 	pthread_mutex_unlock(&p->lock);
 	p->made = 0;
+	if (has_few(p))
+		note_wait(
+			p); /* also if the answers are there already: a worker that is asked one by one does not nap */
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : 0;
 	if (timeout_ms > 0)
 		deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
@@ -250,6 +272,8 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 			break;
 		}
 	}
+	if (pool_owes_room(p, p->limit - 1))
+		pool_tell_room(p);
 	stay_readable(p, outstanding);
 	return p->made > 0 ? p->made : result;
 }

@@ -83,6 +83,7 @@ struct gd_pool {
 	atomic_size_t large;    /* payloads that are under way */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
+	atomic_bool room_told;  /* … were woken since they began to wait */
 	atomic_bool no_more;    /* tasks are expected: see gd_pool_expect_no_more() */
 	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
 
@@ -98,10 +99,12 @@ struct gd_pool {
 	uint64_t next_id;
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
-	bool stalled;    /* something could not be handed out for want of something else than room */
-	bool untimed;    /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
-	bool maybe_idle; /* some worker may have nothing to do */
-	bool fair;       /* see fair_start.c */
+	uint64_t submitted_ns; /* when the last small task was submitted */
+	uint64_t pace_ns;      /* the average interval between them, lately */
+	bool stalled;          /* something could not be handed out for want of something else than room */
+	bool untimed;          /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
+	bool maybe_idle;       /* some worker may have nothing to do */
+	bool fair;             /* see fair_start.c */
 	uint64_t fair_until_ns; /* 0: no worker is ready yet */
 	struct backlog backlog;
 	struct backlog again;     /* those that have failed and are tried once more, or alone */
@@ -125,6 +128,17 @@ static inline int pool_stop_asked(const struct gd_pool *p)
 {
 	int asked = atomic_load(&p->stop);
 	return asked < 3 ? asked : 3;
+}
+
+/*
+ * Whether submitters wait and do not know yet that there is room. They are told when the polling thread
+ * runs out of answers, and before that when half of the places are free: to wake them for each place
+ * would cost more than a task.
+ */
+static inline bool pool_owes_room(const struct gd_pool *p, size_t most_outstanding)
+{
+	return atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 &&
+	       !atomic_load_explicit(&p->room_told, memory_order_relaxed) && pool_outstanding(p) <= most_outstanding;
 }
 
 static inline bool pool_has_waiting(const struct gd_pool *p)
@@ -235,6 +249,7 @@ static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct
 void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
 void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words);
 void pool_conclude_doomed(struct gd_pool *p);
+void pool_tell_room(struct gd_pool *p);            /* wakes those who wait for room; without the lock */
 void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; with the lock held */
 
 /* poll.c: one turn of everything that can be done without waiting; then waiting */

@@ -78,11 +78,16 @@ bool slot_cancel(struct slot *s, uint64_t seq)
 	return slot_begun(s) > seq;
 }
 
-void slot_publish(struct slot *s)
+const _Atomic uint32_t *slot_show(struct slot *s)
 {
 	s->published = s->in.head;
 	atomic_store_explicit(&s->channel.in->head, s->in.head, memory_order_release);
-	channel_wake_worker(&s->channel);
+	return channel_claim_wake(&s->channel);
+}
+
+void slot_publish(struct slot *s)
+{
+	channel_wake(slot_show(s));
 }
 
 int slot_give(struct slot *s, struct task *t)
@@ -104,7 +109,7 @@ int slot_give(struct slot *s, struct task *t)
 	}
 	struct task *given = slot_task(s, s->in.head);
 	*given = *t;
-	slot_push(s, given, room);
+	channel_wake(slot_push(s, given, room));
 	return 0;
 }
 
@@ -113,5 +118,5 @@ void slot_give_written(struct slot *s, struct task *t)
 	t->place = TASK_RING;
 	struct task *given = slot_task(s, s->in.head);
 	*given = *t;
-	slot_push(s, given, t->data);
+	channel_wake(slot_push(s, given, t->data));
 }

@@ -125,6 +125,8 @@ static inline bool slot_accepts(const struct slot *s)
  * costs a cache line's way there and back.
  */
 void slot_publish(struct slot *s);
+/* The same without waking it: returns what channel_claim_wake() does. */
+const _Atomic uint32_t *slot_show(struct slot *s);
 
 /*
  * Gives it a task: copies the payload into its inbox (or sends the parcel), and
@@ -139,8 +141,11 @@ void slot_give_written(struct slot *s, struct task *t);
 /* A worker with so many unanswered tasks has plenty to do: see slot_publish(). */
 #define SLOT_PLENTY 64
 
-/* The next task in the table, t, is written: its record, and the worker is told, now or soon. */
-static inline void slot_push(struct slot *s, const struct task *t, const void *data)
+/*
+ * The next task in the table, t, is written: its record. The worker is shown it, now or soon. Returns what
+ * channel_claim_wake() does.
+ */
+static inline const _Atomic uint32_t *slot_push(struct slot *s, const struct task *t, const void *data)
 {
 	bool external = t->place == TASK_PARCEL;
 	struct ring_desc *d = ring_take(&s->in, data, external ? 0 : t->size);
@@ -158,15 +163,17 @@ static inline void slot_push(struct slot *s, const struct task *t, const void *d
 		s->stats.since_ns = t->queued_ns;
 	/* Published and unanswered: as long as there are any, an answer comes and with it slot_publish(). */
 	if (s->published - s->completed < SLOT_PLENTY || s->in.head - s->published >= SLOT_PLENTY / 2)
-		slot_publish(s);
+		return slot_show(s);
+	return NULL;
 }
 
 /*
  * The same as slot_give() for a new task with the caller's bytes, in the fewest steps: field by field, as
- * clearing the task first costs more than all of the rest. -EAGAIN where there is no room now.
+ * clearing the task first costs more than all of the rest. -EAGAIN where there is no room now. *ret_wake
+ * is for channel_wake().
  */
-static inline int slot_give_new(
-	struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms, struct gd_bytes bytes)
+static inline int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms,
+	struct gd_bytes bytes, const _Atomic uint32_t **ret_wake)
 {
 	void *room = ring_reserve(&s->in, bytes.size);
 	if (!room)
@@ -190,7 +197,7 @@ static inline int slot_give_new(
 	t->hole = false;
 	atomic_store_explicit(&t->over, false, memory_order_relaxed);
 	t->place = TASK_RING;
-	slot_push(s, t, room);
+	*ret_wake = slot_push(s, t, room);
 	return 0;
 }
 

@@ -26,15 +26,19 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 	*ret = default_limits(p);
 	if (!options)
 		return 0;
-	struct gd_task_options o;
-	int r = sized_read(&o, sizeof(o), options, "gd_task_options", NULL);
-	if (r < 0)
-		return r;
-	if (o.timeout_ms < 0 || o.timeout_ms > OPTIONS_MOST_MS)
+	struct gd_task_options copy;
+	const struct gd_task_options *o = options;
+	if (options->size != sizeof(*options)) { /* of another version of the library */
+		int r = sized_read(&copy, sizeof(copy), options, "gd_task_options", NULL);
+		if (r < 0)
+			return r;
+		o = &copy;
+	}
+	if (o->timeout_ms < 0 || o->timeout_ms > OPTIONS_MOST_MS)
 		return -EINVAL;
-	if (o.timeout_ms > 0)
-		ret->timeout_ms = o.timeout_ms;
-	ret->nowait = o.nowait != 0;
+	if (o->timeout_ms > 0)
+		ret->timeout_ms = o->timeout_ms;
+	ret->nowait = o->nowait != 0;
 	return 0;
 }
 
@@ -74,6 +78,7 @@ __attribute__((noinline)) static int wait_for_room(struct gd_pool *p, size_t siz
 		if (nowait || pthread_equal(p->poller, pthread_self()))
 			return -EAGAIN;
 		atomic_fetch_add(&p->waiting, 1);
+		p->room_told = false;
 		pthread_cond_wait(&p->room, &p->lock);
 		atomic_fetch_sub(&p->waiting, 1);
 	}
@@ -108,12 +113,13 @@ static void leave_place(struct gd_pool *p, size_t size)
 }
 
 /* Straight into a worker's inbox, if one has room. */
-static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms)
+static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms,
+	const _Atomic uint32_t **ret_wake)
 {
 	if (!backlog_is_empty(&p->backlog) || p->fair)
 		return false;
 	struct slot *s = pool_pick(p, -1, false);
-	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes) < 0)
+	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes, ret_wake) < 0)
 		return false;
 	pool_given(p, s);
 	if (timeout_ms)
@@ -141,15 +147,26 @@ __attribute__((noinline)) static int put_aside(
 	return r;
 }
 
+/* Learns how fast tasks come. Longer intervals than this say nothing about short tasks. */
+#define PACE_MOST_NS 2000
+static inline void note_pace(struct gd_pool *p, uint64_t now)
+{
+	uint64_t since_ns = now - p->submitted_ns;
+	p->submitted_ns = now;
+	p->pace_ns = p->pace_ns - p->pace_ns / 32 + (since_ns < PACE_MOST_NS ? since_ns : PACE_MOST_NS) / 32;
+}
+
 /* The path of nearly all tasks, in as few steps as possible. */
 static inline int submit_small(
 	struct gd_pool *p, struct gd_bytes bytes, void *tag, struct task_limits limits, uint64_t *ret_id)
 {
+	const _Atomic uint32_t *wake = NULL;
 	pthread_mutex_lock(&p->lock);
 	int r = take_place(p, bytes.size, limits.nowait);
 	if (r >= 0) {
 		uint64_t now = clock_recent_ns(&p->clock);
-		if (!give_at_once(p, now, bytes, tag, limits.timeout_ms))
+		note_pace(p, now);
+		if (!give_at_once(p, now, bytes, tag, limits.timeout_ms, &wake))
 			r = put_aside(p, now, bytes, tag, limits.timeout_ms);
 		if (r < 0) {
 			leave_place(p, bytes.size);
@@ -162,6 +179,7 @@ static inline int submit_small(
 		}
 	}
 	pthread_mutex_unlock(&p->lock);
+	channel_wake(wake);
 	return r;
 }
 

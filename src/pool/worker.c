@@ -13,8 +13,9 @@
 #include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
-#define NAP_AFTER 64    /* tasks without a wait */
-#define NAP_NS    20000 /* the kernel adds its timer slack, 50 µs by default */
+#define NAP_MIN_NS 20000 /* the kernel adds its timer slack, 50 µs by default */
+#define NAP_MAX_NS 160000
+#define NAP_FOR    256 /* tasks to come during a nap */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -96,25 +97,33 @@ static bool something_to_do(void *context)
 }
 
 /*
- * Many tasks came and the owner never ran out of answers, so it is busy handing
- * out more. Naps before it looks again: then many have come at once, and nobody
- * has paid for a wake-up. The owner is not told, as a nap ends by itself. A worker
- * whose owner waits for it does not nap: round trips take no longer.
+ * Tasks came and the owner has not waited for answers, so it is busy handing out more. Naps
+ * before it looks again: then many have come at once, and nobody has paid for a wake-up. The
+ * owner ends the nap when it waits, so round trips take no longer. Naps get longer until
+ * enough tasks come during one, and shorter if the owner has begun to wait meanwhile.
  */
 static void nap(struct gd_worker *w)
 {
-	uint64_t armed = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
-	bool flows = w->next - w->waited_at >= NAP_AFTER && armed == w->waited_arm;
+	uint64_t waits = atomic_load_explicit(&w->channel.in->waits, memory_order_relaxed);
+	bool flows = w->next > w->waited_at && waits == w->waited_waits;
 	w->waited_at = w->next;
-	w->waited_arm = armed;
-	if (flows)
-		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL); /* a signal may end it: no harm */
+	w->waited_waits = waits;
+	if (!flows)
+		return;
+	if (w->nap_ns < NAP_MIN_NS)
+		w->nap_ns = NAP_MIN_NS;
+	if (!channel_nap(&w->channel, w->nap_ns, waits))
+		w->nap_ns /= 2;
+	else if (atomic_load_explicit(&w->channel.in->head, memory_order_relaxed) - w->next < NAP_FOR &&
+		 w->nap_ns < NAP_MAX_NS)
+		w->nap_ns += w->nap_ns / 4;
 }
 
 /* Sleeps until there is a task. False when the owner closes instead. */
 static bool wait_for_task(struct gd_worker *w)
 {
 	struct inbox *in = w->channel.in;
+	worker_before_wait(w);
 	nap(w);
 	while (atomic_load(&in->head) <= w->next) {
 		if (atomic_load(&in->closing) && atomic_load(&in->head) <= w->next)

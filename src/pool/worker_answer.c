@@ -51,6 +51,7 @@ static bool room_may_have_come(void *context)
 /* Waits while the callbacks are behind. The warden sees `wanted` and stops the clock. */
 static void wait_for_callbacks(struct gd_worker *w, size_t size)
 {
+	worker_before_wait(w);
 	atomic_store(&w->channel.out->wanted, size + 1);
 	channel_sleep(&w->channel, room_may_have_come, w);
 }
@@ -103,6 +104,7 @@ int worker_send_parcel(struct gd_worker *w, const struct parcel *parcel)
 		return r;
 	/* The socket is full because the callbacks are slow: as in wait_for_callbacks(), that is not the task's time.
 	 */
+	worker_before_wait(w);
 	atomic_store(&w->channel.out->wanted, 1);
 	r = parcel_send(parcel, w->fds.socket, true);
 	end_wait(w);

@@ -79,12 +79,13 @@ struct gd_worker {
 	bool owes_notice;      /* a record was published, and the owner perhaps not woken for it */
 	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
 
-	uint64_t next;       /* sequence number of the first task in hand, else of the next one */
-	uint64_t head;       /* of the inbox, when we looked last */
-	uint64_t round;      /* that it belongs to */
-	uint64_t waited_at;  /* `next` when the inbox was found empty last */
-	uint64_t waited_arm; /* and what the owner's `armed` was then */
-	bool cleaning;       /* cleanup has begun */
+	uint64_t next;         /* sequence number of the first task in hand, else of the next one */
+	uint64_t head;         /* of the inbox, when we looked last */
+	uint64_t round;        /* that it belongs to */
+	uint64_t waited_at;    /* `next` when the inbox was found empty last */
+	uint64_t waited_waits; /* and what the owner's `waits` was then */
+	long nap_ns;           /* the length of the next nap */
+	bool cleaning;         /* cleanup has begun */
 	size_t in_hand;
 	size_t settled; /* of those in hand: their record is published */
 	size_t max_batch;
@@ -108,6 +109,13 @@ static inline void worker_notify(struct gd_worker *w)
 	uint64_t arm = atomic_load_explicit(&w->channel.in->armed, memory_order_relaxed);
 	if (arm != 0 && arm != w->answered_arm)
 		worker_notify_now(w, arm);
+}
+
+/* Before every wait. */
+static inline void worker_before_wait(struct gd_worker *w)
+{
+	if (w->ops->on_wait)
+		w->ops->on_wait(w);
 }
 
 /* Room in the arena, and in the ring, for the next record. Waits while the callbacks are behind. */

@@ -2,6 +2,8 @@
 /* The memory that is shared with a worker: who may write where, and who inherits it. Parcels and briefs with it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/fd_message.h"
 #include "pool/brief.h"
 #include "pool/channel.h"
@@ -230,6 +233,74 @@ static void test_looking_takes_longer_where_it_pays_off_and_never_long(void **st
 	assert_int_equal(looks_in_vain(&looks), least);
 }
 
+static void open_both(struct channel *ours, struct channel *theirs)
+{
+	int in_fd, out_fd;
+	assert_int_equal(channel_create(&in_fd, &out_fd), 0);
+	assert_int_equal(channel_map(ours, in_fd, out_fd, true), 0);
+	assert_int_equal(channel_map(theirs, in_fd, out_fd, false), 0);
+	close(in_fd);
+	close(out_fd);
+}
+
+#define LONG_NAP_NS 999999999L
+
+static void *nap(void *argument)
+{
+	struct channel *theirs = argument;
+	return (void *)(uintptr_t)channel_nap(theirs, LONG_NAP_NS, 0);
+}
+
+static void test_a_nap_ends_when_we_wait(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		struct channel ours = {0}, theirs = {0};
+		open_both(&ours, &theirs);
+		pthread_t thread;
+		void *undisturbed = NULL;
+		uint64_t began_ns = clock_now_ns();
+		assert_int_equal(pthread_create(&thread, NULL, nap, &theirs), 0);
+		while (i % 2 == 0 && !atomic_load(&ours.out->napping))
+			sched_yield();
+		channel_note_wait(&ours); /* before, while or just as it falls asleep */
+		assert_int_equal(pthread_join(thread, &undisturbed), 0);
+		assert_null(undisturbed);
+		assert_true(clock_now_ns() - began_ns < LONG_NAP_NS);
+		channel_unmap(&ours);
+		channel_unmap(&theirs);
+	}
+}
+
+static void test_a_nap_ends_by_itself(void **state)
+{
+	(void)state;
+	struct channel ours = {0}, theirs = {0};
+	open_both(&ours, &theirs);
+	assert_true(channel_nap(&theirs, 1000, 0));
+	assert_int_equal(atomic_load(&ours.out->napping), 0);
+	channel_note_wait(&ours);
+	assert_false(channel_nap(&theirs, LONG_NAP_NS, 0));
+	assert_true(channel_nap(&theirs, 1000, 1));
+	channel_unmap(&ours);
+	channel_unmap(&theirs);
+}
+
+static void test_a_claimed_wake_of_a_channel_that_is_gone_does_no_harm(void **state)
+{
+	(void)state;
+	struct channel ours = {0}, theirs = {0};
+	open_both(&ours, &theirs);
+	assert_null(channel_claim_wake(&ours));
+	channel_announce_sleep(&theirs);
+	const _Atomic uint32_t *claimed = channel_claim_wake(&ours);
+	assert_non_null(claimed);
+	assert_null(channel_claim_wake(&ours)); /* once is enough */
+	channel_unmap(&ours);
+	channel_unmap(&theirs);
+	channel_wake(claimed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +308,9 @@ int main(void)
 		cmocka_unit_test(test_each_side_writes_its_own_half),
 		cmocka_unit_test(test_a_fork_inherits_no_mapping),
 		cmocka_unit_test(test_looking_takes_longer_where_it_pays_off_and_never_long),
+		cmocka_unit_test(test_a_nap_ends_when_we_wait),
+		cmocka_unit_test(test_a_nap_ends_by_itself),
+		cmocka_unit_test(test_a_claimed_wake_of_a_channel_that_is_gone_does_no_harm),
 		cmocka_unit_test(test_a_brief_arrives_as_it_was_written),
 		cmocka_unit_test(test_a_brief_of_another_version_is_refused),
 		cmocka_unit_test(test_a_parcel_travels_sealed),
