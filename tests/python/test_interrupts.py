@@ -41,8 +41,8 @@ class Worker(BaseWorker):
         mark(f"pid-{os.getpid()}")
         if how == "setup" and gpu_id == 0:
             wait_for("processed")
-            mark("waits")
             try:
+                mark("waits")
                 threading.Event().wait()
             finally:
                 mark("left-setup")
