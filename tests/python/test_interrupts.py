@@ -26,6 +26,10 @@ def wait_for(name):
     while not (here / name).exists():
         time.sleep(0.002)
 
+def both_work():
+    # Their setups are over, so that both will clean up.
+    return (here / "has-task-0").exists() and (here / "has-task-1").exists()
+
 def stubborn(seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -48,9 +52,10 @@ class Worker(BaseWorker):
                 mark("left-setup")
         mark(f"ready-{gpu_id}")
     def process(self, item):
+        mark(f"has-task-{self.gpu_id}")
         if how == "process":
-            wait_for("ready-0")
-            wait_for("ready-1")
+            wait_for("has-task-0")
+            wait_for("has-task-1")
             mark("waits")
             time.sleep(60)
         if how == "stubborn":
@@ -58,8 +63,7 @@ class Worker(BaseWorker):
         if how == "setup":
             mark("processed")
         if how == "slow callbacks":
-            for number in range(4):
-                wait_for(f"ready-{number}")
+            wait_for("fed")
             mark(f"done-{item}")
         return item
     def cleanup(self):
@@ -73,17 +77,14 @@ class Worker(BaseWorker):
 
 def items():
     for number in range(10**9 if how in ("callback", "generator") else 4):
-        if how == "generator" and number == 10:
-            wait_for("ready-0")
-            wait_for("ready-1")
+        if how == "generator" and number >= 10 and both_work():
             mark("waits")
             threading.Event().wait()
         yield number
+    mark("fed")
 
 def on_success(task_id, result, worker_id):
-    if how == "callback" and task_id == 10:
-        wait_for("ready-0")
-        wait_for("ready-1")
+    if how == "callback" and both_work() and not (here / "waits").exists():
         mark("waits")
         time.sleep(60)
     if how == "slow callbacks":
@@ -111,7 +112,7 @@ if __name__ == "__main__":
             use_pool()
         except KeyboardInterrupt:
             sys.exit(7)
-    dispatcher = Dispatcher(Worker, range(4) if how == "slow callbacks" else [0, 1])
+    dispatcher = Dispatcher(Worker, [0] if how == "slow callbacks" else [0, 1])
     try:
         dispatcher.run(items(), on_success, on_exit=on_exit)
     except KeyboardInterrupt:

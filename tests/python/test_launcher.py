@@ -2,6 +2,7 @@
 """python -m gpu_dispatch.launcher as people type it."""
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import subprocess
@@ -124,6 +125,23 @@ def line_of(stream: Any, text: str) -> None:
     pytest.fail(f"no line with: {text}")
 
 
+def has_pending_interrupt(status: str) -> bool:
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (signal.SIGINT - 1) & 1 for mask in masks)
+
+
+def children_have_taken_interrupts(parent: int) -> bool:
+    """The signal that was passed on to gpuq launch is no longer pending there."""
+    for path in glob.glob("/proc/[0-9]*/status"):
+        try:
+            status = Path(path).read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if f"\nPPid:\t{parent}\n" in status and has_pending_interrupt(status):
+            return False
+    return True
+
+
 def test_interrupt_lets_running_files_finish_and_gives_130(lab: Lab) -> None:
     lab.put("wait-1.wav", size=20)
     lab.put("b.wav")
@@ -131,6 +149,7 @@ def test_interrupt_lets_running_files_finish_and_gives_130(lab: Lab) -> None:
         lab.until(lambda: lab.began("wait-1.wav"))
         process.send_signal(signal.SIGINT)
         line_of(process.stderr, "Ctrl-C again cancels")
+        lab.until(lambda: children_have_taken_interrupts(process.pid))
         lab.go()
         out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
