@@ -92,7 +92,7 @@ def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner
     assert owner.gpuq("add", "--no-start", "touch began; cat go; exit 7", cwd=shared).returncode == 0
     until((shared / "began").exists, "the job")
     waiting = owner.start("gpuq", "wait", "1", cwd=shared)
-    until(lambda: has_open(waiting.pid, shared / "jobs.jsonl"), "gpuq wait, which reads the journal")
+    until(lambda: waiting.poll() is not None or has_open(waiting.pid, shared / "jobs.jsonl"), "gpuq wait, which reads the journal")
     end = {"event": "end", "id": 1, "attempt": 1, "status": "completed", "exit_code": 0}
     (shared / "evil").write_text((shared / "jobs.jsonl").read_text() + json.dumps(end) + "\n")
     os.chown(shared / "evil", other.uid, other.gid)
