@@ -6,11 +6,41 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+
+static int check_regular(int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return -ELOOP;
+	return S_ISREG(st.st_mode) ? 0 : S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+}
+
+int file_open_regular(int dirfd, const char *path, int flags)
+{
+	const int reading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	char name[32];
+	cleanup_(closep) int place = openat(dirfd, path, O_PATH | O_CLOEXEC | flags);
+	int r = place < 0 ? -errno : check_regular(place);
+	if (r < 0)
+		return r;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
+	cleanup_(closep) int fd = open(name, reading);
+	if (fd < 0 && errno == ENOENT) /* there is no /proc */
+		fd = openat(dirfd, path, reading | flags);
+	if (fd < 0)
+		return -errno;
+	r = check_regular(fd);
+	return r < 0 ? r : take_fd(&fd);
+}
 
 int file_write_all(int fd, const void *data, size_t size)
 {

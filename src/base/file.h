@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole reads and writes on file descriptors. */
+/* Regular files, and whole reads and writes on file descriptors. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
 #include <stddef.h>
 #include <sys/types.h>
+
+/*
+ * Opens a regular file for reading and nothing else: -EISDIR or -EINVAL for the rest, which is not even opened. Opening
+ * a device can have effects (a watchdog restarts the machine), and other users can plant links to one. flags:
+ * O_NOFOLLOW
+ * (-ELOOP for a link) or 0. Returns the descriptor, O_CLOEXEC, or a negative errno value.
+ */
+int file_open_regular(int dirfd, const char *path, int flags);
 
 /* All of it, through interruptions and short writes; 0 or a negative errno value. */
 int file_write_all(int fd, const void *data, size_t size);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 static int lock_call(int fd, int command, short type)
 {
@@ -47,12 +48,12 @@ int lock_holder(int fd, pid_t *ret)
 
 int lock_holder_at(int dirfd, const char *name, pid_t *ret)
 {
-	cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 && errno == ENOENT) {
+	cleanup_(closep) int fd = file_open_regular(dirfd, name, O_NOFOLLOW);
+	if (fd == -ENOENT) {
 		*ret = 0;
 		return 0;
 	}
 	if (fd < 0)
-		return -errno;
+		return fd;
 	return lock_holder(fd, ret);
 }

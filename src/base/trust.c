@@ -24,6 +24,24 @@ bool trust_is_off(void)
 	return value && *value && strcmp(value, "0") != 0;
 }
 
+/*
+ * Accounts that have the group as their primary one are not listed as its members. Only local accounts are looked at:
+ * listing those of a directory service can take minutes.
+ */
+static bool is_primary_group_of_others(gid_t gid)
+{
+	cleanup_(fclosep) FILE *f = fopen("/etc/passwd", "re");
+	char room[4096];
+	struct passwd pw, *user;
+	int r;
+	if (!f)
+		return errno != ENOENT;
+	while ((r = fgetpwent_r(f, &pw, room, sizeof(room), &user)) == 0)
+		if (user->pw_gid == gid && user->pw_uid != geteuid() && user->pw_uid != 0)
+			return true;
+	return r != ENOENT;
+}
+
 static bool is_private_group(gid_t gid)
 {
 	char user_room[4096], group_room[4096];
@@ -38,7 +56,7 @@ static bool is_private_group(gid_t gid)
 	for (char **member = group->gr_mem; *member; member++)
 		if (strcmp(*member, user->pw_name) != 0)
 			return false;
-	return true;
+	return !is_primary_group_of_others(gid);
 }
 
 /*
@@ -198,7 +216,7 @@ int trust_check_directory(const char *path, struct gd_error *err)
 
 #define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
 
-/* Where trust_open_directory() is. */
+/* Where trust_open_directory() or trust_open_parent() is. */
 struct walk {
 	int fd;     /* the last directory that was reached */
 	char *rest; /* components that follow; each link adds its own */
@@ -253,11 +271,18 @@ static bool walk_has_more(const struct walk *w)
 	return w->rest[strspn(w->rest, "/")] != '\0';
 }
 
+/* An automounted directory is mounted only if it is opened as a directory. */
+static int open_entry(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, WALK_FLAGS | O_DIRECTORY);
+	return fd < 0 && (errno == ENOTDIR || errno == ELOOP) ? openat(dir_fd, name, WALK_FLAGS) : fd;
+}
+
 /* Goes to the entry `name`, and sets *ret_objection if it must not be used. */
 static int walk_step(struct walk *w, const char *name, bool check_above, const char **ret_objection)
 {
 	struct stat st;
-	cleanup_(closep) int fd = openat(w->fd, name, WALK_FLAGS);
+	cleanup_(closep) int fd = open_entry(w->fd, name);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (S_ISLNK(st.st_mode)) {
@@ -287,24 +312,65 @@ static int walk_refuse(const struct walk *w, const char *name, int code, const c
 	return error_set(err, code, "'%s%s%s': %s", above, slash, name, error_words(code));
 }
 
+/* At the root, with all of the path before it. */
+static int walk_init(struct walk *w, const char *path)
+{
+	cleanup_(freep) char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+	*w = (struct walk){.fd = -1};
+	if (!here)
+		return -errno;
+	if (asprintf(&w->rest, "%s/%s", here, path) < 0) {
+		w->rest = NULL;
+		return -ENOMEM;
+	}
+	return walk_to_root(w);
+}
+
 int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err)
 {
-	cleanup_(walk_finish) struct walk w = {.fd = -1};
-	cleanup_(freep) char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+	cleanup_(walk_finish) struct walk w;
 	char name[NAME_MAX + 2] = "";
 	const char *objection = NULL;
-	if (!here || asprintf(&w.rest, "%s/%s", here, path) < 0) {
-		w.rest = NULL;
-		return error_set(
-			err, here ? -ENOMEM : -errno, "'%s': %s", path, here ? "out of memory" : error_words(-errno));
-	}
-	int r = walk_to_root(&w);
-	if (r == 0 && check_above && (objection = check_place(w.fd, PLACE_ABOVE)))
+	int r = walk_init(&w, path);
+	if (r < 0)
+		return error_set(err, r, "'%s': %s", path, error_words(r));
+	if (check_above && (objection = check_place(w.fd, PLACE_ABOVE)))
 		return error_set(err, -EPERM, "'/' %s", objection);
 	while (r == 0 && walk_take_name(&w, name))
 		r = walk_step(&w, name, check_above, &objection);
 	if (r < 0)
 		return walk_refuse(&w, name, r, objection, err);
+	*ret_fd = take_fd(&w.fd);
+	return 0;
+}
+
+static bool is_link(int dir_fd, const char *name)
+{
+	struct stat st;
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
+}
+
+int trust_open_parent(const char *path, int *ret_fd, char **ret_name, struct gd_error *err)
+{
+	cleanup_(walk_finish) struct walk w;
+	char name[NAME_MAX + 2] = "";
+	const char *objection = NULL;
+	int r = walk_init(&w, path);
+	if (r < 0)
+		return error_set(err, r, "'%s': %s", path, error_words(r));
+	while (r == 0) {
+		if (!walk_take_name(&w, name))
+			return error_set(err, -EISDIR, "'%s': %s", path, error_words(-EISDIR));
+		if (!walk_has_more(&w) && !is_link(w.fd, name))
+			break;
+		r = walk_step(&w, name, false, &objection);
+	}
+	if (r < 0)
+		return walk_refuse(&w, name, r, objection, err);
+	char *copy = strdup(name);
+	if (!copy)
+		return error_set(err, -ENOMEM, "'%s': out of memory", path);
+	*ret_name = copy;
 	*ret_fd = take_fd(&w.fd);
 	return 0;
 }

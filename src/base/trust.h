@@ -3,7 +3,8 @@
  * Whether another user could have made or changed a file whose content we are about to execute.
  *
  * A file is trusted if it belongs to the effective user or root and no other user can write it. The user's private
- * group (umask 002) may write: a group that has the user's name, is the user's primary group and has no other member.
+ * group (umask 002) may write: a group that has the user's name, is the user's primary group and has no other member,
+ * also none in /etc/passwd.
  * An access list that lets anybody else write makes the file untrusted.
  */
 #ifndef BASE_TRUST_H
@@ -50,5 +51,12 @@ int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
  * what exists above it. err is set for all codes.
  */
 int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err);
+
+/*
+ * Opens the directory of a file in the same way, with O_PATH. Links that the file itself is are followed too; ret_name
+ * is the last name, which need not exist. Open it there with O_NOFOLLOW. Release with free(). -EISDIR: the path ends in
+ * a directory for certain. err is set for all codes.
+ */
+int trust_open_parent(const char *path, int *ret_fd, char **ret_name, struct gd_error *err);
 
 #endif

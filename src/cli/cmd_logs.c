@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/terminal_text.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -185,14 +186,13 @@ static int open_log(struct logs *l, struct log *log, const struct job *job, int 
 	const struct job_attempt *a = job->attempts;
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
-	closep(&log->fd);
-	struct stat st;
-	/* Not blocking: it can be a pipe to which nobody writes. */
-	log->fd = open(a->log, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (log->fd < 0 || fstat(log->fd, &st) < 0)
-		return error_set(&l->err, -errno, "opening log '%s': %s", a->log, error_words(errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(&l->err, -EINVAL, "opening log '%s': it is not a regular file", a->log);
+	close_fd(&log->fd);
+	int fd = file_open_regular(AT_FDCWD, a->log, 0);
+	if (fd == -EINVAL)
+		return error_set(&l->err, fd, "opening log '%s': it is not a regular file", a->log);
+	if (fd < 0)
+		return error_set(&l->err, fd, "opening log '%s': %s", a->log, error_words(fd));
+	log->fd = fd;
 	log->attempt = a->attempt;
 	if (watch_fd >= 0)
 		inotify_add_watch(watch_fd, a->log, IN_MODIFY);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,24 +77,42 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "writing report '%s': %s", c->out, error_words(code));
 }
 
+/* A new file with a name that nobody can know before. Returns its descriptor, or a negative errno value. */
+static int create_draft(int dir_fd, const char *name, char **ret)
+{
+	uint64_t random;
+	char *draft;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -errno;
+	if (asprintf(&draft, "%s.%08" PRIx32, name, (uint32_t)random) < 0)
+		return -ENOMEM;
+	int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+	if (fd < 0) {
+		int r = -errno;
+		free(draft);
+		return r;
+	}
+	*ret = draft;
+	return fd;
+}
+
 /* `old` is the file that is replaced, or NULL: it stays whole until the new one is, and the new one has its mode. */
-static int replace_file(struct report_command *c, const char *path, const struct stat *old, const struct text *page)
+static int replace_file(
+	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
 {
 	cleanup_(freep) char *draft = NULL;
-	if (asprintf(&draft, "%s.XXXXXX", path) < 0)
-		return write_failed(c, -ENOMEM);
-	cleanup_(closep) int fd = mkostemp(draft, O_CLOEXEC);
+	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
-		return write_failed(c, -errno);
-	/* As any file that a program writes for its user; mkostemp() makes them for the owner alone. */
+		return write_failed(c, fd);
+	/* As any file that a program writes for its user. */
 	mode_t mask = umask(0);
 	umask(mask);
 	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : 0666 & ~mask;
 	int r = file_write_all(fd, page->data, page->length);
-	if (r == 0 && (fchmod(fd, mode) < 0 || rename(draft, path) < 0))
+	if (r == 0 && (fchmod(fd, mode) < 0 || renameat(dir_fd, draft, dir_fd, name) < 0))
 		r = -errno;
 	if (r < 0)
-		unlink(draft);
+		unlinkat(dir_fd, draft, 0);
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
@@ -121,33 +140,47 @@ static int write_special(struct report_command *c, const struct text *page)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links of the user and of root are followed and stay. */
-static int write_page(struct report_command *c, const struct text *page)
+/* Links of the user and of root are followed, also those of directories. */
+static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 {
 	cleanup_(freep) char *path = NULL;
-	bool foreign, is_named = c->out != default_name;
+	struct gd_error why = {0};
+	bool foreign = false;
+	int r = trust_open_parent(c->out, ret_fd, ret_name, &why);
+	if (r == -EPERM && trust_follow_links(c->out, &path, &foreign) == 0 && foreign)
+		return refuse(c, "is a symbolic link of another user");
+	if (r == -EPERM)
+		return error_set(&c->err, r, "refusing to write report '%s': %s; name another file with --output",
+			c->out, why.message);
+	return r < 0 ? write_failed(c, r) : 0;
+}
+
+/* Links stay; the file that they lead to is replaced. */
+static int write_page(struct report_command *c, const struct text *page)
+{
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	bool is_named = c->out != default_name;
 	struct stat st;
 	if (strcmp(c->out, "-") == 0) {
 		int r = file_write_all(STDOUT_FILENO, page->data, page->length);
 		return r < 0 ? error_set(&c->err, r, "writing: %s", error_words(r)) : 0;
 	}
-	int r = trust_follow_links(c->out, &path, &foreign);
+	int r = open_folder(c, &dir_fd, &name);
 	if (r < 0)
-		return write_failed(c, r);
-	if (foreign)
-		return refuse(c, "is a symbolic link of another user");
+		return r;
 	/* What a link in /proc, such as /dev/stdout, leads to need not have a path. */
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
-	if (lstat(path, &st) < 0)
-		return errno == ENOENT ? replace_file(c, path, NULL, page) : write_failed(c, -errno);
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? replace_file(c, dir_fd, name, NULL, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))
 		return error_set(&c->err, -EISDIR, "writing report '%s': that is a folder; name a file", c->out);
 	if (!S_ISREG(st.st_mode))
 		return refuse(c, "is not a regular file");
 	if (!is_named && st.st_uid != geteuid() && st.st_uid != 0)
 		return refuse(c, "belongs to another user");
-	return replace_file(c, path, &st, page);
+	return replace_file(c, dir_fd, name, &st, page);
 }
 
 /* ---- The queue ------------------------------------------------------------------------ */

@@ -156,7 +156,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 
 /* Who has run it alone answers for all that ended; who began as a second one, for its own jobs, also those of before.
  */
-static int finish(struct run *run, const struct runner_result *result)
+static int finish(struct run *run, const struct journal *j, const struct runner_result *result)
 {
 	struct follow f;
 	if (result->interrupted || result->left_running)
@@ -165,7 +165,7 @@ static int finish(struct run *run, const struct runner_result *result)
 		return result->failed || result->cancelled || result->left_pending || result->left_stuck
 			       ? EXIT_WORK_FAILED
 			       : EXIT_DONE;
-	int r = follow_open(run->queue.journal_path, false, &f, &run->err);
+	int r = follow_open_journal(j, &f, &run->err);
 	if (r < 0)
 		return r;
 	r = run_own_jobs_follow(&run->own, &f, &run->err);
@@ -205,7 +205,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		run_say_what_failed_before(run);
 		r = run_shown(run, runner, &o, &result);
 		runner_destroy(runner);
-		return r < 0 ? r : finish(run, &result);
+		return r < 0 ? r : finish(run, j, &result);
 	}
 	if (run->linger_ms) {
 		on_ready(run); /* somebody else was faster */
@@ -253,7 +253,7 @@ static int run(struct run *run)
 	if (r < 0)
 		return r;
 	bool in_background = run->queue.config.background && !run->linger_ms;
-	r = wants_json(run) ? run_report_begin(&run->report, j->path, &run->err) : 0;
+	r = wants_json(run) ? run_report_begin(&run->report, j, &run->err) : 0;
 	if (r < 0)
 		return r;
 	int code;
@@ -267,7 +267,7 @@ static int run(struct run *run)
 	}
 	if (code >= 0 && wants_json(run)) {
 		bool only_own = in_background || run->own.states;
-		r = run_report_print(&run->report, only_own ? &run->ids : NULL, j->path, &run->err);
+		r = run_report_print(&run->report, only_own ? &run->ids : NULL, j, &run->err);
 	}
 	return r < 0 ? r : code;
 }

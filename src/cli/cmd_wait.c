@@ -125,6 +125,7 @@ static int wait_all(struct wait *w)
 		r = follow_open(w->queue.journal_path, true, &f, &w->err);
 	if (r < 0)
 		return r;
+	follow_insist_on_trust(&f);
 	r = begin(w, &f);
 	int code = NOT_OVER;
 	while (r == 0 && (code = look(w, &f)) == NOT_OVER) {

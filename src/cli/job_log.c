@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 
 static const char *skip_digits(const char *s, size_t count)
@@ -82,7 +83,7 @@ static int refuse(const char *path, struct gd_error *err)
 int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
 {
 	const char *slash = strrchr(path, '/');
-	struct stat journal, st;
+	struct stat journal;
 	if (path[0] != '/' || !slash[1] || fstat(s->journal_fd, &journal) < 0)
 		return refuse(path, err);
 	bool trusted = !trust_objection(s->journal_fd), is_name = is_name_of(slash + 1, id);
@@ -95,13 +96,12 @@ int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, 
 	bool is_folder = is_log_folder(dir_fd, s);
 	if (trusted ? !is_folder && !is_name : !is_folder || !is_name || !is_of_owner(dir_fd, &journal))
 		return refuse(path, err);
-	/* Not blocking: it could be a pipe that nobody writes to. */
-	cleanup_(closep) int fd = openat(dir_fd, slash + 1, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 && errno == ELOOP)
+	cleanup_(closep) int fd = file_open_regular(dir_fd, slash + 1, O_NOFOLLOW);
+	if (fd == -ELOOP || fd == -EINVAL || fd == -EISDIR)
 		return refuse(path, err);
 	if (fd < 0)
-		return error_set(err, -errno, "opening log '%s': %s", path, error_words(errno));
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (!trusted && !is_of_owner(fd, &journal)))
+		return error_set(err, fd, "opening log '%s': %s", path, error_words(fd));
+	if (!trusted && !is_of_owner(fd, &journal))
 		return refuse(path, err);
 	*ret_fd = take_fd(&fd);
 	return 0;

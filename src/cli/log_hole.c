@@ -2,18 +2,21 @@
 #include "cli/log_hole.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 uint64_t log_hole_skip(int fd)
 {
+	struct stat st;
 	off_t at = lseek(fd, 0, SEEK_CUR);
-	if (at < 0)
+	/* The size first: what is appended from here on lies behind it and is not skipped. */
+	if (at < 0 || fstat(fd, &st) < 0)
 		return 0;
 	off_t data = lseek(fd, at, SEEK_DATA);
-	if (data > at)
-		return (uint64_t)(data - at);
-	/* A hole up to the end of the file: the job itself made it. It is read as zeros. */
+	/* A hole up to the end of the file can be of any size: somebody else may have made it. */
+	if (data < 0 && errno == ENXIO && st.st_size > at)
+		data = lseek(fd, st.st_size, SEEK_SET);
 	if (data < 0)
 		lseek(fd, at, SEEK_SET);
-	return 0;
+	return data > at ? (uint64_t)(data - at) : 0;
 }

@@ -66,13 +66,13 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 	q->given_path = q->jobs_file                            ? q->jobs_file
 			: from_environment && *from_environment ? from_environment
 								: q->config.jobs_file;
-	return journal_resolve(q->given_path, &q->journal_path, &q->foreign_link, err);
+	return journal_resolve(q->given_path, &q->journal_path, &q->objection, err);
 }
 
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
 {
-	if (q->foreign_link && !q->trust)
-		return trust_refuse(q->given_path, TRUST_FOREIGN_LINK, err);
+	if (q->objection && !q->trust)
+		return trust_refuse(q->given_path, q->objection, err);
 	return journal_open(q->journal_path, q->trust, ret, err);
 }
 

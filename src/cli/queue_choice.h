@@ -25,7 +25,7 @@ struct queue_choice {
 	/* After queue_choice_resolve(): */
 	char *journal_path;
 	const char *given_path; /* as it was given, by an option, a variable or the configuration */
-	bool foreign_link;      /* given_path leads through a link of another user */
+	const char *objection;  /* NULL, or how another user chose what given_path leads to */
 };
 
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */

@@ -74,6 +74,7 @@ int run_hand_over(struct run *run, pid_t holder)
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
+	follow_insist_on_trust(&f);
 	r = run_own_jobs_follow(&run->own, &f, &run->err);
 	if (r == 0)
 		r = wait_for_own(run, &f);

@@ -10,10 +10,10 @@
 #include "queue/journal/follow.h"
 #include "queue/journal/job_json.h"
 
-int run_report_begin(struct run_report *r, const char *journal_path, struct gd_error *err)
+int run_report_begin(struct run_report *r, const struct journal *j, struct gd_error *err)
 {
 	struct follow f;
-	int e = follow_open(journal_path, false, &f, err);
+	int e = follow_open_journal(j, &f, err);
 	if (e < 0)
 		return e;
 	for (size_t i = 0; e == 0 && i < f.jobs.count; i++)
@@ -21,7 +21,7 @@ int run_report_begin(struct run_report *r, const char *journal_path, struct gd_e
 			e = id_list_add(&r->open, f.jobs.by_id[i]->id);
 	r->last_id = f.jobs.last_id;
 	follow_close(&f);
-	return e < 0 ? error_set(err, e, "reading journal '%s': out of memory", journal_path) : 0;
+	return e < 0 ? error_set(err, e, "reading journal '%s': out of memory", j->path) : 0;
 }
 
 void run_report_finish(struct run_report *r)
@@ -37,12 +37,12 @@ static bool is_wanted(const struct run_report *r, const struct id_list *own, con
 }
 
 int run_report_print(
-	const struct run_report *r, const struct id_list *own, const char *journal_path, struct gd_error *err)
+	const struct run_report *r, const struct id_list *own, const struct journal *j, struct gd_error *err)
 {
 	struct follow f;
 	cleanup_(text_finish) struct text t = {0};
 	size_t count = 0;
-	int e = follow_open(journal_path, false, &f, err);
+	int e = follow_open_journal(j, &f, err);
 	if (e < 0)
 		return e;
 	text_append_char(&t, '[');

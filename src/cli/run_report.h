@@ -5,6 +5,7 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/id_list.h"
+#include "queue/journal/journal.h"
 
 struct run_report {
 	struct id_list open; /* ascending; that were not over when it began */
@@ -12,12 +13,12 @@ struct run_report {
 };
 
 /* Before the run adds anything. */
-int run_report_begin(struct run_report *r, const char *journal_path, struct gd_error *err);
+int run_report_begin(struct run_report *r, const struct journal *j, struct gd_error *err);
 void run_report_finish(struct run_report *r);
 
 /* On standard output: those that the run added (`own`), or, where it is NULL, all that were open or new, unless held.
  */
 int run_report_print(
-	const struct run_report *r, const struct id_list *own, const char *journal_path, struct gd_error *err);
+	const struct run_report *r, const struct id_list *own, const struct journal *j, struct gd_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/json_put.h"
+#include "base/trust.h"
 
 void history_init(struct history *h)
 {
@@ -36,20 +37,31 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 
 /* ---- Writing --------------------------------------------------------------- */
 
+int history_refuse(const char *path, const char *objection, struct gd_error *err)
+{
+	return error_set(err, -EPERM,
+		"refusing to use '%s': it %s, who could change what is said to be done; make it yours alone to write or remove it, or use --trust if you accept that",
+		path, objection);
+}
+
 int history_open(struct history *h, const char *path, struct gd_error *err)
 {
 	struct stat st;
 	int r = history_lock_take(&h->lock, path, err);
 	if (r < 0)
 		return r;
+	/* Not for the group to write, whatever the umask is: nobody else says what is done. */
 	cleanup_(closep) int fd =
-		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
 	if (fd < 0)
 		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
 	if (fstat(fd, &st) < 0)
 		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "opening '%s': it is no regular file", path);
+	const char *objection = h->checked ? trust_objection(fd) : NULL;
+	if (objection)
+		return history_refuse(path, objection, err);
 	/* A torn line becomes one of its own; one that lacks nothing but its end is saved by it. */
 	char last = '\n';
 	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)

@@ -36,6 +36,7 @@ struct history_entry {
 };
 
 struct history {
+	bool checked; /* set it: refuse a file that other users can write, who could say that anything is done */
 	struct history_entry *entries;
 	size_t count, capacity;
 	struct path_map by_file;
@@ -56,6 +57,9 @@ void history_finish(struct history *h);
 /* Loads the file; a missing file has no lines. */
 int history_load(struct history *h, const char *path, struct gd_error *err);
 const struct history_entry *history_find(const struct history *h, const char *file);
+
+/* Returns -EPERM and says: refusing to use 'path': it can be written by its group; what to do. */
+int history_refuse(const char *path, const char *objection, struct gd_error *err);
 
 /* Opens for writing, made if need be. -EBUSY while another launcher does. */
 int history_open(struct history *h, const char *path, struct gd_error *err);

@@ -104,13 +104,15 @@ static int take_line(void *context, const struct history_line *line)
 int history_load(struct history *h, const char *path, struct gd_error *err)
 {
 	struct history_loading loading = {.history = h};
-	struct history_reader reader = {.take = take_line, .context = &loading};
+	struct history_reader reader = {.take = take_line, .context = &loading, .checked = h->checked};
 	int r = history_reader_run(&reader, path);
 	h->size_read = reader.size_read;
 	h->bad_lines = reader.bad_lines;
 	h->first_bad_line = reader.first_bad_line;
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
+	if (r == -EPERM && reader.objection)
+		return history_refuse(path, reader.objection, err);
 	if (r < 0)
 		return error_set(err, r, "reading '%s': %s", path,
 			loading.why.code ? loading.why.message : history_reader_words(r));

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/line_reader.h"
+#include "base/trust.h"
 
 static int parse(const char *text, size_t size, struct json_value *ret_event, struct history_line *ret)
 {
@@ -71,26 +72,15 @@ static int take_line(const struct history_reader *r, const char *text, size_t si
 	return r->take(r->context, &line);
 }
 
-/* Does not wait for a pipe that somebody put there. */
-static int open_file(const char *path, int *ret_fd)
-{
-	struct stat st;
-	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	*ret_fd = take_fd(&fd);
-	return 0;
-}
-
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
-	cleanup_(closep) int fd = -1;
-	int opened = open_file(path, &fd);
-	if (opened < 0)
-		return opened;
+	cleanup_(closep) int fd = file_open_regular(AT_FDCWD, path, 0);
+	if (fd < 0)
+		return fd;
+	r->objection = r->checked ? trust_objection(fd) : NULL;
+	if (r->objection)
+		return -EPERM;
 	cleanup_(line_reader_finish) struct line_reader lines = {.fd = fd, .max_bytes = HISTORY_MAX_LINE_BYTES};
 	const char *text;
 	ssize_t n;

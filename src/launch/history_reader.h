@@ -42,9 +42,11 @@ struct history_reader {
 	history_take_fn *take;
 	void *context;
 	bool skip_unfinished; /* ignore a last line without a newline: it may still be being written */
+	bool checked;         /* only a file that no other user can write is read; others are -EPERM */
 	/* Filled in by history_reader_run(). */
 	uint64_t bad_lines, first_bad_line;
-	uint64_t size_read; /* bytes */
+	uint64_t size_read;    /* bytes */
+	const char *objection; /* after -EPERM: why, see base/trust.h */
 };
 
 /* Longer lines are not ours: the file is another user's, or has a hole. */

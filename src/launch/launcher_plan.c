@@ -89,6 +89,7 @@ static int read_history(struct gd_launcher *l, struct gd_error *err)
 	int n = snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return error_set(err, -ENAMETOOLONG, "output folder '%s': the name is too long", l->options.output_dir);
+	l->history.checked = !l->options.trust_output_dir;
 	int r = history_load(&l->history, path, err);
 	if (r == 0 && l->history.bad_lines)
 		launcher_warn(l, "'%s': %llu bad lines skipped, the first is line %llu", path,

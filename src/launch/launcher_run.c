@@ -142,6 +142,7 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);
+	l->history.checked = !l->options.trust_output_dir;
 	r = history_open(&l->history, path, err);
 	if (r < 0)
 		return r;

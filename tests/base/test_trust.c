@@ -256,6 +256,50 @@ static int opens(const char *path, bool check_above, const char *expected, struc
 	return 0;
 }
 
+static void finds(const char *path, const char *folder, const char *name)
+{
+	struct stat opened, there;
+	struct gd_error err = {0};
+	char *found = NULL;
+	int fd = -1;
+	assert_int_equal(trust_open_parent(path, &fd, &found, &err), 0);
+	assert_string_equal(found, name);
+	assert_int_equal(fstat(fd, &opened) | stat(folder, &there), 0);
+	assert_int_equal(opened.st_ino, there.st_ino);
+	free(found);
+	close(fd);
+}
+
+static void test_directory_of_a_file_is_opened_through_links_of_the_user(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	char *name = NULL;
+	int fd = -1;
+	scratch_write_text("top/file", "x");
+	assert_int_equal(symlink("top", "way"), 0);
+	assert_int_equal(symlink("../way/file", "top/link"), 0);
+	assert_int_equal(symlink("way/link", "twice"), 0);
+	assert_int_equal(symlink("way/new", "dangling"), 0);
+	assert_int_equal(symlink("loop", "loop"), 0);
+	finds("top/file", "top", "file");
+	finds("way/link", "top", "file");
+	finds("twice", "top", "file");
+	finds("dangling", "top", "new");
+	finds("top/new", "top", "new");
+	finds("new", ".", "new");
+	assert_int_equal(trust_open_parent("loop", &fd, &name, &err), -ELOOP);
+	assert_int_equal(trust_open_parent("/", &fd, &name, &err), -EISDIR);
+	assert_int_equal(trust_open_parent("none/file", &fd, &name, &err), -ENOENT);
+	assert_int_equal(trust_open_parent("top/file/below", &fd, &name, &err), -ENOTDIR);
+	if (geteuid() == 0) {
+		assert_int_equal(lchown("way", 54321, 54321), 0);
+		assert_int_equal(trust_open_parent("twice", &fd, &name, &err), -EPERM);
+		check_contains(err.message, "/way' is a symbolic link of another user");
+	}
+	assert_true(fd == -1 && !name);
+}
+
 static void test_directory_is_opened_through_links_of_the_user(void **state)
 {
 	(void)state;
@@ -375,6 +419,7 @@ int main(void)
 		T(test_path_must_be_absolute_and_name_a_file),
 		T(test_links_of_the_last_component_are_followed),
 		T(test_link_of_another_user_is_told_wherever_it_is),
+		T(test_directory_of_a_file_is_opened_through_links_of_the_user),
 		T(test_directory_is_opened_through_links_of_the_user),
 		T(test_directory_is_not_opened_through_links_of_another_user),
 		T(test_directory_is_not_opened_where_others_can_rename_it),

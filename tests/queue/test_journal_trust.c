@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Journals that another user can have written, or that are none: neither executed nor changed. */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+#include "queue/journal/environment.h"
 #include "queue/journal/journal.h"
+#include "queue/journal/prune.h"
 #include "queue/journal/trust.h"
 #include "support/scratch.h"
 
@@ -140,11 +146,111 @@ static void test_journal_and_link_of_another_user_are_refused(void **state)
 	journal_close(opened());
 	assert_int_equal(lchown("link", OTHER, OTHER), 0);
 	refused("link", -EPERM, "it is a symbolic link of another user");
+	assert_int_equal(symlink(".", "here") | lchown("here", OTHER, OTHER), 0);
+	refused("here/jobs.jsonl", -EPERM, "it leads through a symbolic link of another user");
+	refused("here/new.jsonl", -EPERM, "it leads through a symbolic link of another user");
+	assert_false(scratch_has("new.jsonl"));
 	assert_int_equal(chown("jobs.jsonl", OTHER, OTHER), 0);
 	refused("jobs.jsonl", -EPERM, "it belongs to another user");
 	assert_int_equal(chown("jobs.jsonl", 0, 0), 0);
 	assert_int_equal(chown("jobs.jsonl.d", OTHER, OTHER), 0);
 	refused("jobs.jsonl", -EPERM, "jobs.jsonl.d': it belongs to another user");
+}
+
+/* Somebody else renames the directory and puts a link to another queue in its place. */
+static void test_journal_stays_in_its_directory(void **state)
+{
+	(void)state;
+	struct journal *j;
+	struct prune_result pruned;
+	struct gd_error err = {0};
+	assert_int_equal(mkdir("project", 0700) | mkdir("other", 0700), 0);
+	write_file("project/jobs.jsonl", "{\"command\":\"x\",\"status\":\"completed\"}\n", 0600);
+	write_file("other/jobs.jsonl", HEADER ADD, 0600);
+	assert_int_equal(journal_open("project/jobs.jsonl", false, &j, &err), 0);
+	assert_int_equal(journal_lock(j, &err), 0);
+	assert_int_equal(rename("project", "kept") | symlink("other", "project"), 0);
+	write_file("kept/jobs.jsonl.d/draft", HEADER, 0600);
+	assert_int_equal(journal_replace(j, "draft", &err), 0);
+	assert_int_equal(journal_append(j, ADD, strlen(ADD), NULL, &err), 0);
+	journal_unlock(j);
+	assert_string_equal(scratch_read("kept/jobs.jsonl"), HEADER ADD);
+	/* Nothing else is written until the directory is back. */
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
+	check_contains(err.message, "another directory was put in the place of its own");
+	assert_int_equal(prune(j, 0, &pruned, &err), -EPERM);
+	assert_int_equal(unlink("project"), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -ENOENT);
+	assert_int_equal(rename("kept", "project"), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
+	assert_string_equal(scratch_read("project/jobs.jsonl"), HEADER ADD ADD);
+	journal_close(j);
+	assert_string_equal(scratch_read("other/jobs.jsonl"), HEADER ADD);
+	assert_false(scratch_has("other/jobs.jsonl.d"));
+	assert_false(scratch_has("other/jobs.jsonl.archive"));
+}
+
+static void test_directory_that_was_removed_and_made_again_is_used(void **state)
+{
+	(void)state;
+	struct journal *j;
+	struct gd_error err = {0};
+	char removed[SCRATCH_PATH_SIZE + 16];
+	assert_int_equal(mkdir("project", 0700), 0);
+	assert_int_equal(journal_open("project/jobs.jsonl", false, &j, &err), 0);
+	snprintf(removed, sizeof(removed), "%s/project", scratch_path());
+	assert_int_equal(scratch_remove(removed), 0);
+	assert_int_equal(journal_absence_limit_ms(j), JOURNAL_REMOVED_MS);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -ENOENT);
+	check_contains(err.message, "project/jobs.jsonl': directory '");
+	assert_int_equal(mkdir("project", 0700), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
+	check_contains(scratch_read("project/jobs.jsonl"), "}\n" ADD);
+	journal_close(j);
+}
+
+/* A pipe, a sparse file and a link where the environment of a job should be: reading needs no trust. */
+static void test_environment_is_a_small_regular_file(void **state)
+{
+	(void)state;
+	char *text;
+	size_t size;
+	int dir_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(dir_fd >= 0);
+	assert_int_equal(mkdir("env", 0700), 0);
+	assert_int_equal(mkfifo("env/pipe", 0600), 0);
+	assert_int_equal(environment_load(dir_fd, "pipe", &text, &size), -EINVAL);
+	write_file("env/large", "", 0600);
+	assert_int_equal(truncate("env/large", (off_t)1 << 40), 0);
+	assert_int_equal(environment_load(dir_fd, "large", &text, &size), -EFBIG);
+	assert_int_equal(symlink("large", "env/link"), 0);
+	assert_true(environment_load(dir_fd, "link", &text, &size) < 0);
+	close(dir_fd);
+}
+
+/* Opening a device can have effects, so what is not a regular file is not opened at all. */
+static void test_reading_opens_regular_files_only(void **state)
+{
+	(void)state;
+	struct journal_reader r;
+	char *text, event[sizeof(struct inotify_event) + NAME_MAX + 1];
+	size_t size;
+	pid_t holder;
+	int lines = 0, dir_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), watch_fd = inotify_init1(IN_NONBLOCK);
+	assert_int_equal(mkdir("devices", 0700) | symlink("devices", "env"), 0);
+	assert_int_equal(mkfifo("devices/watchdog", 0600), 0);
+	assert_true(inotify_add_watch(watch_fd, "devices/watchdog", IN_OPEN) >= 0);
+	assert_int_equal(journal_reader_init(&r, "devices/watchdog"), 0);
+	assert_int_equal(journal_reader_read(&r, count_line, &lines), -EINVAL);
+	journal_reader_finish(&r);
+	assert_int_equal(environment_load(dir_fd, "watchdog", &text, &size), -EINVAL);
+	assert_int_equal(lock_holder_at(dir_fd, "env/watchdog", &holder), -EINVAL);
+	assert_true(read(watch_fd, event, sizeof(event)) < 0 && errno == EAGAIN);
+	/* The watch works. */
+	close(open("devices/watchdog", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+	assert_true(read(watch_fd, event, sizeof(event)) > 0);
+	close(watch_fd);
+	close(dir_fd);
 }
 
 int main(void)
@@ -155,6 +261,10 @@ int main(void)
 		scratch_test(test_reader_that_executes_reads_no_file_of_others),
 		scratch_test(test_file_is_changed_only_if_it_is_a_journal),
 		scratch_test(test_journal_and_link_of_another_user_are_refused),
+		scratch_test(test_journal_stays_in_its_directory),
+		scratch_test(test_directory_that_was_removed_and_made_again_is_used),
+		scratch_test(test_environment_is_a_small_regular_file),
+		scratch_test(test_reading_opens_regular_files_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,12 +119,12 @@ int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size)
 	if (strlen(name) >= HASH_TEXT || strchr(name, '/'))
 		return -EINVAL;
 	snprintf(path, sizeof(path), "env/%s", name);
-	cleanup_(closep) int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	cleanup_(closep) int fd = file_open_regular(dir_fd, path, O_NOFOLLOW);
 	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
 	if (st.st_size > MAX_BYTES)
 		return -EFBIG;
 	cleanup_(freep) char *data = malloc((size_t)st.st_size + 1);

@@ -12,11 +12,26 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/trust.h"
 
 /* Prunes are rare: somebody who replaces the journal all the time wants its readers to hang. */
 #define MOST_RESETS 100
 
-static int open_path(const char *path, bool watch, bool checked, struct follow *ret, struct gd_error *err)
+/* Reads all there is, if the reader could be made (r). */
+static int begin(struct follow *f, int r, const char *path, struct follow *ret, struct gd_error *err)
+{
+	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(f, err);
+	if (r == 0 && f->reader.fd < 0)
+		r = error_set(err, -ENOENT,
+			"reading journal '%s': there is none; add jobs with 'gpuq add' or 'gpuq run'", path);
+	if (r < 0)
+		follow_close(f);
+	else
+		*ret = *f;
+	return r;
+}
+
+int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
 {
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
@@ -25,30 +40,25 @@ static int open_path(const char *path, bool watch, bool checked, struct follow *
 	if (r < 0)
 		return r;
 	r = journal_reader_init(&f.reader, f.path);
-	f.reader.checked = checked;
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
 	if (r == 0 && asprintf(&dir, "%s.d", f.path) >= 0)
 		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(&f, err);
-	if (r == 0 && f.reader.fd < 0)
-		r = error_set(err, -ENOENT,
-			"reading journal '%s': there is none; add jobs with 'gpuq add' or 'gpuq run'", path);
-	if (r < 0)
-		follow_close(&f);
-	else
-		*ret = f;
-	return r;
-}
-
-int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
-{
-	return open_path(path, watch, false, ret, err);
+	return begin(&f, r, path, ret, err);
 }
 
 int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_error *err)
 {
-	return open_path(j->path, false, !j->accepted, ret, err);
+	struct follow f = {.watch_fd = -1, .path = strdup(j->path)};
+	jobs_init(&f.jobs);
+	f.dir_fd = fcntl(j->dir_fd, F_DUPFD_CLOEXEC, 3);
+	int r = journal_reader_init_at(&f.reader, j);
+	return begin(&f, f.path ? r : -ENOMEM, j->path, ret, err);
+}
+
+void follow_insist_on_trust(struct follow *f)
+{
+	f->reader.checked = !trust_objection(f->reader.fd);
 }
 
 void follow_close(struct follow *f)

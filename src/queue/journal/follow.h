@@ -18,9 +18,17 @@ struct follow {
 
 /* Reads all there is. Makes no file and needs no right to write. -ENOENT where there is no journal. */
 int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err);
-/* The same for a program that acts on what it reads: only a file that passes the check of journal_open() is read. */
+/*
+ * The same for a program that acts on what it reads: only a file in the journal's directory that passes the check of
+ * journal_open() is read. Close it before the journal.
+ */
 int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_error *err);
 void follow_close(struct follow *f);
+/*
+ * For a program on whose answer somebody acts: if no other user can have written the journal, no file that another user
+ * puts in its place is read either (-EPERM).
+ */
+void follow_insist_on_trust(struct follow *f);
 
 /* Reads what is new. */
 int follow_update(struct follow *f, struct gd_error *err);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,19 +46,38 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 int journal_absence_limit_ms(const struct journal *j)
 {
 	struct stat lock, st;
-	cleanup_(freep) char *folder = strdup(j->path);
-	if (!folder || fstat(j->lock_fd, &lock) < 0 || stat(dirname(folder), &st) == 0 || errno != ENOENT)
+	if (fstat(j->lock_fd, &lock) < 0 || stat(j->parent_path, &st) == 0 || errno != ENOENT)
 		return 0;
 	return lock.st_nlink > 0 ? JOURNAL_RENAMED_MS : JOURNAL_REMOVED_MS;
 }
 
+/*
+ * What was renamed away is not written to until it is back: working directories and logs of jobs are known by their
+ * paths, and what is there now may be somebody else's. A directory that was removed and made again is opened anew.
+ */
+static int check_parent(const struct journal *j, struct gd_error *err)
+{
+	struct stat there, mine;
+	if (journal_parent_is_removed(j))
+		return 0;
+	if (stat(j->parent_path, &there) < 0 || fstat(j->parent_fd, &mine) < 0)
+		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+	if (there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)
+		return 0;
+	return error_set(
+		err, -EPERM, "refusing to use '%s': another directory was put in the place of its own", j->path);
+}
+
 static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)
 {
-	if (stat(j->path, ret) < 0 && errno != ENOENT)
+	int r = check_parent(j, err);
+	if (r < 0)
+		return r;
+	if (fstatat(j->parent_fd, j->name, ret, 0) < 0 && errno != ENOENT)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	else if (ret->st_nlink > 0 && ret->st_dev == j->dev && ret->st_ino == j->ino)
 		return 0;
-	int r = journal_open_file(j, err);
+	r = journal_open_file(j, err);
 	if (r < 0)
 		return r;
 	if (fstat(j->fd, ret) < 0)
@@ -177,11 +195,7 @@ int journal_append_line(struct journal *j, const void *line, size_t size, struct
 
 static int sync_directory(const struct journal *j)
 {
-	const char *slash = strrchr(j->path, '/');
-	cleanup_(freep) char *dir = strndup(j->path, slash == j->path ? 1 : (size_t)(slash - j->path));
-	if (!dir)
-		return -ENOMEM;
-	cleanup_(closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_(closep) int fd = openat(j->parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/* Some file systems cannot sync a directory and fail with EINVAL. */
@@ -205,7 +219,7 @@ int journal_replace(struct journal *j, const char *draft, struct gd_error *err)
 	int r = journal_raise_fence(j, err);
 	if (r < 0)
 		return r;
-	if (renameat(j->dir_fd, draft, AT_FDCWD, j->path) < 0)
+	if (renameat(j->dir_fd, draft, j->parent_fd, j->name) < 0)
 		return error_set(err, -errno, "replacing journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
 	r = journal_open_file(j, err);

@@ -46,9 +46,12 @@
 #include "gpu_dispatch.h"
 
 struct journal {
-	char *path;     /* absolute */
-	char *dir_path; /* path + ".d" */
-	int fd;         /* the journal, O_APPEND */
+	char *path;       /* absolute */
+	const char *name; /* the last part of the path */
+	char *dir_path;   /* path + ".d" */
+	char *parent_path;
+	int parent_fd; /* the directory in which the journal is */
+	int fd;        /* the journal, O_APPEND */
 	int dir_fd;
 	int lock_fd;
 	bool locked;
@@ -65,15 +68,20 @@ struct journal {
 
 /*
  * The absolute path of a journal that is there or will be: symbolic links are followed, for prune renames.
- * *ret_foreign (may be NULL): the path leads through a link of another user.
+ * *ret_objection (may be NULL): NULL, or how another user chose the file, for trust_refuse().
  */
-int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_error *err);
+int journal_resolve(const char *path, char **ret, const char **ret_objection, struct gd_error *err);
 
 /*
  * Opens the journal and its folder for writing; makes both (for the owner alone) if they are not there.
  * -EPERM if another user can have written one of them, unless `accepted`; -EINVAL if the file is not a journal.
+ *
+ * The directory stays open, and files are opened and renamed in it, not by their paths: another user who can rename
+ * directories above cannot lead the journal elsewhere.
  */
 int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err);
+/* The same in a directory that is open (parent_fd of another process); the path is absolute and has no links. */
+int journal_open_at(int parent_fd, const char *path, bool accepted, struct journal **ret, struct gd_error *err);
 void journal_close(struct journal *j); /* NULL is fine */
 void journal_closep(struct journal **j);
 
@@ -127,6 +135,7 @@ int journal_replace(struct journal *j, const char *draft, struct gd_error *err);
  */
 struct journal_reader {
 	const char *path;
+	const struct journal *journal; /* NULL: the file is opened by its path, not in the journal's directory */
 	bool checked;          /* set it to execute what is read: only trusted files are read, others are -EPERM */
 	const char *objection; /* after -EPERM: why, for trust_refuse() */
 	int fd;                /* -1: not there yet */
@@ -143,6 +152,8 @@ typedef int journal_line_fn(void *context, uint64_t line_no, const char *line, s
 
 /* path, from journal_resolve(), is not copied. A file that is not there yet is an empty one. */
 int journal_reader_init(struct journal_reader *r, const char *path);
+/* The same in the directory of the journal, for a program that acts on what it reads. Sets `checked`. */
+int journal_reader_init_at(struct journal_reader *r, const struct journal *j);
 /* The same for the file that the journal has open, whatever is at its path. */
 int journal_reader_init_open(struct journal_reader *r, const struct journal *j);
 void journal_reader_finish(struct journal_reader *r);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@
 #include "base/trust.h"
 #include "queue/journal/trust.h"
 
-int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_error *err)
+/* Also through links of other users: reading needs no trust. */
+static int resolve_any(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
 {
 	cleanup_(freep) char *target = NULL;
 	bool foreign = false;
@@ -37,28 +39,100 @@ int journal_resolve(const char *path, char **ret, bool *ret_foreign, struct gd_e
 	if (asprintf(&joined, "%s/%s", strcmp(real_dir, "/") == 0 ? "" : real_dir, base) < 0)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
 	*ret = joined;
-	if (ret_foreign)
-		*ret_foreign = foreign;
+	*ret_objection = foreign ? TRUST_FOREIGN_LINK : NULL;
+	return 0;
+}
+
+/* The path of a file in an open directory. */
+static int path_below(int dir_fd, const char *name, char **ret)
+{
+	char proc[32], dir[PATH_MAX];
+	struct stat st, found;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", dir_fd);
+	ssize_t n = readlink(proc, dir, sizeof(dir));
+	if (n < 0 || (size_t)n >= sizeof(dir))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	dir[n] = '\0';
+	if (fstat(dir_fd, &st) < 0 || lstat(dir, &found) < 0)
+		return -errno;
+	if (st.st_dev != found.st_dev || st.st_ino != found.st_ino)
+		return -ESTALE;
+	if (asprintf(ret, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int journal_resolve(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
+{
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	const char *objection = NULL;
+	size_t length = strlen(path);
+	int r = trust_open_parent(path, &dir_fd, &name, NULL);
+	bool is_directory =
+		length == 0 || path[length - 1] == '/' || (name && (!strcmp(name, ".") || !strcmp(name, "..")));
+	if (r == 0 && !is_directory)
+		r = path_below(dir_fd, name, ret);
+	if (r < 0 || is_directory) {
+		int e = resolve_any(path, ret, &objection, err);
+		if (e < 0)
+			return e;
+		if (!objection)
+			objection = r == -EPERM ? TRUST_FOREIGN_WAY : "has just been replaced";
+	}
+	if (ret_objection)
+		*ret_objection = objection;
 	return 0;
 }
 
 /* With O_CREAT alone, the kernel may refuse files of others in sticky directories before we can say why. */
-static int open_or_create(const char *path)
+static int open_or_create(int dir_fd, const char *name)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
 	for (int tries = 0; tries < 100; tries++) {
-		int fd = open(path, flags);
+		int fd = openat(dir_fd, name, flags);
 		if (fd < 0 && errno == ENOENT)
-			fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+			fd = openat(dir_fd, name, flags | O_CREAT | O_EXCL, 0600);
 		if (fd >= 0 || errno != EEXIST)
 			return fd;
 	}
 	return -1;
 }
 
+bool journal_parent_is_removed(const struct journal *j)
+{
+	struct stat st;
+	return fstat(j->parent_fd, &st) < 0 ? errno == ESTALE : st.st_nlink == 0;
+}
+
+/* A directory that was removed and made again is another one. */
+static int open_parent(struct journal *j, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	if (j->parent_fd >= 0 && !journal_parent_is_removed(j))
+		return 0;
+	const char *dir = j->parent_path;
+	int r = j->accepted ? 0 : trust_open_directory(dir, false, &fd, &why);
+	if (j->accepted)
+		fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (j->accepted && fd < 0)
+		r = -errno;
+	if (r == -EPERM)
+		return trust_refuse(j->path, TRUST_FOREIGN_WAY, err);
+	if (r < 0)
+		return error_set(err, r, "opening journal '%s': directory '%s': %s", j->path, dir, error_words(r));
+	closep(&j->parent_fd);
+	j->parent_fd = take_fd(&fd);
+	return 0;
+}
+
 int journal_open_file(struct journal *j, struct gd_error *err)
 {
-	cleanup_(closep) int fd = open_or_create(j->path);
+	int r = open_parent(j, err);
+	if (r < 0)
+		return r;
+	cleanup_(closep) int fd = open_or_create(j->parent_fd, j->name);
 	if (fd < 0)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
@@ -66,7 +140,7 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "opening journal '%s': it is not a regular file", j->path);
-	int r = j->accepted ? 0 : trust_check(fd, j->path, err);
+	r = j->accepted ? 0 : trust_check(fd, j->path, err);
 	if (r < 0)
 		return r;
 	if (j->fd >= 0)
@@ -117,11 +191,18 @@ static int open_dir(
 	return r;
 }
 
+static const char *folder_name(const struct journal *j)
+{
+	return j->dir_path + (j->name - j->path);
+}
+
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
 	static const char *const parts[] = {"keepers", "env"};
 	cleanup_(closep) int dir_fd = -1;
-	int r = open_dir(j, AT_FDCWD, j->dir_path, j->dir_path, &dir_fd, err);
+	int r = open_parent(j, err);
+	if (r == 0)
+		r = open_dir(j, j->parent_fd, folder_name(j), j->dir_path, &dir_fd, err);
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
 		cleanup_(closep) int part_fd = -1;
 		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
@@ -143,27 +224,28 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 /* A file that was damaged at its beginning is still recognized by the counters in its folder, if there is one. */
 static int check_recognized(const struct journal *j, struct gd_error *err)
 {
-	if (j->recognized || access(j->dir_path, F_OK) == 0)
+	if (j->recognized || faccessat(j->parent_fd, folder_name(j), F_OK, 0) == 0)
 		return 0;
 	return journal_refuse_unrecognized(j, err);
 }
 
-int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)
+int journal_open_at(int parent_fd, const char *path, bool accepted, struct journal **ret, struct gd_error *err)
 {
 	cleanup_(journal_closep) struct journal *j = calloc(1, sizeof(*j));
 	if (!j)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
-	j->fd = j->dir_fd = j->lock_fd = -1;
+	j->fd = j->dir_fd = j->lock_fd = j->parent_fd = -1;
 	j->accepted = accepted;
-	bool foreign = false;
-	int r = journal_resolve(path, &j->path, &foreign, err);
-	if (r == 0 && foreign && !accepted)
-		r = trust_refuse(path, TRUST_FOREIGN_LINK, err);
-	if (r < 0)
-		return r;
-	if (asprintf(&j->dir_path, "%s.d", j->path) < 0)
+	j->path = strdup(path);
+	if (!j->path || asprintf(&j->dir_path, "%s.d", j->path) < 0)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
-	r = journal_open_file(j, err);
+	j->name = strrchr(j->path, '/') + 1;
+	j->parent_path = strndup(j->path, j->name - 1 == j->path ? 1 : (size_t)(j->name - 1 - j->path));
+	if (!j->parent_path)
+		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+	if (parent_fd >= 0 && (j->parent_fd = fcntl(parent_fd, F_DUPFD_CLOEXEC, 3)) < 0)
+		return error_set(err, -errno, "opening journal '%s': %s", path, error_words(errno));
+	int r = journal_open_file(j, err);
 	if (r == 0)
 		r = check_recognized(j, err);
 	if (r == 0)
@@ -174,6 +256,16 @@ int journal_open(const char *path, bool accepted, struct journal **ret, struct g
 	return 0;
 }
 
+int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)
+{
+	cleanup_(freep) char *real = NULL;
+	const char *objection = NULL;
+	int r = journal_resolve(path, &real, &objection, err);
+	if (r == 0 && objection && !accepted)
+		r = trust_refuse(path, objection, err);
+	return r < 0 ? r : journal_open_at(-1, real, accepted, ret, err);
+}
+
 void journal_close(struct journal *j)
 {
 	if (!j)
@@ -182,7 +274,9 @@ void journal_close(struct journal *j)
 	closep(&j->fd);
 	closep(&j->dir_fd);
 	closep(&j->lock_fd);
+	closep(&j->parent_fd);
 	free(j->path);
+	free(j->parent_path);
 	free(j->dir_path);
 	free(j);
 }

@@ -10,7 +10,10 @@
 
 #include "queue/journal/journal.h"
 
-/* Opens the file at the path, in place of the one that is open; creates it if it is missing. Sets `recognized`. */
+/* Whether the directory that the journal was in does not exist any more. */
+bool journal_parent_is_removed(const struct journal *j);
+/* Opens the file of the journal's name, in place of the one that is open; creates it if it is missing. Sets
+ * `recognized`. */
 int journal_open_file(struct journal *j, struct gd_error *err);
 /* The same for the folder FILE.d and its append lock. */
 int journal_open_folder(struct journal *j, struct gd_error *err);

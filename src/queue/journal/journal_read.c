@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "queue/journal/trust.h"
 
@@ -29,9 +30,17 @@ int journal_reader_init(struct journal_reader *r, const char *path)
 	return 0;
 }
 
-int journal_reader_init_open(struct journal_reader *r, const struct journal *j)
+int journal_reader_init_at(struct journal_reader *r, const struct journal *j)
 {
 	int e = journal_reader_init(r, j->path);
+	r->journal = j;
+	r->checked = !j->accepted;
+	return e;
+}
+
+int journal_reader_init_open(struct journal_reader *r, const struct journal *j)
+{
+	int e = journal_reader_init_at(r, j);
 	if (e < 0)
 		return e;
 	/* Closing a descriptor of the journal releases no lock: the lock is on append.lock. */
@@ -52,18 +61,24 @@ void journal_reader_finish(struct journal_reader *r)
 	*r = (struct journal_reader){.fd = -1};
 }
 
+static int reader_dir(const struct journal_reader *r)
+{
+	return r->journal ? r->journal->parent_fd : AT_FDCWD;
+}
+
+static const char *reader_name(const struct journal_reader *r)
+{
+	return r->journal ? r->journal->name : r->path;
+}
+
 static int reader_open(struct journal_reader *r)
 {
-	cleanup_(closep) int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+	cleanup_(closep) int fd = file_open_regular(reader_dir(r), reader_name(r), O_NOFOLLOW);
 	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+		return fd == -ENOENT ? 0 : fd;
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
 	r->objection = r->checked ? trust_objection(fd) : NULL;
 	if (r->objection)
 		return -EPERM;
@@ -120,7 +135,8 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	}
 	/* Looked at before the last read: what was appended to the old file came before the rename. */
 	struct stat at_path, mine;
-	bool replaced = stat(r->path, &at_path) == 0 && (at_path.st_dev != r->dev || at_path.st_ino != r->ino);
+	bool replaced = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0 &&
+			(at_path.st_dev != r->dev || at_path.st_ino != r->ino);
 	int e = read_to_end(r, fn, context);
 	if (e < 0)
 		return e;

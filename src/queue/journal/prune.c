@@ -199,15 +199,17 @@ static int archive_failed(const char *path, int code, struct gd_error *err)
 
 static int open_archive(struct pruning *p, const char *path, const struct stat *journal, struct gd_error *err)
 {
+	int dir_fd = p->journal->parent_fd;
+	const char *name = strrchr(path, '/') + 1;
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
 	char last;
-	p->archive_fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+	p->archive_fd = openat(dir_fd, name, flags | O_CREAT | O_EXCL, 0600);
 	if (p->archive_fd >= 0) {
 		int r = keep_owner(p->archive_fd, journal);
 		return r < 0 ? archive_failed(path, r, err) : 0;
 	}
-	p->archive_fd = errno == EEXIST ? open(path, flags) : -1;
+	p->archive_fd = errno == EEXIST ? openat(dir_fd, name, flags) : -1;
 	if (p->archive_fd < 0 || fstat(p->archive_fd, &st) < 0)
 		return archive_failed(path, -errno, err);
 	if (!S_ISREG(st.st_mode))

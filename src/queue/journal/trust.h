@@ -31,7 +31,8 @@ int trust_check(int fd, const char *path, struct gd_error *err);
 /* Returns -EPERM and says: refusing to use 'path': it belongs to another user; what to do. */
 int trust_refuse(const char *path, const char *objection, struct gd_error *err);
 
-/* The objection to a path that leads through a link of another user, for trust_refuse(). */
+/* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"
+#define TRUST_FOREIGN_WAY  "leads through a symbolic link of another user"
 
 #endif

@@ -67,6 +67,15 @@ static int open_existing(const struct attempt_log_options *o, int *ret)
 	return 0;
 }
 
+/* Whether another user can have put there what is no directory, or moved the directory away. */
+static bool is_blocked_by_others(const char *path)
+{
+	struct stat st;
+	cleanup_(closep) int fd = -1;
+	bool foreign = lstat(path, &st) == 0 && st.st_uid != 0 && st.st_uid != geteuid();
+	return foreign || trust_open_directory(path, true, &fd, NULL) == -EPERM;
+}
+
 static int open_directory(const struct attempt_log_options *o, int *ret)
 {
 	cleanup_(closep) int fd = -1;
@@ -76,6 +85,9 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 		if (r == 0)
 			r = open_existing(o, &fd);
 	}
+	bool is_blocked = r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -EPERM;
+	if (is_blocked && !o->accepted && is_blocked_by_others(o->directory))
+		return -ENOTUNIQ;
 	if (r < 0)
 		return r;
 	if (!o->accepted && trust_objection(fd))

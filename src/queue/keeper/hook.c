@@ -42,10 +42,9 @@ static int apply_if_its(void *context, uint64_t line_no, const char *line, size_
 static int read_lines(const struct journal *j, journal_line_fn *fn, void *context, struct jobs *js)
 {
 	struct journal_reader reader;
-	int r = journal_reader_init(&reader, j->path);
+	int r = journal_reader_init_at(&reader, j);
 	if (r < 0)
 		return r;
-	reader.checked = !j->accepted;
 	while ((r = journal_reader_read(&reader, fn, context)) == 1)
 		jobs_reset(js);
 	journal_reader_finish(&reader);

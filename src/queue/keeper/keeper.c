@@ -63,9 +63,15 @@ static int take_name(struct keeper *k)
 	return -EEXIST;
 }
 
+static int open_journal(struct keeper *k)
+{
+	const struct nursery_options *o = k->options;
+	return journal_open_at(o->parent_fd, o->journal_path, o->accepted, &k->journal, NULL);
+}
+
 static int keeper_open(struct keeper *k)
 {
-	int r = k->journal ? 0 : journal_open(k->journal_path, k->accepted, &k->journal, NULL);
+	int r = k->journal ? 0 : open_journal(k);
 	if (r == 0 && k->lock_fd < 0)
 		r = take_name(k);
 	if (r < 0 || k->announced)
@@ -337,9 +343,9 @@ static void keeper_round(struct keeper *k)
 		on_time(k);
 }
 
-_Noreturn void keeper_main(const char *journal_path, bool accepted, int fd)
+_Noreturn void keeper_main(const struct nursery_options *options, int fd)
 {
-	struct keeper k = {.journal_path = journal_path, .accepted = accepted, .runner_fd = fd, .lock_fd = -1};
+	struct keeper k = {.options = options, .runner_fd = fd, .lock_fd = -1};
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);

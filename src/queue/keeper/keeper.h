@@ -32,9 +32,10 @@
 #include <stdint.h>
 
 #include "queue/journal/journal.h"
+#include "queue/keeper/nursery.h"
 
-/* The body of a keeper; does not return. accepted: as journal_open() takes it. fd: its end of the socket. */
-_Noreturn void keeper_main(const char *journal_path, bool accepted, int fd);
+/* The body of a keeper; does not return. fd: its end of the socket. */
+_Noreturn void keeper_main(const struct nursery_options *options, int fd);
 
 /* Tells the keeper of that name to end the job, whoever started it: 0, -ESRCH where nobody holds its lock. */
 int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t id, bool at_once);

@@ -26,8 +26,7 @@ enum keeper_phase {
 };
 
 struct keeper {
-	const char *journal_path;
-	bool accepted;
+	const struct nursery_options *options;
 	struct journal *journal;
 	int runner_fd; /* -1: the runner is gone */
 	int signal_fd;

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -69,8 +70,8 @@ static void add_child(struct nursery *n, enum nursery_request request, int fd)
 		close(n->signal_fd);
 		free(n->children);
 		if (request == NURSERY_ADD_SYNCER)
-			syncer_main(n->options.journal_path, fd);
-		keeper_main(n->options.journal_path, n->options.accepted, fd);
+			syncer_main(n->options.parent_fd, strrchr(n->options.journal_path, '/') + 1, fd);
+		keeper_main(&n->options, fd);
 	}
 	if (pid > 0)
 		n->children[n->num_children++] = pid;
@@ -161,12 +162,15 @@ static void child_setup(struct nursery *n)
 }
 
 /* The runner's other descriptors, sockets of keepers above all, must not be held open by us when it is gone. */
-static void keep_only(int *fd)
+static void keep_only(int *fd, int *other_fd)
 {
-	if (*fd != 3 && dup3(*fd, 3, O_CLOEXEC) < 0)
+	/* First out of the way: one may be what the other becomes. */
+	int one = fcntl(*fd, F_DUPFD_CLOEXEC, 5), other = fcntl(*other_fd, F_DUPFD_CLOEXEC, 5);
+	if (one < 0 || other < 0 || dup3(one, 3, O_CLOEXEC) < 0 || dup3(other, 4, O_CLOEXEC) < 0)
 		_exit(1);
 	*fd = 3;
-	file_close_range(4, INT_MAX);
+	*other_fd = 4;
+	file_close_range(5, INT_MAX);
 }
 
 int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *ret_fd, struct gd_error *err)
@@ -183,7 +187,7 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 	}
 	if (pid == 0) {
 		struct nursery n = {.options = *options, .fd = fds[1]};
-		keep_only(&n.fd);
+		keep_only(&n.fd, &n.options.parent_fd);
 		child_setup(&n);
 		nursery_main(&n);
 	}

@@ -11,6 +11,7 @@
 /* What a nursery and its keepers need to know; paths are absolute. */
 struct nursery_options {
 	const char *journal_path;
+	int parent_fd; /* its directory */
 	bool accepted; /* as journal_open() takes it */
 };
 

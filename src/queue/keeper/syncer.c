@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 
-_Noreturn void syncer_main(const char *journal_path, int fd)
+_Noreturn void syncer_main(int parent_fd, const char *name, int fd)
 {
 	char bytes[64];
 	ssize_t n;
@@ -17,7 +17,8 @@ _Noreturn void syncer_main(const char *journal_path, int fd)
 	do {
 		n = read(fd, bytes, sizeof(bytes));
 		/* Opened each time: prune puts a new file in the journal's place. */
-		cleanup_(closep) int journal = open(journal_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		cleanup_(closep) int journal =
+			openat(parent_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 		if (journal >= 0)
 			(void)fdatasync(journal);
 	} while (n > 0 || (n < 0 && errno == EINTR));

@@ -10,7 +10,7 @@
 #define QUEUE_KEEPER_SYNCER_H
 
 /* In the new process; fd: its end of the socket. */
-_Noreturn void syncer_main(const char *journal_path, int fd);
+_Noreturn void syncer_main(int parent_fd, const char *name, int fd);
 
 /*
  * Asks for a sync, at the runner's end of the socket. Returns 0 also if the socket is full, because then a sync is

@@ -161,8 +161,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		runner_orphans_open(r);
 	if (e == 0)
-		e = nursery_start(
-			&(struct nursery_options){j->path, j->accepted}, &r->nursery_pid, &r->nursery_fd, err);
+		e = nursery_start(&(struct nursery_options){j->path, j->parent_fd, j->accepted}, &r->nursery_pid,
+			&r->nursery_fd, err);
 	if (e == 0)
 		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
 	if (e == 0)
@@ -172,9 +172,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		runner_claims_open(r);
 	if (e == 0)
-		e = journal_reader_init(&r->reader, j->path);
-	if (e == 0)
-		r->reader.checked = !j->accepted;
+		e = journal_reader_init_at(&r->reader, j);
 	if (e < 0) {
 		runner_destroy(r);
 		return e;

@@ -203,8 +203,9 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 		close(r->nursery_fd);
 		r->nursery_fd = -1;
 		r->orphaned = true;
-		e = nursery_start(&(struct nursery_options){r->journal->path, r->journal->accepted}, &r->nursery_pid,
-			&r->nursery_fd, NULL);
+		e = nursery_start(
+			&(struct nursery_options){r->journal->path, r->journal->parent_fd, r->journal->accepted},
+			&r->nursery_pid, &r->nursery_fd, NULL);
 		if (e == 0)
 			e = nursery_add_keeper(r->nursery_fd, &k->fd);
 	}
