@@ -228,10 +228,12 @@ class Core:
             self._interrupted = self._interrupted or stops > 1
         if stops:
             self._drop_backlog()
-        if not self._closing:
+        try:
             self.engine.expect_no_more()
-        for _ in range(stops):
-            self.engine.stop()
+            for _ in range(stops):
+                self.engine.stop()
+        except PoolClosed:
+            pass  # by another thread
 
     def finish(self) -> None:
         """Finishes the tasks that are left and closes the engine.
@@ -264,7 +266,10 @@ class Core:
         return True
 
     def _drained(self) -> bool:
-        return not (self._backlog or self.events or self.engine.outstanding())
+        try:
+            return not (self._backlog or self.events or self.engine.outstanding())
+        except PoolClosed:
+            return True  # by another thread
 
     def _drop_backlog(self) -> None:
         with self._backlog_lock:

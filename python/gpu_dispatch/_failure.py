@@ -69,7 +69,7 @@ def _rebuild(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     """
     try:
         return cls(*args)
-    except Exception:
+    except (Exception, SystemExit):
         error = cls.__new__(cls, *args)
         built_in = next(base for base in cls.__mro__ if base.__module__ == "builtins")
         built_in.__init__(error, *args)  # type: ignore[misc]
@@ -136,7 +136,7 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     if isinstance(pickled, bytes):
         try:
             error = loads(pickled)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             why = f"it cannot be unpickled: {problem!r}"
     if isinstance(error, BaseException) and not isinstance(error, Exception):
         # SystemExit or KeyboardInterrupt of a worker must not end the parent.

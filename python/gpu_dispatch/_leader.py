@@ -68,6 +68,7 @@ class Leader:
         self._when_idle: Callable[[], bool] | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._retired = False
+        self._ended = False
         self._thread_leads = False
         self.after_poll: Callable[[], None] = lambda: None
 
@@ -213,9 +214,17 @@ class Leader:
             return self._thread is not None
 
     def call_later(self, job: Callable[[], None]) -> None:
-        """Calls job() on the pool's thread, after the jobs that were given before."""
-        self._jobs.put(job)
-        if not self.start_thread():
+        """Calls job() on the pool's thread, after the jobs that were given before.
+
+        Here, if that thread has ended.
+        """
+        with self._thread_lock:
+            ended = self._ended
+            if not ended:
+                self._jobs.put(job)
+        if ended:
+            job()
+        elif not self.start_thread():
             self._run_jobs()
         elif self._thread_leads:
             self._engine.interrupt()
@@ -267,9 +276,15 @@ class Leader:
             if job is not None:
                 job()
 
+    def _may_end(self) -> bool:
+        """A job comes before this, and is done, or after it, and is done by its caller."""
+        with self._thread_lock:
+            self._ended = self._retired and self._jobs.empty()
+            return self._ended
+
     def _run(self) -> None:
         seen = -1
-        while not (self._retired and self._jobs.empty()):
+        while not self._may_end():
             try:
                 if self._when_idle is not None and self._jobs.empty() and self._when_idle():
                     self._when_idle = None

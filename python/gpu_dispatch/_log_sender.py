@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_dispatch import _engine
 from gpu_dispatch._log import MARK
+from gpu_dispatch.errors import TaskTimedOut
 
 __all__ = ["Sender"]
 
@@ -26,6 +27,8 @@ class Sender(logging.Handler):
         try:
             self.pending.append(_as_dictionary(record))
             self.send_pending()
+        except TaskTimedOut:
+            raise  # it ends the task
         except Exception:
             self.handleError(record)
 

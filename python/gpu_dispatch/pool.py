@@ -2,6 +2,7 @@
 """A pool of workers, one process per GPU, with the habits of `concurrent.futures`."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import warnings
@@ -287,7 +288,8 @@ class Pool:
             try:
                 self._core.finish()
             finally:
-                loop.call_soon_threadsafe(done)
+                with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                    loop.call_soon_threadsafe(done)
 
         self._core.leader.call_later(finish)
         await closed
@@ -322,8 +324,13 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
+        self._core.check_process()
         self._core.refuse_tasks(_stops(kind))
-        await self.ashutdown()
+        try:
+            await self.ashutdown()
+        except BaseException as interruption:  # Ctrl-C, for one, cancels what is awaited
+            self._core.refuse_tasks(_stops(type(interruption)))
+            raise
         return False
 
     def __del__(self) -> None:

@@ -6,12 +6,14 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/trust.h"
 
 struct wait {
 	struct queue_choice queue;
@@ -116,6 +118,16 @@ static int check_there(struct wait *w, const struct follow *f)
 	return 0;
 }
 
+/* Scripts act on the answer: a journal that nobody named must be the user's own, as for those who write it. */
+static int check_trust(struct wait *w, struct follow *f)
+{
+	const char *objection = w->queue.objection ? w->queue.objection : trust_objection(f->reader.fd);
+	if (objection && !w->queue.trust && !w->queue.jobs_file)
+		return trust_refuse(w->queue.given_path, objection, &w->err);
+	follow_insist_on_trust(f);
+	return 0;
+}
+
 static int wait_all(struct wait *w)
 {
 	struct follow f;
@@ -125,8 +137,9 @@ static int wait_all(struct wait *w)
 		r = follow_open(w->queue.journal_path, true, &f, &w->err);
 	if (r < 0)
 		return r;
-	follow_insist_on_trust(&f);
-	r = begin(w, &f);
+	r = check_trust(w, &f);
+	if (r == 0)
+		r = begin(w, &f);
 	int code = NOT_OVER;
 	while (r == 0 && (code = look(w, &f)) == NOT_OVER) {
 		if (!told && follow_runner(&f) == 0) {

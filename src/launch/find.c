@@ -220,18 +220,17 @@ static void note_other(struct finder *f, const char *prefix, size_t prefix_lengt
 	files->other = path;
 }
 
-/*
- * Whether somebody else's link leads to what is ours, and so may not be his to read: the results would tell him. Root
- * can read what is anybody's.
- */
-static bool link_leads_to_us(int fd, const char *name)
+const char *find_link_objection(int fd, const char *name)
 {
 	struct stat link, target;
 	uid_t user = geteuid();
 	if (fstatat(fd, name, &link, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(link.st_mode) || link.st_uid == 0 ||
 		link.st_uid == user || fstatat(fd, name, &target, 0) < 0)
-		return false;
-	return target.st_uid == user || (user == 0 && target.st_uid != link.st_uid);
+		return NULL;
+	if (S_ISDIR(target.st_mode))
+		return "it is a symbolic link of another user to a folder";
+	bool ours = target.st_uid == user || (user == 0 && target.st_uid != link.st_uid);
+	return ours ? "it is a symbolic link of another user to a file of yours" : NULL;
 }
 
 /* A name that was read. Those that can be neither a file we want nor a folder to enter cost no look at them. */
@@ -257,9 +256,9 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (!wanted && !may_be_folder)
 		return 0;
 	struct stat st;
-	if (d->d_type != DT_DIR && d->d_type != DT_REG && link_leads_to_us(fd, name))
-		return warn(f, "'%s%s' is left out: it is a symbolic link of another user to a file of yours", prefix,
-			name);
+	const char *objection = d->d_type == DT_DIR || d->d_type == DT_REG ? NULL : find_link_objection(fd, name);
+	if (objection)
+		return warn(f, "'%s%s' is left out: %s", prefix, name, objection);
 	if (fstatat(fd, name, &st, 0) < 0) {
 		if (!wanted || (errno == ENOENT && d->d_type != DT_LNK))
 			return 0; /* gone meanwhile */

@@ -12,17 +12,21 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "launch/file_task.h"
+#include "launch/find.h"
 #include "launch/launcher_private.h"
 
 #define AHEAD_SECONDS  0.02 /* work that waits in the pool, per worker */
 #define AHEAD_MAX      256  /* files */
 #define SORT_AGAIN_MIN 16
 
-/* The file as it is now: what changes after this makes its result old. */
+/* The file as it is now: what changes after this makes its result old. -EPERM: see find_link_objection(). */
 static int look_at_file(struct gd_launcher *l, size_t i)
 {
 	struct gd_found *f = l->todo[i];
 	struct stat st;
+	/* The folder was listed long ago, perhaps. */
+	if (find_link_objection(l->input_fd, f->path))
+		return -EPERM;
 	if (fstatat(l->input_fd, f->path, &st, 0) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -79,7 +83,9 @@ static int submit(struct gd_launcher *l, size_t i)
 	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
 	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i);
 	if (r < 0) {
-		text_append_string(&words, r == -ENOENT ? "the file has vanished" : error_words(r));
+		text_append_string(&words, r == -ENOENT ? "the file has vanished"
+				: r == -EPERM           ? "it has become a symbolic link of another user"
+							: error_words(r));
 	} else {
 		const char *objection;
 		r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);

@@ -99,6 +99,8 @@ def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner
     (shared / "evil").chmod(0o644)
     other.sh("mv jobs.jsonl real; mv evil jobs.jsonl", shared)
     code = waiting.wait(LIMIT)
+    begun_later = owner.gpuq("wait", "1", cwd=shared)
+    assert begun_later.returncode == 125 and "belongs to another user" in begun_later.stderr, begun_later
     other.sh("mv real jobs.jsonl", shared)
     assert code == 125 and "belongs to another user" in waiting.stderr.read()
 

@@ -390,22 +390,24 @@ def test_report_replaces_what_the_user_chose(machine, owner, other, report):
 # ---- The directory of a job ---------------------------------------------------------------
 
 
-def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other):
-    """The queue is private; the folder of the project lies in a directory of the group."""
+@pytest.mark.parametrize("plan", ["mkdir proj", "ln -s /tmp proj", "mv open proj", "mkdir new; ln -s new proj"])
+def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other, plan):
+    """The queue is private; the folder of the project lies in a directory of the group, next to one that the group can write."""
     shared = machine.directory(GROUP)
+    owner.sh(f"mkdir open; chgrp {machine.group} open; chmod 2775 open", shared)
     owner.sh("rm -rf queue; mkdir queue", owner.home)
     owner.sh("mkdir proj; echo 'echo mine' > proj/run.sh", shared)
     queue = ("--jobs-file", owner.home / "queue/jobs.jsonl")
     for number in (1, 2):
         assert owner.gpuq("add", *queue, "--no-start", "--on-finish", f"pwd > '{owner.home}/where{number}'", "sh run.sh",
                           cwd=shared / "proj").returncode == 0
-    other.sh("mv proj proj.x; mkdir proj; echo 'echo EVIL' > proj/run.sh", shared)
+    other.sh(f"mv proj proj.x; {plan}; [ -L proj ] || echo 'echo EVIL' > proj/run.sh", shared)
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"entering directory '{shared}/proj': it has been replaced and belongs to another user" in status
+    assert f"entering directory '{shared}/proj': others can write it now, or have put it in place of the one in which the job was added" in status
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
     assert (owner.home / "where1").read_text() == "/\n"
-    other.sh("rm -r proj; mv proj.x proj", shared)
+    other.sh("mv proj proj.y; mv proj.x proj", shared)
     assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
     owner.gpuq("run", *queue, cwd=owner.home)
     assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
@@ -539,16 +541,32 @@ def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, 
 def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
     """The result of a private file would be where others can read it."""
     shared = machine.directory(GROUP)
-    other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder", shared)
+    other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder; ln -s / homes", shared)
     victim.sh("rm -rf out", victim.home)
     victim.sh(f"ln -s '{victim.home}/in/a' mine", shared)
     result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive", "--gpus",
                          "sim:1", "--", "true", cwd=victim.home)
     assert result.returncode == 0, result
-    for name in ("key", "folder"):
-        assert f"'{name}' is left out: it is a symbolic link of another user to a file of yours" in result.stderr, result
+    for name, what in (("key", "file of yours"), ("folder", "folder"), ("homes", "folder")):
+        assert f"'{name}' is left out: it is a symbolic link of another user to a {what}" in result.stderr, result
     assert sorted(path.name for path in (victim.home / "out").iterdir() if path.is_dir() and path.name != "launch.logs") == [
         "good", "mine", "theirs"]
+
+
+def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_processed(machine, victim, other):
+    """It is replaced while the launch works on the first file, and the second one waits in the pool."""
+    shared = machine.directory(GROUP)
+    other.sh("echo the longest > a; echo longer > b; echo long > c; echo x > d", shared)
+    victim.sh("rm -rf out go began; mkfifo go", victim.home)
+    launch = victim.start("gpuq", "launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "?", "--gpus", "sim:1",
+                          "--", "sh", "-c", f"if [ {{stem}} = a ]; then cd '{victim.home}'; touch began; cat go; fi; cp {{file}} {{output}}/r",
+                          cwd=victim.home)
+    until(lambda: launch.poll() is not None or (victim.home / "began").exists(), "the first file")
+    other.sh(f"rm d; ln -s '{victim.home}/notes' d", shared)
+    victim.sh("echo > go", victim.home)
+    out, err = launch.communicate(timeout=LIMIT)
+    assert launch.returncode == 1 and "it has become a symbolic link of another user" in out + err, (out, err)
+    assert not (victim.home / "out/d/r").exists() and (victim.home / "out/a/r").exists()
 
 
 def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):

@@ -205,6 +205,10 @@ class Actor(BaseWorker):
     def log_info(self, text: str) -> None:
         self.log.info("a %s record", text, extra={"color": "green"})
 
+    def log_forever(self, _: Any) -> None:
+        while True:
+            self.log.info("still at it")
+
     def log_exception(self, text: str) -> None:
         try:
             raise ValueError(text)

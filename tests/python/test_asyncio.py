@@ -354,3 +354,45 @@ def test_shutdown_in_the_loop_ends_what_waits() -> None:
                 await task
 
     run(main)
+
+
+@pytest.mark.parametrize("futures", [False, True])
+def test_ashutdown_may_be_called_several_times(futures: bool) -> None:
+    """Futures need the pool's thread, which has ended by then."""
+
+    async def main() -> None:
+        async with Pool(Actor, "sim:1") as pool:
+            assert await pool.asubmit(("echo", 1)) == 1
+            if futures:
+                assert await asyncio.wrap_future(pool.submit(("echo", 2))) == 2
+            await pool.ashutdown()
+            await pool.ashutdown()
+        pool.shutdown()
+
+    run(main)
+
+
+def test_cancelling_the_end_of_the_block_cancels_its_tasks(tmp_path: Path) -> None:
+    """That is what Ctrl-C does. Nothing is left for the end of the program."""
+
+    async def main() -> None:
+        leaving = asyncio.Event()
+
+        async def block() -> None:
+            async with Pool(Actor, "sim:1") as pool:
+                pools.append(pool)
+                futures.extend(pool.submit(("forever", None)) for _ in range(5))
+                leaving.set()
+
+        task = asyncio.create_task(block())
+        await leaving.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    pools: list[Pool] = []
+    futures: list[Any] = []
+    run(main)
+    pools[0].shutdown()
+    assert all(future.cancelled() for future in futures)

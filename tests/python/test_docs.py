@@ -45,7 +45,9 @@ def check_output(tmp_path: pathlib.Path, text: str, expected: str) -> None:
 
 
 def test_programs_with_a_pool(tmp_path: pathlib.Path) -> None:
-    worker, program, batches, _ = blocks("python.md")  # a new block needs a test here
+    worker, callbacks, program, batches, _ = blocks("python.md")  # a new block needs a test here
+    numbers = {number: 10 * number for number in range(10)}
+    check_output(tmp_path, worker + callbacks.replace("print(results)", "print(dict(sorted(results.items())))"), f"{numbers}\n")
     check_output(tmp_path, worker + program, "0\n10\n20\n70\nFAILED bad item\n")
     check_output(tmp_path, batches, "[1, 2, 3]\n")
 

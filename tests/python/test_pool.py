@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpu_dispatch import BaseWorker, GPUNotFound, NoWorkers, Pool
+from gpu_dispatch import BaseWorker, GPUNotFound, NoWorkers, Pool, TaskTimedOut
 from poolworkers import Actor, Batcher, BrokenSetup, ExitingSetup
 from waiting import DEADLINE_SECONDS, eventually
 
@@ -75,6 +75,16 @@ def test_batches() -> None:
 def test_max_batch_needs_process_batch() -> None:
     with pytest.raises(TypeError, match="process_batch"):
         Pool(Actor, "sim:1", max_batch=4)
+
+
+def test_time_limit_is_heeded_while_records_are_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """Handlers of logging keep exceptions; the one that ends the task is not kept. The worker survives."""
+    caplog.set_level(logging.INFO, "gpu_dispatch.worker")
+    with Pool(Actor, "sim:1", grace=600) as pool:
+        for _ in range(5):
+            with pytest.raises(TaskTimedOut):
+                pool.submit(("log_forever", None), timeout=0.05).result(DEADLINE_SECONDS)
+    assert pool.stats()["restarts"] == 0
 
 
 def test_log_records_reach_the_parent(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,6 +46,28 @@ def test_nothing_can_be_used_after_shutdown() -> None:
     assert pool.stats()["submitted"] == 0
 
 
+def test_threads_that_shut_down_at_the_same_time() -> None:
+    """All of them return once it is done, and none finds a pool that another has closed."""
+    errors: list[BaseException] = []
+
+    def shut_down(pool: Pool, barrier: threading.Barrier) -> None:
+        barrier.wait()
+        try:
+            pool.shutdown()
+        except BaseException as error:
+            errors.append(error)
+
+    for _ in range(20):
+        pool = Pool(Actor, "sim:1")
+        barrier = threading.Barrier(4)
+        threads = [threading.Thread(target=shut_down, args=(pool, barrier)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_SECONDS)
+    assert errors == []
+
+
 def test_shutdown_can_cancel_what_has_not_begun(tmp_path: Path) -> None:
     path = fifo(tmp_path)
     pool = Pool(Actor, "sim:1")

@@ -111,7 +111,9 @@ def test_one_that_is_killed_for_its_time_says_so(tmp_path: pathlib.Path) -> None
         with pytest.raises(NoWorkers) as caught:
             pool.wait_ready()
     cause = caught.value.__cause__
-    assert isinstance(cause, TaskTimedOut) and str(cause) == "setup was not done within 200 ms"
+    assert isinstance(cause, TaskTimedOut)
+    # The latter where even loading this file took so long: that can be interrupted.
+    assert str(cause) in ("setup was not done within 200 ms", "setup() is out of time")
 
 
 def test_the_exception_is_no_exception() -> None:

@@ -26,7 +26,7 @@ struct submit {
 /* Whether all that it waits for is there; -EINVAL with words. Under the lock no prune takes it away again. */
 int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err);
 
-/* Whether the current directory belongs to the user or root: struct job_spec, cwd_own. */
+/* Whether the current directory belongs to the user or root and nobody else can write it: struct job_spec, cwd_own. */
 bool submit_cwd_is_own(void);
 
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err);

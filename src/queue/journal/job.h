@@ -64,7 +64,7 @@ struct job_spec {
 	size_t command_size;
 	const char *name; /* or NULL, as all of these */
 	const char *cwd;
-	bool cwd_own;     /* it belongs to the user or root, and must still do so when the job starts */
+	bool cwd_own;     /* only the user and root can write it, and this must still be so when the job starts */
 	const char *env;  /* of the environment store */
 	const char *file; /* the commands file it came from */
 	const char *log_dir;

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/trust.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/record.h"
 
@@ -238,15 +239,21 @@ static void exec_script(const struct attempt *a)
 		execle("/bin/sh", "sh", name, (char *)NULL, a->envp);
 }
 
-/* Checked once it is entered: nobody can put another in its place from then on. */
+/* The directory that is checked is the one that is entered: both go by its descriptor. */
 int attempt_enter_directory(const struct attempt *a)
 {
-	struct stat st;
+	struct gd_error err;
+	cleanup_(closep) int fd = -1;
 	if (!*a->cwd)
 		return 0;
-	if (chdir(a->cwd) < 0 || (a->order.cwd_own && stat(".", &st) < 0))
-		return -errno;
-	return a->order.cwd_own && st.st_uid != geteuid() && st.st_uid != 0 ? -ENOTUNIQ : 0;
+	if (!a->order.cwd_own)
+		return chdir(a->cwd) < 0 ? -errno : 0;
+	int r = trust_open_directory(a->cwd, false, &fd, &err);
+	if (r == -EPERM || (r >= 0 && trust_objection(fd)))
+		return -ENOTUNIQ;
+	if (r < 0)
+		return r;
+	return fchdir(fd) < 0 ? -errno : 0;
 }
 
 _Noreturn void attempt_exec(

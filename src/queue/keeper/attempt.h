@@ -75,7 +75,10 @@ void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t at
 /* In a process that is to be executed: signals as a new program expects them. */
 void attempt_reset_signals(void);
 
-/* Enters the job's directory. -ENOTUNIQ: it belonged to the user, and now one of another user is in its place. */
+/*
+ * Enters the job's directory. -ENOTUNIQ: only the user could write it, and now a link of another user or a directory
+ * that others can write is in its place.
+ */
 int attempt_enter_directory(const struct attempt *a);
 
 /* In the new process: does not return. */
