@@ -83,9 +83,9 @@ static int submit(struct gd_launcher *l, size_t i)
 	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
 	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i);
 	if (r < 0) {
-		text_append_string(&words, r == -ENOENT ? "the file has vanished"
-				: r == -EPERM           ? "it has become a symbolic link of another user"
-							: error_words(r));
+		text_append_string(&words, r == -ENOENT  ? "the file has vanished"
+					   : r == -EPERM ? "it has become a symbolic link of another user"
+							 : error_words(r));
 	} else {
 		const char *objection;
 		r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);

@@ -59,8 +59,9 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		e->exit_code = WEXITSTATUS(k->status);
 	if (k->page->stage == ATTEMPT_NO_DIRECTORY)
 		text_appendf(words, "entering directory '%s': %s", a->cwd,
-			k->page->code == -ENOTUNIQ ? "others can write it now, or have put it in place of the one in which the job was added"
-						   : error_words(k->page->code));
+			k->page->code == -ENOTUNIQ
+				? "others can write it now, or have put it in place of the one in which the job was added"
+				: error_words(k->page->code));
 	else if (k->page->stage == ATTEMPT_NO_EXEC)
 		text_appendf(words, "executing /bin/sh: %s", error_words(k->page->code));
 	else if (k->reason)
