@@ -161,8 +161,8 @@ def test_background_runner_is_trusted_as_its_starter_was(lab):
     lab.add("echo 1 >> ran")
     lab.journal.chmod(0o666)
     lab.gpuq("add", "--trust", "echo 2 >> ran")
-    lab.gpuq("wait", 1)
-    lab.gpuq("wait", 2)
+    lab.gpuq("wait", "--trust", 1)
+    lab.gpuq("wait", "--trust", 2)
     assert sorted(lab.ran()) == ["1", "2"]
 
 
