@@ -277,7 +277,7 @@ class Leader:
                 job()
 
     def _may_end(self) -> bool:
-        """A job comes before this, and is done, or after it, and is done by its caller."""
+        """Whether the thread ends now. A job that is given later is done by its caller."""
         with self._thread_lock:
             self._ended = self._retired and self._jobs.empty()
             return self._ended

@@ -38,7 +38,7 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The callback, at the cost of the time that is left; NULL without an exception: there is none left. */
+/* Makes the callback and subtracts its time from the budget. NULL without an exception: no time was left. */
 static PyObject *call_hurried(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
 {
 	if (self->budget_ns <= 0)

@@ -8,9 +8,8 @@
 
 /*
  * Opens a regular file for reading and nothing else: -EISDIR or -EINVAL for the rest, which is not even opened. Opening
- * a device can have effects (a watchdog restarts the machine), and other users can plant links to one. flags:
- * O_NOFOLLOW
- * (-ELOOP for a link) or 0. Returns the descriptor, O_CLOEXEC, or a negative errno value.
+ * a device can have effects (a watchdog restarts the machine), and other users can plant links to one. flags: 0,
+ * or O_NOFOLLOW (-ELOOP for a link). Returns the descriptor, O_CLOEXEC, or a negative errno value.
  */
 int file_open_regular(int dirfd, const char *path, int flags);
 

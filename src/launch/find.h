@@ -9,9 +9,9 @@
 int find_check_pattern(const char *pattern, struct gd_error *err);
 
 /*
- * NULL, or why this entry of a folder is no input: a link of another user to a file of ours, which may not be his to
- * read: the results would tell him. Root can read what is anybody's. His links to folders are not followed at all: what
- * is below them can be ours.
+ * NULL, or why this entry of a folder is not used as input. A link of another user to a file of ours is refused: he may
+ * not be allowed to read that file, and the results would tell him. For root this holds for files of everybody. Links
+ * of others to folders are never followed, because files of ours can be below them.
  */
 const char *find_link_objection(int folder_fd, const char *name);
 
