@@ -5,7 +5,10 @@
 #   make test       the tests, light             make format
 #   make test-all   the heavy real parts, too    make bench
 #   make test-heavy those alone
+#   make test-slurm the tests on a real Slurm, which it installs
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
+#   make campaign everything that is driven by seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
+#   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
 #   make wheel      the Python package for other machines
 #   make test-python  the Python package with each Python that is found
 #
@@ -37,12 +40,19 @@ test-all:
 	@$(MAKE) --no-print-directory test-heavy
 
 test-heavy:
-	@tools/deps build test heavy
+	@tools/deps build test heavy slurm
 	@$(configure) heavy
 	@$(compile)
 	@tools/pypi $(BUILD)
+	@tools/whisper $(BUILD)
 	@tools/test-aarch64 $(BUILD)-aarch64
-	@tools/run-tests $(BUILD) heavy
+	@tools/run-tests $(BUILD) heavy slurm
+
+test-slurm:
+	@tools/deps build test slurm
+	@$(configure) tests
+	@$(compile)
+	@tools/run-tests $(BUILD) slurm
 
 wheel:
 	@tools/deps build python
@@ -57,6 +67,21 @@ FUZZ_SECONDS ?= 3600
 fuzz:
 	@tools/deps build ci
 	@tools/fuzz $(FUZZ_SECONDS)
+
+CAMPAIGN_SECONDS ?= 3600
+
+campaign:
+	@tools/deps build test heavy ci
+	@$(configure) tests
+	@$(compile)
+	@tools/campaign $(BUILD) $(CAMPAIGN_SECONDS)
+
+faults:
+	@tools/deps build test
+	@$(configure) tests
+	@$(compile)
+	@INJECT_POINTS=0 GD_BUILD=$(abspath $(BUILD)) GD_SOURCE=$(CURDIR) GPUQ=$(abspath $(BUILD))/gpuq \
+		pytest-3 -q -rP -p no:cacheprovider -c tests/pytest.ini tests/faults
 
 bench: all
 	@tools/bench $(BUILD)
@@ -75,4 +100,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy test-python wheel fuzz bench install format clean
+.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench install format clean

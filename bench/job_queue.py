@@ -10,14 +10,19 @@ a job's end to its successor's start; how long enqueuing and `status` take, and 
 memory the runner has per queued job.
 """
 import argparse
+import array
+import fcntl
 import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from sealed_lines import sealed_lines
 
 
 def timed(*command, **options):
@@ -34,11 +39,30 @@ def used(*command, **options):
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def jobs_per_second(gpuq, jobs, rounds=3):
-    """The best of some rounds of each, in turn."""
+def spread(directory):
+    """
+    Makes ext4 put each directory below into another block group, as `chattr +T` does. Where files were removed in the last
+    minutes, by anybody, it takes half a millisecond to make one: that would be measured instead.
+    """
+    get_flags, set_flags, topdir = 0x80086601, 0x40086602, 0x00020000
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        flags = array.array("l", [0])
+        fcntl.ioctl(fd, get_flags, flags)
+        flags[0] |= topdir
+        fcntl.ioctl(fd, set_flags, flags)
+    except OSError:
+        pass  # another file system
+    finally:
+        os.close(fd)
+
+
+def jobs_per_second(gpuq, jobs, rounds=5):
+    """Of both, the medians of some rounds in turn, and the median of the quotients."""
     ours, xargs = [], []
-    # Removed at the very end: ext4 is slow to make files for seconds after others were removed.
+    # Removed at the very end: ext4 is slow to make files for minutes after others were removed.
     directory = tempfile.TemporaryDirectory()
+    spread(directory.name)
     for turn in range(rounds):
         path = pathlib.Path(directory.name) / str(turn)
         path.mkdir()
@@ -47,7 +71,8 @@ def jobs_per_second(gpuq, jobs, rounds=3):
         latency = successor_latency(path / "jobs.jsonl")
         numbers = "".join(f"{n}\n" for n in range(jobs)).encode()
         xargs.append(timed("xargs", "-P2", "-I{}", "sh", "-c", "true {}", input=numbers))
-    return jobs / min(ours), jobs / min(xargs), latency, directory
+    quotient = statistics.median(theirs / own for own, theirs in zip(ours, xargs))
+    return jobs / statistics.median(ours), jobs / statistics.median(xargs), quotient, latency, directory
 
 
 def successor_latency(journal):
@@ -115,9 +140,9 @@ def others_per_second(jobs):
     return {name: jobs / measure(jobs) for name, (program, measure, _) in OTHERS.items() if shutil.which(program)}
 
 
-def finished_journal(path, jobs):
-    with path.open("w") as file:
-        file.write('{"event":"journal","version":1,"time":"2026-11-15T22:12:54.350Z"}\n')
+def finished_journal(path, jobs, build):
+    with sealed_lines(path, build) as file:
+        file.write('{"event":"journal","version":2,"queue":"0123456789abcdef0123456789abcdef","generation":1,"time":"2026-11-15T22:12:54.350Z"}\n')
         for n in range(1, jobs + 1):
             file.write(f'{{"event":"add","id":{n},"time":"2026-11-15T22:12:54.350Z","command":"python train.py --seed {n}",'
                        '"cwd":"/home/alice/project","env":"068a0f66e157f7ed3346164a355d50d7"}\n'
@@ -131,7 +156,7 @@ def status_beside_python(gpuq, jobs=100_000, rounds=3):
     program = "import json, sys\nfor line in open(sys.argv[1], 'rb'): json.loads(line)"
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "jobs.jsonl"
-        finished_journal(path, jobs)
+        finished_journal(path, jobs, pathlib.Path(gpuq).parent)
         ours = min(used(gpuq, "status", "--jobs-file", path) for _ in range(rounds))
         python = min(used(sys.executable, "-c", program, path) for _ in range(rounds))
     return ours, python
@@ -157,6 +182,7 @@ def runner_memory(gpuq, directory):
 
 def enqueue(gpuq, jobs):
     """Seconds for all, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
+    os.environ["GPUQ_JOBS_FILE"] = "./jobs.jsonl"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # keepers outlive their runner
         first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
         empty = runner_memory(gpuq, directory)
@@ -178,11 +204,11 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     gpuq = str(pathlib.Path(options.gpuq).resolve())
-    ours, xargs, latency, directory = jobs_per_second(gpuq, options.jobs)
+    ours, xargs, quotient, latency, directory = jobs_per_second(gpuq, options.jobs)
     others = others_per_second(min(options.jobs, 500))
     status, python = status_beside_python(gpuq)
     many, one, first, memory = enqueue(gpuq, options.enqueue)
-    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": ours / xargs, "others_per_s": others,
+    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": quotient, "others_per_s": others,
                "end_to_start_p50_ms": latency, "status_100k_s": status, "status_of_python": status / python,
                "enqueued": options.enqueue, "enqueue_s": many, "bytes_per_job": memory,
                "add_ms": first * 1000, "add_to_full_queue_ms": one * 1000}
@@ -193,7 +219,7 @@ def main():
 
     def say(what, figure, rest):
         print(f"{what:26} {figure:>14}   {rest}")
-    say("true, two at a time", f"{ours:.0f} jobs/s", f"{ours / xargs:.2f} of xargs -P2, {xargs:.0f} (asked: 0.7)")
+    say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (asked: 0.85)")
     for name, rate in others.items():
         say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (asked: {OTHERS[name][2]})")
     say("end to successor, p50", f"{latency:.1f} ms", "(asked: below 2)")

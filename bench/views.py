@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 import time
 
+from sealed_lines import sealed_lines
+
 
 def best(rounds, *command):
     times = []
@@ -29,12 +31,12 @@ def moment(ms):
     return f"2026-11-{1 + seconds // 86400:02}T{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms % 1000:03}Z"
 
 
-def write_journal(path, jobs, gpus=8):
+def write_journal(path, jobs, build, gpus=8):
     """Eight busy GPUs over a day and more; every fiftieth job failed."""
     chance = random.Random(1)
     free = [0] * gpus
-    with path.open("w") as file:
-        file.write(f'{{"event":"journal","version":1,"time":"{moment(0)}"}}\n')
+    with sealed_lines(path, build) as file:
+        file.write(f'{{"event":"journal","version":2,"queue":"0123456789abcdef0123456789abcdef","generation":1,"time":"{moment(0)}"}}\n')
         for n in range(1, jobs + 1):
             gpu = min(range(gpus), key=free.__getitem__)
             start = free[gpu] + chance.randrange(2, 2000)
@@ -56,7 +58,7 @@ def main():
     gpuq, top = options.build / "gpuq", options.build / "bench" / "top"
     with tempfile.TemporaryDirectory() as directory:
         journal, page = pathlib.Path(directory) / "jobs.jsonl", pathlib.Path(directory) / "report.html"
-        write_journal(journal, options.jobs)
+        write_journal(journal, options.jobs, options.build)
         report = best(3, gpuq, "report", "--jobs-file", journal, "-o", page)
         status = best(3, gpuq, "status", "--jobs-file", journal)
         size = page.stat().st_size

@@ -20,16 +20,18 @@ import threading
 import time
 import urllib.parse
 
+from sealed_lines import sealed_lines
 
-def write_journal(path, jobs):
+
+def write_journal(path, jobs, build):
     """Most are over, some wait: as after some weeks."""
     begin = time.time() - jobs * 0.05
 
     def stamp(seconds):
         return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
 
-    with open(path, "w", encoding="utf-8") as out:
-        out.write('{"event":"journal","version":1}\n')
+    with sealed_lines(path, build) as out:
+        out.write('{"event":"journal","version":2,"queue":"0123456789abcdef0123456789abcdef","generation":1,"time":"2026-01-01T00:00:00.000Z"}\n')
         for number in range(1, jobs + 1):
             at = begin + number * 0.05
             out.write(f'{{"event":"add","id":{number},"time":"{stamp(at)}","command":"python train.py --model resnet{number % 5} --seed {number}","cwd":"/home/alice"}}\n')
@@ -73,7 +75,7 @@ def measure(gpuq, options):
     with tempfile.TemporaryDirectory(prefix="gpuq-bench-") as directory:
         environment = {**os.environ, "GPUQ_GPUS": "sim:8", "GPUQ_CLAIMS_DIR": f"{directory}/claims", "XDG_CONFIG_HOME": directory}
         environment.pop("GPUQ_JOBS_FILE", None)
-        write_journal(f"{directory}/jobs.jsonl", options.jobs)
+        write_journal(f"{directory}/jobs.jsonl", options.jobs, options.gpuq.resolve().parent)
 
         def gpuq_run(*words):
             return subprocess.run([gpuq, *words], cwd=directory, env=environment, check=True, stdout=subprocess.PIPE)

@@ -164,6 +164,7 @@ enum gd_gpu_known {
 	GD_GPU_KNOWN_MIG = 1 << 11,
 	GD_GPU_KNOWN_COMPUTE_MODE = 1 << 12, /**< `exclusive` and `prohibited` */
 	GD_GPU_KNOWN_MEMORY_RESERVED = 1 << 13,
+	GD_GPU_KNOWN_LINKS = 1 << 14,
 };
 
 enum gd_gpu_health {
@@ -188,7 +189,7 @@ struct gd_gpu {
 	enum gd_gpu_health health;
 	enum gd_vendor vendor;
 	int index;        /**< as in nvidia-smi; AMD's come after NVIDIA's; a MIG instance has its card's */
-	int vendor_index; /**< number among the cards of its vendor */
+	int vendor_index; /**< number among the cards of its vendor; -1 if no driver could be asked */
 	int mig_index;    /**< number of the MIG instance on its card, or -1 */
 	int mig_enabled;  /**< the card is split: work goes to its instances, which follow it in a survey */
 	int exclusive;    /**< exclusive compute mode: one process at a time */
@@ -207,6 +208,9 @@ struct gd_gpu {
 	int reserved;
 	const struct gd_gpu_process *const *processes;
 	size_t num_processes;
+	/** Bit i: a direct link (NVLink, xGMI) to the card of the same vendor whose vendor_index is i; cards from 64 on
+	 * have none. */
+	uint64_t links;
 };
 
 /** GPUs. Release with gd_gpu_list_free(). */
@@ -233,7 +237,8 @@ struct gd_gpu_list {
  *
  * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every
  * function here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES)
- * limits what exists. A machine without GPUs is not an error for "auto" and "all":
+ * limits what exists; if no NVIDIA driver can be asked, it names what exists, and nothing
+ * else is known of these GPUs. A machine without GPUs is not an error for "auto" and "all":
  * the list is empty. A GPU that does not exist is -ENODEV, and the error names those
  * that do.
  *
@@ -526,6 +531,8 @@ struct gd_worker_stats {
 	uint64_t restarts;
 	uint64_t queued;   /**< tasks handed to it and not begun */
 	char message[256]; /**< why it was lost (the setup's own message); "" otherwise */
+	/** How long it was not ready because it was being started or set up, replacements included. */
+	uint64_t loading_ns;
 };
 
 struct gd_stats {

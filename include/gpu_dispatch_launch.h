@@ -37,7 +37,7 @@
  * A launcher, a balancer and a list of files may each be used by one thread at a
  * time; gd_launcher_stop() is the exception. Callbacks are made on the thread that
  * called gd_launcher_run(), one at a time, except for `seconds`. The library touches no
- * signals here and prints nothing. Commands, programs and plug-ins run in executed
+ * signals here and prints nothing, except for gd_launch_print_*(). Commands, programs and plug-ins run in executed
  * processes, so that programs with threads can launch, too; only `worker` (hooks of
  * this program) needs a program without threads.
  *
@@ -45,6 +45,8 @@
  */
 #ifndef GPU_DISPATCH_LAUNCH_H
 #define GPU_DISPATCH_LAUNCH_H
+
+#include <stdio.h>
 
 #include <gpu_dispatch.h>
 
@@ -89,13 +91,19 @@ enum gd_known {
  *     cc -shared -fPIC x.c -o x.so $(pkg-config --cflags gpu_dispatch)
  *
  * Before a run it is loaded once in a process without a GPU, with a time limit of 30
- * seconds, to find out what it exports.
+ * seconds, to find out what it exports and to call its `check`.
  */
 struct gd_plugin {
 	size_t size;       /**< sizeof(struct gd_plugin) */
 	uint64_t version;  /**< GD_PLUGIN_VERSION */
 	const char *about; /**< one line for --list-workers, or NULL */
 	const struct gd_worker_ops *ops;
+	/**
+	 * Called before a run, in that process, with the settings as strings: looks for what the worker needs, such as
+	 * its model, without loading it. 0, or a negative errno value with a message in *err that says what to do; the
+	 * run does not begin then. May be NULL.
+	 */
+	int (*check)(const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 };
 
 /** Implemented by the plug-in. */
@@ -114,6 +122,12 @@ struct gd_file {
 
 /** Fills *ret (of `size` bytes); its strings are valid as long as the task's bytes. -EBADMSG: not a file. */
 GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size);
+/**
+ * Writes the task that gd_file_read() reads, for a pool of your own with a worker for files. Returns its size in bytes;
+ * if that is more than `room`, nothing is written. `stem` may be NULL: that of the path. -EINVAL: the struct's size is
+ * not set, or a path is not absolute.
+ */
+GD_API int64_t gd_file_write(const struct gd_file *file, void *data, size_t room);
 /**
  * In process(): reports how many seconds of audio the file held; -EINVAL if that is not
  * a number of 0 or more. Without this call they are unknown. The seconds are the
@@ -191,12 +205,15 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
 
 /* ---- Sharing out ---------------------------------------------------------- */
 
-/** In which order files are processed, and how they are shared out in advance. */
+/**
+ * In which order files are processed, and how they are shared out in advance. In a launch the shares of round-robin,
+ * and those of a strategy, decide where a file is processed; otherwise the next file goes to whichever GPU is free.
+ */
 enum gd_balance {
 	/** Longest first: by seconds, or estimated from the size. Shares: each to the GPU with the least. */
 	GD_BALANCE_LONGEST_FIRST = 0,
 	GD_BALANCE_BY_SIZE,     /**< largest first; shares: dealt out in turn */
-	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: dealt out in turn */
+	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: dealt out in turn. A launch processes each file on its GPU. */
 	GD_BALANCE_AS_FOUND,    /**< as found; shares: one contiguous piece each */
 };
 
@@ -283,12 +300,14 @@ struct gd_launch_summary {
 	double processing_seconds;
 	double wall_seconds;
 	double rtf;     /**< processing seconds over audio seconds, of files for which both are known */
-	double speedup; /**< processing seconds over wall clock */
+	double speedup; /**< processing seconds over wall clock without loading_seconds and idle_seconds */
 	double skew;    /**< how much longer than the mean the busiest GPU worked; 0: even */
 	size_t num_failures;
 	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;
 	const struct gd_launch_gpu *const *gpus; /**< by number */
+	double loading_seconds; /**< part of the wall clock in which a worker loaded its model, mean of all workers */
+	double idle_seconds;    /**< part of the wall clock in which a watched folder had no file to do */
 };
 
 struct gd_balancer;
@@ -303,6 +322,9 @@ GD_API void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint
 GD_API int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size);
+/** How long a worker loaded its model, mean of all workers: that part of the wall clock does not count for `speedup`.
+ */
+GD_API void gd_balancer_set_loading(struct gd_balancer *b, double seconds);
 GD_API void gd_balancer_stop_clock(struct gd_balancer *b);
 /** Back to the state after creation. */
 GD_API void gd_balancer_reset(struct gd_balancer *b);
@@ -327,6 +349,8 @@ struct gd_launch_progress {
 	double eta_seconds;
 	size_t num_workers;
 	const struct gd_launch_worker *const *workers;
+	int watching; /**< new files may follow */
+	int reserved; /**< 0 */
 };
 
 struct gd_launch_options {
@@ -340,10 +364,13 @@ struct gd_launch_options {
 	int recursive; /**< nonzero: folders in input_dir, too */
 	int force;     /**< nonzero: also files that an earlier run has done */
 
-	/* The worker: one of these. */
+	/* The worker: one of these, or none for the speech recognizer that is installed: whisper, or else pocketsphinx.
+	 */
 	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
 	const char *const *program; /**< persistent, speaks the protocol of docs/worker-protocol.md; NULL at the end */
-	const char *plugin;         /**< path of a shared object, not a name as for gpuq launch; see struct gd_plugin */
+	/** Name of an installed plug-in ("pocketsphinx"), or path of a shared object (with a slash or ending in ".so").
+	 */
+	const char *plugin;
 	const struct gd_worker_ops
 		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */
 	const char *const *worker_argv; /**< a program that calls gd_worker_main() with such hooks; NULL at the end */
@@ -357,10 +384,13 @@ struct gd_launch_options {
 	size_t num_settings;
 	int64_t task_timeout_ms;  /**< default: none */
 	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to say that it is ready */
-	uint64_t max_failures;    /**< after so many no new file begins; default: unlimited */
-	int retries;              /**< 0 */
+	/** After so many no new file begins (files that run at that moment may still fail, too); default: unlimited. */
+	uint64_t max_failures;
+	int retries; /**< 0 */
 	enum gd_balance balance;
-	gd_strategy *strategy; /**< instead of `balance`, or NULL */
+	/** Decides which GPU a file runs on, instead of `balance`; or NULL. A GPU that has lost its workers leaves its
+	 *  files to the others. */
+	gd_strategy *strategy;
 	/** Reads durations, in a thread of its own while the first files are processed; or NULL. */
 	gd_seconds_reader *seconds;
 
@@ -375,6 +405,10 @@ struct gd_launch_options {
 	/** Nonzero: output_dir may be a folder of another user, or one that others can write or rename. They can make
 	 * this account overwrite its own files. */
 	int trust_output_dir;
+	int setup_concurrency; /**< how many workers load their model at the same time; default: all */
+	/** Nonzero: the run goes on with new files of input_dir, each when it is complete (closed after writing, or
+	 * renamed into place), until gd_launcher_stop(); a file that has changed is new. */
+	int watch;
 };
 
 struct gd_launcher;
@@ -382,7 +416,7 @@ struct gd_launcher;
 /**
  * Finds everything that is wrong with the options before anything starts: folder,
  * patterns, GPUs, worker, numbers. Calls `mistake` for each (may be NULL) and returns
- * their number. Changes nothing.
+ * their number. Changes nothing. A worker need not be given; if none is installed either, only gd_launcher_run() fails.
  */
 GD_API int gd_launch_validate(const struct gd_launch_options *options,
 	void (*mistake)(void *context, const struct gd_error *err), void *context);
@@ -396,7 +430,8 @@ GD_API void gd_launcher_destroy(struct gd_launcher *l);
 GD_API int gd_launcher_find(struct gd_launcher *l, struct gd_error *err);
 /** All files that were found; NULL before gd_launcher_find(). */
 GD_API const struct gd_files *gd_launcher_files(const struct gd_launcher *l);
-/** The files that this run has to process, *ret_count of them, in the order of gd_launcher_files(). */
+/** The files that this run has to process, *ret_count of them, in the order of gd_launcher_files(). With `watch`, valid
+ *  until gd_launcher_run(). */
 GD_API const struct gd_found *const *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count);
 GD_API const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l);
 
@@ -415,7 +450,7 @@ GD_API void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_laun
  * Processes the files. 0 if it came to its end: the summary tells whether files
  * failed. -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was
  * left; in these cases the summary tells what was done. Other errors: nothing was
- * begun. Once per launcher.
+ * begun (-ENOENT: no worker was given and none is installed). Once per launcher.
  */
 GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 /**
@@ -426,6 +461,14 @@ GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 GD_API void gd_launcher_stop(struct gd_launcher *l);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_launcher_summary(struct gd_launcher *l, struct gd_launch_summary *ret, size_t size);
+
+/**
+ * Prints a table of the GPUs, a line of totals and up to 20 failures, as `gpuq launch` does at its end. 0, -ENOMEM, or
+ * -EIO if writing failed.
+ */
+GD_API int gd_launch_print_summary(const struct gd_launch_summary *summary, FILE *out);
+/** In on_progress: prints one line, as `gpuq launch` does every few seconds if it has no terminal. */
+GD_API int gd_launch_print_progress(const struct gd_launch_progress *progress, FILE *out);
 
 /**
  * The exit code for the result of gd_launcher_run() or gd_launch(): 0 everything is

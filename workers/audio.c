@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "ffmpeg.h"
 #include "resample.h"
 
 #define BLOCK 4096 /* frames */
 
 struct audio {
-	SNDFILE *file;
+	SNDFILE *file; /* NULL: ffmpeg decodes */
+	struct ffmpeg ffmpeg;
+	size_t ahead; /* samples in `mono` that ffmpeg gave when it was opened */
 	SF_INFO info;
 	struct resampler *resampler; /* NULL: it has the rate */
 	float *frames;               /* as in the file */
@@ -65,6 +68,33 @@ static int prepare(struct audio *a, char *words, size_t room)
 	return a->frames && a->mono && a->out ? 0 : -ENOMEM;
 }
 
+/* What libsndfile does not know. The first samples show whether ffmpeg does. */
+static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size_t room)
+{
+	char why[128];
+	snprintf(why, sizeof(why), "%s", sf_strerror(NULL));
+	why[strcspn(why, "\n")] = '\0';
+	if (why[0] && why[strlen(why) - 1] == '.') /* more words follow */
+		why[strlen(why) - 1] = '\0';
+	a->info = (SF_INFO){.samplerate = AUDIO_RATE, .channels = 1};
+	int r = ffmpeg_open(&a->ffmpeg, path, AUDIO_RATE);
+	if (r == -ENOENT) {
+		snprintf(words, room,
+			"it is no recording that can be read: %s (ffmpeg, which reads more formats, is not installed)",
+			why);
+		return -EBADMSG;
+	}
+	if (r == 0)
+		r = prepare(a, words, room);
+	long n = r < 0 ? r : ffmpeg_read(&a->ffmpeg, a->mono, BLOCK);
+	if (n > 0) {
+		a->ahead = (size_t)n;
+		return 0;
+	}
+	snprintf(words, room, "it is no recording that can be read: %s, and ffmpeg finds no sound in it", why);
+	return -EBADMSG;
+}
+
 int audio_open(const char *path, struct audio **ret, char *words, size_t room)
 {
 	snprintf(words, room, "no memory");
@@ -77,13 +107,7 @@ int audio_open(const char *path, struct audio **ret, char *words, size_t room)
 		return fd;
 	}
 	a->file = sf_open_fd(fd, SFM_READ, &a->info, 1);
-	int r = 0;
-	if (!a->file) {
-		snprintf(words, room, "it is no recording that can be read: %s", sf_strerror(NULL));
-		r = -EBADMSG;
-	}
-	if (r == 0)
-		r = prepare(a, words, room);
+	int r = a->file ? prepare(a, words, room) : open_with_ffmpeg(a, path, words, room);
 	if (r < 0) {
 		audio_close(a);
 		return r;
@@ -96,6 +120,7 @@ void audio_close(struct audio *a)
 {
 	if (a->file)
 		sf_close(a->file);
+	ffmpeg_close(&a->ffmpeg);
 	resampler_destroy(a->resampler);
 	free(a->frames);
 	free(a->mono);
@@ -120,8 +145,24 @@ static void mix_down(struct audio *a, size_t count)
 	}
 }
 
+static long read_ffmpeg(struct audio *a, const float **ret)
+{
+	long n = (long)a->ahead;
+	a->ahead = 0;
+	if (n == 0)
+		n = ffmpeg_read(&a->ffmpeg, a->mono, BLOCK);
+	if (n < 0)
+		return n;
+	a->read += n;
+	a->ended = n == 0;
+	*ret = a->mono;
+	return n;
+}
+
 long audio_read(struct audio *a, const float **ret)
 {
+	if (!a->file)
+		return a->ended ? 0 : read_ffmpeg(a, ret);
 	while (!a->ended) {
 		sf_count_t n = sf_readf_float(a->file, a->frames, BLOCK);
 		if (n < 0 || sf_error(a->file))

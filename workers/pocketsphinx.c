@@ -48,27 +48,49 @@ static int find_part(struct gd_worker *w, const char *key, const char *rest, cha
 		return 0;
 	int error = errno;
 	return gd_worker_fail(w, -error,
-		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or give --set %s=PATH", path,
-		strerror(error), key);
+		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or give the setting %s=PATH",
+		path, strerror(error), key);
 }
 
-/* What there is no model for is said, not passed over. */
-static int check_wishes(struct gd_worker *w, bool own)
+/* What there is no model for is said, not ignored: 0, or -EINVAL with words that say what to do. */
+static int check_wishes(const char *language, const char *model, char *words, size_t room)
 {
-	const char *language = gd_worker_setting(w, "language", "en");
-	const char *model = gd_worker_setting(w, "model_size", MODEL);
-	if (own)
-		return 0;
-	if (strcmp(language, "en") != 0 && strcmp(language, "en-us") != 0 && strcmp(language, "english") != 0)
-		return gd_worker_fail(w, -EINVAL,
-			"pocketsphinx has a model for --language en, none for '%s'; bring one by --set hmm=, lm= and "
-			"dict=, or use another worker",
-			language);
-	/* "base" is what gpuq launch says where nobody has said anything. */
+	static const char *const languages[] = {"auto", "en", "en-us", "english"};
+	bool english = false;
+	for (size_t i = 0; i < sizeof(languages) / sizeof(*languages); i++)
+		english |= strcmp(language, languages[i]) == 0;
+	/* "base" is what gpuq launch says if nobody has said anything. */
 	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
-		return gd_worker_fail(w, -EINVAL,
-			"pocketsphinx has one model, " MODEL ", none of the size '%s'; leave --model-size out", model);
-	return 0;
+		snprintf(words, room,
+			"the recognizer that is installed, pocketsphinx, has no model of the size '%.40s'; install whisper.cpp "
+			"(library and whisper.h) and build gpu_dispatch again; it searches ggml-%.40s.bin in "
+			"$WHISPER_MODEL_DIR, ~/.cache/whisper, ~/.cache/whisper.cpp, /usr/local/share/whisper.cpp/models and "
+			"/usr/share/whisper.cpp/models; or leave the setting model_size out",
+			model, model);
+	else if (!english)
+		snprintf(words, room,
+			"pocketsphinx has a model for the language en, none for '%.40s'; bring one by the setting hmm, the "
+			"setting lm and the setting dict, or use another worker",
+			language);
+	else
+		return 0;
+	return -EINVAL;
+}
+
+/* Before a run: no model is loaded. With a model of one's own, anything goes. */
+static int check(const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+{
+	const char *model = MODEL, *language = "en";
+	for (size_t i = 0; i < num_settings; i++) {
+		if (strcmp(settings[i].key, "hmm") == 0 || strcmp(settings[i].key, "lm") == 0)
+			return 0;
+		if (strcmp(settings[i].key, "model_size") == 0)
+			model = settings[i].value;
+		else if (strcmp(settings[i].key, "language") == 0)
+			language = settings[i].value;
+	}
+	err->code = check_wishes(language, model, err->message, sizeof(err->message));
+	return err->code;
 }
 
 static int load(struct gd_worker *w, void *state)
@@ -77,7 +99,12 @@ static int load(struct gd_worker *w, void *state)
 	char hmm[PATH_MAX], lm[PATH_MAX], dict[PATH_MAX];
 	bool own = gd_worker_setting(w, "hmm", NULL) && gd_worker_setting(w, "lm", NULL) &&
 		   gd_worker_setting(w, "dict", NULL);
-	int e = check_wishes(w, own);
+	char words[512];
+	int e = own ? 0
+		    : check_wishes(gd_worker_setting(w, "language", "en"), gd_worker_setting(w, "model_size", MODEL),
+			      words, sizeof(words));
+	if (e < 0)
+		return gd_worker_fail(w, e, "%s", words);
 	if (e == 0)
 		e = find_part(w, "hmm", "en-us", hmm);
 	if (e == 0)
@@ -222,6 +249,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 }
 
 const struct speech_recognizer speech_recognizer = {.about = "speech to text by PocketSphinx, English, on the CPU",
+	.check = check,
 	.state_size = sizeof(struct pocketsphinx),
 	.load = load,
 	.unload = unload,

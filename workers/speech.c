@@ -55,5 +55,6 @@ const struct gd_plugin *gd_plugin_get(void)
 		.size = sizeof(ops), .setup = setup, .process = process, .cleanup = cleanup};
 	static struct gd_plugin plugin = {.size = sizeof(plugin), .version = GD_PLUGIN_VERSION, .ops = &ops};
 	plugin.about = speech_recognizer.about;
+	plugin.check = speech_recognizer.check;
 	return &plugin;
 }

@@ -17,6 +17,8 @@
 
 struct speech_recognizer {
 	const char *about; /* one line for --list-workers */
+	/* See struct gd_plugin; or NULL. */
+	int (*check)(const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 	size_t state_size;
 	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_worker_fail() returned. */
 	int (*load)(struct gd_worker *w, void *state);

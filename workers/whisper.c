@@ -2,8 +2,8 @@
 /*
  * Speech by whisper.cpp, on the worker's GPU.
  *
- * Settings: model_size: "base", "large-v3"…, or the path of a model; language: "en"…
- * or "auto"; threads, where it computes on the CPU; translate: "true" for English text.
+ * Settings: model_size: "base", "large-v3"…, or the path of a model; language: "en"…,
+ * or "auto", the default; threads, where it computes on the CPU; translate: "true" for English text.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "speech.h"
 
+#define WORDS    512
 #define TICK_S   0.01                   /* of whisper's times */
 #define SHORTEST (AUDIO_RATE * 11 / 10) /* of less than a second it makes nothing */
 
@@ -37,14 +38,17 @@ static bool is_at(char path[PATH_MAX], const char *folder, const char *below, co
 	return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
 }
 
-static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX])
+/* 0 and the path of the model; otherwise a negative errno value, with words that say what to do. */
+static int find_model(const char *size, char path[PATH_MAX], char *words, size_t room)
 {
 	size_t length = strlen(size);
 	if (strchr(size, '/') || (length > 4 && strcmp(size + length - 4, ".bin") == 0)) {
 		snprintf(path, PATH_MAX, "%s", size);
 		if (access(path, R_OK) == 0)
 			return 0;
-		return gd_worker_fail(w, -errno, "the model '%s' cannot be read: %s", size, strerror(errno));
+		int r = -errno;
+		snprintf(words, room, "the model '%.200s' cannot be read: %s", size, strerror(-r));
+		return r;
 	}
 	const char *own = getenv("WHISPER_MODEL_DIR");
 	const char *home = getenv("HOME");
@@ -55,27 +59,53 @@ static int find_model(struct gd_worker *w, const char *size, char path[PATH_MAX]
 	if (is_at(path, "/usr/local/share", "/whisper.cpp/models", size) ||
 		is_at(path, "/usr/share", "/whisper.cpp/models", size))
 		return 0;
-	return gd_worker_fail(w, -ENOENT,
-		"there is no model ggml-%s.bin in $WHISPER_MODEL_DIR (%s), ~/.cache/whisper or "
-		"/usr/share/whisper.cpp/models; fetch it by whisper.cpp's models/download-ggml-model.sh %s, or give "
-		"its path by --model-size",
+	snprintf(words, room,
+		"there is no model ggml-%.60s.bin in $WHISPER_MODEL_DIR (%.100s), ~/.cache/whisper, ~/.cache/whisper.cpp, "
+		"/usr/local/share/whisper.cpp/models or /usr/share/whisper.cpp/models; the script "
+		"models/download-ggml-model.sh of whisper.cpp downloads it (%.60s); or give its path by the setting model_size",
 		size, own && *own ? own : "not set", size);
+	return -ENOENT;
+}
+
+static int check_language(const char *language, char *words, size_t room)
+{
+	if (strcmp(language, "auto") == 0 || whisper_lang_id(language) >= 0)
+		return 0;
+	snprintf(words, room, "whisper knows no language '%.60s'; as in: en, de, auto", language);
+	return -EINVAL;
+}
+
+/* Before a run: no model is loaded. */
+static int check(const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
+{
+	const char *size = "base", *language = "auto";
+	for (size_t i = 0; i < num_settings; i++) {
+		if (strcmp(settings[i].key, "model_size") == 0)
+			size = settings[i].value;
+		else if (strcmp(settings[i].key, "language") == 0)
+			language = settings[i].value;
+	}
+	char path[PATH_MAX];
+	int r = check_language(language, err->message, sizeof(err->message));
+	if (r == 0)
+		r = find_model(size, path, err->message, sizeof(err->message));
+	err->code = r;
+	return r;
 }
 
 static int load(struct gd_worker *w, void *state)
 {
 	struct whisper *r = state;
 	const char *size = gd_worker_setting(w, "model_size", "base");
-	const char *language = gd_worker_setting(w, "language", "auto");
-	snprintf(r->language, sizeof(r->language), "%s", language);
-	if (strcmp(language, "auto") != 0 && whisper_lang_id(r->language) < 0)
-		return gd_worker_fail(w, -EINVAL, "whisper knows no language '%s'; as in: en, de, auto", language);
+	char path[PATH_MAX], words[WORDS];
+	snprintf(r->language, sizeof(r->language), "%s", gd_worker_setting(w, "language", "auto"));
 	r->threads = atoi(gd_worker_setting(w, "threads", "0"));
 	r->translate = strcmp(gd_worker_setting(w, "translate", "false"), "true") == 0;
-	char path[PATH_MAX];
-	int e = find_model(w, size, path);
+	int e = check_language(r->language, words, sizeof(words));
+	if (e == 0)
+		e = find_model(size, path, words, sizeof(words));
 	if (e < 0)
-		return e;
+		return gd_worker_fail(w, e, "%s", words);
 	struct whisper_context_params params = whisper_context_default_params();
 	params.gpu_device = gd_worker_device(w);
 	r->context = whisper_init_from_file_with_params(path, params);
@@ -179,6 +209,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 
 const struct speech_recognizer speech_recognizer = {
 	.about = "speech to text by whisper.cpp, many languages, on the GPU",
+	.check = check,
 	.state_size = sizeof(struct whisper),
 	.load = load,
 	.unload = unload,

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than all of thi
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpu_dispatch._serve import LaunchSetup, serve
+    from gpu_dispatch._serve import LaunchSetup, serve, serve_items
     from gpu_dispatch.dispatcher import Dispatcher
     from gpu_dispatch.errors import (
         GPUNotFound,
@@ -44,6 +44,7 @@ _ORIGINS = {
     "TaskTimedOut": "errors",
     "WorkerDied": "errors",
     "serve": "_serve",
+    "serve_items": "_serve",
 }
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "WorkerDied",
     "__version__",
     "serve",
+    "serve_items",
 ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The worker side of ``gpuq launch --worker-command``: docs/worker-protocol.md in one call."""
+"""The worker side of ``gpuq launch`` and ``gpuq map``: docs/worker-protocol.md in one call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-__all__ = ["LaunchSetup", "serve"]
+__all__ = ["LaunchSetup", "serve", "serve_items"]
 
 _ERROR_LENGTH = 16384  # gpuq takes lines of up to 1 MiB
 
 
 @dataclasses.dataclass(frozen=True)
 class LaunchSetup:
-    """What ``gpuq launch`` tells a worker before its first file."""
+    """What ``gpuq launch`` and ``gpuq map`` tell a worker before its first file or item."""
 
     gpu: int
     """The GPU's number on this machine."""
@@ -31,7 +31,7 @@ class LaunchSetup:
     seed: int
     """42 plus the GPU's number."""
     settings: Mapping[str, str]
-    """``model_size``, ``language`` and what ``--set KEY=VALUE`` gave."""
+    """What ``--set KEY=VALUE`` gave, and for ``gpuq launch`` ``model_size`` and ``language``."""
 
 
 def serve(
@@ -67,12 +67,52 @@ def serve(
     Raises TypeError for arguments that cannot be called, and ends the program with exit
     code 2 if it was not started by ``gpuq launch``.
     """
+    _converse("serve", "gpuq launch --input-dir DIR", "task", function, setup, _answer)
+
+
+def serve_items(
+    function: Callable[..., Any], *, setup: Callable[[LaunchSetup], Any] | None = None
+) -> None:
+    """Serve items to ``function`` until ``gpuq map`` has no more of them.
+
+    ``function(items)`` is called for one message after the other, with a list of up to
+    ``--batch`` items. It returns as many results, in the same order; a result that is an
+    exception fails that item::
+
+        from gpu_dispatch import serve_items
+
+        def count(texts):
+            return [len(text.split()) for text in texts]
+
+        serve_items(count)
+
+    Results are what ``json`` can write, and numpy's numbers and arrays. An exception fails the
+    message: ``gpuq map`` splits it and sends it again until the item that is to blame is
+    alone; if its text contains "out of memory", later messages have fewer items.
+
+    ``setup`` and classes work as in :func:`serve`: what ``setup`` returns is the second argument
+    of ``function``, and an object of a class is called as ``object(items)``.
+
+    Raises TypeError for arguments that cannot be called, and ends the program with exit
+    code 2 if it was not started by ``gpuq map``.
+    """
+    _converse("serve_items", "gpuq map --input FILE", "items", function, setup, _answer_items)
+
+
+def _converse(
+    name: str,
+    command: str,
+    kind: str,
+    function: Callable[..., Any],
+    setup: Callable[[LaunchSetup], Any] | None,
+    answer: Callable[[Callable[..., Any], Mapping[str, Any]], dict[str, Any]],
+) -> None:
     if not callable(function) or (setup is not None and not callable(setup)):
-        raise TypeError("serve() takes a function or a class, and a function as setup")
+        raise TypeError(f"{name}() takes a function or a class, and a function as setup")
     if isinstance(function, type) and setup is not None:
-        raise TypeError("serve() takes either a class or a setup function, not both")
+        raise TypeError(f"{name}() takes either a class or a setup function, not both")
     if os.isatty(0):
-        _explain()
+        _explain(command)
     channel = _Channel()
     for message in channel.messages():
         if message.get("type") == "setup":
@@ -86,17 +126,20 @@ def serve(
         sys.exit(1)
     channel.send({"type": "ready"})
     for message in channel.messages():
-        if message.get("type") == "task":
-            channel.send(_answer(process, message))
+        if message.get("type") == kind:
+            channel.send(answer(process, message))
+        elif message.get("type") in ("task", "items"):
+            words = f"this worker calls {name}(): start it with {command}"
+            channel.send({"id": message["id"], "ok": False, "error": words})
     if close is not None:
         close()
 
 
-def _explain() -> NoReturn:
+def _explain(command: str) -> NoReturn:
     script = sys.argv[0] or "worker.py"
     print(
         f"{script}: this is a worker; start it with: "
-        f"gpuq launch --input-dir DIR --worker-command 'python3 {script}'",
+        f"{command} --worker-command 'python3 {script}'",
         file=sys.stderr,
     )
     sys.exit(2)
@@ -125,17 +168,27 @@ class _Channel:
         # Not `for line in file`, which reads ahead and could not be continued.
         while line := self._lines.readline():
             if line.strip():
-                message = json.loads(line)
+                message = _parse(line)
                 if isinstance(message, dict):
                     yield message
 
     def send(self, message: Mapping[str, Any]) -> None:
         # ASCII: names that are not UTF-8 cannot make the line invalid.
-        self._write(json.dumps(message).encode("ascii") + b"\n")
+        self._write(json.dumps(message, default=_plain, allow_nan=False).encode("ascii") + b"\n")
 
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._out, data) :]
+
+
+def _parse(line: bytes) -> Any:
+    """The message; with an exception in the place of items that Python cannot read."""
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        # gpuq has checked the line, but Python reads no number of more than 4,300 digits.
+        message = json.loads(line, parse_int=lambda digits: int(digits[:20]))
+        return {**message, "items": error}
 
 
 def _text(message: Mapping[str, Any], key: str) -> str:
@@ -158,17 +211,17 @@ def _read_setup(message: Mapping[str, Any]) -> LaunchSetup:
 
 def _prepare(
     function: Callable[..., Any], setup: Callable[[LaunchSetup], Any] | None, context: LaunchSetup
-) -> tuple[Callable[[pathlib.Path, pathlib.Path], Any], Callable[[], Any] | None]:
-    """What to call for each file, and at the end."""
+) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
+    """What to call for each message, and at the end."""
     if isinstance(function, type):
         worker = function(context)
         if not callable(worker):
-            raise TypeError(f"class {function.__name__} has no method __call__(file, output_dir)")
+            raise TypeError(f"class {function.__name__} has no method __call__()")
         return worker, getattr(worker, "close", None)
     if setup is None:
         return function, None
     state = setup(context)
-    return lambda file, output_dir: function(file, output_dir, state), None
+    return lambda *values: function(*values, state), None
 
 
 def _answer(
@@ -183,6 +236,33 @@ def _answer(
     except (Exception, SystemExit) as error:
         answer = {"id": message["id"], "ok": False, "error": _report(error)}
     return answer
+
+
+def _answer_items(process: Callable[..., Any], message: Mapping[str, Any]) -> dict[str, Any]:
+    items = message["items"]
+    answer: dict[str, Any] = {"id": message["id"], "ok": True}
+    try:
+        if isinstance(items, ValueError):
+            raise items
+        results = list(process(items))
+        if len(results) != len(items):
+            raise ValueError(f"the function returned {len(results)} results for {len(items)} items")
+        errors = [_report(result) if isinstance(result, BaseException) else None for result in results]
+        if any(errors):
+            results = [None if error else result for result, error in zip(results, errors)]
+            answer["errors"] = errors
+        answer["results"] = results
+        json.dumps(results, default=_plain, allow_nan=False)
+    except (Exception, SystemExit) as error:
+        answer = {"id": message["id"], "ok": False, "error": _report(error)}
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    """What json cannot write itself: numpy's numbers and arrays, and tensors."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a result of type {type(value).__name__} cannot be written as JSON")
 
 
 def _check_seconds(value: Any) -> float:

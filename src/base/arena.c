@@ -100,26 +100,27 @@ void intern_finish(struct intern *in)
 	*in = (struct intern){0};
 }
 
-static const char **intern_slot(const char **table, size_t room, const char *data, size_t size)
+static const char **intern_slot(const struct intern *in, const char *data, size_t size)
 {
-	size_t i = hash_bytes(data, size).a & (room - 1);
-	while (table[i] && !(strncmp(table[i], data, size) == 0 && table[i][size] == '\0'))
-		i = (i + 1) & (room - 1);
-	return &table[i];
+	size_t i = hash_seeded(data, size, in->seed) & (in->room - 1);
+	while (in->table[i] && !(strncmp(in->table[i], data, size) == 0 && in->table[i][size] == '\0'))
+		i = (i + 1) & (in->room - 1);
+	return &in->table[i];
 }
 
 static int intern_grow(struct intern *in)
 {
-	size_t room = in->room ? in->room * 2 : 64;
-	const char **table = calloc(room, sizeof(*table));
-	if (!table)
+	struct intern larger = {.room = in->room ? in->room * 2 : 64, .seed = in->seed ? in->seed : hash_seed()};
+	larger.table = calloc(larger.room, sizeof(*larger.table));
+	if (!larger.table)
 		return -1;
 	for (size_t i = 0; i < in->room; i++)
 		if (in->table[i])
-			*intern_slot(table, room, in->table[i], strlen(in->table[i])) = in->table[i];
+			*intern_slot(&larger, in->table[i], strlen(in->table[i])) = in->table[i];
 	free(in->table);
-	in->table = table;
-	in->room = room;
+	in->table = larger.table;
+	in->room = larger.room;
+	in->seed = larger.seed;
 	return 0;
 }
 
@@ -131,7 +132,7 @@ const char *intern(struct intern *in, const void *data, size_t size)
 	size = strnlen(data, size);
 	if (in->count * 2 >= in->room && intern_grow(in) < 0)
 		return NULL;
-	const char **slot = intern_slot(in->table, in->room, data, size);
+	const char **slot = intern_slot(in, data, size);
 	if (!*slot) {
 		*slot = arena_copy(&in->arena, data, size);
 		if (!*slot)

@@ -31,6 +31,7 @@ struct intern {
 	const char **table;
 	size_t room; /* a power of two */
 	size_t count;
+	uint64_t seed;    /* of its hashes: others may have chosen the strings */
 	const char *last; /* the one asked for last: runs of equal strings are the rule */
 	size_t last_size;
 };

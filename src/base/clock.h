@@ -16,8 +16,16 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+/* The time of day, which can jump: only for times that must be valid after a reboot. */
+static inline uint64_t clock_wall_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 /*
- * The same for those who ask very often: at most about a microsecond behind. The
+ * clock_now_ns() for those who ask very often: at most about a microsecond behind. The
  * processor's own counter only says whether the last reading is still good, so
  * nothing depends on what it counts or on which processor.
  */

@@ -2,7 +2,6 @@
 #include "base/date.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,22 +14,61 @@ int64_t date_now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Before `end`, over zeros. */
+static void put_digits(char *end, int n)
+{
+	for (; n > 0; n /= 10)
+		*--end = (char)('0' + n % 10);
+}
+
+/*
+ * Days since 1970 of a date in the Gregorian calendar. Not with timegm() and gmtime_r(): they read /etc/localtime
+ * first, and a journal has a date in each line. Years begin in March here, so that the leap day is the last day of a
+ * year; 400 years have 146,097 days, and 719,468 days lie between 0000-03-01 and 1970-01-01.
+ */
+static int64_t days_of(int year, int month, int day)
+{
+	int y = year - (month <= 2) + 400, m = (month + 9) % 12; /* 400: also January of the year 0 is above 0 */
+	return (int64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468 - 146097;
+}
+
+/* The opposite, for days from the year 0 on. */
+static void date_of(int64_t days, int *ret_year, int *ret_month, int *ret_day)
+{
+	int64_t n = days + 719468, era = n / 146097, in_era = n % 146097;
+	int64_t y = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+	int in_year = (int)(in_era - (y * 365 + y / 4 - y / 100)), m = (in_year * 5 + 2) / 153;
+	*ret_day = in_year - (m * 153 + 2) / 5 + 1;
+	*ret_month = m < 10 ? m + 3 : m - 9;
+	*ret_year = (int)(era * 400 + y) + (*ret_month <= 2);
+}
+
+/* From the year 1 to the end of 9999; others do not fit the text. */
+#define FIRST_MS INT64_C(-62135596800000)
+#define LAST_MS  INT64_C(253402300799999)
+
 void date_format(int64_t ms, char out[DATE_TEXT])
 {
-	int64_t s = ms / 1000, rest = ms % 1000;
-	if (rest < 0) {
-		rest += 1000;
-		s--;
-	}
-	time_t t = (time_t)s;
-	struct tm tm;
-	char text[DATE_TEXT];
-	if (!gmtime_r(&t, &tm) || tm.tm_year > 8099 || tm.tm_year < -1900) {
+	enum { DAY_MS = 86400000 };
+	int64_t days = ms / DAY_MS;
+	int rest = (int)(ms % DAY_MS), year, month, day;
+	if (ms < FIRST_MS || ms > LAST_MS) {
 		snprintf(out, DATE_TEXT, "1970-01-01T00:00:00.000Z");
 		return;
 	}
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out, DATE_TEXT, "%.19s.%03dZ", text, (int)rest);
+	if (rest < 0) {
+		rest += DAY_MS;
+		days--;
+	}
+	date_of(days, &year, &month, &day);
+	memcpy(out, "0000-00-00T00:00:00.000Z", sizeof("0000-00-00T00:00:00.000Z"));
+	put_digits(out + 4, year);
+	put_digits(out + 7, month);
+	put_digits(out + 10, day);
+	put_digits(out + 13, rest / 3600000);
+	put_digits(out + 16, rest / 60000 % 60);
+	put_digits(out + 19, rest / 1000 % 60);
+	put_digits(out + 23, rest % 1000);
 }
 
 static int two_digits(const char *p)
@@ -38,25 +76,6 @@ static int two_digits(const char *p)
 	if (p[0] < '0' || p[0] > '9' || p[1] < '0' || p[1] > '9')
 		return -1;
 	return (p[0] - '0') * 10 + (p[1] - '0');
-}
-
-/*
- * The seconds from 1970 to the beginning of a day in UTC. Journals hold many times of the
- * same day, and timegm() takes longer than everything else here, so the last answer is kept:
- * the date as YYYYMMDD in the upper half, the days since 1970 in the lower. (Not _Thread_local,
- * which would make the library link more than libc.)
- */
-static int64_t midnight_of(int year, int month, int day)
-{
-	static _Atomic uint64_t last_day;
-	uint32_t date = (uint32_t)(year * 10000 + month * 100 + day);
-	uint64_t last = atomic_load_explicit(&last_day, memory_order_relaxed);
-	if (last >> 32 != date) {
-		struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
-		last = (uint64_t)date << 32 | (uint32_t)(timegm(&tm) / 86400);
-		atomic_store_explicit(&last_day, last, memory_order_relaxed);
-	}
-	return (int64_t)(int32_t)(uint32_t)last * 86400;
 }
 
 /* After the seconds: fraction and zone. */
@@ -97,7 +116,7 @@ int date_parse(const char *text, size_t size, int64_t *ret)
 	if (parse_rest(text + 19, text + size, &ms, &local, &offset_min) < 0)
 		return -EBADMSG;
 	int year = c * 100 + y;
-	int64_t at = midnight_of(year, mo, d) + h * 3600 + mi * 60 + s - offset_min * 60;
+	int64_t at = days_of(year, mo, d) * 86400 + h * 3600 + mi * 60 + s - offset_min * 60;
 	if (local) {
 		struct tm tm = {.tm_year = year - 1900,
 			.tm_mon = mo - 1,
@@ -110,4 +129,20 @@ int date_parse(const char *text, size_t size, int64_t *ret)
 	}
 	*ret = at * 1000 + ms;
 	return 0;
+}
+
+void date_format_local(int64_t ms, int64_t now_ms, char out[DATE_TEXT])
+{
+	time_t seconds = (time_t)(ms / 1000), now_seconds = (time_t)(now_ms / 1000);
+	struct tm t, now;
+	if (!localtime_r(&seconds, &t) || !localtime_r(&now_seconds, &now)) {
+		date_format(ms, out);
+		return;
+	}
+	bool today = t.tm_year == now.tm_year && t.tm_yday == now.tm_yday;
+	strftime(out, DATE_TEXT,
+		today      ? (t.tm_sec ? "%H:%M:%S" : "%H:%M")
+		: t.tm_sec ? "%Y-%m-%d %H:%M:%S"
+			   : "%Y-%m-%d %H:%M",
+		&t);
 }

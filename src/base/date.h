@@ -11,6 +11,10 @@ int64_t date_now_ms(void);
 #define DATE_TEXT 32
 void date_format(int64_t ms, char out[DATE_TEXT]);
 
+/* In local time, without what is not needed: "22:00", with seconds if there are any, with the date unless it is
+ * today's. */
+void date_format_local(int64_t ms, int64_t now_ms, char out[DATE_TEXT]);
+
 /*
  * What date_format() writes, and ISO 8601 as Python's isoformat() does: a space
  * for the T, fractions of any length or none, no zone (then local time) or ±hh:mm.

@@ -81,7 +81,15 @@ static void piece_next(struct piece *p, const unsigned char *s, size_t size)
 /* How many of the first bytes are what they look like, each in one column. */
 static size_t plain_bytes(const unsigned char *s, size_t size)
 {
+	const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
 	size_t n = 0;
+	uint64_t w;
+	/* Eight at a time: no byte is below 0x20, and none is above 0x7e. */
+	for (; size - n >= 8; n += 8) {
+		memcpy(&w, s + n, 8);
+		if (((w - ones * 0x20) | (w + ones) | w) & high)
+			break;
+	}
 	while (n < size && s[n] >= 0x20 && s[n] < 0x7f)
 		n++;
 	return n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 128 bits that tell contents apart. Not for contents that an enemy chose. */
+/* 128 bits that tell contents apart, written into files. Not for contents that an enemy chose: see hash_seeded(). */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -11,6 +11,14 @@ struct hash {
 };
 
 struct hash hash_bytes(const void *data, size_t size);
+
+/*
+ * For tables whose keys others may have chosen, such as names of files: without the seed nobody can choose keys that
+ * meet in one place of the table, where each would cost a comparison with all others.
+ */
+uint64_t hash_seeded(const void *data, size_t size, uint64_t seed);
+/* A random seed, not 0. One for each table. */
+uint64_t hash_seed(void);
 
 #define HASH_TEXT 33 /* 32 hexadecimal digits and a NUL */
 void hash_format(struct hash h, char out[HASH_TEXT]);

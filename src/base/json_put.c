@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/json_plain.h"
 #include "base/utf8.h"
 
 static void begin(struct text *t, const char *key)
@@ -31,19 +32,6 @@ void json_close(struct text *t, char bracket)
 	text_append_char(t, bracket);
 }
 
-/* Whether the bytes are UTF-8 without a NUL. */
-static bool is_text(const void *data, size_t size)
-{
-	const unsigned char *p = data;
-	size_t n;
-	for (size_t i = 0; i < size; i += n) {
-		n = utf8_sequence((const char *)p + i, size - i);
-		if (n == 0 || p[i] == '\0')
-			return false;
-	}
-	return true;
-}
-
 static void put_escape(struct text *t, uint32_t c)
 {
 	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -66,28 +54,36 @@ static bool is_plain(const char *s, size_t length)
 	return length > 1 && !utf8_is_deceptive(utf8_decode(s, length));
 }
 
-void json_put_bytes(struct text *t, const char *key, const void *data, size_t size)
+/* Returns whether the bytes are UTF-8 without a NUL. */
+static bool put_bytes(struct text *t, const char *key, const char *p, size_t size)
 {
-	const char *p = data;
 	begin(t, key);
 	text_append_char(t, '"');
-	size_t plain = 0, i = 0;
-	while (i < size) {
-		size_t n = utf8_sequence(p + i, size - i);
-		if (is_plain(p + i, n)) {
-			i += n;
+	const char *end = p + size, *plain = p;
+	bool is_text = true;
+	while ((p = json_skip_plain(p, end, true)) < end) {
+		size_t n = utf8_sequence(p, (size_t)(end - p));
+		if (is_plain(p, n)) {
+			p += n;
 			continue;
 		}
-		text_append(t, p + plain, i - plain);
+		text_append(t, plain, (size_t)(p - plain));
 		if (n == 0)
 			text_append_string(t, UTF8_REPLACEMENT);
 		else
-			put_escape(t, utf8_decode(p + i, n));
-		i += n ? n : 1;
-		plain = i;
+			put_escape(t, utf8_decode(p, n));
+		is_text = is_text && n > 0 && *p != '\0';
+		p += n ? n : 1;
+		plain = p;
 	}
-	text_append(t, p + plain, size - plain);
+	text_append(t, plain, (size_t)(end - plain));
 	text_append_char(t, '"');
+	return is_text;
+}
+
+void json_put_bytes(struct text *t, const char *key, const void *data, size_t size)
+{
+	put_bytes(t, key, data, size);
 }
 
 void json_put_string(struct text *t, const char *key, const char *string)
@@ -97,10 +93,10 @@ void json_put_string(struct text *t, const char *key, const char *string)
 
 void json_put_int(struct text *t, const char *key, int64_t n)
 {
-	char digits[24];
-	int size = snprintf(digits, sizeof(digits), "%" PRId64, n);
 	begin(t, key);
-	text_append(t, digits, (size_t)size);
+	if (n < 0)
+		text_append_char(t, '-');
+	text_append_number(t, n < 0 ? -(uint64_t)n : (uint64_t)n);
 }
 
 void json_put_bool(struct text *t, const char *key, bool b)
@@ -156,8 +152,7 @@ void json_put_raw(struct text *t, const char *key, const char *json, size_t size
 
 void json_put_any(struct text *t, const char *key, const void *data, size_t size)
 {
-	json_put_bytes(t, key, data, size);
-	if (is_text(data, size))
+	if (put_bytes(t, key, data, size))
 		return;
 	text_append(t, ",\"", 2);
 	text_append_string(t, key);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/json_read.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_plain.h"
 #include "base/utf8.h"
 
 #define MAX_DEPTH 64
@@ -15,7 +15,8 @@ static int skip_value(struct json_cursor *c, int depth, struct json_value *ret);
 
 static inline void skip_space(struct json_cursor *c)
 {
-	while (c->p < c->end && (*c->p == ' ' || *c->p == '\t' || *c->p == '\n' || *c->p == '\r'))
+	while (c->p < c->end && (unsigned char)*c->p <= ' ' &&
+		(*c->p == ' ' || *c->p == '\t' || *c->p == '\n' || *c->p == '\r'))
 		c->p++;
 }
 
@@ -30,38 +31,13 @@ static inline int hex_digit(char c)
 	return -1;
 }
 
-/*
- * The top bit of each of the eight bytes that needs a look: a quote, a backslash, a
- * control character or not ASCII. The first one is right, those after it need not be.
- */
-static inline uint64_t special(uint64_t w)
-{
-	const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
-	uint64_t quote = w ^ (ones * '"');
-	uint64_t slash = w ^ (ones * '\\');
-	return ((quote - ones) | (slash - ones) | (w - ones * 0x20) | w) & high;
-}
-
-/* To the next byte that needs a look. */
-static inline const char *skip_plain(const char *p, const char *end)
-{
-	uint64_t w, found;
-	for (; end - p >= 8; p += 8) {
-		memcpy(&w, p, 8);
-		found = special(le64toh(w));
-		if (found)
-			return p + (__builtin_ctzll(found) >> 3);
-	}
-	return p;
-}
-
 /* The p of the cursor stands after the opening quote. */
 static int read_string(struct json_cursor *c, struct json_value *ret)
 {
 	const char *start = c->p, *p = start;
 	bool escaped = false;
 	for (;;) {
-		p = skip_plain(p, c->end);
+		p = json_skip_plain(p, c->end, false);
 		if (p == c->end)
 			return -EBADMSG;
 		unsigned char ch = (unsigned char)*p;
@@ -99,42 +75,44 @@ static int read_string(struct json_cursor *c, struct json_value *ret)
 	return 0;
 }
 
-static inline bool is_digit(const struct json_cursor *c)
+static inline const char *skip_digits(const char *p, const char *end)
 {
-	return c->p < c->end && *c->p >= '0' && *c->p <= '9';
+	while (p < end && (unsigned char)(*p - '0') < 10)
+		p++;
+	return p;
 }
 
-static int skip_digits(struct json_cursor *c)
+/* At least one digit; NULL: there is none. */
+static const char *need_digits(const char *p, const char *end)
 {
-	if (!is_digit(c))
-		return -EBADMSG;
-	while (is_digit(c))
-		c->p++;
-	return 0;
+	const char *after = skip_digits(p, end);
+	return after > p ? after : NULL;
+}
+
+/* What may follow the whole part of a number. */
+static const char *skip_fraction(const char *p, const char *end)
+{
+	if (p < end && *p == '.')
+		p = need_digits(p + 1, end);
+	if (p && p < end && (*p == 'e' || *p == 'E')) {
+		p++;
+		if (p < end && (*p == '+' || *p == '-'))
+			p++;
+		p = need_digits(p, end);
+	}
+	return p;
 }
 
 static int read_number(struct json_cursor *c, struct json_value *ret)
 {
-	const char *start = c->p;
-	if (*c->p == '-')
-		c->p++;
-	if (c->p < c->end && *c->p == '0')
-		c->p++;
-	else if (skip_digits(c) < 0)
+	const char *start = c->p, *whole = start + (*start == '-'), *p = skip_digits(whole, c->end);
+	if (p == whole || (*whole == '0' && p - whole > 1))
 		return -EBADMSG;
-	if (c->p < c->end && *c->p == '.') {
-		c->p++;
-		if (skip_digits(c) < 0)
-			return -EBADMSG;
-	}
-	if (c->p < c->end && (*c->p == 'e' || *c->p == 'E')) {
-		c->p++;
-		if (c->p < c->end && (*c->p == '+' || *c->p == '-'))
-			c->p++;
-		if (skip_digits(c) < 0)
-			return -EBADMSG;
-	}
-	*ret = (struct json_value){start, (uint32_t)(c->p - start), JSON_NUMBER, false};
+	/* A whole number ends at a comma or a bracket. */
+	if (p < c->end && *p != ',' && !(p = skip_fraction(p, c->end)))
+		return -EBADMSG;
+	*ret = (struct json_value){start, (uint32_t)(p - start), JSON_NUMBER, false};
+	c->p = p;
 	return 0;
 }
 
@@ -254,42 +232,16 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 	return r < 0 ? r : 1;
 }
 
-/* Whether the first n and the last n bytes are equal, for an n of at most 8 that the compiler knows. */
-static inline bool same_ends(const char *a, const char *b, size_t size, size_t n)
-{
-	uint64_t x = 0, y = 0, last_x = 0, last_y = 0;
-	memcpy(&x, a, n);
-	memcpy(&y, b, n);
-	memcpy(&last_x, a + size - n, n);
-	memcpy(&last_y, b + size - n, n);
-	return ((x ^ y) | (last_x ^ last_y)) == 0;
-}
-
-/* memcmp() in line: keys are short, so their two ends overlap. */
-static inline bool same_bytes(const char *a, const char *b, size_t size)
-{
-	if (size >= 8 && size <= 16)
-		return same_ends(a, b, size, 8);
-	if (size >= 4 && size < 8)
-		return same_ends(a, b, size, 4);
-	return memcmp(a, b, size) == 0;
-}
-
-bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
-{
-	const char *p = c->p;
-	if (!c->first && p < c->end && *p++ != ',')
-		return false;
-	if ((size_t)(c->end - p) < size || !same_bytes(p, key, size))
-		return false;
-	c->p = p + size;
-	c->first = false;
-	return true;
-}
-
 int json_member_value(struct json_cursor *c, struct json_value *ret_value)
 {
 	skip_space(c);
+	/* What most values are. */
+	if (c->p < c->end && *c->p == '"') {
+		c->p++;
+		return read_string(c, ret_value);
+	}
+	if (c->p < c->end && (unsigned char)(*c->p - '0') < 10)
+		return read_number(c, ret_value);
 	return skip_value(c, 1, ret_value);
 }
 
@@ -396,6 +348,12 @@ int json_to_int64(const struct json_value *v, int64_t *ret)
 	if (negative)
 		p++;
 	uint64_t n = 0;
+	/* Eighteen digits cannot overflow. */
+	for (const char *safe = end - p < 18 ? end : p + 18; p < safe; p++) {
+		if ((unsigned char)(*p - '0') > 9)
+			return -EBADMSG;
+		n = n * 10 + (uint64_t)(*p - '0');
+	}
 	for (; p < end; p++) {
 		if (*p < '0' || *p > '9' || n > (uint64_t)INT64_MAX / 10)
 			return -EBADMSG;

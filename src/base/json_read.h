@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum json_type {
 	JSON_NULL = 1,
@@ -48,11 +49,43 @@ void json_enter(struct json_cursor *c, const struct json_value *v);
 int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct json_value *ret_value);
 int json_next_item(struct json_cursor *c, struct json_value *ret_value);
 
+/* Whether the first n and the last n bytes are equal, for an n of at most 8 that the compiler knows. */
+static inline bool json_same_ends(const char *a, const char *b, size_t size, size_t n)
+{
+	uint64_t x = 0, y = 0, last_x = 0, last_y = 0;
+	memcpy(&x, a, n);
+	memcpy(&y, b, n);
+	memcpy(&last_x, a + size - n, n);
+	memcpy(&last_y, b + size - n, n);
+	return ((x ^ y) | (last_x ^ last_y)) == 0;
+}
+
+/* memcmp() in line: keys are short, so their two ends overlap. */
+static inline bool json_same_bytes(const char *a, const char *b, size_t size)
+{
+	if (size >= 8 && size <= 16)
+		return json_same_ends(a, b, size, 8);
+	if (size >= 4 && size < 8)
+		return json_same_ends(a, b, size, 4);
+	return memcmp(a, b, size) == 0;
+}
+
 /*
- * For who knows what comes: past the next key, true, if it stands there as `key` has it, `"name":` without any
- * white space. json_member_value() must follow.
+ * If the next key stands there as `key` has it, `"name":` without any white space: goes past it and returns true.
+ * json_member_value() must follow.
  */
-bool json_skip_key(struct json_cursor *c, const char *key, size_t size);
+static inline bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
+{
+	const char *p = c->p;
+	if (!c->first && p < c->end && *p++ != ',')
+		return false;
+	if ((size_t)(c->end - p) < size || !json_same_bytes(p, key, size))
+		return false;
+	c->p = p + size;
+	c->first = false;
+	return true;
+}
+
 int json_member_value(struct json_cursor *c, struct json_value *ret_value);
 
 /* 0 if nothing but white space is left after what was walked. */

@@ -48,8 +48,9 @@ ssize_t line_reader_next(struct line_reader *r, const char **ret)
 	size_t searched = 0;
 	for (;;) {
 		size_t have = r->end - r->begin;
-		char *line = r->buf + r->begin;
-		char *newline = have > searched ? memchr(line + searched, '\n', have - searched) : NULL;
+		/* No buffer before the first read, and NULL + 0 is undefined. */
+		const char *line = r->buf ? r->buf + r->begin : "";
+		const char *newline = have > searched ? memchr(line + searched, '\n', have - searched) : NULL;
 		if (newline || r->at_end) {
 			size_t length = newline ? (size_t)(newline - line) + 1 : have;
 			if (length > r->max_bytes)

@@ -22,6 +22,7 @@ struct loop_source {
 	int fd;
 	bool own_fd;
 	bool timer;
+	bool armed; /* a timer with a deadline whose end was not told yet */
 };
 
 struct loop {
@@ -120,8 +121,14 @@ int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_sourc
 
 int loop_set_deadline(struct loop_source *timer, uint64_t deadline_ns)
 {
+	/* Set in every round of busy loops. */
+	if (deadline_ns == 0 && !timer->armed)
+		return 0;
 	struct itimerspec t = {.it_value = {(time_t)(deadline_ns / NS_PER_S), (long)(deadline_ns % NS_PER_S)}};
-	return timerfd_settime(timer->fd, TFD_TIMER_ABSTIME, &t, NULL) < 0 ? -errno : 0;
+	if (timerfd_settime(timer->fd, TFD_TIMER_ABSTIME, &t, NULL) < 0)
+		return -errno;
+	timer->armed = deadline_ns != 0;
+	return 0;
 }
 
 int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *context, int *ret_fd)
@@ -174,6 +181,7 @@ int loop_round(struct loop *l, int timeout_ms)
 		uint64_t expired;
 		if (s->timer && read(s->fd, &expired, sizeof(expired)) < 0)
 			continue; /* set anew since it was ready */
+		s->armed = false;
 		s->fn(s->context, s->timer ? 0 : events[i].events);
 	}
 	release_removed(l);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -101,6 +102,15 @@ static int note_parent(void *context, pid_t pid)
 	return family_add(context, &(struct relative){pid, i.ppid, i.start_ticks});
 }
 
+pid_t process_reap(int *ret_status)
+{
+	pid_t pid;
+	do
+		pid = waitpid(-1, ret_status, WNOHANG);
+	while (pid < 0 && errno == EINTR);
+	return pid;
+}
+
 int process_children(pid_t pid, pid_t **ret)
 {
 	cleanup_(family_finish) struct family family = {0};
@@ -118,7 +128,17 @@ int process_children(pid_t pid, pid_t **ret)
 	return (int)n;
 }
 
-int process_signal_descendants(pid_t pid, int signal)
+static bool catches(pid_t pid, int signal)
+{
+	char path[64], status[8192];
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (file_read_small(AT_FDCWD, path, status, sizeof(status)) < 0)
+		return false;
+	const char *caught = strstr(status, "\nSigCgt:");
+	return caught && strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (signal - 1) & 1;
+}
+
+static int signal_tree(pid_t pid, int signal, bool only_catching)
 {
 	cleanup_(family_finish) struct family family = {0};
 	cleanup_(family_finish) struct family tree = {0};
@@ -133,9 +153,24 @@ int process_signal_descendants(pid_t pid, int signal)
 	if (r < 0)
 		return r;
 	/* Who is gone by now needs no signal, and who has its number since then gets none. */
-	for (size_t i = 1; i < tree.count; i++)
+	int n = 0;
+	for (size_t i = 1; i < tree.count; i++) {
+		if (only_catching && !catches(tree.all[i].pid, signal))
+			continue;
 		(void)process_signal(tree.all[i].pid, tree.all[i].start_ticks, signal);
-	return (int)tree.count - 1;
+		n++;
+	}
+	return n;
+}
+
+int process_signal_descendants(pid_t pid, int signal)
+{
+	return signal_tree(pid, signal, false);
+}
+
+int process_signal_catching(pid_t pid, int signal)
+{
+	return signal_tree(pid, signal, true);
 }
 
 struct marked {

@@ -17,6 +17,9 @@ struct process_info {
 /* -ESRCH where there is none. */
 int process_info(pid_t pid, struct process_info *ret);
 
+/* A child that has ended, without waiting: its PID; 0: none has; -1: there are none. ret_status may be NULL. */
+pid_t process_reap(int *ret_status);
+
 /* The children of pid, in memory to be freed; how many, or a negative errno value. */
 int process_children(pid_t pid, pid_t **ret);
 
@@ -28,6 +31,9 @@ int process_signal(pid_t pid, uint64_t start_ticks, int signal);
 
 /* Signals every descendant of pid, not pid itself. Returns how many there were. */
 int process_signal_descendants(pid_t pid, int signal);
+
+/* The same for those that have a handler for the signal: it ends no other process. */
+int process_signal_catching(pid_t pid, int signal);
 
 /* Longer values are cut. */
 #define PROCESS_MARK_ROOM 128

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,4 +41,21 @@ const char *signal_name_into(int signal, char buf[SIGNAL_NAME_ROOM])
 	else
 		snprintf(buf, SIGNAL_NAME_ROOM, "signal %d", signal);
 	return buf;
+}
+
+int signal_parse(const char *text, size_t size)
+{
+	if (size > 3 && strncasecmp(text, "SIG", 3) == 0) {
+		text += 3;
+		size -= 3;
+	}
+	for (int s = 1; s < NSIG; s++) {
+		char number[8];
+		const char *name = sigabbrev_np(s);
+		snprintf(number, sizeof(number), "%d", s);
+		if ((name && strlen(name) == size && strncasecmp(name, text, size) == 0) ||
+			(strlen(number) == size && memcmp(number, text, size) == 0))
+			return s;
+	}
+	return -EINVAL;
 }

@@ -3,6 +3,8 @@
 #ifndef BASE_SIGNALS_H
 #define BASE_SIGNALS_H
 
+#include <stddef.h>
+
 /*
  * In a new process: no signal is ignored, and none handled but by the C library itself.
  * Signals 32 and 33, which the C library keeps to itself, can still be ignored because a
@@ -14,5 +16,8 @@ void signals_reset(void);
 #define SIGNAL_NAME_ROOM    24
 #define signal_name(signal) signal_name_into((signal), (char[SIGNAL_NAME_ROOM]){0})
 const char *signal_name_into(int signal, char buf[SIGNAL_NAME_ROOM]);
+
+/* "USR1", "SIGUSR1" or "10", in any case; -EINVAL for others. */
+int signal_parse(const char *text, size_t size);
 
 #endif

@@ -41,7 +41,7 @@ static bool text_grow(struct text *t, size_t more)
 	return true;
 }
 
-void text_append(struct text *t, const void *data, size_t size)
+void text_append_growing(struct text *t, const void *data, size_t size)
 {
 	if (!text_grow(t, size))
 		return;
@@ -51,14 +51,13 @@ void text_append(struct text *t, const void *data, size_t size)
 	t->data[t->length] = '\0';
 }
 
-void text_append_string(struct text *t, const char *string)
+void text_append_number(struct text *t, uint64_t n)
 {
-	text_append(t, string, strlen(string));
-}
-
-void text_append_char(struct text *t, char c)
-{
-	text_append(t, &c, 1);
+	char digits[20], *end = digits + sizeof(digits), *p = end;
+	do
+		*--p = (char)('0' + n % 10);
+	while (n /= 10);
+	text_append(t, p, (size_t)(end - p));
 }
 
 void text_vappendf(struct text *t, const char *format, va_list args)

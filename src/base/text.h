@@ -12,6 +12,8 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "gpu_dispatch.h"
 
@@ -25,9 +27,33 @@ struct text {
 void text_finish(struct text *t);
 void text_clear(struct text *t); /* keeps the memory */
 
-void text_append(struct text *t, const void *data, size_t size);
-void text_append_string(struct text *t, const char *string);
-void text_append_char(struct text *t, char c);
+/* What text_append() does when there is no room left. */
+void text_append_growing(struct text *t, const void *data, size_t size);
+
+static inline void text_append(struct text *t, const void *data, size_t size)
+{
+	if (t->error || size >= t->room - t->length) {
+		text_append_growing(t, data, size);
+		return;
+	}
+	if (size)
+		memcpy(t->data + t->length, data, size);
+	t->length += size;
+	t->data[t->length] = '\0';
+}
+
+static inline void text_append_string(struct text *t, const char *string)
+{
+	text_append(t, string, strlen(string));
+}
+
+static inline void text_append_char(struct text *t, char c)
+{
+	text_append(t, &c, 1);
+}
+
+void text_append_number(struct text *t, uint64_t n); /* in decimal */
+
 void text_appendf(struct text *t, const char *format, ...) GD_PRINTF(2, 3);
 void text_vappendf(struct text *t, const char *format, va_list args) GD_PRINTF(2, 0);
 

@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust_private.h"
 
 #define ACCESS_LIST "system.posix_acl_access"
 
@@ -74,28 +76,56 @@ static bool has_access_list(int fd)
 	return size > 0 || (size < 0 && errno != ENODATA && errno != ENOTSUP);
 }
 
-static bool is_ours(const struct stat *st)
+bool trust_is_ours(const struct stat *st)
 {
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-static const char *find_objection(int fd, const struct stat *st)
+static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group";
+
+/* Who can write what belongs to this user or root. */
+static const char *find_writers(int fd, const struct stat *st)
 {
-	if (!is_ours(st))
-		return "belongs to another user";
 	if (st->st_mode & S_IWOTH)
 		return "can be written by everybody";
 	if ((st->st_mode & S_IWGRP) && has_access_list(fd))
 		return "can be written by others (it has an access list)";
 	if ((st->st_mode & S_IWGRP) && !is_private_group(st->st_gid))
-		return "can be written by its group";
+		return by_its_group;
 	return NULL;
+}
+
+static const char *find_objection(int fd, const struct stat *st)
+{
+	return trust_is_ours(st) ? find_writers(fd, st) : by_another_user;
 }
 
 const char *trust_objection(int fd)
 {
 	struct stat st;
 	return fstat(fd, &st) < 0 ? "cannot be examined" : find_objection(fd, &st);
+}
+
+/* The first number of a file in /proc, or `otherwise`. */
+static unsigned long read_number(const char *path, unsigned long otherwise)
+{
+	cleanup_(fclosep) FILE *f = fopen(path, "re");
+	unsigned long n;
+	return f && fscanf(f, "%lu", &n) == 1 ? n : otherwise;
+}
+
+/* Whether some users have no id here: the first user namespace maps all of them in one line. */
+static bool is_in_user_namespace(void)
+{
+	cleanup_(fclosep) FILE *f = fopen("/proc/self/uid_map", "re");
+	unsigned long inside, outside, count;
+	return f && fscanf(f, "%lu %lu %lu", &inside, &outside, &count) == 3 && count < UINT32_MAX;
+}
+
+/* The user id of everybody who has none here, root among them. */
+static bool is_unmapped(uid_t uid)
+{
+	return uid == read_number("/proc/sys/kernel/overflowuid", 65534) && is_in_user_namespace();
 }
 
 enum place {
@@ -105,6 +135,13 @@ enum place {
 };
 
 /* In a sticky directory only the owner of an entry, who is checked next, can rename or remove it. */
+static const char *check_above(int fd, const struct stat *st)
+{
+	if (!trust_is_ours(st) && !is_unmapped(st->st_uid))
+		return by_another_user;
+	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st);
+}
+
 static const char *check_place(int fd, enum place place)
 {
 	struct stat st;
@@ -114,9 +151,55 @@ static const char *check_place(int fd, enum place place)
 		return "is a symbolic link";
 	if (place == PLACE_FILE && !S_ISREG(st.st_mode))
 		return "is not a regular file";
-	if (place == PLACE_ABOVE && is_ours(&st) && (st.st_mode & S_ISVTX))
-		return NULL;
-	return find_objection(fd, &st);
+	return place == PLACE_ABOVE ? check_above(fd, &st) : find_objection(fd, &st);
+}
+
+const char *trust_objection_above(int fd)
+{
+	return check_place(fd, PLACE_ABOVE);
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Says which directory it is, and names the group or the owner. */
+static int refuse_directory(int fd, const char *objection, struct gd_error *err)
+{
+	char proc[32], path[PATH_MAX], room[4096];
+	struct stat st;
+	struct group gr, *group = NULL;
+	struct passwd pw, *user = NULL;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(proc, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	bool known = fstat(fd, &st) == 0;
+	if (known && objection == by_its_group && getgrgid_r(st.st_gid, &gr, room, sizeof(room), &group) == 0 && group)
+		return error_set(err, -EPERM, "directory '%s' can be written by group '%s'", path, group->gr_name);
+	if (known && objection == by_another_user && getpwuid_r(st.st_uid, &pw, room, sizeof(room), &user) == 0 && user)
+		return error_set(err, -EPERM, "directory '%s' belongs to user '%s'", path, user->pw_name);
+	return error_set(err, -EPERM, "directory '%s' %s", path, objection);
+}
+
+int trust_check_way(int fd, struct gd_error *err)
+{
+	cleanup_(closep) int at = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat here, above;
+	bool ok = at >= 0 && fstat(at, &here) == 0;
+	while (ok) {
+		const char *objection = trust_objection_above(at);
+		if (objection)
+			return refuse_directory(at, objection, err);
+		int up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close_fd(&at);
+		at = up;
+		ok = at >= 0 && fstat(at, &above) == 0;
+		if (ok && same_file(&here, &above)) /* the root */
+			return 0;
+		here = above;
+	}
+	return error_set(err, -EPERM, "a directory above it cannot be examined: %s", error_words(-errno));
 }
 
 /* What the component that ends at `end` is, in a path whose last component is `last`. */
@@ -126,9 +209,6 @@ static enum place place_of(const char *end, enum place last)
 		return *end == '\0' ? last : PLACE_ABOVE;
 	return strchr(end + 1, '/') ? PLACE_ABOVE : PLACE_DIRECTORY;
 }
-
-/* The kernel follows as many. */
-#define MAX_LINKS 40
 
 /* The path that the link at `path` leads to. */
 static int read_link(const char *path, char **ret)
@@ -159,9 +239,9 @@ int trust_follow_links(const char *path, char **ret, bool *ret_foreign)
 			*ret_foreign = foreign;
 			return 0;
 		}
-		if (links == MAX_LINKS)
+		if (links == TRUST_MAX_LINKS)
 			return -ELOOP;
-		foreign = foreign || !is_ours(&st);
+		foreign = foreign || !trust_is_ours(&st);
 		int r = read_link(at, &next);
 		if (r < 0)
 			return r;
@@ -210,167 +290,4 @@ int trust_check_path(const char *path, struct gd_error *err)
 int trust_check_directory(const char *path, struct gd_error *err)
 {
 	return check_path(path, PLACE_DIRECTORY, err);
-}
-
-/* ---- A directory behind links ------------------------------------------------------ */
-
-#define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
-
-/* Where trust_open_directory() or trust_open_parent() is. */
-struct walk {
-	int fd;     /* the last directory that was reached */
-	char *rest; /* components that follow; each link adds its own */
-	int links;
-};
-
-static void walk_finish(struct walk *w)
-{
-	closep(&w->fd);
-	free(w->rest);
-}
-
-static int walk_to_root(struct walk *w)
-{
-	close_fd(&w->fd);
-	w->fd = open("/", WALK_FLAGS);
-	return w->fd < 0 ? -errno : 0;
-}
-
-/* The next component; false: there is none. */
-static bool walk_take_name(struct walk *w, char name[NAME_MAX + 2])
-{
-	char *begin = w->rest + strspn(w->rest, "/");
-	size_t length = strcspn(begin, "/");
-	/* Of a name that is too long one byte too many, so that the kernel refuses it. */
-	size_t kept = length > NAME_MAX ? NAME_MAX + 1 : length;
-	memcpy(name, begin, kept);
-	name[kept] = '\0';
-	memmove(w->rest, begin + length, strlen(begin + length) + 1);
-	return length > 0;
-}
-
-static int walk_follow(struct walk *w, int link_fd)
-{
-	char target[PATH_MAX], *longer;
-	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
-	if (n < 0 || (size_t)n >= sizeof(target))
-		return n < 0 ? -errno : -ENAMETOOLONG;
-	if (++w->links > MAX_LINKS)
-		return -ELOOP;
-	target[n] = '\0';
-	if (asprintf(&longer, "%s/%s", target, w->rest) < 0)
-		return -ENOMEM;
-	free(w->rest);
-	w->rest = longer;
-	return target[0] == '/' ? walk_to_root(w) : 0;
-}
-
-/* Whether the walk goes on behind the component that was just taken. */
-static bool walk_has_more(const struct walk *w)
-{
-	return w->rest[strspn(w->rest, "/")] != '\0';
-}
-
-/* An automounted directory is mounted only if it is opened as a directory. */
-static int open_entry(int dir_fd, const char *name)
-{
-	int fd = openat(dir_fd, name, WALK_FLAGS | O_DIRECTORY);
-	return fd < 0 && (errno == ENOTDIR || errno == ELOOP) ? openat(dir_fd, name, WALK_FLAGS) : fd;
-}
-
-/* Goes to the entry `name`, and sets *ret_objection if it must not be used. */
-static int walk_step(struct walk *w, const char *name, bool check_above, const char **ret_objection)
-{
-	struct stat st;
-	cleanup_(closep) int fd = open_entry(w->fd, name);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (S_ISLNK(st.st_mode)) {
-		*ret_objection = is_ours(&st) ? NULL : "is a symbolic link of another user";
-		return *ret_objection ? -EPERM : walk_follow(w, fd);
-	}
-	if (!S_ISDIR(st.st_mode))
-		return -ENOTDIR;
-	*ret_objection = check_above && walk_has_more(w) ? check_place(fd, PLACE_ABOVE) : NULL;
-	if (*ret_objection)
-		return -EPERM;
-	close_fd(&w->fd);
-	w->fd = take_fd(&fd);
-	return 0;
-}
-
-/* Says which component it was. */
-static int walk_refuse(const struct walk *w, const char *name, int code, const char *objection, struct gd_error *err)
-{
-	char proc[32], above[PATH_MAX];
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", w->fd);
-	ssize_t n = readlink(proc, above, sizeof(above) - 1);
-	above[n > 0 ? n : 0] = '\0';
-	const char *slash = n > 0 && above[n - 1] == '/' ? "" : "/";
-	if (objection)
-		return error_set(err, code, "'%s%s%s' %s", above, slash, name, objection);
-	return error_set(err, code, "'%s%s%s': %s", above, slash, name, error_words(code));
-}
-
-/* At the root, with all of the path before it. */
-static int walk_init(struct walk *w, const char *path)
-{
-	cleanup_(freep) char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
-	*w = (struct walk){.fd = -1};
-	if (!here)
-		return -errno;
-	if (asprintf(&w->rest, "%s/%s", here, path) < 0) {
-		w->rest = NULL;
-		return -ENOMEM;
-	}
-	return walk_to_root(w);
-}
-
-int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err)
-{
-	cleanup_(walk_finish) struct walk w;
-	char name[NAME_MAX + 2] = "";
-	const char *objection = NULL;
-	int r = walk_init(&w, path);
-	if (r < 0)
-		return error_set(err, r, "'%s': %s", path, error_words(r));
-	if (check_above && (objection = check_place(w.fd, PLACE_ABOVE)))
-		return error_set(err, -EPERM, "'/' %s", objection);
-	while (r == 0 && walk_take_name(&w, name))
-		r = walk_step(&w, name, check_above, &objection);
-	if (r < 0)
-		return walk_refuse(&w, name, r, objection, err);
-	*ret_fd = take_fd(&w.fd);
-	return 0;
-}
-
-static bool is_link(int dir_fd, const char *name)
-{
-	struct stat st;
-	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
-}
-
-int trust_open_parent(const char *path, int *ret_fd, char **ret_name, struct gd_error *err)
-{
-	cleanup_(walk_finish) struct walk w;
-	char name[NAME_MAX + 2] = "";
-	const char *objection = NULL;
-	int r = walk_init(&w, path);
-	if (r < 0)
-		return error_set(err, r, "'%s': %s", path, error_words(r));
-	while (r == 0) {
-		if (!walk_take_name(&w, name))
-			return error_set(err, -EISDIR, "'%s': %s", path, error_words(-EISDIR));
-		if (!walk_has_more(&w) && !is_link(w.fd, name))
-			break;
-		r = walk_step(&w, name, false, &objection);
-	}
-	if (r < 0)
-		return walk_refuse(&w, name, r, objection, err);
-	char *copy = strdup(name);
-	if (!copy)
-		return error_set(err, -ENOMEM, "'%s': out of memory", path);
-	*ret_name = copy;
-	*ret_fd = take_fd(&w.fd);
-	return 0;
 }

@@ -125,12 +125,20 @@ static size_t word_parse(const char **p, const char **ret_word)
 	return length;
 }
 
+static bool is_plain_number(const char *text)
+{
+	struct number n;
+	return number_parse(&text, &n) == 0 && !*text;
+}
+
 static int size_error(struct gd_error *err, int code, const char *text, bool plain)
 {
 	char quote[DISPLAY_QUOTE_ROOM];
 	display_quote(text, quote);
 	if (code == -ERANGE)
 		return error_set(err, code, "'%s' is too large for a size", quote);
+	if (!plain && is_plain_number(text))
+		return error_set(err, code, "%s what? %sG? A size needs a unit: 12G, 800M", quote, quote);
 	return error_set(err, code, "'%s' is not a size; expected a number with a unit, like 12G or 800M%s", quote,
 		plain ? ", or a plain number of MB" : "");
 }
@@ -144,7 +152,9 @@ int units_parse_size(const char *text, uint64_t plain_unit_bytes, uint64_t *ret_
 		return size_error(err, r, text, plain_unit_bytes);
 
 	size_t length = word_parse(&p, &word);
-	const struct unit plain = {"", plain_unit_bytes};
+	/* Nothing is nothing in every unit. */
+	bool nothing = n.whole == 0 && n.millionths == 0;
+	const struct unit plain = {"", nothing ? 1 : plain_unit_bytes};
 	const struct unit *unit = length ? unit_find(size_units, COUNT(size_units), word, length) : &plain;
 	if (!unit || !unit->factor || *p)
 		return size_error(err, -EINVAL, text, plain_unit_bytes);
@@ -278,4 +288,22 @@ const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM])
 	else
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 "d %02" PRIu64 "h", s / 86400, s / 3600 % 24);
 	return buf;
+}
+
+const char *units_format_seconds(double seconds, char buf[UNITS_ROOM])
+{
+	return units_format_duration((uint64_t)(seconds * 1000), buf);
+}
+
+int units_parse_flag(const char *text, bool *ret, struct gd_error *err)
+{
+	static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+	for (size_t i = 0; i < COUNT(yes); i++) {
+		if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
+			*ret = !strcasecmp(text, yes[i]);
+			return 0;
+		}
+	}
+	char quote[DISPLAY_QUOTE_ROOM];
+	return error_set(err, -EINVAL, "'%s' is neither true nor false", display_quote(text, quote));
 }

@@ -10,6 +10,7 @@
 #ifndef BASE_UNITS_H
 #define BASE_UNITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +26,7 @@
 /*
  * "12G", "800M", "1.5GiB", "16 GB", "4096B". A bare number counts in
  * plain_unit_bytes (UNITS_MB where the option's name says so); 0: it is refused,
- * as nobody can know what was meant.
+ * as nobody can know what was meant. A bare 0 is always 0.
  */
 int units_parse_size(const char *text, uint64_t plain_unit_bytes, uint64_t *ret_bytes, struct gd_error *err);
 
@@ -38,6 +39,9 @@ int units_parse_duration(const char *text, uint64_t *ret_ms, struct gd_error *er
 /* A whole number from min to max, in decimal digits. */
 int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret, struct gd_error *err);
 
+/* "true", "yes" and "on", "false", "no" and "off", in any case. */
+int units_parse_flag(const char *text, bool *ret, struct gd_error *err);
+
 /* "12.0 GB", "9.1 GB", "800 MB", "512 B". Returns buf. */
 const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
 
@@ -46,5 +50,7 @@ const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
  * clock that shows it never runs ahead. Returns buf.
  */
 const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM]);
+/* The same from seconds, which are not negative. */
+const char *units_format_seconds(double seconds, char buf[UNITS_ROOM]);
 
 #endif

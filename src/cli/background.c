@@ -6,9 +6,11 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,7 +114,7 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
 }
 
-/* Not by its path, where another user may have put another folder. -1: the runner does without. */
+/* -1: the runner does without. */
 static int open_log(int dir_fd)
 {
 	int fd = openat(dir_fd, "runner.log",

@@ -8,129 +8,80 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json_put.h"
 #include "base/lock.h"
+#include "cli/add_parts.h"
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/frozen_tree.h"
 #include "cli/log_dir.h"
-#include "cli/queue_choice.h"
+#include "cli/say.h"
 #include "queue/input/submit.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 
 extern char **environ;
 
-enum { OPTION_HOLD = 0x200, OPTION_NO_START, OPTION_LOG_DIR, OPTION_ON_FINISH, OPTION_FIRST };
-
-struct add {
-	struct queue_choice queue;
-	struct job_options options;
-	bool hold, no_start;
-	char **words;
-	int num_words;
-	struct gd_error err;
-};
-
-static const struct argp_option options[] = {
-	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
-	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
-	{"after", OPTION_FIRST + JOB_OPTION_AFTER, "ID[,ID…]", 0, "Start when these are completed", 1},
-	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "What to call it", 1},
-	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
-	{"retries", OPTION_FIRST + JOB_OPTION_RETRIES, "N", 0, "Try again so often when it fails", 1},
-	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
-	{"hold", OPTION_HOLD, 0, 0, "Do not start it before 'gpuq release'", 1},
-	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
-	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where its log goes", 1},
-	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0, "Run this when it is over, the end as JSON on its standard input",
-		1},
-	{0},
-};
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+/* One job for each command of the sweep, or for each index of the array. */
+static size_t num_jobs(const struct add *a)
 {
-	struct add *a = state->input;
+	return a->indices.count ? a->indices.count : a->sweep.count;
+}
+
+static bool is_group(const struct add *a)
+{
+	return a->indices.count || a->sweep.num_axes;
+}
+
+static int add_each(struct add *a, struct submit *s, struct job_spec *spec)
+{
+	cleanup_(text_finish) struct text command = {0};
 	int r = 0;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &a->queue;
-		return 0;
-	case OPTION_HOLD:
-		a->hold = true;
-		return 0;
-	case OPTION_NO_START:
-		a->no_start = true;
-		return 0;
-	case OPTION_LOG_DIR:
-		r = config_set(&a->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &a->err);
-		break;
-	case OPTION_ON_FINISH:
-		r = config_set(&a->queue.command_line, CONFIG_ON_FINISH, "--on-finish", arg, &a->err);
-		break;
-	case ARGP_KEY_ARGS:
-		a->words = state->argv + state->next;
-		a->num_words = state->argc - state->next;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "what is to be run? gpuq add [OPTION…] -- COMMAND");
-		return EINVAL;
-	default:
-		if (key < OPTION_FIRST || key >= OPTION_FIRST + JOB_OPTIONS)
-			return ARGP_ERR_UNKNOWN;
-		r = job_options_set(&a->options, (enum job_option)(key - OPTION_FIRST), arg, &a->err);
+	for (size_t i = 0; r == 0 && i < num_jobs(a); i++) {
+		text_clear(&command);
+		sweep_fill(&a->sweep, a->indices.count ? 0 : i, &command);
+		if (text_error(&command))
+			return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+		spec->command = text_string(&command);
+		spec->command_size = command.length;
+		spec->in_array = a->indices.count > 0;
+		spec->array_index = spec->in_array ? (int32_t)a->indices.ids[i] : 0;
+		r = submit_add(s, spec, &a->err);
 	}
-	if (r < 0)
-		argp_error(state, "%s", a->err.message);
-	return 0;
+	return r;
 }
 
-/* One word is shell text; several are quoted one by one. */
-static void join_words(struct text *t, char **words, int n)
-{
-	if (n == 1) {
-		text_append_string(t, words[0]);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
-		if (i)
-			text_append_char(t, ' ');
-		if (*words[i] && !words[i][strspn(words[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-							    "0123456789_-./:=,@%+")]) {
-			text_append_string(t, words[i]);
-			continue;
-		}
-		text_append_char(t, '\'');
-		for (const char *p = words[i]; *p; p++)
-			if (*p == '\'')
-				text_append_string(t, "'\\''");
-			else
-				text_append_char(t, *p);
-		text_append_char(t, '\'');
-	}
-}
-
-/* Under one lock with the check: no prune takes what it waits for in between. */
-static int add_one(struct journal *j, const struct job_spec *spec, struct id_list *ids, struct gd_error *err)
+/* Under one lock with the check: no prune takes what they wait for in between. */
+static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, struct id_list *ids)
 {
 	struct follow f;
 	struct submit s;
-	bool follows = spec->num_after > 0;
-	int r = follows ? follow_open_journal(j, &f, err) : 0;
+	struct job_after after = {0};
+	bool follows = job_options_have_after(&a->options);
+	int r = follows ? follow_open_journal(j, &f, &a->err) : 0;
 	if (r < 0)
 		return r;
-	r = submit_begin(&s, j, ids, err);
+	r = submit_begin(&s, j, ids, &a->err);
 	if (r == 0) {
+		s.grouped = is_group(a);
 		if (follows)
-			r = follow_update(&f, err);
-		if (r == 0 && follows)
-			r = submit_check_after(&f.jobs, spec, err);
+			r = follow_update(&f, &a->err);
+		struct gd_error why;
+		if (r == 0 && follows && (r = job_options_resolve(&a->options, &f.jobs, &after, spec, &why)) < 0)
+			error_set(&a->err, r, "adding a job %s", why.message);
 		if (r == 0)
-			r = submit_add(&s, spec, err);
-		if (r < 0)
+			r = add_each(a, &s, spec);
+		/* What has been written already, of very many, is kept. */
+		bool none = r < 0 && ids->count == s.pending_ids;
+		struct gd_error commit_error;
+		int committed = none ? 0 : submit_commit(&s, &commit_error);
+		if (none)
 			submit_abort(&s);
-		else
-			r = submit_commit(&s, err);
+		else if (r == 0 && committed < 0)
+			r = error_set(&a->err, committed, "%s", commit_error.message);
 	}
+	job_after_finish(&after);
 	if (follows)
 		follow_close(&f);
 	return r;
@@ -138,99 +89,251 @@ static int add_one(struct journal *j, const struct job_spec *spec, struct id_lis
 
 static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **ret_log_dir)
 {
-	const struct job_options *o = &a->options;
 	const struct config *c = &a->queue.config;
 	*ret_cwd = getcwd(NULL, 0);
 	*ret_log_dir = log_dir_configured(c);
 	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
 		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
 	*s = (struct job_spec){.cwd = *ret_cwd,
-		.cwd_own = submit_cwd_is_own(),
 		.log_dir = *ret_log_dir,
-		.name = o->name,
 		.on_finish = c->on_finish,
-		.after = o->after,
-		.num_after = o->num_after,
-		.num_gpus = o->set & 1u << JOB_OPTION_NUM_GPUS ? o->num_gpus : -1,
-		.mem_mb = o->set & 1u << JOB_OPTION_MEM ? (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20) : -1,
+		.num_gpus = -1,
+		.mem_mb = -1,
 		.min_free_mem_mb = -1,
-		.timeout_ms = o->set & 1u << JOB_OPTION_TIMEOUT ? (int64_t)o->timeout_ms
-			      : config_has(c, CONFIG_TIMEOUT)   ? (int64_t)c->timeout_ms
-								: -1,
-		.retries = o->set & 1u << JOB_OPTION_RETRIES ? o->retries
-			   : config_has(c, CONFIG_RETRIES)   ? (int)c->retries
-							     : -1,
-		.priority = o->set & 1u << JOB_OPTION_PRIORITY ? o->priority : 0,
+		.timeout_ms = config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms : -1,
+		.retries = config_has(c, CONFIG_RETRIES) ? (int)c->retries : -1,
 		.held = a->hold};
-	return 0;
+	submit_describe_cwd(s, ".");
+	job_spec_set_defaults(s, c);
+	int r = job_options_apply(&a->options, s, &a->err);
+	if (r == 0 && s->warn_signal && s->timeout_ms <= 0)
+		return error_set(&a->err, -EINVAL,
+			"--signal comes before the time limit, and there is none; give --timeout, too");
+	return r;
 }
 
 /* After the append: either the runner sees the job, or we see that there is none. */
-static int start_runner(const struct add *a, const struct journal *j, struct gd_error *err)
+static int start_runner(const struct add *a, const struct journal *j, bool *ret_started, struct gd_error *err)
 {
 	pid_t holder = 0;
 	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
 		return 0;
+	*ret_started = true;
 	return background_start(&a->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, err);
 }
 
-static int add(struct add *a)
+/* ---- Output --------------------------------------------------------------------------- */
+
+static int flush_ids(struct add *a)
 {
-	cleanup_(journal_closep) struct journal *j = NULL;
-	cleanup_(freep) char *cwd = NULL;
-	cleanup_(freep) char *log_dir = NULL;
+	if (fflush(stdout) != 0)
+		return error_set(&a->err, -errno, "writing the id: %s", error_words(errno));
+	return 0;
+}
+
+static int print(struct add *a, const struct text *t)
+{
+	if (text_error(t))
+		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+	fwrite(text_string(t), 1, t->length, stdout);
+	return flush_ids(a);
+}
+
+/* Without memory of its own: the jobs are added, and nobody is to add them again. */
+static int print_ids(struct add *a, const struct id_list *ids)
+{
+	char group[JOB_GROUP_ROOM];
+	cleanup_(text_finish) struct text t = {0};
+	if (a->json) {
+		json_open(&t, NULL, '{');
+		json_open(&t, "ids", '[');
+		for (size_t i = 0; i < ids->count; i++)
+			json_put_int(&t, NULL, (int64_t)ids->ids[i]);
+		json_close(&t, ']');
+		if (is_group(a) && ids->count)
+			json_put_string(&t, "group", job_group_name(ids->ids[0], group));
+		else
+			json_put_null(&t, "group");
+		json_put_any(&t, "jobs_file", a->queue.journal_path, strlen(a->queue.journal_path));
+		json_close(&t, '}');
+		text_append_char(&t, '\n');
+	}
+	if (text_error(&t))
+		return error_set(&a->err, -ENOMEM,
+			"%zu job%s added, from %" PRIu64 " on; printing the ids: out of memory", ids->count,
+			ids->count == 1 ? " was" : "s were", ids->count ? ids->ids[0] : 0);
+	for (size_t i = 0; !a->json && i < ids->count; i++)
+		printf("%" PRIu64 "\n", ids->ids[i]);
+	int r = a->json ? print(a, &t) : flush_ids(a);
+	if (r == 0 && is_group(a) && ids->count && !a->json)
+		say("%zu job%s, group %s", ids->count, ids->count == 1 ? "" : "s", job_group_name(ids->ids[0], group));
+	return r;
+}
+
+static void begin_commands(const struct add *a, struct text *t)
+{
+	if (a->json) {
+		json_open(t, NULL, '{');
+		json_open(t, "commands", '[');
+	}
+}
+
+static void put_command(const struct add *a, struct text *t, const char *command, size_t size)
+{
+	if (a->json) {
+		json_put_bytes(t, NULL, command, size);
+		return;
+	}
+	text_append(t, command, size);
+	text_append_char(t, '\n');
+}
+
+static int print_commands(struct add *a, struct text *t)
+{
+	if (a->json) {
+		json_close(t, ']');
+		json_close(t, '}');
+		text_append_char(t, '\n');
+	}
+	return print(a, t);
+}
+
+/* --dry-run: the commands, checked as far as that is possible without the queue. */
+static int show_lines(struct add *a, struct commands *lines, const struct job_spec *base)
+{
+	cleanup_(text_finish) struct text t = {0};
+	struct shell_command c;
+	int r;
+	begin_commands(a, &t);
+	while ((r = commands_next(lines, &c, &a->err)) > 0) {
+		struct job_spec spec = *base;
+		struct gd_error why;
+		if (job_options_apply(c.options, &spec, &why) < 0)
+			return error_set(
+				&a->err, -EINVAL, "%s:%" PRIu64 ": %s", commands_name(lines), c.line, why.message);
+		put_command(a, &t, c.bytes.data, c.bytes.size);
+	}
+	return r < 0 ? r : print_commands(a, &t);
+}
+
+static int show_sweep(struct add *a)
+{
+	cleanup_(text_finish) struct text t = {0};
 	cleanup_(text_finish) struct text command = {0};
-	cleanup_(commands_closep) struct commands *lines = NULL;
-	bool many = a->num_words == 1 && strcmp(a->words[0], "-") == 0;
-	struct job_spec spec;
-	char env[HASH_TEXT];
-	struct id_list ids = {0};
-	int r = queue_choice_resolve(&a->queue, &a->err);
-	if (r == 0 && many)
-		r = commands_read("-", TRUST_NAMED, &lines, &a->err);
-	if (r == 0)
-		r = queue_choice_open(&a->queue, &j, &a->err);
-	if (r == 0)
-		r = fill_spec(a, &spec, &cwd, &log_dir);
-	if (r == 0)
-		r = environment_save(j->dir_fd, environ, env, &a->err);
+	begin_commands(a, &t);
+	for (size_t i = 0; i < num_jobs(a); i++) {
+		text_clear(&command);
+		if (a->indices.count && !a->json)
+			text_appendf(&command, "GPUQ_ARRAY_INDEX=%" PRIu64 " ", a->indices.ids[i]);
+		sweep_fill(&a->sweep, a->indices.count ? 0 : i, &command);
+		put_command(a, &t, text_string(&command), command.length);
+	}
+	if (text_error(&command))
+		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+	return print_commands(a, &t);
+}
+
+/* ---- The command ---------------------------------------------------------------------- */
+
+static int freeze(struct add *a, struct frozen_tree *tree, struct job_spec *spec)
+{
+	if (!a->freeze)
+		return 0;
+	cleanup_(freep) char *log_dir = log_dir_find(&a->queue.config, a->queue.journal_path);
+	int r = frozen_tree_make(a->queue.journal_path, log_dir, a->queue.trust, tree, &a->err);
 	if (r < 0)
 		return r;
-	spec.env = env;
-	if (many) {
-		r = submit_file(j, lines, &spec, &ids, &a->err);
-	} else {
-		join_words(&command, a->words, a->num_words);
-		spec.command = text_string(&command);
-		spec.command_size = command.length;
-		r = text_error(&command) ? error_set(&a->err, -ENOMEM, "adding a job: out of memory")
-					 : add_one(j, &spec, &ids, &a->err);
-	}
-	for (size_t i = 0; i < ids.count; i++)
-		printf("%" PRIu64 "\n", ids.ids[i]);
-	if (fflush(stdout) != 0 && r == 0)
-		r = error_set(&a->err, -errno, "writing the id: %s", error_words(errno));
+	spec->cwd = tree->cwd;
+	spec->tree = tree->path;
+	spec->commit = tree->commit;
+	submit_describe_cwd(spec, tree->cwd);
+	return 0;
+}
+
+/* Adds, prints and starts a runner. lines: NULL for the command line. */
+static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
+{
+	cleanup_(frozen_tree_finish) struct frozen_tree tree = {0};
+	cleanup_(journal_closep) struct journal *j = NULL;
+	char env[HASH_TEXT], script[HASH_TEXT];
+	struct id_list ids = {0};
+	int r = queue_choice_open(&a->queue, &j, &a->err);
+	if (r == 0 && (r = freeze(a, &tree, spec)) < 0)
+		journal_remove_empty(j);
+	if (r == 0)
+		r = environment_save(j->dir_fd, environ, env, &a->err);
+	if (r == 0)
+		r = add_keep_script(a, j, script, spec);
+	if (r < 0)
+		return r;
+	spec->env = env;
+	r = lines ? submit_file(j, lines, spec, &a->options, &ids, &a->err) : add_jobs(a, j, spec, &ids);
+	if (ids.count == 0 && tree.path)
+		(void)frozen_tree_remove(tree.path, NULL, a->queue.trust, NULL);
 	struct gd_error err;
-	int started = ids.count ? start_runner(a, j, &err) : 0;
-	if (started < 0 && r == 0)
-		r = error_set(&a->err, started, "%s", err.message);
+	bool started = false;
+	int e = ids.count || r == 0 ? print_ids(a, &ids) : 0;
+	r = r < 0 ? r : e;
+	if (ids.count)
+		queue_choice_say_where_added(&a->queue);
+	e = ids.count ? start_runner(a, j, &started, &err) : 0;
+	if (e < 0 && r == 0)
+		r = error_set(&a->err, e, "%s", err.message);
+	else if (e == 0 && ids.count)
+		add_warn(j, spec, &ids, started);
+	if (r == 0 && ids.count == 1 && job_options_have_after(&a->options))
+		add_warn_of_dependencies(j, &ids);
 	id_list_finish(&ids);
 	return r;
 }
 
+static int check_sweep(struct add *a, bool from_input)
+{
+	if (is_group(a) && from_input)
+		return error_set(&a->err, -EINVAL,
+			"--param, --param-file and --array make jobs of one command, not of the lines of standard input");
+	if (a->indices.count && a->sweep.num_axes)
+		return error_set(&a->err, -EINVAL, "give either --array or --param and --param-file");
+	return sweep_prepare(&a->sweep, a->zip, a->words, (size_t)a->num_words, &a->err);
+}
+
+static int add(struct add *a)
+{
+	cleanup_(freep) char *cwd = NULL;
+	cleanup_(freep) char *log_dir = NULL;
+	cleanup_(commands_closep) struct commands *lines = NULL;
+	struct job_spec spec;
+	bool from_input = a->num_words == 1 && strcmp(a->words[0], "-") == 0;
+	int r = from_input ? 0 : add_read_script(a);
+	if (r == 0)
+		r = queue_choice_resolve(&a->queue, &a->err);
+	if (r == 0)
+		r = add_take_script(a);
+	if (r == 0)
+		r = check_sweep(a, from_input);
+	if (r == 0 && from_input)
+		r = commands_read("-", TRUST_NAMED, &lines, &a->err);
+	if (r == 0)
+		r = fill_spec(a, &spec, &cwd, &log_dir);
+	if (r < 0)
+		return r;
+	if (a->dry_run)
+		return lines ? show_lines(a, lines, &spec) : show_sweep(a);
+	return submit(a, lines, &spec);
+}
+
 static int main_add(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {options, parse, "[--] COMMAND [ARGUMENT…]\n-",
-		"Queues a command and prints its id.\v"
-		"One word after -- is shell text; several are quoted one by one. With -, each line of standard input is a "
-		"command. The command gets this environment and this directory.",
-		children, NULL, NULL};
 	struct add a = {0};
-	command_parse(&argp, argc, argv, &a);
+	command_parse_in_order(&add_argp, argc, argv, &a);
+	a.queue.adds = !a.dry_run;
 	int r = add(&a);
 	int code = r < 0 ? command_fail(&a.err, r) : EXIT_DONE;
 	job_options_finish(&a.options);
+	sweep_finish(&a.sweep);
+	script_finish(&a.script);
+	free(a.script_path);
+	id_list_finish(&a.indices);
 	queue_choice_finish(&a.queue);
 	return code;
 }

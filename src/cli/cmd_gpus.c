@@ -12,12 +12,12 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json_put.h"
+#include "base/table.h"
+#include "base/terminal.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
 
 /* /proc/self/ns/pid of the namespace that the driver counts processes in. */
 #define INITIAL_PID_NAMESPACE 0xEFFFFFFCu
@@ -53,13 +53,15 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 static const struct argp_option options[] = {
 	{"gpus", OPTION_GPUS, "SPEC", 0,
 		"Only these: auto, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4, sim:4x16G. "
-		"Default: $GPUQ_GPUS, else all that are there, sick ones too",
+		"Default: $GPUQ_GPUS, else all that are there, also sick ones",
 		0},
 	{"json", OPTION_JSON, NULL, 0, "A JSON array with an object per GPU, in the order of their index", 0},
 	{0},
 };
 
+static const struct argp_child children[] = {{&command_help_argp, 0, NULL, 0}, {0}};
 static const struct argp argp = {
+	.children = children,
 	.options = options,
 	.parser = parse_option,
 	.doc = "Lists the GPUs, the one with the most free memory first, and the processes on them."
@@ -104,6 +106,33 @@ static void put_processes(struct text *t, const struct gd_gpu *gpu)
 	json_close(t, ']');
 }
 
+/* The card at the other end of a link; NULL where it is not listed. */
+static const struct gd_gpu *linked_card(const struct gd_gpu_list *list, const struct gd_gpu *gpu, int number)
+{
+	if (!(gpu->known & GD_GPU_KNOWN_LINKS) || !(gpu->links >> number & 1))
+		return NULL;
+	for (size_t i = 0; i < list->count; i++)
+		if (list->gpus[i]->vendor == gpu->vendor && list->gpus[i]->vendor_index == number &&
+			list->gpus[i]->mig_index < 0)
+			return list->gpus[i];
+	return NULL;
+}
+
+static void put_links(struct text *t, const struct gd_gpu_list *list, const struct gd_gpu *gpu)
+{
+	if (!(gpu->known & GD_GPU_KNOWN_LINKS)) {
+		json_put_null(t, "links");
+		return;
+	}
+	json_open(t, "links", '[');
+	for (int i = 0; i < 64; i++) {
+		const struct gd_gpu *other = linked_card(list, gpu, i);
+		if (other)
+			json_put_int(t, NULL, other->index);
+	}
+	json_close(t, ']');
+}
+
 static void append_json(const struct gd_gpu_list *list, struct text *t)
 {
 	json_open(t, NULL, '[');
@@ -120,6 +149,8 @@ static void append_json(const struct gd_gpu_list *list, struct text *t)
 		put_number(t, gpu, GD_GPU_KNOWN_MEMORY_USED, "memory_used", gpu->memory_used_bytes);
 		put_number(t, gpu, GD_GPU_KNOWN_UTILIZATION, "utilization", gpu->utilization_percent);
 		put_processes(t, gpu);
+		put_number(t, gpu, GD_GPU_KNOWN_NUMA_NODE, "numa_node", (uint64_t)gpu->numa_node);
+		put_links(t, list, gpu);
 		json_close(t, '}');
 	}
 	json_close(t, ']');
@@ -202,7 +233,19 @@ static const char *name_of(const struct gd_gpu *gpu)
 	return profile ? profile : gpu->name;
 }
 
-static void put_gpu(struct table *t, const struct gd_gpu *gpu)
+/* "0,1": the cards that this one has a direct link to. */
+static void put_linked(struct table *t, const struct gd_gpu_list *list, const struct gd_gpu *gpu)
+{
+	cleanup_(text_finish) struct text words = {0};
+	for (int i = 0; i < 64; i++) {
+		const struct gd_gpu *other = linked_card(list, gpu, i);
+		if (other)
+			text_appendf(&words, "%s%d", words.length ? "," : "", other->index);
+	}
+	table_cell(t, words.length ? COLOUR_NONE : COLOUR_DIM, words.length ? text_string(&words) : "-");
+}
+
+static void put_gpu(struct table *t, const struct gd_gpu_list *list, const struct gd_gpu *gpu)
 {
 	put_index(t, gpu);
 	table_cell(t, COLOUR_NONE, name_of(gpu));
@@ -212,17 +255,20 @@ static void put_gpu(struct table *t, const struct gd_gpu *gpu)
 	put_measure(t, gpu->known & GD_GPU_KNOWN_TEMPERATURE, (unsigned)gpu->temperature_celsius, "C");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_POWER, (gpu->power_milliwatts + 500) / 1000, "W");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_PROCESSES, (unsigned)gpu->num_processes, "");
+	put_measure(t, gpu->known & GD_GPU_KNOWN_NUMA_NODE, (unsigned)gpu->numa_node, "");
+	put_linked(t, list, gpu);
 	table_cell(t, gd_gpu_usable(gpu) ? COLOUR_YELLOW : COLOUR_RED, state_words(gpu));
 }
 
-static int append_gpus(const struct gd_gpu **gpus, size_t count, bool coloured, struct text *out)
+static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpus, bool coloured, struct text *out)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FREE", true, false}, {"TOTAL", true, false}, {"UTIL", true, false}, {"TEMP", true, false},
-		{"PWR", true, false}, {"PROCS", true, false}, {"STATE", false, false}};
+		{"PWR", true, false}, {"PROCS", true, false}, {"NUMA", true, false}, {"LINKS", false, false},
+		{"STATE", false, false}};
 	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
-	for (size_t i = 0; i < count; i++)
-		put_gpu(&t, gpus[i]);
+	for (size_t i = 0; i < list->count; i++)
+		put_gpu(&t, list, gpus[i]);
 	return table_print(&t, terminal_width(), coloured, out);
 }
 
@@ -308,7 +354,7 @@ static int append_tables(const struct gd_gpu_list *list, struct text *out)
 		sorted[i] = list->gpus[i];
 	qsort(sorted, list->count, sizeof(*sorted), by_free_memory);
 	bool coloured = terminal_has_colour();
-	int r = append_gpus(sorted, list->count, coloured, out);
+	int r = append_gpus(list, sorted, coloured, out);
 	return r < 0 ? r : append_processes(sorted, list->count, coloured, out);
 }
 

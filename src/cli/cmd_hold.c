@@ -2,10 +2,15 @@
 #include "cli/command.h"
 #include "cli/control_command.h"
 
+static const struct argp_option options[] = {
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "All that wait", 1},
+	{0},
+};
+
 static int main_hold(int argc, char **argv)
 {
 	return control_command_main(
-		argc, argv, EVENT_HOLD, NULL, "Keeps pending jobs from being started until 'gpuq release'.");
+		argc, argv, EVENT_HOLD, options, "Keeps pending jobs from being started until 'gpuq release'.");
 }
 
 const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold};

@@ -18,17 +18,22 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/log_hole.h"
+#include "cli/log_tail.h"
 #include "cli/queue_choice.h"
-#include "queue/input/id_list.h"
+#include "cli/say.h"
+#include "queue/input/job_selection.h"
 #include "queue/journal/follow.h"
 
-enum { OPTION_RAW = 0x200 };
+enum { OPTION_RAW = 0x200, OPTION_ATTEMPT };
+
+#define ALL_LINES (-1)
 
 struct log {
 	uint64_t id;
 	uint32_t attempt; /* whose log is open */
 	int fd;
-	bool known; /* there is such a job, or was */
+	bool known;   /* there is such a job, or was */
+	bool waiting; /* the user knows that it has not started */
 	bool over;
 	struct text line; /* begun, with several jobs */
 	struct terminal_text filter;
@@ -36,9 +41,12 @@ struct log {
 
 struct logs {
 	struct queue_choice queue;
-	struct id_list ids;
+	struct job_selection selection;
+	struct id_list ids; /* of the selection */
 	bool follow, raw;
-	bool filters; /* what jobs wrote goes to a terminal */
+	int64_t lines;   /* how many of the last ones, or ALL_LINES */
+	int64_t attempt; /* 0: the last one */
+	bool filters;    /* what jobs wrote goes to a terminal */
 	struct text out;
 	struct log *logs;
 	struct gd_error err;
@@ -46,9 +54,18 @@ struct logs {
 
 static const struct argp_option options[] = {
 	{"follow", 'f', 0, 0, "Go on as the jobs write, until they are over", 1},
+	{"lines", 'n', "N", 0, "Only the last N lines, and all new ones with -f", 1},
+	{"attempt", OPTION_ATTEMPT, "N", 0, "Of the Nth attempt (the last one)", 1},
 	{"raw", OPTION_RAW, 0, 0, "Print all bytes as they are, also control sequences on a terminal", 1},
 	{0},
 };
+
+static void set_number(struct argp_state *state, const char *option, const char *arg, int64_t least, int64_t *ret)
+{
+	struct gd_error why;
+	if (units_parse_integer(arg, least, INT32_MAX, ret, &why) < 0)
+		argp_error(state, "%s: %s", option, why.message);
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -60,15 +77,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'f':
 		l->follow = true;
 		return 0;
+	case 'n':
+		set_number(state, "-n", arg, 0, &l->lines);
+		return 0;
+	case OPTION_ATTEMPT:
+		set_number(state, "--attempt", arg, 1, &l->attempt);
+		return 0;
 	case OPTION_RAW:
 		l->raw = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (id_list_parse(arg, &l->ids, &l->err) < 0)
+		if (job_selection_add(&l->selection, arg, &l->err) < 0)
 			argp_error(state, "%s", l->err.message);
 		return 0;
 	case ARGP_KEY_END:
-		if (l->ids.count == 0)
+		if (l->selection.count == 0)
 			argp_error(state, "of which job? 'gpuq status' lists them");
 		return 0;
 	default:
@@ -181,9 +204,29 @@ static int copy(struct logs *l, struct log *log)
 	return 0;
 }
 
-static int open_log(struct logs *l, struct log *log, const struct job *job, int watch_fd)
+/* The attempt that is meant; NULL: it has not begun. */
+static int find_attempt(struct logs *l, const struct job *job, const struct job_attempt **ret)
 {
 	const struct job_attempt *a = job->attempts;
+	while (l->attempt && a && a->attempt != l->attempt)
+		a = a->earlier;
+	if (l->attempt && !a && (job_is_final(job) || !l->follow))
+		return error_set(&l->err, -ENOENT, "job %" PRIu64 ": there is no attempt %" PRId64 "; it had %u",
+			job->id, l->attempt, job->num_attempts);
+	*ret = a;
+	return 0;
+}
+
+static void say_of_lease(struct log *log, const struct job *job)
+{
+	if (job->lease && !log->attempt)
+		say("job %" PRIu64 " has no log: its output goes to the terminal of 'gpuq exec'", log->id);
+	if (job->lease)
+		log->attempt = 1;
+}
+
+static int open_log(struct logs *l, struct log *log, const struct job_attempt *a, int watch_fd)
+{
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
 	close_fd(&log->fd);
@@ -193,10 +236,27 @@ static int open_log(struct logs *l, struct log *log, const struct job *job, int 
 	if (fd < 0)
 		return error_set(&l->err, fd, "opening log '%s': %s", a->log, error_words(fd));
 	log->fd = fd;
+	/* Of a later attempt that is followed, all is new. */
+	int r = l->lines == ALL_LINES || log->attempt ? 0 : log_tail_seek(fd, (uint64_t)l->lines);
+	if (r < 0)
+		return error_set(&l->err, r, "reading log '%s': %s", a->log, error_words(r));
 	log->attempt = a->attempt;
 	if (watch_fd >= 0)
 		inotify_add_watch(watch_fd, a->log, IN_MODIFY);
 	return 0;
+}
+
+/* Otherwise nothing would tell an empty log from a job that waits. */
+static void say_if_waiting(const struct logs *l, struct log *log, const struct job *job, const struct job_attempt *a)
+{
+	if (!l->follow || log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))
+		return;
+	log->waiting = true;
+	if (job->state == JOB_HELD)
+		say("job %" PRIu64 " is held; waiting for 'gpuq release %" PRIu64 "'", job->id, job->id);
+	else
+		say("job %" PRIu64 " %s; waiting ('gpuq why %" PRIu64 "' says for what)", job->id,
+			job->num_attempts ? "will be tried again" : "has not started", job->id);
 }
 
 /* The state first, then what is in the file: so nothing is missed that was written before the end. */
@@ -209,14 +269,21 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		const struct job *job = jobs_find(&f->jobs, log->id);
 		/* One that we have seen was pruned: it is over. */
 		if (!job && !log->known)
-			return error_set(&l->err, -ENOENT, "job %" PRIu64 ": there is no such job", log->id);
+			return error_set(
+				&l->err, -ENOENT, "job %" PRIu64 ": %s", log->id, jobs_absence(&f->jobs, log->id));
 		log->known = true;
-		bool over = !job || job_is_final(job) || lost;
+		if (job)
+			say_of_lease(log, job);
+		const struct job_attempt *a = NULL;
 		int r = copy(l, log);
 		if (r == 0 && job)
-			r = open_log(l, log, job, f->watch_fd);
+			r = find_attempt(l, job, &a);
+		if (r == 0 && job)
+			r = open_log(l, log, a, f->watch_fd);
 		if (r == 0)
 			r = copy(l, log);
+		bool over = !job || job_is_final(job) || lost || (l->attempt && a && a->state != JOB_RUNNING);
+		say_if_waiting(l, log, job, a);
 		if (r < 0)
 			return r;
 		if (over || !l->follow)
@@ -236,11 +303,12 @@ static int print_logs(struct logs *l)
 	bool over = false;
 	int r = queue_choice_resolve(&l->queue, &l->err);
 	if (r == 0)
-		r = follow_open(l->queue.journal_path, l->follow, &f, &l->err);
+		r = queue_choice_follow(&l->queue, l->follow, &f, &l->err);
 	if (r < 0)
 		return r;
-	l->logs = calloc(l->ids.count, sizeof(*l->logs));
-	if (!l->logs)
+	r = job_selection_resolve(&l->selection, &f.jobs, &l->ids, NULL, &l->err);
+	l->logs = calloc(l->ids.count + 1, sizeof(*l->logs));
+	if (r == 0 && !l->logs)
 		r = error_set(&l->err, -ENOMEM, "reading logs: out of memory");
 	for (size_t i = 0; r == 0 && i < l->ids.count; i++)
 		l->logs[i] = (struct log){.id = l->ids.ids[i], .fd = -1, .filter = {.one_line = l->ids.count > 1}};
@@ -263,7 +331,7 @@ static int main_logs(int argc, char **argv)
 	static const struct argp argp = {options, parse, "ID…",
 		"Prints what jobs wrote, standard output and error together; with several, each line carries its job's id.",
 		children, NULL, NULL};
-	struct logs l = {0};
+	struct logs l = {.lines = ALL_LINES};
 	command_parse(&argp, argc, argv, &l);
 	int r = print_logs(&l);
 	int code = r < 0 ? command_fail(&l.err, r) : EXIT_DONE;
@@ -273,6 +341,7 @@ static int main_logs(int argc, char **argv)
 	}
 	free(l.logs);
 	text_finish(&l.out);
+	job_selection_finish(&l.selection);
 	id_list_finish(&l.ids);
 	queue_choice_finish(&l.queue);
 	return code;

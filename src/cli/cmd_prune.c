@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,7 +8,9 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/frozen_tree.h"
 #include "cli/queue_choice.h"
+#include "cli/say.h"
 #include "queue/journal/prune.h"
 
 struct prune_command {
@@ -46,6 +49,25 @@ static int prune_queue(struct prune_command *p, struct prune_result *ret)
 	return r < 0 ? r : prune(j, (int64_t)p->older_ms, ret, &p->err);
 }
 
+/* What --freeze made, if nothing has been written there. */
+static void remove_trees(const struct prune_result *result, bool trust)
+{
+	for (size_t i = 0; i < result->num_trees; i++) {
+		const struct pruned_tree *t = &result->trees[i];
+		struct gd_error why = {0};
+		if (!t->path || !t->commit)
+			continue;
+		int r = frozen_tree_remove(t->path, t->commit, trust, &why);
+		if (r > 0)
+			say("kept '%s': files have changed there; 'git worktree remove' removes it", t->path);
+		else if (r == -EPERM)
+			say("cannot remove '%s': %s, who could make this account run anything; 'git worktree remove' removes it",
+				t->path, why.message);
+		else if (r < 0)
+			say("cannot remove '%s': %s", t->path, why.message);
+	}
+}
+
 static int main_prune(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
@@ -59,6 +81,8 @@ static int main_prune(int argc, char **argv)
 	int code = r < 0 ? command_fail(&p.err, r) : EXIT_DONE;
 	if (r == 0)
 		printf("%" PRIu64 " pruned, %" PRIu64 " kept\n", result.pruned, result.kept);
+	remove_trees(&result, p.queue.trust);
+	prune_result_finish(&result);
 	queue_choice_finish(&p.queue);
 	return code;
 }

@@ -14,6 +14,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/named_file.h"
 #include "base/trust.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -125,18 +126,12 @@ static int refuse(struct report_command *c, const char *objection)
 /* A pipe or a device that the user named is written to, not replaced. A pipe that nobody reads is not waited for. */
 static int write_special(struct report_command *c, const struct text *page)
 {
-	struct stat st;
-	cleanup_(closep) int fd = open(c->out, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (fd < 0 && errno == ENXIO)
-		return error_set(&c->err, -ENXIO, "writing report '%s': nobody reads from it", c->out);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return write_failed(c, -errno);
-	if (S_ISREG(st.st_mode))
-		return refuse(c, "has just been replaced");
-	int flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
-		return write_failed(c, -errno);
-	int r = file_write_all(fd, page->data, page->length);
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	int r = named_file_open_special(c->out, &fd, &why);
+	if (r < 0)
+		return error_set(&c->err, r, "writing report '%s': %s", c->out, why.message);
+	r = file_write_all(fd, page->data, page->length);
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
@@ -146,7 +141,7 @@ static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 	cleanup_(freep) char *path = NULL;
 	struct gd_error why = {0};
 	bool foreign = false;
-	int r = trust_open_parent(c->out, ret_fd, ret_name, &why);
+	int r = trust_open_parent(c->out, false, ret_fd, ret_name, &why);
 	if (r == -EPERM && trust_follow_links(c->out, &path, &foreign) == 0 && foreign)
 		return refuse(c, "is a symbolic link of another user");
 	if (r == -EPERM)

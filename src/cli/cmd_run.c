@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "cli/log_dir.h"
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
+#include "cli/say.h"
 #include "queue/input/commands.h"
 #include "queue/runner/runner.h"
 
@@ -38,6 +40,12 @@ static const struct argp_option options[] = {
 	{"timeout", OPTION_FIRST + CONFIG_TIMEOUT, "TIME", 0, "End jobs that do not say after 90s, 2h…", 1},
 	{"retries", OPTION_FIRST + CONFIG_RETRIES, "N", 0, "Try jobs that do not say again so often when they fail (0)",
 		1},
+	{"exclusive", OPTION_FIRST + CONFIG_EXCLUSIVE, 0, 0, "Put no other job on a GPU next to one of these commands",
+		1},
+	{"host-mem", OPTION_FIRST + CONFIG_HOST_MEM, "SIZE", 0, "Main memory that each of these commands needs", 1},
+	{"cpus", OPTION_FIRST + CONFIG_CPUS, "N", 0, "CPUs that each of these commands needs", 1},
+	{"cpu-affinity", OPTION_FIRST + CONFIG_CPU_AFFINITY, "gpu|none", 0,
+		"Run jobs on the CPUs next to their GPUs, or on all (none)", 1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
 	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
 	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "WHO", 0, "Who may read logs: owner, group, all (owner)", 1},
@@ -135,12 +143,13 @@ static void fill_options(struct run *run, struct runner_options *o)
 {
 	const struct config *c = &run->queue.config;
 	*o = (struct runner_options){.gpus = c->gpus,
-		.min_free_mem_mb = run_min_free_mem_mb(c),
+		.min_free_mem_mb = config_min_free_mem_mb(c),
 		.poll_interval_ms = (int64_t)c->poll_interval_ms,
 		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
 		.timeout_ms = (int64_t)c->timeout_ms,
 		.grace_ms = (int64_t)run->grace_ms,
 		.jobs_per_gpu = (int)c->jobs_per_gpu,
+		.cpu_affinity = c->cpu_affinity,
 		.retries = (int)c->retries,
 		.max_failures = (int)c->max_failures,
 		.log_dir = run->log_dir,
@@ -154,15 +163,24 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.out = wants_json(run) ? stderr : stdout};
 }
 
+void run_say_lost(const char *journal_path, uint64_t count)
+{
+	if (count)
+		say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; 'gpuq verify' explains",
+			journal_path, count, count == 1 ? "" : "s");
+}
+
 /* Who has run it alone answers for all that ended; who began as a second one, for its own jobs, also those of before.
  */
-static int finish(struct run *run, const struct journal *j, const struct runner_result *result)
+static int finish(struct run *run, struct journal *j, const struct runner_result *result)
 {
 	struct follow f;
+	run_say_lost(j->path, result->left_lost);
 	if (result->interrupted || result->left_running)
 		return EXIT_INTERRUPTED;
 	if (!run->own.states)
-		return result->failed || result->cancelled || result->left_pending || result->left_stuck
+		return result->failed || result->cancelled || result->left_pending || result->left_stuck ||
+				       result->left_unknown || result->left_lost || result->left_elsewhere
 			       ? EXIT_WORK_FAILED
 			       : EXIT_DONE;
 	int r = follow_open_journal(j, &f, &run->err);
@@ -172,7 +190,7 @@ static int finish(struct run *run, const struct journal *j, const struct runner_
 	follow_close(&f);
 	if (r < 0)
 		return r;
-	return run_own_jobs_all_completed(&run->own) ? EXIT_DONE : EXIT_WORK_FAILED;
+	return run_own_jobs_all_completed(&run->own) && !result->left_lost ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
 /* With a panel under the lines, where they go to a terminal. */
@@ -194,8 +212,11 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	fill_options(run, &o);
 	*ret_stop = true;
 	int r = runner_create(j, &o, &runner, &holder, &run->err);
-	if (r < 0 && r != -EBUSY)
+	if (r < 0 && r != -EBUSY) {
+		if (run->made_queue)
+			journal_remove_empty(j);
 		return r;
+	}
 	int added = run_add_commands(run, j, r == -EBUSY);
 	if (added < 0) {
 		runner_destroy(runner);
@@ -215,9 +236,9 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	*ret_stop = r != 1 || run_was_interrupted();
 	if (r < 0)
 		return r;
-	return run_was_interrupted()                   ? EXIT_INTERRUPTED
-	       : run_own_jobs_all_completed(&run->own) ? EXIT_DONE
-						       : EXIT_WORK_FAILED;
+	if (run_was_interrupted())
+		return EXIT_INTERRUPTED;
+	return run_own_jobs_all_completed(&run->own) && !run->lost ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
 static int find_log_dir(struct run *run)
@@ -226,10 +247,25 @@ static int find_log_dir(struct run *run)
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
+/* Where there are commands, their queue is in this directory. */
+static int find_queue(struct run *run)
+{
+	int r = queue_choice_configure(&run->queue, &run->err);
+	if (r < 0)
+		return r;
+	run->queue.only_here = true;
+	run->queue.creates_here = run_commands_file(run);
+	run->queue.adds = run->queue.config.keep;
+	r = queue_choice_resolve(&run->queue, &run->err);
+	if (r == 0 && run->queue.source == QUEUE_SOURCE_PERSONAL && access(run->queue.journal_path, F_OK) == 0)
+		say("running the personal queue '%s'", run->queue.journal_path);
+	return r;
+}
+
 static int run(struct run *run)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
-	int r = queue_choice_resolve(&run->queue, &run->err);
+	int r = find_queue(run);
 	if (r == 0)
 		r = find_log_dir(run);
 	if (r < 0)
@@ -248,6 +284,7 @@ static int run(struct run *run)
 			&run->commands, &run->err);
 	if (r == 0)
 		r = log_dir_check(&run->queue, run->log_dir, &run->err);
+	run->made_queue = access(run->queue.journal_path, F_OK) < 0;
 	if (r == 0)
 		r = queue_choice_open(&run->queue, &j, &run->err);
 	if (r < 0)

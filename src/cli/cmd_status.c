@@ -7,44 +7,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/date.h"
-#include "base/display.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/terminal.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/job_list.h"
-#include "cli/queue_choice.h"
 #include "cli/say.h"
-#include "cli/terminal.h"
-#include "queue/input/id_list.h"
-#include "queue/input/submit.h"
-#include "queue/journal/follow.h"
-#include "queue/journal/job_json.h"
-#include "queue/journal/job_line.h"
+#include "cli/status_parts.h"
+#include "queue/journal/queue_registry.h"
 
-/* Much is written out before all of it is there. */
-#define FLUSH_ABOVE ((size_t)1 << 20)
-
-enum { OPTION_JSON = 0x200, OPTION_WATCH, OPTION_STATE, OPTION_NAME, OPTION_SINCE };
-
-struct status {
-	struct queue_choice queue;
-	struct id_list ids;
-	bool json, watch;
-	unsigned states; /* bits; 0: all */
-	const char *name;
-	uint64_t since_ms; /* 0: any age */
-	bool told_bad_lines;
-	struct gd_error err;
-};
+enum { OPTION_JSON = 0x200, OPTION_WATCH, OPTION_STATE, OPTION_NAME, OPTION_SINCE, OPTION_ALL };
 
 static const struct argp_option options[] = {
+	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
 	{"json", OPTION_JSON, 0, 0, "An array of objects", 1},
 	{"watch", OPTION_WATCH, 0, 0, "Show it again whenever it changes", 1},
-	{"state", OPTION_STATE, "STATE[,STATE…]", 0, "Only pending, running, completed, failed, cancelled, held", 1},
+	{"state", OPTION_STATE, "STATE[,STATE...]", 0,
+		"Only pending, running, completed, failed, cancelled, held, unknown", 1},
 	{"name", OPTION_NAME, "NAME", 0, "Only jobs with this name", 1},
 	{"since", OPTION_SINCE, "AGE", 0, "Only what was added or ended in the last 2h, 1d…", 1},
 	{0},
@@ -57,7 +38,7 @@ static int parse_states(struct status *s, const char *text)
 		enum job_state state;
 		if (job_state_parse(text, n, &state) < 0)
 			return error_set(&s->err, -EINVAL,
-				"--state '%.*s': not a state; there are pending, running, completed, failed, cancelled, held",
+				"--state '%.*s': not a state; there are pending, running, completed, failed, cancelled, held, unknown",
 				(int)n, text);
 		s->states |= 1u << state;
 		if (!text[n])
@@ -73,6 +54,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &s->queue;
+		return 0;
+	case OPTION_ALL:
+		s->all = true;
 		return 0;
 	case OPTION_JSON:
 		s->json = true;
@@ -90,8 +74,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = units_parse_duration(arg, &s->since_ms, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = id_list_parse(arg, &s->ids, &s->err);
+		r = job_selection_add(&s->selection, arg, &s->err);
 		break;
+	case ARGP_KEY_END:
+		if (s->all && (s->selection.count || s->queue.jobs_file))
+			argp_error(state, "--all: every queue has ids of its own; leave out %s",
+				s->selection.count ? "the ids" : "--jobs-file");
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -113,6 +102,20 @@ static bool wanted(const struct status *s, const struct job *job, int64_t now)
 			return false;
 	}
 	return true;
+}
+
+/* The same of leases whose `gpuq exec` is gone. */
+static void mark_left(struct follow *f)
+{
+	for (size_t i = 0; i < f->jobs.count; i++) {
+		struct job *job = f->jobs.by_id[i];
+		if (!follow_lease_is_left(f, job))
+			continue;
+		f->jobs.counts[job->state]--;
+		f->jobs.counts[JOB_CANCELLED]++;
+		job->reason = REASON_LEASE_LEFT;
+		job->state = JOB_CANCELLED;
+	}
 }
 
 /* What the next runner will write down of jobs whose keeper is gone is shown already. */
@@ -145,13 +148,15 @@ static int choose(const struct status *s, const struct follow *f, struct job_lis
 	return r;
 }
 
-/* Written out when there is much of it. */
-struct output {
-	struct text text;
-	int error;
-};
+static bool has_pending(const struct job_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->jobs[i]->state == JOB_PENDING)
+			return true;
+	return false;
+}
 
-static void flush(struct output *o, size_t above)
+void status_flush(struct status_output *o, size_t above)
 {
 	if (o->text.length <= above)
 		return;
@@ -162,78 +167,54 @@ static void flush(struct output *o, size_t above)
 	text_clear(&o->text);
 }
 
-static void print_json(struct output *o, const struct job_list *l)
+static void say_what_is_damaged(const struct follow *f)
 {
-	text_append_char(&o->text, '[');
-	for (size_t i = 0; i < l->count; i++) {
-		text_append_string(&o->text, i ? ",\n" : "\n");
-		job_json_write(&o->text, l->jobs[i]);
-		flush(o, FLUSH_ABOVE);
-	}
-	text_append_string(&o->text, "\n]\n");
+	if (f->jobs.bad_lines)
+		say("journal '%s': %" PRIu64 " bad line%s skipped, the first is line %" PRIu64
+		    "; 'gpuq verify' explains",
+			f->path, f->jobs.bad_lines, f->jobs.bad_lines == 1 ? "" : "s", f->jobs.first_bad_line);
+	if (f->jobs.outdated)
+		say("journal '%s' is damaged: an earlier copy was put in its place; 'gpuq verify' explains", f->path);
+	else if (f->jobs.damaged)
+		say("journal '%s' is damaged: %" PRIu64 " record%s missing; 'gpuq verify' explains", f->path,
+			number_set_size(&f->jobs.holes), number_set_size(&f->jobs.holes) == 1 ? " is" : "s are");
 }
 
-/* chosen: how many jobs of all are meant, shown: how many of those stand there. */
-static void append_counts(struct text *t, const struct jobs *js, size_t chosen, size_t shown)
+static int print_queue(struct status *s, struct follow *f, struct status_output *o, size_t rows)
 {
-	static const enum job_state order[] = {
-		JOB_RUNNING, JOB_PENDING, JOB_HELD, JOB_COMPLETED, JOB_FAILED, JOB_CANCELLED};
-	if (chosen < js->count)
-		text_appendf(t, "%zu of ", chosen);
-	text_appendf(t, "%zu job%s", js->count, js->count == 1 ? "" : "s");
-	const char *before = ":";
-	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-		if (js->counts[order[i]]) {
-			text_appendf(t, "%s %zu %s", before, js->counts[order[i]], job_state_name(order[i]));
-			before = ",";
-		}
-	if (shown < chosen)
-		text_appendf(t, "; %zu not shown", chosen - shown);
-}
-
-/* A screen that is drawn again is not cleared before: that flickers. */
-static int print_lines(const struct status *s, struct output *o, const struct follow *f, struct job_list *l)
-{
-	bool terminal = isatty(STDOUT_FILENO), again = s->watch && terminal;
-	const char *end = again ? "\033[K\n" : "\n";
-	cleanup_(text_finish) struct text counts = {0};
-	size_t chosen = l->count, height = terminal_height();
-	int r = again ? job_list_fit(l, height > 2 ? height - 2 : 1) : 0;
-	if (r < 0)
-		return r;
-	struct job_line_options line = {
-		.color = terminal_has_colour(), .width = terminal ? terminal_width() : 0, .now_ms = date_now_ms()};
-	job_list_measure(l, f->jobs.last_id, &line);
-	text_append_string(&o->text, again ? "\033[H" : "");
-	for (size_t i = 0; i < l->count; i++) {
-		job_line_write(&o->text, l->jobs[i], &line);
-		text_append_string(&o->text, end);
-		flush(o, FLUSH_ABOVE);
-	}
-	append_counts(&counts, &f->jobs, chosen, l->count);
-	display_append(&o->text, text_string(&counts), counts.length, again ? line.width : DISPLAY_ALL);
-	text_append_string(&o->text, again ? "\033[J\n" : "\n");
-	return 0;
-}
-
-static int print(struct status *s, struct follow *f)
-{
-	cleanup_(job_list_finish) struct job_list l = {0};
-	struct output o = {0};
+	struct status_queue q = {.follow = f};
 	mark_lost(f);
-	int r = choose(s, f, &l);
-	if (r == 0 && s->json)
-		print_json(&o, &l);
-	else if (r == 0)
-		r = print_lines(s, &o, f, &l);
-	flush(&o, 0);
-	text_finish(&o.text);
+	mark_left(f);
+	int r = choose(s, f, &q.jobs);
+	if (r == 0 && has_pending(&q.jobs))
+		r = verdicts_open(f, NULL, NULL, VERDICTS_QUICK, &q.verdicts, NULL);
+	if (s->all)
+		q.label = "queue";
+	else if (queue_choice_may_surprise(&s->queue))
+		q.label = queue_choice_words(&s->queue);
 	if (r == 0)
-		r = o.error;
-	if (f->jobs.bad_lines && !(s->watch && s->told_bad_lines))
-		say("journal '%s': %" PRIu64 " bad line%s skipped, the first is line %" PRIu64, f->path,
-			f->jobs.bad_lines, f->jobs.bad_lines == 1 ? "" : "s", f->jobs.first_bad_line);
+		r = s->json ? status_put_json(o, &q, s->all ? f->path : NULL) : status_put_lines(o, &q, rows);
+	verdicts_close(q.verdicts);
+	job_list_finish(&q.jobs);
+	return r;
+}
+
+static int print(struct status *s)
+{
+	struct status_output o = {0};
+	bool again = s->watch && isatty(STDOUT_FILENO) && !s->json;
+	size_t height = terminal_height(), rows = again ? (height > 2 ? height - 1 : 2) / s->num_queues : 0;
+	int r = 0;
+	text_append_string(&o.text, again ? "\033[H" : s->json ? "[" : "");
+	for (size_t i = 0; r == 0 && i < s->num_queues; i++)
+		r = print_queue(s, &s->queues[i], &o, again && rows < 2 ? 2 : rows);
+	text_append_string(&o.text, again ? "\033[J" : s->json ? "\n]\n" : "");
+	status_flush(&o, 0);
+	text_finish(&o.text);
+	for (size_t i = 0; !(s->watch && s->told_bad_lines) && i < s->num_queues; i++)
+		say_what_is_damaged(&s->queues[i]);
 	s->told_bad_lines = true;
+	r = r < 0 ? r : o.error;
 	return r < 0 && r != -EPIPE ? error_set(&s->err, r, "writing: %s", error_words(r)) : r;
 }
 
@@ -241,33 +222,75 @@ static int check_ids(struct status *s, const struct follow *f)
 {
 	for (size_t i = 0; i < s->ids.count; i++)
 		if (!jobs_find(&f->jobs, s->ids.ids[i]))
-			return error_set(&s->err, -ENOENT, "job %" PRIu64 ": there is no such job", s->ids.ids[i]);
+			return error_set(&s->err, -ENOENT, "job %" PRIu64 ": %s", s->ids.ids[i],
+				jobs_absence(&f->jobs, s->ids.ids[i]));
 	return 0;
+}
+
+static int open_one(struct status *s)
+{
+	s->queues = calloc(1, sizeof(*s->queues));
+	if (!s->queues)
+		return error_set(&s->err, -ENOMEM, "reading the queue: out of memory");
+	int r = queue_choice_follow(&s->queue, s->watch, s->queues, &s->err);
+	s->num_queues = r == 0;
+	if (r == 0)
+		r = job_selection_resolve(&s->selection, &s->queues->jobs, &s->ids, NULL, &s->err);
+	return r == 0 ? check_ids(s, s->queues) : r;
+}
+
+/* A queue that cannot be read is reported, and the others are shown. */
+static int open_all(struct status *s)
+{
+	struct queue_registry registry = {0};
+	int r = queue_registry_list(&registry);
+	if (r == 0 && access(s->queue.journal_path, F_OK) == 0)
+		r = queue_registry_include(&registry, s->queue.journal_path);
+	s->queues = calloc(registry.count + 1, sizeof(*s->queues));
+	if (r == 0 && !s->queues)
+		r = -ENOMEM;
+	for (size_t i = 0; r == 0 && i < registry.count; i++) {
+		struct gd_error why;
+		if (follow_open(registry.paths[i], s->watch, &s->queues[s->num_queues], &why) == 0)
+			s->num_queues++;
+		else
+			say_error(&why);
+	}
+	queue_registry_finish(&registry);
+	if (r == 0 && s->num_queues == 0)
+		return error_set(&s->err, -ENOENT, "no queues yet; add jobs with 'gpuq add' or 'gpuq run'");
+	return r < 0 ? error_set(&s->err, r, "listing the queues: %s", error_words(r)) : 0;
+}
+
+static int watch(struct status *s)
+{
+	int r = 0;
+	while (r == 0) {
+		follow_wait_any(s->queues, s->num_queues);
+		for (size_t i = 0; r == 0 && i < s->num_queues; i++)
+			r = follow_update(&s->queues[i], &s->err);
+		if (r == 0)
+			r = print(s);
+	}
+	return r;
 }
 
 static int status(struct status *s)
 {
-	struct follow f;
 	int r = queue_choice_resolve(&s->queue, &s->err);
 	if (r == 0)
-		r = follow_open(s->queue.journal_path, s->watch, &f, &s->err);
-	if (r < 0)
-		return r;
-	r = check_ids(s, &f);
+		r = s->all ? open_all(s) : open_one(s);
 	if (r == 0 && s->watch && isatty(STDOUT_FILENO) && !s->json)
 		(void)!write(STDOUT_FILENO, "\033[2J", 4);
 	if (r == 0)
-		r = print(s, &f);
-	while (r == 0 && s->watch) {
-		follow_wait(&f);
-		r = follow_update(&f, &s->err);
-		if (r == 0)
-			r = print(s, &f);
-	}
-	/* Who reads has seen enough. */
-	r = r == -EPIPE ? 0 : r;
-	follow_close(&f);
-	return r;
+		r = print(s);
+	if (r == 0 && s->watch)
+		r = watch(s);
+	for (size_t i = 0; i < s->num_queues; i++)
+		follow_close(&s->queues[i]);
+	free(s->queues);
+	/* Whoever reads has seen enough. */
+	return r == -EPIPE ? 0 : r;
 }
 
 static int main_status(int argc, char **argv)
@@ -279,6 +302,7 @@ static int main_status(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	int r = status(&s);
 	int code = r < 0 ? command_fail(&s.err, r) : EXIT_DONE;
+	job_selection_finish(&s.selection);
 	id_list_finish(&s.ids);
 	queue_choice_finish(&s.queue);
 	return code;

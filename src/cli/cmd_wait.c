@@ -1,27 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/trust.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/obstacles.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
-#include "queue/input/id_list.h"
+#include "queue/input/job_selection.h"
+#include "queue/journal/archive.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/trust.h"
 
 struct wait {
 	struct queue_choice queue;
-	struct id_list ids; /* ascending */
+	struct job_selection selection;
+	struct id_list ids; /* of the selection; ascending */
 	int *codes;         /* with which each of them ended, or NOT_OVER */
 	size_t num_over;    /* of the first ids; not looked at again */
 	int code;           /* of those */
+	bool single;        /* one job is asked about: exit as it did */
+	bool unknown;       /* one of those is unknown, or jobs were lost */
+	bool told;          /* that nobody runs the queue */
+	bool any;           /* one of them is enough */
+	uint64_t limit_ms;  /* 0: none */
+	struct obstacles obstacles;
 	struct gd_error err;
+};
+
+enum { OPTION_TIMEOUT = 0x200, OPTION_ANY };
+
+static const struct argp_option options[] = {
+	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after 90s, 2h…, with exit code 124", 1},
+	{"any", OPTION_ANY, 0, 0, "Wait for the first of them that is over, print its id, and exit as it did", 1},
+	{0},
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -31,8 +51,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &w->queue;
 		return 0;
+	case OPTION_ANY:
+		w->any = true;
+		return 0;
+	case OPTION_TIMEOUT:
+		if (units_parse_duration(arg, &w->limit_ms, &w->err) < 0)
+			argp_error(state, "--timeout: %s", w->err.message);
+		if (w->limit_ms == 0)
+			argp_error(state, "--timeout: it must be more than 0");
+		return 0;
 	case ARGP_KEY_ARG:
-		if (id_list_parse(arg, &w->ids, &w->err) < 0)
+		if (job_selection_add(&w->selection, arg, &w->err) < 0)
 			argp_error(state, "%s", w->err.message);
 		return 0;
 	default:
@@ -40,10 +69,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-#define NOT_OVER (-1)
+#define NOT_OVER   (-1)
+#define IS_UNKNOWN (-2) /* a record of the job was lost, and nobody starts it */
 
 static int exit_code_of(const struct job *job)
 {
+	if (job->state == JOB_UNKNOWN)
+		return IS_UNKNOWN;
 	if (!job_is_final(job))
 		return NOT_OVER;
 	const struct job_attempt *a = job->attempts;
@@ -67,9 +99,12 @@ static void on_change(void *context, struct job *job, int old)
 /* A runner will say so itself, and may try it again. */
 static bool is_lost_for_good(struct follow *f, uint64_t id)
 {
+	const struct job *job = jobs_find(&f->jobs, id);
+	if (job && follow_lease_is_left(f, job) && follow_runner(f) == 0)
+		return true;
 	if (!follow_is_lost(f, id) || follow_runner(f) != 0)
 		return false;
-	const struct job *job = jobs_find(&f->jobs, id);
+	job = jobs_find(&f->jobs, id);
 	return job && !job_has_try_left(job);
 }
 
@@ -82,17 +117,65 @@ static int look(struct wait *w, struct follow *f)
 			w->codes[i] = EXIT_WORK_FAILED;
 		if (w->codes[i] == NOT_OVER)
 			return NOT_OVER;
-		w->code = w->ids.count == 1 ? w->codes[i] : w->code || w->codes[i];
+		if (w->codes[i] == IS_UNKNOWN) {
+			say("job %" PRIu64 " may or may not have run: its record was lost. 'gpuq retry %" PRIu64
+			    "' or 'gpuq cancel %" PRIu64 "'",
+				w->ids.ids[i], w->ids.ids[i], w->ids.ids[i]);
+			w->unknown = true;
+			continue;
+		}
+		w->code = w->single ? w->codes[i] : w->code || w->codes[i];
 	}
-	return w->code;
+	return w->unknown ? EXIT_WAIT : w->code;
+}
+
+/* The exit code of one that is over, NOT_OVER while none is. */
+static int look_for_any(struct wait *w, struct follow *f)
+{
+	for (size_t i = 0; i < w->ids.count; i++) {
+		if (w->codes[i] == NOT_OVER && is_lost_for_good(f, w->ids.ids[i]))
+			w->codes[i] = EXIT_WORK_FAILED;
+		if (w->codes[i] == NOT_OVER)
+			continue;
+		printf("%" PRIu64 "\n", w->ids.ids[i]);
+		return w->codes[i] == IS_UNKNOWN ? EXIT_WAIT : w->codes[i];
+	}
+	return w->ids.count ? NOT_OVER : EXIT_DONE;
+}
+
+/* The queue is not known to be done if jobs of it were lost, until the user has it repaired. */
+static void look_for_lost(struct wait *w, const struct follow *f)
+{
+	uint64_t lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
+	if (lost == 0)
+		return;
+	say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; 'gpuq verify' explains", f->path, lost,
+		lost == 1 ? "" : "s");
+	w->unknown = true;
+}
+
+/* All that are not over, and those that failed before: the answer is that of the whole queue. */
+static int add_all(struct wait *w, const struct jobs *js)
+{
+	for (size_t i = 0; i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		bool wanted = !job_is_final(job) || (job->state == JOB_FAILED && !w->any);
+		if (wanted && id_list_add(&w->ids, job->id) < 0)
+			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	}
+	return 0;
 }
 
 static int begin(struct wait *w, struct follow *f)
 {
-	bool all = w->ids.count == 0;
-	for (size_t i = 0; all && i < f->jobs.count; i++)
-		if (!job_is_final(f->jobs.by_id[i]) && id_list_add(&w->ids, f->jobs.by_id[i]->id) < 0)
-			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	bool all = w->selection.count == 0;
+	int r = all ? add_all(w, &f->jobs) : job_selection_resolve(&w->selection, &f->jobs, &w->ids, NULL, &w->err);
+	if (r < 0)
+		return r;
+	if (all)
+		look_for_lost(w, f);
+	/* Jobs of the queue that are over count, or the exit code would depend on when the wait began. */
+	w->single = all ? f->jobs.count == 1 : w->ids.count == 1;
 	id_list_sort(&w->ids);
 	w->codes = calloc(w->ids.count + 1, sizeof(*w->codes));
 	if (!w->codes)
@@ -100,8 +183,8 @@ static int begin(struct wait *w, struct follow *f)
 	for (size_t i = 0; i < w->ids.count; i++) {
 		const struct job *job = jobs_find(&f->jobs, w->ids.ids[i]);
 		if (!job)
-			return error_set(
-				&w->err, -ENOENT, "waiting for job %" PRIu64 ": there is no such job", w->ids.ids[i]);
+			return error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": %s", w->ids.ids[i],
+				jobs_absence(&f->jobs, w->ids.ids[i]));
 		w->codes[i] = exit_code_of(job);
 	}
 	f->jobs.on_change = on_change;
@@ -109,48 +192,108 @@ static int begin(struct wait *w, struct follow *f)
 	return 0;
 }
 
-/* Pruned before its end was seen; with two prunes in a row it can be. */
-static int check_there(struct wait *w, const struct follow *f)
+static bool is_pruned(const struct wait *w, const struct follow *f, size_t i)
 {
-	for (size_t i = w->num_over; f->reset && i < w->ids.count; i++)
-		if (w->codes[i] == NOT_OVER && !jobs_find(&f->jobs, w->ids.ids[i]))
-			return error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned", w->ids.ids[i]);
-	return 0;
+	return w->codes[i] == NOT_OVER && !jobs_find(&f->jobs, w->ids.ids[i]);
+}
+
+/* With two prunes in a row, a job can be pruned before its end was seen: the archive has it. */
+static int find_pruned(struct wait *w, const struct follow *f)
+{
+	struct jobs archived;
+	size_t i = w->num_over;
+	int r;
+	while (i < w->ids.count && !is_pruned(w, f, i))
+		i++;
+	if (!f->reset || i == w->ids.count)
+		return 0;
+	if ((r = archive_read(f->path, &archived, &w->err)) < 0)
+		return r;
+	for (; r == 0 && i < w->ids.count; i++) {
+		const struct job *job = jobs_find(&archived, w->ids.ids[i]);
+		if (is_pruned(w, f, i) && job)
+			w->codes[i] = exit_code_of(job);
+		if (is_pruned(w, f, i))
+			r = error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned", w->ids.ids[i]);
+	}
+	jobs_finish(&archived);
+	return r;
 }
 
 /* Scripts act on the answer: a journal that nobody named must be the user's own, as for those who write it. */
 static int check_trust(struct wait *w, struct follow *f)
 {
-	const char *objection = w->queue.objection ? w->queue.objection : trust_objection(f->reader.fd);
-	if (objection && !w->queue.trust && !w->queue.jobs_file)
-		return trust_refuse(w->queue.given_path, objection, &w->err);
-	follow_insist_on_trust(f);
+	bool needs_trust = !w->queue.trust && !w->queue.jobs_file;
+	if (w->queue.objection && needs_trust)
+		return trust_refuse(w->queue.given_path, w->queue.objection, &w->err);
+	int r = follow_insist_on_trust(f, needs_trust ? &w->err : NULL);
+	return needs_trust ? r : 0;
+}
+
+/* What is reported must survive a power cut; the runner's own sync may still be going on. */
+static int sync_reported(struct wait *w, const struct follow *f)
+{
+	/* EINVAL, EROFS: the file system has no syncs, or nothing to sync. */
+	if (f->reader.fd < 0 || fdatasync(f->reader.fd) == 0 || errno == EINVAL || errno == EROFS)
+		return 0;
+	return error_set(&w->err, -errno, "syncing journal '%s': %s", f->path, error_words(errno));
+}
+
+/* Reports each obstacle once. If no runner could start what is left, waiting would never end. */
+static int look_ahead(struct wait *w, struct follow *f)
+{
+	enum obstacles_found found;
+	bool runs = follow_runner(f) != 0;
+	int r = obstacles_tell(&w->obstacles, f, &w->ids, &found, &w->err);
+	if (r < 0)
+		return r;
+	if (found == OBSTACLES_ALL && !runs && follow_runner(f) == 0)
+		return error_set(&w->err, -ENODEV,
+			"waiting: no runner is active, and the last one could not start what is left");
+	if (found == OBSTACLES_NONE && !runs && !w->told && !w->obstacles.told.count) {
+		say("nobody runs this queue now; start a runner with 'gpuq run'");
+		w->told = true;
+	}
 	return 0;
+}
+
+static int give_up(const struct wait *w)
+{
+	char limit[UNITS_ROOM];
+	say("giving up after %s: %s", units_format_duration(w->limit_ms, limit),
+		w->any ? "none of the jobs is over" : "not all jobs are over");
+	return EXIT_WAIT_TIMEOUT;
 }
 
 static int wait_all(struct wait *w)
 {
 	struct follow f;
-	bool told = false;
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
-		r = follow_open(w->queue.journal_path, true, &f, &w->err);
+		r = queue_choice_follow(&w->queue, true, &f, &w->err);
 	if (r < 0)
 		return r;
 	r = check_trust(w, &f);
 	if (r == 0)
 		r = begin(w, &f);
 	int code = NOT_OVER;
-	while (r == 0 && (code = look(w, &f)) == NOT_OVER) {
-		if (!told && follow_runner(&f) == 0) {
-			say("nobody runs this queue now; start a runner with 'gpuq run'");
-			told = true;
+	uint64_t until = clock_now_ns() + w->limit_ms * NS_PER_MS;
+	while (r == 0 && (code = w->any ? look_for_any(w, &f) : look(w, &f)) == NOT_OVER) {
+		r = look_ahead(w, &f);
+		if (r < 0)
+			break;
+		int left_ms = w->limit_ms ? clock_ms_until(until, clock_now_ns()) : INT_MAX;
+		if (left_ms <= 0) {
+			code = give_up(w);
+			break;
 		}
-		follow_wait(&f);
+		follow_wait_at_most(&f, left_ms);
 		r = follow_update(&f, &w->err);
 		if (r == 0)
-			r = check_there(w, &f);
+			r = find_pruned(w, &f);
 	}
+	if (r == 0)
+		r = sync_reported(w, &f);
 	follow_close(&f);
 	return r < 0 ? r : code;
 }
@@ -158,7 +301,7 @@ static int wait_all(struct wait *w)
 static int main_wait(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {NULL, parse, "[ID…]",
+	static const struct argp argp = {options, parse, "[ID…]",
 		"Waits for jobs, or for all, and ends with the job's exit code; of several: 0, or 1 if one failed.",
 		children, NULL, NULL};
 	struct wait w = {0};
@@ -168,6 +311,8 @@ static int main_wait(int argc, char **argv)
 	if (code < 0)
 		say_error(&w.err);
 	free(w.codes);
+	obstacles_finish(&w.obstacles);
+	job_selection_finish(&w.selection);
 	id_list_finish(&w.ids);
 	queue_choice_finish(&w.queue);
 	return code < 0 ? EXIT_WAIT : code;

@@ -9,19 +9,20 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
-#include "queue/input/id_list.h"
-#include "queue/runner/why.h"
+#include "queue/input/job_selection.h"
+#include "queue/runner/verdicts.h"
 
 enum { OPTION_GPUS = 0x200 };
 
 struct why {
 	struct queue_choice queue;
-	struct id_list ids;
+	struct job_selection selection;
+	struct id_list ids; /* of the selection */
 	struct gd_error err;
 };
 
 static const struct argp_option options[] = {
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs, where nobody runs the queue", 1},
+	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs, if no runner is active", 1},
 	{0},
 };
 
@@ -37,10 +38,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&w->queue.command_line, CONFIG_GPUS, "--gpus", arg, &w->err);
 		break;
 	case ARGP_KEY_ARG:
-		r = id_list_parse(arg, &w->ids, &w->err);
+		r = job_selection_add(&w->selection, arg, &w->err);
 		break;
 	case ARGP_KEY_END:
-		if (w->ids.count == 0)
+		if (w->selection.count == 0)
 			argp_error(state, "which job? 'gpuq status' lists them");
 		return 0;
 	default:
@@ -56,23 +57,28 @@ static int why(struct why *w)
 	struct follow f;
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
-		r = follow_open(w->queue.journal_path, false, &f, &w->err);
+		r = queue_choice_follow(&w->queue, false, &f, &w->err);
 	if (r < 0)
 		return r;
 	const struct config *c = &w->queue.config;
-	struct runner_rules rules = {.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20),
-		.jobs_per_gpu = (int)c->jobs_per_gpu,
-		.gpus = c->gpus};
+	struct runner_rules rules = {
+		.min_free_mem_mb = config_min_free_mem_mb(c), .jobs_per_gpu = (int)c->jobs_per_gpu, .gpus = c->gpus};
+	struct verdicts *v = NULL;
+	r = job_selection_resolve(&w->selection, &f.jobs, &w->ids, NULL, &w->err);
+	if (r == 0)
+		r = verdicts_open(&f, &rules, NULL, VERDICTS_LOOK, &v, &w->err);
 	for (size_t i = 0; r == 0 && i < w->ids.count; i++) {
 		cleanup_(text_finish) struct text t = {0};
 		const struct job *job = jobs_find(&f.jobs, w->ids.ids[i]);
 		if (!job) {
-			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": there is no such job", w->ids.ids[i]);
+			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": %s", w->ids.ids[i],
+				jobs_absence(&f.jobs, w->ids.ids[i]));
 			break;
 		}
-		r = why_write(&f, job, &rules, NULL, &t, &w->err);
+		r = verdicts_explain(v, job, &t, &w->err);
 		fputs(text_string(&t), stdout);
 	}
+	verdicts_close(v);
 	follow_close(&f);
 	return r;
 }
@@ -86,6 +92,7 @@ static int main_why(int argc, char **argv)
 	command_parse(&argp, argc, argv, &w);
 	int r = why(&w);
 	int code = r < 0 ? command_fail(&w.err, r) : EXIT_DONE;
+	job_selection_finish(&w.selection);
 	id_list_finish(&w.ids);
 	queue_choice_finish(&w.queue);
 	return code;

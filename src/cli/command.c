@@ -9,14 +9,40 @@
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
-void command_parse(const struct argp *argp, int argc, char **argv, void *input)
+static void parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
-	error_t e = argp_parse(argp, argc, argv, 0, NULL, input);
+	error_t e = argp_parse(argp, argc, argv, flags, NULL, input);
 	if (e) {
 		say("reading the command line: %s", error_words(e));
 		exit(EXIT_USAGE);
 	}
 }
+
+void command_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+	parse(argp, argc, argv, 0, input);
+}
+
+void command_parse_in_order(const struct argp *argp, int argc, char **argv, void *input)
+{
+	parse(argp, argc, argv, ARGP_IN_ORDER, input);
+}
+
+static error_t parse_help(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != 'h')
+		return ARGP_ERR_UNKNOWN;
+	argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+	return 0;
+}
+
+static const struct argp_option help_options[] = {
+	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0},
+	{0},
+};
+
+const struct argp command_help_argp = {.options = help_options, .parser = parse_help};
 
 int command_fail(const struct gd_error *err, int code)
 {

@@ -18,21 +18,36 @@ struct command {
 /* Parses with argp; an error of argp itself ends the program with EXIT_USAGE. */
 struct argp;
 void command_parse(const struct argp *argp, int argc, char **argv, void *input);
+/* The same, for commands whose arguments are a command: its options are not ours. */
+void command_parse_in_order(const struct argp *argp, int argc, char **argv, void *input);
+
+/* A child of every command's argp: -h, the same as --help. */
+extern const struct argp command_help_argp;
 
 /* Prints the error. Returns EXIT_USAGE where `code` (-errno) is a mistake of the user, else EXIT_WORK_FAILED. */
 int command_fail(const struct gd_error *err, int code);
 
 extern const struct command cmd_add;
 extern const struct command cmd_cancel;
+extern const struct command cmd_edit;
+extern const struct command cmd_config;
+extern const struct command cmd_exec;
 extern const struct command cmd_gpus;
 extern const struct command cmd_hold;
+extern const struct command cmd_info;
 extern const struct command cmd_launch;
 extern const struct command cmd_logs;
+extern const struct command cmd_map;
+extern const struct command cmd_pause;
 extern const struct command cmd_prune;
+extern const struct command cmd_queues;
+extern const struct command cmd_verify;
 extern const struct command cmd_release;
 extern const struct command cmd_report;
+extern const struct command cmd_resume;
 extern const struct command cmd_retry;
 extern const struct command cmd_run;
+extern const struct command cmd_shell;
 extern const struct command cmd_status;
 extern const struct command cmd_top;
 extern const struct command cmd_urgent;

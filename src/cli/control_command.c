@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/control_command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,14 +15,15 @@
 #include "cli/queue_choice.h"
 #include "cli/say.h"
 #include "queue/input/control.h"
-#include "queue/input/id_list.h"
+#include "queue/input/job_selection.h"
 #include "queue/journal/follow.h"
 
 struct control_command {
 	struct queue_choice queue;
 	enum event event;
 	bool all_failed, all;
-	struct id_list ids; /* the jobs that were named, then those of --all and --failed */
+	struct job_selection selection;
+	struct id_list ids; /* the jobs that were named, then those of groups, --all and --failed */
 	size_t num_named;
 	size_t num_refused;
 	struct gd_error err;
@@ -41,11 +43,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		c->all = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (id_list_parse(arg, &c->ids, &c->err) < 0)
+		if (job_selection_add(&c->selection, arg, &c->err) < 0)
 			argp_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:
-		if (c->ids.count == 0 && !c->all_failed && !c->all)
+		if (c->selection.count == 0 && !c->all_failed && !c->all)
 			argp_error(state, "which job? 'gpuq status' lists them");
 		return 0;
 	default:
@@ -53,16 +55,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* Adds the jobs of --all and --failed. Does not create a missing journal. */
+/* The jobs of the selection, of --all and --failed. Does not create a missing journal. */
 static int collect(struct control_command *c)
 {
 	struct follow f;
-	c->num_named = c->ids.count;
-	if (!c->all && !c->all_failed && access(c->queue.journal_path, F_OK) == 0)
-		return 0;
-	int r = follow_open(c->queue.journal_path, false, &f, &c->err);
+	bool is_there = access(c->queue.journal_path, F_OK) == 0;
+	if (!c->all && !c->all_failed && is_there && job_selection_is_plain(&c->selection))
+		return job_selection_resolve(&c->selection, NULL, &c->ids, &c->num_named, &c->err);
+	int r = queue_choice_follow(&c->queue, false, &f, &c->err);
 	if (r < 0)
 		return r;
+	r = job_selection_resolve(&c->selection, &f.jobs, &c->ids, &c->num_named, &c->err);
+	if (r < 0) {
+		follow_close(&f);
+		return r;
+	}
 	for (size_t i = 0; r == 0 && (c->all || c->all_failed) && i < f.jobs.count; i++) {
 		const struct job *job = f.jobs.by_id[i];
 		if ((c->all_failed && job->state == JOB_FAILED) || (c->all && !job_is_final(job)))
@@ -75,8 +82,8 @@ static int collect(struct control_command *c)
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
 	struct control_command *c = context;
-	/* A job of --all or --failed: its state has changed since it was collected. */
-	if (index >= c->num_named)
+	/* A job of a set: the command does not apply to its state. */
+	if (index >= c->num_named && why->code != -ETIMEDOUT)
 		return;
 	say_error(why);
 	c->num_refused++;
@@ -94,6 +101,8 @@ static int control(struct control_command *c)
 	r = queue_choice_open(&c->queue, &j, &c->err);
 	if (r == 0)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
+	if (r == 0 && done == 0 && c->num_refused == 0 && !job_selection_is_plain(&c->selection))
+		say("nothing to do: no job of these is in a state that '%s' applies to", record_event_name(c->event));
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
 	pid_t holder = 0;
@@ -110,6 +119,7 @@ int control_command_main(int argc, char **argv, enum event event, const struct a
 	command_parse(&argp, argc, argv, &c);
 	int r = control(&c);
 	int code = r < 0 ? command_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
+	job_selection_finish(&c.selection);
 	id_list_finish(&c.ids);
 	queue_choice_finish(&c.queue);
 	return code;

@@ -27,25 +27,24 @@ void job_list_finish(struct job_list *l)
 
 /* ---- As high as the terminal ------------------------------------------------------- */
 
-enum part { PART_RUNS, PART_WAITS, PART_OVER };
+enum part { PART_RUNS, PART_FAILED, PART_WAITS, PART_OVER };
 
 static enum part part_of(const struct job *job)
 {
-	return job->state == JOB_RUNNING ? PART_RUNS : job_is_final(job) ? PART_OVER : PART_WAITS;
-}
-
-/* Marks the first so many of a part, or the last. Returns how many there were. */
-static size_t mark(const struct job_list *l, bool *kept, enum part part, bool from_end, size_t most)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < l->count && n < most; i++) {
-		size_t at = from_end ? l->count - 1 - i : i;
-		if (part_of(l->jobs[at]) == part) {
-			kept[at] = true;
-			n++;
-		}
+	switch ((enum job_state)job->state) {
+	case JOB_RUNNING:
+		return PART_RUNS;
+	case JOB_FAILED:
+	case JOB_UNKNOWN:
+		return PART_FAILED;
+	case JOB_PENDING:
+	case JOB_HELD:
+		return PART_WAITS;
+	case JOB_COMPLETED:
+	case JOB_CANCELLED:
+		break;
 	}
-	return n;
+	return PART_OVER;
 }
 
 static size_t count_part(const struct job_list *l, enum part part)
@@ -56,22 +55,43 @@ static size_t count_part(const struct job_list *l, enum part part)
 	return n;
 }
 
+/* Appends the first so many of a part, or the last, in the order of the list. */
+static void take_part(const struct job_list *l, enum part part, bool from_end, size_t most, struct job_list *to)
+{
+	size_t all = count_part(l, part), skip = from_end && all > most ? all - most : 0, taken = 0;
+	for (size_t i = 0; i < l->count && taken < most; i++) {
+		if (part_of(l->jobs[i]) != part)
+			continue;
+		if (skip > 0) {
+			skip--;
+			continue;
+		}
+		to->jobs[to->count++] = l->jobs[i];
+		taken++;
+	}
+}
+
+static size_t least_of(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 int job_list_fit(struct job_list *l, size_t most)
 {
-	if (l->count <= most)
-		return 0;
-	cleanup_(freep) bool *kept = calloc(l->count, sizeof(*kept));
-	if (!kept)
+	size_t room = least_of(most, l->count);
+	struct job_list fitting = {.jobs = calloc(room + 1, sizeof(*l->jobs)), .capacity = room + 1};
+	if (!fitting.jobs)
 		return -ENOMEM;
-	size_t left = most - mark(l, kept, PART_RUNS, false, most);
-	size_t over = count_part(l, PART_OVER);
-	left -= mark(l, kept, PART_WAITS, false, over < left / 2 ? left - over : left - left / 2);
-	mark(l, kept, PART_OVER, true, left);
-	size_t n = 0;
-	for (size_t i = 0; i < l->count; i++)
-		if (kept[i])
-			l->jobs[n++] = l->jobs[i];
-	l->count = n;
+	size_t waits = count_part(l, PART_WAITS), over = count_part(l, PART_OVER);
+	take_part(l, PART_RUNS, false, room, &fitting);
+	size_t left = room - fitting.count;
+	/* Failures of long ago do not fill the screen. */
+	take_part(l, PART_FAILED, true, left - least_of(waits + over, left / 2), &fitting);
+	left = room - fitting.count;
+	take_part(l, PART_WAITS, false, over < left / 2 ? left - over : left - left / 2, &fitting);
+	take_part(l, PART_OVER, true, room - fitting.count, &fitting);
+	job_list_finish(l);
+	*l = fitting;
 	return 0;
 }
 
@@ -108,4 +128,26 @@ void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_lin
 	size_t room = o->width > fixed + rest + least ? o->width - fixed - rest : least;
 	if (o->command_width > room)
 		o->command_width = room > 0 ? room : 1;
+}
+
+static size_t common_prefix(const struct job *a, const struct job *b)
+{
+	size_t most = a->command_size < b->command_size ? a->command_size : b->command_size, n = 0;
+	while (n < most && a->command[n] == b->command[n])
+		n++;
+	return n;
+}
+
+size_t job_list_difference(const struct job_list *l, size_t index, size_t columns)
+{
+	const struct job *job = l->jobs[index];
+	size_t before = index > 0 ? common_prefix(job, l->jobs[index - 1]) : 0;
+	size_t after = index + 1 < l->count ? common_prefix(job, l->jobs[index + 1]) : 0;
+	size_t at = before > after ? before : after;
+	/* Equal commands have no difference, and one that is seen anyway needs nothing. */
+	if (at >= job->command_size || job->command_size <= columns || at + columns / 4 < columns)
+		return 0;
+	while (at > 0 && job->command[at - 1] != ' ')
+		at--;
+	return at;
 }

@@ -16,10 +16,16 @@ struct job_list {
 int job_list_add(struct job_list *l, const struct job *job);
 void job_list_finish(struct job_list *l);
 
-/* Keeps `most` of them, in their order: those that run, then the next that wait and the last that are over. */
+/*
+ * For a screen of `most` lines: those that run, the last that failed, the next that wait, the last that are over, in
+ * this order.
+ */
 int job_list_fit(struct job_list *l, size_t most);
 
 /* The columns that all of them share, from width, color and now_ms. last_id: the greatest there is. */
 void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_line_options *o);
+
+/* Where a command begins to differ from those of its neighbors in the list, for job_line_options.keep_from. */
+size_t job_list_difference(const struct job_list *l, size_t index, size_t columns);
 
 #endif

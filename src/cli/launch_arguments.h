@@ -6,23 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/pool_arguments.h"
 #include "gpu_dispatch_launch.h"
 
 struct launch_arguments {
 	struct gd_launch_options options;
-	const char *json;           /* file, "-" or NULL */
-	const char *worker;         /* NAME or FILE.so, or NULL */
-	const char *worker_command; /* or NULL */
+	struct pool_arguments pool;
+	const char *worker; /* NAME or FILE.so, or NULL */
 	bool dry_run;
 	bool list_workers;
 	/* What the options point to. */
 	const char **patterns;
-	struct gd_setting *settings;
-	size_t patterns_capacity, settings_capacity;
-	char **owned; /* keys of settings, cut off their values */
-	size_t num_owned, owned_capacity;
+	size_t patterns_capacity;
 	char **program;
-	char *plugin;
 };
 
 /* Ends the program with a usage message where the arguments make no sense. */

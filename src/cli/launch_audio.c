@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "cli/launch_ffprobe.h"
 
 #define MOST_SECONDS 1e9
 
@@ -44,20 +45,19 @@ static void load(void)
 		find(library, "sf_open_fd", &sndfile.open_fd);
 }
 
-int launch_audio_seconds(void *context, const char *path, double *ret)
+static int ask_sndfile(const char *path, double *ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	(void)context;
 	pthread_once(&once, load);
-	if (!sndfile.open_fd)
-		return -ENOPKG;
-	/* By descriptor, for workers are being forked meanwhile: sf_open() knows no O_CLOEXEC. */
+	/* By descriptor: sf_open() knows no O_CLOEXEC. */
 	struct stat st;
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
+	if (!sndfile.open_fd)
+		return -ENOPKG;
 	struct sndfile_info info = {0};
 	void *file = sndfile.open_fd(fd, SNDFILE_READ, &info, 0);
 	if (!file)
@@ -69,4 +69,15 @@ int launch_audio_seconds(void *context, const char *path, double *ret)
 		return -ENODATA;
 	*ret = seconds;
 	return 0;
+}
+
+int launch_audio_seconds(void *context, const char *path, double *ret)
+{
+	(void)context;
+	int r = ask_sndfile(path, ret);
+	/* What is no regular file, or cannot be opened, is nobody's. */
+	if (r != -ENODATA && r != -ENOPKG)
+		return r;
+	int other = launch_ffprobe_seconds(path, ret);
+	return other == -ENOPKG ? r : other;
 }

@@ -8,17 +8,12 @@
 
 #include "base/cleanup.h"
 #include "base/display.h"
+#include "base/table.h"
 #include "base/units.h"
-#include "cli/launch_audio.h"
+#include "cli/launch_durations.h"
 #include "cli/launch_summary.h"
-#include "cli/table.h"
 
 #define MOST_READ 5000 /* files that are opened for their duration; of more, as many, evenly spread */
-
-static const char *duration(double seconds, char buf[UNITS_ROOM])
-{
-	return units_format_duration((uint64_t)(seconds * 1000), buf);
-}
 
 /* The files to do, with durations as far as they are read: copies, and pointers to them. */
 struct todo {
@@ -54,7 +49,7 @@ static void read_durations(struct todo *t, const char *folder, bool (*stopped)(v
 		struct gd_found *f = &t->files[i];
 		char path[PATH_MAX];
 		int n = snprintf(path, sizeof(path), "%s/%s", folder, f->path);
-		if (n > 0 && (size_t)n < sizeof(path) && launch_audio_seconds(NULL, path, &f->seconds) == 0)
+		if (n > 0 && (size_t)n < sizeof(path) && launch_durations_read(NULL, path, &f->seconds) == 0)
 			f->known |= GD_KNOWN_SECONDS;
 	}
 }
@@ -100,7 +95,8 @@ static void append_workload(struct text *out, const struct gd_launcher *l, const
 	size_t before = gd_launcher_files(l)->count - count;
 	text_appendf(out, "%zu file%s to do, %s", count, count == 1 ? "" : "s", units_format_size(w.bytes, size));
 	if (seconds > 0)
-		text_appendf(out, ", %s%s of audio", w.audio_unknown ? "about " : "", duration(seconds, audio));
+		text_appendf(
+			out, ", %s%s of audio", w.audio_unknown ? "about " : "", units_format_seconds(seconds, audio));
 	if (before)
 		text_appendf(out, "; %zu done before", before);
 	text_append_char(out, '\n');
@@ -111,7 +107,8 @@ static void append_workload(struct text *out, const struct gd_launcher *l, const
 	}
 }
 
-static int append_shares(struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares)
+static int append_shares(
+	struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares, enum gd_balance balance)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FILES", true, false}, {"SIZE", true, false}, {"AUDIO", true, false}, {"LOAD", true, false}};
@@ -123,13 +120,14 @@ static int append_shares(struct text *out, const struct gd_gpu_list *gpus, const
 		table_cell(&t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor));
 		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)shares[g].files);
 		table_cell(&t, COLOUR_NONE, units_format_size(shares[g].bytes, text));
-		table_cell(
-			&t, COLOUR_NONE, shares[g].audio_seconds > 0 ? duration(shares[g].audio_seconds, text) : "-");
+		table_cell(&t, COLOUR_NONE,
+			shares[g].audio_seconds > 0 ? units_format_seconds(shares[g].audio_seconds, text) : "-");
 		table_cellf(&t, COLOUR_NONE, "%.1f%%", 100 * shares[g].load);
 	}
 	int r = table_print(&t, terminal_width(), terminal_has_colour(), out);
-	text_appendf(
-		out, "imbalance: %.1f%%; in the run, whoever is free takes the next file\n", 100 * shares[0].imbalance);
+	text_appendf(out, "imbalance: %.1f%%; %s\n", 100 * shares[0].imbalance,
+		balance == GD_BALANCE_ROUND_ROBIN ? "each file runs on the GPU that it was dealt to"
+						  : "in the run, a free GPU takes the next file");
 	return r;
 }
 
@@ -145,11 +143,11 @@ static void append_outlook(struct text *out, const struct gd_launcher *l, const 
 	char text[UNITS_ROOM], size[UNITS_ROOM];
 	if (pace.rtf > 0 && seconds > 0)
 		text_appendf(out, "it will take about %s (RTF %.3g in earlier runs, %zu worker%s)\n",
-			duration(seconds * pace.rtf * share, text), pace.rtf, workers, more);
+			units_format_seconds(seconds * pace.rtf * share, text), pace.rtf, workers, more);
 	else if (speed > 0)
 		text_appendf(out, "it will take about %s (%s/s in earlier runs, %zu worker%s)\n",
-			duration((double)bytes / speed * share, text), units_format_size((uint64_t)speed, size),
-			workers, more);
+			units_format_seconds((double)bytes / speed * share, text),
+			units_format_size((uint64_t)speed, size), workers, more);
 	else
 		text_append_string(out, "how long it will take is not known: no earlier run with this worker and these "
 					"settings is recorded in the output folder\n");
@@ -186,7 +184,7 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 	int r = share_out(o, &todo, gpus->count, shares);
 	if (r == 0 && count > 0) {
 		text_appendf(&out, "\nShared out, %s:\n", gd_balance_name(o->balance));
-		r = append_shares(&out, gpus, shares);
+		r = append_shares(&out, gpus, shares, o->balance);
 		text_append_char(&out, '\n');
 		append_outlook(&out, l, o, all_bytes(&todo), seconds, shares[0].imbalance);
 	}

@@ -2,56 +2,36 @@
 /* gpuq-launch, the program behind gpuq launch. */
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <locale.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/exit_code.h"
 #include "cli/launch_arguments.h"
-#include "cli/launch_audio.h"
 #include "cli/launch_dry_run.h"
+#include "cli/launch_durations.h"
 #include "cli/launch_summary.h"
 #include "cli/launch_view.h"
-#include "cli/named_file.h"
+#include "cli/launch_words.h"
 #include "cli/output.h"
 #include "cli/say.h"
+#include "cli/stop_signals.h"
+#include "cli/summary_file.h"
 #include "launch/plugins.h"
+#include "launch/print.h"
 #include "launch/worker.h"
 
-/* For the signal handler; a signal that comes before there is a launcher is kept for it. */
-static struct gd_launcher *volatile launcher;
-static volatile sig_atomic_t signals;
-
-/* SIGINT asks politely the first time; the others mean it at once. */
-static void on_signal(int number)
+static void stop(void *run)
 {
-	int stops = number == SIGINT ? 1 : 2;
-	signals += stops;
-	for (int i = 0; launcher && i < stops; i++)
-		gd_launcher_stop(launcher);
+	gd_launcher_stop(run);
 }
 
 static bool is_stopped(void)
 {
-	return signals > 0;
-}
-
-static void catch_signals(void)
-{
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error like a full disk */
+	return stop_signals_count() > 0;
 }
 
 /* ---- What the launcher tells ------------------------------------------------- */
@@ -68,50 +48,49 @@ static void on_result(void *context, const struct gd_file_result *result)
 
 static void on_warning(void *context, const char *words)
 {
-	launch_view_warning(context, words);
+	(void)context; /* the panel reads standard error */
+	cleanup_(text_finish) struct text line = {0};
+	launch_words_append(&line, words);
+	say("warning: %s", text_string(&line));
 }
 
 static void on_mistake(void *context, const struct gd_error *err)
 {
 	(void)context;
-	say_error(err);
+	launch_words_say(err->message);
 }
 
 /* ---- Before and after the run -------------------------------------------------- */
 
-static int choose_plugin(struct launch_arguments *a)
-{
-	static const char *const nothing[] = {"true", NULL};
-	struct gd_error err = {0};
-	int r = plugins_find(a->worker, &a->plugin, &err);
-	if (r < 0 && !a->worker && a->dry_run) {
-		a->options.command = nothing; /* one may look at what there is before anything is installed */
-		return 0;
-	}
-	if (r < 0) {
-		say_error(&err);
-		return r;
-	}
-	a->options.plugin = a->plugin;
-	return 0;
-}
-
 static int choose_worker(struct launch_arguments *a)
 {
-	if (a->worker || (!a->worker_command && !a->options.command)) {
-		int r = choose_plugin(a);
-		if (r < 0)
-			return r;
-	}
-	if (!a->worker_command)
+	a->options.plugin = a->worker;
+	if (!a->pool.worker_command)
 		return 0;
-	int r = launch_command_argv(a->worker_command, &a->program);
+	int r = launch_command_argv(a->pool.worker_command, &a->program);
 	if (r < 0) {
-		say("--worker-command '%s': %s", a->worker_command, r == -EINVAL ? "it is empty" : error_words(r));
+		say("--worker-command '%s': %s", a->pool.worker_command, r == -EINVAL ? "it is empty" : error_words(r));
 		return r;
 	}
 	a->options.program = (const char *const *)a->program;
 	return 0;
+}
+
+/* Before anything starts. A dry run needs none: one may look at what there is before anything is installed. */
+static int require_worker(const struct launch_arguments *a)
+{
+	const struct gd_launch_options *o = &a->options;
+	struct gd_error err = {0};
+	cleanup_(freep) char *path = NULL;
+	if (a->dry_run || o->plugin || o->program || o->command || plugins_find(NULL, &path, &err) == 0)
+		return 0;
+	launch_words_say(err.message);
+	for (size_t i = 0; i < o->num_settings; i++)
+		if (strcmp(o->settings[i].key, "model_size") == 0)
+			say("--model-size %s is the file ggml-%s.bin; whisper.cpp's models/download-ggml-model.sh %s downloads it",
+				(const char *)o->settings[i].value, (const char *)o->settings[i].value,
+				(const char *)o->settings[i].value);
+	return err.code;
 }
 
 static int list_workers(void)
@@ -124,9 +103,11 @@ static int list_workers(void)
 		return EXIT_WORK_FAILED;
 	}
 	for (size_t i = 0; i < count; i++) {
-		char words[256];
+		char words[512];
+		cleanup_(text_finish) struct text line = {0};
 		bool usable = plugins_describe(&plugins[i], words, sizeof(words));
-		printf("%-16s %s%s\n", plugins[i].name, usable ? "" : "not usable: ", words);
+		launch_words_append(&line, words);
+		printf("%-16s %s%s\n", plugins[i].name, usable ? "" : "not usable: ", text_string(&line));
 	}
 	if (count == 0)
 		puts("No plug-in is installed. --worker FILE.so takes one from anywhere.");
@@ -134,35 +115,12 @@ static int list_workers(void)
 	return EXIT_DONE;
 }
 
-/* Opened before anything starts, for what cannot be written to is a mistake; but after all others: they make no file.
- */
-static int open_json(const char *path, int *ret)
-{
-	*ret = -1;
-	if (!path)
-		return 0;
-	if (strcmp(path, "-") == 0) {
-		*ret = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-		return *ret < 0 ? -errno : 0;
-	}
-	struct gd_error err = {0};
-	int r = named_file_open(path, ret, &err);
-	if (r < 0)
-		say("--json '%s': %s", path, err.message);
-	return r;
-}
-
 static int write_json(const struct gd_launch_summary *summary, const char *path, int fd)
 {
-	struct stat st;
-	int r = 0;
-	if (strcmp(path, "-") == 0)
-		fflush(stdout);
-	else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0) < 0)
-		r = -errno;
+	int r = summary_file_clear(path, fd);
 	if (r == 0)
 		r = launch_summary_write_json(summary, fd);
-	if (r < 0 && strcmp(path, "-") == 0)
+	if (r < 0 && summary_file_is_standard(path))
 		say("writing the summary to standard output: %s", error_words(r));
 	else if (r < 0)
 		say("writing '%s': %s", path, error_words(r));
@@ -170,17 +128,25 @@ static int write_json(const struct gd_launch_summary *summary, const char *path,
 }
 
 /* Why there is nothing, for those who expected something. */
-static void explain_nothing(const struct gd_files *files, const struct gd_launch_options *o)
+static void explain_nothing(const struct gd_files *files, const struct gd_launch_options *o, bool watching)
 {
 	cleanup_(text_finish) struct text patterns = {0};
 	for (size_t i = 0; i < o->num_patterns; i++)
 		text_appendf(&patterns, "%s'%s'", i ? " or " : "", o->patterns[i]);
-	say("no file in '%s' matches %s", o->input_dir, o->num_patterns ? text_string(&patterns) : "'*.wav'");
+	say("no file in '%s' matches %s%s", o->input_dir, o->num_patterns ? text_string(&patterns) : "'*.wav'",
+		watching ? " yet" : "");
 	if (files->others)
 		say("there are %llu others, such as '%s': --pattern says which are meant",
 			(unsigned long long)files->others, files->other);
 	if (files->other_folders)
 		say("there are %llu folders: --recursive looks into them", (unsigned long long)files->other_folders);
+}
+
+static void tell_watch(const struct gd_files *files, const struct gd_launch_options *o)
+{
+	say("watching '%s' for new files; Ctrl-C ends it", o->input_dir);
+	if (files->count == 0)
+		explain_nothing(files, o, true);
 }
 
 static int find(struct gd_launcher *l, const struct launch_arguments *a)
@@ -190,43 +156,59 @@ static int find(struct gd_launcher *l, const struct launch_arguments *a)
 	if (r == -ECANCELED)
 		return EXIT_INTERRUPTED;
 	if (r < 0) {
-		say("%s", err.message);
+		launch_words_say(err.message);
 		return gd_launch_exit_code(r, NULL);
 	}
-	if (gd_launcher_files(l)->count == 0)
-		explain_nothing(gd_launcher_files(l), &a->options);
+	if (a->options.watch)
+		tell_watch(gd_launcher_files(l), &a->options);
+	else if (gd_launcher_files(l)->count == 0)
+		explain_nothing(gd_launcher_files(l), &a->options, false);
 	return EXIT_DONE;
 }
 
-static int run(struct gd_launcher *l, const struct launch_arguments *a, struct launch_view *view)
+static void start_views(struct gd_launcher *l, const struct launch_arguments *a, struct pool_view *view)
+{
+	const struct gd_launch_options *o = &a->options;
+	const char *const plugin[] = {o->plugin, NULL};
+	pool_view_publish(view, "launch", gd_launcher_files(l)->folder,
+		o->command   ? o->command
+		: o->program ? o->program
+			     : plugin);
+	pool_view_start(view);
+}
+
+static int run(struct gd_launcher *l, const struct launch_arguments *a, struct pool_view *view)
 {
 	cleanup_(closep) int json = -1;
-	if (open_json(a->json, &json) < 0)
+	if (summary_file_open(a->pool.json, &json) < 0)
 		return EXIT_USAGE;
 	size_t count;
 	struct gd_error err = {0};
 	struct gd_launch_summary summary;
 	gd_launcher_todo(l, &count);
 	size_t skipped = gd_launcher_files(l)->count - count;
+	bool works = count > 0 || a->options.watch;
 	if (skipped)
 		launch_summary_print_skipped(skipped, count == 0, view->out);
-	if (count)
-		launch_view_start(view);
+	if (works)
+		start_views(l, a, view);
 	int r = gd_launcher_run(l, &err);
-	launch_view_end(view);
+	pool_view_end(view);
 	gd_launcher_summary(l, &summary, sizeof(summary));
 	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
-	if (count > 0 && begun && launch_summary_print(&summary, view->live, view->out) < 0)
+	/* Failures were printed as they came. */
+	if (works && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)
 		say("printing the summary: out of memory");
 	if (err.message[0])
-		say("%s", r == -ECANCELED ? "interrupted: the same command goes on where this one was" : err.message);
+		launch_words_say(
+			r == -ECANCELED ? "interrupted: the same command goes on where this one was" : err.message);
 	int code = gd_launch_exit_code(r, &summary);
-	if (json >= 0 && write_json(&summary, a->json, json) < 0 && code == EXIT_DONE)
+	if (json >= 0 && write_json(&summary, a->pool.json, json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }
 
-static int launch(struct launch_arguments *a, struct launch_view *view)
+static int launch(struct launch_arguments *a, struct pool_view *view)
 {
 	struct gd_launcher *l;
 	struct gd_error err = {0};
@@ -235,12 +217,14 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 	if (gd_launcher_create(&a->options, &l, &err) < 0) {
 		/* All of them, not just the first. */
 		if (gd_launch_validate(&a->options, on_mistake, NULL) == 0)
-			say_error(&err);
+			launch_words_say(err.message);
 		return EXIT_USAGE;
 	}
-	launcher = l;
-	for (int i = 0; i < signals; i++)
-		gd_launcher_stop(l);
+	if (require_worker(a) < 0) {
+		gd_launcher_destroy(l);
+		return EXIT_USAGE;
+	}
+	stop_signals_attach(l);
 	int code = find(l, a);
 	if (code == EXIT_DONE && a->dry_run) {
 		int r = launch_dry_run(l, &a->options, is_stopped);
@@ -250,13 +234,15 @@ static int launch(struct launch_arguments *a, struct launch_view *view)
 	} else if (code == EXIT_DONE) {
 		code = run(l, a, view);
 	}
-	launcher = NULL;
+	stop_signals_detach();
 	gd_launcher_destroy(l);
 	return code;
 }
 
 int main(int argc, char **argv)
 {
+	if (argc == 2 && strcmp(argv[1], LAUNCH_DURATIONS_ARGUMENT) == 0)
+		return launch_durations_main();
 	setlocale(LC_ALL, "");
 	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
 	argp_program_version = "gpuq " GD_VERSION;
@@ -265,16 +251,17 @@ int main(int argc, char **argv)
 	static char name[] = "gpuq launch";
 	argv[0] = name;
 	struct launch_arguments a;
-	struct launch_view view;
+	struct pool_view view;
 	launch_arguments_parse(&a, argc, argv);
-	launch_view_begin(&view, a.json && strcmp(a.json, "-") == 0 ? stderr : stdout);
-	a.options.seconds = launch_audio_seconds;
+	pool_view_begin(&view, summary_file_is_standard(a.pool.json) ? stderr : stdout);
+	a.options.seconds = launch_durations_read;
 	a.options.context = &view;
 	a.options.on_progress = on_progress;
 	a.options.on_result = on_result;
 	a.options.on_warning = on_warning;
-	catch_signals();
+	stop_signals_catch(stop, 0);
 	int code = a.list_workers ? list_workers() : launch(&a, &view);
+	launch_durations_end();
 	launch_arguments_finish(&a);
 	return code;
 }

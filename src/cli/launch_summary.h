@@ -10,8 +10,6 @@
 
 /* How many files are skipped because they are done and, where all are, which option processes them again. */
 void launch_summary_print_skipped(size_t skipped, bool all, FILE *out);
-/* Table and totals; with `failures` also the list of failures, for when it has scrolled away. 0 or -ENOMEM. */
-int launch_summary_print(const struct gd_launch_summary *s, bool failures, FILE *out);
 /* Writes one JSON object to fd. */
 int launch_summary_write_json(const struct gd_launch_summary *s, int fd);
 

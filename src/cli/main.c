@@ -8,6 +8,7 @@
 #include "base/display.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/command_names.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/say.h"
@@ -15,21 +16,31 @@
 static const struct command *const commands[] = {
 	&cmd_run,
 	&cmd_add,
+	&cmd_exec,
+	&cmd_shell,
 	&cmd_status,
+	&cmd_queues,
 	&cmd_top,
+	&cmd_info,
 	&cmd_logs,
 	&cmd_wait,
 	&cmd_why,
 	&cmd_web,
 	&cmd_cancel,
+	&cmd_edit,
 	&cmd_retry,
 	&cmd_hold,
 	&cmd_release,
+	&cmd_pause,
+	&cmd_resume,
 	&cmd_urgent,
 	&cmd_prune,
+	&cmd_verify,
 	&cmd_launch,
+	&cmd_map,
 	&cmd_report,
 	&cmd_gpus,
+	&cmd_config,
 };
 
 #define NUM_COMMANDS (sizeof(commands) / sizeof(*commands))
@@ -45,18 +56,21 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	fputs("  help       Explain a command, as 'gpuq COMMAND --help' does\n"
 	      "\n"
+	      "Short forms: ls (status), log (logs), kill and rm (cancel)\n"
+	      "\n"
 	      "Options:\n"
 	      "  --help     This\n"
 	      "  --version  Print the version\n"
 	      "\n"
-	      "No GPU in this machine? Every command takes simulated ones: --gpus sim:4\n",
+	      "No GPU in this machine? For simulated ones: export GPUQ_GPUS=sim:4\n",
 		out);
 }
 
 static const struct command *find(const char *name)
 {
+	const char *alias = command_names_alias(name);
 	for (size_t i = 0; i < NUM_COMMANDS; i++)
-		if (strcmp(commands[i]->name, name) == 0)
+		if (strcmp(commands[i]->name, alias ? alias : name) == 0)
 			return commands[i];
 	return NULL;
 }
@@ -66,13 +80,16 @@ static int unknown(const char *name)
 	const char *names[NUM_COMMANDS + 1] = {"help"};
 	for (size_t i = 0; i < NUM_COMMANDS; i++)
 		names[i + 1] = commands[i]->name;
-	const char *meant = suggest(name, names, NUM_COMMANDS + 1);
+	/* What a word means goes before how it is spelled: "pause" is not "prune". */
+	const char *meant = command_names_meaning(name);
+	if (!meant)
+		meant = suggest(name, names, NUM_COMMANDS + 1);
 	char quoted[DISPLAY_QUOTE_ROOM];
 	display_quote(name, quoted);
 	if (meant)
-		say("'%s' is no command; did you mean '%s'? 'gpuq --help' lists them all", quoted, meant);
+		say("unknown command '%s'; did you mean '%s'? 'gpuq --help' lists them all", quoted, meant);
 	else
-		say("'%s' is no command; 'gpuq --help' lists them all", quoted);
+		say("unknown command '%s'; 'gpuq --help' lists them all", quoted);
 	return EXIT_USAGE;
 }
 

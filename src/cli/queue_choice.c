@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/queue_choice.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/trust.h"
+#include "cli/command.h"
+#include "cli/queue_place.h"
+#include "cli/say.h"
+#include "queue/journal/queue_registry.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
 static const struct argp_option options[] = {
-	{"jobs-file", OPTION_JOBS_FILE, "FILE", 0, "The journal of the queue ($GPUQ_JOBS_FILE, ./jobs.jsonl)", 100},
-	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, ~/.config/gpuq/config.yaml)", 100},
+	{"jobs-file", OPTION_JOBS_FILE, "FILE", 0,
+		"The journal of the queue ($GPUQ_JOBS_FILE, ./jobs.jsonl, a parent directory's, or your personal queue)",
+		100},
+	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, else ~/.config/gpuq/config.yaml)", 100},
 	{"trust", OPTION_TRUST, 0, 0,
 		"Use a journal, configuration or commands file that others can write ($GPUQ_TRUST=1)", 100},
 	{0},
@@ -36,16 +46,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp queue_choice_argp = {.options = options, .parser = parse};
+static const struct argp_child children[] = {{&command_help_argp, 0, NULL, 0}, {0}};
+const struct argp queue_choice_argp = {.options = options, .parser = parse, .children = children};
 
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 {
 	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
 }
 
-int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
+int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 {
 	cleanup_(freep) char *path = NULL;
+	if (q->configured)
+		return 0;
 	q->trust = q->trust || trust_is_off();
 	int r = config_defaults(&q->config);
 	if (r == 0)
@@ -62,18 +75,153 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 			return r;
 	}
 	config_overlay(&q->config, &q->command_line);
-	const char *from_environment = getenv("GPUQ_JOBS_FILE");
-	q->given_path = q->jobs_file                            ? q->jobs_file
-			: from_environment && *from_environment ? from_environment
-								: q->config.jobs_file;
-	return journal_resolve(q->given_path, &q->journal_path, &q->objection, err);
+	q->config_path = take_ptr(path);
+	q->configured = true;
+	return 0;
+}
+
+static void choose(struct queue_choice *q, enum queue_source source, const char *path)
+{
+	q->source = source;
+	q->given_path = path;
+}
+
+/* Nobody named a queue. */
+static int search(struct queue_choice *q, struct gd_error *err)
+{
+	if (queue_place_is_here()) {
+		choose(q, QUEUE_SOURCE_HERE, QUEUE_PLACE_HERE);
+		return 0;
+	}
+	int r = q->only_here ? 0 : queue_place_find_above(&q->found_path, &q->skipped_path);
+	if (r < 0)
+		return error_set(err, r, "looking for a queue: %s", error_words(r));
+	if (q->found_path) {
+		choose(q, QUEUE_SOURCE_ABOVE, q->found_path);
+		return 0;
+	}
+	if (q->creates_here) {
+		choose(q, QUEUE_SOURCE_CREATED, QUEUE_PLACE_HERE);
+		return 0;
+	}
+	r = queue_place_personal(q->adds, &q->found_path, err);
+	choose(q, QUEUE_SOURCE_PERSONAL, q->found_path);
+	return r;
+}
+
+/* Where the personal queue has no directory yet, there is nothing to resolve. */
+static bool is_missing(const struct queue_choice *q)
+{
+	return q->source == QUEUE_SOURCE_PERSONAL && access(q->found_path, F_OK) < 0 && errno == ENOENT;
+}
+
+int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
+{
+	const char *variable = getenv("GPUQ_JOBS_FILE");
+	int r = queue_choice_configure(q, err);
+	if (r < 0)
+		return r;
+	if (q->jobs_file)
+		choose(q, QUEUE_SOURCE_OPTION, q->jobs_file);
+	else if (variable && *variable)
+		choose(q, QUEUE_SOURCE_ENVIRONMENT, variable);
+	else if (q->config.jobs_file)
+		choose(q, QUEUE_SOURCE_CONFIGURATION, q->config.jobs_file);
+	else
+		r = search(q, err);
+	if (r < 0)
+		return r;
+	if (!is_missing(q) || q->adds)
+		return journal_resolve(q->given_path, &q->journal_path, &q->objection, err);
+	q->journal_path = strdup(q->found_path);
+	return q->journal_path ? 0 : error_set(err, -ENOMEM, "looking for a queue: out of memory");
+}
+
+bool queue_choice_may_surprise(const struct queue_choice *q)
+{
+	cleanup_(freep) char *here = getcwd(NULL, 0);
+	const char *slash = strrchr(q->journal_path, '/');
+	if (q->source == QUEUE_SOURCE_OPTION || q->source == QUEUE_SOURCE_HERE || q->source == QUEUE_SOURCE_CREATED)
+		return false;
+	/* Also a variable or the configuration may name ./jobs.jsonl. */
+	return !here || strcmp(slash, strrchr(QUEUE_PLACE_HERE, '/')) != 0 ||
+	       strncmp(here, q->journal_path, strlen(here)) != 0 || q->journal_path + strlen(here) != slash;
+}
+
+const char *queue_choice_words(const struct queue_choice *q)
+{
+	switch (q->source) {
+	case QUEUE_SOURCE_ENVIRONMENT:
+		return "queue of $GPUQ_JOBS_FILE";
+	case QUEUE_SOURCE_CONFIGURATION:
+		return "configured queue";
+	case QUEUE_SOURCE_ABOVE:
+		return "queue of a parent directory";
+	case QUEUE_SOURCE_PERSONAL:
+		return "personal queue";
+	case QUEUE_SOURCE_OPTION:
+	case QUEUE_SOURCE_HERE:
+	case QUEUE_SOURCE_CREATED:
+		break;
+	}
+	return "queue";
+}
+
+void queue_choice_say_where_added(const struct queue_choice *q)
+{
+	if (q->skipped_path)
+		say("not using '%s', which belongs to another user", q->skipped_path);
+	if (queue_choice_may_surprise(q))
+		say("added to the %s, '%s'", queue_choice_words(q), q->journal_path);
+}
+
+static int refuse_missing(const struct queue_choice *q, struct gd_error *err)
+{
+	return error_set(err, -ENOENT,
+		"no jobs yet: there is no jobs.jsonl in this directory, and no personal queue '%s'; add jobs with 'gpuq add' or 'gpuq run'",
+		q->journal_path);
+}
+
+int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err)
+{
+	if (is_missing(q))
+		return refuse_missing(q, err);
+	return follow_open(q->journal_path, watch, ret, err);
+}
+
+/* Done here, and not by the first append, so that the user learns of it. */
+static int convert(struct journal *j, struct gd_error *err)
+{
+	int r = journal_lock(j, err);
+	if (r < 0)
+		return r;
+	journal_unlock(j);
+	char unreadable[64] = "";
+	if (j->unreadable)
+		snprintf(unreadable, sizeof(unreadable), "; %" PRIu64 " line%s could not be read", j->unreadable,
+			j->unreadable == 1 ? "" : "s");
+	if (j->converted)
+		say("converted %" PRIu64 " job%s of the first gpu_dispatch%s; the old file is kept as '%s.original'",
+			j->converted, j->converted == 1 ? "" : "s", unreadable, j->name);
+	return 0;
 }
 
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
 {
+	if (!q->adds && is_missing(q))
+		return refuse_missing(q, err);
 	if (q->objection && !q->trust)
 		return trust_refuse(q->given_path, q->objection, err);
-	return journal_open(q->journal_path, q->trust, ret, err);
+	cleanup_(journal_closep) struct journal *j = NULL;
+	int r = journal_open(q->journal_path, q->trust, &j, err);
+	if (r == 0 && j->original)
+		r = convert(j, err);
+	if (r < 0)
+		return r;
+	/* The list of queues is a convenience: a queue is used without it, too. */
+	(void)queue_registry_add(j->path);
+	*ret = take_ptr(j);
+	return 0;
 }
 
 void queue_choice_finish(struct queue_choice *q)
@@ -81,5 +229,9 @@ void queue_choice_finish(struct queue_choice *q)
 	config_finish(&q->config);
 	config_finish(&q->command_line);
 	free(q->journal_path);
-	q->journal_path = NULL;
+	free(q->found_path);
+	free(q->skipped_path);
+	free(q->config_path);
+	q->config_path = NULL;
+	q->journal_path = q->found_path = q->skipped_path = NULL;
 }

@@ -3,7 +3,9 @@
  * Which queue a command works on, and with which settings.
  *
  * Start from {0}; parse with queue_choice_argp as a child of the command's own argp;
- * then queue_choice_resolve() reads the configuration file and finds the journal.
+ * then queue_choice_resolve() reads the configuration file and finds the journal:
+ * --jobs-file, $GPUQ_JOBS_FILE, the configuration, ./jobs.jsonl, jobs.jsonl of a parent directory below $HOME that
+ * belongs to the user; otherwise ./jobs.jsonl if the command creates one here, and the personal queue if not.
  */
 #ifndef CLI_QUEUE_CHOICE_H
 #define CLI_QUEUE_CHOICE_H
@@ -13,8 +15,20 @@
 
 #include "gpu_dispatch.h"
 #include "queue/input/config.h"
+#include "queue/journal/follow.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/trust.h"
+
+/* How the queue was found, in the order of precedence. */
+enum queue_source {
+	QUEUE_SOURCE_OPTION,
+	QUEUE_SOURCE_ENVIRONMENT,
+	QUEUE_SOURCE_CONFIGURATION,
+	QUEUE_SOURCE_HERE,
+	QUEUE_SOURCE_ABOVE,
+	QUEUE_SOURCE_CREATED, /* ./jobs.jsonl, which is not there yet */
+	QUEUE_SOURCE_PERSONAL,
+};
 
 struct queue_choice {
 	const char *jobs_file;
@@ -22,16 +36,35 @@ struct queue_choice {
 	bool trust;                 /* --trust or $GPUQ_TRUST */
 	struct config config;       /* defaults < file < command line, after queue_choice_resolve() */
 	struct config command_line; /* filled while parsing */
+	char *config_path;          /* the configuration that was read; NULL: none */
+	bool configured;            /* queue_choice_configure() is done */
+	/* Set by the command, before queue_choice_resolve(): */
+	bool adds;         /* it adds jobs: the directory of the personal queue is made */
+	bool only_here;    /* it does not look into parent directories */
+	bool creates_here; /* if no queue is found, it creates one in this directory */
 	/* After queue_choice_resolve(): */
+	enum queue_source source;
 	char *journal_path;
-	const char *given_path; /* as it was given, by an option, a variable or the configuration */
-	const char *objection;  /* NULL, or how another user chose what given_path leads to */
+	const char *given_path; /* as it was given, by an option, a variable or the configuration, or found */
+	char *found_path;   /* what given_path points to, if the queue was found in a parent directory or is personal */
+	char *skipped_path; /* NULL, or the nearer journal of another user in a parent directory */
+	const char *objection; /* NULL, or how another user chose what given_path leads to */
 };
 
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */
 extern const struct argp queue_choice_argp;
 
+/* The first half of queue_choice_resolve(): the settings. Calling it before is allowed. */
+int queue_choice_configure(struct queue_choice *q, struct gd_error *err);
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);
+/* Whether the user may expect another queue: it is neither named on the command line nor ./jobs.jsonl. */
+bool queue_choice_may_surprise(const struct queue_choice *q);
+/* "personal queue", "queue of a parent directory"…, for messages. */
+const char *queue_choice_words(const struct queue_choice *q);
+/* Tells where new jobs went if the user may expect another queue. */
+void queue_choice_say_where_added(const struct queue_choice *q);
+/* Reads the journal, as follow_open() does; the error explains that there is no queue. */
+int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err);
 /* How an input file was chosen. named: on the command line. */
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named);
 /* Opens the journal for writing. */

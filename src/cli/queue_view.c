@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "cli/log_dir.h"
 #include "cli/queue_view_parts.h"
+#include "cli/run_file.h"
 
 static int watch(struct queue_view *v, int fd)
 {
@@ -29,8 +30,21 @@ static int open_descriptors(struct queue_view *v)
 	v->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (v->epoll_fd < 0 || v->timer_fd < 0 || timerfd_settime(v->timer_fd, 0, &tick, NULL) < 0)
 		return -errno;
-	int r = watch(v, v->timer_fd);
-	return r < 0 ? r : watch(v, v->follow.watch_fd);
+	return watch(v, v->timer_fd);
+}
+
+/* The queue is there: v->follow is open. */
+static int attach_queue(struct queue_view *v)
+{
+	v->has_queue = true;
+	v->follow.jobs.context = v;
+	v->follow.jobs.on_change = queue_view_on_change;
+	v->log_dir = log_dir_find(&v->choice->config, v->follow.path);
+	int r = v->log_dir ? watch(v, v->follow.watch_fd) : -ENOMEM;
+	if (r < 0)
+		return r;
+	v->runner = follow_runner(&v->follow);
+	return queue_view_put_all(v);
 }
 
 static int start(struct queue_view *v, struct gd_error *err)
@@ -38,20 +52,22 @@ static int start(struct queue_view *v, struct gd_error *err)
 	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
 	v->model = view_model_create(v->options.history);
 	int r = v->model ? open_descriptors(v) : -ENOMEM;
-	if (r == 0) {
-		v->log_dir = log_dir_find(&v->choice->config, v->follow.path);
-		r = v->log_dir ? 0 : -ENOMEM;
-	}
-	if (r == 0) {
-		v->follow.jobs.on_change = queue_view_on_change;
-		v->runner = follow_runner(&v->follow);
-		r = queue_view_put_all(v);
-	}
-	if (r == 0 && !v->options.no_gpus)
-		r = queue_view_put_noted(v);
 	if (r < 0)
-		return error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
-	return v->options.no_gpus ? 0 : queue_view_choose_gpus(v, err);
+		return error_set(err, r, "showing the queue: %s", error_words(r));
+	(void)run_files_load(v->model); /* without them there is the queue */
+	r = queue_choice_follow(v->choice, true, &v->follow, err);
+	/* Without a queue there are launches to show, if some run; otherwise nothing. */
+	if (r == -ENOENT && view_num_runs(v->model) > 0) {
+		v->follow = (struct follow){.watch_fd = -1, .dir_fd = -1, .reader.fd = -1};
+		r = 0;
+	} else if (r == 0) {
+		r = attach_queue(v);
+		if (r == 0 && !v->options.no_gpus)
+			r = queue_view_put_noted(v);
+		if (r < 0)
+			error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
+	}
+	return r < 0 || v->options.no_gpus ? r : queue_view_choose_gpus(v, err);
 }
 
 int queue_view_open(
@@ -61,14 +77,8 @@ int queue_view_open(
 	if (!v)
 		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
 	*v = (struct queue_view){.choice = q, .options = *o, .epoll_fd = -1, .timer_fd = -1};
-	int r = follow_open(q->journal_path, true, &v->follow, err);
-	if (r < 0) {
-		free(v);
-		return r;
-	}
-	v->follow.jobs.context = v;
 	queue_view_init_actions(v);
-	r = start(v, err);
+	int r = start(v, err);
 	if (r < 0)
 		queue_view_close(v);
 	else
@@ -82,7 +92,8 @@ void queue_view_close(struct queue_view *v)
 		return;
 	queue_view_close_gpus(v);
 	runner_rules_finish(&v->rules);
-	follow_close(&v->follow);
+	if (v->has_queue)
+		follow_close(&v->follow);
 	view_model_destroy(v->model);
 	closep(&v->epoll_fd);
 	closep(&v->timer_fd);
@@ -101,6 +112,17 @@ int queue_view_fd(const struct queue_view *v)
 	return v->epoll_fd;
 }
 
+/* A queue that is made while launches are shown appears. */
+static int look_for_queue(struct queue_view *v, struct gd_error *err)
+{
+	struct follow follow;
+	if (queue_choice_follow(v->choice, true, &follow, NULL) < 0)
+		return 0;
+	v->follow = follow;
+	int r = attach_queue(v);
+	return r < 0 ? error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r)) : 0;
+}
+
 static int read_journal(struct queue_view *v, struct gd_error *err)
 {
 	if (v->follow.watch_fd >= 0)
@@ -116,9 +138,11 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 {
 	uint64_t ticks;
 	bool tick = read(v->timer_fd, &ticks, sizeof(ticks)) > 0;
-	int r = read_journal(v, err);
-	if (tick)
+	int r = v->has_queue ? read_journal(v, err) : tick ? look_for_queue(v, err) : 0;
+	if (tick && v->has_queue)
 		v->runner = follow_runner(&v->follow);
+	if (tick)
+		(void)run_files_load(v->model); /* on failure those that were shown before stay */
 	if (v->options.no_gpus)
 		return r;
 	if (tick)

@@ -28,7 +28,7 @@ struct queue_view_options {
 
 /*
  * `q` after queue_choice_resolve(), and as long as the view. Reads all there is; waits for no driver. -ENOENT where
- * there is no journal.
+ * there is no journal, and no launch or map of this user runs either.
  */
 int queue_view_open(const struct queue_choice *q, const struct queue_view_options *o, struct queue_view **ret,
 	struct gd_error *err);

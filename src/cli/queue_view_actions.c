@@ -94,7 +94,11 @@ static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
 		return r;
 	if (v->probe && gpu_probe_list(v->probe, &gpus, NULL) < 0)
 		gpus = NULL;
-	r = why_write(&v->follow, job, &v->rules, gpus, t, err);
+	struct verdicts *verdicts = NULL;
+	r = verdicts_open(&v->follow, &v->rules, gpus, VERDICTS_LOOK, &verdicts, err);
+	if (r == 0)
+		r = verdicts_explain(verdicts, job, t, err);
+	verdicts_close(verdicts);
 	gd_gpu_list_free(gpus);
 	return r < 0 ? r : text_error(t) ? error_set(err, -ENOMEM, "job %" PRIu64 ": out of memory", id) : 0;
 }

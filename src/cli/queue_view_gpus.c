@@ -70,7 +70,7 @@ static int find_rules(struct queue_view *v, bool *ret_of_runner)
 			 strcmp(rules.host, here.host) == 0;
 	if (!*ret_of_runner) {
 		runner_rules_finish(&rules);
-		rules = (struct runner_rules){.min_free_mem_mb = (int64_t)(c->min_free_mem_bytes >> 20),
+		rules = (struct runner_rules){.min_free_mem_mb = config_min_free_mem_mb(c),
 			.jobs_per_gpu = (int)c->jobs_per_gpu,
 			.gpus = c->gpus ? strdup(c->gpus) : NULL};
 		if (c->gpus && !rules.gpus)

@@ -17,7 +17,8 @@
 
 static_assert((int)VIEW_JOB_PENDING == (int)JOB_PENDING && (int)VIEW_JOB_HELD == (int)JOB_HELD &&
 		      (int)VIEW_JOB_RUNNING == (int)JOB_RUNNING && (int)VIEW_JOB_COMPLETED == (int)JOB_COMPLETED &&
-		      (int)VIEW_JOB_FAILED == (int)JOB_FAILED && (int)VIEW_JOB_CANCELLED == (int)JOB_CANCELLED,
+		      (int)VIEW_JOB_FAILED == (int)JOB_FAILED && (int)VIEW_JOB_CANCELLED == (int)JOB_CANCELLED &&
+		      (int)VIEW_JOB_UNKNOWN == (int)JOB_UNKNOWN,
 	"states are handed over by their number");
 
 /* ---- One job ------------------------------------------------------------------------ */

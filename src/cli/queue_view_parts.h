@@ -7,7 +7,7 @@
 #include "gpu/probe.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
-#include "queue/runner/why.h"
+#include "queue/runner/verdicts.h"
 
 /* Ends on one GPU since the journal begins. */
 struct gpu_tally {
@@ -20,6 +20,7 @@ struct queue_view {
 	struct queue_view_options options;
 	struct view_model *model;
 	struct view_actions actions;
+	bool has_queue; /* false: there is none yet, and follow is empty */
 	struct follow follow;
 	int epoll_fd, timer_fd;
 	char *log_dir; /* where logs go where nobody says otherwise */

@@ -50,7 +50,12 @@ int run_in_background(struct run *run, struct journal *j)
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
 		holder = 0;
-	int r = run_add_commands(run, j, holder != 0);
+	/* The counters fit the journal from here on: the runner, which is given its path, relies on them. */
+	int r = journal_lock(j, &run->err);
+	if (r < 0)
+		return r;
+	journal_unlock(j);
+	r = run_add_commands(run, j, holder != 0);
 	if (holder != 0)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)

@@ -16,11 +16,6 @@
 
 extern char **environ;
 
-int64_t run_min_free_mem_mb(const struct config *c)
-{
-	return (int64_t)((c->min_free_mem_bytes + (1 << 20) - 1) >> 20);
-}
-
 /* The default file need not be there, if the queue has something else to do. */
 const char *run_commands_file(const struct run *run)
 {
@@ -31,6 +26,18 @@ const char *run_commands_file(const struct run *run)
 	if (config_has(c, CONFIG_COMMANDS_FILE) || access(c->commands_file, F_OK) == 0)
 		return c->commands_file;
 	return NULL;
+}
+
+/* New lines are held if records of the journal are missing: they may be those of jobs that ran. */
+static void say_if_held(const struct run *run, struct journal *j)
+{
+	struct follow f;
+	if (follow_open_journal(j, &f, NULL) < 0)
+		return;
+	if (f.jobs.damaged || f.jobs.lines_lost)
+		say("journal '%s' %s: new lines of '%s' are held; see 'gpuq verify', then 'gpuq release'", j->path,
+			f.jobs.damaged ? "is damaged" : "has lost jobs", run->file);
+	follow_close(&f);
 }
 
 /*
@@ -46,6 +53,10 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	cleanup_(freep) char *cwd = getcwd(NULL, 0);
 	/* What comes through a pipe is another thing each time: all of it is new. */
 	run->file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
+	/* Without the name its lines would be new each time. */
+	if (commands_is_file(commands) && !run->file)
+		return error_set(
+			&run->err, -errno, "commands file '%s': %s", commands_name(commands), error_words(errno));
 	char env[HASH_TEXT];
 	if (!cwd)
 		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
@@ -53,7 +64,6 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	if (r < 0)
 		return r;
 	struct job_spec base = {.cwd = cwd,
-		.cwd_own = submit_cwd_is_own(),
 		.env = env,
 		.file = run->file,
 		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
@@ -63,13 +73,19 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 		.min_free_mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = -1};
+	submit_describe_cwd(&base, ".");
+	job_spec_set_defaults(&base, c);
 	if (another_runs && config_has(c, CONFIG_TIMEOUT))
 		base.timeout_ms = (int64_t)c->timeout_ms;
 	if (another_runs && config_has(c, CONFIG_RETRIES))
 		base.retries = (int)c->retries;
 	if (another_runs && config_has(c, CONFIG_MIN_FREE_MEM))
-		base.min_free_mem_mb = run_min_free_mem_mb(c);
-	return submit_file(j, commands, &base, &run->ids, &run->err);
+		base.min_free_mem_mb = config_min_free_mem_mb(c);
+	size_t before = run->ids.count;
+	int e = submit_file(j, commands, &base, NULL, &run->ids, &run->err);
+	if (e == 0 && run->file && run->ids.count > before)
+		say_if_held(run, j);
+	return e;
 }
 
 /* A line that was added before is not tried again by running the file again. */
@@ -85,6 +101,6 @@ void run_say_what_failed_before(const struct run *run)
 	}
 	follow_close(&f);
 	if (failed)
-		say("nothing new in '%s'; %zu of it failed before: 'gpuq retry --failed' tries them again", run->file,
-			failed);
+		say("nothing new in '%s'; %zu of its commands failed before; 'gpuq retry --failed' runs %s again",
+			run->file, failed, failed == 1 ? "it" : "them");
 }

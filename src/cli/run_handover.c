@@ -3,12 +3,16 @@
 #include "cli/run_parts.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/obstacles.h"
 #include "cli/say.h"
 #include "queue/journal/follow.h"
 
@@ -25,8 +29,9 @@ bool run_was_interrupted(void)
 	return interrupted;
 }
 
-static int wait_for_own(struct run *run, struct follow *f)
+static int wait_for_own(struct run *run, struct follow *f, struct obstacles *o)
 {
+	enum obstacles_found found;
 	while (run->own.open > 0 && !interrupted) {
 		if (follow_runner(f) == 0)
 			return 1;
@@ -34,17 +39,21 @@ static int wait_for_own(struct run *run, struct follow *f)
 		int r = follow_update(f, &run->err);
 		if (r == 0)
 			r = run_own_jobs_update(&run->own, f, &run->err);
+		if (r == 0)
+			r = obstacles_tell(o, f, &run->ids, &found, &run->err);
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	/* Those that are held are not waited for. */
+	o->next_ns = 0;
+	return interrupted ? 0 : obstacles_tell(o, f, &run->ids, &found, &run->err);
 }
 
 /* Those that hold for a runner, and cannot be written down with a job. */
 void run_say_what_is_ignored(const struct run *run)
 {
 	static const enum config_key keys[] = {CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL,
-		CONFIG_MAX_FAILURES, CONFIG_KEEP, CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE};
+		CONFIG_MAX_FAILURES, CONFIG_KEEP, CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE, CONFIG_CPU_AFFINITY};
 	cleanup_(text_finish) struct text names = {0};
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
 		if (run->given[keys[i]])
@@ -53,9 +62,59 @@ void run_say_what_is_ignored(const struct run *run)
 		say("%s: not used, for that runner has its own", text_string(&names));
 }
 
+/*
+ * Whether this run waits for a job that was in the queue before. Without a commands file it was started for all that is
+ * queued. A job that runs 'gpuq run' does not wait for itself.
+ */
+static bool is_own(const struct run *run, const struct job *job)
+{
+	const char *inside = getenv("GPUQ_JOB_ID");
+	if (job->state != JOB_PENDING && job->state != JOB_RUNNING && job->state != JOB_UNKNOWN)
+		return false;
+	if (inside && strtoull(inside, NULL, 10) == job->id)
+		return false;
+	if (!run_commands_file(run))
+		return true;
+	return run->file && job->wish->file && strcmp(job->wish->file, run->file) == 0;
+}
+
+/* Commands that were in the queue before and are not over: they, too, are to be completed when this run says so. */
+static int add_open_jobs(struct run *run, const struct follow *f)
+{
+	size_t added = run->ids.count;
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < f->jobs.count; i++)
+		if (is_own(run, f->jobs.by_id[i]))
+			r = id_list_add(&run->ids, f->jobs.by_id[i]->id);
+	id_list_sort(&run->ids);
+	if (r == 0)
+		r = run_own_jobs_init(&run->own, &run->ids);
+	if (r == 0 && run->ids.count > added)
+		say("waiting for %zu that %s in the queue before", run->ids.count - added,
+			run->ids.count - added == 1 ? "was" : "were");
+	return r;
+}
+
+/* The runner says the same, but not to us: why this run does not exit with 0. */
+static void say_damage(struct run *run, const struct follow *f)
+{
+	uint64_t first, unknown = run_own_jobs_unknown(&run->own, &first);
+	if (unknown == 1)
+		say("job %" PRIu64 " may or may not have run: its record was lost. 'gpuq retry %" PRIu64
+		    "' or 'gpuq cancel %" PRIu64 "'",
+			first, first, first);
+	else if (unknown > 1)
+		say("%" PRIu64 " jobs may or may not have run, job %" PRIu64
+		    " first: their records were lost. 'gpuq verify' lists them; 'gpuq retry ID' or 'gpuq cancel ID'",
+			unknown, first);
+	run->lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
+	run_say_lost(f->path, run->lost);
+}
+
 int run_hand_over(struct run *run, pid_t holder)
 {
 	struct follow f;
+	struct obstacles o = {0};
 	char who[32] = "another machine";
 	if (holder > 0)
 		snprintf(who, sizeof(who), "PID %d", (int)holder);
@@ -63,21 +122,25 @@ int run_hand_over(struct run *run, pid_t holder)
 		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
 	else
 		say("the queue is run by %s, and there is nothing new for it", who);
-	if (!run->own.states) {
+	if (!run->own.states)
 		run_say_what_is_ignored(run);
-		if (run_own_jobs_init(&run->own, &run->ids) < 0)
-			return error_set(&run->err, -ENOMEM, "waiting: out of memory");
-	}
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
-	follow_insist_on_trust(&f);
-	r = run_own_jobs_follow(&run->own, &f, &run->err);
+	/* With --trust, others may change it. */
+	(void)follow_insist_on_trust(&f, NULL);
+	if (!run->own.states && add_open_jobs(run, &f) < 0)
+		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");
 	if (r == 0)
-		r = wait_for_own(run, &f);
+		r = run_own_jobs_follow(&run->own, &f, &run->err);
+	if (r == 0)
+		r = wait_for_own(run, &f, &o);
+	if (r == 0 && !interrupted)
+		say_damage(run, &f);
 	follow_close(&f);
+	obstacles_finish(&o);
 	return r;
 }

@@ -2,14 +2,18 @@
 #include "cli/run_own_jobs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
+#include "cli/say.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/archive.h"
 
 static bool is_over(unsigned char state)
 {
-	return state == JOB_COMPLETED || state == JOB_FAILED || state == JOB_CANCELLED;
+	/* Nobody starts an unknown job, or one that is held: waiting for it might never end. */
+	return state == JOB_COMPLETED || state == JOB_FAILED || state == JOB_CANCELLED || state == JOB_UNKNOWN ||
+	       state == JOB_HELD;
 }
 
 int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids)
@@ -44,6 +48,14 @@ static bool is_pruned(const struct run_own_jobs *o, const struct follow *f, size
 	return !is_over(o->states[i]) && !jobs_find(&f->jobs, o->ids->ids[i]);
 }
 
+/* Somebody has removed the archive: no end can come any more. */
+static void give_up(struct run_own_jobs *o, size_t i)
+{
+	say("job %" PRIu64 " was pruned before its end was read, and is not in the archive", o->ids->ids[i]);
+	o->states[i] = JOB_FAILED;
+	o->open--;
+}
+
 static int find_pruned(struct run_own_jobs *o, const struct follow *f, struct gd_error *err)
 {
 	struct jobs archived;
@@ -59,6 +71,8 @@ static int find_pruned(struct run_own_jobs *o, const struct follow *f, struct gd
 		struct job *job = is_pruned(o, f, i) ? jobs_find(&archived, o->ids->ids[i]) : NULL;
 		if (job)
 			on_change(o, job, -1);
+		else if (is_pruned(o, f, i))
+			give_up(o, i);
 	}
 	jobs_finish(&archived);
 	return 0;
@@ -87,4 +101,13 @@ bool run_own_jobs_all_completed(const struct run_own_jobs *o)
 		if (o->states[i] != JOB_COMPLETED)
 			return false;
 	return true;
+}
+
+uint64_t run_own_jobs_unknown(const struct run_own_jobs *o, uint64_t *ret_first)
+{
+	uint64_t count = 0;
+	for (size_t i = 0; i < o->ids->count; i++)
+		if (o->states[i] == JOB_UNKNOWN && count++ == 0)
+			*ret_first = o->ids->ids[i];
+	return count;
 }

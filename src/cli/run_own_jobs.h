@@ -31,4 +31,7 @@ int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f, struct g
 /* False where one failed, was cancelled, or is not over. */
 bool run_own_jobs_all_completed(const struct run_own_jobs *o);
 
+/* How many are unknown, and the first of them. */
+uint64_t run_own_jobs_unknown(const struct run_own_jobs *o, uint64_t *ret_first);
+
 #endif

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
+#include "base/display.h"
 #include "queue/journal/job_line.h"
 #include "shown/devices.h"
 #include "view/panel/panel.h"
@@ -65,7 +66,13 @@ static void say_end(struct run_panel *p, const struct job *job)
 	struct winsize size;
 	size_t width = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 	size_t digits = (size_t)snprintf(NULL, 0, "%llu", (unsigned long long)job->id);
-	job_line_write(&t, job, &(struct job_line_options){.id_width = digits, .width = width, .color = true});
+	struct job_line_options o = {.id_width = digits, .width = width, .color = true};
+	/* The command is shortened before the outcome is. */
+	size_t rest = JOB_LINE_MARK_WIDTH + digits + 1 + job_line_rest_width(job, &o), least = width / 3;
+	size_t room = width > rest + least ? width - rest : least;
+	if (room > 0 && display_width(job->command, job->command_size) > room)
+		o.command_width = room;
+	job_line_write(&t, job, &o);
 	text_append_char(&t, '\n');
 	if (text_error(&t) == 0)
 		panel_print(p->panel, t.data, t.length);

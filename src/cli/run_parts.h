@@ -13,13 +13,15 @@ struct run {
 	struct queue_choice queue;
 	uint64_t linger_ms, grace_ms;
 	bool quiet, no_panel;
-	int ready_fd; /* where who started us in the background waits; -1: nobody does */
+	bool made_queue; /* there was no journal before */
+	int ready_fd;    /* where who started us in the background waits; -1: nobody does */
 	/* As they were typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
 	struct commands *commands; /* to be added; NULL: none, or done */
-	struct id_list ids;        /* that this command has added */
+	struct id_list ids;        /* that this command has added, or waits for */
 	struct run_own_jobs own;   /* the same, since another runs them */
+	uint64_t lost;             /* jobs of the queue whose `add` was lost, if another runs it */
 	struct run_report report;
 	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;
@@ -27,9 +29,10 @@ struct run {
 
 /* cmd_run.c: how the option is called that sets it; NULL: none does. */
 const char *run_option_name(enum config_key key);
+/* cmd_run.c: so many jobs lost their `add`; 0: says nothing. */
+void run_say_lost(const char *journal_path, uint64_t count);
 
 /* run_commands.c */
-int64_t run_min_free_mem_mb(const struct config *c);
 /* The commands file; NULL: there is none to add. */
 const char *run_commands_file(const struct run *run);
 /* Those lines of it that are new. another_runs: the queue has a runner, which is not us. */

@@ -10,7 +10,7 @@
 #include "queue/journal/follow.h"
 #include "queue/journal/job_json.h"
 
-int run_report_begin(struct run_report *r, const struct journal *j, struct gd_error *err)
+int run_report_begin(struct run_report *r, struct journal *j, struct gd_error *err)
 {
 	struct follow f;
 	int e = follow_open_journal(j, &f, err);
@@ -36,8 +36,7 @@ static bool is_wanted(const struct run_report *r, const struct id_list *own, con
 	return job->state != JOB_HELD && (job->id > r->last_id || id_list_find(&r->open, job->id) != SIZE_MAX);
 }
 
-int run_report_print(
-	const struct run_report *r, const struct id_list *own, const struct journal *j, struct gd_error *err)
+int run_report_print(const struct run_report *r, const struct id_list *own, struct journal *j, struct gd_error *err)
 {
 	struct follow f;
 	cleanup_(text_finish) struct text t = {0};

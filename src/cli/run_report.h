@@ -13,12 +13,11 @@ struct run_report {
 };
 
 /* Before the run adds anything. */
-int run_report_begin(struct run_report *r, const struct journal *j, struct gd_error *err);
+int run_report_begin(struct run_report *r, struct journal *j, struct gd_error *err);
 void run_report_finish(struct run_report *r);
 
 /* On standard output: those that the run added (`own`), or, where it is NULL, all that were open or new, unless held.
  */
-int run_report_print(
-	const struct run_report *r, const struct id_list *own, const struct journal *j, struct gd_error *err);
+int run_report_print(const struct run_report *r, const struct id_list *own, struct journal *j, struct gd_error *err);
 
 #endif

@@ -171,9 +171,9 @@ static int announce(struct server *s)
 		    "'ssh -L' to a loopback address has it");
 	const char *path = web_socket_path(s->web);
 	if (path)
-		say("listening on '%s'; on your own machine: ssh -L 127.0.0.1:8765:%s HOST", path, path);
+		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
 	if (s->given_is_full)
-		printf("%s\n", web_address(s->web));
+		printf("%s\n", WEB_UNIX_ADDRESS);
 	else
 		printf("%s#token=%s\n", web_address(s->web), s->made);
 	return fflush(stdout) != 0 ? error_set(&s->err, -errno, "writing the address: %s", error_words(errno)) : 0;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* AMD's cards, as the kernel shows them in sysfs: nothing of ROCm is needed. */
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +13,9 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "gpu/amd_kfd.h"
 #include "gpu/backend.h"
+#include "gpu/sysfs.h"
 
 #define AMD_PCI_VENDOR "0x1002"
 
@@ -24,41 +24,8 @@ struct amd {
 	unsigned num_cards;
 	int *minors; /* the number in renderD128 */
 	size_t minors_capacity;
+	struct kfd_links links;
 };
-
-static int open_under(const char *root, const char *path, int flags)
-{
-	char full[PATH_MAX];
-	int n = snprintf(full, sizeof(full), "%s/%s", root, path);
-	if (n < 0 || (size_t)n >= sizeof(full))
-		return -ENAMETOOLONG;
-	int fd = open(full, flags | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static DIR *opendir_under(const char *root, const char *path)
-{
-	int fd = open_under(root, path, O_RDONLY | O_DIRECTORY);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	if (fd >= 0 && !d)
-		close(fd);
-	return d;
-}
-
-/* A file that holds one number, decimal or 0x…; false where there is none. */
-static bool read_number(int dir, const char *path, int64_t *ret)
-{
-	char text[64];
-	if (file_read_small(dir, path, text, sizeof(text)) <= 0)
-		return false;
-	char *end;
-	errno = 0;
-	long long value = strtoll(text, &end, 0);
-	if (errno || end == text || *end)
-		return false;
-	*ret = value;
-	return true;
-}
 
 /* ---- Finding the cards -------------------------------------------------- */
 
@@ -66,7 +33,7 @@ static int open_device(const struct amd *a, int minor)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "class/drm/renderD%d/device", minor);
-	return open_under(a->root, path, O_RDONLY | O_DIRECTORY);
+	return sysfs_open(a->root, path, O_RDONLY | O_DIRECTORY);
 }
 
 static bool is_amd(const struct amd *a, int minor)
@@ -85,7 +52,7 @@ static int by_number(const void *a, const void *b)
 
 static int find_cards(struct amd *a)
 {
-	cleanup_(closedirp) DIR *drm = opendir_under(a->root, "class/drm");
+	cleanup_(closedirp) DIR *drm = sysfs_opendir(a->root, "class/drm");
 	struct dirent *entry;
 	while (drm && (entry = readdir(drm))) {
 		int minor, end = 0;
@@ -124,6 +91,7 @@ static int amd_open(const struct gpu_spec *spec, struct gpu_set *warnings, void 
 		amd_close(a);
 		return r;
 	}
+	kfd_read_links(a->root, a->minors, a->num_cards, &a->links);
 	*ret_state = a;
 	*ret_cards = a->num_cards;
 	return 0;
@@ -162,8 +130,8 @@ static void read_identity(int dir, struct gd_gpu *gpu)
 static void read_memory(int dir, struct gd_gpu *gpu)
 {
 	int64_t total, used;
-	bool has_total = read_number(dir, "mem_info_vram_total", &total) && total >= 0;
-	bool has_used = read_number(dir, "mem_info_vram_used", &used) && used >= 0;
+	bool has_total = sysfs_read_number(dir, "mem_info_vram_total", &total) && total >= 0;
+	bool has_used = sysfs_read_number(dir, "mem_info_vram_used", &used) && used >= 0;
 	if (has_total) {
 		gpu->memory_total_bytes = (uint64_t)total;
 		gpu->known |= GD_GPU_KNOWN_MEMORY_TOTAL;
@@ -190,13 +158,13 @@ static void read_sensors(int dir, struct gd_gpu *gpu)
 			continue;
 		cleanup_(closep) int sensors = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		int64_t value;
-		if (sensors >= 0 && read_number(sensors, "temp1_input", &value)) {
+		if (sensors >= 0 && sysfs_read_number(sensors, "temp1_input", &value)) {
 			gpu->temperature_celsius = (int)(value / 1000);
 			gpu->known |= GD_GPU_KNOWN_TEMPERATURE;
 		}
 		/* Newer kernels have the momentary value, older ones an average; in microwatts. */
-		if (sensors >= 0 && (read_number(sensors, "power1_average", &value) ||
-					    read_number(sensors, "power1_input", &value))) {
+		if (sensors >= 0 && (sysfs_read_number(sensors, "power1_average", &value) ||
+					    sysfs_read_number(sensors, "power1_input", &value))) {
 			gpu->power_milliwatts = (unsigned)(value / 1000);
 			gpu->known |= GD_GPU_KNOWN_POWER;
 		}
@@ -206,66 +174,15 @@ static void read_sensors(int dir, struct gd_gpu *gpu)
 static void read_load(int dir, struct gd_gpu *gpu)
 {
 	int64_t value;
-	if (read_number(dir, "gpu_busy_percent", &value) && value >= 0 && value <= 100) {
+	if (sysfs_read_number(dir, "gpu_busy_percent", &value) && value >= 0 && value <= 100) {
 		gpu->utilization_percent = (unsigned)value;
 		gpu->known |= GD_GPU_KNOWN_UTILIZATION;
 	}
-	if (read_number(dir, "numa_node", &value) && value >= 0) {
+	if (sysfs_read_number(dir, "numa_node", &value) && value >= 0) {
 		gpu->numa_node = (int)value;
 		gpu->known |= GD_GPU_KNOWN_NUMA_NODE;
 	}
 	read_sensors(dir, gpu);
-}
-
-/* ---- Processes, from the compute driver (kfd) --------------------------- */
-
-/* The number by which kfd calls a card, found by its render node. */
-static bool find_kfd_id(const struct amd *a, int minor, int64_t *ret)
-{
-	cleanup_(closedirp) DIR *nodes = opendir_under(a->root, "class/kfd/kfd/topology/nodes");
-	struct dirent *entry;
-	while (nodes && (entry = readdir(nodes))) {
-		char path[300], text[8192], *line, *rest = text;
-		snprintf(path, sizeof(path), "%s/properties", entry->d_name);
-		if (!isdigit((unsigned char)entry->d_name[0]) ||
-			file_read_small(dirfd(nodes), path, text, sizeof(text)) <= 0)
-			continue;
-		while ((line = strsep(&rest, "\n"))) {
-			int found;
-			if (sscanf(line, "drm_render_minor %d", &found) != 1 || found != minor)
-				continue;
-			snprintf(path, sizeof(path), "%s/gpu_id", entry->d_name);
-			return read_number(dirfd(nodes), path, ret);
-		}
-	}
-	return false;
-}
-
-/* ret: NULL, then a list of gpu->num_processes, also on failure. */
-static int read_processes(const struct amd *a, int minor, struct gd_gpu *gpu, struct gd_gpu_process **ret)
-{
-	int64_t id;
-	if (!find_kfd_id(a, minor, &id))
-		return 0;
-	cleanup_(closedirp) DIR *all = opendir_under(a->root, "class/kfd/kfd/proc");
-	if (!all)
-		return 0;
-	size_t capacity = 0;
-	struct dirent *entry;
-	while ((entry = readdir(all))) {
-		char path[300];
-		int64_t bytes;
-		snprintf(path, sizeof(path), "%s/vram_%" PRId64, entry->d_name, id);
-		/* kfd has an entry for every card; a process that has nothing there does not use it. */
-		if (!isdigit((unsigned char)entry->d_name[0]) || !read_number(dirfd(all), path, &bytes) || bytes <= 0)
-			continue;
-		if (array_reserve(*ret, &capacity, gpu->num_processes + 1) < 0)
-			return -ENOMEM;
-		(*ret)[gpu->num_processes++] = (struct gd_gpu_process){
-			.pid = atoll(entry->d_name), .memory_bytes = (uint64_t)bytes, .memory_known = true};
-	}
-	gpu->known |= GD_GPU_KNOWN_PROCESSES;
-	return 0;
 }
 
 static int amd_sample(void *state, unsigned card, struct gpu_set *ret)
@@ -282,8 +199,12 @@ static int amd_sample(void *state, unsigned card, struct gpu_set *ret)
 	read_identity(dir, &gpu);
 	read_memory(dir, &gpu);
 	read_load(dir, &gpu);
+	if (card < KFD_MAX_LINKED && a->links.known >> card & 1) {
+		gpu.links = a->links.of[card];
+		gpu.known |= GD_GPU_KNOWN_LINKS;
+	}
 	cleanup_(freep) struct gd_gpu_process *processes = NULL;
-	int r = read_processes(a, a->minors[card], &gpu, &processes);
+	int r = kfd_read_processes(a->root, a->minors[card], &gpu, &processes);
 	return r < 0 ? r : gpu_set_add_with(ret, &gpu, processes, gpu.num_processes);
 }
 

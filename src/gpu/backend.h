@@ -4,7 +4,8 @@
  *
  * NVML and AMD run in the probe process only, for their calls may hang; the
  * simulated GPUs run wherever they are asked. A backend prints nothing and starts
- * no thread; it is called from several threads, but for one card from one at a time.
+ * no thread; it is called from several threads. For one card that is one at a time, unless a call does not return: then
+ * another thread asks the same card.
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H

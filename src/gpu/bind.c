@@ -9,24 +9,26 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "gpu/select.h"
 
 #define MAX_CHANGES 8
 
 /*
  * Several programs call int() on what they find in CUDA_VISIBLE_DEVICES, so it
- * holds numbers; only MIG instances have none, and CUDA takes no mixture.
+ * holds numbers; only MIG instances and GPUs granted by UUID have none, and CUDA takes no mixture.
  */
 static void append_nvidia(struct text *t, const struct gd_gpu *const *gpus, size_t num_gpus)
 {
 	bool by_uuid = false;
 	for (size_t i = 0; i < num_gpus; i++)
-		by_uuid |= gpus[i]->mig_index >= 0;
+		by_uuid |= gpus[i]->mig_index >= 0 || (gpu_is_granted(gpus[i]) && gpus[i]->known & GD_GPU_KNOWN_UUID);
 	for (size_t i = 0; i < num_gpus; i++) {
 		const char *comma = i ? "," : "";
 		if (by_uuid)
 			text_appendf(t, "%s%s", comma, gpus[i]->uuid);
 		else
-			text_appendf(t, "%s%d", comma, gpus[i]->vendor_index);
+			text_appendf(
+				t, "%s%d", comma, gpu_is_granted(gpus[i]) ? gpus[i]->index : gpus[i]->vendor_index);
 	}
 }
 
@@ -107,8 +109,12 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 		changes[count++] = (struct gd_env_change){"GPU_DEVICE_ORDINAL", NULL};
 		changes[count++] = (struct gd_env_change){"ROCR_VISIBLE_DEVICES", text_string(&visible)};
 	} else {
-		/* NVML and CUDA number mixed cards differently unless CUDA is told this. */
-		changes[count++] = (struct gd_env_change){"CUDA_DEVICE_ORDER", "PCI_BUS_ID"};
+		/*
+		 * NVML and CUDA number mixed cards differently unless CUDA is told this. Granted numbers come from
+		 * CUDA's variable and keep its order.
+		 */
+		if (num_gpus == 0 || !gpu_is_granted(gpus[0]))
+			changes[count++] = (struct gd_env_change){"CUDA_DEVICE_ORDER", "PCI_BUS_ID"};
 		changes[count++] = (struct gd_env_change){"CUDA_VISIBLE_DEVICES", text_string(&visible)};
 	}
 	if (num_gpus == 0)

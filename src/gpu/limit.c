@@ -106,6 +106,21 @@ static int warn_of_mixed_cards(struct gpu_set *there)
 	return 0;
 }
 
+/*
+ * Slurm numbers the cards of the node. Where it hides the others from the driver, the driver numbers those that are
+ * left, which are then as many as Slurm names.
+ */
+static const char *nvidia_variable(const struct gpu_set *there)
+{
+	const char *variable = gpu_grant_variable();
+	size_t words = 1;
+	if (!variable || strcmp(variable, "CUDA_VISIBLE_DEVICES") == 0)
+		return "CUDA_VISIBLE_DEVICES";
+	for (const char *c = getenv(variable); *c; c++)
+		words += *c == ',';
+	return words < count_cards(there, GD_VENDOR_NVIDIA, NULL) ? variable : "CUDA_VISIBLE_DEVICES";
+}
+
 static int warn_of_none(struct gpu_set *there, enum gd_vendor vendor, const char *variable, const bool *visible)
 {
 	const char *value = getenv(variable);
@@ -134,11 +149,12 @@ int gpu_limit(struct gpu_set *there)
 		return -ENOMEM;
 	memset(visible, true, there->count + 1);
 
+	const char *nvidia = nvidia_variable(there);
 	int r = warn_of_mixed_cards(there);
 	if (r == 0)
-		r = apply(there, GD_VENDOR_NVIDIA, "CUDA_VISIBLE_DEVICES", visible);
+		r = apply(there, GD_VENDOR_NVIDIA, nvidia, visible);
 	if (r == 0)
-		r = warn_of_none(there, GD_VENDOR_NVIDIA, "CUDA_VISIBLE_DEVICES", visible);
+		r = warn_of_none(there, GD_VENDOR_NVIDIA, nvidia, visible);
 	/* HIP filters what ROCR has left, and takes CUDA's variable for its own. */
 	const char *hip = getenv("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
 	if (r == 0)

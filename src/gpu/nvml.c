@@ -19,11 +19,15 @@
 
 #define EVENT_WAIT_MS 1000
 #define MAX_PROCESSES (1u << 20)
+#define MAX_LINKED    64
 
 struct nvml {
 	struct nvml_api api;
 	unsigned num_cards;
 	struct nvml_event_set *_Atomic events;
+	/* Links between the first MAX_LINKED cards: bit k of [i] for the pair i, k. */
+	_Atomic uint64_t links[MAX_LINKED], links_asked[MAX_LINKED];
+	_Atomic uint64_t answered; /* cards that were read without an error, and so may be asked for their links */
 	struct nvml_device *_Atomic handles[];
 };
 
@@ -295,6 +299,33 @@ static int add_card(struct nvml *n, struct gd_gpu *gpu, struct nvml_device *devi
 	return result;
 }
 
+/*
+ * Links do not change: each pair is asked once, by the card that is read second, so that no card is asked about one
+ * that may hang. A card's own first sample may therefore lack links that the other end reports.
+ */
+static void add_links(struct nvml *n, unsigned card, struct gpu_set *ret)
+{
+	struct gd_gpu *gpu = &ret->gpus[0];
+	if (!n->api.p2p_status || card >= MAX_LINKED || gpu->health != GD_GPU_HEALTH_OK)
+		return;
+	n->answered |= UINT64_C(1) << card;
+	for (unsigned other = 0; other < n->num_cards && other < MAX_LINKED; other++) {
+		uint64_t bit = UINT64_C(1) << other;
+		unsigned status;
+		if (other == card || !(n->answered & bit) || n->links_asked[card] & bit)
+			continue;
+		if (n->api.p2p_status(n->handles[card], n->handles[other], NVML_P2P_NVLINK, &status) == NVML_OK &&
+			status == NVML_P2P_OK) {
+			n->links[card] |= bit;
+			n->links[other] |= UINT64_C(1) << card;
+		}
+		n->links_asked[card] |= bit;
+		n->links_asked[other] |= UINT64_C(1) << card;
+	}
+	gpu->links = n->links[card];
+	gpu->known |= GD_GPU_KNOWN_LINKS;
+}
+
 static int nvml_sample(void *state, unsigned card, struct gpu_set *ret)
 {
 	struct nvml *n = state;
@@ -306,7 +337,10 @@ static int nvml_sample(void *state, unsigned card, struct gpu_set *ret)
 			return add_sick(&gpu, result, ret);
 		n->handles[card] = device;
 	}
-	return add_card(n, &gpu, device, ret);
+	int r = add_card(n, &gpu, device, ret);
+	if (r == 0)
+		add_links(n, card, ret);
+	return r;
 }
 
 /* ---- Opening, and events ------------------------------------------------ */

@@ -52,6 +52,7 @@ static void find_others(void *library, struct nvml_api *api)
 	FIND(mig_mode, "nvmlDeviceGetMigMode");
 	FIND(mig_max, "nvmlDeviceGetMaxMigDeviceCount");
 	FIND(mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex");
+	FIND(p2p_status, "nvmlDeviceGetP2PStatus");
 	FIND(event_set_create, "nvmlEventSetCreate");
 	FIND(event_register, "nvmlDeviceRegisterEvents");
 }

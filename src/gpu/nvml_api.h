@@ -35,6 +35,8 @@ enum nvml_result {
 #define NVML_MODE_EXCLUSIVE_THREAD  1
 #define NVML_MODE_PROHIBITED        2
 #define NVML_MODE_EXCLUSIVE_PROCESS 3
+#define NVML_P2P_NVLINK             2 /* whether two cards reach each other by NVLink, NVSwitch included */
+#define NVML_P2P_OK                 0
 
 struct nvml_memory {
 	unsigned long long total, free, used;
@@ -103,6 +105,7 @@ struct nvml_api {
 	int (*mig_mode)(struct nvml_device *d, unsigned *ret_current, unsigned *ret_pending);
 	int (*mig_max)(struct nvml_device *d, unsigned *ret);
 	int (*mig_handle)(struct nvml_device *d, unsigned index, struct nvml_device **ret);
+	int (*p2p_status)(struct nvml_device *a, struct nvml_device *b, unsigned index, unsigned *ret);
 	int (*event_set_create)(struct nvml_event_set **ret);
 	int (*event_register)(struct nvml_device *d, unsigned long long types, struct nvml_event_set *set);
 	int (*event_wait)(struct nvml_event_set *set, struct nvml_event *ret, unsigned timeout_ms);

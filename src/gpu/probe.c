@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "gpu/backend.h"
 #include "gpu/probe_process.h"
 #include "gpu/select.h"
@@ -25,7 +26,7 @@
 #define READ_AT_ONCE 65536
 #define IDENTITY_BITS                                                                                                  \
 	(GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_NAME | GD_GPU_KNOWN_PCI_ID | GD_GPU_KNOWN_MEMORY_TOTAL |                     \
-		GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_MIG)
+		GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_MIG | GD_GPU_KNOWN_LINKS)
 
 struct probe_card {
 	struct gpu_set last; /* what it said last, with its instances */
@@ -37,7 +38,10 @@ struct gpu_probe {
 	struct prober_settings settings;
 	struct probe_process process;
 	bool unlimited;
-	int timer_fd; /* for simulated GPUs, in place of the process */
+	bool silent;
+	bool lacks_driver;     /* one does not answer: its GPUs are not known */
+	struct gpu_set before; /* what an earlier probe listed */
+	int timer_fd;          /* for simulated GPUs, in place of the process */
 	struct text in;
 	size_t taken;
 	struct probe_card *cards;
@@ -97,6 +101,14 @@ static int start(struct gpu_probe *p)
 	return r < 0 ? r : sim_arm(p);
 }
 
+/* Tests with a driver that hangs shorten it. */
+static unsigned default_answer_ms(void)
+{
+	const char *text = getenv("GPUQ_ANSWER_MS");
+	int64_t ms;
+	return text && units_parse_integer(text, 1, 3600 * 1000, &ms, NULL) == 0 ? (unsigned)ms : ANSWER_MS;
+}
+
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err)
 {
 	struct gpu_probe *p = calloc(1, sizeof(*p));
@@ -105,10 +117,14 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	p->process = PROBE_PROCESS_NONE;
 	p->timer_fd = -1;
 	p->settings.period_ms = options->period_ms;
-	p->settings.answer_ms = options->answer_ms ? options->answer_ms : ANSWER_MS;
+	p->settings.answer_ms = options->answer_ms ? options->answer_ms : default_answer_ms();
 	p->settings.events = options->events;
 	p->unlimited = options->machine != NULL;
+	p->silent = options->silent;
 	int r = gpu_spec_parse(options->spec, options->machine, &p->spec, err);
+	for (size_t i = 0; r == 0 && options->last && i < options->last->count; i++)
+		if (gpu_set_add(&p->before, options->last->gpus[i]) < 0)
+			r = error_set(err, -ENOMEM, "asking for GPUs: out of memory");
 	if (r == 0) {
 		r = start(p);
 		if (r < 0)
@@ -133,6 +149,7 @@ void gpu_probe_close(struct gpu_probe *p)
 		gpu_set_finish(&p->cards[i].last);
 	free(p->cards);
 	gpu_set_finish(&p->warnings);
+	gpu_set_finish(&p->before);
 	gpu_spec_finish(&p->spec);
 	text_finish(&p->in);
 	free(p);
@@ -141,6 +158,19 @@ void gpu_probe_close(struct gpu_probe *p)
 int gpu_probe_fd(const struct gpu_probe *p)
 {
 	return p->spec.sim_count ? p->timer_fd : p->process.fd;
+}
+
+int gpu_probe_select(struct gpu_probe *p, const char *spec, struct gd_error *err)
+{
+	struct gpu_spec fresh = {0};
+	char machine[GPU_MACHINE_SIZE];
+	gpu_probe_machine(p, machine);
+	int r = gpu_spec_parse(spec, machine, &fresh, err);
+	if (r < 0)
+		return r;
+	gpu_spec_finish(&p->spec);
+	p->spec = fresh;
+	return 0;
 }
 
 void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE])
@@ -192,20 +222,35 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 	return 0;
 }
 
+/* The cards, with what is known of them from before. */
+static int learn_cards(struct gpu_probe *p, unsigned count, struct gpu_set *warnings)
+{
+	if (p->cards)
+		return -EBADMSG;
+	p->cards = calloc((size_t)count + 1, sizeof(*p->cards));
+	if (!p->cards)
+		return -ENOMEM;
+	p->num_cards = count;
+	replace(&p->warnings, warnings);
+	for (size_t i = 0; i < p->before.count; i++) {
+		int index = p->before.gpus[i].index;
+		if (index < 0 || (unsigned)index >= count)
+			continue;
+		if (gpu_set_add(&p->cards[index].last, &p->before.gpus[i]) < 0)
+			return -ENOMEM;
+		mark_sick(&p->cards[index].last, GD_GPU_HEALTH_NOT_ANSWERING);
+	}
+	return 0;
+}
+
 static int learn(struct gpu_probe *p, const struct wire_record *record, struct gpu_set *said, struct gpu_news *ret)
 {
 	switch ((enum wire_kind)record->kind) {
 	case WIRE_READY:
 		return 0;
 	case WIRE_CARDS:
-		if (p->cards)
-			return -EBADMSG;
-		p->cards = calloc((size_t)record->value + 1, sizeof(*p->cards));
-		if (!p->cards)
-			return -ENOMEM;
-		p->num_cards = record->value;
-		replace(&p->warnings, said);
-		return 0;
+		p->lacks_driver = record->card != 0;
+		return learn_cards(p, record->value, said);
 	case WIRE_CARD:
 		*ret = (struct gpu_news){.kind = GPU_NEWS_CARD, .index = (int)record->card};
 		int r = learn_card(p, record->card, said);
@@ -279,6 +324,19 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret)
 
 /* ---- What is there ------------------------------------------------------ */
 
+/* A link that one end knows of is one of the other end, too: it was asked for when only one of the two had answered. */
+static void mirror_links(struct gpu_set *all)
+{
+	for (size_t i = 0; i < all->count; i++)
+		for (size_t k = 0; k < all->count; k++) {
+			const struct gd_gpu *a = &all->gpus[i];
+			struct gd_gpu *b = &all->gpus[k];
+			if (a->known & b->known & GD_GPU_KNOWN_LINKS && a->vendor == b->vendor &&
+				a->vendor_index < 64 && b->vendor_index < 64 && a->links >> b->vendor_index & 1)
+				b->links |= UINT64_C(1) << a->vendor_index;
+		}
+}
+
 static int collect(const struct gpu_probe *p, struct gpu_set *ret)
 {
 	cleanup_(gpu_set_finish) struct gpu_set all = {0};
@@ -292,8 +350,11 @@ static int collect(const struct gpu_probe *p, struct gpu_set *ret)
 		for (size_t i = 0; i < last->num_warnings && r == 0; i++)
 			r = gpu_set_warn(&all, "GPU %u %s", c, last->warnings[i]);
 	}
+	mirror_links(&all);
 	if (r == 0 && p->spec.sim_count == 0 && !p->unlimited)
 		r = gpu_limit(&all);
+	if (r == 0 && p->num_cards == 0 && p->spec.sim_count == 0 && !p->unlimited && !p->lacks_driver)
+		r = gpu_grant(&all);
 	if (r < 0)
 		return r;
 	*ret = all;
@@ -311,6 +372,11 @@ int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct g
 	r = gpu_select(&there, &p->spec, &chosen, err);
 	if (r < 0)
 		return r;
+	for (size_t i = 0; i < there.count && p->silent && p->spec.kind == GPU_SPEC_ALL && r == 0; i++)
+		if (there.gpus[i].health == GD_GPU_HEALTH_NOT_ANSWERING && there.gpus[i].mig_index < 0)
+			r = gpu_set_add(&chosen, &there.gpus[i]);
+	if (r < 0)
+		return error_set(err, r, "listing GPUs: out of memory");
 	r = gpu_set_to_list(&chosen, ret);
 	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
 }

@@ -9,8 +9,9 @@
  *
  * A probe keeps the last that each card said. A card that does not answer in time
  * becomes GD_GPU_HEALTH_NOT_ANSWERING, keeps what was known of its identity, and is asked
- * again once its call returns; the others go on meanwhile. What Xid 79 (fallen off
- * the bus) was told of stays lost as long as the probe is open.
+ * again once its call returns, or by another thread if it does not; the others go on meanwhile. If that does not help
+ * for long, the probe ends (-EPIPE), because another process may succeed. What Xid 79 (fallen off the bus) was told of
+ * stays lost as long as the probe is open.
  *
  * For simulated GPUs there is no process; everything else is the same. Not for
  * two threads at once. Neither SIGCHLD nor children of others are touched; the
@@ -37,6 +38,11 @@ struct gpu_probe_options {
 	 * CUDA_VISIBLE_DEVICES and the like of this process count.
 	 */
 	const char *machine;
+	/* "auto" and "all" select cards that do not answer, too; they come last. A program that waits for them wants
+	 * that. */
+	bool silent;
+	/* NULL, or what an earlier probe listed: the identity of cards that do not answer this one. Copied. */
+	const struct gd_gpu_list *last;
 };
 
 enum gpu_news_kind {
@@ -65,6 +71,9 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
 
 /* The selected GPUs as far as they have answered; see gd_gpu_list(). Complete after the first GPU_NEWS_ROUND. */
 int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct gd_error *err);
+
+/* Selects other GPUs of the same machine from now on; the probe goes on. */
+int gpu_probe_select(struct gpu_probe *p, const char *spec, struct gd_error *err);
 
 /* Which machine's GPUs these are, as one word for gpu_probe_options. */
 void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE]);

@@ -57,6 +57,8 @@ struct prober {
 	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
+	bool lacks_driver;  /* one did not open in time */
+	uint64_t opened_ns; /* when the others had */
 };
 
 /* ---- Threads that call drivers ------------------------------------------ */
@@ -171,7 +173,7 @@ static bool all_opened(struct prober *p)
 	return all;
 }
 
-/* A driver that does not open in time is left out for good: its cards could have no number. */
+/* A driver that does not open in time is left out: its cards could have no number. Another process tries again. */
 static void open_drivers(struct prober *p, struct gpu_set *warnings)
 {
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
@@ -189,6 +191,7 @@ static void open_drivers(struct prober *p, struct gpu_set *warnings)
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
 		struct driver *d = &p->drivers[i];
 		d->given_up = !d->opened;
+		p->lacks_driver |= d->given_up;
 		if (d->given_up && r == 0)
 			r = gpu_set_warn(
 				warnings, "%s does not answer: none of its GPUs can be used", d->backend->driver);
@@ -196,6 +199,7 @@ static void open_drivers(struct prober *p, struct gpu_set *warnings)
 			r = gpu_set_warn(warnings, "%s", d->warnings.warnings[k]);
 	}
 	pthread_mutex_unlock(&p->threads.lock);
+	p->opened_ns = clock_now_ns();
 	if (r < 0)
 		prober_leave();
 }
@@ -223,7 +227,7 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 	p->cards = calloc(p->num_cards + 1, sizeof(*p->cards));
 	if (!p->cards)
 		prober_leave();
-	wire_put(&p->out, WIRE_CARDS, 0, p->num_cards, warnings);
+	wire_put(&p->out, WIRE_CARDS, p->lacks_driver, p->num_cards, warnings);
 	for (unsigned i = 0; i < p->num_cards; i++) {
 		struct prober_card *c = &p->cards[i];
 		const struct driver *d = driver_of(p, i);
@@ -236,7 +240,8 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 			.wants_events = p->settings->events,
 		};
 		if (prober_card_start(c) < 0) {
-			c->busy = c->given_up = true;
+			c->busy = true;
+			prober_card_give_up(c, p->settings->answer_ms);
 			prober_card_put_sick(
 				c, GD_GPU_HEALTH_UNREADABLE, "cannot be asked: no thread could be started", &p->out);
 		}
@@ -267,8 +272,14 @@ static void look_at_card(struct prober *p, struct prober_card *c)
 {
 	take_answer(p, c);
 	if (c->busy && !c->given_up && clock_now_ns() >= card_deadline(p, c)) {
-		c->given_up = true;
+		prober_card_give_up(c, p->settings->answer_ms);
 		prober_card_put_sick(c, GD_GPU_HEALTH_NOT_ANSWERING, "does not answer", &p->out);
+	}
+	if (c->given_up && clock_now_ns() >= c->replace_ns) {
+		/* The parent starts another process. */
+		if (c->replacements == PROBER_CARD_REPLACEMENTS)
+			prober_leave();
+		prober_card_replace(c, p->settings->answer_ms);
 	}
 }
 
@@ -300,7 +311,7 @@ static void tell_round(struct prober *p)
 	p->round_told = true;
 }
 
-/* When the next card is to be given up, or the next tick comes. */
+/* When the next card is to be given up or asked by another thread, or the next tick comes. */
 static uint64_t next_deadline(const struct prober *p)
 {
 	uint64_t next = p->settings->period_ms ? p->tick_ns : UINT64_MAX;
@@ -308,6 +319,8 @@ static uint64_t next_deadline(const struct prober *p)
 		const struct prober_card *c = &p->cards[i];
 		if (c->busy && !c->given_up && card_deadline(p, c) < next)
 			next = card_deadline(p, c);
+		if (c->given_up && c->replace_ns < next)
+			next = c->replace_ns;
 	}
 	return next;
 }
@@ -322,6 +335,24 @@ static bool is_time(struct prober *p)
 	return p->sent == p->out.length;
 }
 
+/* When it is worth trying another process for a driver that did not open in time: it could get no numbers here. */
+static uint64_t reopen_deadline(const struct prober *p)
+{
+	return p->opened_ns + (p->settings->answer_ms * NS_PER_MS << PROBER_CARD_REPLACEMENTS);
+}
+
+/* The parent starts another process, in which the driver opens in time, or is given up again. */
+static void leave_for_drivers(struct prober *p)
+{
+	bool leave = false;
+	pthread_mutex_lock(&p->threads.lock);
+	for (size_t i = 0; i < NUM_DRIVERS; i++)
+		leave |= p->drivers[i].given_up && p->drivers[i].opened && p->drivers[i].num_cards > 0;
+	pthread_mutex_unlock(&p->threads.lock);
+	if (p->settings->period_ms && (leave || (p->lacks_driver && clock_now_ns() >= reopen_deadline(p))))
+		prober_leave();
+}
+
 static _Noreturn void serve(struct prober *p)
 {
 	p->tick_ns = clock_now_ns() + p->settings->period_ms * NS_PER_MS;
@@ -331,6 +362,7 @@ static _Noreturn void serve(struct prober *p)
 			ask_all(p);
 		for (unsigned i = 0; i < p->num_cards; i++)
 			look_at_card(p, &p->cards[i]);
+		leave_for_drivers(p);
 		take_events(p);
 		tell_round(p);
 		send_out(p);

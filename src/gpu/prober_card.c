@@ -1,40 +1,103 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/prober_card.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "gpu/wire.h"
 
+struct asker {
+	struct prober_card *card;
+	unsigned generation;
+};
+
+/* Waits until the card is asked; false: the thread was replaced. */
+static bool wait_for_question(const struct asker *me, bool *ret_watching)
+{
+	struct prober_card *c = me->card;
+	pthread_mutex_lock(&c->threads->lock);
+	while (!c->asked && c->generation == me->generation)
+		pthread_cond_wait(&c->threads->asked, &c->threads->lock);
+	bool current = c->generation == me->generation;
+	if (current)
+		c->asked = false;
+	*ret_watching = c->watching;
+	pthread_mutex_unlock(&c->threads->lock);
+	return current;
+}
+
+/* Hands the answer over; false: the thread was replaced, and the answer is still the caller's. */
+static bool answer_question(const struct asker *me, const struct gpu_set *answer, bool watching)
+{
+	struct prober_card *c = me->card;
+	pthread_mutex_lock(&c->threads->lock);
+	bool current = c->generation == me->generation;
+	if (current) {
+		c->answer = *answer;
+		c->watching = watching;
+		c->answered = true;
+	}
+	pthread_mutex_unlock(&c->threads->lock);
+	prober_threads_wake(c->threads);
+	return current;
+}
+
 static void *serve(void *arg)
 {
-	struct prober_card *c = arg;
-	struct prober_threads *t = c->threads;
-	for (;;) {
-		pthread_mutex_lock(&t->lock);
-		while (!c->asked)
-			pthread_cond_wait(&t->asked, &t->lock);
-		c->asked = false;
-		bool watching = c->watching;
-		pthread_mutex_unlock(&t->lock);
-
+	struct asker *me = arg;
+	const struct prober_card *c = me->card;
+	bool watching;
+	while (wait_for_question(me, &watching)) {
 		struct gpu_set answer = {0};
 		if (c->backend->sample(c->driver_state, c->number, &answer) < 0)
 			prober_leave();
 		if (!watching && c->wants_events && c->backend->watch && answer.gpus[0].health == GD_GPU_HEALTH_OK)
 			watching = c->backend->watch(c->driver_state, c->number) == 0;
-
-		pthread_mutex_lock(&t->lock);
-		c->answer = answer;
-		c->watching = watching;
-		c->answered = true;
-		pthread_mutex_unlock(&t->lock);
-		prober_threads_wake(t);
+		if (!answer_question(me, &answer, watching)) {
+			gpu_set_finish(&answer);
+			break;
+		}
 	}
+	free(me);
 	return NULL;
 }
 
 int prober_card_start(struct prober_card *c)
 {
-	return prober_threads_start(serve, c);
+	struct asker *me = malloc(sizeof(*me));
+	if (!me)
+		return -ENOMEM;
+	*me = (struct asker){c, c->generation};
+	int r = prober_threads_start(serve, me);
+	if (r < 0)
+		free(me);
+	return r;
+}
+
+static void replace_later(struct prober_card *c, unsigned answer_ms)
+{
+	c->replace_ns = clock_now_ns() + (answer_ms * NS_PER_MS << c->replacements);
+}
+
+void prober_card_give_up(struct prober_card *c, unsigned answer_ms)
+{
+	c->given_up = true;
+	c->replacements = 0;
+	replace_later(c, answer_ms);
+}
+
+void prober_card_replace(struct prober_card *c, unsigned answer_ms)
+{
+	c->replacements++;
+	replace_later(c, answer_ms);
+	pthread_mutex_lock(&c->threads->lock);
+	c->generation++;
+	c->asked = true;
+	pthread_cond_broadcast(&c->threads->asked);
+	pthread_mutex_unlock(&c->threads->lock);
+	/* Without a thread now, there is perhaps one at the next try. */
+	(void)prober_card_start(c);
 }
 
 void prober_card_ask(struct prober_card *c)

@@ -3,6 +3,11 @@
  * One card in the probe process. A thread of its own asks the driver about it; the
  * first thread asks for an answer, takes it, and gives up a card that does not answer
  * in time. A card that was given up is in use again once it answers.
+ *
+ * A driver call may never return although the driver works again. So the thread of a card that was given up is
+ * replaced, after longer and longer waits: a new thread asks again, and the old one ends if its call ever returns.
+ * After PROBER_CARD_REPLACEMENTS threads are lost in this way, only another process can help: one of them may hold a
+ * lock of the driver's library.
  */
 #ifndef GPU_PROBER_CARD_H
 #define GPU_PROBER_CARD_H
@@ -26,7 +31,8 @@ struct prober_card {
 	/* Under the lock. */
 	bool asked; /* its thread may begin */
 	bool answered;
-	bool watching; /* the driver has been asked for its events */
+	bool watching;       /* the driver has been asked for its events */
+	unsigned generation; /* of its thread; those of earlier ones end */
 	struct gpu_set answer;
 
 	/* The first thread's. */
@@ -34,10 +40,20 @@ struct prober_card {
 	bool given_up;
 	bool met; /* has answered at least once */
 	uint64_t asked_ns;
+	uint64_t replace_ns;   /* when its thread is to be replaced, if it is given up */
+	unsigned replacements; /* since it last answered */
 };
+
+#define PROBER_CARD_REPLACEMENTS 6
 
 /* Starts its thread: 0 or a negative errno value. */
 int prober_card_start(struct prober_card *c);
+
+/* It did not answer in time. answer_ms: how long a driver may take. */
+void prober_card_give_up(struct prober_card *c, unsigned answer_ms);
+
+/* Starts another thread for a card that was given up, which asks at once. */
+void prober_card_replace(struct prober_card *c, unsigned answer_ms);
 
 /* Asks for an answer, unless one is still due. */
 void prober_card_ask(struct prober_card *c);

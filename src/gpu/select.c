@@ -66,6 +66,10 @@ static int not_there(const struct gpu_set *there, const char *what, const char *
 {
 	cleanup_(text_finish) struct text t = {0};
 	append_those_there(&t, there, uuid);
+	for (size_t i = 0; i < there->count; i++)
+		if (uuid && there->gpus[i].health == GD_GPU_HEALTH_NOT_ANSWERING &&
+			!(there->gpus[i].known & GD_GPU_KNOWN_UUID))
+			text_appendf(&t, "; GPU %d does not answer and may be it", there->gpus[i].index);
 	return error_set(err, -ENODEV, "%s: %s%s is not there; %s", what, uuid ? "" : "GPU ", wanted, text_string(&t));
 }
 

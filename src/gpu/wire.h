@@ -14,7 +14,7 @@
 
 enum wire_kind {
 	WIRE_READY = 1, /* the process runs, and can: nothing has been asked of a driver yet */
-	WIRE_CARDS,     /* value: how many cards there are; set: warnings of the drivers */
+	WIRE_CARDS,     /* value: how many cards there are; card: nonzero if a driver does not answer; set: warnings */
 	WIRE_CARD,      /* card; set: it and its instances */
 	WIRE_XID,       /* card; value: the Xid */
 	WIRE_ROUND,     /* once: each card has answered or been given up */

@@ -7,12 +7,12 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/sized.h"
-#include "gpu_dispatch_launch.h"
+#include "launch/balancer.h"
 
 SIZED_NO_TAIL(gd_file_result, processing_seconds);
 SIZED_NO_TAIL(gd_launch_failure, error);
 SIZED_NO_TAIL(gd_launch_gpu, share);
-SIZED_NO_TAIL(gd_launch_summary, gpus);
+SIZED_NO_TAIL(gd_launch_summary, idle_seconds);
 
 struct gd_balancer {
 	struct gd_launch_gpu **gpus; /* by number; each an allocation of its own */
@@ -25,6 +25,7 @@ struct gd_balancer {
 	double rtf_processing;  /* of files whose audio seconds are known */
 	uint64_t audio_unknown; /* of those done */
 	uint64_t start_ns, end_ns;
+	double loading, idle;
 };
 
 /* The GPU of that number; a new one is inserted in its place. */
@@ -168,6 +169,16 @@ static double skew(const struct gd_balancer *b)
 	return b->processing > 0 && b->num_gpus > 0 ? most * (double)b->num_gpus / b->processing - 1 : 0;
 }
 
+void gd_balancer_set_loading(struct gd_balancer *b, double seconds)
+{
+	b->loading = seconds > 0 ? seconds : 0;
+}
+
+void balancer_set_idle(struct gd_balancer *b, double seconds)
+{
+	b->idle = seconds;
+}
+
 void gd_balancer_stop_clock(struct gd_balancer *b)
 {
 	b->end_ns = clock_now_ns();
@@ -188,6 +199,9 @@ void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, s
 {
 	uint64_t over = b->done + b->failed + b->skipped;
 	double wall = (double)((b->end_ns ? b->end_ns : clock_now_ns()) - b->start_ns) / (double)NS_PER_S;
+	double loading = b->loading < wall ? b->loading : wall;
+	double idle = b->idle < wall - loading ? b->idle : wall - loading;
+	double working = wall - loading - idle;
 	set_shares(b);
 	const struct gd_launch_summary s = {
 		.size = sizeof(s),
@@ -203,12 +217,14 @@ void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, s
 		.processing_seconds = b->processing,
 		.wall_seconds = wall,
 		.rtf = b->audio > 0 ? b->rtf_processing / b->audio : 0,
-		.speedup = wall > 0 ? b->processing / wall : 0,
+		.speedup = working > 0 ? b->processing / working : 0,
 		.skew = skew(b),
 		.num_failures = b->num_failures,
 		.failures = (const struct gd_launch_failure *const *)b->failures,
 		.num_gpus = b->num_gpus,
 		.gpus = (const struct gd_launch_gpu *const *)b->gpus,
+		.loading_seconds = loading,
+		.idle_seconds = idle,
 	};
 	sized_write(ret, size, &s, sizeof(s));
 }

@@ -17,7 +17,7 @@
 
 struct durations {
 	const char *folder;
-	const struct gd_found *const *files;
+	const struct gd_found **files;
 	size_t *order;
 	size_t count;
 	gd_seconds_reader *reader;
@@ -90,17 +90,27 @@ static int start_thread(struct durations *d)
 	return r;
 }
 
+static void free_durations(struct durations *d)
+{
+	free(d->files);
+	free(d->order);
+	free(d->microseconds);
+	free(d);
+}
+
 int durations_start(const char *folder, const struct gd_found *const *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret)
 {
 	struct durations *d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
-	*d = (struct durations){folder, files, NULL, count, reader, context, NULL, 0, false, 0};
+	*d = (struct durations){folder, NULL, NULL, count, reader, context, NULL, 0, false, 0};
+	d->files = calloc(count + 1, sizeof(*d->files));
 	d->order = calloc(count + 1, sizeof(*d->order));
 	d->microseconds = calloc(count + 1, sizeof(*d->microseconds));
-	int r = d->order && d->microseconds ? 0 : -ENOMEM;
+	int r = d->files && d->order && d->microseconds ? 0 : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < count; i++) {
+		d->files[i] = files[i];
 		d->order[i] = order[i];
 		const struct gd_found *f = files[i];
 		int64_t at_first = f->size_bytes == 0 ? UNKNOWN : NOT_ASKED;
@@ -109,9 +119,7 @@ int durations_start(const char *folder, const struct gd_found *const *files, con
 	if (r == 0)
 		r = start_thread(d);
 	if (r < 0) {
-		free(d->order);
-		free(d->microseconds);
-		free(d);
+		free_durations(d);
 		return r;
 	}
 	*ret = d;
@@ -124,14 +132,17 @@ void durations_stop(struct durations *d)
 		return;
 	atomic_store(&d->stop, true);
 	pthread_join(d->thread, NULL);
-	free(d->order);
-	free(d->microseconds);
-	free(d);
+	free_durations(d);
 }
 
 size_t durations_asked(const struct durations *d)
 {
 	return atomic_load(&d->asked);
+}
+
+bool durations_is_over(const struct durations *d)
+{
+	return durations_asked(d) == d->count;
 }
 
 size_t durations_file(const struct durations *d, size_t k)

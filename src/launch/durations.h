@@ -10,7 +10,8 @@
 
 struct durations;
 
-/* `order`: in which the files are asked for, copied. files and folder must outlive it; only their paths are read. */
+/* `order`: in which the files are asked for. It and the list of files are copied; the files themselves and the folder
+ * must outlive it. Only paths are read. */
 int durations_start(const char *folder, const struct gd_found *const *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret);
 /* Ends the thread, after the file that it is reading, and frees d. NULL is fine. */
@@ -18,6 +19,7 @@ void durations_stop(struct durations *d);
 
 /* How many have been asked for so far. */
 size_t durations_asked(const struct durations *d);
+bool durations_is_over(const struct durations *d);
 /* Which one was asked for as the k-th. */
 size_t durations_file(const struct durations *d, size_t k);
 /* Seconds of a file; -1: it cannot be told; -2: not asked for yet. */

@@ -2,10 +2,13 @@
 #include "launch/file_task.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/sized.h"
+#include "launch/outputs.h"
 
 SIZED_NO_TAIL(gd_file, seconds);
 
@@ -106,6 +109,27 @@ int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size)
 	if (r == 0)
 		sized_write(ret, size, &file, sizeof(file));
 	return r;
+}
+
+int64_t gd_file_write(const struct gd_file *given, void *data, size_t room)
+{
+	struct gd_file file;
+	char stem[NAME_MAX + 1];
+	int r = sized_read(&file, sizeof(file), given, "gd_file", NULL);
+	if (r < 0)
+		return r;
+	if (!file.path || file.path[0] != '/' || !file.output_dir || file.output_dir[0] != '/')
+		return -EINVAL;
+	if (!file.stem) {
+		size_t length;
+		const char *name = outputs_stem(file.path, &length);
+		snprintf(stem, sizeof(stem), "%.*s", (int)length, name);
+		file.stem = stem;
+	}
+	size_t size = file_task_size(&file);
+	if (size <= room)
+		file_task_write(&file, data);
+	return (int64_t)size;
 }
 
 int gd_worker_file_seconds(struct gd_worker *w, double seconds)

@@ -4,7 +4,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,23 +17,23 @@
 #include "base/sized.h"
 #include "base/text.h"
 #include "launch/find.h"
+#include "launch/find_pattern.h"
 #include "launch/outputs.h"
+#include "launch/path_map.h"
 
 SIZED_NO_TAIL(gd_find_options, recursive);
 SIZED_NO_TAIL(gd_files, other_folders);
 SIZED_NO_TAIL(gd_found, seconds);
 
 #define ASK_EVERY 1024
-
-struct pattern {
-	const char *text;
-	size_t length;
-	bool suffix; /* "*" and then nothing special */
-};
+/* Folders inside each other. Each is opened from the searched folder on, so the work grows with the square of it. */
+#define MAX_DEPTH 128
 
 /* What is being read, and the folders it is in: a link back to one of them is a loop. */
 struct level {
 	const struct level *above;
+	bool linked;    /* a link led here */
+	unsigned depth; /* 0: the searched folder */
 	dev_t device;
 	ino_t inode;
 };
@@ -45,6 +44,7 @@ struct folder_entry {
 	uint64_t size_bytes;
 	int64_t mtime_ns;
 	bool is_folder;
+	bool is_link;
 };
 
 /* The entries of one folder that are wanted or to be entered. */
@@ -67,15 +67,18 @@ struct found_files {
 
 struct finder {
 	const struct gd_find_options *options;
-	struct pattern *patterns;
-	size_t num_patterns;
+	struct find_patterns patterns;
+	find_folder_fn *on_folder; /* or NULL */
+	void *context;             /* of on_folder */
 	struct found_files *found;
 	int root;
+	size_t root_length; /* of the searched folder's path */
 	bool has_excluded;
 	bool root_excluded; /* the searched folder itself */
 	dev_t excluded_device;
 	ino_t excluded_inode;
 	unsigned seen;
+	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers mean nothing */
 };
 
 void gd_files_free(struct gd_files *files)
@@ -88,51 +91,6 @@ void gd_files_free(struct gd_files *files)
 	free(f->warnings);
 	arena_finish(&f->arena);
 	free(f);
-}
-
-/* ---- Patterns ------------------------------------------------------------ */
-
-int find_check_pattern(const char *pattern, struct gd_error *err)
-{
-	if (!*pattern)
-		return error_set(err, -EINVAL, "the pattern is empty; '*' stands for every file");
-	if (strchr(pattern, '/'))
-		return error_set(err, -EINVAL,
-			"pattern '%s': patterns are of names alone, without '/'; folders below are found with --recursive",
-			pattern);
-	return 0;
-}
-
-static int prepare_patterns(struct finder *f, struct gd_error *err)
-{
-	static const char *const usual[] = {"*.wav"};
-	const char *const *texts = f->options->num_patterns ? f->options->patterns : usual;
-	f->num_patterns = f->options->num_patterns ? f->options->num_patterns : 1;
-	f->patterns = calloc(f->num_patterns, sizeof(*f->patterns));
-	if (!f->patterns)
-		return error_set(err, -ENOMEM, "no memory for %zu patterns", f->num_patterns);
-	for (size_t i = 0; i < f->num_patterns; i++) {
-		const char *text = texts[i];
-		int r = find_check_pattern(text, err);
-		if (r < 0)
-			return r;
-		bool suffix = text[0] == '*' && !strpbrk(text + 1, "*?[\\");
-		f->patterns[i] = (struct pattern){suffix ? text + 1 : text, strlen(text) - suffix, suffix};
-	}
-	return 0;
-}
-
-static bool matches(const struct finder *f, const char *name, size_t length)
-{
-	for (size_t i = 0; i < f->num_patterns; i++) {
-		const struct pattern *p = &f->patterns[i];
-		if (p->suffix && name[0] != '.' && length >= p->length &&
-			memcmp(name + length - p->length, p->text, p->length) == 0)
-			return true;
-		if (!p->suffix && fnmatch(p->text, name, FNM_PERIOD) == 0)
-			return true;
-	}
-	return false;
 }
 
 /* ---- What is kept --------------------------------------------------------- */
@@ -186,8 +144,10 @@ static void folder_finish(struct folder *folder)
 	free(folder->list);
 }
 
-static int folder_add(struct finder *f, struct folder *to, const char *prefix, const char *name, const struct stat *st)
+static int folder_add(
+	struct finder *f, struct folder *to, const char *prefix, const struct dirent *d, const struct stat *st)
 {
+	const char *name = d->d_name;
 	if (array_reserve(to->list, &to->capacity, to->count + 1) < 0)
 		return -ENOMEM;
 	size_t length = strlen(name);
@@ -202,6 +162,7 @@ static int folder_add(struct finder *f, struct folder *to, const char *prefix, c
 		.size_bytes = (uint64_t)st->st_size,
 		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 		.is_folder = S_ISDIR(st->st_mode),
+		.is_link = d->d_type != DT_DIR, /* or the file system does not tell */
 	};
 	return 0;
 }
@@ -220,17 +181,21 @@ static void note_other(struct finder *f, const char *prefix, size_t prefix_lengt
 	files->other = path;
 }
 
-const char *find_link_objection(int fd, const char *name)
+/* What there is under this name. 1: nothing that is wanted, said where that is not obvious. */
+static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret)
 {
-	struct stat link, target;
-	uid_t user = geteuid();
-	if (fstatat(fd, name, &link, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(link.st_mode) || link.st_uid == 0 ||
-		link.st_uid == user || fstatat(fd, name, &target, 0) < 0)
-		return NULL;
-	if (S_ISDIR(target.st_mode))
-		return "it is a symbolic link of another user to a folder";
-	bool ours = target.st_uid == user || (user == 0 && target.st_uid != link.st_uid);
-	return ours ? "it is a symbolic link of another user to a file of yours" : NULL;
+	cleanup_(closep) int entry = -1;
+	const char *objection;
+	int r = find_open_entry(fd, d->d_name, &entry, ret, &objection);
+	if (r == 0)
+		return 0;
+	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
+		return 1; /* gone meanwhile */
+	int said = warn(f, "'%s%s' is left out: %s", prefix, d->d_name,
+		objection      ? objection
+		: r == -ENOENT ? "the link leads nowhere"
+			       : error_words(r));
+	return said < 0 ? said : 1;
 }
 
 /* A name that was read. Those that can be neither a file we want nor a folder to enter cost no look at them. */
@@ -242,7 +207,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 		return 0;
 	if (f->root_excluded && !*prefix && outputs_is_reserved(name))
 		return 0;
-	bool wanted = matches(f, name, length);
+	bool wanted = find_patterns_match(&f->patterns, name, length);
 	bool may_be_folder = d->d_type == DT_DIR || d->d_type == DT_LNK || d->d_type == DT_UNKNOWN;
 	if (d->d_type == DT_DIR && !f->options->recursive) {
 		f->found->files.other_folders += name[0] != '.';
@@ -253,24 +218,20 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 			note_other(f, prefix, to->name_at, name);
 		return 0;
 	}
-	if (!wanted && !may_be_folder)
+	if (!wanted && (!may_be_folder || !f->options->recursive))
 		return 0;
+	if (f->root_length + to->name_at + length + FIND_PATH_MARGIN >= PATH_MAX)
+		return warn(f, "'%.60s…' is left out: its path is too long", to->name_at ? prefix : name);
 	struct stat st;
-	const char *objection = d->d_type == DT_DIR || d->d_type == DT_REG ? NULL : find_link_objection(fd, name);
-	if (objection)
-		return warn(f, "'%s%s' is left out: %s", prefix, name, objection);
-	if (fstatat(fd, name, &st, 0) < 0) {
-		if (!wanted || (errno == ENOENT && d->d_type != DT_LNK))
-			return 0; /* gone meanwhile */
-		return warn(f, "'%s%s' is left out: %s", prefix, name,
-			errno == ENOENT ? "the link leads nowhere" : error_words(-errno));
-	}
+	int r = examine(f, fd, d, prefix, wanted, &st);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (S_ISDIR(st.st_mode)) {
 		if (!f->options->recursive)
 			f->found->files.other_folders++;
-		return f->options->recursive && name[0] != '.' ? folder_add(f, to, prefix, name, &st) : 0;
+		return f->options->recursive && name[0] != '.' ? folder_add(f, to, prefix, d, &st) : 0;
 	}
-	return wanted && S_ISREG(st.st_mode) ? folder_add(f, to, prefix, name, &st) : 0;
+	return wanted && S_ISREG(st.st_mode) ? folder_add(f, to, prefix, d, &st) : 0;
 }
 
 static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct folder *to)
@@ -332,48 +293,80 @@ static void folder_sort(struct folder *folder)
 
 /* ---- Folder by folder ----------------------------------------------------- */
 
-static int walk(struct finder *f, int fd, const char *prefix, const struct level *above);
+static int walk(struct finder *f, int fd, const char *prefix, bool is_link, const struct level *above);
 
-static int enter(struct finder *f, const char *path, const struct level *above)
+static int enter(struct finder *f, const char *path, bool is_link, const struct level *above)
 {
 	cleanup_(freep) char *prefix = NULL;
 	if (asprintf(&prefix, "%s/", path) < 0) {
 		prefix = NULL;
 		return -ENOMEM;
 	}
-	int fd = openat(f->root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0) {
-		if (errno == ENOENT)
-			return 0; /* gone meanwhile */
-		return warn(f, "folder '%s' is left out: %s", path, error_words(-errno));
+	/* Anybody who can write a folder on the way may have put a link in its place since it was read. */
+	struct stat st;
+	const char *objection;
+	cleanup_(closep) int entry = -1;
+	if (above->depth == MAX_DEPTH)
+		return warn(f, "folder '%.60s…' is left out: more than %d folders inside each other", path, MAX_DEPTH);
+	int r = find_open_entry(f->root, path, &entry, &st, &objection);
+	int fd = r < 0 ? -1 : openat(entry, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	if (r == 0 && fd < 0)
+		r = -errno;
+	close_fd(&entry);
+	if (r == -ENOENT)
+		return 0; /* gone meanwhile */
+	if (r < 0)
+		return warn(f, "folder '%s' is left out: %s", path, objection ? objection : error_words(r));
+	return walk(f, fd, prefix, is_link, above);
+}
+
+/*
+ * Why a folder is not read again, or NULL. Links can make billions of paths to a few folders, so a folder that was read
+ * is not read again behind a link. A folder to which no link leads is always read: some file systems reuse inode
+ * numbers.
+ */
+static int find_repetition(struct finder *f, const struct level *here, const char **ret_why)
+{
+	char key[64];
+	*ret_why = NULL;
+	for (const struct level *l = here->above; l; l = l->above)
+		if (l->device == here->device && l->inode == here->inode) {
+			*ret_why = "it is a link to a folder that it is in";
+			return 0;
+		}
+	int length = snprintf(key, sizeof(key), "%jx:%jx", (uintmax_t)here->device, (uintmax_t)here->inode);
+	if (!path_map_get(&f->visited, key)) {
+		char *copy = arena_copy(&f->found->arena, key, (size_t)length);
+		return copy && path_map_put(&f->visited, copy, 0) ? 0 : -ENOMEM;
 	}
-	return walk(f, fd, prefix, above);
+	if (here->linked)
+		*ret_why = "a link leads to a folder that was found before";
+	return 0;
 }
 
 /* Reads it to its end and closes it before it looks deeper: no more than one is open at a time. */
 static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct folder *ret)
 {
-	DIR *dir = fdopendir(fd);
+	const char *why;
+	cleanup_(closedirp) DIR *dir = fdopendir(fd);
 	if (!dir) {
 		close(fd);
 		return -ENOMEM;
 	}
-	int r = 0;
-	for (const struct level *l = here->above; l; l = l->above)
-		if (l->device == here->device && l->inode == here->inode) {
-			r = warn(f, "folder '%s' is left out: it is a link to a folder that it is in", prefix);
-			closedir(dir);
-			return r;
-		}
+	int r = find_repetition(f, here, &why);
+	if (r < 0)
+		return r;
+	if (why)
+		return warn(f, "folder '%s' is left out: %s", prefix, why);
 	bool excluded = f->has_excluded && here->above && here->device == f->excluded_device &&
 			here->inode == f->excluded_inode;
-	if (!excluded)
-		r = read_folder(f, dir, prefix, ret);
-	closedir(dir);
-	return r;
+	if (excluded)
+		return 0;
+	r = f->on_folder ? f->on_folder(f->context, dirfd(dir), prefix) : 0;
+	return r < 0 ? r : read_folder(f, dir, prefix, ret);
 }
 
-static int walk(struct finder *f, int fd, const char *prefix, const struct level *above)
+static int walk(struct finder *f, int fd, const char *prefix, bool is_link, const struct level *above)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0) {
@@ -381,7 +374,11 @@ static int walk(struct finder *f, int fd, const char *prefix, const struct level
 		close(fd);
 		return r;
 	}
-	struct level here = {above, st.st_dev, st.st_ino};
+	struct level here = {.above = above,
+		.linked = is_link || (above && above->linked),
+		.depth = above ? above->depth + 1 : 0,
+		.device = st.st_dev,
+		.inode = st.st_ino};
 	cleanup_(folder_finish) struct folder folder = {.name_at = strlen(prefix)};
 	int r = list_folder(f, fd, prefix, &here, &folder);
 	if (r < 0)
@@ -389,7 +386,7 @@ static int walk(struct finder *f, int fd, const char *prefix, const struct level
 	folder_sort(&folder);
 	for (size_t i = 0; r == 0 && i < folder.count; i++) {
 		const struct folder_entry *e = &folder.list[i];
-		r = e->is_folder ? enter(f, e->path, &here) : keep(f->found, e);
+		r = e->is_folder ? enter(f, e->path, e->is_link, &here) : keep(f->found, e);
 	}
 	return r;
 }
@@ -409,7 +406,7 @@ static void note_excluded(struct finder *f, int root)
 
 static int find(struct finder *f, const char *folder, struct gd_error *err)
 {
-	int r = prepare_patterns(f, err);
+	int r = find_patterns_init(&f->patterns, f->options->patterns, f->options->num_patterns, err);
 	if (r < 0)
 		return r;
 	char path[PATH_MAX];
@@ -420,12 +417,31 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 		return error_set(err, -errno, "looking for files in '%s': %s", folder, error_words(-errno));
 	note_excluded(f, root);
 	f->root = root;
+	f->root_length = strlen(path);
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
 	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
-	r = fd >= 0 ? walk(f, fd, "", NULL) : f->found->files.folder ? -errno : -ENOMEM;
+	r = fd >= 0 ? walk(f, fd, "", false, NULL) : f->found->files.folder ? -errno : -ENOMEM;
 	if (r == 0)
 		r = point_to_files(f->found);
 	return r < 0 ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r)) : 0;
+}
+
+int find_files(const char *folder, const struct gd_find_options *options, find_folder_fn *on_folder, void *context,
+	struct gd_files **ret, struct gd_error *err)
+{
+	struct finder f = {.options = options, .on_folder = on_folder, .context = context};
+	f.found = calloc(1, sizeof(*f.found));
+	if (!f.found)
+		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
+	f.found->files.size = sizeof(f.found->files);
+	int r = find(&f, folder, err);
+	find_patterns_finish(&f.patterns);
+	path_map_finish(&f.visited);
+	if (r < 0)
+		gd_files_free(&f.found->files);
+	else
+		*ret = &f.found->files;
+	return r;
 }
 
 int gd_files_find(
@@ -433,18 +449,5 @@ int gd_files_find(
 {
 	struct gd_find_options o = {.size = sizeof(o)};
 	int r = options ? sized_read(&o, sizeof(o), options, "gd_find_options", err) : 0;
-	if (r < 0)
-		return r;
-	struct finder f = {.options = &o};
-	f.found = calloc(1, sizeof(*f.found));
-	if (!f.found)
-		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
-	f.found->files.size = sizeof(f.found->files);
-	r = find(&f, folder, err);
-	free(f.patterns);
-	if (r < 0)
-		gd_files_free(&f.found->files);
-	else
-		*ret = &f.found->files;
-	return r;
+	return r < 0 ? r : find_files(folder, &o, NULL, NULL, ret, err);
 }

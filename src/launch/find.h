@@ -3,16 +3,26 @@
 #ifndef LAUNCH_FIND_H
 #define LAUNCH_FIND_H
 
+#include <sys/stat.h>
+
 #include "gpu_dispatch_launch.h"
 
-/* -EINVAL and why, for a pattern that can match no name. */
-int find_check_pattern(const char *pattern, struct gd_error *err);
+/* For the name of a result's folder and of a file in it, beyond the path of the input. */
+#define FIND_PATH_MARGIN 512
+
+/* Called for each folder before its entries are read: its descriptor, and the prefix of their paths. Negative: end. */
+typedef int find_folder_fn(void *context, int fd, const char *prefix);
+
+/* gd_files_find() with complete options, and with on_folder, which may be NULL. */
+int find_files(const char *folder, const struct gd_find_options *options, find_folder_fn *on_folder, void *context,
+	struct gd_files **ret, struct gd_error *err);
 
 /*
- * NULL, or why this entry of a folder is not used as input. A link of another user to a file of ours is refused: he may
- * not be allowed to read that file, and the results would tell him. For root this holds for files of everybody. Links
- * of others to folders are never followed, because files of ours can be below them.
+ * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, *ret_objection
+ * says why. A path through a link of another user, also one behind a link of ours, must not lead to a folder, to a file
+ * of ours, or to a third user's file that not everybody can read: the link's owner may not be allowed to read it, and
+ * the results would tell him. For root, all files are "ours" except those of the link's owner.
  */
-const char *find_link_objection(int folder_fd, const char *name);
+int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection);
 
 #endif

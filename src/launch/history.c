@@ -2,20 +2,14 @@
 #include "launch/history.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/cleanup.h"
-#include "base/date.h"
+#include "base/array.h"
 #include "base/error.h"
-#include "base/json_put.h"
-#include "base/trust.h"
-
-void history_init(struct history *h)
-{
-	*h = (struct history){.lock = {.fd = -1}, .fd = -1};
-}
+#include "launch/history_checksum.h"
+#include "launch/history_reader.h"
 
 void history_finish(struct history *h)
 {
@@ -23,10 +17,7 @@ void history_finish(struct history *h)
 	path_map_finish(&h->by_file);
 	arena_finish(&h->arena);
 	intern_finish(&h->inputs);
-	text_finish(&h->pending);
-	closep(&h->fd);
-	history_lock_release(&h->lock);
-	history_init(h);
+	*h = (struct history){0};
 }
 
 const struct history_entry *history_find(const struct history *h, const char *file)
@@ -35,126 +26,121 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 	return i ? &h->entries[*i] : NULL;
 }
 
-/* ---- Writing --------------------------------------------------------------- */
-
 int history_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could change what is said to be done; make it yours alone to write or remove it, or use --trust if you accept that",
+		"refusing to use '%s': it %s, who could change what is said to be done; make it yours alone to write or remove it, or set trust_output_dir if you accept that",
 		path, objection);
 }
 
-int history_open(struct history *h, const char *path, struct gd_error *err)
+/* ---- Loading ------------------------------------------------------------ */
+
+struct history_loading {
+	struct history *history;
+	const char *input;   /* the input folder of the run that is being read */
+	struct gd_error why; /* of a failure that is not the file's */
+};
+
+/* A path, any bytes but NUL, NUL-terminated in `out`. Returns its length. */
+static int get_path(const struct history_bytes *path, char out[PATH_MAX])
 {
-	struct stat st;
-	int r = history_lock_take(&h->lock, path, err);
-	if (r < 0)
-		return r;
-	/* Not for the group to write, whatever the umask is: nobody else says what is done. */
-	cleanup_(closep) int fd =
-		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
-	if (fd < 0)
-		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
-	if (fstat(fd, &st) < 0)
-		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(err, -EINVAL, "opening '%s': it is no regular file", path);
-	const char *objection = h->checked ? trust_objection(fd) : NULL;
-	if (objection)
-		return history_refuse(path, objection, err);
-	/* A torn line becomes one of its own; one that lacks nothing but its end is saved by it. */
-	char last = '\n';
-	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)
-		return error_set(err, -errno, "reading '%s': %s", path, error_words(-errno));
-	if (last != '\n')
-		text_append_char(&h->pending, '\n');
-	h->fd = take_fd(&fd);
-	return 0;
+	if (history_bytes_room(path) >= PATH_MAX)
+		return -EBADMSG;
+	ssize_t n = history_bytes_decode(path, out);
+	if (n <= 0 || memchr(out, '\0', (size_t)n))
+		return -EBADMSG;
+	out[n] = '\0';
+	return (int)n;
 }
 
-static void put_time(struct text *t)
+static int take_run(struct history_loading *r, const struct history_line *line)
 {
-	char time[DATE_TEXT];
-	date_format(date_now_ms(), time);
-	json_put_string(t, "time", time);
-}
-
-static void end_line(struct history *h)
-{
-	json_close(&h->pending, '}');
-	text_append_char(&h->pending, '\n');
-}
-
-void history_add_run(struct history *h, const struct history_run *run)
-{
-	struct text *t = &h->pending;
-	json_open(t, NULL, '{');
-	json_put_string(t, "event", "run");
-	json_put_int(t, "version", HISTORY_VERSION);
-	put_time(t);
-	json_put_any(t, "input", run->input, strlen(run->input));
-	json_put_string(t, "worker", run->worker);
-	json_open(t, "settings", '[');
-	for (size_t i = 0; i < run->num_settings; i++) {
-		cleanup_(text_finish) struct text both = {0};
-		text_appendf(&both, "%s=%s", run->settings[i].key, (const char *)run->settings[i].value);
-		json_put_bytes(t, NULL, text_string(&both), both.length);
-	}
-	json_close(t, ']');
-	json_put_string(t, "fingerprint", run->fingerprint);
-	end_line(h);
-}
-
-void history_add(struct history *h, const struct history_entry *e, int gpu, int attempt, const char *error)
-{
-	struct text *t = &h->pending;
-	json_open(t, NULL, '{');
-	json_put_string(t, "event", e->done ? "done" : "failed");
-	json_put_any(t, "file", e->file, strlen(e->file));
-	json_put_int(t, "size", (int64_t)e->size_bytes);
-	json_put_int(t, "mtime", e->mtime_ns);
-	json_put_any(t, "output", e->output, strlen(e->output));
-	json_put_string(t, "fingerprint", e->fingerprint);
-	if (gpu >= 0) {
-		json_put_int(t, "gpu", gpu);
-		json_put_int(t, "attempt", attempt);
-	}
-	if (e->audio_seconds >= 0)
-		json_put_decimal(t, "audio_seconds", e->audio_seconds, 3);
-	json_put_decimal(t, "processing_seconds", e->processing_seconds, 6);
-	if (error)
-		json_put_string(t, "error", error);
-	put_time(t);
-	end_line(h);
-}
-
-int history_flush(struct history *h)
-{
-	if (text_error(&h->pending))
+	int64_t version = 0;
+	if (json_to_int64(&line->version, &version) == 0 && version > HISTORY_VERSION)
+		return error_set(&r->why, -EINVAL, "it was written by a newer gpuq (version %lld)", (long long)version);
+	char input[PATH_MAX];
+	int n = get_path(&line->input, input);
+	if (n < 0)
+		return n;
+	const char *copy = intern(&r->history->inputs, input, (size_t)n);
+	if (!copy)
 		return -ENOMEM;
-	while (h->pending_sent < h->pending.length) {
-		ssize_t n = write(h->fd, h->pending.data + h->pending_sent, h->pending.length - h->pending_sent);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		/* The rest of a line that was cut will follow it: nobody else writes. */
-		h->pending_sent += (size_t)n;
-	}
-	text_clear(&h->pending);
-	h->pending_sent = 0;
+	r->input = copy;
 	return 0;
 }
 
-uint64_t history_unwritten(const struct history *h)
+/* A copy of the path, or the one that it is equal to. */
+static const char *keep_path(struct history *h, const char *path, size_t length, const char *other)
 {
-	uint64_t lines = 0;
-	for (size_t i = h->pending_sent; i < h->pending.length; i++)
-		lines += h->pending.data[i] == '\n';
-	return lines;
+	if (other && strcmp(other, path) == 0)
+		return other;
+	return arena_copy(&h->arena, path, length);
 }
 
-int history_sync(struct history *h)
+static struct history_entry *entry_for(struct history *h, const char *file, size_t length)
 {
-	return fdatasync(h->fd) < 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
+	const size_t *known = path_map_get(&h->by_file, file);
+	if (known)
+		return &h->entries[*known];
+	if (array_reserve(h->entries, &h->capacity, h->count + 1) < 0)
+		return NULL;
+	const char *copy = arena_copy(&h->arena, file, length);
+	if (!copy || !path_map_put(&h->by_file, copy, h->count))
+		return NULL;
+	h->entries[h->count] = (struct history_entry){.file = copy};
+	return &h->entries[h->count++];
+}
+
+static int take_file(struct history *h, const struct history_line *line, const char *input)
+{
+	char file[PATH_MAX], output[PATH_MAX];
+	int64_t size, mtime;
+	int length = get_path(&line->file, file);
+	int output_length = get_path(&line->output, output);
+	if (length < 0 || output_length < 0 || line->fingerprint.type != JSON_STRING ||
+		line->fingerprint.size != HASH_TEXT - 1 || json_to_int64(&line->size, &size) < 0 || size < 0 ||
+		json_to_int64(&line->mtime, &mtime) < 0)
+		return -EBADMSG;
+	struct history_entry *e = entry_for(h, file, (size_t)length);
+	const char *kept = e ? keep_path(h, output, (size_t)output_length, e->output) : NULL;
+	if (!kept)
+		return -ENOMEM;
+	e->output = kept;
+	e->input = input;
+	e->size_bytes = (uint64_t)size;
+	e->mtime_ns = mtime;
+	memcpy(e->fingerprint, line->fingerprint.data, HASH_TEXT - 1);
+	e->audio_seconds = -1;
+	e->processing_seconds = 0;
+	if (json_to_double(&line->audio, &e->audio_seconds) < 0 || !(e->audio_seconds >= 0))
+		e->audio_seconds = -1;
+	if (json_to_double(&line->processing, &e->processing_seconds) < 0 || !(e->processing_seconds >= 0))
+		e->processing_seconds = 0;
+	e->done = line->event == HISTORY_DONE;
+	return 0;
+}
+
+static int take_line(void *context, const struct history_line *line)
+{
+	struct history_loading *r = context;
+	int e = line->event == HISTORY_RUN ? take_run(r, line) : take_file(r->history, line, r->input);
+	return e == -ENOMEM ? error_set(&r->why, e, "out of memory") : e;
+}
+
+int history_load(struct history *h, const char *path, bool checked, struct gd_error *err)
+{
+	struct history_loading loading = {.history = h};
+	struct history_reader reader = {.take = take_line, .context = &loading, .checked = checked};
+	int r = history_reader_run(&reader, path);
+	h->size_read = reader.size_read;
+	h->bad_lines = reader.bad_lines;
+	h->first_bad_line = reader.first_bad_line;
+	if (r == -ENOENT || r == -ENOTDIR)
+		return 0;
+	if (r == -EPERM && reader.objection)
+		return history_refuse(path, reader.objection, err);
+	if (r < 0)
+		return error_set(err, r, "reading '%s': %s", path,
+			loading.why.code ? loading.why.message : history_reader_words(r));
+	return 0;
 }

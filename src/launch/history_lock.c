@@ -16,13 +16,12 @@
 
 #define LOCK_NAME "launch.lock"
 
-static int say_who(const char *path, int fd, struct gd_error *err)
+static int say_who(const char *what, int fd, struct gd_error *err)
 {
 	pid_t pid = 0;
 	if (lock_holder(fd, &pid) == 0 && pid > 0)
-		return error_set(err, -EBUSY,
-			"writing '%s': another gpuq launch (process %d) works in this output folder", path, (int)pid);
-	return error_set(err, -EBUSY, "writing '%s': another gpuq launch works in this output folder", path);
+		return error_set(err, -EBUSY, "%s (process %d)", what, (int)pid);
+	return error_set(err, -EBUSY, "%s", what);
 }
 
 static int open_file(const char *path, int *ret_fd, struct gd_error *err)
@@ -54,14 +53,11 @@ static bool is_current(int fd, const char *path)
 	       mine.st_ino == there.st_ino;
 }
 
-int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err)
+int output_lock_take(struct history_lock *l, const char *lock_path, const char *busy, struct gd_error *err)
 {
-	const char *slash = strrchr(history_path, '/');
-	cleanup_(freep) char *path = NULL;
-	if (asprintf(&path, "%.*s" LOCK_NAME, slash ? (int)(slash + 1 - history_path) : 0, history_path) < 0) {
-		path = NULL;
-		return error_set(err, -ENOMEM, "opening '%s': out of memory", history_path);
-	}
+	cleanup_(freep) char *path = strdup(lock_path);
+	if (!path)
+		return error_set(err, -ENOMEM, "opening '%s': out of memory", lock_path);
 	for (;;) {
 		cleanup_(closep) int fd = -1;
 		int r = open_file(path, &fd, err);
@@ -69,13 +65,26 @@ int history_lock_take(struct history_lock *l, const char *history_path, struct g
 			return r;
 		r = lock_try(fd);
 		if (r == -EAGAIN)
-			return say_who(history_path, fd, err);
+			return say_who(busy, fd, err);
 		if (r == 0 && !is_current(fd, path))
 			continue;
 		l->fd = take_fd(&fd);
 		l->path = take_ptr(path);
 		return 0;
 	}
+}
+
+int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err)
+{
+	const char *slash = strrchr(history_path, '/');
+	char busy[sizeof(err->message)];
+	cleanup_(freep) char *path = NULL;
+	if (asprintf(&path, "%.*s" LOCK_NAME, slash ? (int)(slash + 1 - history_path) : 0, history_path) < 0) {
+		path = NULL;
+		return error_set(err, -ENOMEM, "opening '%s': out of memory", history_path);
+	}
+	snprintf(busy, sizeof(busy), "writing '%s': another gpuq launch works in this output folder", history_path);
+	return output_lock_take(l, path, busy, err);
 }
 
 void history_lock_release(struct history_lock *l)

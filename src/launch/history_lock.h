@@ -20,6 +20,8 @@ struct history_lock {
  * locks, one does without. `l` is {.fd = -1} before.
  */
 int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err);
+/* The same with any file; `busy` is the message of -EBUSY, to which the process that has it is added. */
+int output_lock_take(struct history_lock *l, const char *lock_path, const char *busy, struct gd_error *err);
 /* Removes the file, and releases the lock. Nothing if it is not held. */
 void history_lock_release(struct history_lock *l);
 

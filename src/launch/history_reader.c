@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/line_reader.h"
 #include "base/trust.h"
+#include "launch/history_checksum.h"
 
 static int parse(const char *text, size_t size, struct json_value *ret_event, struct history_line *ret)
 {
@@ -54,27 +55,44 @@ static int parse(const char *text, size_t size, struct json_value *ret_event, st
 	return r < 0 ? r : json_end(&c);
 }
 
-static int take_line(const struct history_reader *r, const char *text, size_t size, uint64_t number)
+static enum history_event event_of(const struct json_value *event)
+{
+	if (json_is(event, "run"))
+		return HISTORY_RUN;
+	if (json_is(event, "done"))
+		return HISTORY_DONE;
+	return json_is(event, "failed") ? HISTORY_FAILED : 0;
+}
+
+/* Whether a run's lines have checksums. What lines of later versions have is for take() to refuse. */
+static bool needs_checksum(const struct history_line *run)
+{
+	int64_t version;
+	return json_to_int64(&run->version, &version) == 0 && version > HISTORY_WITHOUT_CHECKSUM &&
+	       version <= HISTORY_VERSION;
+}
+
+static int take_line(struct history_reader *r, const char *text, size_t size, uint64_t number)
 {
 	struct json_value event = {0};
 	struct history_line line = {.number = number};
-	int e = parse(text, size, &event, &line);
+	enum history_checksum sum = history_checksum_check(text, size);
+	int e = sum == HISTORY_CHECKSUM_WRONG ? -EBADMSG : parse(text, size, &event, &line);
 	if (e < 0)
 		return e;
-	if (json_is(&event, "run"))
-		line.event = HISTORY_RUN;
-	else if (json_is(&event, "done"))
-		line.event = HISTORY_DONE;
-	else if (json_is(&event, "failed"))
-		line.event = HISTORY_FAILED;
-	else
-		return event.type == JSON_STRING ? 0 : -EBADMSG;
-	return r->take(r->context, &line);
+	line.event = event_of(&event);
+	bool strict = line.event == HISTORY_RUN ? needs_checksum(&line) : r->checksums;
+	if (event.type != JSON_STRING || (strict && sum == HISTORY_CHECKSUM_NONE))
+		return -EBADMSG;
+	if (line.event == HISTORY_RUN)
+		r->checksums = strict;
+	return line.event ? r->take(r->context, &line) : 0;
 }
 
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
+	r->checksums = false;
 	cleanup_(closep) int fd = file_open_regular(AT_FDCWD, path, 0);
 	if (fd < 0)
 		return fd;

@@ -2,9 +2,9 @@
 /*
  * Reads launch.jsonl line by line. The only reader of that file.
  *
- * Skipped and counted as bad: a line that is not a JSON object, has no event, or is
- * refused by take(). Skipped without being counted: blank lines, and events that this
- * version does not know. Which members an event must have is up to take().
+ * Skipped and counted as bad: a line that is not a JSON object, has no event, has a wrong
+ * checksum or lacks one (history_checksum.h), or is refused by take(). Skipped without being counted: blank lines, and
+ * events that this version does not know. Which members an event must have is up to take().
  */
 #ifndef LAUNCH_HISTORY_READER_H
 #define LAUNCH_HISTORY_READER_H
@@ -44,6 +44,7 @@ struct history_reader {
 	bool skip_unfinished; /* ignore a last line without a newline: it may still be being written */
 	bool checked;         /* only a file that no other user can write is read; others are -EPERM */
 	/* Filled in by history_reader_run(). */
+	bool checksums; /* of the last line: the run that it belongs to writes checksums */
 	uint64_t bad_lines, first_bad_line;
 	uint64_t size_read;    /* bytes */
 	const char *objection; /* after -EPERM: why, see base/trust.h */

@@ -51,9 +51,11 @@ int gd_launcher_create(const struct gd_launch_options *options, struct gd_launch
 		l->options.worker_name = "";
 	l->settings = in.settings;
 	l->gpus = in.gpus;
+	l->plugin = in.plugin;
+	l->no_worker = in.no_worker;
 	l->stop_fd = stop_fd;
 	l->input_fd = l->output_fd = -1;
-	history_init(&l->history);
+	l->writer = HISTORY_WRITER_CLOSED;
 	launcher_worker(&l->options, &l->worker);
 	launcher_fingerprint(l);
 	*ret = l;
@@ -65,15 +67,18 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	if (!l)
 		return;
 	durations_stop(l->durations);
+	launcher_watch_close(l);
 	launcher_drop_plan(l);
-	history_finish(&l->history);
+	history_writer_close(&l->writer);
 	gd_balancer_destroy(l->balancer);
 	gd_gpu_list_free(l->gpus);
 	free(l->settings);
+	free(l->plugin);
 	text_finish(&l->worker_words);
-	free(l->order);
+	launch_queue_finish(&l->queue);
 	free(l->submitted);
 	free(l->last_end_ns);
+	free(l->reloading_ns);
 	free(l->worker_states);
 	free(l->worker_list);
 	free(l->output_root);

@@ -11,11 +11,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/sized.h"
-#include "launch/find.h"
+#include "launch/find_pattern.h"
 #include "launch/launcher_private.h"
+#include "launch/plugins.h"
 #include "launch/settings.h"
 
-SIZED_NO_TAIL(gd_launch_options, trust_output_dir);
+SIZED_NO_TAIL(gd_launch_options, watch);
 
 #define MOST_WORKERS_PER_GPU 1024
 
@@ -124,7 +125,7 @@ static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 	else if (o->recursive && o->input_dir && strcmp(path, given) == 0 && stat(o->input_dir, &in) == 0 &&
 		 in.st_dev == out.st_dev && in.st_ino == out.st_ino)
 		mistake(m, -EINVAL,
-			"output folder '%s' is the input folder: what is written there would be found as input; choose another --output-dir",
+			"output folder '%s' is the input folder: what is written there would be found as input; choose another output_dir",
 			given);
 }
 
@@ -138,7 +139,8 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 	}
 	if (list->count == 0)
 		mistake(m, -ENODEV,
-			"no GPU here; simulated ones do for work that needs none, and for a try: --gpus sim:4");
+			"no GPU was found%s%s; set gpus to sim:4 to try it with simulated ones, or for work that needs no GPU",
+			list->num_warnings ? ": " : "", list->num_warnings ? list->warnings[0] : "");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct gd_gpu *gpu = list->gpus[i];
 		if (gd_gpu_usable(gpu))
@@ -151,19 +153,36 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 	*ret = list;
 }
 
-static void check_worker(const struct gd_launch_options *o, struct mistakes *m)
+/*
+ * A plug-in is resolved to its path, which o->plugin is from here on. Without a worker it is the recognizer that is
+ * installed; if there is none, gd_launcher_run() says so: folder, files and GPUs can be looked at without one.
+ */
+static void find_plugin(struct gd_launch_options *o, struct mistakes *m, struct launcher_inputs *in)
 {
-	int given = !!o->command + !!o->program + !!o->plugin + !!o->worker + !!o->worker_argv;
+	struct gd_error err = {0};
+	bool given = o->plugin != NULL;
+	int r = plugins_find(o->plugin, &in->plugin, &err);
+	if (r < 0 && given)
+		found(m, &err);
+	else if (r < 0)
+		in->no_worker = err;
+	o->plugin = in->plugin;
+}
+
+static void check_worker(struct gd_launch_options *o, struct mistakes *m, struct launcher_inputs *in)
+{
+	int others = !!o->command + !!o->program + !!o->worker + !!o->worker_argv;
 	struct launch_worker worker;
 	struct gd_worker_ops ops;
 	struct gd_error err = {0};
-	if (given == 0)
+	if (others + !!o->plugin > 1) {
 		mistake(m, -EINVAL,
-			"no worker was given: what is to be done with the files? A command, --worker or --worker-command says it");
-	else if (given > 1)
-		mistake(m, -EINVAL,
-			"more than one worker was given: choose one of a command, --worker and --worker-command");
-	else if (launcher_worker(o, &worker) && launch_worker_check(&worker, &err) < 0)
+			"more than one worker was given: set only one of command, program, plugin, worker and worker_argv");
+		return;
+	}
+	if (others == 0)
+		find_plugin(o, m, in);
+	if (launcher_worker(o, &worker) && launch_worker_check(&worker, &err) < 0)
 		found(m, &err);
 	else if (o->worker && sized_read(&ops, sizeof(ops), o->worker, "gd_worker_ops", &err) < 0)
 		found(m, &err);
@@ -177,6 +196,9 @@ static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -EINVAL, "%d workers per GPU: it takes 1 to %d", o->workers_per_gpu, MOST_WORKERS_PER_GPU);
 	if (o->task_timeout_ms < 0 || o->setup_timeout_ms < 0)
 		mistake(m, -EINVAL, "a time limit is negative");
+	if (o->setup_concurrency < 0)
+		mistake(m, -EINVAL, "%d setups at the same time: it takes 1 or more, or 0 for no limit",
+			o->setup_concurrency);
 	if (o->retries < 0)
 		mistake(m, -EINVAL, "%d retries: it takes 0 or more", o->retries);
 	if ((unsigned)o->balance > GD_BALANCE_AS_FOUND)
@@ -208,6 +230,7 @@ void launcher_inputs_finish(struct launcher_inputs *in)
 {
 	gd_gpu_list_free(in->gpus);
 	free(in->settings);
+	free(in->plugin);
 }
 
 int launcher_check(const struct gd_launch_options *options, void (*fn)(void *context, const struct gd_error *err),
@@ -224,7 +247,7 @@ int launcher_check(const struct gd_launch_options *options, void (*fn)(void *con
 	check_output(&in.options, &m);
 	check_gpus(&in.options, &m, &in.gpus);
 	check_settings(&in.options, &m, &in.settings);
-	check_worker(&in.options, &m);
+	check_worker(&in.options, &m, &in);
 	check_numbers(&in.options, &m);
 	if (m.count == 0 && ret)
 		*ret = in;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* How far a run is, and when it will be over. */
 #include "base/sized.h"
+#include "launch/balancer.h"
 #include "launch/launcher_private.h"
 
-SIZED_NO_TAIL(gd_launch_progress, workers);
+SIZED_NO_TAIL(gd_launch_progress, reserved);
 SIZED_NO_TAIL(gd_launch_worker, file);
 
 #define PROGRESS_NS (100 * NS_PER_MS)
@@ -56,15 +57,34 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 	return alive == 0 ? -1 : work > 0 ? work / (double)alive : 0;
 }
 
-static void look_at_workers(struct gd_launcher *l)
+/* The mean over the workers that were ready at some time: so much less was each of them there to work. */
+static double loading_seconds(const struct gd_launcher *l)
 {
-	for (size_t i = 0; l->pool && i < l->num_workers; i++) {
+	uint64_t all_ns = l->reloaded_ns;
+	size_t workers = 0;
+	for (size_t i = 0; i < l->num_workers; i++) {
+		const struct gd_worker_stats *w = &l->worker_states[i].stats;
+		if (w->state == GD_WORKER_STATE_LOST && w->completed + w->failed + w->timeouts == 0)
+			continue;
+		all_ns += w->loading_ns;
+		workers++;
+	}
+	return workers ? (double)all_ns / (double)NS_PER_S / (double)workers : 0;
+}
+
+void launcher_look_at_workers(struct gd_launcher *l)
+{
+	if (!l->pool)
+		return;
+	for (size_t i = 0; i < l->num_workers; i++) {
 		struct launcher_worker *w = &l->worker_states[i];
 		w->public.file = NULL;
 		if (gd_pool_worker_stats(l->pool, (int)i, &w->stats, sizeof(w->stats)) == 0 && w->stats.has_task &&
 			w->stats.task_id < l->num_submitted)
 			w->public.file = l->todo[l->submitted[w->stats.task_id]]->path;
 	}
+	gd_balancer_set_loading(l->balancer, loading_seconds(l));
+	balancer_set_idle(l->balancer, (double)l->idle_ns / (double)NS_PER_S);
 }
 
 void launcher_progress(struct gd_launcher *l, bool last)
@@ -75,7 +95,7 @@ void launcher_progress(struct gd_launcher *l, bool last)
 	if (!last && now < l->progress_at_ns)
 		return;
 	l->progress_at_ns = now + PROGRESS_NS;
-	look_at_workers(l);
+	launcher_look_at_workers(l);
 	struct gd_launch_summary summary;
 	gd_launcher_summary(l, &summary, sizeof(summary));
 	double rate =
@@ -90,6 +110,7 @@ void launcher_progress(struct gd_launcher *l, bool last)
 		.done_amount = amount_in(&l->done, rate),
 		.num_workers = l->num_workers,
 		.workers = l->worker_list,
+		.watching = l->watch != NULL,
 	};
 	double eta = eta_seconds(l, &summary, progress.total_amount, progress.done_amount);
 	if (eta >= 0) {

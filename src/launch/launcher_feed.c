@@ -9,30 +9,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "launch/being_written.h"
 #include "launch/file_task.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
+#include "pool/pool_hints.h"
 
 #define AHEAD_SECONDS  0.02 /* work that waits in the pool, per worker */
 #define AHEAD_MAX      256  /* files */
 #define SORT_AGAIN_MIN 16
 
-/* The file as it is now: what changes after this makes its result old. -EPERM: see find_link_objection(). */
+/* The file as it is now: what changes after this makes its result old. -EPERM: see find_open_entry(). */
 static int look_at_file(struct gd_launcher *l, size_t i)
 {
 	struct gd_found *f = l->todo[i];
 	struct stat st;
+	const char *objection;
+	cleanup_(closep) int fd = -1;
 	/* The folder was listed long ago, perhaps. */
-	if (find_link_objection(l->input_fd, f->path))
-		return -EPERM;
-	if (fstatat(l->input_fd, f->path, &st, 0) < 0)
-		return -errno;
+	int r = find_open_entry(l->input_fd, f->path, &fd, &st, &objection);
+	if (r < 0)
+		return r;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
 	if (!(st.st_mode & S_IROTH) && faccessat(l->input_fd, f->path, R_OK, AT_EACCESS) < 0)
 		return -errno;
+	if (l->watch && being_written(fd, &st))
+		return -EBUSY;
 	if ((uint64_t)st.st_size != f->size_bytes) {
 		launch_amount_remove(&l->total, f);
 		f->size_bytes = (uint64_t)st.st_size;
@@ -42,64 +48,90 @@ static int look_at_file(struct gd_launcher *l, size_t i)
 	return 0;
 }
 
-static int send_file(struct gd_launcher *l, size_t i, const char *path, const char *output)
+/* A free worker's room for the task. Where it matters who gets it, nothing is handed out ahead. */
+static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft **ret, void **ret_data)
 {
-	const struct gd_found *f = l->todo[i];
-	size_t length;
-	const char *name = outputs_stem(f->path, &length);
-	char stem[NAME_MAX + 1];
-	snprintf(stem, sizeof(stem), "%.*s", (int)length, name);
-	struct gd_file file = {
-		.size = sizeof(file),
-		.path = path,
-		.output_dir = output,
-		.stem = stem,
-		.size_bytes = f->size_bytes,
-		.known = f->known & GD_KNOWN_SECONDS,
-		.seconds = f->seconds,
-	};
-	struct gd_draft *draft;
-	void *data;
-	size_t size = file_task_size(&file);
 	static const struct gd_task_options nowait = {.size = sizeof(nowait), .nowait = 1};
-	int r = gd_pool_reserve(l->pool, size, &nowait, &draft, &data);
-	if (r < 0)
+	if (gpu >= 0 || l->options.max_failures > 0)
+		return pool_reserve_on(l->pool, size, gpu, true, ret, ret_data);
+	return gd_pool_reserve(l->pool, size, &nowait, ret, ret_data);
+}
+
+/* The file and its output folder, now that its turn has come; otherwise words that say why it cannot be processed. */
+static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
+{
+	const char *objection;
+	int r = look_at_file(l, i);
+	if (r < 0) {
+		text_append_string(words, r == -ENOENT  ? "the file has vanished"
+					  : r == -EPERM ? "it has become a symbolic link of another user"
+							: error_words(r));
 		return r;
-	file_task_write(&file, data);
-	uint64_t id;
-	r = gd_draft_commit(draft, size, (void *)(uintptr_t)i, &id);
-	if (r == 0 && id < l->num_todo) {
-		l->submitted[id] = i;
-		l->num_submitted = id + 1;
 	}
+	r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);
+	if (r < 0)
+		text_appendf(words, "making its output folder '%s': %s%s", output,
+			objection ? "a folder on the way " : "", objection ? objection : error_words(r));
 	return r;
 }
 
-/* 1 where it is on its way or has failed, 0 where there is no room, -ENODEV where there is no worker. */
-static int submit(struct gd_launcher *l, size_t i)
+static void describe(const struct gd_launcher *l, size_t i, struct gd_file *ret)
+{
+	const struct gd_found *f = l->todo[i];
+	ret->size_bytes = f->size_bytes;
+	ret->known = f->known & GD_KNOWN_SECONDS;
+	ret->seconds = f->seconds;
+}
+
+static int send_file(struct gd_launcher *l, size_t i, struct gd_draft *draft, size_t size)
+{
+	uint64_t id;
+	int r = gd_draft_commit(draft, size, (void *)(uintptr_t)i, &id);
+	if (r < 0)
+		return r;
+	launcher_watch_begun(l, i);
+	/* Without memory, views do not know what the worker is at. */
+	if (array_reserve(l->submitted, &l->submitted_capacity, id + 1) == 0) {
+		for (; l->num_submitted < id; l->num_submitted++)
+			l->submitted[l->num_submitted] = 0;
+		l->submitted[id] = i;
+		l->num_submitted = id + 1;
+	}
+	return 0;
+}
+
+/* 1: it is on its way or has failed; 0: no worker takes it now; -ENODEV: no worker is left; -ENXIO: none on this GPU.
+ */
+static int submit(struct gd_launcher *l, size_t i, int gpu)
 {
 	cleanup_(text_finish) struct text path = {0}, output = {0}, words = {0};
 	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i]->path);
 	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
-	int r = text_error(&path) || text_error(&output) ? -ENOMEM : look_at_file(l, i);
-	if (r < 0) {
-		text_append_string(&words, r == -ENOENT  ? "the file has vanished"
-					   : r == -EPERM ? "it has become a symbolic link of another user"
-							 : error_words(r));
-	} else {
-		const char *objection;
-		r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);
-		if (r < 0)
-			text_appendf(&words, "making its output folder '%s': %s%s", text_string(&output),
-				objection ? "a folder on the way " : "", objection ? objection : error_words(r));
-	}
-	if (r == 0) {
-		r = send_file(l, i, text_string(&path), text_string(&output));
-		if (r == -EAGAIN || r == -ESHUTDOWN || r == -ENODEV)
+	size_t length;
+	const char *name = outputs_stem(l->todo[i]->path, &length);
+	char stem[NAME_MAX + 1];
+	snprintf(stem, sizeof(stem), "%.*s", (int)length, name);
+	struct gd_file file = {
+		.size = sizeof(file), .path = text_string(&path), .output_dir = text_string(&output), .stem = stem};
+	struct gd_draft *draft = NULL;
+	void *data;
+	size_t size = file_task_size(&file);
+	int r = text_error(&path) || text_error(&output) ? -ENOMEM : reserve(l, size, gpu, &draft, &data);
+	if (r == -EAGAIN || r == -ESHUTDOWN || r == -ENODEV || r == -ENXIO)
+		return r == -ENODEV || r == -ENXIO ? r : 0;
+	if (r == 0 && (r = prepare(l, i, text_string(&output), &words)) < 0) {
+		gd_draft_abandon(draft);
+		if (launcher_watch_defer(l, i, r))
+			return 1;
+	} else if (r == 0) {
+		describe(l, i, &file);
+		file_task_write(&file, data);
+		r = send_file(l, i, draft, size);
+		if (r == -ESHUTDOWN || r == -ENODEV)
 			return r == -ENODEV ? r : 0;
-		if (r < 0)
-			text_appendf(&words, "handing it to a worker: %s", error_words(r));
 	}
+	if (r < 0 && !words.length)
+		text_appendf(&words, "handing it to a worker: %s", error_words(r));
 	if (r < 0) {
 		launcher_put_result(l, i, NULL, text_string(&words));
 		launcher_check_failures(l);
@@ -119,54 +151,73 @@ static size_t window(const struct gd_launcher *l)
 	return l->num_workers * (1 + (size_t)ahead);
 }
 
+/* As much of a line as workers take now. What submit() returned last; 1 if the line is empty. */
+static int feed_line(struct gd_launcher *l, struct launch_line *line, int gpu, size_t most)
+{
+	int r = 1;
+	while (!launcher_is_ending(l) && !launch_line_is_empty(line) && gd_pool_outstanding(l->pool) < most) {
+		r = submit(l, line->files[line->next], gpu);
+		if (r <= 0)
+			break;
+		line->next++;
+	}
+	return r;
+}
+
 void launcher_feed(struct gd_launcher *l)
 {
-	size_t most = window(l);
-	while (!launcher_is_ending(l) && l->next < l->num_todo && gd_pool_outstanding(l->pool) < most) {
-		int r = submit(l, l->order[l->next]);
-		if (r <= 0) {
-			l->no_worker = l->no_worker || r == -ENODEV;
-			return;
-		}
-		l->next++;
-	}
+	struct launch_queue *q = &l->queue;
+	for (size_t g = 0; g < q->num_lines; g++)
+		if (feed_line(l, &q->lines[g], l->gpus->gpus[g]->index, SIZE_MAX) == -ENXIO)
+			(void)launch_queue_release(q, g); /* without memory: tried again */
+	int r = feed_line(l, &q->any, -1, window(l));
+	l->no_worker_left = l->no_worker_left || r == -ENODEV;
 }
 
 /* ---- Durations -------------------------------------------------------------- */
 
-static int sort_rest(struct gd_launcher *l)
+/* The next files, when those before are done. */
+static void read_durations(struct gd_launcher *l)
 {
-	size_t count = l->num_todo - l->next;
-	size_t *rest = l->order + l->next;
-	cleanup_(freep) const struct gd_found **files = calloc(count + 1, sizeof(*files));
-	cleanup_(freep) size_t *order = calloc(count + 1, sizeof(*order));
-	if (!files || !order)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		files[i] = l->todo[rest[i]];
-	int r = gd_balance_order(files, count, GD_BALANCE_LONGEST_FIRST, order);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		order[i] = rest[order[i]];
-	if (r == 0)
-		memcpy(rest, order, count * sizeof(*rest));
-	return r;
+	const struct gd_launch_options *o = &l->options;
+	size_t count = l->num_todo - l->durations_end;
+	if (!o->seconds || count == 0 || (l->durations && !durations_is_over(l->durations)))
+		return;
+	const struct gd_found *const *files = (const struct gd_found *const *)l->todo + l->durations_end;
+	cleanup_(freep) size_t *order = calloc(count, sizeof(*order));
+	durations_stop(l->durations);
+	l->durations = NULL;
+	l->durations_taken = l->durations_sorted = 0;
+	l->durations_first = l->durations_end;
+	l->durations_end = l->num_todo;
+	if (order && gd_balance_order(files, count, o->balance, order) == 0 &&
+		durations_start(l->files->folder, files, order, count, o->seconds, o->context, &l->durations) < 0)
+		l->durations = NULL; /* the sizes must do */
+}
+
+static void take_durations(struct gd_launcher *l)
+{
+	size_t asked = durations_asked(l->durations);
+	for (; l->durations_taken < asked; l->durations_taken++) {
+		size_t k = durations_file(l->durations, l->durations_taken);
+		size_t i = l->durations_first + k;
+		double seconds = durations_get(l->durations, k);
+		if (seconds >= 0 && !found_has_seconds(l->todo[i]))
+			launcher_set_seconds(l, i, seconds);
+	}
 }
 
 /* Sorted again whenever twice as many are known: a few times in all, however many there are. */
 void launcher_take_durations(struct gd_launcher *l)
 {
-	if (!l->durations)
-		return;
-	size_t asked = durations_asked(l->durations);
-	for (; l->durations_taken < asked; l->durations_taken++) {
-		size_t i = durations_file(l->durations, l->durations_taken);
-		double seconds = durations_get(l->durations, i);
-		if (seconds >= 0 && !found_has_seconds(l->todo[i]))
-			launcher_set_seconds(l, i, seconds);
+	if (l->durations) {
+		take_durations(l);
+		size_t asked = l->durations_taken;
+		bool more = asked >= 2 * l->durations_sorted + SORT_AGAIN_MIN ||
+			    (durations_is_over(l->durations) && l->durations_sorted < asked);
+		bool by_length = l->options.balance == GD_BALANCE_LONGEST_FIRST;
+		if (by_length && more && launch_queue_left(&l->queue) > 0 && launcher_sort_rest(l) == 0)
+			l->durations_sorted = asked;
 	}
-	bool by_length = l->options.balance == GD_BALANCE_LONGEST_FIRST && !l->options.strategy;
-	bool more = asked >= 2 * l->durations_sorted + SORT_AGAIN_MIN ||
-		    (asked == l->num_todo && l->durations_sorted < asked);
-	if (by_length && more && l->next < l->num_todo && sort_rest(l) == 0)
-		l->durations_sorted = asked;
+	read_durations(l); /* a thread: the workers are forked already */
 }

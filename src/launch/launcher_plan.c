@@ -65,7 +65,7 @@ static bool is_stopped(void *context)
 	return atomic_load(&l->stops) > 0;
 }
 
-static int find_files(struct gd_launcher *l, struct gd_error *err)
+static int find_inputs(struct gd_launcher *l, struct gd_error *err)
 {
 	const struct gd_launch_options *o = &l->options;
 	const struct gd_find_options find = {
@@ -89,16 +89,14 @@ static int read_history(struct gd_launcher *l, struct gd_error *err)
 	int n = snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return error_set(err, -ENAMETOOLONG, "output folder '%s': the name is too long", l->options.output_dir);
-	l->history.checked = !l->options.trust_output_dir;
-	int r = history_load(&l->history, path, err);
+	int r = history_load(&l->history, path, !l->options.trust_output_dir, err);
 	if (r == 0 && l->history.bad_lines)
 		launcher_warn(l, "'%s': %llu bad lines skipped, the first is line %llu", path,
 			(unsigned long long)l->history.bad_lines, (unsigned long long)l->history.first_bad_line);
 	return r;
 }
 
-/* Same file, same worker and settings, and what it wrote is still there. */
-static bool is_done(const struct gd_launcher *l, int root, const struct gd_found *f, const struct history_entry *e)
+bool launcher_is_done(const struct gd_launcher *l, int root, const struct gd_found *f, const struct history_entry *e)
 {
 	return e && e->done && e->size_bytes == f->size_bytes && e->mtime_ns == f->mtime_ns &&
 	       strcmp(e->fingerprint, l->fingerprint) == 0 && faccessat(root, e->output, F_OK, 0) == 0;
@@ -115,7 +113,8 @@ static int claim_outputs(struct gd_launcher *l)
 }
 
 /* Earlier owners are known by their number in the history, new ones by numbers behind those. */
-static int choose_output(struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number)
+int launcher_choose_output(
+	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number)
 {
 	if (e) {
 		const size_t *owner = path_map_get(&l->outputs.owners, e->output);
@@ -154,12 +153,13 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	const struct gd_files *files = l->files;
 	l->todo = calloc(files->count + 1, sizeof(*l->todo));
 	l->output_of = calloc(files->count + 1, sizeof(*l->output_of));
+	l->todo_capacity = l->output_capacity = files->count + 1;
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
 	cleanup_(closep) int root = open(l->options.output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
 		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours, and const for others only */
 		const struct history_entry *e = history_find(&l->history, f->path);
-		if (!l->options.force && is_done(l, root, f, e)) {
+		if (!l->options.force && launcher_is_done(l, root, f, e)) {
 			l->num_skipped++;
 			continue;
 		}
@@ -168,7 +168,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 			*ret_input = e->input;
 		}
 		l->todo[l->num_todo] = f;
-		r = choose_output(l, f, e, l->num_todo);
+		r = launcher_choose_output(l, f, e, l->num_todo);
 		if (r == 0)
 			l->num_todo++;
 	}
@@ -179,21 +179,13 @@ void launcher_drop_plan(struct gd_launcher *l)
 {
 	gd_files_free(l->files);
 	l->files = NULL;
-	int fd = l->history.fd;
-	struct text pending = l->history.pending;
-	struct history_lock lock = l->history.lock;
-	l->history.fd = -1;
-	l->history.lock = (struct history_lock){.fd = -1};
-	l->history.pending = (struct text){0};
 	history_finish(&l->history);
-	l->history.fd = fd;
-	l->history.lock = lock;
-	l->history.pending = pending;
 	outputs_finish(&l->outputs);
 	free(l->todo);
 	free(l->output_of);
 	l->todo = NULL;
 	l->output_of = NULL;
+	l->todo_capacity = l->output_capacity = 0;
 	l->num_todo = l->num_skipped = 0;
 	l->planned = false;
 }
@@ -201,7 +193,7 @@ void launcher_drop_plan(struct gd_launcher *l)
 int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 {
 	launcher_drop_plan(l);
-	int r = find_files(l, err);
+	int r = find_inputs(l, err);
 	if (r == 0)
 		r = read_history(l, err);
 	if (r < 0)
@@ -213,7 +205,7 @@ int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 		return error_set(err, r, "planning the work on %zu files: %s", l->files->count, error_words(r));
 	if (replaced && !l->options.force)
 		return error_set(err, -EINVAL,
-			"output folder '%s' has the results of %zu files of the same names from '%s'; another --output-dir keeps them, --force replaces them",
+			"output folder '%s' has the results of %zu files of the same names from '%s'; choose another output_dir to keep them, or set force to replace them",
 			l->options.output_dir, replaced, input);
 	count_earlier(l);
 	l->planned = true;

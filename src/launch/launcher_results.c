@@ -20,28 +20,44 @@ void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told)
 {
 	const struct gd_found *f = l->todo[i];
 	double seconds = told >= 0 ? told : found_has_seconds(f) ? f->seconds : -1;
-	if (seconds < 0 && l->durations)
-		seconds = durations_get(l->durations, i);
+	bool asked = l->durations && i >= l->durations_first && i < l->durations_end;
+	if (seconds < 0 && l->options.seconds)
+		seconds = asked ? durations_get(l->durations, i - l->durations_first) : i >= l->durations_end ? -2 : -1;
 	if (seconds < -1) {
 		cleanup_(text_finish) struct text path = {0};
 		text_appendf(&path, "%s/%s", l->files->folder, f->path);
 		if (text_error(&path) || l->options.seconds(l->options.context, text_string(&path), &seconds) < 0)
 			seconds = -1;
 	}
-	if (l->durations)
-		durations_known(l->durations, i, seconds);
+	if (asked)
+		durations_known(l->durations, i - l->durations_first, seconds);
 	if (seconds >= 0 && !(found_has_seconds(f) && seconds == f->seconds))
 		launcher_set_seconds(l, i, seconds);
 }
 
 void launcher_flush_history(struct gd_launcher *l)
 {
-	int r = history_flush(&l->history);
+	int r = history_writer_flush(&l->writer);
 	if (r == 0 || l->history_error)
 		return;
 	l->history_error = r;
 	launcher_warn(l, "recording results in '%s/" HISTORY_NAME "': %s; it is tried again with each result",
 		l->options.output_dir, error_words(r));
+}
+
+#define MOST_NOTES 10 /* warnings that are passed on; the rest is in the workers' logs */
+
+void launcher_take_note(struct gd_launcher *l, const struct gd_event *e, const struct worker_note *note)
+{
+	if (e->slot >= 0 && (size_t)e->slot < l->num_workers)
+		l->reloading_ns[e->slot] += note->loading_ns;
+	l->reloaded_ns += note->loading_ns;
+	if (!note->warning[0] || l->worker_notes > MOST_NOTES)
+		return;
+	if (l->worker_notes++ < MOST_NOTES)
+		launcher_warn(l, "the worker on GPU %d: %s", e->gpu, note->warning);
+	else
+		launcher_warn(l, "further warnings of workers are in their logs only");
 }
 
 /* Files of a batch begin together; each has the time since the answer before it. */
@@ -53,6 +69,8 @@ static double processing_seconds(struct gd_launcher *l, const struct gd_event *e
 	uint64_t from_ns = *last_end_ns > e->started_ns ? *last_end_ns : e->started_ns;
 	if (e->ended_ns > *last_end_ns)
 		*last_end_ns = e->ended_ns;
+	from_ns += l->reloading_ns[e->slot];
+	l->reloading_ns[e->slot] = 0;
 	return e->ended_ns > from_ns ? (double)(e->ended_ns - from_ns) / (double)NS_PER_S : 0;
 }
 
@@ -79,12 +97,13 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 		.done = !error,
 	};
 	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
-	history_add(&l->history, &entry, (int)result.gpu, e ? e->attempt : 0, error);
+	history_writer_add(&l->writer, &entry, (int)result.gpu, e ? e->attempt : 0, error);
 	launch_amount_add(&l->done, f);
 	/* Without memory the file counts as left. */
 	(void)gd_balancer_add(l->balancer, &result);
 	if (l->options.on_result)
 		l->options.on_result(l->options.context, &result);
+	launcher_watch_ended(l, i);
 }
 
 void launcher_check_failures(struct gd_launcher *l)
@@ -98,6 +117,6 @@ void launcher_check_failures(struct gd_launcher *l)
 	l->enough = true;
 	launcher_stop_pool(l, 1);
 	if (!l->reason[0])
-		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failures, as --max-failures says",
-			(unsigned long long)s.files_failed);
+		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failure%s, as max_failures says",
+			(unsigned long long)s.files_failed, s.files_failed == 1 ? "" : "s");
 }

@@ -20,7 +20,7 @@
 
 bool launcher_is_ending(const struct gd_launcher *l)
 {
-	return l->stops_done > 0 || l->enough || l->no_worker;
+	return l->stops_done > 0 || l->enough || l->no_worker_left;
 }
 
 /* ---- What the pool tells ------------------------------------------------------ */
@@ -39,7 +39,7 @@ static int on_failure(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
 	if (e->failure == GD_FAILURE_NO_WORKER)
-		l->no_worker = true;
+		l->no_worker_left = true;
 	if (e->failure == GD_FAILURE_CANCELLED || e->failure == GD_FAILURE_NO_WORKER || l->pool_stops > 1)
 		return 0;
 	launcher_put_result(l, (size_t)(uintptr_t)e->tag, e, e->message[0] ? e->message : gd_failure_name(e->failure));
@@ -53,6 +53,16 @@ static int on_setup_fail(void *context, const struct gd_event *e)
 	launcher_warn(l, "the worker on GPU %d is lost: %s", e->gpu, e->message);
 	if (!l->reason[0])
 		snprintf(l->reason, sizeof(l->reason), "%s", e->message);
+	return 0;
+}
+
+/* Of gpuq-worker; hooks of other programs may send anything. */
+static int on_message(void *context, const struct gd_event *e)
+{
+	struct gd_launcher *l = context;
+	struct worker_note note;
+	if (l->worker.kind == LAUNCH_PROGRAM && worker_note_read(&e->result, &note) == 0)
+		launcher_take_note(l, e, &note);
 	return 0;
 }
 
@@ -75,30 +85,56 @@ static void apply_stops(struct gd_launcher *l)
 		(void)!read(l->stop_fd, &count, sizeof(count));
 }
 
+bool launcher_has_no_work(const struct gd_launcher *l)
+{
+	return gd_pool_outstanding(l->pool) == 0 && launch_queue_left(&l->queue) == 0;
+}
+
+static bool is_loading(const struct gd_launcher *l)
+{
+	for (size_t i = 0; i < l->num_workers; i++) {
+		struct gd_worker_stats w;
+		if (gd_pool_worker_stats(l->pool, (int)i, &w, sizeof(w)) == 0 && w.state == GD_WORKER_STATE_STARTING)
+			return true;
+	}
+	return false;
+}
+
+/* Only a watched folder leaves workers without work; the loading of models has a name of its own. */
+static void measure_idle(struct gd_launcher *l)
+{
+	uint64_t now = clock_now_ns();
+	if (l->idle_since_ns)
+		l->idle_ns += now - l->idle_since_ns;
+	l->idle_since_ns = l->watch && launcher_has_no_work(l) && !is_loading(l) ? now : 0;
+}
+
 static bool is_over(const struct gd_launcher *l)
 {
-	return gd_pool_outstanding(l->pool) == 0 && (l->next == l->num_todo || launcher_is_ending(l));
+	return launcher_is_ending(l) ? gd_pool_outstanding(l->pool) == 0 : !l->watch && launcher_has_no_work(l);
 }
 
 static void wait_for_news(const struct gd_launcher *l)
 {
 	struct pollfd fds[] = {
-		{.fd = gd_pool_fd(l->pool), .events = POLLIN},
-		{.fd = l->stop_fd, .events = POLLIN},
+		{.fd = gd_pool_fd(l->pool), .events = POLLIN}, {.fd = l->stop_fd, .events = POLLIN},
+		{.fd = launcher_watch_fd(l), .events = POLLIN}, /* -1 is ignored */
 	};
-	(void)poll(fds, 2, ROUND_MS); /* interrupted: one looks once more */
+	(void)poll(fds, 3, ROUND_MS); /* interrupted: one looks once more */
 }
 
 static void work(struct gd_launcher *l)
 {
 	for (;;) {
 		apply_stops(l);
+		launcher_watch_turn(l);
 		launcher_take_durations(l);
-		launcher_feed(l);
 		int n = gd_pool_poll(l->pool, 0, 0);
 		if (n == -ENODEV)
-			l->no_worker = true;
+			l->no_worker_left = true;
+		launcher_feed(l); /* after the poll, which has seen who is free */
 		launcher_flush_history(l);
+		measure_idle(l);
 		if (is_over(l))
 			return;
 		launcher_progress(l, false);
@@ -142,15 +178,12 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);
-	l->history.checked = !l->options.trust_output_dir;
-	r = history_open(&l->history, path, err);
+	r = history_writer_open(&l->writer, path, !l->options.trust_output_dir, err);
 	if (r < 0)
 		return r;
-	/* Somebody else was there between our look and our lock. */
-	struct stat st;
-	if (fstat(l->history.fd, &st) == 0 && (uint64_t)st.st_size != l->history.size_read)
-		return launcher_plan(l, err);
-	return 0;
+	/* Another launcher wrote between our look and our lock: its results count. */
+	int64_t size = history_writer_size(&l->writer);
+	return size >= 0 && (uint64_t)size != l->history.size_read ? launcher_plan(l, err) : 0;
 }
 
 static int open_input(struct gd_launcher *l, struct gd_error *err)
@@ -162,23 +195,14 @@ static int open_input(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
-static int make_order(struct gd_launcher *l, struct gd_error *err)
+static int fill_queue(struct gd_launcher *l, struct gd_error *err)
 {
-	const struct gd_launch_options *o = &l->options;
-	const struct gd_found *const *todo = (const struct gd_found *const *)l->todo;
-	l->order = calloc(l->num_todo + 1, sizeof(*l->order));
-	l->submitted = calloc(l->num_todo + 1, sizeof(*l->submitted));
-	int r = l->order && l->submitted ? 0 : -ENOMEM;
-	if (r == 0 && !o->strategy)
-		r = gd_balance_order(todo, l->num_todo, o->balance, l->order);
-	if (r == 0 && o->strategy) {
-		cleanup_(freep) size_t *gpus = calloc(l->num_todo + 1, sizeof(*gpus));
-		r = gpus ? o->strategy(o->context, todo, l->num_todo, l->gpus->count, gpus) : -ENOMEM;
-		if (r >= 0)
-			r = gd_share_order(gpus, l->num_todo, l->gpus->count, l->order);
-	}
-	for (size_t i = 0; r == 0 && i < l->num_todo; i++)
+	cleanup_(freep) size_t *numbers = calloc(l->num_todo + 1, sizeof(*numbers));
+	for (size_t i = 0; numbers && i < l->num_todo; i++) {
+		numbers[i] = i;
 		launch_amount_add(&l->total, l->todo[i]);
+	}
+	int r = numbers ? launcher_queue_files(l, numbers, l->num_todo) : -ENOMEM;
 	return r < 0 ? error_set(err, r, "sharing out %zu files: %s", l->num_todo, error_words(r)) : 0;
 }
 
@@ -216,10 +240,11 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.workers_per_gpu = o->workers_per_gpu,
 		.settings = o->settings,
 		.num_settings = o->num_settings,
-		.total_tasks = l->num_todo,
+		.total_tasks = o->watch ? 0 : l->num_todo,
 		.retries = o->retries,
 		.task_timeout_ms = o->task_timeout_ms,
 		.setup_timeout_ms = o->setup_timeout_ms,
+		.setup_concurrency = o->setup_concurrency,
 		.output = o->output,
 		.output_dir = o->output == GD_OUTPUT_FILES ? text_string(&logs) : NULL,
 	};
@@ -229,6 +254,7 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.on_success = on_success,
 		.on_error = on_failure,
 		.on_timeout = on_failure,
+		.on_message = on_message,
 		.on_setup_fail = on_setup_fail,
 	};
 	r = gd_pool_open(&pool, &callbacks, &l->pool, err);
@@ -246,7 +272,8 @@ static int watch_workers(struct gd_launcher *l, struct gd_error *err)
 	l->worker_states = calloc(l->num_workers + 1, sizeof(*l->worker_states));
 	l->worker_list = calloc(l->num_workers + 1, sizeof(*l->worker_list));
 	l->last_end_ns = calloc(l->num_workers + 1, sizeof(*l->last_end_ns));
-	if (!l->worker_states || !l->worker_list || !l->last_end_ns)
+	l->reloading_ns = calloc(l->num_workers + 1, sizeof(*l->reloading_ns));
+	if (!l->worker_states || !l->worker_list || !l->last_end_ns || !l->reloading_ns)
 		return error_set(err, -ENOMEM, "no memory for %zu workers", l->num_workers);
 	for (size_t i = 0; i < l->num_workers; i++) {
 		struct launcher_worker *w = &l->worker_states[i];
@@ -256,21 +283,13 @@ static int watch_workers(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
-static void read_durations(struct gd_launcher *l)
-{
-	const struct gd_launch_options *o = &l->options;
-	if (o->seconds && durations_start(l->files->folder, (const struct gd_found *const *)l->todo, l->order,
-				  l->num_todo, o->seconds, o->context, &l->durations) < 0)
-		l->durations = NULL; /* the sizes must do */
-}
-
 static int begin(struct gd_launcher *l, struct gd_error *err)
 {
 	int r = open_history(l, err);
 	if (r == 0)
 		r = open_input(l, err);
-	if (r == 0)
-		r = make_order(l, err);
+	if (r == 0) /* after open_history(), which may plan again */
+		r = fill_queue(l, err);
 	if (r == 0)
 		r = make_balancer(l, err);
 	if (r == 0)
@@ -279,7 +298,8 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 		r = watch_workers(l, err);
 	if (r < 0)
 		return r;
-	read_durations(l); /* after the workers: a program with threads does not fork well */
+	if (l->options.watch && (r = launcher_watch_open(l)) < 0)
+		return error_set(err, r, "watching '%s': %s", l->options.input_dir, error_words(r));
 	const struct history_run run = {
 		.input = l->files->folder,
 		.worker = text_string(&l->worker_words),
@@ -287,7 +307,7 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 		.settings = l->options.settings,
 		.num_settings = l->options.num_settings,
 	};
-	history_add_run(&l->history, &run);
+	history_writer_add_run(&l->writer, &run);
 	return 0;
 }
 
@@ -295,7 +315,7 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 static void end_history(struct gd_launcher *l)
 {
 	launcher_flush_history(l);
-	unsigned long long lost = history_unwritten(&l->history);
+	unsigned long long lost = history_writer_unwritten(&l->writer);
 	if (lost) {
 		l->unrecorded = lost;
 		launcher_warn(l,
@@ -304,13 +324,14 @@ static void end_history(struct gd_launcher *l)
 			lost, l->options.output_dir, error_words(l->history_error));
 		return;
 	}
-	int r = history_sync(&l->history);
+	int r = history_writer_sync(&l->writer);
 	if (r < 0)
 		launcher_warn(l, "writing '%s/" HISTORY_NAME "' to disk: %s", l->options.output_dir, error_words(r));
 }
 
 static int end(struct gd_launcher *l, struct gd_error *err)
 {
+	launcher_look_at_workers(l);
 	gd_balancer_stop_clock(l->balancer);
 	struct gd_error why = {0};
 	if (gd_pool_close(l->pool, NULL, 0, &why) < 0)
@@ -325,7 +346,7 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	/* A stop that came when all was done anyway has interrupted nothing. */
 	if (atomic_load(&l->stops) > 0 && summary.files_left > 0)
 		return error_set(err, -ECANCELED, "interrupted");
-	if (l->no_worker)
+	if (l->no_worker_left)
 		return error_set(err, -ECHILD, "no worker is left: %s", l->reason[0] ? l->reason : "all have ended");
 	if (l->enough)
 		return error_set(err, -EDQUOT, "%s", l->reason);
@@ -342,11 +363,13 @@ int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
 {
 	if (l->has_run)
 		return error_set(err, -EALREADY, "a launcher runs once");
+	if (l->no_worker.code)
+		return error_set(err, l->no_worker.code, "%s", l->no_worker.message);
 	int r = l->planned ? 0 : launcher_plan(l, err);
 	if (r < 0)
 		return r;
 	l->has_run = true;
-	r = l->num_todo == 0 ? make_balancer(l, err) : begin(l, err);
+	r = l->num_todo == 0 && !l->options.watch ? make_balancer(l, err) : begin(l, err);
 	if (r < 0) {
 		(void)gd_pool_close(l->pool, NULL, 0, NULL);
 		l->pool = NULL;
@@ -358,7 +381,6 @@ int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
 	l->begun = true;
 	if (!l->pool)
 		return 0;
-	if (l->num_todo > 0)
-		work(l);
+	work(l);
 	return end(l, err);
 }

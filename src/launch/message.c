@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/json_put.h"
-#include "base/json_read.h"
 #include "base/utf8.h"
 
 /* ---- Writing ------------------------------------------------------------ */
@@ -63,11 +62,19 @@ void message_put_task(struct text *t, uint64_t id, const struct gd_file *file)
 	text_append_char(t, '\n');
 }
 
+void message_put_items(struct text *t, uint64_t id, const char *values, size_t size)
+{
+	text_append_string(t, "{\"type\":\"items\"");
+	json_put_int(t, "id", (int64_t)id);
+	json_put_raw(t, "items", values, size);
+	text_append(t, "}\n", 2);
+}
+
 /* ---- Reading ------------------------------------------------------------ */
 
 /* The members that we know. */
 struct members {
-	struct json_value type, id, ok, duration, error;
+	struct json_value type, id, ok, duration, error, results, errors, oom;
 };
 
 static int read_members(const char *line, size_t size, struct members *ret)
@@ -86,15 +93,21 @@ static int read_members(const char *line, size_t size, struct members *ret)
 			ret->duration = value;
 		else if (json_is(&key, "error"))
 			ret->error = value;
+		else if (json_is(&key, "results"))
+			ret->results = value;
+		else if (json_is(&key, "errors"))
+			ret->errors = value;
+		else if (json_is(&key, "oom"))
+			ret->oom = value;
 	}
 	return r < 0 ? r : json_end(&c);
 }
 
-static int copy_error(const struct json_value *v, struct message *m)
+int message_copy_error(const struct json_value *v, char *to, size_t room)
 {
 	if (v->type != JSON_STRING) {
 		/* An object or null, as libraries have them: better than nothing. */
-		utf8_copy_line(m->error, sizeof(m->error), v->type ? v->data : "", v->type ? v->size : 0);
+		utf8_copy_line(to, room, v->type ? v->data : "", v->type ? v->size : 0);
 		return 0;
 	}
 	cleanup_(freep) char *bytes = malloc(v->size + 1);
@@ -107,7 +120,7 @@ static int copy_error(const struct json_value *v, struct message *m)
 	for (size_t i = 0; i < size; i++)
 		if (bytes[i] == '\n' || bytes[i] == '\r' || bytes[i] == '\t')
 			bytes[i] = ' ';
-	utf8_copy_line(m->error, sizeof(m->error), bytes, size);
+	utf8_copy_line(to, room, bytes, size);
 	return 0;
 }
 
@@ -129,7 +142,11 @@ static int read_answer(const struct members *in, struct message *m, const char *
 		*ret_why = "its \"duration\" is no number of seconds";
 		return -EBADMSG;
 	}
-	return copy_error(&in->error, m);
+	m->results = in->results;
+	m->errors = in->errors;
+	int r = message_copy_error(&in->error, m->error, sizeof(m->error));
+	m->out_of_memory = !m->ok && (in->oom.type == JSON_TRUE || strcasestr(m->error, "out of memory"));
+	return r;
 }
 
 int message_read(const char *line, size_t size, struct message *ret, const char **ret_why)
@@ -149,7 +166,7 @@ int message_read(const char *line, size_t size, struct message *ret, const char 
 		m.kind = MESSAGE_READY;
 	} else if (json_is(&in.type, "error")) {
 		m.kind = MESSAGE_ERROR;
-		r = copy_error(&in.error, &m);
+		r = message_copy_error(&in.error, m.error, sizeof(m.error));
 	} else {
 		m.kind = MESSAGE_OTHER;
 	}

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json_read.h"
 #include "base/text.h"
 #include "gpu_dispatch_launch.h"
 
@@ -17,6 +18,8 @@
 void message_put_setup(
 	struct text *t, int gpu, int device, int64_t seed, const struct gd_setting *settings, size_t num_settings);
 void message_put_task(struct text *t, uint64_t id, const struct gd_file *file);
+/* values: the items as a JSON array. */
+void message_put_items(struct text *t, uint64_t id, const char *values, size_t size);
 
 enum message_kind {
 	MESSAGE_READY = 1,
@@ -29,8 +32,11 @@ struct message {
 	enum message_kind kind;
 	int64_t id;
 	bool ok;
-	double seconds;  /* of audio, or -1 */
-	char error[768]; /* printable, on one line */
+	double seconds;     /* of audio, or -1 */
+	char error[768];    /* printable, on one line */
+	bool out_of_memory; /* that was the reason */
+	/* Of an answer to items, where they are there: slices of the line. */
+	struct json_value results, errors;
 };
 
 /*
@@ -38,5 +44,8 @@ struct message {
  * wrong in it; ret_why then says what, as the end of a sentence.
  */
 int message_read(const char *line, size_t size, struct message *ret, const char **ret_why);
+
+/* The reason that an item of `errors` gives, printable, on one line, as in `error` above. 0 or -ENOMEM. */
+int message_copy_error(const struct json_value *v, char *to, size_t room);
 
 #endif

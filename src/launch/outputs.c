@@ -50,10 +50,19 @@ static bool is_below(const char *path)
 
 bool outputs_is_reserved(const char *path)
 {
+	size_t first = strcspn(path, "/");
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
-		if (strcmp(path, reserved[i]) == 0)
+		if (strlen(reserved[i]) == first && strncmp(path, reserved[i], first) == 0)
 			return true;
 	return false;
+}
+
+/* Files in a folder whose name is reserved have their results in "launch.logs~/…". */
+static void leave_reserved(const char *path, char ret[PATH_MAX + 8])
+{
+	size_t first = strcspn(path, "/");
+	bool reserved_folder = path[first] && outputs_is_reserved(path);
+	snprintf(ret, PATH_MAX + 8, "%.*s%s%s", (int)first, path, reserved_folder ? "~" : "", path + first);
 }
 
 int outputs_claim(struct outputs *o, const char *output, size_t file)
@@ -79,14 +88,15 @@ static int try_output(struct outputs *o, const char *output, size_t file, const 
 	return 1;
 }
 
-int outputs_choose(struct outputs *o, const char *path, size_t file, const char **ret)
+int outputs_choose(struct outputs *o, const char *wanted, size_t file, const char **ret)
 {
-	char output[PATH_MAX + 32];
+	char path[PATH_MAX + 8], output[PATH_MAX + 32];
+	if (strlen(wanted) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	leave_reserved(wanted, path);
 	size_t stem;
 	const char *name = outputs_stem(path, &stem);
 	size_t before = (size_t)(name - path);
-	if (before + stem >= PATH_MAX)
-		return -ENAMETOOLONG;
 	snprintf(output, sizeof(output), "%.*s", (int)(before + stem), path);
 	int r = try_output(o, output, file, ret);
 	if (r == 0) {
@@ -106,8 +116,11 @@ static bool is_ours(const struct stat *st)
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-/* Opens the folder `name`, which may be a link of ours, and makes it if it is missing. */
-static int enter_folder(int dir_fd, const char *name, int *ret_fd, const char **ret_objection)
+/*
+ * Opens the folder `name`, which may be a link of ours, and makes it if it is missing. check_above: no other user may
+ * be able to replace a directory through which the link leads.
+ */
+static int enter_folder(int dir_fd, const char *name, bool check_above, int *ret_fd, const char **ret_objection)
 {
 	struct stat st;
 	/* Not for the group, whatever the umask says: workers follow the links that they find there. */
@@ -116,15 +129,14 @@ static int enter_folder(int dir_fd, const char *name, int *ret_fd, const char **
 	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (S_ISLNK(st.st_mode) && !is_ours(&st)) {
-		*ret_objection = "leads through a symbolic link of another user";
-		return -EPERM;
-	}
 	if (S_ISLNK(st.st_mode)) {
 		close_fd(&fd);
-		fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0)
-			return -errno;
+		int r = trust_open_directory_at(dir_fd, name, check_above, &fd, NULL);
+		if (r == -EPERM)
+			*ret_objection =
+				"leads through a symbolic link of another user or a directory that others can write";
+		if (r < 0)
+			return r;
 	} else if (!S_ISDIR(st.st_mode)) {
 		return -ENOTDIR;
 	}
@@ -144,7 +156,7 @@ int outputs_make_result_folder(int root_fd, const char *path, bool trust, const 
 			return -ENAMETOOLONG;
 		memcpy(name, p, length);
 		name[length] = '\0';
-		int r = enter_folder(fd < 0 ? root_fd : fd, name, &next, ret_objection);
+		int r = enter_folder(fd < 0 ? root_fd : fd, name, !trust, &next, ret_objection);
 		if (r < 0)
 			return r;
 		close_fd(&fd);
@@ -169,7 +181,7 @@ int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)
 		return error_set(err, r, "output folder '%s': %s", path, error_words(r));
 	if (r == -EPERM || objection)
 		return error_set(err, -EPERM,
-			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files; choose another --output-dir, or use --trust if you accept that",
+			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files; choose another output_dir, or set trust_output_dir if you accept that",
 			path, objection ? "it " : "", objection ? objection : why.message);
 	*ret_fd = take_fd(&fd);
 	return 0;
@@ -180,11 +192,13 @@ int outputs_make_private(int dirfd, const char *path)
 	struct stat st;
 	if (mkdirat(dirfd, path, 0700) == 0)
 		return 0;
-	if (errno != EEXIST || fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	cleanup_(closep) int fd = -1;
+	int r = errno == EEXIST ? trust_open_directory_at(dirfd, path, false, &fd, NULL) : -errno;
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!is_ours(&st))
-		return -EPERM;
-	return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+	return is_ours(&st) ? 0 : -EPERM;
 }
 
 int outputs_make_folder(int dirfd, const char *path)

@@ -50,7 +50,8 @@ int outputs_make_result_folder(int root_fd, const char *path, bool trust, const 
  */
 int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err);
 
-/* The folder `path` in that of `dirfd`, for the user alone. -EPERM: it is there and another user has made it. */
+/* The folder `path` in that of `dirfd`, for the user alone. -EPERM: it is there and another user has made it, or a link
+ * on the way to it. */
 int outputs_make_private(int dirfd, const char *path);
 
 /* Makes the folder `path`, below that of `dirfd`, with those above it, as far as they are not there. */

@@ -14,7 +14,7 @@ void path_map_finish(struct path_map *m)
 
 static struct path_map_slot *find_slot(const struct path_map *m, const char *path)
 {
-	size_t i = hash_bytes(path, strlen(path)).a & (m->room - 1);
+	size_t i = hash_seeded(path, strlen(path), m->seed) & (m->room - 1);
 	while (m->slots[i].path && strcmp(m->slots[i].path, path) != 0)
 		i = (i + 1) & (m->room - 1);
 	return &m->slots[i];
@@ -23,6 +23,7 @@ static struct path_map_slot *find_slot(const struct path_map *m, const char *pat
 static bool grow(struct path_map *m)
 {
 	struct path_map larger = {.room = m->room ? 2 * m->room : 64, .count = m->count};
+	larger.seed = m->seed ? m->seed : hash_seed();
 	larger.slots = calloc(larger.room, sizeof(*larger.slots));
 	if (!larger.slots)
 		return false;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct path_map_slot {
 	const char *path; /* NULL: free */
@@ -15,6 +16,7 @@ struct path_map {
 	struct path_map_slot *slots;
 	size_t room; /* a power of two, or 0 */
 	size_t count;
+	uint64_t seed; /* of its hashes: others choose the names of files */
 };
 
 void path_map_finish(struct path_map *m);

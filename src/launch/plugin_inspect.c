@@ -7,6 +7,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,12 +27,14 @@ extern char **environ;
 
 /* ---- Starting ----------------------------------------------------------- */
 
-static int add_actions(posix_spawn_file_actions_t *actions, int report_fd)
+static int add_actions(posix_spawn_file_actions_t *actions, int report_fd, int settings_fd)
 {
 	int r = 0;
 	/* Nothing that a constructor reads or prints concerns the caller. */
 	for (int fd = 0; r == 0 && fd <= STDERR_FILENO; fd++)
 		r = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+	if (r == 0 && settings_fd >= 0)
+		r = posix_spawn_file_actions_adddup2(actions, settings_fd, STDIN_FILENO);
 	return r ? r : posix_spawn_file_actions_adddup2(actions, report_fd, PLUGIN_REPORT_FD);
 }
 
@@ -50,7 +54,7 @@ static int set_attributes(posix_spawnattr_t *attributes)
 			   attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 }
 
-static int spawn(const char *helper, const char *path, int report_fd, pid_t *ret)
+static int spawn(const char *helper, const char *path, int report_fd, int settings_fd, pid_t *ret)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -63,7 +67,7 @@ static int spawn(const char *helper, const char *path, int report_fd, pid_t *ret
 		posix_spawn_file_actions_destroy(&actions);
 		return -r;
 	}
-	r = add_actions(&actions, report_fd);
+	r = add_actions(&actions, report_fd, settings_fd);
 	if (r == 0)
 		r = set_attributes(&attributes);
 	if (r == 0)
@@ -123,7 +127,24 @@ static bool reap(const struct pidref *child, int *ret_status)
 	return waitpid(child->pid, ret_status, WNOHANG) == child->pid;
 }
 
-int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err)
+/* A file in memory with the settings, to be read from its beginning. */
+static int write_settings(const struct plugin_settings *settings)
+{
+	cleanup_(closep) int fd = file_above_stdio(memfd_create("settings", MFD_CLOEXEC));
+	int r = fd < 0 ? fd : settings->count ? 0 : file_write_all(fd, "", 1);
+	for (size_t i = 0; r == 0 && i < settings->count; i++) {
+		const struct gd_setting *s = &settings->list[i];
+		r = file_write_all(fd, s->key, strlen(s->key) + 1);
+		if (r == 0)
+			r = file_write_all(fd, s->value, strlen(s->value) + 1);
+	}
+	if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
+		r = -errno;
+	return r < 0 ? r : take_fd(&fd);
+}
+
+int plugin_inspect(const char *path, const struct plugin_settings *settings, int limit_ms, struct plugin_facts *ret,
+	struct gd_error *err)
 {
 	char helper[PATH_MAX];
 	int r = helper_find(WORKER_HELPER, WORKER_HELPER_PATH, helper, sizeof(helper), err);
@@ -134,8 +155,12 @@ int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, str
 		return error_set(err, -errno, "no pipe could be made: %s", error_words(-errno));
 	cleanup_(closep) int ours = file_above_stdio(fds[0]);
 	cleanup_(closep) int theirs = file_above_stdio(fds[1]);
+	cleanup_(closep) int settings_fd = settings ? write_settings(settings) : -1;
 	pid_t pid = 0;
-	r = ours < 0 ? ours : theirs < 0 ? theirs : spawn(helper, path, theirs, &pid);
+	r = ours < 0                      ? ours
+	    : theirs < 0                  ? theirs
+	    : settings && settings_fd < 0 ? settings_fd
+					  : spawn(helper, path, theirs, settings_fd, &pid);
 	if (r < 0)
 		return error_set(err, r, "'%s' could not be started: %s", helper, error_words(r));
 	close_fd(&theirs);

@@ -18,18 +18,30 @@ struct plugin_facts {
 	char about[200]; /* its description of itself, printable; "" if it has none */
 };
 
-/* `limit_ms`: how long loading it may take. */
-int plugin_inspect(const char *path, int limit_ms, struct plugin_facts *ret, struct gd_error *err);
+/* Settings that the plug-in is asked to check; NULL in its place: it is only described. */
+struct plugin_settings {
+	const struct gd_setting *list; /* strings */
+	size_t count;
+};
+
+/* `limit_ms`: how long loading it, and its check, may take. */
+int plugin_inspect(const char *path, const struct plugin_settings *settings, int limit_ms, struct plugin_facts *ret,
+	struct gd_error *err);
 
 /* ---- For gpuq-worker ---- */
 
 #define PLUGIN_REPORT_FD 3
 
+/*
+ * Standard input is the settings: key and value of each, with their NULs; at least one byte, a NUL if there is no
+ * setting. Nothing at all: the plug-in's check is not called.
+ */
+
 /* Between programs of the same version; a report of another size is refused. */
 struct plugin_report {
 	size_t size;
-	int code; /* 0, or why it cannot be used */
-	char words[400];
+	int code;        /* 0, or why it cannot be used */
+	char words[508]; /* as in struct gd_error */
 	struct plugin_facts facts;
 };
 

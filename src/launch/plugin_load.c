@@ -6,7 +6,9 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -14,10 +16,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sized.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "launch/plugin_inspect.h"
 
-SIZED_NO_TAIL(gd_plugin, ops);
+SIZED_NO_TAIL(gd_plugin, check);
 
 #define SYMBOL     "gd_plugin_get"
 #define OLD_SYMBOL "gd_worker"
@@ -56,7 +59,7 @@ static int read_plugin(const struct gd_plugin *from, const char *path, struct gd
 	return r < 0 ? error_set(err, r, "the worker '%s': %s", path, why.message) : 0;
 }
 
-int plugin_load(const char *path, struct gd_worker_ops *ret, const char **ret_about, struct gd_error *err)
+int plugin_load(const char *path, struct gd_worker_ops *ret, struct gd_plugin *ret_plugin, struct gd_error *err)
 {
 	char here[PATH_MAX];
 	int n = snprintf(here, sizeof(here), "%s%s", strchr(path, '/') ? "" : "./", path);
@@ -83,9 +86,45 @@ int plugin_load(const char *path, struct gd_worker_ops *ret, const char **ret_ab
 	if (r < 0)
 		return r;
 	*ret = ops;
-	if (ret_about)
-		*ret_about = plugin.about;
+	if (ret_plugin)
+		*ret_plugin = plugin;
 	return 0;
+}
+
+/* Reads the settings from standard input. False if there is nothing: the plug-in is only described. */
+static bool read_settings(struct text *bytes, struct gd_setting **ret, size_t *ret_count)
+{
+	char buf[4096];
+	ssize_t n;
+	while ((n = read(STDIN_FILENO, buf, sizeof(buf))) > 0)
+		text_append(bytes, buf, (size_t)n);
+	struct gd_setting *list = calloc(bytes->length + 1, sizeof(*list));
+	if (text_error(bytes) || !list || bytes->length == 0) {
+		free(list);
+		return false;
+	}
+	size_t count = 0;
+	for (const char *p = bytes->data, *end = p + bytes->length; p < end && *p; count++) {
+		list[count].key = p;
+		p += strlen(p) + 1;
+		list[count].value = p;
+		p += strlen(p) + 1;
+	}
+	*ret = list;
+	*ret_count = count;
+	return true;
+}
+
+/* The plug-in's own look at what it needs. */
+static int run_check(const struct gd_plugin *plugin, const struct gd_setting *list, size_t count, struct gd_error *err)
+{
+	int r = plugin->check ? plugin->check(list, count, err) : 0;
+	err->message[sizeof(err->message) - 1] = '\0';
+	if (r > 0)
+		r = -EIO;
+	if (r < 0 && !err->message[0])
+		return error_set(err, r, "the worker's check failed: %s", error_words(r));
+	return r;
 }
 
 void plugin_report_main(const char *path)
@@ -98,8 +137,15 @@ void plugin_report_main(const char *path)
 	struct plugin_report report = {.size = sizeof(report)};
 	struct gd_error err = {0};
 	struct gd_worker_ops ops;
-	const char *about = NULL;
-	report.code = plugin_load(path, &ops, &about, &err);
+	struct gd_plugin plugin = {0};
+	struct text bytes = {0};
+	struct gd_setting *list = NULL;
+	size_t count = 0;
+	bool checks = read_settings(&bytes, &list, &count);
+	report.code = plugin_load(path, &ops, &plugin, &err);
+	if (report.code == 0 && checks)
+		report.code = run_check(&plugin, list, count, &err);
+	const char *about = plugin.about;
 	snprintf(report.words, sizeof(report.words), "%.*s", (int)sizeof(report.words) - 1, err.message);
 	if (report.code == 0) {
 		report.facts.has_batch = ops.process_batch != NULL;

@@ -5,8 +5,8 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* The hooks, which stay loaded; and its description in *ret_about, which may be NULL. */
-int plugin_load(const char *path, struct gd_worker_ops *ret, const char **ret_about, struct gd_error *err);
+/* The hooks, which stay loaded; and the plug-in itself in *ret_plugin, which may be NULL. */
+int plugin_load(const char *path, struct gd_worker_ops *ret, struct gd_plugin *ret_plugin, struct gd_error *err);
 
 /* Loads a plug-in and sends a struct plugin_report to the process that called plugin_inspect(). */
 _Noreturn void plugin_report_main(const char *path);

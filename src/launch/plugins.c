@@ -68,7 +68,7 @@ static int check_trust(struct plugin *p)
 	if (trust_check_path(p->path, &err) == 0)
 		return 0;
 	return asprintf(&p->refusal,
-		       "refusing to load '%s': %s; correct the permissions, or name the file if you trust it: --worker '%s'",
+		       "refusing to load '%s': %s; correct the permissions, or set plugin to '%s' if you trust it",
 		       p->path, err.message, p->path) < 0
 		       ? -ENOMEM
 		       : 0;
@@ -191,7 +191,7 @@ bool plugins_describe(const struct plugin *plugin, char *ret, size_t size)
 		snprintf(ret, size, "%s", plugin->refusal);
 		return false;
 	}
-	bool good = plugin_inspect(plugin->path, DESCRIBE_MS, &facts, &err) == 0;
+	bool good = plugin_inspect(plugin->path, NULL, DESCRIBE_MS, &facts, &err) == 0;
 	snprintf(ret, size, "%s", good ? facts.about : err.message);
 	return good;
 }
@@ -225,21 +225,19 @@ static int fail_unknown(const struct found *f, const char *name, struct gd_error
 		return error_set(err, -ENOENT, "there is no worker '%s'; did you mean '%s'?", name, meant);
 	if (count)
 		return error_set(err, -ENOENT,
-			"there is no worker '%s'; there are: %s; a file of your own is "
-			"--worker ./FILE.so",
-			name, text_string(&list));
+			"there is no worker '%s'; there are: %s; for a file of your own set plugin to ./FILE.so", name,
+			text_string(&list));
 	return error_set(err, -ENOENT,
-		"there is no worker '%s', nor is any installed; a file of your own is "
-		"--worker ./FILE.so",
-		name);
+		"there is no worker '%s', nor is any installed; for a file of your own set plugin to ./FILE.so", name);
 }
 
 static int fail_none(struct gd_error *err)
 {
 	return error_set(err, -ENOENT,
-		"no worker is given, and none for speech is installed; type a command for each file behind --, as in: "
-		"-- COMMAND {file} {output}; or --worker-command 'PROGRAM', or --worker FILE.so; or install one: "
-		"apt-get install libpocketsphinx-dev pocketsphinx-en-us, then build gpu_dispatch again");
+		"no worker is given and no speech recognizer is installed; install whisper.cpp (library and whisper.h) or the "
+		"packages libpocketsphinx-dev and pocketsphinx-en-us, then build gpu_dispatch again; models of whisper "
+		"(ggml-SIZE.bin) are searched in " PLUGINS_WHISPER_FOLDERS
+		"; or set command, program or plugin to a worker of your own");
 }
 
 int plugins_find(const char *name, char **ret_path, struct gd_error *err)

@@ -14,6 +14,11 @@
 
 #include "gpu_dispatch_launch.h"
 
+/* Where the plug-in whisper searches models, in words. */
+#define PLUGINS_WHISPER_FOLDERS                                                                                        \
+	"$WHISPER_MODEL_DIR, ~/.cache/whisper, ~/.cache/whisper.cpp, /usr/local/share/whisper.cpp/models and "         \
+	"/usr/share/whisper.cpp/models"
+
 struct plugin {
 	char *name;
 	char *path;
@@ -28,9 +33,8 @@ void plugins_free(struct plugin *plugins, size_t count);
 bool plugins_describe(const struct plugin *plugin, char *ret, size_t size);
 
 /*
- * The path of what --worker names: a file where a slash or ".so" is in it, else the
- * name of a plug-in. NULL: the one for speech, whisper before pocketsphinx. Release
- * with free(). Where there is none the error says what to type.
+ * The path of a plug-in: a name with a slash, or one that ends in ".so", is that file; any other is the name of a
+ * plug-in that is installed. NULL: the one for speech, whisper before pocketsphinx. Release with free().
  */
 int plugins_find(const char *name, char **ret_path, struct gd_error *err);
 

@@ -103,13 +103,13 @@ static int next_line(struct program *p, const char **ret_line, size_t *ret_size)
 		}
 		/* What it said last may have no newline. */
 		size_t size = newline ? (size_t)(newline - line) : have;
-		if (!newline && size <= PROGRAM_LINE_MAX && !(p->closed && size))
+		if (!newline && size <= p->line_max && !(p->closed && size))
 			return PROGRAM_NOTHING;
 		p->taken += newline ? size + 1 : size;
 		p->skipping = !newline && !p->closed;
 		*ret_line = line;
-		*ret_size = size < PROGRAM_LINE_MAX ? size : PROGRAM_LINE_MAX;
-		return size > PROGRAM_LINE_MAX ? PROGRAM_LONG_LINE : PROGRAM_LINE;
+		*ret_size = size < p->line_max ? size : p->line_max;
+		return size > p->line_max ? PROGRAM_LONG_LINE : PROGRAM_LINE;
 	}
 }
 

@@ -13,19 +13,20 @@
 #include "base/text.h"
 #include "launch/child.h"
 
-#define PROGRAM_LINE_MAX (1u << 20)
+#define PROGRAM_LINE_MAX ((size_t)1 << 20) /* the default of line_max */
 
 struct program {
 	struct child child;
 	struct text out; /* to be sent */
 	size_t sent;
-	struct text in; /* received */
-	size_t taken;   /* of that, handed out */
-	bool skipping;  /* the rest of a line that was too long */
-	bool closed;    /* it has closed its output */
+	struct text in;  /* received */
+	size_t taken;    /* of that, handed out */
+	size_t line_max; /* bytes of a line that it says */
+	bool skipping;   /* the rest of a line that was too long */
+	bool closed;     /* it has closed its output */
 };
 
-#define PROGRAM_NONE ((struct program){.child = CHILD_NONE})
+#define PROGRAM_NONE ((struct program){.child = CHILD_NONE, .line_max = PROGRAM_LINE_MAX})
 
 int program_start(struct program *p, char *const argv[]);
 
@@ -34,7 +35,7 @@ bool program_lives(struct program *p);
 
 enum program_event {
 	PROGRAM_LINE = 1,
-	PROGRAM_LONG_LINE, /* only its beginning: it is longer than PROGRAM_LINE_MAX */
+	PROGRAM_LONG_LINE, /* only its beginning: it is longer than line_max */
 	PROGRAM_ENDED,     /* or has closed its output: nothing will come any more */
 	PROGRAM_NOTHING,   /* in that time */
 };

@@ -10,15 +10,19 @@
 
 SIZED_NO_TAIL(gd_share, imbalance);
 
-/* A heap of GPUs, the one with the least on top; ties to the lower number. */
+/* A heap of GPUs, the one with the least work on top, then fewest files (empty ones weigh nothing), then the lower
+ * number. */
 struct load {
 	double weight;
+	size_t files;
 	size_t gpu;
 };
 
 static bool lighter(const struct load *a, const struct load *b)
 {
-	return a->weight != b->weight ? a->weight < b->weight : a->gpu < b->gpu;
+	if (a->weight != b->weight)
+		return a->weight < b->weight;
+	return a->files != b->files ? a->files < b->files : a->gpu < b->gpu;
 }
 
 static void sink(struct load *heap, size_t count)
@@ -50,6 +54,7 @@ static int share_longest(
 	for (size_t i = 0; i < count; i++) {
 		ret_gpus[order[i]] = heap[0].gpu;
 		heap[0].weight += workload_weight(files[order[i]], rate);
+		heap[0].files++;
 		sink(heap, num_gpus);
 	}
 	return 0;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "launch/template_place.h"
 
 /* Of the file and its worker; what else there is are settings. */
 enum word {
@@ -101,9 +102,11 @@ static int fail_unknown(
 	if (!word || !known)
 		return error_set(err, -ENOMEM, "no memory");
 	if (strcmp(word, "model_size") == 0)
-		return error_set(err, -EINVAL, "the command has {model_size} in it: give it a value by --model-size");
+		return error_set(
+			err, -EINVAL, "the command has {model_size} in it: give a value to the setting model_size");
 	if (strcmp(word, "language") == 0)
-		return error_set(err, -EINVAL, "the command has {language} in it: give it a value by --language");
+		return error_set(
+			err, -EINVAL, "the command has {language} in it: give a value to the setting language");
 	for (size_t i = 0; i < NUM_WORDS + num_settings; i++) {
 		known[i] = i < NUM_WORDS ? word_names[i] : settings[i - NUM_WORDS].key;
 		text_appendf(&list, " {%s}", known[i]);
@@ -112,7 +115,7 @@ static int fail_unknown(
 	if (meant)
 		return error_set(err, -EINVAL, "{%s} in the command is not known; did you mean {%s}?", word, meant);
 	return error_set(err, -EINVAL,
-		"{%s} in the command is not known; there are%s, what --set KEY=VALUE adds, and {{ }} for braces "
+		"{%s} in the command is not known; there are%s, what settings add, and {{ }} for braces "
 		"themselves",
 		word, text_string(&list));
 }
@@ -152,6 +155,19 @@ int template_check(
 
 /* ---- Filling ------------------------------------------------------------ */
 
+/* The variable of the environment that has the value too; NULL: nobody else chooses the value. */
+static const char *variable_of(enum word word)
+{
+	static const char *const variables[NUM_WORDS] = {
+		[WORD_FILE] = "GPUQ_FILE",
+		[WORD_STEM] = "GPUQ_STEM",
+		[WORD_NAME] = "GPUQ_NAME",
+		[WORD_DIR] = "GPUQ_DIR",
+		[WORD_OUTPUT] = "GPUQ_OUTPUT",
+	};
+	return variables[word];
+}
+
 static void append_word(struct text *t, enum word word, const struct template_values *v)
 {
 	const char *path = v->file->path;
@@ -183,49 +199,126 @@ static void append_word(struct text *t, enum word word, const struct template_va
 	}
 }
 
-static int append_argument(struct text *t, const char *argument, const struct template_values *v)
+/* What the name of the file decides in an argument. */
+struct names {
+	enum word word;  /* the first one that is not plain, or begins with '-' */
+	bool special;    /* a name is not plain */
+	bool first_dash; /* the argument begins with a name that begins with '-' */
+	bool dash;       /* a name begins with '-' */
+	bool in_script;  /* what the user wrote around the names is not plain */
+};
+
+static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
 {
-	const char *p = argument;
+	bool special = !place_is_plain(name, size), dash = name[0] == '-';
+	if ((special || dash) && !n->special && !n->dash)
+		n->word = word;
+	n->special |= special;
+	n->dash |= dash;
+	n->first_dash |= dash && is_first;
+}
+
+static int append_token(
+	struct text *t, struct names *n, const struct token *token, const struct template_values *v, size_t start)
+{
+	int word = token->is_word ? find_word(token) : -1;
+	const char *value = token->is_word ? find_setting(token, v->settings, v->num_settings) : NULL;
+	size_t before = t->length;
+	if (word >= 0)
+		append_word(t, (enum word)word, v);
+	else if (value)
+		text_append_string(t, value);
+	else if (!token->is_word)
+		text_append(t, token->data, token->size);
+	else
+		return -EINVAL;
+	if (text_error(t) || t->length == before)
+		return text_error(t);
+	if (word >= 0 && variable_of((enum word)word))
+		note_name(n, (enum word)word, t->data + before, t->length - before, before == start);
+	else if (!place_is_plain(t->data + before, t->length - before))
+		n->in_script = true;
+	return 0;
+}
+
+static int append_argument(struct text *t, struct names *n, const char *argument, const struct template_values *v)
+{
+	const size_t start = t->length;
 	struct token token;
 	int r;
-	while ((r = next_token(&p, &token)) > 0) {
-		int word = token.is_word ? find_word(&token) : -1;
-		const char *value = token.is_word ? find_setting(&token, v->settings, v->num_settings) : NULL;
-		if (word >= 0)
-			append_word(t, (enum word)word, v);
-		else if (value)
-			text_append_string(t, value);
-		else if (!token.is_word)
-			text_append(t, token.data, token.size);
-		else
-			return -EINVAL;
+	while ((r = next_token(&argument, &token)) > 0) {
+		r = append_token(t, n, &token, v, start);
+		if (r < 0)
+			return r;
 	}
+	text_append_char(t, '\0');
 	return r;
 }
 
-int template_fill(const char *const *argv, const struct template_values *values, char ***ret)
+/* Whether the names in argv[i] can become neither code nor an option. */
+static int check_names(const char *const *argv, size_t i, const struct names *n, struct gd_error *err)
+{
+	const char *word = word_names[n->word], *variable = variable_of(n->word);
+	if (n->special && (n->in_script || place_is_code(argv, i)))
+		return error_set(err, -EPERM,
+			"its path has special characters, which the command could execute: make {%s} a word of its own, or let the command use \"$%s\"",
+			word, variable);
+	if (n->first_dash || (n->dash && n->in_script))
+		return error_set(err, -EPERM,
+			"its name begins with '-', which the command could take for an option: use {file}, or let the command use \"$%s\"",
+			variable);
+	return 0;
+}
+
+int template_set_variables(const struct template_values *values)
+{
+	for (enum word word = 0; word < NUM_WORDS; word++) {
+		cleanup_(text_finish) struct text value = {0};
+		append_word(&value, word, values);
+		if (text_error(&value))
+			return text_error(&value);
+		if (variable_of(word) && setenv(variable_of(word), text_string(&value), 1) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+/* The text is the arguments, each with its NUL. One allocation. */
+static char **split(const struct text *t, size_t count)
+{
+	char **argv = malloc((count + 1) * sizeof(*argv) + t->length);
+	if (!argv)
+		return NULL;
+	char *p = (char *)&argv[count + 1];
+	if (t->length)
+		memcpy(p, t->data, t->length);
+	for (size_t i = 0; i < count; i++) {
+		argv[i] = p;
+		p += strlen(p) + 1;
+	}
+	argv[count] = NULL;
+	return argv;
+}
+
+int template_fill(const char *const *argv, const struct template_values *values, char ***ret, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
 	size_t count = 0;
-	for (; argv[count]; count++) {
-		int r = append_argument(&t, argv[count], values);
-		if (r < 0)
-			return r;
-		text_append_char(&t, '\0');
-	}
-	if (text_error(&t))
-		return text_error(&t);
-	char **filled = malloc((count + 1) * sizeof(*filled) + t.length);
+	while (argv[count])
+		count++;
+	cleanup_(freep) struct names *names = calloc(count + 1, sizeof(*names));
+	int r = names ? 0 : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = append_argument(&t, &names[i], argv[i], values);
+	if (r == 0)
+		r = text_error(&t);
+	cleanup_(freep) char **filled = r == 0 ? split(&t, count) : NULL;
 	if (!filled)
-		return -ENOMEM;
-	char *p = (char *)&filled[count + 1];
-	if (t.length)
-		memcpy(p, t.data, t.length);
-	for (size_t i = 0; i < count; i++) {
-		filled[i] = p;
-		p += strlen(p) + 1;
-	}
-	filled[count] = NULL;
-	*ret = filled;
-	return 0;
+		return error_set(err, r < 0 ? r : -ENOMEM, "the command could not be filled in: %s",
+			error_words(r < 0 ? r : -ENOMEM));
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = check_names((const char *const *)filled, i, &names[i], err);
+	if (r == 0)
+		*ret = take_ptr(filled);
+	return r;
 }

@@ -3,7 +3,7 @@
  * A command with {words} in it, filled in for each file. `{{` and `}}` stand for
  * the braces themselves; any other brace that is not part of a known {word} is an
  * error, so that a mistyped word is not passed on as text. An argument stays one
- * argument whatever is filled in: there is no shell.
+ * argument whatever is filled in. No name of a file becomes code: see template_place.h.
  */
 #ifndef LAUNCH_TEMPLATE_H
 #define LAUNCH_TEMPLATE_H
@@ -26,7 +26,13 @@ struct template_values {
 int template_check(
 	const char *const *argv, const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 
-/* The arguments for a file; one allocation, release with free(). -EINVAL where template_check() would have failed. */
-int template_fill(const char *const *argv, const struct template_values *values, char ***ret);
+/*
+ * The arguments for a file; one allocation, release with free(). -EINVAL where template_check() would have failed;
+ * -EPERM: the command could execute the file's name or take it for an option. err is set for all codes.
+ */
+int template_fill(const char *const *argv, const struct template_values *values, char ***ret, struct gd_error *err);
+
+/* Sets GPUQ_FILE, GPUQ_NAME, GPUQ_STEM, GPUQ_DIR and GPUQ_OUTPUT in this process, which executes the command. */
+int template_set_variables(const struct template_values *values);
 
 #endif

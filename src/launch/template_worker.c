@@ -76,9 +76,13 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		.num_settings = worker->num_settings,
 	};
 	cleanup_(freep) char **argv = NULL;
-	r = template_fill(worker->argv, &values, &argv);
+	struct gd_error why = {0};
+	r = template_fill(worker->argv, &values, &argv, &why);
 	if (r < 0)
-		return gd_worker_fail(w, r, "the command could not be filled in: %s", error_words(r));
+		return gd_worker_fail(w, r, "%s", why.message);
+	r = template_set_variables(&values);
+	if (r < 0)
+		return gd_worker_fail(w, r, "the environment could not be set: %s", error_words(r));
 	r = run(w, argv);
 	if (r == 0 && file.known & GD_KNOWN_SECONDS)
 		r = gd_worker_file_seconds(w, file.seconds);

@@ -57,10 +57,12 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 		r = empty ? error_set(err, -EINVAL, "the command is empty") : check_template(worker, err);
 		return r < 0 ? r : check_helper(err);
 	case LAUNCH_PROGRAM:
+	case LAUNCH_ITEMS:
 		r = empty ? error_set(err, -EINVAL, "the command of the worker is empty") : check_program(worker, err);
 		return r < 0 ? r : check_helper(err);
 	case LAUNCH_PLUGIN:
-		return plugin_inspect(worker->plugin, LOAD_MS, &facts, err);
+		return plugin_inspect(worker->plugin, &(struct plugin_settings){worker->settings, worker->num_settings},
+			LOAD_MS, &facts, err);
 	case LAUNCH_ARGV:
 		return empty ? error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program")
 			     : check_program(worker, err);
@@ -89,6 +91,14 @@ static void put(struct line *l, const char *word)
 	l->size += size;
 }
 
+static void put_number(struct line *l, const char *name, int64_t n)
+{
+	char digits[24];
+	snprintf(digits, sizeof(digits), "%lld", (long long)n);
+	put(l, name);
+	put(l, digits);
+}
+
 static void put_helper(struct line *l, const struct launch_worker *worker, const char *helper)
 {
 	put(l, helper);
@@ -97,17 +107,17 @@ static void put_helper(struct line *l, const struct launch_worker *worker, const
 		put(l, worker->plugin);
 		return;
 	}
-	put(l, worker->kind == LAUNCH_TEMPLATE ? WORKER_COMMAND : WORKER_PROGRAM);
+	put(l, worker->kind == LAUNCH_TEMPLATE ? WORKER_COMMAND
+		: worker->kind == LAUNCH_ITEMS ? WORKER_ITEMS
+					       : WORKER_PROGRAM);
 	for (size_t i = 0; i < worker->num_settings; i++) {
 		put(l, WORKER_KEY);
 		put(l, worker->settings[i].key);
 	}
-	if (worker->kind == LAUNCH_PROGRAM && worker->ready_timeout_ms) {
-		char ms[24];
-		snprintf(ms, sizeof(ms), "%lld", (long long)worker->ready_timeout_ms);
-		put(l, WORKER_READY_MS);
-		put(l, ms);
-	}
+	if (worker->kind != LAUNCH_TEMPLATE && worker->ready_timeout_ms)
+		put_number(l, WORKER_READY_MS, worker->ready_timeout_ms);
+	if (worker->kind == LAUNCH_ITEMS)
+		put_number(l, WORKER_IN_FLIGHT, (int64_t)worker->in_flight);
 	put(l, "--");
 }
 

@@ -17,6 +17,7 @@
 enum launch_kind {
 	LAUNCH_TEMPLATE = 1, /* argv, run per file, with {file} and so on filled in */
 	LAUNCH_PROGRAM,      /* argv, started once per worker, speaks docs/worker-protocol.md */
+	LAUNCH_ITEMS,        /* the same program, for the items of gpuq map */
 	LAUNCH_PLUGIN,       /* a shared object that exports gd_plugin_get() */
 	LAUNCH_ARGV,         /* argv, a program that calls gd_worker_main() with hooks for files */
 };
@@ -29,6 +30,7 @@ struct launch_worker {
 	const struct gd_setting *settings; /* strings */
 	size_t num_settings;
 	int64_t ready_timeout_ms; /* of a program, for its "ready"; 0: none */
+	size_t in_flight;         /* for items: messages that the program has at a time */
 };
 
 /*

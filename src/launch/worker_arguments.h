@@ -4,6 +4,7 @@
  *
  *     gpuq-worker --command [--key KEY]… -- WORD…
  *     gpuq-worker --program [--key KEY]… [--ready-ms N] -- WORD…
+ *     gpuq-worker --items [--key KEY]… [--ready-ms N] --in-flight N -- WORD…
  *     gpuq-worker --plugin FILE
  *     gpuq-worker --inspect FILE
  *
@@ -16,11 +17,13 @@
 #define WORKER_HELPER      "gpuq-worker"
 #define WORKER_HELPER_PATH "GPUQ_WORKER" /* environment variable: its absolute path */
 
-#define WORKER_COMMAND  "--command"
-#define WORKER_PROGRAM  "--program"
-#define WORKER_PLUGIN   "--plugin"
-#define WORKER_INSPECT  "--inspect"
-#define WORKER_KEY      "--key"
-#define WORKER_READY_MS "--ready-ms"
+#define WORKER_COMMAND   "--command"
+#define WORKER_PROGRAM   "--program"
+#define WORKER_ITEMS     "--items"
+#define WORKER_PLUGIN    "--plugin"
+#define WORKER_INSPECT   "--inspect"
+#define WORKER_KEY       "--key"
+#define WORKER_READY_MS  "--ready-ms"
+#define WORKER_IN_FLIGHT "--in-flight"
 
 #endif

@@ -7,5 +7,6 @@
 
 extern const struct gd_worker_ops template_worker_ops;
 extern const struct gd_worker_ops program_worker_ops;
+extern const struct gd_worker_ops items_worker_ops;
 
 #endif

@@ -36,6 +36,8 @@ static int read_words(struct host *host, char **argv)
 			host->settings[host->worker.num_settings++].key = argv[1];
 		else if (strcmp(*argv, WORKER_READY_MS) == 0)
 			host->worker.ready_timeout_ms = atoll(argv[1]);
+		else if (strcmp(*argv, WORKER_IN_FLIGHT) == 0)
+			host->worker.in_flight = (size_t)atoll(argv[1]);
 		else
 			return -EINVAL;
 	}
@@ -54,8 +56,12 @@ static int host_main(enum launch_kind kind, int argc, char **argv)
 		return -EINVAL;
 	}
 	host.worker.settings = host.settings;
-	host.ops = kind == LAUNCH_TEMPLATE ? &template_worker_ops : &program_worker_ops;
+	host.ops = kind == LAUNCH_TEMPLATE ? &template_worker_ops
+		   : kind == LAUNCH_ITEMS  ? &items_worker_ops
+					   : &program_worker_ops;
 	struct gd_worker_ops ops = *host.ops;
+	if (kind == LAUNCH_ITEMS)
+		ops.max_batch = host.worker.in_flight;
 	ops.setup = setup;
 	ops.context = &host;
 	return gd_worker_main(&ops);
@@ -94,6 +100,8 @@ int main(int argc, char **argv)
 		r = host_main(LAUNCH_TEMPLATE, argc, argv);
 	else if (argc > 2 && strcmp(argv[1], WORKER_PROGRAM) == 0)
 		r = host_main(LAUNCH_PROGRAM, argc, argv);
+	else if (argc > 2 && strcmp(argv[1], WORKER_ITEMS) == 0)
+		r = host_main(LAUNCH_ITEMS, argc, argv);
 	else if (argc == 3 && strcmp(argv[1], WORKER_PLUGIN) == 0)
 		r = plugin_main(argv[2]);
 	else if (argc == 3 && strcmp(argv[1], WORKER_INSPECT) == 0)

@@ -218,6 +218,7 @@ static void ready(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 	pthread_mutex_lock(&p->lock);
 	if (s->state == SLOT_STARTING) {
 		s->state = SLOT_READY;
+		s->loading_ns += clock_now_ns() - s->starting_ns;
 		atomic_store(&s->channel.in->ready, 1);
 		s->batch = d->attempt < 1 ? 1 : d->attempt > RING_DEPTH ? RING_DEPTH : d->attempt;
 		s->was_ready = true;

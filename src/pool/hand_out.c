@@ -26,13 +26,26 @@
 /* One that is being set up is waited for, but not for ever: it may never be ready. */
 #define PATIENCE_NS (2 * NS_PER_S)
 
+static bool is_on(const struct slot *s, int on_gpu)
+{
+	return !on_gpu || s->gpu == on_gpu - 1;
+}
+
+bool pool_has_gpu(const struct gd_pool *p, int gpu)
+{
+	for (size_t i = 0; i < p->num_slots; i++)
+		if (p->slots[i].gpu == gpu && (p->slots[i].state == SLOT_STARTING || p->slots[i].state == SLOT_READY))
+			return true;
+	return false;
+}
+
 /* Whether a task that failed in one slot has another to go to, now or soon. */
-static bool somebody_else(const struct gd_pool *p, const struct slot *than)
+static bool somebody_else(const struct gd_pool *p, const struct slot *than, int on_gpu)
 {
 	uint64_t now = clock_now_ns();
 	for (size_t i = 0; i < p->num_slots; i++) {
 		const struct slot *s = &p->slots[i];
-		if (s == than)
+		if (s == than || !is_on(s, on_gpu))
 			continue;
 		if (s->state == SLOT_READY || (s->state == SLOT_STARTING && now < s->ordered_ns + PATIENCE_NS))
 			return true;
@@ -40,20 +53,20 @@ static bool somebody_else(const struct gd_pool *p, const struct slot *than)
 	return false;
 }
 
-static bool suits(struct gd_pool *p, const struct slot *s, int avoid, bool only_idle)
+static bool suits(struct gd_pool *p, const struct slot *s, struct pool_wish wish)
 {
-	if (only_idle && slot_in_flight(s) > 0)
+	if ((wish.only_idle && slot_in_flight(s) > 0) || !is_on(s, wish.on_gpu))
 		return false;
-	if (avoid == s->index && somebody_else(p, s))
+	if (wish.avoid == s->index && somebody_else(p, s, wish.on_gpu))
 		return false;
 	return slot_accepts(s);
 }
 
-static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
+static struct slot *look(struct gd_pool *p, struct pool_wish wish)
 {
 	size_t at = p->cursor;
 	for (size_t i = 0; i < p->num_slots; i++, at = at + 1 < p->num_slots ? at + 1 : 0) {
-		if (!suits(p, &p->slots[at], avoid, only_idle))
+		if (!suits(p, &p->slots[at], wish))
 			continue;
 		p->cursor = at;
 		return &p->slots[at];
@@ -62,9 +75,9 @@ static struct slot *look(struct gd_pool *p, int avoid, bool only_idle)
 }
 
 /* Keep giving short tasks to the same worker; waking another costs more. */
-static inline bool bunches(const struct gd_pool *p, const struct slot *s, int avoid)
+static inline bool bunches(const struct gd_pool *p, const struct slot *s, struct pool_wish wish)
 {
-	if (s->average_ns == 0 || s->index == avoid)
+	if (s->average_ns == 0 || s->index == wish.avoid || !is_on(s, wish.on_gpu))
 		return false;
 	uint64_t most_ns = s->average_ns < p->pace_ns ? BUNCH_ALONE_NS : BUNCH_NS;
 	bool little = s->average_ns < TINY_NS || slot_in_flight(s) * s->average_ns < most_ns;
@@ -72,27 +85,31 @@ static inline bool bunches(const struct gd_pool *p, const struct slot *s, int av
 }
 
 /* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
-static struct slot *pick_another(struct gd_pool *p, int avoid, bool only_idle)
+static struct slot *pick_another(struct gd_pool *p, struct pool_wish wish)
 {
 	if (p->maybe_idle) {
-		struct slot *s = look(p, avoid, true);
+		struct pool_wish idle = wish;
+		idle.only_idle = true;
+		struct slot *s = look(p, idle);
 		if (s)
 			return s;
-		p->maybe_idle = avoid >= 0; /* it may be only this task that does not suit */
+		p->maybe_idle = wish.avoid >= 0 || wish.on_gpu; /* it may be only this task that does not suit */
 	}
-	if (only_idle)
+	if (wish.only_idle)
 		return NULL;
 	p->cursor = p->cursor + 1 < p->num_slots ? p->cursor + 1 : 0;
-	return look(p, avoid, false);
+	return look(p, wish);
 }
 
-struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle)
+struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish)
 {
 	size_t before = p->cursor;
 	struct slot *last = &p->slots[before];
-	if (!only_idle && bunches(p, last, avoid))
+	if (wish.on_gpu && !pool_has_gpu(p, wish.on_gpu - 1))
+		wish.on_gpu = 0; /* nobody is left there: then any worker */
+	if (!wish.only_idle && bunches(p, last, wish))
 		return last;
-	struct slot *s = pick_another(p, avoid, only_idle);
+	struct slot *s = pick_another(p, wish);
 	if (last->average_ns > 0 && last->average_ns < SHORT_NS && slot_in_flight(last) > 0)
 		p->cursor = before;
 	return s;
@@ -117,7 +134,8 @@ static int give(struct gd_pool *p, struct slot *s, struct task *t)
 /* A parcel cannot be taken back from its worker's socket, so it is given to somebody who begins at once. */
 static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 {
-	return pool_pick(p, t->avoid, t->place == TASK_PARCEL);
+	return pool_pick(
+		p, (struct pool_wish){.avoid = t->avoid, .on_gpu = t->on_gpu, .only_idle = t->place == TASK_PARCEL});
 }
 
 /* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
@@ -176,7 +194,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 		if (t->cancelled)
 			pool_cancel_task(p, t);
 		else
-			backlog_push_front(t->avoid >= 0 ? &p->again : &p->backlog, t);
+			backlog_push_front(t->avoid >= 0 || t->on_gpu ? &p->again : &p->backlog, t);
 	}
 	ring_rewind(&s->in, from);
 	if (s->published > from)

@@ -230,6 +230,8 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	pthread_mutex_lock(&p->lock);
 	bool was_ready = s->state != SLOT_STARTING;
 	bool was_closing = s->state == SLOT_CLOSING;
+	if (was_ready)
+		s->starting_ns = clock_now_ns();
 	s->state = SLOT_STARTING; /* gets nothing more */
 	s->pid = 0;
 	setups_give_turn(p, s);

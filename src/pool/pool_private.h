@@ -147,7 +147,13 @@ static inline bool pool_has_waiting(const struct gd_pool *p)
 }
 
 /* hand_out.c, with the lock held */
-struct slot *pool_pick(struct gd_pool *p, int avoid, bool only_idle); /* avoid: a slot, or -1 */
+struct pool_wish {
+	int avoid;      /* a slot, unless there is no other; or -1 */
+	int on_gpu;     /* only workers of this GPU, plus one, as long as it has any; 0: all */
+	bool only_idle; /* workers that have no task */
+};
+struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish);
+bool pool_has_gpu(const struct gd_pool *p, int gpu); /* whether a worker there is ready, or may become so */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 

@@ -43,6 +43,8 @@ void slot_drop_channel(struct slot *s)
 
 void slot_begin_life(struct slot *s)
 {
+	if (s->state != SLOT_STARTING || !s->starting_ns)
+		s->starting_ns = clock_now_ns();
 	s->state = SLOT_STARTING;
 	s->life++;
 	s->ordered_ns = clock_now_ns();

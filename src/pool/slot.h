@@ -42,7 +42,9 @@ struct slot {
 	int64_t seed;
 	enum slot_state state;
 	uint64_t life;
-	uint64_t ordered_ns; /* when the warden was asked for it */
+	uint64_t ordered_ns;  /* when the warden was asked for it */
+	uint64_t starting_ns; /* since when it is SLOT_STARTING */
+	uint64_t loading_ns;  /* in earlier times that it was */
 	pid_t pid;
 
 	struct channel channel; /* in is NULL: none */

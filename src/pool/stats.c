@@ -7,7 +7,7 @@
 #include "pool/pool_private.h"
 
 SIZED_NO_TAIL(gd_stats, duration_max_ns);
-SIZED_NO_TAIL(gd_worker_stats, message);
+SIZED_NO_TAIL(gd_worker_stats, loading_ns);
 SIZED_NO_TAIL(gd_event, internal);
 
 /* How many a worker is at, as far as it says so: of a batch, several. */
@@ -100,6 +100,7 @@ int gd_pool_worker_stats(const struct gd_pool *pool, int slot, struct gd_worker_
 	stats.cancelled = atomic_load_explicit(&s->tally.cancelled, memory_order_relaxed);
 	stats.pid = s->pid;
 	stats.state = state_of(s);
+	stats.loading_ns = s->loading_ns + (s->state == SLOT_STARTING ? clock_now_ns() - s->starting_ns : 0);
 	stats.has_task = stats.state == GD_WORKER_STATE_BUSY;
 	if (stats.has_task) {
 		stats.task_id = slot_task(s, s->completed)->id;

@@ -47,7 +47,7 @@ static struct slot *place_for(struct gd_pool *p, size_t size)
 {
 	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog) || p->fair)
 		return NULL;
-	struct slot *s = pool_pick(p, -1, false);
+	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1});
 	return s && ring_reserve(&s->in, size) ? s : NULL;
 }
 
@@ -118,7 +118,7 @@ static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes
 {
 	if (!backlog_is_empty(&p->backlog) || p->fair)
 		return false;
-	struct slot *s = pool_pick(p, -1, false);
+	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1});
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes, ret_wake) < 0)
 		return false;
 	pool_given(p, s);
@@ -183,10 +183,9 @@ static inline int submit_small(
 	return r;
 }
 
-/* With the lock held: in a worker's inbox if one is free for it. */
-static bool draft_in_place(struct gd_pool *p, struct gd_draft *d)
+/* With the lock held: in a worker's inbox, if there is one for it. */
+static bool draft_in_place(struct gd_draft *d, struct slot *s)
 {
-	struct slot *s = place_for(p, d->task.size);
 	if (!s)
 		return false;
 	s->drafting = true;
@@ -212,6 +211,13 @@ static int draft_elsewhere(struct gd_draft *d)
 	return t->data ? 0 : -ENOMEM;
 }
 
+/* With the lock held. */
+static void link_draft(struct gd_pool *p, struct gd_draft *d)
+{
+	d->next = p->drafts;
+	p->drafts = d;
+}
+
 static int reserve(struct gd_pool *p, size_t size, struct task_limits limits, struct gd_draft **ret, void **ret_data)
 {
 	struct gd_draft *d = calloc(1, sizeof(*d));
@@ -222,11 +228,9 @@ static int reserve(struct gd_pool *p, size_t size, struct task_limits limits, st
 	pthread_mutex_lock(&p->lock);
 	int r = take_place(p, size, limits.nowait);
 	d->reserved = size;
-	bool in_place = r >= 0 && draft_in_place(p, d);
-	if (r >= 0) {
-		d->next = p->drafts;
-		p->drafts = d;
-	}
+	bool in_place = r >= 0 && draft_in_place(d, place_for(p, size));
+	if (r >= 0)
+		link_draft(p, d);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0) {
 		free(d);
@@ -249,6 +253,49 @@ int gd_pool_reserve(
 	struct task_limits limits;
 	int r = read_limits(p, options, &limits);
 	return r < 0 ? r : reserve(p, size, limits, ret, ret_data);
+}
+
+/* With the lock held. */
+static int place_on(struct gd_pool *p, struct gd_draft *d, int gpu, bool idle)
+{
+	if (gpu >= 0 && !pool_has_gpu(p, gpu))
+		return -ENXIO;
+	int r = take_place(p, d->task.size, true);
+	if (r < 0)
+		return r;
+	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1, .on_gpu = d->task.on_gpu, .only_idle = idle});
+	if (!draft_in_place(d, s && ring_reserve(&s->in, d->task.size) ? s : NULL)) {
+		leave_place(p, d->task.size);
+		return -EAGAIN;
+	}
+	link_draft(p, d);
+	return 0;
+}
+
+int pool_reserve_on(struct gd_pool *p, size_t size, int gpu, bool idle, struct gd_draft **ret, void **ret_data)
+{
+	if (size > CHANNEL_IN_PLACE)
+		return -EMSGSIZE;
+	struct gd_draft *d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->pool = p;
+	d->reserved = size;
+	d->task = (struct task){.size = size,
+		.timeout_ms = p->options->task_timeout_ms,
+		.avoid = -1,
+		.on_gpu = gpu + 1,
+		.parcel = PARCEL_NONE};
+	pthread_mutex_lock(&p->lock);
+	int r = place_on(p, d, gpu, idle);
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0) {
+		free(d);
+		return r;
+	}
+	*ret = d;
+	*ret_data = d->task.data;
+	return 0;
 }
 
 static int submit_large(
@@ -332,7 +379,7 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 		if (t->timeout_ms)
 			warden_notice(&p->warden);
 	} else {
-		backlog_push(&p->backlog, t);
+		backlog_push(t->on_gpu ? &p->again : &p->backlog, t);
 	}
 	return 0;
 }

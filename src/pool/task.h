@@ -25,6 +25,7 @@ struct task {
 	struct parcel parcel;
 	int tries;        /* attempts that are over */
 	int avoid;        /* the slot where the last of them failed, or -1 */
+	int on_gpu;       /* only for workers of this GPU, plus one; 0: for any */
 	bool announced;   /* on_task_start was made for the present attempt */
 	bool doomed;      /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
 	bool alone;       /* shares no batch with others: one that it was in before was out of time */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,25 @@ static void test_nothing_shown_can_control_the_terminal(void **state)
 		DISPLAY_ALL, "a\\u202eb", 8); /* right to left */
 	shows("\u200b\u2066\ufeff", DISPLAY_ALL, "\\u200b\\u2066\\ufeff", 18);
 	shows("\U000e0041", DISPLAY_ALL, "\\U000e0041", 10);
+}
+
+/* Plain bytes are skipped eight at a time: each byte at each place among them. */
+static void test_each_byte_is_found_at_each_place(void **state)
+{
+	(void)state;
+	for (int c = 1; c < 256; c++)
+		for (size_t place = 0; place < 18; place++) {
+			char data[] = "abcdefgh~ !#[]jklm", shown[32], number[8];
+			const char *name = c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : number;
+			data[place] = (char)c;
+			if (c >= 0x20 && c < 0x7f)
+				snprintf(number, sizeof(number), "%c", c);
+			else
+				snprintf(number, sizeof(number), "\\x%02x", (unsigned)c);
+			snprintf(shown, sizeof(shown), "%.*s%s%s", (int)place, data, name, data + place + 1);
+			shows(data, DISPLAY_ALL, shown, strlen(shown));
+			assert_int_equal(display_width(data, 18), strlen(shown));
+		}
 }
 
 static void test_invalid_utf8_is_shown_byte_by_byte(void **state)
@@ -110,6 +130,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_shown_can_control_the_terminal),
+		cmocka_unit_test(test_each_byte_is_found_at_each_place),
 		cmocka_unit_test(test_invalid_utf8_is_shown_byte_by_byte),
 		cmocka_unit_test(test_width_counts_columns_in_any_locale),
 		cmocka_unit_test(test_text_is_cut_to_its_columns),

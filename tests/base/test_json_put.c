@@ -102,6 +102,32 @@ static void test_strings_of_any_bytes_become_valid(void **state)
 	WRITTEN("\x80", "\"" FFFD "\"");
 }
 
+/* Plain bytes are skipped eight at a time: each byte at each place among them. */
+static void test_each_byte_is_escaped_at_each_place(void **state)
+{
+	(void)state;
+	for (int c = 0; c < 256; c++) {
+		struct text one = {0};
+		char byte = (char)c;
+		json_put_bytes(&one, NULL, &byte, 1);
+		bool is_text = c > 0 && c < 0x80;
+		for (size_t place = 0; place < 18; place++) {
+			char data[] = "abcdefgh~ !#[]jklm", expected[64];
+			data[place] = byte;
+			snprintf(expected, sizeof(expected), "\"%.*s%.*s%s\"", (int)place, "abcdefgh~ !#[]jklm",
+				(int)one.length - 2, one.data + 1, data + place + 1);
+			assert_written(data, 18, expected);
+			struct text any = {0};
+			json_put_any(&any, "k", data, 18);
+			assert_int_equal(strstr(text_string(&any), "k_b64") == NULL, is_text);
+			text_finish(&any);
+		}
+		bool plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+		assert_int_equal(one.length == 3 && one.data[1] == byte, plain);
+		text_finish(&one);
+	}
+}
+
 /* The C1 controls, of which U+009B begins a control sequence; direction and zero-width marks; tags. */
 static void test_what_deceives_a_terminal_is_escaped(void **state)
 {
@@ -138,6 +164,7 @@ int main(void)
 		cmocka_unit_test(test_decimals_are_rounded_and_nan_and_huge_numbers_become_null),
 		cmocka_unit_test(test_two_values_into_one_text_are_two_lines),
 		cmocka_unit_test(test_strings_of_any_bytes_become_valid),
+		cmocka_unit_test(test_each_byte_is_escaped_at_each_place),
 		cmocka_unit_test(test_what_deceives_a_terminal_is_escaped),
 		cmocka_unit_test(test_lines_are_cut_at_whole_characters),
 	};

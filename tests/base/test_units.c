@@ -44,6 +44,7 @@ static void test_sizes_are_powers_of_1024_with_and_without_i(void **state)
 	expect_size("4k", 0, 4096);
 	expect_size(".5K", 0, 512);
 	expect_size("0", UNITS_MB, 0);
+	expect_size("0", 0, 0);
 	expect_size("6000", UNITS_MB, 6000 * UNITS_MB);
 	expect_size("17179869183G", 0, UINT64_C(17179869183) << 30);
 }
@@ -51,7 +52,7 @@ static void test_sizes_are_powers_of_1024_with_and_without_i(void **state)
 static void test_malformed_size_is_refused_with_the_reason(void **state)
 {
 	(void)state;
-	refuse_size("12", 0, -EINVAL, "with a unit");
+	refuse_size("12", 0, -EINVAL, "12 what? 12G? A size needs a unit");
 	refuse_size("12X", UNITS_MB, -EINVAL, "plain number of MB");
 	refuse_size("", UNITS_MB, -EINVAL, "is not a size");
 	refuse_size("G", 0, -EINVAL, "12G");
@@ -159,6 +160,8 @@ static void test_printed_durations_are_never_rounded_up(void **state)
 	assert_string_equal(units_format_duration(7380000, buf), "2h 03m");
 	assert_string_equal(units_format_duration(UINT64_C(4) * 86400000 + 7200000, buf), "4d 02h");
 	assert_non_null(units_format_duration(UINT64_MAX, buf));
+	assert_string_equal(units_format_seconds(4.29, buf), "4.2s");
+	assert_string_equal(units_format_seconds(185, buf), "3m 05s");
 }
 
 static void test_printed_sizes_and_durations_can_be_parsed_again(void **state)

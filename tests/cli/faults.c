@@ -2,9 +2,11 @@
 /*
  * For LD_PRELOAD: a disk that fails gpuq, and its keepers, once or for a while.
  *
- *     FAULT_CALL   write, sync, lock (none at all), inotify (likewise) or fork (of a nursery)
+ *     FAULT_CALL   write, sync, lock (none at all), inotify (likewise), fork (of a nursery)
+ *                  or replace (the journal looks like another file)
  *     FAULT_ERRNO  the number
  *     FAULT_SHORT  bytes that are written all the same, before it fails
+ *     FAULT_FILE   the name of the only file that counts; all if it is not set
  *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
  *
  * Only regular files count, and only in programs called gpuq and gpuq-….
@@ -14,6 +16,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -24,7 +27,7 @@
 #include <unistd.h>
 
 static volatile int64_t *counter;
-static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify, fail_forks;
+static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify, fail_forks, replace;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -46,6 +49,7 @@ __attribute__((constructor)) static void begin(void)
 	fail_locks = strcmp(call, "lock") == 0;
 	fail_inotify = strcmp(call, "inotify") == 0;
 	fail_forks = strcmp(call, "fork") == 0;
+	replace = strcmp(call, "replace") == 0;
 }
 
 static int count(void)
@@ -55,10 +59,23 @@ static int count(void)
 	return __atomic_fetch_sub(&counter[1], 1, __ATOMIC_SEQ_CST) > 0;
 }
 
+static int is_the_file(int fd)
+{
+	char link[64], path[4096];
+	const char *name = getenv("FAULT_FILE");
+	if (!name)
+		return 1;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(link, path, sizeof(path) - 1);
+	path[length < 0 ? 0 : length] = '\0';
+	const char *last = strrchr(path, '/');
+	return last && strcmp(last + 1, name) == 0;
+}
+
 static int is_due(int fd)
 {
 	struct stat st;
-	return counter && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && count();
+	return counter && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_the_file(fd) && count();
 }
 
 pid_t fork(void)
@@ -70,6 +87,16 @@ pid_t fork(void)
 		return -1;
 	}
 	return next();
+}
+
+int fstatat64(int dir, const char *path, struct stat64 *st, int flags);
+int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
+{
+	int (*next)(int, const char *, struct stat64 *, int) = dlsym(RTLD_NEXT, "fstatat64");
+	int r = next(dir, path, st, flags);
+	if (r == 0 && replace && strcmp(path, "jobs.jsonl") == 0 && count())
+		st->st_ino++;
+	return r;
 }
 
 ssize_t write(int fd, const void *data, size_t size)

@@ -19,9 +19,11 @@ class Lab:
         self.directory = pathlib.Path(directory)
         self.journal = self.directory / "jobs.jsonl"
         self.environment = {**os.environ, "GPUQ_GPUS": gpus, "TERM": "xterm-256color"}
-        for name in ("GPUQ_JOBS_FILE", "SLURM_JOB_ID", "NO_COLOR"):
+        for name in ("SLURM_JOB_ID", "NO_COLOR"):
             self.environment.pop(name, None)
+        self.environment["GPUQ_JOBS_FILE"] = "./jobs.jsonl"
         self.environment["XDG_CONFIG_HOME"] = str(self.directory / "no-config")
+        self.environment["XDG_STATE_HOME"] = str(self.directory / "state")
         self.environment["GPUQ_CLAIMS_DIR"] = str(self.directory / "claims")
         self.started = []
 

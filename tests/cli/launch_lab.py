@@ -45,7 +45,7 @@ class Launch:
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.environment = {**os.environ, "GPUQ_GPUS": "sim:2", "LAUNCH_LAB": str(directory), "PYTHONUNBUFFERED": "1",
-                            "TERM": "xterm-256color"}
+                            "TERM": "xterm-256color", "XDG_STATE_HOME": os.path.join(directory, "state")}
         self.environment.pop("NO_COLOR", None)
         self.program = GPUQ
         self.input = self.directory / "in"

@@ -34,7 +34,7 @@ temperature=30
 power=70000
 """
 KEYS = ["index", "uuid", "name", "vendor", "pci_id", "memory_total", "memory_free", "memory_used", "utilization",
-        "processes"]
+        "processes", "numa_node", "links"]
 
 
 @pytest.fixture(name="machine")
@@ -86,9 +86,9 @@ def test_help_of_a_command_is_its_help(machine):
 def test_unknown_command_gets_a_suggestion(machine):
     result = machine("gups")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: 'gups' is no command; did you mean 'gpus'? 'gpuq --help' lists them all\n"
+    assert result.stderr == "gpuq: unknown command 'gups'; did you mean 'gpus'? 'gpuq --help' lists them all\n"
     result = machine("help", "xylophone")
-    assert (result.returncode, result.stderr) == (2, "gpuq: 'xylophone' is no command; 'gpuq --help' lists them all\n")
+    assert (result.returncode, result.stderr) == (2, "gpuq: unknown command 'xylophone'; 'gpuq --help' lists them all\n")
     assert machine("--verbose").returncode == 2
 
 
@@ -158,10 +158,19 @@ def test_json_is_exactly_as_documented(machine):
     assert first == {"index": 0, "uuid": "GPU-aaaa1111-0000-0000-0000-000000000000", "name": "NVIDIA A100-SXM4-80GB",
                      "vendor": "nvidia", "pci_id": "00000000:65:00.0", "memory_total": 80 * GIB,
                      "memory_free": 20 * GIB, "memory_used": 60 * GIB, "utilization": 97,
-                     "processes": [{"pid": 4711, "memory": 123456}, {"pid": 4712, "memory": None}]}
+                     "processes": [{"pid": 4711, "memory": 123456}, {"pid": 4712, "memory": None}], "numa_node": None, "links": []}
     assert second == {"index": 1, "uuid": None, "name": "Bad\N{REPLACEMENT CHARACTER}", "vendor": "nvidia",
                       "pci_id": "00000000:00:00.0", "memory_total": None, "memory_free": None, "memory_used": None,
-                      "utilization": None, "processes": None}
+                      "utilization": None, "processes": None, "numa_node": None, "links": []}
+
+
+def test_topology_is_listed_where_it_is_known(machine):
+    cards = A100 + "nvlink=1\n" + H100 + H100.replace("B3", "B4")
+    lines = machine("gpus", cards=cards).stdout.splitlines()
+    assert lines[0].split()[-1] == "LINKS" and "NUMA" not in lines[0]
+    assert {(line.split()[0], line.split()[-1]) for line in lines[1:4]} == {("0", "1"), ("1", "0"), ("2", "-")}
+    gpus = json.loads(machine("gpus", "--json", "--gpus", "0,2", cards=cards).stdout)
+    assert [gpu["links"] for gpu in gpus] == [[], []]
 
 
 def test_json_is_in_the_order_of_the_index_or_the_specification(machine):

@@ -145,7 +145,7 @@ def test_plug_in_by_name_in_a_folder_where_everybody_can_write_is_not_loaded(plu
     result = plugins.gpuq("launch", *words)
     assert plugins.ran.read_text() == ""
     assert (f"refusing to load '{plugins.folder}/planted.so': '{plugins.folder}' can be written by everybody; "
-            f"correct the permissions, or name the file if you trust it: --worker '{plugins.folder}/planted.so'") in result.stdout + result.stderr
+            f"correct the permissions, or use --worker '{plugins.folder}/planted.so' if you trust it") in result.stdout + result.stderr
 
 
 def test_plug_in_by_path_is_the_users_choice(plugins):

@@ -36,7 +36,9 @@ def test_summary_for_programs_has_all_fields(launch):
     assert 0 < summary["processing_seconds"] < LIMIT and 0 < summary["wall_seconds"] < LIMIT
     # Both are told to the microsecond, which is much of what such files take.
     assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-2, abs=1e-6)
-    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / summary["wall_seconds"], rel=1e-2, abs=1e-3)
+    assert 0 < summary["loading_seconds"] < summary["wall_seconds"]
+    working = summary["wall_seconds"] - summary["loading_seconds"]
+    assert summary["speedup"] == pytest.approx(summary["processing_seconds"] / working, rel=1e-2, abs=1e-3)
     assert summary["skew"] >= 0
     assert summary["failures"] == [{"file": "fail.wav", "error": "cannot do fail.wav"}]
     assert [gpu["gpu"] for gpu in summary["gpus"]] == [0, 1]
@@ -74,7 +76,7 @@ def test_settings_reach_the_worker(launch):
     launch.put("a.wav")
     launch.run("--model-size", "large-v3", "--set", "beam=5=6", "--", "sh", "-c", 'echo "$@" > "$0/said"', "{output}",
                "{model_size}", "{language}", "{beam}", "{stem}", "{name}")
-    assert (launch.output / "a/said").read_text() == "large-v3 en 5=6 a a.wav\n"
+    assert (launch.output / "a/said").read_text() == "large-v3 auto 5=6 a a.wav\n"
 
 
 def test_audio_seconds_are_read_from_the_files(launch):
@@ -227,7 +229,7 @@ def test_progress_is_a_panel_on_a_terminal(launch, terminal):
     text = shown.screen.everything()
     assert shown.screen.cursor
     assert text.count("gpuq launch  ") == 1 and re.search(r"━  100%  3/3\n1 failed · .*took ", text), text
-    assert "Failed:\n  fail.wav: cannot do fail.wav" in text[text.index("100%"):]
+    assert text.count("cannot do fail.wav") == 1, text
 
 
 # ---- What people type wrong --------------------------------------------------------

@@ -7,6 +7,8 @@ import pathlib
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -110,11 +112,11 @@ def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
 
 
 def faulty(launch, passing, failing):
-    """The environment in which, after `passing` writes of gpuq-launch into files, `failing` find the disk full."""
+    """The environment in which, after `passing` writes of gpuq-launch into launch.jsonl, `failing` find the disk full."""
     path = launch.directory / "counter"
     path.write_bytes(struct.pack("qq", passing, failing))
     return {"LD_PRELOAD": str(FAULTS), "FAULT_CALL": "write", "FAULT_ERRNO": str(errno.ENOSPC), "FAULT_COUNTER": str(path),
-            "ASAN_OPTIONS": "verify_asan_link_order=0"}
+            "FAULT_FILE": "launch.jsonl", "ASAN_OPTIONS": "verify_asan_link_order=0"}
 
 
 def test_disk_full_for_a_while_is_said_once_and_nothing_is_lost(launch):
@@ -134,6 +136,65 @@ def test_disk_full_to_the_end_is_an_error_and_the_work_is_done_again(launch):
     assert "results could not be recorded" in err and "No space left on device" in err
     summary, _ = launch.summary(*COPY)
     assert summary["files_done"] == 12
+
+
+# A libsndfile that prints, and dies over files that begin with "K".
+DECODER = r"""
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+struct info { int64_t frames; int samplerate, channels, format, sections, seekable; };
+void *sf_open_fd(int fd, int mode, struct info *info, int close_fd)
+{
+	char first = 0;
+	fprintf(stderr, "LIBRARY MESSAGE\n");
+	printf("LIBRARY MESSAGE\n");
+	fflush(stdout);
+	if (pread(fd, &first, 1, 0) == 1 && first == 'K')
+		raise(SIGSEGV);
+	info->frames = 3000;
+	info->samplerate = 1000;
+	return info;
+}
+int sf_close(void *file) { return 0; }
+"""
+
+
+def test_decoder_that_crashes_costs_one_duration_and_never_runs_in_the_launcher(launch):
+    library = launch.directory / "lib"
+    library.mkdir()
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-x", "c", "-", "-o", library / "libsndfile.so.1"], input=DECODER, text=True, check=True,
+                   timeout=LIMIT)
+    launch.put("a-wait.wav", "b-wait.wav", "c.wav", "d.wav")
+    (launch.input / "c.wav").write_bytes(b"K" * 10)
+    words = ("--json", "summary.json", "--worker-command", f"{sys.executable} worker.py")
+    (launch.directory / "worker.py").write_text((launch.directory / "worker.py").read_text().replace(", duration=2.5", ""))
+    process = launch.start(*words, env={"LD_LIBRARY_PATH": str(library)})
+    launch.wait_for_workers()
+    reading = [pid for pid in launch.processes() if b"--read-durations" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert "libsndfile" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+    assert process.pid not in reading
+    (launch.directory / "go").touch()
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    summary = json.loads((launch.directory / "summary.json").read_text())
+    assert summary["files_done"] == 4 and summary["audio_seconds"] == 9.0
+    assert "LIBRARY MESSAGE" not in out + err
+    launch.until(lambda: not launch.processes(), "the end of all processes")
+
+
+def test_durations_of_other_recordings_come_from_ffprobe(launch):
+    tools = launch.directory / "tools"
+    tools.mkdir()
+    (tools / "ffprobe").write_text("#!/bin/sh\necho \"$*\" >>probed\necho 7.5\n")
+    (tools / "ffprobe").chmod(0o755)
+    launch.put("a.m4a", "b.webm", "c.txt")
+    summary, _ = launch.summary("--pattern", "*", *COPY, env={"PATH": f"{tools}:{os.environ['PATH']}"})
+    assert summary["files_done"] == 3 and summary["audio_seconds"] == 15.0
+    probed = (launch.directory / "probed").read_text()
+    assert f"file:{launch.input.resolve()}/a.m4a" in probed and "-protocol_whitelist file -format_whitelist aac," in probed
+    assert "c.txt" not in probed  # not a process for each file that is no recording
 
 
 def test_output_that_cannot_be_written_fails_the_file(launch):

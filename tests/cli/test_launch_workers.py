@@ -116,7 +116,7 @@ def test_settings_reach_whisper(whisper, tmp_path):
     assert whisper.json("x")["language"] == "de"
     assert "threads 2, translated" in whisper.json("x")["text"]
     code, lines = whisper.run([file], "language=xx")
-    assert code == 1 and "setup: whisper knows no language 'xx'; as in: en, de, auto" in lines
+    assert code == 1 and "whisper knows no language 'xx'; as in: en, de, auto" in lines
 
 
 def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
@@ -133,12 +133,35 @@ def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
     code, lines = whisper.run([file], "model_size=large-v9")
     assert code == 1
     assert any(f"no model ggml-large-v9.bin in $WHISPER_MODEL_DIR ({models})" in line
-               and "download-ggml-model.sh large-v9" in line for line in lines), lines
+               and "download-ggml-model.sh of whisper.cpp downloads it (large-v9)" in line for line in lines), lines
     code, lines = whisper.run([file], "model_size=./nowhere.bin")
-    assert any("setup: the model './nowhere.bin' cannot be read: No such file or directory" in line for line in lines)
+    assert any("the model './nowhere.bin' cannot be read: No such file or directory" in line for line in lines)
     (models / "ggml-odd.bin").write_text("rubbish")
     code, lines = whisper.run([file], "model_size=odd")
     assert any("whisper cannot load the model" in line and "ggml-odd.bin" in line for line in lines)
+
+
+def test_what_is_missing_is_told_before_anything_starts(whisper, tmp_path):
+    recordings = tmp_path / "audio"
+    recordings.mkdir()
+    write_tone(recordings / "x.wav")
+
+    def launch(*words, **environment):
+        return subprocess.run([GPUQ, "launch", "--input-dir", recordings, "--output-dir", tmp_path / "results", "--gpus", "sim:3", *words],
+                              env={**whisper.environment, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=LIMIT, check=False)
+
+    whisper.environment["GPUQ_WORKER_PATH"] = str(WHISPER.parent)
+    result = launch("--model-size", "large-v3")
+    assert result.returncode == 2 and result.stdout == ""
+    assert "there is no model ggml-large-v3.bin in $WHISPER_MODEL_DIR" in result.stderr and "~/.cache/whisper" in result.stderr
+    assert result.stderr.endswith("or give its path by --model-size\n"), result.stderr
+    result = launch("--language", "xx")
+    assert result.returncode == 2 and "whisper knows no language 'xx'" in result.stderr
+    assert not (tmp_path / "results").exists()
+    # Without --language the language is detected.
+    assert launch().returncode == 0
+    assert json.loads((tmp_path / "results/x/x.json").read_text())["language"] == "de"
 
 
 def test_failure_of_whisper_fails_the_file_and_writes_nothing(whisper, tmp_path):
@@ -165,15 +188,48 @@ def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
     cut.write_bytes(write_tone(tmp_path / "whole.wav").read_bytes()[:20])
     code, lines = whisper.run([empty, text, folder, pipe, cut, "/nowhere.wav", tmp_path / "whole.wav"])
     assert code == 1
-    assert lines[:4] == [
+    reason = f"{text}: failed: it is no recording that can be read: Format not recognised"
+    assert lines[1].startswith(reason) and "ffmpeg" in lines[1]
+    assert [lines[0], *lines[2:4]] == [
         f"{empty}: failed: the file is empty",
-        f"{text}: failed: it is no recording that can be read: Format not recognised.",
         f"{folder}: failed: the file cannot be opened: Is a directory",
         f"{pipe}: failed: the file cannot be opened: Invalid argument"]
     assert lines[4].startswith(f"{cut}: failed: it is no recording that can be read: ")
     assert lines[5:] == ["/nowhere.wav: failed: the file cannot be opened: No such file or directory",
                          f"{tmp_path}/whole.wav: 3.000"]
     assert whisper.written() == ["whole.json", "whole.txt"]
+
+
+# An ffmpeg that knows two files: one has three seconds of sound, in the other it fails in the middle.
+FFMPEG = """#!/usr/bin/env python3
+import struct, sys
+with open(sys.argv[0] + ".log", "a") as log: log.write(" ".join(sys.argv[1:]) + "\\n")
+name = sys.argv[sys.argv.index("-i") + 1]
+if "sound" not in name: sys.exit("no sound here")
+for block in range(3):
+    sys.stdout.buffer.write(struct.pack("<f", 0.5) * 16000)
+    sys.stdout.flush()
+    if "torn" in name: sys.exit("the rest is missing")
+"""
+
+
+def test_what_libsndfile_cannot_read_is_decoded_by_ffmpeg(whisper, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "ffmpeg").write_text(FFMPEG)
+    (tools / "ffmpeg").chmod(0o755)
+    files = [tmp_path / name for name in ("sound.m4a", "torn-sound.webm", "text.mp4")]
+    for file in files:
+        file.write_text("not for libsndfile")
+    code, lines = whisper.run(files, PATH=f"{tools}:{os.environ['PATH']}")
+    assert code == 1 and lines[0] == f"{files[0]}: 3.000", lines
+    assert whisper.json("sound")["text"].startswith("48000 samples, loud 0.50")
+    assert lines[1] == f"{files[1]}: failed: the recording cannot be read to its end"
+    assert lines[2].startswith(f"{files[2]}: failed: it is no recording that can be read: ") and "ffmpeg finds no sound" in lines[2]
+    assert whisper.written() == ["sound.json", "sound.txt"]
+    calls = (tools / "ffmpeg.log").read_text().splitlines()
+    assert len(calls) == 3 and all("-protocol_whitelist file,pipe -format_whitelist aac," in call and "hls" not in call and "concat" not in call
+                                   for call in calls)  # one process per file
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -238,6 +294,47 @@ def launch(*words, code=0):
 def need_pocketsphinx():
     if not POCKETSPHINX.exists():
         pytest.skip("the worker pocketsphinx was not built")
+
+
+def encode(path, seconds, *options):
+    subprocess.run(["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", f"sine=frequency=440:duration={seconds}", *options, str(path)],
+                   check=True, timeout=LIMIT)
+
+
+@pytest.mark.heavy
+def test_real_ffmpeg_decodes_what_libsndfile_cannot_read(tmp_path):
+    need_pocketsphinx()
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    encode(audio / "a.m4a", 3, "-c:a", "aac")
+    encode(audio / "b.webm", 5, "-c:a", "libopus")
+    encode(audio / "c.mp4", 2, "-c:a", "aac")
+    plan = launch("--input-dir", audio, "--pattern", "*", "--gpus", "sim:2", "--dry-run")
+    assert "10s of audio" in plan.stdout, plan  # durations by the real ffprobe
+    launch("--input-dir", audio, "--pattern", "*", "--output-dir", tmp_path / "out", "--gpus", "sim:2", "--worker", "pocketsphinx",
+           "--json", tmp_path / "summary.json")
+    numbers = json.loads((tmp_path / "summary.json").read_text())
+    assert (numbers["files_done"], numbers["files_failed"]) == (3, 0)
+    assert numbers["audio_seconds"] == pytest.approx(10, abs=0.3)
+    for name, seconds in (("a", 3), ("b", 5), ("c", 2)):
+        assert json.loads((tmp_path / f"out/{name}/{name}.json").read_text())["duration"] == pytest.approx(seconds, abs=0.1)
+
+
+@pytest.mark.heavy
+def test_real_ffmpeg_follows_no_playlist_to_other_files(tmp_path):
+    need_pocketsphinx()
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    secret = tmp_path / "secret.mp3"
+    encode(secret, 4)
+    (audio / "hls.m4a").write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:4,\nfile://{secret}\n#EXT-X-ENDLIST\n")
+    (audio / "concat.webm").write_text(f"ffconcat version 1.0\nfile {secret}\n")
+    (audio / "noise.mp4").write_text("no recording")
+    launch("--input-dir", audio, "--pattern", "*", "--output-dir", tmp_path / "out", "--gpus", "sim:1", "--worker", "pocketsphinx",
+           "--json", tmp_path / "summary.json", code=1)
+    numbers = json.loads((tmp_path / "summary.json").read_text())
+    assert (numbers["files_done"], numbers["files_failed"], numbers["audio_seconds"]) == (0, 3, 0)
+    assert all("ffmpeg finds no sound in it" in failure["error"] and "., and" not in failure["error"] for failure in numbers["failures"])
 
 
 @pytest.mark.heavy
@@ -313,8 +410,8 @@ def test_pocketsphinx_says_what_it_has_no_model_for(tmp_path):
     need_pocketsphinx()
     worker = Worker(POCKETSPHINX, tmp_path)
     file = write_tone(tmp_path / "x.wav")
-    for words, reason in [("language=de", "has a model for --language en, none for 'de'"),
-                          ("model_size=large-v3", "leave --model-size out"),
+    for words, reason in [("language=de", "has a model for the language en, none for 'de'"),
+                          ("model_size=large-v3", "leave the setting model_size out"),
                           ("lm=/nowhere", "'/nowhere' cannot be read: No such file or directory")]:
         code, lines = worker.run([file], words)
         assert code == 1 and any(reason in line for line in lines), lines

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Claims on GPU memory on a machine with another user who means harm."""
+import os
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -14,6 +16,14 @@ pytestmark = needs_users
 TAKE_NAME = """
 import os, sys
 os.mkdir(f"{sys.argv[1]}/gpuq-claims-{sys.argv[2]}")
+print("done", flush=True)
+"""
+
+# Takes the name of a folder and fills the directory; argv: directory, uid, number of folders.
+FILL = """
+import os, sys
+for n in range(int(sys.argv[3])):
+    os.mkdir(f"{sys.argv[1]}/gpuq-claims-{sys.argv[2]}" + (f"-{n:016x}" if n else ""))
 print("done", flush=True)
 """
 
@@ -57,7 +67,7 @@ class Desk:
             (place / "shared").mkdir()
             (place / "shared").chmod(0o1777)
         self.shared = place / "shared"
-        self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GPUQ_SYSFS_ROOT": str(place / "sys"),
+        self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GPUQ_JOBS_FILE": "./jobs.jsonl", "GPUQ_SYSFS_ROOT": str(place / "sys"),
                             "GPUQ_NVML_LIBRARY": str(nvml), "FAKE_NVML": str(place / "nvml"), "GPUQ_CLAIMS_DIR": str(self.shared)}
 
     def gpuq(self, *words):
@@ -110,10 +120,13 @@ def test_fake_claim_is_limited_to_the_card_and_named(desks):
 
 
 def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
-    """The runners of a user share the time for which they believe a claim that nothing proves."""
+    """The runners of a user share the time for which they believe a claim that nothing proves.
+
+    The attacker cannot make a new runner begin anew, though he leaves no room for a folder of the victim's claims."""
     attacker, victim = desks
-    proofs = victim.shared / f"gpuq-claims-{victim.account.uid}/.proofs"
     assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(80 * GIB)) == "done"
+    assert attacker.account.attack(FILL, attacker.shared, victim.account.uid, 4200) == "done"
+    proofs = victim.home / ".local/state/gpuq" / f"claims-{socket.gethostname()}"
     victim.gpuq("add", "--no-start", "--mem", "10G", "true")
     first = victim.start("run", "--keep", "--poll-interval", "0.05")
     victim.until(lambda: proofs.exists() and str(attacker.account.uid) in proofs.read_text(), "the first runner's record")
@@ -128,3 +141,7 @@ def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
     assert victim.start("run").wait(LIMIT) == 0
     # Nobody else reads or changes the record.
     assert proofs.stat().st_mode & 0o777 == 0o600 and proofs.stat().st_uid == victim.account.uid
+    assert proofs.parent.stat().st_mode & 0o777 == 0o700
+    # Runner and keeper found the folder that the first of them made, though the directory is full.
+    with os.scandir(victim.shared) as entries:
+        assert sum(entry.stat(follow_symlinks=False).st_uid == victim.account.uid for entry in entries) == 1

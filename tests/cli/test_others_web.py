@@ -6,6 +6,7 @@ import pathlib
 import urllib.parse
 
 import pytest
+import sealing
 from lab import GPUQ
 from processes import until
 from users import get_other, get_owner, make_machine, needs_users  # noqa: F401
@@ -68,12 +69,11 @@ def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):
     assert streams[-1].until("state")["may_act"] is True
 
 
-LINES = """\
-{"event":"journal","version":1,"time":"2026-11-15T21:42:19.599Z"}
-{"event":"add","id":1,"time":"2026-11-15T21:42:19.599Z","command":"planted"}
-{"event":"start","id":1,"attempt":1,"time":"2026-11-15T21:42:19.699Z","gpus":[],"log":"%s"}
-{"event":"end","id":1,"attempt":1,"time":"2026-11-15T21:42:19.799Z","status":"completed","exit_code":0}
-"""
+def planted(log):
+    time = "2026-11-15T21:42:19.599Z"
+    return sealing.journal({"event": "add", "id": 1, "time": time, "command": "planted"},
+                           {"event": "start", "id": 1, "attempt": 1, "time": time, "gpus": [], "log": log},
+                           {"event": "end", "id": 1, "attempt": 1, "time": time, "status": "completed", "exit_code": 0})
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "job_20261115_214219_1.log"])
@@ -81,8 +81,8 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
     """Another user puts a link in the place of the folder for logs, and a journal of his that names a file there."""
     shared = machine.directory(0o2775)
     owner.sh(f"rm -rf secrets; mkdir secrets; echo secret > secrets/{name}", owner.home)
-    assert owner.gpuq("add", "--no-start", "echo mine", cwd=shared).returncode == 0
-    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert owner.gpuq("add", "--trust", "--no-start", "echo mine", cwd=shared).returncode == 0
+    assert owner.gpuq("run", "--trust", cwd=shared).returncode == 0
     server = owner.start("gpuq", "web", "--open-read", "--listen", "127.0.0.1:0", cwd=shared)
     port = urllib.parse.urlsplit(server.stdout.readline().strip()).port
 
@@ -93,7 +93,7 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
         return response.status, response.read()
 
     assert ask("/api/jobs/1/log")[1] == b"mine\n"
-    (shared / "draft").write_text(LINES % f"{shared}/logs/{name}")
+    (shared / "draft").write_bytes(planted(f"{shared}/logs/{name}"))
     os.chown(shared / "draft", other.uid, other.gid)
     other.sh(f"mv logs logs.old; ln -s '{owner.home}/secrets' logs; mv -f draft jobs.jsonl", shared)
     until(lambda: b"planted" in ask("/api/jobs/1")[1], LIMIT, lambda: "the planted journal")

@@ -108,6 +108,13 @@ def test_lines_stand_above_also_when_there_are_many(lab, run):
     assert sorted(int(n) for n in re.findall(r"\[✓\] (\d+) true", text)) == list(range(1, 301))
 
 
+def test_lines_of_long_commands_keep_their_outcome(lab, run):
+    lab.commands("exit 3; : " + "x" * 100)
+    terminal = run()
+    assert terminal.wait() == 1
+    assert re.search(r"\[!\] 1 exit 3; : x+.* Failed \(exit 3\)  \d", terminal.screen.everything())
+
+
 def test_strange_commands_stay_in_their_row(lab, run):
     lab.commands("cat one # 转录 /数据/语音/第一部分.wav \x1b[2J \u202e שלום é̂ 🚀 " + "x" * 200)
     os.mkfifo(lab.directory / "one")

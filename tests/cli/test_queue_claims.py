@@ -21,7 +21,7 @@ def claims(lab):
 
 
 def other(box, *words, **options):
-    return box.gpuq(*words, "--jobs-file", "other.jsonl", **options)
+    return box.gpuq(words[0], "--jobs-file", "other.jsonl", *words[1:], **options)
 
 
 def status_of_other(box):

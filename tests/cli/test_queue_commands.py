@@ -16,7 +16,7 @@ from lab import LIMIT
     (["run", "--config", "missing.yaml"], "missing.yaml"),
     (["add"], "what is to be run"),
     (["add", "--after", "99", "true"], "99"),
-    (["cancel", "x"], "not an id"),
+    (["cancel", "3-1"], "not a job"),
     (["cancel"], "which job"),
     (["nonsense"], "nonsense"),
     (["logs", "1"], "jobs.jsonl"),
@@ -43,7 +43,7 @@ def test_status_as_the_original_printed_it(lab):
     assert out == ("[✓] 1 true       → GPU 0 → Completed\n"
                    "[!] 2 exit 3     → GPU 0 → Failed (exit 3)\n"
                    "[‖] 3 true later → GPU N/A → Held  later\n"
-                   "[ ] 4 true after → GPU N/A → Pending\n"
+                   "[ ] 4 true after → GPU N/A → Pending  #1 after job 3\n"
                    "4 jobs: 1 pending, 1 held, 1 completed, 1 failed\n")
     assert "exit 3" in lab.gpuq("status", "--state", "failed")
     assert "true later" not in lab.gpuq("status", "--state", "failed,completed")

@@ -65,10 +65,10 @@ def test_cancel_ends_pending_and_running_jobs(lab):
     ("urgent", "pending", "pending"), ("retry", "completed", "pending")])
 def test_command_on_several_ids_skips_unknown_ones_and_exits_1(lab, word, before, after):
     if before == "completed":
-        lab.add("true")
+        lab.add("--mem", "1G", "true")
         lab.gpuq("run")
     else:
-        lab.add(*(["--hold"] if before == "held" else []), "true")
+        lab.add("--mem", "1G", *(["--hold"] if before == "held" else []), "true")
     # Of what was started here, nothing is to run: retry and release start a runner.
     result = lab.result(word, 9, 1, "8", env={"GPUQ_GPUS": "sim:1x1M"})
     assert result.returncode == 1

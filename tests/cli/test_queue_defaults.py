@@ -31,8 +31,8 @@ def test_running_the_file_again_names_what_failed_before(lab):
     lab.gpuq("run", code=1)
     result = lab.result("run")
     assert (result.returncode, result.stdout) == (0, "")
-    assert result.stderr == (f"gpuq: nothing new in '{lab.directory}/commands.txt'; 2 of it failed before: "
-                             "'gpuq retry --failed' tries them again\n")
+    assert result.stderr == (f"gpuq: nothing new in '{lab.directory}/commands.txt'; 2 of its commands failed before; "
+                             "'gpuq retry --failed' runs them again\n")
     lab.commands("exit 1", "true", "exit 2", "true new")
     assert lab.result("run").stderr == ""
 

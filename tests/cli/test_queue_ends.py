@@ -41,3 +41,36 @@ def test_out_of_gpu_memory_is_recognised(lab):
     lab.add("echo 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'; exit 1")
     lab.gpuq("run", code=1)
     assert lab.job(1)["reason"] == "GPU out of memory"
+
+
+def test_wait_for_all_exits_as_the_only_job_did(lab):
+    lab.add("exit 3")
+    lab.gpuq("run", code=1)
+    lab.gpuq("wait", code=3)
+
+
+def test_wait_for_all_has_the_same_exit_code_before_and_after_the_jobs_are_over(lab):
+    lab.add("true")
+    lab.add("exit 3")
+    waiting = lab.start("wait")
+    lab.gpuq("run", code=1)
+    waiting.communicate(timeout=60)
+    assert waiting.returncode == 1
+    lab.gpuq("wait", code=1)
+
+
+def test_wait_for_all_answers_for_jobs_that_failed_before(lab):
+    """A fast failure must not be missed because it came before the wait."""
+    lab.commands("exit 3", "true")
+    lab.gpuq("run", code=1)
+    lab.gpuq("wait", code=1)
+    lab.add("exit 4")
+    lab.gpuq("run", code=1)
+    lab.gpuq("wait", code=1)
+    lab.gpuq("wait", 2)
+    cancelled = lab.add("true")
+    lab.gpuq("cancel", cancelled)
+    lab.gpuq("prune")
+    lab.add("true")
+    lab.gpuq("run")
+    lab.gpuq("wait")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """A run beside another, and the exit code of each."""
 import os
+import pathlib
 import signal
 
 import pytest
 from lab import LIMIT
+from processes import naps
 
 
 def holding(lab, *words):
@@ -55,15 +57,32 @@ def test_failure_that_was_pruned_counts_for_the_exit_code(lab):
     assert second.wait(timeout=LIMIT) == 1
 
 
+def test_a_run_does_not_wait_for_jobs_that_are_held(lab):
+    first = holding(lab)
+    lab.add("--hold", "true")
+    lab.commands("true", "# gpuq: mem=900G", "true", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt", text=True)
+    lab.until(lambda: status_of(lab, 4) == "pending")
+    lab.gpuq("hold", 4)
+    assert second.wait(timeout=LIMIT) == 1
+    assert "gpuq: job 4 is held; 'gpuq release 4' lets it go on\n" in second.stderr.read()
+    (lab.directory / "go").touch()
+    assert first.wait(timeout=LIMIT) == 0
+
+
 def end_between_two_prunes(lab, number, reader, go):
-    """The job ends in a journal that the reader never opens: it has the one before, and will open the one after."""
-    reader.send_signal(signal.SIGSTOP)
+    """The job ends in a journal that the reader never opens: it has the one before, and will open the one after.
+
+    None: the caller stops and continues it."""
+    if reader:
+        reader.send_signal(signal.SIGSTOP)
     lab.gpuq("prune")
     (lab.directory / go).touch()
     lab.until(lambda: status_of(lab, number) in ("completed", "failed"))
     lab.gpuq("prune")
     assert status_of(lab, number) is None
-    reader.send_signal(signal.SIGCONT)
+    if reader:
+        reader.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("end, code", [("true", 0), ("exit 5", 1)])
@@ -88,6 +107,42 @@ def test_runner_whose_job_was_pruned_before_it_read_the_end_knows_how_it_ended(l
     lab.until(lambda: status_of(lab, 2) == "running")
     end_between_two_prunes(lab, 2, runner, "go")
     assert runner.wait(timeout=LIMIT) == code
+
+
+def test_run_whose_pruned_job_is_not_in_the_archive_either_does_not_wait_for_ever(lab):
+    lab.add("true")
+    lab.gpuq("run")
+    holding(lab)
+    lab.commands("until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt")
+    lab.until(lambda: status_of(lab, 3) == "running")
+    second.send_signal(signal.SIGSTOP)
+    end_between_two_prunes(lab, 3, None, "go2")
+    (lab.directory / "jobs.jsonl.archive").unlink()
+    second.send_signal(signal.SIGCONT)
+    _, words = second.communicate(timeout=LIMIT)
+    assert second.returncode == 1 and b"is not in the archive" in words, words
+
+
+def is_waiting(pid):
+    """Whether it is in poll(), or has been there for many seconds, where the kernel does not say so.
+
+    A few naps mean nothing: a program whose pages are not in memory sleeps several times before it reads the journal."""
+    where = pathlib.Path(f"/proc/{pid}/wchan").read_text()
+    return "poll" in where or (where == "0" and naps(pid) > 20)
+
+
+@pytest.mark.parametrize("end, code", [("true", 0), ("exit 7", 7)])
+def test_wait_for_a_job_that_was_pruned_before_its_end_was_read_knows_how_it_ended(lab, end, code):
+    lab.add("true")
+    lab.gpuq("run")
+    holding(lab)
+    lab.add(f"until [ -e go2 ]; do sleep 0.01; done; {end}")
+    wait = lab.start("wait", 3)
+    lab.until(lambda: status_of(lab, 3) == "running")
+    lab.until(lambda: is_waiting(wait.pid), "it to have read the journal")
+    end_between_two_prunes(lab, 3, wait, "go2")
+    assert wait.wait(LIMIT) == code
 
 
 def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""--on-finish: once for each end, whoever has written it."""
+"""--on-finish: at least once for each end, whoever has written it and whoever dies."""
 import json
 import os
 import signal
 
+import sealing
 from lab import LIMIT
 
 HOOK = "cat >> hooks"
@@ -89,7 +90,7 @@ def test_hook_runs_for_a_job_that_could_not_be_started(lab):
 
 
 def test_runner_that_is_killed_among_many_hooks_leaves_the_rest_to_the_next(lab):
-    """Each at most once, and none is lost but for the one that it was about to hand to a keeper."""
+    """None is lost, and none runs twice: the keepers that had one went on."""
     count = 40
     lab.add("--hold", "true")
     for _ in range(count):
@@ -104,7 +105,7 @@ def test_runner_that_is_killed_among_many_hooks_leaves_the_rest_to_the_next(lab)
     lab.gpuq("run", code=None)
     numbers = [job[0] for job in told(lab)]
     assert len(set(numbers)) == len(numbers)
-    assert len(numbers) >= count - 1
+    assert len(numbers) == count
 
 
 def test_third_interrupt_waits_for_no_hook(lab):
@@ -142,8 +143,7 @@ def test_hook_after_an_attempt_that_will_be_tried_again_is_told_that_it_failed(l
 
 
 def test_hook_of_a_job_in_a_journal_with_spaces_is_told_the_same(lab):
-    lab.journal.write_text('{ "event": "journal", "version": 1 }\n'
-                           '{ "event": "add", "id": 1, "command": "exit 3" }\n')
+    lab.journal.write_bytes(sealing.journal(b'{ "event": "add", "id": 1, "command": "exit 3" }'))
     lab.gpuq("run", "--on-finish", f"cat > {lab.directory}/hook.json", code=1)
     assert json.loads((lab.directory / "hook.json").read_text()) == lab.job(1)
 
@@ -169,3 +169,51 @@ def test_runner_that_dies_during_a_hook_takes_no_keeper_with_it(lab):
     lab.until(lambda: not lab.keepers(), "the keeper to leave")
     assert (lab.directory / "over").exists()
     assert list((lab.directory / "jobs.jsonl.d/keepers").iterdir()) == []
+
+
+def test_hook_whose_keepers_die_is_tried_three_times(lab):
+    """$PPID is the keeper. The hook of the next job still runs."""
+    lab.add("--on-finish", "echo $GPUQ_HOOK_TRY >> ran; kill -9 $PPID; sleep 1000", "true")
+    lab.add("--on-finish", "echo next >> other", "true")
+    result = lab.result("run")
+    assert result.returncode == 0, result
+    assert lab.ran() == ["1", "2", "3"]
+    assert "the hook of job 1 is given up" in result.stdout + result.stderr
+    assert (lab.directory / "other").read_text() == "next\n"
+    lab.gpuq("run")
+    assert lab.ran() == ["1", "2", "3"]
+    assert [event.get("status") for event in lab.events() if event["event"] == "hook" and event["id"] == 1] == [
+        None, None, None, "failed"]
+    lab.gpuq("prune")
+    assert lab.jobs() == {}
+
+
+def test_hook_that_fails_is_not_repeated_and_its_exit_code_is_recorded(lab):
+    lab.add("--on-finish", "echo 1 >> ran; exit 5", "true")
+    lab.gpuq("run")
+    lab.gpuq("run")
+    assert lab.ran() == ["1"]
+    hooks = [event for event in lab.events() if event["event"] == "hook"]
+    assert [(event["try"], event.get("status"), event.get("exit_code")) for event in hooks] == [
+        (1, None, None), (1, "failed", 5)]
+
+
+def test_hook_of_the_runner_is_known_to_the_next_runner(lab):
+    lab.add("echo 1 >> ran; exec sleep 1000")
+    runner = lab.start("run", "--on-finish", HOOK)
+    lab.until(lab.ran, "the job")
+    runner.kill()
+    runner.wait()
+    os.kill(lab.keepers()[0], signal.SIGKILL)
+    lab.gpuq("run", code=1)
+    assert told(lab) == [(1, 1, "failed", "keeper lost")]
+
+
+def test_keeper_does_not_read_the_journal_for_a_hook(lab):
+    """What it has read by then is far less than the journal of many earlier jobs."""
+    lab.gpuq("add", "--no-start", "-", input="".join(f"true {number:0>1000}\n" for number in range(2000)))
+    lab.gpuq("hold", "1-2000")
+    lab.add("--on-finish", "cat /proc/$PPID/io > io", "true")
+    lab.gpuq("run")
+    fields = dict(line.split(": ") for line in (lab.directory / "io").read_text().splitlines())
+    assert int(fields["rchar"]) < lab.journal.stat().st_size / 10

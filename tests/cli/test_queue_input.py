@@ -38,7 +38,7 @@ def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
     lab.add("true")
     result = lab.result("add", "--no-start", "--after", "1,9", "-", input="echo a\n")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: adding a job after 9: there is no such job\n"
+    assert result.stderr == "gpuq: adding jobs after job 9: there is no such job\n"
     assert len(lab.jobs()) == 1
 
 
@@ -76,3 +76,48 @@ def test_signal_ends_a_run_that_waits_for_commands(lab, number, writer):
 def sleeps(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         return file.read().rsplit(")", 1)[1].split()[0] == "S"
+
+
+# ---- Needs of a job ------------------------------------------------------------------------
+
+NEEDS = ("num_gpus", "mem_mb", "gpu", "exclusive", "host_mem_mb", "cpus")
+
+
+def needs(lab, number):
+    return tuple(lab.job(number)[key] for key in NEEDS)
+
+
+def test_needs_of_add_are_written_down(lab):
+    lab.add("--gpu", "0-1", "--exclusive", "--mem", "4G", "--host-mem", "32G", "--cpus", "8", "true")
+    lab.add("--num-gpus", "0", "true")
+    assert needs(lab, 1) == (2, 4096, "0,1", True, 32768, 8)
+    assert needs(lab, 2) == (0, None, None, False, None, None)
+
+
+def test_needs_of_a_line_go_over_the_settings(lab):
+    (lab.directory / "gpuq.yaml").write_text("exclusive: true\nhost_mem: 2G\ncpus: 1\n")
+    lab.commands("# gpuq: exclusive=no cpus=2 gpu=0", "true", "true")
+    lab.gpuq("run", "--host-mem", "1G")
+    lab.add("--cpus", "4", "true")
+    assert [needs(lab, number) for number in (1, 2, 3)] == [
+        (1, None, "0", False, 1024, 2), (1, None, None, True, 1024, 1), (1, None, None, True, 2048, 4)]
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--gpu", "0,1", "--num-gpus", "1"], "the job is pinned to 2 GPUs (0,1) and wants 1; name as many GPUs as it wants"),
+    (["--gpu", "0", "--num-gpus", "0"], "the job is pinned to GPU 0 and wants no GPU"),
+    (["--exclusive", "--num-gpus", "0"], "the job wants its GPUs for itself, but it wants no GPU"),
+    (["--gpu", "x"], "--gpu: 'x' is not a GPU; expected the number or UUID of a GPU"),
+    (["--cpus", "0"], "--cpus: '0' is out of range"),
+    (["--host-mem", "0"], "--host-mem: it must be more than 0"),
+])
+def test_needs_that_contradict_each_other_are_refused(lab, options, words):
+    result = lab.result("add", "--no-start", *options, "true")
+    assert result.returncode == 2 and words in result.stderr
+    assert not (lab.directory / "jobs.jsonl").exists()
+
+
+def test_needs_of_a_line_that_contradict_each_other_add_nothing(lab):
+    lab.commands("true", "# gpuq: gpu=0,1 num_gpus=1", "true")
+    assert "commands.txt:3: the job is pinned to 2 GPUs" in lab.result("run").stderr
+    assert not lab.jobs()

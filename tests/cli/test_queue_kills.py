@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Never wrong about a job, whoever is killed: real runners, keepers and jobs, and SIGKILL."""
-import json
 import os
 import pathlib
 import random
 import signal
 import subprocess
 
+import sealing
 from lab import LIMIT
 from processes import alive
 
@@ -70,7 +70,7 @@ def test_runner_killed_200_times_over_2000_jobs_runs_each_once(lab):
     check_each_ran_once(lab, count)
 
 
-def every_call(lab, depth, check, count=3, step=1, first=1):
+def every_call(lab, depth, check, count=3, step=1, first=1, prepare=queue_of, options=()):
     """Kills at the first, second, … system call of a process, each time in a queue of its own."""
     n = first
     kills = 0
@@ -79,8 +79,9 @@ def every_call(lab, depth, check, count=3, step=1, first=1):
         directory.mkdir()
         one = type(lab)(directory)
         try:
-            queue_of(one, count)
-            result = subprocess.run([KILLER, str(depth), str(n), os.environ["GPUQ"], "run", "--quiet", "--jobs-per-gpu", "1"],
+            prepare(one, count)
+            result = subprocess.run([KILLER, str(depth), str(n), os.environ["GPUQ"], "run", "--quiet", "--jobs-per-gpu", "1",
+                                     *options],
                                     cwd=directory, env=one.environment, stdin=subprocess.DEVNULL,
                                     capture_output=True, timeout=LIMIT, check=False)
             assert result.returncode in (0, 42), result
@@ -126,6 +127,29 @@ def test_nursery_killed_at_any_system_call_runs_each_job_once(lab):
 
 def test_keeper_killed_at_any_system_call_loses_at_most_its_job(lab):
     assert every_call(lab, 2, check_keeper_killed) > 20
+
+
+def add_each(lab, count):
+    for n in range(1, count + 1):
+        lab.add(f"echo {n} >> ran; exit {n % 3}")
+
+
+def check_each_has_its_hook(lab, count):
+    """At least one whole run of the hook for each end, and each but the first knows that it may be a repetition."""
+    lines = (lab.directory / "hooks").read_text().split() if (lab.directory / "hooks").exists() else []
+    for number in range(1, count + 1):
+        tries = [int(line.split(":")[1]) for line in lines if line.startswith(f"{number}:")]
+        assert tries, (number, lines)
+        assert len(set(tries)) == len(tries) and max(tries) <= 2, lines
+    recorded = [event for event in lab.events() if event["event"] == "hook" and "status" in event]
+    assert sorted(event["id"] for event in recorded) == list(range(1, count + 1))
+
+
+def test_no_hook_is_lost_at_whatever_system_call_its_keeper_is_killed(lab):
+    """The hook is the runner's, and the next runner has none: it knows the command from the journal."""
+    kills = every_call(lab, 2, check_each_has_its_hook, count=1, step=3, prepare=add_each,
+                       options=("--on-finish", "echo $GPUQ_JOB_ID:$GPUQ_HOOK_TRY >> hooks"))
+    assert kills > 30
 
 
 def test_job_killed_at_any_call_before_its_command_runs_at_most_once(lab):
@@ -287,8 +311,7 @@ def running_elsewhere(lab, pid, **keeper):
             "boot": boot, "pidns": os.readlink("/proc/self/ns/pid")[5:-1]}
     start = {"event": "start", "id": 1, "attempt": 1, "time": "2026-11-15T21:42:19.700Z", "gpus": [0], "pid": pid,
              "keeper": "k1"}
-    with lab.journal.open("a") as file:
-        file.write(json.dumps({**here, **keeper}) + "\n" + json.dumps(start) + "\n")
+    sealing.append(lab.journal, {**here, **keeper}, start)
     (lab.directory / "jobs.jsonl.d/keepers/k1").touch()
 
 
@@ -314,7 +337,7 @@ def test_job_of_another_host_is_left_alone(lab):
     running_elsewhere(lab, 4711, host="another-host")
     assert lab.job(1)["status"] == "running"
     lab.add("echo 2 >> ran")
-    lab.gpuq("run")
+    lab.gpuq("run", code=1)
     assert lab.job(1)["status"] == "running"
     assert lab.ran() == ["2"]
 
@@ -326,8 +349,7 @@ def test_cancel_that_nobody_passed_on_is_obeyed_by_the_next_runner(lab):
     lab.until(lab.ran)
     runner.kill()
     runner.wait()
-    with lab.journal.open("a") as file:
-        file.write('{"event":"cancel","id":1,"time":"2026-11-15T22:12:54.350Z"}\n')
+    sealing.append(lab.journal, {"event": "cancel", "id": 1, "time": "2026-11-15T22:12:54.350Z"})
     lab.gpuq("run", code=1)
     assert lab.job(1)["status"] == "cancelled"
 

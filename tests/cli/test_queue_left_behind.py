@@ -4,10 +4,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from lab import LIMIT
+from lab import GPUQ, LIMIT
 from processes import alive, name_of
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
@@ -181,3 +182,28 @@ def test_end_of_an_unkillable_job_without_keeper_is_not_written(lab, ice):
     lab.until(lambda: not alive(first), "its end")
     lab.gpuq("run", code=1)
     assert (lab.job(1)["status"], lab.job(1)["reason"]) == ("failed", "keeper lost")
+
+
+INIT = """
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+code = subprocess.call(sys.argv[1:])
+me = os.getpid()
+left = []
+for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        fields = open(f"/proc/{name}/stat").read().rsplit(")", 1)
+    except OSError:
+        continue
+    if int(fields[1].split()[1]) == me:
+        left.append(fields[0])
+print(code, left)
+"""
+
+
+def test_run_leaves_no_zombie_to_an_init_that_does_not_reap(lab):
+    """As PID 1 of a container: it inherits every orphan and waits only for the processes that it started."""
+    lab.commands("true", "true")
+    result = subprocess.run([sys.executable, "-c", INIT, GPUQ, "run", "--quiet"], cwd=lab.directory, env=lab.environment,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert result.stdout.splitlines()[-1] == "0 []", result

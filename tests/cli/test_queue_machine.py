@@ -215,6 +215,40 @@ def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
     assert lab.job(3)["status"] == "completed"
 
 
+def remove_queue(lab):
+    lab.journal.unlink()
+    shutil.rmtree(str(lab.journal) + ".d")
+
+
+@pytest.mark.parametrize("remove", [lambda lab: shutil.rmtree(lab.directory), remove_queue], ids=["directory", "queue"])
+def test_queue_that_is_removed_ends_an_idle_runner_and_its_helpers(tmp_path, remove):
+    (tmp_path / "queue").mkdir()
+    lab = Lab(tmp_path / "queue")
+    try:
+        lab.commands("true")
+        runner = lab.start("run", "--keep")
+        lab.until(lambda: lab.journal.exists() and any(event["event"] == "end" for event in lab.events()), "the job")
+        assert len(lab.processes()) >= 3  # runner, nursery, syncer, keeper
+        remove(lab)
+        _, words = runner.communicate(timeout=LIMIT)
+        assert runner.returncode == 2 and b"it was removed with its folder" in words
+        lab.until(lambda: not lab.processes(), "nursery, syncer and keeper to leave")
+        assert not lab.journal.exists()
+    finally:
+        lab.end()
+
+
+def test_queue_that_is_removed_under_a_running_job_is_not_made_again(lab):
+    lab.add("echo a >> ran; until [ -e go ]; do sleep 0.02; done")
+    runner = lab.start("run")
+    lab.until(lab.ran, "the job")
+    remove_queue(lab)
+    assert runner.wait(LIMIT) == 2
+    (lab.directory / "go").touch()
+    lab.until(lambda: not lab.processes(), "the keeper to leave")
+    assert not lab.journal.exists()
+
+
 def test_queue_that_is_removed_with_its_folder_leaves_no_process(tmp_path):
     (tmp_path / "queue").mkdir()
     lab = Lab(tmp_path / "queue")

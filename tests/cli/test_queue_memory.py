@@ -3,9 +3,11 @@
 import getpass
 import os
 import pathlib
+import signal
 
 import pytest
 
+import processes
 from lab import LIMIT, Lab
 
 FAKE = pathlib.Path(os.environ["GD_BUILD"]) / "tests/gpu/libnvidia-ml.so.1"
@@ -41,7 +43,7 @@ class Box(Lab):
     def why_of_runner(self, number, **options):
         def ask():
             words = self.gpuq("why", number, **options)
-            return words if "nobody runs" not in words and "just beginning" not in words else None
+            return words if "no runner is active" not in words and "is starting" not in words else None
         return self.until(ask, "the runner")
 
     def running(self):
@@ -288,7 +290,8 @@ def test_why_goes_by_the_runner_not_by_this_shell(box):
     box.until(lambda: box.running() == [1])
     for env in ({"GPUQ_GPUS": "sim:4"}, {"CUDA_VISIBLE_DEVICES": "0"}, {}):
         assert box.gpuq("why", 2, env=env) == (
-            "job 2: Pending\nGPU 1: needs 60.0 GB, 30.0 GB free; 50.0 GB held by job 1\n")
+            "job 2: Pending\nposition 1 of 2\nGPU 1: needs 60.0 GB, 30.0 GB free; 50.0 GB held by job 1\n"
+            "expected start: no data of similar jobs\n")
         assert "GPU 1: needs 40.0 GB, 30.0 GB free" in box.gpuq("why", 3, env=env)
     go(box)
 
@@ -301,7 +304,7 @@ def test_why_counts_what_was_allocated_once(box):
     pid = box.until(lambda: box.running() == [1] and (box.directory / "pid").exists()
                     and (box.directory / "pid").read_text().strip())
     box.cards(card(0, free=50, compute=f"{pid} {30 * GIB}"))
-    assert "GPU 0: needs 60.0 GB, 50.0 GB free; 30.0 GB held by job 1" in box.gpuq("why", 2)
+    box.until(lambda: "GPU 0: needs 60.0 GB, 50.0 GB free; 30.0 GB held by job 1" in box.gpuq("why", 2), "the sample")
     go(box)
 
 
@@ -312,7 +315,7 @@ def test_why_counts_promises_of_other_queues(box):
     box.until(lambda: box.running() == [1])
     box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "40G", "true")
     words = box.gpuq("why", "--jobs-file", "other.jsonl", 1)
-    assert f"GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to job 1 of {getpass.getuser()} (queue " in words
+    assert f"GPU 0: needs 40.0 GB, 30.0 GB free; 50.0 GB promised to job 1 of {getpass.getuser()} (queue {box.journal}, pid " in words
     go(box)
 
 
@@ -321,11 +324,11 @@ def test_why_says_that_the_runner_has_no_gpu(box):
     box.add("true")
     box.start("run", "--keep")
     why = box.why_of_runner(1, env={"GPUQ_GPUS": "sim:2"})
-    assert why == "job 1: Pending\nits runner has no GPU\nit needs 1 GPU, there are 0\n"
+    assert why == "job 1: Pending\nposition 1 of 1\ncan never start here:\nthis machine has no GPU\n"
 
 
 def test_job_handed_over_waits_for_its_own_minimum_of_free_memory(box):
-    """It waits for so much, and its memory has to settle as that of any job that does not say what it needs."""
+    """It waits for so much, on a GPU where no job has asked to be alone."""
     box.cards(card(0, free=30), card(1, free=80))
     box.add(HANG_ABOUT)
     box.start("run", "--poll-interval", "0.05")
@@ -335,7 +338,7 @@ def test_job_handed_over_waits_for_its_own_minimum_of_free_memory(box):
     box.until(lambda: 2 in box.jobs())
     why = box.gpuq("why", 2)
     assert "GPU 0: needs 40.0 GB, 30.0 GB free" in why
-    assert "GPU 1: the memory of job 1 still grows, and neither has said how much it needs" in why
+    assert "GPU 1: in use by job 1, which does not share it" in why
     box.cards(card(0, free=80), card(1, free=80))
     assert second.wait(timeout=LIMIT) == 0
     assert box.job(2)["gpu_id"] == 0
@@ -365,3 +368,102 @@ def test_queues_of_one_machine_count_each_others_promises(box):
     assert first.wait(timeout=LIMIT) == 0
     assert second.wait(timeout=LIMIT) == 0
     assert box.ran() == ["1", "small", "other"]
+
+
+# ---- Drivers that do not answer ------------------------------------------------------------
+
+def lines_of(process, box, words):
+    """What the process has printed, once `words` are among it."""
+    seen = []
+
+    def look():
+        text = process.stdout.read() or b""
+        seen.append(text)
+        return words.encode() in b"".join(seen)
+    os.set_blocking(process.stdout.fileno(), False)
+    box.until(look, words)
+    return b"".join(seen).decode()
+
+
+def test_card_whose_driver_call_never_returns_is_reported_and_comes_back(box):
+    box.environment["GPUQ_ANSWER_MS"] = "400"
+    box.cards(card(0), card(1, stuck="GetMemoryInfo"))
+    for _ in range(2):
+        box.add("--mem", "50G", HANG_ABOUT)
+    run = box.start("run", "--no-panel")
+    lines_of(run, box, "gpuq: GPU 1 does not answer; no job is started on it until its driver does")
+    box.until(lambda: box.ran() == ["1"], "the job on the other card")
+    assert box.running() == [1]
+    box.cards(card(0), card(1))
+    box.until(lambda: box.ran() == ["1", "2"], "the job on the card that is back")
+    assert box.job(2)["gpu_ids"] == [1]
+    (box.directory / "go").touch()
+    assert "gpuq: GPU 1 answers again" in lines_of(run, box, "answers again")
+    assert run.wait(LIMIT) == 0
+
+
+def test_machine_whose_cards_are_all_silent_is_waited_for(box):
+    box.environment["GPUQ_ANSWER_MS"] = "300"
+    box.cards(card(0, stuck="GetHandleByIndex"))
+    box.add("true")
+    run = box.start("run", "--no-panel")
+    lines_of(run, box, "GPU 0 does not answer")
+    box.cards(card(0))
+    assert run.wait(LIMIT) == 0
+    assert box.job(1)["status"] == "completed"
+
+
+def test_probe_that_is_killed_forgets_no_silent_card(box):
+    box.environment["GPUQ_ANSWER_MS"] = "300"
+    box.cards(card(0), card(1))
+    run = box.start("run", "--no-panel", "--keep")
+    box.until(box.runner, "the runner")
+    box.cards(card(0), card(1, stuck="GetMemoryInfo"))
+    lines_of(run, box, "GPU 1 does not answer")
+    for probe in [pid for pid in box.processes() if processes.name_of(pid) == "gpuq-probe"]:
+        os.kill(probe, signal.SIGKILL)
+    box.add(HANG_ABOUT)
+    box.add(HANG_ABOUT)
+    box.until(lambda: box.ran() == ["1"], "the job on the other card")
+    box.cards(card(0), card(1))
+    box.until(lambda: box.ran() == ["1", "2"], "the job on the card that is back")
+    (box.directory / "go").touch()
+    box.until(lambda: not box.running(), "their ends")
+    run.terminate()
+    assert run.wait(LIMIT) in (0, 130)  # 130: the runner has not read the ends yet
+
+
+def test_driver_that_does_not_open_is_named(box):
+    box.environment["GPUQ_ANSWER_MS"] = "300"
+    box.cards("hang=Init\n", card(0))
+    box.add("true")
+    result = box.result("run", "--no-panel")
+    assert "gpuq: the NVIDIA driver does not answer: none of its GPUs can be used" in result.stdout + result.stderr
+    assert "there is no GPU" not in result.stdout + result.stderr
+    assert box.job(1)["status"] == "pending"
+
+
+def test_driver_that_opens_late_is_used(box):
+    box.environment["GPUQ_ANSWER_MS"] = "300"
+    box.cards("hang=Init\n", card(0))
+    run = box.start("run", "--no-panel", "--keep")
+    lines_of(run, box, "does not answer")
+    box.add("true")
+    box.cards(card(0))
+    box.until(lambda: box.job(1)["status"] == "completed", "the job")
+    run.terminate()
+    assert run.wait(LIMIT) in (0, 130)  # 130: the runner has not read the end yet
+
+
+def test_without_a_driver_the_grant_of_slurm_is_used_one_job_at_a_time(box):
+    box.environment |= {"GPUQ_NVML_LIBRARY": str(box.directory / "none.so"), "CUDA_VISIBLE_DEVICES": "2,5", "SLURM_JOB_ID": "77"}
+    for _ in range(3):
+        box.add("--mem", "1G", "echo $CUDA_VISIBLE_DEVICES >> visible; " + HANG_ABOUT)
+    run = box.start("run", "--no-panel")
+    lines_of(run, box, "GPUs are taken from CUDA_VISIBLE_DEVICES='2,5'")
+    box.until(lambda: len(box.ran()) == 2, "two jobs")
+    assert len(box.running()) == 2
+    (box.directory / "go").touch()
+    assert run.wait(LIMIT) == 0
+    visible = (box.directory / "visible").read_text().split()
+    assert set(visible) == {"2", "5"} and len(visible) == 3

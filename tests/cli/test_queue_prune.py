@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+import sealing
 from lab import LIMIT
 
 
@@ -66,8 +67,11 @@ def test_job_that_an_open_one_waits_for_stays(lab):
 def test_journal_of_the_original_keeps_its_ids(lab):
     lab.journal.write_text('{"command":"a","status":"completed"}\n{"command":"echo b >> ran","status":"pending"}\n'
                            '{"command":"c","status":"running","gpu_id":1,"log_file":"x.log","pid":7}\n')
-    lab.add("true")
+    original = lab.journal.read_bytes()
     before = lab.jobs()
+    lab.add("true")
+    assert {number: job for number, job in lab.jobs().items() if number < 4} == before
+    assert (lab.directory / "jobs.jsonl.original").read_bytes() == original
     lab.gpuq("prune", "--older", "1d")
     after = lab.jobs()
     assert sorted(after) == [2, 4]
@@ -126,9 +130,11 @@ def test_what_a_kept_job_waited_for_stays(lab):
     lab.add("true")
     lab.add("--after", "1", "[ -e go ]")
     lab.gpuq("run", code=1)
-    text = lab.journal.read_text().splitlines(keepends=True)
-    old = [line.replace('"time":"20', '"time":"19') if '"id":1,' in line else line for line in text]
-    lab.journal.write_text("".join(old))
+    lines = lab.events()
+    for line in lines:
+        if line.get("id") == 1:
+            line["time"] = "19" + line["time"][2:]
+    lab.journal.write_bytes(sealing.again(lines))
     assert lab.gpuq("prune", "--older", "1h") == "0 pruned, 2 kept\n"
     (lab.directory / "go").touch()
     lab.gpuq("retry", 2)

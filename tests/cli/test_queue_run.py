@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """gpuq run: which jobs it starts, where, and what signals do to it; on simulated GPUs."""
+import os
 import pathlib
 import re
 import signal
+import subprocess
 
 import pytest
 
@@ -76,10 +78,10 @@ def test_option_names_simulated_gpus_of_the_variable(lab, spec, gpus):
 def test_why_shows_the_simulated_gpus_of_the_runner_in_any_shell(lab):
     lab.add("--mem", "30G", "true")
     lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
-    lab.until(lambda: "just beginning" not in (why := lab.gpuq("why", 1)) and "nobody runs" not in why, "the rules")
+    lab.until(lambda: "is starting" not in (why := lab.gpuq("why", 1)) and "no runner" not in why, "the rules")
     for gpus in ("", "sim:4x8G", "0", "nonsense"):
         assert lab.gpuq("why", 1, env={"GPUQ_GPUS": gpus}) == (
-            "job 1: Pending\nGPU 1: needs 30.0 GB, 24.0 GB in all\n"), gpus
+            "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: needs 30.0 GB, 24.0 GB in all\n"), gpus
 
 
 def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):
@@ -288,3 +290,38 @@ def test_sighup_goes_on_detached(lab):
     (lab.directory / "go").touch()
     assert runner.wait(timeout=LIMIT) == 0
     assert lab.ran() == ["a", "b"]
+
+
+@pytest.mark.parametrize("gpus", ["5x", "9-3", "99"])
+def test_rejected_configuration_leaves_no_queue_behind(lab, gpus):
+    lab.commands("true")
+    before = sorted(path.name for path in lab.directory.iterdir())
+    lab.gpuq("run", "--gpus", gpus, code=2)
+    assert sorted(path.name for path in lab.directory.iterdir() if path.name != "state") == before
+    assert lab.gpuq("queues", "--json") == "[]\n"
+    lab.add("true")
+    lab.gpuq("run", "--gpus", gpus, code=2)
+    assert lab.job(1)["status"] == "pending"
+
+
+def test_cpus_of_a_job_follow_its_gpu(lab):
+    cpus = sorted(os.sched_getaffinity(0))
+    near = [cpus[0], cpus[-1]]
+    for node, cpu in enumerate(near):
+        path = lab.directory / f"sys/devices/system/node/node{node}/cpulist"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{cpu},7000-7003\n")
+    env = {"GPUQ_SYSFS_ROOT": str(lab.directory / "sys"), "GPUQ_SIM_NODES": "2"}
+    show = "echo $(grep Cpus_allowed_list /proc/self/status | cut -f2) $GPUQ_CPUS $GPUQ_GPU > cpus$GPUQ_JOB_ID"
+    lab.add(show)
+    lab.add("--num-gpus", "2", show)
+    lab.add("--num-gpus", "0", show)
+    lab.gpuq("run", "--cpu-affinity", "gpu", env=env)
+    lab.add(show)
+    lab.gpuq("run", env=env)
+    allowed, given, gpu = (lab.directory / "cpus1").read_text().split()
+    assert allowed == given == str(near[int(gpu)])
+    assert {int(cpu) for cpu in re.findall(r"\d+", (lab.directory / "cpus2").read_text().split()[0])} == set(near)
+    everything = subprocess.check_output(["grep", "Cpus_allowed_list", "/proc/self/status"], text=True).split()[1]
+    assert (lab.directory / "cpus3").read_text().split() == [everything]
+    assert (lab.directory / "cpus4").read_text().split()[0] == everything

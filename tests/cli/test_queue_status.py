@@ -80,7 +80,7 @@ def test_a_watched_list_fits_the_terminal(lab):
     terminal = Terminal(lab, 80, 10)
     lines = terminal.screen(terminal.start("status", "--watch"), lambda lines: len(lines) > 1)
     assert len(lines) <= 9
-    assert [line[4:6].strip() for line in lines[:-1]] == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert [line[4:6].strip() for line in lines[:-1]] == ["2", "4", "5", "6", "7", "8", "1", "3"]
     assert lines[-1] == "23 jobs: 20 pending, 2 completed, 1 failed; 15 not shown"
 
 
@@ -93,8 +93,8 @@ def test_a_watched_list_changes_with_the_queue_and_shows_what_runs(lab):
     terminal = Terminal(lab, 80, 8)
     watch = terminal.start("status", "--watch")
     lines = terminal.screen(watch, lambda lines: "1 running" in lines[-1] and "17 completed" in lines[-1])
-    assert [line.split("]")[1].split()[0] for line in lines[:-1]] == ["16", "17", "18", "19", "20", "21"]
-    assert "Running" in lines[2]
+    assert [line.split("]")[1].split()[0] for line in lines[:-1]] == ["18", "19", "20", "21", "16", "17"]
+    assert "Running" in lines[0]
     (lab.directory / "go").touch()
 
 
@@ -104,3 +104,34 @@ def test_status_has_no_colors_with_no_color_and_selects_states(lab):
     lines = terminal.lines("status", "--state", "failed,completed", NO_COLOR="1")
     assert b"\033" not in terminal.text
     assert len(lines) == 4 and lines[-1].startswith("3 of 23 jobs: ")
+
+
+def test_commands_are_complete_in_pipes_and_distinct_on_terminals(lab):
+    commands = [f"python train.py --model resnet --dataset imagenet --learning-rate 0.001 --seed {seed}" for seed in range(3)]
+    for command in commands:
+        lab.add(command)
+    lines = lab.gpuq("status").splitlines()
+    assert [line[len("[ ] 1 "):line.index(" → ")] for line in lines[:-1]] == commands
+    *lines, _ = Terminal(lab, 80, 24).lines("status")
+    assert [line[len("[ ] 1 "):line.index(" → ")].rstrip()[-1] for line in lines] == ["0", "1", "2"]
+    assert all("…" in line and "#" in line.split("Pending")[1] for line in lines)
+
+
+def test_duration_and_exit_code_are_not_cut(lab):
+    lab.add("--log-dir", "/dev/null/" + "nowhere" * 12, "true " + "long " * 30)
+    lab.add("--name", "n" * 60, "exit 3; " + "long " * 30)
+    lab.gpuq("run", code=1)
+    first, second, _ = Terminal(lab, 80, 24).lines("status")
+    assert re.search(r"Failed \(exit 3\)  [0-9.]+m?s", second)
+    assert columns_of(first) <= 80 and "Failed (" in first
+
+
+def test_failed_jobs_do_not_fill_a_watched_screen(lab):
+    for _ in range(12):
+        lab.add("exit 1")
+    lab.gpuq("run", code=1)
+    for _ in range(12):
+        lab.add("true")
+    terminal = Terminal(lab, 80, 10)
+    lines = terminal.screen(terminal.start("status", "--watch"), lambda lines: len(lines) > 1)
+    assert [line[4:6].strip() for line in lines[:-1]] == ["9", "10", "11", "12", "13", "14", "15", "16"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files of a queue that are not what they seem, as one user can make them; test_shared_machine.py has the other user."""
+"""Files of a queue that are not what they seem, as one user can make them; test_others_queue.py has the other user."""
 import json
 import os
 import pathlib
@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+import sealing
 from lab import LIMIT
 
 # Files that are no journals.
@@ -38,14 +39,14 @@ def log_of(lab, number):
 def test_file_that_is_no_journal_is_not_changed(lab, content, words):
     path = lab.directory / "mine.bin"
     path.write_bytes(content)
-    result = lab.result(*words, "--jobs-file", path)
+    result = lab.result(words[0], "--jobs-file", path, *words[1:])
     assert result.returncode == 2, result
     assert result.stderr == f"gpuq: refusing to change '{path}': it is not a journal of gpuq; name another with --jobs-file\n"
     assert path.read_bytes() == content
     assert not (lab.directory / "mine.bin.d").exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"event":"journal","ver', '{"event":"journal","version":1}'])
+@pytest.mark.parametrize("content", ["", "{", '{"event":"journal","ver', '{"event":"journal","version":2}'])
 def test_journal_whose_first_line_was_torn_is_used(lab, content):
     lab.journal.write_text(content)
     assert lab.add("true") == 1
@@ -118,9 +119,9 @@ def test_log_that_becomes_a_pipe_hangs_neither_keeper_nor_reader(lab):
 
 
 def test_folder_whose_locks_are_pipes_hangs_nobody_who_reads(lab):
-    lab.journal.write_text('{"event":"journal","version":1}\n{"event":"add","id":1,"command":"true"}\n')
+    lab.journal.write_bytes(sealing.journal({"event": "add", "id": 1, "command": "true"}))
     (lab.directory / "jobs.jsonl.d").mkdir()
-    for name in ("runner.lock", "samples.jsonl"):
+    for name in ("append.lock", "counts", "runner.lock", "samples.jsonl"):
         os.mkfifo(lab.directory / "jobs.jsonl.d" / name)
     lab.gpuq("status")
     lab.gpuq("why", 1)
@@ -149,7 +150,8 @@ def test_journal_that_everybody_can_write_later_is_not_read_on(lab):
     lab.gpuq("add", "echo 1 >> ran")
     lab.gpuq("wait", 1)
     draft = lab.directory / "draft"
-    draft.write_text(lab.journal.read_text() + json.dumps({"event": "add", "id": 2, "command": "echo stolen >> ran"}) + "\n")
+    draft.write_bytes(lab.journal.read_bytes())
+    sealing.append(draft, {"event": "add", "id": 2, "command": "echo stolen >> ran"})
     draft.chmod(0o666)
     draft.rename(lab.journal)
     assert runner.wait(LIMIT) == 2
@@ -177,8 +179,13 @@ def test_archive_that_is_no_file_of_ours_is_not_written(lab):
     archive.unlink()
     os.mkfifo(archive)
     assert "it is not a regular file" in lab.result("prune").stderr
-    assert lab.journal.read_bytes() == before
     archive.unlink()
+    archive.write_bytes(b"notes\n")  # a file of the user that somebody has renamed
+    archive.chmod(0o600)
+    assert "jobs.jsonl.archive': it is not an archive of gpuq; move it away" in lab.result("prune").stderr
+    assert archive.read_bytes() == b"notes\n"
+    assert lab.journal.read_bytes() == before
+    archive.write_bytes(b'{"even')  # torn by a crash
     assert lab.gpuq("prune") == "1 pruned, 0 kept\n"
 
 

@@ -12,10 +12,12 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/queue_view_parts.h"
+#include "queue/journal/journal.h"
 #include "support/check.h"
 #include "support/scratch.h"
 
@@ -28,10 +30,10 @@ struct queue {
 
 static void append(const struct queue *q, const char *lines)
 {
-	FILE *f = fopen(q->choice.journal_path, "a");
-	assert_non_null(f);
-	fputs(lines, f);
-	assert_int_equal(fclose(f), 0);
+	struct journal *j;
+	assert_int_equal(journal_open(q->choice.journal_path, true, &j, NULL), 0);
+	assert_int_equal(journal_append_line(j, lines, strlen(lines), NULL), 0);
+	journal_close(j);
 }
 
 #define ADD(id, command)                                                                                               \
@@ -51,10 +53,9 @@ static int setup(void **state)
 	assert_int_equal(scratch_enter(state), 0);
 	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 	setenv("GPUQ_GPUS", "sim:2x1G", 1);
-	unsetenv("GPUQ_JOBS_FILE");
+	setenv("GPUQ_JOBS_FILE", "./jobs.jsonl", 1);
 	assert_int_equal(queue_choice_resolve(&q->choice, NULL), 0);
-	append(q, "{\"event\":\"journal\",\"version\":1}\n" ADD(1, "train a") ADD(2, "train \\u001b[31m b")
-			  START(1, 1, "x"));
+	append(q, ADD(1, "train a") ADD(2, "train \\u001b[31m b") START(1, 1, "x"));
 	assert_int_equal(queue_view_open(&q->choice, &(struct queue_view_options){0}, &q->view, NULL), 0);
 	q->model = queue_view_model(q->view);
 	q->actions = queue_view_actions(q->view);
@@ -171,7 +172,7 @@ static void test_why_works_without_a_runner(void **state)
 	struct queue *q = *state;
 	struct text t = {0};
 	assert_int_equal(q->actions->why(q->actions->context, 2, &t, NULL), 0);
-	check_contains(text_string(&t), "nobody runs this queue");
+	check_contains(text_string(&t), "no runner is active");
 	text_finish(&t);
 	assert_int_equal(q->actions->why(q->actions->context, 77, &t, NULL), -ENOENT);
 }

@@ -9,6 +9,7 @@ import xml.etree.ElementTree
 
 import pytest
 
+import sealing
 from lab import GPUQ, Lab
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -73,8 +74,7 @@ def moment(seconds):
 
 
 def write(lab, *events):
-    lines = [{"event": "journal", "version": 1, "time": moment(0)}, *events]
-    lab.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lab.journal.write_bytes(sealing.sealed({**sealing.HEADER, "time": moment(0)}, *events))
 
 
 def job(number, gpu, added, start, end, command="true", status="completed", **more):
@@ -255,8 +255,8 @@ def test_report_of_a_launch_has_files_failures_and_bad_lines(lab):
     assert tiles["wall clock"] == "40s" and tiles["speedup"] == "1.00 ×"
     assert tiles["skew"] == "50.0 %"
     balance = page.table("GPU")
-    assert balance[1] == ["GPU 0", "25.0 %", "1", "1", "1m 40s", "10s", "0.100"]
-    assert balance[2] == ["GPU 1", "75.0 %", "1", "1", "1m 40s", "30s", "0.300"]
+    assert balance[1] == ["GPU 0", "25.0 %", "1", "1", "10s", "1m 40s", "0.100"]
+    assert balance[2] == ["GPU 1", "75.0 %", "1", "0", "30s", "1m 40s", "0.300"]  # the failure was made good
     slowest = page.table("processing")
     assert slowest[1] == ["30s", "1m 40s", "0.300", "done", "1", "b/<b>.wav"]
     assert page.table("reason")[1:] == [["torn", "1", "bad.wav"]]
@@ -288,5 +288,9 @@ def test_report_of_a_real_launch_counts_its_files(lab):
     page = Page(lab.gpuq("report", "--launch", "out", "-o", "-"))
     assert page.wrong == []
     assert (page.tiles["files"], page.tiles["done"], page.tiles["failed"]) == ("3", "2", "1")
+    balance = page.table("GPU")
+    assert balance[0] == ["GPU", "share of the work", "done", "failed", "processing"]  # without audio: nothing is known
+    assert (sum(int(row[2]) for row in balance[1:]), sum(int(row[3]) for row in balance[1:])) == (2, 1)
+    assert page.table("processing")[0] == ["processing", "state", "GPU", "file"]
     [failed] = page.table("reason")[1:]
     assert failed[0].startswith("exit 1") and failed[2] == "bad.txt"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """gpuq web: a real server, asked over real connections."""
+import errno
 import http.client
 import json
 import os
@@ -11,6 +12,7 @@ import socket
 import subprocess
 
 import pytest
+import sealing
 from lab import GPUQ
 from web_lab import LIMIT, Page, environment_of
 
@@ -38,7 +40,7 @@ def run_one(lab, command):
 
 
 def test_the_address_has_the_token_and_every_other_is_refused(page):
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[0-9a-f]{32}", page.address)
+    assert re.fullmatch(r"http://gpuq-[0-9a-f]{16}\.localhost:\d+/#token=[0-9a-f]{32}", page.address)
     for path in ("/api/stream", "/api/jobs/1", "/api/jobs/1/log", "/api/jobs/1/environment", "/metrics"):
         assert page.status(path, token=None) == 401, path
         assert page.status(path, token="0" * 32) == 401, path
@@ -64,7 +66,7 @@ def test_own_token_on_a_port_opens_the_metrics_alone_and_is_not_handed_on(lab):
     """A page that is still open gives its token to whoever listens on the port next: one that stays the same must open little."""
     lab.add("--hold", "true")
     page = Page(lab, env={"GPUQ_WEB_TOKEN": OWN_TOKEN})
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[0-9a-f]{32}", page.address)
+    assert re.fullmatch(r"http://gpuq-[0-9a-f]{16}\.localhost:\d+/#token=[0-9a-f]{32}", page.address)
     assert page.status("/metrics") == 200
     assert page.status("/metrics", token=OWN_TOKEN) == 200
     for path in ("/api/stream", "/api/jobs/1", "/api/jobs/1/log", "/api/jobs/1/environment"):
@@ -113,7 +115,7 @@ def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
     assert result.returncode == 1 and "in use" in result.stderr
     process.terminate()
     assert process.wait(LIMIT) == 0
-    assert f"ssh -L 127.0.0.1:8765:{path}" in process.stderr.read()
+    assert f"ssh -L 8765:{path}" in process.stderr.read()
     assert not path.exists()
 
 
@@ -121,7 +123,7 @@ def test_unix_socket_without_an_own_token_has_a_new_one_for_each_start(lab):
     lab.add("true")
     process = lab.start("web", "--listen", f"unix:{lab.directory}/s", text=True)
     address = process.stdout.readline()
-    assert re.fullmatch(r"http://127.0.0.1:8765/#token=[0-9a-f]{32}\n", address)
+    assert re.fullmatch(r"http://gpuq-[0-9a-f]{16}\.localhost:8765/#token=[0-9a-f]{32}\n", address)
     assert LocalConnection(lab.directory / "s").status("/metrics", address.strip()[-32:]) == 200
 
 
@@ -170,6 +172,35 @@ def test_names_of_this_machine_are_hosts(lab):
     assert page.status("/api/jobs/1", headers={"Host": "gpubox"}) == 421
 
 
+def test_page_has_a_host_name_of_its_own_at_each_start(lab):
+    """With one name for all starts, whoever had the port before could leave a page behind that reads the next token."""
+    page = Page(lab)
+    assert page.status("/") == 200
+    for plain in (f"127.0.0.1:{page.port}", f"localhost:{page.port}", f"[::1]:{page.port}"):
+        answer = page.ask("/", headers={"Host": plain})
+        assert answer.status == 421 and b"gpuq web" in answer.content, plain
+        assert page.status("/page.js", headers={"Host": plain}) == 421
+        assert page.status("/metrics", headers={"Host": plain}) == 200
+    for other in ("gpuq-.localhost", "gpuq-0123456789abcdeg.localhost", "evil.localhost", "gpuq-0123456789abcdef.localhost.evil"):
+        assert page.status("/", headers={"Host": other}) == 421, other
+    again = Page(lab)
+    assert again.host.partition(":")[0] != page.host.partition(":")[0]
+    assert Page(lab, "--host", "127.0.0.1").status("/", headers={"Host": "127.0.0.1"}) == 200
+    assert Page(lab, "--open-read").status("/", headers={"Host": "localhost"}) == 200
+
+
+def test_port_of_the_other_loopback_address_is_taken(page):
+    """Browsers ask [::1] for names below localhost, too: nobody else may listen there."""
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6")
+    with socket.socket(socket.AF_INET6) as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError) as failure:
+            other.bind(("::1", page.port))
+        assert failure.value.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+        assert other.connect_ex(("::1", page.port)) != 0
+
+
 @pytest.mark.parametrize("headers", [
     {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
     {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
@@ -182,7 +213,7 @@ def test_requests_of_other_sites_are_refused_even_with_the_token(page, headers):
 
 
 def test_our_own_page_may_ask_and_a_link_may_open_it(page):
-    own = {"Origin": f"http://127.0.0.1:{page.port}", "Sec-Fetch-Site": "same-origin"}
+    own = {"Origin": f"http://{page.host}", "Sec-Fetch-Site": "same-origin"}
     assert page.act(1, "hold", headers=own).status == 200
     assert page.status("/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}) == 200
 
@@ -431,7 +462,7 @@ def test_only_logs_are_served_whatever_the_journal_says(lab):
     for number, path in enumerate(paths, 1):
         lines.append({"event": "add", "id": number, "command": "x"})
         lines.append({"event": "start", "id": number, "attempt": 1, "gpus": [], "log": str(path)})
-    lab.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lab.journal.write_bytes(sealing.journal(*lines))
     page = Page(lab)
     for number, path in enumerate(paths, 1):
         response = page.ask(f"/api/jobs/{number}/log")
@@ -533,11 +564,12 @@ def test_missing_queue_and_bad_address_are_errors_that_say_what_to_do(lab):
 def test_ipv6_and_names_can_be_listened_on(lab):
     lab.add("true")
     process = lab.start("web", "--listen", "localhost:0", text=True)
-    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    assert re.match(r"http://gpuq-[0-9a-f]{16}\.localhost:\d+/#token=", process.stdout.readline())
     if not socket.has_ipv6 or not pathlib.Path("/proc/net/if_inet6").exists():
         return
     process = lab.start("web", "--listen", "[::1]:0", text=True)
-    assert process.stdout.readline().startswith("http://[::1]:")
+    port = int(re.match(r"http://gpuq-[0-9a-f]{16}\.localhost:(\d+)/", process.stdout.readline())[1])
+    socket.create_connection(("::1", port), timeout=LIMIT).close()
 
 
 def test_missing_web_program_exits_2_and_says_so(lab, tmp_path):

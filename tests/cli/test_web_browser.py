@@ -5,6 +5,7 @@ import re
 
 import pytest
 from lab import GPUQ
+from launch_lab import PROGRAM
 from web_lab import LIMIT, Page
 
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
@@ -120,6 +121,19 @@ def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
     lab.gpuq("run")
     fresh.until(lambda: fresh.row_state(1) == fresh.row_state(2) == "completed")
     fresh.until(lambda: fresh.text("#headline") == "2 of 2 jobs completed")
+    assert fresh.errors() == []
+
+
+def test_a_gpu_that_only_a_launch_uses_says_so(lab, launch, fresh):
+    launch.environment["XDG_STATE_HOME"] = lab.environment["XDG_STATE_HOME"]
+    launch.put("wait.wav")
+    process = launch.start("--gpus", "sim:1", *PROGRAM)
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.text("#gpus .gpu:nth-child(1) .gpu-task") == "gpuq launch: wait.wav")
+    assert fresh.text("#gpus .gpu:nth-child(2) .gpu-task") == "Nothing runs here"
+    (launch.directory / "go").touch()
+    assert process.wait(LIMIT) == 0
+    fresh.until(lambda: fresh.text("#gpus .gpu:nth-child(1) .gpu-task") == "Nothing runs here")
     assert fresh.errors() == []
 
 

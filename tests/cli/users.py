@@ -10,10 +10,15 @@ import tempfile
 
 import processes
 import pytest
+import sealing
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = pathlib.Path(os.environ["GPUQ"])
 LIMIT = 240  # seconds, for anything that takes milliseconds
+STICKY, GROUP = 0o1777, 0o2775  # modes of directories
+OPEN = f"chmod {GROUP:o} ."
+JOURNAL = sealing.seal(sealing.HEADER, 1).decode()
+WAIT_FOR = "until [ -e {0} ]; do sleep 0.01; done"
 
 
 needs_users = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd") or not shutil.which("userdel"),
@@ -47,7 +52,7 @@ class User:
 
     def options(self, env, umask):
         return {**self.identity(), "umask": umask, "env": {
-            "HOME": str(self.home), "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}", "GPUQ_GPUS": "sim:2",
+            "HOME": str(self.home), "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}", "GPUQ_GPUS": "sim:2", "GPUQ_JOBS_FILE": "./jobs.jsonl",
             "GPUQ_CLAIMS_DIR": str(self.home / "claims"), "GPUQ_TEST_USER": self.name, **(env or {})}}
 
     def start(self, *words, cwd, env=None, umask=0o022):
@@ -84,7 +89,7 @@ class Machine:
         self.place = place
         place.chmod(0o755)
         (place / "bin").mkdir(mode=0o755)
-        for program in (GPUQ, *(BUILD / f"gpuq-{name}" for name in ("launch", "worker", "probe", "web"))):
+        for program in (GPUQ, *(BUILD / f"gpuq-{name}" for name in ("launch", "map", "worker", "probe", "web"))):
             if program.exists():
                 shutil.copy(program, place / "bin" / program.name)
         self.group = f"gpuqg{os.getpid()}"
@@ -105,6 +110,12 @@ class Machine:
         path.mkdir()
         shutil.chown(path, "root", self.group)
         path.chmod(mode)
+        return path
+
+    def project(self, owner):
+        """A new directory of the owner, who can open it to the group with OPEN."""
+        path = self.directory(0o755)
+        shutil.chown(path, owner.uid, self.group)
         return path
 
     def remove(self):
@@ -132,3 +143,40 @@ def get_owner(machine):
 @pytest.fixture(name="other")
 def get_other(machine):
     return machine.other
+
+
+def job(command, number=1):
+    """The line of a journal after its first."""
+    return sealing.seal({"event": "add", "id": number, "time": "2026-11-15T21:42:19.599Z", "command": command}, number + 1).decode()
+
+
+def until(condition, what):
+    return processes.until(condition, LIMIT, lambda: what)
+
+
+def plant(user, path, text, mode=0o644):
+    """A file of that user, in the place of what may be there."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(text)
+    os.chown(draft, user.uid, user.gid)
+    draft.chmod(mode)
+    user.sh(f"mv -f '{draft.name}' '{path.name}'", path.parent)
+
+
+def hold_pipe(user, path):
+    """A pipe of that user, who has it open and never reads."""
+    program = "import os, sys; os.mkfifo(sys.argv[1]); os.chmod(sys.argv[1], 0o666); f = os.open(sys.argv[1], os.O_RDWR); print(1, flush=True); sys.stdin.read()"
+    assert user.attack(program, path) == "1"
+
+
+def refused(result, words):
+    assert result.returncode == 2, result
+    assert words in result.stderr, result
+    assert "--trust" in result.stderr, result
+
+
+def copy_journal(user, path, command):
+    """A queue with a waiting job, as a file of that user without a folder."""
+    path.write_text(JOURNAL + job(command))
+    os.chown(path, user.uid, user.gid)
+    path.chmod(0o600)

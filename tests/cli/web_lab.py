@@ -12,15 +12,16 @@ LIMIT = 240  # seconds, for anything that takes milliseconds
 class Page:
     """A server that runs, and requests to it."""
 
-    def __init__(self, lab, *words, env=None):
+    def __init__(self, lab, *words, env=None, queue=True):
         self.lab = lab
-        if not lab.journal.exists():
+        if queue and not lab.journal.exists():
             lab.add("true")
         self.process = lab.start("web", "--listen", "127.0.0.1:0", *words, text=True, env=env or {})
         self.address = self.process.stdout.readline().strip()
         assert self.address, self.process.stderr.read()
         parts = urllib.parse.urlsplit(self.address)
         self.port = parts.port
+        self.host = parts.netloc
         self.token = parts.fragment.removeprefix("token=")
 
     def connect(self):
@@ -36,7 +37,8 @@ class Page:
         return response
 
     def headers(self, token=True):
-        return {"Authorization": f"Bearer {self.token if token is True else token}"} if token else {}
+        authorization = {"Authorization": f"Bearer {self.token if token is True else token}"} if token else {}
+        return {"Host": self.host} | authorization
 
     def json(self, path, **options):
         response = self.ask(path, **options)

@@ -61,7 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		FUZZ_CHECK(!memchr(command.bytes.data, '\n', command.bytes.size));
 		const struct job_options *o = command.options;
 		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_NAME) == !o->name);
-		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_AFTER) == !o->num_after);
+		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_AFTER) == !o->after.count);
+		FUZZ_CHECK(!(o->set & 1u << JOB_OPTION_AFTER_ANY) == !o->after_any.count);
 		line = command.line;
 		check_alone(&command.bytes);
 	}

@@ -5,7 +5,8 @@
  * machine by rewriting it. One setting per line; lines before the first "card"
  * are about the library. `crash`, `hang` and `fail` name a function without its
  * "nvmlDevice" or "nvml" and its version: hang=GetMemoryInfo, fail=GetName 15.
- * A hanging call goes on when the line is gone.
+ * A hanging call goes on when the line is gone; with `stuck` in place of `hang` it never returns, as in a driver that
+ * has lost it, but calls that begin later succeed when the line is gone.
  *
  * Compiled with FAKE_OLD it is a library of about 2015: no _v2 of most, no MIG.
  */
@@ -33,7 +34,7 @@ struct process {
 
 struct fault {
 	char function[64];
-	int code; /* to return; -1: hang, -2: crash */
+	int code; /* to return; -1: hang, -2: crash, -3: never return */
 };
 
 struct device {
@@ -48,6 +49,7 @@ struct device {
 	struct fault faults[MAX_FAULTS];
 	unsigned num_faults;
 	unsigned xids[MAX_FAULTS], num_xids;
+	unsigned long long nvlinks; /* bit i: to card i */
 };
 
 struct fake_card {
@@ -113,6 +115,8 @@ static void read_setting(struct device *d, const char *key, const char *value)
 		d->power = atoi(value);
 	else if (strcmp(key, "mode") == 0)
 		d->mode = atoi(value);
+	else if (strcmp(key, "nvlink") == 0)
+		d->nvlinks |= 1ull << atoi(value);
 	else if (strcmp(key, "xid") == 0)
 		d->xids[d->num_xids++ % MAX_FAULTS] = (unsigned)atoi(value);
 	else if (strcmp(key, "compute") == 0 && d->num_compute < MAX_PROCESSES) {
@@ -127,6 +131,8 @@ static void read_setting(struct device *d, const char *key, const char *value)
 		read_fault(d, value, 999);
 	else if (strcmp(key, "hang") == 0)
 		read_fault(d, value, -1);
+	else if (strcmp(key, "stuck") == 0)
+		read_fault(d, value, -3);
 	else if (strcmp(key, "crash") == 0)
 		read_fault(d, value, -2);
 }
@@ -184,9 +190,11 @@ static int meet_fault(const struct device *d, const char *function)
 				code = d->faults[i].code;
 		if (code == -2)
 			raise(SIGSEGV);
-		if (code != -1)
+		if (code != -1 && code != -3)
 			return code;
 		pthread_mutex_unlock(&lock);
+		while (code == -3)
+			pause();
 		usleep(5000);
 		pthread_mutex_lock(&lock);
 		read_machine();
@@ -527,6 +535,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
 	struct nvmlDevice_st *made = &handles[h->card][index + 1];
 	*made = (struct nvmlDevice_st){h->card, (int)index};
 	*ret = made;
+	return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(struct nvmlDevice_st *h, struct nvmlDevice_st *other, int index, int *status)
+{
+	ENTER(device_of(h), "GetP2PStatus");
+	if (index != 2 || h == other || h->instance >= 0 || other->instance >= 0)
+		return 2;
+	bool linked = d->nvlinks >> other->card & 1 || device_of(other)->nvlinks >> h->card & 1;
+	*status = linked ? 0 : 5;
 	return 0;
 }
 

@@ -108,6 +108,45 @@ static void test_cards_of_other_vendors_are_ignored_and_nodes_sorted(void **stat
 	gd_gpu_list_free(list);
 }
 
+/* A node of kfd's topology: a card's render node, and its links as "type node_to" pairs. */
+static void add_node(const struct fake_machine *m, int node, int minor, const int (*links)[2], int count)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "sys/class/kfd/kfd/topology/nodes/%d/properties", node);
+	fake_machine_write(m, path, "simd_count 416\ndrm_render_minor %d\n", minor);
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "sys/class/kfd/kfd/topology/nodes/%d/io_links/%d/properties", node, i);
+		fake_machine_write(m, path, "type %d\nversion_major 0\nnode_from %d\nnode_to %d\nweight 15\n",
+			links[i][0], node, links[i][1]);
+	}
+}
+
+static void test_cards_with_an_xgmi_link_are_linked_and_cards_on_pcie_are_not(void **state)
+{
+	enum { PCIE = 2, XGMI = 11, CPU = 0 };
+	struct fake_machine *m = *state;
+	for (int i = 0; i < 4; i++) {
+		char id[32];
+		snprintf(id, sizeof(id), "0000:4%d:00.0", i);
+		add_card(m, 128 + i, id, "0x1002");
+	}
+	/* The numbers of nodes are not those of cards: node 0 is a CPU, and node 3 is missing. */
+	add_node(m, CPU, 0, (const int[][2]){{PCIE, 1}, {XGMI, 2}}, 2);
+	add_node(m, 1, 128, (const int[][2]){{PCIE, CPU}, {XGMI, 4}, {PCIE, 2}}, 3);
+	add_node(m, 2, 129, (const int[][2]){{PCIE, CPU}, {XGMI, 99}, {XGMI, CPU}}, 3);
+	add_node(m, 4, 130, (const int[][2]){{PCIE, CPU}}, 1);
+	struct gd_gpu_list *list = fake_machine_survey();
+	assert_int_equal(list->count, 4);
+	for (int i = 0; i < 3; i++)
+		assert_true(list->gpus[i]->known & GD_GPU_KNOWN_LINKS);
+	assert_int_equal(list->gpus[0]->links, 1 << 2);
+	assert_int_equal(list->gpus[1]->links, 0);
+	assert_int_equal(list->gpus[2]->links, 1 << 0);
+	/* kfd does not list the last card. */
+	assert_false(list->gpus[3]->known & GD_GPU_KNOWN_LINKS);
+	gd_gpu_list_free(list);
+}
+
 static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
 {
 	struct fake_machine *m = *state;
@@ -162,6 +201,7 @@ int main(void)
 		T(test_every_field_of_a_card_is_read),
 		T(test_missing_or_malformed_sysfs_file_makes_its_field_unknown),
 		T(test_cards_of_other_vendors_are_ignored_and_nodes_sorted),
+		T(test_cards_with_an_xgmi_link_are_linked_and_cards_on_pcie_are_not),
 		T(test_amd_cards_are_numbered_after_nvidia_ones),
 		T(test_inherited_rocr_hip_and_cuda_variables_limit_the_cards),
 	};

@@ -297,6 +297,28 @@ static void test_library_without_newer_functions_is_read_with_the_older_ones(voi
 	gd_gpu_list_free(list);
 }
 
+static void test_links_are_known_at_both_ends(void **state)
+{
+	fake_machine_cards(*state, A100 "nvlink=1\n" T4 T4);
+	struct gd_gpu_list *list = fake_machine_survey();
+	assert_int_equal(list->count, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(has(list->gpus[i], GD_GPU_KNOWN_LINKS));
+	assert_int_equal(list->gpus[0]->links, 1u << 1);
+	assert_int_equal(list->gpus[1]->links, 1u << 0);
+	assert_int_equal(list->gpus[2]->links, 0);
+	gd_gpu_list_free(list);
+	/* Pairs that cannot be asked for have no link; libraries that cannot be asked say nothing. */
+	fake_machine_cards(*state, A100 "nvlink=1\nfail=GetP2PStatus 3\n" T4 "fail=GetP2PStatus 3\n");
+	list = fake_machine_survey();
+	assert_true(list->gpus[0]->links == 0 && list->gpus[1]->links == 0);
+	gd_gpu_list_free(list);
+	fake_machine_use_old();
+	list = fake_machine_survey();
+	assert_false(list->gpus[0]->known & GD_GPU_KNOWN_LINKS);
+	gd_gpu_list_free(list);
+}
+
 static void test_driver_that_is_not_loaded_gives_a_warning_and_no_error(void **state)
 {
 	fake_machine_cards(*state, "init=9\n");
@@ -309,6 +331,79 @@ static void test_driver_that_is_not_loaded_gives_a_warning_and_no_error(void **s
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list("0", &list, &err), -ENODEV);
 	check_contains(err.message, "GPU 0 is not there; there is none here");
+}
+
+static void test_without_a_library_the_environment_grants_gpus(void **state)
+{
+	(void)state;
+	setenv("GPUQ_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "3, 1,GPU-5a,MIG-77,x,4", 1);
+	struct gd_gpu_list *list = fake_machine_list(NULL);
+	assert_int_equal(list->count, 4);
+	assert_true(list->gpus[0]->index == 3 && list->gpus[1]->index == 1);
+	assert_string_equal(list->gpus[2]->uuid, "GPU-5a");
+	assert_true(list->gpus[0]->vendor == GD_VENDOR_NVIDIA && gd_gpu_usable(list->gpus[0]));
+	assert_int_equal(list->gpus[0]->known, 0);
+	fake_machine_assert_warned(list, "GPUs are taken from CUDA_VISIBLE_DEVICES='3, 1,GPU-5a,MIG-77,x,4'");
+	/* Jobs get the words of the grant, in the order of the grant. */
+	struct gd_env_change *changes;
+	assert_int_equal(gd_gpu_bind(list->gpus, 2, &changes, NULL), 0);
+	assert_string_equal(changes[0].name, "CUDA_VISIBLE_DEVICES");
+	assert_string_equal(changes[0].value, "3,1");
+	free(changes);
+	assert_int_equal(gd_gpu_bind(&list->gpus[2], 1, &changes, NULL), 0);
+	assert_string_equal(changes[0].value, "GPU-5a");
+	free(changes);
+	gd_gpu_list_free(list);
+	const char *const nothing[] = {"", "-1", "NoDevFiles", "x"};
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(*nothing); i++) {
+		setenv("CUDA_VISIBLE_DEVICES", nothing[i], 1);
+		list = fake_machine_list(NULL);
+		assert_int_equal(list->count, 0);
+		gd_gpu_list_free(list);
+	}
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	setenv("SLURM_JOB_ID", "77", 1);
+	list = fake_machine_list(NULL);
+	fake_machine_assert_warned(list, "Slurm job 77 has no GPU");
+	gd_gpu_list_free(list);
+	setenv("SLURM_JOB_GPUS", "2,3", 1);
+	list = fake_machine_list(NULL);
+	assert_int_equal(list->count, 2);
+	assert_true(list->gpus[0]->index == 2 && list->gpus[1]->index == 3);
+	fake_machine_assert_warned(list, "GPUs are taken from SLURM_JOB_GPUS='2,3'");
+	gd_gpu_list_free(list);
+	unsetenv("SLURM_JOB_GPUS");
+	unsetenv("SLURM_JOB_ID");
+}
+
+/* Slurm may hide the other cards from the driver, which then numbers those that are left. */
+static void test_grant_of_slurm_limits_the_gpus_of_the_driver(void **state)
+{
+	fake_machine_cards(*state, A100 A100);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	setenv("SLURM_JOB_GPUS", "1", 1);
+	struct gd_gpu_list *list = fake_machine_list(NULL);
+	assert_int_equal(list->count, 1);
+	assert_int_equal(list->gpus[0]->index, 1);
+	gd_gpu_list_free(list);
+	setenv("SLURM_JOB_GPUS", "6,7", 1);
+	list = fake_machine_list(NULL);
+	assert_int_equal(list->count, 2);
+	gd_gpu_list_free(list);
+	unsetenv("SLURM_JOB_GPUS");
+}
+
+static void test_driver_that_hangs_grants_nothing(void **state)
+{
+	fake_machine_cards(*state, "hang=Init\n" A100);
+	setenv("GPUQ_ANSWER_MS", "200", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+	struct gd_gpu_list *list = fake_machine_list(NULL);
+	assert_int_equal(list->count, 0);
+	fake_machine_assert_warned(list, "the NVIDIA driver does not answer");
+	gd_gpu_list_free(list);
+	unsetenv("GPUQ_ANSWER_MS");
 }
 
 static void test_missing_or_foreign_library_gives_a_warning_and_no_gpus(void **state)
@@ -401,7 +496,11 @@ int main(void)
 		T(test_card_without_a_handle_is_listed_with_its_health),
 		T(test_function_unknown_to_the_driver_falls_back_to_the_older_one),
 		T(test_library_without_newer_functions_is_read_with_the_older_ones),
+		T(test_links_are_known_at_both_ends),
 		T(test_driver_that_is_not_loaded_gives_a_warning_and_no_error),
+		T(test_without_a_library_the_environment_grants_gpus),
+		T(test_grant_of_slurm_limits_the_gpus_of_the_driver),
+		T(test_driver_that_hangs_grants_nothing),
 		T(test_missing_or_foreign_library_gives_a_warning_and_no_gpus),
 		T(test_library_that_crashes_is_an_error_with_a_message),
 		T(test_this_process_never_loads_the_library),

@@ -56,26 +56,26 @@ def ask(call, *args, **more):
 def text(value):
     return value.decode() if isinstance(value, bytes) else value
 
-def read(handle, index, pci_id):
+def read(handle, index, pci_id, links):
     memory = ask(n.nvmlDeviceGetMemoryInfo, handle, version=n.nvmlMemory_v2)
     utilization = ask(n.nvmlDeviceGetUtilizationRates, handle)
     processes = n.nvmlDeviceGetComputeRunningProcesses(handle) + n.nvmlDeviceGetGraphicsRunningProcesses(handle)
     return {"index": index, "uuid": text(n.nvmlDeviceGetUUID(handle)), "name": text(n.nvmlDeviceGetName(handle)),
             "vendor": "nvidia", "pci_id": pci_id, "memory_total": memory.total, "memory_free": memory.free,
             "memory_used": memory.used, "utilization": utilization and utilization.gpu,
-            "processes": [{"pid": p.pid, "memory": p.usedGpuMemory} for p in processes]}
+            "processes": [{"pid": p.pid, "memory": p.usedGpuMemory} for p in processes], "numa_node": None, "links": links}
 
 n.nvmlInit()
 gpus = []
 for i in range(n.nvmlDeviceGetCount()):
     card = n.nvmlDeviceGetHandleByIndex(i)
     pci_id = text(n.nvmlDeviceGetPciInfo(card).busId)
-    gpus.append(read(card, i, pci_id))
+    gpus.append(read(card, i, pci_id, []))
     if n.nvmlDeviceGetMigMode(card)[0]:
         for k in range(n.nvmlDeviceGetMaxMigDeviceCount(card)):
             instance = ask(n.nvmlDeviceGetMigDeviceHandleByIndex, card, k)
             if instance:
-                gpus.append(read(instance, i, pci_id))
+                gpus.append(read(instance, i, pci_id, None))
 print(json.dumps(gpus))
 """
 

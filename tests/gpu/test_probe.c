@@ -156,6 +156,22 @@ static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(vo
 	gpu_probe_close(p);
 }
 
+static void test_card_whose_call_never_returns_comes_back_when_the_driver_does(void **state)
+{
+	fake_machine_cards(*state, CARD("GPU-1", "700") CARD("GPU-2", "600"));
+	struct gpu_probe *p = open_probe("0,1", 20, 300);
+	wait_for_round(p, 1);
+	fake_machine_cards(*state, CARD("GPU-1", "300") CARD("GPU-2", "600") "stuck=GetMemoryInfo\n");
+	wait_for_health(p, 1, GD_GPU_HEALTH_NOT_ANSWERING);
+	while (gpu_of(p, 0).memory_free_bytes != 300)
+		wait_for(p, GPU_NEWS_CARD, 0);
+	fake_machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "550"));
+	wait_for_health(p, 1, GD_GPU_HEALTH_OK);
+	while (gpu_of(p, 1).memory_free_bytes != 550 || gpu_of(p, 0).memory_free_bytes != 100)
+		wait_for(p, GPU_NEWS_CARD, -1);
+	gpu_probe_close(p);
+}
+
 /* Each wakes up after 65 % of the time to answer: both together take longer. False if one was given up. */
 static bool wake_up_one_after_the_other(const struct fake_machine *m, unsigned answer_ms)
 {
@@ -527,6 +543,7 @@ int main(int argc, char **argv)
 		T(test_with_a_period_samples_come_by_themselves),
 		T(test_without_a_period_cards_are_asked_once),
 		T(test_card_that_stops_answering_is_quarantined_until_it_comes_back),
+		T(test_card_whose_call_never_returns_comes_back_when_the_driver_does),
 		T(test_cards_that_wake_up_one_after_the_other_are_waited_for),
 		T(test_lost_card_keeps_its_identity),
 		T(test_xids_are_reported_and_xid_79_means_a_lost_card),

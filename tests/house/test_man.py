@@ -102,3 +102,11 @@ def test_what_the_documents_call_is_in_a_header():
         named = set(re.findall(r"\b(gd_\w+)\(\)", (SOURCE / document).read_text().replace("*", "")))
         named |= set(re.findall(r"\b(GD_[A-Z]\w+)\b", (SOURCE / document).read_text()))
         assert named - declared <= {"GD_WORKER"}, document
+
+
+def test_every_variable_that_the_sources_read_is_documented():
+    page = (SOURCE / "man/gpuq-environment.7.scd").read_text()
+    for_tests = {"GPUQ_SIM_NODES", "GPUQ_SIM_LINKS", "GPUQ_ANSWER_MS"}
+    read = {name for path in (SOURCE / "src").rglob("*.c") for name in re.findall(r'getenv\("(GPUQ_[A-Z_]+)"\)', path.read_text())}
+    assert "GPUQ_JOBS_FILE" in read
+    assert [name for name in sorted(read - for_tests) if f"_{name}_" not in page] == []

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.heavy
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 LIMIT = 600
-PROGRAMS = ["gpuq", "gpuq-launch", "gpuq-probe", "gpuq-top", "gpuq-worker"]
+PROGRAMS = ["gpuq", "gpuq-launch", "gpuq-map", "gpuq-probe", "gpuq-top", "gpuq-worker"]
 
 
 def run(*words, code=0, **options):

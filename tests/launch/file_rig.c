@@ -32,6 +32,8 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 		rig->setup_failures++;
 		snprintf(rig->setup_message, sizeof(rig->setup_message), "%s", event->message);
 	}
+	if (kind == CALLBACK_MESSAGE)
+		assert_int_equal(worker_note_read(&event->result, &rig->note), 0);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "launch/worker.h"
+#include "launch/worker_note.h"
 #include "support/callbacks.h"
 #include "support/check.h"
 #include "support/scratch.h"
@@ -39,6 +40,7 @@ struct file_rig {
 	struct file_end ends[256]; /* by the order of submission */
 	size_t setup_failures;
 	char setup_message[1024];
+	struct worker_note note; /* the last one */
 };
 
 /* cmocka's: *state is the rig. */

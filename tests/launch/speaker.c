@@ -173,6 +173,8 @@ int main(int argc, char **argv)
 			continue;
 		const char *duration = asked("plain") ? "" : ",\"duration\":12.5";
 		printf("{\"id\":%lld,\"ok\":true%s}\n", id, duration);
+		if (asked("twice"))
+			printf("{\"id\":%lld,\"ok\":true%s}\n", id, duration);
 		fflush(stdout);
 		if (asked("leave") || strcmp(mode, "leaves") == 0)
 			return 0;

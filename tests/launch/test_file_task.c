@@ -44,6 +44,31 @@ static void assert_refused(const void *data, size_t size)
 	free(copy);
 }
 
+static void test_task_of_a_file_that_the_caller_describes(void **state)
+{
+	(void)state;
+	char data[256];
+	struct gd_file file = {.size = sizeof(file), .path = "/data/b.tar.gz", .output_dir = "/out", .size_bytes = 7},
+		       back;
+	int64_t size = gd_file_write(&file, NULL, 0);
+	assert_true(size > 0 && (size_t)size <= sizeof(data));
+	memset(data, 'x', sizeof(data));
+	assert_int_equal(gd_file_write(&file, data, (size_t)size - 1), size);
+	assert_int_equal(data[0], 'x'); /* no room: untouched */
+	assert_int_equal(gd_file_write(&file, data, (size_t)size), size);
+	assert_int_equal(data[size], 'x');
+	assert_int_equal(gd_file_read(&(struct gd_bytes){data, (size_t)size}, &back, sizeof(back)), 0);
+	assert_string_equal(back.path, "/data/b.tar.gz");
+	assert_string_equal(back.stem, "b.tar");
+	assert_int_equal(back.size_bytes, 7);
+	assert_int_equal(back.known, 0);
+	file.path = "b.wav";
+	assert_int_equal(gd_file_write(&file, data, sizeof(data)), -EINVAL);
+	file.path = "/b.wav";
+	file.size = 0;
+	assert_int_equal(gd_file_write(&file, data, sizeof(data)), -EINVAL);
+}
+
 static void test_file_comes_back_as_it_was(void **state)
 {
 	(void)state;
@@ -156,6 +181,7 @@ static void test_path_that_is_not_absolute_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_task_of_a_file_that_the_caller_describes),
 		cmocka_unit_test(test_file_comes_back_as_it_was),
 		cmocka_unit_test(test_seconds_that_are_none_are_unknown),
 		cmocka_unit_test(test_result_of_another_size_has_no_seconds),

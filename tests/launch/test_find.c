@@ -2,7 +2,9 @@
 #include "support/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -124,6 +126,120 @@ static void test_links_are_followed_and_loops_end(void **state)
 	gd_files_free(files);
 }
 
+/* 2^20 paths lead to the file through links, and one without. */
+static void test_folder_is_read_once_behind_links(void **state)
+{
+	(void)state;
+	char path[64], target[64];
+	scratch_put("in/0/x.wav", 1);
+	for (int depth = 1; depth <= 20; depth++) {
+		snprintf(path, sizeof(path), "d%d", depth);
+		assert_int_equal(mkdir(path, 0755), 0);
+		for (char side = 'a'; side <= 'b'; side++) {
+			snprintf(path, sizeof(path), "d%d/%c", depth, side);
+			snprintf(target, sizeof(target), depth == 1 ? "../in/0" : "../d%d", depth - 1);
+			assert_int_equal(symlink(target, path), 0);
+		}
+	}
+	assert_int_equal(symlink("../d20", "in/many"), 0);
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
+	assert_found(files, "0/x.wav");
+	assert_int_equal(files->num_warnings, 21);
+	check_contains(files->warnings[0], "a link leads to a folder that was found before");
+	gd_files_free(files);
+	/* Links come first in the order of names: what they lead to is found there, too. */
+	assert_int_equal(rename("in/0", "in/zero"), 0);
+	assert_int_equal(symlink("zero", "in/0"), 0);
+	files = find("in", (struct gd_find_options){.recursive = 1});
+	assert_found(files, "0/x.wav|zero/x.wav");
+	gd_files_free(files);
+}
+
+static void test_links_that_another_user_has_chosen_are_left_out(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	scratch_put("in/x.wav", 1);
+	scratch_put("secret/key.wav", 1);
+	scratch_put("theirs.wav", 1);
+	assert_int_equal(chown("theirs.wav", 54321, 54321), 0);
+	assert_int_equal(symlink("secret", "way") | symlink("theirs.wav", "fine"), 0);
+	assert_int_equal(lchown("way", 54321, 54321) | lchown("fine", 54321, 54321), 0);
+	assert_int_equal(symlink("../way", "in/folder") | symlink("../way/key.wav", "in/key.wav"), 0);
+	assert_int_equal(symlink("../fine", "in/fine.wav") | symlink("../secret/key.wav", "in/own.wav"), 0);
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
+	assert_found(files, "fine.wav|own.wav|x.wav");
+	assert_int_equal(files->num_warnings, 2);
+	gd_files_free(files);
+	/* A third user's link to that link: its owner may not be allowed to read the file. */
+	assert_int_equal(lchown("in/fine.wav", 54322, 54322), 0);
+	files = find("in", (struct gd_find_options){.recursive = 1});
+	assert_found(files, "own.wav|x.wav");
+	gd_files_free(files);
+}
+
+/* Folders of this name inside each other, made without a path that would be too long. */
+static void make_deep(const char *where, const char *name, int levels)
+{
+	int fd = open(where, O_RDONLY | O_DIRECTORY);
+	for (int i = 0; i < levels; i++) {
+		assert_int_equal(mkdirat(fd, name, 0755), 0);
+		int below = openat(fd, name, O_RDONLY | O_DIRECTORY);
+		assert_true(below >= 0);
+		close(fd);
+		fd = below;
+	}
+	int file = openat(fd, "deepest.wav", O_CREAT | O_WRONLY, 0644);
+	assert_true(file >= 0);
+	close(file);
+	close(fd);
+}
+
+static void test_paths_that_are_too_deep_or_too_long_are_left_out(void **state)
+{
+	(void)state;
+	char name[251];
+	memset(name, 'x', 250);
+	name[250] = '\0';
+	scratch_put("in/a.wav", 1);
+	scratch_put("in/deep/b.wav", 1);
+	scratch_put("in/long/c.wav", 1);
+	make_deep("in/deep", "d", 300);
+	make_deep("in/long", name, 17);
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
+	assert_found(files, "a.wav|deep/b.wav|long/c.wav");
+	assert_int_equal(files->num_warnings, 2);
+	assert_non_null(strstr(files->warnings[0], "inside each other"));
+	assert_non_null(strstr(files->warnings[1], "too long"));
+	gd_files_free(files);
+	assert_int_equal(system("rm -rf in/long"), 0); /* its paths are too long for nftw() */
+}
+
+static void test_links_with_thousands_of_components_are_not_followed(void **state)
+{
+	(void)state;
+	char target[4096] = "";
+	scratch_put("in/y/a.txt", 1);
+	scratch_put("in/a.wav", 1);
+	for (size_t i = 0; i < 650; i++)
+		strcat(target, "y/../");
+	strcpy(target + 5 * 650, "second");
+	assert_int_equal(symlink(target, "in/slow.wav"), 0);
+	strcpy(target + 5 * 650, "a.wav");
+	assert_int_equal(symlink(target, "in/second"), 0);
+	memset(target, '/', sizeof(target));
+	for (size_t i = 0; i < 1900; i++)
+		target[2 * i] = '.';
+	strcpy(target + 2 * 1900, "a.wav");
+	assert_int_equal(symlink(target, "in/dots.wav"), 0);
+	struct gd_files *files = find("in", (struct gd_find_options){0});
+	assert_found(files, "a.wav|dots.wav");
+	assert_int_equal(files->num_warnings, 1);
+	assert_non_null(strstr(files->warnings[0], "slow.wav"));
+	gd_files_free(files);
+}
+
 static void test_only_regular_files_count(void **state)
 {
 	(void)state;
@@ -217,6 +333,10 @@ int main(void)
 		scratch_test(test_names_of_any_bytes_are_found_and_sorted),
 		scratch_test(test_many_names_are_sorted),
 		scratch_test(test_links_are_followed_and_loops_end),
+		scratch_test(test_folder_is_read_once_behind_links),
+		scratch_test(test_links_that_another_user_has_chosen_are_left_out),
+		scratch_test(test_paths_that_are_too_deep_or_too_long_are_left_out),
+		scratch_test(test_links_with_thousands_of_components_are_not_followed),
 		scratch_test(test_only_regular_files_count),
 		scratch_test(test_folder_that_cannot_be_read_is_named_and_the_rest_found),
 		scratch_test(test_excluded_folder_is_not_searched),

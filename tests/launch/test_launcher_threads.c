@@ -5,6 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "gpu_dispatch_launch.h"
 #include "support/check.h"
@@ -109,6 +112,27 @@ static void test_plugin_runs_in_a_program_with_threads(void **state)
 	gd_launch_summary_free(s);
 }
 
+static void test_plugin_is_found_by_its_name_and_is_the_default(void **state)
+{
+	(void)state;
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/good.so", getenv("TEST_PLUGINS"));
+	assert_int_equal(mkdir("workers", 0755), 0);
+	assert_int_equal(symlink(path, "workers/whisper.so"), 0);
+	setenv("GPUQ_WORKER_PATH", "workers", 1);
+	struct gd_launch_options o = options_of();
+	launch_well(&o); /* no worker is given: the recognizer that is installed */
+	assert_true(scratch_has("out/a/a.pid"));
+	o.plugin = "whisper";
+	o.force = 1;
+	launch_well(&o);
+	o.plugin = "wisper";
+	struct gd_error err = {0};
+	assert_int_equal(gd_launch(&o, NULL, &err), -ENOENT);
+	assert_non_null(strstr(err.message, "did you mean 'whisper'?"));
+	unsetenv("GPUQ_WORKER_PATH");
+}
+
 static void test_worker_program_runs_in_a_program_with_threads(void **state)
 {
 	(void)state;
@@ -158,6 +182,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_command_runs_in_a_program_with_threads, begin, end),
 		cmocka_unit_test_setup_teardown(test_persistent_program_runs_in_a_program_with_threads, begin, end),
 		cmocka_unit_test_setup_teardown(test_plugin_runs_in_a_program_with_threads, begin, end),
+		cmocka_unit_test_setup_teardown(test_plugin_is_found_by_its_name_and_is_the_default, begin, end),
 		cmocka_unit_test_setup_teardown(test_worker_program_runs_in_a_program_with_threads, begin, end),
 		cmocka_unit_test_setup_teardown(test_hooks_of_this_program_need_one_without_threads, begin, end),
 	};

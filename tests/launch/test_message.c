@@ -68,6 +68,24 @@ static void test_answer_has_id_result_duration_and_error(void **state)
 	assert_string_equal(m.error, "");
 }
 
+static void test_answer_to_items_has_results_and_errors(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	message_put_items(&t, 8, "[1,\"a\"]", 7);
+	assert_string_equal(text_string(&t), "{\"type\":\"items\",\"id\":8,\"items\":[1,\"a\"]}\n");
+	text_finish(&t);
+	struct message m = read_well("{\"id\":8,\"ok\":true,\"results\":[1,[]],\"errors\":[null,\"no\"]}");
+	assert_true(m.ok && !m.out_of_memory);
+	assert_int_equal(m.results.type, JSON_ARRAY);
+	assert_memory_equal(m.results.data, "[1,[]]", 6);
+	assert_memory_equal(m.errors.data, "[null,\"no\"]", 11);
+	assert_true(read_well("{\"id\":8,\"ok\":false,\"oom\":true}").out_of_memory);
+	assert_true(read_well("{\"id\":8,\"ok\":false,\"error\":\"CUDA Out Of Memory.\"}").out_of_memory);
+	assert_false(read_well("{\"id\":8,\"ok\":false,\"error\":\"bad\",\"oom\":false}").out_of_memory);
+	assert_false(read_well("{\"id\":8,\"ok\":true,\"oom\":true}").out_of_memory);
+}
+
 static void test_ready_error_and_unknown_types_are_told_apart(void **state)
 {
 	(void)state;
@@ -131,6 +149,7 @@ int main(void)
 		cmocka_unit_test(test_setup_has_every_setting_once),
 		cmocka_unit_test(test_task_names_file_and_folder),
 		cmocka_unit_test(test_answer_has_id_result_duration_and_error),
+		cmocka_unit_test(test_answer_to_items_has_results_and_errors),
 		cmocka_unit_test(test_ready_error_and_unknown_types_are_told_apart),
 		cmocka_unit_test(test_long_error_is_cut_at_a_whole_character),
 		cmocka_unit_test(test_malformed_message_is_refused_with_a_reason),

@@ -57,6 +57,10 @@ static void test_no_file_gets_a_folder_named_like_the_launchers_own_files(void *
 	assert_string_equal(choose(&o, "launch.logs", 1), "launch");
 	assert_string_equal(choose(&o, "launch.jsonl", 2), "launch.jsonl~2");
 	assert_string_equal(choose(&o, "a/launch.logs.wav", 3), "a/launch.logs");
+	assert_string_equal(choose(&o, "launch.logs/worker-1.log.wav", 4), "launch.logs~/worker-1.log");
+	assert_string_equal(choose(&o, "launch.logs/worker-1.log.mp3", 5), "launch.logs~/worker-1.log.mp3");
+	assert_string_equal(choose(&o, "launch.jsonl/x.wav", 6), "launch.jsonl~/x");
+	assert_int_equal(outputs_claim(&o, "launch.logs/worker-1.log", 4), 0);
 	outputs_finish(&o);
 }
 

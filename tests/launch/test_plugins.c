@@ -141,7 +141,7 @@ static void test_bad_plugins_are_told_with_the_reason(void **state)
 	file_rig_write(rig, "text.so", "not a library\n");
 	struct gd_error err = {0};
 	struct plugin_facts facts;
-	assert_true(plugin_inspect(file_rig_path(rig, "text.so"), FILE_RIG_WAIT_MS, &facts, &err) < 0);
+	assert_true(plugin_inspect(file_rig_path(rig, "text.so"), NULL, FILE_RIG_WAIT_MS, &facts, &err) < 0);
 	check_contains(err.message, "file too short");
 }
 
@@ -150,7 +150,7 @@ static void test_plugin_that_hangs_in_a_constructor_is_given_up(void **state)
 	(void)state;
 	struct gd_error err = {0};
 	struct plugin_facts facts;
-	assert_int_equal(plugin_inspect(plugin("hang"), 1000, &facts, &err), -ETIMEDOUT);
+	assert_int_equal(plugin_inspect(plugin("hang"), NULL, 1000, &facts, &err), -ETIMEDOUT);
 	check_contains(err.message, "is not loaded after 1 s: something hangs in it");
 }
 
@@ -158,12 +158,12 @@ static void test_inspection_reports_hooks_batch_size_and_description(void **stat
 {
 	(void)state;
 	struct plugin_facts facts;
-	assert_int_equal(plugin_inspect(plugin("batch"), FILE_RIG_WAIT_MS, &facts, NULL), 0);
+	assert_int_equal(plugin_inspect(plugin("batch"), NULL, FILE_RIG_WAIT_MS, &facts, NULL), 0);
 	assert_true(facts.has_batch);
 	assert_int_equal(facts.max_batch, 5);
 	assert_string_equal(facts.about, "works on several\xEF\xBF\xBD"
 					 "files at a time");
-	assert_int_equal(plugin_inspect(plugin("good"), FILE_RIG_WAIT_MS, &facts, NULL), 0);
+	assert_int_equal(plugin_inspect(plugin("good"), NULL, FILE_RIG_WAIT_MS, &facts, NULL), 0);
 	assert_false(facts.has_batch);
 }
 
@@ -245,7 +245,7 @@ static void test_default_is_whisper_before_pocketsphinx(void **state)
 	struct gd_error err = {0};
 	/* Some may be installed on this machine. */
 	if (plugins_find(NULL, &path, &err) < 0)
-		check_contains(err.message, "none for speech is installed; type a command for each file behind --");
+		check_contains(err.message, "no speech recognizer is installed; install whisper.cpp");
 	free(path);
 	file_rig_write(rig, "pocketsphinx.so", "x");
 	assert_int_equal(plugins_find(NULL, &path, NULL), 0);

@@ -206,6 +206,16 @@ static void test_answer_with_a_wrong_id_is_an_error(void **state)
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
+static void test_second_answer_is_told_and_does_not_fail_the_next_file(void **state)
+{
+	struct file_rig *rig = rig_of(state, "good");
+	assert_string_equal(run_then_another(rig, "twice")->message, "");
+	assert_true(rig->ends[0].seconds == 12.5);
+	check_contains(rig->note.warning, "its program answered task 0 twice");
+	assert_true(rig->note.loading_ns > 0);
+	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
+}
+
 static void test_broken_answer_is_shown(void **state)
 {
 	check_contains(run_then_another(rig_of(state, "good"), "broken")->message,
@@ -335,6 +345,7 @@ int main(void)
 		file_rig_test(test_death_in_a_file_is_told_with_code_and_last_line),
 		file_rig_test(test_crash_in_a_file_is_told_by_its_signal),
 		file_rig_test(test_answer_with_a_wrong_id_is_an_error),
+		file_rig_test(test_second_answer_is_told_and_does_not_fail_the_next_file),
 		file_rig_test(test_broken_answer_is_shown),
 		file_rig_test(test_answer_of_ten_megabytes_is_an_error),
 		file_rig_test(test_answer_without_an_end_is_an_error),

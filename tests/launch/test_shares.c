@@ -116,6 +116,21 @@ static void test_files_are_shared_out_as_the_balance_says(void **state)
 	assert_int_equal(gd_balance_share(NULL, 0, GD_BALANCE_LONGEST_FIRST, 3, gpus), 0);
 }
 
+static void test_empty_files_are_shared_out_evenly(void **state)
+{
+	(void)state;
+	const struct gd_found *const empty[] = {
+		FILE_OF("a", 0), FILE_OF("b", 0), FILE_OF("c", 0), FILE_OF("d", 0), FILE_OF("e", 9), FILE_OF("f", 0)};
+	size_t gpus[COUNT(empty)], files[3] = {0};
+	assert_int_equal(gd_balance_share(empty, COUNT(empty), GD_BALANCE_LONGEST_FIRST, 3, gpus), 0);
+	for (size_t i = 0; i < COUNT(empty); i++)
+		files[gpus[i]]++;
+	assert_int_equal(files[gpus[4]], 1); /* the one with something in it has its GPU for itself */
+	assert_int_equal(files[0] + files[1] + files[2], 6);
+	for (size_t g = 0; g < 3; g++)
+		assert_true(files[g] <= 3);
+}
+
 static void test_share_statistics_give_load_per_gpu_and_imbalance(void **state)
 {
 	(void)state;
@@ -203,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_workload_sums_sizes_and_known_durations),
 		cmocka_unit_test(test_queue_order_follows_the_balance_and_durations_over_sizes),
 		cmocka_unit_test(test_files_are_shared_out_as_the_balance_says),
+		cmocka_unit_test(test_empty_files_are_shared_out_evenly),
 		cmocka_unit_test(test_share_statistics_give_load_per_gpu_and_imbalance),
 		cmocka_unit_test(test_longest_first_is_never_far_from_even),
 		cmocka_unit_test(test_custom_shares_are_queued_in_turn_over_the_gpus),

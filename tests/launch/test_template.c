@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static char **fill(const char *const *argv, const struct gd_file *file)
 		.file = file, .gpu = 3, .seed = -45, .settings = settings, .num_settings = NUM_SETTINGS};
 	char **filled = NULL;
 	assert_int_equal(template_check(argv, settings, NUM_SETTINGS, NULL), 0);
-	assert_int_equal(template_fill(argv, &values, &filled), 0);
+	assert_int_equal(template_fill(argv, &values, &filled, NULL), 0);
 	return filled;
 }
 
@@ -31,11 +32,11 @@ static const struct gd_file usual = {.path = "/a b/-c\n.wav", .output_dir = "/ou
 static void test_every_placeholder_is_filled_in(void **state)
 {
 	(void)state;
-	const char *const argv[] = {"{stem}", "{name}", "{dir}", "{output}/{stem}.txt", "{gpu}{seed}", "{model_size}",
+	const char *const argv[] = {"={stem}", "={name}", "{dir}", "{output}/{stem}.txt", "{gpu}{seed}", "{model_size}",
 		"-l{language}", "--file={file}", NULL};
 	char **filled = fill(argv, &usual);
-	assert_string_equal(filled[0], "-c\n");
-	assert_string_equal(filled[1], "-c\n.wav");
+	assert_string_equal(filled[0], "=-c\n");
+	assert_string_equal(filled[1], "=-c\n.wav");
 	assert_string_equal(filled[2], "/a b");
 	assert_string_equal(filled[3], "/out/-c\n/-c\n.txt");
 	assert_string_equal(filled[4], "3-45");
@@ -49,12 +50,12 @@ static void test_every_placeholder_is_filled_in(void **state)
 static void test_doubled_braces_become_single_and_empty_arguments_stay(void **state)
 {
 	(void)state;
-	const char *const argv[] = {"", "{{file}}", "}}{{{{", "{{{file}}}", "", NULL};
+	const char *const argv[] = {"", "{{file}}", "}}{{{{", "{{{gpu}}}", "", NULL};
 	char **filled = fill(argv, &usual);
 	assert_string_equal(filled[0], "");
 	assert_string_equal(filled[1], "{file}");
 	assert_string_equal(filled[2], "}{{");
-	assert_string_equal(filled[3], "{/a b/-c\n.wav}");
+	assert_string_equal(filled[3], "{3}");
 	assert_string_equal(filled[4], "");
 	assert_null(filled[5]);
 	free(filled);
@@ -89,7 +90,7 @@ static void assert_wrong(const char *argument, size_t num_settings, const char *
 		fail_msg("'%s' not in '%s'", words, err.message);
 	char **filled = NULL;
 	const struct template_values values = {.file = &usual, .settings = settings, .num_settings = num_settings};
-	assert_int_equal(template_fill(argv, &values, &filled), -EINVAL);
+	assert_int_equal(template_fill(argv, &values, &filled, NULL), -EINVAL);
 	assert_null(filled);
 }
 
@@ -103,8 +104,8 @@ static void test_unknown_word_or_unpaired_brace_is_an_error_that_names_it(void *
 	assert_wrong("{file", 0, "a brace without its pair in '{file'");
 	assert_wrong("{fi{le}}", 0, "a brace without its pair");
 	assert_wrong("file}", 0, "write {{ and }}");
-	assert_wrong("{model_size}", 0, "--model-size");
-	assert_wrong("{language}", 1, "--language");
+	assert_wrong("{model_size}", 0, "the setting model_size");
+	assert_wrong("{language}", 1, "the setting language");
 }
 
 static void test_setting_that_a_word_hides_is_an_error(void **state)
@@ -117,6 +118,142 @@ static void test_setting_that_a_word_hides_is_an_error(void **state)
 	assert_non_null(strstr(err.message, "the setting 'file'"));
 }
 
+/* ---- Names as code ---------------------------------------------------------- */
+
+/* template_fill()'s code for a file of that name; the words of a refusal are in `why`. */
+static int fill_name(const char *const *argv, const char *name, struct gd_error *why)
+{
+	char path[128], output[128];
+	snprintf(path, sizeof(path), "/in/%s.wav", name);
+	snprintf(output, sizeof(output), "/out/%s", name);
+	const struct gd_file file = {.path = path, .output_dir = output, .stem = name};
+	const struct template_values values = {.file = &file, .settings = settings, .num_settings = NUM_SETTINGS};
+	char **filled = NULL;
+	int r = template_fill(argv, &values, &filled, why);
+	free(filled);
+	return r;
+}
+
+static void fills(int code, const char *const *argv, const char *name)
+{
+	struct gd_error why = {0};
+	int r = fill_name(argv, name, &why);
+	if (r != code)
+		fail_msg("%s %s … with '%s': %d, not %d (%s)", argv[0], argv[1], name, r, code, why.message);
+}
+
+#define MAX_WORDS 8
+typedef const char *command[MAX_WORDS];
+
+static const char *const special_names[] = {"a b", "a\tb", "a\nb", "a'b", "a\"b", "a\\b", "a$b", "a`b", "a;b", "a|b",
+	"a&b", "a<b", "a>b", "a(b", "a)b", "a{b", "a}b", "a*b", "a?b", "a[b", "a]b", "a~b", "a#b", "a!b", "a^b",
+	"a\x7f", "a\xff", "a\xc2\xa0", "a\xe2\x80\x9c", "a\xe3\x80\x80", "a\xef\xbc\x9b"};
+#define NUM_SPECIAL (sizeof(special_names) / sizeof(special_names[0]))
+
+static void test_special_names_are_put_into_no_code(void **state)
+{
+	(void)state;
+	static const command commands[] = {
+		{"sh", "-c", "cat {file}"},
+		{"sh", "-c", "wc<{file}"},
+		{"sh", "-c", "cat \"{file}\" > '{output}/x'"},
+		{"sh", "-c", "{file}"},
+		{"bash", "-lc", "{file}"},
+		{"bash", "-c", "--", "{file}"},
+		{"bash", "-c", "+x", "-e", "--", "{file}"},
+		{"bash", "-o", "pipefail", "-c", "tar xf {file} | cat"},
+		{"bash", "-c", "echo $(( {stem} % 4 ))"},
+		{"sh", "-c", "trap \"rm -f {output}/part\" EXIT; wait"},
+		{"sh", "-c", "python3 - <<EOF\nprint(\"{file}\")\nEOF"},
+		{"python3", "-c", "open('{file}')"},
+		{"python3", "-copen('{file}')"},
+		{"perl", "-e", "print {file}"},
+		{"perl", "-ne/{stem}/", "x"},
+		{"perl", "-ne", "print", "{file}"},
+		{"tool", "-0777ne", "{stem}"},
+		{"timeout", "9", "fish", "-c", "cp {file} x"},
+		{"sbatch", "--wrap", "{file}"},
+		{"sbatch", "--wrap", "cp {file} x"},
+		{"sbatch", "--wrap=python3 infer.py {file}"},
+		{"sbatch", "--wrap={file}"},
+		{"script", "--command={file}", "/dev/null"},
+		{"flock", "/dev/null", "-c", "{file}"},
+		{"env", "-S", "tar xf {file}"},
+		{"env", "-S{file}"},
+		{"ssh", "host", "cat", "{file}"},
+		{"nice", "/usr/bin/ssh", "host", "cat", "{file}"},
+		{"make", "FILE={file}"},
+		{"sed", "s,INPUT,{file},"},
+		{"awk", "/{stem}/", "x"},
+		{"tool", "--title=my {stem}"},
+		{"tool", "{odd}{stem}"},
+		{"tool", "{{{stem}}}"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		for (size_t k = 0; k < NUM_SPECIAL; k++)
+			fills(-EPERM, commands[i], special_names[k]);
+		fills(0, commands[i], "Take_2.b,c:d=e@f%g+h-i");
+		fills(0, commands[i], "\xc3\xa4\xe9\x9f\xb3\xd0\xb6");
+	}
+}
+
+static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
+{
+	(void)state;
+	static const command commands[] = {
+		{"whisper-cli", "-f", "{file}", "-of", "{output}/{stem}"},
+		{"python3", "infer.py", "--in={file}", "--out", "{output}/{stem}.txt"},
+		{"sh", "-c", "cp -- \"$1\" \"$2\"", "sh", "{file}", "{output}/"},
+		{"sh", "-c", "cp -- \"$0\" /x", "{file}"},
+		{"docker", "run", "-v", "{dir}:/in", "image", "/in/{name}"},
+		{"ffmpeg", "-i", "{file}", "-acodec", "flac", "{output}/{stem}.flac"},
+		{"convert", "-file", "{file}", "-source", "{file}"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		for (size_t k = 0; k < NUM_SPECIAL; k++)
+			fills(0, commands[i], special_names[k]);
+}
+
+static void test_name_that_begins_with_a_dash_becomes_no_option(void **state)
+{
+	(void)state;
+	static const command refused[] = {
+		{"cat", "{name}"}, {"cat", "{stem}.txt"}, {"sh", "-c", "cat {name}"}, {"ssh", "host", "{stem}"}};
+	static const command fine[] = {
+		{"cat", "{file}", "{output}/{stem}"}, {"cat", "--in={name}"}, {"sh", "-c", "cat {file}"}};
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		fills(-EPERM, refused[i], "-rf");
+		fills(0, refused[i], "a-rf");
+	}
+	for (size_t i = 0; i < sizeof(fine) / sizeof(fine[0]); i++)
+		fills(0, fine[i], "-rf");
+}
+
+static void test_refusal_says_what_to_write_instead(void **state)
+{
+	(void)state;
+	static const command script = {"sh", "-c", "cat {gpu} > {output}/x"}, option = {"cat", "{stem}"};
+	struct gd_error why = {0};
+	assert_int_equal(fill_name(script, "a b", &why), -EPERM);
+	assert_string_equal(why.message,
+		"its path has special characters, which the command could execute: make {output} a word of its own, or let the command use \"$GPUQ_OUTPUT\"");
+	assert_int_equal(fill_name(option, "-n", &why), -EPERM);
+	assert_string_equal(why.message,
+		"its name begins with '-', which the command could take for an option: use {file}, or let the command use \"$GPUQ_STEM\"");
+}
+
+static void test_every_name_is_in_the_environment(void **state)
+{
+	(void)state;
+	const struct template_values values = {.file = &usual};
+	assert_int_equal(template_set_variables(&values), 0);
+	assert_string_equal(getenv("GPUQ_FILE"), "/a b/-c\n.wav");
+	assert_string_equal(getenv("GPUQ_NAME"), "-c\n.wav");
+	assert_string_equal(getenv("GPUQ_STEM"), "-c\n");
+	assert_string_equal(getenv("GPUQ_DIR"), "/a b");
+	assert_string_equal(getenv("GPUQ_OUTPUT"), "/out/-c\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +263,11 @@ int main(void)
 		cmocka_unit_test(test_file_in_the_root_has_the_root_for_a_folder),
 		cmocka_unit_test(test_unknown_word_or_unpaired_brace_is_an_error_that_names_it),
 		cmocka_unit_test(test_setting_that_a_word_hides_is_an_error),
+		cmocka_unit_test(test_special_names_are_put_into_no_code),
+		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_no_code),
+		cmocka_unit_test(test_name_that_begins_with_a_dash_becomes_no_option),
+		cmocka_unit_test(test_refusal_says_what_to_write_instead),
+		cmocka_unit_test(test_every_name_is_in_the_environment),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

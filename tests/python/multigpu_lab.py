@@ -36,6 +36,9 @@ FASTER_WHISPER = """
 import os
 from types import SimpleNamespace
 
+def download_model(size_or_id, output_dir=None, local_files_only=False, cache_dir=None, **others):
+    return "model " + size_or_id
+
 class WhisperModel:
     def __init__(self, model_size_or_path, device="auto", device_index=0, compute_type="default",
                  cpu_threads=0, download_root=None, **others):

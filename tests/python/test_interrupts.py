@@ -63,7 +63,10 @@ class Worker(BaseWorker):
         if how == "setup":
             mark("processed")
         if how == "slow callbacks":
-            wait_for("fed")
+            # Each worker has one: during a callback no worker is given another task.
+            mark(f"began-{item}")
+            for number in range(4):
+                wait_for(f"began-{number}")
             mark(f"done-{item}")
         return item
     def cleanup(self):
@@ -81,7 +84,6 @@ def items():
             mark("waits")
             threading.Event().wait()
         yield number
-    mark("fed")
 
 def on_success(task_id, result, worker_id):
     if how == "callback" and both_work() and not (here / "waits").exists():
@@ -112,7 +114,7 @@ if __name__ == "__main__":
             use_pool()
         except KeyboardInterrupt:
             sys.exit(7)
-    dispatcher = Dispatcher(Worker, [0] if how == "slow callbacks" else [0, 1])
+    dispatcher = Dispatcher(Worker, [0, 1, 2, 3] if how == "slow callbacks" else [0, 1])
     try:
         dispatcher.run(items(), on_success, on_exit=on_exit)
     except KeyboardInterrupt:

@@ -76,6 +76,29 @@ def test_allocator_finds_files(lab: Lab) -> None:
         allocator.discover_files(lab.input / "a.wav")
 
 
+def test_entries_that_cannot_be_examined_are_left_out(lab: Lab) -> None:
+    """A name as long as a path may be, and, for all but root, a folder that may not be entered."""
+    (lab.input / "long.wav").symlink_to("x" * 4000)
+    closed = lab.directory / "closed"
+    closed.mkdir(mode=0)
+    (lab.input / "closed.wav").symlink_to(closed / "x")
+    (lab.input / "zzz.txt").symlink_to("x" * 4000)
+    good = lab.put("a.wav")
+    deep = os.open(lab.input, os.O_DIRECTORY)
+    for _ in range(1500):  # deeper than Python recurses; the path is longer than a path may be
+        os.mkdir("folder", dir_fd=deep)
+        below = os.open("folder", os.O_DIRECTORY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)
+    for pattern in ("*.wav", "**/*.wav"):
+        assert ResourceAllocator().discover_files(lab.input, pattern) == good
+    assert ResourceAllocator().discover_files(lab.input, "*/*.wav") == []
+    assert LauncherOrchestrator().run(lab.input, lab.output, worker_command=lab.command) == 0
+    assert lab.began("a.wav")
+    subprocess.run(["rm", "-rf", lab.input / "folder"], check=True)  # too deep for shutil.rmtree()
+
+
 def test_allocator_deals_files_out_largest_first(lab: Lab) -> None:
     files = [lab.put(f"{size}.wav", size=size)[0] for size in (1, 5, 3, 4)]
     shares = ResourceAllocator().distribute_workload(files, num_gpus=2)
@@ -210,6 +233,28 @@ def test_orchestrator_refuses_what_cannot_work(
     assert orchestrator.run(lab.input, lab.output, [0], pattern="*.none") == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user: run it as root")
+@pytest.mark.parametrize("shape", ["all behind one link", "beside other files"])
+def test_links_of_another_user_below_the_input_folder_are_not_followed(lab: Lab, shape: str) -> None:
+    """The folder that was named may itself be reached through a link of another user."""
+    private = lab.directory / "private"
+    private.mkdir(mode=0o700)
+    (private / "diary.wav").write_text("private")
+    (lab.input / "speaker").symlink_to(private)
+    named = lab.directory / "named"
+    named.symlink_to(lab.input)
+    for link in (lab.input / "speaker", named):
+        os.lchown(link, 12345, 12345)
+    if shape == "beside other files":
+        lab.put("own/a.wav")
+    code = LauncherOrchestrator().run(
+        named, lab.output, pattern="*/*.wav", worker_command=lab.command
+    )
+    assert code == 1
+    assert not lab.began("diary.wav")
+    assert lab.began("a.wav") == (shape == "beside other files")
+
+
 def test_orchestrator_tells_about_files_and_gpus(lab: Lab) -> None:
     lab.put("a.wav", "b.wav", size=7)
     orchestrator = LauncherOrchestrator()
@@ -233,16 +278,16 @@ def test_faster_whisper_is_the_default_where_it_is_installed(lab: Lab, whisper: 
     assert LauncherOrchestrator().run(lab.input, lab.output, [0, 1], model_size="tiny") == 0
     transcript = json.loads((lab.output / "talk" / "talk.json").read_text())
     assert transcript == {
-        "text": "tiny on auto:0 as default",
+        "text": "model tiny on auto:0 as default",
         "segments": [
-            {"start": 0.0, "end": 1.5, "text": "tiny on auto:0 as default", "confidence": 0.905}
+            {"start": 0.0, "end": 1.5, "text": "model tiny on auto:0 as default", "confidence": 0.905}
         ],
         "duration": 2.0,
         "model": "tiny",
         "language": "de",
         "confidence": 0.905,
     }
-    assert (lab.output / "talk" / "talk.txt").read_text() == "tiny on auto:0 as default\n"
+    assert (lab.output / "talk" / "talk.txt").read_text() == "model tiny on auto:0 as default\n"
 
 
 def test_faster_whisper_does_not_import_from_the_current_directory(
@@ -285,16 +330,17 @@ def test_language_and_settings_reach_faster_whisper(lab: Lab, whisper: None) -> 
     )
     assert code == 0
     text = (lab.output / "talk" / "talk.json").read_text()
-    assert '"language": "fr"' in text and "base on cpu:0 as int8" in text
+    assert '"language": "fr"' in text and "model base on cpu:0 as int8" in text
 
 
 INTERFACE = """
 import inspect
-from faster_whisper import WhisperModel
+from faster_whisper import WhisperModel, download_model
 from faster_whisper.transcribe import Segment, TranscriptionInfo
 
 inspect.signature(WhisperModel).bind(
     "base", device="auto", device_index=0, compute_type="default", cpu_threads=0, download_root=None)
+inspect.signature(download_model).bind("base", cache_dir=None)
 inspect.signature(WhisperModel.transcribe).bind(
     None, "a.wav", language=None, task="transcribe", beam_size=5)
 assert {"start", "end", "text", "avg_logprob"} <= set(Segment.__annotations__)
@@ -322,3 +368,10 @@ def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     )
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert "/no/such/model" in done.stdout
+
+
+def test_names_of_files_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    from gpu_dispatch.multigpu import balancer
+
+    balancer._print("a\x1b]0;x\x07\u009b2J\u202eb \udcff é 日")
+    assert capsys.readouterr().out == "a\\x1b]0;x\\x07\\x9b2J\\u202eb \\udcff é 日\n"

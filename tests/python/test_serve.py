@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import textwrap
@@ -251,3 +252,79 @@ def test_worker_typed_at_a_terminal_says_how_it_is_started(tmp_path: Path) -> No
         os.close(slave)
     assert done.returncode == 2
     assert "gpuq launch --input-dir DIR --worker-command" in done.stderr
+
+
+# ---- Items ------------------------------------------------------------------
+
+
+def run_map(
+    directory: Path, worker: str, items: list[Any], *words: str, code: int = 0, text: str | None = None
+) -> list[dict[str, Any]]:
+    """Maps the items, or the lines of the text, and returns the lines of the output."""
+    (directory / "worker.py").write_text(textwrap.dedent(worker))
+    lines_in = text or "".join(json.dumps(item) + "\n" for item in items)
+    (directory / "in.jsonl").write_text(lines_in)
+    files = ["--input", "in.jsonl", "--output", "out.jsonl", "--ordered", "--gpus", "sim:1"]
+    done = subprocess.run(
+        [GPUQ, "map", *files, "--worker-command", f"{sys.executable} worker.py", *words],
+        cwd=directory, capture_output=True, timeout=LIMIT, check=False,
+    )
+    assert done.returncode == code, (done.stdout, done.stderr)
+    lines = [json.loads(line) for line in (directory / "out.jsonl").read_text().splitlines()]
+    assert [line["n"] for line in lines] == list(range(1, len(items) + 1))
+    return lines
+
+
+def test_items_are_served_in_lists(tmp_path: Path) -> None:
+    worker = """
+        from gpu_dispatch import serve_items
+        def work(items, state):
+            print("noise")
+            return [len(items), *(ValueError("odd") if item % 2 else item + state for item in items[1:])]
+        serve_items(work, setup=lambda setup: int(setup.settings["plus"]))
+    """
+    lines = run_map(tmp_path, worker, [0, 1, 2, 3], "--batch", "4", "--set", "plus=10", code=1)
+    assert [line.get("result", line.get("error")) for line in lines] == [4, "ValueError: odd", 12, "ValueError: odd"]
+
+
+@pytest.mark.parametrize(
+    "result, reason",
+    [
+        ("[float('nan')]", "ValueError: Out of range float values are not JSON compliant"),
+        ("[object()]", "TypeError: a result of type object cannot be written as JSON"),
+        ("[]", "ValueError: the function returned 0 results for 1 items"),
+        ("exit()", "SystemExit"),
+    ],
+)
+def test_results_that_cannot_be_sent_fail_their_item(tmp_path: Path, result: str, reason: str) -> None:
+    worker = f"from gpu_dispatch import serve_items\nserve_items(lambda items: {result} if 13 in items else items)"
+    lines = run_map(tmp_path, worker, [1, 13, 3], "--batch", "2", code=1)
+    assert [line.get("result") for line in lines] == [1, None, 3]
+    assert lines[1]["error"].startswith(reason)
+
+
+def test_number_that_python_does_not_read_fails_its_item_alone(tmp_path: Path) -> None:
+    worker = """
+        import os
+        from gpu_dispatch import serve_items
+        serve_items(lambda items: [[item, os.getpid()] for item in items])
+    """
+    long = f'{{"n":{"9" * 5000}}}'
+    lines = run_map(tmp_path, worker, [1, 2, 3, 4], "--batch", "4", code=1, text=f"1\n{long}\n[-{'7' * 4301}]\n4\n")
+    assert [line["result"][0] if "result" in line else None for line in lines] == [1, None, None, 4]
+    assert all(line["error"].startswith("ValueError: Exceeds the limit (4300") for line in lines[1:3])
+    assert lines[0]["result"][1] == lines[3]["result"][1]  # no worker was lost
+
+
+def test_worker_for_files_refuses_items_and_the_other_way_round(tmp_path: Path, folder: Folder) -> None:
+    (line,) = run_map(tmp_path, "from gpu_dispatch import serve\nserve(print)", [1], code=1)
+    assert line["error"] == "this worker calls serve(): start it with gpuq launch --input-dir DIR"
+    folder.put("a.txt")
+    summary = folder.run("from gpu_dispatch import serve_items\nserve_items(lambda items: items)", code=1)
+    assert "this worker calls serve_items()" in summary["failures"][0]["error"]
+
+
+def test_items_of_the_page_are_counted(tmp_path: Path) -> None:
+    page = (Path(os.environ["GD_SOURCE"]) / "docs/worker-protocol.md").read_text()
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "serve_items(" in block]
+    assert [line["result"] for line in run_map(tmp_path, program, ["a b", "", "c"], "--batch", "2")] == [2, 0, 1]

@@ -5,18 +5,19 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
 #include "support/gpu_pointers.h"
 #include "support/process.h"
+#include "support/scratch.h"
 
 #define OTHER 54322 /* a user that nobody is */
 
@@ -143,47 +144,79 @@ static void test_claims_count_where_the_driver_names_no_process_while_memory_is_
 	claim_proofs_finish(&b.proofs);
 }
 
-static int open_folder(char *path)
+/* The directory of claims, and the state directory if `with_state`. */
+static struct claims *open_claims(bool with_state)
 {
-	assert_non_null(mkdtemp(path));
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	return fd;
+	struct claims *c = NULL;
+	struct claims_list none;
+	unsetenv("HOME");
+	setenv("XDG_STATE_HOME", with_state ? scratch_path() : "", 1);
+	assert_int_equal(claims_open("claims", &c, NULL), 0);
+	assert_int_equal(claims_list(c, "", &none), 0);
+	claims_list_finish(&none);
+	return c;
 }
 
-static void remove_folder(int fd, const char *path)
+static void sync_proofs(struct claim_proofs *p, uint64_t now_ns, struct claims *c)
 {
-	unlinkat(fd, ".proofs", 0);
-	close(fd);
-	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(claim_proofs_sync(p, now_ns, "a/host", c), 0);
+}
+
+/* Half of the time is seen by one runner, the rest by the next; a third one, and gpuq why, know. */
+static void share_time(bool with_state)
+{
+	struct box first, second;
+	const uint64_t begin_ns = 50 * CLAIM_PROOF_FORGET_NS;
+	struct claims *c = open_claims(with_state);
+	box_init(&first, OTHER);
+	box_init(&second, OTHER);
+	uint64_t now_ns = look_for(&first, begin_ns, CLAIM_PROOF_NS / 2);
+	assert_true(counts_now(&first, now_ns));
+	sync_proofs(&first.proofs, now_ns, c);
+	sync_proofs(&second.proofs, now_ns, c);
+	now_ns = look_for(&second, now_ns, CLAIM_PROOF_NS / 2);
+	assert_false(counts_now(&second, now_ns));
+	sync_proofs(&second.proofs, now_ns, c);
+	claim_proofs_finish(&first.proofs);
+	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "a/host", c), 0);
+	assert_false(counts_now(&first, now_ns));
+	/* Nor does the clock help that is set back, or the record of another machine with the same home. */
+	claim_proofs_finish(&first.proofs);
+	assert_int_equal(claim_proofs_load(&first.proofs, begin_ns / 2, "a/host", c), 0);
+	assert_false(counts_now(&first, begin_ns / 2));
+	claim_proofs_finish(&first.proofs);
+	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "b", c), 0);
+	assert_int_equal(first.proofs.count, with_state ? 0 : 1);
+	claim_proofs_finish(&first.proofs);
+	claim_proofs_finish(&second.proofs);
+	claims_close(c);
 }
 
 static void test_runners_of_a_user_share_the_time(void **state)
 {
 	(void)state;
-	char path[] = "/tmp/gpuq-proofs-XXXXXX";
-	int fd = open_folder(path);
-	struct box first, second;
-	box_init(&first, OTHER);
-	box_init(&second, OTHER);
-	/* Half of it was seen by one runner, the rest by the next. */
-	uint64_t now_ns = look_for(&first, 1000, CLAIM_PROOF_NS / 2);
-	assert_true(counts_now(&first, now_ns));
-	assert_int_equal(claim_proofs_sync(&first.proofs, now_ns, "boot", fd), 0);
-	assert_int_equal(claim_proofs_sync(&second.proofs, now_ns, "boot", fd), 0);
-	now_ns = look_for(&second, now_ns, CLAIM_PROOF_NS / 2);
-	assert_false(counts_now(&second, now_ns));
-	assert_int_equal(claim_proofs_sync(&second.proofs, now_ns, "boot", fd), 0);
-	claim_proofs_finish(&first.proofs);
-	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "boot", fd), 0);
-	assert_false(counts_now(&first, now_ns));
-	/* Times of an earlier boot say nothing. */
-	claim_proofs_finish(&first.proofs);
-	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "later boot", fd), 0);
-	assert_true(counts_now(&first, now_ns));
-	claim_proofs_finish(&first.proofs);
-	claim_proofs_finish(&second.proofs);
-	remove_folder(fd, path);
+	share_time(true);
+	assert_true(scratch_has("gpuq/claims-a_host"));
+}
+
+static void test_time_is_shared_without_a_state_directory(void **state)
+{
+	(void)state;
+	share_time(false);
+	assert_false(scratch_has("gpuq"));
+}
+
+/* Another user could have written the directory: the folder of claims is used. */
+static void test_time_is_not_kept_where_others_can_write(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir("gpuq", 0700), 0);
+	assert_int_equal(chmod("gpuq", 0777), 0);
+	struct claims *c = open_claims(true);
+	struct claim_proofs p = {0};
+	sync_proofs(&p, 1000, c);
+	assert_false(scratch_has("gpuq/claims-a_host"));
+	claims_close(c);
 }
 
 static void test_proof_that_one_runner_saw_counts_for_the_others(void **state)
@@ -205,22 +238,21 @@ static void test_proof_that_one_runner_saw_counts_for_the_others(void **state)
 static void test_damaged_file_of_proofs_is_ignored_and_written_anew(void **state)
 {
 	(void)state;
-	static const char *const texts[] = {"", "x", "gpuq-proofs 1 boot", "gpuq-proofs 1 boot\n1 2 3 4 5",
-		"gpuq-proofs 1 boot\n54322 GPU-0 900000000000 1 0",
-		"gpuq-proofs 1 boot\n54322 GPU-0 900000000000 99999 0 .\n", "gpuq-proofs 1 boot\n-1 GPU-0\n\n\n"};
-	char path[] = "/tmp/gpuq-proofs-XXXXXX";
-	int fd = open_folder(path);
+	static const char *const texts[] = {"", "x", "gpuq-proofs 2", "gpuq-proofs 2\n1 2 3 4 5",
+		"gpuq-proofs 2\n54322 GPU-0 900000000000 1 0", "gpuq-proofs 1 boot\n54322 GPU-0 900000000000 1 0 .\n",
+		"gpuq-proofs 2\n-1 GPU-0\n\n\n"};
+	struct claims *c = open_claims(true);
+	assert_int_equal(mkdir("gpuq", 0700), 0);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct box b;
 		box_init(&b, OTHER);
-		int file = openat(fd, ".proofs", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		assert_int_equal(write(file, texts[i], strlen(texts[i])), strlen(texts[i]));
-		close(file);
-		assert_int_equal(claim_proofs_sync(&b.proofs, 1000, "boot", fd), 0);
+		scratch_write_text("gpuq/claims-a_host", texts[i]);
+		sync_proofs(&b.proofs, 1000, c);
+		assert_string_equal(scratch_read("gpuq/claims-a_host"), "gpuq-proofs 2\n");
 		assert_true(counts_now(&b, 1000));
 		claim_proofs_finish(&b.proofs);
 	}
-	remove_folder(fd, path);
+	claims_close(c);
 }
 
 /* A process of another user, which waits to be killed. */
@@ -291,9 +323,11 @@ int main(void)
 		cmocka_unit_test(test_time_without_a_claim_is_not_counted),
 		cmocka_unit_test(test_claims_of_this_user_and_of_root_always_count),
 		cmocka_unit_test(test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use),
-		cmocka_unit_test(test_runners_of_a_user_share_the_time),
+		scratch_test(test_runners_of_a_user_share_the_time),
+		scratch_test(test_time_is_shared_without_a_state_directory),
+		scratch_test(test_time_is_not_kept_where_others_can_write),
 		cmocka_unit_test(test_proof_that_one_runner_saw_counts_for_the_others),
-		cmocka_unit_test(test_damaged_file_of_proofs_is_ignored_and_written_anew),
+		scratch_test(test_damaged_file_of_proofs_is_ignored_and_written_anew),
 		cmocka_unit_test(test_claims_count_while_a_process_of_their_user_is_on_the_gpu),
 		cmocka_unit_test(test_claim_that_names_a_process_of_another_user_is_not_given_it),
 	};

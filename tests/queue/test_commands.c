@@ -99,7 +99,7 @@ static void test_options_go_to_the_next_command_alone(void **state)
 			    "first\n"
 			    "second\n"
 			    "#gpuq:name='my eval'  priority=-5\n"
-			    "  #  gpuq: retries=3 after=7,8 mem=500\n"
+			    "  #  gpuq: retries=3 after=7,8 mem=500M\n"
 			    "third\n"
 			    "# gpuq :name=x\n"
 			    "# gpuq:\n"
@@ -122,9 +122,9 @@ static void test_options_go_to_the_next_command_alone(void **state)
 	assert_int_equal(o->priority, -5);
 	assert_int_equal(o->retries, 3);
 	assert_int_equal(o->mem_bytes, 500 * UNITS_MB);
-	assert_int_equal(o->num_after, 2);
-	assert_int_equal(o->after[0], 7);
-	assert_int_equal(o->after[1], 8);
+	assert_int_equal(o->after.count, 2);
+	assert_int_equal(o->after.terms[0].from, 7);
+	assert_int_equal(o->after.terms[1].from, 8);
 	next_is(c, "fourth", 11, &command);
 	assert_int_equal(command.options->set, 0);
 	next_ends(c);
@@ -147,7 +147,7 @@ static void test_errors_name_the_line_and_the_next_call_goes_on(void **state)
 			    "nul\0byte\n"
 			    "# gpuq: after=7,,8\n"
 			    "# gpuq: num_gpus=-1\n"
-			    "# gpuq: wat=1\n"
+			    "# gpuq: quxx=1\n"
 			    "# gpuq: name=\n"
 			    "# gpuq: name='a'b\n"
 			    "g\n"
@@ -167,9 +167,9 @@ static void test_errors_name_the_line_and_the_next_call_goes_on(void **state)
 	next_fails(c, "c.txt:10: expected options of the form name=value");
 	next_is(c, "e", 11, &command);
 	next_fails(c, "c.txt:12: there is a NUL byte");
-	next_fails(c, "c.txt:13: after: expected ids of jobs");
+	next_fails(c, "c.txt:13: after: job '7,,8': not a job");
 	next_fails(c, "c.txt:14: num_gpus: '-1' is out of range");
-	next_fails(c, "c.txt:15: unknown option 'wat'; there are mem, num_gpus");
+	next_fails(c, "c.txt:15: unknown option 'quxx'; there are mem, num_gpus");
 	next_fails(c, "c.txt:16: name: it is empty");
 	next_fails(c, "c.txt:17: name: expected a space");
 	next_is(c, "g", 18, &command);

@@ -48,7 +48,7 @@ static void test_every_setting_is_read(void **state)
 	      "commands_file: my commands.txt\n"
 	      "log_dir: \"./l\\u00f6gs\"\n"
 	      "log_access: group\n"
-	      "max_log_size: 10\n"
+	      "max_log_size: 10M\n"
 	      "jobs_file: 2024\n"
 	      "jobs_per_gpu: 2\n"
 	      "timeout: 2h\n"
@@ -57,7 +57,11 @@ static void test_every_setting_is_read(void **state)
 	      "keep: yes\n"
 	      "background: false\n"
 	      "json: True\n"
-	      "on_finish: 'notify: me # now'\n",
+	      "on_finish: 'notify: me # now'\n"
+	      "exclusive: on\n"
+	      "host_mem: 32G\n"
+	      "cpus: 8\n"
+	      "cpu_affinity: gpu\n",
 		&c);
 	assert_int_equal(c.set, (1u << CONFIG_KEYS) - 1);
 	assert_string_equal(c.gpus, "0,2,GPU-abc");
@@ -76,6 +80,10 @@ static void test_every_setting_is_read(void **state)
 	assert_false(c.background);
 	assert_true(c.json);
 	assert_string_equal(c.on_finish, "notify: me # now");
+	assert_true(c.exclusive);
+	assert_int_equal(c.host_mem_bytes, 32 * UNITS_GB);
+	assert_int_equal(c.cpus, 8);
+	assert_true(c.cpu_affinity);
 	config_finish(&c);
 }
 
@@ -103,6 +111,8 @@ static void test_errors_name_line_and_what_was_expected(void **state)
 {
 	(void)state;
 	refuse("log_access: everybody\n", "c.yaml:1: log_access: 'everybody' is not one of owner, group, all");
+	refuse("max_log_size: 10\n", "c.yaml:1: max_log_size: 10 what? 10G?");
+	refuse("host_mem: 32\n", "c.yaml:1: host_mem: 32 what? 32G?");
 	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: it must be 0 or at least 1 MB");
 	refuse("log_dir: a\nmin_free_mem: 5\n",
 		"c.yaml:2: unknown setting 'min_free_mem'; did you mean 'min_free_mem_mb'?");
@@ -162,7 +172,7 @@ static void test_command_line_overrides_file_and_file_overrides_defaults(void **
 	assert_int_equal(c.poll_interval_ms, 60000);
 	assert_string_equal(c.commands_file, "commands.txt");
 	assert_string_equal(c.log_dir, "./logs");
-	assert_string_equal(c.jobs_file, "./jobs.jsonl");
+	assert_null(c.jobs_file);
 
 	parse("log_dir: file\njobs_file: file\nretries: 3\nkeep: true\n", &file);
 	assert_int_equal(config_set(&line, CONFIG_LOG_DIR, "--log-dir", "line", &err), 0);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,12 +17,30 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "queue/journal/draft.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
+#include "queue/journal/seal.h"
 #include "support/scratch.h"
 
 static char path[128];
+
+/* In place of the C library's: releasing a lock fails if the test says so. */
+static bool fail_unlock;
+int fcntl64(int fd, int command, ...);
+int fcntl64(int fd, int command, ...)
+{
+	va_list args;
+	va_start(args, command);
+	void *argument = va_arg(args, void *);
+	va_end(args);
+	if (fail_unlock && command == F_SETLK && ((struct flock *)argument)->l_type == F_UNLCK) {
+		errno = ENOLCK;
+		return -1;
+	}
+	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
 
 static int set_up(void **state)
 {
@@ -127,7 +146,10 @@ static void test_lines_of_a_process_that_died_before_its_counters_count(void **s
 	struct journal *j = opened();
 	add(j, "a");
 	const char *line = "{\"event\":\"add\",\"id\":9,\"command\":\"x\"}\n";
-	put(line, strlen(line));
+	struct text t = {0};
+	seal_append(&t, line, strlen(line), j->next_n);
+	put(t.data, t.length);
+	text_finish(&t);
 	assert_int_equal(add(j, "b"), 10);
 	journal_close(j);
 }
@@ -158,6 +180,29 @@ static void test_fence_stays_without_cause_and_rises_with_one(void **state)
 	journal_close(a);
 }
 
+static void test_lock_that_cannot_be_released_is_given_up(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	add(j, "a");
+	fail_unlock = true;
+	add(j, "b");
+	fail_unlock = false;
+	pid_t pid = fork();
+	if (pid == 0) {
+		char name[160];
+		snprintf(name, sizeof(name), "%s.d/append.lock", path);
+		int fd = open(name, O_RDWR | O_CLOEXEC);
+		_exit(fd < 0 || lock_try(fd) < 0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(add(j, "c"), 3);
+	assert_int_equal(count_jobs(), 3);
+	journal_close(j);
+}
+
 static void test_replaced_file_is_read_to_its_end_first(void **state)
 {
 	(void)state;
@@ -166,14 +211,14 @@ static void test_replaced_file_is_read_to_its_end_first(void **state)
 	add(j, "a");
 	assert_int_equal(follow_open(path, false, &f, NULL), 0);
 	add(j, "b");
-	char draft[160];
-	snprintf(draft, sizeof(draft), "%s.d/draft", path);
-	int fd = open(draft, O_WRONLY | O_CREAT, 0600);
 	const char *line = "{\"event\":\"add\",\"id\":2,\"command\":\"b\"}\n";
-	assert_int_equal(file_write_all(fd, line, strlen(line)), 0);
-	close(fd);
+	struct draft d;
 	assert_int_equal(journal_lock(j, NULL), 0);
-	assert_int_equal(journal_replace(j, "draft", NULL), 0);
+	assert_int_equal(draft_open(&d, j, NULL), 0);
+	assert_int_equal(draft_add(&d, line, strlen(line)), 0);
+	assert_int_equal(draft_sync(&d), 0);
+	assert_int_equal(draft_commit(&d, NULL), 0);
+	draft_close(&d);
 	journal_unlock(j);
 	assert_int_equal(follow_update(&f, NULL), 0);
 	assert_true(f.reset);
@@ -181,6 +226,38 @@ static void test_replaced_file_is_read_to_its_end_first(void **state)
 	assert_int_equal(add(j, "c"), 3);
 	assert_int_equal(follow_update(&f, NULL), 0);
 	assert_int_equal(f.jobs.count, 2);
+	follow_close(&f);
+	journal_close(j);
+}
+
+/* Who waits for a job looks for it in the archive after an update that found another file. */
+static void test_replaced_file_is_reported_also_if_it_was_found_in_between(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	struct follow f;
+	struct draft d;
+	add(j, "a");
+	const char *start = "{\"event\":\"start\",\"id\":1,\"attempt\":1,\"pid\":1,\"keeper\":\"k1\"}\n";
+	assert_int_equal(journal_lock(j, NULL), 0);
+	assert_int_equal(journal_append(j, start, strlen(start), NULL, NULL), 0);
+	journal_unlock(j);
+	assert_int_equal(follow_open(path, false, &f, NULL), 0);
+	assert_true(follow_is_lost(&f, 1));
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_false(f.reset);
+	assert_int_equal(journal_lock(j, NULL), 0);
+	assert_int_equal(draft_open(&d, j, NULL), 0);
+	assert_int_equal(draft_sync(&d), 0);
+	assert_int_equal(draft_commit(&d, NULL), 0);
+	draft_close(&d);
+	journal_unlock(j);
+	assert_false(follow_is_lost(&f, 1));
+	assert_int_equal(f.jobs.count, 0);
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_true(f.reset);
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_false(f.reset);
 	follow_close(&f);
 	journal_close(j);
 }
@@ -259,6 +336,36 @@ static void test_state_of_a_job_follows_from_its_events(void **state)
 		JOB_PENDING);
 }
 
+static void test_state_of_a_job_of_which_a_record_was_lost(void **state)
+{
+	(void)state;
+	/* An end counts without its start, and a start that comes again or too late does not. */
+	assert_int_equal(state_after(ADD END(1, completed)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD END(1, completed) START(1)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD START(1) END(1, completed) START(1)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD START(1) END(1, failed) END(1, completed)), JOB_FAILED);
+	assert_int_equal(state_after(ADD START(1) START(2) END(1, completed)), JOB_RUNNING);
+	assert_int_equal(state_after(ADD START(2) START(1)), JOB_RUNNING);
+	/* Unknown until it ends or somebody decides. */
+	assert_int_equal(state_after(ADD ON(unknown)), JOB_UNKNOWN);
+	assert_int_equal(state_after(ADD ON(unknown) ON(hold)), JOB_UNKNOWN);
+	assert_int_equal(state_after(ADD ON(unknown) ON(retry)), JOB_PENDING);
+	assert_int_equal(state_after(ADD ON(unknown) ON(cancel)), JOB_CANCELLED);
+	assert_int_equal(state_after(ADD START(1) ON(unknown) END(1, completed)), JOB_COMPLETED);
+	assert_int_equal(state_after(ADD_RETRY START(1) ON(unknown) END(1, failed)), JOB_UNKNOWN);
+	assert_int_equal(state_after(ADD START(1) END(1, completed) ON(unknown)), JOB_COMPLETED);
+}
+
+static void test_attempt_that_was_interrupted_or_void_does_not_count(void **state)
+{
+	(void)state;
+	assert_int_equal(state_after(ADD START(1) ON(interrupted)), JOB_PENDING);
+	assert_int_equal(state_after(ADD START(1) ON(void)), JOB_PENDING);
+	assert_int_equal(state_after(ADD_RETRY START(1) ON(interrupted) START(2) END(2, failed)), JOB_PENDING);
+	assert_int_equal(state_after(ADD_RETRY START(1) END(1, failed) START(2) END(2, failed)), JOB_FAILED);
+	assert_int_equal(state_after(ADD START(1) ON(cancel) ON(interrupted)), JOB_CANCELLED);
+}
+
 static void test_folder_that_is_renamed_away_is_waited_for_longer_than_a_removed_one(void **state)
 {
 	(void)state;
@@ -290,7 +397,7 @@ static void test_line_that_fills_the_memory_is_an_error(void **state)
 	struct journal_reader r;
 	struct gd_error err = {0};
 	int lines = 0;
-	scratch_write_text("huge.jsonl", "one\ntwo\n");
+	scratch_write_text("huge.jsonl", "one\ntwo\n"); /* damaged lines */
 	assert_int_equal(truncate("huge.jsonl", (off_t)1 << 40), 0);
 	assert_int_equal(journal_reader_init(&r, "huge.jsonl"), 0);
 	for (int i = 0; i < 2; i++) {
@@ -315,6 +422,9 @@ int main(void)
 			test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_lines_of_a_process_that_died_before_its_counters_count, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_lock_that_cannot_be_released_is_given_up, set_up, scratch_leave),
+		cmocka_unit_test(test_state_of_a_job_of_which_a_record_was_lost),
+		cmocka_unit_test(test_attempt_that_was_interrupted_or_void_does_not_count),
 		cmocka_unit_test_setup_teardown(
 			test_fence_stays_without_cause_and_rises_with_one, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
@@ -322,6 +432,8 @@ int main(void)
 			scratch_leave),
 		cmocka_unit_test_setup_teardown(test_line_that_fills_the_memory_is_an_error, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_replaced_file_is_reported_also_if_it_was_found_in_between, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),
 	};

@@ -10,14 +10,19 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "queue/journal/draft.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/prune.h"
-#include "queue/journal/trust.h"
 #include "support/scratch.h"
 
-#define HEADER "{\"event\":\"journal\",\"version\":1}\n"
-#define ADD    "{\"event\":\"add\",\"id\":1,\"command\":\"x\"}\n"
+#define HEADER                                                                                                         \
+	"{\"event\":\"journal\",\"version\":2,\"queue\":\"0123456789abcdef0123456789abcd"                              \
+	"ef\",\"generation\":1,\"n\":1,\"c\":\"5cf4bbc7\"}\n"
+#define ADD "{\"event\":\"add\",\"id\":1,\"command\":\"x\"}\n"
+/* The same as the second and the third line of a file. */
+#define ADD_2 "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"n\":2,\"c\":\"219de95b\"}\n"
+#define ADD_3 "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"n\":3,\"c\":\"d3f66a58\"}\n"
 /* A user id that nobody has. */
 #define OTHER 54321
 
@@ -58,9 +63,9 @@ static void test_file_that_everybody_can_write_is_opened_only_if_accepted(void *
 {
 	(void)state;
 	struct journal *j;
-	write_file("jobs.jsonl", HEADER ADD, 0666);
+	write_file("jobs.jsonl", HEADER ADD_2, 0666);
 	refused("jobs.jsonl", -EPERM, "it can be written by everybody");
-	assert_string_equal(scratch_read("jobs.jsonl"), HEADER ADD);
+	assert_string_equal(scratch_read("jobs.jsonl"), HEADER ADD_2);
 	assert_false(scratch_has("jobs.jsonl.d"));
 	assert_int_equal(journal_open("jobs.jsonl", true, &j, NULL), 0);
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
@@ -99,11 +104,11 @@ static void test_reader_that_executes_reads_no_file_of_others(void **state)
 	assert_int_equal(journal_reader_init(&r, "jobs.jsonl"), 0);
 	r.checked = true;
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), 0);
-	write_file("draft", HEADER ADD, 0666);
+	write_file("draft", HEADER ADD_2, 0666);
 	assert_int_equal(rename("draft", "jobs.jsonl"), 0);
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), 1);
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), -EPERM);
-	assert_string_equal(r.objection, "can be written by everybody");
+	check_contains(r.refusal.message, "it can be written by everybody");
 	assert_int_equal(lines, 1);
 	r.checked = false;
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), 0);
@@ -111,13 +116,79 @@ static void test_reader_that_executes_reads_no_file_of_others(void **state)
 	journal_reader_finish(&r);
 }
 
+/* In a directory in which others can rename files, or below one in which they can rename directories. */
+static void test_queue_in_a_directory_that_others_can_write_is_used_only_if_accepted(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"open/jobs.jsonl", "open/mine/jobs.jsonl"};
+	struct journal *j;
+	assert_int_equal(mkdir("open", 0700) | mkdir("open/mine", 0700) | chmod("open", 0777), 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		char folder[64];
+		snprintf(folder, sizeof(folder), "%s.d", names[i]);
+		refused(names[i], -EPERM,
+			"/open' can be written by everybody, who could make this account run anything; name");
+		assert_false(scratch_has(names[i]));
+		write_file(names[i], HEADER ADD_2, 0600);
+		refused(names[i], -EPERM, "/open' can be written by everybody");
+		assert_string_equal(scratch_read(names[i]), HEADER ADD_2);
+		assert_false(scratch_has(folder));
+		assert_int_equal(journal_open(names[i], true, &j, NULL), 0);
+		assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
+		journal_close(j);
+		/* Nobody can rename files of this user in a sticky directory. */
+		assert_int_equal(chmod("open", 01777), 0);
+		assert_int_equal(journal_open(names[i], false, &j, NULL), 0);
+		assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
+		journal_close(j);
+		assert_int_equal(chmod("open", 0777), 0);
+	}
+}
+
+static void test_directory_is_looked_at_whenever_the_journal_is_opened_again(void **state)
+{
+	(void)state;
+	struct journal *j;
+	struct journal_reader r, later;
+	struct draft d;
+	struct gd_error err = {0};
+	int lines = 0;
+	assert_int_equal(mkdir("open", 0700), 0);
+	assert_int_equal(journal_open("open/jobs.jsonl", false, &j, &err), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
+	assert_int_equal(journal_reader_init_at(&r, j) | journal_reader_init_at(&later, j), 0);
+	assert_int_equal(journal_reader_read(&r, count_line, &lines), 0);
+	assert_int_equal(lines, 2);
+	assert_int_equal(chmod("open", 0777), 0);
+	assert_int_equal(rename("open/jobs.jsonl", "open/kept"), 0);
+	write_file("open/jobs.jsonl", HEADER ADD_2, 0600);
+	assert_int_equal(journal_reader_read(&r, count_line, &lines), 1);
+	assert_int_equal(journal_reader_read(&r, count_line, &lines), -EPERM);
+	assert_int_equal(journal_reader_explain(&r, -EPERM, &err), -EPERM);
+	check_contains(err.message, "/open' can be written by everybody");
+	assert_int_equal(journal_reader_read(&later, count_line, &lines), -EPERM);
+	assert_int_equal(lines, 2);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
+	assert_string_equal(scratch_read("open/jobs.jsonl"), HEADER ADD_2);
+	assert_int_equal(rename("open/kept", "open/jobs.jsonl") | chmod("open", 0755), 0);
+	/* A new generation is read. */
+	assert_int_equal(journal_lock(j, &err) | draft_open(&d, j, &err) | draft_sync(&d) | draft_commit(&d, &err), 0);
+	draft_close(&d);
+	journal_unlock(j);
+	assert_int_equal(journal_reader_read(&r, count_line, &lines), 0);
+	assert_int_equal(lines, 3);
+	journal_reader_finish(&r);
+	journal_reader_finish(&later);
+	journal_close(j);
+}
+
 static void test_file_is_changed_only_if_it_is_a_journal(void **state)
 {
 	(void)state;
 	static const char *const others[] = {"x", "text\n", "\n", "{}\n", "{\"event\":\"other\"}\n", ADD,
 		"{\"event\":\"journalist\"", "{\"status\":\"done\"}\n"};
-	static const char *const journals[] = {"", "{", "{\"event\":\"jour", HEADER, HEADER "torn",
-		"{\"event\":\"journal\",\"version\":1}", "{\"command\":\"x\",\"status\":\"completed\"}\n"};
+	static const char *const journals[] = {
+		"", "{", "{\"event\":\"jour", HEADER, HEADER "torn", "{\"command\":\"x\",\"status\":\"completed\"}\n"};
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
 		write_file("jobs.jsonl", others[i], 0600);
 		refused("jobs.jsonl", -EINVAL, "it is not a journal of gpuq");
@@ -132,8 +203,11 @@ static void test_file_is_changed_only_if_it_is_a_journal(void **state)
 		assert_int_equal(journal_open(name, false, &j, NULL), 0);
 		assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
 		journal_close(j);
-		check_contains(scratch_read(name), "}\n" ADD);
+		check_contains(scratch_read(name), "}\n{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"n\":");
 	}
+	write_file("jobs.jsonl", "{\"event\":\"journal\",\"version\":1}\n" ADD, 0600);
+	refused("jobs.jsonl", -EPROTONOSUPPORT, "it has version 1, which was never released");
+	assert_false(scratch_has("jobs.jsonl.d"));
 }
 
 static void test_journal_and_link_of_another_user_are_refused(void **state)
@@ -155,9 +229,11 @@ static void test_journal_and_link_of_another_user_are_refused(void **state)
 	assert_int_equal(chown("jobs.jsonl", 0, 0), 0);
 	assert_int_equal(chown("jobs.jsonl.d", OTHER, OTHER), 0);
 	refused("jobs.jsonl", -EPERM, "jobs.jsonl.d': it belongs to another user");
+	assert_int_equal(mkdir("theirs", 0755) | chown("theirs", OTHER, OTHER), 0);
+	refused("theirs/jobs.jsonl", -EPERM, "/theirs' belongs to another user, who could");
 }
 
-/* Somebody else renames the directory and puts a link to another queue in its place. */
+/* The user moves the directory and puts a link to another queue in its place. */
 static void test_journal_stays_in_its_directory(void **state)
 {
 	(void)state;
@@ -166,15 +242,18 @@ static void test_journal_stays_in_its_directory(void **state)
 	struct gd_error err = {0};
 	assert_int_equal(mkdir("project", 0700) | mkdir("other", 0700), 0);
 	write_file("project/jobs.jsonl", "{\"command\":\"x\",\"status\":\"completed\"}\n", 0600);
-	write_file("other/jobs.jsonl", HEADER ADD, 0600);
+	write_file("other/jobs.jsonl", HEADER ADD_2, 0600);
 	assert_int_equal(journal_open("project/jobs.jsonl", false, &j, &err), 0);
 	assert_int_equal(journal_lock(j, &err), 0);
 	assert_int_equal(rename("project", "kept") | symlink("other", "project"), 0);
-	write_file("kept/jobs.jsonl.d/draft", HEADER, 0600);
-	assert_int_equal(journal_replace(j, "draft", &err), 0);
+	struct draft d;
+	assert_int_equal(draft_open(&d, j, &err), 0);
+	assert_int_equal(draft_sync(&d), 0);
+	assert_int_equal(draft_commit(&d, &err), 0);
+	draft_close(&d);
 	assert_int_equal(journal_append(j, ADD, strlen(ADD), NULL, &err), 0);
 	journal_unlock(j);
-	assert_string_equal(scratch_read("kept/jobs.jsonl"), HEADER ADD);
+	check_contains(scratch_read("kept/jobs.jsonl"), ADD_2);
 	/* Nothing else is written until the directory is back. */
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
 	check_contains(err.message, "another directory was put in the place of its own");
@@ -183,9 +262,9 @@ static void test_journal_stays_in_its_directory(void **state)
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -ENOENT);
 	assert_int_equal(rename("kept", "project"), 0);
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
-	assert_string_equal(scratch_read("project/jobs.jsonl"), HEADER ADD ADD);
+	check_contains(scratch_read("project/jobs.jsonl"), ADD_2 ADD_3);
 	journal_close(j);
-	assert_string_equal(scratch_read("other/jobs.jsonl"), HEADER ADD);
+	assert_string_equal(scratch_read("other/jobs.jsonl"), HEADER ADD_2);
 	assert_false(scratch_has("other/jobs.jsonl.d"));
 	assert_false(scratch_has("other/jobs.jsonl.archive"));
 }
@@ -205,7 +284,7 @@ static void test_directory_that_was_removed_and_made_again_is_used(void **state)
 	check_contains(err.message, "project/jobs.jsonl': directory '");
 	assert_int_equal(mkdir("project", 0700), 0);
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
-	check_contains(scratch_read("project/jobs.jsonl"), "}\n" ADD);
+	check_contains(scratch_read("project/jobs.jsonl"), "}\n" ADD_2);
 	journal_close(j);
 }
 
@@ -259,6 +338,8 @@ int main(void)
 		scratch_test(test_file_that_everybody_can_write_is_opened_only_if_accepted),
 		scratch_test(test_file_that_is_put_in_place_is_checked_before_it_is_written),
 		scratch_test(test_reader_that_executes_reads_no_file_of_others),
+		scratch_test(test_queue_in_a_directory_that_others_can_write_is_used_only_if_accepted),
+		scratch_test(test_directory_is_looked_at_whenever_the_journal_is_opened_again),
 		scratch_test(test_file_is_changed_only_if_it_is_a_journal),
 		scratch_test(test_journal_and_link_of_another_user_are_refused),
 		scratch_test(test_journal_stays_in_its_directory),

@@ -85,15 +85,22 @@ static void test_skipping_a_job_skips_those_that_need_more(void **state)
 	pending_destroy(p);
 }
 
+static void change_priority(struct pending *p, struct pending_job *job, const struct placement_need *need, int priority)
+{
+	pending_remove(p, job);
+	job->priority = priority;
+	assert_int_equal(pending_add(p, job, need), 0);
+}
+
 static void test_urgent_goes_to_the_front(void **state)
 {
 	(void)state;
 	struct pending *p = create();
 	struct pending_job a = {1, 0}, b = {2, 0}, c = {3, 0};
 	assert_int_equal(pending_add(p, &a, &small) | pending_add(p, &b, &wide) | pending_add(p, &c, &wide), 0);
-	pending_set_priority(p, &c, 100);
+	change_priority(p, &c, &wide, 100);
 	assert_ptr_equal(pending_peek(p), &c);
-	pending_set_priority(p, &c, -100);
+	change_priority(p, &c, &wide, -100);
 	assert_ptr_equal(pending_peek(p), &a);
 	pending_destroy(p);
 }
@@ -151,7 +158,7 @@ static void step(struct pending *p, struct model_job *jobs, uint64_t *limits)
 		break;
 	case 3:
 		if (j->waits)
-			pending_set_priority(p, &j->job, rand() % 3);
+			change_priority(p, &j->job, &j->need, rand() % 3);
 		break;
 	case 4: {
 		struct model_job *first = model_first(jobs, limits);

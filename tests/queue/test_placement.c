@@ -199,13 +199,15 @@ static void test_undeclared_jobs_wait_for_each_other_to_settle(void **state)
 	running->declared = false;
 	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
 	box_says(&b, 0, undeclared,
-		"GPU 0: the memory of job 7 still grows, and neither has said how much it needs; --mem would");
+		"GPU 0: job 7 is new there: its memory may still grow (up to a minute), and neither job declared its need; "
+		"declare it with --mem");
 	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
 	b.jobs[0].foreign = true;
 	b.jobs[0].claimant = &claimant;
 	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
 	box_says(&b, 0, undeclared,
-		"GPU 0: the memory of job 3 of root (queue 5f0c) still grows, and neither has said how much it needs; --mem would");
+		"GPU 0: job 3 of root (queue 5f0c) is new there: its memory may still grow (up to a minute), and neither job "
+		"declared its need; declare it with --mem");
 	b.jobs[0].foreign = false;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
 	running->settled = true;

@@ -48,15 +48,30 @@ static void test_nothing_of_a_line_stays_for_the_next(void **state)
 	(void)state;
 	struct record r;
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(parse("{\"event\":\"add\",\"id\":7,\"command\":\"a\",\"name\":\"n\",\"after\":[1],"
-				       "\"mem_mb\":5,\"min_free_mem_mb\":6,\"held\":true}",
-					 &r),
+		assert_int_equal(
+			parse("{\"event\":\"add\",\"id\":7,\"command\":\"a\",\"name\":\"n\",\"after\":[1],"
+			      "\"mem_mb\":5,\"min_free_mem_mb\":6,\"held\":true,\"gpu\":\"0,1\","
+			      "\"exclusive\":true,\"host_mem_mb\":7,\"cpus\":8,"
+			      "\"cwd_dev\":9,\"cwd_ino\":10,\"group\":11,\"array_index\":0,\"future\":[{}],"
+			      "\"signal\":10,\"signal_before\":60.000,\"requeue_on\":85,\"script\":\"s\",\"tree\":\"t\",\"commit\":\"c\",\"tags\":[\"a\"],\"after_any\":[2,3],\"begin\":\"2026-11-15T22:12:54.350Z\"}",
+				&r),
 			0);
 		assert_true(r.name.size == 1 && r.after.type && r.mem_mb == 5 && r.min_free_mem_mb == 6 && r.held);
+		assert_true(r.gpu.size == 3 && r.exclusive && r.host_mem_mb == 7 && r.cpus == 8);
+		assert_true(r.cwd_dev == 9 && r.cwd_ino == 10);
+		assert_true(r.group == 11 && r.array_index == 0 && r.unknown_member);
+		assert_true(r.signal == 10 && r.signal_before_ms == 60000 && r.requeue_on == 85);
+		assert_true(r.tree.size == 1 && r.commit.size == 1 && r.script.size == 1 && r.tags.type &&
+			    r.after_any.type && r.begin_ms > 0);
 		assert_int_equal(
 			parse("{\"event\":\"add\",\"id\":8,\"command\":\"b\",\"name\":null,\"after\":null}", &r), 0);
 		assert_true(r.id == 8 && !r.name.type && !r.after.type && r.mem_mb == -1 && r.min_free_mem_mb == -1);
 		assert_false(r.held);
+		assert_true(r.group == 0 && r.array_index == -1 && !r.unknown_member);
+		assert_true(r.signal == 0 && r.signal_before_ms == 0 && r.requeue_on == 0);
+		assert_true(!r.tree.type && !r.commit.type && !r.script.type && !r.tags.type && !r.after_any.type &&
+			    r.begin_ms == 0);
+		assert_true(!r.gpu.type && !r.exclusive && r.host_mem_mb == 0 && r.cpus == 0 && r.cwd_ino == 0);
 		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":7}", &r), -EBADMSG);
 		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":\"c\",\"name\":[]}", &r), -EBADMSG);
 		assert_int_equal(parse("{ \"event\" : \"add\" , \"id\":9,\"command\" :\"c\"}", &r), 0);

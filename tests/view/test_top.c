@@ -49,6 +49,52 @@ static void test_every_screen_size_is_drawn(void **state)
 	assert_shows(top_rig_draw(l, 3, 40), "gpuq top");
 }
 
+static void put_runs(struct top_rig *l, size_t count)
+{
+	static const struct view_run_gpu gpus[] = {
+		{.id = 0, .done = 30, .failed = 1, .rtf = 0.25, .task = "talk.wav"}, {.id = 1, .done = 10, .rtf = -1}};
+	struct view_run runs[8];
+	assert_true(count <= 8);
+	for (size_t i = 0; i < count; i++)
+		runs[i] = (struct view_run){.pid = (int64_t)i + 1,
+			.kind = i % 2 ? "map" : "launch",
+			.name = "/data/a/very/long/path/that/does/not/fit/audio",
+			.total = i % 2 ? -1 : 80,
+			.done = 40,
+			.failed = 1,
+			.running = 1,
+			.fraction = 0.5,
+			.rate = i % 2 ? 0.25 : 12.34,
+			.rtf = i % 2 ? -1 : 0.0123,
+			.eta_ms = i % 2 ? -1 : 65000,
+			.gpus = gpus,
+			.num_gpus = 2};
+	assert_int_equal(view_put_runs(l->model, runs, count), 0);
+}
+
+static void test_launches_and_maps_have_lines_of_their_own(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_gpus(l, 2);
+	top_rig_put_job(l, 1, VIEW_JOB_RUNNING, "x");
+	put_runs(l, 2);
+	top_rig_draw(l, 24, 100);
+	assert_string_equal(top_rig_row(l, 12),
+		" launch …/does/not/fit/audio    ━━━━━━──────  50%  41/80  1 failed  12.3/s  RTF 0.0123  1m 05s left");
+	assert_string_equal(top_rig_row(l, 13), "        GPU 0  31, 1 failed, RTF 0.25  talk.wav       GPU 1  10");
+	assert_shows(top_rig_row(l, 14), " map    /data");
+	assert_shows(top_rig_row(l, 14), " 50%  41  1 failed  15.0/min");
+	assert_shows(top_rig_row(l, 17), "STATE");
+	assert_shows(top_rig_draw(l, 24, 40), "launch  50%  41/80  1 failed");
+	put_runs(l, 8);
+	assert_shows(top_rig_draw(l, 24, 100), " and 3 more");
+	for (int rows = 1; rows < 40; rows++)
+		for (int columns = 1; columns < 210; columns += columns < 20 ? 1 : 13)
+			top_rig_draw(l, rows, columns);
+	put_runs(l, 0);
+	assert_shows_not(top_rig_draw(l, 24, 100), "launch");
+}
+
 static void test_gpus_that_do_not_fit_can_be_scrolled(void **state)
 {
 	struct top_rig *l = *state;
@@ -95,6 +141,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		top_rig_test(test_screen_shows_queue_gpus_and_jobs),
 		top_rig_test(test_every_screen_size_is_drawn),
+		top_rig_test(test_launches_and_maps_have_lines_of_their_own),
 		top_rig_test(test_gpus_that_do_not_fit_can_be_scrolled),
 		top_rig_test(test_unknown_values_are_not_drawn),
 	};

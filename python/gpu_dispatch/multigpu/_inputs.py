@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Gives a list of files to ``gpuq launch``, which takes a folder and patterns.
 
-The files of a task queue are usually all files of one folder with some extension:
-then that folder is used as it is. Otherwise a temporary folder of symbolic links stands
-for them. ``gpuq launch`` records names relative to its input folder, so a later run, with
-another temporary folder, knows which files are done.
+If the files are all files of the caller's input folder with some extension, that folder is
+used as it is. Otherwise a temporary folder of symbolic links stands for them. ``gpuq launch``
+records names relative to its input folder, so a later run, with another temporary folder,
+knows which files are done.
+
+Only the folder that the caller has named may be reached through links of other users.
+``gpuq launch`` checks every other link on the way to a file, so links are not resolved here.
 """
 
 from __future__ import annotations
@@ -32,30 +35,42 @@ class Inputs:
 
 
 @contextlib.contextmanager
-def prepare_inputs(files: Sequence[str]) -> Iterator[Inputs]:
-    """Inputs for these files, valid inside the `with` block."""
+def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterator[Inputs]:
+    """Inputs for these files, valid inside the `with` block.
+
+    ``input_dir`` is the folder that the caller has named, if the files were found there.
+    """
     paths: dict[str, list[str]] = {}
     for file in files:
         paths.setdefault(os.path.abspath(file), []).append(file)
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     names = {os.path.relpath(path, folder): each for path, each in paths.items()}
-    suffixes = _whole_suffixes(folder, set(names))
+    named = os.path.abspath(input_dir) if input_dir is not None else None
+    suffixes = _whole_suffixes(folder, set(names)) if folder == named else None
     if suffixes is not None:
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
         yield Inputs(["--input-dir", folder, *patterns], names)
         return
     # A new folder that only this user can enter: nobody else can put a link in its place.
     links = Path(tempfile.mkdtemp(prefix="gpu_dispatch-links-"))
+    targets = _below_real_folder(folder, named)
     try:
         for name in names:
             link = links / name
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(os.path.join(folder, name))
+            link.symlink_to(os.path.join(targets, name))
         yield Inputs(
             ["--input-dir", str(links), "--recursive", "--pattern", "*", "--pattern", ".*"], names
         )
     finally:
         shutil.rmtree(links, ignore_errors=True)  # does not follow links
+
+
+def _below_real_folder(folder: str, named: str | None) -> str:
+    """The folder, with links resolved up to the one that the caller has named, and no further."""
+    if named is None or os.path.commonpath([folder, named]) != named:
+        return folder
+    return os.path.normpath(os.path.join(os.path.realpath(named), os.path.relpath(folder, named)))
 
 
 def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
@@ -65,11 +80,13 @@ def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
     suffixes = {os.path.splitext(name)[1] for name in names}
     if "" in suffixes:
         return None
-    with os.scandir(folder) as entries:
-        there = {
-            entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file()
-        }
-    whole = {name for name in there if any(name.endswith(suffix) for suffix in suffixes)}
+    whole = {
+        name
+        for name in os.listdir(folder)
+        if not name.startswith(".")
+        and name.endswith(tuple(suffixes))
+        and os.path.isfile(os.path.join(folder, name))
+    }
     return sorted(suffixes) if whole == names else None
 
 

@@ -46,6 +46,7 @@ class Launch:
         num_workers: int,
         task_queue: Queue,
         result_queue: Queue,
+        input_dir: str | None = None,
     ) -> None:
         self.done = threading.Event()
         self.exit_code: int | None = None
@@ -56,6 +57,7 @@ class Launch:
         self._num_workers = num_workers
         self._tasks = task_queue
         self._results = result_queue
+        self._input_dir = input_dir
         self._lock = threading.RLock()  # a signal handler may interrupt who has it
         self._process: subprocess.Popen[bytes] | None = None
         self._signals: list[int] = []
@@ -141,7 +143,7 @@ class Launch:
         if not waiting:
             return 1
         os.makedirs(self._output_dir, exist_ok=True)
-        with prepare_inputs(list(waiting.elements())) as inputs:
+        with prepare_inputs(list(waiting.elements()), self._input_dir) as inputs:
             with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
                 record = Record(self._output_dir / RECORD_NAME)
                 argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 import multiprocessing
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class ResourceAllocator:
         """The files in ``input_dir`` that match, sorted by name.
 
         ``pattern`` is one of ``Path.glob()``: ``"**/*.wav"`` looks into the folders below, too.
-        Names that begin with a dot match only a pattern that does. Raises
-        FileNotFoundError or NotADirectoryError for the folder itself.
+        Names that begin with a dot match only a pattern that does. Entries that cannot be
+        examined are left out. Raises FileNotFoundError or NotADirectoryError for the folder itself.
         """
         folder = Path(input_dir)
         if not folder.is_dir():
@@ -48,8 +49,12 @@ class ResourceAllocator:
                 raise NotADirectoryError(f"input folder '{folder}' is not a directory")
             raise FileNotFoundError(f"input folder '{folder}' does not exist")
         hidden = pattern.rpartition("/")[2].startswith(".")
-        found = (path for path in folder.glob(pattern) if hidden or not path.name.startswith("."))
-        files = sorted(path for path in found if path.is_file())
+        found = _matching(folder, pattern)
+        files = sorted(
+            path
+            for path in found
+            if (hidden or not path.name.startswith(".")) and os.path.isfile(path)
+        )
         logger.debug("%d files in '%s' match '%s'", len(files), folder, pattern)
         return files
 
@@ -90,6 +95,43 @@ class ResourceAllocator:
             "largest_file": None if largest is None else files[largest],
             "smallest_file": None if smallest is None else files[smallest],
         }
+
+
+def _matching(folder: Path, pattern: str) -> set[Path]:
+    """What is below ``folder`` and matches.
+
+    Not ``Path.glob()``: one link to a name that is too long, a folder that may not be entered or
+    a thousand folders inside each other make it raise.
+    """
+    parts = PurePath(pattern).parts
+    if not parts or PurePath(pattern).is_absolute():
+        raise ValueError(f"'{pattern}' is not a pattern for names below a folder")
+    found: set[Path] = set()
+    to_visit = [(folder, 0)]
+    while to_visit:
+        place, at = to_visit.pop()
+        last = at == len(parts) - 1
+        for path in _children(place):
+            if parts[at] == "**":
+                if path.is_dir(follow_symlinks=False):
+                    to_visit.append((place / path.name, at))
+            elif fnmatch.fnmatchcase(path.name, parts[at]):
+                if last:
+                    found.add(place / path.name)
+                elif os.path.isdir(path):
+                    to_visit.append((place / path.name, at + 1))
+        if parts[at] == "**" and not last:
+            to_visit.append((place, at + 1))
+    return found
+
+
+def _children(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as failure:
+        logger.debug("'%s' is left out: %s", folder, failure)
+        return []
 
 
 def _size(file: Path) -> int:

@@ -168,6 +168,10 @@ def _rtf(results: list[Result]) -> float:
 
 
 def _print(line: str) -> None:
-    """Names of files need not be UTF-8, and a terminal need not know all letters."""
+    """Names of files need not be UTF-8, and a terminal need not know all letters.
+
+    Others may have chosen a name: control characters and direction marks are printed as escapes.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
     print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)

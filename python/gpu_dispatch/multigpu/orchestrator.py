@@ -79,7 +79,11 @@ class LauncherOrchestrator:
         self.load_balancer = LoadBalancer(numbers)
         try:
             self.process_spawner = ProcessSpawner(
-                worker=worker, worker_command=worker_command, settings=settings, force=force
+                worker=worker,
+                worker_command=worker_command,
+                settings=settings,
+                force=force,
+                input_dir=input_dir,
             )
             self.process_spawner.spawn_workers(
                 numbers, tasks, results, model_size, language, output_dir

@@ -81,7 +81,8 @@ class ProcessSpawner:
     program that speaks its protocol (see :func:`gpu_dispatch.serve`). Without either it is
     faster-whisper where that is installed, otherwise the plug-in that gpuq launch
     chooses. ``settings`` are passed on as ``--set``. ``force``: also do files that an earlier
-    run has done.
+    run has done. ``input_dir``: the folder in which the files were found; it may be reached
+    through links of other users, while files below it or elsewhere may not.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ProcessSpawner:
         worker_command: str | None = None,
         settings: Mapping[str, str] | None = None,
         force: bool = False,
+        input_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if worker and worker_command:
             raise ValueError("give either worker or worker_command")
@@ -98,6 +100,7 @@ class ProcessSpawner:
         self._worker_command = worker_command
         self._settings = dict(settings or {})
         self._force = force
+        self._input_dir = None if input_dir is None else os.path.abspath(input_dir)
         self._launches: list[Launch] = []
         self._processes: list[WorkerProcess] = []
 
@@ -128,7 +131,9 @@ class ProcessSpawner:
             argv.append("--force")
         output = Path(os.path.abspath(output_dir))
         logger.debug("starting workers on GPUs %s: %s", gpus, shlex.join(argv))
-        launch = Launch(argv, _environment(), output, len(gpus), task_queue, result_queue)
+        launch = Launch(
+            argv, _environment(), output, len(gpus), task_queue, result_queue, self._input_dir
+        )
         processes = [WorkerProcess(gpu, launch) for gpu in gpus]
         self._launches.append(launch)
         self._processes += processes

@@ -2,9 +2,10 @@
 """Speech to text by faster-whisper, the default worker of gpu_dispatch.launcher.
 
     gpuq launch --input-dir audio \\
-        --worker-command 'python3 -m gpu_dispatch.multigpu.whisper_worker'
+        --worker-command 'python3 -P -m gpu_dispatch.multigpu.whisper_worker'
 
-Settings: ``model_size`` (a size, a repository of Hugging Face or a folder), ``language``
+Settings: ``model_size`` (a size, a repository of Hugging Face, or a folder that begins with
+``/``, ``./`` or ``../``), ``language``
 (``en``…, or ``auto``), and by ``--set``: ``device`` (auto, cuda, cpu), ``compute_type``,
 ``beam_size``, ``threads``, ``download_root``, ``translate=true``. Writes STEM.txt and
 STEM.json, as the plug-ins of gpuq launch do.
@@ -37,8 +38,9 @@ class Whisper:
         }
         if "beam_size" in settings:
             self.options["beam_size"] = int(settings["beam_size"])
-        self.model = importlib.import_module("faster_whisper").WhisperModel(
-            self.name,
+        library = importlib.import_module("faster_whisper")
+        self.model = library.WhisperModel(
+            _model_folder(library, self.name, settings.get("download_root")),
             device=settings.get("device", "auto"),
             device_index=setup.device,
             compute_type=settings.get("compute_type", "default"),
@@ -65,6 +67,17 @@ class Whisper:
         _write(output_dir / f"{file.stem}.txt", lines)
         _write(output_dir / f"{file.stem}.json", json.dumps(transcript, ensure_ascii=False) + "\n")
         return float(info.duration)
+
+
+def _model_folder(library: Any, name: str, download_root: str | None) -> str:
+    """The folder of the model, downloaded if it is missing.
+
+    WhisperModel("base") would prefer a folder ``base`` in the current directory, which another
+    user may have put there.
+    """
+    if name.startswith(("/", "./", "../")):
+        return name
+    return str(library.download_model(name, cache_dir=download_root))
 
 
 def _segment(segment: Any) -> dict[str, Any]:

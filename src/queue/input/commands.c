@@ -320,7 +320,9 @@ static int set_option(struct commands *c, const char *key, const char *value, st
 		char quote[DISPLAY_QUOTE_ROOM];
 		const char *near = suggest(key, names, JOB_OPTIONS);
 		return error_set(err, -EINVAL, "unknown option '%s'; %s%s%s", display_quote(key, quote),
-			near ? "did you mean '" : "there are mem, num_gpus, timeout, name, priority, retries, after",
+			near ? "did you mean '"
+			     : "there are mem, num_gpus, gpu, exclusive, host_mem, cpus, timeout, name, priority, "
+			       "retries, after, after_any, begin, tag, signal, requeue_on",
 			near ? near : "", near ? "'?" : "");
 	}
 	if (c->pending.set & (1u << option))

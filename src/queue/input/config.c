@@ -2,11 +2,11 @@
 #include "queue/input/config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@
 
 const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_GPUS] = {"gpus", CONFIG_KIND_TEXT, offsetof(struct config, gpus)},
-	[CONFIG_MIN_FREE_MEM] = {"min_free_mem_mb", CONFIG_KIND_SIZE, offsetof(struct config, min_free_mem_bytes)},
+	[CONFIG_MIN_FREE_MEM] = {"min_free_mem_mb", CONFIG_KIND_MB, offsetof(struct config, min_free_mem_bytes)},
 	[CONFIG_POLL_INTERVAL] = {"poll_interval", CONFIG_KIND_DURATION, offsetof(struct config, poll_interval_ms), 1},
 	[CONFIG_COMMANDS_FILE] = {"commands_file", CONFIG_KIND_PATH, offsetof(struct config, commands_file)},
 	[CONFIG_LOG_DIR] = {"log_dir", CONFIG_KIND_PATH, offsetof(struct config, log_dir)},
@@ -37,6 +37,10 @@ const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_BACKGROUND] = {"background", CONFIG_KIND_FLAG, offsetof(struct config, background)},
 	[CONFIG_JSON] = {"json", CONFIG_KIND_FLAG, offsetof(struct config, json)},
 	[CONFIG_ON_FINISH] = {"on_finish", CONFIG_KIND_TEXT, offsetof(struct config, on_finish)},
+	[CONFIG_EXCLUSIVE] = {"exclusive", CONFIG_KIND_FLAG, offsetof(struct config, exclusive)},
+	[CONFIG_HOST_MEM] = {"host_mem", CONFIG_KIND_SIZE, offsetof(struct config, host_mem_bytes)},
+	[CONFIG_CPUS] = {"cpus", CONFIG_KIND_INTEGER, offsetof(struct config, cpus)},
+	[CONFIG_CPU_AFFINITY] = {"cpu_affinity", CONFIG_KIND_AFFINITY, offsetof(struct config, cpu_affinity)},
 };
 
 static void *field(const struct config *c, enum config_key key)
@@ -56,15 +60,22 @@ static size_t field_size(enum config_key key)
 	case CONFIG_KIND_PATH:
 		return sizeof(char *);
 	case CONFIG_KIND_FLAG:
+	case CONFIG_KIND_AFFINITY:
 		return sizeof(bool);
 	case CONFIG_KIND_ACCESS:
 		return sizeof(enum log_access);
 	case CONFIG_KIND_SIZE:
+	case CONFIG_KIND_MB:
 	case CONFIG_KIND_DURATION:
 	case CONFIG_KIND_INTEGER:
 		break;
 	}
 	return sizeof(uint64_t);
+}
+
+int64_t config_min_free_mem_mb(const struct config *c)
+{
+	return config_has(c, CONFIG_MIN_FREE_MEM) ? (int64_t)((c->min_free_mem_bytes + UNITS_MB - 1) / UNITS_MB) : -1;
 }
 
 int config_defaults(struct config *c)
@@ -74,9 +85,8 @@ int config_defaults(struct config *c)
 		.poll_interval_ms = 60 * 1000,
 		.commands_file = strdup("commands.txt"),
 		.log_dir = strdup("./logs"),
-		.jobs_file = strdup("./jobs.jsonl"),
 	};
-	if (!d.commands_file || !d.log_dir || !d.jobs_file) {
+	if (!d.commands_file || !d.log_dir) {
 		config_finish(&d);
 		return -ENOMEM;
 	}
@@ -107,25 +117,13 @@ void config_overlay(struct config *c, struct config *over)
 	config_finish(over);
 }
 
-static int flag_parse(const char *value, bool *ret, struct gd_error *err)
-{
-	static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
-	for (size_t i = 0; i < 3; i++) {
-		if (!strcasecmp(value, yes[i]) || !strcasecmp(value, no[i])) {
-			*ret = !strcasecmp(value, yes[i]);
-			return 0;
-		}
-	}
-	char quote[DISPLAY_QUOTE_ROOM];
-	return error_set(err, -EINVAL, "'%s' is neither true nor false", display_quote(value, quote));
-}
+static const char *const access_names[] = {
+	[LOG_ACCESS_OWNER] = "owner", [LOG_ACCESS_GROUP] = "group", [LOG_ACCESS_ALL] = "all"};
 
 static int access_parse(const char *value, enum log_access *ret, struct gd_error *err)
 {
-	static const char *const names[] = {
-		[LOG_ACCESS_OWNER] = "owner", [LOG_ACCESS_GROUP] = "group", [LOG_ACCESS_ALL] = "all"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (strcmp(value, names[i]) == 0) {
+	for (size_t i = 0; i < sizeof(access_names) / sizeof(*access_names); i++)
+		if (strcmp(value, access_names[i]) == 0) {
 			*ret = (enum log_access)i;
 			return 0;
 		}
@@ -133,12 +131,21 @@ static int access_parse(const char *value, enum log_access *ret, struct gd_error
 	return error_set(err, -EINVAL, "'%s' is not one of owner, group, all", display_quote(value, quote));
 }
 
+static int affinity_parse(const char *value, bool *ret, struct gd_error *err)
+{
+	char quote[DISPLAY_QUOTE_ROOM];
+	if (strcmp(value, "gpu") != 0 && strcmp(value, "none") != 0)
+		return error_set(err, -EINVAL, "'%s' is not one of gpu, none", display_quote(value, quote));
+	*ret = strcmp(value, "gpu") == 0;
+	return 0;
+}
+
 /* 0, or at least `least`. */
-static int size_parse(const char *value, uint64_t least, uint64_t *ret, struct gd_error *err)
+static int size_parse(const char *value, uint64_t plain_unit, uint64_t least, uint64_t *ret, struct gd_error *err)
 {
 	uint64_t bytes;
 	char text[UNITS_ROOM];
-	int r = units_parse_size(value, UNITS_MB, &bytes, err);
+	int r = units_parse_size(value, plain_unit, &bytes, err);
 	if (r == 0 && bytes > 0 && bytes < least)
 		return error_set(err, -ERANGE, "it must be 0 or at least %s", units_format_size(least, text));
 	if (r == 0)
@@ -169,7 +176,8 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		r = string_parse(value, place, err);
 		break;
 	case CONFIG_KIND_SIZE:
-		r = size_parse(value, row->least, place, err);
+	case CONFIG_KIND_MB:
+		r = size_parse(value, row->kind == CONFIG_KIND_MB ? UNITS_MB : 0, row->least, place, err);
 		break;
 	case CONFIG_KIND_DURATION: {
 		uint64_t ms;
@@ -184,15 +192,57 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		r = units_parse_integer(value, 0, INT_MAX, place, err);
 		break;
 	case CONFIG_KIND_FLAG:
-		r = flag_parse(value, place, err);
+		r = units_parse_flag(value, place, err);
 		break;
 	case CONFIG_KIND_ACCESS:
 		r = access_parse(value, place, err);
+		break;
+	case CONFIG_KIND_AFFINITY:
+		r = affinity_parse(value, place, err);
 		break;
 	}
 	if (r == 0)
 		c->set |= 1u << key;
 	return r == -ERANGE ? -EINVAL : r;
+}
+
+/* In seconds, with as many digits as are needed. */
+static void append_seconds(struct text *t, uint64_t ms)
+{
+	text_appendf(t, "%" PRIu64, ms / 1000);
+	if (ms % 1000)
+		text_appendf(t, ".%03u", (unsigned)(ms % 1000));
+}
+
+void config_append_value(const struct config *c, enum config_key key, struct text *t)
+{
+	const void *place = field(c, key);
+	switch (config_rows[key].kind) {
+	case CONFIG_KIND_TEXT:
+	case CONFIG_KIND_PATH:
+		text_append_string(t, *(char *const *)place ? *(char *const *)place : "");
+		break;
+	case CONFIG_KIND_MB:
+	case CONFIG_KIND_SIZE:
+		text_appendf(t, "%" PRIu64 "%s", (*(const uint64_t *)place + UNITS_MB - 1) / UNITS_MB,
+			config_rows[key].kind == CONFIG_KIND_SIZE ? "M" : "");
+		break;
+	case CONFIG_KIND_DURATION:
+		append_seconds(t, *(const uint64_t *)place);
+		break;
+	case CONFIG_KIND_INTEGER:
+		text_appendf(t, "%" PRId64, *(const int64_t *)place);
+		break;
+	case CONFIG_KIND_FLAG:
+		text_append_string(t, *(const bool *)place ? "true" : "false");
+		break;
+	case CONFIG_KIND_ACCESS:
+		text_append_string(t, access_names[*(const enum log_access *)place]);
+		break;
+	case CONFIG_KIND_AFFINITY:
+		text_append_string(t, *(const bool *)place ? "gpu" : "none");
+		break;
+	}
 }
 
 int config_set(struct config *c, enum config_key key, const char *option, const char *value, struct gd_error *err)

@@ -35,19 +35,23 @@ enum config_key {
 	CONFIG_BACKGROUND,
 	CONFIG_JSON,
 	CONFIG_ON_FINISH,
+	CONFIG_EXCLUSIVE,
+	CONFIG_HOST_MEM,
+	CONFIG_CPUS,
+	CONFIG_CPU_AFFINITY,
 	CONFIG_KEYS,
 };
 
 struct config {
 	unsigned set;                /* bits 1u << enum config_key: what this layer gives */
 	char *gpus;                  /* NULL: auto */
-	uint64_t min_free_mem_bytes; /* 6000 MB */
+	uint64_t min_free_mem_bytes; /* 6000 MB; see config_min_free_mem_mb() */
 	uint64_t poll_interval_ms;   /* 60 s; at least 1 ms */
 	char *commands_file;         /* commands.txt */
 	char *log_dir;               /* ./logs */
 	enum log_access log_access;  /* the owner alone */
 	uint64_t max_log_bytes;      /* 0: no limit; otherwise at least 1 MiB */
-	char *jobs_file;             /* ./jobs.jsonl */
+	char *jobs_file;             /* NULL: cli/queue_choice.c finds the queue */
 	int64_t jobs_per_gpu;        /* 0: as many as their memory allows */
 	uint64_t timeout_ms;         /* 0: none */
 	int64_t retries;             /* 0 */
@@ -56,12 +60,20 @@ struct config {
 	bool background;
 	bool json;
 	char *on_finish; /* NULL: none */
+	/* Needs of the jobs that are added with these settings, unless they state their own. */
+	bool exclusive;
+	uint64_t host_mem_bytes; /* 0: not declared */
+	int64_t cpus;            /* 0: not declared */
+	bool cpu_affinity;       /* jobs run on the CPUs next to their GPUs */
 };
 
 static inline bool config_has(const struct config *c, enum config_key key)
 {
 	return c->set & (1u << key);
 }
+
+/* As a need: -1 where nobody gave it, which means the default threshold. */
+int64_t config_min_free_mem_mb(const struct config *c);
 
 /* What holds where nobody says otherwise; no bit is set. `c` is {0} before. */
 int config_defaults(struct config *c);

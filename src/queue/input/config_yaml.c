@@ -70,6 +70,8 @@ static const char *kind_words(enum config_kind kind)
 	case CONFIG_KIND_PATH:
 		return "the name of a file or folder";
 	case CONFIG_KIND_SIZE:
+		return "a size like 12G";
+	case CONFIG_KIND_MB:
 		return "a number of MB, or a size like 12G";
 	case CONFIG_KIND_DURATION:
 		return "a number of seconds, or a duration like 2h";
@@ -79,6 +81,8 @@ static const char *kind_words(enum config_kind kind)
 		return "true or false";
 	case CONFIG_KIND_ACCESS:
 		return "owner, group or all";
+	case CONFIG_KIND_AFFINITY:
+		return "gpu or none";
 	}
 	return "a value";
 }

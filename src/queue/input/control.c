@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/machine.h"
 #include "queue/journal/follow.h"
 #include "queue/keeper/keeper.h"
+#include "queue/keeper/keeper_job.h"
 
 struct control_result {
 	struct follow follow;
@@ -18,10 +21,11 @@ struct control_result {
 	size_t done;
 };
 
-static int check_control(enum event event, const struct job *job, uint64_t id, struct gd_error *err)
+static int check_control(enum event event, const struct jobs *js, uint64_t id, struct gd_error *err)
 {
+	const struct job *job = jobs_find(js, id);
 	if (!job)
-		return error_set(err, -ENOENT, "job %" PRIu64 ": there is no such job", id);
+		return error_set(err, -ENOENT, "job %" PRIu64 ": %s", id, jobs_absence(js, id));
 	const char *state = job_state_name((enum job_state)job->state);
 	switch (event) {
 	case EVENT_CANCEL:
@@ -42,7 +46,12 @@ static int check_control(enum event event, const struct job *job, uint64_t id, s
 			return error_set(err, -EINVAL, "making job %" PRIu64 " urgent: it is %s already", id, state);
 		return 0;
 	case EVENT_RETRY:
-		if (!job_is_final(job))
+		if (job->lease)
+			return error_set(err, -EINVAL,
+				"retrying job %" PRIu64
+				": it ran in the terminal of 'gpuq exec'; run that command again instead",
+				id);
+		if (!job_is_final(job) && job->state != JOB_UNKNOWN)
 			return error_set(
 				err, -EINVAL, "retrying job %" PRIu64 ": it is %s; cancel it first", id, state);
 		return 0;
@@ -51,17 +60,49 @@ static int check_control(enum event event, const struct job *job, uint64_t id, s
 	}
 }
 
+/* A record of the job was lost: it may still run, and only its keeper knows. */
+static int check_unknown(const struct journal *j, const struct job *job, struct gd_error *err)
+{
+	pid_t keeper = job && job->state == JOB_UNKNOWN ? keeper_job_holder(j->dir_fd, job->id) : 0;
+	if (keeper == 0)
+		return 0;
+	if (keeper > 0)
+		return error_set(err, -EBUSY,
+			"job %" PRIu64 ": it is unknown, and process %d may still run it; wait for its end", job->id,
+			(int)keeper);
+	return error_set(err, -EBUSY, "job %" PRIu64 ": it is unknown, and may still run on another machine", job->id);
+}
+
+/*
+ * A job that lost a record is run again, or given up: the line tells how many records the job has now, so that those
+ * that were lost are no longer missed.
+ */
+static int write_control(struct text *t, const struct journal *j, enum event event, const struct job *job)
+{
+	unsigned char count = 0;
+	if (pread(j->counts_fd, &count, 1, (off_t)job->id) < 0)
+		return -errno;
+	if ((event == EVENT_RETRY || event == EVENT_CANCEL) && count != job->records)
+		record_write_resolution(t, event, job->id, (count + 1u) & 0xff);
+	else
+		record_write_control(t, event, job->id, NULL);
+	return 0;
+}
+
 static int append_control(
 	struct journal *j, enum event event, const struct id_list *ids, struct control_result *o, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
 	for (size_t i = 0; i < ids->count; i++) {
 		struct gd_error why = {0};
-		if (check_control(event, jobs_find(&o->follow.jobs, ids->ids[i]), ids->ids[i], &why) < 0) {
+		const struct job *job = jobs_find(&o->follow.jobs, ids->ids[i]);
+		if (check_control(event, &o->follow.jobs, ids->ids[i], &why) < 0 || check_unknown(j, job, &why) < 0) {
 			o->refused(o->context, i, &why);
 			continue;
 		}
-		record_write_control(&t, event, ids->ids[i], NULL);
+		int e = write_control(&t, j, event, job);
+		if (e < 0)
+			return error_set(err, e, "reading '%s/counts': %s", j->dir_path, error_words(e));
 		o->done++;
 	}
 	if (text_error(&t))
@@ -74,13 +115,24 @@ static int append_control(
 
 /* On another machine the runner there sees the line: its PIDs mean nothing here. */
 static void tell_keepers(
-	struct journal *j, const struct jobs *js, const struct id_list *ids, const struct machine *here)
+	struct journal *j, const struct control_result *o, const struct id_list *ids, const struct machine *here)
 {
 	for (size_t i = 0; i < ids->count; i++) {
-		const struct job *job = jobs_find(js, ids->ids[i]);
-		if (job && job->state == JOB_RUNNING && job->keeper &&
-			strcmp(job->keeper->machine.host, here->host) == 0)
-			keeper_signal_cancel(j, job->keeper->name, job->id, false);
+		const struct job *job = jobs_find(&o->follow.jobs, ids->ids[i]);
+		if (!job || job->state != JOB_RUNNING || !job->keeper ||
+			strcmp(job->keeper->machine.host, here->host) != 0)
+			continue;
+		pid_t runner = 0;
+		struct gd_error why = {0};
+		/* The runner does so, too. */
+		if (keeper_cancel(j, job->keeper->name, job->id) != -ETIMEDOUT ||
+			lock_holder_at(j->dir_fd, "runner.lock", &runner) < 0 || runner != 0)
+			continue;
+		error_set(&why, -ETIMEDOUT,
+			"cancelling job %" PRIu64 ": its keeper does not answer, and the job goes on until a runner "
+			"reaches it; start one with 'gpuq run'",
+			job->id);
+		o->refused(o->context, i, &why);
 	}
 }
 
@@ -100,7 +152,7 @@ int control_jobs(struct journal *j, enum event event, const struct id_list *ids,
 	}
 	struct machine here;
 	if (r == 0 && event == EVENT_CANCEL && machine_get(&here) == 0)
-		tell_keepers(j, &o.follow.jobs, ids, &here);
+		tell_keepers(j, &o, ids, &here);
 	if (r == 0 && o.done > 0)
 		r = journal_sync(j, err);
 	follow_close(&o.follow);

@@ -8,7 +8,10 @@
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
 
-/* Why it could not be done to ids[index] of those that were given. */
+/*
+ * Why it could not be done to ids[index] of those that were given. -ETIMEDOUT: it was done, but the keeper of the
+ * running job does not answer and there is no runner, which would tell it, too.
+ */
 typedef void control_refused_fn(void *context, size_t index, const struct gd_error *why);
 
 /*

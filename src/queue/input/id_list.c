@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "base/error.h"
 
 int id_list_add(struct id_list *l, uint64_t id)
 {
@@ -19,40 +18,6 @@ void id_list_finish(struct id_list *l)
 {
 	free(l->ids);
 	*l = (struct id_list){0};
-}
-
-static int parse_id(const char *text, char **ret_end, uint64_t *ret)
-{
-	errno = 0;
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	unsigned long long id = strtoull(text, ret_end, 10);
-	if (errno || id == 0 || id > INT64_MAX)
-		return -EINVAL;
-	*ret = id;
-	return 0;
-}
-
-int id_list_parse(const char *text, struct id_list *l, struct gd_error *err)
-{
-	const char *p = text;
-	for (;;) {
-		char *end;
-		uint64_t from, to;
-		int r = parse_id(p, &end, &from);
-		to = from;
-		if (r == 0 && *end == '-')
-			r = parse_id(end + 1, &end, &to);
-		if (r < 0 || (*end && *end != ',') || to < from || to - from > 10000000)
-			return error_set(
-				err, -EINVAL, "job '%s': not an id; ids are numbers, as 12, 12-15 or 12,14", text);
-		for (uint64_t id = from; id <= to; id++)
-			if (id_list_add(l, id) < 0)
-				return error_set(err, -ENOMEM, "job '%s': out of memory", text);
-		if (!*end)
-			return 0;
-		p = end + 1;
-	}
 }
 
 static int compare(const void *a, const void *b)

@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu_dispatch.h"
-
 struct id_list {
 	uint64_t *ids;
 	size_t count, capacity;
@@ -15,9 +13,6 @@ struct id_list {
 
 int id_list_add(struct id_list *l, uint64_t id);
 void id_list_finish(struct id_list *l);
-
-/* Appends the ids of "12", "12-15" or "3,4". -EINVAL for other text, -ENOMEM. */
-int id_list_parse(const char *text, struct id_list *l, struct gd_error *err);
 
 /* Afterwards ids ascend, each once. */
 void id_list_sort(struct id_list *l);

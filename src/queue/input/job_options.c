@@ -2,13 +2,21 @@
 #include "queue/input/job_options.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/date.h"
+#include "base/display.h"
 #include "base/error.h"
+#include "base/signals.h"
+#include "base/text.h"
 #include "base/units.h"
+#include "queue/input/begin_time.h"
+#include "queue/schedule/gpu_pin.h"
 
 static const char *const option_names[JOB_OPTIONS] = {
 	[JOB_OPTION_MEM] = "mem",
@@ -18,6 +26,15 @@ static const char *const option_names[JOB_OPTIONS] = {
 	[JOB_OPTION_PRIORITY] = "priority",
 	[JOB_OPTION_RETRIES] = "retries",
 	[JOB_OPTION_AFTER] = "after",
+	[JOB_OPTION_GPU] = "gpu",
+	[JOB_OPTION_EXCLUSIVE] = "exclusive",
+	[JOB_OPTION_HOST_MEM] = "host_mem",
+	[JOB_OPTION_CPUS] = "cpus",
+	[JOB_OPTION_AFTER_ANY] = "after_any",
+	[JOB_OPTION_BEGIN] = "begin",
+	[JOB_OPTION_TAG] = "tag",
+	[JOB_OPTION_SIGNAL] = "signal",
+	[JOB_OPTION_REQUEUE_ON] = "requeue_on",
 };
 
 const char *job_option_name(enum job_option option)
@@ -28,7 +45,10 @@ const char *job_option_name(enum job_option option)
 void job_options_finish(struct job_options *o)
 {
 	free(o->name);
-	free(o->after);
+	job_selection_finish(&o->after);
+	job_selection_finish(&o->after_any);
+	free(o->tags);
+	free(o->gpu);
 	*o = (struct job_options){0};
 }
 
@@ -54,29 +74,84 @@ static int set_name(struct job_options *o, const char *value, struct gd_error *e
 	return 0;
 }
 
-/* "7" or "7,8,9". */
-static int set_after(struct job_options *o, const char *value, struct gd_error *err)
+static int set_after(struct job_selection *after, const char *value, struct gd_error *err)
 {
-	size_t count = 1;
-	for (const char *p = value; *p; p++)
-		count += *p == ',';
-	cleanup_(freep) uint64_t *ids = calloc(count, sizeof(*ids));
-	cleanup_(freep) char *copy = strdup(value);
-	if (!ids || !copy)
-		return error_set(err, -ENOMEM, "out of memory");
-
-	char *rest = copy;
-	for (size_t i = 0; i < count; i++) {
-		int64_t id;
-		const char *word = strsep(&rest, ",");
-		if (units_parse_integer(word, 1, INT64_MAX, &id, NULL) < 0)
-			return error_set(err, -EINVAL, "expected ids of jobs, like 7 or 7,8");
-		ids[i] = (uint64_t)id;
+	struct job_selection s = {0};
+	int r = job_selection_add(&s, value, err);
+	if (r < 0) {
+		job_selection_finish(&s);
+		return r;
 	}
-	free(o->after);
-	o->after = take_ptr(ids);
-	o->num_after = count;
+	job_selection_finish(after);
+	*after = s;
 	return 0;
+}
+
+/* Several options add up. */
+static int set_tags(struct job_options *o, const char *value, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text t = {0};
+	char quote[DISPLAY_QUOTE_ROOM];
+	for (const char *p = value;; p++) {
+		size_t size = strcspn(p, ",");
+		if (!job_tag_is_valid(p, size))
+			return error_set(err, -EINVAL,
+				"'%s': tags have letters, digits and _.:/@+=- only, as in night or exp:7",
+				display_quote(value, quote));
+		p += size;
+		if (!*p)
+			break;
+	}
+	text_appendf(&t, "%s%s%s", o->tags ? o->tags : "", o->tags ? "," : "", value);
+	char *tags = text_take(&t);
+	if (!tags)
+		return error_set(err, -ENOMEM, "out of memory");
+	free(o->tags);
+	o->tags = tags;
+	return 0;
+}
+
+/* "USR1@60" or "USR1", as in Slurm. */
+static int set_signal(struct job_options *o, const char *value, struct gd_error *err)
+{
+	char quote[DISPLAY_QUOTE_ROOM];
+	const char *at = strchr(value, '@');
+	uint64_t before_ms = 60 * 1000;
+	int number = signal_parse(value, at ? (size_t)(at - value) : strlen(value));
+	if (number < 0)
+		return error_set(err, -EINVAL,
+			"'%s': expected a signal and how long before the time limit, like USR1@60 or INT@5m",
+			display_quote(value, quote));
+	if (number == SIGKILL || number == SIGSTOP)
+		return error_set(err, -EINVAL, "no process can handle %s", signal_name(number));
+	int r = at ? units_parse_duration(at + 1, &before_ms, err) : 0;
+	if (r < 0)
+		return r;
+	o->warn_signal = number;
+	o->warn_before_ms = before_ms;
+	return 0;
+}
+
+static int set_gpu(struct job_options *o, const char *value, struct gd_error *err)
+{
+	char *pin;
+	int r = gpu_pin_parse(value, &pin, err);
+	if (r < 0)
+		return r;
+	free(o->gpu);
+	o->gpu = pin;
+	return 0;
+}
+
+static int set_host_mem(struct job_options *o, const char *value, struct gd_error *err)
+{
+	uint64_t bytes;
+	int r = units_parse_size(value, 0, &bytes, err);
+	if (r == 0 && bytes == 0)
+		return error_set(err, -EINVAL, "it must be more than 0; leave it out if the need is not known");
+	if (r == 0)
+		o->host_mem_bytes = bytes;
+	return r;
 }
 
 int job_options_set(struct job_options *o, enum job_option option, const char *value, struct gd_error *err)
@@ -84,7 +159,7 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 	int r = -EINVAL;
 	switch (option) {
 	case JOB_OPTION_MEM:
-		r = units_parse_size(value, UNITS_MB, &o->mem_bytes, err);
+		r = units_parse_size(value, 0, &o->mem_bytes, err);
 		break;
 	case JOB_OPTION_NUM_GPUS:
 		r = set_int(value, 0, JOB_OPTION_MAX_GPUS, &o->num_gpus, err);
@@ -102,7 +177,34 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 		r = set_int(value, 0, INT_MAX, &o->retries, err);
 		break;
 	case JOB_OPTION_AFTER:
-		r = set_after(o, value, err);
+		r = set_after(&o->after, value, err);
+		break;
+	case JOB_OPTION_AFTER_ANY:
+		r = set_after(&o->after_any, value, err);
+		break;
+	case JOB_OPTION_BEGIN:
+		r = begin_time_parse(value, date_now_ms(), &o->begin_ms, err);
+		break;
+	case JOB_OPTION_TAG:
+		r = set_tags(o, value, err);
+		break;
+	case JOB_OPTION_SIGNAL:
+		r = set_signal(o, value, err);
+		break;
+	case JOB_OPTION_REQUEUE_ON:
+		r = set_int(value, 1, 255, &o->requeue_on, err);
+		break;
+	case JOB_OPTION_GPU:
+		r = set_gpu(o, value, err);
+		break;
+	case JOB_OPTION_EXCLUSIVE:
+		r = units_parse_flag(value, &o->exclusive, err);
+		break;
+	case JOB_OPTION_HOST_MEM:
+		r = set_host_mem(o, value, err);
+		break;
+	case JOB_OPTION_CPUS:
+		r = set_int(value, 1, JOB_OPTION_MAX_CPUS, &o->cpus, err);
 		break;
 	case JOB_OPTIONS:
 		break;
@@ -110,4 +212,157 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 	if (r == 0)
 		o->set |= 1u << option;
 	return r == -ERANGE ? -EINVAL : r;
+}
+
+static bool has(const struct job_options *o, enum job_option option)
+{
+	return o->set & 1u << option;
+}
+
+void job_options_fill(struct job_options *o, struct job_options *under)
+{
+	unsigned missing = under->set & ~o->set;
+#define FILL(option, field)                                                                                            \
+	do {                                                                                                           \
+		if (missing & 1u << (option)) {                                                                        \
+			o->field = under->field;                                                                       \
+			memset(&under->field, 0, sizeof(under->field));                                                \
+		}                                                                                                      \
+	} while (0)
+	FILL(JOB_OPTION_MEM, mem_bytes);
+	FILL(JOB_OPTION_NUM_GPUS, num_gpus);
+	FILL(JOB_OPTION_TIMEOUT, timeout_ms);
+	FILL(JOB_OPTION_NAME, name);
+	FILL(JOB_OPTION_PRIORITY, priority);
+	FILL(JOB_OPTION_RETRIES, retries);
+	FILL(JOB_OPTION_AFTER, after);
+	FILL(JOB_OPTION_GPU, gpu);
+	FILL(JOB_OPTION_EXCLUSIVE, exclusive);
+	FILL(JOB_OPTION_HOST_MEM, host_mem_bytes);
+	FILL(JOB_OPTION_CPUS, cpus);
+	FILL(JOB_OPTION_AFTER_ANY, after_any);
+	FILL(JOB_OPTION_BEGIN, begin_ms);
+	FILL(JOB_OPTION_TAG, tags);
+	FILL(JOB_OPTION_SIGNAL, warn_signal);
+	FILL(JOB_OPTION_SIGNAL, warn_before_ms);
+	FILL(JOB_OPTION_REQUEUE_ON, requeue_on);
+#undef FILL
+	o->set |= missing;
+}
+
+static int64_t megabytes(uint64_t bytes)
+{
+	return (int64_t)((bytes + UNITS_MB - 1) / UNITS_MB);
+}
+
+void job_spec_set_defaults(struct job_spec *s, const struct config *c)
+{
+	s->exclusive = c->exclusive;
+	s->host_mem_mb = megabytes(c->host_mem_bytes);
+	s->cpus = (int)c->cpus;
+}
+
+static void apply_needs(const struct job_options *o, struct job_spec *s)
+{
+	if (has(o, JOB_OPTION_MEM))
+		s->mem_mb = megabytes(o->mem_bytes);
+	if (has(o, JOB_OPTION_GPU)) {
+		s->gpu = o->gpu;
+		s->num_gpus = (int)gpu_pin_count(o->gpu);
+	}
+	if (has(o, JOB_OPTION_NUM_GPUS))
+		s->num_gpus = o->num_gpus;
+	if (has(o, JOB_OPTION_EXCLUSIVE))
+		s->exclusive = o->exclusive;
+	if (has(o, JOB_OPTION_HOST_MEM))
+		s->host_mem_mb = megabytes(o->host_mem_bytes);
+	if (has(o, JOB_OPTION_CPUS))
+		s->cpus = o->cpus;
+}
+
+static int check_needs(const struct job_options *o, const struct job_spec *s, struct gd_error *err)
+{
+	int named = s->gpu ? (int)gpu_pin_count(s->gpu) : 0;
+	if (s->gpu && s->num_gpus == 0)
+		return error_set(
+			err, -EINVAL, "the job is pinned to GPU %s and wants no GPU; give one of the two", s->gpu);
+	if (s->gpu && s->num_gpus != named)
+		return error_set(err, -EINVAL,
+			"the job is pinned to %d GPU%s (%s) and wants %d; name as many GPUs as it wants", named,
+			named == 1 ? "" : "s", s->gpu, s->num_gpus);
+	if (has(o, JOB_OPTION_EXCLUSIVE) && o->exclusive && s->num_gpus == 0)
+		return error_set(err, -EINVAL, "the job wants its GPUs for itself, but it wants no GPU");
+	return 0;
+}
+
+int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd_error *err)
+{
+	apply_needs(o, s);
+	if (has(o, JOB_OPTION_TIMEOUT))
+		s->timeout_ms = (int64_t)o->timeout_ms;
+	if (has(o, JOB_OPTION_NAME))
+		s->name = o->name;
+	if (has(o, JOB_OPTION_PRIORITY))
+		s->priority = o->priority;
+	if (has(o, JOB_OPTION_RETRIES))
+		s->retries = o->retries;
+	if (has(o, JOB_OPTION_BEGIN))
+		s->begin_ms = o->begin_ms;
+	if (has(o, JOB_OPTION_TAG))
+		s->tags = o->tags;
+	if (has(o, JOB_OPTION_REQUEUE_ON))
+		s->requeue_on = o->requeue_on;
+	if (has(o, JOB_OPTION_SIGNAL)) {
+		s->warn_signal = o->warn_signal;
+		s->warn_before_ms = (int64_t)o->warn_before_ms;
+	}
+	if (s->warn_signal && s->timeout_ms > 0 && s->warn_before_ms >= s->timeout_ms)
+		return error_set(
+			err, -EINVAL, "the signal is to come earlier before the time limit than the job may run");
+	return check_needs(o, s, err);
+}
+
+/* ---- Jobs that it waits for ------------------------------------------------------------- */
+
+void job_after_finish(struct job_after *a)
+{
+	id_list_finish(&a->after);
+	id_list_finish(&a->any);
+}
+
+bool job_options_have_after(const struct job_options *o)
+{
+	return has(o, JOB_OPTION_AFTER) || has(o, JOB_OPTION_AFTER_ANY);
+}
+
+static int resolve(const struct job_selection *s, const struct jobs *js, struct id_list *ids, struct gd_error *err)
+{
+	struct gd_error why;
+	ids->count = 0;
+	int r = job_selection_resolve(s, js, ids, NULL, &why);
+	if (r < 0)
+		return error_set(err, r == -ENOENT ? -EINVAL : r, "after %s", why.message);
+	id_list_sort(ids);
+	for (size_t i = 0; i < ids->count; i++)
+		if (!jobs_find(js, ids->ids[i]))
+			return error_set(
+				err, -EINVAL, "after job %" PRIu64 ": %s", ids->ids[i], jobs_absence(js, ids->ids[i]));
+	return 0;
+}
+
+int job_options_resolve(const struct job_options *o, const struct jobs *js, struct job_after *scratch,
+	struct job_spec *s, struct gd_error *err)
+{
+	int r = has(o, JOB_OPTION_AFTER) ? resolve(&o->after, js, &scratch->after, err) : 0;
+	if (r == 0 && has(o, JOB_OPTION_AFTER)) {
+		s->after = scratch->after.ids;
+		s->num_after = scratch->after.count;
+	}
+	if (r == 0 && has(o, JOB_OPTION_AFTER_ANY))
+		r = resolve(&o->after_any, js, &scratch->any, err);
+	if (r == 0 && has(o, JOB_OPTION_AFTER_ANY)) {
+		s->after_any = scratch->any.ids;
+		s->num_after_any = scratch->any.count;
+	}
+	return r;
 }

@@ -8,10 +8,14 @@
 #ifndef QUEUE_INPUT_JOB_OPTIONS_H
 #define QUEUE_INPUT_JOB_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "gpu_dispatch.h"
+#include "queue/input/config.h"
+#include "queue/input/job_selection.h"
+#include "queue/journal/job.h"
 
 enum job_option {
 	JOB_OPTION_MEM,
@@ -21,28 +25,74 @@ enum job_option {
 	JOB_OPTION_PRIORITY,
 	JOB_OPTION_RETRIES,
 	JOB_OPTION_AFTER,
+	JOB_OPTION_GPU,
+	JOB_OPTION_EXCLUSIVE,
+	JOB_OPTION_HOST_MEM,
+	JOB_OPTION_CPUS,
+	JOB_OPTION_AFTER_ANY,
+	JOB_OPTION_BEGIN,
+	JOB_OPTION_TAG,
+	JOB_OPTION_SIGNAL,
+	JOB_OPTION_REQUEUE_ON,
 	JOB_OPTIONS,
 };
 
 #define JOB_OPTION_MAX_GPUS     1024
 #define JOB_OPTION_MAX_PRIORITY 1000000
+#define JOB_OPTION_MAX_CPUS     65536
 
 struct job_options {
 	unsigned set;       /* bits 1u << enum job_option */
-	uint64_t mem_bytes; /* on each of the job's GPUs; a number without a unit is MB */
+	uint64_t mem_bytes; /* on each of the job's GPUs */
 	int num_gpus;       /* 0: none */
 	uint64_t timeout_ms;
 	char *name;   /* never empty */
 	int priority; /* higher goes first */
 	int retries;
-	uint64_t *after; /* ids of jobs */
-	size_t num_after;
+	struct job_selection after;     /* these must be completed… */
+	struct job_selection after_any; /* …and these be over */
+	int64_t begin_ms;               /* milliseconds since 1970 */
+	char *tags;                     /* "a,b" */
+	int warn_signal;                /* sent before the time limit… */
+	uint64_t warn_before_ms;        /* …so long */
+	int requeue_on;                 /* exit code, 1 to 255 */
+	char *gpu;                      /* see queue/schedule/gpu_pin.h */
+	bool exclusive;
+	uint64_t host_mem_bytes; /* more than 0 */
+	int cpus;
 };
 
 void job_options_finish(struct job_options *o);
 
 /* Sets one option from its text. -EINVAL with a message that says what was expected. */
 int job_options_set(struct job_options *o, enum job_option option, const char *value, struct gd_error *err);
+
+/* Moves the options that are set in `under` and not in `o`. */
+void job_options_fill(struct job_options *o, struct job_options *under);
+
+/* What all new jobs get from the settings: needs only. */
+void job_spec_set_defaults(struct job_spec *spec, const struct config *c);
+
+/* The jobs that another one waits for. Start from {0}. */
+struct job_after {
+	struct id_list after, any;
+};
+void job_after_finish(struct job_after *a);
+
+/*
+ * Finds the jobs that `after` and `after_any` name, of which each must exist, and puts them into a job, which borrows
+ * them. -EINVAL, with words: "after job 7: there is no such job".
+ */
+int job_options_resolve(const struct job_options *o, const struct jobs *js, struct job_after *scratch,
+	struct job_spec *spec, struct gd_error *err);
+/* Whether there is anything to resolve. */
+bool job_options_have_after(const struct job_options *o);
+
+/*
+ * Puts the other options that are set into a job, over what it has. -EINVAL if the result contradicts itself, as `gpu`
+ * and `num_gpus` can. The job borrows the strings.
+ */
+int job_options_apply(const struct job_options *o, struct job_spec *spec, struct gd_error *err);
 
 /* "num_gpus" and so on. */
 const char *job_option_name(enum job_option option);

@@ -16,6 +16,7 @@
 struct line_tally {
 	struct line_tally_entry *entries; /* open addressing; room is a power of two */
 	size_t room, used;
+	uint64_t seed; /* of the places in it */
 };
 
 /* Counts all lines that were ever added from this file, also those whose jobs were pruned. -ENOMEM. */

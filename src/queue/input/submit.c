@@ -24,19 +24,14 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 	return journal_lock(j, err);
 }
 
-bool submit_cwd_is_own(void)
+void submit_describe_cwd(struct job_spec *spec, const char *cwd)
 {
-	cleanup_(closep) int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return fd >= 0 && !trust_objection(fd);
-}
-
-int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err)
-{
-	for (size_t i = 0; i < spec->num_after; i++)
-		if (!jobs_find(js, spec->after[i]))
-			return error_set(
-				err, -EINVAL, "adding a job after %" PRIu64 ": there is no such job", spec->after[i]);
-	return 0;
+	struct stat st;
+	cleanup_(closep) int fd = open(cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return;
+	spec->cwd_own = !trust_objection(fd);
+	spec->cwd_id = (struct directory_id){st.st_dev, st.st_ino};
 }
 
 static int submit_flush(struct submit *s, struct gd_error *err)
@@ -55,7 +50,7 @@ static int submit_flush(struct submit *s, struct gd_error *err)
 /* In JSON, a byte takes six at most; the rest of the line has room behind them. */
 #define MAX_COMMAND_BYTES ((size_t)10 << 20)
 
-static int check_size(size_t command_size, struct gd_error *err)
+int submit_check_size(size_t command_size, struct gd_error *err)
 {
 	if (command_size <= MAX_COMMAND_BYTES)
 		return 0;
@@ -66,10 +61,20 @@ static int check_size(size_t command_size, struct gd_error *err)
 
 int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err)
 {
-	int r = check_size(spec->command_size, err);
+	int r = submit_check_size(spec->command_size, err);
 	if (r < 0)
 		return r;
 	uint64_t id = journal_take_ids(s->journal, 1);
+	if (!id)
+		return error_set(err, -EOVERFLOW, "adding a job: journal '%s' has no ids left; begin another one",
+			s->journal->path);
+	struct job_spec grouped;
+	if (s->grouped) {
+		s->group = s->group ? s->group : id;
+		grouped = *spec;
+		grouped.group = s->group;
+		spec = &grouped;
+	}
 	record_write_add(&s->lines, id, s->now_ms, spec);
 	if (text_error(&s->lines) || id_list_add(s->ids, id) < 0)
 		return error_set(err, -ENOMEM, "adding a job: out of memory");
@@ -116,39 +121,26 @@ int submit_commit(struct submit *s, struct gd_error *err)
 
 /* ---- A commands file ------------------------------------------------------------------ */
 
-static int add_command(
-	struct submit *s, const struct shell_command *c, const struct job_spec *base, struct gd_error *err)
-{
-	const struct job_options *o = c->options;
-	struct job_spec spec = *base;
-	spec.command = c->bytes.data;
-	spec.command_size = c->bytes.size;
-	if (o->set & 1u << JOB_OPTION_MEM)
-		spec.mem_mb = (int64_t)((o->mem_bytes + (1 << 20) - 1) >> 20);
-	if (o->set & 1u << JOB_OPTION_NUM_GPUS)
-		spec.num_gpus = o->num_gpus;
-	if (o->set & 1u << JOB_OPTION_TIMEOUT)
-		spec.timeout_ms = (int64_t)o->timeout_ms;
-	if (o->set & 1u << JOB_OPTION_NAME)
-		spec.name = o->name;
-	if (o->set & 1u << JOB_OPTION_PRIORITY)
-		spec.priority = o->priority;
-	if (o->set & 1u << JOB_OPTION_RETRIES)
-		spec.retries = o->retries;
-	if (o->set & 1u << JOB_OPTION_AFTER) {
-		spec.after = o->after;
-		spec.num_after = o->num_after;
-	}
-	return submit_add(s, &spec, err);
-}
+/* A commands file that is being added. */
+struct file_submit {
+	struct commands *commands;
+	struct job_spec base;
+	struct job_after base_after; /* of `base` */
+	struct job_after after;      /* of the line */
+	const struct jobs *jobs;
+};
 
-static int check_after(const struct jobs *js, const struct shell_command *c, const char *name, struct gd_error *err)
+/* The job of one line: `base`, and over it the options of the line. */
+static int line_spec(struct file_submit *f, const struct shell_command *c, struct job_spec *ret, struct gd_error *err)
 {
-	for (size_t i = 0; c->options->set & 1u << JOB_OPTION_AFTER && i < c->options->num_after; i++)
-		if (!jobs_find(js, c->options->after[i]))
-			return error_set(err, -EINVAL, "%s:%" PRIu64 ": after=%" PRIu64 ": there is no such job", name,
-				c->line, c->options->after[i]);
-	return 0;
+	struct gd_error why;
+	*ret = f->base;
+	ret->command = c->bytes.data;
+	ret->command_size = c->bytes.size;
+	int r = job_options_resolve(c->options, f->jobs, &f->after, ret, &why);
+	if (r == 0)
+		r = job_options_apply(c->options, ret, &why);
+	return r < 0 ? error_set(err, r, "%s:%" PRIu64 ": %s", commands_name(f->commands), c->line, why.message) : 0;
 }
 
 static int rewind_file(struct commands *c, struct gd_error *err)
@@ -158,43 +150,56 @@ static int rewind_file(struct commands *c, struct gd_error *err)
 }
 
 /* First pass without adding: a mistake in the last line must not leave the first half queued. */
-static int check_file(struct commands *c, const struct jobs *js, struct gd_error *err)
+static int check_file(struct file_submit *f, struct gd_error *err)
 {
 	struct shell_command command;
-	int r = rewind_file(c, err);
+	struct job_spec spec;
+	int r = rewind_file(f->commands, err);
 	while (r == 0) {
-		r = commands_next(c, &command, err);
+		r = commands_next(f->commands, &command, err);
 		if (r <= 0)
 			return r;
-		r = check_after(js, &command, commands_name(c), err);
+		r = submit_check_size(command.bytes.size, err);
 		if (r == 0)
-			r = check_size(command.bytes.size, err);
+			r = line_spec(f, &command, &spec, err);
 	}
 	return r;
 }
 
-static int add_new_lines(
-	struct commands *c, const struct job_spec *base, const struct jobs *js, struct submit *s, struct gd_error *err)
+static int add_new_lines(struct file_submit *f, struct submit *s, struct gd_error *err)
 {
 	cleanup_(line_tally_finish) struct line_tally tally = {0};
+	const struct jobs *js = f->jobs;
+	const char *file = f->base.file;
 	struct shell_command command;
-	int r = base->file ? line_tally_add_file(&tally, js, base->file) : 0;
+	struct job_spec spec;
+	int r = file ? line_tally_add_file(&tally, js, file) : 0;
 	if (r < 0)
-		return error_set(err, r, "reading '%s': out of memory", commands_name(c));
-	r = rewind_file(c, err);
+		return error_set(err, r, "reading '%s': out of memory", commands_name(f->commands));
+	r = rewind_file(f->commands, err);
 	while (r == 0) {
-		r = commands_next(c, &command, err);
+		r = commands_next(f->commands, &command, err);
 		if (r <= 0)
 			return r;
-		r = check_after(js, &command, commands_name(c), err);
-		if (r == 0 && !(base->file && line_tally_take(&tally, command.bytes.data, command.bytes.size)))
-			r = add_command(s, &command, base, err);
+		r = line_spec(f, &command, &spec, err);
+		if (r < 0 || (file && line_tally_take(&tally, command.bytes.data, command.bytes.size)))
+			continue;
+		/* The line may have been added before, and its record be one of those that are missing. */
+		spec.held = spec.held || (file && (js->damaged || js->lines_lost));
+		r = submit_add(s, &spec, err);
 	}
 	return r;
 }
 
-int submit_file(
-	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err)
+static int add_file(struct file_submit *f, struct submit *s, const struct job_options *options, struct gd_error *err)
+{
+	struct gd_error why;
+	int r = options ? job_options_resolve(options, f->jobs, &f->base_after, &f->base, &why) : 0;
+	return r < 0 ? error_set(err, r, "adding jobs %s", why.message) : add_new_lines(f, s, err);
+}
+
+int submit_file(struct journal *j, struct commands *c, const struct job_spec *base, const struct job_options *options,
+	struct id_list *ids, struct gd_error *err)
 {
 	struct follow f;
 	struct submit s;
@@ -202,20 +207,21 @@ int submit_file(
 	int r = follow_open_journal(j, &f, err);
 	if (r < 0)
 		return r;
-	r = check_file(c, &f.jobs, err);
+	struct file_submit file = {.commands = c, .base = *base, .jobs = &f.jobs};
+	r = check_file(&file, err);
 	if (r == 0)
 		r = submit_begin(&s, j, ids, err);
 	if (r == 0) {
 		r = follow_update(&f, err);
 		if (r == 0)
-			r = submit_check_after(&f.jobs, base, err);
-		if (r == 0)
-			r = add_new_lines(c, base, &f.jobs, &s, err);
+			r = add_file(&file, &s, options, err);
 		struct gd_error commit_error;
 		int committed = submit_commit(&s, &commit_error);
 		if (r == 0 && committed < 0)
 			r = error_set(err, committed, "%s", commit_error.message);
 	}
+	job_after_finish(&file.base_after);
+	job_after_finish(&file.after);
 	follow_close(&f);
 	return r;
 }

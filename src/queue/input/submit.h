@@ -21,13 +21,17 @@ struct submit {
 	struct text lines;
 	size_t pending_ids; /* in lines, not yet appended */
 	int64_t now_ms;
+	bool grouped;   /* set it after submit_begin(): all jobs form a group… */
+	uint64_t group; /* …whose name is the first one's id */
 };
 
-/* Whether all that it waits for is there; -EINVAL with words. Under the lock no prune takes it away again. */
-int submit_check_after(const struct jobs *js, const struct job_spec *spec, struct gd_error *err);
+/* -E2BIG with words for a command that no line of a journal can hold. */
+int submit_check_size(size_t command_size, struct gd_error *err);
 
-/* Whether the current directory belongs to the user or root and nobody else can write it: struct job_spec, cwd_own. */
-bool submit_cwd_is_own(void);
+/*
+ * Sets cwd_own, whether the directory belongs to the user or root and nobody else can write it, and cwd_id.
+ */
+void submit_describe_cwd(struct job_spec *spec, const char *cwd);
 
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err);
 int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err);
@@ -38,9 +42,10 @@ void submit_abort(struct submit *s);
 /*
  * Adds the commands of a file, from commands_read(), that are not in the queue yet: of
  * equal lines as many as the file has more than were ever added from it. `base` has what
- * is the same for all of them; what a command says of itself goes before.
+ * is the same for all of them, with the jobs that `options` (or NULL) says they wait for; what a command says of itself
+ * goes before.
  */
-int submit_file(
-	struct journal *j, struct commands *c, const struct job_spec *base, struct id_list *ids, struct gd_error *err);
+int submit_file(struct journal *j, struct commands *c, const struct job_spec *base, const struct job_options *options,
+	struct id_list *ids, struct gd_error *err);
 
 #endif

@@ -20,6 +20,7 @@ int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *er
 	jobs_init(&jobs);
 	int r = journal_reader_init(&reader, path);
 	if (r == 0) {
+		reader.unordered = true;
 		r = journal_reader_read(&reader, jobs_apply, &jobs);
 		journal_reader_finish(&reader);
 	}

@@ -18,10 +18,4 @@ int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TE
 /* The entries, each ended by a NUL, in one allocation. */
 int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size);
 
-/*
- * Removes what no name in `used` (sorted by strcmp()) speaks of and nobody has saved for a while. Only under the
- * append lock: who has saved one before it asks for the lock finds it there, however long it waits.
- */
-void environment_sweep(int dir_fd, const char *const *used, size_t count);
-
 #endif

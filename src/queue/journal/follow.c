@@ -12,10 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "base/trust.h"
-
-/* Prunes are rare: somebody who replaces the journal all the time wants its readers to hang. */
-#define MOST_RESETS 100
+#include "queue/journal/damage.h"
 
 /* Reads all there is, if the reader could be made (r). */
 static int begin(struct follow *f, int r, const char *path, struct follow *ret, struct gd_error *err)
@@ -47,8 +44,15 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 	return begin(&f, r, path, ret, err);
 }
 
-int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_error *err)
+int follow_open_journal(struct journal *j, struct follow *ret, struct gd_error *err)
 {
+	/* The lock recovers and converts what has to be: afterwards the counters fit the file. */
+	if (!j->locked) {
+		int e = journal_lock(j, err);
+		if (e < 0)
+			return e;
+		journal_unlock(j);
+	}
 	struct follow f = {.watch_fd = -1, .path = strdup(j->path)};
 	jobs_init(&f.jobs);
 	f.dir_fd = fcntl(j->dir_fd, F_DUPFD_CLOEXEC, 3);
@@ -56,9 +60,13 @@ int follow_open_journal(const struct journal *j, struct follow *ret, struct gd_e
 	return begin(&f, f.path ? r : -ENOMEM, j->path, ret, err);
 }
 
-void follow_insist_on_trust(struct follow *f)
+int follow_insist_on_trust(struct follow *f, struct gd_error *err)
 {
-	f->reader.checked = !trust_objection(f->reader.fd);
+	int r = journal_reader_check(&f->reader);
+	if (r < 0)
+		return journal_reader_explain(&f->reader, r, err);
+	f->reader.checked = true;
+	return 0;
 }
 
 void follow_close(struct follow *f)
@@ -73,44 +81,85 @@ void follow_close(struct follow *f)
 
 int follow_update(struct follow *f, struct gd_error *err)
 {
-	int r;
-	f->reset = false;
-	for (int resets = 0; (r = journal_reader_read(&f->reader, jobs_apply, &f->jobs)) == 1; resets++) {
+	f->reset = f->reset_early;
+	f->reset_early = false;
+	for (int resets = 0;; resets++) {
+		struct damage_check check;
+		damage_look(&check, &f->reader, f->dir_fd);
+		int r = journal_reader_read(&f->reader, jobs_apply, &f->jobs);
+		if (r == 0)
+			r = damage_judge(&check, &f->reader, f->dir_fd, &f->jobs);
+		if (r < 0)
+			return journal_reader_explain(&f->reader, r, err);
+		if (r == 0)
+			return 0;
 		jobs_reset(&f->jobs);
 		f->reset = true;
-		if (resets == MOST_RESETS)
+		if (resets == JOURNAL_MOST_RESETS)
 			return error_set(err, -EAGAIN,
 				"reading journal '%s': another file takes its place again and again", f->path);
 	}
-	return r < 0 ? journal_reader_explain(&f->reader, r, err) : 0;
+}
+
+void follow_wait_at_most(struct follow *f, int ms)
+{
+	struct pollfd p = {f->watch_fd, POLLIN, 0};
+	if (poll(&p, 1, ms < JOURNAL_LOOK_MS ? ms : JOURNAL_LOOK_MS) > 0)
+		journal_watch_drain(f->watch_fd, f->path);
 }
 
 void follow_wait(struct follow *f)
 {
-	struct pollfd p = {f->watch_fd, POLLIN, 0};
-	if (poll(&p, 1, JOURNAL_LOOK_MS) > 0)
-		journal_watch_drain(f->watch_fd, f->path);
+	follow_wait_at_most(f, JOURNAL_LOOK_MS);
 }
 
-static bool keeper_is_gone(const struct follow *f, const struct job *job)
+void follow_wait_any(struct follow *fs, size_t count)
+{
+	cleanup_(freep) struct pollfd *p = calloc(count + 1, sizeof(*p));
+	if (!p) {
+		follow_wait(fs);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		p[i] = (struct pollfd){fs[i].watch_fd, POLLIN, 0};
+	if (poll(p, count, JOURNAL_LOOK_MS) <= 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (p[i].revents)
+			journal_watch_drain(fs[i].watch_fd, fs[i].path);
+}
+
+static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 {
 	struct machine here;
 	char name[96];
 	pid_t holder;
-	if (!job || job->state != JOB_RUNNING || !job->keeper || strlen(job->keeper->name) > 64 ||
-		strchr(job->keeper->name, '/') || machine_get(&here) < 0 ||
-		(*job->keeper->machine.host && strcmp(job->keeper->machine.host, here.host) != 0))
+	if (!k || strlen(k->name) > 64 || strchr(k->name, '/') || machine_get(&here) < 0 ||
+		(*k->machine.host && strcmp(k->machine.host, here.host) != 0))
 		return false;
-	snprintf(name, sizeof(name), "keepers/%s", job->keeper->name);
+	snprintf(name, sizeof(name), "keepers/%s", k->name);
 	return f->dir_fd < 0 || (lock_holder_at(f->dir_fd, name, &holder) == 0 && holder == 0);
+}
+
+static bool is_lost(const struct follow *f, const struct job *job)
+{
+	return job && job->state == JOB_RUNNING && keeper_is_gone(f, job->keeper);
 }
 
 bool follow_is_lost(struct follow *f, uint64_t id)
 {
-	if (!keeper_is_gone(f, jobs_find(&f->jobs, id)))
+	if (!is_lost(f, jobs_find(&f->jobs, id)))
 		return false;
 	/* It may have written the end just before it left. */
-	return follow_update(f, NULL) == 0 && keeper_is_gone(f, jobs_find(&f->jobs, id));
+	int r = follow_update(f, NULL);
+	/* The caller looks for pruned jobs after an update of its own. */
+	f->reset_early = f->reset;
+	return r == 0 && is_lost(f, jobs_find(&f->jobs, id));
+}
+
+bool follow_lease_is_left(const struct follow *f, const struct job *job)
+{
+	return job->lease && (job->state == JOB_PENDING || job->state == JOB_HELD) && keeper_is_gone(f, job->keeper);
 }
 
 pid_t follow_runner(const struct follow *f)

@@ -12,6 +12,7 @@ static const char *const state_names[JOB_STATES] = {
 	[JOB_COMPLETED] = "completed",
 	[JOB_FAILED] = "failed",
 	[JOB_CANCELLED] = "cancelled",
+	[JOB_UNKNOWN] = "unknown",
 };
 
 const char *job_state_name(enum job_state state)
@@ -35,6 +36,33 @@ void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM])
 	snprintf(words, JOB_STUCK_ROOM, "job %llu there " REASON_STUCK, (unsigned long long)id);
 }
 
+const char *job_group_name(uint64_t group, char name[JOB_GROUP_ROOM])
+{
+	snprintf(name, JOB_GROUP_ROOM, "g%llu", (unsigned long long)group);
+	return name;
+}
+
+bool job_tag_is_valid(const char *tag, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		char c = tag[i];
+		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+		if (!letter && (!c || !strchr("_.:/@+=-", c)))
+			return false;
+	}
+	return size > 0;
+}
+
+bool job_has_tag(const struct job *j, const char *tag, size_t size)
+{
+	for (const char *p = j->wish->tags; p; p = strchr(p, ',')) {
+		p += *p == ',';
+		if (strcspn(p, ",") == size && memcmp(p, tag, size) == 0)
+			return true;
+	}
+	return false;
+}
+
 bool job_is_final(const struct job *j)
 {
 	return j->state == JOB_COMPLETED || j->state == JOB_FAILED || j->state == JOB_CANCELLED;
@@ -42,13 +70,21 @@ bool job_is_final(const struct job *j)
 
 bool job_has_try_left(const struct job *j)
 {
-	return !j->cancel_requested && j->num_attempts - j->spared <= (uint32_t)j->wish->retries;
+	return !j->lease && !j->cancel_requested && j->num_attempts - j->spared <= (uint32_t)j->wish->retries;
+}
+
+uint32_t job_next_attempt(const struct job *j)
+{
+	uint32_t last = j->attempts ? j->attempts->attempt : 0;
+	return (last > j->num_attempts ? last : j->num_attempts) + 1;
 }
 
 const char *job_reason(const struct job *j)
 {
 	if (j->state == JOB_RUNNING)
 		return j->stuck ? REASON_STUCK : NULL;
+	if (j->state == JOB_UNKNOWN)
+		return REASON_LOST_RECORD;
 	if (j->reason)
 		return j->reason;
 	return j->attempts && job_is_final(j) ? j->attempts->reason : NULL;

@@ -10,11 +10,18 @@
  *                 └── cancel ──▶ cancelled
  *                 └── fail ────▶ failed (what it waited for did)
  *
+ * An attempt that was *interrupted*, because its machine or its allocation ended, makes the job pending again and
+ * does not count against its retries. A job of which a record was lost and that is not over is *unknown*
+ * (damage.h): it may have run. It is never started unasked; `retry` makes it pending.
+ *
  * Each arrow is one line of the journal. An attempt is *started* when its keeper
  * has appended `start`; before that nothing of it has run, after that it is never started again
  * without a retry. It has *ended* when `end` stands there: by its keeper, or by a
  * runner that found, under the append lock and with all lines read, that the
  * keeper's lock is held by nobody, so that no other end can come.
+ *
+ * A *lease* is a job of `gpuq exec`: it has its keeper from the beginning, and no other process may start it. If that
+ * keeper is gone before the start, the lease is cancelled. A lease runs at most once.
  */
 #ifndef QUEUE_JOURNAL_JOB_H
 #define QUEUE_JOURNAL_JOB_H
@@ -33,8 +40,15 @@ enum job_state {
 	JOB_COMPLETED,
 	JOB_FAILED,
 	JOB_CANCELLED,
+	JOB_UNKNOWN, /* a record of it was lost: it may have run, and is not started unasked */
 };
-#define JOB_STATES 6
+#define JOB_STATES 7
+
+/* Ids are below this: `counts` has a byte for each. */
+#define JOB_MAX_ID ((uint64_t)1000000000)
+
+/* The `file` of jobs of the first gpu_dispatch, which did not record it: they match lines of every commands file. */
+#define JOB_ANY_FILE ""
 
 /* Reasons that others look for. */
 #define REASON_GPU_MEMORY  "GPU out of memory"
@@ -44,12 +58,24 @@ enum job_state {
 #define REASON_GPU_LOST    "GPU lost"
 #define REASON_TIMEOUT     "timeout"
 #define REASON_CANCELLED   "cancelled"
+#define REASON_INTERRUPTED "interrupted"
 #define REASON_STUCK       "cannot be killed"
 #define REASON_NOT_SYNCED  "not accepted: it could not be synced"
+#define REASON_CHECKPOINT  "checkpointed"
+#define REASON_LOST_RECORD "a record of this job was lost"
+#define REASON_LEASE_LEFT  "'gpuq exec' was gone before it started"
+#define REASON_LEASE_ENDED "'gpuq exec' was killed"
 
 /* Why a GPU takes no job, where one on it cannot be killed. */
 #define JOB_STUCK_ROOM 48
 void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM]);
+
+/* Letters, digits and _.:/@+=- */
+bool job_tag_is_valid(const char *tag, size_t size);
+
+/* "g12": what people call the group of jobs that job 12 is the first of. Returns `name`. */
+#define JOB_GROUP_ROOM 24
+const char *job_group_name(uint64_t group, char name[JOB_GROUP_ROOM]);
 
 /* The priority that `urgent` gives. */
 #define JOB_URGENT 1000000000
@@ -58,26 +84,50 @@ void job_stuck_words(uint64_t id, char words[JOB_STUCK_ROOM]);
 const char *job_state_name(enum job_state state);
 int job_state_parse(const char *name, size_t size, enum job_state *ret);
 
+/* Which directory a path led to when the job was added; ino 0: not known. */
+struct directory_id {
+	uint64_t dev, ino;
+};
+
 /* What somebody asks for; as it is written down. Numbers: -1 leaves it to the runner. */
 struct job_spec {
 	const char *command;
 	size_t command_size;
 	const char *name; /* or NULL, as all of these */
 	const char *cwd;
-	bool cwd_own;     /* only the user and root can write it, and this must still be so when the job starts */
-	const char *env;  /* of the environment store */
-	const char *file; /* the commands file it came from */
+	bool cwd_own; /* only the user and root can write it, and this must still be so when the job starts */
+	struct directory_id cwd_id; /* of cwd, for the same purpose */
+	const char *env;            /* of the environment store */
+	const char *file;           /* the commands file it came from */
 	const char *log_dir;
 	const char *on_finish;
-	const uint64_t *after;
+	const uint64_t *after; /* must be completed first */
 	size_t num_after;
+	const uint64_t *after_any; /* must be over first */
+	size_t num_after_any;
+	const char *tree;       /* the worktree of git that was made for it */
+	const char *commit;     /* which it shows */
+	const char *script;     /* the name of its script in the folder of the queue */
+	const char *tags;       /* "a,b", see job_tag_is_valid() */
+	int warn_signal;        /* sent warn_before_ms before the time limit; 0: none */
+	int64_t warn_before_ms; /* the same */
+	int requeue_on;         /* this exit code means: run me again; 0: none */
+	int64_t begin_ms;       /* not before this time, in milliseconds since 1970; 0: at any time */
 	int num_gpus;
 	int64_t mem_mb;
 	int64_t min_free_mem_mb; /* in place of the runner's, for a job that has no mem_mb */
+	const char *gpu;         /* the GPUs it is pinned to, see queue/schedule/gpu_pin.h; or NULL */
+	int64_t host_mem_mb;     /* main memory it needs; 0: not declared */
+	int cpus;                /* CPUs it needs; 0: not declared */
 	int64_t timeout_ms;
 	int retries;
 	int priority;
+	bool exclusive; /* no other job on its GPUs, even if its memory is declared */
 	bool held;
+	uint64_t group;      /* the id of the first job of its sweep; 0: none */
+	bool in_array;       /* array_index counts */
+	int32_t array_index; /* GPUQ_ARRAY_INDEX */
+	const char *keeper;  /* of a lease, see struct job; or NULL */
 };
 
 /* Where a keeper lives. */
@@ -85,15 +135,22 @@ struct keeper_info {
 	const char *name;
 	pid_t pid;
 	struct machine machine;
+	const char *allocation; /* interned; NULL: none, see queue/keeper/allocation.h */
 };
 
 /* The rarer wishes, kept once for all jobs that have the same. */
 struct job_wish {
-	const char *cwd, *env, *file, *log_dir, *on_finish; /* interned, or NULL */
-	int64_t mem_mb, min_free_mem_mb, timeout_ms;
-	int num_gpus, retries;
-	bool cwd_own;     /* see struct job_spec */
-	bool has_retries; /* else they are those of the runner of its last attempt */
+	const char *cwd, *env, *file, *log_dir, *on_finish, *gpu, *tags, *script, *tree,
+		*commit;  /* interned, or NULL */
+	int64_t begin_ms; /* 0: at any time */
+	int64_t mem_mb, min_free_mem_mb, timeout_ms, host_mem_mb;
+	int64_t warn_before_ms;
+	int num_gpus, retries, cpus, warn_signal, requeue_on; /* see struct job_spec */
+	bool exclusive;
+	struct directory_id cwd_id; /* see struct job_spec */
+	bool cwd_own;               /* the same */
+	bool has_retries;           /* else they are those of the runner of its last attempt */
+	bool has_on_finish;         /* the same for on_finish */
 };
 
 /* A job's place among those that wait for a GPU, kept by queue/schedule/pending.h: 24 bytes, and 8 more in its heap. */
@@ -116,6 +173,7 @@ struct job_attempt {
 	unsigned char signal;
 	unsigned char num_gpus;
 	unsigned char state;
+	bool interrupted; /* state is JOB_CANCELLED, but nobody asked for it */
 };
 
 struct job {
@@ -123,28 +181,37 @@ struct job {
 	const char *command;
 	const struct job_wish *wish;
 	const char *name;
-	const uint64_t *after; /* after[0]: how many; or NULL */
+	const uint64_t
+		*after; /* after[0]: how many; or NULL. The last num_after_any need not be completed, only over */
 	int64_t submit_ms;
-	struct job_attempt *attempts; /* the newest; NULL: none yet */
-	const struct keeper_info *keeper;
-	const char *reason; /* why it failed without an attempt; interned */
-	int64_t need_mb;    /* learned from an attempt that ran out of GPU memory; 0: nothing learned */
+	struct job_attempt *attempts;     /* the newest; NULL: none yet */
+	const struct keeper_info *keeper; /* of the last attempt; of a lease: from the beginning */
+	const char *reason;               /* why it failed without an attempt; interned */
+	int64_t need_mb;                  /* learned from an attempt that ran out of GPU memory; 0: nothing learned */
 	uint32_t command_size;
 	uint32_t num_attempts;
 	uint32_t spared; /* attempts that do not count against retries: before a `retry` */
 	int priority;
+	uint32_t num_after_any;
+	uint32_t group;        /* the id of the first job of its sweep, which is shown as g12; 0: none */
+	int32_t array_index;   /* -1: none */
 	unsigned char state;   /* enum job_state */
 	bool cancel_requested; /* while it runs */
+	bool paused;           /* while it runs: its processes are stopped */
 	bool legacy;
-	bool stuck;    /* while it runs: it was killed and does not die */
-	bool hook_due; /* its end was not written by a keeper, and nobody has run its hook yet */
+	bool stuck;              /* while it runs: it was killed and does not die */
+	unsigned char hooks_due; /* how many of its ends have a hook that is still to be run, at most 255 */
+	unsigned char records;   /* how many lines are about it, modulo 256: see tally.h */
+	bool lease;              /* only `keeper` may start it, once */
 
 	/*
 	 * The runner's own: its place in the runner's lists. Not from the journal; zero in every other process, except
 	 * that `gpuq why` uses `wait`. `blocked` is first because it fits between the flags above and the pointers
 	 * below: there may be a million jobs in memory.
 	 */
+	bool late;                   /* it does not fit into what is left of the runner's allocation */
 	bool blocked;                /* linked under a job that it waits for */
+	bool sleeping;               /* its time to begin has not come */
 	struct pending_job wait;     /* its place among those that wait for a GPU */
 	struct running *running;     /* since it was handed to a keeper */
 	struct job *dependents;      /* the jobs that wait for this one… */
@@ -153,8 +220,11 @@ struct job {
 };
 
 bool job_is_final(const struct job *j);
+bool job_has_tag(const struct job *j, const char *tag, size_t size);
 /* The reason of the job if it never ran, otherwise the reason of its last attempt; NULL: none. */
 const char *job_reason(const struct job *j);
+/* The number of its next attempt: none is used twice. */
+uint32_t job_next_attempt(const struct job *j);
 /* Whether it is pending again after a failure of the attempt it is at. */
 bool job_has_try_left(const struct job *j);
 

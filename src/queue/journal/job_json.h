@@ -11,5 +11,8 @@
 
 /* Appends one object, without a newline. */
 void job_json_write(struct text *t, const struct job *job);
+/* The same up to `position`, `waits` and `expected_start`, which only the caller may know, and without the closing
+ * bracket. */
+void job_json_write_open(struct text *t, const struct job *job);
 
 #endif

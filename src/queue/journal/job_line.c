@@ -18,6 +18,7 @@ static const struct {
 	[JOB_COMPLETED] = {"[✓]", "Completed", "\033[32m"},
 	[JOB_FAILED] = {"[!]", "Failed", "\033[31m"},
 	[JOB_CANCELLED] = {"[x]", "Cancelled", "\033[33m"},
+	[JOB_UNKNOWN] = {"[?]", "Unknown", "\033[31m"},
 };
 
 /* Right-aligned: a list of 100,000 jobs is mostly numbers, and printf() takes its time. */
@@ -33,7 +34,7 @@ static void put_number(struct text *t, uint64_t n, size_t width)
 	text_append(t, digits + at, sizeof(digits) - at);
 }
 
-void job_line_write_outcome(struct text *t, const struct job *job)
+static void write_outcome(struct text *t, const struct job *job, size_t reason_columns)
 {
 	const struct job_attempt *a = job->attempts;
 	const char *reason = job_reason(job);
@@ -44,9 +45,11 @@ void job_line_write_outcome(struct text *t, const struct job *job)
 			text_append_string(t, ", " REASON_STUCK);
 		else if (job->cancel_requested)
 			text_append_string(t, ", being cancelled");
+		else if (job->paused)
+			text_append_string(t, ", paused");
 	} else if (job->state == JOB_FAILED && reason) {
 		text_append_string(t, " (");
-		display_append(t, reason, strlen(reason), DISPLAY_ALL);
+		display_append(t, reason, strlen(reason), reason_columns);
 		text_append_char(t, ')');
 	} else if (job->state == JOB_FAILED && a && a->signal) {
 		text_appendf(t, " (%s)", signal_name(a->signal));
@@ -55,6 +58,11 @@ void job_line_write_outcome(struct text *t, const struct job *job)
 	} else if (job->state == JOB_PENDING && job->num_attempts > job->spared) {
 		text_appendf(t, " (attempt %u)", job->num_attempts + 1);
 	}
+}
+
+void job_line_write_outcome(struct text *t, const struct job *job)
+{
+	write_outcome(t, job, DISPLAY_ALL);
 }
 
 static void write_gpus(struct text *t, const struct job *job)
@@ -87,14 +95,33 @@ static void write_elapsed(struct text *t, const struct job *job, int64_t now_ms)
 	}
 }
 
+/* A long reason is cut, so that the duration behind it is not. */
+#define SHORTEST_REASON 8
+static size_t reason_room(const struct job *job, const struct job_line_options *o, size_t used)
+{
+	struct text elapsed = {0};
+	if (!o->width || !o->command_width || !job_reason(job))
+		return DISPLAY_ALL;
+	write_elapsed(&elapsed, job, o->now_ms);
+	used += JOB_LINE_MARK_WIDTH + o->id_width + 1 + o->command_width + strlen(looks[job->state].word) +
+		strlen(" ()") + display_width(text_string(&elapsed), elapsed.length);
+	text_finish(&elapsed);
+	return o->width > used + SHORTEST_REASON ? o->width - used : SHORTEST_REASON;
+}
+
 /* The part after the command. */
 static void write_rest(struct text *t, const struct job *job, const struct job_line_options *o)
 {
+	size_t begin = t->length;
 	text_append_string(t, " → ");
 	write_gpus(t, job);
 	text_append_string(t, " → ");
-	job_line_write_outcome(t, job);
+	write_outcome(t, job, reason_room(job, o, display_width(text_string(t) + begin, t->length - begin)));
 	write_elapsed(t, job, o->now_ms);
+	if (o->note && job->state == JOB_PENDING) {
+		text_append_string(t, "  ");
+		text_append_string(t, o->note);
+	}
 	if (o->name_width && job->name) {
 		text_append_string(t, "  ");
 		display_append(t, job->name, strlen(job->name), o->name_width);
@@ -110,6 +137,26 @@ size_t job_line_rest_width(const struct job *job, const struct job_line_options 
 	return width;
 }
 
+/* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
+static void write_command(struct text *t, const struct job *job, const struct job_line_options *o)
+{
+	size_t width = display_width(job->command, job->command_size), from = o->keep_from;
+	if (!o->width && width > o->command_width) {
+		display_append(t, job->command, job->command_size, DISPLAY_ALL);
+		return;
+	}
+	if (width <= o->command_width || from == 0 || from >= job->command_size) {
+		display_append_padded(t, job->command, job->command_size, o->command_width);
+		return;
+	}
+	size_t tail = display_width(job->command + from, job->command_size - from);
+	size_t head = o->command_width / 3;
+	if (tail < o->command_width - head)
+		head = o->command_width - tail;
+	size_t used = display_append(t, job->command, from, head);
+	display_append_padded(t, job->command + from, job->command_size - from, o->command_width - used);
+}
+
 static void write_plain(struct text *t, const struct job *job, const struct job_line_options *o)
 {
 	text_append_string(t, looks[job->state].mark);
@@ -119,7 +166,7 @@ static void write_plain(struct text *t, const struct job *job, const struct job_
 	}
 	text_append_char(t, ' ');
 	if (o->command_width)
-		display_append_padded(t, job->command, job->command_size, o->command_width);
+		write_command(t, job, o);
 	else
 		display_append(t, job->command, job->command_size, LONGEST_COMMAND);
 	write_rest(t, job, o);

@@ -11,11 +11,13 @@
 
 struct job_line_options {
 	size_t id_width;      /* columns; 0: no id */
-	size_t command_width; /* columns, padded; 0: as long as the command, at most 60 */
+	size_t command_width; /* columns, padded; without `width` a longer command is complete. 0: at most 60 */
+	size_t keep_from;     /* bytes: a command that is cut shows what begins here; 0: its beginning alone */
 	size_t name_width;    /* 0: no name */
 	size_t width;         /* of the whole line, which is truncated to it; 0: no limit */
 	bool color;
-	int64_t now_ms; /* for the time of a running job; 0: not shown */
+	const char *note; /* after the state of a pending job; NULL: nothing */
+	int64_t now_ms;   /* for the time of a running job; 0: not shown */
 };
 
 /* "[→] 3 python train.py → GPU 0 → Running (PID 1234)", without a newline. */

@@ -18,6 +18,9 @@ void jobs_finish(struct jobs *js)
 	free(js->by_id);
 	free(js->wishes);
 	free(js->keepers);
+	number_set_finish(&js->losses);
+	number_set_finish(&js->holes);
+	number_set_finish(&js->lost_ids);
 	arena_finish(&js->arena);
 	intern_finish(&js->strings);
 	*js = (struct jobs){0};
@@ -57,6 +60,11 @@ struct job *jobs_find(const struct jobs *js, uint64_t id)
 {
 	size_t i = jobs_index(js, id);
 	return i < js->count ? js->by_id[i] : NULL;
+}
+
+const char *jobs_absence(const struct jobs *js, uint64_t id)
+{
+	return number_set_has(&js->lost_ids, id) ? "its record was lost; see 'gpuq verify'" : "there is no such job";
 }
 
 int jobs_insert(struct jobs *js, struct job *job)

@@ -11,6 +11,7 @@ static void set_state(struct jobs *js, struct job *job, enum job_state state)
 	js->counts[old]--;
 	js->counts[state]++;
 	job->state = (unsigned char)state;
+	job->paused = job->paused && state == JOB_RUNNING;
 	if (js->on_change)
 		js->on_change(js->context, job, old);
 }
@@ -26,6 +27,19 @@ static int finish_new(struct jobs *js, struct job *job)
 	return 0;
 }
 
+static int set_keeper(struct jobs *js, struct job *job, const struct record *r)
+{
+	job->keeper = jobs_keeper(js, r->keeper.data, r->keeper.size);
+	if (job->keeper)
+		return 0;
+	/* The keeper's own line is missing: its machine is not known, but its lock can still be checked. */
+	struct record k = {.keeper = r->keeper};
+	int error = jobs_add_keeper(js, &k);
+	if (error == 0)
+		job->keeper = js->keepers[js->num_keepers - 1];
+	return error;
+}
+
 static int apply_add(struct jobs *js, const struct record *r)
 {
 	int error = 0;
@@ -34,64 +48,160 @@ static int apply_add(struct jobs *js, const struct record *r)
 	struct job *job = jobs_make_job(js, r, r->id, &error);
 	if (!job)
 		return error;
-	job->state = r->held ? JOB_HELD : JOB_PENDING;
-	return finish_new(js, job);
+	job->records = 1;
+	job->lease = r->keeper.type != 0;
+	/* The member `held` of a lease is for readers that know no leases. */
+	job->state = r->held && !job->lease ? JOB_HELD : JOB_PENDING;
+	if (job->lease)
+		error = set_keeper(js, job, r);
+	return error ? error : finish_new(js, job);
+}
+
+struct job *jobs_find_counted(struct jobs *js, const struct record *r)
+{
+	struct job *job = r->id ? jobs_find(js, r->id) : NULL;
+	if (job)
+		job->records = (unsigned char)(r->records >= 0 ? r->records : job->records + 1);
+	return job;
+}
+
+static struct job_attempt *find_attempt(const struct job *job, uint32_t attempt)
+{
+	struct job_attempt *a = job->attempts;
+	while (a && a->attempt != attempt)
+		a = a->earlier;
+	return a;
+}
+
+/* Another attempt follows one whose end was lost. */
+static void close_attempt(struct job *job)
+{
+	struct job_attempt *a = job->attempts;
+	if (!a || a->state != JOB_RUNNING)
+		return;
+	a->state = JOB_FAILED;
+	a->reason = REASON_END_UNKNOWN;
 }
 
 static int apply_start(struct jobs *js, const struct record *r)
 {
-	struct job *job = jobs_find(js, r->id);
-	if (!job || job->state == JOB_RUNNING)
+	struct job *job = jobs_find_counted(js, r);
+	if (!job)
 		return -EBADMSG;
-	int error = jobs_set_retries(js, job, r->retries);
+	const struct job_attempt *known = find_attempt(job, r->attempt);
+	if (known && known->state == JOB_RUNNING)
+		return -EBADMSG;
+	/* Of an attempt that has ended: it must not run a second time. */
+	if (known || (job->attempts && r->attempt < job->attempts->attempt))
+		return 0;
+	close_attempt(job);
+	int error = jobs_set_defaults(js, job, r);
 	if (error || !jobs_make_attempt(js, job, r, &error))
 		return error;
-	if (r->keeper.type && !(job->keeper = jobs_keeper(js, r->keeper.data, r->keeper.size))) {
-		/* The keeper's own line is missing: its machine is not known, but its lock can still be checked. */
-		struct record k = {.keeper = r->keeper};
-		error = jobs_add_keeper(js, &k);
-		if (error)
-			return error;
-		job->keeper = js->keepers[js->num_keepers - 1];
-	}
-	job->cancel_requested = job->stuck = job->hook_due = false;
+	if (r->keeper.type && (error = set_keeper(js, job, r)))
+		return error;
+	job->cancel_requested = job->stuck = false;
 	job->reason = NULL;
 	set_state(js, job, JOB_RUNNING);
 	return 0;
 }
 
-static int apply_end(struct jobs *js, const struct record *r)
+/* The attempt that an end is about; NULL, with *error or without: there is nothing to end. */
+static struct job_attempt *ending_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)
 {
-	struct job *job = jobs_find(js, r->id);
-	enum job_state state;
-	if (!job || job->state != JOB_RUNNING || job->attempts->attempt != r->attempt || !r->status.type ||
-		job_state_parse(r->status.data, r->status.size, &state) < 0)
-		return -EBADMSG;
+	struct job_attempt *a = find_attempt(job, r->attempt);
+	if (a)
+		return a->state == JOB_RUNNING ? a : NULL; /* only its first end counts */
+	if (job->attempts && r->attempt < job->attempts->attempt)
+		return NULL;
+	/* Its start was lost. */
+	close_attempt(job);
+	return jobs_make_attempt(js, job, r, error);
+}
+
+static int end_attempt(struct jobs *js, struct job_attempt *a, const struct record *r)
+{
 	int error = 0;
-	struct job_attempt *a = job->attempts;
 	a->reason = jobs_intern(js, &r->reason, NULL, &error);
-	if (error)
-		return error;
 	a->end_ms = r->time_ms;
 	a->duration_ms = r->duration_ms;
 	a->peak_mem_mb = r->peak_mem_mb;
 	a->exit_code = (short)r->exit_code;
 	a->signal = (unsigned char)r->signal;
+	return error;
+}
+
+static int apply_end(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find_counted(js, r);
+	enum job_state state;
+	if (!job || !r->status.type || job_state_parse(r->status.data, r->status.size, &state) < 0)
+		return -EBADMSG;
+	int error = 0;
+	struct job_attempt *a = ending_attempt(js, job, r, &error);
+	if (a)
+		error = end_attempt(js, a, r);
+	if (error || !a)
+		return error;
 	a->state = (unsigned char)state;
 	if (a->reason && strcmp(a->reason, REASON_GPU_MEMORY) == 0 && a->peak_mem_mb > job->need_mb)
 		job->need_mb = a->peak_mem_mb;
 	job->stuck = false;
-	job->hook_due = r->by.type && json_is(&r->by, "runner");
 	bool again = state == JOB_FAILED && job_has_try_left(job);
 	if (state == JOB_FAILED && job->cancel_requested)
 		state = JOB_CANCELLED;
-	set_state(js, job, again ? JOB_PENDING : state);
+	if (again)
+		state = job->state == JOB_UNKNOWN ? JOB_UNKNOWN : JOB_PENDING;
+	set_state(js, job, state);
+	return r->hook ? jobs_add_hook(js, job, a, r) : 0;
+}
+
+/* Who started a lease has left with it. */
+static bool is_over_uncounted(const struct job *job, const struct record *r)
+{
+	return job->cancel_requested || (job->lease && r->event == EVENT_INTERRUPTED);
+}
+
+/* `interrupted` and `void`: the attempt does not count, and the job is pending again. */
+static int apply_uncounted(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find_counted(js, r);
+	int error = 0;
+	if (!job)
+		return -EBADMSG;
+	struct job_attempt *a = ending_attempt(js, job, r, &error);
+	if (a)
+		error = end_attempt(js, a, r);
+	if (error || !a)
+		return error;
+	a->state = JOB_CANCELLED;
+	a->interrupted = true;
+	job->spared++;
+	job->stuck = false;
+	/* Where its start was lost, the job may have been held or cancelled. */
+	if (job->state == JOB_RUNNING)
+		set_state(js, job, is_over_uncounted(job, r) ? JOB_CANCELLED : JOB_PENDING);
+	return 0;
+}
+
+void jobs_lose(struct jobs *js, struct job *job)
+{
+	if (!job_is_final(job) && job->state != JOB_UNKNOWN)
+		set_state(js, job, JOB_UNKNOWN);
+}
+
+static int apply_unknown(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find_counted(js, r);
+	if (!job)
+		return -EBADMSG;
+	jobs_lose(js, job);
 	return 0;
 }
 
 static int apply_fail(struct jobs *js, const struct record *r)
 {
-	struct job *job = jobs_find(js, r->id);
+	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return -EBADMSG;
 	if (job->state != JOB_PENDING && job->state != JOB_HELD)
@@ -100,14 +210,13 @@ static int apply_fail(struct jobs *js, const struct record *r)
 	job->reason = jobs_intern(js, &r->reason, NULL, &error);
 	if (error)
 		return error;
-	job->hook_due = true;
 	set_state(js, job, JOB_FAILED);
-	return 0;
+	return jobs_add_hook(js, job, NULL, r);
 }
 
 static int apply_stuck(struct jobs *js, const struct record *r)
 {
-	struct job *job = jobs_find(js, r->id);
+	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return -EBADMSG;
 	if (job->state != JOB_RUNNING || job->attempts->attempt != r->attempt)
@@ -117,28 +226,20 @@ static int apply_stuck(struct jobs *js, const struct record *r)
 	return 0;
 }
 
-static int apply_hook(struct jobs *js, const struct record *r)
-{
-	struct job *job = jobs_find(js, r->id);
-	/* The job may have been pruned between its end and this line. */
-	if (job)
-		job->hook_due = false;
-	return 0;
-}
-
 /* Controls that no longer apply to the job's state are ignored: their writers could not know it. */
 static int apply_control(struct jobs *js, const struct record *r)
 {
-	struct job *job = jobs_find(js, r->id);
+	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return -EBADMSG;
 	bool waits = job->state == JOB_PENDING || job->state == JOB_HELD;
 	int error = 0;
-	if (r->event == EVENT_CANCEL && waits) {
+	if (r->event == EVENT_CANCEL && (waits || job->state == JOB_UNKNOWN)) {
 		job->reason = jobs_intern(js, &r->reason, NULL, &error);
-		/* A cancellation with a reason takes back a job that was never accepted: no hook. */
-		job->hook_due = !job->reason;
 		set_state(js, job, JOB_CANCELLED);
+		/* A cancellation with a reason takes back a job that was never accepted: no hook. */
+		if (!error && !job->reason)
+			error = jobs_add_hook(js, job, NULL, r);
 	} else if (r->event == EVENT_CANCEL && job->state == JOB_RUNNING) {
 		job->cancel_requested = true;
 		set_state(js, job, JOB_RUNNING);
@@ -149,13 +250,53 @@ static int apply_control(struct jobs *js, const struct record *r)
 	} else if (r->event == EVENT_URGENT && waits) {
 		job->priority = JOB_URGENT;
 		set_state(js, job, (enum job_state)job->state);
-	} else if (r->event == EVENT_RETRY && job_is_final(job)) {
+	} else if (r->event == EVENT_RETRY && !job->lease && (job_is_final(job) || job->state == JOB_UNKNOWN)) {
+		close_attempt(job);
 		job->spared = job->num_attempts;
 		job->reason = NULL;
-		job->cancel_requested = job->hook_due = false;
+		job->cancel_requested = false;
 		set_state(js, job, JOB_PENDING);
 	}
 	return error;
+}
+
+/* All that was asked for is replaced. An edit of a job that has started meanwhile cannot be: the fence forbids it. */
+static int apply_edit(struct jobs *js, const struct record *r)
+{
+	int error = 0;
+	struct job *job = jobs_find_counted(js, r);
+	if (!job)
+		return -EBADMSG;
+	if (job->state != JOB_PENDING && job->state != JOB_HELD)
+		return 0;
+	const struct job *changed = jobs_make_job(js, r, r->id, &error);
+	if (!changed)
+		return error;
+	job->command = changed->command;
+	job->command_size = changed->command_size;
+	job->name = changed->name;
+	job->wish = changed->wish;
+	job->after = changed->after;
+	job->num_after_any = changed->num_after_any;
+	job->priority = changed->priority;
+	set_state(js, job, (enum job_state)job->state);
+	return 0;
+}
+
+static int apply_pause(struct jobs *js, const struct record *r)
+{
+	if (!r->id) {
+		js->paused = r->paused;
+		return 0;
+	}
+	struct job *job = jobs_find_counted(js, r);
+	if (!job)
+		return -EBADMSG;
+	if (job->state != JOB_RUNNING || job->paused == r->paused)
+		return 0;
+	job->paused = r->paused;
+	set_state(js, job, JOB_RUNNING);
+	return 0;
 }
 
 /* The first gpu_dispatch wrote times with Python's isoformat(), or as seconds since 1970. */
@@ -176,6 +317,8 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	int error = 0;
 	if (job_state_parse(r->status.data, r->status.size, &state) < 0 || state == JOB_HELD)
 		return -EBADMSG;
+	/* It had one list of commands, of any name. */
+	r->file = (struct json_value){.type = JSON_STRING, .data = JOB_ANY_FILE};
 	struct job *job = jobs_make_job(js, r, js->last_id + 1, &error);
 	if (!job)
 		return error;
@@ -197,12 +340,37 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	return finish_new(js, job);
 }
 
+/* Also of a newer gpuq's file, as far as it says so. */
+static int apply_header(struct jobs *js, const struct record *r)
+{
+	js->version = r->version;
+	if (r->version > RECORD_VERSION)
+		return -ENOTSUP;
+	if (r->queue.size == sizeof(js->queue) - 1) {
+		memcpy(js->queue, r->queue.data, sizeof(js->queue) - 1);
+		js->generation = r->generation > 0 ? (uint64_t)r->generation : 0;
+	}
+	js->first_id = r->next_id > 0 ? (uint64_t)r->next_id : 1;
+	return 0;
+}
+
+static int apply_lost(struct jobs *js, const struct record *r)
+{
+	js->lines_lost = true;
+	if (r->from == 0 && r->to == 0)
+		return 0;
+	if (r->from <= 0 || r->to < r->from || r->to >= (int64_t)JOB_MAX_ID)
+		return -EBADMSG;
+	return number_set_add(&js->lost_ids, (uint64_t)r->from, (uint64_t)r->to);
+}
+
 static int apply(struct jobs *js, struct record *r)
 {
+	if (r->must && (r->unknown_member || r->event == EVENT_UNKNOWN))
+		return -ENOTSUP;
 	switch (r->event) {
 	case EVENT_JOURNAL:
-		js->version = r->version;
-		return r->version > RECORD_VERSION ? -ENOTSUP : 0;
+		return apply_header(js, r);
 	case EVENT_ADD:
 		return apply_add(js, r);
 	case EVENT_KEEPER:
@@ -211,23 +379,41 @@ static int apply(struct jobs *js, struct record *r)
 		return apply_start(js, r);
 	case EVENT_END:
 		return apply_end(js, r);
+	case EVENT_INTERRUPTED:
+	case EVENT_VOID:
+		return apply_uncounted(js, r);
+	case EVENT_UNKNOWN_JOB:
+		return apply_unknown(js, r);
 	case EVENT_FAIL:
 		return apply_fail(js, r);
 	case EVENT_STUCK:
 		return apply_stuck(js, r);
 	case EVENT_HOOK:
-		return apply_hook(js, r);
+		return jobs_apply_hook(js, r);
 	case EVENT_CANCEL:
 	case EVENT_HOLD:
 	case EVENT_RELEASE:
 	case EVENT_URGENT:
 	case EVENT_RETRY:
 		return apply_control(js, r);
+	case EVENT_EDIT:
+		return apply_edit(js, r);
+	case EVENT_PAUSE:
+		return apply_pause(js, r);
 	case EVENT_SEEN:
 		return jobs_add_seen(js, r);
+	case EVENT_LOSS:
+		return r->from > 0 && r->to >= r->from ? number_set_add(&js->losses, (uint64_t)r->from, (uint64_t)r->to)
+						       : -EBADMSG;
+	case EVENT_LOST:
+		return apply_lost(js, r);
 	case EVENT_LEGACY:
 		return apply_legacy(js, r);
 	case EVENT_UNKNOWN:
+	case EVENT_GRANT:
+	case EVENT_COORDINATOR:
+	case EVENT_PILOT:
+		jobs_find_counted(js, r);
 		return 0;
 	}
 	return 0;
@@ -238,8 +424,13 @@ int jobs_apply(void *context, uint64_t line_no, const char *line, size_t size)
 	struct jobs *js = context;
 	struct record r;
 	int error = size == 0 ? 0 : record_parse(line, size, &r);
-	if (error == 0 && size > 0)
+	bool parsed = error == 0 && size > 0;
+	if (parsed)
 		error = apply(js, &r);
+	if (parsed && error == -EBADMSG && r.id && r.event != EVENT_ADD && !jobs_find(js, r.id)) {
+		js->orphaned_lines++;
+		return 0;
+	}
 	if (error == -EBADMSG) {
 		if (js->bad_lines++ == 0)
 			js->first_bad_line = line_no;

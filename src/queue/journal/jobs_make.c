@@ -80,26 +80,74 @@ static const struct job_wish *intern_wish(struct jobs *js, const struct job_wish
 	return copy;
 }
 
-static int copy_after(struct jobs *js, const struct json_value *v, const uint64_t **ret)
+static uint64_t count_items(const struct json_value *v)
 {
 	struct json_cursor c;
 	struct json_value item;
 	uint64_t n = 0;
+	if (!v->type)
+		return 0;
 	json_enter(&c, v);
 	while (json_next_item(&c, &item) > 0)
 		n++;
-	uint64_t *after = arena_alloc(&js->arena, (n + 1) * sizeof(*after));
-	if (!after)
-		return -ENOMEM;
+	return n;
+}
+
+static int copy_ids(const struct json_value *v, uint64_t *after)
+{
+	struct json_cursor c;
+	struct json_value item;
+	if (!v->type)
+		return 0;
 	json_enter(&c, v);
-	for (after[0] = 0; json_next_item(&c, &item) > 0;) {
+	while (json_next_item(&c, &item) > 0) {
 		int64_t id;
 		if (json_to_int64(&item, &id) < 0 || id <= 0)
 			return -EBADMSG;
 		after[++after[0]] = (uint64_t)id;
 	}
-	*ret = n ? after : NULL;
 	return 0;
+}
+
+/* The jobs that must be completed, then those that must be over. */
+static int copy_after(struct jobs *js, const struct record *r, struct job *job)
+{
+	uint64_t any = count_items(&r->after_any), n = count_items(&r->after) + any;
+	uint64_t *after = n ? arena_alloc(&js->arena, (n + 1) * sizeof(*after)) : NULL;
+	if (n == 0 || !after)
+		return n ? -ENOMEM : 0;
+	after[0] = 0;
+	int error = copy_ids(&r->after, after);
+	if (!error)
+		error = copy_ids(&r->after_any, after);
+	if (error)
+		return error;
+	job->after = after;
+	job->num_after_any = (uint32_t)any;
+	return 0;
+}
+
+/* As one string, "a,b". What is not a tag is left out. */
+static const char *intern_tags(struct jobs *js, const struct json_value *v, int *error)
+{
+	struct json_cursor c;
+	struct json_value item;
+	struct text t = {0};
+	const char *tags = NULL;
+	if (!v->type)
+		return NULL;
+	json_enter(&c, v);
+	while (json_next_item(&c, &item) > 0) {
+		if (item.type != JSON_STRING || !job_tag_is_valid(item.data, item.size))
+			continue;
+		if (t.length)
+			text_append_char(&t, ',');
+		text_append(&t, item.data, item.size);
+	}
+	if (text_error(&t) || (t.length && !(tags = intern(&js->strings, t.data, t.length))))
+		*error = -ENOMEM;
+	text_finish(&t);
+	return tags;
 }
 
 static int clamp_int(int64_t n)
@@ -125,6 +173,8 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	job->name = copy_bytes(js, &r->name, &r->name_b64, NULL, error);
 	job->submit_ms = r->time_ms;
 	job->priority = clamp_int(r->priority);
+	job->group = r->group > 0 && r->group < (int64_t)JOB_MAX_ID ? (uint32_t)r->group : 0;
+	job->array_index = r->array_index < 0 ? -1 : clamp_int(r->array_index);
 	static const struct job_wish none;
 	const struct job_wish *last = js->num_wishes ? js->wishes[js->num_wishes - 1] : &none;
 	w.cwd = intern_like(js, last->cwd, &r->cwd, &r->cwd_b64, error);
@@ -132,15 +182,29 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	w.file = intern_like(js, last->file, &r->file, &r->file_b64, error);
 	w.log_dir = intern_like(js, last->log_dir, &r->log_dir, &r->log_dir_b64, error);
 	w.on_finish = intern_like(js, last->on_finish, &r->on_finish, &r->on_finish_b64, error);
+	w.gpu = intern_like(js, last->gpu, &r->gpu, NULL, error);
 	w.mem_mb = r->mem_mb;
 	w.min_free_mem_mb = r->min_free_mem_mb;
 	w.timeout_ms = r->timeout_ms;
 	w.num_gpus = clamp_int(r->num_gpus);
+	w.host_mem_mb = r->host_mem_mb < 0 ? 0 : r->host_mem_mb;
+	w.cpus = r->cpus < 0 ? 0 : clamp_int(r->cpus);
+	w.exclusive = r->exclusive;
 	w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
 	w.has_retries = r->retries >= 0;
+	w.has_on_finish = w.on_finish != NULL;
 	w.cwd_own = r->cwd_own;
-	if (r->after.type && !*error)
-		*error = copy_after(js, &r->after, &job->after);
+	w.cwd_id = (struct directory_id){(uint64_t)r->cwd_dev, (uint64_t)r->cwd_ino};
+	w.tree = intern_like(js, last->tree, &r->tree, &r->tree_b64, error);
+	w.commit = intern_like(js, last->commit, &r->commit, NULL, error);
+	w.script = intern_like(js, last->script, &r->script, NULL, error);
+	w.tags = intern_tags(js, &r->tags, error);
+	w.begin_ms = r->begin_ms > 0 ? r->begin_ms : 0;
+	w.warn_signal = r->signal > 0 && r->signal < 65 ? (int)r->signal : 0;
+	w.warn_before_ms = w.warn_signal && r->signal_before_ms > 0 ? r->signal_before_ms : 0;
+	w.requeue_on = r->requeue_on > 0 && r->requeue_on < 256 ? (int)r->requeue_on : 0;
+	if (!*error)
+		*error = copy_after(js, r, job);
 	job->wish = intern_wish(js, &w);
 	if (!job->wish && !*error)
 		*error = -ENOMEM;
@@ -214,6 +278,9 @@ int jobs_add_keeper(struct jobs *js, const struct record *r)
 	if (!k || !name)
 		return error ? error : -ENOMEM;
 	k->name = name;
+	k->allocation = jobs_intern(js, &r->allocation, NULL, &error);
+	if (error)
+		return error;
 	k->pid = clamp_int(r->pid);
 	copy_machine_part(k->machine.host, sizeof(k->machine.host), &r->host);
 	copy_machine_part(k->machine.boot, sizeof(k->machine.boot), &r->boot);
@@ -222,14 +289,18 @@ int jobs_add_keeper(struct jobs *js, const struct record *r)
 	return 0;
 }
 
-/* A job without retries of its own has those of the runner that starts it. */
-int jobs_set_retries(struct jobs *js, struct job *job, int64_t retries)
+/* What a job does not say for itself is that of the runner that starts it. */
+int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r)
 {
 	struct job_wish w;
+	int error = 0;
 	memcpy(&w, job->wish, sizeof(w)); /* with its padding: wishes are compared as bytes */
-	w.retries = retries < 0 ? 0 : clamp_int(retries);
-	if (w.has_retries || w.retries == job->wish->retries)
-		return 0;
+	if (!w.has_retries)
+		w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
+	if (!w.has_on_finish)
+		w.on_finish = intern_like(js, w.on_finish, &r->on_finish, &r->on_finish_b64, &error);
+	if (error || (w.retries == job->wish->retries && w.on_finish == job->wish->on_finish))
+		return error;
 	const struct job_wish *wish = intern_wish(js, &w);
 	if (!wish)
 		return -ENOMEM;

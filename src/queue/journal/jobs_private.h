@@ -14,6 +14,9 @@
 /* Puts a job whose id is new where its id belongs: 0 or -ENOMEM. */
 int jobs_insert(struct jobs *js, struct job *job);
 
+/* The job of a line, which is counted as one of its records; NULL: there is none. Call it once for each line. */
+struct job *jobs_find_counted(struct jobs *js, const struct record *r);
+
 /*
  * Each of these returns NULL on failure, with -ENOMEM or -EBADMSG in *error. What
  * they return lives as long as the fold.
@@ -29,6 +32,13 @@ const char *jobs_intern(struct jobs *js, const struct json_value *v, const struc
 /* These return 0, -ENOMEM or -EBADMSG. */
 int jobs_add_keeper(struct jobs *js, const struct record *r);
 int jobs_add_seen(struct jobs *js, const struct record *r);
-int jobs_set_retries(struct jobs *js, struct job *job, int64_t retries);
+int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r);
+
+/*
+ * jobs_hooks.c: a hook is due for the end that `r` tells of, if there is a command. Its attempt: NULL if the job ended
+ * without one. Called when the job has its new state.
+ */
+int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a, const struct record *r);
+int jobs_apply_hook(struct jobs *js, const struct record *r);
 
 #endif

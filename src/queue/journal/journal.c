@@ -10,6 +10,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/text.h"
+#include "queue/journal/job.h"
+#include "queue/journal/seal.h"
+#include "queue/journal/tally.h"
 
 /* ---- The lock ------------------------------------------------------------------ */
 
@@ -21,12 +25,23 @@ int journal_lock_words(const struct journal *j, int code, struct gd_error *err)
 	return error_set(err, code, "locking journal '%s': %s", j->path, error_words(code));
 }
 
+/* A lock that cannot be released would block all other processes: closing its descriptor releases it, too. */
+static void release_append_lock(struct journal *j)
+{
+	j->locked = false;
+	if (lock_release(j->lock_fd) < 0)
+		close_fd(&j->lock_fd);
+}
+
 /* If FILE.d was removed, other processes lock another file than this one: open it again. */
 static int take_append_lock(struct journal *j, struct gd_error *err)
 {
 	for (;;) {
 		struct stat st;
-		int r = lock_take(j->lock_fd);
+		int r = j->lock_fd < 0 ? journal_open_folder(j, err) : 0;
+		if (r < 0)
+			return r;
+		r = lock_take(j->lock_fd);
 		if (r < 0)
 			return journal_lock_words(j, r, err);
 		r = fstat(j->lock_fd, &st) < 0 ? -errno : 0;
@@ -37,7 +52,7 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 		else
 			r = journal_open_folder(j, err);
 		if (r < 0) {
-			lock_release(j->lock_fd); /* other processes that have the same file wait for it */
+			release_append_lock(j); /* other processes that have the same file wait for it */
 			return r;
 		}
 	}
@@ -51,9 +66,16 @@ int journal_absence_limit_ms(const struct journal *j)
 	return lock.st_nlink > 0 ? JOURNAL_RENAMED_MS : JOURNAL_REMOVED_MS;
 }
 
+bool journal_is_removed(const struct journal *j)
+{
+	struct stat st;
+	return fstat(j->dir_fd, &st) == 0 && st.st_nlink == 0 && fstatat(j->parent_fd, j->name, &st, 0) < 0 &&
+	       errno == ENOENT;
+}
+
 /*
- * What was renamed away is not written to until it is back: working directories and logs of jobs are known by their
- * paths, and what is there now may be somebody else's. A directory that was removed and made again is opened anew.
+ * What the user has moved away is not written to until it is back: working directories and logs of jobs are known by
+ * their paths, and another queue may be there now. A directory that was removed and made again is opened anew.
  */
 static int check_parent(const struct journal *j, struct gd_error *err)
 {
@@ -85,29 +107,55 @@ static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)
 	return 0;
 }
 
+static int find_machine(struct journal *j, struct gd_error *err)
+{
+	int r = *j->here.boot ? 0 : journal_machine(&j->here);
+	return r < 0 ? error_set(err, r, "locking journal '%s': %s", j->path, error_words(r)) : 0;
+}
+
+static void take_counters(struct journal *j, const struct journal_counters *c)
+{
+	j->size = (off_t)c->size;
+	j->tail = c->tail;
+	j->generation = c->generation;
+	j->next_n = c->next_n;
+	j->synced_n = c->synced_n;
+	j->next_id = c->next_id;
+	j->fence = c->fence;
+	memcpy(j->queue, c->queue, sizeof(j->queue));
+	memcpy(j->boot, c->boot, sizeof(j->boot));
+	memcpy(j->host, c->host, sizeof(j->host));
+}
+
+/* Brings the counters up to date with the file. */
+static int check_counters(struct journal *j, const struct stat *st, struct gd_error *err)
+{
+	struct journal_counters c;
+	bool have = journal_counters_read(j->lock_fd, &c);
+	bool match = have && c.size > 0 && journal_counters_match(j, &c, st->st_size);
+	/* If the first line and the end are damaged, the folder and other lines tell that it is a journal. */
+	if (!match && !j->recognized && !(have && journal_has_seal(j->fd)) &&
+		!journal_recognize_zeros(j->fd, st->st_size))
+		return journal_refuse_unrecognized(j, err);
+	if (!match || c.size != (uint64_t)st->st_size || journal_counters_rebooted(&c, &j->here))
+		return journal_recover(j, st->st_size, have ? &c : NULL, err);
+	take_counters(j, &c);
+	return 0;
+}
+
 int journal_lock(struct journal *j, struct gd_error *err)
 {
-	int r = take_append_lock(j, err);
+	int r = find_machine(j, err);
+	if (r == 0)
+		r = take_append_lock(j, err);
 	if (r < 0)
 		return r;
 	j->locked = true;
 	j->dirty = false;
 	struct stat st = {0};
 	r = check_file(j, &st, err);
-	struct journal_counters c;
-	bool have = r == 0 && journal_counters_read(j, &c);
-	if (r == 0) {
-		bool match = have && c.size > 0 && journal_counters_match(j, &c, st.st_size);
-		if (!match && !j->recognized) {
-			r = journal_refuse_unrecognized(j, err);
-		} else if (match && c.size == (uint64_t)st.st_size) {
-			j->size = st.st_size;
-			j->next_id = c.next_id;
-			j->fence = c.fence;
-		} else {
-			r = journal_recover(j, st.st_size, have ? &c : NULL, err);
-		}
-	}
+	if (r == 0)
+		r = check_counters(j, &st, err);
 	if (r < 0) {
 		j->dirty = false;
 		journal_unlock(j);
@@ -122,13 +170,14 @@ void journal_unlock(struct journal *j)
 	/* A failure does no harm: counters that do not match the file are rebuilt. */
 	if (j->dirty)
 		(void)journal_counters_write(j);
-	j->locked = false;
-	lock_release(j->lock_fd);
+	release_append_lock(j);
 }
 
 uint64_t journal_take_ids(struct journal *j, uint64_t n)
 {
 	uint64_t first = j->next_id;
+	if (n > JOB_MAX_ID || first > JOB_MAX_ID - n)
+		return 0;
 	j->next_id += n;
 	j->dirty = true;
 	return first;
@@ -146,41 +195,107 @@ int journal_raise_fence(struct journal *j, struct gd_error *err)
 
 /* ---- Appending ------------------------------------------------------------------ */
 
-static int append_failed(
-	struct journal *j, int code, const char *lines, size_t done, size_t *ret_written, struct gd_error *err)
+/* How many bytes the first `count` lines have. */
+static size_t lines_size(const char *lines, size_t size, uint64_t count)
 {
-	const char *newline = done ? memrchr(lines, '\n', done) : NULL;
-	size_t complete = newline ? (size_t)(newline - lines) + 1 : 0;
+	const char *p = lines, *end = lines + size;
+	while (count-- > 0 && p < end) {
+		const char *newline = memchr(p, '\n', (size_t)(end - p));
+		p = newline ? newline + 1 : end;
+	}
+	return (size_t)(p - lines);
+}
+
+static uint64_t count_lines(const char *lines, size_t size)
+{
+	uint64_t n = 0;
+	for (const char *p = lines, *end = lines + size; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+		n++;
+	return n;
+}
+
+/* Keeps the complete lines among the first `done` bytes. Returns how many lines those are. */
+static uint64_t keep_complete(struct journal *j, const struct text *sealed, size_t done)
+{
+	uint64_t count = count_lines(sealed->data, done);
+	size_t complete = lines_size(sealed->data, sealed->length, count);
 	/* If this truncation fails too, the next append does it, because the counters do not match. */
 	if (complete == done || ftruncate(j->fd, j->size + (off_t)complete) == 0) {
 		j->size += (off_t)complete;
+		j->tail = 0;
+		j->next_n += count;
 		j->dirty = true;
 	} else {
 		j->dirty = false;
 	}
-	if (ret_written)
-		*ret_written = complete;
+	return count;
+}
+
+static int append_failed(const struct journal *j, int code, struct gd_error *err)
+{
 	return error_set(err, code, "writing journal '%s': %s%s", j->path, error_words(code),
 		code == -ENOSPC || code == -EDQUOT ? "; make room and try again" : "");
 }
 
-int journal_append(struct journal *j, const void *lines, size_t size, size_t *ret_written, struct gd_error *err)
+static int write_sealed(struct journal *j, const struct text *sealed, size_t *ret_done)
 {
-	const char *p = lines;
 	size_t done = 0;
-	while (done < size) {
-		ssize_t n = write(j->fd, p + done, size - done);
+	while (done < sealed->length) {
+		ssize_t n = write(j->fd, sealed->data + done, sealed->length - done);
 		if (n < 0 && errno == EINTR)
 			continue;
+		*ret_done = done;
 		if (n <= 0)
-			return append_failed(j, n < 0 ? -errno : -ENOSPC, p, done, ret_written, err);
+			return n < 0 ? -errno : -ENOSPC;
 		done += (size_t)n;
 	}
-	j->size += (off_t)size;
+	*ret_done = done;
+	return 0;
+}
+
+static int append_in(
+	struct journal *j, const char *p, size_t size, struct text *sealed, size_t *ret_written, struct gd_error *err)
+{
+	size_t done = 0;
+	uint64_t n = j->next_n;
+	for (const char *line = p, *newline; (newline = memchr(line, '\n', size - (size_t)(line - p)));
+		line = newline + 1)
+		seal_append(sealed, line, (size_t)(newline - line), n++);
+	int r = text_error(sealed);
+	if (r == 0)
+		r = tally_add(j->counts_fd, p, size, 1);
+	if (ret_written)
+		*ret_written = 0;
+	if (r < 0)
+		return append_failed(j, r, err);
+	r = write_sealed(j, sealed, &done);
+	if (r < 0) {
+		size_t written = lines_size(p, size, keep_complete(j, sealed, done));
+		/* If this fails, the counts are too high, which matters only after damage and is the safe side. */
+		(void)tally_add(j->counts_fd, p + written, size - written, -1);
+		if (ret_written)
+			*ret_written = written;
+		return append_failed(j, r, err);
+	}
+	j->size += (off_t)sealed->length;
+	j->tail = journal_tail_of(sealed->data, sealed->length);
+	j->next_n = n;
 	j->dirty = true;
 	if (ret_written)
 		*ret_written = size;
 	return 0;
+}
+
+int journal_append(struct journal *j, const void *lines, size_t size, size_t *ret_written, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text sealed = {0};
+	return append_in(j, lines, size, &sealed, ret_written, err);
+}
+
+int journal_append_in(struct journal *j, const void *line, size_t size, struct text *sealed)
+{
+	text_clear(sealed);
+	return append_in(j, line, size, sealed, NULL, NULL);
 }
 
 int journal_append_line(struct journal *j, const void *line, size_t size, struct gd_error *err)
@@ -193,42 +308,19 @@ int journal_append_line(struct journal *j, const void *line, size_t size, struct
 	return r;
 }
 
-static int sync_directory(const struct journal *j)
+int journal_take_file(struct journal *j, int *fd, struct gd_error *err)
 {
-	cleanup_(closep) int fd = openat(j->parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	/* Some file systems cannot sync a directory and fail with EINVAL. */
-	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
-}
-
-int journal_sync(struct journal *j, struct gd_error *err)
-{
-	int r = fdatasync(j->fd) < 0 ? -errno : 0;
-	if (r == 0 && j->created)
-		r = sync_directory(j);
-	if (r < 0)
-		return error_set(err, r, "syncing journal '%s': %s", j->path, error_words(r));
-	j->created = false;
-	return 0;
-}
-
-int journal_replace(struct journal *j, const char *draft, struct gd_error *err)
-{
-	/* Before the rename: starts that were decided with the old file are void from here on. */
-	int r = journal_raise_fence(j, err);
-	if (r < 0)
-		return r;
-	if (renameat(j->dir_fd, draft, j->parent_fd, j->name) < 0)
-		return error_set(err, -errno, "replacing journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
-	r = journal_open_file(j, err);
-	if (r == 0 && fstat(j->fd, &st) < 0)
-		r = error_set(err, -errno, "replacing journal '%s': %s", j->path, error_words(errno));
-	if (r < 0)
-		return r;
+	closep(&j->fd);
+	j->fd = take_fd(fd);
+	if (fstat(j->fd, &st) < 0)
+		return error_set(err, -errno, "replacing journal '%s': %s", j->path, error_words(errno));
+	j->dev = st.st_dev;
+	j->ino = st.st_ino;
+	j->recognized = true;
+	j->original = j->fresh = false;
 	j->size = st.st_size;
+	j->tail = 0;
 	j->dirty = true;
-	r = sync_directory(j);
-	return r < 0 ? error_set(err, r, "syncing the directory of '%s': %s", j->path, error_words(r)) : 0;
+	return 0;
 }

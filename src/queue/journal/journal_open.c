@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/trust.h"
+#include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
 
 /* Also through links of other users: reading needs no trust. */
@@ -68,11 +69,13 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 	cleanup_(closep) int dir_fd = -1;
 	const char *objection = NULL;
 	size_t length = strlen(path);
-	int r = trust_open_parent(path, &dir_fd, &name, NULL);
+	int r = trust_open_parent(path, false, &dir_fd, &name, NULL);
 	bool is_directory =
 		length == 0 || path[length - 1] == '/' || (name && (!strcmp(name, ".") || !strcmp(name, "..")));
 	if (r == 0 && !is_directory)
 		r = path_below(dir_fd, name, ret);
+	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
+		return error_set(err, r, "opening journal '%s': %s", path, error_words(r));
 	if (r < 0 || is_directory) {
 		int e = resolve_any(path, ret, &objection, err);
 		if (e < 0)
@@ -86,12 +89,13 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 }
 
 /* With O_CREAT alone, the kernel may refuse files of others in sticky directories before we can say why. */
-static int open_or_create(int dir_fd, const char *name)
+static int open_or_create(int dir_fd, const char *name, bool *ret_created)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
 	for (int tries = 0; tries < 100; tries++) {
 		int fd = openat(dir_fd, name, flags);
-		if (fd < 0 && errno == ENOENT)
+		*ret_created = fd < 0 && errno == ENOENT;
+		if (*ret_created)
 			fd = openat(dir_fd, name, flags | O_CREAT | O_EXCL, 0600);
 		if (fd >= 0 || errno != EEXIST)
 			return fd;
@@ -106,7 +110,7 @@ bool journal_parent_is_removed(const struct journal *j)
 }
 
 /* A directory that was removed and made again is another one. */
-static int open_parent(struct journal *j, struct gd_error *err)
+static int find_parent(struct journal *j, struct gd_error *err)
 {
 	struct gd_error why = {0};
 	cleanup_(closep) int fd = -1;
@@ -127,12 +131,20 @@ static int open_parent(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
+/* The mode of a directory may have changed since the last look. */
+static int open_parent(struct journal *j, struct gd_error *err)
+{
+	int r = find_parent(j, err);
+	return r < 0 || j->accepted ? r : trust_check_journal_directory(j->parent_fd, j->path, err);
+}
+
 int journal_open_file(struct journal *j, struct gd_error *err)
 {
 	int r = open_parent(j, err);
 	if (r < 0)
 		return r;
-	cleanup_(closep) int fd = open_or_create(j->parent_fd, j->name);
+	bool created;
+	cleanup_(closep) int fd = open_or_create(j->parent_fd, j->name, &created);
 	if (fd < 0)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
@@ -143,9 +155,14 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	r = j->accepted ? 0 : trust_check(fd, j->path, err);
 	if (r < 0)
 		return r;
-	if (j->fd >= 0)
-		close(j->fd);
-	j->recognized = journal_recognize(fd, st.st_size);
+	j->fresh = created;
+	j->original = false;
+	r = journal_recognize(fd, st.st_size);
+	if (r == -EPROTONOSUPPORT)
+		return journal_refuse_version(j, err);
+	j->recognized = r > 0;
+	j->original = r == JOURNAL_ORIGINAL;
+	closep(&j->fd);
 	j->fd = take_fd(&fd);
 	j->dev = st.st_dev;
 	j->ino = st.st_ino;
@@ -212,11 +229,14 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 	cleanup_(closep) int lock_fd = openat(dir_fd, "append.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock_fd < 0)
 		return error_set(err, -errno, "opening '%s/append.lock': %s", j->dir_path, error_words(errno));
-	if (j->dir_fd >= 0)
-		close(j->dir_fd);
-	if (j->lock_fd >= 0)
-		close(j->lock_fd);
+	cleanup_(closep) int counts_fd = openat(dir_fd, TALLY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (counts_fd < 0)
+		return error_set(err, -errno, "opening '%s/" TALLY_NAME "': %s", j->dir_path, error_words(errno));
+	closep(&j->dir_fd);
+	closep(&j->lock_fd);
+	closep(&j->counts_fd);
 	j->dir_fd = take_fd(&dir_fd);
+	j->counts_fd = take_fd(&counts_fd);
 	j->lock_fd = take_fd(&lock_fd);
 	return 0;
 }
@@ -234,7 +254,7 @@ int journal_open_at(int parent_fd, const char *path, bool accepted, struct journ
 	cleanup_(journal_closep) struct journal *j = calloc(1, sizeof(*j));
 	if (!j)
 		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
-	j->fd = j->dir_fd = j->lock_fd = j->parent_fd = -1;
+	j->fd = j->dir_fd = j->lock_fd = j->counts_fd = j->parent_fd = -1;
 	j->accepted = accepted;
 	j->path = strdup(path);
 	if (!j->path || asprintf(&j->dir_path, "%s.d", j->path) < 0)
@@ -274,6 +294,7 @@ void journal_close(struct journal *j)
 	closep(&j->fd);
 	closep(&j->dir_fd);
 	closep(&j->lock_fd);
+	closep(&j->counts_fd);
 	closep(&j->parent_fd);
 	free(j->path);
 	free(j->parent_path);

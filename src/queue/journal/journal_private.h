@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the journal share. Only journal.c and journal_*.c include this.
+ * What the files of the journal share. Only journal.c, journal_*.c, damage.c, draft.c and
+ * convert.c include this.
  *
  * After journal_open_file() and journal_open_folder(), also where they replace descriptors, `fd`, `dev` and `ino`
  * belong to one file, and `dir_fd` and `lock_fd` to one folder.
@@ -21,19 +22,37 @@ int journal_open_folder(struct journal *j, struct gd_error *err);
 /* The line in append.lock: for which file and size it was written (tail: a hash of the last bytes), and the counters.
  */
 struct journal_counters {
-	uint64_t dev, ino, size, tail, next_id, fence;
+	char queue[JOURNAL_QUEUE_ROOM];
+	char boot[37], host[65];
+	uint64_t generation, dev, ino, size, tail, next_n, next_id, fence, synced_n;
 };
 
 /*
  * Whether the file of this size begins as a journal does: it is empty, or its first line is the one that every journal
- * begins with, maybe torn, or a job of the first gpu_dispatch. The archive of a journal is not a journal.
+ * begins with, maybe torn, or a job of the first gpu_dispatch (JOURNAL_ORIGINAL). The archive of a journal is not a
+ * journal. 0: it does not; -EPROTONOSUPPORT: a journal of version 1.
  */
-bool journal_recognize(int fd, off_t size);
+int journal_recognize(int fd, off_t size);
+#define JOURNAL_ORIGINAL 2
+/* Returns -EPROTONOSUPPORT and says that version 1 is not read. */
+int journal_refuse_version(const struct journal *j, struct gd_error *err);
+/* Whether a file with a folder is what a power cut left of a journal that was never synced: below a page of zeros. */
+bool journal_recognize_zeros(int fd, off_t size);
+/* Whether it begins with any record, maybe torn, as an archive does. */
+bool journal_recognize_archive(int fd, off_t size);
+/* Whether there is an intact line of ours near its beginning. */
+bool journal_has_seal(int fd);
 /* Returns -EINVAL and says that the file is not a journal. */
 int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err);
 
-/* False if there is no such line. */
-bool journal_counters_read(struct journal *j, struct journal_counters *ret);
+/* Whether the sealed first line has this queue id: 1, 0, or -ENODATA if there is no such line. */
+int journal_compare_queue(int fd, const char *queue);
+/* Returns -EPERM and says that the folder belongs to another journal. */
+int journal_refuse_folder(const struct journal *j, struct gd_error *err);
+
+/* False if there is no such line, or its checksum is wrong. */
+bool journal_counters_read(int lock_fd, struct journal_counters *ret);
+int journal_counters_store(int lock_fd, const struct journal_counters *counters);
 /* Writes those of `j`, which are not dirty afterwards. */
 int journal_counters_write(struct journal *j);
 /*
@@ -41,11 +60,27 @@ int journal_counters_write(struct journal *j);
  * inode number alone does not tell: a later file may have the same.
  */
 bool journal_counters_match(const struct journal *j, const struct journal_counters *c, off_t size);
+/* The hash of the last bytes before `end`. */
+uint64_t journal_tail(const struct journal *j, off_t end);
+/* The same for the end of what was written; 0: too short, ask the file. */
+uint64_t journal_tail_of(const char *bytes, size_t size);
+/* This machine, its host as it is written into the counters: one word. */
+int journal_machine(struct machine *ret);
+/* Whether `here`, of journal_machine(), was restarted since the counters were written. On another host nobody knows:
+ * false. */
+bool journal_counters_rebooted(const struct journal_counters *c, const struct machine *here);
 
 /*
- * Under the lock, if the counters (NULL: there are none) do not match a journal of this size: truncates a torn last
- * line, finds the next id from the journal's lines, raises the fence, and writes the header of an empty journal.
+ * Under the lock, if the counters (NULL: there are none) do not match a journal of this size, or the machine was
+ * restarted since: truncates a torn last line that the counters do not cover, finds numbers and ids from the
+ * journal's lines, raises the fence, and writes the header of an empty journal.
  */
 int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err);
+
+/* Makes the open file, a whole journal that was renamed to the path under the lock, the journal's. */
+int journal_take_file(struct journal *j, int *fd, struct gd_error *err);
+int journal_sync_directory(const struct journal *j);
+/* Under the lock: raises synced_n, if the counters are those of this generation. */
+int journal_counters_note(int lock_fd, const char *queue, uint64_t generation, uint64_t n);
 
 #endif

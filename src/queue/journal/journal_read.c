@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/journal/journal.h"
+#include "queue/journal/journal_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/trust.h"
+#include "queue/journal/record.h"
+#include "queue/journal/seal.h"
 #include "queue/journal/trust.h"
 
 #define FIRST_ROOM ((size_t)1 << 20)
@@ -35,6 +37,7 @@ int journal_reader_init_at(struct journal_reader *r, const struct journal *j)
 	int e = journal_reader_init(r, j->path);
 	r->journal = j;
 	r->checked = !j->accepted;
+	r->next_n = 1;
 	return e;
 }
 
@@ -58,7 +61,19 @@ void journal_reader_finish(struct journal_reader *r)
 {
 	closep(&r->fd);
 	free(r->buf);
+	number_set_finish(&r->missing);
 	*r = (struct journal_reader){.fd = -1};
+}
+
+/* From the first line of the file on. */
+static void begin_again(struct journal_reader *r)
+{
+	r->offset = 0;
+	r->line_no = 0;
+	r->original = false;
+	r->next_n = 1;
+	r->missing.count = 0;
+	r->repeated = 0;
 }
 
 static int reader_dir(const struct journal_reader *r)
@@ -71,6 +86,20 @@ static const char *reader_name(const struct journal_reader *r)
 	return r->journal ? r->journal->name : r->path;
 }
 
+/* Whether other users can change the file, or put another one in its place. */
+static int check_trust(struct journal_reader *r, int fd)
+{
+	cleanup_(closep) int dir_fd = -1;
+	int e = trust_check(fd, r->path, &r->refusal);
+	if (e < 0 || r->journal)
+		return e < 0 ? e : trust_check_journal_directory(r->journal->parent_fd, r->path, &r->refusal);
+	cleanup_(freep) char *dir = strdup(r->path);
+	if (!dir)
+		return -ENOMEM;
+	dir_fd = open(dirname(dir), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return dir_fd < 0 ? -errno : trust_check_journal_directory(dir_fd, r->path, &r->refusal);
+}
+
 static int reader_open(struct journal_reader *r)
 {
 	cleanup_(closep) int fd = file_open_regular(reader_dir(r), reader_name(r), O_NOFOLLOW);
@@ -79,44 +108,110 @@ static int reader_open(struct journal_reader *r)
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	r->objection = r->checked ? trust_objection(fd) : NULL;
-	if (r->objection)
-		return -EPERM;
+	int e = r->checked ? check_trust(r, fd) : 0;
+	if (e < 0)
+		return e;
 	r->fd = take_fd(&fd);
 	r->dev = st.st_dev;
 	r->ino = st.st_ino;
-	r->offset = 0;
-	r->line_no = 0;
+	r->disordered = false;
+	begin_again(r);
 	return 0;
 }
 
-/* The complete lines among the first n bytes of the buffer. Returns how many bytes they are, or what fn returned. */
-static ssize_t take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, void *context)
+/* Not negative and not a code of ours: the lines are to be sorted. */
+#define OUT_OF_ORDER 1
+
+/* The first line tells lines without seals from damaged ones. */
+static int look_at_first(struct journal_reader *r, const char *line, size_t size)
+{
+	struct record record;
+	if (seal_is_there(line, size) || record_parse(line, size, &record) < 0)
+		return 0;
+	if (record.event == EVENT_JOURNAL && record.version == 1)
+		return -EPROTONOSUPPORT;
+	r->original = record.event == EVENT_LEGACY;
+	return 0;
+}
+
+/* Notes the number of a line. Returns -EBADMSG if the line has come before. */
+static int note_number(struct journal_reader *r, uint64_t n)
+{
+	if (r->unordered || n == r->next_n) {
+		r->next_n = n + 1;
+		return 0;
+	}
+	if (n > r->next_n) {
+		int e = number_set_add(&r->missing, r->next_n, n - 1);
+		r->next_n = n + 1;
+		return e;
+	}
+	if (number_set_has(&r->missing, n))
+		return OUT_OF_ORDER;
+	r->repeated++;
+	return -EBADMSG;
+}
+
+static int hand_out(struct journal_reader *r, const char *line, size_t size, journal_line_fn *fn, void *context)
+{
+	int e = fn(context, r->line_no, line, size);
+	return e < 0 ? e : e > 0 ? -ECANCELED : 0;
+}
+
+/* One line without its newline, which may be changed. */
+static int take_line(struct journal_reader *r, char *line, size_t size, journal_line_fn *fn, void *context)
+{
+	uint64_t n;
+	size_t body;
+	if (++r->line_no == 1 && !r->sorted) {
+		int e = look_at_first(r, line, size);
+		if (e < 0)
+			return e;
+	}
+	r->line = line;
+	r->line_size = size;
+	if (r->original || size == 0)
+		return hand_out(r, line, size, fn, context);
+	int e = seal_check(line, size, &n, &body);
+	if (e == 0)
+		e = note_number(r, n);
+	if (e == -EBADMSG)
+		return hand_out(r, JOURNAL_BAD_LINE, sizeof(JOURNAL_BAD_LINE) - 1, fn, context);
+	if (e != 0)
+		return e;
+	char comma = line[body];
+	line[body] = '}';
+	e = hand_out(r, line, body + 1, fn, context);
+	line[body] = comma;
+	return e;
+}
+
+/* The complete lines among the first n bytes of the buffer. Returns how many bytes they are, or a code. */
+static int take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, void *context, size_t *ret_taken)
 {
 	char *p = r->buf, *end = p + n, *newline;
-	while ((newline = memchr(p, '\n', (size_t)(end - p)))) {
-		int e = fn(context, ++r->line_no, p, (size_t)(newline - p));
+	int e = 0;
+	while (e == 0 && (newline = memchr(p, '\n', (size_t)(end - p)))) {
+		e = take_line(r, p, (size_t)(newline - p), fn, context);
 		p = newline + 1;
-		if (e != 0) {
-			r->offset += p - r->buf;
-			return e < 0 ? e : -ECANCELED;
-		}
 	}
-	return p - r->buf;
+	*ret_taken = (size_t)(p - r->buf);
+	return e;
 }
 
 static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *context)
 {
 	for (;;) {
+		size_t taken;
 		ssize_t n = pread(r->fd, r->buf, r->capacity, r->offset);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
-		ssize_t taken = take_lines(r, (size_t)n, fn, context);
-		if (taken < 0)
-			return (int)taken;
-		r->offset += taken;
+		int e = take_lines(r, (size_t)n, fn, context, &taken);
+		r->offset += (off_t)taken;
+		if (e != 0)
+			return e;
 		if ((size_t)n < r->capacity)
 			return 0;
 		if (taken == 0 && r->capacity >= JOURNAL_MAX_LINE_BYTES)
@@ -124,6 +219,80 @@ static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *cont
 		if (taken == 0 && array_reserve(r->buf, &r->capacity, r->capacity * 4) < 0)
 			return -ENOMEM;
 	}
+}
+
+/* ---- In the order of their numbers ------------------------------------------ */
+
+struct numbered_line {
+	uint64_t n; /* 0: damaged */
+	char *line;
+	size_t size;
+	uint64_t line_no;
+};
+
+static int compare_lines(const void *a, const void *b)
+{
+	const struct numbered_line *x = a, *y = b;
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	return x->line < y->line ? -1 : x->line > y->line;
+}
+
+static int take_sorted(struct journal_reader *r, char *bytes, size_t size, journal_line_fn *fn, void *context)
+{
+	cleanup_(freep) struct numbered_line *lines = NULL;
+	size_t count = 0, capacity = 0, body;
+	char *p = bytes, *newline;
+	for (; (newline = memchr(p, '\n', size - (size_t)(p - bytes))); p = newline + 1) {
+		if (array_reserve(lines, &capacity, count + 1) < 0)
+			return -ENOMEM;
+		lines[count] = (struct numbered_line){.line = p, .size = (size_t)(newline - p), .line_no = count + 1};
+		if (seal_check(p, lines[count].size, &lines[count].n, &body) < 0)
+			lines[count].n = 0;
+		count++;
+	}
+	if (count)
+		qsort(lines, count, sizeof(*lines), compare_lines);
+	for (size_t i = 0; i < count; i++) {
+		r->line_no = lines[i].line_no - 1;
+		int e = take_line(r, lines[i].line, lines[i].size, fn, context);
+		if (e != 0)
+			return e;
+	}
+	r->line_no = count;
+	r->offset = p - bytes;
+	return 0;
+}
+
+/* The whole file in memory: it is damaged, and that is rare. A line that is too long ends the reading, as elsewhere. */
+static int read_sorted(struct journal_reader *r, journal_line_fn *fn, void *context)
+{
+	enum { PIECE = 1 << 20 };
+	cleanup_(freep) char *bytes = NULL;
+	size_t size = 0, capacity = 0, line_at = 0;
+	for (;;) {
+		if (array_reserve(bytes, &capacity, size + PIECE) < 0)
+			return -ENOMEM;
+		ssize_t n = pread(r->fd, bytes + size, PIECE, (off_t)size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return take_sorted(r, bytes, size, fn, context);
+		const char *newline = memrchr(bytes + size, '\n', (size_t)n);
+		size += (size_t)n;
+		if (newline)
+			line_at = (size_t)(newline - bytes) + 1;
+		if (size - line_at > JOURNAL_MAX_LINE_BYTES)
+			return -EFBIG;
+	}
+}
+
+static int read_new(struct journal_reader *r, journal_line_fn *fn, void *context)
+{
+	int e = r->offset == 0 && r->sorted ? read_sorted(r, fn, context) : 0;
+	return e == 0 ? read_to_end(r, fn, context) : e;
 }
 
 int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context)
@@ -137,7 +306,12 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	struct stat at_path, mine;
 	bool replaced = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0 &&
 			(at_path.st_dev != r->dev || at_path.st_ino != r->ino);
-	int e = read_to_end(r, fn, context);
+	int e = read_new(r, fn, context);
+	if (e == OUT_OF_ORDER) {
+		begin_again(r);
+		r->disordered = r->sorted = true;
+		return 1;
+	}
 	if (e < 0)
 		return e;
 	if (fstat(r->fd, &mine) < 0)
@@ -148,13 +322,21 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	return 1;
 }
 
+int journal_reader_check(struct journal_reader *r)
+{
+	return check_trust(r, r->fd);
+}
+
 int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err)
 {
-	if (code == -EPERM && r->objection)
-		return trust_refuse(r->path, r->objection, err);
+	if (code == -EPERM && r->refusal.code)
+		return error_set(err, code, "%s", r->refusal.message);
 	if (code == -ENOTSUP)
 		return error_set(
 			err, code, "reading journal '%s': it was written by a newer gpuq; use that one", r->path);
+	if (code == -EPROTONOSUPPORT)
+		return error_set(err, code,
+			"reading journal '%s': it has version 1, which was never released; move it away", r->path);
 	if (code == -EINVAL)
 		return error_set(err, code, "reading journal '%s': it is not a regular file", r->path);
 	if (code == -EFBIG)

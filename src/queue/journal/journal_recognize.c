@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "queue/journal/record.h"
+#include "queue/journal/seal.h"
 
 /*
  * How much of a file is read. The line that every journal begins with has below 100 bytes; a journal of the first
@@ -27,29 +28,123 @@ static bool is_torn_header(const char *bytes, size_t size)
 	return size < TORN_HEADER_MOST && memcmp(bytes, HEADER_BEGIN, compared) == 0;
 }
 
-/* The first line, or as much of the file as `room` takes. */
-static bool begins_as_journal(int fd, size_t room, bool *ret_cut)
+/* What the first line is: 1, JOURNAL_ORIGINAL, 0 or -EPROTONOSUPPORT. */
+static int recognize_line(char *line, size_t size, bool whole)
 {
 	struct record r;
+	uint64_t n;
+	size_t body = 0;
+	bool sealed = seal_check(line, size, &n, &body) == 0;
+	if (sealed)
+		line[body] = '}';
+	if (record_parse(line, sealed ? body + 1 : size, &r) < 0)
+		return !whole && is_torn_header(line, size);
+	if (r.event == EVENT_LEGACY && !sealed)
+		return JOURNAL_ORIGINAL;
+	if (r.event != EVENT_JOURNAL)
+		return 0;
+	/* A header of ours that was damaged, or lacks its seal because it is torn, is one nevertheless. */
+	return !sealed && r.version == 1 ? -EPROTONOSUPPORT : 1;
+}
+
+/* The first line, or as much of the file as `room` takes. */
+static int recognize_begin(int fd, size_t room, bool *ret_cut)
+{
 	cleanup_(freep) char *bytes = malloc(room);
 	ssize_t n = bytes ? pread(fd, bytes, room, 0) : -1;
 	*ret_cut = false;
 	if (n <= 0)
-		return false;
-	const char *newline = memchr(bytes, '\n', (size_t)n);
-	size_t length = newline ? (size_t)(newline - bytes) : (size_t)n;
+		return 0;
+	/* A power cut before the first sync can leave zeros in the place of the first lines. */
+	char *begin = bytes, *end = bytes + n;
+	while (begin < end && !*begin)
+		begin++;
+	const char *newline = memchr(begin, '\n', (size_t)(end - begin));
 	*ret_cut = !newline && (size_t)n == room;
-	if (record_parse(bytes, length, &r) == 0)
-		return r.event == EVENT_JOURNAL || r.event == EVENT_LEGACY;
-	return !newline && is_torn_header(bytes, length);
+	if (begin == end)
+		return 0;
+	/* What is left behind zeros need not be the first line. */
+	size_t size = (size_t)((newline ? newline : end) - begin), body;
+	uint64_t number;
+	bool is_ours = begin > bytes && newline && seal_check(begin, size, &number, &body) == 0;
+	return is_ours ? 1 : recognize_line(begin, size, newline);
 }
 
-bool journal_recognize(int fd, off_t size)
+int journal_recognize(int fd, off_t size)
 {
 	bool cut;
-	if (size == 0 || begins_as_journal(fd, USUAL_LINE_BYTES, &cut))
+	if (size == 0)
+		return 1;
+	int r = recognize_begin(fd, USUAL_LINE_BYTES, &cut);
+	return r == 0 && cut ? recognize_begin(fd, LONGEST_LINE_BYTES, &cut) : r;
+}
+
+bool journal_has_seal(int fd)
+{
+	cleanup_(freep) char *bytes = malloc(LONGEST_LINE_BYTES);
+	ssize_t n = bytes ? pread(fd, bytes, LONGEST_LINE_BYTES, 0) : -1;
+	uint64_t number;
+	size_t body;
+	if (n <= 0)
+		return false;
+	for (char *p = bytes, *end = bytes + n, *newline; (newline = memchr(p, '\n', (size_t)(end - p)));
+		p = newline + 1)
+		if (seal_check(p, (size_t)(newline - p), &number, &body) == 0)
+			return true;
+	return false;
+}
+
+int journal_compare_queue(int fd, const char *queue)
+{
+	char bytes[1024];
+	uint64_t n;
+	size_t body;
+	struct record r;
+	ssize_t size = pread(fd, bytes, sizeof(bytes), 0);
+	char *newline = size > 0 ? memchr(bytes, '\n', (size_t)size) : NULL;
+	if (!newline || seal_check(bytes, (size_t)(newline - bytes), &n, &body) < 0)
+		return -ENODATA;
+	bytes[body] = '}';
+	if (record_parse(bytes, body + 1, &r) < 0 || r.event != EVENT_JOURNAL)
+		return -ENODATA;
+	return r.queue.type && json_is(&r.queue, queue);
+}
+
+int journal_refuse_folder(const struct journal *j, struct gd_error *err)
+{
+	return error_set(err, -EPERM,
+		"refusing to use '%s': directory '%s' belongs to another journal; move it away, or say --trust to use it "
+		"anyway",
+		j->path, j->dir_path);
+}
+
+int journal_refuse_version(const struct journal *j, struct gd_error *err)
+{
+	return error_set(err, -EPROTONOSUPPORT,
+		"opening journal '%s': it has version 1, which was never released; move it away", j->path);
+}
+
+bool journal_recognize_zeros(int fd, off_t size)
+{
+	char bytes[USUAL_LINE_BYTES];
+	if (size >= (off_t)sizeof(bytes))
+		return false;
+	ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
+	for (ssize_t i = 0; i < n; i++)
+		if (bytes[i])
+			return false;
+	return n == size;
+}
+
+bool journal_recognize_archive(int fd, off_t size)
+{
+	static const char begin[] = "{\"event\":";
+	char bytes[sizeof(begin) - 1];
+	bool cut;
+	if (size == 0 || recognize_begin(fd, LONGEST_LINE_BYTES, &cut) > 0)
 		return true;
-	return cut && begins_as_journal(fd, LONGEST_LINE_BYTES, &cut);
+	size_t compared = (size_t)size < sizeof(bytes) ? (size_t)size : sizeof(bytes);
+	return pread(fd, bytes, compared, 0) == (ssize_t)compared && memcmp(bytes, begin, compared) == 0;
 }
 
 int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err)

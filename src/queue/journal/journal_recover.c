@@ -4,12 +4,42 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "queue/journal/convert.h"
 #include "queue/journal/record.h"
+#include "queue/journal/seal.h"
+#include "queue/journal/tally.h"
+
+/* What the lines of the file say about the counters. */
+struct recovery {
+	struct journal *journal;
+	const struct journal_counters *old; /* NULL: none */
+	bool has_header;
+	char queue[JOURNAL_QUEUE_ROOM]; /* of the header */
+	uint64_t generation;
+	uint64_t next_id;
+	unsigned char *counts; /* records of each job */
+	size_t num_counts, counts_capacity;
+	struct number_set losses; /* that earlier recoveries accepted */
+	struct journal_reader reader;
+};
+
+/* ---- The beginning of the file --------------------------------------------------------- */
+
+/* Before anything is changed: whether the folder belongs to this journal. */
+static int check_queue(const struct journal *j, const struct journal_counters *c, struct gd_error *err)
+{
+	bool other = c && !j->accepted && journal_compare_queue(j->fd, c->queue) == 0;
+	return other ? journal_refuse_folder(j, err) : 0;
+}
+
+/* ---- The end of the file ------------------------------------------------------------- */
 
 /* Finds the end of the last complete line. A last line that lacks only its newline is complete. */
 static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lacks_newline)
@@ -18,7 +48,7 @@ static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lac
 	cleanup_(freep) char *buf = NULL;
 	for (;; room *= 4) {
 		off_t from = size > (off_t)room ? size - (off_t)room : 0;
-		size_t want = (size_t)(size - from);
+		size_t want = (size_t)(size - from), body;
 		free(buf);
 		buf = malloc(want + 1);
 		if (!buf)
@@ -33,13 +63,14 @@ static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lac
 			continue;
 		*ret_end = newline ? from + (newline - buf) + 1 : 0;
 		size_t start = (size_t)(*ret_end - from);
-		struct record r;
-		*ret_lacks_newline = (size_t)n > start && record_parse(buf + start, (size_t)n - start, &r) == 0;
+		uint64_t number;
+		*ret_lacks_newline = seal_check(buf + start, (size_t)n - start, &number, &body) == 0;
 		return 0;
 	}
 }
 
-static int truncate_torn_line(struct journal *j, off_t size, struct gd_error *err)
+/* Bytes that the counters cover were written as whole lines: they are damaged, not torn, and stay as evidence. */
+static int repair_end(struct journal *j, off_t size, off_t covered, struct gd_error *err)
 {
 	bool lacks_newline = false;
 	off_t end = size;
@@ -49,79 +80,235 @@ static int truncate_torn_line(struct journal *j, off_t size, struct gd_error *er
 			"reading journal '%s': its end is not a line: the file is damaged; move it away", j->path);
 	if (r < 0)
 		return error_set(err, r, "reading journal '%s': %s", j->path, error_words(r));
-	if (lacks_newline) {
+	if (end < size && (lacks_newline || covered > end)) {
 		if (write(j->fd, "\n", 1) != 1)
 			return error_set(err, -errno, "writing journal '%s': %s", j->path, error_words(errno));
 		end = size + 1;
 	} else if (end < size && ftruncate(j->fd, end) < 0) {
-		return error_set(err, -errno, "cutting a torn line off journal '%s': %s", j->path, error_words(errno));
+		return error_set(
+			err, -errno, "truncating a torn line of journal '%s': %s", j->path, error_words(errno));
 	}
 	j->size = end;
+	j->tail = 0;
 	return 0;
 }
 
-static int note_id(void *context, uint64_t line_no, const char *line, size_t size)
+/* ---- Its lines --------------------------------------------------------------------------- */
+
+static void note_header(struct recovery *v, const struct record *r)
 {
-	struct journal *j = context;
+	if (r->queue.size == sizeof(v->queue) - 1 && !v->has_header) {
+		memcpy(v->queue, r->queue.data, sizeof(v->queue) - 1);
+		v->generation = r->generation > 0 ? (uint64_t)r->generation : 1;
+		v->has_header = true;
+	}
+	if (r->next_id > 0 && (uint64_t)r->next_id > v->next_id)
+		v->next_id = (uint64_t)r->next_id;
+}
+
+static int note_line(void *context, uint64_t line_no, const char *line, size_t size)
+{
+	struct recovery *v = context;
 	struct record r;
 	(void)line_no;
 	if (size == 0 || record_parse(line, size, &r) < 0)
 		return 0;
-	if (r.event == EVENT_LEGACY)
-		j->next_id++;
-	else if (r.event == EVENT_JOURNAL && (uint64_t)r.next_id > j->next_id)
-		j->next_id = (uint64_t)r.next_id;
-	else if (r.event == EVENT_ADD && r.id >= j->next_id)
-		j->next_id = r.id + 1;
+	if (r.event == EVENT_JOURNAL)
+		note_header(v, &r);
+	if (r.event == EVENT_LOSS && r.from > 0 && r.to >= r.from)
+		return number_set_add(&v->losses, (uint64_t)r.from, (uint64_t)r.to);
+	if (r.id >= v->next_id)
+		v->next_id = r.id + 1;
+	return r.id ? tally_count(&v->counts, &v->counts_capacity, &v->num_counts, r.id, r.records) : 0;
+}
+
+static int read_lines(struct recovery *v, struct gd_error *err)
+{
+	int e = journal_reader_init_open(&v->reader, v->journal);
+	if (e < 0)
+		return error_set(err, e, "reading journal '%s': %s", v->journal->path, error_words(e));
+	v->reader.sorted = true;
+	e = journal_reader_read(&v->reader, note_line, v);
+	return e < 0 ? journal_reader_explain(&v->reader, e, err) : 0;
+}
+
+/* ---- The counters ---------------------------------------------------------------------------- */
+
+static int make_queue_id(struct journal *j)
+{
+	struct hash h;
+	if (getrandom(&h, sizeof(h), 0) != sizeof(h))
+		return -errno;
+	hash_format(h, j->queue);
 	return 0;
 }
 
-/* Brings next_id up to date from the lines after `from`. */
-static int scan_ids(struct journal *j, off_t from, struct gd_error *err)
+/*
+ * Which queue and generation this is. A file without a first line that tells continues what the counters know; a
+ * new file begins a new generation.
+ */
+static int identify(struct recovery *v, bool is_new, struct gd_error *err)
 {
-	struct journal_reader r;
-	int e = journal_reader_init_open(&r, j);
-	if (e < 0)
-		return error_set(err, e, "reading journal '%s': %s", j->path, error_words(e));
-	r.offset = from;
-	e = journal_reader_read(&r, note_id, j);
-	if (e < 0)
-		journal_reader_explain(&r, e, err);
-	journal_reader_finish(&r);
-	return e < 0 ? e : 0;
+	struct journal *j = v->journal;
+	const struct journal_counters *c = v->old;
+	int r = 0;
+	if (v->has_header)
+		memcpy(j->queue, v->queue, sizeof(j->queue));
+	else if (c)
+		memcpy(j->queue, c->queue, sizeof(j->queue));
+	else
+		r = make_queue_id(j);
+	if (v->has_header)
+		j->generation = v->generation;
+	else
+		j->generation = v->generation = c ? c->generation + is_new : 1;
+	/* An older file was restored: what happened since is missing from it, which readers must be able to see. */
+	if (c && strcmp(c->queue, j->queue) == 0 && c->generation > j->generation)
+		j->generation = c->generation;
+	return r < 0 ? error_set(err, r, "making a queue id: %s", error_words(r)) : 0;
 }
 
-static int write_header(struct journal *j, struct gd_error *err)
+static bool is_same_generation(const struct recovery *v)
 {
+	return v->old && v->old->generation == v->generation && strcmp(v->old->queue, v->journal->queue) == 0;
+}
+
+/* The ids that `counts` knows were given, too. */
+static uint64_t counted_ids(const struct journal *j)
+{
+	cleanup_(freep) unsigned char *counts = NULL;
+	size_t size = 0;
+	if (tally_read(j->counts_fd, &counts, &size) < 0)
+		return 1;
+	while (size > 1 && !counts[size - 1])
+		size--;
+	return size;
+}
+
+static void set_counters(struct recovery *v)
+{
+	struct journal *j = v->journal;
+	const struct journal_counters *c = v->old;
+	uint64_t now = (uint64_t)date_now_ms() * 1000;
+	bool same = is_same_generation(v), rebooted = same && journal_counters_rebooted(c, &j->here);
+	j->fence = (c && c->fence >= now ? c->fence : now) + 1;
+	j->next_id = v->next_id;
+	if (c && c->next_id > j->next_id && c->next_id <= JOB_MAX_ID)
+		j->next_id = c->next_id;
+	uint64_t counted = c ? 1 : counted_ids(j);
+	if (counted > j->next_id && counted <= JOB_MAX_ID)
+		j->next_id = counted;
+	/* Numbers that are known are not used again, unless a power cut took lines that were not synced. */
+	j->next_n = v->reader.next_n;
+	uint64_t known = !same ? 0 : rebooted ? c->synced_n + 1 : c->next_n;
+	if (known > j->next_n)
+		j->next_n = known;
+	/* After a restart, what can be read is on the disk. */
+	j->synced_n = rebooted ? j->next_n - 1 : same ? c->synced_n : 0;
+	if (j->synced_n >= j->next_n)
+		j->synced_n = j->next_n - 1;
+	memcpy(j->boot, j->here.boot, sizeof(j->boot));
+	memcpy(j->host, j->here.host, sizeof(j->host));
+	j->dirty = true;
+}
+
+/* Lines that a power cut took before they were synced: the numbers are missing for good, and that is permitted. */
+static int write_losses(struct recovery *v, struct text *t)
+{
+	struct journal *j = v->journal;
+	if (!is_same_generation(v) || !journal_counters_rebooted(v->old, &j->here))
+		return 0;
+	for (size_t i = 0; i < v->reader.missing.count; i++) {
+		struct number_range range = v->reader.missing.ranges[i];
+		if (range.first <= v->old->synced_n)
+			range.first = v->old->synced_n + 1;
+		if (range.first <= range.last && !number_set_has(&v->losses, range.first)) {
+			record_write_loss(t, range.first, range.last);
+			int r = number_set_add(&v->losses, range.first, range.last);
+			if (r < 0)
+				return r;
+		}
+	}
+	return text_error(t);
+}
+
+/*
+ * After a restart the counters say that all numbers are on the disk. If another power cut took the losses, the missing
+ * numbers would be holes: so they are synced first, or the counters stay as they were.
+ */
+static void sync_losses(struct recovery *v)
+{
+	struct journal *j = v->journal;
+	j->synced_n = fdatasync(j->fd) == 0 ? j->next_n - 1 : v->old->synced_n;
+}
+
+/* Whether no record is missing but those of permitted losses; -ENOMEM. */
+static int is_complete(const struct recovery *v)
+{
+	struct number_set holes = {0};
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < v->reader.missing.count; i++)
+		r = number_set_add(&holes, v->reader.missing.ranges[i].first, v->reader.missing.ranges[i].last);
+	for (size_t i = 0; r == 0 && i < v->losses.count; i++)
+		r = number_set_remove(&holes, v->losses.ranges[i].first, v->losses.ranges[i].last);
+	bool newest = !v->old || strcmp(v->old->queue, v->journal->queue) != 0 || v->generation >= v->old->generation;
+	if (r == 0)
+		r = newest && holes.count == 0 && v->reader.next_n == v->journal->next_n;
+	number_set_finish(&holes);
+	return r;
+}
+
+/* Counts that are missing, or that a power cut or a crash left behind, are those of the lines. */
+static int write_lines(struct recovery *v, bool is_empty, struct gd_error *err)
+{
+	struct journal *j = v->journal;
 	cleanup_(text_finish) struct text t = {0};
-	record_write_journal(&t, j->next_id);
-	if (text_error(&t))
-		return error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
-	j->created = true;
-	return journal_append(j, t.data, t.length, NULL, err);
+	int r = write_losses(v, &t);
+	bool lost = t.length > 0;
+	int complete = r == 0 ? is_complete(v) : r;
+	if (complete < 0)
+		r = complete;
+	else if (complete)
+		r = tally_write(j->counts_fd, v->counts, v->num_counts);
+	if (r == 0 && is_empty) {
+		record_write_journal(&t, j->queue, j->generation, j->next_id);
+		r = text_error(&t);
+		j->created = true;
+	}
+	if (r < 0)
+		return error_set(err, r, "writing journal '%s': %s", j->path, error_words(r));
+	r = t.length ? journal_append(j, t.data, t.length, NULL, err) : 0;
+	if (r == 0 && lost)
+		sync_losses(v);
+	return r;
+}
+
+static int recover_from_lines(struct recovery *v, off_t size, struct gd_error *err)
+{
+	struct journal *j = v->journal;
+	bool is_empty = j->size == 0, is_new = is_empty && j->fresh;
+	int r = size > 0 ? read_lines(v, err) : 0;
+	if (r == 0)
+		r = identify(v, is_new, err);
+	if (r < 0)
+		return r;
+	set_counters(v);
+	return write_lines(v, is_empty, err);
 }
 
 int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err)
 {
-	bool same_file = c && journal_counters_match(j, c, size);
-	int r = truncate_torn_line(j, size, err);
-	if (r < 0)
-		return r;
-	j->next_id = c && c->next_id ? c->next_id : 1;
-	uint64_t now = (uint64_t)date_now_ms() * 1000;
-	j->fence = (c && c->fence >= now ? c->fence : now) + 1;
-	j->dirty = true;
-	off_t from = same_file && (off_t)c->size <= j->size ? (off_t)c->size : 0;
-	if (from == 0 && c) {
-		/* Another file: its ids count, and no id that was given before is given again. */
-		uint64_t before = j->next_id;
-		j->next_id = 1;
-		r = scan_ids(j, 0, err);
-		j->next_id = j->next_id > before ? j->next_id : before;
-	} else {
-		r = scan_ids(j, from, err);
-	}
-	if (r < 0)
-		return r;
-	return j->size == 0 ? write_header(j, err) : 0;
+	struct recovery v = {.journal = j, .old = c, .next_id = 1, .reader = {.fd = -1, .next_n = 1}};
+	if (j->original)
+		return convert_original(j, c, err);
+	bool known = c && (uint64_t)j->dev == c->dev && (uint64_t)j->ino == c->ino;
+	int r = check_queue(j, c, err);
+	if (r == 0)
+		r = repair_end(j, size, known ? (off_t)c->size : 0, err);
+	if (r == 0)
+		r = recover_from_lines(&v, size, err);
+	free(v.counts);
+	number_set_finish(&v.losses);
+	journal_reader_finish(&v.reader);
+	return r;
 }

@@ -15,12 +15,13 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_put.h"
-#include "queue/journal/environment.h"
+#include "queue/journal/content_store.h"
+#include "queue/journal/draft.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/journal_private.h"
 #include "queue/journal/record.h"
 #include "queue/journal/trust.h"
 
-#define DRAFT         "prune.draft"
 #define FLUSH_BYTES   ((size_t)1 << 20)
 #define SEEN_PER_LINE 1000
 
@@ -28,9 +29,10 @@ struct pruning {
 	struct journal *journal;
 	struct follow follow;
 	bool *drop; /* by position in follow.jobs */
-	uint64_t legacy_id;
-	struct text kept, dropped;
-	int draft_fd, archive_fd;
+	struct journal_reader reader;
+	struct draft draft;
+	struct text dropped;
+	int archive_fd;
 	off_t archive_size; /* before */
 };
 
@@ -42,9 +44,8 @@ static uint64_t choose(struct pruning *p, int64_t before_ms)
 	for (size_t i = 0; i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
-		/* The hook that the next runner is to run must find its job. */
-		bool hook = job->hook_due && job->wish->on_finish;
-		p->drop[i] = job_is_final(job) && end <= before_ms && !hook;
+		/* A hook that is still to be run must find its job. */
+		p->drop[i] = job_is_final(job) && end <= before_ms && !job->hooks_due;
 	}
 	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
 	for (size_t i = js->count; i-- > 0;)
@@ -67,46 +68,30 @@ static bool is_dropped(const struct pruning *p, uint64_t id)
 
 /* ---- Lines -------------------------------------------------------------------------- */
 
-static int flush(struct text *t, int fd, size_t above)
+static int flush_dropped(struct pruning *p, size_t above)
 {
-	if (t->length <= above)
+	if (text_error(&p->dropped))
+		return text_error(&p->dropped);
+	if (p->dropped.length <= above)
 		return 0;
-	int r = text_error(t) ? text_error(t) : file_write_all(fd, t->data, t->length);
-	text_clear(t);
+	int r = file_write_all(p->archive_fd, p->dropped.data, p->dropped.length);
+	text_clear(&p->dropped);
 	return r;
 }
 
-/* In our own words, for its id was only its place in the file. */
-static void write_legacy(struct text *t, const struct job *job)
+/* As it stands in the file, with its seal. */
+static int archive_line(struct pruning *p, const char *line, size_t size)
 {
-	const struct job_attempt *a = job->attempts;
-	struct job_spec spec = {.command = job->command,
-		.command_size = job->command_size,
-		.num_gpus = -1,
-		.mem_mb = -1,
-		.min_free_mem_mb = -1,
-		.timeout_ms = -1,
-		.retries = -1};
-	record_write_add(t, job->id, job->submit_ms, &spec);
-	if (!a)
-		return;
-	record_write_start(t, &(struct attempt_start){.id = job->id,
-				      .attempt = a->attempt,
-				      .time_ms = a->start_ms,
-				      .pid = a->pid,
-				      .keeper = "",
-				      .log = a->log,
-				      .gpus = a->gpus,
-				      .num_gpus = a->num_gpus});
-	record_write_end(t, &(struct attempt_end){.id = job->id,
-				    .attempt = a->attempt,
-				    .time_ms = a->end_ms ? a->end_ms : a->start_ms,
-				    .state = (enum job_state)a->state,
-				    .exit_code = a->exit_code,
-				    .signal = a->signal,
-				    .reason = a->reason,
-				    .duration_ms = a->duration_ms,
-				    .peak_mem_mb = a->peak_mem_mb});
+	const struct journal_reader *r = &p->reader;
+	bool sealed = line == r->line && size < r->line_size;
+	/* The reader has put a brace in the place of the seal's comma. */
+	text_append(&p->dropped, r->line, sealed ? size - 1 : r->line_size);
+	if (sealed) {
+		text_append_char(&p->dropped, ',');
+		text_append(&p->dropped, r->line + size, r->line_size - size);
+	}
+	text_append_char(&p->dropped, '\n');
+	return flush_dropped(p, FLUSH_BYTES);
 }
 
 static bool is_needed_keeper(const struct pruning *p, const struct record *r)
@@ -127,27 +112,15 @@ static int sort_line(void *context, uint64_t line_no, const char *line, size_t s
 	struct record r;
 	(void)line_no;
 	bool bad = size == 0 || record_parse(line, size, &r) < 0;
-	if (!bad && r.event == EVENT_JOURNAL)
-		return 0; /* a new one has been written */
-	if (!bad && r.event == EVENT_LEGACY) {
-		struct job *job = jobs_find(&p->follow.jobs, ++p->legacy_id);
-		if (job && !is_dropped(p, job->id))
-			write_legacy(&p->kept, job);
-		if (!job || is_dropped(p, job->id))
-			goto archive;
-	} else if (bad || (r.id && is_dropped(p, r.id)) || (r.event == EVENT_KEEPER && !is_needed_keeper(p, &r))) {
-		goto archive;
-	} else {
-		text_append(&p->kept, line, size + 1); /* with its newline */
-	}
-	if (!bad && r.id > p->legacy_id && r.event == EVENT_ADD)
-		p->legacy_id = r.id;
-	return flush(&p->kept, p->draft_fd, FLUSH_BYTES);
-archive:
-	if (!bad && r.id > p->legacy_id && r.event == EVENT_ADD)
-		p->legacy_id = r.id;
-	text_append(&p->dropped, line, size + 1);
-	return flush(&p->dropped, p->archive_fd, FLUSH_BYTES);
+	/* A new first line has been written, and the numbers that were lost are those of the old file. */
+	if (!bad && (r.event == EVENT_JOURNAL || r.event == EVENT_LOSS))
+		return 0;
+	if (bad || (r.id && is_dropped(p, r.id)) || (r.event == EVENT_KEEPER && !is_needed_keeper(p, &r)))
+		return archive_line(p, line, size);
+	cleanup_(text_finish) struct text kept = {0};
+	text_append(&kept, line, size);
+	text_append_char(&kept, '\n');
+	return text_error(&kept) ? text_error(&kept) : draft_add(&p->draft, kept.data, kept.length);
 }
 
 /* ---- Lines of commands files ------------------------------------------------------------ */
@@ -162,6 +135,7 @@ static int write_seen(struct pruning *p)
 	const struct jobs *js = &p->follow.jobs;
 	const char *file = NULL;
 	size_t in_line = 0;
+	cleanup_(text_finish) struct text t = {0};
 	for (size_t i = 0; i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		if (!p->drop[i] || !job->wish->file || (job->reason && strcmp(job->reason, REASON_NOT_SYNCED) == 0))
@@ -169,19 +143,19 @@ static int write_seen(struct pruning *p)
 		/* Interned: the same file has the same address. */
 		if (job->wish->file != file || in_line == SEEN_PER_LINE) {
 			if (file)
-				end_seen(&p->kept);
+				end_seen(&t);
 			file = job->wish->file;
 			in_line = 0;
-			record_begin_seen(&p->kept, file);
+			record_begin_seen(&t, file);
 		}
 		char hash[HASH_TEXT];
 		hash_format(hash_bytes(job->command, job->command_size), hash);
-		text_append(&p->kept, hash, HASH_TEXT - 1);
+		text_append(&t, hash, HASH_TEXT - 1);
 		in_line++;
 	}
 	if (file)
-		end_seen(&p->kept);
-	return flush(&p->kept, p->draft_fd, 0);
+		end_seen(&t);
+	return text_error(&t) ? text_error(&t) : t.length ? draft_add(&p->draft, t.data, t.length) : 0;
 }
 
 /* ---- All of it ---------------------------------------------------------------------------- */
@@ -217,6 +191,9 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, err);
 	if (r < 0)
 		return r;
+	if (!journal_recognize_archive(p->archive_fd, st.st_size))
+		return error_set(
+			err, -EINVAL, "refusing to change '%s': it is not an archive of gpuq; move it away", path);
 	p->archive_size = st.st_size;
 	/* A line that a crash has cut off must not spoil our first. */
 	if (st.st_size > 0 && pread(p->archive_fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
@@ -235,42 +212,28 @@ static int open_files(struct pruning *p, struct gd_error *err)
 	int r = open_archive(p, archive, &st, err);
 	if (r < 0)
 		return r;
-	/* What a prune that was killed has left. */
-	unlinkat(p->journal->dir_fd, DRAFT, 0);
-	p->draft_fd = openat(p->journal->dir_fd, DRAFT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = p->draft_fd < 0 ? -errno : keep_owner(p->draft_fd, &st);
-	if (r == 0 && fchmod(p->draft_fd, st.st_mode & 07777) < 0)
-		r = -errno;
-	if (r < 0) {
-		unlinkat(p->journal->dir_fd, DRAFT, 0);
-		return error_set(err, r, "pruning '%s': %s", p->journal->path, error_words(r));
-	}
-	return 0;
+	return draft_open(&p->draft, p->journal, err);
 }
 
 static int write_files(struct pruning *p)
 {
-	struct journal_reader r;
-	record_write_journal(&p->kept, p->journal->next_id);
 	int e = write_seen(p);
 	if (e < 0)
 		return e;
-	/* Not by its path: what another user puts there must not become the journal. */
-	e = journal_reader_init_open(&r, p->journal);
+	/* The file that is locked, whatever is at the path. */
+	e = journal_reader_init_open(&p->reader, p->journal);
 	if (e < 0)
 		return e;
-	e = journal_reader_read(&r, sort_line, p);
-	journal_reader_finish(&r);
+	p->reader.sorted = p->follow.reader.sorted;
+	e = journal_reader_read(&p->reader, sort_line, p);
 	if (e == 1)
 		e = -ESTALE; /* another file is at the path */
 	if (e == 0)
-		e = flush(&p->kept, p->draft_fd, 0);
-	if (e == 0)
-		e = flush(&p->dropped, p->archive_fd, 0);
+		e = flush_dropped(p, 0);
 	/* The archive first: what is taken out of the journal must be there. */
-	if (e == 0 && (fsync(p->archive_fd) < 0 || fsync(p->draft_fd) < 0))
+	if (e == 0 && fsync(p->archive_fd) < 0)
 		e = -errno;
-	return e;
+	return e == 0 ? draft_sync(&p->draft) : e;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -296,7 +259,73 @@ static void sweep_environments(struct pruning *p)
 			used[n++] = env;
 	}
 	qsort(used, n, sizeof(*used), compare_names);
-	environment_sweep(p->journal->dir_fd, used, n);
+	content_store_sweep(p->journal->dir_fd, STORE_ENVIRONMENTS, used, n);
+}
+
+static void sweep_scripts(struct pruning *p)
+{
+	const struct jobs *js = &p->follow.jobs;
+	cleanup_(freep) const char **used = calloc(js->count + 1, sizeof(*used));
+	size_t n = 0;
+	for (size_t i = 0; used && i < js->count; i++)
+		if (!p->drop[i] && js->by_id[i]->wish->script)
+			used[n++] = js->by_id[i]->wish->script;
+	if (!used)
+		return;
+	qsort(used, n, sizeof(*used), compare_names);
+	content_store_sweep(p->journal->dir_fd, STORE_SCRIPTS, used, n);
+}
+
+/* In the order of their paths, which are interned: equal ones have the same address. */
+static int compare_trees(const void *a, const void *b)
+{
+	const struct job *x = *(struct job *const *)a, *y = *(struct job *const *)b;
+	if (x->wish->tree != y->wish->tree)
+		return x->wish->tree < y->wish->tree ? -1 : 1;
+	return 0;
+}
+
+/* Worktrees that only pruned jobs have. Without memory they are left lying. */
+static void collect_trees(struct pruning *p, struct prune_result *ret)
+{
+	const struct jobs *js = &p->follow.jobs;
+	cleanup_(freep) const struct job **with = calloc(js->count + 1, sizeof(*with));
+	size_t n = 0;
+	for (size_t i = 0; with && i < js->count; i++)
+		if (js->by_id[i]->wish->tree)
+			with[n++] = js->by_id[i];
+	ret->trees = n ? calloc(n, sizeof(*ret->trees)) : NULL;
+	if (!ret->trees)
+		return;
+	qsort(with, n, sizeof(*with), compare_trees);
+	for (size_t i = 0, next; i < n; i = next) {
+		bool needed = false;
+		for (next = i; next < n && with[next]->wish->tree == with[i]->wish->tree; next++)
+			needed = needed || !is_dropped(p, with[next]->id);
+		if (needed)
+			continue;
+		struct pruned_tree *t = &ret->trees[ret->num_trees];
+		t->path = strdup(with[i]->wish->tree);
+		t->commit = strdup(with[i]->wish->commit ? with[i]->wish->commit : "");
+		ret->num_trees++;
+	}
+}
+
+void prune_result_finish(struct prune_result *r)
+{
+	for (size_t i = 0; i < r->num_trees; i++) {
+		free(r->trees[i].path);
+		free(r->trees[i].commit);
+	}
+	free(r->trees);
+	*r = (struct prune_result){0};
+}
+
+/* What only jobs needed that are no longer there. */
+static void sweep(struct pruning *p)
+{
+	sweep_environments(p);
+	sweep_scripts(p);
 }
 
 static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
@@ -307,13 +336,18 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 	if (p->follow.reader.dev != p->journal->dev || p->follow.reader.ino != p->journal->ino)
 		return error_set(err, -ESTALE, "pruning '%s': it was replaced just now; try again", p->journal->path);
 	const struct jobs *js = &p->follow.jobs;
+	/* The clean copy would hide that records are missing. */
+	if (js->damaged)
+		return error_set(err, -EBADMSG,
+			"pruning '%s': the journal is damaged; see 'gpuq verify' and 'gpuq verify --repair'",
+			p->journal->path);
 	p->drop = calloc(js->count + 1, sizeof(*p->drop));
 	if (!p->drop)
 		return error_set(err, -ENOMEM, "pruning: out of memory");
 	*ret = (struct prune_result){.pruned = choose(p, date_now_ms() - older_ms)};
 	ret->kept = js->count - ret->pruned;
 	if (ret->pruned == 0) {
-		sweep_environments(p);
+		sweep(p);
 		return 0;
 	}
 	r = open_files(p, err);
@@ -321,31 +355,32 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 		return r;
 	r = write_files(p);
 	if (r < 0) {
-		unlinkat(p->journal->dir_fd, DRAFT, 0);
 		bool cut = ftruncate(p->archive_fd, p->archive_size) == 0;
 		return error_set(err, r, "pruning '%s': %s; it is as it was%s", p->journal->path, error_words(r),
 			cut ? "" : ", but its archive is not");
 	}
-	r = journal_replace(p->journal, DRAFT, err);
-	if (r == 0)
-		sweep_environments(p);
+	r = draft_commit(&p->draft, err);
+	if (r == 0) {
+		sweep(p);
+		collect_trees(p, ret);
+	}
 	return r;
 }
 
 int prune(struct journal *j, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
 {
-	struct pruning p = {.journal = j, .draft_fd = -1, .archive_fd = -1, .follow = {.watch_fd = -1, .dir_fd = -1}};
-	p.follow.reader.fd = -1;
+	struct pruning p = {.journal = j, .archive_fd = -1, .follow = {.watch_fd = -1, .dir_fd = -1}};
+	p.follow.reader.fd = p.reader.fd = p.draft.fd = -1;
 	int r = journal_lock(j, err);
 	if (r < 0)
 		return r;
 	r = prune_locked(&p, older_ms, ret, err);
+	draft_close(&p.draft);
 	journal_unlock(j);
+	journal_reader_finish(&p.reader);
 	follow_close(&p.follow);
 	free(p.drop);
-	text_finish(&p.kept);
 	text_finish(&p.dropped);
-	closep(&p.draft_fd);
 	closep(&p.archive_fd);
 	return r;
 }

@@ -12,9 +12,17 @@
 
 #include "queue/journal/journal.h"
 
+/* A worktree of git that was made for jobs, all of which were pruned. */
+struct pruned_tree {
+	char *path, *commit;
+};
+
 struct prune_result {
 	uint64_t pruned, kept;
+	struct pruned_tree *trees;
+	size_t num_trees;
 };
+void prune_result_finish(struct prune_result *r);
 
 /* Jobs that ended at least older_ms ago. */
 int prune(struct journal *j, int64_t older_ms, struct prune_result *ret, struct gd_error *err);

@@ -18,10 +18,10 @@
 #include "base/text.h"
 #include "queue/journal/job.h"
 
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 
 enum event {
-	EVENT_UNKNOWN = 0, /* of a newer version: ignored */
+	EVENT_UNKNOWN = 0, /* of a newer version: ignored, unless it has "must":true */
 	EVENT_JOURNAL,     /* the first line: the version */
 	EVENT_ADD,         /* a job was accepted */
 	EVENT_KEEPER,      /* a keeper began: where it lives */
@@ -33,9 +33,19 @@ enum event {
 	EVENT_RELEASE,
 	EVENT_URGENT,
 	EVENT_RETRY,
-	EVENT_STUCK,  /* an attempt that was killed does not die */
-	EVENT_HOOK,   /* the hook of an end that no keeper wrote is being run */
-	EVENT_SEEN,   /* lines of a commands file whose jobs were pruned */
+	EVENT_STUCK,       /* an attempt that was killed does not die */
+	EVENT_HOOK,        /* the hook of an end is due, is being run, or has been run */
+	EVENT_SEEN,        /* lines of a commands file whose jobs were pruned or edited */
+	EVENT_UNKNOWN_JOB, /* `unknown`: a record of the job was lost, see damage.h */
+	EVENT_LOSS,        /* numbers that a power cut took before they were synced */
+	EVENT_LOST,        /* records of jobs or of seen lines are gone for good, see repair.h */
+	EVENT_INTERRUPTED, /* an attempt ended because its machine or allocation did: it does not count */
+	EVENT_VOID,        /* an attempt was never begun */
+	EVENT_EDIT,        /* the options of a job that has not started have changed */
+	EVENT_PAUSE,       /* with an id: a running job is stopped or goes on; without: nothing is started, or again */
+	EVENT_GRANT,       /* a lease was given GPUs; without effect on its state */
+	EVENT_COORDINATOR, /* of later features, as all that follow: known, and without effect on a job's state */
+	EVENT_PILOT,
 	EVENT_LEGACY, /* a line of the first gpu_dispatch, an object per job */
 };
 
@@ -48,30 +58,52 @@ struct record {
 	int version;
 	int64_t pid;
 	int64_t next_id;         /* of `journal` */
+	int64_t generation;      /* the same */
+	int64_t from, to;        /* of `loss` and `lost` */
+	int64_t records;         /* how many records the job has with this one, modulo 256; -1: as many as were read */
 	int64_t num_gpus;        /* -1: not said */
 	int64_t mem_mb;          /* -1 */
 	int64_t min_free_mem_mb; /* -1 */
 	int64_t timeout_ms;      /* -1 */
-	int64_t retries;         /* -1 */
+	int64_t host_mem_mb;     /* 0: not declared */
+	int64_t cwd_dev;         /* with cwd_ino, which is 0 if it is not known */
+	int64_t cwd_ino;
+	int64_t cpus;    /* 0: not declared */
+	int64_t retries; /* -1 */
 	int64_t priority;
 	int64_t exit_code; /* -1: none */
-	int64_t signal;    /* 0: none */
+	int64_t signal;    /* 0: none; of `add`, the one that is sent before the time limit */
 	int64_t duration_ms;
 	int64_t peak_mem_mb; /* -1 */
+	int64_t try_number;  /* of `hook`; 0: none */
+	int64_t group;       /* 0: none */
+	int64_t array_index; /* -1: none */
+	int64_t begin_ms;    /* 0: at any time */
+	int64_t signal_before_ms;
+	int64_t requeue_on; /* 0: none */
+	bool hook;          /* of `end`: its hook is due */
 	bool held;
+	bool paused; /* of `pause` */
 	bool cwd_own;
+	bool must;           /* a reader that does not know the event, or a member of it, must refuse the journal */
+	bool unknown_member; /* the line has a member that this version does not know */
+	bool exclusive;
 	/* Slices of the line; together, so that they are quickly emptied. */
 	union {
 		struct {
 			struct json_value command, command_b64, name, name_b64, cwd, cwd_b64, env, log, log_b64,
 				log_dir, log_dir_b64;
 			struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot,
-				pidns, by;
-			struct json_value gpus, after, lines, start_time;
+				pidns, by, queue;
+			struct json_value gpus, gpu, after, after_any, tags, script, tree, tree_b64, commit, lines,
+				start_time, allocation;
 		};
-		struct json_value values[26];
+		struct json_value values[35];
 	};
 };
+
+/* "cancel" and so on, as in the journal. */
+const char *record_event_name(enum event event);
 
 /* 0, or -EBADMSG for a bad line. */
 int record_parse(const char *line, size_t size, struct record *ret);
@@ -80,41 +112,78 @@ int record_parse(const char *line, size_t size, struct record *ret);
 struct attempt_start {
 	uint64_t id;
 	uint32_t attempt;
-	int64_t time_ms; /* 0: now */
+	int64_t time_ms; /* 0: now; -1: not known */
 	pid_t pid;
 	const char *keeper;
 	const char *log;
 	const int *gpus;
 	size_t num_gpus;
-	int retries; /* the default of its runner, for a job that does not set them */
+	int retries;           /* the default of its runner, for a job that does not set them */
+	const char *on_finish; /* the same; or NULL */
 };
 
 /* What record_write_end() writes. */
 struct attempt_end {
 	uint64_t id;
 	uint32_t attempt;
-	int64_t time_ms;      /* 0: now */
+	int64_t time_ms;      /* 0: now; -1: not known */
 	enum job_state state; /* completed, failed or cancelled */
 	int exit_code;        /* -1: none */
 	int signal;           /* 0: none */
 	const char *reason;   /* or NULL */
 	int64_t duration_ms;  /* -1: not known */
 	int64_t peak_mem_mb;  /* -1 */
-	bool by_runner;       /* its keeper was gone: its hook has not been run */
+	bool by_runner;       /* its keeper was gone */
+	bool interrupted;     /* the event is `interrupted`, which has no status: the attempt does not count */
+	bool hook_due;
+	const char *on_finish; /* the hook, if neither the job nor its start has one; or NULL */
+};
+
+/* What record_write_hook() writes. */
+struct hook_record {
+	uint64_t id;
+	uint32_t attempt;      /* 0: the job ended without one */
+	unsigned try_number;   /* from 1; 0 without a state: the hook is due */
+	const char *keeper;    /* that runs it; or NULL */
+	const char *on_finish; /* the command, where it is not known from other lines; or NULL */
+	enum job_state state;  /* of a try that is over: completed or failed; otherwise JOB_PENDING */
+	int exit_code;         /* -1: none */
+	int signal;            /* 0: none */
+	const char *reason;    /* or NULL */
 };
 
 /* Each appends one line with its newline. */
 /* next_id: no job that is added later has a lower id. */
-void record_write_journal(struct text *t, uint64_t next_id);
+void record_write_journal(struct text *t, const char *queue, uint64_t generation, uint64_t next_id);
+/* Lines with these numbers were lost before they were synced. */
+void record_write_loss(struct text *t, uint64_t from, uint64_t to);
+/* The `add` of the jobs with these ids was lost; 0: it is not known whether any was. */
+void record_write_lost(struct text *t, uint64_t from, uint64_t to);
 void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct job_spec *spec);
-void record_write_keeper(struct text *t, const char *keeper, pid_t pid, const struct machine *m);
+/* allocation: "" for none */
+void record_write_keeper(
+	struct text *t, const char *keeper, pid_t pid, const struct machine *m, const char *allocation);
 void record_write_start(struct text *t, const struct attempt_start *s);
 void record_write_end(struct text *t, const struct attempt_end *e);
+/* The GPUs of a lease, before its keeper may start it: id, attempt, time_ms, keeper with its pid, gpus. */
+void record_write_grant(struct text *t, const struct attempt_start *s);
 void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt);
-void record_write_fail(struct text *t, uint64_t id, const char *reason);
+/* on_finish: the hook of a job that has none of its own; or NULL */
+void record_write_fail(struct text *t, uint64_t id, const char *reason, const char *on_finish);
+void record_write_hook(struct text *t, const struct hook_record *h);
+/* The job's options have changed to these; its state stays. */
+void record_write_edit(struct text *t, uint64_t id, const struct job_spec *spec);
+/* What was asked for, from which record_write_add() writes the same job. Strings are the job's. */
+void record_spec_of(const struct job *job, struct job_spec *ret);
+/* The job as lines: its `add`, and `start` and `end` of each attempt. */
+void record_write_job(struct text *t, const struct job *job);
 /* A `seen` line up to where the hashes of its lines go; the caller ends it with "}\n". */
 void record_begin_seen(struct text *t, const char *file);
-/* cancel, hold, release, urgent, retry, hook; reason: NULL, or why it is cancelled */
+/* cancel, hold, release, urgent, retry, unknown; reason: NULL, or why */
 void record_write_control(struct text *t, enum event event, uint64_t id, const char *reason);
+/* id 0: the whole queue. */
+void record_write_pause(struct text *t, uint64_t id, bool paused);
+/* The same for a job that is `unknown`; records: how many it has with this one, modulo 256. */
+void record_write_resolution(struct text *t, enum event event, uint64_t id, unsigned records);
 
 #endif

@@ -22,13 +22,35 @@ const char *const record_event_names[RECORD_NUM_EVENT_NAMES] = {
 	[EVENT_STUCK] = "stuck",
 	[EVENT_HOOK] = "hook",
 	[EVENT_SEEN] = "seen",
+	[EVENT_UNKNOWN_JOB] = "unknown",
+	[EVENT_LOSS] = "loss",
+	[EVENT_LOST] = "lost",
+	[EVENT_INTERRUPTED] = "interrupted",
+	[EVENT_VOID] = "void",
+	[EVENT_GRANT] = "grant",
+	[EVENT_PAUSE] = "pause",
+	[EVENT_EDIT] = "edit",
+	[EVENT_COORDINATOR] = "coordinator",
+	[EVENT_PILOT] = "pilot",
 };
+
+const char *record_event_name(enum event event)
+{
+	return event < RECORD_NUM_EVENT_NAMES ? record_event_names[event] : "";
+}
 
 static enum event event_parse(const struct json_value *v)
 {
+	/* The last event whose name had this length and this first letter: mostly it comes again. */
+	static unsigned char learned[32];
+	unsigned char *guess = &learned[(v->size * 8 + (unsigned char)v->data[0]) % sizeof(learned)];
+	if (*guess && json_is(v, record_event_names[*guess]))
+		return *guess;
 	for (size_t i = 1; i < RECORD_NUM_EVENT_NAMES; i++)
-		if (record_event_names[i][0] == v->data[0] && json_is(v, record_event_names[i]))
+		if (record_event_names[i][0] == v->data[0] && json_is(v, record_event_names[i])) {
+			*guess = (unsigned char)i;
 			return (enum event)i;
+		}
 	return EVENT_UNKNOWN;
 }
 
@@ -61,50 +83,77 @@ struct member {
 static const struct member members[] = {
 	MEMBER("id", INT, id),
 	MEMBER("by", STRING, by),
+	MEMBER("to", INT, to),
 	MEMBER("pid", INT, pid),
+	MEMBER("try", INT, try_number),
 	MEMBER("cwd", STRING, cwd),
 	MEMBER("env", STRING, env),
 	MEMBER("log", STRING, log),
+	MEMBER("gpu", STRING, gpu),
 	MEMBER("time", TIME, time_ms),
 	MEMBER("gpus", ARRAY, gpus),
 	MEMBER("name", STRING, name),
 	MEMBER("file", STRING, file),
 	MEMBER("host", STRING, host),
+	MEMBER("hook", BOOL, hook),
 	MEMBER("boot", STRING, boot),
 	MEMBER("held", BOOL, held),
+	MEMBER("must", BOOL, must),
+	MEMBER("from", INT, from),
+	MEMBER("cpus", INT, cpus),
+	MEMBER("tags", ARRAY, tags),
+	MEMBER("tree", STRING, tree),
 	MEMBER("event", EVENT, event),
 	MEMBER("after", ARRAY, after),
+	MEMBER("queue", STRING, queue),
+	MEMBER("group", INT, group),
+	MEMBER("begin", TIME, begin_ms),
 	MEMBER("pidns", STRING, pidns),
 	MEMBER("lines", STRING, lines),
 	MEMBER("status", STRING, status),
 	MEMBER("keeper", STRING, keeper),
 	MEMBER("mem_mb", INT, mem_mb),
 	MEMBER("reason", STRING, reason),
+	MEMBER("script", STRING, script),
+	MEMBER("commit", STRING, commit),
 	MEMBER("signal", INT, signal),
 	MEMBER("gpu_id", GPU, gpus),
+	MEMBER("paused", BOOL, paused),
 	MEMBER("command", STRING, command),
 	MEMBER("attempt", INT, attempt),
 	MEMBER("timeout", SECONDS, timeout_ms),
 	MEMBER("retries", INT, retries),
+	MEMBER("records", INT, records),
 	MEMBER("log_dir", STRING, log_dir),
 	MEMBER("version", INT, version),
 	MEMBER("next_id", INT, next_id),
 	MEMBER("cwd_own", BOOL, cwd_own),
+	MEMBER("cwd_dev", INT, cwd_dev),
+	MEMBER("cwd_ino", INT, cwd_ino),
 	MEMBER("cwd_b64", STRING, cwd_b64),
 	MEMBER("log_b64", STRING, log_b64),
 	MEMBER("duration", SECONDS, duration_ms),
 	MEMBER("num_gpus", INT, num_gpus),
 	MEMBER("priority", INT, priority),
 	MEMBER("name_b64", STRING, name_b64),
+	MEMBER("tree_b64", STRING, tree_b64),
 	MEMBER("file_b64", STRING, file_b64),
 	MEMBER("log_file", STRING, log),
 	MEMBER("exit_code", INT, exit_code),
 	MEMBER("on_finish", STRING, on_finish),
+	MEMBER("exclusive", BOOL, exclusive),
+	MEMBER("after_any", ARRAY, after_any),
+	MEMBER("generation", INT, generation),
 	MEMBER("start_time", ANY, start_time),
+	MEMBER("allocation", STRING, allocation),
+	MEMBER("requeue_on", INT, requeue_on),
 	MEMBER("peak_mem_mb", INT, peak_mem_mb),
+	MEMBER("host_mem_mb", INT, host_mem_mb),
+	MEMBER("array_index", INT, array_index),
 	MEMBER("command_b64", STRING, command_b64),
 	MEMBER("log_dir_b64", STRING, log_dir_b64),
 	MEMBER("on_finish_b64", STRING, on_finish_b64),
+	MEMBER("signal_before", SECONDS, signal_before_ms),
 	MEMBER("min_free_mem_mb", INT, min_free_mem_mb),
 };
 
@@ -119,17 +168,18 @@ static void index_members(unsigned char first[MAX_KEY + 2])
 			first[size]++;
 }
 
-static const struct member *member_find(const struct json_value *key)
+/* Its index, or NUM_MEMBERS. */
+static size_t member_find(const struct json_value *key)
 {
 	static unsigned char first[MAX_KEY + 2];
 	if (!first[MAX_KEY + 1])
 		index_members(first);
 	if (key->size > MAX_KEY || key->escaped)
-		return NULL;
+		return NUM_MEMBERS;
 	for (size_t i = first[key->size]; i < first[key->size + 1]; i++)
 		if (members[i].key[0] == key->data[0] && memcmp(members[i].key, key->data, key->size) == 0)
-			return &members[i];
-	return NULL;
+			return i;
+	return NUM_MEMBERS;
 }
 
 static void *field_of(struct record *r, const struct member *m)
@@ -138,26 +188,28 @@ static void *field_of(struct record *r, const struct member *m)
 }
 
 /*
- * The next member, and what it is; NULL: none of ours. Lines of one kind are all alike: the key that came after *m the
- * last time mostly comes again. Then a slice is read into its own place in the record, for *ret_value to point to.
+ * The next member: its index in *m, or NUM_MEMBERS if it is none of ours. Lines of one kind are all alike: the key that
+ * came after *m the last time mostly comes again. Then a slice is read into its own place in the record, for *ret_value
+ * to point to.
  */
-static int next_member(struct json_cursor *c, struct record *r, const struct member **m, struct json_value *spare,
-	struct json_value **ret_value)
+static inline int next_member(
+	struct json_cursor *c, struct record *r, size_t *m, struct json_value *spare, struct json_value **ret_value)
 {
 	static unsigned char learned[EVENT_LEGACY + 1][NUM_MEMBERS + 1];
-	unsigned char *guess = &learned[r->event][*m ? (size_t)(*m - members) : NUM_MEMBERS];
+	unsigned char *guess = &learned[r->event][*m];
+	const struct member *likely = &members[*guess];
 	struct json_value key;
 	*ret_value = spare;
-	if (json_skip_key(c, members[*guess].quoted, members[*guess].size + 3u)) {
-		*m = &members[*guess];
-		if ((*m)->kind == MEMBER_STRING || (*m)->kind == MEMBER_ARRAY)
-			*ret_value = field_of(r, *m);
+	if (json_skip_key(c, likely->quoted, likely->size + 3u)) {
+		*m = *guess;
+		if (likely->kind == MEMBER_STRING || likely->kind == MEMBER_ARRAY)
+			*ret_value = field_of(r, likely);
 		return json_member_value(c, *ret_value) < 0 ? -EBADMSG : 1;
 	}
 	int more = json_next_member(c, &key, spare);
-	*m = more > 0 ? member_find(&key) : NULL;
-	if (*m)
-		*guess = (unsigned char)(*m - members);
+	*m = more > 0 ? member_find(&key) : NUM_MEMBERS;
+	if (*m < NUM_MEMBERS)
+		*guess = (unsigned char)*m;
 	return more;
 }
 
@@ -224,7 +276,10 @@ static int read_int(struct record *r, const struct member *m, const struct json_
 		memcpy(field, &small, sizeof(small));
 		return 0;
 	}
-	if (m->offset == offsetof(struct record, id) && (n <= 0 || n > INT64_MAX / 2))
+	if (m->offset == offsetof(struct record, id) && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
+		return -EBADMSG;
+	/* One that is out of range would leave no id for the next job. */
+	if (m->offset == offsetof(struct record, next_id) && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
 		return -EBADMSG;
 	memcpy(field, &n, sizeof(n));
 	return 0;
@@ -292,19 +347,24 @@ static int record_check(struct record *r, bool has_event)
 	}
 	switch (r->event) {
 	case EVENT_ADD:
+	case EVENT_EDIT:
 		return r->id && r->command.type ? 0 : -EBADMSG;
 	case EVENT_KEEPER:
 		return r->keeper.type ? 0 : -EBADMSG;
 	case EVENT_UNKNOWN:
 	case EVENT_JOURNAL:
 	case EVENT_SEEN:
+	case EVENT_LOSS:
+	case EVENT_LOST:
+	case EVENT_PAUSE:
+	case EVENT_COORDINATOR:
+	case EVENT_PILOT:
 		return 0;
 	default:
 		return r->id ? 0 : -EBADMSG;
 	}
 }
 
-/* 300,000 times for 100,000 jobs: only what is looked at. */
 static void record_clear(struct record *r)
 {
 	static const struct record nothing = {.attempt = 1,
@@ -315,11 +375,12 @@ static void record_clear(struct record *r)
 		.retries = -1,
 		.exit_code = -1,
 		.peak_mem_mb = -1,
+		.records = -1,
+		.array_index = -1,
 		.duration_ms = -1};
 	_Static_assert(sizeof(r->values) == sizeof(*r) - offsetof(struct record, values), "all slices are among them");
 	memcpy(r, &nothing, offsetof(struct record, values));
-	for (size_t i = 0; i < sizeof(r->values) / sizeof(r->values[0]); i++)
-		r->values[i].type = 0;
+	memset(r->values, 0, sizeof(r->values));
 }
 
 int record_parse(const char *line, size_t size, struct record *ret)
@@ -332,13 +393,15 @@ int record_parse(const char *line, size_t size, struct record *ret)
 	if (json_begin(&c, line, size) < 0)
 		return -EBADMSG;
 	int more;
-	const struct member *m = NULL;
+	size_t m = NUM_MEMBERS;
 	while ((more = next_member(&c, r, &m, &spare, &value)) > 0) {
-		if (!m)
+		if (m == NUM_MEMBERS) {
+			r->unknown_member = true;
 			continue;
-		if (m->kind == MEMBER_EVENT)
+		}
+		if (members[m].kind == MEMBER_EVENT)
 			has_event = true;
-		if (read_member(r, m, value) < 0)
+		if (read_member(r, &members[m], value) < 0)
 			return -EBADMSG;
 	}
 	if (more < 0 || json_end(&c) < 0)

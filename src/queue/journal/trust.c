@@ -19,6 +19,17 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 		path, objection);
 }
 
+int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	int r = trust_check_way(dir_fd, &why);
+	if (r == 0)
+		return 0;
+	return error_set(err, r,
+		"refusing to use '%s': %s, who could make this account run anything; name a file in a directory of your own with --jobs-file, change the permissions, or use --trust if you trust these people",
+		path, why.message);
+}
+
 int trust_check(int fd, const char *path, struct gd_error *err)
 {
 	const char *objection = trust_objection(fd);
@@ -40,22 +51,20 @@ static int open_named(const char *path, int *ret_fd)
  */
 static int check_above(const char *path, struct gd_error *err)
 {
-	struct stat st;
 	const char *slash = strrchr(path, '/');
 	cleanup_(freep) char *above = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 	if (!above)
 		return -ENOMEM;
 	cleanup_(closep) int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0)
 		return -errno;
-	if ((st.st_mode & S_ISVTX) && (st.st_uid == 0 || st.st_uid == geteuid()))
+	struct gd_error why = {0};
+	int r = trust_check_way(fd, &why);
+	if (r == 0)
 		return 0;
-	const char *objection = trust_objection(fd);
-	if (!objection)
-		return 0;
-	return error_set(err, -EPERM,
-		"refusing to use '%s': its directory %s, who could make this account run anything; name the file on the command line, or use --trust if you accept that",
-		path, objection);
+	return error_set(err, r,
+		"refusing to use '%s': %s, who could make this account run anything; name the file on the command line, or use --trust if you trust these people",
+		path, why.message);
 }
 
 int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)

@@ -3,8 +3,8 @@
  * Which files of other users a queue uses: none whose content is executed, unless the user says so.
  *
  * A file that the user named on the command line is the user's own choice. A file that is used because it lies there
- * (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written. Of the
- * former, no other user can have given it its name either.
+ * (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written. No
+ * other user can have given it its name either: nobody else can rename files in its directory, or a directory above it.
  */
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
@@ -30,6 +30,12 @@ int trust_check(int fd, const char *path, struct gd_error *err);
 
 /* Returns -EPERM and says: refusing to use 'path': it belongs to another user; what to do. */
 int trust_refuse(const char *path, const char *objection, struct gd_error *err);
+
+/*
+ * 0 if no other user can put another file in the place of one in the directory dir_fd, which is that of the journal
+ * `path`. Otherwise -EPERM: err says which directory other users can change, who they are, and what to do.
+ */
+int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err);
 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +15,16 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/cpu_list.h"
+#include "base/date.h"
 #include "base/file.h"
 #include "base/trust.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/record.h"
+#include "queue/journal/seal.h"
+#include "queue/keeper/allocation.h"
+
+extern char **environ;
 
 /* The kernel takes arguments below 32 pages. */
 #define LONGEST_ARGUMENT ((size_t)128 * 1024 - 1)
@@ -40,7 +47,8 @@ static const char *next_string(const char **p, const char *end)
 
 int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload)
 {
-	*a = (struct attempt){.order = *order, .payload = payload, .script_fd = -1, .log = ATTEMPT_LOG_NONE};
+	*a = (struct attempt){
+		.order = *order, .payload = payload, .script_fd = -1, .cwd_fd = -1, .log = ATTEMPT_LOG_NONE};
 	const char *p = payload, *end = payload + order->size;
 	const char **strings[] = {
 		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
@@ -68,11 +76,12 @@ void attempt_finish(struct attempt *a)
 	attempt_log_close(&a->log);
 	closep(&a->script_fd);
 	free(a->envp);
-	free(a->env_block);
 	free(a->cookie);
+	text_finish(&a->start);
+	text_finish(&a->sealed);
 	for (size_t i = 0; i < sizeof(a->own_env) / sizeof(a->own_env[0]); i++)
 		free(a->own_env[i]);
-	*a = (struct attempt){.script_fd = -1, .log = ATTEMPT_LOG_NONE};
+	*a = (struct attempt){.script_fd = -1, .cwd_fd = -1, .log = ATTEMPT_LOG_NONE};
 }
 
 /* ---- Environment ------------------------------------------------------------------ */
@@ -95,14 +104,48 @@ static size_t env_change(char **envp, size_t n, const char *change)
 	return kept;
 }
 
-static int build_environment(struct attempt *a, const struct journal *j, const char *keeper)
+void attempt_set_variable(struct attempt *a, const char *variable)
 {
-	size_t size = 0, n = 0;
-	int r = *a->env ? environment_load(j->dir_fd, a->env, &a->env_block, &size) : 0;
+	size_t n = 0;
+	while (a->envp[n])
+		n++;
+	n = env_change(a->envp, n, variable);
+	a->envp[n] = NULL;
+}
+
+/* Into the cache, whose memory the entries of envp are. */
+static int load_environment(const struct attempt *a, const struct journal *j, struct attempt_cache *cache)
+{
+	if (cache->env && strcmp(cache->env, a->env) == 0)
+		return 0;
+	char *block = NULL, *name = strdup(a->env);
+	size_t size = 0;
+	int r = !name ? -ENOMEM : *a->env ? environment_load(j->dir_fd, a->env, &block, &size) : 0;
+	if (r < 0) {
+		free(name);
+		return r;
+	}
+	free(cache->env);
+	free(cache->env_block);
+	cache->env = name;
+	cache->env_block = block;
+	cache->env_size = size;
+	return 0;
+}
+
+static int build_environment(
+	struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
+{
+	size_t n = 0;
+	int r = a->front ? 0 : load_environment(a, j, cache);
 	if (r < 0)
 		return r;
+	char *block = a->front ? NULL : cache->env_block;
+	size_t size = a->front ? 0 : cache->env_size;
 	for (size_t i = 0; i < size; i++)
-		n += a->env_block[i] == '\0';
+		n += block[i] == '\0';
+	for (char **entry = environ; *entry; entry++)
+		n += a->front || allocation_is_variable(*entry);
 	a->envp = calloc(n + a->order.num_env + 8, sizeof(*a->envp));
 	cleanup_(text_finish) struct text cookie = {0};
 	attempt_cookie(&cookie, keeper, a->order.id, a->order.attempt);
@@ -112,8 +155,13 @@ static int build_environment(struct attempt *a, const struct journal *j, const c
 		asprintf(&a->own_env[1], "GPUQ_ATTEMPT=%u", a->order.attempt) < 0)
 		return -ENOMEM;
 	n = 0;
-	for (char *p = a->env_block; p && p < a->env_block + size; p += strlen(p) + 1)
-		a->envp[n++] = p;
+	for (char *p = block; p && p < block + size; p += strlen(p) + 1)
+		if (!allocation_is_variable(p))
+			a->envp[n++] = p;
+	/* The command of a lease has the environment of `gpuq exec`, of which this process is a part. */
+	for (char **entry = environ; *entry; entry++)
+		if (a->front || allocation_is_variable(*entry))
+			a->envp[n++] = *entry;
 	for (uint32_t i = 0; i < a->order.num_env; i++)
 		n = env_change(a->envp, n, a->env_changes[i]);
 	n = env_change(a->envp, n, a->own_env[0]);
@@ -137,36 +185,68 @@ static int write_script(struct attempt *a)
 	return file_write_all(a->script_fd, a->command, size);
 }
 
-int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper)
+int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
-	return build_environment(a, j, keeper);
+	return build_environment(a, j, keeper, cache);
 }
 
-static int open_log(struct attempt *a)
+static int open_log(struct attempt *a, struct attempt_cache *cache)
 {
 	int r = attempt_log_open(&a->log,
 		&(struct attempt_log_options){.directory = a->log_dir,
 			.accepted = a->order.log_accepted,
 			.access = (enum log_access)a->order.log_access,
-			.max_bytes = a->order.max_log_bytes},
+			.max_bytes = a->order.max_log_bytes,
+			.known = &cache->logs},
 		a->order.id);
 	if (r == -ENOTUNIQ)
 		a->missing = ATTEMPT_LOG_DIRECTORY;
 	return r == -ENOTUNIQ ? -EPERM : r;
 }
 
-int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper)
+/*
+ * Whether it is the directory in which the job was added. Device numbers of network file systems can change when they
+ * are mounted again. Another directory of the same number can have been put in place from the same file system only,
+ * in which there is no other one, or if it is the root of a file system (Btrfs has many that can be renamed).
+ */
+static bool is_same_directory(int fd, const struct keeper_order *o)
+{
+	struct stat st, above;
+	if (o->cwd_ino == 0)
+		return true; /* an older version added the job */
+	if (fstat(fd, &st) < 0 || st.st_ino != o->cwd_ino)
+		return false;
+	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
+}
+
+/* Only a directory that must be the user's own costs a walk. What is wrong with it is found later, by the job's
+ * process. */
+static void find_cwd(struct attempt *a, struct attempt_cache *cache)
+{
+	cleanup_(closep) int fd = -1;
+	if (!*a->cwd || !a->order.cwd_own)
+		return;
+	if (known_directory_find(&cache->cwd, a->cwd) < 0 && trust_open_directory(a->cwd, false, &fd, NULL) == 0)
+		known_directory_keep(&cache->cwd, a->cwd, fd);
+	int known = known_directory_find(&cache->cwd, a->cwd);
+	a->cwd_fd = known >= 0 && !trust_objection(known) && is_same_directory(known, &a->order) ? known : -1;
+}
+
+int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
 	a->missing = ATTEMPT_ENVIRONMENT;
-	int r = build_environment(a, j, keeper);
+	int r = build_environment(a, j, keeper, cache);
+	if (a->front)
+		return r;
 	if (r == 0) {
 		a->missing = ATTEMPT_SCRIPT;
 		r = write_script(a);
 	}
 	if (r == 0) {
 		a->missing = ATTEMPT_LOG;
-		r = open_log(a);
+		r = open_log(a, cache);
 	}
+	find_cwd(a, cache);
 	return r;
 }
 
@@ -174,33 +254,41 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 
 void attempt_reset_signals(void)
 {
-	/* All others are as the nursery left them, and it left them at their defaults. */
-	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE};
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		sigaction(ignored[i], &dfl, NULL);
+	/* Dispositions are the defaults already: the nursery has blocked signals, not ignored them. */
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static int append_start(const struct attempt *a, struct journal *j, const char *keeper)
+void attempt_write_start(const struct attempt *a, const char *keeper, pid_t pid, int64_t time_ms, struct text *t)
 {
-	cleanup_(text_finish) struct text t = {0};
-	record_write_start(&t, &(struct attempt_start){.id = a->order.id,
-				       .attempt = a->order.attempt,
-				       .pid = getpid(),
-				       .keeper = keeper,
-				       .log = a->log.path,
-				       .gpus = a->gpus,
-				       .num_gpus = a->order.num_gpus,
-				       .retries = (int)a->order.retries});
-	if (text_error(&t))
+	record_write_start(t, &(struct attempt_start){.id = a->order.id,
+				      .attempt = a->order.attempt,
+				      .time_ms = time_ms,
+				      .pid = pid,
+				      .keeper = keeper,
+				      .log = a->log.path,
+				      .gpus = a->gpus,
+				      .num_gpus = a->order.num_gpus,
+				      .retries = (int)a->order.retries,
+				      .on_finish = *a->on_finish && !a->order.hook_own ? a->on_finish : NULL});
+}
+
+/*
+ * j is a copy of the keeper's: what this process opens again, after a prune, is not open there. Allocates no memory
+ * (reserve_start()), unless the journal must be opened or recovered first.
+ */
+static int append_start(struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page)
+{
+	page->start_ms = date_now_ms();
+	text_clear(&a->start);
+	attempt_write_start(a, keeper, getpid(), page->start_ms, &a->start);
+	if (text_error(&a->start))
 		return -ENOMEM;
 	int r = journal_lock(j, NULL);
 	if (r < 0)
 		return r;
-	r = j->fence == a->order.fence ? journal_append(j, t.data, t.length, NULL, NULL) : -ESTALE;
+	r = j->fence == a->order.fence ? journal_append_in(j, a->start.data, a->start.length, &a->sealed) : -ESTALE;
 	journal_unlock(j);
 	return r;
 }
@@ -239,6 +327,18 @@ static void exec_script(const struct attempt *a)
 		execle("/bin/sh", "sh", name, (char *)NULL, a->envp);
 }
 
+/* The variable tells the job, too. CPUs that are offline by now do not keep it from running. */
+static void enter_cpus(const struct attempt *a)
+{
+	static const char name[] = KEEPER_CPUS "=";
+	for (uint32_t i = 0; i < a->order.num_env; i++) {
+		struct cpu_list cpus = {0};
+		if (strncmp(a->env_changes[i], name, sizeof(name) - 1) == 0 &&
+			cpu_list_parse(a->env_changes[i] + sizeof(name) - 1, &cpus) == 0)
+			(void)cpu_list_set_affinity(&cpus);
+	}
+}
+
 /* The directory that is checked is the one that is entered: both go by its descriptor. */
 int attempt_enter_directory(const struct attempt *a)
 {
@@ -246,9 +346,16 @@ int attempt_enter_directory(const struct attempt *a)
 	cleanup_(closep) int fd = -1;
 	if (!*a->cwd)
 		return 0;
+	if (a->cwd_fd >= 0 && fchdir(a->cwd_fd) == 0)
+		return 0;
 	if (!a->order.cwd_own)
 		return chdir(a->cwd) < 0 ? -errno : 0;
 	int r = trust_open_directory(a->cwd, false, &fd, &err);
+	/* The user can put another directory in place, if nobody else can. */
+	if (r == 0 && !is_same_directory(fd, &a->order)) {
+		close_fd(&fd);
+		r = trust_open_directory(a->cwd, true, &fd, &err);
+	}
 	if (r == -EPERM || (r >= 0 && trust_objection(fd)))
 		return -ENOTUNIQ;
 	if (r < 0)
@@ -256,29 +363,91 @@ int attempt_enter_directory(const struct attempt *a)
 	return fchdir(fd) < 0 ? -errno : 0;
 }
 
-_Noreturn void attempt_exec(
-	const struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page, pid_t parent)
+/* Standard input is /dev/null already. */
+static int enter_session(const struct attempt *a)
 {
-	/* From here on this process ends with its keeper; if that is gone already, nobody would tell us. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		leave(page, ATTEMPT_REFUSED, -ECANCELED);
 	setsid();
+	return dup2(a->log.fd, STDOUT_FILENO) < 0 || dup2(a->log.fd, STDERR_FILENO) < 0 ? -errno : 0;
+}
+
+/*
+ * The command belongs to the job that the shell sees: Ctrl-C, Ctrl-Z and the size of the terminal reach both. If that
+ * group is gone, so is `gpuq exec`, and the keeper is about to end the command.
+ */
+static int enter_front(const struct attempt *a)
+{
+	(void)setpgid(0, a->front->group);
+	return 0;
+}
+
+/* Does not return if it succeeds. */
+static void execute(const struct attempt *a)
+{
+	if (a->front) {
+		sigprocmask(SIG_SETMASK, &a->front->mask, NULL);
+		execvpe(a->front->argv[0], a->front->argv, a->envp);
+		return;
+	}
 	attempt_reset_signals();
-	/* Standard input is /dev/null already. */
-	if (dup2(a->log.fd, STDOUT_FILENO) < 0 || dup2(a->log.fd, STDERR_FILENO) < 0)
-		leave(page, ATTEMPT_REFUSED, -errno);
-	int r = append_start(a, j, keeper);
-	if (r < 0)
-		leave(page, ATTEMPT_REFUSED, r);
-	page->stage = ATTEMPT_STARTED;
-	r = attempt_enter_directory(a);
-	if (r < 0)
-		leave(page, ATTEMPT_NO_DIRECTORY, r);
-	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
 	if (a->script_fd >= 0)
 		exec_script(a);
 	else
 		execle("/bin/sh", "sh", "-c", a->command, (char *)NULL, a->envp);
+}
+
+_Noreturn static void become_job(
+	struct attempt *a, const struct journal *journal, const char *keeper, struct attempt_page *page, pid_t parent)
+{
+	struct journal j = *journal;
+	/* From here on this process ends with its keeper; if that is gone already, nobody would tell us. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		leave(page, ATTEMPT_REFUSED, -ECANCELED);
+	int r = a->front ? enter_front(a) : enter_session(a);
+	if (r == 0)
+		r = append_start(a, &j, keeper, page);
+	if (r < 0)
+		leave(page, ATTEMPT_REFUSED, r);
+	page->stage = ATTEMPT_STARTED;
+	r = a->front ? 0 : attempt_enter_directory(a);
+	if (r < 0)
+		leave(page, ATTEMPT_NO_DIRECTORY, r);
+	enter_cpus(a);
+	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
+	/* Not before: a signal that ends this process in the middle of an allocation would damage the keeper's memory.
+	 */
+	execute(a);
 	leave(page, ATTEMPT_NO_EXEC, -errno);
+}
+
+/*
+ * Room for the longest line `start`, plain and sealed. The job's process shares our memory, and is not to allocate any:
+ * if it were killed meanwhile, our heap would be damaged.
+ */
+static int reserve_start(struct attempt *a, const char *keeper)
+{
+	text_clear(&a->start);
+	text_clear(&a->sealed);
+	attempt_write_start(a, keeper, INT_MAX, date_now_ms(), &a->start);
+	if (text_error(&a->start))
+		return text_error(&a->start);
+	seal_append(&a->sealed, a->start.data, a->start.length, UINT64_MAX);
+	return text_error(&a->sealed);
+}
+
+pid_t attempt_start(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_page *page)
+{
+	pid_t parent = getpid();
+	int r = reserve_start(a, keeper);
+	if (r < 0)
+		return r;
+	*page = (struct attempt_page){0};
+	/*
+	 * Not fork(): copying and dropping our page tables would cost more than all the rest of a start. Until it
+	 * executes, the new process has our memory, and we wait.
+	 */
+	pid_t pid = vfork();
+	if (pid == 0)
+		become_job(a, j, keeper, page, parent);
+	return pid < 0 ? -errno : pid;
 }

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/trust.h"
+#include "queue/keeper/known_directory.h"
 
 #define TRIM_MS 250
 /* Holes consist of whole blocks, and each one costs a call and an extent. */
@@ -79,6 +80,11 @@ static bool is_blocked_by_others(const char *path)
 static int open_directory(const struct attempt_log_options *o, int *ret)
 {
 	cleanup_(closep) int fd = -1;
+	int known = known_directory_find(o->known, o->directory);
+	if (known >= 0 && (o->accepted || !trust_objection(known))) {
+		*ret = fcntl(known, F_DUPFD_CLOEXEC, 3);
+		return *ret < 0 ? -errno : 0;
+	}
 	int r = open_existing(o, &fd);
 	if (r == -ENOENT) {
 		r = make_directory(o->directory, o->access);
@@ -92,6 +98,7 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 		return r;
 	if (!o->accepted && trust_objection(fd))
 		return -ENOTUNIQ;
+	known_directory_keep(o->known, o->directory, fd);
 	*ret = take_fd(&fd);
 	return 0;
 }

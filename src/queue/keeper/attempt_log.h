@@ -19,11 +19,14 @@ enum log_access {
 	LOG_ACCESS_ALL,
 };
 
+struct known_directory;
+
 struct attempt_log_options {
 	const char *directory; /* absolute; created if it is missing */
 	bool accepted;         /* other users may change the directory: the user named it */
 	enum log_access access;
-	int64_t max_bytes; /* above this, the middle is removed; 0: no limit */
+	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
+	struct known_directory *known; /* the directory of the last attempt */
 };
 
 struct attempt_log {

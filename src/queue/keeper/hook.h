@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is run after an attempt: `--on-finish`.
+ * A hook (`--on-finish`) as a process, and its input.
  *
- * It gets one object on its standard input, the job as `gpuq status --json` shows it, in the state in
- * which this attempt left it: a job that will be tried again is `failed` here.
+ * The input is one object, the job as `gpuq status --json` shows it, in the state in which the end left it for which
+ * the hook is run: a job that will be tried again is `failed` here.
  */
 #ifndef QUEUE_KEEPER_HOOK_H
 #define QUEUE_KEEPER_HOOK_H
 
 #include "base/text.h"
 #include "queue/journal/jobs.h"
-#include "queue/journal/journal.h"
 #include "queue/keeper/attempt.h"
 
+/* How often a hook is begun for one end, where its keepers die. */
+#define HOOK_TRIES 3
+
+/* Its value is the number of the try, from 1. Above 1, the hook may have run before for the same end. */
+#define HOOK_TRY "GPUQ_HOOK_TRY"
+
+/* The input for the hook of this job. */
+int hook_describe(const struct job *job, const struct due_hook *h, struct text *ret);
+/* The same from the lines of the job, the last of which is the end. */
+int hook_describe_lines(const struct text *lines, uint64_t id, struct text *ret);
+
 /*
- * The job alone, as the journal has it. To be asked before its end is written: from then on a prune may take
- * it out. -ENOENT where it is not there; -EPERM where another user has put a journal in place.
+ * Runs the hook and waits for it, a bounded time; what it leaves behind is killed. Only in a process all of whose
+ * children are its own business; signal_fd tells of them. *ret_status: as from waitpid(). -ETIMEDOUT: something of it
+ * does not die, and is still a child. Any other error: nothing was run. *interrupted becomes true if SIGTERM came.
  */
-int hook_read_job(const struct journal *j, uint64_t id, struct jobs *ret);
-
-/* The object of a job as it is, but for one that will be tried again: that is as its last attempt left it. */
-int hook_describe_job(struct job *job, struct text *ret);
-
-/* The same for a job of hook_read_job(), with the end that has been written since. */
-int hook_describe(struct jobs *js, uint64_t id, const struct text *end_line, struct text *ret);
-
-/*
- * Waits for it, a bounded time; what it leaves behind is killed. Only in a process all of whose children
- * are its own business; signal_fd tells of them. -ETIMEDOUT where something of it does not die: it is still a child.
- */
-int hook_run(const struct attempt *a, const struct text *input, int signal_fd);
+int hook_run(struct attempt *a, unsigned try_number, const struct text *input, int signal_fd, int *ret_status,
+	bool *interrupted);
 
 #endif

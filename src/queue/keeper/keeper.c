@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -23,9 +22,13 @@
 #include "base/machine.h"
 #include "base/process.h"
 #include "queue/journal/record.h"
-#include "queue/keeper/hook.h"
+#include "queue/keeper/allocation.h"
+#include "queue/keeper/keeper_job.h"
 #include "queue/keeper/keeper_private.h"
+#include "queue/keeper/keeper_socket.h"
 
+/* Visitors in one round. */
+#define ACCEPTS 64
 /* How often processes that are to die are killed again. */
 #define KILL_AGAIN_MS 50
 /* A process that lives this long after the first SIGKILL is stuck in the kernel, and is killed less often from then on.
@@ -53,8 +56,12 @@ static int take_name(struct keeper *k)
 		int r = lock_try(fd);
 		struct stat st;
 		if (r == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0) {
-			k->lock_fd = fd;
-			return 0;
+			r = keeper_socket_listen(fd, &k->listen_fd);
+			if (r == 0) {
+				k->lock_fd = fd;
+				return 0;
+			}
+			unlinkat(k->journal->dir_fd, k->lock_name, 0);
 		}
 		close(fd);
 		if (r < 0 && r != -EAGAIN)
@@ -69,31 +76,46 @@ static int open_journal(struct keeper *k)
 	return journal_open_at(o->parent_fd, o->journal_path, o->accepted, &k->journal, NULL);
 }
 
-static int keeper_open(struct keeper *k)
+int keeper_write_own_line(const struct keeper *k, struct text *ret)
+{
+	struct machine m;
+	int r = machine_get(&m);
+	if (r < 0)
+		return r;
+	record_write_keeper(ret, k->name, getpid(), &m, k->options->allocation);
+	return text_error(ret);
+}
+
+int keeper_open(struct keeper *k)
 {
 	int r = k->journal ? 0 : open_journal(k);
 	if (r == 0 && k->lock_fd < 0)
 		r = take_name(k);
 	if (r < 0 || k->announced)
 		return r;
-	struct machine m;
 	cleanup_(text_finish) struct text t = {0};
-	r = machine_get(&m);
+	r = keeper_write_own_line(k, &t);
 	if (r < 0)
 		return r;
-	record_write_keeper(&t, k->name, getpid(), &m);
-	if (text_error(&t))
-		return -ENOMEM;
 	r = journal_append_line(k->journal, t.data, t.length, NULL);
 	k->announced = r == 0;
 	return r;
 }
 
 /* To the runner, if it still lives. */
-static void send_notes(struct keeper *k, const struct keeper_note *notes, size_t count)
+static void send_notes(struct keeper *k, struct keeper_note *notes, size_t count)
 {
-	if (k->runner_fd >= 0 && file_write_all(k->runner_fd, notes, count * sizeof(*notes)) < 0)
-		close_fd(&k->runner_fd);
+	for (size_t i = 0; i < count; i++)
+		notes[i].bytes = sizeof(notes[i]);
+	if (k->runner.fd >= 0 && !keeper_link_send(&k->runner, notes, count))
+		keeper_link_close(&k->runner);
+}
+
+static bool send_hello(struct keeper_link *l)
+{
+	struct keeper_note hello = {
+		.bytes = sizeof(hello), .kind = KEEPER_NOTE_HELLO, .code = keeper_protocol, .id = (uint64_t)getpid()};
+	return keeper_link_send(l, &hello, 1);
 }
 
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code)
@@ -122,9 +144,10 @@ static bool reap(struct keeper *k)
 {
 	for (;;) {
 		int status;
-		pid_t pid = waitpid(-1, &status, WNOHANG);
+		pid_t pid = process_reap(&status);
 		if (pid == k->pid) {
 			k->reaped = true;
+			k->reaped_ns = clock_now_ns();
 			k->status = status;
 		} else if (pid < 0) {
 			return k->reaped;
@@ -142,12 +165,40 @@ static void signal_tree(int signal)
 		process_signal_descendants(getpid(), SIGCONT);
 }
 
+/*
+ * Until when a sign that the allocation ends explains the end of the job's first process: at most as long after it as
+ * the job took, if the process was not killed. 0: nothing does.
+ */
+static uint64_t explained_until_ns(const struct keeper *k)
+{
+	uint64_t took = k->reaped_ns - k->started_ns, most = ALLOCATION_EXIT_MS * NS_PER_MS;
+	if (!*k->options->allocation || k->reason || k->page.stage != ATTEMPT_STARTED)
+		return 0;
+	if (WIFSIGNALED(k->status))
+		return k->reaped_ns + ALLOCATION_SIGNAL_MS * NS_PER_MS;
+	return k->reaped_ns + (took < most ? took : most);
+}
+
+/* Other processes of the job may be left when the first one has ended. */
+static bool is_explained(const struct keeper *k, const char *reason)
+{
+	return strcmp(reason, REASON_INTERRUPTED) == 0 && clock_now_ns() < explained_until_ns(k);
+}
+
 static void end_job(struct keeper *k, const char *reason, bool at_once)
 {
-	if (reason && !k->reason && !k->reaped)
+	if (reason && !k->reason && (!k->reaped || k->phase == KEEPER_HOLDING || is_explained(k, reason)))
 		k->reason = reason;
+	if (reason && strcmp(reason, REASON_CANCELLED) == 0)
+		k->cancel_asked = true;
+	/* Without the mark, a keeper that is killed next counts as lost. */
+	if (reason && strcmp(reason, REASON_INTERRUPTED) == 0 && k->reason == reason)
+		(void)keeper_job_interrupt(k->lock_fd, k->attempt.order.id);
 	uint64_t now = clock_now_ns();
-	if (at_once) {
+	k->paused_ns = 0;
+	if (k->phase == KEEPER_HOLDING) {
+		k->step_ns = now;
+	} else if (at_once) {
 		k->phase = KEEPER_KILLING;
 		k->step_ns = now;
 	} else if (k->phase == KEEPER_RUNNING) {
@@ -157,19 +208,30 @@ static void end_job(struct keeper *k, const char *reason, bool at_once)
 	}
 }
 
+void keeper_end_job(struct keeper *k, const char *reason)
+{
+	end_job(k, reason, false);
+}
+
 /* For all who look on: its GPUs take no other job. Where it cannot be written now, it is tried again. */
 static void say_stuck(struct keeper *k)
 {
 	cleanup_(text_finish) struct text line = {0};
 	record_write_stuck(&line, k->attempt.order.id, k->attempt.order.attempt);
-	k->stuck = !text_error(&line) && k->page->stage >= ATTEMPT_STARTED &&
+	k->stuck = !text_error(&line) && k->page.stage >= ATTEMPT_STARTED &&
 		   journal_append_line(k->journal, line.data, line.length, NULL) == 0;
 }
 
 static void on_time(struct keeper *k)
 {
 	uint64_t now = clock_now_ns();
-	if (k->phase == KEEPER_RUNNING && k->deadline_ns && now >= k->deadline_ns)
+	if (k->phase == KEEPER_RUNNING && k->warn_ns && !k->paused_ns && now >= k->warn_ns) {
+		/* It would end processes that do not handle it: the job's shell, for one. */
+		process_signal_catching(getpid(), (int)k->attempt.order.warn_signal);
+		k->warn_ns = 0;
+		k->warned = true;
+	}
+	if (k->phase == KEEPER_RUNNING && k->deadline_ns && !k->paused_ns && now >= k->deadline_ns)
 		end_job(k, REASON_TIMEOUT, false);
 	if (k->phase == KEEPER_ENDING && now >= k->step_ns)
 		k->phase = KEEPER_KILLING;
@@ -181,146 +243,258 @@ static void on_time(struct keeper *k)
 			say_stuck(k);
 		k->step_ns = now + (k->stuck ? STUCK_AGAIN_MS : KILL_AGAIN_MS) * NS_PER_MS;
 	}
+	if (k->phase == KEEPER_HOLDING && now >= k->step_ns) {
+		keeper_finish_job(k);
+		return;
+	}
 	if (k->attempt.log.trim_ns && now >= k->attempt.log.trim_ns)
 		attempt_log_trim(&k->attempt.log, now);
-	keeper_claim_on_time(&k->claim, now, k->runner_fd < 0);
+	keeper_claim_on_time(&k->claim, now, k->runner.fd < 0);
 }
 
 /* ---- Orders ------------------------------------------------------------------------- */
 
-/* -EPIPE where the runner left in the middle of it. */
-static int read_whole(int fd, void *data, size_t size)
-{
-	ssize_t n = file_read_full(fd, data, size);
-	return n < 0 ? (int)n : (size_t)n < size ? -EPIPE : 0;
-}
-
 static int start_job(struct keeper *k, const struct keeper_order *order, char *payload)
 {
 	int r = attempt_init(&k->attempt, order, payload);
+	k->attempt.front = k->lease ? k->lease->front : NULL;
 	if (r == 0)
 		r = keeper_open(k);
+	/* Before it can start: a journal that loses its `start` would not say who has it. */
 	if (r == 0)
-		r = attempt_prepare(&k->attempt, k->journal, k->name);
+		r = keeper_job_write(k->lock_fd, order->id, k->attempt.gpus, order->num_gpus);
+	if (r == 0)
+		r = attempt_prepare(&k->attempt, k->journal, k->name, &k->cache);
 	if (r < 0)
 		return r;
 	k->attempt.missing = ATTEMPT_PROCESS;
-	*k->page = (struct attempt_page){0};
-	k->reaped = k->stuck = false;
-	k->killed_ns = 0;
+	k->reaped = k->stuck = k->cancel_asked = false;
+	k->killed_ns = k->paused_ns = 0;
 	k->reason = NULL;
 	k->peak_mem_mb = -1;
 	k->gpu_full = false;
 	/* Before it can start: from then on the runner relies on it. */
 	keeper_claim_take(&k->claim, k->attempt.claim);
-	pid_t parent = getpid();
+	if (k->lease)
+		keeper_lease_starting(k);
 	k->started_ns = clock_now_ns();
-	k->pid = fork();
-	if (k->pid == 0)
-		attempt_exec(&k->attempt, k->journal, k->name, k->page, parent);
-	if (k->pid < 0) {
-		r = -errno;
+	pid_t pid = attempt_start(&k->attempt, k->journal, k->name, &k->page);
+	if (pid < 0) {
 		keeper_claim_leave(&k->claim);
 		attempt_log_remove(&k->attempt.log);
-		return r;
+		return (int)pid;
 	}
+	k->pid = pid;
 	k->phase = KEEPER_RUNNING;
+	k->warned = false;
+	k->warn_ns = order->timeout_ms && order->warn_signal && order->warn_before_ms < order->timeout_ms
+			     ? k->started_ns + (uint64_t)(order->timeout_ms - order->warn_before_ms) * NS_PER_MS
+			     : 0;
 	k->deadline_ns = order->timeout_ms ? k->started_ns + (uint64_t)order->timeout_ms * NS_PER_MS : 0;
+	if (k->lease && k->page.stage == ATTEMPT_STARTED)
+		keeper_lease_started(k);
 	return 0;
 }
 
-/* For an end that somebody else has written. */
-static void run_hook(struct keeper *k, const struct keeper_order *order, char *payload)
+static void on_order_to_end(struct keeper *k, uint32_t kind)
 {
-	int r = attempt_init(&k->attempt, order, payload);
-	if (r == 0)
-		r = keeper_open(k);
-	if (r == 0)
-		r = attempt_prepare_hook(&k->attempt, k->journal, k->name);
-	if (r == 0) {
-		char *input = k->attempt.payload + (k->attempt.input - k->attempt.payload);
-		r = hook_run(&k->attempt, &(struct text){.data = input, .length = strlen(input)}, k->signal_fd);
-	}
-	attempt_finish(&k->attempt);
-	keeper_after_hook(k, r);
+	/* A lease is never started again: its end is an ordinary one. */
+	bool interrupt = kind == KEEPER_ORDER_INTERRUPT && !k->lease;
+	/* The job is over: only the end of the allocation changes what that meant. */
+	if (k->phase == KEEPER_HOLDING && !interrupt)
+		return;
+	end_job(k,
+		kind == KEEPER_ORDER_LOST ? REASON_GPU_LOST
+		: interrupt               ? REASON_INTERRUPTED
+					  : REASON_CANCELLED,
+		kind == KEEPER_ORDER_KILL);
 }
 
-static void on_order(struct keeper *k)
+/* Of the job that is running. */
+/* A process that was being forked is not in the list of descendants: those of a second and third look are. */
+static void pause_job(struct keeper *k)
+{
+	if (k->phase != KEEPER_RUNNING || k->paused_ns)
+		return;
+	k->paused_ns = clock_now_ns();
+	for (int i = 0; i < 3; i++)
+		process_signal_descendants(getpid(), SIGSTOP);
+}
+
+static void resume_job(struct keeper *k)
+{
+	if (k->phase != KEEPER_RUNNING)
+		return;
+	process_signal_descendants(getpid(), SIGCONT);
+	uint64_t pause_ns = k->paused_ns ? clock_now_ns() - k->paused_ns : 0;
+	k->deadline_ns += k->deadline_ns ? pause_ns : 0;
+	k->warn_ns += k->warn_ns ? pause_ns : 0;
+	k->paused_ns = 0;
+}
+
+static void on_order_for_job(struct keeper *k, const struct keeper_order *o)
+{
+	switch ((enum keeper_order_kind)o->kind) {
+	case KEEPER_ORDER_SEEN:
+		if (o->peak_mem_mb > k->peak_mem_mb)
+			k->peak_mem_mb = o->peak_mem_mb;
+		k->gpu_full = o->gpu_full;
+		break;
+	case KEEPER_ORDER_SETTLED:
+		keeper_claim_settle(&k->claim);
+		break;
+	case KEEPER_ORDER_PAUSE:
+		pause_job(k);
+		break;
+	case KEEPER_ORDER_RESUME:
+		resume_job(k);
+		break;
+	case KEEPER_ORDER_CANCEL:
+	case KEEPER_ORDER_KILL:
+	case KEEPER_ORDER_LOST:
+	case KEEPER_ORDER_INTERRUPT:
+		on_order_to_end(k, o->kind);
+		break;
+	default:
+		break; /* of a newer build */
+	}
+}
+
+static void on_order_to_run(struct keeper *k, const struct keeper_order *o, char *payload)
+{
+	/* The allocation ends: whoever comes next runs the job. */
+	if (k->interrupted) {
+		free(payload);
+		send_notes(k,
+			&(struct keeper_note){
+				.kind = KEEPER_NOTE_REFUSED, .code = -EINTR, .id = o->id, .part = ATTEMPT_PROCESS},
+			1);
+		keeper_link_close(&k->runner);
+		return;
+	}
+	int r = start_job(k, o, payload);
+	if (r == 0)
+		return;
+	struct keeper_note notes[2] = {
+		{.kind = KEEPER_NOTE_REFUSED, .code = r, .id = o->id, .part = k->attempt.missing},
+		{.kind = KEEPER_NOTE_READY}};
+	attempt_finish(&k->attempt);
+	if (k->lock_fd >= 0)
+		(void)keeper_job_clear(k->lock_fd);
+	send_notes(k, notes, 2);
+}
+
+/* A later runner: the one before is gone, for this one has runner.lock. */
+static void adopt(struct keeper *k, struct keeper_link *visitor)
+{
+	keeper_link_close(&k->runner);
+	k->runner = *visitor;
+	*visitor = KEEPER_LINK_NONE;
+	k->adopted = true;
+}
+
+static bool is_work(uint32_t kind)
+{
+	return kind == KEEPER_ORDER_RUN || kind == KEEPER_ORDER_HOOK;
+}
+
+/* The orders that have arrived. A job or a hook is sent only to an idle keeper. */
+static void take_orders(struct keeper *k, struct keeper_link *l)
 {
 	struct keeper_order o;
-	char *payload = NULL;
-	int r = read_whole(k->runner_fd, &o, sizeof(o));
-	if (r == 0 && o.size) {
-		payload = malloc(o.size);
-		r = payload ? read_whole(k->runner_fd, payload, o.size) : -ENOMEM;
-	}
-	if (r < 0) {
-		free(payload);
-		closep(&k->runner_fd);
-		k->runner_fd = -1;
-		return;
-	}
-	if (o.kind == KEEPER_ORDER_RUN && k->phase == KEEPER_IDLE) {
-		r = start_job(k, &o, payload);
-		if (r < 0) {
-			struct keeper_note notes[2] = {
-				{.kind = KEEPER_NOTE_REFUSED, .code = r, .id = o.id, .part = k->attempt.missing},
-				{.kind = KEEPER_NOTE_READY}};
-			attempt_finish(&k->attempt);
-			send_notes(k, notes, 2);
+	uint32_t kind;
+	while ((kind = keeper_link_peek(l))) {
+		char *payload = NULL;
+		int r = keeper_link_take(l, &o, &payload);
+		bool own = l == &k->runner &&
+			   (k->lease ? keeper_lease_may_start(k) : !k->adopted && k->phase == KEEPER_IDLE);
+		if (kind == KEEPER_ORDER_ADOPT && l != &k->runner) {
+			adopt(k, l);
+			l = &k->runner;
+		} else if (kind == KEEPER_ORDER_RUN && own && r == 0) {
+			on_order_to_run(k, &o, take_ptr(payload));
+		} else if (kind == KEEPER_ORDER_HOOK && own && !k->lease && r == 0) {
+			keeper_hook_ordered(k, &o, take_ptr(payload));
+		} else if (is_work(kind) && (own || k->lease)) {
+			keeper_send_note_and_ready(k, KEEPER_NOTE_REFUSED, o.id, r < 0 ? r : -ECANCELED);
+		} else if (k->phase != KEEPER_IDLE && o.id == k->attempt.order.id) {
+			on_order_for_job(k, &o);
 		}
-		return;
-	}
-	if (o.kind == KEEPER_ORDER_HOOK && k->phase == KEEPER_IDLE) {
-		run_hook(k, &o, payload);
-		return;
-	}
-	free(payload);
-	if (k->phase == KEEPER_IDLE || o.id != k->attempt.order.id)
-		return;
-	if (o.kind == KEEPER_ORDER_SEEN) {
-		k->peak_mem_mb = o.peak_mem_mb;
-		k->gpu_full = o.gpu_full;
-	} else if (o.kind == KEEPER_ORDER_SETTLED) {
-		keeper_claim_settle(&k->claim);
-	} else {
-		end_job(k, o.kind == KEEPER_ORDER_LOST ? REASON_GPU_LOST : REASON_CANCELLED,
-			o.kind == KEEPER_ORDER_KILL);
+		free(payload);
 	}
 }
 
-/* What was said of a job is heard before its end is told. */
-static void on_orders(struct keeper *k)
+static void on_link(struct keeper *k, struct keeper_link *l)
 {
-	struct pollfd p;
-	do {
-		on_order(k);
-		p = (struct pollfd){k->runner_fd, POLLIN, 0};
-	} while (k->phase != KEEPER_IDLE && k->runner_fd >= 0 && poll(&p, 1, 0) > 0);
+	bool alive = keeper_link_receive(l);
+	int fd = l->fd;
+	take_orders(k, l);
+	if (!alive && l->fd == fd)
+		keeper_link_close(l);
+	else if (!alive && k->runner.fd == fd)
+		keeper_link_close(&k->runner);
+}
+
+/* NULL: no more visitors can be let in. */
+static struct keeper_link *free_visitor(struct keeper *k)
+{
+	for (size_t i = 0; i < KEEPER_VISITORS; i++)
+		if (k->visitors[i].fd < 0)
+			return &k->visitors[i];
+	return NULL;
+}
+
+/* Many at once: other users, who are turned away, must not keep those of this user waiting. */
+static void on_visitors(struct keeper *k)
+{
+	struct keeper_link *l;
+	int r = 0;
+	for (int i = 0; i < ACCEPTS && (r == 0 || r == -EPERM) && (l = free_visitor(k)); i++) {
+		r = keeper_socket_accept(k->listen_fd, &l->fd);
+		if (r == 0 && !send_hello(l))
+			keeper_link_close(l);
+	}
+}
+
+/* No process of the job is left. */
+static void on_job_over(struct keeper *k)
+{
+	uint64_t until = explained_until_ns(k);
+	if (until <= clock_now_ns()) {
+		keeper_finish_job(k);
+		return;
+	}
+	k->phase = KEEPER_HOLDING;
+	k->step_ns = until;
 }
 
 static void on_signal(struct keeper *k)
 {
-	struct signalfd_siginfo si;
-	bool child = false;
-	while (read(k->signal_fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGCHLD)
+	struct signalfd_siginfo si[2]; /* one of each kind at most */
+	bool child = false, interrupted = false;
+	ssize_t n = read(k->signal_fd, si, sizeof(si));
+	for (size_t i = 0; n > 0 && i < (size_t)n / sizeof(si[0]); i++) {
+		if (si[i].ssi_signo == SIGCHLD)
 			child = true;
-		else if (k->phase != KEEPER_IDLE && (uint32_t)si.ssi_int == (uint32_t)k->attempt.order.id)
-			end_job(k, keeper_hear_news(k) ? REASON_GPU_LOST : REASON_CANCELLED, si.ssi_signo == SIGUSR2);
+		else if (si[i].ssi_signo == SIGTERM)
+			k->interrupted = interrupted = true;
 	}
-	if (!child || k->phase == KEEPER_IDLE)
+	if (interrupted && k->phase != KEEPER_IDLE)
+		end_job(k, REASON_INTERRUPTED, false);
+	if (!child || k->phase == KEEPER_IDLE || k->phase == KEEPER_HOLDING)
 		return;
+	keeper_lease_look_for_stop(k);
 	if (reap(k))
-		keeper_finish_job(k);
+		on_job_over(k);
 	else if (k->reaped)
 		end_job(k, NULL, false); /* what the job left behind ends with it */
 }
 
 static int next_timeout_ms(const struct keeper *k)
 {
-	uint64_t at = k->phase == KEEPER_RUNNING ? k->deadline_ns : k->phase == KEEPER_IDLE ? 0 : k->step_ns;
-	uint64_t claim = keeper_claim_due(&k->claim, k->runner_fd < 0);
+	uint64_t limit = k->paused_ns ? 0 : k->warn_ns ? k->warn_ns : k->deadline_ns;
+	uint64_t at = k->phase == KEEPER_RUNNING ? limit : k->phase == KEEPER_IDLE ? 0 : k->step_ns;
+	uint64_t claim = keeper_claim_due(&k->claim, k->runner.fd < 0);
 	uint64_t trim = k->phase == KEEPER_IDLE ? 0 : k->attempt.log.trim_ns;
 	if (claim && (!at || claim < at))
 		at = claim;
@@ -329,39 +503,62 @@ static int next_timeout_ms(const struct keeper *k)
 	return at ? clock_ms_until(at, clock_now_ns()) : -1;
 }
 
-static void keeper_round(struct keeper *k)
+void keeper_round(struct keeper *k)
 {
-	struct pollfd fds[2] = {{k->signal_fd, POLLIN, 0}, {k->runner_fd, POLLIN, 0}};
-	int n = poll(fds, 2, next_timeout_ms(k));
+	enum { SIGNALS, RUNNER, DOOR, FRONT, FIRST_VISITOR, ALL = FIRST_VISITOR + KEEPER_VISITORS };
+	struct pollfd fds[ALL] = {[SIGNALS] = {k->signal_fd, POLLIN, 0},
+		[RUNNER] = {k->runner.fd, POLLIN, 0},
+		[DOOR] = {free_visitor(k) ? k->listen_fd : -1, POLLIN, 0},
+		[FRONT] = {k->lease ? k->lease->fd : -1, POLLIN, 0}};
+	for (size_t i = 0; i < KEEPER_VISITORS; i++)
+		fds[FIRST_VISITOR + i] = (struct pollfd){k->visitors[i].fd, POLLIN, 0};
+	int n = poll(fds, ALL, next_timeout_ms(k));
 	if (n < 0)
 		return;
-	if (k->runner_fd >= 0 && fds[1].revents)
-		on_orders(k);
-	if (fds[0].revents)
+	/* Before an order to run: a command whose front is gone is not started. */
+	if (fds[FRONT].revents)
+		keeper_lease_on_front(k);
+	/* What was said of a job is heard before its end is told. */
+	if (k->runner.fd >= 0 && fds[RUNNER].revents)
+		on_link(k, &k->runner);
+	for (size_t i = 0; i < KEEPER_VISITORS; i++)
+		if (k->visitors[i].fd >= 0 && fds[FIRST_VISITOR + i].revents)
+			on_link(k, &k->visitors[i]);
+	if (fds[DOOR].revents)
+		on_visitors(k);
+	if (fds[SIGNALS].revents)
 		on_signal(k);
 	if (k->phase != KEEPER_IDLE)
 		on_time(k);
 }
 
-_Noreturn void keeper_main(const struct nursery_options *options, int fd)
+int keeper_init(struct keeper *k)
 {
-	struct keeper k = {.options = options, .runner_fd = fd, .lock_fd = -1};
 	sigset_t set;
+	k->lock_fd = k->listen_fd = -1;
+	k->runner = KEEPER_LINK_NONE;
+	for (size_t i = 0; i < KEEPER_VISITORS; i++)
+		k->visitors[i] = KEEPER_LINK_NONE;
+	/* All signals are blocked. One to all processes of an allocation tells that it ends. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	sigprocmask(SIG_SETMASK, &set, NULL);
+	if (*k->options->allocation)
+		sigaddset(&set, SIGTERM);
 	prctl(PR_SET_NAME, "gpuq-keeper");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	k.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	k.page = mmap(NULL, sizeof(*k.page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (k.signal_fd < 0 || k.page == MAP_FAILED)
+	k->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return k->signal_fd < 0 ? -errno : 0;
+}
+
+_Noreturn void keeper_main(const struct nursery_options *options, int fd)
+{
+	struct keeper k = {.options = options};
+	if (keeper_init(&k) < 0)
 		_exit(1);
-	/* A runner that is gone by now may have left an order. */
-	(void)file_write_all(fd, &(struct keeper_note){.kind = KEEPER_NOTE_HELLO, .id = (uint64_t)getpid()},
-		sizeof(struct keeper_note));
-	while (k.runner_fd >= 0 || k.phase != KEEPER_IDLE)
+	k.runner.fd = fd;
+	if (!send_hello(&k.runner))
+		keeper_link_close(&k.runner);
+	while ((k.runner.fd >= 0 && !k.adopted) || k.phase != KEEPER_IDLE)
 		keeper_round(&k);
 	if (k.journal)
 		journal_sync(k.journal, NULL);

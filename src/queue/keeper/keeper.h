@@ -23,7 +23,7 @@
  *
  * While its job runs on a GPU that other queues may use as well, the keeper holds the job's claim (claims.h).
  *
- * What runner and keeper say to each other is in keeper_messages.h.
+ * What a keeper is told and tells, also by a later runner, is in keeper_messages.h.
  */
 #ifndef QUEUE_KEEPER_KEEPER_H
 #define QUEUE_KEEPER_KEEPER_H
@@ -37,7 +37,9 @@
 /* The body of a keeper; does not return. fd: its end of the socket. */
 _Noreturn void keeper_main(const struct nursery_options *options, int fd);
 
-/* Tells the keeper of that name to end the job, whoever started it: 0, -ESRCH where nobody holds its lock. */
-int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t id, bool at_once);
+/* Tells the keeper of that name to end the job, whoever started it. -ENOENT, -ECONNREFUSED: it has left. */
+int keeper_cancel(const struct journal *j, const char *keeper, uint64_t id);
+/* Stops the processes of its job, or lets them go on, in the same way. */
+int keeper_pause(const struct journal *j, const char *keeper, uint64_t id, bool paused);
 
 #endif

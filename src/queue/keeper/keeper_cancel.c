@@ -1,35 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* A message to a keeper from any process: a signal that carries the job's id. */
+/* Orders to a keeper from a process that is not its runner. */
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
-#include "base/lock.h"
-#include "base/pidref.h"
+#include "base/file.h"
 #include "queue/keeper/keeper.h"
+#include "queue/keeper/keeper_messages.h"
+#include "queue/keeper/keeper_socket.h"
 
-int keeper_signal_cancel(const struct journal *j, const char *keeper, uint64_t id, bool at_once)
+/* A keeper answers at once; on a machine under load, later. */
+#define ANSWER_MS 10000
+
+static int send_order(const struct journal *j, const char *keeper, uint32_t kind, uint64_t id)
 {
-	char name[64];
-	pid_t holder, again;
-	/* The name comes from a journal, and must not lead out of the directory. */
-	if (strchr(keeper, '/') || strlen(keeper) > 40)
-		return -EINVAL;
-	snprintf(name, sizeof(name), "keepers/%s", keeper);
-	int r = lock_holder_at(j->dir_fd, name, &holder);
-	if (r < 0 || holder == 0)
-		return r < 0 ? r : -ESRCH;
-	if (holder < 0)
-		return -EXDEV;
-	cleanup_(pidref_close) struct pidref process = PIDREF_NONE;
-	r = pidref_open(holder, &process);
+	cleanup_(closep) int fd = -1;
+	struct keeper_note hello = {0};
+	struct keeper_order order = {.bytes = sizeof(order), .kind = kind, .id = id};
+	int r = keeper_socket_connect(j->dir_fd, keeper, &fd);
 	if (r < 0)
 		return r;
-	/* Still the holder: so the descriptor is that of the keeper, not of a later process with the same PID. */
-	r = lock_holder_at(j->dir_fd, name, &again);
-	if (r < 0 || again != holder)
-		return r < 0 ? r : -ESRCH;
-	return pidref_queue(&process, at_once ? SIGUSR2 : SIGUSR1, (union sigval){.sival_int = (int)(uint32_t)id});
+	struct pollfd p = {fd, POLLIN, 0};
+	if (poll(&p, 1, ANSWER_MS) <= 0)
+		return -ETIMEDOUT;
+	if (recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) < (ssize_t)KEEPER_MESSAGE_MIN)
+		return -ESRCH;
+	if (hello.kind != KEEPER_NOTE_HELLO || hello.code != keeper_protocol)
+		return -EPROTONOSUPPORT;
+	return send(fd, &order, sizeof(order), MSG_NOSIGNAL) == sizeof(order) ? 0 : -EPIPE;
+}
+
+int keeper_cancel(const struct journal *j, const char *keeper, uint64_t id)
+{
+	return send_order(j, keeper, KEEPER_ORDER_CANCEL, id);
+}
+
+int keeper_pause(const struct journal *j, const char *keeper, uint64_t id, bool paused)
+{
+	return send_order(j, keeper, paused ? KEEPER_ORDER_PAUSE : KEEPER_ORDER_RESUME, id);
 }

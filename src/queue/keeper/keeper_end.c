@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a job: its line in the journal, the note to the runner, and the job's hook. */
+/* The end of a job: its line in the journal, and the note to the runner. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,8 +12,7 @@
 #include "base/error.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/record.h"
-#include "queue/keeper/hook.h"
-#include "queue/keeper/keeper_news.h"
+#include "queue/keeper/keeper_job.h"
 #include "queue/keeper/keeper_private.h"
 #include "queue/keeper/oom.h"
 
@@ -32,38 +31,51 @@ static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *
 		.size = attempt_log_tail(&k->attempt.log, tail, OOM_TAIL_BYTES)});
 }
 
-bool keeper_hear_news(struct keeper *k)
+/* A job that checkpoints after so much work makes progress. */
+#define WORK_MS 60000
+
+/* The job asks to be run again. It spends a retry unless we told it to end, or it has worked for a while. */
+static void requeue(const struct keeper *k, struct attempt_end *e, struct text *words)
 {
-	struct keeper_news news;
-	const struct keeper_order *o = &k->attempt.order;
-	if (k->runner_fd >= 0 || keeper_news_read(k->lock_fd, &news) < 0 || news.id != o->id ||
-		news.attempt != o->attempt)
-		return false;
-	if (news.peak_mem_mb > k->peak_mem_mb)
-		k->peak_mem_mb = news.peak_mem_mb;
-	k->gpu_full = news.gpu_full;
-	return news.gpu_lost;
+	bool told = k->warned || (k->reason && strcmp(k->reason, REASON_TIMEOUT) == 0);
+	text_clear(words);
+	text_append_string(words, REASON_CHECKPOINT);
+	e->state = JOB_FAILED;
+	if (!told && e->duration_ms < WORK_MS)
+		return;
+	e->interrupted = true;
+	e->hook_due = false;
+}
+
+static bool is_checkpoint(const struct keeper *k, const struct attempt_end *e)
+{
+	bool ours = k->reason && strcmp(k->reason, REASON_TIMEOUT) != 0;
+	return k->attempt.order.requeue_on && e->exit_code == (int)k->attempt.order.requeue_on && !ours &&
+	       k->page.stage == ATTEMPT_STARTED;
 }
 
 static void describe_end(struct keeper *k, struct attempt_end *e, struct text *words)
 {
 	const struct attempt *a = &k->attempt;
-	keeper_hear_news(k);
-	*e = (struct attempt_end){
-		.id = a->order.id, .attempt = a->order.attempt, .exit_code = -1, .peak_mem_mb = k->peak_mem_mb};
+	*e = (struct attempt_end){.id = a->order.id,
+		.attempt = a->order.attempt,
+		.exit_code = -1,
+		.peak_mem_mb = k->peak_mem_mb,
+		.hook_due = *a->on_finish != 0};
 	e->duration_ms = (int64_t)((clock_now_ns() - k->started_ns) / NS_PER_MS);
 	e->state = JOB_FAILED;
 	if (WIFSIGNALED(k->status))
 		e->signal = WTERMSIG(k->status);
 	else
 		e->exit_code = WEXITSTATUS(k->status);
-	if (k->page->stage == ATTEMPT_NO_DIRECTORY)
+	if (k->page.stage == ATTEMPT_NO_DIRECTORY)
 		text_appendf(words, "entering directory '%s': %s", a->cwd,
-			k->page->code == -ENOTUNIQ
+			k->page.code == -ENOTUNIQ
 				? "others can write it now, or have put it in place of the one in which the job was added"
-				: error_words(k->page->code));
-	else if (k->page->stage == ATTEMPT_NO_EXEC)
-		text_appendf(words, "executing /bin/sh: %s", error_words(k->page->code));
+				: error_words(k->page.code));
+	else if (k->page.stage == ATTEMPT_NO_EXEC)
+		text_appendf(words, "executing '%s': %s", a->front ? a->front->argv[0] : "/bin/sh",
+			error_words(k->page.code));
 	else if (k->reason)
 		text_append_string(words, k->reason);
 	else if (e->exit_code == 0)
@@ -72,12 +84,17 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		text_append_string(words, REASON_GPU_MEMORY);
 	if (k->reason && strcmp(k->reason, REASON_CANCELLED) == 0)
 		e->state = JOB_CANCELLED;
+	if (k->reason && strcmp(k->reason, REASON_INTERRUPTED) == 0) {
+		e->interrupted = true;
+		e->hook_due = false;
+	}
+	if (is_checkpoint(k, e))
+		requeue(k, e, words);
 	if (words->length)
 		e->reason = text_string(words);
 }
 
-/* Waits before the next try to write. Leaves if the journal's folder has been missing for too long. */
-static void wait_for_journal(struct keeper *k)
+void keeper_wait_for_journal(struct keeper *k)
 {
 	poll(NULL, 0, WRITE_AGAIN_MS);
 	int limit_ms = journal_absence_limit_ms(k->journal);
@@ -86,16 +103,18 @@ static void wait_for_journal(struct keeper *k)
 		keeper_leave(k);
 }
 
-/* Tries until it is written. Meanwhile this keeper's lock tells others that the end is still to come. */
-static void append_end(struct keeper *k, const struct text *line)
+/* Meanwhile this keeper's lock tells others that the line is still to come. */
+void keeper_append(struct keeper *k, const struct text *line)
 {
 	bool told = false;
 	int r;
+	if (journal_is_removed(k->journal))
+		keeper_leave(k);
 	while ((r = journal_append_line(k->journal, line->data, line->length, NULL)) < 0) {
 		if (!told)
 			keeper_send_note(k, KEEPER_NOTE_BLOCKED, k->attempt.order.id, r);
 		told = true;
-		wait_for_journal(k);
+		keeper_wait_for_journal(k);
 	}
 }
 
@@ -108,10 +127,10 @@ static bool start_is_written(struct keeper *k)
 	struct follow f;
 	const struct keeper_order *o = &k->attempt.order;
 	while (journal_lock(k->journal, NULL) < 0)
-		wait_for_journal(k);
+		keeper_wait_for_journal(k);
 	journal_unlock(k->journal);
 	while (follow_open_journal(k->journal, &f, NULL) < 0)
-		wait_for_journal(k);
+		keeper_wait_for_journal(k);
 	const struct job *job = jobs_find(&f.jobs, o->id);
 	bool written = job && job->state == JOB_RUNNING && job->attempts->attempt == o->attempt && job->keeper &&
 		       strcmp(job->keeper->name, k->name) == 0;
@@ -131,35 +150,6 @@ static void format_end(struct text *line, const struct attempt_end *e)
 	}
 }
 
-/* A process of the hook that does not die would be taken for one of the next job: leave that to another keeper. */
-void keeper_after_hook(struct keeper *k, int result)
-{
-	if (result == -ETIMEDOUT)
-		keeper_leave(k);
-	keeper_send_note(k, KEEPER_NOTE_READY, 0, 0);
-}
-
-/* Reads the job before its end is written: afterwards a prune may take it out. The hook runs after the note to the
- * runner. */
-static void end_with_hook(struct keeper *k, const struct text *line, enum job_state state)
-{
-	cleanup_(text_finish) struct text input = {0};
-	struct jobs js;
-	uint64_t id = k->attempt.order.id;
-	int r;
-	/* Another user has put a journal in place: the end cannot be written either, before the right one is back. */
-	while ((r = hook_read_job(k->journal, id, &js)) == -EPERM)
-		wait_for_journal(k);
-	append_end(k, line);
-	keeper_send_note(k, KEEPER_NOTE_ENDED, id, (int)state);
-	if (r == 0) {
-		r = hook_describe(&js, id, line, &input);
-		jobs_finish(&js);
-	}
-	/* If there is no memory for the whole job, the hook gets the end alone. */
-	keeper_after_hook(k, hook_run(&k->attempt, r == 0 ? &input : line, k->signal_fd));
-}
-
 void keeper_finish_job(struct keeper *k)
 {
 	cleanup_(text_finish) struct text line = {0};
@@ -167,21 +157,27 @@ void keeper_finish_job(struct keeper *k)
 	uint64_t id = k->attempt.order.id;
 	k->phase = KEEPER_IDLE;
 	keeper_claim_leave(&k->claim);
-	if (k->page->stage == ATTEMPT_FORKED && start_is_written(k))
-		k->page->stage = ATTEMPT_STARTED;
-	if (k->page->stage <= ATTEMPT_REFUSED) {
+	if (k->page.stage == ATTEMPT_FORKED && start_is_written(k))
+		k->page.stage = ATTEMPT_STARTED;
+	if (k->page.stage <= ATTEMPT_REFUSED) {
 		attempt_log_remove(&k->attempt.log);
+		(void)keeper_job_clear(k->lock_fd);
 		keeper_send_note_and_ready(
-			k, KEEPER_NOTE_REFUSED, id, k->page->stage == ATTEMPT_REFUSED ? k->page->code : -ECANCELED);
+			k, KEEPER_NOTE_REFUSED, id, k->page.stage == ATTEMPT_REFUSED ? k->page.code : -ECANCELED);
 	} else {
 		struct attempt_end e;
 		attempt_log_trim(&k->attempt.log, clock_now_ns());
 		describe_end(k, &e, &words);
 		format_end(&line, &e);
-		if (*k->attempt.on_finish) {
-			end_with_hook(k, &line, e.state);
+		keeper_append(k, &line);
+		/* If this fails, a retry of a job that became unknown is refused for longer than necessary. */
+		(void)keeper_job_clear(k->lock_fd);
+		if (k->lease)
+			keeper_lease_ended(k, e.reason);
+		if (e.hook_due) {
+			keeper_send_note(k, KEEPER_NOTE_ENDED, id, (int)e.state);
+			keeper_hook_after_end(k, &line);
 		} else {
-			append_end(k, &line);
 			keeper_send_note_and_ready(k, KEEPER_NOTE_ENDED, id, (int)e.state);
 		}
 	}

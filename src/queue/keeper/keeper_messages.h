@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a runner and its keepers say to each other, over a stream socket: orders to the
- * keeper, notes to the runner. Each message has a header of fixed size. Both ends are
- * the same program, forked and not executed, so the structs are sent as they are.
+ * What a keeper is told and tells, over stream sockets: orders to the keeper, notes from it.
+ *
+ * The runner that starts a keeper has a socket to it from the beginning. Anybody else connects to the keeper's own
+ * socket (keeper_socket.h): a later runner, which sends KEEPER_ORDER_ADOPT first, and `gpuq cancel`. On each connection
+ * the keeper speaks first: KEEPER_NOTE_HELLO.
+ *
+ * The two ends may be different builds of gpuq, if gpuq was upgraded while a job runs. So each message begins with the
+ * size that its struct has at its sender: fields are only ever added at the end, missing ones are zero, unknown ones
+ * are skipped. Orders of an unknown kind are ignored. A change that this does not cover needs another number of
+ * keeper_protocol; then no order but KEEPER_ORDER_ADOPT is sent, and the runner says that it waits for the job. A job
+ * or a hook is given only to a keeper that the same process has started.
  */
 #ifndef QUEUE_KEEPER_KEEPER_MESSAGES_H
 #define QUEUE_KEEPER_KEEPER_MESSAGES_H
@@ -11,39 +19,61 @@
 
 /* ---- runner → keeper ------------------------------------------------------ */
 
+extern const int32_t keeper_protocol;
+
 enum keeper_order_kind {
-	KEEPER_ORDER_RUN = 1, /* with a payload of `size` bytes, below */
-	KEEPER_ORDER_CANCEL,  /* end job `id` */
-	KEEPER_ORDER_KILL,    /* the same, at once */
-	KEEPER_ORDER_LOST,    /* the same, because its GPU is lost */
-	KEEPER_ORDER_SEEN,    /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
-	KEEPER_ORDER_SETTLED, /* the memory of job `id` no longer grows: for its claim */
-	KEEPER_ORDER_HOOK,    /* with a payload: run its hook, for an end that was not written by a keeper */
+	KEEPER_ORDER_RUN = 1,   /* with a payload of `size` bytes, below */
+	KEEPER_ORDER_CANCEL,    /* end job `id` */
+	KEEPER_ORDER_KILL,      /* the same, at once */
+	KEEPER_ORDER_LOST,      /* the same, because its GPU is lost */
+	KEEPER_ORDER_SEEN,      /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
+	KEEPER_ORDER_SETTLED,   /* the memory of job `id` no longer grows: for its claim */
+	KEEPER_ORDER_INTERRUPT, /* end job `id`, because its allocation ends */
+	KEEPER_ORDER_HOOK,      /* with a payload: run the hook of an end whose keeper could not */
+	KEEPER_ORDER_ADOPT,     /* from a later runner: it gets the notes from now on. The keeper leaves when its job is
+				   over */
+	KEEPER_ORDER_PAUSE,     /* stop the processes of job `id`; its time limit stands still */
+	KEEPER_ORDER_RESUME,    /* let them go on */
 };
 
 struct keeper_order {
+	uint32_t bytes; /* sizeof(struct keeper_order); nothing here moves, see above */
 	uint32_t kind;
-	uint32_t attempt;
 	uint64_t id;
+	uint64_t size; /* of the payload */
 	uint64_t fence;
 	int64_t timeout_ms;  /* 0: none */
 	int64_t peak_mem_mb; /* -1: not known */
 	int64_t grace_ms;
 	int64_t retries; /* for a job that does not say how many */
 	int64_t max_log_bytes;
+	uint32_t attempt;
 	uint32_t num_gpus;
 	uint32_t num_env; /* changes to the environment */
 	uint32_t gpu_full;
 	uint32_t log_access;   /* enum log_access */
 	uint32_t cwd_own;      /* cwd must belong to the user or root */
 	uint32_t log_accepted; /* other users may change log_dir: the user named it */
-	uint64_t size;
+	uint32_t hook_own;     /* on_finish is the job's own, not the runner's */
+	uint32_t hook_try;     /* of KEEPER_ORDER_HOOK */
+	uint32_t reserved;
+	/* Of cwd when the job was added. cwd_ino 0: not known. */
+	uint64_t cwd_dev;
+	uint64_t cwd_ino;
+	int64_t warn_before_ms; /* when warn_signal is sent, before the time limit */
+	uint32_t warn_signal;   /* 0: none */
+	uint32_t requeue_on;    /* the exit code of a job that is to be run again; 0: none */
+
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),
-	 * input (of the hook), each ended by a NUL, "" for none; num_env × "NAME=value" to set or "NAME" to unset;
-	 * num_gpus × int32_t.
+	 * input, each ended by a NUL, "" for none; num_env × "NAME=value" to set or "NAME" to unset;
+	 * num_gpus × int32_t. The input: for KEEPER_ORDER_HOOK that of the hook; for KEEPER_ORDER_RUN the job as
+	 * lines of a journal (record_write_job()), from which the keeper makes the input; "" without a hook.
 	 */
 };
+
+/* A change to the environment that the job's first process also applies to itself: its CPUs, see base/cpu_list.h. */
+#define KEEPER_CPUS "GPUQ_CPUS"
 
 /* ---- keeper → runner ------------------------------------------------------ */
 
@@ -52,14 +82,19 @@ enum keeper_note_kind {
 	KEEPER_NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
 	KEEPER_NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
 	KEEPER_NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
-	KEEPER_NOTE_HELLO,     /* the first one: `id` is its PID */
+	KEEPER_NOTE_HELLO,     /* the first one: `id` is its PID, `code` its keeper_protocol */
 };
 
 struct keeper_note {
+	uint32_t bytes; /* sizeof(struct keeper_note) */
 	uint32_t kind;
 	int32_t code;
+	uint32_t part; /* enum attempt_part */
 	uint64_t id;
-	uint64_t part; /* enum attempt_part */
 };
+
+/* Sizes between these are believed. The least: what a reader must have to go on with the next message. */
+#define KEEPER_MESSAGE_MIN ((uint32_t)24)
+#define KEEPER_MESSAGE_MAX ((uint32_t)4096)
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a keeper process. Only keeper.c and keeper_end.c include this.
+ * The state of a keeper process. Only keeper.c and keeper_*.c include this.
  *
  * `attempt` and the fields from `pid` to `stuck` are those of the current job, and mean nothing
  * while the keeper is idle.
@@ -16,40 +16,66 @@
 #include "queue/journal/journal.h"
 #include "queue/keeper/attempt.h"
 #include "queue/keeper/keeper_claim.h"
+#include "queue/keeper/keeper_lease.h"
+#include "queue/keeper/keeper_links.h"
 #include "queue/keeper/keeper_messages.h"
+
+/* At once; more wait until one has left. */
+#define KEEPER_VISITORS 4
 
 enum keeper_phase {
 	KEEPER_IDLE,
 	KEEPER_RUNNING,
 	KEEPER_ENDING,  /* the job was sent SIGTERM */
 	KEEPER_KILLING, /* what is left of it is sent SIGKILL, again and again */
+	KEEPER_HOLDING, /* the job is over; its end is held back, see allocation.h */
 };
 
 struct keeper {
 	const struct nursery_options *options;
+	struct keeper_lease *lease; /* NULL: a keeper of a runner */
 	struct journal *journal;
-	int runner_fd; /* -1: the runner is gone */
+	struct keeper_link runner; /* fd -1: it is gone */
+	struct keeper_link visitors[KEEPER_VISITORS];
+	int listen_fd;
+	bool adopted;     /* by a later runner: leave when the job is over */
+	bool interrupted; /* SIGTERM said that the allocation ends: no job is started any more */
 	int signal_fd;
 	int lock_fd;
 	int removed_ms; /* how long the journal's folder has been missing */
 	char name[20];
 	char lock_name[32];
 	bool announced; /* the journal has its `keeper` line */
-	struct attempt_page *page;
+	struct attempt_page page;
+	struct attempt_cache cache;
 
 	struct attempt attempt;
 	enum keeper_phase phase;
 	pid_t pid; /* the job's first process */
 	bool reaped;
+	uint64_t reaped_ns;
 	int status;
 	int64_t peak_mem_mb; /* -1: not known */
 	bool gpu_full;       /* as last reported */
-	const char *reason;  /* why we ended the job; NULL: we did not */
+	bool cancel_asked;
+	const char *reason; /* why we ended the job; NULL: we did not */
 	uint64_t started_ns, deadline_ns, step_ns;
+	uint64_t warn_ns;   /* when the job's own signal is due; 0: there is none, or it was sent */
+	bool warned;        /* it was sent */
+	uint64_t paused_ns; /* since when the job is stopped; 0: it is not */
 	uint64_t killed_ns; /* time of the first SIGKILL; 0: not yet */
 	bool stuck;         /* the journal says that the job cannot be killed */
 	struct keeper_claim claim;
 };
+
+/* Signals and sockets, of which none is there yet. Only `options` and `lease` are set before. */
+int keeper_init(struct keeper *k);
+/* Waits for something to happen, and does it. */
+void keeper_round(struct keeper *k);
+/* Appends the keeper's `keeper` record, which names its machine. 0 or -errno. */
+int keeper_write_own_line(const struct keeper *k, struct text *ret);
+/* Begins to end the job: SIGTERM, and SIGKILL after the grace period. */
+void keeper_end_job(struct keeper *k, const char *reason);
 
 /* To the runner, if it still lives. */
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code);
@@ -61,9 +87,16 @@ _Noreturn void keeper_leave(struct keeper *k);
 
 /* No process of the job is left: writes its end, or says that it never started. */
 void keeper_finish_job(struct keeper *k);
-/* Takes over what a later runner has seen of the job, where our own is gone. True if the job's GPU is lost. */
-bool keeper_hear_news(struct keeper *k);
-/* result: of hook_run(). */
-void keeper_after_hook(struct keeper *k, int result);
+/* Makes sure that the keeper has a journal, a name and a locked file. */
+int keeper_open(struct keeper *k);
+/* Appends a line that must not be lost: tries until it is written. */
+void keeper_append(struct keeper *k, const struct text *line);
+/* Waits before the next try to write. Leaves if the journal's folder has been missing for too long. */
+void keeper_wait_for_journal(struct keeper *k);
+
+/* keeper_hook.c: for the end that we have just written, or that KEEPER_ORDER_HOOK tells of. Both end with
+ * KEEPER_NOTE_READY. */
+void keeper_hook_after_end(struct keeper *k, const struct text *end_line);
+void keeper_hook_ordered(struct keeper *k, const struct keeper_order *order, char *payload);
 
 #endif

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/fd_message.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "queue/keeper/keeper.h"
 #include "queue/keeper/orphans.h"
@@ -106,7 +107,7 @@ static void on_child(struct nursery *n)
 	struct signalfd_siginfo si;
 	while (read(n->signal_fd, &si, sizeof(si)) == sizeof(si))
 		;
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+	while ((pid = process_reap(NULL)) > 0)
 		for (size_t i = 0; i < n->num_children; i++)
 			if (n->children[i] == pid)
 				n->children[i] = n->children[--n->num_children];
@@ -136,14 +137,14 @@ static void child_setup(struct nursery *n)
 {
 	sigset_t set;
 	signals_reset();
-	/* Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. */
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGPIPE, SIG_IGN);
+	/*
+	 * Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. Blocked, not ignored: then a
+	 * job's process needs to reset only its mask.
+	 */
+	sigfillset(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
-	sigprocmask(SIG_SETMASK, &set, NULL);
 	setsid();
 	prctl(PR_SET_NAME, "gpuq-nursery");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -11,8 +11,9 @@
 /* What a nursery and its keepers need to know; paths are absolute. */
 struct nursery_options {
 	const char *journal_path;
-	int parent_fd; /* its directory */
-	bool accepted; /* as journal_open() takes it */
+	int parent_fd;          /* its directory */
+	bool accepted;          /* as journal_open() takes it */
+	const char *allocation; /* in which the runner is, see allocation.h; "": none */
 };
 
 /* Forks the nursery; call it while the process is small and has one thread. ret_fd: the runner's end. */

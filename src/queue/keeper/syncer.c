@@ -2,12 +2,11 @@
 #include "queue/keeper/syncer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "queue/journal/journal.h"
 
 _Noreturn void syncer_main(int parent_fd, const char *name, int fd)
 {
@@ -17,10 +16,7 @@ _Noreturn void syncer_main(int parent_fd, const char *name, int fd)
 	do {
 		n = read(fd, bytes, sizeof(bytes));
 		/* Opened each time: prune puts a new file in the journal's place. */
-		cleanup_(closep) int journal =
-			openat(parent_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-		if (journal >= 0)
-			(void)fdatasync(journal);
+		(void)journal_sync_at(parent_fd, name);
 	} while (n > 0 || (n < 0 && errno == EINTR));
 	_exit(0);
 }

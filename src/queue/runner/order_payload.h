@@ -5,6 +5,7 @@
 
 #include "gpu_dispatch.h"
 
+struct due_hook;
 struct job;
 struct keeper_order;
 struct runner;
@@ -15,7 +16,7 @@ struct text;
 int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err);
 
-/* Of KEEPER_ORDER_HOOK; `hook` is the command. */
-int order_payload_write_hook(struct runner *r, struct job *job, const char *hook, struct text *t);
+/* Of KEEPER_ORDER_HOOK. */
+int order_payload_write_hook(struct runner *r, const struct job *job, const struct due_hook *h, struct text *t);
 
 #endif

@@ -10,27 +10,35 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/lock.h"
 #include "base/loop.h"
 #include "gpu/probe.h"
 #include "queue/keeper/nursery.h"
+#include "queue/runner/allocation_end.h"
+#include "queue/runner/runner_begin.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_gpus.h"
+#include "queue/runner/runner_home.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_left.h"
 #include "queue/runner/runner_orphans.h"
 #include "queue/runner/runner_place.h"
 #include "queue/runner/runner_private.h"
+#include "queue/runner/runner_publish.h"
 #include "queue/runner/runner_recover.h"
 #include "queue/runner/runner_rules.h"
 #include "queue/runner/runner_samples.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/runner_signals.h"
 #include "queue/runner/runner_sync.h"
+#include "queue/runner/runner_unknown.h"
 #include "queue/runner/runner_watch.h"
 #include "queue/runner/running.h"
-#include "queue/schedule/pending.h"
+#include "queue/schedule/gpu_users.h"
+#include "queue/schedule/scheduler.h"
 
 /* ---- Events -------------------------------------------------------------------------- */
 
@@ -38,15 +46,15 @@ static void on_watch(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
-	journal_watch_drain(r->watch_fd, r->journal->path);
-	r->must_read = true;
+	journal_watch_drain(r->following.watch_fd, r->following.journal->path);
+	r->following.must_read = true;
 }
 
 static void set_tick(struct runner *r)
 {
 	uint64_t next = clock_now_ns() + JOURNAL_LOOK_MS * NS_PER_MS;
-	if (r->pause_until_ns && r->pause_until_ns < next)
-		next = r->pause_until_ns + NS_PER_MS;
+	if (r->deciding.pause_until_ns && r->deciding.pause_until_ns < next)
+		next = r->deciding.pause_until_ns + NS_PER_MS;
 	loop_set_deadline(r->tick, next);
 }
 
@@ -54,10 +62,12 @@ static void on_tick(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
-	r->must_read = r->must_judge = true;
-	if (r->pause_until_ns)
-		r->must_place = true;
+	r->following.must_read = r->executing.must_judge = true;
+	if (r->deciding.pause_until_ns)
+		r->deciding.must_place = true;
 	set_tick(r);
+	runner_begin_look(r);
+	runner_home_check(r);
 	runner_gpus_reopen(r);
 }
 
@@ -65,7 +75,7 @@ static void on_judge(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
-	r->must_judge = true;
+	r->executing.must_judge = true;
 }
 
 static void on_linger(void *context, uint32_t events)
@@ -79,9 +89,10 @@ static void on_linger(void *context, uint32_t events)
 
 static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 {
-	int fd = openat(r->journal->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = openat(r->following.journal->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return error_set(err, -errno, "opening '%s/runner.lock': %s", r->journal->dir_path, error_words(errno));
+		return error_set(err, -errno, "opening '%s/runner.lock': %s", r->following.journal->dir_path,
+			error_words(errno));
 	for (;;) {
 		int e = lock_try(fd);
 		if (e == 0)
@@ -89,9 +100,9 @@ static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 		if (e == -EAGAIN && lock_holder(fd, ret_holder) == 0 && *ret_holder == 0)
 			continue; /* it has just left */
 		close(fd);
-		return e == -EAGAIN ? -EBUSY : journal_lock_words(r->journal, e, err);
+		return e == -EAGAIN ? -EBUSY : journal_lock_words(r->following.journal, e, err);
 	}
-	r->lock_fd = fd;
+	r->following.lock_fd = fd;
 	/* For people who ask why: the lock holds without it. */
 	(void)runner_rules_write(fd, &r->machine, NULL);
 	return 0;
@@ -109,15 +120,19 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	if (e == 0)
 		e = runner_sync_open(r);
 	if (e == 0)
-		e = loop_add_timer(r->loop, on_judge, r, &r->judge);
+		e = loop_add_timer(r->loop, on_judge, r, &r->executing.judge);
+	if (e == 0)
+		e = runner_begin_open(r);
 	if (e == 0)
 		e = runner_samples_open(r);
+	if (e == 0)
+		e = runner_publish_open(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
-	r->watch_fd = journal_watch(r->journal->path);
-	if (r->watch_fd >= 0 && loop_add(r->loop, r->watch_fd, EPOLLIN, on_watch, r, NULL) < 0) {
-		close(r->watch_fd);
-		r->watch_fd = -1;
+	r->following.watch_fd = journal_watch(r->following.journal->path);
+	if (r->following.watch_fd >= 0 && loop_add(r->loop, r->following.watch_fd, EPOLLIN, on_watch, r, NULL) < 0) {
+		close(r->following.watch_fd);
+		r->following.watch_fd = -1;
 	}
 	set_tick(r);
 	return 0;
@@ -126,13 +141,33 @@ static int open_loop(struct runner *r, struct gd_error *err)
 /* The GPUs in words that mean the same in every shell. */
 static void write_rules(struct runner *r)
 {
-	const char *gpus = r->gpu_spec ? r->gpu_spec : r->gpus->count == 0 ? RULES_NO_GPUS : r->options.gpus;
+	const char *gpus = r->watching.gpu_spec           ? r->watching.gpu_spec
+			   : r->watching.gpus->count == 0 ? RULES_NO_GPUS
+							  : r->options.gpus;
 	struct runner_rules rules = {.min_free_mem_mb = r->options.min_free_mem_mb,
 		.poll_interval_ms = r->options.poll_interval_ms,
 		.jobs_per_gpu = r->options.jobs_per_gpu,
 		.gpus = gpus ? gpus : "auto"};
-	gpu_probe_machine(r->probe, rules.machine);
-	(void)runner_rules_write(r->lock_fd, &r->machine, &rules);
+	gpu_probe_machine(r->watching.probe, rules.machine);
+	(void)runner_rules_write(r->following.lock_fd, &r->machine, &rules);
+}
+
+static int open_scheduler(struct runner *r)
+{
+	int e = scheduler_create(&r->following.jobs, &r->deciding.scheduler);
+	if (e < 0)
+		return e;
+	struct host_limits host;
+	host_read(NULL, NULL, &host);
+	struct scheduler_settings settings = {
+		.rules = {.min_free_mem_mb = r->options.min_free_mem_mb, .jobs_per_gpu = r->options.jobs_per_gpu},
+		.cpus = host.cpus,
+		.host_bytes = host.memory_known ? host.memory_total_bytes : 0,
+		.foreign_pids = gpu_users_foreign_pids(&r->machine),
+		.timeout_ms = r->options.timeout_ms};
+	settings.end_ms = allocation_end_get(settings.end_whose, sizeof(settings.end_whose));
+	scheduler_configure(r->deciding.scheduler, &settings);
+	return 0;
 }
 
 int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
@@ -141,17 +176,20 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	struct runner *r = calloc(1, sizeof(*r));
 	if (!r)
 		return error_set(err, -ENOMEM, "starting the runner: out of memory");
-	r->journal = j;
+	r->following.journal = j;
 	r->options = *options;
-	r->lock_fd = r->watch_fd = r->nursery_fd = r->syncer_fd = r->signal_fd = -1;
-	r->loading = true;
-	r->max_cpu_jobs = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
-	jobs_init(&r->jobs);
-	r->jobs.on_change = runner_on_change;
-	r->jobs.context = r;
+	r->following.lock_fd = r->following.watch_fd = r->executing.nursery_fd = r->following.syncer_fd = r->signal_fd =
+		-1;
+	r->following.loading = true;
+	jobs_init(&r->following.jobs);
+	r->following.jobs.on_change = runner_on_change;
+	r->following.jobs.context = r;
 	/* Who reads what we say may go; the jobs go on. */
 	signal(SIGPIPE, SIG_IGN);
+	allocation_get(r->allocation);
 	int e = machine_get(&r->machine);
+	if (e == 0)
+		e = open_scheduler(r);
 	if (e < 0)
 		error_set(err, e, "starting the runner: %s", error_words(e));
 	if (e == 0)
@@ -161,18 +199,24 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		runner_orphans_open(r);
 	if (e == 0)
-		e = nursery_start(&(struct nursery_options){j->path, j->parent_fd, j->accepted}, &r->nursery_pid,
-			&r->nursery_fd, err);
-	if (e == 0)
-		e = nursery_add_syncer(r->nursery_fd, &r->syncer_fd);
+		e = nursery_start(&(struct nursery_options){j->path, j->parent_fd, j->accepted, r->allocation},
+			&r->executing.nursery_pid, &r->executing.nursery_fd, err);
+	if (e == 0) {
+		e = nursery_add_syncer(r->executing.nursery_fd, &r->following.syncer_fd);
+		if (e < 0)
+			error_set(err, e, "starting the runner: starting the syncer: %s", error_words(e));
+	}
 	if (e == 0)
 		e = runner_gpus_open(r, err);
 	if (e == 0)
 		write_rules(r);
 	if (e == 0)
 		runner_claims_open(r);
-	if (e == 0)
-		e = journal_reader_init_at(&r->reader, j);
+	if (e == 0) {
+		e = journal_reader_init_at(&r->following.reader, j);
+		if (e < 0)
+			error_set(err, e, "reading journal '%s': %s", j->path, error_words(e));
+	}
 	if (e < 0) {
 		runner_destroy(r);
 		return e;
@@ -181,57 +225,71 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	return 0;
 }
 
+/* With a job or a hook. Nobody waits for a job that cannot be killed. */
+static bool keeper_is_busy(const struct runner *r)
+{
+	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		if (k->busy && !(k->running && k->running->stuck))
+			return true;
+	return false;
+}
+
 void runner_destroy(struct runner *r)
 {
 	if (!r)
 		return;
 	runner_flush_words(r, true);
 	text_finish(&r->words);
+	bool goes_on = r->executing.num_running + r->executing.num_stuck > 0 || keeper_is_busy(r);
 	runner_keepers_destroy(r);
-	runner_hooks_close(r);
-	while (r->running)
-		running_remove(r->running);
+	while (r->executing.running)
+		running_remove(r->executing.running);
+	runner_unknown_forget_all(r);
 	runner_claims_close(r);
 	if (r->loop)
 		runner_gpus_close(r);
-	gd_gpu_list_free(r->gpus);
-	free(r->notes);
-	ledger_finish(&r->ledger);
-	placement_reservation_finish(&r->reservation);
-	pending_destroy(r->pending);
-	jobs_finish(&r->jobs);
-	if (r->reader.buf)
-		journal_reader_finish(&r->reader);
+	gd_gpu_list_free(r->watching.gpus);
+	runner_publish_close(r);
+	scheduler_destroy(r->deciding.scheduler);
+	jobs_finish(&r->following.jobs);
+	if (r->following.reader.buf)
+		journal_reader_finish(&r->following.reader);
 	loop_destroy(r->loop);
-	closep(&r->watch_fd);
-	closep(&r->nursery_fd);
-	closep(&r->syncer_fd);
-	closep(&r->lock_fd);
-	text_finish(&r->to_append);
-	free(r->latest);
-	free(r->own_cwd);
-	free(r->gpu_spec);
+	closep(&r->following.watch_fd);
+	closep(&r->executing.nursery_fd);
+	closep(&r->following.syncer_fd);
+	closep(&r->following.lock_fd);
+	if (!goes_on)
+		runner_orphans_close(r);
+	text_finish(&r->following.to_append);
+	free(r->executing.leases.leases);
+	free(r->following.latest);
+	free(r->following.own_cwd);
+	free(r->watching.gpu_spec);
 	free(r);
 }
 
 /* Whether there is nothing that this runner could still do. */
 static bool is_idle(const struct runner *r)
 {
-	if (r->num_running > 0 || r->to_append.length > 0)
+	if (r->executing.num_running > 0 || r->following.to_append.length > 0)
 		return false;
 	/* Told three times: hooks that run go on without us, those that are due are left to the next runner. */
 	if (r->interrupts > 2)
 		return true;
-	if (r->hooks)
+	if (runner_hooks_are_due(r))
 		return false;
-	/* A hook may still run. */
-	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
-		if (k->busy && !(k->running && k->running->stuck))
-			return false;
-	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
-	if (r->interrupts || full)
+	if (keeper_is_busy(r))
+		return false;
+	if (r->interrupts || runner_is_full(r))
 		return true;
-	return pending_count(r->pending) == 0 || (!r->waits_for_gpu && !r->pause_until_ns && !r->must_place);
+	if (r->deciding.incomplete || scheduler_num_sleeping(r->deciding.scheduler) > 0)
+		return false;
+	/* Whoever resumes the queue expects that it goes on. */
+	if (r->following.jobs.paused && scheduler_num_waiting(r->deciding.scheduler) > 0)
+		return false;
+	return scheduler_num_waiting(r->deciding.scheduler) == 0 ||
+	       (!scheduler_is_hopeful(r->deciding.scheduler) && !r->deciding.pause_until_ns && !r->deciding.must_place);
 }
 
 /* Gives up the lock if there is really nothing to do: no job is left lying between us and an `add`. */
@@ -241,15 +299,19 @@ static bool try_leave(struct runner *r)
 		return false;
 	bool forced = r->interrupts > 0;
 	/* One that cannot start what is there stands in the way of one that can. */
-	bool of_no_use = pending_count(r->pending) > 0 && r->options.linger_ms > 0;
+	bool of_no_use = scheduler_num_waiting(r->deciding.scheduler) > 0 && r->options.linger_ms > 0;
 	if (!forced && !of_no_use && r->options.linger_ms != 0 && !r->lingering)
 		return false;
-	if (journal_lock(r->journal, &r->error) < 0)
+	/* The lock would make the folder again. */
+	runner_home_check(r);
+	if (r->fatal)
+		return true;
+	if (journal_lock(r->following.journal, &r->error) < 0)
 		return forced;
-	bool leave = runner_read(r) == 0 && is_idle(r) && !r->must_place;
+	bool leave = runner_read(r) == 0 && is_idle(r) && !r->deciding.must_place;
 	if (leave || forced)
-		close_fd(&r->lock_fd);
-	journal_unlock(r->journal);
+		close_fd(&r->following.lock_fd);
+	journal_unlock(r->following.journal);
 	return leave || forced;
 }
 
@@ -269,33 +331,52 @@ static void set_linger(struct runner *r)
 static void do_due(struct runner *r)
 {
 	runner_flush_words(r, false);
-	if (r->pause_until_ns && clock_now_ns() >= r->pause_until_ns) {
-		r->pause_until_ns = 0;
-		r->must_place = true;
+	if (r->deciding.pause_until_ns && clock_now_ns() >= r->deciding.pause_until_ns) {
+		r->deciding.pause_until_ns = 0;
+		r->deciding.must_place = true;
 	}
 	do {
-		if (r->must_read && runner_read(r) < 0)
+		if (r->following.must_read && runner_read(r) < 0)
 			return;
-		if (r->must_judge)
+		if (r->executing.must_judge)
 			runner_judge(r);
 		runner_append(r);
-		if (r->hooks)
+		if (r->following.jobs.hooks && !r->following.must_read)
 			runner_hooks_run(r);
-		if (r->must_place && !r->must_read)
+		if (r->deciding.must_place && !r->following.must_read)
 			runner_place(r);
-	} while (r->must_read && !r->fatal && !r->pause_until_ns);
+	} while (r->following.must_read && !r->fatal && !r->deciding.pause_until_ns);
+}
+
+static void say_unknown(struct runner *r)
+{
+	const struct jobs *js = &r->following.jobs;
+	size_t i = 0;
+	while (i < js->count && js->by_id[i]->state != JOB_UNKNOWN)
+		i++;
+	unsigned long long first = i < js->count ? (unsigned long long)js->by_id[i]->id : 0;
+	if (r->result.left_unknown == 1)
+		runner_say(r,
+			"gpuq: job %llu may or may not have run: its record was lost. 'gpuq retry %llu' or 'gpuq cancel %llu'\n",
+			first, first, first);
+	else
+		runner_say(r,
+			"gpuq: %llu jobs may or may not have run, job %llu first: their records were lost. 'gpuq verify' lists them; "
+			"'gpuq retry ID' or 'gpuq cancel ID'\n",
+			(unsigned long long)r->result.left_unknown, first);
 }
 
 int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err)
 {
-	if (r->gpus->count == 0)
-		runner_say(r, "gpuq: there is no GPU; simulated ones: --gpus sim:4\n");
+	runner_gpus_say_source(r);
 	int e = runner_take_over(r, err);
 	if (e < 0)
 		return e;
 	e = runner_watch_begin(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
+	(void)runner_claims_read(r); /* runner_place() tries again */
+	runner_publish(r);
 	if (r->options.on_ready)
 		r->options.on_ready(r->options.context);
 	while (!r->fatal && !r->leaving) {
@@ -303,25 +384,39 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		if (r->fatal || try_leave(r))
 			break;
 		set_linger(r);
+		runner_begin_plan(r);
 		runner_samples_plan(r);
+		runner_publish(r);
 		e = loop_round(r->loop, -1);
 		if (e < 0)
 			r->fatal = e;
 	}
 	runner_sync_now(r);
-	r->result.left_stuck = r->num_stuck;
-	r->result.left_pending = r->interrupts || r->leaving ? 0 : pending_count(r->pending);
+	r->result.left_stuck = r->executing.num_stuck;
+	r->result.left_unknown = r->following.jobs.counts[JOB_UNKNOWN];
+	if (r->following.jobs.damaged)
+		r->result.left_lost = number_set_size(&r->following.jobs.lost_ids);
+	for (const struct running *run = r->executing.running; run; run = run->next)
+		r->result.left_elsewhere += run->foreign;
+	r->result.left_pending = r->interrupts || r->leaving ? 0 : scheduler_num_waiting(r->deciding.scheduler);
 	/* Told to go, with work left. */
-	if (r->leaving && pending_count(r->pending) + r->num_blocked > 0)
+	if (r->leaving && scheduler_num_waiting(r->deciding.scheduler) + scheduler_num_blocked(r->deciding.scheduler) +
+					  scheduler_num_sleeping(r->deciding.scheduler) >
+				  0)
 		r->result.interrupted = true;
-	if (r->num_stuck && !r->fatal)
-		runner_say(r, "gpuq: %zu left running, for %s " REASON_STUCK "\n", r->num_stuck,
-			r->num_stuck == 1 ? "it" : "they");
+	if (r->executing.num_stuck && !r->fatal)
+		runner_say(r, "gpuq: %zu left running, for %s " REASON_STUCK "\n", r->executing.num_stuck,
+			r->executing.num_stuck == 1 ? "it" : "they");
+	if (r->result.left_elsewhere && !r->fatal)
+		runner_say(r, "gpuq: %llu running on another machine\n", (unsigned long long)r->result.left_elsewhere);
+	if (r->result.left_unknown && !r->fatal)
+		say_unknown(r);
 	if (r->result.left_pending && !r->fatal)
-		runner_say(r, "gpuq: %llu left pending; 'gpuq why ID' says why\n",
-			(unsigned long long)r->result.left_pending);
+		runner_say_left_pending(r);
+	if (!r->interrupts && !r->leaving && !r->fatal)
+		runner_say_held(r);
 	/* Who reads may take his time: the next runner does not wait for that. */
-	close_fd(&r->lock_fd);
+	close_fd(&r->following.lock_fd);
 	runner_flush_words(r, true);
 	runner_watch_end(r);
 	*ret = r->result;

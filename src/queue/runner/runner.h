@@ -30,9 +30,12 @@
 struct runner_result {
 	uint64_t completed, failed, cancelled; /* that ended while it ran */
 	bool interrupted;
-	bool left_running;     /* by SIGTERM: jobs go on without it */
-	uint64_t left_stuck;   /* that cannot be killed */
-	uint64_t left_pending; /* that these GPUs can never take, or that come after --max-failures */
+	bool left_running;       /* by SIGTERM: jobs go on without it */
+	uint64_t left_stuck;     /* that cannot be killed */
+	uint64_t left_elsewhere; /* that run on other machines */
+	uint64_t left_unknown;   /* of which a record was lost */
+	uint64_t left_lost;      /* whose `add` was lost, until the journal is repaired */
+	uint64_t left_pending;   /* that these GPUs can never take, or that come after --max-failures */
 };
 
 /* A job that runs, or is about to. */
@@ -73,7 +76,8 @@ struct runner_options {
 	int64_t linger_ms; /* leaves when the queue has been empty for so long; -1: never (--keep) */
 	int64_t timeout_ms;
 	int64_t grace_ms;
-	int jobs_per_gpu; /* 0: as memory allows */
+	int jobs_per_gpu;  /* 0: as memory allows */
+	bool cpu_affinity; /* jobs run on the CPUs of their GPUs' NUMA nodes */
 	int retries;
 	int max_failures;    /* 0: no limit */
 	const char *log_dir; /* absolute */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/runner_follow.h"
 #include "queue/journal/archive.h"
+#include "queue/journal/damage.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,28 +13,24 @@
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_latest.h"
+#include "queue/runner/runner_leases.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_recover.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/runner_sync.h"
 #include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_unknown.h"
 #include "queue/runner/runner_waiting.h"
 #include "queue/runner/runner_watch.h"
 #include "queue/runner/running.h"
-#include "queue/schedule/pending.h"
+#include "queue/schedule/scheduler.h"
 
 static void run_is_over(struct runner *r, struct running *run)
 {
-	if (run->keeper)
-		run->keeper->running = NULL;
-	run->keeper = NULL;
 	running_count(run, -1);
-	/* Until the next sample its memory is in what the driver said. */
-	run->ended = true;
-	running_unclaim(run);
-	if (r->simulated || run->num_gpus == 0)
-		running_remove(run);
-	r->must_place = true;
+	scheduler_end(r->deciding.scheduler, run->id);
+	running_remove(run);
+	r->deciding.must_place = true;
 }
 
 static void count_end(struct runner *r, enum job_state state)
@@ -44,21 +41,13 @@ static void count_end(struct runner *r, enum job_state state)
 	else if (state == JOB_CANCELLED)
 		r->result.cancelled++;
 	else
-		r->result.failed++, r->failures++;
+		r->result.failed++, r->deciding.failures++;
 }
 
 static void on_finished(struct runner *r, struct job *job)
 {
 	count_end(r, (enum job_state)job->state);
-	struct job *dependent = job->dependents;
-	job->dependents = NULL;
-	while (dependent) {
-		struct job *next = dependent->next_dependent;
-		dependent->blocked = false;
-		r->num_blocked--;
-		runner_enqueue(r, dependent);
-		dependent = next;
-	}
+	runner_release(r, job);
 }
 
 static void on_start(struct runner *r, struct job *job)
@@ -76,35 +65,55 @@ static void on_start(struct runner *r, struct job *job)
 	}
 }
 
+/* A keeper may have it still, if it was held and released, say: then it waits once that refuses it, or dies. */
+static void wait_again(struct runner *r, struct job *job)
+{
+	if (!job->running)
+		runner_enqueue(r, job);
+}
+
 void runner_on_change(void *context, struct job *job, int old)
 {
 	struct runner *r = context;
-	if (r->loading)
+	if (r->following.loading)
 		return;
 	bool was_waiting = old == JOB_PENDING;
+	if (old == JOB_UNKNOWN)
+		runner_unknown_forget(r, job->id);
+	else if (job->state == JOB_UNKNOWN)
+		r->executing.look_for_unknown = true;
+	if ((old == JOB_COMPLETED || old == JOB_FAILED || old == JOB_CANCELLED) && !job_is_final(job))
+		scheduler_reopen(r->deciding.scheduler, job);
 	if (job->state == JOB_PENDING && was_waiting) {
-		if (job->wait.position)
-			pending_set_priority(r->pending, &job->wait, job->priority);
+		/* It was edited or made urgent. A keeper that has it cannot start it any more: the fence was raised. */
+		r->following.fence_stale = true;
+		runner_dequeue(r, job);
+		wait_again(r, job);
 		return;
 	}
-	if (old == JOB_RUNNING && job->state != JOB_RUNNING && job->running)
+	/* An unknown job has a run if its `start` was lost before this runner had read it. */
+	bool ended = old == JOB_RUNNING ? job->state != JOB_RUNNING : old == JOB_UNKNOWN && job_is_final(job);
+	if (ended && job->running)
 		run_is_over(r, take_ptr(job->running));
 	if (was_waiting && !(job->running && job->state == JOB_RUNNING))
 		runner_dequeue(r, job);
+	if (job->lease && job->state == JOB_HELD)
+		runner_lease_watch(r, job);
 	if (job->state == JOB_PENDING)
-		runner_enqueue(r, job);
+		wait_again(r, job);
 	else if (job->state == JOB_RUNNING && old != JOB_RUNNING)
 		on_start(r, job);
 	else if (job->state == JOB_RUNNING && job->running && job->stuck)
 		running_set_stuck(job->running, job);
-	else if (job->state == JOB_RUNNING && job->running)
+	else if (job->state == JOB_RUNNING && job->running && job->cancel_requested)
 		running_cancel(job->running, false);
 	else if (job_is_final(job))
 		on_finished(r, job);
-	if (job->hook_due && (old == JOB_RUNNING || job_is_final(job)))
-		runner_hook_plan(r, job);
+	/* What this runner itself has failed names its hook; what others cancel does not. */
+	if (job->state == JOB_CANCELLED && old != JOB_RUNNING && old >= 0 && !job->reason)
+		runner_hook_add(r, job);
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
-		r->fence_stale = true; /* a cancellation, a hold…: the fence was raised */
+		r->following.fence_stale = true; /* a cancellation, a hold…: the fence was raised */
 	if (!runner_watch_changed(r, job, old))
 		runner_tell(r, job);
 }
@@ -122,7 +131,7 @@ static enum job_state pruned_state(const struct runner *r, const struct running 
 {
 	struct jobs archived;
 	enum job_state state = run->told_state;
-	if (state != JOB_PENDING || archive_read(r->journal->path, &archived, NULL) < 0)
+	if (state != JOB_PENDING || archive_read(r->following.journal->path, &archived, NULL) < 0)
 		return state;
 	const struct job *job = jobs_find(&archived, run->id);
 	if (job)
@@ -134,17 +143,14 @@ static enum job_state pruned_state(const struct runner *r, const struct running 
 /* Everything from the jobs as they are, after a load. */
 static int rebuild(struct runner *r)
 {
-	pending_destroy(r->pending);
-	r->pending = NULL;
-	r->num_blocked = 0;
-	int e = pending_create(&r->pending);
+	int e = scheduler_reset(r->deciding.scheduler);
 	if (e < 0)
 		return e;
-	for (struct running *run = r->running, *next; run; run = next) {
+	runner_unknown_forget_all(r);
+	r->executing.look_for_unknown = true;
+	for (struct running *run = r->executing.running, *next; run; run = next) {
 		next = run->next;
-		struct job *job = jobs_find(&r->jobs, run->id);
-		if (run->ended)
-			continue;
+		struct job *job = jobs_find(&r->following.jobs, run->id);
 		if (job && (job->state == JOB_RUNNING || (!run->started && !job_is_final(job)))) {
 			job->running = run;
 			continue;
@@ -153,60 +159,90 @@ static int rebuild(struct runner *r)
 			count_end(r, job ? (enum job_state)job->state : pruned_state(r, run));
 		run_is_over(r, run);
 	}
-	for (size_t i = 0; i < r->jobs.count; i++) {
-		struct job *job = r->jobs.by_id[i];
-		/* Ended without us: our own hook is for what ends while we are there. */
-		if (job->hook_due && job->wish->on_finish && !runner_hook_is_planned(r, job->id))
-			runner_hook_plan(r, job);
+	for (size_t i = 0; i < r->following.jobs.count; i++) {
+		struct job *job = r->following.jobs.by_id[i];
 		if (job->state == JOB_PENDING && !job->running)
 			runner_enqueue(r, job);
+		else if (job->state == JOB_HELD && job->lease)
+			runner_lease_watch(r, job);
 		else if (job->state == JOB_RUNNING && !job->running)
 			runner_adopt(r, job);
 		else if (job->state == JOB_RUNNING)
 			running_is_known(job->running, job);
 	}
-	r->must_place = true;
+	r->deciding.must_place = true;
 	return r->fatal;
+}
+
+/* 1: another file, or another order of its lines; its jobs are to be read from the beginning. */
+static int read_lines(struct runner *r)
+{
+	struct damage_check check;
+	damage_look(&check, &r->following.reader, -1);
+	int e = journal_reader_read(&r->following.reader, jobs_apply, &r->following.jobs);
+	return e == 0 ? damage_judge(&check, &r->following.reader, -1, &r->following.jobs) : e;
+}
+
+/* Whoever paused the queue has raised the fence. */
+static void change_pause(struct runner *r)
+{
+	r->following.paused = r->following.jobs.paused;
+	r->following.fence_stale = true;
+	r->deciding.must_place = true;
+	if (!r->options.quiet)
+		runner_say(r, r->following.paused ? "The queue is paused; 'gpuq resume' lets it go on\n"
+						  : "The queue goes on\n");
 }
 
 int runner_read(struct runner *r)
 {
-	int e;
-	r->must_read = false;
-	while ((e = journal_reader_read(&r->reader, jobs_apply, &r->jobs)) == 1) {
+	int e, resets = 0;
+	r->following.must_read = false;
+	while ((e = read_lines(r)) == 1 && resets++ < JOURNAL_MOST_RESETS) {
 		/* Pruned: another file, with the same jobs but for some that are over. */
-		r->loading = true;
-		jobs_reset(&r->jobs);
+		r->following.loading = true;
+		jobs_reset(&r->following.jobs);
 	}
+	if (e == 1)
+		e = -EAGAIN;
 	if (e < 0) {
-		if (e == -ENOTSUP)
+		if (e == -EAGAIN)
+			error_set(&r->error, e, "reading journal '%s': another file takes its place again and again",
+				r->following.journal->path);
+		else if (e == -ENOTSUP)
 			error_set(&r->error, e,
 				"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
-				r->journal->path, r->jobs.version);
+				r->following.journal->path, r->following.jobs.version);
 		else
-			journal_reader_explain(&r->reader, e, &r->error);
+			journal_reader_explain(&r->following.reader, e, &r->error);
 		r->fatal = e;
 		return e;
 	}
-	if (r->loading) {
-		r->loading = false;
+	if (r->following.loading) {
+		r->following.loading = false;
 		e = rebuild(r);
+		if (e < 0)
+			error_set(&r->error, e, "reading journal '%s': %s", r->following.journal->path, error_words(e));
 	}
+	if (r->executing.look_for_unknown)
+		runner_unknown_check(r);
+	if (r->following.paused != r->following.jobs.paused)
+		change_pause(r);
 	return e;
 }
 
 int runner_resync(struct runner *r, bool raise_fence)
 {
-	int e = journal_lock(r->journal, &r->error);
+	int e = journal_lock(r->following.journal, &r->error);
 	if (e == 0)
 		e = runner_read(r);
 	if (e == 0 && raise_fence)
-		e = journal_raise_fence(r->journal, &r->error);
+		e = journal_raise_fence(r->following.journal, &r->error);
 	if (e == 0) {
-		r->fence = r->journal->fence;
-		r->fence_stale = false;
+		r->following.fence = r->following.journal->fence;
+		r->following.fence_stale = false;
 	}
-	journal_unlock(r->journal);
+	journal_unlock(r->following.journal);
 	if (e < 0 && !r->fatal)
 		runner_pause(r, RUNNER_TROUBLE_FOLLOW, e);
 	else if (e == 0)
@@ -216,23 +252,25 @@ int runner_resync(struct runner *r, bool raise_fence)
 
 void runner_append(struct runner *r)
 {
-	if (r->to_append.length == 0)
+	if (r->following.to_append.length == 0)
 		return;
-	if (text_error(&r->to_append)) {
+	if (text_error(&r->following.to_append)) {
 		r->fatal = -ENOMEM;
 		return;
 	}
 	size_t written = 0;
-	int e = journal_lock(r->journal, &r->error);
+	int e = journal_lock(r->following.journal, &r->error);
 	if (e == 0) {
-		e = journal_append(r->journal, r->to_append.data, r->to_append.length, &written, &r->error);
-		journal_unlock(r->journal);
+		e = journal_append(r->following.journal, r->following.to_append.data, r->following.to_append.length,
+			&written, &r->error);
+		journal_unlock(r->following.journal);
 	}
 	if (e < 0)
 		runner_pause(r, RUNNER_TROUBLE_WRITE, e);
 	else
 		runner_works(r, 1u << RUNNER_TROUBLE_WRITE);
-	memmove(r->to_append.data, r->to_append.data + written, r->to_append.length - written);
-	r->to_append.length -= written;
-	r->must_read = true;
+	memmove(r->following.to_append.data, r->following.to_append.data + written,
+		r->following.to_append.length - written);
+	r->following.to_append.length -= written;
+	r->following.must_read = true;
 }

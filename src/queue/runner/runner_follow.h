@@ -14,7 +14,7 @@ void runner_on_change(void *runner, struct job *job, int old_state);
 int runner_read(struct runner *r);
 /* Reads under the append lock, and learns the current fence; raise_fence: raises it first. */
 int runner_resync(struct runner *r, bool raise_fence);
-/* Appends r->to_append. */
+/* Appends r->following.to_append. */
 void runner_append(struct runner *r);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The runner's GPUs: a probe samples them, and each sample says what the jobs use.
  *
- * After runner_gpus_open() r->gpus always has the same GPUs in the same order: jobs
+ * After runner_gpus_open() r->watching.gpus always has the same GPUs in the same order: jobs
  * know their GPUs by position.
  */
 #ifndef QUEUE_RUNNER_RUNNER_GPUS_H
@@ -16,6 +16,8 @@ struct runner;
 int runner_gpus_open(struct runner *r, struct gd_error *err);
 /* Starts another probe where the last one died; on failure the next tick tries again. */
 void runner_gpus_reopen(struct runner *r);
+/* Tells why there is no GPU, if there is none, or where GPUs come from that no driver knows. */
+void runner_gpus_say_source(struct runner *r);
 void runner_gpus_close(struct runner *r);
 
 #endif

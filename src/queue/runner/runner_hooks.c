@@ -1,137 +1,165 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The line `hook` is appended before the hook is handed out. So a hook runs at most once for each
- * end, and not at all where runner and keeper are killed at that moment. Hooks that are
- * due when a runner leaves are left to the next one.
- */
 #include "queue/runner/runner_hooks.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
+#include "queue/keeper/hook.h"
 #include "queue/runner/order_payload.h"
+#include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
+#include "queue/runner/runner_recover.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/runner_trouble.h"
 
 #define MOST_AT_ONCE 4
 
-struct hook_wait {
-	struct hook_wait *next;
-	uint64_t id;
-	uint32_t attempt;
-	bool cwd_own;
-	struct text strings; /* the payload of the order */
-};
-
-static void hook_wait_destroy(struct hook_wait *h)
+const char *runner_hook_of(const struct runner *r, const struct job *job)
 {
-	if (h)
-		text_finish(&h->strings);
-	free(h);
+	return job->wish->has_on_finish ? job->wish->on_finish : r->options.on_finish;
 }
 
-static const char *hook_of(const struct runner *r, const struct job *job)
+const char *runner_hook_to_record(const struct runner *r, const struct job *job)
 {
-	return job->wish->on_finish ? job->wish->on_finish : r->options.on_finish;
+	return job->wish->on_finish ? NULL : r->options.on_finish;
 }
 
-bool runner_hook_is_planned(const struct runner *r, uint64_t id)
+void runner_hook_add(struct runner *r, const struct job *job)
 {
-	for (const struct hook_wait *h = r->hooks; h; h = h->next)
-		if (h->id == id)
+	const char *command = runner_hook_to_record(r, job);
+	if (command)
+		record_write_hook(&r->following.to_append, &(struct hook_record){.id = job->id, .on_finish = command});
+}
+
+static bool is_foreign(const struct runner *r, const struct due_hook *h)
+{
+	return h->keeper && !runner_same_host(r, h->keeper);
+}
+
+bool runner_hooks_are_due(const struct runner *r)
+{
+	for (const struct due_hook *h = r->following.jobs.hooks; h; h = h->next)
+		if (!is_foreign(r, h))
 			return true;
 	return false;
-}
-
-void runner_hook_plan(struct runner *r, struct job *job)
-{
-	if (!hook_of(r, job))
-		return;
-	struct hook_wait *h = calloc(1, sizeof(*h));
-	/* The hook gets the job as it is now: a retry may change it. */
-	if (!h || order_payload_write_hook(r, job, hook_of(r, job), &h->strings) < 0) {
-		runner_say(r, "gpuq: the hook of job %llu could not be run\n", (unsigned long long)job->id);
-		hook_wait_destroy(h);
-		return;
-	}
-	h->id = job->id;
-	h->attempt = job->num_attempts;
-	h->cwd_own = job->wish->cwd_own;
-	if (r->hooks)
-		r->last_hook->next = h;
-	else
-		r->hooks = h;
-	r->last_hook = h;
 }
 
 static size_t hooks_that_run(const struct runner *r)
 {
 	size_t n = 0;
-	for (const struct runner_keeper *k = r->keepers; k; k = k->next)
-		n += k->busy && k->hook;
+	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		n += k->busy && k->hook_id;
 	return n;
 }
 
-static int write_line(struct runner *r, uint64_t id)
+/* Whether a living keeper has it, as far as the journal has been read. */
+static bool is_in_hand(const struct runner *r, const struct due_hook *h)
 {
-	cleanup_(text_finish) struct text line = {0};
-	record_write_control(&line, EVENT_HOOK, id, NULL);
-	int e = text_error(&line);
-	return e < 0 ? e : journal_append_line(r->journal, line.data, line.length, NULL);
+	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		if (k->busy && k->hook_id == h->id && k->hook_attempt == h->attempt)
+			return true;
+	if (!h->keeper)
+		return false;
+	/* Most are keepers of ours, whose sockets tell when they die. */
+	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		if (k->pid && k->pid == h->keeper->pid && strcmp(h->keeper->machine.pidns, r->machine.pidns) == 0)
+			return k->busy;
+	return runner_keeper_holder(r, h->keeper) != 0;
 }
 
-void runner_hook_taken(struct runner_keeper *k)
+/* Marks no more than can be handed out: thousands may be due. Returns how many. */
+static size_t find_lost(struct runner *r)
 {
-	hook_wait_destroy(take_ptr(k->due));
+	size_t n = 0;
+	for (struct due_hook *h = r->following.jobs.hooks; h && n < MOST_AT_ONCE; h = h->next) {
+		h->found = !is_foreign(r, h) && !is_in_hand(r, h);
+		n += h->found;
+	}
+	return n;
 }
 
-void runner_hook_again(struct runner_keeper *k)
+static void unmark(struct runner *r, size_t n)
 {
-	struct runner *r = k->runner;
-	struct hook_wait *h = take_ptr(k->due);
-	if (!h)
-		return;
-	h->next = r->hooks;
-	if (!r->hooks)
-		r->last_hook = h;
-	r->hooks = h;
+	for (struct due_hook *h = r->following.jobs.hooks; h && n > 0; h = h->next) {
+		n -= h->found;
+		h->found = false;
+	}
+}
+
+static void give_up(struct runner *r, const struct due_hook *h)
+{
+	runner_say(r, "gpuq: the hook of job %llu is given up: its keeper died %d times\n", (unsigned long long)h->id,
+		HOOK_TRIES);
+	record_write_hook(&r->following.to_append, &(struct hook_record){.id = h->id,
+							   .attempt = h->attempt,
+							   .state = JOB_FAILED,
+							   .exit_code = -1,
+							   .reason = REASON_KEEPER_LOST});
+	r->following.must_read = true; /* the line is appended before the next pass */
+}
+
+/* False: none can be handed out now. */
+static bool hand_out(struct runner *r, const struct due_hook *h)
+{
+	cleanup_(text_finish) struct text payload = {0};
+	const struct job *job = jobs_find(&r->following.jobs, h->id);
+	struct runner_keeper *k = runner_keeper_get(r);
+	if (!k || !job)
+		return false;
+	struct keeper_order o = {.kind = KEEPER_ORDER_HOOK,
+		.id = h->id,
+		.attempt = h->attempt,
+		.fence = r->following.fence,
+		.hook_try = h->tries + 1,
+		.cwd_own = job->wish->cwd_own,
+		.cwd_dev = job->wish->cwd_id.dev,
+		.cwd_ino = job->wish->cwd_id.ino};
+	int e = order_payload_write_hook(r, job, h, &payload);
+	o.size = payload.length;
+	if (e == 0)
+		e = runner_keeper_send(k, &o, payload.data);
+	/* A keeper that is gone closes its socket: the hook is lost then, and handed out again. */
+	if (!k->busy) {
+		runner_pause(r, RUNNER_TROUBLE_START, e);
+		return false;
+	}
+	k->hook_id = h->id;
+	k->hook_attempt = h->attempt;
+	return true;
+}
+
+/* Those that were marked and are still due. */
+static void hand_out_found(struct runner *r, size_t found)
+{
+	size_t done = 0, room = MOST_AT_ONCE - hooks_that_run(r);
+	for (struct due_hook *h = r->following.jobs.hooks; h && done < found && done < room; h = h->next) {
+		if (!h->found)
+			continue;
+		h->found = false;
+		done++;
+		if (h->tries >= HOOK_TRIES)
+			give_up(r, h);
+		else if (!hand_out(r, h))
+			return;
+	}
+	/* They had all been run: others may be due. */
+	if (done == 0 && room > 0)
+		r->following.must_read = true;
 }
 
 void runner_hooks_run(struct runner *r)
 {
-	while (r->hooks && !r->pause_until_ns && !r->blocked && hooks_that_run(r) < MOST_AT_ONCE) {
-		struct runner_keeper *k = runner_keeper_get(r);
-		if (!k)
-			return;
-		struct hook_wait *h = r->hooks;
-		int e = write_line(r, h->id);
-		if (e < 0) {
-			runner_pause(r, RUNNER_TROUBLE_WRITE, e);
-			return;
-		}
-		r->hooks = h->next;
-		struct keeper_order o = {.kind = KEEPER_ORDER_HOOK,
-			.id = h->id,
-			.attempt = h->attempt,
-			.cwd_own = h->cwd_own,
-			.size = h->strings.length};
-		k->hook = true;
-		k->due = h;
-		(void)runner_keeper_send(k, &o, h->strings.data);
-		if (k->pid)
-			runner_hook_taken(k);
-	}
-}
-
-void runner_hooks_close(struct runner *r)
-{
-	while (r->hooks) {
-		struct hook_wait *h = r->hooks;
-		r->hooks = h->next;
-		hook_wait_destroy(h);
-	}
+	if (!r->following.jobs.hooks || r->deciding.pause_until_ns || runner_is_blocked(r) ||
+		hooks_that_run(r) >= MOST_AT_ONCE)
+		return;
+	size_t found = find_lost(r);
+	if (found == 0)
+		return;
+	/* A keeper that died since we last read may have written that the hook ran. */
+	if ((r->following.fence_stale ? runner_resync(r, false) : runner_read(r)) == 0)
+		hand_out_found(r, found);
+	unmark(r, found);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hooks of ends that no keeper has written: a job that failed because of another one, was
- * cancelled while it waited, or lost its keeper. A keeper runs them, a few at a time.
+ * Hooks that are due and that no living keeper has in hand: those of ends that no keeper wrote (a job failed because of
+ * another one, was cancelled while it waited, or lost its keeper), and those whose keeper died. The runner has another
+ * keeper run them, a few at a time.
+ *
+ * A hook runs at least once for each end, unless its keepers die HOOK_TRIES times; then it is given up.
  */
 #ifndef QUEUE_RUNNER_RUNNER_HOOKS_H
 #define QUEUE_RUNNER_RUNNER_HOOKS_H
@@ -11,16 +14,16 @@
 
 struct job;
 struct runner;
-struct runner_keeper;
 
-void runner_hook_plan(struct runner *r, struct job *job);
-bool runner_hook_is_planned(const struct runner *r, uint64_t id);
-/* Hands out the hooks that are due. */
+/* The hook of a job: its own, or that of this runner; NULL: none. */
+const char *runner_hook_of(const struct runner *r, const struct job *job);
+/* The same if it is not the job's own: then the line of the end must name it. */
+const char *runner_hook_to_record(const struct runner *r, const struct job *job);
+/* A job was cancelled while it waited, and has no hook of its own: makes that of this runner due. */
+void runner_hook_add(struct runner *r, const struct job *job);
+/* Whether there is a hook that this machine has to run. */
+bool runner_hooks_are_due(const struct runner *r);
+/* Hands out the hooks that nobody runs. */
 void runner_hooks_run(struct runner *r);
-/* The keeper lives: its hook is no longer due. */
-void runner_hook_taken(struct runner_keeper *k);
-/* The keeper is gone and was never seen to live: its hook is due again. */
-void runner_hook_again(struct runner_keeper *k);
-void runner_hooks_close(struct runner *r);
 
 #endif

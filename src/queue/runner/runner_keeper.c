@@ -11,8 +11,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/trust.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/attempt.h"
+#include "queue/keeper/keeper_socket.h"
 #include "queue/keeper/nursery.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_private.h"
@@ -25,27 +27,36 @@
 static void runner_keeper_close(struct runner_keeper *k)
 {
 	struct runner *r = k->runner;
-	for (struct runner_keeper **p = &r->keepers; *p; p = &(*p)->next)
+	for (struct runner_keeper **p = &r->executing.keepers; *p; p = &(*p)->next)
 		if (*p == k) {
 			*p = k->next;
 			break;
 		}
 	struct running *run = k->running;
-	bool never_lived = k->busy && k->pid == 0;
+	bool never_lived = k->busy && k->pid == 0 && !k->adopted;
 	if (run)
 		run->keeper = NULL;
-	runner_hook_again(k);
 	loop_remove(k->source);
 	close(k->fd);
 	text_finish(&k->out);
+	text_finish(&k->later);
 	free(k);
-	/* This keeper may be the one that could not write an end; then no other will report that writing works. */
-	r->blocked = false;
+	r->deciding.must_place = true; /* it may be the one that could not write an end */
+	r->following.must_read = true; /* and whether a hook of its is still due */
 	if (run)
 		running_keeper_died(run);
 	/* Two keepers in a row died before their first message: pause. */
-	if (never_lived && r->unborn++ > 0)
+	if (never_lived && r->executing.unborn++ > 0)
 		runner_pause(r, RUNNER_TROUBLE_KEEPER, -EAGAIN);
+}
+
+void runner_keeper_forget(struct runner_keeper *k)
+{
+	if (k->running)
+		k->running->keeper = NULL;
+	k->running = NULL;
+	k->busy = false;
+	runner_keeper_close(k);
 }
 
 /* Whether the job asks for something that does not exist, so that trying again would not help. */
@@ -53,113 +64,66 @@ static bool is_of_the_job(enum attempt_part part, int code)
 {
 	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
 	       (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
-		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP);
+		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP || code == -EINVAL || code == -EFBIG);
 }
 
 static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
 {
 	const char *log_dir = job->wish->log_dir ? job->wish->log_dir : r->options.log_dir;
-	const char *env = job->wish->env ? job->wish->env : r->own_env;
+	const char *env = job->wish->env ? job->wish->env : r->following.own_env;
 	if (part == ATTEMPT_LOG)
 		text_appendf(t, "could not be started: making its log in '%s': %s", log_dir, error_words(code));
 	else if (code == -ENOENT)
 		text_appendf(t, "could not be started: its environment '%s/env/%s' is no longer there",
-			r->journal->dir_path, env);
+			r->following.journal->dir_path, env);
 	else
-		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s", r->journal->dir_path,
-			env, error_words(code));
+		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s",
+			r->following.journal->dir_path, env, error_words(code));
 }
 
 /* A file of the queue itself is missing or not writable: pause, and try again. */
 static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 {
 	char where[512];
+	const struct journal *j = r->following.journal;
+	struct gd_error why = {0};
 	where[0] = '\0';
-	if (part == ATTEMPT_KEEPER)
-		snprintf(where, sizeof(where), ", in '%s/keepers'", r->journal->dir_path);
+	if (part == ATTEMPT_KEEPER && code == -EPERM && !j->accepted && trust_check_way(j->parent_fd, &why) < 0)
+		snprintf(where, sizeof(where), ": %.400s", why.message);
+	else if (part == ATTEMPT_KEEPER)
+		snprintf(where, sizeof(where), ", in '%s/keepers'", j->dir_path);
 	else if (part == ATTEMPT_LOG_DIRECTORY)
 		snprintf(where, sizeof(where), ": other users can change the directory for logs, '%s'",
 			r->options.log_dir);
+	else if (code == -EINTR)
+		snprintf(where, sizeof(where), ": a keeper was told by SIGTERM that the allocation ends");
 	runner_pause_at(r, RUNNER_TROUBLE_START, where, code);
 }
 
 static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
 {
-	struct job *job = jobs_find(&r->jobs, run->id);
+	struct job *job = jobs_find(&r->following.jobs, run->id);
+	/* What another keeper has is that one's. */
+	if (job && (job->state != JOB_PENDING || job->running != run))
+		job = NULL;
 	running_count(run, -1);
 	running_remove(run);
-	r->must_place = true;
-	if (job && job->state != JOB_PENDING)
-		job = NULL;
+	r->deciding.must_place = true;
 	if (code == -ESTALE) {
-		r->fence_stale = true;
+		r->following.fence_stale = true;
 	} else if (is_of_the_job(part, code)) {
 		cleanup_(text_finish) struct text words = {0};
 		if (job)
 			say_refusal(&words, r, job, part, code);
 		if (job)
-			record_write_fail(&r->to_append, job->id, text_string(&words));
+			record_write_fail(
+				&r->following.to_append, job->id, text_string(&words), runner_hook_to_record(r, job));
 		return;
 	} else if (code != -ECANCELED) {
 		wait_for_part(r, part, code);
 	}
 	if (job)
 		runner_enqueue(r, job);
-}
-
-static void on_note(struct runner_keeper *k, const struct keeper_note *n)
-{
-	struct runner *r = k->runner;
-	switch ((enum keeper_note_kind)n->kind) {
-	case KEEPER_NOTE_READY:
-		k->busy = k->hook = false;
-		r->must_place = true;
-		break;
-	case KEEPER_NOTE_REFUSED:
-		if (k->running && k->running->id == n->id)
-			on_refused(r, k->running, (enum attempt_part)n->part, n->code);
-		break;
-	case KEEPER_NOTE_HELLO:
-		k->pid = (pid_t)n->id;
-		r->unborn = 0;
-		runner_hook_taken(k);
-		break;
-	case KEEPER_NOTE_ENDED:
-		if (k->running && k->running->id == n->id)
-			k->running->told_state = (enum job_state)n->code;
-		if (r->blocked)
-			runner_say(r, "gpuq: the end of job %llu is written; going on\n", (unsigned long long)n->id);
-		r->blocked = false;
-		r->must_read = true;
-		break;
-	case KEEPER_NOTE_BLOCKED:
-		r->blocked = true;
-		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
-			(unsigned long long)n->id, error_words(n->code));
-		break;
-	}
-}
-
-/* False when the keeper is gone. */
-static bool runner_keeper_receive(struct runner_keeper *k)
-{
-	for (;;) {
-		struct keeper_note notes[8];
-		char *in = (char *)notes;
-		memcpy(in, k->partial_note, k->partial_bytes);
-		ssize_t n = recv(k->fd, in + k->partial_bytes, sizeof(notes) - k->partial_bytes, MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return true;
-		if (n <= 0)
-			return false;
-		size_t have = k->partial_bytes + (size_t)n, whole = have / sizeof(notes[0]);
-		k->partial_bytes = have % sizeof(notes[0]);
-		memcpy(k->partial_note, in + whole * sizeof(notes[0]), k->partial_bytes);
-		for (size_t i = 0; i < whole; i++)
-			on_note(k, &notes[i]);
-		if ((size_t)n < sizeof(notes))
-			return true;
-	}
 }
 
 static int runner_keeper_flush(struct runner_keeper *k)
@@ -181,6 +145,126 @@ static int runner_keeper_flush(struct runner_keeper *k)
 	return 0;
 }
 
+/* A lease cannot be given to any other keeper. */
+static void on_hello_of_other_lease(struct runner_keeper *k)
+{
+	struct runner *r = k->runner;
+	struct running *run = k->running;
+	struct job *job = jobs_find(&r->following.jobs, run->id);
+	running_count(run, -1);
+	running_remove(run);
+	r->deciding.must_place = true;
+	if (job)
+		record_write_fail(&r->following.to_append, job->id,
+			"its 'gpuq exec' is of another version than the runner", runner_hook_to_record(r, job));
+}
+
+/* What the keeper can be told is known now. */
+static void on_hello(struct runner_keeper *k, int32_t protocol)
+{
+	k->other = protocol != keeper_protocol;
+	if (k->other && k->running && k->adopted && !k->running->started)
+		on_hello_of_other_lease(k);
+	else if (k->other && k->running)
+		runner_say(k->runner,
+			"gpuq: job %llu was started by another version of gpuq, whose keeper (PID %d) takes no orders from "
+			"this one; waiting for the job\n",
+			(unsigned long long)k->running->id, (int)k->pid);
+	if (!k->other && k->later.length)
+		text_append(&k->out, k->later.data, k->later.length);
+	text_finish(&k->later);
+	if (k->out.length)
+		(void)runner_keeper_flush(k); /* if the keeper is gone, its socket closes */
+}
+
+static void on_unblocked(struct runner_keeper *k, uint64_t id)
+{
+	k->blocked = false;
+	k->runner->deciding.must_place = true;
+	runner_say(k->runner, "gpuq: the end of job %llu is written%s\n", (unsigned long long)id,
+		runner_is_blocked(k->runner) ? "" : "; going on");
+}
+
+static void on_note(struct runner_keeper *k, const struct keeper_note *n)
+{
+	struct runner *r = k->runner;
+	switch ((enum keeper_note_kind)n->kind) {
+	case KEEPER_NOTE_READY:
+		k->busy = false;
+		r->deciding.must_place = true;
+		/* What it has written of the hook must be read before hooks are handed out again. */
+		if (k->hook_id)
+			r->following.must_read = true;
+		k->hook_id = 0;
+		break;
+	case KEEPER_NOTE_REFUSED:
+		if (k->running && k->running->id == n->id)
+			on_refused(r, k->running, (enum attempt_part)n->part, n->code);
+		else if (k->hook_id == n->id && n->code == -ESTALE)
+			r->following.fence_stale = true;
+		else if (k->hook_id == n->id)
+			wait_for_part(r, ATTEMPT_PROCESS, n->code);
+		break;
+	case KEEPER_NOTE_HELLO:
+		k->pid = (pid_t)n->id;
+		r->executing.unborn = 0;
+		on_hello(k, n->code);
+		break;
+	case KEEPER_NOTE_ENDED:
+		if (k->running && k->running->id == n->id)
+			k->running->told_state = (enum job_state)n->code;
+		if (k->blocked)
+			on_unblocked(k, n->id);
+		r->following.must_read = true;
+		break;
+	case KEEPER_NOTE_BLOCKED:
+		k->blocked = true;
+		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
+			(unsigned long long)n->id, error_words(n->code));
+		break;
+	}
+}
+
+/* Each whole note of k->in; what is left is the beginning of the next. False: it is not a note. */
+static bool take_notes(struct runner_keeper *k)
+{
+	size_t done = 0;
+	for (;;) {
+		struct keeper_note note = {0};
+		uint32_t bytes = 0;
+		if (k->in_bytes - done >= sizeof(bytes))
+			memcpy(&bytes, k->in + done, sizeof(bytes));
+		if (bytes && (bytes < KEEPER_MESSAGE_MIN || bytes > sizeof(k->in)))
+			return false;
+		if (!bytes || k->in_bytes - done < bytes)
+			break;
+		memcpy(&note, k->in + done, bytes < sizeof(note) ? bytes : sizeof(note));
+		done += bytes;
+		on_note(k, &note);
+	}
+	memmove(k->in, k->in + done, k->in_bytes - done);
+	k->in_bytes -= done;
+	return true;
+}
+
+/* False when the keeper is gone. */
+static bool runner_keeper_receive(struct runner_keeper *k)
+{
+	for (;;) {
+		size_t room = sizeof(k->in) - k->in_bytes;
+		ssize_t n = recv(k->fd, k->in + k->in_bytes, room, MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n <= 0)
+			return false;
+		k->in_bytes += (size_t)n;
+		if (!take_notes(k))
+			return false;
+		if ((size_t)n < room)
+			return true;
+	}
+}
+
 static void on_keeper(void *context, uint32_t events)
 {
 	struct runner_keeper *k = context;
@@ -193,21 +277,23 @@ static void on_keeper(void *context, uint32_t events)
 static struct runner_keeper *runner_keeper_create(struct runner *r)
 {
 	struct runner_keeper *k = calloc(1, sizeof(*k));
-	if (!k)
+	if (!k) {
+		runner_pause(r, RUNNER_TROUBLE_KEEPER, -ENOMEM);
 		return NULL;
+	}
 	k->runner = r;
 	k->fd = -1;
-	int e = nursery_add_keeper(r->nursery_fd, &k->fd);
+	int e = nursery_add_keeper(r->executing.nursery_fd, &k->fd);
 	if (e == -EPIPE || e == -ECONNRESET) {
 		/* Somebody killed the nursery. Its keepers go on; new ones need another nursery. */
-		close(r->nursery_fd);
-		r->nursery_fd = -1;
-		r->orphaned = true;
-		e = nursery_start(
-			&(struct nursery_options){r->journal->path, r->journal->parent_fd, r->journal->accepted},
-			&r->nursery_pid, &r->nursery_fd, NULL);
+		close(r->executing.nursery_fd);
+		r->executing.nursery_fd = -1;
+		r->executing.orphaned = true;
+		e = nursery_start(&(struct nursery_options){r->following.journal->path, r->following.journal->parent_fd,
+					  r->following.journal->accepted, r->allocation},
+			&r->executing.nursery_pid, &r->executing.nursery_fd, NULL);
 		if (e == 0)
-			e = nursery_add_keeper(r->nursery_fd, &k->fd);
+			e = nursery_add_keeper(r->executing.nursery_fd, &k->fd);
 	}
 	if (e == 0)
 		e = loop_add(r->loop, k->fd, EPOLLIN, on_keeper, k, &k->source);
@@ -218,26 +304,64 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 		free(k);
 		return NULL;
 	}
-	k->next = r->keepers;
-	r->keepers = k;
+	k->next = r->executing.keepers;
+	r->executing.keepers = k;
 	return k;
+}
+
+bool runner_keeper_adopt(struct runner *r, struct running *run, const struct keeper_info *info)
+{
+	static const struct keeper_order order = {.bytes = sizeof(order), .kind = KEEPER_ORDER_ADOPT};
+	int fd;
+	if (keeper_socket_connect(r->following.journal->dir_fd, info->name, &fd) < 0)
+		return false;
+	struct runner_keeper *k = calloc(1, sizeof(*k));
+	if (k)
+		*k = (struct runner_keeper){.runner = r, .fd = fd, .busy = true, .adopted = true, .running = run};
+	if (!k || send(fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(order) ||
+		loop_add(r->loop, fd, EPOLLIN, on_keeper, k, &k->source) < 0) {
+		free(k);
+		close(fd);
+		return false;
+	}
+	run->keeper = k;
+	k->next = r->executing.keepers;
+	r->executing.keepers = k;
+	return true;
+}
+
+bool runner_is_blocked(const struct runner *r)
+{
+	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		if (k->blocked)
+			return true;
+	return false;
 }
 
 struct runner_keeper *runner_keeper_get(struct runner *r)
 {
-	for (struct runner_keeper *k = r->keepers; k; k = k->next)
-		if (!k->busy)
+	for (struct runner_keeper *k = r->executing.keepers; k; k = k->next)
+		if (!k->busy && !k->adopted)
 			return k;
 	return runner_keeper_create(r);
 }
 
 int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order, const void *payload)
 {
-	text_append(&k->out, order, sizeof(*order));
-	if (order->size)
-		text_append(&k->out, payload, order->size);
-	if (text_error(&k->out))
+	struct keeper_order o = *order;
+	struct text *out = k->adopted && !k->pid ? &k->later : &k->out;
+	size_t before = out->length;
+	if (k->other)
+		return -EPROTONOSUPPORT;
+	o.bytes = sizeof(o);
+	text_append(out, &o, sizeof(o));
+	if (o.size)
+		text_append(out, payload, o.size);
+	if (text_error(out)) {
+		out->length = before;
+		out->error = 0;
 		return -ENOMEM;
+	}
 	if (order->kind == KEEPER_ORDER_RUN || order->kind == KEEPER_ORDER_HOOK)
 		k->busy = true;
 	return runner_keeper_flush(k);
@@ -245,12 +369,7 @@ int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order
 
 void runner_keepers_destroy(struct runner *r)
 {
-	while (r->keepers) {
-		/* The keepers live: no job of theirs is lost. */
-		if (r->keepers->running)
-			r->keepers->running->keeper = NULL;
-		r->keepers->running = NULL;
-		r->keepers->busy = false;
-		runner_keeper_close(r->keepers);
-	}
+	/* The keepers live: no job of theirs is lost. */
+	while (r->executing.keepers)
+		runner_keeper_forget(r->executing.keepers);
 }

@@ -15,8 +15,8 @@
 
 void runner_latest_note(struct runner *r, const char *log)
 {
-	free(r->latest);
-	r->latest = strdup(log);
+	free(r->following.latest);
+	r->following.latest = strdup(log);
 }
 
 /* Whether the name is free or that of a link, which is ours to replace: a file of this name is somebody's work. */
@@ -42,12 +42,13 @@ static void make_link(int dir_fd, const char *log)
 /* Another user may have put a link in the place of the directory after the log was created. */
 void runner_latest_link(struct runner *r)
 {
-	char *slash = r->latest ? strrchr(r->latest, '/') : NULL;
+	char *slash = r->following.latest ? strrchr(r->following.latest, '/') : NULL;
 	cleanup_(closep) int dir_fd = -1;
 	if (slash) {
 		*slash = '\0';
-		if (trust_open_directory(slash == r->latest ? "/" : r->latest, false, &dir_fd, NULL) == 0)
+		if (trust_open_directory(
+			    slash == r->following.latest ? "/" : r->following.latest, false, &dir_fd, NULL) == 0)
 			make_link(dir_fd, slash + 1);
 	}
-	free(take_ptr(r->latest));
+	free(take_ptr(r->following.latest));
 }

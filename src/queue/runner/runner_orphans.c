@@ -16,18 +16,23 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/pidref.h"
 #include "base/process.h"
 #include "gpu/probe.h"
 #include "queue/keeper/orphans.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_sync.h"
 
+/* The nursery leaves with its last keeper, which syncs the journal before. */
+#define LEAVE_MS 10000
+
 void runner_orphans_open(struct runner *r)
 {
 	cleanup_(freep) pid_t *children = NULL;
 	/* If SIGCHLD were ignored, the kernel would reap our children. */
 	signal(SIGCHLD, SIG_DFL);
-	r->subreaper =
+	r->executing.subreaper =
 		getpid() != 1 && process_children(getpid(), &children) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
@@ -51,20 +56,29 @@ static bool is_helper(pid_t pid)
 static bool is_own(void *context, pid_t pid)
 {
 	const struct runner *r = context;
-	return pid == r->nursery_pid || (r->probe && pid == gpu_probe_pid(r->probe)) || is_helper(pid);
+	return pid == r->executing.nursery_pid || (r->watching.probe && pid == gpu_probe_pid(r->watching.probe)) ||
+	       is_helper(pid);
 }
 
 void runner_orphans_reap(struct runner *r)
 {
 	pid_t pid;
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-		if (pid == r->nursery_pid) {
-			r->nursery_pid = 0;
-			r->orphaned = true;
+	while ((pid = process_reap(NULL)) > 0)
+		if (pid == r->executing.nursery_pid) {
+			r->executing.nursery_pid = 0;
+			r->executing.orphaned = true;
 		}
-	if (r->orphaned && r->subreaper) {
+	if (r->executing.orphaned && r->executing.subreaper) {
 		runner_sync_plan(r); /* the syncer may have died with a sync to do */
 		/* Each death causes a SIGCHLD, so this repeats until none is left. */
 		orphans_kill(is_own, r);
 	}
+}
+
+void runner_orphans_close(struct runner *r)
+{
+	cleanup_(pidref_close) struct pidref nursery = PIDREF_NONE;
+	pid_t pid = r->executing.nursery_pid;
+	if (pid > 0 && pidref_open(pid, &nursery) == 0 && pidref_wait(&nursery, clock_now_ns() + LEAVE_MS * NS_PER_MS))
+		(void)waitpid(pid, NULL, WNOHANG);
 }

@@ -12,5 +12,10 @@ struct runner;
 void runner_orphans_open(struct runner *r);
 /* After SIGCHLD. */
 void runner_orphans_reap(struct runner *r);
+/*
+ * At the end, with all sockets closed: waits for the nursery and reaps it, if no job goes on below it. The process that
+ * would inherit it, such as PID 1 of a container, may reap nothing.
+ */
+void runner_orphans_close(struct runner *r);
 
 #endif

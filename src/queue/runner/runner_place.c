@@ -9,191 +9,152 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "queue/runner/order_payload.h"
+#include "queue/runner/runner_begin.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_leases.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_waiting.h"
 #include "queue/runner/running.h"
-#include "queue/schedule/claim_entries.h"
-#include "queue/schedule/pending.h"
-
-static void note_quarantines(struct runner *r)
-{
-	for (size_t g = 0; g < r->gpus->count; g++)
-		r->notes[g].quarantined = false;
-	for (const struct running *run = r->running; run; run = run->next)
-		for (size_t i = 0; run->stuck && !run->ended && i < run->num_gpus; i++) {
-			r->notes[run->gpus[i]].quarantined = true;
-			r->notes[run->gpus[i]].why = run->stuck_words;
-		}
-}
-
-/* but: a job that is left out, or NULL. */
-static int build_ledger(struct runner *r, const struct running *but)
-{
-	size_t n = 0;
-	for (struct running *run = r->running; run; run = run->next)
-		n++;
-	cleanup_(freep) struct ledger_job *jobs = calloc(n + r->others.count + 1, sizeof(*jobs));
-	cleanup_(freep) struct claim_entry *entries = calloc(r->others.count + 1, sizeof(*entries));
-	if (!jobs || !entries)
-		return -ENOMEM;
-	note_quarantines(r);
-	n = 0;
-	for (struct running *run = r->running; run; run = run->next)
-		if (!run->foreign && run != but)
-			jobs[n++] = (struct ledger_job){.id = run->id,
-				.ended = run->ended,
-				.declared = run->declared,
-				.settled = run->watch.settled,
-				.promised_bytes = run->promised_bytes,
-				.gpus = run->gpus,
-				.num_gpus = run->num_gpus,
-				.pids = run->user.pids,
-				.num_pids = run->user.num_pids};
-	n += claim_entries(&r->others, r->gpus, &r->proofs, entries, jobs + n);
-	struct ledger_input in = {.gpus = r->gpus->gpus,
-		.notes = r->notes,
-		.num_gpus = r->gpus->count,
-		.jobs = jobs,
-		.num_jobs = n,
-		.jobs_per_gpu = (unsigned)r->options.jobs_per_gpu,
-		.foreign_pids = gpu_users_foreign_pids(&r->machine)};
-	return ledger_build(&r->ledger, &in);
-}
+#include "queue/schedule/scheduler.h"
 
 /*
  * Announces, and looks again: of two queues that announce at once at least one sees
  * the other, and backs off. True if there is still room.
  */
-static bool claim_room(struct runner *r, struct running *run, const struct placement_need *need)
+static bool claim_room(struct runner *r, struct running *run)
 {
-	if (!r->claims || run->num_gpus == 0)
+	if (!r->watching.claims || run->num_gpus == 0)
 		return true;
 	running_claim(run);
-	runner_claims_read(r);
-	cleanup_(freep) struct placement_verdict *verdicts = calloc(r->gpus->count + 1, sizeof(*verdicts));
-	cleanup_(freep) int *gpus = calloc(need->num_gpus + 1, sizeof(*gpus));
-	if (!verdicts || !gpus || build_ledger(r, run) < 0)
-		return false;
-	bool room = placement_choose(&r->ledger, run->id, need, NULL, gpus, verdicts) == 0;
-	for (size_t i = 0; room && i < run->num_gpus; i++)
-		room = verdicts[run->gpus[i]].reason == PLACEMENT_FITS;
-	if (room) {
-		r->back_offs = 0;
-		return true;
-	}
-	r->pause_until_ns = clock_now_ns() + claims_backoff_ms(r->back_offs++) * NS_PER_MS;
-	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
-	return false;
+	return runner_claims_read(r) == 0 && scheduler_still_fits(r->deciding.scheduler, run->id);
+}
+
+/* Another queue was faster. */
+static void back_off(struct runner *r, uint64_t id)
+{
+	struct scheduler *s = r->deciding.scheduler;
+	uint64_t until = clock_now_ns() + claims_backoff_ms(scheduler_refusals(s)) * NS_PER_MS;
+	if (scheduler_refuse(s, id, until) < 0)
+		runner_enqueue_later(r, -ENOMEM);
+	r->deciding.pause_until_ns = until;
+	loop_set_deadline(r->tick, until + NS_PER_MS);
+}
+
+/* What a keeper needs to start the job, and the job as one that runs; NULL: not now. */
+static struct running *prepare(
+	struct runner *r, const struct scheduler_start *start, struct keeper_order *o, struct text *payload)
+{
+	struct gd_error err = {0};
+	struct running *run = running_add(r, start->job->id);
+	int e = run ? running_set_start(run, start) : -ENOMEM;
+	if (e == 0)
+		e = order_payload_write_job(r, start->job, run, o, payload, &err);
+	if (e == 0)
+		return run;
+	runner_pause(r, RUNNER_TROUBLE_START, e);
+	if (run)
+		running_remove(run);
+	return NULL;
+}
+
+/* The job waits again, until something happens that makes another try worthwhile. */
+static void put_back(struct runner *r, struct running *run, struct job *job)
+{
+	if (run)
+		running_remove(run);
+	scheduler_withdraw(r->deciding.scheduler, job->id);
+	runner_enqueue(r, job);
+	r->deciding.must_place = false;
 }
 
 /* False: nothing more can be started now. */
-static bool hand_out(struct runner *r, struct job *job, const int *gpus, const struct placement_need *need)
+static bool hand_out(struct runner *r, const struct scheduler_start *start)
 {
-	struct runner_keeper *k = runner_keeper_get(r);
-	struct running *run = k ? running_add(r, job->id) : NULL;
-	if (!run)
-		return false;
-	run->gpus = calloc(need->num_gpus + 1, sizeof(int));
+	struct job *job = start->job;
+	/* A lease has a keeper of its own, which is asked last: what was granted is not taken back. */
+	struct runner_keeper *k = job->lease ? NULL : runner_keeper_get(r);
 	cleanup_(text_finish) struct text payload = {0};
 	struct keeper_order o = {.kind = KEEPER_ORDER_RUN,
 		.id = job->id,
-		.attempt = job->num_attempts + 1,
-		.fence = r->fence,
+		.attempt = job_next_attempt(job),
+		.fence = r->following.fence,
 		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
 		.grace_ms = r->options.grace_ms,
+		.warn_signal = (uint32_t)job->wish->warn_signal,
+		.warn_before_ms = job->wish->warn_before_ms,
+		.requeue_on = (uint32_t)job->wish->requeue_on,
 		.retries = job->wish->has_retries ? 0 : r->options.retries,
 		.max_log_bytes = r->options.max_log_bytes,
 		.log_access = r->options.log_access,
 		.log_accepted = job->wish->log_dir || r->options.log_accepted};
-	struct gd_error err = {0};
-	int e = run->gpus ? 0 : -ENOMEM;
-	if (e == 0) {
-		memcpy(run->gpus, gpus, need->num_gpus * sizeof(int));
-		run->num_gpus = need->num_gpus;
-		run->cpu_only = need->num_gpus == 0;
-		run->promised_bytes = need->memory_bytes;
-		run->declared = need->declared;
-		e = order_payload_write_job(r, job, run, &o, &payload, &err);
+	struct running *run = k || job->lease ? prepare(r, start, &o, &payload) : NULL;
+	if (!run) {
+		put_back(r, NULL, job);
+		return false;
 	}
-	if (e < 0)
-		runner_pause(r, RUNNER_TROUBLE_START, e);
-	if (e < 0 || !claim_room(r, run, need)) {
+	if (!claim_room(r, run)) {
+		back_off(r, job->id);
 		running_remove(run);
 		return false;
 	}
-	pending_remove(r->pending, &job->wait);
+	if (job->lease && !(k = runner_lease_grant(r, job, run))) {
+		bool go_on = !r->following.fence_stale && !r->deciding.pause_until_ns;
+		put_back(r, run, job);
+		r->deciding.must_place = r->deciding.must_place || r->following.fence_stale;
+		return go_on;
+	}
+	/* If the keeper is gone, its socket closes. */
+	if (runner_keeper_send(k, &o, payload.data) == -ENOMEM) {
+		runner_pause(r, RUNNER_TROUBLE_START, -ENOMEM);
+		put_back(r, run, job);
+		return false;
+	}
 	job->running = run;
 	run->keeper = k;
 	k->running = run;
 	running_count(run, 1);
-	if (run->num_gpus)
-		ledger_add(&r->ledger, &(struct ledger_job){.id = run->id,
-					       .declared = run->declared,
-					       .promised_bytes = run->promised_bytes,
-					       .gpus = run->gpus,
-					       .num_gpus = run->num_gpus});
-	/* If the keeper is gone, its socket closes. */
-	(void)runner_keeper_send(k, &o, payload.data);
 	return true;
-}
-
-static struct job *job_of(struct pending_job *p)
-{
-	return (struct job *)(void *)((char *)p - offsetof(struct job, wait));
 }
 
 static void place_all(struct runner *r)
 {
-	int gpus[256];
-	struct pending_job *p;
-	r->waits_for_gpu = false;
-	pending_rewind(r->pending);
-	placement_rewind(&r->reservation);
-	while ((p = pending_peek(r->pending))) {
-		struct job *job = job_of(p);
-		struct placement_need need = *pending_need(r->pending, p);
-		if (need.num_gpus > sizeof(gpus) / sizeof(gpus[0])) {
-			pending_skip(r->pending, 0);
-			continue;
-		}
-		int e = need.num_gpus == 0 && r->num_cpu_jobs >= (size_t)r->max_cpu_jobs
-				? -EAGAIN
-				: placement_choose(&r->ledger, job->id, &need, &r->reservation, gpus, NULL);
-		if (e == 0) {
-			if (!hand_out(r, job, gpus, &need))
-				return;
-			continue;
-		}
-		if (e == -EAGAIN)
-			r->waits_for_gpu = true;
-		if (e == -EAGAIN && need.num_gpus > 0 && !r->reservation.active &&
-			placement_reserve(&r->reservation, &r->ledger, job->id, &need) < 0)
-			r->fatal = -ENOMEM;
-		pending_skip(r->pending,
-			e == -EAGAIN ? placement_beyond(&r->ledger, &need, &r->reservation) : need.memory_bytes);
-	}
+	struct scheduler_start start;
+	int e;
+	while ((e = scheduler_decide(r->deciding.scheduler, clock_now_ns(), &start)) == 1)
+		if (!hand_out(r, &start))
+			return;
+	if (e < 0)
+		runner_pause(r, RUNNER_TROUBLE_START, e);
+}
+
+bool runner_is_full(const struct runner *r)
+{
+	return r->options.max_failures && r->deciding.failures >= (uint64_t)r->options.max_failures;
 }
 
 void runner_place(struct runner *r)
 {
-	r->must_place = false;
-	bool full = r->options.max_failures && r->failures >= (uint64_t)r->options.max_failures;
+	size_t waiting = scheduler_num_waiting(r->deciding.scheduler) + r->deciding.incomplete;
+	r->deciding.must_place = false;
 	/* No job is left whose start could show that starting works again: these troubles are over. */
-	if (pending_count(r->pending) == 0 && r->num_running == 0)
+	if (waiting == 0 && r->executing.num_running == 0)
 		r->troubles &= ~(1u << RUNNER_TROUBLE_START | 1u << RUNNER_TROUBLE_KEEPER);
-	if (r->interrupts || r->leaving || r->blocked || full || pending_count(r->pending) == 0)
+	if (r->interrupts || r->leaving || runner_is_blocked(r) || runner_is_full(r) || waiting == 0)
 		return;
-	if (r->pause_until_ns)
+	if (r->deciding.pause_until_ns)
 		return; /* the tick tries again */
-	if (r->fence_stale && runner_resync(r, false) < 0)
+	if (r->following.fence_stale && runner_resync(r, false) < 0)
 		return;
-	runner_claims_read(r);
-	if (build_ledger(r, NULL) < 0) {
-		r->fatal = -ENOMEM;
+	if (r->following.jobs.paused)
 		return;
-	}
+	if (r->deciding.incomplete)
+		runner_enqueue_missing(r);
+	if (!r->deciding.incomplete && runner_claims_read(r) == 0)
+		/* How much of the allocation is left. */
+		if (scheduler_settings(r->deciding.scheduler)->end_ms)
+			runner_begin_look(r);
 	place_all(r);
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts the waiting jobs for which there is room, in their order. */
+/* Executes the scheduler's decisions: hands jobs to keepers. */
 #ifndef QUEUE_RUNNER_RUNNER_PLACE_H
 #define QUEUE_RUNNER_RUNNER_PLACE_H
+
+#include <stdbool.h>
 
 struct runner;
 
 void runner_place(struct runner *r);
+/* Whether max_failures is reached: nothing new starts. */
+bool runner_is_full(const struct runner *r);
 
 #endif

@@ -18,36 +18,47 @@
 #include "base/process.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/attempt.h"
+#include "queue/keeper/keeper_job.h"
 #include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_hooks.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_leases.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/runner_trouble.h"
+#include "queue/runner/runner_unknown.h"
 #include "queue/runner/runner_waiting.h"
 #include "queue/runner/running.h"
-#include "queue/schedule/need.h"
+#include "queue/schedule/scheduler.h"
 
 /* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
 #define KILL_AGAIN_MS  10
 #define KILL_SLOWLY_MS 200
 #define STUCK_MS       10000
 
-static bool same_host(const struct runner *r, const struct keeper_info *k)
+bool runner_same_host(const struct runner *r, const struct keeper_info *k)
 {
 	return !k || !*k->machine.host || strcmp(k->machine.host, r->machine.host) == 0;
 }
 
-/* Which process holds the keeper's lock; 0: none does. */
-static pid_t keeper_holder(const struct runner *r, const struct job *job)
+/* The keeper's file below the queue's folder; false: the journal names none that a keeper makes. */
+#define KEEPER_FILE_ROOM 80
+static bool keeper_file(const struct keeper_info *k, char ret[KEEPER_FILE_ROOM])
 {
-	char name[80];
+	if (strchr(k->name, '/') || strlen(k->name) > 64)
+		return false;
+	snprintf(ret, KEEPER_FILE_ROOM, "keepers/%s", k->name);
+	return true;
+}
+
+pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
+{
+	char name[KEEPER_FILE_ROOM];
 	pid_t holder;
-	if (!job->keeper)
+	if (!k || !keeper_file(k, name))
 		return 0;
-	if (strchr(job->keeper->name, '/') || strlen(job->keeper->name) > 64)
-		return 0;
-	snprintf(name, sizeof(name), "keepers/%s", job->keeper->name);
 	/* Where it cannot be told, it may live. */
-	return lock_holder_at(r->journal->dir_fd, name, &holder) < 0 ? -1 : holder;
+	return lock_holder_at(r->following.journal->dir_fd, name, &holder) < 0 ? -1 : holder;
 }
 
 /* ---- A keeper that is gone ------------------------------------------------------- */
@@ -57,8 +68,8 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 {
 	struct runner *r = context;
 	(void)pid;
-	for (struct running *run = r->running; run; run = run->next) {
-		const struct job *job = run->lost_ns ? jobs_find(&r->jobs, run->id) : NULL;
+	for (struct running *run = r->executing.running; run; run = run->next) {
+		const struct job *job = run->lost_ns ? jobs_find(&r->following.jobs, run->id) : NULL;
 		if (!job || !job->keeper || job->state != JOB_RUNNING)
 			continue;
 		cleanup_(text_finish) struct text cookie = {0};
@@ -75,7 +86,7 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 static void kill_left_behind(struct runner *r)
 {
 	bool any = false;
-	for (struct running *run = r->running; run; run = run->next) {
+	for (struct running *run = r->executing.running; run; run = run->next) {
 		run->left = false;
 		any = any || run->lost_ns;
 	}
@@ -83,30 +94,52 @@ static void kill_left_behind(struct runner *r)
 		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
 }
 
+/* Whether the keeper knew, before it was killed, that its allocation ends. */
+static bool was_told(const struct runner *r, const struct job *job)
+{
+	char name[KEEPER_FILE_ROOM];
+	return job->keeper && keeper_file(job->keeper, name) &&
+	       keeper_job_was_interrupted(r->following.journal->dir_fd, name, job->id);
+}
+
+/* Whether the keeper was killed with its allocation, which is not ours. A job that ends allocations has failed. */
+static bool was_killed_with_allocation(const struct runner *r, const struct job *job)
+{
+	int losses = 0;
+	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
+		losses += a->interrupted && a->reason && strcmp(a->reason, REASON_KEEPER_LOST) == 0;
+	return job->keeper && job->keeper->allocation && strcmp(job->keeper->allocation, r->allocation) != 0 &&
+	       losses < ALLOCATION_LOSSES;
+}
+
 /* Under the append lock, with all lines read, nobody but us can write this attempt's end. */
 static int append_lost(struct runner *r, uint64_t id, const char *reason)
 {
 	struct gd_error err;
-	int e = journal_lock(r->journal, &err);
+	int e = journal_lock(r->following.journal, &err);
 	if (e < 0)
 		return e;
 	e = runner_read(r);
-	struct job *job = jobs_find(&r->jobs, id);
-	if (e == 0 && job && job->state == JOB_RUNNING && keeper_holder(r, job) == 0) {
+	struct job *job = jobs_find(&r->following.jobs, id);
+	if (e == 0 && job && job->state == JOB_RUNNING && runner_keeper_holder(r, job->keeper) == 0) {
 		cleanup_(text_finish) struct text t = {0};
+		bool told = was_told(r, job), interrupted = told || was_killed_with_allocation(r, job);
 		record_write_end(&t, &(struct attempt_end){.id = id,
 					     .attempt = job->attempts->attempt,
 					     .state = JOB_FAILED,
 					     .exit_code = -1,
-					     .reason = reason,
+					     .reason = told ? REASON_INTERRUPTED : reason,
 					     .duration_ms = -1,
 					     .peak_mem_mb = -1,
-					     .by_runner = true});
+					     .by_runner = true,
+					     .interrupted = interrupted,
+					     .hook_due = !interrupted && (job->wish->on_finish || r->options.on_finish),
+					     .on_finish = interrupted ? NULL : runner_hook_to_record(r, job)});
 		e = text_error(&t);
 		if (e == 0)
-			e = journal_append(r->journal, t.data, t.length, NULL, &err);
+			e = journal_append(r->following.journal, t.data, t.length, NULL, &err);
 	}
-	journal_unlock(r->journal);
+	journal_unlock(r->following.journal);
 	return e;
 }
 
@@ -115,11 +148,11 @@ static void end_lost(struct runner *r, uint64_t id, const char *reason)
 	int e = append_lost(r, id, reason);
 	if (e < 0) {
 		runner_pause(r, RUNNER_TROUBLE_END, e);
-		r->must_judge = true;
+		r->executing.must_judge = true;
 	} else {
 		runner_works(r, 1u << RUNNER_TROUBLE_END);
 	}
-	r->must_read = true;
+	r->following.must_read = true;
 }
 
 /* It does not die: the end is not written while it runs, but nobody waits for that any longer. */
@@ -127,13 +160,13 @@ static void judge_left(struct runner *r, struct running *run, const struct job *
 {
 	uint64_t age_ms = (clock_now_ns() - run->lost_ns) / NS_PER_MS;
 	if (age_ms >= STUCK_MS && !job->stuck) {
-		record_write_stuck(&r->to_append, job->id, job->attempts->attempt);
+		record_write_stuck(&r->following.to_append, job->id, job->attempts->attempt);
 		return;
 	}
 	/* One that is stuck is looked at with all others, once a second. */
 	if (age_ms < STUCK_MS)
-		loop_set_deadline(
-			r->judge, clock_now_ns() + (age_ms < 1000 ? KILL_AGAIN_MS : KILL_SLOWLY_MS) * NS_PER_MS);
+		loop_set_deadline(r->executing.judge,
+			clock_now_ns() + (age_ms < 1000 ? KILL_AGAIN_MS : KILL_SLOWLY_MS) * NS_PER_MS);
 }
 
 static void judge_lost(struct runner *r, struct running *run, const struct job *job)
@@ -149,44 +182,28 @@ static bool machine_restarted(const struct runner *r, const struct job *job)
 	return job->keeper && *job->keeper->machine.boot && strcmp(job->keeper->machine.boot, r->machine.boot) != 0;
 }
 
-static void on_keeper_exit(void *context, uint32_t events)
+/* A keeper that lives. Where it cannot be reached, it is looked at again once a second. */
+static void adopt_keeper(struct runner *r, struct running *run, const struct job *job)
 {
-	struct running *run = context;
-	(void)events;
-	loop_remove(run->source);
-	run->source = NULL;
-	pidref_close(&run->watched);
-	run->runner->must_read = run->runner->must_judge = true;
-}
-
-/* A keeper that lives is watched; where it cannot be (another PID namespace, no descriptors for processes) the clock
- * must do. */
-static void watch_keeper(struct runner *r, struct running *run, const struct job *job, pid_t holder)
-{
-	struct pidref keeper;
-	if (pidref_is_set(&run->watched) || holder < 0 || pidref_open(holder, &keeper) < 0)
+	if (!runner_keeper_adopt(r, run, job->keeper))
 		return;
-	if (keeper.fd < 0)
-		return;
-	if (keeper_holder(r, job) != holder ||
-		loop_add(r->loop, keeper.fd, EPOLLIN, on_keeper_exit, run, &run->source) < 0) {
-		pidref_close(&keeper);
-		r->must_judge = true;
-		return;
-	}
-	run->watched = keeper;
+	/* Who asked for it may have died before it told the keeper, or was on another machine. */
+	if (r->interrupts >= 2 && *r->allocation)
+		running_interrupt(run);
+	else if (job->cancel_requested || r->interrupts >= 2)
+		running_cancel(run, r->interrupts > 2);
 }
 
 static void judge(struct runner *r, struct running *run, struct job *job)
 {
-	if (run->keeper || run->foreign || pidref_is_set(&run->watched) || run->ended)
+	if (run->keeper || run->foreign)
 		return;
 	if (!run->started) {
 		running_keeper_died(run);
 	} else if (job->state == JOB_RUNNING) {
-		pid_t holder = keeper_holder(r, job);
+		pid_t holder = runner_keeper_holder(r, job->keeper);
 		if (holder != 0)
-			watch_keeper(r, run, job, holder);
+			adopt_keeper(r, run, job);
 		else if (machine_restarted(r, job))
 			end_lost(r, job->id, REASON_RESTARTED);
 		else if (!run->lost_ns)
@@ -198,31 +215,42 @@ static void judge(struct runner *r, struct running *run, struct job *job)
 void runner_judge(struct runner *r)
 {
 	size_t n = 0;
-	r->must_judge = false;
-	for (struct running *run = r->running; run; run = run->next)
+	r->executing.must_judge = false;
+	runner_unknown_check(r);
+	runner_leases_judge(r);
+	for (struct running *run = r->executing.running; run; run = run->next)
 		n++;
 	cleanup_(freep) uint64_t *ids = calloc(n + 1, sizeof(*ids));
 	if (!ids) {
-		r->fatal = -ENOMEM;
+		runner_pause(r, RUNNER_TROUBLE_END, -ENOMEM);
+		r->executing.must_judge = true;
 		return;
 	}
 	n = 0;
-	for (struct running *run = r->running; run; run = run->next)
+	for (struct running *run = r->executing.running; run; run = run->next)
 		ids[n++] = run->id;
 	for (size_t i = 0; i < n; i++) {
-		struct job *job = jobs_find(&r->jobs, ids[i]);
+		struct job *job = jobs_find(&r->following.jobs, ids[i]);
 		if (job && job->running)
 			judge(r, job->running, job);
 	}
 	kill_left_behind(r);
 	for (size_t i = 0; i < n; i++) {
-		struct job *job = jobs_find(&r->jobs, ids[i]);
+		struct job *job = jobs_find(&r->following.jobs, ids[i]);
 		if (job && job->running && job->running->lost_ns && job->state == JOB_RUNNING)
 			judge_lost(r, job->running, job);
 	}
 }
 
 /* ---- Taking over -------------------------------------------------------------------- */
+
+int runner_gpu_position(const struct runner *r, int index)
+{
+	for (size_t g = 0; r->watching.gpus && g < r->watching.gpus->count; g++)
+		if (r->watching.gpus->gpus[g]->index == index)
+			return (int)g;
+	return -1;
+}
 
 void runner_adopt(struct runner *r, struct job *job)
 {
@@ -233,39 +261,32 @@ void runner_adopt(struct runner *r, struct job *job)
 	}
 	job->running = run;
 	run->started = true;
-	run->foreign = !same_host(r, job->keeper);
+	run->foreign = !runner_same_host(r, job->keeper);
 	const struct job_attempt *a = job->attempts;
-	run->cpu_only = a->num_gpus == 0;
 	run->gpus = calloc(a->num_gpus + 1u, sizeof(int));
 	if (!run->gpus) {
 		r->fatal = -ENOMEM;
 		return;
 	}
-	for (size_t i = 0; i < a->num_gpus; i++)
-		for (size_t g = 0; r->gpus && g < r->gpus->count; g++)
-			if (r->gpus->gpus[g]->index == a->gpus[i]) {
-				run->gpus[run->num_gpus++] = (int)g;
-				break;
-			}
-	struct placement_need need;
-	job_need(job, r->options.min_free_mem_mb, r->gpus, &need);
-	run->declared = need.declared;
-	run->promised_bytes = need.memory_bytes;
+	for (size_t i = 0; i < a->num_gpus; i++) {
+		int position = runner_gpu_position(r, a->gpus[i]);
+		if (position >= 0)
+			run->gpus[run->num_gpus++] = position;
+	}
 	if (run->foreign)
 		return;
+	if (scheduler_adopt(r->deciding.scheduler, job, run->gpus, run->num_gpus) < 0)
+		r->fatal = -ENOMEM;
 	running_count(run, 1);
 	if (job->stuck)
 		running_set_stuck(run, job);
-	r->must_judge = true;
-	/* Who asked for it may have died before it told the keeper, or was on another machine. */
-	if (job->cancel_requested)
-		running_cancel(run, false);
+	r->executing.must_judge = true;
 }
 
 /* Files of keepers that are gone and to which no job points. */
 static void clean_keepers(struct runner *r)
 {
-	int fd = openat(r->journal->dir_fd, "keepers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(r->following.journal->dir_fd, "keepers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d) {
 		closep(&fd);
@@ -275,23 +296,28 @@ static void clean_keepers(struct runner *r)
 		char name[300];
 		pid_t holder;
 		snprintf(name, sizeof(name), "keepers/%s", e->d_name);
-		if (e->d_name[0] == '.' || lock_holder_at(r->journal->dir_fd, name, &holder) < 0 || holder != 0)
+		if (e->d_name[0] == '.' || lock_holder_at(r->following.journal->dir_fd, name, &holder) < 0 ||
+			holder != 0)
 			continue;
 		bool needed = false;
-		for (struct running *run = r->running; run && !needed; run = run->next) {
-			struct job *job = jobs_find(&r->jobs, run->id);
+		for (struct running *run = r->executing.running; run && !needed; run = run->next) {
+			struct job *job = jobs_find(&r->following.jobs, run->id);
 			needed = job && job->keeper && strcmp(job->keeper->name, e->d_name) == 0;
 		}
 		if (!needed)
-			unlinkat(r->journal->dir_fd, name, 0);
+			unlinkat(r->following.journal->dir_fd, name, 0);
 	}
 	closedir(d);
 }
 
 int runner_take_over(struct runner *r, struct gd_error *err)
 {
+	/* The first lock recovers and converts what has to be. */
+	int e = journal_lock(r->following.journal, &r->error);
+	journal_unlock(r->following.journal);
 	/* All but the last lines without the lock, so that nobody waits for us. */
-	int e = runner_read(r);
+	if (e == 0)
+		e = runner_read(r);
 	if (e == 0)
 		e = runner_resync(r, true);
 	if (e < 0)
@@ -307,19 +333,20 @@ void running_keeper_died(struct running *run)
 	uint64_t id = run->id;
 	/* Its child may be about to append `start`: from here on it cannot. */
 	if (runner_resync(r, true) < 0) {
-		r->must_judge = true;
+		r->executing.must_judge = true;
 		return;
 	}
-	struct job *job = jobs_find(&r->jobs, id);
+	struct job *job = jobs_find(&r->following.jobs, id);
 	run = job ? job->running : NULL;
-	if (!run || run->ended)
+	if (!run || run->keeper)
 		return;
-	if (job->state == JOB_PENDING && !run->started) {
+	if (job->state != JOB_RUNNING && !run->started) {
 		running_count(run, -1);
 		running_remove(run);
-		runner_enqueue(r, job);
-		r->must_place = true;
+		if (job->state == JOB_PENDING)
+			runner_enqueue(r, job);
+		r->deciding.must_place = true;
 	} else {
-		r->must_judge = true;
+		r->executing.must_judge = true;
 	}
 }

@@ -9,9 +9,13 @@
 #ifndef QUEUE_RUNNER_RUNNER_RECOVER_H
 #define QUEUE_RUNNER_RUNNER_RECOVER_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "gpu_dispatch.h"
 
 struct job;
+struct keeper_info;
 struct runner;
 struct running;
 
@@ -19,6 +23,12 @@ struct running;
 int runner_take_over(struct runner *r, struct gd_error *err);
 /* A job that runs, started by an earlier runner or on another machine. */
 void runner_adopt(struct runner *r, struct job *job);
+/* Whether it is on this machine, as far as known. */
+bool runner_same_host(const struct runner *r, const struct keeper_info *k);
+/* Of a number as in `start`; -1: it is not one of ours. */
+int runner_gpu_position(const struct runner *r, int index);
+/* Which process holds the keeper's lock; 0: none does; -1: one without a number here, or it cannot be told. */
+pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k);
 /* Looks at each running job without a keeper of ours: does its keeper live? */
 void runner_judge(struct runner *r);
 /* A keeper of ours died while it had this job. `run` may be gone afterwards. */

@@ -17,7 +17,7 @@
 
 static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, struct sample_gpu *ret)
 {
-	const struct gd_gpu *gpu = r->gpus->gpus[position];
+	const struct gd_gpu *gpu = r->watching.gpus->gpus[position];
 	*ret = (struct sample_gpu){.gpu = gpu->index, .mem_used_mb = -1, .mem_total_mb = -1, .util = -1, .jobs = jobs};
 	/* A card that is gone says what it said last. */
 	bool fresh = gpu->health == GD_GPU_HEALTH_OK;
@@ -27,9 +27,9 @@ static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, st
 		ret->mem_total_mb = (int64_t)(gpu->memory_total_bytes / MB);
 	if (fresh && gpu->known & GD_GPU_KNOWN_UTILIZATION)
 		ret->util = (int)gpu->utilization_percent;
-	for (const struct running *run = r->running; run; run = run->next)
+	for (const struct running *run = r->executing.running; run; run = run->next)
 		for (size_t i = 0; i < run->num_gpus; i++)
-			if (run->gpus[i] == (int)position && run->started && !run->ended && !run->foreign)
+			if (run->gpus[i] == (int)position && run->started && !run->foreign)
 				jobs[ret->num_jobs++] = run->id;
 }
 
@@ -37,35 +37,35 @@ static void on_sample(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
-	r->sample_due = false;
-	r->sampled_ns = clock_now_ns();
+	r->watching.sample_due = false;
+	r->watching.sampled_ns = clock_now_ns();
 	size_t n = 0;
-	for (const struct running *run = r->running; run; run = run->next)
+	for (const struct running *run = r->executing.running; run; run = run->next)
 		n += run->num_gpus;
 	cleanup_(freep) uint64_t *jobs = calloc(n + 1, sizeof(*jobs));
-	cleanup_(freep) struct sample_gpu *gpus = calloc(r->gpus->count + 1, sizeof(*gpus));
+	cleanup_(freep) struct sample_gpu *gpus = calloc(r->watching.gpus->count + 1, sizeof(*gpus));
 	if (!jobs || !gpus)
 		return;
 	n = 0;
-	for (size_t g = 0; g < r->gpus->count; g++) {
+	for (size_t g = 0; g < r->watching.gpus->count; g++) {
 		fill_gpu(r, g, jobs + n, &gpus[g]);
 		n += gpus[g].num_jobs;
 	}
 	/* What cannot be written is left out. */
-	(void)samples_append(r->journal->dir_fd,
-		&(struct sample){.time_ms = date_now_ms(), .gpus = gpus, .num_gpus = r->gpus->count});
+	(void)samples_append(r->following.journal->dir_fd,
+		&(struct sample){.time_ms = date_now_ms(), .gpus = gpus, .num_gpus = r->watching.gpus->count});
 }
 
 int runner_samples_open(struct runner *r)
 {
-	return loop_add_timer(r->loop, on_sample, r, &r->sample);
+	return loop_add_timer(r->loop, on_sample, r, &r->watching.sample);
 }
 
 void runner_samples_plan(struct runner *r)
 {
-	if (r->sample_due || r->num_running == 0 || r->gpus->count == 0)
+	if (r->watching.sample_due || r->executing.num_running == 0 || r->watching.gpus->count == 0)
 		return;
 	uint64_t first = clock_now_ns() + FIRST_MS * NS_PER_MS;
-	uint64_t next = r->sampled_ns ? r->sampled_ns + SAMPLES_INTERVAL_MS * NS_PER_MS : 0;
-	r->sample_due = loop_set_deadline(r->sample, next > first ? next : first) == 0;
+	uint64_t next = r->watching.sampled_ns ? r->watching.sampled_ns + SAMPLES_INTERVAL_MS * NS_PER_MS : 0;
+	r->watching.sample_due = loop_set_deadline(r->watching.sample, next > first ? next : first) == 0;
 }

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -15,35 +14,37 @@
 
 static void cancel_all(struct runner *r, bool at_once)
 {
-	for (struct running *run = r->running; run; run = run->next)
-		if (!run->ended)
-			running_cancel(run, at_once);
+	for (struct running *run = r->executing.running; run; run = run->next)
+		running_cancel(run, at_once);
 }
 
 static void on_interrupt(struct runner *r)
 {
 	r->interrupts++;
 	r->result.interrupted = true;
-	if (r->interrupts == 1 && r->num_running > 0)
+	if (r->interrupts == 1 && r->executing.num_running > 0)
 		runner_say(r, "gpuq: nothing new starts; waiting for %zu running; Ctrl-C again ends them\n",
-			r->num_running);
+			r->executing.num_running);
 	if (r->interrupts == 2)
-		runner_say(r, "gpuq: ending %zu running; Ctrl-C again kills\n", r->num_running);
+		runner_say(r, "gpuq: ending %zu running; Ctrl-C again kills\n", r->executing.num_running);
 	if (r->interrupts >= 2)
 		cancel_all(r, r->interrupts > 2);
 }
 
 static void on_terminate(struct runner *r)
 {
-	/* In a container, and when a batch system ends its job, no later runner could find the jobs: end them. */
-	if (getpid() == 1 || getenv("SLURM_JOB_ID")) {
+	/* The jobs cannot outlive the allocation: end them, and leave them to the next run. */
+	if (*r->allocation) {
+		runner_say(r, "gpuq: interrupting %zu running; the next run starts them again\n",
+			r->executing.num_running);
 		r->interrupts = r->interrupts < 2 ? 2 : r->interrupts;
 		r->result.interrupted = true;
-		cancel_all(r, false);
+		for (struct running *run = r->executing.running; run; run = run->next)
+			running_interrupt(run);
 		return;
 	}
 	r->leaving = true;
-	r->result.left_running = r->num_running > 0;
+	r->result.left_running = r->executing.num_running > 0;
 }
 
 static void on_hangup(struct runner *r)

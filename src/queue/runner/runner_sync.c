@@ -16,28 +16,28 @@ static void on_sync(void *context, uint32_t events)
 {
 	struct runner *r = context;
 	(void)events;
-	r->sync_due = false;
+	r->following.sync_due = false;
 	runner_latest_link(r);
-	if (r->syncer_fd >= 0 && syncer_request(r->syncer_fd) < 0)
-		close_fd(&r->syncer_fd);
-	if (r->syncer_fd < 0 && nursery_add_syncer(r->nursery_fd, &r->syncer_fd) < 0)
-		journal_sync(r->journal, NULL);
+	if (r->following.syncer_fd >= 0 && syncer_request(r->following.syncer_fd) < 0)
+		close_fd(&r->following.syncer_fd);
+	if (r->following.syncer_fd < 0 && nursery_add_syncer(r->executing.nursery_fd, &r->following.syncer_fd) < 0)
+		journal_sync(r->following.journal, NULL);
 }
 
 int runner_sync_open(struct runner *r)
 {
-	return loop_add_timer(r->loop, on_sync, r, &r->sync);
+	return loop_add_timer(r->loop, on_sync, r, &r->following.sync);
 }
 
 void runner_sync_plan(struct runner *r)
 {
-	if (!r->sync_due)
-		loop_set_deadline(r->sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
-	r->sync_due = true;
+	if (!r->following.sync_due)
+		loop_set_deadline(r->following.sync, clock_now_ns() + SYNC_MS * NS_PER_MS);
+	r->following.sync_due = true;
 }
 
 void runner_sync_now(struct runner *r)
 {
 	runner_latest_link(r);
-	journal_sync(r->journal, NULL);
+	journal_sync(r->following.journal, NULL);
 }

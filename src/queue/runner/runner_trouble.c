@@ -28,13 +28,8 @@ void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *
 	if (!(r->troubles & 1u << trouble))
 		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
 	r->troubles |= 1u << trouble;
-	int limit_ms = journal_absence_limit_ms(r->journal);
-	r->removed_ms = limit_ms ? r->removed_ms + PAUSE_MS : 0;
-	if (limit_ms && r->removed_ms > limit_ms)
-		r->fatal = error_set(&r->error, -ENOENT, "following journal '%s': it was %s with its folder",
-			r->journal->path, limit_ms == JOURNAL_REMOVED_MS ? "removed" : "renamed");
-	r->pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
-	loop_set_deadline(r->tick, r->pause_until_ns + NS_PER_MS);
+	r->deciding.pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
+	loop_set_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);
 }
 
 void runner_works(struct runner *r, unsigned works)

@@ -9,7 +9,7 @@
 #include "base/loop.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/running.h"
-#include "queue/schedule/pending.h"
+#include "queue/schedule/scheduler.h"
 
 static void look(struct runner *r, bool over)
 {
@@ -17,21 +17,21 @@ static void look(struct runner *r, bool over)
 	size_t room = 0, n = 0;
 	if (!w || !w->look)
 		return;
-	for (struct running *run = r->running; run; run = run->next)
+	for (struct running *run = r->executing.running; run; run = run->next)
 		room++;
 	cleanup_(freep) struct runner_job *jobs = calloc(room + 1, sizeof(*jobs));
 	if (!jobs)
 		return;
-	for (struct running *run = r->running; run; run = run->next) {
-		const struct job *job = jobs_find(&r->jobs, run->id);
-		if (run->ended || run->foreign || !job)
+	for (struct running *run = r->executing.running; run; run = run->next) {
+		const struct job *job = jobs_find(&r->following.jobs, run->id);
+		if (run->foreign || !job)
 			continue;
 		jobs[n++] = (struct runner_job){job, run->gpus, run->num_gpus, run->started};
 	}
-	struct runner_now now = {.gpus = r->gpus,
+	struct runner_now now = {.gpus = r->watching.gpus,
 		.running = jobs,
 		.num_running = n,
-		.waiting = pending_count(r->pending) + r->num_blocked,
+		.waiting = scheduler_num_waiting(r->deciding.scheduler) + scheduler_num_blocked(r->deciding.scheduler),
 		.result = &r->result,
 		.interrupts = r->interrupts,
 		.over = over};

@@ -1,40 +1,54 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/running.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/loop.h"
-#include "queue/keeper/keeper.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
+#include "queue/schedule/scheduler.h"
 
 struct running *running_add(struct runner *r, uint64_t id)
 {
 	struct running *run = calloc(1, sizeof(*run));
 	if (!run)
 		return NULL;
-	*run = (struct running){.runner = r, .next = r->running, .id = id, .watched = PIDREF_NONE};
-	r->running = run;
+	*run = (struct running){.runner = r, .next = r->executing.running, .id = id};
+	r->executing.running = run;
 	return run;
+}
+
+int running_set_start(struct running *run, const struct scheduler_start *start)
+{
+	run->gpus = calloc(start->num_gpus + 1, sizeof(*run->gpus));
+	if (!run->gpus)
+		return -ENOMEM;
+	if (start->num_gpus)
+		memcpy(run->gpus, start->gpus, start->num_gpus * sizeof(*run->gpus));
+	run->num_gpus = start->num_gpus;
+	run->need = start->need;
+	return 0;
 }
 
 void running_remove(struct running *run)
 {
 	struct runner *r = run->runner;
-	struct job *job = jobs_find(&r->jobs, run->id);
-	for (struct running **p = &r->running; *p; p = &(*p)->next)
+	struct job *job = jobs_find(&r->following.jobs, run->id);
+	/* What the job holds may belong to another keeper by now. */
+	if (!job || !job->running || job->running == run)
+		scheduler_withdraw(r->deciding.scheduler, run->id);
+	for (struct running **p = &r->executing.running; *p; p = &(*p)->next)
 		if (*p == run) {
 			*p = run->next;
 			break;
 		}
 	if (job && job->running == run)
 		job->running = NULL;
-	if (run->keeper)
+	if (run->keeper && run->keeper->running == run)
 		run->keeper->running = NULL;
-	loop_remove(run->source);
-	pidref_close(&run->watched);
 	running_unclaim(run);
 	free(run->gpus);
 	free(run);
@@ -46,37 +60,39 @@ void running_count(struct running *run, int change)
 	if (run->foreign)
 		return;
 	if (run->stuck) {
-		r->num_stuck += (size_t)change;
+		r->executing.num_stuck += (size_t)change;
 		return;
 	}
-	r->num_running += (size_t)change;
-	if (run->cpu_only)
-		r->num_cpu_jobs += (size_t)change;
+	r->executing.num_running += (size_t)change;
 }
 
 void running_set_stuck(struct running *run, const struct job *job)
 {
-	if (run->stuck || run->ended)
+	if (run->stuck)
 		return;
 	running_count(run, -1);
 	run->stuck = true;
 	running_count(run, 1);
-	job_stuck_words(run->id, run->stuck_words);
-	run->runner->must_place = true;
+	scheduler_set_stuck(run->runner->deciding.scheduler, run->id);
+	run->runner->deciding.must_place = true;
 	if (run->num_gpus > 0)
 		runner_say(run->runner,
 			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
 			(unsigned long long)run->id, (int)job->attempts->pid);
 }
 
+static void send_order(struct running *run, enum keeper_order_kind kind)
+{
+	if (run->keeper)
+		(void)runner_keeper_send(run->keeper, &(struct keeper_order){.kind = kind, .id = run->id}, NULL);
+}
+
 void running_cancel(struct running *run, bool at_once)
 {
-	struct job *job = jobs_find(&run->runner->jobs, run->id);
-	if (run->keeper)
-		runner_keeper_send(run->keeper,
-			&(struct keeper_order){
-				.kind = at_once ? KEEPER_ORDER_KILL : KEEPER_ORDER_CANCEL, .id = run->id},
-			NULL);
-	else if (job && job->keeper && !run->foreign)
-		keeper_signal_cancel(run->runner->journal, job->keeper->name, run->id, at_once);
+	send_order(run, at_once ? KEEPER_ORDER_KILL : KEEPER_ORDER_CANCEL);
+}
+
+void running_interrupt(struct running *run)
+{
+	send_order(run, KEEPER_ORDER_INTERRUPT);
 }

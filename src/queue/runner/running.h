@@ -3,9 +3,8 @@
  * A job that was handed to a keeper: one of this runner's, or one of an earlier runner.
  *
  * It is in the runner's list from the moment it is handed out until its end has been
- * read from the journal; on a real GPU, until that has been sampled once more, because its
- * memory is part of the last sample. The counters of struct runner (num_running,
- * num_stuck, num_cpu_jobs) change through running_count() alone.
+ * read from the journal. The scheduler knows what it holds. The counters of struct
+ * runner_executing (num_running, num_stuck) change through running_count() alone.
  */
 #ifndef QUEUE_RUNNER_RUNNING_H
 #define QUEUE_RUNNER_RUNNING_H
@@ -14,38 +13,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/pidref.h"
 #include "queue/journal/job.h"
 #include "queue/schedule/gpu_users.h"
-#include "queue/schedule/ledger.h"
+#include "queue/schedule/placement.h"
 
 struct claim;
-struct loop_source;
 struct runner;
 struct runner_keeper;
+struct scheduler_start;
 
 struct running {
 	struct runner *runner;
 	struct running *next;
 	uint64_t id;
-	struct runner_keeper *keeper; /* NULL: not ours, or it is gone */
+	struct runner_keeper *keeper; /* NULL: it is gone, cannot be reached, or is not looked for yet */
 	bool started;                 /* `start` has been read */
 	enum job_state told_state;    /* the final state, as its keeper told us */
-	bool ended;                   /* `end` has been read; kept until the next sample of the GPUs */
 	bool foreign;                 /* on another machine: not ours to judge */
 	bool stuck;                   /* it cannot be killed: its GPUs take no other job, and nobody waits for it */
-	char stuck_words[JOB_STUCK_ROOM];
-	uint64_t lost_ns;           /* when its keeper was found to be gone; 0: the keeper lives */
-	bool left;                  /* processes of the job lived without their keeper when we last looked */
-	struct pidref watched;      /* a keeper that is not ours; PIDREF_NONE: ours, or it cannot be watched */
-	struct loop_source *source; /* of `watched` */
+	uint64_t lost_ns;             /* when its keeper was found to be gone; 0: the keeper lives */
+	bool left;                    /* processes of the job lived without their keeper when we last looked */
 	int *gpus; /* positions in the list of GPUs; an adopted job may use others that are not in the list */
 	size_t num_gpus;
-	bool cpu_only; /* it uses no GPU at all */
-	uint64_t promised_bytes;
-	bool declared;
+	struct placement_need need;
 	struct claim *claim; /* until its keeper holds one; NULL: none, or not announced */
-	struct ledger_watch watch;
 	uint64_t peak_bytes; /* the most GPU memory it was seen to use on one GPU */
 	bool full;           /* when last seen: its GPU was full, mostly because of this job */
 	/* What its keeper has been told. */
@@ -55,6 +46,9 @@ struct running {
 };
 
 struct running *running_add(struct runner *r, uint64_t id);
+/* What the scheduler decided; 0 or -ENOMEM. */
+int running_set_start(struct running *run, const struct scheduler_start *start);
+/* Also takes it from the scheduler, if its end was not read. */
 void running_remove(struct running *run);
 
 /* Adds `change` (1 or -1) to the counters that this job belongs to. */
@@ -64,5 +58,7 @@ void running_set_stuck(struct running *run, const struct job *job);
 
 /* Tells its keeper to end the job. at_once: with SIGKILL, without a grace period. */
 void running_cancel(struct running *run, bool at_once);
+/* The same because the allocation ends: the job will be pending again. */
+void running_interrupt(struct running *run);
 
 #endif

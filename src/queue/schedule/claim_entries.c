@@ -18,7 +18,7 @@ static pid_t root_of(const struct claim_other *c)
 size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *gpus, const struct claim_proofs *proofs,
 	struct claim_entry *entries, struct ledger_job *jobs)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = clock_wall_ns();
 	size_t n = 0;
 	for (size_t i = 0; i < list->count; i++) {
 		const struct claim_other *c = &list->claims[i];
@@ -39,6 +39,7 @@ size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *g
 			.claimant = &e->claimant,
 			.declared = c->info.declared,
 			.settled = c->info.settled,
+			.alone = c->info.exclusive,
 			.promised_bytes = c->info.promised_bytes,
 			.gpus = e->gpus,
 			.num_gpus = e->num_gpus,

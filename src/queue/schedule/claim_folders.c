@@ -277,19 +277,31 @@ static int make_own(int dir_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* Somebody else has the usual name: takes a folder that another process of ours has made since, or makes one. */
+/*
+ * Finds a folder that another process of ours has made since somebody else has the usual name. Reads the whole
+ * directory, however full it is, but only once per process: otherwise each runner and keeper would make a folder of its
+ * own.
+ */
+static bool find_own(int dir_fd, int *ret_fd)
+{
+	int fd = openat(dir_fd, ".", OPEN_FLAGS);
+	cleanup_(closedirp) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	if (!dir)
+		closep(&fd);
+	while (dir && (entry = readdir(dir))) {
+		struct claim_folder folder;
+		if (parse_name(entry->d_name, &folder) && folder.owner == geteuid() &&
+			claim_folder_open(dir_fd, &folder, ret_fd) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int open_own_elsewhere(int dir_fd, int *ret_fd)
 {
-	struct claim_folders all = {0};
 	char name[CLAIM_FOLDER_ROOM];
-	int r = claim_folders_update(dir_fd, &all);
-	if (r < 0)
-		return r;
-	bool found = false;
-	for (size_t i = 0; i < all.count && !found; i++)
-		found = all.folders[i].owner == geteuid() && claim_folder_open(dir_fd, &all.folders[i], ret_fd) == 0;
-	claim_folders_finish(&all);
-	if (found)
+	if (find_own(dir_fd, ret_fd))
 		return 0;
 	snprintf(name, sizeof(name), CLAIM_FOLDER_PREFIX "%u-%016" PRIx64, (unsigned)geteuid(), claim_random());
 	return make_own(dir_fd, name, ret_fd);

@@ -61,6 +61,8 @@ int claim_info_format(const struct claim_info *info, char *buf, size_t size)
 	int n = snprintf(buf, size,
 		HEADER "\nqueue %s\njob %" PRIu64 "\npid %" PRId64 "\npromised %" PRIu64 "\ndeclared %d\nsettled %d\n",
 		info->queue, info->job, info->pid, info->promised_bytes, info->declared, info->settled);
+	if (n >= 0 && (size_t)n < size && info->exclusive)
+		n += snprintf(buf + n, size - (size_t)n, "exclusive 1\n");
 	for (size_t i = 0; n >= 0 && (size_t)n < size && i < info->num_gpus; i++)
 		n += snprintf(buf + n, size - (size_t)n, "gpu %s\n", info->gpus[i]);
 	if (n >= 0 && (size_t)n < size)
@@ -106,6 +108,8 @@ static int set_field(struct claim_info *info, const char *name, const char *valu
 		info->declared = number;
 	else if (!strcmp(name, "settled") && !(r = set_number(value, 1, &number)))
 		info->settled = number;
+	else if (!strcmp(name, "exclusive") && !(r = set_number(value, 1, &number)))
+		info->exclusive = number;
 	return r;
 }
 

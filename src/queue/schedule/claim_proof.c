@@ -72,18 +72,23 @@ static struct claim_proof *find_or_add(struct claim_proofs *p, uid_t user, const
 	return &p->proofs[at];
 }
 
+static uint64_t time_since(uint64_t then_ns, uint64_t now_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 static void forget_old(struct claim_proofs *p, uint64_t now_ns)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < p->count; i++)
-		if (now_ns - p->proofs[i].seen_ns < CLAIM_PROOF_FORGET_NS)
+		if (time_since(p->proofs[i].seen_ns, now_ns) < CLAIM_PROOF_FORGET_NS)
 			p->proofs[kept++] = p->proofs[i];
 	p->count = kept;
 }
 
 static void see_claim(struct claim_proof *proof, uint64_t now_ns)
 {
-	uint64_t since_ns = proof->seen_ns ? now_ns - proof->seen_ns : 0;
+	uint64_t since_ns = proof->seen_ns ? time_since(proof->seen_ns, now_ns) : 0;
 	proof->spent_ns += since_ns < CLAIM_PROOF_GAP_NS ? since_ns : CLAIM_PROOF_GAP_NS;
 	proof->seen_ns = now_ns;
 }
@@ -171,5 +176,5 @@ bool claim_proofs_count(const struct claim_proofs *p, uint64_t now_ns, uid_t use
 	/* A claim that cannot be recorded any more does not count: it would count without end. */
 	if (!proof)
 		return p->count < MAX_PROOFS;
-	return proof->in_use || proof->spent_ns + (now_ns - proof->seen_ns) < CLAIM_PROOF_NS;
+	return proof->in_use || proof->spent_ns + time_since(proof->seen_ns, now_ns) < CLAIM_PROOF_NS;
 }

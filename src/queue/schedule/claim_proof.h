@@ -8,8 +8,8 @@
  * day after his last claim, so new claims do not extend it. A process of his on the GPU sets it back. Claims of this
  * user and of root always count.
  *
- * The time is kept in a file (claim_proof_file.h), which all runners of this user share: a new runner does not begin
- * to count anew.
+ * All runners of this user share the time through a file (claim_proof_file.h), also after a reboot. So all times are
+ * clock_wall_ns(). If the clock is set back, a record counts as seen now.
  */
 #ifndef QUEUE_SCHEDULE_CLAIM_PROOF_H
 #define QUEUE_SCHEDULE_CLAIM_PROOF_H

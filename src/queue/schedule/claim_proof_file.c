@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,17 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/state_dir.h"
 #include "base/text.h"
 
-#define FILE_NAME  ".proofs"
-#define HEADER     "gpuq-proofs 1 "
-#define OPEN_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define NAME_IN_CLAIMS ".proofs"
+#define HEADER         "gpuq-proofs 2"
+#define OPEN_FLAGS     (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 /* 4096 records; more are not kept. */
 #define MAX_BYTES (4096 * 160)
 
-/* "1000 GPU-… SPENT SEEN PROVED"; lines that are cut or from the future are ignored. */
+/* "1000 GPU-… SPENT SEEN PROVED"; lines that are cut or old are ignored. A time in the future, from before the
+ * clock was set back, counts as now. */
 static int merge_line(struct claim_proofs *p, uint64_t now_ns, const char *line)
 {
 	struct claim_proof proof = {0};
@@ -30,14 +33,16 @@ static int merge_line(struct claim_proofs *p, uint64_t now_ns, const char *line)
 	_Static_assert(sizeof(proof.gpu) == 96, "the width in the format below");
 	int got = sscanf(line, "%u %95s %" SCNu64 " %" SCNu64 " %" SCNu64 " .%n", &user, proof.gpu, &proof.spent_ns,
 		&proof.seen_ns, &proof.proved_ns, &end);
-	if (got != 5 || end == 0 || line[end] || proof.seen_ns > now_ns || proof.proved_ns > now_ns ||
-		now_ns - proof.seen_ns >= CLAIM_PROOF_FORGET_NS)
+	if (got != 5 || end == 0 || line[end] ||
+		(proof.seen_ns < now_ns && now_ns - proof.seen_ns >= CLAIM_PROOF_FORGET_NS))
 		return 0;
+	proof.seen_ns = proof.seen_ns < now_ns ? proof.seen_ns : now_ns;
+	proof.proved_ns = proof.proved_ns < now_ns ? proof.proved_ns : now_ns;
 	proof.user = user;
 	return claim_proofs_merge(p, &proof);
 }
 
-static int merge_file(struct claim_proofs *p, uint64_t now_ns, const char *boot, int fd)
+static int merge_file(struct claim_proofs *p, uint64_t now_ns, int fd)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
@@ -53,7 +58,7 @@ static int merge_file(struct claim_proofs *p, uint64_t now_ns, const char *boot,
 	text[size] = '\0';
 	char *rest = text;
 	const char *line = strsep(&rest, "\n");
-	if (strncmp(line, HEADER, sizeof(HEADER) - 1) != 0 || strcmp(line + sizeof(HEADER) - 1, boot) != 0)
+	if (strcmp(line, HEADER) != 0)
 		return 0;
 	int r = 0;
 	while (r == 0 && (line = strsep(&rest, "\n")))
@@ -61,10 +66,10 @@ static int merge_file(struct claim_proofs *p, uint64_t now_ns, const char *boot,
 	return r;
 }
 
-static int write_file(const struct claim_proofs *p, const char *boot, int fd)
+static int write_file(const struct claim_proofs *p, int fd)
 {
 	cleanup_(text_finish) struct text t = {0};
-	text_appendf(&t, HEADER "%s\n", boot);
+	text_append_string(&t, HEADER "\n");
 	for (size_t i = 0; i < p->count && t.length < MAX_BYTES - 160; i++) {
 		const struct claim_proof *proof = &p->proofs[i];
 		text_appendf(&t, "%u %s %" PRIu64 " %" PRIu64 " %" PRIu64 " .\n", (unsigned)proof->user, proof->gpu,
@@ -78,25 +83,80 @@ static int write_file(const struct claim_proofs *p, const char *boot, int fd)
 	return (size_t)n < t.length ? -ENOSPC : 0;
 }
 
-int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *boot, int folder_fd)
+/* ---- Where it is ----------------------------------------------------------------- */
+
+/* In the order in which they are tried. */
+enum proof_place {
+	PROOF_IN_STATE,
+	PROOF_IN_CLAIMS,
+	NUM_PROOF_PLACES,
+};
+
+static int open_in_state(const char *host, int flags, int *ret_fd)
 {
-	cleanup_(closep) int fd = openat(folder_fd, FILE_NAME, O_RDONLY | OPEN_FLAGS);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	return merge_file(p, now_ns, boot, fd);
+	char name[NAME_MAX + 1];
+	cleanup_(closep) int dir_fd = -1;
+	int r = state_dir_open(flags & O_CREAT, &dir_fd);
+	if (r < 0)
+		return r;
+	/* Homes can be shared by machines, which see different users and GPUs. */
+	snprintf(name, sizeof(name), "claims-%s", host);
+	for (char *slash = name; (slash = strchr(slash, '/'));)
+		*slash = '_';
+	*ret_fd = openat(dir_fd, name, flags, 0600);
+	return *ret_fd < 0 ? -errno : 0;
 }
 
-int claim_proofs_sync(struct claim_proofs *p, uint64_t now_ns, const char *boot, int folder_fd)
+static int open_in_claims(struct claims *claims, int flags, int *ret_fd)
 {
-	if (p->synced_ns && now_ns - p->synced_ns < CLAIM_PROOF_SYNC_NS)
-		return 0;
-	cleanup_(closep) int fd = openat(folder_fd, FILE_NAME, O_RDWR | O_CREAT | OPEN_FLAGS, 0600);
-	if (fd < 0)
-		return -errno;
-	int r = lock_try(fd);
+	int dir_fd;
+	int r = claims_own_folder(claims, flags & O_CREAT, &dir_fd);
 	if (r < 0)
-		return r == -EAGAIN ? 0 : r;
-	p->synced_ns = now_ns;
-	r = merge_file(p, now_ns, boot, fd);
-	return r < 0 ? r : write_file(p, boot, fd);
+		return r;
+	*ret_fd = openat(dir_fd, NAME_IN_CLAIMS, flags, 0600);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static int open_file(enum proof_place place, const char *host, struct claims *claims, int flags, int *ret_fd)
+{
+	return place == PROOF_IN_STATE ? open_in_state(host, flags | OPEN_FLAGS, ret_fd)
+				       : open_in_claims(claims, flags | OPEN_FLAGS, ret_fd);
+}
+
+int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *host, struct claims *claims)
+{
+	int result = 0;
+	for (enum proof_place place = 0; place < NUM_PROOF_PLACES; place++) {
+		cleanup_(closep) int fd = -1;
+		int r = open_file(place, host, claims, O_RDONLY, &fd);
+		if (r == 0)
+			r = merge_file(p, now_ns, fd);
+		if (r < 0 && r != -ENOENT)
+			result = r;
+	}
+	return result;
+}
+
+static int sync_file(struct claim_proofs *p, uint64_t now_ns, int fd)
+{
+	int r = lock_try(fd);
+	if (r == 0)
+		r = merge_file(p, now_ns, fd);
+	return r < 0 ? r : write_file(p, fd);
+}
+
+int claim_proofs_sync(struct claim_proofs *p, uint64_t now_ns, const char *host, struct claims *claims)
+{
+	int r = -ENOENT;
+	if (p->synced_ns && now_ns >= p->synced_ns && now_ns - p->synced_ns < CLAIM_PROOF_SYNC_NS)
+		return 0;
+	for (enum proof_place place = 0; r < 0 && r != -EAGAIN && place < NUM_PROOF_PLACES; place++) {
+		cleanup_(closep) int fd = -1;
+		r = open_file(place, host, claims, O_RDWR | O_CREAT, &fd);
+		if (r == 0)
+			r = sync_file(p, now_ns, fd);
+	}
+	if (r == 0)
+		p->synced_ns = now_ns;
+	return r == -EAGAIN ? 0 : r;
 }

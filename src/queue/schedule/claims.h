@@ -42,6 +42,7 @@ struct claim_info {
 	uint64_t promised_bytes; /* on each GPU */
 	bool declared;
 	bool settled;
+	bool exclusive;  /* no other job is to be put on its GPUs */
 	size_t num_gpus; /* 0: nothing is claimed at the moment; it is not listed */
 	char gpus[CLAIM_MAX_GPUS][CLAIM_KEY_ROOM];
 };

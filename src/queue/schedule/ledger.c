@@ -38,6 +38,16 @@ static bool knows(const struct gd_gpu *gpu, unsigned bits)
 	return (gpu->known & bits) == bits;
 }
 
+uint64_t ledger_bytes_on(const struct gd_gpu *gpu, uint64_t bytes, bool by_card)
+{
+	if (!by_card)
+		return bytes;
+	uint64_t threshold = LEDGER_DEFAULT_BYTES;
+	if (knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL))
+		threshold = least(threshold, gpu->memory_total_bytes - gpu->memory_total_bytes / 10);
+	return most(bytes, threshold);
+}
+
 static bool is_attributable(const struct gd_gpu *gpu, bool foreign_pids)
 {
 	if (foreign_pids || gpu->mig_index >= 0 || !knows(gpu, GD_GPU_KNOWN_PROCESSES))
@@ -165,7 +175,7 @@ static void observe(struct ledger *l, struct ledger_account *a, const struct led
 /* Figures of one job on one GPU; free_bytes follows in close_account(). */
 static void enter(struct ledger_account *a, const struct ledger_job *job, uint64_t observed)
 {
-	uint64_t promised = job->promised_bytes;
+	uint64_t promised = ledger_bytes_on(a->gpu, job->promised_bytes, job->by_card);
 	if (job->foreign && knows(a->gpu, GD_GPU_KNOWN_MEMORY_TOTAL))
 		promised = least(promised, a->gpu->memory_total_bytes);
 	uint64_t held = most(promised, observed), outstanding = less(promised, observed);
@@ -177,6 +187,7 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 		a->claims_outstanding_bytes = plus(a->claims_outstanding_bytes, outstanding);
 	} else {
 		a->jobs++;
+		a->some_job = a->alone ? a->some_job : job->id;
 		a->ours_observed_bytes = plus(a->ours_observed_bytes, observed);
 	}
 	if (!job->declared && !job->settled) {
@@ -187,7 +198,20 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 		else
 			a->unsettled_job = job->id;
 	}
+	if (job->alone && job->foreign) {
+		a->alone_foreign = true;
+		a->alone_claimant = claimant_of(job);
+	} else if (job->alone) {
+		a->alone = true;
+	}
 	consider_job(a, job, held);
+}
+
+/* What a job of ours has of the machine itself. */
+static void enter_host(struct ledger *l, const struct ledger_job *job)
+{
+	l->host_promised_bytes = plus(l->host_promised_bytes, job->host_bytes);
+	l->cpus_promised += job->cpus;
 }
 
 static void close_account(struct ledger_account *a)
@@ -221,7 +245,14 @@ int ledger_build(struct ledger *l, const struct ledger_input *in)
 	if (r < 0)
 		return r;
 	l->num_gpus = in->num_gpus;
+	l->gpus = in->gpus;
 	l->jobs_per_gpu = in->jobs_per_gpu;
+	l->host_bytes = in->host_bytes;
+	l->cpus = in->cpus;
+	l->host_promised_bytes = l->cpus_promised = 0;
+	for (size_t i = 0; i < in->num_jobs; i++)
+		if (!in->jobs[i].foreign && !in->jobs[i].ended)
+			enter_host(l, &in->jobs[i]);
 	for (size_t g = 0; g < in->num_gpus; g++) {
 		struct ledger_account *a = &l->accounts[g];
 		*a = (struct ledger_account){.gpu = in->gpus[g], .note = in->notes ? &in->notes[g] : &nothing};
@@ -238,6 +269,7 @@ int ledger_build(struct ledger *l, const struct ledger_input *in)
 
 void ledger_add(struct ledger *l, const struct ledger_job *job)
 {
+	enter_host(l, job);
 	for (size_t g = 0; g < l->num_gpus; g++) {
 		if (!is_on(job, g))
 			continue;

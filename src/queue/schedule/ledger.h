@@ -27,6 +27,12 @@
 
 #define LEDGER_QUEUE_ROOM 65
 
+/* Threshold for jobs that declare nothing, where nobody set min_free_mem_mb; at most 90 % of the card. */
+#define LEDGER_DEFAULT_BYTES (UINT64_C(6000) << 20)
+
+/* What `bytes` means on one GPU. by_card: the default threshold, unless `bytes` is more. */
+uint64_t ledger_bytes_on(const struct gd_gpu *gpu, uint64_t bytes, bool by_card);
+
 /* Whose a claim is. */
 struct ledger_claimant {
 	uid_t user;
@@ -42,9 +48,13 @@ struct ledger_job {
 	const struct ledger_claimant *claimant; /* of a claim; NULL: not known */
 	bool ended;                             /* since the GPUs were sampled: what it was seen to use is free now */
 	bool declared;
+	bool alone;              /* no other job may be on its GPUs */
+	bool by_card;            /* see ledger_bytes_on() */
 	bool settled;            /* its memory has stopped growing, see ledger_watch() */
 	uint64_t promised_bytes; /* on each of its GPUs; a claim's counts at most as the whole card */
-	const int *gpus;         /* positions; others are ignored */
+	uint64_t host_bytes;     /* main memory */
+	unsigned cpus;
+	const int *gpus; /* positions; others are ignored */
 	size_t num_gpus;
 	const int64_t *pids; /* all its processes that may be on a GPU, in any order */
 	size_t num_pids;
@@ -65,6 +75,8 @@ struct ledger_input {
 	const struct ledger_job *jobs;
 	size_t num_jobs;
 	unsigned jobs_per_gpu; /* 0: no limit */
+	uint64_t host_bytes;   /* main memory of the machine; 0: not known, no limit */
+	unsigned cpus;         /* CPUs of the machine; 0: no limit */
 	bool foreign_pids;     /* PIDs of the driver are not ours (we are in a PID namespace) */
 };
 
@@ -98,18 +110,25 @@ struct ledger_account {
 	size_t processes;                  /* on it, as far as the driver tells… */
 	size_t foreign_processes;          /* …and not of our jobs */
 	uint64_t unsettled_job;            /* …or this one of ours */
+	bool alone;                        /* a job of ours has the GPU for itself… */
+	bool alone_foreign;                /* …a job of another queue: claimant is in alone_claimant */
+	uint64_t some_job;                 /* one of our jobs there; the one that is alone, if there is one */
 	enum ledger_holder holder;
 	int64_t holder_pid;
 	uint64_t holder_job;
 	uint64_t holder_bytes;
 	struct ledger_claimant claimant;           /* for LEDGER_CLAIM */
 	struct ledger_claimant unsettled_claimant; /* for unsettled_foreign */
+	struct ledger_claimant alone_claimant;     /* for alone_foreign */
 };
 
 struct ledger {
 	struct ledger_account *accounts;
+	const struct gd_gpu *const *gpus; /* the input's */
 	size_t num_gpus;
 	unsigned jobs_per_gpu;
+	uint64_t host_bytes, host_promised_bytes; /* of the machine, and what our jobs were promised of it */
+	unsigned cpus, cpus_promised;
 	/* Scratch, kept for the next build. */
 	size_t accounts_capacity;
 	struct ledger_owner *owners;

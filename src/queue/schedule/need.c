@@ -3,35 +3,50 @@
 
 #include "base/units.h"
 
-/* By which more is more: what allocators lose to fragments, and what a sample each two seconds does not see. */
+/* Margin over the observed peak, for fragmentation and spikes between samples. */
 #define MARGIN_BYTES(bytes) ((bytes) / 20 + 256 * UNITS_MB)
 
-static size_t count_large(const struct gd_gpu_list *gpus, uint64_t bytes)
+static size_t count_large(const struct gd_gpu *const *gpus, size_t num_gpus, uint64_t bytes)
 {
 	size_t n = 0;
-	for (size_t i = 0; gpus && i < gpus->count; i++)
-		n += gpus->gpus[i]->health == GD_GPU_HEALTH_OK && gpus->gpus[i]->known & GD_GPU_KNOWN_MEMORY_TOTAL &&
-		     gpus->gpus[i]->memory_total_bytes >= bytes;
+	for (size_t i = 0; i < num_gpus; i++)
+		n += gpus[i]->health == GD_GPU_HEALTH_OK && gpus[i]->known & GD_GPU_KNOWN_MEMORY_TOTAL &&
+		     gpus[i]->memory_total_bytes >= bytes;
 	return n;
 }
 
-void job_need(
-	const struct job *job, int64_t min_free_mem_mb, const struct gd_gpu_list *gpus, struct placement_need *ret)
+/* A job without --mem. */
+static void set_threshold(const struct job_wish *w, const struct need_rules *rules, struct placement_need *need)
 {
-	const struct job_wish *w = job->wish;
-	bool declared = w->mem_mb >= 0;
-	int64_t mb = declared ? w->mem_mb : w->min_free_mem_mb >= 0 ? w->min_free_mem_mb : min_free_mem_mb;
-	struct placement_need need = {.memory_bytes = (uint64_t)mb * UNITS_MB,
-		.declared = declared,
-		.num_gpus = w->num_gpus < 0 ? 1 : (unsigned)w->num_gpus};
-	uint64_t learned = job->need_mb > 0 ? (uint64_t)job->need_mb * UNITS_MB : 0;
-	if (learned) {
-		uint64_t more = learned + MARGIN_BYTES(learned);
-		if (count_large(gpus, more) >= need.num_gpus)
-			learned = more;
-		need.declared = true;
-		if (!declared || learned > need.memory_bytes)
-			need.memory_bytes = learned;
+	int64_t mb = w->min_free_mem_mb >= 0 ? w->min_free_mem_mb : rules->min_free_mem_mb;
+	need->by_card = mb < 0;
+	need->memory_bytes = mb < 0 ? 0 : (uint64_t)mb * UNITS_MB;
+	need->alone = w->exclusive || (mb < 0 && rules->jobs_per_gpu < 2);
+}
+
+void wish_need(const struct job_wish *w, int64_t learned_mb, const struct need_rules *rules,
+	const struct gd_gpu *const *gpus, size_t num_gpus, struct placement_need *ret)
+{
+	struct placement_need need = {.num_gpus = w->num_gpus < 0 ? 1 : (unsigned)w->num_gpus,
+		.declared = w->mem_mb >= 0,
+		.alone = w->exclusive,
+		.host_bytes = w->host_mem_mb > 0 ? (uint64_t)w->host_mem_mb * UNITS_MB : 0,
+		.cpus = w->cpus > 0 ? (unsigned)w->cpus : 0,
+		.pin = w->gpu};
+	if (need.declared)
+		need.memory_bytes = (uint64_t)w->mem_mb * UNITS_MB;
+	else
+		set_threshold(w, rules, &need);
+	uint64_t learned = learned_mb > 0 ? (uint64_t)learned_mb * UNITS_MB : 0;
+	if (learned && count_large(gpus, num_gpus, learned + MARGIN_BYTES(learned)) >= need.num_gpus)
+		learned += MARGIN_BYTES(learned);
+	if (learned > need.memory_bytes)
+		need.memory_bytes = learned;
+	/* A job without a GPU has no memory there; without --cpus it counts as one CPU. */
+	if (need.num_gpus == 0) {
+		need.memory_bytes = 0;
+		need.declared = need.alone = need.by_card = false;
+		need.cpus = need.cpus ? need.cpus : 1;
 	}
 	*ret = need;
 }

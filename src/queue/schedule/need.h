@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* What a job needs of each GPU. */
+/* What a job needs of each GPU and of the machine. */
 #ifndef QUEUE_SCHEDULE_NEED_H
 #define QUEUE_SCHEDULE_NEED_H
 
 #include "queue/journal/job.h"
 #include "queue/schedule/placement.h"
 
+/* What the runner's settings say about jobs that do not say it themselves. */
+struct need_rules {
+	int64_t min_free_mem_mb; /* -1: nobody set it; the default threshold, and undeclared jobs do not share */
+	int jobs_per_gpu;        /* from 2 on undeclared jobs share */
+};
+
 /*
- * Its own memory, else min_free_mem_mb: its own, else the runner's. After it ran out of
- * memory at least what it was seen to use; and more than that where `gpus` (or NULL)
- * has cards that are so large: the same room would not do again.
+ * Memory: --mem, else min_free_mem_mb (the job's, else the runner's), else the default threshold. learned_mb > 0:
+ * what an attempt that ran out of GPU memory was seen to use. It only raises the need; and by a margin where
+ * `gpus` (or NULL) has cards that are large enough, because the same room would not do again.
+ * Only a job with --mem, and without --exclusive, shares GPUs with any other. A job without --mem shares if
+ * min_free_mem_mb was set or jobs_per_gpu is at least 2.
  */
-void job_need(
-	const struct job *job, int64_t min_free_mem_mb, const struct gd_gpu_list *gpus, struct placement_need *ret);
+void wish_need(const struct job_wish *wish, int64_t learned_mb, const struct need_rules *rules,
+	const struct gd_gpu *const *gpus, size_t num_gpus, struct placement_need *ret);
 
 #endif

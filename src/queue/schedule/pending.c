@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 
@@ -36,7 +37,7 @@ struct pending {
 	struct class *classes;
 	size_t classes_capacity;
 	uint32_t num_classes, free_class;
-	struct kind *kinds; /* few: how many GPUs, declared or not */
+	struct kind *kinds; /* few: all that needs have besides memory */
 	size_t kinds_capacity;
 	uint32_t num_kinds;
 	uint32_t random;
@@ -206,7 +207,9 @@ static struct pending_job *best_below(const struct pending *p, uint32_t node, ui
 
 static bool same_kind(const struct placement_need *a, const struct placement_need *b)
 {
-	return a->declared == b->declared && a->num_gpus == b->num_gpus;
+	return a->declared == b->declared && a->alone == b->alone && a->by_card == b->by_card &&
+	       a->num_gpus == b->num_gpus && a->cpus == b->cpus && a->host_bytes == b->host_bytes &&
+	       (a->pin == b->pin || (a->pin && b->pin && strcmp(a->pin, b->pin) == 0));
 }
 
 static int find_kind(struct pending *p, const struct placement_need *need, uint32_t *ret)
@@ -334,14 +337,6 @@ void pending_remove(struct pending *p, struct pending_job *job)
 	} else if (i == 0) {
 		class_changed(p, c);
 	}
-}
-
-void pending_set_priority(struct pending *p, struct pending_job *job, int32_t priority)
-{
-	struct class *c = &p->classes[job->class_number];
-	job->priority = priority;
-	settle_job(c, job->position - 1, job);
-	class_changed(p, c);
 }
 
 /* ---- A pass -------------------------------------------------------------------- */

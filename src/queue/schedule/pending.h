@@ -24,14 +24,11 @@ struct pending;
 int pending_create(struct pending **ret);
 void pending_destroy(struct pending *p);
 
-/* order and priority are filled in. The need is copied. 0 or -ENOMEM. */
+/* order and priority are filled in. The need is copied, except for its pin. 0 or -ENOMEM. */
 int pending_add(struct pending *p, struct pending_job *job, const struct placement_need *need);
 
 /* Started, cancelled, held: any job that waits, at any time. */
 void pending_remove(struct pending *p, struct pending_job *job);
-
-/* Urgent: puts it where its new priority says. */
-void pending_set_priority(struct pending *p, struct pending_job *job, int32_t priority);
 
 size_t pending_count(const struct pending *p);
 
@@ -43,9 +40,8 @@ void pending_rewind(struct pending *p);
 /* The first job that has not been left out, or NULL. */
 struct pending_job *pending_peek(struct pending *p);
 /*
- * Leaves out, until the next pass, the job of pending_peek() and all that need as many
- * GPUs, are declared as it is, and need at least its memory, or at least
- * from_bytes, if that is less.
+ * Leaves out, until the next pass, the job of pending_peek() and all that differ from it
+ * in memory alone and need at least its memory, or at least from_bytes, if that is less.
  */
 void pending_skip(struct pending *p, uint64_t from_bytes);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "queue/schedule/gpu_pin.h"
+#include "queue/schedule/topology.h"
 
 static bool is_in(const int *list, size_t count, size_t gpu)
 {
@@ -12,6 +14,18 @@ static bool is_in(const int *list, size_t count, size_t gpu)
 		if (list[i] >= 0 && (size_t)list[i] == gpu)
 			return true;
 	return false;
+}
+
+static uint64_t bytes_on(const struct ledger_account *a, const struct placement_need *need)
+{
+	return ledger_bytes_on(a->gpu, need->memory_bytes, need->by_card);
+}
+
+/* Whether a pin names this GPU. */
+static bool is_pinned(const char *pin, const struct gd_gpu *gpu)
+{
+	bool allowed = false;
+	return gpu_pin_resolve(pin, &gpu, 1, &allowed, NULL) != -ENOMEM && allowed;
 }
 
 /* What does not change by jobs ending. */
@@ -25,7 +39,9 @@ static enum placement_reason judge_card(const struct ledger_account *a, const st
 		return PLACEMENT_SPLIT;
 	if (a->gpu->mig_index >= 0 && need->num_gpus > 1)
 		return PLACEMENT_MIG;
-	if ((a->gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL) && need->memory_bytes > a->gpu->memory_total_bytes)
+	if (need->pin && !is_pinned(need->pin, a->gpu))
+		return PLACEMENT_PINNED;
+	if ((a->gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL) && bytes_on(a, need) > a->gpu->memory_total_bytes)
 		return PLACEMENT_TOO_SMALL;
 	return PLACEMENT_FITS;
 }
@@ -39,13 +55,17 @@ static enum placement_reason judge_room(
 	bool exclusive = (a->gpu->known & GD_GPU_KNOWN_COMPUTE_MODE) && a->gpu->exclusive;
 	if (exclusive && (jobs + a->claims > 0 || processes > 0))
 		return PLACEMENT_EXCLUSIVE;
+	if (a->alone_foreign || (a->alone && !drained))
+		return PLACEMENT_TAKEN;
+	if (need->alone && jobs > 0)
+		return PLACEMENT_OCCUPIED;
 	if (l->jobs_per_gpu && jobs >= l->jobs_per_gpu)
 		return PLACEMENT_JOBS;
 	if (!need->declared && (drained ? a->unsettled_foreign : a->unsettled))
 		return PLACEMENT_UNSETTLED;
 	if (!a->known)
 		return jobs + a->claims > 0 ? PLACEMENT_MEMORY_UNKNOWN : PLACEMENT_FITS;
-	return need->memory_bytes > (drained ? a->drained_bytes : a->free_bytes) ? PLACEMENT_MEMORY : PLACEMENT_FITS;
+	return bytes_on(a, need) > (drained ? a->drained_bytes : a->free_bytes) ? PLACEMENT_MEMORY : PLACEMENT_FITS;
 }
 
 static enum placement_reason judge(const struct ledger *l, size_t gpu, const struct placement_need *need, bool drained)
@@ -61,6 +81,8 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 	struct placement_verdict v = {judge(l, gpu, need, false), 0};
 	if (v.reason == PLACEMENT_UNSETTLED && !l->accounts[gpu].unsettled_foreign)
 		v.job = l->accounts[gpu].unsettled_job;
+	if ((v.reason == PLACEMENT_TAKEN && !l->accounts[gpu].alone_foreign) || v.reason == PLACEMENT_OCCUPIED)
+		v.job = l->accounts[gpu].some_job;
 	if (v.reason == PLACEMENT_FITS && r && r->active && r->job != job && is_in(r->gpus, r->num_gpus, gpu))
 		v = (struct placement_verdict){PLACEMENT_RESERVED, r->job};
 	return v;
@@ -70,11 +92,52 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
 {
 	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
-	       reason == PLACEMENT_MIG ||
+	       reason == PLACEMENT_MIG || reason == PLACEMENT_PINNED ||
 	       (reason == PLACEMENT_UNHEALTHY && l->accounts[gpu].gpu->health == GD_GPU_HEALTH_LOST);
 }
 
+/* ---- The machine itself ---------------------------------------------------- */
+
+static uint64_t left_of(uint64_t total, uint64_t used, uint64_t kept)
+{
+	uint64_t rest = total > used ? total - used : 0;
+	return rest > kept ? rest - kept : 0;
+}
+
+enum placement_host placement_judge_host(
+	const struct ledger *l, uint64_t job, const struct placement_need *need, const struct placement_reservation *r)
+{
+	bool limited = l->host_bytes && need->host_bytes, counted = l->cpus && need->cpus;
+	bool others = r && r->host_active && r->host_job != job;
+	if ((limited && need->host_bytes > l->host_bytes) || (counted && need->cpus > l->cpus))
+		return PLACEMENT_HOST_TOO_SMALL;
+	if (limited && need->host_bytes > left_of(l->host_bytes, l->host_promised_bytes, 0))
+		return PLACEMENT_HOST_MEMORY;
+	if (counted && need->cpus > left_of(l->cpus, l->cpus_promised, 0))
+		return PLACEMENT_HOST_CPUS;
+	if (others && limited && need->host_bytes > left_of(l->host_bytes, l->host_promised_bytes, r->host_bytes))
+		return PLACEMENT_HOST_RESERVED;
+	if (others && counted && need->cpus > left_of(l->cpus, l->cpus_promised, r->cpus))
+		return PLACEMENT_HOST_RESERVED;
+	return PLACEMENT_HOST_FITS;
+}
+
+void placement_reserve_host(
+	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
+{
+	enum placement_host host = placement_judge_host(l, job, need, NULL);
+	if (r->host_active || (host != PLACEMENT_HOST_MEMORY && host != PLACEMENT_HOST_CPUS))
+		return;
+	r->host_active = true;
+	r->host_job = job;
+	r->host_bytes = need->host_bytes;
+	r->cpus = need->cpus;
+}
+
 /* ---- Choosing ------------------------------------------------------------ */
+
+/* Most jobs want one GPU, most boxes have eight: no allocation for them. */
+#define FEW 64
 
 /* A GPU in the contest, and what speaks for it. */
 struct candidate {
@@ -130,6 +193,23 @@ static bool pick(const struct candidate *c, size_t count, size_t want, int *ret_
 	return false;
 }
 
+/* The same, but those of the vendor that are close to each other, if more than one is wanted. */
+static bool pick_close(const struct ledger *l, const struct candidate *c, size_t count, size_t want, int *ret_gpus)
+{
+	int few[FEW];
+	if (!pick(c, count, want, ret_gpus))
+		return false;
+	if (want < 2 || want == count || count > FEW)
+		return true;
+	enum gd_vendor vendor = l->accounts[ret_gpus[0]].gpu->vendor;
+	size_t n = 0;
+	for (size_t i = 0; i < count; i++)
+		if (c[i].vendor == vendor)
+			few[n++] = c[i].gpu;
+	topology_choose(l->gpus, few, n, want, ret_gpus);
+	return true;
+}
+
 static struct candidate candidate_of(const struct ledger *l, size_t gpu)
 {
 	const struct ledger_account *a = &l->accounts[gpu];
@@ -141,9 +221,12 @@ static struct candidate candidate_of(const struct ledger *l, size_t gpu)
 	};
 }
 
-/* Whether there could ever be enough GPUs of one vendor. */
-static bool is_possible(const struct ledger *l, const struct placement_need *need)
+bool placement_is_possible(const struct ledger *l, const struct placement_need *need)
 {
+	if (placement_judge_host(l, 0, need, NULL) == PLACEMENT_HOST_TOO_SMALL)
+		return false;
+	if (need->num_gpus == 0)
+		return true;
 	for (size_t g = 0; g < l->num_gpus; g++) {
 		size_t same = 0;
 		for (size_t k = 0; k < l->num_gpus; k++)
@@ -154,9 +237,6 @@ static bool is_possible(const struct ledger *l, const struct placement_need *nee
 	}
 	return false;
 }
-
-/* Most jobs want one GPU, most boxes have eight: no allocation for them. */
-#define FEW 64
 
 int placement_choose(const struct ledger *l, uint64_t job, const struct placement_need *need,
 	const struct placement_reservation *reservation, int *ret_gpus, struct placement_verdict *verdicts)
@@ -177,14 +257,14 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
 	}
 	if (count > 1)
 		qsort(c, count, sizeof(*c), compare_free);
-	bool found = need->num_gpus == 0 || pick(c, count, need->num_gpus, ret_gpus);
+	bool found = need->num_gpus == 0 || pick_close(l, c, count, need->num_gpus, ret_gpus);
 	for (size_t i = 0; verdicts && !found && count >= need->num_gpus && i < count; i++)
 		verdicts[c[i].gpu].reason = PLACEMENT_VENDOR;
 	if (c != few)
 		free(c);
-	if (found)
+	if (found && placement_judge_host(l, job, need, reservation) == PLACEMENT_HOST_FITS)
 		return 0;
-	return is_possible(l, need) ? -EAGAIN : -ENODEV;
+	return placement_is_possible(l, need) ? -EAGAIN : -ENODEV;
 }
 
 /* The most memory with which a job would get this GPU; 0 also where it would not with any. */
@@ -204,7 +284,7 @@ uint64_t placement_beyond(
 {
 	uint64_t most = 0;
 	if (need->num_gpus == 0)
-		return 0; /* they wait for a processor */
+		return 0; /* all of this kind wait for the machine */
 	if (!r || !r->active)
 		return need->memory_bytes;
 	/* Where several are wanted, and of one vendor, less may be too much; that is asked then. */
@@ -225,7 +305,7 @@ void placement_reservation_finish(struct placement_reservation *r)
 
 void placement_rewind(struct placement_reservation *r)
 {
-	r->active = false;
+	r->active = r->host_active = false;
 }
 
 int placement_reserve(
@@ -251,9 +331,12 @@ int placement_reserve(
 	}
 	if (count > 1)
 		qsort(c, count, sizeof(*c), compare_ready);
+	/* A job for which nothing can be kept leaves alone what is draining for another. */
 	r->active = pick(c, count, need->num_gpus, r->gpus);
-	r->num_gpus = r->active ? need->num_gpus : 0;
-	r->job = job;
+	if (r->active) {
+		r->num_gpus = need->num_gpus;
+		r->job = job;
+	}
 	free(c);
 	return 0;
 }

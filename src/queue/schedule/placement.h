@@ -3,21 +3,13 @@
  * Which GPUs a job gets, or for each GPU why not.
  *
  * Among those with room the one with the most free memory; ties go to the lower
- * position. A job never gets the same GPU twice, nor GPUs of two vendors; one
- * that wants several gets no MIG instances, for CUDA opens only one of them.
+ * position. A job on several GPUs gets those that are linked or on one NUMA node (topology.h). A job never gets the
+ * same GPU twice, nor GPUs of two vendors; one that wants several gets no MIG instances, for CUDA opens only one of
+ * them.
  *
- * Nobody is starved: in each pass over the waiting jobs the first one that does
- * not fit reserves the GPUs it will have, and those behind it start elsewhere.
- * With the order of queue/schedule/pending.h a pass is
- *
- *     pending_rewind(p); placement_rewind(&reservation);
- *     while ((job = pending_peek(p))) {
- *             r = placement_choose(&ledger, id, need, &reservation, gpus, NULL);
- *             if (r == 0) → start it, ledger_add(), pending_remove(p, job)
- *             else → if r == -EAGAIN and nothing is reserved in this pass
- *                    (!reservation.active), placement_reserve();
- *                    pending_skip(p, placement_beyond(…))
- *     }
+ * Nobody is starved: in each pass over the waiting jobs (scheduler.c) the first one that does
+ * not fit reserves the GPUs it will have, and those behind it start elsewhere. The first one that waits
+ * for main memory or CPUs reserves these in the same way.
  *
  * Pure, as the ledger.
  */
@@ -28,9 +20,14 @@
 #include "queue/schedule/ledger.h"
 
 struct placement_need {
-	uint64_t memory_bytes; /* on each GPU; of an undeclared job min_free_mem */
-	bool declared;
-	unsigned num_gpus; /* 0: never waits */
+	uint64_t memory_bytes; /* on each GPU */
+	bool declared;         /* with --mem; the other jobs that share wait until memory has settled */
+	bool alone;            /* gets GPUs with none of our jobs on them, and nothing is put next to it */
+	bool by_card;          /* the default threshold, see ledger_bytes_on() */
+	unsigned num_gpus;     /* 0: never waits for a GPU */
+	unsigned cpus;         /* 0: not declared */
+	uint64_t host_bytes;   /* main memory; 0: not declared */
+	const char *pin;       /* see gpu_pin.h; NULL: any GPU */
 };
 
 enum placement_reason {
@@ -40,19 +37,32 @@ enum placement_reason {
 	PLACEMENT_MEMORY_UNKNOWN, /* the driver says nothing: one job at a time */
 	PLACEMENT_JOBS,           /* jobs_per_gpu reached */
 	PLACEMENT_UNSETTLED,      /* another undeclared job's memory still grows */
+	PLACEMENT_OCCUPIED,       /* the job shares its GPU with no other, and there is one */
+	PLACEMENT_TAKEN,          /* a job there shares its GPU with no other */
 	PLACEMENT_EXCLUSIVE,      /* exclusive compute mode, and in use */
 	PLACEMENT_RESERVED,       /* for a job before this one */
 	PLACEMENT_QUARANTINED,
 	PLACEMENT_UNHEALTHY, /* lost, not answering, unreadable: the GPU's health says */
 	PLACEMENT_SPLIT,     /* the card is split: its MIG instances take jobs */
 	PLACEMENT_MIG,       /* an instance, and the job wants several GPUs */
+	PLACEMENT_PINNED,    /* the job is pinned to other GPUs */
 	PLACEMENT_VENDOR,    /* room, but not enough GPUs of its vendor */
+};
+
+/* What the machine answers, beside its GPUs. */
+enum placement_host {
+	PLACEMENT_HOST_FITS,
+	PLACEMENT_HOST_MEMORY,
+	PLACEMENT_HOST_CPUS,
+	PLACEMENT_HOST_RESERVED,  /* what is left is kept for a job before this one */
+	PLACEMENT_HOST_TOO_SMALL, /* the machine never has so much */
 };
 
 /* What one GPU answers to one need. Figures beyond it are in the ledger's account. */
 struct placement_verdict {
 	enum placement_reason reason;
-	uint64_t job; /* PLACEMENT_RESERVED: for whom; PLACEMENT_UNSETTLED: whose, if ours */
+	/* PLACEMENT_RESERVED: for whom; UNSETTLED: whose, if ours; OCCUPIED, TAKEN: which job of ours is there, or 0 */
+	uint64_t job;
 };
 
 /* GPUs kept for one waiting job. Start from {0}, keep it from pass to pass: so it keeps those that are draining. */
@@ -61,9 +71,18 @@ struct placement_reservation {
 	uint64_t job; /* whose they are, or were in the last pass */
 	size_t num_gpus, capacity;
 	int *gpus; /* positions */
+	/* Main memory and CPUs, which may be kept for another job. */
+	bool host_active;
+	uint64_t host_job;
+	uint64_t host_bytes;
+	unsigned cpus;
 };
 
 void placement_reservation_finish(struct placement_reservation *r);
+
+/* Whether the machine has the main memory and the CPUs. `reservation` may be NULL. */
+enum placement_host placement_judge_host(const struct ledger *l, uint64_t job, const struct placement_need *need,
+	const struct placement_reservation *reservation);
 
 /*
  * Chooses need->num_gpus GPUs into ret_gpus: 0; -EAGAIN: not now; -ENODEV: never
@@ -74,6 +93,9 @@ void placement_reservation_finish(struct placement_reservation *r);
 int placement_choose(const struct ledger *l, uint64_t job, const struct placement_need *need,
 	const struct placement_reservation *reservation, int *ret_gpus, struct placement_verdict *verdicts);
 
+/* Whether these GPUs, and this machine, could ever take such a job: enough GPUs of one vendor, each large enough. */
+bool placement_is_possible(const struct ledger *l, const struct placement_need *need);
+
 /*
  * Keeps GPUs for a job for which placement_choose() said -EAGAIN: first those
  * where it fits, then those it had already, then those where the least has to
@@ -81,6 +103,10 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
  * left without them nothing is, and `active` stays false. 0 or -ENOMEM.
  */
 int placement_reserve(
+	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
+
+/* Keeps main memory and CPUs for a job that waits for these, if nothing is kept in this pass. */
+void placement_reserve_host(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
 
 /*

@@ -2,8 +2,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/display.h"
 #include "base/units.h"
+#include "queue/journal/queue_registry.h"
 #include "queue/schedule/placement.h"
 #include "queue/schedule/process_owner.h"
 
@@ -25,6 +29,18 @@ static void say_pid(const struct placement_line *w, int64_t pid)
 		text_appendf(w->t, " (%s)", who);
 }
 
+/* The journal, for the user's own queues; others are named by their hash. */
+static void say_queue(const struct placement_line *w, const struct ledger_claimant *c)
+{
+	cleanup_(freep) char *path = NULL;
+	if (c->user != geteuid() || queue_registry_find(c->queue, &path) < 0)
+		text_appendf(w->t, "queue %s", c->queue);
+	else {
+		text_append_string(w->t, "queue ");
+		display_append(w->t, path, strlen(path), DISPLAY_ALL);
+	}
+}
+
 /* "job 12 of alice (queue 5f0c6b3c, pid 4711)" */
 static void say_claimant(const struct placement_line *w, const struct ledger_claimant *c)
 {
@@ -33,8 +49,8 @@ static void say_claimant(const struct placement_line *w, const struct ledger_cla
 		text_append_string(w->t, "a job of another queue");
 		return;
 	}
-	text_appendf(w->t, "job %" PRIu64 " of %s (queue %s", c->job, process_owner_user(c->user, user, sizeof(user)),
-		c->queue);
+	text_appendf(w->t, "job %" PRIu64 " of %s (", c->job, process_owner_user(c->user, user, sizeof(user)));
+	say_queue(w, c);
 	if (c->pid > 0)
 		text_appendf(w->t, ", pid %" PRId64, c->pid);
 	text_append_char(w->t, ')');
@@ -69,11 +85,11 @@ static void say_holder(const struct placement_line *w, const char *before)
 static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
-	units_format_size(w->need->memory_bytes, need_text);
+	uint64_t bytes = ledger_bytes_on(w->account->gpu, w->need->memory_bytes, w->need->by_card);
+	units_format_size(bytes, need_text);
 	units_format_size(have, have_text);
 	if (!strcmp(need_text, have_text)) {
-		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MB",
-			(w->need->memory_bytes + UNITS_MB - 1) / UNITS_MB);
+		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MB", (bytes + UNITS_MB - 1) / UNITS_MB);
 		snprintf(have_text, sizeof(have_text), "%" PRIu64 " MB", have / UNITS_MB);
 	}
 	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
@@ -110,12 +126,27 @@ static void say_busy(const struct placement_line *w)
 
 static void say_unsettled(const struct placement_line *w)
 {
-	text_append_string(w->t, "the memory of ");
 	if (w->verdict->job)
 		text_appendf(w->t, "job %" PRIu64, w->verdict->job);
 	else
 		say_claimant(w, &w->account->unsettled_claimant);
-	text_append_string(w->t, " still grows, and neither has said how much it needs; --mem would");
+	text_append_string(w->t,
+		" is new there: its memory may still grow (up to a minute), and neither job declared its need; declare "
+		"it with --mem");
+}
+
+static void say_alone(const struct placement_line *w)
+{
+	if (w->verdict->reason == PLACEMENT_OCCUPIED)
+		text_appendf(w->t, "runs job %" PRIu64 ", and this job shares its GPU with no other%s", w->verdict->job,
+			w->need->declared ? "" : "; --mem SIZE lets jobs share");
+	else if (w->verdict->job)
+		text_appendf(w->t, "in use by job %" PRIu64 ", which does not share it", w->verdict->job);
+	else {
+		text_append_string(w->t, "in use by ");
+		say_claimant(w, &w->account->alone_claimant);
+		text_append_string(w->t, ", which does not share it");
+	}
 }
 
 static void say_room(const struct placement_line *w)
@@ -152,6 +183,13 @@ static void say_reason(const struct placement_line *w)
 		break;
 	case PLACEMENT_UNSETTLED:
 		say_unsettled(w);
+		break;
+	case PLACEMENT_OCCUPIED:
+	case PLACEMENT_TAKEN:
+		say_alone(w);
+		break;
+	case PLACEMENT_PINNED:
+		text_appendf(w->t, "the job is pinned to GPU %s", w->need->pin);
 		break;
 	case PLACEMENT_RESERVED:
 		text_appendf(w->t, "kept for job %" PRIu64 ", which comes first", w->verdict->job);

@@ -14,6 +14,7 @@ static const char *const state_names[VIEW_JOB_STATES] = {
 	[VIEW_JOB_COMPLETED] = "completed",
 	[VIEW_JOB_FAILED] = "failed",
 	[VIEW_JOB_CANCELLED] = "cancelled",
+	[VIEW_JOB_UNKNOWN] = "unknown",
 };
 
 const char *view_job_state_name(enum view_job_state state)

@@ -48,6 +48,7 @@ void view_model_destroy(struct view_model *m)
 	if (!m)
 		return;
 	view_gpus_finish(m);
+	view_runs_finish(m);
 	view_jobs_finish(m);
 	free(m->work_text);
 	free(m);

@@ -91,8 +91,9 @@ enum view_job_state {
 	VIEW_JOB_COMPLETED,
 	VIEW_JOB_FAILED,
 	VIEW_JOB_CANCELLED,
+	VIEW_JOB_UNKNOWN, /* a record of it was lost: it may have run */
 };
-#define VIEW_JOB_STATES 6
+#define VIEW_JOB_STATES 7
 
 /* "pending", … ; -1 for a word that is none */
 const char *view_job_state_name(enum view_job_state state);
@@ -136,6 +137,37 @@ struct view_job {
 /* The last attempt, or NULL. */
 const struct view_attempt *view_job_last(const struct view_job *job);
 
+/* ---- Launches and maps ------------------------------------------------------- */
+
+/* What a run has done on one GPU. */
+struct view_run_gpu {
+	int id;
+	uint64_t done, failed;
+	double rtf;       /* -1 */
+	const char *task; /* what its workers are at, or NULL */
+};
+
+/* A gpuq launch or gpuq map that runs, next to the queue. */
+struct view_run {
+	int64_t pid;
+	const char *kind;   /* "launch": of files; "map": of items */
+	const char *name;   /* the folder or file that it reads */
+	const char *worker; /* its program, or NULL */
+	int64_t start_ms;
+	int64_t total;         /* files or items of this run; -1 */
+	uint64_t done, failed; /* by this run */
+	uint64_t skipped;      /* done before it */
+	uint64_t running;
+	double fraction; /* 0…1; -1 */
+	double rate;     /* ends per second; 0 while nothing has ended */
+	double rtf;      /* -1 */
+	int64_t eta_ms;  /* -1 */
+	bool watching;   /* it waits for new files when it is done */
+	bool ending;     /* nothing new begins */
+	const struct view_run_gpu *gpus;
+	size_t num_gpus;
+};
+
 /* ---- The model ------------------------------------------------------------- */
 
 struct view_model;
@@ -158,7 +190,12 @@ int view_put_job(struct view_model *m, const struct view_job *job);
 /* Everything of jobs is forgotten (the journal was pruned); versions grow on. */
 void view_forget_jobs(struct view_model *m);
 
+/* All launches and maps that run, in place of those before; kept by PID. */
+int view_put_runs(struct view_model *m, const struct view_run *runs, size_t count);
+
 const struct view_work *view_work(const struct view_model *m);
+size_t view_num_runs(const struct view_model *m);
+const struct view_run *view_run(const struct view_model *m, size_t i);
 size_t view_num_gpus(const struct view_model *m);
 const struct view_gpu *view_gpu(const struct view_model *m, size_t i); /* by id, then slot */
 /* The newest ones, at most max, oldest first: how many were written to `ret`. */

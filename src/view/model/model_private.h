@@ -63,6 +63,9 @@ struct view_model {
 	struct view_ring **rings; /* by id */
 	size_t num_rings, rings_capacity;
 
+	struct view_run **runs; /* by PID; one allocation each, with its list and strings */
+	size_t num_runs;
+
 	struct view_by_id *by_id;
 	struct view_entry **table; /* open addressing; room is a power of two */
 	size_t table_room;
@@ -72,6 +75,7 @@ struct view_model {
 };
 
 void view_gpus_finish(struct view_model *m);
+void view_runs_finish(struct view_model *m);
 void view_jobs_finish(struct view_model *m);
 /* All jobs by id; view_num_jobs() of them. */
 struct view_entry **view_jobs_in_order(const struct view_model *m);

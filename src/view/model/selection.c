@@ -164,9 +164,10 @@ static uint64_t key_of(const struct view_job *job, const struct view_selection *
 		[VIEW_JOB_RUNNING] = 0,
 		[VIEW_JOB_PENDING] = 1,
 		[VIEW_JOB_HELD] = 2,
-		[VIEW_JOB_FAILED] = 3,
-		[VIEW_JOB_CANCELLED] = 4,
-		[VIEW_JOB_COMPLETED] = 5,
+		[VIEW_JOB_UNKNOWN] = 3,
+		[VIEW_JOB_FAILED] = 4,
+		[VIEW_JOB_CANCELLED] = 5,
+		[VIEW_JOB_COMPLETED] = 6,
 	};
 	const struct view_attempt *last = view_job_last(job);
 	switch (s->order) {

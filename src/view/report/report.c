@@ -34,8 +34,10 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 	text_append_string(t, "<dl class=\"tiles\">\n");
 	report_tile(t, NULL, f->num_jobs == 1 ? "job" : "jobs", "%zu", f->num_jobs);
 	for (int state = VIEW_JOB_COMPLETED; state < VIEW_JOB_STATES; state++)
-		if (f->counts[state] || state != VIEW_JOB_CANCELLED)
-			report_tile(t, state == VIEW_JOB_FAILED && f->counts[state] ? "bad" : NULL,
+		if (f->counts[state] || state < VIEW_JOB_CANCELLED)
+			report_tile(t,
+				(state == VIEW_JOB_FAILED || state == VIEW_JOB_UNKNOWN) && f->counts[state] ? "bad"
+													    : NULL,
 				view_job_state_name((enum view_job_state)state), "%zu", f->counts[state]);
 	static const enum view_job_state open[] = {VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_HELD};
 	for (size_t i = 0; i < 3; i++)

@@ -8,9 +8,9 @@
 
 #define MAX_FAILED 200
 
-/* Files of some GPU, or all. */
+/* Files of some GPU, or all. Of a file that was tried or done several times the last time counts. */
 struct sum {
-	size_t done;
+	size_t done, failed;
 	double audio, processing;      /* seconds; of files of which both are known */
 	double all_processing_seconds; /* of all that are done */
 };
@@ -28,6 +28,9 @@ static double seconds_of(const struct report_span *s)
 
 static void add(struct sum *sum, const struct report_launch *l, const struct report_span *s)
 {
+	if (s->attempt != view_job_last(s->job))
+		return;
+	sum->failed += s->attempt->state == VIEW_JOB_FAILED;
 	if (s->attempt->state != VIEW_JOB_COMPLETED)
 		return;
 	double audio = audio_of(l, s->job);
@@ -61,7 +64,7 @@ static void put_rtf(struct text *t, double processing, double audio)
 static void put_seconds(struct text *t, double seconds)
 {
 	char words[UNITS_ROOM];
-	text_append_string(t, seconds < 0 ? "—" : units_format_duration((uint64_t)(seconds * 1000), words));
+	text_append_string(t, seconds < 0 ? "—" : units_format_seconds(seconds, words));
 }
 
 /* ---- The figures at the top -------------------------------------------------------------- */
@@ -124,25 +127,30 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
-static void write_gpu(struct text *t, const struct report_gpu *g, const struct report_launch *l, double all)
+static void write_gpu(struct text *t, const struct report_gpu *g, const struct report_launch *l, const struct sum *all)
 {
 	char label[REPORT_GPU_LABEL];
 	struct sum sum = {0};
 	for (size_t k = 0; k < g->num_spans; k++)
 		add(&sum, l, &g->spans[k]);
-	unsigned part = all > 0 ? (unsigned)(sum.all_processing_seconds / all * 1000 + 0.5) : 0;
+	double whole = all->all_processing_seconds;
+	unsigned part = whole > 0 ? (unsigned)(sum.all_processing_seconds / whole * 1000 + 0.5) : 0;
 	part = part > 1000 ? 1000 : part;
 	text_appendf(t,
 		"<tr><td class=\"k\">%s</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u %%</td>"
 		"<td class=\"n\">%zu</td><td class=\"n%s\">%zu</td><td class=\"n\">",
 		report_gpu_label(g, label), part / 10, part % 10, part / 10, part % 10, sum.done,
-		g->num_failed ? " bad" : "", g->num_failed);
-	put_seconds(t, sum.audio > 0 ? sum.audio : -1);
-	text_append_string(t, "</td><td class=\"n\">");
+		sum.failed ? " bad" : "", sum.failed);
 	put_seconds(t, sum.all_processing_seconds);
-	text_append_string(t, "</td><td class=\"n\">");
-	put_rtf(t, sum.processing, sum.audio);
-	text_append_string(t, "</td></tr>\n");
+	text_append_string(t, "</td>");
+	if (all->audio > 0) {
+		text_append_string(t, "<td class=\"n\">");
+		put_seconds(t, sum.audio > 0 ? sum.audio : -1);
+		text_append_string(t, "</td><td class=\"n\">");
+		put_rtf(t, sum.processing, sum.audio);
+		text_append_string(t, "</td>");
+	}
+	text_append_string(t, "</tr>\n");
 }
 
 void report_launch_gpus(struct text *t, const struct report_facts *f, const struct report_launch *l)
@@ -152,10 +160,12 @@ void report_launch_gpus(struct text *t, const struct report_facts *f, const stru
 		add(&all, l, &f->ends[i]);
 	text_append_string(t,
 		"<section><h2>Balance</h2>\n<div class=\"scroll\"><table><thead><tr><th>GPU</th><th>share of the work</th>"
-		"<th class=\"n\">done</th><th class=\"n\">failed</th><th class=\"n\">audio</th>"
-		"<th class=\"n\">processing</th><th class=\"n\">RTF</th></tr></thead><tbody>\n");
+		"<th class=\"n\">done</th><th class=\"n\">failed</th><th class=\"n\">processing</th>");
+	if (all.audio > 0)
+		text_append_string(t, "<th class=\"n\">audio</th><th class=\"n\">RTF</th>");
+	text_append_string(t, "</tr></thead><tbody>\n");
 	for (size_t i = 0; i < f->num_gpus; i++)
-		write_gpu(t, &f->gpus[i], l, all.all_processing_seconds);
+		write_gpu(t, &f->gpus[i], l, &all);
 	text_append_string(t, "</tbody></table></div></section>\n");
 }
 
@@ -168,27 +178,36 @@ static void write_name(struct text *t, const struct view_job *j)
 	text_append_string(t, "</code></td></tr>\n");
 }
 
-void report_launch_slowest(struct text *t, const struct report_facts *f, const struct report_launch *l)
+static void write_slow(struct text *t, const struct report_span *s, const struct report_launch *l, bool has_audio)
 {
-	if (f->num_longest == 0)
-		return;
-	text_append_string(t,
-		"<section><h2>The slowest files</h2>\n<div class=\"scroll\"><table><thead><tr><th class=\"n\">processing</th>"
-		"<th class=\"n\">audio</th><th class=\"n\">RTF</th><th>state</th><th>GPU</th><th>file</th></tr></thead><tbody>\n");
-	for (size_t i = 0; i < f->num_longest; i++) {
-		const struct report_span *s = &f->longest[i];
-		double audio = audio_of(l, s->job);
-		text_append_string(t, "<tr><td class=\"n\">");
-		put_seconds(t, seconds_of(s));
+	double audio = audio_of(l, s->job);
+	text_append_string(t, "<tr><td class=\"n\">");
+	put_seconds(t, seconds_of(s));
+	if (has_audio) {
 		text_append_string(t, "</td><td class=\"n\">");
 		put_seconds(t, audio);
 		text_append_string(t, "</td><td class=\"n\">");
 		put_rtf(t, seconds_of(s), audio);
-		bool failed = s->attempt->state == VIEW_JOB_FAILED;
-		text_appendf(t, "</td><td class=\"k%s\">%s</td>", failed ? " bad" : "", failed ? "failed" : "done");
-		report_put_gpus_of(t, s->attempt);
-		write_name(t, s->job);
 	}
+	bool failed = s->attempt->state == VIEW_JOB_FAILED;
+	text_appendf(t, "</td><td class=\"k%s\">%s</td>", failed ? " bad" : "", failed ? "failed" : "done");
+	report_put_gpus_of(t, s->attempt);
+	write_name(t, s->job);
+}
+
+void report_launch_slowest(struct text *t, const struct report_facts *f, const struct report_launch *l)
+{
+	if (f->num_longest == 0)
+		return;
+	bool has_audio = false;
+	for (size_t i = 0; i < f->num_longest; i++)
+		has_audio = has_audio || audio_of(l, f->longest[i].job) > 0;
+	text_appendf(t,
+		"<section><h2>The slowest files</h2>\n<div class=\"scroll\"><table><thead><tr><th class=\"n\">processing</th>"
+		"%s<th>state</th><th>GPU</th><th>file</th></tr></thead><tbody>\n",
+		has_audio ? "<th class=\"n\">audio</th><th class=\"n\">RTF</th>" : "");
+	for (size_t i = 0; i < f->num_longest; i++)
+		write_slow(t, &f->longest[i], l, has_audio);
 	text_append_string(t, "</tbody></table></div></section>\n");
 }
 

@@ -39,19 +39,19 @@ struct change {
 	int waiting, busy;
 };
 
-struct sweep {
+struct waiting_sweep {
 	struct change *changes;
 	size_t num_changes;
 	int64_t *values[REPORT_WAITS];
 	size_t counts[REPORT_WAITS];
 };
 
-static void add_change(struct sweep *s, int64_t time_ms, int waiting, int busy)
+static void add_change(struct waiting_sweep *s, int64_t time_ms, int waiting, int busy)
 {
 	s->changes[s->num_changes++] = (struct change){time_ms, waiting, busy};
 }
 
-static void add_wait(struct sweep *s, enum report_wait kind, int64_t ms)
+static void add_wait(struct waiting_sweep *s, enum report_wait kind, int64_t ms)
 {
 	s->values[kind][s->counts[kind]++] = ms > 0 ? ms : 0;
 }
@@ -72,7 +72,7 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 	return released;
 }
 
-static void add_first_wait(struct sweep *s, const struct view_model *m, const struct view_job *j)
+static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, const struct view_job *j)
 {
 	int64_t start = j->attempts[0].start_ms;
 	int64_t released = released_ms(m, j);
@@ -85,7 +85,8 @@ static void add_first_wait(struct sweep *s, const struct view_model *m, const st
 	add_change(s, start, -1, 0);
 }
 
-static void add_job(struct sweep *s, const struct report_facts *f, const struct view_model *m, const struct view_job *j)
+static void add_job(
+	struct waiting_sweep *s, const struct report_facts *f, const struct view_model *m, const struct view_job *j)
 {
 	int64_t since = j->submit_ms;
 	if (j->num_attempts)
@@ -108,7 +109,7 @@ static void add_job(struct sweep *s, const struct report_facts *f, const struct 
 		add_change(s, released > since ? released : since, 1, 0);
 }
 
-static void add_gpu(struct sweep *s, const struct report_gpu *g)
+static void add_gpu(struct waiting_sweep *s, const struct report_gpu *g)
 {
 	for (size_t i = 0; i < g->num_spans;) {
 		int64_t start = g->spans[i].start_ms, end = g->spans[i].end_ms;
@@ -132,7 +133,7 @@ static int64_t overlap(const struct report_facts *f, int64_t from, int64_t to)
 	return to > from ? to - from : 0;
 }
 
-static void walk(struct report_facts *f, struct sweep *s, int64_t num_gpus)
+static void walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gpus)
 {
 	int64_t waiting = 0, busy = 0;
 	qsort(s->changes, s->num_changes, sizeof(*s->changes), by_time);
@@ -150,7 +151,7 @@ static void walk(struct report_facts *f, struct sweep *s, int64_t num_gpus)
 	}
 }
 
-static int sweep_init(struct sweep *s, struct report_facts *f, const struct view_model *m)
+static int sweep_init(struct waiting_sweep *s, struct report_facts *f, const struct view_model *m)
 {
 	/* For each attempt a wait and a stay on each of its GPUs, for each job one wait more. */
 	size_t waits = view_num_jobs(m), spans = 0;
@@ -170,7 +171,7 @@ static int sweep_init(struct sweep *s, struct report_facts *f, const struct view
 	return 0;
 }
 
-static void sweep_finish(struct sweep *s)
+static void sweep_finish(struct waiting_sweep *s)
 {
 	free(s->changes);
 	for (size_t i = 0; i < REPORT_WAITS; i++)
@@ -179,7 +180,7 @@ static void sweep_finish(struct sweep *s)
 
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms)
 {
-	cleanup_(sweep_finish) struct sweep s = {0};
+	cleanup_(sweep_finish) struct waiting_sweep s = {0};
 	int r = sweep_init(&s, f, m);
 	if (r < 0)
 		return r;

@@ -129,6 +129,7 @@ bool top_is_tagged(const struct top *t, uint64_t id);
 
 /* From `row` on; how many rows it took, at most max_rows. */
 int top_draw_gpus(struct top *t, struct screen *s, int row, int max_rows);
+int top_draw_runs(const struct top *t, struct screen *s, int row, int max_rows);
 void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t now_ms);
 void top_draw_page(struct top *t, struct screen *s);
 void top_draw_log(struct top *t, struct screen *s);

@@ -155,6 +155,7 @@ static unsigned style_of(const struct view_job *job)
 	case VIEW_JOB_HELD:
 		return SCREEN_YELLOW;
 	case VIEW_JOB_FAILED:
+	case VIEW_JOB_UNKNOWN:
 		return SCREEN_RED;
 	case VIEW_JOB_COMPLETED:
 	case VIEW_JOB_CANCELLED:

@@ -72,6 +72,8 @@ static void draw_counts(const struct top *t, struct screen *s, int row, uint64_t
 	if (s->columns >= 50)
 		at = put_count(s, row, at, SCREEN_PLAIN, view_job_count(m, VIEW_JOB_COMPLETED), "completed");
 	at = put_count(s, row, at, SCREEN_RED, view_job_count(m, VIEW_JOB_FAILED), "failed");
+	if (view_job_count(m, VIEW_JOB_UNKNOWN))
+		at = put_count(s, row, at, SCREEN_RED, view_job_count(m, VIEW_JOB_UNKNOWN), "unknown");
 	if (view_job_count(m, VIEW_JOB_CANCELLED) && s->columns >= 70)
 		at = put_count(s, row, at, SCREEN_DIM, view_job_count(m, VIEW_JOB_CANCELLED), "cancelled");
 	double rate = view_rate(m, now_ns);
@@ -214,6 +216,8 @@ int top_draw(struct top *t, struct screen *s, int rows, int columns, int64_t now
 	if (s->rows >= 8) {
 		int used = top_draw_gpus(t, s, row + gap, roomy ? s->rows * 2 / 5 - gap : s->rows / 4);
 		row += used ? used + 2 * gap : gap;
+		used = top_draw_runs(t, s, row, s->rows / 4);
+		row += used ? used + gap : 0;
 	}
 	int bottom = s->rows > 1 ? last : s->rows;
 	if (roomy)

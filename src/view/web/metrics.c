@@ -209,6 +209,101 @@ static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 	put_histogram(t, "gpuq_job_wait_seconds", "From when a job was added to its first start.", &all.waits);
 }
 
+/* ---- Launches and maps ------------------------------------------------------------------- */
+
+/* Open: more labels may follow, then a brace. */
+static void put_run_labels(struct text *t, const char *name, const struct view_run *r)
+{
+	text_appendf(t, "%s{pid=\"%" PRId64 "\",kind=\"", name, r->pid);
+	put_label_value(t, r->kind);
+	text_append_string(t, "\",name=\"");
+	put_label_value(t, r->name);
+	text_append_char(t, '"');
+}
+
+struct run_gauge {
+	const char *name, *help;
+	double (*value)(const struct view_run *run); /* negative: not known */
+};
+
+static double run_total(const struct view_run *r)
+{
+	return (double)r->total;
+}
+
+static double run_running(const struct view_run *r)
+{
+	return (double)r->running;
+}
+
+static double run_fraction(const struct view_run *r)
+{
+	return r->fraction;
+}
+
+static double run_rate(const struct view_run *r)
+{
+	return r->rate;
+}
+
+static double run_rtf(const struct view_run *r)
+{
+	return r->rtf;
+}
+
+static double run_eta(const struct view_run *r)
+{
+	return r->eta_ms < 0 ? -1 : (double)r->eta_ms / 1000;
+}
+
+static void put_run_end(struct text *t, const struct view_run *r, int gpu, const char *state, uint64_t count)
+{
+	put_run_labels(t, "gpuq_run_tasks_total", r);
+	text_appendf(t, ",gpu=\"%d\",state=\"%s\"} %" PRIu64 "\n", gpu, state, count);
+}
+
+static void put_run_ends(struct text *t, const struct view_model *m)
+{
+	put_header(t, "gpuq_run_tasks_total", "counter",
+		"Files or items of a running gpuq launch or gpuq map that came to an end, by GPU.");
+	for (size_t i = 0; i < view_num_runs(m); i++) {
+		const struct view_run *r = view_run(m, i);
+		for (size_t k = 0; k < r->num_gpus; k++) {
+			put_run_end(t, r, r->gpus[k].id, "done", r->gpus[k].done);
+			put_run_end(t, r, r->gpus[k].id, "failed", r->gpus[k].failed);
+		}
+	}
+}
+
+static void put_runs(struct text *t, const struct view_model *m)
+{
+	static const struct run_gauge gauges[] = {
+		{"gpuq_run_tasks", "Files or items that the run has to process.", run_total},
+		{"gpuq_run_tasks_running", "Files or items that workers have.", run_running},
+		{"gpuq_run_progress_ratio", "Part of the work that is done, by amount.", run_fraction},
+		{"gpuq_run_tasks_per_second", "Ends per second, without the loading of models.", run_rate},
+		{"gpuq_run_rtf", "Processing seconds over audio seconds.", run_rtf},
+		{"gpuq_run_eta_seconds", "Estimated time until the end.", run_eta},
+	};
+	if (view_num_runs(m) == 0)
+		return;
+	put_run_ends(t, m);
+	for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++) {
+		bool begun = false;
+		for (size_t k = 0; k < view_num_runs(m); k++) {
+			const struct view_run *r = view_run(m, k);
+			double value = gauges[i].value(r);
+			if (value < 0)
+				continue;
+			if (!begun)
+				put_header(t, gauges[i].name, "gauge", gauges[i].help);
+			begun = true;
+			put_run_labels(t, gauges[i].name, r);
+			text_appendf(t, "} %.9g\n", value);
+		}
+	}
+}
+
 /* ---- The rest ----------------------------------------------------------------------------- */
 
 void metrics_put(struct text *t, const struct view_model *m, const struct view_facts *facts, int64_t now_ms)
@@ -217,6 +312,7 @@ void metrics_put(struct text *t, const struct view_model *m, const struct view_f
 	text_append_string(t, "gpuq_build_info{version=\"" GD_VERSION "\"} 1\n");
 	put_gpus(t, m);
 	put_jobs(t, m, now_ms);
+	put_runs(t, m);
 	put_header(t, "gpuq_runner_up", "gauge", "Whether somebody runs the queue.");
 	text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
 	put_header(t, "gpuq_journal_size_bytes", "gauge", "Size of the journal.");

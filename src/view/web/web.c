@@ -97,13 +97,24 @@ static bool is_own_address(struct MHD_Connection *c, const char *host)
 static bool host_is_ours(const struct web *w, struct MHD_Connection *c, const char *host)
 {
 	const char *listening[] = {w->place.host};
-	return web_host_allowed(host, listening, 1) || web_host_allowed(host, w->options.hosts, w->options.num_hosts) ||
-	       is_own_address(c, host);
+	return web_host_allowed(host, listening, 1) || (w->place.site[0] && web_host_is_site(host)) ||
+	       web_host_allowed(host, w->options.hosts, w->options.num_hosts) || is_own_address(c, host);
 }
 
 static bool is_page(const char *url)
 {
 	return strncmp(url, "/api/", 5) != 0 && strcmp(url, "/metrics") != 0;
+}
+
+/*
+ * Whether the page may be shown under this name. Not under a plain name of loopback if this start has a name of its
+ * own (see struct web_place), unless the page needs no token, the user asked for it with --host, or it is a Unix
+ * socket, whose port belongs to the user's own ssh.
+ */
+static bool shows_page(const struct web *w, const char *host)
+{
+	return !w->place.site[0] || w->place.path[0] || w->options.open_read || !web_host_is_plain(host) ||
+	       web_host_is_named(host, w->options.hosts, w->options.num_hosts);
 }
 
 static enum MHD_Result refuse(struct web *w, struct MHD_Connection *c, unsigned code, const char *words)
@@ -119,6 +130,11 @@ static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, 
 	if (!host_is_ours(w, c, host)) {
 		*ret = refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST,
 			"this name is not one of this server's; --host NAME lets a browser use it");
+		return false;
+	}
+	if (is_page(url) && !shows_page(w, host)) {
+		*ret = refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST,
+			"the page is not shown under this name: open the address that 'gpuq web' printed");
 		return false;
 	}
 	/* A link on another site may open the page itself: it has nothing in it, and no frame shows it. */
@@ -257,7 +273,7 @@ int web_open(const struct web_options *o, struct loop *loop, struct web **ret, s
 		return error_set(err, -ENOMEM, "starting the server: out of memory");
 	w->options = *o;
 	w->loop = loop;
-	w->place.fd = -1;
+	w->place.fd = w->place.guard_fd = -1;
 	w->generation = 1;
 	w->offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
 	int r = web_listen(o->listen ? o->listen : WEB_LISTEN, &w->place, err);

@@ -33,7 +33,7 @@ struct web_options {
 int web_open(const struct web_options *o, struct loop *loop, struct web **ret, struct gd_error *err);
 void web_close(struct web *w); /* NULL is fine */
 
-/* "http://127.0.0.1:8765/", with the port that it got. */
+/* "http://gpuq-….localhost:8765/" on loopback, else "http://10.0.0.7:8765/", with the port that it got. */
 const char *web_address(const struct web *w);
 /* The path of the Unix socket; NULL: it is TCP. */
 const char *web_socket_path(const struct web *w);

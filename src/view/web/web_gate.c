@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -33,19 +34,38 @@ static bool is_name(const char *host, size_t size, const char *name)
 	return strlen(name) == size && strncasecmp(host, name, size) == 0;
 }
 
-bool web_host_allowed(const char *host, const char *const *names, size_t count)
+bool web_host_is_named(const char *host, const char *const *names, size_t count)
 {
-	static const char *const ours[] = {"localhost", "127.0.0.1", "[::1]"};
 	size_t n = host ? host_length(host) : 0;
-	if (n == 0)
-		return false;
-	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
-		if (is_name(host, n, ours[i]))
-			return true;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; n > 0 && i < count; i++)
 		if (is_name(host, n, names[i]))
 			return true;
 	return false;
+}
+
+static const char site_start[] = "gpuq-", site_end[] = ".localhost";
+enum { SITE_DIGITS = 16 };
+
+bool web_host_is_site(const char *host)
+{
+	size_t n = host ? host_length(host) : 0;
+	if (n != sizeof(site_start) - 1 + SITE_DIGITS + sizeof(site_end) - 1)
+		return false;
+	const char *digits = host + sizeof(site_start) - 1;
+	return strncmp(host, site_start, sizeof(site_start) - 1) == 0 &&
+	       strspn(digits, "0123456789abcdef") == SITE_DIGITS &&
+	       strncmp(digits + SITE_DIGITS, site_end, sizeof(site_end) - 1) == 0;
+}
+
+bool web_host_is_plain(const char *host)
+{
+	static const char *const plain[] = {"localhost", "127.0.0.1", "[::1]"};
+	return web_host_is_named(host, plain, sizeof(plain) / sizeof(*plain));
+}
+
+bool web_host_allowed(const char *host, const char *const *names, size_t count)
+{
+	return web_host_is_plain(host) || web_host_is_named(host, names, count);
 }
 
 bool web_origin_allowed(const char *origin, const char *host)
@@ -91,6 +111,15 @@ int web_token_make(char ret[WEB_TOKEN_ROOM])
 	}
 	ret[WEB_TOKEN_ROOM - 1] = '\0';
 	return 0;
+}
+
+int web_site_make(char ret[WEB_SITE_ROOM])
+{
+	char random[WEB_TOKEN_ROOM];
+	int r = web_token_make(random);
+	if (r == 0)
+		snprintf(ret, WEB_SITE_ROOM, "%s%.*s%s", site_start, SITE_DIGITS, random, site_end);
+	return r;
 }
 
 bool web_token_usable(const char *token)

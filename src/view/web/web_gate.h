@@ -20,6 +20,21 @@
  */
 bool web_host_allowed(const char *host, const char *const *names, size_t count);
 
+/*
+ * A host name for one start of the server: "gpuq-", 16 random digits and ".localhost". Browsers resolve such names to
+ * loopback and ask nobody for them, so no foreign page can have one.
+ */
+#define WEB_SITE_ROOM 32
+int web_site_make(char ret[WEB_SITE_ROOM]);
+/* Whether a Host header is such a name, of this start or an earlier one: a page that is still open finds the next
+ * server. */
+bool web_host_is_site(const char *host);
+
+/* Whether a Host header is localhost, 127.0.0.1 or [::1]. */
+bool web_host_is_plain(const char *host);
+/* Whether a Host header is one of `names`. */
+bool web_host_is_named(const char *host, const char *const *names, size_t count);
+
 /* Whether an Origin header (NULL: there was none) is that of the page that this Host serves. */
 bool web_origin_allowed(const char *origin, const char *host);
 

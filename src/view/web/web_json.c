@@ -82,6 +82,47 @@ static void put_gpu(struct text *t, const struct view_model *m, const struct vie
 	json_close(t, '}');
 }
 
+static void put_decimal(struct text *t, const char *key, double value, unsigned digits)
+{
+	if (value >= 0)
+		json_put_decimal(t, key, value, digits);
+	else
+		json_put_null(t, key);
+}
+
+static void put_run(struct text *t, const struct view_run *r)
+{
+	json_open(t, NULL, '{');
+	json_put_int(t, "pid", r->pid);
+	json_put_string(t, "kind", r->kind);
+	json_put_string(t, "name", r->name);
+	put_string(t, "worker", r->worker);
+	json_put_int(t, "start", r->start_ms);
+	put_known(t, "total", r->total);
+	json_put_int(t, "done", (int64_t)r->done);
+	json_put_int(t, "failed", (int64_t)r->failed);
+	json_put_int(t, "skipped", (int64_t)r->skipped);
+	json_put_int(t, "running", (int64_t)r->running);
+	put_decimal(t, "fraction", r->fraction, 6);
+	put_decimal(t, "rate", r->rate, 6);
+	put_decimal(t, "rtf", r->rtf, 9);
+	put_known(t, "eta", r->eta_ms);
+	json_put_bool(t, "watching", r->watching);
+	json_put_bool(t, "ending", r->ending);
+	json_open(t, "gpus", '[');
+	for (size_t i = 0; i < r->num_gpus; i++) {
+		json_open(t, NULL, '{');
+		json_put_int(t, "id", r->gpus[i].id);
+		json_put_int(t, "done", (int64_t)r->gpus[i].done);
+		json_put_int(t, "failed", (int64_t)r->gpus[i].failed);
+		put_decimal(t, "rtf", r->gpus[i].rtf, 9);
+		put_string(t, "task", r->gpus[i].task);
+		json_close(t, '}');
+	}
+	json_close(t, ']');
+	json_close(t, '}');
+}
+
 void web_put_state(struct text *t, const struct view_model *m, const struct view_facts *facts, bool may_act,
 	const struct web_clock *clock, int64_t since_ms)
 {
@@ -101,6 +142,10 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 	json_open(t, "gpus", '[');
 	for (size_t i = 0; i < view_num_gpus(m); i++)
 		put_gpu(t, m, view_gpu(m, i), clock, since_ms);
+	json_close(t, ']');
+	json_open(t, "runs", '[');
+	for (size_t i = 0; i < view_num_runs(m); i++)
+		put_run(t, view_run(m, i));
 	json_close(t, ']');
 	json_close(t, '}');
 }
@@ -244,7 +289,7 @@ static const struct {
 	bool reverse;
 } usual_parts[] = {
 	{BIT(VIEW_JOB_RUNNING), VIEW_BY_START, true},
-	{BIT(VIEW_JOB_PENDING) | BIT(VIEW_JOB_HELD), VIEW_BY_ID, false},
+	{BIT(VIEW_JOB_PENDING) | BIT(VIEW_JOB_HELD) | BIT(VIEW_JOB_UNKNOWN), VIEW_BY_ID, false},
 	{BIT(VIEW_JOB_COMPLETED) | BIT(VIEW_JOB_FAILED) | BIT(VIEW_JOB_CANCELLED), VIEW_BY_START, true},
 };
 #define USUAL_PARTS (sizeof(usual_parts) / sizeof(*usual_parts))

@@ -95,24 +95,104 @@ static void describe(const union address *a, struct web_place *ret)
 	ret->loopback = is_loopback(a);
 }
 
+/* Gives the place a host name of its own. */
+static int name_site(struct web_place *place, unsigned port)
+{
+	int r = web_site_make(place->site);
+	if (r < 0)
+		return r;
+	snprintf(place->address, sizeof(place->address), "http://%s:%u/", place->site, port);
+	return 0;
+}
+
+/* Whether "localhost" leads to this address; if so, the other address to which it leads, with the same port. */
+static bool other_loopback(const union address *a, union address *ret, socklen_t *ret_size)
+{
+	memset(ret, 0, sizeof(*ret));
+	if (a->any.sa_family == AF_INET && ntohl(a->v4.sin_addr.s_addr) == INADDR_LOOPBACK) {
+		ret->v6 = (struct sockaddr_in6){
+			.sin6_family = AF_INET6, .sin6_port = a->v4.sin_port, .sin6_addr = in6addr_loopback};
+		*ret_size = sizeof(ret->v6);
+		return true;
+	}
+	if (a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)) {
+		ret->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = a->v6.sin6_port};
+		ret->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		*ret_size = sizeof(ret->v4);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Takes the port of the other loopback address, without listening there: a browser is refused and goes
+ * on to ours. Without SO_REUSEADDR, so that nobody can share it. *ret_fd is -1 where the machine has no such address.
+ */
+static int take_guard(const union address *a, socklen_t size, int *ret_fd)
+{
+	cleanup_(closep) int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && bind(fd, &a->any, size) == 0) {
+		*ret_fd = take_fd(&fd);
+		return 0;
+	}
+	if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)
+		return -errno;
+	*ret_fd = -1;
+	return 0;
+}
+
+static int bind_tcp(union address *a, socklen_t size, int *ret_fd)
+{
+	int yes = 1;
+	cleanup_(closep) int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && a->any.sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 || bind(fd, &a->any, size) < 0 ||
+		listen(fd, 128) < 0 || getsockname(fd, &a->any, &size) < 0)
+		return -errno;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* One try. -EADDRINUSE for a port that the system chose: its guard cannot be had, another port may do. */
+static int open_place(union address *a, socklen_t size, struct web_place *ret)
+{
+	union address other;
+	socklen_t other_size;
+	struct web_place place = {.fd = -1, .guard_fd = -1};
+	int r = bind_tcp(a, size, &place.fd);
+	if (r < 0)
+		return r;
+	describe(a, &place);
+	if (other_loopback(a, &other, &other_size)) {
+		r = take_guard(&other, other_size, &place.guard_fd);
+		if (r == 0)
+			r = name_site(&place, ntohs(a->any.sa_family == AF_INET ? a->v4.sin_port : a->v6.sin6_port));
+	}
+	if (r < 0) {
+		web_place_close(&place);
+		return r;
+	}
+	*ret = place;
+	return 0;
+}
+
 static int listen_tcp(const char *where, struct web_place *ret, struct gd_error *err)
 {
-	union address a;
+	enum { TRIES = 16 };
+	union address wanted, a;
 	socklen_t size;
-	int yes = 1;
-	if (parse(where, &a, &size) < 0)
+	if (parse(where, &wanted, &size) < 0)
 		return wrong(where, err);
-	cleanup_(closep) int fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && a.any.sa_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 || bind(fd, &a.any, size) < 0 ||
-		listen(fd, 128) < 0 || getsockname(fd, &a.any, &size) < 0)
-		return error_set(err, -errno, "listening on '%s': %s%s", where, error_words(errno),
-			errno == EADDRINUSE ? "; --listen 127.0.0.1:0 takes any port that is free" : "");
-	struct web_place place = {0};
-	describe(&a, &place);
-	place.fd = take_fd(&fd);
-	*ret = place;
+	bool any_port = (wanted.any.sa_family == AF_INET ? wanted.v4.sin_port : wanted.v6.sin6_port) == 0;
+	int r = -EADDRINUSE;
+	for (int i = 0; r == -EADDRINUSE && i < (any_port ? TRIES : 1); i++) {
+		a = wanted;
+		r = open_place(&a, size, ret);
+	}
+	if (r < 0)
+		return error_set(err, r, "listening on '%s': %s%s", where, error_words(r),
+			r == -EADDRINUSE ? "; --listen 127.0.0.1:0 takes any port that is free" : "");
 	return 0;
 }
 
@@ -178,9 +258,13 @@ static int listen_unix(const char *path, struct web_place *ret, struct gd_error 
 	}
 	if (r < 0)
 		return error_set(err, r, "listening on 'unix:%s': %s", path, error_words(r));
-	struct web_place place = {
-		.fd = take_fd(&fd), .loopback = true, .host = "localhost", .address = WEB_UNIX_ADDRESS};
+	struct web_place place = {.fd = take_fd(&fd), .guard_fd = -1, .loopback = true, .host = "localhost"};
 	memcpy(place.path, a.sun_path, sizeof(place.path));
+	r = name_site(&place, WEB_UNIX_PORT);
+	if (r < 0) {
+		web_place_close(&place);
+		return error_set(err, r, "listening on 'unix:%s': %s", path, error_words(r));
+	}
 	*ret = place;
 	return 0;
 }
@@ -200,6 +284,7 @@ void web_place_close(struct web_place *place)
 		unlink(place->path);
 	place->path[0] = '\0';
 	close_fd(&place->fd);
+	close_fd(&place->guard_fd);
 }
 
 int web_local_name(int fd, char *ret, size_t size)

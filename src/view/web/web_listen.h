@@ -7,19 +7,28 @@
 #include <stddef.h>
 
 #include "gpu_dispatch.h"
+#include "view/web/web_gate.h"
 
+/*
+ * On loopback the page has a host name of its own at each start, "gpuq-….localhost". Browsers resolve
+ * such names to loopback themselves. With a fixed name, all starts would be one origin, and whoever
+ * listened on the port before could have left a cached page or a service worker there that reads the
+ * next token.
+ */
 struct web_place {
-	int fd;           /* a socket that listens */
-	bool loopback;    /* other machines cannot reach it */
-	char host[64];    /* as it stands in a Host header: "127.0.0.1", "[::1]" */
-	char address[96]; /* "http://127.0.0.1:8765/" */
-	char path[108];   /* of a Unix socket; "": it is TCP */
+	int fd;        /* a socket that listens */
+	int guard_fd;  /* holds the same port of the other loopback address, which browsers may try first; or -1 */
+	bool loopback; /* other machines cannot reach it */
+	char host[64]; /* as it stands in a Host header: "127.0.0.1", "[::1]" */
+	char site[WEB_SITE_ROOM]; /* the host name of this start; "": not on 127.0.0.1, [::1] or a Unix socket */
+	char address[96];         /* "http://gpuq-….localhost:8765/", "http://10.0.0.7:8765/" */
+	char path[108];           /* of a Unix socket; "": it is TCP */
 };
 
 #define WEB_LISTEN_UNIX "unix:"
-/* The address in a browser that reaches a Unix socket through 'ssh -L 127.0.0.1:8765:PATH'. Not
- * "localhost": a browser would ask [::1] first, where another user of that machine may listen for the token. */
+/* The lasting address in a browser that reaches a Unix socket through 'ssh -L 8765:PATH HOST'. */
 #define WEB_UNIX_ADDRESS "http://127.0.0.1:8765/"
+#define WEB_UNIX_PORT    8765
 
 /*
  * "ADDRESS:PORT" with the address in numbers, an IPv6 one in brackets, or "localhost"; port 0: any that is free. Or

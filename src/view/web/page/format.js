@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Small things that every part uses: elements, numbers and times as people read them.
 
-export const STATES = ["running", "pending", "held", "failed", "cancelled", "completed"];
+export const STATES = ["running", "pending", "held", "unknown", "failed", "cancelled", "completed"];
 
 export const $ = (id) => document.getElementById(id);
 

@@ -84,8 +84,14 @@ function footWords(gpu) {
   return words;
 }
 
+// Launches and maps are not jobs of the queue, but they use GPUs as jobs do.
+function runWords(gpu) {
+  return runs.flatMap((run) => run.gpus.filter((used) => used.id === gpu.id).map((used) => (used.task ? `gpuq ${run.kind}: ${used.task}` : `gpuq ${run.kind}`))).join(", ");
+}
+
 function taskWords(gpu) {
   if (gpu.error) return gpu.error;
+  if (!gpu.task && runWords(gpu)) return runWords(gpu);
   if (!gpu.task) return gpu.last === null ? "Nothing runs here" : `Nothing runs here; the last job took ${duration(gpu.last)}`;
   return gpu.tasks > 1 ? `${gpu.tasks} jobs: ${gpu.task}` : gpu.task;
 }
@@ -95,8 +101,8 @@ function fillCard(p, gpu) {
   p.name.title = gpu.name ?? "";
   showState(p.state, gpu.status, gpu.status === "processing" ? `busy ${clock(now() - gpu.since)}` : gpu.status);
   setText(p.task, taskWords(gpu));
-  p.task.classList.toggle("none", !gpu.task);
-  p.task.title = gpu.task ?? "";
+  p.task.classList.toggle("none", !gpu.task && !runWords(gpu));
+  p.task.title = gpu.task ?? runWords(gpu);
   const known = gpu.memory_used !== null && gpu.memory_total;
   fillMeter(p.memory, known ? gpu.memory_used / gpu.memory_total : null, known ? `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_total)}` : "unknown");
   fillMeter(p.busy, gpu.utilization === null ? null : gpu.utilization / 100, gpu.utilization === null ? "unknown" : `${gpu.utilization} %`);
@@ -104,9 +110,10 @@ function fillCard(p, gpu) {
   p.foot.replaceChildren(...footWords(gpu).map((words) => element("span", {}, words)));
 }
 
-let shown = [];
+let shown = [], runs = [];
 
-export function showGpus(gpus) {
+export function showGpus(gpus, withRuns) {
+  runs = withRuns;
   const list = $("gpus"), keys = new Set();
   for (const gpu of gpus) {
     const key = `${gpu.id}/${gpu.slot}`;

@@ -5,6 +5,7 @@ import { newestSample, showGpus, tickGpus } from "./gpus.js";
 import { act, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
 import { currentJob, focusRow, jobsQuery, knownJob, markOpen, moveRow, showCounts, showRows, startJobs, tickRows, turnPage } from "./jobs.js";
 import { logGrew, startLog } from "./log.js";
+import { showRuns } from "./runs.js";
 import { getToken, setToken, Stream } from "./stream.js";
 import { drawTimeline, setTimelineGpus, showTimeline, shownMinutes, startTimeline } from "./timeline.js";
 
@@ -79,7 +80,8 @@ function showState(state) {
   notice.hidden = !state.bad_lines;
   if (state.bad_lines) setText(notice, `${plural(state.bad_lines, "line")} of the journal could not be read; the first is line ${state.first_bad_line}.`);
   showCounts(state.counts);
-  showGpus(state.gpus);
+  showGpus(state.gpus, state.runs);
+  showRuns(state.runs);
   setTimelineGpus([...new Set(state.gpus.map((gpu) => gpu.id))]);
 }
 

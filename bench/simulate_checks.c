@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* The invariants, from what the world knows and without the scheduler's own ledger. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "queue/runner/published.h"
+#include "queue/runner/verdicts.h"
+#include "simulate.h"
+
+#define ID(job) ((unsigned long long)(job)->id)
+
+static int64_t threshold_mb(const struct world *w, const struct world_job *j)
+{
+	return j->spec.min_free_mem_mb >= 0 ? j->spec.min_free_mem_mb : w->settings.rules.min_free_mem_mb;
+}
+
+bool world_alone(const struct world *w, const struct world_job *j)
+{
+	if (j->spec.num_gpus == 0)
+		return false;
+	return j->spec.exclusive ||
+	       (j->spec.mem_mb < 0 && threshold_mb(w, j) < 0 && w->settings.rules.jobs_per_gpu < 2);
+}
+
+uint64_t world_promise(const struct world *w, const struct world_job *j, size_t gpu)
+{
+	uint64_t total = w->gpus[gpu].memory_total_bytes, most = total - total / 10;
+	if (j->spec.mem_mb >= 0)
+		return (uint64_t)j->spec.mem_mb * UNITS_MB;
+	if (threshold_mb(w, j) >= 0)
+		return (uint64_t)threshold_mb(w, j) * UNITS_MB;
+	return 6000 * UNITS_MB < most ? 6000 * UNITS_MB : most;
+}
+
+static bool is_on(const struct world_job *j, size_t gpu)
+{
+	for (size_t i = 0; i < j->num_gpus; i++)
+		if ((size_t)j->gpus[i] == gpu)
+			return true;
+	return false;
+}
+
+/* ---- One GPU for one job -------------------------------------------------------------- */
+
+/* As of the last sample: what our jobs were promised or have, what others have, what was promised to others. */
+static void check_memory(const struct world *w, const struct world_job *j, size_t gpu)
+{
+	const struct gd_gpu *g = &w->gpus[gpu];
+	bool seen = g->known & GD_GPU_KNOWN_PROCESSES;
+	uint64_t taken = seen ? w->sampled_foreign[gpu] : 0;
+	for (size_t i = 1; i <= w->num_jobs; i++) {
+		const struct world_job *o = &w->jobs[i];
+		if (o == j || !o->live || !is_on(o, gpu))
+			continue;
+		uint64_t promised = world_promise(w, o, gpu), has = seen ? o->seen_bytes[gpu] : 0;
+		taken += promised > has ? promised : has;
+	}
+	for (size_t i = 0; i < w->num_claims; i++)
+		if ((size_t)w->claim_gpus[i][0] == gpu)
+			taken += w->claims[i].promised_bytes < g->memory_total_bytes ? w->claims[i].promised_bytes
+										     : g->memory_total_bytes;
+	if (world_promise(w, j, gpu) > 0 && taken + world_promise(w, j, gpu) > g->memory_total_bytes)
+		world_fail(w, "memory: job %llu gets %llu MB of GPU %zu, of whose %llu MB %llu are taken", ID(j),
+			(unsigned long long)(world_promise(w, j, gpu) / UNITS_MB), gpu,
+			(unsigned long long)(g->memory_total_bytes / UNITS_MB), (unsigned long long)(taken / UNITS_MB));
+}
+
+static void check_neighbors(const struct world *w, const struct world_job *j, size_t gpu)
+{
+	int count = 0;
+	for (size_t i = 1; i <= w->num_jobs; i++) {
+		const struct world_job *o = &w->jobs[i];
+		if (o == j || !o->live || !is_on(o, gpu))
+			continue;
+		count++;
+		if (world_alone(w, j) || world_alone(w, o))
+			world_fail(w, "exclusivity: jobs %llu and %llu share GPU %zu", ID(j), ID(o), gpu);
+		if (o->stuck)
+			world_fail(w, "job %llu is put next to job %llu, which cannot be killed", ID(j), ID(o));
+		if (j->spec.mem_mb < 0 && o->spec.mem_mb < 0 && !scheduler_is_settled(w->scheduler, o->id))
+			world_fail(w, "settling: job %llu is put next to job %llu, whose memory grows", ID(j), ID(o));
+	}
+	if (w->settings.rules.jobs_per_gpu && count >= w->settings.rules.jobs_per_gpu)
+		world_fail(w, "jobs_per_gpu: GPU %zu gets job %llu as one too many", gpu, ID(j));
+	for (size_t i = 0; i < w->num_claims; i++)
+		if ((size_t)w->claim_gpus[i][0] == gpu && w->claims[i].alone)
+			world_fail(w, "exclusivity: job %llu gets GPU %zu in spite of an exclusive claim", ID(j), gpu);
+}
+
+/* ---- The machine ---------------------------------------------------------------------- */
+
+static void check_host(struct world *w)
+{
+	uint64_t bytes = 0;
+	unsigned cpus = 0;
+	for (size_t i = 1; i <= w->num_jobs; i++) {
+		const struct world_job *j = &w->jobs[i];
+		if (!j->live)
+			continue;
+		bytes += (uint64_t)j->spec.host_mem_mb * UNITS_MB;
+		cpus += j->spec.cpus ? (unsigned)j->spec.cpus : j->spec.num_gpus == 0;
+	}
+	if (bytes > w->settings.host_bytes || cpus > w->settings.cpus)
+		world_fail(w, "the machine: %llu MB and %u CPUs are promised", (unsigned long long)(bytes / UNITS_MB),
+			cpus);
+}
+
+/* ---- Order ---------------------------------------------------------------------------- */
+
+static bool goes_first(const struct job *a, const struct job *b)
+{
+	return a->priority != b->priority ? a->priority > b->priority : a->id < b->id;
+}
+
+/* Whether a job that needs the same, or less memory, waits and comes first. */
+static bool is_like(const struct world *w, const struct world_job *a, const struct world_job *b)
+{
+	if (a->spec.num_gpus != b->spec.num_gpus || a->spec.cpus != b->spec.cpus ||
+		a->spec.host_mem_mb != b->spec.host_mem_mb || strcmp(a->gpu, b->gpu) != 0)
+		return false;
+	if (world_alone(w, a) != world_alone(w, b) || (a->spec.mem_mb < 0) != (b->spec.mem_mb < 0))
+		return false;
+	return a->spec.mem_mb >= 0 ? a->spec.mem_mb <= b->spec.mem_mb : threshold_mb(w, a) == threshold_mb(w, b);
+}
+
+static void check_order(struct world *w, const struct job *started)
+{
+	for (size_t i = 0; i < w->fold.count; i++) {
+		const struct job *job = w->fold.by_id[i];
+		if (!job->wait.position || !goes_first(job, started))
+			continue;
+		if (is_like(w, world_find(w, job->id), world_find(w, started->id)))
+			world_fail(w, "order: job %llu starts before job %llu, which comes first and needs no more",
+				ID(started), ID(job));
+	}
+}
+
+static void check_dependencies(struct world *w, const struct job *job)
+{
+	const struct world_job *j = world_find(w, job->id);
+	if (job->state != JOB_PENDING)
+		world_fail(w, "job %llu starts and is %s", ID(job), job_state_name((enum job_state)job->state));
+	for (size_t i = 0; i < j->spec.num_after; i++) {
+		const struct job *dep = jobs_find(&w->fold, j->after[i]);
+		if (dep->state != JOB_COMPLETED)
+			world_fail(w, "dependencies: job %llu starts before job %llu is completed", ID(job), ID(dep));
+	}
+}
+
+/* The first job that does not fit is not overtaken on the GPUs that are kept for it. */
+static void check_reservation(struct world *w, const struct scheduler_start *start)
+{
+	const struct placement_reservation *r = scheduler_reservation(w->scheduler);
+	for (size_t i = 0; r->active && r->job != start->job->id && i < r->num_gpus; i++)
+		for (size_t k = 0; k < start->num_gpus; k++)
+			if (r->gpus[i] == start->gpus[k])
+				world_fail(w, "reservation: job %llu gets GPU %d, which is kept for job %llu",
+					ID(start->job), start->gpus[k], (unsigned long long)r->job);
+}
+
+/* Whether the job could certainly have this GPU if all jobs of the queue there ended. */
+static bool is_drainable(const struct world *w, const struct world_job *j, size_t gpu)
+{
+	size_t count;
+	const struct gd_gpu *g = scheduler_gpus(w->scheduler, &count)[gpu]; /* as it was sampled */
+	if (g->health != GD_GPU_HEALTH_OK || !(g->known & GD_GPU_KNOWN_PROCESSES) || w->sampled_foreign[gpu] > 0)
+		return false;
+	if ((j->spec.gpu && j->gpu[0] - '0' != (int)gpu) || world_promise(w, j, gpu) > g->memory_total_bytes)
+		return false;
+	for (size_t i = 0; i < w->num_claims; i++)
+		if ((size_t)w->claim_gpus[i][0] == gpu)
+			return false;
+	for (size_t i = 1; i <= w->num_jobs; i++)
+		if (w->jobs[i].live && w->jobs[i].stuck && is_on(&w->jobs[i], gpu))
+			return false;
+	return true;
+}
+
+/* Nobody starves: when a job is overtaken that only waits for jobs of the queue, GPUs are kept for it. */
+static void check_first(struct world *w, const struct scheduler_start *start)
+{
+	const struct placement_reservation *r = scheduler_reservation(w->scheduler);
+	const struct job *first = NULL;
+	for (size_t i = 0; i < w->fold.count; i++) {
+		const struct job *job = w->fold.by_id[i];
+		if (job->wait.position && world_find(w, job->id)->spec.num_gpus != 0 &&
+			(!first || goes_first(job, first)))
+			first = job;
+	}
+	if (!first || start->num_gpus == 0 || !goes_first(first, start->job))
+		return;
+	const struct world_job *f = world_find(w, first->id);
+	size_t want = f->spec.num_gpus < 0 ? 1 : (size_t)f->spec.num_gpus, nvidia = 0;
+	if ((unsigned)f->spec.cpus > w->settings.cpus ||
+		(uint64_t)f->spec.host_mem_mb * UNITS_MB > w->settings.host_bytes)
+		return;
+	for (size_t g = 0; g < w->num_gpus; g++)
+		nvidia += w->gpus[g].vendor == GD_VENDOR_NVIDIA && is_drainable(w, f, g);
+	if (nvidia >= want && !(r->active && r->job == first->id))
+		world_fail(w, "starvation: job %llu overtakes job %llu, for which no GPU is kept", ID(start->job),
+			ID(first));
+}
+
+void check_start(struct world *w, const struct scheduler_start *start)
+{
+	const struct job *job = start->job;
+	const struct world_job *j = world_find(w, job->id);
+	size_t want = j->spec.num_gpus < 0 ? 1 : (size_t)j->spec.num_gpus;
+	if (j->live || start->num_gpus != want)
+		world_fail(w, "job %llu starts on %zu GPUs and wants %zu", ID(job), start->num_gpus, want);
+	check_dependencies(w, job);
+	check_order(w, job);
+	check_reservation(w, start);
+	check_first(w, start);
+	for (size_t i = 0; i < start->num_gpus; i++) {
+		size_t g = (size_t)start->gpus[i];
+		if (w->gpus[g].vendor != w->gpus[start->gpus[0]].vendor)
+			world_fail(w, "job %llu gets GPUs of two vendors", ID(job));
+		for (size_t k = 0; k < i; k++)
+			if (start->gpus[k] == start->gpus[i])
+				world_fail(w, "job %llu gets GPU %zu twice", ID(job), g);
+		if (j->spec.gpu && j->gpu[0] - '0' != (int)g)
+			world_fail(w, "job %llu is pinned to GPU %s and gets %zu", ID(job), j->gpu, g);
+		check_memory(w, j, g);
+		check_neighbors(w, j, g);
+	}
+}
+
+/* ---- Between decisions ---------------------------------------------------------------- */
+
+void check_state(struct world *w)
+{
+	check_host(w);
+	for (size_t i = 1; i <= w->num_jobs; i++) {
+		const struct world_job *j = &w->jobs[i];
+		if (j->live != scheduler_has(w->scheduler, j->id))
+			world_fail(w, "job %llu is %s, and the scheduler thinks otherwise", ID(j),
+				j->live ? "running" : "not running");
+		for (size_t k = 0; j->live && world_alone(w, j) && k < j->num_gpus; k++)
+			for (size_t o = 1; o <= w->num_jobs; o++)
+				if (o != i && w->jobs[o].live && is_on(&w->jobs[o], (size_t)j->gpus[k]))
+					world_fail(w, "exclusivity: job %zu is next to job %llu", o, ID(j));
+	}
+}
+
+/* ---- An observer ---------------------------------------------------------------------- */
+
+static void forget_scheduler(struct jobs *js)
+{
+	for (size_t i = 0; i < js->count; i++) {
+		struct job *job = js->by_id[i];
+		job->wait = (struct pending_job){0};
+		job->blocked = false;
+		job->dependents = job->next_dependent = NULL;
+		job->dependent_link = NULL;
+	}
+}
+
+/* "starts" is said of the jobs that start, and of no others. */
+static void check_verdicts(struct world *w, struct scheduler *other, const struct predicted *p)
+{
+	for (size_t i = 0; i < w->other_fold.count; i++) {
+		const struct job *job = w->other_fold.by_id[i];
+		struct scheduler_verdict v;
+		bool starts = false;
+		if (job->state != JOB_PENDING)
+			continue;
+		if (scheduler_verdict(other, job, &v) < 0)
+			world_fail(w, "out of memory");
+		for (size_t k = 0; k < p->count; k++)
+			starts = starts || p->starts[k].id == job->id;
+		if (starts != (v.answer == SCHEDULER_STARTS))
+			world_fail(w, "the verdict on job %llu is %d; it %s", ID(job), (int)v.answer,
+				starts ? "starts" : "does not start");
+		size_t fits = 0;
+		for (size_t g = 0; v.answer == SCHEDULER_WAITS && g < v.num_gpus; g++)
+			fits += v.gpus[g].reason == PLACEMENT_FITS;
+		if (v.answer == SCHEDULER_WAITS && v.host == PLACEMENT_HOST_FITS && fits >= v.need.num_gpus &&
+			(uint64_t)w->now_ms * NS_PER_MS >= scheduler_not_before(w->scheduler))
+			world_fail(w, "the verdict on job %llu has room for it, and it waits", ID(job));
+	}
+}
+
+void check_predict(struct world *w, struct predicted *ret)
+{
+	struct text text = {0}, again = {0};
+	struct published mine = {.pid = 1, .host = "here"}, read;
+	struct scheduler *other;
+	struct scheduler_start start;
+	int r;
+	ret->count = 0;
+	published_format(&text, &mine, w->scheduler);
+	if (text_error(&text) || scheduler_create(&w->other_fold, &other) < 0)
+		world_fail(w, "out of memory");
+	if (published_parse(text.data, text.length, &read, other) < 0)
+		world_fail(w, "the published inputs cannot be read: %s", text_string(&text));
+	published_format(&again, &mine, other);
+	if (strcmp(text_string(&text), text_string(&again)) != 0)
+		world_fail(w, "the published inputs change when they are read:\n%s\n%s", text_string(&text),
+			text_string(&again));
+	forget_scheduler(&w->other_fold);
+	if (verdicts_add_jobs(other, &w->other_fold, "here") < 0)
+		world_fail(w, "out of memory");
+	while ((r = scheduler_decide(other, (uint64_t)w->now_ms * NS_PER_MS, &start)) == 1) {
+		size_t n = ret->count++;
+		ret->starts[n].id = start.job->id;
+		ret->starts[n].num_gpus = start.num_gpus;
+		memcpy(ret->starts[n].gpus, start.gpus, start.num_gpus * sizeof(int));
+	}
+	if (r < 0)
+		world_fail(w, "out of memory");
+	check_verdicts(w, other, ret);
+	scheduler_destroy(other);
+	forget_scheduler(&w->other_fold);
+	text_finish(&text);
+	text_finish(&again);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Formats of recordings that ffmpeg and ffprobe may read, for -format_whitelist: plain containers. Playlists and lists
+ * of files (HLS, DASH, concat) are not among them, because they lead to other files, such as private ones of the user
+ * whose path the author of the playlist knows.
+ */
+#ifndef BASE_MEDIA_H
+#define BASE_MEDIA_H
+
+#define MEDIA_FORMATS                                                                                                  \
+	"aac,ac3,aiff,amr,ape,asf,au,avi,caf,dts,eac3,flac,flv,matroska,mov,mp3,mpc,mpeg,mpegts,ogg,rm,tta,w64,wav,wv"
+
+#endif

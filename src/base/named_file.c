@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/named_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/trust.h"
+
+#define FLAGS (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+
+/* Below a folder that no link of another user leads to. */
+static int open_real(const char *path, int *ret_fd, struct gd_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_(freep) char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	cleanup_(closep) int dir_fd = -1;
+	if (!folder)
+		return error_set(err, -ENOMEM, "out of memory");
+	int r = trust_open_directory(folder, false, &dir_fd, err);
+	if (r < 0)
+		return r;
+	int fd = openat(dir_fd, slash ? slash + 1 : path, FLAGS | O_CREAT | O_NOFOLLOW, 0666);
+	if (fd < 0)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	*ret_fd = fd;
+	return 0;
+}
+
+/* Where the links of the path lead; none of them is of another user. */
+static int check_links(const char *path, char **ret, struct gd_error *err)
+{
+	cleanup_(freep) char *real = NULL;
+	bool foreign;
+	int r = trust_follow_links(path, &real, &foreign);
+	if (r < 0)
+		return error_set(err, r, "%s", error_words(r));
+	if (foreign)
+		return error_set(err, -EPERM, "it is a symbolic link of another user");
+	if (ret)
+		*ret = take_ptr(real);
+	return 0;
+}
+
+static int make_blocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* A pipe without a name, such as the one behind /dev/stdout, was handed to this process. */
+static bool is_pipe_of_others(int fd, const struct stat *st)
+{
+	struct statfs fs;
+	return S_ISFIFO(st->st_mode) && st->st_uid != 0 && st->st_uid != geteuid() &&
+	       !(fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
+}
+
+/* By its path: what a link in /proc, such as /dev/stdout, leads to need not have another one. */
+int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
+{
+	struct stat st;
+	int r = check_links(path, NULL, err);
+	if (r < 0)
+		return r;
+	cleanup_(closep) int fd = open(path, FLAGS);
+	if (fd < 0 && errno == ENXIO)
+		return error_set(err, -ENXIO, "nobody reads from it");
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	if (S_ISREG(st.st_mode))
+		return error_set(err, -EPERM, "it has just been replaced");
+	if (is_pipe_of_others(fd, &st))
+		return error_set(err, -EPERM, "it is a pipe of another user");
+	r = make_blocking(fd);
+	if (r < 0)
+		return error_set(err, r, "%s", error_words(r));
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(freep) char *real = NULL;
+	cleanup_(closep) int fd = -1;
+	struct stat st;
+	int r = check_links(path, &real, err);
+	if (r < 0)
+		return r;
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return named_file_open_special(path, ret_fd, err);
+	r = open_real(real, &fd, err);
+	if (r < 0)
+		return r;
+	r = make_blocking(fd);
+	if (r < 0)
+		return error_set(err, r, "%s", error_words(r));
+	*ret_fd = take_fd(&fd);
+	return 0;
+}

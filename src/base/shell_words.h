@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Words as a POSIX shell reads them. */
+#ifndef BASE_SHELL_WORDS_H
+#define BASE_SHELL_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/text.h"
+
+/* Whether a shell reads the bytes as they are: letters, digits and _-./:=,@%+ only. */
+bool shell_is_plain(const char *bytes, size_t size);
+
+/* Appends the bytes as one word, in quotation marks where it needs them. */
+void shell_quote(struct text *t, const char *bytes, size_t size);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What trust.c and trust_walk.c share. */
+#ifndef BASE_TRUST_PRIVATE_H
+#define BASE_TRUST_PRIVATE_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+/* The kernel follows as many. */
+#define TRUST_MAX_LINKS 40
+
+/* Whether it belongs to the effective user or root. */
+bool trust_is_ours(const struct stat *st);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Paths with symbolic links, opened component by component: trust_open_directory(), _parent() and _any(). */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/trust.h"
+#include "base/trust_private.h"
+
+/*
+ * Components of a path and of all links in it together: links of another user may have thousands of them.
+ */
+#define WALK_MAX_STEPS 2048
+
+#define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
+
+struct walk {
+	bool check_above;   /* each directory on the way must be trusted */
+	bool follow_others; /* links of other users are followed, and noted in `chooser` */
+	bool any_file;      /* the last component need not be a directory */
+	int fd;             /* what was reached last */
+	char *rest;         /* components that follow; each link adds its own */
+	int links, steps;
+	uid_t chooser;         /* see trust_open_any() */
+	const char *objection; /* to the component that was taken last */
+	char name[NAME_MAX + 2];
+};
+
+static void walk_finish(struct walk *w)
+{
+	closep(&w->fd);
+	free(w->rest);
+}
+
+static int walk_to_root(struct walk *w)
+{
+	close_fd(&w->fd);
+	w->fd = open("/", WALK_FLAGS);
+	if (w->fd < 0)
+		return -errno;
+	w->objection = w->check_above ? trust_objection_above(w->fd) : NULL;
+	return w->objection ? -EPERM : 0;
+}
+
+/* Takes the next component; false: there is none. */
+static bool walk_take_name(struct walk *w)
+{
+	char *begin = w->rest + strspn(w->rest, "/");
+	while (begin[0] == '.' && begin[1] == '/') /* stays where it is */
+		begin += 1 + strspn(begin + 1, "/");
+	size_t length = strcspn(begin, "/");
+	/* Of a name that is too long one byte too many, so that the kernel refuses it. */
+	size_t kept = length > NAME_MAX ? NAME_MAX + 1 : length;
+	memcpy(w->name, begin, kept);
+	w->name[kept] = '\0';
+	memmove(w->rest, begin + length, strlen(begin + length) + 1);
+	return length > 0;
+}
+
+/* Whether the walk goes on behind the component that was just taken. */
+static bool walk_has_more(const struct walk *w)
+{
+	return w->rest[strspn(w->rest, "/")] != '\0';
+}
+
+static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
+{
+	char target[PATH_MAX], *longer;
+	if (!trust_is_ours(st)) {
+		w->objection = w->follow_others ? NULL : "is a symbolic link of another user";
+		if (w->objection)
+			return -EPERM;
+		w->chooser = w->chooser && w->chooser != st->st_uid ? TRUST_SEVERAL_USERS : st->st_uid;
+	}
+	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
+	if (n < 0 || (size_t)n >= sizeof(target))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	if (++w->links > TRUST_MAX_LINKS)
+		return -ELOOP;
+	target[n] = '\0';
+	if (asprintf(&longer, "%s/%s", target, w->rest) < 0)
+		return -ENOMEM;
+	free(w->rest);
+	w->rest = longer;
+	return target[0] == '/' ? walk_to_root(w) : 0;
+}
+
+/* An automounted directory is mounted only if it is opened as a directory. */
+static int open_entry(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, WALK_FLAGS | O_DIRECTORY);
+	return fd < 0 && (errno == ENOTDIR || errno == ELOOP) ? openat(dir_fd, name, WALK_FLAGS) : fd;
+}
+
+/* Goes to the entry whose name was taken, and sets the objection if it must not be used. */
+static int walk_step(struct walk *w)
+{
+	struct stat st;
+	if (++w->steps > WALK_MAX_STEPS)
+		return -ELOOP;
+	cleanup_(closep) int fd = open_entry(w->fd, w->name);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return walk_follow(w, fd, &st);
+	if (!S_ISDIR(st.st_mode) && (!w->any_file || walk_has_more(w)))
+		return -ENOTDIR;
+	w->objection = w->check_above && walk_has_more(w) ? trust_objection_above(fd) : NULL;
+	if (w->objection)
+		return -EPERM;
+	close_fd(&w->fd);
+	w->fd = take_fd(&fd);
+	return 0;
+}
+
+/* Says which component it was. */
+static int walk_refuse(const struct walk *w, int code, struct gd_error *err)
+{
+	char proc[32], above[PATH_MAX];
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", w->fd);
+	ssize_t n = readlink(proc, above, sizeof(above) - 1);
+	above[n > 0 ? n : 0] = '\0';
+	const char *slash = n > 0 && above[n - 1] == '/' ? "" : "/";
+	if (w->objection)
+		return error_set(err, code, "'%s%s%s' %s", above, slash, w->name, w->objection);
+	return error_set(err, code, "'%s%s%s': %s", above, slash, w->name, error_words(code));
+}
+
+/* At the root, or at dir_fd, with all of the path before it. What is above dir_fd is not checked. */
+static int walk_init(struct walk *w, int dir_fd, const char *path)
+{
+	cleanup_(freep) char *here = path[0] == '/' || dir_fd != AT_FDCWD ? strdup("") : getcwd(NULL, 0);
+	bool at_root = path[0] == '/' || dir_fd == AT_FDCWD;
+	w->fd = -1;
+	w->rest = NULL;
+	if (!here)
+		return -errno;
+	if (asprintf(&w->rest, "%s%s%s", here, at_root ? "/" : "", path) < 0) {
+		w->rest = NULL;
+		return -ENOMEM;
+	}
+	if (at_root)
+		return walk_to_root(w);
+	w->fd = openat(dir_fd, ".", WALK_FLAGS | O_DIRECTORY);
+	return w->fd < 0 ? -errno : 0;
+}
+
+/* err is set for all codes. */
+static int walk_begin(struct walk *w, int dir_fd, const char *path, struct gd_error *err)
+{
+	int r = walk_init(w, dir_fd, path);
+	if (r < 0 && w->objection)
+		return error_set(err, r, "'/' %s", w->objection);
+	return r < 0 ? error_set(err, r, "'%s': %s", path, error_words(r)) : 0;
+}
+
+/* To the end of the path. */
+static int walk_all(struct walk *w, int dir_fd, const char *path, int *ret_fd, struct gd_error *err)
+{
+	int r = walk_begin(w, dir_fd, path, err);
+	if (r < 0)
+		return r;
+	while (r == 0 && walk_take_name(w))
+		r = walk_step(w);
+	if (r < 0)
+		return walk_refuse(w, r, err);
+	*ret_fd = take_fd(&w->fd);
+	return 0;
+}
+
+int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct gd_error *err)
+{
+	return trust_open_directory_at(AT_FDCWD, path, check_above, ret_fd, err);
+}
+
+int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(walk_finish) struct walk w = {.check_above = check_above};
+	return walk_all(&w, dir_fd, path, ret_fd, err);
+}
+
+int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser)
+{
+	cleanup_(walk_finish) struct walk w = {.follow_others = true, .any_file = true};
+	int r = walk_all(&w, dir_fd, path, ret_fd, NULL);
+	if (r == 0)
+		*ret_chooser = w.chooser;
+	return r;
+}
+
+static bool is_link(int dir_fd, const char *name)
+{
+	struct stat st;
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
+}
+
+int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err)
+{
+	cleanup_(walk_finish) struct walk w = {.check_above = check_above};
+	int r = walk_begin(&w, AT_FDCWD, path, err);
+	if (r < 0)
+		return r;
+	while (r == 0) {
+		if (!walk_take_name(&w))
+			return error_set(err, -EISDIR, "'%s': %s", path, error_words(-EISDIR));
+		if (!walk_has_more(&w) && !is_link(w.fd, w.name))
+			break;
+		r = walk_step(&w);
+	}
+	if (r < 0)
+		return walk_refuse(&w, r, err);
+	char *copy = strdup(w.name);
+	if (!copy)
+		return error_set(err, -ENOMEM, "'%s': out of memory", path);
+	*ret_name = copy;
+	*ret_fd = take_fd(&w.fd);
+	return 0;
+}

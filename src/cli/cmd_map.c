@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq map: a program of its own, which links no more than it needs. */
+#include <errno.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/helper.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/say.h"
+
+static int run(int argc, char **argv)
+{
+	(void)argc;
+	char program[PATH_MAX];
+	struct gd_error err = {0};
+	int r = helper_find("gpuq-map", "GPUQ_MAP", program, sizeof(program), &err);
+	if (r < 0) {
+		say("%s", err.message);
+		return EXIT_USAGE;
+	}
+	execv(program, argv);
+	say("executing '%s': %s", program, error_words(errno));
+	return EXIT_WORK_FAILED;
+}
+
+const struct command cmd_map = {"map", "Process a file of items with all GPUs", run};

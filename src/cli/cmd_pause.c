@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq pause and gpuq resume: the queue, or jobs that run. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/queue_choice.h"
+#include "cli/say.h"
+#include "queue/input/job_selection.h"
+#include "queue/input/pause.h"
+#include "queue/journal/follow.h"
+
+enum { OPTION_ALL = 0x200 };
+
+struct pause_command {
+	struct queue_choice queue;
+	struct job_selection selection;
+	bool paused; /* pause, not resume */
+	bool all;
+	size_t num_named, num_refused;
+	struct gd_error err;
+};
+
+static const struct argp_option pause_options[] = {
+	{"all", OPTION_ALL, 0, 0, "The queue, and all jobs that run", 1},
+	{0},
+};
+
+static const struct argp_option resume_options[] = {
+	{"all", OPTION_ALL, 0, 0, "The queue, and all jobs that are paused", 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct pause_command *p = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &p->queue;
+		return 0;
+	case OPTION_ALL:
+		p->all = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (job_selection_add(&p->selection, arg, &p->err) < 0)
+			argp_error(state, "%s", p->err.message);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* Sets stand for those jobs that it can be done to. */
+static void on_refused(void *context, size_t index, const struct gd_error *why)
+{
+	struct pause_command *p = context;
+	if (index >= p->num_named && (why->code == -EINVAL || why->code == -EALREADY))
+		return;
+	say_error(why);
+	p->num_refused++;
+}
+
+static int collect(struct pause_command *p, struct id_list *ids)
+{
+	struct follow f;
+	int r = queue_choice_follow(&p->queue, false, &f, &p->err);
+	if (r < 0)
+		return r;
+	r = job_selection_resolve(&p->selection, &f.jobs, ids, &p->num_named, &p->err);
+	for (size_t i = 0; r == 0 && p->all && i < f.jobs.count; i++)
+		if (f.jobs.by_id[i]->state == JOB_RUNNING && f.jobs.by_id[i]->paused != p->paused &&
+			id_list_add(ids, f.jobs.by_id[i]->id) < 0)
+			r = error_set(&p->err, -ENOMEM, "out of memory");
+	follow_close(&f);
+	return r;
+}
+
+static int change_queue(struct pause_command *p, struct journal *j)
+{
+	bool changed;
+	pid_t holder = 0;
+	int r = pause_queue(j, p->paused, &changed, &p->err);
+	if (r < 0)
+		return r;
+	if (!changed)
+		say(p->paused ? "the queue is paused already" : "the queue is not paused");
+	else if (p->paused && !p->all)
+		say("nothing new starts until 'gpuq resume'; running jobs go on ('gpuq pause --all' stops them)");
+	if (p->paused || !changed || lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0)
+		return 0;
+	return background_start(&p->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &p->err);
+}
+
+static int change(struct pause_command *p, struct id_list *ids)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	size_t done = 0;
+	int r = queue_choice_resolve(&p->queue, &p->err);
+	if (r == 0)
+		r = collect(p, ids);
+	if (r == 0)
+		r = queue_choice_open(&p->queue, &j, &p->err);
+	if (r == 0 && (p->all || p->selection.count == 0))
+		r = change_queue(p, j);
+	if (r == 0 && ids->count)
+		r = pause_jobs(j, p->paused, ids, on_refused, p, &done, &p->err);
+	return r;
+}
+
+static int run(int argc, char **argv, bool paused, const struct argp *argp)
+{
+	struct pause_command p = {.paused = paused};
+	struct id_list ids = {0};
+	command_parse(argp, argc, argv, &p);
+	int r = change(&p, &ids);
+	int code = r < 0 ? command_fail(&p.err, r) : p.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
+	id_list_finish(&ids);
+	job_selection_finish(&p.selection);
+	queue_choice_finish(&p.queue);
+	return code;
+}
+
+static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
+
+static int main_pause(int argc, char **argv)
+{
+	static const struct argp argp = {pause_options, parse, "[ID…]",
+		"Pauses the queue, which starts nothing new then, or running jobs, which are stopped.\v"
+		"A paused job keeps its memory and its GPU, and its time limit stands still.",
+		children, NULL, NULL};
+	return run(argc, argv, true, &argp);
+}
+
+static int main_resume(int argc, char **argv)
+{
+	static const struct argp argp = {resume_options, parse, "[ID…]",
+		"Lets the queue, or jobs that are paused, go on.", children, NULL, NULL};
+	return run(argc, argv, false, &argp);
+}
+
+const struct command cmd_pause = {"pause", "Start nothing new, or stop running jobs for a while", main_pause};
+const struct command cmd_resume = {"resume", "Let the queue or paused jobs go on", main_resume};

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* `gpuq exec` and `gpuq shell`: their command lines. */
+#include <errno.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/exec_parts.h"
+
+enum { OPTION_NO_WAIT = 0x200, OPTION_WAIT_TIMEOUT, OPTION_FIRST };
+
+static const struct argp_option options[] = {
+	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
+	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
+	{"gpu", OPTION_FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
+	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Put no other job on its GPUs while it runs", 1},
+	{"host-mem", OPTION_FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
+	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "CPUs it needs", 1},
+	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "What to call it", 1},
+	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
+	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
+	{"no-wait", OPTION_NO_WAIT, 0, 0, "Fail if no GPU is free now", 1},
+	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0, "Fail if it has not started after 90s, 2h, 1d…", 1},
+	{"quiet", 'q', 0, 0, "Do not say what it waits for", 1},
+	{0},
+};
+
+/* The option's name goes before the error: "--mem: …". */
+static int set_option(struct exec *e, int key, const char *value)
+{
+	struct gd_error why;
+	int r = key == OPTION_WAIT_TIMEOUT ? units_parse_duration(value, &e->wait_ms, &why)
+					   : job_options_set(&e->options, (enum job_option)(key - OPTION_FIRST),
+						     value ? value : "yes", &why);
+	for (const struct argp_option *o = options; r < 0 && o->name; o++)
+		if (o->key == key)
+			return error_set(&e->err, r, "--%s: %s", o->name, why.message);
+	return r;
+}
+
+static void take_word(struct exec *e, struct argp_state *state)
+{
+	if (e->shell)
+		argp_error(state, "it takes no command; 'gpuq exec' does");
+	command_words_take(&e->command, state, options);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct exec *e = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &e->queue;
+		return 0;
+	case OPTION_NO_WAIT:
+		e->no_wait = true;
+		return 0;
+	case 'q':
+		e->quiet = e->notice.quiet = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		take_word(e, state);
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		if (!e->shell)
+			argp_error(state, "what is to be run? gpuq exec [OPTION…] [--] COMMAND");
+		return 0;
+	default:
+		break;
+	}
+	if (key != OPTION_WAIT_TIMEOUT && (key < OPTION_FIRST || key >= OPTION_FIRST + JOB_OPTIONS))
+		return ARGP_ERR_UNKNOWN;
+	if (set_option(e, key, arg) < 0)
+		argp_error(state, "%s", e->err.message);
+	return 0;
+}
+
+static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
+
+const struct argp exec_argp = {options, parse, "[--] COMMAND [ARGUMENT…]",
+	"Waits for a GPU with room, runs a command here, and releases the GPU.\v"
+	"The command has this terminal, this environment and this directory, and its GPU in CUDA_VISIBLE_DEVICES and "
+	"GPUQ_GPU. The exit code is that of the command; 128 and the signal's number if a signal ended it; 125 if gpuq itself "
+	"failed; 126 if the command cannot be executed; 127 if it cannot be found.",
+	children, NULL, NULL};
+
+const struct argp exec_shell_argp = {options, parse, NULL,
+	"Waits for a GPU with room and starts a shell that has it. The end of the shell releases the GPU.\v"
+	"The shell is $SHELL. The exit code is that of the shell; 125 if gpuq itself failed.",
+	children, NULL, NULL};

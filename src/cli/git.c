@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+extern char **environ;
+
+#define MAX_WORDS 48
+
+static int spawn(const char *const *argv, char *const *env, int out, int messages, pid_t *ret)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none, usual;
+	sigemptyset(&none);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE);
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return -ENOMEM;
+	if (posix_spawnattr_init(&attributes) != 0) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -ENOMEM;
+	}
+	int r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	r = r ? r : posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	r = r ? r : posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO);
+	r = r ? r : posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	r = r ? r : posix_spawnattr_setsigmask(&attributes, &none);
+	r = r ? r : posix_spawnattr_setsigdefault(&attributes, &usual);
+	r = r ? r : posix_spawnp(ret, "git", &actions, &attributes, (char *const *)argv, env);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -r;
+}
+
+static int read_all(int fd, struct text *out)
+{
+	char chunk[65536];
+	for (;;) {
+		ssize_t n = read(fd, chunk, sizeof(chunk));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : text_error(out);
+		text_append(out, chunk, (size_t)n);
+	}
+}
+
+/* The first line of what git said. */
+static int failed(int messages, struct gd_error *err)
+{
+	char words[400];
+	ssize_t n = pread(messages, words, sizeof(words) - 1, 0);
+	words[n > 0 ? n : 0] = '\0';
+	words[strcspn(words, "\n")] = '\0';
+	return error_set(err, -EINVAL, "%s", *words ? words : "git failed");
+}
+
+/* The environment with an index file, in memory to be freed; the strings are not copied. */
+static char **with_index(char *variable)
+{
+	size_t n = 0, kept = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 2, sizeof(*env));
+	for (size_t i = 0; env && i < n; i++)
+		if (strncmp(environ[i], "GIT_INDEX_FILE=", 15) != 0)
+			env[kept++] = environ[i];
+	if (env && variable)
+		env[kept] = variable;
+	return env;
+}
+
+int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err)
+{
+	const char *argv[MAX_WORDS + 14] = {"git", "-C", dir, "-c", "core.hooksPath=/dev/null", "-c",
+		"core.fsmonitor=false", "-c", "user.name=gpuq", "-c", "user.email=gpuq@localhost"};
+	size_t n = 11;
+	cleanup_(freep) char *variable = NULL;
+	cleanup_(freep) char **env = NULL;
+	cleanup_(closep) int messages = memfd_create("git", MFD_CLOEXEC);
+	int fds[2], status = 0;
+	pid_t pid = 0;
+	for (; *words && n < MAX_WORDS + 13; words++)
+		argv[n++] = *words;
+	if (index && asprintf(&variable, "GIT_INDEX_FILE=%s", index) < 0)
+		variable = NULL;
+	env = with_index(variable);
+	if (messages < 0 || !env || (index && !variable) || pipe2(fds, O_CLOEXEC) < 0)
+		return error_set(err, -ENOMEM, "starting git: %s", error_words(-errno));
+	int r = spawn(argv, env, fds[1], messages, &pid);
+	close(fds[1]);
+	if (r == 0)
+		r = read_all(fds[0], out);
+	close(fds[0]);
+	if (r < 0 && pid == 0)
+		return error_set(err, r, "starting git: %s", error_words(r));
+	while (pid && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (r < 0)
+		return error_set(err, r, "reading from git: %s", error_words(r));
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : failed(messages, err);
+}

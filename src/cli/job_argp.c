@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/job_argp.h"
+
+#include <errno.h>
+
+#include "base/date.h"
+#include "base/error.h"
+
+#define FIRST 0x400
+
+static const struct argp_option options[] = {
+	{"mem", FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
+	{"num-gpus", FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
+	{"gpu", FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
+	{"exclusive", FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Put no other job on its GPUs while it runs", 1},
+	{"host-mem", FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
+	{"cpus", FIRST + JOB_OPTION_CPUS, "N", 0, "CPUs it needs", 1},
+	{"after", FIRST + JOB_OPTION_AFTER, "ID[,ID...]", 0, "Start when these are completed", 1},
+	{"after-any", FIRST + JOB_OPTION_AFTER_ANY, "ID[,ID...]", 0, "Start when these are over, also if they failed",
+		1},
+	{"begin", FIRST + JOB_OPTION_BEGIN, "TIME", 0, "Start not before 22:00, +2h, '2026-12-24 22:00'", 1},
+	{"tag", FIRST + JOB_OPTION_TAG, "TAG[,TAG...]", 0, "Find it by tag:TAG, with others that have it", 1},
+	{"name", FIRST + JOB_OPTION_NAME, "NAME", 0, "What to call it", 1},
+	{"timeout", FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
+	{"signal", FIRST + JOB_OPTION_SIGNAL, "SIGNAL[@TIME]", 0, "Send it this signal before --timeout: USR1@60", 1},
+	{"requeue-on", FIRST + JOB_OPTION_REQUEUE_ON, "CODE", 0, "Run it again when it exits with this code", 1},
+	{"retries", FIRST + JOB_OPTION_RETRIES, "N", 0, "Try again so often when it fails", 1},
+	{"priority", FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct job_options *o = state->input;
+	struct gd_error why;
+	if (key < FIRST || key >= FIRST + JOB_OPTIONS)
+		return ARGP_ERR_UNKNOWN;
+	int r = job_options_set(o, (enum job_option)(key - FIRST), arg ? arg : "yes", &why);
+	/* In a commands file, which may be read again later, such a line has just become ready. */
+	if (r == 0 && key == FIRST + JOB_OPTION_BEGIN && o->begin_ms < date_now_ms())
+		r = error_set(&why, -EINVAL, "'%s' is in the past", arg);
+	for (const struct argp_option *option = options; r < 0 && option->name; option++)
+		if (option->key == key)
+			argp_error(state, "--%s: %s", option->name, why.message);
+	return 0;
+}
+
+const struct argp job_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};

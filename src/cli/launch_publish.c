@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/launch_publish.h"
+
+static void fill_gpu(struct view_run_gpu *ret, const struct gd_launch_progress *p, const struct gd_launch_gpu *g)
+{
+	*ret = (struct view_run_gpu){.id = (int)g->gpu,
+		.done = g->files,
+		.failed = g->failed,
+		.rtf = g->audio_seconds > 0 ? g->processing_seconds / g->audio_seconds : -1};
+	for (size_t i = 0; i < p->num_workers && !ret->task; i++)
+		if (p->workers[i]->stats->gpu == (int)g->gpu)
+			ret->task = p->workers[i]->file;
+}
+
+static double fraction_of(const struct gd_launch_progress *p, uint64_t all, uint64_t over)
+{
+	double fraction = p->total_amount > 0 ? p->done_amount / p->total_amount
+			  : all > 0           ? (double)over / (double)all
+					      : -1;
+	return fraction > 1 ? 1 : fraction;
+}
+
+void launch_publish(struct run_file *f, const struct gd_launch_progress *p)
+{
+	const struct gd_launch_summary *s = p->summary;
+	struct view_run_gpu gpus[RUN_FILE_GPUS];
+	if (!run_file_is_due(f))
+		return;
+	uint64_t all = s->files_total - s->files_skipped, over = s->files_done + s->files_failed;
+	double working = s->wall_seconds - s->loading_seconds - s->idle_seconds;
+	struct view_run run = {
+		.total = (int64_t)all,
+		.done = s->files_done,
+		.failed = s->files_failed,
+		.skipped = s->files_skipped,
+		.fraction = fraction_of(p, all, over),
+		.rate = over > 0 && working > 0 ? (double)over / working : 0,
+		.rtf = s->known & GD_KNOWN_RTF ? s->rtf : -1,
+		.eta_ms = p->known & GD_KNOWN_ETA && over < all ? (int64_t)(p->eta_seconds * 1000) : -1,
+		.watching = p->watching,
+		.ending = p->ending,
+		.gpus = gpus,
+	};
+	for (size_t i = 0; i < p->num_workers; i++)
+		run.running += p->workers[i]->file != NULL;
+	for (; run.num_gpus < s->num_gpus && run.num_gpus < RUN_FILE_GPUS; run.num_gpus++)
+		fill_gpu(&gpus[run.num_gpus], p, s->gpus[run.num_gpus]);
+	run_file_put(f, &run);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* How far gpuq launch is, for the views of other processes. */
+#ifndef CLI_LAUNCH_PUBLISH_H
+#define CLI_LAUNCH_PUBLISH_H
+
+#include "cli/run_file.h"
+#include "gpu_dispatch_launch.h"
+
+/* Publishes if it is time. */
+void launch_publish(struct run_file *f, const struct gd_launch_progress *progress);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The last lines of a log. */
+#ifndef CLI_LOG_TAIL_H
+#define CLI_LOG_TAIL_H
+
+#include <stdint.h>
+
+/* Moves the file's position to where its last `lines` lines begin. What follows the last newline is a line, too. */
+int log_tail_seek(int fd, uint64_t lines);
+
+#endif

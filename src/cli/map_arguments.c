@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/map_arguments.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launch/worker.h"
+
+#define DEFAULT_IN_FLIGHT 4
+
+enum {
+	OPTION_INPUT = 256,
+	OPTION_OUTPUT,
+	OPTION_ERRORS,
+	OPTION_LINES,
+	OPTION_ORDERED,
+	OPTION_BATCH,
+	OPTION_IN_FLIGHT,
+};
+
+static const struct argp_option options[] = {
+	{0, 0, NULL, 0, "Input and output:", 1},
+	{"input", OPTION_INPUT, "FILE", 0, "Items, one JSON value per line; - is standard input (default)", 0},
+	{"lines", OPTION_LINES, NULL, 0, "Items are lines of text, not JSON: each becomes a JSON string", 0},
+	{"output", OPTION_OUTPUT, "FILE", 0, "Results, one JSON object per line; - is standard output (default)", 0},
+	{"errors", OPTION_ERRORS, "FILE", 0, "Write failures to this file, not to the output", 0},
+	{"ordered", OPTION_ORDERED, NULL, 0, "Write results in the order of the input", 0},
+	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output that others can write ($GPUQ_TRUST=1)", 0},
+
+	{0, 0, NULL, 0, "Worker:", 2},
+	{"worker-command", POOL_OPTION_WORKER_COMMAND, "COMMAND", 0,
+		"Program that is started once per GPU and reads messages with items on its standard input; required",
+		0},
+	{"batch", OPTION_BATCH, "N", 0, "Send up to N items in a message (default: 1)", 0},
+	{"in-flight", OPTION_IN_FLIGHT, "N", 0, "Send up to N messages ahead of the answers (default: 4)", 0},
+	{"set", POOL_OPTION_SET, "KEY=VALUE", 0, "Setting of the worker; can be given several times", 0},
+
+	{0, 0, NULL, 0, "GPUs:", 3},
+	{"gpus", POOL_OPTION_GPUS, "SPEC", 0, POOL_GPUS_HELP, 0},
+	{"workers-per-gpu", POOL_OPTION_WORKERS_PER_GPU, "N", 0, "Programs on each GPU (default: 1)", 0},
+
+	{0, 0, NULL, 0, "Error handling:", 4},
+	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time for one message: 30s, 5m, 1h (default: no limit)", 0},
+	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry an item that failed N times (default: 0)", 0},
+	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0, "Begin no new item after N have failed (default: no limit)",
+		0},
+
+	{0, 0, NULL, 0, "Summary:", 5},
+	{"json", POOL_OPTION_JSON, "FILE", 0, "Write the summary to this file as one JSON object; - is standard output",
+		0},
+	{0, 'h', NULL, OPTION_HIDDEN, NULL, 0},
+	{0},
+};
+
+static error_t parse_number(int key, char *value, struct argp_state *state)
+{
+	struct map_arguments *a = state->input;
+	struct map_options *o = &a->options;
+	switch (key) {
+	case OPTION_BATCH:
+		o->batch = (size_t)pool_arguments_number("--batch", value, 1, 65536, state);
+		return 0;
+	case OPTION_IN_FLIGHT:
+		o->in_flight = (size_t)pool_arguments_number("--in-flight", value, 1, 64, state);
+		return 0;
+	default:
+		return pool_arguments_parse(&a->pool, key, value, state);
+	}
+}
+
+static bool is_standard(const char *path)
+{
+	return path && strcmp(path, "-") == 0;
+}
+
+static void check(struct map_arguments *a, struct argp_state *state)
+{
+	const struct map_options *o = &a->options;
+	if (!a->pool.worker_command)
+		argp_error(state,
+			"no worker was given: --worker-command 'python3 infer.py' is the program that processes the items");
+	if (is_standard(o->input) && isatty(STDIN_FILENO))
+		argp_error(state, "standard input is a terminal: --input FILE names the file with the items");
+	int standard = is_standard(o->output) + is_standard(o->errors) + is_standard(a->pool.json);
+	if (standard > 1)
+		argp_error(state, "only one of --output, --errors and --json can be standard output");
+	int r = launch_command_argv(a->pool.worker_command, &a->program);
+	if (r == -EINVAL)
+		argp_error(state, "--worker-command is empty");
+	if (r < 0)
+		argp_failure(state, 1, -r, "--worker-command");
+	a->options.program = (const char *const *)a->program;
+	a->takes_stdout = standard > 0;
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+	struct map_arguments *a = state->input;
+	struct map_options *o = &a->options;
+	switch (key) {
+	case 'h':
+		argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+		return 0;
+	case OPTION_INPUT:
+		o->input = value;
+		return 0;
+	case OPTION_OUTPUT:
+		o->output = value;
+		return 0;
+	case OPTION_ERRORS:
+		o->errors = value;
+		return 0;
+	case OPTION_LINES:
+		o->lines = true;
+		return 0;
+	case OPTION_ORDERED:
+		o->ordered = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s': quote the command, --worker-command 'python3 infer.py'",
+			value);
+		return 0;
+	case ARGP_KEY_END:
+		check(a, state);
+		return 0;
+	default:
+		return parse_number(key, value, state);
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.args_doc = "--input FILE --output FILE --worker-command COMMAND",
+	.doc = "Process a file of items with all GPUs: one persistent program per GPU, started once, gets the items in batches."
+	       "\vEach item becomes one line of the output: {\"n\":LINE,\"item\":CHECK,\"result\":…} or "
+	       "{\"n\":LINE,\"item\":CHECK,\"error\":REASON}. The same command continues an interrupted run: items "
+	       "that have a result in the output are not processed again, failed ones are.\n"
+	       "\n"
+	       "  gpuq map --input prompts.jsonl --output results.jsonl --batch 32 --worker-command 'python3 infer.py'\n"
+	       "\n"
+	       "gpuq-map(1) explains the files, docs/worker-protocol.md the messages of the program.\n"
+	       "\n"
+	       "Ctrl-C: running messages are finished, no new one begins. Once more: they are cancelled.\n"
+	       "\n"
+	       "Exit status: 0 all done, 1 some failed, 2 wrong usage, 130 interrupted.",
+};
+
+void map_arguments_parse(struct map_arguments *a, int argc, char **argv)
+{
+	struct map_options *o = &a->options;
+	struct pool_arguments *pool = &a->pool;
+	*a = (struct map_arguments){
+		.options = {.input = "-", .output = "-", .batch = 1, .in_flight = DEFAULT_IN_FLIGHT}};
+	pool_arguments_init(pool);
+	pool->workers_per_gpu = 1;
+	argp_parse(&argp, argc, argv, 0, NULL, a);
+	o->gpus = pool->gpus;
+	o->workers_per_gpu = pool->workers_per_gpu;
+	o->timeout_ms = pool->timeout_ms;
+	o->retries = pool->retries;
+	o->max_failures = pool->max_failures;
+	o->settings = pool->settings;
+	o->num_settings = pool->num_settings;
+	o->trust = pool->trust;
+}
+
+void map_arguments_finish(struct map_arguments *a)
+{
+	pool_arguments_finish(&a->pool);
+	free(a->program);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* gpuq-map, the program behind gpuq map. */
+#include <argp.h>
+#include <errno.h>
+#include <locale.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "cli/exit_code.h"
+#include "cli/map_arguments.h"
+#include "cli/map_summary.h"
+#include "cli/map_view.h"
+#include "cli/output.h"
+#include "cli/say.h"
+#include "cli/stop_signals.h"
+#include "cli/summary_file.h"
+
+#define LAST_STOP 3 /* a signal after this stop ends the program at once */
+
+static void stop(void *run)
+{
+	map_stop(run);
+}
+
+/* ---- What a run reports ------------------------------------------------------ */
+
+static void on_start(void *context, const struct map_summary *summary)
+{
+	struct map_view *view = context;
+	const struct map_options *o = view->options;
+	if (summary->tried_again)
+		fprintf(view->pool.out, "%llu item%s that failed before %s tried again\n",
+			(unsigned long long)summary->tried_again, summary->tried_again == 1 ? "" : "s",
+			summary->tried_again == 1 ? "is" : "are");
+	pool_view_publish(&view->pool, "map", strcmp(o->input, "-") == 0 ? "standard input" : o->input, o->program);
+	map_view_start(view);
+}
+
+static void on_progress(void *context, const struct map_progress *progress)
+{
+	map_view_progress(context, progress);
+}
+
+static void on_failure(void *context, uint64_t number, const char *reason)
+{
+	map_view_failure(context, number, reason);
+}
+
+static void on_warning(void *context, const char *words)
+{
+	(void)context; /* the panel reads standard error */
+	say("warning: %s", words);
+}
+
+/* ---- The summary as JSON ----------------------------------------------------- */
+
+static int write_json(const struct map_summary *summary, const char *path, int fd)
+{
+	int r = summary_file_clear(path, fd);
+	if (r == 0)
+		r = map_summary_write_json(summary, fd);
+	if (r < 0)
+		say("writing the summary to '%s': %s", path, error_words(r));
+	return r;
+}
+
+/* ---- The run ----------------------------------------------------------------- */
+
+static int exit_code(int r, const struct map_summary *s)
+{
+	switch (r) {
+	case 0:
+		return s->failed + s->failed_before ? EXIT_WORK_FAILED : EXIT_DONE;
+	case -ECANCELED:
+		return EXIT_INTERRUPTED;
+	case -EBADMSG: /* the output is of another input, or of another program */
+	case -EBUSY:
+	case -EPERM:
+	case -EACCES:
+	case -EINVAL:
+	case -EISDIR:
+	case -ENOENT:
+	case -ENOTDIR:
+		return EXIT_USAGE;
+	default:
+		return EXIT_WORK_FAILED;
+	}
+}
+
+static void print_end(FILE *out, int r, const struct map_summary *s, const struct gd_error *err)
+{
+	if (s->total_known && s->skipped == s->total && r == 0)
+		fprintf(out, "all %llu items are in the output already, %llu of them failed\n",
+			(unsigned long long)s->total, (unsigned long long)s->failed_before);
+	else if ((s->done + s->failed > 0 || r == 0) && map_summary_print(s, out) < 0)
+		say("printing the summary: out of memory");
+	if (r == -ECANCELED)
+		say("interrupted: the same command continues this run");
+	else if (err->message[0])
+		say("%s", err->message);
+}
+
+static int run(struct map *m, const struct map_arguments *a, struct map_view *view)
+{
+	cleanup_(closep) int json = -1;
+	struct gd_error err = {0};
+	struct map_summary summary;
+	if (summary_file_open(a->pool.json, &json) < 0)
+		return EXIT_USAGE;
+	int r = map_run(m, &err);
+	map_view_end(view);
+	map_get_summary(m, &summary);
+	print_end(view->pool.out, r, &summary, &err);
+	int code = exit_code(r, &summary);
+	fflush(view->pool.out);
+	if (json >= 0 && code != EXIT_USAGE && write_json(&summary, a->pool.json, json) < 0 && code == EXIT_DONE)
+		code = EXIT_WORK_FAILED;
+	return code;
+}
+
+static int map(struct map_arguments *a, struct map_view *view)
+{
+	struct map *m;
+	struct gd_error err = {0};
+	if (map_create(&a->options, &m, &err) < 0) {
+		say("%s", err.message);
+		return EXIT_USAGE;
+	}
+	stop_signals_attach(m);
+	int code = run(m, a, view);
+	stop_signals_detach();
+	map_destroy(m);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	setlocale(LC_ALL, "");
+	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
+	argp_program_version = "gpuq " GD_VERSION;
+	argp_err_exit_status = EXIT_USAGE;
+	output_check_at_exit();
+	static char name[] = "gpuq map";
+	argv[0] = name;
+	struct map_arguments a;
+	struct map_view view = {.options = &a.options};
+	map_arguments_parse(&a, argc, argv);
+	pool_view_begin(&view.pool, a.takes_stdout ? stderr : stdout);
+	a.options.context = &view;
+	a.options.on_start = on_start;
+	a.options.on_progress = on_progress;
+	a.options.on_failure = on_failure;
+	a.options.on_warning = on_warning;
+	stop_signals_catch(stop, LAST_STOP);
+	int code = map(&a, &view);
+	map_arguments_finish(&a);
+	return code;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The options that gpuq launch and gpuq map share. Each command has them in its own argp table, with its own help
+ * text, and copies the values into its own options.
+ */
+#ifndef CLI_POOL_ARGUMENTS_H
+#define CLI_POOL_ARGUMENTS_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gpu_dispatch.h"
+
+/* Keys in the argp table. */
+enum {
+	POOL_OPTION_GPUS = 512,
+	POOL_OPTION_WORKERS_PER_GPU,
+	POOL_OPTION_TIMEOUT,
+	POOL_OPTION_RETRIES,
+	POOL_OPTION_MAX_FAILURES,
+	POOL_OPTION_SET,
+	POOL_OPTION_WORKER_COMMAND,
+	POOL_OPTION_JSON,
+	POOL_OPTION_TRUST,
+};
+
+#define POOL_GPUS_HELP                                                                                                 \
+	"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: auto, which is $GPUQ_GPUS or else all)"
+
+struct pool_arguments {
+	const char *gpus;
+	int workers_per_gpu;
+	int64_t timeout_ms;
+	int retries;
+	uint64_t max_failures;
+	const char *worker_command; /* or NULL */
+	const char *json;           /* file, "-" or NULL */
+	bool trust;
+	struct gd_setting *settings;
+	size_t num_settings, settings_capacity;
+	char **owned; /* keys of settings, cut off their values */
+	size_t num_owned, owned_capacity;
+};
+
+/* trust is that of the environment; everything else is 0. */
+void pool_arguments_init(struct pool_arguments *a);
+/* Called by the command's argp parser. ARGP_ERR_UNKNOWN: not one of these options. Ends the program on a usage error.
+ */
+error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, struct argp_state *state);
+/* Replaces the setting of that key. Both strings are borrowed. */
+void pool_arguments_set(struct pool_arguments *a, const char *key, const char *value, struct argp_state *state);
+bool pool_arguments_has(const struct pool_arguments *a, const char *key);
+void pool_arguments_finish(struct pool_arguments *a);
+
+/* The integer of option `name`. Ends the program on a usage error. */
+int64_t pool_arguments_number(const char *name, const char *text, int64_t min, int64_t max, struct argp_state *state);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The directory of run files; for run_file*.c alone. */
+#ifndef CLI_RUN_FILES_H
+#define CLI_RUN_FILES_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define RUN_NAME_ROOM 32
+
+/* "123.lock" */
+void run_name(char ret[RUN_NAME_ROOM], pid_t pid, const char *ending);
+/* make: it is made if it is missing. -ENOENT. */
+int run_files_open(bool make, int *ret_fd);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* `gpuq status` for people. */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/display.h"
+#include "base/terminal.h"
+#include "cli/status_parts.h"
+#include "queue/journal/job_line.h"
+
+/* chosen: how many jobs of all are meant, shown: how many of those stand there. */
+static void append_counts(struct text *t, const struct jobs *js, size_t chosen, size_t shown)
+{
+	static const enum job_state order[] = {
+		JOB_RUNNING, JOB_PENDING, JOB_HELD, JOB_UNKNOWN, JOB_COMPLETED, JOB_FAILED, JOB_CANCELLED};
+	if (chosen < js->count)
+		text_appendf(t, "%zu of ", chosen);
+	text_appendf(t, "%zu job%s", js->count, js->count == 1 ? "" : "s");
+	const char *before = ":";
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (js->counts[order[i]]) {
+			text_appendf(t, "%s %zu %s", before, js->counts[order[i]], job_state_name(order[i]));
+			before = ",";
+		}
+	if (shown < chosen)
+		text_appendf(t, "; %zu not shown", chosen - shown);
+}
+
+/* Position and reason of a job that waits. */
+static int make_note(const struct status_queue *q, const struct job *job, struct text *note)
+{
+	text_clear(note);
+	if (!q->verdicts || job->state != JOB_PENDING)
+		return 0;
+	text_append_char(note, '#');
+	text_append_number(note, verdicts_position(q->verdicts, job));
+	text_append_char(note, ' ');
+	return verdicts_brief(q->verdicts, job, note);
+}
+
+/* A screen that is drawn again is not cleared before: that flickers. */
+int status_put_lines(struct status_output *o, struct status_queue *q, size_t rows)
+{
+	cleanup_(text_finish) struct text note = {0};
+	cleanup_(text_finish) struct text counts = {0};
+	const char *end = rows ? "\033[K\n" : "\n";
+	size_t chosen = q->jobs.count;
+	int r = rows ? job_list_fit(&q->jobs, rows > 2 ? rows - 1 : 1) : 0;
+	if (r < 0)
+		return r;
+	struct job_line_options line = {.color = terminal_has_colour(),
+		.width = isatty(STDOUT_FILENO) ? terminal_width() : 0,
+		.now_ms = date_now_ms()};
+	/* Room for most notes. */
+	line.note = q->verdicts ? "#1234 waits for GPUs" : NULL;
+	job_list_measure(&q->jobs, q->follow->jobs.last_id, &line);
+	for (size_t i = 0; r == 0 && i < q->jobs.count; i++) {
+		r = make_note(q, q->jobs.jobs[i], &note);
+		line.note = note.length ? text_string(&note) : NULL;
+		line.keep_from = line.width ? job_list_difference(&q->jobs, i, line.command_width) : 0;
+		job_line_write(&o->text, q->jobs.jobs[i], &line);
+		text_append_string(&o->text, end);
+		status_flush(o, STATUS_FLUSH_ABOVE);
+	}
+	append_counts(&counts, &q->follow->jobs, chosen, q->jobs.count);
+	if (q->follow->jobs.paused)
+		text_append_string(&counts, "; the queue is paused ('gpuq resume')");
+	if (q->label)
+		text_appendf(&counts, "; %s %s", q->label, q->follow->path);
+	display_append(&o->text, text_string(&counts), counts.length, rows ? line.width : DISPLAY_ALL);
+	text_append_string(&o->text, end);
+	return r;
+}

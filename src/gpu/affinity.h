@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The CPUs that are close to GPUs: those of their NUMA nodes. */
+#ifndef GPU_AFFINITY_H
+#define GPU_AFFINITY_H
+
+#include "base/text.h"
+#include "gpu_dispatch.h"
+
+/*
+ * Appends the CPUs of the nodes of these GPUs that this process may use, as "0-15,32-47". Nothing, if a node is not
+ * known or has no such CPU: then no CPU is better than another.
+ */
+void gpu_affinity(const struct gd_gpu *const *gpus, size_t num_gpus, struct text *out);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/being_written.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define QUIET_SECONDS 2
+
+static bool has_changed_just_now(const struct stat *st)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	time_t age = now.tv_sec - st->st_mtim.tv_sec;
+	return age >= 0 && age < QUIET_SECONDS; /* a time in the future says nothing */
+}
+
+/*
+ * A read lease is refused (EAGAIN) while the file is open for writing. It is given back at once; a writer that opens
+ * the file in between waits that long, and its signal to us must be one that is ignored by default.
+ */
+bool being_written(int fd, const struct stat *st)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	cleanup_(closep) int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (file < 0 || fcntl(file, F_SETSIG, SIGURG) < 0)
+		return has_changed_just_now(st);
+	if (fcntl(file, F_SETLEASE, F_RDLCK) < 0)
+		return errno == EAGAIN || has_changed_just_now(st);
+	(void)fcntl(file, F_SETLEASE, F_UNLCK); /* closing does it, too */
+	return false;
+}

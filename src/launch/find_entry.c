@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* An entry of an input folder that may be a link of somebody who means harm. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/trust.h"
+#include "launch/find.h"
+
+/* chooser: the other user who has chosen the target. */
+static const char *find_objection(uid_t chooser, const struct stat *target)
+{
+	uid_t user = geteuid();
+	if (S_ISDIR(target->st_mode))
+		return "it leads through a symbolic link of another user to a folder";
+	if (target->st_uid == chooser)
+		return NULL;
+	if (target->st_uid == user || user == 0)
+		return "it leads through a symbolic link of another user to a file of yours";
+	return target->st_mode & S_IROTH
+		       ? NULL
+		       : "it leads through a symbolic link of another user to a file that not everybody can read";
+}
+
+int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection)
+{
+	cleanup_(closep) int fd = -1;
+	uid_t chooser;
+	struct stat st;
+	*ret_objection = NULL;
+	int r = trust_open_any(folder_fd, path, &fd, &chooser);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret_objection = chooser ? find_objection(chooser, &st) : NULL;
+	if (*ret_objection)
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	*ret = st;
+	return 0;
+}

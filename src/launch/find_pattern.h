@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Which names of files are meant: patterns as in the shell, of which one must match. */
+#ifndef LAUNCH_FIND_PATTERN_H
+#define LAUNCH_FIND_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gpu_dispatch.h"
+
+struct find_pattern {
+	const char *text;
+	size_t length;
+	bool suffix; /* "*" and then nothing special */
+};
+
+/* Start from {0}. */
+struct find_patterns {
+	struct find_pattern *list;
+	size_t count;
+};
+
+/* -EINVAL and why, for a pattern that can match no name. */
+int find_check_pattern(const char *pattern, struct gd_error *err);
+
+/* Without texts: *.wav. The texts stay the caller's, and must live as long. -EINVAL, -ENOMEM. */
+int find_patterns_init(struct find_patterns *p, const char *const *texts, size_t count, struct gd_error *err);
+void find_patterns_finish(struct find_patterns *p);
+bool find_patterns_match(const struct find_patterns *p, const char *name, size_t length);
+
+#endif

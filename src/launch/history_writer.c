@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/history_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/json_put.h"
+#include "base/trust.h"
+#include "launch/history_checksum.h"
+
+void history_writer_close(struct history_writer *w)
+{
+	text_finish(&w->pending);
+	closep(&w->fd);
+	history_lock_release(&w->lock);
+	*w = HISTORY_WRITER_CLOSED;
+}
+
+int history_writer_open(struct history_writer *w, const char *path, bool checked, struct gd_error *err)
+{
+	struct stat st;
+	int r = history_lock_take(&w->lock, path, err);
+	if (r < 0)
+		return r;
+	/* Not for the group to write, whatever the umask is: nobody else says what is done. */
+	cleanup_(closep) int fd =
+		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
+	if (fd < 0)
+		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EINVAL, "opening '%s': it is no regular file", path);
+	const char *objection = checked ? trust_objection(fd) : NULL;
+	if (objection)
+		return history_refuse(path, objection, err);
+	/* A torn line becomes one of its own; one that lacks nothing but its end is saved by it. */
+	char last = '\n';
+	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)
+		return error_set(err, -errno, "reading '%s': %s", path, error_words(-errno));
+	if (last != '\n')
+		text_append_char(&w->pending, '\n');
+	w->fd = take_fd(&fd);
+	return 0;
+}
+
+int64_t history_writer_size(const struct history_writer *w)
+{
+	struct stat st;
+	return fstat(w->fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+}
+
+static void put_time(struct text *t)
+{
+	char time[DATE_TEXT];
+	date_format(date_now_ms(), time);
+	json_put_string(t, "time", time);
+}
+
+static void end_line(struct history_writer *w, size_t from)
+{
+	json_close(&w->pending, '}');
+	history_checksum_put(&w->pending, from);
+	text_append_char(&w->pending, '\n');
+}
+
+void history_writer_add_run(struct history_writer *w, const struct history_run *run)
+{
+	struct text *t = &w->pending;
+	size_t from = t->length;
+	json_open(t, NULL, '{');
+	json_put_string(t, "event", "run");
+	json_put_int(t, "version", HISTORY_VERSION);
+	put_time(t);
+	json_put_any(t, "input", run->input, strlen(run->input));
+	json_put_string(t, "worker", run->worker);
+	json_open(t, "settings", '[');
+	for (size_t i = 0; i < run->num_settings; i++) {
+		cleanup_(text_finish) struct text both = {0};
+		text_appendf(&both, "%s=%s", run->settings[i].key, (const char *)run->settings[i].value);
+		json_put_bytes(t, NULL, text_string(&both), both.length);
+	}
+	json_close(t, ']');
+	json_put_string(t, "fingerprint", run->fingerprint);
+	end_line(w, from);
+}
+
+void history_writer_add(
+	struct history_writer *w, const struct history_entry *e, int gpu, int attempt, const char *error)
+{
+	struct text *t = &w->pending;
+	size_t from = t->length;
+	json_open(t, NULL, '{');
+	json_put_string(t, "event", e->done ? "done" : "failed");
+	json_put_any(t, "file", e->file, strlen(e->file));
+	json_put_int(t, "size", (int64_t)e->size_bytes);
+	json_put_int(t, "mtime", e->mtime_ns);
+	json_put_any(t, "output", e->output, strlen(e->output));
+	json_put_string(t, "fingerprint", e->fingerprint);
+	if (gpu >= 0) {
+		json_put_int(t, "gpu", gpu);
+		json_put_int(t, "attempt", attempt);
+	}
+	if (e->audio_seconds >= 0)
+		json_put_decimal(t, "audio_seconds", e->audio_seconds, 3);
+	json_put_decimal(t, "processing_seconds", e->processing_seconds, 6);
+	if (error)
+		json_put_string(t, "error", error);
+	put_time(t);
+	end_line(w, from);
+}
+
+int history_writer_flush(struct history_writer *w)
+{
+	if (text_error(&w->pending))
+		return -ENOMEM;
+	while (w->pending_sent < w->pending.length) {
+		ssize_t n = write(w->fd, w->pending.data + w->pending_sent, w->pending.length - w->pending_sent);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		/* The rest of a line that was cut will follow it: nobody else writes. */
+		w->pending_sent += (size_t)n;
+	}
+	text_clear(&w->pending);
+	w->pending_sent = 0;
+	return 0;
+}
+
+uint64_t history_writer_unwritten(const struct history_writer *w)
+{
+	uint64_t lines = 0;
+	for (size_t i = w->pending_sent; i < w->pending.length; i++)
+		lines += w->pending.data[i] == '\n';
+	return lines;
+}
+
+int history_writer_sync(struct history_writer *w)
+{
+	return fdatasync(w->fd) < 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
+}

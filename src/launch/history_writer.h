@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Adds lines to launch.jsonl: one when a run begins, one for each file that came to an end, as it does.
+ *
+ * One launcher at a time writes, under the lock of history_lock.h, which it holds from history_writer_open() to
+ * history_writer_close(). Reading the file meanwhile (history.h) does not affect the lock. Lines that cannot be written
+ * (the disk is full) are kept and tried again with the next line.
+ */
+#ifndef LAUNCH_HISTORY_WRITER_H
+#define LAUNCH_HISTORY_WRITER_H
+
+#include "base/text.h"
+#include "launch/history.h"
+#include "launch/history_lock.h"
+
+struct history_writer {
+	struct history_lock lock;
+	int fd; /* -1: closed */
+	struct text pending;
+	size_t pending_sent; /* bytes of pending that are in the file */
+};
+
+#define HISTORY_WRITER_CLOSED ((struct history_writer){.lock = {.fd = -1}, .fd = -1})
+
+/* Creates the file if it is missing. -EBUSY while another launcher writes. `w` is closed before. For `checked`, see
+ * history_load(). */
+int history_writer_open(struct history_writer *w, const char *path, bool checked, struct gd_error *err);
+void history_writer_close(struct history_writer *w);
+/* The size of the file now, or a negative errno value. */
+int64_t history_writer_size(const struct history_writer *w);
+
+struct history_run {
+	const char *input;
+	const char *worker; /* in words */
+	const char *fingerprint;
+	const struct gd_setting *settings;
+	size_t num_settings;
+};
+
+/* Lines are kept until history_writer_flush(). */
+void history_writer_add_run(struct history_writer *w, const struct history_run *run);
+void history_writer_add(
+	struct history_writer *w, const struct history_entry *e, int gpu, int attempt, const char *error);
+int history_writer_flush(struct history_writer *w);
+/* Lines that are not in the file, or not whole. */
+uint64_t history_writer_unwritten(const struct history_writer *w);
+/* On to the disk itself. */
+int history_writer_sync(struct history_writer *w);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files that no worker has yet: in one line for whichever GPU is free, or, where a strategy has placed them, in one
+ * line per GPU. A GPU that has no worker any more leaves its line to the others.
+ */
+#ifndef LAUNCH_LAUNCH_QUEUE_H
+#define LAUNCH_LAUNCH_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct launch_line {
+	size_t *files; /* their numbers */
+	size_t next, count, capacity;
+};
+
+/* Start from {0}. */
+struct launch_queue {
+	struct launch_line any; /* for any GPU */
+	struct launch_line *lines;
+	size_t num_lines; /* one per GPU; 0: the files are not placed */
+};
+
+/* A line per GPU, for files that are placed. -ENOMEM. */
+int launch_queue_place(struct launch_queue *q, size_t num_gpus);
+/*
+ * Appends `order`, the numbers of `count` files, each to the line of its GPU: gpus[k] of order[k], 0…num_lines-1. gpus
+ * NULL: they are for any GPU. -ENOMEM: none was added.
+ */
+int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *gpus, size_t count);
+void launch_queue_finish(struct launch_queue *q);
+
+/* How many files are left. */
+size_t launch_queue_left(const struct launch_queue *q);
+/* The GPU is lost: what is left of its line is for any GPU. -ENOMEM: it stays where it is. */
+int launch_queue_release(struct launch_queue *q, size_t line);
+
+static inline bool launch_line_is_empty(const struct launch_line *line)
+{
+	return line->next == line->count;
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* One file of a watched folder: whether it is new, and its number. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "launch/find.h"
+#include "launch/launcher_watch.h"
+
+int watch_set_state(struct launch_watch *w, size_t i, enum watch_state state)
+{
+	if (array_reserve(w->states, &w->states_capacity, i + 1) < 0)
+		return -ENOMEM;
+	w->states[i] = (uint8_t)state;
+	return 0;
+}
+
+int watch_make_fresh(struct launch_watch *w, size_t i)
+{
+	if (array_reserve(w->fresh, &w->fresh_capacity, w->num_fresh + 1) < 0 ||
+		watch_set_state(w, i, WATCH_WAITING) < 0)
+		return -ENOMEM;
+	w->fresh[w->num_fresh++] = i;
+	return 0;
+}
+
+static struct gd_found *keep_file(struct launch_watch *w, const struct gd_found *f)
+{
+	struct gd_found *copy = arena_alloc(&w->arena, sizeof(*copy));
+	const char *path = arena_copy(&w->arena, f->path, strlen(f->path));
+	if (!copy || !path)
+		return NULL;
+	*copy = *f;
+	copy->path = path;
+	return copy;
+}
+
+/* A number for the file; `before`: the one that its path had, or NULL. */
+static int add_file(struct gd_launcher *l, const struct gd_found *given, const size_t *before)
+{
+	struct launch_watch *w = l->watch;
+	size_t i = l->num_todo;
+	const struct history_entry *e = history_find(&l->history, given->path);
+	struct gd_found *f = keep_file(w, given);
+	if (!f || array_reserve(l->todo, &l->todo_capacity, i + 1) < 0 ||
+		array_reserve(l->output_of, &l->output_capacity, i + 1) < 0 ||
+		array_reserve(w->fresh, &w->fresh_capacity, w->num_fresh + 1) < 0 ||
+		watch_set_state(w, i, WATCH_WAITING) < 0)
+		return -ENOMEM;
+	l->todo[i] = f;
+	if (before && *before != WATCH_SKIPPED)
+		l->output_of[i] = l->output_of[*before];
+	else if (launcher_choose_output(l, f, e, i) < 0)
+		return -ENOMEM;
+	size_t *number = path_map_put(&w->known, f->path, i);
+	if (!number)
+		return -ENOMEM;
+	*number = i; /* from here on nothing fails: a known file is in a queue or has a result */
+	l->num_todo++;
+	w->total++;
+	launch_amount_add(&l->total, f);
+	if (!l->options.force && e && e->done && e->input && strcmp(e->input, l->files->folder) != 0) {
+		cleanup_(text_finish) struct text words = {0};
+		text_appendf(&words,
+			"the output folder has results of a file of the same name from '%s'; choose another output_dir to keep them, or set force to replace them",
+			e->input);
+		launcher_put_result(l, i, NULL, text_string(&words));
+		launcher_check_failures(l);
+		return 0;
+	}
+	return watch_make_fresh(w, i);
+}
+
+static int skip_file(struct gd_launcher *l, const char *path)
+{
+	struct launch_watch *w = l->watch;
+	const char *copy = arena_copy(&w->arena, path, strlen(path));
+	if (!copy || !path_map_put(&w->known, copy, WATCH_SKIPPED))
+		return -ENOMEM;
+	w->total++;
+	l->num_skipped++;
+	return 0;
+}
+
+static bool is_same(const struct gd_found *a, const struct gd_found *b)
+{
+	return a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns;
+}
+
+int watch_consider(struct gd_launcher *l, const struct gd_found *f)
+{
+	struct launch_watch *w = l->watch;
+	const size_t *known = path_map_get(&w->known, f->path);
+	if (known && *known != WATCH_SKIPPED) {
+		switch ((enum watch_state)w->states[*known]) {
+		case WATCH_WAITING:
+			return 0; /* it is looked at when its turn comes */
+		case WATCH_BEGUN:
+		case WATCH_BEGUN_AGAIN:
+			w->states[*known] = WATCH_BEGUN_AGAIN;
+			return 0;
+		case WATCH_ASIDE:
+			w->aside_at_ns = 0;
+			return 0;
+		case WATCH_OVER:
+			return is_same(l->todo[*known], f) ? 0 : add_file(l, f, known);
+		case WATCH_GONE:
+			return add_file(l, f, known);
+		}
+	}
+	bool done = !l->options.force && launcher_is_done(l, l->output_fd, f, history_find(&l->history, f->path));
+	if (done)
+		return known ? 0 : skip_file(l, f->path);
+	return add_file(l, f, known);
+}
+
+int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
+{
+	struct stat st;
+	const char *objection;
+	cleanup_(closep) int fd = -1;
+	int r = find_open_entry(l->input_fd, path, &fd, &st, &objection);
+	if (r < 0 && objection)
+		launcher_warn(l, "'%s' is left out: %s", path, objection);
+	if (r == 0 && S_ISDIR(st.st_mode) && l->options.recursive && l->watch->folders)
+		folder_watch_set_stale(l->watch->folders); /* a link to a folder */
+	if (r < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	*ret = (struct gd_found){.size = sizeof(*ret),
+		.path = path,
+		.size_bytes = (uint64_t)st.st_size,
+		.mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+	return 1;
+}
+
+/* ---- Names that the kernel tells -------------------------------------------- */
+
+/* A new name is a complete file if it is a link, symbolic or not; others are told again when they are closed. */
+static bool is_link(const struct gd_launcher *l, const char *path)
+{
+	struct stat st;
+	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISLNK(st.st_mode) || st.st_nlink > 1);
+}
+
+int watch_take_name(void *context, const char *path, bool created)
+{
+	struct gd_launcher *l = context;
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	bool wanted = find_patterns_match(&l->watch->patterns, name, strlen(name));
+	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
+		return 0;
+	if (created && !is_link(l, path))
+		return 0;
+	if (strlen(l->files->folder) + strlen(path) + FIND_PATH_MARGIN >= PATH_MAX)
+		return 0;
+	struct gd_found f;
+	return watch_look_at(l, path, &f) == 1 && wanted ? watch_consider(l, &f) : 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Searching a watched folder as a whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "launch/find.h"
+#include "launch/launcher_watch.h"
+
+#define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
+#define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
+
+static int enter_folder(void *context, int fd, const char *prefix)
+{
+	struct launch_watch *w = context;
+	return w->folders ? folder_watch_add(w->folders, fd, prefix) : 0;
+}
+
+/* Each warning once. */
+static void say_warnings(struct gd_launcher *l, const struct gd_files *files)
+{
+	struct launch_watch *w = l->watch;
+	for (size_t i = 0; i < files->num_warnings; i++) {
+		const char *words = files->warnings[i];
+		const char *copy = path_map_get(&w->said, words) ? NULL : arena_copy(&w->arena, words, strlen(words));
+		if (copy && path_map_put(&w->said, copy, 0))
+			launcher_warn(l, "%s", words);
+	}
+}
+
+static void say_limit(struct gd_launcher *l, int error)
+{
+	struct launch_watch *w = l->watch;
+	if (w->told_limit == (error != 0))
+		return;
+	w->told_limit = error != 0;
+	if (!error)
+		launcher_warn(l, "all folders of '%s' are watched again", l->options.input_dir);
+	else
+		launcher_warn(l, "watching '%s': %s; it is searched for new files every %d seconds instead",
+			l->options.input_dir,
+			error == -ENOSPC || error == -EMFILE
+				? "the limit of inotify is reached (sysctl fs.inotify.max_user_watches and max_user_instances)"
+				: error_words(error),
+			(int)(SEARCH_NS / NS_PER_S));
+}
+
+static void take_search(struct gd_launcher *l, const struct gd_files *files)
+{
+	int fd = open(l->files->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) { /* it may be another one than before */
+		close(l->input_fd);
+		l->input_fd = fd;
+	}
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < files->count; i++)
+		r = watch_consider(l, files->files[i]);
+	if (r < 0 && l->watch->folders)
+		folder_watch_set_stale(l->watch->folders); /* out of memory: again later */
+}
+
+static bool is_stopped(void *context)
+{
+	const struct gd_launcher *l = context;
+	return atomic_load(&l->stops) > 0;
+}
+
+/* There, the kernel tells only what this machine does. */
+static bool is_remote(const char *folder)
+{
+	static const uint32_t types[] = {
+		0x6969,     /* NFS */
+		0xff534d42, /* CIFS */
+		0xfe534d42, /* SMB2 */
+		0x517b,     /* SMB */
+		0x65735546, /* FUSE: sshfs and others */
+		0x01021997, /* 9p */
+		0x00c36400, /* Ceph */
+		0x0bd00bd0, /* Lustre */
+		0x47504653, /* GPFS */
+		0x5346414f, /* AFS */
+	};
+	struct statfs st;
+	if (statfs(folder, &st) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if ((uint32_t)st.f_type == types[i])
+			return true;
+	return false;
+}
+
+static void search(struct gd_launcher *l)
+{
+	struct launch_watch *w = l->watch;
+	const struct gd_launch_options *o = &l->options;
+	const struct gd_find_options find = {.size = sizeof(find),
+		.patterns = o->patterns,
+		.num_patterns = o->num_patterns,
+		.recursive = o->recursive != 0,
+		.exclude = o->output_dir,
+		.stopped = is_stopped,
+		.context = l};
+	struct gd_files *files = NULL;
+	struct gd_error err = {0};
+	if (!w->folders && folder_watch_open(o->recursive, &w->folders) < 0)
+		w->folders = NULL;
+	if (w->folders)
+		folder_watch_begin_search(w->folders);
+	int r = find_files(l->files->folder, &find, enter_folder, w, &files, &err);
+	if (w->folders)
+		folder_watch_end_search(w->folders, r == 0);
+	if (r == 0) {
+		say_warnings(l, files);
+		say_limit(l, w->folders ? folder_watch_error(w->folders) : -EMFILE);
+		take_search(l, files);
+		gd_files_free(files);
+	} else if (r != -ECANCELED && !w->told_lost) {
+		launcher_warn(l, "%s; it is looked for every %d seconds", err.message, (int)(SEARCH_NS / NS_PER_S));
+	}
+	w->told_lost = r < 0;
+	w->remote = is_remote(l->files->folder);
+}
+
+/* A large folder takes seconds, in which nothing else happens here: it is searched the less often. */
+void watch_search_if_due(struct gd_launcher *l, uint64_t now)
+{
+	struct launch_watch *w = l->watch;
+	bool blind = !w->folders || w->told_limit || w->told_lost || w->remote;
+	bool due = (blind && now >= w->searched_at_ns + SEARCH_NS) ||
+		   (w->folders && !w->told_lost && folder_watch_is_stale(w->folders));
+	if (!(due || w->searched_at_ns == 0) || now < w->search_at_ns)
+		return;
+	search(l);
+	w->searched_at_ns = clock_now_ns();
+	uint64_t pause = (w->searched_at_ns - now) * WATCH_PART;
+	w->search_at_ns = w->searched_at_ns + (pause > SEARCH_LEAST_NS ? pause : SEARCH_LEAST_NS);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/map_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/json_read.h"
+#include "base/utf8.h"
+
+#define READ_BYTES ((size_t)256 << 10)
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static int open_named(const char *path, struct gd_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
+	return fd;
+}
+
+int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
+{
+	struct stat st;
+	bool standard = strcmp(path, "-") == 0;
+	cleanup_(closep) int fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, err);
+	if (fd < 0 && !standard)
+		return fd;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
+	if (S_ISDIR(st.st_mode))
+		return error_set(err, -EISDIR,
+			"cannot read input '%s': it is a directory; 'gpuq launch' processes the files of one", path);
+	*in = (struct map_input){
+		.name = standard ? "standard input" : path,
+		.lines = lines,
+		.regular = S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0,
+		.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
+	};
+	in->fd = take_fd(&fd);
+	return 0;
+}
+
+void map_input_finish(struct map_input *in)
+{
+	close_fd(&in->fd);
+	free(in->buf);
+	in->buf = NULL;
+}
+
+int map_input_rewind(struct map_input *in)
+{
+	if (lseek(in->fd, 0, SEEK_SET) < 0)
+		return -errno;
+	in->number = in->taken = 0;
+	in->begin = in->end = in->searched = 0;
+	in->skipping = in->at_end = false;
+	return 0;
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+int map_input_read(struct map_input *in)
+{
+	size_t have = in->end - in->begin;
+	if (in->begin > 0)
+		memmove(in->buf, in->buf + in->begin, have);
+	in->begin = 0;
+	in->end = have;
+	if (array_reserve(in->buf, &in->capacity, have + READ_BYTES) < 0)
+		return -ENOMEM;
+	ssize_t n;
+	do {
+		n = read(in->fd, in->buf + have, in->capacity - have);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	in->end += (size_t)n;
+	in->at_end = n == 0;
+	return 0;
+}
+
+/* ---- Lines -------------------------------------------------------------- */
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+static void trim(const struct map_input *in, struct map_line *line)
+{
+	if (line->number == 1 && line->size >= 3 && memcmp(line->text, "\xEF\xBB\xBF", 3) == 0) {
+		line->text += 3; /* a byte order mark */
+		line->size -= 3;
+	}
+	if (in->lines) {
+		line->size -= line->size > 0 && line->text[line->size - 1] == '\r';
+		return;
+	}
+	for (; line->size > 0 && is_space(line->text[0]); line->size--)
+		line->text++;
+	while (line->size > 0 && is_space(line->text[line->size - 1]))
+		line->size--;
+}
+
+static bool is_utf8(const char *text, size_t size)
+{
+	for (size_t n; size > 0; text += n, size -= n)
+		if ((n = (unsigned char)*text < 0x80 ? 1 : utf8_sequence(text, size)) == 0)
+			return false;
+	return true;
+}
+
+static const char *objection(const struct map_input *in, const struct map_line *line)
+{
+	if (in->lines)
+		return is_utf8(line->text, line->size) ? NULL : "the line is not UTF-8";
+	struct json_cursor c = {.p = line->text, .end = line->text + line->size, .first = true};
+	struct json_value value;
+	return json_member_value(&c, &value) < 0 || json_end(&c) < 0
+		       ? "the line is not a JSON value; --lines takes lines of text"
+		       : NULL;
+}
+
+/* The item of a line; false if the line has none. */
+static bool make_item(const struct map_input *in, enum map_input_want want, bool too_long, struct map_line *line)
+{
+	trim(in, line);
+	if (!in->lines && line->size == 0)
+		return false;
+	if (want >= MAP_INPUT_CHECK)
+		line->check = crc32c(in->lines, line->text, line->size);
+	if (too_long)
+		line->bad = "the line is longer than 8 MiB";
+	else if (want == MAP_INPUT_ITEM)
+		line->bad = objection(in, line);
+	return true;
+}
+
+/* The rest of a line that was too long. */
+static bool skip_rest(struct map_input *in)
+{
+	size_t have = in->end - in->begin;
+	const char *newline = have ? memchr(in->buf + in->begin, '\n', have) : NULL;
+	size_t n = newline ? (size_t)(newline + 1 - in->buf) - in->begin : have;
+	in->begin += n;
+	in->taken += n;
+	in->skipping = !newline;
+	return newline;
+}
+
+/* A whole line, or the beginning of one that is too long: its size, with its newline, or 0. */
+static size_t next_size(struct map_input *in, bool *ret_long)
+{
+	size_t have = in->end - in->begin;
+	const char *line = have ? in->buf + in->begin : "";
+	const char *newline = have > in->searched ? memchr(line + in->searched, '\n', have - in->searched) : NULL;
+	size_t size = newline ? (size_t)(newline - line) + 1 : have;
+	*ret_long = size > MAP_LINE_MAX + (newline ? 1 : 0);
+	if (newline || in->at_end || *ret_long) {
+		in->searched = 0;
+		return size;
+	}
+	in->searched = have;
+	return 0;
+}
+
+enum map_input_event map_input_next(struct map_input *in, enum map_input_want want, struct map_line *ret)
+{
+	for (;;) {
+		bool too_long = false;
+		if (in->skipping && !skip_rest(in))
+			return in->at_end ? MAP_INPUT_END : MAP_INPUT_MORE;
+		size_t size = next_size(in, &too_long);
+		if (size == 0)
+			return in->at_end ? MAP_INPUT_END : MAP_INPUT_MORE;
+		const char *text = in->buf + in->begin;
+		bool whole = text[size - 1] == '\n';
+		in->begin += size;
+		in->taken += size;
+		in->skipping = !whole && !in->at_end;
+		struct map_line line = {.number = ++in->number, .text = text, .size = size - whole, .bytes = size};
+		if (too_long && line.size > MAP_LINE_MAX)
+			line.size = MAP_LINE_MAX;
+		if (make_item(in, want, too_long, &line)) {
+			*ret = line;
+			return MAP_INPUT_LINE;
+		}
+	}
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The items of gpuq map: the lines of a file, a pipe or standard input.
+ *
+ * An item's number is that of its line, from 1. In JSON, lines with nothing but white space have no item. A line that
+ * cannot be an item (invalid JSON, not UTF-8, too long) is an item that fails, with the reason: nothing is skipped in
+ * silence, and the rest goes on. The last line needs no newline.
+ */
+#ifndef LAUNCH_MAP_INPUT_H
+#define LAUNCH_MAP_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+
+#define MAP_LINE_MAX ((size_t)8 << 20) /* bytes of a line */
+
+struct map_input {
+	const char *name; /* for people: the path, or "standard input" */
+	int fd;
+	bool lines;   /* an item is a line of text, not a JSON value */
+	bool regular; /* a file that can be read again */
+	uint64_t size;
+	uint64_t number; /* of the last line that was taken */
+	uint64_t taken;  /* bytes of all lines that were taken */
+	char *buf;
+	size_t capacity, begin, end, searched;
+	bool skipping; /* the rest of a line that was too long */
+	bool at_end;   /* read(2) has returned 0 */
+};
+
+struct map_line {
+	uint64_t number;
+	const char *text; /* without white space around it; valid until the next call */
+	size_t size;
+	uint64_t bytes;  /* of the line in the file */
+	uint32_t check;  /* tells it from other items: see map_record.h */
+	const char *bad; /* why it cannot be an item, or NULL */
+};
+
+/* "-": standard input. */
+int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err);
+void map_input_finish(struct map_input *in);
+/* Back to the first line. Regular files only. */
+int map_input_rewind(struct map_input *in);
+
+enum map_input_event {
+	MAP_INPUT_LINE = 1,
+	MAP_INPUT_MORE, /* read more first */
+	MAP_INPUT_END,
+};
+
+/* What is wanted of a line besides its text. */
+enum map_input_want {
+	MAP_INPUT_COUNT = 0,
+	MAP_INPUT_CHECK, /* `check` */
+	MAP_INPUT_ITEM,  /* `check` and `bad` */
+};
+
+/* The next line that is in the buffer. Does not read. */
+enum map_input_event map_input_next(struct map_input *in, enum map_input_want want, struct map_line *ret);
+/* Reads once. Waits if nothing is there yet; poll in->fd first. 0, or a negative errno value. */
+int map_input_read(struct map_input *in);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* For gpuq map --ordered: keeps the lines of items that ended before an earlier one. Start from {0}. */
+#ifndef LAUNCH_MAP_ORDER_H
+#define LAUNCH_MAP_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct map_held {
+	char *line; /* NULL: its item has not ended */
+	size_t size;
+	bool failed;
+};
+
+struct map_order {
+	struct map_held *ring; /* by place, modulo capacity */
+	size_t capacity;       /* a power of two, or 0 */
+	uint64_t next;         /* place whose turn it is */
+	uint64_t held;
+	uint64_t bytes; /* of lines that are held */
+};
+
+void map_order_finish(struct map_order *o);
+
+/* Places are 0, 1, 2… in the order of the input. Copies the line. 0 or -ENOMEM. */
+int map_order_put(struct map_order *o, uint64_t place, bool failed, const char *line, size_t size);
+/* The line whose turn it is; release it with free(). False: its item has not ended. */
+bool map_order_take(struct map_order *o, struct map_held *ret);
+
+#endif

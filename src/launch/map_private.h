@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of a run of gpuq map. */
+#ifndef LAUNCH_MAP_PRIVATE_H
+#define LAUNCH_MAP_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "launch/map.h"
+#include "launch/map_batch.h"
+#include "launch/map_input.h"
+#include "launch/map_order.h"
+#include "launch/map_record.h"
+#include "launch/worker.h"
+
+#define MAP_FIRST_PATIENCE 64
+
+struct map {
+	struct map_options options;
+	struct map_input input;
+	struct map_record record;
+	struct map_order order;
+	struct launch_worker worker;
+	struct gd_gpu_list *gpus;
+	struct gd_pool *pool;
+	size_t num_workers;
+	struct gd_worker_stats *workers;
+
+	/* Messages: those to be sent again come before new ones. */
+	struct map_batch *again, *again_last;
+	struct map_batch *spare; /* to be used again */
+	size_t num_spare;
+	struct map_batch *filling; /* new items that are collected */
+	size_t in_pool, items_in_pool, bytes_in_pool;
+	size_t batch;        /* items per message, lower after an out-of-memory answer */
+	size_t warned_batch; /* the lowest that was told */
+	uint64_t patience;   /* messages without an out-of-memory answer, until larger ones are tried again */
+	uint64_t streak;     /* messages answered since the batch was changed */
+	uint64_t places;     /* items that were read and not done before */
+	bool input_over;
+	bool wants_input; /* nothing to read right now */
+	bool saw_new;     /* an item that was not done: with `ordered`, none that is done may follow */
+
+	/* Why the run ends before the input does. */
+	atomic_int stops; /* asked for */
+	int stops_done, pool_stops;
+	int stop_fd;
+	bool enough, no_worker;
+	int error; /* of input or output */
+	struct gd_error reason;
+
+	struct text line;
+	struct map_summary summary;
+	struct map_failure failures[MAP_MOST_FAILURES];
+	struct map_gpu *gpu_counts;
+	uint64_t start_ns, ready_ns, end_ns, next_progress_ns;
+	bool warned_replaced;
+};
+
+bool map_is_ending(const struct map *m);
+void map_warn(struct map *m, const char *format, ...) GD_PRINTF(2, 3);
+void map_stop_pool(struct map *m, int stops);
+/* The first error is kept; the run ends. */
+void map_fail(struct map *m, const struct gd_error *err);
+
+/* map_survey.c: reads the whole input once, counts its items and compares them with the record. Regular files only.
+ * Large ones are not counted when there is nothing to compare. */
+int map_survey(struct map *m, struct gd_error *err);
+/* Counts the items behind those that were read, so that the total is known after all. */
+void map_count_rest(struct map *m);
+/* 1: the item is done; 0: it is not; -EBADMSG: the record is of another input, or not in order. */
+int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err);
+
+/* map_feed.c */
+void map_feed(struct map *m);
+void map_send_again(struct map *m, struct map_batch *b);
+/* Its items have ended, or are in other batches. */
+void map_drop_batch(struct map *m, struct map_batch *b);
+
+/* map_results.c */
+/* Of a GPU of this run; NULL: of none. */
+struct map_gpu *map_gpu_counts(struct map *m, int gpu);
+void map_end_item(struct map *m, const struct map_item *item, int gpu, bool failed, const char *data, size_t size);
+void map_flush(struct map *m);
+int map_on_success(void *context, const struct gd_event *e);
+int map_on_failure(void *context, const struct gd_event *e);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/map_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/json_put.h"
+#include "base/named_file.h"
+#include "base/trust.h"
+#include "launch/outputs.h"
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static int refuse(const char *path, const char *it, const char *objection, struct gd_error *err)
+{
+	return error_set(err, -EPERM,
+		"refusing to use output '%s': %s%s; others could change what is said to be done; choose another place, or use --trust if you accept that",
+		path, it, objection);
+}
+
+static int lock(struct map_file *f, struct gd_error *err)
+{
+	char busy[sizeof(err->message) - 64];
+	cleanup_(freep) char *path = NULL;
+	if (asprintf(&path, "/proc/self/fd/%d/%s.lock", f->dir_fd, f->entry) < 0) {
+		path = NULL;
+		return error_set(err, -ENOMEM, "opening '%s': out of memory", f->name);
+	}
+	snprintf(busy, sizeof(busy), "writing '%.300s': another gpuq map writes this file", f->name);
+	int r = output_lock_take(&f->lock, path, busy, err);
+	/* The path of the descriptor means nothing to people. */
+	if (r == -EPERM)
+		return error_set(
+			err, r, "writing '%s': '%s.lock' is not a regular file of yours; remove it", f->name, f->entry);
+	if (r < 0 && r != -EBUSY)
+		return error_set(err, r, "writing '%s': making '%s.lock': %s", f->name, f->entry, error_words(r));
+	return r;
+}
+
+static int open_file(struct map_file *f, bool trust, struct gd_error *err)
+{
+	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+	struct stat st;
+	/* Without O_CREAT first: with it, the kernel may refuse files of others without a reason. */
+	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
+	if (fd < 0 && errno == ENOENT)
+		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, 0644);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));
+	const char *objection = trust ? NULL : trust_objection(fd);
+	if (objection)
+		return refuse(f->name, "it ", objection, err);
+	if (!trust && st.st_nlink > 1)
+		return refuse(f->name, "it ", "has another name", err);
+	f->fd = take_fd(&fd);
+	return 0;
+}
+
+static int open_regular(struct map_file *f, bool trust, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	/* Nobody else can put another directory in the place of one above the file: its logs are opened by path. */
+	int r = trust_open_parent(f->name, !trust, &f->dir_fd, &f->entry, &why);
+	if (r < 0)
+		return r == -EPERM ? refuse(f->name, "", why.message, err)
+				   : error_set(err, r, "cannot write output '%s': %s", f->name, error_words(r));
+	r = lock(f, err);
+	return r < 0 ? r : open_file(f, trust, err);
+}
+
+/* Pipes, terminals and /dev/null, and what the shell has opened as standard output. */
+static int open_stream(struct map_file *f, const char *path, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	f->regular = false;
+	if (strcmp(path, "-") != 0) {
+		int r = named_file_open_special(path, &f->fd, &why);
+		return r < 0 ? error_set(err, r, "cannot write output '%s': %s", f->name, why.message) : 0;
+	}
+	f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	return f->fd < 0 ? error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno)) : 0;
+}
+
+static int open_one(struct map_file *f, const char *path, bool trust, struct gd_error *err)
+{
+	struct stat st;
+	bool standard = strcmp(path, "-") == 0;
+	f->name = standard ? "standard output" : path;
+	if (standard || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+		return open_stream(f, path, err);
+	f->regular = true;
+	return open_regular(f, trust, err);
+}
+
+static int load(struct map_record *r, struct map_file *f, struct gd_error *err)
+{
+	struct stat st;
+	int e = map_record_load(r, f, &f->size, err);
+	if (e < 0)
+		return e;
+	if (fstat(f->fd, &st) < 0 || ((uint64_t)st.st_size != f->size && ftruncate(f->fd, (off_t)f->size) < 0))
+		return error_set(err, -errno, "truncating '%s': %s", f->name, error_words(-errno));
+	return 0;
+}
+
+int map_record_open(struct map_record *r, const char *output, const char *errors, bool trust, struct gd_error *err)
+{
+	int e = open_one(&r->output, output, trust, err);
+	if (e == 0 && errors)
+		e = open_one(&r->errors, errors, trust, err);
+	if (e == 0 && r->output.regular)
+		e = load(r, &r->output, err);
+	if (e == 0 && r->errors.regular)
+		e = load(r, &r->errors, err);
+	return e;
+}
+
+static void finish_file(struct map_file *f)
+{
+	close_fd(&f->fd);
+	history_lock_release(&f->lock);
+	close_fd(&f->dir_fd);
+	free(f->entry);
+	text_finish(&f->pending);
+}
+
+void map_record_finish(struct map_record *r)
+{
+	finish_file(&r->output);
+	finish_file(&r->errors);
+	free(r->done);
+	free(r->checks);
+	*r = MAP_RECORD_NONE;
+}
+
+/* ---- Logs --------------------------------------------------------------- */
+
+static int append_path(struct text *t, int dir_fd)
+{
+	char proc[32], path[PATH_MAX];
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", dir_fd);
+	ssize_t n = readlink(proc, path, sizeof(path));
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	text_append(t, path, (size_t)n);
+	return text_error(t);
+}
+
+int map_record_make_logs(const struct map_record *r, bool trust, struct text *ret, struct gd_error *err)
+{
+	const struct map_file *f = &r->output;
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	cleanup_(text_finish) struct text name = {0};
+	if (!f->regular)
+		return 0;
+	text_appendf(&name, "%s.logs", f->entry);
+	int e = text_error(&name) ? text_error(&name) : outputs_make_private(f->dir_fd, text_string(&name));
+	if (e < 0)
+		return error_set(err, e, "making the folder '%s.logs': %s", f->name,
+			e == -EPERM ? "another user has made it; remove it" : error_words(e));
+	e = trust_open_directory_at(f->dir_fd, text_string(&name), !trust, &fd, &why);
+	const char *objection = e == 0 && !trust ? trust_objection(fd) : NULL;
+	if (e == -EPERM || objection)
+		return error_set(err, -EPERM,
+			"refusing to put logs into '%s.logs': %s%s; remove it, or use --trust if you accept that",
+			f->name, objection ? "it " : "", objection ? objection : why.message);
+	e = e < 0 ? e : append_path(ret, fd);
+	return e < 0 ? error_set(err, e, "opening the folder '%s.logs': %s", f->name, error_words(e)) : 0;
+}
+
+/* ---- What is done ------------------------------------------------------- */
+
+bool map_record_has(const struct map_record *r, uint64_t number, uint32_t *ret_check)
+{
+	if (number > r->highest || !(r->done[number / 64] >> (number % 64) & 1))
+		return false;
+	*ret_check = r->checks[number];
+	return true;
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+static char *put_number(char *end, uint64_t n)
+{
+	do {
+		*--end = (char)('0' + n % 10);
+	} while (n /= 10);
+	return end;
+}
+
+void map_record_format(struct text *t, uint64_t number, uint32_t check, bool failed, const void *data, size_t size)
+{
+	static const char middle[] = ",\"item\":\"";
+	char head[64], *end = head + 32, *begin = put_number(end, number) - 5;
+	memcpy(begin, "{\"n\":", 5);
+	memcpy(end, middle, sizeof(middle) - 1);
+	end += sizeof(middle) - 1;
+	for (int i = 28; i >= 0; i -= 4)
+		*end++ = "0123456789abcdef"[check >> i & 15];
+	*end++ = '"';
+	text_append(t, begin, (size_t)(end - begin));
+	if (failed) {
+		json_put_bytes(t, "error", data, size);
+	} else {
+		text_append(t, ",\"result\":", 10);
+		text_append(t, data, size);
+	}
+	text_append(t, "}\n", 2);
+}
+
+struct map_file *map_record_file(struct map_record *r, bool failed)
+{
+	return failed && r->errors.name ? &r->errors : &r->output;
+}
+
+/* Standard output may be a pipe that somebody else has made non-blocking. */
+static int write_all(const struct map_file *f)
+{
+	const char *p = f->pending.data;
+	for (size_t left = f->pending.length; left > 0;) {
+		ssize_t n = write(f->fd, p, left);
+		struct pollfd fd = {.fd = f->fd, .events = POLLOUT};
+		if (n < 0 && errno == EAGAIN && !f->regular)
+			(void)poll(&fd, 1, -1);
+		else if (n < 0 && errno != EINTR)
+			return -errno;
+		p += n > 0 ? n : 0;
+		left -= n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static int flush(struct map_file *f, struct gd_error *err)
+{
+	if (text_error(&f->pending))
+		return error_set(err, -ENOMEM, "writing '%s': out of memory", f->name);
+	if (f->pending.length == 0)
+		return 0;
+	int r = write_all(f);
+	if (r == 0)
+		f->size += f->pending.length;
+	else if (f->regular)
+		(void)!ftruncate(f->fd, (off_t)f->size); /* otherwise the next run does it */
+	text_clear(&f->pending);
+	return r < 0 ? error_set(err, r, "writing '%s': %s", f->name, error_words(r)) : 0;
+}
+
+int map_record_flush(struct map_record *r, struct gd_error *err)
+{
+	int e = flush(&r->output, err);
+	return e < 0 || !r->errors.name ? e : flush(&r->errors, err);
+}
+
+static int sync_file(const struct map_file *f, struct gd_error *err)
+{
+	if (f->regular && fdatasync(f->fd) < 0)
+		return error_set(err, -errno, "writing '%s' to disk: %s", f->name, error_words(-errno));
+	return 0;
+}
+
+int map_record_sync(struct map_record *r, struct gd_error *err)
+{
+	int e = sync_file(&r->output, err);
+	return e < 0 ? e : sync_file(&r->errors, err);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/json_read.h"
+#include "base/line_reader.h"
+#include "launch/items_task.h"
+#include "launch/map_record.h"
+
+#define MOST_ITEMS   (UINT64_C(1) << 36)
+#define CHECK_DIGITS 8
+
+static int read_check(const struct json_value *v, uint32_t *ret)
+{
+	uint32_t check = 0;
+	if (v->type != JSON_STRING || v->size != CHECK_DIGITS)
+		return -EBADMSG;
+	for (size_t i = 0; i < CHECK_DIGITS; i++) {
+		const char *digits = "0123456789abcdef", *d = memchr(digits, v->data[i], 16);
+		if (!d)
+			return -EBADMSG;
+		check = check << 4 | (uint32_t)(d - digits);
+	}
+	*ret = check;
+	return 0;
+}
+
+int map_record_read_line(const char *line, size_t size, struct map_record_line *ret)
+{
+	struct json_cursor c;
+	struct json_value key, number, check, value;
+	int64_t n;
+	if (json_begin(&c, line, size) < 0 || json_next_member(&c, &key, &number) <= 0 || !json_is(&key, "n") ||
+		json_next_member(&c, &key, &check) <= 0 || !json_is(&key, "item") ||
+		json_next_member(&c, &key, &value) <= 0)
+		return -EBADMSG;
+	ret->failed = json_is(&key, "error");
+	if ((!ret->failed && !json_is(&key, "result")) || json_next_member(&c, &key, &value) != 0 || json_end(&c) < 0)
+		return -EBADMSG;
+	if (json_to_int64(&number, &n) < 0 || n < 1 || (uint64_t)n > MOST_ITEMS)
+		return -EBADMSG;
+	ret->number = (uint64_t)n;
+	return read_check(&check, &ret->check);
+}
+
+static int add(struct map_record *r, const struct map_record_line *line)
+{
+	uint64_t number = line->number;
+	size_t words = r->done_capacity, need = number / 64 + 1;
+	if (array_reserve(r->done, &r->done_capacity, need) < 0 ||
+		array_reserve(r->checks, &r->checks_capacity, number + 1) < 0)
+		return -ENOMEM;
+	if (r->done_capacity > words)
+		memset(r->done + words, 0, (r->done_capacity - words) * sizeof(*r->done));
+	uint64_t bit = UINT64_C(1) << (number % 64);
+	if (r->done[number / 64] & bit)
+		return -EEXIST;
+	r->done[number / 64] |= bit;
+	r->checks[number] = line->check;
+	r->count++;
+	r->failed += line->failed;
+	if (number > r->highest)
+		r->highest = number;
+	return 0;
+}
+
+/* The beginning of a line that was not written to its end. */
+static bool is_torn(const char *line, size_t size)
+{
+	static const char beginning[] = "{\"n\":";
+	size_t n = size < sizeof(beginning) - 1 ? size : sizeof(beginning) - 1;
+	return memcmp(line, beginning, n) == 0;
+}
+
+static int refuse(const struct map_file *f, uint64_t line, int code, uint64_t number, struct gd_error *err)
+{
+	if (code == -ENOMEM)
+		return error_set(err, code, "reading '%s': out of memory", f->name);
+	if (code == -EEXIST)
+		return error_set(err, -EBADMSG,
+			"refusing to continue '%s': item %llu is there a second time (line %llu); remove one of its lines, from the output or the file of errors",
+			f->name, (unsigned long long)number, (unsigned long long)line);
+	return error_set(err, -EBADMSG,
+		"refusing to append to '%s': line %llu is not a line of gpuq map; choose another file, or remove the line if it is damaged",
+		f->name, (unsigned long long)line);
+}
+
+int map_record_load(struct map_record *r, const struct map_file *f, uint64_t *ret_end, struct gd_error *err)
+{
+	cleanup_(line_reader_finish) struct line_reader reader = {.fd = f->fd, .max_bytes = MAP_RECORD_LINE_MAX};
+	struct map_record_line read = {0};
+	uint64_t end = 0;
+	if (lseek(f->fd, 0, SEEK_SET) < 0)
+		return error_set(err, -errno, "reading '%s': %s", f->name, error_words(-errno));
+	for (uint64_t at = 1;; at++) {
+		const char *line;
+		ssize_t n = line_reader_next(&reader, &line);
+		if (n < 0 && n != -EFBIG)
+			return error_set(err, (int)n, "reading '%s': %s", f->name, error_words((int)n));
+		if (n == 0 || (n > 0 && line[n - 1] != '\n' && is_torn(line, (size_t)n)))
+			break;
+		int e = n < 0 || line[n - 1] != '\n' ? -EBADMSG : map_record_read_line(line, (size_t)n, &read);
+		if (e == 0)
+			e = add(r, &read);
+		if (e < 0)
+			return refuse(f, at, e, read.number, err);
+		end += (uint64_t)n;
+	}
+	*ret_end = end;
+	return 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/template_place.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* ---- Plain text ----------------------------------------------------------- */
+
+/* Spaces, punctuation, symbols and characters without a meaning of their own. What else is not ASCII is a letter. */
+static bool is_sign(uint32_t c)
+{
+	static const struct {
+		uint32_t first, last;
+	} signs[] = {
+		{0x80, 0xbf},
+		{0x1680, 0x1680},
+		{0x180e, 0x180e},
+		{0x2000, 0x2bff},
+		{0x2e00, 0x2e7f},
+		{0x3000, 0x3004},
+		{0x3008, 0x3020},
+		{0xe000, 0xf8ff},
+		{0xfe10, 0xfe6f},
+		{0xfeff, 0xff0f},
+		{0xff1a, 0xff20},
+		{0xff3b, 0xff40},
+		{0xff5b, 0xff65},
+		{0xffe0, 0xffff},
+		{0xe0000, UINT32_MAX},
+	};
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		if (c >= signs[i].first && c <= signs[i].last)
+			return true;
+	return utf8_is_deceptive(c);
+}
+
+static bool is_plain_ascii(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("_.,:=@%+/-", c));
+}
+
+bool place_is_plain(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size;) {
+		size_t length = utf8_sequence(text + i, size - i);
+		if (length == 0 || (length == 1 && !is_plain_ascii(text[i])))
+			return false;
+		if (length > 1 && is_sign(utf8_decode(text + i, length)))
+			return false;
+		i += length;
+	}
+	return true;
+}
+
+/* ---- Code ----------------------------------------------------------------- */
+
+/*
+ * "-c", "-e", "-E", "-S", also behind other letters: "-lc", "-ne". Their code is the next argument, or with `attached`
+ * the rest of this one.
+ */
+static bool is_short_code_option(const char *word, bool attached)
+{
+	if (word[0] != '-')
+		return false;
+	for (const char *p = word + 1; *p && strchr("0123456789abceilnopsuvwxES", *p); p++)
+		if (strchr("ceES", *p) && (attached || !p[1]))
+			return true;
+	return false;
+}
+
+/* "--wrap", or with `attached` "--wrap=CODE". */
+static bool is_long_code_option(const char *word, bool attached)
+{
+	static const char *const names[] = {
+		"command", "eval", "exec", "execute", "expression", "run", "split-string", "wrap"};
+	if (strncmp(word, "--", 2) != 0)
+		return false;
+	size_t length = strcspn(word + 2, "=");
+	if ((word[2 + length] == '=') != attached)
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == length && memcmp(word + 2, names[i], length) == 0)
+			return true;
+	return false;
+}
+
+static bool is_code_option(const char *word, bool attached)
+{
+	return is_short_code_option(word, attached) || is_long_code_option(word, attached);
+}
+
+/*
+ * Programs that give their arguments to a shell, also one of another machine, or execute them themselves. Perl's <>
+ * executes a name that ends in '|'.
+ */
+static bool executes_arguments(const char *program)
+{
+	static const char *const names[] = {"ssh", "scp", "rsync", "rsh", "pdsh", "clush", "su", "bsub", "make",
+		"gmake", "watch", "parallel", "tmux", "perl", "sed", "awk", "gawk", "mawk", "m4"};
+	const char *slash = strrchr(program, '/');
+	const char *name = slash ? slash + 1 : program;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+bool place_is_code(const char *const *argv, size_t i)
+{
+	if (is_code_option(argv[i], true))
+		return true;
+	/* Other options can be between: "-c -- CODE". */
+	for (size_t k = i; k > 0 && (argv[k - 1][0] == '-' || argv[k - 1][0] == '+'); k--)
+		if (is_code_option(argv[k - 1], false))
+			return true;
+	for (size_t k = 0; k < i; k++)
+		if (executes_arguments(argv[k]))
+			return true;
+	return false;
+}

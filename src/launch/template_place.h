@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the names of files may stand in a command. Whoever can write the input folder chooses them, and no name may
+ * become code or an option.
+ *
+ * A plain name has nothing that a shell or another language gives a meaning to, and goes anywhere. Any other goes only
+ * into an argument that is not code: its own text is plain, so it is no script; no option that announces code is before
+ * it; and the command hands its arguments to no shell. Commands find each name in their environment, too.
+ */
+#ifndef LAUNCH_TEMPLATE_PLACE_H
+#define LAUNCH_TEMPLATE_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Only letters of any script, digits and _.,:=@%+/- */
+bool place_is_plain(const char *text, size_t size);
+
+/* Whether the argument argv[i], whose own text is plain, is executed as code or handed to a program that does that. */
+bool place_is_code(const char *const *argv, size_t i);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What gpuq-worker tells the launcher besides the answers to files, through gd_worker_send(). Both are of the same
+ * version; a note of another size is ignored.
+ */
+#ifndef LAUNCH_WORKER_NOTE_H
+#define LAUNCH_WORKER_NOTE_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "gpu_dispatch.h"
+
+struct worker_note {
+	uint64_t loading_ns; /* the program was started again, during a file: this long it took until it was ready */
+	char warning[512];   /* for people; "" if there is none */
+};
+
+static inline int worker_note_read(const struct gd_bytes *bytes, struct worker_note *ret)
+{
+	if (!bytes->data || bytes->size != sizeof(*ret))
+		return -EBADMSG;
+	memcpy(ret, bytes->data, sizeof(*ret));
+	return memchr(ret->warning, '\0', sizeof(ret->warning)) ? 0 : -EBADMSG;
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of sbatch that mean something for a queue on one machine. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "queue/input/script.h"
+
+enum sbatch_option {
+	SBATCH_JOB_NAME,
+	SBATCH_GPUS,
+	SBATCH_GRES,
+	SBATCH_TIME,
+	SBATCH_OUTPUT,
+	SBATCH_DEPENDENCY,
+	SBATCH_ARRAY,
+	SBATCH_SIGNAL,
+	SBATCH_OTHER,
+};
+
+static const struct {
+	const char *name, *letter;
+	enum sbatch_option option;
+} options[] = {
+	{"job-name", "J", SBATCH_JOB_NAME},
+	{"gpus", "G", SBATCH_GPUS},
+	{"gpus-per-node", "", SBATCH_GPUS},
+	{"gres", "", SBATCH_GRES},
+	{"time", "t", SBATCH_TIME},
+	{"output", "o", SBATCH_OUTPUT},
+	{"dependency", "d", SBATCH_DEPENDENCY},
+	{"array", "a", SBATCH_ARRAY},
+	{"signal", "", SBATCH_SIGNAL},
+};
+
+static enum sbatch_option find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (strcmp(name, options[i].name) == 0 || strcmp(name, options[i].letter) == 0)
+			return options[i].option;
+	return SBATCH_OTHER;
+}
+
+bool script_sbatch_takes_value(const char *name)
+{
+	static const char *const flags[] = {"exclusive", "requeue", "no-requeue", "wait", "overcommit", "hold", "H",
+		"W", "s", "O", "contiguous", "parsable", "verbose", "v", "quiet", "Q"};
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (strcmp(name, flags[i]) == 0)
+			return false;
+	return true;
+}
+
+/* "2", "a100:2", "gpu:2", "gpu:a100:2" and "gpu": the number is last. */
+static int set_gpus(struct script *s, const char *value, bool gres, struct gd_error *err)
+{
+	const char *colon = strrchr(value, ':');
+	const char *number = colon ? colon + 1 : value;
+	if (gres && strncmp(value, "gpu", 3) != 0)
+		return 1;
+	if (gres && strspn(number, "0123456789") != strlen(number))
+		number = "1";
+	return script_set(s, JOB_OPTION_NUM_GPUS, number, err);
+}
+
+/* Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds. */
+static int set_time(struct script *s, const char *value, struct gd_error *err)
+{
+	unsigned days = 0, parts[3] = {0};
+	char seconds[32];
+	const char *dash = strchr(value, '-'), *p = dash ? dash + 1 : value;
+	int n = 0, end = 0;
+	if (strspn(value, "0123456789-:") != strlen(value) || (dash && sscanf(value, "%6u-", &days) != 1))
+		n = -1;
+	while (n >= 0 && n < 3 && sscanf(p, "%6u%n", &parts[n], &end) == 1) {
+		p += end;
+		n++;
+		if (*p != ':')
+			break;
+		p++;
+	}
+	if (n <= 0 || *p)
+		return error_set(err, -EINVAL, "'%s' is not a time limit", value);
+	/* Where hours and minutes stand depends on how many parts there are. */
+	unsigned long h = dash || n == 3 ? parts[0] : 0;
+	unsigned long m = dash || n == 3 ? parts[1] : parts[0];
+	unsigned long sec = dash || n == 3 ? parts[2] : parts[1];
+	snprintf(seconds, sizeof(seconds), "%lu", ((days * 24UL + h) * 60 + m) * 60 + sec);
+	return script_set(s, JOB_OPTION_TIMEOUT, seconds, err);
+}
+
+/* Logs have names of their own; the directory is the one that was asked for, unless it depends on the job. */
+static int set_output(struct script *s, const char *value, struct gd_error *err)
+{
+	const char *slash = strrchr(value, '/');
+	size_t size = slash ? (size_t)(slash - value) : 0;
+	if (strcmp(value, "/dev/null") == 0 || memchr(value, '%', size)) {
+		error_set(err, 1, "'gpuq logs' shows what the job writes");
+		return 1;
+	}
+	char *dir = !slash ? strdup(".") : size == 0 ? strdup("/") : strndup(value, size);
+	if (!dir)
+		return error_set(err, -ENOMEM, "out of memory");
+	free(s->log_dir);
+	s->log_dir = dir;
+	return 0;
+}
+
+/* "afterok:1:2,afterany:3" */
+static int set_dependency(struct script *s, const char *value, struct gd_error *err)
+{
+	cleanup_(freep) char *copy = strdup(value);
+	if (!copy)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (char *rest = copy, *term; (term = strsep(&rest, ","));) {
+		char *ids = strchr(term, ':');
+		enum job_option option = ids && strncmp(term, "afterok:", 8) == 0    ? JOB_OPTION_AFTER
+					 : ids && strncmp(term, "afterany:", 9) == 0 ? JOB_OPTION_AFTER_ANY
+										     : JOB_OPTIONS;
+		if (option == JOB_OPTIONS)
+			return error_set(err, -EINVAL, "'%s': only afterok and afterany are supported", term);
+		for (char *p = ++ids; *p; p++)
+			*p = *p == ':' ? ',' : *p;
+		if (s->options.set & 1u << option)
+			return error_set(
+				err, -EINVAL, "%s is given twice", option == JOB_OPTION_AFTER ? "afterok" : "afterany");
+		int r = script_set(s, option, ids, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The limit of "1-10%4" is left to the GPUs. */
+static int set_array(struct script *s, const char *value, struct gd_error *err)
+{
+	size_t size = strcspn(value, "%");
+	char *array = strndup(value, size);
+	if (!array)
+		return error_set(err, -ENOMEM, "out of memory");
+	free(s->array);
+	s->array = array;
+	if (!value[size])
+		return 0;
+	error_set(err, 1, "the limit '%s'; as many run at the same time as the GPUs have room for", value + size);
+	return 1;
+}
+
+/* "B:USR1@60": who gets it is decided by who handles it. */
+static int set_signal(struct script *s, const char *value, struct gd_error *err)
+{
+	while ((*value == 'B' || *value == 'R') && value[1] == ':')
+		value += 2;
+	return script_set(s, JOB_OPTION_SIGNAL, value, err);
+}
+
+int script_set_sbatch(struct script *s, const char *name, const char *value, struct gd_error *err)
+{
+	enum sbatch_option option = find(name);
+	if (option == SBATCH_OTHER)
+		return 1;
+	if (!value || !*value)
+		return error_set(err, -EINVAL, "it needs a value");
+	switch (option) {
+	case SBATCH_JOB_NAME:
+		return script_set(s, JOB_OPTION_NAME, value, err);
+	case SBATCH_GPUS:
+	case SBATCH_GRES:
+		return set_gpus(s, value, option == SBATCH_GRES, err);
+	case SBATCH_TIME:
+		return set_time(s, value, err);
+	case SBATCH_OUTPUT:
+		return set_output(s, value, err);
+	case SBATCH_DEPENDENCY:
+		return set_dependency(s, value, err);
+	case SBATCH_ARRAY:
+		return set_array(s, value, err);
+	case SBATCH_SIGNAL:
+		return set_signal(s, value, err);
+	case SBATCH_OTHER:
+		break;
+	}
+	return 1;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/content_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+/* What was saved less than so long ago may be meant for a job that is not in the journal yet. */
+#define SWEEP_AGE_S 3600
+
+/* So that it is still there after a power cut. Some file systems cannot sync a directory and say so. */
+static int sync_folders(int dir_fd, const char *folder)
+{
+	cleanup_(closep) int fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL) || (fsync(dir_fd) < 0 && errno != EINVAL))
+		return -errno;
+	return 0;
+}
+
+static int write_new(int dir_fd, const char *folder, const char *path, const void *data, size_t size)
+{
+	char draft[64];
+	snprintf(draft, sizeof(draft), "%s/draft.%d", folder, (int)getpid());
+	cleanup_(closep) int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = file_write_all(fd, data, size);
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (r == 0 && renameat(dir_fd, draft, dir_fd, path) < 0)
+		r = -errno;
+	if (r == 0)
+		r = sync_folders(dir_fd, folder);
+	if (r < 0)
+		unlinkat(dir_fd, draft, 0);
+	return r;
+}
+
+void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT])
+{
+	hash_format(hash_bytes(data, size), ret_name);
+}
+
+int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT])
+{
+	char name[HASH_TEXT], path[HASH_TEXT + 32];
+	content_store_name(data, size, name);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	/* One that is there already is young again, so that no sweep takes it before our job is in the journal. */
+	if (utimensat(dir_fd, path, NULL, AT_SYMLINK_NOFOLLOW) < 0) {
+		int r = mkdirat(dir_fd, folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
+		if (r == 0)
+			r = write_new(dir_fd, folder, path, data, size);
+		if (r < 0)
+			return r;
+	}
+	memcpy(ret_name, name, HASH_TEXT);
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool is_young(int dir_fd, const char *path)
+{
+	struct stat st;
+	if (fstatat(dir_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return true;
+	return st.st_mtim.tv_sec > time(NULL) - SWEEP_AGE_S;
+}
+
+/* Out of the way first, and looked at again: it may just have been saved anew. */
+static void sweep_one(int dir_fd, const char *folder, const char *name)
+{
+	char path[300], aside[64];
+	snprintf(aside, sizeof(aside), "%s/swept", folder);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (is_young(dir_fd, path) || renameat(dir_fd, path, dir_fd, aside) < 0)
+		return;
+	if (!is_young(dir_fd, aside) || renameat(dir_fd, aside, dir_fd, path) < 0)
+		unlinkat(dir_fd, aside, 0);
+}
+
+void content_store_sweep(int dir_fd, const char *folder, const char *const *used, size_t count)
+{
+	int fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		closep(&fd);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(d));) {
+		const char *name = e->d_name;
+		if (name[0] != '.' && !(count && bsearch(&name, used, count, sizeof(*used), compare_names)))
+			sweep_one(dir_fd, folder, name);
+	}
+	closedir(d);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Which hooks are due. The list is short, or its hooks are run from its beginning: a search is short, too. */
+#include <errno.h>
+
+#include "queue/journal/jobs_private.h"
+
+int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a, const struct record *r)
+{
+	int error = 0;
+	const char *command = jobs_intern(js, &r->on_finish, &r->on_finish_b64, &error);
+	if (!command)
+		command = job->wish->on_finish;
+	if (error || !command)
+		return error;
+	struct due_hook *h = arena_alloc(&js->arena, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	*h = (struct due_hook){.id = job->id,
+		.attempt = a ? a->attempt : 0,
+		.num_attempts = job->num_attempts,
+		.state = job_is_final(job) || !a ? job->state : a->state,
+		.reason = a ? NULL : job->reason,
+		.command = command,
+		.keeper = a && !(r->by.type && json_is(&r->by, "runner")) ? job->keeper : NULL};
+	if (js->last_hook)
+		js->last_hook->next = h;
+	else
+		js->hooks = h;
+	js->last_hook = h;
+	if (job->hooks_due < UINT8_MAX)
+		job->hooks_due++;
+	return 0;
+}
+
+static void remove_hook(struct jobs *js, struct job *job, struct due_hook *h, struct due_hook *before)
+{
+	if (before)
+		before->next = h->next;
+	else
+		js->hooks = h->next;
+	if (js->last_hook == h)
+		js->last_hook = before;
+	/* A job with more than 255 stays counted until the journal is read again. */
+	if (job->hooks_due < UINT8_MAX)
+		job->hooks_due--;
+}
+
+int jobs_apply_hook(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find_counted(js, r);
+	struct due_hook *h = js->hooks, *before = NULL;
+	if (!job)
+		return 0;
+	/* A new one: of many that become due, none is searched for. */
+	if (!r->status.type && !r->try_number)
+		return job_is_final(job) ? jobs_add_hook(js, job, NULL, r) : 0;
+	while (h && (h->id != r->id || h->attempt != r->attempt)) {
+		before = h;
+		h = h->next;
+	}
+	if (r->status.type && h)
+		remove_hook(js, job, h, before);
+	if (!r->status.type && h) {
+		h->tries = r->try_number > UINT8_MAX ? UINT8_MAX : (unsigned)r->try_number;
+		h->keeper = r->keeper.type ? jobs_keeper(js, r->keeper.data, r->keeper.size) : NULL;
+	}
+	return 0;
+}

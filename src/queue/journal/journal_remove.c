@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "queue/journal/journal.h"
+
+void journal_remove_empty(struct journal *j)
+{
+	static const char *const names[] = {
+		"counts", "runner.lock", "runner.log", "env", "scripts", "trees", "keepers", "append.lock"};
+	if (journal_lock(j, NULL) < 0)
+		return;
+	cleanup_(freep) char *folder = NULL;
+	/* Whoever waits for the lock sees that its file was removed, and makes both again. */
+	if (j->next_id == 1 && asprintf(&folder, "%s.d", j->name) >= 0) {
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+			if (unlinkat(j->dir_fd, names[i], 0) < 0)
+				(void)unlinkat(j->dir_fd, names[i], AT_REMOVEDIR);
+		if (unlinkat(j->parent_fd, folder, AT_REMOVEDIR) == 0)
+			(void)unlinkat(j->parent_fd, j->name, 0);
+		j->dirty = false;
+	}
+	journal_unlock(j);
+}

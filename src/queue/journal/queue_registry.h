@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The queues that this user has used on this machine: a directory of symbolic links to their journals, `queues` in the
+ * user's state directory for this host (base/state_dir.h). A link is named like the queue in claims: the hash of the
+ * journal's path. Adding one is a single call, and needs no lock.
+ *
+ * The registry only helps to find queues. Queues work without it.
+ */
+#ifndef QUEUE_JOURNAL_QUEUE_REGISTRY_H
+#define QUEUE_JOURNAL_QUEUE_REGISTRY_H
+
+#include <stddef.h>
+
+struct queue_registry {
+	char **paths; /* of journals, absolute, ascending */
+	size_t count, capacity;
+};
+
+/* Adds the queue. `path` is absolute and resolved, see journal_resolve(). */
+int queue_registry_add(const char *path);
+
+/* The path of the queue with this hash, to be freed; -ENOENT. */
+int queue_registry_find(const char *hash, char **ret);
+
+/* All of them. Removes those whose journal is gone. Start from {0}; none is no error. */
+int queue_registry_list(struct queue_registry *r);
+/* Also lists a queue that is not registered. */
+int queue_registry_include(struct queue_registry *r, const char *path);
+void queue_registry_finish(struct queue_registry *r);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/seal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+
+#define CHECK_BEGIN ",\"c\":\""
+#define CHECK_SIZE  (sizeof(CHECK_BEGIN) - 1 + 8 + 2) /* with eight digits and "} */
+#define NUMBER_KEY  ",\"n\":"
+#define MOST_DIGITS 19
+
+/* The checksum as eight hexadecimal digits, all at once: as they lie in memory. */
+static uint64_t check_digits(uint32_t crc)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	uint64_t x = crc;
+	x = (x << 16 | x) & UINT64_C(0x0000ffff0000ffff);
+	x = (x << 8 | x) & UINT64_C(0x00ff00ff00ff00ff);
+	x = (x << 4 | x) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	uint64_t letters = (x + 6 * ones) >> 4 & ones;
+	return htobe64(x + '0' * ones + ('a' - 10 - '0') * letters);
+}
+
+void seal_append(struct text *t, const char *line, size_t size, uint64_t n)
+{
+	size -= size > 0 && line[size - 1] == '\n';
+	size_t start = t->length;
+	text_append(t, line, size - 1); /* without the brace */
+	text_append(t, NUMBER_KEY, sizeof(NUMBER_KEY) - 1);
+	text_append_number(t, n);
+	if (text_error(t))
+		return;
+	char check[] = CHECK_BEGIN "00000000\"}\n";
+	uint64_t digits = check_digits(crc32c(0, t->data + start, t->length - start));
+	memcpy(check + sizeof(CHECK_BEGIN) - 1, &digits, sizeof(digits));
+	text_append(t, check, sizeof(check) - 1);
+}
+
+bool seal_is_there(const char *line, size_t size)
+{
+	return size > CHECK_SIZE && memcmp(line + size - CHECK_SIZE, CHECK_BEGIN, sizeof(CHECK_BEGIN) - 1) == 0 &&
+	       line[size - 2] == '"' && line[size - 1] == '}';
+}
+
+int seal_check(const char *line, size_t size, uint64_t *ret_n, size_t *ret_body)
+{
+	if (!seal_is_there(line, size))
+		return -EBADMSG;
+	size_t end = size - CHECK_SIZE, at = end, least = end > MOST_DIGITS ? end - MOST_DIGITS : 0;
+	while (at > least && (unsigned char)(line[at - 1] - '0') < 10)
+		at--;
+	uint64_t n = 0;
+	for (size_t i = at; i < end; i++)
+		n = n * 10 + (uint64_t)(line[i] - '0');
+	const size_t key = sizeof(NUMBER_KEY) - 1;
+	if (at == end || at < key + 1 || n == 0 || memcmp(line + at - key, NUMBER_KEY, key) != 0)
+		return -EBADMSG;
+	uint64_t check = check_digits(crc32c(0, line, end));
+	if (memcmp(&check, line + size - 10, sizeof(check)) != 0)
+		return -EBADMSG;
+	*ret_n = n;
+	*ret_body = at - key;
+	return 0;
+}

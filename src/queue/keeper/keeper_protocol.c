@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* A file of its own: the tests link it with another number, in place of another build of gpuq. */
+#include "queue/keeper/keeper_messages.h"
+
+#ifndef KEEPER_PROTOCOL
+#define KEEPER_PROTOCOL 1
+#endif
+
+const int32_t keeper_protocol = KEEPER_PROTOCOL;

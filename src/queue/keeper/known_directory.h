@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A directory that was opened with all checks (base/trust.h) and is kept open, so that the next attempt with the same
+ * path needs no walk along it. The descriptor is used again only if the path still leads to the same directory; whoever
+ * changes the way there can lead to no other one.
+ */
+#ifndef QUEUE_KEEPER_KNOWN_DIRECTORY_H
+#define QUEUE_KEEPER_KNOWN_DIRECTORY_H
+
+#include <sys/types.h>
+
+struct known_directory {
+	char *path; /* NULL: none */
+	int fd;
+	dev_t dev;
+	ino_t ino;
+};
+
+/* The descriptor, which stays ours; -1: it is not known, or its path leads elsewhere now. */
+int known_directory_find(const struct known_directory *d, const char *path);
+/* Keeps a copy of the descriptor. Best effort. */
+void known_directory_keep(struct known_directory *d, const char *path, int fd);
+
+#endif

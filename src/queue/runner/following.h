@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The journal as the runner follows it: its lock, what has been read, and the lines to append.
+ *
+ * The fence is the one under which jobs are handed out. A record that may forbid a start raises it, so
+ * `fence_stale` is set when such a record was read, and no job is started before runner_resync().
+ */
+#ifndef QUEUE_RUNNER_FOLLOWING_H
+#define QUEUE_RUNNER_FOLLOWING_H
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "queue/journal/jobs.h"
+#include "queue/journal/journal.h"
+
+struct loop_source;
+
+struct runner_following {
+	struct journal *journal;
+	int lock_fd; /* runner.lock */
+	uint64_t fence;
+	bool fence_stale;
+	bool must_read;
+	bool paused;  /* as far as the runner has acted on it */
+	bool loading; /* the first lines, or a new file after a prune, are being read */
+	int watch_fd;
+	struct journal_reader reader;
+	struct jobs jobs;
+	struct text to_append; /* lines for the journal, appended at the end of the round */
+	uint64_t absent_ns;    /* since when the journal's folder has been missing; 0: it is there */
+	struct loop_source *sync;
+	bool sync_due; /* the timer is set */
+	int syncer_fd;
+	char own_env[HASH_TEXT]; /* environment for jobs without one: those of the first gpu_dispatch */
+	char *own_cwd;           /* directory for the same jobs: where the journal is; NULL: not needed yet */
+	char *latest;            /* log that the link `latest` is to point to */
+};
+
+#endif

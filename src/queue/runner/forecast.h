@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When the first waiting jobs of a queue are expected to start, from how long similar jobs took (schedule/run_times.h,
+ * schedule/expected_start.h). A GPU is taken as one slot: jobs that share GPUs start earlier than this says.
+ */
+#ifndef QUEUE_RUNNER_FORECAST_H
+#define QUEUE_RUNNER_FORECAST_H
+
+#include "queue/journal/jobs.h"
+#include "queue/schedule/expected_start.h"
+
+struct forecast;
+
+/* `waiting` are jobs that can start, in their order; those beyond EXPECTED_START_MAX are ignored. 0 or -ENOMEM. */
+int forecast_create(const struct jobs *jobs, const struct job *const *waiting, size_t count, unsigned num_gpus,
+	int64_t now_ms, struct forecast **ret);
+void forecast_destroy(struct forecast *f); /* NULL is fine */
+
+/* known is false for a job that was not in `waiting`. */
+struct expected_start forecast_get(const struct forecast *f, const struct job *job);
+
+#endif

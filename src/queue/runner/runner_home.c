@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner/runner_home.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "queue/runner/runner_private.h"
+
+static void end_run(struct runner *r, const char *how)
+{
+	r->fatal = error_set(&r->error, -ENOENT, "following journal '%s': it was %s with its folder",
+		r->following.journal->path, how);
+}
+
+void runner_home_check(struct runner *r)
+{
+	struct stat st;
+	if (fstat(r->following.lock_fd, &st) == 0 && st.st_nlink == 0) {
+		end_run(r, "removed");
+		return;
+	}
+	int limit_ms = journal_absence_limit_ms(r->following.journal);
+	uint64_t now = clock_now_ns();
+	if (!limit_ms)
+		r->following.absent_ns = 0;
+	else if (!r->following.absent_ns)
+		r->following.absent_ns = now;
+	else if (now - r->following.absent_ns > (uint64_t)limit_ms * NS_PER_MS)
+		end_run(r, limit_ms == JOURNAL_REMOVED_MS ? "removed" : "renamed");
+}

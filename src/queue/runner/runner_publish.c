@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/runner/runner_publish.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "queue/runner/published.h"
+#include "queue/runner/runner_keeper.h"
+#include "queue/runner/runner_place.h"
+#include "queue/runner/runner_private.h"
+
+/* So often at most, while jobs start and end. */
+#define PUBLISH_MS 200
+
+static void on_publish(void *context, uint32_t events)
+{
+	struct runner *r = context;
+	(void)events;
+	r->deciding.publish_due = false;
+}
+
+int runner_publish_open(struct runner *r)
+{
+	return loop_add_timer(r->loop, on_publish, r, &r->deciding.publish);
+}
+
+static const char *pause_words(const struct runner *r)
+{
+	if (r->interrupts)
+		return "the runner was interrupted and starts nothing new";
+	if (r->leaving)
+		return "the runner is leaving";
+	if (runner_is_blocked(r))
+		return "the end of a job cannot be written; nothing new starts until it can";
+	if (runner_is_full(r))
+		return "as many jobs have failed as --max-failures allows; nothing new starts";
+	if (r->following.jobs.paused)
+		return "the queue is paused; 'gpuq resume' lets it go on";
+	if (r->troubles)
+		return "the runner met a problem and tries again; its output, or runner.log, says which";
+	return "";
+}
+
+static void publish(struct runner *r)
+{
+	struct published p = {.pid = getpid()};
+	struct text t = {0};
+	snprintf(p.host, sizeof(p.host), "%s", r->machine.host);
+	snprintf(p.pause, sizeof(p.pause), "%s", pause_words(r));
+	published_format(&t, &p, r->deciding.scheduler);
+	struct text *last = &r->deciding.published;
+	bool same = last->length == t.length && t.length > 0 && memcmp(last->data, t.data, t.length) == 0;
+	/* If it cannot be written, what is there is out of date at worst; the next change tries again. */
+	if (!text_error(&t) && !same && published_write(r->following.journal->dir_fd, t.data, t.length) == 0) {
+		text_finish(last);
+		*last = t;
+		return;
+	}
+	text_finish(&t);
+}
+
+void runner_publish(struct runner *r)
+{
+	uint64_t now = clock_now_ns(), generation = scheduler_generation(r->deciding.scheduler);
+	const char *pause = pause_words(r);
+	if (generation == r->deciding.published_generation && pause == r->deciding.published_pause)
+		return;
+	uint64_t next = r->deciding.published_ns + PUBLISH_MS * NS_PER_MS;
+	if (r->deciding.published_ns && now < next) {
+		if (!r->deciding.publish_due)
+			r->deciding.publish_due = loop_set_deadline(r->deciding.publish, next) == 0;
+		return;
+	}
+	r->deciding.published_ns = now;
+	r->deciding.published_generation = generation;
+	r->deciding.published_pause = pause;
+	publish(r);
+}
+
+void runner_publish_close(struct runner *r)
+{
+	/* The file stays: its PID shows that it is out of date. The next runner may have written it already. */
+	text_finish(&r->deciding.published);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Keeps the published inputs (published.h) up to date. */
+#ifndef QUEUE_RUNNER_RUNNER_PUBLISH_H
+#define QUEUE_RUNNER_RUNNER_PUBLISH_H
+
+struct runner;
+
+int runner_publish_open(struct runner *r);
+/* At the end of each round: writes what has changed, at once or when the last time is long enough ago. */
+void runner_publish(struct runner *r);
+void runner_publish_close(struct runner *r);
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/* What the scheduler knows of the machine: its GPUs, who holds them, and the claims of other queues. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "queue/schedule/scheduler_private.h"
+
+/* ---- Jobs that hold GPUs -------------------------------------------------------------- */
+
+struct holder *scheduler_find(const struct scheduler *s, uint64_t id)
+{
+	for (size_t i = s->num_holders; i-- > 0;)
+		if (s->holders[i]->id == id && !s->holders[i]->ended)
+			return s->holders[i];
+	return NULL;
+}
+
+bool scheduler_has(const struct scheduler *s, uint64_t id)
+{
+	return scheduler_find(s, id) != NULL;
+}
+
+struct holder *scheduler_hold(
+	struct scheduler *s, uint64_t id, const struct placement_need *need, const int *gpus, size_t num_gpus)
+{
+	struct holder *h = calloc(1, sizeof(*h) + num_gpus * sizeof(int));
+	if (!h || array_reserve(s->holders, &s->holders_capacity, s->num_holders + 1) < 0) {
+		free(h);
+		return NULL;
+	}
+	h->id = id;
+	h->need = *need;
+	h->need.pin = NULL;
+	for (size_t i = 0; i < num_gpus; i++)
+		if (gpus[i] >= 0)
+			h->gpus[h->num_gpus++] = gpus[i];
+	s->holders[s->num_holders++] = h;
+	return h;
+}
+
+void scheduler_let_go(struct scheduler *s, struct holder *h)
+{
+	size_t at = 0;
+	while (s->holders[at] != h)
+		at++;
+	/* In their order: decisions depend on nothing but events. */
+	memmove(&s->holders[at], &s->holders[at + 1], (--s->num_holders - at) * sizeof(*s->holders));
+	free(h->pids);
+	free(h);
+	scheduler_touch(s);
+}
+
+int scheduler_adopt(struct scheduler *s, const struct job *job, const int *gpus, size_t num_gpus)
+{
+	struct placement_need need;
+	scheduler_job_need(s, job, &need);
+	scheduler_touch(s);
+	return scheduler_hold(s, job->id, &need, gpus, num_gpus) ? 0 : -ENOMEM;
+}
+
+int scheduler_adopt_unknown(struct scheduler *s, uint64_t id, const struct job *job, const int *gpus, size_t num_gpus)
+{
+	struct placement_need need = {.num_gpus = (unsigned)num_gpus, .alone = true};
+	if (job)
+		scheduler_job_need(s, job, &need);
+	struct holder *h = scheduler_hold(s, id, &need, gpus, num_gpus);
+	if (!h)
+		return -ENOMEM;
+	h->unknown = true;
+	scheduler_touch(s);
+	return 0;
+}
+
+void scheduler_end(struct scheduler *s, uint64_t id)
+{
+	struct holder *h = scheduler_find(s, id);
+	if (!h)
+		return;
+	h->ended = true;
+	h->job = NULL;
+	scheduler_late_completed(s, s->times ? jobs_find(s->jobs, id) : NULL);
+	scheduler_touch(s);
+	/* Nothing of it is part of the last sample. */
+	if (h->num_pids == 0)
+		scheduler_let_go(s, h);
+}
+
+void scheduler_end_finished(struct scheduler *s)
+{
+	for (size_t i = s->num_holders; i-- > 0;) {
+		const struct job *job = jobs_find(s->jobs, s->holders[i]->id);
+		bool holds = job ? job->state == JOB_RUNNING || job->state == JOB_PENDING || job->state == JOB_UNKNOWN
+				 : s->holders[i]->unknown;
+		if (!s->holders[i]->ended && !holds)
+			scheduler_end(s, s->holders[i]->id);
+	}
+}
+
+void scheduler_withdraw(struct scheduler *s, uint64_t id)
+{
+	struct holder *h = scheduler_find(s, id);
+	if (h)
+		scheduler_let_go(s, h);
+}
+
+void scheduler_set_stuck(struct scheduler *s, uint64_t id)
+{
+	struct holder *h = scheduler_find(s, id);
+	if (!h)
+		return;
+	h->stuck = true;
+	job_stuck_words(id, h->stuck_words);
+	scheduler_touch(s);
+}
+
+int scheduler_set_pids(struct scheduler *s, uint64_t id, const int64_t *pids, size_t count)
+{
+	struct holder *h = scheduler_find(s, id);
+	if (!h)
+		return 0;
+	if (array_reserve(h->pids, &h->pids_capacity, count) < 0)
+		return -ENOMEM;
+	if (count)
+		memcpy(h->pids, pids, count * sizeof(*pids));
+	h->num_pids = count;
+	scheduler_touch(s);
+	return 0;
+}
+
+bool scheduler_is_settled(const struct scheduler *s, uint64_t id)
+{
+	const struct holder *h = scheduler_find(s, id);
+	return h && h->watch.settled;
+}
+
+/* ---- The sample ----------------------------------------------------------------------- */
+
+static void free_sample(struct sampled_gpu *gpus, size_t count)
+{
+	for (size_t i = 0; gpus && i < count; i++) {
+		free(gpus[i].processes);
+		free(gpus[i].pointers);
+	}
+	free(gpus);
+}
+
+static int copy_gpu(struct sampled_gpu *to, const struct gd_gpu *gpu)
+{
+	size_t n = gpu->num_processes;
+	to->gpu = *gpu;
+	to->processes = calloc(n + 1, sizeof(*to->processes));
+	to->pointers = calloc(n + 1, sizeof(*to->pointers));
+	if (!to->processes || !to->pointers)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		to->processes[i] = *gpu->processes[i];
+		to->pointers[i] = &to->processes[i];
+	}
+	to->gpu.processes = to->pointers;
+	return 0;
+}
+
+static int take_sample(struct scheduler *s, const struct gd_gpu *const *gpus, size_t count)
+{
+	struct sampled_gpu *fresh = calloc(count + 1, sizeof(*fresh));
+	const struct gd_gpu **pointers = calloc(count + 1, sizeof(*pointers));
+	struct ledger_note *notes = count == s->num_gpus && s->notes ? NULL : calloc(count + 1, sizeof(*notes));
+	int r = fresh && pointers && (notes || s->notes) ? 0 : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		r = copy_gpu(&fresh[i], gpus[i]);
+		pointers[i] = &fresh[i].gpu;
+	}
+	if (r < 0) {
+		free_sample(fresh, count);
+		free(pointers);
+		free(notes);
+		return r;
+	}
+	free_sample(s->gpus, s->num_gpus);
+	free(s->gpu_pointers);
+	s->gpus = fresh;
+	s->gpu_pointers = pointers;
+	if (notes) {
+		free(s->notes);
+		s->notes = notes;
+	}
+	s->num_gpus = count;
+	return 0;
+}
+
+static bool is_on(const int *gpus, size_t count, size_t gpu)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((size_t)gpus[i] == gpu)
+			return true;
+	return false;
+}
+
+static void watch_baselines(struct scheduler *s)
+{
+	for (size_t g = 0; g < s->num_gpus; g++) {
+		bool any = false;
+		for (size_t i = 0; i < s->num_holders && !any; i++)
+			any = is_on(s->holders[i]->gpus, s->holders[i]->num_gpus, g);
+		for (size_t i = 0; i < s->num_claims && !any; i++)
+			any = is_on(s->claims[i].gpus, s->claims[i].entry.num_gpus, g);
+		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any);
+	}
+}
+
+/* The most memory that the job is seen to have on one of its GPUs. */
+static void watch_holder(struct scheduler *s, struct holder *h, uint64_t now_ns)
+{
+	bool any_seen = false;
+	uint64_t most = 0, bytes;
+	for (size_t i = 0; i < h->num_gpus; i++) {
+		if ((size_t)h->gpus[i] >= s->num_gpus)
+			continue;
+		if (!ledger_observed(&s->gpus[h->gpus[i]].gpu, h->pids, h->num_pids, s->settings.foreign_pids, &bytes))
+			continue;
+		any_seen = true;
+		most = bytes > most ? bytes : most;
+	}
+	(void)ledger_watch(&h->watch, now_ns, any_seen, most);
+}
+
+int scheduler_sample(struct scheduler *s, uint64_t now_ns, const struct gd_gpu *const *gpus, size_t count)
+{
+	if (count == 0 && !gpus) {
+		free_sample(s->gpus, s->num_gpus);
+		free(s->gpu_pointers);
+		free(s->notes);
+		s->gpus = NULL;
+		s->gpu_pointers = NULL;
+		s->notes = NULL;
+		s->num_gpus = 0;
+		return 0;
+	}
+	int r = take_sample(s, gpus, count);
+	if (r < 0)
+		return r;
+	scheduler_touch(s);
+	for (size_t i = s->num_holders; i-- > 0;)
+		if (s->holders[i]->ended)
+			scheduler_let_go(s, s->holders[i]);
+		else
+			watch_holder(s, s->holders[i], now_ns);
+	watch_baselines(s);
+	return 0;
+}
+
+const struct ledger_note *scheduler_note(const struct scheduler *s, size_t gpu)
+{
+	return &s->notes[gpu];
+}
+
+/* ---- Claims --------------------------------------------------------------------------- */
+
+static void free_claims(struct foreign_claim *claims, size_t count)
+{
+	for (size_t i = 0; claims && i < count; i++) {
+		free(claims[i].gpus);
+		free(claims[i].pids);
+	}
+	free(claims);
+}
+
+static int copy_claim(struct foreign_claim *to, const struct ledger_job *claim)
+{
+	to->entry = *claim;
+	to->entry.foreign = true;
+	to->gpus = calloc(claim->num_gpus + 1, sizeof(*to->gpus));
+	to->pids = calloc(claim->num_pids + 1, sizeof(*to->pids));
+	if (!to->gpus || !to->pids)
+		return -ENOMEM;
+	if (claim->num_gpus)
+		memcpy(to->gpus, claim->gpus, claim->num_gpus * sizeof(*to->gpus));
+	if (claim->num_pids)
+		memcpy(to->pids, claim->pids, claim->num_pids * sizeof(*to->pids));
+	if (claim->claimant)
+		to->claimant = *claim->claimant;
+	to->entry.gpus = to->gpus;
+	to->entry.pids = to->pids;
+	return 0;
+}
+
+int scheduler_set_claims(struct scheduler *s, const struct ledger_job *claims, size_t count)
+{
+	struct foreign_claim *fresh = count ? calloc(count, sizeof(*fresh)) : NULL;
+	int r = count && !fresh ? -ENOMEM : 0;
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = copy_claim(&fresh[i], &claims[i]);
+	if (r < 0) {
+		free_claims(fresh, count);
+		return r;
+	}
+	if (count || s->num_claims)
+		scheduler_touch(s);
+	free_claims(s->claims, s->num_claims);
+	s->claims = fresh;
+	s->num_claims = count;
+	for (size_t i = 0; i < count; i++)
+		fresh[i].entry.claimant = &fresh[i].claimant;
+	return 0;
+}
+
+/* ---- The ledger ----------------------------------------------------------------------- */
+
+static void note_quarantines(struct scheduler *s)
+{
+	for (size_t g = 0; g < s->num_gpus; g++)
+		s->notes[g].quarantined = false;
+	for (size_t i = 0; i < s->num_holders; i++) {
+		struct holder *h = s->holders[i];
+		for (size_t k = 0; h->stuck && !h->ended && k < h->num_gpus; k++)
+			if ((size_t)h->gpus[k] < s->num_gpus) {
+				s->notes[h->gpus[k]].quarantined = true;
+				s->notes[h->gpus[k]].why = h->stuck_words;
+			}
+	}
+}
+
+int scheduler_build_ledger(struct scheduler *s, const struct holder *but)
+{
+	size_t n = 0;
+	if (array_reserve(s->entries, &s->entries_capacity, s->num_holders + s->num_claims + 1) < 0)
+		return -ENOMEM;
+	note_quarantines(s);
+	for (size_t i = 0; i < s->num_holders; i++) {
+		const struct holder *h = s->holders[i];
+		if (h == but)
+			continue;
+		s->entries[n++] = (struct ledger_job){.id = h->id,
+			.ended = h->ended,
+			.declared = h->need.declared,
+			.alone = h->need.alone,
+			.by_card = h->need.by_card,
+			.settled = h->watch.settled,
+			.promised_bytes = h->need.memory_bytes,
+			.host_bytes = h->need.host_bytes,
+			.cpus = h->need.cpus,
+			.gpus = h->gpus,
+			.num_gpus = h->num_gpus,
+			.pids = h->pids,
+			.num_pids = h->num_pids};
+	}
+	for (size_t i = 0; i < s->num_claims; i++)
+		s->entries[n++] = s->claims[i].entry;
+	int jobs_per_gpu = s->settings.rules.jobs_per_gpu;
+	struct ledger_input in = {.gpus = s->gpu_pointers,
+		.notes = s->notes,
+		.num_gpus = s->num_gpus,
+		.jobs = s->entries,
+		.num_jobs = n,
+		.jobs_per_gpu = jobs_per_gpu > 0 ? (unsigned)jobs_per_gpu : 0,
+		.host_bytes = s->settings.host_bytes,
+		.cpus = s->settings.cpus,
+		.foreign_pids = s->settings.foreign_pids};
+	return ledger_build(&s->ledger, &in);
+}

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""gpuq launch --watch: files that come while it runs, with the real kernel's events."""
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+from launch_lab import COPY, LIMIT, PROGRAM
+
+
+def watch(launch, *words, **options):
+    words = words or PROGRAM
+    return launch.start("--watch", "--json", "summary.json", *words, **options)
+
+
+def wait_for(launch, *names, times=1):
+    """Until each of these files has been processed, so many times."""
+    launch.until(lambda: all(launch.notes("end").count(name) >= times for name in names), names)
+
+
+def stop(launch, process, code=0):
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == code, (process.returncode, out, err)
+    assert launch.processes() == []
+    return json.loads((launch.directory / "summary.json").read_text()), out, err
+
+
+def ready(launch, process):
+    """It has searched the folder once: a file that was there at the start is done, and a new one is, too."""
+    launch.put("ready.wav")
+    wait_for(launch, "ready.wav")
+    assert process.poll() is None
+
+
+def test_files_of_the_start_and_new_ones_are_processed_until_interrupted(launch):
+    launch.put("a.wav")
+    process = watch(launch)
+    wait_for(launch, "a.wav")
+    launch.put("b.wav", "fail.wav", "notes.txt")
+    wait_for(launch, "b.wav")
+    launch.until(lambda: "fail.wav" in launch.notes("begin"), "the failing file")
+    launch.put("c.wav")
+    wait_for(launch, "c.wav")
+    while "4 of 4 files, 1 failed" not in (line := process.stdout.readline()):
+        assert process.poll() is None
+    assert line.endswith("waiting for new files\n")
+    summary, _, err = stop(launch, process, code=1)
+    assert (summary["files_total"], summary["files_done"], summary["files_failed"], summary["files_left"]) == (4, 3, 1, 0)
+    assert summary["idle_seconds"] > 0
+    assert "watching 'in' for new files; Ctrl-C ends it" in err
+    assert "interrupted" not in err
+    assert sorted(launch.notes("begin")) == ["a.wav", "b.wav", "c.wav", "fail.wav"]
+
+
+def test_empty_folder_has_no_file_yet(launch):
+    process = watch(launch)
+    assert "watching 'in'" in process.stderr.readline()
+    assert "no file in 'in' matches '*.wav' yet" in process.stderr.readline()
+    ready(launch, process)
+    stop(launch, process)
+
+
+def test_the_next_run_skips_what_was_done_while_watching(launch):
+    process = watch(launch)
+    ready(launch, process)
+    launch.put("b.wav")
+    wait_for(launch, "b.wav")
+    stop(launch, process)
+    process = watch(launch)
+    launch.put("c.wav")
+    wait_for(launch, "c.wav")
+    summary, _, _ = stop(launch, process)
+    assert (summary["files_total"], summary["files_done"], summary["files_skipped"]) == (3, 1, 2)
+    assert len(launch.notes("begin")) == 3
+
+
+def test_first_interrupt_finishes_what_runs(launch):
+    process = watch(launch)
+    launch.put("wait1.wav", "wait2.wav")
+    launch.wait_for_workers()
+    launch.put("wait3.wav")  # no worker is free
+    process.send_signal(signal.SIGINT)
+    while "2 are being finished" not in process.stderr.readline():
+        assert process.poll() is None
+    (launch.directory / "go").touch()
+    process.communicate(timeout=LIMIT)
+    assert sorted(launch.notes("end")) == ["wait1.wav", "wait2.wav"]
+    assert process.returncode in (0, 130)  # whether it has seen the third one
+
+
+def test_a_file_that_is_being_written_waits_until_it_is_closed(launch):
+    with open(launch.input / "long.wav", "wb") as early:  # open before the launch begins
+        early.write(b"x")
+        early.flush()
+        os.utime(early.fileno(), (1, 1))  # it has been quiet for long
+        process = watch(launch)
+        ready(launch, process)
+        with open(launch.input / "new.wav", "wb") as late:
+            late.write(b"x")
+            late.flush()
+            launch.put("other.wav")
+            wait_for(launch, "other.wav")
+            assert launch.notes("begin") == ["ready.wav", "other.wav"]
+        wait_for(launch, "new.wav")
+        assert "long.wav" not in launch.notes("begin")
+    wait_for(launch, "long.wav")
+    summary, _, _ = stop(launch, process)
+    assert summary["files_done"] == 4 and launch.notes("begin").count("long.wav") == 1
+
+
+def test_a_file_that_is_still_open_at_the_end_is_not_counted(launch):
+    with open(launch.input / "long.wav", "wb"):
+        process = watch(launch)
+        ready(launch, process)
+        summary, _, _ = stop(launch, process)
+    assert (summary["files_total"], summary["files_left"]) == (1, 0)
+
+
+def test_names_that_match_no_pattern_count_when_they_are_renamed_into_place(launch):
+    process = watch(launch)
+    launch.put("a.wav.part", ".hidden.wav", "b.tmp")
+    ready(launch, process)
+    assert launch.notes("begin") == ["ready.wav"]
+    os.rename(launch.input / "a.wav.part", launch.input / "a.wav")
+    os.rename(launch.input / ".hidden.wav", launch.input / "hidden.wav")
+    wait_for(launch, "a.wav", "hidden.wav")
+    (launch.directory / "c.wav").write_bytes(b"x")
+    os.rename(launch.directory / "c.wav", launch.input / "c.wav")
+    os.link(launch.input / "b.tmp", launch.input / "linked.wav")
+    os.symlink("b.tmp", launch.input / "link.wav")
+    wait_for(launch, "c.wav", "linked.wav", "link.wav")
+    stop(launch, process)
+
+
+def test_a_changed_file_is_new_and_an_unchanged_one_is_not(launch):
+    launch.put("a.wav", size=10)
+    process = watch(launch, "--gpus", "sim:1", *PROGRAM)
+    wait_for(launch, "a.wav")
+    with open(launch.input / "a.wav", "r+b"):
+        pass  # closed after writing nothing
+    launch.put("b.wav")
+    wait_for(launch, "b.wav")  # behind the other one in the queue, if that were new
+    assert launch.notes("begin") == ["a.wav", "b.wav"]
+    launch.put("a.wav", size=11)
+    wait_for(launch, "a.wav", times=2)
+    launch.put("a.wav", size=10)
+    wait_for(launch, "a.wav", times=3)
+    summary, _, _ = stop(launch, process)
+    assert (launch.notes("begin").count("a.wav"), launch.notes("begin").count("b.wav")) == (3, 1)
+    assert summary["files_left"] == 0 and summary["files_failed"] == 0
+    assert (launch.output / "a" / "result.txt").exists() and not (launch.output / "a.wav").exists()
+
+
+def test_a_file_that_changes_while_a_worker_has_it_is_processed_again(launch):
+    process = watch(launch, "--gpus", "sim:1", *PROGRAM)
+    launch.put("wait.wav")
+    launch.wait_for_workers(1)
+    launch.put("wait.wav", size=99)
+    (launch.directory / "go").touch()
+    wait_for(launch, "wait.wav", times=2)
+    launch.put("b.wav")
+    wait_for(launch, "b.wav")
+    stop(launch, process)
+    assert launch.notes("begin").count("wait.wav") == 2
+
+
+def test_a_file_that_vanishes_before_its_turn_has_not_failed(launch):
+    launch.put("wait.wav", size=20)
+    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, none is sent ahead
+    launch.wait_for_workers(1)
+    launch.put("a.wav", "b.wav")
+    os.remove(launch.input / "a.wav")
+    (launch.directory / "go").touch()
+    wait_for(launch, "wait.wav", "b.wav")
+    summary, _, _ = stop(launch, process)
+    assert (summary["files_total"], summary["files_failed"], summary["files_left"]) == (2, 0, 0)
+
+
+def test_folders_come_go_and_are_renamed(launch):
+    process = watch(launch, "--recursive", *PROGRAM)
+    ready(launch, process)
+    launch.put("new/deep/a.wav")
+    wait_for(launch, "a.wav")
+    os.rename(launch.input / "new", launch.input / "renamed")
+    wait_for(launch, "a.wav", times=2)  # another path is another file
+    launch.put("renamed/deep/b.wav")
+    wait_for(launch, "b.wav")
+    shutil.rmtree(launch.input / "renamed")
+    launch.put("new/c.wav")
+    wait_for(launch, "c.wav")
+    (launch.directory / "outside" / "sub").mkdir(parents=True)
+    (launch.directory / "outside" / "sub" / "d.wav").write_bytes(b"x")
+    os.rename(launch.directory / "outside", launch.input / "moved")
+    wait_for(launch, "d.wav")
+    os.rename(launch.input / "moved", launch.directory / "outside")
+    (launch.directory / "outside" / "sub" / "e.wav").write_bytes(b"x")
+    launch.put("new/f.wav")
+    wait_for(launch, "f.wav")
+    assert "e.wav" not in launch.notes("begin")
+    summary, _, err = stop(launch, process)
+    assert summary["files_failed"] == 0, err
+    paths = {line["file"] for line in launch.history() if line["event"] == "done"}
+    assert paths == {"ready.wav", "new/deep/a.wav", "renamed/deep/a.wav", "renamed/deep/b.wav", "new/c.wav",
+                     "moved/sub/d.wav", "new/f.wav"}
+
+
+def test_results_below_the_input_folder_are_no_input(launch):
+    process = launch.start("--watch", "--recursive", "--output-dir", "in/out", "--json", "summary.json", *COPY)
+    launch.put("a.wav")
+    launch.until(lambda: (launch.input / "out" / "a" / "a.wav").exists(), "the copy")
+    launch.put("sub/b.wav")
+    launch.until(lambda: (launch.input / "out" / "sub" / "b" / "b.wav").exists(), "the copy")
+    summary, _, _ = stop(launch, process)
+    assert summary["files_total"] == 2
+
+
+def test_the_input_folder_itself_may_go_and_return(launch):
+    process = watch(launch)
+    ready(launch, process)
+    os.rename(launch.input, launch.directory / "away")
+    while "looked for every 5 seconds" not in process.stderr.readline():
+        assert process.poll() is None
+    launch.input.mkdir()
+    launch.put("b.wav")
+    wait_for(launch, "b.wav")
+    launch.put("c.wav")
+    wait_for(launch, "c.wav")
+    stop(launch, process)
+
+
+def test_lost_events_are_made_up_for_by_a_search(launch):
+    with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
+        limit = int(file.read())
+    if limit > 100000:
+        pytest.skip("the kernel's queue is too long to fill")
+    process = watch(launch, "--recursive", *PROGRAM)
+    (launch.input / "sub").mkdir()
+    ready(launch, process)
+    process.send_signal(signal.SIGSTOP)
+    for n in range(limit + 10):
+        os.close(os.open(launch.input / "sub" / f"{n}.tmp", os.O_CREAT | os.O_WRONLY))
+    launch.put("sub/lost.wav", "sub/other/lost2.wav")
+    process.send_signal(signal.SIGCONT)
+    wait_for(launch, "lost.wav", "lost2.wav")
+    launch.put("sub/other/after.wav")
+    wait_for(launch, "after.wav")
+    stop(launch, process)
+
+
+@pytest.mark.parametrize("allowed", [0, 1], ids=["no instance", "one watch"])
+def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, allowed):
+    shim = os.path.join(os.path.dirname(os.environ["GPUQ"]), "tests", "cli", "libinotify_limit.so")
+    process = watch(launch, "--recursive", *PROGRAM, env={"LD_PRELOAD": shim, "INOTIFY_LIMIT": str(allowed)})
+    launch.put("sub/a.wav")
+    wait_for(launch, "a.wav")
+    while "the limit of inotify is reached" not in process.stderr.readline():
+        assert process.poll() is None
+    launch.put("sub/b.wav", "c.wav")
+    wait_for(launch, "b.wav", "c.wav")
+    with open(launch.input / "sub" / "open.wav", "wb"):
+        launch.put("sub/d.wav")
+        wait_for(launch, "d.wav")
+        assert "open.wav" not in launch.notes("begin")
+    wait_for(launch, "open.wav")
+    stop(launch, process)
+
+
+def test_the_longest_of_those_that_wait_is_next(launch):
+    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, none is sent ahead
+    launch.put("wait.wav")
+    launch.wait_for_workers(1)
+    for name, seconds in (("short.wav", 1), ("long.wav", 9), ("middle.wav", 4)):
+        launch.put_wave(name, seconds)
+    launch.put("last.wav", size=3)
+    launch.until(lambda: progress_has(process, "of 5 files"), "all of them in the queue")
+    (launch.directory / "go").touch()
+    wait_for(launch, "last.wav")
+    stop(launch, process)
+    assert launch.notes("begin")[1:] == ["long.wav", "middle.wav", "short.wav", "last.wav"]
+
+
+def progress_has(process, words):
+    return words in process.stdout.readline()
+
+
+def test_round_robin_deals_new_files_out_in_turn(launch):
+    process = watch(launch, "--balance", "round-robin", *PROGRAM)
+    for n in range(4):
+        launch.put(f"{n}.wav")
+        wait_for(launch, f"{n}.wav")
+    summary, _, _ = stop(launch, process)
+    assert [gpu["files"] for gpu in summary["gpus"]] == [2, 2]
+
+
+def test_watch_needs_a_worker_that_can_be_started(launch):
+    process = watch(launch, "--set", "broken=1", *PROGRAM)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1
+    assert "no model called base" in err
+
+
+def test_watch_does_not_go_together_with_a_dry_run(launch):
+    _, err = launch.run("--watch", "--dry-run", *COPY, code=2)
+    assert "--watch waits for new files" in err

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: MIT
+"""gpuq map that is interrupted, killed, started twice, and given the wrong files: the output is the record."""
+import json
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+
+import processes
+import pytest
+
+from map_lab import LIMIT
+
+KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/killer"
+
+
+def test_killed_run_continues_with_what_is_missing(map):
+    map.put(*range(100), "wait", *range(100))
+    process = map.start("--batch", 4)
+    map.until(lambda: map.output.exists() and map.output.read_text().count("\n") > 100, "results")
+    process.kill()
+    process.wait()
+    before = map.output.read_text()
+    map.go()
+    summary, _ = map.summary("--batch", 4)
+    assert map.output.read_text().startswith(before)
+    assert len(map.results()) == 201
+    assert summary["items_skipped"] == before.count("\n") and summary["items_done"] == 201 - summary["items_skipped"]
+
+
+@pytest.mark.parametrize("torn", ['{', '{"n":', '{"n":7,"item":"00000000","resu', '{"n":2,"item":"00000000","result":4}'])
+def test_torn_last_line_is_truncated(map, torn):
+    map.put(1, 2, 3)
+    map.run("--ordered")
+    whole = map.output.read_text()
+    map.output.write_text(whole.splitlines(True)[0] + torn)
+    map.run("--ordered")
+    assert map.output.read_text() == whole
+
+
+@pytest.mark.parametrize("content", ["hello", "hello\n", '{"n":1}\n', '{"a":1}\n', '{"n":1,"item":"0","result":1}\n', "[]",
+                                     '{"n":0,"item":"00000000","result":1}\n', '{"n":1,"item":"00000000","result":1,"x":2}\n'])
+def test_file_that_is_not_ours_is_refused_and_left_alone(map, content):
+    map.put(1)
+    map.output.write_text(content)
+    _, err = map.run(code=2)
+    assert "refusing to append to 'out.jsonl': line 1 is not a line of gpuq map" in err
+    assert map.output.read_text() == content
+    assert not map.notes("setup")
+
+
+def test_output_of_another_input_is_refused(map):
+    map.put(1, 2, 3)
+    map.run()
+    before = map.output.read_text()
+    map.put(1, 5, 3, 4)
+    _, err = map.run(code=2)
+    assert "belongs to another input: its item 2 is not line 2 of 'in.jsonl'" in err
+    map.put(1, 2)
+    _, err = map.run(code=2)
+    assert "belongs to another input: it has item 3, 'in.jsonl' has 2 lines" in err
+    map.put(1, 2, 3)
+    _, err = map.run("--lines", code=2)
+    assert "belongs to another input" in err
+    assert map.output.read_text() == before
+
+
+def test_output_of_another_stream_is_refused(map):
+    words = ("--output", "out.jsonl")
+    map.run(*words, files=False, given="1\n2\n")
+    before = map.output.read_text()
+    _, err = map.run(*words, files=False, given="3\n2\n", code=2)
+    assert "belongs to another input" in err and map.output.read_text() == before
+    map.run(*words, files=False, given="1\n2\n3\n")
+    assert map.results() == {1: 2, 2: 4, 3: 6}
+
+
+def test_input_that_has_grown_is_continued(map):
+    map.put(1, 2)
+    map.run("--ordered")
+    map.put(1, 2, 3)
+    map.run("--ordered")
+    assert [(line["n"], line["result"]) for line in map.lines()] == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_ordered_run_does_not_continue_an_output_with_gaps(map):
+    map.put(1, "bad-once", 3)
+    map.run(code=1)
+    map.output.write_text("".join(line for line in map.output.read_text().splitlines(True) if '"error"' not in line))
+    _, err = map.run("--ordered", code=2)
+    assert "not in order" in err
+    map.run()
+    assert map.results() == {1: 2, 2: "bad-once", 3: 6}
+
+
+@pytest.mark.parametrize("errors", [(), ("--errors", "errors.jsonl")], ids=["one file", "errors apart"])
+def test_failed_items_are_tried_again_by_the_same_command(map, errors):
+    map.put(1, "bad-once", 3, "bad")
+    map.run(*errors, code=1)
+    map.output.chmod(0o640)
+    out, _ = map.run(*errors, code=1)
+    assert "2 items that failed before are tried again" in out
+    assert map.results() == {1: 2, 2: "bad-once", 3: 6}
+    failed = map.lines(map.directory / "errors.jsonl") if errors else [line for line in map.lines() if "error" in line]
+    assert [(line["n"], line["error"]) for line in failed] == [(4, "not this one")]
+    assert sum(words.split().count("1") for words in map.notes("items")) == 1  # what was done is not done again
+    assert map.output.stat().st_mode & 0o777 == 0o640
+    assert not list(map.directory.glob(".*"))
+
+
+def test_failed_items_of_another_input_stay(map):
+    map.put(1, "bad-once", 3)
+    map.run(code=1)
+    before = map.output.read_text()
+    map.put(1, "bad-once", 4)
+    map.run(code=2)
+    assert map.output.read_text() == before
+
+
+def test_failed_items_of_an_ordered_run_keep_their_place(map):
+    map.put(1, "bad-once", 3)
+    map.run("--ordered", code=1)
+    before = map.output.read_text()
+    map.run("--ordered", code=1)
+    assert map.output.read_text() == before
+
+
+def test_kill_while_failed_items_are_tried_again_loses_no_result(map):
+    map.put(1, "bad-once", "wait", 4)
+    (map.directory / "go").touch()
+    map.run(code=1)
+    (map.directory / "go").unlink()
+    map.output.write_text("".join(line for line in map.output.read_text().splitlines(True) if '"n":3,' not in line))
+    process = map.start()
+    map.until(lambda: sum("wait" in words.split() for words in map.notes("items")) == 2, "the item that waits")
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    (map.directory / "go").touch()
+    map.run()
+    assert map.results() == {1: 2, 2: "bad-once", 3: "wait", 4: 8}
+
+
+def test_kill_while_the_copy_without_failures_is_written_leaves_the_old_file_or_the_new_one(map):
+    map.put(*["x" * 100_000] * 8, "bad", 1)
+    map.run(code=1)
+    old = map.output.read_bytes()
+    new = b"".join(line for line in old.splitlines(True) if b'"error"' not in line)
+    draft = map.directory / ".out.jsonl.gpuq-draft"
+
+    def killed_at(call):
+        """The state that a run leaves that is killed at its call-th system call: size of the draft or None, output."""
+        map.output.write_bytes(old)
+        draft.unlink(missing_ok=True)
+        process = subprocess.run([KILLER, "0", str(call), *map.words()], cwd=map.directory, env=map.environment, timeout=LIMIT,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        assert process.returncode in (0, 42)
+        return (draft.stat().st_size if draft.exists() else None), map.output.read_bytes()
+
+    before, after = 1, 2
+    while killed_at(after) == (None, old):
+        before, after = after, 2 * after
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (middle, after) if killed_at(middle) == (None, old) else (before, middle)
+    sizes = set()
+    while (state := killed_at(after))[1] == old:
+        sizes.add(state[0])
+        if state[0] and state[0] < len(new):
+            map.run(code=1)
+            assert len(map.results()) == 9 and map.errors() == {9: "not this one"} and not draft.exists()
+        after += 1
+    assert state == (None, new)
+    assert {0, len(new)} < sizes, sizes   # also in the middle
+
+
+def test_another_worker_is_noticed(map):
+    map.put(1, 2, 3)
+    map.run()
+    map.put(1, 2, 3, 4)
+    _, err = map.run("--set", "model=large")
+    assert "warning: 'out.jsonl' has 3 results of another worker: '" in err and "worker.py'; they stay" in err, err
+    map.put(1, 2, 3, 4, 5)
+    _, err = map.run("--set", "model=large")
+    assert "another worker" not in err
+    assert len(map.results()) == 5
+
+
+def test_item_that_is_there_twice_is_refused(map):
+    map.put(1, 2)
+    map.run()
+    map.output.write_text(map.output.read_text() + map.output.read_text().splitlines(True)[0])
+    _, err = map.run(code=2)
+    assert "is there a second time (line 3); remove one of its lines" in err
+
+
+def test_second_run_on_one_output_is_refused(map):
+    map.put("wait")
+    first = map.start()
+    map.until(lambda: map.notes("items"), "the first run at work")
+    lock = map.directory / "out.jsonl.lock"
+    assert lock.stat().st_mode & 0o777 == 0o600
+    _, err = map.run(code=2)
+    assert "another gpuq map writes this file (process " in err
+    _, err = map.run("--output", "other.jsonl", "--errors", "out.jsonl", code=2)
+    assert "another gpuq map writes this file (process " in err
+    map.go()
+    assert first.wait(240) == 0 and not lock.exists()
+    assert map.results() == {1: "wait"}
+
+
+def test_lock_that_is_a_link_is_refused(map):
+    map.put(1)
+    (map.directory / "out.jsonl.lock").symlink_to("elsewhere")
+    _, err = map.run(code=2)
+    assert "'out.jsonl.lock' is not a regular file of yours; remove it" in err
+    assert not (map.directory / "elsewhere").exists()
+
+
+def test_input_as_output_is_refused(map):
+    map.put()
+    _, err = map.run("--output", "in.jsonl", code=2)
+    assert "is the input" in err
+    _, err = map.run("--errors", "out.jsonl", code=2)
+    assert "same file" in err or "another gpuq map writes this file" in err
+
+
+@pytest.mark.parametrize("change", ["mode", "link", "folder"])
+def test_output_that_others_can_change_is_refused(map, change):
+    map.put(1)
+    folder = map.directory / "shared"
+    folder.mkdir(mode=0o755)
+    output = folder / "out.jsonl"
+    if change == "mode":
+        output.touch()
+        output.chmod(0o666)
+    elif change == "link":
+        (map.directory / "mine").touch()
+        os.link(map.directory / "mine", output)
+    else:
+        folder.chmod(0o777)
+    _, err = map.run("--output", output, code=2)
+    assert "refusing to use output" in err and "use --trust" in err
+    map.run("--output", output, "--trust")
+    assert map.lines(output)[0]["result"] == 2
+
+
+def test_sticky_folder_of_ours_can_be_used(map):
+    map.put(1)
+    folder = map.directory / "sticky"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    map.run("--output", folder / "out.jsonl")
+    assert map.lines(folder / "out.jsonl")[0]["result"] == 2
+
+
+def test_interrupt_finishes_what_runs(map):
+    map.put("wait", *range(1000))
+    process = map.start("--gpus", "sim:1", "--in-flight", 1)
+    map.until(lambda: map.notes("items"), "a message at work")
+    process.send_signal(signal.SIGINT)
+    assert "being finished (Ctrl-C once more cancels them)" in process.stderr.readline()
+    map.go()
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 130 and "interrupted: the same command continues this run" in err
+    assert map.results()[1] == "wait" and len(map.results()) < 1000
+    map.run("--gpus", "sim:1")
+    assert len(map.results()) == 1001
+
+
+def test_items_of_a_large_input_are_all_counted(map):
+    map.put("wait", *["x" * (1 << 20)] * 17, 1, 2, 3)
+    process = map.start("--gpus", "sim:1", "--in-flight", 1, "--json", "summary.json")
+    map.until(lambda: map.notes("items"), "a message at work")
+    process.send_signal(signal.SIGINT)
+    assert "being finished" in process.stderr.readline()
+    map.go()
+    out, _ = process.communicate(timeout=240)
+    summary = json.loads((map.directory / "summary.json").read_text())
+    assert process.returncode == 130 and summary["items_total"] == 21
+    assert summary["items_done"] + summary["items_left"] == 21 and f"{summary['items_done']} of 21 items done" in out
+
+
+def test_second_interrupt_cancels_what_runs(map):
+    map.put(1, "hang", 2)
+    process = map.start("--in-flight", 1)
+    map.until(lambda: any("hang" in words for words in map.notes("items")), "the item that hangs")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert 2 not in map.results() and not map.errors()
+
+
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
+
+
+def test_full_disk_leaves_whole_lines_and_is_continued(map):
+    map.put(*["x" * 200_000] * 100)
+    _, err = map.run(code=1, preexec_fn=limit_files)
+    assert "writing 'out.jsonl': File too large" in err
+    size = map.output.stat().st_size
+    assert 0 < size <= 12 << 20 and map.output.read_text().endswith("\n")
+    map.run()
+    assert len(map.results()) == 100
+
+
+def test_output_that_nobody_reads_ends_the_run(map):
+    map.put(*range(10))
+    read, write = os.pipe()
+    os.close(read)
+    process = map.start("--output", "-", stdout=write)
+    os.close(write)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 1 and "writing 'standard output': Broken pipe" in err
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def test_nonblocking_pipe_as_output_gets_everything(map):
+    map.put(*["x" * 1000] * 500)
+    read, write = os.pipe2(os.O_NONBLOCK)
+    process = map.start("--output", "-", stdout=write)
+    os.close(write)
+    os.set_blocking(read, True)   # its own end; the writer's stays as it is
+    with open(read) as out:
+        lines = out.read().splitlines()
+    process.communicate(timeout=240)
+    assert process.returncode == 0 and len(lines) == 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kills_at_random_points_lose_and_repeat_nothing(map, seed):
+    """Workers and whole runs are killed, by seed; the result is that of a run that nobody disturbed."""
+    dice = random.Random(seed)
+    ordered = ["--ordered"] if seed % 2 else []
+    items = [dice.choice([dice.randrange(1000), "x" * dice.randrange(3000)]) for _ in range(1500)]
+    map.put(*items)
+    expected = {i + 1: 2 * item if isinstance(item, int) else item for i, item in enumerate(items)}
+    for _ in range(200):
+        process = map.start("--batch", dice.randrange(1, 20), "--in-flight", dice.randrange(1, 5), *ordered,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wanted = len(map.notes("items")) + dice.randrange(1, 60)
+        map.until(lambda: process.poll() is not None or len(map.notes("items")) >= wanted, "messages")
+        if dice.random() < 0.5:
+            mine = set(processes.with_variable("MAP_LAB", map.directory)) & {int(pid) for pid in map.notes("setup")}
+            for pid in sorted(mine)[:1]:
+                kill(pid)
+            map.until(lambda: process.poll() is not None or len(map.notes("items")) >= wanted + 30, "messages")
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert map.results() == expected
+    if ordered:
+        assert [line["n"] for line in map.lines()] == list(range(1, 1501))
+    map.until(lambda: not processes.with_variable("MAP_LAB", map.directory), "the end of all processes")

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Git repositories that other users can change: their configuration names programs, which git runs."""
+import shutil
+
+import pytest
+
+from users import GROUP, OPEN, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = [needs_users, pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")]
+
+FILTER = "git config --file {0} filter.evil.clean 'touch {1}; cat'; git config --file {0} filter.evil.smudge 'touch {1}; cat'"
+MONITOR = "git config --file {0} core.fsmonitor 'touch {1}; false'"
+
+
+def repository(owner, directory, *words):
+    owner.sh(f"git init -q {' '.join(words)} .; echo '* filter=evil' > .gitattributes; echo x > file", directory)
+
+
+def queue(owner):
+    """A queue in the home of the owner, where nobody else can write."""
+    path = owner.home / "jobs.jsonl"
+    for old in owner.home.glob("jobs.jsonl*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return {"GPUQ_JOBS_FILE": str(path)}
+
+
+def freeze(owner, directory, *words):
+    return owner.gpuq("add", "--freeze", "--hold", "--no-start", *words, "true", cwd=directory, env=queue(owner))
+
+
+@pytest.fixture(name="stolen")
+def make_stolen(owner):
+    """What exists once another user's command has run as the owner, who alone can make it."""
+    path = owner.home / "stolen"
+    path.unlink(missing_ok=True)
+    return path
+
+
+@pytest.mark.parametrize("attack", [FILTER, MONITOR], ids=["filter", "monitor"])
+def test_configuration_that_a_group_can_write_is_not_executed(machine, owner, other, stolen, attack):
+    shared = machine.project(owner)
+    owner.sh(OPEN, shared)
+    repository(owner, shared, "--shared=group")
+    other.sh(attack.format(".git/config", stolen), shared)
+    refused(freeze(owner, shared), "can be written by its group")
+    assert not stolen.exists() and not (owner.home / "jobs.jsonl.d").exists()
+    assert freeze(owner, shared, "--trust").returncode == 0
+    assert stolen.exists() == (attack == FILTER)  # monitors never run
+
+
+@pytest.mark.parametrize("attack", [FILTER, MONITOR], ids=["filter", "monitor"])
+def test_files_that_make_a_directory_a_repository_are_not_executed(machine, owner, other, stolen, attack):
+    """Git asks who owns the directory, and not who owns the files in it."""
+    shared = machine.project(owner)
+    owner.sh(OPEN, shared)
+    owner.sh("echo '* filter=evil' > .gitattributes", shared)
+    other.sh("git init -q --bare --shared=all bare; mv bare/* .; git config --file config core.bare false; git config --file config core.worktree .; " + attack.format("config", stolen), shared)
+    refused(freeze(owner, shared), "can be written by its group")
+    assert not stolen.exists()
+    assert freeze(owner, shared, "--trust").returncode == 0
+    assert stolen.exists() == (attack == FILTER)
+
+
+def test_repository_that_others_can_replace_is_refused(machine, owner, stolen):
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir mine", shared)
+    repository(owner, shared / "mine")
+    refused(freeze(owner, shared / "mine"), "can be written by its group")
+    assert freeze(owner, shared / "mine", "--trust").returncode == 0
+
+
+def test_own_repository_in_a_sticky_directory_is_frozen(machine, owner):
+    shared = machine.directory(STICKY)
+    owner.sh("mkdir mine", shared)
+    repository(owner, shared / "mine")
+    result = freeze(owner, shared / "mine")
+    assert result.returncode == 0, result
+
+
+def test_prune_runs_nothing_of_a_repository_that_another_user_put_in_the_place(machine, owner, other, stolen):
+    """The owner's git trusts all repositories, as many are told to where directories are shared."""
+    shared = machine.directory(STICKY)
+    plant(owner, owner.home / ".gitconfig", "[safe]\n\tdirectory = *\n")
+    owner.sh("mkdir mine", shared)
+    repository(owner, shared / "mine")
+    assert freeze(owner, shared / "mine").returncode == 0
+    environment = {"GPUQ_JOBS_FILE": str(owner.home / "jobs.jsonl")}
+    assert owner.gpuq("cancel", "1", cwd="/", env=environment).returncode == 0
+    tree = next((owner.home / "jobs.jsonl.d/trees").iterdir())
+    owner.sh("cp -r mine copy; chmod -R a+rX copy; rm -rf mine", shared)
+    other.sh("cp -r copy mine; " + MONITOR.format("mine/.git/config", stolen), shared)
+    result = owner.gpuq("prune", cwd="/", env=environment)
+    assert not stolen.exists(), result
+    assert f"cannot remove '{tree}'" in result.stderr and "belongs to another user" in result.stderr, result
+    (owner.home / ".gitconfig").unlink()

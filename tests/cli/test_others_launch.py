@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: MIT
+"""Other users at the input and output folders of a launch."""
+import json
+import os
+import shlex
+import signal
+import stat
+
+import pytest
+
+from users import GROUP, LIMIT, STICKY, hold_pipe, plant, refused, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+
+# ---- A launch ---------------------------------------------------------------------------
+
+
+def test_read_lock_of_another_user_does_not_block_a_launch(machine, owner, other):
+    if not (machine.place / "bin/gpuq-launch").exists():
+        pytest.skip("gpuq-launch is not built")
+    shared = machine.directory(0o755)
+    os.chown(shared, owner.uid, owner.gid)
+    owner.sh("mkdir in out; echo 1 > in/a; : > out/launch.jsonl", shared)
+    lock = ("import fcntl, sys\nf = open('out/launch.jsonl')\nfcntl.lockf(f, fcntl.LOCK_SH)\nprint('locked', flush=True)\n"
+            "sys.stdin = None\nimport signal\nsignal.pause()\n")
+    holder = other.start("python3", "-c", lock, cwd=shared)
+    assert holder.stdout.readline() == "locked\n"
+    result = owner.gpuq("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--", "true", cwd=shared)
+    assert result.returncode == 0, result
+
+
+# ---- The output folder of a launch ------------------------------------------------------
+
+
+def launch(user, folder, *words, output=("--output-dir", "out"), command="echo ran; echo ran > {output}/result", env=None):
+    return user.gpuq("launch", "--input-dir", user.home / "in", *output, "--pattern", "*", "--gpus", "sim:1", *words,
+                     "--", "sh", "-c", command, cwd=folder, env=env)
+
+
+@pytest.fixture(name="victim")
+def make_victim(owner):
+    """A user with an input file and a file that must not change."""
+    owner.sh("mkdir -p in target; echo 1 > in/a; rm -rf target/*", owner.home)
+    plant(owner, owner.home / "notes", "precious\n", 0o600)
+    return owner
+
+
+def is_refused(result, words):
+    refused(result, words)
+    assert "--output-dir" in result.stderr, result
+
+
+@pytest.mark.parametrize("output", [(), ("--output-dir", "data/outputs")])
+def test_output_folder_of_another_user_is_not_used(machine, victim, other, output):
+    """There, a log of a worker is a link to a file of the victim, or a pipe."""
+    shared = machine.directory(STICKY)
+    other.sh(f"mkdir -p -m 777 data data/outputs data/outputs/launch.logs; chmod 777 data data/outputs data/outputs/launch.logs;"
+             f"ln -s '{victim.home}/notes' data/outputs/launch.logs/worker-0.log", shared)
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
+    assert (victim.home / "notes").read_text() == "precious\n"
+    other.sh("rm data/outputs/launch.logs/worker-0.log; mkfifo -m 666 data/outputs/launch.logs/worker-0.log", shared)
+    is_refused(launch(victim, shared, output=output), "/data' belongs to another user")
+    assert sorted(p.name for p in (shared / "data/outputs").iterdir()) == ["launch.logs"]
+
+
+def test_history_of_another_user_does_not_say_that_all_is_done(machine, victim, other):
+    shared = machine.directory(STICKY)
+    assert launch(victim, victim.home, output=("--output-dir", "first")).returncode == 0
+    history = (victim.home / "first/launch.jsonl").read_text()
+    other.sh("mkdir -m 777 out", shared)
+    (shared / "out/launch.jsonl").write_text(history)
+    is_refused(launch(victim, shared), "'out': it belongs to another user")
+
+
+@pytest.mark.parametrize("link", ["out", "data"])
+def test_link_of_another_user_is_no_output_folder(machine, victim, other, link):
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{victim.home}/target' {link}", shared)
+    output = ("--output-dir", "out") if link == "out" else ()
+    is_refused(launch(victim, shared, output=output), f"/{link}' is a symbolic link of another user")
+    assert list((victim.home / "target").iterdir()) == []
+
+
+def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim, other):
+    shared = machine.directory(GROUP)
+    is_refused(launch(victim, shared, output=("--output-dir", ".")), "can be written by its group")
+    assert launch(victim, shared, "--trust", output=("--output-dir", ".")).returncode == 0
+    (shared / "a/result").unlink()
+    assert launch(victim, shared, "--force", output=("--output-dir", "."), env={"GPUQ_TRUST": "1"}).returncode == 0
+    assert (shared / "a/result").exists()
+
+
+def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machine, victim, other):
+    shared = machine.directory(GROUP)
+    words = ("launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir", victim.home / "out",
+             "--force", "--json")
+    other.sh(f"ln -s '{victim.home}/notes' summary.json; ln -s '{victim.home}' folder; mkfifo -m 666 pipe", shared)
+    for name, why in (("summary.json", "symbolic link of another user"), ("folder/notes", "symbolic link of another user"),
+                      ("pipe", "nobody reads from it")):
+        result = victim.gpuq(*words, name, "--", "true", cwd=shared)
+        assert result.returncode == 2 and f"--json '{name}': " in result.stderr and why in result.stderr, result
+        assert (victim.home / "notes").read_text() == "precious\n"
+    hold_pipe(other, shared / "held")
+    result = victim.gpuq(*words, "held", "--", "true", cwd=shared)
+    assert result.returncode == 2 and "--json 'held': it is a pipe of another user" in result.stderr, result
+    victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
+    assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
+    assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
+
+
+@pytest.mark.parametrize("plan", ["mkdir -m 755 out/a", "mkdir -m 777 out/sub/a"])
+def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, other, plan):
+    """The output folder was open to the group for a while; a link in the folder leads to a file of the victim."""
+    shared = machine.directory(STICKY)
+    victim.sh("rm -rf in3; mkdir -p in3/sub; echo 1 > in3/a; echo 1 > in3/sub/a; echo 1 > in3/fine", victim.home)
+    victim.sh(f"mkdir -p out/sub; chgrp {machine.group} out out/sub; chmod 2775 out out/sub", shared)
+    other.sh(f"{plan}; ln -s '{victim.home}/notes' {plan.split()[-1]}/r", shared)
+    victim.sh("chmod g-w out", shared)
+    words = ("launch", "--input-dir", victim.home / "in3", "--recursive", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1")
+    result = victim.gpuq(*words, "--", "sh", "-c", "echo ran > {output}/r", cwd=shared)
+    assert result.returncode == 1, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    assert "a folder on the way " in result.stdout + result.stderr, result
+    assert (shared / "out/fine/r").read_text() == "ran\n"
+
+
+def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
+    """The result of a private file would be where others can read it."""
+    shared = machine.directory(GROUP)
+    other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder; ln -s / homes", shared)
+    victim.sh("rm -rf out", victim.home)
+    victim.sh(f"ln -s '{victim.home}/in/a' mine", shared)
+    result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive", "--gpus",
+                         "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    for name, what in (("key", "file of yours"), ("folder", "folder"), ("homes", "folder")):
+        assert f"'{name}' is left out: it leads through a symbolic link of another user to a {what}" in result.stderr, result
+    assert sorted(path.name for path in (victim.home / "out").iterdir() if path.is_dir() and path.name != "launch.logs") == [
+        "good", "mine", "theirs"]
+
+
+def test_new_links_of_another_user_to_own_files_are_no_input_of_a_watched_folder(machine, victim, other):
+    shared = machine.directory(GROUP)
+    victim.sh("rm -rf out", victim.home)
+    process = victim.start("gpuq", "launch", "--watch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive",
+                           "--gpus", "sim:1", "--", "cp", "{file}", "{output}/r", cwd=victim.home)
+    other.sh("echo x > first", shared)
+    until(lambda: (victim.home / "out/first/r").exists(), "the first file")
+    other.sh(f"ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder; echo x > second", shared)
+    until(lambda: (victim.home / "out/second/r").exists(), "the second file")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, (out, err)
+    for name, what in (("key", "file of yours"), ("folder", "folder")):
+        assert f"'{name}' is left out: it leads through a symbolic link of another user to a {what}" in err, err
+    assert not (victim.home / "out/key").exists() and not (victim.home / "out/folder").exists()
+
+
+@pytest.mark.parametrize("swap", ["rm sub/d; ln -s '{home}/secret/d' sub/d", "mv sub old; ln -s '{home}/secret' sub"])
+def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_processed(machine, victim, other, swap):
+    """The file or its folder is replaced while the launch works on the first file, and the second one waits in the pool."""
+    shared = machine.directory(GROUP)
+    other.sh("mkdir sub; echo the longest > a; echo longer > b; echo long > c; echo x > sub/d", shared)
+    victim.sh("rm -rf out go began secret; mkdir secret; echo precious > secret/d; mkfifo go", victim.home)
+    process = victim.start("gpuq", "launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "?", "--recursive", "--gpus",
+                           "sim:1", "--", "sh", "-c",
+                           f"if [ {{stem}} = a ]; then cd '{victim.home}'; touch began; cat go; fi; cp {{file}} {{output}}/r", cwd=victim.home)
+    until(lambda: process.poll() is not None or (victim.home / "began").exists(), "the first file")
+    other.sh(swap.format(home=victim.home), shared)
+    victim.sh("echo > go", victim.home)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and "it has become a symbolic link of another user" in out + err, (out, err)
+    assert not (victim.home / "out/sub/d/r").exists() and (victim.home / "out/a/r").exists()
+
+
+HOSTILE = ["x;touch stolen;", "x');import os;os.system('touch stolen')#", 'x");import os;os.system("touch stolen")#', "x|;e touch stolen;#",
+           "a[$(touch stolen)]", "`touch stolen`", "$(shell touch stolen)", "a -x"]
+EXECUTORS = [
+    ("sh", "-c", "cat {file} > {output}/r"),
+    ("sh", "-c", "cat '{file}' > \"{output}/r\""),
+    ("sh", "-c", 'trap "rm -f {output}/part" EXIT; cat {file}'),
+    ("sh", "-c", "python3 -c \"print('{file}')\""),
+    ("sh", "-c", 'python3 - <<EOF\nprint("{file}")\nEOF'),
+    ("sh", "-c", 'echo INPUT | sed "s|INPUT|{file}|"'),
+    ("sh", "-c", 'flock /dev/null -c "cat {file}"'),
+    ("sh", "-c", "--", "cat {file}"),
+    ("bash", "-o", "pipefail", "-c", "cat {file}"),
+    ("bash", "-c", "[[ {stem} -gt 5 ]] || cat {file}"),
+    ("bash", "-c", "echo $(( {stem}0 ))"),
+    ("python3", "-c", "open('{file}')"),
+    ("./wrap", "--wrap=cat {file}"),
+    ("./wrap", "--wrap={file}"),
+    ("env", "-S", "cat {file}"),
+    ("make", "-f", "/dev/null", "--eval", "$(FILE)", "FILE={name}"),
+]
+
+
+def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
+    """Not as commands of a shell, also of one that another program starts, nor as code of another language."""
+    shared = machine.directory(GROUP)
+    for name in HOSTILE:
+        other.sh(f"echo 1 > {shlex.quote(name)}", shared)
+    other.sh("echo 'true' > fine; chmod 755 fine", shared)
+    plant(victim, victim.home / "wrap", '#!/bin/sh\nexec sh -c "${1#--wrap=}"\n', 0o755)
+    victim.sh("rm -rf out stolen", victim.home)
+    for command in EXECUTORS:
+        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--force", "--",
+                             *command, cwd=victim.home)
+        assert not list(victim.home.rglob("stolen")), command
+        said = result.stdout + result.stderr
+        if command[0] != "make":
+            assert f"1 of {1 + len(HOSTILE)} files done, {len(HOSTILE)} failed" in said, (command, said)
+        assert "its path has special characters, which the command could execute" in said, (command, said)
+
+
+def test_command_gets_any_name_as_an_argument_or_a_variable(machine, victim, other):
+    shared = machine.directory(GROUP)
+    for name in HOSTILE:
+        other.sh(f"echo 1 > {shlex.quote(name)}", shared)
+    for command in (("cp", "{file}", "{output}/r"), ("sh", "-c", 'cp "$1" "$0"', "{output}/r", "{file}"),
+                    ("sh", "-c", 'cd "$GPUQ_DIR"; test -e "$GPUQ_NAME"; cp "$GPUQ_FILE" "$GPUQ_OUTPUT/r"')):
+        victim.sh("rm -rf out stolen", victim.home)
+        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", *command,
+                             cwd=victim.home)
+        assert result.returncode == 0, result
+        assert len(list((victim.home / "out").glob("*/r"))) == len(HOSTILE)
+        assert not list(victim.home.rglob("stolen")), command
+
+
+def test_own_links_through_links_of_another_user_are_no_input(machine, victim, other):
+    """The other user chooses what the victim's links in the input folder are."""
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{victim.home}' way; echo x > theirs; ln -s theirs good; ln -s '{shared}/group' leak", shared)
+    (shared / "group").write_text("for the group\n")
+    os.chown(shared / "group", 0, victim.groups[-1])
+    (shared / "group").chmod(0o640)
+    victim.sh(f"rm -rf in4 out; mkdir in4; cd in4; ln -s '{shared}/way/notes' key; ln -s '{shared}/way/target' folder; ln -s ../notes mine;"
+              f"ln -s '{shared}/good' good; ln -s '{shared}/leak' leak", victim.home)
+    result = victim.gpuq("launch", "--input-dir", "in4", "--output-dir", "out", "--pattern", "*", "--recursive", "--gpus", "sim:1", "--", "true",
+                         cwd=victim.home)
+    assert result.returncode == 0, result
+    for name, what in (("key", "file of yours"), ("folder", "folder"), ("leak", "file that not everybody can read")):
+        assert f"'{name}' is left out: it leads through a symbolic link of another user to a {what}" in result.stderr, result
+    assert sorted(path.name for path in (victim.home / "out").iterdir() if path.is_dir()) == ["good", "launch.logs", "mine"]
+
+
+@pytest.mark.parametrize("trust", [(), ("--trust",)])
+def test_own_links_through_links_of_another_user_are_no_folders_of_results(machine, victim, other, trust):
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{victim.home}/target' way", shared)
+    for name in ("a", "launch.logs"):
+        victim.sh(f"rm -rf out; mkdir out; ln -s '{shared}/way' out/{name}", victim.home)
+        result = launch(victim, victim.home, *trust)
+        assert result.returncode != 0 and "another user" in result.stdout + result.stderr, result
+        assert list((victim.home / "target").iterdir()) == []
+    victim.sh("rm -rf out; mkdir out; ln -s ../target out/a", victim.home)
+    assert launch(victim, victim.home, *trust).returncode == 0
+    assert (victim.home / "target/result").exists()
+
+
+def test_link_of_a_result_that_leads_through_a_directory_of_the_group_must_be_accepted(machine, victim):
+    """A member could rename a folder on the way and put a link to the victim's files in its place."""
+    shared = machine.directory(GROUP)
+    victim.sh("mkdir -p results/a", shared)
+    victim.sh(f"rm -rf out; mkdir out; ln -s '{shared}/results/a' out/a", victim.home)
+    result = launch(victim, victim.home)
+    assert result.returncode == 1 and "a folder on the way leads through" in result.stdout + result.stderr, result
+    assert launch(victim, victim.home, "--trust", "--force").returncode == 0
+    assert (shared / "results/a/result").exists()
+
+
+def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):
+    victim.sh("rm -rf in2 out; mkdir in2; echo 1 > in2/launch.lock.wav; echo 1 > in2/launch.logs.wav", victim.home)
+    result = victim.gpuq("launch", "--input-dir", "in2", "--output-dir", "out", "--gpus", "sim:1", "--", "true", cwd=victim.home)
+    assert result.returncode == 0, result
+    assert (victim.home / "out/launch.lock.wav").is_dir()
+
+
+def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
+    """A member puts a link in its place while a worker is at work, and the results go where he likes."""
+    shared = machine.directory(GROUP)
+    victim.sh("mkdir -p project/out", shared)
+    for output in ("project/out", "project/new", "project/../project/out"):
+        is_refused(launch(victim, shared, output=("--output-dir", output)), f"'{shared}' can be written by its group")
+    assert launch(victim, shared, "--trust", output=("--output-dir", "project/out")).returncode == 0
+    assert (shared / "project/out/a/result").exists() and not (shared / "project/new").exists()
+    # Nobody renames entries of others in a sticky directory. Links of its owner are followed.
+    sticky = machine.directory(STICKY)
+    victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", sticky)
+    assert launch(victim, sticky, output=("--output-dir", "mine/results")).returncode == 0
+    assert (victim.home / "results/a/result").exists()
+
+
+def test_links_and_pipes_in_an_accepted_output_folder_are_not_followed(machine, victim, other):
+    shared = machine.directory(GROUP)
+    other.sh(f"mkdir -m 777 out; ln -s '{victim.home}/target' out/a", shared)
+    result = launch(victim, shared, "--trust")
+    assert result.returncode == 1 and "symbolic link of another user" in result.stdout + result.stderr, result
+    assert list((victim.home / "target").iterdir()) == []
+    other.sh("rm -f out/a", shared)
+    victim.sh("rm -rf out/launch.*", shared)
+    for plan in (f"ln -s '{victim.home}/target' out/launch.logs", "mkdir -m 777 out/launch.logs"):
+        other.sh(plan, shared)
+        result = launch(victim, shared, "--trust")
+        assert result.returncode == 2 and "another user has made it; remove it" in result.stderr, result
+        other.sh("rm -rf out/launch.logs", shared)
+    assert list((victim.home / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize("plan", ["ln -s ../../notes worker-0.log", "mkfifo -m 666 worker-0.log", ": > worker-0.log; chmod 666 *"])
+def test_log_of_a_worker_is_a_file_of_its_user(victim, other, plan):
+    """The folder was open to all for a while."""
+    victim.sh("rm -rf out; mkdir -p out/launch.logs", victim.home)
+    logs = victim.home / "out/launch.logs"
+    logs.chmod(0o777)
+    victim.home.chmod(0o711)
+    try:
+        other.sh(plan, logs)
+    finally:
+        logs.chmod(0o700)
+        victim.home.chmod(0o700)
+    result = launch(victim, victim.home)
+    assert result.returncode != 0, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    if (logs / "worker-0.log").is_file():
+        assert (logs / "worker-0.log").stat().st_size == (9 if (logs / "worker-0.log").is_symlink() else 0)
+
+
+def test_logs_of_a_launch_are_for_their_owner_alone(machine, victim):
+    """Also where the umask lets everybody in. The folder that was made can be used again."""
+    shared = machine.directory(STICKY)
+    words = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--force", "--", "echo", "hi")
+    for umask in (0, 0o002):
+        result = victim.run(*words, cwd=shared, umask=umask)
+        assert result.returncode == 0, result
+    logs = shared / "data/outputs/launch.logs"
+    assert stat.S_IMODE(logs.stat().st_mode) & 0o777 == 0o700
+    assert stat.S_IMODE((logs / "worker-0.log").stat().st_mode) == 0o600
+
+
+def test_planted_lock_of_a_launch_is_named(victim, other):
+    victim.sh("rm -rf out; mkdir out; ln -s ../notes out/launch.lock", victim.home)
+    result = launch(victim, victim.home)
+    assert result.returncode == 2, result
+    assert "out/launch.lock': it is a symbolic link; remove it" in result.stderr, result
+
+
+# ---- The output of a map ------------------------------------------------------------------------
+
+
+def test_results_of_a_map_do_not_go_into_a_pipe_of_another_user(machine, victim, other):
+    shared = machine.directory(STICKY)
+    hold_pipe(other, shared / "results.jsonl")
+    other.sh("mkfifo -m 666 alone; ln -s results.jsonl link", shared)
+    victim.sh("echo 1 > items", victim.home)
+    for name, why in (("results.jsonl", "it is a pipe of another user"), ("alone", "nobody reads from it"),
+                      ("link", "it is a symbolic link of another user")):
+        result = victim.gpuq("map", "--input", victim.home / "items", "--output", name, "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
+        assert result.returncode != 0 and f"cannot write output '{name}': {why}" in result.stderr, result
+
+
+# A worker that prints to its log.
+MAPPER = """import json, sys
+print("said", file=sys.stderr)
+print(json.dumps({"type": "ready"}), flush=True)
+sys.stdin.readline()
+for line in sys.stdin:
+    message = json.loads(line)
+    print(json.dumps({"id": message["id"], "ok": True, "results": message["items"]}), flush=True)
+"""
+
+
+def run_map(user, output, *words):
+    plant(user, user.home / "mapper.py", MAPPER)
+    user.sh("echo 1 > items", user.home)
+    return user.gpuq("map", "--input", user.home / "items", "--output", output, "--gpus", "sim:1", *words, "--worker-command",
+                     f"python3 {user.home}/mapper.py", cwd=user.home)
+
+
+def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):
+    """A member could put a link in its place, and the next worker would write its log where he likes."""
+    shared = machine.directory(GROUP)
+    victim.sh(f"mkdir -m 700 project; ln -s '{shared}/project/out.jsonl' '{victim.home}/link.jsonl'", shared)
+    for output in (shared / "project/out.jsonl", "link.jsonl"):
+        refused(run_map(victim, output), f"'{shared}' can be written by its group")
+    assert not list((shared / "project").iterdir())
+    assert run_map(victim, shared / "project/out.jsonl", "--trust").returncode == 0
+    assert "said" in (shared / "project/out.jsonl.logs/worker-0.log").read_text()
+    victim.sh("rm link.jsonl", victim.home)
+
+
+def test_logs_of_a_map_are_next_to_the_file_that_a_link_leads_to(machine, victim, other):
+    """Where the link is, another user has made the folder of logs, or can."""
+    shared = machine.directory(STICKY)
+    other.sh(f"mkdir -m 777 link.jsonl.logs; ln -s '{victim.home}/notes' link.jsonl.logs/worker-0.log", shared)
+    victim.sh(f"ln -s '{victim.home}/real.jsonl' link.jsonl", shared)
+    victim.sh("rm -rf real*", victim.home)
+    result = run_map(victim, shared / "link.jsonl")
+    assert result.returncode == 0, result
+    assert (victim.home / "notes").read_text() == "precious\n"
+    assert "said" in (victim.home / "real.jsonl.logs/worker-0.log").read_text()
+
+
+def test_folder_of_logs_of_a_map_that_others_can_replace_is_refused(machine, victim):
+    shared = machine.directory(GROUP)
+    victim.sh(f"mkdir -p {shared}/project/logs; rm -rf own*; ln -s {shared}/project/logs own.jsonl.logs", victim.home)
+    refused(run_map(victim, "own.jsonl"), f"refusing to put logs into 'own.jsonl.logs': '{shared}' can be written by its group")
+    assert run_map(victim, "own.jsonl", "--trust").returncode == 0
+    victim.sh("rm -rf own*; mkdir own.jsonl.logs; chmod 777 own.jsonl.logs", victim.home)
+    refused(run_map(victim, "own.jsonl"), "it can be written by everybody")
+
+
+# ---- The history of a launch ---------------------------------------------------------------
+
+
+def launch_with_umask(user, folder, *words):
+    return user.run("gpuq", "launch", "--input-dir", user.home / "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1",
+                    *words, "--", "true", cwd=folder, umask=0o002)
+
+
+def test_group_cannot_write_the_history_of_a_launch(machine, owner, other):
+    shared = owner.home / "work"
+    owner.sh(f"rm -rf work in; mkdir -p work in; echo 1 > in/a; chgrp {machine.group} work; chmod 2755 work", owner.home)
+    assert launch_with_umask(owner, shared).returncode == 0
+    history = shared / "out/launch.jsonl"
+    assert history.stat().st_gid != owner.gid
+    assert stat.S_IMODE(history.stat().st_mode) == 0o644
+    # As an older version made it.
+    history.chmod(0o664)
+    before = history.read_text()
+    result = launch_with_umask(owner, shared)
+    assert result.returncode == 2, result
+    assert "out/launch.jsonl': it can be written by its group" in result.stderr and "--trust" in result.stderr, result
+    assert history.read_text() == before
+    assert "skipped" in launch_with_umask(owner, shared, "--trust").stdout

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Other users at the logs and reports of a queue."""
+import json
+import os
+import stat
+
+import pytest
+
+from users import GROUP, LIMIT, STICKY, hold_pipe, job, plant, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+
+# ---- Logs -------------------------------------------------------------------------------
+
+
+def test_log_is_readable_by_its_owner_alone(machine, owner, other):
+    """Also where the umask and the directory let everybody in."""
+    shared = machine.directory(STICKY)
+    result = owner.run("gpuq", "add", "echo secret", cwd=shared, umask=0)
+    assert result.returncode == 0
+    assert owner.gpuq("wait", 1, cwd=shared).returncode == 0
+    assert owner.gpuq("logs", 1, cwd=shared).stdout == "secret\n"
+    assert other.run("sh", "-c", "cat logs/*", cwd=shared).stdout == ""
+    (shared / "logs").chmod(0o777)
+    assert other.run("sh", "-c", "cat logs/*.log", cwd=shared).stdout == ""
+
+
+def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -m 777 logs", shared)
+    assert owner.gpuq("add", "--no-start", "echo secret", cwd=shared).returncode == 0
+    result = owner.gpuq("run", cwd=shared)
+    assert result.returncode == 2
+    assert result.stderr == (f"gpuq: refusing to put logs into '{shared}/logs': it belongs to another user; "
+                             "name another directory with --log-dir\n")
+    assert list((shared / "logs").iterdir()) == []
+    assert owner.gpuq("run", "--log-dir", owner.home / "own", cwd=shared).returncode == 0
+
+
+def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner, other):
+    """It is made while the runner waits, and leads to a folder of the victim: neither logs nor the link `latest` go there."""
+    shared = machine.directory(STICKY)
+    owner.sh("rm -rf ckpt; mkdir ckpt; echo precious > ckpt/latest", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", cwd=shared)
+    until((shared / "jobs.jsonl.d/runner.lock").exists, "the runner")
+    other.sh(f"ln -s '{owner.home}/ckpt' logs", shared)
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
+    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 1")))
+    assert "other users can change the directory for logs" in words
+    assert not (shared / "ran").exists()
+    assert [entry.name for entry in (owner.home / "ckpt").iterdir()] == ["latest"]
+    assert (owner.home / "ckpt/latest").read_text() == "precious\n"
+    other.sh("rm logs", shared)
+    until((shared / "ran").exists, "the job")
+
+
+def test_file_named_latest_is_not_replaced(machine, owner):
+    shared = machine.project(owner)
+    owner.sh("mkdir -m 700 logs; echo precious > logs/latest", shared)
+    assert owner.gpuq("add", "true", cwd=shared).returncode == 0
+    assert owner.gpuq("wait", "1", cwd=shared).returncode == 0
+    assert (shared / "logs/latest").read_text() == "precious\n"
+
+
+# ---- The folder for logs -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ["touch logs", "mkfifo logs", "ln -s /nonexistent/x logs"])
+def test_jobs_wait_while_the_folder_for_logs_cannot_be_made(machine, owner, other, plan):
+    shared = machine.directory(STICKY)
+    other.sh(plan, shared)
+    runner = owner.start("sh", "-c", f"exec gpuq run --keep > '{owner.home}/words' 2>&1", cwd=shared)
+    if "ln" in plan:
+        assert runner.wait(LIMIT) == 2  # a link of another user is seen before the first job
+        return
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
+    words = owner.home / "words"
+    until(lambda: runner.poll() is not None or "trying again" in words.read_text() or "[✗]" in words.read_text(), "the runner")
+    assert f"other users can change the directory for logs, '{shared}/logs'" in words.read_text()
+    assert json.loads(owner.gpuq("status", "--json", cwd=shared).stdout)[0]["status"] == "pending"
+    other.sh("rm logs", shared)
+    until((shared / "ran").exists, "the job")
+
+
+def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
+    """It costs the other user nothing, whatever its size."""
+    shared = machine.directory(STICKY)
+    assert other.gpuq("add", "--no-start", "echo hello", cwd=shared).returncode == 0
+    assert other.gpuq("run", "--log-access", "all", cwd=shared).returncode == 0
+    other.sh("chmod 644 jobs.jsonl", shared)
+    log = json.loads(other.gpuq("status", "--json", cwd=shared).stdout)[0]["log_file"]
+    os.truncate(log, 64 << 20)
+    result = owner.gpuq("logs", "1", cwd=shared)
+    assert result.stdout.startswith("hello\n") and len(result.stdout) < 100000, len(result.stdout)
+    assert "[gpuq: gap of 6" in result.stdout
+
+
+# ---- A report ---------------------------------------------------------------------------
+
+
+@pytest.fixture(name="report")
+def make_report(owner):
+    """The words of the command, for a queue with one job."""
+    journal = owner.home / "reported.jsonl"
+    assert owner.gpuq("add", "--no-start", "--jobs-file", journal, "true", cwd=owner.home).returncode == 0
+    return ("report", "--jobs-file", journal)
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+@pytest.mark.parametrize("exists", [True, False])
+def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, report, words, exists):
+    shared = machine.directory(STICKY)
+    secret = owner.home / f"secret{exists}"
+    if exists:
+        plant(owner, secret, "precious\n", 0o600)
+    other.sh(f"ln -s '{secret}' report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode == 2, result
+    assert "'report.html': it is a symbolic link of another user" in result.stderr
+    assert secret.exists() == exists
+    if exists:
+        assert secret.read_text() == "precious\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert [p.name for p in shared.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")])
+def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, report, words):
+    shared = machine.directory(GROUP)
+    other.sh("mkfifo -m 666 report.html", shared)
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode != 0 and "report.html" in result.stderr, result
+    (shared / "report.html").unlink()
+    hold_pipe(other, shared / "report.html")
+    result = owner.gpuq(*report, *words, cwd=shared)
+    assert result.returncode != 0 and ("pipe of another user" in result.stderr or not words), result
+    piped = owner.run("sh", "-c", 'gpuq "$@" -o /dev/stdout | cat', "sh", *report, cwd=shared)
+    assert "</html>" in piped.stdout, piped
+
+
+def test_report_replaces_what_the_user_chose(machine, owner, other, report):
+    """An own link stays one and the own file keeps its mode; a file of another user is replaced only if it is named."""
+    shared = machine.directory(GROUP)
+    plant(owner, owner.home / "page", "old\n", 0o600)
+    owner.sh(f"ln -s '{owner.home}/page' report.html", shared)
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 0, result
+    assert (shared / "report.html").is_symlink()
+    assert "</html>" in (owner.home / "page").read_text()
+    assert stat.S_IMODE((owner.home / "page").stat().st_mode) == 0o600
+    (shared / "report.html").unlink()
+    plant(other, shared / "report.html", "theirs\n")
+    result = owner.gpuq(*report, cwd=shared)
+    assert result.returncode == 2 and "belongs to another user" in result.stderr, result
+    assert (shared / "report.html").read_text() == "theirs\n"
+    assert owner.gpuq(*report, "-o", "report.html", cwd=shared).returncode == 0

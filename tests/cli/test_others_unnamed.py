@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""Files of other users that a command uses without being told their names."""
+import stat
+
+import pytest
+
+from users import GROUP, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+
+def test_commands_file_of_another_user_is_not_executed(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "commands.txt", "touch stolen\n")
+    refused(owner.gpuq("run", cwd=shared), "'commands.txt': it belongs to another user")
+    assert sorted(p.name for p in shared.iterdir()) == ["commands.txt"]
+    assert owner.gpuq("run", "--trust", cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+def test_commands_file_that_is_named_is_the_users_choice(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "commands.txt", "touch ran\n")
+    assert owner.gpuq("run", "--commands-file", "commands.txt", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()
+
+
+def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(other, shared / "gpuq.yaml", "on_finish: touch stolen\n")
+    plant(owner, shared / "commands.txt", "true\n")
+    refused(owner.gpuq("run", cwd=shared), "'./gpuq.yaml': it belongs to another user")
+    assert not (shared / "stolen").exists()
+    assert owner.gpuq("run", "--config", "gpuq.yaml", cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)),
+                                         ("jobs.jsonl", ("run",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
+def test_link_of_another_user_is_not_followed(machine, owner, other, name, words):
+    """It leads to a file of the victim's own, which is neither a list of commands nor a journal."""
+    shared = machine.directory(STICKY)
+    plant(owner, owner.home / "history", "touch stolen\n" + "x" * 100000)
+    before = (owner.home / "history").read_text()
+    other.sh(f"ln -s '{owner.home}/history' {name}", shared)
+    refused(owner.gpuq(*words, cwd=shared), f"{name}': it is a symbolic link of another user")
+    assert (owner.home / "history").read_text() == before
+    assert not (owner.home / "history.d").exists()
+    assert [p.name for p in shared.iterdir()] == [name]
+
+
+def test_link_of_another_user_makes_no_file(machine, owner, other):
+    shared = machine.directory(STICKY)
+    other.sh(f"ln -s '{owner.home}/new' jobs.jsonl", shared)
+    refused(owner.gpuq("add", "--no-start", "true", cwd=shared), "is a symbolic link of another user")
+    assert not (owner.home / "new").exists()
+
+
+def test_own_link_is_followed(machine, owner):
+    shared = machine.directory(STICKY)
+    queue = owner.home / "queue"
+    owner.sh("mkdir -p queue; rm -rf queue/*", owner.home)
+    owner.sh(f"ln -s '{queue}/jobs.jsonl' jobs.jsonl; ln -s '{queue}/list' commands.txt", shared)
+    plant(owner, queue / "list", "touch ran\n")
+    assert owner.gpuq("run", cwd=shared).returncode == 0
+    assert (shared / "ran").exists() and (queue / "jobs.jsonl").exists()
+
+
+@pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n")])
+def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, other, name, text):
+    """It is the victim's own, under another name: notes, say."""
+    shared = machine.directory(GROUP)
+    plant(owner, shared / "notes.txt", text)
+    other.sh(f"mv notes.txt {name}", shared)
+    (owner.home / "list").write_text("true\n")
+    words = ("--jobs-file", owner.home / f"{shared.name}.jsonl")
+    words += () if name == "commands.txt" else ("--commands-file", owner.home / "list")
+    refused(owner.gpuq("run", *words, cwd=shared), f"{name}': directory '{shared}' can be written by group '{machine.group}'")
+    assert not (shared / "stolen").exists()
+    named = "--commands-file" if name == "commands.txt" else "--config"
+    assert owner.gpuq("run", *words, named, name, cwd=shared).returncode == 0
+    assert (shared / "stolen").exists()
+
+
+def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
+    """As a umask of 002 makes them."""
+    owner.sh("umask 002; rm -rf work; mkdir work; echo touch ran > work/commands.txt; echo 'retries: 0' > work/gpuq.yaml", owner.home)
+    assert stat.S_IMODE((owner.home / "work").stat().st_mode) == 0o775
+    result = owner.gpuq("run", cwd=owner.home / "work")
+    assert result.returncode == 0, result
+    assert (owner.home / "work/ran").exists()
+
+
+@pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n"),
+                                        ("jobs.jsonl", '{"id": 1, "command": "touch stolen", "status": "pending"}\n')])
+def test_directory_that_a_member_of_the_group_exchanges_is_not_used(machine, owner, other, name, text):
+    """The owner's own directory; but its name belongs to those who can write the one above it."""
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir proj clone", shared)
+    plant(owner, shared / "clone" / name, text)
+    other.sh("mv proj kept; mv clone proj", shared)
+    refused(owner.gpuq("run", cwd=shared / "proj"), f"{name}': directory '{shared}' can be written by group '{machine.group}'")
+    assert [p.name for p in (shared / "proj").iterdir()] == [name]
+    assert (shared / "proj" / name).read_text() == text
+
+
+@pytest.mark.parametrize("attack", ["ln -s '{0}/clean.sh' sync", "mv clean.sh sync"], ids=["link", "rename"])
+def test_name_of_a_command_is_no_script_that_another_user_chose(machine, owner, other, attack):
+    """The script is the owner's own, so its content is trusted, but another user gave it the name of a command."""
+    shared = machine.directory(GROUP)
+    for directory in (owner.home, shared):
+        plant(owner, directory / "clean.sh", "#!/bin/sh\ntouch cleaned\n", mode=0o755)
+    other.sh(attack.format(owner.home), shared)
+    queue = {"GPUQ_JOBS_FILE": str(owner.home / "scripts.jsonl")}
+    result = owner.gpuq("add", "--hold", "--no-start", "--json", "sync", cwd=shared, env=queue)
+    assert result.returncode == 0 and "'sync' in this directory is not used" in result.stderr, result
+    assert not (owner.home / "scripts.jsonl.d/scripts").exists()
+    assert owner.gpuq("add", "--hold", "--no-start", "./sync", cwd=shared, env=queue).returncode == 0
+    assert len(list((owner.home / "scripts.jsonl.d/scripts").iterdir())) == 1
+    owner.sh("rm -r scripts.jsonl*", owner.home)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""gpuq exec and SIGKILL: no command starts twice, nothing is left running, the queue goes on."""
+import itertools
+import os
+import pathlib
+import random
+import signal
+import subprocess
+
+import pytest
+
+import processes
+from lab import LIMIT
+
+KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/killer"
+FINAL = ("completed", "failed", "cancelled")
+FRONT, KEEPER, RUNNER = 0, 1, 2
+
+
+def start_runner(lab):
+    runner = lab.start("run", "--keep", "--quiet", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lab.until(lambda: (lab.directory / "jobs.jsonl.d/schedule").exists(), "the runner")
+    return runner
+
+
+def check_queue_goes_on(lab):
+    number = int(lab.gpuq("add", "--num-gpus", len_of_gpus(lab), "echo after >> ran"))
+    lab.gpuq("wait", number)
+    assert lab.ran()[-1] == "after"
+
+
+def len_of_gpus(lab):
+    return int(lab.environment["GPUQ_GPUS"].partition(":")[2])
+
+
+def check_lease(lab, number, word):
+    """Started at most once; over; and it ran if it says so."""
+    events = [event for event in lab.events() if event.get("id") == number]
+    starts = [event for event in events if event["event"] == "start"]
+    assert len(starts) <= 1, events
+    assert [event["event"] for event in events].count("end") == len(starts), events
+    job = lab.job(number)
+    assert job["status"] in FINAL, job
+    assert lab.ran().count(word) <= len(starts)
+    if job["exit_code"] is not None:
+        assert (job["exit_code"], lab.ran().count(word)) == (3, 1), job
+    return job
+
+
+def left_over(lab):
+    return [pid for pid in lab.processes() if processes.name_of(pid) in ("sh", "sleep")]
+
+
+def every_call(lab, depth, calls, runner_before):
+    """Kills at each of these system calls of processes of that depth; returns how the leases ended."""
+    ends = []
+    for n in calls:
+        directory = lab.directory / f"at-{n}"
+        directory.mkdir()
+        one = type(lab)(directory)
+        try:
+            if runner_before:
+                start_runner(one)
+            command = "echo leased >> ran; sleep 0.001 & exit 3"
+            result = subprocess.run([KILLER, str(depth), str(n), os.environ["GPUQ"], "exec", "--quiet", "--", "sh", "-c", command],
+                                    cwd=directory, env=one.environment, stdin=subprocess.DEVNULL,
+                                    capture_output=True, timeout=LIMIT, check=False)
+            assert result.returncode in (0, 42), result
+            try:
+                check_queue_goes_on(one)
+                added = [event["id"] for event in one.events() if event["event"] == "add" and "keeper" in event]
+                for number in added:
+                    one.until(lambda: one.job(number)["status"] in FINAL, "the end of the lease")
+                    ends.append(check_lease(one, number, "leased")["status"])
+                one.until(lambda: not left_over(one), "the end of what it left")
+            except AssertionError as error:
+                raise AssertionError(f"killed at call {n}: {error}\n{one.journal.read_text()}") from error
+        finally:
+            one.end()
+        if result.returncode == 0:
+            break
+    return ends
+
+
+def test_exec_killed_at_any_system_call(lab):
+    ends = every_call(lab, FRONT, itertools.count(1, 7), True)
+    assert {"cancelled", "failed"} <= set(ends) and len(ends) > 10
+
+
+def test_keeper_of_exec_killed_at_any_system_call(lab):
+    ends = every_call(lab, KEEPER, itertools.count(1, 3), True)
+    assert {"cancelled", "failed"} <= set(ends) and len(ends) > 10
+
+
+def test_runner_killed_at_any_system_call_while_exec_waits(lab):
+    """The runner that exec starts, and the process that becomes the command. The runner lingers when all is done."""
+    ends = every_call(lab, RUNNER, range(5, 900, 40), False)
+    assert set(ends) <= {"failed"} and len(ends) > 10
+
+
+def kill_somebody(lab, rng, fronts):
+    """One of the processes that may be killed at any moment."""
+    victims = [lab.runner()] if rng.random() < 0.4 else rng.choice([[p.pid for p in fronts if p.poll() is None], lab.keepers()])
+    for pid in rng.sample(victims, min(1, len(victims))):
+        try:
+            if pid > 0:
+                os.kill(pid, signal.SIGKILL)
+                return 1
+        except ProcessLookupError:
+            pass
+    return 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kills_at_random_moments(lab, seed):
+    rng = random.Random(seed)
+    fronts, kills = [], 0
+    lab.add("true")
+    for number in range(1, 41):
+        if rng.random() < 0.3:
+            lab.gpuq("add", "--mem", f"{rng.randint(1, 12)}G", f"echo job{number} >> ran")
+        fronts.append(lab.start("exec", "--quiet", "--mem", f"{rng.randint(1, 12)}G", "--", "sh", "-c",
+                                f"echo lease{number} >> ran; sleep {rng.uniform(0, 0.05):.3f}",
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        if rng.random() < 0.6:
+            kills += kill_somebody(lab, rng, fronts)
+    for process in fronts:
+        process.wait(timeout=LIMIT)
+    # The last runner may have been killed after the last exec.
+    lab.gpuq("run", "--quiet", code=None)
+    lab.until(lambda: all(job["status"] in FINAL for job in lab.jobs().values()), "all ends")
+    assert kills >= 5
+    starts = [event["id"] for event in lab.events() if event["event"] == "start"]
+    ran = lab.ran()
+    for word in set(ran):
+        assert ran.count(word) == 1 or word.startswith("job"), (word, ran)
+    for number, job in lab.jobs().items():
+        assert not job["lease"] or starts.count(number) <= 1, job
+        assert job["lease"] or job["status"] == "completed" or job["reason"] == "keeper lost", job
+    lab.until(lambda: not left_over(lab), "the end of all commands")

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Jobs that run in the git tree as it was when they were added."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+
+
+def git(directory, *words):
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    return subprocess.run(["git", "-C", str(directory), "-c", "user.name=x", "-c", "user.email=x@x", *words], check=True,
+                          capture_output=True, text=True, timeout=120, env=environment).stdout.strip()
+
+
+@pytest.fixture(name="tree")
+def make_tree(lab):
+    """A repository with everything that a tree can have; the queue is in it."""
+    directory = lab.directory
+    git(directory, "init", "-q")
+    (directory / ".gitignore").write_text("data/\nsecret\n*.bin\n/no-config\n/state\n/claims\n")
+    (directory / "sub").mkdir()
+    (directory / "tracked").write_text("old\n")
+    (directory / "sub/tracked").write_text("old\n")
+    (directory / "gone").write_text("x\n")
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", "first")
+    (directory / "tracked").write_text("changed\n")
+    (directory / "gone").unlink()
+    (directory / "untracked").write_text("new\n")
+    (directory / "data").mkdir()
+    (directory / "data/set").write_text("data\n")
+    (directory / "secret").write_text("s\n")
+    (directory / "sub/deep.bin").write_text("ignored\n")
+    return directory
+
+
+def frozen(lab, number=1):
+    return pathlib.Path(lab.job(number)["tree"])
+
+
+def test_the_tree_is_as_it_was_when_the_job_was_added(lab, tree):
+    status = git(tree, "status", "--porcelain")
+    lab.add("--freeze", "--hold", "cat tracked untracked sub/tracked data/set secret > \"$OUT\"; ls -d gone sub untracked >> \"$OUT\"", env={"OUT": str(tree / "state-out")})
+    assert git(tree, "status", "--porcelain", "--", ".", ":!jobs.jsonl*") == status
+    for name in ("tracked", "untracked", "sub/tracked"):
+        (tree / name).write_text("later\n")
+    (tree / "tracked").unlink()
+    lab.gpuq("release", "1")
+    lab.gpuq("wait", "1", code=2)
+    assert (tree / "state-out").read_text().split() == ["changed", "new", "old", "data", "s", "sub", "untracked"]
+    job = lab.job(1)
+    assert job["cwd"] == job["tree"] and git(job["tree"], "rev-parse", "HEAD") == job["commit"]
+    assert git(tree, "rev-parse", f"{job['commit']}^") == git(tree, "rev-parse", "HEAD")
+    assert not (frozen(lab) / "sub/deep.bin").exists() and not list(frozen(lab).glob("jobs.jsonl*"))
+    assert os.readlink(frozen(lab) / "data") == str(tree / "data")
+    assert (tree / "logs").exists()
+    lab.add("--freeze", "true")
+    assert sorted(path.name for path in frozen(lab, 2).iterdir() if not path.is_symlink()) == [".git", ".gitignore", "state-out", "sub", "untracked"]
+
+
+def test_a_clean_tree_is_its_commit_and_a_subdirectory_is_entered(lab, tree):
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "second", "--", ".", ":!jobs.jsonl*")
+    result = subprocess.run([os.environ["GPUQ"], "add", "--no-start", "--freeze", "--jobs-file", str(lab.journal), "pwd"], cwd=tree / "sub",
+                            env=lab.environment, capture_output=True, text=True, timeout=120, check=True)
+    assert result.stdout == "1\n"
+    job = lab.job(1)
+    assert job["commit"] == git(tree, "rev-parse", "HEAD") and job["cwd"] == job["tree"] + "/sub"
+    lab.gpuq("run", "--quiet")
+    assert pathlib.Path(lab.job(1)["log_file"]).read_text() == job["cwd"] + "\n"
+
+
+def test_all_jobs_of_a_sweep_share_a_tree_which_goes_with_the_last(lab, tree):
+    lab.gpuq("add", "--no-start", "--freeze", "--array", "1-3", "cat tracked; mkdir -p __pycache__; touch __pycache__/x.pyc")
+    assert len({job["tree"] for job in lab.jobs().values()}) == 1
+    path = frozen(lab)
+    lab.gpuq("hold", "2")
+    lab.gpuq("run", "--quiet")
+    lab.gpuq("prune")
+    assert path.exists()
+    lab.gpuq("release", "2")
+    lab.gpuq("wait", "2")
+    lab.gpuq("prune")
+    assert not path.exists() and str(path) not in git(tree, "worktree", "list")
+    assert (tree / "data/set").read_text() == "data\n"
+
+
+@pytest.mark.parametrize("command", ["echo x > result", "echo x > tracked", "rm sub/tracked", "echo x > deep.bin",
+                                     "mkdir -p runs && echo x > runs/1", "git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"])
+def test_a_tree_with_changes_is_kept(lab, tree, command):
+    lab.add("--freeze", command)
+    lab.gpuq("run", "--quiet")
+    path = frozen(lab)
+    result = lab.result("prune")
+    assert result.returncode == 0 and f"kept '{path}': files have changed there" in result.stderr
+    assert path.exists()
+
+
+def test_outside_of_git_it_is_refused(lab):
+    result = lab.result("add", "--no-start", "--freeze", "true", env={"GIT_CEILING_DIRECTORIES": str(lab.directory.parent)})
+    assert result.returncode == 2 and "--freeze: fatal: not a git repository" in result.stderr
+    assert not lab.journal.exists() and not (lab.directory / "jobs.jsonl.d").exists()
+
+
+def test_other_repositories_in_the_tree_are_refused(lab, tree):
+    (tree / "other").mkdir()
+    git(tree / "other", "init", "-q")
+    git(tree / "other", "commit", "-q", "--allow-empty", "-m", "x")
+    result = lab.result("add", "--no-start", "--freeze", "true")
+    assert result.returncode == 2 and "--freeze: 'other' is a submodule or another git repository" in result.stderr
+    assert not lab.journal.exists() or not lab.jobs()
+
+
+def test_too_many_bytes_of_untracked_files_are_refused(lab, tree):
+    with open(tree / "large", "wb") as file:
+        file.truncate(101 << 20)
+    result = lab.result("add", "--no-start", "--freeze", "true")
+    assert result.returncode == 2 and "untracked files have 101 MB, 'large' is the largest; at most 100 MB" in result.stderr
+    (tree / ".gitignore").write_text("large\n/no-config\n/state\n/claims\ndata/\n")
+    lab.add("--freeze", "true")
+    assert (frozen(lab) / "large").is_symlink()
+
+
+def test_a_tree_without_a_commit(lab):
+    git(lab.directory, "init", "-q")
+    (lab.directory / "new").write_text("new\n")
+    lab.add("--freeze", "cat new")
+    lab.gpuq("run", "--quiet")
+    assert lab.job(1)["status"] == "completed"
+
+
+def test_hooks_of_the_repository_do_not_run(lab, tree):
+    for name in ("post-checkout", "pre-commit", "post-index-change"):
+        hook = tree / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch '{tree}/state-hook'\n")
+        hook.chmod(0o755)
+    lab.add("--freeze", "true")
+    assert not (tree / "state-hook").exists()
+
+
+def test_a_job_that_is_not_added_leaves_no_tree(lab, tree):
+    lab.add("true")
+    assert lab.result("add", "--no-start", "--freeze", "--after", "9", "true").returncode == 2
+    assert git(tree, "worktree", "list").count("\n") == 0
+    trees = tree / "jobs.jsonl.d/trees"
+    assert not trees.exists() or list(trees.iterdir()) == []

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Jobs by other means than their id, and what commands say of one job."""
+import json
+import re
+
+import pytest
+from lab import LIMIT
+
+HANG = "until [ -e go ]; do sleep 0.01; done"
+
+
+def ids(lab, *words):
+    return [job["id"] for job in json.loads(lab.gpuq("status", "--json", *words))]
+
+
+@pytest.fixture(name="named")
+def make_named(lab):
+    lab.add("--name", "eval", "true 1")
+    lab.add("--name", "train", "true 2")
+    lab.add("--name", "train", "true 3")
+    lab.add("--name", "7", "true 4")
+    return lab
+
+
+def test_last_jobs_and_names(named):
+    assert ids(named, "@") == [4]
+    assert ids(named, "@~1,@~3") == [3, 1]
+    assert ids(named, "eval") == [1]
+    assert ids(named, "train", "1") == [1, 2, 3]
+    assert ids(named, "name:7") == [4]
+
+
+@pytest.mark.parametrize("word, complaint", [("@~4", "the queue has 4 jobs"), ("nobody", "no job has this id or name"),
+                                             ("7", "there is no such job"), ("@x", "not a job"), ("@~x", "not a job"), ("4-2", "not a job"),
+                                             ("1,,2", "not a job"), ("", "not a job")])
+@pytest.mark.parametrize("command", ["status", "info", "logs", "why", "cancel", "hold", "wait"])
+def test_what_is_no_job_is_refused(named, command, word, complaint):
+    result = named.result(command, word)
+    assert result.returncode in ((1, 2) if command != "wait" else (125,)), result
+    assert complaint in result.stderr
+
+
+def test_controls_take_names_and_the_last_job(named):
+    named.gpuq("cancel", "@")
+    named.gpuq("hold", "train")
+    assert [named.job(n)["status"] for n in (1, 2, 3, 4)] == ["pending", "held", "held", "cancelled"]
+    # A name of several jobs stands for those that the command applies to; one job that is named must be such a job.
+    named.gpuq("cancel", 2)
+    named.gpuq("cancel", "train")
+    assert named.job(3)["status"] == "cancelled"
+    assert "already" in named.result("cancel", "name:7").stderr
+
+
+def test_hold_all(named):
+    named.gpuq("cancel", 1)
+    named.gpuq("hold", "--all")
+    assert [named.job(n)["status"] for n in (1, 2, 3, 4)] == ["cancelled", "held", "held", "held"]
+
+
+@pytest.mark.parametrize("alias, command", [("ls", "status"), ("log", "logs"), ("kill", "cancel"), ("rm", "cancel")])
+def test_short_forms(named, alias, command):
+    assert named.gpuq(alias, "--help") == named.gpuq(command, "--help")
+    assert named.gpuq("help", alias) == named.gpuq(command, "--help")
+
+
+@pytest.mark.parametrize("command", ["run", "add", "status", "queues", "info", "top", "logs", "wait", "why", "web", "cancel", "retry", "hold",
+                                     "release", "urgent", "prune", "verify", "launch", "map", "report", "gpus", "exec", "shell", "edit", "pause", "resume"])
+def test_h_is_help(lab, command):
+    help_text = lab.gpuq(command, "--help")
+    assert help_text.startswith("Usage: gpuq ") and lab.gpuq(command, "-h") == help_text
+    assert " -h" not in help_text
+    assert not re.search("\n +\n", help_text), "no line is blank but for its indentation"
+
+
+@pytest.mark.parametrize("word, command", [("submit", "add"), ("squeue", "status"), ("stop", "cancel"), ("restart", "retry"), ("tail", "logs"),
+                                           ("clean", "prune"), ("stauts", "status"), ("version", "--version")])
+def test_unknown_commands_are_suggested_by_meaning(lab, word, command):
+    result = lab.result(word)
+    assert result.returncode == 2
+    assert result.stderr == f"gpuq: unknown command '{word}'; did you mean '{command}'? 'gpuq --help' lists them all\n"
+
+
+# ---- info ------------------------------------------------------------------------------------
+
+
+def test_info_has_everything(lab):
+    lab.add("true")
+    lab.add("--name", "n", "--mem", "1G", "--timeout", "2h", "--retries", "1", "--priority", "5", "--after", "1", "exit 3")
+    words = lab.gpuq("info", "@")
+    for pattern in ("job 2\n", "command +exit 3", "status +Pending", "position +1", "waits +after job 1", "name +n", "GPU memory +1.0 GB",
+                    "time limit +2h", "retries +1", "priority +5", "after +1", f"directory +{lab.directory}"):
+        assert re.search(pattern, words), (pattern, words)
+    lab.gpuq("run", code=1)
+    words = lab.gpuq("info", 2)
+    assert "attempt 1: failed (exit 3)" in words and "attempt 2: failed (exit 3)" in words
+    assert len(re.findall(r"log +/.*\.log", words)) == 2
+    assert json.loads(lab.gpuq("info", "--json", 2)) == json.loads(lab.gpuq("status", "--json", 2))
+
+
+# ---- logs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lines, ending", [(0, "\n"), (1, "\n"), (2, ""), (3, "\n"), (9, ""), (20000, "\n")])
+def test_last_lines_of_a_log(lab, lines, ending):
+    lab.add(f"seq 1 9999; printf '10000{ending and chr(92) + 'n'}'")
+    lab.gpuq("run")
+    whole = lab.gpuq("logs", 1)
+    assert whole.endswith(f"9999\n10000{ending}")
+    assert lab.gpuq("logs", "-n", lines, 1) == "".join(whole.splitlines(True)[max(0, 10000 - lines):])
+
+
+def test_log_of_an_attempt(lab):
+    lab.add("--retries", "2", "echo attempt $GPUQ_ATTEMPT; exit 1")
+    lab.gpuq("run", code=1)
+    assert lab.gpuq("logs", 1) == "attempt 3\n"
+    assert lab.gpuq("logs", "--attempt", 2, 1) == lab.gpuq("logs", "-f", "--attempt", 2, 1) == "attempt 2\n"
+    result = lab.result("logs", "--attempt", 4, 1)
+    assert (result.returncode, result.stderr) == (2, "gpuq: job 1: there is no attempt 4; it had 3\n")
+    assert lab.result("logs", "--attempt", 0, 1).returncode == 2
+
+
+def test_following_says_that_it_waits(lab):
+    lab.add("echo done")
+    lab.add("--hold", "true")
+    follow = lab.start("logs", "-f", 1, text=True)
+    assert follow.stderr.readline() == "gpuq: job 1 has not started; waiting ('gpuq why 1' says for what)\n"
+    lab.gpuq("run")
+    assert follow.wait(LIMIT) == 0
+    assert (follow.stdout.read(), follow.stderr.read()) == ("done\n", "")
+    held = lab.start("logs", "-f", 2, text=True)
+    assert held.stderr.readline() == "gpuq: job 2 is held; waiting for 'gpuq release 2'\n"
+    lab.gpuq("cancel", 2)
+    assert held.wait(LIMIT) == 0
+
+
+def test_following_from_the_last_lines(lab):
+    lab.add(f"seq 1 50; touch written; {HANG}; echo more")
+    runner = lab.start("run")
+    lab.until((lab.directory / "written").exists)
+    follow = lab.start("logs", "-f", "-n", 2, 1, text=True)
+    assert [follow.stdout.readline() for _ in range(2)] == ["49\n", "50\n"]
+    (lab.directory / "go").touch()
+    assert follow.stdout.read() == "more\n" and follow.wait(LIMIT) == 0
+    assert runner.wait(LIMIT) == 0
+
+
+# ---- wait ------------------------------------------------------------------------------------
+
+
+def test_wait_gives_up(lab):
+    lab.add("true")
+    result = lab.result("wait", "--timeout", "10ms", 1)
+    assert result.returncode == 124 and "giving up after 10ms: not all jobs are over" in result.stderr
+    lab.gpuq("run")
+    assert lab.gpuq("wait", "--timeout", "10s", 1) == ""
+    assert lab.result("wait", "--timeout", "soon", 1).returncode == lab.result("wait", "--timeout", "0", 1).returncode == 125
+
+
+def test_wait_for_the_first(lab):
+    lab.add(HANG)
+    lab.add("exit 7")
+    lab.add("--hold", "true")
+    runner = lab.start("run")
+    assert lab.gpuq("wait", "--any", code=7) == "2\n"
+    assert lab.gpuq("wait", "--any", 1, 2, code=7) == "2\n"
+    assert lab.gpuq("wait", "--any", "--timeout", "10ms", 3, code=124) == ""
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) in (0, 1)

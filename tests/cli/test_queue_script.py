@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Scripts with options in comments."""
+import os
+import sys
+
+import pytest
+
+
+def script(lab, *lines, name="train.sh", first="#!/bin/sh"):
+    path = lab.directory / name
+    path.write_text("\n".join([first, *lines]) + "\n")
+    return path
+
+
+def test_options_of_a_script(lab):
+    script(lab, "# a remark", "#GPUQ --mem 2G --timeout 2h --tag night,x", "#GPUQ --name='my training' --priority=3", "", "echo ran >> ran")
+    assert lab.add("train.sh") == 1
+    job = lab.job(1)
+    assert (job["mem_mb"], job["timeout"], job["tags"], job["name"], job["priority"]) == (2048, 7200, ["night", "x"], "my training", 3)
+    lab.gpuq("run", "--quiet")
+    assert lab.ran() == ["ran"]
+
+
+def test_the_command_line_goes_before_the_script(lab):
+    script(lab, "#GPUQ --mem 2G --name inner --retries 3 --hold", "true")
+    lab.add("--mem", "4G", "--name", "outer", "./train.sh")
+    job = lab.job(1)
+    assert (job["mem_mb"], job["name"], job["retries"], job["status"]) == (4096, "outer", 3, "held")
+
+
+def test_the_content_at_submission_is_what_runs(lab):
+    path = script(lab, "echo old >> ran")
+    lab.add("train.sh")
+    script(lab, "echo new >> ran")
+    lab.add("train.sh")
+    lab.add("train.sh")
+    path.unlink()
+    lab.gpuq("run", "--quiet")
+    assert sorted(lab.ran()) == ["new", "new", "old"]
+    assert lab.job(1)["name"] == "train.sh" and lab.job(1)["script"] != lab.job(2)["script"] == lab.job(3)["script"]
+    assert len(list((lab.directory / "jobs.jsonl.d/scripts").iterdir())) == 2
+
+
+def test_the_interpreter_is_that_of_the_script_and_no_mode_is_needed(lab):
+    script(lab, "import sys; open('ran', 'a').write(repr(sys.flags.dont_write_bytecode))", name="my script.py", first=f"#! {sys.executable} -B ")
+    lab.add("./my script.py")
+    lab.gpuq("run", "--quiet")
+    assert lab.ran() == ["1"]
+
+
+def test_options_of_slurm_that_mean_something(lab):
+    lab.add("true")
+    lab.add("true")
+    lab.add("false")
+    script(lab, "#SBATCH --job-name=slurm", "#SBATCH --gres=gpu:a100:2", "#SBATCH -t 1-02:03:04", "#SBATCH --output=out/%j.txt",
+           "#SBATCH --dependency=afterok:1:2,afterany:3", "#SBATCH --array=1-3", "#SBATCH --signal=B:USR1@120", "echo $GPUQ_ARRAY_INDEX >> ran")
+    result = lab.result("add", "--no-start", "train.sh")
+    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: 3 jobs, group g4\n")
+    job = lab.job(4)
+    assert (job["name"], job["num_gpus"], job["timeout"]) == ("slurm", 2, ((24 + 2) * 60 + 3) * 60 + 4)
+    assert (job["after"], job["after_any"], job["array_index"]) == ([1, 2], [3], 1)
+    assert (job["warn_signal"], job["warn_before"]) == (10, 120)
+    lab.gpuq("run", "--quiet", code=1)
+    assert sorted(lab.ran()) == ["1", "2", "3"]
+    assert lab.job(4)["log_file"].startswith(str(lab.directory / "out") + "/")
+
+
+@pytest.mark.parametrize("time, seconds", [
+    ("90", 5400), ("90:30", 5430), ("2:00:00", 7200), ("1-0", 86400), ("1-12", 129600), ("1-12:30", 131400), ("0-0:0:5", 5)])
+def test_time_limits_of_slurm(lab, time, seconds):
+    script(lab, f"#SBATCH --time={time}", "true")
+    lab.add("train.sh")
+    assert lab.job(1)["timeout"] == seconds
+
+
+@pytest.mark.parametrize("gpus, number", [
+    ("--gres=gpu", 1), ("--gres=gpu:4", 4), ("--gres=gpu:a100", 1), ("--gpus=2", 2), ("--gpus a100:2", 2), ("-G 3", 3), ("--gpus-per-node=2", 2)])
+def test_gpus_of_slurm(lab, gpus, number):
+    script(lab, f"#SBATCH {gpus}", "true")
+    lab.add("train.sh")
+    assert lab.job(1)["num_gpus"] == number
+
+
+def test_what_is_ignored_is_reported_with_its_line(lab):
+    script(lab, "#SBATCH --partition=gpu --nodes 1", "#SBATCH -c8 -p gpu --exclusive --job-name x # the name", "#SBATCH --gres=shard:2", "#SBATCH --array=1-2%1",
+           "#SBATCH --output=/dev/null", "##SBATCH --foo", "#SBATCHED", "echo $SLURM_JOB_ID", "#GPUQ --mem 1G")
+    result = lab.result("add", "--no-start", "train.sh")
+    assert result.stderr.splitlines() == [
+        "gpuq: train.sh:2: #SBATCH --partition is ignored",
+        "gpuq: train.sh:2: #SBATCH --nodes is ignored",
+        "gpuq: train.sh:3: #SBATCH -c is ignored",
+        "gpuq: train.sh:3: #SBATCH -p is ignored",
+        "gpuq: train.sh:3: #SBATCH --exclusive is ignored",
+        "gpuq: train.sh:4: #SBATCH --gres is ignored",
+        "gpuq: train.sh:5: #SBATCH --array is ignored: the limit '%1'; as many run at the same time as the GPUs have room for",
+        "gpuq: train.sh:6: #SBATCH --output is ignored: 'gpuq logs' shows what the job writes",
+        "gpuq: train.sh:9: variables that begin with SLURM_ are not set; jobs have GPUQ_JOB_ID and GPUQ_ARRAY_INDEX",
+        "gpuq: train.sh:10: #GPUQ is ignored: it is behind the first command",
+        "gpuq: 2 jobs, group g1"]
+    assert lab.job(1)["name"] == "x" and lab.job(1)["mem_mb"] is None
+
+
+@pytest.mark.parametrize("line, message", [
+    ("#GPUQ --mem 12", "train.sh:3: #GPUQ --mem: 12 what? 12G?"),
+    ("#GPUQ --foo 1", "train.sh:3: #GPUQ --foo: unknown option 'foo'"),
+    ("#GPUQ --mem", "train.sh:3: #GPUQ --mem: it needs a value"),
+    ("#GPUQ mem=12G", "train.sh:3: #GPUQ: expected options, not 'mem=12G'"),
+    ("#GPUQ --name 'x", "train.sh:3: #GPUQ: a quotation mark is not closed"),
+    ("#SBATCH --time=soon", "train.sh:3: #SBATCH --time: 'soon' is not a time limit"),
+    ("#SBATCH --time=1:2:3:4", "train.sh:3: #SBATCH --time: '1:2:3:4' is not a time limit"),
+    ("#SBATCH --gpus=many", "train.sh:3: #SBATCH --gpus: 'many' is not"),
+    ("#SBATCH --dependency=singleton", "train.sh:3: #SBATCH --dependency: 'singleton': only afterok and afterany"),
+    ("#SBATCH --time=10 --signal=FOO@1", "train.sh:3: #SBATCH --signal: 'FOO@1': expected a signal"),
+    ("#SBATCH --array=x", "train.sh: array 'x': expected indices"),
+    ("#GPUQ --signal USR1", "--signal comes before the time limit, and there is none"),
+])
+def test_mistakes_name_the_line_and_add_nothing(lab, line, message):
+    script(lab, "# a remark", line, "true")
+    result = lab.result("add", "--no-start", "train.sh")
+    assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert not lab.journal.exists()
+
+
+def test_what_is_not_a_script_is_shell_text(lab):
+    (lab.directory / "data.txt").write_text("no script\n")
+    (lab.directory / "two").write_text("#")
+    (lab.directory / "fifo").mkdir()
+    for word in ("data.txt", "two", "fifo", "true", "missing.sh", "train.sh; true"):
+        lab.add(word)
+        assert lab.job(lab.events()[-1]["id"])["command"] == word
+    path = script(lab, "true")
+    lab.add("train.sh", "--lr", "1")
+    assert lab.events()[-1]["command"] == "train.sh --lr 1"
+    path.chmod(0o777)
+    lab.add("train.sh")
+    assert lab.events()[-1]["command"] == "train.sh"
+    lab.add("./train.sh")
+    assert lab.events()[-1]["command"].startswith("/bin/sh ")
+
+
+def test_a_script_that_no_job_needs_is_removed_by_prune(lab):
+    script(lab, "true")
+    lab.add("train.sh")
+    lab.gpuq("run", "--quiet")
+    script(lab, "echo kept")
+    lab.add("--hold", "train.sh")
+    scripts = lab.directory / "jobs.jsonl.d/scripts"
+    for path in scripts.iterdir():
+        os.utime(path, (1, 1))
+    kept = lab.job(2)["script"]
+    lab.gpuq("prune")
+    assert [path.name for path in scripts.iterdir()] == [kept]
+    assert lab.job(2)["script"] == kept
+
+
+def test_a_dry_run_keeps_nothing(lab):
+    script(lab, "#GPUQ --array 1-2", "true")
+    lines = lab.gpuq("add", "--dry-run", "train.sh").splitlines()
+    assert len(lines) == 2 and lines[0].startswith("GPUQ_ARRAY_INDEX=1 /bin/sh ")
+    assert not lab.journal.exists()

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Running launches and maps in gpuq top, gpuq web and its metrics."""
+import fcntl
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from launch_lab import LIMIT, PROGRAM
+from map_lab import Map
+from web_lab import Page
+
+
+@pytest.fixture(name="home")
+def make_home(lab, launch):
+    """Queue, launches and maps of one user: the same state directory."""
+    launch.environment["XDG_STATE_HOME"] = lab.environment["XDG_STATE_HOME"]
+    launch.lab = lab
+    return launch
+
+
+def run_files(home, ending=""):
+    return sorted(path for path in (home.lab.directory / "state").rglob(f"runs/*{ending}"))
+
+
+def published(home):
+    """What the only run has published, as soon as it has."""
+    home.until(lambda: run_files(home, ".json"), "a published run")
+    return json.loads(run_files(home, ".json")[0].read_text())
+
+
+def start(home, *names):
+    home.put(*names)
+    process = home.start("--watch", *PROGRAM)
+    return process
+
+
+def end(process):
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+
+
+def state_with(page, condition):
+    """The first state that the page is told of in which this holds."""
+    stream = page.stream()
+    try:
+        return stream.until("state", condition)
+    finally:
+        stream.close()
+
+
+def test_a_running_launch_publishes_its_progress_for_its_owner_alone(home):
+    process = start(home, "a.wav", "fail.wav", "wait.wav")
+    home.until(lambda: published(home)["done"] + published(home)["failed"] == 2, "two ends")
+    run = published(home)
+    assert (run["kind"], run["name"], run["total"], run["failed"], run["watching"]) == ("launch", str(home.input), 3, 1, True)
+    assert sum(gpu["done"] for gpu in run["gpus"]) == 1
+    assert "worker.py" in run["worker"]
+    for path in run_files(home):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE(run_files(home)[0].parent.stat().st_mode) == 0o700
+    (home.directory / "go").touch()
+    end(process)
+    assert run_files(home) == []
+
+
+def test_page_and_metrics_show_running_launches_and_maps(home):
+    process = start(home, "a.wav", "fail.wav", "wait.wav")
+    home.until(lambda: published(home)["done"] + published(home)["failed"] == 2, "two ends")
+    page = Page(home.lab)
+    state = state_with(page, lambda state: state["runs"] and state["runs"][0]["running"] == 1)
+    run = state["runs"][0]
+    assert (run["pid"], run["kind"], run["name"], run["done"], run["failed"], run["total"]) == (
+        process.pid, "launch", str(home.input), 1, 1, 3)
+    assert [gpu["task"] for gpu in run["gpus"] if gpu["task"]] == ["wait.wav"]
+    metrics = page.ask("/metrics").content.decode()
+    label = f'pid="{process.pid}",kind="launch",name="{home.input}"'
+    assert f"gpuq_run_tasks{{{label}}} 3\n" in metrics
+    ends = re.findall(r"gpuq_run_tasks_total\{" + re.escape(label) + r',gpu="\d",state="(\w+)"\} 1\n', metrics)
+    assert sorted(ends) == ["done", "failed"]
+    assert f"gpuq_run_rtf{{{label}}} " in metrics
+    (home.directory / "go").touch()
+    end(process)
+    assert state_with(page, lambda state: not state["runs"])["runs"] == []
+    assert "gpuq_run_" not in page.ask("/metrics").content.decode()
+
+
+def test_files_of_a_launch_that_was_killed_are_removed(home):
+    process = start(home, "wait.wav")
+    published(home)
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    assert len(run_files(home)) == 2
+    page = Page(home.lab)
+    assert state_with(page, lambda state: True)["runs"] == []
+    home.until(lambda: run_files(home) == [], "the removal")
+
+
+def test_a_lock_that_a_process_of_the_same_pid_has_holds_nothing_up(home):
+    """Containers share the folder of the host's name, and each numbers its processes anew."""
+    process = start(home, "wait.wav")
+    published(home)
+    runs = run_files(home)[0].parent
+    (home.directory / "go").touch()
+    end(process)
+    home.put("a.wav")
+    words = ["sh", "-c", 'read go && exec "$@"', "sh", *home.words(*PROGRAM)]
+    with subprocess.Popen(words, cwd=home.directory, env=home.environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        home.started.append(process)
+        with open(runs / f"{process.pid}.lock", "w", encoding="utf-8") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+            process.stdin.write(b"go\n")
+            process.stdin.close()
+            assert process.wait(LIMIT) == 0
+            assert [path.name for path in run_files(home)] == [f"{process.pid}.lock"]
+
+
+def test_a_damaged_file_is_not_shown_and_harms_nothing(home):
+    process = start(home, "wait.wav")
+    published(home)
+    page = Page(home.lab)
+    state_with(page, lambda state: state["runs"])
+    process.send_signal(signal.SIGSTOP)
+    run_files(home, ".json")[0].write_bytes(b'{"version":1,"kind":')
+    assert state_with(page, lambda state: not state["runs"])["runs"] == []
+    process.send_signal(signal.SIGCONT)
+    (home.directory / "go").touch()
+    end(process)
+
+
+def test_a_map_is_shown_with_its_items(home, tmp_path_factory):
+    items = Map(tmp_path_factory.mktemp("map"))
+    items.environment["XDG_STATE_HOME"] = home.lab.environment["XDG_STATE_HOME"]
+    try:
+        items.put(1, 2, "fail", "wait")
+        items.start("--batch", "1")
+        home.until(lambda: published(home)["done"] + published(home)["failed"] == 3, "three ends")
+        run = published(home)
+        assert (run["kind"], run["total"], run["done"], run["failed"]) == ("map", 4, 2, 1)
+        assert os.path.basename(run["name"]) == "in.jsonl" and "rtf" not in run
+    finally:
+        items.end()
+
+
+def test_without_a_queue_the_page_shows_launches_and_later_the_queue(home):
+    process = start(home, "wait.wav")
+    published(home)
+    page = Page(home.lab, queue=False)
+    assert state_with(page, lambda state: state["runs"])["journal"] is None
+    home.lab.add("true")
+    assert state_with(page, lambda state: state["jobs"] == 1)["runs"]
+    (home.directory / "go").touch()
+    end(process)

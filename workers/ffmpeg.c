@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "ffmpeg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/media.h"
+
+extern char **environ;
+
+/* Standard error stays that of the worker: its log. No file may lead ffmpeg to the network or to another file. */
+static int spawn(const char *path, int rate, int out, pid_t *ret)
+{
+	char url[PATH_MAX + sizeof("file:")], hertz[16];
+	snprintf(url, sizeof(url), "file:%s", path);
+	snprintf(hertz, sizeof(hertz), "%d", rate);
+	const char *const argv[] = {"ffmpeg", "-nostdin", "-v", "error", "-protocol_whitelist", "file,pipe",
+		"-format_whitelist", MEDIA_FORMATS, "-i", url, "-vn", "-f", "f32le", "-ac", "1", "-ar", hertz, "pipe:1",
+		NULL};
+	posix_spawn_file_actions_t actions;
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return -ENOMEM;
+	int r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	r = r ? r : posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	r = r ? r : posix_spawnp(ret, "ffmpeg", &actions, NULL, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return -r;
+}
+
+int ffmpeg_open(struct ffmpeg *f, const char *path, int rate)
+{
+	int fds[2];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	cleanup_(closep) int from = fds[0], to = fds[1];
+	*f = (struct ffmpeg){0};
+	int r = spawn(path, rate, to, &f->pid);
+	if (r == 0)
+		f->fd = take_fd(&from);
+	else
+		f->pid = 0;
+	return r;
+}
+
+/* At the end of its output: 0, or -EIO if it says that it failed. */
+static int reap(struct ffmpeg *f)
+{
+	int status = 0;
+	while (waitpid(f->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	f->pid = 0;
+	close(f->fd);
+	return status == 0 ? 0 : -EIO;
+}
+
+long ffmpeg_read(struct ffmpeg *f, float *samples, size_t count)
+{
+	unsigned char *to = (unsigned char *)samples;
+	size_t have = f->left;
+	if (!f->pid)
+		return 0;
+	memcpy(to, f->rest, have);
+	while (have < sizeof(float)) {
+		ssize_t n = read(f->fd, to + have, count * sizeof(float) - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : reap(f);
+		have += (size_t)n;
+	}
+	f->left = have % sizeof(float);
+	memcpy(f->rest, to + have - f->left, f->left);
+	return (long)(have / sizeof(float));
+}
+
+void ffmpeg_close(struct ffmpeg *f)
+{
+	if (!f->pid)
+		return;
+	kill(f->pid, SIGKILL);
+	(void)reap(f);
+}

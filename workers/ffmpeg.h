@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* A recording that libsndfile cannot read, decoded by ffmpeg: one process, which writes mono samples to a pipe. */
+#ifndef WORKERS_FFMPEG_H
+#define WORKERS_FFMPEG_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct ffmpeg {
+	pid_t pid; /* 0: none */
+	int fd;
+	size_t left; /* bytes of a sample that is not whole yet */
+	unsigned char rest[sizeof(float)];
+};
+
+/* Starts it with samples of that rate. -ENOENT: it is not installed. */
+int ffmpeg_open(struct ffmpeg *f, const char *path, int rate);
+/* Up to `count` samples; 0: the end; -EIO: it failed, which its log explains. */
+long ffmpeg_read(struct ffmpeg *f, float *samples, size_t count);
+/* Ends it if it still runs. */
+void ffmpeg_close(struct ffmpeg *f);
+
+#endif
