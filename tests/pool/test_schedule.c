@@ -294,7 +294,9 @@ static void test_memory_stays_bounded_when_callbacks_are_slow(void **state)
 	assert_int_equal(recorder_run(rec, &ops), 0);
 	recorder_assert_complete(rec);
 	assert_true(m.early_kib > 0);
-	assert_true(process_status_kib("VmHWM") < m.early_kib + 32 * 1024);
+	/* The thread sanitizer keeps several bytes of its own for each byte that is touched. */
+	size_t slack_kib = (SANITIZER_THREAD ? 8 : 1) * 32 * 1024;
+	assert_true(process_status_kib("VmHWM") < m.early_kib + slack_kib);
 	/* One more is in the generator's own hands. */
 	assert_true(m.most_ahead <= 64 + 2 + 1);
 }
