@@ -9,17 +9,25 @@ import sys
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 
 
-def run(tmp_path, tests, status=0):
-    """run-tests with a stand-in for meson that leaves this log and exits so."""
+def run(tmp_path, tests, status=0, again=None):
+    """run-tests with a stand-in for meson that leaves TESTS in its log and exits with STATUS.
+
+    With AGAIN, failed programs are repeated, and these are the records of the repetition.
+    """
     build = tmp_path / "build"
     (build / "meson-logs").mkdir(parents=True)
     ready = tmp_path / "ready.json"
     ready.write_text("".join(json.dumps(test) + "\n" for test in tests))
     meson = tmp_path / "meson"
-    meson.write_text(f'#!/bin/sh\ncp "{ready}" "{build}/meson-logs/testlog.json"\nexit {status}\n')
+    second = tmp_path / "second.json"
+    second.write_text("".join(json.dumps(test) + "\n" for test in again or []))
+    meson.write_text(f'#!/bin/sh\nlog="{build}/meson-logs/testlog.json"\n'
+                     f'case "$*" in *--suite*) cp "{ready}" "$log"; exit {status} ;; esac\n'
+                     f'echo "$*" >>"{tmp_path}/repeated"\ncp "{second}" "$log"\n')
     meson.chmod(0o755)
     result = subprocess.run([sys.executable, SOURCE / "tools/run-tests", build, "unit"],
-                            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+                            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                                 "RETRY_FAILED": "0" if again is None else "1"},
                             capture_output=True, text=True, timeout=60, check=False)
     return result.returncode, result.stdout.splitlines()
 
@@ -65,3 +73,35 @@ def test_running_nothing_is_no_success(tmp_path):
 def test_meson_failing_without_a_word_is_no_success(tmp_path):
     code, lines = run(tmp_path, [{"name": "c", "result": "OK", "stdout": ""}], status=2)
     assert (code, lines[-1]) == (1, "1 passed, 1 failed")
+
+
+FAILED = {"name": "gd:unit / pool", "result": "FAIL", "stdout": "1 failed, 2 passed in 0.31s\n"}
+
+
+def test_a_program_that_passes_when_repeated_alone_is_reported_as_flaky(tmp_path):
+    again = [{"name": "gd:unit / pool", "result": "OK", "stdout": "3 passed in 0.31s\n"}]
+    code, lines = run(tmp_path, [FAILED, {"name": "c", "result": "OK", "stdout": ""}], status=1, again=again)
+    assert (code, lines[-2:]) == (0, ["flaky: pool failed, then passed alone", "4 passed, 0 failed"])
+    assert (tmp_path / "repeated").read_text().split()[-3:] == ["--num-processes", "1", "pool"]
+
+
+def test_a_program_that_fails_twice_has_failed(tmp_path):
+    code, lines = run(tmp_path, [FAILED], status=1, again=[FAILED])
+    assert (code, lines[-1]) == (1, "2 passed, 1 failed")
+
+
+def test_a_program_that_is_not_run_the_second_time_has_failed(tmp_path):
+    code, lines = run(tmp_path, [FAILED], status=1, again=[])
+    assert (code, lines[-1]) == (1, "2 passed, 1 failed")
+
+
+def test_nothing_is_repeated_unless_asked(tmp_path):
+    code, _ = run(tmp_path, [FAILED], status=1)
+    assert code == 1
+    assert not (tmp_path / "repeated").exists()
+
+
+def test_many_failures_are_not_repeated(tmp_path):
+    code, _ = run(tmp_path, [FAILED] * 9, status=1, again=[{"name": "pool", "result": "OK", "stdout": ""}])
+    assert code == 1
+    assert not (tmp_path / "repeated").exists()
