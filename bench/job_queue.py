@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -32,11 +33,11 @@ def timed(*command, **options):
 
 
 def used(*command, **options):
-    """Processor time in user mode: what other work on the machine disturbs least."""
-    before = os.times()
+    """Processor time: what other work on the machine disturbs least."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def spread(directory):

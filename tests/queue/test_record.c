@@ -79,11 +79,52 @@ static void test_nothing_of_a_line_stays_for_the_next(void **state)
 	}
 }
 
+/* A key that is guessed has its value read in a shorter way, unless white space comes first. */
+static void test_a_value_means_the_same_after_a_guessed_key(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {
+		"id", "attempt", "exit_code", "duration", "time", "keeper", "event", "version"};
+	static const char *const values[] = {"0", "1", "-1", "00", "01", "7x", "7 ", "7", "1.5", "1.50", "1.012",
+		"0.012", "00.012", ".012", "1.", "1.0123", "12345678901.012", "1234567890123.012", "1e3", "1.012e3",
+		"2147483647", "2147483648", "999999999999999999", "9223372036854775807", "9223372036854775808",
+		"99999999999999999999", "null", "true", "[1]", "{}", "\"\"", "\"a\"", "\"end\"", "\"e\\u006ed\"",
+		"\"a\\\"b\"", "\"\xc3\xa4\"", "\"\xff\"", "\"a\tb\"", "\"open", "\"2026-11-15T22:12:54.350Z\"",
+		"\"2026-11-15T22:12:54.35\\\"\"", "\"2026-11-15T22:12:5\".350Z\"", "\"2026-11-15T22:12:54.350Zx"};
+	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+		for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+			static const char format[] = "{\"event\":\"stuck\",\"pid\":5,\"%s\":%s%s,\"id\":3}";
+			const char *usual = strcmp(keys[k], "time") == 0     ? "\"2026-11-15T22:12:54.350Z\""
+					    : strcmp(keys[k], "keeper") == 0 ? "\"k\""
+					    : strcmp(keys[k], "event") == 0  ? "\"stuck\""
+									     : "1";
+			char teach[256], guessed[256], spaced[256];
+			struct record r, other;
+			snprintf(teach, sizeof(teach), format, keys[k], "", usual);
+			snprintf(guessed, sizeof(guessed), format, keys[k], "", values[v]);
+			snprintf(spaced, sizeof(spaced), format, keys[k], " ", values[v]);
+			for (int i = 0; i < 2; i++)
+				assert_int_equal(parse(teach, &r), 0);
+			int result = parse(guessed, &r);
+			assert_int_equal(result, parse(spaced, &other));
+			if (result < 0)
+				continue;
+			assert_true(r.id == other.id && r.attempt == other.attempt && r.time_ms == other.time_ms &&
+				    r.exit_code == other.exit_code && r.duration_ms == other.duration_ms);
+			assert_true(r.event == other.event && r.version == other.version && r.pid == other.pid);
+			assert_true(r.keeper.type == other.keeper.type && r.keeper.size == other.keeper.size &&
+				    r.keeper.escaped == other.keeper.escaped);
+			if (r.keeper.type)
+				assert_memory_equal(r.keeper.data, other.keeper.data, r.keeper.size);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
 		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
+		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,14 +97,15 @@ static void write_elapsed(struct text *t, const struct job *job, int64_t now_ms)
 
 /* A long reason is cut, so that the duration behind it is not. */
 #define SHORTEST_REASON 8
-static size_t reason_room(const struct job *job, const struct job_line_options *o, size_t used)
+static size_t reason_room(const struct job *job, const struct job_line_options *o, const char *before, size_t size)
 {
 	struct text elapsed = {0};
 	if (!o->width || !o->command_width || !job_reason(job))
 		return DISPLAY_ALL;
 	write_elapsed(&elapsed, job, o->now_ms);
-	used += JOB_LINE_MARK_WIDTH + o->id_width + 1 + o->command_width + strlen(looks[job->state].word) +
-		strlen(" ()") + display_width(text_string(&elapsed), elapsed.length);
+	size_t used = JOB_LINE_MARK_WIDTH + o->id_width + 1 + o->command_width + display_width(before, size) +
+		      strlen(looks[job->state].word) + strlen(" ()") +
+		      display_width(text_string(&elapsed), elapsed.length);
 	text_finish(&elapsed);
 	return o->width > used + SHORTEST_REASON ? o->width - used : SHORTEST_REASON;
 }
@@ -116,7 +117,7 @@ static void write_rest(struct text *t, const struct job *job, const struct job_l
 	text_append_string(t, " → ");
 	write_gpus(t, job);
 	text_append_string(t, " → ");
-	write_outcome(t, job, reason_room(job, o, display_width(text_string(t) + begin, t->length - begin)));
+	write_outcome(t, job, reason_room(job, o, text_string(t) + begin, t->length - begin));
 	write_elapsed(t, job, o->now_ms);
 	if (o->note && job->state == JOB_PENDING) {
 		text_append_string(t, "  ");

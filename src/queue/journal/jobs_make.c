@@ -55,10 +55,12 @@ const char *jobs_intern(struct jobs *js, const struct json_value *v, const struc
 }
 
 /* As jobs_intern(), for a string that is most likely that of the job before. */
-static const char *intern_like(
+static inline const char *intern_like(
 	struct jobs *js, const char *before, const struct json_value *v, const struct json_value *b64, int *error)
 {
-	if (before && v->type && !v->escaped && !(b64 && b64->type) && strncmp(before, v->data, v->size) == 0 &&
+	if (!v->type)
+		return NULL;
+	if (before && !v->escaped && !(b64 && b64->type) && strncmp(before, v->data, v->size) == 0 &&
 		before[v->size] == '\0')
 		return before;
 	return jobs_intern(js, v, b64, error);

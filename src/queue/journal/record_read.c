@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/date.h"
+#include "base/json_plain.h"
 
 const char *const record_event_names[RECORD_NUM_EVENT_NAMES] = {
 	[EVENT_UNKNOWN] = "",
@@ -39,15 +40,21 @@ const char *record_event_name(enum event event)
 	return event < RECORD_NUM_EVENT_NAMES ? record_event_names[event] : "";
 }
 
+/* As json_is(), with one call: the text of a string has no NUL. */
+static inline bool is_word(const struct json_value *v, const char *word)
+{
+	return !v->escaped && strncmp(word, v->data, v->size) == 0 && word[v->size] == '\0';
+}
+
 static enum event event_parse(const struct json_value *v)
 {
 	/* The last event whose name had this length and this first letter: mostly it comes again. */
 	static unsigned char learned[32];
 	unsigned char *guess = &learned[(v->size * 8 + (unsigned char)v->data[0]) % sizeof(learned)];
-	if (*guess && json_is(v, record_event_names[*guess]))
+	if (*guess && is_word(v, record_event_names[*guess]))
 		return *guess;
 	for (size_t i = 1; i < RECORD_NUM_EVENT_NAMES; i++)
-		if (record_event_names[i][0] == v->data[0] && json_is(v, record_event_names[i])) {
+		if (record_event_names[i][0] == v->data[0] && is_word(v, record_event_names[i])) {
 			*guess = (unsigned char)i;
 			return (enum event)i;
 		}
@@ -56,7 +63,9 @@ static enum event event_parse(const struct json_value *v)
 
 enum member_kind {
 	MEMBER_STRING,
-	MEMBER_INT,
+	MEMBER_INT,   /* int64_t */
+	MEMBER_SMALL, /* 32 bits, not negative */
+	MEMBER_ID,    /* one out of range would leave no id for the next job */
 	MEMBER_SECONDS,
 	MEMBER_TIME,
 	MEMBER_EVENT,
@@ -81,7 +90,7 @@ struct member {
 
 /* In the order of their length; those of one length, the frequent ones first. */
 static const struct member members[] = {
-	MEMBER("id", INT, id),
+	MEMBER("id", ID, id),
 	MEMBER("by", STRING, by),
 	MEMBER("to", INT, to),
 	MEMBER("pid", INT, pid),
@@ -120,13 +129,13 @@ static const struct member members[] = {
 	MEMBER("gpu_id", GPU, gpus),
 	MEMBER("paused", BOOL, paused),
 	MEMBER("command", STRING, command),
-	MEMBER("attempt", INT, attempt),
+	MEMBER("attempt", SMALL, attempt),
 	MEMBER("timeout", SECONDS, timeout_ms),
 	MEMBER("retries", INT, retries),
 	MEMBER("records", INT, records),
 	MEMBER("log_dir", STRING, log_dir),
-	MEMBER("version", INT, version),
-	MEMBER("next_id", INT, next_id),
+	MEMBER("version", SMALL, version),
+	MEMBER("next_id", ID, next_id),
 	MEMBER("cwd_own", BOOL, cwd_own),
 	MEMBER("cwd_dev", INT, cwd_dev),
 	MEMBER("cwd_ino", INT, cwd_ino),
@@ -187,32 +196,6 @@ static void *field_of(struct record *r, const struct member *m)
 	return (char *)r + m->offset;
 }
 
-/*
- * The next member: its index in *m, or NUM_MEMBERS if it is none of ours. Lines of one kind are all alike: the key that
- * came after *m the last time mostly comes again. Then a slice is read into its own place in the record, for *ret_value
- * to point to.
- */
-static inline int next_member(
-	struct json_cursor *c, struct record *r, size_t *m, struct json_value *spare, struct json_value **ret_value)
-{
-	static unsigned char learned[EVENT_LEGACY + 1][NUM_MEMBERS + 1];
-	unsigned char *guess = &learned[r->event][*m];
-	const struct member *likely = &members[*guess];
-	struct json_value key;
-	*ret_value = spare;
-	if (json_skip_key(c, likely->quoted, likely->size + 3u)) {
-		*m = *guess;
-		if (likely->kind == MEMBER_STRING || likely->kind == MEMBER_ARRAY)
-			*ret_value = field_of(r, likely);
-		return json_member_value(c, *ret_value) < 0 ? -EBADMSG : 1;
-	}
-	int more = json_next_member(c, &key, spare);
-	*m = more > 0 ? member_find(&key) : NUM_MEMBERS;
-	if (*m < NUM_MEMBERS)
-		*guess = (unsigned char)*m;
-	return more;
-}
-
 /* Decimal seconds, to milliseconds; our own have three digits after the point. */
 static int read_seconds(const struct json_value *v, int64_t *ret)
 {
@@ -234,55 +217,63 @@ static int read_seconds(const struct json_value *v, int64_t *ret)
 	return 0;
 }
 
-/* As we write it: the minute is mostly that of the line before. */
+enum { TIME_MINUTE = 17, TIME_SIZE = 24 };
+
+/* The last time that was read as we write it: the minute of the next one is mostly the same. */
+static struct {
+	char text[TIME_MINUTE];
+	int64_t ms;
+} last_minute;
+
+/* Whether these TIME_SIZE bytes are a time in that minute. */
+static inline bool read_time_in_minute(const char *t, int64_t *ret)
+{
+	if (memcmp(t, last_minute.text, TIME_MINUTE) != 0 || t[19] != '.' || t[23] != 'Z')
+		return false;
+	unsigned char d[] = {(unsigned char)(t[17] - '0'), (unsigned char)(t[18] - '0'), (unsigned char)(t[20] - '0'),
+		(unsigned char)(t[21] - '0'), (unsigned char)(t[22] - '0')};
+	int64_t ms = d[0] * 10000 + d[1] * 1000 + d[2] * 100 + d[3] * 10 + d[4];
+	if (d[0] > 9 || d[1] > 9 || d[2] > 9 || d[3] > 9 || d[4] > 9 || ms > 60999)
+		return false;
+	*ret = last_minute.ms + ms;
+	return true;
+}
+
 static int read_time(const struct json_value *v, int64_t *ret)
 {
-	enum { MINUTE = 17, WHOLE = 24 };
-	static char minute[MINUTE];
-	static int64_t minute_ms;
 	const char *t = v->data;
-	int64_t ms = 0;
-	bool usual = v->size == WHOLE && t[19] == '.' && t[23] == 'Z';
-	if (usual && memcmp(t, minute, MINUTE) == 0) {
-		for (size_t i = MINUTE; i < WHOLE - 1; i++)
-			if (i != 19) {
-				usual = usual && t[i] >= '0' && t[i] <= '9';
-				ms = ms * 10 + (t[i] - '0');
-			}
-		if (usual && ms <= 60999) {
-			*ret = minute_ms + ms;
-			return 0;
-		}
-	}
+	if (v->size == TIME_SIZE && read_time_in_minute(t, ret))
+		return 0;
 	int r = date_parse(t, v->size, ret);
-	if (r == 0 && usual) {
-		memcpy(minute, t, MINUTE);
-		minute_ms = *ret - ((t[17] - '0') * 10 + (t[18] - '0')) * 1000 - (*ret % 1000 + 1000) % 1000;
+	if (r == 0 && v->size == TIME_SIZE && t[19] == '.' && t[23] == 'Z') {
+		memcpy(last_minute.text, t, TIME_MINUTE);
+		last_minute.ms = *ret - ((t[17] - '0') * 10 + (t[18] - '0')) * 1000 - (*ret % 1000 + 1000) % 1000;
 	}
 	return r;
 }
 
-/* Fields of type int64_t, but for two. */
-static int read_int(struct record *r, const struct member *m, const struct json_value *v)
+static inline int put_int(struct record *r, const struct member *m, int64_t n)
 {
-	int64_t n;
-	if (json_to_int64(v, &n) < 0)
-		return -EBADMSG;
-	void *field = (char *)r + m->offset;
-	if (m->offset == offsetof(struct record, attempt) || m->offset == offsetof(struct record, version)) {
+	void *field = field_of(r, m);
+	if (m->kind == MEMBER_SMALL) {
 		if (n < 0 || n > INT32_MAX)
 			return -EBADMSG;
 		int32_t small = (int32_t)n;
 		memcpy(field, &small, sizeof(small));
 		return 0;
 	}
-	if (m->offset == offsetof(struct record, id) && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
-		return -EBADMSG;
-	/* One that is out of range would leave no id for the next job. */
-	if (m->offset == offsetof(struct record, next_id) && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
+	if (m->kind == MEMBER_ID && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
 		return -EBADMSG;
 	memcpy(field, &n, sizeof(n));
 	return 0;
+}
+
+static int read_int(struct record *r, const struct member *m, const struct json_value *v)
+{
+	int64_t n;
+	if (json_to_int64(v, &n) < 0)
+		return -EBADMSG;
+	return put_int(r, m, n);
 }
 
 static int read_slice(struct json_value *field, const struct json_value *v, enum json_type type)
@@ -291,7 +282,7 @@ static int read_slice(struct json_value *field, const struct json_value *v, enum
 		field->type = 0;
 	else if (v->type != type)
 		return -EBADMSG;
-	else if (v != field)
+	else
 		*field = *v;
 	return 0;
 }
@@ -307,6 +298,8 @@ static int read_member(struct record *r, const struct member *m, const struct js
 		return 0;
 	switch ((enum member_kind)m->kind) {
 	case MEMBER_INT:
+	case MEMBER_SMALL:
+	case MEMBER_ID:
 		return read_int(r, m, v);
 	case MEMBER_SECONDS:
 		return v->type == JSON_NUMBER ? read_seconds(v, field) : -EBADMSG;
@@ -383,26 +376,141 @@ static void record_clear(struct record *r)
 	memset(r->values, 0, sizeof(r->values));
 }
 
+/* ---- Values as we write them ------------------------------------------------------- */
+
+/* Digits, at most 18 of them, which cannot overflow. Returns the place after them; NULL: these are not all. */
+static inline const char *take_digits(const char *p, const char *end, uint64_t *n)
+{
+	const char *start = p;
+	unsigned char digit;
+	for (; p < end && (digit = (unsigned char)(*p - '0')) < 10; p++)
+		*n = *n * 10 + digit;
+	return p > start && p - start <= 18 ? p : NULL;
+}
+
+static inline bool ends_value(const char *p, const char *end)
+{
+	return p < end && (*p == ',' || *p == '}');
+}
+
+static inline int read_usual_int(struct json_cursor *c, struct record *r, const struct member *m)
+{
+	uint64_t n = 0;
+	const char *p = take_digits(c->p, c->end, &n);
+	if (!p || !ends_value(p, c->end) || (*c->p == '0' && p - c->p > 1))
+		return 0;
+	c->p = p;
+	return put_int(r, m, (int64_t)n) < 0 ? -EBADMSG : 1;
+}
+
+/* With three digits after the point. */
+static inline int read_usual_seconds(struct json_cursor *c, struct record *r, const struct member *m)
+{
+	uint64_t n = 0;
+	const char *point = take_digits(c->p, c->end, &n);
+	if (!point || point - c->p > 12 || (*c->p == '0' && point - c->p > 1) || c->end - point < 5 || *point != '.')
+		return 0;
+	const char *p = take_digits(point + 1, c->end, &n);
+	if (!p || p - point != 4 || !ends_value(p, c->end))
+		return 0;
+	c->p = p;
+	*(int64_t *)field_of(r, m) = (int64_t)n;
+	return 1;
+}
+
+static inline int read_usual_time(struct json_cursor *c, struct record *r, const struct member *m)
+{
+	const char *p = c->p;
+	if (c->end - p < TIME_SIZE + 2 || *p != '"' || p[TIME_SIZE + 1] != '"' ||
+		!read_time_in_minute(p + 1, field_of(r, m)))
+		return 0;
+	c->p = p + TIME_SIZE + 2;
+	return 1;
+}
+
+/* Of ASCII, without escapes. */
+static inline bool read_usual_string(struct json_cursor *c, struct json_value *ret)
+{
+	const char *p = c->p, *quote;
+	if (p == c->end || *p != '"' || (quote = json_skip_plain(p + 1, c->end, false)) == c->end || *quote != '"')
+		return false;
+	*ret = (struct json_value){p + 1, (uint32_t)(quote - p - 1), JSON_STRING, false};
+	c->p = quote + 1;
+	return true;
+}
+
+/*
+ * Reads a value of the most frequent forms into its place in the record: most of the time that a large journal takes is
+ * spent here. 1; 0 if the value has another form, with nothing changed; -EBADMSG.
+ */
+static inline int read_usual(struct json_cursor *c, struct record *r, const struct member *m)
+{
+	struct json_value word;
+	switch ((enum member_kind)m->kind) {
+	case MEMBER_STRING:
+		return read_usual_string(c, field_of(r, m));
+	case MEMBER_INT:
+	case MEMBER_SMALL:
+	case MEMBER_ID:
+		return read_usual_int(c, r, m);
+	case MEMBER_TIME:
+		return read_usual_time(c, r, m);
+	case MEMBER_SECONDS:
+		return read_usual_seconds(c, r, m);
+	case MEMBER_EVENT:
+		if (!read_usual_string(c, &word))
+			return 0;
+		r->event = word.size ? event_parse(&word) : EVENT_UNKNOWN;
+		return word.size ? 1 : -EBADMSG;
+	default:
+		return 0;
+	}
+}
+
+/* ---- Lines -------------------------------------------------------------------------- */
+
+/*
+ * Reads the next member; its index in *m, or NUM_MEMBERS if it is none of ours. Lines of one kind are all alike: the
+ * key that came after *m the last time mostly comes again. Returns 1, 0 at the end, or -EBADMSG.
+ */
+static inline int next_member(struct json_cursor *c, struct record *r, size_t *m)
+{
+	static unsigned char learned[EVENT_LEGACY + 1][NUM_MEMBERS + 1];
+	unsigned char *guess = &learned[r->event][*m];
+	const struct member *likely = &members[*guess];
+	struct json_value key, value;
+	int more;
+	if (json_skip_key(c, likely->quoted, likely->size + 3u)) {
+		*m = *guess;
+		if ((more = read_usual(c, r, likely)) != 0)
+			return more;
+		more = json_member_value(c, &value) < 0 ? -EBADMSG : 1;
+	} else {
+		more = json_next_member(c, &key, &value);
+		*m = more > 0 ? member_find(&key) : NUM_MEMBERS;
+		if (*m < NUM_MEMBERS)
+			*guess = (unsigned char)*m;
+	}
+	if (more > 0 && *m < NUM_MEMBERS && read_member(r, &members[*m], &value) < 0)
+		return -EBADMSG;
+	return more;
+}
+
 int record_parse(const char *line, size_t size, struct record *ret)
 {
 	struct record *r = ret;
 	record_clear(r);
 	struct json_cursor c;
-	struct json_value spare, *value;
 	bool has_event = false;
 	if (json_begin(&c, line, size) < 0)
 		return -EBADMSG;
 	int more;
 	size_t m = NUM_MEMBERS;
-	while ((more = next_member(&c, r, &m, &spare, &value)) > 0) {
-		if (m == NUM_MEMBERS) {
+	while ((more = next_member(&c, r, &m)) > 0) {
+		if (m == NUM_MEMBERS)
 			r->unknown_member = true;
-			continue;
-		}
-		if (members[m].kind == MEMBER_EVENT)
+		else if (members[m].kind == MEMBER_EVENT)
 			has_event = true;
-		if (read_member(r, &members[m], value) < 0)
-			return -EBADMSG;
 	}
 	if (more < 0 || json_end(&c) < 0)
 		return -EBADMSG;

@@ -50,11 +50,9 @@ int seal_check(const char *line, size_t size, uint64_t *ret_n, size_t *ret_body)
 	if (!seal_is_there(line, size))
 		return -EBADMSG;
 	size_t end = size - CHECK_SIZE, at = end, least = end > MOST_DIGITS ? end - MOST_DIGITS : 0;
-	while (at > least && (unsigned char)(line[at - 1] - '0') < 10)
-		at--;
-	uint64_t n = 0;
-	for (size_t i = at; i < end; i++)
-		n = n * 10 + (uint64_t)(line[i] - '0');
+	uint64_t n = 0, unit = 1, digit;
+	for (; at > least && (digit = (uint64_t)(line[at - 1] - '0')) < 10; at--, unit *= 10)
+		n += digit * unit;
 	const size_t key = sizeof(NUMBER_KEY) - 1;
 	if (at == end || at < key + 1 || n == 0 || memcmp(line + at - key, NUMBER_KEY, key) != 0)
 		return -EBADMSG;
