@@ -13,12 +13,15 @@
 #include "simulate.h"
 
 struct figures {
-	uint64_t seeds, steps, starts, compared, refusals;
+	uint64_t seeds, steps, starts, compared, refusals, restarts, parked, late;
 };
 
+/* In one seed of three other users soon come to rest, while most jobs still wait: only then is a wait bounded. */
 static void run_seed(uint64_t seed, unsigned steps, struct figures *f)
 {
 	static struct world w;
+	if (steps == 0)
+		steps = seed % 3 == 0 ? 25 : 120;
 	world_init(&w, seed, false);
 	for (unsigned i = 0; i < steps; i++)
 		world_step(&w);
@@ -28,6 +31,9 @@ static void run_seed(uint64_t seed, unsigned steps, struct figures *f)
 	f->starts += w.starts;
 	f->compared += w.compared;
 	f->refusals += w.refusals;
+	f->restarts += w.restarts;
+	f->parked += w.parked;
+	f->late += w.late;
 	world_finish(&w);
 }
 
@@ -84,7 +90,7 @@ static uint64_t number(const char *option, const char *text)
 
 int main(int argc, char **argv)
 {
-	uint64_t first = 1, count = 200, steps = 120;
+	uint64_t first = 1, count = 200, steps = 0;
 	struct figures f = {0};
 	for (int i = 1; i < argc; i += 2) {
 		if (strcmp(argv[i], "--seed") == 0) {
@@ -104,6 +110,8 @@ int main(int argc, char **argv)
 	printf("%llu seeds, %llu steps, %llu starts, %llu refused claims: every invariant held\n",
 		(unsigned long long)f.seeds, (unsigned long long)f.steps, (unsigned long long)f.starts,
 		(unsigned long long)f.refusals);
+	printf("%llu allocations ended, %llu times a job was too long for the rest of one, %llu leases were tried again\n",
+		(unsigned long long)f.restarts, (unsigned long long)f.late, (unsigned long long)f.parked);
 	printf("%llu states published, loaded and compared with what started next\n", (unsigned long long)f.compared);
 	compare(first, count < 20 ? count : 20);
 	return 0;

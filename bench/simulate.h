@@ -15,6 +15,8 @@
 #define WORLD_GPUS   8
 #define WORLD_JOBS   96
 #define WORLD_CLAIMS 4
+#define WORLD_KINDS  4
+#define WORLD_RUNS   16 /* that count for the duration of the next one */
 
 /* What the world knows of a job. */
 struct world_job {
@@ -22,12 +24,16 @@ struct world_job {
 	struct job_spec spec;
 	uint64_t after[2];
 	char gpu[8];
+	char command[24], keeper[8];
+	unsigned kind; /* jobs of one kind have similar commands and take about as long */
 	int64_t duration_ms;
 	uint64_t bytes; /* what it really takes on each GPU */
 	bool fails;
 	/* While it runs. */
 	bool live;
 	bool stuck;
+	bool parked; /* a lease whose keeper cannot be reached: the runner tries it again later */
+	unsigned attempts;
 	int gpus[WORLD_GPUS];
 	size_t num_gpus;
 	int64_t start_ms, end_ms;
@@ -59,8 +65,14 @@ struct world {
 	struct jobs fold, other_fold;
 	struct scheduler *scheduler;
 	struct text lines; /* to be applied */
+	/* What completed jobs of each kind took, the last WORLD_RUNS of num_runs. */
+	int64_t run_ms[WORLD_KINDS][WORLD_RUNS];
+	size_t num_runs[WORLD_KINDS];
+	/* The first job in the order that waits, and when all that ran in its way must be over. */
+	uint64_t first;
+	int64_t first_by_ms;
 	/* Figures. */
-	uint64_t starts, compared, refusals;
+	uint64_t starts, compared, refusals, restarts, parked, late;
 };
 
 /* Prints the message with seed and step, and ends the program. */
@@ -73,11 +85,31 @@ void world_step(struct world *w);
 /* Nothing bad happens any more: all jobs that can ever start must end. */
 void world_drain(struct world *w);
 uint32_t world_random(struct world *w, uint32_t below);
+/* The scheduler's words on a job, for a message that ends the program. */
+const char *world_explain(struct world *w, uint64_t id);
+bool world_chance(struct world *w, uint32_t percent);
+/* The driver's next sample goes to the scheduler. */
+void world_sample(struct world *w);
+
+/* ---- simulate_runner.c: what a runner does around its decisions ---- */
+/* Applies the lines that were written. */
 void world_apply(struct world *w);
+void world_start_runner(struct world *w);
+/* The allocation has ended with all that ran in it, and another runner begins. */
+void world_restart(struct world *w);
+/* When an allocation that begins now ends. */
+int64_t world_next_end(struct world *w);
+/* The clock has moved: jobs may begin, an allocation may be over, leases are tried again. */
+void world_pass_time(struct world *w);
+/* Whether the lease cannot be started now, so that it is put aside. */
+bool world_park(struct world *w, struct job *job);
+bool world_has_parked(const struct world *w);
+void world_forget_scheduler(struct jobs *js);
 
 /* ---- simulate_jobs.c: what jobs are added ---- */
 void world_add_job(struct world *w);
 void world_end_job(struct world *w, struct world_job *j, enum job_state state);
+void world_interrupt_job(struct world *w, struct world_job *j);
 struct world_job *world_find(struct world *w, uint64_t id);
 
 /* ---- simulate_checks.c: is each decision allowed? ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The invariants, from what the world knows and without the scheduler's own ledger. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -202,6 +203,73 @@ static void check_first(struct world *w, const struct scheduler_start *start)
 			ID(first));
 }
 
+/* ---- Time ----------------------------------------------------------------------------- */
+
+static int compare_ms(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* What the job is expected to take at most: nine of ten earlier runs of its kind, and its timeout; 0: not known. */
+static int64_t longest_ms(const struct world *w, const struct world_job *j)
+{
+	int64_t runs[WORLD_RUNS], ms;
+	int64_t timeout_ms = j->spec.timeout_ms >= 0 ? j->spec.timeout_ms : w->settings.timeout_ms;
+	size_t n = w->num_runs[j->kind] < WORLD_RUNS ? w->num_runs[j->kind] : WORLD_RUNS;
+	if (n == 0)
+		return timeout_ms;
+	memcpy(runs, w->run_ms[j->kind], n * sizeof(*runs));
+	qsort(runs, n, sizeof(*runs), compare_ms);
+	size_t at = 9 * (n - 1) / 10, rest = 9 * (n - 1) % 10;
+	ms = n == 1 ? 2 * runs[0] : runs[at] + (rest ? (runs[at + 1] - runs[at]) * (int64_t)rest / 10 : 0);
+	return timeout_ms > 0 && timeout_ms < ms ? timeout_ms : ms;
+}
+
+/* How much too late the job would end, in milliseconds; below 0: in time. */
+static int64_t lateness_ms(const struct world *w, const struct world_job *j)
+{
+	int64_t ms = longest_ms(w, j);
+	return w->settings.end_ms && ms > 0 ? w->now_ms + ms - w->settings.end_ms : INT64_MIN;
+}
+
+static void check_time(const struct world *w, const struct world_job *j)
+{
+	if (j->spec.begin_ms > w->now_ms)
+		world_fail(
+			w, "job %llu starts %lld ms before its time", ID(j), (long long)(j->spec.begin_ms - w->now_ms));
+	/* Interpolated durations are rounded. */
+	if (lateness_ms(w, j) > 2)
+		world_fail(w, "job %llu starts and would end %lld ms after the allocation", ID(j),
+			(long long)lateness_ms(w, j));
+	if (j->spec.keeper && (j->parked || j->attempts > 0))
+		world_fail(w, "lease %llu starts %s", ID(j), j->parked ? "and cannot be reached" : "twice");
+}
+
+/* A job is said to be late if it is, and does not sleep when its time has come. */
+static void check_waiting(struct world *w, const struct world_job *j)
+{
+	const struct job *job = jobs_find(&w->fold, j->id);
+	struct scheduler_verdict v;
+	int64_t late_ms = lateness_ms(w, j);
+	if (job->state != JOB_PENDING || j->parked)
+		return;
+	if (scheduler_verdict(w->scheduler, job, &v) < 0)
+		world_fail(w, "out of memory");
+	if (v.answer == SCHEDULER_BLOCKED)
+		return;
+	if ((v.answer == SCHEDULER_BEGINS) != (j->spec.begin_ms > w->now_ms))
+		world_fail(w, "job %llu %s, and its time is %lld ms from now", ID(j),
+			v.answer == SCHEDULER_BEGINS ? "waits for its time" : "does not wait for its time",
+			(long long)(j->spec.begin_ms - w->now_ms));
+	if (v.answer == SCHEDULER_LATE && late_ms < -2)
+		world_fail(w, "job %llu is said not to fit into the allocation, and has %lld ms to spare", ID(j),
+			(long long)-late_ms);
+	if (v.answer == SCHEDULER_WAITS && late_ms > 2)
+		world_fail(w, "job %llu waits, and would end %lld ms after the allocation", ID(j), (long long)late_ms);
+	w->late += v.answer == SCHEDULER_LATE;
+}
+
 void check_start(struct world *w, const struct scheduler_start *start)
 {
 	const struct job *job = start->job;
@@ -210,9 +278,13 @@ void check_start(struct world *w, const struct scheduler_start *start)
 	if (j->live || start->num_gpus != want)
 		world_fail(w, "job %llu starts on %zu GPUs and wants %zu", ID(job), start->num_gpus, want);
 	check_dependencies(w, job);
+	check_time(w, j);
 	check_order(w, job);
 	check_reservation(w, start);
 	check_first(w, start);
+	/* A job that is tried again, or whose time has come, may come before the first: it is not overtaking. */
+	if (w->first && goes_first(job, jobs_find(&w->fold, w->first)))
+		w->first = 0;
 	for (size_t i = 0; i < start->num_gpus; i++) {
 		size_t g = (size_t)start->gpus[i];
 		if (w->gpus[g].vendor != w->gpus[start->gpus[0]].vendor)
@@ -229,9 +301,40 @@ void check_start(struct world *w, const struct scheduler_start *start)
 
 /* ---- Between decisions ---------------------------------------------------------------- */
 
+/*
+ * Without other users, the first job in the order starts as soon as the jobs are over that ran when it became first:
+ * whatever starts later is not in its way.
+ */
+static void check_patience(struct world *w)
+{
+	const struct job *first = NULL;
+	struct scheduler_verdict v;
+	for (size_t i = 0; w->calm && i < w->fold.count; i++) {
+		const struct job *job = w->fold.by_id[i];
+		if (!job->wait.position || (first && !goes_first(job, first)))
+			continue;
+		if (scheduler_verdict(w->scheduler, job, &v) < 0)
+			world_fail(w, "out of memory");
+		if (v.answer == SCHEDULER_WAITS)
+			first = job;
+	}
+	if (!first || first->id != w->first) {
+		w->first = first ? first->id : 0;
+		w->first_by_ms = w->now_ms;
+		for (size_t i = 1; i <= w->num_jobs; i++)
+			if (w->jobs[i].live && w->jobs[i].end_ms > w->first_by_ms)
+				w->first_by_ms = w->jobs[i].end_ms;
+		return;
+	}
+	if (w->now_ms > w->first_by_ms)
+		world_fail(w, "starvation: job %llu is first and waits, although all that ran before is over:\n%s",
+			ID(first), world_explain(w, first->id));
+}
+
 void check_state(struct world *w)
 {
 	check_host(w);
+	check_patience(w);
 	for (size_t i = 1; i <= w->num_jobs; i++) {
 		const struct world_job *j = &w->jobs[i];
 		if (j->live != scheduler_has(w->scheduler, j->id))
@@ -241,21 +344,12 @@ void check_state(struct world *w)
 			for (size_t o = 1; o <= w->num_jobs; o++)
 				if (o != i && w->jobs[o].live && is_on(&w->jobs[o], (size_t)j->gpus[k]))
 					world_fail(w, "exclusivity: job %zu is next to job %llu", o, ID(j));
+		if (!w->plain && !j->live && (uint64_t)w->now_ms * NS_PER_MS >= scheduler_not_before(w->scheduler))
+			check_waiting(w, j);
 	}
 }
 
 /* ---- An observer ---------------------------------------------------------------------- */
-
-static void forget_scheduler(struct jobs *js)
-{
-	for (size_t i = 0; i < js->count; i++) {
-		struct job *job = js->by_id[i];
-		job->wait = (struct pending_job){0};
-		job->blocked = false;
-		job->dependents = job->next_dependent = NULL;
-		job->dependent_link = NULL;
-	}
-}
 
 /* "starts" is said of the jobs that start, and of no others. */
 static void check_verdicts(struct world *w, struct scheduler *other, const struct predicted *p)
@@ -299,7 +393,8 @@ void check_predict(struct world *w, struct predicted *ret)
 	if (strcmp(text_string(&text), text_string(&again)) != 0)
 		world_fail(w, "the published inputs change when they are read:\n%s\n%s", text_string(&text),
 			text_string(&again));
-	forget_scheduler(&w->other_fold);
+	world_forget_scheduler(&w->other_fold);
+	(void)scheduler_set_time(other, w->now_ms);
 	if (verdicts_add_jobs(other, &w->other_fold, "here") < 0)
 		world_fail(w, "out of memory");
 	while ((r = scheduler_decide(other, (uint64_t)w->now_ms * NS_PER_MS, &start)) == 1) {
@@ -312,7 +407,7 @@ void check_predict(struct world *w, struct predicted *ret)
 		world_fail(w, "out of memory");
 	check_verdicts(w, other, ret);
 	scheduler_destroy(other);
-	forget_scheduler(&w->other_fold);
+	world_forget_scheduler(&w->other_fold);
 	text_finish(&text);
 	text_finish(&again);
 }

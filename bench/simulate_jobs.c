@@ -53,6 +53,27 @@ static void set_others(struct world *w, struct world_job *j)
 		j->after[j->spec.num_after++] = 1 + world_random(w, (uint32_t)j->id - 1);
 }
 
+/* Begin times, timeouts, kinds and leases. */
+static void set_times(struct world *w, struct world_job *j)
+{
+	static const int64_t typical_ms[WORLD_KINDS] = {5000, 20000, 60000, 180000};
+	j->kind = world_chance(w, 50) ? 0 : world_random(w, WORLD_KINDS);
+	snprintf(j->command, sizeof(j->command), "%c --seed %u", (char)('a' + j->kind), (unsigned)j->id);
+	j->spec.command = j->command;
+	j->spec.command_size = strlen(j->command);
+	j->duration_ms = typical_ms[j->kind] * (40 + world_random(w, 120)) / 100;
+	if (world_chance(w, 15))
+		j->spec.timeout_ms = j->duration_ms + world_random(w, 100000);
+	if (world_chance(w, 12))
+		j->spec.begin_ms = w->now_ms + world_random(w, 90000);
+	if (world_chance(w, 12) && !j->spec.held) {
+		snprintf(j->keeper, sizeof(j->keeper), "L%u", (unsigned)j->id);
+		j->spec.keeper = j->keeper;
+		j->spec.retries = -1;
+		record_write_keeper(&w->lines, j->keeper, (pid_t)(1000 + j->id), &(struct machine){.host = "here"}, "");
+	}
+}
+
 void world_add_job(struct world *w)
 {
 	struct world_job *j = &w->jobs[++w->num_jobs];
@@ -69,6 +90,8 @@ void world_add_job(struct world *w)
 	j->spec.after = j->after;
 	set_memory(w, j);
 	set_others(w, j);
+	if (!w->plain)
+		set_times(w, j);
 	if (j->spec.num_gpus == 0) {
 		j->spec.mem_mb = j->spec.min_free_mem_mb = -1;
 		j->bytes = 0;
@@ -81,11 +104,27 @@ void world_end_job(struct world *w, struct world_job *j, enum job_state state)
 {
 	const struct job *job = jobs_find(&w->fold, j->id);
 	j->live = false;
+	if (state == JOB_COMPLETED)
+		w->run_ms[j->kind][w->num_runs[j->kind]++ % WORLD_RUNS] = w->now_ms - j->start_ms;
 	record_write_end(&w->lines, &(struct attempt_end){.id = j->id,
 					    .attempt = job->attempts->attempt,
 					    .time_ms = w->now_ms,
 					    .state = state,
 					    .exit_code = state == JOB_COMPLETED ? 0 : 1,
+					    .duration_ms = w->now_ms - j->start_ms,
+					    .peak_mem_mb = -1});
+	world_apply(w);
+}
+
+void world_interrupt_job(struct world *w, struct world_job *j)
+{
+	j->live = j->stuck = false;
+	record_write_end(&w->lines, &(struct attempt_end){.id = j->id,
+					    .attempt = jobs_find(&w->fold, j->id)->attempts->attempt,
+					    .time_ms = w->now_ms,
+					    .state = JOB_CANCELLED,
+					    .exit_code = -1,
+					    .interrupted = true,
 					    .duration_ms = w->now_ms - j->start_ms,
 					    .peak_mem_mb = -1});
 	world_apply(w);

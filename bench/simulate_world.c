@@ -30,7 +30,7 @@ uint32_t world_random(struct world *w, uint32_t below)
 	return (uint32_t)((z ^ z >> 31) % below);
 }
 
-static bool chance(struct world *w, uint32_t percent)
+bool world_chance(struct world *w, uint32_t percent)
 {
 	return world_random(w, 100) < percent;
 }
@@ -44,14 +44,14 @@ static void make_gpu(struct world *w, size_t g)
 	*gpu = (struct gd_gpu){.size = sizeof(*gpu),
 		.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_NUMA_NODE |
 			 GD_GPU_KNOWN_LINKS,
-		.vendor = !w->plain && chance(w, 10) ? GD_VENDOR_AMD : GD_VENDOR_NVIDIA,
+		.vendor = !w->plain && world_chance(w, 10) ? GD_VENDOR_AMD : GD_VENDOR_NVIDIA,
 		.index = (int)g,
 		.vendor_index = (int)g,
 		.mig_index = -1,
 		.numa_node = (int)(g / 2),
 		.links = UINT64_C(1) << (g ^ 1),
 		.memory_total_bytes = (w->plain ? 24 : sizes[world_random(w, 6)]) * UNITS_GB};
-	if (w->plain || chance(w, 75))
+	if (w->plain || world_chance(w, 75))
 		gpu->known |= GD_GPU_KNOWN_PROCESSES;
 	w->gpu_pointers[g] = gpu;
 }
@@ -89,7 +89,7 @@ static void sample_gpu(struct world *w, size_t g)
 	gpu->memory_free_bytes = left - w->sampled_foreign[g];
 }
 
-static void sample(struct world *w)
+void world_sample(struct world *w)
 {
 	for (size_t g = 0; g < w->num_gpus; g++)
 		sample_gpu(w, g);
@@ -101,62 +101,6 @@ static void sample(struct world *w)
 	}
 	if (scheduler_sample(w->scheduler, (uint64_t)w->now_ms * NS_PER_MS, w->gpu_pointers, w->num_gpus) < 0)
 		world_fail(w, "out of memory");
-}
-
-/* ---- The journal ---------------------------------------------------------------------- */
-
-static void enqueue(struct world *w, struct job *job)
-{
-	char words[SCHEDULER_WORDS];
-	int r = scheduler_add(w->scheduler, job, words);
-	if (r < 0)
-		world_fail(w, "out of memory");
-	if (r > 0)
-		record_write_fail(&w->lines, job->id, words, NULL);
-}
-
-/* As runner_on_change(). */
-static void on_change(void *context, struct job *job, int old)
-{
-	struct world *w = context;
-	if ((old == JOB_COMPLETED || old == JOB_FAILED || old == JOB_CANCELLED) && !job_is_final(job))
-		scheduler_reopen(w->scheduler, job);
-	if (job->state == JOB_PENDING && old == JOB_PENDING) {
-		scheduler_remove(w->scheduler, job);
-		enqueue(w, job);
-		return;
-	}
-	if (old == JOB_RUNNING && job->state != JOB_RUNNING)
-		scheduler_end(w->scheduler, job->id);
-	if (old == JOB_PENDING && job->state != JOB_RUNNING)
-		scheduler_remove(w->scheduler, job);
-	if (job->state == JOB_PENDING)
-		enqueue(w, job);
-	else if (job->state == JOB_RUNNING && job->stuck)
-		scheduler_set_stuck(w->scheduler, job->id);
-	if (!job_is_final(job))
-		return;
-	for (struct job *next, *d = scheduler_release(w->scheduler, job); d; d = next) {
-		next = d->next_dependent;
-		enqueue(w, d);
-	}
-}
-
-void world_apply(struct world *w)
-{
-	while (w->lines.length > 0) {
-		struct text lines = w->lines;
-		w->lines = (struct text){0};
-		for (size_t at = 0; at < lines.length;) {
-			const char *end = memchr(lines.data + at, '\n', lines.length - at);
-			size_t size = (size_t)(end - (lines.data + at));
-			if (jobs_apply(&w->other_fold, 1, lines.data + at, size) < 0 ||
-				jobs_apply(&w->fold, 1, lines.data + at, size) < 0)
-				world_fail(w, "the journal's fold failed");
-			at += size + 1;
-		}
-		text_finish(&lines);
-	}
 }
 
 /* ---- Beginning and end ---------------------------------------------------------------- */
@@ -180,12 +124,11 @@ void world_init(struct world *w, uint64_t seed, bool plain)
 		make_gpu(w, g);
 	jobs_init(&w->fold);
 	jobs_init(&w->other_fold);
-	if (scheduler_create(&w->fold, &w->scheduler) < 0)
-		world_fail(w, "out of memory");
-	w->fold.on_change = on_change;
-	w->fold.context = w;
-	scheduler_configure(w->scheduler, &w->settings);
-	sample(w);
+	if (!plain && world_chance(w, 30))
+		w->settings.timeout_ms = 1000 * (int64_t)(20 + world_random(w, 300));
+	if (!plain && world_chance(w, 40))
+		w->settings.end_ms = world_next_end(w);
+	world_start_runner(w);
 	record_write_journal(&w->lines, "simulated", 1, 1);
 	world_apply(w);
 }
@@ -208,9 +151,9 @@ static void change_claims(struct world *w)
 		w->claimants[i] = (struct ledger_claimant){.user = 1234, .job = i + 1, .queue = "other"};
 		w->claims[i] = (struct ledger_job){.foreign = true,
 			.claimant = &w->claimants[i],
-			.declared = chance(w, 70),
-			.settled = chance(w, 50),
-			.alone = chance(w, 20),
+			.declared = world_chance(w, 70),
+			.settled = world_chance(w, 50),
+			.alone = world_chance(w, 20),
 			.promised_bytes = world_random(w, 30) * UNITS_GB,
 			.gpus = w->claim_gpus[i],
 			.num_gpus = 1};
@@ -240,17 +183,17 @@ static void trouble_gpu(struct world *w)
 	struct gd_gpu *gpu = &w->gpus[g];
 	if (gpu->health == GD_GPU_HEALTH_LOST)
 		return;
-	if (chance(w, 4))
+	if (world_chance(w, 4))
 		gpu->health = GD_GPU_HEALTH_LOST;
 	else
-		gpu->health = chance(w, 60) ? GD_GPU_HEALTH_OK : GD_GPU_HEALTH_NOT_ANSWERING;
+		gpu->health = world_chance(w, 60) ? GD_GPU_HEALTH_OK : GD_GPU_HEALTH_NOT_ANSWERING;
 }
 
 static void stick_some_job(struct world *w)
 {
 	for (size_t i = 1; i <= w->num_jobs; i++) {
 		struct world_job *j = &w->jobs[i];
-		if (!j->live || j->stuck || !chance(w, 10))
+		if (!j->live || j->stuck || !world_chance(w, 10))
 			continue;
 		j->stuck = true;
 		j->end_ms = w->now_ms + 60000;
@@ -262,18 +205,18 @@ static void stick_some_job(struct world *w)
 
 static void disturb(struct world *w)
 {
-	if (chance(w, 10))
+	if (world_chance(w, 10))
 		change_claims(w);
-	if (chance(w, 15)) {
+	if (world_chance(w, 15)) {
 		size_t g = world_random(w, (uint32_t)w->num_gpus);
 		uint64_t total = w->gpus[g].memory_total_bytes;
-		w->foreign_bytes[g] = chance(w, 50) ? 0 : world_random(w, 100) * (total / 100);
+		w->foreign_bytes[g] = world_chance(w, 50) ? 0 : world_random(w, 100) * (total / 100);
 	}
-	if (chance(w, 10))
+	if (world_chance(w, 10))
 		control_some_job(w);
-	if (chance(w, 4))
+	if (world_chance(w, 4))
 		trouble_gpu(w);
-	if (chance(w, 1))
+	if (world_chance(w, 1))
 		stick_some_job(w);
 }
 
@@ -282,7 +225,7 @@ static void end_jobs(struct world *w)
 	for (size_t i = 1; i <= w->num_jobs; i++) {
 		struct world_job *j = &w->jobs[i];
 		if (j->live && w->now_ms >= j->end_ms)
-			world_end_job(w, j, j->fails && chance(w, 50) ? JOB_FAILED : JOB_COMPLETED);
+			world_end_job(w, j, j->fails && world_chance(w, 50) ? JOB_FAILED : JOB_COMPLETED);
 	}
 }
 
@@ -300,11 +243,12 @@ static void begin(struct world *w, const struct scheduler_start *start)
 	j->num_gpus = start->num_gpus;
 	memcpy(j->gpus, start->gpus, start->num_gpus * sizeof(int));
 	w->starts++;
+	j->attempts++;
 	record_write_start(&w->lines, &(struct attempt_start){.id = j->id,
-					      .attempt = start->job->num_attempts + 1,
+					      .attempt = job_next_attempt(start->job),
 					      .time_ms = w->now_ms,
 					      .pid = (pid_t)(1000 + j->id),
-					      .keeper = "k",
+					      .keeper = j->spec.keeper ? j->spec.keeper : "k",
 					      .gpus = j->gpus,
 					      .num_gpus = j->num_gpus});
 	world_apply(w);
@@ -313,10 +257,10 @@ static void begin(struct world *w, const struct scheduler_start *start)
 /* As runner_place(): each start announces a claim, and looks again whether there is room. */
 static bool claim_fails(struct world *w, const struct scheduler_start *start)
 {
-	if (w->plain || w->calm || start->num_gpus == 0 || !chance(w, 30))
+	if (w->plain || w->calm || start->num_gpus == 0 || !world_chance(w, 30))
 		return false;
 	uint64_t id = start->job->id;
-	if (chance(w, 30))
+	if (world_chance(w, 30))
 		change_claims(w);
 	if (scheduler_still_fits(w->scheduler, id))
 		return false;
@@ -337,8 +281,7 @@ static void compare(struct world *w, const struct predicted *p, size_t n, const 
 			(unsigned long long)start->job->id, (unsigned long long)p->starts[n].id);
 }
 
-/* The scheduler's words on a job, for a message that ends the program. */
-static const char *explain(struct world *w, uint64_t id)
+const char *world_explain(struct world *w, uint64_t id)
 {
 	static struct text t;
 	struct scheduler_verdict v;
@@ -352,7 +295,7 @@ static void start_jobs(struct world *w)
 	struct scheduler_start start;
 	struct predicted predicted;
 	/* Without claims in between, an observer must have predicted which jobs start. */
-	bool predict = chance(w, 40);
+	bool predict = world_chance(w, 40) && !world_has_parked(w);
 	size_t n = 0;
 	int r;
 	if (predict)
@@ -361,7 +304,7 @@ static void start_jobs(struct world *w)
 		if (predict)
 			compare(w, &predicted, n++, &start);
 		check_start(w, &start);
-		if (!predict && claim_fails(w, &start))
+		if (!predict && (claim_fails(w, &start) || world_park(w, start.job)))
 			continue;
 		begin(w, &start);
 	}
@@ -369,7 +312,7 @@ static void start_jobs(struct world *w)
 		world_fail(w, "out of memory");
 	if (predict && n != predicted.count)
 		world_fail(w, "job %llu does not start; the published inputs say that it does:\n%s",
-			(unsigned long long)predicted.starts[n].id, explain(w, predicted.starts[n].id));
+			(unsigned long long)predicted.starts[n].id, world_explain(w, predicted.starts[n].id));
 	w->compared += predict;
 }
 
@@ -381,17 +324,19 @@ void world_step(struct world *w)
 	for (uint32_t n = world_random(w, 4); n > 0 && w->num_jobs < w->max_jobs; n--)
 		world_add_job(w);
 	disturb(w);
-	if (chance(w, 60))
-		sample(w);
+	world_pass_time(w);
+	if (world_chance(w, 60))
+		world_sample(w);
 	start_jobs(w);
 	check_state(w);
 }
 
 /* ---- The end -------------------------------------------------------------------------- */
 
-static int64_t next_end(const struct world *w)
+/* When a job ends, or begins. */
+static int64_t next_event(const struct world *w)
 {
-	int64_t next = -1;
+	int64_t begin = scheduler_next_begin(w->scheduler), next = begin ? begin : -1;
 	for (size_t i = 1; i <= w->num_jobs; i++)
 		if (w->jobs[i].live && (next < 0 || w->jobs[i].end_ms < next))
 			next = w->jobs[i].end_ms;
@@ -407,9 +352,9 @@ static void check_drained(struct world *w)
 			continue;
 		if (scheduler_verdict(w->scheduler, job, &v) < 0)
 			world_fail(w, "out of memory");
-		if (v.answer != SCHEDULER_NEVER && v.answer != SCHEDULER_BLOCKED && v.answer != SCHEDULER_BEGINS)
+		if (v.answer != SCHEDULER_NEVER && v.answer != SCHEDULER_BLOCKED)
 			world_fail(w, "job %llu could start and never does:\n%s", (unsigned long long)job->id,
-				explain(w, job->id));
+				world_explain(w, job->id));
 	}
 }
 
@@ -423,12 +368,16 @@ void world_drain(struct world *w)
 		if (w->gpus[g].health != GD_GPU_HEALTH_LOST)
 			w->gpus[g].health = GD_GPU_HEALTH_OK;
 	}
+	/* The last allocation does not end. */
+	w->settings.end_ms = 0;
+	world_restart(w);
 	for (unsigned quiet = 0; quiet < 3;) {
-		int64_t next = next_end(w);
+		int64_t next = next_event(w);
 		w->step++;
 		w->now_ms = next > w->now_ms ? next : w->now_ms + 1000;
 		end_jobs(w);
-		sample(w);
+		world_pass_time(w);
+		world_sample(w);
 		uint64_t before = w->starts;
 		start_jobs(w);
 		check_state(w);

@@ -496,6 +496,110 @@ static void test_a_time_without_jobs_wakes_nobody(void **state)
 	box_close(&b);
 }
 
+/* ---- The end of the allocation -------------------------------------------------------- */
+
+static void run_for(struct box *b, uint64_t id, int64_t from_ms, int64_t duration_ms)
+{
+	static const int gpus[] = {0};
+	struct text t = {0};
+	record_write_start(&t, &(struct attempt_start){.id = id,
+				       .attempt = 1,
+				       .time_ms = from_ms,
+				       .pid = 1,
+				       .keeper = "k",
+				       .gpus = gpus,
+				       .num_gpus = 1});
+	apply(b, &t);
+	record_write_end(&t, &(struct attempt_end){.id = id,
+				     .attempt = 1,
+				     .time_ms = from_ms + duration_ms,
+				     .state = JOB_COMPLETED,
+				     .duration_ms = duration_ms,
+				     .peak_mem_mb = -1});
+	apply(b, &t);
+	scheduler_end(b->scheduler, id);
+}
+
+static void end_allocation_at(struct box *b, int64_t end_ms)
+{
+	struct scheduler_settings settings = *scheduler_settings(b->scheduler);
+	settings.end_ms = end_ms;
+	scheduler_configure(b->scheduler, &settings);
+}
+
+static void test_job_that_seemed_too_long_starts_when_jobs_like_it_turn_out_shorter(void **state)
+{
+	struct box b;
+	struct scheduler_verdict v;
+	(void)state;
+	box_open(&b, 1, 80, defaults);
+	end_allocation_at(&b, 100000);
+	assert_null(scheduler_set_time(b.scheduler, 1000));
+	add(&b, plain);
+	add(&b, plain);
+	assert_int_equal(next(&b, NULL), 1);
+	run_for(&b, 1, 1000, 40000);
+	sample(&b, 2);
+	/* One run of 40 s: the next may take twice as long. */
+	assert_null(scheduler_set_time(b.scheduler, 41000));
+	struct job *third = add(&b, plain);
+	assert_int_equal(next(&b, NULL), 0);
+	assert_int_equal(scheduler_verdict(b.scheduler, third, &v), 0);
+	assert_int_equal(v.answer, SCHEDULER_LATE);
+	/* Another one, which somebody started by hand, took a second. */
+	assert_int_equal(scheduler_adopt(b.scheduler, add_only(&b, plain), (int[]){0}, 1), 0);
+	run_for(&b, 4, 41000, 1000);
+	sample(&b, 3);
+	add_again(&b, scheduler_set_time(b.scheduler, 42000));
+	assert_int_equal(next(&b, NULL), 2);
+	box_close(&b);
+}
+
+static void test_gpu_is_not_kept_for_a_job_that_became_too_long(void **state)
+{
+	struct box b;
+	struct job_spec large = plain;
+	(void)state;
+	box_open(&b, 1, 80, defaults);
+	end_allocation_at(&b, 100000);
+	assert_null(scheduler_set_time(b.scheduler, 1000));
+	add_with_memory(&b, 40);
+	assert_int_equal(next(&b, NULL), 1);
+	large.mem_mb = 60 * 1024;
+	large.timeout_ms = 50000;
+	add(&b, large);
+	add_with_memory(&b, 10);
+	/* The second keeps the GPU; nothing else happens but that time passes. */
+	assert_int_equal(next(&b, NULL), 0);
+	assert_null(scheduler_set_time(b.scheduler, 60000));
+	assert_int_equal(next(&b, NULL), 3);
+	box_close(&b);
+}
+
+static void test_cpus_are_kept_for_a_job_for_which_a_gpu_is_kept(void **state)
+{
+	struct box b;
+	struct job_spec first = plain, cpu_only = plain;
+	(void)state;
+	box_open(&b, 1, 80, defaults);
+	add(&b, plain);
+	assert_int_equal(next(&b, NULL), 1);
+	first.cpus = 6;
+	add(&b, first);
+	cpu_only.num_gpus = 0;
+	cpu_only.cpus = 4;
+	add(&b, cpu_only);
+	cpu_only.cpus = 2;
+	add(&b, cpu_only);
+	/* Of 8 CPUs two are left beside those of the second, which waits for its GPU. */
+	assert_int_equal(next(&b, NULL), 4);
+	assert_int_equal(next(&b, NULL), 0);
+	scheduler_end(b.scheduler, 1);
+	sample(&b, 2);
+	assert_int_equal(next(&b, NULL), 2);
+	box_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +620,9 @@ int main(void)
 		cmocka_unit_test(test_inputs_that_make_no_sense_are_refused),
 		cmocka_unit_test(test_a_job_does_not_start_before_its_time),
 		cmocka_unit_test(test_a_time_without_jobs_wakes_nobody),
+		cmocka_unit_test(test_job_that_seemed_too_long_starts_when_jobs_like_it_turn_out_shorter),
+		cmocka_unit_test(test_gpu_is_not_kept_for_a_job_that_became_too_long),
+		cmocka_unit_test(test_cpus_are_kept_for_a_job_for_which_a_gpu_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

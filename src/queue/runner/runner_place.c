@@ -152,9 +152,10 @@ void runner_place(struct runner *r)
 		return;
 	if (r->deciding.incomplete)
 		runner_enqueue_missing(r);
-	if (!r->deciding.incomplete && runner_claims_read(r) == 0)
-		/* How much of the allocation is left. */
-		if (scheduler_settings(r->deciding.scheduler)->end_ms)
-			runner_begin_look(r);
+	if (r->deciding.incomplete || runner_claims_read(r) < 0)
+		return;
+	/* How much of the allocation is left. */
+	if (scheduler_settings(r->deciding.scheduler)->end_ms)
+		runner_begin_look(r);
 	place_all(r);
 }

@@ -126,7 +126,10 @@ void placement_reserve_host(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
 {
 	enum placement_host host = placement_judge_host(l, job, need, NULL);
-	if (r->host_active || (host != PLACEMENT_HOST_MEMORY && host != PLACEMENT_HOST_CPUS))
+	bool lacks = host == PLACEMENT_HOST_MEMORY || host == PLACEMENT_HOST_CPUS;
+	/* When the GPUs that are kept for it are free, it must not wait for CPUs that others have got meanwhile. */
+	bool follows = r->active && r->job == job && host == PLACEMENT_HOST_FITS;
+	if (r->host_active || !(lacks || follows))
 		return;
 	r->host_active = true;
 	r->host_job = job;

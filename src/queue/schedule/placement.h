@@ -105,7 +105,10 @@ bool placement_is_possible(const struct ledger *l, const struct placement_need *
 int placement_reserve(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
 
-/* Keeps main memory and CPUs for a job that waits for these, if nothing is kept in this pass. */
+/*
+ * Keeps main memory and CPUs, if nothing is kept in this pass, for a job that waits for these, or for the GPUs that are
+ * kept for it.
+ */
 void placement_reserve_host(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
 

@@ -67,7 +67,9 @@ void scheduler_reopen(struct scheduler *s, struct job *job);
 /* Forgets all jobs that wait, without touching them: their memory may be gone. */
 int scheduler_reset(struct scheduler *s);
 
-/* What the wall clock shows. Returns the jobs whose time to begin has come, linked by next_dependent: add them again.
+/*
+ * What the wall clock shows. Returns the jobs whose time to begin has come, and those that were too long for the rest
+ * of the allocation by an estimate that has changed, linked by next_dependent: add them again.
  */
 struct job *scheduler_set_time(struct scheduler *s, int64_t now_ms);
 /* The next time at which a job begins; 0: none waits for one. */

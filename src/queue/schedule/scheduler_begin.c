@@ -67,7 +67,7 @@ struct job *scheduler_set_time(struct scheduler *s, int64_t now_ms)
 		}
 		drop_first(s);
 	}
-	return due;
+	return scheduler_take_timely(s, due);
 }
 
 int64_t scheduler_next_begin(struct scheduler *s)

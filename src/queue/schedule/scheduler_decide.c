@@ -73,12 +73,12 @@ static int pass_over(struct scheduler *s, uint64_t id, const struct placement_ne
 {
 	if (!never) {
 		s->hopeful = true;
-		placement_reserve_host(&s->reservation, &s->ledger, id, need);
 		if (need->num_gpus > 0 && !s->reservation.active) {
 			s->generation += s->reservation.job != id;
 			if (placement_reserve(&s->reservation, &s->ledger, id, need) < 0)
 				return -ENOMEM;
 		}
+		placement_reserve_host(&s->reservation, &s->ledger, id, need);
 	}
 	pending_skip(s->pending, skip_from(s, id, *need, never));
 	return 0;

@@ -1,19 +1,57 @@
 /* SPDX-License-Identifier: MIT */
-/* Jobs that would not be over before the allocation of the runner ends. Time only passes, so they never start in it. */
+/*
+ * Jobs that would not be over before the allocation of the runner ends. They are set aside until jobs like them turn
+ * out to be shorter than thought: time only passes, so nothing else lets them start in this allocation.
+ */
 #include <stdlib.h>
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/units.h"
 #include "queue/schedule/run_times.h"
 #include "queue/schedule/scheduler_private.h"
+
+struct past_run {
+	const struct job *job;
+	const struct job_attempt *attempt;
+};
+
+static int compare_ends(const void *a, const void *b)
+{
+	const struct past_run *x = a, *y = b;
+	if (x->attempt->end_ms != y->attempt->end_ms)
+		return x->attempt->end_ms < y->attempt->end_ms ? -1 : 1;
+	return (x->job->id > y->job->id) - (x->job->id < y->job->id);
+}
+
+/* In the order in which they ended, as scheduler_end() adds later ones: every reader of the journal estimates the same.
+ */
+static struct run_times *read_past(const struct jobs *js)
+{
+	cleanup_(freep) struct past_run *runs = NULL;
+	size_t count = 0, capacity = 0;
+	for (size_t i = 0; i < js->count; i++)
+		for (const struct job_attempt *a = js->by_id[i]->attempts; a; a = a->earlier) {
+			if (a->state != JOB_COMPLETED)
+				continue;
+			if (array_reserve(runs, &capacity, count + 1) < 0)
+				return NULL;
+			runs[count++] = (struct past_run){js->by_id[i], a};
+		}
+	struct run_times *times = run_times_create();
+	if (count > 0)
+		qsort(runs, count, sizeof(*runs), compare_ends);
+	for (size_t i = 0; times && i < count; i++)
+		run_times_add(times, runs[i].job, runs[i].attempt->duration_ms);
+	return times;
+}
 
 /* What similar commands took, at most the job's timeout; otherwise the timeout; 0: neither is known. */
 static int64_t expected_ms(struct scheduler *s, const struct job *job)
 {
 	int64_t timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : s->settings.timeout_ms;
-	if (!s->times && (s->times = run_times_create()))
-		for (size_t i = 0; i < s->jobs->count; i++)
-			if (s->jobs->by_id[i]->attempts)
-				run_times_add_job(s->times, s->jobs->by_id[i]);
+	if (!s->times)
+		s->times = read_past(s->jobs);
 	struct duration_estimate e = {0};
 	if (s->times)
 		e = run_times_estimate(s->times, job);
@@ -52,8 +90,39 @@ void scheduler_forget_end(struct scheduler *s)
 
 void scheduler_late_completed(struct scheduler *s, const struct job *job)
 {
-	if (s->times && job && job->attempts && job->attempts->state == JOB_COMPLETED)
-		run_times_add(s->times, job, job->attempts->duration_ms);
+	if (!s->times || !job || !job->attempts || job->attempts->state != JOB_COMPLETED)
+		return;
+	struct duration_estimate before = run_times_estimate(s->times, job);
+	run_times_add(s->times, job, job->attempts->duration_ms);
+	if (s->num_late > 0 && (before.samples == 0 || run_times_estimate(s->times, job).high_ms < before.high_ms))
+		s->late_stale = true;
+}
+
+static bool is_kept_in_vain(struct scheduler *s, bool active, uint64_t id)
+{
+	const struct job *job = active ? jobs_find(s->jobs, id) : NULL;
+	return job && scheduler_is_late(s, job);
+}
+
+struct job *scheduler_take_timely(struct scheduler *s, struct job *due)
+{
+	const struct placement_reservation *r = &s->reservation;
+	/* Time has passed: what is kept for a job that cannot start any more is free for others. */
+	if (s->settings.end_ms &&
+		(is_kept_in_vain(s, r->active, r->job) || is_kept_in_vain(s, r->host_active, r->host_job)))
+		s->pass_stale = true;
+	if (!s->late_stale)
+		return due;
+	s->late_stale = false;
+	for (struct job *next, *job = s->late; job; job = next) {
+		next = job->next_dependent;
+		if (scheduler_is_late(s, job))
+			continue;
+		scheduler_unset_aside(s, job);
+		job->next_dependent = due;
+		due = job;
+	}
+	return due;
 }
 
 void scheduler_say_late(struct text *t, const struct scheduler *s)

@@ -49,6 +49,7 @@ struct scheduler {
 	size_t num_sleeping;
 	struct job *late; /* jobs that do not fit before the end, a list as `dependents` */
 	size_t num_late;
+	bool late_stale;         /* jobs like some of them took less than was thought */
 	struct run_times *times; /* NULL: not needed yet */
 	int64_t wall_ms;         /* of the last scheduler_set_time() */
 	struct job *ready;       /* jobs with dependencies, all of them completed: a list, as `dependents` */
@@ -97,6 +98,8 @@ void scheduler_set_aside(struct scheduler *s, struct job *job);
 void scheduler_unset_aside(struct scheduler *s, struct job *job);
 /* A job, or NULL, has ended: what it took counts for similar ones. */
 void scheduler_late_completed(struct scheduler *s, const struct job *job);
+/* Puts late jobs that fit after all in front of the list `due`, and returns it. */
+struct job *scheduler_take_timely(struct scheduler *s, struct job *due);
 void scheduler_say_late(struct text *t, const struct scheduler *s);
 struct holder *scheduler_find(const struct scheduler *s, uint64_t id);
 /* Adds a job that holds GPUs. NULL: no memory. */
