@@ -11,7 +11,8 @@ import threading
 import pytest
 
 import sealing
-from lab import LIMIT
+from lab import GPUQ, LIMIT
+from terminal import Terminal
 
 
 def test_prune_takes_finished_jobs_out_and_keeps_the_rest(lab):
@@ -250,3 +251,71 @@ def watches(process):
         return False
     state = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     return any("inotify" in target for target in targets) and state == "S"
+
+
+def prune_on_terminal(lab, *words):
+    return Terminal([GPUQ, "prune", *words], columns=100, cwd=lab.directory, env=lab.environment)
+
+
+def make_finished(lab):
+    lab.add("true")
+    lab.add("--hold", "true")
+    lab.add("exit 3")
+    lab.gpuq("run", code=1)
+
+
+def test_on_a_terminal_prune_shows_what_goes_and_asks(lab):
+    make_finished(lab)
+    terminal = prune_on_terminal(lab)
+    terminal.shows("[y/N]")
+    shown = terminal.screen.everything()
+    assert "2 jobs: 1 completed, 1 failed; 1 stays" in shown and "exit 3" in shown
+    terminal.type("n\n")
+    assert terminal.wait() == 1
+    assert "nothing was pruned" in terminal.screen.everything()
+    terminal.end()
+    assert len(lab.jobs()) == 3
+
+
+def test_what_ends_while_prune_asks_is_not_pruned(lab):
+    make_finished(lab)
+    terminal = prune_on_terminal(lab)
+    terminal.shows("[y/N]")
+    lab.gpuq("cancel", 2)
+    terminal.type("y\n")
+    assert terminal.wait() == 0
+    assert "2 pruned, 1 kept" in terminal.screen.everything()
+    terminal.end()
+    assert list(lab.jobs()) == [2]
+
+
+def test_the_end_of_the_terminals_input_means_no(lab):
+    make_finished(lab)
+    terminal = prune_on_terminal(lab)
+    terminal.shows("[y/N]")
+    terminal.type("\x04")
+    assert terminal.wait() == 1
+    terminal.end()
+    assert len(lab.jobs()) == 3
+
+
+def test_on_a_terminal_yes_or_nothing_to_prune_ask_nothing(lab):
+    make_finished(lab)
+    for words, line in ((["--yes"], "2 pruned, 1 kept"), ([], "0 pruned, 1 kept")):
+        terminal = prune_on_terminal(lab, *words)
+        assert terminal.wait() == 0
+        assert terminal.screen.everything() == line + "\n"
+        terminal.end()
+
+
+def test_a_dry_run_of_prune_shows_the_jobs_and_keeps_them(lab):
+    make_finished(lab)
+    out = lab.gpuq("prune", "--dry-run")
+    assert out.startswith("2 jobs: 1 completed, 1 failed; 1 stays\n")
+    assert out.endswith("2 would be pruned, 1 kept\n") and "Failed (exit 3)" in out
+    dry = json.loads(lab.gpuq("prune", "--dry-run", "--json"))
+    assert len(lab.jobs()) == 3
+    archive = str(lab.directory / "jobs.jsonl.archive")
+    assert dry == {"dry_run": True, "pruned": 2, "kept": 1, "ids": [1, 3], "archive": archive}
+    assert json.loads(lab.gpuq("prune", "--json")) == {**dry, "dry_run": False}
+    assert list(lab.jobs()) == [2]

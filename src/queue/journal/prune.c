@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/date.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -38,25 +37,28 @@ struct pruning {
 
 /* ---- Which ------------------------------------------------------------------------ */
 
-static uint64_t choose(struct pruning *p, int64_t before_ms)
+static bool may_go(const struct job *job, const struct prune_choice *choice)
 {
-	const struct jobs *js = &p->follow.jobs;
-	for (size_t i = 0; i < js->count; i++) {
-		const struct job *job = js->by_id[i];
-		int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
-		/* A hook that is still to be run must find its job. */
-		p->drop[i] = job_is_final(job) && end <= before_ms && !job->hooks_due;
-	}
+	int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
+	/* A hook that is still to be run must find its job. */
+	return job_is_final(job) && end <= choice->before_ms && !job->hooks_due &&
+	       (!choice->only || number_set_has(choice->only, job->id));
+}
+
+uint64_t prune_choose(const struct jobs *js, const struct prune_choice *choice, bool *drop)
+{
+	for (size_t i = 0; i < js->count; i++)
+		drop[i] = may_go(js->by_id[i], choice);
 	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
 	for (size_t i = js->count; i-- > 0;)
-		for (uint64_t k = 1; !p->drop[i] && js->by_id[i]->after && k <= js->by_id[i]->after[0]; k++) {
+		for (uint64_t k = 1; !drop[i] && js->by_id[i]->after && k <= js->by_id[i]->after[0]; k++) {
 			size_t at = jobs_index(js, js->by_id[i]->after[k]);
 			if (at < js->count)
-				p->drop[at] = false;
+				drop[at] = false;
 		}
 	uint64_t n = 0;
 	for (size_t i = 0; i < js->count; i++)
-		n += p->drop[i];
+		n += drop[i];
 	return n;
 }
 
@@ -311,8 +313,18 @@ static void collect_trees(struct pruning *p, struct prune_result *ret)
 	}
 }
 
+/* Without memory some are missing: the prune itself is done. */
+static void collect_ids(struct pruning *p, struct prune_result *ret)
+{
+	const struct jobs *js = &p->follow.jobs;
+	for (size_t i = 0; i < js->count; i++)
+		if (p->drop[i] && number_set_add(&ret->ids, js->by_id[i]->id, js->by_id[i]->id) < 0)
+			return;
+}
+
 void prune_result_finish(struct prune_result *r)
 {
+	number_set_finish(&r->ids);
 	for (size_t i = 0; i < r->num_trees; i++) {
 		free(r->trees[i].path);
 		free(r->trees[i].commit);
@@ -328,7 +340,8 @@ static void sweep(struct pruning *p)
 	sweep_scripts(p);
 }
 
-static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
+static int prune_locked(
+	struct pruning *p, const struct prune_choice *choice, struct prune_result *ret, struct gd_error *err)
 {
 	int r = follow_open_journal(p->journal, &p->follow, err);
 	if (r < 0)
@@ -344,7 +357,7 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 	p->drop = calloc(js->count + 1, sizeof(*p->drop));
 	if (!p->drop)
 		return error_set(err, -ENOMEM, "pruning: out of memory");
-	*ret = (struct prune_result){.pruned = choose(p, date_now_ms() - older_ms)};
+	*ret = (struct prune_result){.pruned = prune_choose(js, choice, p->drop)};
 	ret->kept = js->count - ret->pruned;
 	if (ret->pruned == 0) {
 		sweep(p);
@@ -363,18 +376,19 @@ static int prune_locked(struct pruning *p, int64_t older_ms, struct prune_result
 	if (r == 0) {
 		sweep(p);
 		collect_trees(p, ret);
+		collect_ids(p, ret);
 	}
 	return r;
 }
 
-int prune(struct journal *j, int64_t older_ms, struct prune_result *ret, struct gd_error *err)
+int prune(struct journal *j, const struct prune_choice *choice, struct prune_result *ret, struct gd_error *err)
 {
 	struct pruning p = {.journal = j, .archive_fd = -1, .follow = {.watch_fd = -1, .dir_fd = -1}};
 	p.follow.reader.fd = p.reader.fd = p.draft.fd = -1;
 	int r = journal_lock(j, err);
 	if (r < 0)
 		return r;
-	r = prune_locked(&p, older_ms, ret, err);
+	r = prune_locked(&p, choice, ret, err);
 	draft_close(&p.draft);
 	journal_unlock(j);
 	journal_reader_finish(&p.reader);

@@ -10,7 +10,17 @@
 #ifndef QUEUE_JOURNAL_PRUNE_H
 #define QUEUE_JOURNAL_PRUNE_H
 
+#include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
+#include "queue/journal/numbers.h"
+
+struct prune_choice {
+	int64_t before_ms;             /* jobs that ended at this time or before */
+	const struct number_set *only; /* NULL: all of them; else only the jobs with these ids */
+};
+
+/* Which jobs prune() takes out: drop[i] is about js->by_id[i]. Returns how many. */
+uint64_t prune_choose(const struct jobs *js, const struct prune_choice *choice, bool *drop);
 
 /* A worktree of git that was made for jobs, all of which were pruned. */
 struct pruned_tree {
@@ -19,12 +29,12 @@ struct pruned_tree {
 
 struct prune_result {
 	uint64_t pruned, kept;
+	struct number_set ids; /* of the pruned jobs */
 	struct pruned_tree *trees;
 	size_t num_trees;
 };
 void prune_result_finish(struct prune_result *r);
 
-/* Jobs that ended at least older_ms ago. */
-int prune(struct journal *j, int64_t older_ms, struct prune_result *ret, struct gd_error *err);
+int prune(struct journal *j, const struct prune_choice *choice, struct prune_result *ret, struct gd_error *err);
 
 #endif
