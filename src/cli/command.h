@@ -31,6 +31,7 @@ extern const struct command cmd_add;
 extern const struct command cmd_cancel;
 extern const struct command cmd_edit;
 extern const struct command cmd_config;
+extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
 extern const struct command cmd_gpus;
 extern const struct command cmd_hold;

@@ -41,6 +41,7 @@ static const struct command *const commands[] = {
 	&cmd_report,
 	&cmd_gpus,
 	&cmd_config,
+	&cmd_doctor,
 };
 
 #define NUM_COMMANDS (sizeof(commands) / sizeof(*commands))

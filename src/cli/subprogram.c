@@ -14,9 +14,6 @@
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
-/* Tells a program which gpuq it belongs to. subprogram_enter() removes it from the environment. */
-#define MARK "GPUQ_EXECUTED_BY"
-
 static char gpuq_path[PATH_MAX] = "/proc/self/exe";
 
 /* "gpuq-web" → "GPUQ_WEB", the variable that names a program in another place. */
@@ -28,12 +25,18 @@ static void variable_of(const char *name, char ret[64])
 	ret[n] = '\0';
 }
 
+int subprogram_find(const char *name, char *ret, size_t size, struct gd_error *err)
+{
+	char variable[64];
+	variable_of(name, variable);
+	return helper_find(name, variable, ret, size, err);
+}
+
 int subprogram_become(const char *name, const char *package, char **argv)
 {
-	char self[PATH_MAX], path[PATH_MAX], variable[64];
-	variable_of(name, variable);
+	char self[PATH_MAX], path[PATH_MAX];
 	struct gd_error err = {0};
-	int r = helper_find(name, variable, path, sizeof(path), &err);
+	int r = subprogram_find(name, path, sizeof(path), &err);
 	if (r == -ENOPKG) {
 #ifdef GD_WHEEL
 		say("'%s' is not part of the Python package, for it needs %s; build gpu_dispatch from source with 'make install'",
@@ -47,7 +50,7 @@ int subprogram_become(const char *name, const char *package, char **argv)
 		say("%s", err.message);
 		return EXIT_USAGE;
 	}
-	if (realpath("/proc/self/exe", self) && setenv(MARK, self, 1) == 0)
+	if (realpath("/proc/self/exe", self) && setenv(SUBPROGRAM_MARK, self, 1) == 0)
 		execv(path, argv);
 	say("starting '%s': %s", path, error_words(errno));
 	return EXIT_WORK_FAILED;
@@ -55,13 +58,13 @@ int subprogram_become(const char *name, const char *package, char **argv)
 
 int subprogram_enter(const char *command)
 {
-	const char *mark = getenv(MARK);
+	const char *mark = getenv(SUBPROGRAM_MARK);
 	if (!mark || strlen(mark) >= sizeof(gpuq_path)) {
 		say("this program is a part of gpuq; type '%s'", command);
 		return EXIT_USAGE;
 	}
 	strcpy(gpuq_path, mark);
-	unsetenv(MARK);
+	unsetenv(SUBPROGRAM_MARK);
 	return 0;
 }
 

@@ -6,7 +6,12 @@
 #ifndef CLI_SUBPROGRAM_H
 #define CLI_SUBPROGRAM_H
 
+#include <stddef.h>
+
 #include "gpu_dispatch.h"
+
+/* Tells a program which gpuq it belongs to. subprogram_enter() removes it from the environment. */
+#define SUBPROGRAM_MARK "GPUQ_EXECUTED_BY"
 
 /*
  * Replaces this process by the program, with the same arguments. Returns only on failure:
@@ -14,6 +19,9 @@
  * for that message.
  */
 int subprogram_become(const char *name, const char *package, char **argv);
+
+/* Where the program, or another helper of gpuq, is: as helper_find(). */
+int subprogram_find(const char *name, char *ret, size_t size, struct gd_error *err);
 
 /*
  * Called first in such a program: finds out which gpuq it belongs to. 0, or, if the

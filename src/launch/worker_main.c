@@ -96,6 +96,10 @@ static int plugin_main(const char *path)
 int main(int argc, char **argv)
 {
 	int r = -EINVAL;
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		puts("gpuq-worker " GD_VERSION);
+		return 0;
+	}
 	if (argc > 2 && strcmp(argv[1], WORKER_COMMAND) == 0)
 		r = host_main(LAUNCH_TEMPLATE, argc, argv);
 	else if (argc > 2 && strcmp(argv[1], WORKER_PROGRAM) == 0)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of `gpuq doctor`. Only cmd_doctor.c and doctor_*.c include this.
+ *
+ * Each check adds findings and goes on, whatever it finds. Checks change nothing that lasts: the only file that one
+ * makes is a temporary file, which is removed.
+ */
+#ifndef CLI_DOCTOR_PARTS_H
+#define CLI_DOCTOR_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/text.h"
+#include "cli/queue_choice.h"
+
+enum doctor_level {
+	DOCTOR_OK,
+	DOCTOR_NOTE,    /* works, but may explain something */
+	DOCTOR_PROBLEM, /* something does not work */
+};
+
+struct doctor_finding {
+	const char *section, *name; /* constants */
+	enum doctor_level level;
+	char *words;        /* what was found; paths in the home begin with ~ */
+	const char *advice; /* what to do, a constant; NULL: nothing */
+};
+
+struct doctor {
+	struct queue_choice queue;
+	bool json;
+	bool has_queue;      /* queue.journal_path is known */
+	const char *section; /* of the checks that run now */
+	struct doctor_finding *findings;
+	size_t count, capacity;
+	bool incomplete; /* out of memory: findings are missing */
+	struct gd_error err;
+};
+
+void doctor_add(struct doctor *d, enum doctor_level level, const char *name, const char *advice, const char *format,
+	...) GD_PRINTF(5, 6);
+
+void doctor_check_installation(struct doctor *d);
+void doctor_check_system(struct doctor *d);
+void doctor_check_gpus(struct doctor *d);
+void doctor_check_limits(struct doctor *d);
+/* Reads the configuration and finds the queue: before the checks of files. */
+void doctor_check_settings(struct doctor *d);
+void doctor_check_file_system(struct doctor *d);
+void doctor_check_queue(struct doctor *d);
+void doctor_check_claims(struct doctor *d);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* `gpuq doctor`: settings, the queue, and the directory that all queues of the machine share. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/state_dir.h"
+#include "cli/doctor_parts.h"
+#include "queue/journal/follow.h"
+#include "queue/journal/repair.h"
+#include "queue/schedule/claim_folders.h"
+
+/* ---- Settings -------------------------------------------------------------------------- */
+
+static void check_state_dir(struct doctor *d)
+{
+	char path[PATH_MAX];
+	cleanup_(closep) int fd = -1;
+	int r = state_dir_host_path(path);
+	if (r < 0) {
+		doctor_add(d, DOCTOR_PROBLEM, "state", "set HOME or XDG_STATE_HOME",
+			"no directory for what gpuq remembers: %s", error_words(r));
+		return;
+	}
+	r = state_dir_open_host(false, &fd);
+	if (r == 0)
+		doctor_add(d, DOCTOR_OK, "state", NULL, "%s", path);
+	else if (r == -ENOENT)
+		doctor_add(d, DOCTOR_OK, "state", NULL, "%s, not made yet", path);
+	else
+		doctor_add(d, DOCTOR_PROBLEM, "state", "it must belong to you, and nobody else may write there",
+			"'%s': %s", path, error_words(r));
+}
+
+void doctor_check_settings(struct doctor *d)
+{
+	struct gd_error err = {0};
+	check_state_dir(d);
+	int r = queue_choice_configure(&d->queue, &err);
+	if (r < 0) {
+		doctor_add(d, DOCTOR_PROBLEM, "configuration", "see gpuq.yaml(5)", "%s", err.message);
+		return;
+	}
+	doctor_add(d, DOCTOR_OK, "configuration", NULL, "%s",
+		d->queue.config_path ? d->queue.config_path : "none: all settings have their defaults");
+	r = queue_choice_resolve(&d->queue, &err);
+	if (r < 0)
+		doctor_add(
+			d, DOCTOR_PROBLEM, "queue", "name one with --jobs-file or $GPUQ_JOBS_FILE", "%s", err.message);
+	else
+		d->has_queue = true;
+}
+
+/* ---- The queue ---------------------------------------------------------------------------- */
+
+static void check_trust(struct doctor *d, struct follow *f)
+{
+	static const char advice[] = "see gpuq(1), \"SHARED MACHINES\"; --trust or GPUQ_TRUST=1 accepts it";
+	struct gd_error err = {0};
+	enum doctor_level level = d->queue.trust ? DOCTOR_NOTE : DOCTOR_PROBLEM;
+	if (d->queue.objection)
+		doctor_add(d, level, "trust", advice, "'%s' %s", d->queue.given_path, d->queue.objection);
+	else if (follow_insist_on_trust(f, &err) < 0)
+		doctor_add(d, level, "trust", advice, "%s", err.message);
+	else
+		doctor_add(d, DOCTOR_OK, "trust", NULL, "no other user can change it");
+}
+
+static void check_journal(struct doctor *d, const struct follow *f)
+{
+	const struct jobs *js = &f->jobs;
+	if (f->reader.original)
+		doctor_add(d, DOCTOR_NOTE, "journal", "the first command that writes converts it, and keeps a copy",
+			"of the first gpu_dispatch");
+	else if (repair_is_needed(js, &f->reader))
+		doctor_add(d, DOCTOR_PROBLEM, "journal", "'gpuq verify' explains it, 'gpuq verify --repair' repairs it",
+			"damaged");
+	else
+		doctor_add(d, DOCTOR_OK, "journal", NULL, "intact, version %d, generation %llu", js->version,
+			(unsigned long long)js->generation);
+}
+
+static void check_jobs(struct doctor *d, const struct follow *f)
+{
+	const struct jobs *js = &f->jobs;
+	cleanup_(text_finish) struct text t = {0};
+	pid_t runner = follow_runner(f);
+	text_appendf(&t, "%zu", js->count);
+	for (enum job_state s = 0; s < JOB_STATES; s++)
+		if (js->counts[s])
+			text_appendf(&t, ", %zu %s", js->counts[s], job_state_name(s));
+	doctor_add(d, js->counts[JOB_UNKNOWN] ? DOCTOR_PROBLEM : DOCTOR_OK, "jobs",
+		js->counts[JOB_UNKNOWN] ? "records of some were lost; see 'gpuq verify'" : NULL, "%s", text_string(&t));
+	if (js->paused)
+		doctor_add(d, DOCTOR_NOTE, "paused", "'gpuq resume' lets it go on", "the queue starts nothing new");
+	if (runner > 0)
+		doctor_add(d, DOCTOR_OK, "runner", NULL, "PID %d", (int)runner);
+	else if (runner < 0)
+		doctor_add(d, DOCTOR_NOTE, "runner", NULL, "on another machine or in another container");
+	else if (js->counts[JOB_PENDING])
+		doctor_add(
+			d, DOCTOR_PROBLEM, "runner", "'gpuq run' starts them", "none is active, and jobs are pending");
+	else
+		doctor_add(d, DOCTOR_OK, "runner", NULL, "none is active, and no job is pending");
+}
+
+void doctor_check_queue(struct doctor *d)
+{
+	struct follow f;
+	struct gd_error err = {0};
+	if (!d->has_queue)
+		return;
+	bool none = access(d->queue.journal_path, F_OK) < 0 && errno == ENOENT;
+	doctor_add(d, DOCTOR_OK, "path", NULL, "%s (%s)%s", d->queue.journal_path, queue_choice_words(&d->queue),
+		none ? ", not made yet" : "");
+	if (none)
+		return;
+	if (follow_open(d->queue.journal_path, false, &f, &err) < 0) {
+		doctor_add(d, DOCTOR_PROBLEM, "journal", NULL, "%s", err.message);
+		return;
+	}
+	check_trust(d, &f);
+	check_journal(d, &f);
+	check_jobs(d, &f);
+	follow_close(&f);
+}
+
+/* ---- Claims ------------------------------------------------------------------------------- */
+
+void doctor_check_claims(struct doctor *d)
+{
+	const char *named = getenv("GPUQ_CLAIMS_DIR");
+	struct claim_folders folders = {0};
+	struct gd_error err = {0};
+	cleanup_(closep) int fd = -1;
+	if (named && *named && access(named, F_OK) < 0) {
+		doctor_add(d, DOCTOR_OK, "directory", NULL, "'%s', not made yet", named);
+		return;
+	}
+	char link[32], path[PATH_MAX];
+	int r = claim_folders_open(NULL, &fd, &err);
+	if (r < 0) {
+		doctor_add(d, DOCTOR_PROBLEM, "directory", "see gpuq(1), \"SHARED MACHINES\"", "%s", err.message);
+		return;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		doctor_add(d, DOCTOR_PROBLEM, "directory",
+			"queues do not learn of each other: the directory must be writable and sticky, as /tmp is",
+			"'%s': %s", path, error_words(errno));
+	else if (!(named && *named) && strcmp(path, CLAIM_FOLDERS_SYSTEM) != 0)
+		doctor_add(d, DOCTOR_NOTE, "directory",
+			"root can make " CLAIM_FOLDERS_SYSTEM
+			" (systemd-tmpfiles --create): some services have a /tmp of their own",
+			"%s", path);
+	else
+		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);
+	if (claim_folders_update(fd, &folders) == 0)
+		doctor_add(
+			d, DOCTOR_OK, "folders", NULL, "of %zu user%s", folders.count, folders.count == 1 ? "" : "s");
+	claim_folders_finish(&folders);
+}
