@@ -230,6 +230,26 @@ static void test_replaced_file_is_read_to_its_end_first(void **state)
 	journal_close(j);
 }
 
+/* Damage: the reader begins again with the first line. */
+static void test_file_that_has_become_shorter_is_read_again(void **state)
+{
+	(void)state;
+	struct journal *j = opened();
+	struct follow f;
+	struct stat st;
+	add(j, "a");
+	assert_int_equal(stat(path, &st), 0);
+	add(j, "b");
+	assert_int_equal(follow_open(path, false, &f, NULL), 0);
+	assert_int_equal(f.jobs.count, 2);
+	assert_int_equal(truncate(path, st.st_size), 0);
+	assert_int_equal(follow_update(&f, NULL), 0);
+	assert_true(f.reset);
+	assert_int_equal(f.jobs.count, 1);
+	follow_close(&f);
+	journal_close(j);
+}
+
 /* Who waits for a job looks for it in the archive after an update that found another file. */
 static void test_replaced_file_is_reported_also_if_it_was_found_in_between(void **state)
 {
@@ -432,6 +452,7 @@ int main(void)
 			scratch_leave),
 		cmocka_unit_test_setup_teardown(test_line_that_fills_the_memory_is_an_error, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_file_that_has_become_shorter_is_read_again, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_replaced_file_is_reported_also_if_it_was_found_in_between, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),

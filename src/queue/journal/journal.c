@@ -80,9 +80,10 @@ bool journal_is_removed(const struct journal *j)
 static int check_parent(const struct journal *j, struct gd_error *err)
 {
 	struct stat there, mine;
-	if (journal_parent_is_removed(j))
-		return 0;
-	if (stat(j->parent_path, &there) < 0 || fstat(j->parent_fd, &mine) < 0)
+	bool known = fstat(j->parent_fd, &mine) == 0;
+	if (known ? mine.st_nlink == 0 : errno == ESTALE)
+		return 0; /* removed */
+	if (!known || stat(j->parent_path, &there) < 0)
 		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
 	if (there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)
 		return 0;

@@ -304,8 +304,10 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	}
 	/* Looked at before the last read: what was appended to the old file came before the rename. */
 	struct stat at_path, mine;
-	bool replaced = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0 &&
-			(at_path.st_dev != r->dev || at_path.st_ino != r->ino);
+	bool found = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0;
+	bool replaced = found && (at_path.st_dev != r->dev || at_path.st_ino != r->ino);
+	/* A file that has what was read before was not truncated; the read adds only bytes that are there. */
+	bool whole = found && !replaced && at_path.st_size >= r->offset;
 	int e = read_new(r, fn, context);
 	if (e == OUT_OF_ORDER) {
 		begin_again(r);
@@ -314,6 +316,8 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	}
 	if (e < 0)
 		return e;
+	if (whole)
+		return 0;
 	if (fstat(r->fd, &mine) < 0)
 		return -errno;
 	if (!replaced && mine.st_size >= r->offset)

@@ -226,9 +226,11 @@ static void find_cwd(struct attempt *a, struct attempt_cache *cache)
 	cleanup_(closep) int fd = -1;
 	if (!*a->cwd || !a->order.cwd_own)
 		return;
-	if (known_directory_find(&cache->cwd, a->cwd) < 0 && trust_open_directory(a->cwd, false, &fd, NULL) == 0)
-		known_directory_keep(&cache->cwd, a->cwd, fd);
 	int known = known_directory_find(&cache->cwd, a->cwd);
+	if (known < 0 && trust_open_directory(a->cwd, false, &fd, NULL) == 0) {
+		known_directory_keep(&cache->cwd, a->cwd, fd);
+		known = known_directory_find(&cache->cwd, a->cwd);
+	}
 	a->cwd_fd = known >= 0 && !trust_objection(known) && is_same_directory(known, &a->order) ? known : -1;
 }
 
