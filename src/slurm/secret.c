@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/file.h"
+
+#define DIGITS   ((size_t)2 * MAC_KEY_SIZE)
+#define NEW_FILE SECRET_FILE ".new"
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int parse(const char *text, size_t size, uint8_t ret[MAC_KEY_SIZE])
+{
+	if (size != DIGITS + 1 || text[DIGITS] != '\n')
+		return -EBADMSG;
+	for (size_t i = 0; i < MAC_KEY_SIZE; i++) {
+		int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+		if (high < 0 || low < 0)
+			return -EBADMSG;
+		ret[i] = (uint8_t)(high << 4 | low);
+	}
+	return 0;
+}
+
+int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
+{
+	char text[DIGITS + 2];
+	struct stat st;
+	cleanup_(closep) int fd = file_open_regular(dir_fd, SECRET_FILE, O_NOFOLLOW);
+	if (fd < 0)
+		return error_set(err, fd, "cannot read '" SECRET_FILE "': %s", error_words(fd));
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "cannot read '" SECRET_FILE "': %s", error_words(errno));
+	if (st.st_uid != geteuid() || (st.st_mode & 077))
+		return error_set(err, -EPERM,
+			"'" SECRET_FILE "' must belong to you and be readable by nobody else; remove the file and run the coordinator again");
+	ssize_t n = file_read_full(fd, text, sizeof(text));
+	int r = n < 0 ? (int)n : parse(text, (size_t)n, ret);
+	explicit_bzero(text, sizeof(text));
+	if (r < 0)
+		return error_set(err, r, "cannot read '" SECRET_FILE "': %s",
+			r == -EBADMSG ? "it is damaged; remove it and run the coordinator again" : error_words(r));
+	return 0;
+}
+
+/* Complete and synced before it has its name: a pilot never reads half of it. */
+static int create(int dir_fd)
+{
+	uint8_t random[MAC_KEY_SIZE];
+	char text[DIGITS + 2];
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	for (size_t i = 0; i < MAC_KEY_SIZE; i++)
+		snprintf(text + 2 * i, 3, "%02x", random[i]);
+	text[DIGITS] = '\n';
+	(void)unlinkat(dir_fd, NEW_FILE, 0); /* of a coordinator that was killed here; it had runner.lock as we have */
+	cleanup_(closep) int fd = openat(dir_fd, NEW_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = file_write_all(fd, text, DIGITS + 1);
+	explicit_bzero(text, sizeof(text));
+	explicit_bzero(random, sizeof(random));
+	if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || renameat(dir_fd, NEW_FILE, dir_fd, SECRET_FILE) < 0))
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(dir_fd, NEW_FILE, 0);
+	return r;
+}
+
+int secret_load_or_create(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
+{
+	int r = secret_load(dir_fd, ret, err);
+	if (r != -ENOENT)
+		return r;
+	r = create(dir_fd);
+	if (r < 0)
+		return error_set(err, r, "cannot make '" SECRET_FILE "': %s", error_words(r));
+	return secret_load(dir_fd, ret, err);
+}

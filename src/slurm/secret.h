@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The secret that a coordinator and its pilots share: `slurm.secret` in the directory of the queue, readable by its
+ * owner alone. Whoever can read it can make pilots execute commands; nobody else can.
+ */
+#ifndef SLURM_SECRET_H
+#define SLURM_SECRET_H
+
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+#include "slurm/mac.h"
+
+#define SECRET_FILE "slurm.secret"
+
+/* For pilots. -EPERM: the file belongs to another user, or others can read or write it. -EBADMSG: it is damaged. */
+int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err);
+/* For the coordinator: the same, and the file is made if it is missing. */
+int secret_load_or_create(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err);
+
+#endif
