@@ -4,8 +4,7 @@
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
 
-void mac_compute(
-	const uint8_t key[MAC_KEY_SIZE], const struct mac_part *parts, size_t num_parts, uint8_t ret[MAC_SIZE])
+void mac_compute(const uint8_t key[MAC_KEY_SIZE], const struct mac_part *parts, size_t num_parts, uint8_t ret[MAC_SIZE])
 {
 	struct hmac_sha256_ctx c;
 	hmac_sha256_set_key(&c, MAC_KEY_SIZE, key);

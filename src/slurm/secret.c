@@ -46,7 +46,8 @@ int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
 		return error_set(err, -errno, "cannot read '" SECRET_FILE "': %s", error_words(errno));
 	if (st.st_uid != geteuid() || (st.st_mode & 077))
 		return error_set(err, -EPERM,
-			"'" SECRET_FILE "' must belong to you and be readable by nobody else; remove the file and run the coordinator again");
+			"'" SECRET_FILE
+			"' must belong to you and be readable by nobody else; remove the file and run the coordinator again");
 	ssize_t n = file_read_full(fd, text, sizeof(text));
 	int r = n < 0 ? (int)n : parse(text, (size_t)n, ret);
 	explicit_bzero(text, sizeof(text));

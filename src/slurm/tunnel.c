@@ -181,7 +181,8 @@ int tunnel_receive(struct tunnel *t, const void *data, size_t size)
 	return r < 0 ? broken(t, r) : 0;
 }
 
-static void compute_frame(const uint8_t key[MAC_KEY_SIZE], const char *head, const void *data, size_t size, uint8_t *ret)
+static void compute_frame(
+	const uint8_t key[MAC_KEY_SIZE], const char *head, const void *data, size_t size, uint8_t *ret)
 {
 	struct mac_part parts[] = {{head, HEAD_SIZE}, {data, size}};
 	mac_compute(key, parts, 2, ret);

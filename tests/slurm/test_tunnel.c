@@ -145,8 +145,8 @@ static void test_reflected_proof_is_refused(void **state)
 	make(&p, ours, ours);
 	carry(&p.pilot, &p.coordinator, 1000);
 	/* What the coordinator proves is not what a pilot must prove. */
-	assert_int_equal(tunnel_receive(&p.coordinator, p.coordinator.out.data + p.coordinator.out.length - MAC_SIZE,
-				 MAC_SIZE),
+	assert_int_equal(
+		tunnel_receive(&p.coordinator, p.coordinator.out.data + p.coordinator.out.length - MAC_SIZE, MAC_SIZE),
 		-EKEYREJECTED);
 	finish(&p);
 	finish(&real);

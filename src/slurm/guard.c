@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+
+/* What is left is killed again so soon. */
+#define KILL_AGAIN_MS 20
+/* Processes that live longer are stuck in the kernel: Slurm has to deal with the node. */
+#define GIVE_UP_MS 30000
+/* Exit codes of the guard that no agent has. */
+#define NO_AGENT 255
+
+uint64_t guard_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+int guard_renew(int fd, uint64_t deadline_ns)
+{
+	ssize_t n = send(fd, &deadline_ns, sizeof(deadline_ns), MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n == sizeof(deadline_ns) ? 0 : n < 0 ? -errno : -EIO;
+}
+
+/* ---- The guard ------------------------------------------------------------------------ */
+
+static int arm(timer_t timer, uint64_t deadline_ns)
+{
+	struct itimerspec at = {.it_value = {(time_t)(deadline_ns / NS_PER_S), (long)(deadline_ns % NS_PER_S)}};
+	/* A deadline of 0 would disarm the timer. */
+	if (deadline_ns == 0)
+		at.it_value.tv_nsec = 1;
+	return timer_settime(timer, TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
+}
+
+/* The first process of a PID namespace needs a /proc of its own: keepers look for their descendants there. */
+static bool mount_proc(void)
+{
+	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
+	       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
+}
+
+_Noreturn static void become_agent(const struct guard_options *o, int fd, int parent_gone_fd, const sigset_t *mask)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* In a PID namespace getppid() is 0 in any case: the guard's end of this pipe is closed when it is gone. */
+	struct pollfd gone = {parent_gone_fd, POLLIN, 0};
+	if (poll(&gone, 1, 0) > 0)
+		_exit(NO_AGENT);
+	close(parent_gone_fd);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	_exit(o->agent(o->context, fd));
+}
+
+struct guard {
+	const struct guard_options *options;
+	timer_t timer;
+	int renew_fd;
+	int signal_fd;
+	pid_t agent;
+	bool namespaced;
+};
+
+/* clone() instead of unshare(): the guard itself stays outside, where the timer's signal can kill it. */
+static pid_t fork_agent(struct guard *g, int fd, int gone_fd, const sigset_t *mask)
+{
+	const struct guard_options *o = g->options;
+	int ready[2];
+	if (!o->no_namespace && pipe2(ready, O_CLOEXEC) == 0) {
+		pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, NULL, NULL, NULL, 0UL);
+		if (pid == 0) {
+			if (!mount_proc())
+				_exit(NO_AGENT);
+			(void)!write(ready[1], "", 1);
+			close(ready[0]);
+			close(ready[1]);
+			become_agent(o, fd, gone_fd, mask);
+		}
+		close(ready[1]);
+		char byte;
+		if (pid > 0 && read(ready[0], &byte, 1) == 1)
+			g->namespaced = true;
+		else if (pid > 0)
+			waitpid(pid, NULL, 0);
+		close(ready[0]);
+		if (g->namespaced)
+			return pid;
+	}
+	pid_t pid = fork();
+	if (pid == 0)
+		become_agent(o, fd, gone_fd, mask);
+	return pid;
+}
+
+static void on_renewals(struct guard *g)
+{
+	uint64_t deadline_ns;
+	while (recv(g->renew_fd, &deadline_ns, sizeof(deadline_ns), MSG_DONTWAIT) == sizeof(deadline_ns)) {
+		if (g->options->until_ns && deadline_ns > g->options->until_ns)
+			deadline_ns = g->options->until_ns;
+		if (arm(g->timer, deadline_ns) < 0)
+			kill(getpid(), SIGKILL);
+	}
+}
+
+/* The agent's exit code, when it has ended. Signals go on to the agent. */
+static void on_signals(struct guard *g)
+{
+	struct signalfd_siginfo si;
+	int status;
+	while (read(g->signal_fd, &si, sizeof(si)) == sizeof(si))
+		if (si.ssi_signo != SIGCHLD)
+			kill(g->agent, (int)si.ssi_signo);
+	if (waitpid(g->agent, &status, WNOHANG) == g->agent)
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : NO_AGENT);
+}
+
+_Noreturn static void guard_main(const struct guard_options *o, const sigset_t *mask, int report_fd)
+{
+	struct guard g = {.options = o};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+	int renew[2], gone[2];
+	sigset_t set;
+	prctl(PR_SET_NAME, "gpuq-guard");
+	/* Before anything else: nothing below is without a deadline. */
+	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(g.timer, o->first_ns) < 0 || chdir("/") < 0 ||
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(gone, O_CLOEXEC) < 0)
+		_exit(NO_AGENT);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	g.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	g.agent = fork_agent(&g, renew[1], gone[0], mask);
+	if (g.signal_fd < 0 || g.agent < 0)
+		_exit(NO_AGENT);
+	g.renew_fd = renew[0];
+	char byte = g.namespaced ? 'n' : '-';
+	(void)!write(report_fd, &byte, 1);
+	close(report_fd);
+	close(renew[1]);
+	close(gone[0]);
+	/* Best effort: limits of ordinary users may be lower. The timer is in the kernel in any case. */
+	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
+	for (;;) {
+		struct pollfd fds[2] = {{g.signal_fd, POLLIN, 0}, {g.renew_fd, POLLIN, 0}};
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[1].revents & POLLIN)
+			on_renewals(&g);
+		else if (fds[1].revents)
+			g.renew_fd = -1;
+		if (fds[0].revents)
+			on_signals(&g);
+	}
+}
+
+/* ---- The sweeper ---------------------------------------------------------------------- */
+
+/* Until no process is below this one: those whose parents die become its children. */
+static void sweep(void)
+{
+	uint64_t end = clock_now_ns() + GIVE_UP_MS * NS_PER_MS;
+	for (;;) {
+		process_signal_descendants(getpid(), SIGKILL);
+		pid_t pid;
+		while ((pid = process_reap(NULL)) > 0)
+			;
+		if (pid < 0 || clock_now_ns() > end)
+			return;
+		poll(NULL, 0, KILL_AGAIN_MS);
+	}
+}
+
+static void await_guard(pid_t guard, int signal_fd, int *ret_status)
+{
+	for (;;) {
+		struct pollfd fd = {signal_fd, POLLIN, 0};
+		struct signalfd_siginfo si;
+		if (poll(&fd, 1, -1) < 0)
+			continue;
+		while (read(signal_fd, &si, sizeof(si)) == sizeof(si))
+			if (si.ssi_signo != SIGCHLD)
+				kill(guard, (int)si.ssi_signo);
+		for (pid_t pid; (pid = process_reap(ret_status)) > 0;)
+			if (pid == guard)
+				return;
+	}
+}
+
+int guard_run(const struct guard_options *options, struct guard_result *ret, struct gd_error *err)
+{
+	sigset_t set, mask;
+	int report[2], status = 0;
+	struct guard_result result = {.exit_code = -1};
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, &mask) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
+	cleanup_(closep) int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signal_fd < 0 || pipe2(report, O_CLOEXEC) < 0)
+		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
+	pid_t parent = getpid(), guard = fork();
+	if (guard == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(report[0]);
+		close(signal_fd);
+		if (getppid() != parent)
+			_exit(NO_AGENT);
+		guard_main(options, &mask, report[1]);
+	}
+	close(report[1]);
+	if (guard < 0) {
+		int r = -errno;
+		close(report[0]);
+		return error_set(err, r, "starting the guard: %s", error_words(r));
+	}
+	char byte = 0;
+	(void)!read(report[0], &byte, 1);
+	close(report[0]);
+	result.namespaced = byte == 'n';
+	await_guard(guard, signal_fd, &status);
+	sweep();
+	result.killed = WIFSIGNALED(status);
+	if (WIFEXITED(status) && WEXITSTATUS(status) != NO_AGENT)
+		result.exit_code = WEXITSTATUS(status);
+	*ret = result;
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The outbox of a pilot: a file on the shared file system with a line for each end of an attempt, so that no end is
+ * lost with the pilot or its connection.
+ *
+ * One process writes, the pilot's agent. The file and its first line are synced before the pilot greets its
+ * coordinator, so a coordinator that does not find it knows nothing and waits. Lines are sealed as those of a journal
+ * (seal.h), numbered from 1. The coordinator opens the file anew each time it reads: a client of NFS then asks the
+ * server.
+ */
+#ifndef SLURM_OUTBOX_H
+#define SLURM_OUTBOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+/* In the directory of the queue. */
+#define OUTBOX_DIRECTORY "pilots"
+
+struct outbox {
+	int fd; /* -1: none */
+	uint64_t next;
+	int64_t size; /* of complete lines */
+	struct text line;
+};
+#define OUTBOX_NONE ((struct outbox){.fd = -1})
+
+/* Creates `pilots/NAME`, which must not exist, with its first line, and syncs both. header: an object. */
+int outbox_create(struct outbox *o, int dir_fd, const char *name, const char *header);
+void outbox_close(struct outbox *o);
+
+/* Appends an object and syncs. If it fails, what was written of the line is removed, and it can be tried again. */
+int outbox_append(struct outbox *o, const char *line, size_t size);
+
+/* Called for each line after the first, without its seal but with the closing brace. Not 0 ends the walk. */
+typedef int outbox_fn(void *context, const char *line, size_t size);
+
+/*
+ * Reads all lines of a pilot that is dead, or of a live one up to now. 0 only if the first line and all behind it are
+ * intact; an incomplete last line was never synced and is ignored.
+ *
+ * Everything else proves nothing, and the coordinator waits: -ENOENT (the file or its directory is not there),
+ * -ESTALE, -EIO, -EACCES… as the file system says; -ENODATA: not even the first line; -EBADMSG: damaged.
+ */
+int outbox_read(int dir_fd, const char *name, outbox_fn *fn, void *context);
+
+#endif
