@@ -112,7 +112,8 @@ void world_end_job(struct world *w, struct world_job *j, enum job_state state)
 					    .state = state,
 					    .exit_code = state == JOB_COMPLETED ? 0 : 1,
 					    .duration_ms = w->now_ms - j->start_ms,
-					    .peak_mem_mb = -1});
+					    .peak_mem_mb = -1,
+					    .energy_j = -1});
 	world_apply(w);
 }
 

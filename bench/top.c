@@ -23,6 +23,7 @@ static int put(struct view_model *m, uint64_t id, enum view_job_state state)
 		.end_ms = (int64_t)id * 1000 + 500,
 		.duration_ms = 500,
 		.peak_mem_mb = (int64_t)(id % 4000),
+		.energy_j = -1,
 		.state = state,
 		.gpus = &gpus[id % 8],
 		.num_gpus = 1};

@@ -165,6 +165,7 @@ enum gd_gpu_known {
 	GD_GPU_KNOWN_COMPUTE_MODE = 1 << 12, /**< `exclusive` and `prohibited` */
 	GD_GPU_KNOWN_MEMORY_RESERVED = 1 << 13,
 	GD_GPU_KNOWN_LINKS = 1 << 14,
+	GD_GPU_KNOWN_ENERGY = 1 << 15,
 };
 
 enum gd_gpu_health {
@@ -211,6 +212,7 @@ struct gd_gpu {
 	/** Bit i: a direct link (NVLink, xGMI) to the card of the same vendor whose vendor_index is i; cards from 64 on
 	 * have none. */
 	uint64_t links;
+	uint64_t energy_millijoules; /**< used since the driver was loaded; starts again at 0 when it is reloaded */
 };
 
 /** GPUs. Release with gd_gpu_list_free(). */

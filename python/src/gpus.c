@@ -72,6 +72,7 @@ static int fill_figures(PyObject *dict, const struct gd_gpu *g)
 		{"utilization_percent", GD_GPU_KNOWN_UTILIZATION, g->utilization_percent},
 		{"temperature_celsius", GD_GPU_KNOWN_TEMPERATURE, g->temperature_celsius},
 		{"power_milliwatts", GD_GPU_KNOWN_POWER, g->power_milliwatts},
+		{"energy_millijoules", GD_GPU_KNOWN_ENERGY, (long long)g->energy_millijoules},
 		{"numa_node", GD_GPU_KNOWN_NUMA_NODE, g->numa_node},
 	};
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)

@@ -295,6 +295,18 @@ const char *units_format_seconds(double seconds, char buf[UNITS_ROOM])
 	return units_format_duration((uint64_t)(seconds * 1000), buf);
 }
 
+const char *units_format_energy(uint64_t joules, char buf[UNITS_ROOM])
+{
+	double watt_hours = (double)joules / 3600;
+	if (joules < 3600)
+		snprintf(buf, UNITS_ROOM, "%" PRIu64 " J", joules);
+	else if (watt_hours < 999.95)
+		snprintf(buf, UNITS_ROOM, "%.1f Wh", watt_hours);
+	else
+		snprintf(buf, UNITS_ROOM, "%.2f kWh", watt_hours / 1000);
+	return buf;
+}
+
 int units_parse_flag(const char *text, bool *ret, struct gd_error *err)
 {
 	static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};

@@ -45,6 +45,9 @@ int units_parse_flag(const char *text, bool *ret, struct gd_error *err);
 /* "12.0 GB", "9.1 GB", "800 MB", "512 B". Returns buf. */
 const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
 
+/* "532 J", "12.3 Wh", "1.24 kWh". Returns buf. */
+const char *units_format_energy(uint64_t joules, char buf[UNITS_ROOM]);
+
 /*
  * "450ms", "4.2s", "42s", "3m 05s", "2h 03m", "4d 02h". Cut off, not rounded: a
  * clock that shows it never runs ahead. Returns buf.

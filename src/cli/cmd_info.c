@@ -169,6 +169,8 @@ static void put_attempts(struct text *t, const struct job_attempt *a)
 	put_string(t, "  reason", a->reason);
 	if (a->peak_mem_mb >= 0)
 		put_string(t, "  peak memory", units_format_size((uint64_t)a->peak_mem_mb * UNITS_MB, size));
+	if (a->energy_j >= 0)
+		put_string(t, "  energy", units_format_energy((uint64_t)a->energy_j, size));
 	put_string(t, "  log", a->log);
 }
 

@@ -110,6 +110,7 @@ static int put_file(struct view_model *m, const struct launch_attempt *list, siz
 			.end_ms = e->end_ms,
 			.duration_ms = ms,
 			.peak_mem_mb = -1,
+			.energy_j = -1,
 			.exit_code = -1,
 			.state = e->done ? VIEW_JOB_COMPLETED : VIEW_JOB_FAILED,
 			.reason = e->error,

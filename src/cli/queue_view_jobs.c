@@ -70,6 +70,7 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 			.end_ms = a->end_ms ? a->end_ms : -1,
 			.duration_ms = a->duration_ms,
 			.peak_mem_mb = a->peak_mem_mb,
+			.energy_j = a->energy_j,
 			.exit_code = a->state == JOB_RUNNING ? -1 : a->exit_code,
 			.signal = a->signal,
 			.state = (enum view_job_state)a->state,

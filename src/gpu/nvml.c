@@ -126,6 +126,7 @@ static void read_load(struct reading *r)
 	struct gd_gpu *gpu = r->gpu;
 	struct nvml_utilization utilization;
 	unsigned value;
+	unsigned long long energy = 0;
 	struct nvml_temperature temperature = {.version = NVML_TEMPERATURE_V1, .sensor = NVML_SENSOR_GPU};
 	if (ask(r, utilization, &utilization)) {
 		gpu->utilization_percent = utilization.gpu;
@@ -141,6 +142,10 @@ static void read_load(struct reading *r)
 	if (ask(r, power, &value)) {
 		gpu->power_milliwatts = value;
 		gpu->known |= GD_GPU_KNOWN_POWER;
+	}
+	if (ask(r, energy, &energy) && energy != NVML_NOT_AVAILABLE) {
+		gpu->energy_millijoules = energy;
+		gpu->known |= GD_GPU_KNOWN_ENERGY;
 	}
 	if (ask(r, compute_mode, &value)) {
 		gpu->exclusive = value == NVML_MODE_EXCLUSIVE_THREAD || value == NVML_MODE_EXCLUSIVE_PROCESS;

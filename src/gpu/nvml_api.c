@@ -48,6 +48,7 @@ static void find_others(void *library, struct nvml_api *api)
 	FIND(uuid, "nvmlDeviceGetUUID");
 	FIND(utilization, "nvmlDeviceGetUtilizationRates");
 	FIND(power, "nvmlDeviceGetPowerUsage");
+	FIND(energy, "nvmlDeviceGetTotalEnergyConsumption");
 	FIND(compute_mode, "nvmlDeviceGetComputeMode");
 	FIND(mig_mode, "nvmlDeviceGetMigMode");
 	FIND(mig_max, "nvmlDeviceGetMaxMigDeviceCount");

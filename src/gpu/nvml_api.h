@@ -98,6 +98,7 @@ struct nvml_api {
 	int (*temperature)(struct nvml_device *d, unsigned sensor, unsigned *ret);
 	int (*temperature_v)(struct nvml_device *d, struct nvml_temperature *ret);
 	int (*power)(struct nvml_device *d, unsigned *ret_milliwatts);
+	int (*energy)(struct nvml_device *d, unsigned long long *ret_millijoules);
 	int (*compute_mode)(struct nvml_device *d, unsigned *ret);
 	int (*compute_processes)(struct nvml_device *d, unsigned *count, void *infos);
 	int (*graphics_processes)(struct nvml_device *d, unsigned *count, void *infos);

@@ -10,7 +10,7 @@
 #include "base/sized.h"
 #include "base/text.h"
 
-SIZED_NO_TAIL(gd_gpu, links);
+SIZED_NO_TAIL(gd_gpu, energy_millijoules);
 SIZED_NO_TAIL(gd_gpu_process, memory_known);
 SIZED_NO_TAIL(gd_gpu_list, warnings);
 

@@ -139,6 +139,11 @@ static void test_sizes_are_printed_in_the_largest_fitting_unit(void **state)
 {
 	(void)state;
 	char buf[UNITS_ROOM];
+	assert_string_equal(units_format_energy(0, buf), "0 J");
+	assert_string_equal(units_format_energy(3599, buf), "3599 J");
+	assert_string_equal(units_format_energy(3600, buf), "1.0 Wh");
+	assert_string_equal(units_format_energy(3599999, buf), "1.00 kWh");
+	assert_string_equal(units_format_energy(UINT64_C(4464000), buf), "1.24 kWh");
 	assert_string_equal(units_format_size(12 * UNITS_GB, buf), "12.0 GB");
 	assert_string_equal(units_format_size(9771050598, buf), "9.1 GB");
 	assert_string_equal(units_format_size(800 * UNITS_MB, buf), "800 MB");

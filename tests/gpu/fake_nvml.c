@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -43,7 +44,8 @@ struct device {
 	unsigned domain, bus, slot;
 	unsigned long long total, free, used, reserved;
 	int utilization, temperature, power, mode; /* -1: not supported */
-	bool mig;
+	bool has_energy, mig;
+	unsigned long long energy, energy_power; /* millijoules at the boot, and milliwatts since then */
 	struct process compute[MAX_PROCESSES], graphics[MAX_PROCESSES];
 	unsigned num_compute, num_graphics;
 	struct fault faults[MAX_FAULTS];
@@ -113,6 +115,8 @@ static void read_setting(struct device *d, const char *key, const char *value)
 		d->temperature = atoi(value);
 	else if (strcmp(key, "power") == 0)
 		d->power = atoi(value);
+	else if (strcmp(key, "energy") == 0)
+		d->has_energy = sscanf(value, "%llu %llu", &d->energy, &d->energy_power) >= 1;
 	else if (strcmp(key, "mode") == 0)
 		d->mode = atoi(value);
 	else if (strcmp(key, "nvlink") == 0)
@@ -320,6 +324,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(struct nvmlDevice_st *h, unsigned *r
 	ENTER(device_of(h), "GetPowerUsage");
 	return get_number(d->power, ret);
 }
+
+#ifndef FAKE_OLD
+/* "energy=5000" stands still; "energy=5000 100000" rises by 100 J in a second. */
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(struct nvmlDevice_st *h, unsigned long long *ret)
+{
+	ENTER(device_of(h), "GetTotalEnergyConsumption");
+	struct timespec now;
+	if (!d->has_energy)
+		return 3;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	unsigned long long ms = (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
+	*ret = d->energy + d->energy_power * ms / 1000;
+	return 0;
+}
+#endif
 
 EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(struct nvmlDevice_st *h, unsigned *ret)
 {

@@ -43,7 +43,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 {
 	struct fake_machine *m = *state;
 	fake_machine_write(m, "sys/bus/pci/devices/0000:65:00.0/numa_node", "1\n");
-	fake_machine_cards(m, A100 "compute=4711 2147483648\ngraphics=815 1048576\n");
+	fake_machine_cards(m, A100 "energy=123456789012345\ncompute=4711 2147483648\ngraphics=815 1048576\n");
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->num_warnings, 0);
@@ -52,7 +52,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 				     GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
 				     GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE |
 				     GD_GPU_KNOWN_PROCESSES | GD_GPU_KNOWN_MIG | GD_GPU_KNOWN_COMPUTE_MODE |
-				     GD_GPU_KNOWN_MEMORY_RESERVED));
+				     GD_GPU_KNOWN_MEMORY_RESERVED | GD_GPU_KNOWN_ENERGY));
 	assert_int_equal(gpu->vendor, GD_VENDOR_NVIDIA);
 	assert_int_equal(gpu->health, GD_GPU_HEALTH_OK);
 	assert_int_equal(gpu->index, 0);
@@ -67,6 +67,7 @@ static void test_every_field_of_a_card_is_read(void **state)
 	assert_int_equal(gpu->utilization_percent, 37);
 	assert_int_equal(gpu->temperature_celsius, 41);
 	assert_int_equal(gpu->power_milliwatts, 61500);
+	assert_true(gpu->energy_millijoules == 123456789012345);
 	assert_int_equal(gpu->numa_node, 1);
 	assert_false(gpu->exclusive || gpu->prohibited || gpu->mig_enabled);
 	assert_int_equal(gpu->num_processes, 2);
@@ -96,9 +97,10 @@ static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void 
 	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = list->gpus[0];
 	assert_int_equal(gpu->health, GD_GPU_HEALTH_OK);
-	assert_false(gpu->known & (GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
-					  GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION |
-					  GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE));
+	assert_false(
+		gpu->known & (GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
+				     GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION | GD_GPU_KNOWN_TEMPERATURE |
+				     GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_ENERGY));
 	assert_true(has(gpu, GD_GPU_KNOWN_PROCESSES)); /* asked, and there are none */
 	gd_gpu_list_free(list);
 }

@@ -113,7 +113,8 @@ static void put_attempt(struct journal *j, uint64_t id, uint32_t attempt, enum j
 				     .state = end,
 				     .exit_code = end == JOB_FAILED,
 				     .duration_ms = 5,
-				     .peak_mem_mb = -1});
+				     .peak_mem_mb = -1,
+				     .energy_j = -1});
 	if (end != JOB_RUNNING)
 		put(j, &t);
 	text_finish(&t);

@@ -304,7 +304,8 @@ static void test_job_waits_again_when_its_dependency_is_retried(void **state)
 	assert_int_equal(next(&b, NULL), 1);
 	record_write_start(&t, &(struct attempt_start){.id = 1, .attempt = 1, .keeper = "k"});
 	apply(&b, &t);
-	record_write_end(&t, &(struct attempt_end){.id = 1, .attempt = 1, .state = JOB_COMPLETED, .peak_mem_mb = -1});
+	record_write_end(&t, &(struct attempt_end){
+				     .id = 1, .attempt = 1, .state = JOB_COMPLETED, .peak_mem_mb = -1, .energy_j = -1});
 	apply(&b, &t);
 	spec.after = &after;
 	spec.num_after = 1;

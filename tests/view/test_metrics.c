@@ -69,8 +69,13 @@ static void test_metrics_count_jobs_attempts_durations_and_waiting_time(void **s
 {
 	(void)state;
 	struct view_attempt tried[] = {
-		{.start_ms = 3000, .end_ms = 7000, .duration_ms = 4000, .state = VIEW_JOB_FAILED, .reason = "timeout"},
-		{.start_ms = 8000, .end_ms = 8050, .duration_ms = 50, .state = VIEW_JOB_COMPLETED},
+		{.start_ms = 3000,
+			.end_ms = 7000,
+			.duration_ms = 4000,
+			.energy_j = -1,
+			.state = VIEW_JOB_FAILED,
+			.reason = "timeout"},
+		{.start_ms = 8000, .end_ms = 8050, .duration_ms = 50, .energy_j = 1234, .state = VIEW_JOB_COMPLETED},
 	};
 	struct view_job done = {.id = 1,
 		.command = "x",
@@ -89,6 +94,7 @@ static void test_metrics_count_jobs_attempts_durations_and_waiting_time(void **s
 	assert_line("gpuq_attempts_total{result=\"failed\"} 1");
 	assert_line("gpuq_retries_total 1");
 	assert_line("gpuq_timeouts_total 1");
+	assert_line("gpuq_energy_joules_total 1234");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"0.1\"} 1");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"1\"} 1");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"5\"} 2");

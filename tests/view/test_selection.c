@@ -16,12 +16,27 @@ static const int gpu_0[] = {0}, gpu_3[] = {3, 1};
 static int setup(void **state)
 {
 	struct view_model *m = view_model_create(0);
-	struct view_attempt ended = {
-		.start_ms = 500, .end_ms = 900, .duration_ms = 400, .peak_mem_mb = 100, .gpus = gpu_0, .num_gpus = 1};
-	struct view_attempt runs = {
-		.start_ms = 700, .end_ms = -1, .duration_ms = -1, .peak_mem_mb = -1, .gpus = gpu_3, .num_gpus = 2};
-	struct view_attempt late = {
-		.start_ms = 800, .end_ms = 810, .duration_ms = 10, .peak_mem_mb = 900, .gpus = gpu_0, .num_gpus = 1};
+	struct view_attempt ended = {.start_ms = 500,
+		.end_ms = 900,
+		.duration_ms = 400,
+		.peak_mem_mb = 100,
+		.energy_j = -1,
+		.gpus = gpu_0,
+		.num_gpus = 1};
+	struct view_attempt runs = {.start_ms = 700,
+		.end_ms = -1,
+		.duration_ms = -1,
+		.peak_mem_mb = -1,
+		.energy_j = -1,
+		.gpus = gpu_3,
+		.num_gpus = 2};
+	struct view_attempt late = {.start_ms = 800,
+		.end_ms = 810,
+		.duration_ms = 10,
+		.peak_mem_mb = 900,
+		.energy_j = -1,
+		.gpus = gpu_0,
+		.num_gpus = 1};
 	const struct view_job jobs[] = {
 		{.id = 1,
 			.name = "zeta",

@@ -14,6 +14,7 @@ static void put(uint64_t id, enum view_job_state state, const char *command)
 		.duration_ms = 500,
 		.exit_code = -1,
 		.peak_mem_mb = -1,
+		.energy_j = -1,
 		.state = state,
 		.gpus = &gpu,
 		.num_gpus = 1};

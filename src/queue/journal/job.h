@@ -165,6 +165,7 @@ struct pending_job {
 struct job_attempt {
 	struct job_attempt *earlier;
 	int64_t start_ms, end_ms, duration_ms, peak_mem_mb;
+	int64_t energy_j; /* that its GPUs used, if it had them alone; -1: not known */
 	const char *log, *reason;
 	const int *gpus;
 	uint32_t attempt;

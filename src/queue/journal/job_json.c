@@ -53,6 +53,7 @@ static void put_attempt(struct text *t, const struct job_attempt *a, const char 
 	put_any(t, "reason", reason);
 	put_any(t, "log_file", a ? a->log : NULL);
 	put_known(t, "peak_mem_mb", a ? a->peak_mem_mb : 0, a && a->peak_mem_mb >= 0);
+	put_known(t, "energy_j", a ? a->energy_j : 0, a && a->energy_j >= 0);
 }
 
 /* Oldest first; the list has the newest first. */

@@ -126,6 +126,7 @@ static int end_attempt(struct jobs *js, struct job_attempt *a, const struct reco
 	a->end_ms = r->time_ms;
 	a->duration_ms = r->duration_ms;
 	a->peak_mem_mb = r->peak_mem_mb;
+	a->energy_j = r->energy_j;
 	a->exit_code = (short)r->exit_code;
 	a->signal = (unsigned char)r->signal;
 	return error;

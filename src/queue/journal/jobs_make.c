@@ -254,7 +254,7 @@ struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const st
 	a->start_ms = r->time_ms;
 	a->pid = clamp_int(r->pid);
 	a->exit_code = -1;
-	a->duration_ms = a->peak_mem_mb = -1;
+	a->duration_ms = a->peak_mem_mb = a->energy_j = -1;
 	a->state = JOB_RUNNING;
 	if (*error)
 		return NULL;

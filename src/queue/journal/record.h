@@ -75,6 +75,7 @@ struct record {
 	int64_t signal;    /* 0: none; of `add`, the one that is sent before the time limit */
 	int64_t duration_ms;
 	int64_t peak_mem_mb; /* -1 */
+	int64_t energy_j;    /* -1 */
 	int64_t try_number;  /* of `hook`; 0: none */
 	int64_t group;       /* 0: none */
 	int64_t array_index; /* -1: none */
@@ -133,6 +134,7 @@ struct attempt_end {
 	const char *reason;   /* or NULL */
 	int64_t duration_ms;  /* -1: not known */
 	int64_t peak_mem_mb;  /* -1 */
+	int64_t energy_j;     /* used by its GPUs, which it had alone; -1 */
 	bool by_runner;       /* its keeper was gone */
 	bool interrupted;     /* the event is `interrupted`, which has no status: the attempt does not count */
 	bool hook_due;

@@ -77,7 +77,8 @@ static void write_attempts(struct text *t, const struct job *job, const struct j
 				    .signal = a->signal,
 				    .reason = a->reason,
 				    .duration_ms = a->duration_ms,
-				    .peak_mem_mb = a->peak_mem_mb});
+				    .peak_mem_mb = a->peak_mem_mb,
+				    .energy_j = a->energy_j});
 }
 
 void record_write_job(struct text *t, const struct job *job)

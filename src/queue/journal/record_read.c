@@ -148,6 +148,7 @@ static const struct member members[] = {
 	MEMBER("tree_b64", STRING, tree_b64),
 	MEMBER("file_b64", STRING, file_b64),
 	MEMBER("log_file", STRING, log),
+	MEMBER("energy_j", INT, energy_j),
 	MEMBER("exit_code", INT, exit_code),
 	MEMBER("on_finish", STRING, on_finish),
 	MEMBER("exclusive", BOOL, exclusive),
@@ -368,6 +369,7 @@ static void record_clear(struct record *r)
 		.retries = -1,
 		.exit_code = -1,
 		.peak_mem_mb = -1,
+		.energy_j = -1,
 		.records = -1,
 		.array_index = -1,
 		.duration_ms = -1};

@@ -273,6 +273,7 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->reason = NULL;
 	k->peak_mem_mb = -1;
 	k->gpu_full = false;
+	k->power_span_ms = 0;
 	/* Before it can start: from then on the runner relies on it. */
 	keeper_claim_take(&k->claim, k->attempt.claim);
 	if (k->lease)
@@ -339,6 +340,8 @@ static void on_order_for_job(struct keeper *k, const struct keeper_order *o)
 		if (o->peak_mem_mb > k->peak_mem_mb)
 			k->peak_mem_mb = o->peak_mem_mb;
 		k->gpu_full = o->gpu_full;
+		k->mean_power_mw = o->mean_power_mw;
+		k->power_span_ms = o->power_span_ms;
 		break;
 	case KEEPER_ORDER_SETTLED:
 		keeper_claim_settle(&k->claim);
@@ -391,6 +394,8 @@ static void adopt(struct keeper *k, struct keeper_link *visitor)
 	k->runner = *visitor;
 	*visitor = KEEPER_LINK_NONE;
 	k->adopted = true;
+	/* Nobody saw whether the job was alone on its GPUs in between. */
+	k->power_span_ms = 0;
 }
 
 static bool is_work(uint32_t kind)

@@ -54,6 +54,19 @@ static bool is_checkpoint(const struct keeper *k, const struct attempt_end *e)
 	       k->page.stage == ATTEMPT_STARTED;
 }
 
+/*
+ * In joules; -1: not known. Measured from the first sample of the job to the last one, which must be most of its time;
+ * the rest is taken to be like it. A runner that is gone does not see who else comes to the GPUs.
+ */
+static int64_t energy_of(const struct keeper *k, int64_t duration_ms)
+{
+	if (k->runner.fd < 0 || k->power_span_ms <= 0 || k->mean_power_mw < 0 ||
+		(double)k->power_span_ms < 0.75 * (double)duration_ms)
+		return -1;
+	double joules = (double)k->mean_power_mw * (double)duration_ms / 1e6 + 0.5;
+	return joules < 1e15 ? (int64_t)joules : -1;
+}
+
 static void describe_end(struct keeper *k, struct attempt_end *e, struct text *words)
 {
 	const struct attempt *a = &k->attempt;
@@ -63,6 +76,7 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		.peak_mem_mb = k->peak_mem_mb,
 		.hook_due = *a->on_finish != 0};
 	e->duration_ms = (int64_t)((clock_now_ns() - k->started_ns) / NS_PER_MS);
+	e->energy_j = energy_of(k, e->duration_ms);
 	e->state = JOB_FAILED;
 	if (WIFSIGNALED(k->status))
 		e->signal = WTERMSIG(k->status);

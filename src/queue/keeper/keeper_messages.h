@@ -26,7 +26,7 @@ enum keeper_order_kind {
 	KEEPER_ORDER_CANCEL,    /* end job `id` */
 	KEEPER_ORDER_KILL,      /* the same, at once */
 	KEEPER_ORDER_LOST,      /* the same, because its GPU is lost */
-	KEEPER_ORDER_SEEN,      /* what was seen of job `id` on its GPUs: peak_mem_mb and gpu_full, for its `end` */
+	KEEPER_ORDER_SEEN,      /* what was seen of job `id` on its GPUs: for its `end` */
 	KEEPER_ORDER_SETTLED,   /* the memory of job `id` no longer grows: for its claim */
 	KEEPER_ORDER_INTERRUPT, /* end job `id`, because its allocation ends */
 	KEEPER_ORDER_HOOK,      /* with a payload: run the hook of an end whose keeper could not */
@@ -63,6 +63,9 @@ struct keeper_order {
 	int64_t warn_before_ms; /* when warn_signal is sent, before the time limit */
 	uint32_t warn_signal;   /* 0: none */
 	uint32_t requeue_on;    /* the exit code of a job that is to be run again; 0: none */
+	/* Of KEEPER_ORDER_SEEN: of all GPUs together, while the job had them alone, and how long that was measured. */
+	int64_t mean_power_mw;
+	int64_t power_span_ms; /* 0: not known */
 
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),

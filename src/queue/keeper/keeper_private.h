@@ -56,7 +56,8 @@ struct keeper {
 	uint64_t reaped_ns;
 	int status;
 	int64_t peak_mem_mb; /* -1: not known */
-	bool gpu_full;       /* as last reported */
+	bool gpu_full;       /* as last reported, and the same for these two */
+	int64_t mean_power_mw, power_span_ms;
 	bool cancel_asked;
 	const char *reason; /* why we ended the job; NULL: we did not */
 	uint64_t started_ns, deadline_ns, step_ns;

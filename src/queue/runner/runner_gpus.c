@@ -12,6 +12,7 @@
 #include "gpu/probe.h"
 #include "gpu/select.h"
 #include "queue/keeper/oom.h"
+#include "queue/runner/runner_energy.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -48,12 +49,20 @@ static int attribute_processes(struct runner *r)
 	return e;
 }
 
-static void send_seen(struct running *run, int64_t peak_mb)
+/* What a keeper is told of its job on its GPUs. */
+static void tell_seen(struct running *run)
 {
-	runner_keeper_send(run->keeper,
-		&(struct keeper_order){
-			.kind = KEEPER_ORDER_SEEN, .id = run->id, .peak_mem_mb = peak_mb, .gpu_full = run->full},
-		NULL);
+	struct keeper_order o = {.kind = KEEPER_ORDER_SEEN,
+		.id = run->id,
+		.peak_mem_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1,
+		.gpu_full = run->full};
+	energy_meter_power(&run->energy, &o.mean_power_mw, &o.power_span_ms);
+	if (o.peak_mem_mb <= run->told_peak_mb && run->full == run->told_full && o.power_span_ms == run->told_span_ms)
+		return;
+	run->told_peak_mb = o.peak_mem_mb;
+	run->told_full = run->full;
+	run->told_span_ms = o.power_span_ms;
+	runner_keeper_send(run->keeper, &o, NULL);
 }
 
 static bool is_lost(const struct runner *r, const struct running *run)
@@ -67,14 +76,9 @@ static bool is_lost(const struct runner *r, const struct running *run)
 /* What only we can see of a job: how much it uses, that its GPU is full, or gone. */
 static void tell_keeper(struct runner *r, struct running *run)
 {
-	int64_t peak_mb = run->peak_bytes ? (int64_t)((run->peak_bytes + MB - 1) / MB) : -1;
 	if (!run->keeper)
 		return;
-	if (peak_mb > run->told_peak_mb || run->full != run->told_full) {
-		run->told_peak_mb = peak_mb;
-		run->told_full = run->full;
-		send_seen(run, peak_mb);
-	}
+	tell_seen(run);
 	if (!run->told_settled && scheduler_is_settled(r->deciding.scheduler, run->id)) {
 		run->told_settled = true;
 		runner_keeper_send(
@@ -148,6 +152,7 @@ static void watch_job(struct runner *r, struct running *run)
 	if (most && !torn)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
+	runner_energy_sample(r, run);
 	tell_keeper(r, run);
 }
 

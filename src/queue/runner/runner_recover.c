@@ -131,6 +131,7 @@ static int append_lost(struct runner *r, uint64_t id, const char *reason)
 					     .reason = told ? REASON_INTERRUPTED : reason,
 					     .duration_ms = -1,
 					     .peak_mem_mb = -1,
+					     .energy_j = -1,
 					     .by_runner = true,
 					     .interrupted = interrupted,
 					     .hook_due = !interrupted && (job->wish->on_finish || r->options.on_finish),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "queue/runner/runner_claims.h"
+#include "queue/runner/runner_energy.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -30,6 +31,7 @@ int running_set_start(struct running *run, const struct scheduler_start *start)
 		memcpy(run->gpus, start->gpus, start->num_gpus * sizeof(*run->gpus));
 	run->num_gpus = start->num_gpus;
 	run->need = start->need;
+	runner_energy_started(run);
 	return 0;
 }
 
@@ -50,6 +52,7 @@ void running_remove(struct running *run)
 	if (run->keeper && run->keeper->running == run)
 		run->keeper->running = NULL;
 	running_unclaim(run);
+	energy_meter_finish(&run->energy);
 	free(run->gpus);
 	free(run);
 }

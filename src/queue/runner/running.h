@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "queue/journal/job.h"
+#include "queue/runner/energy_meter.h"
 #include "queue/schedule/gpu_users.h"
 #include "queue/schedule/placement.h"
 
@@ -41,7 +42,9 @@ struct running {
 	bool full;           /* when last seen: its GPU was full, mostly because of this job */
 	/* What its keeper has been told. */
 	int64_t told_peak_mb;
+	int64_t told_span_ms; /* of the measured power; 0: nothing */
 	bool told_full, told_lost, told_settled;
+	struct energy_meter energy;
 	struct gpu_user user; /* its processes on the GPUs */
 };
 

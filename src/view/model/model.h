@@ -103,8 +103,9 @@ struct view_attempt {
 	int64_t start_ms, end_ms; /* end -1: running */
 	int64_t duration_ms;
 	int64_t peak_mem_mb;
-	int exit_code; /* -1: none */
-	int signal;    /* 0: none */
+	int64_t energy_j; /* that its GPUs used, if it had them alone; -1: not known */
+	int exit_code;    /* -1: none */
+	int signal;       /* 0: none */
 	enum view_job_state state;
 	const char *reason;
 	const char *log_file;

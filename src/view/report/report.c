@@ -48,6 +48,8 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
 		report_tile(t, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
+	if (f->num_measured)
+		report_tile(t, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
 	if (f->waits[REPORT_WAIT_ALL].count)
 		report_tile(t, NULL, "median wait", "%s", duration(f->waits[REPORT_WAIT_ALL].median_ms, words));
 	text_append_string(t, "</dl>\n");
@@ -203,7 +205,7 @@ static void write_waiting(struct text *t, const struct report_facts *f, const st
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
 
-static void write_command(struct text *t, const struct view_job *j)
+void report_put_command(struct text *t, const struct view_job *j)
 {
 	text_append_string(t, "<td class=\"w\">");
 	if (j->name) {
@@ -241,7 +243,7 @@ static void write_longest(struct text *t, const struct report_facts *f)
 			view_job_state_name(a->state));
 		report_put_gpus_of(t, a);
 		text_appendf(t, "<td class=\"k\">%s</td>", report_moment(a->start_ms, moment));
-		write_command(t, s->job);
+		report_put_command(t, s->job);
 		text_append_string(t, "</tr>\n");
 	}
 	text_append_string(t, "</tbody></table></div></section>\n");
@@ -303,7 +305,7 @@ static void write_failed_job(struct text *t, const struct view_job *j)
 	text_appendf(t, "</td><td class=\"n\">%s</td><td class=\"n\">%zu</td>",
 		a && a->duration_ms >= 0 ? duration(a->duration_ms, words) : "—", j->num_attempts);
 	report_put_gpus_of(t, a);
-	write_command(t, j);
+	report_put_command(t, j);
 	text_append_string(t, "</tr>\n");
 }
 
@@ -345,6 +347,7 @@ static void write_queue(struct text *t, const struct report_facts *f, const stru
 	write_throughput(t, f, a);
 	write_waiting(t, f, a);
 	write_longest(t, f);
+	report_energy(t, f);
 	write_failed(t, f);
 }
 

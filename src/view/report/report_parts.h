@@ -14,6 +14,10 @@ void report_tile(struct text *t, const char *mark, const char *name, const char 
 
 /* A cell of a table: on which GPUs. */
 void report_put_gpus_of(struct text *t, const struct view_attempt *a);
+/* A cell of a table: the command. */
+void report_put_command(struct text *t, const struct view_job *j);
+/* A section; nothing if no energy is known. */
+void report_energy(struct text *t, const struct report_facts *f);
 /* "7 × exit 1, 4 × GPU out of memory" of what failed. */
 void report_put_reasons(struct text *t, const struct report_facts *f);
 

@@ -156,6 +156,7 @@ struct totals {
 	struct metric_histogram durations, waits;
 	uint64_t ends[VIEW_JOB_STATES]; /* of attempts */
 	uint64_t retries, timeouts;
+	uint64_t energy_j;
 	int64_t oldest_ms; /* of what waits; -1: nothing does */
 };
 
@@ -166,6 +167,8 @@ static void count_attempt(struct totals *all, const struct view_attempt *a)
 	all->ends[a->state]++;
 	if (a->duration_ms >= 0)
 		metric_histogram_add(&all->durations, a->duration_ms);
+	if (a->energy_j >= 0)
+		all->energy_j += (uint64_t)a->energy_j;
 	if (a->reason && strcmp(a->reason, "timeout") == 0)
 		all->timeouts++;
 }
@@ -205,6 +208,9 @@ static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 	text_appendf(t, "gpuq_retries_total %" PRIu64 "\n", all.retries);
 	put_header(t, "gpuq_timeouts_total", "counter", "Attempts that were ended because their time was over.");
 	text_appendf(t, "gpuq_timeouts_total %" PRIu64 "\n", all.timeouts);
+	put_header(t, "gpuq_energy_joules_total", "counter",
+		"Energy that GPUs used for attempts that had them alone and are over.");
+	text_appendf(t, "gpuq_energy_joules_total %" PRIu64 "\n", all.energy_j);
 	put_histogram(t, "gpuq_attempt_duration_seconds", "How long attempts took.", &all.durations);
 	put_histogram(t, "gpuq_job_wait_seconds", "From when a job was added to its first start.", &all.waits);
 }
