@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "cli/debug.h"
 #include "cli/subprogram.h"
 
 /* Leaves when the queue has been empty for so long. */
@@ -54,7 +55,7 @@ static const char **make_argv(const struct queue_choice *q, const char *const *o
 	size_t n = 0;
 	while (options && options[n])
 		n++;
-	const char **argv = calloc(n + 12, sizeof(*argv));
+	const char **argv = calloc(n + 13, sizeof(*argv));
 	if (!argv)
 		return NULL;
 	const char *fixed[] = {
@@ -67,6 +68,8 @@ static const char **make_argv(const struct queue_choice *q, const char *const *o
 	}
 	if (q->trust)
 		argv[at++] = "--trust";
+	if (debug_is_on())
+		argv[at++] = "--verbose";
 	for (size_t i = 0; i < n; i++)
 		argv[at++] = options[i];
 	return argv;
@@ -131,6 +134,7 @@ int background_start(
 	int ends[2];
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
 		return error_set(err, -ENOMEM, "starting a runner: out of memory");
+	debug_say("starting a runner in the background; its decisions are in '%s'", log);
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return error_set(err, -errno, "starting a runner: %s", error_words(errno));
 	ready = ends[0];

@@ -45,26 +45,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const char *queue_source(const struct queue_choice *q)
-{
-	switch (q->source) {
-	case QUEUE_SOURCE_OPTION:
-		return "--jobs-file";
-	case QUEUE_SOURCE_ENVIRONMENT:
-		return "$GPUQ_JOBS_FILE";
-	case QUEUE_SOURCE_CONFIGURATION:
-		return q->config_path;
-	case QUEUE_SOURCE_HERE:
-	case QUEUE_SOURCE_CREATED:
-		return "found in this directory";
-	case QUEUE_SOURCE_ABOVE:
-		return "found in a parent directory";
-	case QUEUE_SOURCE_PERSONAL:
-		break;
-	}
-	return "the personal queue";
-}
-
 /* The value of a setting into `value`; returns where it comes from. */
 static const char *look_up(const struct queue_choice *q, enum config_key key, struct text *value)
 {
@@ -72,7 +52,7 @@ static const char *look_up(const struct queue_choice *q, enum config_key key, st
 	text_clear(value);
 	if (key == CONFIG_JOBS_FILE) {
 		text_append_string(value, q->journal_path);
-		return queue_source(q);
+		return queue_choice_source(q);
 	}
 	if (key == CONFIG_GPUS && !config_has(&q->config, key)) {
 		text_append_string(value, gpus && *gpus ? gpus : "auto");

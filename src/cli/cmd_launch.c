@@ -7,6 +7,7 @@
 
 #include "base/helper.h"
 #include "cli/command.h"
+#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
@@ -20,6 +21,7 @@ static int run(int argc, char **argv)
 		say("%s", err.message);
 		return EXIT_USAGE;
 	}
+	debug_say("executing '%s'", program);
 	execv(program, argv);
 	say("executing '%s': %s", program, strerror(errno));
 	return EXIT_WORK_FAILED;

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cli/background.h"
 #include "cli/command.h"
+#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/log_dir.h"
 #include "cli/run_panel.h"
@@ -158,6 +159,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.max_log_bytes = (int64_t)c->max_log_bytes,
 		.on_finish = c->on_finish,
 		.quiet = run->quiet,
+		.verbose = debug_is_on(),
 		.on_ready = on_ready,
 		.context = run,
 		.out = wants_json(run) ? stderr : stdout};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
@@ -28,9 +29,15 @@ void command_parse_in_order(const struct argp *argp, int argc, char **argv, void
 	parse(argp, argc, argv, ARGP_IN_ORDER, input);
 }
 
+enum { OPTION_VERBOSE = 0x1100 };
+
 static error_t parse_help(int key, char *arg, struct argp_state *state)
 {
 	(void)arg;
+	if (key == OPTION_VERBOSE) {
+		debug_turn_on();
+		return 0;
+	}
 	if (key != 'h')
 		return ARGP_ERR_UNKNOWN;
 	argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
@@ -39,6 +46,7 @@ static error_t parse_help(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option help_options[] = {
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0},
+	{"verbose", OPTION_VERBOSE, NULL, 0, "Show decisions as they are made ($GPUQ_DEBUG=1)", 101},
 	{0},
 };
 

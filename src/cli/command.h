@@ -21,7 +21,7 @@ void command_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* The same, for commands whose arguments are a command: its options are not ours. */
 void command_parse_in_order(const struct argp *argp, int argc, char **argv, void *input);
 
-/* A child of every command's argp: -h, the same as --help. */
+/* A child of every command's argp: -h, the same as --help, and --verbose. */
 extern const struct argp command_help_argp;
 
 /* Prints the error. Returns EXIT_USAGE where `code` (-errno) is a mistake of the user, else EXIT_WORK_FAILED. */

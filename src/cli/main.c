@@ -9,6 +9,7 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/command_names.h"
+#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/say.h"
@@ -128,6 +129,10 @@ static int dispatch(int argc, char **argv)
 	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
 		puts(argp_program_version);
 		return EXIT_DONE;
+	}
+	if (strcmp(word, "--verbose") == 0) {
+		debug_turn_on();
+		return dispatch(argc - 1, argv + 1);
 	}
 	if (word[0] == '-') {
 		say("'%s' is no option of gpuq itself; options of a command come after its name", word);

@@ -12,8 +12,10 @@
 #include "base/error.h"
 #include "base/trust.h"
 #include "cli/command.h"
+#include "cli/debug.h"
 #include "cli/queue_place.h"
 #include "cli/say.h"
+#include "queue/input/config_keys.h"
 #include "queue/journal/queue_registry.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
@@ -54,6 +56,29 @@ enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
 }
 
+/* given: bits of the settings on the command line. */
+static void debug_settings(const struct queue_choice *q, unsigned given)
+{
+	if (!debug_is_on())
+		return;
+	if (q->config_path)
+		debug_say("configuration: '%s'", q->config_path);
+	else
+		debug_say(
+			"configuration: neither ./gpuq.yaml nor gpuq/config.yaml in $XDG_CONFIG_HOME or ~/.config is there");
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
+		cleanup_(text_finish) struct text value = {0};
+		if (!config_has(&q->config, key))
+			continue;
+		config_append_value(&q->config, key, &value);
+		debug_say("setting: %s: %s, from %s", config_rows[key].name, text_string(&value),
+			given & 1u << key ? "the command line" : q->config_path);
+	}
+	const char *gpus = getenv("GPUQ_GPUS");
+	if (gpus && *gpus && !config_has(&q->config, CONFIG_GPUS))
+		debug_say("setting: gpus: %s, from $GPUQ_GPUS", gpus);
+}
+
 int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 {
 	cleanup_(freep) char *path = NULL;
@@ -74,9 +99,11 @@ int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 		if (r < 0)
 			return r;
 	}
+	unsigned given = q->command_line.set;
 	config_overlay(&q->config, &q->command_line);
 	q->config_path = take_ptr(path);
 	q->configured = true;
+	debug_settings(q, given);
 	return 0;
 }
 
@@ -115,7 +142,7 @@ static bool is_missing(const struct queue_choice *q)
 	return q->source == QUEUE_SOURCE_PERSONAL && access(q->found_path, F_OK) < 0 && errno == ENOENT;
 }
 
-int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
+static int resolve(struct queue_choice *q, struct gd_error *err)
 {
 	const char *variable = getenv("GPUQ_JOBS_FILE");
 	int r = queue_choice_configure(q, err);
@@ -137,6 +164,16 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 	return q->journal_path ? 0 : error_set(err, -ENOMEM, "looking for a queue: out of memory");
 }
 
+int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
+{
+	int r = resolve(q, err);
+	if (r == 0 && q->skipped_path)
+		debug_say("queue: '%s' belongs to another user and is skipped", q->skipped_path);
+	if (r == 0)
+		debug_say("queue: '%s' (%s)", q->journal_path, queue_choice_source(q));
+	return r;
+}
+
 bool queue_choice_may_surprise(const struct queue_choice *q)
 {
 	cleanup_(freep) char *here = getcwd(NULL, 0);
@@ -146,6 +183,26 @@ bool queue_choice_may_surprise(const struct queue_choice *q)
 	/* Also a variable or the configuration may name ./jobs.jsonl. */
 	return !here || strcmp(slash, strrchr(QUEUE_PLACE_HERE, '/')) != 0 ||
 	       strncmp(here, q->journal_path, strlen(here)) != 0 || q->journal_path + strlen(here) != slash;
+}
+
+const char *queue_choice_source(const struct queue_choice *q)
+{
+	switch (q->source) {
+	case QUEUE_SOURCE_OPTION:
+		return "--jobs-file";
+	case QUEUE_SOURCE_ENVIRONMENT:
+		return "$GPUQ_JOBS_FILE";
+	case QUEUE_SOURCE_CONFIGURATION:
+		return q->config_path;
+	case QUEUE_SOURCE_HERE:
+	case QUEUE_SOURCE_CREATED:
+		return "found in this directory";
+	case QUEUE_SOURCE_ABOVE:
+		return "found in a parent directory";
+	case QUEUE_SOURCE_PERSONAL:
+		break;
+	}
+	return "the personal queue";
 }
 
 const char *queue_choice_words(const struct queue_choice *q)

@@ -61,6 +61,8 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);
 bool queue_choice_may_surprise(const struct queue_choice *q);
 /* "personal queue", "queue of a parent directory"…, for messages. */
 const char *queue_choice_words(const struct queue_choice *q);
+/* How it was found: "--jobs-file", "found in this directory", the path of the configuration… */
+const char *queue_choice_source(const struct queue_choice *q);
 /* Tells where new jobs went if the user may expect another queue. */
 void queue_choice_say_where_added(const struct queue_choice *q);
 /* Reads the journal, as follow_open() does; the error explains that there is no queue. */

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/helper.h"
+#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
@@ -50,6 +51,7 @@ int subprogram_become(const char *name, const char *package, char **argv)
 		say("%s", err.message);
 		return EXIT_USAGE;
 	}
+	debug_say("executing '%s'", path);
 	if (realpath("/proc/self/exe", self) && setenv(SUBPROGRAM_MARK, self, 1) == 0)
 		execv(path, argv);
 	say("starting '%s': %s", path, error_words(errno));

@@ -11,6 +11,12 @@
 struct loop_source;
 struct scheduler;
 
+/* Of a job that waits, for --verbose. */
+struct told_reason {
+	uint64_t id, hash; /* the job, and the words */
+};
+#define RUNNER_TOLD_REASONS 8
+
 struct runner_deciding {
 	struct scheduler *scheduler;
 	bool must_place;
@@ -25,6 +31,7 @@ struct runner_deciding {
 	struct text published;
 	uint64_t published_ns, published_generation;
 	const char *published_pause;
+	struct told_reason told[RUNNER_TOLD_REASONS]; /* by runner_debug_waiting() */
 };
 
 #endif

@@ -86,7 +86,8 @@ struct runner_options {
 	int64_t max_log_bytes; /* 0: no limit */
 	const char *on_finish;
 	bool quiet;
-	FILE *out; /* where lines for people go */
+	bool verbose; /* also lines about decisions */
+	FILE *out;    /* where lines for people go */
 	/* It has the queue in hand: nothing that is known beforehand can fail any more. May be NULL. */
 	void (*on_ready)(void *context);
 	void *context;

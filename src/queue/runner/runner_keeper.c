@@ -16,6 +16,7 @@
 #include "queue/keeper/attempt.h"
 #include "queue/keeper/keeper_socket.h"
 #include "queue/keeper/nursery.h"
+#include "queue/runner/runner_debug.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_recover.h"
@@ -207,6 +208,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 		break;
 	case KEEPER_NOTE_HELLO:
 		k->pid = (pid_t)n->id;
+		runner_debug(r, "keeper %d %s", (int)k->pid, k->adopted ? "of an earlier runner was found" : "started");
 		r->executing.unborn = 0;
 		on_hello(k, n->code);
 		break;

@@ -11,6 +11,7 @@
 #include "queue/runner/order_payload.h"
 #include "queue/runner/runner_begin.h"
 #include "queue/runner/runner_claims.h"
+#include "queue/runner/runner_debug.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_leases.h"
@@ -36,7 +37,9 @@ static bool claim_room(struct runner *r, struct running *run)
 static void back_off(struct runner *r, uint64_t id)
 {
 	struct scheduler *s = r->deciding.scheduler;
-	uint64_t until = clock_now_ns() + claims_backoff_ms(scheduler_refusals(s)) * NS_PER_MS;
+	uint64_t wait_ms = claims_backoff_ms(scheduler_refusals(s)), until = clock_now_ns() + wait_ms * NS_PER_MS;
+	runner_debug(r, "job %llu does not start: another queue claimed the room on its GPUs; trying again in %llu ms",
+		(unsigned long long)id, (unsigned long long)wait_ms);
 	if (scheduler_refuse(s, id, until) < 0)
 		runner_enqueue_later(r, -ENOMEM);
 	r->deciding.pause_until_ns = until;
@@ -116,6 +119,7 @@ static bool hand_out(struct runner *r, const struct scheduler_start *start)
 	run->keeper = k;
 	k->running = run;
 	running_count(run, 1);
+	runner_debug_start(r, start);
 	return true;
 }
 
@@ -128,6 +132,8 @@ static void place_all(struct runner *r)
 			return;
 	if (e < 0)
 		runner_pause(r, RUNNER_TROUBLE_START, e);
+	else
+		runner_debug_waiting(r);
 }
 
 bool runner_is_full(const struct runner *r)
