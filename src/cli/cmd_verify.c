@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json_put.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -15,21 +17,23 @@
 /* More ranges and ids than these are summed up. */
 #define MOST_SHOWN 20
 
+enum { OPTION_JSON = 0x200 };
+
 struct verify_command {
 	struct queue_choice queue;
-	bool repair;
+	bool repair, json;
 	struct gd_error err;
 };
 
 static const struct argp_option options[] = {
 	{"repair", 'r', NULL, 0, "Replace the journal by a clean copy, and keep the damaged file", 1},
+	{"json", OPTION_JSON, NULL, 0, "An object instead of lines", 1},
 	{0},
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct verify_command *v = state->input;
-	(void)arg;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &v->queue;
@@ -37,6 +41,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'r':
 		v->repair = true;
 		return 0;
+	case OPTION_JSON:
+		v->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s'; 'gpuq verify --jobs-file FILE' checks another queue", arg);
+		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -125,13 +135,73 @@ static int explain(const struct follow *f)
 	return needed ? EXIT_WORK_FAILED : EXIT_DONE;
 }
 
+/* ---- JSON ------------------------------------------------------------------------------- */
+
+/* Pairs: the first and the last number of each range. */
+static void put_ranges(struct text *t, const char *key, const struct number_set *s)
+{
+	json_open(t, key, '[');
+	for (size_t i = 0; i < s->count; i++) {
+		json_open(t, NULL, '[');
+		json_put_int(t, NULL, (int64_t)s->ranges[i].first);
+		json_put_int(t, NULL, (int64_t)s->ranges[i].last);
+		json_close(t, ']');
+	}
+	json_close(t, ']');
+}
+
+/* kept: NULL, or the name of the damaged file after a repair. */
+static int print_json(const struct follow *f, const char *kept)
+{
+	cleanup_(text_finish) struct text t = {0};
+	const struct jobs *js = &f->jobs;
+	const struct journal_reader *r = &f->reader;
+	bool damaged = repair_is_needed(js, r);
+	json_open(&t, NULL, '{');
+	json_put_any(&t, "path", f->path, strlen(f->path));
+	json_put_bool(&t, "damaged", damaged);
+	json_put_bool(&t, "original", r->original);
+	json_put_string(&t, "queue", js->queue);
+	json_put_int(&t, "generation", (int64_t)js->generation);
+	json_put_int(&t, "lines", (int64_t)r->line_no);
+	json_put_int(&t, "jobs", (int64_t)js->count);
+	json_put_int(&t, "bad_lines", (int64_t)js->bad_lines);
+	if (js->bad_lines)
+		json_put_int(&t, "first_bad_line", (int64_t)js->first_bad_line);
+	else
+		json_put_null(&t, "first_bad_line");
+	json_put_int(&t, "orphaned_lines", (int64_t)js->orphaned_lines);
+	json_put_int(&t, "repeated_lines", (int64_t)r->repeated);
+	json_put_bool(&t, "disordered", r->disordered);
+	json_put_bool(&t, "outdated", js->outdated);
+	put_ranges(&t, "missing_records", &js->holes);
+	put_ranges(&t, "permitted_losses", &js->losses);
+	put_ranges(&t, "lost_jobs", &js->lost_ids);
+	json_open(&t, "unknown_jobs", '[');
+	for (size_t i = 0; js->counts[JOB_UNKNOWN] && i < js->count; i++)
+		if (js->by_id[i]->state == JOB_UNKNOWN)
+			json_put_int(&t, NULL, (int64_t)js->by_id[i]->id);
+	json_close(&t, ']');
+	if (kept)
+		json_put_any(&t, "kept_as", kept, strlen(kept));
+	else
+		json_put_null(&t, "kept_as");
+	json_close(&t, '}');
+	if (text_error(&t))
+		return -ENOMEM;
+	puts(text_string(&t));
+	return damaged ? EXIT_WORK_FAILED : EXIT_DONE;
+}
+
+/* ---- The command -------------------------------------------------------------------------- */
+
 static int verify(struct verify_command *v)
 {
 	struct follow f;
 	int r = queue_choice_follow(&v->queue, false, &f, &v->err);
 	if (r < 0)
 		return r;
-	r = explain(&f);
+	r = v->json ? print_json(&f, NULL) : explain(&f);
 	follow_close(&f);
 	return r < 0 ? error_set(&v->err, r, "verifying: %s", error_words(r)) : r;
 }
@@ -149,6 +219,11 @@ static int repair_queue(struct verify_command *v)
 	r = follow_open_journal(j, &f, &v->err);
 	if (r < 0)
 		return r;
+	if (v->json) {
+		r = print_json(&f, result.repaired ? result.kept : NULL);
+		follow_close(&f);
+		return r < 0 ? error_set(&v->err, r, "verifying: %s", error_words(r)) : r;
+	}
 	if (result.repaired)
 		printf("Repaired; the damaged file is kept as '%s'\n", result.kept);
 	else

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_put.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -31,16 +32,19 @@ struct wait {
 	bool unknown;       /* one of those is unknown, or jobs were lost */
 	bool told;          /* that nobody runs the queue */
 	bool any;           /* one of them is enough */
-	uint64_t limit_ms;  /* 0: none */
+	bool json;
+	bool timed_out;
+	uint64_t limit_ms; /* 0: none */
 	struct obstacles obstacles;
 	struct gd_error err;
 };
 
-enum { OPTION_TIMEOUT = 0x200, OPTION_ANY };
+enum { OPTION_TIMEOUT = 0x200, OPTION_ANY, OPTION_JSON };
 
 static const struct argp_option options[] = {
 	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after 90s, 2h…, with exit code 124", 1},
 	{"any", OPTION_ANY, 0, 0, "Wait for the first of them that is over, print its id, and exit as it did", 1},
+	{"json", OPTION_JSON, 0, 0, "At the end, print an object with the exit code of each job", 1},
 	{0},
 };
 
@@ -53,6 +57,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_ANY:
 		w->any = true;
+		return 0;
+	case OPTION_JSON:
+		w->json = true;
 		return 0;
 	case OPTION_TIMEOUT:
 		if (units_parse_duration(arg, &w->limit_ms, &w->err) < 0)
@@ -137,7 +144,8 @@ static int look_for_any(struct wait *w, struct follow *f)
 			w->codes[i] = EXIT_WORK_FAILED;
 		if (w->codes[i] == NOT_OVER)
 			continue;
-		printf("%" PRIu64 "\n", w->ids.ids[i]);
+		if (!w->json)
+			printf("%" PRIu64 "\n", w->ids.ids[i]);
 		return w->codes[i] == IS_UNKNOWN ? EXIT_WAIT : w->codes[i];
 	}
 	return w->ids.count ? NOT_OVER : EXIT_DONE;
@@ -257,12 +265,42 @@ static int look_ahead(struct wait *w, struct follow *f)
 	return 0;
 }
 
-static int give_up(const struct wait *w)
+static int give_up(struct wait *w)
 {
 	char limit[UNITS_ROOM];
 	say("giving up after %s: %s", units_format_duration(w->limit_ms, limit),
 		w->any ? "none of the jobs is over" : "not all jobs are over");
+	w->timed_out = true;
 	return EXIT_WAIT_TIMEOUT;
+}
+
+static void put_job(struct text *t, uint64_t id, int code)
+{
+	json_open(t, NULL, '{');
+	json_put_int(t, "id", (int64_t)id);
+	json_put_bool(t, "over", code != NOT_OVER);
+	if (code >= 0)
+		json_put_int(t, "exit_code", code);
+	else
+		json_put_null(t, "exit_code");
+	json_close(t, '}');
+}
+
+static int print_json(struct wait *w, int code)
+{
+	cleanup_(text_finish) struct text t = {0};
+	json_open(&t, NULL, '{');
+	json_put_int(&t, "exit_code", code);
+	json_put_bool(&t, "timed_out", w->timed_out);
+	json_open(&t, "jobs", '[');
+	for (size_t i = 0; i < w->ids.count; i++)
+		put_job(&t, w->ids.ids[i], w->codes[i]);
+	json_close(&t, ']');
+	json_close(&t, '}');
+	if (text_error(&t))
+		return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+	puts(text_string(&t));
+	return 0;
 }
 
 static int wait_all(struct wait *w)
@@ -294,6 +332,8 @@ static int wait_all(struct wait *w)
 	}
 	if (r == 0)
 		r = sync_reported(w, &f);
+	if (r == 0 && w->json)
+		r = print_json(w, code);
 	follow_close(&f);
 	return r < 0 ? r : code;
 }

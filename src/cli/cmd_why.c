@@ -3,26 +3,30 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json_put.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/queue_choice.h"
+#include "cli/status_parts.h"
 #include "queue/input/job_selection.h"
 #include "queue/runner/verdicts.h"
 
-enum { OPTION_GPUS = 0x200 };
+enum { OPTION_GPUS = 0x200, OPTION_JSON };
 
 struct why {
 	struct queue_choice queue;
 	struct job_selection selection;
 	struct id_list ids; /* of the selection */
+	bool json;
 	struct gd_error err;
 };
 
 static const struct argp_option options[] = {
 	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs, if no runner is active", 1},
+	{"json", OPTION_JSON, 0, 0, "An array of objects", 1},
 	{0},
 };
 
@@ -37,6 +41,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPTION_GPUS:
 		r = config_set(&w->queue.command_line, CONFIG_GPUS, "--gpus", arg, &w->err);
 		break;
+	case OPTION_JSON:
+		w->json = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		r = job_selection_add(&w->selection, arg, &w->err);
 		break;
@@ -52,8 +59,78 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+/* ---- JSON ------------------------------------------------------------------------------- */
+
+static void put_gpus(struct text *t, const struct verdicts *v, const struct scheduler_verdict *verdict)
+{
+	size_t count;
+	const struct gd_gpu *const *gpus = verdicts_gpus(v, &count);
+	json_open(t, "gpus", '[');
+	for (size_t i = 0; i < verdict->num_gpus && i < count; i++) {
+		json_open(t, NULL, '{');
+		json_put_int(t, "index", gpus[i]->index);
+		json_put_string(t, "reason", placement_reason_name(verdict->gpus[i].reason));
+		if (verdict->gpus[i].job)
+			json_put_int(t, "job", (int64_t)verdict->gpus[i].job);
+		else
+			json_put_null(t, "job");
+		json_close(t, '}');
+	}
+	json_close(t, ']');
+}
+
+static void put_lines(struct text *t, const char *lines)
+{
+	json_open(t, "lines", '[');
+	for (size_t size; *lines; lines += size + (lines[size] == '\n')) {
+		size = strcspn(lines, "\n");
+		json_put_bytes(t, NULL, lines, size);
+	}
+	json_close(t, ']');
+}
+
+static int put_object(struct text *t, struct verdicts *v, const struct job *job, const char *lines)
+{
+	struct scheduler_verdict verdict = {.answer = SCHEDULER_UNKNOWN};
+	int r = job->state == JOB_PENDING ? verdicts_get(v, job, &verdict) : 0;
+	if (r < 0)
+		return r;
+	json_open(t, NULL, '{');
+	json_put_int(t, "id", (int64_t)job->id);
+	json_put_string(t, "status", job_state_name((enum job_state)job->state));
+	if (job->state == JOB_PENDING)
+		json_put_string(t, "answer", scheduler_answer_name(verdict.answer));
+	else
+		json_put_null(t, "answer");
+	if (verdict.answer == SCHEDULER_BLOCKED && verdict.after)
+		json_put_int(t, "after", (int64_t)verdict.after->id);
+	else
+		json_put_null(t, "after");
+	put_gpus(t, v, &verdict);
+	r = status_put_wait(t, job, v);
+	put_lines(t, lines);
+	json_close(t, '}');
+	return r;
+}
+
+/* ---- The command -------------------------------------------------------------------------- */
+
+static int answer(struct why *w, struct verdicts *v, const struct job *job, struct text *out)
+{
+	cleanup_(text_finish) struct text lines = {0};
+	int r = verdicts_explain(v, job, &lines, &w->err);
+	if (r < 0)
+		return r;
+	if (!w->json)
+		text_append(out, text_string(&lines), lines.length);
+	else if ((r = put_object(out, v, job, text_string(&lines))) < 0)
+		return error_set(&w->err, r, "looking at the queue: %s", error_words(r));
+	return 0;
+}
+
 static int why(struct why *w)
 {
+	cleanup_(text_finish) struct text out = {0};
 	struct follow f;
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
@@ -67,17 +144,24 @@ static int why(struct why *w)
 	r = job_selection_resolve(&w->selection, &f.jobs, &w->ids, NULL, &w->err);
 	if (r == 0)
 		r = verdicts_open(&f, &rules, NULL, VERDICTS_LOOK, &v, &w->err);
+	if (w->json)
+		json_open(&out, NULL, '[');
 	for (size_t i = 0; r == 0 && i < w->ids.count; i++) {
-		cleanup_(text_finish) struct text t = {0};
 		const struct job *job = jobs_find(&f.jobs, w->ids.ids[i]);
 		if (!job) {
 			r = error_set(&w->err, -ENOENT, "job %" PRIu64 ": %s", w->ids.ids[i],
 				jobs_absence(&f.jobs, w->ids.ids[i]));
 			break;
 		}
-		r = verdicts_explain(v, job, &t, &w->err);
-		fputs(text_string(&t), stdout);
+		r = answer(w, v, job, &out);
 	}
+	if (w->json && r == 0) {
+		json_close(&out, ']');
+		text_append_char(&out, '\n');
+	}
+	/* Without --json also the answers before the one that failed. */
+	if (!w->json || r == 0)
+		fputs(text_string(&out), stdout);
 	verdicts_close(v);
 	follow_close(&f);
 	return r;

@@ -8,8 +8,7 @@
 #include "cli/status_parts.h"
 #include "queue/journal/job_json.h"
 
-/* Where a pending job stands in the queue, and why it waits. */
-static int put_wait(struct text *t, const struct job *job, struct verdicts *v)
+int status_put_wait(struct text *t, const struct job *job, struct verdicts *v)
 {
 	cleanup_(text_finish) struct text words = {0};
 	size_t position = v ? verdicts_position(v, job) : 0;
@@ -45,7 +44,7 @@ int status_put_json(struct status_output *o, const struct status_queue *q, const
 		const struct job *job = q->jobs.jobs[i];
 		text_append_string(&o->text, o->num_objects++ ? ",\n" : "\n");
 		job_json_write_open(&o->text, job);
-		r = put_wait(&o->text, job, q->verdicts);
+		r = status_put_wait(&o->text, job, q->verdicts);
 		if (queue)
 			json_put_any(&o->text, "queue", queue, strlen(queue));
 		json_close(&o->text, '}');

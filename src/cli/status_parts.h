@@ -48,6 +48,9 @@ struct status_queue {
 /* status_json.c: the jobs as items of an array that is open. queue: a member that names the queue; NULL: none. */
 int status_put_json(struct status_output *o, const struct status_queue *q, const char *queue);
 
+/* status_json.c: `position`, `waits` and `expected_start` of a job. v: NULL if nothing is known of its wait. */
+int status_put_wait(struct text *t, const struct job *job, struct verdicts *v);
+
 /* status_lines.c: a line per job and one that counts them. rows: how many of the screen; 0: it is not watched. */
 int status_put_lines(struct status_output *o, struct status_queue *q, size_t rows);
 

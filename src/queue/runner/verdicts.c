@@ -467,6 +467,12 @@ int verdicts_obstacle(struct verdicts *v, const struct job *job, struct text *t,
 	return r;
 }
 
+const struct gd_gpu *const *verdicts_gpus(const struct verdicts *v, size_t *ret_count)
+{
+	*ret_count = 0;
+	return v->scheduler ? scheduler_gpus(v->scheduler, ret_count) : NULL;
+}
+
 int verdicts_brief(struct verdicts *v, const struct job *job, struct text *t)
 {
 	if (job->state != JOB_PENDING)

@@ -57,6 +57,8 @@ int verdicts_obstacle(struct verdicts *v, const struct job *job, struct text *t,
 size_t verdicts_position(struct verdicts *v, const struct job *job);
 /* When it is expected to start; known is false where there is no data, or nothing is known of the GPUs. */
 int verdicts_expected(struct verdicts *v, const struct job *job, struct expected_start *ret);
+/* The GPUs that verdicts are about, in the order of scheduler_verdict.gpus. */
+const struct gd_gpu *const *verdicts_gpus(const struct verdicts *v, size_t *ret_count);
 /* The scheduler's own verdict; answer is SCHEDULER_UNKNOWN where nothing is known. */
 int verdicts_get(struct verdicts *v, const struct job *job, struct scheduler_verdict *ret);
 

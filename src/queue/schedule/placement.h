@@ -49,6 +49,9 @@ enum placement_reason {
 	PLACEMENT_VENDOR,    /* room, but not enough GPUs of its vendor */
 };
 
+/* "fits", "memory"… */
+const char *placement_reason_name(enum placement_reason reason);
+
 /* What the machine answers, beside its GPUs. */
 enum placement_host {
 	PLACEMENT_HOST_FITS,

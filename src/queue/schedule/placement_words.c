@@ -11,6 +11,29 @@
 #include "queue/schedule/placement.h"
 #include "queue/schedule/process_owner.h"
 
+const char *placement_reason_name(enum placement_reason reason)
+{
+	static const char *const names[] = {
+		[PLACEMENT_FITS] = "fits",
+		[PLACEMENT_MEMORY] = "memory",
+		[PLACEMENT_TOO_SMALL] = "too_small",
+		[PLACEMENT_MEMORY_UNKNOWN] = "memory_unknown",
+		[PLACEMENT_JOBS] = "jobs_per_gpu",
+		[PLACEMENT_UNSETTLED] = "unsettled",
+		[PLACEMENT_OCCUPIED] = "occupied",
+		[PLACEMENT_TAKEN] = "taken",
+		[PLACEMENT_EXCLUSIVE] = "exclusive",
+		[PLACEMENT_RESERVED] = "reserved",
+		[PLACEMENT_QUARANTINED] = "quarantined",
+		[PLACEMENT_UNHEALTHY] = "unhealthy",
+		[PLACEMENT_SPLIT] = "split",
+		[PLACEMENT_MIG] = "mig",
+		[PLACEMENT_PINNED] = "pinned",
+		[PLACEMENT_VENDOR] = "vendor",
+	};
+	return names[reason];
+}
+
 /* One line for people, and what it is about. */
 struct placement_line {
 	struct text *t;

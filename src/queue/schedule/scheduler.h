@@ -149,6 +149,9 @@ enum scheduler_answer {
 	SCHEDULER_UNKNOWN, /* not a waiting job */
 };
 
+/* "starts", "waits"… */
+const char *scheduler_answer_name(enum scheduler_answer answer);
+
 struct scheduler_verdict {
 	enum scheduler_answer answer;
 	struct placement_need need;

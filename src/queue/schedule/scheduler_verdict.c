@@ -9,6 +9,20 @@
 #include "queue/schedule/pending.h"
 #include "queue/schedule/scheduler_private.h"
 
+const char *scheduler_answer_name(enum scheduler_answer answer)
+{
+	static const char *const names[] = {
+		[SCHEDULER_STARTS] = "starts",
+		[SCHEDULER_WAITS] = "waits",
+		[SCHEDULER_NEVER] = "never",
+		[SCHEDULER_BLOCKED] = "blocked",
+		[SCHEDULER_BEGINS] = "begins",
+		[SCHEDULER_LATE] = "late",
+		[SCHEDULER_UNKNOWN] = "unknown",
+	};
+	return names[answer];
+}
+
 static int ask_gpus(struct scheduler *s, uint64_t id, struct scheduler_verdict *v)
 {
 	int gpus[SCHEDULER_MAX_GPUS];
