@@ -160,3 +160,15 @@ const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM])
 	text_finish(&t);
 	return buf;
 }
+
+size_t display_word_start(const char *command, size_t at)
+{
+	while (at > 0 && command[at - 1] != ' ')
+		at--;
+	size_t before = at;
+	while (before > 0 && command[before - 1] == ' ')
+		before--;
+	while (before > 0 && command[before - 1] != ' ')
+		before--;
+	return before < at && command[before] == '-' ? before : at;
+}

@@ -30,6 +30,12 @@ size_t display_append_first(struct text *t, const void *data, size_t size);
 /* display_append(), and filled up with spaces to exactly `columns`. */
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns);
 
+/*
+ * Where to begin when what lies before `at` in a command is left out: at the beginning of that word or, of the value of
+ * an option, of the option: "… --seed 7".
+ */
+size_t display_word_start(const char *command, size_t at);
+
 /* For error messages: the first 40 columns or so of a string, in a buffer. Returns buf. */
 #define DISPLAY_QUOTE_ROOM 128
 const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM]);

@@ -238,17 +238,17 @@ int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret
 
 const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM])
 {
-	/* Half a tenth below the next unit already reads as that unit: never "1024 MB". */
+	/* Half a tenth below the next unit already reads as that unit: never "1024 MiB". */
 	if (bytes < UNITS_KB)
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 " B", bytes);
 	else if (bytes < UNITS_MB - UNITS_KB / 2)
-		snprintf(buf, UNITS_ROOM, "%" PRIu64 " KB", (bytes + UNITS_KB / 2) / UNITS_KB);
+		snprintf(buf, UNITS_ROOM, "%" PRIu64 " KiB", (bytes + UNITS_KB / 2) / UNITS_KB);
 	else if (bytes < UNITS_GB - UNITS_MB / 2)
-		snprintf(buf, UNITS_ROOM, "%" PRIu64 " MB", (bytes + UNITS_MB / 2) / UNITS_MB);
+		snprintf(buf, UNITS_ROOM, "%" PRIu64 " MiB", (bytes + UNITS_MB / 2) / UNITS_MB);
 	else {
 		/* In integers: %f writes the locale's comma. */
 		uint64_t tenths = bytes / UNITS_GB * 10 + (bytes % UNITS_GB * 10 + UNITS_GB / 2) / UNITS_GB;
-		snprintf(buf, UNITS_ROOM, "%" PRIu64 ".%" PRIu64 " GB", tenths / 10, tenths % 10);
+		snprintf(buf, UNITS_ROOM, "%" PRIu64 ".%" PRIu64 " GiB", tenths / 10, tenths % 10);
 	}
 	return buf;
 }
@@ -287,6 +287,31 @@ const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM])
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 "h %02" PRIu64 "m", s / 3600, s / 60 % 60);
 	else
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 "d %02" PRIu64 "h", s / 86400, s / 3600 % 24);
+	return buf;
+}
+
+static uint64_t nearest(uint64_t n, uint64_t step)
+{
+	return (n + step / 2) / step * step;
+}
+
+const char *units_format_about(uint64_t ms, char buf[UNITS_ROOM])
+{
+	uint64_t s = ms / 1000, minutes = (s + 30) / 60, halves = (s + 900) / 1800;
+	if (s < 10)
+		snprintf(buf, UNITS_ROOM, "a few seconds");
+	else if (s < 55)
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 " s", nearest(s, 10));
+	else if (minutes <= 10)
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 " min", minutes ? minutes : 1);
+	else if (nearest(minutes, 5) < 60)
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 " min", nearest(minutes, 5));
+	else if (halves < 20)
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 "%s h", halves / 2, halves % 2 ? ".5" : "");
+	else if (s < 47 * 3600 + 1800)
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 " h", nearest(s, 3600) / 3600);
+	else
+		snprintf(buf, UNITS_ROOM, "about %" PRIu64 " days", nearest(s, 86400) / 86400);
 	return buf;
 }
 

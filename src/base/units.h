@@ -42,7 +42,7 @@ int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret
 /* "true", "yes" and "on", "false", "no" and "off", in any case. */
 int units_parse_flag(const char *text, bool *ret, struct gd_error *err);
 
-/* "12.0 GB", "9.1 GB", "800 MB", "512 B". Returns buf. */
+/* "12.0 GiB", "9.1 GiB", "800 MiB", "512 B". Returns buf. */
 const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
 
 /* "532 J", "12.3 Wh", "1.24 kWh". Returns buf. */
@@ -53,7 +53,12 @@ const char *units_format_energy(uint64_t joules, char buf[UNITS_ROOM]);
  * clock that shows it never runs ahead. Returns buf.
  */
 const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM]);
-/* The same from seconds, which are not negative. */
+/*
+ * A time that is only estimated, rounded to what can be known: "a few seconds", "about 40 s", "about 4 min",
+ * "about 50 min", "about 2.5 h", "about 3 days". Returns buf.
+ */
+const char *units_format_about(uint64_t ms, char buf[UNITS_ROOM]);
+/* units_format_duration() from seconds, which are not negative. */
 const char *units_format_seconds(double seconds, char buf[UNITS_ROOM]);
 
 #endif

@@ -104,8 +104,8 @@ static int append_lines(struct text *t, const struct jobs *js, const bool *drop,
 	for (size_t i = 0; r == 0 && i < js->count; i++)
 		if (drop[i] && (skip == 0 || skip-- == 0))
 			r = job_list_add(&l, js->by_id[i]);
-	struct job_line_options line = {
-		.color = isatty(fd) && terminal_has_colour(), .width = isatty(fd) ? terminal_width() : 0};
+	struct job_line_options line = {.color = isatty(fd) && terminal_has_colour() ? job_list_color : NULL,
+		.width = isatty(fd) ? terminal_width() : 0};
 	job_list_measure(&l, js->last_id, &line);
 	for (size_t i = 0; r == 0 && i < l.count; i++) {
 		line.keep_from = line.width ? job_list_difference(&l, i, line.command_width) : 0;

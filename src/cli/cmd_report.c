@@ -270,7 +270,7 @@ static int main_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, NULL,
-		"Writes a page about a queue: timeline, utilisation, throughput, what failed, what waiting cost.",
+		"Writes a page about a queue: timeline, utilization, throughput, what failed, what waiting cost.",
 		children, NULL, NULL};
 	struct report_command c = {.out = default_name};
 	cleanup_(text_finish) struct text page = {0};

@@ -198,7 +198,8 @@ static int finish(struct run *run, struct journal *j, const struct runner_result
 /* With a panel under the lines, where they go to a terminal. */
 static int run_shown(struct run *run, struct runner *runner, struct runner_options *o, struct runner_result *result)
 {
-	struct run_panel *panel = run->no_panel || run->linger_ms ? NULL : run_panel_create(o->out, o->quiet);
+	struct run_panel *panel =
+		run->no_panel || run->linger_ms ? NULL : run_panel_create(o->out, o->quiet, &run->queue);
 	runner_set_watch(runner, run_panel_watch(panel));
 	int r = runner_run(runner, result, &run->err);
 	run_panel_destroy(panel);

@@ -108,7 +108,7 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	char words[UNITS_ROOM];
 	if (r == 0 && total > FROZEN_TREE_MAX_BYTES)
 		return error_set(err, -EINVAL,
-			"untracked files have %s, '%s' is the largest; at most 100 MB are copied: add data to .gitignore, then it is linked",
+			"untracked files have %s, '%s' is the largest; at most 100 MiB are copied: add data to .gitignore, then it is linked",
 			units_format_size(total, words), largest_name);
 	return r;
 }

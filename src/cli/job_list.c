@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/display.h"
+#include "view/model/palette.h"
 
 #define WIDEST_COMMAND 40
 #define WIDEST_NAME    20
@@ -147,7 +148,11 @@ size_t job_list_difference(const struct job_list *l, size_t index, size_t column
 	/* Equal commands have no difference, and one that is seen anyway needs nothing. */
 	if (at >= job->command_size || job->command_size <= columns || at + columns / 4 < columns)
 		return 0;
-	while (at > 0 && job->command[at - 1] != ' ')
-		at--;
-	return at;
+	return display_word_start(job->command, at);
+}
+
+const char *job_list_color(enum job_state state)
+{
+	/* States are handed over by their number: see queue_view_jobs.c. */
+	return palette_escape(palette_of_job((enum view_job_state)state));
 }

@@ -28,4 +28,7 @@ void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_lin
 /* Where a command begins to differ from those of its neighbors in the list, for job_line_options.keep_from. */
 size_t job_list_difference(const struct job_list *l, size_t index, size_t columns);
 
+/* For job_line_options.color: the palette that all views share. */
+const char *job_list_color(enum job_state state);
+
 #endif

@@ -142,11 +142,12 @@ static void append_outlook(struct text *out, const struct gd_launcher *l, const 
 	double share = (1 + imbalance) / (double)workers;
 	char text[UNITS_ROOM], size[UNITS_ROOM];
 	if (pace.rtf > 0 && seconds > 0)
-		text_appendf(out, "it will take about %s (RTF %.3g in earlier runs, %zu worker%s)\n",
-			units_format_seconds(seconds * pace.rtf * share, text), pace.rtf, workers, more);
+		text_appendf(out, "it will take %s (RTF %.3g in earlier runs, %zu worker%s)\n",
+			units_format_about((uint64_t)(seconds * pace.rtf * share * 1000), text), pace.rtf, workers,
+			more);
 	else if (speed > 0)
-		text_appendf(out, "it will take about %s (%s/s in earlier runs, %zu worker%s)\n",
-			units_format_seconds((double)bytes / speed * share, text),
+		text_appendf(out, "it will take %s (%s/s in earlier runs, %zu worker%s)\n",
+			units_format_about((uint64_t)((double)bytes / speed * share * 1000), text),
 			units_format_size((uint64_t)speed, size), workers, more);
 	else
 		text_append_string(out, "how long it will take is not known: no earlier run with this worker and these "

@@ -55,9 +55,8 @@ static void append_line(struct text *t, const struct map_progress *p)
 	else if (p->ending)
 		text_append_string(t, ", ending");
 	else if (s->total_known && s->items_per_second > 0 && all > over)
-		text_appendf(t, ", %s left",
-			units_format_duration(
-				((uint64_t)((double)(all - over) / s->items_per_second) + 1) * 1000, eta));
+		text_appendf(t, ", %s to go",
+			units_format_about((uint64_t)((double)(all - over) / s->items_per_second * 1000), eta));
 }
 
 static void tell_stop(struct pool_view *v, const struct map_progress *p)

@@ -11,8 +11,11 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/display.h"
+#include "cli/job_list.h"
+#include "queue/input/id_list.h"
 #include "queue/journal/job_line.h"
 #include "shown/devices.h"
+#include "view/model/palette.h"
 #include "view/panel/panel.h"
 
 #define PERIOD_MS 250
@@ -34,7 +37,10 @@ struct run_panel {
 	uint64_t timeouts;
 	struct past *pasts;
 	size_t num_pasts, pasts_capacity;
-	bool cpu_row; /* something ran without a GPU */
+	bool cpu_row;          /* something ran without a GPU */
+	struct text command;   /* of the last line above the panel */
+	struct id_list failed; /* jobs that are over, in the order of their ends */
+	const struct queue_choice *queue;
 };
 
 static struct past *past_of(struct run_panel *p, int index)
@@ -59,6 +65,22 @@ static void count_on(struct run_panel *p, int index, const struct job *job)
 	past->last_ms = job->attempts->duration_ms;
 }
 
+static void remember_command(struct run_panel *p, const struct job *job)
+{
+	text_clear(&p->command);
+	text_append(&p->command, job->command, job->command_size);
+	if (text_error(&p->command))
+		text_finish(&p->command);
+}
+
+/* Where the command begins to differ from the one above it. */
+static size_t difference(const struct run_panel *p, const struct job *job, size_t columns)
+{
+	const struct job above = {.command = p->command.data, .command_size = p->command.length};
+	const struct job *both[] = {&above, job};
+	return p->command.length ? job_list_difference(&(struct job_list){.jobs = both, .count = 2}, 1, columns) : 0;
+}
+
 /* What runs is in the panel; what has ended gets a line above it. */
 static void say_end(struct run_panel *p, const struct job *job)
 {
@@ -66,16 +88,32 @@ static void say_end(struct run_panel *p, const struct job *job)
 	struct winsize size;
 	size_t width = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 	size_t digits = (size_t)snprintf(NULL, 0, "%llu", (unsigned long long)job->id);
-	struct job_line_options o = {.id_width = digits, .width = width, .color = true};
+	struct job_line_options o = {.id_width = digits, .width = width, .color = job_list_color};
 	/* The command is shortened before the outcome is. */
 	size_t rest = JOB_LINE_MARK_WIDTH + digits + 1 + job_line_rest_width(job, &o), least = width / 3;
 	size_t room = width > rest + least ? width - rest : least;
-	if (room > 0 && display_width(job->command, job->command_size) > room)
-		o.command_width = room;
+	size_t whole = display_width(job->command, job->command_size);
+	o.command_width = whole < room ? whole : room;
+	o.keep_from = whole > room ? difference(p, job, o.command_width) : 0;
 	job_line_write(&t, job, &o);
+	remember_command(p, job);
 	text_append_char(&t, '\n');
 	if (text_error(&t) == 0)
 		panel_print(p->panel, t.data, t.length);
+}
+
+/* A job that failed may be retried while others run. Without memory for the list its end is still above the panel. */
+static void note_failed(struct run_panel *p, const struct job *job, int old)
+{
+	struct id_list *l = &p->failed;
+	for (size_t i = 0; old == JOB_FAILED && i < l->count; i++)
+		if (l->ids[i] == job->id) {
+			memmove(l->ids + i, l->ids + i + 1, (l->count - i - 1) * sizeof(*l->ids));
+			l->count--;
+			break;
+		}
+	if (old >= 0 && job->state == JOB_FAILED)
+		(void)id_list_add(l, job->id);
 }
 
 static void on_changed(void *context, const struct job *job, int old)
@@ -84,6 +122,7 @@ static void on_changed(void *context, const struct job *job, int old)
 	const struct job_attempt *last = job->attempts;
 	if (!p->quiet && old >= 0 && (job_is_final(job) || (old == JOB_RUNNING && job->state == JOB_PENDING)))
 		say_end(p, job);
+	note_failed(p, job, old);
 	if (old != JOB_RUNNING || !job_is_final(job) || !last)
 		return;
 	p->timeouts += last->reason && strcmp(last->reason, REASON_TIMEOUT) == 0;
@@ -129,8 +168,10 @@ static void add_jobs(
 	if (!first)
 		return;
 	g->status = any_started ? VIEW_GPU_PROCESSING : VIEW_GPU_INITIALIZING;
-	snprintf(task, room, "#%llu %.*s", (unsigned long long)first->id, (int)first->command_size, first->command);
+	snprintf(task, room, "%.*s", (int)first->command_size, first->command);
 	g->task = task;
+	g->task_id = first->id;
+	g->task_name = first->name;
 	int64_t passed_ms = any_started && first->attempts ? date_now_ms() - first->attempts->start_ms : -1;
 	if (passed_ms >= 0 && (uint64_t)passed_ms < now_ns / NS_PER_MS)
 		g->since_ns = (int64_t)(now_ns - (uint64_t)passed_ms * NS_PER_MS);
@@ -189,11 +230,11 @@ static void on_look(void *context, const struct runner_now *now)
 	struct run_panel *p = context;
 	uint64_t now_ns = clock_now_ns();
 	const struct runner_result *result = now->result;
-	uint64_t failed = result->failed + result->cancelled;
 	struct view_work w = {.title = "gpuq run",
-		.total = (int64_t)(result->completed + failed + now->num_running + now->waiting),
+		.total = (int64_t)(result->completed + result->failed + now->num_running + now->waiting),
 		.done = result->completed,
-		.failed = failed,
+		.failed = result->failed,
+		.cancelled = result->cancelled,
 		.timeouts = p->timeouts,
 		.running = now->num_running,
 		.waiting = now->waiting,
@@ -213,7 +254,7 @@ static void on_look(void *context, const struct runner_now *now)
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
 
-struct run_panel *run_panel_create(FILE *out, bool quiet)
+struct run_panel *run_panel_create(FILE *out, bool quiet, const struct queue_choice *q)
 {
 	int fd = fileno(out);
 	if (panel_auto_mode(fd) != PANEL_LIVE)
@@ -224,6 +265,7 @@ struct run_panel *run_panel_create(FILE *out, bool quiet)
 	fflush(out);
 	p->fd = fd;
 	p->quiet = quiet;
+	p->queue = q;
 	p->start_ns = clock_now_ns();
 	p->watch = (struct runner_watch){
 		.context = p, .say = on_say, .changed = on_changed, .look = on_look, .period_ms = PERIOD_MS};
@@ -242,12 +284,59 @@ const struct runner_watch *run_panel_watch(const struct run_panel *p)
 	return p ? &p->watch : NULL;
 }
 
+#define MOST_RANGES 12
+
+/* "5,17-19", as `gpuq retry` takes it; false: there are too many to type. */
+static bool append_ranges(struct text *t, const struct id_list *ids)
+{
+	size_t ranges = 0;
+	for (size_t i = 0, end; i < ids->count; i = end) {
+		for (end = i + 1; end < ids->count && ids->ids[end] == ids->ids[end - 1] + 1;)
+			end++;
+		if (++ranges > MOST_RANGES)
+			return false;
+		text_appendf(t, "%s%llu", i ? "," : "", (unsigned long long)ids->ids[i]);
+		if (end > i + 1)
+			text_appendf(t, "%s%llu", end > i + 2 ? "-" : ",", (unsigned long long)ids->ids[end - 1]);
+	}
+	return true;
+}
+
+/* The queue that `gpuq retry` would choose here may be another one. */
+static void append_queue(struct text *t, const struct queue_choice *q)
+{
+	if (!q->jobs_file)
+		return;
+	text_append_string(t, " --jobs-file ");
+	display_append(t, q->jobs_file, strlen(q->jobs_file), DISPLAY_ALL);
+}
+
+static void say_failed(struct run_panel *p)
+{
+	cleanup_(text_finish) struct text t = {0}, ranges = {0};
+	if (p->failed.count == 0)
+		return;
+	id_list_sort(&p->failed);
+	bool few = append_ranges(&ranges, &p->failed);
+	text_appendf(&t, "\n%s%zu failed%s", palette_escape(palette_of_job(VIEW_JOB_FAILED)), p->failed.count,
+		few ? ": " : "");
+	text_append_string(&t, few ? text_string(&ranges) : "");
+	text_append_string(&t, "\033[0m · to run again: gpuq retry");
+	append_queue(&t, p->queue);
+	text_appendf(&t, " %s\n", few ? text_string(&ranges) : "--failed");
+	if (!text_error(&t) && !text_error(&ranges))
+		panel_write_all(p->fd, t.data, t.length);
+}
+
 void run_panel_destroy(struct run_panel *p)
 {
 	if (!p)
 		return;
 	panel_destroy(p->panel, view_work(p->model)->start_ns ? p->model : NULL, clock_now_ns());
+	say_failed(p);
 	view_model_destroy(p->model);
+	text_finish(&p->command);
+	id_list_finish(&p->failed);
 	free(p->pasts);
 	free(p);
 }

@@ -16,6 +16,8 @@
 static SCREEN *terminal;
 static bool coloured;
 
+#define BRIGHT_BLUE 12
+
 /* Names of colours are macros of ncurses too. */
 static const short colours[SCREEN_COLOURS] = {
 	[SCREEN_PLAIN] = -1,
@@ -23,6 +25,7 @@ static const short colours[SCREEN_COLOURS] = {
 	[SCREEN_GREEN] = COLOR_GREEN,
 	[SCREEN_YELLOW] = COLOR_YELLOW,
 	[SCREEN_BLUE] = COLOR_BLUE,
+	[SCREEN_MAGENTA] = COLOR_MAGENTA,
 	[SCREEN_CYAN] = COLOR_CYAN,
 };
 
@@ -51,6 +54,9 @@ static void choose_colours(void)
 	use_default_colors();
 	for (short i = 1; i < SCREEN_COLOURS; i++)
 		init_pair(i, colours[i], -1);
+	/* As the palette has it: plain blue is unreadable on black. */
+	if (COLORS >= 16)
+		init_pair(SCREEN_BLUE, BRIGHT_BLUE, -1);
 }
 
 int top_terminal_open(struct gd_error *err)

@@ -139,7 +139,7 @@ static void append_line(struct text *t, const struct gd_launch_progress *p)
 	else if (p->watching && over == all)
 		text_append_string(t, ", waiting for new files");
 	else if (p->known & GD_KNOWN_ETA)
-		text_appendf(t, ", %s left", units_format_duration(((uint64_t)p->eta_seconds + 1) * 1000, eta));
+		text_appendf(t, ", %s to go", units_format_about((uint64_t)(p->eta_seconds * 1000), eta));
 }
 
 int gd_launch_print_progress(const struct gd_launch_progress *progress, FILE *out)

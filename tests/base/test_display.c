@@ -126,6 +126,16 @@ static void test_never_wider_than_asked_and_always_harmless(void **state)
 	}
 }
 
+static void test_a_command_is_taken_up_at_a_word_or_its_option(void **state)
+{
+	(void)state;
+	static const char command[] = "train.py --seed 17 runs/17";
+	assert_int_equal(display_word_start(command, 17), 9);  /* in 17: from --seed on */
+	assert_int_equal(display_word_start(command, 24), 19); /* in runs/17 */
+	assert_int_equal(display_word_start(command, 3), 0);
+	assert_int_equal(display_word_start(command, 0), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +146,7 @@ int main(void)
 		cmocka_unit_test(test_text_is_cut_to_its_columns),
 		cmocka_unit_test(test_padded_text_has_exactly_its_columns),
 		cmocka_unit_test(test_never_wider_than_asked_and_always_harmless),
+		cmocka_unit_test(test_a_command_is_taken_up_at_a_word_or_its_option),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,14 +144,14 @@ static void test_sizes_are_printed_in_the_largest_fitting_unit(void **state)
 	assert_string_equal(units_format_energy(3600, buf), "1.0 Wh");
 	assert_string_equal(units_format_energy(3599999, buf), "1.00 kWh");
 	assert_string_equal(units_format_energy(UINT64_C(4464000), buf), "1.24 kWh");
-	assert_string_equal(units_format_size(12 * UNITS_GB, buf), "12.0 GB");
-	assert_string_equal(units_format_size(9771050598, buf), "9.1 GB");
-	assert_string_equal(units_format_size(800 * UNITS_MB, buf), "800 MB");
-	assert_string_equal(units_format_size(UNITS_GB - 1, buf), "1.0 GB");
-	assert_string_equal(units_format_size(UNITS_MB - 1, buf), "1 MB");
+	assert_string_equal(units_format_size(12 * UNITS_GB, buf), "12.0 GiB");
+	assert_string_equal(units_format_size(9771050598, buf), "9.1 GiB");
+	assert_string_equal(units_format_size(800 * UNITS_MB, buf), "800 MiB");
+	assert_string_equal(units_format_size(UNITS_GB - 1, buf), "1.0 GiB");
+	assert_string_equal(units_format_size(UNITS_MB - 1, buf), "1 MiB");
 	assert_string_equal(units_format_size(512, buf), "512 B");
 	assert_string_equal(units_format_size(0, buf), "0 B");
-	assert_string_equal(units_format_size(UINT64_MAX, buf), "17179869184.0 GB");
+	assert_string_equal(units_format_size(UINT64_MAX, buf), "17179869184.0 GiB");
 }
 
 static void test_printed_durations_are_never_rounded_up(void **state)
@@ -167,6 +167,22 @@ static void test_printed_durations_are_never_rounded_up(void **state)
 	assert_non_null(units_format_duration(UINT64_MAX, buf));
 	assert_string_equal(units_format_seconds(4.29, buf), "4.2s");
 	assert_string_equal(units_format_seconds(185, buf), "3m 05s");
+}
+
+static void test_estimates_are_rounded_to_what_can_be_known(void **state)
+{
+	(void)state;
+	static const struct {
+		uint64_t seconds;
+		const char *words;
+	} cases[] = {{0, "a few seconds"}, {9, "a few seconds"}, {10, "about 10 s"}, {44, "about 40 s"},
+		{54, "about 50 s"}, {55, "about 1 min"}, {221, "about 4 min"}, {629, "about 10 min"},
+		{3000, "about 50 min"}, {3440, "about 55 min"}, {3500, "about 1 h"}, {9000, "about 2.5 h"},
+		{36000, "about 10 h"}, {40000, "about 11 h"}, {169000, "about 47 h"}, {260000, "about 3 days"}};
+	char buf[UNITS_ROOM];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		assert_string_equal(units_format_about(cases[i].seconds * 1000, buf), cases[i].words);
+	assert_non_null(units_format_about(UINT64_MAX, buf));
 }
 
 static void test_printed_sizes_and_durations_can_be_parsed_again(void **state)
@@ -193,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_integers_are_whole_and_in_range),
 		cmocka_unit_test(test_sizes_are_printed_in_the_largest_fitting_unit),
 		cmocka_unit_test(test_printed_durations_are_never_rounded_up),
+		cmocka_unit_test(test_estimates_are_rounded_to_what_can_be_known),
 		cmocka_unit_test(test_printed_sizes_and_durations_can_be_parsed_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

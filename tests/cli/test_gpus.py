@@ -119,10 +119,10 @@ def test_table_has_the_most_free_memory_first(machine):
     result = machine("gpus", cards=A100 + H100 + "card\nname=Sick\nfail=GetMemoryInfo 15\n")
     assert result.returncode == 0
     assert result.stdout == """\
-GPU  NAME                      FREE    TOTAL  UTIL  TEMP   PWR  PROCS  STATE
-  1  NVIDIA H100 80GB HBM3  79.0 GB  80.0 GB    0%   30C   70W      0
-  0  NVIDIA A100-SXM4-80GB  20.0 GB  80.0 GB   97%   61C  287W      0
-  2  Sick                         -        -     -     -     -      -  lost
+GPU  NAME                       FREE     TOTAL  UTIL  TEMP   PWR  PROCS  STATE
+  1  NVIDIA H100 80GB HBM3  79.0 GiB  80.0 GiB    0%   30C   70W      0
+  0  NVIDIA A100-SXM4-80GB  20.0 GiB  80.0 GiB   97%   61C  287W      0
+  2  Sick                          -         -     -     -     -      -  lost
 """
     assert result.stderr == "gpuq: warning: GPU 2 has fallen off the bus\n"
 
@@ -146,7 +146,7 @@ def test_processes_on_a_gpu_are_listed_with_pid_memory_and_name(machine):
             pytest.skip("in a container the driver's process numbers are not ours")
     result = machine("gpus", cards=A100 + f"compute={os.getpid()} {5 * GIB}\n")
     line = result.stdout.splitlines()[-1]
-    assert re.match(rf"  0 +{os.getpid()}  5\.0 GB  \S+ +\S*py", line)
+    assert re.match(rf"  0 +{os.getpid()}  5\.0 GiB  \S+ +\S*py", line)
 
 
 def test_json_is_exactly_as_documented(machine):
@@ -253,9 +253,9 @@ def test_simulated_gpus_are_listed_with_their_size(machine):
     result = machine("gpus", "--gpus", "sim:2x24G")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == """\
-GPU  NAME              FREE    TOTAL  UTIL  PROCS
-  0  Simulated GPU  24.0 GB  24.0 GB    0%      0
-  1  Simulated GPU  24.0 GB  24.0 GB    0%      0
+GPU  NAME               FREE     TOTAL  UTIL  PROCS
+  0  Simulated GPU  24.0 GiB  24.0 GiB    0%      0
+  1  Simulated GPU  24.0 GiB  24.0 GiB    0%      0
 """
     gpus = json.loads(machine("gpus", "--json", GPUQ_GPUS="sim:3").stdout)
     assert [(gpu["index"], gpu["vendor"], gpu["memory_free"], gpu["pci_id"]) for gpu in gpus] == \

@@ -65,7 +65,7 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
     assert terminal.screen.cursor
     text = terminal.screen.everything()
     assert panels(text) == 1
-    assert re.search(r"gpuq run  ━+  100%  3/3\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n$",
+    assert re.search(r"gpuq run  ━+  100%  3/3\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n\n1 failed: 3 · to run again: gpuq retry 3\n$",
                      text), text
     # Each end has its line above; what began is in the picture alone.
     above = text[:text.index("gpuq run")]
@@ -131,7 +131,7 @@ def test_more_gpus_than_lines_are_shown_in_columns(lab, run):
     lab.commands(gate(lab, "one"))
     terminal = run()
     terminal.shows("● 1 processing   ○ 63 idle")
-    assert any(re.search(r"^ 0 ● .* │ 16 ○ .* │ 32 ○ .* │ 48 ○ ", line) for line in terminal.screen.text())
+    terminal.until(lambda screen: any(re.search(r"^ 0 ● .* │ 16 ○ .* │ 32 ○ .* │ 48 ○ ", line) for line in screen.text()))
     assert sum(bool(line) for line in terminal.screen.text()) <= 23
     open_gate(lab, "one")
     assert terminal.wait() == 0
@@ -214,7 +214,7 @@ def test_quiet_shows_the_panel_without_lines(lab, run):
     terminal = run("--quiet")
     assert terminal.wait() == 0
     text = terminal.screen.everything()
-    assert text.startswith("gpuq run  ") and "[✓]" not in text
+    assert text.lstrip().startswith("gpuq run  ") and "[✓]" not in text
 
 
 def test_json_is_not_in_the_picture(lab, run, tmp_path):

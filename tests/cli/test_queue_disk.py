@@ -437,7 +437,7 @@ def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
     assert "GPU out of memory" in lab.gpuq("status")
     text = lab.gpuq("logs", 1, **little)
     assert text.startswith("begin\n") and text.endswith("Tried to allocate\n")
-    assert "\n[gpuq: gap of 5.0 GB, left by max_log_size or by the job]\n" in text
+    assert "\n[gpuq: gap of 5.0 GiB, left by max_log_size or by the job]\n" in text
 
 
 def test_no_process_for_a_keeper_is_said_and_tried_again(lab):

@@ -155,7 +155,7 @@ def test_holds_its_memory_against_other_jobs(one):
     process = one.start("exec", "--mem", "10G", "--", "sh", "-c", BLOCKER)
     one.until(one.ran)
     one.gpuq("add", "--mem", "10G", "true")
-    assert "6.0 GB free" in one.gpuq("why", 2)
+    assert "6.0 GiB free" in one.gpuq("why", 2)
     unblock(one)
     assert process.wait(timeout=LIMIT) == 0
     one.gpuq("wait", 2)
@@ -293,7 +293,7 @@ def test_wait_timeout_gives_up(one):
 
 def test_need_that_no_gpu_can_meet_is_an_error(one):
     result = one.result("exec", "--mem", "70G", "true")
-    assert result.returncode == 125 and "job 1 cannot start: needs 70.0 GB" in result.stderr
+    assert result.returncode == 125 and "job 1 cannot start: needs 70.0 GiB" in result.stderr
     assert one.job(1)["status"] == "cancelled"
 
 

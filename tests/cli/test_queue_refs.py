@@ -87,7 +87,7 @@ def test_info_has_everything(lab):
     lab.add("true")
     lab.add("--name", "n", "--mem", "1G", "--timeout", "2h", "--retries", "1", "--priority", "5", "--after", "1", "exit 3")
     words = lab.gpuq("info", "@")
-    for pattern in ("job 2\n", "command +exit 3", "status +Pending", "position +1", "waits +after job 1", "name +n", "GPU memory +1.0 GB",
+    for pattern in ("job 2\n", "command +exit 3", "status +Pending", "position +1", "waits +after job 1", "name +n", "GPU memory +1.0 GiB",
                     "time limit +2h", "retries +1", "priority +5", "after +1", f"directory +{lab.directory}"):
         assert re.search(pattern, words), (pattern, words)
     lab.gpuq("run", code=1)

@@ -81,7 +81,7 @@ def test_why_shows_the_simulated_gpus_of_the_runner_in_any_shell(lab):
     lab.until(lambda: "is starting" not in (why := lab.gpuq("why", 1)) and "no runner" not in why, "the rules")
     for gpus in ("", "sim:4x8G", "0", "nonsense"):
         assert lab.gpuq("why", 1, env={"GPUQ_GPUS": gpus}) == (
-            "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: needs 30.0 GB, 24.0 GB in all\n"), gpus
+            "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: needs 30.0 GiB, 24.0 GiB in all\n"), gpus
 
 
 def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):

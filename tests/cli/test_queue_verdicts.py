@@ -43,12 +43,12 @@ def test_jobs_without_declared_memory_have_their_gpus_for_themselves(lab):
 
 @pytest.mark.parametrize("options, words", [
     (["--num-gpus", "3"], "job 1 cannot start: needs 3 GPUs, there are 2; add it again with fewer --num-gpus"),
-    (["--mem", "100G"], "job 1 cannot start: needs 100.0 GB, at most 80.0 GB per GPU; add it again with less --mem"),
+    (["--mem", "100G"], "job 1 cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem"),
     (["--cpus", "4000"], "job 1 cannot start: needs 4000 CPUs, the machine has "),
     (["--gpu", "7"], "job 1 cannot start: needs GPU 7, which is not there (there are 0 and 1); add it again with another --gpu\n"),
     (["--gpu", "0,7", "--mem", "90G"], "job 1 cannot start: needs GPUs 0,7, which are not all there (there are 0 and 1); "
                                        "add it again with another --gpu\n"),
-    (["--gpu", "0-1", "--mem", "90G"], "job 1 cannot start: needs 90.0 GB, at most 80.0 GB per GPU; add it again with less --mem\n"),
+    (["--gpu", "0-1", "--mem", "90G"], "job 1 cannot start: needs 90.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem\n"),
 ])
 def test_add_reports_at_once_that_a_job_can_never_start(lab, options, words):
     result = lab.result("add", *options, "true", env={"GPUQ_GPUS": "sim:2x80G"})
@@ -58,7 +58,7 @@ def test_add_reports_at_once_that_a_job_can_never_start(lab, options, words):
 
 
 @pytest.mark.parametrize("options, reason", [
-    (["--mem", "100G"], "needs 100.0 GB, at most 80.0 GB per GPU"),
+    (["--mem", "100G"], "needs 100.0 GiB, at most 80.0 GiB per GPU"),
     (["--cpus", "4000"], "needs 4000 CPUs, the machine has "),
     (["--gpu", "7"], "needs GPU 7, which is not there (there are 0 and 1)"),
 ])
@@ -88,7 +88,7 @@ def test_wait_says_once_that_a_job_cannot_start_and_waits_on_with_a_runner(lab):
     runner = lab.start("run", "--gpus", "sim:1x80G", "--keep", stdout=subprocess.DEVNULL)
     lab.until(lambda: waits(lab)[1].startswith("cannot start"), "the verdict")
     waiting = lab.start("wait", 1, text=True)
-    assert waiting.stderr.readline() == "gpuq: job 1 cannot start: needs 100.0 GB, at most 80.0 GB per GPU\n"
+    assert waiting.stderr.readline() == "gpuq: job 1 cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU\n"
     lab.gpuq("cancel", 1)
     assert waiting.communicate(timeout=LIMIT)[1] == "" and waiting.returncode == 1
     runner.terminate()

@@ -107,7 +107,7 @@ def test_the_numbers_are_those_of_the_journal(lab):
     assert page.tiles["median wait"] == "10s"
     gpus = page.table("GPU")
     assert gpus[1] == ["GPU 0", "66.7 %", "1m 00s", "1", "0", "—", "—"]
-    assert gpus[2] == ["GPU 1", "100.0 %", "1m 30s", "2", "1", "—", "2.0 GB"]
+    assert gpus[2] == ["GPU 1", "100.0 %", "1m 30s", "2", "1", "—", "2.0 GiB"]
     longest = [table for table in page.tables if table[0][1] == "time"][0]
     assert [row[0] for row in longest[1:]] == ["1", "3", "2"]
     failed = [table for table in page.tables if table[0][1] == "reason"][0]
@@ -128,8 +128,8 @@ def test_samples_are_drawn(lab):
         for n in range(12)))
     text, page = report(lab)
     assert "There are no samples" not in page.text
-    assert page.table("GPU")[1][5:] == ["60 %", "1.0 GB of 4.0 GB"]
-    assert "utilisation 60 % on average" in text
+    assert page.table("GPU")[1][5:] == ["60 %", "1.0 GiB of 4.0 GiB"]
+    assert "utilization 60 % on average" in text
     pictures(text)
 
 

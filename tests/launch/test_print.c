@@ -67,7 +67,8 @@ static void test_progress_is_one_line(void **state)
 	FILE *out = open_text();
 	assert_int_equal(gd_launch_print_progress(&p, out), 0);
 	fclose(out);
-	assert_string_equal(text, " 50%  3 of 4 files, 1 failed, 1m 00s of 2m 00s audio, RTF 0.1, 10s left\n");
+	assert_string_equal(
+		text, " 50%  3 of 4 files, 1 failed, 1m 00s of 2m 00s audio, RTF 0.1, a few seconds to go\n");
 	free(text);
 }
 

@@ -113,7 +113,7 @@ static void test_errors_name_line_and_what_was_expected(void **state)
 	refuse("log_access: everybody\n", "c.yaml:1: log_access: 'everybody' is not one of owner, group, all");
 	refuse("max_log_size: 10\n", "c.yaml:1: max_log_size: 10 what? 10G?");
 	refuse("host_mem: 32\n", "c.yaml:1: host_mem: 32 what? 32G?");
-	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: it must be 0 or at least 1 MB");
+	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: it must be 0 or at least 1 MiB");
 	refuse("log_dir: a\nmin_free_mem: 5\n",
 		"c.yaml:2: unknown setting 'min_free_mem'; did you mean 'min_free_mem_mb'?");
 	refuse("webhook: 5\n", "c.yaml:1: unknown setting 'webhook'; there are gpus, min_free_mem_mb");

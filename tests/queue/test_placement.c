@@ -105,7 +105,7 @@ static void test_most_free_first_ties_by_index(void **state)
 	assert_int_equal(box_choose(&b, need_of(12 * GB, 4)), -EAGAIN);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_MEMORY);
 	assert_int_equal(b.verdicts[1].reason, PLACEMENT_FITS);
-	box_says(&b, 1, need_of(12 * GB, 4), "GPU 1: has room, 20.0 GB free; the job wants 4 GPUs at once");
+	box_says(&b, 1, need_of(12 * GB, 4), "GPU 1: has room, 20.0 GiB free; the job wants 4 GPUs at once");
 	ledger_finish(&b.ledger);
 }
 
@@ -125,24 +125,24 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	b.gpus[1].memory_free_bytes = 12 * GB - UNITS_MB;
 	struct placement_need need = need_of(12 * GB, 1);
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 0, need, "GPU 0: needs 12.0 GB, 9.1 GB free; 20.3 GB held by pid 4711 (alice, python)");
-	/* Both would read 12.0 GB. */
-	box_says(&b, 1, need, "GPU 1: needs 12288 MB, 12287 MB free; 15.0 GB held by pid 12");
+	box_says(&b, 0, need, "GPU 0: needs 12.0 GiB, 9.1 GiB free; 20.3 GiB held by pid 4711 (alice, python)");
+	/* Both would read 12.0 GiB. */
+	box_says(&b, 1, need, "GPU 1: needs 12288 MiB, 12287 MiB free; 15.0 GiB held by pid 12");
 
 	box_run(&b, 7, 0, 23 * GB);
 	box_run(&b, 0, 1, 20 * GB)->foreign = true;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 0, need, "GPU 0: needs 12.0 GB, 0 B free; 23.0 GB held by job 7");
-	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to a job of another queue");
+	box_says(&b, 0, need, "GPU 0: needs 12.0 GiB, 0 B free; 23.0 GiB held by job 7");
+	box_says(&b, 1, need, "GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to a job of another queue");
 	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
 	b.jobs[1].claimant = &claimant;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 1, need, "GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to job 3 of root (queue 5f0c)");
+	box_says(&b, 1, need, "GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to job 3 of root (queue 5f0c)");
 	claimant.pid = 4711;
 	claimant.user = 4000000000; /* a user without a name */
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
 	box_says(&b, 1, need,
-		"GPU 1: needs 12.0 GB, 0 B free; 20.0 GB promised to job 3 of user 4000000000 (queue 5f0c, pid 4711)");
+		"GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to job 3 of user 4000000000 (queue 5f0c, pid 4711)");
 	ledger_finish(&b.ledger);
 }
 
@@ -153,7 +153,7 @@ static void test_job_that_can_never_fit_is_told_at_once(void **state)
 	box_init(&b, 2);
 	struct placement_need need = need_of(90 * GB, 1);
 	assert_int_equal(box_choose(&b, need), -ENODEV);
-	box_says(&b, 0, need, "GPU 0: needs 90.0 GB, 24.0 GB in all");
+	box_says(&b, 0, need, "GPU 0: needs 90.0 GiB, 24.0 GiB in all");
 	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	b.in.num_gpus = 0;
 	assert_int_equal(box_choose(&b, need_of(0, 1)), -ENODEV);
@@ -183,7 +183,7 @@ static void test_gpu_takes_no_more_jobs_than_jobs_per_gpu(void **state)
 	assert_int_equal(b.chosen[0], 1);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_JOBS);
 	box_says(&b, 0, need_of(GB, 1),
-		"GPU 0: runs 1 job already, as many as jobs_per_gpu allows; 1.0 GB held by job 7");
+		"GPU 0: runs 1 job already, as many as jobs_per_gpu allows; 1.0 GiB held by job 7");
 	b.jobs[0].foreign = true; /* another queue has its own limit */
 	assert_int_equal(box_choose(&b, need_of(GB, 2)), 0);
 	ledger_finish(&b.ledger);
@@ -237,7 +237,7 @@ static void test_exclusive_mode_takes_one(void **state)
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
 	box_says(&b, 0, need_of(GB, 1),
 		"GPU 0: in exclusive compute mode, which takes one process, and in use; "
-		"1.0 GB held by pid 4711 (alice, python)");
+		"1.0 GiB held by pid 4711 (alice, python)");
 	ledger_finish(&b.ledger);
 }
 
@@ -291,7 +291,7 @@ static void test_job_on_several_gpus_gets_them_from_one_vendor(void **state)
 	assert_int_equal(b.chosen[1], 2);
 	b.gpus[2].memory_free_bytes = 0;
 	assert_int_equal(box_choose(&b, need_of(GB, 2)), -EAGAIN);
-	box_says(&b, 0, need_of(GB, 2), "GPU 0: has room, 24.0 GB free; the job wants 2 GPUs of one vendor");
+	box_says(&b, 0, need_of(GB, 2), "GPU 0: has room, 24.0 GiB free; the job wants 2 GPUs of one vendor");
 	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	ledger_finish(&b.ledger);
 }

@@ -401,7 +401,7 @@ static void test_jobs_that_can_never_start_are_told_apart(void **state)
 	assert_int_equal(scheduler_verdict(b.scheduler, large, &v), 0);
 	assert_int_equal(v.answer, SCHEDULER_NEVER);
 	scheduler_verdict_brief(&t, b.scheduler, &v);
-	assert_string_equal(text_string(&t), "cannot start: needs 100.0 GB, at most 80.0 GB per GPU");
+	assert_string_equal(text_string(&t), "cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU");
 	text_clear(&t);
 	assert_int_equal(scheduler_verdict(b.scheduler, wide, &v), 0);
 	scheduler_verdict_brief(&t, b.scheduler, &v);

@@ -200,7 +200,29 @@ static void test_line_tells_counts_rate_and_eta(void **state)
 	layout_line(&t, m, 254 * S);
 	assert_string_equal(text_string(&t),
 		"gpuq run: 53%, 1,066/2,000 done, 3 failed, 7 running, 927 waiting, 4.2/s, "
-		"4m 13s, ETA 3m 41s");
+		"4m 13s, about 4 min to go");
+	view_model_destroy(m);
+}
+
+static void test_commands_that_begin_alike_show_what_tells_them_apart(void **state)
+{
+	(void)state;
+	struct view_model *m = view_model_create(1);
+	cleanup_(text_finish) struct text t = {0};
+	char task[128];
+	for (int i = 0; i < 3; i++) {
+		struct view_gpu g = view_gpu_unknown(i, 0);
+		snprintf(task, sizeof(task),
+			"python train.py --config configs/base.yaml --lr 3e-4 --seed %d --out runs/%d", i + 7, i + 7);
+		g.status = VIEW_GPU_PROCESSING;
+		g.task = task;
+		g.task_id = (uint64_t)i + 41;
+		g.since_ns = 0;
+		assert_int_equal(view_put_gpu(m, &g), 0);
+	}
+	layout_panel(&t, m, &(struct layout_options){.width = 80, .height = 24, .now_ns = S});
+	assert_non_null(strstr(text_string(&t), "#41 python train.…--seed 7 --out runs/7 "));
+	assert_non_null(strstr(text_string(&t), "#43 python train.…--seed 9 --out runs/9 "));
 	view_model_destroy(m);
 }
 
@@ -249,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_panel_and_line_at_the_end_tell_the_duration),
 		cmocka_unit_test(test_unknown_total_and_memory_are_not_shown),
 		cmocka_unit_test(test_line_tells_counts_rate_and_eta),
+		cmocka_unit_test(test_commands_that_begin_alike_show_what_tells_them_apart),
 		cmocka_unit_test(test_panel_fits_every_terminal_size),
 		cmocka_unit_test(test_numbers_have_separators_and_rates_a_fitting_unit),
 	};

@@ -131,8 +131,8 @@ static void test_the_last_picture_stays_and_the_cursor_is_back(void **state)
 	check_contains(words, "10/10");
 	size_t length = strlen(bytes);
 	assert_string_equal(bytes + length - 6, "\033[?25h");
-	/* Two lines of the head, air, titles, two GPUs. */
-	assert_string_equal(bytes + length - 13, "\r\n\n\n\n\n\n\033[?25h");
+	/* Air, two lines of the head, air, titles, two GPUs. */
+	assert_string_equal(bytes + length - 14, "\r\n\n\n\n\n\n\n\033[?25h");
 }
 
 static void test_a_panel_that_drew_nothing_leaves_nothing(void **state)
@@ -251,7 +251,7 @@ static void check_given_back(void)
 	const char *bytes = written();
 	check_contains(bytes, "3/10");
 	const char *end = bytes + strlen(bytes);
-	assert_string_equal(end - 12, "\r\033[5B\n\033[?25h");
+	assert_string_equal(end - 12, "\r\033[6B\n\033[?25h");
 }
 
 static void test_cursor_is_restored_on_exit_and_on_signals(void **state)

@@ -15,14 +15,14 @@ static void test_screen_shows_queue_gpus_and_jobs(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_string_equal(
 		top_rig_row(l, 0), " gpuq top  /home/alice/jobs.jsonl                         runner 1234  09:46:40");
-	assert_string_equal(top_rig_row(l, 1), " 1 running  1 pending  1 completed  1 failed");
+	assert_string_equal(top_rig_row(l, 1), " 1 running  1 pending  1 failed  1 completed");
 	assert_shows(top_rig_row(l, 3), "  0 mem ━━━──────── 10.0/40.0G  gpu ━━━━━╸─────  50%  61°C 1 job A100");
-	assert_shows(top_rig_row(l, 12), "  ID  STATE▴     GPU       TIME       MEM  COMMAND");
+	assert_shows(top_rig_row(l, 12), "  ID  STATE▴     GPU       TIME        MEM  COMMAND");
 	assert_shows(top_rig_row(l, 12), "all 1–4 of 4");
-	assert_string_equal(top_rig_row(l, 13), "   2  running    2       1m 02s    2.0 GB  python train.py");
-	assert_string_equal(top_rig_row(l, 14), "   3  pending            1m 30s            python later.py");
-	assert_string_equal(top_rig_row(l, 15), "   4  failed     0          30s    2.0 GB  python bad.py");
-	assert_string_equal(top_rig_row(l, 16), "   1  completed  1          30s    2.0 GB  python done.py");
+	assert_string_equal(top_rig_row(l, 13), "   2  running    2       1m 02s    2.0 GiB  python train.py");
+	assert_string_equal(top_rig_row(l, 14), "   3  pending            1m 30s             python later.py");
+	assert_string_equal(top_rig_row(l, 15), "   4  failed     0          30s    2.0 GiB  python bad.py");
+	assert_string_equal(top_rig_row(l, 16), "   1  completed  1          30s    2.0 GiB  python done.py");
 	assert_string_equal(top_rig_row(l, 22), " 2 running  python train.py");
 	assert_shows(top_rig_row(l, 23), "? Keys");
 }
@@ -80,7 +80,7 @@ static void test_launches_and_maps_have_lines_of_their_own(void **state)
 	put_runs(l, 2);
 	top_rig_draw(l, 24, 100);
 	assert_string_equal(top_rig_row(l, 12),
-		" launch …/does/not/fit/audio    ━━━━━━──────  50%  41/80  1 failed  12.3/s  RTF 0.0123  1m 05s left");
+		" launch …/not/fit/audio   ━━━━━━──────  50%  41/80  1 failed  12.3/s  RTF 0.0123  about 1 min to go");
 	assert_string_equal(top_rig_row(l, 13), "        GPU 0  31, 1 failed, RTF 0.25  talk.wav       GPU 1  10");
 	assert_shows(top_rig_row(l, 14), " map    /data");
 	assert_shows(top_rig_row(l, 14), " 50%  41  1 failed  15.0/min");

@@ -10,15 +10,15 @@
 #define LONGEST_COMMAND 60
 
 static const struct {
-	const char *mark, *word, *color;
+	const char *mark, *word;
 } looks[JOB_STATES] = {
-	[JOB_PENDING] = {"[ ]", "Pending", ""},
-	[JOB_HELD] = {"[‖]", "Held", "\033[33m"},
-	[JOB_RUNNING] = {"[→]", "Running", "\033[36m"},
-	[JOB_COMPLETED] = {"[✓]", "Completed", "\033[32m"},
-	[JOB_FAILED] = {"[!]", "Failed", "\033[31m"},
-	[JOB_CANCELLED] = {"[x]", "Cancelled", "\033[33m"},
-	[JOB_UNKNOWN] = {"[?]", "Unknown", "\033[31m"},
+	[JOB_PENDING] = {"[ ]", "Pending"},
+	[JOB_HELD] = {"[‖]", "Held"},
+	[JOB_RUNNING] = {"[→]", "Running"},
+	[JOB_COMPLETED] = {"[✓]", "Completed"},
+	[JOB_FAILED] = {"[!]", "Failed"},
+	[JOB_CANCELLED] = {"[x]", "Cancelled"},
+	[JOB_UNKNOWN] = {"[?]", "Unknown"},
 };
 
 /* Right-aligned: a list of 100,000 jobs is mostly numbers, and printf() takes its time. */
@@ -175,7 +175,7 @@ static void write_plain(struct text *t, const struct job *job, const struct job_
 
 void job_line_write(struct text *t, const struct job *job, const struct job_line_options *o)
 {
-	const char *color = o->color ? looks[job->state].color : "";
+	const char *color = o->color ? o->color(job->state) : "";
 	text_append_string(t, color);
 	if (o->width) {
 		struct text line = {0};

@@ -15,7 +15,8 @@ struct job_line_options {
 	size_t keep_from;     /* bytes: a command that is cut shows what begins here; 0: its beginning alone */
 	size_t name_width;    /* 0: no name */
 	size_t width;         /* of the whole line, which is truncated to it; 0: no limit */
-	bool color;
+	/* The escape sequence for a state, "" for none; NULL: no colors. */
+	const char *(*color)(enum job_state state);
 	const char *note; /* after the state of a pending job; NULL: nothing */
 	int64_t now_ms;   /* for the time of a running job; 0: not shown */
 };

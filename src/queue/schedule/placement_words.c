@@ -79,7 +79,7 @@ static void say_claimant(const struct placement_line *w, const struct ledger_cla
 	text_append_char(w->t, ')');
 }
 
-/* "20.3 GB held by pid 4711 (alice, python)" */
+/* "20.3 GiB held by pid 4711 (alice, python)" */
 static void say_holder(const struct placement_line *w, const char *before)
 {
 	const struct ledger_account *a = w->account;
@@ -104,7 +104,7 @@ static void say_holder(const struct placement_line *w, const char *before)
 	}
 }
 
-/* "needs 12.0 GB, 9.1 GB free": in MB where both would read the same. */
+/* "needs 12.0 GiB, 9.1 GiB free": in MiB where both would read the same. */
 static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
@@ -112,8 +112,8 @@ static void say_sizes(const struct placement_line *w, uint64_t have, const char 
 	units_format_size(bytes, need_text);
 	units_format_size(have, have_text);
 	if (!strcmp(need_text, have_text)) {
-		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MB", (bytes + UNITS_MB - 1) / UNITS_MB);
-		snprintf(have_text, sizeof(have_text), "%" PRIu64 " MB", have / UNITS_MB);
+		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MiB", (bytes + UNITS_MB - 1) / UNITS_MB);
+		snprintf(have_text, sizeof(have_text), "%" PRIu64 " MiB", have / UNITS_MB);
 	}
 	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
 }

@@ -60,8 +60,10 @@ struct view_gpu {
 	int slot; /* 0 where a GPU has one row */
 	const char *name; /* or NULL, as all strings here */
 	enum view_gpu_status status;
-	const char *task; /* what it works on: a command, a file */
-	int num_tasks;    /* more than one at a time: jobs on it */
+	const char *task;      /* what it works on: a command, a file */
+	uint64_t task_id;      /* its number as a job; 0: none */
+	const char *task_name; /* that the user gave it */
+	int num_tasks;         /* more than one at a time: jobs on it */
 	const char *error;
 	int64_t since_ns; /* when the current task began; -1 */
 	int64_t last_duration_ns;

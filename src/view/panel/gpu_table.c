@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "view/panel/ink.h"
 
-enum gpu_column { GPU, NAME, STATUS, TASK, TIME, LAST, DONE, FAILED, MEMORY, LOAD, COLUMNS };
+enum gpu_column { GPU, NAME, STATUS, TASK, TIME, DONE, FAILED, MEMORY, LOAD, COLUMNS };
 
 #define BETWEEN 3 /* " │ ", between tables side by side */
 
@@ -18,7 +18,7 @@ struct column_plan {
 	size_t widths[COLUMNS];
 	size_t gap;
 	size_t memory_bar, load_bar; /* of their columns; 0: the number alone */
-	bool amounts;                /* of memory: "60.1/80 GB" */
+	bool amounts;                /* of memory: "60.1/80 GiB" */
 	bool words;                  /* statuses as words */
 	size_t left;                 /* columns that are still free */
 };
@@ -26,25 +26,8 @@ struct column_plan {
 /* What the GPUs have to show. */
 struct extent {
 	size_t label, name, done, failed;
-	bool memory, load, any_last;
+	bool memory, load, running;
 };
-
-struct sign {
-	const char *glyph;
-	enum ink ink;
-};
-
-static struct sign sign_of(enum view_gpu_status status)
-{
-	static const struct sign signs[VIEW_GPU_STATUSES] = {
-		[VIEW_GPU_IDLE] = {"○", INK_DIM},
-		[VIEW_GPU_INITIALIZING] = {"◐", INK_YELLOW},
-		[VIEW_GPU_PROCESSING] = {"●", INK_GREEN},
-		[VIEW_GPU_FINISHED] = {"✓", INK_PLAIN},
-		[VIEW_GPU_ERROR] = {"✗", INK_RED},
-	};
-	return (unsigned)status < VIEW_GPU_STATUSES ? signs[status] : signs[VIEW_GPU_ERROR];
-}
 
 /* "3", or "3.1" where the GPU has several rows. */
 static void label_of(const struct view_model *m, size_t i, char buf[32])
@@ -77,7 +60,7 @@ static struct extent measure(const struct view_model *m)
 		e.name = wider(e.name, g->name ? display_width(g->name, strlen(g->name)) : 0);
 		e.memory = e.memory || (g->memory_total_bytes > 0 && g->memory_used_bytes >= 0);
 		e.load = e.load || g->utilization_percent >= 0;
-		e.any_last = e.any_last || g->last_duration_ns >= 0;
+		e.running = e.running || g->since_ns >= 0 || g->task || g->error;
 	}
 	return e;
 }
@@ -106,12 +89,13 @@ static void take_bar(struct column_plan *p, enum gpu_column c, size_t *bar, size
 static struct column_plan make_plan(const struct extent *e, size_t width, bool aside)
 {
 	struct column_plan p = {.gap = aside ? 1 : 2, .left = width};
-	size_t keep = aside ? 0 : width < 60 ? 10 + p.gap : 16;
+	size_t keep = aside ? 0 : width < 60 ? 10 + p.gap : 26;
 	p.widths[GPU] = aside ? e->label : wider(e->label, 3);
 	p.left -= p.widths[GPU] < p.left ? p.widths[GPU] : p.left;
 	p.words = !aside && width >= 36;
 	take(&p, STATUS, p.words ? 12 : 1, 0);
-	take(&p, TIME, 7, keep);
+	if (e->running)
+		take(&p, TIME, 7, keep);
 	take(&p, DONE, wider(e->done, 4), keep);
 	if (e->load)
 		take(&p, LOAD, 4, keep);
@@ -120,15 +104,13 @@ static struct column_plan make_plan(const struct extent *e, size_t width, bool a
 		take(&p, MEMORY, 4, keep);
 	take_bar(&p, MEMORY, &p.memory_bar, 4, aside ? 16 : keep);
 	take_bar(&p, LOAD, &p.load_bar, 4, aside ? 16 : keep);
-	if (e->any_last)
-		take(&p, LAST, 7, aside ? 16 : keep + 8);
-	if (p.memory_bar && take(&p, MEMORY, 13, keep + 10))
+	if (p.memory_bar && take(&p, MEMORY, 14, keep + 10))
 		p.amounts = true;
 	take_bar(&p, MEMORY, &p.memory_bar, 8, keep + 14 + (e->load ? 4 : 0));
 	take_bar(&p, LOAD, &p.load_bar, 8, keep + 14);
 	if (e->name)
 		take(&p, NAME, e->name < 24 ? e->name : 24, keep + 24);
-	if (p.left >= 10 + p.gap)
+	if (e->running && p.left >= 10 + p.gap)
 		take(&p, TASK, p.left - p.gap, 0);
 	return p;
 }
@@ -151,19 +133,61 @@ static void write_right(struct text *t, bool colour, enum ink ink, const char *w
 	ink_end(t, colour, ink);
 }
 
-static void write_task(struct text *t, const struct view_gpu *g, bool colour, size_t width)
+static size_t common_prefix(const char *a, const char *b)
 {
-	char more[32] = "";
+	size_t n = 0;
+	while (a[n] && a[n] == b[n])
+		n++;
+	return n;
+}
+
+/* Where the task begins to differ from those of the rows around it, at the beginning of a word; 0: from the start. */
+static size_t difference(const struct view_model *m, size_t row)
+{
+	const char *task = view_gpu(m, row)->task;
+	size_t at = 0;
+	for (size_t i = 0; task && i < view_num_gpus(m); i++) {
+		const char *other = view_gpu(m, i)->task;
+		size_t n = i != row && other ? common_prefix(task, other) : 0;
+		/* The same command twice has no difference. */
+		at = n > at && task[n] ? n : at;
+	}
+	return task ? display_word_start(task, at) : 0;
+}
+
+/* Of tasks that begin alike, what tells them apart: "python t… --seed 7". Returns the columns used. */
+static size_t write_distinct(struct text *t, const char *task, size_t from, size_t room)
+{
+	size_t head = room / 4;
+	if (from == 0 || display_width(task, strlen(task)) <= room || display_width(task, from) + room / 3 < room)
+		return display_append(t, task, strlen(task), room);
+	size_t tail = display_width(task + from, strlen(task + from));
+	if (tail + head < room)
+		head = room - tail;
+	size_t used = display_append(t, task, from, head);
+	return used + display_append(t, task + from, strlen(task + from), room - used);
+}
+
+static void write_task(struct text *t, const struct view_model *m, size_t row, bool colour, size_t width)
+{
+	const struct view_gpu *g = view_gpu(m, row);
+	char more[32] = "", id[32] = "";
 	if (g->status == VIEW_GPU_ERROR && g->error) {
 		write_left(t, colour, INK_RED, g->error, width);
 		return;
 	}
 	if (g->num_tasks > 1)
 		snprintf(more, sizeof(more), " +%d", g->num_tasks - 1);
-	size_t room = strlen(more) < width ? width - strlen(more) : width;
-	const char *task = g->task ? g->task : "";
-	size_t used = display_append(t, task, strlen(task), room);
-	if (room < width) {
+	if (g->task_id)
+		snprintf(id, sizeof(id), "#%" PRIu64 " ", g->task_id);
+	size_t beside = strlen(more) + strlen(id), room = beside < width ? width - beside : 0;
+	ink_words(t, colour, INK_DIM, room ? id : "");
+	size_t used = room ? strlen(id) : 0;
+	if (g->task_name && *g->task_name)
+		used += display_append(t, g->task_name, strlen(g->task_name), room ? room : width);
+	else if (g->task)
+		used += write_distinct(t, g->task, difference(m, row), room ? room : width);
+	if (room) {
 		ink_words(t, colour, INK_DIM, more);
 		used += strlen(more);
 	}
@@ -176,16 +200,6 @@ static void write_time(struct text *t, const struct view_gpu *g, const struct la
 	if (g->since_ns >= 0 && o->now_ns >= (uint64_t)g->since_ns)
 		layout_time(o->now_ns - (uint64_t)g->since_ns, buf);
 	write_right(t, o->colour, INK_PLAIN, buf, width);
-}
-
-static void write_last(struct text *t, const struct view_gpu *g, bool colour, size_t width)
-{
-	char buf[UNITS_ROOM] = "";
-	if (g->last_duration_ns >= 0 && g->last_duration_ns < 1000000)
-		snprintf(buf, sizeof(buf), "%dµs", (int)(g->last_duration_ns / 1000));
-	else if (g->last_duration_ns >= 0)
-		units_format_duration((uint64_t)g->last_duration_ns / 1000000, buf);
-	write_right(t, colour, INK_DIM, buf, width);
 }
 
 static void write_percent(struct text *t, bool colour, double fraction, size_t bar, size_t width)
@@ -208,13 +222,13 @@ static void write_memory(struct text *t, const struct view_gpu *g, const struct 
 {
 	bool known = g->memory_total_bytes > 0 && g->memory_used_bytes >= 0;
 	double fraction = known ? (double)g->memory_used_bytes / (double)g->memory_total_bytes : -1;
-	size_t amount = p->amounts ? 13 : 0;
+	size_t amount = p->amounts ? 14 : 0;
 	char buf[32] = "";
 	write_percent(t, colour, fraction, p->memory_bar, p->widths[MEMORY] - amount);
 	if (!amount)
 		return;
 	if (known)
-		snprintf(buf, sizeof(buf), "%.1f/%.0f GB", (double)g->memory_used_bytes / (double)UNITS_GB,
+		snprintf(buf, sizeof(buf), "%.1f/%.0f GiB", (double)g->memory_used_bytes / (double)UNITS_GB,
 			(double)g->memory_total_bytes / (double)UNITS_GB);
 	write_right(t, colour, INK_DIM, buf, amount);
 }
@@ -234,17 +248,14 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 		write_left(t, o->colour, INK_DIM, g->name ? g->name : "", width);
 		break;
 	case STATUS:
-		write_left(t, o->colour, sign_of(g->status).ink,
-			p->words ? view_gpu_status_name(g->status) : sign_of(g->status).glyph, width);
+		write_left(t, o->colour, (enum ink)palette_of_gpu(g->status),
+			p->words ? view_gpu_status_name(g->status) : palette_sign_of_gpu(g->status), width);
 		break;
 	case TASK:
-		write_task(t, g, o->colour, width);
+		write_task(t, m, i, o->colour, width);
 		break;
 	case TIME:
 		write_time(t, g, o, width);
-		break;
-	case LAST:
-		write_last(t, g, o->colour, width);
 		break;
 	case DONE:
 		write_right(t, o->colour, INK_PLAIN, layout_number(g->completed, buf), width);
@@ -268,7 +279,7 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 static void write_title(struct text *t, enum gpu_column c, const struct column_plan *p)
 {
 	static const char *const titles[COLUMNS] = {
-		"GPU", "NAME", "STATUS", "TASK", "TIME", "LAST", "DONE", "FAILED", "MEMORY", "UTIL"};
+		"GPU", "NAME", "STATUS", "TASK", "TIME", "DONE", "FAILED", "MEMORY", "UTIL"};
 	const char *title = titles[c];
 	size_t width = p->widths[c];
 	if (strlen(title) > width)
@@ -342,7 +353,7 @@ static void write_legend(struct text *t, const struct view_model *m, const struc
 		if (used + (used ? BETWEEN : 0) + 1 + size > o->width - 1)
 			break;
 		ink_spaces(t, used ? BETWEEN : 0);
-		ink_words(t, o->colour, sign_of(order[i]).ink, sign_of(order[i]).glyph);
+		ink_words(t, o->colour, (enum ink)palette_of_gpu(order[i]), palette_sign_of_gpu(order[i]));
 		text_append_string(t, words);
 		used += (used ? BETWEEN : 0) + 1 + size;
 	}

@@ -3,17 +3,8 @@
 
 void ink_begin(struct text *t, bool colour, enum ink ink)
 {
-	static const char *const codes[] = {
-		[INK_PLAIN] = "",
-		[INK_BOLD] = "\033[1m",
-		[INK_DIM] = "\033[2m",
-		[INK_RED] = "\033[31m",
-		[INK_GREEN] = "\033[32m",
-		[INK_YELLOW] = "\033[33m",
-		[INK_CYAN] = "\033[36m",
-	};
 	if (colour)
-		text_append_string(t, codes[ink]);
+		text_append_string(t, ink == INK_BOLD ? "\033[1m" : palette_escape((enum palette_color)ink));
 }
 
 void ink_end(struct text *t, bool colour, enum ink ink)

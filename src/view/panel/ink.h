@@ -13,15 +13,18 @@
 #include <stddef.h>
 
 #include "base/text.h"
+#include "view/model/palette.h"
 
+/* The colors of the palette, and bold. */
 enum ink {
-	INK_PLAIN = 0,
-	INK_BOLD,
-	INK_DIM,
-	INK_RED,
-	INK_GREEN,
-	INK_YELLOW,
-	INK_CYAN,
+	INK_PLAIN = PALETTE_PLAIN,
+	INK_DIM = PALETTE_GRAY,
+	INK_BLUE = PALETTE_BLUE,
+	INK_GREEN = PALETTE_GREEN,
+	INK_RED = PALETTE_RED,
+	INK_YELLOW = PALETTE_YELLOW,
+	INK_MAGENTA = PALETTE_MAGENTA,
+	INK_BOLD = PALETTE_COLORS,
 };
 
 /* Text that is appended between the two has this ink. */

@@ -87,7 +87,7 @@ static void collect_facts(struct facts *f, const struct view_model *m, uint64_t 
 		snprintf(f->words[FACT_ELAPSED], 64, "%s", layout_time(until - w->start_ns, time));
 	int64_t eta = view_eta_ns(m, now_ns);
 	if (!w->end_ns && eta > 0)
-		snprintf(f->words[FACT_ETA], 64, "ETA %s", layout_time((uint64_t)eta, time));
+		snprintf(f->words[FACT_ETA], 64, "%s to go", units_format_about((uint64_t)eta / NS_PER_MS, time));
 	layout_rate(view_rate(m, now_ns), f->words[FACT_RATE]);
 	if (w->detail)
 		utf8_copy_line(f->words[FACT_DETAIL], 64, w->detail, strlen(w->detail));
@@ -160,8 +160,8 @@ static size_t write_note(struct text *t, const char *note, const struct layout_o
 static enum ink bar_ink(const struct view_work *w)
 {
 	if (!w->end_ns)
-		return INK_CYAN;
-	return w->failed ? INK_RED : w->cancelled ? INK_YELLOW : INK_GREEN;
+		return INK_BLUE;
+	return w->failed ? INK_RED : w->cancelled ? INK_MAGENTA : INK_GREEN;
 }
 
 /* The lines about the work as a whole: how many were written. */
@@ -207,7 +207,13 @@ size_t layout_panel(struct text *t, const struct view_model *m, const struct lay
 		o.width = LEAST_WIDTH;
 	if (o.height < 4)
 		o.height = 4;
-	size_t lines = append_head(t, m, &o);
+	size_t lines = 0;
+	/* A blank line between what is above and the panel, where there is room for it. */
+	if (o.height >= 12 && o.height - 1 >= view_num_gpus(m) + 6) {
+		text_append_char(t, '\n');
+		lines++;
+	}
+	lines += append_head(t, m, &o);
 	if (lines >= o.height - 1 || view_num_gpus(m) == 0)
 		return lines;
 	/* Air, where there is room for it. */

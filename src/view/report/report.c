@@ -95,7 +95,7 @@ static void write_gpus(struct text *t, const struct report_facts *f)
 	}
 	text_append_string(t,
 		"<div class=\"scroll\"><table><thead><tr><th>GPU</th><th>busy</th><th class=\"n\">with jobs for</th>"
-		"<th class=\"n\">attempts</th><th class=\"n\">failed</th><th class=\"n\">utilisation</th>"
+		"<th class=\"n\">attempts</th><th class=\"n\">failed</th><th class=\"n\">utilization</th>"
 		"<th class=\"n\">most memory used</th></tr></thead><tbody>\n");
 	for (size_t i = 0; i < f->num_gpus; i++)
 		write_gpu(t, f, &f->gpus[i]);
@@ -118,10 +118,10 @@ static void write_timeline(struct text *t, const struct report_facts *f, const s
 	if (f->num_attempts == 0)
 		return;
 	write_chart(t, "Timeline",
-		"<div class=\"key\"><span><i style=\"background:var(--done)\"></i><i style=\"background:var(--done2)\"></i>"
+		"<div class=\"key\"><span><i style=\"background:var(--completed)\"></i><i style=\"background:var(--completed2)\"></i>"
 		"completed</span><span><i style=\"background:var(--failed)\"></i>failed</span>"
-		"<span><i style=\"background:var(--ended)\"></i>cancelled</span>"
-		"<span><i style=\"background:var(--runs)\"></i>running</span></div>",
+		"<span><i style=\"background:var(--cancelled)\"></i>cancelled</span>"
+		"<span><i style=\"background:var(--running)\"></i>running</span></div>",
 		report_timeline, f, a);
 }
 
@@ -134,13 +134,13 @@ static void write_usage(struct text *t, const struct report_facts *f, const stru
 		return;
 	if (sampled == 0) {
 		text_append_string(t,
-			"<section><h2>Utilisation and memory</h2>\n"
+			"<section><h2>Utilization and memory</h2>\n"
 			"<p class=\"note\">There are no samples of the GPUs from this time: the runner takes them while "
 			"jobs run, every few seconds.</p></section>\n");
 		return;
 	}
-	write_chart(t, "Utilisation and memory",
-		"<div class=\"key\"><span><i style=\"background:var(--done);opacity:.5\"></i>utilisation</span>"
+	write_chart(t, "Utilization and memory",
+		"<div class=\"key\"><span><i style=\"background:var(--running);opacity:.5\"></i>utilization</span>"
 		"<span><i class=\"l\" style=\"background:var(--memory)\"></i>memory used</span>"
 		"<span>each from 0 to 100 %</span></div>",
 		report_usage, f, a);

@@ -4,16 +4,16 @@
 #include <time.h>
 
 #include "base/display.h"
+#include "view/model/palette.h"
 #include "view/report/html.h"
 #include "view/report/report_parts.h"
 
-/* Colours that are told apart without red and green; what failed is also said in words. */
+/* The colors of states come from the palette; of jobs side by side, every other one is paler. */
 static const char style[] =
 	":root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#67707a;--line:#e3e7eb;--card:#f6f8fa;"
-	"--done:#3f7fd0;--done2:#6ea3e6;--many:#5590da;--failed:#cf3a32;--ended:#a3abb5;--runs:#1f9d6b;--memory:#b4690e}\n"
+	"--completed2:color-mix(in srgb,var(--completed) 72%,var(--ground))}\n"
 	"@media screen and (prefers-color-scheme:dark){:root{--ground:#0d1117;--ink:#dde3ea;--faint:#8b949e;--line:#262c34;"
-	"--card:#151b23;--done:#4c8fe2;--done2:#3672bd;--many:#4381d0;--failed:#f0615a;--ended:#5f6873;--runs:#3fb984;"
-	"--memory:#e0a040}}\n"
+	"--card:#151b23}}\n"
 	"*{box-sizing:border-box}\n"
 	"body{margin:0 auto;padding:2rem 1.25rem 3rem;max-width:72rem;background:var(--ground);color:var(--ink);"
 	"font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\n"
@@ -30,19 +30,19 @@ static const char style[] =
 	"th.n,td.n{text-align:right;white-space:nowrap}td.w{overflow-wrap:anywhere;min-width:10rem;width:99%}td.k{white-space:nowrap}\n"
 	".scroll{overflow-x:auto}\n"
 	".bar{display:inline-block;width:7rem;height:.6rem;background:var(--line);border-radius:3px;margin-right:.6rem;"
-	"overflow:hidden;vertical-align:baseline}.bar i{display:block;height:100%;background:var(--done)}\n"
+	"overflow:hidden;vertical-align:baseline}.bar i{display:block;height:100%;background:var(--running)}\n"
 	".chart{margin:.4rem 0}.row{display:grid;grid-template-columns:5.5rem 1fr;align-items:center;margin-bottom:4px}\n"
 	".label{font-size:.85rem;color:var(--faint);white-space:nowrap}.label b{color:var(--ink);font-weight:600;display:block}.row.tall{align-items:start}td.part{padding-left:1.2rem}\n"
 	".row svg{width:100%;display:block;background:var(--card);border-radius:3px}\n"
 	".axis{position:relative;height:1.3rem;margin-left:5.5rem;font-size:.8rem;color:var(--faint)}\n"
 	".axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
 	".axis span:first-child[style^=\"left:0.\"]{transform:none}\n"
-	"svg .c{fill:var(--done)}svg .d{fill:var(--done2)}svg .m{fill:var(--many)}svg .f{fill:var(--failed)}"
-	"svg .x{fill:var(--ended)}svg .r{fill:var(--runs)}\n"
+	"svg .c{fill:var(--completed)}svg .d,svg .m{fill:var(--completed2)}svg .f{fill:var(--failed)}"
+	"svg .x{fill:var(--cancelled)}svg .r{fill:var(--running)}\n"
 	"svg .grid{stroke:var(--line);vector-effect:non-scaling-stroke;fill:none}\n"
-	"svg .util-area{fill:var(--done);opacity:.22}svg .util,svg .memory{fill:none;stroke-width:1.5;"
-	"vector-effect:non-scaling-stroke;stroke-linejoin:round}svg .util{stroke:var(--done)}svg .memory{stroke:var(--memory)}\n"
-	"svg .depth{fill:var(--ended);opacity:.75}\n"
+	"svg .util-area{fill:var(--running);opacity:.22}svg .util,svg .memory{fill:none;stroke-width:1.5;"
+	"vector-effect:non-scaling-stroke;stroke-linejoin:round}svg .util{stroke:var(--running)}svg .memory{stroke:var(--memory)}\n"
+	"svg .depth{fill:var(--pending);opacity:.75}\n"
 	".key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.85rem;color:var(--faint);margin:.2rem 0 .5rem}\n"
 	".key i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.35rem;vertical-align:-.08rem}\n"
 	".key i.l{height:.2rem;vertical-align:.22rem}\n"
@@ -63,6 +63,7 @@ void report_begin(struct text *t, const char *title, const char *subject)
 		"<title>");
 	html_text(t, title, DISPLAY_ALL);
 	text_append_string(t, "</title>\n<style>\n");
+	palette_put_css(t);
 	text_append_string(t, style);
 	text_append_string(t, "</style>\n</head>\n<body>\n<header><h1>");
 	html_text(t, title, DISPLAY_ALL);

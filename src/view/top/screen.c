@@ -12,6 +12,21 @@
 #include "base/display.h"
 #include "base/utf8.h"
 
+unsigned screen_style(enum palette_color color)
+{
+	static const unsigned char styles[PALETTE_COLORS] = {
+		[PALETTE_PLAIN] = SCREEN_PLAIN,
+		[PALETTE_GRAY] = SCREEN_DIM,
+		[PALETTE_BLUE] = SCREEN_BLUE,
+		[PALETTE_GREEN] = SCREEN_GREEN,
+		[PALETTE_RED] = SCREEN_RED,
+		[PALETTE_YELLOW] = SCREEN_YELLOW,
+		[PALETTE_MAGENTA] = SCREEN_MAGENTA,
+		[PALETTE_CYAN] = SCREEN_CYAN,
+	};
+	return (unsigned)color < PALETTE_COLORS ? styles[color] : SCREEN_PLAIN;
+}
+
 int screen_begin(struct screen *s, int rows, int columns)
 {
 	rows = rows < 1 ? 1 : rows;

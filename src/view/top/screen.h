@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "gpu_dispatch.h"
+#include "view/model/palette.h"
 
 /* A style is one colour, and any of the flags. */
 enum screen_style {
@@ -19,6 +20,7 @@ enum screen_style {
 	SCREEN_GREEN,
 	SCREEN_YELLOW,
 	SCREEN_BLUE,
+	SCREEN_MAGENTA,
 	SCREEN_CYAN,
 	SCREEN_COLOURS, /* how many */
 	SCREEN_COLOUR = 0x0f,
@@ -26,6 +28,9 @@ enum screen_style {
 	SCREEN_DIM = 0x20,
 	SCREEN_REVERSE = 0x40,
 };
+
+/* A color of the palette as a style. */
+unsigned screen_style(enum palette_color color);
 
 #define SCREEN_CELL 15
 

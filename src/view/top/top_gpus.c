@@ -63,16 +63,8 @@ static unsigned memory_style(const struct view_gpu *g)
 
 static unsigned id_style(const struct view_gpu *g)
 {
-	switch (g->status) {
-	case VIEW_GPU_ERROR:
-		return SCREEN_RED | SCREEN_BOLD;
-	case VIEW_GPU_PROCESSING:
-		return SCREEN_GREEN | SCREEN_BOLD;
-	case VIEW_GPU_INITIALIZING:
-		return SCREEN_YELLOW | SCREEN_BOLD;
-	default:
-		return SCREEN_BOLD;
-	}
+	/* An idle one is not dim: its number is as important as that of others. */
+	return SCREEN_BOLD | (g->status == VIEW_GPU_IDLE ? SCREEN_PLAIN : screen_style(palette_of_gpu(g->status)));
 }
 
 static void memory_words(const struct view_gpu *g, char *out, size_t size)

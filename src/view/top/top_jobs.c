@@ -28,7 +28,7 @@ static void id_words(const struct view_job *job, int64_t now_ms, char *out, size
 static void state_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
 {
 	(void)now_ms;
-	snprintf(out, size, "%s", job->cancelling ? "ending" : view_job_state_name(job->state));
+	snprintf(out, size, "%s", palette_job_word(job));
 }
 
 static void gpu_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
@@ -113,7 +113,7 @@ static size_t make_columns(const struct top *t, int width, struct job_column col
 		columns[n++] = (struct job_column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
 	columns[n++] = (struct job_column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
 	if (width >= 70)
-		columns[n++] = (struct job_column){"MEM", 8, true, VIEW_BY_MEMORY, memory_words};
+		columns[n++] = (struct job_column){"MEM", 9, true, VIEW_BY_MEMORY, memory_words};
 	if (width >= 100)
 		columns[n++] = (struct job_column){"STARTED", 11, false, VIEW_BY_START, start_words};
 	if (width >= 130)
@@ -149,20 +149,7 @@ static void draw_titles(
 
 static unsigned style_of(const struct view_job *job)
 {
-	switch (job->state) {
-	case VIEW_JOB_RUNNING:
-		return job->cancelling ? SCREEN_YELLOW : SCREEN_GREEN;
-	case VIEW_JOB_HELD:
-		return SCREEN_YELLOW;
-	case VIEW_JOB_FAILED:
-	case VIEW_JOB_UNKNOWN:
-		return SCREEN_RED;
-	case VIEW_JOB_COMPLETED:
-	case VIEW_JOB_CANCELLED:
-		return SCREEN_DIM;
-	default:
-		return SCREEN_PLAIN;
-	}
+	return job->cancelling ? SCREEN_MAGENTA : screen_style(palette_of_job(job->state));
 }
 
 static void draw_command(struct screen *s, int row, int at, const struct view_job *job, unsigned style)
@@ -183,10 +170,11 @@ static void draw_job(const struct top *t, struct screen *s, int row, const struc
 	int at = 1;
 	unsigned style = style_of(job);
 	bool waits = job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD;
+	bool over = job->state == VIEW_JOB_COMPLETED || job->state == VIEW_JOB_CANCELLED;
 	for (size_t i = 0; i < num_columns; i++) {
 		const struct job_column *c = &columns[i];
-		/* What is over is dim as a whole; of what is not, the state has the colour. */
-		unsigned own = style & SCREEN_DIM ? SCREEN_DIM : SCREEN_PLAIN;
+		/* What is over is dim as a whole, but for its state. */
+		unsigned own = over ? SCREEN_DIM : SCREEN_PLAIN;
 		if (!c->words) {
 			draw_command(s, row, at, job, own);
 			break;

@@ -63,19 +63,18 @@ static int put_count(struct screen *s, int row, int at, unsigned style, size_t n
 static void draw_counts(const struct top *t, struct screen *s, int row, uint64_t now_ns)
 {
 	const struct view_model *m = t->model;
+	/* From what is looked at first: a narrow screen cuts off the end. */
+	static const enum view_job_state order[] = {VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_FAILED,
+		VIEW_JOB_UNKNOWN, VIEW_JOB_HELD, VIEW_JOB_COMPLETED, VIEW_JOB_CANCELLED};
 	char words[96], eta[UNITS_ROOM];
 	int at = 1, n = 0;
-	at = put_count(s, row, at, SCREEN_GREEN, view_job_count(m, VIEW_JOB_RUNNING), "running");
-	at = put_count(s, row, at, SCREEN_PLAIN, view_job_count(m, VIEW_JOB_PENDING), "pending");
-	if (view_job_count(m, VIEW_JOB_HELD))
-		at = put_count(s, row, at, SCREEN_YELLOW, view_job_count(m, VIEW_JOB_HELD), "held");
-	if (s->columns >= 50)
-		at = put_count(s, row, at, SCREEN_PLAIN, view_job_count(m, VIEW_JOB_COMPLETED), "completed");
-	at = put_count(s, row, at, SCREEN_RED, view_job_count(m, VIEW_JOB_FAILED), "failed");
-	if (view_job_count(m, VIEW_JOB_UNKNOWN))
-		at = put_count(s, row, at, SCREEN_RED, view_job_count(m, VIEW_JOB_UNKNOWN), "unknown");
-	if (view_job_count(m, VIEW_JOB_CANCELLED) && s->columns >= 70)
-		at = put_count(s, row, at, SCREEN_DIM, view_job_count(m, VIEW_JOB_CANCELLED), "cancelled");
+	for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+		size_t count = view_job_count(m, order[i]);
+		if (count || order[i] == VIEW_JOB_RUNNING || order[i] == VIEW_JOB_PENDING ||
+			order[i] == VIEW_JOB_FAILED)
+			at = put_count(s, row, at, screen_style(palette_of_job(order[i])), count,
+				view_job_state_name(order[i]));
+	}
 	double rate = view_rate(m, now_ns);
 	int64_t left = view_eta_ns(m, now_ns);
 	bool open = view_job_count(m, VIEW_JOB_RUNNING) + view_job_count(m, VIEW_JOB_PENDING) > 0;
@@ -84,8 +83,8 @@ static void draw_counts(const struct top *t, struct screen *s, int row, uint64_t
 		n = snprintf(words, sizeof(words), "%u.%u/%s  ", tenths / 10, tenths % 10, rate < 1 ? "min" : "s");
 	}
 	if (left >= 0 && open)
-		n += snprintf(words + n, sizeof(words) - (size_t)n, "%s left ",
-			units_format_duration((uint64_t)left / 1000000, eta));
+		n += snprintf(words + n, sizeof(words) - (size_t)n, "%s to go ",
+			units_format_about((uint64_t)left / 1000000, eta));
 	if (n && at + n < s->columns)
 		screen_put(s, row, s->columns - n, n, SCREEN_DIM, words);
 }

@@ -21,7 +21,7 @@ static void append_rate(struct text *t, double rate)
 		text_appendf(t, "  %.1f/min", rate * 60);
 }
 
-/* "45%  12/200  2 failed  3.1/s  RTF 0.012  3m 05s left" */
+/* "45%  12/200  2 failed  3.1/s  RTF 0.012  about 3 min to go" */
 static void append_figures(struct text *t, const struct view_run *r)
 {
 	char eta[UNITS_ROOM];
@@ -38,7 +38,7 @@ static void append_figures(struct text *t, const struct view_run *r)
 	if (r->ending)
 		text_append_string(t, "  ending");
 	else if (r->eta_ms >= 0)
-		text_appendf(t, "  %s left", units_format_duration((uint64_t)r->eta_ms / 1000 * 1000, eta));
+		text_appendf(t, "  %s to go", units_format_about((uint64_t)r->eta_ms, eta));
 	else if (r->watching && r->running == 0)
 		text_append_string(t, "  watching");
 }

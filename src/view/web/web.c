@@ -12,6 +12,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/json_put.h"
+#include "view/model/palette.h"
 #include "view/web/web_gate.h"
 #include "view/web/web_page.h"
 #include "view/web/web_private.h"
@@ -149,8 +150,17 @@ static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, 
 
 /* ---- Where to ------------------------------------------------------------------------------- */
 
+static enum MHD_Result answer_palette(struct MHD_Connection *c)
+{
+	cleanup_(text_finish) struct text t = {0};
+	palette_put_css(&t);
+	return web_answer_text(c, MHD_HTTP_OK, "text/css; charset=utf-8", &t);
+}
+
 static enum MHD_Result answer_page(struct MHD_Connection *c, const char *url)
 {
+	if (strcmp(url, "/palette.css") == 0)
+		return answer_palette(c);
 	for (size_t i = 0; web_page[i].path; i++)
 		if (strcmp(url, web_page[i].path) == 0)
 			return web_answer(c, MHD_HTTP_OK, web_page[i].type,

@@ -39,7 +39,7 @@ static void put_counts(struct text *t, const struct view_model *m)
 	json_close(t, '}');
 }
 
-/* [time, memory, utilisation] each. */
+/* [time, memory, utilization] each. */
 static void put_history(struct text *t, const struct view_model *m, int gpu_id, int64_t since_ms)
 {
 	struct view_sample samples[MAX_HISTORY];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cards of the GPUs, each with the history of its memory and utilisation.
+// The cards of the GPUs, each with the history of its memory and utilization.
 import { $, bytes, clock, count, duration, element, now, setText, showState } from "./format.js";
 
 const HISTORY = 600; // samples that are kept
@@ -9,7 +9,7 @@ const WIDE = 300;
 const SVG = "http://www.w3.org/2000/svg";
 
 const cards = new Map(); // "id/slot" → parts
-const histories = new Map(); // id → [[time, memory, utilisation]…]
+const histories = new Map(); // id → [[time, memory, utilization]…]
 
 export function newestSample() {
   let newest = 0;
