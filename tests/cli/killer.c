@@ -3,12 +3,15 @@
  * Runs a program and kills one of its processes, with SIGKILL, at its n-th system call.
  *
  *     killer DEPTH N PROGRAM [ARGUMENT…]
+ *     killer DEPTH count PROGRAM [ARGUMENT…]
  *
  * DEPTH 0 is the program itself, 1 its children, and so on; calls of all processes
  * of that depth are counted together. Exits, when the program has ended, 42 if it has
  * killed and 0 if not; 1 on trouble. The killed process is killed before the call is made.
+ * With "count" nothing is killed, and the number of calls is printed when the program has ended.
  */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +78,8 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 1;
 	target_depth = atoi(argv[1]);
-	countdown = atol(argv[2]);
+	const int counting = strcmp(argv[2], "count") == 0;
+	countdown = counting ? LONG_MAX : atol(argv[2]);
 	pid_t root = fork();
 	if (root == 0) {
 		raise(SIGSTOP);
@@ -96,6 +100,8 @@ int main(int argc, char **argv)
 		if (WIFEXITED(status) || WIFSIGNALED(status)) {
 			*t = all[--count];
 			/* Those that are left are let go by the kernel. */
+			if (pid == root && counting)
+				return printf("%ld\n", LONG_MAX - countdown) < 0;
 			if (pid == root)
 				return countdown > 0 ? 0 : 42;
 		} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {

@@ -2,17 +2,15 @@
 """gpuq exec and SIGKILL: no command starts twice, nothing is left running, the queue goes on."""
 import itertools
 import os
-import pathlib
-import random
 import signal
 import subprocess
 
 import pytest
 
+import kill_points
 import processes
 from lab import LIMIT
 
-KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/killer"
 FINAL = ("completed", "failed", "cancelled")
 FRONT, KEEPER, RUNNER = 0, 1, 2
 
@@ -51,21 +49,36 @@ def left_over(lab):
     return [pid for pid in lab.processes() if processes.name_of(pid) in ("sh", "sleep")]
 
 
+EXEC = ("exec", "--quiet", "--", "sh", "-c", "echo leased >> ran; sleep 0.001 & exit 3")
+
+
+def made(lab, name, runner_before):
+    """A queue of its own."""
+    directory = lab.directory / name
+    directory.mkdir()
+    one = type(lab)(directory)
+    if runner_before:
+        start_runner(one)
+    return one
+
+
+def calls_of(lab, name, depth, step):
+    """The calls of `gpuq exec` at which a process of that depth is killed."""
+    if kill_points.ALL:
+        return itertools.count(1, step)
+    one = made(lab, "count", True)
+    calls = kill_points.count_calls(one, depth, *EXEC)
+    one.end()
+    return kill_points.chosen(name, calls)
+
+
 def every_call(lab, depth, calls, runner_before):
     """Kills at each of these system calls of processes of that depth; returns how the leases ended."""
     ends = []
     for n in calls:
-        directory = lab.directory / f"at-{n}"
-        directory.mkdir()
-        one = type(lab)(directory)
+        one = made(lab, f"at-{n}", runner_before)
         try:
-            if runner_before:
-                start_runner(one)
-            command = "echo leased >> ran; sleep 0.001 & exit 3"
-            result = subprocess.run([KILLER, str(depth), str(n), os.environ["GPUQ"], "exec", "--quiet", "--", "sh", "-c", command],
-                                    cwd=directory, env=one.environment, stdin=subprocess.DEVNULL,
-                                    capture_output=True, timeout=LIMIT, check=False)
-            assert result.returncode in (0, 42), result
+            killed = kill_points.killed_at(one, depth, n, *EXEC)
             try:
                 check_queue_goes_on(one)
                 added = [event["id"] for event in one.events() if event["event"] == "add" and "keeper" in event]
@@ -77,25 +90,33 @@ def every_call(lab, depth, calls, runner_before):
                 raise AssertionError(f"killed at call {n}: {error}\n{one.journal.read_text()}") from error
         finally:
             one.end()
-        if result.returncode == 0:
+        if kill_points.ALL and not killed:
             break
     return ends
 
 
+def check_ends(ends, kinds):
+    """Where all calls were tried, every kind of end occurred."""
+    assert ends and set(ends) <= set(FINAL)
+    assert not kill_points.ALL or (kinds <= set(ends) and len(ends) > 10), ends
+
+
 def test_exec_killed_at_any_system_call(lab):
-    ends = every_call(lab, FRONT, itertools.count(1, 7), True)
-    assert {"cancelled", "failed"} <= set(ends) and len(ends) > 10
+    check_ends(every_call(lab, FRONT, calls_of(lab, "front", FRONT, 7), True), {"cancelled", "failed"})
 
 
 def test_keeper_of_exec_killed_at_any_system_call(lab):
-    ends = every_call(lab, KEEPER, itertools.count(1, 3), True)
-    assert {"cancelled", "failed"} <= set(ends) and len(ends) > 10
+    check_ends(every_call(lab, KEEPER, calls_of(lab, "keeper", KEEPER, 3), True), {"cancelled", "failed"})
 
 
 def test_runner_killed_at_any_system_call_while_exec_waits(lab):
     """The runner that exec starts, and the process that becomes the command. The runner lingers when all is done."""
-    ends = every_call(lab, RUNNER, range(5, 900, 40), False)
-    assert set(ends) <= {"failed"} and len(ends) > 10
+    calls = range(5, 900, 40)
+    if not kill_points.ALL:
+        calls = sorted(kill_points.seeded("runner").sample(calls, 5))
+    ends = every_call(lab, RUNNER, calls, False)
+    check_ends(ends, {"failed"})
+    assert set(ends) <= {"failed"}
 
 
 def kill_somebody(lab, rng, fronts):
@@ -111,9 +132,9 @@ def kill_somebody(lab, rng, fronts):
     return 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_kills_at_random_moments(lab, seed):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("case", range(3 if kill_points.ALL else 1))
+def test_kills_at_random_moments(lab, case):
+    rng = kill_points.seeded(f"exec {case}")
     fronts, kills = [], 0
     lab.add("true")
     for number in range(1, 41):

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Never wrong about a job, whoever is killed: real runners, keepers and jobs, and SIGKILL."""
+import itertools
 import os
 import pathlib
-import random
 import signal
 import subprocess
 
+import pytest
+
+import kill_points
 import sealing
 from lab import LIMIT
 from processes import alive
-
-KILLER = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/killer"
 
 
 def check_each_ran_once(lab, count):
@@ -54,53 +55,77 @@ def kill_randomly(lab, rng, times, most_ms):
 def test_runner_killed_at_random_moments_runs_each_job_once(lab):
     count = 400
     queue_of(lab, count)
-    kills = kill_randomly(lab, random.Random(1), 40, 60)
+    kills = kill_randomly(lab, kill_points.seeded("runner"), 40, 60)
     drain(lab)
     assert kills >= 10
     check_each_ran_once(lab, count)
 
 
+@pytest.mark.heavy
 def test_runner_killed_200_times_over_2000_jobs_runs_each_once(lab):
     count = 2000
     queue_of(lab, count)
-    rng = random.Random(2)
-    kills = kill_randomly(lab, rng, 200, 14)
+    kills = kill_randomly(lab, kill_points.seeded("runner often"), 200, 14)
     drain(lab)
     assert kills >= 100
     check_each_ran_once(lab, count)
 
 
-def every_call(lab, depth, check, count=3, step=1, first=1, prepare=queue_of, options=()):
-    """Kills at the first, second, … system call of a process, each time in a queue of its own."""
-    n = first
-    kills = 0
-    while True:
-        directory = lab.directory / f"at-{n}"
+RUN = ("run", "--quiet", "--jobs-per-gpu", "1")
+
+
+def every_call(lab, depth, check, count=3, step=1, first=None, prepare=queue_of, options=()):
+    """
+    Kills at some system calls of a process, or at each step-th (kill_points.py), each time in a queue of its own; with
+    `first`, instead of some, at each of the first. Returns how many were killed, and how many were to be: a process does
+    not make the same number of calls in every run.
+    """
+    def prepared(name):
+        directory = lab.directory / name
         directory.mkdir()
         one = type(lab)(directory)
+        prepare(one, count)
+        return one
+
+    def tried(one, number):
         try:
-            prepare(one, count)
-            result = subprocess.run([KILLER, str(depth), str(n), os.environ["GPUQ"], "run", "--quiet", "--jobs-per-gpu", "1",
-                                     *options],
-                                    cwd=directory, env=one.environment, stdin=subprocess.DEVNULL,
-                                    capture_output=True, timeout=LIMIT, check=False)
-            assert result.returncode in (0, 42), result
+            killed = kill_points.killed_at(one, depth, number, *RUN, *options)
             drain(one)
             try:
                 check(one, count)
             except AssertionError as error:
-                raise AssertionError(f"killed at call {n}: {error}\n{one.journal.read_text()}") from error
+                raise AssertionError(f"killed at call {number}: {error}\n{one.journal.read_text()}") from error
         finally:
             one.end()
-        if result.returncode == 0:
-            return kills
-        kills += 1
-        n += step
+        return killed
+
+    if first and not kill_points.ALL:
+        numbers = range(1, first + 1)
+    elif kill_points.ALL:
+        numbers = itertools.count(1, step)
+    else:
+        one = prepared("count")
+        calls = kill_points.count_calls(one, depth, *RUN, *options)
+        one.end()
+        numbers = kill_points.chosen(f"{check.__name__} {depth}", calls)
+    kills = tries = 0
+    for number in numbers:
+        killed = tried(prepared(f"at-{number}"), number)
+        if kill_points.ALL and not killed:
+            return kills, tries
+        kills += killed
+        tries += 1
+    return kills, tries
+
+
+def check_kills(kills, least):
+    """Of those that were to be, most; of "all", at least so many."""
+    killed, tries = kills
+    assert killed >= (least if kill_points.ALL else max(1, tries // 2)), kills
 
 
 def test_runner_killed_at_any_system_call_runs_each_job_once(lab):
-    kills = every_call(lab, 0, check_each_ran_once)
-    assert kills > 50
+    check_kills(every_call(lab, 0, check_each_ran_once), 51)
 
 
 def check_keeper_killed(lab, count):
@@ -122,11 +147,11 @@ def check_keeper_killed(lab, count):
 
 
 def test_nursery_killed_at_any_system_call_runs_each_job_once(lab):
-    assert every_call(lab, 1, check_each_ran_once) > 3
+    check_kills(every_call(lab, 1, check_each_ran_once), 4)
 
 
 def test_keeper_killed_at_any_system_call_loses_at_most_its_job(lab):
-    assert every_call(lab, 2, check_keeper_killed) > 20
+    check_kills(every_call(lab, 2, check_keeper_killed), 21)
 
 
 def add_each(lab, count):
@@ -149,7 +174,7 @@ def test_no_hook_is_lost_at_whatever_system_call_its_keeper_is_killed(lab):
     """The hook is the runner's, and the next runner has none: it knows the command from the journal."""
     kills = every_call(lab, 2, check_each_has_its_hook, count=1, step=3, prepare=add_each,
                        options=("--on-finish", "echo $GPUQ_JOB_ID:$GPUQ_HOOK_TRY >> hooks"))
-    assert kills > 30
+    check_kills(kills, 31)
 
 
 def test_job_killed_at_any_call_before_its_command_runs_at_most_once(lab):
@@ -163,14 +188,14 @@ def test_job_killed_at_any_call_before_its_command_runs_at_most_once(lab):
             assert job["signal"] == 9 or (job["exit_code"] == number % 3 and number in ran), job
 
     # sh makes more calls than these; what matters is what comes before it.
-    assert every_call(lab, 3, check, count=1) > 10
+    check_kills(every_call(lab, 3, check, count=1, first=24), 11)
 
 
 def test_keepers_killed_at_random_moments_run_no_job_twice(lab):
     """Each job has ended or is lost with its keeper; none ran twice, none is missing."""
     count = 300
     queue_of(lab, count)
-    rng = random.Random(3)
+    rng = kill_points.seeded("keepers")
     runner = lab.start("run", "--quiet", "--jobs-per-gpu", "2", stdout=subprocess.DEVNULL)
     kills = 0
     while runner.poll() is None and kills < 40:
