@@ -49,7 +49,7 @@ void keeper_lease_on_front(struct keeper *k)
 	}
 	close_fd(&k->lease->fd);
 	if (k->phase != KEEPER_IDLE)
-		keeper_end_job(k, REASON_LEASE_ENDED);
+		keeper_end_job(k, REASON_LEASE_ENDED, false);
 }
 
 /* The standard files are the command's from here on: who reads its output waits for its end, not for ours. */

@@ -75,10 +75,27 @@ int keeper_init(struct keeper *k);
 void keeper_round(struct keeper *k);
 /* Appends the keeper's `keeper` record, which names its machine. 0 or -errno. */
 int keeper_write_own_line(const struct keeper *k, struct text *ret);
-/* Begins to end the job: SIGTERM, and SIGKILL after the grace period. */
-void keeper_end_job(struct keeper *k, const char *reason);
+
+/* keeper_processes.c: true when no process of the job is left. */
+bool keeper_reap(struct keeper *k);
+/*
+ * Begins to end the job: SIGTERM, and SIGKILL after the grace period or `at_once`. reason: NULL if the job has ended by
+ * itself.
+ */
+void keeper_end_job(struct keeper *k, const char *reason, bool at_once);
+/* Does what is due by now: warnings, time limits, the next SIGKILL. */
+void keeper_on_time(struct keeper *k);
+/*
+ * Until when a sign that the allocation ends explains the end of the job's first process: at most as long after it as
+ * the job took, if the process was not killed. 0: nothing does.
+ */
+uint64_t keeper_explained_until_ns(const struct keeper *k);
+
+/* keeper_orders.c: obeys the orders that have arrived. A job or a hook is sent only to an idle keeper. */
+void keeper_take_orders(struct keeper *k, struct keeper_link *l);
 
 /* To the runner, if it still lives. */
+void keeper_send_notes(struct keeper *k, struct keeper_note *notes, size_t count);
 void keeper_send_note(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code);
 /* A note and KEEPER_NOTE_READY at once: in between the runner would ask for another keeper. */
 void keeper_send_note_and_ready(struct keeper *k, enum keeper_note_kind kind, uint64_t id, int code);
