@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/add_parts.h"
 #include "cli/command_words.h"
+#include "cli/gpus_option.h"
 #include "cli/job_argp.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
 	OPTION_ZIP,
 	OPTION_ARRAY,
 	OPTION_FREEZE,
+	OPTION_GPUS,
 };
 
 static const struct argp_option options[] = {
@@ -35,6 +37,7 @@ static const struct argp_option options[] = {
 	{"zip", OPTION_ZIP, 0, 0, "Pair the values of several --param instead of crossing them", 2},
 	{"array", OPTION_ARRAY, "INDICES", 0,
 		"Add a job for each index, which it finds in GPUQ_ARRAY_INDEX: 1-10, 1-10:2, 1,3,7", 2},
+	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
 	{"json", OPTION_JSON, 0, 0, "Print an object instead of the id", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Print the commands that would be added, and add nothing", 1},
 	{0},
@@ -69,6 +72,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_NO_START:
 		a->no_start = true;
+		return 0;
+	case OPTION_GPUS:
+		gpus_option_take(state, arg);
 		return 0;
 	case OPTION_FREEZE:
 		a->freeze = true;

@@ -18,9 +18,9 @@ struct add {
 	struct id_list indices; /* of --array */
 	bool is_script;         /* the command is a script */
 	struct script script;
-	char *script_path;     /* where its copy will be */
-	char *script_words[3]; /* interpreter, its argument, the copy */
-	char **words;          /* the command */
+	char *script_path;   /* where its copy will be */
+	char **script_words; /* interpreter, its argument, the copy, arguments */
+	char **words;        /* the command */
 	int num_words;
 	struct gd_error err;
 };

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/add_parts.h"
 #include "cli/say.h"
 #include "queue/journal/content_store.h"
@@ -17,17 +19,23 @@ static void say_note(void *context, const char *words)
 	say("%s", words);
 }
 
+static const char *basename_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
 /* What the command line does not say is as the script says. */
 static int take_options(struct add *a)
 {
 	struct script *s = &a->script;
 	struct config *c = &a->queue.command_line;
-	const char *slash = strrchr(s->path, '/');
+	const char *base = basename_of(s->path);
 	int r = 0;
 	job_options_fill(&a->options, &s->options);
 	a->hold = a->hold || s->hold;
-	if (!(a->options.set & 1u << JOB_OPTION_NAME))
-		r = job_options_set(&a->options, JOB_OPTION_NAME, slash ? slash + 1 : s->path, &a->err);
+	if (!(a->options.set & 1u << JOB_OPTION_NAME) && job_selection_is_name(base))
+		r = job_options_set(&a->options, JOB_OPTION_NAME, base, &a->err);
 	if (r == 0 && s->log_dir && !config_has(c, CONFIG_LOG_DIR))
 		r = config_set(c, CONFIG_LOG_DIR, s->path, s->log_dir, &a->err);
 	if (r == 0 && s->on_finish && !config_has(c, CONFIG_ON_FINISH))
@@ -38,13 +46,35 @@ static int take_options(struct add *a)
 	return r;
 }
 
+/* A bare name that the shell would find. */
+static bool is_in_path(const char *name)
+{
+	cleanup_(freep) char *copy = strdup(getenv("PATH") ? getenv("PATH") : "");
+	for (char *rest = copy, *dir; (dir = strsep(&rest, ":"));) {
+		cleanup_(freep) char *path = NULL;
+		if (asprintf(&path, "%s/%s", *dir ? dir : ".", name) < 0)
+			path = NULL;
+		if (path && access(path, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A script alone is one; with arguments, if it has options for its job or could not be run otherwise: programs such as
+ * ./train.py may need to be in their place.
+ */
+static bool counts(const struct add *a)
+{
+	const char *path = a->words[0];
+	return a->num_words == 1 || a->script.has_options || (!strchr(path, '/') && !is_in_path(path));
+}
+
 int add_read_script(struct add *a)
 {
-	if (a->num_words != 1 || a->sweep.num_axes)
-		return 0;
-	int r = script_read(&a->script, a->words[0], say_note, NULL, &a->err);
-	if (r <= 0)
-		return r;
+	int r = a->num_words ? script_read(&a->script, a->words[0], say_note, NULL, &a->err) : 0;
+	if (r <= 0 || !counts(a))
+		return r < 0 ? r : 0;
 	a->is_script = true;
 	return take_options(a);
 }
@@ -55,16 +85,21 @@ int add_take_script(struct add *a)
 	if (!a->is_script)
 		return 0;
 	content_store_name(a->script.content.data, a->script.content.length, name);
-	if (asprintf(&a->script_path, "%s.d/" STORE_SCRIPTS "/%s", a->queue.journal_path, name) < 0) {
+	a->script_words = calloc((size_t)a->num_words + 2, sizeof(*a->script_words));
+	if (!a->script_words ||
+		asprintf(&a->script_path, "%s.d/" STORE_SCRIPTS "/%s", a->queue.journal_path, name) < 0) {
 		a->script_path = NULL;
 		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
 	}
-	a->num_words = 0;
-	a->script_words[a->num_words++] = a->script.interpreter;
+	int n = 0;
+	a->script_words[n++] = a->script.interpreter;
 	if (a->script.argument)
-		a->script_words[a->num_words++] = a->script.argument;
-	a->script_words[a->num_words++] = a->script_path;
+		a->script_words[n++] = a->script.argument;
+	a->script_words[n++] = a->script_path;
+	for (int i = 1; i < a->num_words; i++)
+		a->script_words[n++] = a->words[i];
 	a->words = a->script_words;
+	a->num_words = n;
 	return 0;
 }
 
@@ -75,6 +110,8 @@ int add_keep_script(struct add *a, const struct journal *j, char name[HASH_TEXT]
 	int r = content_store_save(j->dir_fd, STORE_SCRIPTS, a->script.content.data, a->script.content.length, name);
 	if (r < 0)
 		return error_set(&a->err, r, "keeping script '%s': %s", a->script.path, error_words(r));
+	const char *base = basename_of(a->script.path);
 	spec->script = name;
+	spec->script_name = utf8_whole(base, strlen(base)) == strlen(base) ? base : NULL;
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/frozen_tree.h"
+#include "cli/gpus_option.h"
 #include "cli/log_dir.h"
 #include "cli/say.h"
 #include "queue/input/submit.h"
@@ -116,8 +117,12 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 static int start_runner(const struct add *a, const struct journal *j, bool *ret_started, struct gd_error *err)
 {
 	pid_t holder = 0;
-	if (a->no_start || (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0))
+	if (a->no_start)
 		return 0;
+	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0) {
+		gpus_option_settle(true);
+		return 0;
+	}
 	*ret_started = true;
 	return background_start(&a->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, err);
 }
@@ -333,6 +338,7 @@ static int main_add(int argc, char **argv)
 	sweep_finish(&a.sweep);
 	script_finish(&a.script);
 	free(a.script_path);
+	free(a.script_words);
 	id_list_finish(&a.indices);
 	queue_choice_finish(&a.queue);
 	return code;

@@ -201,8 +201,11 @@ static int put_job(struct text *t, struct verdicts *v, const struct job *job)
 	cleanup_(text_finish) struct text state = {0};
 	const struct job_wish *w = job->wish;
 	text_appendf(t, "job %" PRIu64 "\n", job->id);
+	cleanup_(text_finish) struct text scratch = {0};
 	put_label(t, "command");
-	display_append(t, job->command, job->command_size, DISPLAY_ALL);
+	size_t command_size;
+	const char *command = job_line_command(job, &scratch, &command_size);
+	display_append(t, command, command_size, DISPLAY_ALL);
 	text_append_char(t, '\n');
 	job_line_write_outcome(&state, job);
 	put_string(t, "status", text_string(&state));

@@ -5,8 +5,9 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/exec_parts.h"
+#include "cli/gpus_option.h"
 
-enum { OPTION_NO_WAIT = 0x200, OPTION_WAIT_TIMEOUT, OPTION_FIRST };
+enum { OPTION_NO_WAIT = 0x200, OPTION_WAIT_TIMEOUT, OPTION_GPUS, OPTION_FIRST };
 
 static const struct argp_option options[] = {
 	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
@@ -20,6 +21,7 @@ static const struct argp_option options[] = {
 	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
 	{"no-wait", OPTION_NO_WAIT, 0, 0, "Fail if no GPU is free now", 1},
 	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0, "Fail if it has not started after 90s, 2h, 1d…", 1},
+	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
 	{"quiet", 'q', 0, 0, "Do not say what it waits for", 1},
 	{0},
 };
@@ -53,6 +55,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_NO_WAIT:
 		e->no_wait = true;
+		return 0;
+	case OPTION_GPUS:
+		gpus_option_take(state, arg);
 		return 0;
 	case 'q':
 		e->quiet = e->notice.quiet = true;

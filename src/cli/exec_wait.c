@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/background.h"
 #include "cli/exec_parts.h"
+#include "cli/gpus_option.h"
 #include "cli/say.h"
 #include "queue/journal/record.h"
 #include "queue/runner/verdicts.h"
@@ -106,7 +107,9 @@ static int check_host(struct exec *e)
 static int keep_runner(struct waiting *w, const struct job *job)
 {
 	struct exec *e = w->exec;
-	if (follow_runner(&e->follow) != 0) {
+	bool active = follow_runner(&e->follow) != 0;
+	gpus_option_settle(active);
+	if (active) {
 		w->lost_runners = 0;
 		return check_host(e);
 	}

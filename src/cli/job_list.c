@@ -100,11 +100,13 @@ int job_list_fit(struct job_list *l, size_t most)
 
 static void measure_commands(const struct job_list *l, struct job_line_options *o)
 {
+	cleanup_(text_finish) struct text scratch = {0};
 	for (size_t i = 0; i < l->count; i++) {
 		const struct job *job = l->jobs[i];
+		size_t size;
+		const char *command = job_line_command(job, &scratch, &size);
 		/* An upper bound is good enough; the exact width costs a pass over each command. */
-		size_t width = job->command_size > WIDEST_COMMAND ? WIDEST_COMMAND
-								  : display_width(job->command, job->command_size);
+		size_t width = size > WIDEST_COMMAND ? WIDEST_COMMAND : display_width(command, size);
 		o->command_width = width > o->command_width ? width : o->command_width;
 		if (job->name)
 			o->name_width = WIDEST_NAME;
@@ -142,6 +144,8 @@ static size_t common_prefix(const struct job *a, const struct job *b)
 size_t job_list_difference(const struct job_list *l, size_t index, size_t columns)
 {
 	const struct job *job = l->jobs[index];
+	if (job->wish->script_name)
+		return 0; /* short */
 	size_t before = index > 0 ? common_prefix(job, l->jobs[index - 1]) : 0;
 	size_t after = index + 1 < l->count ? common_prefix(job, l->jobs[index + 1]) : 0;
 	size_t at = before > after ? before : after;

@@ -47,13 +47,40 @@ static const struct command *const commands[] = {
 
 #define NUM_COMMANDS (sizeof(commands) / sizeof(*commands))
 
+/* One screen: 24 lines of 80 columns. */
 static void print_help(FILE *out)
 {
 	fputs("Usage: gpuq COMMAND [OPTION…]\n"
-	      "Keeps all the GPUs of a machine busy.\n"
+	      "Keeps the GPUs of this machine busy. 'gpuq COMMAND --help' explains a command.\n"
 	      "\n"
-	      "Commands:\n",
+	      "Submit work\n"
+	      "  add              Queue a command, a script or a sweep\n"
+	      "  run              Run the commands of a file, and what is queued\n"
+	      "  exec, shell      Run a command, or a shell, here when a GPU is free\n"
+	      "  launch, map      Process a folder of files, or a file of items, with all GPUs\n"
+	      "See what happens\n"
+	      "  status, top, web List jobs; watch them, full screen; or in a browser\n"
+	      "  info, logs       Print what is known of a job; print what it wrote\n"
+	      "  why, wait        Say what a job waits for; wait for it, and exit as it did\n"
+	      "  queues, report   List your queues; write a page about what has run\n"
+	      "Change jobs\n"
+	      "  cancel, retry    End jobs, or take them out; queue them again\n"
+	      "  hold, release    Keep jobs from starting; let them start\n"
+	      "  pause, resume    Stop the queue, or running jobs, for a while; go on\n"
+	      "  edit, urgent     Change jobs that have not started; put jobs first\n"
+	      "Look after it\n"
+	      "  gpus, config     Show the GPUs; show the settings and their sources\n"
+	      "  doctor, verify   Check everything for problems; check and repair the journal\n"
+	      "  prune            Take finished jobs out of the journal\n"
+	      "\n"
+	      "No GPU in this machine? For simulated ones: export GPUQ_GPUS=sim:4\n",
 		out);
+}
+
+/* gpuq help --all */
+static void print_commands(FILE *out)
+{
+	fputs("Usage: gpuq COMMAND [OPTION…]\n\n", out);
 	for (size_t i = 0; i < NUM_COMMANDS; i++)
 		fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	fputs("  help       Explain a command, as 'gpuq COMMAND --help' does\n"
@@ -61,10 +88,9 @@ static void print_help(FILE *out)
 	      "Short forms: ls (status), log (logs), kill and rm (cancel)\n"
 	      "\n"
 	      "Options:\n"
-	      "  --help     This\n"
-	      "  --version  Print the version\n"
-	      "\n"
-	      "No GPU in this machine? For simulated ones: export GPUQ_GPUS=sim:4\n",
+	      "  --help     Print an overview\n"
+	      "  --verbose  Show decisions as they are made\n"
+	      "  --version  Print the version\n",
 		out);
 }
 
@@ -89,9 +115,9 @@ static int unknown(const char *name)
 	char quoted[DISPLAY_QUOTE_ROOM];
 	display_quote(name, quoted);
 	if (meant)
-		say("unknown command '%s'; did you mean '%s'? 'gpuq --help' lists them all", quoted, meant);
+		say("unknown command '%s'; did you mean '%s'? 'gpuq help --all' lists them", quoted, meant);
 	else
-		say("unknown command '%s'; 'gpuq --help' lists them all", quoted);
+		say("unknown command '%s'; 'gpuq help --all' lists them", quoted);
 	return EXIT_USAGE;
 }
 
@@ -106,6 +132,10 @@ static int run(const struct command *command, int argc, char **argv)
 
 static int help(int argc, char **argv)
 {
+	if (argc > 1 && (strcmp(argv[1], "--all") == 0 || strcmp(argv[1], "-a") == 0)) {
+		print_commands(stdout);
+		return EXIT_DONE;
+	}
 	if (argc < 2 || argv[1][0] == '-' || strcmp(argv[1], "help") == 0) {
 		print_help(stdout);
 		return EXIT_DONE;
@@ -135,7 +165,7 @@ static int dispatch(int argc, char **argv)
 		return dispatch(argc - 1, argv + 1);
 	}
 	if (word[0] == '-') {
-		say("'%s' is no option of gpuq itself; options of a command come after its name", word);
+		say("unknown option '%s'; options of a command come after its name, as in 'gpuq add %s'", word, word);
 		return EXIT_USAGE;
 	}
 	const struct command *command = find(word);

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "cli/queue_view_parts.h"
 #include "queue/input/id_list.h"
+#include "queue/journal/job_line.h"
 
 /* A GPU number from the journal is somebody's word: no room is made for more than this. */
 #define MAX_GPU 4095
@@ -87,11 +88,14 @@ static int put_job(struct queue_view *v, const struct job *job)
 	int n = fill_attempts(v, job);
 	if (n < 0)
 		return n;
+	cleanup_(text_finish) struct text scratch = {0};
+	size_t command_size;
+	const char *command = job_line_command(job, &scratch, &command_size);
 	const struct job_wish *w = job->wish;
 	const char *reason = job->reason ? job->reason : n > 0 && job_is_final(job) ? v->attempts[n - 1].reason : NULL;
 	struct view_job view = {.id = job->id,
 		.name = printable_string(&v->name, job->name),
-		.command = printable(&v->command, job->command, job->command_size),
+		.command = printable(&v->command, command, command_size),
 		.cwd = w->cwd,
 		.state = (enum view_job_state)job->state,
 		.cancelling = job->state == JOB_RUNNING && job->cancel_requested,

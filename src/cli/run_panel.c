@@ -92,7 +92,10 @@ static void say_end(struct run_panel *p, const struct job *job)
 	/* The command is shortened before the outcome is. */
 	size_t rest = JOB_LINE_MARK_WIDTH + digits + 1 + job_line_rest_width(job, &o), least = width / 3;
 	size_t room = width > rest + least ? width - rest : least;
-	size_t whole = display_width(job->command, job->command_size);
+	cleanup_(text_finish) struct text scratch = {0};
+	size_t command_size;
+	const char *command = job_line_command(job, &scratch, &command_size);
+	size_t whole = display_width(command, command_size);
 	o.command_width = whole < room ? whole : room;
 	o.keep_from = whole > room ? difference(p, job, o.command_width) : 0;
 	job_line_write(&t, job, &o);
@@ -168,7 +171,10 @@ static void add_jobs(
 	if (!first)
 		return;
 	g->status = any_started ? VIEW_GPU_PROCESSING : VIEW_GPU_INITIALIZING;
-	snprintf(task, room, "%.*s", (int)first->command_size, first->command);
+	cleanup_(text_finish) struct text scratch = {0};
+	size_t command_size;
+	const char *command = job_line_command(first, &scratch, &command_size);
+	snprintf(task, room, "%.*s", (int)command_size, command);
 	g->task = task;
 	g->task_id = first->id;
 	g->task_name = first->name;

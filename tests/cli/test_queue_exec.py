@@ -428,3 +428,23 @@ def test_lease_of_another_host_is_left_alone_and_blocks_nobody(one):
     one.gpuq("wait", 3)
     assert one.ran() == ["3"]
     assert one.job(2)["status"] == "pending"
+
+
+@pytest.mark.parametrize("command", [["exec", "--gpus", "sim:3", "sh", "-c", "echo $GPUQ_GPU; gpuq_gpus=$GPUQ_GPUS; echo $gpuq_gpus"]])
+def test_simulated_gpus_can_be_named(lab, command):
+    lab.environment["GPUQ_GPUS"] = ""
+    assert lab.gpuq(*command) == "0\nsim:3\n"
+    # The runner that was started has them; it is not told again.
+    result = lab.result("exec", "--gpus", "sim:1", "--gpu", "2", "sh", "-c", "echo $GPUQ_GPU")
+    assert (result.returncode, result.stdout) == (0, "2\n")
+    assert "a runner is active, and has its GPUs: --gpus sim:1 has no effect on it" in result.stderr
+    assert "has no effect" in lab.result("add", "--gpus", "sim:1", "true").stderr
+
+
+@pytest.mark.parametrize("command", ["exec", "shell", "add"])
+@pytest.mark.parametrize("value, words", [("2", "for a number of GPUs type --num-gpus N, for certain ones --gpu 0,2"), ("all", "--num-gpus N"),
+                                          ("sim:x", "--gpus: ")])
+def test_gpus_are_told_to_the_runner(lab, command, value, words):
+    result = lab.result(command, "--gpus", value, *([] if command == "shell" else ["true"]))
+    assert result.returncode in (2, 125) and words in result.stderr
+    assert not lab.journal.exists()

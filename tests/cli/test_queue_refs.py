@@ -18,7 +18,7 @@ def make_named(lab):
     lab.add("--name", "eval", "true 1")
     lab.add("--name", "train", "true 2")
     lab.add("--name", "train", "true 3")
-    lab.add("--name", "7", "true 4")
+    lab.add("--name", "v7", "true 4")
     return lab
 
 
@@ -27,7 +27,20 @@ def test_last_jobs_and_names(named):
     assert ids(named, "@~1,@~3") == [3, 1]
     assert ids(named, "eval") == [1]
     assert ids(named, "train", "1") == [1, 2, 3]
-    assert ids(named, "name:7") == [4]
+    assert ids(named, "name:v7") == [4]
+
+
+@pytest.mark.parametrize("name", ["12", "12-15", "g12", "@", "@~1", "@x", "tag:x", "name:x", "a,b", "-1"])
+def test_names_that_no_command_could_refer_to_are_refused(lab, name):
+    result = lab.result("add", "--no-start", f"--name={name}", "true")
+    assert result.returncode == 2 and f"--name: '{name}' cannot be the name of a job" in result.stderr
+    assert not lab.journal.exists()
+
+
+@pytest.mark.parametrize("name", ["v12", "12x", "g12b", "a@b", "tagged:x", "exp/7", "my training"])
+def test_names_that_commands_can_refer_to(lab, name):
+    lab.add("--name", name, "true")
+    assert ids(lab, name) == [1]
 
 
 @pytest.mark.parametrize("word, complaint", [("@~4", "the queue has 4 jobs"), ("nobody", "no job has this id or name"),
@@ -48,7 +61,7 @@ def test_controls_take_names_and_the_last_job(named):
     named.gpuq("cancel", 2)
     named.gpuq("cancel", "train")
     assert named.job(3)["status"] == "cancelled"
-    assert "already" in named.result("cancel", "name:7").stderr
+    assert "already" in named.result("cancel", "name:v7").stderr
 
 
 def test_hold_all(named):
@@ -73,11 +86,29 @@ def test_h_is_help(lab, command):
 
 
 @pytest.mark.parametrize("word, command", [("submit", "add"), ("squeue", "status"), ("stop", "cancel"), ("restart", "retry"), ("tail", "logs"),
-                                           ("clean", "prune"), ("stauts", "status"), ("version", "--version")])
+                                           ("clean", "prune"), ("suspend", "pause"), ("pasue", "pause"), ("unpause", "resume"), ("check", "doctor"), ("stauts", "status"), ("version", "--version")])
 def test_unknown_commands_are_suggested_by_meaning(lab, word, command):
     result = lab.result(word)
     assert result.returncode == 2
-    assert result.stderr == f"gpuq: unknown command '{word}'; did you mean '{command}'? 'gpuq --help' lists them all\n"
+    assert result.stderr == f"gpuq: unknown command '{word}'; did you mean '{command}'? 'gpuq help --all' lists them\n"
+
+
+def test_help_fits_on_a_screen_and_has_every_command(lab):
+    text = lab.gpuq("--help")
+    assert len(text.splitlines()) <= 24 and max(map(len, text.splitlines())) <= 80
+    everything = lab.gpuq("help", "--all")
+    commands = re.findall(r"^  ([a-z]+) {2,}", everything, re.M)
+    assert len(commands) == len(set(commands)) > 25
+    shown = {word for line in re.findall(r"^  ([a-z, ]{16})", text, re.M) for word in re.findall("[a-z]+", line)}
+    assert shown == set(commands) - {"help"}
+    for command in commands:
+        assert lab.gpuq(command, "--help").startswith("Usage: gpuq ")
+    assert lab.gpuq("help") == text == lab.gpuq("-h")
+
+
+def test_an_option_before_the_command_is_explained(lab):
+    assert lab.result("--mem", "1G", "add", "true").stderr == (
+        "gpuq: unknown option '--mem'; options of a command come after its name, as in 'gpuq add --mem'\n")
 
 
 # ---- info ------------------------------------------------------------------------------------

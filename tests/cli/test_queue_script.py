@@ -55,7 +55,8 @@ def test_options_of_slurm_that_mean_something(lab):
     script(lab, "#SBATCH --job-name=slurm", "#SBATCH --gres=gpu:a100:2", "#SBATCH -t 1-02:03:04", "#SBATCH --output=out/%j.txt",
            "#SBATCH --dependency=afterok:1:2,afterany:3", "#SBATCH --array=1-3", "#SBATCH --signal=B:USR1@120", "echo $GPUQ_ARRAY_INDEX >> ran")
     result = lab.result("add", "--no-start", "train.sh")
-    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: 3 jobs, group g4\n")
+    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: logs go to the directory 'out', with names "
+                                              "of their own; 'gpuq logs' shows them\ngpuq: 3 jobs, group g4\n")
     job = lab.job(4)
     assert (job["name"], job["num_gpus"], job["timeout"]) == ("slurm", 2, ((24 + 2) * 60 + 3) * 60 + 4)
     assert (job["after"], job["after_any"], job["array_index"]) == ([1, 2], [3], 1)
@@ -87,17 +88,15 @@ def test_what_is_ignored_is_reported_with_its_line(lab):
     result = lab.result("add", "--no-start", "train.sh")
     assert result.stderr.splitlines() == [
         "gpuq: train.sh:2: #SBATCH --partition is ignored",
-        "gpuq: train.sh:2: #SBATCH --nodes is ignored",
-        "gpuq: train.sh:3: #SBATCH -c is ignored",
         "gpuq: train.sh:3: #SBATCH -p is ignored",
         "gpuq: train.sh:3: #SBATCH --exclusive is ignored",
         "gpuq: train.sh:4: #SBATCH --gres is ignored",
         "gpuq: train.sh:5: #SBATCH --array is ignored: the limit '%1'; as many run at the same time as the GPUs have room for",
-        "gpuq: train.sh:6: #SBATCH --output is ignored: 'gpuq logs' shows what the job writes",
+        "gpuq: train.sh:6: #SBATCH --output is ignored: logs have names of their own; 'gpuq logs' shows them",
         "gpuq: train.sh:9: variables that begin with SLURM_ are not set; jobs have GPUQ_JOB_ID and GPUQ_ARRAY_INDEX",
         "gpuq: train.sh:10: #GPUQ is ignored: it is behind the first command",
         "gpuq: 2 jobs, group g1"]
-    assert lab.job(1)["name"] == "x" and lab.job(1)["mem_mb"] is None
+    assert lab.job(1)["name"] == "x" and lab.job(1)["mem_mb"] is None and lab.job(1)["cpus"] == 8
 
 
 @pytest.mark.parametrize("line, message", [
@@ -129,8 +128,8 @@ def test_what_is_not_a_script_is_shell_text(lab):
         lab.add(word)
         assert lab.job(lab.events()[-1]["id"])["command"] == word
     path = script(lab, "true")
-    lab.add("train.sh", "--lr", "1")
-    assert lab.events()[-1]["command"] == "train.sh --lr 1"
+    lab.add("./train.sh", "--lr", "1")
+    assert lab.events()[-1]["command"] == "./train.sh --lr 1"
     path.chmod(0o777)
     lab.add("train.sh")
     assert lab.events()[-1]["command"] == "train.sh"
@@ -158,3 +157,66 @@ def test_a_dry_run_keeps_nothing(lab):
     lines = lab.gpuq("add", "--dry-run", "train.sh").splitlines()
     assert len(lines) == 2 and lines[0].startswith("GPUQ_ARRAY_INDEX=1 /bin/sh ")
     assert not lab.journal.exists()
+
+
+def test_arguments_go_to_the_script_and_its_options_are_read(lab):
+    script(lab, "#GPUQ --mem 3G", 'printf "%s\\n" "$@" >> ran')
+    lab.add("train.sh", "7", "two words", "it's")
+    lab.gpuq("add", "--no-start", "--param", "x=1,2", "./train.sh", "{x}")
+    assert [lab.job(n)["mem_mb"] for n in (1, 2, 3)] == [3072] * 3
+    assert lab.job(1)["name"] == lab.job(2)["name"] == "train.sh"
+    lab.gpuq("run", "--quiet", "--gpus", "sim:1", "--jobs-per-gpu", "1")
+    assert (lab.directory / "ran").read_text() == "7\ntwo words\nit's\n1\n2\n"
+
+
+def test_a_program_with_arguments_and_without_options_runs_in_its_place(lab):
+    path = script(lab, 'echo "$0" "$1" >> ran')
+    path.chmod(0o755)
+    lab.add("./train.sh", "7")
+    job = lab.job(1)
+    assert (job["command"], job["script"], job["name"]) == ("./train.sh 7", None, None)
+    # A bare name would not be found there.
+    lab.add("train.sh", "8")
+    assert lab.job(2)["script_name"] == "train.sh"
+    lab.gpuq("run", "--quiet")
+    assert sorted(lab.ran()[1::2]) == ["7", "8"] and "./train.sh" in lab.ran()[::2]
+
+
+def test_people_see_the_name_of_the_script(lab):
+    lab.directory = lab.directory / "it's here"
+    lab.directory.mkdir()
+    lab.journal = lab.directory / "jobs.jsonl"
+    script(lab, "#GPUQ --name other", "true")
+    lab.add("./train.sh", "7", "--lr", "0.1")
+    assert "[ ] 1 train.sh 7 --lr 0.1 " in lab.gpuq("status")
+    assert "train.sh 7 --lr 0.1\n" in lab.gpuq("info", 1)
+    assert "scripts" in lab.job(1)["command"] and lab.job(1)["script_name"] == "train.sh"
+    assert "1 train.sh 7 --lr 0.1 → GPU 0 → Completed" in lab.gpuq("run")
+    lab.gpuq("edit", lab.add("--hold", "./train.sh"), "--command", "echo edited")
+    assert "2 echo edited " in lab.gpuq("status")
+
+
+@pytest.mark.parametrize("line, cpus, mem", [("-c 1", 1, None), ("--cpus-per-task=1", 1, None), ("--mem=16G", None, 16384), ("--mem 500", None, 500),
+                                             ("--mem=2048M", None, 2048)])
+def test_cpus_and_main_memory_of_slurm(lab, line, cpus, mem):
+    script(lab, f"#SBATCH {line}", "#SBATCH --nodes=1", "#SBATCH -n 1", "true")
+    result = lab.result("add", "--no-start", "train.sh")
+    assert (result.returncode, result.stderr) == (0, "")
+    job = lab.job(1)
+    assert (job["cpus"], job["host_mem_mb"]) == (cpus, mem)
+
+
+@pytest.mark.parametrize("line, words", [("--mem=0", "--mem is ignored: jobs share the main memory"), ("--error=x.err", "--error is ignored: standard error is in the same log"),
+                                         ("-N 2", "-N is ignored: a job is one command on this machine"),
+                                         ("--output=%j/x.txt", "--output is ignored: logs have names of their own"),
+                                         ("--output=x.txt", "--output: logs go to the directory '.', with names of their own")])
+def test_what_slurm_does_otherwise_is_said(lab, line, words):
+    script(lab, f"#SBATCH {line}", "true")
+    result = lab.result("add", "--no-start", "train.sh")
+    assert result.returncode == 0 and f"train.sh:2: #SBATCH {words}" in result.stderr
+
+
+def test_a_script_whose_name_is_no_name_of_a_job_has_none(lab):
+    script(lab, "true", name="12")
+    lab.add("./12")
+    assert (lab.job(1)["name"], lab.job(1)["script_name"]) == (None, "12")

@@ -66,6 +66,12 @@ static int set_name(struct job_options *o, const char *value, struct gd_error *e
 {
 	if (!*value)
 		return error_set(err, -EINVAL, "it is empty; leave it out for no name");
+	char quote[DISPLAY_QUOTE_ROOM];
+	if (!job_selection_is_name(value))
+		return error_set(err, -EINVAL,
+			"'%s' cannot be the name of a job: commands take it for ids, as 12 or 12-15, a group, as g12, @, tag:… "
+			"or several jobs; add a letter to it",
+			display_quote(value, quote));
 	char *name = strdup(value);
 	if (!name)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -53,7 +53,7 @@ static bool parse_ids(const char *text, const char *end, struct job_term *ret)
 /* "@" or "@~3". */
 static bool parse_last(const char *text, const char *end, struct job_term *ret)
 {
-	struct job_term t = {.kind = JOB_TERM_LAST};
+	struct job_term t = {.kind = JOB_TERM_LAST, .name = NULL};
 	char *at;
 	if (text + 1 != end && (text[1] != '~' || parse_id(text + 2, &at, &t.from) < 0 || at != end))
 		return false;
@@ -114,6 +114,18 @@ int job_selection_add(struct job_selection *s, const char *text, struct gd_error
 		if (!*p)
 			return 0;
 	}
+}
+
+bool job_selection_is_name(const char *text)
+{
+	struct job_term t;
+	if (strchr(text, ',') || strncmp(text, NAME_PREFIX, strlen(NAME_PREFIX)) == 0)
+		return false;
+	int r = parse_term(text, text + strlen(text), &t);
+	bool is_name = r == 0 && t.kind == JOB_TERM_NAME;
+	if (r == 0)
+		free(t.name);
+	return is_name || r == -ENOMEM;
 }
 
 bool job_selection_is_plain(const struct job_selection *s)

@@ -41,6 +41,10 @@ struct job_selection {
 /* -EINVAL for text that cannot be any of these, -ENOMEM; with words. */
 int job_selection_add(struct job_selection *s, const char *text, struct gd_error *err);
 
+/* Whether a job with this name can be referred to by it: the text does not mean an id, a group, a tag or several jobs.
+ */
+bool job_selection_is_name(const char *text);
+
 /* Whether there are only ids, which mean the same without a journal. */
 bool job_selection_is_plain(const struct job_selection *s);
 

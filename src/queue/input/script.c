@@ -161,7 +161,9 @@ static int read_directive(struct script *s, size_t line, const char *mark, char 
 		if (!value && wants && i + 1 < n)
 			value = words[++i];
 		int r = sbatch ? script_set_sbatch(s, name, value, &why) : set_gpuq(s, name, value, &why);
-		if (r > 0)
+		if (r == 2)
+			note(s, line, "%s %s%s: %s", mark, dashes, name, why.message);
+		else if (r > 0)
 			note(s, line, "%s %s%s is ignored%s%s", mark, dashes, name, why.message[0] ? ": " : "",
 				why.message);
 		if (r < 0)
@@ -184,6 +186,7 @@ static int read_line(struct script *s, size_t line, char *text, bool *in_head, s
 		size_t size = strlen(marks[i]);
 		if (strncmp(text, marks[i], size) != 0 || !strchr(" \t", text[size]) || !text[size])
 			continue;
+		s->has_options = s->has_options || *in_head;
 		if (*in_head)
 			return read_directive(s, line, marks[i], text + size, err);
 		note(s, line, "%s is ignored: it is behind the first command", marks[i]);

@@ -31,6 +31,7 @@ struct script {
 	struct job_options options;
 	char *log_dir, *on_finish, *array; /* or NULL */
 	bool hold;
+	bool has_options; /* it has a #GPUQ or #SBATCH line */
 	script_note_fn *note;
 	void *context;
 };
@@ -44,7 +45,8 @@ void script_finish(struct script *s);
 
 /* For script_sbatch.c: one option, "mem", of a line that is called `where`. */
 int script_set(struct script *s, enum job_option option, const char *value, struct gd_error *err);
-/* One option of a #SBATCH line; value: NULL if there is none. 0; 1: ignored. -EINVAL, with words. */
+/* One option of a #SBATCH line; value: NULL if there is none. 0; 1: ignored; 2: taken, and err says how. -EINVAL, with
+ * words. */
 int script_set_sbatch(struct script *s, const char *name, const char *value, struct gd_error *err);
 /* Whether the option of this name, "job-name" or "J", takes a value that may be the next word. */
 bool script_sbatch_takes_value(const char *name);

@@ -18,6 +18,10 @@ enum sbatch_option {
 	SBATCH_DEPENDENCY,
 	SBATCH_ARRAY,
 	SBATCH_SIGNAL,
+	SBATCH_CPUS,
+	SBATCH_MEM,
+	SBATCH_ERROR,
+	SBATCH_ONE,
 	SBATCH_OTHER,
 };
 
@@ -34,6 +38,12 @@ static const struct {
 	{"dependency", "d", SBATCH_DEPENDENCY},
 	{"array", "a", SBATCH_ARRAY},
 	{"signal", "", SBATCH_SIGNAL},
+	{"cpus-per-task", "c", SBATCH_CPUS},
+	{"mem", "", SBATCH_MEM},
+	{"error", "e", SBATCH_ERROR},
+	{"nodes", "N", SBATCH_ONE},
+	{"ntasks", "n", SBATCH_ONE},
+	{"ntasks-per-node", "", SBATCH_ONE},
 };
 
 static enum sbatch_option find(const char *name)
@@ -92,13 +102,35 @@ static int set_time(struct script *s, const char *value, struct gd_error *err)
 	return script_set(s, JOB_OPTION_TIMEOUT, seconds, err);
 }
 
+/* Megabytes, unless there is a unit. 0 is all memory of the node. */
+static int set_mem(struct script *s, const char *value, struct gd_error *err)
+{
+	char size[64];
+	bool plain = value[strspn(value, "0123456789")] == '\0';
+	if (strtoull(value, NULL, 10) == 0) {
+		error_set(err, 1, "jobs share the main memory; give an amount");
+		return 1;
+	}
+	snprintf(size, sizeof(size), "%.40s%s", value, plain ? "M" : "");
+	return script_set(s, JOB_OPTION_HOST_MEM, size, err);
+}
+
+/* There is one process, on this machine. */
+static int check_one(const char *value, struct gd_error *err)
+{
+	if (strcmp(value, "1") == 0 || strcmp(value, "1-1") == 0)
+		return 0;
+	error_set(err, 1, "a job is one command on this machine");
+	return 1;
+}
+
 /* Logs have names of their own; the directory is the one that was asked for, unless it depends on the job. */
 static int set_output(struct script *s, const char *value, struct gd_error *err)
 {
 	const char *slash = strrchr(value, '/');
 	size_t size = slash ? (size_t)(slash - value) : 0;
 	if (strcmp(value, "/dev/null") == 0 || memchr(value, '%', size)) {
-		error_set(err, 1, "'gpuq logs' shows what the job writes");
+		error_set(err, 1, "logs have names of their own; 'gpuq logs' shows them");
 		return 1;
 	}
 	char *dir = !slash ? strdup(".") : size == 0 ? strdup("/") : strndup(value, size);
@@ -106,7 +138,8 @@ static int set_output(struct script *s, const char *value, struct gd_error *err)
 		return error_set(err, -ENOMEM, "out of memory");
 	free(s->log_dir);
 	s->log_dir = dir;
-	return 0;
+	error_set(err, 2, "logs go to the directory '%s', with names of their own; 'gpuq logs' shows them", dir);
+	return 2;
 }
 
 /* "afterok:1:2,afterany:3" */
@@ -180,6 +213,15 @@ int script_set_sbatch(struct script *s, const char *name, const char *value, str
 		return set_array(s, value, err);
 	case SBATCH_SIGNAL:
 		return set_signal(s, value, err);
+	case SBATCH_CPUS:
+		return script_set(s, JOB_OPTION_CPUS, value, err);
+	case SBATCH_MEM:
+		return set_mem(s, value, err);
+	case SBATCH_ERROR:
+		error_set(err, 1, "standard error is in the same log");
+		return 1;
+	case SBATCH_ONE:
+		return check_one(value, err);
 	case SBATCH_OTHER:
 		break;
 	}

@@ -105,14 +105,15 @@ struct job_spec {
 	size_t num_after;
 	const uint64_t *after_any; /* must be over first */
 	size_t num_after_any;
-	const char *tree;       /* the worktree of git that was made for it */
-	const char *commit;     /* which it shows */
-	const char *script;     /* the name of its script in the folder of the queue */
-	const char *tags;       /* "a,b", see job_tag_is_valid() */
-	int warn_signal;        /* sent warn_before_ms before the time limit; 0: none */
-	int64_t warn_before_ms; /* the same */
-	int requeue_on;         /* this exit code means: run me again; 0: none */
-	int64_t begin_ms;       /* not before this time, in milliseconds since 1970; 0: at any time */
+	const char *tree;        /* the worktree of git that was made for it */
+	const char *commit;      /* which it shows */
+	const char *script;      /* the name of its script in the folder of the queue */
+	const char *script_name; /* what its user calls the script: UTF-8 */
+	const char *tags;        /* "a,b", see job_tag_is_valid() */
+	int warn_signal;         /* sent warn_before_ms before the time limit; 0: none */
+	int64_t warn_before_ms;  /* the same */
+	int requeue_on;          /* this exit code means: run me again; 0: none */
+	int64_t begin_ms;        /* not before this time, in milliseconds since 1970; 0: at any time */
 	int num_gpus;
 	int64_t mem_mb;
 	int64_t min_free_mem_mb; /* in place of the runner's, for a job that has no mem_mb */
@@ -140,7 +141,7 @@ struct keeper_info {
 
 /* The rarer wishes, kept once for all jobs that have the same. */
 struct job_wish {
-	const char *cwd, *env, *file, *log_dir, *on_finish, *gpu, *tags, *script, *tree,
+	const char *cwd, *env, *file, *log_dir, *on_finish, *gpu, *tags, *script, *script_name, *tree,
 		*commit;  /* interned, or NULL */
 	int64_t begin_ms; /* 0: at any time */
 	int64_t mem_mb, min_free_mem_mb, timeout_ms, host_mem_mb;

@@ -128,6 +128,7 @@ static void put_order(struct text *t, const struct job *job)
 	json_close(t, ']');
 	put_time(t, "begin", job->wish->begin_ms);
 	put_any(t, "script", job->wish->script);
+	put_any(t, "script_name", job->wish->script_name);
 	put_any(t, "tree", job->wish->tree);
 	put_any(t, "commit", job->wish->commit);
 	json_open(t, "tags", '[');

@@ -138,24 +138,40 @@ size_t job_line_rest_width(const struct job *job, const struct job_line_options 
 	return width;
 }
 
-/* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
-static void write_command(struct text *t, const struct job *job, const struct job_line_options *o)
+const char *job_line_command(const struct job *job, struct text *scratch, size_t *ret_size)
 {
-	size_t width = display_width(job->command, job->command_size), from = o->keep_from;
+	const struct job_wish *w = job->wish;
+	const char *copy = w->script && w->script_name ? strstr(job->command, w->script) : NULL;
+	text_clear(scratch);
+	if (copy) {
+		const char *rest = copy + strlen(w->script);
+		text_append_string(scratch, w->script_name);
+		/* Paths with special characters are in quotation marks. */
+		text_append_string(scratch, rest + (*rest == '\''));
+	}
+	bool shown = copy && !text_error(scratch);
+	*ret_size = shown ? scratch->length : job->command_size;
+	return shown ? text_string(scratch) : job->command;
+}
+
+/* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
+static void write_command(struct text *t, const char *command, size_t size, const struct job_line_options *o)
+{
+	size_t width = display_width(command, size), from = o->keep_from;
 	if (!o->width && width > o->command_width) {
-		display_append(t, job->command, job->command_size, DISPLAY_ALL);
+		display_append(t, command, size, DISPLAY_ALL);
 		return;
 	}
-	if (width <= o->command_width || from == 0 || from >= job->command_size) {
-		display_append_padded(t, job->command, job->command_size, o->command_width);
+	if (width <= o->command_width || from == 0 || from >= size) {
+		display_append_padded(t, command, size, o->command_width);
 		return;
 	}
-	size_t tail = display_width(job->command + from, job->command_size - from);
+	size_t tail = display_width(command + from, size - from);
 	size_t head = o->command_width / 3;
 	if (tail < o->command_width - head)
 		head = o->command_width - tail;
-	size_t used = display_append(t, job->command, from, head);
-	display_append_padded(t, job->command + from, job->command_size - from, o->command_width - used);
+	size_t used = display_append(t, command, from, head);
+	display_append_padded(t, command + from, size - from, o->command_width - used);
 }
 
 static void write_plain(struct text *t, const struct job *job, const struct job_line_options *o)
@@ -166,10 +182,14 @@ static void write_plain(struct text *t, const struct job *job, const struct job_
 		put_number(t, job->id, o->id_width);
 	}
 	text_append_char(t, ' ');
+	struct text scratch = {0};
+	size_t size;
+	const char *command = job_line_command(job, &scratch, &size);
 	if (o->command_width)
-		write_command(t, job, o);
+		write_command(t, command, size, o);
 	else
-		display_append(t, job->command, job->command_size, LONGEST_COMMAND);
+		display_append(t, command, size, LONGEST_COMMAND);
+	text_finish(&scratch);
 	write_rest(t, job, o);
 }
 

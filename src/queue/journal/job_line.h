@@ -29,6 +29,12 @@ void job_line_write(struct text *t, const struct job *job, const struct job_line
 /* Columns after the command. */
 size_t job_line_rest_width(const struct job *job, const struct job_line_options *o);
 
+/*
+ * The command as its user knows it: of a script that gpuq keeps a copy of, its name in place of the interpreter and the
+ * copy. Bytes of the job or of `scratch`, which begins as {0}.
+ */
+const char *job_line_command(const struct job *job, struct text *scratch, size_t *ret_size);
+
 /* The last column alone: "Failed (exit 3)". */
 void job_line_write_outcome(struct text *t, const struct job *job);
 

@@ -200,6 +200,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	w.tree = intern_like(js, last->tree, &r->tree, &r->tree_b64, error);
 	w.commit = intern_like(js, last->commit, &r->commit, NULL, error);
 	w.script = intern_like(js, last->script, &r->script, NULL, error);
+	w.script_name = intern_like(js, last->script_name, &r->script_name, NULL, error);
 	w.tags = intern_tags(js, &r->tags, error);
 	w.begin_ms = r->begin_ms > 0 ? r->begin_ms : 0;
 	w.warn_signal = r->signal > 0 && r->signal < 65 ? (int)r->signal : 0;

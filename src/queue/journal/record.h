@@ -96,10 +96,10 @@ struct record {
 				log_dir, log_dir_b64;
 			struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot,
 				pidns, by, queue;
-			struct json_value gpus, gpu, after, after_any, tags, script, tree, tree_b64, commit, lines,
-				start_time, allocation;
+			struct json_value gpus, gpu, after, after_any, tags, script, script_name, tree, tree_b64,
+				commit, lines, start_time, allocation;
 		};
-		struct json_value values[35];
+		struct json_value values[36];
 	};
 };
 

@@ -21,6 +21,7 @@ void record_spec_of(const struct job *job, struct job_spec *ret)
 		.num_after_any = job->num_after_any,
 		.tags = w->tags,
 		.script = w->script,
+		.script_name = w->script_name,
 		.tree = w->tree,
 		.commit = w->commit,
 		.begin_ms = w->begin_ms,

@@ -160,6 +160,7 @@ static const struct member members[] = {
 	MEMBER("peak_mem_mb", INT, peak_mem_mb),
 	MEMBER("host_mem_mb", INT, host_mem_mb),
 	MEMBER("array_index", INT, array_index),
+	MEMBER("script_name", STRING, script_name),
 	MEMBER("command_b64", STRING, command_b64),
 	MEMBER("log_dir_b64", STRING, log_dir_b64),
 	MEMBER("on_finish_b64", STRING, on_finish_b64),

@@ -151,6 +151,7 @@ static void put_spec(struct text *t, const struct job_spec *s)
 	put_ids(t, "after_any", s->after_any, s->num_after_any);
 	put_tags(t, s->tags);
 	put_optional(t, "script", s->script);
+	put_optional(t, "script_name", s->script_name);
 	put_optional(t, "tree", s->tree);
 	put_optional(t, "commit", s->commit);
 	if (s->begin_ms)
