@@ -27,33 +27,33 @@ enum {
 
 static const struct argp_option options[] = {
 	{0, 0, NULL, 0, "Which files:", 1},
-	{"input-dir", OPTION_INPUT, "DIR", 0, "The folder with the files; must be given", 0},
+	{"input-dir", OPTION_INPUT, "DIR", 0, "Folder with the files; required", 0},
 	{"pattern", OPTION_PATTERN, "GLOB", 0,
-		"Only files of such names; may be given several times (default: *.wav). Quote it: --pattern '*.mp3'",
+		"Process files whose names match; can be given several times (default: *.wav). Quote it: --pattern '*.mp3'",
 		0},
-	{"recursive", 'r', NULL, 0, "Also what is in the folders below", 0},
-	{"force", OPTION_FORCE, NULL, 0, "Also files that an earlier run has done", 0},
-	{"watch", OPTION_WATCH, NULL, 0, "Then wait for new files, and process each when it is complete, until Ctrl-C",
-		0},
+	{"recursive", 'r', NULL, 0, "Search the folders below, too", 0},
+	{"force", OPTION_FORCE, NULL, 0, "Process files again that an earlier run has done", 0},
+	{"watch", OPTION_WATCH, NULL, 0,
+		"Then wait for new files, and process each one when it is complete, until Ctrl-C", 0},
 
-	{0, 0, NULL, 0, "What is done with them (one of --worker, --worker-command, COMMAND):", 2},
+	{0, 0, NULL, 0, "Worker (one of --worker, --worker-command, COMMAND):", 2},
 	{"worker", OPTION_WORKER, "NAME|FILE.so", 0,
-		"A plug-in, by its name or as a file; the default is the speech recognizer that is installed", 0},
+		"Plug-in, by its name or as a file (default: the speech recognizer that is installed)", 0},
 	{"worker-command", POOL_OPTION_WORKER_COMMAND, "COMMAND", 0,
-		"A program that is started once per GPU and told of file after file on its standard input, a JSON object per line",
+		"Program that is started once per GPU and reads one file name after the other on its standard input, as a JSON object per line",
 		0},
 	{"list-workers", OPTION_LIST_WORKERS, NULL, 0, "List the plug-ins that are installed", 0},
-	{"model-size", OPTION_MODEL_SIZE, "SIZE", 0, "For the worker: model_size (default: base)", 0},
+	{"model-size", OPTION_MODEL_SIZE, "SIZE", 0, "The worker's setting model_size (default: base)", 0},
 	{"language", OPTION_LANGUAGE, "LANG", 0,
-		"For the worker: language (default: none, and a worker that can detects it)", 0},
-	{"set", POOL_OPTION_SET, "KEY=VALUE", 0, "For the worker: any other setting; may be given several times", 0},
+		"The worker's setting language (default: none, and recognizers detect the language)", 0},
+	POOL_ROW_SET,
 
-	{0, 0, NULL, 0, "Where:", 3},
+	{0, 0, NULL, 0, "Output and GPUs:", 3},
 	{"output-dir", OPTION_OUTPUT, "DIR", 0,
-		"Where results go (default: data/outputs): those of a/b.wav into DIR/a/b", 0},
+		"Folder for the results (default: data/outputs): those of a/b.wav go to DIR/a/b", 0},
 	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output folder that others can write ($GPUQ_TRUST=1)", 0},
-	{"gpus", POOL_OPTION_GPUS, "SPEC", 0, POOL_GPUS_HELP, 0},
-	{"workers-per-gpu", POOL_OPTION_WORKERS_PER_GPU, "N", 0, "So many at a time on each GPU (default: 1)", 0},
+	POOL_ROW_GPUS,
+	POOL_ROW_WORKERS_PER_GPU,
 	{"balance", OPTION_BALANCE, "ORDER", 0,
 		"longest-first (default), size, round-robin or none: the order of files. A free GPU takes the next one; "
 		"round-robin deals the files out to the GPUs in turn and processes each where it was dealt to",
@@ -63,15 +63,15 @@ static const struct argp_option options[] = {
 
 	{0, 0, NULL, 0, "Error handling:", 4},
 	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time limit per file: 30s, 5m, 1h (default: none)", 0},
-	{"retries", POOL_OPTION_RETRIES, "N", 0, "Try a file that failed N times more (default: 0)", 0},
+	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry a file that failed N times (default: 0)", 0},
 	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0,
 		"Begin no new file after N have failed (default: no limit); files that run are finished", 0},
 
 	{0, 0, NULL, 0, "Output:", 5},
 	{"dry-run", OPTION_DRY_RUN, NULL, 0,
-		"Do nothing; say what there is, how it would be shared out, how long it will take", 0},
-	{"json", POOL_OPTION_JSON, "FILE", 0, "Write the summary there as one JSON object; - is standard output", 0},
-	{0, 'h', NULL, OPTION_HIDDEN, NULL, 0},
+		"Start nothing; show the files, their distribution and how long they will take", 0},
+	POOL_ROW_JSON,
+	POOL_ROW_HELP,
 	{0},
 };
 
@@ -128,9 +128,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	struct launch_arguments *a = state->input;
 	struct gd_launch_options *o = &a->options;
 	switch (key) {
-	case 'h':
-		argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-		return 0;
 	case OPTION_INPUT:
 		o->input_dir = value;
 		return 0;
@@ -179,7 +176,7 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "--input-dir DIR [-- COMMAND [ARG…]]",
-	.doc = "Works through a folder of files with all GPUs: one worker per GPU, the longest file first, "
+	.doc = "Process a folder of files with all GPUs: one worker per GPU, the longest file first, "
 	       "a summary at the end."
 	       "\vCOMMAND is run for each file, without a shell. In its words {file} is the file, {name} its name, {stem} "
 	       "that without the extension, {dir} its folder, {output} the folder for its results; {gpu}, {seed}, "
@@ -205,6 +202,8 @@ void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv)
 	pool_arguments_init(pool);
 	pool_arguments_set(pool, "model_size", "base", &state);
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, a);
+	o->plugin = a->worker;
+	o->program = (const char *const *)pool->program;
 	o->gpus = pool->gpus;
 	o->workers_per_gpu = pool->workers_per_gpu;
 	o->task_timeout_ms = pool->timeout_ms;
@@ -219,5 +218,4 @@ void launch_arguments_finish(struct launch_arguments *a)
 {
 	pool_arguments_finish(&a->pool);
 	free(a->patterns);
-	free(a->program);
 }

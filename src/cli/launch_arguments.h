@@ -18,7 +18,6 @@ struct launch_arguments {
 	/* What the options point to. */
 	const char **patterns;
 	size_t patterns_capacity;
-	char **program;
 };
 
 /* Ends the program with a usage message where the arguments make no sense. */

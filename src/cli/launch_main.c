@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gpuq-launch, the program behind gpuq launch. */
-#include <argp.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +14,11 @@
 #include "cli/launch_summary.h"
 #include "cli/launch_view.h"
 #include "cli/launch_words.h"
-#include "cli/output.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
 #include "cli/summary_file.h"
 #include "launch/plugins.h"
 #include "launch/print.h"
-#include "launch/worker.h"
 
 static void stop(void *run)
 {
@@ -61,20 +57,6 @@ static void on_mistake(void *context, const struct gd_error *err)
 }
 
 /* ---- Before and after the run -------------------------------------------------- */
-
-static int choose_worker(struct launch_arguments *a)
-{
-	a->options.plugin = a->worker;
-	if (!a->pool.worker_command)
-		return 0;
-	int r = launch_command_argv(a->pool.worker_command, &a->program);
-	if (r < 0) {
-		say("--worker-command '%s': %s", a->pool.worker_command, r == -EINVAL ? "it is empty" : error_words(r));
-		return r;
-	}
-	a->options.program = (const char *const *)a->program;
-	return 0;
-}
 
 /* Before anything starts. A dry run needs none: one may look at what there is before anything is installed. */
 static int require_worker(const struct launch_arguments *a)
@@ -117,14 +99,9 @@ static int list_workers(void)
 
 static int write_json(const struct gd_launch_summary *summary, const char *path, int fd)
 {
-	int r = summary_file_clear(path, fd);
-	if (r == 0)
-		r = launch_summary_write_json(summary, fd);
-	if (r < 0 && summary_file_is_standard(path))
-		say("writing the summary to standard output: %s", error_words(r));
-	else if (r < 0)
-		say("writing '%s': %s", path, error_words(r));
-	return r;
+	cleanup_(text_finish) struct text t = {0};
+	launch_summary_format(&t, summary);
+	return summary_file_write(path, fd, &t);
 }
 
 /* Why there is nothing, for those who expected something. */
@@ -139,14 +116,21 @@ static void explain_nothing(const struct gd_files *files, const struct gd_launch
 		say("there are %llu others, such as '%s': --pattern says which are meant",
 			(unsigned long long)files->others, files->other);
 	if (files->other_folders)
-		say("there are %llu folders: --recursive looks into them", (unsigned long long)files->other_folders);
+		say("there %s %llu folder%s: --recursive looks into %s", files->other_folders == 1 ? "is" : "are",
+			(unsigned long long)files->other_folders, files->other_folders == 1 ? "" : "s",
+			files->other_folders == 1 ? "it" : "them");
 }
 
-static void tell_watch(const struct gd_files *files, const struct gd_launch_options *o)
+static void tell_files(const struct gd_files *files, const struct gd_launch_options *o)
 {
-	say("watching '%s' for new files; Ctrl-C ends it", o->input_dir);
+	unsigned long long folders = files->other_folders;
+	if (o->watch)
+		say("watching '%s' for new files; Ctrl-C ends it", o->input_dir);
 	if (files->count == 0)
-		explain_nothing(files, o, true);
+		explain_nothing(files, o, o->watch);
+	else if (folders)
+		say("%llu folder%s in '%s' %s not searched; --recursive includes %s", folders, folders == 1 ? "" : "s",
+			o->input_dir, folders == 1 ? "is" : "are", folders == 1 ? "it" : "them");
 }
 
 static int find(struct gd_launcher *l, const struct launch_arguments *a)
@@ -159,10 +143,7 @@ static int find(struct gd_launcher *l, const struct launch_arguments *a)
 		launch_words_say(err.message);
 		return gd_launch_exit_code(r, NULL);
 	}
-	if (a->options.watch)
-		tell_watch(gd_launcher_files(l), &a->options);
-	else if (gd_launcher_files(l)->count == 0)
-		explain_nothing(gd_launcher_files(l), &a->options, false);
+	tell_files(gd_launcher_files(l), &a->options);
 	return EXIT_DONE;
 }
 
@@ -212,8 +193,6 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 {
 	struct gd_launcher *l;
 	struct gd_error err = {0};
-	if (choose_worker(a) < 0)
-		return EXIT_USAGE;
 	if (gd_launcher_create(&a->options, &l, &err) < 0) {
 		/* All of them, not just the first. */
 		if (gd_launch_validate(&a->options, on_mistake, NULL) == 0)
@@ -243,13 +222,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], LAUNCH_DURATIONS_ARGUMENT) == 0)
 		return launch_durations_main();
-	setlocale(LC_ALL, "");
-	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
-	argp_program_version = "gpuq " GD_VERSION;
-	argp_err_exit_status = EXIT_USAGE;
-	output_check_at_exit();
 	static char name[] = "gpuq launch";
-	argv[0] = name;
+	pool_arguments_prepare(name, argv);
 	struct launch_arguments a;
 	struct pool_view view;
 	launch_arguments_parse(&a, argc, argv);

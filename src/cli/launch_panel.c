@@ -62,14 +62,14 @@ static void put_work(struct pool_panel *p, const struct gd_launch_progress *prog
 	uint64_t all = s->files_total - s->files_skipped, over = s->files_done + s->files_failed;
 	describe(detail, sizeof(detail), progress);
 	struct view_work w = {.title = "gpuq launch",
-		.total = (int64_t)all,
+		.total = all > 0 ? (int64_t)all : -1, /* a watched folder may be empty */
 		.done = s->files_done,
 		.failed = s->files_failed,
 		.running = running,
 		.waiting = all > over + running ? all - over - running : 0,
 		.total_amount = progress->total_amount,
 		.done_amount = progress->done_amount,
-		.detail = detail,
+		.detail = all > 0 ? detail : NULL,
 		.given_eta_ns = progress->eta_seconds > 0 ? (int64_t)(progress->eta_seconds * 1e9) : 0,
 		.note = running || progress->watching ? note_of(progress) : NULL};
 	pool_panel_begin(p, &w);

@@ -6,11 +6,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "gpu_dispatch_launch.h"
 
 /* How many files are skipped because they are done and, where all are, which option processes them again. */
 void launch_summary_print_skipped(size_t skipped, bool all, FILE *out);
-/* Writes one JSON object to fd. */
-int launch_summary_write_json(const struct gd_launch_summary *s, int fd);
+/* One JSON object and a newline. */
+void launch_summary_format(struct text *t, const struct gd_launch_summary *s);
 
 #endif

@@ -2,12 +2,8 @@
 #include "cli/map_arguments.h"
 
 #include <argp.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "launch/worker.h"
 
 #define DEFAULT_IN_FLIGHT 4
 
@@ -36,11 +32,11 @@ static const struct argp_option options[] = {
 		0},
 	{"batch", OPTION_BATCH, "N", 0, "Send up to N items in a message (default: 1)", 0},
 	{"in-flight", OPTION_IN_FLIGHT, "N", 0, "Send up to N messages ahead of the answers (default: 4)", 0},
-	{"set", POOL_OPTION_SET, "KEY=VALUE", 0, "Setting of the worker; can be given several times", 0},
+	POOL_ROW_SET,
 
 	{0, 0, NULL, 0, "GPUs:", 3},
-	{"gpus", POOL_OPTION_GPUS, "SPEC", 0, POOL_GPUS_HELP, 0},
-	{"workers-per-gpu", POOL_OPTION_WORKERS_PER_GPU, "N", 0, "Programs on each GPU (default: 1)", 0},
+	POOL_ROW_GPUS,
+	POOL_ROW_WORKERS_PER_GPU,
 
 	{0, 0, NULL, 0, "Error handling:", 4},
 	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time for one message: 30s, 5m, 1h (default: no limit)", 0},
@@ -49,9 +45,8 @@ static const struct argp_option options[] = {
 		0},
 
 	{0, 0, NULL, 0, "Summary:", 5},
-	{"json", POOL_OPTION_JSON, "FILE", 0, "Write the summary to this file as one JSON object; - is standard output",
-		0},
-	{0, 'h', NULL, OPTION_HIDDEN, NULL, 0},
+	POOL_ROW_JSON,
+	POOL_ROW_HELP,
 	{0},
 };
 
@@ -79,7 +74,7 @@ static bool is_standard(const char *path)
 static void check(struct map_arguments *a, struct argp_state *state)
 {
 	const struct map_options *o = &a->options;
-	if (!a->pool.worker_command)
+	if (!a->pool.program)
 		argp_error(state,
 			"no worker was given: --worker-command 'python3 infer.py' is the program that processes the items");
 	if (is_standard(o->input) && isatty(STDIN_FILENO))
@@ -87,12 +82,6 @@ static void check(struct map_arguments *a, struct argp_state *state)
 	int standard = is_standard(o->output) + is_standard(o->errors) + is_standard(a->pool.json);
 	if (standard > 1)
 		argp_error(state, "only one of --output, --errors and --json can be standard output");
-	int r = launch_command_argv(a->pool.worker_command, &a->program);
-	if (r == -EINVAL)
-		argp_error(state, "--worker-command is empty");
-	if (r < 0)
-		argp_failure(state, 1, -r, "--worker-command");
-	a->options.program = (const char *const *)a->program;
 	a->takes_stdout = standard > 0;
 }
 
@@ -101,9 +90,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	struct map_arguments *a = state->input;
 	struct map_options *o = &a->options;
 	switch (key) {
-	case 'h':
-		argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-		return 0;
 	case OPTION_INPUT:
 		o->input = value;
 		return 0;
@@ -158,6 +144,7 @@ void map_arguments_parse(struct map_arguments *a, int argc, char **argv)
 	pool_arguments_init(pool);
 	pool->workers_per_gpu = 1;
 	argp_parse(&argp, argc, argv, 0, NULL, a);
+	o->program = (const char *const *)pool->program;
 	o->gpus = pool->gpus;
 	o->workers_per_gpu = pool->workers_per_gpu;
 	o->timeout_ms = pool->timeout_ms;
@@ -171,5 +158,4 @@ void map_arguments_parse(struct map_arguments *a, int argc, char **argv)
 void map_arguments_finish(struct map_arguments *a)
 {
 	pool_arguments_finish(&a->pool);
-	free(a->program);
 }

@@ -12,7 +12,6 @@ struct map_arguments {
 	struct map_options options;
 	struct pool_arguments pool;
 	bool takes_stdout; /* standard output is the output, the errors or the summary */
-	char **program;    /* options.program */
 };
 
 /* Ends the program with a usage message where the arguments make no sense. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gpuq-map, the program behind gpuq map. */
-#include <argp.h>
 #include <errno.h>
-#include <locale.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -11,7 +9,6 @@
 #include "cli/map_arguments.h"
 #include "cli/map_summary.h"
 #include "cli/map_view.h"
-#include "cli/output.h"
 #include "cli/say.h"
 #include "cli/stop_signals.h"
 #include "cli/summary_file.h"
@@ -53,16 +50,11 @@ static void on_warning(void *context, const char *words)
 	say("warning: %s", words);
 }
 
-/* ---- The summary as JSON ----------------------------------------------------- */
-
 static int write_json(const struct map_summary *summary, const char *path, int fd)
 {
-	int r = summary_file_clear(path, fd);
-	if (r == 0)
-		r = map_summary_write_json(summary, fd);
-	if (r < 0)
-		say("writing the summary to '%s': %s", path, error_words(r));
-	return r;
+	cleanup_(text_finish) struct text t = {0};
+	map_summary_format(&t, summary);
+	return summary_file_write(path, fd, &t);
 }
 
 /* ---- The run ----------------------------------------------------------------- */
@@ -136,13 +128,8 @@ static int map(struct map_arguments *a, struct map_view *view)
 
 int main(int argc, char **argv)
 {
-	setlocale(LC_ALL, "");
-	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
-	argp_program_version = "gpuq " GD_VERSION;
-	argp_err_exit_status = EXIT_USAGE;
-	output_check_at_exit();
 	static char name[] = "gpuq map";
-	argv[0] = name;
+	pool_arguments_prepare(name, argv);
 	struct map_arguments a;
 	struct map_view view = {.options = &a.options};
 	map_arguments_parse(&a, argc, argv);

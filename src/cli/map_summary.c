@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/json_put.h"
 #include "base/table.h"
 #include "base/units.h"
@@ -93,26 +92,24 @@ static void put_gpus(struct text *t, const struct map_summary *s)
 	json_close(t, ']');
 }
 
-int map_summary_write_json(const struct map_summary *s, int fd)
+void map_summary_format(struct text *t, const struct map_summary *s)
 {
-	cleanup_(text_finish) struct text t = {0};
-	json_open(&t, NULL, '{');
-	json_put_int(&t, "items_total", (int64_t)s->total);
-	json_put_int(&t, "items_done", (int64_t)s->done);
-	json_put_int(&t, "items_failed", (int64_t)s->failed);
-	json_put_int(&t, "items_skipped", (int64_t)s->skipped);
-	json_put_int(&t, "items_failed_before", (int64_t)s->failed_before);
-	json_put_int(&t, "items_tried_again", (int64_t)s->tried_again);
-	json_put_int(&t, "items_left", (int64_t)s->left);
-	json_put_int(&t, "messages", (int64_t)s->messages);
-	json_put_int(&t, "messages_sent_again", (int64_t)s->retries);
-	json_put_int(&t, "worker_restarts", (int64_t)s->restarts);
-	json_put_int(&t, "batch", (int64_t)s->batch);
-	json_put_decimal(&t, "wall_seconds", s->wall_seconds, 6);
-	json_put_decimal(&t, "items_per_second", s->items_per_second, 3);
-	put_failures(&t, s);
-	put_gpus(&t, s);
-	json_close(&t, '}');
-	text_append_char(&t, '\n');
-	return text_error(&t) ? -ENOMEM : file_write_all(fd, t.data, t.length);
+	json_open(t, NULL, '{');
+	json_put_int(t, "items_total", (int64_t)s->total);
+	json_put_int(t, "items_done", (int64_t)s->done);
+	json_put_int(t, "items_failed", (int64_t)s->failed);
+	json_put_int(t, "items_skipped", (int64_t)s->skipped);
+	json_put_int(t, "items_failed_before", (int64_t)s->failed_before);
+	json_put_int(t, "items_tried_again", (int64_t)s->tried_again);
+	json_put_int(t, "items_left", (int64_t)s->left);
+	json_put_int(t, "messages", (int64_t)s->messages);
+	json_put_int(t, "messages_sent_again", (int64_t)s->retries);
+	json_put_int(t, "worker_restarts", (int64_t)s->restarts);
+	json_put_int(t, "batch", (int64_t)s->batch);
+	json_put_decimal(t, "wall_seconds", s->wall_seconds, 6);
+	json_put_decimal(t, "items_per_second", s->items_per_second, 3);
+	put_failures(t, s);
+	put_gpus(t, s);
+	json_close(t, '}');
+	text_append_char(t, '\n');
 }

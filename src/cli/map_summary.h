@@ -5,11 +5,12 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
 #include "launch/map.h"
 
 /* 0 or -ENOMEM. */
 int map_summary_print(const struct map_summary *s, FILE *out);
 /* One JSON object and a newline. */
-int map_summary_write_json(const struct map_summary *s, int fd);
+void map_summary_format(struct text *t, const struct map_summary *s);
 
 #endif

@@ -2,12 +2,26 @@
 #include "cli/pool_arguments.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/trust.h"
 #include "base/units.h"
+#include "cli/exit_code.h"
+#include "cli/output.h"
+#include "launch/worker.h"
+
+void pool_arguments_prepare(char *name, char **argv)
+{
+	setlocale(LC_ALL, "");
+	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
+	argp_program_version = "gpuq " GD_VERSION;
+	argp_err_exit_status = EXIT_USAGE;
+	output_check_at_exit();
+	argv[0] = name;
+}
 
 void pool_arguments_init(struct pool_arguments *a)
 {
@@ -72,6 +86,17 @@ static int64_t get_duration(const char *name, const char *text, struct argp_stat
 	return (int64_t)ms;
 }
 
+static void split_command(struct pool_arguments *a, const char *command, struct argp_state *state)
+{
+	free(a->program);
+	a->program = NULL;
+	int r = launch_command_argv(command, &a->program);
+	if (r == -EINVAL)
+		argp_error(state, "--worker-command is empty");
+	if (r < 0)
+		argp_failure(state, EXIT_WORK_FAILED, -r, "--worker-command");
+}
+
 error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, struct argp_state *state)
 {
 	switch (key) {
@@ -94,7 +119,10 @@ error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, str
 		add_setting(a, value, state);
 		return 0;
 	case POOL_OPTION_WORKER_COMMAND:
-		a->worker_command = value;
+		split_command(a, value, state);
+		return 0;
+	case 'h':
+		argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
 		return 0;
 	case POOL_OPTION_JSON:
 		a->json = value;
@@ -113,4 +141,5 @@ void pool_arguments_finish(struct pool_arguments *a)
 		free(a->owned[i]);
 	free(a->owned);
 	free(a->settings);
+	free(a->program);
 }

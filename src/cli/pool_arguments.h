@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The options that gpuq launch and gpuq map share. Each command has them in its own argp table, with its own help
- * text, and copies the values into its own options.
+ * The options that gpuq launch and gpuq map share. Each command has them in its own argp table, and copies the values
+ * into its own options.
  */
 #ifndef CLI_POOL_ARGUMENTS_H
 #define CLI_POOL_ARGUMENTS_H
@@ -25,8 +25,30 @@ enum {
 	POOL_OPTION_TRUST,
 };
 
-#define POOL_GPUS_HELP                                                                                                 \
-	"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: auto, which is $GPUQ_GPUS or else all)"
+/* Rows of the argp table that are the same in both commands. */
+#define POOL_ROW_GPUS                                                                                                                           \
+	{                                                                                                                                       \
+		"gpus", POOL_OPTION_GPUS, "SPEC", 0,                                                                                            \
+			"auto, all, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4 (default: auto, which is $GPUQ_GPUS or else all)", \
+			0                                                                                                                       \
+	}
+#define POOL_ROW_WORKERS_PER_GPU                                                                                       \
+	{                                                                                                              \
+		"workers-per-gpu", POOL_OPTION_WORKERS_PER_GPU, "N", 0, "Start N workers on each GPU (default: 1)", 0  \
+	}
+#define POOL_ROW_SET                                                                                                   \
+	{                                                                                                              \
+		"set", POOL_OPTION_SET, "KEY=VALUE", 0, "Setting of the worker; can be given several times", 0         \
+	}
+#define POOL_ROW_JSON                                                                                                  \
+	{                                                                                                              \
+		"json", POOL_OPTION_JSON, "FILE", 0,                                                                   \
+			"Write the summary to this file as one JSON object; - is standard output", 0                   \
+	}
+#define POOL_ROW_HELP                                                                                                  \
+	{                                                                                                              \
+		0, 'h', NULL, OPTION_HIDDEN, NULL, 0                                                                   \
+	}
 
 struct pool_arguments {
 	const char *gpus;
@@ -34,8 +56,8 @@ struct pool_arguments {
 	int64_t timeout_ms;
 	int retries;
 	uint64_t max_failures;
-	const char *worker_command; /* or NULL */
-	const char *json;           /* file, "-" or NULL */
+	char **program;   /* the words of --worker-command; or NULL */
+	const char *json; /* file, "-" or NULL */
 	bool trust;
 	struct gd_setting *settings;
 	size_t num_settings, settings_capacity;
@@ -43,6 +65,8 @@ struct pool_arguments {
 	size_t num_owned, owned_capacity;
 };
 
+/* The beginning of main(): the locale, --version, exit codes; `name` is what messages call the program. */
+void pool_arguments_prepare(char *name, char **argv);
 /* trust is that of the environment; everything else is 0. */
 void pool_arguments_init(struct pool_arguments *a);
 /* Called by the command's argp parser. ARGP_ERR_UNKNOWN: not one of these options. Ends the program on a usage error.

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/named_file.h"
 #include "cli/say.h"
 
@@ -32,12 +34,19 @@ int summary_file_open(const char *path, int *ret)
 	return r;
 }
 
-int summary_file_clear(const char *path, int fd)
+int summary_file_write(const char *path, int fd, const struct text *json)
 {
 	struct stat st;
-	if (summary_file_is_standard(path))
+	bool standard = summary_file_is_standard(path);
+	int r = text_error(json);
+	if (standard)
 		fflush(stdout);
-	else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0) < 0)
-		return -errno;
-	return 0;
+	else if (r == 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0) < 0)
+		r = -errno;
+	if (r == 0)
+		r = file_write_all(fd, json->data, json->length);
+	if (r < 0)
+		say("writing the summary to %s%s%s: %s", standard ? "" : "'", standard ? "standard output" : path,
+			standard ? "" : "'", error_words(r));
+	return r;
 }

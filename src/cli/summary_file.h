@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "base/text.h"
+
 /* path may be NULL. */
 bool summary_file_is_standard(const char *path);
 
@@ -14,7 +16,8 @@ bool summary_file_is_standard(const char *path);
  * *ret is -1.
  */
 int summary_file_open(const char *path, int *ret);
-/* Called before the summary is written: empties a regular file; flushes standard output. */
-int summary_file_clear(const char *path, int fd);
+/* Replaces the contents of a regular file; otherwise appends, to standard output behind what was printed. Prints the
+ * reason if it fails. */
+int summary_file_write(const char *path, int fd, const struct text *json);
 
 #endif

@@ -138,6 +138,7 @@ void map_record_finish(struct map_record *r)
 	finish_file(&r->output);
 	finish_file(&r->errors);
 	free(r->done);
+	free(r->bad);
 	free(r->checks);
 	*r = MAP_RECORD_NONE;
 }

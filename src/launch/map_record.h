@@ -36,10 +36,11 @@ struct map_file {
 struct map_record {
 	struct map_file output, errors;
 	/* Items that are done, by number. */
-	uint64_t *done; /* bits */
+	uint64_t *done, *bad; /* bits: it has a line; which is a failure */
 	uint32_t *checks;
-	size_t done_capacity, checks_capacity;
+	size_t done_capacity, bad_capacity, checks_capacity;
 	uint64_t count, failed; /* done; failed among them */
+	uint64_t outdated;      /* lines in the file of errors for items that the output has, too */
 	uint64_t highest;       /* number; 0: none */
 };
 

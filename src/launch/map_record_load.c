@@ -47,19 +47,38 @@ int map_record_read_line(const char *line, size_t size, struct map_record_line *
 	return read_check(&check, &ret->check);
 }
 
-static int add(struct map_record *r, const struct map_record_line *line)
+/* Bits with these numbers; new ones are 0. */
+static int reserve_bits(uint64_t **bits, size_t *capacity, uint64_t highest)
+{
+	size_t words = *capacity;
+	uint64_t *more = *bits;
+	if (array_reserve(more, capacity, highest / 64 + 1) < 0)
+		return -ENOMEM;
+	if (*capacity > words)
+		memset(more + words, 0, (*capacity - words) * sizeof(*more));
+	*bits = more;
+	return 0;
+}
+
+static int add(struct map_record *r, const struct map_file *f, const struct map_record_line *line)
 {
 	uint64_t number = line->number;
-	size_t words = r->done_capacity, need = number / 64 + 1;
-	if (array_reserve(r->done, &r->done_capacity, need) < 0 ||
+	if (reserve_bits(&r->done, &r->done_capacity, number) < 0 ||
+		reserve_bits(&r->bad, &r->bad_capacity, number) < 0 ||
 		array_reserve(r->checks, &r->checks_capacity, number + 1) < 0)
 		return -ENOMEM;
-	if (r->done_capacity > words)
-		memset(r->done + words, 0, (r->done_capacity - words) * sizeof(*r->done));
 	uint64_t bit = UINT64_C(1) << (number % 64);
-	if (r->done[number / 64] & bit)
-		return -EEXIST;
+	if (r->done[number / 64] & bit) {
+		/* It failed with --errors, and a later run without it wrote its result, or its failure, to the output.
+		 */
+		if (f != &r->errors || !line->failed || r->checks[number] != line->check)
+			return -EEXIST;
+		r->outdated++;
+		return 0;
+	}
 	r->done[number / 64] |= bit;
+	if (line->failed)
+		r->bad[number / 64] |= bit;
 	r->checks[number] = line->check;
 	r->count++;
 	r->failed += line->failed;
@@ -105,7 +124,7 @@ int map_record_load(struct map_record *r, const struct map_file *f, uint64_t *re
 			break;
 		int e = n < 0 || line[n - 1] != '\n' ? -EBADMSG : map_record_read_line(line, (size_t)n, &read);
 		if (e == 0)
-			e = add(r, &read);
+			e = add(r, f, &read);
 		if (e < 0)
 			return refuse(f, at, e, read.number, err);
 		end += (uint64_t)n;

@@ -20,7 +20,11 @@
 
 static void forget(struct map_record *r, uint64_t number)
 {
-	r->done[number / 64] &= ~(UINT64_C(1) << (number % 64));
+	uint64_t bit = UINT64_C(1) << (number % 64);
+	if (!(r->bad[number / 64] & bit))
+		return; /* it has a result in the output, or was forgotten already */
+	r->done[number / 64] &= ~bit;
+	r->bad[number / 64] &= ~bit;
 	r->count--;
 	r->failed--;
 }
@@ -108,7 +112,7 @@ int map_record_retry_failed(struct map_record *r, struct gd_error *err)
 {
 	struct map_file *files[] = {&r->output, &r->errors};
 	for (size_t i = 0; i < 2; i++) {
-		int e = files[i]->regular && r->failed > 0 ? replace(r, files[i]) : 0;
+		int e = files[i]->regular && r->failed + r->outdated > 0 ? replace(r, files[i]) : 0;
 		if (e < 0)
 			return error_set(err, e, "taking failed items out of '%s', to try them again: %s",
 				files[i]->name, error_words(e));

@@ -236,7 +236,7 @@ static int open_files(struct map *m, struct gd_error *err)
 /* Only when all of the record is known to belong to this input, and not if its lines have an order. */
 static int retry_failed(struct map *m, struct gd_error *err)
 {
-	if (!m->input.regular || m->options.ordered || m->record.failed == 0 || atomic_load(&m->stops))
+	if (!m->input.regular || m->options.ordered || atomic_load(&m->stops))
 		return 0;
 	m->summary.tried_again = m->record.failed;
 	return map_record_retry_failed(&m->record, err);

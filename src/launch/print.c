@@ -69,7 +69,9 @@ static void append_totals(struct text *out, const struct gd_launch_summary *s)
 		text_appendf(out, ", loading %s", units_format_seconds(s->loading_seconds, audio));
 	if (s->idle_seconds >= IDLE_SHOWN_S)
 		text_appendf(out, ", idle %s", units_format_seconds(s->idle_seconds, audio));
-	text_appendf(out, ", speedup %.2f, skew %.0f%%\n", s->speedup, 100 * s->skew);
+	if (s->files_done)
+		text_appendf(out, ", speedup %.2f, skew %.0f%%", s->speedup, 100 * s->skew);
+	text_append_char(out, '\n');
 }
 
 static void append_failures(struct text *out, const struct gd_launch_summary *s)
@@ -94,7 +96,8 @@ int launch_print_summary(const struct gd_launch_summary *summary, bool failures,
 	if (r < 0)
 		return r;
 	cleanup_(text_finish) struct text t = {0};
-	r = append_table(&t, &s, out == stdout && terminal_has_colour());
+	if (s.files_done + s.files_failed > 0)
+		r = append_table(&t, &s, out == stdout && terminal_has_colour());
 	append_totals(&t, &s);
 	if (failures)
 		append_failures(&t, &s);
@@ -127,10 +130,14 @@ static void append_line(struct text *t, const struct gd_launch_progress *p)
 	unsigned long long over = s->files_done + s->files_failed, all = s->files_total - s->files_skipped;
 	double by_files = all > 0 ? 100 * (double)over / (double)all : 100;
 	double percent = p->total_amount > 0 ? 100 * p->done_amount / p->total_amount : by_files;
-	text_appendf(t, "%3d%%  %llu of %llu files", (int)(percent > 100 ? 100 : percent), over, all);
+	if (all > 0)
+		text_appendf(t, "%3d%%  %llu of %llu files", (int)(percent > 100 ? 100 : percent), over, all);
+	else
+		text_append_string(t, "no files yet");
 	if (s->files_failed)
 		text_appendf(t, ", %llu failed", (unsigned long long)s->files_failed);
-	append_amount(t, p);
+	if (all > 0)
+		append_amount(t, p);
 	if (s->known & GD_KNOWN_RTF)
 		text_appendf(t, ", RTF %.3g", s->rtf);
 	char eta[UNITS_ROOM];

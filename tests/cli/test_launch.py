@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
@@ -47,6 +48,14 @@ def test_summary_for_programs_has_all_fields(launch):
     assert sum(gpu["share"] for gpu in summary["gpus"]) == pytest.approx(1)
 
 
+def test_folders_that_are_not_searched_are_told(launch):
+    launch.put("a.wav", "below/b.wav")
+    _, err = launch.run(*COPY)
+    assert "1 folder in 'in' is not searched; --recursive includes it" in err
+    _, err = launch.run("--recursive", *COPY)
+    assert "not searched" not in err
+
+
 def test_without_libsndfile_files_are_done_and_no_duration_is_known(launch):
     launch.put_wave("a.wav", 3)
     summary, _ = launch.summary(*COPY)
@@ -55,7 +64,7 @@ def test_without_libsndfile_files_are_done_and_no_duration_is_known(launch):
     broken.parent.mkdir()
     broken.write_text("not a library")
     summary, _ = launch.summary("--force", *COPY, env={"LD_LIBRARY_PATH": str(broken.parent)})
-    assert summary["files_done"] == 1 and summary["audio_seconds"] == 0
+    assert summary["files_done"] == 1 and summary["audio_seconds"] is None
 
 
 def test_option_names_simulated_gpus_of_the_variable(launch):
@@ -230,6 +239,16 @@ def test_progress_is_a_panel_on_a_terminal(launch, terminal):
     assert shown.screen.cursor
     assert text.count("gpuq launch  ") == 1 and re.search(r"━  100%  3/3\n1 failed · .*took ", text), text
     assert text.count("cannot do fail.wav") == 1, text
+
+
+def test_panel_of_an_empty_watched_folder_claims_no_progress(launch, terminal):
+    shown = terminal("--watch", *PROGRAM)
+    shown.shows("Watching for new files")
+    assert "100%" not in shown.screen.everything() and "0/0" not in shown.screen.everything()
+    launch.put("a.wav")
+    shown.shows("100%  1/1")
+    os.kill(shown.pid, signal.SIGINT)
+    assert shown.wait() == 0
 
 
 # ---- What people type wrong --------------------------------------------------------

@@ -59,6 +59,11 @@ def test_empty_folder_has_no_file_yet(launch):
     process = watch(launch)
     assert "watching 'in'" in process.stderr.readline()
     assert "no file in 'in' matches '*.wav' yet" in process.stderr.readline()
+    assert process.stdout.readline() == "no files yet, waiting for new files\n"
+    summary, out, _ = stop(launch, process)
+    assert "0 of 0 files done; " in out and "100%" not in out and "speedup" not in out
+    assert summary["speedup"] is None and summary["rtf"] is None
+    process = watch(launch)
     ready(launch, process)
     stop(launch, process)
 

@@ -110,6 +110,22 @@ def test_failed_items_are_tried_again_by_the_same_command(map, errors):
     assert not list(map.directory.glob(".*"))
 
 
+def test_runs_with_and_without_a_file_of_errors_take_turns(map):
+    errors = map.directory / "errors.jsonl"
+    map.put(1, "bad-once", 3, "bad")
+    map.run("--errors", "errors.jsonl", code=1)
+    assert list(map.errors(errors)) == [2, 4]
+    map.run(code=1)
+    assert map.results() == {1: 2, 2: "bad-once", 3: 6} and list(map.errors()) == [4]
+    out, _ = map.run("--errors", "errors.jsonl", code=1)
+    assert "1 item that failed before is tried again" in out
+    assert map.results() == {1: 2, 2: "bad-once", 3: 6} and map.errors() == {} and list(map.errors(errors)) == [4]
+    before = map.output.read_text(), errors.read_text()
+    map.put(1, "bad-once", 3)  # the last item, which failed, is gone
+    map.run("--errors", "errors.jsonl", code=2)
+    assert (map.output.read_text(), errors.read_text()) == before
+
+
 def test_failed_items_of_another_input_stay(map):
     map.put(1, "bad-once", 3)
     map.run(code=1)
