@@ -25,7 +25,7 @@ SIZED_NO_TAIL(gd_find_options, recursive);
 SIZED_NO_TAIL(gd_files, other_folders);
 SIZED_NO_TAIL(gd_found, seconds);
 
-#define ASK_EVERY 1024
+#define ASK_EVERY 64
 /* Folders inside each other. Each is opened from the searched folder on, so the work grows with the square of it. */
 #define MAX_DEPTH 128
 

@@ -195,4 +195,12 @@ void launcher_look_at_workers(struct gd_launcher *l);
 /* Tells on_progress, if it is time. */
 void launcher_progress(struct gd_launcher *l, bool last);
 
+/* ---- launcher_run.c ---- */
+
+/*
+ * Results are taken, free workers get files, progress is reported: what cannot wait while a large folder is searched.
+ * Returns how many results there were, or a negative value.
+ */
+int launcher_serve(struct gd_launcher *l);
+
 #endif

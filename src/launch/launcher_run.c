@@ -123,21 +123,28 @@ static void wait_for_news(const struct gd_launcher *l)
 	(void)poll(fds, 3, ROUND_MS); /* interrupted: one looks once more */
 }
 
+int launcher_serve(struct gd_launcher *l)
+{
+	apply_stops(l);
+	launcher_take_durations(l);
+	int n = gd_pool_poll(l->pool, 0, 0);
+	if (n == -ENODEV)
+		l->no_worker_left = true;
+	launcher_feed(l); /* after the poll, which has seen who is free */
+	launcher_flush_history(l);
+	measure_idle(l);
+	launcher_progress(l, false);
+	return n;
+}
+
 static void work(struct gd_launcher *l)
 {
 	for (;;) {
 		apply_stops(l);
 		launcher_watch_turn(l);
-		launcher_take_durations(l);
-		int n = gd_pool_poll(l->pool, 0, 0);
-		if (n == -ENODEV)
-			l->no_worker_left = true;
-		launcher_feed(l); /* after the poll, which has seen who is free */
-		launcher_flush_history(l);
-		measure_idle(l);
+		int n = launcher_serve(l);
 		if (is_over(l))
 			return;
-		launcher_progress(l, false);
 		if (n == 0)
 			wait_for_news(l);
 	}

@@ -46,6 +46,7 @@ struct launch_watch {
 	uint64_t total;          /* files, with those that were skipped */
 	uint64_t search_at_ns;   /* not before */
 	uint64_t searched_at_ns; /* the last one */
+	uint64_t serve_at_ns;    /* during a search: when the workers are due again */
 	uint64_t aside_at_ns;
 	uint64_t sort_at_ns;
 	bool unsorted;

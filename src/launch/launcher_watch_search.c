@@ -12,11 +12,22 @@
 
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
+#define SERVE_NS        (10 * NS_PER_MS)  /* between looks at the workers, during a search */
+
+/* A large folder takes seconds, in which workers must not wait for their next file. */
+static void serve_if_due(struct gd_launcher *l)
+{
+	if (clock_now_ns() < l->watch->serve_at_ns)
+		return;
+	(void)launcher_serve(l);
+	l->watch->serve_at_ns = clock_now_ns() + SERVE_NS;
+}
 
 static int enter_folder(void *context, int fd, const char *prefix)
 {
-	struct launch_watch *w = context;
-	return w->folders ? folder_watch_add(w->folders, fd, prefix) : 0;
+	struct gd_launcher *l = context;
+	serve_if_due(l);
+	return l->watch->folders ? folder_watch_add(l->watch->folders, fd, prefix) : 0;
 }
 
 /* Each warning once. */
@@ -56,16 +67,19 @@ static void take_search(struct gd_launcher *l, const struct gd_files *files)
 		l->input_fd = fd;
 	}
 	int r = 0;
-	for (size_t i = 0; r == 0 && i < files->count; i++)
+	for (size_t i = 0; r == 0 && i < files->count && !launcher_is_ending(l); i++) {
 		r = watch_consider(l, files->files[i]);
+		serve_if_due(l);
+	}
 	if (r < 0 && l->watch->folders)
 		folder_watch_set_stale(l->watch->folders); /* out of memory: again later */
 }
 
 static bool is_stopped(void *context)
 {
-	const struct gd_launcher *l = context;
-	return atomic_load(&l->stops) > 0;
+	struct gd_launcher *l = context;
+	serve_if_due(l);
+	return launcher_is_ending(l);
 }
 
 /* There, the kernel tells only what this machine does. */
@@ -109,7 +123,7 @@ static void search(struct gd_launcher *l)
 		w->folders = NULL;
 	if (w->folders)
 		folder_watch_begin_search(w->folders);
-	int r = find_files(l->files->folder, &find, enter_folder, w, &files, &err);
+	int r = find_files(l->files->folder, &find, enter_folder, l, &files, &err);
 	if (w->folders)
 		folder_watch_end_search(w->folders, r == 0);
 	if (r == 0) {
@@ -124,7 +138,7 @@ static void search(struct gd_launcher *l)
 	w->remote = is_remote(l->files->folder);
 }
 
-/* A large folder takes seconds, in which nothing else happens here: it is searched the less often. */
+/* A large folder is searched less often. */
 void watch_search_if_due(struct gd_launcher *l, uint64_t now)
 {
 	struct launch_watch *w = l->watch;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/map_record.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -191,29 +192,48 @@ bool map_record_has(const struct map_record *r, uint64_t number, uint32_t *ret_c
 
 /* ---- Writing ------------------------------------------------------------ */
 
+/* Writes the digits that end before `end`, two at a time. */
 static char *put_number(char *end, uint64_t n)
 {
-	do {
-		*--end = (char)('0' + n % 10);
-	} while (n /= 10);
+	static const char pairs[] =
+		"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+		"5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+	for (; n >= 100; n /= 100)
+		memcpy(end -= 2, pairs + 2 * (n % 100), 2);
+	if (n >= 10)
+		memcpy(end -= 2, pairs + 2 * n, 2);
+	else
+		*--end = (char)('0' + n);
 	return end;
+}
+
+/* Eight hexadecimal digits, all at once: each digit gets a byte, and letters get the distance from '9' to 'a' added. */
+static void put_check(char *to, uint32_t check)
+{
+	uint64_t x = check;
+	x = (x & 0xffff0000) << 16 | (x & 0xffff);
+	x = (x & 0x0000ff000000ff00) << 8 | (x & 0x000000ff000000ff);
+	x = (x & 0x00f000f000f000f0) << 4 | (x & 0x000f000f000f000f);
+	uint64_t letters = (x + 0x0606060606060606) >> 4 & 0x0101010101010101;
+	x = htobe64(x + 0x3030303030303030 + letters * ('a' - '9' - 1));
+	memcpy(to, &x, 8);
 }
 
 void map_record_format(struct text *t, uint64_t number, uint32_t check, bool failed, const void *data, size_t size)
 {
-	static const char middle[] = ",\"item\":\"";
+	static const char middle[] = ",\"item\":\"", last[] = "\",\"result\":";
 	char head[64], *end = head + 32, *begin = put_number(end, number) - 5;
 	memcpy(begin, "{\"n\":", 5);
 	memcpy(end, middle, sizeof(middle) - 1);
 	end += sizeof(middle) - 1;
-	for (int i = 28; i >= 0; i -= 4)
-		*end++ = "0123456789abcdef"[check >> i & 15];
-	*end++ = '"';
-	text_append(t, begin, (size_t)(end - begin));
+	put_check(end, check);
+	end += 8;
+	memcpy(end, last, sizeof(last) - 1);
 	if (failed) {
+		text_append(t, begin, (size_t)(end + 1 - begin));
 		json_put_bytes(t, "error", data, size);
 	} else {
-		text_append(t, ",\"result\":", 10);
+		text_append(t, begin, (size_t)(end + sizeof(last) - 1 - begin));
 		text_append(t, data, size);
 	}
 	text_append(t, "}\n", 2);

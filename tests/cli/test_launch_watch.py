@@ -28,6 +28,10 @@ def stop(launch, process, code=0):
     return json.loads((launch.directory / "summary.json").read_text()), out, err
 
 
+def preloaded(name):
+    return os.path.join(os.path.dirname(os.environ["GPUQ"]), "tests", "cli", f"lib{name}.so")
+
+
 def ready(launch, process):
     """It has searched the folder once: a file that was there at the start is done, and a new one is, too."""
     launch.put("ready.wav")
@@ -257,7 +261,7 @@ def test_lost_events_are_made_up_for_by_a_search(launch):
 
 @pytest.mark.parametrize("allowed", [0, 1], ids=["no instance", "one watch"])
 def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, allowed):
-    shim = os.path.join(os.path.dirname(os.environ["GPUQ"]), "tests", "cli", "libinotify_limit.so")
+    shim = preloaded("inotify_limit")
     process = watch(launch, "--recursive", *PROGRAM, env={"LD_PRELOAD": shim, "INOTIFY_LIMIT": str(allowed)})
     launch.put("sub/a.wav")
     wait_for(launch, "a.wav")
@@ -310,3 +314,22 @@ def test_watch_needs_a_worker_that_can_be_started(launch):
 def test_watch_does_not_go_together_with_a_dry_run(launch):
     _, err = launch.run("--watch", "--dry-run", *COPY, code=2)
     assert "--watch waits for new files" in err
+
+
+def test_workers_get_files_while_a_large_folder_is_searched(launch):
+    gate = launch.directory / "gate"
+    launch.put("a-wait.wav", "b-wait.wav")
+    process = watch(launch, "--recursive", "--gpus", "sim:1", *PROGRAM, env={"LD_PRELOAD": preloaded("endless_folder"), "ENDLESS_FOLDER": str(gate)})
+    launch.until(lambda: launch.notes("begin"), "the first file")
+    gate.touch()
+    (launch.input / "new").mkdir()  # makes it search again
+    launch.until((launch.directory / "gate.reached").exists, "the search")
+    (launch.directory / "go").touch()
+    wait_for(launch, "a-wait.wav", "b-wait.wav")
+    launch.until(lambda: (launch.output / "launch.jsonl").read_text().count('"event":"done"') == 2, "both results")
+    assert gate.exists()
+    gate.unlink()
+    launch.put("d.wav")
+    wait_for(launch, "d.wav")
+    summary, _, _ = stop(launch, process)
+    assert summary["files_done"] == 3
