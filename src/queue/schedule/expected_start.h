@@ -2,9 +2,10 @@
 /*
  * When waiting jobs will start, estimated from how long jobs like them took.
  *
- * A model, not a promise: the machine has a fixed number of slots, each job holds one or several of them, and jobs
- * start strictly in their order as soon as enough slots are free. Jobs that are added later, fail, are retried or fit
- * next to others are not foreseen. Pure and deterministic.
+ * A model, not a promise: the machine has a fixed number of slots, one for each GPU; each job holds one or several of
+ * them, and jobs start strictly in their order as soon as enough slots are free. Not foreseen: jobs that are added
+ * later, fail, are retried, share a GPU, start in front of a larger one, or wait for CPUs, main memory, other users or
+ * their time to begin. Pure and deterministic.
  */
 #ifndef QUEUE_SCHEDULE_EXPECTED_START_H
 #define QUEUE_SCHEDULE_EXPECTED_START_H
