@@ -131,6 +131,11 @@ static bool wants_json(const struct run *run)
 	return run->queue.config.json && !run->linger_ms;
 }
 
+FILE *run_out(const struct run *run)
+{
+	return wants_json(run) ? stderr : stdout;
+}
+
 /* ---- Running, or waiting for who runs ---------------------------------------------------- */
 
 static void on_ready(void *context)
@@ -162,7 +167,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.verbose = debug_is_on(),
 		.on_ready = on_ready,
 		.context = run,
-		.out = wants_json(run) ? stderr : stdout};
+		.out = run_out(run)};
 }
 
 void run_say_lost(const char *journal_path, uint64_t count)

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/obstacles.h"
+#include "cli/run_onlooker.h"
 #include "cli/say.h"
 #include "queue/journal/follow.h"
 
@@ -29,13 +30,17 @@ bool run_was_interrupted(void)
 	return interrupted;
 }
 
-static int wait_for_own(struct run *run, struct follow *f, struct obstacles *o)
+static int wait_for_own(struct run *run, struct follow *f, struct obstacles *o, struct run_onlooker *onlooker)
 {
 	enum obstacles_found found;
 	while (run->own.open > 0 && !interrupted) {
 		if (follow_runner(f) == 0)
 			return 1;
-		follow_wait(f);
+		run_onlooker_look(onlooker, false);
+		if (run_onlooker_has_panel(onlooker))
+			follow_wait_at_most(f, RUN_ONLOOKER_PERIOD_MS);
+		else
+			follow_wait(f);
 		int r = follow_update(f, &run->err);
 		if (r == 0)
 			r = run_own_jobs_update(&run->own, f, &run->err);
@@ -134,10 +139,19 @@ int run_hand_over(struct run *run, pid_t holder)
 	(void)follow_insist_on_trust(&f, NULL);
 	if (!run->own.states && add_open_jobs(run, &f) < 0)
 		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");
-	if (r == 0)
+	struct run_onlooker *onlooker = NULL;
+	if (r == 0 && run_onlooker_create(run, &f, &onlooker) < 0)
+		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");
+	if (r == 0) {
+		run_own_jobs_watch(&run->own, run_onlooker_changed, onlooker);
 		r = run_own_jobs_follow(&run->own, &f, &run->err);
+	}
 	if (r == 0)
-		r = wait_for_own(run, &f, &o);
+		r = wait_for_own(run, &f, &o, onlooker);
+	if (r == 0)
+		run_onlooker_look(onlooker, true);
+	run_own_jobs_watch(&run->own, NULL, NULL);
+	run_onlooker_destroy(onlooker);
 	if (r == 0 && !interrupted)
 		say_damage(run, &f);
 	follow_close(&f);

@@ -19,16 +19,53 @@ static bool is_over(unsigned char state)
 int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids)
 {
 	unsigned char *states = calloc(ids->count + 1, 1);
-	if (!states)
+	uint32_t *told = calloc(ids->count + 1, sizeof(*told));
+	if (!states || !told) {
+		free(states);
+		free(told);
 		return -ENOMEM;
-	*o = (struct run_own_jobs){.ids = ids, .states = states, .open = ids->count};
+	}
+	*o = (struct run_own_jobs){.ids = ids, .states = states, .open = ids->count, .told = told};
 	return 0;
 }
 
 void run_own_jobs_finish(struct run_own_jobs *o)
 {
 	free(o->states);
+	free(o->told);
 	*o = (struct run_own_jobs){0};
+}
+
+/* Grows with each change that is told. Replayed changes are not beyond what was told. */
+static uint32_t progress_of(const struct job *job)
+{
+	uint32_t attempts = job->attempts ? job->attempts->attempt : 0;
+	return attempts * 3 + (job->state == JOB_RUNNING ? 0 : job_is_final(job) ? 2 : 1);
+}
+
+static void tell(struct run_own_jobs *o, size_t i, const struct job *job)
+{
+	uint32_t progress = progress_of(job);
+	/* 1: it waits, and nothing has happened. */
+	if (!o->changed || progress <= o->told[i] || progress <= 1 || job->state == JOB_HELD)
+		return;
+	o->told[i] = progress;
+	o->changed(o->context, job, job->state == JOB_RUNNING || !job->attempts ? JOB_PENDING : JOB_RUNNING);
+}
+
+void run_own_jobs_watch(struct run_own_jobs *o,
+	void (*changed)(void *context, const struct job *job, enum job_state old), void *context)
+{
+	o->changed = changed;
+	o->context = context;
+}
+
+uint64_t run_own_jobs_count(const struct run_own_jobs *o, enum job_state state)
+{
+	uint64_t n = 0;
+	for (size_t i = 0; i < o->ids->count; i++)
+		n += o->states[i] == state;
+	return n;
 }
 
 static void on_change(void *context, struct job *job, int old)
@@ -41,6 +78,7 @@ static void on_change(void *context, struct job *job, int old)
 	o->open += is_over(o->states[i]);
 	o->states[i] = job->state;
 	o->open -= is_over(o->states[i]);
+	tell(o, i, job);
 }
 
 static bool is_pruned(const struct run_own_jobs *o, const struct follow *f, size_t i)

@@ -3,6 +3,8 @@
 #ifndef CLI_RUN_PARTS_H
 #define CLI_RUN_PARTS_H
 
+#include <stdio.h>
+
 #include "cli/queue_choice.h"
 #include "cli/run_own_jobs.h"
 #include "cli/run_report.h"
@@ -29,6 +31,8 @@ struct run {
 
 /* cmd_run.c: how the option is called that sets it; NULL: none does. */
 const char *run_option_name(enum config_key key);
+/* cmd_run.c: where lines for people go. */
+FILE *run_out(const struct run *run);
 /* cmd_run.c: so many jobs lost their `add`; 0: says nothing. */
 void run_say_lost(const char *journal_path, uint64_t count);
 

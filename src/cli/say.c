@@ -10,6 +10,15 @@
 #include "base/display.h"
 #include "cli/exit_code.h"
 
+static say_line_fn *diverted_to;
+static void *diverted_context;
+
+void say_divert(say_line_fn *fn, void *context)
+{
+	diverted_to = fn;
+	diverted_context = context;
+}
+
 static void say_text(const char *before, const char *words)
 {
 	/* Words may quote what others wrote: names, paths, the environment. */
@@ -17,6 +26,10 @@ static void say_text(const char *before, const char *words)
 	text_append_string(&line, before);
 	display_append(&line, words, strlen(words), DISPLAY_ALL);
 	text_append_char(&line, '\n');
+	if (diverted_to) {
+		diverted_to(diverted_context, text_string(&line), line.length);
+		return;
+	}
 	fflush(stdout);
 	fputs(text_string(&line), stderr);
 }

@@ -7,6 +7,10 @@
 
 void say(const char *format, ...) GD_PRINTF(1, 2);
 
+/* From now on each line goes there, with its newline, instead of standard error; NULL: to standard error again. */
+typedef void say_line_fn(void *context, const char *line, size_t size);
+void say_divert(say_line_fn *fn, void *context);
+
 /* "gpuq: warning: …" for each warning of a list. */
 void say_warnings(const struct gd_gpu_list *list);
 

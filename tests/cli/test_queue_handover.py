@@ -2,11 +2,13 @@
 """A run beside another, and the exit code of each."""
 import os
 import pathlib
+import re
 import signal
 
 import pytest
-from lab import LIMIT
+from lab import GPUQ, LIMIT
 from processes import naps
+from terminal import Terminal
 
 
 def holding(lab, *words):
@@ -187,3 +189,56 @@ def test_jobs_on_gpus_of_another_runner_take_no_processor(lab):
     lab.until(lambda: "cpu" in lab.ran(), f"job {cpu}")
     (lab.directory / "go").touch()
     assert second.wait(LIMIT) == 0
+
+
+def lines_of(text):
+    """Without numbers of processes and durations."""
+    return sorted(re.sub(r"\(PID \d+\)|  [0-9.]+m?s$", "", line).strip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("words", [[], ["--quiet"]])
+def test_a_run_prints_the_lines_of_its_jobs_that_another_runs(lab, words):
+    holding(lab)
+    lab.commands("true", "exit 5", "until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt", *words)
+    lab.until(lambda: (status_of(lab, 2), status_of(lab, 3), status_of(lab, 4)) == ("completed", "failed", "running"))
+    # The journal is read again from its beginning: no line comes twice.
+    lab.gpuq("prune")
+    (lab.directory / "go2").touch()
+    out = second.communicate(timeout=LIMIT)[0].decode()
+    assert second.returncode == 1
+    ends = [line for line in lines_of(out) if "Running" not in line]
+    assert not out if words else [line.split(" → ")[-1] for line in ends] == ["Failed (exit 5)", "Completed", "Completed"]
+    assert "first" not in out
+    running = [line for line in lines_of(out) if "Running" in line]
+    assert len(running) == len(set(running))
+    (lab.directory / "go").touch()
+
+
+def test_a_run_shows_the_panel_of_what_another_runs(lab):
+    holding(lab, "--quiet")
+    lab.commands("exit 5", "until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
+    terminal = Terminal([GPUQ, "run", "--commands-file", "second.txt"], 100, 30, lab.directory, lab.environment)
+    terminal.shows("the queue is run by PID")
+    terminal.shows("Failed (exit 5)")
+    terminal.shows("gpuq run")
+    terminal.until(lambda screen: re.search("until . -e go2", "\n".join(screen.text())), "the job on its GPU")
+    (lab.directory / "go2").touch()
+    assert terminal.wait() == 1
+    text = terminal.screen.everything()
+    assert terminal.screen.cursor and "Completed" in text and "gpuq retry" in text
+    terminal.end()
+    (lab.directory / "go").touch()
+
+
+def test_ctrl_c_of_a_run_that_looks_on_leaves_the_terminal_in_order(lab):
+    holding(lab, "--quiet")
+    lab.commands("until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
+    terminal = Terminal([GPUQ, "run", "--commands-file", "second.txt"], 100, 30, lab.directory, lab.environment)
+    terminal.until(lambda screen: not screen.cursor, "the panel")
+    terminal.type("\x03")
+    assert terminal.wait() == 130 and terminal.screen.cursor
+    terminal.end()
+    lab.until(lambda: status_of(lab, 2) == "running", "the job goes on")
+    for name in ("go", "go2"):
+        (lab.directory / name).touch()

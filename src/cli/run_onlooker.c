@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/run_onlooker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "cli/run_panel.h"
+#include "cli/say.h"
+#include "queue/journal/job_line.h"
+#include "queue/runner/published.h"
+
+struct run_onlooker {
+	struct run *run;
+	struct follow *follow;
+	struct run_panel *panel; /* NULL: only lines */
+	FILE *out;
+	struct runner_job *running; /* of the whole queue */
+	size_t num_running, capacity;
+	int *positions; /* of their GPUs */
+	size_t positions_capacity;
+};
+
+static void say_above(void *context, const char *line, size_t size)
+{
+	const struct runner_watch *w = context;
+	w->say(w->context, line, size);
+}
+
+int run_onlooker_create(struct run *run, struct follow *f, struct run_onlooker **ret)
+{
+	struct run_onlooker *o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	*o = (struct run_onlooker){.run = run, .follow = f, .out = run_out(run)};
+	o->panel = run->no_panel ? NULL : run_panel_create(o->out, run->quiet, &run->queue);
+	if (o->panel && isatty(STDERR_FILENO))
+		say_divert(say_above, (void *)(uintptr_t)run_panel_watch(o->panel));
+	*ret = o;
+	return 0;
+}
+
+void run_onlooker_destroy(struct run_onlooker *o)
+{
+	if (!o)
+		return;
+	say_divert(NULL, NULL);
+	run_panel_destroy(o->panel);
+	free(o->running);
+	free(o->positions);
+	free(o);
+}
+
+bool run_onlooker_has_panel(const struct run_onlooker *o)
+{
+	return o->panel;
+}
+
+void run_onlooker_changed(void *context, const struct job *job, enum job_state old)
+{
+	struct run_onlooker *o = context;
+	if (o->panel) {
+		const struct runner_watch *w = run_panel_watch(o->panel);
+		w->changed(w->context, job, (int)old);
+		return;
+	}
+	if (o->run->quiet || job->state == JOB_PENDING || job->state == JOB_HELD)
+		return;
+	cleanup_(text_finish) struct text t = {0};
+	job_line_write(&t, job, &(struct job_line_options){.id_width = 1});
+	if (!text_error(&t))
+		fprintf(o->out, "%s\n", text_string(&t));
+	fflush(o->out);
+}
+
+/* ---- The panel ---------------------------------------------------------------------------- */
+
+/* Where its GPUs are in the list; those that are not there are left out. */
+static size_t find_positions(const struct job_attempt *a, const struct gd_gpu *const *gpus, size_t count, int *ret)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < a->num_gpus; i++)
+		for (size_t g = 0; g < count; g++)
+			if (gpus[g]->index == a->gpus[i]) {
+				ret[n++] = (int)g;
+				break;
+			}
+	return n;
+}
+
+static int find_running(struct run_onlooker *o, const struct gd_gpu *const *gpus, size_t count)
+{
+	const struct jobs *js = &o->follow->jobs;
+	size_t left = js->counts[JOB_RUNNING], used = 0, all = 0;
+	o->num_running = 0;
+	if (array_reserve(o->running, &o->capacity, left) < 0)
+		return -ENOMEM;
+	for (size_t i = js->count; i-- > 0 && o->num_running < left;)
+		if (js->by_id[i]->state == JOB_RUNNING && js->by_id[i]->attempts) {
+			all += js->by_id[i]->attempts->num_gpus;
+			o->running[o->num_running++] = (struct runner_job){.job = js->by_id[i], .started = true};
+		}
+	if (array_reserve(o->positions, &o->positions_capacity, all) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->num_running; i++) {
+		struct runner_job *job = &o->running[i];
+		job->gpus = o->positions + used;
+		job->num_gpus = find_positions(job->job->attempts, gpus, count, o->positions + used);
+		used += job->num_gpus;
+	}
+	return 0;
+}
+
+void run_onlooker_look(struct run_onlooker *o, bool over)
+{
+	if (!o->panel)
+		return;
+	struct jobs none;
+	struct published p;
+	struct scheduler *s = NULL;
+	size_t count = 0;
+	const struct run_own_jobs *own = &o->run->own;
+	jobs_init(&none);
+	if (scheduler_create(&none, &s) == 0 && o->follow->dir_fd >= 0 &&
+		published_read(o->follow->dir_fd, &p, s) == 0) {
+		struct runner_result result = {.completed = run_own_jobs_count(own, JOB_COMPLETED),
+			.failed = run_own_jobs_count(own, JOB_FAILED),
+			.cancelled = run_own_jobs_count(own, JOB_CANCELLED)};
+		const struct gd_gpu *const *gpus = scheduler_gpus(s, &count);
+		struct gd_gpu_list list = {.size = sizeof(list), .count = count, .gpus = gpus};
+		struct runner_now now = {.gpus = &list,
+			.waiting = run_own_jobs_count(own, JOB_PENDING),
+			.result = &result,
+			.over = over};
+		if (find_running(o, gpus, count) == 0) {
+			now.running = o->running;
+			now.num_running = o->num_running;
+		}
+		const struct runner_watch *w = run_panel_watch(o->panel);
+		w->look(w->context, &now);
+	}
+	scheduler_destroy(s);
+	jobs_finish(&none);
+}
