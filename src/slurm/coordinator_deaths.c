@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When a pilot is dead. Each rule has a false proof behind it: a node that Slurm had given up while the processes on it
+ * lived on, a slurmctld that came back with an old state, an answer that was empty because it was late.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "slurm/coordinator_private.h"
+#include "slurm/mutant.h"
+
+#define OUTBOX_NS    (2 * NS_PER_S)
+#define LIST_NS      (20 * NS_PER_S)
+#define LIST_AWAY_NS (5 * NS_PER_S)
+/* Between two listings so far apart a node can be given up by Slurm and come back. */
+#define LIST_GAP_NS (30 * NS_PER_S)
+/* A boot time and a start time are compared that were taken from the same clock, which may have been adjusted since. */
+#define BOOT_SLACK_MS 60000
+
+uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const struct known_pilot *p)
+{
+	return p->acked_ns + (uint64_t)p->lease_ms * NS_PER_MS + coordinator_margin_ns(c, p);
+}
+
+static bool may_be_dead(const struct coordinator_core *c, const struct known_pilot *p)
+{
+	bool absent = p->state == PILOT_STATE_AWAY || p->state == PILOT_STATE_EXPECTED;
+	return absent && (c->settings.epoch == 1 || c->now_ns >= c->begin_ns + COORDINATOR_GRACE_NS);
+}
+
+static void declare_dead(struct known_pilot *p, enum death_proof proof)
+{
+	p->state = PILOT_STATE_DEAD;
+	p->proof = proof;
+	p->next_outbox_ns = 0;
+}
+
+/* ---- Slurm's word ---------------------------------------------------------------------- */
+
+static bool is_relaunched(const struct coordinator_core *c, const struct known_pilot *p, const struct listed_job *job)
+{
+	for (size_t i = 0; i < c->num_pilots; i++)
+		if (c->pilots[i] != p && c->pilots[i]->slurm_job == p->slurm_job)
+			return true;
+	return job->restarts > 0 || strcmp(job->node, p->node) != 0;
+}
+
+/* Whether this listing could be part of proof (d) for the pilot. */
+static bool is_sound(const struct coordinator_core *c, const struct known_pilot *p, const struct slurm_listing *l,
+	const struct listed_job *job, const struct listed_node *node)
+{
+	return l->cgroup && job && node && node->responding && l->boot_before_ms &&
+	       l->boot_before_ms == l->boot_after_ms && !is_relaunched(c, p, job);
+}
+
+static void follow_job(struct coordinator_core *c, struct known_pilot *p, const struct slurm_listing *l)
+{
+	const struct listed_job *job = p->slurm_job ? listing_find_job(l, p->slurm_job) : NULL;
+	const struct listed_node *node = *p->node ? listing_find_node(l, p->node) : NULL;
+	bool sound = is_sound(c, p, l, job, node);
+	struct slurm_watch *w = &p->watch;
+	if (sound && job->state == LISTED_TERMINAL) {
+		w->valid = w->valid && w->ctld_boot_ms == l->boot_after_ms &&
+			   w->slurmd_start_ms == node->slurmd_start_ms && c->now_ns - w->seen_ns <= LIST_GAP_NS;
+		w->seen_ns = c->now_ns;
+		/* Otherwise the first minute has to pass, or the connection to break. */
+		if (w->valid && may_be_dead(c, p))
+			declare_dead(p, PROOF_SLURM);
+		return;
+	}
+	if (sound && (job->state == LISTED_RUNNING || job->state == LISTED_COMPLETING))
+		*w = (struct slurm_watch){.valid = true,
+			.ctld_boot_ms = l->boot_after_ms,
+			.slurmd_start_ms = node->slurmd_start_ms,
+			.seen_ns = c->now_ns};
+	else
+		w->valid = false;
+	if (slurm_mutant_is(MUTANT_NOT_R) && may_be_dead(c, p) && (!job || job->state != LISTED_RUNNING))
+		declare_dead(p, PROOF_SLURM);
+}
+
+static void look_at_boot(struct coordinator_core *c, struct known_pilot *p, const struct slurm_listing *l)
+{
+	const struct listed_node *node = *p->node ? listing_find_node(l, p->node) : NULL;
+	if (!node || !p->started_ms || !may_be_dead(c, p))
+		return;
+	/* A clock that was set forward moves the boot time, but does not start slurmd again. */
+	if (node->boot_ms > p->started_ms + BOOT_SLACK_MS && node->slurmd_start_ms > p->started_ms + BOOT_SLACK_MS)
+		declare_dead(p, PROOF_BOOT);
+}
+
+/* Pilots that Slurm knows and that have not greeted. One that waits in Slurm's queue has no job of ours. */
+static bool all_have_greeted(const struct coordinator_core *c, const struct slurm_listing *l)
+{
+	for (size_t i = 0; i < l->num_jobs; i++) {
+		bool known = l->jobs[i].state == LISTED_PENDING || l->jobs[i].state == LISTED_TERMINAL;
+		for (size_t k = 0; k < c->num_pilots && !known; k++)
+			known = c->pilots[k]->slurm_job == l->jobs[i].slurm_job;
+		if (!known)
+			return false;
+	}
+	return true;
+}
+
+void coordinator_on_listed(struct coordinator_core *c, const struct slurm_listing *l)
+{
+	if (!l->ok)
+		return;
+	for (size_t i = 0; i < c->num_pilots; i++) {
+		struct known_pilot *p = c->pilots[i];
+		if (p->state == PILOT_STATE_DEAD || p->state == PILOT_STATE_GONE)
+			continue;
+		follow_job(c, p, l);
+		look_at_boot(c, p, l);
+	}
+	c->listed_all = c->listed_all || all_have_greeted(c, l);
+}
+
+/* ---- The outbox ------------------------------------------------------------------------ */
+
+void coordinator_on_outbox(struct coordinator_core *c, const struct coordinator_event *e)
+{
+	struct known_pilot *p = coordinator_find_pilot(c, e->pilot);
+	if (!p || p->state != PILOT_STATE_DEAD || p->outbox_done)
+		return;
+	if (e->result < 0) {
+		p->next_outbox_ns = c->now_ns + OUTBOX_NS;
+		return;
+	}
+	p->outbox_done = true;
+	coordinator_lose_attempts(c, p, e->ends, e->num_ends);
+}
+
+/* ---- Time ------------------------------------------------------------------------------ */
+
+static void judge(struct coordinator_core *c, struct known_pilot *p)
+{
+	if (!may_be_dead(c, p))
+		return;
+	if (c->now_ns >= coordinator_lease_proof_ns(c, p) || slurm_mutant_is(MUTANT_NO_WAIT))
+		declare_dead(p, PROOF_LEASE);
+	else if (p->end_ns && c->now_ns >= p->end_ns + coordinator_margin_ns(c, p))
+		declare_dead(p, PROOF_UNTIL);
+}
+
+static void list(struct coordinator_core *c)
+{
+	bool any = !c->recovered, away = !c->recovered;
+	for (size_t i = 0; i < c->num_pilots; i++) {
+		enum pilot_state state = c->pilots[i]->state;
+		any = any || state != PILOT_STATE_GONE;
+		away = away || state == PILOT_STATE_AWAY || state == PILOT_STATE_EXPECTED;
+	}
+	uint64_t interval = away ? LIST_AWAY_NS : LIST_NS;
+	/* A pilot that has just gone away is asked for sooner. */
+	if (any && c->next_list_ns > c->now_ns + interval)
+		c->next_list_ns = c->now_ns + interval;
+	if (!any) {
+		c->next_list_ns = UINT64_MAX;
+		return;
+	}
+	if (c->now_ns < c->next_list_ns)
+		return;
+	coordinator_push(c, COORDINATOR_LIST, NULL, 0);
+	c->next_list_ns = c->now_ns + interval;
+}
+
+void coordinator_step_deaths(struct coordinator_core *c)
+{
+	for (size_t i = 0; i < c->num_pilots; i++) {
+		struct known_pilot *p = c->pilots[i];
+		judge(c, p);
+		if (p->state != PILOT_STATE_DEAD || p->outbox_done || c->now_ns < p->next_outbox_ns)
+			continue;
+		coordinator_push(c, COORDINATOR_READ_OUTBOX, p, 0);
+		p->next_outbox_ns = UINT64_MAX; /* until the answer */
+	}
+	list(c);
+}
