@@ -20,9 +20,11 @@
  *
  * Writes. An action COORDINATOR_WRITE asks for one line of the journal and for its sync; the caller answers each with
  * COORDINATOR_WRITTEN and the number of the write, in any order, also much later. Lines are appended in the order of
- * the actions. `start` and `void` are appended only if no other coordinator has raised the fence (result -ESTALE
- * otherwise); ends are always appended. A `start` is also refused (result -ECANCELED, nothing was written) if the job
- * was cancelled, held or pruned since.
+ * the actions. WRITE_END is always appended: a pilot has reported it, and the first end of an attempt counts. All
+ * others are appended only if no other coordinator has raised the fence since (result -ESTALE otherwise, checked under
+ * the append lock): a coordinator that was stopped and replaced takes pilots for dead that the new one has answered all
+ * the time. A `start` is also refused (result -ECANCELED, nothing was written) if the job was cancelled, held or pruned
+ * since.
  *
  * The epoch is checked after a heartbeat or hello arrived and before it is answered: COORDINATOR_CHECK asks for one
  * read of the fence (a pread of append.lock), COORDINATOR_CHECKED answers. So no coordinator that was replaced renews a

@@ -37,7 +37,7 @@ struct pilot_attempt {
 	struct attempt_id id;
 	enum stage stage;
 	struct frame_end end;
-	uint64_t exited_ns, release_ns;
+	uint64_t release_ns;
 };
 
 /* An action with the memory that it points to. */
@@ -332,15 +332,12 @@ static void on_exited(struct pilot_core *c, const struct pilot_exit *e)
 		.peak_mem_mb = e->peak_mem_mb};
 	memcpy(a->end.reason, e->reason, sizeof(a->end.reason));
 	a->end.reason[sizeof(a->end.reason) - 1] = '\0';
-	a->exited_ns = e->exited_ns;
 	a->stage = STAGE_HELD;
-	a->release_ns = e->exited_ns;
-	if (!e->ours)
-		a->release_ns += e->signal ? c->settings.signal_hold_ns : c->settings.exit_hold_ns;
-	if (!e->ours && c->ending && a->release_ns >= c->ending_ns)
+	uint64_t hold_ns = e->ours ? 0 : e->signal ? c->settings.signal_hold_ns : c->settings.exit_hold_ns;
+	if (!e->ours && c->ending && e->exited_ns + hold_ns >= c->ending_ns)
 		interrupt_end(a);
-	if (c->ending)
-		a->release_ns = c->now_ns;
+	/* From now on, not from the exit: if this process was stopped, a SIGTERM of then is still to be read. */
+	a->release_ns = c->now_ns + (c->ending ? 0 : hold_ns);
 	struct frame *f = answer(c, FRAME_FREED);
 	if (f)
 		f->freed = e->id;

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/submission.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+
+#define IDLE_NS      (30 * NS_PER_S)
+#define BACK_OFF_NS  (5 * NS_PER_S)
+#define BACK_OFF_MAX (600 * NS_PER_S)
+/* A listing is asked for so often while it is needed. */
+#define LIST_NS (5 * NS_PER_S)
+
+enum stage {
+	STAGE_SUBMITTING, /* sbatch runs */
+	STAGE_UNCERTAIN,  /* sbatch failed or timed out: Slurm may have the job */
+	STAGE_PENDING,    /* Slurm has the job; it has not greeted */
+	STAGE_JOINED,
+};
+
+struct submitted_pilot {
+	enum stage stage;
+	char name[FRAME_NAME_ROOM];  /* of the Slurm job */
+	char pilot[FRAME_NAME_ROOM]; /* of the process, once it has joined */
+	char reason[FRAME_WORDS_ROOM];
+	uint64_t slurm_job;
+	uint64_t since_ns;   /* when this stage began */
+	size_t num_attempts; /* now */
+	bool running;        /* Slurm says so, but it has not joined */
+	bool had_work, releasing, cancelling;
+};
+
+struct submission {
+	struct submission_settings settings;
+	struct submission_demand demand;
+	struct submitted_pilot *pilots;
+	size_t count, capacity;
+	unsigned number;   /* of the last job name */
+	unsigned failures; /* in a row */
+	uint64_t not_before_ns, next_list_ns;
+	bool leaving, refused;
+	char words[FRAME_WORDS_ROOM]; /* of the last failure */
+};
+
+int submission_create(const struct submission_settings *settings, struct submission **ret)
+{
+	struct submission *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->settings = *settings;
+	if (!s->settings.max_nodes)
+		s->settings.max_nodes = 1;
+	if (!s->settings.max_pending)
+		s->settings.max_pending = SUBMISSION_MAX_PENDING;
+	if (!s->settings.idle_ns)
+		s->settings.idle_ns = IDLE_NS;
+	*ret = s;
+	return 0;
+}
+
+void submission_destroy(struct submission *s)
+{
+	if (s)
+		free(s->pilots);
+	free(s);
+}
+
+void submission_set_demand(struct submission *s, const struct submission_demand *demand)
+{
+	s->demand = *demand;
+}
+
+void submission_leave(struct submission *s)
+{
+	s->leaving = true;
+}
+
+/* ---- Counting -------------------------------------------------------------------------- */
+
+static size_t count_stage(const struct submission *s, enum stage stage)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < s->count; i++)
+		count += s->pilots[i].stage == stage && !s->pilots[i].cancelling;
+	return count;
+}
+
+size_t submission_num_pending(const struct submission *s)
+{
+	return s->count - count_stage(s, STAGE_JOINED);
+}
+
+size_t submission_num_running(const struct submission *s)
+{
+	return count_stage(s, STAGE_JOINED);
+}
+
+/* Pilots that would take all jobs that wait. */
+static size_t wanted(const struct submission *s)
+{
+	const struct submission_demand *d = &s->demand;
+	size_t jobs = d->fitting_jobs_per_pilot;
+	if (!d->waiting_jobs)
+		return 0;
+	if (jobs)
+		return (d->waiting_jobs + jobs - 1) / jobs;
+	/* Jobs without a GPU go where the others are. */
+	size_t by_gpus = s->settings.gpus ? (d->waiting_gpus + s->settings.gpus - 1) / s->settings.gpus : 1;
+	return by_gpus ? by_gpus : 1;
+}
+
+/* ---- Failures -------------------------------------------------------------------------- */
+
+static void failed(struct submission *s, uint64_t now_ns, const char *words)
+{
+	uint64_t wait = BACK_OFF_NS << (s->failures < 16 ? s->failures : 16);
+	s->failures++;
+	s->not_before_ns = now_ns + (wait < BACK_OFF_MAX ? wait : BACK_OFF_MAX);
+	snprintf(s->words, sizeof(s->words), "%s", words && *words ? words : "no reason was given");
+}
+
+static void forget(struct submission *s, struct submitted_pilot *p)
+{
+	*p = s->pilots[--s->count];
+}
+
+static struct submitted_pilot *find_name(struct submission *s, const char *name)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (strcmp(s->pilots[i].name, name) == 0)
+			return &s->pilots[i];
+	return NULL;
+}
+
+static struct submitted_pilot *find_job(struct submission *s, uint64_t slurm_job)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->pilots[i].slurm_job == slurm_job && slurm_job)
+			return &s->pilots[i];
+	return NULL;
+}
+
+static struct submitted_pilot *find_pilot(struct submission *s, const char *pilot)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->pilots[i].stage == STAGE_JOINED && strcmp(s->pilots[i].pilot, pilot) == 0)
+			return &s->pilots[i];
+	return NULL;
+}
+
+static struct submitted_pilot *add(struct submission *s, uint64_t now_ns, enum stage stage, const char *name)
+{
+	if (array_reserve(s->pilots, &s->capacity, s->count + 1) < 0)
+		return NULL;
+	struct submitted_pilot *p = &s->pilots[s->count++];
+	*p = (struct submitted_pilot){.stage = stage, .since_ns = now_ns};
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	return p;
+}
+
+/* ---- Steps ----------------------------------------------------------------------------- */
+
+static bool may_submit(const struct submission *s, uint64_t now_ns)
+{
+	size_t pending = submission_num_pending(s);
+	if (s->leaving || s->refused || now_ns < s->not_before_ns)
+		return false;
+	if (count_stage(s, STAGE_UNCERTAIN) || count_stage(s, STAGE_SUBMITTING))
+		return false;
+	return s->count < s->settings.max_nodes && pending < s->settings.max_pending && pending < wanted(s);
+}
+
+/* A pending pilot that is not needed any more: the one that was submitted last waits longest. */
+static struct submitted_pilot *superfluous(struct submission *s)
+{
+	if (!s->leaving && count_stage(s, STAGE_PENDING) <= wanted(s))
+		return NULL;
+	for (size_t i = s->count; i > 0; i--) {
+		struct submitted_pilot *p = &s->pilots[i - 1];
+		if (p->stage == STAGE_PENDING && !p->cancelling && p->slurm_job && (s->leaving || !p->running))
+			return p;
+	}
+	return NULL;
+}
+
+static bool is_idle(const struct submission *s, const struct submitted_pilot *p, uint64_t now_ns)
+{
+	bool useless = s->demand.waiting_jobs == 0 && now_ns >= p->since_ns + s->settings.idle_ns;
+	return p->stage == STAGE_JOINED && !p->releasing && p->num_attempts == 0 && (useless || s->leaving);
+}
+
+static uint64_t wake_ns(const struct submission *s, uint64_t now_ns)
+{
+	uint64_t wake = s->not_before_ns > now_ns && !s->leaving ? s->not_before_ns : UINT64_MAX;
+	for (size_t i = 0; i < s->count; i++) {
+		const struct submitted_pilot *p = &s->pilots[i];
+		uint64_t at = p->stage == STAGE_UNCERTAIN ? s->next_list_ns : p->since_ns + s->settings.idle_ns;
+		bool counts = p->stage == STAGE_UNCERTAIN ||
+			      (p->stage == STAGE_JOINED && !p->releasing && p->num_attempts == 0);
+		if (counts && at > now_ns && at < wake)
+			wake = at;
+	}
+	return wake == UINT64_MAX ? 0 : wake;
+}
+
+void submission_next(struct submission *s, uint64_t now_ns, struct submission_step *ret)
+{
+	*ret = (struct submission_step){.kind = SUBMISSION_NONE};
+	struct submitted_pilot *p = superfluous(s);
+	if (p) {
+		p->cancelling = true;
+		ret->kind = SUBMISSION_CANCEL;
+		ret->slurm_job = p->slurm_job;
+		return;
+	}
+	for (size_t i = 0; i < s->count; i++)
+		if (is_idle(s, &s->pilots[i], now_ns)) {
+			s->pilots[i].releasing = true;
+			ret->kind = SUBMISSION_RELEASE;
+			memcpy(ret->name, s->pilots[i].pilot, sizeof(ret->name));
+			return;
+		}
+	if (count_stage(s, STAGE_UNCERTAIN) && now_ns >= s->next_list_ns) {
+		s->next_list_ns = now_ns + LIST_NS;
+		ret->kind = SUBMISSION_LIST;
+		return;
+	}
+	if (may_submit(s, now_ns)) {
+		char name[FRAME_NAME_ROOM];
+		snprintf(name, sizeof(name), "%.50s-%u", s->settings.prefix, ++s->number);
+		if (add(s, now_ns, STAGE_SUBMITTING, name)) {
+			ret->kind = SUBMISSION_SUBMIT;
+			memcpy(ret->name, name, sizeof(name));
+			return;
+		}
+	}
+	ret->wake_ns = wake_ns(s, now_ns);
+}
+
+/* ---- Events ---------------------------------------------------------------------------- */
+
+int submission_submitted(
+	struct submission *s, uint64_t now_ns, const char *name, int result, uint64_t slurm_job, const char *words)
+{
+	struct submitted_pilot *p = find_name(s, name);
+	if (!p || p->stage != STAGE_SUBMITTING)
+		return 0;
+	p->since_ns = now_ns;
+	if (result == 0) {
+		p->stage = STAGE_PENDING;
+		p->slurm_job = slurm_job;
+		return 0;
+	}
+	failed(s, now_ns, words);
+	if (result == -EINVAL) {
+		s->refused = s->failures >= 3;
+		forget(s, p);
+		return 0;
+	}
+	p->stage = STAGE_UNCERTAIN;
+	s->next_list_ns = now_ns;
+	return 0;
+}
+
+static const struct listed_job *listed_by_name(const struct slurm_listing *l, const char *name)
+{
+	for (size_t i = 0; i < l->num_jobs; i++)
+		if (strcmp(l->jobs[i].name, name) == 0)
+			return &l->jobs[i];
+	return NULL;
+}
+
+/* False: the pilot is not expected any more. */
+static bool follow(struct submission *s, struct submitted_pilot *p, uint64_t now_ns, uint64_t begun_ns,
+	const struct slurm_listing *l)
+{
+	if (p->stage == STAGE_JOINED || p->stage == STAGE_SUBMITTING || begun_ns < p->since_ns)
+		return true;
+	const struct listed_job *job = listed_by_name(l, p->name);
+	if (!job && p->slurm_job)
+		job = listing_find_job(l, p->slurm_job);
+	if (!job)
+		return false; /* it was never submitted, or Slurm has forgotten it before it began */
+	if (p->stage == STAGE_UNCERTAIN) {
+		p->stage = STAGE_PENDING;
+		p->slurm_job = job->slurm_job;
+	}
+	p->running = job->state == LISTED_RUNNING;
+	memcpy(p->reason, job->reason, sizeof(p->reason));
+	if (job->state != LISTED_TERMINAL)
+		return true;
+	if (!p->cancelling)
+		failed(s, now_ns, "it ended before it reached the coordinator; its output says why");
+	return false;
+}
+
+int submission_listed(struct submission *s, uint64_t now_ns, uint64_t begun_ns, const struct slurm_listing *listing)
+{
+	if (!listing->ok)
+		return 0;
+	for (size_t i = s->count; i > 0; i--)
+		if (!follow(s, &s->pilots[i - 1], now_ns, begun_ns, listing))
+			forget(s, &s->pilots[i - 1]);
+	return 0;
+}
+
+int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job, const char *pilot, size_t num_gpus)
+{
+	struct submitted_pilot *p = find_pilot(s, pilot);
+	if (p)
+		return 0;
+	p = find_job(s, slurm_job);
+	if (!p || p->stage == STAGE_JOINED)
+		p = add(s, now_ns, STAGE_JOINED, "");
+	if (!p)
+		return -ENOMEM;
+	p->stage = STAGE_JOINED;
+	p->cancelling = false;
+	p->slurm_job = slurm_job;
+	p->since_ns = now_ns;
+	snprintf(p->pilot, sizeof(p->pilot), "%s", pilot);
+	if (!s->settings.gpus)
+		s->settings.gpus = (unsigned)num_gpus;
+	return 0;
+}
+
+void submission_set_busy(struct submission *s, uint64_t now_ns, const char *pilot, size_t num_attempts)
+{
+	struct submitted_pilot *p = find_pilot(s, pilot);
+	if (!p)
+		return;
+	if (p->num_attempts && !num_attempts)
+		p->since_ns = now_ns;
+	p->num_attempts = num_attempts;
+	if (num_attempts) {
+		p->had_work = true;
+		s->failures = 0;
+	}
+}
+
+void submission_gone(struct submission *s, uint64_t now_ns, const char *pilot, bool preempted, const char *words)
+{
+	struct submitted_pilot *p = find_pilot(s, pilot);
+	if (!p)
+		return;
+	if (!p->had_work && !preempted && !p->releasing && !s->leaving)
+		failed(s, now_ns, words);
+	forget(s, p);
+}
+
+const char *submission_words(const struct submission *s, uint64_t now_ns, char words[FRAME_WORDS_ROOM])
+{
+	size_t pending = count_stage(s, STAGE_PENDING);
+	const char *reason = "";
+	*words = '\0';
+	for (size_t i = 0; i < s->count; i++)
+		if (s->pilots[i].stage == STAGE_PENDING && *s->pilots[i].reason)
+			reason = s->pilots[i].reason;
+	if (s->refused)
+		snprintf(words, FRAME_WORDS_ROOM, "Slurm refuses pilots: %.120s", s->words);
+	else if (count_stage(s, STAGE_UNCERTAIN))
+		snprintf(words, FRAME_WORDS_ROOM, "sbatch failed (%.80s); waiting for Slurm to say which pilots it has",
+			s->words);
+	else if (s->failures && now_ns < s->not_before_ns)
+		snprintf(words, FRAME_WORDS_ROOM, "the last pilot failed at once (%.80s); next try in %llu s", s->words,
+			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
+	else if (pending)
+		snprintf(words, FRAME_WORDS_ROOM, "%zu pilot%s pending in Slurm%s%.100s", pending,
+			pending == 1 ? "" : "s", *reason ? ": " : "", reason);
+	else if (s->count >= s->settings.max_nodes && wanted(s))
+		snprintf(words, FRAME_WORDS_ROOM, "all %u pilots are in use (--max-nodes)", s->settings.max_nodes);
+	return words;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "slurm/submission.h"
+
+#define S NS_PER_S
+
+static struct submission *create(unsigned max_nodes)
+{
+	struct submission *s = NULL;
+	struct submission_settings settings = {.max_nodes = max_nodes, .prefix = "gpuq-q1", .gpus = 4};
+	assert_int_equal(submission_create(&settings, &s), 0);
+	return s;
+}
+
+static void demand(struct submission *s, size_t jobs)
+{
+	submission_set_demand(s, &(struct submission_demand){.waiting_jobs = jobs, .waiting_gpus = jobs});
+}
+
+static enum submission_step_kind next(struct submission *s, uint64_t now_ns, struct submission_step *step)
+{
+	submission_next(s, now_ns, step);
+	return step->kind;
+}
+
+/* Submits one pilot and lets it join. */
+static void join(struct submission *s, uint64_t now_ns, uint64_t slurm_job, const char *pilot)
+{
+	struct submission_step step;
+	assert_int_equal(next(s, now_ns, &step), SUBMISSION_SUBMIT);
+	submission_submitted(s, now_ns, step.name, 0, slurm_job, NULL);
+	submission_joined(s, now_ns, slurm_job, pilot, 4);
+}
+
+static void test_pilots_follow_the_waiting_jobs(void **state)
+{
+	(void)state;
+	struct submission *s = create(3);
+	struct submission_step step;
+	assert_int_equal(next(s, S, &step), SUBMISSION_NONE);
+	demand(s, 5); /* 5 GPUs: two pilots of 4 */
+	char first[FRAME_NAME_ROOM];
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+		assert_string_not_equal(step.name, i ? first : "");
+		memcpy(first, step.name, sizeof(first));
+		assert_int_equal(next(s, S, &step), SUBMISSION_NONE); /* one sbatch at a time */
+		submission_submitted(s, S, first, 0, 10 + i, NULL);
+	}
+	assert_int_equal(next(s, S, &step), SUBMISSION_NONE);
+	assert_int_equal(submission_num_pending(s), 2);
+	demand(s, 100);
+	assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+	submission_submitted(s, S, step.name, 0, 12, NULL);
+	assert_int_equal(next(s, S, &step), SUBMISSION_NONE); /* --max-nodes */
+	submission_destroy(s);
+}
+
+static void test_an_uncertain_sbatch_blocks_until_a_later_listing(void **state)
+{
+	(void)state;
+	struct submission *s = create(3);
+	struct submission_step step;
+	demand(s, 100);
+	assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+	char name[FRAME_NAME_ROOM];
+	memcpy(name, step.name, sizeof(name));
+	submission_submitted(s, 10 * S, name, -ETIMEDOUT, 0, "timed out");
+	assert_int_equal(next(s, 10 * S, &step), SUBMISSION_LIST);
+	assert_int_equal(next(s, 100 * S, &step), SUBMISSION_LIST);
+	assert_int_equal(next(s, 101 * S, &step), SUBMISSION_NONE);
+	struct listed_job job = {.slurm_job = 9, .state = LISTED_PENDING};
+	memcpy(job.name, name, sizeof(name));
+	struct slurm_listing l = {.ok = false, .jobs = &job, .num_jobs = 1};
+	submission_listed(s, 102 * S, 101 * S, &l);
+	assert_int_not_equal(next(s, 103 * S, &step), SUBMISSION_SUBMIT);
+	l.ok = true;
+	submission_listed(s, 104 * S, 5 * S, &l); /* it began before the sbatch was over */
+	assert_int_not_equal(next(s, 104 * S, &step), SUBMISSION_SUBMIT);
+	submission_listed(s, 105 * S, 104 * S, &l);
+	assert_int_equal(submission_num_pending(s), 1);
+	assert_int_equal(next(s, 105 * S, &step), SUBMISSION_SUBMIT);
+	submission_destroy(s);
+}
+
+static void test_pilots_that_fail_at_once_back_off(void **state)
+{
+	(void)state;
+	struct submission *s = create(1);
+	struct submission_step step;
+	char words[FRAME_WORDS_ROOM];
+	demand(s, 1);
+	join(s, S, 10, "p1");
+	submission_gone(s, 2 * S, "p1", false, "no TCP to the login node");
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_NONE);
+	assert_int_equal(step.wake_ns, 7 * S);
+	assert_non_null(strstr(submission_words(s, 3 * S, words), "no TCP to the login node"));
+	join(s, 7 * S, 11, "p2");
+	submission_gone(s, 8 * S, "p2", false, "no TCP");
+	assert_int_equal(next(s, 17 * S, &step), SUBMISSION_NONE);
+	join(s, 18 * S, 12, "p3");
+	submission_set_busy(s, 18 * S, "p3", 1);
+	submission_gone(s, 19 * S, "p3", false, NULL);
+	join(s, 19 * S, 13, "p4"); /* it had work */
+	submission_gone(s, 20 * S, "p4", true, NULL);
+	join(s, 20 * S, 14, "p5"); /* preempted */
+	submission_destroy(s);
+}
+
+static void test_a_pilot_that_never_reaches_the_coordinator_backs_off(void **state)
+{
+	(void)state;
+	struct submission *s = create(1);
+	struct submission_step step;
+	demand(s, 1);
+	assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+	submission_submitted(s, S, step.name, 0, 10, NULL);
+	struct listed_job job = {.slurm_job = 10, .state = LISTED_TERMINAL};
+	memcpy(job.name, step.name, sizeof(job.name));
+	struct slurm_listing l = {.ok = true, .jobs = &job, .num_jobs = 1};
+	submission_listed(s, 3 * S, 2 * S, &l);
+	assert_int_equal(submission_num_pending(s), 0);
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_NONE);
+	assert_int_equal(next(s, 8 * S, &step), SUBMISSION_SUBMIT);
+	submission_destroy(s);
+}
+
+static void test_an_idle_pilot_is_released(void **state)
+{
+	(void)state;
+	struct submission *s = create(2);
+	struct submission_step step;
+	demand(s, 1);
+	join(s, S, 10, "p1");
+	submission_set_busy(s, S, "p1", 1);
+	demand(s, 0);
+	assert_int_equal(next(s, 100 * S, &step), SUBMISSION_NONE);
+	submission_set_busy(s, 100 * S, "p1", 0);
+	assert_int_equal(next(s, 129 * S, &step), SUBMISSION_NONE);
+	assert_int_equal(step.wake_ns, 130 * S);
+	assert_int_equal(next(s, 130 * S, &step), SUBMISSION_RELEASE);
+	assert_string_equal(step.name, "p1");
+	assert_int_equal(next(s, 131 * S, &step), SUBMISSION_NONE);
+	submission_destroy(s);
+}
+
+static void test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits(void **state)
+{
+	(void)state;
+	struct submission *s = create(2);
+	struct submission_step step;
+	demand(s, 8);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+		submission_submitted(s, S, step.name, 0, 10 + i, NULL);
+	}
+	demand(s, 2);
+	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_CANCEL);
+	assert_int_equal(step.slurm_job, 11);
+	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_NONE);
+	submission_leave(s);
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_CANCEL);
+	assert_int_equal(step.slurm_job, 10);
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_NONE);
+	submission_destroy(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pilots_follow_the_waiting_jobs),
+		cmocka_unit_test(test_an_uncertain_sbatch_blocks_until_a_later_listing),
+		cmocka_unit_test(test_pilots_that_fail_at_once_back_off),
+		cmocka_unit_test(test_a_pilot_that_never_reaches_the_coordinator_backs_off),
+		cmocka_unit_test(test_an_idle_pilot_is_released),
+		cmocka_unit_test(test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
