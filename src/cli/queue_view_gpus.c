@@ -10,6 +10,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/machine.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"
@@ -110,8 +111,15 @@ static bool is_on(const struct job *job, int gpu)
 	return false;
 }
 
+/* What a job asked for on each of its GPUs, in bytes; -1: it did not say. */
+static int64_t requested_bytes(const struct job *job)
+{
+	int64_t mb = job->need_mb > job->wish->mem_mb && job->need_mb > 0 ? job->need_mb : job->wish->mem_mb;
+	return mb < 0 ? -1 : mb << 20;
+}
+
 /* What runs there; of several, the one that runs longest. */
-static const struct job *find_task(const struct queue_view *v, int gpu, int *ret_count)
+static const struct job *find_task(const struct queue_view *v, int gpu, int *ret_count, int64_t *ret_reserved)
 {
 	const struct job *oldest = NULL;
 	for (size_t i = 0; i < v->running.count; i++) {
@@ -119,6 +127,9 @@ static const struct job *find_task(const struct queue_view *v, int gpu, int *ret
 		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu))
 			continue;
 		++*ret_count;
+		int64_t bytes = requested_bytes(job);
+		if (bytes > 0)
+			*ret_reserved = (*ret_reserved < 0 ? 0 : *ret_reserved) + bytes;
 		if (!oldest || job->attempts->start_ms < oldest->attempts->start_ms ||
 			(job->attempts->start_ms == oldest->attempts->start_ms && job->id < oldest->id))
 			oldest = job;
@@ -131,6 +142,50 @@ static int64_t known(const struct gd_gpu *gpu, unsigned bit, uint64_t value)
 	return gpu->known & bit ? (int64_t)value : -1;
 }
 
+/* A job of this queue, its keeper, the runner, or a launch or map of this user. */
+static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
+{
+	if (pid == v->runner)
+		return true;
+	for (size_t i = 0; i < v->running.count; i++) {
+		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
+		const struct job_attempt *a = job ? job->attempts : NULL;
+		if (a && a->pid > 0 && (a->pid == pid || a->pid == session))
+			return true;
+	}
+	for (size_t i = 0; i < view_num_runs(v->model); i++)
+		if (view_run(v->model, i)->pid == pid)
+			return true;
+	return false;
+}
+
+#define MOST_ANCESTORS 64
+
+/* Whether it, or a process above it, is ours; also of one that cannot be seen here, as in a container. */
+static bool may_be_ours(const struct queue_view *v, pid_t pid)
+{
+	struct process_info info;
+	for (int i = 0; i < MOST_ANCESTORS && pid > 1; i++, pid = info.ppid) {
+		if (process_info(pid, &info) < 0)
+			return i == 0;
+		if (is_ours(v, pid, info.session))
+			return true;
+	}
+	return false;
+}
+
+/* Memory of processes that have nothing to do with this queue; -1: none is known of. */
+static int64_t foreign_bytes(const struct queue_view *v, const struct gd_gpu *gpu)
+{
+	int64_t bytes = -1;
+	for (size_t i = 0; i < gpu->num_processes; i++) {
+		const struct gd_gpu_process *p = gpu->processes[i];
+		if (p->memory_known && p->memory_bytes > 0 && !may_be_ours(v, (pid_t)p->pid))
+			bytes = (bytes < 0 ? 0 : bytes) + (int64_t)p->memory_bytes;
+	}
+	return bytes;
+}
+
 static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 {
 	cleanup_(text_finish) struct text task = {0};
@@ -141,6 +196,8 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 		.name = gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
 		.error = gpu_unusable_reason(gpu),
 		.since_ns = -1,
+		.memory_reserved_bytes = -1,
+		.memory_foreign_bytes = foreign_bytes(v, gpu),
 		.last_duration_ns = t->last_duration_ms < 0 ? -1 : t->last_duration_ms * (int64_t)NS_PER_MS,
 		.completed = t->completed,
 		.failed = t->failed,
@@ -150,7 +207,7 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 		.utilization_percent = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent),
 		.temperature_celsius = gpu->known & GD_GPU_KNOWN_TEMPERATURE ? gpu->temperature_celsius : -1,
 		.power_milliwatts = known(gpu, GD_GPU_KNOWN_POWER, gpu->power_milliwatts)};
-	const struct job *job = find_task(v, gpu->index, &g.num_tasks);
+	const struct job *job = find_task(v, gpu->index, &g.num_tasks, &g.memory_reserved_bytes);
 	g.status = g.error ? VIEW_GPU_ERROR : job ? VIEW_GPU_PROCESSING : VIEW_GPU_IDLE;
 	if (job) {
 		text_append(&task, job->command, job->command_size);
@@ -158,6 +215,9 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 			if ((unsigned char)task.data[i] < 0x20)
 				task.data[i] = ' ';
 		g.task = text_string(&task);
+		g.task_id = job->id;
+		const struct view_job *shown = view_find_job(v->model, job->id);
+		g.task_name = shown ? shown->name : NULL;
 		g.since_ns = job->attempts->start_ms * (int64_t)NS_PER_MS - v->wall_offset_ns;
 	}
 	return text_error(&task) ? -ENOMEM : view_put_gpu(v->model, &g);

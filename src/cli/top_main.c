@@ -159,13 +159,20 @@ static void act(struct top_program *p)
 		top_say(&p->top, true, "%s", err.message);
 }
 
-static void why(struct top_program *p)
+/* Of a job that waits, also why. */
+static void show_details(struct top_program *p)
 {
 	const struct view_actions *a = queue_view_actions(p->view);
+	const struct view_job *job = view_find_job(p->top.model, p->top.job);
 	cleanup_(text_finish) struct text t = {0};
 	struct gd_error err = {0};
 	char title[64];
-	if (a->why(a->context, p->top.job, &t, &err) < 0) {
+	if (!job)
+		return;
+	top_put_details(&t, job, date_now_ms());
+	bool waits = job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD || job->state == VIEW_JOB_UNKNOWN;
+	text_append_string(&t, waits ? "\n" : "");
+	if (waits && a->why(a->context, p->top.job, &t, &err) < 0) {
 		top_say(&p->top, true, "%s", err.message);
 		return;
 	}
@@ -182,8 +189,8 @@ static void answer(struct top_program *p)
 	case TOP_ACT:
 		act(p);
 		break;
-	case TOP_WHY:
-		why(p);
+	case TOP_DETAILS:
+		show_details(p);
 		break;
 	case TOP_OPEN_LOG:
 		open_log(p, p->top.job);

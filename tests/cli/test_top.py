@@ -92,9 +92,9 @@ def test_shows_the_queue_and_leaves_the_terminal_as_it_was(lab, terminal):
     top = terminal()
     screen = top.shows("? Keys")
     assert "gpuq top" in screen and "no runner" in screen
-    assert "2 pending  1 held" in screen
+    assert "2 pending  0 failed  1 held" in screen
     assert "eval · sleep 1000" in screen and "echo größe 日本語; exit 3" in screen and "true later" in screen
-    top.shows("gpu ")
+    top.shows("util ")
     assert top.tmux("display-message", "-p", "#{alternate_on}").strip() == "1"
     top.type("q")
     top.until(lambda screen: screen.rstrip().endswith("ready$"), "the shell")
@@ -152,7 +152,7 @@ def test_hold_applies_to_all_tagged_jobs(lab, terminal):
     top.shows("5 pending")
     top.type("Space")
     top.type("Space")
-    top.shows("2 tagged")
+    top.shows("2 selected")
     top.type("h")
     top.shows("2 of 2 jobs held")
     top.shows("3 pending  2 held")
@@ -166,7 +166,7 @@ def test_a_cancelled_job_ends(lab, terminal):
     pid = lab.job(1)["pid"]
     top = terminal()
     top.shows("1 running")
-    top.type("k")
+    top.type("c")
     top.shows("Cancel job 1, which is running,? y/n")
     top.type("y")
     top.shows("0 running")
@@ -196,6 +196,10 @@ def test_log_is_followed_to_its_end(lab, terminal):
     top = terminal()
     top.shows("1 running")
     top.type("Enter")
+    top.shows("runs for")
+    top.type("Escape")
+    top.until(lambda screen: "any key" not in screen, "the list again")
+    top.type("l")
     top.shows("log of job 1, running")
     top.until(lambda screen: screen.split("\n")[1:4] == ["red", "99%", ""], "the log as it reads")
     with go.open("w") as pipe:
@@ -226,7 +230,7 @@ def test_a_job_without_a_log_is_told(lab, terminal):
     lab.add("--", "true")
     top = terminal()
     top.shows("1 pending")
-    top.type("Enter")
+    top.type("l")
     top.shows("log of job 1: it has none yet")
 
 
@@ -251,7 +255,8 @@ def test_keys_open_help_why_order_and_states(lab, terminal):
     top.shows("Order by")
     top.type("Escape")
     top.type("Tab")
-    top.shows("open 1–3 of 3")
+    top.type("Tab")
+    top.shows("waiting 1–3 of 3")
 
 
 @pytest.mark.parametrize("columns,rows", [(200, 60), (40, 10), (80, 24), (20, 4), (1, 1)])

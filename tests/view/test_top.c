@@ -16,13 +16,13 @@ static void test_screen_shows_queue_gpus_and_jobs(void **state)
 	assert_string_equal(
 		top_rig_row(l, 0), " gpuq top  /home/alice/jobs.jsonl                         runner 1234  09:46:40");
 	assert_string_equal(top_rig_row(l, 1), " 1 running  1 pending  1 failed  1 completed");
-	assert_shows(top_rig_row(l, 3), "  0 mem ━━━──────── 10.0/40.0G  gpu ━━━━━╸─────  50%  61°C 1 job A100");
-	assert_shows(top_rig_row(l, 12), "  ID  STATE▴     GPU       TIME        MEM  COMMAND");
+	assert_shows(top_rig_row(l, 3), "  0 mem ━━────── 10.0/40.0 GiB  util ━━━━────  50%  1 job 61°C A100");
+	assert_shows(top_rig_row(l, 12), "  ID  STATE▴     GPU       TIME  PEAK GiB  REQ GiB  COMMAND");
 	assert_shows(top_rig_row(l, 12), "all 1–4 of 4");
-	assert_string_equal(top_rig_row(l, 13), "   2  running    2       1m 02s    2.0 GiB  python train.py");
-	assert_string_equal(top_rig_row(l, 14), "   3  pending            1m 30s             python later.py");
-	assert_string_equal(top_rig_row(l, 15), "   4  failed     0          30s    2.0 GiB  python bad.py");
-	assert_string_equal(top_rig_row(l, 16), "   1  completed  1          30s    2.0 GiB  python done.py");
+	assert_string_equal(top_rig_row(l, 13), "   2  running    2       1m 02s       2.0           python train.py");
+	assert_string_equal(top_rig_row(l, 14), "   3  pending            1m 30s                     python later.py");
+	assert_string_equal(top_rig_row(l, 15), "   4  failed     0          30s       2.0           python bad.py");
+	assert_string_equal(top_rig_row(l, 16), "   1  completed  1          30s       2.0           python done.py");
 	assert_string_equal(top_rig_row(l, 22), " 2 running  python train.py");
 	assert_shows(top_rig_row(l, 23), "? Keys");
 }
@@ -106,16 +106,42 @@ static void test_gpus_that_do_not_fit_can_be_scrolled(void **state)
 		snprintf(label, sizeof(label), " %d ", i);
 		assert_shows(all, label);
 	}
-	assert_shows_not(all, "[ ]");
-	assert_shows(top_rig_draw(l, 24, 80), "lines 1–8 of 16, [ ]");
+	assert_shows_not(all, "{ }");
+	assert_shows(top_rig_draw(l, 24, 80), "lines 1–8 of 16, { }");
 	assert_shows(top_rig_row(l, 3), "  0 ");
-	top_rig_keys(l, "]]");
+	top_rig_keys(l, "}}");
 	top_rig_draw(l, 24, 80);
 	assert_shows(top_rig_row(l, 3), "  2 ");
-	top_rig_keys(l, "]]]]]]]]]]]]]]]");
+	top_rig_keys(l, "}}}}}}}}}}}}}}}");
 	assert_shows(top_rig_draw(l, 24, 80), "lines 9–16 of 16");
-	top_rig_keys(l, "[");
+	top_rig_keys(l, "{");
 	assert_shows(top_rig_draw(l, 24, 80), "lines 8–15 of 16");
+}
+
+static void test_reserved_memory_is_told_apart_from_used(void **state)
+{
+	struct top_rig *l = *state;
+	struct view_gpu g = view_gpu_unknown(0, 0);
+	g.status = VIEW_GPU_PROCESSING;
+	g.num_tasks = 1;
+	g.memory_total_bytes = INT64_C(80) << 30;
+	g.memory_used_bytes = INT64_C(10) << 30;
+	g.memory_reserved_bytes = INT64_C(40) << 30;
+	g.memory_foreign_bytes = INT64_C(6) << 30;
+	assert_int_equal(view_put_gpu(l->model, &g), 0);
+	top_rig_draw(l, 24, 120);
+	assert_string_equal(top_rig_row(l, 3),
+		"  0 mem ━━╍╍╍╍╍╍──────── 10.0/80.0 GiB  util                     –  others 6.0 GiB 40.0 GiB reserved 1 job");
+}
+
+static void test_commands_that_begin_alike_are_told_apart(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_PENDING, "python train.py --config configs/base.yaml --seed 1");
+	top_rig_put_job(l, 2, VIEW_JOB_PENDING, "python train.py --config configs/base.yaml --seed 2");
+	top_rig_draw(l, 24, 80);
+	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 1\n");
+	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 2\n");
 }
 
 static void test_unknown_values_are_not_drawn(void **state)
@@ -131,7 +157,7 @@ static void test_unknown_values_are_not_drawn(void **state)
 	assert_int_equal(view_put_gpu(l->model, &g), 0);
 	assert_int_equal(view_put_gpu(l->model, &sick), 0);
 	top_rig_draw(l, 24, 80);
-	assert_string_equal(top_rig_row(l, 3), "  0 mem                      –  gpu                –");
+	assert_string_equal(top_rig_row(l, 3), "  0 mem                      –  util             –");
 	assert_shows(top_rig_draw(l, 24, 80), "  1 fell off the bus");
 	assert_shows(top_rig_draw(l, 24, 80), "no jobs yet");
 }
@@ -143,6 +169,8 @@ int main(void)
 		top_rig_test(test_every_screen_size_is_drawn),
 		top_rig_test(test_launches_and_maps_have_lines_of_their_own),
 		top_rig_test(test_gpus_that_do_not_fit_can_be_scrolled),
+		top_rig_test(test_reserved_memory_is_told_apart_from_used),
+		top_rig_test(test_commands_that_begin_alike_are_told_apart),
 		top_rig_test(test_unknown_values_are_not_drawn),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The keys of gpuq top: what they select, and what they ask the queue to do. */
+#include "base/cleanup.h"
 #include "top_rig.h"
 
 static void test_the_cursor_stays_on_its_job(void **state)
@@ -85,7 +86,7 @@ static void test_cancel_asks_first(void **state)
 	top_rig_keys(l, "n");
 	assert_int_equal(l->top.request, TOP_NOTHING);
 	assert_shows(top_rig_draw(l, 24, 80), "nothing was cancelled");
-	top_rig_keys(l, "ky");
+	top_rig_keys(l, "cy");
 	assert_int_equal(l->top.request, TOP_ACT);
 	assert_int_equal(l->top.action, VIEW_CANCEL);
 	assert_int_equal(top_chosen(&l->top, &count)[0], 7);
@@ -109,8 +110,10 @@ static void test_key_acts_only_where_the_job_allows_it(void **state)
 	top_rig_keys(l, "u");
 	assert_int_equal(l->top.action, VIEW_URGENT);
 	top_rig_keys(l, "w");
-	assert_int_equal(l->top.request, TOP_WHY);
+	assert_int_equal(l->top.request, TOP_DETAILS);
 	top_key(&l->top, TOP_KEY_ENTER);
+	assert_int_equal(l->top.request, TOP_DETAILS);
+	top_rig_keys(l, "l");
 	assert_int_equal(l->top.request, TOP_OPEN_LOG);
 	top_rig_keys(l, "q");
 	assert_int_equal(l->top.request, TOP_QUIT);
@@ -124,12 +127,12 @@ static void test_action_applies_to_all_tagged_jobs(void **state)
 		top_rig_put_job(l, i, VIEW_JOB_PENDING, "a");
 	top_rig_draw(l, 24, 80);
 	top_rig_keys(l, "   ");
-	assert_shows(top_rig_draw(l, 24, 80), "3 tagged");
+	assert_shows(top_rig_draw(l, 24, 80), "3 selected");
 	assert_shows(top_rig_draw(l, 24, 80), "▌  2");
 	top_key(&l->top, TOP_KEY_UP);
 	top_rig_keys(l, " "); /* the third is no more */
 	top_rig_keys(l, "c");
-	assert_shows(top_rig_draw(l, 24, 80), "Cancel 2 tagged jobs? y/n");
+	assert_shows(top_rig_draw(l, 24, 80), "Cancel 2 selected jobs? y/n");
 	top_rig_keys(l, "y");
 	assert_int_equal(l->top.request, TOP_ACT);
 	top_chosen(&l->top, &count);
@@ -156,7 +159,9 @@ static void test_keys_choose_order_and_states(void **state)
 	top_rig_keys(l, "<");
 	assert_shows(top_rig_draw(l, 24, 80), "ordered by state");
 	top_rig_keys(l, "\t");
-	assert_shows(top_rig_draw(l, 24, 80), "open 1–2 of 2");
+	assert_shows(top_rig_draw(l, 24, 80), "running 1–1 of 1");
+	top_rig_keys(l, "\t");
+	assert_shows(top_rig_draw(l, 24, 80), "waiting 1–1 of 1");
 	top_rig_keys(l, "\t");
 	assert_shows(top_rig_draw(l, 24, 80), "failed 0–0 of 0");
 }
@@ -169,9 +174,55 @@ static void test_help_fits_a_small_screen(void **state)
 	assert_shows_not(top_rig_draw(l, 10, 40), "these keys");
 	for (int i = 0; i < 30; i++)
 		top_key(&l->top, TOP_KEY_DOWN);
-	assert_shows(top_rig_draw(l, 10, 40), "leave; jobs");
+	assert_shows(top_rig_draw(l, 10, 40), "leave; job");
+	/* The border is around it. */
+	assert_shows(top_rig_draw(l, 10, 40), "┌─ keys ─");
+	assert_shows(top_rig_draw(l, 10, 40), "┘");
 	top_rig_keys(l, "x");
 	assert_int_equal(l->top.mode, TOP_LIST);
+}
+
+static void test_letters_move_as_arrows_do(void **state)
+{
+	struct top_rig *l = *state;
+	for (uint64_t i = 1; i <= 40; i++)
+		top_rig_put_job(l, i, VIEW_JOB_PENDING, "a");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "jjk");
+	assert_int_equal(l->top.cursor, 1);
+	top_rig_keys(l, "]");
+	assert_true(l->top.cursor > 10);
+	top_rig_keys(l, "[");
+	assert_int_equal(l->top.cursor, 1);
+	top_rig_keys(l, "/jk");
+	assert_string_equal(l->top.filter, "jk");
+}
+
+static void test_cancelled_jobs_are_not_among_the_failed(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_FAILED, "bad");
+	top_rig_put_job(l, 2, VIEW_JOB_CANCELLED, "ended");
+	top_rig_draw(l, 24, 80);
+	top_rig_keys(l, "\t\t\t");
+	assert_shows(top_rig_draw(l, 24, 80), "failed 1–1 of 1");
+	top_rig_keys(l, "\t");
+	assert_shows(top_rig_draw(l, 24, 80), "cancelled 1–1 of 1");
+}
+
+static void test_details_of_a_running_job_say_what_it_runs_and_needs(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 7, VIEW_JOB_RUNNING, "python train.py\npython test.py");
+	cleanup_(text_finish) struct text t = {0};
+	top_put_details(&t, view_find_job(l->model, 7), INT64_C(1763200000000));
+	assert_shows(text_string(&t), "state       running\n");
+	assert_shows(text_string(&t), "command     python train.py\n            python test.py\n");
+	assert_shows(text_string(&t), "GPU         3\n");
+	assert_shows(text_string(&t), "runs for    1m 07s\n");
+	assert_shows(text_string(&t), "peak memory 2.0 GiB\n");
+	top_show_page(&l->top, "job 7", text_string(&t));
+	assert_shows(top_rig_draw(l, 24, 80), "┌─ job 7 ─");
 }
 
 int main(void)
@@ -184,6 +235,9 @@ int main(void)
 		top_rig_test(test_action_applies_to_all_tagged_jobs),
 		top_rig_test(test_keys_choose_order_and_states),
 		top_rig_test(test_help_fits_a_small_screen),
+		top_rig_test(test_letters_move_as_arrows_do),
+		top_rig_test(test_cancelled_jobs_are_not_among_the_failed),
+		top_rig_test(test_details_of_a_running_job_say_what_it_runs_and_needs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,8 @@ struct view_gpu view_gpu_unknown(int id, int slot)
 		.last_duration_ns = -1,
 		.memory_total_bytes = -1,
 		.memory_used_bytes = -1,
+		.memory_reserved_bytes = -1,
+		.memory_foreign_bytes = -1,
 		.utilization_percent = -1,
 		.temperature_celsius = -1,
 		.power_milliwatts = -1};
@@ -73,7 +75,8 @@ static bool same(const struct view_gpu *a, const struct view_gpu *b)
 	       a->task_id == b->task_id && view_string_equal(a->task_name, b->task_name) &&
 	       a->last_duration_ns == b->last_duration_ns && a->completed == b->completed && a->failed == b->failed &&
 	       a->timeouts == b->timeouts && a->memory_total_bytes == b->memory_total_bytes &&
-	       a->memory_used_bytes == b->memory_used_bytes && a->utilization_percent == b->utilization_percent &&
+	       a->memory_used_bytes == b->memory_used_bytes && a->memory_reserved_bytes == b->memory_reserved_bytes &&
+	       a->memory_foreign_bytes == b->memory_foreign_bytes && a->utilization_percent == b->utilization_percent &&
 	       a->temperature_celsius == b->temperature_celsius && a->power_milliwatts == b->power_milliwatts &&
 	       view_string_equal(a->name, b->name) && view_string_equal(a->task, b->task) &&
 	       view_string_equal(a->error, b->error);

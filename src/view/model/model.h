@@ -69,6 +69,8 @@ struct view_gpu {
 	int64_t last_duration_ns;
 	uint64_t completed, failed, timeouts; /* timeouts are among the failed */
 	int64_t memory_total_bytes, memory_used_bytes;
+	int64_t memory_reserved_bytes; /* that running jobs of the queue asked for; -1: they did not say */
+	int64_t memory_foreign_bytes;  /* of processes that are neither jobs nor launches of this queue; -1 */
 	int utilization_percent;
 	int temperature_celsius;
 	int64_t power_milliwatts;

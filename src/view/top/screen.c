@@ -177,6 +177,28 @@ void screen_bar(struct screen *s, int row, int column, int width, unsigned style
 		screen_fill(s, row, column + halves / 2, 1, style, "╸");
 }
 
+void screen_bar_reserved(struct screen *s, int row, int column, int width, unsigned style, double part, double reserved)
+{
+	screen_bar(s, row, column, width, style, part);
+	int used = (int)(part * width + 0.999), until = (int)((reserved > 1 ? 1 : reserved) * width + 0.5);
+	if (until > used)
+		screen_fill(s, row, column + used, until - used, style | SCREEN_DIM, "╍");
+}
+
+void screen_box(struct screen *s, int row, int column, int width, int height, const char *title, const char *footer)
+{
+	for (int i = 0; i < height; i++) {
+		bool edge = i == 0 || i == height - 1;
+		screen_fill(s, row + i, column, width, SCREEN_PLAIN, edge ? "─" : " ");
+		screen_fill(s, row + i, column, 1, SCREEN_PLAIN, i == 0 ? "┌" : edge ? "└" : "│");
+		screen_fill(s, row + i, column + width - 1, 1, SCREEN_PLAIN, i == 0 ? "┐" : edge ? "┘" : "│");
+	}
+	if (title && width > 6)
+		screen_putf(s, row, column + 2, width - 4, SCREEN_BOLD, " %s ", title);
+	if (footer && width > 6 && height > 1)
+		screen_putf(s, row + height - 1, column + 2, width - 4, SCREEN_DIM, " %s ", footer);
+}
+
 /* Dots of a value in one column of the plot; at least one, where it is known. */
 static int dots(int value, int height)
 {

@@ -66,6 +66,11 @@ void screen_invert(struct screen *s, int row, int column, int width);
 
 /* ━━━━╸─── ; part of whole, which is above 0. */
 void screen_bar(struct screen *s, int row, int column, int width, unsigned style, double part);
+/* ━━━╍╍─── ; the same, and what is set aside beyond it: `reserved` of the whole, from its beginning. */
+void screen_bar_reserved(
+	struct screen *s, int row, int column, int width, unsigned style, double part, double reserved);
+/* An empty box with a border; words in its upper and lower edge, or NULL. */
+void screen_box(struct screen *s, int row, int column, int width, int height, const char *title, const char *footer);
 /*
  * What was, oldest first, in braille: two values a column, four dots a row. Values
  * are 0…100, -1 is not known; the newest is at the right edge.

@@ -47,8 +47,8 @@ enum top_mode {
 enum top_request {
 	TOP_NOTHING = 0,
 	TOP_QUIT,
-	TOP_ACT, /* top.action for the jobs of top_chosen() */
-	TOP_WHY, /* of top.job: words into top_show_page() */
+	TOP_ACT,     /* top.action for the jobs of top_chosen() */
+	TOP_DETAILS, /* of top.job: top_put_details() and why it waits, into top_show_page() */
 	TOP_OPEN_LOG,
 	TOP_CLOSE_LOG,
 };
@@ -113,8 +113,10 @@ const uint64_t *top_chosen(const struct top *t, size_t *ret_count);
 
 /* Words in the last line. */
 void top_say(struct top *t, bool bad, const char *format, ...) GD_PRINTF(3, 4);
-/* After TOP_WHY; also top's own help. */
+/* After TOP_DETAILS; also top's own help. */
 void top_show_page(struct top *t, const char *title, const char *text);
+/* What the model knows of a job, in lines. */
+void top_put_details(struct text *t, const struct view_job *job, int64_t now_ms);
 /* After TOP_OPEN_LOG, then log_tail_append() to t->log. */
 void top_show_log(struct top *t, uint64_t job);
 
@@ -141,7 +143,7 @@ struct top_states {
 	unsigned states; /* bits; 0: all */
 };
 extern const struct top_states top_states[];
-#define TOP_STATES 4
+#define TOP_STATES 6
 
 /* The orders as they are offered. */
 struct top_order {

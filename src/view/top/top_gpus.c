@@ -73,10 +73,17 @@ static void memory_words(const struct view_gpu *g, char *out, size_t size)
 	if (g->memory_used_bytes < 0)
 		snprintf(out, size, "–");
 	else if (g->memory_total_bytes <= 0)
-		snprintf(out, size, "%sG", gigabytes(g->memory_used_bytes, used));
+		snprintf(out, size, "%s GiB", gigabytes(g->memory_used_bytes, used));
 	else
-		snprintf(out, size, "%s/%sG", gigabytes(g->memory_used_bytes, used),
+		snprintf(out, size, "%s/%s GiB", gigabytes(g->memory_used_bytes, used),
 			gigabytes(g->memory_total_bytes, total));
+}
+
+static void memory_bar(struct screen *s, int row, int column, int width, const struct view_gpu *g)
+{
+	if (memory_part(g) >= 0)
+		screen_bar_reserved(s, row, column, width, memory_style(g), memory_part(g),
+			(double)g->memory_reserved_bytes / (double)g->memory_total_bytes);
 }
 
 static void util_words(const struct view_gpu *g, char *out, size_t size)
@@ -90,7 +97,8 @@ static void util_words(const struct view_gpu *g, char *out, size_t size)
 /* ---- The past ------------------------------------------------------------------------------ */
 
 /* At most `max` values of 0…100, oldest first. */
-static size_t past(const struct top *t, const struct view_gpu *g, bool memory, int *values, size_t max)
+static size_t past(
+	const struct top *t, const struct view_gpu *g, bool memory, int *values, size_t max, int64_t *ret_span_ms)
 {
 	struct view_sample samples[MAX_VALUES];
 	size_t n = view_history(t->model, g->id, samples, max < MAX_VALUES ? max : MAX_VALUES);
@@ -103,16 +111,32 @@ static size_t past(const struct top *t, const struct view_gpu *g, bool memory, i
 		else
 			values[i] = (int)(s->memory_used_bytes * 100 / g->memory_total_bytes);
 	}
+	*ret_span_ms = n ? samples[n - 1].time_ms - samples[0].time_ms : 0;
 	return n;
+}
+
+/* What is drawn, and how far back; over the oldest values. */
+static void label_plot(struct screen *s, int row, int column, int width, bool memory, int64_t span_ms)
+{
+	char words[48], span[UNITS_ROOM];
+	const char *name = memory ? "memory" : "utilization";
+	if (span_ms < 10 * 1000)
+		snprintf(words, sizeof(words), "%s ", name);
+	else
+		snprintf(words, sizeof(words), "%s, %s ", name, units_format_duration((uint64_t)span_ms, span));
+	if ((int)strlen(words) * 2 < width)
+		screen_put(s, row, column, width, SCREEN_DIM, words);
 }
 
 static void plot(const struct top *t, struct screen *s, int row, int column, int width, int height,
 	const struct view_gpu *g, bool memory)
 {
 	int values[MAX_VALUES];
+	int64_t span_ms = 0;
 	size_t max = 2 * (size_t)(width > 0 ? width : 0);
-	size_t n = past(t, g, memory, values, max < MAX_VALUES ? max : MAX_VALUES);
-	screen_plot(s, row, column, width, height, memory ? memory_style(g) : SCREEN_GREEN, values, n);
+	size_t n = past(t, g, memory, values, max < MAX_VALUES ? max : MAX_VALUES, &span_ms);
+	screen_plot(s, row, column, width, height, memory ? memory_style(g) : SCREEN_BLUE, values, n);
+	label_plot(s, row, column, width, memory, span_ms);
 }
 
 /* ---- A line ---------------------------------------------------------------------------------- */
@@ -125,18 +149,27 @@ static int draw_id(struct screen *s, int row, int column, const struct view_gpu 
 	return 4;
 }
 
-/* What is left of a line is for the name, the jobs on it, temperature and power. */
+/* What is left of a line: whose memory it is, the jobs on it, temperature, power, the name. */
 static void draw_rest(struct screen *s, int row, int column, int width, const struct view_gpu *g)
 {
-	char words[128];
+	char words[160], size[UNITS_ROOM];
 	int n = 0;
+	if (g->memory_foreign_bytes > 0) {
+		n = snprintf(words, sizeof(words), "others %s GiB ", gigabytes(g->memory_foreign_bytes, size));
+		column += screen_put(s, row, column, width, SCREEN_YELLOW, words);
+		width -= n;
+		n = 0;
+	}
+	if (g->memory_reserved_bytes > 0 && g->memory_reserved_bytes > g->memory_used_bytes)
+		n += snprintf(words + n, sizeof(words) - (size_t)n, "%s GiB reserved ",
+			gigabytes(g->memory_reserved_bytes, size));
+	if (g->num_tasks > 0)
+		n += snprintf(
+			words + n, sizeof(words) - (size_t)n, "%d job%s ", g->num_tasks, g->num_tasks == 1 ? "" : "s");
 	if (g->temperature_celsius >= 0)
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%d°C ", g->temperature_celsius);
 	if (g->power_milliwatts >= 0)
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%lldW ", (long long)(g->power_milliwatts / 1000));
-	if (g->num_tasks > 0)
-		n += snprintf(
-			words + n, sizeof(words) - (size_t)n, "%d job%s ", g->num_tasks, g->num_tasks == 1 ? "" : "s");
 	snprintf(words + n, sizeof(words) - (size_t)n, "%s", g->name ? g->name : "");
 	screen_put(s, row, column, width, SCREEN_DIM, words);
 }
@@ -151,29 +184,26 @@ static void draw_line(
 		return;
 	}
 	/* The bars share what their words and the past leave. */
-	int bar = (width - 4 - 20 - 12) / 4;
+	int bar = (width - 4 - 24 - 12) / 5;
 	bar = bar > 30 ? 30 : bar;
 	memory_words(g, words, sizeof(words));
 	at += screen_put(s, row, at, 4, SCREEN_DIM, "mem ");
-	if (memory_part(g) >= 0)
-		screen_bar(s, row, at, bar, memory_style(g), memory_part(g));
+	memory_bar(s, row, at, bar, g);
 	at += bar + 1;
-	screen_put_right(s, row, at, 10, SCREEN_PLAIN, words);
-	at += 12;
+	screen_put_right(s, row, at, 13, SCREEN_PLAIN, words);
+	at += 15;
 	util_words(g, words, sizeof(words));
-	at += screen_put(s, row, at, 4, SCREEN_DIM, "gpu ");
+	at += screen_put(s, row, at, 5, SCREEN_DIM, "util ");
 	if (g->utilization_percent >= 0)
-		screen_bar(s, row, at, bar, SCREEN_GREEN, g->utilization_percent / 100.0);
+		screen_bar(s, row, at, bar, SCREEN_BLUE, g->utilization_percent / 100.0);
 	at += bar + 1;
 	screen_put_right(s, row, at, 4, SCREEN_PLAIN, words);
 	at += 6;
+	draw_rest(s, row, at, end - at, g);
 	if (plot_rows > 0) {
-		draw_rest(s, row, at, end - at, g);
 		int half = (width - 6) / 2;
 		plot(t, s, row + 1, column + 4, half, plot_rows, g, true);
 		plot(t, s, row + 1, column + 4 + half + 1, half, plot_rows, g, false);
-	} else {
-		plot(t, s, row, at, end - at, 1, g, false);
 	}
 }
 
@@ -188,8 +218,7 @@ static void draw_cell(struct screen *s, int row, int column, int width, const st
 		return;
 	}
 	int bar = end - at - 12;
-	if (memory_part(g) >= 0)
-		screen_bar(s, row, at, bar, memory_style(g), memory_part(g));
+	memory_bar(s, row, at, bar, g);
 	at += bar + 1;
 	if (g->memory_used_bytes >= 0)
 		snprintf(words, sizeof(words), "%sG", gigabytes(g->memory_used_bytes, size));
@@ -197,7 +226,7 @@ static void draw_cell(struct screen *s, int row, int column, int width, const st
 		snprintf(words, sizeof(words), "–");
 	screen_put_right(s, row, at, 6, SCREEN_PLAIN, words);
 	util_words(g, words, sizeof(words));
-	screen_put_right(s, row, at + 6, 5, SCREEN_GREEN, words);
+	screen_put_right(s, row, at + 6, 5, SCREEN_BLUE, words);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------------- */
@@ -206,7 +235,7 @@ static void tell_hidden(const struct top *t, struct screen *s, int row, int show
 {
 	char words[48];
 	int n = snprintf(
-		words, sizeof(words), " lines %d–%d of %d, [ ] ", t->gpu_first + 1, t->gpu_first + shown, lines);
+		words, sizeof(words), " lines %d–%d of %d, { } ", t->gpu_first + 1, t->gpu_first + shown, lines);
 	screen_put(s, row, s->columns - n + 2, n, SCREEN_DIM | SCREEN_REVERSE, words);
 }
 

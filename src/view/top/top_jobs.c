@@ -5,11 +5,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/display.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "view/top/top.h"
 
-#define MAX_COLUMNS 8
+#define MAX_COLUMNS 9
 
 struct job_column {
 	const char *title;
@@ -59,13 +60,27 @@ static void time_words(const struct view_job *job, int64_t now_ms, char *out, si
 	snprintf(out, size, "%s", ms < 0 ? "" : units_format_duration((uint64_t)ms, buf));
 }
 
-static void memory_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+/* "35.0", of GiB. */
+static void put_gigabytes(int64_t mb, char *out, size_t size)
+{
+	int64_t tenths = (mb * 10 + 512) / 1024;
+	if (mb < 0)
+		out[0] = '\0';
+	else
+		snprintf(out, size, "%lld.%lld", (long long)tenths / 10, (long long)tenths % 10);
+}
+
+static void peak_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
 {
 	const struct view_attempt *a = view_job_last(job);
-	int64_t mb = a && a->peak_mem_mb >= 0 ? a->peak_mem_mb : job->mem_mb;
-	char buf[UNITS_ROOM];
 	(void)now_ms;
-	snprintf(out, size, "%s", mb < 0 ? "" : units_format_size((uint64_t)mb << 20, buf));
+	put_gigabytes(a ? a->peak_mem_mb : -1, out, size);
+}
+
+static void request_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	(void)now_ms;
+	put_gigabytes(job->mem_mb, out, size);
 }
 
 static void start_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
@@ -112,8 +127,10 @@ static size_t make_columns(const struct top *t, int width, struct job_column col
 	if (width >= 50)
 		columns[n++] = (struct job_column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
 	columns[n++] = (struct job_column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
-	if (width >= 70)
-		columns[n++] = (struct job_column){"MEM", 9, true, VIEW_BY_MEMORY, memory_words};
+	if (width >= 70) {
+		columns[n++] = (struct job_column){"PEAK GiB", 8, true, VIEW_BY_MEMORY, peak_words};
+		columns[n++] = (struct job_column){"REQ GiB", 7, true, VIEW_BY_ID, request_words};
+	}
 	if (width >= 100)
 		columns[n++] = (struct job_column){"STARTED", 11, false, VIEW_BY_START, start_words};
 	if (width >= 130)
@@ -131,7 +148,7 @@ static void draw_titles(
 	for (size_t i = 0; i < num_columns; i++) {
 		const struct job_column *c = &columns[i];
 		int width = c->width ? c->width : s->columns - at;
-		bool sorted = c->order == t->order && strcmp(c->title, "REASON") != 0;
+		bool sorted = c->order == t->order && c->words != reason_words && c->words != request_words;
 		unsigned style = SCREEN_REVERSE | (sorted ? SCREEN_BOLD : SCREEN_DIM);
 		snprintf(words, sizeof(words), "%s%s", c->title, !sorted ? "" : t->reverse ? "▾" : "▴");
 		if (c->right)
@@ -152,20 +169,49 @@ static unsigned style_of(const struct view_job *job)
 	return job->cancelling ? SCREEN_MAGENTA : screen_style(palette_of_job(job->state));
 }
 
-static void draw_command(struct screen *s, int row, int at, const struct view_job *job, unsigned style)
+static size_t common_prefix(const char *a, const char *b)
 {
+	size_t n = 0;
+	while (a[n] && a[n] == b[n])
+		n++;
+	return n;
+}
+
+/* Where the command of a row begins to differ from those above and below it; 0: at once, or nowhere. */
+static size_t difference(const struct top *t, size_t row)
+{
+	const char *command = t->jobs[row]->command;
+	size_t before = row > 0 ? common_prefix(command, t->jobs[row - 1]->command) : 0;
+	size_t after = row + 1 < t->num_jobs ? common_prefix(command, t->jobs[row + 1]->command) : 0;
+	size_t at = before > after ? before : after;
+	return command[at] ? display_word_start(command, at) : 0;
+}
+
+static void draw_command(const struct top *t, struct screen *s, int row, int at, size_t index, unsigned style)
+{
+	const struct view_job *job = t->jobs[index];
 	if (job->priority > 0)
 		at += screen_put(s, row, at, 2, SCREEN_YELLOW | SCREEN_BOLD, "↑ ");
 	if (job->name && *job->name) {
 		at += screen_put(s, row, at, 24, style | SCREEN_BOLD, job->name) + 1;
 		at += screen_put(s, row, at, 2, SCREEN_DIM, "· ");
 	}
-	screen_put(s, row, at, s->columns - at, style, job->command);
+	int room = s->columns - at, head = room / 3;
+	size_t from = difference(t, index);
+	/* What tells it apart is seen, instead of a beginning that all share. */
+	if (from && (int)display_width(job->command, strlen(job->command)) > room &&
+		(int)display_width(job->command, from) > head) {
+		at += screen_put(s, row, at, head, style, job->command);
+		screen_put(s, row, at, s->columns - at, style, job->command + from);
+	} else {
+		screen_put(s, row, at, room, style, job->command);
+	}
 }
 
 static void draw_job(const struct top *t, struct screen *s, int row, const struct job_column *columns,
-	size_t num_columns, const struct view_job *job, int64_t now_ms)
+	size_t num_columns, size_t index, int64_t now_ms)
 {
+	const struct view_job *job = t->jobs[index];
 	char words[160];
 	int at = 1;
 	unsigned style = style_of(job);
@@ -176,7 +222,7 @@ static void draw_job(const struct top *t, struct screen *s, int row, const struc
 		/* What is over is dim as a whole, but for its state. */
 		unsigned own = over ? SCREEN_DIM : SCREEN_PLAIN;
 		if (!c->words) {
-			draw_command(s, row, at, job, own);
+			draw_command(t, s, row, at, index, own);
 			break;
 		}
 		if (c->words == state_words || c->words == reason_words)
@@ -216,7 +262,7 @@ void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t n
 	draw_titles(t, s, row, columns, num_columns, shown);
 	for (int i = 0; i < shown && t->first + (size_t)i < t->num_jobs; i++) {
 		size_t at = t->first + (size_t)i;
-		draw_job(t, s, row + 1 + i, columns, num_columns, t->jobs[at], now_ms);
+		draw_job(t, s, row + 1 + i, columns, num_columns, at, now_ms);
 		if (at == t->cursor)
 			screen_invert(s, row + 1 + i, 0, s->columns);
 	}

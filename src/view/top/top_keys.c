@@ -8,20 +8,22 @@
 #include "base/utf8.h"
 #include "view/top/top.h"
 
-static const char help[] = "↑ ↓ PgUp PgDn Home End   move\n"
-			   "Enter, l                 follow the job's log\n"
-			   "w                        why it waits, or how it ended\n"
+static const char help[] = "j k ↑ ↓                  next and previous job\n"
+			   "[ ] PgUp PgDn            turn the page\n"
+			   "Home End                 first and last job\n"
+			   "Enter, w                 details: what it runs and needs, why it waits, how it ended\n"
+			   "l                        follow its log\n"
 			   "/, F4                    show only jobs with these words; Esc: all again\n"
-			   "Tab                      all, open, failed, completed\n"
+			   "Tab                      all, running, waiting, failed, cancelled, completed\n"
 			   "s, F6                    choose the order\n"
 			   "< >                      the order before, the next\n"
 			   "I                        turn the order around\n"
-			   "Space                    tag a job; what follows is done to all tagged ones\n"
-			   "c, k, F9                 cancel (asks first)\n"
+			   "Space                    select a job; what follows is done to all selected ones\n"
+			   "c, F9                    cancel (asks first)\n"
 			   "r                        retry\n"
 			   "h                        hold; release one that is held\n"
 			   "u                        urgent: before all others\n"
-			   "[ ]                      more GPUs than fit: scroll them\n"
+			   "{ }                      more GPUs than fit: scroll them\n"
 			   "?, F1                    these keys\n"
 			   "q, F10                   leave; jobs and runner go on\n";
 
@@ -38,15 +40,19 @@ static bool move_key(struct top *t, int key)
 	size_t page = t->rows > 1 ? (size_t)t->rows - 1 : 1;
 	switch (key) {
 	case TOP_KEY_UP:
+	case 'k':
 		move_to(t, t->cursor ? t->cursor - 1 : 0);
 		return true;
 	case TOP_KEY_DOWN:
+	case 'j':
 		move_to(t, t->cursor + 1);
 		return true;
 	case TOP_KEY_PAGE_UP:
+	case '[':
 		move_to(t, t->cursor > page ? t->cursor - page : 0);
 		return true;
 	case TOP_KEY_PAGE_DOWN:
+	case ']':
 		move_to(t, t->cursor + page);
 		return true;
 	case TOP_KEY_HOME:
@@ -143,7 +149,8 @@ static void add_character(struct top *t, int c)
 
 static void filter_key(struct top *t, int key)
 {
-	if (move_key(t, key))
+	/* Letters are text here. */
+	if (key >= TOP_KEY_UP && move_key(t, key))
 		return;
 	if (key == TOP_KEY_ENTER || key == '\r') {
 		t->mode = TOP_LIST;
@@ -204,7 +211,7 @@ static bool can(struct top *t, enum view_action action)
 			job->cancelling ? "being cancelled" : view_job_state_name(job->state),
 			view_action_name(action));
 	else
-		top_say(t, true, "of the tagged jobs there is none to %s", view_action_name(action));
+		top_say(t, true, "of the selected jobs there is none to %s", view_action_name(action));
 	return false;
 }
 
@@ -257,7 +264,6 @@ static bool action_key(struct top *t, int key)
 {
 	switch (key) {
 	case 'c':
-	case 'k':
 	case TOP_KEY_F9:
 		act(t, VIEW_CANCEL);
 		return true;
@@ -274,12 +280,12 @@ static bool action_key(struct top *t, int key)
 		tag(t);
 		return true;
 	case 'l':
-	case '\r':
-	case TOP_KEY_ENTER:
 		ask(t, TOP_OPEN_LOG);
 		return true;
 	case 'w':
-		ask(t, TOP_WHY);
+	case '\r':
+	case TOP_KEY_ENTER:
+		ask(t, TOP_DETAILS);
 		return true;
 	default:
 		return false;
@@ -322,10 +328,10 @@ static void list_key(struct top *t, int key)
 		t->states = (t->states + 1) % TOP_STATES;
 		t->stale = true;
 		break;
-	case '[':
+	case '{':
 		t->gpu_first -= t->gpu_first > 0;
 		break;
-	case ']':
+	case '}':
 		t->gpu_first += t->gpu_hidden > 0;
 		break;
 	case TOP_KEY_ESCAPE:
@@ -338,9 +344,9 @@ static void list_key(struct top *t, int key)
 
 static void page_key(struct top *t, int key)
 {
-	if (key == TOP_KEY_UP)
+	if (key == TOP_KEY_UP || key == 'k')
 		t->page_first -= t->page_first > 0;
-	else if (key == TOP_KEY_DOWN)
+	else if (key == TOP_KEY_DOWN || key == 'j')
 		t->page_first++;
 	else
 		t->mode = TOP_LIST;

@@ -116,8 +116,8 @@ static void draw_keys(struct screen *s, int row)
 {
 	static const struct {
 		const char *key, *name;
-	} keys[] = {{"?", "Keys"}, {"q", "Quit"}, {"↵", "Log"}, {"c", "Cancel"}, {"r", "Retry"}, {"h", "Hold"},
-		{"u", "Urgent"}, {"/", "Filter"}, {"s", "Sort"}, {"w", "Why"}, {"Tab", "States"}};
+	} keys[] = {{"?", "Keys"}, {"q", "Quit"}, {"↵", "Details"}, {"l", "Log"}, {"c", "Cancel"}, {"r", "Retry"},
+		{"h", "Hold"}, {"u", "Urgent"}, {"/", "Filter"}, {"s", "Sort"}, {"Tab", "States"}};
 	int at = 1;
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		int width = (int)(display_width(keys[i].key, strlen(keys[i].key)) + strlen(keys[i].name) + 3);
@@ -151,7 +151,7 @@ static void draw_question(struct screen *s, int row, const struct top *t)
 		snprintf(words, sizeof(words), "Cancel job %" PRIu64 "%s? y/n ", ids[0],
 			j && j->state == VIEW_JOB_RUNNING ? ", which is running," : "");
 	else
-		snprintf(words, sizeof(words), "Cancel %zu tagged jobs? y/n ", count);
+		snprintf(words, sizeof(words), "Cancel %zu selected jobs? y/n ", count);
 	int used = screen_put(s, row, 1, s->columns - 1, SCREEN_YELLOW | SCREEN_BOLD, words);
 	s->cursor_row = row;
 	s->cursor_column = 1 + used < s->columns ? 1 + used : s->columns - 1;
@@ -168,7 +168,7 @@ static void draw_last_line(struct screen *s, int row, const struct top *t)
 			s, row, 1, s->columns - 1, t->message_bad ? SCREEN_RED | SCREEN_BOLD : SCREEN_BOLD, t->message);
 	else if (t->num_tagged)
 		screen_putf(s, row, 1, s->columns - 1, SCREEN_YELLOW,
-			"%zu tagged: c cancels, r retries, h holds, u is urgent; Esc: none", t->num_tagged);
+			"%zu selected: c cancels, r retries, h holds, u is urgent; Esc: none", t->num_tagged);
 	else if (t->filter[0])
 		draw_filter(s, row, t);
 	else
@@ -179,17 +179,15 @@ static void draw_last_line(struct screen *s, int row, const struct top *t)
 
 static void draw_sort(const struct top *t, struct screen *s)
 {
-	int width = 28, top = s->rows / 2 - TOP_ORDERS / 2 - 1, left = (s->columns - width) / 2;
+	int width = 30, top = s->rows / 2 - TOP_ORDERS / 2 - 1, left = (s->columns - width) / 2;
 	top = top < 0 ? 0 : top;
 	left = left < 0 ? 0 : left;
-	screen_fill(s, top, left, width, SCREEN_REVERSE, " ");
-	screen_put(s, top, left + 1, width - 1, SCREEN_REVERSE | SCREEN_BOLD, "Order by");
+	screen_box(s, top, left, width, TOP_ORDERS + 2, "Order by", "Enter, or its number");
 	for (int i = 0; i < TOP_ORDERS; i++) {
 		unsigned style = i == t->sort_choice ? SCREEN_REVERSE : SCREEN_PLAIN;
-		screen_fill(s, top + 1 + i, left, width, style, " ");
-		screen_putf(s, top + 1 + i, left + 1, width - 2, style, "%d  %s", i + 1, top_orders[i].name);
+		screen_fill(s, top + 1 + i, left + 1, width - 2, style, " ");
+		screen_putf(s, top + 1 + i, left + 2, width - 4, style, "%d  %s", i + 1, top_orders[i].name);
 	}
-	screen_fill(s, top + 1 + TOP_ORDERS, left, width, SCREEN_REVERSE, " ");
 }
 
 int top_draw(struct top *t, struct screen *s, int rows, int columns, int64_t now_ms, uint64_t now_ns)

@@ -33,18 +33,14 @@ void top_draw_page(struct top *t, struct screen *s)
 	if ((int)t->page_first > hidden)
 		t->page_first = (size_t)hidden;
 	int top = (s->rows - height) / 2, left = (s->columns - width) / 2;
-	for (int row = 0; row < height; row++)
-		screen_fill(
-			s, top + row, left, width, row == 0 || row == height - 1 ? SCREEN_REVERSE : SCREEN_PLAIN, " ");
-	screen_put(s, top, left + 2, width - 3, SCREEN_REVERSE | SCREEN_BOLD, t->page_title);
-	screen_put(s, top + height - 1, left + 2, width - 3, SCREEN_REVERSE | SCREEN_DIM,
+	screen_box(s, top, left, width, height, t->page_title,
 		hidden > 0 ? "↑ ↓ scroll, any other key goes back" : "any key goes back");
 	const char *p = text;
 	for (int i = 0; *p; i++) {
 		p = next_line(p, line, sizeof(line));
 		int row = i - (int)t->page_first;
 		if (row >= 0 && row < shown)
-			screen_put(s, top + 1 + row, left + 2, width - 3, SCREEN_PLAIN, line);
+			screen_put(s, top + 1 + row, left + 2, width - 4, SCREEN_PLAIN, line);
 	}
 }
 
@@ -71,9 +67,11 @@ void top_log_key(struct top *t, int key)
 	int page = t->log_rows > 1 ? t->log_rows - 1 : 1;
 	switch (key) {
 	case TOP_KEY_UP:
+	case 'k':
 		log_scroll(t, -1);
 		break;
 	case TOP_KEY_DOWN:
+	case 'j':
 		log_scroll(t, 1);
 		break;
 	case TOP_KEY_PAGE_UP:
