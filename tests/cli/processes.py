@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Processes that tests start, find, watch and end."""
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -74,3 +75,25 @@ def ignore_signals():
     action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
     for one in (32, 33) if number else ():
         assert ctypes.CDLL(None).syscall(number, one, action, None, ctypes.c_ulong(8)) == 0
+
+
+def parent(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[1])
+
+
+def children(pid):
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if parent(int(entry.name)) == pid:
+                    found.append(int(entry.name))
+    return sorted(found)
+
+
+def descendants(pid):
+    """All processes below it, from the top down."""
+    found = children(pid)
+    for child in list(found):
+        found += descendants(child)
+    return found

@@ -198,7 +198,7 @@ static void test_child_in_another_session_dies_in_a_namespace_though_all_above_a
 {
 	(void)state;
 	uint64_t now = guard_now_ns();
-	pid_t probe = start(&(struct play){now, .exit_code = 0, .renew_ns = now + FAR_NS}, 0);
+	pid_t probe = start(&(struct play){now + SHORT_NS, .exit_code = 0, .renew_ns = now + FAR_NS}, 0);
 	assert_int_equal(process_exit_code(probe), 0);
 	if (!is_namespaced())
 		skip();

@@ -24,5 +24,6 @@ bool allocation_is_variable(const char *entry)
 {
 	/* SLURM_CONF names the cluster, not a job in it. */
 	return (strncmp(entry, "SLURM_", 6) == 0 && strncmp(entry, "SLURM_CONF=", 11) != 0) ||
-	       strncmp(entry, "SLURMD_", 7) == 0;
+	       strncmp(entry, "SLURMD_", 7) == 0 || strncmp(entry, "PMI_", 4) == 0 || strncmp(entry, "PMI2_", 5) == 0 ||
+	       strncmp(entry, "PMIX_", 5) == 0;
 }

@@ -61,12 +61,22 @@ static void close_on_exec_all(void)
 		closedir(d);
 }
 
+/* Jobs die with their keepers in any case. */
+static void die_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+}
+
 static void add_child(struct nursery *n, enum nursery_request request, int fd)
 {
 	if (array_reserve(n->children, &n->capacity, n->num_children + 1) < 0)
 		return; /* the caller closes the socket, and the runner sees that */
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 	if (pid == 0) {
+		if (n->options.dies_with_parent)
+			die_with(parent);
 		close(n->fd);
 		close(n->signal_fd);
 		free(n->children);
@@ -179,7 +189,7 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return error_set(err, -errno, "starting the runner: %s", error_words(errno));
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 	if (pid < 0) {
 		int r = -errno;
 		close(fds[0]);
@@ -187,6 +197,8 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 		return error_set(err, r, "starting the runner: fork: %s", error_words(r));
 	}
 	if (pid == 0) {
+		if (options->dies_with_parent)
+			die_with(parent);
 		struct nursery n = {.options = *options, .fd = fds[1]};
 		keep_only(&n.fd, &n.options.parent_fd);
 		child_setup(&n);

@@ -14,6 +14,7 @@ struct nursery_options {
 	int parent_fd;          /* its directory */
 	bool accepted;          /* as journal_open() takes it */
 	const char *allocation; /* in which the runner is, see allocation.h; "": none */
+	bool dies_with_parent; /* and keepers and jobs with it: they are killed when the process that started it ends */
 };
 
 /* Forks the nursery; call it while the process is small and has one thread. ret_fd: the runner's end. */

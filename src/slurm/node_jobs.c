@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/node_jobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "base/process.h"
+#include "queue/journal/environment.h"
+#include "queue/journal/journal.h"
+#include "queue/journal/record.h"
+#include "queue/keeper/allocation.h"
+#include "queue/keeper/attempt.h"
+#include "queue/keeper/nursery.h"
+#include "slurm/guard.h"
+#include "slurm/node_keeper.h"
+
+extern char **environ;
+
+/* What a killed keeper left behind is killed again so soon. */
+#define KILL_AGAIN_MS 20
+
+struct node_job {
+	struct node_job *next;
+	struct attempt_id id;
+	struct node_keeper *keeper; /* NULL: it is gone */
+	bool started;               /* `start` was read */
+	bool over;                  /* `exited` has the end that was read */
+	bool lost;                  /* its keeper was killed: what is left of it is being killed */
+	bool left;                  /* as of the last look */
+	char keeper_name[32];
+	char words[FRAME_WORDS_ROOM]; /* why it was not started; "" */
+	struct pilot_exit exited;
+};
+
+struct node_jobs {
+	struct node_jobs_options options;
+	char path[PATH_MAX]; /* of the directory of the node's journal; "": none */
+	int queue_fd;        /* the directory of the queue */
+	struct journal *journal;
+	struct journal_reader reader;
+	bool reading;
+	int watch_fd;
+	struct loop_source *watch, *timer;
+	pid_t nursery_pid;
+	int nursery_fd;
+	struct node_keeper *keepers;
+	struct node_job *jobs;
+};
+
+void node_log_name(char ret[NODE_LOG_ROOM], struct attempt_id id, uint64_t slurm_job)
+{
+	snprintf(ret, NODE_LOG_ROOM, "job_%llu_attempt_%u_slurm_%llu.log", (unsigned long long)id.job, id.attempt,
+		(unsigned long long)slurm_job);
+}
+
+static bool same(struct attempt_id a, struct attempt_id b)
+{
+	return a.job == b.job && a.attempt == b.attempt;
+}
+
+static struct node_job *find(const struct node_jobs *n, struct attempt_id id)
+{
+	struct node_job *j = n->jobs;
+	while (j && !same(j->id, id))
+		j = j->next;
+	return j;
+}
+
+static void forget(struct node_jobs *n, struct node_job *job)
+{
+	for (struct node_job **p = &n->jobs; *p; p = &(*p)->next)
+		if (*p == job) {
+			*p = job->next;
+			break;
+		}
+	if (job->keeper)
+		job->keeper->job = NULL;
+	free(job);
+}
+
+/* ---- The node's journal ------------------------------------------------------------- */
+
+/* The keeper made its log under a name of its own. It holds a descriptor, so it does not notice. */
+static void name_log(const struct node_jobs *n, const struct node_job *job, const struct record *r)
+{
+	char name[NODE_LOG_ROOM];
+	cleanup_(freep) char *old = malloc(r->log.size + 1);
+	cleanup_(freep) char *new = malloc(r->log.size + NODE_LOG_ROOM + 1);
+	if (!old || !new || r->log.type != JSON_STRING || r->log_b64.type)
+		return;
+	old[json_unescape(&r->log, old)] = '\0';
+	char *slash = strrchr(old, '/');
+	if (!slash)
+		return;
+	node_log_name(name, job->id, n->options.slurm_job);
+	sprintf(new, "%.*s/%s", (int)(slash - old), old, name);
+	/* If this fails the log has its first name. */
+	(void)renameat2(AT_FDCWD, old, AT_FDCWD, new, RENAME_NOREPLACE);
+}
+
+static void on_start(struct node_jobs *n, struct node_job *job, const struct record *r)
+{
+	if (job->started)
+		return;
+	job->started = true;
+	if (r->keeper.type == JSON_STRING && r->keeper.size < sizeof(job->keeper_name))
+		job->keeper_name[json_unescape(&r->keeper, job->keeper_name)] = '\0';
+	name_log(n, job, r);
+	n->options.ops->started(n->options.context, job->id, r->pid);
+}
+
+static bool is_reason(const char *reason, const char *const *reasons)
+{
+	for (; *reasons; reasons++)
+		if (strcmp(reason, *reasons) == 0)
+			return true;
+	return false;
+}
+
+static void on_end(struct node_job *job, const struct record *r)
+{
+	static const char *const ours[] = {REASON_TIMEOUT, REASON_CANCELLED, REASON_INTERRUPTED, REASON_GPU_LOST, NULL};
+	struct pilot_exit *e = &job->exited;
+	char reason[1024] = "";
+	if (r->reason.type == JSON_STRING && r->reason.size < sizeof(reason))
+		reason[json_unescape(&r->reason, reason)] = '\0';
+	*e = (struct pilot_exit){.id = job->id,
+		.exit_code = (int)r->exit_code,
+		.signal = (int)r->signal,
+		.ours = is_reason(reason, ours),
+		.exited_ns = guard_now_ns(),
+		.time_ms = r->time_ms,
+		.duration_ms = r->duration_ms,
+		.peak_mem_mb = r->peak_mem_mb};
+	e->outcome = r->event == EVENT_INTERRUPTED      ? OUTCOME_INTERRUPTED
+		     : json_is(&r->status, "completed") ? OUTCOME_COMPLETED
+		     : json_is(&r->status, "cancelled") ? OUTCOME_CANCELLED
+							: OUTCOME_FAILED;
+	snprintf(e->reason, sizeof(e->reason), "%.*s", (int)sizeof(e->reason) - 1, reason);
+	job->over = true;
+}
+
+static int on_line(void *context, uint64_t line_no, const char *line, size_t size)
+{
+	struct node_jobs *n = context;
+	struct record r;
+	(void)line_no;
+	if (record_parse(line, size, &r) < 0)
+		return 0;
+	struct node_job *job = find(n, (struct attempt_id){r.id, r.attempt});
+	if (job && r.event == EVENT_START)
+		on_start(n, job, &r);
+	else if (job && (r.event == EVENT_END || r.event == EVENT_INTERRUPTED))
+		on_end(job, &r);
+	return 0;
+}
+
+static void read_journal(struct node_jobs *n)
+{
+	int tries = 0;
+	while (journal_reader_read(&n->reader, on_line, n) == 1 && tries++ < JOURNAL_MOST_RESETS)
+		;
+}
+
+static void on_watch(void *context, uint32_t events)
+{
+	struct node_jobs *n = context;
+	(void)events;
+	journal_watch_drain(n->watch_fd, n->journal->path);
+	read_journal(n);
+}
+
+/* ---- Keepers -------------------------------------------------------------------------- */
+
+/* No process of the job is left, and all that its keeper wrote was read. */
+static void conclude(struct node_jobs *n, struct node_job *job)
+{
+	struct node_job copy = *job;
+	if (copy.started && !copy.over) {
+		copy.exited = (struct pilot_exit){.id = copy.id,
+			.exit_code = -1,
+			.outcome = OUTCOME_FAILED,
+			.exited_ns = guard_now_ns(),
+			.time_ms = date_now_ms(),
+			.duration_ms = -1,
+			.peak_mem_mb = -1,
+			.reason = REASON_KEEPER_LOST};
+		copy.over = true;
+	}
+	forget(n, job);
+	if (copy.over)
+		n->options.ops->exited(n->options.context, &copy.exited);
+	else
+		n->options.ops->not_started(
+			n->options.context, copy.id, *copy.words ? copy.words : "its keeper was killed");
+}
+
+static void describe_refusal(struct node_job *job, const struct keeper_note *note)
+{
+	static const char *const parts[] = {[ATTEMPT_KEEPER] = "making the file of its keeper",
+		[ATTEMPT_ENVIRONMENT] = "reading its environment",
+		[ATTEMPT_SCRIPT] = "writing its script",
+		[ATTEMPT_LOG] = "making its log",
+		[ATTEMPT_LOG_DIRECTORY] = "making its log, in a directory that other users can change",
+		[ATTEMPT_PROCESS] = "starting its process"};
+	const char *what = note->part <= ATTEMPT_PROCESS ? parts[note->part] : "starting it";
+	snprintf(job->words, sizeof(job->words), "%s: %.60s", what, error_words(note->code));
+}
+
+static void on_note(void *context, struct node_keeper *k, const struct keeper_note *note)
+{
+	struct node_jobs *n = context;
+	struct node_job *job = k->job && k->job->id.job == note->id ? k->job : NULL;
+	switch ((enum keeper_note_kind)note->kind) {
+	case KEEPER_NOTE_READY:
+		k->busy = false;
+		break;
+	case KEEPER_NOTE_REFUSED:
+		if (!job)
+			break;
+		describe_refusal(job, note);
+		conclude(n, job);
+		break;
+	case KEEPER_NOTE_ENDED:
+		if (!job)
+			break;
+		read_journal(n);
+		conclude(n, job);
+		break;
+	case KEEPER_NOTE_BLOCKED: /* it tries again */
+	case KEEPER_NOTE_HELLO:
+		break;
+	}
+}
+
+static void on_gone(void *context, struct node_keeper *k)
+{
+	struct node_jobs *n = context;
+	struct node_job *job = k->job;
+	if (!job)
+		return;
+	k->job = NULL;
+	job->keeper = NULL;
+	job->lost = true;
+	loop_set_deadline(n->timer, clock_now_ns() + NS_PER_MS);
+}
+
+/* ---- Jobs whose keeper was killed --------------------------------------------------- */
+
+static int ask_if_left(void *context, pid_t pid, const char *value)
+{
+	struct node_jobs *n = context;
+	(void)pid;
+	for (struct node_job *job = n->jobs; job; job = job->next) {
+		if (!job->lost || !job->started)
+			continue;
+		cleanup_(text_finish) struct text cookie = {0};
+		attempt_cookie(&cookie, job->keeper_name, job->id.job, job->id.attempt);
+		if (strcmp(text_string(&cookie) + strlen(ATTEMPT_COOKIE "="), value) == 0) {
+			job->left = true;
+			return SIGKILL;
+		}
+	}
+	return 0;
+}
+
+static void on_timer(void *context, uint32_t events)
+{
+	struct node_jobs *n = context;
+	bool again = false;
+	(void)events;
+	read_journal(n);
+	for (struct node_job *job = n->jobs; job; job = job->next)
+		job->left = false;
+	(void)process_signal_marked(ATTEMPT_COOKIE, ask_if_left, n);
+	for (struct node_job *job = n->jobs, *next; job; job = next) {
+		next = job->next;
+		if (job->lost && !job->left)
+			conclude(n, job);
+		else
+			again = again || job->lost;
+	}
+	if (again)
+		loop_set_deadline(n->timer, clock_now_ns() + KILL_AGAIN_MS * NS_PER_MS);
+}
+
+/* ---- Beginning and end of an attempt ------------------------------------------------ */
+
+static void put_string(struct text *t, const char *s)
+{
+	text_append(t, s, strlen(s) + 1);
+}
+
+static void put_variable(struct text *t, struct keeper_order *o, const char *name, const char *value)
+{
+	text_append_string(t, name);
+	if (value) {
+		text_append_char(t, '=');
+		text_append_string(t, value);
+	}
+	text_append(t, "", 1);
+	o->num_env++;
+}
+
+/* Copies an environment of the queue; its name is a hash of what is in it. */
+static int bring_environment(const struct node_jobs *n, const char *name)
+{
+	char path[HASH_TEXT + 8];
+	cleanup_(freep) char *block = NULL;
+	size_t size;
+	if (!*name)
+		return 0;
+	if (strlen(name) >= HASH_TEXT || strchr(name, '/') || *name == '.')
+		return -EINVAL;
+	snprintf(path, sizeof(path), "env/%s", name);
+	if (faccessat(n->journal->dir_fd, path, R_OK, 0) == 0)
+		return 0;
+	int r = environment_load(n->queue_fd, name, &block, &size);
+	if (r < 0)
+		return r;
+	/* Only this process writes here, and no keeper knows the name yet. */
+	cleanup_(closep) int fd = openat(n->journal->dir_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	r = fd < 0 ? -errno : file_write_all(fd, block, size);
+	if (r < 0)
+		(void)unlinkat(n->journal->dir_fd, path, 0);
+	return r;
+}
+
+/* The coordinator's payload with what only this node knows. */
+static int write_payload(const struct node_jobs *n, const struct attempt *a, const struct gd_gpu *const *gpus,
+	size_t num_gpus, struct keeper_order *o, struct text *t)
+{
+	cleanup_(freep) struct gd_env_change *changes = NULL;
+	int r = gd_gpu_bind(gpus, num_gpus, &changes, NULL);
+	if (r < 0)
+		return r;
+	const char *strings[] = {a->command, a->cwd, a->env, a->log_dir, "", a->name, "", ""};
+	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+		put_string(t, strings[i]);
+	o->num_env = 0;
+	for (uint32_t i = 0; i < a->order.num_env; i++, o->num_env++)
+		put_string(t, a->env_changes[i]);
+	for (const struct gd_env_change *c = changes; c->name; c++)
+		put_variable(t, o, c->name, c->value);
+	put_variable(t, o, "GPUQ_NODE", n->options.node);
+	for (size_t i = 0; i < num_gpus; i++) {
+		int32_t index = gpus[i]->index;
+		text_append(t, &index, sizeof(index));
+	}
+	o->num_gpus = (uint32_t)num_gpus;
+	o->size = t->length;
+	return text_error(t);
+}
+
+static int take_order(const struct frame_grant *g, struct attempt *ret)
+{
+	struct keeper_order o = {0};
+	uint32_t bytes = 0;
+	if (g->order_size >= sizeof(bytes))
+		memcpy(&bytes, g->order, sizeof(bytes));
+	/* As between keepers and runners: a newer struct has more fields at its end, and missing ones are zero. */
+	if (bytes < offsetof(struct keeper_order, warn_before_ms) || bytes > KEEPER_MESSAGE_MAX ||
+		bytes > g->order_size)
+		return -EBADMSG;
+	memcpy(&o, g->order, bytes < sizeof(o) ? bytes : sizeof(o));
+	if (o.size != g->order_size - bytes || o.num_env > 1000 || o.num_gpus != 0)
+		return -EBADMSG;
+	char *payload = malloc(o.size + 1);
+	if (!payload)
+		return -ENOMEM;
+	memcpy(payload, (const char *)g->order + bytes, o.size);
+	o.id = g->id.job;
+	o.attempt = g->id.attempt;
+	o.kind = KEEPER_ORDER_RUN;
+	int r = attempt_init(ret, &o, payload);
+	if (r < 0)
+		attempt_finish(ret);
+	return r;
+}
+
+static struct node_keeper *idle_keeper(struct node_jobs *n)
+{
+	static const struct node_keeper_ops ops = {.note = on_note, .gone = on_gone};
+	struct node_keeper *k = n->keepers;
+	while (k && k->busy)
+		k = k->next;
+	if (!k && node_keeper_create(n->options.loop, n->nursery_fd, &ops, n, &n->keepers, &k) < 0)
+		return NULL;
+	return k;
+}
+
+static int hand_to_keeper(
+	struct node_jobs *n, struct node_job *job, const struct frame_grant *g, const struct gd_gpu *const *gpus)
+{
+	struct attempt a;
+	cleanup_(text_finish) struct text payload = {0};
+	int r = take_order(g, &a);
+	if (r < 0)
+		return r;
+	struct keeper_order o = a.order;
+	o.fence = n->journal->fence;
+	r = bring_environment(n, a.env);
+	if (r < 0)
+		snprintf(job->words, sizeof(job->words), "reading its environment '%.40s': %.60s", a.env,
+			error_words(r));
+	if (r == 0)
+		r = write_payload(n, &a, gpus, g->num_gpus, &o, &payload);
+	attempt_finish(&a);
+	struct node_keeper *k = r == 0 ? idle_keeper(n) : NULL;
+	if (r == 0 && !k)
+		r = -EAGAIN;
+	if (r == 0)
+		r = node_keeper_send(k, &o, payload.data);
+	if (r < 0)
+		return r;
+	k->busy = true;
+	k->job = job;
+	job->keeper = k;
+	return 0;
+}
+
+void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const struct gd_gpu *const *gpus)
+{
+	struct node_job *job = calloc(1, sizeof(*job));
+	if (!job) {
+		n->options.ops->not_started(n->options.context, grant->id, "out of memory");
+		return;
+	}
+	job->id = grant->id;
+	job->next = n->jobs;
+	n->jobs = job;
+	int r = hand_to_keeper(n, job, grant, gpus);
+	if (r == 0)
+		return;
+	/* From the loop: the caller is in the middle of its actions. */
+	if (!*job->words)
+		snprintf(job->words, sizeof(job->words), "%s",
+			r == -EBADMSG ? "the order is not understood: coordinator and pilot are of different versions"
+				      : error_words(r));
+	job->lost = true;
+	loop_set_deadline(n->timer, clock_now_ns() + NS_PER_MS);
+}
+
+void node_jobs_stop(struct node_jobs *n, struct attempt_id id, enum cancel_mode mode)
+{
+	struct node_job *job = find(n, id);
+	if (!job || !job->keeper)
+		return;
+	struct keeper_order o = {.id = id.job};
+	o.kind = mode == CANCEL_ASK         ? KEEPER_ORDER_CANCEL
+		 : mode == CANCEL_INTERRUPT ? KEEPER_ORDER_INTERRUPT
+					    : KEEPER_ORDER_KILL;
+	(void)node_keeper_send(job->keeper, &o, NULL);
+}
+
+void node_jobs_stop_all(struct node_jobs *n)
+{
+	for (struct node_job *job = n->jobs; job; job = job->next)
+		node_jobs_stop(n, job->id, CANCEL_INTERRUPT);
+}
+
+/* ---- Opening and closing ------------------------------------------------------------ */
+
+static void clear_environment(void)
+{
+	size_t kept = 0;
+	for (size_t i = 0; environ[i]; i++)
+		if (!allocation_is_variable(environ[i]))
+			environ[kept++] = environ[i];
+	environ[kept] = NULL;
+}
+
+static int open_journal(struct node_jobs *n, struct gd_error *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	char file[PATH_MAX];
+	snprintf(n->path, sizeof(n->path), "%.200s/gpuq-pilot-XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
+	if (!mkdtemp(n->path)) {
+		n->path[0] = '\0';
+		return error_set(err, -errno, "making a directory for the pilot's own journal in '%s': %s",
+			tmp && *tmp == '/' ? tmp : "/tmp", error_words(errno));
+	}
+	cleanup_(freep) char *real = realpath(n->path, NULL);
+	if (!real)
+		return error_set(err, -errno, "opening '%s': %s", n->path, error_words(errno));
+	snprintf(file, sizeof(file), "%.300s/jobs.jsonl", real);
+	int r = journal_open(file, true, &n->journal, err);
+	if (r == 0)
+		r = journal_lock(n->journal, err);
+	if (r < 0)
+		return r;
+	journal_unlock(n->journal);
+	r = journal_reader_init_open(&n->reader, n->journal);
+	if (r < 0)
+		return error_set(err, r, "reading '%s': %s", file, error_words(r));
+	n->reading = true;
+	return 0;
+}
+
+int node_jobs_create(const struct node_jobs_options *options, struct node_jobs **ret, struct gd_error *err)
+{
+	struct node_jobs *n = calloc(1, sizeof(*n));
+	if (!n)
+		return error_set(err, -ENOMEM, "starting the pilot: out of memory");
+	n->options = *options;
+	n->nursery_fd = n->watch_fd = n->queue_fd = -1;
+	clear_environment();
+	n->queue_fd = open(options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = n->queue_fd < 0 ? error_set(err, -errno, "opening '%s': %s", options->queue_dir, error_words(errno))
+				: open_journal(n, err);
+	if (r == 0)
+		r = nursery_start(&(struct nursery_options){.journal_path = n->journal->path,
+					  .parent_fd = n->journal->parent_fd,
+					  .accepted = true,
+					  .allocation = "",
+					  .dies_with_parent = true},
+			&n->nursery_pid, &n->nursery_fd, err);
+	if (r == 0) {
+		n->watch_fd = journal_watch(n->journal->path);
+		r = loop_add_timer(options->loop, on_timer, n, &n->timer);
+		if (r == 0 && n->watch_fd >= 0)
+			r = loop_add(options->loop, n->watch_fd, EPOLLIN, on_watch, n, &n->watch);
+		if (r < 0)
+			error_set(err, r, "starting the pilot: %s", error_words(r));
+	}
+	if (r < 0) {
+		node_jobs_destroy(n);
+		return r;
+	}
+	*ret = n;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	(void)remove(path);
+	return 0;
+}
+
+void node_jobs_destroy(struct node_jobs *n)
+{
+	if (!n)
+		return;
+	while (n->keepers)
+		node_keeper_destroy(n->keepers);
+	if (n->nursery_pid > 0) {
+		/* Keepers and first processes of jobs die with the nursery; guard and sweeper see to the rest. */
+		(void)process_signal_descendants(n->nursery_pid, SIGKILL);
+		kill(n->nursery_pid, SIGKILL);
+		waitpid(n->nursery_pid, NULL, 0);
+	}
+	while (n->jobs)
+		forget(n, n->jobs);
+	loop_remove(n->watch);
+	loop_remove(n->timer);
+	closep(&n->watch_fd);
+	closep(&n->nursery_fd);
+	closep(&n->queue_fd);
+	if (n->reading)
+		journal_reader_finish(&n->reader);
+	journal_close(n->journal);
+	if (*n->path)
+		(void)nftw(n->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(n);
+}

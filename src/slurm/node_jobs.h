@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The jobs of a pilot on its node, run by the same nursery and keepers as on one machine (queue/keeper).
+ *
+ * Keepers write into a journal, and a pilot must not write into that of the queue. So the pilot has a journal of its
+ * own, in a directory of the node that is removed at the end: `start` and `end` of each attempt are read from
+ * there. Environments are copied from the directory of the queue, once for each distinct one. Logs go where the
+ * order says, on the shared file system.
+ *
+ * An order is what a keeper gets (keeper_messages.h): struct keeper_order and its payload, without GPUs. The
+ * pilot adds the GPUs and what binds the job to them, and GPUQ_NODE. Variables of Slurm and PMI are not passed on:
+ * an srun inside a job would start processes that do not end with the pilot.
+ */
+#ifndef SLURM_NODE_JOBS_H
+#define SLURM_NODE_JOBS_H
+
+#include "gpu_dispatch.h"
+#include "slurm/pilot_core.h"
+
+struct loop;
+struct node_jobs;
+
+struct node_jobs_ops {
+	void (*started)(void *context, struct attempt_id id, int64_t pid);
+	/* Nothing of it ran. */
+	void (*not_started)(void *context, struct attempt_id id, const char *words);
+	/* No process of it is left. */
+	void (*exited)(void *context, const struct pilot_exit *e);
+};
+
+struct node_jobs_options {
+	struct loop *loop;
+	const char *queue_dir; /* absolute: the directory beside the queue's journal */
+	const char *node;
+	uint64_t slurm_job;
+	const struct node_jobs_ops *ops;
+	void *context;
+};
+
+/*
+ * Forks the nursery, which dies with this process, as do keepers and jobs: call it in a process that has one thread.
+ * Removes SLURM_*, SLURMD_* and PMI* from the environment of this process.
+ */
+int node_jobs_create(const struct node_jobs_options *options, struct node_jobs **ret, struct gd_error *err);
+/* Kills what is left, and removes the node's journal. */
+void node_jobs_destroy(struct node_jobs *n);
+
+/* Starts an attempt on these GPUs; `started` or `not_started` follows, also if this fails: from the loop. */
+void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const struct gd_gpu *const *gpus);
+/* Ends an attempt, if it runs; `exited` follows. */
+void node_jobs_stop(struct node_jobs *n, struct attempt_id id, enum cancel_mode mode);
+void node_jobs_stop_all(struct node_jobs *n);
+
+/* The log of an attempt, in the directory of logs: the coordinator writes it into `start` before the attempt begins. */
+#define NODE_LOG_ROOM 96
+void node_log_name(char ret[NODE_LOG_ROOM], struct attempt_id id, uint64_t slurm_job);
+
+#endif

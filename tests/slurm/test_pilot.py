@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: MIT
+"""A pilot without Slurm around it: what it executes, what it reports, and whom it believes."""
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import signal
+import struct
+import subprocess
+import time
+
+import coordinator as protocol
+import processes
+import pytest
+
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+LIMIT = 120
+
+
+class Pilot:
+    def __init__(self, directory, gpus="sim:2", job=4711, **environment):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "GPUQ_", "PMI"))}
+        self.log = directory / f"pilot.{job}.out"
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [BUILD / "gpuq-slurm", "pilot", "--jobs-file", directory / "jobs.jsonl", "--gpus", gpus], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, cwd="/", start_new_session=True,
+                env={**kept, "SLURM_JOB_ID": str(job), "SLURMD_NODENAME": "node7", "SLURM_STEP_ID": "0", "PMI_RANK": "3",
+                     "TMPDIR": str(directory), **environment})
+
+    def text(self):
+        return self.log.read_text(encoding="utf-8")
+
+    def tree(self):
+        """PIDs: sweeper, guard, agent and all below."""
+        return [self.process.pid, *processes.descendants(self.process.pid)]
+
+    def outer(self, number):
+        """The PID of a process that has this number in the PID namespace of the agent, or has it here."""
+        for pid in processes.descendants(self.process.pid):
+            with contextlib.suppress(OSError):
+                status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+                if int(next(row for row in status.splitlines() if row.startswith("NSpid:")).split()[-1]) == number:
+                    return pid
+        raise LookupError(number)
+
+    def guard(self):
+        return processes.children(self.process.pid)[0]
+
+    def wait(self):
+        return self.process.wait(LIMIT)
+
+    def kill(self):
+        """Whatever is left."""
+        for pid in self.tree():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(LIMIT)
+
+
+@pytest.fixture(name="place")
+def make_place(tmp_path):
+    tmp_path.chmod(0o700)
+    made = []
+
+    class Place:
+        directory = tmp_path
+
+        def coordinator(self, **options):
+            made.append(protocol.Coordinator(tmp_path, **options))
+            return made[-1]
+
+        def pilot(self, **options):
+            made.append(Pilot(tmp_path, **options))
+            return made[-1]
+
+        def meet(self, **options):
+            """A coordinator, a pilot, and the connection between them."""
+            self.boss = self.coordinator(**options)
+            self.agent = self.pilot()
+            self.line = self.boss.accept()
+            self.hello = self.line.welcome()
+            return self.boss, self.agent, self.line
+
+        def read(self, name):
+            path = tmp_path / name
+            return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    yield Place()
+    for one in made:
+        one.kill() if isinstance(one, Pilot) else one.close()
+
+
+def until(condition, what):
+    return processes.until(condition, LIMIT, lambda: what)
+
+
+def test_pilot_greets_with_what_it_has(place):
+    place.meet()
+    hello = place.hello
+    assert (hello["slurm_job"], hello["node"], hello["session"], hello["attempts"]) == (4711, "node7", 1, [])
+    assert [gpu["index"] for gpu in hello["gpus"]] == [0, 1] and hello["gpus"][0]["total"] > 0 and hello["gpus"][0]["healthy"]
+    # The outbox is there before the hello.
+    assert json.loads(place.boss.outbox(hello["pilot"])[0])["slurm_job"] == 4711
+
+
+def test_job_runs_as_on_one_machine(place):
+    boss, agent, line = place.meet()
+    line.grant(7, 3, "echo out; env > environment; pwd > where; exit 5", gpus=(1,), environment={"SLURM_JOB_NAME": "login", "PMIX_RANK": "1"})
+    begun = line.wait_for(protocol.BEGUN)
+    assert begun["id"] == (7, 3) and begun["pid"] > 0
+    end = line.end()
+    assert (end["id"], end["outcome"], end["exit_code"], end["signal"]) == ((7, 3), "failed", 5, 0) and end["duration_ms"] >= 0
+    variables = dict(row.partition("=")[::2] for row in place.read("environment").splitlines() if "=" in row)
+    assert (variables["OF_THE_QUEUE"], variables["GPUQ_NODE"], variables["GPUQ_JOB_ID"], variables["GPUQ_ATTEMPT"]) == ("yes", "node7", "7", "3")
+    assert variables["GPUQ_GPU"] == "1"
+    assert [name for name in variables if name.startswith(("SLURM", "PMI"))] == []
+    assert place.read("where").strip() == str(place.directory)
+    assert place.read("logs/job_7_attempt_3_slurm_4711.log") == "out\n"
+    # In the outbox before it was sent.
+    assert json.loads(boss.outbox(place.hello["pilot"])[1])["exit_code"] == 5
+    assert agent.process.poll() is None
+
+
+def test_end_is_sent_again_until_it_is_acknowledged(place):
+    boss, _, line = place.meet()
+    line.grant(1, 1, "true")
+    assert line.wait_for(protocol.END)["outcome"] == "completed"
+    line.close()
+    line = boss.accept()
+    hello = line.welcome()
+    assert hello["session"] == 2 and hello["attempts"] == [(1, 1, 2)]
+    assert line.end()["id"] == (1, 1)
+    # One line, however often it was sent.
+    assert len(boss.outbox(hello["pilot"])) == 2
+
+
+def test_attempt_is_begun_once(place):
+    _, _, line = place.meet()
+    line.grant(1, 2, "echo $GPUQ_ATTEMPT >> ran")
+    line.end()
+    line.grant(1, 2, "echo $GPUQ_ATTEMPT >> ran")
+    assert line.wait_for(protocol.REJECT)["rejection"] == 1
+    line.grant(1, 1, "echo $GPUQ_ATTEMPT >> ran")
+    line.wait_for(protocol.REJECT)
+    line.grant(1, 3, "echo $GPUQ_ATTEMPT >> ran")
+    line.end()
+    assert place.read("ran") == "2\n3\n"
+
+
+def hold(place, line):
+    """A job with a child that left its session; their PIDs."""
+    line.grant(1, 1, "setsid sh -c 'echo $$ > left; sleep 1000' & echo $$ > main; wait")
+    return [place.agent.outer(int(until(lambda n=name: place.read(n).endswith("\n") and place.read(n), name))) for name in ("main", "left")]
+
+
+def test_cancelled_job_ends_with_its_tree(place):
+    _, _, line = place.meet()
+    pids = hold(place, line)
+    line.cancel(1, 1)
+    assert line.end()["outcome"] == "cancelled"
+    assert not any(processes.alive(pid) for pid in pids)
+
+
+def test_timeout_is_a_failure(place):
+    _, _, line = place.meet()
+    line.grant(1, 1, "sleep 1000", timeout_ms=200)
+    end = line.end()
+    assert (end["outcome"], end["reason"]) == ("failed", "timeout")
+
+
+def test_job_that_cannot_be_started_is_rejected_and_the_next_runs(place):
+    _, _, line = place.meet()
+    (place.directory / "file").write_text("", encoding="ascii")
+    line.grant(1, 1, "true", log_dir="file/logs")
+    assert "log" in line.wait_for(protocol.REJECT)["words"]
+    line.grant(2, 1, "true", gpus=(5,))
+    assert "GPU" in line.wait_for(protocol.REJECT)["words"]
+    line.grant(3, 1, "true")
+    assert line.end()["outcome"] == "completed"
+
+
+def test_many_jobs_side_by_side(place):
+    _, _, line = place.meet()
+    for job in range(1, 41):
+        line.grant(job, 1, f"echo {job} >> ran", gpus=(job % 2,))
+    assert sorted(line.end()["id"][0] for _ in range(40)) == list(range(1, 41))
+    assert sorted(int(row) for row in place.read("ran").split()) == list(range(1, 41))
+
+
+# ---- The end of the pilot ----
+
+def test_sigterm_interrupts_its_jobs(place):
+    boss, agent, line = place.meet()
+    line.grant(1, 1, "trap 'exit 0' TERM; echo 1 > ran; while :; do sleep 0.05; done")
+    until(lambda: place.read("ran"), "the job")
+    agent.process.send_signal(signal.SIGTERM)
+    line.wait_for(protocol.ENDING)
+    end = line.end()
+    assert end["outcome"] == "interrupted"
+    line.wait_for(protocol.BYE)
+    assert agent.wait() == 0
+    assert json.loads(boss.outbox(place.hello["pilot"])[-1])["outcome"] == "interrupted"
+
+
+def test_released_pilot_leaves_when_it_is_idle(place):
+    _, agent, line = place.meet()
+    line.grant(1, 1, "echo 1 > ran; until [ -e go ]; do sleep 0.02; done")
+    until(lambda: place.read("ran"), "the job")
+    line.send(protocol.RELEASE)
+    (place.directory / "go").touch()
+    assert line.end()["outcome"] == "completed"
+    line.wait_for(protocol.BYE)
+    assert agent.wait() == 0
+    assert [path for path in place.directory.iterdir() if path.name.startswith("gpuq-pilot-")] == []
+
+
+def test_lease_that_is_not_renewed_ends_all_processes(place):
+    _, agent, line = place.meet(lease_ms=2000)
+    pids = hold(place, line) + agent.tree()
+    until(lambda: not any(processes.alive(pid) for pid in pids[:-1]), "the end of the lease")
+    assert agent.wait() != 0
+    assert "lease has ended" in agent.text()
+
+
+def test_stopped_guard_dies_with_all_jobs_at_the_end_of_the_lease(place):
+    _, agent, line = place.meet(lease_ms=3000)
+    pids = hold(place, line) + agent.tree()
+    os.kill(agent.guard(), signal.SIGSTOP)
+    until(lambda: not any(processes.alive(pid) for pid in pids[:2]), "the end of the jobs")
+    assert agent.wait() != 0
+
+
+def test_stopped_agent_does_not_outlive_the_lease(place):
+    _, agent, line = place.meet(lease_ms=3000)
+    pids = hold(place, line)
+    os.kill(processes.children(agent.guard())[0], signal.SIGSTOP)
+    until(lambda: not any(processes.alive(pid) for pid in pids), "the end of the jobs")
+    assert agent.wait() != 0
+
+
+@pytest.mark.parametrize("which", ["guard", "agent"])
+def test_killed_guard_or_agent_takes_all_jobs_along(place, which):
+    _, agent, line = place.meet()
+    pids = hold(place, line)
+    os.kill(agent.guard() if which == "guard" else processes.children(agent.guard())[0], signal.SIGKILL)
+    until(lambda: not any(processes.alive(pid) for pid in pids), "the end of the jobs")
+    assert agent.wait() != 0
+
+
+def test_renewed_lease_lasts(place):
+    """Beyond the first lease: by then the pilot would be dead without the renewals."""
+    _, agent, line = place.meet(lease_ms=2000)
+    line.grant(1, 1, "echo 1 > ran; until [ -e go ]; do sleep 0.02; done")
+    begun = time.monotonic()
+    while time.monotonic() < begun + 5:
+        frame = line.wait_for(protocol.HEARTBEAT)
+        line.send(protocol.RENEW, struct.pack("<Qq", frame["number"], 2000))
+    (place.directory / "go").touch()
+    assert line.end()["outcome"] == "completed"
+    assert agent.process.poll() is None
+
+
+def test_killed_keeper_costs_its_job_alone(place):
+    _, agent, line = place.meet()
+    main, left = hold(place, line)
+    line.grant(2, 1, "until [ -e go ]; do sleep 0.02; done", gpus=(1,))
+    line.wait_for(protocol.BEGUN)
+    os.kill(processes.parent(main), signal.SIGKILL)
+    end = line.end()
+    assert (end["id"], end["outcome"], end["reason"]) == ((1, 1), "failed", "keeper lost")
+    assert not processes.alive(main) and not processes.alive(left)
+    (place.directory / "go").touch()
+    assert line.end()["outcome"] == "completed"
+
+
+# ---- Whom it believes ----
+
+def test_fake_coordinator_gets_nothing_executed(place):
+    boss = place.coordinator()
+    fake = place.coordinator(secret=secrets.token_bytes(32))
+    agent = place.pilot()
+    with pytest.raises(protocol.Refused):
+        fake.accept()
+    until(lambda: "does not know the secret" in agent.text(), "the words of the pilot")
+    # The real one is found as soon as the address is right.
+    boss.listen()
+    line = boss.accept()
+    line.welcome()
+    line.grant(1, 1, "echo 1 > ran")
+    assert line.end()["outcome"] == "completed"
+
+
+def test_replayed_or_changed_grant_is_not_executed(place):
+    boss, _, line = place.meet()
+    data = struct.pack("<IQQ", protocol.GRANT, boss.epoch, line.session) + struct.pack("<QI", 1, 1) + struct.pack("<Ii", 1, 0)
+    data += boss.order("echo $GPUQ_JOB_ID >> ran")
+    line.send_bytes(data)
+    line.end()
+    line.send_bytes(data.replace(struct.pack("<QI", 1, 1), struct.pack("<QI", 2, 1)), counter=line.sent)
+    with pytest.raises(OSError):
+        line.wait_for(protocol.END)
+    line = boss.accept()
+    line.welcome()
+    # A grant of an epoch before the one of the coordinator is dropped.
+    line.send_bytes(struct.pack("<IQQ", protocol.GRANT, boss.epoch - 1, line.session) + struct.pack("<QI", 3, 1) + struct.pack("<Ii", 1, 0)
+                    + boss.order("echo $GPUQ_JOB_ID >> ran"))
+    line.grant(4, 1, "echo $GPUQ_JOB_ID >> ran")
+    assert line.end()["id"] == (4, 1)
+    assert place.read("ran") == "1\n4\n"
+
+
+def test_oversized_frame_ends_the_connection_and_the_pilot_comes_back(place):
+    boss, _, line = place.meet()
+    line.connection.sendall(struct.pack("<IQ", 0x7fffffff, line.sent + 1))
+    with pytest.raises(OSError):
+        line.wait_for(protocol.END)
+    assert boss.accept().welcome()["session"] == 2
+
+
+@pytest.mark.parametrize("what", ["readable", "missing", "damaged"])
+def test_secret_that_others_can_read_is_refused(place, what):
+    boss = place.coordinator()
+    path = boss.queue_dir / "slurm.secret"
+    if what == "missing":
+        path.unlink()
+    elif what == "damaged":
+        path.write_text("x", encoding="ascii")
+    else:
+        path.chmod(0o644)
+    agent = place.pilot()
+    assert agent.wait() == 1
+    assert "slurm.secret" in agent.text()
+
+
+def test_pilot_tries_again_while_nobody_listens(place):
+    boss = place.coordinator()
+    boss.close()
+    agent = place.pilot()
+    until(lambda: "connect" in agent.text(), "its words")
+    boss.listen()
+    assert boss.accept().welcome()["session"] >= 1
+
+
+def test_outside_of_slurm_it_says_so(place):
+    result = subprocess.run([BUILD / "gpuq-slurm", "pilot", "--jobs-file", place.directory / "jobs.jsonl"], capture_output=True, text=True,
+                            env={"PATH": os.environ["PATH"]}, timeout=LIMIT, check=False)
+    assert result.returncode == 2 and "SLURM_JOB_ID" in result.stderr
