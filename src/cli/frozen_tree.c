@@ -210,21 +210,32 @@ static int link_ignored(struct freezing *f, const char *path, struct gd_error *e
 	return r;
 }
 
+/* Where the current directory is below the top: "", or "a/b/". */
+static int find_prefix(struct freezing *f, struct gd_error *err)
+{
+	cleanup_(freep) char *here = getcwd(NULL, 0);
+	const char *top = text_string(&f->top);
+	size_t size = strcmp(top, "/") == 0 ? 0 : strlen(top);
+	if (!here)
+		return error_set(err, -errno, "finding the current directory: %s", error_words(-errno));
+	if (strncmp(here, top, size) != 0 || (here[size] && here[size] != '/'))
+		return error_set(err, -EINVAL, "the current directory '%s' is not in the tree '%s'", here, top);
+	if (here[size] && here[size + 1])
+		text_appendf(&f->prefix, "%s/", here + size + 1);
+	return text_error(&f->prefix) ? error_set(err, -ENOMEM, "out of memory") : 0;
+}
+
 static int find_tree(struct freezing *f, bool trust, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	int r = trust ? 0 : git_trust_check(".", &why);
+	int r = git_find_top(".", &f->top, err);
+	if (r < 0)
+		return r;
+	r = trust ? 0 : git_trust_check(text_string(&f->top), &why);
 	if (r == -EPERM)
 		return error_set(err, r, "%s, who could make this account run anything; use --trust if you accept that",
 			why.message);
-	if (r < 0)
-		return error_set(err, r, "%s", why.message);
-	r = git_run(".", NULL, GIT("rev-parse", "--show-toplevel"), &f->top, err);
-	if (r == 0)
-		r = git_run(".", NULL, GIT("rev-parse", "--show-prefix"), &f->prefix, err);
-	cut_newline(&f->top);
-	cut_newline(&f->prefix);
-	return r;
+	return r < 0 ? error_set(err, r, "%s", why.message) : find_prefix(f, err);
 }
 
 static int make(struct freezing *f, const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *t,
@@ -244,6 +255,9 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 	if (mkdir(text_string(&path), 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "making '%s': %s", text_string(&path), error_words(-errno));
 	r = copy_index(f, text_string(&path), err);
+	/* Before git add, which looks for changes in submodules and runs what their configuration names. */
+	if (r == 0)
+		r = check_submodules(f, err);
 	if (r == 0)
 		r = check_size(f, err);
 	if (r == 0)
@@ -297,15 +311,27 @@ static bool is_ours(const char *tree, const char *entry)
 	       strcmp(entry, "__pycache__/") == 0 || strstr(entry, "__pycache__/");
 }
 
+static bool is_same_directory(const char *a, const char *b)
+{
+	struct stat x, y;
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 int frozen_tree_remove(const char *path, const char *commit, bool trust, struct gd_error *err)
 {
+	cleanup_(text_finish) struct text top = {0};
 	cleanup_(text_finish) struct text head = {0};
 	cleanup_(text_finish) struct text status = {0};
 	cleanup_(text_finish) struct text out = {0};
 	cleanup_(text_finish) struct text common = {0};
 	if (access(path, F_OK) < 0)
 		return 0;
-	int r = trust ? 0 : git_trust_check(path, err);
+	/* What was put in its place may be no tree of its own, but a directory of another one. */
+	int r = git_find_top(path, &top, err);
+	if (r == 0 && !is_same_directory(text_string(&top), path))
+		return error_set(err, -EINVAL, "it is not a working tree of git");
+	if (r == 0 && !trust)
+		r = git_trust_check(path, err);
 	if (r == 0)
 		r = git_run(path, NULL,
 			GIT("status", "--porcelain", "-z", "--untracked-files=all", "--ignored=matching",

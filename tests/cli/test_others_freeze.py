@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Git repositories that other users can change: their configuration names programs, which git runs."""
+import os
 import shutil
 
 import pytest
 
-from users import GROUP, OPEN, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, OPEN, STICKY, WAIT_FOR, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = [needs_users, pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")]
 
@@ -67,6 +68,43 @@ def test_repository_that_others_can_replace_is_refused(machine, owner, stolen):
     repository(owner, shared / "mine")
     refused(freeze(owner, shared / "mine"), "can be written by its group")
     assert freeze(owner, shared / "mine", "--trust").returncode == 0
+
+
+COMMIT = "git -c user.name=x -c user.email=x@y commit -qm x --allow-empty"
+
+
+def make_folder_of_git(stolen):
+    """What another user does with 'lib', a directory of the owner that a group can write. Renamed to '.git', it makes a repository."""
+    return ("git init -q --bare --shared=all bare; mv bare/* lib; rmdir bare; git config --file lib/config core.bare false; "
+            "echo '* filter=evil' > .gitattributes; echo x > new; "
+            "git --git-dir=lib -c safe.directory='*' update-index --add --cacheinfo 100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,new; "
+            "chmod -R a+rX lib/*; " + FILTER.format("lib/config", stolen) + "; ")
+
+
+def test_submodule_that_a_group_can_write_is_not_executed(machine, owner, other, stolen):
+    """Git looks for changes in a submodule, with its configuration, if its commit is the recorded one."""
+    project = machine.project(owner)
+    owner.sh(f"git init -q .; git init -q sub; cd sub; mkdir lib; {COMMIT}; cd ..; git add sub 2>/dev/null; {COMMIT}; "
+             f"chgrp {machine.group} sub sub/lib; chmod {GROUP:o} sub sub/lib", project)
+    recorded = owner.sh("git rev-parse HEAD:sub", project).strip()
+    other.sh(make_folder_of_git(stolen) + f"echo {recorded} > lib/HEAD; mv .git old; mv lib .git", project / "sub")
+    result = freeze(owner, project)
+    assert not stolen.exists(), result
+    assert result.returncode == 2 and "'sub' is a submodule" in result.stderr, result
+
+
+def test_directory_that_becomes_a_repository_after_the_check_is_not_executed(machine, owner, other, stolen):
+    """The owner works in a directory, which a group can write, of a tree that nobody else can write."""
+    project = machine.project(owner)
+    owner.sh(f"git init -q .; mkdir -p sub/lib; echo x > sub/file; git add -A; {COMMIT}; chgrp -R {machine.group} sub; chmod {GROUP:o} sub sub/lib; "
+             "rm -rf ~/bin; mkdir ~/bin", project)
+    plant(owner, owner.home / "bin/git", "#!/bin/sh\n\"$REAL\" \"$@\"; code=$?\n"
+          f"case $* in *--git-common-dir*) touch '{project}/checked'; {WAIT_FOR.format(project / 'sub/swapped')};; esac; exit $code\n", 0o755)
+    other.start("sh", "-ec", make_folder_of_git(stolen) + WAIT_FOR.format("../checked") + "; mv lib .git; touch swapped", cwd=project / "sub")
+    environment = {**queue(owner), "REAL": shutil.which("git"), "PATH": f"{owner.home}/bin:{machine.place}/bin:{os.environ['PATH']}"}
+    result = owner.gpuq("add", "--freeze", "--hold", "--no-start", "true", cwd=project / "sub", env=environment)
+    assert (project / "sub/swapped").exists() and not stolen.exists(), result
+    assert result.returncode == 0 and len(list((owner.home / "jobs.jsonl.d/trees").glob("*/sub/file"))) == 1, result
 
 
 def test_own_repository_in_a_sticky_directory_is_frozen(machine, owner):
