@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,12 +77,50 @@ static bool has_access_list(int fd)
 	return size > 0 || (size < 0 && errno != ENODATA && errno != ENOTSUP);
 }
 
-bool trust_is_ours(const struct stat *st)
+/* ---- User namespaces ---------------------------------------------------------------- */
+
+/* The user id of everybody who has none here. */
+static uid_t overflow_id(void)
 {
-	return st->st_uid == 0 || st->st_uid == geteuid();
+	static atomic_ulong known; /* with one added; it never changes */
+	unsigned long id = atomic_load(&known);
+	if (id == 0) {
+		cleanup_(fclosep) FILE *f = fopen("/proc/sys/kernel/overflowuid", "re");
+		if (!f || fscanf(f, "%lu", &id) != 1)
+			id = 65534;
+		atomic_store(&known, ++id);
+	}
+	return (uid_t)(id - 1);
 }
 
-static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group";
+/* Whether some users have no id here: the first user namespace maps all of them in one line. A map can be empty. */
+static bool is_in_user_namespace(void)
+{
+	cleanup_(fclosep) FILE *f = fopen("/proc/self/uid_map", "re");
+	unsigned long inside, outside, count;
+	return f && (fscanf(f, "%lu %lu %lu", &inside, &outside, &count) != 3 || count < UINT32_MAX);
+}
+
+/* Whether it can be the id of anybody, root among them. */
+static bool is_unmapped(uid_t uid)
+{
+	return uid == overflow_id() && is_in_user_namespace();
+}
+
+bool trust_is_user(uid_t uid)
+{
+	return uid == geteuid() && !is_unmapped(uid);
+}
+
+/* ---- One file ----------------------------------------------------------------------- */
+
+bool trust_is_ours(const struct stat *st)
+{
+	return st->st_uid == 0 || trust_is_user(st->st_uid);
+}
+
+static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group",
+		  by_anybody[] = "may belong to another user (you have no user id in this namespace)";
 
 /* Who can write what belongs to this user or root. */
 static const char *find_writers(int fd, const struct stat *st)
@@ -97,35 +136,15 @@ static const char *find_writers(int fd, const struct stat *st)
 
 static const char *find_objection(int fd, const struct stat *st)
 {
-	return trust_is_ours(st) ? find_writers(fd, st) : by_another_user;
+	if (!trust_is_ours(st))
+		return st->st_uid == geteuid() ? by_anybody : by_another_user;
+	return find_writers(fd, st);
 }
 
 const char *trust_objection(int fd)
 {
 	struct stat st;
 	return fstat(fd, &st) < 0 ? "cannot be examined" : find_objection(fd, &st);
-}
-
-/* The first number of a file in /proc, or `otherwise`. */
-static unsigned long read_number(const char *path, unsigned long otherwise)
-{
-	cleanup_(fclosep) FILE *f = fopen(path, "re");
-	unsigned long n;
-	return f && fscanf(f, "%lu", &n) == 1 ? n : otherwise;
-}
-
-/* Whether some users have no id here: the first user namespace maps all of them in one line. */
-static bool is_in_user_namespace(void)
-{
-	cleanup_(fclosep) FILE *f = fopen("/proc/self/uid_map", "re");
-	unsigned long inside, outside, count;
-	return f && fscanf(f, "%lu %lu %lu", &inside, &outside, &count) == 3 && count < UINT32_MAX;
-}
-
-/* The user id of everybody who has none here, root among them. */
-static bool is_unmapped(uid_t uid)
-{
-	return uid == read_number("/proc/sys/kernel/overflowuid", 65534) && is_in_user_namespace();
 }
 
 enum place {

@@ -8,7 +8,8 @@
  * An access list that lets anybody else write makes the file untrusted.
  *
  * In a user namespace (Apptainer, bubblewrap, rootless Podman) users that are not mapped, root among them, all have the
- * overflow user id. A directory above a file may belong to it; the file and its own directory may not.
+ * overflow user id. A directory above a file may belong to it; the file and its own directory may not, also if the
+ * effective user has this id, as in a namespace without a map.
  */
 #ifndef BASE_TRUST_H
 #define BASE_TRUST_H
@@ -20,6 +21,9 @@
 
 /* Whether the variable GPUQ_TRUST says that the user accepts files of others. */
 bool trust_is_off(void);
+
+/* Whether it is the effective user, and not anybody without an id in this user namespace. */
+bool trust_is_user(uid_t uid);
 
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
 const char *trust_objection(int fd);

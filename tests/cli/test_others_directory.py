@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from users import GROUP, OPEN, STICKY, WAIT_FOR, copy_journal, refused, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, OPEN, STICKY, WAIT_FOR, copy_journal, plant, refused, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -194,3 +194,16 @@ def test_container_in_which_root_has_no_id(machine, owner, other, mapping):
     assert not (shared / "stolen").exists()
     group = machine.directory(GROUP)
     refused(owner.run(*prefix, "gpuq", "add", "--jobs-file", "jobs.jsonl", "true", cwd=group), f"directory '{group}' can be written by group")
+
+
+@pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen"), ("gpuq.yaml", "on_finish: touch stolen")])
+def test_container_in_which_nobody_has_an_id(machine, owner, other, name, text):
+    """All files seem to belong to the user who looks at them, also those of others."""
+    prefix = ("unshare", "--user")
+    if owner.run(*prefix, "true", cwd=owner.home).returncode:
+        pytest.skip("needs user namespaces for all users")
+    shared = machine.directory(STICKY)
+    plant(other, shared / name, text + "\n")
+    refused(owner.run(*prefix, "gpuq", "run", cwd=shared), f"{name}': it may belong to another user")
+    refused(owner.run(*prefix, "gpuq", "add", "true", cwd=owner.home), "may belong to another user")
+    assert not (shared / "stolen").exists()

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/trust.h"
 
 #define WORD    "socket gpuq-"
 #define DIGITS  32
@@ -35,7 +36,7 @@ static bool is_trusted(int fd)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || trust_is_user(peer.uid));
 }
 
 int keeper_socket_listen(int lock_fd, int *ret_fd)
