@@ -68,8 +68,7 @@ struct found_files {
 struct finder {
 	const struct gd_find_options *options;
 	struct find_patterns patterns;
-	find_folder_fn *on_folder; /* or NULL */
-	void *context;             /* of on_folder */
+	const struct find_again *again; /* or NULL */
 	struct found_files *found;
 	int root;
 	size_t root_length; /* of the searched folder's path */
@@ -362,7 +361,7 @@ static int list_folder(struct finder *f, int fd, const char *prefix, const struc
 			here->inode == f->excluded_inode;
 	if (excluded)
 		return 0;
-	r = f->on_folder ? f->on_folder(f->context, dirfd(dir), prefix) : 0;
+	r = f->again ? f->again->on_folder(f->again->context, dirfd(dir), prefix) : 0;
 	return r < 0 ? r : read_folder(f, dir, prefix, ret);
 }
 
@@ -404,6 +403,26 @@ static void note_excluded(struct finder *f, int root)
 	f->root_excluded = fstat(root, &searched) == 0 && searched.st_dev == st.st_dev && searched.st_ino == st.st_ino;
 }
 
+/* Links count as they are now; in a folder that was searched before there were none. */
+static int open_root(const struct finder *f, const char *folder, char path[PATH_MAX], int *ret_fd)
+{
+	cleanup_(closep) int place = -1;
+	if (f->again && strlen(folder) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (f->again)
+		strcpy(path, folder);
+	else if (!realpath(folder, path))
+		return -errno;
+	int r = find_open_folder(path, &place);
+	if (r < 0)
+		return r;
+	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
 static int find(struct finder *f, const char *folder, struct gd_error *err)
 {
 	int r = find_patterns_init(&f->patterns, f->options->patterns, f->options->num_patterns, err);
@@ -411,10 +430,11 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 		return r;
 	char path[PATH_MAX];
 	cleanup_(closep) int root = -1;
-	if (realpath(folder, path))
-		root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return error_set(err, -errno, "looking for files in '%s': %s", folder, error_words(-errno));
+	r = open_root(f, folder, path, &root);
+	if (r < 0)
+		return error_set(err, r, "looking for files in '%s': %s", folder,
+			r == -EPERM ? "a symbolic link of another user has just been put in its place"
+				    : error_words(r));
 	note_excluded(f, root);
 	f->root = root;
 	f->root_length = strlen(path);
@@ -426,10 +446,10 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r)) : 0;
 }
 
-int find_files(const char *folder, const struct gd_find_options *options, find_folder_fn *on_folder, void *context,
+int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
 	struct gd_files **ret, struct gd_error *err)
 {
-	struct finder f = {.options = options, .on_folder = on_folder, .context = context};
+	struct finder f = {.options = options, .again = again};
 	f.found = calloc(1, sizeof(*f.found));
 	if (!f.found)
 		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
@@ -449,5 +469,5 @@ int gd_files_find(
 {
 	struct gd_find_options o = {.size = sizeof(o)};
 	int r = options ? sized_read(&o, sizeof(o), options, "gd_find_options", err) : 0;
-	return r < 0 ? r : find_files(folder, &o, NULL, NULL, ret, err);
+	return r < 0 ? r : find_files(folder, &o, NULL, ret, err);
 }

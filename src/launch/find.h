@@ -13,9 +13,21 @@
 /* Called for each folder before its entries are read: its descriptor, and the prefix of their paths. Negative: end. */
 typedef int find_folder_fn(void *context, int fd, const char *prefix);
 
-/* gd_files_find() with complete options, and with on_folder, which may be NULL. */
-int find_files(const char *folder, const struct gd_find_options *options, find_folder_fn *on_folder, void *context,
+/* Another search of the folder of a gd_files. Its path had no links when it was found. */
+struct find_again {
+	find_folder_fn *on_folder;
+	void *context;
+};
+
+/* gd_files_find() with complete options. again: NULL, or the folder was searched before. */
+int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
 	struct gd_files **ret, struct gd_error *err);
+
+/*
+ * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: a link of another user is in this path now, so
+ * that he chooses the folder.
+ */
+int find_open_folder(const char *path, int *ret_fd);
 
 /*
  * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, *ret_objection

@@ -45,3 +45,21 @@ int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *r
 	*ret = st;
 	return 0;
 }
+
+int find_open_folder(const char *path, int *ret_fd)
+{
+	cleanup_(closep) int fd = -1;
+	uid_t chooser;
+	struct stat st;
+	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser);
+	if (r < 0)
+		return r;
+	if (chooser)
+		return -EPERM;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}

@@ -22,6 +22,26 @@
 #define AHEAD_MAX      256  /* files */
 #define SORT_AGAIN_MIN 16
 
+/*
+ * Workers open files by their paths, which others may have led elsewhere. -EPERM: by a link; -ESTALE: by another
+ * folder. In a watched folder the files of the old one are gone, and those of the new one will be found.
+ */
+static int check_folder(const struct gd_launcher *l)
+{
+	cleanup_(closep) int fd = -1;
+	struct stat before, now;
+	if (!l->input_replaceable)
+		return 0;
+	int r = find_open_folder(l->files->folder, &fd);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &now) < 0 || fstat(l->input_fd, &before) < 0)
+		return -errno;
+	if (now.st_dev == before.st_dev && now.st_ino == before.st_ino)
+		return 0;
+	return l->watch ? -ENOENT : -ESTALE;
+}
+
 /* The file as it is now: what changes after this makes its result old. -EPERM: see find_open_entry(). */
 static int look_at_file(struct gd_launcher *l, size_t i)
 {
@@ -30,7 +50,9 @@ static int look_at_file(struct gd_launcher *l, size_t i)
 	const char *objection;
 	cleanup_(closep) int fd = -1;
 	/* The folder was listed long ago, perhaps. */
-	int r = find_open_entry(l->input_fd, f->path, &fd, &st, &objection);
+	int r = check_folder(l);
+	if (r == 0)
+		r = find_open_entry(l->input_fd, f->path, &fd, &st, &objection);
 	if (r < 0)
 		return r;
 	if (!S_ISREG(st.st_mode))
@@ -63,9 +85,11 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 	const char *objection;
 	int r = look_at_file(l, i);
 	if (r < 0) {
-		text_append_string(words, r == -ENOENT  ? "the file has vanished"
-					  : r == -EPERM ? "it has become a symbolic link of another user"
-							: error_words(r));
+		text_append_string(
+			words, r == -ENOENT   ? "the file has vanished"
+			       : r == -EPERM  ? "it, or a folder on the way, has become a symbolic link of another user"
+			       : r == -ESTALE ? "the input folder has been replaced"
+					      : error_words(r));
 		return r;
 	}
 	r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);

@@ -66,6 +66,7 @@ struct gd_launcher {
 	struct history_writer writer;
 	char *output_root;       /* absolute */
 	int input_fd, output_fd; /* the two folders; -1 */
+	bool input_replaceable;  /* other users can put another folder in the place of the input folder */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
 	struct durations *durations; /* of the files durations_first…durations_end-1 */

@@ -11,7 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 #include "launch/file_task.h"
+#include "launch/find.h"
 #include "launch/launcher_private.h"
 
 #define ROUND_MS   100 /* between looks at progress and durations */
@@ -195,10 +197,13 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 
 static int open_input(struct gd_launcher *l, struct gd_error *err)
 {
-	l->input_fd = open(l->files->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (l->input_fd < 0)
-		return error_set(
-			err, -errno, "opening the input folder '%s': %s", l->files->folder, error_words(-errno));
+	const char *folder = l->files->folder;
+	int r = find_open_folder(folder, &l->input_fd);
+	if (r < 0)
+		return error_set(err, r, "opening the input folder '%s': %s", folder,
+			r == -EPERM ? "a symbolic link of another user has just been put in its place"
+				    : error_words(r));
+	l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 	return 0;
 }
 

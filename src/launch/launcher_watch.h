@@ -35,7 +35,7 @@ struct launch_watch {
 	struct path_map said;  /* warnings; the numbers mean nothing */
 	bool root_is_output;   /* the launcher's own files are among the names */
 	bool told_limit;
-	bool told_lost;
+	int lost;        /* why the folder could not be searched the last time, which was said; or 0 */
 	bool remote;     /* on a network file system */
 	uint8_t *states; /* by number */
 	size_t states_capacity;
@@ -67,5 +67,7 @@ int watch_take_name(void *context, const char *path, bool created);
 /* ---- launcher_watch_search.c ---- */
 
 void watch_search_if_due(struct gd_launcher *l, uint64_t now_ns);
+/* The same words are said once: others can make a link and remove it all the time. */
+void watch_warn_once(struct gd_launcher *l, const char *words);
 
 #endif

@@ -124,8 +124,11 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 	const char *objection;
 	cleanup_(closep) int fd = -1;
 	int r = find_open_entry(l->input_fd, path, &fd, &st, &objection);
-	if (r < 0 && objection)
-		launcher_warn(l, "'%s' is left out: %s", path, objection);
+	if (r < 0 && objection) {
+		cleanup_(text_finish) struct text words = {0};
+		text_appendf(&words, "'%s' is left out: %s", path, objection);
+		watch_warn_once(l, text_string(&words));
+	}
 	if (r == 0 && S_ISDIR(st.st_mode) && l->options.recursive && l->watch->folders)
 		folder_watch_set_stale(l->watch->folders); /* a link to a folder */
 	if (r < 0 || !S_ISREG(st.st_mode))

@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/trust.h"
 #include "launch/find.h"
 #include "launch/launcher_watch.h"
 
@@ -23,23 +25,50 @@ static void serve_if_due(struct gd_launcher *l)
 	l->watch->serve_at_ns = clock_now_ns() + SERVE_NS;
 }
 
+/*
+ * Whether to search what is in the place of the input folder now. Another folder of this user's, which others may have
+ * renamed, can hold anything; what is in a folder of theirs, they know.
+ */
+static bool is_acceptable(const struct gd_launcher *l, int fd)
+{
+	struct stat before, now;
+	if (fstat(fd, &now) < 0 || fstat(l->input_fd, &before) < 0)
+		return false;
+	bool same = now.st_dev == before.st_dev && now.st_ino == before.st_ino;
+	return same || now.st_uid != geteuid() || trust_check_way(fd, NULL) == 0;
+}
+
+/* The folder itself, at the beginning of a search. */
+static int enter_root(struct gd_launcher *l, int fd)
+{
+	if (!is_acceptable(l, fd))
+		return -ESTALE;
+	int copy = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (copy < 0)
+		return -errno;
+	close(l->input_fd);
+	l->input_fd = copy;
+	l->input_replaceable = trust_check_way(copy, NULL) < 0;
+	return 0;
+}
+
 static int enter_folder(void *context, int fd, const char *prefix)
 {
 	struct gd_launcher *l = context;
+	struct launch_watch *w = l->watch;
+	int r = *prefix ? 0 : enter_root(l, fd);
+	if (r < 0)
+		return r;
 	serve_if_due(l);
-	return l->watch->folders ? folder_watch_add(l->watch->folders, fd, prefix) : 0;
+	return w->folders ? folder_watch_add(w->folders, fd, prefix) : 0;
 }
 
-/* Each warning once. */
-static void say_warnings(struct gd_launcher *l, const struct gd_files *files)
+void watch_warn_once(struct gd_launcher *l, const char *words)
 {
 	struct launch_watch *w = l->watch;
-	for (size_t i = 0; i < files->num_warnings; i++) {
-		const char *words = files->warnings[i];
-		const char *copy = path_map_get(&w->said, words) ? NULL : arena_copy(&w->arena, words, strlen(words));
-		if (copy && path_map_put(&w->said, copy, 0))
-			launcher_warn(l, "%s", words);
-	}
+	const char *copy = path_map_get(&w->said, words) ? NULL : arena_copy(&w->arena, words, strlen(words));
+	if (copy && path_map_put(&w->said, copy, 0))
+		launcher_warn(l, "%s", words);
 }
 
 static void say_limit(struct gd_launcher *l, int error)
@@ -61,11 +90,6 @@ static void say_limit(struct gd_launcher *l, int error)
 
 static void take_search(struct gd_launcher *l, const struct gd_files *files)
 {
-	int fd = open(l->files->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0) { /* it may be another one than before */
-		close(l->input_fd);
-		l->input_fd = fd;
-	}
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < files->count && !launcher_is_ending(l); i++) {
 		r = watch_consider(l, files->files[i]);
@@ -106,6 +130,17 @@ static bool is_remote(const char *folder)
 	return false;
 }
 
+static void say_lost(struct gd_launcher *l, int error, const struct gd_error *err)
+{
+	const int seconds = (int)(SEARCH_NS / NS_PER_S);
+	if (error == -ESTALE)
+		launcher_warn(l,
+			"'%s' is another folder than before, and other users can have put it there: it is not searched; start again if you have done that",
+			l->options.input_dir);
+	else
+		launcher_warn(l, "%s; it is looked for every %d seconds", err->message, seconds);
+}
+
 static void search(struct gd_launcher *l)
 {
 	struct launch_watch *w = l->watch;
@@ -117,24 +152,26 @@ static void search(struct gd_launcher *l)
 		.exclude = o->output_dir,
 		.stopped = is_stopped,
 		.context = l};
+	const struct find_again again = {enter_folder, l};
 	struct gd_files *files = NULL;
 	struct gd_error err = {0};
 	if (!w->folders && folder_watch_open(o->recursive, &w->folders) < 0)
 		w->folders = NULL;
 	if (w->folders)
 		folder_watch_begin_search(w->folders);
-	int r = find_files(l->files->folder, &find, enter_folder, l, &files, &err);
+	int r = find_files(l->files->folder, &find, &again, &files, &err);
 	if (w->folders)
 		folder_watch_end_search(w->folders, r == 0);
 	if (r == 0) {
-		say_warnings(l, files);
+		for (size_t i = 0; i < files->num_warnings; i++)
+			watch_warn_once(l, files->warnings[i]);
 		say_limit(l, w->folders ? folder_watch_error(w->folders) : -EMFILE);
 		take_search(l, files);
 		gd_files_free(files);
-	} else if (r != -ECANCELED && !w->told_lost) {
-		launcher_warn(l, "%s; it is looked for every %d seconds", err.message, (int)(SEARCH_NS / NS_PER_S));
+	} else if (r != -ECANCELED && r != w->lost) {
+		say_lost(l, r, &err);
 	}
-	w->told_lost = r < 0;
+	w->lost = r;
 	w->remote = is_remote(l->files->folder);
 }
 
@@ -142,9 +179,9 @@ static void search(struct gd_launcher *l)
 void watch_search_if_due(struct gd_launcher *l, uint64_t now)
 {
 	struct launch_watch *w = l->watch;
-	bool blind = !w->folders || w->told_limit || w->told_lost || w->remote;
+	bool blind = !w->folders || w->told_limit || w->lost || w->remote;
 	bool due = (blind && now >= w->searched_at_ns + SEARCH_NS) ||
-		   (w->folders && !w->told_lost && folder_watch_is_stale(w->folders));
+		   (w->folders && !w->lost && folder_watch_is_stale(w->folders));
 	if (!(due || w->searched_at_ns == 0) || now < w->search_at_ns)
 		return;
 	search(l);

@@ -170,8 +170,66 @@ def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_process
     other.sh(swap.format(home=victim.home), shared)
     victim.sh("echo > go", victim.home)
     out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1 and "it has become a symbolic link of another user" in out + err, (out, err)
+    assert process.returncode == 1 and "it, or a folder on the way, has become a symbolic link of another user" in out + err, (out, err)
     assert not (victim.home / "out/sub/d/r").exists() and (victim.home / "out/a/r").exists()
+
+
+# What another user does to the input folder 'in', where 'mine' is a folder of the victim that nobody else can enter.
+REPLACED = {"link": "mv in old; ln -s '{home}/secret' in", "folder": "mv in old; mv mine in"}
+
+
+@pytest.fixture(name="replaced", params=REPLACED)
+def make_replaced(machine, victim, other, request):
+    shared = machine.directory(GROUP)
+    other.sh("mkdir in; echo the longest > in/a; echo longer > in/b; echo long > in/c; echo x > in/d", shared)
+    victim.sh("rm -rf out go began secret; mkdir secret; echo precious > secret/d; echo precious > secret/e; mkfifo go", victim.home)
+    victim.sh(f"cp -r '{victim.home}/secret' mine; chmod 700 mine", shared)
+    return shared, lambda: other.sh(REPLACED[request.param].format(home=victim.home), shared), request.param
+
+
+def test_input_folder_that_another_user_replaces_is_not_processed(victim, replaced):
+    shared, attack, kind = replaced
+    process = victim.start("gpuq", "launch", "--input-dir", shared / "in", "--output-dir", victim.home / "out", "--pattern", "?", "--gpus", "sim:1", "--",
+                           "sh", "-c", f"if [ {{stem}} = a ]; then cd '{victim.home}'; touch began; cat go; fi; cp {{file}} {{output}}/r", cwd=victim.home)
+    until(lambda: process.poll() is not None or (victim.home / "began").exists(), "the first file")
+    attack()
+    victim.sh("echo > go", victim.home)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1, (out, err)
+    words = "a folder on the way, has become a symbolic link of another user" if kind == "link" else "the input folder has been replaced"
+    assert words in out + err and not (victim.home / "out/d/r").exists(), (out, err)
+
+
+def test_watched_folder_that_another_user_replaces_is_not_searched(victim, other, replaced):
+    shared, attack, kind = replaced
+    process = victim.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", shared / "in", "--output-dir", victim.home / "out", "--pattern", "?", "--gpus", "sim:1",
+                           "--", "sh", "-c", "cp {file} {output}/r", cwd=victim.home)
+    until(lambda: process.poll() is not None or all((victim.home / f"out/{name}/r").exists() for name in "abcd"), "the first files")
+    attack()
+    words = "a symbolic link of another user has just been put in its place" if kind == "link" else "other users can have put it there: it is not searched"
+    until(lambda: process.poll() is not None or words in (victim.home / "err").read_text(), "the warning")
+    if kind == "folder":
+        other.sh("mkdir next; echo new > next/f; mv in away; mv next in", shared)
+        until(lambda: process.poll() is not None or (victim.home / "out/f/r").exists(), "the file of another folder of the other user")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, out
+    assert not (victim.home / "out/e").exists() and (victim.home / "out/d/r").read_text() == "x\n", out
+
+
+def test_link_that_another_user_makes_again_and_again_is_named_once(machine, victim, other):
+    shared = machine.directory(GROUP)
+    victim.sh("rm -rf out; echo precious > notes", victim.home)
+    process = victim.start("gpuq", "launch", "--watch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--gpus", "sim:1", "--",
+                           "cp", "{file}", "{output}/r", cwd=victim.home)
+    other.sh("echo x > first", shared)
+    until(lambda: process.poll() is not None or (victim.home / "out/first/r").exists(), "the first file")
+    other.sh(f"for i in 1 2 3 4 5; do ln -s '{victim.home}/notes' key; rm key; ln -s '{victim.home}/notes' key; mv key key2; rm key2; done; "
+             f"ln -s '{victim.home}/notes' key; echo x > second", shared)
+    until(lambda: process.poll() is not None or (victim.home / "out/second/r").exists(), "the second file")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0 and err.count("'key' is left out") == 1, (out, err)
 
 
 HOSTILE = ["x;touch stolen;", "x');import os;os.system('touch stolen')#", 'x");import os;os.system("touch stolen")#', "x|;e touch stolen;#",
