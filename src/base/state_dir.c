@@ -2,6 +2,7 @@
 #include "base/state_dir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,4 +93,23 @@ int state_dir_open_host(bool make, int *ret_fd)
 	char path[PATH_MAX];
 	int r = state_dir_host_path(path);
 	return r < 0 ? r : open_path(path, make, ret_fd);
+}
+
+/* Others can have made it while they could write HOST. */
+int state_dir_open_part(const char *name, bool make, int *ret_fd)
+{
+	struct stat st;
+	cleanup_(closep) int above = -1;
+	int r = state_dir_open_host(make, &above);
+	if (r < 0)
+		return r;
+	if (make && mkdirat(above, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	cleanup_(closep) int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!trust_is_user(st.st_uid) || trust_objection(fd))
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	return 0;
 }

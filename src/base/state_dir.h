@@ -23,4 +23,7 @@ int state_dir_open(bool make, int *ret_fd);
 int state_dir_open_host(bool make, int *ret_fd);
 int state_dir_host_path(char ret[PATH_MAX]);
 
+/* A folder in HOST, for reading. It belongs to the effective user, and no other user can write it; otherwise -EPERM. */
+int state_dir_open_part(const char *name, bool make, int *ret_fd);
+
 #endif

@@ -109,7 +109,8 @@ int add_keep_script(struct add *a, const struct journal *j, char name[HASH_TEXT]
 		return 0;
 	int r = content_store_save(j->dir_fd, STORE_SCRIPTS, a->script.content.data, a->script.content.length, name);
 	if (r < 0)
-		return error_set(&a->err, r, "keeping script '%s': %s", a->script.path, error_words(r));
+		return error_set(&a->err, r, "keeping script '%s': %s", a->script.path,
+			r == -EEXIST ? "its file in the journal's folder has another content" : error_words(r));
 	const char *base = basename_of(a->script.path);
 	spec->script = name;
 	spec->script_name = utf8_whole(base, strlen(base)) == strlen(base) ? base : NULL;

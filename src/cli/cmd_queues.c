@@ -130,7 +130,10 @@ static int queues(struct queues *q)
 	int code = EXIT_DONE;
 	int r = queue_registry_list(&q->registry);
 	if (r < 0)
-		return error_set(&q->err, r, "listing the queues: %s", error_words(r));
+		return error_set(&q->err, r, "listing the queues: %s",
+			r == -EPERM
+				? "your folder of queues, or a directory above it, belongs to another user or can be written by others"
+				: error_words(r));
 	cleanup_(freep) char *personal = NULL;
 	if (queue_place_personal(false, &personal, NULL) == 0)
 		q->personal = realpath(personal, NULL);

@@ -29,17 +29,7 @@ void run_name(char ret[RUN_NAME_ROOM], pid_t pid, const char *ending)
 
 int run_files_open(bool make, int *ret_fd)
 {
-	cleanup_(closep) int state = -1;
-	int r = state_dir_open_host(make, &state);
-	if (r < 0)
-		return r;
-	if (make && mkdirat(state, RUNS_NAME, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	int fd = openat(state, RUNS_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
+	return state_dir_open_part(RUNS_NAME, make, ret_fd);
 }
 
 /* The run is over: nobody else removes its files, or makes them anew, while we have its lock. */

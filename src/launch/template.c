@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/code_place.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "launch/template_place.h"
 
 /* Of the file and its worker; what else there is are settings. */
 enum word {

@@ -3,7 +3,7 @@
  * A command with {words} in it, filled in for each file. `{{` and `}}` stand for
  * the braces themselves; any other brace that is not part of a known {word} is an
  * error, so that a mistyped word is not passed on as text. An argument stays one
- * argument whatever is filled in. No name of a file becomes code: see template_place.h.
+ * argument whatever is filled in. No name of a file becomes code: see base/code_place.h.
  */
 #ifndef LAUNCH_TEMPLATE_H
 #define LAUNCH_TEMPLATE_H

@@ -430,3 +430,18 @@ def test_account_with_the_primary_group_of_the_victim_is_another_user(machine, o
     assert not (shared / "ran").exists()
     assert owner.gpuq("run", cwd=shared).returncode == 0
     assert (shared / "ran").exists()
+
+
+def test_list_of_queues_that_another_user_made_is_not_used(machine, owner, other):
+    """While the directory above it was open."""
+    state = machine.project(owner)
+    environment = {"XDG_STATE_HOME": str(state)}
+    place = machine.project(owner)
+    assert owner.gpuq("add", "--no-start", "true", cwd=place, env=environment).returncode == 0
+    assert "jobs.jsonl" in owner.gpuq("queues", cwd=place, env=environment).stdout
+    owner.sh("chmod 755 gpuq; chmod 777 gpuq/*; chmod 755 gpuq/*/queues", state)
+    other.sh("cd gpuq/*; mv queues old; mkdir queues; cp -P old/* queues", state)
+    owner.sh("chmod 700 gpuq/*", state)
+    result = owner.gpuq("queues", cwd=place, env=environment)
+    assert result.returncode != 0 and "belongs to another user" in result.stderr and not result.stdout, result
+    assert owner.gpuq("add", "--no-start", "true", cwd=place, env=environment).returncode == 0

@@ -28,6 +28,18 @@ def test_the_command_line_goes_before_the_script(lab):
     assert (job["mem_mb"], job["name"], job["retries"], job["status"]) == (4096, "outer", 3, "held")
 
 
+def test_a_kept_script_with_another_content_is_not_taken_for_the_same(lab):
+    """Two contents of one hash, or a file that was changed: the name is no proof."""
+    script(lab, "echo mine >> ran")
+    lab.add("--no-start", "train.sh")
+    kept = next((lab.directory / "jobs.jsonl.d/scripts").iterdir())
+    for other in (kept.read_text().replace("mine", "else"), kept.read_text() + "more"):
+        kept.write_text(other)
+        result = lab.result("add", "--no-start", "train.sh")
+        assert result.returncode == 1 and "keeping script 'train.sh': its file in the journal's folder has another content" in result.stderr, result
+        assert kept.read_text() == other and len(lab.jobs()) == 1
+
+
 def test_the_content_at_submission_is_what_runs(lab):
     path = script(lab, "echo old >> ran")
     lab.add("train.sh")

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/code_place.h"
 #include "base/display.h"
 #include "base/error.h"
 #include "base/shell_words.h"
@@ -59,28 +60,6 @@ static int compile_word(const struct sweep *s, const char *text, struct sweep_wo
 
 /* ---- Where values must be plain ------------------------------------------------------- */
 
-/* "-c", "-lc", "-e", "--eval", "--command", "--command=…" */
-static bool announces_code(const char *word)
-{
-	if (strncmp(word, "--", 2) == 0)
-		return strncmp(word, "--eval", 6) == 0 || strncmp(word, "--command", 9) == 0 ||
-		       strncmp(word, "--exec", 6) == 0 || strncmp(word, "--wrap", 6) == 0;
-	size_t size = strlen(word);
-	return word[0] == '-' && size > 1 && strchr("ceES", word[size - 1]) != NULL;
-}
-
-/* Programs that hand their arguments to a shell, or read a program from them. */
-static bool executes_arguments(const char *program)
-{
-	static const char *const names[] = {"ssh", "rsh", "pdsh", "su", "make", "watch", "parallel", "tmux", "screen",
-		"eval", "perl", "sed", "awk", "gawk", "mawk"};
-	const char *slash = strrchr(program, '/');
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(slash ? slash + 1 : program, names[i]) == 0)
-			return true;
-	return false;
-}
-
 static bool may_be_code(const struct sweep *s, char **words, size_t i)
 {
 	const struct sweep_word *w = &s->words[i];
@@ -89,12 +68,7 @@ static bool may_be_code(const struct sweep *s, char **words, size_t i)
 	for (size_t k = 0; k < w->count; k++)
 		if (!w->pieces[k].axis && !shell_is_plain(w->pieces[k].text, w->pieces[k].size))
 			return true;
-	if (announces_code(words[i]) || announces_code(words[i - 1]))
-		return true;
-	for (size_t k = 0; k < i; k++)
-		if (executes_arguments(words[k]))
-			return true;
-	return false;
+	return place_is_code((const char *const *)words, i);
 }
 
 static int check_values(const struct sweep_piece *piece, struct gd_error *err)

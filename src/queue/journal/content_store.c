@@ -51,6 +51,31 @@ void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT])
 	hash_format(hash_bytes(data, size), ret_name);
 }
 
+/* -EEXIST: the file has another content. The hash is no proof: whoever chose both contents can have made them meet. */
+static int compare_content(int dir_fd, const char *path, const void *data, size_t size)
+{
+	const char *expected = data;
+	char chunk[16384];
+	struct stat st;
+	cleanup_(closep) int fd = file_open_regular(dir_fd, path, O_NOFOLLOW);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size != size)
+		return -EEXIST;
+	for (size_t at = 0; at < size;) {
+		size_t part = size - at < sizeof(chunk) ? size - at : sizeof(chunk);
+		ssize_t n = file_read_full(fd, chunk, part);
+		if (n < 0)
+			return (int)n;
+		if ((size_t)n != part || memcmp(chunk, expected + at, part) != 0)
+			return -EEXIST;
+		at += part;
+	}
+	return 0;
+}
+
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT])
 {
 	char name[HASH_TEXT], path[HASH_TEXT + 32];
@@ -61,6 +86,10 @@ int content_store_save(int dir_fd, const char *folder, const void *data, size_t 
 		int r = mkdirat(dir_fd, folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
 		if (r == 0)
 			r = write_new(dir_fd, folder, path, data, size);
+		if (r < 0)
+			return r;
+	} else {
+		int r = compare_content(dir_fd, path, data, size);
 		if (r < 0)
 			return r;
 	}

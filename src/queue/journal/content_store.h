@@ -16,7 +16,8 @@
 
 void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT]);
 
-/* Keeps it, synced, and tells its name. dir_fd: of the journal's folder. */
+/* Keeps it, synced, and tells its name. dir_fd: of the journal's folder. -EEXIST: the file of this name has another
+ * content, which stays. */
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT]);
 
 /*

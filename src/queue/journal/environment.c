@@ -28,7 +28,9 @@ int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TE
 	if (text_error(&t))
 		return error_set(err, -ENOMEM, "keeping the environment: out of memory");
 	int r = content_store_save(dir_fd, STORE_ENVIRONMENTS, text_string(&t), t.length, ret_name);
-	return r < 0 ? error_set(err, r, "keeping the environment: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "keeping the environment: %s",
+			       r == -EEXIST ? "its file in the journal's folder has another content" : error_words(r))
+		     : 0;
 }
 
 int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size)

@@ -17,26 +17,11 @@
 
 #define DIRECTORY "queues"
 
-static int open_directory(bool make, int *ret_fd)
-{
-	cleanup_(closep) int above = -1;
-	int r = state_dir_open_host(make, &above);
-	if (r < 0)
-		return r;
-	if (make && mkdirat(above, DIRECTORY, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	int fd = openat(above, DIRECTORY, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
-}
-
 int queue_registry_add(const char *path)
 {
 	char name[HASH_TEXT];
 	cleanup_(closep) int fd = -1;
-	int r = open_directory(true, &fd);
+	int r = state_dir_open_part(DIRECTORY, true, &fd);
 	if (r < 0)
 		return r;
 	hash_format(hash_bytes(path, strlen(path)), name);
@@ -65,7 +50,7 @@ int queue_registry_find(const char *hash, char **ret)
 	cleanup_(closep) int fd = -1;
 	if (strchr(hash, '/'))
 		return -ENOENT;
-	int r = open_directory(false, &fd);
+	int r = state_dir_open_part(DIRECTORY, false, &fd);
 	return r < 0 ? r : read_entry(fd, hash, ret);
 }
 
@@ -104,7 +89,7 @@ static int list_entry(struct queue_registry *r, int fd, const char *name)
 
 int queue_registry_list(struct queue_registry *r)
 {
-	int fd = -1, e = open_directory(false, &fd);
+	int fd = -1, e = state_dir_open_part(DIRECTORY, false, &fd);
 	if (e < 0)
 		return e == -ENOENT ? 0 : e;
 	cleanup_(closedirp) DIR *dir = fdopendir(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "launch/template_place.h"
+#include "base/code_place.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -68,6 +68,8 @@ static bool is_short_code_option(const char *word, bool attached)
 	for (const char *p = word + 1; *p && strchr("0123456789abceilnopsuvwxES", *p); p++)
 		if (strchr("ceES", *p) && (attached || !p[1]))
 			return true;
+		else if (*p == 'c' && strspn(p + 1, "aefhluvxE") == strlen(p + 1)) /* "sh -cx CODE" */
+			return true;
 	return false;
 }
 
@@ -99,7 +101,7 @@ static bool is_code_option(const char *word, bool attached)
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "scp", "rsync", "rsh", "pdsh", "clush", "su", "bsub", "make",
-		"gmake", "watch", "parallel", "tmux", "perl", "sed", "awk", "gawk", "mawk", "m4"};
+		"gmake", "watch", "parallel", "tmux", "screen", "eval", "perl", "sed", "awk", "gawk", "mawk", "m4"};
 	const char *slash = strrchr(program, '/');
 	const char *name = slash ? slash + 1 : program;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the names of files may stand in a command. Whoever can write the input folder chooses them, and no name may
- * become code or an option.
+ * Where the names of files, and values of parameters, may stand in a command. Whoever can write the input folder or the
+ * file of parameters chooses them, and none may become code; no name may become an option.
  *
  * A plain name has nothing that a shell or another language gives a meaning to, and goes anywhere. Any other goes only
  * into an argument that is not code: its own text is plain, so it is no script; no option that announces code is before
  * it; and the command hands its arguments to no shell. Commands find each name in their environment, too.
  */
-#ifndef LAUNCH_TEMPLATE_PLACE_H
-#define LAUNCH_TEMPLATE_PLACE_H
+#ifndef BASE_CODE_PLACE_H
+#define BASE_CODE_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
