@@ -57,7 +57,7 @@ static int start(struct queue_view *v, struct gd_error *err)
 	(void)run_files_load(v->model); /* without them there is the queue */
 	r = queue_choice_follow(v->choice, true, &v->follow, err);
 	/* Without a queue there are launches to show, if some run; otherwise nothing. */
-	if (r == -ENOENT && view_num_runs(v->model) > 0) {
+	if (r == -ENOENT && (v->options.may_be_empty || view_num_runs(v->model) > 0)) {
 		v->follow = (struct follow){.watch_fd = -1, .dir_fd = -1, .reader.fd = -1};
 		r = 0;
 	} else if (r == 0) {

@@ -24,6 +24,7 @@ struct queue_view_options {
 	size_t history;     /* samples kept per GPU; the model's default */
 	unsigned sample_ms; /* how often GPUs are asked; 1000 */
 	bool no_gpus;       /* they are not asked at all */
+	bool may_be_empty;  /* there need not be a queue yet: it is shown as soon as there is one */
 };
 
 /*

@@ -142,7 +142,7 @@ static int open_server(struct server *s)
 	if (r == 0)
 		r = find_token(s);
 	if (r == 0)
-		r = queue_view_open(&s->queue, &(struct queue_view_options){0}, &s->view, &s->err);
+		r = queue_view_open(&s->queue, &(struct queue_view_options){.may_be_empty = true}, &s->view, &s->err);
 	if (r < 0)
 		return r;
 	r = loop_create(&s->loop);

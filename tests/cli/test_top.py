@@ -155,7 +155,7 @@ def test_hold_applies_to_all_tagged_jobs(lab, terminal):
     top.shows("2 selected")
     top.type("h")
     top.shows("2 of 2 jobs held")
-    top.shows("3 pending  2 held")
+    top.shows("3 pending  0 failed  2 held")
     assert [job["status"] for job in lab.jobs().values()].count("held") == 2
 
 

@@ -548,9 +548,14 @@ def test_the_dashboard_asks_for_what_there_is(lab):
 # ---- The command ---------------------------------------------------------------------
 
 
-def test_missing_queue_and_bad_address_are_errors_that_say_what_to_do(lab):
-    result = lab.result("web", "--listen", "127.0.0.1:0")
-    assert result.returncode == 2 and "there is none; add jobs" in result.stderr
+def test_without_a_queue_the_page_is_empty_until_there_is_one(lab):
+    stream = Page(lab, queue=False).stream()
+    assert stream.until("state")["jobs"] == 0
+    lab.add("--", "true")
+    stream.until("state", lambda state: state["jobs"] == 1)
+
+
+def test_bad_address_is_an_error_that_says_what_to_do(lab):
     lab.add("true")
     for where in ("nonsense", "127.0.0.1", "example.com:80", "127.0.0.1:99999", "::1:80"):
         result = lab.result("web", "--listen", where)

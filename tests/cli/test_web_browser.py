@@ -174,11 +174,25 @@ def test_a_log_is_followed_and_details_are_told(lab, fresh):
     fresh.until(lambda: fresh.text("#log") == "one\nprogress 2")
     (lab.directory / "go").touch()
     fresh.until(lambda: fresh.text("#log") == "one\nprogress 2\nred end\n")
+    assert fresh.text("#log .ansi1") == "red"
     fresh.until(lambda: "completed" in fresh.text("#job-title"))
     fresh.click("#tab-details")
     fresh.until(lambda: str(lab.directory) in fresh.text("#pane-details"))
     fresh.click("#tab-environment")
     fresh.until(lambda: "VARIABLE_OF_THE_JOB=is shown" in fresh.text("#pane-environment"))
+    assert fresh.errors() == []
+
+
+def test_selected_jobs_are_held_together(lab, fresh):
+    numbers = [lab.add("--name", f"job{number}", "--", "true") for number in range(3)]
+    page = Page(lab)
+    fresh.open(page)
+    fresh.until(lambda: len(fresh.rows()) == 3)
+    fresh.click("#choose-all")
+    fresh.until(lambda: fresh.text("#chosen-words") == "3 jobs selected")
+    fresh.click("#chosen [data-act=hold]")
+    fresh.until(lambda: all(fresh.row_state(number) == "held" for number in numbers))
+    fresh.until(lambda: fresh.one("#chosen").get_attribute("hidden") is not None)
     assert fresh.errors() == []
 
 

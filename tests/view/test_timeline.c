@@ -40,6 +40,21 @@ static void test_each_job_has_its_bar(void **state)
 	timeline_finish(&t);
 }
 
+/* The end of a job is drawn at its time, whenever the picture was made. */
+static void test_slices_of_throughput_stay_in_place(void **state)
+{
+	struct timeline t;
+	(void)state;
+	put(1, 0, 100000, 203000, VIEW_JOB_COMPLETED);
+	for (int64_t to = 300000; to < 320000; to += 700) {
+		assert_int_equal(timeline_build(model, to - 300000, to, 10, &t), 0);
+		assert_int_equal(t.bin_ms, 5000);
+		assert_int_equal(t.bins_from_ms % t.bin_ms, 0);
+		assert_int_equal(t.bins[(200000 - t.bins_from_ms) / t.bin_ms].completed, 1);
+		timeline_finish(&t);
+	}
+}
+
 static void test_jobs_outside_the_window_have_no_bar(void **state)
 {
 	struct timeline t;
@@ -96,6 +111,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		model_rig_test(test_each_job_has_its_bar),
 		model_rig_test(test_jobs_outside_the_window_have_no_bar),
+		model_rig_test(test_slices_of_throughput_stay_in_place),
 		model_rig_test(test_jobs_at_the_same_time_get_lanes),
 		model_rig_test(test_many_short_jobs_are_few_bars_and_none_is_lost),
 	};

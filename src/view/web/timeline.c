@@ -50,10 +50,10 @@ static int add_attempt(struct builder *b, const struct view_job *job, const stru
 
 static void count_end(struct timeline *t, const struct view_attempt *a)
 {
-	int64_t end = end_of(a), span = t->to_ms - t->from_ms;
-	if (end < t->from_ms || end > t->to_ms || span <= 0)
+	int64_t end = end_of(a);
+	if (end < t->bins_from_ms || end > t->to_ms || end < t->from_ms)
 		return;
-	size_t i = (size_t)((end - t->from_ms) * TIMELINE_BINS / span);
+	size_t i = (size_t)((end - t->bins_from_ms) / t->bin_ms);
 	struct timeline_bin *bin = &t->bins[i < TIMELINE_BINS ? i : TIMELINE_BINS - 1];
 	if (a->state == VIEW_JOB_COMPLETED)
 		bin->completed++;
@@ -137,6 +137,9 @@ int timeline_build(const struct view_model *m, int64_t from_ms, int64_t to_ms, i
 	struct builder b = {.from_ms = from_ms, .to_ms = to_ms};
 	struct timeline t = {.from_ms = from_ms, .to_ms = to_ms};
 	int r = 0;
+	t.bin_ms = (to_ms - from_ms) / TIMELINE_BINS;
+	t.bin_ms = t.bin_ms > 0 ? t.bin_ms : 1;
+	t.bins_from_ms = to_ms / t.bin_ms * t.bin_ms - (TIMELINE_BINS - 1) * t.bin_ms;
 	for (size_t i = 0; r == 0 && i < view_num_jobs(m); i++) {
 		const struct view_job *job = view_job(m, i);
 		for (size_t k = 0; r == 0 && k < job->num_attempts; k++) {

@@ -28,6 +28,9 @@ struct timeline {
 	int64_t from_ms, to_ms;
 	struct timeline_bar *bars; /* by GPU, lane, start */
 	size_t num_bars;
+	/* Slices of bin_ms from bins_from_ms on, which is a multiple of bin_ms: they stay where they are as time
+	 * passes. */
+	int64_t bins_from_ms, bin_ms;
 	struct timeline_bin bins[TIMELINE_BINS];
 };
 

@@ -67,6 +67,8 @@ static void put_gpu(struct text *t, const struct view_model *m, const struct vie
 	json_put_string(t, "status", view_gpu_status_name(gpu->status));
 	put_string(t, "task", gpu->task);
 	json_put_int(t, "tasks", gpu->num_tasks);
+	put_known(t, "task_id", gpu->task_id ? (int64_t)gpu->task_id : -1);
+	put_string(t, "task_name", gpu->task_name);
 	put_string(t, "error", gpu->error);
 	put_known(t, "since", gpu->since_ns < 0 ? -1 : (gpu->since_ns + clock->offset_ns) / (int64_t)NS_PER_MS);
 	put_known(t, "last", gpu->last_duration_ns < 0 ? -1 : gpu->last_duration_ns / (int64_t)NS_PER_MS);
@@ -75,6 +77,8 @@ static void put_gpu(struct text *t, const struct view_model *m, const struct vie
 	json_put_int(t, "timeouts", (int64_t)gpu->timeouts);
 	put_known(t, "memory_total", gpu->memory_total_bytes);
 	put_known(t, "memory_used", gpu->memory_used_bytes);
+	put_known(t, "memory_reserved", gpu->memory_reserved_bytes);
+	put_known(t, "memory_foreign", gpu->memory_foreign_bytes);
 	put_known(t, "utilization", gpu->utilization_percent);
 	put_known(t, "temperature", gpu->temperature_celsius);
 	put_known(t, "power_mw", gpu->power_milliwatts);
@@ -252,6 +256,8 @@ void web_put_timeline(struct text *t, const struct timeline *line)
 	json_open(t, NULL, '{');
 	json_put_int(t, "from", line->from_ms);
 	json_put_int(t, "to", line->to_ms);
+	json_put_int(t, "bins_from", line->bins_from_ms);
+	json_put_int(t, "bin", line->bin_ms);
 	json_open(t, "bars", '[');
 	for (size_t i = 0; i < line->num_bars; i++) {
 		const struct timeline_bar *bar = &line->bars[i];

@@ -51,10 +51,22 @@ export const clock = (ms) => (ms < 1000 ? "0 s" : duration(Math.floor(ms / 1000)
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
-  const units = ["B", "KB", "MB", "GB", "TB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let i = 0;
   while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
   return `${i > 1 && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[i]}`;
+}
+
+// What is only estimated, rounded to what can be known.
+export function about(ms) {
+  const s = ms / 1000, minutes = Math.round(s / 60), five = Math.round(s / 300) * 5;
+  if (s < 10) return "a few seconds";
+  if (s < 55) return `about ${Math.round(s / 10) * 10} s`;
+  if (minutes <= 10) return `about ${minutes} min`;
+  if (five < 60) return `about ${five} min`;
+  if (s < 36000) return `about ${Math.round(s / 1800) / 2} h`;
+  if (s < 171000) return `about ${Math.round(s / 3600)} h`;
+  return `about ${Math.round(s / 86400)} days`;
 }
 
 export const count = (n) => n.toLocaleString("en-US");
@@ -64,12 +76,17 @@ export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 export function time(ms) {
   if (!ms) return "";
   const date = new Date(ms);
-  const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-  if (date.toDateString() === new Date().toDateString()) return clock;
-  return `${date.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock.slice(0, 5)}`;
+  const clock = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", ...zone() });
+  if (date.toLocaleDateString("en-GB", zone()) === new Date().toLocaleDateString("en-GB", zone())) return clock;
+  return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...zone() })} ${clock.slice(0, 5)}`;
 }
 
-export const fullTime = (ms) => (ms ? new Date(ms).toLocaleString() : "");
+// Times are local, of 24 hours; UTC on request.
+let utc = false;
+export const zone = () => (utc ? { timeZone: "UTC" } : {});
+export const setUtc = (on) => { utc = on; };
+
+export const fullTime = (ms) => (ms ? `${new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23", ...zone() })}${utc ? " UTC" : ""}` : "");
 
 // How an attempt ended, in a few words.
 export function outcome(job) {

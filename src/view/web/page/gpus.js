@@ -33,10 +33,13 @@ function makeCard(gpu) {
   const p = { title: element("h3", {}, gpu.slot ? `GPU ${gpu.id}:${gpu.slot}` : `GPU ${gpu.id}`), name: element("span", { class: "gpu-name" }),
     state: element("span"), task: element("p", { class: "gpu-task" }), meters: element("dl", { class: "meters" }), foot: element("p", { class: "gpu-foot" }) };
   p.memory = makeMeter(p.meters, "Memory", "memory");
-  p.busy = makeMeter(p.meters, "Busy", "busy");
+  p.foreign = element("p", { class: "gpu-foreign" });
+  p.reserved = element("i", { class: "reserved" });
+  p.memory.fill.after(p.reserved);
+  p.busy = makeMeter(p.meters, "Utilization", "busy");
   p.spark = svg("svg", { class: "spark", viewBox: `0 0 ${WIDE} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
   for (const kind of ["area", "memory", "busy"]) p.spark.append(p[`${kind}Path`] = svg("path", { class: kind }));
-  p.card = element("li", { class: "panel gpu" }, element("div", { class: "gpu-head" }, p.title, p.name, p.state), p.task, p.meters, p.spark, p.foot);
+  p.card = element("li", { class: "panel gpu" }, element("div", { class: "gpu-head" }, p.title, p.name, p.state), p.task, p.meters, p.foreign, p.spark, p.foot);
   return p;
 }
 
@@ -76,6 +79,7 @@ function drawHistory(p, gpu) {
 
 function footWords(gpu) {
   const words = [];
+  if (gpu.memory_reserved > gpu.memory_used) words.push(`${bytes(gpu.memory_reserved)} reserved`);
   if (gpu.temperature !== null) words.push(`${gpu.temperature} °C`);
   if (gpu.power_mw !== null) words.push(`${Math.round(gpu.power_mw / 1000)} W`);
   words.push(`${count(gpu.completed)} done`);
@@ -93,19 +97,24 @@ function taskWords(gpu) {
   if (gpu.error) return gpu.error;
   if (!gpu.task && runWords(gpu)) return runWords(gpu);
   if (!gpu.task) return gpu.last === null ? "Nothing runs here" : `Nothing runs here; the last job took ${duration(gpu.last)}`;
-  return gpu.tasks > 1 ? `${gpu.tasks} jobs: ${gpu.task}` : gpu.task;
+  const words = gpu.task_name ?? gpu.task, label = gpu.task_id === null ? words : `#${gpu.task_id} ${words}`;
+  return gpu.tasks > 1 ? `${label} and ${gpu.tasks - 1} more` : label;
 }
 
 function fillCard(p, gpu) {
   setText(p.name, (gpu.name ?? "").replace(/^NVIDIA /, ""));
   p.name.title = gpu.name ?? "";
-  showState(p.state, gpu.status, gpu.status === "processing" ? `busy ${clock(now() - gpu.since)}` : gpu.status);
+  showState(p.state, gpu.status, gpu.status === "processing" ? `running ${clock(now() - gpu.since)}` : gpu.status);
   setText(p.task, taskWords(gpu));
   p.task.classList.toggle("none", !gpu.task && !runWords(gpu));
   p.task.title = gpu.task ?? runWords(gpu);
   const known = gpu.memory_used !== null && gpu.memory_total;
   fillMeter(p.memory, known ? gpu.memory_used / gpu.memory_total : null, known ? `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_total)}` : "unknown");
   fillMeter(p.busy, gpu.utilization === null ? null : gpu.utilization / 100, gpu.utilization === null ? "unknown" : `${gpu.utilization} %`);
+  const beyond = known && gpu.memory_reserved > gpu.memory_used ? gpu.memory_reserved - gpu.memory_used : 0;
+  p.reserved.style.width = `${Math.min(1, beyond / (gpu.memory_total || 1)) * 100}%`;
+  p.foreign.hidden = !gpu.memory_foreign;
+  setText(p.foreign, gpu.memory_foreign ? `${bytes(gpu.memory_foreign)} used by processes outside this queue` : "");
   drawHistory(p, gpu);
   p.foot.replaceChildren(...footWords(gpu).map((words) => element("span", {}, words)));
 }
@@ -137,6 +146,6 @@ export function showGpus(gpus, withRuns) {
 export function tickGpus() {
   for (const gpu of shown) {
     const p = cards.get(`${gpu.id}/${gpu.slot}`);
-    if (p && gpu.status === "processing") showState(p.state, gpu.status, `busy ${clock(now() - gpu.since)}`);
+    if (p && gpu.status === "processing") showState(p.state, gpu.status, `running ${clock(now() - gpu.since)}`);
   }
 }

@@ -4,7 +4,7 @@ import { $, bytes, clock, duration, element, fullTime, now, outcome, setText, sh
 import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
-const ACTIONS = { cancel: "Cancel", retry: "Run again", hold: "Hold", release: "Release", urgent: "Make urgent" };
+const ACTIONS = { cancel: "Cancel", retry: "Retry", hold: "Hold", release: "Release", urgent: "Make urgent" };
 const DONE = { cancel: "is being cancelled", retry: "runs again", hold: "is held", release: "may start", urgent: "goes first" };
 const TABS = ["log", "details", "environment"];
 
@@ -20,7 +20,7 @@ export const openAttempt = () => attempt;
 /* ---- Acting ---- */
 
 function confirmCancel(id, command) {
-  setText($("ask-title"), `Cancel job ${id}?`);
+  setText($("ask-title"), String(id).startsWith("s ") ? `Cancel job${id}?` : `Cancel job ${id}?`);
   setText($("ask-words"), command);
   const dialog = $("ask");
   dialog.returnValue = "no";
@@ -37,6 +37,18 @@ export async function act(action, target) {
   } catch (error) {
     say(error.message);
   }
+}
+
+// One after the other: each answer says whether it could be done to that job.
+export async function actOnAll(action, targets) {
+  if (!targets.length) return;
+  if (action === "cancel" && !(await confirmCancel(targets.length === 1 ? targets[0].id : `s ${targets.map((job) => job.id).join(", ")}`,
+    targets.map((job) => job.command).join("\n")))) return;
+  let done = 0, refused = "";
+  for (const { id } of targets) {
+    try { await askJson(`/api/jobs/${id}/${action}`, { method: "POST" }); done++; } catch (error) { refused ||= error.message; }
+  }
+  say(`${done} of ${targets.length}: ${ACTIONS[action].toLowerCase()}${refused ? `; ${refused}` : ""}`);
 }
 
 function showActions() {
@@ -153,14 +165,16 @@ export async function describe() {
     showActions();
     showDetails();
     showAttempts();
-    if (first) showTab(job.attempts.length ? "log" : "details");
+    if (first) showTab(wantedTab ?? (job.attempts.length ? "log" : "details"));
     if (job.state === "pending") refresh = setTimeout(describe, 3000);
   } catch (error) {
     if (open === id) { say(error.message); closeJob(); }
   }
 }
 
-export function openJob(id) {
+let wantedTab = null;
+export function openJob(id, tab = null) {
+  wantedTab = tab;
   if (open === id) return;
   open = id;
   attempt = 0;

@@ -4,7 +4,7 @@
 import { $, STATES, clock, count, duration, element, fullTime, now, outcome, plural, setAttribute, setText, showState, time } from "./format.js";
 
 const LIMIT = 100;
-const COLUMNS = [["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
+const COLUMNS = [["choose", "", null], ["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
   ["start", "Started", "start"], ["duration", "Took", "duration"], ["note", "Note", null]];
 
 const view = { search: "", states: new Set(), order: "usual", reverse: false, offset: 0 };
@@ -13,7 +13,8 @@ const rows = new Map(); // id → parts
 let ids = [];
 let total = 0;
 let current = null; // the id whose button Tab reaches
-let onQuery = () => {}, onOpen = () => {};
+let onQuery = () => {}, onOpen = () => {}, onAct = () => {};
+const chosen = new Map(); // id → the job as it was when it was selected
 
 export function jobsQuery(query) {
   if (view.search) query.set("search", view.search);
@@ -33,6 +34,10 @@ function makeRow(id) {
   const p = { button: element("button", { type: "button", "aria-haspopup": "dialog" }), state: element("span"), name: element("span", { class: "job-name" }),
     command: element("span") };
   const cells = { id: element("th", { scope: "row" }, p.button), state: element("td", {}, p.state), command: element("td", {}, p.name, p.command) };
+  p.box = element("input", { type: "checkbox", "aria-label": `Select job ${id}` });
+  p.box.addEventListener("click", (event) => { event.stopPropagation(); toggleChoice(id); });
+  cells.choose = element("td", {}, p.box);
+  cells.choose.addEventListener("click", (event) => event.stopPropagation());
   for (const [key] of COLUMNS) (cells[key] ??= element("td")).classList.add(`col-${key}`);
   p.cells = cells;
   p.row = element("tr", {}, ...COLUMNS.map(([key]) => cells[key]));
@@ -59,6 +64,8 @@ function noteWords(job) {
 }
 
 function fillRow(p, job) {
+  if (chosen.has(job.id)) chosen.set(job.id, job);
+  p.box.checked = chosen.has(job.id);
   setText(p.button, String(job.id));
   setAttribute(p.button, "aria-label", `Job ${job.id}, ${job.state}: ${job.name ?? job.command.slice(0, 80)}`);
   showState(p.state, job.state);
@@ -109,6 +116,41 @@ export function showRows(told) {
   $("page-back").disabled = view.offset === 0;
   $("page-on").disabled = view.offset + LIMIT >= total;
   setText($("page-words"), ids.length ? `${count(view.offset + 1)}–${count(view.offset + ids.length)} of ${count(total)}` : "");
+}
+
+export function refreshRows() {
+  for (const [id, p] of rows) fillRow(p, jobs.get(id));
+}
+
+/* ---- Selected jobs ---- */
+
+export const chosenJobs = () => [...chosen.values()];
+
+function showChosen() {
+  $("chosen").hidden = !chosen.size;
+  setText($("chosen-words"), `${plural(chosen.size, "job")} selected`);
+  for (const [id, p] of rows) p.box.checked = chosen.has(id);
+}
+
+export function toggleChoice(id) {
+  if (chosen.has(id)) chosen.delete(id);
+  else if (jobs.has(id)) chosen.set(id, jobs.get(id));
+  showChosen();
+}
+
+export function clearChoice() {
+  chosen.clear();
+  showChosen();
+}
+
+// All of the page that is shown; once more: none.
+function toggleAll() {
+  const all = ids.every((id) => chosen.has(id));
+  for (const id of ids) {
+    if (all) chosen.delete(id);
+    else if (jobs.has(id)) chosen.set(id, jobs.get(id));
+  }
+  showChosen();
 }
 
 export function tickRows() {
@@ -201,6 +243,12 @@ function makeChips() {
 
 function makeHeads() {
   for (const [key, words, order] of COLUMNS) {
+    if (key === "choose") {
+      const box = element("input", { type: "checkbox", "aria-label": "Select all jobs of this page", id: "choose-all" });
+      box.addEventListener("click", toggleAll);
+      $("heads").append(element("th", { scope: "col", class: "col-choose" }, box));
+      continue;
+    }
     const button = order ? element("button", { type: "button" }, words, element("span", { "aria-hidden": "true" })) : words;
     if (order) button.addEventListener("click", () => sortBy(order));
     $("heads").append(element("th", { scope: "col", class: `col-${key}` }, button));
@@ -208,7 +256,9 @@ function makeHeads() {
 }
 
 export function startJobs(handlers) {
-  ({ onQuery, onOpen } = handlers);
+  ({ onQuery, onOpen, onAct } = handlers);
+  $("chosen-none").addEventListener("click", clearChoice);
+  for (const button of $("chosen").querySelectorAll("[data-act]")) button.addEventListener("click", () => onAct(button.dataset.act));
   makeHeads();
   makeChips();
   $("search").addEventListener("input", () => { view.search = $("search").value.trim(); change(150); });

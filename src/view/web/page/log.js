@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A job's log: its end first, then what is written; never the whole of it.
-import { $, bytes, setText } from "./format.js";
+import { $, bytes, element, setText } from "./format.js";
 import { ask, Refused } from "./stream.js";
 
 const TAIL = 64 * 1024;
@@ -13,20 +13,39 @@ const HOLE = 512;
 
 const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} left out, by max_log_size or by the job]\n`;
 
-// What a terminal would show of it: colours and cursor jumps out, a carriage return begins the line anew.
+// Of "\x1b[1;31m": the classes of the text that follows.
+function styleAfter(style, codes) {
+  const next = { ...style };
+  for (let i = 0; i < codes.length; i++) {
+    const code = codes[i];
+    if (code === 0) Object.assign(next, { color: "", bold: "", dim: "" });
+    else if (code === 1) next.bold = "bold";
+    else if (code === 2) next.dim = "faint";
+    else if (code === 22) next.bold = next.dim = "";
+    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) next.color = `ansi${code % 10}`;
+    else if (code === 39) next.color = "";
+    else if (code === 38 || code === 48) i += codes[i + 1] === 5 ? 2 : 4;
+  }
+  return next;
+}
+
+const classOf = (style) => [style.color, style.bold, style.dim].filter(Boolean).join(" ");
+
+// What a terminal would show of it: colors stay, cursor jumps go, a carriage return begins the line anew.
 class Lines {
   constructor() {
     this.zeros = 0; // at the end of what came so far
-    this.line = "";
+    this.cells = []; // of the line that is written: [character, classes]
     this.column = 0;
     this.rest = ""; // an escape sequence that is not complete
+    this.style = { color: "", bold: "", dim: "" };
   }
 
-  // Whole lines that are finished now, each with its newline.
+  // Lines that are finished now, as pieces [text, classes]; each ends with its newline.
   take(text) {
-    let done = "";
+    const done = [];
     const plain = text.replace(/\0+$/, ""), zeros = text.length - plain.length;
-    if (!plain) { this.zeros += zeros; return ""; }
+    if (!plain) { this.zeros += zeros; return done; }
     const first = plain.search(/[^\0]/);
     text = zerosAsWords(this.zeros + first) + plain.slice(first).replace(/\0+/g, (run) => zerosAsWords(run.length));
     this.zeros = zeros;
@@ -34,23 +53,53 @@ class Lines {
     this.rest = "";
     const cut = text.search(/\x1b(\[[0-9;?]*|\][^\x07\x1b]*)?$/);
     if (cut >= 0) { this.rest = text.slice(cut); text = text.slice(0, cut); }
-    text = text.replace(/\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])/g, "");
-    for (const part of text.split(/([\n\r])/)) {
-      if (part === "\n") { done += `${this.line}\n`; this.line = ""; this.column = 0; }
-      else if (part === "\r") this.column = 0;
-      else if (part) {
-        this.line = this.line.slice(0, this.column) + part + this.line.slice(this.column + part.length);
-        this.column += part.length;
-      }
-    }
+    for (const part of text.split(/(\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\n\r])/)) this.put(part, done);
     return done;
+  }
+
+  put(part, done) {
+    if (part === "\n") { done.push(...this.pieces(), ["\n", ""]); this.cells = []; this.column = 0; }
+    else if (part === "\r") this.column = 0;
+    else if (part.startsWith("\x1b")) {
+      const codes = part.match(/^\x1b\[([0-9;]*)m$/);
+      if (codes) this.style = styleAfter(this.style, codes[1].split(";").map(Number));
+    } else if (part) {
+      const classes = classOf(this.style);
+      for (const character of part) this.cells[this.column++] = [character, classes];
+    }
+  }
+
+  // The line that is not finished.
+  pieces() {
+    const made = [];
+    for (let i = 0; i < this.cells.length; i++) {
+      const [character, classes] = this.cells[i] ?? [" ", ""];
+      if (made.length && made.at(-1)[1] === classes) made.at(-1)[0] += character;
+      else made.push([character, classes]);
+    }
+    return made;
   }
 }
 
-const wholeText = (data) => {
+// One element for many lines; plain text stays text. Neighbors of one class are one node.
+function showPieces(pieces) {
+  const box = element("span");
+  let text = "", classes = "";
+  const flush = () => { if (text) box.append(classes ? element("span", { class: classes }, text) : text); text = ""; };
+  for (const [words, style] of pieces) {
+    if (style !== classes && words !== "\n") { flush(); classes = style; }
+    text += words;
+  }
+  flush();
+  return box;
+}
+
+const wholePieces = (data) => {
   const lines = new Lines(), done = lines.take(new TextDecoder().decode(data));
-  return done + lines.line + zerosAsWords(lines.zeros);
+  return [...done, ...lines.pieces(), [zerosAsWords(lines.zeros), ""]];
 };
+
+const countLines = (pieces) => pieces.reduce((sum, [words]) => sum + (words === "\n"), 0);
 
 function parseRange(answer) {
   const [, from, size] = answer.headers.get("Content-Range").match(/bytes (?:(\d+)-\d+|\*)\/(\d+)/);
@@ -73,19 +122,19 @@ function scrollToEnd() {
   if ($("log-follow").checked) box.scrollTop = box.scrollHeight;
 }
 
-// The finished lines are text nodes that never change; the line that is being written is the last one.
+// The finished lines are elements that never change; the line that is being written is the last one.
 function append(shown, data) {
   const done = shown.lines.take(shown.decoder.decode(data, { stream: true }));
   const pre = $("log");
-  if (done) {
-    pre.insertBefore(document.createTextNode(done), shown.open);
-    shown.chunks.push(done.split("\n").length - 1);
+  if (done.length) {
+    pre.insertBefore(showPieces(done), shown.open);
+    shown.chunks.push(countLines(done));
     shown.numLines += shown.chunks.at(-1);
   }
-  setText(shown.open, shown.lines.line + zerosAsWords(shown.lines.zeros));
+  shown.open.replaceChildren(showPieces([...shown.lines.pieces(), [zerosAsWords(shown.lines.zeros), ""]]));
   while (shown.numLines > MAX_LINES && shown.chunks.length > 1) {
     shown.numLines -= shown.chunks.shift();
-    shown.start += new Blob([pre.firstChild.data]).size;
+    shown.start += new Blob([pre.firstChild.textContent]).size;
     pre.firstChild.remove();
     shown.trimmed = true;
   }
@@ -124,9 +173,9 @@ async function showOlder() {
   if (log !== shown) return;
   $("log-follow").checked = false;
   shown.start = from;
-  const high = box.scrollHeight, text = wholeText(piece.data);
-  $("log").prepend(document.createTextNode(text));
-  shown.chunks.unshift(text.split("\n").length - 1);
+  const high = box.scrollHeight, pieces = wholePieces(piece.data);
+  $("log").prepend(showPieces(pieces));
+  shown.chunks.unshift(countLines(pieces));
   shown.numLines += shown.chunks[0];
   words(shown);
   box.scrollTop += box.scrollHeight - high;
@@ -134,7 +183,7 @@ async function showOlder() {
 
 export function openLog(id, attempt) {
   closeLog();
-  log = { id, attempt, told: 0, start: null, end: null, size: null, lines: new Lines(), decoder: new TextDecoder(), open: document.createTextNode(""),
+  log = { id, attempt, told: 0, start: null, end: null, size: null, lines: new Lines(), decoder: new TextDecoder(), open: element("span"),
     chunks: [], numLines: 0 };
   $("log").replaceChildren(log.open);
   $("log-follow").checked = true;
@@ -157,7 +206,22 @@ export function logGrew(told) {
   readMore(log);
 }
 
+// The whole log as a file, as it was written.
+async function download() {
+  const shown = log;
+  if (!shown) return;
+  try {
+    const answer = await ask(`/api/jobs/${shown.id}/log${shown.attempt ? `?attempt=${shown.attempt}` : ""}`);
+    const link = element("a", { href: URL.createObjectURL(await answer.blob()), download: `job-${shown.id}.log` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  } catch (error) {
+    setText($("log-words"), error instanceof Refused ? error.message : "the log cannot be read now");
+  }
+}
+
 export function startLog() {
+  $("log-download").addEventListener("click", download);
   $("log-older").addEventListener("click", showOlder);
   $("log-follow").addEventListener("change", scrollToEnd);
   $("log-wrap").addEventListener("change", () => $("log-box").classList.toggle("wrap", $("log-wrap").checked));

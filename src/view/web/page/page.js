@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The page: takes what the server tells and hands it to the parts; keys; the token.
-import { $, STATES, count, duration, element, plural, setClock, setText } from "./format.js";
+import { $, STATES, about, count, element, plural, setClock, setText, setUtc } from "./format.js";
 import { newestSample, showGpus, tickGpus } from "./gpus.js";
-import { act, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
-import { currentJob, focusRow, jobsQuery, knownJob, markOpen, moveRow, showCounts, showRows, startJobs, tickRows, turnPage } from "./jobs.js";
+import { act, actOnAll, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
+import { chosenJobs, clearChoice, currentJob, focusRow, toggleChoice, jobsQuery, knownJob, markOpen, moveRow, refreshRows, showCounts, showRows, startJobs, tickRows, turnPage } from "./jobs.js";
 import { logGrew, startLog } from "./log.js";
 import { showRuns } from "./runs.js";
 import { getToken, setToken, Stream } from "./stream.js";
@@ -51,8 +51,8 @@ function showProgress(counts, jobs) {
 function paceWords(state) {
   const waiting = state.counts.pending + state.counts.running, words = [];
   if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
-  if (state.runner && state.eta && waiting) words.push(`about ${duration(Math.ceil(state.eta / 1000) * 1000)} to go`);
-  if (!state.runner) words.push(state.counts.pending ? "nobody runs this queue: start a runner with gpuq run" : "no runner");
+  if (state.runner && state.eta && waiting) words.push(`${about(state.eta)} to go`);
+  if (!state.runner) words.push(state.counts.pending ? "no runner is active: start one with gpuq run" : "no runner");
   return words.join(" · ");
 }
 
@@ -62,6 +62,9 @@ function headline({ counts, jobs }) {
   if (counts.running) words.push(`${count(counts.running)} running`);
   if (waiting) words.push(`${count(waiting)} waiting`);
   if (counts.failed) words.push(`${count(counts.failed)} failed`);
+  if (counts.cancelled) words.push(`${count(counts.cancelled)} cancelled`);
+  if (counts.unknown) words.push(`${count(counts.unknown)} unknown`);
+  if (!jobs) return "No jobs yet";
   words.push(`${count(counts.completed)} of ${plural(jobs, "job")} completed`);
   return words.join(", ");
 }
@@ -151,9 +154,15 @@ $("gate-form").addEventListener("submit", (event) => {
 
 /* ---- Keys ---- */
 
-const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close it"], [["c"], "Cancel (asks)"], [["r"], "Run again"],
-  [["h"], "Hold"], [["l"], "Release"], [["u"], "Make urgent"], [["[", "]"], "Turn the page"], [["?"], "These keys"]];
-const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", l: "release", u: "urgent" };
+const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close it"], [["c"], "Cancel (asks)"], [["r"], "Retry"],
+  [["h"], "Hold, or release one that is held"], [["u"], "Make urgent"], [["l"], "Open its log"], [["w"], "Open its details"], [["Space"], "Select; the keys above then act on all selected jobs"], [["[", "]"], "Turn the page"], [["?"], "These keys"]];
+const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", u: "urgent" };
+
+function actByKey(key, target) {
+  const chosen = openedJob() ? [] : chosenJobs();
+  const action = key === "h" && (chosen[0] ?? target).state === "held" ? "release" : ACT_KEYS[key];
+  return chosen.length ? actOnAll(action, chosen).then(clearChoice) : act(action, target);
+}
 
 function showHelp() {
   if (!$("help-keys").children.length)
@@ -168,9 +177,12 @@ function onKey(event) {
     return;
   }
   const target = openedJob() ?? currentJob();
-  if (ACT_KEYS[event.key] && target) act(ACT_KEYS[event.key], target);
+  if (ACT_KEYS[event.key] && target) actByKey(event.key, target);
   else if (event.key === "?") showHelp();
   else if ($("job").open) return;
+  else if ((event.key === "l" || event.key === "w") && target) openJob(target.id, event.key === "l" ? "log" : "details");
+  else if (event.key === " " && target && event.target.closest("#rows")) toggleChoice(target.id);
+  else if (event.key === "Escape" && chosenJobs().length) clearChoice();
   else if (event.key === "/") $("search").focus();
   else if (event.key === "j" || (event.key === "ArrowDown" && event.target.closest("#rows"))) moveRow(1);
   else if (event.key === "k" || (event.key === "ArrowUp" && event.target.closest("#rows"))) moveRow(-1);
@@ -188,7 +200,15 @@ $("help-open").addEventListener("click", showHelp);
 for (const button of document.querySelectorAll("[data-goto]"))
   button.addEventListener("click", () => { const target = $(button.dataset.goto); target.focus(); target.scrollIntoView({ block: "start" }); });
 startTimeline({ onOpen: openJob, onWindow: () => stream.restart() });
-startJobs({ onQuery: (delay) => stream.restart(delay), onOpen: openJob });
+startJobs({ onQuery: (delay) => stream.restart(delay), onOpen: openJob, onAct: (action) => actOnAll(action, chosenJobs()).then(clearChoice) });
+$("utc").addEventListener("click", () => {
+  const on = $("utc").getAttribute("aria-pressed") !== "true";
+  $("utc").setAttribute("aria-pressed", String(on));
+  setUtc(on);
+  refreshRows();
+  drawTimeline();
+  describe();
+});
 startLog();
 startJob({ say, onChange: (closed) => {
   setFragment({ job: openJobId() });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The launches and maps that run beside the queue: how far each is, and what its GPUs have done.
-import { $, count, duration, element, setText, showState } from "./format.js";
+import { $, about, count, element, setText, showState } from "./format.js";
 
 const cards = new Map(); // pid → parts
 
@@ -23,7 +23,7 @@ function figures(run) {
   if (run.skipped) words.push(`${count(run.skipped)} done before`);
   if (run.rate > 0) words.push(pace(run.rate, word));
   if (run.rtf !== null) words.push(ratio(run.rtf));
-  if (run.eta !== null) words.push(`about ${duration(Math.ceil(run.eta / 1000) * 1000)} to go`);
+  if (run.eta !== null) words.push(`${about(run.eta)} to go`);
   return words;
 }
 

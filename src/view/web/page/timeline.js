@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What ran where and when, and how many jobs ended: two pictures over the same time.
-import { $, count, duration, element, now, plural, setText } from "./format.js";
+import { $, count, duration, element, now, plural, setText, zone } from "./format.js";
 
 const WINDOWS = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
 const LANE = 18, GAP = 10, LABEL = 54, AXIS = 22;
 
 let minutes = 60;
+let fitted = false; // somebody chose, or the data did
+let searched = false;
 let data = null; // as the server sent it
 let gpuIds = [];
 let hits = []; // what the pointer may meet
@@ -35,19 +37,19 @@ function stepFor(span) {
 }
 
 function drawAxis(pen, width, height, from, to, x) {
-  const step = stepFor(to - from), zone = new Date(to).getTimezoneOffset() * 60e3;
+  const step = stepFor(to - from), offset = zone().timeZone ? 0 : new Date(to).getTimezoneOffset() * 60e3;
   pen.strokeStyle = colour("--line");
   pen.fillStyle = colour("--dim");
   pen.textAlign = "center";
-  for (let at = Math.ceil((from - zone) / step) * step + zone; at < to; at += step) {
+  for (let at = Math.ceil((from - offset) / step) * step + offset; at < to; at += step) {
     const left = Math.round(x(at)) + 0.5, date = new Date(at);
     if (left < LABEL + 16 || left > width - 16) continue;
     pen.beginPath();
     pen.moveTo(left, 0);
     pen.lineTo(left, height - AXIS + 4);
     pen.stroke();
-    pen.fillText(step >= 86400e3 ? date.toLocaleDateString([], { day: "numeric", month: "short" })
-      : date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }), left, height - AXIS / 2 + 2);
+    pen.fillText(step >= 86400e3 ? date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...zone() })
+      : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...zone() }), left, height - AXIS / 2 + 2);
   }
 }
 
@@ -104,7 +106,9 @@ function drawBars() {
 function drawThroughput() {
   const { pen, width } = prepare($("throughput-canvas"), 64);
   const most = Math.max(1, ...data.bins.map(([good, bad]) => good + bad));
-  const slot = (width - LABEL) / data.bins.length, base = 60;
+  // Each bar at its own time: it moves to the left with the timeline above, and its height stays.
+  const to = now(), from = to - minutes * 60e3, base = 60;
+  const x = (ms) => LABEL + ((ms - from) / (to - from)) * (width - LABEL);
   pen.clearRect(0, 0, width, 64);
   pen.strokeStyle = colour("--line");
   pen.beginPath();
@@ -115,7 +119,9 @@ function drawThroughput() {
   pen.textAlign = "left";
   pen.fillText(count(most), 0, 8);
   data.bins.forEach(([good, bad], i) => {
-    const left = LABEL + i * slot + 0.5, wide = Math.max(1, slot - 2);
+    const begin = data.bins_from + i * data.bin, left = Math.max(LABEL, x(begin)) + 0.5;
+    const wide = Math.max(1, Math.min(width, x(begin + data.bin)) - left - 1.5);
+    if (x(begin + data.bin) < LABEL) return;
     const goodHigh = (good / most) * (base - 4), badHigh = (bad / most) * (base - 4);
     pen.fillStyle = colour("--completed");
     pen.globalAlpha = 0.8;
@@ -125,7 +131,7 @@ function drawThroughput() {
     pen.globalAlpha = 1;
   });
   const good = data.bins.reduce((sum, bin) => sum + bin[0], 0), bad = data.bins.reduce((sum, bin) => sum + bin[1], 0);
-  const each = duration((minutes * 60e3) / data.bins.length);
+  const each = duration(data.bin);
   setText($("throughput-title"), `Jobs that ended, per ${each}: ${count(good)} completed${bad ? `, ${count(bad)} failed or cancelled` : ""}`);
   setText($("throughput-words"), `At most ${plural(most, "job")} in ${each}.`);
 }
@@ -136,8 +142,27 @@ export function drawTimeline() {
   drawThroughput();
 }
 
+// The smallest window that has all of what ran; before anybody chooses another.
+function fit() {
+  const first = Math.min(...data.bars.map(([, , start]) => start));
+  if (!data.bars.length) {
+    // Nothing ran lately: look further back, once. What comes later is fitted when it comes.
+    if (searched) return;
+    const wider = WINDOWS.find(([value]) => value > minutes);
+    searched = !wider;
+    chooseWindow(wider ? wider[0] : 60);
+  } else {
+    const span = now() - first, fits = WINDOWS.find(([value]) => value * 60e3 > span * 1.05);
+    fitted = true;
+    if (!fits || fits[0] >= minutes) return;
+    chooseWindow(fits[0]);
+  }
+  onWindow();
+}
+
 export function showTimeline(told) {
   data = told;
+  if (!fitted) fit();
   drawTimeline();
 }
 
@@ -194,7 +219,7 @@ export function startTimeline(handlers) {
   ({ onOpen, onWindow } = handlers);
   for (const [value, words] of WINDOWS) {
     const button = element("button", { type: "button", role: "radio", "data-minutes": value }, words);
-    button.addEventListener("click", () => { chooseWindow(value); onWindow(); });
+    button.addEventListener("click", () => { fitted = true; chooseWindow(value); onWindow(); });
     $("windows").append(button);
   }
   $("windows").addEventListener("keydown", onWindowKey);
