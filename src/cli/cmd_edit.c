@@ -53,7 +53,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (e->jobs.count == 0)
-			argp_error(state, "which job? 'gpuq status' lists them");
+			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
 		if (!e->edit.options.set && !e->edit.command)
 			argp_error(state, "what is to be changed? For example: gpuq edit 12 --mem 20G");
 		return 0;

@@ -92,7 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (l->selection.count == 0)
-			argp_error(state, "of which job? 'gpuq status' lists them");
+			argp_error(state, "of which job? 'gpuq status' lists them; @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (w->selection.count == 0)
-			argp_error(state, "which job? 'gpuq status' lists them");
+			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -48,7 +48,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (c->selection.count == 0 && !c->all_failed && !c->all)
-			argp_error(state, "which job? 'gpuq status' lists them");
+			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "cli/background.h"
 #include "cli/run_parts.h"
+#include "cli/say.h"
 
 /* What the runner in the background gets of our options. */
 #define MAX_PASSED (CONFIG_KEYS + 3)
@@ -60,7 +61,11 @@ int run_in_background(struct run *run, struct journal *j)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
 		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
-	return r < 0 ? r
-		     : background_start(
-			       &run->queue, j->dir_fd, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
+	if (r == 0)
+		r = background_start(
+			&run->queue, j->dir_fd, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
+	if (r == 0 && !run->quiet)
+		say("%zu new job%s; 'gpuq status' and 'gpuq wait' follow the runner in the background", run->ids.count,
+			run->ids.count == 1 ? "" : "s");
+	return r;
 }

@@ -152,6 +152,8 @@ int run_hand_over(struct run *run, pid_t holder)
 		run_onlooker_look(onlooker, true);
 	run_own_jobs_watch(&run->own, NULL, NULL);
 	run_onlooker_destroy(onlooker);
+	if (r == 0 && interrupted)
+		say("no longer waiting; the jobs go on, and 'gpuq status' shows them");
 	if (r == 0 && !interrupted)
 		say_damage(run, &f);
 	follow_close(&f);

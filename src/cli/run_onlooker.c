@@ -138,6 +138,7 @@ void run_onlooker_look(struct run_onlooker *o, bool over)
 		if (find_running(o, gpus, count) == 0) {
 			now.running = o->running;
 			now.num_running = o->num_running;
+			now.num_others = o->num_running - run_own_jobs_count(own, JOB_RUNNING);
 		}
 		const struct runner_watch *w = run_panel_watch(o->panel);
 		w->look(w->context, &now);

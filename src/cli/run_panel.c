@@ -236,13 +236,14 @@ static void on_look(void *context, const struct runner_now *now)
 	struct run_panel *p = context;
 	uint64_t now_ns = clock_now_ns();
 	const struct runner_result *result = now->result;
+	size_t running = now->num_running - now->num_others;
 	struct view_work w = {.title = "gpuq run",
-		.total = (int64_t)(result->completed + result->failed + now->num_running + now->waiting),
+		.total = (int64_t)(result->completed + result->failed + running + now->waiting),
 		.done = result->completed,
 		.failed = result->failed,
 		.cancelled = result->cancelled,
 		.timeouts = p->timeouts,
-		.running = now->num_running,
+		.running = running,
 		.waiting = now->waiting,
 		.note = note_of(now),
 		.start_ns = p->start_ns,

@@ -35,8 +35,8 @@ def test_the_runner_tells_placements_and_why_not_and_its_keepers(lab):
     assert result.returncode == 0
     assert "gpuq: debug: setting: gpus: sim:2x16G, from the command line\n" in result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("gpuq: debug: ")]
-    for words in ("job 1 starts on GPU 0 (16.0 GB free in the last sample): needs 10.0 GB",
-                  "job 2 starts on GPU 1 (16.0 GB free in the last sample): needs 12.0 GB", "job 4 starts without a GPU"):
+    for words in ("job 1 starts on GPU 0 (16.0 GiB free in the last sample): needs 10.0 GiB",
+                  "job 2 starts on GPU 1 (16.0 GiB free in the last sample): needs 12.0 GiB", "job 4 starts without a GPU"):
         assert f"gpuq: debug: {words}" in lines
     waits = [line for line in lines if line.startswith("gpuq: debug: job 3 waits: ")]
     assert waits and "GPU 0: " in waits[0] and "GPU 1: " in waits[0]

@@ -222,6 +222,8 @@ def test_a_run_shows_the_panel_of_what_another_runs(lab):
     terminal.shows("the queue is run by PID")
     terminal.shows("Failed (exit 5)")
     terminal.shows("gpuq run")
+    terminal.shows(" 1/2")
+    terminal.shows("1 running · 1 failed")
     terminal.until(lambda screen: re.search("until . -e go2", "\n".join(screen.text())), "the job on its GPU")
     (lab.directory / "go2").touch()
     assert terminal.wait() == 1
@@ -238,6 +240,7 @@ def test_ctrl_c_of_a_run_that_looks_on_leaves_the_terminal_in_order(lab):
     terminal.until(lambda screen: not screen.cursor, "the panel")
     terminal.type("\x03")
     assert terminal.wait() == 130 and terminal.screen.cursor
+    assert "no longer waiting; the jobs go on" in terminal.screen.everything()
     terminal.end()
     lab.until(lambda: status_of(lab, 2) == "running", "the job goes on")
     for name in ("go", "go2"):

@@ -51,7 +51,8 @@ struct runner_now {
 	const struct gd_gpu_list *gpus;
 	const struct runner_job *running;
 	size_t num_running;
-	uint64_t waiting; /* for a GPU or for other jobs; without those that are held */
+	size_t num_others; /* of these, which are shown on their GPUs but not counted; the runner itself counts all */
+	uint64_t waiting;  /* for a GPU or for other jobs; without those that are held */
 	const struct runner_result *result;
 	int interrupts; /* Ctrl-C, so often */
 	bool over;      /* this is the last time */
