@@ -138,6 +138,22 @@ static void put_checkpoint(struct text *t, const struct job_wish *w)
 	}
 	if (w->requeue_on)
 		put_number(t, "requeue on", w->requeue_on);
+	if (w->idle_warn_ms)
+		put_string(t, "idle warning",
+			w->idle_warn_ms > 0 ? units_format_duration((uint64_t)w->idle_warn_ms, duration) : "never");
+}
+
+static void put_idle(struct text *t, const struct job_attempt *a)
+{
+	char words[UNITS_ROOM];
+	if (!a->idle)
+		return;
+	put_label(t, job_attempt_is_idle(a) ? "  GPUs idle now" : "  GPUs idle");
+	text_appendf(
+		t, "%s of GPU time", units_format_duration((uint64_t)job_attempt_idle_ms(a, date_now_ms()), words));
+	for (size_t i = 0; job_attempt_is_idle(a) && i < a->idle->num_gpus; i++)
+		text_appendf(t, "%s%d", i ? "," : "; GPU ", a->idle->gpus[i]);
+	text_append_char(t, '\n');
 }
 
 /* Oldest first; the list has the newest first. */
@@ -171,6 +187,7 @@ static void put_attempts(struct text *t, const struct job_attempt *a)
 		put_string(t, "  peak memory", units_format_size((uint64_t)a->peak_mem_mb * UNITS_MB, size));
 	if (a->energy_j >= 0)
 		put_string(t, "  energy", units_format_energy((uint64_t)a->energy_j, size));
+	put_idle(t, a);
 	put_string(t, "  log", a->log);
 }
 

@@ -20,6 +20,8 @@ static const struct argp_option options[] = {
 	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
 	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
 	{"no-wait", OPTION_NO_WAIT, 0, 0, "Fail if no GPU is free now", 1},
+	{"idle-warn", OPTION_FIRST + JOB_OPTION_IDLE_WARN, "TIME", 0,
+		"Mark it if a GPU of it is idle for so long: 15m; 0: never", 1},
 	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0, "Fail if it has not started after 90s, 2h, 1d…", 1},
 	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
 	{"quiet", 'q', 0, 0, "Do not say what it waits for", 1},

@@ -24,6 +24,8 @@ static const struct argp_option options[] = {
 	{"timeout", FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
 	{"signal", FIRST + JOB_OPTION_SIGNAL, "SIGNAL[@TIME]", 0, "Send it this signal before --timeout: USR1@60", 1},
 	{"requeue-on", FIRST + JOB_OPTION_REQUEUE_ON, "CODE", 0, "Run it again when it exits with this code", 1},
+	{"idle-warn", FIRST + JOB_OPTION_IDLE_WARN, "TIME", 0,
+		"Mark it and run --on-finish if a GPU of it is idle for so long: 15m; 0: never", 1},
 	{"retries", FIRST + JOB_OPTION_RETRIES, "N", 0, "Try again so often when it fails", 1},
 	{"priority", FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
 	{0},

@@ -61,7 +61,8 @@ static void test_every_setting_is_read(void **state)
 	      "exclusive: on\n"
 	      "host_mem: 32G\n"
 	      "cpus: 8\n"
-	      "cpu_affinity: gpu\n",
+	      "cpu_affinity: gpu\n"
+	      "idle_warn: 15m\n",
 		&c);
 	assert_int_equal(c.set, (1u << CONFIG_KEYS) - 1);
 	assert_string_equal(c.gpus, "0,2,GPU-abc");
@@ -84,6 +85,7 @@ static void test_every_setting_is_read(void **state)
 	assert_int_equal(c.host_mem_bytes, 32 * UNITS_GB);
 	assert_int_equal(c.cpus, 8);
 	assert_true(c.cpu_affinity);
+	assert_int_equal(c.idle_warn_ms, 15 * 60 * 1000);
 	config_finish(&c);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/date.h"
+#include "queue/journal/jobs.h"
 #include "queue/journal/record.h"
 
 static int parse(const char *line, struct record *r)
@@ -119,12 +120,59 @@ static void test_a_value_means_the_same_after_a_guessed_key(void **state)
 		}
 }
 
+static void apply_line(struct jobs *js, const char *line)
+{
+	assert_int_equal(jobs_apply(js, 0, line, strlen(line)), 0);
+}
+
+static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart(void **state)
+{
+	(void)state;
+	struct jobs js;
+	jobs_init(&js);
+	apply_line(&js, "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"on_finish\":\"h\",\"idle_warn\":60}");
+	apply_line(&js, "{\"event\":\"start\",\"id\":1,\"attempt\":1,\"gpus\":[3,4]}");
+	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"time\":\"2026-11-15T22:00:10.000Z\","
+			"\"gpus\":[4],\"since\":\"2026-11-15T22:00:00.000Z\",\"idle\":10.000,\"hook\":true}");
+	const struct job *job = jobs_find(&js, 1);
+	assert_int_equal(job->wish->idle_warn_ms, 60000);
+	assert_true(job_attempt_is_idle(job->attempts));
+	apply_line(&js, "{\"event\":\"end\",\"id\":1,\"attempt\":1,\"time\":\"2026-11-15T22:01:00.000Z\","
+			"\"status\":\"completed\",\"exit_code\":0,\"energy_j\":77,\"hook\":true}");
+	assert_false(job_attempt_is_idle(job->attempts));
+	assert_int_equal(job_attempt_idle_ms(job->attempts, 0), 60000);
+	assert_int_equal(job->attempts->energy_j, 77);
+	assert_int_equal(job->hooks_due, 2);
+	apply_line(&js, "{\"event\":\"hook\",\"id\":1,\"attempt\":1,\"try\":1,\"status\":\"completed\"}");
+	assert_true(job->hooks_due == 1 && js.hooks->idle && js.hooks->state == JOB_RUNNING);
+	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"try\":2}");
+	assert_int_equal(js.hooks->tries, 2);
+	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"try\":2,\"status\":\"completed\"}");
+	assert_null(js.hooks);
+	/* After the end it says nothing, and a rewritten journal says the same. */
+	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"gpus\":[],\"idle\":99,\"hook\":true}");
+	assert_null(js.hooks);
+	struct text lines = {0};
+	record_write_job(&lines, job);
+	struct jobs copy;
+	jobs_init(&copy);
+	for (char *line = strtok(lines.data, "\n"); line; line = strtok(NULL, "\n"))
+		apply_line(&copy, line);
+	const struct job_attempt *a = jobs_find(&copy, 1)->attempts;
+	assert_true(job_attempt_idle_ms(a, 0) == 60000 && a->energy_j == 77);
+	assert_int_equal(jobs_find(&copy, 1)->wish->idle_warn_ms, 60000);
+	text_finish(&lines);
+	jobs_finish(&copy);
+	jobs_finish(&js);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
 		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
+		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

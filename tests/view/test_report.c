@@ -108,6 +108,50 @@ static void test_hostile_jobs_stay_text_on_the_page(void **state)
 
 /* ---- Numbers ------------------------------------------------------------------------ */
 
+static void test_energy_and_idle_gpus_are_summed_up(void **state)
+{
+	struct view_model *m = *state;
+	struct view_attempt a[] = {
+		{.start_ms = T0,
+			.end_ms = T0 + 7200000,
+			.duration_ms = 7200000,
+			.peak_mem_mb = -1,
+			.energy_j = 3600000},
+		/* Two GPUs were idle for half an hour together, when a quarter of an hour of it was left. */
+		{.start_ms = T0, .end_ms = T0 + 3600000, .duration_ms = 3600000, .peak_mem_mb = -1, .energy_j = 1800},
+		/* It runs, and so does its idle time. */
+		{.start_ms = T0, .end_ms = -1, .duration_ms = -1, .peak_mem_mb = -1, .energy_j = -1},
+	};
+	a[1].idle_ms = 1800000;
+	a[1].idle_at_ms = T0 + 2700000;
+	a[1].idle_gpus = 2;
+	a[2].idle_ms = 600000;
+	a[2].idle_at_ms = T0 + 7200000;
+	a[2].idle_gpus = 1;
+	for (size_t i = 0; i < 3; i++) {
+		a[i].state = i == 2 ? VIEW_JOB_RUNNING : VIEW_JOB_COMPLETED;
+		a[i].gpus = gpus;
+		a[i].num_gpus = 2;
+		struct view_job j = {.id = i + 1,
+			.command = "train",
+			.state = a[i].state,
+			.submit_ms = T0,
+			.attempts = &a[i],
+			.num_attempts = 1};
+		assert_int_equal(view_put_job(m, &j), 0);
+	}
+	struct text page = {0};
+	struct report r = {.model = m, .queue = "q", .now_ms = T0 + 9000000};
+	assert_int_equal(report_write(&r, &page), 0);
+	assert_non_null(strstr(page.data, "1.00 kWh by 2 attempts that had their GPUs alone, of 3"));
+	assert_non_null(strstr(page.data, "<td class=\"n\">1800 J</td>"));
+	assert_non_null(strstr(page.data, "<td class=\"n\">500 W</td>"));
+	assert_non_null(strstr(page.data, "1.7 GPU-hours were wasted by 2 attempts"));
+	assert_non_null(strstr(page.data, "<td class=\"n bad\">1h 00m</td>"));
+	assert_non_null(strstr(page.data, "<td class=\"n bad\">40m 00s</td>"));
+	text_finish(&page);
+}
+
 static void test_busy_is_the_time_with_at_least_one_job(void **state)
 {
 	struct view_model *m = *state;
@@ -335,6 +379,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_text_of_others_cannot_become_markup, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_jobs_stay_text_on_the_page, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_energy_and_idle_gpus_are_summed_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_busy_is_the_time_with_at_least_one_job, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waiting_is_told_by_what_was_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(

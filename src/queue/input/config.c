@@ -41,6 +41,7 @@ const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_HOST_MEM] = {"host_mem", CONFIG_KIND_SIZE, offsetof(struct config, host_mem_bytes)},
 	[CONFIG_CPUS] = {"cpus", CONFIG_KIND_INTEGER, offsetof(struct config, cpus)},
 	[CONFIG_CPU_AFFINITY] = {"cpu_affinity", CONFIG_KIND_AFFINITY, offsetof(struct config, cpu_affinity)},
+	[CONFIG_IDLE_WARN] = {"idle_warn", CONFIG_KIND_DURATION, offsetof(struct config, idle_warn_ms)},
 };
 
 static void *field(const struct config *c, enum config_key key)

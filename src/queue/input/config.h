@@ -39,6 +39,7 @@ enum config_key {
 	CONFIG_HOST_MEM,
 	CONFIG_CPUS,
 	CONFIG_CPU_AFFINITY,
+	CONFIG_IDLE_WARN,
 	CONFIG_KEYS,
 };
 
@@ -64,6 +65,7 @@ struct config {
 	bool exclusive;
 	uint64_t host_mem_bytes; /* 0: not declared */
 	int64_t cpus;            /* 0: not declared */
+	uint64_t idle_warn_ms;   /* 0: never */
 	bool cpu_affinity;       /* jobs run on the CPUs next to their GPUs */
 };
 

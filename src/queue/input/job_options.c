@@ -35,6 +35,7 @@ static const char *const option_names[JOB_OPTIONS] = {
 	[JOB_OPTION_TAG] = "tag",
 	[JOB_OPTION_SIGNAL] = "signal",
 	[JOB_OPTION_REQUEUE_ON] = "requeue_on",
+	[JOB_OPTION_IDLE_WARN] = "idle_warn",
 };
 
 const char *job_option_name(enum job_option option)
@@ -200,6 +201,9 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 	case JOB_OPTION_REQUEUE_ON:
 		r = set_int(value, 1, 255, &o->requeue_on, err);
 		break;
+	case JOB_OPTION_IDLE_WARN:
+		r = units_parse_duration(value, &o->idle_warn_ms, err);
+		break;
 	case JOB_OPTION_GPU:
 		r = set_gpu(o, value, err);
 		break;
@@ -252,6 +256,7 @@ void job_options_fill(struct job_options *o, struct job_options *under)
 	FILL(JOB_OPTION_SIGNAL, warn_signal);
 	FILL(JOB_OPTION_SIGNAL, warn_before_ms);
 	FILL(JOB_OPTION_REQUEUE_ON, requeue_on);
+	FILL(JOB_OPTION_IDLE_WARN, idle_warn_ms);
 #undef FILL
 	o->set |= missing;
 }
@@ -266,6 +271,8 @@ void job_spec_set_defaults(struct job_spec *s, const struct config *c)
 	s->exclusive = c->exclusive;
 	s->host_mem_mb = megabytes(c->host_mem_bytes);
 	s->cpus = (int)c->cpus;
+	if (config_has(c, CONFIG_IDLE_WARN))
+		s->idle_warn_ms = c->idle_warn_ms ? (int64_t)c->idle_warn_ms : -1;
 }
 
 static void apply_needs(const struct job_options *o, struct job_spec *s)
@@ -318,6 +325,8 @@ int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd
 		s->tags = o->tags;
 	if (has(o, JOB_OPTION_REQUEUE_ON))
 		s->requeue_on = o->requeue_on;
+	if (has(o, JOB_OPTION_IDLE_WARN))
+		s->idle_warn_ms = o->idle_warn_ms ? (int64_t)o->idle_warn_ms : -1;
 	if (has(o, JOB_OPTION_SIGNAL)) {
 		s->warn_signal = o->warn_signal;
 		s->warn_before_ms = (int64_t)o->warn_before_ms;

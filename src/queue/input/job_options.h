@@ -34,6 +34,7 @@ enum job_option {
 	JOB_OPTION_TAG,
 	JOB_OPTION_SIGNAL,
 	JOB_OPTION_REQUEUE_ON,
+	JOB_OPTION_IDLE_WARN,
 	JOB_OPTIONS,
 };
 
@@ -56,6 +57,7 @@ struct job_options {
 	int warn_signal;                /* sent before the time limit… */
 	uint64_t warn_before_ms;        /* …so long */
 	int requeue_on;                 /* exit code, 1 to 255 */
+	uint64_t idle_warn_ms;          /* 0: never */
 	char *gpu;                      /* see queue/schedule/gpu_pin.h */
 	bool exclusive;
 	uint64_t host_mem_bytes; /* more than 0 */
@@ -70,7 +72,7 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 /* Moves the options that are set in `under` and not in `o`. */
 void job_options_fill(struct job_options *o, struct job_options *under);
 
-/* What all new jobs get from the settings: needs only. */
+/* What all new jobs get from the settings: needs, and when to warn. */
 void job_spec_set_defaults(struct job_spec *spec, const struct config *c);
 
 /* The jobs that another one waits for. Start from {0}. */

@@ -73,6 +73,20 @@ bool job_has_try_left(const struct job *j)
 	return !j->lease && !j->cancel_requested && j->num_attempts - j->spared <= (uint32_t)j->wish->retries;
 }
 
+bool job_attempt_is_idle(const struct job_attempt *a)
+{
+	return a->state == JOB_RUNNING && a->idle && a->idle->num_gpus > 0;
+}
+
+int64_t job_attempt_idle_ms(const struct job_attempt *a, int64_t now_ms)
+{
+	if (!a->idle)
+		return 0;
+	int64_t end_ms = a->state == JOB_RUNNING ? now_ms : a->end_ms;
+	int64_t more_ms = end_ms > a->idle->at_ms ? end_ms - a->idle->at_ms : 0;
+	return a->idle->idle_ms + more_ms * (int64_t)a->idle->num_gpus;
+}
+
 uint32_t job_next_attempt(const struct job *j)
 {
 	uint32_t last = j->attempts ? j->attempts->attempt : 0;

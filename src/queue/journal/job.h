@@ -112,6 +112,7 @@ struct job_spec {
 	const char *tags;        /* "a,b", see job_tag_is_valid() */
 	int warn_signal;         /* sent warn_before_ms before the time limit; 0: none */
 	int64_t warn_before_ms;  /* the same */
+	int64_t idle_warn_ms;    /* a GPU that is idle for so long is a warning; 0: the runner's; -1: never */
 	int requeue_on;          /* this exit code means: run me again; 0: none */
 	int64_t begin_ms;        /* not before this time, in milliseconds since 1970; 0: at any time */
 	int num_gpus;
@@ -146,6 +147,7 @@ struct job_wish {
 	int64_t begin_ms; /* 0: at any time */
 	int64_t mem_mb, min_free_mem_mb, timeout_ms, host_mem_mb;
 	int64_t warn_before_ms;
+	int64_t idle_warn_ms;                                 /* see struct job_spec */
 	int num_gpus, retries, cpus, warn_signal, requeue_on; /* see struct job_spec */
 	bool exclusive;
 	struct directory_id cwd_id; /* see struct job_spec */
@@ -162,12 +164,22 @@ struct pending_job {
 	uint32_t position;     /* in the heap, from 1; 0: not waiting */
 };
 
+/* GPUs of an attempt that did nothing for it for so long that a warning was due: as of one moment. */
+struct attempt_idle {
+	int64_t at_ms;    /* the moment */
+	int64_t since_ms; /* the first of the GPUs has been idle since then; 0: none is */
+	int64_t idle_ms;  /* idle time of its GPUs together up to the moment */
+	size_t num_gpus;  /* those that are idle */
+	const int *gpus;
+};
+
 /* One earlier attempt, newest first. */
 struct job_attempt {
 	struct job_attempt *earlier;
 	int64_t start_ms, end_ms, duration_ms, peak_mem_mb;
 	int64_t energy_j; /* that its GPUs used, if it had them alone; -1: not known */
 	const char *log, *reason;
+	const struct attempt_idle *idle; /* NULL: no warning was due */
 	const int *gpus;
 	uint32_t attempt;
 	pid_t pid;
@@ -225,6 +237,10 @@ bool job_is_final(const struct job *j);
 bool job_has_tag(const struct job *j, const char *tag, size_t size);
 /* The reason of the job if it never ran, otherwise the reason of its last attempt; NULL: none. */
 const char *job_reason(const struct job *j);
+/* How long its GPUs were idle, together: up to now, or to its end. 0: no warning was due. */
+int64_t job_attempt_idle_ms(const struct job_attempt *a, int64_t now_ms);
+/* Whether a GPU of the attempt is idle now. */
+bool job_attempt_is_idle(const struct job_attempt *a);
 /* The number of its next attempt: none is used twice. */
 uint32_t job_next_attempt(const struct job *j);
 /* Whether it is pending again after a failure of the attempt it is at. */

@@ -33,6 +33,21 @@ static void put_known(struct text *t, const char *key, int64_t n, bool known)
 		json_put_null(t, key);
 }
 
+/* Up to the last change while it runs, so that the object does not depend on when it is written. */
+static void put_idle(struct text *t, const struct job_attempt *a)
+{
+	bool idle = a && job_attempt_is_idle(a);
+	json_open(t, "idle_gpus", '[');
+	for (size_t i = 0; idle && i < a->idle->num_gpus; i++)
+		json_put_int(t, NULL, a->idle->gpus[i]);
+	json_close(t, ']');
+	put_time(t, "idle_since", idle ? a->idle->since_ms : 0);
+	if (a && a->idle)
+		json_put_seconds(t, "idle_gpu_seconds", job_attempt_idle_ms(a, a->idle->at_ms));
+	else
+		json_put_null(t, "idle_gpu_seconds");
+}
+
 static void put_attempt(struct text *t, const struct job_attempt *a, const char *reason)
 {
 	bool has_gpu = a && a->num_gpus > 0;
@@ -54,6 +69,7 @@ static void put_attempt(struct text *t, const struct job_attempt *a, const char 
 	put_any(t, "log_file", a ? a->log : NULL);
 	put_known(t, "peak_mem_mb", a ? a->peak_mem_mb : 0, a && a->peak_mem_mb >= 0);
 	put_known(t, "energy_j", a ? a->energy_j : 0, a && a->energy_j >= 0);
+	put_idle(t, a);
 }
 
 /* Oldest first; the list has the newest first. */
@@ -105,6 +121,10 @@ static void put_limits(struct text *t, const struct job_wish *w)
 	else
 		json_put_null(t, "warn_before");
 	put_known(t, "requeue_on", w->requeue_on, w->requeue_on);
+	if (w->idle_warn_ms)
+		json_put_seconds(t, "idle_warn", w->idle_warn_ms > 0 ? w->idle_warn_ms : 0);
+	else
+		json_put_null(t, "idle_warn");
 }
 
 static void put_group(struct text *t, const struct job *job)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/date.h"
 #include "base/display.h"
 #include "base/signals.h"
 #include "base/units.h"
@@ -34,6 +35,16 @@ static void put_number(struct text *t, uint64_t n, size_t width)
 	text_append(t, digits + at, sizeof(digits) - at);
 }
 
+static void write_idle(struct text *t, const struct job_attempt *a)
+{
+	char words[UNITS_ROOM];
+	int64_t ms = date_now_ms() - a->idle->since_ms;
+	text_append_string(t, ", GPU ");
+	for (size_t i = 0; i < a->idle->num_gpus; i++)
+		text_appendf(t, "%s%d", i ? "," : "", a->idle->gpus[i]);
+	text_appendf(t, " idle for %s", units_format_duration(ms > 0 ? (uint64_t)ms : 0, words));
+}
+
 static void write_outcome(struct text *t, const struct job *job, size_t reason_columns)
 {
 	const struct job_attempt *a = job->attempts;
@@ -47,6 +58,8 @@ static void write_outcome(struct text *t, const struct job *job, size_t reason_c
 			text_append_string(t, ", being cancelled");
 		else if (job->paused)
 			text_append_string(t, ", paused");
+		else if (job_attempt_is_idle(a))
+			write_idle(t, a);
 	} else if (job->state == JOB_FAILED && reason) {
 		text_append_string(t, " (");
 		display_append(t, reason, strlen(reason), reason_columns);

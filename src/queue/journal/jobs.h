@@ -61,6 +61,7 @@ struct seen_lines {
 
 /*
  * A hook that is still to be run, for one end of a job: from that end until a line `hook` says that it has been run.
+ * The same for an `idle`, until another line `idle` says so.
  * It is in the hands of its keeper as long as that keeper lives.
  */
 struct due_hook {
@@ -70,6 +71,7 @@ struct due_hook {
 	uint32_t num_attempts; /* of the job at that time */
 	unsigned tries;        /* recorded so far */
 	unsigned char state;   /* of the job after that end, enum job_state; failed if it will be tried again */
+	bool idle;             /* not for an end: a GPU of the running attempt is idle */
 	bool found;            /* the runner's own */
 	const char *reason;    /* why the job ended without an attempt; interned, or NULL */
 	const char *command;   /* interned */

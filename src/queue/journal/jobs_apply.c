@@ -227,6 +227,26 @@ static int apply_stuck(struct jobs *js, const struct record *r)
 	return 0;
 }
 
+static int apply_idle(struct jobs *js, const struct record *r)
+{
+	struct job *job = jobs_find_counted(js, r);
+	int error = 0;
+	if (!job)
+		return -EBADMSG;
+	if (r->try_number || r->status.type) {
+		jobs_follow_hook(js, job, r);
+		return 0;
+	}
+	struct job_attempt *a = job->attempts;
+	if (job->state != JOB_RUNNING || a->attempt != r->attempt)
+		return 0; /* it has ended in the meantime */
+	a->idle = jobs_make_idle(js, r, &error);
+	if (error)
+		return error;
+	set_state(js, job, JOB_RUNNING);
+	return r->hook ? jobs_add_hook(js, job, a, r) : 0;
+}
+
 /* Controls that no longer apply to the job's state are ignored: their writers could not know it. */
 static int apply_control(struct jobs *js, const struct record *r)
 {
@@ -389,6 +409,8 @@ static int apply(struct jobs *js, struct record *r)
 		return apply_fail(js, r);
 	case EVENT_STUCK:
 		return apply_stuck(js, r);
+	case EVENT_IDLE:
+		return apply_idle(js, r);
 	case EVENT_HOOK:
 		return jobs_apply_hook(js, r);
 	case EVENT_CANCEL:

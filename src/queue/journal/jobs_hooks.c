@@ -21,7 +21,9 @@ int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a,
 		.state = job_is_final(job) || !a ? job->state : a->state,
 		.reason = a ? NULL : job->reason,
 		.command = command,
-		.keeper = a && !(r->by.type && json_is(&r->by, "runner")) ? job->keeper : NULL};
+		.idle = r->event == EVENT_IDLE,
+		.keeper =
+			a && r->event != EVENT_IDLE && !(r->by.type && json_is(&r->by, "runner")) ? job->keeper : NULL};
 	if (js->last_hook)
 		js->last_hook->next = h;
 	else
@@ -48,13 +50,20 @@ static void remove_hook(struct jobs *js, struct job *job, struct due_hook *h, st
 int jobs_apply_hook(struct jobs *js, const struct record *r)
 {
 	struct job *job = jobs_find_counted(js, r);
-	struct due_hook *h = js->hooks, *before = NULL;
 	if (!job)
 		return 0;
 	/* A new one: of many that become due, none is searched for. */
 	if (!r->status.type && !r->try_number)
 		return job_is_final(job) ? jobs_add_hook(js, job, NULL, r) : 0;
-	while (h && (h->id != r->id || h->attempt != r->attempt)) {
+	jobs_follow_hook(js, job, r);
+	return 0;
+}
+
+void jobs_follow_hook(struct jobs *js, struct job *job, const struct record *r)
+{
+	struct due_hook *h = js->hooks, *before = NULL;
+	bool idle = r->event == EVENT_IDLE;
+	while (h && (h->id != r->id || h->attempt != r->attempt || h->idle != idle)) {
 		before = h;
 		h = h->next;
 	}
@@ -64,5 +73,4 @@ int jobs_apply_hook(struct jobs *js, const struct record *r)
 		h->tries = r->try_number > UINT8_MAX ? UINT8_MAX : (unsigned)r->try_number;
 		h->keeper = r->keeper.type ? jobs_keeper(js, r->keeper.data, r->keeper.size) : NULL;
 	}
-	return 0;
 }

@@ -205,6 +205,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	w.begin_ms = r->begin_ms > 0 ? r->begin_ms : 0;
 	w.warn_signal = r->signal > 0 && r->signal < 65 ? (int)r->signal : 0;
 	w.warn_before_ms = w.warn_signal && r->signal_before_ms > 0 ? r->signal_before_ms : 0;
+	w.idle_warn_ms = r->idle_warn_ms == 0 ? -1 : r->idle_warn_ms > 0 ? r->idle_warn_ms : 0;
 	w.requeue_on = r->requeue_on > 0 && r->requeue_on < 256 ? (int)r->requeue_on : 0;
 	if (!*error)
 		*error = copy_after(js, r, job);
@@ -214,7 +215,8 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	return *error ? NULL : job;
 }
 
-static int copy_gpus(struct jobs *js, const struct json_value *v, struct job_attempt *a)
+/* Their number, at most 255, or a negative errno value. */
+static int copy_gpus(struct jobs *js, const struct json_value *v, const int **ret)
 {
 	int gpus[255];
 	size_t n = 0;
@@ -237,9 +239,8 @@ static int copy_gpus(struct jobs *js, const struct json_value *v, struct job_att
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, gpus, n * sizeof(int));
-	a->gpus = copy;
-	a->num_gpus = (unsigned char)n;
-	return 0;
+	*ret = copy;
+	return (int)n;
 }
 
 struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)
@@ -249,7 +250,9 @@ struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const st
 		*error = -ENOMEM;
 		return NULL;
 	}
-	*error = copy_gpus(js, &r->gpus, a);
+	int num_gpus = copy_gpus(js, &r->gpus, &a->gpus);
+	a->num_gpus = num_gpus < 0 ? 0 : (unsigned char)num_gpus;
+	*error = num_gpus < 0 ? num_gpus : 0;
 	a->log = copy_bytes(js, &r->log, &r->log_b64, NULL, error);
 	a->attempt = r->attempt;
 	a->start_ms = r->time_ms;
@@ -263,6 +266,21 @@ struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const st
 	job->attempts = a;
 	job->num_attempts++;
 	return a;
+}
+
+const struct attempt_idle *jobs_make_idle(struct jobs *js, const struct record *r, int *error)
+{
+	struct attempt_idle *idle = arena_alloc(&js->arena, sizeof(*idle));
+	int num_gpus = idle ? copy_gpus(js, &r->gpus, &idle->gpus) : -ENOMEM;
+	if (num_gpus < 0) {
+		*error = num_gpus;
+		return NULL;
+	}
+	idle->num_gpus = (size_t)num_gpus;
+	idle->at_ms = r->time_ms;
+	idle->since_ms = num_gpus ? r->since_ms : 0;
+	idle->idle_ms = r->idle_ms > 0 ? r->idle_ms : 0;
+	return idle;
 }
 
 static void copy_machine_part(char *out, size_t room, const struct json_value *v)

@@ -26,6 +26,8 @@ struct job *jobs_find_counted(struct jobs *js, const struct record *r);
 struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, int *error);
 /* A new attempt of a job, put before its earlier ones. */
 struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const struct record *r, int *error);
+/* What an `idle` line says. */
+const struct attempt_idle *jobs_make_idle(struct jobs *js, const struct record *r, int *error);
 /* An interned string, in base64 where b64 is present; also NULL, with *error untouched, where v is absent. */
 const char *jobs_intern(struct jobs *js, const struct json_value *v, const struct json_value *b64, int *error);
 
@@ -40,5 +42,7 @@ int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r);
  */
 int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a, const struct record *r);
 int jobs_apply_hook(struct jobs *js, const struct record *r);
+/* A try of a hook that is due has begun or is over. */
+void jobs_follow_hook(struct jobs *js, struct job *job, const struct record *r);
 
 #endif

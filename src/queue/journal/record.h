@@ -34,6 +34,7 @@ enum event {
 	EVENT_URGENT,
 	EVENT_RETRY,
 	EVENT_STUCK,       /* an attempt that was killed does not die */
+	EVENT_IDLE,        /* GPUs of a running attempt have become idle or busy; also the hook for that */
 	EVENT_HOOK,        /* the hook of an end is due, is being run, or has been run */
 	EVENT_SEEN,        /* lines of a commands file whose jobs were pruned or edited */
 	EVENT_UNKNOWN_JOB, /* `unknown`: a record of the job was lost, see damage.h */
@@ -74,12 +75,15 @@ struct record {
 	int64_t exit_code; /* -1: none */
 	int64_t signal;    /* 0: none; of `add`, the one that is sent before the time limit */
 	int64_t duration_ms;
-	int64_t peak_mem_mb; /* -1 */
-	int64_t energy_j;    /* -1 */
-	int64_t try_number;  /* of `hook`; 0: none */
-	int64_t group;       /* 0: none */
-	int64_t array_index; /* -1: none */
-	int64_t begin_ms;    /* 0: at any time */
+	int64_t peak_mem_mb;  /* -1 */
+	int64_t energy_j;     /* -1 */
+	int64_t idle_ms;      /* of `idle` */
+	int64_t since_ms;     /* of `idle`; 0: none */
+	int64_t idle_warn_ms; /* -1: not said */
+	int64_t try_number;   /* of `hook`; 0: none */
+	int64_t group;        /* 0: none */
+	int64_t array_index;  /* -1: none */
+	int64_t begin_ms;     /* 0: at any time */
 	int64_t signal_before_ms;
 	int64_t requeue_on; /* 0: none */
 	bool hook;          /* of `end`: its hook is due */
@@ -144,6 +148,7 @@ struct attempt_end {
 /* What record_write_hook() writes. */
 struct hook_record {
 	uint64_t id;
+	bool idle;             /* not for an end, but for an `idle`, and written as such */
 	uint32_t attempt;      /* 0: the job ended without one */
 	unsigned try_number;   /* from 1; 0 without a state: the hook is due */
 	const char *keeper;    /* that runs it; or NULL */
@@ -152,6 +157,19 @@ struct hook_record {
 	int exit_code;         /* -1: none */
 	int signal;            /* 0: none */
 	const char *reason;    /* or NULL */
+};
+
+/* What record_write_idle() writes. */
+struct idle_record {
+	uint64_t id;
+	uint32_t attempt;
+	int64_t time_ms; /* 0: now */
+	const int *gpus; /* that are idle */
+	size_t num_gpus;
+	int64_t since_ms; /* 0: none is idle */
+	int64_t idle_ms;
+	bool hook_due;
+	const char *on_finish; /* the hook, if it is not the job's own; or NULL */
 };
 
 /* Each appends one line with its newline. */
@@ -172,6 +190,7 @@ void record_write_grant(struct text *t, const struct attempt_start *s);
 void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt);
 /* on_finish: the hook of a job that has none of its own; or NULL */
 void record_write_fail(struct text *t, uint64_t id, const char *reason, const char *on_finish);
+void record_write_idle(struct text *t, const struct idle_record *i);
 void record_write_hook(struct text *t, const struct hook_record *h);
 /* The job's options have changed to these; its state stays. */
 void record_write_edit(struct text *t, uint64_t id, const struct job_spec *spec);

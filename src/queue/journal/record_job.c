@@ -28,6 +28,7 @@ void record_spec_of(const struct job *job, struct job_spec *ret)
 		.warn_signal = w->warn_signal,
 		.warn_before_ms = w->warn_before_ms,
 		.requeue_on = w->requeue_on,
+		.idle_warn_ms = w->idle_warn_ms,
 		.num_gpus = w->num_gpus,
 		.mem_mb = w->mem_mb,
 		.min_free_mem_mb = w->min_free_mem_mb,
@@ -67,6 +68,14 @@ static void write_attempts(struct text *t, const struct job *job, const struct j
 				      .num_gpus = a->num_gpus,
 				      .retries = job->wish->has_retries ? 0 : job->wish->retries,
 				      .on_finish = job->wish->has_on_finish ? NULL : job->wish->on_finish});
+	if (a->idle)
+		record_write_idle(t, &(struct idle_record){.id = job->id,
+					     .attempt = a->attempt,
+					     .time_ms = a->idle->at_ms,
+					     .gpus = a->idle->gpus,
+					     .num_gpus = a->idle->num_gpus,
+					     .since_ms = a->idle->since_ms,
+					     .idle_ms = a->idle->idle_ms});
 	if (a->state == JOB_RUNNING)
 		return;
 	record_write_end(t, &(struct attempt_end){.id = job->id,

@@ -125,6 +125,8 @@ static void put_limits(struct text *t, const struct job_spec *s)
 		json_put_int(t, "signal", s->warn_signal);
 		json_put_seconds(t, "signal_before", s->warn_before_ms);
 	}
+	if (s->idle_warn_ms)
+		json_put_seconds(t, "idle_warn", s->idle_warn_ms > 0 ? s->idle_warn_ms : 0);
 	if (s->requeue_on)
 		json_put_int(t, "requeue_on", s->requeue_on);
 	if (s->retries >= 0)
@@ -281,9 +283,27 @@ void record_write_fail(struct text *t, uint64_t id, const char *reason, const ch
 	end(t);
 }
 
+void record_write_idle(struct text *t, const struct idle_record *i)
+{
+	begin(t, EVENT_IDLE, i->id);
+	json_put_int(t, "attempt", i->attempt);
+	put_known_time(t, i->time_ms);
+	json_open(t, "gpus", '[');
+	for (size_t k = 0; k < i->num_gpus; k++)
+		json_put_int(t, NULL, i->gpus[k]);
+	json_close(t, ']');
+	if (i->since_ms)
+		put_time(t, "since", i->since_ms);
+	json_put_seconds(t, "idle", i->idle_ms);
+	if (i->hook_due)
+		json_put_bool(t, "hook", true);
+	put_optional(t, "on_finish", i->on_finish);
+	end(t);
+}
+
 void record_write_hook(struct text *t, const struct hook_record *h)
 {
-	begin(t, EVENT_HOOK, h->id);
+	begin(t, h->idle ? EVENT_IDLE : EVENT_HOOK, h->id);
 	json_put_int(t, "attempt", h->attempt);
 	put_time(t, "time", date_now_ms());
 	if (h->try_number)

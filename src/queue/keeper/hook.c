@@ -83,6 +83,7 @@ _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_
 		r = chdir("/");
 	snprintf(try_text, sizeof(try_text), HOOK_TRY "=%u", try_number);
 	attempt_set_variable(a, try_text);
+	attempt_set_variable(a, a->order.hook_idle ? HOOK_EVENT "=idle" : HOOK_EVENT "=finish");
 	if (dup2(input_fd, STDIN_FILENO) >= 0 && (r == 0 || r == -ENOENT))
 		execle("/bin/sh", "sh", "-c", a->on_finish, (char *)NULL, a->envp);
 	_exit(127);

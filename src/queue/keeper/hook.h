@@ -18,6 +18,9 @@
 /* Its value is the number of the try, from 1. Above 1, the hook may have run before for the same end. */
 #define HOOK_TRY "GPUQ_HOOK_TRY"
 
+/* What the hook is run for: "finish", or "idle" while the job runs and a GPU of it does nothing. */
+#define HOOK_EVENT "GPUQ_HOOK_EVENT"
+
 /* The input for the hook of this job. */
 int hook_describe(const struct job *job, const struct due_hook *h, struct text *ret);
 /* The same from the lines of the job, the last of which is the end. */

@@ -106,8 +106,11 @@ static int run_ordered(struct keeper *k, const struct keeper_order *order)
 {
 	cleanup_(text_finish) struct text line = {0};
 	char *input = k->attempt.payload + (k->attempt.input - k->attempt.payload);
-	struct hook_record h = {
-		.id = order->id, .attempt = order->attempt, .try_number = order->hook_try, .keeper = k->name};
+	struct hook_record h = {.id = order->id,
+		.idle = order->hook_idle,
+		.attempt = order->attempt,
+		.try_number = order->hook_try,
+		.keeper = k->name};
 	int prepared = attempt_prepare_hook(&k->attempt, k->journal, k->name, &k->cache);
 	if (prepared < 0 && !is_of_the_job(prepared))
 		return prepared;

@@ -56,7 +56,7 @@ struct keeper_order {
 	uint32_t log_accepted; /* other users may change log_dir: the user named it */
 	uint32_t hook_own;     /* on_finish is the job's own, not the runner's */
 	uint32_t hook_try;     /* of KEEPER_ORDER_HOOK */
-	uint32_t reserved;
+	uint32_t hook_idle;    /* the same: not for an end, but because a GPU of the job is idle */
 	/* Of cwd when the job was added. cwd_ino 0: not known. */
 	uint64_t cwd_dev;
 	uint64_t cwd_ino;

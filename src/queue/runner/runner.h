@@ -76,6 +76,7 @@ struct runner_options {
 	int64_t poll_interval_ms;
 	int64_t linger_ms; /* leaves when the queue has been empty for so long; -1: never (--keep) */
 	int64_t timeout_ms;
+	int64_t idle_warn_ms; /* 0: never */
 	int64_t grace_ms;
 	int jobs_per_gpu;  /* 0: as memory allows */
 	bool cpu_affinity; /* jobs run on the CPUs of their GPUs' NUMA nodes */

@@ -13,6 +13,7 @@
 #include "gpu/select.h"
 #include "queue/keeper/oom.h"
 #include "queue/runner/runner_energy.h"
+#include "queue/runner/runner_idle.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -153,6 +154,7 @@ static void watch_job(struct runner *r, struct running *run)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
 	runner_energy_sample(r, run);
+	runner_idle_sample(r, run);
 	tell_keeper(r, run);
 }
 

@@ -59,7 +59,7 @@ static size_t hooks_that_run(const struct runner *r)
 static bool is_in_hand(const struct runner *r, const struct due_hook *h)
 {
 	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
-		if (k->busy && k->hook_id == h->id && k->hook_attempt == h->attempt)
+		if (k->busy && k->hook_id == h->id && k->hook_attempt == h->attempt && k->hook_idle == h->idle)
 			return true;
 	if (!h->keeper)
 		return false;
@@ -94,6 +94,7 @@ static void give_up(struct runner *r, const struct due_hook *h)
 	runner_say(r, "gpuq: the hook of job %llu is given up: its keeper died %d times\n", (unsigned long long)h->id,
 		HOOK_TRIES);
 	record_write_hook(&r->following.to_append, &(struct hook_record){.id = h->id,
+							   .idle = h->idle,
 							   .attempt = h->attempt,
 							   .state = JOB_FAILED,
 							   .exit_code = -1,
@@ -114,6 +115,7 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 		.attempt = h->attempt,
 		.fence = r->following.fence,
 		.hook_try = h->tries + 1,
+		.hook_idle = h->idle,
 		.cwd_own = job->wish->cwd_own,
 		.cwd_dev = job->wish->cwd_id.dev,
 		.cwd_ino = job->wish->cwd_id.ino};
@@ -128,6 +130,7 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 	}
 	k->hook_id = h->id;
 	k->hook_attempt = h->attempt;
+	k->hook_idle = h->idle;
 	return true;
 }
 

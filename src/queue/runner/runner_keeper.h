@@ -32,6 +32,7 @@ struct runner_keeper {
 	bool busy;
 	uint64_t hook_id; /* busy with the hook of this job alone; 0: with a job */
 	uint32_t hook_attempt;
+	bool hook_idle;              /* it is not for an end, see struct due_hook */
 	struct running *running;     /* its job, until that has ended */
 	bool blocked;                /* it cannot write the end of its job */
 	pid_t pid;                   /* 0: it has not sent its first message */

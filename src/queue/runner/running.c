@@ -53,6 +53,7 @@ void running_remove(struct running *run)
 		run->keeper->running = NULL;
 	running_unclaim(run);
 	energy_meter_finish(&run->energy);
+	idle_watch_finish(&run->idle);
 	free(run->gpus);
 	free(run);
 }

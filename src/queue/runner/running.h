@@ -15,6 +15,7 @@
 
 #include "queue/journal/job.h"
 #include "queue/runner/energy_meter.h"
+#include "queue/runner/idle_watch.h"
 #include "queue/schedule/gpu_users.h"
 #include "queue/schedule/placement.h"
 
@@ -45,6 +46,7 @@ struct running {
 	int64_t told_span_ms; /* of the measured power; 0: nothing */
 	bool told_full, told_lost, told_settled;
 	struct energy_meter energy;
+	struct idle_watch idle;
 	struct gpu_user user; /* its processes on the GPUs */
 };
 

@@ -89,7 +89,8 @@ static bool same_array(const void *a, const void *b, size_t size)
 static bool same_attempt(const struct view_attempt *a, const struct view_attempt *b)
 {
 	return a->start_ms == b->start_ms && a->end_ms == b->end_ms && a->duration_ms == b->duration_ms &&
-	       a->peak_mem_mb == b->peak_mem_mb && a->energy_j == b->energy_j && a->exit_code == b->exit_code &&
+	       a->peak_mem_mb == b->peak_mem_mb && a->energy_j == b->energy_j && a->idle_ms == b->idle_ms &&
+	       a->idle_at_ms == b->idle_at_ms && a->idle_gpus == b->idle_gpus && a->exit_code == b->exit_code &&
 	       a->signal == b->signal && a->state == b->state && a->pid == b->pid && a->num_gpus == b->num_gpus &&
 	       same_array(a->gpus, b->gpus, a->num_gpus * sizeof(*a->gpus)) &&
 	       view_string_equal(a->reason, b->reason) && view_string_equal(a->log_file, b->log_file);

@@ -108,8 +108,12 @@ struct view_attempt {
 	int64_t duration_ms;
 	int64_t peak_mem_mb;
 	int64_t energy_j; /* that its GPUs used, if it had them alone; -1: not known */
-	int exit_code;    /* -1: none */
-	int signal;       /* 0: none */
+	/* GPUs that did nothing for it for so long that a warning was due: their idle time together up to a moment, and
+	 * how many of them were still idle then. */
+	int64_t idle_ms, idle_at_ms;
+	size_t idle_gpus;
+	int exit_code; /* -1: none */
+	int signal;    /* 0: none */
 	enum view_job_state state;
 	const char *reason;
 	const char *log_file;

@@ -48,6 +48,8 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
 		report_tile(t, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
+	if (f->num_idle)
+		report_tile(t, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
 	if (f->num_measured)
 		report_tile(t, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
 	if (f->waits[REPORT_WAIT_ALL].count)
@@ -347,6 +349,7 @@ static void write_queue(struct text *t, const struct report_facts *f, const stru
 	write_throughput(t, f, a);
 	write_waiting(t, f, a);
 	write_longest(t, f);
+	report_idle(t, f);
 	report_energy(t, f);
 	write_failed(t, f);
 }

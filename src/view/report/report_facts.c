@@ -140,8 +140,9 @@ static int reserve(struct report_facts *f)
 	f->ends = arena_alloc(&f->arena, (f->num_attempts + 1) * sizeof(*f->ends));
 	f->longest = arena_alloc(&f->arena, (f->num_attempts + 1) * sizeof(*f->longest));
 	f->measured = arena_alloc(&f->arena, (f->num_attempts + 1) * sizeof(*f->measured));
+	f->idle = arena_alloc(&f->arena, (f->num_attempts + 1) * sizeof(*f->idle));
 	f->failed = arena_alloc(&f->arena, (f->counts[VIEW_JOB_FAILED] + 1) * sizeof(*f->failed));
-	return f->ends && f->longest && f->measured && f->failed ? 0 : -ENOMEM;
+	return f->ends && f->longest && f->measured && f->idle && f->failed ? 0 : -ENOMEM;
 }
 
 static void put_span(struct report_gpu *g, struct report_span s)
@@ -161,6 +162,8 @@ static int put_attempt(struct report_facts *f, const struct view_job *j, const s
 	if (a->num_gpus == 0)
 		put_span(&f->gpus[find_gpu(f, REPORT_NO_GPU)], cut);
 	f->longest[f->num_longest++] = s;
+	if (a->idle_ms > 0)
+		f->idle[f->num_idle++] = s;
 	if (a->energy_j >= 0)
 		f->measured[f->num_measured++] = s;
 	if (a->state != VIEW_JOB_RUNNING)
@@ -244,7 +247,7 @@ static void order(struct report_facts *f)
 	qsort(f->ends, f->num_ends, sizeof(*f->ends), by_end);
 	qsort(f->longest, f->num_longest, sizeof(*f->longest), by_length);
 	f->num_longest = f->num_longest < LONGEST ? f->num_longest : LONGEST;
-	report_energy_order(f);
+	report_cost_order(f);
 }
 
 /* ---- What the GPUs were seen to do -------------------------------------------- */

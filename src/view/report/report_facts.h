@@ -77,6 +77,9 @@ struct report_facts {
 	size_t num_failed;
 	struct report_span *longest; /* longest first */
 	size_t num_longest;
+	struct report_span *idle; /* attempts with GPUs that were idle for longer than wanted, the longest first */
+	size_t num_idle;
+	int64_t wasted_ms;            /* GPU time of all of them */
 	struct report_span *measured; /* attempts whose energy is known, the most first */
 	size_t num_measured;
 	int64_t energy_j; /* of all of them */
@@ -90,8 +93,10 @@ void report_facts_finish(struct report_facts *f);
 /* Of `values`, which are sorted on the way. */
 struct report_times report_times_of(int64_t *values, size_t count);
 
-/* A part of report_facts_init(): orders `measured`, sums it up. */
-void report_energy_order(struct report_facts *f);
+/* A part of report_facts_init(): orders `measured` and `idle`, sums them up. */
+void report_cost_order(struct report_facts *f);
+/* For how long the GPUs of an attempt were idle, together. */
+int64_t report_idle_ms(const struct report_span *s);
 /* A part of report_facts_init(): waits, depth, idle_ms. */
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms);
 /* Whether a job has anything to do with the time from since_ms on. */

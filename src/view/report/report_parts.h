@@ -16,8 +16,9 @@ void report_tile(struct text *t, const char *mark, const char *name, const char 
 void report_put_gpus_of(struct text *t, const struct view_attempt *a);
 /* A cell of a table: the command. */
 void report_put_command(struct text *t, const struct view_job *j);
-/* A section; nothing if no energy is known. */
+/* Sections; nothing if no energy is known, if no GPU was idle under a job. */
 void report_energy(struct text *t, const struct report_facts *f);
+void report_idle(struct text *t, const struct report_facts *f);
 /* "7 × exit 1, 4 × GPU out of memory" of what failed. */
 void report_put_reasons(struct text *t, const struct report_facts *f);
 
