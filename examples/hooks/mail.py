@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Sends a mail with the end of the log when a job is over, or when its GPU is idle.
+
+    MAIL_TO=me@example.org gpuq add --on-finish path/to/mail.py …
+
+SMTP_HOST and SMTP_PORT: the server, which is localhost:25 if they are not set. With SMTP_USER and SMTP_PASSWORD it
+logs in, by STARTTLS. MAIL_FROM: the sender.
+"""
+import email.message
+import getpass
+import json
+import os
+import smtplib
+import socket
+import ssl
+import sys
+
+TAIL_BYTES = 4000
+
+
+def log_tail(path: str) -> str:
+    try:
+        with open(path, "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+            return log.read().decode(errors="replace")
+    except OSError as error:
+        return f"(the log cannot be read: {error})"
+
+
+def compose(job: dict, event: str) -> email.message.EmailMessage:
+    what = "has an idle GPU" if event == "idle" else str(job["status"])
+    name = job["name"] or job["command"]
+    message = email.message.EmailMessage()
+    message["Subject"] = " ".join(f"job {job['id']} {what}: {name}".split())[:120]
+    message["To"] = os.environ["MAIL_TO"]
+    message["From"] = os.environ.get("MAIL_FROM", f"{getpass.getuser()}@{socket.getfqdn()}")
+    lines = [f"{key}: {job[key]}" for key in ("command", "cwd", "status", "exit_code", "reason", "duration", "gpu_ids",
+                                              "idle_gpus", "idle_since", "energy_j", "log_file") if job.get(key) not in (None, [])]
+    if job["log_file"]:
+        lines += ["", log_tail(job["log_file"])]
+    message.set_content("\n".join(lines) + "\n")
+    return message
+
+
+def main() -> None:
+    if not os.environ.get("MAIL_TO"):
+        sys.exit("mail.py: set MAIL_TO to the address that is to get the mail")
+    message = compose(json.load(sys.stdin), os.environ.get("GPUQ_HOOK_EVENT", "finish"))
+    host, port = os.environ.get("SMTP_HOST", "localhost"), int(os.environ.get("SMTP_PORT", "25"))
+    with smtplib.SMTP(host, port, timeout=30) as server:
+        if os.environ.get("SMTP_USER"):
+            server.starttls(context=ssl.create_default_context())
+            server.login(os.environ["SMTP_USER"], os.environ.get("SMTP_PASSWORD", ""))
+        server.send_message(message)
+
+
+if __name__ == "__main__":
+    main()
