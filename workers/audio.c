@@ -80,8 +80,7 @@ static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size
 	int r = ffmpeg_open(&a->ffmpeg, path, AUDIO_RATE);
 	if (r == -ENOENT) {
 		snprintf(words, room,
-			"it is no recording that can be read: %s (ffmpeg, which reads more formats, is not installed)",
-			why);
+			"not a readable recording: %s (ffmpeg, which reads more formats, is not installed)", why);
 		return -EBADMSG;
 	}
 	if (r == 0)
@@ -91,7 +90,7 @@ static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size
 		a->ahead = (size_t)n;
 		return 0;
 	}
-	snprintf(words, room, "it is no recording that can be read: %s, and ffmpeg finds no sound in it", why);
+	snprintf(words, room, "not a readable recording: %s, and ffmpeg finds no sound in it", why);
 	return -EBADMSG;
 }
 

@@ -67,7 +67,7 @@ static const struct argp_option options[] = {
 	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0,
 		"Begin no new file after N have failed (default: no limit); files that run are finished", 0},
 
-	{0, 0, NULL, 0, "Output:", 5},
+	{0, 0, NULL, 0, "Dry run and summary:", 5},
 	{"dry-run", OPTION_DRY_RUN, NULL, 0,
 		"Start nothing; show the files, their distribution and how long they will take", 0},
 	POOL_ROW_JSON,

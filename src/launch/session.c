@@ -77,6 +77,12 @@ static int await_ready(struct session *s, int64_t timeout_ms, char words[SESSION
 		struct message m;
 		int left_ms = deadline == UINT64_MAX ? -1 : clock_ms_until(deadline, clock_now_ns());
 		int r = session_hear(s, left_ms, &m, words);
+		if (r == -EPIPE) {
+			char how[SESSION_WORDS_MAX];
+			memcpy(how, words, sizeof(how));
+			snprintf(words, SESSION_WORDS_MAX, "it ended before it was ready: %.*s", SESSION_WORDS_MAX - 40,
+				how);
+		}
 		if (r < 0)
 			return r;
 		if (r > 0 && m.kind == MESSAGE_READY)

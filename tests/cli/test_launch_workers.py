@@ -188,13 +188,13 @@ def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
     cut.write_bytes(write_tone(tmp_path / "whole.wav").read_bytes()[:20])
     code, lines = whisper.run([empty, text, folder, pipe, cut, "/nowhere.wav", tmp_path / "whole.wav"])
     assert code == 1
-    reason = f"{text}: failed: it is no recording that can be read: Format not recognised"
+    reason = f"{text}: failed: not a readable recording: Format not recognised"
     assert lines[1].startswith(reason) and "ffmpeg" in lines[1]
     assert [lines[0], *lines[2:4]] == [
         f"{empty}: failed: the file is empty",
         f"{folder}: failed: the file cannot be opened: Is a directory",
         f"{pipe}: failed: the file cannot be opened: Invalid argument"]
-    assert lines[4].startswith(f"{cut}: failed: it is no recording that can be read: ")
+    assert lines[4].startswith(f"{cut}: failed: not a readable recording: ")
     assert lines[5:] == ["/nowhere.wav: failed: the file cannot be opened: No such file or directory",
                          f"{tmp_path}/whole.wav: 3.000"]
     assert whisper.written() == ["whole.json", "whole.txt"]
@@ -225,7 +225,7 @@ def test_what_libsndfile_cannot_read_is_decoded_by_ffmpeg(whisper, tmp_path):
     assert code == 1 and lines[0] == f"{files[0]}: 3.000", lines
     assert whisper.json("sound")["text"].startswith("48000 samples, loud 0.50")
     assert lines[1] == f"{files[1]}: failed: the recording cannot be read to its end"
-    assert lines[2].startswith(f"{files[2]}: failed: it is no recording that can be read: ") and "ffmpeg finds no sound" in lines[2]
+    assert lines[2].startswith(f"{files[2]}: failed: not a readable recording: ") and "ffmpeg finds no sound" in lines[2]
     assert whisper.written() == ["sound.json", "sound.txt"]
     calls = (tools / "ffmpeg.log").read_text().splitlines()
     assert len(calls) == 3 and all("-protocol_whitelist file,pipe -format_whitelist aac," in call and "hls" not in call and "concat" not in call
@@ -333,7 +333,7 @@ def test_real_ffmpeg_follows_no_playlist_to_other_files(tmp_path):
     launch("--input-dir", audio, "--pattern", "*", "--output-dir", tmp_path / "out", "--gpus", "sim:1", "--worker", "pocketsphinx",
            "--json", tmp_path / "summary.json", code=1)
     numbers = json.loads((tmp_path / "summary.json").read_text())
-    assert (numbers["files_done"], numbers["files_failed"], numbers["audio_seconds"]) == (0, 3, 0)
+    assert (numbers["files_done"], numbers["files_failed"], numbers["audio_seconds"]) == (0, 3, None)
     assert all("ffmpeg finds no sound in it" in failure["error"] and "., and" not in failure["error"] for failure in numbers["failures"])
 
 

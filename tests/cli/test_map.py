@@ -366,6 +366,12 @@ def test_quick_start_of_the_readme_is_what_happens(tmp_path):
     assert done.stdout.splitlines() == shown
 
 
+def test_program_that_ends_before_it_is_ready_is_told(map):
+    map.put(1)
+    _, err = map.run(command=("--worker-command", "echo hello"), code=1)
+    assert "no worker is left: 'echo': it ended before it was ready: exit 0" in err
+
+
 @pytest.mark.parametrize("words, message", [
     (("--batch", "0"), "--batch"),
     (("--worker-command", ""), "--worker-command is empty"),

@@ -106,6 +106,7 @@ def test_needs_of_a_line_go_over_the_settings(lab):
 @pytest.mark.parametrize("options, words", [
     (["--gpu", "0,1", "--num-gpus", "1"], "the job is pinned to 2 GPUs (0,1) and wants 1; name as many GPUs as it wants"),
     (["--gpu", "0", "--num-gpus", "0"], "the job is pinned to GPU 0 and wants no GPU"),
+    (["--mem", "4G", "--num-gpus", "0"], "the job declares GPU memory and wants no GPU"),
     (["--exclusive", "--num-gpus", "0"], "the job wants its GPUs for itself, but it wants no GPU"),
     (["--gpu", "x"], "--gpu: 'x' is not a GPU; expected the number or UUID of a GPU"),
     (["--cpus", "0"], "--cpus: '0' is out of range"),

@@ -303,6 +303,9 @@ static int check_needs(const struct job_options *o, const struct job_spec *s, st
 		return error_set(err, -EINVAL,
 			"the job is pinned to %d GPU%s (%s) and wants %d; name as many GPUs as it wants", named,
 			named == 1 ? "" : "s", s->gpu, s->num_gpus);
+	if (has(o, JOB_OPTION_MEM) && o->mem_bytes > 0 && s->num_gpus == 0)
+		return error_set(err, -EINVAL,
+			"the job declares GPU memory and wants no GPU; leave one of the two out (main memory is host_mem)");
 	if (has(o, JOB_OPTION_EXCLUSIVE) && o->exclusive && s->num_gpus == 0)
 		return error_set(err, -EINVAL, "the job wants its GPUs for itself, but it wants no GPU");
 	return 0;
