@@ -146,7 +146,8 @@ static void test_program_that_does_not_even_read_is_given_up(void **state)
 
 static void test_program_that_ends_in_its_setup_is_told_with_its_last_line(void **state)
 {
-	check_contains(fail_to_set_up(rig_of(state, "gone")), "speaker': exit 4: no module named torch");
+	check_contains(fail_to_set_up(rig_of(state, "gone")),
+		"speaker': it ended before it was ready: exit 4: no module named torch");
 }
 
 static void test_answer_before_ready_is_an_error(void **state)
