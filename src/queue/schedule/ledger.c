@@ -210,6 +210,11 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 /* What a job of ours has of the machine itself. */
 static void enter_host(struct ledger *l, const struct ledger_job *job)
 {
+	if (l->cluster && job->node >= 0 && (size_t)job->node < l->num_nodes) {
+		struct ledger_node *n = &l->nodes[job->node];
+		n->host_promised_bytes = plus(n->host_promised_bytes, job->host_bytes);
+		n->cpus_promised += job->cpus;
+	}
 	l->host_promised_bytes = plus(l->host_promised_bytes, job->host_bytes);
 	l->cpus_promised += job->cpus;
 }
@@ -247,8 +252,14 @@ int ledger_build(struct ledger *l, const struct ledger_input *in)
 	l->num_gpus = in->num_gpus;
 	l->gpus = in->gpus;
 	l->jobs_per_gpu = in->jobs_per_gpu;
-	l->host_bytes = in->host_bytes;
-	l->cpus = in->cpus;
+	l->host_bytes = in->cluster ? 0 : in->host_bytes;
+	l->cpus = in->cluster ? 0 : in->cpus;
+	l->cluster = in->cluster;
+	l->nodes = in->nodes;
+	l->num_nodes = in->num_nodes;
+	l->gpu_nodes = in->gpu_nodes;
+	for (size_t i = 0; i < l->num_nodes; i++)
+		l->nodes[i].cpus_promised = l->nodes[i].host_promised_bytes = 0;
 	l->host_promised_bytes = l->cpus_promised = 0;
 	for (size_t i = 0; i < in->num_jobs; i++)
 		if (!in->jobs[i].foreign && !in->jobs[i].ended)

@@ -41,6 +41,19 @@ struct ledger_claimant {
 	char queue[LEDGER_QUEUE_ROOM]; /* "": not known */
 };
 
+/* A node of a cluster: GPUs that one process cannot leave, with their own CPUs, memory and end. */
+#define LEDGER_NODE_ROOM 64
+struct ledger_node {
+	char name[LEDGER_NODE_ROOM];
+	bool usable;         /* takes new jobs */
+	unsigned cpus;       /* 0: no limit */
+	uint64_t host_bytes; /* main memory; 0: not known, no limit */
+	int64_t end_ms;      /* when it ends, in wall-clock time; 0: never, or not known */
+	/* Kept by the ledger. */
+	unsigned cpus_promised;
+	uint64_t host_promised_bytes;
+};
+
 /* A running job of ours, or a claim of somebody else. */
 struct ledger_job {
 	uint64_t id;                            /* ours: the job's; a claim's is not used */
@@ -54,6 +67,7 @@ struct ledger_job {
 	uint64_t promised_bytes; /* on each of its GPUs; a claim's counts at most as the whole card */
 	uint64_t host_bytes;     /* main memory */
 	unsigned cpus;
+	int node;        /* in a cluster: where it runs; -1: not known */
 	const int *gpus; /* positions; others are ignored */
 	size_t num_gpus;
 	const int64_t *pids; /* all its processes that may be on a GPU, in any order */
@@ -78,6 +92,11 @@ struct ledger_input {
 	uint64_t host_bytes;   /* main memory of the machine; 0: not known, no limit */
 	unsigned cpus;         /* CPUs of the machine; 0: no limit */
 	bool foreign_pids;     /* PIDs of the driver are not ours (we are in a PID namespace) */
+	/* A cluster: then each GPU belongs to a node, and host_bytes and cpus are not used. */
+	bool cluster;
+	struct ledger_node *nodes; /* what is promised of them is written there */
+	size_t num_nodes;
+	const int *gpu_nodes; /* one per GPU; -1: of no node */
 };
 
 /* Who has the largest part of a GPU's memory. */
@@ -129,6 +148,10 @@ struct ledger {
 	unsigned jobs_per_gpu;
 	uint64_t host_bytes, host_promised_bytes; /* of the machine, and what our jobs were promised of it */
 	unsigned cpus, cpus_promised;
+	bool cluster;
+	struct ledger_node *nodes; /* the input's, as gpu_nodes */
+	size_t num_nodes;
+	const int *gpu_nodes;
 	/* Scratch, kept for the next build. */
 	size_t accounts_capacity;
 	struct ledger_owner *owners;
@@ -140,6 +163,13 @@ struct ledger {
 /* Start from {0}. The input's GPUs and notes must outlive the ledger's use. 0 or -ENOMEM. */
 int ledger_build(struct ledger *l, const struct ledger_input *in);
 void ledger_finish(struct ledger *l);
+
+/* The node of a GPU; -1: none, or not a cluster. */
+static inline int ledger_node_of(const struct ledger *l, size_t gpu)
+{
+	int node = l->cluster && gpu < l->num_gpus ? l->gpu_nodes[gpu] : -1;
+	return node >= 0 && (size_t)node < l->num_nodes ? node : -1;
+}
 
 /* A job that has just been placed: the same as building anew with it. */
 void ledger_add(struct ledger *l, const struct ledger_job *job);

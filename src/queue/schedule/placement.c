@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "queue/schedule/gpu_pin.h"
@@ -75,6 +76,30 @@ static enum placement_reason judge(const struct ledger *l, size_t gpu, const str
 	return reason == PLACEMENT_FITS ? judge_room(l, a, need, drained) : reason;
 }
 
+static uint64_t left_of(uint64_t total, uint64_t used, uint64_t kept)
+{
+	uint64_t rest = total > used ? total - used : 0;
+	return rest > kept ? rest - kept : 0;
+}
+
+/* What a node answers, beside its GPUs. */
+static enum placement_reason judge_node(const struct ledger *l, int node, uint64_t job,
+	const struct placement_need *need, const struct placement_reservation *r, bool drained)
+{
+	if (node < 0 || !l->nodes[node].usable)
+		return PLACEMENT_NODE_AWAY;
+	const struct ledger_node *n = &l->nodes[node];
+	bool others = !drained && r && r->host_active && r->host_node == node && r->host_job != job;
+	uint64_t bytes = drained ? 0 : n->host_promised_bytes, cpus = drained ? 0 : n->cpus_promised;
+	if (n->end_ms && need->over_ms > n->end_ms)
+		return PLACEMENT_NODE_TIME;
+	if (n->host_bytes && need->host_bytes > left_of(n->host_bytes, bytes, others ? r->host_bytes : 0))
+		return PLACEMENT_NODE_HOST;
+	if (n->cpus && need->cpus > left_of(n->cpus, cpus, others ? r->cpus : 0))
+		return PLACEMENT_NODE_HOST;
+	return PLACEMENT_FITS;
+}
+
 static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, uint64_t job,
 	const struct placement_need *need, const struct placement_reservation *r)
 {
@@ -83,6 +108,12 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 		v.job = l->accounts[gpu].unsettled_job;
 	if ((v.reason == PLACEMENT_TAKEN && !l->accounts[gpu].alone_foreign) || v.reason == PLACEMENT_OCCUPIED)
 		v.job = l->accounts[gpu].some_job;
+	if (l->cluster) {
+		enum placement_reason node = judge_node(l, ledger_node_of(l, gpu), job, need, r, false);
+		bool more = v.reason == PLACEMENT_FITS || node == PLACEMENT_NODE_AWAY || node == PLACEMENT_NODE_TIME;
+		if (node != PLACEMENT_FITS && more)
+			return (struct placement_verdict){node, 0};
+	}
 	if (v.reason == PLACEMENT_FITS && r && r->active && r->job != job && is_in(r->gpus, r->num_gpus, gpu))
 		v = (struct placement_verdict){PLACEMENT_RESERVED, r->job};
 	return v;
@@ -97,12 +128,6 @@ static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason r
 }
 
 /* ---- The machine itself ---------------------------------------------------- */
-
-static uint64_t left_of(uint64_t total, uint64_t used, uint64_t kept)
-{
-	uint64_t rest = total > used ? total - used : 0;
-	return rest > kept ? rest - kept : 0;
-}
 
 enum placement_host placement_judge_host(
 	const struct ledger *l, uint64_t job, const struct placement_need *need, const struct placement_reservation *r)
@@ -122,9 +147,34 @@ enum placement_host placement_judge_host(
 	return PLACEMENT_HOST_FITS;
 }
 
+/* For a job on GPUs: of the node where these are kept. For one without: of the first node that is large enough. */
+static void reserve_node(
+	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
+{
+	int node = -1;
+	if (r->host_active || !(need->cpus || need->host_bytes))
+		return;
+	if (r->active && r->job == job && r->num_gpus > 0)
+		node = ledger_node_of(l, (size_t)r->gpus[0]);
+	for (size_t i = 0; need->num_gpus == 0 && node < 0 && i < l->num_nodes; i++)
+		if (judge_node(l, (int)i, job, need, NULL, true) == PLACEMENT_FITS)
+			node = (int)i;
+	if (node < 0)
+		return;
+	r->host_active = true;
+	r->host_job = job;
+	r->host_node = node;
+	r->host_bytes = need->host_bytes;
+	r->cpus = need->cpus;
+}
+
 void placement_reserve_host(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
 {
+	if (l->cluster) {
+		reserve_node(r, l, job, need);
+		return;
+	}
 	enum placement_host host = placement_judge_host(l, job, need, NULL);
 	bool lacks = host == PLACEMENT_HOST_MEMORY || host == PLACEMENT_HOST_CPUS;
 	/* When the GPUs that are kept for it are free, it must not wait for CPUs that others have got meanwhile. */
@@ -213,6 +263,37 @@ static bool pick_close(const struct ledger *l, const struct candidate *c, size_t
 	return true;
 }
 
+/* The same in a cluster: on the node of the first candidate whose node has enough. c is reordered. */
+static bool pick_on_node(
+	const struct ledger *l, struct candidate *c, size_t count, size_t want, bool close, int *ret_gpus)
+{
+	for (size_t begin = 0; begin < count;) {
+		/* Those of the node of the first one come to the front, in their order. */
+		int node = ledger_node_of(l, (size_t)c[begin].gpu);
+		size_t end = begin;
+		for (size_t i = begin; i < count; i++) {
+			if (ledger_node_of(l, (size_t)c[i].gpu) != node)
+				continue;
+			struct candidate it = c[i];
+			memmove(&c[end + 1], &c[end], (i - end) * sizeof(*c));
+			c[end++] = it;
+		}
+		bool found = close ? pick_close(l, c + begin, end - begin, want, ret_gpus)
+				   : pick(c + begin, end - begin, want, ret_gpus);
+		if (found)
+			return true;
+		begin = end;
+	}
+	return false;
+}
+
+static bool pick_here(const struct ledger *l, struct candidate *c, size_t count, size_t want, bool close, int *ret_gpus)
+{
+	if (l->cluster)
+		return pick_on_node(l, c, count, want, close, ret_gpus);
+	return close ? pick_close(l, c, count, want, ret_gpus) : pick(c, count, want, ret_gpus);
+}
+
 static struct candidate candidate_of(const struct ledger *l, size_t gpu)
 {
 	const struct ledger_account *a = &l->accounts[gpu];
@@ -224,8 +305,27 @@ static struct candidate candidate_of(const struct ledger *l, size_t gpu)
 	};
 }
 
+int placement_choose_node(const struct ledger *l, uint64_t job, const struct placement_need *need,
+	const struct placement_reservation *reservation)
+{
+	int best = -1;
+	uint64_t most = 0;
+	for (size_t i = 0; i < l->num_nodes; i++) {
+		const struct ledger_node *n = &l->nodes[i];
+		uint64_t left = n->cpus ? left_of(n->cpus, n->cpus_promised, 0) : UINT64_MAX;
+		if (judge_node(l, (int)i, job, need, reservation, false) != PLACEMENT_FITS ||
+			(best >= 0 && left <= most))
+			continue;
+		best = (int)i;
+		most = left;
+	}
+	return best;
+}
+
 bool placement_is_possible(const struct ledger *l, const struct placement_need *need)
 {
+	if (l->cluster)
+		return true;
 	if (placement_judge_host(l, 0, need, NULL) == PLACEMENT_HOST_TOO_SMALL)
 		return false;
 	if (need->num_gpus == 0)
@@ -260,9 +360,10 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
 	}
 	if (count > 1)
 		qsort(c, count, sizeof(*c), compare_free);
-	bool found = need->num_gpus == 0 || pick_close(l, c, count, need->num_gpus, ret_gpus);
+	bool found = need->num_gpus == 0 ? !l->cluster || placement_choose_node(l, job, need, reservation) >= 0
+					 : pick_here(l, c, count, need->num_gpus, true, ret_gpus);
 	for (size_t i = 0; verdicts && !found && count >= need->num_gpus && i < count; i++)
-		verdicts[c[i].gpu].reason = PLACEMENT_VENDOR;
+		verdicts[c[i].gpu].reason = l->cluster ? PLACEMENT_APART : PLACEMENT_VENDOR;
 	if (c != few)
 		free(c);
 	if (found && placement_judge_host(l, job, need, reservation) == PLACEMENT_HOST_FITS)
@@ -325,7 +426,9 @@ int placement_reserve(
 	}
 	size_t count = 0;
 	for (size_t g = 0; g < l->num_gpus; g++) {
-		if (judge(l, g, need, true) != PLACEMENT_FITS)
+		int node = ledger_node_of(l, g);
+		if (judge(l, g, need, true) != PLACEMENT_FITS ||
+			(l->cluster && judge_node(l, node, job, need, NULL, true) != PLACEMENT_FITS))
 			continue;
 		c[count] = candidate_of(l, g);
 		c[count].fits = judge(l, g, need, false) == PLACEMENT_FITS;
@@ -335,7 +438,7 @@ int placement_reserve(
 	if (count > 1)
 		qsort(c, count, sizeof(*c), compare_ready);
 	/* A job for which nothing can be kept leaves alone what is draining for another. */
-	r->active = pick(c, count, need->num_gpus, r->gpus);
+	r->active = pick_here(l, c, count, need->num_gpus, false, r->gpus);
 	if (r->active) {
 		r->num_gpus = need->num_gpus;
 		r->job = job;

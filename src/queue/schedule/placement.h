@@ -11,6 +11,9 @@
  * not fit reserves the GPUs it will have, and those behind it start elsewhere. The first one that waits
  * for main memory or CPUs reserves these in the same way.
  *
+ * In a cluster each GPU belongs to a node. A job gets GPUs of one node, which has to have the main memory and the CPUs,
+ * and time until the job is over. Whether GPUs of the cluster could *ever* take a job is not asked: nodes come and go.
+ *
  * Pure, as the ledger.
  */
 #ifndef QUEUE_SCHEDULE_PLACEMENT_H
@@ -28,6 +31,7 @@ struct placement_need {
 	unsigned cpus;         /* 0: not declared */
 	uint64_t host_bytes;   /* main memory; 0: not declared */
 	const char *pin;       /* see gpu_pin.h; NULL: any GPU */
+	int64_t over_ms; /* in a cluster: when it is over if it starts now; 0: not known. Of one job, not of a class */
 };
 
 enum placement_reason {
@@ -47,6 +51,10 @@ enum placement_reason {
 	PLACEMENT_MIG,       /* an instance, and the job wants several GPUs */
 	PLACEMENT_PINNED,    /* the job is pinned to other GPUs */
 	PLACEMENT_VENDOR,    /* room, but not enough GPUs of its vendor */
+	PLACEMENT_APART,     /* room, but not enough GPUs on its node */
+	PLACEMENT_NODE_AWAY, /* the node takes no job now */
+	PLACEMENT_NODE_TIME, /* the node ends before the job would be over */
+	PLACEMENT_NODE_HOST, /* the node has not the main memory or the CPUs */
 };
 
 /* "fits", "memory"… */
@@ -79,6 +87,7 @@ struct placement_reservation {
 	uint64_t host_job;
 	uint64_t host_bytes;
 	unsigned cpus;
+	int host_node; /* in a cluster: of which node */
 };
 
 void placement_reservation_finish(struct placement_reservation *r);
@@ -95,6 +104,10 @@ enum placement_host placement_judge_host(const struct ledger *l, uint64_t job, c
  */
 int placement_choose(const struct ledger *l, uint64_t job, const struct placement_need *need,
 	const struct placement_reservation *reservation, int *ret_gpus, struct placement_verdict *verdicts);
+
+/* In a cluster: the node for a job without GPUs, the one with the most CPUs left; -1: none now. */
+int placement_choose_node(const struct ledger *l, uint64_t job, const struct placement_need *need,
+	const struct placement_reservation *reservation);
 
 /* Whether these GPUs, and this machine, could ever take such a job: enough GPUs of one vendor, each large enough. */
 bool placement_is_possible(const struct ledger *l, const struct placement_need *need);

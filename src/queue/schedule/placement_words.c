@@ -30,6 +30,10 @@ const char *placement_reason_name(enum placement_reason reason)
 		[PLACEMENT_MIG] = "mig",
 		[PLACEMENT_PINNED] = "pinned",
 		[PLACEMENT_VENDOR] = "vendor",
+		[PLACEMENT_APART] = "apart",
+		[PLACEMENT_NODE_AWAY] = "node_away",
+		[PLACEMENT_NODE_TIME] = "node_time",
+		[PLACEMENT_NODE_HOST] = "node_host",
 	};
 	return names[reason];
 }
@@ -42,6 +46,7 @@ struct placement_line {
 	const struct placement_verdict *verdict;
 	placement_describe *describe;
 	void *context;
+	const struct ledger_node *node; /* in a cluster */
 };
 
 static void say_pid(const struct placement_line *w, int64_t pid)
@@ -180,8 +185,24 @@ static void say_room(const struct placement_line *w)
 		text_appendf(w->t, ", %s free", units_format_size(w->account->free_bytes, size));
 	if (w->verdict->reason == PLACEMENT_VENDOR)
 		text_appendf(w->t, "; the job wants %u GPUs of one vendor", w->need->num_gpus);
+	else if (w->verdict->reason == PLACEMENT_APART)
+		text_appendf(w->t, "; the job wants %u GPUs of one node", w->need->num_gpus);
 	else if (w->need->num_gpus > 1)
 		text_appendf(w->t, "; the job wants %u GPUs at once", w->need->num_gpus);
+}
+
+/* "its node has 2 of 8 CPUs and 3.0 GiB of main memory left" */
+static void say_node(const struct placement_line *w)
+{
+	const struct ledger_node *n = w->node;
+	char need[UNITS_ROOM], have[UNITS_ROOM];
+	uint64_t left = n->host_bytes > n->host_promised_bytes ? n->host_bytes - n->host_promised_bytes : 0;
+	if (n->host_bytes && w->need->host_bytes > left)
+		text_appendf(w->t, "needs %s of main memory, %s left on its node",
+			units_format_size(w->need->host_bytes, need), units_format_size(left, have));
+	else
+		text_appendf(w->t, "needs %u CPUs, %u of %u left on its node", w->need->cpus,
+			n->cpus > n->cpus_promised ? n->cpus - n->cpus_promised : 0, n->cpus);
 }
 
 static void say_reason(const struct placement_line *w)
@@ -190,6 +211,7 @@ static void say_reason(const struct placement_line *w)
 	switch (w->verdict->reason) {
 	case PLACEMENT_FITS:
 	case PLACEMENT_VENDOR:
+	case PLACEMENT_APART:
 		say_room(w);
 		break;
 	case PLACEMENT_MEMORY:
@@ -229,6 +251,15 @@ static void say_reason(const struct placement_line *w)
 	case PLACEMENT_MIG:
 		text_append_string(w->t, "a MIG instance, and a job on several GPUs needs whole ones");
 		break;
+	case PLACEMENT_NODE_AWAY:
+		text_append_string(w->t, "its node takes no jobs now");
+		break;
+	case PLACEMENT_NODE_TIME:
+		text_append_string(w->t, "its node ends before the job would be over");
+		break;
+	case PLACEMENT_NODE_HOST:
+		say_node(w);
+		break;
 	}
 }
 
@@ -236,10 +267,14 @@ void placement_words(struct text *t, const struct ledger *l, size_t gpu, const s
 	const struct placement_verdict *verdict, placement_describe *describe, void *context)
 {
 	const struct gd_gpu *g = l->accounts[gpu].gpu;
+	int node = ledger_node_of(l, gpu);
+	if (node >= 0)
+		text_appendf(t, "%s ", l->nodes[node].name);
 	text_appendf(t, "GPU %d", g->index);
 	if (g->mig_index >= 0)
 		text_appendf(t, " MIG %d", g->mig_index);
 	text_append_string(t, ": ");
-	struct placement_line w = {t, &l->accounts[gpu], need, verdict, describe, context};
+	struct placement_line w = {
+		t, &l->accounts[gpu], need, verdict, describe, context, node >= 0 ? &l->nodes[node] : NULL};
 	say_reason(&w);
 }

@@ -42,6 +42,8 @@ void scheduler_destroy(struct scheduler *s)
 	placement_reservation_finish(&s->reservation);
 	free(s->entries);
 	free(s->verdicts);
+	free(s->nodes);
+	free(s->gpu_nodes);
 	run_times_destroy(s->times);
 	free(s);
 }

@@ -41,6 +41,7 @@ struct scheduler_start {
 	struct placement_need need;
 	const int *gpus; /* positions, valid until the next event */
 	size_t num_gpus;
+	int node; /* in a cluster: whose GPUs these are, and where a job without GPUs runs; otherwise -1 */
 };
 
 /* `jobs` is read to find dependencies. */
@@ -109,6 +110,20 @@ const struct ledger_note *scheduler_note(const struct scheduler *s, size_t gpu);
 /* The claims of other queues, which are copied. 0 or -ENOMEM. */
 int scheduler_set_claims(struct scheduler *s, const struct ledger_job *claims, size_t count);
 
+/* ---- The nodes of a cluster ------------------------------------------------------------ */
+
+/*
+ * From the first call on the GPUs belong to nodes: gpu_nodes has the node of each position of the sample, -1: none. A
+ * job gets GPUs of one node, which is usable, has the main memory and CPUs, and does not end before the job is over, as
+ * far as that is known. Main memory and CPUs of the settings, and their end_ms, are not used any more, and foreign_pids
+ * must be set: PIDs of two nodes may be equal. Numbers of nodes and positions of GPUs stay; a node that is gone is not
+ * usable, and may be replaced by another one when no job holds anything of it. Everything is copied. 0 or -ENOMEM.
+ */
+int scheduler_set_nodes(
+	struct scheduler *s, const struct ledger_node *nodes, size_t num_nodes, const int *gpu_nodes, size_t num_gpus);
+/* Where an adopted job without GPUs runs. */
+void scheduler_set_node(struct scheduler *s, uint64_t id, int node);
+
 /* ---- The end of the allocation -------------------------------------------------------- */
 
 /*
@@ -161,6 +176,7 @@ struct scheduler_verdict {
 	/* One for each GPU; for SCHEDULER_WAITS and SCHEDULER_NEVER. Valid until the next call. */
 	const struct placement_verdict *gpus;
 	size_t num_gpus;
+	bool nodes_wait; /* in a cluster: no node takes it now */
 };
 
 /* Call it when scheduler_decide() has returned 0: it explains the job's wait behind all that starts now. */

@@ -38,7 +38,10 @@ static int take(
 	struct holder *h = scheduler_hold(s, job->id, need, s->chosen, need->num_gpus);
 	if (!h)
 		return -ENOMEM;
-	*ret = (struct scheduler_start){.job = job, .need = *need, .gpus = h->gpus, .num_gpus = h->num_gpus};
+	if (s->cluster && need->num_gpus == 0)
+		h->node = placement_choose_node(&s->ledger, job->id, need, &s->reservation);
+	*ret = (struct scheduler_start){
+		.job = job, .need = *need, .gpus = h->gpus, .num_gpus = h->num_gpus, .node = h->node};
 	h->job = job;
 	s->generation++;
 	scheduler_unlist(s, job);
@@ -51,6 +54,7 @@ static int take(
 				       .promised_bytes = need->memory_bytes,
 				       .host_bytes = need->host_bytes,
 				       .cpus = need->cpus,
+				       .node = h->node,
 				       .gpus = h->gpus,
 				       .num_gpus = h->num_gpus});
 	return 1;
@@ -105,6 +109,8 @@ int scheduler_decide(struct scheduler *s, uint64_t now_ns, struct scheduler_star
 			continue;
 		}
 		struct placement_need need = *pending_need(s->pending, p);
+		if (s->cluster)
+			need.over_ms = scheduler_over_ms(s, job_of(p));
 		int e = need.num_gpus > SCHEDULER_MAX_GPUS
 				? -ENODEV
 				: placement_choose(&s->ledger, p->order, &need, &s->reservation, s->chosen, NULL);

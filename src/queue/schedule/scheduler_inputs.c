@@ -40,6 +40,32 @@ static void put_settings(struct text *t, const struct scheduler_settings *o)
 	json_close(t, '}');
 }
 
+static void put_node(struct text *t, const struct ledger_node *n)
+{
+	json_open(t, NULL, '{');
+	json_put_string(t, "name", n->name);
+	json_put_bool(t, "usable", n->usable);
+	json_put_int(t, "cpus", n->cpus);
+	put_bytes(t, "host_bytes", n->host_bytes);
+	json_put_int(t, "end_ms", n->end_ms);
+	json_close(t, '}');
+}
+
+/* Of a cluster alone: which node each GPU belongs to, from 1; 0: none. */
+static void put_nodes(struct text *t, const struct scheduler *s)
+{
+	if (!s->cluster)
+		return;
+	json_open(t, "nodes", '[');
+	for (size_t i = 0; i < s->num_nodes; i++)
+		put_node(t, &s->nodes[i]);
+	json_close(t, ']');
+	json_open(t, "gpu_nodes", '[');
+	for (size_t i = 0; i < s->num_gpu_nodes; i++)
+		json_put_int(t, NULL, s->gpu_nodes[i] + 1);
+	json_close(t, ']');
+}
+
 static void put_gpu(struct text *t, const struct gd_gpu *g, const struct ledger_note *note)
 {
 	json_open(t, NULL, '{');
@@ -89,6 +115,8 @@ static void put_holder(struct text *t, const struct holder *h)
 	json_put_bool(t, "ended", h->ended);
 	json_put_bool(t, "stuck", h->stuck);
 	json_put_bool(t, "unknown", h->unknown);
+	if (h->node >= 0)
+		json_put_int(t, "node", h->node + 1);
 	put_numbers(t, "gpus", h->gpus, h->num_gpus);
 	put_pids(t, h->pids, h->num_pids);
 	json_close(t, '}');
@@ -114,6 +142,7 @@ void scheduler_inputs_write(const struct scheduler *s, const char *key, struct t
 {
 	json_open(t, key, '{');
 	put_settings(t, &s->settings);
+	put_nodes(t, s);
 	json_open(t, "gpus", '[');
 	for (size_t i = 0; i < s->num_gpus; i++)
 		put_gpu(t, &s->gpus[i].gpu, &s->notes[i]);

@@ -15,7 +15,7 @@ void scheduler_inputs_write(const struct scheduler *s, const char *key, struct t
 
 /*
  * Into a scheduler without GPUs. The text is another process's: -EBADMSG if it makes no sense, or has more than
- * SCHEDULER_MAX_GPUS GPUs.
+ * 4096 GPUs or nodes.
  */
 int scheduler_inputs_read(struct scheduler *s, const struct json_value *object);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "queue/schedule/scheduler_inputs.h"
 #include "queue/schedule/scheduler_private.h"
 
@@ -13,9 +14,10 @@ struct fields {
 	int64_t id, bytes, num_gpus, cpus, host_bytes, user, pid, known, health, vendor, index, mig, split, numa,
 		number, links, links_high;
 	int64_t total, free, used, baseline, min_free_mem_mb, jobs_per_gpu, not_before_ns, exclusive, timeout_ms,
-		end_ms;
+		end_ms, node;
+	bool usable;
 	bool declared, alone, by_card, settled, ended, stuck, unknown, foreign_pids, has_baseline;
-	struct json_value uuid, pci, queue, end_whose;
+	struct json_value uuid, pci, queue, end_whose, name, nodes, gpu_nodes;
 	struct json_value settings, gpu_list, pid_list, processes, holders, claims, reservation;
 };
 
@@ -51,6 +53,7 @@ static int set_number(struct fields *f, const struct json_value *key, const stru
 		{"jobs_per_gpu", &f->jobs_per_gpu, 0, INT_MAX},
 		{"timeout_ms", &f->timeout_ms, 0, INT64_MAX >> 1},
 		{"end_ms", &f->end_ms, 0, INT64_MAX >> 1},
+		{"node", &f->node, 0, INT_MAX},
 		{"not_before_ns", &f->not_before_ns, 0, INT64_MAX},
 	};
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -72,7 +75,7 @@ static int set_flag(struct fields *f, const struct json_value *key, const struct
 		bool *at;
 	} flags[] = {{"declared", &f->declared}, {"alone", &f->alone}, {"by_card", &f->by_card},
 		{"settled", &f->settled}, {"ended", &f->ended}, {"stuck", &f->stuck}, {"unknown", &f->unknown},
-		{"foreign_pids", &f->foreign_pids}};
+		{"foreign_pids", &f->foreign_pids}, {"usable", &f->usable}};
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (json_is(key, flags[i].name))
 			*flags[i].at = value->type == JSON_TRUE;
@@ -90,7 +93,9 @@ static int set_part(struct fields *f, const struct json_value *key, const struct
 		{"end_whose", JSON_STRING, &f->end_whose}, {"settings", JSON_OBJECT, &f->settings},
 		{"gpus", JSON_ARRAY, &f->gpu_list}, {"pids", JSON_ARRAY, &f->pid_list},
 		{"processes", JSON_ARRAY, &f->processes}, {"holders", JSON_ARRAY, &f->holders},
-		{"claims", JSON_ARRAY, &f->claims}, {"reservation", JSON_OBJECT, &f->reservation}};
+		{"claims", JSON_ARRAY, &f->claims}, {"reservation", JSON_OBJECT, &f->reservation},
+		{"name", JSON_STRING, &f->name}, {"nodes", JSON_ARRAY, &f->nodes},
+		{"gpu_nodes", JSON_ARRAY, &f->gpu_nodes}};
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (json_is(key, parts[i].name)) {
 			if (value->type != parts[i].type)
@@ -150,6 +155,19 @@ static int read_numbers(const struct json_value *array, int64_t most, int64_t *r
 		ret[n++] = number;
 	}
 	return r < 0 ? r : (int)n;
+}
+
+static size_t count_items(const struct json_value *array)
+{
+	struct json_cursor c;
+	struct json_value v;
+	size_t n = 0;
+	if (!array->type)
+		return 0;
+	json_enter(&c, array);
+	while (json_next_item(&c, &v) > 0)
+		n++;
+	return n;
 }
 
 /* ---- GPUs ----------------------------------------------------------------------------- */
@@ -214,22 +232,31 @@ static int read_gpu(const struct json_value *v, struct sampled_gpu *ret, struct 
 	return r < 0 ? r : read_processes(&f.processes, ret);
 }
 
+/* Of all nodes of a cluster. */
+#define MOST_GPUS 4096
+
 static int read_gpus(struct scheduler *s, const struct json_value *array)
 {
-	struct sampled_gpu gpus[SCHEDULER_MAX_GPUS];
-	struct ledger_note notes[SCHEDULER_MAX_GPUS];
-	const struct gd_gpu *pointers[SCHEDULER_MAX_GPUS];
+	cleanup_(freep) struct sampled_gpu *gpus = NULL;
+	cleanup_(freep) struct ledger_note *notes = NULL;
+	cleanup_(freep) const struct gd_gpu **pointers = NULL;
+	size_t room = count_items(array);
 	struct json_cursor c;
 	struct json_value v;
 	size_t n = 0;
-	int r = array->type ? 0 : -EBADMSG;
-	memset(gpus, 0, sizeof(gpus));
+	int r = array->type && room <= MOST_GPUS ? 0 : -EBADMSG;
+	if (r == 0) {
+		gpus = calloc(room + 1, sizeof(*gpus));
+		notes = calloc(room + 1, sizeof(*notes));
+		pointers = calloc(room + 1, sizeof(*pointers));
+		r = gpus && notes && pointers ? 0 : -ENOMEM;
+	}
 	if (r == 0)
 		json_enter(&c, array);
-	while (r == 0 && (r = json_next_item(&c, &v)) > 0) {
-		r = n < SCHEDULER_MAX_GPUS ? read_gpu(&v, &gpus[n], &notes[n]) : -EBADMSG;
-		if (n < SCHEDULER_MAX_GPUS)
-			pointers[n] = &gpus[n].gpu, n++;
+	while (r == 0 && n < room && (r = json_next_item(&c, &v)) > 0) {
+		r = read_gpu(&v, &gpus[n], &notes[n]);
+		pointers[n] = &gpus[n].gpu;
+		n++;
 	}
 	if (r == 0)
 		r = scheduler_sample(s, 0, pointers, n);
@@ -239,6 +266,47 @@ static int read_gpus(struct scheduler *s, const struct json_value *array)
 		free(gpus[i].processes);
 		free(gpus[i].pointers);
 	}
+	return r;
+}
+
+/* ---- Nodes ---------------------------------------------------------------------------- */
+
+#define MOST_NODES 4096
+
+static int read_node(const struct json_value *v, struct ledger_node *ret)
+{
+	struct fields f;
+	int r = read_fields(v, &f);
+	if (r < 0)
+		return r;
+	*ret = (struct ledger_node){
+		.usable = f.usable, .cpus = (unsigned)f.cpus, .host_bytes = (uint64_t)f.host_bytes, .end_ms = f.end_ms};
+	return read_word(&f.name, ret->name, sizeof(ret->name));
+}
+
+static int read_nodes(struct scheduler *s, const struct json_value *array, const struct json_value *of)
+{
+	struct json_cursor c;
+	struct json_value v;
+	size_t n = 0;
+	int r = 0;
+	if (!array->type)
+		return 0;
+	struct ledger_node *nodes = calloc(MOST_NODES, sizeof(*nodes));
+	int64_t *numbers = calloc(MOST_GPUS, sizeof(*numbers));
+	int *gpu_nodes = calloc(MOST_GPUS, sizeof(*gpu_nodes));
+	if (!nodes || !numbers || !gpu_nodes)
+		r = -ENOMEM;
+	json_enter(&c, array);
+	while (r == 0 && (r = json_next_item(&c, &v)) > 0)
+		r = n < MOST_NODES ? read_node(&v, &nodes[n++]) : -EBADMSG;
+	int num_gpus = r < 0 ? r : read_numbers(of, (int64_t)n, numbers, MOST_GPUS);
+	for (int i = 0; i < num_gpus; i++)
+		gpu_nodes[i] = (int)numbers[i] - 1;
+	r = num_gpus < 0 ? num_gpus : scheduler_set_nodes(s, nodes, n, gpu_nodes, (size_t)num_gpus);
+	free(nodes);
+	free(numbers);
+	free(gpu_nodes);
 	return r;
 }
 
@@ -279,6 +347,8 @@ static int read_holder(struct scheduler *s, const struct json_value *v)
 	if (!h || scheduler_set_pids(s, h->id, pids, (size_t)num_pids) < 0)
 		return -ENOMEM;
 	h->watch.settled = f.settled;
+	if (f.node)
+		h->node = (int)f.node - 1;
 	if (f.stuck)
 		scheduler_set_stuck(s, h->id);
 	h->ended = f.ended;
@@ -315,19 +385,6 @@ static int read_claim(const struct scheduler *s, const struct json_value *v, str
 		.pids = c->pids[n],
 		.num_pids = (size_t)num_pids};
 	return read_word(&f.queue, c->claimants[n].queue, sizeof(c->claimants[n].queue));
-}
-
-static size_t count_items(const struct json_value *array)
-{
-	struct json_cursor c;
-	struct json_value v;
-	size_t n = 0;
-	if (!array->type)
-		return 0;
-	json_enter(&c, array);
-	while (json_next_item(&c, &v) > 0)
-		n++;
-	return n;
 }
 
 static int read_claims(struct scheduler *s, const struct json_value *array)
@@ -409,6 +466,8 @@ int scheduler_inputs_read(struct scheduler *s, const struct json_value *object)
 	int r = read_fields(object, &f);
 	if (r == 0)
 		r = read_settings(s, &f.settings);
+	if (r == 0)
+		r = read_nodes(s, &f.nodes, &f.gpu_nodes);
 	if (r == 0)
 		r = read_gpus(s, &f.gpu_list);
 	if (r == 0)

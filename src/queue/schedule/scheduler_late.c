@@ -59,9 +59,15 @@ static int64_t expected_ms(struct scheduler *s, const struct job *job)
 	return e.samples == 0 || (timeout_ms > 0 && timeout_ms < took_ms) ? timeout_ms : took_ms;
 }
 
+int64_t scheduler_over_ms(struct scheduler *s, const struct job *job)
+{
+	int64_t ms = s->cluster ? expected_ms(s, job) : 0;
+	return ms > 0 ? s->wall_ms + ms : 0;
+}
+
 bool scheduler_is_late(struct scheduler *s, const struct job *job)
 {
-	if (!s->settings.end_ms || job->state != JOB_PENDING || scheduler_has(s, job->id))
+	if (s->cluster || !s->settings.end_ms || job->state != JOB_PENDING || scheduler_has(s, job->id))
 		return false;
 	int64_t ms = expected_ms(s, job);
 	return ms > 0 && s->wall_ms + ms > s->settings.end_ms;

@@ -37,6 +37,10 @@ struct holder *scheduler_hold(
 	for (size_t i = 0; i < num_gpus; i++)
 		if (gpus[i] >= 0)
 			h->gpus[h->num_gpus++] = gpus[i];
+	h->need.over_ms = 0;
+	h->node = -1;
+	if (h->num_gpus > 0 && (size_t)h->gpus[0] < s->num_gpu_nodes)
+		h->node = s->gpu_nodes[h->gpus[0]];
 	s->holders[s->num_holders++] = h;
 	return h;
 }
@@ -307,6 +311,57 @@ int scheduler_set_claims(struct scheduler *s, const struct ledger_job *claims, s
 	return 0;
 }
 
+/* ---- The nodes of a cluster ------------------------------------------------------------ */
+
+int scheduler_set_nodes(
+	struct scheduler *s, const struct ledger_node *nodes, size_t num_nodes, const int *gpu_nodes, size_t num_gpus)
+{
+	struct ledger_node *fresh = calloc(num_nodes + 1, sizeof(*fresh));
+	int *of = calloc(num_gpus + 1, sizeof(*of));
+	if (!fresh || !of) {
+		free(fresh);
+		free(of);
+		return -ENOMEM;
+	}
+	if (num_nodes)
+		memcpy(fresh, nodes, num_nodes * sizeof(*fresh));
+	if (num_gpus)
+		memcpy(of, gpu_nodes, num_gpus * sizeof(*of));
+	free(s->nodes);
+	free(s->gpu_nodes);
+	s->nodes = fresh;
+	s->num_nodes = num_nodes;
+	s->gpu_nodes = of;
+	s->num_gpu_nodes = num_gpus;
+	s->cluster = true;
+	scheduler_touch(s);
+	return 0;
+}
+
+void scheduler_set_node(struct scheduler *s, uint64_t id, int node)
+{
+	struct holder *h = scheduler_find(s, id);
+	if (!h)
+		return;
+	h->node = node;
+	scheduler_touch(s);
+}
+
+/* A GPU that was sampled before its node was named is of none. */
+static int pad_nodes(struct scheduler *s)
+{
+	if (s->num_gpu_nodes >= s->num_gpus)
+		return 0;
+	int *longer = realloc(s->gpu_nodes, s->num_gpus * sizeof(*longer));
+	if (!longer)
+		return -ENOMEM;
+	for (size_t i = s->num_gpu_nodes; i < s->num_gpus; i++)
+		longer[i] = -1;
+	s->gpu_nodes = longer;
+	s->num_gpu_nodes = s->num_gpus;
+	return 0;
+}
+
 /* ---- The ledger ----------------------------------------------------------------------- */
 
 static void note_quarantines(struct scheduler *s)
@@ -342,6 +397,7 @@ int scheduler_build_ledger(struct scheduler *s, const struct holder *but)
 			.promised_bytes = h->need.memory_bytes,
 			.host_bytes = h->need.host_bytes,
 			.cpus = h->need.cpus,
+			.node = h->node,
 			.gpus = h->gpus,
 			.num_gpus = h->num_gpus,
 			.pids = h->pids,
@@ -358,6 +414,13 @@ int scheduler_build_ledger(struct scheduler *s, const struct holder *but)
 		.jobs_per_gpu = jobs_per_gpu > 0 ? (unsigned)jobs_per_gpu : 0,
 		.host_bytes = s->settings.host_bytes,
 		.cpus = s->settings.cpus,
-		.foreign_pids = s->settings.foreign_pids};
+		.foreign_pids = s->settings.foreign_pids,
+		.cluster = s->cluster,
+		.nodes = s->nodes,
+		.num_nodes = s->num_nodes,
+		.gpu_nodes = s->gpu_nodes};
+	if (s->cluster && pad_nodes(s) < 0)
+		return -ENOMEM;
+	in.gpu_nodes = s->gpu_nodes;
 	return ledger_build(&s->ledger, &in);
 }

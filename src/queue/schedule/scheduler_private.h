@@ -18,6 +18,7 @@ struct holder {
 	bool unknown; /* a record of it was lost: the journal may not know the job at all */
 	char stuck_words[JOB_STUCK_ROOM];
 	struct ledger_watch watch;
+	int node; /* in a cluster; -1: not known */
 	int64_t *pids;
 	size_t num_pids, pids_capacity;
 	size_t num_gpus;
@@ -58,6 +59,11 @@ struct scheduler {
 	const struct gd_gpu **gpu_pointers;
 	struct ledger_note *notes;
 	size_t num_gpus;
+	bool cluster; /* scheduler_set_nodes() was called */
+	struct ledger_node *nodes;
+	size_t num_nodes;
+	int *gpu_nodes;
+	size_t num_gpu_nodes;
 	struct holder **holders;
 	size_t num_holders, holders_capacity;
 	struct foreign_claim *claims;
@@ -93,6 +99,8 @@ int scheduler_sleep(struct scheduler *s, struct job *job);
 void scheduler_unsleep(struct scheduler *s, struct job *job);
 /* Without touching the jobs. */
 void scheduler_forget_begins(struct scheduler *s);
+/* In a cluster: when the job would be over if it started now; 0: not known. */
+int64_t scheduler_over_ms(struct scheduler *s, const struct job *job);
 /* Takes a late job out of the index, and forgets that. */
 void scheduler_set_aside(struct scheduler *s, struct job *job);
 void scheduler_unset_aside(struct scheduler *s, struct job *job);

@@ -44,6 +44,7 @@ static int ask_gpus(struct scheduler *s, uint64_t id, struct scheduler_verdict *
 	if (r == -ENOMEM)
 		return r;
 	v->answer = r == -ENODEV ? SCHEDULER_NEVER : SCHEDULER_WAITS;
+	v->nodes_wait = s->cluster && r < 0;
 	return 0;
 }
 
@@ -65,6 +66,7 @@ int scheduler_verdict(struct scheduler *s, const struct job *job, struct schedul
 		v.answer = SCHEDULER_LATE;
 	} else if (job->wait.position) {
 		v.need = *pending_need(s->pending, &job->wait);
+		v.need.over_ms = scheduler_over_ms(s, job);
 		r = ask_gpus(s, job->id, &v);
 	}
 	if (r == 0)
@@ -137,18 +139,37 @@ static void say_pin(struct text *t, const struct scheduler *s, const struct sche
 static bool has_room(const struct scheduler_verdict *v)
 {
 	size_t fits = 0;
+	if (v->nodes_wait)
+		return false;
 	for (size_t g = 0; g < v->num_gpus; g++)
 		fits += v->gpus[g].reason == PLACEMENT_FITS;
 	return v->host == PLACEMENT_HOST_FITS && fits >= v->need.num_gpus && v->answer == SCHEDULER_WAITS;
 }
 
+static bool has_usable_node(const struct scheduler *s)
+{
+	for (size_t i = 0; i < s->num_nodes; i++)
+		if (s->nodes[i].usable)
+			return true;
+	return false;
+}
+
 static void say_count(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v)
 {
-	if (s->num_gpus == 0)
+	if (s->cluster && !has_usable_node(s))
+		text_append_string(t, "no node takes jobs now");
+	else if (s->num_gpus == 0)
 		text_append_string(t, "this machine has no GPU");
 	else
 		text_appendf(t, "needs %u GPUs, there %s %zu", v->need.num_gpus, s->num_gpus == 1 ? "is" : "are",
 			s->num_gpus);
+}
+
+/* A job that no node takes, whatever its GPUs. */
+static void say_nodes(struct text *t, const struct scheduler *s)
+{
+	text_append_string(t, has_usable_node(s) ? "no node has the main memory, the CPUs or the time for it now"
+						 : "no node takes jobs now");
 }
 
 void scheduler_verdict_lines(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v,
@@ -182,6 +203,11 @@ void scheduler_verdict_lines(struct text *t, const struct scheduler *s, const st
 	/* Then no GPU helps. */
 	if (v->host == PLACEMENT_HOST_TOO_SMALL)
 		return;
+	if (v->nodes_wait && (v->need.num_gpus == 0 || !has_usable_node(s))) {
+		say_nodes(t, s);
+		text_append_char(t, '\n');
+		return;
+	}
 	if (v->need.num_gpus > s->num_gpus || lacks_pinned(v)) {
 		if (v->need.num_gpus > s->num_gpus)
 			say_count(t, s, v);
@@ -245,6 +271,10 @@ static void say_waits(struct text *t, const struct scheduler *s, const struct sc
 	const struct placement_verdict *unsettled = first_with(v, PLACEMENT_UNSETTLED);
 	if (has_room(v))
 		text_append_string(t, "starts next");
+	else if (v->nodes_wait && (v->need.num_gpus == 0 || !has_usable_node(s)))
+		say_nodes(t, s);
+	else if (first_with(v, PLACEMENT_APART))
+		text_appendf(t, "no node has %u GPUs free", v->need.num_gpus);
 	else if (v->host != PLACEMENT_HOST_FITS)
 		say_host(t, s, v);
 	else if (reserved)
@@ -258,6 +288,8 @@ static void say_waits(struct text *t, const struct scheduler *s, const struct sc
 	else if (first_with(v, PLACEMENT_OCCUPIED) || first_with(v, PLACEMENT_TAKEN) || first_with(v, PLACEMENT_JOBS) ||
 		 first_with(v, PLACEMENT_EXCLUSIVE) || first_with(v, PLACEMENT_MEMORY_UNKNOWN))
 		text_append_string(t, "GPUs busy");
+	else if (first_with(v, PLACEMENT_NODE_TIME))
+		text_append_string(t, "does not fit into the remaining time of any node");
 	else if (first_with(v, PLACEMENT_MEMORY))
 		say_most(t, s, v, true);
 	else

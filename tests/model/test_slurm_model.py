@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""The model of the protocol on a cluster (slurm.pml): Spin finds no mistake in it, and finds every rule that is left out."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+MODEL = pathlib.Path(__file__).with_name("slurm.pml")
+
+pytestmark = pytest.mark.skipif(not shutil.which("spin"), reason="needs spin")
+
+MUTANTS = ["NO_WAIT", "NO_KILL", "NOT_R"]
+
+
+def search(tmp_path: pathlib.Path, defines: list[str]) -> str:
+    """What the search reports; each call has a directory of its own, because Spin writes where it stands."""
+    arguments = ["-D" + define for define in defines]
+    subprocess.run(["spin", *arguments, "-a", str(MODEL)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-w", "-O2", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"], cwd=tmp_path, check=True)
+    # -E: processes that wait for ever are no mistake here.
+    pan = subprocess.run(["./pan", "-m1000000", "-E", "-n", "-w26"], cwd=tmp_path, capture_output=True, text=True)
+    return pan.stdout
+
+
+def test_no_attempt_begins_twice_or_overlaps_another_and_no_end_is_wrong(tmp_path: pathlib.Path) -> None:
+    output = search(tmp_path, [])
+    assert "errors: 0" in output, output
+    assert "Search not completed" not in output, output
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_protocol_without_one_of_its_rules_is_found_wrong(tmp_path: pathlib.Path, mutant: str) -> None:
+    output = search(tmp_path, ["MUTANT_" + mutant])
+    assert "assertion violated" in output, output
