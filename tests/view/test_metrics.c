@@ -95,6 +95,8 @@ static void test_metrics_count_jobs_attempts_durations_and_waiting_time(void **s
 	assert_line("gpuq_retries_total 1");
 	assert_line("gpuq_timeouts_total 1");
 	assert_line("gpuq_energy_joules_total 1234");
+	assert_line("gpuq_job_energy_joules{id=\"1\",name=\"\"} 1234");
+	assert_line("gpuq_job_run_seconds{id=\"1\",name=\"\"} 0.05");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"0.1\"} 1");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"1\"} 1");
 	assert_line("gpuq_attempt_duration_seconds_bucket{le=\"5\"} 2");
@@ -104,6 +106,41 @@ static void test_metrics_count_jobs_attempts_durations_and_waiting_time(void **s
 	assert_line("gpuq_job_wait_seconds_bucket{le=\"1\"} 0");
 	assert_line("gpuq_job_wait_seconds_bucket{le=\"5\"} 1");
 	assert_line("gpuq_oldest_pending_seconds 60.000");
+}
+
+static void test_only_jobs_that_run_or_just_ended_have_metrics_of_their_own(void **state)
+{
+	(void)state;
+	struct view_attempt attempt = {.start_ms = 1000,
+		.end_ms = -1,
+		.duration_ms = -1,
+		.peak_mem_mb = 2,
+		.energy_j = -1,
+		.state = VIEW_JOB_RUNNING};
+	struct view_job job = {.id = 1,
+		.name = "a\"b",
+		.command = "x",
+		.state = VIEW_JOB_RUNNING,
+		.mem_mb = 3,
+		.submit_ms = 1,
+		.attempts = &attempt,
+		.num_attempts = 1};
+	assert_int_equal(view_put_job(model, &job), 0);
+	job.id = 2;
+	job.state = attempt.state = VIEW_JOB_COMPLETED;
+	attempt.end_ms = 600000;
+	assert_int_equal(view_put_job(model, &job), 0);
+	job.id = 3;
+	job.state = VIEW_JOB_PENDING;
+	assert_int_equal(view_put_job(model, &job), 0);
+	struct view_facts facts = {.journal_bytes = 1};
+	text_clear(&out);
+	metrics_put(&out, model, &facts, 1000000);
+	assert_line("gpuq_job_memory_requested_bytes{id=\"1\",name=\"a\\\"b\"} 3145728");
+	assert_line("gpuq_job_memory_peak_bytes{id=\"1\",name=\"a\\\"b\"} 2097152");
+	assert_null(strstr(text_string(&out), "id=\"2\""));
+	assert_null(strstr(text_string(&out), "id=\"3\""));
+	assert_null(strstr(text_string(&out), "gpuq_job_energy"));
 }
 
 static void test_metrics_tell_of_journal_runner_and_build(void **state)
@@ -120,6 +157,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_gpu_metrics_are_in_base_units, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_only_jobs_that_run_or_just_ended_have_metrics_of_their_own, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_gpu_values_have_no_metric, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_metrics_count_jobs_attempts_durations_and_waiting_time, model_rig_setup, teardown),

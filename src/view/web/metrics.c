@@ -83,6 +83,16 @@ static double memory_used(const struct view_gpu *g)
 	return (double)g->memory_used_bytes;
 }
 
+static double memory_reserved(const struct view_gpu *g)
+{
+	return (double)g->memory_reserved_bytes;
+}
+
+static double memory_foreign(const struct view_gpu *g)
+{
+	return (double)g->memory_foreign_bytes;
+}
+
 static double utilization(const struct view_gpu *g)
 {
 	return g->utilization_percent < 0 ? -1 : g->utilization_percent / 100.0;
@@ -112,6 +122,9 @@ static const struct gpu_gauge gpu_gauges[] = {
 	{"gpuq_gpu_up", "Whether work can be put on the GPU.", up},
 	{"gpuq_gpu_memory_size_bytes", "Memory of the GPU.", memory_size},
 	{"gpuq_gpu_memory_used_bytes", "Memory of the GPU that is in use, by whomever.", memory_used},
+	{"gpuq_gpu_memory_reserved_bytes", "Memory that running jobs of this queue asked for.", memory_reserved},
+	{"gpuq_gpu_memory_foreign_bytes", "Memory used by processes that have nothing to do with this queue.",
+		memory_foreign},
 	{"gpuq_gpu_utilization_ratio", "Share of the time in which the GPU was busy, 0 to 1.", utilization},
 	{"gpuq_gpu_temperature_celsius", "Temperature of the GPU.", temperature},
 	{"gpuq_gpu_power_watts", "Power that the GPU draws.", power},
@@ -213,6 +226,80 @@ static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 	text_appendf(t, "gpuq_energy_joules_total %" PRIu64 "\n", all.energy_j);
 	put_histogram(t, "gpuq_attempt_duration_seconds", "How long attempts took.", &all.durations);
 	put_histogram(t, "gpuq_job_wait_seconds", "From when a job was added to its first start.", &all.waits);
+}
+
+/* ---- Single jobs --------------------------------------------------------------------------- */
+
+/* Those that run, and those whose end a scrape may not have seen yet; a label for every job would be too many. */
+#define RECENT_MS (5 * 60 * 1000)
+#define MOST_JOBS 1000
+
+struct job_gauge {
+	const char *name, *help;
+	double (*value)(const struct view_job *job, int64_t now_ms); /* negative: not known */
+};
+
+static double job_requested(const struct view_job *job, int64_t now_ms)
+{
+	(void)now_ms;
+	return job->mem_mb < 0 ? -1 : (double)job->mem_mb * 1048576;
+}
+
+static double job_peak(const struct view_job *job, int64_t now_ms)
+{
+	int64_t mb = view_job_last(job)->peak_mem_mb;
+	(void)now_ms;
+	return mb < 0 ? -1 : (double)mb * 1048576;
+}
+
+static double job_energy(const struct view_job *job, int64_t now_ms)
+{
+	(void)now_ms;
+	return (double)view_job_last(job)->energy_j;
+}
+
+static double job_seconds(const struct view_job *job, int64_t now_ms)
+{
+	const struct view_attempt *a = view_job_last(job);
+	int64_t ms = a->duration_ms >= 0 ? a->duration_ms : (a->end_ms >= 0 ? a->end_ms : now_ms) - a->start_ms;
+	return ms < 0 ? 0 : (double)ms / 1000;
+}
+
+static bool is_recent(const struct view_job *job, int64_t now_ms)
+{
+	const struct view_attempt *a = view_job_last(job);
+	if (job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD || !a)
+		return false;
+	return job->state == VIEW_JOB_RUNNING || (a->end_ms >= 0 && now_ms - a->end_ms < RECENT_MS);
+}
+
+static void put_job_gauge(struct text *t, const struct view_model *m, const struct job_gauge *gauge, int64_t now_ms)
+{
+	size_t count = 0;
+	for (size_t i = view_num_jobs(m); i > 0 && count < MOST_JOBS; i--) {
+		const struct view_job *job = view_job(m, i - 1);
+		double value = is_recent(job, now_ms) ? gauge->value(job, now_ms) : -1;
+		if (value < 0)
+			continue;
+		if (count++ == 0)
+			put_header(t, gauge->name, "gauge", gauge->help);
+		text_appendf(t, "%s{id=\"%" PRIu64 "\",name=\"", gauge->name, job->id);
+		put_label_value(t, job->name ? job->name : "");
+		text_appendf(t, "\"} %.15g\n", value);
+	}
+}
+
+static void put_single_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
+{
+	static const struct job_gauge gauges[] = {
+		{"gpuq_job_memory_requested_bytes", "GPU memory that the job asked for, on each of its GPUs.",
+			job_requested},
+		{"gpuq_job_memory_peak_bytes", "Most GPU memory that the job used.", job_peak},
+		{"gpuq_job_energy_joules", "Energy of the GPUs that the job had alone.", job_energy},
+		{"gpuq_job_run_seconds", "How long the job has run.", job_seconds},
+	};
+	for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
+		put_job_gauge(t, m, &gauges[i], now_ms);
 }
 
 /* ---- Launches and maps ------------------------------------------------------------------- */
@@ -318,6 +405,7 @@ void metrics_put(struct text *t, const struct view_model *m, const struct view_f
 	text_append_string(t, "gpuq_build_info{version=\"" GD_VERSION "\"} 1\n");
 	put_gpus(t, m);
 	put_jobs(t, m, now_ms);
+	put_single_jobs(t, m, now_ms);
 	put_runs(t, m);
 	put_header(t, "gpuq_runner_up", "gauge", "Whether somebody runs the queue.");
 	text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
