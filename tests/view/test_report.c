@@ -14,6 +14,7 @@
 #include "view/report/html.h"
 #include "view/report/report.h"
 #include "view/report/report_chart.h"
+#include "view/report/report_parts.h"
 
 #define T0 INT64_C(1763200000000) /* 2025-11-15 09:46:40 UTC */
 
@@ -230,6 +231,24 @@ static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **
 	report_facts_finish(&f);
 }
 
+static void test_tiles_stand_in_rows_of_almost_the_same_length(void **state)
+{
+	(void)state;
+	static const struct {
+		int tiles;
+		const char *columns;
+	} cases[] = {{1, "--tiles:1\""}, {8, "--tiles:8\""}, {9, "--tiles:5\""}, {17, "--tiles:6\""}};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct text tiles = {0}, out = {0};
+		for (int k = 0; k < cases[i].tiles; k++)
+			report_tile(&tiles, NULL, "jobs", "%d", k);
+		report_tiles(&out, &tiles);
+		assert_non_null(strstr(text_string(&out), cases[i].columns));
+		text_finish(&tiles);
+		text_finish(&out);
+	}
+}
+
 static void test_percentiles_are_values_that_occurred(void **state)
 {
 	(void)state;
@@ -385,6 +404,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),
+		cmocka_unit_test(test_tiles_stand_in_rows_of_almost_the_same_length),
 		cmocka_unit_test_setup_teardown(test_since_drops_earlier_jobs_and_cuts_busy_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_empty_queue_makes_a_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bars_narrower_than_a_pixel_are_merged, setup, teardown),

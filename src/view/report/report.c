@@ -31,30 +31,30 @@ static unsigned share(int64_t part, int64_t whole)
 static void write_tiles(struct text *t, const struct report_facts *f)
 {
 	char words[UNITS_ROOM];
-	text_append_string(t, "<dl class=\"tiles\">\n");
-	report_tile(t, NULL, f->num_jobs == 1 ? "job" : "jobs", "%zu", f->num_jobs);
+	cleanup_(text_finish) struct text tiles = {0};
+	report_tile(&tiles, NULL, f->num_jobs == 1 ? "job" : "jobs", "%zu", f->num_jobs);
 	for (int state = VIEW_JOB_COMPLETED; state < VIEW_JOB_STATES; state++)
 		if (f->counts[state] || state < VIEW_JOB_CANCELLED)
-			report_tile(t,
+			report_tile(&tiles,
 				(state == VIEW_JOB_FAILED || state == VIEW_JOB_UNKNOWN) && f->counts[state] ? "bad"
 													    : NULL,
 				view_job_state_name((enum view_job_state)state), "%zu", f->counts[state]);
 	static const enum view_job_state open[] = {VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_HELD};
 	for (size_t i = 0; i < 3; i++)
 		if (f->counts[open[i]])
-			report_tile(t, NULL, view_job_state_name(open[i]), "%zu", f->counts[open[i]]);
-	report_tile(t, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
+			report_tile(&tiles, NULL, view_job_state_name(open[i]), "%zu", f->counts[open[i]]);
+	report_tile(&tiles, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
 	if (f->gpu_ms) {
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
-		report_tile(t, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
+		report_tile(&tiles, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
 	if (f->num_idle)
 		report_tile(t, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
 	if (f->num_measured)
-		report_tile(t, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
+		report_tile(&tiles, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
 	if (f->waits[REPORT_WAIT_ALL].count)
-		report_tile(t, NULL, "median wait", "%s", duration(f->waits[REPORT_WAIT_ALL].median_ms, words));
-	text_append_string(t, "</dl>\n");
+		report_tile(&tiles, NULL, "median wait", "%s", duration(f->waits[REPORT_WAIT_ALL].median_ms, words));
+	report_tiles(t, &tiles);
 }
 
 /* ---- GPUs ------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 /* What a report tells of gpuq launch: files instead of jobs, and how fast they were for their length. */
 #include <inttypes.h>
 
+#include "base/cleanup.h"
 #include "base/units.h"
 #include "view/report/html.h"
 #include "view/report/report_parts.h"
@@ -93,32 +94,33 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 {
 	struct sum sum = {0};
 	struct text value = {0};
+	cleanup_(text_finish) struct text tiles = {0};
 	for (size_t i = 0; i < f->num_ends; i++)
 		add(&sum, l, &f->ends[i]);
-	text_append_string(t, "<dl class=\"tiles\">\n");
-	report_tile(t, NULL, f->num_jobs == 1 ? "file" : "files", "%zu", f->num_jobs);
-	report_tile(t, NULL, "done", "%zu", f->counts[VIEW_JOB_COMPLETED]);
-	report_tile(t, f->counts[VIEW_JOB_FAILED] ? "bad" : NULL, "failed", "%zu", f->counts[VIEW_JOB_FAILED]);
+	report_tile(&tiles, NULL, f->num_jobs == 1 ? "file" : "files", "%zu", f->num_jobs);
+	report_tile(&tiles, NULL, "done", "%zu", f->counts[VIEW_JOB_COMPLETED]);
+	report_tile(&tiles, f->counts[VIEW_JOB_FAILED] ? "bad" : NULL, "failed", "%zu", f->counts[VIEW_JOB_FAILED]);
 	if (sum.audio > 0) {
 		put_seconds(&value, sum.audio);
-		put_figure(t, "of audio", &value);
+		put_figure(&tiles, "of audio", &value);
 		put_rtf(&value, sum.processing, sum.audio);
-		put_figure(t, "RTF", &value);
+		put_figure(&tiles, "RTF", &value);
 	}
 	put_seconds(&value, sum.all_processing_seconds);
-	put_figure(t, "of processing", &value);
+	put_figure(&tiles, "of processing", &value);
 	put_seconds(&value, l->wall_seconds);
-	put_figure(t, "wall clock", &value);
+	put_figure(&tiles, "wall clock", &value);
 	if (l->wall_seconds > 0) {
 		put_decimal(&value, sum.all_processing_seconds / l->wall_seconds, 2);
 		text_append_string(&value, " ×");
-		put_figure(t, "speedup", &value);
+		put_figure(&tiles, "speedup", &value);
 	}
 	put_decimal(&value, 100 * skew(f, l, sum.all_processing_seconds), 1);
 	text_append_string(&value, " %");
-	put_figure(t, "skew", &value);
+	put_figure(&tiles, "skew", &value);
+	report_tiles(t, &tiles);
 	text_append_string(t,
-		"</dl>\n<p class=\"note\">RTF: processing over audio. Speedup: processing over wall clock. Skew: how much longer "
+		"<p class=\"note\">RTF: processing over audio. Speedup: processing over wall clock. Skew: how much longer "
 		"than the mean the busiest GPU worked.</p>\n");
 	if (text_error(&value))
 		t->error = text_error(&value);

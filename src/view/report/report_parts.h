@@ -11,6 +11,8 @@ void report_begin(struct text *t, const char *title, const char *subject);
 void report_end(struct text *t, int64_t now_ms);
 /* One figure of many at the top of the page; mark: "bad" or NULL. */
 void report_tile(struct text *t, const char *mark, const char *name, const char *format, ...) GD_PRINTF(4, 5);
+/* All of them, in rows of almost the same length. */
+void report_tiles(struct text *t, const struct text *tiles);
 
 /* A cell of a table: on which GPUs. */
 void report_put_gpus_of(struct text *t, const struct view_attempt *a);

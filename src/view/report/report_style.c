@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What every page begins and ends with, and how it looks. */
 #include <stdarg.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/display.h"
@@ -20,7 +21,7 @@ static const char style[] =
 	"h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2.4rem 0 .2rem}\n"
 	".subject,.note,footer{color:var(--faint);overflow-wrap:anywhere}.subject{margin:.2rem 0 1.4rem}.note{margin:.1rem 0 .7rem}dl+.note{margin-top:.7rem}\n"
 	"code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:.92em}\n"
-	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(6.5rem,1fr));gap:.6rem;margin:0}\n"
+	".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(6.5rem,1fr));gap:.6rem;margin:0}@media(min-width:48rem){.tiles{grid-template-columns:repeat(var(--tiles),1fr)}}\n"
 	".tiles div{background:var(--card);border-radius:8px;padding:.6rem .8rem;display:flex;flex-direction:column-reverse;justify-content:flex-end}\n"
 	".tiles dt{color:var(--faint);font-size:.85rem}.tiles dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums}\n"
 	".tiles .bad dd,td.bad{color:var(--failed)}\n"
@@ -82,6 +83,20 @@ void report_end(struct text *t, int64_t now_ms)
 		report_moment(now_ms, moment), tm.tm_year + 1900);
 	html_text(t, tm.tm_zone ? tm.tm_zone : "UTC", DISPLAY_ALL);
 	text_append_string(t, ".</footer>\n</body>\n</html>\n");
+}
+
+#define MOST_IN_A_ROW 8
+
+/* Rows of the same length, or almost: never one tile alone in the last. */
+void report_tiles(struct text *t, const struct text *tiles)
+{
+	size_t count = 0;
+	for (const char *p = text_string(tiles); (p = strstr(p, "<div")); p++)
+		count++;
+	size_t rows = (count + MOST_IN_A_ROW - 1) / MOST_IN_A_ROW;
+	text_appendf(t, "<dl class=\"tiles\" style=\"--tiles:%zu\">\n", rows ? (count + rows - 1) / rows : 1);
+	text_append(t, text_string(tiles), tiles->length);
+	text_append_string(t, "</dl>\n");
 }
 
 void report_tile(struct text *t, const char *mark, const char *name, const char *format, ...)
