@@ -227,3 +227,13 @@ def test_json_is_not_in_the_picture(lab, run, tmp_path):
         assert '"status"' in (lab.directory / "out.json").read_text()
     finally:
         terminal.end()
+
+
+def test_at_80_columns_a_long_command_leaves_room_for_exit_code_and_duration(lab, run):
+    common = "true --config configs/base.yaml --learning-rate 3e-4 --optimizer adamw --scheduler cosine"
+    lab.commands(f"{common} --seed 1", f"{common} --seed 2; exit 3")
+    terminal = run("--gpus", "sim:1")
+    assert terminal.wait() == 1
+    lines = terminal.screen.everything().split("\n")
+    assert any(re.search(r"^\[!\] 2 true .*…--seed 2; exit 3 → GPU 0 → Failed \(exit 3\)  \d+(\.\d+)?m?s$", line) for line in lines), lines
+    assert all(len(line) < 80 for line in lines)

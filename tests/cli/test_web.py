@@ -533,6 +533,31 @@ def test_queries_of_the_dashboard_are_promql(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_memory_of_others_is_told_from_that_of_jobs(lab):
+    build = pathlib.Path(os.environ["GD_BUILD"])
+    lab.environment.pop("GPUQ_GPUS")
+    (lab.directory / "sys").mkdir()
+
+    def write_card(more=""):
+        draft = lab.directory / "draft"
+        draft.write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
+                         f"memory={80 << 30} {70 << 30} {10 << 30} 0\nmode=0\n{more}")
+        draft.rename(lab.directory / "nvml")
+
+    write_card()
+    lab.environment |= {"GPUQ_NVML_LIBRARY": str(build / "tests/gpu/libnvidia-ml.so.1"), "FAKE_NVML": str(lab.directory / "nvml"),
+                        "GPUQ_SYSFS_ROOT": str(lab.directory / "sys")}
+    lab.add("--mem", "40G", "--name", "big", "--", "sleep 1000 & wait")
+    lab.start("run")
+    lab.until(lambda: lab.jobs()[1]["status"] == "running")
+    child = lab.until(lambda: subprocess.run(["pgrep", "-P", str(lab.job(1)["pid"])], capture_output=True, text=True, check=False).stdout.split(), "the child")[0]
+    write_card(f"compute={child} {9 << 30}\ncompute={os.getpid()} {1 << 30}\n")
+    gpu = Page(lab).stream().until("state", lambda state: state["gpus"] and state["gpus"][0]["memory_foreign"])["gpus"][0]
+    assert gpu["memory_foreign"] == 1 << 30
+    assert gpu["memory_reserved"] == 40 << 30
+    assert (gpu["task_id"], gpu["task_name"]) == (1, "big")
+
+
 @pytest.mark.heavy
 def test_queries_of_the_dashboard_have_answers_in_prometheus(lab, tmp_path):
     """A real Prometheus scrapes a real page, while a job runs on a card that somebody else uses, too."""

@@ -51,11 +51,26 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	screen_put(s, 0, at, right - at - 2, SCREEN_REVERSE, path);
 }
 
+/* 1234567 as "1,234,567". */
+static const char *grouped(size_t n, char buf[32])
+{
+	char digits[32];
+	int length = snprintf(digits, sizeof(digits), "%zu", n), to = 0;
+	for (int i = 0; i < length; i++) {
+		if (i && (length - i) % 3 == 0)
+			buf[to++] = ',';
+		buf[to++] = digits[i];
+	}
+	buf[to] = '\0';
+	return buf;
+}
+
 static int put_count(struct screen *s, int row, int at, unsigned style, size_t n, const char *word)
 {
 	if (n == 0)
 		style = SCREEN_DIM;
-	int used = screen_putf(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), "%zu", n);
+	char number[32];
+	int used = screen_put(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), grouped(n, number));
 	used += screen_putf(s, row, at + used, s->columns - at - used, style, " %s", word);
 	return at + used + 2;
 }
