@@ -139,7 +139,7 @@ static void check_type(struct doctor *d, const char *dir)
 }
 
 /* Another process must be refused the lock that this one has. */
-static void check_locks(struct doctor *d, int fd, const char *path)
+static void check_locks(struct doctor *d, int fd)
 {
 	static const char advice[] =
 		"a queue needs fcntl locks: use another file system, with --jobs-file or $GPUQ_JOBS_FILE";
@@ -150,6 +150,9 @@ static void check_locks(struct doctor *d, int fd, const char *path)
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
+		/* Not by its name, which others may have given to something else. */
+		char path[32];
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		int other = open(path, O_RDWR | O_CLOEXEC);
 		_exit(other >= 0 && lock_try(other) == -EAGAIN ? 0 : 1);
 	}
@@ -223,7 +226,7 @@ void doctor_check_file_system(struct doctor *d)
 			"making a file in '%s': %s", dir, error_words(errno));
 		return;
 	}
-	check_locks(d, fd, path);
+	check_locks(d, fd);
 	check_inotify(d, fd, path);
 	check_sync(d, fd);
 	unlink(path);
