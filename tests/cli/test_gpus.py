@@ -137,7 +137,7 @@ def test_table_fits_eighty_columns(machine):
     assert lines[2].startswith("1:0  MIG 3g.40gb ")
     assert lines[3].startswith("  1  ") and lines[3].endswith("  split")
     assert lines[5].split() == ["GPU", "PID", "MEMORY"]
-    assert lines[6].split() == ["1:0", "4194999", "3.0", "GB"]
+    assert lines[6].split() == ["1:0", "4194999", "3.0", "GiB"]
 
 
 def test_processes_on_a_gpu_are_listed_with_pid_memory_and_name(machine):

@@ -37,7 +37,7 @@ def test_the_panel_names_tasks_and_stays_at_the_end(shown, tmp_path):
     assert terminal.wait() == 0
     assert terminal.screen.cursor
     text = terminal.screen.everything()
-    assert re.search(r"^shown_program  ━+  100%  5/5\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n"
+    assert re.search(r"^\n?shown_program  ━+  100%  5/5\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n"
                      r"4 completed, 1 failed\n$", text), text
 
 
