@@ -138,7 +138,7 @@ struct attempt_end {
 	const char *reason;   /* or NULL */
 	int64_t duration_ms;  /* -1: not known */
 	int64_t peak_mem_mb;  /* -1 */
-	int64_t energy_j;     /* used by its GPUs, which it had alone; -1 */
+	int64_t energy_j;     /* used by its GPUs, which it had alone; -1 or 0: not known */
 	bool by_runner;       /* its keeper was gone */
 	bool interrupted;     /* the event is `interrupted`, which has no status: the attempt does not count */
 	bool hook_due;

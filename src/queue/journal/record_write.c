@@ -242,7 +242,7 @@ void record_write_end(struct text *t, const struct attempt_end *e)
 		json_put_seconds(t, "duration", e->duration_ms);
 	if (e->peak_mem_mb >= 0)
 		json_put_int(t, "peak_mem_mb", e->peak_mem_mb);
-	if (e->energy_j >= 0)
+	if (e->energy_j > 0)
 		json_put_int(t, "energy_j", e->energy_j);
 	if (e->by_runner)
 		json_put_string(t, "by", "runner");
