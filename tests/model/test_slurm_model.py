@@ -12,17 +12,27 @@ MODEL = pathlib.Path(__file__).with_name("slurm.pml")
 
 pytestmark = pytest.mark.skipif(not shutil.which("spin"), reason="needs spin")
 
-MUTANTS = ["NO_WAIT", "NO_KILL", "NOT_R"]
+# A lease that a renewal can lengthen: too many states for a complete search.
+RENEWED = ["LEASE=2", "MARGIN=0"]
+
+MUTANTS = {
+    "NO_WAIT": [],
+    "NO_KILL": [],
+    "NOT_R": [],
+    "NO_SYNC": [],
+    "NO_SESSION": [],
+    "LEASE_FROM_RECEIPT": RENEWED,
+}
 
 
-def search(tmp_path: pathlib.Path, defines: list[str]) -> str:
+def search(tmp_path: pathlib.Path, defines: list[str], how: str = "-DCOLLAPSE", limits: tuple[str, ...] = ("-w26",)) -> str:
     """What the search reports; each call has a directory of its own, because Spin writes where it stands."""
     arguments = ["-D" + define for define in defines]
     subprocess.run(["spin", *arguments, "-a", str(MODEL)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-w", "-O2", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"], cwd=tmp_path, check=True)
+    subprocess.run([compiler, "-w", "-O2", "-DSAFETY", how, "-o", "pan", "pan.c"], cwd=tmp_path, check=True)
     # -E: processes that wait for ever are no mistake here.
-    pan = subprocess.run(["./pan", "-m1000000", "-E", "-n", "-w26"], cwd=tmp_path, capture_output=True, text=True)
+    pan = subprocess.run(["./pan", "-m1000000", "-E", "-n", *limits], cwd=tmp_path, capture_output=True, text=True)
     return pan.stdout
 
 
@@ -32,7 +42,12 @@ def test_no_attempt_begins_twice_or_overlaps_another_and_no_end_is_wrong(tmp_pat
     assert "Search not completed" not in output, output
 
 
+def test_the_same_holds_as_far_as_a_minute_reaches_where_leases_are_renewed(tmp_path: pathlib.Path) -> None:
+    output = search(tmp_path, RENEWED, "-DBITSTATE", ("-w30", "-Q1"))
+    assert "errors: 0" in output, output
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_protocol_without_one_of_its_rules_is_found_wrong(tmp_path: pathlib.Path, mutant: str) -> None:
-    output = search(tmp_path, ["MUTANT_" + mutant])
+    output = search(tmp_path, [*MUTANTS[mutant], "MUTANT_" + mutant])
     assert "assertion violated" in output, output
