@@ -44,12 +44,17 @@ class Cluster:
                             # No driver can be asked, also where the machine has one.
                             "GPUQ_NVML_LIBRARY": str(self.place / "none"), "GPUQ_SYSFS_ROOT": str(self.place / "none")}
         (self.place / "bin").mkdir()
-        for program in (GPUQ, BUILD / "gpuq-probe"):
-            shutil.copy(program, self.place / "bin" / program.name)
+        for program in (GPUQ, BUILD / "gpuq-probe", BUILD / "gpuq-slurm"):
+            if program.exists():
+                shutil.copy(program, self.place / "bin" / program.name)
 
     def identity(self):
         mine = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
         return mine if os.geteuid() == 0 else {}
+
+    def owner(self):
+        """Of files that tests make for the user: uid and gid, or None if the tests are the user."""
+        return (self.user.pw_uid, self.user.pw_gid) if os.geteuid() == 0 else None
 
     def run(self, *words, cwd=None, env=None, code=0):
         """What a command of the user prints on standard output."""

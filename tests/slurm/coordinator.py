@@ -158,8 +158,8 @@ class Connection:
 class Coordinator:
     """Listens on the loopback address for pilots of the queue whose directory is `directory`/jobs.jsonl.d."""
 
-    def __init__(self, directory, lease_ms=600000, epoch=1, secret=None):
-        self.directory = directory
+    def __init__(self, directory, lease_ms=600000, epoch=1, secret=None, owner=None):
+        self.directory, self.owner = directory, owner
         self.queue_dir = directory / "jobs.jsonl.d"
         (self.queue_dir / "env").mkdir(parents=True, exist_ok=True, mode=0o700)
         self.epoch, self.lease_ms = epoch, lease_ms
@@ -168,8 +168,14 @@ class Coordinator:
         if not path.exists():
             path.touch(mode=0o600)
             path.write_text(secrets.token_hex(32) + "\n", encoding="ascii")
+        for made in (self.queue_dir, self.queue_dir / "env", path):
+            self.give(made)
         self.secret = secret or bytes.fromhex(path.read_text(encoding="ascii"))
         self.listen()
+
+    def give(self, path):
+        if self.owner:
+            os.chown(path, *self.owner)
 
     def listen(self):
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -187,6 +193,7 @@ class Coordinator:
         path = self.queue_dir / "env" / name
         path.write_bytes(content)
         path.chmod(0o600)
+        self.give(path)
         return name
 
     def order(self, command, environment=None, timeout_ms=0, grace_ms=10000, log_dir="logs", cwd=None):

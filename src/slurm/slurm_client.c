@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/slurm_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "slurm/listing_text.h"
+#include "slurm/slurm_command.h"
+
+#define DEFAULT_TIMEOUT_MS 30000
+#define MOST_WORDS         128
+
+enum request_kind { REQUEST_SUBMIT, REQUEST_LIST, REQUEST_CANCEL };
+
+struct request {
+	struct request *next;
+	enum request_kind kind;
+	char name[FRAME_NAME_ROOM]; /* of a job to submit */
+	char *words[MOST_WORDS];    /* of its command, NULL at the end; memory of the request */
+	char *memory;
+};
+
+/* BOOT_TIME before and after the rest: a controller that was restarted in between may have forgotten jobs. */
+enum list_step { LIST_BOOT_BEFORE, LIST_JOBS, LIST_NODES, LIST_BOOT_AFTER, LIST_STEPS };
+
+struct slurm_client {
+	struct slurm_client_options options;
+	struct request *first, **last; /* the first one runs */
+	struct slurm_command *command;
+	struct loop_source *next; /* starts the next request, from the loop */
+	enum list_step step;
+	uint64_t begun_ns;
+	int64_t boot_before_ms;
+	struct listing_builder builder;
+	char user[24];
+};
+
+static void release(struct request *r)
+{
+	free(r->memory);
+	free(r);
+}
+
+static void start_first(struct slurm_client *c);
+
+/* The first request is over. */
+static void finish_first(struct slurm_client *c)
+{
+	struct request *r = c->first;
+	c->first = r->next;
+	if (!c->first)
+		c->last = &c->first;
+	release(r);
+	if (c->first)
+		loop_set_deadline(c->next, 1);
+}
+
+static void on_next(void *context, uint32_t events)
+{
+	struct slurm_client *c = context;
+	(void)events;
+	if (c->first && !c->command)
+		start_first(c);
+}
+
+/* The first line that a command complained with. */
+static void first_line(const char *text, char ret[FRAME_WORDS_ROOM])
+{
+	snprintf(ret, FRAME_WORDS_ROOM, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* ---- Submitting ------------------------------------------------------------------- */
+
+/*
+ * sbatch exits with 1 both if slurmctld refused the job and if it could not be reached or did not answer. Only
+ * words that come from a decision are one; "Socket timed out" may mean that the job was accepted.
+ */
+static bool is_refusal(const char *err)
+{
+	static const char *const uncertain[] = {"timed out", "Unable to contact", "Connection", "connect", "Zero Bytes",
+		"communication", "Communication", "Transport", "unavailable", "temporarily", "retry", "Protocol",
+		"Unspecified error", NULL};
+	for (size_t i = 0; uncertain[i]; i++)
+		if (strstr(err, uncertain[i]))
+			return false;
+	return strstr(err, "Batch job submission failed") || strstr(err, "invalid") || strstr(err, "Invalid") ||
+	       strstr(err, "unrecognized option");
+}
+
+static void on_submitted(void *context, int result, const char *out, size_t size, const char *err)
+{
+	struct slurm_client *c = context;
+	char name[FRAME_NAME_ROOM], words[FRAME_WORDS_ROOM];
+	uint64_t id = 0;
+	c->command = NULL;
+	memcpy(name, c->first->name, sizeof(name));
+	first_line(err, words);
+	if (result == 0)
+		result = listing_parse_submitted(out, size, &id);
+	else if (result == -ECHILD && is_refusal(err))
+		result = -EINVAL;
+	finish_first(c);
+	c->options.ops->submitted(c->options.context, name, result, id, words);
+}
+
+/* ---- Listing ---------------------------------------------------------------------- */
+
+static int start_step(struct slurm_client *c);
+
+static void finish_listing(struct slurm_client *c, bool ok, const char *words)
+{
+	struct slurm_listing l = {.ok = ok};
+	struct listing_builder b = c->builder;
+	uint64_t begun = c->begun_ns;
+	c->builder = (struct listing_builder){0};
+	if (ok) {
+		l.boot_before_ms = c->boot_before_ms;
+		l.boot_after_ms = b.boot_ms;
+		l.cgroup = b.cgroup;
+		l.jobs = b.jobs;
+		l.num_jobs = b.num_jobs;
+		l.nodes = b.nodes;
+		l.num_nodes = b.num_nodes;
+	}
+	finish_first(c);
+	c->options.ops->listed(c->options.context, begun, &l, words);
+	listing_builder_finish(&b);
+}
+
+static void on_listed(void *context, int result, const char *out, size_t size, const char *err)
+{
+	struct slurm_client *c = context;
+	char words[FRAME_WORDS_ROOM];
+	c->command = NULL;
+	first_line(err, words);
+	int r = result;
+	if (r == 0 && c->step == LIST_JOBS)
+		r = listing_add_jobs(&c->builder, out, size, c->options.prefix);
+	else if (r == 0 && c->step == LIST_NODES)
+		r = listing_add_nodes(&c->builder, out, size);
+	else if (r == 0)
+		r = listing_set_config(&c->builder, out, size);
+	if (r == 0 && c->step == LIST_BOOT_BEFORE)
+		c->boot_before_ms = c->builder.boot_ms;
+	if (r == 0 && ++c->step < LIST_STEPS && start_step(c) == 0)
+		return;
+	if (r == -EBADMSG)
+		snprintf(words, sizeof(words), "the answer of Slurm is not understood");
+	else if (r == -ETIMEDOUT)
+		snprintf(words, sizeof(words), "Slurm does not answer");
+	finish_listing(c, r == 0 && c->step == LIST_STEPS, words);
+}
+
+static int start_step(struct slurm_client *c)
+{
+	const char *const config[] = {"scontrol", "show", "config", NULL};
+	/* -a: also of hidden partitions. -t all: also those that are over. */
+	const char *const jobs[] = {"squeue", "-h", "-a", "-t", "all", "-u", c->user, "-O", LISTING_JOB_FIELDS, NULL};
+	const char *const nodes[] = {"scontrol", "-a", "-o", "show", "nodes", NULL};
+	const char *const *argv = c->step == LIST_JOBS ? jobs : c->step == LIST_NODES ? nodes : config;
+	return slurm_command_start(c->options.loop, argv, c->options.timeout_ms, on_listed, c, &c->command);
+}
+
+/* ---- Requests --------------------------------------------------------------------- */
+
+static void on_cancelled(void *context, int result, const char *out, size_t size, const char *err)
+{
+	struct slurm_client *c = context;
+	(void)result;
+	(void)out;
+	(void)size;
+	(void)err;
+	c->command = NULL;
+	finish_first(c);
+}
+
+static void start_first(struct slurm_client *c)
+{
+	const struct request *r = c->first;
+	int e;
+	if (r->kind == REQUEST_LIST) {
+		c->step = LIST_BOOT_BEFORE;
+		c->begun_ns = clock_now_ns();
+		e = start_step(c);
+		if (e < 0)
+			finish_listing(c, false, "a command of Slurm could not be executed");
+		return;
+	}
+	bool submit = r->kind == REQUEST_SUBMIT;
+	e = slurm_command_start(c->options.loop, (const char *const *)r->words, c->options.timeout_ms,
+		submit ? on_submitted : on_cancelled, c, &c->command);
+	if (e == 0)
+		return;
+	char name[FRAME_NAME_ROOM];
+	memcpy(name, r->name, sizeof(name));
+	finish_first(c);
+	/* Nothing was executed, so nothing was submitted. */
+	if (submit)
+		c->options.ops->submitted(c->options.context, name, -EINVAL, 0, "sbatch could not be executed");
+}
+
+static void add_request(struct slurm_client *c, struct request *r)
+{
+	*c->last = r;
+	c->last = &r->next;
+	if (c->first == r)
+		loop_set_deadline(c->next, 1); /* from the loop, also if it fails at once */
+}
+
+int slurm_client_create(const struct slurm_client_options *options, struct slurm_client **ret)
+{
+	struct slurm_client *c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->options = *options;
+	if (c->options.timeout_ms == 0)
+		c->options.timeout_ms = DEFAULT_TIMEOUT_MS;
+	c->last = &c->first;
+	snprintf(c->user, sizeof(c->user), "%u", (unsigned)geteuid());
+	int r = loop_add_timer(options->loop, on_next, c, &c->next);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void slurm_client_destroy(struct slurm_client *c)
+{
+	if (!c)
+		return;
+	slurm_command_cancel(c->command);
+	loop_remove(c->next);
+	while (c->first) {
+		struct request *r = c->first;
+		c->first = r->next;
+		release(r);
+	}
+	listing_builder_finish(&c->builder);
+	free(c);
+}
+
+/* Splits words as a shell does, without expansions; each is ended by a NUL in `ret`. How many, or -EINVAL. */
+static int split_words(const char *text, struct text *ret)
+{
+	int count = 0;
+	for (const char *p = text;;) {
+		p += strspn(p, " \t\n");
+		if (!*p)
+			return count;
+		char quote = '\0';
+		for (; *p && (quote || !strchr(" \t\n", *p)); p++) {
+			if (quote ? *p == quote : *p == '\'' || *p == '"') {
+				quote = quote ? '\0' : *p;
+			} else if (*p == '\\' && quote != '\'' && p[1]) {
+				text_append_char(ret, *++p);
+			} else {
+				text_append_char(ret, *p);
+			}
+		}
+		if (quote)
+			return -EINVAL;
+		text_append(ret, "", 1);
+		count++;
+	}
+}
+
+/* The words are `memory`, each ended by a NUL. */
+static int set_words(struct request *r, struct text *memory)
+{
+	size_t n = 0, size = memory->length;
+	r->memory = text_take(memory);
+	if (!r->memory)
+		return -ENOMEM;
+	for (char *p = r->memory; p < r->memory + size; p += strlen(p) + 1) {
+		if (n == MOST_WORDS - 1)
+			return -EINVAL;
+		r->words[n++] = p;
+	}
+	r->words[n] = NULL;
+	return 0;
+}
+
+static void put_word(struct text *t, const char *before, const char *word)
+{
+	text_append_string(t, before);
+	text_append(t, word, strlen(word) + 1);
+}
+
+int slurm_client_submit(
+	struct slurm_client *c, const char *name, const char *options, const char *output, const char *script)
+{
+	struct text t = {0};
+	put_word(&t, "", "sbatch");
+	int e = split_words(options, &t);
+	put_word(&t, "", "--parsable");
+	put_word(&t, "", "--no-requeue");
+	put_word(&t, "", "--nodes=1");
+	put_word(&t, "", "--ntasks=1");
+	put_word(&t, "--job-name=", name);
+	put_word(&t, "--output=", output);
+	put_word(&t, "", "--open-mode=append");
+	put_word(&t, "--wrap=", script);
+	struct request *r = calloc(1, sizeof(*r));
+	if (e >= 0)
+		e = r ? set_words(r, &t) : -ENOMEM;
+	text_finish(&t);
+	if (e < 0) {
+		if (r)
+			release(r);
+		return e;
+	}
+	r->kind = REQUEST_SUBMIT;
+	snprintf(r->name, sizeof(r->name), "%s", name);
+	add_request(c, r);
+	return 0;
+}
+
+int slurm_client_list(struct slurm_client *c)
+{
+	for (const struct request *r = c->first; r; r = r->next)
+		if (r->kind == REQUEST_LIST && (r != c->first || !c->command))
+			return 0;
+	struct request *r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->kind = REQUEST_LIST;
+	add_request(c, r);
+	return 0;
+}
+
+int slurm_client_cancel(struct slurm_client *c, uint64_t slurm_job)
+{
+	struct text t = {0};
+	put_word(&t, "", "scancel");
+	text_append_number(&t, slurm_job);
+	text_append(&t, "", 1);
+	struct request *r = calloc(1, sizeof(*r));
+	int e = r ? set_words(r, &t) : -ENOMEM;
+	text_finish(&t);
+	if (e < 0) {
+		if (r)
+			release(r);
+		return e;
+	}
+	r->kind = REQUEST_CANCEL;
+	add_request(c, r);
+	return 0;
+}
