@@ -98,3 +98,43 @@ def test_coordinator_that_stays_away_costs_the_job(lab):
 def test_pilot_knows_how_long_it_has(boss):
     _, _, hello = boss.meet("--time=60")
     assert 0 < hello["remaining_ms"] < 3600000
+
+
+# ---- What the coordinator asks of Slurm ----
+
+STATES = {"1": "pending", "2": "running", "3": "completing", "4": "terminal"}
+
+
+def ask(lab, *words):
+    return lab.slurm("ask_slurm", *words).splitlines()
+
+
+def listed(lab, prefix="gpuq-ask-"):
+    """The state of each job by its number, and the nodes."""
+    head, *rows = ask(lab, "list", prefix)
+    assert head.startswith("listing 1 1 0"), head
+    jobs = {int(row.split()[1]): STATES.get(row.split()[3], "other") for row in rows if row.startswith("job ")}
+    return jobs, [row.split()[1:] for row in rows if row.startswith("node ")]
+
+
+def test_submitted_job_is_listed_until_it_is_over(lab):
+    result, number, *_ = ask(lab, "submit", "gpuq-ask-1", "--gres=gpu:1 --time=10 --requeue", "exec sleep 1000")[0].split()
+    assert result == "0"
+    number = int(number)
+    lab.batches.append(number)
+    other = lab.sbatch("--job-name=other", "--wrap", "sleep 1000", gpus=1)
+    lab.until(lambda: listed(lab)[0].get(number) == "running", "the job")
+    jobs, nodes = listed(lab)
+    assert other not in jobs
+    ((name, responding, boot),) = nodes
+    assert (name, responding) == ("node", "1") and int(boot) > 1600000000000
+    # The user's --requeue does not count: a pilot that Slurm launches again by itself is one too many.
+    assert "Requeue=0" in lab.slurm("scontrol", "show", "job", str(number))
+    ask(lab, "cancel", number)
+    lab.until(lambda: listed(lab)[0].get(number) == "terminal", "its end")
+
+
+@pytest.mark.parametrize("options", ["--partition=nope", "--gres=gpu:9", "--no-such-option"])
+def test_refused_submission_says_why(lab, options):
+    result, number, words = ask(lab, "submit", "gpuq-ask-1", options, "true")[0].split(" ", 2)
+    assert (result, number) == ("-22", "0") and words
