@@ -50,6 +50,12 @@ void link_destroy(struct link *l)
 		release(l);
 }
 
+void link_hand_over(struct link *l, const struct link_ops *ops, void *context)
+{
+	l->ops = ops;
+	l->context = context;
+}
+
 /* Nothing of the socket is looked at any more; the owner destroys the link. */
 static void close_with(struct link *l, int reason)
 {

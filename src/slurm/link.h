@@ -29,6 +29,8 @@ struct link_ops {
 /* Takes the socket, also on failure. number: as for tunnel_init(). */
 int link_create(struct loop *loop, int fd, enum tunnel_role role, const uint8_t secret[MAC_KEY_SIZE], uint64_t number,
 	const struct link_ops *ops, void *context, struct link **ret);
+/* Another owner gets the callbacks from now on. */
+void link_hand_over(struct link *l, const struct link_ops *ops, void *context);
 /* Closes at once. Safe inside callbacks. NULL is fine. */
 void link_destroy(struct link *l);
 

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "slurm/agent.h"
+
+#define NEW_FILE AGENT_ADDRESS_FILE ".new"
+/* Accepted in one round. */
+#define ACCEPTS 16
+
+struct listener {
+	struct listener_options options;
+	uint8_t secret[MAC_KEY_SIZE];
+	int fd;
+	uint16_t port;
+	struct loop_source *source;
+	struct link *strangers[LISTENER_STRANGERS]; /* the oldest first */
+	size_t num_strangers;
+};
+
+/* ---- Strangers ------------------------------------------------------------------------ */
+
+static bool forget_stranger(struct listener *l, const struct link *link)
+{
+	for (size_t i = 0; i < l->num_strangers; i++)
+		if (l->strangers[i] == link) {
+			memmove(&l->strangers[i], &l->strangers[i + 1],
+				(--l->num_strangers - i) * sizeof(l->strangers[0]));
+			return true;
+		}
+	return false;
+}
+
+static void on_opened(void *context, struct link *link)
+{
+	struct listener *l = context;
+	(void)forget_stranger(l, link);
+	link_hand_over(link, l->options.ops, l->options.context);
+	l->options.ops->opened(l->options.context, link);
+}
+
+static void on_closed(void *context, struct link *link, int reason)
+{
+	(void)reason;
+	(void)forget_stranger(context, link);
+	link_destroy(link);
+}
+
+static void on_connection(void *context, uint32_t events)
+{
+	/* No frame comes before the link is open, and then it is not ours any more. */
+	static const struct link_ops ops = {.opened = on_opened, .closed = on_closed};
+	struct listener *l = context;
+	(void)events;
+	for (int i = 0; i < ACCEPTS; i++) {
+		struct link *link;
+		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return; /* too many files, too: the next round tries again */
+		if (l->num_strangers == LISTENER_STRANGERS) {
+			struct link *oldest = l->strangers[0];
+			(void)forget_stranger(l, oldest);
+			link_destroy(oldest);
+		}
+		if (link_create(l->options.loop, fd, TUNNEL_COORDINATOR, l->secret, l->options.epoch, &ops, l, &link) ==
+			0)
+			l->strangers[l->num_strangers++] = link;
+	}
+}
+
+/* ---- The address ---------------------------------------------------------------------- */
+
+/* The address of this host from which packets go to that one: asked of the kernel, without sending any. */
+static int find_address(const char *towards, struct sockaddr_storage *ret, socklen_t *ret_size)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
+	int r = getaddrinfo(towards, "9", &hints, &list);
+	if (r != 0)
+		return r == EAI_SYSTEM ? -errno : r == EAI_MEMORY ? -ENOMEM : -EHOSTUNREACH;
+	r = -EHOSTUNREACH;
+	for (const struct addrinfo *a = list; a && r < 0; a = a->ai_next) {
+		*ret_size = sizeof(*ret);
+		cleanup_(closep) int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+			getsockname(fd, (struct sockaddr *)ret, ret_size) == 0)
+			r = 0;
+		else
+			r = -errno;
+	}
+	freeaddrinfo(list);
+	return r;
+}
+
+static void set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	if (a->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)a)->sin_port = htons(port);
+}
+
+static uint16_t get_port(const struct sockaddr_storage *a)
+{
+	return ntohs(a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
+					      : ((const struct sockaddr_in *)a)->sin_port);
+}
+
+/* The port of the coordinator before this one; 0: any. */
+static uint16_t last_port(int dir_fd)
+{
+	char text[300], host[256];
+	unsigned port;
+	int r = file_read_small(dir_fd, AGENT_ADDRESS_FILE, text, sizeof(text));
+	return r > 0 && sscanf(text, "%255s %u", host, &port) == 2 && port < 65536 ? (uint16_t)port : 0;
+}
+
+static int bind_to(struct listener *l, struct sockaddr_storage *a, socklen_t size, uint16_t port)
+{
+	int on = 1;
+	cleanup_(closep) int fd = socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	set_port(a, port);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+		bind(fd, (const struct sockaddr *)a, size) < 0 || listen(fd, 128) < 0 ||
+		getsockname(fd, (struct sockaddr *)a, &size) < 0)
+		return -errno;
+	l->fd = take_fd(&fd);
+	l->port = get_port(a);
+	return 0;
+}
+
+/* Complete before it has its name. */
+static int write_address(const struct listener *l, const struct sockaddr_storage *a, socklen_t size)
+{
+	char host[128], text[160];
+	if (getnameinfo((const struct sockaddr *)a, size, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
+		return -EIO;
+	int n = snprintf(text, sizeof(text), "%s %u\n", host, l->port), dir = l->options.dir_fd;
+	cleanup_(closep) int fd = openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int r = fd < 0 ? -errno : file_write_all(fd, text, (size_t)n);
+	if (r == 0 && (fsync(fd) < 0 || renameat(dir, NEW_FILE, dir, AGENT_ADDRESS_FILE) < 0))
+		r = -errno;
+	return r;
+}
+
+int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err)
+{
+	struct sockaddr_storage a;
+	socklen_t size = sizeof(a);
+	struct listener *l = calloc(1, sizeof(*l));
+	if (!l)
+		return error_set(err, -ENOMEM, "listening for pilots: out of memory");
+	l->options = *options;
+	l->fd = -1;
+	memcpy(l->secret, options->secret, sizeof(l->secret));
+	int r = find_address(options->towards, &a, &size);
+	if (r < 0) {
+		error_set(err, r, "finding the address towards '%s': %s", options->towards, error_words(r));
+	} else {
+		uint16_t port = last_port(options->dir_fd);
+		r = bind_to(l, &a, size, port);
+		if (r < 0 && port)
+			r = bind_to(l, &a, size, 0);
+		if (r < 0)
+			error_set(err, r, "listening for pilots: %s", error_words(r));
+	}
+	if (r == 0 && (r = write_address(l, &a, size)) < 0)
+		error_set(err, r, "writing '" AGENT_ADDRESS_FILE "': %s", error_words(r));
+	if (r == 0 && (r = loop_add(options->loop, l->fd, EPOLLIN, on_connection, l, &l->source)) < 0)
+		error_set(err, r, "listening for pilots: %s", error_words(r));
+	if (r < 0) {
+		listener_close(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+void listener_close(struct listener *l)
+{
+	if (!l)
+		return;
+	while (l->num_strangers)
+		link_destroy(l->strangers[--l->num_strangers]);
+	loop_remove(l->source);
+	closep(&l->fd);
+	explicit_bzero(l->secret, sizeof(l->secret));
+	free(l);
+}
+
+uint16_t listener_port(const struct listener *l)
+{
+	return l->port;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the coordinator listens for its pilots: one TCP address of this host, the one that is routed towards the nodes,
+ * never all of them. Address and port are in `slurm.address` in the directory of the queue, where pilots read them
+ * before each connection. A coordinator that is restarted takes the same port if it is free.
+ *
+ * Connections that have not proven the secret are limited in number and in time, and cost a few hundred bytes
+ * each: others can make pilots wait, but not exhaust the coordinator.
+ */
+#ifndef SLURM_LISTENER_H
+#define SLURM_LISTENER_H
+
+#include <stdint.h>
+
+#include "gpu_dispatch.h"
+#include "slurm/link.h"
+
+/* Connections at a time that have not proven the secret; above that the oldest one is closed. */
+#define LISTENER_STRANGERS 64
+
+struct listener;
+
+struct listener_options {
+	struct loop *loop;
+	int dir_fd; /* of the queue */
+	const char
+		*towards; /* a host that is reached through the same network as the nodes: the controller, or a node */
+	const uint8_t *secret;
+	uint64_t epoch;
+	/* Of links that have proven the secret: `opened` hands them over, and the owner destroys them. */
+	const struct link_ops *ops;
+	void *context;
+};
+
+int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err);
+/* Closes strangers, too; links that were handed over stay. NULL is fine. */
+void listener_close(struct listener *l);
+uint16_t listener_port(const struct listener *l);
+
+#endif
