@@ -64,7 +64,7 @@ struct agent {
 	struct gpu_probe *probe;
 	char machine[GPU_MACHINE_SIZE];
 	struct gd_gpu_list *gpus; /* as found at the start: positions in the hello */
-	struct outbox outbox;
+	struct pilot_outbox outbox;
 	struct frame_end *unrecorded; /* in order */
 	size_t num_unrecorded, unrecorded_room;
 	struct pilot_core *core;

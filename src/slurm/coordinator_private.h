@@ -55,7 +55,7 @@ struct known_pilot {
 	size_t num_gpus;
 };
 
-enum attempt_stage {
+enum tracked_stage {
 	ATTEMPT_WRITING, /* its start is being synced */
 	ATTEMPT_SYNCED,  /* its grant waits for the welcome */
 	ATTEMPT_GRANTED,
@@ -66,7 +66,7 @@ enum attempt_stage {
 struct granted_attempt {
 	struct attempt_id id;
 	struct known_pilot *pilot;
-	enum attempt_stage stage;
+	enum tracked_stage stage;
 	bool begun;              /* the pilot said so */
 	enum cancel_mode cancel; /* wanted before the grant left; 0: not */
 	unsigned losses;

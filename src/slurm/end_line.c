@@ -32,7 +32,7 @@ static enum attempt_outcome outcome_of(const struct json_value *v)
 	return (enum attempt_outcome)0;
 }
 
-enum member { ID, ATTEMPT, EXIT_CODE, SIGNAL, TIME, DURATION, PEAK, MEMBERS };
+enum end_member { ID, ATTEMPT, EXIT_CODE, SIGNAL, TIME, DURATION, PEAK, MEMBERS };
 static const char *const member_names[MEMBERS] = {
 	"id", "attempt", "exit_code", "signal", "time_ms", "duration_ms", "peak_mem_mb"};
 

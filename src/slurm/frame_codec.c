@@ -13,14 +13,14 @@
  * One walk over the members serves both directions, so that they cannot differ: `out` is where members are written to;
  * if it is NULL they are read from p…end.
  */
-struct walk {
+struct frame_walk {
 	struct text *out;
 	const char *p, *end;
 	struct frame_arrays *arrays;
 	int error;
 };
 
-static void walk_bytes(struct walk *w, void *data, size_t size)
+static void walk_bytes(struct frame_walk *w, void *data, size_t size)
 {
 	if (w->out) {
 		text_append(w->out, data, size);
@@ -33,7 +33,7 @@ static void walk_bytes(struct walk *w, void *data, size_t size)
 	}
 }
 
-static void walk_u64(struct walk *w, uint64_t *n)
+static void walk_u64(struct frame_walk *w, uint64_t *n)
 {
 	uint64_t le = htole64(*n);
 	walk_bytes(w, &le, sizeof(le));
@@ -41,7 +41,7 @@ static void walk_u64(struct walk *w, uint64_t *n)
 		*n = le64toh(le);
 }
 
-static void walk_i64(struct walk *w, int64_t *n)
+static void walk_i64(struct frame_walk *w, int64_t *n)
 {
 	uint64_t u = (uint64_t)*n;
 	walk_u64(w, &u);
@@ -49,7 +49,7 @@ static void walk_i64(struct walk *w, int64_t *n)
 		*n = (int64_t)u;
 }
 
-static void walk_u32(struct walk *w, uint32_t *n)
+static void walk_u32(struct frame_walk *w, uint32_t *n)
 {
 	uint32_t le = htole32(*n);
 	walk_bytes(w, &le, sizeof(le));
@@ -57,7 +57,7 @@ static void walk_u32(struct walk *w, uint32_t *n)
 		*n = le32toh(le);
 }
 
-static void walk_int(struct walk *w, int *n)
+static void walk_int(struct frame_walk *w, int *n)
 {
 	uint32_t u = (uint32_t)*n;
 	walk_u32(w, &u);
@@ -65,7 +65,7 @@ static void walk_int(struct walk *w, int *n)
 		*n = (int)u;
 }
 
-static void walk_bool(struct walk *w, bool *b)
+static void walk_bool(struct frame_walk *w, bool *b)
 {
 	uint8_t byte = *b;
 	walk_bytes(w, &byte, 1);
@@ -76,7 +76,7 @@ static void walk_bool(struct walk *w, bool *b)
 }
 
 /* 1…last */
-static unsigned walk_enum(struct walk *w, unsigned value, unsigned last)
+static unsigned walk_enum(struct frame_walk *w, unsigned value, unsigned last)
 {
 	uint32_t u = value;
 	walk_u32(w, &u);
@@ -87,7 +87,7 @@ static unsigned walk_enum(struct walk *w, unsigned value, unsigned last)
 #define WALK_ENUM(w, member, type, last) ((member) = (enum type)walk_enum((w), (unsigned)(member), (last)))
 
 /* A string in an array of `room` bytes. */
-static void walk_string(struct walk *w, char *s, size_t room)
+static void walk_string(struct frame_walk *w, char *s, size_t room)
 {
 	uint32_t size = w->out ? (uint32_t)strnlen(s, room - 1) : 0;
 	walk_u32(w, &size);
@@ -104,7 +104,7 @@ static void walk_string(struct walk *w, char *s, size_t room)
 }
 
 /* How many items an array has, each of at least item_size bytes. */
-static size_t walk_count(struct walk *w, size_t count, size_t item_size, size_t most)
+static size_t walk_count(struct frame_walk *w, size_t count, size_t item_size, size_t most)
 {
 	uint32_t n = (uint32_t)count;
 	walk_u32(w, &n);
@@ -115,7 +115,7 @@ static size_t walk_count(struct walk *w, size_t count, size_t item_size, size_t 
 	return n;
 }
 
-static void *room_for(struct walk *w, void **array, size_t count, size_t size)
+static void *room_for(struct frame_walk *w, void **array, size_t count, size_t size)
 {
 	free(*array);
 	*array = calloc(count + 1, size);
@@ -124,13 +124,13 @@ static void *room_for(struct walk *w, void **array, size_t count, size_t size)
 	return *array;
 }
 
-static void walk_id(struct walk *w, struct attempt_id *id)
+static void walk_id(struct frame_walk *w, struct attempt_id *id)
 {
 	walk_u64(w, &id->job);
 	walk_u32(w, &id->attempt);
 }
 
-static void walk_gpu(struct walk *w, struct frame_gpu *g)
+static void walk_gpu(struct frame_walk *w, struct frame_gpu *g)
 {
 	walk_int(w, &g->index);
 	walk_u64(w, &g->total_bytes);
@@ -143,7 +143,7 @@ static void walk_gpu(struct walk *w, struct frame_gpu *g)
 	walk_string(w, g->name, sizeof(g->name));
 }
 
-static void walk_gpus(struct walk *w, const struct frame_gpu **gpus, size_t *count)
+static void walk_gpus(struct frame_walk *w, const struct frame_gpu **gpus, size_t *count)
 {
 	size_t n = walk_count(w, *count, 45, FRAME_MAX_GPUS);
 	if (w->out) {
@@ -160,7 +160,7 @@ static void walk_gpus(struct walk *w, const struct frame_gpu **gpus, size_t *cou
 	*count = n;
 }
 
-static void walk_attempts(struct walk *w, const struct known_attempt **attempts, size_t *count)
+static void walk_attempts(struct frame_walk *w, const struct known_attempt **attempts, size_t *count)
 {
 	size_t n = walk_count(w, *count, 16, MOST_ATTEMPTS);
 	struct known_attempt *array = w->out ? NULL : room_for(w, &w->arrays->attempts, n, sizeof(*array));
@@ -177,7 +177,7 @@ static void walk_attempts(struct walk *w, const struct known_attempt **attempts,
 	*count = n;
 }
 
-static void walk_positions(struct walk *w, const int **positions, size_t *count)
+static void walk_positions(struct frame_walk *w, const int **positions, size_t *count)
 {
 	size_t n = walk_count(w, *count, 4, FRAME_MAX_GPUS);
 	int *array = w->out ? NULL : room_for(w, &w->arrays->positions, n, sizeof(*array));
@@ -195,7 +195,7 @@ static void walk_positions(struct walk *w, const int **positions, size_t *count)
 	*count = n;
 }
 
-static void walk_hello(struct walk *w, struct frame_hello *h)
+static void walk_hello(struct frame_walk *w, struct frame_hello *h)
 {
 	walk_u32(w, &h->version);
 	walk_string(w, h->pilot, sizeof(h->pilot));
@@ -214,7 +214,7 @@ static void walk_hello(struct walk *w, struct frame_hello *h)
 }
 
 /* The order is the rest of the frame: it is not copied. */
-static void walk_grant(struct walk *w, struct frame_grant *g)
+static void walk_grant(struct frame_walk *w, struct frame_grant *g)
 {
 	walk_id(w, &g->id);
 	walk_positions(w, &g->gpus, &g->num_gpus);
@@ -227,7 +227,7 @@ static void walk_grant(struct walk *w, struct frame_grant *g)
 	w->p = w->end;
 }
 
-static void walk_end(struct walk *w, struct frame_end *e)
+static void walk_end(struct frame_walk *w, struct frame_end *e)
 {
 	walk_id(w, &e->id);
 	WALK_ENUM(w, e->outcome, attempt_outcome, OUTCOME_INTERRUPTED);
@@ -239,7 +239,7 @@ static void walk_end(struct walk *w, struct frame_end *e)
 	walk_string(w, e->reason, sizeof(e->reason));
 }
 
-static void walk_content(struct walk *w, struct frame *f)
+static void walk_content(struct frame_walk *w, struct frame *f)
 {
 	switch (f->kind) {
 	case FRAME_HELLO:
@@ -295,7 +295,7 @@ static void walk_content(struct walk *w, struct frame *f)
 	}
 }
 
-static void walk_frame(struct walk *w, struct frame *f)
+static void walk_frame(struct frame_walk *w, struct frame *f)
 {
 	WALK_ENUM(w, f->kind, frame_kind, FRAME_BYE);
 	walk_u64(w, &f->epoch);
@@ -307,7 +307,7 @@ static void walk_frame(struct walk *w, struct frame *f)
 void frame_encode(struct text *t, const struct frame *f)
 {
 	struct frame copy = *f;
-	struct walk w = {.out = t};
+	struct frame_walk w = {.out = t};
 	walk_frame(&w, &copy);
 }
 
@@ -322,7 +322,7 @@ void frame_arrays_finish(struct frame_arrays *a)
 int frame_decode(const void *data, size_t size, struct frame_arrays *arrays, struct frame *ret)
 {
 	struct frame f = {0};
-	struct walk w = {.p = data, .end = (const char *)data + size, .arrays = arrays};
+	struct frame_walk w = {.p = data, .end = (const char *)data + size, .arrays = arrays};
 	walk_frame(&w, &f);
 	if (!w.error && w.p != w.end)
 		w.error = -EBADMSG;

@@ -30,7 +30,7 @@ static int file_name(const char *name, char ret[NAME_MAX + 1])
 	return n > NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-int outbox_create(struct outbox *o, int dir_fd, const char *name, const char *header)
+int outbox_create(struct pilot_outbox *o, int dir_fd, const char *name, const char *header)
 {
 	char file[NAME_MAX + 1];
 	int r = file_name(name, file);
@@ -44,7 +44,7 @@ int outbox_create(struct outbox *o, int dir_fd, const char *name, const char *he
 	cleanup_(closep) int fd = openat(directory, file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	struct outbox made = {.fd = fd, .next = 1};
+	struct pilot_outbox made = {.fd = fd, .next = 1};
 	r = outbox_append(&made, header, strlen(header));
 	/* Its name, too, and that of the directory. */
 	if (r == 0 && (fsync(directory) < 0 || fsync(dir_fd) < 0))
@@ -58,14 +58,14 @@ int outbox_create(struct outbox *o, int dir_fd, const char *name, const char *he
 	return 0;
 }
 
-void outbox_close(struct outbox *o)
+void outbox_close(struct pilot_outbox *o)
 {
 	closep(&o->fd);
 	text_finish(&o->line);
 	*o = OUTBOX_NONE;
 }
 
-int outbox_append(struct outbox *o, const char *line, size_t size)
+int outbox_append(struct pilot_outbox *o, const char *line, size_t size)
 {
 	text_clear(&o->line);
 	seal_append(&o->line, line, size, o->next);

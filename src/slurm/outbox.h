@@ -19,20 +19,20 @@
 /* In the directory of the queue. */
 #define OUTBOX_DIRECTORY "pilots"
 
-struct outbox {
+struct pilot_outbox {
 	int fd; /* -1: none */
 	uint64_t next;
 	int64_t size; /* of complete lines */
 	struct text line;
 };
-#define OUTBOX_NONE ((struct outbox){.fd = -1})
+#define OUTBOX_NONE ((struct pilot_outbox){.fd = -1})
 
 /* Creates `pilots/NAME`, which must not exist, with its first line, and syncs both. header: an object. */
-int outbox_create(struct outbox *o, int dir_fd, const char *name, const char *header);
-void outbox_close(struct outbox *o);
+int outbox_create(struct pilot_outbox *o, int dir_fd, const char *name, const char *header);
+void outbox_close(struct pilot_outbox *o);
 
 /* Appends an object and syncs. If it fails, what was written of the line is removed, and it can be tried again. */
-int outbox_append(struct outbox *o, const char *line, size_t size);
+int outbox_append(struct pilot_outbox *o, const char *line, size_t size);
 
 /* Called for each line after the first, without its seal but with the closing brace. Not 0 ends the walk. */
 typedef int outbox_fn(void *context, const char *line, size_t size);

@@ -16,11 +16,11 @@
 #define DEFAULT_TIMEOUT_MS 30000
 #define MOST_WORDS         128
 
-enum request_kind { REQUEST_SUBMIT, REQUEST_LIST, REQUEST_CANCEL };
+enum client_request_kind { REQUEST_SUBMIT, REQUEST_LIST, REQUEST_CANCEL };
 
-struct request {
-	struct request *next;
-	enum request_kind kind;
+struct client_request {
+	struct client_request *next;
+	enum client_request_kind kind;
 	char name[FRAME_NAME_ROOM]; /* of a job to submit */
 	char *words[MOST_WORDS];    /* of its command, NULL at the end; memory of the request */
 	char *memory;
@@ -31,7 +31,7 @@ enum list_step { LIST_BOOT_BEFORE, LIST_JOBS, LIST_NODES, LIST_BOOT_AFTER, LIST_
 
 struct slurm_client {
 	struct slurm_client_options options;
-	struct request *first, **last; /* the first one runs */
+	struct client_request *first, **last; /* the first one runs */
 	struct slurm_command *command;
 	struct loop_source *next; /* starts the next request, from the loop */
 	enum list_step step;
@@ -41,7 +41,7 @@ struct slurm_client {
 	char user[24];
 };
 
-static void release(struct request *r)
+static void release(struct client_request *r)
 {
 	free(r->memory);
 	free(r);
@@ -52,7 +52,7 @@ static void start_first(struct slurm_client *c);
 /* The first request is over. */
 static void finish_first(struct slurm_client *c)
 {
-	struct request *r = c->first;
+	struct client_request *r = c->first;
 	c->first = r->next;
 	if (!c->first)
 		c->last = &c->first;
@@ -182,7 +182,7 @@ static void on_cancelled(void *context, int result, const char *out, size_t size
 
 static void start_first(struct slurm_client *c)
 {
-	const struct request *r = c->first;
+	const struct client_request *r = c->first;
 	int e;
 	if (r->kind == REQUEST_LIST) {
 		c->step = LIST_BOOT_BEFORE;
@@ -205,7 +205,7 @@ static void start_first(struct slurm_client *c)
 		c->options.ops->submitted(c->options.context, name, -EINVAL, 0, "sbatch could not be executed");
 }
 
-static void add_request(struct slurm_client *c, struct request *r)
+static void add_request(struct slurm_client *c, struct client_request *r)
 {
 	*c->last = r;
 	c->last = &r->next;
@@ -239,7 +239,7 @@ void slurm_client_destroy(struct slurm_client *c)
 	slurm_command_cancel(c->command);
 	loop_remove(c->next);
 	while (c->first) {
-		struct request *r = c->first;
+		struct client_request *r = c->first;
 		c->first = r->next;
 		release(r);
 	}
@@ -273,7 +273,7 @@ static int split_words(const char *text, struct text *ret)
 }
 
 /* The words are `memory`, each ended by a NUL. */
-static int set_words(struct request *r, struct text *memory)
+static int set_words(struct client_request *r, struct text *memory)
 {
 	size_t n = 0, size = memory->length;
 	r->memory = text_take(memory);
@@ -308,7 +308,7 @@ int slurm_client_submit(
 	put_word(&t, "--output=", output);
 	put_word(&t, "", "--open-mode=append");
 	put_word(&t, "--wrap=", script);
-	struct request *r = calloc(1, sizeof(*r));
+	struct client_request *r = calloc(1, sizeof(*r));
 	if (e >= 0)
 		e = r ? set_words(r, &t) : -ENOMEM;
 	text_finish(&t);
@@ -325,10 +325,10 @@ int slurm_client_submit(
 
 int slurm_client_list(struct slurm_client *c)
 {
-	for (const struct request *r = c->first; r; r = r->next)
+	for (const struct client_request *r = c->first; r; r = r->next)
 		if (r->kind == REQUEST_LIST && (r != c->first || !c->command))
 			return 0;
-	struct request *r = calloc(1, sizeof(*r));
+	struct client_request *r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
 	r->kind = REQUEST_LIST;
@@ -342,7 +342,7 @@ int slurm_client_cancel(struct slurm_client *c, uint64_t slurm_job)
 	put_word(&t, "", "scancel");
 	text_append_number(&t, slurm_job);
 	text_append(&t, "", 1);
-	struct request *r = calloc(1, sizeof(*r));
+	struct client_request *r = calloc(1, sizeof(*r));
 	int e = r ? set_words(r, &t) : -ENOMEM;
 	text_finish(&t);
 	if (e < 0) {

@@ -15,7 +15,7 @@
 /* A listing is asked for so often while it is needed. */
 #define LIST_NS (5 * NS_PER_S)
 
-enum stage {
+enum submission_stage {
 	STAGE_SUBMITTING, /* sbatch runs */
 	STAGE_UNCERTAIN,  /* sbatch failed or timed out: Slurm may have the job */
 	STAGE_PENDING,    /* Slurm has the job; it has not greeted */
@@ -23,7 +23,7 @@ enum stage {
 };
 
 struct submitted_pilot {
-	enum stage stage;
+	enum submission_stage stage;
 	char name[FRAME_NAME_ROOM];  /* of the Slurm job */
 	char pilot[FRAME_NAME_ROOM]; /* of the process, once it has joined */
 	char reason[FRAME_WORDS_ROOM];
@@ -81,7 +81,7 @@ void submission_leave(struct submission *s)
 
 /* ---- Counting -------------------------------------------------------------------------- */
 
-static size_t count_stage(const struct submission *s, enum stage stage)
+static size_t count_stage(const struct submission *s, enum submission_stage stage)
 {
 	size_t count = 0;
 	for (size_t i = 0; i < s->count; i++)
@@ -152,7 +152,7 @@ static struct submitted_pilot *find_pilot(struct submission *s, const char *pilo
 	return NULL;
 }
 
-static struct submitted_pilot *add(struct submission *s, uint64_t now_ns, enum stage stage, const char *name)
+static struct submitted_pilot *add(struct submission *s, uint64_t now_ns, enum submission_stage stage, const char *name)
 {
 	if (array_reserve(s->pilots, &s->capacity, s->count + 1) < 0)
 		return NULL;

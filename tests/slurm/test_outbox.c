@@ -38,7 +38,7 @@ static int read_all(struct text *ret)
 	return outbox_read(here(), "p1", join, ret);
 }
 
-static void make(struct outbox *o, int lines)
+static void make(struct pilot_outbox *o, int lines)
 {
 	assert_int_equal(outbox_create(o, here(), "p1", "{\"pilot\":\"p1\"}"), 0);
 	for (int i = 1; i <= lines; i++) {
@@ -51,13 +51,13 @@ static void make(struct outbox *o, int lines)
 static void test_what_was_appended_is_read_without_the_first_line(void **state)
 {
 	(void)state;
-	struct outbox o = OUTBOX_NONE;
+	struct pilot_outbox o = OUTBOX_NONE;
 	struct text t = {0};
 	make(&o, 2);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n{\"id\":2}\n");
 	/* Nobody takes over the file of another process. */
-	struct outbox other = OUTBOX_NONE;
+	struct pilot_outbox other = OUTBOX_NONE;
 	assert_int_equal(outbox_create(&other, here(), "p1", "{\"pilot\":\"p1\"}"), -EEXIST);
 	assert_int_equal(outbox_create(&other, here(), "../p1", "{}"), -EINVAL);
 	text_finish(&t);
@@ -84,7 +84,7 @@ static void test_missing_file_and_empty_file_are_not_an_empty_outbox(void **stat
 static void test_incomplete_last_line_is_ignored_and_damage_is_not(void **state)
 {
 	(void)state;
-	struct outbox o = OUTBOX_NONE;
+	struct pilot_outbox o = OUTBOX_NONE;
 	struct text t = {0};
 	make(&o, 2);
 	char whole[512];
@@ -113,7 +113,7 @@ static void test_incomplete_last_line_is_ignored_and_damage_is_not(void **state)
 static void test_append_that_failed_can_be_tried_again(void **state)
 {
 	(void)state;
-	struct outbox o = OUTBOX_NONE;
+	struct pilot_outbox o = OUTBOX_NONE;
 	struct text t = {0};
 	make(&o, 1);
 	struct rlimit old, limit;
