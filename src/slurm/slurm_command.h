@@ -28,7 +28,8 @@ typedef void slurm_command_fn(void *context, int result, const char *out, size_t
 /* fn is called once, from the loop, unless slurm_command_cancel() comes first. */
 int slurm_command_start(struct loop *l, const char *const *argv, int64_t timeout_ms, slurm_command_fn *fn,
 	void *context, struct slurm_command **ret);
-/* Kills the command; fn is not called. NULL is fine. */
+/* Kills the command; fn is not called. The loop reaps it, so a loop that is destroyed at once leaks it. NULL is fine.
+ */
 void slurm_command_cancel(struct slurm_command *c);
 
 #endif

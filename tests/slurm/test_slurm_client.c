@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* With commands of the names that Slurm's have: scripts that print what a test needs. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/loop.h"
 #include "base/text.h"
@@ -84,6 +86,12 @@ static void open_client(struct seen *s, int64_t timeout_ms)
 static void close_client(struct seen *s)
 {
 	slurm_client_destroy(s->client);
+	/* The loop reaps what was killed. */
+	uint64_t deadline = wait_deadline_ns();
+	while (waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0) {
+		wait_check(deadline, "the end of the command");
+		assert_true(loop_round(s->loop, 10) >= 0);
+	}
 	loop_destroy(s->loop);
 }
 
