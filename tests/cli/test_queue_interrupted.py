@@ -2,11 +2,13 @@
 """Jobs that end because their allocation or container does: interrupted, and pending for the next run."""
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import sealing
 
 from lab import LIMIT
 from processes import name_of
@@ -183,3 +185,26 @@ def test_job_whose_like_took_longer_than_the_allocation_lasts_is_left_pending(la
     assert [job["status"] for job in lab.jobs().values()] == ["completed", "pending", "completed"]
     lab.gpuq("run", env={**ALLOCATION, "SLURM_JOB_END_TIME": str(int(time.time()) + 3600)})
     assert lab.job(2)["status"] == "completed"
+
+
+@pytest.mark.parametrize("node", [socket.gethostname(), "node7"])
+def test_runner_does_not_judge_what_runs_on_pilots(lab, node):
+    """Only a coordinator knows whether a pilot lives: also on the node that is this machine."""
+    lab.add("--on-finish", "cat >> hooks", "echo 1 >> ran")
+    lab.add("echo 2 >> ran")
+    sealing.append(lab.journal, {"event": "coordinator", "time": "2026-11-17T10:00:00.000Z", "epoch": 1, "host": "login", "pid": 5, "must": True},
+           {"event": "pilot", "pilot": "p1", "slurm_job": 12, "node": node, "lease": 900.0, "epoch": 1},
+           {"event": "start", "id": 1, "attempt": 1, "time": "2026-11-17T10:00:01.000Z", "gpus": [0], "pilot": "p1", "epoch": 1})
+    result = lab.result("run")
+    assert result.returncode == 1 and "1 running on another machine" in result.stdout, result
+    assert [lab.job(number)["status"] for number in (1, 2)] == ["running", "completed"]
+    assert node in lab.gpuq("info", "1")
+    # Neither is a keeper asked that is not there; the coordinator reads the line.
+    lab.gpuq("cancel", "1")
+    assert lab.job(1)["status"] == "running"
+    assert "runs on node " + node in lab.result("pause", "1").stderr
+    sealing.append(lab.journal, {"event": "end", "id": 1, "attempt": 1, "time": "2026-11-17T10:00:02.000Z", "status": "completed", "exit_code": 0,
+                 "duration": 1.0, "hook": True})
+    lab.gpuq("run")
+    # The hook of the end is run where there is a runner.
+    assert "completed" in (lab.directory / "hooks").read_text() and lab.ran() == ["2"]

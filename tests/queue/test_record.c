@@ -166,6 +166,119 @@ static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart(void **s
 	jobs_finish(&js);
 }
 
+/* ---- Coordinators and pilots ---- */
+
+static void apply_text(struct jobs *js, struct text *t)
+{
+	uint64_t no = 0;
+	assert_int_equal(text_error(t), 0);
+	for (char *line = t->data, *end; line < t->data + t->length; line = end + 1) {
+		end = memchr(line, '\n', (size_t)(t->data + t->length - line));
+		assert_int_equal(jobs_apply(js, ++no, line, (size_t)(end - line)), 0);
+	}
+	assert_int_equal(js->bad_lines, 0);
+	text_clear(t);
+}
+
+static void write_pilot_start(struct text *t, uint32_t attempt, uint64_t epoch)
+{
+	record_write_start(t, &(struct attempt_start){.id = 1,
+				      .attempt = attempt,
+				      .keeper = "",
+				      .pilot = "p1",
+				      .epoch = epoch,
+				      .log = "/logs/a",
+				      .gpus = (int[]){3},
+				      .num_gpus = 1});
+}
+
+static const struct machine login = {.host = "login"};
+
+static void begin_cluster(struct jobs *js, struct text *t)
+{
+	jobs_init(js);
+	record_write_add(t, 1, 5000,
+		&(struct job_spec){.command = "a",
+			.command_size = 1,
+			.num_gpus = -1,
+			.mem_mb = -1,
+			.min_free_mem_mb = -1,
+			.timeout_ms = -1,
+			.retries = -1});
+	record_write_coordinator(t, 1, &login, 5, 600000);
+	record_write_pilot(t, &(struct pilot_record){.name = "p1",
+				      .epoch = 1,
+				      .node = "node7",
+				      .slurm_job = 12,
+				      .started_ms = 4000,
+				      .lease_ms = 900000,
+				      .until_ms = 90000});
+	apply_text(js, t);
+}
+
+static void test_pilots_are_read_as_they_were_written(void **state)
+{
+	(void)state;
+	struct jobs js;
+	struct text t = {0};
+	begin_cluster(&js, &t);
+	assert_int_equal(js.epoch, 1);
+	assert_string_equal(js.epoch_host, "login");
+	assert_int_equal(js.max_lease_ms, 900000);
+	struct queue_pilot *p = jobs_pilot(&js, "p1", 2);
+	assert_non_null(p);
+	assert_string_equal(p->keeper.machine.host, "node7");
+	assert_true(
+		p->keeper.is_pilot && p->slurm_job == 12 && p->started_ms == 4000 && p->until_ms == 90000 && !p->gone);
+	/* A lower lease does not shorten the wait for a pilot that may have the longer one. */
+	record_write_pilot(&t,
+		&(struct pilot_record){.name = "p1", .epoch = 1, .node = "node7", .slurm_job = 12, .lease_ms = 1000});
+	write_pilot_start(&t, 1, 1);
+	apply_text(&js, &t);
+	assert_int_equal(p->lease_ms, 900000);
+	const struct job *job = jobs_find(&js, 1);
+	assert_true(job->state == JOB_RUNNING && job->keeper == &p->keeper && job->attempts->gpus[0] == 3);
+	assert_string_equal(job->attempts->log, "/logs/a");
+	record_write_void(&t, 1, 1, 1);
+	record_write_pilot(&t, &(struct pilot_record){.name = "p1", .epoch = 1, .gone = true});
+	apply_text(&js, &t);
+	assert_true(job->state == JOB_PENDING && p->gone && job_next_attempt(job) == 2 && !js.pilots->next);
+	text_finish(&t);
+	jobs_finish(&js);
+}
+
+static void test_replaced_coordinator_writes_nothing_but_ends(void **state)
+{
+	(void)state;
+	struct jobs js;
+	struct text t = {0};
+	begin_cluster(&js, &t);
+	const struct job *job = jobs_find(&js, 1);
+	const struct queue_pilot *p = jobs_pilot(&js, "p1", 2);
+	record_write_coordinator(&t, 2, &login, 6, 0);
+	write_pilot_start(&t, 1, 1);
+	record_write_pilot(&t, &(struct pilot_record){.name = "p1", .epoch = 1, .gone = true});
+	record_write_coordinator(&t, 1, &login, 5, 0);
+	apply_text(&js, &t);
+	assert_true(job->state == JOB_PENDING && !job->attempts && !p->gone && js.epoch == 2);
+	write_pilot_start(&t, 1, 2);
+	record_write_void(&t, 1, 1, 1);
+	apply_text(&js, &t);
+	assert_true(job->state == JOB_RUNNING);
+	record_write_end(&t, &(struct attempt_end){.id = 1,
+				     .attempt = 1,
+				     .state = JOB_COMPLETED,
+				     .exit_code = 0,
+				     .duration_ms = -1,
+				     .peak_mem_mb = -1});
+	apply_text(&js, &t);
+	assert_true(job->state == JOB_COMPLETED);
+	/* Each line is a record of its job, also one without effect. */
+	assert_int_equal(job->records, 5);
+	text_finish(&t);
+	jobs_finish(&js);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +286,8 @@ int main(void)
 		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
 		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
+		cmocka_unit_test(test_pilots_are_read_as_they_were_written),
+		cmocka_unit_test(test_replaced_coordinator_writes_nothing_but_ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void tell_keepers(
 {
 	for (size_t i = 0; i < ids->count; i++) {
 		const struct job *job = jobs_find(&o->follow.jobs, ids->ids[i]);
-		if (!job || job->state != JOB_RUNNING || !job->keeper ||
+		if (!job || job->state != JOB_RUNNING || !job->keeper || job->keeper->is_pilot ||
 			strcmp(job->keeper->machine.host, here->host) != 0)
 			continue;
 		pid_t runner = 0;

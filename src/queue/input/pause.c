@@ -65,6 +65,10 @@ static int tell_keeper(const struct journal *j, const struct job *job, bool paus
 {
 	struct machine here;
 	const char *verb = paused ? "pausing" : "resuming";
+	if (job->keeper && job->keeper->is_pilot)
+		return error_set(err, -EREMOTE,
+			"%s job %" PRIu64 ": it runs on node %s; only jobs on this machine can be paused", verb,
+			job->id, *job->keeper->machine.host ? job->keeper->machine.host : "(unknown)");
 	if (!job->keeper || machine_get(&here) < 0 || strcmp(job->keeper->machine.host, here.host) != 0)
 		return error_set(
 			err, -EREMOTE, "%s job %" PRIu64 ": it runs on another machine; do it there", verb, job->id);

@@ -134,8 +134,7 @@ static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 	struct machine here;
 	char name[96];
 	pid_t holder;
-	if (!k || strlen(k->name) > 64 || strchr(k->name, '/') || machine_get(&here) < 0 ||
-		(*k->machine.host && strcmp(k->machine.host, here.host) != 0))
+	if (!k || strlen(k->name) > 64 || strchr(k->name, '/') || machine_get(&here) < 0 || !keeper_is_here(k, &here))
 		return false;
 	snprintf(name, sizeof(name), "keepers/%s", k->name);
 	return f->dir_fd < 0 || (lock_holder_at(f->dir_fd, name, &holder) == 0 && holder == 0);

@@ -63,6 +63,11 @@ bool job_has_tag(const struct job *j, const char *tag, size_t size)
 	return false;
 }
 
+bool keeper_is_here(const struct keeper_info *k, const struct machine *here)
+{
+	return !k || (!k->is_pilot && (!*k->machine.host || strcmp(k->machine.host, here->host) == 0));
+}
+
 bool job_is_final(const struct job *j)
 {
 	return j->state == JOB_COMPLETED || j->state == JOB_FAILED || j->state == JOB_CANCELLED;

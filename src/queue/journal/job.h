@@ -132,9 +132,10 @@ struct job_spec {
 	const char *keeper;  /* of a lease, see struct job; or NULL */
 };
 
-/* Where a keeper lives. */
+/* Where a keeper lives; or a pilot on a node of a cluster, of which only a coordinator knows whether it lives. */
 struct keeper_info {
 	const char *name;
+	bool is_pilot; /* machine.host is the name of its node, also if that is this machine; it has no lock */
 	pid_t pid;
 	struct machine machine;
 	const char *allocation; /* interned; NULL: none, see queue/keeper/allocation.h */
@@ -234,6 +235,8 @@ struct job {
 };
 
 bool job_is_final(const struct job *j);
+/* Whether this process could find the keeper by its lock and reach it, if it lives. Also if k is NULL. */
+bool keeper_is_here(const struct keeper_info *k, const struct machine *here);
 bool job_has_tag(const struct job *j, const char *tag, size_t size);
 /* The reason of the job if it never ran, otherwise the reason of its last attempt; NULL: none. */
 const char *job_reason(const struct job *j);

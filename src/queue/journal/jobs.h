@@ -46,6 +46,10 @@ struct jobs {
 	size_t num_keepers, keepers_capacity;
 	struct seen_lines *seen;
 	struct due_hook *hooks, *last_hook; /* a list, the oldest first */
+	uint64_t epoch;                     /* of the last coordinator on a cluster; 0: there was none */
+	const char *epoch_host;             /* where it runs or ran; interned, or NULL */
+	int64_t max_lease_ms;               /* the largest that a coordinator has granted to a pilot */
+	struct queue_pilot *pilots;         /* a list, the newest first */
 	/* Called after every change of a job; may be NULL. old_state: -1 for a new one. */
 	void (*on_change)(void *context, struct job *job, int old_state);
 	void *context;
@@ -78,6 +82,20 @@ struct due_hook {
 	const struct keeper_info *keeper; /* NULL: none has it yet */
 };
 
+/*
+ * A pilot on a node of a cluster, as its coordinators recorded it. The end of a pilot that is not gone is not
+ * known: attempts on it may run.
+ */
+struct queue_pilot {
+	struct queue_pilot *next;
+	struct keeper_info keeper; /* of attempts on it: its name and its node, "" if that is not known */
+	uint64_t slurm_job;
+	int64_t started_ms; /* by the clock of the node; 0: not known */
+	int64_t lease_ms;   /* the largest that it was granted */
+	int64_t until_ms;   /* 0: it has no end, or it is not known */
+	bool gone;
+};
+
 void jobs_init(struct jobs *js);
 void jobs_finish(struct jobs *js);
 /* As after jobs_init(), keeping on_change and context. */
@@ -98,6 +116,8 @@ const char *jobs_absence(const struct jobs *js, uint64_t id);
 struct job *jobs_find(const struct jobs *js, uint64_t id);
 /* Its index in by_id; js->count: there is no such job. */
 size_t jobs_index(const struct jobs *js, uint64_t id);
+/* NULL: there is none. */
+struct queue_pilot *jobs_pilot(const struct jobs *js, const char *name, size_t size);
 /* The newest keeper of this name; NULL: there is none. */
 const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, size_t size);
 

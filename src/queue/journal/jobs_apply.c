@@ -88,6 +88,8 @@ static int apply_start(struct jobs *js, const struct record *r)
 	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return -EBADMSG;
+	if (jobs_is_outdated_epoch(js, r))
+		return 0;
 	const struct job_attempt *known = find_attempt(job, r->attempt);
 	if (known && known->state == JOB_RUNNING)
 		return -EBADMSG;
@@ -98,7 +100,11 @@ static int apply_start(struct jobs *js, const struct record *r)
 	int error = jobs_set_defaults(js, job, r);
 	if (error || !jobs_make_attempt(js, job, r, &error))
 		return error;
-	if (r->keeper.type && (error = set_keeper(js, job, r)))
+	if (r->pilot.type)
+		error = jobs_set_pilot(js, job, r);
+	else if (r->keeper.type)
+		error = set_keeper(js, job, r);
+	if (error)
 		return error;
 	job->cancel_requested = job->stuck = false;
 	job->reason = NULL;
@@ -170,6 +176,8 @@ static int apply_uncounted(struct jobs *js, const struct record *r)
 	int error = 0;
 	if (!job)
 		return -EBADMSG;
+	if (r->event == EVENT_VOID && jobs_is_outdated_epoch(js, r))
+		return 0;
 	struct job_attempt *a = ending_attempt(js, job, r, &error);
 	if (a)
 		error = end_attempt(js, a, r);
@@ -432,10 +440,12 @@ static int apply(struct jobs *js, struct record *r)
 		return apply_lost(js, r);
 	case EVENT_LEGACY:
 		return apply_legacy(js, r);
+	case EVENT_COORDINATOR:
+		return jobs_apply_coordinator(js, r);
+	case EVENT_PILOT:
+		return jobs_apply_pilot(js, r);
 	case EVENT_UNKNOWN:
 	case EVENT_GRANT:
-	case EVENT_COORDINATOR:
-	case EVENT_PILOT:
 		jobs_find_counted(js, r);
 		return 0;
 	}

@@ -4,6 +4,13 @@
 
 #include "queue/journal/jobs_private.h"
 
+/* Then that keeper runs the hook, if it lives. A pilot runs none. */
+static bool is_by_keeper(const struct job *job, const struct record *r)
+{
+	return r->event != EVENT_IDLE && !(r->by.type && json_is(&r->by, "runner")) && job->keeper &&
+	       !job->keeper->is_pilot;
+}
+
 int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a, const struct record *r)
 {
 	int error = 0;
@@ -22,8 +29,7 @@ int jobs_add_hook(struct jobs *js, struct job *job, const struct job_attempt *a,
 		.reason = a ? NULL : job->reason,
 		.command = command,
 		.idle = r->event == EVENT_IDLE,
-		.keeper =
-			a && r->event != EVENT_IDLE && !(r->by.type && json_is(&r->by, "runner")) ? job->keeper : NULL};
+		.keeper = a && is_by_keeper(job, r) ? job->keeper : NULL};
 	if (js->last_hook)
 		js->last_hook->next = h;
 	else

@@ -32,6 +32,13 @@ const struct attempt_idle *jobs_make_idle(struct jobs *js, const struct record *
 const char *jobs_intern(struct jobs *js, const struct json_value *v, const struct json_value *b64, int *error);
 
 /* These return 0, -ENOMEM or -EBADMSG. */
+/* jobs_pilots.c */
+int jobs_apply_coordinator(struct jobs *js, const struct record *r);
+int jobs_apply_pilot(struct jobs *js, const struct record *r);
+/* The job runs on the pilot that `r` names. */
+int jobs_set_pilot(struct jobs *js, struct job *job, const struct record *r);
+/* A coordinator wrote this after another had taken its place: only ends count. */
+bool jobs_is_outdated_epoch(const struct jobs *js, const struct record *r);
 int jobs_add_keeper(struct jobs *js, const struct record *r);
 int jobs_add_seen(struct jobs *js, const struct record *r);
 int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r);

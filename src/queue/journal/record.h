@@ -45,9 +45,9 @@ enum event {
 	EVENT_EDIT,        /* the options of a job that has not started have changed */
 	EVENT_PAUSE,       /* with an id: a running job is stopped or goes on; without: nothing is started, or again */
 	EVENT_GRANT,       /* a lease was given GPUs; without effect on its state */
-	EVENT_COORDINATOR, /* of later features, as all that follow: known, and without effect on a job's state */
-	EVENT_PILOT,
-	EVENT_LEGACY, /* a line of the first gpu_dispatch, an object per job */
+	EVENT_COORDINATOR, /* a coordinator on a cluster took the queue over */
+	EVENT_PILOT,       /* a pilot on a node of a cluster has greeted its coordinator, or is gone */
+	EVENT_LEGACY,      /* a line of the first gpu_dispatch, an object per job */
 };
 
 /* What a line says: slices of it, not yet unescaped. A member that is not there has type 0. */
@@ -86,6 +86,11 @@ struct record {
 	int64_t begin_ms;     /* 0: at any time */
 	int64_t signal_before_ms;
 	int64_t requeue_on; /* 0: none */
+	int64_t epoch;      /* of the coordinator that wrote it; 0: none did */
+	int64_t slurm_job;
+	int64_t lease_ms;   /* of `coordinator` and `pilot` */
+	int64_t started_ms; /* of `pilot`; 0: not known */
+	int64_t until_ms;   /* of `pilot`; 0: it has no end */
 	bool hook;          /* of `end`: its hook is due */
 	bool held;
 	bool paused; /* of `pause` */
@@ -101,9 +106,9 @@ struct record {
 			struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot,
 				pidns, by, queue;
 			struct json_value gpus, gpu, after, after_any, tags, script, script_name, tree, tree_b64,
-				commit, lines, start_time, allocation;
+				commit, lines, start_time, allocation, pilot, node;
 		};
-		struct json_value values[36];
+		struct json_value values[38];
 	};
 };
 
@@ -119,7 +124,9 @@ struct attempt_start {
 	uint32_t attempt;
 	int64_t time_ms; /* 0: now; -1: not known */
 	pid_t pid;
-	const char *keeper;
+	const char *keeper; /* "" for none */
+	const char *pilot;  /* NULL: it is not on a pilot */
+	uint64_t epoch;     /* of the coordinator that starts it on a pilot */
 	const char *log;
 	const int *gpus;
 	size_t num_gpus;
@@ -172,6 +179,18 @@ struct idle_record {
 	const char *on_finish; /* the hook, if it is not the job's own; or NULL */
 };
 
+/* What record_write_pilot() writes. */
+struct pilot_record {
+	const char *name;
+	uint64_t epoch;
+	bool gone; /* the rest is not written */
+	const char *node;
+	uint64_t slurm_job;
+	int64_t started_ms; /* by the clock of the node; 0: not known */
+	int64_t lease_ms;   /* the largest that it was granted */
+	int64_t until_ms;   /* 0: it has no end */
+};
+
 /* Each appends one line with its newline. */
 /* next_id: no job that is added later has a lower id. */
 void record_write_journal(struct text *t, const char *queue, uint64_t generation, uint64_t next_id);
@@ -187,6 +206,11 @@ void record_write_start(struct text *t, const struct attempt_start *s);
 void record_write_end(struct text *t, const struct attempt_end *e);
 /* The GPUs of a lease, before its keeper may start it: id, attempt, time_ms, keeper with its pid, gpus. */
 void record_write_grant(struct text *t, const struct attempt_start *s);
+/* lease_ms: the largest that a coordinator of this queue grants or has granted. */
+void record_write_coordinator(struct text *t, uint64_t epoch, const struct machine *m, pid_t pid, int64_t lease_ms);
+void record_write_pilot(struct text *t, const struct pilot_record *p);
+/* The attempt was never begun. */
+void record_write_void(struct text *t, uint64_t id, uint32_t attempt, uint64_t epoch);
 void record_write_stuck(struct text *t, uint64_t id, uint32_t attempt);
 /* on_finish: the hook of a job that has none of its own; or NULL */
 void record_write_fail(struct text *t, uint64_t id, const char *reason, const char *on_finish);

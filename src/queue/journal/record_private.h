@@ -7,6 +7,9 @@
 
 /* The value of the member "event" for each enum event; EVENT_UNKNOWN has "", EVENT_LEGACY has no such member. */
 #define RECORD_NUM_EVENT_NAMES EVENT_LEGACY
+/* The `status` of a pilot that is gone. */
+#define RECORD_PILOT_GONE "gone"
+
 extern const char *const record_event_names[RECORD_NUM_EVENT_NAMES];
 
 #endif

@@ -114,6 +114,7 @@ static const struct member members[] = {
 	MEMBER("tags", ARRAY, tags),
 	MEMBER("tree", STRING, tree),
 	MEMBER("idle", SECONDS, idle_ms),
+	MEMBER("node", STRING, node),
 	MEMBER("event", EVENT, event),
 	MEMBER("after", ARRAY, after),
 	MEMBER("queue", STRING, queue),
@@ -122,6 +123,10 @@ static const struct member members[] = {
 	MEMBER("pidns", STRING, pidns),
 	MEMBER("lines", STRING, lines),
 	MEMBER("since", TIME, since_ms),
+	MEMBER("pilot", STRING, pilot),
+	MEMBER("epoch", INT, epoch),
+	MEMBER("lease", SECONDS, lease_ms),
+	MEMBER("until", TIME, until_ms),
 	MEMBER("status", STRING, status),
 	MEMBER("keeper", STRING, keeper),
 	MEMBER("mem_mb", INT, mem_mb),
@@ -144,6 +149,7 @@ static const struct member members[] = {
 	MEMBER("cwd_ino", INT, cwd_ino),
 	MEMBER("cwd_b64", STRING, cwd_b64),
 	MEMBER("log_b64", STRING, log_b64),
+	MEMBER("started", TIME, started_ms),
 	MEMBER("duration", SECONDS, duration_ms),
 	MEMBER("num_gpus", INT, num_gpus),
 	MEMBER("priority", INT, priority),
@@ -157,6 +163,7 @@ static const struct member members[] = {
 	MEMBER("exclusive", BOOL, exclusive),
 	MEMBER("idle_warn", SECONDS, idle_warn_ms),
 	MEMBER("after_any", ARRAY, after_any),
+	MEMBER("slurm_job", INT, slurm_job),
 	MEMBER("generation", INT, generation),
 	MEMBER("start_time", ANY, start_time),
 	MEMBER("allocation", STRING, allocation),
@@ -350,14 +357,16 @@ static int record_check(struct record *r, bool has_event)
 		return r->id && r->command.type ? 0 : -EBADMSG;
 	case EVENT_KEEPER:
 		return r->keeper.type ? 0 : -EBADMSG;
+	case EVENT_COORDINATOR:
+		return r->epoch > 0 ? 0 : -EBADMSG;
+	case EVENT_PILOT:
+		return r->pilot.type && r->pilot.size ? 0 : -EBADMSG;
 	case EVENT_UNKNOWN:
 	case EVENT_JOURNAL:
 	case EVENT_SEEN:
 	case EVENT_LOSS:
 	case EVENT_LOST:
 	case EVENT_PAUSE:
-	case EVENT_COORDINATOR:
-	case EVENT_PILOT:
 		return 0;
 	default:
 		return r->id ? 0 : -EBADMSG;

@@ -216,7 +216,12 @@ void record_write_start(struct text *t, const struct attempt_start *s)
 	for (size_t i = 0; i < s->num_gpus; i++)
 		json_put_int(t, NULL, s->gpus[i]);
 	json_close(t, ']');
-	json_put_int(t, "pid", s->pid);
+	if (s->pilot) {
+		json_put_string(t, "pilot", s->pilot);
+		json_put_int(t, "epoch", (int64_t)s->epoch);
+	} else {
+		json_put_int(t, "pid", s->pid);
+	}
 	if (*s->keeper)
 		json_put_string(t, "keeper", s->keeper);
 	put_optional(t, "log", s->log);
@@ -263,6 +268,48 @@ void record_write_grant(struct text *t, const struct attempt_start *s)
 	json_close(t, ']');
 	json_put_int(t, "pid", s->pid);
 	json_put_string(t, "keeper", s->keeper);
+	end(t);
+}
+
+void record_write_coordinator(struct text *t, uint64_t epoch, const struct machine *m, pid_t pid, int64_t lease_ms)
+{
+	begin(t, EVENT_COORDINATOR, 0);
+	put_time(t, "time", date_now_ms());
+	json_put_int(t, "epoch", (int64_t)epoch);
+	json_put_string(t, "host", m->host);
+	json_put_int(t, "pid", pid);
+	json_put_seconds(t, "lease", lease_ms);
+	/* A runner that does not know pilots would take their attempts for lost. */
+	json_put_bool(t, "must", true);
+	end(t);
+}
+
+void record_write_pilot(struct text *t, const struct pilot_record *p)
+{
+	begin(t, EVENT_PILOT, 0);
+	put_time(t, "time", date_now_ms());
+	json_put_string(t, "pilot", p->name);
+	if (p->gone) {
+		json_put_string(t, "status", RECORD_PILOT_GONE);
+	} else {
+		json_put_int(t, "slurm_job", (int64_t)p->slurm_job);
+		json_put_string(t, "node", p->node);
+		if (p->started_ms)
+			put_time(t, "started", p->started_ms);
+		json_put_seconds(t, "lease", p->lease_ms);
+		if (p->until_ms)
+			put_time(t, "until", p->until_ms);
+	}
+	json_put_int(t, "epoch", (int64_t)p->epoch);
+	end(t);
+}
+
+void record_write_void(struct text *t, uint64_t id, uint32_t attempt, uint64_t epoch)
+{
+	begin(t, EVENT_VOID, id);
+	json_put_int(t, "attempt", attempt);
+	put_time(t, "time", date_now_ms());
+	json_put_int(t, "epoch", (int64_t)epoch);
 	end(t);
 }
 

@@ -24,6 +24,7 @@
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_left.h"
+#include "queue/runner/runner_lock.h"
 #include "queue/runner/runner_orphans.h"
 #include "queue/runner/runner_place.h"
 #include "queue/runner/runner_private.h"
@@ -86,27 +87,6 @@ static void on_linger(void *context, uint32_t events)
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
-
-static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
-{
-	int fd = openat(r->following.journal->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return error_set(err, -errno, "opening '%s/runner.lock': %s", r->following.journal->dir_path,
-			error_words(errno));
-	for (;;) {
-		int e = lock_try(fd);
-		if (e == 0)
-			break;
-		if (e == -EAGAIN && lock_holder(fd, ret_holder) == 0 && *ret_holder == 0)
-			continue; /* it has just left */
-		close(fd);
-		return e == -EAGAIN ? -EBUSY : journal_lock_words(r->following.journal, e, err);
-	}
-	r->following.lock_fd = fd;
-	/* For people who ask why: the lock holds without it. */
-	(void)runner_rules_write(fd, &r->machine, NULL);
-	return 0;
-}
 
 static int open_loop(struct runner *r, struct gd_error *err)
 {
@@ -193,7 +173,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e < 0)
 		error_set(err, e, "starting the runner: %s", error_words(e));
 	if (e == 0)
-		e = take_lock(r, ret_holder, err);
+		e = runner_lock_take(j, &r->machine, &r->following.lock_fd, ret_holder, err);
 	if (e == 0)
 		e = open_loop(r, err);
 	if (e == 0)

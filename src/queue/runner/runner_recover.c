@@ -38,7 +38,7 @@
 
 bool runner_same_host(const struct runner *r, const struct keeper_info *k)
 {
-	return !k || !*k->machine.host || strcmp(k->machine.host, r->machine.host) == 0;
+	return keeper_is_here(k, &r->machine);
 }
 
 /* The keeper's file below the queue's folder; false: the journal names none that a keeper makes. */
