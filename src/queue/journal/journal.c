@@ -299,6 +299,15 @@ int journal_append_in(struct journal *j, const void *line, size_t size, struct t
 	return append_in(j, line, size, sealed, NULL, NULL);
 }
 
+int journal_peek_fence(const struct journal *j, uint64_t *ret)
+{
+	struct journal_counters c;
+	if (!journal_counters_read(j->lock_fd, &c))
+		return -EAGAIN;
+	*ret = c.fence;
+	return 0;
+}
+
 int journal_append_line(struct journal *j, const void *line, size_t size, struct gd_error *err)
 {
 	int r = journal_lock(j, err);

@@ -146,6 +146,9 @@ uint64_t journal_take_ids(struct journal *j, uint64_t n);
 /* Under the lock: from here on, no start that was decided upon before. Written before it returns 0. */
 int journal_raise_fence(struct journal *j, struct gd_error *err);
 
+/* The fence as it stands in the counters, without the lock. -EAGAIN: the counters cannot be read just now. */
+int journal_peek_fence(const struct journal *j, uint64_t *ret);
+
 /* Lock, append, unlock. */
 int journal_append_line(struct journal *j, const void *line, size_t size, struct gd_error *err);
 

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/coordinator_journal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/date.h"
+#include "base/error.h"
+#include "queue/journal/damage.h"
+#include "queue/journal/record.h"
+#include "queue/runner/runner_lock.h"
+
+struct coordinator_journal {
+	struct coordinator_journal_options options;
+	struct journal *journal;
+	struct jobs jobs;
+	struct journal_reader reader;
+	struct machine here;
+	int lock_fd; /* runner.lock */
+	uint64_t epoch;
+	uint64_t fence; /* under which the epoch was last seen to be ours */
+	bool loading;   /* the journal is being read from its beginning */
+};
+
+/* ---- Reading ---------------------------------------------------------------------------- */
+
+static void on_change(void *context, struct job *job, int old_state)
+{
+	struct coordinator_journal *c = context;
+	if (!c->loading && c->options.on_change)
+		c->options.on_change(c->options.context, job, old_state);
+}
+
+/* 1: another file, or another order of its lines. */
+static int read_lines(struct coordinator_journal *c)
+{
+	struct damage_check check;
+	damage_look(&check, &c->reader, -1);
+	int e = journal_reader_read(&c->reader, jobs_apply, &c->jobs);
+	return e == 0 ? damage_judge(&check, &c->reader, -1, &c->jobs) : e;
+}
+
+static int explain(const struct coordinator_journal *c, int code, struct gd_error *err)
+{
+	if (code == -EAGAIN)
+		return error_set(err, code, "reading journal '%s': another file takes its place again and again",
+			c->journal->path);
+	if (code == -ENOTSUP)
+		return error_set(err, code,
+			"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
+			c->journal->path, c->jobs.version);
+	return journal_reader_explain(&c->reader, code, err);
+}
+
+int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err)
+{
+	int e, resets = 0;
+	while ((e = read_lines(c)) == 1 && resets++ < JOURNAL_MOST_RESETS) {
+		c->loading = true;
+		jobs_reset(&c->jobs);
+	}
+	if (e != 0)
+		return explain(c, e == 1 ? -EAGAIN : e, err);
+	if (c->loading) {
+		c->loading = false;
+		if (c->epoch && c->options.on_reload)
+			c->options.on_reload(c->options.context);
+	}
+	return 0;
+}
+
+/* Locks, reads all, and says whether the queue is still ours: 0 or -ESTALE. Locked also on -ESTALE. */
+static int lock_and_judge(struct coordinator_journal *c, bool *ret_locked, struct gd_error *err)
+{
+	int e = journal_lock(c->journal, err);
+	*ret_locked = e == 0;
+	if (e == 0)
+		e = coordinator_journal_read(c, err);
+	if (e < 0)
+		return e;
+	if (c->jobs.epoch != c->epoch)
+		return error_set(err, -ESTALE, "another coordinator runs this queue now, on host '%s'",
+			c->jobs.epoch_host ? c->jobs.epoch_host : "(unknown)");
+	c->fence = c->journal->fence;
+	return 0;
+}
+
+int coordinator_journal_check(struct coordinator_journal *c, struct gd_error *err)
+{
+	uint64_t fence;
+	bool locked = false;
+	/* The line may be just being written: then the lock is waited for. */
+	if (journal_peek_fence(c->journal, &fence) == 0 && fence == c->fence)
+		return 0;
+	int e = lock_and_judge(c, &locked, err);
+	if (locked)
+		journal_unlock(c->journal);
+	return e;
+}
+
+/* ---- Writing ---------------------------------------------------------------------------- */
+
+/* The scheduler decided on the job as it was read then. */
+static bool may_start(const struct coordinator_journal *c, const struct attempt_id *id)
+{
+	const struct job *job = jobs_find(&c->jobs, id->job);
+	return job && job->state == JOB_PENDING && !c->jobs.paused && id->attempt >= job_next_attempt(job);
+}
+
+static void write_start(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w,
+	const struct start_details *d)
+{
+	record_write_start(t, &(struct attempt_start){.id = w->id.job,
+				      .attempt = w->id.attempt,
+				      .keeper = "",
+				      .pilot = w->pilot,
+				      .epoch = c->epoch,
+				      .log = d->log,
+				      .gpus = d->gpus,
+				      .num_gpus = d->num_gpus,
+				      .retries = d->retries,
+				      .on_finish = d->on_finish});
+}
+
+static enum job_state state_of(enum attempt_outcome outcome)
+{
+	return outcome == OUTCOME_COMPLETED ? JOB_COMPLETED : outcome == OUTCOME_FAILED ? JOB_FAILED : JOB_CANCELLED;
+}
+
+static void write_end(const struct coordinator_journal *c, struct text *t, const struct frame_end *e)
+{
+	const struct job *job = jobs_find(&c->jobs, e->id.job);
+	bool interrupted = e->outcome == OUTCOME_INTERRUPTED;
+	record_write_end(t, &(struct attempt_end){.id = e->id.job,
+				    .attempt = e->id.attempt,
+				    .time_ms = e->time_ms > 0 ? e->time_ms : 0,
+				    .state = state_of(e->outcome),
+				    .exit_code = e->exit_code,
+				    .signal = e->signal,
+				    .reason = *e->reason ? e->reason : NULL,
+				    .duration_ms = e->duration_ms,
+				    .peak_mem_mb = e->peak_mem_mb,
+				    .energy_j = -1,
+				    .interrupted = interrupted,
+				    .hook_due = !interrupted && job && job->wish->on_finish});
+}
+
+static void write_pilot(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w)
+{
+	record_write_pilot(t, &(struct pilot_record){.name = w->pilot,
+				      .epoch = c->epoch,
+				      .gone = w->kind == WRITE_PILOT_GONE,
+				      .node = w->node ? w->node : "",
+				      .slurm_job = w->slurm_job,
+				      .started_ms = w->started_ms,
+				      .lease_ms = w->lease_ms,
+				      .until_ms = w->remaining_ms < 0 ? 0 : date_now_ms() + w->remaining_ms});
+}
+
+static void write_lines(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w,
+	const struct start_details *details)
+{
+	switch (w->kind) {
+	case WRITE_START:
+		write_start(c, t, w, details);
+		break;
+	case WRITE_END:
+		write_end(c, t, w->end);
+		break;
+	case WRITE_VOID:
+		record_write_void(t, w->id.job, w->id.attempt, c->epoch);
+		break;
+	case WRITE_LOST:
+		write_end(c, t, w->end);
+		if (w->hold)
+			record_write_control(t, EVENT_HOLD, w->end->id.job, "lost too often with its pilot");
+		break;
+	case WRITE_PILOT:
+	case WRITE_PILOT_GONE:
+		write_pilot(c, t, w);
+		break;
+	}
+}
+
+/* An end that a pilot has reported counts whoever writes it; so it is also written if the journal cannot be read. */
+int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
+	const struct start_details *details, struct gd_error *err)
+{
+	bool locked = false;
+	int e = lock_and_judge(c, &locked, err);
+	if (e == 0 && w->kind == WRITE_START && !may_start(c, &w->id))
+		e = error_set(err, -ECANCELED, "job %llu was changed before its start", (unsigned long long)w->id.job);
+	if (locked && (e == 0 || w->kind == WRITE_END)) {
+		cleanup_(text_finish) struct text t = {0};
+		write_lines(c, &t, w, details);
+		e = text_error(&t);
+		if (e == 0)
+			e = journal_append(c->journal, t.data, t.length, NULL, err);
+	}
+	if (locked)
+		journal_unlock(c->journal);
+	return e;
+}
+
+int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err)
+{
+	return journal_sync(c->journal, err);
+}
+
+/* ---- Taking the queue over -------------------------------------------------------------- */
+
+static bool has_pilots(const struct jobs *js)
+{
+	for (const struct queue_pilot *p = js->pilots; p; p = p->next)
+		if (!p->gone)
+			return true;
+	return false;
+}
+
+/* Locks between hosts may not work: then that coordinator may live, too. */
+static int check_host(const struct coordinator_journal *c, struct gd_error *err)
+{
+	const char *host = c->jobs.epoch_host;
+	if (!host || strcmp(host, c->here.host) == 0 || c->options.takeover || !has_pilots(&c->jobs))
+		return 0;
+	return error_set(err, -EREMOTE,
+		"the last coordinator of this queue ran on host '%s', and pilots of it may be alive; start it there, or add --takeover if it is gone",
+		host);
+}
+
+static int append_coordinator(struct coordinator_journal *c, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text t = {0};
+	int64_t lease = c->options.lease_ms > c->jobs.max_lease_ms ? c->options.lease_ms : c->jobs.max_lease_ms;
+	record_write_coordinator(&t, c->jobs.epoch + 1, &c->here, getpid(), lease);
+	if (text_error(&t))
+		return error_set(err, text_error(&t), "starting the coordinator: out of memory");
+	int e = journal_raise_fence(c->journal, err);
+	return e < 0 ? e : journal_append(c->journal, t.data, t.length, NULL, err);
+}
+
+static int take_over(struct coordinator_journal *c, struct gd_error *err)
+{
+	/* The first lock recovers and converts what has to be. All but the last lines are read without it. */
+	int e = journal_lock(c->journal, err);
+	if (e < 0)
+		return e;
+	journal_unlock(c->journal);
+	e = coordinator_journal_read(c, err);
+	if (e == 0)
+		e = journal_lock(c->journal, err);
+	if (e < 0)
+		return e;
+	e = coordinator_journal_read(c, err);
+	if (e == 0)
+		e = check_host(c, err);
+	if (e == 0)
+		e = append_coordinator(c, err);
+	if (e == 0)
+		e = coordinator_journal_read(c, err);
+	c->fence = c->journal->fence;
+	c->epoch = c->jobs.epoch;
+	journal_unlock(c->journal);
+	return e == 0 ? journal_sync(c->journal, err) : e;
+}
+
+int coordinator_journal_open(const struct coordinator_journal_options *options, struct coordinator_journal **ret,
+	pid_t *ret_holder, struct gd_error *err)
+{
+	struct coordinator_journal *c = calloc(1, sizeof(*c));
+	if (!c)
+		return error_set(err, -ENOMEM, "starting the coordinator: out of memory");
+	c->options = *options;
+	c->journal = options->journal;
+	c->lock_fd = -1;
+	c->loading = true;
+	jobs_init(&c->jobs);
+	c->jobs.on_change = on_change;
+	c->jobs.context = c;
+	int e = machine_get(&c->here);
+	if (e < 0)
+		error_set(err, e, "starting the coordinator: %s", error_words(e));
+	if (e == 0)
+		e = runner_lock_take(c->journal, &c->here, &c->lock_fd, ret_holder, err);
+	if (e == 0) {
+		e = journal_reader_init_at(&c->reader, c->journal);
+		if (e < 0)
+			error_set(err, e, "reading journal '%s': %s", c->journal->path, error_words(e));
+	}
+	if (e == 0)
+		e = take_over(c, err);
+	if (e < 0) {
+		coordinator_journal_close(c);
+		return e;
+	}
+	*ret = c;
+	return 0;
+}
+
+void coordinator_journal_close(struct coordinator_journal *c)
+{
+	if (!c)
+		return;
+	jobs_finish(&c->jobs);
+	if (c->reader.buf)
+		journal_reader_finish(&c->reader);
+	closep(&c->lock_fd);
+	free(c);
+}
+
+const struct jobs *coordinator_journal_jobs(const struct coordinator_journal *c)
+{
+	return &c->jobs;
+}
+
+/* ---- For the core ----------------------------------------------------------------------- */
+
+void coordinator_journal_settings(const struct coordinator_journal *c, struct coordinator_settings *settings)
+{
+	settings->epoch = c->epoch;
+	settings->max_lease_ms = c->jobs.max_lease_ms;
+}
+
+unsigned coordinator_journal_losses(const struct job *job)
+{
+	unsigned losses = 0;
+	for (const struct job_attempt *a = job->attempts; a; a = a->earlier)
+		losses += a->interrupted && a->reason && strcmp(a->reason, REASON_PILOT_LOST) == 0;
+	return losses;
+}
+
+int coordinator_journal_restore(const struct coordinator_journal *c, struct coordinator_core *core)
+{
+	int e = 0;
+	for (const struct queue_pilot *p = c->jobs.pilots; p && e == 0; p = p->next)
+		if (!p->gone)
+			e = coordinator_core_restore_pilot(core, &(struct restored_pilot){.name = p->keeper.name,
+									 .node = p->keeper.machine.host,
+									 .slurm_job = p->slurm_job,
+									 .started_ms = p->started_ms,
+									 .lease_ms = p->lease_ms});
+	for (size_t i = 0; i < c->jobs.count && e == 0; i++) {
+		const struct job *job = c->jobs.by_id[i];
+		if (job->state != JOB_RUNNING || !job->keeper || !job->keeper->is_pilot)
+			continue;
+		e = coordinator_core_restore_attempt(
+			core, &(struct restored_attempt){.id = {job->id, job->attempts->attempt},
+				      .pilot = job->keeper->name,
+				      .losses = coordinator_journal_losses(job)});
+	}
+	return e;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/* The coordinator's side of the journal: what it writes, and what it does not write once others have been there. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "queue/journal/record.h"
+#include "slurm/coordinator_journal.h"
+#include "support/scratch.h"
+
+static char path[SCRATCH_PATH_SIZE + 32];
+static struct journal *journal;
+static struct gd_error err;
+static int changes, reloads;
+
+static void count_change(void *context, struct job *job, int old_state)
+{
+	(void)context, (void)job, (void)old_state;
+	changes++;
+}
+
+static void count_reload(void *context)
+{
+	(void)context;
+	reloads++;
+}
+
+static int set_up(void **state)
+{
+	int r = scratch_enter(state);
+	snprintf(path, sizeof(path), "%s/jobs.jsonl", scratch_path());
+	changes = reloads = 0;
+	return r == 0 ? journal_open(path, false, &journal, &err) : r;
+}
+
+static int tear_down(void **state)
+{
+	journal_close(journal);
+	return scratch_leave(state);
+}
+
+/* Locks belong to processes: what another one does is done by another one. */
+static void elsewhere(int (*act)(struct journal *j))
+{
+	int status = 0;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct journal *mine;
+		_exit(journal_open(path, false, &mine, NULL) < 0 || act(mine) < 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int append(struct journal *j, struct text *t, bool raise)
+{
+	int r = journal_lock(j, NULL);
+	if (r == 0 && raise)
+		r = journal_raise_fence(j, NULL);
+	if (r == 0)
+		r = journal_append(j, t->data, t->length, NULL, NULL);
+	journal_unlock(j);
+	text_finish(t);
+	return r;
+}
+
+static int add_jobs(struct journal *j)
+{
+	struct text t = {0};
+	struct job_spec spec = {.command = "a",
+		.command_size = 1,
+		.on_finish = "hook",
+		.num_gpus = -1,
+		.mem_mb = -1,
+		.min_free_mem_mb = -1,
+		.timeout_ms = -1,
+		.retries = -1};
+	if (journal_lock(j, NULL) < 0)
+		return -1;
+	uint64_t id = journal_take_ids(j, 2);
+	record_write_add(&t, id, 5000, &spec);
+	record_write_add(&t, id + 1, 5000, &spec);
+	int r = journal_append(j, t.data, t.length, NULL, NULL);
+	journal_unlock(j);
+	text_finish(&t);
+	return r;
+}
+
+static int control(struct journal *j, enum event event)
+{
+	struct text t = {0};
+	record_write_control(&t, event, 1, NULL);
+	return append(j, &t, true);
+}
+
+static int cancel_job(struct journal *j)
+{
+	return control(j, EVENT_CANCEL);
+}
+
+static int hold_job(struct journal *j)
+{
+	return control(j, EVENT_HOLD);
+}
+
+static int pause_queue(struct journal *j)
+{
+	struct text t = {0};
+	record_write_pause(&t, 0, true);
+	return append(j, &t, true);
+}
+
+static int write_epoch(struct journal *j, uint64_t epoch, const char *host)
+{
+	struct text t = {0};
+	struct machine m = {0};
+	snprintf(m.host, sizeof(m.host), "%s", host);
+	record_write_coordinator(&t, epoch, &m, 5, 0);
+	return append(j, &t, true);
+}
+
+static int replace_coordinator(struct journal *j)
+{
+	return write_epoch(j, 2, "other");
+}
+
+static struct coordinator_journal *begin(void)
+{
+	struct coordinator_journal *c = NULL;
+	pid_t holder;
+	struct coordinator_journal_options options = {
+		.journal = journal, .lease_ms = 900000, .on_change = count_change, .on_reload = count_reload};
+	assert_int_equal(coordinator_journal_open(&options, &c, &holder, &err), 0);
+	return c;
+}
+
+static const struct start_details details = {.gpus = (int[]){3}, .num_gpus = 1, .log = "/logs/a", .retries = 1};
+static const struct coordinator_write pilot = {.kind = WRITE_PILOT,
+	.pilot = "p1",
+	.node = "node7",
+	.slurm_job = 12,
+	.started_ms = 4000,
+	.lease_ms = 900000,
+	.remaining_ms = -1};
+static const struct coordinator_write gone = {.kind = WRITE_PILOT_GONE, .pilot = "p1"};
+
+static int start(struct coordinator_journal *c, uint64_t job, uint32_t attempt)
+{
+	struct coordinator_write w = {.kind = WRITE_START, .id = {job, attempt}, .pilot = "p1"};
+	return coordinator_journal_append(c, &w, &details, &err);
+}
+
+static int end(struct coordinator_journal *c, uint32_t attempt, enum attempt_outcome outcome)
+{
+	struct frame_end e = {
+		.id = {1, attempt}, .outcome = outcome, .exit_code = 0, .duration_ms = 7, .peak_mem_mb = -1};
+	return coordinator_journal_append(c, &(struct coordinator_write){.kind = WRITE_END, .end = &e}, NULL, &err);
+}
+
+static int lose(struct coordinator_journal *c, uint32_t attempt, bool hold)
+{
+	struct frame_end e = {.id = {1, attempt},
+		.outcome = OUTCOME_INTERRUPTED,
+		.exit_code = -1,
+		.duration_ms = -1,
+		.peak_mem_mb = -1,
+		.reason = REASON_PILOT_LOST};
+	return coordinator_journal_append(
+		c, &(struct coordinator_write){.kind = WRITE_LOST, .end = &e, .hold = hold}, NULL, &err);
+}
+
+static int put(struct coordinator_journal *c, const struct coordinator_write *w)
+{
+	return coordinator_journal_append(c, w, NULL, &err);
+}
+
+static const struct job *read_job(struct coordinator_journal *c)
+{
+	assert_int_equal(coordinator_journal_read(c, &err), 0);
+	return jobs_find(coordinator_journal_jobs(c), 1);
+}
+
+/* ---- Tests ---- */
+
+static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
+{
+	(void)state;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	struct coordinator_settings s = {0};
+	coordinator_journal_settings(c, &s);
+	assert_true(s.epoch == 1 && s.max_lease_ms == 900000 && changes == 0);
+	assert_int_equal(put(c, &pilot), 0);
+	assert_int_equal(start(c, 1, 1), 0);
+	const struct job *job = read_job(c);
+	assert_true(job->state == JOB_RUNNING && job->keeper->is_pilot && job->attempts->gpus[0] == 3 && changes == 1);
+	assert_string_equal(job->attempts->log, "/logs/a");
+	assert_int_equal(put(c, &(struct coordinator_write){.kind = WRITE_VOID, .id = {1, 1}}), 0);
+	assert_int_equal(read_job(c)->state, JOB_PENDING);
+	/* The number of an attempt is not used twice. */
+	assert_int_equal(start(c, 1, 1), -ECANCELED);
+	assert_int_equal(start(c, 1, 2), 0);
+	assert_int_equal(end(c, 2, OUTCOME_INTERRUPTED), 0);
+	assert_true(read_job(c)->state == JOB_PENDING && job->hooks_due == 0);
+	assert_int_equal(start(c, 1, 3), 0);
+	assert_int_equal(end(c, 3, OUTCOME_COMPLETED), 0);
+	assert_int_equal(coordinator_journal_sync(c, &err), 0);
+	assert_true(read_job(c)->state == JOB_COMPLETED && job->hooks_due == 1 && job->attempts->duration_ms == 7);
+	/* A hook without a keeper: whoever runs the queue runs it. */
+	assert_null(coordinator_journal_jobs(c)->hooks->keeper);
+	coordinator_journal_close(c);
+}
+
+static void test_job_that_was_lost_too_often_is_held(void **state)
+{
+	(void)state;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	for (uint32_t attempt = 1; attempt <= 3; attempt++) {
+		assert_int_equal(start(c, 1, attempt), 0);
+		assert_int_equal(lose(c, attempt, attempt == 3), 0);
+		assert_int_equal(coordinator_journal_losses(read_job(c)), attempt);
+	}
+	assert_int_equal(read_job(c)->state, JOB_HELD);
+	coordinator_journal_close(c);
+}
+
+static void test_start_is_refused_after_a_cancel_a_hold_or_a_pause(void **state)
+{
+	(void)state;
+	int (*const acts[])(struct journal *) = {hold_job, cancel_job};
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+		elsewhere(acts[i]);
+		assert_int_equal(start(c, 1, 1), -ECANCELED);
+		/* They raise the fence and do not take the queue away. */
+		assert_int_equal(coordinator_journal_check(c, &err), 0);
+	}
+	assert_null(read_job(c)->attempts);
+	assert_int_equal(start(c, 99, 1), -ECANCELED);
+	elsewhere(pause_queue);
+	assert_int_equal(start(c, 2, 1), -ECANCELED);
+	assert_int_equal(put(c, &pilot), 0);
+	coordinator_journal_close(c);
+}
+
+static void test_replaced_coordinator_writes_only_ends(void **state)
+{
+	(void)state;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	assert_int_equal(put(c, &pilot), 0);
+	assert_int_equal(start(c, 1, 1), 0);
+	assert_int_equal(coordinator_journal_check(c, &err), 0);
+	elsewhere(replace_coordinator);
+	assert_int_equal(coordinator_journal_check(c, &err), -ESTALE);
+	assert_non_null(strstr(err.message, "'other'"));
+	assert_int_equal(start(c, 2, 1), -ESTALE);
+	assert_int_equal(put(c, &gone), -ESTALE);
+	assert_int_equal(put(c, &(struct coordinator_write){.kind = WRITE_VOID, .id = {1, 1}}), -ESTALE);
+	assert_int_equal(lose(c, 1, false), -ESTALE);
+	assert_int_equal(read_job(c)->state, JOB_RUNNING);
+	assert_int_equal(end(c, 1, OUTCOME_COMPLETED), 0);
+	assert_int_equal(read_job(c)->state, JOB_COMPLETED);
+	coordinator_journal_close(c);
+}
+
+static int try_to_begin(struct journal *j)
+{
+	struct coordinator_journal *c;
+	pid_t holder = 0;
+	struct coordinator_journal_options options = {.journal = j};
+	return coordinator_journal_open(&options, &c, &holder, NULL) == -EBUSY && holder == getppid() ? 0 : -1;
+}
+
+static void test_queue_has_one_coordinator(void **state)
+{
+	(void)state;
+	struct coordinator_journal *c = begin();
+	elsewhere(try_to_begin);
+	assert_int_equal(coordinator_journal_check(c, &err), 0);
+	coordinator_journal_close(c);
+}
+
+static void test_next_coordinator_finds_what_may_live(void **state)
+{
+	(void)state;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	struct coordinator_write other = pilot;
+	other.pilot = "p2";
+	assert_int_equal(put(c, &pilot), 0);
+	assert_int_equal(put(c, &other), 0);
+	assert_int_equal(start(c, 1, 1), 0);
+	other.kind = WRITE_PILOT_GONE;
+	assert_int_equal(put(c, &other), 0);
+	coordinator_journal_close(c);
+
+	c = begin();
+	struct coordinator_settings s = {.lease_ms = 1000};
+	coordinator_journal_settings(c, &s);
+	assert_true(s.epoch == 2 && s.max_lease_ms == 900000);
+	struct coordinator_core *core;
+	struct pilot_info info;
+	assert_int_equal(coordinator_core_create(&s, &core), 0);
+	assert_int_equal(coordinator_journal_restore(c, core), 0);
+	assert_int_equal(coordinator_core_begin(core, 1), 0);
+	assert_true(coordinator_core_pilot(core, 0, &info));
+	assert_string_equal(info.name, "p1");
+	assert_string_equal(info.node, "node7");
+	assert_true(info.slurm_job == 12 && info.num_attempts == 1 && !coordinator_core_pilot(core, 1, &info));
+	assert_false(coordinator_core_is_recovered(core));
+	coordinator_core_destroy(core);
+	coordinator_journal_close(c);
+}
+
+static int coordinate_on_another_host(struct journal *j)
+{
+	struct text t = {0};
+	int r = write_epoch(j, 1, "other");
+	record_write_pilot(&t, &(struct pilot_record){.name = "p1", .epoch = 1, .node = "node7", .lease_ms = 900000});
+	return r < 0 ? r : append(j, &t, false);
+}
+
+static void test_pilots_of_another_host_are_taken_over_only_if_asked_for(void **state)
+{
+	(void)state;
+	struct coordinator_journal *c = NULL;
+	pid_t holder;
+	elsewhere(coordinate_on_another_host);
+	struct coordinator_journal_options options = {.journal = journal};
+	assert_int_equal(coordinator_journal_open(&options, &c, &holder, &err), -EREMOTE);
+	assert_non_null(strstr(err.message, "'other'"));
+	options.takeover = true;
+	assert_int_equal(coordinator_journal_open(&options, &c, &holder, &err), 0);
+	coordinator_journal_close(c);
+}
+
+#define journal_test(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		journal_test(test_lines_of_an_attempt_are_read_as_its_life),
+		journal_test(test_job_that_was_lost_too_often_is_held),
+		journal_test(test_start_is_refused_after_a_cancel_a_hold_or_a_pause),
+		journal_test(test_replaced_coordinator_writes_only_ends),
+		journal_test(test_queue_has_one_coordinator),
+		journal_test(test_next_coordinator_finds_what_may_live),
+		journal_test(test_pilots_of_another_host_are_taken_over_only_if_asked_for),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
