@@ -14,7 +14,9 @@ import urllib.request
 
 def describe(job: dict, event: str) -> str:
     if event == "idle":
-        return f"GPU {', '.join(str(gpu) for gpu in job['idle_gpus'])} is idle since {job['idle_since']}"
+        # The job may be over, or busy again, when its hook runs.
+        gpus = ", ".join(str(gpu) for gpu in job["idle_gpus"])
+        return f"GPU {gpus} has been idle since {job['idle_since']}" if gpus else "its GPU was idle"
     words = str(job["status"])
     if job["reason"]:
         words += f": {job['reason']}"

@@ -18,8 +18,10 @@ def escape(text: str) -> str:
 
 def describe(job: dict, event: str) -> str:
     if event == "idle":
+        # The job may be over, or busy again, when its hook runs.
         gpus = ", ".join(str(gpu) for gpu in job["idle_gpus"])
-        return f":zzz: job {job['id']} runs, but GPU {gpus} is idle since {job['idle_since']}"
+        words = f"GPU {gpus} has been idle since {job['idle_since']}" if gpus else "its GPU was idle"
+        return f":zzz: job {job['id']}: {words}"
     icon = {"completed": ":white_check_mark:", "failed": ":x:"}.get(job["status"], ":grey_question:")
     words = f"{icon} job {job['id']} {job['status']}"
     if job["reason"]:

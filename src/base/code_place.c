@@ -65,6 +65,10 @@ static bool is_short_code_option(const char *word, bool attached)
 {
 	if (word[0] != '-')
 		return false;
+	/* Options of shells and of Python that go before the last one: "zsh -fc CODE", "python3 -Ic CODE". */
+	size_t others = strspn(word + 1, "0123456789abefhiklmnopqrstuvwxBCEHIOPST");
+	if (others > 0 && strcmp(word + 1 + others, "c") == 0)
+		return true;
 	for (const char *p = word + 1; *p && strchr("0123456789abceilnopsuvwxES", *p); p++)
 		if (strchr("ceES", *p) && (attached || !p[1]))
 			return true;

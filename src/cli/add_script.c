@@ -73,6 +73,11 @@ static bool counts(const struct add *a)
 int add_read_script(struct add *a)
 {
 	int r = a->num_words ? script_read(&a->script, a->words[0], say_note, NULL, &a->err) : 0;
+	/* With arguments it runs in its place: archives with a "#!" line, such as .pex and .run, are often large. */
+	if ((r == -EFBIG || r == -ENOEXEC) && a->num_words > 1)
+		r = 0;
+	else if (r == -EFBIG || r == -ENOEXEC)
+		r = -EINVAL;
 	if (r <= 0 || !counts(a))
 		return r < 0 ? r : 0;
 	a->is_script = true;

@@ -78,7 +78,7 @@ static int ask_version(const char *path, char ret[64])
 /* needs: NULL if gpuq cannot do without it, else what it is for. */
 static void check_helper(struct doctor *d, const char *name, const char *needs)
 {
-	char path[PATH_MAX], version[64];
+	char path[PATH_MAX], version[64] = "";
 	struct gd_error err = {0};
 	int r = subprogram_find(name, path, sizeof(path), &err);
 	if (r == -ENOPKG && needs) {
@@ -176,7 +176,7 @@ void doctor_check_system(struct doctor *d)
 			host.cpus == 1 ? "" : "s", units_format_size(host.memory_available_bytes, available),
 			units_format_size(host.memory_total_bytes, total));
 	else
-		doctor_add(d, DOCTOR_NOTE, "machine", "jobs with --host-mem do not start", "%u CPU%s, memory unknown",
+		doctor_add(d, DOCTOR_NOTE, "machine", "--host-mem is not checked", "%u CPU%s, memory unknown",
 			host.cpus, host.cpus == 1 ? "" : "s");
 	const char *codeset = nl_langinfo(CODESET);
 	doctor_add(d, strcmp(codeset, "UTF-8") == 0 ? DOCTOR_OK : DOCTOR_NOTE, "locale",

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/display.h"
+#include "base/shell_words.h"
 #include "cli/job_list.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/job_line.h"
@@ -105,11 +106,14 @@ static void say_end(struct run_panel *p, const struct job *job)
 		panel_print(p->panel, t.data, t.length);
 }
 
-/* A job that failed may be retried while others run. Without memory for the list its end is still above the panel. */
+/*
+ * A job that failed may be retried while others run; a run that follows another runner may not have seen the retry.
+ * Without memory for the list its end is still above the panel.
+ */
 static void note_failed(struct run_panel *p, const struct job *job, int old)
 {
 	struct id_list *l = &p->failed;
-	for (size_t i = 0; old == JOB_FAILED && i < l->count; i++)
+	for (size_t i = 0; i < l->count; i++)
 		if (l->ids[i] == job->id) {
 			memmove(l->ids + i, l->ids + i + 1, (l->count - i - 1) * sizeof(*l->ids));
 			l->count--;
@@ -314,8 +318,10 @@ static void append_queue(struct text *t, const struct queue_choice *q)
 {
 	if (!q->jobs_file)
 		return;
+	cleanup_(text_finish) struct text quoted = {0};
+	shell_quote(&quoted, q->jobs_file, strlen(q->jobs_file));
 	text_append_string(t, " --jobs-file ");
-	display_append(t, q->jobs_file, strlen(q->jobs_file), DISPLAY_ALL);
+	display_append(t, text_string(&quoted), quoted.length, DISPLAY_ALL);
 }
 
 static void say_failed(struct run_panel *p)

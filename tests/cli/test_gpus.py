@@ -66,7 +66,7 @@ def test_version_is_one_line_and_help_fits_80_columns(machine):
     for words in (["--help"], ["-h"], ["help"]):
         result = machine(*words)
         assert result.returncode == 0
-        assert re.search(r"^  gpus +\w", result.stdout, re.MULTILINE)
+        assert re.search(r"^  gpus, config +\w", result.stdout, re.MULTILINE)
         assert all(len(line) <= 80 for line in result.stdout.splitlines())
 
 
@@ -86,9 +86,9 @@ def test_help_of_a_command_is_its_help(machine):
 def test_unknown_command_gets_a_suggestion(machine):
     result = machine("gups")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: unknown command 'gups'; did you mean 'gpus'? 'gpuq --help' lists them all\n"
+    assert result.stderr == "gpuq: unknown command 'gups'; did you mean 'gpus'? 'gpuq help --all' lists them\n"
     result = machine("help", "xylophone")
-    assert (result.returncode, result.stderr) == (2, "gpuq: unknown command 'xylophone'; 'gpuq --help' lists them all\n")
+    assert (result.returncode, result.stderr) == (2, "gpuq: unknown command 'xylophone'; 'gpuq help --all' lists them\n")
     assert machine("--verbose").returncode == 2
 
 

@@ -123,7 +123,7 @@ def test_ntfy(lab, web):
     assert web.requests == [("/", "Bearer tk_1", {"topic": "jobs", "title": "job 1 (größe \"x\")", "message": "failed, exit 3\nexit 3",
                                                    "priority": 4})]
     run_idle(lab, "ntfy")
-    assert web.requests[1][2]["message"].startswith("GPU 1, 3 is idle since 2026-11-15T21:42:20.000Z")
+    assert web.requests[1][2]["message"].startswith("GPU 1, 3 has been idle since 2026-11-15T21:42:20.000Z")
     web.code = 500
     assert run_job(lab, "ntfy", "true") == 1
 
@@ -136,7 +136,7 @@ def test_slack(lab, web):
     assert body["text"].startswith(":white_check_mark: job 1 completed after 0 s\n")
     assert body["text"].endswith("`true # &lt;a&amp;b&gt;`")
     run_idle(lab, "slack")
-    assert "GPU 1, 3 is idle since" in web.requests[1][2]["text"]
+    assert "GPU 1, 3 has been idle since" in web.requests[1][2]["text"]
     web.code = 404
     assert run_job(lab, "slack", "true") == 1
 

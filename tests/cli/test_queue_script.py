@@ -194,6 +194,18 @@ def test_a_program_with_arguments_and_without_options_runs_in_its_place(lab):
     assert sorted(lab.ran()[1::2]) == ["7", "8"] and "./train.sh" in lab.ran()[::2]
 
 
+def test_large_archive_with_a_first_line_of_a_script_runs_in_its_place(lab):
+    path = script(lab, 'echo "$1" >> ran', "exit 0")
+    with path.open("ab") as archive:
+        archive.truncate(11 << 20)
+    path.chmod(0o755)
+    result = lab.result("add", "--no-start", "./train.sh")
+    assert result.returncode == 2 and "larger than 10 MiB" in result.stderr
+    lab.add("./train.sh", "7")
+    lab.gpuq("run", "--quiet")
+    assert lab.ran() == ["7"]
+
+
 def test_people_see_the_name_of_the_script(lab):
     lab.directory = lab.directory / "it's here"
     lab.directory.mkdir()

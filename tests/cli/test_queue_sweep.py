@@ -92,6 +92,8 @@ def test_values_are_arguments_and_never_code(lab):
     ["sh", "-c", "echo {v}"],
     ["sh", "-c", "{v}"],
     ["bash", "-lc", "{v}"],
+    ["zsh", "-fc", "{v}"],
+    ["python3", "-Ic", "{v}"],
     ["sh", "-cx", "{v}"],
     ["bash", "-c", "-x", "{v}"],
     ["sh", "-c", "--", "{v}"],

@@ -159,6 +159,8 @@ static void test_special_names_are_put_into_no_code(void **state)
 		{"sh", "-c", "cat \"{file}\" > '{output}/x'"},
 		{"sh", "-c", "{file}"},
 		{"bash", "-lc", "{file}"},
+		{"zsh", "-fc", "{file}"},
+		{"python3", "-Ic", "{file}"},
 		{"bash", "-c", "--", "{file}"},
 		{"bash", "-c", "+x", "-e", "--", "{file}"},
 		{"bash", "-o", "pipefail", "-c", "tar xf {file} | cat"},

@@ -362,10 +362,32 @@ static void test_gpu_that_only_others_can_free_is_not_reserved(void **state)
 	ledger_finish(&b.ledger);
 }
 
+/* Otherwise nothing is kept for the next job, which needs CPUs: smaller ones would go before it forever. */
+static void test_first_job_without_cpus_keeps_none(void **state)
+{
+	(void)state;
+	struct box b;
+	box_init(&b, 2);
+	b.in.cpus = 16;
+	box_run(&b, 1, 0, 20 * GB)->cpus = 8;
+	assert_int_equal(ledger_build(&b.ledger, &b.in), 0);
+	struct placement_reservation r = {.active = true, .job = 2};
+	struct placement_need first = need_of(8 * GB, 2), second = need_of(GB, 0);
+	second.cpus = 16;
+	placement_reserve_host(&r, &b.ledger, 2, &first);
+	assert_false(r.host_active);
+	placement_reserve_host(&r, &b.ledger, 3, &second);
+	assert_true(r.host_active);
+	assert_int_equal(r.host_job, 3);
+	assert_int_equal(r.cpus, 16);
+	ledger_finish(&b.ledger);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_most_free_first_ties_by_index),
+		cmocka_unit_test(test_first_job_without_cpus_keeps_none),
 		cmocka_unit_test(test_the_memory_line_names_the_largest_holder),
 		cmocka_unit_test(test_job_that_can_never_fit_is_told_at_once),
 		cmocka_unit_test(test_cpu_jobs_never_wait),

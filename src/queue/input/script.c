@@ -218,7 +218,7 @@ static int read_interpreter(struct script *s, struct gd_error *err)
 		end--;
 	size_t blank = strspn(p, " \t");
 	if (blank >= end)
-		return error_set(err, -EINVAL, "%s:1: there is no interpreter behind #!", s->path);
+		return error_set(err, -ENOEXEC, "%s:1: there is no interpreter behind #!", s->path);
 	p += blank;
 	end -= blank;
 	size_t size = strcspn(p, " \t\r\n"), next = size + strspn(p + size, " \t");
@@ -267,7 +267,7 @@ static int read_content(struct script *s, struct gd_error *err)
 		if (s->content.length >= 2 && memcmp(s->content.data, "#!", 2) != 0)
 			return 0;
 		if (s->content.length > LARGEST_SCRIPT)
-			return error_set(err, -EINVAL, "%s: the script is larger than 10 MiB", s->path);
+			return error_set(err, -EFBIG, "%s: the script is larger than 10 MiB", s->path);
 	}
 	if (text_error(&s->content))
 		return error_set(err, -ENOMEM, "out of memory");

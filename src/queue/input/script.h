@@ -38,7 +38,8 @@ struct script {
 
 /*
  * 1; 0: it is not a readable regular file that begins with "#!", or it has no '/' in its name and another user can have
- * put it there. -EINVAL: a mistake in it, with words that begin with "FILE:LINE: ".
+ * put it there. -EINVAL: a mistake in it, with words that begin with "FILE:LINE: ". -EFBIG: it is too large to be kept.
+ * -ENOEXEC: its first line names no interpreter.
  */
 int script_read(struct script *s, const char *path, script_note_fn *note, void *context, struct gd_error *err);
 void script_finish(struct script *s);

@@ -76,23 +76,29 @@ static int compare_content(int dir_fd, const char *path, const void *data, size_
 	return 0;
 }
 
+static int make_new(int dir_fd, const char *folder, const char *path, const void *data, size_t size)
+{
+	if (mkdirat(dir_fd, folder, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	return write_new(dir_fd, folder, path, data, size);
+}
+
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT])
 {
 	char name[HASH_TEXT], path[HASH_TEXT + 32];
 	content_store_name(data, size, name);
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	/* One that is there already is young again, so that no sweep takes it before our job is in the journal. */
-	if (utimensat(dir_fd, path, NULL, AT_SYMLINK_NOFOLLOW) < 0) {
-		int r = mkdirat(dir_fd, folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
-		if (r == 0)
-			r = write_new(dir_fd, folder, path, data, size);
-		if (r < 0)
-			return r;
-	} else {
-		int r = compare_content(dir_fd, path, data, size);
-		if (r < 0)
-			return r;
-	}
+	/*
+	 * One that is there already is young again, so that no sweep takes it before our job is in the journal. A sweep
+	 * that has just moved it aside may move it back: the content is the same.
+	 */
+	int r = utimensat(dir_fd, path, NULL, AT_SYMLINK_NOFOLLOW) < 0 ? -ENOENT : 0;
+	if (r == 0)
+		r = compare_content(dir_fd, path, data, size);
+	if (r == -ENOENT)
+		r = make_new(dir_fd, folder, path, data, size);
+	if (r < 0)
+		return r;
 	memcpy(ret_name, name, HASH_TEXT);
 	return 0;
 }

@@ -241,7 +241,7 @@ static struct {
 /* Whether these TIME_SIZE bytes are a time in that minute. */
 static inline bool read_time_in_minute(const char *t, int64_t *ret)
 {
-	if (memcmp(t, last_minute.text, TIME_MINUTE) != 0 || t[19] != '.' || t[23] != 'Z')
+	if (!last_minute.text[0] || memcmp(t, last_minute.text, TIME_MINUTE) != 0 || t[19] != '.' || t[23] != 'Z')
 		return false;
 	unsigned char d[] = {(unsigned char)(t[17] - '0'), (unsigned char)(t[18] - '0'), (unsigned char)(t[20] - '0'),
 		(unsigned char)(t[21] - '0'), (unsigned char)(t[22] - '0')};

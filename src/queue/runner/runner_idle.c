@@ -54,13 +54,31 @@ static void restore(const struct runner *r, struct running *run, const struct jo
 				idle_watch_restore(&run->idle, i, clock_now_ns(), known->since_ms);
 }
 
+/* Nobody watches any more what an earlier runner has marked. */
+static void forget(struct runner *r, const struct job *job)
+{
+	const struct attempt_idle *known = job->attempts ? job->attempts->idle : NULL;
+	if (!known || known->num_gpus == 0)
+		return;
+	struct idle_record record = {.id = job->id,
+		.attempt = job->attempts->attempt,
+		.since_ms = known->since_ms,
+		.idle_ms = known->idle_ms};
+	record_write_idle(&r->following.to_append, &record);
+	r->following.must_read = true;
+}
+
 void runner_idle_sample(struct runner *r, struct running *run)
 {
 	const struct job *job = jobs_find(&r->following.jobs, run->id);
 	/* What a simulated GPU does is not known. */
 	if (!job || job->state != JOB_RUNNING || !run->started || run->foreign || run->num_gpus == 0 ||
-		r->watching.simulated || warn_ms(r, job) == 0)
+		r->watching.simulated)
 		return;
+	if (warn_ms(r, job) == 0) {
+		forget(r, job);
+		return;
+	}
 	bool first = !run->idle.gpus, marked = false, unmarked = false;
 	if (idle_watch_make(&run->idle, run->num_gpus) < 0)
 		return;

@@ -178,7 +178,7 @@ void placement_reserve_host(
 	enum placement_host host = placement_judge_host(l, job, need, NULL);
 	bool lacks = host == PLACEMENT_HOST_MEMORY || host == PLACEMENT_HOST_CPUS;
 	/* When the GPUs that are kept for it are free, it must not wait for CPUs that others have got meanwhile. */
-	bool follows = r->active && r->job == job && host == PLACEMENT_HOST_FITS;
+	bool follows = r->active && r->job == job && host == PLACEMENT_HOST_FITS && (need->cpus || need->host_bytes);
 	if (r->host_active || !(lacks || follows))
 		return;
 	r->host_active = true;

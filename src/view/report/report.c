@@ -49,7 +49,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 		report_tile(&tiles, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
 	if (f->num_idle)
-		report_tile(t, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
+		report_tile(&tiles, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
 	if (f->num_measured)
 		report_tile(&tiles, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
 	if (f->waits[REPORT_WAIT_ALL].count)

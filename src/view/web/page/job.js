@@ -5,6 +5,7 @@ import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
 const ACTIONS = { cancel: "Cancel", retry: "Retry", hold: "Hold", release: "Release", urgent: "Make urgent" };
+const DONE_TO_MANY = { cancel: "cancelled", retry: "queued again", hold: "held", release: "released", urgent: "moved to the front" };
 const DONE = { cancel: "is being cancelled", retry: "runs again", hold: "is held", release: "may start", urgent: "goes first" };
 const TABS = ["log", "details", "environment"];
 
@@ -39,16 +40,17 @@ export async function act(action, target) {
   }
 }
 
-// One after the other: each answer says whether it could be done to that job.
+// One after the other: each answer says whether it could be done to that job. False if nothing was done.
 export async function actOnAll(action, targets) {
-  if (!targets.length) return;
+  if (!targets.length) return false;
   if (action === "cancel" && !(await confirmCancel(targets.length === 1 ? targets[0].id : `s ${targets.map((job) => job.id).join(", ")}`,
-    targets.map((job) => job.command).join("\n")))) return;
+    targets.map((job) => job.command).join("\n")))) return false;
   let done = 0, refused = "";
   for (const { id } of targets) {
     try { await askJson(`/api/jobs/${id}/${action}`, { method: "POST" }); done++; } catch (error) { refused ||= error.message; }
   }
-  say(`${done} of ${targets.length}: ${ACTIONS[action].toLowerCase()}${refused ? `; ${refused}` : ""}`);
+  say(`${done} of ${targets.length} jobs ${DONE_TO_MANY[action]}${refused ? `; ${refused}` : ""}`);
+  return true;
 }
 
 function showActions() {

@@ -161,7 +161,7 @@ const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", u: "urgent" };
 function actByKey(key, target) {
   const chosen = openedJob() ? [] : chosenJobs();
   const action = key === "h" && (chosen[0] ?? target).state === "held" ? "release" : ACT_KEYS[key];
-  return chosen.length ? actOnAll(action, chosen).then(clearChoice) : act(action, target);
+  return chosen.length ? actOnAll(action, chosen).then((done) => done && clearChoice()) : act(action, target);
 }
 
 function showHelp() {
@@ -200,7 +200,7 @@ $("help-open").addEventListener("click", showHelp);
 for (const button of document.querySelectorAll("[data-goto]"))
   button.addEventListener("click", () => { const target = $(button.dataset.goto); target.focus(); target.scrollIntoView({ block: "start" }); });
 startTimeline({ onOpen: openJob, onWindow: () => stream.restart() });
-startJobs({ onQuery: (delay) => stream.restart(delay), onOpen: openJob, onAct: (action) => actOnAll(action, chosenJobs()).then(clearChoice) });
+startJobs({ onQuery: (delay) => stream.restart(delay), onOpen: openJob, onAct: (action) => actOnAll(action, chosenJobs()).then((done) => done && clearChoice()) });
 $("utc").addEventListener("click", () => {
   const on = $("utc").getAttribute("aria-pressed") !== "true";
   $("utc").setAttribute("aria-pressed", String(on));
