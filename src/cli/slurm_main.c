@@ -8,13 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
 #include "queue/runner/allocation_end.h"
 #include "slurm/agent.h"
+#include "slurm/coordinator.h"
 #include "slurm/guard.h"
 
 /* Nobody has a lease before the first welcome; a pilot that is not welcomed leaves by itself before this. */
@@ -23,20 +26,45 @@
 #define LAST_WORDS_NS (5 * NS_PER_S)
 #define GRACE_NS      (10 * NS_PER_S)
 
-struct pilot_arguments {
+struct slurm_arguments {
 	const char *journal;
 	const char *gpus;
+	const char *towards;
+	int64_t lease_ms, silence_ms;
+	bool takeover;
 };
+
+/* Whole milliseconds are enough for tests; people use seconds. */
+static int64_t parse_seconds(const char *arg, struct argp_state *state)
+{
+	char *end;
+	double s = strtod(arg, &end);
+	if (end == arg || *end || !(s >= 0.1 && s <= 1e6))
+		argp_error(state, "'%s' is not a number of seconds between 0.1 and 1000000", arg);
+	return (int64_t)(s * 1000);
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct pilot_arguments *a = state->input;
+	struct slurm_arguments *a = state->input;
 	switch (key) {
 	case 'j':
 		a->journal = arg;
 		break;
 	case 'g':
 		a->gpus = arg;
+		break;
+	case 't':
+		a->towards = arg;
+		break;
+	case 'l':
+		a->lease_ms = parse_seconds(arg, state);
+		break;
+	case 's':
+		a->silence_ms = parse_seconds(arg, state);
+		break;
+	case 'o':
+		a->takeover = true;
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", arg);
@@ -61,7 +89,57 @@ static uint64_t find_end(void)
 	return guard_now_ns() + left - margin;
 }
 
-static int run_pilot(struct pilot_arguments *a)
+static void print_words(void *context, const char *words)
+{
+	(void)context;
+	printf("%s\n", words);
+	fflush(stdout);
+}
+
+static int coordinate(struct journal *j, const struct slurm_arguments *a, struct gd_error *err)
+{
+	struct coordinator *c = NULL;
+	struct coordinator_result result;
+	pid_t holder = 0;
+	char log_dir[PATH_MAX];
+	if (snprintf(log_dir, sizeof(log_dir), "%s/logs", j->parent_path) >= (int)sizeof(log_dir))
+		return error_set(err, -ENAMETOOLONG, "the path of the log directory is too long");
+	struct coordinator_options options = {.journal = j,
+		.towards = a->towards ? a->towards : "localhost",
+		.lease_ms = a->lease_ms,
+		.silence_ms = a->silence_ms,
+		.min_free_mem_mb = -1,
+		.takeover = a->takeover,
+		.order = {.log_dir = log_dir, .grace_ms = GRACE_NS / NS_PER_MS},
+		.say = print_words};
+	int r = coordinator_create(&options, &c, &holder, err);
+	if (r == -EBUSY)
+		return error_set(err, r, "process %d runs this queue already", (int)holder);
+	if (r == 0)
+		r = coordinator_run(c, &result, err);
+	coordinator_destroy(c);
+	if (r < 0)
+		return r;
+	printf("%llu completed, %llu failed, %llu cancelled, %llu left\n", (unsigned long long)result.completed,
+		(unsigned long long)result.failed, (unsigned long long)result.cancelled,
+		(unsigned long long)result.left);
+	return result.failed || result.left ? 1 : 0;
+}
+
+static int run_coordinator(const struct slurm_arguments *a)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	struct gd_error err = {0};
+	int r = a->journal && *a->journal == '/' ? journal_open(a->journal, false, &j, &err)
+						 : error_set(&err, -EINVAL, "--jobs-file must be an absolute path");
+	if (r == 0)
+		r = coordinate(j, a, &err);
+	if (r < 0)
+		say("%s", err.message);
+	return r == 0 ? 0 : EXIT_WORK_FAILED;
+}
+
+static int run_pilot(struct slurm_arguments *a)
 {
 	const char *job = getenv("SLURM_JOB_ID"), *node = getenv("SLURMD_NODENAME");
 	char *end = NULL, host[65] = "", dir[PATH_MAX];
@@ -103,15 +181,19 @@ static int run_pilot(struct pilot_arguments *a)
 int main(int argc, char **argv)
 {
 	static const struct argp_option options[] = {{"jobs-file", 'j', "FILE", 0, "The journal of the queue", 0},
-		{"gpus", 'g', "SPEC", 0, "GPUs to use, in place of those that Slurm granted", 0}, {0}};
-	static const struct argp argp = {
-		options, parse, NULL, "The agent of a queue on a node of a cluster", NULL, NULL, NULL};
-	struct pilot_arguments a = {0};
-	if (argc < 2 || strcmp(argv[1], "pilot") != 0) {
+		{"gpus", 'g', "SPEC", 0, "GPUs to use, in place of those that Slurm granted", 0},
+		{"towards", 't', "HOST", 0, "coordinator: a host in the network of the nodes", 0},
+		{"lease", 'l', "SECONDS", 0, "coordinator: how long a pilot works without it", 0},
+		{"silence", 's', "SECONDS", 0, "coordinator: after which a pilot connects again", 0},
+		{"takeover", 'o', NULL, 0, "coordinator: also if the last one ran on another host", 0}, {0}};
+	static const struct argp argp = {options, parse, NULL, "The parts of a queue on a cluster", NULL, NULL, NULL};
+	struct slurm_arguments a = {0};
+	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
+	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
 		say("this program is a part of gpuq, which executes it");
 		return EXIT_USAGE;
 	}
 	argp_err_exit_status = EXIT_USAGE;
 	int r = argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &a);
-	return r ? EXIT_USAGE : run_pilot(&a);
+	return r ? EXIT_USAGE : pilot ? run_pilot(&a) : run_coordinator(&a);
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The coordinator: runs a queue on a cluster. It follows the journal as a runner does, lets the scheduler decide which
+ * job starts on which pilot, and does what its core (coordinator_core.h) decides about pilots and attempts.
+ *
+ * Everything runs on one thread. The core is called by post() alone, which executes its actions; answers that are known
+ * at once (writes, checks, outboxes) wait in a list until no call of the core is under way. Writes of one round
+ * are synced together.
+ *
+ * It leaves when no job is left that can run and all pilots are gone. On SIGTERM it leaves at once: pilots and their
+ * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one interrupts what
+ * runs.
+ *
+ * It runs no hooks: those of ends that it writes stay due, and the next `gpuq run` runs them. Jobs of `gpuq exec`
+ * wait for a runner, too.
+ */
+#ifndef SLURM_COORDINATOR_H
+#define SLURM_COORDINATOR_H
+
+#include "slurm/coordinator_journal.h"
+#include "slurm/coordinator_order.h"
+
+struct coordinator;
+
+struct coordinator_options {
+	struct journal *journal;
+	const char *towards; /* see listener.h */
+	int64_t lease_ms;    /* 0: 900 s */
+	int64_t silence_ms;  /* 0: 15 s */
+	int64_t min_free_mem_mb;
+	int jobs_per_gpu; /* 0: as memory allows */
+	int retries;
+	const char *on_finish; /* or NULL */
+	bool takeover;
+	struct order_defaults order; /* env and cwd are filled in */
+	void (*say)(void *context, const char *words);
+	void *context;
+};
+
+struct coordinator_result {
+	uint64_t completed, failed, cancelled; /* that ended while it ran */
+	uint64_t left;                         /* jobs that are not over */
+};
+
+/* -EBUSY, without words: *ret_holder runs the queue. */
+int coordinator_create(
+	const struct coordinator_options *options, struct coordinator **ret, pid_t *ret_holder, struct gd_error *err);
+int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struct gd_error *err);
+void coordinator_destroy(struct coordinator *c);
+
+#endif

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""The coordinator with pilots that no Slurm started: who runs what, and what is left when one of them goes."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import processes
+import pytest
+from pilot_process import BUILD, LIMIT, Pilot
+
+WAITING = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT:$GPUQ_NODE >> ran; until [ -e go ]; do sleep 0.02; done"
+
+
+class Queue:
+    def __init__(self, directory):
+        self.directory, self.started = directory, []
+        self.environment = {**os.environ, "GPUQ_JOBS_FILE": "./jobs.jsonl", "XDG_STATE_HOME": str(directory / "state"),
+                            "XDG_CONFIG_HOME": str(directory / "none"), "GPUQ_CLAIMS_DIR": str(directory / "claims"), "GPUQ_GPUS": "sim:2"}
+
+    def gpuq(self, *words):
+        return subprocess.run([os.environ["GPUQ"], *words], cwd=self.directory, env=self.environment, check=True, capture_output=True,
+                              text=True, timeout=LIMIT).stdout
+
+    def add(self, *words):
+        return int(self.gpuq("add", "--no-start", *words))
+
+    def coordinator(self, *words):
+        with open(self.directory / "coordinator.out", "a", encoding="utf-8") as log:
+            process = subprocess.Popen([BUILD / "gpuq-slurm", "coordinator", "--jobs-file", self.directory / "jobs.jsonl", "--towards",
+                                        "127.0.0.1", *words], stdout=log, stderr=log, cwd="/", env=self.environment)
+        self.started.append(process)
+        return process
+
+    def pilot(self, job=4711, **options):
+        # It is started by a coordinator, which has made the secret before.
+        self.until((self.directory / "jobs.jsonl.d" / "slurm.address").exists, "the address")
+        made = Pilot(self.directory, job=job, **options)
+        self.started.append(made)
+        return made
+
+    def job(self, number):
+        return {job["id"]: job for job in json.loads(self.gpuq("status", "--json"))}[number]
+
+    def events(self, kind):
+        rows = [json.loads(row) for row in (self.directory / "jobs.jsonl").read_text(encoding="utf-8").splitlines()]
+        return [row for row in rows if row["event"] == kind]
+
+    def ran(self):
+        path = self.directory / "ran"
+        return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+    def until(self, condition, what):
+        return processes.until(condition, LIMIT, lambda: f"{what}: {(self.directory / 'coordinator.out').read_text(encoding='utf-8')}")
+
+    def go(self):
+        (self.directory / "go").touch()
+
+
+@pytest.fixture(name="queue")
+def make_queue(tmp_path):
+    tmp_path.chmod(0o700)
+    made = Queue(tmp_path)
+    yield made
+    for one in made.started:
+        one.kill()
+        one.wait()
+
+
+def test_each_job_runs_once_on_two_pilots(queue):
+    # Three at a time need both pilots.
+    for number in range(40):
+        meet = "echo here >> met; until [ $(wc -l < met) -ge 3 ]; do sleep 0.02; done; " if number < 3 else ""
+        queue.add(meet + "echo $GPUQ_JOB_ID >> ran; echo $GPUQ_NODE:$GPUQ_ARRAY_INDEX")
+    queue.add("--hold", "echo held >> ran")
+    queue.add("--after", "1", "exit 3")
+    boss = queue.coordinator()
+    pilots = [queue.pilot(job=job) for job in (1, 2)]
+    assert boss.wait(LIMIT) == 1
+    assert [pilot.wait() for pilot in pilots] == [0, 0]
+    assert sorted(map(int, queue.ran())) == list(range(1, 41))
+    starts = queue.events("start")
+    assert len(starts) == 41 and len(queue.events("end")) == 41 and not queue.events("void")
+    assert {start["pilot"].split("-")[0] for start in starts} == {"p1", "p2"}
+    assert all(pathlib.Path(start["log"]).read_text(encoding="utf-8") == "node7:\n" for start in starts if start["id"] <= 40)
+    assert queue.job(42)["exit_code"] == 3
+    assert [row.get("status") for row in queue.events("pilot")].count("gone") == 2
+
+
+def test_cancelled_job_ends_and_the_rest_goes_on(queue):
+    queue.add(WAITING)
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(lambda: len(queue.ran()) == 2, "the jobs")
+    queue.gpuq("cancel", "1")
+    queue.until(lambda: queue.job(1)["status"] == "cancelled", "the end of job 1")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+    assert queue.job(2)["status"] == "completed" and len(queue.ran()) == 2
+
+
+def test_jobs_that_are_added_meanwhile_run(queue):
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    queue.add("echo later >> ran")
+    queue.until(lambda: "later" in queue.ran(), "the second job")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+
+
+def test_pilot_that_ends_interrupts_its_job_which_runs_on_the_next(queue):
+    queue.add(WAITING)
+    boss, first = queue.coordinator(), queue.pilot(job=1)
+    queue.until(queue.ran, "the job")
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 0
+    queue.until(lambda: queue.job(1)["status"] == "pending", "the interruption")
+    queue.pilot(job=2)
+    queue.until(lambda: len(queue.ran()) == 2, "the second attempt")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+    assert queue.ran() == ["1:1:node7", "1:2:node7"] and len(queue.events("interrupted")) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_job_outlives_its_coordinator_and_ends_with_the_next(queue, number):
+    queue.add(WAITING)
+    boss, pilot = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    boss.send_signal(number)
+    boss.wait(LIMIT)
+    assert pilot.process.poll() is None and queue.job(1)["status"] == "running"
+    queue.go()
+    boss = queue.coordinator()
+    assert boss.wait(LIMIT) == 0
+    assert pilot.wait() == 0
+    assert queue.ran() == ["1:1:node7"] and queue.job(1)["status"] == "completed"
+    assert [row["epoch"] for row in queue.events("coordinator")] == [1, 2]
+
+
+def test_restarted_coordinator_starts_nothing_before_it_knows_all_pilots(queue):
+    """Without listings of Slurm that is after the longest lease: there may be a pilot that nobody has heard of."""
+    queue.add(WAITING)
+    boss, _ = queue.coordinator("--lease", "5"), queue.pilot()
+    queue.until(queue.ran, "the job")
+    boss.kill()
+    boss.wait()
+    queue.add("echo second >> ran")
+    boss = queue.coordinator("--lease", "5")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+    begun, started = queue.events("coordinator")[-1], [row for row in queue.events("start") if row["id"] == 2]
+    assert len(started) == 1 and seconds(started[0]) - seconds(begun) >= 5
+
+
+def seconds(row):
+    hours, minutes, rest = row["time"].split("T")[1].rstrip("Z").split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+
+def test_one_coordinator_at_a_time(queue):
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    assert queue.coordinator().wait(LIMIT) == 1
+    assert f"process {boss.pid} runs this queue already" in (queue.directory / "coordinator.out").read_text(encoding="utf-8")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+
+
+def test_interrupted_coordinator_leaves_its_jobs_pending(queue):
+    queue.add(WAITING)
+    boss, pilot = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    boss.send_signal(signal.SIGINT)
+    queue.add("echo second >> ran")
+    boss.send_signal(signal.SIGINT)
+    assert boss.wait(LIMIT) == 1
+    assert pilot.wait() == 0
+    assert queue.job(1)["status"] == "pending" and queue.ran() == ["1:1:node7"]
