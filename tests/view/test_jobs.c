@@ -178,6 +178,58 @@ static void test_state_name_parses_to_the_same_state(void **state)
 	assert_int_equal(view_job_state_parse("done"), -1);
 }
 
+static void put_in(struct view_model *m, unsigned queue, uint64_t number, enum view_job_state s)
+{
+	struct view_job job = {
+		.id = view_job_id(queue, number), .queue = queue == 7 ? "seven" : "eight", .command = "x", .state = s};
+	assert_int_equal(view_put_job(m, &job), 0);
+}
+
+static void test_jobs_of_two_queues_with_the_same_number_are_two_jobs(void **state)
+{
+	struct view_model *m = *state;
+	put_in(m, 8, 1, VIEW_JOB_RUNNING);
+	put_in(m, 7, 1, VIEW_JOB_PENDING);
+	put_in(m, 7, 999999999, VIEW_JOB_PENDING);
+	assert_int_equal(view_num_jobs(m), 3);
+	assert_string_equal(view_find_job(m, view_job_id(7, 1))->queue, "seven");
+	assert_string_equal(view_find_job(m, view_job_id(8, 1))->queue, "eight");
+	assert_int_equal(view_id_number(view_job(m, 1)->id), 999999999);
+	assert_int_equal(view_id_queue(view_job(m, 1)->id), 7);
+	assert_int_equal(view_max_number(m), 999999999);
+	/* A job of the only queue has its number as its id. */
+	assert_int_equal(view_job_id(0, 12), 12);
+	assert_true(view_job_id(VIEW_MAX_QUEUE, UINT32_MAX) < UINT64_C(1) << 53);
+}
+
+static void test_a_queue_is_forgotten_without_the_others(void **state)
+{
+	struct view_model *m = *state;
+	for (uint64_t number = 1; number <= 200; number++) {
+		put_in(m, 8, number, VIEW_JOB_RUNNING);
+		put_in(m, 7, number, VIEW_JOB_PENDING);
+	}
+	uint64_t version = view_jobs_version(m);
+	view_forget_queue(m, 7);
+	assert_true(view_jobs_version(m) > version);
+	assert_int_equal(view_num_jobs(m), 200);
+	assert_int_equal(view_job_count(m, VIEW_JOB_PENDING), 0);
+	assert_int_equal(view_job_count(m, VIEW_JOB_RUNNING), 200);
+	for (uint64_t number = 1; number <= 200; number++) {
+		assert_null(view_find_job(m, view_job_id(7, number)));
+		assert_ptr_equal(view_find_job(m, view_job_id(8, number)), view_job(m, number - 1));
+	}
+	/* Places and order are right for what comes next, too. */
+	put_in(m, 8, 3, VIEW_JOB_FAILED);
+	put_in(m, 7, 1, VIEW_JOB_PENDING);
+	assert_int_equal(view_job(m, 0)->id, view_job_id(7, 1));
+	assert_int_equal(view_job(m, 3)->state, VIEW_JOB_FAILED);
+	view_forget_queue(m, 8);
+	view_forget_queue(m, 7);
+	view_forget_queue(m, 7);
+	assert_int_equal(view_num_jobs(m), 0);
+}
+
 int main(void)
 {
 #define T(f) model_rig_test(f)
@@ -190,6 +242,8 @@ int main(void)
 		T(test_any_sequence_of_changes),
 		T(test_changes_do_not_pile_up),
 		T(test_state_name_parses_to_the_same_state),
+		T(test_jobs_of_two_queues_with_the_same_number_are_two_jobs),
+		T(test_a_queue_is_forgotten_without_the_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

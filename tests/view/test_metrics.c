@@ -143,6 +143,25 @@ static void test_only_jobs_that_run_or_just_ended_have_metrics_of_their_own(void
 	assert_null(strstr(text_string(&out), "gpuq_job_energy"));
 }
 
+static void test_jobs_of_several_queues_have_a_label(void **state)
+{
+	(void)state;
+	struct view_attempt attempt = {
+		.start_ms = 1000, .end_ms = -1, .duration_ms = -1, .peak_mem_mb = -1, .state = VIEW_JOB_RUNNING};
+	struct view_job job = {.id = view_job_id(9, 4),
+		.queue = "/a\"b",
+		.command = "x",
+		.state = VIEW_JOB_RUNNING,
+		.mem_mb = 3,
+		.attempts = &attempt,
+		.num_attempts = 1};
+	assert_int_equal(view_put_job(model, &job), 0);
+	struct view_facts facts = {.journal_bytes = 1};
+	text_clear(&out);
+	metrics_put(&out, model, &facts, 1000000);
+	assert_line("gpuq_job_memory_requested_bytes{id=\"4\",name=\"\",queue=\"/a\\\"b\"} 3145728");
+}
+
 static void test_metrics_tell_of_journal_runner_and_build(void **state)
 {
 	(void)state;
@@ -159,6 +178,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_gpu_metrics_are_in_base_units, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_only_jobs_that_run_or_just_ended_have_metrics_of_their_own, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_jobs_of_several_queues_have_a_label, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_gpu_values_have_no_metric, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_metrics_count_jobs_attempts_durations_and_waiting_time, model_rig_setup, teardown),

@@ -27,6 +27,44 @@ static void test_screen_shows_queue_gpus_and_jobs(void **state)
 	assert_shows(top_rig_row(l, 23), "? Keys");
 }
 
+static void put_of_queue(struct top_rig *l, unsigned queue, const char *name, const char *command)
+{
+	struct view_job j = {.id = view_job_id(queue, 1),
+		.queue = name,
+		.command = command,
+		.state = VIEW_JOB_PENDING,
+		.mem_mb = -1,
+		.timeout_ms = -1};
+	assert_int_equal(view_put_job(l->model, &j), 0);
+}
+
+static void test_all_queues_have_a_column_and_jobs_their_numbers(void **state)
+{
+	struct top_rig *l = *state;
+	put_of_queue(l, 5, "/home/alice/projects/speech", "python a.py");
+	put_of_queue(l, 6, "personal", "python b.py");
+	assert_shows_not(top_rig_draw(l, 12, 80), "QUEUE");
+	l->top.facts = (struct view_facts){
+		.all_queues = true, .num_queues = 2, .num_unreadable = 1, .runner = 7, .num_runners = 2};
+	assert_shows(top_rig_draw(l, 12, 80), " QUEUE            ID  STATE");
+	assert_shows(top_rig_row(l, 0), "gpuq top  2 queues, 1 more unreadable");
+	assert_shows(top_rig_row(l, 0), "2 runners");
+	assert_shows(top_rig_draw(l, 12, 80), " …/speech          1  pending");
+	assert_shows(top_rig_draw(l, 12, 80), " personal          1  pending");
+	assert_shows(top_rig_draw(l, 12, 150), " …/alice/projects/speech     1  pending");
+	top_rig_keys(l, "c");
+	assert_shows(top_rig_draw(l, 12, 80), "Cancel job 1 of speech? y/n");
+	top_rig_keys(l, "n/speech\n");
+	assert_shows(top_rig_draw(l, 12, 80), "all 1–1 of 1");
+	/* What is selected in one queue is not selected in the other. */
+	top_rig_keys(l, "\x1b ");
+	size_t count;
+	const uint64_t *ids = top_chosen(&l->top, &count);
+	assert_int_equal(count, 1);
+	assert_int_equal(ids[0], view_job_id(5, 1));
+	assert_false(top_is_tagged(&l->top, view_job_id(6, 1)));
+}
+
 static void test_every_screen_size_is_drawn(void **state)
 {
 	struct top_rig *l = *state;
@@ -166,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		top_rig_test(test_screen_shows_queue_gpus_and_jobs),
+		top_rig_test(test_all_queues_have_a_column_and_jobs_their_numbers),
 		top_rig_test(test_every_screen_size_is_drawn),
 		top_rig_test(test_launches_and_maps_have_lines_of_their_own),
 		top_rig_test(test_gpus_that_do_not_fit_can_be_scrolled),

@@ -34,11 +34,15 @@ bool view_action_applies(enum view_action action, const struct view_job *job);
 
 /* What is known beside jobs and GPUs. */
 struct view_facts {
-	const char *journal; /* its path */
+	const char *journal; /* its path; NULL: there is none yet, or several */
 	uint64_t journal_bytes;
 	uint64_t bad_lines;
-	uint64_t first_bad_line; /* its number */
+	uint64_t first_bad_line; /* its number; 0: not known */
 	int64_t runner;          /* a PID; 0: nobody runs this queue; -1: somebody without a number here */
+	/* Of several queues, numbers are sums, and `runner` is one of the runners. */
+	bool all_queues;
+	size_t num_queues, num_runners;
+	size_t num_unreadable; /* queues that are not among them, because they cannot be read */
 };
 
 struct view_actions {

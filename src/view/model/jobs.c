@@ -35,6 +35,25 @@ const struct view_attempt *view_job_last(const struct view_job *job)
 	return job->num_attempts ? &job->attempts[job->num_attempts - 1] : NULL;
 }
 
+/* ---- Ids ------------------------------------------------------------------------ */
+
+#define NUMBER_BITS 32
+
+uint64_t view_job_id(unsigned queue, uint64_t number)
+{
+	return (uint64_t)queue << NUMBER_BITS | number;
+}
+
+unsigned view_id_queue(uint64_t id)
+{
+	return (unsigned)(id >> NUMBER_BITS);
+}
+
+uint64_t view_id_number(uint64_t id)
+{
+	return id & UINT32_MAX;
+}
+
 /* ---- Copies ------------------------------------------------------------------ */
 
 static size_t room_of(const struct view_job *job)
@@ -44,8 +63,8 @@ static size_t room_of(const struct view_job *job)
 		const struct view_attempt *a = &job->attempts[i];
 		room += a->num_gpus * sizeof(*a->gpus) + view_string_room(a->reason) + view_string_room(a->log_file);
 	}
-	return room + view_string_room(job->name) + view_string_room(job->command) + view_string_room(job->cwd) +
-	       view_string_room(job->reason);
+	return room + view_string_room(job->queue) + view_string_room(job->name) + view_string_room(job->command) +
+	       view_string_room(job->cwd) + view_string_room(job->reason);
 }
 
 static void *put_array(char **at, const void *data, size_t size)
@@ -74,6 +93,7 @@ static struct view_entry *copy_job(const struct view_job *job)
 		attempts[i].reason = view_string_put(&at, attempts[i].reason);
 		attempts[i].log_file = view_string_put(&at, attempts[i].log_file);
 	}
+	e->job.queue = view_string_put(&at, job->queue);
 	e->job.name = view_string_put(&at, job->name);
 	e->job.command = view_string_put(&at, job->command);
 	e->job.cwd = view_string_put(&at, job->cwd);
@@ -106,8 +126,9 @@ static bool same_job(const struct view_job *a, const struct view_job *b)
 	for (size_t i = a->num_attempts; i-- > 0;)
 		if (!same_attempt(&a->attempts[i], &b->attempts[i]))
 			return false;
-	return view_string_equal(a->name, b->name) && view_string_equal(a->command, b->command) &&
-	       view_string_equal(a->cwd, b->cwd) && view_string_equal(a->reason, b->reason);
+	return view_string_equal(a->queue, b->queue) && view_string_equal(a->name, b->name) &&
+	       view_string_equal(a->command, b->command) && view_string_equal(a->cwd, b->cwd) &&
+	       view_string_equal(a->reason, b->reason);
 }
 
 /* ---- The table by id ----------------------------------------------------------- */
@@ -218,6 +239,8 @@ static int add_job(struct view_model *m, struct view_entry *e)
 	m->table[place(m, e->job.id)] = e;
 	m->num_jobs++;
 	m->counts[e->job.state]++;
+	if (view_id_number(e->job.id) > m->max_number)
+		m->max_number = view_id_number(e->job.id);
 	set_version(m, e);
 	return 0;
 }
@@ -266,7 +289,31 @@ void view_forget_jobs(struct view_model *m)
 		memset(m->table, 0, m->table_room * sizeof(struct view_entry *));
 	m->by_id->count = m->by_id->sorted = 0;
 	m->num_jobs = 0;
+	m->max_number = 0;
 	memset(m->counts, 0, sizeof(m->counts));
+	m->jobs_version = ++m->version;
+}
+
+void view_forget_queue(struct view_model *m, unsigned queue)
+{
+	struct view_by_id *o = m->by_id;
+	struct view_entry **entries = view_jobs_in_order(m);
+	size_t kept = 0;
+	if (m->num_jobs == 0)
+		return;
+	memset(m->table, 0, m->table_room * sizeof(struct view_entry *));
+	for (size_t i = 0; i < o->count; i++) {
+		struct view_entry *e = entries[i];
+		if (view_id_queue(e->job.id) == queue) {
+			m->counts[e->job.state]--;
+			free(e);
+			continue;
+		}
+		e->position = kept;
+		entries[kept++] = e;
+		m->table[place(m, e->job.id)] = e;
+	}
+	o->count = o->sorted = m->num_jobs = kept;
 	m->jobs_version = ++m->version;
 }
 
@@ -294,6 +341,11 @@ const struct view_job *view_find_job(const struct view_model *m, uint64_t id)
 {
 	const struct view_entry *e = find(m, id);
 	return e ? &e->job : NULL;
+}
+
+uint64_t view_max_number(const struct view_model *m)
+{
+	return m->max_number;
 }
 
 size_t view_job_count(const struct view_model *m, enum view_job_state state)

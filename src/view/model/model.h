@@ -61,7 +61,7 @@ struct view_gpu {
 	const char *name; /* or NULL, as all strings here */
 	enum view_gpu_status status;
 	const char *task;      /* what it works on: a command, a file */
-	uint64_t task_id;      /* its number as a job; 0: none */
+	uint64_t task_id;      /* its id as a job; 0: none */
 	const char *task_name; /* that the user gave it */
 	int num_tasks;         /* more than one at a time: jobs on it */
 	const char *error;
@@ -87,6 +87,16 @@ struct view_sample {
 };
 
 /* ---- Jobs ------------------------------------------------------------------ */
+
+/*
+ * Jobs of several queues can stand in one model. The id of a job then consists of the number of its queue (from 1)
+ * and of its number in that queue; in the model of one queue it is the latter alone (queue 0). People see the number,
+ * everything else uses the id. Ids stay below 2^53, so that JavaScript has them, too.
+ */
+#define VIEW_MAX_QUEUE ((1u << 21) - 1)
+uint64_t view_job_id(unsigned queue, uint64_t number);
+unsigned view_id_queue(uint64_t id);
+uint64_t view_id_number(uint64_t id);
 
 enum view_job_state {
 	VIEW_JOB_PENDING = 0,
@@ -123,17 +133,18 @@ struct view_attempt {
 };
 
 struct view_job {
-	uint64_t id;
+	uint64_t id;       /* unique in the model, see view_job_id() */
+	const char *queue; /* the name of its queue, where there are several; else NULL */
 	const char *name;
 	const char *command; /* valid UTF-8: bytes that are not are shown as escapes */
 	const char *cwd;
 	enum view_job_state state;
 	bool cancelling; /* running, and somebody wants it ended */
 	int priority;
-	int num_gpus;       /* that it wants */
-	int64_t mem_mb;     /* that it needs; -1 */
-	int64_t timeout_ms; /* -1 */
-	const uint64_t *after;
+	int num_gpus;          /* that it wants */
+	int64_t mem_mb;        /* that it needs; -1 */
+	int64_t timeout_ms;    /* -1 */
+	const uint64_t *after; /* numbers of jobs of the same queue */
 	size_t num_after;
 	int64_t submit_ms;
 	const char *reason; /* why it ended as it did, or did not start */
@@ -198,6 +209,8 @@ void view_forget_gpus(struct view_model *m);
 int view_put_job(struct view_model *m, const struct view_job *job);
 /* Everything of jobs is forgotten (the journal was pruned); versions grow on. */
 void view_forget_jobs(struct view_model *m);
+/* The same of one queue. */
+void view_forget_queue(struct view_model *m, unsigned queue);
 
 /* All launches and maps that run, in place of those before; kept by PID. */
 int view_put_runs(struct view_model *m, const struct view_run *runs, size_t count);
@@ -212,6 +225,8 @@ size_t view_history(const struct view_model *m, int gpu_id, struct view_sample *
 size_t view_num_jobs(const struct view_model *m);
 const struct view_job *view_job(const struct view_model *m, size_t i); /* by id */
 const struct view_job *view_find_job(const struct view_model *m, uint64_t id);
+/* The largest number that a job has had in its queue, for the width of a column. */
+uint64_t view_max_number(const struct view_model *m);
 size_t view_job_count(const struct view_model *m, enum view_job_state state);
 /* Of the last change of anything. */
 uint64_t view_version(const struct view_model *m);
@@ -240,7 +255,8 @@ enum view_order {
 
 struct view_selection {
 	unsigned states; /* bits 1 << state; 0: all */
-	/* In id, name, command, reason or "gpu N", without regard to case (of ASCII); words all match; or NULL. */
+	/* In number, name, queue, command, reason or "gpu N", without regard to case (of ASCII); words all match; or
+	 * NULL. */
 	const char *text;
 	enum view_order order;
 	bool reverse;

@@ -71,6 +71,7 @@ struct view_model {
 	size_t table_room;
 	size_t num_jobs;
 	size_t counts[VIEW_JOB_STATES];
+	uint64_t max_number;
 	uint64_t jobs_version;
 };
 

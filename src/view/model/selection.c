@@ -119,8 +119,9 @@ static bool id_contains(uint64_t id, const struct filter_word *w)
 
 static bool word_matches(const struct view_job *job, const struct filter_word *w)
 {
-	return (w->gpu >= 0 && on_gpu(job, w->gpu)) || (w->number && id_contains(job->id, w)) ||
-	       contains(job->name, w) || contains(job->command, w) || contains(job->reason, w);
+	return (w->gpu >= 0 && on_gpu(job, w->gpu)) || (w->number && id_contains(view_id_number(job->id), w)) ||
+	       contains(job->name, w) || contains(job->queue, w) || contains(job->command, w) ||
+	       contains(job->reason, w);
 }
 
 static bool matches(const struct view_job *job, unsigned states, const struct filter_words *w)

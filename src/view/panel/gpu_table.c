@@ -179,7 +179,7 @@ static void write_task(struct text *t, const struct view_model *m, size_t row, b
 	if (g->num_tasks > 1)
 		snprintf(more, sizeof(more), " +%d", g->num_tasks - 1);
 	if (g->task_id)
-		snprintf(id, sizeof(id), "#%" PRIu64 " ", g->task_id);
+		snprintf(id, sizeof(id), "#%" PRIu64 " ", view_id_number(g->task_id));
 	size_t beside = strlen(more) + strlen(id), room = beside < width ? width - beside : 0;
 	ink_words(t, colour, INK_DIM, room ? id : "");
 	size_t used = room ? strlen(id) : 0;

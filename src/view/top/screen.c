@@ -143,6 +143,19 @@ void screen_put_right(struct screen *s, int row, int column, int width, unsigned
 	screen_put(s, row, column + before, width - before, style, text);
 }
 
+void screen_put_path(struct screen *s, int row, int column, int width, unsigned style, const char *path)
+{
+	const char *end = path;
+	while ((int)display_width(end, strlen(end)) + (end != path) > width) {
+		const char *slash = *end ? strchr(end + 1, '/') : NULL;
+		if (!slash)
+			break;
+		end = slash;
+	}
+	int used = end == path ? 0 : screen_put(s, row, column, 1, style, "…");
+	screen_put(s, row, column + used, width - used, style, end);
+}
+
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character)
 {
 	width = room(s, row, column, width);

@@ -57,6 +57,8 @@ int screen_putf(struct screen *s, int row, int column, int width, unsigned style
 	GD_PRINTF(6, 7);
 /* The same, ending at column + width. */
 void screen_put_right(struct screen *s, int row, int column, int width, unsigned style, const char *text);
+/* A path: of a long one the end is shown, which tells more. */
+void screen_put_path(struct screen *s, int row, int column, int width, unsigned style, const char *path);
 /* One character, over and over. */
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character);
 /* Turns what is there around, without its colours: the row of a cursor. */

@@ -94,6 +94,7 @@ void top_put_details(struct text *t, const struct view_job *job, int64_t now_ms)
 	char buf[UNITS_ROOM];
 	put_line(t, "state", palette_job_word(job));
 	put_line(t, "name", job->name);
+	put_line(t, "queue", job->queue);
 	put_command(t, job->command);
 	put_line(t, "directory", job->cwd);
 	put_gpus(t, job, a);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of jobs. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include "base/units.h"
 #include "view/top/top.h"
 
-#define MAX_COLUMNS 9
+#define MAX_COLUMNS 10
 
 struct job_column {
 	const char *title;
@@ -23,7 +24,13 @@ struct job_column {
 static void id_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
 {
 	(void)now_ms;
-	snprintf(out, size, "%" PRIu64, job->id);
+	snprintf(out, size, "%" PRIu64, view_id_number(job->id));
+}
+
+static void queue_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
+{
+	(void)now_ms;
+	snprintf(out, size, "%s", job->queue ? job->queue : "");
 }
 
 static void state_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
@@ -119,9 +126,13 @@ static size_t make_columns(const struct top *t, int width, struct job_column col
 {
 	size_t n = 0;
 	int id_width = 3;
-	const struct view_job *last = view_num_jobs(t->model) ? view_job(t->model, view_num_jobs(t->model) - 1) : NULL;
-	for (uint64_t id = last ? last->id : 0; id >= 1000; id /= 10)
+	for (uint64_t number = view_max_number(t->model); number >= 1000; number /= 10)
 		id_width++;
+	if (t->facts.all_queues && width >= 40) {
+		int queue_width = width >= 130 ? 24 : 14;
+		columns[n++] = (struct job_column){"QUEUE", queue_width, false, VIEW_BY_ID, queue_words};
+		width -= queue_width + 2;
+	}
 	columns[n++] = (struct job_column){"ID", id_width, true, VIEW_BY_ID, id_words};
 	columns[n++] = (struct job_column){"STATE", 9, false, VIEW_BY_STATE, state_words};
 	if (width >= 50)
@@ -148,7 +159,8 @@ static void draw_titles(
 	for (size_t i = 0; i < num_columns; i++) {
 		const struct job_column *c = &columns[i];
 		int width = c->width ? c->width : s->columns - at;
-		bool sorted = c->order == t->order && c->words != reason_words && c->words != request_words;
+		bool sorted = c->order == t->order && c->words != reason_words && c->words != request_words &&
+			      c->words != queue_words;
 		unsigned style = SCREEN_REVERSE | (sorted ? SCREEN_BOLD : SCREEN_DIM);
 		snprintf(words, sizeof(words), "%s%s", c->title, !sorted ? "" : t->reverse ? "▾" : "▴");
 		if (c->right)
@@ -212,7 +224,7 @@ static void draw_job(const struct top *t, struct screen *s, int row, const struc
 	size_t num_columns, size_t index, int64_t now_ms)
 {
 	const struct view_job *job = t->jobs[index];
-	char words[160];
+	char words[PATH_MAX];
 	int at = 1;
 	unsigned style = style_of(job);
 	bool waits = job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD;
@@ -230,7 +242,9 @@ static void draw_job(const struct top *t, struct screen *s, int row, const struc
 		else if (c->words == time_words && waits)
 			own = SCREEN_DIM;
 		c->words(job, now_ms, words, sizeof(words));
-		if (c->right)
+		if (c->words == queue_words)
+			screen_put_path(s, row, at, c->width, own, words);
+		else if (c->right)
 			screen_put_right(s, row, at, c->width, own, words);
 		else
 			screen_put(s, row, at, c->width, own, words);

@@ -207,7 +207,7 @@ static bool can(struct top *t, enum view_action action)
 	if (count == 0 || !job)
 		top_say(t, true, "there is no job to %s", view_action_name(action));
 	else if (count == 1)
-		top_say(t, true, "job %llu is %s: there is nothing to %s", (unsigned long long)job->id,
+		top_say(t, true, "job %llu is %s: there is nothing to %s", (unsigned long long)view_id_number(job->id),
 			job->cancelling ? "being cancelled" : view_job_state_name(job->state),
 			view_action_name(action));
 	else

@@ -13,6 +13,16 @@
 
 /* ---- Above ------------------------------------------------------------------------------------ */
 
+static void draw_queues(const struct top *t, struct screen *s, int at, int room)
+{
+	const struct view_facts *f = &t->facts;
+	int used = screen_putf(
+		s, 0, at, room, SCREEN_REVERSE, "%zu queue%s", f->num_queues, f->num_queues == 1 ? "" : "s");
+	if (f->num_unreadable)
+		screen_putf(s, 0, at + used, room - used, SCREEN_REVERSE | SCREEN_BOLD, ", %zu more unreadable",
+			f->num_unreadable);
+}
+
 static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 {
 	char clock[16], runner[48];
@@ -25,7 +35,9 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	int right = s->columns - 9;
 	screen_put(s, 0, right, 9, SCREEN_REVERSE, clock);
 	bool nobody = t->facts.runner == 0;
-	if (nobody)
+	if (t->facts.num_runners > 1)
+		snprintf(runner, sizeof(runner), "%zu runners  ", t->facts.num_runners);
+	else if (nobody)
 		snprintf(runner, sizeof(runner), "no runner  ");
 	else if (t->facts.runner > 0)
 		snprintf(runner, sizeof(runner), "runner %" PRId64 "  ", t->facts.runner);
@@ -37,6 +49,10 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody ? SCREEN_BOLD : 0), runner);
 	}
 	/* Of a long path the end tells more. */
+	if (t->facts.all_queues) {
+		draw_queues(t, s, at, right - at - 2);
+		return;
+	}
 	const char *path = t->facts.journal ? t->facts.journal : "";
 	int room = right - at - 2, length = (int)display_width(path, strlen(path));
 	if (length > room && room > 12) {
@@ -114,7 +130,7 @@ static void draw_detail(const struct top *t, struct screen *s, int row)
 	const struct view_attempt *a = view_job_last(j);
 	const char *reason = j->reason ? j->reason : a ? a->reason : NULL;
 	int at = 1;
-	at += screen_putf(s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", j->id,
+	at += screen_putf(s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", view_id_number(j->id),
 		j->cancelling ? "ending" : view_job_state_name(j->state));
 	if (reason && j->state != VIEW_JOB_COMPLETED && j->state != VIEW_JOB_RUNNING)
 		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": %s", reason);
@@ -162,8 +178,11 @@ static void draw_question(struct screen *s, int row, const struct top *t)
 	const uint64_t *ids = top_chosen(t, &count);
 	const struct view_job *j = count ? view_find_job(t->model, ids[0]) : NULL;
 	char words[160];
+	/* The last part of its path: the row of the job shows more. */
+	const char *queue = j && j->queue ? j->queue : "", *slash = strrchr(queue, '/');
 	if (count == 1)
-		snprintf(words, sizeof(words), "Cancel job %" PRIu64 "%s? y/n ", ids[0],
+		snprintf(words, sizeof(words), "Cancel job %" PRIu64 "%s%.60s%s? y/n ", view_id_number(ids[0]),
+			*queue ? " of " : "", slash ? slash + 1 : queue,
 			j && j->state == VIEW_JOB_RUNNING ? ", which is running," : "");
 	else
 		snprintf(words, sizeof(words), "Cancel %zu selected jobs? y/n ", count);

@@ -188,7 +188,8 @@ static void draw_log_title(const struct top *t, struct screen *s)
 	const char *how = t->log_follows ? "following" : "stopped, F follows";
 	screen_fill(s, 0, 0, s->columns, SCREEN_REVERSE, " ");
 	int width = (int)strlen(how) + 1, at = 1;
-	at += screen_putf(s, 0, at, s->columns - at, SCREEN_REVERSE | SCREEN_BOLD, "log of job %" PRIu64, t->log_job);
+	at += screen_putf(s, 0, at, s->columns - at, SCREEN_REVERSE | SCREEN_BOLD, "log of job %" PRIu64,
+		view_id_number(t->log_job));
 	if (j)
 		at += screen_putf(s, 0, at, s->columns - at, SCREEN_REVERSE, ", %s", view_job_state_name(j->state)) + 2;
 	if (s->columns - width > at) {

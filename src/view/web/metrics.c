@@ -283,8 +283,12 @@ static void put_job_gauge(struct text *t, const struct view_model *m, const stru
 			continue;
 		if (count++ == 0)
 			put_header(t, gauge->name, "gauge", gauge->help);
-		text_appendf(t, "%s{id=\"%" PRIu64 "\",name=\"", gauge->name, job->id);
+		text_appendf(t, "%s{id=\"%" PRIu64 "\",name=\"", gauge->name, view_id_number(job->id));
 		put_label_value(t, job->name ? job->name : "");
+		if (job->queue) {
+			text_append_string(t, "\",queue=\"");
+			put_label_value(t, job->queue);
+		}
 		text_appendf(t, "\"} %.15g\n", value);
 	}
 }

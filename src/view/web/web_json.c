@@ -136,6 +136,9 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 	json_put_string(t, "version", GD_VERSION);
 	put_string(t, "journal", facts->journal);
 	json_put_int(t, "runner", facts->runner);
+	/* null: there is one queue, that of `journal`. */
+	put_known(t, "queues", facts->all_queues ? (int64_t)facts->num_queues : -1);
+	put_known(t, "unreadable_queues", facts->all_queues ? (int64_t)facts->num_unreadable : -1);
 	json_put_int(t, "bad_lines", (int64_t)facts->bad_lines);
 	json_put_int(t, "first_bad_line", (int64_t)facts->first_bad_line);
 	json_put_bool(t, "may_act", may_act);
@@ -192,6 +195,7 @@ void web_put_row(struct text *t, const struct view_job *job)
 	const struct view_attempt *last = waits ? NULL : view_job_last(job);
 	json_open(t, NULL, '{');
 	json_put_int(t, "id", (int64_t)job->id);
+	put_string(t, "queue", job->queue);
 	put_string(t, "name", job->name);
 	put_cut(t, "command", job->command ? job->command : "", ROW_COMMAND);
 	json_put_string(t, "state", view_job_state_name(job->state));
@@ -225,6 +229,7 @@ static void put_attempts(struct text *t, const struct view_job *job)
 void web_put_job(struct text *t, const struct view_job *job)
 {
 	json_put_int(t, "id", (int64_t)job->id);
+	put_string(t, "queue", job->queue);
 	put_string(t, "name", job->name);
 	put_string(t, "command", job->command);
 	put_string(t, "cwd", job->cwd);

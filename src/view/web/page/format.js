@@ -3,6 +3,9 @@
 
 export const STATES = ["running", "pending", "held", "unknown", "failed", "cancelled", "completed"];
 
+// An id names the queue, too, where there are several: people see the number in the queue.
+export const jobNumber = (id) => id % 2 ** 32;
+
 export const $ = (id) => document.getElementById(id);
 
 // An element with properties and children. Text is always text: nothing here ever parses HTML.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One job: its log, its details, its environment, and what can be done to it.
-import { $, bytes, clock, duration, element, fullTime, now, outcome, setText, showState, time } from "./format.js";
+import { $, bytes, clock, duration, element, fullTime, jobNumber, now, outcome, setText, showState, time } from "./format.js";
 import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
@@ -20,6 +20,8 @@ export const openAttempt = () => attempt;
 
 /* ---- Acting ---- */
 
+const jobWords = ({ id, queue }) => (queue ? `${jobNumber(id)} of ${queue}` : String(jobNumber(id)));
+
 function confirmCancel(id, command) {
   setText($("ask-title"), String(id).startsWith("s ") ? `Cancel job${id}?` : `Cancel job ${id}?`);
   setText($("ask-words"), command);
@@ -31,10 +33,10 @@ function confirmCancel(id, command) {
 }
 
 export async function act(action, target) {
-  if (action === "cancel" && !(await confirmCancel(target.id, target.command))) return;
+  if (action === "cancel" && !(await confirmCancel(jobWords(target), target.command))) return;
   try {
     await askJson(`/api/jobs/${target.id}/${action}`, { method: "POST" });
-    say(`Job ${target.id} ${DONE[action]}.`);
+    say(`Job ${jobNumber(target.id)} ${DONE[action]}.`);
   } catch (error) {
     say(error.message);
   }
@@ -43,7 +45,7 @@ export async function act(action, target) {
 // One after the other: each answer says whether it could be done to that job. False if nothing was done.
 export async function actOnAll(action, targets) {
   if (!targets.length) return false;
-  if (action === "cancel" && !(await confirmCancel(targets.length === 1 ? targets[0].id : `s ${targets.map((job) => job.id).join(", ")}`,
+  if (action === "cancel" && !(await confirmCancel(targets.length === 1 ? jobWords(targets[0]) : `s ${targets.map(jobWords).join(", ")}`,
     targets.map((job) => job.command).join("\n")))) return false;
   let done = 0, refused = "";
   for (const { id } of targets) {
@@ -88,7 +90,7 @@ function showDetails() {
   const whyTitle = job.state === "pending" ? "Why it waits" : "Why it is held";
   const why = job.why ? [element("h3", {}, whyTitle), element("pre", { class: "why" }, job.why.replace(/^job \d+: .*\n/, "").trim())] : [];
   const facts = element("dl", { class: "facts" },
-    ...fact("Command", element("pre", {}, job.command)), ...fact("Folder", element("code", {}, job.cwd ?? "")), ...fact("Added", fullTime(job.submit)),
+    ...fact("Command", element("pre", {}, job.command)), ...fact("Queue", job.queue), ...fact("Folder", element("code", {}, job.cwd ?? "")), ...fact("Added", fullTime(job.submit)),
     ...fact("Needs", [`${job.num_gpus} GPU${job.num_gpus === 1 ? "" : "s"}`, job.mem_mb === null ? null : `${bytes(job.mem_mb * 1048576)} of memory${job.num_gpus > 1 ? " each" : ""}`].filter(Boolean).join(", ")),
     ...fact("Priority", job.priority >= 1e9 ? "urgent" : job.priority ? String(job.priority) : null), ...fact("Time limit", job.timeout === null ? null : duration(job.timeout)),
     ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
@@ -140,7 +142,7 @@ function showHead() {
   showState(state, job.state, job.cancelling ? "being cancelled" : job.state);
   const running = job.state === "running" ? job.attempts.at(-1) : null;
   const took = running ? clock(now() - running.start) : duration(job.attempts.at(-1)?.duration);
-  $("job-title").replaceChildren(job.name ? `Job ${job.id} · ${job.name}` : `Job ${job.id}`, state,
+  $("job-title").replaceChildren(job.name ? `Job ${jobNumber(job.id)} · ${job.name}` : `Job ${jobNumber(job.id)}`, state,
     element("small", { class: "dim" }, job.state === "pending" || job.state === "held" ? "" : took));
   setText($("job-command"), job.command);
 }
@@ -182,7 +184,7 @@ export function openJob(id, tab = null) {
   attempt = 0;
   job = null;
   $("log-attempt").replaceChildren();
-  setText($("job-title"), `Job ${id}`);
+  setText($("job-title"), `Job ${jobNumber(id)}`);
   setText($("job-command"), "");
   $("job-actions").replaceChildren();
   for (const tab of ["details", "environment"]) $(`pane-${tab}`).replaceChildren();

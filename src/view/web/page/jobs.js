@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The table of jobs: one page of what the server found. Search, order and paging
 // happen there; here are never more than a hundred rows.
-import { $, STATES, clock, count, duration, element, fullTime, now, outcome, plural, setAttribute, setText, showState, time } from "./format.js";
+import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, plural, setAttribute, setText, showState, time } from "./format.js";
 
 const LIMIT = 100;
-const COLUMNS = [["choose", "", null], ["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
+const COLUMNS = [["choose", "", null], ["queue", "Queue", null], ["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
   ["start", "Started", "start"], ["duration", "Took", "duration"], ["note", "Note", null]];
 
 const view = { search: "", states: new Set(), order: "usual", reverse: false, offset: 0 };
@@ -34,7 +34,7 @@ function makeRow(id) {
   const p = { button: element("button", { type: "button", "aria-haspopup": "dialog" }), state: element("span"), name: element("span", { class: "job-name" }),
     command: element("span") };
   const cells = { id: element("th", { scope: "row" }, p.button), state: element("td", {}, p.state), command: element("td", {}, p.name, p.command) };
-  p.box = element("input", { type: "checkbox", "aria-label": `Select job ${id}` });
+  p.box = element("input", { type: "checkbox", "aria-label": `Select job ${jobNumber(id)}` });
   p.box.addEventListener("click", (event) => { event.stopPropagation(); toggleChoice(id); });
   cells.choose = element("td", {}, p.box);
   cells.choose.addEventListener("click", (event) => event.stopPropagation());
@@ -44,6 +44,12 @@ function makeRow(id) {
   p.row.addEventListener("click", () => { if (!String(getSelection())) onOpen(id); });
   p.button.addEventListener("focus", () => setCurrent(id));
   return p;
+}
+
+// Of a long path the end tells more.
+function pathEnd(path) {
+  const parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
 }
 
 function tookWords(job) {
@@ -66,8 +72,10 @@ function noteWords(job) {
 function fillRow(p, job) {
   if (chosen.has(job.id)) chosen.set(job.id, job);
   p.box.checked = chosen.has(job.id);
-  setText(p.button, String(job.id));
-  setAttribute(p.button, "aria-label", `Job ${job.id}, ${job.state}: ${job.name ?? job.command.slice(0, 80)}`);
+  setText(p.cells.queue, pathEnd(job.queue ?? ""));
+  p.cells.queue.title = job.queue ?? "";
+  setText(p.button, String(jobNumber(job.id)));
+  setAttribute(p.button, "aria-label", `Job ${jobNumber(job.id)}${job.queue ? ` of ${job.queue}` : ""}, ${job.state}: ${job.name ?? job.command.slice(0, 80)}`);
   showState(p.state, job.state);
   setText(p.name, job.name ?? "");
   p.name.hidden = !job.name;

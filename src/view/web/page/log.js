@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A job's log: its end first, then what is written; never the whole of it.
-import { $, bytes, element, setText } from "./format.js";
+import { $, bytes, element, jobNumber, setText } from "./format.js";
 import { ask, Refused } from "./stream.js";
 
 const TAIL = 64 * 1024;
@@ -212,7 +212,7 @@ async function download() {
   if (!shown) return;
   try {
     const answer = await ask(`/api/jobs/${shown.id}/log${shown.attempt ? `?attempt=${shown.attempt}` : ""}`);
-    const link = element("a", { href: URL.createObjectURL(await answer.blob()), download: `job-${shown.id}.log` });
+    const link = element("a", { href: URL.createObjectURL(await answer.blob()), download: `job-${jobNumber(shown.id)}.log` });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   } catch (error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The page: takes what the server tells and hands it to the parts; keys; the token.
-import { $, STATES, about, count, element, plural, setClock, setText, setUtc } from "./format.js";
+import { $, STATES, about, count, element, jobNumber, plural, setClock, setText, setUtc } from "./format.js";
 import { newestSample, showGpus, tickGpus } from "./gpus.js";
 import { act, actOnAll, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
 import { chosenJobs, clearChoice, currentJob, focusRow, toggleChoice, jobsQuery, knownJob, markOpen, moveRow, refreshRows, showCounts, showRows, startJobs, tickRows, turnPage } from "./jobs.js";
@@ -69,19 +69,23 @@ function headline({ counts, jobs }) {
   return words.join(", ");
 }
 
+const queuesWords = (state) => `${plural(state.queues, "queue")}${state.unreadable_queues ? `, ${state.unreadable_queues} more unreadable` : ""}`;
+
 function showState(state) {
   setClock(state.now);
   const words = headline(state);
   setText($("headline"), words);
   document.title = state.counts.running ? `(${state.counts.running}) gpuq` : "gpuq";
-  setText($("journal"), state.journal ?? "");
-  $("journal").title = state.journal ?? "";
+  const journal = state.queues === null ? state.journal ?? "" : queuesWords(state);
+  setText($("journal"), journal);
+  $("journal").title = journal;
+  $("jobs").classList.toggle("all-queues", state.queues !== null);
   setText($("pace"), paceWords(state));
   showProgress(state.counts, state.jobs);
   speakCounts(STATES.filter((name) => state.counts[name]).map((name) => `${state.counts[name]} ${name}`).join(", "));
   const notice = $("notice");
   notice.hidden = !state.bad_lines;
-  if (state.bad_lines) setText(notice, `${plural(state.bad_lines, "line")} of the journal could not be read; the first is line ${state.first_bad_line}.`);
+  if (state.bad_lines) setText(notice, `${plural(state.bad_lines, "line")} of the journal could not be read${state.first_bad_line ? `; the first is line ${state.first_bad_line}` : ""}.`);
   showCounts(state.counts);
   showGpus(state.gpus, state.runs);
   showRuns(state.runs);
@@ -100,7 +104,7 @@ function query() {
 }
 
 const handlers = { state: showState, rows: (told) => { showRows(told); markOpen(openJobId()); }, timeline: showTimeline, log: logGrew,
-  job: (told) => (told.there ? describe() : (say(`Job ${told.id} is gone from the journal.`), closeJob())) };
+  job: (told) => (told.there ? describe() : (say(`Job ${jobNumber(told.id)} is gone from the journal.`), closeJob())) };
 
 const stream = new Stream({
   query,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What ran where and when, and how many jobs ended: two pictures over the same time.
-import { $, count, duration, element, now, plural, setText, zone } from "./format.js";
+import { $, count, duration, element, jobNumber, now, plural, setText, zone } from "./format.js";
 
 const WINDOWS = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
 const LANE = 18, GAP = 10, LABEL = 54, AXIS = 22;
@@ -182,7 +182,7 @@ function meet(event) {
 function tipWords(hit) {
   const long = duration((hit.end ?? now()) - hit.start);
   if (hit.n > 1) return `${plural(hit.n, "job")} in ${long}${hit.failed ? `, ${count(hit.failed)} did not end well` : ""}`;
-  return `Job ${hit.id}: ${hit.state}, ${long}`;
+  return `Job ${jobNumber(hit.id)}: ${hit.state}, ${long}`;
 }
 
 function onPointer(event) {
