@@ -13,6 +13,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "cli/log_dir.h"
+#include "cli/queue_place.h"
 #include "cli/queue_view_parts.h"
 #include "cli/run_file.h"
 
@@ -47,15 +48,17 @@ static int attach_queue(struct queue_view *v)
 	return queue_view_put_all(v);
 }
 
-static int start(struct queue_view *v, struct gd_error *err)
+static int start_all(struct queue_view *v, struct gd_error *err)
 {
-	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
-	v->model = view_model_create(v->options.history);
-	int r = v->model ? open_descriptors(v) : -ENOMEM;
-	if (r < 0)
-		return error_set(err, r, "showing the queue: %s", error_words(r));
-	(void)run_files_load(v->model); /* without them there is the queue */
-	r = queue_choice_follow(v->choice, true, &v->follow, err);
+	int r = queue_view_find_all(v, err);
+	if (r == 0 && v->num_parts == 0 && !v->options.may_be_empty && view_num_runs(v->model) == 0)
+		return error_set(err, -ENOENT, "no queues yet; add jobs with 'gpuq add' or 'gpuq run'");
+	return r;
+}
+
+static int start_one(struct queue_view *v, struct gd_error *err)
+{
+	int r = queue_choice_follow(v->choice, true, &v->follow, err);
 	/* Without a queue there are launches to show, if some run; otherwise nothing. */
 	if (r == -ENOENT && (v->options.may_be_empty || view_num_runs(v->model) > 0)) {
 		v->follow = (struct follow){.watch_fd = -1, .dir_fd = -1, .reader.fd = -1};
@@ -67,17 +70,41 @@ static int start(struct queue_view *v, struct gd_error *err)
 		if (r < 0)
 			error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
 	}
+	return r;
+}
+
+static int start(struct queue_view *v, struct gd_error *err)
+{
+	v->wall_offset_ns = date_now_ms() * (int64_t)NS_PER_MS - (int64_t)clock_now_ns();
+	v->model = v->whole ? v->whole->model : view_model_create(v->options.history);
+	int r = v->model ? open_descriptors(v) : -ENOMEM;
+	if (r < 0)
+		return error_set(err, r, "showing the queue: %s", error_words(r));
+	if (!v->whole)
+		(void)run_files_load(v->model); /* without them there is the queue */
+	r = v->options.all ? start_all(v, err) : start_one(v, err);
 	return r < 0 || v->options.no_gpus ? r : queue_view_choose_gpus(v, err);
+}
+
+static struct queue_view *make(const struct queue_choice *q, const struct queue_view_options *o)
+{
+	struct queue_view *v = calloc(1, sizeof(*v));
+	if (!v)
+		return NULL;
+	*v = (struct queue_view){.choice = q, .options = *o, .epoll_fd = -1, .timer_fd = -1};
+	if (o->all)
+		queue_view_init_all_actions(v);
+	else
+		queue_view_init_actions(v);
+	return v;
 }
 
 int queue_view_open(
 	const struct queue_choice *q, const struct queue_view_options *o, struct queue_view **ret, struct gd_error *err)
 {
-	struct queue_view *v = calloc(1, sizeof(*v));
+	struct queue_view *v = make(q, o);
 	if (!v)
 		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
-	*v = (struct queue_view){.choice = q, .options = *o, .epoll_fd = -1, .timer_fd = -1};
-	queue_view_init_actions(v);
 	int r = start(v, err);
 	if (r < 0)
 		queue_view_close(v);
@@ -86,15 +113,57 @@ int queue_view_open(
 	return r;
 }
 
+/* Its directory, or the path of a journal with a name of its own. */
+static char *name_queue(const char *path)
+{
+	cleanup_(text_finish) struct text room = {0};
+	cleanup_(freep) char *found = NULL;
+	cleanup_(freep) char *personal = queue_place_personal(false, &found, NULL) < 0 ? NULL : realpath(found, NULL);
+	if (personal && strcmp(personal, path) == 0)
+		return strdup("personal");
+	const char *file = strrchr(QUEUE_PLACE_HERE, '/'), *end = strrchr(path, '/');
+	bool usual = end && end != path && strcmp(end, file) == 0;
+	cleanup_(freep) char *name = strndup(path, usual ? (size_t)(end - path) : strlen(path));
+	const char *words = name ? queue_view_printable(&room, name) : NULL;
+	return words && !text_error(&room) ? strdup(words) : NULL;
+}
+
+int queue_view_open_part(
+	struct queue_view *whole, const struct queue_choice *q, struct queue_view **ret, struct gd_error *err)
+{
+	if (whole->last_queue == VIEW_MAX_QUEUE)
+		return error_set(err, -EOVERFLOW, "queue '%s': too many queues have come and gone", q->journal_path);
+	struct queue_view *v = make(q, &(struct queue_view_options){.no_gpus = true});
+	if (!v)
+		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
+	v->whole = whole;
+	v->queue = whole->last_queue + 1;
+	v->queue_name = name_queue(q->journal_path);
+	int r = v->queue_name ? start(v, err) : error_set(err, -ENOMEM, "showing the queue: out of memory");
+	if (r == 0 && (r = watch(whole, v->epoll_fd)) < 0)
+		error_set(err, r, "showing queue '%s': %s", q->journal_path, error_words(r));
+	if (r < 0) {
+		view_forget_queue(whole->model, v->queue);
+		queue_view_close(v);
+		return r;
+	}
+	whole->last_queue = v->queue;
+	*ret = v;
+	return 0;
+}
+
 void queue_view_close(struct queue_view *v)
 {
 	if (!v)
 		return;
+	queue_view_close_all(v);
 	queue_view_close_gpus(v);
 	runner_rules_finish(&v->rules);
 	if (v->has_queue)
 		follow_close(&v->follow);
-	view_model_destroy(v->model);
+	if (!v->whole)
+		view_model_destroy(v->model);
+	free(v->queue_name);
 	closep(&v->epoll_fd);
 	closep(&v->timer_fd);
 	id_list_finish(&v->changed);
@@ -138,10 +207,13 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 {
 	uint64_t ticks;
 	bool tick = read(v->timer_fd, &ticks, sizeof(ticks)) > 0;
-	int r = v->has_queue ? read_journal(v, err) : tick ? look_for_queue(v, err) : 0;
+	int r = v->options.all ? queue_view_update_all(v, err)
+		: v->has_queue ? read_journal(v, err)
+		: tick         ? look_for_queue(v, err)
+			       : 0;
 	if (tick && v->has_queue)
 		v->runner = follow_runner(&v->follow);
-	if (tick)
+	if (tick && !v->whole)
 		(void)run_files_load(v->model); /* on failure those that were shown before stay */
 	if (v->options.no_gpus)
 		return r;

@@ -25,11 +25,15 @@ struct queue_view_options {
 	unsigned sample_ms; /* how often GPUs are asked; 1000 */
 	bool no_gpus;       /* they are not asked at all */
 	bool may_be_empty;  /* there need not be a queue yet: it is shown as soon as there is one */
+	bool all;           /* all queues of this user on this machine, also those that come later */
 };
 
 /*
  * `q` after queue_choice_resolve(), and as long as the view. Reads all there is; waits for no driver. -ENOENT where
  * there is no journal, and no launch or map of this user runs either.
+ *
+ * With `all`, ids of jobs name their queue, too (view_job_id()); a queue that cannot be read is reported once, by
+ * queue_view_update(), and the others are shown.
  */
 int queue_view_open(const struct queue_choice *q, const struct queue_view_options *o, struct queue_view **ret,
 	struct gd_error *err);

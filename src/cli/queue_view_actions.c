@@ -87,15 +87,16 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
 {
 	struct queue_view *v = context;
+	const struct queue_view *whole = v->whole ? v->whole : v; /* which has the GPUs */
 	const struct job *job;
 	struct gd_gpu_list *gpus = NULL;
 	int r = find(v, id, &job, err);
 	if (r < 0)
 		return r;
-	if (v->probe && gpu_probe_list(v->probe, &gpus, NULL) < 0)
+	if (whole->probe && gpu_probe_list(whole->probe, &gpus, NULL) < 0)
 		gpus = NULL;
 	struct verdicts *verdicts = NULL;
-	r = verdicts_open(&v->follow, &v->rules, gpus, VERDICTS_LOOK, &verdicts, err);
+	r = verdicts_open(&v->follow, &whole->rules, gpus, VERDICTS_LOOK, &verdicts, err);
 	if (r == 0)
 		r = verdicts_explain(verdicts, job, t, err);
 	verdicts_close(verdicts);

@@ -118,23 +118,53 @@ static int64_t requested_bytes(const struct job *job)
 	return mb < 0 ? -1 : mb << 20;
 }
 
-/* What runs there; of several, the one that runs longest. */
-static const struct job *find_task(const struct queue_view *v, int gpu, int *ret_count, int64_t *ret_reserved)
+/* What jobs do and did on a GPU. */
+struct gpu_use {
+	const struct job *oldest; /* the one that runs longest; NULL: none runs */
+	unsigned queue;           /* of which it is */
+	int count;
+	int64_t reserved_bytes; /* -1 */
+	struct gpu_tally tally;
+};
+
+static void add_jobs(struct gpu_use *u, const struct queue_view *part, int gpu)
 {
-	const struct job *oldest = NULL;
-	for (size_t i = 0; i < v->running.count; i++) {
-		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
+	for (size_t i = 0; i < part->running.count; i++) {
+		const struct job *job = jobs_find(&part->follow.jobs, part->running.ids[i]);
 		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu))
 			continue;
-		++*ret_count;
+		u->count++;
 		int64_t bytes = requested_bytes(job);
 		if (bytes > 0)
-			*ret_reserved = (*ret_reserved < 0 ? 0 : *ret_reserved) + bytes;
+			u->reserved_bytes = (u->reserved_bytes < 0 ? 0 : u->reserved_bytes) + bytes;
+		const struct job *oldest = u->oldest;
 		if (!oldest || job->attempts->start_ms < oldest->attempts->start_ms ||
-			(job->attempts->start_ms == oldest->attempts->start_ms && job->id < oldest->id))
-			oldest = job;
+			(job->attempts->start_ms == oldest->attempts->start_ms && u->queue == part->queue &&
+				job->id < oldest->id)) {
+			u->oldest = job;
+			u->queue = part->queue;
+		}
 	}
-	return oldest;
+}
+
+static struct gpu_use find_use(const struct queue_view *v, int gpu)
+{
+	struct gpu_use u = {.reserved_bytes = -1, .tally.last_duration_ms = -1};
+	for (size_t i = 0; i < queue_view_num_parts(v); i++) {
+		const struct queue_view *part = queue_view_part(v, i);
+		if (!part)
+			continue;
+		add_jobs(&u, part, gpu);
+		if ((size_t)gpu >= part->num_tallies)
+			continue;
+		const struct gpu_tally *t = &part->tallies[gpu];
+		u.tally.completed += t->completed;
+		u.tally.failed += t->failed;
+		u.tally.timeouts += t->timeouts;
+		if (t->last_duration_ms >= 0)
+			u.tally.last_duration_ms = t->last_duration_ms;
+	}
+	return u;
 }
 
 static int64_t known(const struct gd_gpu *gpu, unsigned bit, uint64_t value)
@@ -142,8 +172,8 @@ static int64_t known(const struct gd_gpu *gpu, unsigned bit, uint64_t value)
 	return gpu->known & bit ? (int64_t)value : -1;
 }
 
-/* A job of this queue, its keeper, the runner, or a launch or map of this user. */
-static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
+/* A job of this queue, its keeper, or the runner. */
+static bool is_of_queue(const struct queue_view *v, pid_t pid, pid_t session)
 {
 	if (pid == v->runner)
 		return true;
@@ -151,6 +181,17 @@ static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
 		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
 		const struct job_attempt *a = job ? job->attempts : NULL;
 		if (a && a->pid > 0 && (a->pid == pid || a->pid == session))
+			return true;
+	}
+	return false;
+}
+
+/* Of a queue that is shown, or a launch or map of this user. */
+static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
+{
+	for (size_t i = 0; i < queue_view_num_parts(v); i++) {
+		const struct queue_view *part = queue_view_part(v, i);
+		if (part && is_of_queue(part, pid, session))
 			return true;
 	}
 	for (size_t i = 0; i < view_num_runs(v->model); i++)
@@ -189,14 +230,16 @@ static int64_t foreign_bytes(const struct queue_view *v, const struct gd_gpu *gp
 static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 {
 	cleanup_(text_finish) struct text task = {0};
-	static const struct gpu_tally none = {.last_duration_ms = -1};
-	const struct gpu_tally *t = (size_t)gpu->index < v->num_tallies ? &v->tallies[gpu->index] : &none;
+	const struct gpu_use use = find_use(v, gpu->index);
+	const struct gpu_tally *t = &use.tally;
+	const struct job *job = use.oldest;
 	struct view_gpu g = {.id = gpu->index,
 		.slot = gpu->mig_index < 0 ? 0 : gpu->mig_index,
 		.name = gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
 		.error = gpu_unusable_reason(gpu),
 		.since_ns = -1,
-		.memory_reserved_bytes = -1,
+		.num_tasks = use.count,
+		.memory_reserved_bytes = use.reserved_bytes,
 		.memory_foreign_bytes = foreign_bytes(v, gpu),
 		.last_duration_ns = t->last_duration_ms < 0 ? -1 : t->last_duration_ms * (int64_t)NS_PER_MS,
 		.completed = t->completed,
@@ -207,7 +250,6 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 		.utilization_percent = (int)known(gpu, GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent),
 		.temperature_celsius = gpu->known & GD_GPU_KNOWN_TEMPERATURE ? gpu->temperature_celsius : -1,
 		.power_milliwatts = known(gpu, GD_GPU_KNOWN_POWER, gpu->power_milliwatts)};
-	const struct job *job = find_task(v, gpu->index, &g.num_tasks, &g.memory_reserved_bytes);
 	g.status = g.error ? VIEW_GPU_ERROR : job ? VIEW_GPU_PROCESSING : VIEW_GPU_IDLE;
 	if (job) {
 		text_append(&task, job->command, job->command_size);
@@ -215,8 +257,8 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 			if ((unsigned char)task.data[i] < 0x20)
 				task.data[i] = ' ';
 		g.task = text_string(&task);
-		g.task_id = job->id;
-		const struct view_job *shown = view_find_job(v->model, job->id);
+		g.task_id = view_job_id(use.queue, job->id);
+		const struct view_job *shown = view_find_job(v->model, g.task_id);
 		g.task_name = shown ? shown->name : NULL;
 		g.since_ns = job->attempts->start_ms * (int64_t)NS_PER_MS - v->wall_offset_ns;
 	}

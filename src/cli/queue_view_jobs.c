@@ -52,7 +52,7 @@ static const char *printable(struct text *room, const char *s, size_t size)
 	return text_string(room);
 }
 
-static const char *printable_string(struct text *room, const char *s)
+const char *queue_view_printable(struct text *room, const char *s)
 {
 	return printable(room, s, s ? strlen(s) : 0);
 }
@@ -96,8 +96,9 @@ static int put_job(struct queue_view *v, const struct job *job)
 	const char *command = job_line_command(job, &scratch, &command_size);
 	const struct job_wish *w = job->wish;
 	const char *reason = job->reason ? job->reason : n > 0 && job_is_final(job) ? v->attempts[n - 1].reason : NULL;
-	struct view_job view = {.id = job->id,
-		.name = printable_string(&v->name, job->name),
+	struct view_job view = {.id = view_job_id(v->queue, job->id),
+		.queue = v->queue_name,
+		.name = queue_view_printable(&v->name, job->name),
 		.command = printable(&v->command, command, command_size),
 		.cwd = w->cwd,
 		.state = (enum view_job_state)job->state,
@@ -164,19 +165,24 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 
 /* ---- Into the model --------------------------------------------------------------------- */
 
-static int put_work(struct queue_view *v)
+int queue_view_put_work(struct queue_view *v)
 {
-	const size_t *counts = v->follow.jobs.counts;
+	const struct view_model *m = v->model;
 	uint64_t timeouts = 0;
-	for (size_t i = 0; i < v->num_tallies; i++)
-		timeouts += v->tallies[i].timeouts;
+	if (v->whole)
+		return 0; /* which counts all queues together */
+	for (size_t k = 0; k < queue_view_num_parts(v); k++) {
+		const struct queue_view *part = queue_view_part(v, k);
+		for (size_t i = 0; part && i < part->num_tallies; i++)
+			timeouts += part->tallies[i].timeouts;
+	}
 	struct view_work work = {.title = "gpuq",
-		.total = (int64_t)v->follow.jobs.count,
-		.done = counts[JOB_COMPLETED],
-		.failed = counts[JOB_FAILED] + counts[JOB_CANCELLED],
+		.total = (int64_t)view_num_jobs(m),
+		.done = view_job_count(m, VIEW_JOB_COMPLETED),
+		.failed = view_job_count(m, VIEW_JOB_FAILED) + view_job_count(m, VIEW_JOB_CANCELLED),
 		.timeouts = timeouts,
-		.running = counts[JOB_RUNNING],
-		.waiting = counts[JOB_PENDING] + counts[JOB_HELD],
+		.running = view_job_count(m, VIEW_JOB_RUNNING),
+		.waiting = view_job_count(m, VIEW_JOB_PENDING) + view_job_count(m, VIEW_JOB_HELD),
 		/* No start_ns: what had ended before we looked says nothing of how fast it goes. */
 		.time_ns = clock_now_ns()};
 	return view_put_work(v->model, &work);
@@ -187,7 +193,7 @@ int queue_view_put_all(struct queue_view *v)
 {
 	const struct jobs *js = &v->follow.jobs;
 	int r = 0;
-	view_forget_jobs(v->model);
+	view_forget_queue(v->model, v->queue);
 	v->changed.count = v->running.count = 0;
 	v->num_tallies = 0;
 	for (size_t i = 0; r == 0 && i < js->count; i++) {
@@ -200,7 +206,7 @@ int queue_view_put_all(struct queue_view *v)
 		if (r == 0)
 			r = put_job(v, job);
 	}
-	return r < 0 ? r : put_work(v);
+	return r < 0 ? r : queue_view_put_work(v);
 }
 
 int queue_view_put_changed(struct queue_view *v)
@@ -216,6 +222,6 @@ int queue_view_put_changed(struct queue_view *v)
 	}
 	v->changed.count = 0;
 	if (r == 0)
-		r = put_work(v);
+		r = queue_view_put_work(v);
 	return r == 0 && !v->options.no_gpus ? queue_view_put_gpus(v) : r;
 }

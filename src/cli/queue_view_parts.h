@@ -15,12 +15,30 @@ struct gpu_tally {
 	int64_t last_duration_ms; /* -1 */
 };
 
+/* One of all queues. */
+struct queue_part {
+	struct queue_choice choice; /* journal_path is its own, all else that of the whole */
+	struct queue_view *view;    /* writes into the model of the whole; NULL: it cannot be read */
+	bool failed;                /* that was reported */
+};
+
 struct queue_view {
 	const struct queue_choice *choice;
 	struct queue_view_options options;
 	struct view_model *model;
 	struct view_actions actions;
-	bool has_queue; /* false: there is none yet, and follow is empty */
+	/* With options.all: a view of each queue. This one has the model, the launches and the GPUs. */
+	struct queue_part *parts; /* by path */
+	size_t num_parts, parts_capacity;
+	unsigned last_queue;       /* number of the newest queue */
+	uint64_t find_ns;          /* when to look for queues again */
+	uint64_t jobs_version;     /* of the model: what work and GPUs tell of */
+	struct gd_error complaint; /* that the next update returns */
+	/* Of such a view; otherwise NULL, 0, NULL. */
+	struct queue_view *whole;
+	unsigned queue;   /* its number in the model */
+	char *queue_name; /* printable */
+	bool has_queue;   /* false: there is none yet, and follow is empty */
 	struct follow follow;
 	int epoll_fd, timer_fd;
 	char *log_dir; /* where logs go where nobody says otherwise */
@@ -43,12 +61,42 @@ struct queue_view {
 	int64_t wall_offset_ns; /* wall clock − monotonic clock, taken once: times must not jitter */
 };
 
+/* ---- queue_view.c ----------------------------------------------------------------- */
+
+/* A view of one of all queues. */
+int queue_view_open_part(
+	struct queue_view *whole, const struct queue_choice *q, struct queue_view **ret, struct gd_error *err);
+
+/* ---- queue_view_all.c ------------------------------------------------------------- */
+
+/* Opens queues that have come and forgets those that are gone. Fails only if there is no list of queues. */
+int queue_view_find_all(struct queue_view *v, struct gd_error *err);
+/* What is new of each, and in the list of queues if that is due. */
+int queue_view_update_all(struct queue_view *v, struct gd_error *err);
+void queue_view_close_all(struct queue_view *v);
+void queue_view_init_all_actions(struct queue_view *v);
+
+/* The views whose jobs are shown: one for each queue, or the view itself. NULL: a queue that cannot be read. */
+static inline size_t queue_view_num_parts(const struct queue_view *v)
+{
+	return v->options.all ? v->num_parts : 1;
+}
+
+static inline const struct queue_view *queue_view_part(const struct queue_view *v, size_t i)
+{
+	return v->options.all ? v->parts[i].view : v;
+}
+
 /* ---- queue_view_jobs.c ------------------------------------------------------------ */
 
 /* Everything of jobs anew: at the beginning, and after a prune. */
 int queue_view_put_all(struct queue_view *v);
 /* Those that changed. */
 int queue_view_put_changed(struct queue_view *v);
+/* The counts. */
+int queue_view_put_work(struct queue_view *v);
+/* Valid UTF-8 of a string that may have any bytes, for the model; in `room` if that differs. */
+const char *queue_view_printable(struct text *room, const char *s);
 /* A jobs.on_change. */
 void queue_view_on_change(void *context, struct job *job, int old_state);
 

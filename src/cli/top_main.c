@@ -27,10 +27,11 @@
 #define SECOND_MS 1000
 #define HISTORY   1024
 
-enum { OPTION_GPUS = 0x200 };
+enum { OPTION_GPUS = 0x200, OPTION_ALL };
 
 struct top_program {
 	struct queue_choice queue;
+	bool all;
 	struct queue_view *view;
 	struct top top;
 	struct screen screen;
@@ -47,7 +48,8 @@ struct top_program {
 };
 
 static const struct argp_option options[] = {
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show (those of the runner)", 1},
+	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
+	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show (those of the runner; with --all: all)", 1},
 	{0},
 };
 
@@ -57,6 +59,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &p->queue;
+		return 0;
+	case OPTION_ALL:
+		p->all = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (p->all && p->queue.jobs_file)
+			argp_error(state, "--all: shows every queue; leave out --jobs-file");
 		return 0;
 	case OPTION_GPUS:
 		if (config_set(&p->queue.command_line, CONFIG_GPUS, "--gpus", arg, &p->err) < 0)
@@ -150,7 +159,7 @@ static void act(struct top_program *p)
 	if (r < 0)
 		top_say(&p->top, true, "%s", err.message);
 	else if (count == 1)
-		top_say(&p->top, false, "job %" PRIu64 ": %s", ids[0], done_words[p->top.action]);
+		top_say(&p->top, false, "job %" PRIu64 ": %s", view_id_number(ids[0]), done_words[p->top.action]);
 	else
 		top_say(&p->top, done < count, "%zu of %zu jobs %s", done, count, done_words[p->top.action]);
 	if (r == 0)
@@ -176,7 +185,7 @@ static void show_details(struct top_program *p)
 		top_say(&p->top, true, "%s", err.message);
 		return;
 	}
-	snprintf(title, sizeof(title), "job %" PRIu64, p->top.job);
+	snprintf(title, sizeof(title), "job %" PRIu64, view_id_number(p->top.job));
 	top_show_page(&p->top, title, text_string(&t));
 }
 
@@ -272,7 +281,7 @@ static void on_signal(void *context, uint32_t events)
 
 static int start(struct top_program *p)
 {
-	static const struct queue_view_options view_options = {.history = HISTORY};
+	const struct queue_view_options view_options = {.history = HISTORY, .all = p->all};
 	static const int signals[] = {SIGWINCH, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
 	struct loop_source *ignored;
 	int r = queue_choice_resolve(&p->queue, &p->err);

@@ -20,12 +20,13 @@
 #include "view/web/web_gate.h"
 #include "view/web/web_listen.h"
 
-enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR };
+enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR, OPTION_ALL };
 
 #define MAX_HOSTS 32
 
 struct server {
 	struct queue_choice queue;
+	bool all;
 	const char *listen;
 	bool open_read;
 	const char *hosts[MAX_HOSTS];
@@ -42,11 +43,12 @@ struct server {
 };
 
 static const struct argp_option options[] = {
+	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
 	{"listen", OPTION_LISTEN, "ADDRESS:PORT|unix:PATH", 0,
 		"Where; port 0: any that is free; unix:PATH: a socket for you alone. Default: " WEB_LISTEN, 1},
 	{"host", OPTION_HOST, "NAME", 0, "A name of this machine that browsers may use; may be given several times", 1},
 	{"open-read", OPTION_OPEN_READ, 0, 0, "Let everybody look, but neither act nor see an environment", 1},
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner", 1},
+	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner; with --all: all", 1},
 	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where the logs are, beside those that the journal can be trusted with",
 		1},
 	{0},
@@ -59,6 +61,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &s->queue;
+		return 0;
+	case OPTION_ALL:
+		s->all = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (s->all && s->queue.jobs_file)
+			argp_error(state, "--all: shows every queue; leave out --jobs-file");
 		return 0;
 	case OPTION_LISTEN:
 		s->listen = arg;
@@ -142,7 +151,8 @@ static int open_server(struct server *s)
 	if (r == 0)
 		r = find_token(s);
 	if (r == 0)
-		r = queue_view_open(&s->queue, &(struct queue_view_options){.may_be_empty = true}, &s->view, &s->err);
+		r = queue_view_open(&s->queue, &(struct queue_view_options){.may_be_empty = true, .all = s->all},
+			&s->view, &s->err);
 	if (r < 0)
 		return r;
 	r = loop_create(&s->loop);
@@ -197,7 +207,7 @@ int main(int argc, char **argv)
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Shows a queue as a page in a browser, live; and under /metrics for Prometheus.\v"
-		"Prints the address to open. Whoever has the token in it may do everything with this queue; "
+		"Prints the address to open. Whoever has the token in it may do everything with what it shows; "
 		"$GPUQ_WEB_TOKEN is one of your own: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
 	struct server s = {0};

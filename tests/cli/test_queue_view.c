@@ -16,8 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "cli/queue_view_parts.h"
 #include "queue/journal/journal.h"
+#include "queue/journal/queue_registry.h"
 #include "support/check.h"
 #include "support/scratch.h"
 
@@ -78,6 +80,14 @@ static void update(struct queue *q)
 	struct pollfd p = {queue_view_fd(q->view), POLLIN, 0};
 	assert_true(poll(&p, 1, 60000) > 0);
 	assert_int_equal(queue_view_update(q->view, NULL), 0);
+}
+
+/* The same, of a queue that may be gone by then. */
+static int try_update(struct queue *q, struct gd_error *err)
+{
+	struct pollfd p = {queue_view_fd(q->view), POLLIN, 0};
+	assert_true(poll(&p, 1, 60000) > 0);
+	return queue_view_update(q->view, err);
 }
 
 static void test_model_has_all_jobs_of_the_journal(void **state)
@@ -261,6 +271,156 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 	assert_int_equal(open_log(q, path), -EPERM);
 }
 
+/* ---- All queues -------------------------------------------------------------------------- */
+
+static void make_queue(const char *directory, const char *lines)
+{
+	char path[4096];
+	struct journal *j;
+	assert_int_equal(mkdir(directory, 0700), 0);
+	snprintf(path, sizeof(path), "%s/%s/jobs.jsonl", scratch_path(), directory);
+	assert_int_equal(journal_open(path, true, &j, NULL), 0);
+	assert_int_equal(journal_append_line(j, lines, strlen(lines), NULL), 0);
+	journal_close(j);
+	assert_int_equal(queue_registry_add(path), 0);
+}
+
+/* Beside ./jobs.jsonl, which is not registered: one and two. */
+static int setup_all(void **state)
+{
+	int r = setup(state);
+	struct queue *q = *state;
+	char states[4096];
+	snprintf(states, sizeof(states), "%s/state", scratch_path());
+	setenv("XDG_STATE_HOME", states, 1);
+	make_queue("one", ADD(1, "first") START(1, 1, "x"));
+	make_queue("two", ADD(1, "second") ADD(2, "third"));
+	queue_view_close(q->view);
+	assert_int_equal(queue_view_open(&q->choice, &(struct queue_view_options){.all = true}, &q->view, NULL), 0);
+	q->model = queue_view_model(q->view);
+	q->actions = queue_view_actions(q->view);
+	return r;
+}
+
+static const struct view_job *find_command(const struct queue *q, const char *command)
+{
+	for (size_t i = 0; i < view_num_jobs(q->model); i++)
+		if (strcmp(view_job(q->model, i)->command, command) == 0)
+			return view_job(q->model, i);
+	return NULL;
+}
+
+static const struct view_job *get_command(const struct queue *q, const char *command)
+{
+	const struct view_job *job = find_command(q, command);
+	assert_non_null(job);
+	return job;
+}
+
+static void test_all_queues_are_in_one_model(void **state)
+{
+	struct queue *q = *state;
+	char name[4096];
+	assert_int_equal(view_num_jobs(q->model), 5);
+	snprintf(name, sizeof(name), "%s/two", scratch_path());
+	assert_string_equal(get_command(q, "second")->queue, name);
+	assert_int_equal(view_id_number(get_command(q, "first")->id), 1);
+	assert_int_equal(view_id_number(get_command(q, "second")->id), 1);
+	while (view_work(q->model)->total != 5 || view_num_gpus(q->model) < 2)
+		update(q);
+	assert_int_equal(view_work(q->model)->running, 2);
+	/* The jobs of both queues on it. */
+	assert_int_equal(view_gpu(q->model, 1)->num_tasks, 2);
+	assert_non_null(view_find_job(q->model, view_gpu(q->model, 1)->task_id));
+	struct view_facts facts;
+	q->actions->facts(q->actions->context, &facts);
+	assert_true(facts.all_queues);
+	assert_int_equal(facts.num_queues, 3);
+	assert_int_equal(facts.num_unreadable, 0);
+}
+
+static void test_actions_reach_the_queue_of_the_job(void **state)
+{
+	struct queue *q = *state;
+	uint64_t ids[] = {get_command(q, "second")->id, get_command(q, "train \\x1b[31m b")->id};
+	size_t done = 0;
+	struct gd_error err = {0};
+	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, ids, 2, &done, &err), 0);
+	assert_int_equal(done, 2);
+	while (view_job_count(q->model, VIEW_JOB_HELD) < 2)
+		update(q);
+	assert_int_equal(view_find_job(q->model, ids[0])->state, VIEW_JOB_HELD);
+	assert_int_equal(view_find_job(q->model, ids[1])->state, VIEW_JOB_HELD);
+	assert_int_equal(get_command(q, "first")->state, VIEW_JOB_RUNNING);
+	assert_int_equal(get_command(q, "third")->state, VIEW_JOB_PENDING);
+	/* Again: it can be done to neither, and the reason is told. */
+	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
+	assert_true(*err.message);
+	cleanup_(text_finish) struct text why = {0};
+	assert_int_equal(q->actions->why(q->actions->context, ids[0], &why, &err), 0);
+	assert_non_null(strstr(text_string(&why), "job 1:"));
+	/* A number alone names no job here. */
+	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, (uint64_t[]){1}, 1, &done, &err), -ENOENT);
+	assert_non_null(strstr(err.message, "queue is gone"));
+}
+
+/* With the next update, not only some seconds later. */
+static void look_for_queues(struct queue *q)
+{
+	q->view->find_ns = 0;
+}
+
+static void test_queues_come_and_go(void **state)
+{
+	struct queue *q = *state;
+	uint64_t gone = get_command(q, "second")->id;
+	make_queue("new", ADD(1, "newcomer"));
+	while (!find_command(q, "newcomer"))
+		update(q);
+	assert_int_equal(rename("two", "elsewhere"), 0);
+	look_for_queues(q);
+	while (view_find_job(q->model, gone))
+		(void)try_update(q, NULL);
+	assert_null(find_command(q, "third"));
+	assert_int_equal(view_num_jobs(q->model), 4);
+	/* When it is back, it has another number. */
+	assert_int_equal(rename("elsewhere", "two"), 0);
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/two/jobs.jsonl", scratch_path());
+	assert_int_equal(queue_registry_add(path), 0);
+	look_for_queues(q);
+	while (!find_command(q, "second"))
+		update(q);
+	assert_int_not_equal(get_command(q, "second")->id, gone);
+	assert_null(view_find_job(q->model, gone));
+	/* Those that stayed are still followed, and acted on in their own journals. */
+	uint64_t id = get_command(q, "newcomer")->id;
+	size_t done = 0;
+	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, &id, 1, &done, NULL), 0);
+	while (view_find_job(q->model, id)->state != VIEW_JOB_HELD)
+		update(q);
+}
+
+static void test_a_queue_that_cannot_be_read_is_told_once(void **state)
+{
+	struct queue *q = *state;
+	struct gd_error err = {0};
+	struct view_facts facts;
+	make_queue("bad", ADD(1, "unseen"));
+	assert_int_equal(unlink("bad/jobs.jsonl"), 0);
+	assert_int_equal(mkdir("bad/jobs.jsonl", 0700), 0);
+	look_for_queues(q);
+	while (try_update(q, &err) == 0)
+		;
+	assert_non_null(strstr(err.message, "bad/jobs.jsonl"));
+	q->actions->facts(q->actions->context, &facts);
+	assert_int_equal(facts.num_unreadable, 1);
+	assert_int_equal(facts.num_queues, 3);
+	look_for_queues(q);
+	while (q->view->find_ns == 0)
+		update(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +436,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_only_logs_are_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_all_queues_are_in_one_model, setup_all, teardown),
+		cmocka_unit_test_setup_teardown(test_actions_reach_the_queue_of_the_job, setup_all, teardown),
+		cmocka_unit_test_setup_teardown(test_queues_come_and_go, setup_all, teardown),
+		cmocka_unit_test_setup_teardown(test_a_queue_that_cannot_be_read_is_told_once, setup_all, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

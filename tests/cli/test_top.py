@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """gpuq top in a real terminal: tmux draws, the tests type and read."""
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -171,6 +173,74 @@ def test_a_cancelled_job_ends(lab, terminal):
     top.type("y")
     top.shows("0 running")
     lab.until(lambda: not alive(pid))
+
+
+@pytest.fixture(name="places")
+def make_places(lab):
+    """Two queues whose jobs have the same ids; and the function that adds to one."""
+    def add(name, *words):
+        (lab.directory / name).mkdir(exist_ok=True)
+        return int(lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / name / "jobs.jsonl", *words))
+    assert add("one", "echo first") == add("two", "echo second") == 1
+    assert add("two", "echo third") == 2
+    return add
+
+
+def states(lab, name):
+    words = ["--jobs-file", lab.directory / name / "jobs.jsonl"]
+    return [job["status"] for job in json.loads(lab.gpuq("status", "--json", *words))]
+
+
+def test_all_queues_are_shown_and_keys_act_on_the_right_one(lab, places, terminal):
+    top = terminal("--all", columns=100)
+    screen = top.shows("3 of 3")
+    assert "2 queues" in screen and "3 pending" in screen and "QUEUE" in screen
+    assert re.search(r"…/one +1 +pending .* echo first\n", screen) and re.search(r"…/two +1 +pending .* echo second\n", screen)
+    top.type("/")
+    top.type("-l", "second")
+    top.shows("1 of 1")
+    top.type("Enter")
+    top.type("h")
+    top.shows("job 1: held")
+    assert states(lab, "one") == ["pending"] and states(lab, "two") == ["held", "pending"]
+    top.type("Enter")
+    screen = top.shows("gpuq release 1")
+    assert f"queue       {lab.directory}/two" in screen
+    top.type("q")
+    top.type("c")
+    top.shows("Cancel job 1 of two? y/n")
+    top.type("y")
+    top.shows("job 1: cancelled")
+    assert states(lab, "one") == ["pending"] and states(lab, "two") == ["cancelled", "pending"]
+
+
+def test_all_queues_includes_those_that_come_and_drops_those_that_go(lab, places, terminal):
+    top = terminal("--all", columns=100)
+    top.shows("3 of 3")
+    places("three", "echo fourth")
+    screen = top.shows("4 of 4")
+    assert "3 queues" in screen and "echo fourth" in screen
+    shutil.rmtree(lab.directory / "two")
+    screen = top.shows("2 of 2")
+    assert "2 queues" in screen and "echo second" not in screen and "echo first" in screen
+
+
+def test_log_of_a_job_is_that_of_its_queue(lab, places, terminal):
+    for name in ("one", "two"):
+        lab.gpuq("run", "--jobs-file", lab.directory / name / "jobs.jsonl", code=None)
+    top = terminal("--all")
+    top.shows("3 completed")
+    top.type("/")
+    top.type("-l", "second")
+    top.shows("1 of 1")
+    top.type("Enter")
+    top.type("l")
+    top.until(lambda screen: "log of job 1, completed" in screen and "\nsecond\n" in screen, "the log")
+
+
+def test_all_queues_excludes_a_file(lab):
+    result = lab.result("top", "--all", "--jobs-file", "x")
+    assert result.returncode == 2 and "leave out --jobs-file" in result.stderr
 
 
 def test_a_journal_that_cannot_be_written_is_told(lab, terminal):

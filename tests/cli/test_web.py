@@ -420,6 +420,69 @@ def test_actions_do_what_they_say(lab):
     assert page.act(other, "cancel").status == 409
 
 
+# ---- All queues -----------------------------------------------------------------------
+
+
+def add_to(lab, name, *words):
+    (lab.directory / name).mkdir(exist_ok=True)
+    return int(lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / name / "jobs.jsonl", *words))
+
+
+def states_of(lab, name):
+    words = ["--jobs-file", lab.directory / name / "jobs.jsonl"]
+    return [job["status"] for job in json.loads(lab.gpuq("status", "--json", *words))]
+
+
+def test_all_queues_are_served_and_each_action_reaches_its_own(lab):
+    assert add_to(lab, "one", "echo first") == add_to(lab, "two", "echo second") == 1
+    page = Page(lab, "--all", queue=False)
+    stream = page.stream()
+    state = stream.until("state")
+    assert (state["journal"], state["queues"], state["unreadable_queues"], state["jobs"]) == (None, 2, 0, 2)
+    rows = {row["command"]: row for row in stream.until("rows", lambda told: told["total"] == 2)["rows"]}
+    first, second = rows["echo first"], rows["echo second"]
+    assert first["queue"] == str(lab.directory / "one") and second["queue"] == str(lab.directory / "two")
+    # The number in the queue is in the lower 32 bits; as the page has it, in a double.
+    assert first["id"] % 2**32 == second["id"] % 2**32 == 1 and first["id"] != second["id"] and second["id"] < 2**53
+    assert page.act(second["id"], "hold").status == 200
+    assert (states_of(lab, "one"), states_of(lab, "two")) == (["pending"], ["held"])
+    told = page.json(f"/api/jobs/{second['id']}")
+    assert told["queue"] == second["queue"] and told["command"] == "echo second"
+    assert any(entry.startswith("PATH=") for entry in page.json(f"/api/jobs/{second['id']}/environment"))
+    # A number alone names no job.
+    assert page.status("/api/jobs/1") == 404 and page.act(1, "cancel").status == 404
+    # Queues that come and go.
+    add_to(lab, "three", "echo third")
+    stream.until("state", lambda state: state["queues"] == 3 and state["jobs"] == 3)
+    shutil.rmtree(lab.directory / "two")
+    stream.until("state", lambda state: state["queues"] == 2 and state["jobs"] == 2)
+    assert page.status(f"/api/jobs/{second['id']}") == 404
+
+
+def test_all_queues_have_logs_and_metrics_of_their_own(lab):
+    for name in ("one", "two"):
+        add_to(lab, name, f"echo from {name}")
+        lab.gpuq("run", "--jobs-file", lab.directory / name / "jobs.jsonl", code=None)
+    page = Page(lab, "--all", queue=False)
+    for row in page.stream().until("rows", lambda told: told["total"] == 2)["rows"]:
+        assert page.ask(f"/api/jobs/{row['id']}/log").content.decode().endswith(f"from {pathlib.Path(row['queue']).name}\n")
+    metrics = page.ask("/metrics").content.decode()
+    assert 'gpuq_jobs{state="completed"} 2' in metrics
+    for name in ("one", "two"):
+        assert f'gpuq_job_run_seconds{{id="1",name="",queue="{lab.directory / name}"}} ' in metrics
+
+
+def test_one_queue_has_no_queue_in_its_metrics_and_rows(page):
+    assert page.stream().until("state")["queues"] is None
+    assert page.json("/api/jobs/1")["queue"] is None
+    assert "queue=" not in page.ask("/metrics").content.decode()
+
+
+def test_all_queues_excludes_a_file(lab):
+    result = lab.result("web", "--all", "--jobs-file", "x")
+    assert result.returncode == 2 and "leave out --jobs-file" in result.stderr
+
+
 # ---- Logs ----------------------------------------------------------------------------
 
 

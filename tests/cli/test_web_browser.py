@@ -137,6 +137,27 @@ def test_a_gpu_that_only_a_launch_uses_says_so(lab, launch, fresh):
     assert fresh.errors() == []
 
 
+def test_all_queues_have_a_column_and_numbers_of_their_own(lab, fresh):
+    for name in ("one", "two"):
+        (lab.directory / name).mkdir()
+        lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / name / "jobs.jsonl", f"echo of {name}")
+    fresh.open(Page(lab, "--all", queue=False))
+    fresh.until(lambda: fresh.rows() == [1, 1] and fresh.text("#journal") == "2 queues")
+    assert [cell.text for cell in fresh.all("#rows .col-queue")] == [f"…/{lab.directory.name}/{name}" for name in ("one", "two")]
+    fresh.click("#rows tr:nth-child(2) th button")
+    fresh.until(lambda: fresh.text("#job-command") == "echo of two")
+    assert fresh.text("#job-title").startswith("Job 1") and str(lab.directory / "two") in fresh.text("#pane-details")
+    fresh.click("#job-actions [data-action=cancel]")
+    fresh.until(lambda: fresh.text("#ask-title") == f"Cancel job 1 of {lab.directory}/two?")
+    fresh.click("#ask-yes")
+    fresh.until(lambda: fresh.text("#rows tr:nth-child(2) .col-state") == "cancelled" and fresh.text("#rows tr:nth-child(1) .col-state") == "pending")
+    assert fresh.errors() == []
+    # One queue needs no column.
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.rows() == [1])
+    assert not fresh.one("#heads .col-queue").is_displayed()
+
+
 def test_search_pages_and_states_select_rows(lab, fresh):
     lab.gpuq("add", "--no-start", "-", input="".join(f"train seed_{n}_\n" for n in range(150)))
     lab.gpuq("hold", "3")
