@@ -32,6 +32,8 @@ struct slurm_arguments {
 	const char *towards;
 	int64_t lease_ms, silence_ms;
 	bool takeover;
+	const char *sbatch_options;
+	unsigned max_nodes;
 };
 
 /* Whole milliseconds are enough for tests; people use seconds. */
@@ -62,6 +64,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case 's':
 		a->silence_ms = parse_seconds(arg, state);
+		break;
+	case 'S':
+		a->sbatch_options = arg;
+		break;
+	case 'n':
+		a->max_nodes = (unsigned)strtoul(arg, NULL, 10);
+		if (a->max_nodes < 1 || a->max_nodes > 10000)
+			argp_error(state, "--max-nodes must be between 1 and 10000");
 		break;
 	case 'o':
 		a->takeover = true;
@@ -101,7 +111,10 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 	struct coordinator *c = NULL;
 	struct coordinator_result result;
 	pid_t holder = 0;
-	char log_dir[PATH_MAX];
+	char log_dir[PATH_MAX], program[PATH_MAX] = "";
+	/* The same file on the nodes, which share the file system. */
+	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+		return error_set(err, -errno, "finding this program: %s", error_words(errno));
 	if (snprintf(log_dir, sizeof(log_dir), "%s/logs", j->parent_path) >= (int)sizeof(log_dir))
 		return error_set(err, -ENAMETOOLONG, "the path of the log directory is too long");
 	struct coordinator_options options = {.journal = j,
@@ -110,6 +123,9 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 		.silence_ms = a->silence_ms,
 		.min_free_mem_mb = -1,
 		.takeover = a->takeover,
+		.sbatch_options = a->sbatch_options,
+		.program = program,
+		.max_nodes = a->max_nodes,
 		.order = {.log_dir = log_dir, .grace_ms = GRACE_NS / NS_PER_MS},
 		.say = print_words};
 	int r = coordinator_create(&options, &c, &holder, err);
@@ -185,6 +201,8 @@ int main(int argc, char **argv)
 		{"towards", 't', "HOST", 0, "coordinator: a host in the network of the nodes", 0},
 		{"lease", 'l', "SECONDS", 0, "coordinator: how long a pilot works without it", 0},
 		{"silence", 's', "SECONDS", 0, "coordinator: after which a pilot connects again", 0},
+		{"slurm", 'S', "OPTIONS", 0, "coordinator: submit pilots with these options of sbatch", 0},
+		{"max-nodes", 'n', "N", 0, "coordinator: pilots at a time", 0},
 		{"takeover", 'o', NULL, 0, "coordinator: also if the last one ran on another host", 0}, {0}};
 	static const struct argp argp = {options, parse, NULL, "The parts of a queue on a cluster", NULL, NULL, NULL};
 	struct slurm_arguments a = {0};

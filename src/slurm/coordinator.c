@@ -22,6 +22,7 @@
 #include "slurm/listener.h"
 #include "slurm/node_jobs.h"
 #include "slurm/outbox.h"
+#include "slurm/pilot_supply.h"
 #include "slurm/secret.h"
 
 /* A connection of a pilot. */
@@ -51,6 +52,8 @@ struct coordinator {
 	struct loop *loop;
 	struct loop_source *timer;
 	struct listener *listener;
+	struct pilot_supply *supply; /* NULL: pilots are started by others */
+	uint64_t supply_wake_ns;
 	struct coordinator_peer *peers;
 	size_t num_peers, peers_capacity;
 	uint64_t last_peer;
@@ -323,6 +326,18 @@ static void pilot_ready(struct coordinator *c, const struct coordinator_action *
 		die(c, -ENOMEM);
 	if (!known)
 		adopt_jobs(c, number);
+	if (c->supply && pilot_supply_joined(c->supply, c->nodes.nodes[number].slurm_job, a->pilot, a->num_gpus) < 0)
+		die(c, -ENOMEM);
+}
+
+static void pilot_away(struct coordinator *c, const struct coordinator_action *a)
+{
+	bool gone = a->kind == COORDINATOR_GONE;
+	cluster_nodes_away(&c->nodes, a->pilot, gone);
+	c->nodes_changed = true;
+	if (gone && c->supply)
+		pilot_supply_gone(c->supply, a->pilot, a->proof, a->words);
+	say(c, a->words);
 }
 
 static void withdraw(struct coordinator *c, uint64_t id)
@@ -351,7 +366,11 @@ static void execute(struct coordinator *c, const struct coordinator_action *a)
 	case COORDINATOR_READ_OUTBOX:
 		read_outbox(c, a->pilot);
 		break;
-	case COORDINATOR_LIST: /* without listings the leases decide */
+	case COORDINATOR_LIST:
+		/* Without listings the leases decide. */
+		if (c->supply)
+			pilot_supply_list(c->supply);
+		break;
 	case COORDINATOR_BEGAN:
 		break;
 	case COORDINATOR_READY:
@@ -359,9 +378,7 @@ static void execute(struct coordinator *c, const struct coordinator_action *a)
 		break;
 	case COORDINATOR_AWAY:
 	case COORDINATOR_GONE:
-		cluster_nodes_away(&c->nodes, a->pilot, a->kind == COORDINATOR_GONE);
-		c->nodes_changed = true;
-		say(c, a->words);
+		pilot_away(c, a);
 		break;
 	case COORDINATOR_FREED:
 		scheduler_end(c->scheduler, a->id.job);
@@ -555,6 +572,83 @@ static void do_due(struct coordinator *c)
 	} while ((c->must_read || c->must_place || c->num_answers) && !c->fatal && !c->superseded);
 }
 
+/* ---- Pilots from Slurm ------------------------------------------------------------------ */
+
+static void on_listed(void *context, const struct slurm_listing *listing)
+{
+	post(context, &(struct coordinator_event){.kind = COORDINATOR_LISTED, .listing = listing});
+}
+
+static void on_release(void *context, const char *pilot)
+{
+	post(context, &(struct coordinator_event){.kind = COORDINATOR_RELEASE_PILOT, .pilot = pilot});
+}
+
+static void on_words(void *context, const char *words)
+{
+	say(context, words);
+}
+
+/* GPUs of the largest pilot that was seen; 0: none was. */
+static size_t most_gpus(const struct coordinator *c)
+{
+	size_t most = 0;
+	for (size_t i = 0; i < c->nodes.count; i++)
+		most = c->nodes.nodes[i].num_gpus > most ? c->nodes.nodes[i].num_gpus : most;
+	return most;
+}
+
+/* Jobs that wait for GPUs now, after all that could start has started. A job that is too large is no reason for more.
+ */
+static struct submission_demand find_demand(const struct coordinator *c)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	struct submission_demand d = {0};
+	size_t most = most_gpus(c);
+	if (c->interrupts || c->released || js->paused || !coordinator_core_is_recovered(c->core) ||
+		scheduler_num_waiting(c->scheduler) == 0)
+		return d;
+	for (size_t i = 0; i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		size_t gpus = job->wish->num_gpus < 0 ? 1 : (size_t)job->wish->num_gpus;
+		if (job->state != JOB_PENDING || !job->wait.position || (most && gpus > most))
+			continue;
+		d.waiting_jobs++;
+		d.waiting_gpus += gpus;
+	}
+	return d;
+}
+
+static void supply(struct coordinator *c)
+{
+	struct pilot_info info;
+	if (!c->supply || c->fatal || c->superseded)
+		return;
+	for (size_t i = 0; coordinator_core_pilot(c->core, i, &info); i++)
+		pilot_supply_set_busy(c->supply, info.name, info.num_attempts);
+	struct submission_demand demand = find_demand(c);
+	c->supply_wake_ns = pilot_supply_step(c->supply, &demand);
+	settle(c);
+}
+
+static int open_supply(struct coordinator *c)
+{
+	static const struct pilot_supply_ops ops = {.listed = on_listed, .release = on_release, .say = on_words};
+	struct coordinator_settings settings = {0};
+	coordinator_journal_settings(c->journal, &settings);
+	if (!c->options.sbatch_options)
+		return 0;
+	return pilot_supply_create(&(struct pilot_supply_options){.loop = c->loop,
+					   .journal = c->options.journal,
+					   .epoch = settings.epoch,
+					   .sbatch_options = c->options.sbatch_options,
+					   .program = c->options.program,
+					   .max_nodes = c->options.max_nodes,
+					   .ops = &ops,
+					   .context = c},
+		&c->supply);
+}
+
 /* ---- The loop --------------------------------------------------------------------------- */
 
 static void on_timer(void *context, uint32_t events)
@@ -616,16 +710,21 @@ static bool try_leave(struct coordinator *c)
 {
 	if (!c->released && is_idle(c)) {
 		c->released = true;
+		if (c->supply)
+			pilot_supply_leave(c->supply);
 		post(c, &(struct coordinator_event){.kind = COORDINATOR_LEAVE});
 		settle(c);
 	}
-	return c->released && coordinator_core_num_pilots(c->core) == 0;
+	supply(c);
+	return c->released && coordinator_core_num_pilots(c->core) == 0 &&
+	       (!c->supply || pilot_supply_num_pending(c->supply) == 0);
 }
 
 static void plan(struct coordinator *c)
 {
 	uint64_t wake = coordinator_core_wake_ns(c->core), look = clock_now_ns() + JOURNAL_LOOK_MS * NS_PER_MS;
-	loop_set_deadline(c->timer, wake && wake < look ? wake : look);
+	wake = wake && wake < look ? wake : look;
+	loop_set_deadline(c->timer, c->supply_wake_ns && c->supply_wake_ns < wake ? c->supply_wake_ns : wake);
 }
 
 int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struct gd_error *err)
@@ -739,6 +838,8 @@ int coordinator_create(
 		error_set(err, e, "starting the coordinator: %s", error_words(e));
 	if (e == 0)
 		e = open_listener(c, err);
+	if (e == 0 && (e = open_supply(c)) < 0)
+		error_set(err, e, "starting the coordinator: %s", error_words(e));
 	if (e < 0) {
 		coordinator_destroy(c);
 		return e;
@@ -751,6 +852,7 @@ void coordinator_destroy(struct coordinator *c)
 {
 	if (!c)
 		return;
+	pilot_supply_destroy(c->supply);
 	listener_close(c->listener);
 	while (c->num_peers)
 		link_destroy(c->peers[--c->num_peers].link);

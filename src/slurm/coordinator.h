@@ -32,6 +32,9 @@ struct coordinator_options {
 	int retries;
 	const char *on_finish; /* or NULL */
 	bool takeover;
+	const char *sbatch_options;  /* NULL: Slurm is not asked, and pilots are started by others */
+	const char *program;         /* gpuq-slurm, as nodes find it */
+	unsigned max_nodes;          /* 0: 1 */
 	struct order_defaults order; /* env and cwd are filled in */
 	void (*say)(void *context, const char *words);
 	void *context;

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""A queue on a real Slurm, as an ordinary user: the coordinator submits pilots, which run the jobs."""
+import collections
+import json
+import signal
+import subprocess
+
+import processes
+import pytest
+
+LIMIT = 240
+OPTIONS = "--gres=gpu:1 --time=10"
+WAITING = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done; echo $GPUQ_JOB_ID >> done"
+
+
+class Queue:
+    def __init__(self, lab):
+        self.lab, self.started = lab, []
+
+    def add(self, *words):
+        return int(self.lab.gpuq("add", "--no-start", "--jobs-file", "jobs.jsonl", *words))
+
+    def run(self, *words, nodes=2, options=OPTIONS):
+        with open(self.lab.directory / "coordinator.out", "a", encoding="utf-8") as log:
+            process = subprocess.Popen(["gpuq-slurm", "coordinator", "--jobs-file", self.lab.journal, "--towards", "127.0.0.1", "--slurm", options,
+                                        "--max-nodes", str(nodes), *words], cwd=self.lab.directory, env=self.lab.cluster.environment,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.lab.cluster.identity())
+        self.started.append(process)
+        return process
+
+    def events(self, *kinds):
+        rows = [json.loads(row) for row in self.lab.journal.read_text(encoding="utf-8").splitlines()]
+        return [row for row in rows if row["event"] in kinds]
+
+    def until(self, condition, what):
+        return self.lab.until(condition, f"{what}: {(self.lab.directory / 'coordinator.out').read_text(encoding='utf-8')}")
+
+    def squeue(self):
+        """Slurm jobs that are not over."""
+        return self.lab.slurm("squeue", "-h", "-o", "%i").split()
+
+    def check_once(self, count):
+        ends = collections.Counter(row["id"] for row in self.events("end") if row["status"] == "completed")
+        assert ends == {number: 1 for number in range(1, count + 1)}
+
+    def finish(self, boss):
+        """Pilots leave with the coordinator."""
+        self.lab.touch("go")
+        code = boss.wait(LIMIT)
+        self.until(lambda: not self.squeue(), "the end of the pilots")
+        return code
+
+
+@pytest.fixture(name="queue")
+def make_queue(lab):
+    made = Queue(lab)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.wait()
+    lab.slurm("scancel", "-u", lab.cluster.user.pw_name, code=None)
+    processes.until(lambda: not made.squeue(), LIMIT, lambda: "an idle node")
+
+
+def test_each_job_runs_once_through_pilots(queue):
+    # Two at a time need two pilots.
+    for number in range(12):
+        meet = "echo here >> met; until [ $(wc -l < met) -ge 2 ]; do sleep 0.02; done; " if number < 2 else ""
+        queue.add(meet + "echo $GPUQ_JOB_ID >> ran; echo $CUDA_VISIBLE_DEVICES on $GPUQ_NODE")
+    boss = queue.run()
+    assert queue.finish(boss) == 0
+    assert sorted(map(int, queue.lab.ran())) == list(range(1, 13))
+    queue.check_once(12)
+    assert len({row["pilot"] for row in queue.events("start")}) == 2
+    assert queue.lab.gpuq("logs", "5").strip() in ("0 on node", "1 on node")
+
+
+def test_coordinator_is_killed_and_the_next_goes_on(queue):
+    for _ in range(3):
+        queue.add(WAITING)
+    boss = queue.run()
+    queue.until(lambda: len(queue.lab.ran()) == 2, "two jobs")
+    boss.kill()
+    boss.wait()
+    assert queue.lab.states() == ["running", "running", "pending"]
+    boss = queue.run()
+    assert queue.finish(boss) == 0
+    queue.check_once(3)
+    assert sorted(queue.lab.ran()) == ["1:1", "2:1", "3:1"] and not queue.events("interrupted", "void")
+
+
+def test_cancelled_job_ends(queue):
+    queue.add(WAITING)
+    queue.add(WAITING)
+    boss = queue.run()
+    queue.until(lambda: len(queue.lab.ran()) == 2, "two jobs")
+    queue.lab.gpuq("cancel", "1")
+    queue.until(lambda: queue.lab.states()[0] == "cancelled", "the end of job 1")
+    assert queue.finish(boss) == 0
+    assert queue.lab.states() == ["cancelled", "completed"]
+
+
+def test_cancelled_pilot_interrupts_its_job_which_runs_on_another(queue):
+    queue.add(WAITING)
+    boss = queue.run(nodes=1)
+    queue.until(queue.lab.ran, "the job")
+    (pilot,) = queue.squeue()
+    queue.lab.slurm("scancel", pilot)
+    queue.until(lambda: queue.lab.ran() == ["1:1", "1:2"], "the second attempt")
+    assert queue.finish(boss) == 0
+    queue.check_once(1)
+    assert [row["attempt"] for row in queue.events("interrupted")] == [1]
+
+
+def test_wrong_option_is_told_and_nothing_waits_in_slurm(queue):
+    queue.add("true")
+    boss = queue.run(options="--partition=nowhere")
+    queue.until(lambda: "partition" in (queue.lab.directory / "coordinator.out").read_text(encoding="utf-8"), "the words of Slurm")
+    boss.send_signal(signal.SIGINT)
+    assert boss.wait(LIMIT) == 1
+    assert queue.squeue() == [] and queue.lab.states() == ["pending"]
+
+
+def test_pending_pilots_are_cancelled_at_the_end(queue):
+    """The node has two GPUs: one pilot runs, and the next must wait for it."""
+    for _ in range(3):
+        queue.add(WAITING)
+    boss = queue.run(options="--gres=gpu:2 --time=10", nodes=2)
+    queue.until(lambda: len(queue.lab.ran()) == 2 and len(queue.squeue()) == 2, "two jobs, and a pilot that waits")
+    queue.lab.gpuq("cancel", "3")
+    assert queue.finish(boss) == 0
+    assert queue.lab.states() == ["completed", "completed", "cancelled"] and len(queue.events("pilot")) == 2
