@@ -3,9 +3,9 @@
  * The coordinator: runs a queue on a cluster. It follows the journal as a runner does, lets the scheduler decide which
  * job starts on which pilot, and does what its core (coordinator_core.h) decides about pilots and attempts.
  *
- * Everything runs on one thread. The core is called by post() alone, which executes its actions; answers that are known
- * at once (writes, checks, outboxes) wait in a list until no call of the core is under way. Writes of one round
- * are synced together.
+ * Everything runs on one thread. The core is called by coordinating_post() alone, which executes its actions; answers
+ * that are known at once (writes, checks, outboxes) wait in a list until no call of the core is under way. Writes of
+ * one round are synced together.
  *
  * It leaves when no job is left that can run and all pilots are gone. On SIGTERM it leaves at once: pilots and their
  * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one interrupts what

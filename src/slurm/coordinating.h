@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a coordinator, and what its files share: coordinator_place.c has the jobs and the scheduler,
+ * coordinator_execute.c the core with its connections, coordinator.c the loop and Slurm. Only they include this.
+ */
+#ifndef SLURM_COORDINATING_H
+#define SLURM_COORDINATING_H
+
+#include "queue/schedule/scheduler.h"
+#include "slurm/cluster_nodes.h"
+#include "slurm/coordinator.h"
+#include "slurm/link.h"
+
+struct listener;
+struct loop;
+struct loop_source;
+struct pilot_supply;
+
+/* A connection of a pilot. */
+struct coordinator_peer {
+	struct link *link;
+	uint64_t number;
+};
+
+/* What the core is told when no call of it is under way. */
+struct core_answer {
+	enum coordinator_event_kind kind; /* WRITTEN, CHECKED, OUTBOX, DISCONNECTED or CANCEL */
+	uint64_t number;                  /* the connection of DISCONNECTED */
+	int result;
+	bool unsynced; /* WRITTEN: the line is appended, and the result is that of its sync */
+	struct attempt_id id;
+	char pilot[FRAME_NAME_ROOM];
+	struct frame_end *ends;
+	size_t num_ends, ends_capacity;
+};
+
+struct coordinator {
+	struct coordinator_options options;
+	struct coordinator_journal *journal;
+	struct coordinator_core *core;
+	struct scheduler *scheduler;
+	struct cluster_nodes nodes;
+	struct loop *loop;
+	struct loop_source *timer;
+	struct listener *listener;
+	struct pilot_supply *supply; /* NULL: pilots are started by others */
+	uint64_t supply_wake_ns;
+	struct coordinator_peer *peers;
+	size_t num_peers, peers_capacity;
+	uint64_t last_peer;
+	struct core_answer *answers;
+	size_t num_answers, answers_capacity;
+	struct text to_append; /* `fail` of jobs that can never run */
+	int signal_fd, watch_fd;
+	int interrupts;
+	bool must_read, must_place, nodes_changed;
+	bool refused; /* the core did not start a job: nothing more is placed before the next event */
+	bool leaving; /* SIGTERM */
+	bool released;
+	bool superseded;
+	struct coordinator_result result;
+	struct gd_error error;
+	int fatal;
+};
+
+void coordinating_say(const struct coordinator *c, const char *words);
+/* The coordinator exits; the next one finds everything in the journal. */
+void coordinating_die(struct coordinator *c, int code);
+
+/* NULL: there is none. */
+struct job *coordinating_job(const struct coordinator *c, uint64_t id);
+/* For struct coordinator_journal_options. The second also after the beginning. */
+void coordinating_on_change(void *context, struct job *job, int old);
+void coordinating_on_reload(void *context);
+/* Asks the core to end the attempt of a running job. */
+void coordinating_cancel(struct coordinator *c, const struct job *job);
+/* Jobs that an earlier coordinator gave to the pilot of this node. */
+void coordinating_adopt(struct coordinator *c, int number);
+/* A start came to nothing: the job waits again. */
+void coordinating_withdraw(struct coordinator *c, uint64_t id);
+/* Starts what can be started now. */
+void coordinating_place(struct coordinator *c);
+
+/* Of connections that have proven the secret; the context is the coordinator. */
+extern const struct link_ops coordinating_link_ops;
+/* Hands an event to the core and executes its actions. Not from inside an action. */
+void coordinating_post(struct coordinator *c, const struct coordinator_event *e);
+/* An event for the core that waits until no call of it is under way; NULL: out of memory. */
+struct core_answer *coordinating_answer(struct coordinator *c, enum coordinator_event_kind kind);
+/* Tells the core all that waits; one sync for all lines that were appended so far. */
+void coordinating_settle(struct coordinator *c);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* What the journal says of jobs, and which of them start where. */
+#include "slurm/coordinating.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/date.h"
+#include "queue/journal/record.h"
+
+/* ---- Jobs and the scheduler ------------------------------------------------------------- */
+
+struct job *coordinating_job(const struct coordinator *c, uint64_t id)
+{
+	return jobs_find(coordinator_journal_jobs(c->journal), id);
+}
+
+static void enqueue(struct coordinator *c, struct job *job)
+{
+	char words[SCHEDULER_WORDS];
+	/* A lease has a keeper on this host. */
+	if (job->lease || scheduler_has(c->scheduler, job->id))
+		return;
+	int e = scheduler_add(c->scheduler, job, words);
+	if (e < 0)
+		coordinating_die(c, e);
+	else if (e > 0)
+		record_write_fail(&c->to_append, job->id, words, job->wish->on_finish ? NULL : c->options.on_finish);
+	c->must_place = true;
+}
+
+static void enqueue_all(struct coordinator *c, struct job *first)
+{
+	for (struct job *next; first; first = next) {
+		next = first->next_dependent;
+		enqueue(c, first);
+	}
+}
+
+void coordinating_cancel(struct coordinator *c, const struct job *job)
+{
+	struct core_answer *a =
+		job->keeper && job->keeper->is_pilot ? coordinating_answer(c, COORDINATOR_CANCEL) : NULL;
+	if (a)
+		a->id = (struct attempt_id){job->id, job->attempts->attempt};
+}
+
+static void count_end(struct coordinator *c, const struct job *job)
+{
+	if (job->state == JOB_COMPLETED)
+		c->result.completed++;
+	else if (job->state == JOB_CANCELLED)
+		c->result.cancelled++;
+	else
+		c->result.failed++;
+}
+
+static bool is_final_state(int state)
+{
+	return state == JOB_COMPLETED || state == JOB_FAILED || state == JOB_CANCELLED;
+}
+
+void coordinating_on_change(void *context, struct job *job, int old)
+{
+	struct coordinator *c = context;
+	if (is_final_state(old) && !job_is_final(job))
+		scheduler_reopen(c->scheduler, job);
+	if (old == JOB_RUNNING && job->state != JOB_RUNNING)
+		scheduler_end(c->scheduler, job->id);
+	/* One that was handed out is in the core's hands: its write is refused, and then it is withdrawn. */
+	if (old == JOB_PENDING && !scheduler_has(c->scheduler, job->id))
+		scheduler_remove(c->scheduler, job);
+	if (job->state == JOB_PENDING)
+		enqueue(c, job);
+	else if (job->state == JOB_RUNNING && job->cancel_requested)
+		coordinating_cancel(c, job);
+	else if (job_is_final(job)) {
+		count_end(c, job);
+		enqueue_all(c, scheduler_release(c->scheduler, job));
+	}
+	c->must_place = true;
+}
+
+/* The journal was pruned: the same jobs, in another memory. */
+void coordinating_on_reload(void *context)
+{
+	struct coordinator *c = context;
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	int e = scheduler_reset(c->scheduler);
+	if (e < 0)
+		coordinating_die(c, e);
+	scheduler_end_finished(c->scheduler);
+	for (size_t i = 0; i < js->count && !c->fatal; i++) {
+		if (js->by_id[i]->state == JOB_PENDING)
+			enqueue(c, js->by_id[i]);
+		else if (js->by_id[i]->state == JOB_RUNNING && js->by_id[i]->cancel_requested)
+			coordinating_cancel(c, js->by_id[i]);
+	}
+}
+
+/* Jobs that an earlier coordinator gave to this pilot. */
+void coordinating_adopt(struct coordinator *c, int number)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	const struct cluster_node *node = &c->nodes.nodes[number];
+	for (size_t i = 0; i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		if (job->state != JOB_RUNNING || !job->keeper || !job->keeper->is_pilot ||
+			strcmp(job->keeper->name, node->pilot) != 0 || scheduler_has(c->scheduler, job->id))
+			continue;
+		int gpus[UINT8_MAX];
+		size_t n = 0;
+		for (size_t k = 0; k < job->attempts->num_gpus; k++)
+			for (size_t g = 0; g < node->num_gpus; g++)
+				if (c->nodes.gpus[node->first_gpu + g].index == job->attempts->gpus[k])
+					gpus[n++] = (int)(node->first_gpu + g);
+		if (scheduler_adopt(c->scheduler, job, gpus, n) < 0)
+			coordinating_die(c, -ENOMEM);
+		scheduler_set_node(c->scheduler, job->id, number);
+	}
+}
+
+void coordinating_withdraw(struct coordinator *c, uint64_t id)
+{
+	struct job *job = coordinating_job(c, id);
+	scheduler_withdraw(c->scheduler, id);
+	if (job && job->state == JOB_PENDING)
+		enqueue(c, job);
+}
+
+/* ---- Placing ---------------------------------------------------------------------------- */
+
+static void start_job(struct coordinator *c, const struct scheduler_start *s)
+{
+	const struct cluster_node *node = &c->nodes.nodes[s->node];
+	cleanup_(text_finish) struct text order = {0};
+	int gpus[FRAME_MAX_GPUS];
+	int e = coordinator_order_write(s->job, &c->options.order, &order);
+	if (e < 0) {
+		coordinating_die(c, e);
+		return;
+	}
+	for (size_t i = 0; i < s->num_gpus; i++)
+		gpus[i] = s->gpus[i] - (int)node->first_gpu;
+	coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_START,
+				     .start = {.id = {s->job->id, job_next_attempt(s->job)},
+					     .pilot = node->pilot,
+					     .gpus = gpus,
+					     .num_gpus = s->num_gpus,
+					     .order = order.data,
+					     .order_size = order.length,
+					     .losses = coordinator_journal_losses(s->job),
+					     .needed_ms = coordinator_order_timeout_ms(s->job, &c->options.order)}});
+}
+
+void coordinating_place(struct coordinator *c)
+{
+	struct scheduler_start start;
+	int e = 0;
+	c->must_place = false;
+	if (c->nodes_changed && (e = cluster_nodes_tell(&c->nodes, c->scheduler, clock_now_ns())) < 0)
+		coordinating_die(c, e);
+	c->nodes_changed = false;
+	enqueue_all(c, scheduler_set_time(c->scheduler, date_now_ms()));
+	c->must_place = false;
+	if (c->interrupts || coordinator_journal_jobs(c->journal)->paused || !coordinator_core_is_recovered(c->core) ||
+		c->nodes.count == 0)
+		return;
+	c->refused = false;
+	while (!c->fatal && !c->superseded && !c->refused &&
+		(e = scheduler_decide(c->scheduler, clock_now_ns(), &start)) == 1)
+		start_job(c, &start);
+	if (e < 0)
+		coordinating_die(c, e);
+	/* Otherwise the same job would be refused again and again. */
+	if (c->refused)
+		c->must_place = c->nodes_changed;
+}
