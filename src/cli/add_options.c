@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `gpuq add`: its command line. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "cli/add_parts.h"
@@ -103,6 +104,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		command_words_take(&words, state, options);
 		a->words = words.words;
 		a->num_words = words.count;
+		if (a->num_words == 1 && a->words[0][strspn(a->words[0], " \t\n")] == '\0')
+			argp_error(state, "the command is empty");
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "what is to be run? gpuq add [OPTION…] [--] COMMAND");

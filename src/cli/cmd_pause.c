@@ -50,6 +50,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (job_selection_add(&p->selection, arg, &p->err) < 0)
 			argp_error(state, "%s", p->err.message);
 		return 0;
+	case ARGP_KEY_END:
+		if (p->all && p->selection.count > 0)
+			argp_error(state, "give either --all or jobs");
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}

@@ -3,7 +3,8 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All that failed", 1},
+	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All that failed; with jobs: only those of them that failed", 1},
+	{"cancelled", CONTROL_COMMAND_CANCELLED, 0, 0, "The same for jobs that were cancelled", 1},
 	{0},
 };
 

@@ -21,9 +21,9 @@
 struct control_command {
 	struct queue_choice queue;
 	enum event event;
-	bool all_failed, all;
+	bool all, failed, cancelled; /* --all; --failed and --cancelled, which are filters if jobs are named */
 	struct job_selection selection;
-	struct id_list ids; /* the jobs that were named, then those of groups, --all and --failed */
+	struct id_list ids; /* the jobs that were named, then those of groups and options */
 	size_t num_named;
 	size_t num_refused;
 	struct gd_error err;
@@ -37,7 +37,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &c->queue;
 		return 0;
 	case CONTROL_COMMAND_FAILED:
-		c->all_failed = true;
+		c->failed = true;
+		return 0;
+	case CONTROL_COMMAND_CANCELLED:
+		c->cancelled = true;
 		return 0;
 	case CONTROL_COMMAND_ALL:
 		c->all = true;
@@ -47,7 +50,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:
-		if (c->selection.count == 0 && !c->all_failed && !c->all)
+		if (c->selection.count > 0 && c->all)
+			argp_error(state, "give either --all or jobs");
+		if (c->selection.count == 0 && !c->failed && !c->cancelled && !c->all)
 			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
 		return 0;
 	default:
@@ -55,12 +60,31 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* The jobs of the selection, of --all and --failed. Does not create a missing journal. */
+static bool has_wanted_state(const struct control_command *c, const struct job *job)
+{
+	return (c->failed && job->state == JOB_FAILED) || (c->cancelled && job->state == JOB_CANCELLED) ||
+	       (c->all && !job_is_final(job));
+}
+
+/* --failed and --cancelled next to jobs: only those of them. */
+static void filter(struct control_command *c, const struct jobs *js)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < c->ids.count; i++) {
+		const struct job *job = jobs_find(js, c->ids.ids[i]);
+		if (job && has_wanted_state(c, job))
+			c->ids.ids[kept++] = c->ids.ids[i];
+	}
+	c->ids.count = kept;
+	c->num_named = 0;
+}
+
+/* The jobs of the selection and of the options. Does not create a missing journal. */
 static int collect(struct control_command *c)
 {
 	struct follow f;
-	bool is_there = access(c->queue.journal_path, F_OK) == 0;
-	if (!c->all && !c->all_failed && is_there && job_selection_is_plain(&c->selection))
+	bool is_there = access(c->queue.journal_path, F_OK) == 0, by_state = c->all || c->failed || c->cancelled;
+	if (!by_state && is_there && job_selection_is_plain(&c->selection))
 		return job_selection_resolve(&c->selection, NULL, &c->ids, &c->num_named, &c->err);
 	int r = queue_choice_follow(&c->queue, false, &f, &c->err);
 	if (r < 0)
@@ -70,11 +94,11 @@ static int collect(struct control_command *c)
 		follow_close(&f);
 		return r;
 	}
-	for (size_t i = 0; r == 0 && (c->all || c->all_failed) && i < f.jobs.count; i++) {
-		const struct job *job = f.jobs.by_id[i];
-		if ((c->all_failed && job->state == JOB_FAILED) || (c->all && !job_is_final(job)))
-			r = id_list_add(&c->ids, job->id);
-	}
+	if (by_state && c->selection.count > 0)
+		filter(c, &f.jobs);
+	for (size_t i = 0; r == 0 && by_state && c->selection.count == 0 && i < f.jobs.count; i++)
+		if (has_wanted_state(c, f.jobs.by_id[i]))
+			r = id_list_add(&c->ids, f.jobs.by_id[i]->id);
 	follow_close(&f);
 	return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
 }
@@ -96,6 +120,8 @@ static int control(struct control_command *c)
 	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = collect(c);
+	if (r == 0 && c->ids.count == 0 && c->selection.count > 0)
+		say("nothing to do: no job of these is in that state");
 	if (r < 0 || c->ids.count == 0)
 		return r;
 	r = queue_choice_open(&c->queue, &j, &c->err);

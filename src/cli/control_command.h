@@ -10,6 +10,7 @@
 /* Keys of the options that a command may offer. */
 enum {
 	CONTROL_COMMAND_FAILED = 0x200, /* all jobs that have failed */
+	CONTROL_COMMAND_CANCELLED,      /* all jobs that were cancelled */
 	CONTROL_COMMAND_ALL,            /* all jobs that have not ended */
 };
 

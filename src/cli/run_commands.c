@@ -92,15 +92,22 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 void run_say_what_failed_before(const struct run *run)
 {
 	struct follow f;
-	size_t failed = 0;
+	size_t failed = 0, cancelled = 0;
 	if (run->quiet || !run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
 		return;
 	for (size_t i = 0; i < f.jobs.count; i++) {
 		const struct job *job = f.jobs.by_id[i];
-		failed += job->state == JOB_FAILED && job->wish->file && strcmp(job->wish->file, run->file) == 0;
+		if (!job->wish->file || strcmp(job->wish->file, run->file) != 0)
+			continue;
+		failed += job->state == JOB_FAILED;
+		cancelled += job->state == JOB_CANCELLED;
 	}
 	follow_close(&f);
 	if (failed)
 		say("nothing new in '%s'; %zu of its commands failed before; 'gpuq retry --failed' runs %s again",
 			run->file, failed, failed == 1 ? "it" : "them");
+	if (cancelled)
+		say("%s'%s'%s%zu of its commands %s cancelled before; 'gpuq retry --cancelled' runs %s again",
+			failed ? "of " : "nothing new in ", run->file, failed ? ", " : "; ", cancelled,
+			cancelled == 1 ? "was" : "were", cancelled == 1 ? "it" : "them");
 }

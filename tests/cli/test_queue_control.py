@@ -96,6 +96,32 @@ def test_cancel_all_leaves_only_completed_and_cancelled_jobs(lab):
     assert "cancelled" in states and states <= {"completed", "cancelled"}
 
 
+def test_all_and_a_job_together_are_refused(lab):
+    lab.add("--hold", "true")
+    before = lab.journal.read_bytes()
+    for command in ("cancel", "hold", "pause", "resume"):
+        result = lab.result(command, "--all", 1)
+        assert result.returncode == 2 and "give either --all or jobs" in result.stderr
+    assert lab.journal.read_bytes() == before
+
+
+def test_retry_of_failed_or_cancelled_jobs_leaves_the_others_of_a_group(lab):
+    lab.gpuq("add", "--no-start", "--param", "s=1-3", "--", "test", "{s}", "!=", "2")
+    lab.add("--hold", "true")
+    lab.add("exit 1")
+    lab.gpuq("cancel", 4)
+    lab.gpuq("run", "--quiet", code=1)
+    lab.gpuq("retry", "--failed", "g1", "4")
+    lab.gpuq("wait", 2, code=1)
+    assert [lab.job(n)["attempts"] for n in (1, 2, 3, 5)] == [1, 2, 1, 1]
+    assert lab.job(4)["status"] == "cancelled"
+    result = lab.result("retry", "--cancelled", "g1")
+    assert result.returncode == 0 and "nothing to do: no job of these is in that state" in result.stderr
+    lab.gpuq("retry", "--cancelled")
+    lab.gpuq("wait", 4)
+    assert [lab.job(n)["attempts"] for n in (1, 2, 3, 4, 5)] == [1, 2, 1, 1, 1]
+
+
 def test_command_that_applies_to_no_job_changes_nothing(lab):
     lab.add("true")
     before = lab.journal.read_bytes()

@@ -37,6 +37,16 @@ def test_running_the_file_again_names_what_failed_before(lab):
     assert lab.result("run").stderr == ""
 
 
+def test_running_the_file_again_names_what_was_cancelled_before(lab):
+    lab.commands("exit 1", "true")
+    lab.gpuq("run", "--max-failures", "1", code=1, env={"GPUQ_GPUS": "sim:1"})
+    lab.gpuq("cancel", 2)
+    result = lab.result("run")
+    name = f"{lab.directory}/commands.txt"
+    assert result.stderr == (f"gpuq: nothing new in '{name}'; 1 of its commands failed before; 'gpuq retry --failed' runs it again\n"
+                             f"gpuq: of '{name}', 1 of its commands was cancelled before; 'gpuq retry --cancelled' runs it again\n")
+
+
 def test_retries_hold_for_jobs_that_are_handed_over(lab):
     lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
     first = lab.start("run")

@@ -29,6 +29,17 @@ def test_hook_runs_once_for_each_dependent_of_a_failed_job(lab):
     assert len(told(lab)) == 29
 
 
+def test_hook_that_fails_is_reported(lab):
+    lab.add("true")
+    lab.add("true")
+    result = lab.result("run", "--on-finish", '[ "$GPUQ_JOB_ID" = 1 ] || exit 7')
+    assert result.returncode == 0
+    assert result.stdout.count("hook") == 1
+    assert "gpuq: the --on-finish hook of job 2 failed with exit code 7\n" in result.stdout
+    # What is in the journal from before is not said again.
+    assert "hook" not in lab.result("run").stdout
+
+
 def test_hook_runs_for_a_job_cancelled_while_it_waits(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1"
     lab.add("echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")

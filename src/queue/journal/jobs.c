@@ -28,7 +28,7 @@ void jobs_finish(struct jobs *js)
 
 void jobs_reset(struct jobs *js)
 {
-	struct jobs fresh = {.on_change = js->on_change, .context = js->context};
+	struct jobs fresh = {.on_change = js->on_change, .on_hook_failed = js->on_hook_failed, .context = js->context};
 	jobs_finish(js);
 	*js = fresh;
 }

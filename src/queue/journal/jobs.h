@@ -17,6 +17,8 @@
 #include "queue/journal/job.h"
 #include "queue/journal/numbers.h"
 
+struct record;
+
 struct jobs {
 	struct job **by_id; /* ascending */
 	size_t count, capacity;
@@ -52,6 +54,8 @@ struct jobs {
 	struct queue_pilot *pilots;         /* a list, the newest first */
 	/* Called after every change of a job; may be NULL. old_state: -1 for a new one. */
 	void (*on_change)(void *context, struct job *job, int old_state);
+	/* Called when a hook of a job has failed; may be NULL. */
+	void (*on_hook_failed)(void *context, const struct job *job, const struct record *outcome);
 	void *context;
 };
 

@@ -73,6 +73,10 @@ void jobs_follow_hook(struct jobs *js, struct job *job, const struct record *r)
 		before = h;
 		h = h->next;
 	}
+	enum job_state state;
+	if (r->status.type && h && js->on_hook_failed && job_state_parse(r->status.data, r->status.size, &state) == 0 &&
+		state == JOB_FAILED)
+		js->on_hook_failed(js->context, job, r);
 	if (r->status.type && h)
 		remove_hook(js, job, h, before);
 	if (!r->status.type && h) {

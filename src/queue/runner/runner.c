@@ -163,6 +163,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	r->following.loading = true;
 	jobs_init(&r->following.jobs);
 	r->following.jobs.on_change = runner_on_change;
+	r->following.jobs.on_hook_failed = runner_on_hook_failed;
 	r->following.jobs.context = r;
 	/* Who reads what we say may go; the jobs go on. */
 	signal(SIGPIPE, SIG_IGN);

@@ -2,6 +2,7 @@
 #include "queue/runner/runner_hooks.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -87,6 +88,19 @@ static void unmark(struct runner *r, size_t n)
 		n -= h->found;
 		h->found = false;
 	}
+}
+
+void runner_on_hook_failed(void *context, const struct job *job, const struct record *outcome)
+{
+	struct runner *r = context;
+	char how[64] = "did not end";
+	if (r->following.loading)
+		return;
+	if (outcome->exit_code >= 0)
+		snprintf(how, sizeof(how), "failed with exit code %lld", (long long)outcome->exit_code);
+	else if (outcome->signal)
+		snprintf(how, sizeof(how), "was killed by signal %lld", (long long)outcome->signal);
+	runner_say(r, "gpuq: the --on-finish hook of job %llu %s\n", (unsigned long long)job->id, how);
 }
 
 static void give_up(struct runner *r, const struct due_hook *h)

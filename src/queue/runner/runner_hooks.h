@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct job;
+struct record;
 struct runner;
 
 /* The hook of a job: its own, or that of this runner; NULL: none. */
@@ -21,6 +22,8 @@ const char *runner_hook_of(const struct runner *r, const struct job *job);
 const char *runner_hook_to_record(const struct runner *r, const struct job *job);
 /* A job was cancelled while it waited, and has no hook of its own: makes that of this runner due. */
 void runner_hook_add(struct runner *r, const struct job *job);
+/* For struct jobs: says that a hook has failed. context: the runner. */
+void runner_on_hook_failed(void *context, const struct job *job, const struct record *outcome);
 /* Whether there is a hook that this machine has to run. */
 bool runner_hooks_are_due(const struct runner *r);
 /* Hands out the hooks that nobody runs. */
