@@ -177,7 +177,7 @@ static void draw_rest(struct screen *s, int row, int column, int width, const st
 static void draw_line(
 	const struct top *t, struct screen *s, int row, int column, int width, const struct view_gpu *g, int plot_rows)
 {
-	char words[2 * UNITS_ROOM + 2];
+	char words[2 * UNITS_ROOM + sizeof("/ GiB")];
 	int at = column + draw_id(s, row, column, g), end = column + width - 1;
 	if (g->status == VIEW_GPU_ERROR) {
 		screen_put(s, row, at, end - at, SCREEN_RED, g->error ? g->error : "not available");
