@@ -29,7 +29,7 @@ static const char *const mutant_names[MUTANT_COUNT] = {
 
 /* ---- Tools ----------------------------------------------------------------------------- */
 
-static void print_failure(const struct sim_world *w, const char *format, va_list args)
+GD_PRINTF(2, 0) static void print_failure(const struct sim_world *w, const char *format, va_list args)
 {
 	fprintf(stderr, "seed %llu at %.2f s: ", (unsigned long long)w->seed, (double)w->now / 1e9);
 	vfprintf(stderr, format, args);
