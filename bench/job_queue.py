@@ -59,9 +59,8 @@ def spread(directory):
 
 def new_file_us(directory, files=200):
     """
-    Microseconds to make an empty file, as each job's log is: the median. On ext4 without a journal, as virtual machines
-    often have it, this takes up to a hundred times as long for minutes after many files were removed, by anybody: the kernel
-    skips their inodes one by one.
+    Microseconds to make an empty file, as each job's log is: the median. On some file systems this varies a hundredfold
+    between runs (seen on ext4 without a journal), and the ratio to xargs with it.
     """
     taken = []
     for n in range(files):
@@ -235,7 +234,7 @@ def main():
     def say(what, figure, rest):
         print(f"{what:26} {figure:>14}   {rest}")
     say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (asked: 0.85)")
-    say("a new file there", f"{creating:.0f} µs", "above 50: use another file system (TMPDIR), this one is measured; xargs makes none")
+    say("a new file there", f"{creating:.0f} µs", "gpuq makes a log for each job, xargs makes none")
     for name, rate in others.items():
         say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (asked: {OTHERS[name][2]})")
     say("end to successor, p50", f"{latency:.1f} ms", "(asked: below 2)")

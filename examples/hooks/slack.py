@@ -4,7 +4,7 @@
 
     SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… gpuq add --on-finish path/to/slack.py …
 
-The address is that of an incoming webhook of the channel. Whoever knows it can write there: keep it out of shared files.
+The address is that of an incoming webhook of the channel. Everybody who knows it can write there: keep it out of shared files.
 """
 import json
 import os

@@ -61,7 +61,7 @@ struct pilot_core {
 	uint64_t connection;
 	uint64_t session;
 	uint64_t next_connect_ns, heard_ns;
-	uint64_t hello_ns; /* when the hello of this session was sent */
+	uint64_t hello_ns; /* when the hello of the current connection was sent */
 
 	uint64_t epoch; /* 0: nobody has welcomed this pilot */
 	uint64_t lease_end_ns;
