@@ -9,7 +9,7 @@
 #include "base/hash.h"
 
 #define BLOCK_BYTES ((size_t)64 * 1024)
-/* From so much memory on, blocks are large, and of huge pages where the kernel has some. */
+/* An arena of this size allocates large blocks, in huge pages if the kernel has them. */
 #define MANY_BYTES        ((size_t)4 << 20)
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
 #define LARGE_BLOCK_BYTES (2 * HUGE_PAGE_BYTES)
@@ -33,7 +33,7 @@ static struct arena_block *allocate_large(void)
 {
 	struct arena_block *b = aligned_alloc(HUGE_PAGE_BYTES, LARGE_BLOCK_BYTES);
 	if (b)
-		(void)madvise(b, LARGE_BLOCK_BYTES, MADV_HUGEPAGE); /* else it is only slower */
+		(void)madvise(b, LARGE_BLOCK_BYTES, MADV_HUGEPAGE); /* only speed depends on it */
 	return b;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that is given back all at once, and strings kept once each. */
+/* Memory that is freed all at once, and interned strings. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -13,11 +13,11 @@ struct arena {
 	struct arena_block *blocks;
 	char *next;
 	size_t left;
-	size_t total; /* of all blocks */
+	size_t total; /* total of all blocks */
 };
 
 void arena_finish(struct arena *a);
-/* Zeroed, aligned to 8 bytes; NULL when memory ran out. */
+/* Zeroed, aligned to 8 bytes; NULL if out of memory. */
 void *arena_alloc(struct arena *a, size_t size);
 /* A copy with a NUL after it. */
 char *arena_copy(struct arena *a, const void *data, size_t size);
@@ -25,19 +25,19 @@ char *arena_copy(struct arena *a, const void *data, size_t size);
 char *arena_room(struct arena *a, size_t size);
 void arena_keep(struct arena *a, size_t used);
 
-/* Equal strings, one copy: to be compared by their address. Start from {0}. */
+/* Interned strings: equal strings share one copy and can be compared by address. Start from {0}. */
 struct intern {
 	struct arena arena;
 	const char **table;
 	size_t room; /* a power of two */
 	size_t count;
-	uint64_t seed;    /* of its hashes: others may have chosen the strings */
-	const char *last; /* the one asked for last: runs of equal strings are the rule */
+	uint64_t seed;    /* for the hashes: the strings may come from other users */
+	const char *last; /* the last string returned: runs of equal strings are common */
 	size_t last_size;
 };
 
 void intern_finish(struct intern *in);
-/* The one copy, NUL-terminated; NULL when memory ran out. */
+/* The shared copy, NUL-terminated; NULL if out of memory. */
 const char *intern(struct intern *in, const void *data, size_t size);
 
 #endif

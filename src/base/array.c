@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the first allocation: small, because there may be a million arrays with few elements. */
+/* Size of the first allocation: small, because there may be a million arrays with few elements. */
 #define FIRST_BYTES 32
 
 int array_grow(void *array_pointer, size_t *capacity, size_t need, size_t element_size)

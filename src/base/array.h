@@ -15,7 +15,7 @@
  */
 #define array_reserve(array, capacity, need) array_reserve_bytes(&(array), (capacity), (need), sizeof(*(array)))
 
-/* What array_reserve() does when there is no room left. array_pointer: the address of the pointer to the first element.
+/* The slow path of array_reserve(): reallocates. array_pointer: the address of the pointer to the first element.
  */
 int array_grow(void *array_pointer, size_t *capacity, size_t need, size_t element_size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base64 with padding, RFC 4648; strict when read. */
+/* base64 with padding, RFC 4648. Decoding is strict. */
 #ifndef BASE_BASE64_H
 #define BASE_BASE64_H
 

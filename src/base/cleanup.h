@@ -31,7 +31,7 @@ static inline int take_fd(int *fd)
 	return taken;
 }
 
-/* For a variable that is used on: closes the descriptor, if there is one, and sets it to -1. */
+/* For a variable that stays in use: closes the descriptor, if any, and sets it to -1. */
 static inline void close_fd(int *fd)
 {
 	closep(fd);

@@ -25,7 +25,7 @@ static inline uint64_t clock_wall_ns(void)
 }
 
 /*
- * clock_now_ns() for those who ask very often: at most about a microsecond behind. The
+ * clock_now_ns() for frequent callers: at most about a microsecond behind. The
  * processor's own counter only says whether the last reading is still good, so
  * nothing depends on what it counts or on which processor.
  */

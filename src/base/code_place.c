@@ -8,7 +8,8 @@
 
 /* ---- Plain text ----------------------------------------------------------- */
 
-/* Spaces, punctuation, symbols and characters without a meaning of their own. What else is not ASCII is a letter. */
+/* Spaces, punctuation, symbols and characters without a meaning of their own. All other characters outside ASCII are
+ * letters. */
 static bool is_sign(uint32_t c)
 {
 	static const struct {

@@ -14,7 +14,7 @@ int64_t date_now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Before `end`, over zeros. */
+/* Writes the digits before `end`, over zeros. */
 static void put_digits(char *end, int n)
 {
 	for (; n > 0; n /= 10)
@@ -32,7 +32,7 @@ static int64_t days_of(int year, int month, int day)
 	return (int64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468 - 146097;
 }
 
-/* The opposite, for days from the year 0 on. */
+/* The inverse, for days since the year 0. */
 static void date_of(int64_t days, int *ret_year, int *ret_month, int *ret_day)
 {
 	int64_t n = days + 719468, era = n / 146097, in_era = n % 146097;
@@ -43,7 +43,7 @@ static void date_of(int64_t days, int *ret_year, int *ret_month, int *ret_day)
 	*ret_year = (int)(era * 400 + y) + (*ret_month <= 2);
 }
 
-/* From the year 1 to the end of 9999; others do not fit the text. */
+/* Years 1 to 9999; other years do not fit the format. */
 #define FIRST_MS INT64_C(-62135596800000)
 #define LAST_MS  INT64_C(253402300799999)
 

@@ -11,7 +11,7 @@ int64_t date_now_ms(void);
 #define DATE_TEXT 32
 void date_format(int64_t ms, char out[DATE_TEXT]);
 
-/* In local time, without what is not needed: "22:00", with seconds if there are any, with the date unless it is
+/* In local time, as short as possible: "22:00", with seconds if there are any, with the date unless it is
  * today's. */
 void date_format_local(int64_t ms, int64_t now_ms, char out[DATE_TEXT]);
 

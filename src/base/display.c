@@ -32,7 +32,7 @@ static int columns_of(uint32_t c)
 	return width;
 }
 
-/* What stands on the screen for the bytes at a place. */
+/* How the bytes at a position appear on the screen. */
 struct piece {
 	size_t eaten;
 	char shown[16];
@@ -78,7 +78,7 @@ static void piece_next(struct piece *p, const unsigned char *s, size_t size)
 	p->columns = (size_t)width;
 }
 
-/* How many of the first bytes are what they look like, each in one column. */
+/* How many of the first bytes are printable ASCII, one column each. */
 static size_t plain_bytes(const unsigned char *s, size_t size)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
@@ -115,7 +115,7 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 		text_append(t, data, size);
 		return size;
 	}
-	/* Where to cut, should the rest not fit: the last place that leaves a column for the ellipsis. */
+	/* Where to cut if the rest does not fit: the last position that leaves a column for the ellipsis. */
 	size_t cut_length = t->length, cut_columns = 0;
 	struct piece p;
 	for (size_t i = 0; i < size; i += p.eaten) {
@@ -155,7 +155,7 @@ const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM])
 {
 	struct text t = {0};
 	display_append(&t, string, strnlen(string, 4 * DISPLAY_QUOTE_ROOM), 40);
-	/* Marks that take no column could still fill the buffer. */
+	/* Combining marks take no column but could fill the buffer. */
 	snprintf(buf, DISPLAY_QUOTE_ROOM, "%s", t.length < DISPLAY_QUOTE_ROOM ? text_string(&t) : ELLIPSIS);
 	text_finish(&t);
 	return buf;

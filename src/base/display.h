@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes from elsewhere (commands, names) as they may be shown in a terminal.
+ * Makes bytes from other sources (commands, names) safe to show in a terminal.
  *
  * Nothing that is shown can move the cursor, change a colour or reorder the
  * line: control characters, bytes that are not UTF-8 and the invisible ones of
@@ -40,7 +40,7 @@ size_t display_word_start(const char *command, size_t at);
 #define DISPLAY_QUOTE_ROOM 128
 const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM]);
 
-/* No limit, for max_columns. */
+/* Value of max_columns for no limit. */
 #define DISPLAY_ALL ((size_t)-1)
 
 #endif

@@ -8,7 +8,7 @@
 #include "gpu_dispatch.h"
 
 /*
- * Writes code and words into err, if there is one. Returns code, so that
+ * Writes the code and the message into err, unless err is NULL. Returns code, so that
  * `return error_set(err, -ENODEV, "…", …);` is how a function fails.
  */
 int error_set(struct gd_error *err, int code, const char *format, ...) GD_PRINTF(3, 4);

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Room for the descriptors, aligned as the kernel wants it. */
+/* Buffer for the descriptors, aligned as the kernel requires. */
 union control {
 	struct cmsghdr header;
 	char room[CMSG_SPACE(FD_MESSAGE_MAX * sizeof(int))];
@@ -60,7 +60,7 @@ ssize_t fd_message_receive(int socket, void *data, size_t size, int flags, struc
 	if (n > 0)
 		*ret = m;
 	else
-		fd_message_close(&m); /* an empty packet looks like the end, and may bring descriptors all the same */
+		fd_message_close(&m); /* an empty packet looks like the end of the stream, but may carry descriptors */
 	return n;
 }
 

@@ -25,7 +25,7 @@ int fd_message_send(int socket, const void *data, size_t size, const int *fds, s
 struct fd_message {
 	int fds[FD_MESSAGE_MAX];
 	size_t num_fds;
-	bool truncated; /* there were more, or this process could not have any more */
+	bool truncated; /* more were sent than received, or this process has no free descriptors */
 };
 
 /*

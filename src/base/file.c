@@ -34,7 +34,7 @@ int file_open_regular(int dirfd, const char *path, int flags)
 		return r;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
 	cleanup_(closep) int fd = open(name, reading);
-	if (fd < 0 && errno == ENOENT) /* there is no /proc */
+	if (fd < 0 && errno == ENOENT) /* /proc is missing */
 		fd = openat(dirfd, path, reading | flags);
 	if (fd < 0)
 		return -errno;
@@ -114,7 +114,7 @@ struct kernel_dirent {
 	char name[];
 };
 
-/* Closes those that /proc lists. Not by opendir(), which allocates. */
+/* Closes the descriptors that /proc lists. Not with opendir(), which allocates. */
 static bool close_listed(int first, int last)
 {
 	_Alignas(struct kernel_dirent) char buf[4096];

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 /*
- * Opens a regular file for reading and nothing else: -EISDIR or -EINVAL for the rest, which is not even opened. Opening
+ * Opens a regular file for reading. Anything else is not even opened: -EISDIR or -EINVAL. Opening
  * a device can have effects (a watchdog restarts the machine), and other users can plant links to one. flags: 0,
  * or O_NOFOLLOW (-ELOOP for a link). Returns the descriptor, O_CLOEXEC, or a negative errno value.
  */
@@ -32,7 +32,7 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size);
  */
 int file_above_stdio(int fd);
 
-/* Closes the descriptors first…last, open or not. Allocates nothing, for between fork and exec. */
+/* Closes the descriptors first…last, open or not. Allocates nothing, so it can be called between fork and exec. */
 void file_close_range(int first, int last);
 
 #endif

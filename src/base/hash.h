@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* 128 bits that tell contents apart, written into files. Not for contents that an enemy chose: see hash_seeded(). */
+/* A 128-bit hash that identifies contents, written into files. Not for contents chosen by an attacker: see
+ * hash_seeded(). */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

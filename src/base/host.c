@@ -15,7 +15,7 @@
 #define FILE_ROOM (32 * 1024)
 #define PATH_ROOM 4096
 
-/* The names of the same things in the two versions of cgroups. */
+/* File names of the same values in cgroup versions 1 and 2. */
 struct cgroup_files {
 	const char *limit, *usage, *stat_key;
 };
@@ -43,7 +43,7 @@ static bool read_in(const char *dir, const char *name, char *buf, size_t size)
 	return n > 0 && (size_t)n < sizeof(path) && file_read_small(AT_FDCWD, path, buf, size) > 0;
 }
 
-/* False for "max", and where there is no such file. */
+/* False for "max", and if the file does not exist. */
 static bool read_number(const char *dir, const char *name, uint64_t *ret)
 {
 	char text[64], *end;
@@ -58,7 +58,7 @@ static bool read_number(const char *dir, const char *name, uint64_t *ret)
 static void limit_memory(const char *dir, const struct cgroup_files *files, struct host_limits *h)
 {
 	uint64_t limit, usage = 0, inactive = 0;
-	/* Version 1 writes a very large number for no limit. */
+	/* Version 1 reports a very large number if there is no limit. */
 	if (!read_number(dir, files->limit, &limit) || limit >= UINT64_C(1) << 60)
 		return;
 	cleanup_(freep) char *stat = malloc(FILE_ROOM);

@@ -16,7 +16,7 @@ struct host_limits {
 	unsigned cpus;                   /* at least 1 */
 };
 
-/* proc, sys: NULL, or directories in place of /proc and /sys. Cannot fail: what cannot be read does not limit. */
+/* proc, sys: NULL, or directories in place of /proc and /sys. Cannot fail: limits that cannot be read are ignored. */
 void host_read(const char *proc, const char *sys, struct host_limits *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds, eight bytes at a time, where a string has a byte that JSON does not hold as it is. */
+/* Finds, eight bytes at a time, the bytes of a string that must be escaped in JSON. */
 #ifndef BASE_JSON_PLAIN_H
 #define BASE_JSON_PLAIN_H
 

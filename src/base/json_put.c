@@ -46,7 +46,7 @@ static void put_escape(struct text *t, uint32_t c)
 	}
 }
 
-/* JSON is also read in terminals: what must not reach one as it is, is escaped. */
+/* JSON is also read in terminals: escape what a terminal would obey. */
 static bool is_plain(const char *s, size_t length)
 {
 	if (length == 1)
@@ -126,7 +126,7 @@ void json_put_decimal(struct text *t, const char *key, double value, unsigned di
 	int64_t scale = 1;
 	for (unsigned i = 0; i < digits; i++)
 		scale *= 10;
-	if (!(value > -9e8 && value < 9e8)) { /* times 1e9 it is still an int64_t */
+	if (!(value > -9e8 && value < 9e8)) { /* times 1e9 it still fits an int64_t */
 		if (!(value >= -9e18 && value <= 9e18)) {
 			json_put_null(t, key);
 			return;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing JSON into a struct text. Commas come by themselves: one is put where
- * the text so far does not end in an opening bracket or a colon. A NULL key
- * writes an item of an array.
+ * Writing JSON into a struct text. Commas are added automatically: one is written if the text so far does not end in an
+ * opening bracket or a colon. A NULL key writes an item of an array.
  */
 #ifndef BASE_JSON_PUT_H
 #define BASE_JSON_PUT_H
@@ -24,7 +23,7 @@ void json_put_bool(struct text *t, const char *key, bool b);
 void json_put_null(struct text *t, const char *key);
 /* Seconds with three digits after the point, from milliseconds. */
 void json_put_seconds(struct text *t, const char *key, int64_t ms);
-/* With `digits` (at most 9) after the point, whatever the locale; null for what is no number. */
+/* With `digits` (at most 9) after the point, independent of the locale; null for NaN and infinities. */
 void json_put_decimal(struct text *t, const char *key, double value, unsigned digits);
 /* Text that is JSON already. */
 void json_put_raw(struct text *t, const char *key, const char *json, size_t size);

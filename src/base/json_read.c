@@ -31,7 +31,7 @@ static inline int hex_digit(char c)
 	return -1;
 }
 
-/* The p of the cursor stands after the opening quote. */
+/* The cursor's p points after the opening quote. */
 static int read_string(struct json_cursor *c, struct json_value *ret)
 {
 	const char *start = c->p, *p = start;
@@ -82,7 +82,7 @@ static inline const char *skip_digits(const char *p, const char *end)
 	return p;
 }
 
-/* At least one digit; NULL: there is none. */
+/* At least one digit; NULL if there is none. */
 static const char *need_digits(const char *p, const char *end)
 {
 	const char *after = skip_digits(p, end);
@@ -235,7 +235,7 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 int json_member_value(struct json_cursor *c, struct json_value *ret_value)
 {
 	skip_space(c);
-	/* What most values are. */
+	/* The common kinds of values. */
 	if (c->p < c->end && *c->p == '"') {
 		c->p++;
 		return read_string(c, ret_value);
@@ -372,7 +372,7 @@ int json_to_double(const struct json_value *v, double *ret)
 		return -EBADMSG;
 	memcpy(buf, v->data, v->size);
 	buf[v->size] = '\0';
-	/* The one that strtod() expects depends on the locale. */
+	/* The decimal point that strtod() expects depends on the locale. */
 	char *point = strchr(buf, '.');
 	if (point)
 		*point = localeconv()->decimal_point[0];

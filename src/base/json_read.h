@@ -4,9 +4,9 @@
  * or the items of an array and hands out slices of the text.
  *
  * The text may be any bytes, NUL included; it is not changed and must outlive the
- * slices. What is not JSON as RFC 8259 has it (or not UTF-8) is -EBADMSG.
- * Values are checked while they are walked over, so an object is known to be
- * good once json_next_member() has returned 0 and json_end() too.
+ * slices. Text that is not JSON by RFC 8259, or not UTF-8, is -EBADMSG.
+ * Values are checked while they are walked, so an object is known to be valid once json_next_member() has returned 0
+ * and json_end() too.
  */
 #ifndef BASE_JSON_READ_H
 #define BASE_JSON_READ_H
@@ -30,17 +30,17 @@ struct json_value {
 	const char *data;   /* string: between its quotes; else the value's text */
 	uint32_t size;      /* a text of 4 GiB is refused */
 	unsigned char type; /* enum json_type; 0: not there */
-	bool escaped;       /* a string in which a backslash stands */
+	bool escaped;       /* a string that contains a backslash */
 };
 
-/* Where a walk is. Start with json_begin() or json_enter(). */
+/* Position of a walk. Start with json_begin() or json_enter(). */
 struct json_cursor {
 	const char *p;
 	const char *end;
 	bool first;
 };
 
-/* Begins to walk the object that the text is. */
+/* Begins to walk the text, which must be an object. */
 int json_begin(struct json_cursor *c, const void *text, size_t size);
 /* Begins to walk a value of type array or object. */
 void json_enter(struct json_cursor *c, const struct json_value *v);
@@ -71,7 +71,7 @@ static inline bool json_same_bytes(const char *a, const char *b, size_t size)
 }
 
 /*
- * If the next key stands there as `key` has it, `"name":` without any white space: goes past it and returns true.
+ * If the next key is exactly `key`, `"name":` without any white space: goes past it and returns true.
  * json_member_value() must follow.
  */
 static inline bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
@@ -101,7 +101,7 @@ bool json_is(const struct json_value *v, const char *word);
  */
 size_t json_unescape(const struct json_value *v, char *out);
 
-/* 0, or -EBADMSG where the value is not such a number. Fractions are no integers. */
+/* 0, or -EBADMSG if the value is not such a number. Fractions are not integers. */
 int json_to_int64(const struct json_value *v, int64_t *ret);
 int json_to_double(const struct json_value *v, double *ret);
 

@@ -17,7 +17,7 @@ struct line_reader {
 	int fd;
 	size_t max_bytes; /* of a line with its newline */
 	char *buf;
-	size_t capacity, begin, end; /* bytes begin…end of the buffer are not taken yet */
+	size_t capacity, begin, end; /* bytes begin…end of the buffer are unread */
 	bool at_end;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks that say who lives: fcntl write locks on whole files.
+ * Locks that show which process is alive: fcntl write locks on whole files.
  *
  * Such a lock belongs to the process: a fork does not inherit it, and the kernel
  * gives it up when the process ends, however it ends. It is also given up when
@@ -19,12 +19,12 @@ int lock_try(int fd);
 int lock_release(int fd);
 
 /*
- * Who holds it: its PID, 0 for nobody, -1 for somebody who cannot be named (another host or PID
- * namespace). Never tells of the calling process itself.
+ * The PID of the holder, 0 if it is not locked, -1 if the holder has no PID here (another host or PID namespace). Never
+ * reports the calling process itself.
  */
 int lock_holder(int fd, pid_t *ret);
 
-/* The same for a file by name; one that is not there is held by nobody. */
+/* The same for a file by name. A missing file is not locked. */
 int lock_holder_at(int dirfd, const char *name, pid_t *ret);
 
 #endif

@@ -22,7 +22,7 @@ struct loop_source {
 	int fd;
 	bool own_fd;
 	bool timer;
-	bool armed; /* a timer with a deadline whose end was not told yet */
+	bool armed; /* a timer whose deadline was not reported yet */
 };
 
 struct loop {
@@ -180,7 +180,7 @@ int loop_round(struct loop *l, int timeout_ms)
 			continue;
 		uint64_t expired;
 		if (s->timer && read(s->fd, &expired, sizeof(expired)) < 0)
-			continue; /* set anew since it was ready */
+			continue; /* set again since it was ready */
 		s->armed = false;
 		s->fn(s->context, s->timer ? 0 : events[i].events);
 	}

@@ -2,8 +2,8 @@
 /*
  * An event loop: descriptors and deadlines, each with a function to call.
  *
- * One thread. A function may remove any source, its own too: what has been removed is
- * not called any more, also if it was ready in the same round.
+ * One thread. A function may remove any source, its own too: a removed source is not called any more, even if it was
+ * ready in the same round.
  */
 #ifndef BASE_LOOP_H
 #define BASE_LOOP_H
@@ -15,11 +15,11 @@
 struct loop;
 struct loop_source;
 
-/* events: as epoll(7) tells them; 0 for a timer. */
+/* events: as in epoll(7); 0 for a timer. */
 typedef void loop_fn(void *context, uint32_t events);
 
 int loop_create(struct loop **ret);
-void loop_destroy(struct loop *l); /* with all its sources; closes no descriptor of others */
+void loop_destroy(struct loop *l); /* with all its sources; descriptors of the caller stay open */
 
 /* Calls fn when fd is ready. The descriptor stays the caller's. */
 int loop_add(struct loop *l, int fd, uint32_t events, loop_fn *fn, void *context, struct loop_source **ret);
@@ -27,7 +27,7 @@ int loop_change(struct loop_source *s, uint32_t events);
 
 /* A deadline on the monotonic clock; none is set at first. */
 int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_source **ret);
-/* 0 takes the deadline away. */
+/* 0 removes the deadline. */
 int loop_set_deadline(struct loop_source *timer, uint64_t deadline_ns);
 
 /* Blocks these signals and calls fn when one is pending; fd: where to read struct signalfd_siginfo. */
@@ -36,7 +36,7 @@ int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *cont
 /* NULL is fine. */
 void loop_remove(struct loop_source *s);
 
-/* One round: waits up to timeout_ms (-1: as long as it takes) and calls what is due. */
+/* One round: waits up to timeout_ms (-1: forever) and calls the functions of what is ready. */
 int loop_round(struct loop *l, int timeout_ms);
 
 #endif

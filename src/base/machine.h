@@ -10,7 +10,7 @@
 struct machine {
 	char host[65];
 	char boot[37];
-	char pidns[24]; /* also tells time and place apart where there is no boot id */
+	char pidns[24]; /* distinguishes machines and boots if there is no boot id */
 };
 
 int machine_get(struct machine *ret);

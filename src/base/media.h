@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Formats of recordings that ffmpeg and ffprobe may read, for -format_whitelist: plain containers. Playlists and lists
- * of files (HLS, DASH, concat) are not among them, because they lead to other files, such as private ones of the user
+ * of files (HLS, DASH, concat) are not among them, because they name other files, for example private files of the user
  * whose path the author of the playlist knows.
  */
 #ifndef BASE_MEDIA_H

@@ -16,7 +16,7 @@
 int pidref_open(pid_t pid, struct pidref *ret)
 {
 	int fd = file_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
-	/* Sandboxes say EPERM, which the call itself does not. */
+	/* EPERM comes from sandboxes; the call itself never returns it. */
 	bool missing = fd == -ENOSYS || fd == -EPERM;
 	if (fd < 0 && !missing)
 		return fd;

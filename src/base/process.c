@@ -22,7 +22,7 @@ int process_info(pid_t pid, struct process_info *ret)
 	int r = file_read_small(AT_FDCWD, path, stat, sizeof(stat));
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
-	/* The name stands in parentheses and may have any characters. */
+	/* The name is in parentheses and may contain any characters. */
 	char *p = strrchr(stat, ')');
 	if (!p)
 		return -EIO;
@@ -42,11 +42,11 @@ int process_info(pid_t pid, struct process_info *ret)
 int process_signal(pid_t pid, uint64_t start_ticks, int signal)
 {
 	struct process_info i;
-	/* Where there are no descriptors (none free, a strict sandbox), the number must do. */
+	/* Without a descriptor (none free, a strict sandbox) use the number. */
 	cleanup_(pidref_close) struct pidref p = {.pid = pid, .fd = -1};
 	if (pidref_open(pid, &p) == -ESRCH)
 		return -ESRCH;
-	/* The descriptor is that of whoever has the number now: only then is it looked at who that is. */
+	/* The descriptor refers to the process that has the number now: check its identity only after opening it. */
 	int r = process_info(pid, &i);
 	if (r < 0 || i.start_ticks != start_ticks)
 		return r < 0 ? r : -ESRCH;
@@ -152,7 +152,7 @@ static int signal_tree(pid_t pid, int signal, bool only_catching)
 				r = family_add(&tree, &family.all[k]);
 	if (r < 0)
 		return r;
-	/* Who is gone by now needs no signal, and who has its number since then gets none. */
+	/* A process that is gone needs no signal, and a later process with its number gets none. */
 	int n = 0;
 	for (size_t i = 1; i < tree.count; i++) {
 		if (only_catching && !catches(tree.all[i].pid, signal))
@@ -180,7 +180,7 @@ struct marked {
 	void *context;
 };
 
-/* The value of a variable that is there as a whole; NULL: not there, or cut off. An entry has a NUL on both sides. */
+/* The complete value of a variable; NULL: missing or cut off. An entry has a NUL on both sides. */
 static const char *find_value(const char *buf, size_t have, const char *name, size_t size)
 {
 	for (const char *p = buf; (p = memmem(p, have - (size_t)(p - buf), name, size)); p++)
@@ -223,7 +223,8 @@ static int ask_if_marked(void *context, pid_t pid)
 	struct marked *m = context;
 	struct process_info i;
 	char value[PROCESS_MARK_ROOM];
-	/* Who it is before what its environment says: if that is another's by then, the signal finds nobody. */
+	/* Read the identity before the environment: if another process has the number by then, the signal is not sent.
+	 */
 	if (pid == getpid() || process_info(pid, &i) < 0 || i.state == 'Z' ||
 		!read_variable(pid, m->name, m->size, value, sizeof(value)))
 		return 0;

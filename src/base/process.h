@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Processes other than this one, as /proc tells of them. */
+/* Other processes, as /proc describes them. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -10,29 +10,30 @@
 struct process_info {
 	pid_t ppid;
 	pid_t session;
-	uint64_t start_ticks; /* with the PID, who it is: since the start of the machine */
+	uint64_t start_ticks; /* identifies the process together with the PID: ticks since boot */
 	char state;           /* 'Z': a zombie */
 };
 
-/* -ESRCH where there is none. */
+/* -ESRCH if there is no such process. */
 int process_info(pid_t pid, struct process_info *ret);
 
-/* A child that has ended, without waiting: its PID; 0: none has; -1: there are none. ret_status may be NULL. */
+/* Reaps a child that has ended, without waiting: its PID; 0: none has ended; -1: there are no children. ret_status may
+ * be NULL. */
 pid_t process_reap(int *ret_status);
 
 /* The children of pid, in memory to be freed; how many, or a negative errno value. */
 int process_children(pid_t pid, pid_t **ret);
 
 /*
- * Signals the process that was seen to have this number and this start, and no later one that was given its number.
- * -ESRCH where it is gone.
+ * Signals the process that was seen to have this number and this start, and not a later one with the same number.
+ * -ESRCH if it is gone.
  */
 int process_signal(pid_t pid, uint64_t start_ticks, int signal);
 
 /* Signals every descendant of pid, not pid itself. Returns how many there were. */
 int process_signal_descendants(pid_t pid, int signal);
 
-/* The same for those that have a handler for the signal: it ends no other process. */
+/* The same, but only for processes that handle the signal, so that it ends none. */
 int process_signal_catching(pid_t pid, int signal);
 
 /* Longer values are cut. */

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* As the kernel knows it; sigaction() refuses the C library's own signals. */
+/* The kernel's struct: sigaction() refuses the signals that the C library uses itself. */
 struct kernel_action {
 	void (*handler)(int);
 	unsigned long flags;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * The word of words[0…count) nearest to `word`, or NULL where none is near
- * enough to be meant. Case counts for nothing, nor whether it is - or _.
+ * The word of words[0…count) nearest to `word`, or NULL if none is near enough. Ignores case and the difference between
+ * - and _.
  */
 const char *suggest(const char *word, const char *const *words, size_t count);
 

@@ -10,7 +10,7 @@
 #include "base/display.h"
 
 #define GAP       2
-#define MIN_WIDTH 8 /* of the column that gives way */
+#define MIN_WIDTH 8 /* of the flexible column */
 
 struct table_cell {
 	char *words;

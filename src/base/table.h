@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A table for the terminal: columns as wide as their widest cell, two spaces
- * between them, the one that gives way cut with an ellipsis where it would not fit.
+ * between them, the flexible one cut with an ellipsis if it does not fit.
  */
 #ifndef BASE_TABLE_H
 #define BASE_TABLE_H
@@ -16,7 +16,7 @@
 
 struct table_column {
 	const char *title;
-	bool right;     /* aligned so: numbers */
+	bool right;     /* right-aligned, for numbers */
 	bool gives_way; /* is cut first; one column of a table */
 };
 
@@ -30,11 +30,11 @@ struct table {
 
 void table_finish(struct table *t);
 
-/* The next cell, row by row; NULL or "" leaves it empty. Words are copied and made safe for a terminal. */
+/* Adds the next cell, row by row; NULL or "" leaves it empty. The text is copied and made safe for a terminal. */
 void table_cell(struct table *t, enum colour colour, const char *words);
 void table_cellf(struct table *t, enum colour colour, const char *format, ...) GD_PRINTF(3, 4);
 
-/* Columns with nothing, or no more than "-", in any row are left out. 0 or -ENOMEM. */
+/* Columns that are empty or "-" in every row are left out. 0 or -ENOMEM. */
 int table_print(const struct table *t, size_t width, bool coloured, struct text *out);
 
 #endif

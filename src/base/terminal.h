@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What standard output can show. */
+/* What the terminal on standard output can show. */
 #ifndef BASE_TERMINAL_H
 #define BASE_TERMINAL_H
 
@@ -8,12 +8,12 @@
 
 #include "base/text.h"
 
-/* On a terminal that has colours, unless $NO_COLOR is set. */
+/* On a terminal with colors, unless $NO_COLOR is set. */
 bool terminal_has_colour(void);
 
-/* Columns of the terminal; 80 where it is none or does not say. */
+/* Columns of the terminal; 80 if standard output is not a terminal or its size is unknown. */
 size_t terminal_width(void);
-/* Lines of it; 24 likewise. */
+/* Lines of the terminal; 24 if unknown. */
 size_t terminal_height(void);
 
 enum colour {
@@ -25,7 +25,7 @@ enum colour {
 	COLOUR_YELLOW,
 };
 
-/* Appends the words in a colour, or plain where there are none. */
+/* Appends the words in a color, or plain without color support. */
 void terminal_paint(struct text *out, bool coloured, enum colour colour, const char *words);
 
 #endif

@@ -30,7 +30,7 @@ static bool passes(const struct terminal_text *f, char c)
 	return c == '\n' || c == '\t' || (!f->one_line && (c == '\r' || c == '\b'));
 }
 
-/* Appends what can be decided; returns how much of the data that was. */
+/* Appends what is complete; returns how many bytes of the data that was. */
 static size_t append_decided(struct terminal_text *f, struct text *to, const char *s, size_t size, bool is_end)
 {
 	size_t whole = is_end ? size : utf8_whole(s, size), i = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Output of programs that is passed on to a terminal as it comes.
+ * Passes output of programs on to a terminal.
  *
- * Text, newlines, tabs, carriage returns, backspaces and colors ("\033[1;31m") pass. All else that a terminal obeys, or
- * that changes how its neighbors look, is shown instead: \x1b[2J, \u009b, \u202e. A sequence or character that is cut
- * in two is held back until the rest comes.
+ * Text, newlines, tabs, carriage returns, backspaces and colors ("\033[1;31m") pass. Everything else that a terminal
+ * obeys, or that changes how its neighbors look, is shown instead: \x1b[2J, \u009b, \u202e. A sequence or character
+ * that is cut in two is held back until the rest comes.
  */
 #ifndef BASE_TERMINAL_TEXT_H
 #define BASE_TERMINAL_TEXT_H
@@ -26,7 +26,7 @@ struct terminal_text {
 };
 
 void terminal_text_append(struct terminal_text *f, struct text *to, const void *data, size_t size);
-/* Appends what was held back, and takes the color back. */
+/* Appends what was held back, and resets the color. */
 void terminal_text_end(struct terminal_text *f, struct text *to);
 
 /* The length of a color sequence at this place; 0: none is here. */

@@ -27,7 +27,7 @@ struct text {
 void text_finish(struct text *t);
 void text_clear(struct text *t); /* keeps the memory */
 
-/* What text_append() does when there is no room left. */
+/* The slow path of text_append(): reallocates. */
 void text_append_growing(struct text *t, const void *data, size_t size);
 
 static inline void text_append(struct text *t, const void *data, size_t size)
@@ -63,7 +63,7 @@ int text_error(const struct text *t);
 /* The string, never NULL; valid until the next append. */
 const char *text_string(const struct text *t);
 
-/* Hands the string over, to be released with free(); NULL when memory ran out. */
+/* Hands the string over, to be released with free(); NULL if out of memory. */
 char *text_take(struct text *t);
 
 #endif

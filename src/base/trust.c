@@ -79,7 +79,7 @@ static bool has_access_list(int fd)
 
 /* ---- User namespaces ---------------------------------------------------------------- */
 
-/* The user id of everybody who has none here. */
+/* The overflow user id: everybody without an id in this namespace. */
 static uid_t overflow_id(void)
 {
 	static atomic_ulong known; /* with one added; it never changes */
@@ -101,7 +101,7 @@ static bool is_in_user_namespace(void)
 	return f && (fscanf(f, "%lu %lu %lu", &inside, &outside, &count) != 3 || count < UINT32_MAX);
 }
 
-/* Whether it can be the id of anybody, root among them. */
+/* Whether the id can stand for any user, even root. */
 static bool is_unmapped(uid_t uid)
 {
 	return uid == overflow_id() && is_in_user_namespace();

@@ -22,7 +22,7 @@
 /* Whether the variable GPUQ_TRUST says that the user accepts files of others. */
 bool trust_is_off(void);
 
-/* Whether it is the effective user, and not anybody without an id in this user namespace. */
+/* Whether it is the effective user, and not the overflow id of this user namespace. */
 bool trust_is_user(uid_t uid);
 
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* The kernel follows as many. */
+/* The limit that the kernel has. */
 #define TRUST_MAX_LINKS 40
 
 /* Whether it belongs to the effective user or root. */

@@ -11,7 +11,7 @@
 #include "base/display.h"
 #include "base/error.h"
 
-/* Fractions count to six digits: more would overflow, and nobody means them. */
+/* Fractions have at most six digits: more would overflow. */
 #define FRACTION 1000000u
 
 struct unit {
@@ -65,7 +65,7 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* A decimal number. strtod() is of no use: it takes signs, "inf", hexadecimal and the locale's comma. */
+/* A decimal number. Not strtod(): it accepts signs, "inf", hexadecimal and the locale's comma. */
 struct number {
 	uint64_t whole;
 	uint64_t millionths;
@@ -152,7 +152,7 @@ int units_parse_size(const char *text, uint64_t plain_unit_bytes, uint64_t *ret_
 		return size_error(err, r, text, plain_unit_bytes);
 
 	size_t length = word_parse(&p, &word);
-	/* Nothing is nothing in every unit. */
+	/* Zero is zero in every unit. */
 	bool nothing = n.whole == 0 && n.millionths == 0;
 	const struct unit plain = {"", nothing ? 1 : plain_unit_bytes};
 	const struct unit *unit = length ? unit_find(size_units, COUNT(size_units), word, length) : &plain;
@@ -219,7 +219,7 @@ int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret
 	for (; is_digit(*p); p++, any = true)
 		overflow |= __builtin_mul_overflow(value, 10, &value) ||
 			    __builtin_sub_overflow(value, (int64_t)(*p - '0'), &value);
-	/* Counted downwards, for there is one more below zero. */
+	/* Computed as negative, because the negative range is larger by one. */
 	if (!negative)
 		overflow |= __builtin_sub_overflow((int64_t)0, value, &value);
 	if (any && !*p && !overflow && value >= min && value <= max) {
@@ -238,7 +238,7 @@ int units_parse_integer(const char *text, int64_t min, int64_t max, int64_t *ret
 
 const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM])
 {
-	/* Half a tenth below the next unit already reads as that unit: never "1024 MiB". */
+	/* Rounds up to the next unit early, so that it never prints "1024 MiB". */
 	if (bytes < UNITS_KB)
 		snprintf(buf, UNITS_ROOM, "%" PRIu64 " B", bytes);
 	else if (bytes < UNITS_MB - UNITS_KB / 2)

@@ -25,8 +25,7 @@
 
 /*
  * "12G", "800M", "1.5GiB", "16 GB", "4096B". A bare number counts in
- * plain_unit_bytes (UNITS_MB where the option's name says so); 0: it is refused,
- * as nobody can know what was meant. A bare 0 is always 0.
+ * plain_unit_bytes (UNITS_MB where the option's name says so); 0: a bare number is refused. A bare 0 is always 0.
  */
 int units_parse_size(const char *text, uint64_t plain_unit_bytes, uint64_t *ret_bytes, struct gd_error *err);
 
@@ -49,8 +48,8 @@ const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM]);
 const char *units_format_energy(uint64_t joules, char buf[UNITS_ROOM]);
 
 /*
- * "450ms", "4.2s", "42s", "3m 05s", "2h 03m", "4d 02h". Cut off, not rounded: a
- * clock that shows it never runs ahead. Returns buf.
+ * "450ms", "4.2s", "42s", "3m 05s", "2h 03m", "4d 02h". Truncated, not rounded, so that a clock never runs ahead.
+ * Returns buf.
  */
 const char *units_format_duration(uint64_t ms, char buf[UNITS_ROOM]);
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text that others wrote, made valid UTF-8. */
+/* Makes text from other sources valid UTF-8. */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
