@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "base/file.h"
 #include "base/loop.h"
 #include "base/process.h"
+#include "base/trust.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
@@ -26,6 +26,7 @@
 #include "queue/keeper/attempt.h"
 #include "queue/keeper/nursery.h"
 #include "slurm/guard.h"
+#include "slurm/node_folder.h"
 #include "slurm/node_keeper.h"
 
 extern char **environ;
@@ -48,8 +49,8 @@ struct node_job {
 
 struct node_jobs {
 	struct node_jobs_options options;
-	char path[PATH_MAX]; /* of the directory of the node's journal; "": none */
-	int queue_fd;        /* the directory of the queue */
+	struct node_folder folder; /* has the node's journal */
+	int queue_fd;              /* the directory of the queue */
 	struct journal *journal;
 	struct journal_reader reader;
 	bool reading;
@@ -486,19 +487,12 @@ static void clear_environment(void)
 
 static int open_journal(struct node_jobs *n, struct gd_error *err)
 {
-	const char *tmp = getenv("TMPDIR");
-	char file[PATH_MAX];
-	snprintf(n->path, sizeof(n->path), "%.200s/gpuq-pilot-XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
-	if (!mkdtemp(n->path)) {
-		n->path[0] = '\0';
-		return error_set(err, -errno, "making a directory for the pilot's own journal in '%s': %s",
-			tmp && *tmp == '/' ? tmp : "/tmp", error_words(errno));
-	}
-	cleanup_(freep) char *real = realpath(n->path, NULL);
-	if (!real)
-		return error_set(err, -errno, "opening '%s': %s", n->path, error_words(errno));
-	snprintf(file, sizeof(file), "%.300s/jobs.jsonl", real);
-	int r = journal_open(file, true, &n->journal, err);
+	char file[PATH_MAX + 16];
+	int r = node_folder_make(&n->folder, err);
+	if (r < 0)
+		return r;
+	snprintf(file, sizeof(file), "%s/jobs.jsonl", n->folder.path);
+	r = journal_open_at(n->folder.fd, file, trust_is_off(), &n->journal, err);
 	if (r == 0)
 		r = journal_lock(n->journal, err);
 	if (r < 0)
@@ -518,6 +512,7 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 		return error_set(err, -ENOMEM, "starting the pilot: out of memory");
 	n->options = *options;
 	n->nursery_fd = n->watch_fd = n->queue_fd = -1;
+	n->folder = (struct node_folder)NODE_FOLDER_NONE;
 	clear_environment();
 	n->queue_fd = open(options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = n->queue_fd < 0 ? error_set(err, -errno, "opening '%s': %s", options->queue_dir, error_words(errno))
@@ -525,7 +520,7 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 	if (r == 0)
 		r = nursery_start(&(struct nursery_options){.journal_path = n->journal->path,
 					  .parent_fd = n->journal->parent_fd,
-					  .accepted = true,
+					  .accepted = n->journal->accepted,
 					  .allocation = "",
 					  .dies_with_parent = true},
 			&n->nursery_pid, &n->nursery_fd, err);
@@ -542,15 +537,6 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 		return r;
 	}
 	*ret = n;
-	return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	(void)remove(path);
 	return 0;
 }
 
@@ -576,7 +562,6 @@ void node_jobs_destroy(struct node_jobs *n)
 	if (n->reading)
 		journal_reader_finish(&n->reader);
 	journal_close(n->journal);
-	if (*n->path)
-		(void)nftw(n->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	node_folder_remove(&n->folder);
 	free(n);
 }

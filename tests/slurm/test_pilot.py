@@ -171,6 +171,35 @@ def test_released_pilot_leaves_when_it_is_idle(place):
     assert [path for path in place.directory.iterdir() if path.name.startswith("gpuq-pilot-")] == []
 
 
+def test_removes_its_own_folder_and_not_another_with_its_name(place):
+    _, agent, line = place.meet()
+    folder, = place.directory.glob("gpuq-pilot-*")
+    folder.rename(place.directory / "moved")
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "model").touch()
+    line.send(protocol.RELEASE)
+    line.wait_for(protocol.BYE)
+    assert agent.wait() == 0
+    assert (folder / "checkpoints" / "model").exists()
+    assert list((place.directory / "moved").iterdir()) == []
+
+
+def test_folder_is_not_where_others_can_rename_it(place):
+    shared = place.directory / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    boss = place.coordinator()
+    agent = place.pilot(TMPDIR=str(shared))
+    line = boss.accept()
+    line.welcome()
+    line.grant(1, 1, "echo 1 > ran")
+    assert line.end()["outcome"] == "completed"
+    assert list(shared.iterdir()) == []
+    line.send(protocol.RELEASE)
+    line.wait_for(protocol.BYE)
+    assert agent.wait() == 0
+
+
 def test_lease_that_is_not_renewed_ends_all_processes(place):
     _, agent, line = place.meet(lease_ms=2000)
     pids = hold(place, line) + agent.tree()

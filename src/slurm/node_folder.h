@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pilot's folder on its node, for its owner alone, in $TMPDIR or /tmp. Both can be directories that others write:
+ * the folder is made, used and removed through descriptors, never by its path.
+ */
+#ifndef SLURM_NODE_FOLDER_H
+#define SLURM_NODE_FOLDER_H
+
+#include <limits.h>
+
+#include "gpu_dispatch.h"
+
+struct node_folder {
+	int parent_fd, fd;
+	const char *name;    /* in `path` */
+	char path[PATH_MAX]; /* without links */
+};
+
+#define NODE_FOLDER_NONE                                                                                               \
+	{                                                                                                              \
+		.parent_fd = -1, .fd = -1                                                                              \
+	}
+
+/*
+ * Makes the folder in $TMPDIR, or in /tmp if other users could rename the folder there. -EPERM if they could in both;
+ * GPUQ_TRUST turns this check off.
+ */
+int node_folder_make(struct node_folder *ret, struct gd_error *err);
+
+/* Removes the folder with all that is in it, and closes it. Follows no links. */
+void node_folder_remove(struct node_folder *f);
+
+#endif
