@@ -11,6 +11,7 @@
 #include "slurm/coordinator.h"
 #include "slurm/link.h"
 
+struct coordinator_hooks;
 struct listener;
 struct loop;
 struct loop_source;
@@ -43,6 +44,7 @@ struct coordinator {
 	struct loop *loop;
 	struct loop_source *timer;
 	struct listener *listener;
+	struct coordinator_hooks *hooks;
 	struct pilot_supply *supply; /* NULL: pilots are started by others */
 	uint64_t supply_wake_ns;
 	struct coordinator_peer *peers;
@@ -50,7 +52,7 @@ struct coordinator {
 	uint64_t last_peer;
 	struct core_answer *answers;
 	size_t num_answers, answers_capacity;
-	struct text to_append; /* `fail` of jobs that can never run */
+	struct text to_append; /* `fail` of jobs that can never run, hooks that become due */
 	int signal_fd, watch_fd;
 	int interrupts;
 	bool must_read, must_place, nodes_changed;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "slurm/coordinating.h"
+#include "slurm/coordinator_hooks.h"
 #include "slurm/listener.h"
 #include "slurm/pilot_supply.h"
 #include "slurm/secret.h"
@@ -132,6 +133,8 @@ static void do_due(struct coordinator *c)
 		if (!c->fatal && append_fails(c) < 0)
 			coordinating_die(c, c->error.code);
 		coordinating_settle(c);
+		if (!c->must_read && !c->fatal)
+			coordinator_hooks_run(c);
 		if (c->must_place && !c->must_read && !c->fatal)
 			coordinating_place(c);
 		coordinating_settle(c);
@@ -187,7 +190,10 @@ static size_t num_running(const struct coordinator *c)
 /* Nothing runs on pilots, and nothing will. */
 static bool is_idle(const struct coordinator *c)
 {
-	if (c->num_answers || c->must_read || num_running(c) > 0)
+	if (c->num_answers || c->must_read || c->to_append.length || num_running(c) > 0)
+		return false;
+	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
+	if (c->interrupts <= 2 && coordinator_hooks_are_due(c))
 		return false;
 	return c->interrupts || scheduler_num_waiting(c->scheduler) + scheduler_num_sleeping(c->scheduler) == 0;
 }
@@ -211,6 +217,8 @@ static void plan(struct coordinator *c)
 {
 	uint64_t wake = coordinator_core_wake_ns(c->core), look = clock_now_ns() + JOURNAL_LOOK_MS * NS_PER_MS;
 	wake = wake && wake < look ? wake : look;
+	uint64_t hooks = coordinator_hooks_wake_ns(c->hooks);
+	wake = hooks && hooks < wake ? hooks : wake;
 	loop_set_deadline(c->timer, c->supply_wake_ns && c->supply_wake_ns < wake ? c->supply_wake_ns : wake);
 }
 
@@ -313,11 +321,14 @@ int coordinator_create(
 	if (e == 0)
 		e = coordinator_order_surroundings(options->journal, &c->options.order, err);
 	if (e == 0)
+		e = coordinator_hooks_open(c, &c->hooks, err);
+	if (e == 0)
 		e = coordinator_journal_open(&(struct coordinator_journal_options){.journal = options->journal,
 						     .lease_ms = options->lease_ms ? options->lease_ms : 900000,
 						     .takeover = options->takeover,
 						     .on_change = coordinating_on_change,
 						     .on_reload = coordinating_on_reload,
+						     .on_hook_failed = coordinator_hooks_failed,
 						     .context = c},
 			&c->journal, ret_holder, err);
 	if (e == 0 && (e = open_core(c)) < 0)
@@ -340,6 +351,7 @@ void coordinator_destroy(struct coordinator *c)
 		return;
 	pilot_supply_destroy(c->supply);
 	listener_close(c->listener);
+	coordinator_hooks_close(c->hooks);
 	while (c->num_peers)
 		link_destroy(c->peers[--c->num_peers].link);
 	free(c->peers);

@@ -11,8 +11,8 @@
  * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one interrupts what
  * runs.
  *
- * It runs no hooks: those of ends that it writes stay due, and the next `gpuq run` runs them. Jobs of `gpuq exec`
- * wait for a runner, too.
+ * Hooks run on the coordinator's host. Jobs of `gpuq exec`, whose commands run in front of somebody on this host, fail
+ * with words that say so.
  */
 #ifndef SLURM_COORDINATOR_H
 #define SLURM_COORDINATOR_H

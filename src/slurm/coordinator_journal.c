@@ -34,6 +34,13 @@ static void on_change(void *context, struct job *job, int old_state)
 		c->options.on_change(c->options.context, job, old_state);
 }
 
+static void on_hook_failed(void *context, const struct job *job, const struct record *outcome)
+{
+	struct coordinator_journal *c = context;
+	if (!c->loading && c->options.on_hook_failed)
+		c->options.on_hook_failed(c->options.context, job, outcome);
+}
+
 /* 1: another file, or another order of its lines. */
 static int read_lines(struct coordinator_journal *c)
 {
@@ -279,6 +286,7 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 	c->loading = true;
 	jobs_init(&c->jobs);
 	c->jobs.on_change = on_change;
+	c->jobs.on_hook_failed = on_hook_failed;
 	c->jobs.context = c;
 	int e = machine_get(&c->here);
 	if (e < 0)
@@ -309,6 +317,11 @@ void coordinator_journal_close(struct coordinator_journal *c)
 		journal_reader_finish(&c->reader);
 	closep(&c->lock_fd);
 	free(c);
+}
+
+uint64_t coordinator_journal_fence(const struct coordinator_journal *c)
+{
+	return c->fence;
 }
 
 const struct jobs *coordinator_journal_jobs(const struct coordinator_journal *c)

@@ -31,6 +31,8 @@ struct coordinator_journal_options {
 	 * coordinator_journal_append() and coordinator_journal_check().
 	 */
 	void (*on_change)(void *context, struct job *job, int old_state);
+	/* As in struct jobs; not while the whole journal is read. */
+	void (*on_hook_failed)(void *context, const struct job *job, const struct record *outcome);
 	/* The journal was read from its beginning: all pointers to jobs of before are gone. */
 	void (*on_reload)(void *context);
 	void *context;
@@ -73,6 +75,8 @@ int coordinator_journal_append(struct coordinator_journal *c, const struct coord
 	const struct start_details *details, struct gd_error *err);
 /* All that was appended survives a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
+/* Under which the queue was last seen to be ours: for orders to keepers of this host. */
+uint64_t coordinator_journal_fence(const struct coordinator_journal *c);
 /* For COORDINATOR_CHECKED: 0, -ESTALE, or why it is not known. */
 int coordinator_journal_check(struct coordinator_journal *c, struct gd_error *err);
 

@@ -9,6 +9,10 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "queue/journal/record.h"
+#include "slurm/coordinator_hooks.h"
+
+#define EXEC_ON_CLUSTER                                                                                                \
+	"this queue runs on a cluster, where 'gpuq exec' does not work; use 'gpuq add', or another queue (--jobs-file)"
 
 /* ---- Jobs and the scheduler ------------------------------------------------------------- */
 
@@ -17,17 +21,25 @@ struct job *coordinating_job(const struct coordinator *c, uint64_t id)
 	return jobs_find(coordinator_journal_jobs(c->journal), id);
 }
 
+static void fail(struct coordinator *c, const struct job *job, const char *words)
+{
+	record_write_fail(&c->to_append, job->id, words, job->wish->on_finish ? NULL : c->options.on_finish);
+}
+
 static void enqueue(struct coordinator *c, struct job *job)
 {
 	char words[SCHEDULER_WORDS];
-	/* A lease has a keeper on this host. */
-	if (job->lease || scheduler_has(c->scheduler, job->id))
+	if (scheduler_has(c->scheduler, job->id))
 		return;
+	if (job->lease) {
+		fail(c, job, EXEC_ON_CLUSTER);
+		return;
+	}
 	int e = scheduler_add(c->scheduler, job, words);
 	if (e < 0)
 		coordinating_die(c, e);
 	else if (e > 0)
-		record_write_fail(&c->to_append, job->id, words, job->wish->on_finish ? NULL : c->options.on_finish);
+		fail(c, job, words);
 	c->must_place = true;
 }
 
@@ -80,6 +92,9 @@ void coordinating_on_change(void *context, struct job *job, int old)
 		count_end(c, job);
 		enqueue_all(c, scheduler_release(c->scheduler, job));
 	}
+	/* What the coordinator itself has failed names its hook; what others cancel does not. */
+	if (job->state == JOB_CANCELLED && old != JOB_RUNNING && old >= 0 && !job->reason)
+		coordinator_hooks_add(c, job);
 	c->must_place = true;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A keeper of a pilot, and the socket to it; as runner_keeper.h, for a process that is not a runner. */
+/* A keeper of a pilot or coordinator, and the socket to it; as runner_keeper.h, for a process that is not a runner. */
 #ifndef SLURM_NODE_KEEPER_H
 #define SLURM_NODE_KEEPER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/text.h"
 #include "queue/keeper/keeper_messages.h"
@@ -29,6 +30,8 @@ struct node_keeper {
 	size_t out_done;
 	bool busy;
 	struct node_job *job; /* NULL: none */
+	uint64_t hook_id;     /* of a coordinator: the job whose hook it runs while it is busy, and for which end */
+	uint32_t hook_attempt;
 	const struct node_keeper_ops *ops;
 	void *context;
 	char in[KEEPER_MESSAGE_MAX]; /* the beginning of an incomplete note, at most */

@@ -9,7 +9,7 @@
 #include "gpu/affinity.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/record.h"
-#include "queue/keeper/hook.h"
+#include "queue/keeper/hook_order.h"
 #include "queue/keeper/keeper_messages.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_hooks.h"
@@ -109,21 +109,11 @@ int order_payload_write_job(struct runner *r, const struct job *job, const struc
 	return text_error(t);
 }
 
-int order_payload_write_hook(struct runner *r, const struct job *job, const struct due_hook *h, struct text *t)
+int order_payload_write_hook(
+	struct runner *r, const struct job *job, const struct due_hook *h, struct keeper_order *o, struct text *t)
 {
-	cleanup_(text_finish) struct text input = {0};
-	int e = hook_describe(job, h, &input);
-	if (e == 0 && !job->wish->env)
-		e = save_surroundings(r, NULL);
+	int e = job->wish->env ? 0 : save_surroundings(r, NULL);
 	if (e < 0)
 		return e;
-	append_string(t, "");
-	append_string(t, job->wish->cwd ? job->wish->cwd : r->following.own_cwd);
-	append_string(t, job->wish->env ? job->wish->env : r->following.own_env);
-	append_string(t, "");
-	append_string(t, h->command);
-	append_string(t, job->name);
-	append_string(t, "");
-	append_string(t, text_string(&input));
-	return text_error(t);
+	return hook_order_write(job, h, r->following.own_cwd, r->following.own_env, r->following.fence, o, t);
 }

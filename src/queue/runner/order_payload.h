@@ -16,7 +16,8 @@ struct text;
 int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err);
 
-/* Of KEEPER_ORDER_HOOK. */
-int order_payload_write_hook(struct runner *r, const struct job *job, const struct due_hook *h, struct text *t);
+/* Of KEEPER_ORDER_HOOK, with the order. */
+int order_payload_write_hook(
+	struct runner *r, const struct job *job, const struct due_hook *h, struct keeper_order *o, struct text *t);
 
 #endif

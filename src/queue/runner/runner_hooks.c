@@ -2,12 +2,12 @@
 #include "queue/runner/runner_hooks.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/hook.h"
+#include "queue/keeper/hook_order.h"
 #include "queue/runner/order_payload.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
@@ -93,26 +93,19 @@ static void unmark(struct runner *r, size_t n)
 void runner_on_hook_failed(void *context, const struct job *job, const struct record *outcome)
 {
 	struct runner *r = context;
-	char how[64] = "did not end";
+	cleanup_(text_finish) struct text words = {0};
 	if (r->following.loading)
 		return;
-	if (outcome->exit_code >= 0)
-		snprintf(how, sizeof(how), "failed with exit code %lld", (long long)outcome->exit_code);
-	else if (outcome->signal)
-		snprintf(how, sizeof(how), "was killed by signal %lld", (long long)outcome->signal);
-	runner_say(r, "gpuq: the --on-finish hook of job %llu %s\n", (unsigned long long)job->id, how);
+	hook_failure_words(&words, job, outcome);
+	runner_say(r, "gpuq: %s\n", text_string(&words));
 }
 
 static void give_up(struct runner *r, const struct due_hook *h)
 {
-	runner_say(r, "gpuq: the hook of job %llu is given up: its keeper died %d times\n", (unsigned long long)h->id,
-		HOOK_TRIES);
-	record_write_hook(&r->following.to_append, &(struct hook_record){.id = h->id,
-							   .idle = h->idle,
-							   .attempt = h->attempt,
-							   .state = JOB_FAILED,
-							   .exit_code = -1,
-							   .reason = REASON_KEEPER_LOST});
+	cleanup_(text_finish) struct text words = {0};
+	hook_given_up_words(&words, h);
+	runner_say(r, "gpuq: %s\n", text_string(&words));
+	hook_order_give_up(&r->following.to_append, h);
 	r->following.must_read = true; /* the line is appended before the next pass */
 }
 
@@ -124,17 +117,8 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 	struct runner_keeper *k = runner_keeper_get(r);
 	if (!k || !job)
 		return false;
-	struct keeper_order o = {.kind = KEEPER_ORDER_HOOK,
-		.id = h->id,
-		.attempt = h->attempt,
-		.fence = r->following.fence,
-		.hook_try = h->tries + 1,
-		.hook_idle = h->idle,
-		.cwd_own = job->wish->cwd_own,
-		.cwd_dev = job->wish->cwd_id.dev,
-		.cwd_ino = job->wish->cwd_id.ino};
-	int e = order_payload_write_hook(r, job, h, &payload);
-	o.size = payload.length;
+	struct keeper_order o;
+	int e = order_payload_write_hook(r, job, h, &o, &payload);
 	if (e == 0)
 		e = runner_keeper_send(k, &o, payload.data);
 	/* A keeper that is gone closes its socket: the hook is lost then, and handed out again. */

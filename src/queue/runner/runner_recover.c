@@ -19,6 +19,7 @@
 #include "queue/journal/record.h"
 #include "queue/keeper/attempt.h"
 #include "queue/keeper/keeper_job.h"
+#include "queue/keeper/keeper_lock.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
@@ -41,24 +42,9 @@ bool runner_same_host(const struct runner *r, const struct keeper_info *k)
 	return keeper_is_here(k, &r->machine);
 }
 
-/* The keeper's file below the queue's folder; false: the journal names none that a keeper makes. */
-#define KEEPER_FILE_ROOM 80
-static bool keeper_file(const struct keeper_info *k, char ret[KEEPER_FILE_ROOM])
-{
-	if (strchr(k->name, '/') || strlen(k->name) > 64)
-		return false;
-	snprintf(ret, KEEPER_FILE_ROOM, "keepers/%s", k->name);
-	return true;
-}
-
 pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 {
-	char name[KEEPER_FILE_ROOM];
-	pid_t holder;
-	if (!k || !keeper_file(k, name))
-		return 0;
-	/* Where it cannot be told, it may live. */
-	return lock_holder_at(r->following.journal->dir_fd, name, &holder) < 0 ? -1 : holder;
+	return keeper_lock_holder(r->following.journal->dir_fd, k);
 }
 
 /* ---- A keeper that is gone ------------------------------------------------------- */
@@ -98,7 +84,7 @@ static void kill_left_behind(struct runner *r)
 static bool was_told(const struct runner *r, const struct job *job)
 {
 	char name[KEEPER_FILE_ROOM];
-	return job->keeper && keeper_file(job->keeper, name) &&
+	return job->keeper && keeper_lock_file(job->keeper, name) &&
 	       keeper_job_was_interrupted(r->following.journal->dir_fd, name, job->id);
 }
 
