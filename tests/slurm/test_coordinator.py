@@ -180,3 +180,64 @@ def test_interrupted_coordinator_leaves_its_jobs_pending(queue):
     assert boss.wait(LIMIT) == 1
     assert pilot.wait() == 0
     assert queue.job(1)["status"] == "pending" and queue.ran() == ["1:1:node7"]
+
+
+def hook(name="hooks"):
+    return f'echo $GPUQ_JOB_ID:$GPUQ_HOOK_TRY >> {name}; cat > {name}.$GPUQ_JOB_ID'
+
+
+def read(path):
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def test_hooks_run_once_on_the_host_of_the_coordinator(queue):
+    queue.add("--on-finish", hook(), "exit 3")
+    queue.add("--on-finish", hook() + "; exit 7", "true")
+    queue.add("--on-finish", hook(), "--after", "1", "true")
+    boss, _ = queue.coordinator(), queue.pilot()
+    assert boss.wait(LIMIT) == 1
+    assert sorted(read(queue.directory / "hooks").split()) == ["1:1", "2:1", "3:1"]
+    seen = {number: json.loads(read(queue.directory / f"hooks.{number}")) for number in (1, 2, 3)}
+    assert [seen[number]["status"] for number in (1, 2, 3)] == ["failed", "completed", "failed"] and seen[1]["exit_code"] == 3
+    assert "the --on-finish hook of job 2 failed with exit code 7" in read(queue.directory / "coordinator.out")
+
+
+def keeper_pid(queue, number):
+    keepers = {row["keeper"]: row["pid"] for row in queue.events("keeper")}
+    tries = [row for row in queue.events("hook") if row["id"] == number and "keeper" in row]
+    return keepers[tries[-1]["keeper"]] if tries else 0
+
+
+def test_hook_whose_keeper_is_killed_runs_again_three_times_at_most(queue):
+    queue.add("--on-finish", "echo $GPUQ_HOOK_TRY >> hooks; until [ -e go ]; do sleep 0.02; done", "true")
+    boss, _ = queue.coordinator(), queue.pilot()
+    for number in (1, 2, 3):
+        queue.until(lambda number=number: read(queue.directory / "hooks").split() == [str(n) for n in range(1, number + 1)], f"try {number}")
+        os.kill(keeper_pid(queue, 1), signal.SIGKILL)
+    assert boss.wait(LIMIT) == 0
+    assert read(queue.directory / "hooks").split() == ["1", "2", "3"]
+    assert "the hook of job 1 is given up" in read(queue.directory / "coordinator.out")
+
+
+def test_hook_that_outlives_its_coordinator_is_not_run_again(queue):
+    queue.add("--on-finish", "echo $GPUQ_HOOK_TRY >> hooks; until [ -e go ]; do sleep 0.02; done; echo done >> hooks", "true")
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(lambda: read(queue.directory / "hooks"), "the hook")
+    boss.kill()
+    boss.wait()
+    boss = queue.coordinator("--lease", "5")
+    queue.until(lambda: len(queue.events("coordinator")) == 2, "the second coordinator")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+    assert read(queue.directory / "hooks").split() == ["1", "done"]
+
+
+def test_exec_is_refused_with_words(queue):
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    done = subprocess.run([os.environ["GPUQ"], "exec", "--", "true"], cwd=queue.directory, env=queue.environment, capture_output=True,
+                          text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 125 and "this queue runs on a cluster" in done.stderr
+    queue.go()
+    assert boss.wait(LIMIT) == 1
