@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Rounded up, so that what follows is aligned for any type. */
+/* Rounded up, so that the next object is aligned for any type. */
 static inline size_t alignment_round(size_t size)
 {
 	size_t unit = _Alignof(max_align_t);

@@ -11,15 +11,15 @@
 
 #define BATCH 64
 
-/* A batch of records, copied out of the worker's memory before they are looked at. */
+/* A batch of records, copied out of the worker's memory before they are checked. */
 struct batch {
 	struct ring_desc descs[BATCH];
 	size_t count;
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
-	uint64_t end_task;   /* after the last task that the worker had then; submitters go on giving it more */
+	uint64_t end_task;   /* after the last task that the worker had at that time; submitters go on adding more */
 };
 
-/* Of a batch, all are announced before the first ends. */
+/* All tasks of a batch are announced before the first one ends. */
 static const char *wrong_beginning(const struct slot *s, const struct ring_desc *d, uint64_t task)
 {
 	uint64_t begun = slot_begun(s);
@@ -46,7 +46,7 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 		return NULL;
 	case RING_STARTED:
 		return wrong_beginning(s, d, task);
-	/* One that is not due stands where an answer will be written, which would be lost. */
+	/* A record that is not due occupies the place of a later answer, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
 		return s->setup_over ? "the end of a setup that was over" : NULL;
@@ -54,7 +54,7 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 	case RING_CLEANED:
 		return s->state == SLOT_CLOSING ? NULL : "the end of a cleanup that it was not asked for";
 	default:
-		return "a record of no known kind";
+		return "a record of an unknown kind";
 	}
 }
 
@@ -77,7 +77,7 @@ static inline void count_done(struct gd_pool *p, struct slot *s, const struct ri
 	s->completed++;
 }
 
-/* With the lock held: copies, checks, counts what has ended, so that the worker gets more at once. */
+/* With the lock held: copies and checks the records and counts ended tasks, so that the worker gets more at once. */
 static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 {
 	uint64_t head = atomic_load_explicit(&s->channel.out->head, memory_order_acquire);
@@ -88,7 +88,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	if (there == 0)
 		return;
 	if (there > RING_DEPTH) {
-		s->broken = "a count of answers that cannot be";
+		s->broken = "an impossible count of answers";
 		return;
 	}
 	struct ring_desc *records = outbox_descs(s->channel.out);
@@ -124,7 +124,7 @@ static void failure_words(
 		snprintf(words, PAYLOAD_WORDS_MAX, "%s returned %d: %s", hook, d->code, error_words(d->code));
 }
 
-/* The bytes that go with a failure did not arrive: it is reported without them, and says so. */
+/* The payload of a failure did not arrive: the failure is reported without it, and says so. */
 static void add_lost_bytes(char words[PAYLOAD_WORDS_MAX], const struct ring_desc *d, int error)
 {
 	size_t used = strlen(words);
@@ -153,7 +153,7 @@ static void conclude_failed(struct gd_pool *p, struct slot *s, uint64_t seq, con
 static inline void conclude_done(
 	struct gd_pool *p, struct slot *s, struct task *t, const struct payload *payload, struct gd_event *event)
 {
-	/* One by one: as a pair they are loaded before their stores have left the processor. */
+	/* Load them one by one: loaded as a pair, they would stall until both stores have left the processor. */
 	event->result.data = payload->bytes.data;
 	event->result.size = payload->bytes.size;
 	event->internal = payload->result;
@@ -192,12 +192,12 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event;
 	pool_event_init(&event, s, t);
-	/* What the worker calls the beginning is the end of its last task: that may be before this one came. */
+	/* The worker reports the end of its last task as the beginning: that may be before this task arrived. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
 	struct payload payload = {0};
 	int r = 0;
-	if (payload_is_external(d)) /* off the socket in any case, or the next one would get it */
+	if (payload_is_external(d)) /* take it off the socket in any case, or the next record would get it */
 		r = payload_receive(p, s, d, &payload);
 	else
 		payload.bytes = payload_in_place(s, d);
@@ -261,10 +261,10 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 	payload_finish(&payload);
 }
 
-/* Kept until the process has ended: see life_over(). */
+/* Kept until the process has ended; see life_over(). */
 static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
-	/* It leaves next, and has as long for it as for a cleanup. */
+	/* The worker leaves next, with the time limit of a cleanup. */
 	warden_order(&p->warden,
 		(struct warden_order){.kind = WARDEN_ORDER_CLOSE, .slot = (uint32_t)s->index, .life = s->life}, NULL,
 		0);
@@ -280,7 +280,7 @@ static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_de
 		add_lost_bytes(s->setup_words, d, r);
 }
 
-/* In an ordered pool, too, a message is not held back. */
+/* Messages are not held back, even in an ordered pool. */
 static void message(struct gd_pool *p, struct slot *s, uint64_t task, const struct ring_desc *d)
 {
 	char words[160];
@@ -319,7 +319,7 @@ static void started(struct gd_pool *p, struct slot *s, uint64_t task, uint64_t e
 	}
 }
 
-/* Without the lock: the callbacks. */
+/* The callbacks, without the lock. */
 static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 {
 	uint64_t task = b->first_task;
@@ -352,14 +352,14 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 	}
 }
 
-/* The room of what was called back is free again, here and there. */
+/* The space of records that were called back is free again, on both sides. */
 static void release(struct gd_pool *p, struct slot *s, size_t count)
 {
 	pthread_mutex_lock(&p->lock);
 	ring_release(&s->in, s->completed);
 	if (pool_has_waiting(p))
 		pool_hand_out(p);
-	/* The others are told at the end of the turn. */
+	/* The other submitters are woken at the end of the turn. */
 	if (atomic_load_explicit(&p->large, memory_order_relaxed) > 0 &&
 		atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0)
 		pthread_cond_broadcast(&p->room);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One long task among many short ones: those that were handed to its worker
- * ahead are taken back as soon as another worker has nothing to do.
+ * One long task among many short ones: tasks handed to its worker ahead of time are taken back as soon as another
+ * worker is idle.
  */
 #include "base/clock.h"
 #include "pool/pool_private.h"
 
-/* More than it has begun, and more than what is at its head: that is its own. */
+/* More tasks than it has begun, and more than the one at its head, which stays with it. */
 static bool has_waiting(const struct slot *s)
 {
 	if (s->state != SLOT_READY || s->drafting || s->broken || slot_in_flight(s) < 2)
@@ -25,7 +25,7 @@ bool pool_has_surplus(struct gd_pool *p)
 	return false;
 }
 
-/* Somebody is idle, nothing is in the backlog, and somebody else has more than he works on. */
+/* A worker is idle, the backlog is empty, and another worker has tasks that it has not begun. */
 bool pool_wants_balance(struct gd_pool *p)
 {
 	bool idle = false, waiting = false;
@@ -43,7 +43,7 @@ bool pool_wants_balance(struct gd_pool *p)
 	return true;
 }
 
-/* A parcel is in the worker's socket already: it and what comes before it stay. */
+/* A parcel is already in the worker's socket: it stays there, with all tasks before it. */
 static uint64_t after_last_parcel(struct slot *s, uint64_t from)
 {
 	for (uint64_t seq = s->in.head; seq > from; seq--)
@@ -62,11 +62,11 @@ void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest)
 	uint64_t from = after_last_parcel(s, ring_take_back(&s->in, lowest, words));
 	if (from < s->in.head)
 		pool_give_back(p, s, from);
-	/* Taken back too much for a moment: publish again, and tell a worker that has seen it. */
+	/* Too much was taken back: publish it again, and wake a worker that has seen the lower head. */
 	slot_publish(s);
 }
 
-/* A millisecond later: takes back from those that have not ended a task meanwhile. */
+/* A millisecond later: takes back from workers that have not ended a task meanwhile. */
 void pool_balance(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++) {
@@ -74,7 +74,7 @@ void pool_balance(struct gd_pool *p)
 		if (!has_waiting(s) || s->watched != s->completed)
 			continue;
 		pool_take_back(p, s, s->completed + 1);
-		/* What it does now takes long: nothing ahead until that is known better. */
+		/* Its current task is long: hand out nothing ahead until its next tasks prove short. */
 		if (s->average_ns < 2 * NS_PER_MS)
 			s->average_ns = 2 * NS_PER_MS;
 	}

@@ -20,15 +20,15 @@ void bindings_finish(struct bindings *b)
 	*b = (struct bindings){0};
 }
 
-/* Room for the workers of so many GPUs. */
+/* Allocates the workers of this many GPUs. */
 static int allocate(const struct gd_options *o, size_t num_gpus, struct bindings *b, struct gd_error *err)
 {
 	size_t per_gpu = (size_t)o->workers_per_gpu;
 	if (num_gpus == 0)
 		return error_set(err, -ENODEV,
-			"no GPUs: this machine has none; simulated ones are to be had with gpus = \"sim:4\" or GPUQ_GPUS=sim:4");
+			"no GPUs: this machine has none; use simulated ones with gpus = \"sim:4\" or GPUQ_GPUS=sim:4");
 	if (num_gpus > MOST_WORKERS / per_gpu)
-		return error_set(err, -EINVAL, "%zu workers on each of %zu GPUs are more than the %d that are possible",
+		return error_set(err, -EINVAL, "%zu workers on each of %zu GPUs exceed the limit of %d workers",
 			per_gpu, num_gpus, MOST_WORKERS);
 	b->items = calloc(num_gpus * per_gpu, sizeof(*b->items));
 	if (!b->items)
@@ -105,7 +105,7 @@ static int check_usable(const struct gd_gpu *gpu, struct gd_error *err)
 {
 	if (gd_gpu_usable(gpu))
 		return 0;
-	int r = gd_gpu_validate(&gpu->index, 1, err); /* it knows the words */
+	int r = gd_gpu_validate(&gpu->index, 1, err); /* err has been set */
 	return r < 0 ? r : error_set(err, -ENODEV, "GPU %d cannot be used", gpu->index);
 }
 
@@ -138,7 +138,7 @@ static int choose_unbound(const struct gd_options *o, struct bindings *b, struct
 
 /* ---- Seeds -------------------------------------------------------------- */
 
-/* base_seed + GPU, and for further workers of a GPU so much more that it is no other worker's seed. */
+/* base_seed + GPU; further workers of a GPU add a large offset, so that no two workers share a seed. */
 static void give_seeds(int64_t base_seed, struct bindings *b)
 {
 	uint64_t stride = 1;

@@ -8,7 +8,7 @@
 struct binding {
 	int gpu;
 	int device;            /* the number by which the worker opens its GPU */
-	enum gd_vendor vendor; /* 0: not known */
+	enum gd_vendor vendor; /* 0: unknown */
 	int64_t seed;
 	struct gd_env_change *changes; /* of the worker's environment */
 };
@@ -20,7 +20,7 @@ struct bindings {
 
 /*
  * The workers that the options ask for. With GD_BIND_NONE and GPUs given by their
- * numbers, no driver is called. -ENODEV where there is no such GPU, -EINVAL for too
+ * numbers, no driver is called. -ENODEV if there is no such GPU, -EINVAL for too
  * many workers. Release with bindings_finish().
  */
 int bindings_choose(const struct gd_options *o, struct bindings *ret, struct gd_error *err);

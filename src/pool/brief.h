@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a worker is told at its start, laid out in its inbox; its settings come as a memfd, see settings.h. */
+/* The brief: what a worker needs to know at its start, in its inbox. Its settings come as a memfd, see settings.h. */
 #ifndef POOL_BRIEF_H
 #define POOL_BRIEF_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cancelling single tasks. gd_pool_cancel() moves a task that no worker has to the
- * list of those that only wait for their callback. A task in a worker's inbox gets a
- * mark: the worker does not begin it any more, and the polling thread takes it back.
- * The mark of a task that has begun is looked after by the warden, which wakes up.
+ * Cancelling single tasks. gd_pool_cancel() moves a task that no worker has to the list of tasks that only wait for
+ * their callback. A task in a worker's inbox gets a mark: the worker does not begin it, and the polling thread takes it
+ * back. If the task has begun, the warden is woken and enforces the mark.
  */
 #include <errno.h>
 
@@ -53,7 +52,7 @@ static bool cancel_handed_out(struct gd_pool *p, struct slot *s, uint64_t id)
 	if (!s->channel.in || !find_in_slot(s, id, &seq))
 		return false;
 	if (seq < s->completed) {
-		slot_task(s, seq)->cancelled = true; /* its answer is being looked at: it is not tried again */
+		slot_task(s, seq)->cancelled = true; /* its answer is being processed: it is not retried */
 	} else if (slot_cancel(s, seq)) {
 		warden_wake(&p->warden);
 	} else {
@@ -78,12 +77,12 @@ int gd_pool_cancel(struct gd_pool *p, uint64_t id)
 
 /* ---- The polling thread ------------------------------------------------- */
 
-/* With the lock held: takes back what the worker has not begun, from the first task on that was cancelled. */
+/* With the lock held: takes back the tasks that the worker has not begun, starting at the first cancelled one. */
 static void recall(struct gd_pool *p, struct slot *s)
 {
 	s->recall = false;
 	if (s->state != SLOT_READY || s->broken)
-		return; /* it is dying: its tasks are given back then */
+		return; /* it is dying: its tasks are given back when it has ended */
 	for (uint64_t seq = slot_begun(s); seq < s->in.head; seq++) {
 		if (slot_task(s, seq)->cancelled) {
 			pool_take_back(p, s, seq);

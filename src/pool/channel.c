@@ -83,7 +83,7 @@ void channel_note_entry(int out_fd)
 {
 	struct outbox *out = mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED, out_fd, 0);
 	if (out == MAP_FAILED)
-		return; /* what needs it will say so */
+		return; /* whoever needs it reports the error */
 	atomic_store(&out->entered, 1);
 	munmap(out, sizeof(*out));
 }
@@ -95,10 +95,10 @@ static long futex(const _Atomic uint32_t *word, int op, uint32_t value, const st
 
 const _Atomic uint32_t *channel_claim_wake(struct channel *c)
 {
-	/* What was stored before must be seen by a worker whose flag we do not see. */
+	/* If we do not see the worker's flag, the worker must see what was stored before. */
 	atomic_thread_fence(memory_order_seq_cst);
 	uint32_t sleep = atomic_load_explicit(&c->out->sleeping, memory_order_relaxed);
-	/* Until it has the processor it still says that it sleeps: once is enough. */
+	/* The flag stays set until the worker runs: wake it only once. */
 	if (sleep == 0 || sleep == atomic_load_explicit(&c->woken, memory_order_relaxed))
 		return NULL;
 	atomic_store_explicit(&c->woken, sleep, memory_order_relaxed);
@@ -109,7 +109,7 @@ const _Atomic uint32_t *channel_claim_wake(struct channel *c)
 void channel_wake(const _Atomic uint32_t *claimed)
 {
 	if (claimed)
-		futex(claimed, FUTEX_WAKE, INT_MAX, NULL); /* EFAULT: the worker is gone, and its channel */
+		futex(claimed, FUTEX_WAKE, INT_MAX, NULL); /* EFAULT: the worker and its channel are gone */
 }
 
 void channel_wake_worker(struct channel *c)
@@ -117,7 +117,7 @@ void channel_wake_worker(struct channel *c)
 	channel_wake(channel_claim_wake(c));
 }
 
-/* Ours is stored before theirs is looked at, on both sides: one of us sees the other. */
+/* Both sides store their own flag before they load the other's: at least one sees the other. */
 bool channel_nap(struct channel *c, long nap_ns, uint64_t waits)
 {
 	uint32_t seen = atomic_load(&c->in->wake);
@@ -165,7 +165,7 @@ void channel_sleep(struct channel *c, bool (*ready)(void *context), void *contex
 		channel_announce_sleep(c);
 		if (ready(context))
 			break;
-		/* EAGAIN: woken in between; EINTR: a signal. Both look again. */
+		/* EAGAIN: woken in between; EINTR: a signal. Check again in both cases. */
 		futex(&c->in->wake, FUTEX_WAIT, seen, NULL);
 	}
 	atomic_store(&c->out->sleeping, 0);

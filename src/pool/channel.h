@@ -20,13 +20,13 @@
 
 #define CHANNEL_ARENA    ((size_t)4 << 20)
 #define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads travel as memfds of their own */
-#define CHANNEL_BRIEF    256                 /* bytes for what a worker is told at its start */
+#define CHANNEL_BRIEF    256                 /* bytes for the brief of a worker */
 
 /* Which hooks of a worker can be interrupted: it has an on_cancel, an on_setup_cancel. */
 #define CHANNEL_INTERRUPT_TASKS 1
 #define CHANNEL_INTERRUPT_SETUP 2
 
-/* Whether and why a setup is to give up. */
+/* Whether and why a setup must give up. */
 enum setup_ending {
 	SETUP_GOES_ON,
 	SETUP_CANCELLED, /* the pool is ending */
@@ -35,16 +35,16 @@ enum setup_ending {
 
 struct inbox {
 	_Alignas(RING_LINE) _Atomic uint64_t head;     /* tasks published; may be lowered */
-	_Alignas(RING_LINE) _Atomic uint64_t consumed; /* records of the outbox that we have done with */
-	_Atomic uint64_t completed;                    /* tasks whose answers are among them; stored before it */
-	_Alignas(RING_LINE) _Atomic uint32_t wake;     /* futex: the worker sleeps on it */
-	_Atomic uint32_t closing;                      /* no more tasks: clean up and leave */
-	_Alignas(RING_LINE) _Atomic uint64_t armed;    /* not 0: we sleep; a new number each time */
-	_Atomic uint64_t waits;                        /* how often we have begun to wait for answers, asleep or not */
-	_Alignas(RING_LINE) _Atomic uint64_t round;    /* counts how often tasks were taken back */
-	_Atomic uint64_t marks;                        /* how many marks were set on tasks; stored before them */
-	_Atomic uint32_t ending;                       /* for setup: enum setup_ending */
-	_Atomic uint32_t ready;                        /* the owner has read that setup is done */
+	_Alignas(RING_LINE) _Atomic uint64_t consumed; /* records of the outbox that we have consumed */
+	_Atomic uint64_t completed;                 /* tasks whose answers are among them; stored before `consumed` */
+	_Alignas(RING_LINE) _Atomic uint32_t wake;  /* futex: the worker sleeps on it */
+	_Atomic uint32_t closing;                   /* no more tasks: clean up and leave */
+	_Alignas(RING_LINE) _Atomic uint64_t armed; /* not 0: we sleep; a new number each time */
+	_Atomic uint64_t waits;                     /* how often we have begun to wait for answers, asleep or not */
+	_Alignas(RING_LINE) _Atomic uint64_t round; /* counts how often tasks were taken back */
+	_Atomic uint64_t marks;                     /* how many marks were set on tasks; stored before them */
+	_Atomic uint32_t ending;                    /* for setup: enum setup_ending */
+	_Atomic uint32_t ready;                     /* the owner has read that setup is done */
 	_Alignas(RING_LINE) char brief[CHANNEL_BRIEF];
 };
 
@@ -53,13 +53,13 @@ struct outbox {
 	_Alignas(RING_LINE) _Atomic uint64_t begun; /* tasks begun */
 	_Atomic uint64_t begun_ns;                  /* when the last of them was, for better timeouts */
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
-	_Atomic uint64_t wanted;                    /* bytes of arena that it waits for, and one; 0: it does not wait */
-	_Atomic uint32_t interruptible;             /* CHANNEL_INTERRUPT…: the hooks that SIGURG is for */
-	_Atomic uint32_t setup_interrupted;         /* on_setup_cancel was called */
-	_Atomic uint64_t interrupted;               /* tasks before this one have had their on_cancel */
+	_Atomic uint64_t wanted;            /* bytes of arena that it waits for, plus one; 0: it does not wait */
+	_Atomic uint32_t interruptible;     /* CHANNEL_INTERRUPT…: the hooks that SIGURG is for */
+	_Atomic uint32_t setup_interrupted; /* on_setup_cancel was called */
+	_Atomic uint64_t interrupted;       /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */
 	_Atomic uint32_t napping;                      /* 1: it sleeps for a little while, see channel_nap() */
-	/* Left behind by a crash, for the words. */
+	/* Written by the crash handler, for the message. */
 	_Alignas(RING_LINE) _Atomic uint32_t crash_signal;
 	_Atomic uint64_t crash_address;
 	_Atomic uint32_t entered; /* an executed program has called gd_worker_main() */
@@ -74,7 +74,7 @@ struct channel {
 	struct inbox *in;
 	struct outbox *out;
 	uint32_t sleep;         /* the worker's: number of its last sleep */
-	unsigned looks;         /* … and how long to look before the next one */
+	unsigned looks;         /* … and how long to spin before the next one */
 	_Atomic uint32_t woken; /* ours: number of the last sleep that we have ended */
 };
 
@@ -88,7 +88,7 @@ static inline char *inbox_arena(const struct inbox *in)
 	return (char *)(inbox_descs(in) + RING_DEPTH);
 }
 
-/* The marks of a task that the worker has: RING_MARK_*. Costs no look at its record while no task was ever marked. */
+/* The marks of a task that the worker has: RING_MARK_*. Does not read the record while no task was ever marked. */
 static inline uint64_t inbox_mark(const struct inbox *in, uint64_t seq)
 {
 	if (atomic_load_explicit(&in->marks, memory_order_acquire) == 0)
@@ -116,7 +116,7 @@ void channel_unmap(struct channel *c);
 /* By a program that is executed as a worker: notes in its outbox that it has called gd_worker_main(). */
 void channel_note_entry(int out_fd);
 
-/* Wakes the worker if it sleeps; after something was stored that it waits for. */
+/* Wakes the worker if it sleeps. Call it after storing what the worker waits for. */
 void channel_wake_worker(struct channel *c);
 
 /*
@@ -140,9 +140,8 @@ static inline void channel_announce_sleep(struct channel *c)
 }
 
 /*
- * Looks for a while whether `ready` turns true, for one who would sleep next: a wake-up
- * costs more than that. Longer where looking has paid off lately, at most some ten
- * microseconds, shorter where not; *looks remembers that.
+ * Spins for a while until `ready` is true, before the caller sleeps: a wake-up costs more. The time adapts, up to some
+ * ten microseconds: longer if spinning has succeeded lately, shorter if not. *looks keeps the state.
  */
 bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context);
 
@@ -155,7 +154,7 @@ bool channel_nap(struct channel *c, long nap_ns, uint64_t waits);
 /* Says that we wait for answers, and ends a nap. */
 void channel_note_wait(struct channel *c);
 
-/* The worker sleeps until woken or until `ready` turns true; looks a little while first. */
+/* The worker sleeps until woken or until `ready` is true; it spins for a moment first. */
 void channel_sleep(struct channel *c, bool (*ready)(void *context), void *context);
 
 #endif

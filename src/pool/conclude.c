@@ -13,7 +13,7 @@ void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *
 	p->in_callback = false;
 	p->made++;
 	int none = 0;
-	if (r != 0) /* one who asks again and again does not mean it harder each time */
+	if (r != 0) /* a callback asks for the first stop only, however often it returns this */
 		atomic_compare_exchange_strong(&p->stop, &none, 1);
 }
 
@@ -181,7 +181,7 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 	}
 }
 
-/* They are at the front, where they were put back. */
+/* They are at the front, where they were given back. */
 void pool_conclude_doomed(struct gd_pool *p)
 {
 	for (;;) {

@@ -16,17 +16,17 @@ static char crash_stack[STACK_SIZE];
 static void note_and_die(int sig, siginfo_t *info, void *context)
 {
 	(void)context;
-	/* si_code > 0: a fault of our own, not a kill() from somebody. */
+	/* si_code > 0: a fault of this process, not a kill() by another one. */
 	if (info->si_code > 0)
 		atomic_store(&crash_outbox->crash_address, (uint64_t)(uintptr_t)info->si_addr);
 	atomic_store(&crash_outbox->crash_signal, (uint32_t)sig);
-	raise(sig); /* SA_RESETHAND and SA_NODEFER: this one kills, with a core dump where they are wanted */
+	raise(sig); /* SA_RESETHAND and SA_NODEFER: raising it again kills the process, with a core dump if enabled */
 }
 
 int crash_handler_install(struct outbox *out)
 {
 	crash_outbox = out;
-	/* A stack of its own: a stack overflow is a crash like any other. */
+	/* A separate stack, because the crash may be a stack overflow. */
 	stack_t stack = {.ss_sp = crash_stack, .ss_size = sizeof(crash_stack)};
 	if (sigaltstack(&stack, NULL) < 0)
 		return -errno;

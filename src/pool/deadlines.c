@@ -2,18 +2,17 @@
 #include "pool/warden_private.h"
 
 /*
- * A task is noticed before half of its time is over (see look_interval()); then its deadline
- * is known to the nanosecond, as the worker notes when it begins, and is believed if that lies
- * between two looks.
+ * The warden notices a task before half of its time is over (see look_interval()). From then on its deadline is exact:
+ * the worker notes when the task began, and that time is accepted if it lies between two checks.
  */
 
-/* True if the result waits for room because the callbacks are slow: that is not the task's time. */
+/* True if the result waits for space because the callbacks are slow: the task's clock does not run then. */
 static bool waits_for_room(const struct ward *ward)
 {
 	uint64_t wanted = atomic_load_explicit(&ward->channel.out->wanted, memory_order_relaxed);
 	if (wanted == 0)
 		return false;
-	/* A worker that lies about it must at least have published what we have not consumed. */
+	/* A worker can lie about this only if it has published records that we have not consumed. */
 	uint64_t published = atomic_load_explicit(&ward->channel.out->head, memory_order_relaxed);
 	return published > atomic_load_explicit(&ward->channel.in->consumed, memory_order_relaxed);
 }
@@ -26,7 +25,7 @@ static uint64_t began_at(const struct ward *ward, uint64_t task, uint64_t now)
 	return said >= ward->looked && said <= now ? said : now;
 }
 
-/* How many of the records from..to tell the end of a task. */
+/* How many of the records from..to end a task. */
 static uint64_t count_answers(const struct outbox *out, uint64_t from, uint64_t to)
 {
 	uint64_t count = 0;
@@ -37,13 +36,13 @@ static uint64_t count_answers(const struct outbox *out, uint64_t from, uint64_t 
 
 /*
  * How many tasks have ended, as the worker says. A lie would avert its timeout, so the
- * owner must have read the answers, or they must be there for it to read. Then the
- * task is over whatever else is true of them: the owner calls back or kills the worker.
+ * owner must have read the answers, or they must be there for it to read. Then the task is over in any case: the owner
+ * either makes the callback or kills the worker.
  *
  * Each word is loaded after the one that it is stored before, so an honest count is
- * never refused. One can be for a moment if the owner reads on while we count, and the
+ * never refused. It can be refused for a moment if the owner reads on while we count, and the
  * worker puts other records there; a lie can be believed for a moment in the same way.
- * The next look knows better, see check_task().
+ * The next check corrects that, see check_task().
  */
 static uint64_t count_ended(const struct ward *ward)
 {
@@ -63,7 +62,7 @@ static struct ring_desc *record(const struct ward *ward, uint64_t seq)
 	return ring_at(inbox_descs(ward->channel.in), seq);
 }
 
-/* The task at `ended` has the worker's time from now on. */
+/* The worker spends its time on the task at `ended` from now on. */
 static void watch_next(struct ward *ward, uint64_t ended, uint64_t mark, uint64_t now)
 {
 	ward->since = began_at(ward, ended, now);
@@ -73,13 +72,13 @@ static void watch_next(struct ward *ward, uint64_t ended, uint64_t mark, uint64_
 	ward->limit_ns = record(ward, ended)->limit_ns;
 }
 
-/* Looks which task has the worker's time. False if none. */
+/* Finds the task that the worker spends its time on. False if there is none. */
 static bool watch(struct ward *ward, uint64_t now)
 {
 	uint64_t head = atomic_load(&ward->channel.in->head);
 	uint64_t ended = count_ended(ward);
 	ward->seen_head = head;
-	/* It does not go back: a worker that says less again would have its time anew. */
+	/* Never goes back: a worker that reports less again would restart its clock. */
 	if (ward->watching && ended < ward->watched)
 		ended = ward->watched;
 	if (ended >= head) {
@@ -88,7 +87,7 @@ static bool watch(struct ward *ward, uint64_t now)
 		return false;
 	}
 	uint64_t mark = atomic_load(&record(ward, ended)->mark);
-	/* Another serial number: the task was taken back before it began, and another has its place. */
+	/* Another serial number: the task was taken back before it began, and another one took its place. */
 	bool same = ward->watching && ward->watched == ended && mark / RING_SERIAL == ward->mark / RING_SERIAL;
 	if (!same) {
 		watch_next(ward, ended, mark, now);
@@ -107,7 +106,7 @@ static uint64_t begun_end(const struct ward *ward)
 	return begun > ward->watched && begun <= ward->seen_head ? begun : ward->watched + 1;
 }
 
-/* True if a task that the worker is at was cancelled; the last of them into *ret. */
+/* True if a task that the worker is processing was cancelled; *ret is the last such task. */
 static bool find_cancelled(const struct ward *ward, uint64_t *ret)
 {
 	if (atomic_load(&ward->channel.in->marks) == 0)
@@ -121,7 +120,7 @@ static bool find_cancelled(const struct ward *ward, uint64_t *ret)
 	return false;
 }
 
-/* False if the record is no longer that task's, or has got another mark meanwhile. */
+/* False if the record belongs to another task now, or was marked meanwhile. */
 static bool set_mark(const struct ward *ward, uint64_t seq, uint64_t old, uint64_t marks)
 {
 	return atomic_compare_exchange_strong(&record(ward, seq)->mark, &old, old | marks);
@@ -167,8 +166,8 @@ static void end_grace(struct ward *ward)
 }
 
 /*
- * Has on_cancel called. The worker ignores the signal while it is not in its hook, so
- * it is sent again with every look until the worker says that the call was made.
+ * Makes the worker call on_cancel. The worker ignores the signal outside of its hook, so it is sent again at every
+ * check until the worker reports the call.
  */
 static void interrupt(const struct ward *ward)
 {
@@ -178,7 +177,7 @@ static void interrupt(const struct ward *ward)
 		ward_interrupt(ward);
 }
 
-/* When to look again, for the sake of the tasks that come after the watched one: each has a limit of its own. */
+/* When to check again because of the tasks after the watched one: each has its own time limit. */
 static uint64_t next_look(const struct ward *ward, uint64_t now)
 {
 	uint64_t shortest = 0;
@@ -187,7 +186,7 @@ static uint64_t next_look(const struct ward *ward, uint64_t now)
 	return shortest ? now + look_interval(shortest) : 0;
 }
 
-/* No task has the worker's time. What the owner has not read yet may turn out to be no answer. */
+/* The worker is processing no task. Records that the owner has not read yet may turn out not to be answers. */
 static uint64_t check_unread(struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	end_grace(ward);
@@ -197,7 +196,7 @@ static uint64_t check_unread(struct warden_process *w, struct ward *ward, uint64
 	return timed ? now + look_interval(w->plan->grace_ns) : 0;
 }
 
-/* The clock of the tasks. Returns when to look again. */
+/* Enforces the time limits of tasks. Returns when to check again. */
 static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	if (!watch(ward, now))

@@ -82,7 +82,8 @@ void gd_dispatcher_destroy(struct gd_dispatcher *d)
 
 /* ---- Stopping ----------------------------------------------------------- */
 
-/* Passes each stop to the pool exactly once, whoever comes first. Safe in signal handlers. `passing` counts us. */
+/* Passes each stop to the pool exactly once, from whichever thread comes first. Safe in signal handlers. `passing`
+ * counts us. */
 static void pass_stops(struct gd_dispatcher *d)
 {
 	struct gd_pool *p = atomic_load(&d->stoppable_pool);
@@ -104,7 +105,7 @@ void gd_dispatcher_stop(struct gd_dispatcher *d)
 	atomic_fetch_sub(&d->passing, 1);
 }
 
-/* When this returns, no stop that was counted before is under way. */
+/* When this returns, no stop that was counted before is still being passed on. */
 static void await_stops(struct gd_dispatcher *d)
 {
 	while (atomic_load(&d->passing) > 0)
@@ -112,8 +113,8 @@ static void await_stops(struct gd_dispatcher *d)
 }
 
 /*
- * The run has ended, and with it the stops so far. One that comes meanwhile is for the next
- * run: the descriptor is readable if and only if there is one.
+ * The run has ended, and its stops with it. A stop that arrives meanwhile is for the next run: the descriptor is
+ * readable if and only if there is one.
  */
 static void forget_stops(struct gd_dispatcher *d)
 {
@@ -134,7 +135,7 @@ static void let_pool_be_stopped(struct gd_dispatcher *d, struct gd_pool *p)
 	atomic_store(&d->passed, 0);
 	atomic_store(&d->stoppable_pool, p);
 	atomic_fetch_add(&d->passing, 1);
-	pass_stops(d); /* those that came earlier */
+	pass_stops(d); /* stops that came earlier */
 	atomic_fetch_sub(&d->passing, 1);
 }
 
@@ -259,7 +260,7 @@ static int run_with_signals(struct gd_dispatcher *d, const struct gd_callbacks *
 	int number = atomic_load(&watch.signal);
 	if (number == 0)
 		return r;
-	/* Whatever else happened: the program must not miss the signal. */
+	/* Report the signal in any case: the program must not miss it. */
 	return error_set(err, -EINTR, "interrupted by %s%s", signal_name(number), number == SIGINT ? " (Ctrl-C)" : "");
 }
 

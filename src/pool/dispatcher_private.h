@@ -5,7 +5,7 @@
  *
  * A run has two threads: the caller's, which polls and makes the callbacks, and the
  * feeder, which calls the generator (with inline_generator there is no feeder).
- * Stops come from anywhere, also from signal handlers: they change only what is atomic.
+ * Stops come from any thread and from signal handlers: they change only atomic variables.
  */
 #ifndef POOL_DISPATCHER_PRIVATE_H
 #define POOL_DISPATCHER_PRIVATE_H
@@ -19,7 +19,7 @@
 struct gd_feed {
 	struct gd_dispatcher *dispatcher;
 	struct gd_pool *pool;
-	int error; /* why the pool did not take the task; the run knows that already */
+	int error; /* why the pool refused the task; the run knows that already */
 	bool emitted;
 	struct gd_draft *draft;
 	size_t size;
@@ -31,18 +31,18 @@ struct gd_dispatcher {
 	int stop_fd;  /* readable from the first stop on */
 	int nudge_fd; /* wakes the loop */
 	atomic_bool running;
-	const struct gd_run *run; /* of the run that goes on */
+	const struct gd_run *run; /* of the current run */
 	atomic_bool source_over;
 	int source_error;
 	int source_returned; /* what it returned in place of 1, 0 or an error */
 
-	atomic_int stops;                         /* asked of the dispatcher */
+	atomic_int stops;                         /* requested from the dispatcher */
 	atomic_int passed;                        /* of these, passed on to the pool */
 	_Atomic(struct gd_pool *) stoppable_pool; /* NULL before it is open and when its workers are gone */
 	atomic_int passing;                       /* calls that count a stop or may be using stoppable_pool */
 
 	pthread_mutex_t lock; /* for the statistics below */
-	struct gd_pool *pool; /* NULL: no run goes on */
+	struct gd_pool *pool; /* NULL: no run is active */
 	struct gd_stats last;
 	struct gd_worker_stats *last_workers;
 	size_t num_last_workers;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Eventfds that only say yes or no: readable or not. They do not block. */
+/* Eventfds used as flags: readable or not. They do not block. */
 #ifndef POOL_EVENT_COUNTER_H
 #define POOL_EVENT_COUNTER_H
 
@@ -17,7 +17,7 @@ static inline void event_counter_raise(int fd)
 	errno = saved;
 }
 
-/* It is not readable any more; for timers, too. */
+/* Makes it unreadable; works for timers, too. */
 static inline void event_counter_lower(int fd)
 {
 	uint64_t count;

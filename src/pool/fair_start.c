@@ -5,8 +5,7 @@
  * `fair` is set until every worker had its first task, was lost, or took too long; while
  * it is set, all new tasks go through the backlog. A slot is *new* while it is in its first
  * life and was given no task. One task of the backlog is kept for each new slot whose
- * setup runs. The first worker that is ready limits how long: for as long again as its own
- * setup took.
+ * setup runs. The first worker that is ready limits how long: for as long as its own setup took.
  */
 #include "base/clock.h"
 #include "pool/pool_private.h"
@@ -23,7 +22,7 @@ void fair_start_ready(struct gd_pool *p, const struct slot *s)
 		p->fair_until_ns = now + (now - s->ordered_ns);
 }
 
-/* New slots whose setup runs. Those that are ready count when it must be known whether it is all over. */
+/* New slots whose setup runs. Slots that are ready are counted only to find out whether fair start is over. */
 static size_t count_new(const struct gd_pool *p, bool ready_ones)
 {
 	size_t count = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The generator's side of a run: what it emits goes to the pool. */
+/* The generator's side of a run: passes emitted tasks to the pool. */
 #include <errno.h>
 
 #include "base/sized.h"
 #include "pool/dispatcher_private.h"
 #include "pool/pool_hints.h"
 
-#define INLINE_BURST 512 /* tasks pulled on the caller's thread between two looks at the answers */
+#define INLINE_BURST 512 /* tasks pulled on the caller's thread between two checks for answers */
 
 /* With inline_generator, the thread that waits for room is the one that polls: callbacks are made here. */
 static void make_room(struct gd_feed *f)
@@ -19,7 +19,7 @@ static void make_room(struct gd_feed *f)
 static const struct gd_task_options *without_nowait(const struct gd_task_options *options, struct gd_task_options *room)
 {
 	if (!options || sized_read(room, sizeof(*room), options, "gd_task_options", NULL) < 0)
-		return options; /* the pool refuses what is wrong */
+		return options; /* the pool checks the rest */
 	room->nowait = 0;
 	return room;
 }
@@ -70,7 +70,7 @@ void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd
 	return data;
 }
 
-/* What a call of the generator came to, if not to one task that was emitted; r: what it returned. */
+/* Handles a call of the generator that did not emit exactly one task; r: what it returned. */
 __attribute__((noinline)) static int pulled(struct gd_feed *f, int r)
 {
 	if (f->draft && r > 0)
@@ -78,7 +78,7 @@ __attribute__((noinline)) static int pulled(struct gd_feed *f, int r)
 	else if (f->draft)
 		gd_draft_abandon(f->draft);
 	if (f->error == -ESHUTDOWN || f->error == -ENODEV)
-		return 0; /* the run is ending; that is no fault of the generator */
+		return 0; /* the run is ending; not the generator's fault */
 	if (f->error < 0)
 		return f->error;
 	if (r > 0 && !f->emitted) {
@@ -118,7 +118,7 @@ void *feed_run(void *argument)
 	return NULL;
 }
 
-/* Pulls as many tasks as there is room for, but not so many that answers have to wait. */
+/* Pulls as many tasks as there is space for, but not so many that answers wait. */
 void feed_inline(struct gd_feed *f)
 {
 	size_t room = gd_pool_room(f->pool);
@@ -126,7 +126,7 @@ void feed_inline(struct gd_feed *f)
 	for (size_t i = 0; i < room && i < INLINE_BURST && r > 0; i++) {
 		r = pull(f);
 		if (f->size >= POOL_LARGE)
-			break; /* the room is not known in numbers any more */
+			break; /* the amount of free space is unknown from here on */
 	}
 	if (r <= 0)
 		feed_end(f, r);

@@ -13,17 +13,17 @@
 #define BUNCH_ALONE_NS 400000
 
 /*
- * Tasks that take no longer than handing them out: one worker does them as fast
- * as they come, so another is woken only when the inbox of the first is full.
+ * Tasks that are as short as handing them out: one worker processes them as fast as they come, so another is woken only
+ * when the inbox of the first is full.
  */
 #define TINY_NS 200
 
-/* Up to this, tasks that found one worker with enough to do do not make the next ones follow them to another. */
+/* Until this many tasks found the worker busy, the next tasks do not move to another worker. */
 #define SHORT_NS 1000
 
-#define MOST_AGAIN 16 /* looked at in one go */
+#define MOST_AGAIN 16 /* examined at once */
 
-/* One that is being set up is waited for, but not for ever: it may never be ready. */
+/* Wait for a worker in setup, but only for this long: it may never be ready. */
 #define PATIENCE_NS (2 * NS_PER_S)
 
 static bool is_on(const struct slot *s, int on_gpu)
@@ -84,7 +84,7 @@ static inline bool bunches(const struct gd_pool *p, const struct slot *s, struct
 	return little && slot_accepts(s);
 }
 
-/* Somebody idle before somebody busy: handing out ahead is for when everybody has something. */
+/* Prefer an idle worker to a busy one; hand out ahead only when all are busy. */
 static struct slot *pick_another(struct gd_pool *p, struct pool_wish wish)
 {
 	if (p->maybe_idle) {
@@ -93,7 +93,7 @@ static struct slot *pick_another(struct gd_pool *p, struct pool_wish wish)
 		struct slot *s = look(p, idle);
 		if (s)
 			return s;
-		p->maybe_idle = wish.avoid >= 0 || wish.on_gpu; /* it may be only this task that does not suit */
+		p->maybe_idle = wish.avoid >= 0 || wish.on_gpu; /* other tasks may still fit */
 	}
 	if (wish.only_idle)
 		return NULL;
@@ -106,7 +106,7 @@ struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish)
 	size_t before = p->cursor;
 	struct slot *last = &p->slots[before];
 	if (wish.on_gpu && !pool_has_gpu(p, wish.on_gpu - 1))
-		wish.on_gpu = 0; /* nobody is left there: then any worker */
+		wish.on_gpu = 0; /* no worker is left there: use any worker */
 	if (!wish.only_idle && bunches(p, last, wish))
 		return last;
 	struct slot *s = pick_another(p, wish);
@@ -115,7 +115,7 @@ struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish)
 	return s;
 }
 
-/* -EAGAIN is the worker's business, and its next answer's; what else goes wrong is tried again by the clock. */
+/* After -EAGAIN the worker's next answer triggers a retry; other errors are retried by a timer. */
 static int give(struct gd_pool *p, struct slot *s, struct task *t)
 {
 	int r = slot_give(s, t);
@@ -131,14 +131,14 @@ static int give(struct gd_pool *p, struct slot *s, struct task *t)
 	return r;
 }
 
-/* A parcel cannot be taken back from its worker's socket, so it is given to somebody who begins at once. */
+/* A parcel cannot be taken back from its worker's socket, so it is given to a worker that begins at once. */
 static struct slot *pick_for(struct gd_pool *p, const struct task *t)
 {
 	return pool_pick(
 		p, (struct pool_wish){.avoid = t->avoid, .on_gpu = t->on_gpu, .only_idle = t->place == TASK_PARCEL});
 }
 
-/* Those that are tried again come first, but do not hold up the others while they wait for a certain worker. */
+/* Retried tasks come first, but do not delay the others while they wait for a certain worker. */
 static void hand_out_again(struct gd_pool *p)
 {
 	size_t live = backlog_live(&p->again);

@@ -52,7 +52,7 @@ static int keep(struct held_result *r)
 		if (e->failure == GD_FAILURE_NONE) {
 			e->failure = GD_FAILURE_NOT_CARRIED;
 			e->code = -ENOMEM;
-			e->message = "no memory to hold the result back until it is its turn";
+			e->message = "no memory to keep the result until its turn";
 		} else {
 			e->message = "";
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results held back until it is their turn, for pools that make their callbacks in
+ * Results held back until their turn, for pools that make their callbacks in
  * the order of the task ids. At most `room` ids are under way, so each has a place
  * of its own.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long things took: counts in buckets that are at most a sixteenth wide. */
+/* A histogram of durations, in buckets whose width is at most a sixteenth of the value. */
 #ifndef POOL_HISTOGRAM_H
 #define POOL_HISTOGRAM_H
 
@@ -31,7 +31,7 @@ static inline void histogram_add(struct histogram *h, uint64_t value)
 		h->max = value;
 }
 
-/* The value that `fraction` of all do not exceed, as the upper bound of its bucket; 0 while there are none. */
+/* The value that `fraction` of the samples do not exceed, as the upper bound of its bucket; 0 without samples. */
 uint64_t histogram_quantile(const struct histogram *h, double fraction);
 
 #endif

@@ -33,7 +33,7 @@ static void interrupt_setup(struct gd_worker *w)
 	w->ops->on_setup_cancel(w);
 }
 
-/* Once per call of the hook, also if a signal arrives while it is decided. */
+/* Once per call of the hook, even if another signal arrives meanwhile. */
 static void call_once(struct gd_worker *w)
 {
 	if (w->interrupt.allowed == INTERRUPT_TASKS)
@@ -71,7 +71,7 @@ int interrupt_install(struct gd_worker *w)
 	if (hooks == 0)
 		return 0;
 	interrupted_worker = w;
-	/* Not SA_RESTART: a system call that the hook waits in is to return. */
+	/* Not SA_RESTART: a blocking system call of the hook must return. */
 	struct sigaction action = {.sa_handler = handle};
 	sigemptyset(&action.sa_mask);
 	if (sigaction(SIGURG, &action, NULL) < 0)

@@ -74,7 +74,7 @@ static void start_now(struct gd_pool *p, struct slot *s)
 	if (r >= 0)
 		return;
 	setups_give_turn(p, s);
-	/* Told in the next turn: this may be gd_pool_open(). A replacement may find what it needs a moment later. */
+	/* Reported in the next turn, because this may be gd_pool_open(). A later replacement may succeed. */
 	s->start_error = r;
 	p->restart_at = clock_now_ns() + (s->was_ready ? RESTART_NS : 0);
 }
@@ -119,7 +119,7 @@ void pool_try_starts(struct gd_pool *p)
 
 void pool_kill_worker(struct gd_pool *p, struct slot *s)
 {
-	/* An order that cannot be given means that the warden is gone, which is seen elsewhere. */
+	/* If an order cannot be sent, the warden is gone, which is detected elsewhere. */
 	warden_order(&p->warden,
 		(struct warden_order){.kind = WARDEN_ORDER_KILL, .slot = (uint32_t)s->index, .life = s->life}, NULL, 0);
 }
@@ -161,7 +161,7 @@ static bool setup_gave_up(const struct slot *s, const struct gd_event *end)
 	return s->ending && end->failure == GD_FAILURE_ERROR && (end->code == -ECANCELED || end->code == -EINTR);
 }
 
-/* Another one, or the end of this slot. */
+/* Starts a replacement, or retires the slot. */
 static void after_life(struct gd_pool *p, struct slot *s, bool was_ready, bool began, struct gd_event *end)
 {
 	bool last = p->closing || p->stop_done > 0;
@@ -232,7 +232,7 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 	bool was_closing = s->state == SLOT_CLOSING;
 	if (was_ready)
 		s->starting_ns = clock_now_ns();
-	s->state = SLOT_STARTING; /* gets nothing more */
+	s->state = SLOT_STARTING; /* gets no more tasks */
 	s->pid = 0;
 	setups_give_turn(p, s);
 	uint64_t first = s->completed;
@@ -269,8 +269,8 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 }
 
 /*
- * Somebody killed the warden. Its workers die with it (PDEATHSIG); their groups
- * are killed here, as it would have done. Without it there is no new worker.
+ * The warden was killed. Its workers die with it (PDEATHSIG); their process groups are killed here in its place.
+ * Without a warden there are no new workers.
  */
 static void warden_gone(struct gd_pool *p)
 {

@@ -8,7 +8,8 @@
 
 #define WORDS_MAX 512
 
-/* Puts a task back that may not be to blame: it is processed again, alone, in the same attempt. Not after a stop. */
+/* Puts a task back that may not have caused the failure: it is processed again, alone, in the same attempt. Not after a
+ * stop. */
 static bool repeat(struct gd_pool *p, struct task *t)
 {
 	if (t->doomed || p->closing || atomic_load(&p->stop) > 0)
@@ -59,7 +60,7 @@ void pool_conclude_timed_out(struct gd_pool *p, struct slot *s, uint64_t seq, st
 	conclude_as(p, s, t, event);
 }
 
-/* What became of one task that its worker has not answered. `killed`: for the sake of another task, if not of this. */
+/* Ends a task that its worker has not answered. `killed`: the worker was killed because of this or another task. */
 static void conclude_one(struct gd_pool *p, struct slot *s, uint64_t seq, struct gd_event *event, bool killed)
 {
 	struct task *t = slot_task(s, seq);
@@ -69,7 +70,7 @@ static void conclude_one(struct gd_pool *p, struct slot *s, uint64_t seq, struct
 	else if (mark & RING_MARK_TIMED_OUT)
 		pool_conclude_timed_out(p, s, seq, event, true);
 	else if (!killed)
-		conclude_as(p, s, t, event); /* a cancelled task, too: it ended before it was killed */
+		conclude_as(p, s, t, event); /* also a cancelled task: the worker ended before it was killed */
 	else if ((mark & RING_MARK_CANCELLED) || !repeat(p, t))
 		conclude_cancelled(p, s, t, event, true);
 }

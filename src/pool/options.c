@@ -94,9 +94,9 @@ static int check_rest(const struct gd_options *o, struct gd_error *err)
 	if (o->output == GD_OUTPUT_FILES && !o->output_dir)
 		return error_set(err, -EINVAL, "output to files needs output_dir");
 	if ((unsigned)o->output > GD_OUTPUT_FILES)
-		return error_set(err, -EINVAL, "output is %d, which is none of enum gd_output", (int)o->output);
+		return error_set(err, -EINVAL, "output is %d, which is not a value of enum gd_output", (int)o->output);
 	if ((unsigned)o->bind > GD_BIND_NONE)
-		return error_set(err, -EINVAL, "bind is %d, which is none of enum gd_bind", (int)o->bind);
+		return error_set(err, -EINVAL, "bind is %d, which is not a value of enum gd_bind", (int)o->bind);
 	return 0;
 }
 
@@ -146,7 +146,7 @@ static int copy_argv(struct gd_options *o)
 	return 0;
 }
 
-/* With a NUL behind it: the value is also read as a string. */
+/* Followed by a NUL: the value is also read as a string. */
 static void *copy_value(const struct gd_setting *s)
 {
 	size_t size = setting_size(s);
@@ -204,7 +204,7 @@ static int copy_ops(struct gd_options *o, const struct gd_worker_ops *ops)
 	return 0;
 }
 
-/* Each pointer is ours or NULL at every moment, so that options_free() fits at every moment. */
+/* Each pointer is always ours or NULL, so that options_free() can be called at any moment. */
 static int own_everything(struct gd_options *o, const struct gd_worker_ops *ops)
 {
 	const char *gpus = o->gpus, *output_dir = o->output_dir;

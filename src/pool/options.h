@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of a pool: checked, completed with the defaults, and copied whole. */
+/* The options of a pool: checked, completed with defaults, and deeply copied. */
 #ifndef POOL_OPTIONS_H
 #define POOL_OPTIONS_H
 
 #include "gpu_dispatch.h"
 
-#define OPTIONS_MOST_MS (INT64_MAX / 4000000) /* in nanoseconds still far from overflow */
+#define OPTIONS_MOST_MS (INT64_MAX / 4000000) /* still far from overflow in nanoseconds */
 
 /*
  * A copy that owns its strings and lists (not the hooks, the context and the
- * callbacks), with every default filled in. -EINVAL and the words for options
- * that make no sense. Release with options_free().
+ * callbacks), with every default filled in. -EINVAL and a message for invalid options. Release with options_free().
  */
 int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err);
 void options_free(struct gd_options *options);

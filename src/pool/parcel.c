@@ -20,8 +20,8 @@ static int map_parcel(struct parcel *p, int prot)
 		return 0;
 	void *data = mmap(NULL, p->size, prot, MAP_SHARED, p->fd, 0);
 	if (data == MAP_FAILED)
-		return errno == EAGAIN ? -ENOMEM : -errno; /* -EAGAIN is for what passes by itself */
-	madvise(data, p->size, MADV_DONTFORK); /* a child would keep a gigabyte alive; it has no other use for it */
+		return errno == EAGAIN ? -ENOMEM : -errno; /* -EAGAIN is for temporary conditions */
+	madvise(data, p->size, MADV_DONTFORK);             /* a child would only keep its memory alive */
 	p->data = data;
 	return 0;
 }
@@ -92,7 +92,7 @@ static int receive_fd(int sock, bool wait)
 	if (n == 0)
 		return -EPIPE;
 	if (message.truncated && message.num_fds == 0)
-		return -EMFILE; /* this process may have no more */
+		return -EMFILE; /* this process has no free descriptors */
 	if (message.truncated || message.num_fds != 1)
 		return -EPROTO;
 	message.num_fds = 0; /* the caller's from now on */

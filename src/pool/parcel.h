@@ -17,20 +17,20 @@ struct parcel {
 
 #define PARCEL_NONE ((struct parcel){.fd = -1})
 
-/* A new one of `size` bytes, mapped for writing. */
+/* Creates one of `size` bytes, mapped for writing. */
 int parcel_create(size_t size, struct parcel *ret);
 
-/* Written: cut to `size`, sealed for good, mapped read-only. */
+/* After writing: truncates it to `size`, seals it, maps it read-only. */
 int parcel_seal(struct parcel *p, size_t size);
 
-/* A new one with these bytes, sealed. */
+/* Creates a sealed one with these bytes. */
 int parcel_fill(const void *data, size_t size, struct parcel *ret);
 
-/* -EAGAIN where the socket is full and `wait` is false. */
+/* Sends it. -EAGAIN if the socket is full and `wait` is false. */
 int parcel_send(const struct parcel *p, int sock, bool wait);
 
 /*
- * The next one on the socket. -EPROTO if nothing is there, or what came is not one
+ * Receives the next one. -EPROTO if nothing is there, or what came is not one
  * sealed memfd of at least `size` bytes: mapping anything else could fault later.
  * -EPIPE if nothing is there and the other side is gone. Other errors are this
  * process's own. Descriptors that are not returned are closed.

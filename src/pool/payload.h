@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes with a record of a worker: a message for people, and bytes. They lie in
+ * The payload of a worker's record: a message for people, and bytes. They lie in
  * the outbox, where the worker may change them at any time, or the bytes are a
  * parcel, which cannot change.
  *
- * Records are checked by payload_check() before anything else is read by them. Each
+ * payload_check() checks a record before anything else of it is used. Each
  * parcel is taken off the socket exactly once, in the order of the records.
  */
 #ifndef POOL_PAYLOAD_H
@@ -24,7 +24,7 @@ static inline bool payload_is_external(const struct ring_desc *d)
 	return d->flags & RING_EXTERNAL;
 }
 
-/* NULL if it lies where the worker may write; else what is wrong. */
+/* NULL if it lies in the worker's memory; otherwise what is wrong. */
 static inline const char *payload_check(const struct ring_desc *d)
 {
 	if (d->words >= PAYLOAD_WORDS_MAX)

@@ -3,11 +3,11 @@
  * The time limits of setup and cleanup.
  *
  * A setup that is out of time, or that the owner wants to end, has the grace period to give
- * up: `setup_end`. One that cannot be interrupted has none when it is out of time.
+ * up: `setup_end`. A setup that cannot be interrupted gets no grace period.
  */
 #include "pool/warden_private.h"
 
-#define READY_LOOK_NS (10 * NS_PER_MS) /* how often to look whether the owner has read that a late setup is done */
+#define READY_LOOK_NS (10 * NS_PER_MS) /* how often to check whether the owner has read that a late setup is done */
 
 /*
  * The record that the setup is done is there for the owner to read, who may be busy in a
@@ -24,7 +24,7 @@ static bool says_ready(const struct ward *ward)
 	return false;
 }
 
-/* From now on the setup's time is not limited any more. */
+/* From now on the setup has no time limit. */
 static void setup_over(struct ward *ward)
 {
 	ward->phase_deadline = ward->setup_end = 0;
@@ -41,7 +41,7 @@ static bool setup_is_interruptible(const struct ward *ward)
 	return atomic_load(&ward->channel.out->interruptible) & CHANNEL_INTERRUPT_SETUP;
 }
 
-/* Tells a setup that is out of time so. */
+/* Tells a setup that it is out of time. */
 static void time_out(const struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	uint32_t goes_on = SETUP_GOES_ON;
@@ -79,7 +79,7 @@ static struct phase_look check_setup(struct warden_process *w, struct ward *ward
 
 struct phase_look phases_check(struct warden_process *w, struct ward *ward, uint64_t now)
 {
-	if (ward->kill_deadline) /* dying; given up by the reaper if it does not */
+	if (ward->kill_deadline) /* dying; the reaper gives it up if it does not end */
 		return (struct phase_look){.next = ward->kill_deadline, .only = true};
 	if (!ward->closing) {
 		if (atomic_load(&ward->channel.in->ready))

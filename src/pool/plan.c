@@ -43,7 +43,7 @@ static void free_strings(char **strings)
 	free(strings);
 }
 
-/* This process's environment with the changes, and the mark of a worker. NULL for want of memory. */
+/* This process's environment with the changes, and the mark of a worker. NULL if out of memory. */
 static char **make_environment(const struct gd_env_change *changes)
 {
 	size_t room = 2;

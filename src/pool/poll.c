@@ -12,8 +12,8 @@
 #define PROGRESS_NS (100 * NS_PER_MS)
 #define PATIENT_NS  (100 * NS_PER_MS)
 #define LOOK_EVERY  16 /* turns */
-#define TURNS_MAX   8  /* in one gd_pool_poll(), while there is something to call back */
-#define FEW         4  /* tasks: with more, answers gather during a sleep, and workers may need the processor */
+#define TURNS_MAX   8  /* in one gd_pool_poll(), while callbacks are due */
+#define FEW         4  /* tasks: with more, answers accumulate during a sleep, and workers may need the processor */
 
 static bool answers_there(const struct gd_pool *p)
 {
@@ -38,7 +38,7 @@ static bool has_few(const struct gd_pool *p)
 	return outstanding > 0 && outstanding <= FEW;
 }
 
-/* Tells the workers that somebody waits for their answers. */
+/* Tells the workers that the owner waits for their answers. */
 static void note_wait(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++)
@@ -70,7 +70,7 @@ static bool arm(struct gd_pool *p, bool for_tasks)
 		if (p->slots[i].channel.in)
 			atomic_store_explicit(&p->slots[i].channel.in->armed, p->arm, memory_order_relaxed);
 	note_wait(p);
-	/* Ours is stored before theirs is looked at; in the worker the other way round. */
+	/* We store our flag before we load the worker's position; the worker does the reverse. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return answers_there(p) || pool_stop_asked(p) > p->stop_done || atomic_load(&p->interrupted) ||
 	       atomic_load(&p->cancelling) || (for_tasks && pool_outstanding(p) == 0);
@@ -85,7 +85,7 @@ static void handle_timer(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* What the descriptors say, after waiting for them. The event's counter is left as it is: see arm(). */
+/* Handles the ready descriptors after a wait. The event's counter is left as it is: see arm(). */
 static void look(struct gd_pool *p, int timeout_ms)
 {
 	struct epoll_event events[4];
@@ -106,7 +106,7 @@ static void look(struct gd_pool *p, int timeout_ms)
 		pool_read_reports(p);
 }
 
-/* Sets the timer, unless it expires sooner anyway. */
+/* Sets the timer, unless it already expires sooner. */
 static void set_timer_in(struct gd_pool *p, uint64_t wait_ns, bool soon)
 {
 	uint64_t at = clock_now_ns() + wait_ns;
@@ -119,7 +119,7 @@ static void set_timer_in(struct gd_pool *p, uint64_t wait_ns, bool soon)
 	p->timer_soon = soon;
 }
 
-/* After arm(): whoever needs a timer from now on makes event_fd readable, see pool_need_timer(). */
+/* After arm(): a thread that needs a timer from now on makes event_fd readable, see pool_need_timer(). */
 static void set_timer(struct gd_pool *p)
 {
 	if (p->timer_at && p->timer_soon)
@@ -127,8 +127,8 @@ static void set_timer(struct gd_pool *p)
 	pthread_mutex_lock(&p->lock);
 	bool soon = pool_wants_balance(p) || p->stalled;
 	p->stalled = false;
-	bool patient =
-		!backlog_is_empty(&p->again); /* see pool_hand_out(): some wait for a worker that may never come */
+	bool patient = !backlog_is_empty(
+		&p->again); /* see pool_hand_out(): some tasks wait for a worker that may never be ready */
 	p->untimed = !soon;
 	uint64_t fair_ns = fair_start_wait_ns(p);
 	pthread_mutex_unlock(&p->lock);
@@ -149,7 +149,7 @@ void pool_turn(struct gd_pool *p)
 		pool_read_answers(p, &p->slots[i]);
 	if (pool_owes_room(p, p->limit - 1) && !answers_there(p))
 		pool_tell_room(p);
-	/* Deaths and deadlines show on the descriptors: not to be forgotten while answers keep coming. */
+	/* Check the descriptors for deaths and deadlines even while answers keep coming. */
 	if (++p->turns % LOOK_EVERY == 0)
 		look(p, 0);
 	pool_try_starts(p);
@@ -192,13 +192,13 @@ void pool_progress_now(struct gd_pool *p, bool last)
 	p->in_callback = false;
 }
 
-/* Whether the end of the last task is no reason to return. */
+/* Whether to keep waiting after the end of the last task. */
 static bool waits_idle(const struct gd_pool *p, unsigned flags)
 {
 	return (flags & GD_POLL_IDLE) && p->stop_done == 0 && p->alive > 0;
 }
 
-/* What gd_pool_poll() says when there is nothing left to wait for; 1: there is. */
+/* What gd_pool_poll() returns when there is nothing left to wait for; 1: there is something. */
 static int nothing_left(struct gd_pool *p, unsigned flags)
 {
 	if (pool_outstanding(p) > 0)
@@ -209,10 +209,9 @@ static int nothing_left(struct gd_pool *p, unsigned flags)
 }
 
 /*
- * Other people's loops wait for the descriptor next. After callbacks it stays
- * readable: there may be more, and whoever comes back at once pays nothing for it.
- * After none, it turns readable with the next answer, or with the end of the last
- * task if gd_pool_poll() has found some outstanding.
+ * An event loop of the caller waits for the descriptor next. After callbacks it stays
+ * readable: there may be more, and a caller that polls again at once saves the wait. After a poll without callbacks, it
+ * becomes readable with the next answer, or with the end of the last task if gd_pool_poll() has found some outstanding.
  */
 static void stay_readable(struct gd_pool *p, bool outstanding)
 {
@@ -267,7 +266,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		p->woken_by_signal = false;
 		pool_wait(p, deadline, outstanding);
 		if (p->woken_by_signal && (flags & GD_POLL_SIGNALS)) {
-			result = -EINTR; /* now: callbacks that are due would hide it */
+			result = -EINTR; /* report it now: callbacks that are due would hide it */
 			atomic_store(&p->interrupted, false);
 			break;
 		}

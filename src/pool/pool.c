@@ -27,8 +27,8 @@
 #define TASK_EXITING 0x4u /* the kernel's PF_EXITING */
 
 /*
- * A thread that was joined is listed for a moment longer, our own of the last run
- * too: one that is past its last line of code does not count.
+ * A joined thread is listed for a moment longer, including our own of the last run: a thread that is exiting does not
+ * count.
  */
 static bool is_exiting(int tasks_fd, const char *tid)
 {
@@ -57,7 +57,7 @@ static int count_threads(void)
 	return threads;
 }
 
-/* A forked child of a program with threads has their locks and not their holders. */
+/* A forked child inherits locks that other threads hold, but not the threads. */
 static int check_threads(const struct gd_options *o, struct gd_error *err)
 {
 	if (o->worker_argv || o->allow_threads)
@@ -147,7 +147,7 @@ static void pool_free(struct gd_pool *p)
 	free(p);
 }
 
-/* Everything up to the fork. */
+/* Everything before the fork. */
 static int pool_prepare(struct gd_pool *p, struct gd_error *err)
 {
 	const struct gd_options *o = p->options;
@@ -226,7 +226,7 @@ void gd_pool_expect_no_more(struct gd_pool *p)
 
 /* ---- Closing ------------------------------------------------------------ */
 
-/* Workers become ready late, too. */
+/* Workers may become ready late. */
 static void close_workers(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++)
@@ -234,9 +234,9 @@ static void close_workers(struct gd_pool *p)
 }
 
 /*
- * Waits for the warden's next report or a worker's next record. All that it waits for is
- * limited in time by the warden; one that says nothing for so long is stopped or stuck,
- * and is killed, which ends its workers. Two looks: the whole machine may have slept.
+ * Waits for the warden's next report or a worker's next record. The warden limits the time of everything that this
+ * waits for. A warden that is silent for this long is stopped or stuck; it is killed, which ends its workers. Checked
+ * twice, because the whole machine may have been suspended.
  */
 static void wait_at_end(struct gd_pool *p, bool for_tasks)
 {

@@ -4,10 +4,10 @@
  *
  * `lock` guards everything below it in the struct, and each slot's inbox: only
  * its holder writes there. Callbacks are made without it, by the one thread that
- * polls. What only that thread touches stands above the lock.
+ * polls. Fields that only that thread uses are above the lock.
  *
  * Every task that was accepted is in exactly one place: one of the three backlogs, a
- * slot's table, the held results, or the hands of the polling thread; it counts
+ * slot's table, the held results, or with the polling thread; it counts
  * as outstanding until its callback has been made. A task stays in its slot's table
  * while the polling thread concludes it, until task.over says that it has ended or is
  * in another place: until then it can be cancelled.
@@ -32,9 +32,9 @@
 struct gd_draft {
 	struct gd_pool *pool;
 	struct task task;
-	size_t reserved;         /* bytes; what is committed may be less */
+	size_t reserved;         /* bytes; the committed size may be smaller */
 	struct slot *slot;       /* in whose inbox it is written; NULL: elsewhere */
-	struct channel orphaned; /* the inbox of a worker that died meanwhile: ours to drop */
+	struct channel orphaned; /* the inbox of a worker that died meanwhile; we drop it */
 	struct gd_draft *next;
 };
 
@@ -54,7 +54,7 @@ struct gd_pool {
 	size_t num_slots;
 	struct slot *slots;
 
-	/* The polling thread's. */
+	/* Used by the polling thread only. */
 	uint64_t arm;
 	bool in_callback;
 	bool closing;          /* gd_pool_close() */
@@ -76,42 +76,42 @@ struct gd_pool {
 	bool stuck; /* a worker could not be killed */
 	int made;   /* callbacks, in this gd_pool_poll() */
 
-	/* Anybody's. */
-	atomic_int stop; /* how often a stop was asked for */
+	/* Used by any thread. */
+	atomic_int stop; /* number of stops requested */
 	atomic_bool interrupted;
 	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
-	atomic_size_t large;    /* payloads that are under way */
+	atomic_size_t large;    /* payloads in transit */
 	struct tally tally;     /* likewise */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
 	atomic_bool room_told;  /* … were woken since they began to wait */
 	atomic_bool no_more;    /* tasks are expected: see gd_pool_expect_no_more() */
-	atomic_bool cancelling; /* there is something to do for pool_cancel_turn() */
+	atomic_bool cancelling; /* pool_cancel_turn() has something to do */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;
 	pthread_t poller;
-	int stop_done;          /* how much of `stop` has been carried out */
+	int stop_done;          /* number of stops carried out */
 	bool closed;            /* no more tasks: stopped or no worker left */
 	int closed_why;         /* what gd_pool_submit() says to that */
 	size_t limit;           /* of outstanding */
-	atomic_size_t doomed;   /* tasks in the backlog that only wait to be told so */
+	atomic_size_t doomed;   /* tasks in the backlog that only wait for their callback */
 	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
 	uint64_t next_id;
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;
 	uint64_t submitted_ns; /* when the last small task was submitted */
-	uint64_t pace_ns;      /* the average interval between them, lately */
-	bool stalled;          /* something could not be handed out for want of something else than room */
+	uint64_t pace_ns;      /* recent average interval between them */
+	bool stalled;          /* a task could not be handed out, for another reason than space */
 	bool untimed;          /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
-	bool maybe_idle;       /* some worker may have nothing to do */
+	bool maybe_idle;       /* some worker may be idle */
 	bool fair;             /* see fair_start.c */
 	uint64_t fair_until_ns; /* 0: no worker is ready yet */
 	struct backlog backlog;
-	struct backlog again;     /* those that have failed and are tried once more, or alone */
-	struct backlog cancelled; /* those that wait for nothing but their callback */
+	struct backlog again;     /* failed tasks that are retried, or repeated alone */
+	struct backlog cancelled; /* tasks that only wait for their callback */
 	struct gd_draft *drafts;
 	size_t cursor; /* the slot that had the last task */
-	size_t alive;  /* slots not finished and not out */
+	size_t alive;  /* slots that can still process tasks */
 	struct gd_stats stats;
 	struct histogram durations;
 };
@@ -123,7 +123,7 @@ static inline size_t pool_outstanding(const struct gd_pool *p)
 	return (size_t)(atomic_load_explicit(&p->taken, memory_order_relaxed) - ended);
 }
 
-/* How far a stop was asked for: a fourth one asks for no more than the third. */
+/* The requested level of stop: a fourth request is the same as the third. */
 static inline int pool_stop_asked(const struct gd_pool *p)
 {
 	int asked = atomic_load(&p->stop);
@@ -131,9 +131,8 @@ static inline int pool_stop_asked(const struct gd_pool *p)
 }
 
 /*
- * Whether submitters wait and do not know yet that there is room. They are told when the polling thread
- * runs out of answers, and before that when half of the places are free: to wake them for each place
- * would cost more than a task.
+ * Whether submitters wait and were not yet woken for the free space. They are woken when the polling thread runs out of
+ * answers, or earlier when half of the places are free: waking them for each place would cost more than a task.
  */
 static inline bool pool_owes_room(const struct gd_pool *p, size_t most_outstanding)
 {
@@ -148,33 +147,34 @@ static inline bool pool_has_waiting(const struct gd_pool *p)
 
 /* hand_out.c, with the lock held */
 struct pool_wish {
-	int avoid;      /* a slot, unless there is no other; or -1 */
+	int avoid;      /* avoid this slot unless there is no other; or -1 */
 	int on_gpu;     /* only workers of this GPU, plus one, as long as it has any; 0: all */
 	bool only_idle; /* workers that have no task */
 };
 struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish);
-bool pool_has_gpu(const struct gd_pool *p, int gpu); /* whether a worker there is ready, or may become so */
+bool pool_has_gpu(const struct gd_pool *p, int gpu); /* whether a worker there is ready, or may become ready */
 void pool_hand_out(struct gd_pool *p);
 void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from);
 
 /* fair_start.c, with the lock held; the last three while p->fair is set */
 void fair_start_ready(struct gd_pool *p, const struct slot *s); /* a worker is ready */
-struct slot *fair_start_pick(struct gd_pool *p, int avoid);     /* who has had no task yet; NULL: nobody */
-bool fair_start_holds(struct gd_pool *p);                       /* all that waits is for workers that are not ready */
-uint64_t fair_start_wait_ns(const struct gd_pool *p);           /* when to look again; 0: never */
+struct slot *fair_start_pick(struct gd_pool *p, int avoid);     /* a slot that has had no task yet, or NULL */
+bool fair_start_holds(struct gd_pool *p);             /* all waiting tasks are kept for workers that are not ready */
+uint64_t fair_start_wait_ns(const struct gd_pool *p); /* when to check again; 0: never */
 
 /* balance.c */
 bool pool_wants_balance(struct gd_pool *p);
 bool pool_has_surplus(struct gd_pool *p); /* with the lock held: tasks that another worker could begin at once */
 void pool_balance(struct gd_pool *p);
-void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest); /* what it has not begun, from there on */
+void pool_take_back(struct gd_pool *p, struct slot *s,
+	uint64_t lowest); /* takes back the tasks that it has not begun, from there on */
 
 /* cancel.c */
 void pool_cancel_task(struct gd_pool *p, const struct task *t); /* with the lock held: it waited in no other place */
 void pool_cancel_turn(struct gd_pool *p);                       /* concludes these tasks */
-void pool_conclude_skipped(struct gd_pool *p, struct task *t);  /* it was cancelled before it began */
+void pool_conclude_skipped(struct gd_pool *p, struct task *t);  /* the task was cancelled before it began */
 
-/* lost.c: tasks whose attempt came to nothing. Those that may not be to blame for that are repeated. */
+/* lost.c: tasks whose attempt was lost. Tasks that may not have caused that are repeated. */
 struct lost {
 	uint64_t first; /* sequence numbers: the tasks that the worker had begun and not answered */
 	uint64_t begun;
@@ -186,19 +186,19 @@ void pool_conclude_timed_out(struct gd_pool *p, struct slot *s, uint64_t seq, st
 
 /* lifecycle.c: workers begin and end */
 void pool_start_worker(struct gd_pool *p, struct slot *s);
-void pool_try_starts(struct gd_pool *p); /* again, those that could not be started */
+void pool_try_starts(struct gd_pool *p); /* retries slots whose worker could not be started */
 void pool_read_reports(struct gd_pool *p);
 void pool_kill_worker(struct gd_pool *p, struct slot *s);
 void pool_retire_slot(struct gd_pool *p, struct slot *s, enum slot_state state, const char *why); /* no more workers */
 
-/* setups.c: turns; by the polling thread only */
+/* setups.c: turns; used by the polling thread only */
 bool setups_take_turn(struct gd_pool *p, struct slot *s); /* false: it waits for setups_next() */
 void setups_give_turn(struct gd_pool *p, struct slot *s);
 struct slot *setups_next(struct gd_pool *p);          /* the next that has a turn; NULL: none */
-struct slot *setups_needed(struct gd_pool *p);        /* one that was spared and is needed now; NULL: none */
+struct slot *setups_needed(struct gd_pool *p);        /* a spared slot that is needed now; NULL: none */
 bool setups_spare(struct gd_pool *p, struct slot *s); /* no task needs a worker there, for now */
 void setups_forget(struct gd_pool *p, struct slot *s);
-void setups_end(struct gd_pool *p); /* asks those that run to end; those that wait are not started */
+void setups_end(struct gd_pool *p); /* asks running setups to end; waiting ones are not started */
 
 /* recycle.c: workers that are asked to clean up and leave */
 void pool_close_worker(struct gd_pool *p, struct slot *s); /* if it is ready */
@@ -212,8 +212,8 @@ void death_describe_broken(const struct slot *s, char *words, size_t size); /* s
 /* answers.c: reads one slot's outbox; returns how many records there were */
 size_t pool_read_answers(struct gd_pool *p, struct slot *s);
 
-/* conclude.c: what becomes of a task */
-/* Fills the event of a task, field by field: clearing it first costs more than all of the rest, and so does a copy. */
+/* conclude.c: the end of a task */
+/* Fills the event of a task, field by field: clearing it first, or copying it, would cost more than everything else. */
 static inline void pool_event_init(struct gd_event *e, const struct slot *s, const struct task *t)
 {
 	e->size = sizeof(*e);
@@ -237,7 +237,7 @@ static inline void pool_event_init(struct gd_event *e, const struct slot *s, con
 	e->timeout_ms = t->timeout_ms;
 	e->internal = NULL;
 }
-/* Puts a task of a slot's table back to be tried again. False if it was cancelled, or there is no memory. */
+/* Puts a task of a slot's table back to be tried again. False if it was cancelled, or out of memory. */
 struct requeue {
 	int tries;
 	int avoid;
@@ -245,7 +245,7 @@ struct requeue {
 };
 bool pool_requeue(struct gd_pool *p, struct task *t, struct requeue how);
 void pool_conclude(struct gd_pool *p, struct task *t, struct gd_event *event); /* frees or requeues the task */
-void pool_conclude_success(struct gd_pool *p, struct task *t, const struct gd_event *event); /* the same, quicker */
+void pool_conclude_success(struct gd_pool *p, struct task *t, const struct gd_event *event); /* the same, faster */
 void pool_announce_now(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns);
 static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct task *t, uint64_t start_ns)
 {
@@ -255,8 +255,8 @@ static inline void pool_announce(struct gd_pool *p, const struct slot *s, struct
 void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *event);
 void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char *words);
 void pool_conclude_doomed(struct gd_pool *p);
-void pool_tell_room(struct gd_pool *p);            /* wakes those who wait for room; without the lock */
-void pool_close_queue(struct gd_pool *p, int why); /* no more tasks are taken; with the lock held */
+void pool_tell_room(struct gd_pool *p);            /* wakes threads that wait for space; without the lock */
+void pool_close_queue(struct gd_pool *p, int why); /* stops accepting tasks; with the lock held */
 
 /* poll.c: one turn of everything that can be done without waiting; then waiting */
 void pool_turn(struct gd_pool *p);
@@ -269,7 +269,7 @@ static inline void pool_progress(struct gd_pool *p, bool last)
 }
 void pool_signal(struct gd_pool *p); /* makes the descriptor readable */
 
-/* With the lock held, by any thread: something waits that only a timer of the polling thread moves on. */
+/* With the lock held, by any thread: something waits for a timer of the polling thread. */
 static inline void pool_need_timer(struct gd_pool *p)
 {
 	if (!p->untimed)
@@ -285,10 +285,10 @@ static inline void pool_given(struct gd_pool *p, const struct slot *s)
 		pool_need_timer(p);
 }
 
-/* stop.c: carries out what was asked for */
+/* stop.c: carries out requested stops */
 void pool_stop_turn(struct gd_pool *p);
 
-/* plan.c: what the warden is told about each slot */
+/* plan.c: what the warden needs to know about each slot */
 int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err); /* takes the environments */
 void plan_free(struct gd_pool *p);
 

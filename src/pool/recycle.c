@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Workers that end although there is work: recycled after so many tasks, or when
- * they have grown too large; and all of them when the pool is closed.
+ * Workers that end although there is work: recycled after a number of tasks, or when they have grown too large; and all
+ * of them when the pool is closed.
  *
  * A slot is given no more than `quota` tasks in a life. When all of them have been
  * answered, its worker is asked to clean up and leave, and a replacement is started.

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The callbacks of a run on their way from the pool to the program.
+ * Passes the callbacks of a run from the pool to the program.
  *
- * A program without on_cancelled does not hear of cancelled tasks that never began; those
- * that had begun end in on_error. on_gone is called before on_exit, while the pool
- * still exists. Everything else is passed on as it is.
+ * A program without on_cancelled is not notified of cancelled tasks that never began; those that had begun end in
+ * on_error. on_gone is called before on_exit, while the pool still exists. Everything else is passed on as it is.
  */
 #ifndef POOL_RELAY_H
 #define POOL_RELAY_H

@@ -3,9 +3,8 @@
  * One direction of a worker's channel: descriptors in a ring, payloads in an
  * arena beside them, one producer, one consumer, in memory that both map.
  *
- * Only the producer writes descriptors, arena and head; the consumer's position
- * comes back by another way (the other direction's memory, or the results
- * themselves) and is told to the producer with ring_release(). So the producer
+ * Only the producer writes descriptors, arena and head; the consumer's position is returned through the other
+ * direction's memory, or by the results themselves, and passed to the producer with ring_release(). So the producer
  * trusts nothing that the consumer can write, and the consumer checks whatever
  * it reads.
  *
@@ -36,13 +35,13 @@ enum ring_kind {
 
 /* Flags of a record. */
 #define RING_EXTERNAL 1u /* the payload is a memfd that came by the socket */
-#define RING_ALONE    2u /* a task that shares no batch with others */
+#define RING_ALONE    2u /* a task that is not batched with others */
 #define RING_SKIPPED  4u /* an answer: the task was cancelled before it began */
 
 /*
  * Marks of a task, in the low bits of its record's `mark`. They may be set while the
- * worker has the task. The bits above are a serial number of the record: whoever sets
- * a mark with compare-and-exchange marks this task, and not one that has taken its place.
+ * worker has the task. The bits above are a serial number of the record: setting a mark with compare-and-exchange marks
+ * this task, and not a later one in its place.
  */
 #define RING_MARK_TIMED_OUT UINT64_C(1)
 #define RING_MARK_SHARED    UINT64_C(2) /* … together with other tasks of its batch */
@@ -53,8 +52,7 @@ enum ring_kind {
 #define RING_NO_TASK UINT64_MAX
 
 /*
- * Failures have a message for people: `words` bytes at `offset`. The payload begins
- * behind them, at the next line.
+ * Failures have a message for people: `words` bytes at `offset`. The payload follows, at the next cache line.
  */
 struct ring_desc {
 	uint64_t id;
@@ -99,8 +97,7 @@ static inline size_t ring_aligned(size_t size)
 }
 
 /*
- * Room for a record with `size` bytes of payload, which becomes the next one
- * with ring_push(). Nothing is taken until then. Returns NULL where there is none
+ * Finds space for a record with `size` bytes of payload; ring_push() then takes it. Returns NULL if there is no space
  * now; a payload of at most arena_size always fits into an empty ring.
  */
 static inline void *ring_reserve(const struct ring *r, size_t size)
@@ -108,7 +105,7 @@ static inline void *ring_reserve(const struct ring *r, size_t size)
 	if (size > r->arena_size || ring_full(r))
 		return NULL;
 	size_t need = ring_aligned(size);
-	/* An empty ring starts over at the beginning, where the memory is warm. */
+	/* An empty ring starts over at the beginning, where the memory is cached. */
 	if (r->head == r->tail)
 		return need <= r->arena_size ? r->arena : NULL;
 	if (r->arena_head >= r->arena_tail) {
@@ -116,15 +113,15 @@ static inline void *ring_reserve(const struct ring *r, size_t size)
 			return r->arena + r->arena_head;
 		return r->arena_tail > need ? r->arena : NULL;
 	}
-	/* Strictly more: equal ends would read as empty. */
+	/* Strictly more: equal ends would mean empty. */
 	return r->arena_tail - r->arena_head > need ? r->arena + r->arena_head : NULL;
 }
 
 /*
  * Takes the room at `data` (from ring_reserve()) with `size` bytes of payload and
  * returns its descriptor, with offset and size filled in and the rest as it was
- * before: every other field is to be set, one by one (clearing it costs more than
- * all of them). The caller publishes r->head.
+ * before: the caller sets every other field, one by one (clearing the descriptor first would cost more). The caller
+ * publishes r->head.
  */
 static inline struct ring_desc *ring_take(struct ring *r, const void *data, size_t size)
 {
@@ -139,10 +136,10 @@ static inline struct ring_desc *ring_take(struct ring *r, const void *data, size
 	return d;
 }
 
-/* The same with the whole descriptor; its offset is filled in. Of external payloads nothing is in the arena. */
+/* The same with the whole descriptor; its offset is filled in. External payloads take no space in the arena. */
 void ring_push(struct ring *r, const void *data, struct ring_desc desc);
 
-/* All records before `tail` may be overwritten. */
+/* Allows all records before `tail` to be overwritten. */
 void ring_release(struct ring *r, uint64_t tail);
 
 /* Forgets the records from `head` on. */
@@ -156,11 +153,10 @@ static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
 /*
  * Taking back what the consumer has not begun. The consumer remembers a head and
  * the round it belongs to; it says how many records it has begun *before* it
- * looks at the round again, and if that has changed, it takes the last word back
- * and reads head anew. The producer lowers head and counts the round up *before*
- * it looks at `begun`. Both in one total order, so a record is either seen as
- * begun here or not begun there. (The round changes seldom, so looking at it
- * costs the consumer nothing; head changes all the time.)
+ * looks at the round again, and if that has changed, it withdraws the count and reads head again. The producer lowers
+ * head and counts the round up *before* it looks at `begun`. Both in one total order, so a record is either seen as
+ * begun here or not begun there. (The round changes rarely, so reading it costs the consumer nothing; head changes all
+ * the time.)
  *
  * Returns the new head, at least `lowest`: records from there to r->head are the
  * producer's again. `begun` is written by the consumer, hence bounded.
@@ -175,8 +171,8 @@ uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words
 
 /*
  * The consumer's half: says that it has begun the records before `until`. False if
- * some were taken back since it read round_seen; then it must withdraw `begun`. What
- * the consumer stored before is visible to whoever does not see its `begun`.
+ * some were taken back since it read round_seen; then it must withdraw `begun`. What the consumer stored before is
+ * visible to a producer that does not see its `begun`.
  */
 static inline bool ring_begin(
 	_Atomic uint64_t *begun, uint64_t until, const _Atomic uint64_t *round, uint64_t round_seen)

@@ -27,7 +27,7 @@ size_t setting_size(const struct gd_setting *s)
 	return s->value_size ? s->value_size : strlen(s->value);
 }
 
-/* What they need behind the table; 0 if that cannot be. */
+/* The bytes they need after the table; 0 if that overflows. */
 static size_t packed_size(const struct gd_setting *settings, size_t count)
 {
 	if (count > MOST_BYTES / sizeof(struct entry))
@@ -56,7 +56,7 @@ int settings_pack(const struct gd_setting *settings, size_t num_settings, int *r
 	s->count = num_settings;
 	size_t at = alignment_round(sizeof(*s) + num_settings * sizeof(s->entries[0]));
 	for (size_t i = 0; i < num_settings; i++) {
-		/* What is not written is zero: the NULs are there. */
+		/* The file is zero-filled, which provides the NULs. */
 		size_t key_size = strlen(settings[i].key), value_size = setting_size(&settings[i]);
 		s->entries[i] = (struct entry){.value = at, .value_size = value_size};
 		memcpy((char *)s + at, settings[i].value, value_size);

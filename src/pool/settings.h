@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The settings of a pool, packed into one sealed memfd that all of its workers map
- * read-only: a table of entries, then keys and values. Each value is aligned for any
- * type and has a NUL behind it, so it is a string, too.
+ * read-only: a table of entries, then keys and values. Each value is aligned for any type and followed by a NUL, so
+ * that it can be used as a string.
  */
 #ifndef POOL_SETTINGS_H
 #define POOL_SETTINGS_H
@@ -19,7 +19,7 @@ int settings_pack(const struct gd_setting *settings, size_t num_settings, int *r
 
 /*
  * Maps what settings_pack() made, for the rest of the process; the descriptor may be
- * closed then. -EPROTO if it is not sealed or contradicts itself.
+ * closed then. -EPROTO if it is not sealed or inconsistent.
  */
 int settings_map(int fd, const struct settings **ret);
 

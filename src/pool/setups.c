@@ -6,8 +6,8 @@
  * whatever the outcome. Slots without a turn wait, first come, first served, and
  * have no process. Only the polling thread touches turns.
  *
- * When no more tasks are expected, a worker that ends is not replaced: its slot is
- * spared, until a task waits that another worker could begin.
+ * When no more tasks are expected, a worker that ends is not replaced: its slot is *spared* until a task waits that
+ * another worker could begin.
  */
 #include "pool/pool_private.h"
 
@@ -107,7 +107,7 @@ void setups_end(struct gd_pool *p)
 		if (s->waits_since || s->spared) {
 			pool_retire_slot(p, s, SLOT_FINISHED, "");
 		} else if (s->channel.in) {
-			uint32_t goes_on = SETUP_GOES_ON; /* one that is out of time stays that */
+			uint32_t goes_on = SETUP_GOES_ON; /* a setup that is out of time stays out of time */
 			atomic_compare_exchange_strong(&s->channel.in->ending, &goes_on, SETUP_CANCELLED);
 			warden_order(&p->warden,
 				(struct warden_order){

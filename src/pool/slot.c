@@ -76,7 +76,7 @@ bool slot_cancel(struct slot *s, uint64_t seq)
 	slot_task(s, seq)->cancelled = true;
 	atomic_fetch_add(&s->channel.in->marks, 1);
 	atomic_fetch_or(&ring_at(inbox_descs(s->channel.in), seq)->mark, RING_MARK_CANCELLED);
-	/* The worker says that it begins before it looks at the mark: one of us sees the other. */
+	/* The worker publishes `begun` before it reads the mark: one side sees the other. */
 	return slot_begun(s) > seq;
 }
 
@@ -101,7 +101,7 @@ int slot_give(struct slot *s, struct task *t)
 		int r = parcel_send(&t->parcel, s->socket, false);
 		if (r < 0)
 			return r == -EPIPE || r == -ECONNRESET ? -EAGAIN
-							       : r; /* it is dying: its end will be reported */
+							       : r; /* the worker is dying: its end will be reported */
 	} else {
 		if (t->size)
 			memcpy(room, t->data, t->size);

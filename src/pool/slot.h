@@ -9,9 +9,8 @@
  *     released ≤ completed ≤ begun ≤ head
  *
  * before `released` (in.tail) the callback was made and the room is free; before
- * `completed` the answer has come; before `begun` the worker has said that it
- * begins (it may lie: always bounded by the other two); before `head` the task
- * is in its inbox. Answers come in this order.
+ * `completed` the answer has come; before `begun` the worker has reported the beginning (it may lie: always bounded by
+ * the other two); before `head` the task is in its inbox. Answers come in this order.
  */
 #ifndef POOL_SLOT_H
 #define POOL_SLOT_H
@@ -30,7 +29,7 @@
 enum slot_state {
 	SLOT_STARTING, /* ordered, or in setup */
 	SLOT_READY,
-	SLOT_CLOSING, /* told to clean up and leave */
+	SLOT_CLOSING, /* asked to clean up and leave */
 	SLOT_FINISHED,
 	SLOT_OUT,
 };
@@ -44,7 +43,7 @@ struct slot {
 	uint64_t life;
 	uint64_t ordered_ns;  /* when the warden was asked for it */
 	uint64_t starting_ns; /* since when it is SLOT_STARTING */
-	uint64_t loading_ns;  /* in earlier times that it was */
+	uint64_t loading_ns;  /* total of earlier periods as SLOT_STARTING */
 	pid_t pid;
 
 	struct channel channel; /* in is NULL: none */
@@ -58,24 +57,24 @@ struct slot {
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
 	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
-	bool drafting;     /* somebody writes into the inbox's next room */
-	bool setup_over;   /* it said how its setup ended */
+	bool drafting;     /* a thread is writing into the inbox's next record */
+	bool setup_over;   /* it has reported how its setup ended */
 	bool cleaned;
 	bool ending;        /* its setup was asked to end */
 	bool recycled;      /* asked to leave, to be replaced */
-	const char *broken; /* what it wrote or sent that it should not have; it is being killed */
+	const char *broken; /* how it broke the protocol; it is being killed */
 	bool lost_parcel;   /* … which is a parcel: what it belongs to has failed for that */
 
-	uint64_t average_ns;    /* of a task's duration, lately; 0: not known */
+	uint64_t average_ns;    /* recent average of a task's duration; 0: unknown */
 	uint64_t last_end_ns;   /* of its last task */
-	uint64_t watched;       /* `completed` when somebody began to wait for it: see balance.c */
+	uint64_t watched;       /* `completed` when the balance check began: see balance.c */
 	unsigned failed_setups; /* in a row */
 	unsigned idle_deaths;   /* in a row, of lives that were ready and have not begun a task */
 	bool was_ready;         /* in any of its lives */
 	bool in_setup;          /* has a turn: see setups.c */
-	uint64_t waits_since;   /* for a turn: a number that grows; 0: it does not wait */
+	uint64_t waits_since;   /* its place in the line for a turn; 0: it does not wait */
 	bool spared;            /* its last worker has ended and was not replaced: see setups.c */
-	int start_error;        /* no process could be ordered; 0: one was */
+	int start_error;        /* error of the last order to start a process; 0: none */
 	int setup_code;
 	char setup_words[1024];
 	struct gd_result *setup_payload; /* of the failed setup; NULL: none */
@@ -87,7 +86,7 @@ struct slot {
 int slot_init(struct slot *s, int index, const struct binding *binding);
 void slot_finish(struct slot *s);
 
-/* The next life: it has no channel and no task yet, and nothing of the last one. */
+/* Begins the next life, without a channel or tasks. */
 void slot_begin_life(struct slot *s);
 
 /* Drops the channel of the life that is over. */
@@ -103,16 +102,16 @@ static inline size_t slot_in_flight(const struct slot *s)
 	return (size_t)(s->in.head - s->completed);
 }
 
-/* How many tasks it has begun in this life, as far as that can be true. */
+/* How many tasks it has begun in this life, bounded by what is possible. */
 uint64_t slot_begun(const struct slot *s);
 
-/* With the pool's lock held: marks a task that it has not answered as cancelled. True if it may have begun it. */
+/* With the pool's lock held: marks a task that it has not answered as cancelled. True if it may have begun the task. */
 bool slot_cancel(struct slot *s, uint64_t seq);
 
-/* Work is handed out ahead for about this long: enough to hide a round trip, too little to matter. */
+/* How much work is handed out ahead: enough to hide a round trip, too little to matter. */
 #define SLOT_AHEAD_NS 1000000
 
-/* Whether it may be given one more: ready, not too much ahead, room for a record. */
+/* Whether it may be given another task: ready, not too much ahead, space for a record. */
 static inline bool slot_accepts(const struct slot *s)
 {
 	if (s->state != SLOT_READY || s->drafting || s->broken || ring_full(&s->in) || s->in.head >= s->quota)
@@ -122,29 +121,27 @@ static inline bool slot_accepts(const struct slot *s)
 }
 
 /*
- * Shows the worker all it was given, and wakes it. While it has plenty to do,
- * giving alone does not: then the next answer that is read does, for each showing
- * costs a cache line's way there and back.
+ * Publishes all given tasks to the worker and wakes it. While the worker has plenty to do, slot_give() does not
+ * publish; the next answer that is read does, because each publication transfers a cache line in both directions.
  */
 void slot_publish(struct slot *s);
 /* The same without waking it: returns what channel_claim_wake() does. */
 const _Atomic uint32_t *slot_show(struct slot *s);
 
 /*
- * Gives it a task: copies the payload into its inbox (or sends the parcel), and
- * publishes, at once or soon. -EAGAIN where there is no room now. On success the
- * slot owns the task.
+ * Gives it a task: copies the payload into its inbox (or sends the parcel), and publishes it, now or soon. -EAGAIN if
+ * there is no space now. On success the slot owns the task.
  */
 int slot_give(struct slot *s, struct task *t);
 
-/* The same for a payload that was written in place, into room from ring_reserve(). */
+/* The same for a payload that was written in place, into space from ring_reserve(). */
 void slot_give_written(struct slot *s, struct task *t);
 
-/* A worker with so many unanswered tasks has plenty to do: see slot_publish(). */
+/* A worker with this many unanswered tasks has plenty to do: see slot_publish(). */
 #define SLOT_PLENTY 64
 
 /*
- * The next task in the table, t, is written: its record. The worker is shown it, now or soon. Returns what
+ * Writes the record of t, the next task in the table, and publishes it, now or soon. Returns what
  * channel_claim_wake() does.
  */
 static inline const _Atomic uint32_t *slot_push(struct slot *s, const struct task *t, const void *data)
@@ -170,9 +167,9 @@ static inline const _Atomic uint32_t *slot_push(struct slot *s, const struct tas
 }
 
 /*
- * The same as slot_give() for a new task with the caller's bytes, in the fewest steps: field by field, as
- * clearing the task first costs more than all of the rest. -EAGAIN where there is no room now. *ret_wake
- * is for channel_wake().
+ * The same as slot_give() for a new task with the caller's bytes, in the fewest steps: field by field, because clearing
+ * the task first would cost more than everything else. -EAGAIN if there is no space now. *ret_wake is for
+ * channel_wake().
  */
 static inline int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t queued_ns, int64_t timeout_ms,
 	struct gd_bytes bytes, const _Atomic uint32_t **ret_wake)
@@ -203,10 +200,10 @@ static inline int slot_give_new(struct slot *s, uint64_t id, void *tag, uint64_t
 	return 0;
 }
 
-/* Learns from a task that has ended. */
+/* Updates the averages with a task that has ended. */
 static inline void slot_learn(struct slot *s, uint64_t start_ns, uint64_t end_ns)
 {
-	/* Those of a batch end together: what counts is how often one ends. */
+	/* Tasks of a batch end together: measure the time per task. */
 	uint64_t from = s->last_end_ns > start_ns ? s->last_end_ns : start_ns;
 	uint64_t took = end_ns > from ? end_ns - from : 0;
 	s->last_end_ns = end_ns;

@@ -10,12 +10,12 @@ SIZED_NO_TAIL(gd_stats, duration_max_ns);
 SIZED_NO_TAIL(gd_worker_stats, loading_ns);
 SIZED_NO_TAIL(gd_event, internal);
 
-/* How many a worker is at, as far as it says so: of a batch, several. */
+/* How many tasks a worker reports to be processing: with batches, several. */
 static size_t running_in(const struct slot *s)
 {
 	if (!s->channel.out)
 		return 0;
-	/* In this order: it may end some between the two, but then the second is too large, not too small. */
+	/* In this order: if tasks end between the two loads, the second is too large, never too small. */
 	uint64_t begun = slot_begun(s);
 	uint64_t ended = atomic_load(&s->channel.out->ended);
 	if (ended < s->completed)
@@ -78,8 +78,7 @@ static enum gd_worker_state state_of(const struct slot *s)
 	return GD_WORKER_STATE_LOST;
 }
 
-/* When the task at the head began: the worker's word, where that can be true; else when it was handed over, at the
- * latest. */
+/* When the task at the head began: as the worker reports, if plausible; otherwise when it was handed over. */
 static uint64_t began_ns(const struct slot *s)
 {
 	uint64_t told = s->channel.out ? atomic_load_explicit(&s->channel.out->begun_ns, memory_order_relaxed) : 0;

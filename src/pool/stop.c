@@ -3,7 +3,7 @@
 
 #include "pool/pool_private.h"
 
-/* First: nothing new begins. What was handed out and not begun is taken back. */
+/* First: no task begins. Tasks that were handed out and not begun are taken back. */
 static void stop_waiting(struct gd_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
@@ -19,7 +19,7 @@ static void stop_waiting(struct gd_pool *p)
 	pool_cancel_waiting(p, GD_FAILURE_CANCELLED, POOL_CANCELLED_WORDS);
 }
 
-/* Second: what runs is cancelled, and killed when the grace period is over. */
+/* Second: running tasks are cancelled, and killed after the grace period. */
 static void stop_running(struct gd_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
@@ -35,7 +35,7 @@ static void stop_running(struct gd_pool *p)
 	warden_wake(&p->warden);
 }
 
-/* Third: no worker is left. A cleanup that runs is not finished. */
+/* Third: all workers are killed, even during cleanup. */
 static void stop_workers(struct gd_pool *p)
 {
 	pthread_mutex_lock(&p->lock);

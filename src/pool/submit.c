@@ -10,7 +10,7 @@
 
 SIZED_NO_TAIL(gd_task_options, nowait);
 
-/* What the caller wants of one task, with the pool's defaults. */
+/* The caller's options for one task, completed with the pool's defaults. */
 struct task_limits {
 	int64_t timeout_ms;
 	bool nowait;
@@ -42,7 +42,7 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 	return 0;
 }
 
-/* With the lock held: a worker whose inbox can take it now, where it is to be read. */
+/* With the lock held: a worker whose inbox can take the task now. */
 static struct slot *place_for(struct gd_pool *p, size_t size)
 {
 	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog) || p->fair)
@@ -52,8 +52,7 @@ static struct slot *place_for(struct gd_pool *p, size_t size)
 }
 
 /*
- * Large payloads are bounded by more than their number: beyond those in the
- * inboxes, there is one for each worker and one to come.
+ * Large payloads are bounded by more than their number: beyond those in the inboxes, one for each worker and one more.
  */
 static inline bool has_room(struct gd_pool *p, size_t size)
 {
@@ -62,7 +61,7 @@ static inline bool has_room(struct gd_pool *p, size_t size)
 	return size < POOL_LARGE || atomic_load(&p->large) <= p->alive || place_for(p, size);
 }
 
-/* Why no task is accepted any more; 0: tasks are. A stop counts before the next poll carries it out. */
+/* Why no task is accepted any more; 0: tasks are accepted. A stop counts as soon as it is requested. */
 static int refusal(const struct gd_pool *p)
 {
 	if (p->closed)
@@ -85,7 +84,7 @@ __attribute__((noinline)) static int wait_for_room(struct gd_pool *p, size_t siz
 	return r;
 }
 
-/* With the lock held: takes a place, and waits for one if need be. */
+/* With the lock held: takes a place, and waits for one if necessary. */
 static inline int take_place(struct gd_pool *p, size_t size, bool nowait)
 {
 	if (refusal(p) < 0 || !has_room(p, size)) {
@@ -109,7 +108,7 @@ static void leave_place(struct gd_pool *p, size_t size)
 		atomic_fetch_sub(&p->large, 1);
 	pthread_cond_broadcast(&p->room);
 	if (pool_outstanding(p) == 0 || p->closed)
-		pool_signal(p); /* whoever polls may have waited for this one */
+		pool_signal(p); /* the polling thread may have waited for this task */
 }
 
 /* Straight into a worker's inbox, if one has room. */
@@ -147,7 +146,8 @@ __attribute__((noinline)) static int put_aside(
 	return r;
 }
 
-/* Learns how fast tasks come. Longer intervals than this say nothing about short tasks. */
+/* Updates the average interval between tasks. Longer intervals than this are ignored: they say nothing about short
+ * tasks. */
 #define PACE_MOST_NS 2000
 static inline void note_pace(struct gd_pool *p, uint64_t now)
 {
@@ -354,7 +354,7 @@ void gd_draft_abandon(struct gd_draft *d)
 	free(d);
 }
 
-/* With the lock held: the task is written, and goes where it can. */
+/* With the lock held: the task is written; passes it on. */
 static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 {
 	struct task *t = &d->task;

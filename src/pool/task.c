@@ -141,7 +141,7 @@ static void close_holes(struct backlog *b, struct task *to, size_t room)
 }
 
 /*
- * Keeps room for `limit` tasks beside the holes. With twice that room, holes are
+ * Keeps space for `limit` tasks beside the holes. With twice that room, holes are
  * closed only after as many removals as there may be tasks.
  */
 static void keep_room(struct backlog *b)

@@ -27,15 +27,15 @@ struct task {
 	int avoid;        /* the slot where the last of them failed, or -1 */
 	int on_gpu;       /* only for workers of this GPU, plus one; 0: for any */
 	bool announced;   /* on_task_start was made for the present attempt */
-	bool doomed;      /* its payload is lost, for want of memory: ends as GD_FAILURE_NOT_CARRIED */
-	bool alone;       /* shares no batch with others: one that it was in before was out of time */
-	bool cancelled;   /* by gd_pool_cancel(): is not tried again */
+	bool doomed;      /* its payload is lost, because memory ran out: ends as GD_FAILURE_NOT_CARRIED */
+	bool alone;       /* processed alone: an earlier batch with this task ran out of time */
+	bool cancelled;   /* by gd_pool_cancel(): not retried */
 	bool hole;        /* in a backlog: the task was removed from here */
 	atomic_bool over; /* in a slot's table: the task has ended, or is in another place */
 	enum task_place place;
 };
 
-/* Frees what it owns; in a ring that is nothing. */
+/* Frees what it owns; a payload in a ring is not owned. */
 void task_free(struct task *t); /* … where it does own something */
 static inline void task_finish(struct task *t)
 {
@@ -52,9 +52,8 @@ int task_detach(struct task *t);
  * Tasks in the order of their ids, except that those given back come first. Holds at
  * most `limit` tasks.
  *
- * A task that is removed from the middle leaves a hole. There is no hole at either
- * end, so one that has only holes is empty. Behind the first `unsorted` entries, all
- * are in the order of their ids, holes included.
+ * A task that is removed from the middle leaves a hole. There is no hole at either end, so a queue of holes only is
+ * empty. After the first `unsorted` entries, all are in the order of their ids, holes included.
  */
 struct backlog {
 	struct task *tasks;

@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "gpu_dispatch.h"
 
-/* How many are ready; -EAGAIN while one is being started or replaced, or its process id has not been reported yet. */
+/* How many workers are ready; -EAGAIN while one is being started or replaced, or its process id has not been reported
+ * yet. */
 static int count_ready(const struct gd_pool *p)
 {
 	int ready = 0;
@@ -36,7 +37,7 @@ static int ms_left(uint64_t deadline_ns)
 	return deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
 }
 
-/* The end of a setup makes no callback: the pool's descriptor becomes readable, and we look again. */
+/* The end of a setup makes no callback: the pool's descriptor becomes readable, and we check again. */
 int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms)
 {
 	uint64_t deadline_ns = deadline_in(timeout_ms);
@@ -50,7 +51,7 @@ int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms)
 		if (is_over(deadline_ns))
 			return -ETIMEDOUT;
 		struct pollfd fd = {.fd = gd_pool_fd(p), .events = POLLIN};
-		(void)poll(&fd, 1, ms_left(deadline_ns)); /* a signal: look again */
+		(void)poll(&fd, 1, ms_left(deadline_ns)); /* a signal: check again */
 	}
 }
 

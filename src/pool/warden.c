@@ -33,7 +33,7 @@ static void fill_stdio(void)
 		close(fd);
 }
 
-/* Executed workers get none of the host's descriptors, so nobody shall wait for us to close them. */
+/* Executed workers get none of the host's descriptors, so close them here: another process may wait for that. */
 static void close_others(const struct warden_process *w)
 {
 	int keep[] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd, w->plan->settings_fd};
@@ -58,7 +58,7 @@ static void close_others(const struct warden_process *w)
 static _Noreturn void become_warden(struct warden_process *w)
 {
 	sigset_t child;
-	signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit statuses away */
+	signal(SIGCHLD, SIG_DFL); /* if ignored, exit statuses would be lost */
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prctl(PR_SET_NAME, "gd-warden");
@@ -86,7 +86,7 @@ static int make_socket(int ends[2])
 		closep(&ends[1]);
 		return r;
 	}
-	/* Orders are few and small; a warden that takes none for this long is stopped or worse. */
+	/* Orders are few and small; a warden that reads none for this long is stopped or stuck. */
 	struct timeval limit = {.tv_sec = 10};
 	setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	return 0;
@@ -129,7 +129,7 @@ static int fork_warden(const struct warden_plan *plan, struct warden *w, int the
 	if (r < 0)
 		return r;
 	if (!plan->argv)
-		fflush(NULL); /* or the workers would print what is in the buffers once more each */
+		fflush(NULL); /* otherwise each worker would print the contents of the buffers again */
 	/* Between fork and become_warden(), no handler of the host must run in the child. */
 	sigset_t all, before;
 	sigfillset(&all);
@@ -212,7 +212,7 @@ void warden_wake(struct warden *w)
 {
 	uint64_t one = 1;
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
-		return; /* EAGAIN: it has been written to often enough to wake */
+		return; /* EAGAIN: the counter is full, which wakes it as well */
 }
 
 bool warden_says_large(const struct warden *w, size_t slot, uint64_t life)

@@ -6,9 +6,8 @@
  * enforces deadlines while the owner's thread is in a callback, and ends them all
  * when the owner is gone.
  *
- * It is told what to do by orders and answers with reports, one message each,
- * over a socket. After the fork it allocates nothing: where workers are executed
- * the owner may have had threads, and their locks with it.
+ * It receives orders and answers with reports, one message each, over a socket. After the fork it allocates nothing:
+ * where workers are executed the owner may have had threads, and their locks with it.
  */
 #ifndef POOL_WARDEN_H
 #define POOL_WARDEN_H
@@ -68,7 +67,7 @@ struct warden_plan {
 	const char *const *argv;                        /* … or executed ones */
 	char *const *const *environments;               /* for the executed ones, by slot */
 	const struct gd_env_change *const *env_changes; /* for the forked ones, by slot */
-	const char *const *output_paths;                /* by slot; NULL: output is inherited */
+	const char *const *output_paths;                /* by slot; NULL: inherit the output */
 	int event_fd;                                   /* for the workers: wakes the owner */
 	int settings_fd;                                /* for the workers: see settings.h */
 	uint64_t grace_ns;
@@ -98,10 +97,10 @@ int warden_order(struct warden *w, struct warden_order order, const int *fds, si
 /* The next report, without waiting: 1, or 0 for none; -EPIPE when the warden is gone. */
 int warden_report(struct warden *w, struct warden_report *ret);
 
-/* A task with a time limit was handed out: an idle warden starts to look at the clock. */
+/* A task with a time limit was handed out: an idle warden starts its timer. */
 void warden_notice(struct warden *w);
 
-/* Tasks that have begun were cancelled: the warden looks at their marks now. */
+/* Tasks that have begun were cancelled: the warden checks their marks now. */
 void warden_wake(struct warden *w);
 
 /* Whether this life of the slot's worker was seen to need more than max_rss_bytes. */

@@ -19,11 +19,11 @@
 #include "base/process.h"
 #include "pool/warden_private.h"
 
-#define RUNNABLE_NS (NS_PER_S / 10) /* until the next look at a killed process that lacks CPU time */
+#define RUNNABLE_NS (NS_PER_S / 10) /* until the next check of a killed process that lacks CPU time */
 
 /* ---- What the kernel counts --------------------------------------------- */
 
-/* How many processes were killed for memory since boot; 0 where the kernel does not tell. */
+/* How many processes were killed for memory since boot; 0 if the kernel does not report it. */
 static uint64_t oom_kills(void)
 {
 	char buf[16384];
@@ -115,7 +115,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 		report(w, ward, WARDEN_REPORT_NOT_STARTED, 0, r);
 		return;
 	}
-	setpgid(pid, pid); /* both do it, so that it is done whoever comes first */
+	setpgid(pid, pid); /* parent and child both do it, so that it is done in time */
 	ward->pid = pid;
 	ward->looked = now;
 	if (w->plan->setup_timeout_ns)
@@ -151,7 +151,7 @@ static struct ward *ward_of(struct warden_process *w, pid_t pid)
 }
 
 /*
- * Reaps whoever has ended. A worker's group is killed before the worker is
+ * Reaps ended children. A worker's group is killed before the worker is
  * reaped: until then its number cannot be anybody else's.
  */
 static bool reap(struct warden_process *w)
@@ -199,14 +199,14 @@ static bool sweep(struct warden_process *w)
 	return any;
 }
 
-/* Whether it could run, and only lacks CPU time: to end, too, if it was killed. */
+/* Whether the process is runnable and only lacks CPU time, for example to end after SIGKILL. */
 static bool is_runnable(pid_t pid)
 {
 	struct process_info info;
 	return process_info(pid, &info) == 0 && info.state == 'R';
 }
 
-/* A process that SIGKILL does not end is stuck in the kernel: reported as such, and left to it. */
+/* A process that SIGKILL does not end is stuck in the kernel: report that and leave it. */
 static void give_up(struct warden_process *w, uint64_t now)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++) {
@@ -243,7 +243,7 @@ static void obey(struct warden_process *w, const struct warden_order *order, con
 		return;
 	}
 	if (!ward->pid || ward->life != order->life)
-		return; /* it is about a worker that has ended meanwhile */
+		return; /* the worker has ended meanwhile */
 	if (order->kind == WARDEN_ORDER_KILL)
 		ward_kill(w, ward, WARDEN_END_ORDERED, now);
 	if (order->kind == WARDEN_ORDER_END_SETUP)
@@ -298,7 +298,7 @@ static bool wards_left(const struct warden_process *w)
 	return false;
 }
 
-/* Some worker was given tasks after we looked. */
+/* A worker was given tasks after the last check. */
 static bool new_tasks(const struct warden_process *w)
 {
 	for (size_t i = 0; i < w->plan->num_slots; i++) {
@@ -319,7 +319,7 @@ static void wait_for_events(struct warden_process *w, struct pollfd *fds, size_t
 	atomic_store(&w->shared->asleep, 1);
 	if (new_tasks(w))
 		timeout_ms = 0;
-	/* Errors leave revents 0: then the loop comes round again. */
+	/* Errors leave revents 0: the loop repeats. */
 	if (poll(fds, num_fds, timeout_ms) < 0)
 		for (size_t i = 0; i < num_fds; i++)
 			fds[i].revents = 0;
@@ -335,7 +335,7 @@ static void drain(int fd)
 	} while (n > 0 || (n < 0 && errno == EINTR));
 }
 
-/* The owner is gone, or wants us gone. True when nothing is left to do. */
+/* The owner is gone, or asked the warden to end. True when nothing is left to do. */
 static bool finished(struct warden_process *w, uint64_t now)
 {
 	if (!w->ending)
@@ -376,7 +376,7 @@ void warden_main(struct warden_process *w)
 		if (w->ending && (deadline == 0 || deadline > now + 10 * NS_PER_MS))
 			deadline = now + 10 * NS_PER_MS;
 		if (w->ending && parent_gone) {
-			w->socket = -1; /* its end of file would keep poll() awake */
+			w->socket = -1; /* its end of file would make poll() return at once */
 			w->parent = PIDREF_NONE;
 		}
 	}

@@ -37,7 +37,7 @@ static uint64_t take_number(const char **p)
 	return value;
 }
 
-/* Anonymous resident memory: what is resident and neither of a file nor shared. 0 if it is not known. */
+/* Anonymous resident memory: neither file-backed nor shared. 0 if unknown. */
 static uint64_t anonymous_bytes(pid_t pid)
 {
 	char path[32], buf[256];

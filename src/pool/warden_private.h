@@ -23,18 +23,18 @@ struct ward {
 	unsigned flags;          /* enum warden_end: why we kill it */
 	bool closing;            /* WARDEN_ORDER_CLOSE was given */
 	uint64_t phase_deadline; /* of setup or cleanup; 0: none */
-	uint64_t setup_end;      /* until when a setup that was asked to end has time; 0: it was not asked */
-	uint64_t kill_deadline;  /* SIGKILL was sent: given up after this; 0: not sent */
+	uint64_t setup_end;      /* deadline of a setup that was asked to end; 0: not asked */
+	uint64_t kill_deadline;  /* when to give up after SIGKILL; 0: not sent */
 	uint64_t oom_kills;      /* the kernel's count when it began */
 
-	bool watching;       /* task `watched` has the worker's time */
+	bool watching;       /* the worker is processing task `watched` */
 	uint64_t watched;    /* sequence number */
 	uint64_t mark;       /* of its record, when we first saw it */
 	uint64_t limit_ns;   /* its time limit; 0: none */
-	uint64_t since;      /* when it began, as far as we saw */
-	uint64_t looked;     /* when we looked last */
+	uint64_t since;      /* when it began, as observed */
+	uint64_t looked;     /* time of the last check */
 	uint64_t seen_head;  /* of the inbox, then */
-	uint64_t grace_end;  /* tasks were cancelled and have until then; 0: there are none */
+	uint64_t grace_end;  /* deadline of cancelled tasks; 0: there are none */
 	uint64_t grace_last; /* the last of these tasks */
 
 	bool report_due; /* the socket was full */
@@ -62,15 +62,15 @@ _Noreturn void warden_main(struct warden_process *w);
 /* In the child, after the fork: becomes the worker of this slot. */
 _Noreturn void worker_enter(const struct warden_process *w, size_t slot, const int fds[WARDEN_ORDER_FDS]);
 
-/* deadlines.c: cancels and kills what is over its time; when to look again (0: not by the clock). */
+/* deadlines.c: cancels and kills tasks that are out of time. Returns when to check again (0: no timer needed). */
 uint64_t deadlines_check(struct warden_process *w, uint64_t now);
 
-/* warden_memory.c: notes workers that are too large; when to look again (0: not by the clock). */
+/* warden_memory.c: notes workers that are too large. Returns when to check again (0: no timer needed). */
 uint64_t memory_check(struct warden_process *w, uint64_t now);
 
 /*
- * phases.c: the clock of setup and cleanup. When to look again (0: not by the clock). The tasks
- * of a worker that is being killed, or is late with its setup, are not looked at.
+ * phases.c: the time limits of setup and cleanup. Returns when to check again (0: no timer needed). Tasks of a worker
+ * that is being killed, or is late with its setup, are not checked.
  */
 struct phase_look {
 	uint64_t next;
@@ -78,7 +78,7 @@ struct phase_look {
 };
 struct phase_look phases_check(struct warden_process *w, struct ward *ward, uint64_t now);
 
-/* How often to look at something that takes about so long. */
+/* How often to check something that takes about this long. */
 static inline uint64_t look_interval(uint64_t timeout_ns)
 {
 	uint64_t ns = timeout_ns / 4;

@@ -15,7 +15,7 @@
 
 #define NAP_MIN_NS 20000 /* the kernel adds its timer slack, 50 µs by default */
 #define NAP_MAX_NS 160000
-#define NAP_FOR    256 /* tasks to come during a nap */
+#define NAP_FOR    256 /* tasks expected during a nap */
 
 /* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
 static void flush_output(void)
@@ -97,10 +97,10 @@ static bool something_to_do(void *context)
 }
 
 /*
- * Tasks came and the owner has not waited for answers, so it is busy handing out more. Naps
- * before it looks again: then many have come at once, and nobody has paid for a wake-up. The
- * owner ends the nap when it waits, so round trips take no longer. Naps get longer until
- * enough tasks come during one, and shorter if the owner has begun to wait meanwhile.
+ * Tasks came and the owner has not waited for answers, so it is busy handing out more. The worker naps before it checks
+ * again: by then many tasks have come, without the cost of a wake-up. The owner ends the nap when it waits, so round
+ * trips take no longer. Naps get longer until enough tasks come during one, and shorter if the owner has begun to wait
+ * meanwhile.
  */
 static void nap(struct gd_worker *w)
 {
@@ -134,7 +134,7 @@ static bool wait_for_task(struct gd_worker *w)
 	return true;
 }
 
-/* How many of the next tasks make a batch: they have the same time limit, and none is to be alone. */
+/* How many of the next tasks make a batch: they have the same time limit, and none must be processed alone. */
 static size_t batch_size(const struct gd_worker *w)
 {
 	size_t most = w->head - w->next < w->max_batch ? (size_t)(w->head - w->next) : w->max_batch;
@@ -149,8 +149,8 @@ static size_t batch_size(const struct gd_worker *w)
 }
 
 /*
- * Says that it begins the next tasks, then looks whether it still may: see
- * ring_take_back(). Returns how many; 0 when the owner closes.
+ * Publishes that it begins the next tasks, then checks whether it still may: see ring_take_back(). Returns how many; 0
+ * when the owner closes.
  */
 static size_t begin(struct gd_worker *w)
 {
@@ -160,7 +160,7 @@ static size_t begin(struct gd_worker *w)
 		if (w->head <= w->next) {
 			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
 			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
-			/* Not the end of the last task: these may have come much later, if we were kept from looking.
+			/* Not the end of the last task: these may have come much later, if this process did not run.
 			 */
 			w->now_ns = clock_recent_ns(&w->clock);
 		}
@@ -173,7 +173,7 @@ static size_t begin(struct gd_worker *w)
 				return 0;
 			continue;
 		}
-		/* If these records change under our eyes, so does the round. */
+		/* If these records change meanwhile, so does the round. */
 		size_t n = w->max_batch > 1 ? batch_size(w) : 1;
 		atomic_store_explicit(&out->begun_ns, w->now_ns, memory_order_relaxed);
 		bool ours = ring_begin(&out->begun, w->next + n, &in->round, w->round);
@@ -186,7 +186,7 @@ static size_t begin(struct gd_worker *w)
 	}
 }
 
-/* Takes the i-th task in hand: a copy of its record, and its bytes in place. -ECANCELED: it is not to begin. */
+/* Takes the i-th task in hand: a copy of its record, and its bytes in place. -ECANCELED: it must not begin. */
 static int take(struct gd_worker *w, size_t i)
 {
 	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
@@ -217,7 +217,7 @@ static int take(struct gd_worker *w, size_t i)
 	return 0;
 }
 
-/* A hook that returned because its task was cancelled may have said nothing: that is no result. */
+/* A hook that returned because its task was cancelled may have given no answer: that is not a result. */
 static bool was_cancelled(const struct gd_worker *w, size_t i)
 {
 	return inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED;
@@ -237,7 +237,7 @@ static void process(struct gd_worker *w)
 		r = failure_of_hook(&w->failure, batch ? "process_batch" : "process", r);
 	while (w->settled < w->in_hand) {
 		struct item *item = &w->items[w->settled];
-		/* An error of a batch is for those without an answer of their own. */
+		/* An error of a batch applies to its tasks without their own answer. */
 		if (r < 0 && (item->answer == ANSWER_NONE || !batch))
 			worker_fail_item(w, w->settled, r, &w->failure);
 		else if (item->answer == ANSWER_NONE && was_cancelled(w, w->settled))
@@ -261,8 +261,8 @@ static void refuse(struct gd_worker *w, int code)
 
 /*
  * Works on the first of `n` tasks that have begun; returns how many it has dealt with.
- * A cancelled task ends the batch: it and those behind it have not begun after all, so
- * that nobody waits for its answer while the hook is at the tasks before it.
+ * A cancelled task ends the batch: it and those behind it have not begun after all, so that its answer is not delayed
+ * by the tasks before it.
  */
 static size_t work_on(struct gd_worker *w, size_t n)
 {
@@ -349,11 +349,11 @@ static int set_up(struct gd_worker *w)
 	if (!w->ops->setup)
 		return 0;
 	interrupt_allow(w, INTERRUPT_SETUP);
-	interrupt_deferred(w); /* it may have been told to give up before there was a handler */
+	interrupt_deferred(w); /* setup may have been asked to end before the handler was installed */
 	return w->ops->setup(w, &w->state);
 }
 
-/* All that follows setup, which has returned r. Returns the exit status. */
+/* Everything after setup, which has returned r. Returns the exit status. */
 static int run_after_setup(struct gd_worker *w, int r)
 {
 	const struct gd_worker_ops *ops = w->ops;
@@ -380,7 +380,7 @@ static int run_after_setup(struct gd_worker *w, int r)
 	return 0;
 }
 
-/* What was allocated goes with the process. */
+/* Memory is freed with the process. */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds)
 {
 	struct gd_worker *w = calloc(1, sizeof(*w));

@@ -23,7 +23,7 @@ struct worker_fds {
 #define WORKER_ENV      "GD_WORKER" /* set to the protocol's version in executed workers */
 #define WORKER_PROTOCOL "2"
 
-#define WORKER_DEFAULT_BATCH 32 /* tasks that process_batch takes at once, where the ops do not say */
+#define WORKER_DEFAULT_BATCH 32 /* default batch size of process_batch */
 
 /* Runs to the end; returns the exit status for _exit(). */
 int worker_run(const struct gd_worker_ops *ops, const struct worker_fds *fds);

@@ -19,7 +19,7 @@ void worker_notify_now(struct gd_worker *w, uint64_t arm)
 		_exit(1);
 }
 
-/* What was put into the ring is shown. */
+/* Publishes the records in the ring. */
 static void show(struct gd_worker *w)
 {
 	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
@@ -116,7 +116,7 @@ void worker_mark(struct gd_worker *w, struct ring_desc desc)
 	worker_publish(w, worker_room(w, 0), 0, desc);
 }
 
-/* desc: all but the payload. If the bytes cannot be sent, the failure is told without them, and says so. */
+/* desc: all but the payload. If the bytes cannot be sent, the failure is reported without them, and says so. */
 static void publish_failure(struct gd_worker *w, struct failure *f, struct ring_desc desc)
 {
 	if (f->parcel.fd >= 0) {
@@ -202,7 +202,7 @@ __attribute__((noinline)) static void publish_failed_item(struct gd_worker *w, c
 		});
 }
 
-/* The record of a result that is in the arena at `data`, or, with RING_EXTERNAL, in the socket. */
+/* Publishes the record of a result that is in the arena at `data` or, with RING_EXTERNAL, in the socket. */
 static inline void publish_done(struct gd_worker *w, const struct item *item, const void *data, uint16_t flags)
 {
 	struct ring_desc *d = ring_take(&w->out, data, flags & RING_EXTERNAL ? 0 : item->size);

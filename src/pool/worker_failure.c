@@ -106,7 +106,7 @@ static void set_failure(struct failure *f, const char *message, const void *data
 		failure_lose_bytes(f, size, r);
 }
 
-/* The code of a failure: a negative errno value, whatever the hook has said. */
+/* The code of a failure: always a negative errno value. */
 static int negative(int code)
 {
 	if (code < 0)

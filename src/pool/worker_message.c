@@ -7,7 +7,7 @@
 
 static struct ring_desc message_record(const struct gd_worker *w, size_t size)
 {
-	/* A batch has several tasks: the message is about none of them. */
+	/* In a batch the message belongs to no single task. */
 	const struct item *item = w->in_hand && !w->ops->process_batch ? &w->items[0] : NULL;
 	return (struct ring_desc){
 		.kind = RING_MESSAGE,

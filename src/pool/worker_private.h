@@ -25,7 +25,7 @@
 #define WORDS_MAX 1024 /* of a failure's message, with the NUL */
 
 enum answer_kind {
-	ANSWER_NONE, /* the hook has not said anything yet */
+	ANSWER_NONE, /* the hook has not answered yet */
 	ANSWER_RESULT,
 	ANSWER_FAILURE,
 };
@@ -39,7 +39,7 @@ struct failure {
 	struct parcel parcel;
 };
 
-/* A task in hand, and what the hook says about it. */
+/* A task in hand, and the hook's answer to it. */
 struct item {
 	struct ring_desc desc;
 	struct parcel payload; /* where the task came as one */
@@ -49,8 +49,8 @@ struct item {
 	size_t size;
 	bool on_heap; /* data is ours to free: an answer out of turn */
 	int code;
-	struct failure *failure; /* NULL: none, for want of memory */
-	bool owns_failure;       /* else it is the hook's own, for all of the batch */
+	struct failure *failure; /* NULL: out of memory */
+	bool owns_failure;       /* otherwise the hook's failure, for the whole batch */
 };
 
 /* The hook that runs and can be interrupted. */
@@ -80,7 +80,7 @@ struct gd_worker {
 	uint64_t answered_arm; /* the last of the owner's sleeps that we have ended */
 
 	uint64_t next;         /* sequence number of the first task in hand, else of the next one */
-	uint64_t head;         /* of the inbox, when we looked last */
+	uint64_t head;         /* head of the inbox at the last check */
 	uint64_t round;        /* that it belongs to */
 	uint64_t waited_at;    /* `next` when the inbox was found empty last */
 	uint64_t waited_waits; /* and what the owner's `waits` was then */
@@ -101,7 +101,8 @@ struct gd_worker {
 
 /* worker_answer.c */
 
-/* Wakes the pool's owner if it sleeps. After a fence: the record must be visible to one whose flag we do not see. */
+/* Wakes the pool's owner if it sleeps. After a fence: if we do not see the owner's flag, the owner must see the record.
+ */
 void worker_notify_now(struct gd_worker *w, uint64_t arm);
 static inline void worker_notify(struct gd_worker *w)
 {
@@ -141,7 +142,7 @@ void worker_mark(struct gd_worker *w, struct ring_desc desc);
 
 /*
  * The i-th task in hand fails, whatever its hook has said so far. `failure` is the
- * hook's own (w->failure), or belongs to the item from now on; NULL: the code must do.
+ * hook's own (w->failure), or belongs to the item from now on; NULL: only the code is known.
  */
 void worker_fail_item(struct gd_worker *w, size_t i, int code, struct failure *failure);
 
@@ -157,7 +158,7 @@ void worker_settle(struct gd_worker *w);
 struct failure *failure_new(const char *format, ...) GD_PRINTF(1, 2);
 void failure_free(struct failure *f);
 
-/* Forgets what was given. */
+/* Discards the failure. */
 void failure_clear(struct failure *f);
 
 /* Its bytes, `size` of them, could not be kept or sent: the message says so instead. */
