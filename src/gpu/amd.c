@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD's cards, as the kernel shows them in sysfs: nothing of ROCm is needed. */
+/* AMD's cards, read from sysfs. ROCm is not needed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -104,7 +104,7 @@ void kfd_read_links(const char *root, const int *minors, unsigned count, struct 
 
 /* ---- Processes ------------------------------------------------------------ */
 
-/* The number by which kfd calls a card, found by its render node. */
+/* kfd's id of a card, found by its render node. */
 static bool find_kfd_id(const char *root, int minor, int64_t *ret)
 {
 	cleanup_(closedirp) DIR *nodes = sysfs_opendir(root, NODES);
@@ -134,7 +134,7 @@ int kfd_read_processes(const char *root, int minor, struct gd_gpu *gpu, struct g
 		char path[300];
 		int64_t bytes;
 		snprintf(path, sizeof(path), "%s/vram_%" PRId64, entry->d_name, id);
-		/* kfd has an entry for every card; a process that has nothing there does not use it. */
+		/* kfd has an entry for every card; a process with no memory there does not use the card. */
 		if (!isdigit((unsigned char)entry->d_name[0]) || !sysfs_read_number(dirfd(all), path, &bytes) ||
 			bytes <= 0)
 			continue;

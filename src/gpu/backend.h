@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One way of asking for GPUs; one file each.
+ * A backend: one way to query GPUs. One file each.
  *
- * NVML and AMD run in the probe process only, for their calls may hang; the
- * simulated GPUs run wherever they are asked. A backend prints nothing and starts
- * no thread; it is called from several threads. For one card that is one at a time, unless a call does not return: then
- * another thread asks the same card.
+ * NVML and AMD run in the probe process only, because their calls may hang; the simulated backend runs in the calling
+ * process. A backend prints nothing and starts no thread; it is called from several threads. Only one thread calls it
+ * for a card, unless a call does not return: then another thread queries the same card.
  */
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
@@ -24,8 +23,8 @@ struct gpu_backend {
 	const char *driver; /* for messages: "the NVIDIA driver" */
 
 	/*
-	 * Finds the cards. Nothing to be found is no error: *ret_cards is 0 then, and
-	 * what a person should know is in the warnings. Fails only with -ENOMEM.
+	 * Finds the cards. Finding none is not an error: *ret_cards is 0 then, and the warnings explain it to the user.
+	 * Fails only with -ENOMEM.
 	 */
 	int (*open)(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards);
 
@@ -36,7 +35,7 @@ struct gpu_backend {
 	 */
 	int (*sample)(void *state, unsigned card, struct gpu_set *ret);
 
-	/* Has the events of a card, which has been sampled, told by wait_event. NULL: there are none. */
+	/* Subscribes to the events of a card that has been sampled; wait_event returns them. NULL: no events. */
 	int (*watch)(void *state, unsigned card);
 
 	/* Waits, up to a second or so, for the next event: 1 with one, 0 without. Called once a card is watched. */

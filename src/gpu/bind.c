@@ -57,7 +57,7 @@ static int check(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_er
 				"binding to GPU %d: the card is split; bind to one of its MIG instances",
 				gpus[i]->index);
 		if (gpus[i]->mig_index >= 0 && !(gpus[i]->known & GD_GPU_KNOWN_UUID))
-			return error_set(err, -EINVAL, "binding to MIG instance %d of GPU %d: its UUID is not known",
+			return error_set(err, -EINVAL, "binding to MIG instance %d of GPU %d: its UUID is unknown",
 				gpus[i]->mig_index, gpus[i]->index);
 	}
 	return 0;
@@ -110,7 +110,7 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 		changes[count++] = (struct gd_env_change){"ROCR_VISIBLE_DEVICES", text_string(&visible)};
 	} else {
 		/*
-		 * NVML and CUDA number mixed cards differently unless CUDA is told this. Granted numbers come from
+		 * NVML and CUDA number mixed cards differently without this variable. Granted numbers come from
 		 * CUDA's variable and keep its order.
 		 */
 		if (num_gpus == 0 || !gpu_is_granted(gpus[0]))
@@ -120,7 +120,7 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 	if (num_gpus == 0)
 		changes[count++] = (struct gd_env_change){"ROCR_VISIBLE_DEVICES", ""};
 	changes[count++] = (struct gd_env_change){"GPUQ_GPU", text_string(&numbers)};
-	/* The child's default is what it can see; $GPUQ_GPUS may name GPUs that are hidden from it. */
+	/* The child's default is the GPUs that it sees; $GPUQ_GPUS may name GPUs that are hidden from it. */
 	if (num_gpus > 0 && gpus[0]->vendor != GD_VENDOR_SIMULATED)
 		changes[count++] = (struct gd_env_change){"GPUQ_GPUS", NULL};
 	r = pack(changes, count, ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bindings beyond gd_gpu_bind(). */
+/* Bindings beside gd_gpu_bind(). */
 #ifndef GPU_BIND_H
 #define GPU_BIND_H
 

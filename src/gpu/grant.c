@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GPUs that somebody granted, where no driver can be asked for them. */
+/* GPUs granted by the environment, for machines where no driver can be queried. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@ bool gpu_is_granted(const struct gd_gpu *gpu)
 	return gpu->vendor == GD_VENDOR_NVIDIA && gpu->vendor_index < 0;
 }
 
-/* CUDA stops at the first word that means nothing, such as -1 or NoDevFiles. No driver has numbered the card. */
+/* CUDA stops at the first invalid word, such as -1 or NoDevFiles. No driver has numbered the card. */
 static bool read_word(const char *word, int position, struct gd_gpu *ret)
 {
 	struct gd_gpu gpu = {.vendor = GD_VENDOR_NVIDIA, .index = position, .vendor_index = -1, .mig_index = -1};
@@ -76,7 +76,7 @@ int gpu_grant(struct gpu_set *there)
 	}
 	if (r == 0 && there->count > 0)
 		return gpu_set_warn(there,
-			"no driver can be asked: GPUs are taken from %s='%s'; their memory is not known, so each gets one "
+			"no driver can be queried: GPUs are taken from %s='%s'; their memory is unknown, so each gets one "
 			"job at a time",
 			variable, value);
 	if (r == 0 && slurm && !value)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an inherited environment hides from us, read as the drivers themselves read it. */
+/* GPUs that the inherited environment hides, interpreted as the drivers do. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static const struct gd_gpu *nth_card(
 	return NULL;
 }
 
-/* Marks what one word of the list shows; false for a word that means nothing, where the list ends. */
+/* Marks the GPUs that one word of the list makes visible; false for an invalid word, which ends the list. */
 static bool show_word(
 	const struct gpu_set *there, const bool *visible, enum gd_vendor vendor, const char *word, bool *shown)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The public questions: which GPUs are there, which of them does a specification select. */
+/* The public functions: list GPUs, and select some by a specification. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What other rooms ask of GPUs beyond the public functions. */
+/* Functions for other parts of this project, beside the public ones. */
 #ifndef GPU_LIST_H
 #define GPU_LIST_H
 
 #include "gpu_dispatch.h"
 
 /*
- * The GPUs with these numbers, in this order, one as often as it stands there;
- * a split card stands for all its instances. -ENODEV where one is not there or
- * cannot be used, and which.
+ * The GPUs with these numbers, in this order, repeated as often as given;
+ * a split card stands for all its instances. -ENODEV if one is missing or unusable; err says which.
  */
 int gpu_list_ids(const int *ids, size_t num_ids, struct gd_gpu_list **ret, struct gd_error *err);
 

@@ -31,14 +31,14 @@ struct nvml {
 	struct nvml_device *_Atomic handles[];
 };
 
-/* One question to one card. Once it is lost nothing more is asked. */
+/* One query of one card. After the card is lost, nothing more is queried. */
 struct reading {
 	const struct nvml_api *api;
 	struct nvml_device *device;
 	struct gd_gpu *gpu;
 };
 
-/* True where the call gave something; remembers a lost card. */
+/* True if the call succeeded; remembers a lost card. */
 static bool good(struct reading *r, int result)
 {
 	if (result == NVML_GPU_LOST)
@@ -82,7 +82,7 @@ static void read_numa_node(struct gd_gpu *gpu, const struct nvml_pci *pci)
 
 static void read_pci(struct reading *r)
 {
-	/* Room to spare: the structure has grown before. */
+	/* Larger than needed: the structure has grown before. */
 	union {
 		struct nvml_pci pci;
 		char room[256];
@@ -161,7 +161,7 @@ struct processes {
 	size_t count, capacity;
 };
 
-/* A process that computes and draws is told of twice, with the same memory. */
+/* A process that uses compute and graphics is listed twice, with the same memory. */
 static int add_process(struct processes *all, unsigned pid, unsigned long long used)
 {
 	struct gd_gpu_process p = {.pid = pid};
@@ -184,8 +184,8 @@ static int add_process(struct processes *all, unsigned pid, unsigned long long u
 typedef int process_call(struct nvml_device *d, unsigned *count, void *infos);
 
 /*
- * Processes come and go between two calls, so the room is made larger until it
- * is enough. 1: read; 0: cannot be read; negative: out of memory.
+ * Processes come and go between two calls, so the buffer grows until it is large enough. 1: read; 0: cannot be read;
+ * negative: out of memory.
  */
 static int read_processes_of(struct reading *r, process_call *call, bool v1, struct processes *all)
 {
@@ -243,7 +243,7 @@ static int add_gpu(struct reading *r, struct gpu_set *ret)
 	return result;
 }
 
-/* Slots without an instance are passed over; numbers are as nvidia-smi gives them. */
+/* Slots without an instance are skipped; numbers are as nvidia-smi gives them. */
 static int add_instances(struct reading *card, struct gpu_set *ret)
 {
 	unsigned max = 0, number = 0;
@@ -291,7 +291,7 @@ static int add_card(struct nvml *n, struct gd_gpu *gpu, struct nvml_device *devi
 		gpu->mig_enabled = current != 0;
 		gpu->known |= GD_GPU_KNOWN_MIG;
 	} else if (gpu->health == GD_GPU_HEALTH_OK) {
-		gpu->known |= GD_GPU_KNOWN_MIG; /* a card or a library that knows no MIG */
+		gpu->known |= GD_GPU_KNOWN_MIG; /* the card or the library does not support MIG */
 	}
 	int result = add_gpu(&r, ret);
 	if (result == 0 && gpu->mig_enabled && gpu->health == GD_GPU_HEALTH_OK)
@@ -359,7 +359,7 @@ static int nvml_open(const struct gpu_spec *spec, struct gpu_set *warnings, void
 	*ret_cards = 0;
 	int r = nvml_api_load(&api, &reason);
 	if (r < 0) {
-		/* No library is how most machines without a GPU are; it is told only where somebody expects it. */
+		/* Most machines without a GPU have no library; report that only if a GPU is expected. */
 		const char *asked = getenv("GPUQ_NVML_LIBRARY");
 		bool expected = (asked && *asked) || access("/proc/driver/nvidia/version", F_OK) == 0 || r == -ENOSYS;
 		return expected ? gpu_set_warn(warnings, "NVIDIA's library cannot be used: %s", reason) : 0;
@@ -390,7 +390,7 @@ static int nvml_watch(void *state, unsigned card)
 		struct nvml_event_set *fresh;
 		if (n->api.event_set_create(&fresh) != NVML_OK)
 			return -ENOTSUP;
-		/* Another card's thread may have been faster; its set is the one then. */
+		/* Another card's thread may have been faster; use its event set. */
 		events = atomic_compare_exchange_strong(&n->events, &events, fresh) ? fresh : events;
 	}
 	return n->api.event_register(n->handles[card], NVML_EVENT_XID, events) == NVML_OK ? 0 : -ENOTSUP;

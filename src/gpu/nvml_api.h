@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of NVIDIA's management library that we use, written down by hand so
- * that nothing is needed at build time. Layouts and numbers are the same from
- * driver 450 on; a function that an older library lacks is NULL here.
+ * The part of NVIDIA's management library that we use, declared by hand so that no SDK is needed at build time. Layouts
+ * and numbers are the same from driver 450 on; a function that an older library lacks is NULL here.
  */
 #ifndef GPU_NVML_API_H
 #define GPU_NVML_API_H
@@ -113,9 +112,8 @@ struct nvml_api {
 };
 
 /*
- * Loads $GPUQ_NVML_LIBRARY, or libnvidia-ml.so.1. -ENOENT where it cannot be
- * loaded, -ENOSYS where it is not that library; *ret_reason in words, valid until
- * the next call of the loader.
+ * Loads $GPUQ_NVML_LIBRARY, or libnvidia-ml.so.1. -ENOENT if it cannot be loaded, -ENOSYS if it is another library;
+ * *ret_reason says why, valid until the next call of the loader.
  */
 int nvml_api_load(struct nvml_api *ret, const char **ret_reason);
 

@@ -29,7 +29,7 @@
 		GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_MIG | GD_GPU_KNOWN_LINKS)
 
 struct probe_card {
-	struct gpu_set last; /* what it said last, with its instances */
+	struct gpu_set last; /* its last answer, with its instances */
 	bool off_bus;
 };
 
@@ -39,7 +39,7 @@ struct gpu_probe {
 	struct probe_process process;
 	bool unlimited;
 	bool silent;
-	bool lacks_driver;     /* one does not answer: its GPUs are not known */
+	bool lacks_driver;     /* a driver does not answer: its GPUs are unknown */
 	struct gpu_set before; /* what an earlier probe listed */
 	int timer_fd;          /* for simulated GPUs, in place of the process */
 	struct text in;
@@ -128,8 +128,7 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	if (r == 0) {
 		r = start(p);
 		if (r < 0)
-			error_set(
-				err, r, "asking for GPUs: the process that asks cannot be started: %s", error_words(r));
+			error_set(err, r, "asking for GPUs: cannot start the probe process: %s", error_words(r));
 	}
 	if (r < 0) {
 		gpu_probe_close(p);
@@ -183,9 +182,9 @@ pid_t gpu_probe_pid(const struct gpu_probe *p)
 	return p->process.ref.pid;
 }
 
-/* ---- What the process says ---------------------------------------------- */
+/* ---- Records from the process ---------------------------------------------- */
 
-/* A sick card tells nothing of itself: what it is stays known, how full it is does not. */
+/* A card that does not answer keeps its identity; its usage becomes unknown. */
 static void mark_sick(struct gpu_set *last, enum gd_gpu_health health)
 {
 	for (size_t i = 0; i < last->count; i++) {
@@ -271,7 +270,7 @@ static int learn(struct gpu_probe *p, const struct wire_record *record, struct g
 	return -EBADMSG;
 }
 
-/* 1 with news out of what has been read, 0 where more must be read first. */
+/* 1 with news from the bytes read so far, 0 if more must be read first. */
 static int next_news(struct gpu_probe *p, struct gpu_news *ret)
 {
 	while (p->taken < p->in.length) {
@@ -324,7 +323,7 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret)
 
 /* ---- What is there ------------------------------------------------------ */
 
-/* A link that one end knows of is one of the other end, too: it was asked for when only one of the two had answered. */
+/* Makes links symmetric: a link may have been queried when only one of the two cards had answered. */
 static void mirror_links(struct gpu_set *all)
 {
 	for (size_t i = 0; i < all->count; i++)
@@ -381,7 +380,7 @@ int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct g
 	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
 }
 
-/* The probe keeps the time of the drivers; this limit is for a probe that itself does not run. */
+/* The probe keeps the time of the drivers; this limit is for a probe process that does not run. */
 static int wait_for_round(struct gpu_probe *p)
 {
 	uint64_t wait_ns = (p->settings.answer_ms + SLACK_MS) * NS_PER_MS;

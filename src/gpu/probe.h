@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How GPUs are asked without being touched: in a process of its own, since driver
- * calls hang on sick cards, and a driver must not be loaded in a process that
- * forks workers.
+ * Queries GPUs in a separate process, because driver calls hang on broken cards, and a driver must not be loaded in a
+ * process that forks workers.
  *
  *     gpu_probe_open() → wait for gpu_probe_fd() to be readable →
  *     gpu_probe_read() until it returns 0 → gpu_probe_list() → … → gpu_probe_close()
  *
- * A probe keeps the last that each card said. A card that does not answer in time
+ * A probe keeps the last answer of each card. A card that does not answer in time
  * becomes GD_GPU_HEALTH_NOT_ANSWERING, keeps what was known of its identity, and is asked
  * again once its call returns, or by another thread if it does not; the others go on meanwhile. If that does not help
- * for long, the probe ends (-EPIPE), because another process may succeed. What Xid 79 (fallen off the bus) was told of
- * stays lost as long as the probe is open.
+ * for long, the probe ends (-EPIPE), because another process may succeed. A card that reported Xid 79 (fallen off the
+ * bus) stays lost as long as the probe is open.
  *
- * For simulated GPUs there is no process; everything else is the same. Not for
- * two threads at once. Neither SIGCHLD nor children of others are touched; the
- * caller may ignore SIGCHLD or wait for all children.
+ * For simulated GPUs there is no process; everything else is the same. Not thread-safe. Neither SIGCHLD nor children of
+ * others are touched; the caller may ignore SIGCHLD or wait for all children.
  */
 #ifndef GPU_PROBE_H
 #define GPU_PROBE_H
@@ -32,14 +30,14 @@ struct gpu_probe_options {
 	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: "auto" */
 	unsigned period_ms; /* how often all cards are asked; 0: once, when the probe is opened */
 	unsigned answer_ms; /* how long a driver may take; 5000 */
-	bool events;        /* tell of Xids */
+	bool events;        /* report Xids */
 	/*
 	 * NULL, or the gpu_probe_machine() of another process, whose GPUs are meant: then neither $GPUQ_GPUS nor
 	 * CUDA_VISIBLE_DEVICES and the like of this process count.
 	 */
 	const char *machine;
-	/* "auto" and "all" select cards that do not answer, too; they come last. A program that waits for them wants
-	 * that. */
+	/* "auto" and "all" select cards that do not answer, too; they come last. For programs that wait for such cards.
+	 */
 	bool silent;
 	/* NULL, or what an earlier probe listed: the identity of cards that do not answer this one. Copied. */
 	const struct gd_gpu_list *last;
@@ -60,12 +58,12 @@ struct gpu_news {
 /* Starts the probe, which asks all cards. Waits for the process to run, not for a driver. */
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err);
 
-/* Readable when there are news. For poll() only. */
+/* Readable when there is news. For poll() only. */
 int gpu_probe_fd(const struct gpu_probe *p);
 
 /*
- * The next piece of news: 1; 0 where there is none yet. -EPIPE where the probe
- * has ended (a driver crashed it, or somebody killed it): close it and open another.
+ * 1 with the next piece of news; 0 if there is none yet. -EPIPE if the probe has ended (a driver crashed it, or it was
+ * killed): close it and open another.
  */
 int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
 

@@ -84,7 +84,7 @@ static int fork_prober(const struct prober_settings *settings, pid_t *ret)
 
 /* ---- Start and end ------------------------------------------------------ */
 
-/* Lets it begin; -EPIPE if it has ended. */
+/* Lets the process begin; -EPIPE if it has ended. */
 static int send_go(struct probe_process *p)
 {
 	ssize_t n;
@@ -110,7 +110,7 @@ static int start_once(struct prober_settings *settings, bool forked, struct prob
 	return r < 0 ? r : send_go(p);
 }
 
-/* 1 when it has said something; 0 at its end, or where it says nothing in time. */
+/* 1 if it has sent something; 0 at its end, or if it sends nothing in time. */
 static int wait_ready(struct probe_process *p, uint64_t deadline_ns)
 {
 	struct pollfd ready = {.fd = p->fd, .events = POLLIN};
@@ -125,9 +125,8 @@ static int wait_ready(struct probe_process *p, uint64_t deadline_ns)
 }
 
 /*
- * A program that cannot be started, or is of another version and leaves, gives way
- * to a fork. A fork that was born into a held lock says nothing; the next one will
- * not be. Each try has more time, for it may be the machine that is slow.
+ * If the program cannot be started, or exits because its version differs, use a fork. A fork that inherited a held lock
+ * stays silent; another fork probably does not. Each try gets more time, because the machine may be slow.
  */
 int probe_process_start(const struct prober_settings *settings, struct probe_process *ret)
 {

@@ -3,10 +3,9 @@
  * The process that asks the drivers, from the side of its parent.
  *
  * It is the program gpuq-probe: $GPUQ_PROBE, or beside the file that this code is
- * in, or where it was installed. A fork of ourselves would inherit the locks that
- * other threads hold in the moment, those of the dynamic loader among them, and
- * loading a driver is just what it is for. Only where there is no such program
- * (somebody has linked us statically and carried it away) it is a fork.
+ * in, or where it was installed. A fork of this process would inherit locks that other threads hold, including those of
+ * the dynamic loader, which it needs to load a driver. So a fork is used only if the program is missing (for example in
+ * a statically linked program on another machine).
  */
 #ifndef GPU_PROBE_PROCESS_H
 #define GPU_PROBE_PROCESS_H

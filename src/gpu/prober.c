@@ -53,12 +53,12 @@ struct prober {
 	size_t num_events, events_capacity;
 	struct text out;
 	size_t sent;
-	bool started;    /* the parent lets us begin */
+	bool started;    /* the parent has let us begin */
 	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
 	bool lacks_driver;  /* one did not open in time */
-	uint64_t opened_ns; /* when the others had */
+	uint64_t opened_ns; /* when the others had opened */
 };
 
 /* ---- Threads that call drivers ------------------------------------------ */
@@ -142,7 +142,7 @@ static void wait_until(struct prober *p, uint64_t deadline_ns)
 	if (p->sent < p->out.length)
 		fds[0].events |= POLLOUT;
 	int timeout = deadline_ns == UINT64_MAX ? -1 : clock_ms_until(deadline_ns, clock_now_ns());
-	/* Without a descriptor for the parent (see pidref.h) a child of its may keep the socket open. */
+	/* Without a descriptor for the parent (see pidref.h), one of its children may keep the socket open. */
 	if (p->parent.fd < 0 && (timeout < 0 || timeout > PARENT_LOOK_MS))
 		timeout = PARENT_LOOK_MS;
 	int n = poll(fds, sizeof(fds) / sizeof(*fds), timeout);
@@ -173,7 +173,7 @@ static bool all_opened(struct prober *p)
 	return all;
 }
 
-/* A driver that does not open in time is left out: its cards could have no number. Another process tries again. */
+/* A driver that does not open in time is left out: its cards could not be numbered. Another process tries again. */
 static void open_drivers(struct prober *p, struct gpu_set *warnings)
 {
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
@@ -335,7 +335,7 @@ static bool is_time(struct prober *p)
 	return p->sent == p->out.length;
 }
 
-/* When it is worth trying another process for a driver that did not open in time: it could get no numbers here. */
+/* When to try another process for a driver that did not open in time: its cards can no longer be numbered here. */
 static uint64_t reopen_deadline(const struct prober *p)
 {
 	return p->opened_ns + (p->settings->answer_ms * NS_PER_MS << PROBER_CARD_REPLACEMENTS);
@@ -397,8 +397,8 @@ static void reset_signals(void)
 
 /*
  * A fork of a program with threads inherits the locks that these held at that
- * moment, with nobody to release them. Those that we will need are tried before we
- * say that we run; hanging here is noticed by the parent, which forks once more.
+ * moment, with nobody to release them. The locks that we need are tried before we report that we run; the parent
+ * notices if we hang here, and forks again.
  */
 static void say_ready(struct prober *p)
 {

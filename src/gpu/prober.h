@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What runs in the probe process. Its first thread never calls a driver: it
- * keeps the time, so a driver that hangs is told of and not waited for. Each
- * driver is opened, and each card asked, by a thread of its own.
+ * What runs in the probe process. Its first thread never calls a driver: it watches the clock, so a hanging driver is
+ * reported and not waited for. Each driver is opened, and each card asked, by a thread of its own.
  */
 #ifndef GPU_PROBER_H
 #define GPU_PROBER_H
@@ -13,7 +12,7 @@
 
 struct prober_settings {
 	int socket;         /* records go out; a byte comes in, which lets it begin; not blocking */
-	pid_t parent;       /* when it is gone, so are we */
+	pid_t parent;       /* the probe ends with it */
 	unsigned period_ms; /* how often cards are asked; 0: once */
 	unsigned answer_ms; /* how long a driver may take */
 	bool events;        /* wait for Xids */
@@ -26,7 +25,7 @@ struct prober_settings {
  */
 _Noreturn void prober_main(const struct prober_settings *settings);
 
-/* The same settings on the way through a command line, where the socket is PROBER_SOCKET. */
+/* The same settings as command-line arguments; the socket is PROBER_SOCKET. */
 #define PROBER_SOCKET 3
 
 struct prober_arguments {
@@ -35,7 +34,7 @@ struct prober_arguments {
 };
 
 void prober_write_arguments(const struct prober_settings *settings, struct prober_arguments *ret);
-/* -EINVAL where they are not ours, or of another version. */
+/* -EINVAL if they are invalid, or of another version. */
 int prober_read_arguments(int argc, char **argv, struct prober_settings *ret);
 
 #endif

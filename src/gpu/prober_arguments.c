@@ -13,7 +13,7 @@ enum {
 void prober_write_arguments(const struct prober_settings *settings, struct prober_arguments *ret)
 {
 	size_t room = sizeof(ret->text[0]);
-	/* Structures go over the socket as they are: both sides must have been built alike. */
+	/* Structures are sent over the socket unchanged: both sides must be of the same build. */
 	snprintf(ret->text[0], room, GD_VERSION "-%zu-%zu", sizeof(struct gd_gpu), sizeof(struct gd_gpu_process));
 	snprintf(ret->text[1], room, "%d", (int)settings->parent);
 	snprintf(ret->text[2], room, "%u", settings->period_ms);
@@ -36,7 +36,7 @@ int prober_read_arguments(int argc, char **argv, struct prober_settings *ret)
 		.answer_ms = (unsigned)strtoul(argv[4], NULL, 10),
 		.events = strcmp(argv[5], "1") == 0,
 	};
-	/* Written back, they must be what was read. */
+	/* Formatted again, they must equal the input. */
 	struct prober_arguments again;
 	prober_write_arguments(&s, &again);
 	for (int i = 1; i <= NUM_ARGUMENTS; i++)

@@ -12,7 +12,7 @@ struct asker {
 	unsigned generation;
 };
 
-/* Waits until the card is asked; false: the thread was replaced. */
+/* Waits until an answer is requested; false: the thread was replaced. */
 static bool wait_for_question(const struct asker *me, bool *ret_watching)
 {
 	struct prober_card *c = me->card;
@@ -96,7 +96,7 @@ void prober_card_replace(struct prober_card *c, unsigned answer_ms)
 	c->asked = true;
 	pthread_cond_broadcast(&c->threads->asked);
 	pthread_mutex_unlock(&c->threads->lock);
-	/* Without a thread now, there is perhaps one at the next try. */
+	/* If no thread can be started now, the next try may succeed. */
 	(void)prober_card_start(c);
 }
 

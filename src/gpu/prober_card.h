@@ -31,11 +31,11 @@ struct prober_card {
 	/* Under the lock. */
 	bool asked; /* its thread may begin */
 	bool answered;
-	bool watching;       /* the driver has been asked for its events */
+	bool watching;       /* subscribed to the driver's events */
 	unsigned generation; /* of its thread; those of earlier ones end */
 	struct gpu_set answer;
 
-	/* The first thread's. */
+	/* Used by the first thread only. */
 	bool busy; /* asked, and no answer taken yet */
 	bool given_up;
 	bool met; /* has answered at least once */

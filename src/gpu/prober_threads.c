@@ -29,7 +29,7 @@ void prober_threads_wake(struct prober_threads *t)
 {
 	uint64_t one = 1;
 	ssize_t n = write(t->wake_fd, &one, sizeof(one));
-	(void)n; /* full means that it is awake already */
+	(void)n; /* full: it is awake already */
 }
 
 void prober_leave(void)

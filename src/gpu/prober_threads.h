@@ -24,7 +24,7 @@ int prober_threads_start(void *(*body)(void *), void *arg);
 /* Wakes the first thread. */
 void prober_threads_wake(struct prober_threads *t);
 
-/* Ends the process: nobody is left to be told, or there is no memory. The parent sees the end of the stream. */
+/* Ends the process: the parent is gone, or out of memory. The parent sees the end of the stream. */
 _Noreturn void prober_leave(void);
 
 #endif

@@ -69,7 +69,7 @@ static int not_there(const struct gpu_set *there, const char *what, const char *
 	for (size_t i = 0; i < there->count; i++)
 		if (uuid && there->gpus[i].health == GD_GPU_HEALTH_NOT_ANSWERING &&
 			!(there->gpus[i].known & GD_GPU_KNOWN_UUID))
-			text_appendf(&t, "; GPU %d does not answer and may be it", there->gpus[i].index);
+			text_appendf(&t, "; it may be GPU %d, which does not answer", there->gpus[i].index);
 	return error_set(err, -ENODEV, "%s: %s%s is not there; %s", what, uuid ? "" : "GPU ", wanted, text_string(&t));
 }
 
@@ -103,7 +103,7 @@ static int add_card(const struct gpu_set *there, const struct gd_gpu *card, cons
 	return 0;
 }
 
-/* 1 and the GPU; 0 where none begins so; -EINVAL where several do. */
+/* 1 and the GPU; 0 if no UUID begins with it; -EINVAL if several do. */
 static int find_uuid(const struct gpu_set *there, const char *beginning, const char *what, const struct gd_gpu **ret,
 	struct gd_error *err)
 {
@@ -167,7 +167,7 @@ static int select_items(const struct gpu_set *there, const struct gpu_spec *spec
 	return check_once(ret, what, err);
 }
 
-/* What can be used. Of sick cards the probe has told already; its instances stand for a split one. */
+/* Selects what can be used. The probe has already reported broken cards; a split card is replaced by its instances. */
 static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 {
 	int r = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From the GPUs that are there, those that somebody asked for and may use. */
+/* Selects the requested and permitted GPUs from those that exist. */
 #ifndef GPU_SELECT_H
 #define GPU_SELECT_H
 
@@ -7,14 +7,14 @@
 #include "gpu/spec.h"
 
 /*
- * Takes out what an inherited CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or
+ * Removes what an inherited CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or
  * HIP_VISIBLE_DEVICES hides, or what Slurm has not granted. Indices stay as they were.
  */
 int gpu_limit(struct gpu_set *there);
 
 /*
- * Without any GPU that a driver told of: adds those that gpu_grant_variable() names.
- * Nothing else is known of them. Says so in a warning, and also what is missing if nothing was granted.
+ * If no driver reported a GPU: adds those that gpu_grant_variable() names. Nothing else is known about them. A warning
+ * says so, or what is missing if nothing was granted.
  */
 int gpu_grant(struct gpu_set *there);
 
@@ -31,12 +31,12 @@ bool gpu_is_granted(const struct gd_gpu *gpu);
 int gpu_select(const struct gpu_set *there, const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err);
 
 /*
- * What numbers select, in their order, one as often as it stands there; a split
+ * The GPUs with these numbers, in their order, repeated as often as given; a split
  * card gives its instances. One that cannot be used is an error that says why.
  */
 int gpu_pick(const struct gpu_set *there, const int *ids, size_t num_ids, struct gpu_set *ret, struct gd_error *err);
 
-/* Why work cannot be put on it: "it has fallen off the bus"; NULL where it can. */
+/* Why no work can be placed on it: "it has fallen off the bus"; NULL if it is usable. */
 const char *gpu_unusable_reason(const struct gd_gpu *gpu);
 
 #endif

@@ -98,7 +98,7 @@ void gpu_set_swap_warnings(struct gpu_set *a, struct gpu_set *b)
 	b->warnings_capacity = before.warnings_capacity;
 }
 
-/* Everything after the list itself lies in one block, the strictest alignment first. */
+/* Everything after the list itself is in one block, the strictest alignment first. */
 struct layout {
 	struct gd_gpu_list list;
 	struct gd_gpu gpus[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Simulated GPUs: for machines without one. All idle, all memory free.
+ * Simulated GPUs, for machines without one: all idle, all memory free.
  *
  * Tests give them a topology: GPUQ_SIM_NODES=2 spreads them evenly over two NUMA nodes, GPUQ_SIM_LINKS="0-1,2-3" links
  * pairs of them.

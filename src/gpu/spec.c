@@ -55,8 +55,9 @@ static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 			spec->text, GPU_SPEC_MAX_SIM);
 	uint64_t bytes = SIM_DEFAULT_BYTES;
 	if (*p == 'x' && (units_parse_size(p + 1, 0, &bytes, NULL) < 0 || bytes == 0 || bytes > SIM_MAX_BYTES))
-		return error_set(err, -EINVAL, "%s '%s': '%s' is no amount of memory; expected one like 16G or 512M",
-			spec->source, spec->text, p + 1);
+		return error_set(err, -EINVAL,
+			"%s '%s': '%s' is not an amount of memory; expected one like 16G or 512M", spec->source,
+			spec->text, p + 1);
 	spec->kind = GPU_SPEC_ALL;
 	spec->sim_count = (int)count;
 	spec->sim_memory_bytes = bytes;
@@ -81,7 +82,8 @@ static int parse_item(struct gpu_spec *spec, const char *p, struct gpu_spec_item
 		good = take_number(&c, GPU_SPEC_MAX_INDEX, &last);
 	}
 	if (!good || *c != '\0')
-		return error_set(err, -EINVAL, "%s '%s': '%s' is no GPU; expected " FORMS, spec->source, spec->text, p);
+		return error_set(
+			err, -EINVAL, "%s '%s': '%s' is not a GPU; expected " FORMS, spec->source, spec->text, p);
 	if (last < first)
 		return error_set(err, -EINVAL, "%s '%s': the range '%s' runs backwards", spec->source, spec->text, p);
 	*ret = (struct gpu_spec_item){.first = (int)first, .last = (int)last};

@@ -4,8 +4,8 @@
  * "MIG-uuid", "sim:N[xSIZE]".
  *
  * It names a machine and a selection of its GPUs. The machine is simulated if the
- * text or $GPUQ_GPUS is "sim:N[xSIZE]"; otherwise it is the real one. Parsing asks no
- * driver: whether the GPUs exist is checked when they are selected.
+ * text or $GPUQ_GPUS is "sim:N[xSIZE]"; otherwise it is the real one. Parsing calls no driver: whether the GPUs exist
+ * is checked when they are selected.
  */
 #ifndef GPU_SPEC_H
 #define GPU_SPEC_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files below /sys, or below the directory that stands in for it in tests. */
+/* Files below /sys, or below the directory that replaces it in tests. */
 #ifndef GPU_SYSFS_H
 #define GPU_SYSFS_H
 

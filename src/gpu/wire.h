@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the probe process tells its parent, as records in a stream. Both are the
- * same program, so structures travel as they lie in memory; sizes are checked all
- * the same, for a driver may have scribbled over the process that wrote them.
+ * The records that the probe process sends to its parent. Both are the
+ * same program, so structures are sent as they are in memory. Sizes are still checked, because a driver may have
+ * corrupted the sender's memory.
  */
 #ifndef GPU_WIRE_H
 #define GPU_WIRE_H
@@ -13,7 +13,7 @@
 #include "gpu/set.h"
 
 enum wire_kind {
-	WIRE_READY = 1, /* the process runs, and can: nothing has been asked of a driver yet */
+	WIRE_READY = 1, /* the process runs; no driver has been called yet */
 	WIRE_CARDS,     /* value: how many cards there are; card: nonzero if a driver does not answer; set: warnings */
 	WIRE_CARD,      /* card; set: it and its instances */
 	WIRE_XID,       /* card; value: the Xid */
@@ -31,8 +31,8 @@ struct wire_record {
 void wire_put(struct text *out, enum wire_kind kind, unsigned card, unsigned value, const struct gpu_set *set);
 
 /*
- * Takes the record at data. Returns its whole size; 0 where it is not complete
- * yet; -EBADMSG where it makes no sense, -ENOMEM. The set is to be finished by the caller.
+ * Takes the record at data. Returns its whole size; 0 if it is incomplete; -EBADMSG if it is invalid; -ENOMEM. The
+ * caller finishes the set.
  */
 int wire_take(const char *data, size_t size, struct wire_record *ret, struct gpu_set *ret_set);
 

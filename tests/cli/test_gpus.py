@@ -223,7 +223,7 @@ def test_gpu_that_is_not_there_names_those_that_are(machine):
     assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 is not there; there are 0, 1\n"
     result = machine("gpus", "--gpus", "five")
     assert result.returncode == 2
-    assert "'five' is no GPU; expected auto" in result.stderr
+    assert "'five' is not a GPU; expected auto" in result.stderr
 
 
 def test_without_a_gpu_it_says_so_and_names_the_simulated_ones(machine):

@@ -32,26 +32,26 @@ static void test_wrong_specifications_say_what_is_wrong(void **state)
 	(void)state;
 	assert_spec_error("", "it is empty");
 	assert_spec_error("  ", "it is empty");
-	assert_spec_error("cuda", "'cuda' is no GPU; expected auto");
-	assert_spec_error("0,", "'' is no GPU");
-	assert_spec_error("0,,1", "'' is no GPU");
-	assert_spec_error("-1", "'-1' is no GPU");
-	assert_spec_error("0-", "'0-' is no GPU");
-	assert_spec_error("1x", "'1x' is no GPU");
+	assert_spec_error("cuda", "'cuda' is not a GPU; expected auto");
+	assert_spec_error("0,", "'' is not a GPU");
+	assert_spec_error("0,,1", "'' is not a GPU");
+	assert_spec_error("-1", "'-1' is not a GPU");
+	assert_spec_error("0-", "'0-' is not a GPU");
+	assert_spec_error("1x", "'1x' is not a GPU");
 	assert_spec_error("3-1", "runs backwards");
-	assert_spec_error("65536", "is no GPU");
-	assert_spec_error("99999999999999999999", "is no GPU");
-	assert_spec_error("0,auto", "'auto' is no GPU");
-	assert_spec_error("0,sim:2", "'sim:2' is no GPU");
+	assert_spec_error("65536", "is not a GPU");
+	assert_spec_error("99999999999999999999", "is not a GPU");
+	assert_spec_error("0,auto", "'auto' is not a GPU");
+	assert_spec_error("0,sim:2", "'sim:2' is not a GPU");
 	assert_spec_error("sim:", "expected sim:N");
 	assert_spec_error("sim:0", "N from 1 to 1024");
 	assert_spec_error("sim:1025", "N from 1 to 1024");
 	assert_spec_error("sim:4,1", "expected sim:N");
-	assert_spec_error("sim:4x", "'' is no amount of memory");
-	assert_spec_error("sim:4x16", "'16' is no amount of memory");
-	assert_spec_error("sim:4x0G", "is no amount");
-	assert_spec_error("sim:4x16Gb/s", "is no amount");
-	assert_spec_error("sim:4x4000000T", "is no amount");
+	assert_spec_error("sim:4x", "'' is not an amount of memory");
+	assert_spec_error("sim:4x16", "'16' is not an amount of memory");
+	assert_spec_error("sim:4x0G", "is not an amount");
+	assert_spec_error("sim:4x16Gb/s", "is not an amount");
+	assert_spec_error("sim:4x4000000T", "is not an amount");
 }
 
 static void test_indices_ranges_and_uuids_can_be_listed_together(void **state)
