@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/shell_words.h"
 
+#include <errno.h>
 #include <string.h>
 
 bool shell_is_plain(const char *bytes, size_t size)
@@ -27,4 +28,28 @@ void shell_quote(struct text *t, const char *bytes, size_t size)
 		else
 			text_append_char(t, bytes[i]);
 	text_append_char(t, '\'');
+}
+
+int shell_split(const char *text, struct text *ret)
+{
+	int count = 0;
+	for (const char *p = text;;) {
+		p += strspn(p, " \t\n");
+		if (!*p)
+			return text_error(ret) ? text_error(ret) : count;
+		char quote = '\0';
+		for (; *p && (quote || !strchr(" \t\n", *p)); p++) {
+			if (quote ? *p == quote : *p == '\'' || *p == '"') {
+				quote = quote ? '\0' : *p;
+			} else if (*p == '\\' && quote != '\'' && p[1]) {
+				text_append_char(ret, *++p);
+			} else {
+				text_append_char(ret, *p);
+			}
+		}
+		if (quote)
+			return -EINVAL;
+		text_append(ret, "", 1);
+		count++;
+	}
 }

@@ -14,4 +14,10 @@ bool shell_is_plain(const char *bytes, size_t size);
 /* Appends the bytes as one word, in quotation marks where it needs them. */
 void shell_quote(struct text *t, const char *bytes, size_t size);
 
+/*
+ * Splits words as a shell does, without expansions; each one is ended by a NUL in `ret`. How many there are; -EINVAL: a
+ * quotation mark is not closed; -ENOMEM.
+ */
+int shell_split(const char *text, struct text *ret);
+
 #endif

@@ -12,19 +12,26 @@
 #include "base/units.h"
 #include "cli/background.h"
 #include "cli/command.h"
-#include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/log_dir.h"
-#include "cli/run_panel.h"
 #include "cli/run_parts.h"
 #include "cli/say.h"
+#include "cli/subprogram.h"
 #include "queue/input/commands.h"
 #include "queue/runner/runner.h"
 
 /* Between SIGTERM and SIGKILL. */
 #define GRACE_MS 10000
 
-enum { OPTION_LINGER = 0x200, OPTION_READY, OPTION_QUIET, OPTION_NO_PANEL, OPTION_GRACE, OPTION_FIRST };
+enum {
+	OPTION_LINGER = 0x200,
+	OPTION_READY,
+	OPTION_QUIET,
+	OPTION_NO_PANEL,
+	OPTION_GRACE,
+	OPTION_TAKEOVER,
+	OPTION_FIRST
+};
 
 static const struct argp_option options[] = {
 	{"commands-file", OPTION_FIRST + CONFIG_COMMANDS_FILE, "FILE", 0,
@@ -52,11 +59,25 @@ static const struct argp_option options[] = {
 		1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
 	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
-	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "owner|group|all", 0, "Who may read logs (owner)", 1},
+	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "WHO", 0, "Who may read logs: owner, group, all (owner)", 1},
 	{"max-log-size", OPTION_FIRST + CONFIG_MAX_LOG_SIZE, "SIZE", 0,
 		"Keep only the beginning and the end of larger logs (no limit)", 1},
 	{"on-finish", OPTION_FIRST + CONFIG_ON_FINISH, "COMMAND", 0,
 		"Run this after each job, its end as JSON on standard input", 1},
+	{"slurm", OPTION_FIRST + CONFIG_SLURM, "OPTIONS", 0,
+		"Run the jobs on a Slurm cluster: options for sbatch, as in '--partition=gpu --gres=gpu:4 --time=4:00:00'",
+		1},
+	{"max-nodes", OPTION_FIRST + CONFIG_MAX_NODES, "N", 0, "With --slurm: use at most so many nodes at a time (1)",
+		1},
+	{"slurm-silence", OPTION_FIRST + CONFIG_SLURM_SILENCE, "SECONDS", 0,
+		"With --slurm: give a node that was not heard of for so long no new jobs (15)", 1},
+	{"slurm-lease", OPTION_FIRST + CONFIG_SLURM_LEASE, "SECONDS", 0,
+		"With --slurm: how long nodes work without this host; then they end their jobs (900)", 1},
+	{"slurm-address", OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
+		"With --slurm: the address of this host that nodes connect to, or any host in their network (found by asking Slurm)",
+		1},
+	{"takeover", OPTION_TAKEOVER, 0, 0,
+		"With --slurm: take over a queue whose coordinator ran on another host and is gone", 1},
 	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more when the queue is empty", 1},
 	{"background", OPTION_FIRST + CONFIG_BACKGROUND, 0, 0, "Leave the work to a runner in the background", 1},
 	{"json", OPTION_FIRST + CONFIG_JSON, 0, 0,
@@ -103,6 +124,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPTION_NO_PANEL:
 		run->no_panel = true;
 		return 0;
+	case OPTION_TAKEOVER:
+		run->takeover = true;
+		return 0;
 	case OPTION_LINGER:
 		r = units_parse_duration(arg, &run->linger_ms, &run->err);
 		break;
@@ -141,37 +165,11 @@ FILE *run_out(const struct run *run)
 
 /* ---- Running, or waiting for who runs ---------------------------------------------------- */
 
-static void on_ready(void *context)
+void run_on_ready(void *context)
 {
 	struct run *run = context;
 	background_tell(run->ready_fd, NULL);
 	run->ready_fd = -1;
-}
-
-static void fill_options(struct run *run, struct runner_options *o)
-{
-	const struct config *c = &run->queue.config;
-	*o = (struct runner_options){.gpus = c->gpus,
-		.min_free_mem_mb = config_min_free_mem_mb(c),
-		.poll_interval_ms = (int64_t)c->poll_interval_ms,
-		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
-		.timeout_ms = (int64_t)c->timeout_ms,
-		.grace_ms = (int64_t)run->grace_ms,
-		.jobs_per_gpu = (int)c->jobs_per_gpu,
-		.cpu_affinity = c->cpu_affinity,
-		.retries = (int)c->retries,
-		.max_failures = (int)c->max_failures,
-		.log_dir = run->log_dir,
-		.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR),
-		.log_access = c->log_access,
-		.max_log_bytes = (int64_t)c->max_log_bytes,
-		.on_finish = c->on_finish,
-		.idle_warn_ms = (int64_t)c->idle_warn_ms,
-		.quiet = run->quiet,
-		.verbose = debug_is_on(),
-		.on_ready = on_ready,
-		.context = run,
-		.out = run_out(run)};
 }
 
 void run_say_lost(const char *journal_path, uint64_t count)
@@ -204,26 +202,13 @@ static int finish(struct run *run, struct journal *j, const struct runner_result
 	return run_own_jobs_all_completed(&run->own) && !result->left_lost ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
-/* With a panel under the lines, where they go to a terminal. */
-static int run_shown(struct run *run, struct runner *runner, struct runner_options *o, struct runner_result *result)
-{
-	struct run_panel *panel =
-		run->no_panel || run->linger_ms ? NULL : run_panel_create(o->out, o->quiet, &run->queue);
-	runner_set_watch(runner, run_panel_watch(panel));
-	int r = runner_run(runner, result, &run->err);
-	run_panel_destroy(panel);
-	return r;
-}
-
 static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 {
-	struct runner_options o;
-	struct runner *runner = NULL;
+	void *runner = NULL;
 	struct runner_result result = {0};
 	pid_t holder = 0;
-	fill_options(run, &o);
 	*ret_stop = true;
-	int r = runner_create(j, &o, &runner, &holder, &run->err);
+	int r = run->engine->create(run, j, &runner, &holder);
 	if (r < 0 && r != -EBUSY) {
 		if (run->made_queue)
 			journal_remove_empty(j);
@@ -231,17 +216,18 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 	}
 	int added = run_add_commands(run, j, r == -EBUSY);
 	if (added < 0) {
-		runner_destroy(runner);
+		run->engine->destroy(runner);
 		return added;
 	}
 	if (r == 0) {
 		run_say_what_failed_before(run);
-		r = run_shown(run, runner, &o, &result);
-		runner_destroy(runner);
-		return r < 0 ? r : finish(run, j, &result);
+		r = run->engine->run(run, runner, &result);
+		run->engine->destroy(runner);
+		*ret_stop = r != 1;
+		return r != 0 ? r : finish(run, j, &result);
 	}
 	if (run->linger_ms) {
-		on_ready(run); /* somebody else was faster */
+		run_on_ready(run); /* somebody else was faster */
 		return EXIT_DONE;
 	}
 	r = run_hand_over(run, holder);
@@ -262,13 +248,10 @@ static int find_log_dir(struct run *run)
 /* Where there are commands, their queue is in this directory. */
 static int find_queue(struct run *run)
 {
-	int r = queue_choice_configure(&run->queue, &run->err);
-	if (r < 0)
-		return r;
 	run->queue.only_here = true;
 	run->queue.creates_here = run_commands_file(run);
 	run->queue.adds = run->queue.config.keep;
-	r = queue_choice_resolve(&run->queue, &run->err);
+	int r = queue_choice_resolve(&run->queue, &run->err);
 	if (r == 0 && run->queue.source == QUEUE_SOURCE_PERSONAL && access(run->queue.journal_path, F_OK) == 0)
 		say("running the personal queue '%s'", run->queue.journal_path);
 	return r;
@@ -321,7 +304,15 @@ static int run(struct run *run)
 	return r < 0 ? r : code;
 }
 
-static int main_run(int argc, char **argv)
+/* A runner for a cluster is a program of its own. */
+static int become_coordinator(struct run *run, char **argv)
+{
+	if (run->ready_fd >= 0)
+		(void)fcntl(run->ready_fd, F_SETFD, 0);
+	return subprogram_become("gpuq-slurm", "nettle (Debian: nettle-dev)", argv);
+}
+
+int run_main(int argc, char **argv, const struct run_engine *engine)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
@@ -329,10 +320,19 @@ static int main_run(int argc, char **argv)
 		"Run it again after an interruption: only lines that are new are added. Ctrl-C: nothing new starts; again: "
 		"running jobs are ended; a third time: killed. SIGTERM leaves them running for the next 'gpuq run'.",
 		children, NULL, NULL};
-	struct run state = {.grace_ms = GRACE_MS, .ready_fd = -1};
+	struct run state = {.grace_ms = GRACE_MS, .ready_fd = -1, .engine = engine};
 	command_parse(&argp, argc, argv, &state);
-	int r = run(&state);
-	int code = r < 0 ? command_fail(&state.err, r) : EXIT_DONE;
+	int r = queue_choice_configure(&state.queue, &state.err), code;
+	if (r == 0)
+		r = run_check_slurm(&state);
+	if (r == 0 && state.queue.config.slurm && !engine->on_slurm) {
+		code = become_coordinator(&state, argv);
+		queue_choice_finish(&state.queue);
+		return code;
+	}
+	if (r == 0)
+		r = run(&state);
+	code = r < 0 ? command_fail(&state.err, r) : EXIT_DONE;
 	background_tell(state.ready_fd, r < 0 ? &state.err : NULL);
 	commands_close(state.commands);
 	run_own_jobs_finish(&state.own);
@@ -343,5 +343,3 @@ static int main_run(int argc, char **argv)
 	free(state.file);
 	return r < 0 ? code : r;
 }
-
-const struct command cmd_run = {"run", "Run the commands of a file, and what is queued, on the GPUs", main_run};

@@ -156,17 +156,6 @@ static bool has_pending(const struct job_list *l)
 	return false;
 }
 
-void status_flush(struct status_output *o, size_t above)
-{
-	if (o->text.length <= above)
-		return;
-	if (text_error(&o->text))
-		o->error = -ENOMEM;
-	else if (!o->error)
-		o->error = file_write_all(STDOUT_FILENO, o->text.data, o->text.length);
-	text_clear(&o->text);
-}
-
 static void say_what_is_damaged(const struct follow *f)
 {
 	if (f->jobs.bad_lines)

@@ -12,7 +12,7 @@
 #include "cli/say.h"
 
 /* What the runner in the background gets of our options. */
-#define MAX_PASSED (CONFIG_KEYS + 3)
+#define MAX_PASSED (CONFIG_KEYS + 4)
 
 static void passed_finish(char *(*passed)[MAX_PASSED])
 {
@@ -40,6 +40,8 @@ static int pass_options(const struct run *run, char **passed)
 				key == CONFIG_LOG_DIR ? run->log_dir : run->given[key]);
 	if (r == 0 && run->given_grace)
 		r = pass(passed, &n, "grace", run->given_grace);
+	if (r == 0 && run->takeover)
+		r = pass(passed, &n, "takeover", "");
 	if (r == 0 && run->quiet)
 		r = pass(passed, &n, "quiet", "");
 	return r;

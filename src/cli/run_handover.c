@@ -58,7 +58,8 @@ static int wait_for_own(struct run *run, struct follow *f, struct obstacles *o, 
 void run_say_what_is_ignored(const struct run *run)
 {
 	static const enum config_key keys[] = {CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL,
-		CONFIG_MAX_FAILURES, CONFIG_KEEP, CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE, CONFIG_CPU_AFFINITY};
+		CONFIG_MAX_FAILURES, CONFIG_KEEP, CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE, CONFIG_CPU_AFFINITY,
+		CONFIG_SLURM, CONFIG_MAX_NODES, CONFIG_SLURM_SILENCE, CONFIG_SLURM_LEASE, CONFIG_SLURM_ADDRESS};
 	cleanup_(text_finish) struct text names = {0};
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
 		if (run->given[keys[i]])

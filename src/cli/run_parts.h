@@ -10,20 +10,35 @@
 #include "cli/run_report.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/journal.h"
+#include "queue/runner/runner.h"
+
+struct run;
+
+/* What runs the queue: a runner on this machine, or a coordinator of pilots. */
+struct run_engine {
+	/* 0 with the lock of the queue; -EBUSY, without words: *ret_holder runs it. */
+	int (*create)(struct run *run, struct journal *j, void **ret, pid_t *ret_holder);
+	/* 1: there may be new jobs; create another one. */
+	int (*run)(struct run *run, void *engine, struct runner_result *ret);
+	void (*destroy)(void *engine); /* NULL is fine */
+	bool on_slurm;
+};
 
 struct run {
+	const struct run_engine *engine;
 	struct queue_choice queue;
 	uint64_t linger_ms, grace_ms;
-	bool quiet, no_panel;
+	bool quiet, no_panel, takeover;
 	bool made_queue; /* there was no journal before */
 	int ready_fd;    /* where who started us in the background waits; -1: nobody does */
 	/* As they were typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
-	struct commands *commands; /* to be added; NULL: none, or done */
-	struct id_list ids;        /* that this command has added, or waits for */
-	struct run_own_jobs own;   /* the same, since another runs them */
-	uint64_t lost;             /* jobs of the queue whose `add` was lost, if another runs it */
+	struct commands *commands;    /* to be added; NULL: none, or done */
+	struct id_list ids;           /* that this command has added, or waits for */
+	struct run_own_jobs own;      /* the same, since another runs them */
+	uint64_t lost;                /* jobs of the queue whose `add` was lost, if another runs it */
+	struct runner_result earlier; /* of engines before this one */
 	struct run_report report;
 	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;
@@ -35,6 +50,14 @@ const char *run_option_name(enum config_key key);
 FILE *run_out(const struct run *run);
 /* cmd_run.c: so many jobs lost their `add`; 0: says nothing. */
 void run_say_lost(const char *journal_path, uint64_t count);
+
+/* cmd_run.c: for the engine; the context is the run. */
+void run_on_ready(void *context);
+/* cmd_run.c: all of the command. */
+int run_main(int argc, char **argv, const struct run_engine *engine);
+
+/* run_slurm_check.c: options that do not go together; the configuration was read. */
+int run_check_slurm(struct run *run);
 
 /* run_commands.c */
 /* The commands file; NULL: there is none to add. */

@@ -3,6 +3,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/exit_code.h"
+#include "cli/run_slurm.h"
 #include "cli/say.h"
+#include "cli/subprogram.h"
 #include "queue/runner/allocation_end.h"
 #include "slurm/agent.h"
 #include "slurm/coordinator.h"
@@ -99,17 +102,18 @@ static uint64_t find_end(void)
 	return guard_now_ns() + left - margin;
 }
 
-static void print_words(void *context, const char *words)
+static void print_lines(void *context, const char *lines, size_t size)
 {
 	(void)context;
-	printf("%s\n", words);
+	fwrite(lines, 1, size, stdout);
 	fflush(stdout);
 }
 
 static int coordinate(struct journal *j, const struct slurm_arguments *a, struct gd_error *err)
 {
 	struct coordinator *c = NULL;
-	struct coordinator_result result;
+	static const struct runner_watch watch = {.say = print_lines};
+	struct runner_result result;
 	pid_t holder = 0;
 	char log_dir[PATH_MAX], program[PATH_MAX] = "";
 	/* The same file on the nodes, which share the file system. */
@@ -127,7 +131,7 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 		.program = program,
 		.max_nodes = a->max_nodes,
 		.order = {.log_dir = log_dir, .grace_ms = GRACE_NS / NS_PER_MS},
-		.say = print_words};
+		.watch = &watch};
 	int r = coordinator_create(&options, &c, &holder, err);
 	if (r == -EBUSY)
 		return error_set(err, r, "process %d runs this queue already", (int)holder);
@@ -136,10 +140,9 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 	coordinator_destroy(c);
 	if (r < 0)
 		return r;
-	printf("%llu completed, %llu failed, %llu cancelled, %llu left\n", (unsigned long long)result.completed,
-		(unsigned long long)result.failed, (unsigned long long)result.cancelled,
-		(unsigned long long)result.left);
-	return result.failed || result.left ? 1 : 0;
+	printf("%llu completed, %llu failed, %llu cancelled\n", (unsigned long long)result.completed,
+		(unsigned long long)result.failed, (unsigned long long)result.cancelled);
+	return result.failed || result.left_pending || result.interrupted || result.left_running ? 1 : 0;
 }
 
 static int run_coordinator(const struct slurm_arguments *a)
@@ -206,12 +209,16 @@ int main(int argc, char **argv)
 		{"takeover", 'o', NULL, 0, "coordinator: also if the last one ran on another host", 0}, {0}};
 	static const struct argp argp = {options, parse, NULL, "The parts of a queue on a cluster", NULL, NULL, NULL};
 	struct slurm_arguments a = {0};
+	setlocale(LC_ALL, "");
+	argp_program_version = "gpuq " GD_VERSION;
+	argp_err_exit_status = EXIT_USAGE;
+	if (argc >= 1 && strcmp(argv[0], "gpuq run") == 0)
+		return subprogram_enter("gpuq run --slurm") ? EXIT_USAGE : run_slurm_main(argc, argv);
 	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
 	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
 		say("this program is a part of gpuq, which executes it");
 		return EXIT_USAGE;
 	}
-	argp_err_exit_status = EXIT_USAGE;
 	int r = argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &a);
 	return r ? EXIT_USAGE : pilot ? run_pilot(&a) : run_coordinator(&a);
 }

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* `gpuq status --json`. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/json_put.h"
 #include "cli/status_parts.h"
 #include "queue/journal/job_json.h"
+
+void status_flush(struct status_output *o, size_t above)
+{
+	if (o->text.length <= above)
+		return;
+	if (text_error(&o->text))
+		o->error = -ENOMEM;
+	else if (!o->error)
+		o->error = file_write_all(STDOUT_FILENO, o->text.data, o->text.length);
+	text_clear(&o->text);
+}
 
 int status_put_wait(struct text *t, const struct job *job, struct verdicts *v)
 {

@@ -41,6 +41,10 @@
 /* How soon an end that could not be written to the outbox is tried again. */
 #define RECORD_AGAIN_MS 1000
 
+/* So long, and so often, a pilot looks for the directory of its queue and the secret in it. */
+#define VISIBLE_MS      90000
+#define VISIBLE_LOOK_MS 500
+
 /*
  * Events that come up while actions are executed wait for their turn: actions of one event are complete before the
  * next event goes in.
@@ -506,6 +510,31 @@ static int open_loop(struct agent *a)
 	return r;
 }
 
+/* What was just made may not be visible here yet: NFS remembers for up to a minute that a name was not there. */
+static int open_queue(struct agent *a, struct gd_error *err)
+{
+	uint64_t deadline = clock_now_ns() + VISIBLE_MS * NS_PER_MS;
+	for (bool told = false;; told = true) {
+		int r = 0;
+		closep(&a->dir_fd);
+		a->dir_fd = open(a->options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (a->dir_fd < 0)
+			r = error_set(err, -errno,
+				"opening '%s': %s; the journal must be on a file system that login node and compute nodes share",
+				a->options->queue_dir, error_words(errno));
+		if (r == 0)
+			r = secret_load(a->dir_fd, a->secret, err);
+		if ((r != -ENOENT && r != -ESTALE) || clock_now_ns() >= deadline)
+			return r;
+		if (!told)
+			say(a, "%s; trying again for %d s", err->message, VISIBLE_MS / 1000);
+		/* A signal that ends the pilot is there in time. */
+		struct pollfd p = {a->signal_fd, POLLIN, 0};
+		if (poll(&p, 1, VISIBLE_LOOK_MS) > 0)
+			return r;
+	}
+}
+
 static int open_all(struct agent *a, struct gd_error *err)
 {
 	static const struct node_jobs_ops ops = {
@@ -515,12 +544,7 @@ static int open_all(struct agent *a, struct gd_error *err)
 		r = open_loop(a);
 	if (r < 0)
 		return error_set(err, r, "starting the pilot: %s", error_words(r));
-	a->dir_fd = open(a->options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (a->dir_fd < 0)
-		return error_set(err, -errno,
-			"opening '%s': %s; the journal must be on a file system that login node and compute nodes share",
-			a->options->queue_dir, error_words(errno));
-	r = secret_load(a->dir_fd, a->secret, err);
+	r = open_queue(a, err);
 	/* Before the variables of the allocation are removed: they name its GPUs. */
 	if (r == 0)
 		r = find_gpus(a, err);

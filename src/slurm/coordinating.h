@@ -55,17 +55,27 @@ struct coordinator {
 	struct text to_append; /* `fail` of jobs that can never run, hooks that become due */
 	int signal_fd, watch_fd;
 	int interrupts;
+	uint64_t idle_since_ns; /* 0: it is not idle */
 	bool must_read, must_place, nodes_changed;
 	bool refused; /* the core did not start a job: nothing more is placed before the next event */
 	bool leaving; /* SIGTERM */
 	bool released;
+	size_t left_behind; /* jobs that waited when all pilots were released */
 	bool superseded;
-	struct coordinator_result result;
+	struct runner_result result;
 	struct gd_error error;
 	int fatal;
 };
 
+/* ---- coordinator_watch.c ---- */
 void coordinating_say(const struct coordinator *c, const char *words);
+void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready);
+void coordinating_on_signal(void *context, uint32_t events);
+/* Jobs that run on pilots. */
+size_t coordinating_num_running(const struct coordinator *c);
+/* At the end: what is left behind, into the result and in words. */
+void coordinating_count_left(struct coordinator *c);
+
 /* The coordinator exits; the next one finds everything in the journal. */
 void coordinating_die(struct coordinator *c, int code);
 
@@ -80,6 +90,8 @@ void coordinating_cancel(struct coordinator *c, const struct job *job);
 void coordinating_adopt(struct coordinator *c, int number);
 /* A start came to nothing: the job waits again. */
 void coordinating_withdraw(struct coordinator *c, uint64_t id);
+/* --max-failures is reached. */
+bool coordinating_is_full(const struct coordinator *c);
 /* Starts what can be started now. */
 void coordinating_place(struct coordinator *c);
 

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -17,12 +16,6 @@
 #include "slurm/listener.h"
 #include "slurm/pilot_supply.h"
 #include "slurm/secret.h"
-
-void coordinating_say(const struct coordinator *c, const char *words)
-{
-	if (c->options.say && *words)
-		c->options.say(c->options.context, words);
-}
 
 void coordinating_die(struct coordinator *c, int code)
 {
@@ -63,8 +56,8 @@ static struct submission_demand find_demand(const struct coordinator *c)
 	const struct jobs *js = coordinator_journal_jobs(c->journal);
 	struct submission_demand d = {0};
 	size_t most = most_gpus(c);
-	if (c->interrupts || c->released || js->paused || !coordinator_core_is_recovered(c->core) ||
-		scheduler_num_waiting(c->scheduler) == 0)
+	if (c->interrupts || c->released || js->paused || coordinating_is_full(c) ||
+		!coordinator_core_is_recovered(c->core) || scheduler_num_waiting(c->scheduler) == 0)
 		return d;
 	for (size_t i = 0; i < js->count; i++) {
 		const struct job *job = js->by_id[i];
@@ -157,52 +150,38 @@ static void on_watch(void *context, uint32_t events)
 	c->must_read = true;
 }
 
-static void interrupt_jobs(struct coordinator *c)
-{
-	const struct jobs *js = coordinator_journal_jobs(c->journal);
-	for (size_t i = 0; i < js->count; i++)
-		if (js->by_id[i]->state == JOB_RUNNING)
-			coordinating_cancel(c, js->by_id[i]);
-}
-
-static void on_signal(void *context, uint32_t events)
-{
-	struct coordinator *c = context;
-	struct signalfd_siginfo info;
-	(void)events;
-	while (read(c->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGTERM)
-			c->leaving = true;
-		else if (++c->interrupts == 2)
-			interrupt_jobs(c);
-	}
-}
-
-static size_t num_running(const struct coordinator *c)
-{
-	const struct jobs *js = coordinator_journal_jobs(c->journal);
-	size_t n = 0;
-	for (size_t i = 0; js->counts[JOB_RUNNING] && i < js->count; i++)
-		n += js->by_id[i]->state == JOB_RUNNING && js->by_id[i]->keeper && js->by_id[i]->keeper->is_pilot;
-	return n;
-}
-
 /* Nothing runs on pilots, and nothing will. */
 static bool is_idle(const struct coordinator *c)
 {
-	if (c->num_answers || c->must_read || c->to_append.length || num_running(c) > 0)
+	if (c->num_answers || c->must_read || c->to_append.length || coordinating_num_running(c) > 0)
 		return false;
 	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
 	if (c->interrupts <= 2 && coordinator_hooks_are_due(c))
 		return false;
-	return c->interrupts || scheduler_num_waiting(c->scheduler) + scheduler_num_sleeping(c->scheduler) == 0;
+	return c->interrupts || coordinating_is_full(c) ||
+	       scheduler_num_waiting(c->scheduler) + scheduler_num_sleeping(c->scheduler) == 0;
+}
+
+/* Also if more may come: those who start a runner in the background, or keep one, want to add more. */
+static bool may_leave(struct coordinator *c)
+{
+	int64_t linger = c->options.linger_ms;
+	if (!is_idle(c)) {
+		c->idle_since_ns = 0;
+		return false;
+	}
+	uint64_t now = clock_now_ns();
+	if (!c->idle_since_ns)
+		c->idle_since_ns = now;
+	return c->interrupts || linger == 0 || (linger > 0 && now >= c->idle_since_ns + (uint64_t)linger * NS_PER_MS);
 }
 
 /* Pilots go first. What is added until the last one has left needs another one: it is left to the next coordinator. */
 static bool try_leave(struct coordinator *c)
 {
-	if (!c->released && is_idle(c)) {
+	if (!c->released && may_leave(c)) {
 		c->released = true;
+		c->left_behind = scheduler_num_waiting(c->scheduler);
 		if (c->supply)
 			pilot_supply_leave(c->supply);
 		coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_LEAVE});
@@ -222,14 +201,17 @@ static void plan(struct coordinator *c)
 	loop_set_deadline(c->timer, c->supply_wake_ns && c->supply_wake_ns < wake ? c->supply_wake_ns : wake);
 }
 
-int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struct gd_error *err)
+int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_error *err)
 {
 	coordinating_on_reload(c);
-	c->must_place = true;
+	/* Jobs may have been added since the journal was opened. */
+	c->must_place = c->must_read = true;
 	int e = coordinator_core_begin(c->core, clock_now_ns());
 	if (e < 0)
 		coordinating_die(c, e);
 	coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_TICK});
+	if (c->options.on_ready && !c->fatal)
+		c->options.on_ready(c->options.context);
 	while (!c->fatal && !c->superseded && !c->leaving) {
 		do_due(c);
 		if (c->fatal || c->superseded || try_leave(c))
@@ -239,8 +221,10 @@ int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struc
 		if (e < 0)
 			coordinating_die(c, e);
 	}
-	const struct jobs *js = coordinator_journal_jobs(c->journal);
-	c->result.left = js->counts[JOB_PENDING] + js->counts[JOB_RUNNING];
+	/* No job is left between us and an `add`: either we see the job, or `add` sees that the queue has no runner. */
+	if (!c->fatal && !c->superseded)
+		coordinator_journal_leave(c->journal);
+	coordinating_count_left(c);
 	*ret = c->result;
 	if (c->superseded)
 		return error_set(err, -ESTALE, "another coordinator runs this queue now");
@@ -250,14 +234,20 @@ int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struc
 	return 0;
 }
 
+bool coordinator_has_new(const struct coordinator *c)
+{
+	return c->released && !c->interrupts && !c->leaving && !coordinating_is_full(c) &&
+	       scheduler_num_waiting(c->scheduler) > c->left_behind;
+}
+
 /* ---- Beginning and end ------------------------------------------------------------------ */
 
 static int open_loop(struct coordinator *c)
 {
-	static const int signals[] = {SIGTERM, SIGINT, 0};
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, 0};
 	int e = loop_create(&c->loop);
 	if (e == 0)
-		e = loop_add_signals(c->loop, signals, on_signal, c, &c->signal_fd);
+		e = loop_add_signals(c->loop, signals, coordinating_on_signal, c, &c->signal_fd);
 	if (e == 0)
 		e = loop_add_timer(c->loop, on_timer, c, &c->timer);
 	if (e < 0)

@@ -8,8 +8,8 @@
  * one round are synced together.
  *
  * It leaves when no job is left that can run and all pilots are gone. On SIGTERM it leaves at once: pilots and their
- * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one interrupts what
- * runs.
+ * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one ends what runs,
+ * the third kills it, and after the fourth nobody waits for nodes that do not answer.
  *
  * Hooks run on the coordinator's host. Jobs of `gpuq exec`, whose commands run in front of somebody on this host, fail
  * with words that say so.
@@ -17,6 +17,7 @@
 #ifndef SLURM_COORDINATOR_H
 #define SLURM_COORDINATOR_H
 
+#include "queue/runner/runner.h"
 #include "slurm/coordinator_journal.h"
 #include "slurm/coordinator_order.h"
 
@@ -32,23 +33,23 @@ struct coordinator_options {
 	int retries;
 	const char *on_finish; /* or NULL */
 	bool takeover;
-	const char *sbatch_options;  /* NULL: Slurm is not asked, and pilots are started by others */
-	const char *program;         /* gpuq-slurm, as nodes find it */
-	unsigned max_nodes;          /* 0: 1 */
-	struct order_defaults order; /* env and cwd are filled in */
-	void (*say)(void *context, const char *words);
+	const char *sbatch_options;       /* NULL: Slurm is not asked, and pilots are started by others */
+	const char *program;              /* gpuq-slurm, as nodes find it */
+	unsigned max_nodes;               /* 0: 1 */
+	struct order_defaults order;      /* env and cwd are filled in */
+	int64_t linger_ms;                /* leaves when the queue has been empty for so long; -1: never */
+	int max_failures;                 /* starts nothing new after so many; 0: no limit */
+	const struct runner_watch *watch; /* NULL: nobody looks on */
+	void (*on_ready)(void *context);  /* it has the queue; or NULL */
 	void *context;
-};
-
-struct coordinator_result {
-	uint64_t completed, failed, cancelled; /* that ended while it ran */
-	uint64_t left;                         /* jobs that are not over */
 };
 
 /* -EBUSY, without words: *ret_holder runs the queue. */
 int coordinator_create(
 	const struct coordinator_options *options, struct coordinator **ret, pid_t *ret_holder, struct gd_error *err);
-int coordinator_run(struct coordinator *c, struct coordinator_result *ret, struct gd_error *err);
+int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_error *err);
+/* After coordinator_run(): jobs were added when the pilots were leaving already, and wait for another coordinator. */
+bool coordinator_has_new(const struct coordinator *c);
 void coordinator_destroy(struct coordinator *c);
 
 #endif

@@ -145,8 +145,10 @@ static void pilot_ready(struct coordinator *c, const struct coordinator_action *
 	c->nodes_changed = c->must_place = true;
 	if (!known && cluster_nodes_tell(&c->nodes, c->scheduler, clock_now_ns()) < 0)
 		coordinating_die(c, -ENOMEM);
-	if (!known)
+	if (!known) {
 		coordinating_adopt(c, number);
+		coordinating_say_joined(c, a);
+	}
 	if (c->supply && pilot_supply_joined(c->supply, c->nodes.nodes[number].slurm_job, a->pilot, a->num_gpus) < 0)
 		coordinating_die(c, -ENOMEM);
 }
@@ -158,7 +160,9 @@ static void pilot_away(struct coordinator *c, const struct coordinator_action *a
 	c->nodes_changed = true;
 	if (gone && c->supply)
 		pilot_supply_gone(c->supply, a->pilot, a->proof, a->words);
-	coordinating_say(c, a->words);
+	/* Pilots that were released leave without a word. */
+	if (!c->released)
+		coordinating_say(c, a->words);
 }
 
 static void execute(struct coordinator *c, const struct coordinator_action *a)
@@ -194,7 +198,9 @@ static void execute(struct coordinator *c, const struct coordinator_action *a)
 		pilot_away(c, a);
 		break;
 	case COORDINATOR_FREED:
-		scheduler_end(c->scheduler, a->id.job);
+		/* Whether more may start is not known before the end is. */
+		if (c->options.max_failures == 0)
+			scheduler_end(c->scheduler, a->id.job);
 		c->must_place = true;
 		break;
 	case COORDINATOR_NOT_STARTED:
@@ -234,7 +240,7 @@ static void post_answer(struct coordinator *c, struct core_answer *a, int synced
 				     .number = a->number,
 				     .result = a->unsynced ? synced : a->result,
 				     .id = a->id,
-				     .mode = c->interrupts > 1 ? CANCEL_INTERRUPT : CANCEL_ASK,
+				     .mode = c->interrupts > 2 ? CANCEL_KILL : CANCEL_ASK,
 				     .pilot = a->pilot,
 				     .ends = a->ends,
 				     .num_ends = a->num_ends});

@@ -308,6 +308,17 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 	return 0;
 }
 
+void coordinator_journal_leave(struct coordinator_journal *c)
+{
+	/* Without the lock a job may be left lying; `gpuq status` shows it. */
+	bool locked = journal_lock(c->journal, NULL) == 0;
+	if (locked)
+		(void)coordinator_journal_read(c, NULL);
+	close_fd(&c->lock_fd);
+	if (locked)
+		journal_unlock(c->journal);
+}
+
 void coordinator_journal_close(struct coordinator_journal *c)
 {
 	if (!c)

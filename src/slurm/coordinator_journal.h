@@ -45,6 +45,8 @@ struct coordinator_journal_options {
 int coordinator_journal_open(const struct coordinator_journal_options *options, struct coordinator_journal **ret,
 	pid_t *ret_holder, struct gd_error *err);
 /* Gives up runner.lock. NULL is fine. */
+/* Reads all and gives up the lock of the runner, under the lock of the journal. */
+void coordinator_journal_leave(struct coordinator_journal *c);
 void coordinator_journal_close(struct coordinator_journal *c);
 
 const struct jobs *coordinator_journal_jobs(const struct coordinator_journal *c);

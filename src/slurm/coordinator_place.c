@@ -95,6 +95,8 @@ void coordinating_on_change(void *context, struct job *job, int old)
 	/* What the coordinator itself has failed names its hook; what others cancel does not. */
 	if (job->state == JOB_CANCELLED && old != JOB_RUNNING && old >= 0 && !job->reason)
 		coordinator_hooks_add(c, job);
+	if (c->options.watch && c->options.watch->changed)
+		c->options.watch->changed(c->options.watch->context, job, old);
 	c->must_place = true;
 }
 
@@ -170,6 +172,11 @@ static void start_job(struct coordinator *c, const struct scheduler_start *s)
 					     .needed_ms = coordinator_order_timeout_ms(s->job, &c->options.order)}});
 }
 
+bool coordinating_is_full(const struct coordinator *c)
+{
+	return c->options.max_failures > 0 && c->result.failed >= (uint64_t)c->options.max_failures;
+}
+
 void coordinating_place(struct coordinator *c)
 {
 	struct scheduler_start start;
@@ -180,8 +187,8 @@ void coordinating_place(struct coordinator *c)
 	c->nodes_changed = false;
 	enqueue_all(c, scheduler_set_time(c->scheduler, date_now_ms()));
 	c->must_place = false;
-	if (c->interrupts || coordinator_journal_jobs(c->journal)->paused || !coordinator_core_is_recovered(c->core) ||
-		c->nodes.count == 0)
+	if (c->interrupts || coordinating_is_full(c) || coordinator_journal_jobs(c->journal)->paused ||
+		!coordinator_core_is_recovered(c->core) || c->nodes.count == 0)
 		return;
 	c->refused = false;
 	while (!c->fatal && !c->superseded && !c->refused &&

@@ -137,6 +137,9 @@ static void say_words(struct pilot_supply *s, uint64_t now_ns)
 {
 	char words[FRAME_WORDS_ROOM], *seconds;
 	submission_words(s->submission, now_ns, words);
+	/* "all 8 pilots are in use" is as it should be; `why` says so. */
+	if (strncmp(words, "all ", 4) == 0)
+		*words = '\0';
 	/* Not again for each second that passes. */
 	if ((seconds = strstr(words, "; next try in")))
 		*seconds = '\0';

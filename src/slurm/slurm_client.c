@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "slurm/listing_text.h"
 #include "slurm/slurm_command.h"
@@ -247,31 +248,6 @@ void slurm_client_destroy(struct slurm_client *c)
 	free(c);
 }
 
-/* Splits words as a shell does, without expansions; each is ended by a NUL in `ret`. How many, or -EINVAL. */
-static int split_words(const char *text, struct text *ret)
-{
-	int count = 0;
-	for (const char *p = text;;) {
-		p += strspn(p, " \t\n");
-		if (!*p)
-			return count;
-		char quote = '\0';
-		for (; *p && (quote || !strchr(" \t\n", *p)); p++) {
-			if (quote ? *p == quote : *p == '\'' || *p == '"') {
-				quote = quote ? '\0' : *p;
-			} else if (*p == '\\' && quote != '\'' && p[1]) {
-				text_append_char(ret, *++p);
-			} else {
-				text_append_char(ret, *p);
-			}
-		}
-		if (quote)
-			return -EINVAL;
-		text_append(ret, "", 1);
-		count++;
-	}
-}
-
 /* The words are `memory`, each ended by a NUL. */
 static int set_words(struct client_request *r, struct text *memory)
 {
@@ -299,7 +275,7 @@ int slurm_client_submit(
 {
 	struct text t = {0};
 	put_word(&t, "", "sbatch");
-	int e = split_words(options, &t);
+	int e = shell_split(options, &t);
 	put_word(&t, "", "--parsable");
 	put_word(&t, "", "--no-requeue");
 	put_word(&t, "", "--nodes=1");

@@ -62,7 +62,12 @@ static void test_every_setting_is_read(void **state)
 	      "host_mem: 32G\n"
 	      "cpus: 8\n"
 	      "cpu_affinity: gpu\n"
-	      "idle_warn: 15m\n",
+	      "idle_warn: 15m\n"
+	      "slurm: --gres=gpu:4 --time=4:00:00\n"
+	      "max_nodes: 8\n"
+	      "slurm_silence: 20\n"
+	      "slurm_lease: 10m\n"
+	      "slurm_address: login1\n",
 		&c);
 	assert_int_equal(c.set, (1u << CONFIG_KEYS) - 1);
 	assert_string_equal(c.gpus, "0,2,GPU-abc");
@@ -86,6 +91,11 @@ static void test_every_setting_is_read(void **state)
 	assert_int_equal(c.cpus, 8);
 	assert_true(c.cpu_affinity);
 	assert_int_equal(c.idle_warn_ms, 15 * 60 * 1000);
+	assert_string_equal(c.slurm, "--gres=gpu:4 --time=4:00:00");
+	assert_int_equal(c.max_nodes, 8);
+	assert_int_equal(c.slurm_silence_ms, 20 * 1000);
+	assert_int_equal(c.slurm_lease_ms, 10 * 60 * 1000);
+	assert_string_equal(c.slurm_address, "login1");
 	config_finish(&c);
 }
 

@@ -44,7 +44,8 @@ class Cluster:
                             # No driver can be asked, also where the machine has one.
                             "GPUQ_NVML_LIBRARY": str(self.place / "none"), "GPUQ_SYSFS_ROOT": str(self.place / "none")}
         (self.place / "bin").mkdir()
-        for program in (GPUQ, BUILD / "gpuq-probe", BUILD / "gpuq-slurm", BUILD / "tests/slurm/ask_slurm"):
+        helpers = ("gpuq-probe", "gpuq-slurm", "gpuq-top", "gpuq-web")
+        for program in (GPUQ, *(BUILD / name for name in helpers), BUILD / "tests/slurm/ask_slurm"):
             if program.exists():
                 shutil.copy(program, self.place / "bin" / program.name)
 

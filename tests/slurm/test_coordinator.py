@@ -170,7 +170,7 @@ def test_one_coordinator_at_a_time(queue):
     assert boss.wait(LIMIT) == 0
 
 
-def test_interrupted_coordinator_leaves_its_jobs_pending(queue):
+def test_coordinator_that_is_interrupted_twice_cancels_its_jobs(queue):
     queue.add(WAITING)
     boss, pilot = queue.coordinator(), queue.pilot()
     queue.until(queue.ran, "the job")
@@ -179,7 +179,7 @@ def test_interrupted_coordinator_leaves_its_jobs_pending(queue):
     boss.send_signal(signal.SIGINT)
     assert boss.wait(LIMIT) == 1
     assert pilot.wait() == 0
-    assert queue.job(1)["status"] == "pending" and queue.ran() == ["1:1:node7"]
+    assert queue.job(1)["status"] == "cancelled" and queue.job(2)["status"] == "pending" and queue.ran() == ["1:1:node7"]
 
 
 def hook(name="hooks"):

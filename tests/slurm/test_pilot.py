@@ -303,18 +303,37 @@ def test_oversized_frame_ends_the_connection_and_the_pilot_comes_back(place):
     assert boss.accept().welcome()["session"] == 2
 
 
-@pytest.mark.parametrize("what", ["readable", "missing", "damaged"])
+@pytest.mark.parametrize("what", ["readable", "damaged"])
 def test_secret_that_others_can_read_is_refused(place, what):
     boss = place.coordinator()
     path = boss.queue_dir / "slurm.secret"
-    if what == "missing":
-        path.unlink()
-    elif what == "damaged":
+    if what == "damaged":
         path.write_text("x", encoding="ascii")
     else:
         path.chmod(0o644)
     agent = place.pilot()
     assert agent.wait() == 1
+    assert "slurm.secret" in agent.text()
+
+
+@pytest.mark.parametrize("missing", ["slurm.secret", "."])
+def test_secret_that_becomes_visible_later_is_found(place, missing):
+    boss = place.coordinator()
+    path = (boss.queue_dir / missing).resolve()
+    hidden = boss.queue_dir.parent / "hidden"
+    path.rename(hidden)
+    agent = place.pilot()
+    until(lambda: "trying again" in agent.text(), "its words")
+    hidden.rename(path)
+    assert boss.accept().welcome()["session"] == 1
+
+
+def test_pilot_that_waits_for_the_secret_can_be_ended(place):
+    (place.coordinator().queue_dir / "slurm.secret").unlink()
+    agent = place.pilot()
+    until(lambda: "trying again" in agent.text(), "its words")
+    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.wait()
     assert "slurm.secret" in agent.text()
 
 

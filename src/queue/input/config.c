@@ -42,6 +42,11 @@ const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_CPUS] = {"cpus", CONFIG_KIND_INTEGER, offsetof(struct config, cpus)},
 	[CONFIG_CPU_AFFINITY] = {"cpu_affinity", CONFIG_KIND_AFFINITY, offsetof(struct config, cpu_affinity)},
 	[CONFIG_IDLE_WARN] = {"idle_warn", CONFIG_KIND_DURATION, offsetof(struct config, idle_warn_ms)},
+	[CONFIG_SLURM] = {"slurm", CONFIG_KIND_TEXT, offsetof(struct config, slurm)},
+	[CONFIG_MAX_NODES] = {"max_nodes", CONFIG_KIND_INTEGER, offsetof(struct config, max_nodes), 1},
+	[CONFIG_SLURM_SILENCE] = {"slurm_silence", CONFIG_KIND_DURATION, offsetof(struct config, slurm_silence_ms), 1},
+	[CONFIG_SLURM_LEASE] = {"slurm_lease", CONFIG_KIND_DURATION, offsetof(struct config, slurm_lease_ms), 1},
+	[CONFIG_SLURM_ADDRESS] = {"slurm_address", CONFIG_KIND_TEXT, offsetof(struct config, slurm_address)},
 };
 
 static void *field(const struct config *c, enum config_key key)
@@ -86,6 +91,9 @@ int config_defaults(struct config *c)
 		.poll_interval_ms = 60 * 1000,
 		.commands_file = strdup("commands.txt"),
 		.log_dir = strdup("./logs"),
+		.max_nodes = 1,
+		.slurm_silence_ms = 15 * 1000,
+		.slurm_lease_ms = 900 * 1000,
 	};
 	if (!d.commands_file || !d.log_dir) {
 		config_finish(&d);
@@ -190,7 +198,7 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		break;
 	}
 	case CONFIG_KIND_INTEGER:
-		r = units_parse_integer(value, 0, INT_MAX, place, err);
+		r = units_parse_integer(value, (int64_t)row->least, INT_MAX, place, err);
 		break;
 	case CONFIG_KIND_FLAG:
 		r = units_parse_flag(value, place, err);

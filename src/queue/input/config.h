@@ -40,6 +40,11 @@ enum config_key {
 	CONFIG_CPUS,
 	CONFIG_CPU_AFFINITY,
 	CONFIG_IDLE_WARN,
+	CONFIG_SLURM,
+	CONFIG_MAX_NODES,
+	CONFIG_SLURM_SILENCE,
+	CONFIG_SLURM_LEASE,
+	CONFIG_SLURM_ADDRESS,
 	CONFIG_KEYS,
 };
 
@@ -67,6 +72,11 @@ struct config {
 	int64_t cpus;            /* 0: not declared */
 	uint64_t idle_warn_ms;   /* 0: never */
 	bool cpu_affinity;       /* jobs run on the CPUs next to their GPUs */
+	/* The queue on a cluster. */
+	char *slurm; /* options for sbatch; NULL: jobs run on this machine */
+	int64_t max_nodes;
+	uint64_t slurm_silence_ms, slurm_lease_ms;
+	char *slurm_address; /* NULL: the address that is routed towards the nodes */
 };
 
 static inline bool config_has(const struct config *c, enum config_key key)

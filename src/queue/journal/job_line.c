@@ -51,7 +51,8 @@ static void write_outcome(struct text *t, const struct job *job, size_t reason_c
 	const char *reason = job_reason(job);
 	text_append_string(t, looks[job->state].word);
 	if (job->state == JOB_RUNNING && a) {
-		text_appendf(t, " (PID %d)", (int)a->pid);
+		if (a->pid > 0)
+			text_appendf(t, " (PID %d)", (int)a->pid);
 		if (job->stuck)
 			text_append_string(t, ", " REASON_STUCK);
 		else if (job->cancel_requested)
@@ -78,6 +79,15 @@ void job_line_write_outcome(struct text *t, const struct job *job)
 	write_outcome(t, job, DISPLAY_ALL);
 }
 
+/* Of a queue on a cluster. */
+static void write_node(struct text *t, const struct job *job)
+{
+	if (!job->keeper || !job->keeper->is_pilot || !*job->keeper->machine.host)
+		return;
+	text_append_string(t, " on ");
+	display_append(t, job->keeper->machine.host, strlen(job->keeper->machine.host), DISPLAY_ALL);
+}
+
 static void write_gpus(struct text *t, const struct job *job)
 {
 	const struct job_attempt *a = job->attempts;
@@ -91,6 +101,7 @@ static void write_gpus(struct text *t, const struct job *job)
 			text_append_char(t, ',');
 		put_number(t, (uint64_t)a->gpus[i], 1);
 	}
+	write_node(t, job);
 }
 
 static void write_elapsed(struct text *t, const struct job *job, int64_t now_ms)

@@ -220,7 +220,7 @@ void runner_destroy(struct runner *r)
 	if (!r)
 		return;
 	runner_flush_words(r, true);
-	text_finish(&r->words);
+	text_finish(&r->words.waiting);
 	bool goes_on = r->executing.num_running + r->executing.num_stuck > 0 || keeper_is_busy(r);
 	runner_keepers_destroy(r);
 	while (r->executing.running)

@@ -10,6 +10,7 @@
 #ifndef QUEUE_RUNNER_RUNNER_PRIVATE_H
 #define QUEUE_RUNNER_RUNNER_PRIVATE_H
 
+#include "base/line_output.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "queue/keeper/allocation.h"
@@ -39,8 +40,7 @@ struct runner {
 	bool leaving;      /* SIGTERM came */
 	bool lingering;    /* the queue has been empty for linger_ms */
 	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not over */
-	struct text words; /* lines for people that were not written yet */
-	uint64_t unsaid;   /* lines that were dropped because too many waited */
+	struct line_output words;
 	struct gd_error error;
 	int fatal;
 };

@@ -6,17 +6,13 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "queue/journal/job_line.h"
 #include "queue/runner/runner_private.h"
 
-/* So much waits for a reader; what comes then is only counted. */
-#define WORDS_ROOM ((size_t)1 << 20)
-/* A pipe or a terminal that takes anything takes so much at once. */
-#define PIECE_BYTES 1024
 /* A runner that was told to go waits so long for a reader that takes nothing. */
 #define LAST_WORDS_MS 1000
 
@@ -31,8 +27,9 @@ static bool is_signalled(const struct runner *r)
 }
 
 /* Waits for who reads, but not for one who does not when we were told to go. */
-static bool wait_for_reader(const struct runner *r, int fd)
+static bool wait_for_reader(void *context, int fd)
 {
+	const struct runner *r = context;
 	struct pollfd fds[2] = {{fd, POLLOUT, 0}, {r->signal_fd, POLLIN, 0}};
 	bool told = r->leaving || r->interrupts;
 	for (;;) {
@@ -48,56 +45,29 @@ static bool wait_for_reader(const struct runner *r, int fd)
 
 void runner_flush_words(struct runner *r, bool wait)
 {
-	size_t done = 0;
-	if (!r->options.out || r->words.length == 0)
+	if (!r->options.out || r->words.waiting.length == 0)
 		return;
-	struct pollfd p = {fileno(r->options.out), POLLOUT, 0};
 	fflush(r->options.out);
-	while (done < r->words.length && (poll(&p, 1, 0) > 0 || (wait && wait_for_reader(r, p.fd)))) {
-		size_t left = r->words.length - done;
-		ssize_t n = write(p.fd, r->words.data + done, left < PIECE_BYTES ? left : PIECE_BYTES);
-		if (n < 0 && errno == EAGAIN && !wait)
-			break;
-		else if (n < 0 && errno != EINTR && errno != EAGAIN)
-			done = r->words.length; /* nobody can read it */
-		else if (n > 0)
-			done += (size_t)n;
-	}
-	if (wait)
-		done = r->words.length;
-	memmove(r->words.data, r->words.data + done, r->words.length - done);
-	r->words.length -= done;
+	line_output_flush(&r->words, fileno(r->options.out), wait ? wait_for_reader : NULL, r);
 }
 
 void runner_say(struct runner *r, const char *format, ...)
 {
+	cleanup_(text_finish) struct text t = {0};
 	va_list args;
 	if (!r->options.out)
 		return;
-	if (r->watch && r->watch->say) {
-		struct text t = {0};
-		va_start(args, format);
-		text_vappendf(&t, format, args);
-		va_end(args);
-		if (text_error(&t) == 0)
-			r->watch->say(r->watch->context, text_string(&t), t.length);
-		text_finish(&t);
-		return;
-	}
-	runner_flush_words(r, false);
-	if (r->words.length >= WORDS_ROOM) {
-		r->unsaid++;
-		return;
-	}
-	if (r->unsaid)
-		text_appendf(&r->words, "gpuq: %llu lines are left out\n", (unsigned long long)r->unsaid);
-	r->unsaid = 0;
 	va_start(args, format);
-	text_vappendf(&r->words, format, args);
+	text_vappendf(&t, format, args);
 	va_end(args);
-	if (text_error(&r->words))
-		text_finish(&r->words);
-	runner_flush_words(r, false);
+	if (text_error(&t))
+		return;
+	if (r->watch && r->watch->say) {
+		r->watch->say(r->watch->context, text_string(&t), t.length);
+		return;
+	}
+	fflush(r->options.out);
+	line_output_add(&r->words, fileno(r->options.out), text_string(&t), t.length);
 }
 
 void runner_tell(struct runner *r, const struct job *job)

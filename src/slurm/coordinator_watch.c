@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* People around a coordinator: what Ctrl-C and other signals do, what is said, and who looks on. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "slurm/coordinating.h"
+
+void coordinating_say(const struct coordinator *c, const char *words)
+{
+	const struct runner_watch *w = c->options.watch;
+	if (!*words || !w || !w->say)
+		return;
+	cleanup_(text_finish) struct text t = {0};
+	text_appendf(&t, "gpuq: %s\n", words);
+	if (!text_error(&t))
+		w->say(w->context, text_string(&t), t.length);
+}
+
+static void say(const struct coordinator *c, const char *format, ...) GD_PRINTF(2, 3);
+static void say(const struct coordinator *c, const char *format, ...)
+{
+	char words[256];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(words, sizeof(words), format, args);
+	va_end(args);
+	coordinating_say(c, words);
+}
+
+void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready)
+{
+	char left[UNITS_ROOM];
+	say(c, "node %s joined with %zu GPU%s%s%s", ready->node, ready->num_gpus, ready->num_gpus == 1 ? "" : "s",
+		ready->remaining_ms < 0 ? "" : ", time left: ",
+		ready->remaining_ms < 0 ? "" : units_format_duration((uint64_t)ready->remaining_ms, left));
+}
+
+static bool is_on_pilot(const struct job *job)
+{
+	return job->state == JOB_RUNNING && job->keeper && job->keeper->is_pilot;
+}
+
+size_t coordinating_num_running(const struct coordinator *c)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	size_t n = 0;
+	for (size_t i = 0; js->counts[JOB_RUNNING] && i < js->count; i++)
+		n += is_on_pilot(js->by_id[i]);
+	return n;
+}
+
+/* ---- Signals ---------------------------------------------------------------------------- */
+
+static void end_jobs(struct coordinator *c)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	for (size_t i = 0; i < js->count; i++)
+		if (is_on_pilot(js->by_id[i]))
+			coordinating_cancel(c, js->by_id[i]);
+}
+
+static void on_interrupt(struct coordinator *c)
+{
+	size_t running = coordinating_num_running(c);
+	c->interrupts++;
+	c->result.interrupted = true;
+	if (c->interrupts == 1 && running > 0)
+		say(c, "nothing new starts; waiting for %zu running; Ctrl-C again ends them", running);
+	if (c->interrupts == 2 && running > 0)
+		say(c, "ending %zu running; Ctrl-C again kills", running);
+	if (c->interrupts == 3 && running > 0)
+		say(c, "killing %zu running; Ctrl-C again leaves without waiting for their nodes", running);
+	if (c->interrupts == 2 || c->interrupts == 3)
+		end_jobs(c);
+	else if (c->interrupts > 3)
+		c->leaving = true;
+}
+
+/* The terminal is gone: go on without it. */
+static void on_hangup(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; fd < 3 && null >= 0; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
+void coordinating_on_signal(void *context, uint32_t events)
+{
+	struct coordinator *c = context;
+	struct signalfd_siginfo info;
+	(void)events;
+	while (read(c->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGTERM)
+			c->leaving = true;
+		else if (info.ssi_signo == SIGHUP)
+			on_hangup();
+		else
+			on_interrupt(c);
+	}
+}
+
+/* ---- The end ---------------------------------------------------------------------------- */
+
+void coordinating_count_left(struct coordinator *c)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	struct runner_result *r = &c->result;
+	size_t waiting = scheduler_num_waiting(c->scheduler) + scheduler_num_blocked(c->scheduler) +
+			 scheduler_num_sleeping(c->scheduler);
+	r->left_running = c->leaving && coordinating_num_running(c) > 0;
+	r->interrupted = r->interrupted || (c->leaving && waiting > 0);
+	r->left_pending = c->interrupts || c->leaving ? 0 : waiting;
+	r->left_unknown = js->counts[JOB_UNKNOWN];
+	if (js->damaged)
+		r->left_lost = number_set_size(&js->lost_ids);
+	if (r->left_unknown && !c->fatal)
+		say(c, "%llu may or may not have run: their records were lost; 'gpuq verify' lists them",
+			(unsigned long long)r->left_unknown);
+	if (r->left_pending && !c->fatal && !coordinator_has_new(c))
+		say(c, "%llu left pending; 'gpuq why ID' says why", (unsigned long long)r->left_pending);
+	if (js->counts[JOB_HELD] && !c->interrupts && !c->leaving && !c->fatal)
+		say(c, "%llu held; 'gpuq status' lists them, 'gpuq release' lets them start",
+			(unsigned long long)js->counts[JOB_HELD]);
+}

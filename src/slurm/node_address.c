@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "slurm/node_address.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "slurm/agent.h"
+#include "slurm/slurm_command.h"
+
+#define PATIENCE_MS 30000
+
+struct asked {
+	bool over;
+	int result;
+	struct text out;
+	char words[200];
+};
+
+static void on_answer(void *context, int result, const char *out, size_t size, const char *err)
+{
+	struct asked *a = context;
+	a->over = true;
+	a->result = result;
+	text_append(&a->out, out, size);
+	snprintf(a->words, sizeof(a->words), "%.*s", (int)strcspn(err, "\n"), err);
+}
+
+static void ask(struct asked *a)
+{
+	/* One line per node: the address by which Slurm reaches it. */
+	static const char *const argv[] = {"sinfo", "-h", "-a", "-N", "-o", "%o", NULL};
+	struct slurm_command *command;
+	struct loop *loop = NULL;
+	a->result = loop_create(&loop);
+	if (a->result == 0)
+		a->result = slurm_command_start(loop, argv, PATIENCE_MS, on_answer, a, &command);
+	while (a->result == 0 && !a->over)
+		if (loop_round(loop, -1) < 0)
+			break;
+	if (a->result == 0 && !a->over)
+		a->result = -EIO;
+	loop_destroy(loop);
+}
+
+static bool can_resolve(const char *host)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list = NULL;
+	bool can = getaddrinfo(host, NULL, &hints, &list) == 0;
+	if (can)
+		freeaddrinfo(list);
+	return can;
+}
+
+/* Those that are not known here may be all of a partition; a few are tried. */
+static bool find_resolved(const char *lines, char *ret, size_t size)
+{
+	int tries = 0;
+	for (const char *p = lines; *p && tries < 8; tries++) {
+		size_t n = strcspn(p, "\n");
+		snprintf(ret, size, "%.*s", (int)n, p);
+		ret[strcspn(ret, " ")] = '\0';
+		if (*ret && can_resolve(ret))
+			return true;
+		p += n + (p[n] == '\n');
+	}
+	return false;
+}
+
+static bool find_last(int dir_fd, char *ret, size_t size)
+{
+	char text[300], host[256];
+	unsigned port;
+	int r = file_read_small(dir_fd, AGENT_ADDRESS_FILE, text, sizeof(text));
+	if (r <= 0 || sscanf(text, "%255s %u", host, &port) != 2 || strlen(host) >= size)
+		return false;
+	strcpy(ret, host);
+	return true;
+}
+
+int node_address_find(int dir_fd, char *ret, size_t size, struct gd_error *err)
+{
+	struct asked a = {0};
+	int r = 0;
+	ask(&a);
+	if (a.result == -ENOENT)
+		r = error_set(err, a.result,
+			"'sinfo' was not found: --slurm needs the commands of Slurm; run gpuq on a login node of the cluster");
+	else if (a.result == 0 && find_resolved(text_string(&a.out), ret, size))
+		r = 0;
+	else if (find_last(dir_fd, ret, size))
+		r = 0;
+	else if (a.result < 0)
+		r = error_set(
+			err, a.result, "asking Slurm for its nodes: %s", *a.words ? a.words : error_words(a.result));
+	else
+		r = error_set(err, -EHOSTUNREACH,
+			"no node of this cluster has a name that this host can resolve; give the address of this host that nodes reach with --slurm-address");
+	text_finish(&a.out);
+	return r;
+}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""gpuq run --slurm on a real Slurm, as people type it."""
+import json
+import os
+import signal
+import subprocess
+
+import processes
+import pytest
+
+LIMIT = 240
+SLURM = ("--slurm", "--partition=gpu --gres=gpu:1 --time=10")
+WAITING = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done; echo $GPUQ_JOB_ID >> done"
+
+
+class Cli:
+    """`gpuq run` and its output, in a lab."""
+
+    def __init__(self, lab):
+        self.lab, self.started = lab, []
+
+    def start(self, *words, env=None):
+        log = self.lab.directory / f"run{len(self.started)}.out"
+        with open(log, "w", encoding="utf-8") as out:
+            process = subprocess.Popen(["gpuq", "run", *words], cwd=self.lab.directory, env={**self.lab.cluster.environment, **(env or {})},
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                                       **self.lab.cluster.identity())
+        process.log = log
+        self.started.append(process)
+        return process
+
+    def run(self, *words, code=0, env=None):
+        process = self.start(*words, env=env)
+        assert process.wait(LIMIT) == code, process.log.read_text(encoding="utf-8")
+        return process.log.read_text(encoding="utf-8")
+
+    def until(self, condition, what):
+        return self.lab.until(condition, f"{what}: {[one.log.read_text(encoding='utf-8') for one in self.started]}")
+
+    def until_said(self, process, words):
+        self.until(lambda: words in process.log.read_text(encoding="utf-8"), words)
+
+    def until_ran(self, count):
+        self.until(lambda: len(self.lab.ran()) == count, f"{count} jobs")
+
+    def events(self, *kinds):
+        rows = [json.loads(row) for row in self.lab.journal.read_text(encoding="utf-8").splitlines()]
+        return [row for row in rows if row["event"] in kinds]
+
+    def squeue(self):
+        return self.lab.slurm("squeue", "-h", "-o", "%i").split()
+
+    def until_idle(self):
+        processes.until(lambda: not self.squeue(), LIMIT, lambda: "an idle node")
+
+    def program(self, name, text):
+        """A program of the user that is found before Slurm's own."""
+        place = self.lab.directory / "bin"
+        place.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+        (place / name).chmod(0o755)
+        return {"PATH": f"{place}:{self.lab.cluster.environment['PATH']}"}
+
+
+@pytest.fixture(name="cli")
+def make_cli(lab):
+    made = Cli(lab)
+    yield made
+    lab.touch("go")
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    lab.slurm("scancel", "-u", lab.cluster.user.pw_name, code=None)
+    made.until_idle()
+
+
+def test_commands_file_runs_on_nodes_and_is_not_run_twice(cli):
+    cli.lab.commands(*(f"echo {number} on $GPUQ_NODE >> ran" for number in range(5)), "exit 3")
+    text = cli.run("--commands-file", "commands.txt", *SLURM, "--max-nodes", "2", code=1)
+    assert "node node joined with 1 GPU" in text and "GPU 0 on node → Completed" in text and "Failed (exit 3)" in text
+    assert sorted((cli.lab.directory / "ran").read_text(encoding="utf-8").splitlines()) == [f"{number} on node" for number in range(5)]
+    assert cli.lab.states() == ["completed"] * 5 + ["failed"]
+    again = cli.run("--commands-file", "commands.txt", *SLURM)
+    assert "nothing new" in again and len(cli.lab.jobs()) == 6
+    cli.until_idle()
+
+
+def test_settings_of_the_configuration_hold_also_for_what_add_starts(cli):
+    (cli.lab.directory / "gpuq.yaml").write_text(
+        "slurm: --partition=gpu --gres=gpu:1 --time=10\nmax_nodes: 2\nslurm_silence: 5\nslurm_lease: 1m\n", encoding="utf-8")
+    for _ in range(2):
+        cli.lab.gpuq("add", "--jobs-file", "jobs.jsonl", "echo $GPUQ_NODE >> ran; until [ $(wc -l < ran) = 2 ]; do sleep 0.02; done")
+    assert cli.lab.gpuq("wait", "--timeout", str(LIMIT), "1", "2") is not None
+    assert cli.lab.ran() == ["node", "node"]
+    (row, *_) = cli.events("coordinator")
+    assert row["lease"] == 60
+    settings = cli.lab.gpuq("config")
+    assert "slurm_silence: 5 " in settings and "max_nodes: 2 " in settings
+    os.kill(int(row["pid"]), signal.SIGINT)
+    cli.until_idle()
+
+
+def test_ctrl_c_stops_then_cancels_then_kills(cli):
+    cli.lab.commands(WAITING, "trap '' TERM; " + WAITING, "echo never >> ran")
+    boss = cli.start("--commands-file", "commands.txt", *SLURM, "--max-nodes", "2")
+    cli.until_ran(2)
+    boss.send_signal(signal.SIGINT)
+    cli.until_said(boss, "nothing new starts; waiting for 2 running")
+    boss.send_signal(signal.SIGINT)
+    cli.until_said(boss, "Cancelled")
+    assert boss.poll() is None and cli.lab.states() == ["cancelled", "running", "pending"]
+    boss.send_signal(signal.SIGINT)
+    assert boss.wait(LIMIT) == 130
+    assert cli.lab.states() == ["cancelled", "cancelled", "pending"] and len(cli.lab.ran()) == 2
+    cli.until_idle()
+
+
+def test_sigterm_leaves_jobs_running_and_the_next_run_goes_on(cli):
+    cli.lab.commands(WAITING)
+    boss = cli.start("--commands-file", "commands.txt", *SLURM)
+    cli.until_ran(1)
+    boss.terminate()
+    assert boss.wait(LIMIT) == 130 and cli.lab.states() == ["running"]
+    cli.lab.touch("go")
+    cli.run("--commands-file", "commands.txt", *SLURM)
+    assert cli.lab.states() == ["completed"] and cli.lab.ran() == ["1:1"]
+
+
+@pytest.mark.parametrize("words", [(), SLURM])
+def test_second_run_hands_its_commands_over(cli, words):
+    cli.lab.commands(WAITING)
+    boss = cli.start("--commands-file", "commands.txt", *SLURM, "--max-nodes", "2")
+    cli.until_ran(1)
+    (cli.lab.directory / "more.txt").write_text("echo second on $GPUQ_NODE >> more\n", encoding="utf-8")
+    text = cli.run("--commands-file", "more.txt", *words)
+    assert f"the queue is run by PID {boss.pid}" in text and ("--slurm: not used" in text) == bool(words)
+    assert (cli.lab.directory / "more").read_text(encoding="utf-8") == "second on node\n"
+    cli.lab.touch("go")
+    assert boss.wait(LIMIT) == 0
+
+
+def test_job_that_is_added_while_pilots_leave_is_run(cli):
+    """The second pilot is pending in Slurm, and the end waits until it is cancelled."""
+    env = cli.program("scancel", "#!/bin/sh\ntouch cancelling\nuntil [ -e cancel ]; do sleep 0.05; done\nexec /usr/bin/scancel \"$@\"\n")
+    cli.lab.commands(WAITING, WAITING, "true")
+    boss = cli.start("--commands-file", "commands.txt", "--slurm", "--gres=gpu:2 --time=10", "--max-nodes", "2", env=env)
+    cli.until(lambda: len(cli.lab.ran()) == 2 and len(cli.squeue()) == 2, "two jobs, and a pilot that waits")
+    cli.lab.touch("go")
+    cli.until((cli.lab.directory / "cancelling").exists, "the end")
+    cli.lab.gpuq("add", "--jobs-file", "jobs.jsonl", "echo late >> late")
+    cli.lab.touch("cancel")
+    assert boss.wait(LIMIT) == 0
+    assert cli.lab.states() == ["completed"] * 4 and (cli.lab.directory / "late").exists()
+
+
+def test_refused_by_slurm_is_said(cli):
+    cli.lab.commands("true")
+    boss = cli.start("--commands-file", "commands.txt", "--slurm", "--partition=nowhere")
+    cli.until_said(boss, "invalid partition specified")
+    boss.send_signal(signal.SIGINT)
+    assert boss.wait(LIMIT) == 130 and cli.lab.states() == ["pending"]
+
+
+def test_max_failures_ends_the_run(cli):
+    cli.lab.commands("exit 1", "true", "true")
+    cli.run("--commands-file", "commands.txt", *SLURM, "--max-failures", "1", code=1)
+    assert cli.lab.states() == ["failed", "pending", "pending"]
+
+
+def test_without_slurm_commands_it_says_so(cli):
+    cli.lab.commands("true")
+    text = cli.run("--commands-file", "commands.txt", *SLURM, code=2, env={"PATH": str(cli.lab.cluster.place / "bin")})
+    assert "'sinfo' was not found" in text and "login node" in text and not cli.lab.journal.exists()
