@@ -468,7 +468,8 @@ static void test_fork_that_fails_is_told(void **state)
 		if (setrlimit(RLIMIT_NPROC, &none) < 0 || (getuid() == 0 && setuid(65534) < 0))
 			_exit(3);
 		int r = gd_gpu_list("auto", &list, &err);
-		bool told = r == -EAGAIN && strstr(err.message, "cannot be started: Resource temporarily unavailable");
+		bool told = r == -EAGAIN &&
+			    strstr(err.message, "cannot start the probe process: Resource temporarily unavailable");
 		_exit(told ? 0 : 1);
 	}
 	int status;
