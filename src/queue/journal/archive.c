@@ -22,11 +22,15 @@ int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *er
 	if (r == 0) {
 		reader.unordered = true;
 		r = journal_reader_read(&reader, jobs_apply, &jobs);
+		if (r < 0)
+			journal_reader_explain(&reader, r, err);
 		journal_reader_finish(&reader);
+	} else {
+		error_set(err, r, "reading archive '%s': %s", path, error_words(r));
 	}
 	if (r < 0) {
 		jobs_finish(&jobs);
-		return error_set(err, r, "reading archive '%s': %s", path, error_words(r));
+		return r;
 	}
 	*ret = jobs;
 	return 0;

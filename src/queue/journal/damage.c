@@ -139,13 +139,23 @@ static int find_lost(struct jobs *js, const unsigned char *counts, size_t size)
 	return e;
 }
 
+/* A byte for each job. Another user can have made a huge file without any: the counts are then not known. */
+static int open_counts(int dir_fd)
+{
+	struct stat st;
+	int fd = file_open_regular(dir_fd, TALLY_NAME, O_NOFOLLOW);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || (st.st_size > JOURNAL_MAX_HOLE_BYTES && trust_objection(fd))))
+		close_fd(&fd);
+	return fd;
+}
+
 static int compare_counts(const struct journal_reader *r, int dir_fd, struct jobs *js)
 {
 	cleanup_(closep) int opened = -1;
 	cleanup_(freep) unsigned char *counts = NULL;
 	size_t size = 0;
 	if (!r->journal && dir_fd >= 0)
-		opened = file_open_regular(dir_fd, TALLY_NAME, O_NOFOLLOW);
+		opened = open_counts(dir_fd);
 	int e = tally_read(r->journal ? r->journal->counts_fd : opened, &counts, &size);
 	if (e < 0)
 		return e;

@@ -95,7 +95,7 @@ int follow_update(struct follow *f, struct gd_error *err)
 			return 0;
 		jobs_reset(&f->jobs);
 		f->reset = true;
-		if (resets == JOURNAL_MOST_RESETS)
+		if (resets == (f->reader.limits.foreign ? JOURNAL_MAX_FOREIGN_RESETS : JOURNAL_MOST_RESETS))
 			return error_set(err, -EAGAIN,
 				"reading journal '%s': another file takes its place again and again", f->path);
 	}

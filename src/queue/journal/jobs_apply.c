@@ -5,6 +5,9 @@
 #include "base/date.h"
 #include "queue/journal/jobs_private.h"
 
+/* Each is a power cut. */
+#define MAX_LOSSES 65536
+
 static void set_state(struct jobs *js, struct job *job, enum job_state state)
 {
 	int old = job->state;
@@ -434,8 +437,9 @@ static int apply(struct jobs *js, struct record *r)
 	case EVENT_SEEN:
 		return jobs_add_seen(js, r);
 	case EVENT_LOSS:
-		return r->from > 0 && r->to >= r->from ? number_set_add(&js->losses, (uint64_t)r->from, (uint64_t)r->to)
-						       : -EBADMSG;
+		return r->from > 0 && r->to >= r->from && js->losses.count < MAX_LOSSES
+			       ? number_set_add(&js->losses, (uint64_t)r->from, (uint64_t)r->to)
+			       : -EBADMSG;
 	case EVENT_LOST:
 		return apply_lost(js, r);
 	case EVENT_LEGACY:

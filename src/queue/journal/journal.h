@@ -53,6 +53,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "gpu_dispatch.h"
+#include "queue/journal/journal_limits.h"
 #include "queue/journal/numbers.h"
 
 /* 128 random bits as hexadecimal digits. */
@@ -186,7 +187,8 @@ struct journal_reader {
 	bool checked;   /* set it to act on what is read: only files that others cannot change are read (-EPERM) */
 	bool unordered; /* set it for an archive: numbers mean nothing */
 	bool sorted;    /* set it to have lines handed out in the order of their numbers */
-	struct gd_error refusal; /* after -EPERM: why */
+	struct journal_limits limits;
+	struct gd_error refusal; /* after -EPERM, -EFBIG, -ETIME: why */
 	int fd;                  /* -1: not there yet */
 	dev_t dev;
 	ino_t ino;
@@ -221,7 +223,8 @@ void journal_reader_finish(struct journal_reader *r);
 /*
  * All complete lines that are new. Returns 0 at the end of the file, 1 when the file
  * at the path is another one by now (all of the old one has been read), or its lines are out of order:
- * forget what was read and call again, which begins anew. -EFBIG: a line is too long; -EPROTONOSUPPORT: version 1.
+ * forget what was read and call again, which begins anew. -EFBIG, -ETIME: the file is beyond a limit
+ * (journal_limits.h); -EPROTONOSUPPORT: version 1. Lines that are appended meanwhile are left for the next call.
  */
 int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context);
 /* Whether other users can change the open file, or put another one in its place: 0 or -EPERM. */
@@ -246,6 +249,6 @@ void journal_watch_drain(int fd, const char *path);
  * How often in a row a reader begins again with another file. Prunes are rare: somebody who replaces the journal all
  * the time wants its readers to hang.
  */
-#define JOURNAL_MOST_RESETS 100
+#define JOURNAL_MOST_RESETS 100 /* JOURNAL_MAX_FOREIGN_RESETS for journals that others can have written */
 
 #endif

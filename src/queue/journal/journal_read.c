@@ -53,8 +53,10 @@ int journal_reader_init_open(struct journal_reader *r, const struct journal *j)
 	if (r->fd < 0) {
 		e = -errno;
 		journal_reader_finish(r);
+		return e;
 	}
-	return e;
+	journal_limits_init(&r->limits, r->fd, true);
+	return 0;
 }
 
 void journal_reader_finish(struct journal_reader *r)
@@ -111,6 +113,7 @@ static int reader_open(struct journal_reader *r)
 	int e = r->checked ? check_trust(r, fd) : 0;
 	if (e < 0)
 		return e;
+	journal_limits_init(&r->limits, fd, r->journal);
 	r->fd = take_fd(&fd);
 	r->dev = st.st_dev;
 	r->ino = st.st_ino;
@@ -142,6 +145,8 @@ static int note_number(struct journal_reader *r, uint64_t n)
 		return 0;
 	}
 	if (n > r->next_n) {
+		if (r->limits.foreign && r->missing.count >= JOURNAL_MAX_FOREIGN_GAPS)
+			return journal_limits_refuse(&r->limits, r->path, "has too many gaps", &r->refusal);
 		int e = number_set_add(&r->missing, r->next_n, n - 1);
 		r->next_n = n + 1;
 		return e;
@@ -163,16 +168,16 @@ static int take_line(struct journal_reader *r, char *line, size_t size, journal_
 {
 	uint64_t n;
 	size_t body;
-	if (++r->line_no == 1 && !r->sorted) {
-		int e = look_at_first(r, line, size);
-		if (e < 0)
-			return e;
-	}
+	int e = journal_limits_line(&r->limits, r->path, &r->refusal);
+	if (e == 0 && ++r->line_no == 1 && !r->sorted)
+		e = look_at_first(r, line, size);
+	if (e < 0)
+		return e;
 	r->line = line;
 	r->line_size = size;
 	if (r->original || size == 0)
 		return hand_out(r, line, size, fn, context);
-	int e = seal_check(line, size, &n, &body);
+	e = seal_check(line, size, &n, &body);
 	if (e == 0)
 		e = note_number(r, n);
 	if (e == -EBADMSG)
@@ -199,11 +204,20 @@ static int take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, v
 	return e;
 }
 
-static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *context)
+/* Returns -EFBIG. line_no: the number of the line before. */
+static int refuse_line(struct journal_reader *r, uint64_t line_no)
 {
-	for (;;) {
-		size_t taken;
-		ssize_t n = pread(r->fd, r->buf, r->capacity, r->offset);
+	return error_set(&r->refusal, -EFBIG,
+		"reading journal '%s': line %" PRIu64 " is longer than %zu MiB: the file is damaged; move it away",
+		r->path, line_no + 1, r->limits.max_line_bytes >> 20);
+}
+
+/* Up to the size that the file had before: another user could append faster than this reads. */
+static int read_to_end(struct journal_reader *r, off_t end, journal_line_fn *fn, void *context)
+{
+	while (r->offset < end) {
+		size_t taken, rest = (size_t)(end - r->offset), want = rest < r->capacity ? rest : r->capacity;
+		ssize_t n = pread(r->fd, r->buf, want, r->offset);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -214,11 +228,12 @@ static int read_to_end(struct journal_reader *r, journal_line_fn *fn, void *cont
 			return e;
 		if ((size_t)n < r->capacity)
 			return 0;
-		if (taken == 0 && r->capacity >= JOURNAL_MAX_LINE_BYTES)
-			return -EFBIG;
+		if (taken == 0 && r->capacity >= r->limits.max_line_bytes)
+			return refuse_line(r, r->line_no);
 		if (taken == 0 && array_reserve(r->buf, &r->capacity, r->capacity * 4) < 0)
 			return -ENOMEM;
 	}
+	return 0;
 }
 
 /* ---- In the order of their numbers ------------------------------------------ */
@@ -244,6 +259,10 @@ static int take_sorted(struct journal_reader *r, char *bytes, size_t size, journ
 	size_t count = 0, capacity = 0, body;
 	char *p = bytes, *newline;
 	for (; (newline = memchr(p, '\n', size - (size_t)(p - bytes))); p = newline + 1) {
+		if (r->limits.foreign && count == JOURNAL_MAX_FOREIGN_SORTED)
+			return journal_limits_refuse(&r->limits, r->path, "its lines are out of order", &r->refusal);
+		if ((size_t)(newline - p) > r->limits.max_line_bytes)
+			return refuse_line(r, count);
 		if (array_reserve(lines, &capacity, count + 1) < 0)
 			return -ENOMEM;
 		lines[count] = (struct numbered_line){.line = p, .size = (size_t)(newline - p), .line_no = count + 1};
@@ -265,15 +284,16 @@ static int take_sorted(struct journal_reader *r, char *bytes, size_t size, journ
 }
 
 /* The whole file in memory: it is damaged, and that is rare. A line that is too long ends the reading, as elsewhere. */
-static int read_sorted(struct journal_reader *r, journal_line_fn *fn, void *context)
+static int read_sorted(struct journal_reader *r, off_t end, journal_line_fn *fn, void *context)
 {
 	enum { PIECE = 1 << 20 };
 	cleanup_(freep) char *bytes = NULL;
 	size_t size = 0, capacity = 0, line_at = 0;
 	for (;;) {
+		size_t want = (size_t)end - size < PIECE ? (size_t)end - size : PIECE;
 		if (array_reserve(bytes, &capacity, size + PIECE) < 0)
 			return -ENOMEM;
-		ssize_t n = pread(r->fd, bytes + size, PIECE, (off_t)size);
+		ssize_t n = pread(r->fd, bytes + size, want, (off_t)size);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -284,15 +304,18 @@ static int read_sorted(struct journal_reader *r, journal_line_fn *fn, void *cont
 		size += (size_t)n;
 		if (newline)
 			line_at = (size_t)(newline - bytes) + 1;
-		if (size - line_at > JOURNAL_MAX_LINE_BYTES)
-			return -EFBIG;
+		if (size - line_at > r->limits.max_line_bytes)
+			return refuse_line(r, 0);
 	}
 }
 
 static int read_new(struct journal_reader *r, journal_line_fn *fn, void *context)
 {
-	int e = r->offset == 0 && r->sorted ? read_sorted(r, fn, context) : 0;
-	return e == 0 ? read_to_end(r, fn, context) : e;
+	off_t end;
+	int e = journal_limits_look(&r->limits, r->fd, r->path, &end, &r->refusal);
+	if (e == 0 && r->offset == 0 && r->sorted)
+		e = read_sorted(r, end, fn, context);
+	return e == 0 ? read_to_end(r, end, fn, context) : e;
 }
 
 int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *context)
@@ -333,7 +356,7 @@ int journal_reader_check(struct journal_reader *r)
 
 int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err)
 {
-	if (code == -EPERM && r->refusal.code)
+	if ((code == -EPERM || code == -EFBIG || code == -ETIME) && r->refusal.code == code)
 		return error_set(err, code, "%s", r->refusal.message);
 	if (code == -ENOTSUP)
 		return error_set(
@@ -343,11 +366,6 @@ int journal_reader_explain(const struct journal_reader *r, int code, struct gd_e
 			"reading journal '%s': it has version 1, which was never released; move it away", r->path);
 	if (code == -EINVAL)
 		return error_set(err, code, "reading journal '%s': it is not a regular file", r->path);
-	if (code == -EFBIG)
-		return error_set(err, code,
-			"reading journal '%s': line %" PRIu64
-			" is longer than 64 MiB: the file is damaged; move it away",
-			r->path, r->line_no + 1);
 	return error_set(err, code, "reading journal '%s': %s", r->path, error_words(code));
 }
 

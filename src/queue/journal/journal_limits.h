@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a reader takes from a journal. Everybody may be shown a journal, so another user can have made it: a few blocks
+ * on his disk must not cost the reader's memory or hours.
+ *
+ * Holes are limited in all journals. A journal that other users can have written is limited in size, in the length of
+ * its lines, in the processor time that reading it takes, and in what is sorted; GPUQ_TRUST turns this off.
+ */
+#ifndef QUEUE_JOURNAL_JOURNAL_LIMITS_H
+#define QUEUE_JOURNAL_JOURNAL_LIMITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "gpu_dispatch.h"
+
+#define JOURNAL_MAX_HOLE_BYTES         ((off_t)64 << 20)
+#define JOURNAL_MAX_FOREIGN_BYTES      ((off_t)256 << 20)
+#define JOURNAL_MAX_FOREIGN_LINE_BYTES ((size_t)4 << 20)
+#define JOURNAL_MAX_FOREIGN_SORTED     ((size_t)1 << 20) /* lines */
+#define JOURNAL_MAX_FOREIGN_GAPS       ((size_t)1 << 16) /* between the numbers of lines */
+#define JOURNAL_MAX_FOREIGN_RESETS     8
+#define JOURNAL_MAX_FOREIGN_CPU_NS     (UINT64_C(20) * 1000000000)
+
+struct journal_limits {
+	bool foreign;        /* other users can have written the file */
+	char objection[128]; /* how: "belongs to another user" */
+	size_t max_line_bytes;
+	uint64_t max_cpu_ns;
+	uint64_t end_cpu_ns; /* on the clock of the thread */
+	unsigned lines;      /* since the last look at the clock */
+	off_t looked_at;     /* holes below are counted */
+	off_t hole_bytes;
+};
+
+/* For a file that was just opened. trusted: the caller has checked or accepted it. */
+void journal_limits_init(struct journal_limits *l, int fd, bool trusted);
+
+/* Before a read: 0 and the size of the file; -EFBIG if it is too large or has too many holes. */
+int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_t *ret_size, struct gd_error *err);
+
+/* Before each line: 0, or -ETIME if the processor time is used up. */
+int journal_limits_line(struct journal_limits *l, const char *path, struct gd_error *err);
+
+/* -EFBIG, and says "reading journal 'PATH': it belongs to another user and WORDS". */
+int journal_limits_refuse(const struct journal_limits *l, const char *path, const char *words, struct gd_error *err);
+
+#endif
