@@ -170,6 +170,7 @@ void queue_view_close(struct queue_view *v)
 	id_list_finish(&v->running);
 	free(v->tallies);
 	free(v->attempts);
+	free(v->delays);
 	text_finish(&v->command);
 	text_finish(&v->name);
 	free(v->log_dir);

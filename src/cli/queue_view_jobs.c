@@ -86,11 +86,30 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 	return (int)n;
 }
 
+/* Oldest first, as for attempts. The time to begin is counted from the submission on, so it is the first. */
+static int fill_delays(struct queue_view *v, const struct job *job)
+{
+	int64_t begin_ms = job->wish->begin_ms;
+	size_t n = begin_ms > job->submit_ms;
+	for (const struct job_delay *d = job->delays; d; d = d->earlier)
+		n++;
+	if (array_reserve(v->delays, &v->delays_capacity, n) < 0)
+		return -ENOMEM;
+	size_t at = n;
+	for (const struct job_delay *d = job->delays; d; d = d->earlier)
+		v->delays[--at] = (struct view_delay){.from_ms = d->from_ms,
+			.to_ms = d->to_ms ? d->to_ms : -1,
+			.kind = d->held ? VIEW_DELAY_HELD : VIEW_DELAY_OVER};
+	if (at > 0)
+		v->delays[0] = (struct view_delay){job->submit_ms, begin_ms, VIEW_DELAY_BEGIN};
+	return (int)n;
+}
+
 static int put_job(struct queue_view *v, const struct job *job)
 {
-	int n = fill_attempts(v, job);
-	if (n < 0)
-		return n;
+	int n = fill_attempts(v, job), num_delays = fill_delays(v, job);
+	if (n < 0 || num_delays < 0)
+		return -ENOMEM;
 	cleanup_(text_finish) struct text scratch = {0};
 	size_t command_size;
 	const char *command = job_line_command(job, &scratch, &command_size);
@@ -112,7 +131,9 @@ static int put_job(struct queue_view *v, const struct job *job)
 		.submit_ms = job->submit_ms,
 		.reason = reason,
 		.attempts = v->attempts,
-		.num_attempts = (size_t)n};
+		.num_attempts = (size_t)n,
+		.delays = v->delays,
+		.num_delays = (size_t)num_delays};
 	if (text_error(&v->command) || text_error(&v->name))
 		return -ENOMEM;
 	return view_put_job(v->model, &view);

@@ -52,6 +52,8 @@ struct queue_view {
 	/* Room for one job on its way into the model. */
 	struct view_attempt *attempts;
 	size_t attempts_capacity;
+	struct view_delay *delays;
+	size_t delays_capacity;
 	struct text command, name;
 	/* The GPUs. */
 	struct gpu_probe *probe; /* NULL: not asked, or it has ended */

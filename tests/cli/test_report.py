@@ -118,6 +118,60 @@ def test_the_numbers_are_those_of_the_journal(lab):
     assert len(pictures(text)) == 4  # two GPUs, throughput, how many waited
 
 
+def on(event, number, second, **more):
+    return {"event": event, "id": number, "time": moment(second), **more}
+
+
+def add(number, second, **more):
+    return on("add", number, second, command="true", cwd="/", **more)
+
+
+def run(number, attempt, start, end, status="completed"):
+    return [on("start", number, start, attempt=attempt, gpus=[0], pid=1, keeper="k"),
+            on("end", number, end, attempt=attempt, status=status, duration=end - start, exit_code=int(status == "failed"))]
+
+
+def waits(page):
+    """times, total and longest of each kind of waiting."""
+    return {row[0]: (row[1], row[2], row[5]) for row in page.table("waiting")[1:]}
+
+
+FIRST, NEXT = "From being added to the first start", "From an attempt to the next"
+HELD, BEGIN = "Not waiting: held", "Not waiting: until its time to begin"
+
+
+def test_held_time_is_not_waiting(lab):
+    # Job 1 is held twice for 30 s in all, job 2 was added as held; each waits for 5 s besides.
+    write(lab, add(1, 0), on("hold", 1, 2), on("release", 1, 22), on("hold", 1, 23), on("release", 1, 33), *run(1, 1, 35, 50),
+          add(2, 0, held=True), on("release", 2, 50), *run(2, 1, 55, 60))
+    _, page = report(lab)
+    assert waits(page) == {FIRST: ("2", "10s", "5.0s"), HELD: ("2", "1m 20s", "50s")}
+    assert "GPUs stood empty for 5.0s in all" in page.text
+
+
+def test_time_until_somebody_asks_for_a_retry_is_not_waiting(lab):
+    # Failed at 20, asked for again at 40. Cancelled while it waited from 5 to 60; the cancelled job was held before.
+    write(lab, add(1, 0), *run(1, 1, 10, 20, "failed"), on("retry", 1, 40), *run(1, 2, 43, 50),
+          add(2, 0), on("hold", 2, 2), on("cancel", 2, 5), on("retry", 2, 60), *run(2, 1, 64, 70))
+    _, page = report(lab)
+    assert waits(page) == {FIRST: ("2", "16s", "10s"), NEXT: ("1", "3.0s", "3.0s"), HELD: ("1", "3.0s", "3.0s")}
+
+
+def test_time_before_a_job_may_begin_is_not_waiting(lab):
+    write(lab, add(1, 0, begin=moment(30)), *run(1, 1, 34, 40))
+    _, page = report(lab)
+    assert waits(page) == {FIRST: ("1", "4.0s", "4.0s"), BEGIN: ("1", "30s", "30s")}
+
+
+def test_parts_of_waiting_add_up_around_held_time(lab):
+    # Job 2 comes after job 1 and is held from 5 to 25; job 1 ends at 20.
+    write(lab, add(1, 0), *run(1, 1, 0, 20), add(2, 0, after=[1]), on("hold", 2, 5), on("release", 2, 25), *run(2, 1, 32, 40))
+    _, page = report(lab)
+    table = waits(page)
+    assert table[FIRST][1:] == ("12s", "12s") and table[HELD][1] == "20s"
+    assert table["for the jobs it comes after"][1] == "5.0s" and table["for a GPU with room, and its turn"][1] == "7.0s"
+
+
 def test_samples_are_drawn(lab):
     write(lab, *job(1, 0, 0, 0, 60))
     folder = lab.directory / "jobs.jsonl.d"

@@ -191,6 +191,14 @@ struct job_attempt {
 	bool interrupted; /* state is JOB_CANCELLED, but nobody asked for it */
 };
 
+/* A time in which the job neither ran nor waited for a GPU, newest first. */
+struct job_delay {
+	const struct job_delay *earlier;
+	int64_t from_ms;
+	int64_t to_ms; /* 0: it lasts */
+	bool held;     /* otherwise it was over, until a `retry` */
+};
+
 struct job {
 	uint64_t id;
 	const char *command;
@@ -200,6 +208,7 @@ struct job {
 		*after; /* after[0]: how many; or NULL. The last num_after_any need not be completed, only over */
 	int64_t submit_ms;
 	struct job_attempt *attempts;     /* the newest; NULL: none yet */
+	struct job_delay *delays;         /* the newest; NULL: none */
 	const struct keeper_info *keeper; /* of the last attempt; of a lease: from the beginning */
 	const char *reason;               /* why it failed without an attempt; interned */
 	int64_t need_mb;                  /* learned from an attempt that ran out of GPU memory; 0: nothing learned */

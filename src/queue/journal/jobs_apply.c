@@ -57,6 +57,8 @@ static int apply_add(struct jobs *js, const struct record *r)
 	job->state = r->held && !job->lease ? JOB_HELD : JOB_PENDING;
 	if (job->lease)
 		error = set_keeper(js, job, r);
+	if (!error && job->state == JOB_HELD)
+		error = jobs_begin_delay(js, job, r->time_ms, true);
 	return error ? error : finish_new(js, job);
 }
 
@@ -109,6 +111,7 @@ static int apply_start(struct jobs *js, const struct record *r)
 		error = set_keeper(js, job, r);
 	if (error)
 		return error;
+	jobs_end_delay(job, r->time_ms); /* of a job whose release or retry was lost */
 	job->cancel_requested = job->stuck = false;
 	job->reason = NULL;
 	set_state(js, job, JOB_RUNNING);
@@ -220,6 +223,8 @@ static int apply_fail(struct jobs *js, const struct record *r)
 		return 0; /* it was cancelled in the meantime */
 	int error = 0;
 	job->reason = jobs_intern(js, &r->reason, NULL, &error);
+	if (!error)
+		error = jobs_begin_delay(js, job, r->time_ms, false);
 	if (error)
 		return error;
 	set_state(js, job, JOB_FAILED);
@@ -268,6 +273,8 @@ static int apply_control(struct jobs *js, const struct record *r)
 	int error = 0;
 	if (r->event == EVENT_CANCEL && (waits || job->state == JOB_UNKNOWN)) {
 		job->reason = jobs_intern(js, &r->reason, NULL, &error);
+		if (!error)
+			error = jobs_begin_delay(js, job, r->time_ms, false);
 		set_state(js, job, JOB_CANCELLED);
 		/* A cancellation with a reason takes back a job that was never accepted: no hook. */
 		if (!error && !job->reason)
@@ -276,14 +283,17 @@ static int apply_control(struct jobs *js, const struct record *r)
 		job->cancel_requested = true;
 		set_state(js, job, JOB_RUNNING);
 	} else if (r->event == EVENT_HOLD && job->state == JOB_PENDING) {
+		error = jobs_begin_delay(js, job, r->time_ms, true);
 		set_state(js, job, JOB_HELD);
 	} else if (r->event == EVENT_RELEASE && job->state == JOB_HELD) {
+		jobs_end_delay(job, r->time_ms);
 		set_state(js, job, JOB_PENDING);
 	} else if (r->event == EVENT_URGENT && waits) {
 		job->priority = JOB_URGENT;
 		set_state(js, job, (enum job_state)job->state);
 	} else if (r->event == EVENT_RETRY && !job->lease && (job_is_final(job) || job->state == JOB_UNKNOWN)) {
 		close_attempt(job);
+		error = jobs_delay_until_retry(js, job, r->time_ms);
 		job->spared = job->num_attempts;
 		job->reason = NULL;
 		job->cancel_requested = false;

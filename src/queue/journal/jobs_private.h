@@ -39,6 +39,14 @@ int jobs_apply_pilot(struct jobs *js, const struct record *r);
 int jobs_set_pilot(struct jobs *js, struct job *job, const struct record *r);
 /* A coordinator wrote this after another had taken its place: only ends count. */
 bool jobs_is_outdated_epoch(const struct jobs *js, const struct record *r);
+/*
+ * jobs_delays.c: a time in which the job does not wait for a GPU begins, and one before it ends. Moments are those of
+ * the records, which clocks that were set may have put out of order.
+ */
+int jobs_begin_delay(struct jobs *js, struct job *job, int64_t from_ms, bool held);
+void jobs_end_delay(struct job *job, int64_t to_ms);
+/* A job that is over is pending again from to_ms on. */
+int jobs_delay_until_retry(struct jobs *js, struct job *job, int64_t to_ms);
 int jobs_add_keeper(struct jobs *js, const struct record *r);
 int jobs_add_seen(struct jobs *js, const struct record *r);
 int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r);

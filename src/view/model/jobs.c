@@ -58,7 +58,8 @@ uint64_t view_id_number(uint64_t id)
 
 static size_t room_of(const struct view_job *job)
 {
-	size_t room = job->num_attempts * sizeof(*job->attempts) + job->num_after * sizeof(*job->after);
+	size_t room = job->num_attempts * sizeof(*job->attempts) + job->num_after * sizeof(*job->after) +
+		      job->num_delays * sizeof(*job->delays);
 	for (size_t i = 0; i < job->num_attempts; i++) {
 		const struct view_attempt *a = &job->attempts[i];
 		room += a->num_gpus * sizeof(*a->gpus) + view_string_room(a->reason) + view_string_room(a->log_file);
@@ -76,7 +77,7 @@ static void *put_array(char **at, const void *data, size_t size)
 	return copy;
 }
 
-/* What needs alignment first: attempts and ids, then GPU numbers, then strings. */
+/* What needs alignment first: attempts, ids and delays, then GPU numbers, then strings. */
 static struct view_entry *copy_job(const struct view_job *job)
 {
 	struct view_entry *e = malloc(sizeof(*e) + room_of(job));
@@ -87,6 +88,7 @@ static struct view_entry *copy_job(const struct view_job *job)
 	struct view_attempt *attempts = put_array(&at, job->attempts, job->num_attempts * sizeof(*job->attempts));
 	e->job.attempts = attempts;
 	e->job.after = put_array(&at, job->after, job->num_after * sizeof(*job->after));
+	e->job.delays = put_array(&at, job->delays, job->num_delays * sizeof(*job->delays));
 	for (size_t i = 0; i < job->num_attempts; i++)
 		attempts[i].gpus = put_array(&at, attempts[i].gpus, attempts[i].num_gpus * sizeof(*attempts[i].gpus));
 	for (size_t i = 0; i < job->num_attempts; i++) {
@@ -116,15 +118,23 @@ static bool same_attempt(const struct view_attempt *a, const struct view_attempt
 	       view_string_equal(a->reason, b->reason) && view_string_equal(a->log_file, b->log_file);
 }
 
+static bool same_delay(const struct view_delay *a, const struct view_delay *b)
+{
+	return a->from_ms == b->from_ms && a->to_ms == b->to_ms && a->kind == b->kind;
+}
+
 static bool same_job(const struct view_job *a, const struct view_job *b)
 {
 	if (a->state != b->state || a->cancelling != b->cancelling || a->priority != b->priority ||
 		a->num_gpus != b->num_gpus || a->mem_mb != b->mem_mb || a->timeout_ms != b->timeout_ms ||
 		a->num_after != b->num_after || a->submit_ms != b->submit_ms || a->num_attempts != b->num_attempts ||
-		!same_array(a->after, b->after, a->num_after * sizeof(*a->after)))
+		a->num_delays != b->num_delays || !same_array(a->after, b->after, a->num_after * sizeof(*a->after)))
 		return false;
 	for (size_t i = a->num_attempts; i-- > 0;)
 		if (!same_attempt(&a->attempts[i], &b->attempts[i]))
+			return false;
+	for (size_t i = a->num_delays; i-- > 0;)
+		if (!same_delay(&a->delays[i], &b->delays[i]))
 			return false;
 	return view_string_equal(a->queue, b->queue) && view_string_equal(a->name, b->name) &&
 	       view_string_equal(a->command, b->command) && view_string_equal(a->cwd, b->cwd) &&

@@ -132,6 +132,18 @@ struct view_attempt {
 	int64_t pid;
 };
 
+/* Why a job that was not over, or is no longer over, did not wait for a GPU. */
+enum view_delay_kind {
+	VIEW_DELAY_HELD = 0,
+	VIEW_DELAY_BEGIN, /* its time to begin had not come */
+	VIEW_DELAY_OVER,  /* it was over, until somebody asked for another attempt */
+};
+
+struct view_delay {
+	int64_t from_ms, to_ms; /* to -1: it lasts */
+	enum view_delay_kind kind;
+};
+
 struct view_job {
 	uint64_t id;       /* unique in the model, see view_job_id() */
 	const char *queue; /* the name of its queue, where there are several; else NULL */
@@ -151,6 +163,8 @@ struct view_job {
 	/* Oldest first; the last one is the one that counts. */
 	const struct view_attempt *attempts;
 	size_t num_attempts;
+	const struct view_delay *delays; /* by from_ms */
+	size_t num_delays;
 	uint64_t version; /* set by the model: grows with every change of any job */
 };
 

@@ -162,8 +162,10 @@ static void write_waits(struct text *t, const struct report_facts *f)
 		[REPORT_WAIT_ALL] = "From being added to the first start",
 		[REPORT_WAIT_GPU] = "for a GPU with room, and its turn",
 		[REPORT_WAIT_AFTER] = "for the jobs it comes after",
-		[REPORT_WAIT_RETRY] = "From a failed attempt to the next",
+		[REPORT_WAIT_RETRY] = "From an attempt to the next",
 		[REPORT_WAIT_STILL] = "Pending, until now",
+		[REPORT_WAIT_BEGIN] = "Not waiting: until its time to begin",
+		[REPORT_WAIT_HELD] = "Not waiting: held",
 	};
 	char total[UNITS_ROOM], median[UNITS_ROOM], p90[UNITS_ROOM], longest[UNITS_ROOM];
 	text_append_string(t,

@@ -41,15 +41,17 @@ struct report_times {
 	int64_t total_ms, median_ms, p90_ms, longest_ms;
 };
 
-/* What a job waited for before it started. */
+/* What a job waited for before it started. All but the last two are without the time of the last two. */
 enum report_wait {
 	REPORT_WAIT_ALL = 0, /* from submit to the first start */
 	REPORT_WAIT_GPU,     /* a GPU with room, and its turn */
 	REPORT_WAIT_AFTER,   /* the jobs it comes after */
-	REPORT_WAIT_RETRY,   /* its next attempt */
+	REPORT_WAIT_RETRY,   /* its next attempt; not until somebody asked for that */
 	REPORT_WAIT_STILL,   /* has not started: until now */
+	REPORT_WAIT_BEGIN,   /* its time to begin */
+	REPORT_WAIT_HELD,    /* somebody to release it */
 };
-#define REPORT_WAITS 5
+#define REPORT_WAITS 7
 
 /* How many waited, from a moment on. */
 struct report_depth {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "view/report/report_facts.h"
 
@@ -41,14 +42,18 @@ struct change {
 
 struct waiting_sweep {
 	struct change *changes;
-	size_t num_changes;
+	size_t num_changes, changes_capacity;
+	int error;
 	int64_t *values[REPORT_WAITS];
 	size_t counts[REPORT_WAITS];
 };
 
 static void add_change(struct waiting_sweep *s, int64_t time_ms, int waiting, int busy)
 {
-	s->changes[s->num_changes++] = (struct change){time_ms, waiting, busy};
+	if (array_reserve(s->changes, &s->changes_capacity, s->num_changes + 1) < 0)
+		s->error = -ENOMEM;
+	else
+		s->changes[s->num_changes++] = (struct change){time_ms, waiting, busy};
 }
 
 static void add_wait(struct waiting_sweep *s, enum report_wait kind, int64_t ms)
@@ -56,7 +61,10 @@ static void add_wait(struct waiting_sweep *s, enum report_wait kind, int64_t ms)
 	s->values[kind][s->counts[kind]++] = ms > 0 ? ms : 0;
 }
 
-/* When the last of the jobs that it comes after was over; 0: it comes after none; -1: not all are. */
+/*
+ * When the last of the jobs that it comes after was over; 0: it comes after none; -1: not all are. Of one that has
+ * started they are, also if they failed: it may want them over only.
+ */
 static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 {
 	int64_t released = 0;
@@ -65,11 +73,34 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 		const struct view_attempt *a = before ? view_job_last(before) : NULL;
 		if (!before)
 			continue; /* pruned: it was over long ago */
-		if (before->state != VIEW_JOB_COMPLETED || !a)
+		if (before->state != VIEW_JOB_COMPLETED && !j->num_attempts)
 			return -1;
-		released = a->end_ms > released ? a->end_ms : released;
+		if (a && a->end_ms > released)
+			released = a->end_ms;
 	}
 	return released;
+}
+
+/* The time that the job waited between two moments; with `shown`, it is among those that wait then. */
+static int64_t wait_between(
+	struct waiting_sweep *s, const struct view_job *j, int64_t from_ms, int64_t to_ms, bool shown)
+{
+	int64_t waited = 0;
+	for (size_t i = 0; i <= j->num_delays && from_ms < to_ms; i++) {
+		const struct view_delay *d = i < j->num_delays ? &j->delays[i] : NULL;
+		int64_t until = d && d->from_ms < to_ms ? d->from_ms : to_ms;
+		if (until > from_ms) {
+			waited += until - from_ms;
+			if (shown) {
+				add_change(s, from_ms, 1, 0);
+				add_change(s, until, -1, 0);
+			}
+			from_ms = until;
+		}
+		if (d && (d->to_ms < 0 || d->to_ms > from_ms))
+			from_ms = d->to_ms < 0 ? to_ms : d->to_ms;
+	}
+	return waited;
 }
 
 static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, const struct view_job *j)
@@ -77,12 +108,29 @@ static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, 
 	int64_t start = j->attempts[0].start_ms;
 	int64_t released = released_ms(m, j);
 	int64_t ready = released > j->submit_ms && released <= start ? released : j->submit_ms;
-	add_wait(s, REPORT_WAIT_ALL, start - j->submit_ms);
+	int64_t all = wait_between(s, j, j->submit_ms, start, false), gpu = wait_between(s, j, ready, start, true);
+	add_wait(s, REPORT_WAIT_ALL, all);
 	if (j->num_after)
-		add_wait(s, REPORT_WAIT_AFTER, ready - j->submit_ms);
-	add_wait(s, REPORT_WAIT_GPU, start - ready);
-	add_change(s, ready, 1, 0);
-	add_change(s, start, -1, 0);
+		add_wait(s, REPORT_WAIT_AFTER, all - gpu);
+	add_wait(s, REPORT_WAIT_GPU, gpu);
+}
+
+/* How long it was held in all, and did not have to begin. */
+static void add_delays(struct waiting_sweep *s, const struct report_facts *f, const struct view_job *j)
+{
+	int64_t held = 0, begin = 0;
+	for (size_t i = 0; i < j->num_delays; i++) {
+		const struct view_delay *d = &j->delays[i];
+		int64_t to = d->to_ms < 0 || d->to_ms > f->now_ms ? f->now_ms : d->to_ms;
+		if (d->kind == VIEW_DELAY_HELD)
+			held += to - d->from_ms;
+		else if (d->kind == VIEW_DELAY_BEGIN)
+			begin += to - d->from_ms;
+	}
+	if (held > 0)
+		add_wait(s, REPORT_WAIT_HELD, held);
+	if (begin > 0)
+		add_wait(s, REPORT_WAIT_BEGIN, begin);
 }
 
 static void add_job(
@@ -91,22 +139,19 @@ static void add_job(
 	int64_t since = j->submit_ms;
 	if (j->num_attempts)
 		add_first_wait(s, m, j);
-	for (size_t k = 0; k + 1 < j->num_attempts; k++) {
-		int64_t end = j->attempts[k].end_ms, next = j->attempts[k + 1].start_ms;
-		if (end < 0)
-			continue;
-		add_wait(s, REPORT_WAIT_RETRY, next - end);
-		add_change(s, end, 1, 0);
-		add_change(s, next, -1, 0);
-	}
+	for (size_t k = 0; k + 1 < j->num_attempts; k++)
+		if (j->attempts[k].end_ms >= 0)
+			add_wait(s, REPORT_WAIT_RETRY,
+				wait_between(s, j, j->attempts[k].end_ms, j->attempts[k + 1].start_ms, true));
+	add_delays(s, f, j);
 	if (j->state != VIEW_JOB_PENDING)
 		return;
 	if (j->num_attempts && view_job_last(j)->end_ms > since)
 		since = view_job_last(j)->end_ms;
-	add_wait(s, REPORT_WAIT_STILL, f->now_ms - since);
+	add_wait(s, REPORT_WAIT_STILL, wait_between(s, j, since, f->now_ms, false));
 	int64_t released = j->num_attempts ? 0 : released_ms(m, j);
 	if (released >= 0)
-		add_change(s, released > since ? released : since, 1, 0);
+		wait_between(s, j, released > since ? released : since, f->now_ms, true);
 }
 
 static void add_gpu(struct waiting_sweep *s, const struct report_gpu *g)
@@ -133,10 +178,14 @@ static int64_t overlap(const struct report_facts *f, int64_t from, int64_t to)
 	return to > from ? to - from : 0;
 }
 
-static void walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gpus)
+static int walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gpus)
 {
 	int64_t waiting = 0, busy = 0;
-	qsort(s->changes, s->num_changes, sizeof(*s->changes), by_time);
+	f->depth = arena_alloc(&f->arena, (s->num_changes + 1) * sizeof(*f->depth));
+	if (s->error || !f->depth)
+		return -ENOMEM;
+	if (s->num_changes)
+		qsort(s->changes, s->num_changes, sizeof(*s->changes), by_time);
 	for (size_t i = 0; i < s->num_changes;) {
 		int64_t now = s->changes[i].time_ms, before = waiting;
 		for (; i < s->num_changes && s->changes[i].time_ms == now; i++) {
@@ -149,20 +198,15 @@ static void walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gp
 		if (waiting != before)
 			f->depth[f->num_depth++] = (struct report_depth){now, waiting > 0 ? (size_t)waiting : 0};
 	}
+	return 0;
 }
 
-static int sweep_init(struct waiting_sweep *s, struct report_facts *f, const struct view_model *m)
+static int sweep_init(struct waiting_sweep *s, const struct view_model *m)
 {
-	/* For each attempt a wait and a stay on each of its GPUs, for each job one wait more. */
-	size_t waits = view_num_jobs(m), spans = 0;
+	/* Before each attempt, and at the end of each job. */
+	size_t waits = view_num_jobs(m);
 	for (size_t i = 0; i < view_num_jobs(m); i++)
 		waits += view_job(m, i)->num_attempts;
-	for (size_t i = 0; i < f->num_gpus; i++)
-		spans += f->gpus[i].num_spans;
-	s->changes = calloc(2 * (waits + spans) + 1, sizeof(*s->changes));
-	f->depth = arena_alloc(&f->arena, (2 * waits + 1) * sizeof(*f->depth));
-	if (!s->changes || !f->depth)
-		return -ENOMEM;
 	for (size_t i = 0; i < REPORT_WAITS; i++) {
 		s->values[i] = calloc(waits + 1, sizeof(int64_t));
 		if (!s->values[i])
@@ -181,7 +225,7 @@ static void sweep_finish(struct waiting_sweep *s)
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms)
 {
 	cleanup_(sweep_finish) struct waiting_sweep s = {0};
-	int r = sweep_init(&s, f, m);
+	int r = sweep_init(&s, m);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < view_num_jobs(m); i++)
@@ -194,7 +238,9 @@ int report_facts_waiting(struct report_facts *f, const struct view_model *m, int
 		add_gpu(&s, &f->gpus[i]);
 		num_gpus++;
 	}
-	walk(f, &s, num_gpus);
+	r = walk(f, &s, num_gpus);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < REPORT_WAITS; i++)
 		f->waits[i] = report_times_of(s.values[i], s.counts[i]);
 	return 0;
