@@ -22,6 +22,7 @@
 #include "cli/launch_model.h"
 #include "cli/queue_choice.h"
 #include "cli/queue_view.h"
+#include "cli/run_history.h"
 #include "cli/say.h"
 #include "launch/history.h"
 #include "queue/journal/samples.h"
@@ -213,6 +214,41 @@ static int read_samples(struct report_command *c, struct view_model *m)
 	return 0;
 }
 
+/* Those that are over, and those that run. */
+static int join_runs(const struct run_history *h, const struct view_model *m, struct view_run **ret, size_t *ret_count)
+{
+	size_t count = 0;
+	struct view_run *runs = calloc(h->count + view_num_runs(m) + 1, sizeof(*runs));
+	if (!runs)
+		return -ENOMEM;
+	for (size_t i = 0; i < h->count; i++)
+		runs[count++] = h->runs[i].run;
+	for (size_t i = 0; i < view_num_runs(m); i++)
+		runs[count++] = *view_run(m, i);
+	*ret = runs;
+	*ret_count = count;
+	return 0;
+}
+
+static int write_queue(struct report_command *c, struct view_model *m, struct text *page)
+{
+	cleanup_(run_history_finish) struct run_history history = {0};
+	cleanup_(freep) struct view_run *runs = NULL;
+	int64_t now = date_now_ms();
+	struct report report = {.model = m,
+		.queue = c->queue.journal_path,
+		.now_ms = now,
+		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0};
+	int r = run_history_read(report.since_ms, &history);
+	if (r < 0)
+		say("launches and maps that are over are missing: %s", error_words(r));
+	r = join_runs(&history, m, &runs, &report.num_runs);
+	report.runs = runs;
+	if (r < 0 || report_write(&report, page) < 0)
+		return error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+	return 0;
+}
+
 static int report_queue(struct report_command *c, struct text *page)
 {
 	static const struct queue_view_options all = {.history = REPORT_HISTORY, .no_gpus = true};
@@ -223,13 +259,8 @@ static int report_queue(struct report_command *c, struct text *page)
 	if (r < 0)
 		return r;
 	r = read_samples(c, queue_view_model(v));
-	int64_t now = date_now_ms();
-	struct report report = {.model = queue_view_model(v),
-		.queue = c->queue.journal_path,
-		.now_ms = now,
-		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0};
-	if (r == 0 && report_write(&report, page) < 0)
-		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+	if (r == 0)
+		r = write_queue(c, queue_view_model(v), page);
 	struct view_facts facts;
 	const struct view_actions *actions = queue_view_actions(v);
 	actions->facts(actions->context, &facts);

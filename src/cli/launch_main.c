@@ -11,6 +11,7 @@
 #include "cli/launch_arguments.h"
 #include "cli/launch_dry_run.h"
 #include "cli/launch_durations.h"
+#include "cli/launch_publish.h"
 #include "cli/launch_summary.h"
 #include "cli/launch_view.h"
 #include "cli/launch_words.h"
@@ -174,8 +175,9 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	if (works)
 		start_views(l, a, view);
 	int r = gd_launcher_run(l, &err);
-	pool_view_end(view);
 	gd_launcher_summary(l, &summary, sizeof(summary));
+	launch_publish_end(&view->published, &summary);
+	pool_view_end(view);
 	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
 	/* Failures were printed as they came. */
 	if (works && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)

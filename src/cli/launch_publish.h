@@ -8,5 +8,7 @@
 
 /* Publishes if it is time. */
 void launch_publish(struct run_file *f, const struct gd_launch_progress *progress);
+/* At once: what the run has done in all. */
+void launch_publish_end(struct run_file *f, const struct gd_launch_summary *summary);
 
 #endif

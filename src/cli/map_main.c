@@ -101,8 +101,8 @@ static int run(struct map *m, const struct map_arguments *a, struct map_view *vi
 	if (summary_file_open(a->pool.json, &json) < 0)
 		return EXIT_USAGE;
 	int r = map_run(m, &err);
-	map_view_end(view);
 	map_get_summary(m, &summary);
+	map_view_end(view, &summary);
 	print_end(view->pool.out, r, &summary, &err);
 	int code = exit_code(r, &summary);
 	fflush(view->pool.out);

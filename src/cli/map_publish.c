@@ -8,12 +8,9 @@ static double fraction_of(const struct map_summary *s, uint64_t all, uint64_t ov
 	return s->input_bytes > 0 ? (double)s->done_bytes / (double)s->input_bytes : -1;
 }
 
-void map_publish(struct run_file *f, const struct map_progress *p)
+static void publish(struct run_file *f, const struct map_summary *s, uint64_t running, bool ending)
 {
-	const struct map_summary *s = p->summary;
 	struct view_run_gpu gpus[RUN_FILE_GPUS];
-	if (!run_file_is_due(f))
-		return;
 	uint64_t all = s->total - s->skipped, over = s->done + s->failed;
 	bool has_eta = s->total_known && s->items_per_second > 0 && over < all;
 	struct view_run run = {
@@ -21,12 +18,12 @@ void map_publish(struct run_file *f, const struct map_progress *p)
 		.done = s->done,
 		.failed = s->failed,
 		.skipped = s->skipped,
-		.running = p->running,
+		.running = running,
 		.fraction = fraction_of(s, all, over),
 		.rate = s->items_per_second,
 		.rtf = -1,
 		.eta_ms = has_eta ? (int64_t)((double)(all - over) / s->items_per_second * 1000) : -1,
-		.ending = p->ending,
+		.ending = ending,
 		.gpus = gpus,
 	};
 	for (; run.num_gpus < s->num_gpus && run.num_gpus < RUN_FILE_GPUS; run.num_gpus++) {
@@ -35,4 +32,15 @@ void map_publish(struct run_file *f, const struct map_progress *p)
 			(struct view_run_gpu){.id = g->gpu, .done = g->items, .failed = g->failed, .rtf = -1};
 	}
 	run_file_put(f, &run);
+}
+
+void map_publish(struct run_file *f, const struct map_progress *p)
+{
+	if (run_file_is_due(f))
+		publish(f, p->summary, p->running, p->ending);
+}
+
+void map_publish_end(struct run_file *f, const struct map_summary *s)
+{
+	publish(f, s, 0, false);
 }

@@ -8,5 +8,7 @@
 
 /* Publishes if it is time. */
 void map_publish(struct run_file *f, const struct map_progress *progress);
+/* At once: what the run has done in all. */
+void map_publish_end(struct run_file *f, const struct map_summary *summary);
 
 #endif

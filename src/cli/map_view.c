@@ -21,8 +21,9 @@ void map_view_start(struct map_view *v)
 		say("warning: control characters of workers reach the terminal: %s", error_words(r));
 }
 
-void map_view_end(struct map_view *v)
+void map_view_end(struct map_view *v, const struct map_summary *summary)
 {
+	map_publish_end(&v->pool.published, summary);
 	pool_view_end(&v->pool);
 	terminal_filter_end(&v->filter);
 }

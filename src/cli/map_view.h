@@ -16,7 +16,7 @@ struct map_view {
 
 /* Workers start after it: what they print goes above the panel, or through the filter. */
 void map_view_start(struct map_view *v);
-void map_view_end(struct map_view *v);
+void map_view_end(struct map_view *v, const struct map_summary *summary);
 void map_view_progress(struct map_view *v, const struct map_progress *p);
 void map_view_failure(struct map_view *v, uint64_t number, const char *reason);
 

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "cli/run_files.h"
+#include "cli/run_history.h"
 
 #define PUT_NS        (500 * NS_PER_MS)
 #define LOCK_TRIES    20
@@ -127,10 +128,21 @@ void run_file_put(struct run_file *f, const struct view_run *run)
 	text_finish(&t);
 }
 
+static void remember(const struct run_file *f)
+{
+	struct run_text t;
+	if (f->last.length == 0 || run_file_parse(f->last.data, f->last.length, &t) < 0)
+		return;
+	t.run.end_ms = date_now_ms();
+	run_history_add(&t.run);
+	run_text_finish(&t);
+}
+
 void run_file_close(struct run_file *f)
 {
 	char name[RUN_NAME_ROOM];
 	if (f->lock_fd >= 0) {
+		remember(f);
 		run_name(name, getpid(), "json");
 		(void)unlinkat(f->dir_fd, name, 0);
 		run_name(name, getpid(), "lock"); /* last: it belongs to us as long as it is locked */

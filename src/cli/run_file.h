@@ -4,7 +4,8 @@
  *
  * Each run has two files in the directory `runs` of the user's state directory for this host (base/state_dir.h):
  * PID.lock, which it keeps locked while it lives, and PID.json, which it replaces by rename a few times a second at
- * most. A reader removes the files of a run whose lock nobody holds.
+ * most. A reader removes the files of a run whose lock nobody holds. Runs that are over stay in the history
+ * (cli/run_history.h).
  */
 #ifndef CLI_RUN_FILE_H
 #define CLI_RUN_FILE_H
@@ -34,7 +35,7 @@ void run_file_open(struct run_file *f, const char *kind, const char *name, const
 bool run_file_is_due(const struct run_file *f);
 /* Publishes; pid, kind, name, worker and start_ms are set here. Tasks may be any bytes. */
 void run_file_put(struct run_file *f, const struct view_run *run);
-/* Removes the files. */
+/* Removes the files. What was published last goes into the history, as that of a run that ends now. */
 void run_file_close(struct run_file *f);
 
 /* All runs of this user on this host into the model. 0, or a negative errno value, and the model is as before. */

@@ -17,6 +17,7 @@
 #include "base/state_dir.h"
 #include "base/units.h"
 #include "cli/run_file.h"
+#include "cli/run_history.h"
 
 #define RUNS_NAME "runs"
 #define MOST_RUNS 100
@@ -32,22 +33,8 @@ int run_files_open(bool make, int *ret_fd)
 	return state_dir_open_part(RUNS_NAME, make, ret_fd);
 }
 
-/* The run is over: nobody else removes its files, or makes them anew, while we have its lock. */
-static void remove_dead(int dir_fd, pid_t pid)
-{
-	static const char *const endings[] = {"json", "new", "lock"};
-	char name[RUN_NAME_ROOM];
-	run_name(name, pid, "lock");
-	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || lock_try(fd) < 0)
-		return;
-	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
-		run_name(name, pid, endings[i]);
-		(void)unlinkat(dir_fd, name, 0);
-	}
-}
-
-static int read_run(int dir_fd, pid_t pid, struct run_text *ret)
+/* When it was written: *ret_ms, or NULL. */
+static int read_run(int dir_fd, pid_t pid, struct run_text *ret, int64_t *ret_ms)
 {
 	char name[RUN_NAME_ROOM];
 	struct stat st;
@@ -66,7 +53,38 @@ static int read_run(int dir_fd, pid_t pid, struct run_text *ret)
 	int r = n < 0 ? (int)n : run_file_parse(data, (size_t)n, ret);
 	if (r == 0)
 		ret->run.pid = pid;
+	if (r == 0 && ret_ms)
+		*ret_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
 	return r;
+}
+
+/* It was killed: one that ends by itself removes its files. */
+static void remember_dead(int dir_fd, pid_t pid)
+{
+	struct run_text t;
+	int64_t end_ms;
+	if (read_run(dir_fd, pid, &t, &end_ms) < 0)
+		return;
+	t.run.end_ms = end_ms;
+	t.run.killed = true;
+	run_history_add(&t.run);
+	run_text_finish(&t);
+}
+
+/* The run is over: nobody else removes its files, or makes them anew, while we have its lock. */
+static void remove_dead(int dir_fd, pid_t pid)
+{
+	static const char *const endings[] = {"json", "new", "lock"};
+	char name[RUN_NAME_ROOM];
+	run_name(name, pid, "lock");
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || lock_try(fd) < 0)
+		return;
+	remember_dead(dir_fd, pid);
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+		run_name(name, pid, endings[i]);
+		(void)unlinkat(dir_fd, name, 0);
+	}
 }
 
 /* The PID of "123.lock"; 0 for other names. */
@@ -92,7 +110,7 @@ static size_t load_all(DIR *dir, struct run_text *texts)
 			continue;
 		if (holder == 0)
 			remove_dead(dirfd(dir), pid);
-		else if (read_run(dirfd(dir), pid, &texts[count]) == 0)
+		else if (read_run(dirfd(dir), pid, &texts[count], NULL) == 0)
 			count++;
 	}
 	return count;

@@ -43,6 +43,10 @@ void run_file_format(struct text *t, const struct view_run *r)
 	if (r->worker)
 		json_put_string(t, "worker", r->worker);
 	json_put_int(t, "start", r->start_ms);
+	if (r->end_ms > 0)
+		json_put_int(t, "end", r->end_ms);
+	if (r->killed)
+		json_put_bool(t, "killed", true);
 	if (r->total >= 0)
 		json_put_int(t, "total", r->total);
 	json_put_int(t, "done", (int64_t)r->done);
@@ -176,6 +180,8 @@ static int read_run(const char *data, size_t size, struct run_text *t, char *str
 		{.key = "name", .string = &r->name},
 		{.key = "worker", .string = &r->worker},
 		{.key = "start", .integer = &r->start_ms},
+		{.key = "end", .integer = &r->end_ms},
+		{.key = "killed", .flag = &r->killed},
 		{.key = "total", .integer = &r->total},
 		{.key = "done", .count = &r->done},
 		{.key = "failed", .count = &r->failed},

@@ -155,3 +155,44 @@ def test_without_a_queue_the_page_shows_launches_and_later_the_queue(home):
     assert state_with(page, lambda state: state["jobs"] == 1)["runs"]
     (home.directory / "go").touch()
     end(process)
+
+
+def rows(home):
+    """What the report of the queue tells of launches and maps: state, done, failed, input and worker."""
+    text = home.lab.gpuq("report", "-o", "-")
+    section = text.partition("<h2>Launches and maps</h2>")[2].partition("</section>")[0]
+    cells = [[re.sub("<[^>]*>", "", cell).strip() for cell in re.findall("<td.*?</td>", row)] for row in section.split("<tr>")]
+    return [(row[1], row[3], row[4], row[5], row[8]) for row in cells if row]
+
+
+def test_report_of_a_queue_has_launches_that_run_ended_or_were_killed(home):
+    home.lab.add("true")
+    process = start(home, "a.wav", "fail.wav", "wait.wav")
+    home.until(lambda: published(home)["done"] + published(home)["failed"] == 2, "two ends")
+    (row,) = rows(home)
+    assert row[:4] == ("launch", "watching", "1 of 3", "1") and row[4].startswith(str(home.input))
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    assert [row[:2] for row in rows(home)] == [("launch", "killed")]
+    (home.directory / "go").touch()
+    process = home.start(*PROGRAM)
+    process.communicate(timeout=LIMIT)
+    # The newest first; that one is exact, however soon it was over.
+    newest, killed = rows(home)
+    assert newest[:4] == ("launch", "ended", "1 of 2", "1") and killed[1] == "killed"
+
+
+def test_history_of_runs_is_bounded_and_damage_is_skipped(home):
+    home.lab.add("true")
+    home.put("a.wav")
+    assert home.start(*PROGRAM).wait(LIMIT) == 0
+    (ended,) = (home.lab.directory / "state").rglob("run_history/ended.jsonl")
+    assert stat.S_IMODE(ended.stat().st_mode) == 0o600
+    line = ended.read_text()
+    ended.write_text("{\n" + line * (600_000 // len(line)) + line[:20])
+    home.put("b.wav")
+    assert home.start(*PROGRAM).wait(LIMIT) == 0
+    assert ended.read_text().count("\n") == 1
+    assert ended.with_name("older.jsonl").stat().st_size > 500_000
+    assert len(rows(home)) == 50
+    assert "The last 50 of" in home.lab.gpuq("report", "-o", "-")

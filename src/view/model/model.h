@@ -181,13 +181,15 @@ struct view_run_gpu {
 	const char *task; /* what its workers are at, or NULL */
 };
 
-/* A gpuq launch or gpuq map that runs, next to the queue. */
+/* A gpuq launch or gpuq map, next to the queue; those of a model run. */
 struct view_run {
 	int64_t pid;
 	const char *kind;   /* "launch": of files; "map": of items */
 	const char *name;   /* the folder or file that it reads */
 	const char *worker; /* its program, or NULL */
 	int64_t start_ms;
+	int64_t end_ms;        /* 0: it runs */
+	bool killed;           /* it has not ended by itself: end_ms is when it was last heard of */
 	int64_t total;         /* files or items of this run; -1 */
 	uint64_t done, failed; /* by this run */
 	uint64_t skipped;      /* done before it */

@@ -342,7 +342,8 @@ static void write_subject(struct text *t, const struct report *r, const struct r
 		text_appendf(t, " · since %s", report_moment(r->since_ms, from));
 }
 
-static void write_queue(struct text *t, const struct report_facts *f, const struct report_axis *a)
+static void write_queue(
+	struct text *t, const struct report *r, const struct report_facts *f, const struct report_axis *a)
 {
 	write_tiles(t, f);
 	write_gpus(t, f);
@@ -354,6 +355,7 @@ static void write_queue(struct text *t, const struct report_facts *f, const stru
 	report_idle(t, f);
 	report_energy(t, f);
 	write_failed(t, f);
+	report_runs(t, f, r->runs, r->num_runs);
 }
 
 static void write_launch(
@@ -382,7 +384,7 @@ int report_write(const struct report *r, struct text *out)
 	if (r->launch)
 		write_launch(out, &f, &a, r->launch);
 	else
-		write_queue(out, &f, &a);
+		write_queue(out, r, &f, &a);
 	report_end(out, r->now_ms);
 	report_facts_finish(&f);
 	return text_error(out) ? text_error(out) : text_error(&subject);

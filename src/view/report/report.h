@@ -25,6 +25,8 @@ struct report {
 	int64_t now_ms;
 	int64_t since_ms;                   /* 0: all there is */
 	const struct report_launch *launch; /* NULL: a queue */
+	const struct view_run *runs;        /* launches and maps: those that are over by start, then those that run */
+	size_t num_runs;
 };
 
 /* Appends the page. 0 or -ENOMEM. */

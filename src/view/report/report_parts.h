@@ -21,6 +21,8 @@ void report_put_command(struct text *t, const struct view_job *j);
 /* Sections; nothing if no energy is known, if no GPU was idle under a job. */
 void report_energy(struct text *t, const struct report_facts *f);
 void report_idle(struct text *t, const struct report_facts *f);
+/* The same of launches and maps: nothing if there was none at the time of the report. */
+void report_runs(struct text *t, const struct report_facts *f, const struct view_run *runs, size_t count);
 /* "7 × exit 1, 4 × GPU out of memory" of what failed. */
 void report_put_reasons(struct text *t, const struct report_facts *f);
 
