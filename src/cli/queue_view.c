@@ -45,7 +45,8 @@ static int attach_queue(struct queue_view *v)
 	if (r < 0)
 		return r;
 	v->runner = follow_runner(&v->follow);
-	return queue_view_put_all(v);
+	r = queue_view_put_all(v);
+	return r < 0 ? r : queue_view_put_peaks(v);
 }
 
 static int start_all(struct queue_view *v, struct gd_error *err)
@@ -171,6 +172,7 @@ void queue_view_close(struct queue_view *v)
 	free(v->tallies);
 	free(v->attempts);
 	free(v->delays);
+	free(v->peaks);
 	text_finish(&v->command);
 	text_finish(&v->name);
 	free(v->log_dir);
@@ -212,8 +214,11 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 		: v->has_queue ? read_journal(v, err)
 		: tick         ? look_for_queue(v, err)
 			       : 0;
-	if (tick && v->has_queue)
+	if (tick && v->has_queue) {
 		v->runner = follow_runner(&v->follow);
+		if (r == 0 && queue_view_put_peaks(v) < 0)
+			r = error_set(err, -ENOMEM, "reading samples of '%s': out of memory", v->follow.path);
+	}
 	if (tick && !v->whole)
 		(void)run_files_load(v->model); /* on failure those that were shown before stay */
 	if (v->options.no_gpus)

@@ -38,7 +38,8 @@ static void facts(void *context, struct view_facts *ret)
 		.journal_bytes = (uint64_t)v->follow.reader.offset,
 		.bad_lines = v->follow.jobs.bad_lines,
 		.first_bad_line = v->follow.jobs.first_bad_line,
-		.runner = v->runner};
+		.runner = v->runner,
+		.paused = v->follow.jobs.paused};
 }
 
 /* The first refusal is the one that is told. */

@@ -179,7 +179,7 @@ static int refuse(uint64_t id, struct gd_error *err)
 static void facts(void *context, struct view_facts *ret)
 {
 	const struct queue_view *v = context;
-	*ret = (struct view_facts){.all_queues = true};
+	*ret = (struct view_facts){.all_queues = true, .paused = true};
 	for (size_t i = 0; i < v->num_parts; i++) {
 		const struct queue_view *part = v->parts[i].view;
 		if (!part) {
@@ -193,7 +193,9 @@ static void facts(void *context, struct view_facts *ret)
 		ret->runner = ret->runner ? ret->runner : one.runner;
 		ret->journal_bytes += one.journal_bytes;
 		ret->bad_lines += one.bad_lines;
+		ret->paused = ret->paused && one.paused;
 	}
+	ret->paused = ret->paused && ret->num_queues > 0;
 }
 
 /* Those of the ids that are of one queue, as numbers in it. */

@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "cli/queue_view_parts.h"
 #include "gpu/select.h"
-#include "queue/journal/samples.h"
 
 #define SAMPLE_MS 1000
 #define NOTED_MS  (10 * 60 * 1000)
@@ -260,6 +259,7 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 		g.task_id = view_job_id(use.queue, job->id);
 		const struct view_job *shown = view_find_job(v->model, g.task_id);
 		g.task_name = shown ? shown->name : NULL;
+		g.task_queue = shown ? shown->queue : NULL;
 		g.since_ns = job->attempts->start_ms * (int64_t)NS_PER_MS - v->wall_offset_ns;
 	}
 	return text_error(&task) ? -ENOMEM : view_put_gpu(v->model, &g);

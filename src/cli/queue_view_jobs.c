@@ -57,6 +57,15 @@ const char *queue_view_printable(struct text *room, const char *s)
 	return printable(room, s, s ? strlen(s) : 0);
 }
 
+/* What the runner has seen so far of a job that runs; the journal has the peak at its end. -1: not known. */
+static int64_t running_peak(const struct queue_view *v, uint64_t id)
+{
+	for (size_t i = 0; i < v->num_peaks; i++)
+		if (v->peaks[i].job == id)
+			return v->peaks[i].mem_mb;
+	return -1;
+}
+
 /* Oldest first; the journal's list has the newest first. */
 static int fill_attempts(struct queue_view *v, const struct job *job)
 {
@@ -70,10 +79,11 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 		v->attempts[--at] = (struct view_attempt){.start_ms = a->start_ms,
 			.end_ms = a->end_ms ? a->end_ms : -1,
 			.duration_ms = a->duration_ms,
-			.peak_mem_mb = a->peak_mem_mb,
+			.peak_mem_mb = a->state == JOB_RUNNING ? running_peak(v, job->id) : a->peak_mem_mb,
 			.energy_j = a->energy_j,
 			.idle_ms = a->idle ? a->idle->idle_ms : 0,
 			.idle_at_ms = a->idle ? a->idle->at_ms : 0,
+			.idle_since_ms = a->idle ? a->idle->since_ms : 0,
 			.idle_gpus = a->idle ? a->idle->num_gpus : 0,
 			.exit_code = a->state == JOB_RUNNING ? -1 : a->exit_code,
 			.signal = a->signal,
@@ -122,6 +132,7 @@ static int put_job(struct queue_view *v, const struct job *job)
 		.cwd = w->cwd,
 		.state = (enum view_job_state)job->state,
 		.cancelling = job->state == JOB_RUNNING && job->cancel_requested,
+		.paused = job->state == JOB_RUNNING && job->paused,
 		.priority = job->priority,
 		.num_gpus = w->num_gpus < 0 ? 1 : w->num_gpus,
 		.mem_mb = job->need_mb > w->mem_mb && job->need_mb > 0 ? job->need_mb : w->mem_mb,
@@ -137,6 +148,32 @@ static int put_job(struct queue_view *v, const struct job *job)
 	if (text_error(&v->command) || text_error(&v->name))
 		return -ENOMEM;
 	return view_put_job(v->model, &view);
+}
+
+static int take_peaks(void *context, const struct sample *s)
+{
+	struct queue_view *v = context;
+	if (array_reserve(v->peaks, &v->peaks_capacity, s->num_peaks) < 0)
+		return -ENOMEM;
+	v->num_peaks = s->num_peaks;
+	if (s->num_peaks)
+		memcpy(v->peaks, s->peaks, s->num_peaks * sizeof(*s->peaks));
+	return 1;
+}
+
+int queue_view_put_peaks(struct queue_view *v)
+{
+	int r = v->follow.dir_fd < 0 ? 0 : samples_read_last(v->follow.dir_fd, &v->samples_stamp, take_peaks, v);
+	/* Samples that cannot be read are missing, and nothing else. */
+	if (r <= 0)
+		return r == -ENOMEM ? r : 0;
+	r = 0;
+	for (size_t i = 0; r == 0 && i < v->running.count; i++) {
+		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
+		if (job && running_peak(v, job->id) >= 0)
+			r = put_job(v, job);
+	}
+	return r;
 }
 
 /* ---- What happened on which GPU ------------------------------------------------------ */

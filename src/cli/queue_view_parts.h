@@ -7,6 +7,7 @@
 #include "gpu/probe.h"
 #include "queue/input/id_list.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/samples.h"
 #include "queue/runner/verdicts.h"
 
 /* Ends on one GPU since the journal begins. */
@@ -54,6 +55,10 @@ struct queue_view {
 	size_t attempts_capacity;
 	struct view_delay *delays;
 	size_t delays_capacity;
+	/* Of jobs that run, as in the last sample. */
+	struct sample_peak *peaks;
+	size_t num_peaks, peaks_capacity;
+	struct samples_stamp samples_stamp;
 	struct text command, name;
 	/* The GPUs. */
 	struct gpu_probe *probe; /* NULL: not asked, or it has ended */
@@ -95,6 +100,8 @@ static inline const struct queue_view *queue_view_part(const struct queue_view *
 int queue_view_put_all(struct queue_view *v);
 /* Those that changed. */
 int queue_view_put_changed(struct queue_view *v);
+/* The memory that running jobs have used, if the runner has noted it again. */
+int queue_view_put_peaks(struct queue_view *v);
 /* The counts. */
 int queue_view_put_work(struct queue_view *v);
 /* Valid UTF-8 of a string that may have any bytes, for the model; in `room` if that differs. */

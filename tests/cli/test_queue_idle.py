@@ -6,6 +6,7 @@ import signal
 
 from lab import LIMIT
 from test_queue_memory import box, card  # noqa: F401
+from web_lab import Page
 
 FAST = ("--poll-interval", "0.05")
 WAIT = "echo $GPUQ_JOB_ID >> ran; until [ -e go ]; do sleep 0.02; done"
@@ -134,3 +135,28 @@ def test_simulated_gpus_are_never_idle(box):  # noqa: F811
     box.add("--idle-warn", "0.05", "echo 1 >> ran; sleep 0.5")
     box.gpuq("run", "--gpus", "sim:1", *FAST)
     assert box.job(1)["idle_gpu_seconds"] is None
+
+
+def test_views_show_the_idle_mark_the_peak_so_far_and_the_pause(box):  # noqa: F811
+    box.cards(card(0, utilization=0))
+    box.add("--idle-warn", "0.3", "echo $$ > pid; " + WAIT)
+    runner = box.start("run", *FAST)
+    box.until(lambda: (box.directory / "pid").exists() and (box.directory / "pid").read_text().strip(), "the job")
+    pid = (box.directory / "pid").read_text().strip()
+    box.cards(card(0, free=50, utilization=0, compute=f"{pid} {30 << 30}"))
+    page = Page(box)
+    stream = page.stream()
+    rows = stream.until("rows", lambda told: told["rows"] and told["rows"][0]["idle_since"] and told["rows"][0]["peak_mb"])
+    assert rows["rows"][0]["peak_mb"] == 30 << 10 and not rows["rows"][0]["paused"]
+    metrics = page.ask("/metrics").content.decode()
+    assert f'gpuq_job_memory_peak_bytes{{id="1",name=""}} {30 << 30}\n' in metrics
+    box.gpuq("pause", "1")
+    stream.until("rows", lambda told: told["rows"] and told["rows"][0]["paused"])
+    box.gpuq("pause")
+    stream.until("state", lambda told: told["paused"])
+    box.gpuq("resume")
+    box.gpuq("resume", "1")
+    stream.until("state", lambda told: not told["paused"])
+    stream.close()
+    (box.directory / "go").touch()
+    assert runner.wait(LIMIT) == 0

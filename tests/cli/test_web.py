@@ -313,7 +313,7 @@ def test_the_stream_tells_all_and_then_what_changes(page):
     page.lab.gpuq("run")
     assert stream.until("state", lambda told: told["counts"]["completed"] == 2)
     told = stream.until("timeline", lambda told: len(told["bars"]) == 2)
-    assert sum(good for good, _ in told["bins"]) == 2
+    assert sum(good for good, _, _ in told["bins"]) == 2
 
 
 def test_server_searches_filters_sorts_and_pages_the_rows(page):

@@ -105,6 +105,37 @@ static void test_samples_are_read_as_they_were_written(void **state)
 	assert_true(seen.last_job == UINT64_C(1) << 62);
 }
 
+static int look_at_peaks(void *context, const struct sample *s)
+{
+	*(struct sample_peak *)context = s->num_peaks ? s->peaks[s->num_peaks - 1] : (struct sample_peak){0, -1};
+	return 7;
+}
+
+static void test_last_sample_is_read_once_and_has_the_peaks_of_jobs(void **state)
+{
+	(void)state;
+	struct samples_stamp stamp = {0};
+	struct sample_peak last = {0};
+	const struct sample_peak peaks[] = {{3, 100}, {UINT64_C(1) << 40, 70000}};
+	struct sample s = {.time_ms = 9000, .peaks = peaks, .num_peaks = 2};
+	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), -ENOENT);
+	for (int i = 0; i < 1700; i++)
+		assert_int_equal(append(1000 * i, 7), 0);
+	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), 7);
+	assert_int_equal(last.mem_mb, -1);
+	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), 0);
+	assert_int_equal(samples_append(dir_fd, &s), 0);
+	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), 7);
+	assert_true(last.job == UINT64_C(1) << 40 && last.mem_mb == 70000);
+	/* A line that a runner has not finished is not the last one. */
+	int fd = openat(dir_fd, "samples.jsonl", O_WRONLY | O_APPEND);
+	assert_int_equal(write(fd, "{\"time\":1", 9), 9);
+	close(fd);
+	last.mem_mb = 0;
+	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), 7);
+	assert_int_equal(last.mem_mb, 70000);
+}
+
 static int stop(void *context, const struct sample *s)
 {
 	(void)s;
@@ -217,6 +248,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SAMPLES(test_samples_are_read_as_they_were_written),
+		SAMPLES(test_last_sample_is_read_once_and_has_the_peaks_of_jobs),
 		SAMPLES(test_reading_ends_when_told_so),
 		SAMPLES(test_a_full_file_is_thinned_evenly_over_its_whole_time),
 		SAMPLES(test_times_that_make_no_sense_do_not_make_it_grow),

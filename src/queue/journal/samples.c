@@ -21,6 +21,8 @@
 
 /* A file that is larger than this is not ours: it is not read, and begun anew. */
 #define LARGEST_FILE (SAMPLES_MAX_BYTES * 4)
+/* What is read of the file for its last line: enough for a thousand GPUs. */
+#define LAST_BYTES (256 << 10)
 
 /* ---- One line ---------------------------------------------------------------- */
 
@@ -49,6 +51,16 @@ static void format_sample(struct text *t, const struct sample *s)
 		json_close(t, '}');
 	}
 	json_close(t, ']');
+	if (s->num_peaks) {
+		json_open(t, "peaks", '[');
+		for (size_t i = 0; i < s->num_peaks; i++) {
+			json_open(t, NULL, '[');
+			json_put_int(t, NULL, (int64_t)s->peaks[i].job);
+			json_put_int(t, NULL, s->peaks[i].mem_mb);
+			json_close(t, ']');
+		}
+		json_close(t, ']');
+	}
 	json_close(t, '}');
 	text_append_char(t, '\n');
 }
@@ -59,12 +71,15 @@ struct page {
 	size_t gpus_capacity;
 	uint64_t *jobs; /* of all GPUs, one after another */
 	size_t num_jobs, jobs_capacity;
+	struct sample_peak *peaks;
+	size_t peaks_capacity;
 };
 
 static void page_finish(struct page *p)
 {
 	free(p->gpus);
 	free(p->jobs);
+	free(p->peaks);
 }
 
 static int read_jobs(struct page *p, const struct json_value *array, size_t *ret_count)
@@ -141,6 +156,46 @@ static int read_gpus(struct page *p, const struct json_value *array, size_t *ret
 	return r;
 }
 
+/* [job, MB] */
+static int read_peak(const struct json_value *pair, struct sample_peak *ret)
+{
+	struct json_cursor c;
+	struct json_value item;
+	int64_t numbers[2];
+	size_t n = 0;
+	int r;
+	if (pair->type != JSON_ARRAY)
+		return -EBADMSG;
+	json_enter(&c, pair);
+	while ((r = json_next_item(&c, &item)) > 0)
+		if (n == 2 || json_to_int64(&item, &numbers[n++]) < 0)
+			return -EBADMSG;
+	if (r < 0 || n != 2 || numbers[0] < 0 || numbers[1] < 0)
+		return -EBADMSG;
+	*ret = (struct sample_peak){(uint64_t)numbers[0], numbers[1]};
+	return 0;
+}
+
+static int read_peaks(struct page *p, const struct json_value *array, size_t *ret_count)
+{
+	struct json_cursor c;
+	struct json_value item;
+	size_t n = 0;
+	int r;
+	if (array->type != JSON_ARRAY)
+		return -EBADMSG;
+	json_enter(&c, array);
+	while ((r = json_next_item(&c, &item)) > 0) {
+		r = array_reserve(p->peaks, &p->peaks_capacity, n + 1);
+		if (r == 0)
+			r = read_peak(&item, &p->peaks[n++]);
+		if (r < 0)
+			return r;
+	}
+	*ret_count = n;
+	return r;
+}
+
 static int parse_sample(struct page *p, const char *line, size_t size, struct sample *ret)
 {
 	struct json_cursor c;
@@ -156,6 +211,8 @@ static int parse_sample(struct page *p, const char *line, size_t size, struct sa
 			r = json_to_int64(&value, &s.time_ms);
 		else if (json_is(&key, "gpus") && !gpus)
 			gpus = (r = read_gpus(p, &value, &s.num_gpus)) == 0;
+		else if (json_is(&key, "peaks"))
+			r = read_peaks(p, &value, &s.num_peaks);
 		if (r < 0)
 			return r;
 	}
@@ -169,6 +226,7 @@ static int parse_sample(struct page *p, const char *line, size_t size, struct sa
 			jobs += p->gpus[i].num_jobs;
 	}
 	s.gpus = p->gpus;
+	s.peaks = p->peaks;
 	*ret = s;
 	return 0;
 }
@@ -221,6 +279,34 @@ int samples_read(int dir_fd, samples_fn *fn, void *context)
 		line = newline + 1;
 	}
 	return r;
+}
+
+int samples_read_last(int dir_fd, struct samples_stamp *stamp, samples_fn *fn, void *context)
+{
+	cleanup_(page_finish) struct page page = {0};
+	struct stat st;
+	struct sample s;
+	cleanup_(closep) int fd = open_existing(dir_fd, O_RDONLY, &st);
+	if (fd < 0)
+		return fd;
+	if (stamp->inode == st.st_ino && stamp->size == st.st_size)
+		return 0;
+	size_t size = st.st_size < LAST_BYTES ? (size_t)st.st_size : LAST_BYTES;
+	cleanup_(freep) char *data = malloc(size + 1);
+	if (!data)
+		return -ENOMEM;
+	ssize_t have = pread(fd, data, size, st.st_size - (off_t)size);
+	if (have < 0)
+		return -errno;
+	*stamp = (struct samples_stamp){st.st_ino, st.st_size};
+	/* The last line that is complete; a longer one than is read here is left out. */
+	const char *end = memrchr(data, '\n', (size_t)have);
+	const char *before = end ? memrchr(data, '\n', (size_t)(end - data)) : NULL;
+	const char *line = before ? before + 1 : data;
+	if (!end || (!before && (off_t)size < st.st_size))
+		return 0;
+	int r = parse_sample(&page, line, (size_t)(end - line), &s);
+	return r == 0 ? fn(context, &s) : r == -EBADMSG ? 0 : r;
 }
 
 /* ---- Thinning -------------------------------------------------------------------- */

@@ -26,10 +26,18 @@ struct sample_gpu {
 	size_t num_jobs;
 };
 
+/* Most memory that a running job has used on a GPU so far. */
+struct sample_peak {
+	uint64_t job;
+	int64_t mem_mb;
+};
+
 struct sample {
 	int64_t time_ms; /* since 1970 */
 	const struct sample_gpu *gpus;
 	size_t num_gpus;
+	const struct sample_peak *peaks; /* of those of which it is known */
+	size_t num_peaks;
 };
 
 /* dir_fd: of the journal's folder. Of a line all or nothing. */
@@ -40,5 +48,15 @@ typedef int samples_fn(void *context, const struct sample *s);
 
 /* All there are, oldest first; lines that are none are passed over. -ENOENT where there is no file. */
 int samples_read(int dir_fd, samples_fn *fn, void *context);
+
+/*
+ * The last one, if it has been written since `*stamp` was set, which the caller sets to zero at first. Reads only the
+ * end of the file.
+ */
+struct samples_stamp {
+	uint64_t inode;
+	int64_t size;
+};
+int samples_read_last(int dir_fd, struct samples_stamp *stamp, samples_fn *fn, void *context);
 
 #endif

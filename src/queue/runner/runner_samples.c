@@ -33,6 +33,16 @@ static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, st
 				jobs[ret->num_jobs++] = run->id;
 }
 
+/* A job has at most one for each of its GPUs. */
+static size_t fill_peaks(const struct runner *r, struct sample_peak *ret)
+{
+	size_t n = 0;
+	for (const struct running *run = r->executing.running; run; run = run->next)
+		if (run->num_gpus && run->peak_bytes && run->started && !run->foreign)
+			ret[n++] = (struct sample_peak){run->id, (int64_t)((run->peak_bytes + MB - 1) / MB)};
+	return n;
+}
+
 static void on_sample(void *context, uint32_t events)
 {
 	struct runner *r = context;
@@ -44,16 +54,21 @@ static void on_sample(void *context, uint32_t events)
 		n += run->num_gpus;
 	cleanup_(freep) uint64_t *jobs = calloc(n + 1, sizeof(*jobs));
 	cleanup_(freep) struct sample_gpu *gpus = calloc(r->watching.gpus->count + 1, sizeof(*gpus));
-	if (!jobs || !gpus)
+	cleanup_(freep) struct sample_peak *peaks = calloc(n + 1, sizeof(*peaks));
+	if (!jobs || !gpus || !peaks)
 		return;
+	size_t num_peaks = fill_peaks(r, peaks);
 	n = 0;
 	for (size_t g = 0; g < r->watching.gpus->count; g++) {
 		fill_gpu(r, g, jobs + n, &gpus[g]);
 		n += gpus[g].num_jobs;
 	}
 	/* What cannot be written is left out. */
-	(void)samples_append(r->following.journal->dir_fd,
-		&(struct sample){.time_ms = date_now_ms(), .gpus = gpus, .num_gpus = r->watching.gpus->count});
+	(void)samples_append(r->following.journal->dir_fd, &(struct sample){.time_ms = date_now_ms(),
+								   .gpus = gpus,
+								   .num_gpus = r->watching.gpus->count,
+								   .peaks = peaks,
+								   .num_peaks = num_peaks});
 }
 
 int runner_samples_open(struct runner *r)

@@ -39,6 +39,7 @@ struct view_facts {
 	uint64_t bad_lines;
 	uint64_t first_bad_line; /* its number; 0: not known */
 	int64_t runner;          /* a PID; 0: nobody runs this queue; -1: somebody without a number here */
+	bool paused;             /* nothing starts until somebody resumes the queue; of several queues: all of them */
 	/* Of several queues, numbers are sums, and `runner` is one of the runners. */
 	bool all_queues;
 	size_t num_queues, num_runners;

@@ -73,9 +73,10 @@ static bool same(const struct view_gpu *a, const struct view_gpu *b)
 {
 	return a->status == b->status && a->num_tasks == b->num_tasks && a->since_ns == b->since_ns &&
 	       a->task_id == b->task_id && view_string_equal(a->task_name, b->task_name) &&
-	       a->last_duration_ns == b->last_duration_ns && a->completed == b->completed && a->failed == b->failed &&
-	       a->timeouts == b->timeouts && a->memory_total_bytes == b->memory_total_bytes &&
-	       a->memory_used_bytes == b->memory_used_bytes && a->memory_reserved_bytes == b->memory_reserved_bytes &&
+	       view_string_equal(a->task_queue, b->task_queue) && a->last_duration_ns == b->last_duration_ns &&
+	       a->completed == b->completed && a->failed == b->failed && a->timeouts == b->timeouts &&
+	       a->memory_total_bytes == b->memory_total_bytes && a->memory_used_bytes == b->memory_used_bytes &&
+	       a->memory_reserved_bytes == b->memory_reserved_bytes &&
 	       a->memory_foreign_bytes == b->memory_foreign_bytes && a->utilization_percent == b->utilization_percent &&
 	       a->temperature_celsius == b->temperature_celsius && a->power_milliwatts == b->power_milliwatts &&
 	       view_string_equal(a->name, b->name) && view_string_equal(a->task, b->task) &&
@@ -85,7 +86,7 @@ static bool same(const struct view_gpu *a, const struct view_gpu *b)
 static struct view_gpu_row *copy_row(const struct view_gpu *gpu)
 {
 	size_t room = view_string_room(gpu->name) + view_string_room(gpu->task) + view_string_room(gpu->error) +
-		      view_string_room(gpu->task_name);
+		      view_string_room(gpu->task_name) + view_string_room(gpu->task_queue);
 	struct view_gpu_row *row = malloc(sizeof(*row) + room);
 	if (!row)
 		return NULL;
@@ -95,6 +96,7 @@ static struct view_gpu_row *copy_row(const struct view_gpu *gpu)
 	row->gpu.task = view_string_put(&at, gpu->task);
 	row->gpu.error = view_string_put(&at, gpu->error);
 	row->gpu.task_name = view_string_put(&at, gpu->task_name);
+	row->gpu.task_queue = view_string_put(&at, gpu->task_queue);
 	return row;
 }
 

@@ -35,6 +35,12 @@ const struct view_attempt *view_job_last(const struct view_job *job)
 	return job->num_attempts ? &job->attempts[job->num_attempts - 1] : NULL;
 }
 
+bool view_job_is_idle(const struct view_job *job)
+{
+	const struct view_attempt *a = view_job_last(job);
+	return job->state == VIEW_JOB_RUNNING && !job->paused && a && a->idle_gpus > 0;
+}
+
 /* ---- Ids ------------------------------------------------------------------------ */
 
 #define NUMBER_BITS 32
@@ -112,9 +118,9 @@ static bool same_attempt(const struct view_attempt *a, const struct view_attempt
 {
 	return a->start_ms == b->start_ms && a->end_ms == b->end_ms && a->duration_ms == b->duration_ms &&
 	       a->peak_mem_mb == b->peak_mem_mb && a->energy_j == b->energy_j && a->idle_ms == b->idle_ms &&
-	       a->idle_at_ms == b->idle_at_ms && a->idle_gpus == b->idle_gpus && a->exit_code == b->exit_code &&
-	       a->signal == b->signal && a->state == b->state && a->pid == b->pid && a->num_gpus == b->num_gpus &&
-	       same_array(a->gpus, b->gpus, a->num_gpus * sizeof(*a->gpus)) &&
+	       a->idle_at_ms == b->idle_at_ms && a->idle_since_ms == b->idle_since_ms && a->idle_gpus == b->idle_gpus &&
+	       a->exit_code == b->exit_code && a->signal == b->signal && a->state == b->state && a->pid == b->pid &&
+	       a->num_gpus == b->num_gpus && same_array(a->gpus, b->gpus, a->num_gpus * sizeof(*a->gpus)) &&
 	       view_string_equal(a->reason, b->reason) && view_string_equal(a->log_file, b->log_file);
 }
 
@@ -125,10 +131,11 @@ static bool same_delay(const struct view_delay *a, const struct view_delay *b)
 
 static bool same_job(const struct view_job *a, const struct view_job *b)
 {
-	if (a->state != b->state || a->cancelling != b->cancelling || a->priority != b->priority ||
-		a->num_gpus != b->num_gpus || a->mem_mb != b->mem_mb || a->timeout_ms != b->timeout_ms ||
-		a->num_after != b->num_after || a->submit_ms != b->submit_ms || a->num_attempts != b->num_attempts ||
-		a->num_delays != b->num_delays || !same_array(a->after, b->after, a->num_after * sizeof(*a->after)))
+	if (a->state != b->state || a->cancelling != b->cancelling || a->paused != b->paused ||
+		a->priority != b->priority || a->num_gpus != b->num_gpus || a->mem_mb != b->mem_mb ||
+		a->timeout_ms != b->timeout_ms || a->num_after != b->num_after || a->submit_ms != b->submit_ms ||
+		a->num_attempts != b->num_attempts || a->num_delays != b->num_delays ||
+		!same_array(a->after, b->after, a->num_after * sizeof(*a->after)))
 		return false;
 	for (size_t i = a->num_attempts; i-- > 0;)
 		if (!same_attempt(&a->attempts[i], &b->attempts[i]))

@@ -60,10 +60,11 @@ struct view_gpu {
 	int slot; /* 0 where a GPU has one row */
 	const char *name; /* or NULL, as all strings here */
 	enum view_gpu_status status;
-	const char *task;      /* what it works on: a command, a file */
-	uint64_t task_id;      /* its id as a job; 0: none */
-	const char *task_name; /* that the user gave it */
-	int num_tasks;         /* more than one at a time: jobs on it */
+	const char *task;       /* what it works on: a command, a file */
+	uint64_t task_id;       /* its id as a job; 0: none */
+	const char *task_name;  /* that the user gave it */
+	const char *task_queue; /* the name of its queue, where there are several */
+	int num_tasks;          /* more than one at a time: jobs on it */
 	const char *error;
 	int64_t since_ns; /* when the current task began; -1 */
 	int64_t last_duration_ns;
@@ -121,6 +122,7 @@ struct view_attempt {
 	/* GPUs that did nothing for it for so long that a warning was due: their idle time together up to a moment, and
 	 * how many of them were still idle then. */
 	int64_t idle_ms, idle_at_ms;
+	int64_t idle_since_ms; /* the first of those that were still idle; 0: none */
 	size_t idle_gpus;
 	int exit_code; /* -1: none */
 	int signal;    /* 0: none */
@@ -152,6 +154,7 @@ struct view_job {
 	const char *cwd;
 	enum view_job_state state;
 	bool cancelling; /* running, and somebody wants it ended */
+	bool paused;     /* running, but its processes are stopped */
 	int priority;
 	int num_gpus;          /* that it wants */
 	int64_t mem_mb;        /* that it needs; -1 */
@@ -170,6 +173,8 @@ struct view_job {
 
 /* The last attempt, or NULL. */
 const struct view_attempt *view_job_last(const struct view_job *job);
+/* Whether it runs on a GPU that does nothing for it, for so long that a warning was due. */
+bool view_job_is_idle(const struct view_job *job);
 
 /* ---- Launches and maps ------------------------------------------------------- */
 

@@ -56,7 +56,18 @@ const char *palette_sign_of_gpu(enum view_gpu_status status)
 
 const char *palette_job_word(const struct view_job *job)
 {
-	return job->cancelling ? "ending" : view_job_state_name(job->state);
+	if (job->cancelling)
+		return "ending";
+	if (job->paused)
+		return "paused";
+	return view_job_is_idle(job) ? "GPU idle" : view_job_state_name(job->state);
+}
+
+enum palette_color palette_color_of(const struct view_job *job)
+{
+	if (job->cancelling)
+		return job_colors[VIEW_JOB_CANCELLED];
+	return job->paused || view_job_is_idle(job) ? PALETTE_YELLOW : palette_of_job(job->state);
 }
 
 /* ---- Pages ------------------------------------------------------------------------------ */

@@ -31,8 +31,9 @@ enum palette_color palette_of_gpu(enum view_gpu_status status);
 /* "●" and the like: one column. */
 const char *palette_sign_of_gpu(enum view_gpu_status status);
 
-/* "running" or, of one that somebody wants ended, "ending". */
+/* "running" or, where there is more to say of one that runs: "ending", "paused", "GPU idle". And its color. */
 const char *palette_job_word(const struct view_job *job);
+enum palette_color palette_color_of(const struct view_job *job);
 
 /* Style sheet: the custom properties --pending, --running, … --memory, for light and for dark. */
 void palette_put_css(struct text *t);

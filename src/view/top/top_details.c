@@ -78,6 +78,8 @@ static void put_attempt(struct text *t, const struct view_job *job, const struct
 	if (a->pid > 0 && job->state == VIEW_JOB_RUNNING)
 		text_appendf(t, "%-11s %" PRId64 "\n", "PID", a->pid);
 	put_size(t, "peak memory", a->peak_mem_mb);
+	if (view_job_is_idle(job) && a->idle_since_ms && now_ms > a->idle_since_ms)
+		put_line(t, "GPU idle", units_format_duration((uint64_t)(now_ms - a->idle_since_ms), buf));
 	if (a->signal)
 		put_line(t, "ended by", signal_name(a->signal));
 	else if (a->exit_code >= 0)

@@ -108,9 +108,13 @@ static void start_words(const struct view_job *job, int64_t now_ms, char *out, s
 static void reason_words(const struct view_job *job, int64_t now_ms, char *out, size_t size)
 {
 	const struct view_attempt *a = view_job_last(job);
-	(void)now_ms;
+	char buf[UNITS_ROOM];
 	out[0] = '\0';
-	if (job->reason)
+	if (view_job_is_idle(job) && a->idle_since_ms)
+		snprintf(out, size, "GPU idle for %s",
+			units_format_duration(
+				now_ms > a->idle_since_ms ? (uint64_t)(now_ms - a->idle_since_ms) : 0, buf));
+	else if (job->reason)
 		snprintf(out, size, "%s", job->reason);
 	else if (job->state != VIEW_JOB_FAILED && job->state != VIEW_JOB_CANCELLED)
 		return;
@@ -178,7 +182,7 @@ static void draw_titles(
 
 static unsigned style_of(const struct view_job *job)
 {
-	return job->cancelling ? SCREEN_MAGENTA : screen_style(palette_of_job(job->state));
+	return screen_style(palette_color_of(job));
 }
 
 static size_t common_prefix(const char *a, const char *b)

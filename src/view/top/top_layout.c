@@ -35,7 +35,9 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	int right = s->columns - 9;
 	screen_put(s, 0, right, 9, SCREEN_REVERSE, clock);
 	bool nobody = t->facts.runner == 0;
-	if (t->facts.num_runners > 1)
+	if (t->facts.paused)
+		snprintf(runner, sizeof(runner), "paused: gpuq resume  ");
+	else if (t->facts.num_runners > 1)
 		snprintf(runner, sizeof(runner), "%zu runners  ", t->facts.num_runners);
 	else if (nobody)
 		snprintf(runner, sizeof(runner), "no runner  ");
@@ -46,7 +48,7 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	int width = (int)strlen(runner);
 	if (right - width > at) {
 		right -= width;
-		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody ? SCREEN_BOLD : 0), runner);
+		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody || t->facts.paused ? SCREEN_BOLD : 0), runner);
 	}
 	/* Of a long path the end tells more. */
 	if (t->facts.all_queues) {
@@ -130,8 +132,8 @@ static void draw_detail(const struct top *t, struct screen *s, int row)
 	const struct view_attempt *a = view_job_last(j);
 	const char *reason = j->reason ? j->reason : a ? a->reason : NULL;
 	int at = 1;
-	at += screen_putf(s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", view_id_number(j->id),
-		j->cancelling ? "ending" : view_job_state_name(j->state));
+	at += screen_putf(
+		s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", view_id_number(j->id), palette_job_word(j));
 	if (reason && j->state != VIEW_JOB_COMPLETED && j->state != VIEW_JOB_RUNNING)
 		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": %s", reason);
 	else if (j->state == VIEW_JOB_FAILED && a && a->exit_code > 0)

@@ -36,14 +36,13 @@ static int add_attempt(struct builder *b, const struct view_job *job, const stru
 	int r = 0;
 	if (a->start_ms <= 0 || a->start_ms > b->to_ms || (end >= 0 && end < b->from_ms))
 		return 0;
-	bool failed = a->state == VIEW_JOB_FAILED || a->state == VIEW_JOB_CANCELLED;
 	for (size_t i = 0; r == 0 && i < a->num_gpus; i++)
 		r = add_bar(b, &(struct timeline_bar){.gpu = a->gpus[i],
 				       .start_ms = a->start_ms,
 				       .end_ms = end,
 				       .id = job->id,
 				       .count = 1,
-				       .failed = failed,
+				       .failed = a->state == VIEW_JOB_FAILED,
 				       .state = a->state});
 	return r;
 }
@@ -57,8 +56,10 @@ static void count_end(struct timeline *t, const struct view_attempt *a)
 	struct timeline_bin *bin = &t->bins[i < TIMELINE_BINS ? i : TIMELINE_BINS - 1];
 	if (a->state == VIEW_JOB_COMPLETED)
 		bin->completed++;
-	else if (a->state == VIEW_JOB_FAILED || a->state == VIEW_JOB_CANCELLED)
+	else if (a->state == VIEW_JOB_FAILED)
 		bin->failed++;
+	else if (a->state == VIEW_JOB_CANCELLED)
+		bin->cancelled++;
 }
 
 static int compare_starts(const void *x, const void *y)

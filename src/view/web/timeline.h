@@ -16,12 +16,12 @@ struct timeline_bar {
 	int gpu, lane;
 	int64_t start_ms, end_ms; /* end -1: it runs */
 	uint64_t id;              /* of the job; of several, the last one */
-	unsigned count, failed;   /* how many attempts this is, and how many of them did not end well */
+	unsigned count, failed;   /* how many attempts this is, and how many of them failed */
 	enum view_job_state state;
 };
 
 struct timeline_bin {
-	unsigned completed, failed;
+	unsigned completed, failed, cancelled;
 };
 
 struct timeline {

@@ -69,6 +69,7 @@ static void put_gpu(struct text *t, const struct view_model *m, const struct vie
 	json_put_int(t, "tasks", gpu->num_tasks);
 	put_known(t, "task_id", gpu->task_id ? (int64_t)gpu->task_id : -1);
 	put_string(t, "task_name", gpu->task_name);
+	put_string(t, "task_queue", gpu->task_queue);
 	put_string(t, "error", gpu->error);
 	put_known(t, "since", gpu->since_ns < 0 ? -1 : (gpu->since_ns + clock->offset_ns) / (int64_t)NS_PER_MS);
 	put_known(t, "last", gpu->last_duration_ns < 0 ? -1 : gpu->last_duration_ns / (int64_t)NS_PER_MS);
@@ -136,6 +137,7 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 	json_put_string(t, "version", GD_VERSION);
 	put_string(t, "journal", facts->journal);
 	json_put_int(t, "runner", facts->runner);
+	json_put_bool(t, "paused", facts->paused);
 	/* null: there is one queue, that of `journal`. */
 	put_known(t, "queues", facts->all_queues ? (int64_t)facts->num_queues : -1);
 	put_known(t, "unreadable_queues", facts->all_queues ? (int64_t)facts->num_unreadable : -1);
@@ -155,6 +157,12 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 		put_run(t, view_run(m, i));
 	json_close(t, ']');
 	json_close(t, '}');
+}
+
+/* When a GPU of it became idle, if a warning is due; -1. */
+static int64_t idle_since(const struct view_job *job)
+{
+	return view_job_is_idle(job) && view_job_last(job)->idle_since_ms > 0 ? view_job_last(job)->idle_since_ms : -1;
 }
 
 /* ---- Jobs -------------------------------------------------------------------------- */
@@ -200,6 +208,8 @@ void web_put_row(struct text *t, const struct view_job *job)
 	put_cut(t, "command", job->command ? job->command : "", ROW_COMMAND);
 	json_put_string(t, "state", view_job_state_name(job->state));
 	json_put_bool(t, "cancelling", job->cancelling);
+	json_put_bool(t, "paused", job->paused);
+	put_known(t, "idle_since", idle_since(job));
 	put_gpus(t, last);
 	put_end(t, last);
 	put_string(t, "reason", job->reason);
@@ -235,6 +245,8 @@ void web_put_job(struct text *t, const struct view_job *job)
 	put_string(t, "cwd", job->cwd);
 	json_put_string(t, "state", view_job_state_name(job->state));
 	json_put_bool(t, "cancelling", job->cancelling);
+	json_put_bool(t, "paused", job->paused);
+	put_known(t, "idle_since", idle_since(job));
 	json_put_int(t, "priority", job->priority);
 	json_put_int(t, "num_gpus", job->num_gpus);
 	put_known(t, "mem_mb", job->mem_mb);
@@ -283,6 +295,7 @@ void web_put_timeline(struct text *t, const struct timeline *line)
 		json_open(t, NULL, '[');
 		json_put_int(t, NULL, line->bins[i].completed);
 		json_put_int(t, NULL, line->bins[i].failed);
+		json_put_int(t, NULL, line->bins[i].cancelled);
 		json_close(t, ']');
 	}
 	json_close(t, ']');

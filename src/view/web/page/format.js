@@ -91,9 +91,27 @@ export const setUtc = (on) => { utc = on; };
 
 export const fullTime = (ms) => (ms ? `${new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23", ...zone() })}${utc ? " UTC" : ""}` : "");
 
+// What a job is called and which color it has, as in gpuq top.
+export function stateWord(job) {
+  if (job.cancelling) return "ending";
+  if (job.paused) return "paused";
+  return job.idle_since ? "GPU idle" : job.state;
+}
+
+export function stateColor(job) {
+  if (job.cancelling) return "cancelled";
+  return job.paused || job.idle_since ? "held" : job.state;
+}
+
+// Of a long path the end tells more.
+export function pathEnd(path) {
+  const parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
+}
+
 // How an attempt ended, in a few words.
 export function outcome(job) {
-  if (job.cancelling) return "being cancelled";
+  if (job.idle_since) return `GPU idle for ${clock(now() - job.idle_since)}`;
   if (job.reason) return job.reason;
   if (job.signal) return `signal ${job.signal}`;
   if (job.exit_code) return `exit ${job.exit_code}`;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The cards of the GPUs, each with the history of its memory and utilization.
-import { $, bytes, clock, count, duration, element, jobNumber, now, setText, showState } from "./format.js";
+import { $, bytes, clock, count, duration, element, jobNumber, now, pathEnd, setText, showState } from "./format.js";
 
 const HISTORY = 600; // samples that are kept
 const SPAN = 300e3, SHORTEST = 60e3; // what the picture shows: five minutes, or less at the start
@@ -97,7 +97,8 @@ function taskWords(gpu) {
   if (gpu.error) return gpu.error;
   if (!gpu.task && runWords(gpu)) return runWords(gpu);
   if (!gpu.task) return gpu.last === null ? "Nothing runs here" : `Nothing runs here; the last job took ${duration(gpu.last)}`;
-  const words = gpu.task_name ?? gpu.task, label = gpu.task_id === null ? words : `#${jobNumber(gpu.task_id)} ${words}`;
+  const words = gpu.task_name ?? gpu.task, queue = gpu.task_queue ? ` of ${pathEnd(gpu.task_queue)}:` : "";
+  const label = gpu.task_id === null ? words : `#${jobNumber(gpu.task_id)}${queue} ${words}`;
   return gpu.tasks > 1 ? `${label} and ${gpu.tasks - 1} more` : label;
 }
 

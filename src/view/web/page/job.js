@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One job: its log, its details, its environment, and what can be done to it.
-import { $, bytes, clock, duration, element, fullTime, jobNumber, now, outcome, setText, showState, time } from "./format.js";
+import { $, bytes, clock, duration, element, fullTime, jobNumber, now, outcome, setText, showState, stateColor, stateWord, time } from "./format.js";
 import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
@@ -94,7 +94,7 @@ function showDetails() {
     ...fact("Needs", [`${job.num_gpus} GPU${job.num_gpus === 1 ? "" : "s"}`, job.mem_mb === null ? null : `${bytes(job.mem_mb * 1048576)} of memory${job.num_gpus > 1 ? " each" : ""}`].filter(Boolean).join(", ")),
     ...fact("Priority", job.priority >= 1e9 ? "urgent" : job.priority ? String(job.priority) : null), ...fact("Time limit", job.timeout === null ? null : duration(job.timeout)),
     ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
-    ...fact("Ended by", job.reason), ...fact("Log", last?.log ? element("code", {}, last.log) : null));
+    ...fact("GPU idle", job.idle_since ? `for ${clock(now() - job.idle_since)}` : null), ...fact("Ended by", job.reason), ...fact("Log", last?.log ? element("code", {}, last.log) : null));
   const pane = $("pane-details"), scroll = pane.scrollTop;
   pane.replaceChildren(...why, why.length ? element("h3", {}, "What it is") : "", facts, ...attemptTable());
   pane.scrollTop = scroll;
@@ -139,7 +139,7 @@ function showTab(name, focus) {
 
 function showHead() {
   const state = element("span");
-  showState(state, job.state, job.cancelling ? "being cancelled" : job.state);
+  showState(state, stateColor(job), stateWord(job));
   const running = job.state === "running" ? job.attempts.at(-1) : null;
   const took = running ? clock(now() - running.start) : duration(job.attempts.at(-1)?.duration);
   $("job-title").replaceChildren(job.name ? `Job ${jobNumber(job.id)} · ${job.name}` : `Job ${jobNumber(job.id)}`, state,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The table of jobs: one page of what the server found. Search, order and paging
 // happen there; here are never more than a hundred rows.
-import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, plural, setAttribute, setText, showState, time } from "./format.js";
+import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, pathEnd, plural, setAttribute, setText, showState, stateColor, stateWord, time } from "./format.js";
 
 const LIMIT = 100;
 const COLUMNS = [["choose", "", null], ["queue", "Queue", null], ["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
@@ -46,12 +46,6 @@ function makeRow(id) {
   return p;
 }
 
-// Of a long path the end tells more.
-function pathEnd(path) {
-  const parts = path.split("/");
-  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
-}
-
 function tookWords(job) {
   return job.state === "running" && job.start ? clock(now() - job.start) : duration(job.duration);
 }
@@ -75,8 +69,8 @@ function fillRow(p, job) {
   setText(p.cells.queue, pathEnd(job.queue ?? ""));
   p.cells.queue.title = job.queue ?? "";
   setText(p.button, String(jobNumber(job.id)));
-  setAttribute(p.button, "aria-label", `Job ${jobNumber(job.id)}${job.queue ? ` of ${job.queue}` : ""}, ${job.state}: ${job.name ?? job.command.slice(0, 80)}`);
-  showState(p.state, job.state);
+  setAttribute(p.button, "aria-label", `Job ${jobNumber(job.id)}${job.queue ? ` of ${job.queue}` : ""}, ${stateWord(job)}: ${job.name ?? job.command.slice(0, 80)}`);
+  showState(p.state, stateColor(job), stateWord(job));
   setText(p.name, job.name ?? "");
   p.name.hidden = !job.name;
   setText(p.command, job.command.replace(/\s+/g, " "));
@@ -165,6 +159,7 @@ export function tickRows() {
   for (const [id, p] of rows) {
     const job = jobs.get(id);
     if (job?.state === "running") setText(p.cells.duration, tookWords(job));
+    if (job?.idle_since) setText(p.cells.note, noteWords(job));
   }
 }
 

@@ -52,6 +52,7 @@ function paceWords(state) {
   const waiting = state.counts.pending + state.counts.running, words = [];
   if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
   if (state.runner && state.eta && waiting) words.push(`${about(state.eta)} to go`);
+  if (state.paused) words.push("the queue is paused: gpuq resume");
   if (!state.runner) words.push(state.counts.pending ? "no runner is active: start one with gpuq run" : "no runner");
   return words.join(" · ");
 }

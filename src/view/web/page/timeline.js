@@ -3,6 +3,7 @@
 import { $, count, duration, element, jobNumber, now, plural, setText, zone } from "./format.js";
 
 const WINDOWS = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
+const ENDS = ["completed", "failed", "cancelled"]; // as the server counts them
 const LANE = 18, GAP = 10, LABEL = 54, AXIS = 22;
 
 let minutes = 60;
@@ -97,7 +98,7 @@ function drawBars() {
     if (n === 1 && wide > 34) {
       pen.fillStyle = colour("--panel");
       pen.textAlign = "left";
-      pen.fillText(String(id), left + 6, top + LANE / 2 - 0.5);
+      pen.fillText(String(jobNumber(id)), left + 6, top + LANE / 2 - 0.5);
     }
     hits.push({ left: left - 2, right: left + wide + 2, top, bottom: top + LANE, id, n, failed, state, start, end });
   }
@@ -105,7 +106,7 @@ function drawBars() {
 
 function drawThroughput() {
   const { pen, width } = prepare($("throughput-canvas"), 64);
-  const most = Math.max(1, ...data.bins.map(([good, bad]) => good + bad));
+  const most = Math.max(1, ...data.bins.map((bin) => bin.reduce((sum, n) => sum + n)));
   // Each bar at its own time: it moves to the left with the timeline above, and its height stays.
   const to = now(), from = to - minutes * 60e3, base = 60;
   const x = (ms) => LABEL + ((ms - from) / (to - from)) * (width - LABEL);
@@ -118,21 +119,22 @@ function drawThroughput() {
   pen.fillStyle = colour("--dim");
   pen.textAlign = "left";
   pen.fillText(count(most), 0, 8);
-  data.bins.forEach(([good, bad], i) => {
+  data.bins.forEach((bin, i) => {
     const begin = data.bins_from + i * data.bin, left = Math.max(LABEL, x(begin)) + 0.5;
     const wide = Math.max(1, Math.min(width, x(begin + data.bin)) - left - 1.5);
     if (x(begin + data.bin) < LABEL) return;
-    const goodHigh = (good / most) * (base - 4), badHigh = (bad / most) * (base - 4);
-    pen.fillStyle = colour("--completed");
+    let top = base;
     pen.globalAlpha = 0.8;
-    pen.fillRect(left, base - goodHigh, wide, goodHigh);
-    pen.fillStyle = colour("--failed");
-    pen.fillRect(left, base - goodHigh - badHigh, wide, badHigh);
+    ENDS.forEach((state, k) => {
+      const high = (bin[k] / most) * (base - 4);
+      pen.fillStyle = colour(`--${state}`);
+      pen.fillRect(left, top -= high, wide, high);
+    });
     pen.globalAlpha = 1;
   });
-  const good = data.bins.reduce((sum, bin) => sum + bin[0], 0), bad = data.bins.reduce((sum, bin) => sum + bin[1], 0);
+  const words = ENDS.map((state, k) => [data.bins.reduce((sum, bin) => sum + bin[k], 0), state]).filter(([n], k) => n || !k);
   const each = duration(data.bin);
-  setText($("throughput-title"), `Jobs that ended, per ${each}: ${count(good)} completed${bad ? `, ${count(bad)} failed or cancelled` : ""}`);
+  setText($("throughput-title"), `Jobs that ended, per ${each}: ${words.map(([n, state]) => `${count(n)} ${state}`).join(", ")}`);
   setText($("throughput-words"), `At most ${plural(most, "job")} in ${each}.`);
 }
 
@@ -181,7 +183,7 @@ function meet(event) {
 
 function tipWords(hit) {
   const long = duration((hit.end ?? now()) - hit.start);
-  if (hit.n > 1) return `${plural(hit.n, "job")} in ${long}${hit.failed ? `, ${count(hit.failed)} did not end well` : ""}`;
+  if (hit.n > 1) return `${plural(hit.n, "job")} in ${long}${hit.failed ? `, ${count(hit.failed)} failed` : ""}`;
   return `Job ${jobNumber(hit.id)}: ${hit.state}, ${long}`;
 }
 
