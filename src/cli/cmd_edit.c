@@ -87,10 +87,12 @@ static int edit(struct edit_command *e)
 
 static int main_edit(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&job_argp, 0, NULL, 2}, {&queue_choice_argp, 0, NULL, 100}, {0}};
+	static const struct argp_child children[] = {
+		{&job_edit_argp, 0, NULL, 2}, {&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "ID…",
 		"Changes jobs that have not started.\v"
-		"What is not given stays as it is. A job that has started cannot be changed.",
+		"What is not given stays as it is. An empty value takes something away: --after ''. A job that has started cannot be "
+		"changed.",
 		children, NULL, NULL};
 	struct edit_command e = {0};
 	command_parse(&argp, argc, argv, &e);

@@ -162,12 +162,12 @@ static void look_for_lost(struct wait *w, const struct follow *f)
 	w->unknown = true;
 }
 
-/* All that are not over, and those that failed before: the answer is that of the whole queue. */
+/* All but those that were completed before: the answer is that of the whole queue. */
 static int add_all(struct wait *w, const struct jobs *js)
 {
 	for (size_t i = 0; i < js->count; i++) {
 		const struct job *job = js->by_id[i];
-		bool wanted = !job_is_final(job) || (job->state == JOB_FAILED && !w->any);
+		bool wanted = !job_is_final(job) || (job->state != JOB_COMPLETED && !w->any);
 		if (wanted && id_list_add(&w->ids, job->id) < 0)
 			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
 	}
@@ -342,7 +342,7 @@ static int main_wait(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "[ID…]",
-		"Waits for jobs, or for all, and ends with the job's exit code; of several: 0, or 1 if one failed.",
+		"Waits for jobs, or for all, and ends with the job's exit code; of several: 0, or 1 if one failed or was cancelled.",
 		children, NULL, NULL};
 	struct wait w = {0};
 	argp_err_exit_status = EXIT_WAIT;

@@ -31,20 +31,33 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_with(int key, char *arg, struct argp_state *state, bool may_clear)
 {
 	struct job_options *o = state->input;
 	struct gd_error why;
 	if (key < FIRST || key >= FIRST + JOB_OPTIONS)
 		return ARGP_ERR_UNKNOWN;
-	int r = job_options_set(o, (enum job_option)(key - FIRST), arg ? arg : "yes", &why);
+	enum job_option option = (enum job_option)(key - FIRST);
+	bool clear = may_clear && arg && !*arg;
+	int r = clear ? job_options_clear(o, option, &why) : job_options_set(o, option, arg ? arg : "yes", &why);
 	/* In a commands file, which may be read again later, such a line has just become ready. */
-	if (r == 0 && key == FIRST + JOB_OPTION_BEGIN && o->begin_ms < date_now_ms())
+	if (r == 0 && option == JOB_OPTION_BEGIN && !clear && o->begin_ms < date_now_ms())
 		r = error_set(&why, -EINVAL, "'%s' is in the past", arg);
-	for (const struct argp_option *option = options; r < 0 && option->name; option++)
-		if (option->key == key)
-			argp_error(state, "--%s: %s", option->name, why.message);
+	for (const struct argp_option *row = options; r < 0 && row->name; row++)
+		if (row->key == key)
+			argp_error(state, "--%s: %s", row->name, why.message);
 	return 0;
 }
 
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	return parse_with(key, arg, state, false);
+}
+
+static error_t parse_edit(int key, char *arg, struct argp_state *state)
+{
+	return parse_with(key, arg, state, true);
+}
+
 const struct argp job_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
+const struct argp job_edit_argp = {options, parse_edit, NULL, NULL, NULL, NULL, NULL};

@@ -9,7 +9,7 @@
 #include "base/display.h"
 #include "view/model/palette.h"
 
-#define WIDEST_COMMAND 40
+#define WIDEST_COMMAND 40 /* without a terminal: longer ones are complete, and what follows them is not aligned */
 #define WIDEST_NAME    20
 
 int job_list_add(struct job_list *l, const struct job *job)
@@ -101,12 +101,13 @@ int job_list_fit(struct job_list *l, size_t most)
 static void measure_commands(const struct job_list *l, struct job_line_options *o)
 {
 	cleanup_(text_finish) struct text scratch = {0};
+	size_t widest = o->width ? o->width : WIDEST_COMMAND;
 	for (size_t i = 0; i < l->count; i++) {
 		const struct job *job = l->jobs[i];
 		size_t size;
 		const char *command = job_line_command(job, &scratch, &size);
 		/* An upper bound is good enough; the exact width costs a pass over each command. */
-		size_t width = size > WIDEST_COMMAND ? WIDEST_COMMAND : display_width(command, size);
+		size_t width = size > widest ? widest : display_width(command, size);
 		o->command_width = width > o->command_width ? width : o->command_width;
 		if (job->name)
 			o->name_width = WIDEST_NAME;

@@ -9,22 +9,25 @@
 #include "cli/status_parts.h"
 #include "queue/journal/job_line.h"
 
-/* chosen: how many jobs of all are meant, shown: how many of those stand there. */
-static void append_counts(struct text *t, const struct jobs *js, size_t chosen, size_t shown)
+/* Counts the jobs that were chosen, by state; `hidden` of them have no line. */
+static void append_counts(struct text *t, const struct jobs *js, const size_t counts[JOB_STATES], size_t hidden)
 {
 	static const enum job_state order[] = {
 		JOB_RUNNING, JOB_PENDING, JOB_HELD, JOB_UNKNOWN, JOB_COMPLETED, JOB_FAILED, JOB_CANCELLED};
+	size_t chosen = 0;
+	for (size_t i = 0; i < JOB_STATES; i++)
+		chosen += counts[i];
 	if (chosen < js->count)
 		text_appendf(t, "%zu of ", chosen);
 	text_appendf(t, "%zu job%s", js->count, js->count == 1 ? "" : "s");
 	const char *before = ":";
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-		if (js->counts[order[i]]) {
-			text_appendf(t, "%s %zu %s", before, js->counts[order[i]], job_state_name(order[i]));
+		if (counts[order[i]]) {
+			text_appendf(t, "%s %zu %s", before, counts[order[i]], job_state_name(order[i]));
 			before = ",";
 		}
-	if (shown < chosen)
-		text_appendf(t, "; %zu not shown", chosen - shown);
+	if (hidden)
+		text_appendf(t, "; %zu not shown", hidden);
 }
 
 /* Position and reason of a job that waits. */
@@ -43,9 +46,11 @@ static int make_note(const struct status_queue *q, const struct job *job, struct
 int status_put_lines(struct status_output *o, struct status_queue *q, size_t rows)
 {
 	cleanup_(text_finish) struct text note = {0};
-	cleanup_(text_finish) struct text counts = {0};
+	cleanup_(text_finish) struct text summary = {0};
 	const char *end = rows ? "\033[K\n" : "\n";
-	size_t chosen = q->jobs.count;
+	size_t counts[JOB_STATES] = {0}, chosen = q->jobs.count;
+	for (size_t i = 0; i < chosen; i++)
+		counts[q->jobs.jobs[i]->state]++;
 	int r = rows ? job_list_fit(&q->jobs, rows > 2 ? rows - 1 : 1) : 0;
 	if (r < 0)
 		return r;
@@ -63,12 +68,12 @@ int status_put_lines(struct status_output *o, struct status_queue *q, size_t row
 		text_append_string(&o->text, end);
 		status_flush(o, STATUS_FLUSH_ABOVE);
 	}
-	append_counts(&counts, &q->follow->jobs, chosen, q->jobs.count);
+	append_counts(&summary, &q->follow->jobs, counts, chosen - q->jobs.count);
 	if (q->follow->jobs.paused)
-		text_append_string(&counts, "; the queue is paused ('gpuq resume')");
+		text_append_string(&summary, "; the queue is paused ('gpuq resume')");
 	if (q->label)
-		text_appendf(&counts, "; %s %s", q->label, q->follow->path);
-	display_append(&o->text, text_string(&counts), counts.length, rows ? line.width : DISPLAY_ALL);
+		text_appendf(&summary, "; %s %s", q->label, q->follow->path);
+	display_append(&o->text, text_string(&summary), summary.length, rows ? line.width : DISPLAY_ALL);
 	text_append_string(&o->text, end);
 	return r;
 }

@@ -164,3 +164,19 @@ def test_max_failures_starts_nothing_new(lab):
     lab.commands(*["echo x >> ran; exit 1"] * 5)
     lab.gpuq("run", "--max-failures", "2", code=1, env={"GPUQ_GPUS": "sim:1"})
     assert lab.ran() == ["x"] * 2
+
+
+def test_wait_for_the_queue_counts_jobs_that_were_cancelled_whenever_that_was(lab):
+    lab.add("true")
+    lab.gpuq("run")
+    lab.gpuq("wait")
+    lab.add("true")
+    lab.gpuq("cancel", "2")
+    lab.gpuq("wait", code=1)
+    lab.gpuq("wait", "1")
+    waiting = lab.add("--hold", "true")
+    wait = lab.start("wait")
+    lab.gpuq("cancel", waiting)
+    assert wait.wait(240) == 1
+    lab.gpuq("prune", "--yes")
+    lab.gpuq("wait")

@@ -27,6 +27,35 @@ def test_what_is_given_changes_and_the_rest_stays(lab):
     lab.until((lab.directory / "hook").exists, "the hook")
 
 
+def test_an_empty_value_takes_an_option_away(lab):
+    lab.add("--hold", "true")
+    plain = lab.add("--hold", "--no-start", "echo plain >> ran")
+    without = lab.job(plain)
+    full = lab.add("--hold", "--after", "1", "--after-any", "1", "--tag", "a,b", "--name", "n", "--begin", "+1h", "--mem", "1G", "--timeout", "2h",
+                   "--signal", "USR1@60", "--requeue-on", "85", "--host-mem", "1M", "--cpus", "1", "echo plain >> ran")
+    lab.gpuq("edit", full, "--after", "", "--after-any", "", "--tag", "", "--name", "", "--begin", "", "--mem", "", "--timeout", "", "--signal", "",
+             "--requeue-on", "", "--host-mem", "", "--cpus", "")
+    changing = {"id", "submitted", "submit_time", "log"}
+    after = lab.job(full)
+    assert {key: value for key, value in after.items() if value != without[key]}.keys() <= changing
+    lab.gpuq("edit", full, "--gpu", "1", "--tag", "", "--tag", "c")
+    assert (lab.job(full)["gpu"], lab.job(full)["tags"]) == ("1", ["c"])
+    lab.gpuq("edit", full, "--tag", "c", "--gpu", "0", "--gpu=")
+    assert lab.job(full)["gpu"] is None
+    lab.gpuq("release", full)
+    lab.gpuq("wait", full)
+    assert lab.ran() == ["plain"]
+
+
+@pytest.mark.parametrize("option", ["priority", "retries", "num-gpus", "idle-warn"])
+def test_what_every_job_has_cannot_be_taken_away(lab, option):
+    lab.add("--hold", "true")
+    result = lab.result("edit", "1", f"--{option}", "")
+    assert result.returncode == 2 and f"--{option}: it is empty" in result.stderr and "give another" in result.stderr
+    result = lab.result("add", "--after", "", "true")
+    assert result.returncode == 2
+
+
 def test_a_runner_places_an_edited_job_anew(lab):
     lab.add("--mem", "900G", "echo too large >> ran")
     lab.add("--begin", "+1h", "--mem", "1G", "echo late >> ran")

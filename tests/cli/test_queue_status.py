@@ -75,6 +75,30 @@ def test_lines_are_cut_to_the_terminal_and_aligned(lab, columns):
     assert len({columns_of(line[:line.index(" → ")]) for line in jobs if " → " in line}) == 1
 
 
+def test_commands_use_the_width_of_the_terminal(lab):
+    command = "python train.py --model " + "m" * 80 + " --lr 0.1"
+    lab.add(command)
+    lab.add("true")
+    wide = Terminal(lab, 200, 24).lines("status")
+    assert command in wide[0]
+    assert wide[0].index(" → ") == wide[1].index(" → ")
+    narrow = Terminal(lab, 100, 24).lines("status")
+    assert "…" in narrow[0] and "→ Pending" in narrow[0] and 40 < narrow[0].index(" → ")
+
+
+def test_the_last_line_counts_the_jobs_that_are_listed(lab):
+    for number in range(4):
+        lab.add("--name", "x" if number < 3 else "y", "true")
+    lab.gpuq("hold", "2")
+    lab.gpuq("cancel", "4")
+    last = lambda *words: lab.gpuq("status", *words).splitlines()[-1]  # noqa: E731
+    assert last() == "4 jobs: 2 pending, 1 held, 1 cancelled"
+    assert last("--name", "x") == "3 of 4 jobs: 2 pending, 1 held"
+    assert last("--state", "held,cancelled") == "2 of 4 jobs: 1 held, 1 cancelled"
+    assert last("1") == "1 of 4 jobs: 1 pending"
+    assert last("--state", "running") == "0 of 4 jobs"
+
+
 def test_a_watched_list_fits_the_terminal(lab):
     fill(lab)
     terminal = Terminal(lab, 80, 10)

@@ -219,14 +219,35 @@ int job_options_set(struct job_options *o, enum job_option option, const char *v
 	case JOB_OPTIONS:
 		break;
 	}
-	if (r == 0)
+	if (r == 0) {
 		o->set |= 1u << option;
+		o->cleared &= ~(1u << option);
+	}
 	return r == -ERANGE ? -EINVAL : r;
+}
+
+int job_options_clear(struct job_options *o, enum job_option option, struct gd_error *err)
+{
+	static const unsigned kept = 1u << JOB_OPTION_NUM_GPUS | 1u << JOB_OPTION_PRIORITY | 1u << JOB_OPTION_RETRIES |
+				     1u << JOB_OPTION_EXCLUSIVE | 1u << JOB_OPTION_IDLE_WARN;
+	if (kept & 1u << option)
+		return error_set(err, -EINVAL, "it is empty, but every job has a value of this; give another one");
+	/* The same option may be there before it. */
+	struct job_options rest = {.set = 1u << option, .cleared = 1u << option};
+	job_options_fill(&rest, o);
+	job_options_finish(o);
+	*o = rest;
+	return 0;
 }
 
 static bool has(const struct job_options *o, enum job_option option)
 {
 	return o->set & 1u << option;
+}
+
+static bool is_cleared(const struct job_options *o, enum job_option option)
+{
+	return o->cleared & 1u << option;
 }
 
 void job_options_fill(struct job_options *o, struct job_options *under)
@@ -259,6 +280,7 @@ void job_options_fill(struct job_options *o, struct job_options *under)
 	FILL(JOB_OPTION_IDLE_WARN, idle_warn_ms);
 #undef FILL
 	o->set |= missing;
+	o->cleared |= under->cleared & missing;
 }
 
 static int64_t megabytes(uint64_t bytes)
@@ -278,10 +300,10 @@ void job_spec_set_defaults(struct job_spec *s, const struct config *c)
 static void apply_needs(const struct job_options *o, struct job_spec *s)
 {
 	if (has(o, JOB_OPTION_MEM))
-		s->mem_mb = megabytes(o->mem_bytes);
+		s->mem_mb = is_cleared(o, JOB_OPTION_MEM) ? -1 : megabytes(o->mem_bytes);
 	if (has(o, JOB_OPTION_GPU)) {
 		s->gpu = o->gpu;
-		s->num_gpus = (int)gpu_pin_count(o->gpu);
+		s->num_gpus = o->gpu ? (int)gpu_pin_count(o->gpu) : -1;
 	}
 	if (has(o, JOB_OPTION_NUM_GPUS))
 		s->num_gpus = o->num_gpus;
@@ -315,7 +337,7 @@ int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd
 {
 	apply_needs(o, s);
 	if (has(o, JOB_OPTION_TIMEOUT))
-		s->timeout_ms = (int64_t)o->timeout_ms;
+		s->timeout_ms = is_cleared(o, JOB_OPTION_TIMEOUT) ? -1 : (int64_t)o->timeout_ms;
 	if (has(o, JOB_OPTION_NAME))
 		s->name = o->name;
 	if (has(o, JOB_OPTION_PRIORITY))

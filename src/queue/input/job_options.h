@@ -44,10 +44,11 @@ enum job_option {
 
 struct job_options {
 	unsigned set;       /* bits 1u << enum job_option */
+	unsigned cleared;   /* of those: options that a job has no longer */
 	uint64_t mem_bytes; /* on each of the job's GPUs */
 	int num_gpus;       /* 0: none */
 	uint64_t timeout_ms;
-	char *name;   /* never empty */
+	char *name;   /* never empty; NULL if it is cleared */
 	int priority; /* higher goes first */
 	int retries;
 	struct job_selection after;     /* these must be completed… */
@@ -68,6 +69,9 @@ void job_options_finish(struct job_options *o);
 
 /* Sets one option from its text. -EINVAL with a message that says what was expected. */
 int job_options_set(struct job_options *o, enum job_option option, const char *value, struct gd_error *err);
+
+/* Takes an option from a job that has it, as `gpuq edit --after ''` does. -EINVAL for one that every job has. */
+int job_options_clear(struct job_options *o, enum job_option option, struct gd_error *err);
 
 /* Moves the options that are set in `under` and not in `o`. */
 void job_options_fill(struct job_options *o, struct job_options *under);
