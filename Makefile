@@ -10,6 +10,7 @@
 #   make campaign everything that is driven by seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
 #   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
 #   make wheel      the Python package for other machines
+#   make dist       the source archive of the last commit
 #   make test-python  the Python package with each Python that is found
 #
 # What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
@@ -26,7 +27,11 @@ all:
 	@$(configure)
 	@$(compile)
 
-demo: all
+# What tools/demo runs, and nothing else.
+demo:
+	@tools/deps demo
+	@$(configure) demo
+	@$(compile) gpuq gpuq-probe examples/demo
 	@tools/demo $(BUILD)
 
 test:
@@ -83,13 +88,18 @@ faults:
 	@INJECT_POINTS=0 GD_BUILD=$(abspath $(BUILD)) GD_SOURCE=$(CURDIR) GPUQ=$(abspath $(BUILD))/gpuq \
 		pytest-3 -q -rP -p no:cacheprovider -c tests/pytest.ini tests/faults
 
-bench: all
+bench:
+	@tools/deps build test
+	@$(configure) tests
+	@$(compile)
 	@tools/bench $(BUILD)
+
+dist:
+	@tools/dist $(BUILD)-dist
 
 install:
 	@tools/deps build
-	@$(configure)
-	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@$(configure) install
 	@$(compile)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
@@ -100,4 +110,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench install format clean
+.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench dist install format clean

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/install_dirs.h"
 #include "base/trust.h"
 
 int helper_directory(char *ret, size_t size)

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/helper.h"
+#include "base/install_dirs.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/trust.h"

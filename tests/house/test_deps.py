@@ -198,6 +198,14 @@ def test_an_install_that_did_not_help_is_an_error(machine):
     assert "still missing" in result.stderr
 
 
+def test_the_demo_needs_less_than_a_build(machine):
+    (machine.bin / "scdoc").unlink()
+    assert machine.deps("demo").returncode == 0
+    assert machine.deps("build").returncode == 1
+    (machine.bin / "ninja").unlink()
+    assert "ninja" in machine.deps("demo").stderr
+
+
 def test_groups_add_up_and_unknown_ones_are_refused(machine):
     machine.put("pkg-config", '[ "$1" = --version ]')
     result = machine.deps("build", "test")
