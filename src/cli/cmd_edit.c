@@ -104,4 +104,5 @@ static int main_edit(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_edit = {"edit", "Change jobs that have not started", main_edit};
+const struct command cmd_edit = {
+	"edit", "Change jobs that have not started", main_edit, 1u << JOB_PENDING | 1u << JOB_HELD};

@@ -369,8 +369,7 @@ static int get_list(const char *spec, struct gd_gpu_list **ret, struct gd_error 
 static int run(int argc, char **argv)
 {
 	struct arguments a = {0};
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
-		return EXIT_USAGE;
+	command_parse(&argp, argc, argv, &a);
 	struct gd_gpu_list *list;
 	struct gd_error err = {0};
 	if (get_list(a.spec, &list, &err) < 0)

@@ -9,11 +9,13 @@
 #include "cli/command.h"
 #include "cli/debug.h"
 #include "cli/exit_code.h"
+#include "cli/map_options.h"
 #include "cli/say.h"
 
 static int run(int argc, char **argv)
 {
-	(void)argc;
+	static const struct argp argp = {.options = map_options, .args_doc = MAP_ARGS_DOC};
+	command_show(&argp, argc, argv);
 	char program[PATH_MAX];
 	struct gd_error err = {0};
 	int r = helper_find("gpuq-map", "GPUQ_MAP", program, sizeof(program), &err);

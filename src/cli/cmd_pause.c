@@ -147,5 +147,6 @@ static int main_resume(int argc, char **argv)
 	return run(argc, argv, false, &argp);
 }
 
-const struct command cmd_pause = {"pause", "Start nothing new, or stop running jobs for a while", main_pause};
-const struct command cmd_resume = {"resume", "Let the queue or paused jobs go on", main_resume};
+const struct command cmd_pause = {
+	"pause", "Start nothing new, or stop running jobs for a while", main_pause, 1u << JOB_RUNNING};
+const struct command cmd_resume = {"resume", "Let the queue or paused jobs go on", main_resume, 1u << JOB_RUNNING};

@@ -13,4 +13,5 @@ static int main_retry(int argc, char **argv)
 	return control_command_main(argc, argv, EVENT_RETRY, options, "Queues jobs again that are over.");
 }
 
-const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry};
+const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry,
+	1u << JOB_COMPLETED | 1u << JOB_FAILED | 1u << JOB_CANCELLED | 1u << JOB_UNKNOWN};

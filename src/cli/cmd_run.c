@@ -59,7 +59,7 @@ static const struct argp_option options[] = {
 		1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start nothing new after so many failures", 1},
 	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Where logs go (logs beside the journal)", 1},
-	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "WHO", 0, "Who may read logs: owner, group, all (owner)", 1},
+	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "owner|group|all", 0, "Who may read logs (owner)", 1},
 	{"max-log-size", OPTION_FIRST + CONFIG_MAX_LOG_SIZE, "SIZE", 0,
 		"Keep only the beginning and the end of larger logs (no limit)", 1},
 	{"on-finish", OPTION_FIRST + CONFIG_ON_FINISH, "COMMAND", 0,

@@ -7,4 +7,5 @@ static int main_urgent(int argc, char **argv)
 	return control_command_main(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
 }
 
-const struct command cmd_urgent = {"urgent", "Put jobs before all others", main_urgent};
+const struct command cmd_urgent = {
+	"urgent", "Put jobs before all others", main_urgent, 1u << JOB_PENDING | 1u << JOB_HELD};

@@ -10,8 +10,22 @@
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
+static command_argp_fn *argp_hook;
+
+void command_set_hook(command_argp_fn *hook)
+{
+	argp_hook = hook;
+}
+
+void command_show(const struct argp *argp, int argc, char **argv)
+{
+	if (argp_hook)
+		argp_hook(argp, argc, argv);
+}
+
 static void parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
+	command_show(argp, argc, argv);
 	error_t e = argp_parse(argp, argc, argv, flags, NULL, input);
 	if (e) {
 		say("reading the command line: %s", error_words(e));

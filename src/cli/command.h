@@ -13,6 +13,8 @@ struct command {
 	const char *summary; /* for the list of commands: a few words, no full stop */
 	/* Parses argv[1…] with argp (argv[0] is "gpuq NAME"), does it, returns the exit code. */
 	int (*run)(int argc, char **argv);
+	/* The states of the jobs that it applies to, as bits of enum job_state; 0: all. For completion. */
+	unsigned job_states;
 };
 
 /* Parses with argp; an error of argp itself ends the program with EXIT_USAGE. */
@@ -20,6 +22,14 @@ struct argp;
 void command_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* The same, for commands whose arguments are a command: its options are not ours. */
 void command_parse_in_order(const struct argp *argp, int argc, char **argv, void *input);
+
+/*
+ * For completion: with a hook, command_parse() and command_show() call it with the command's argp. It does not return.
+ * A command that is a program of its own calls command_show() with the table that the program parses with.
+ */
+typedef void command_argp_fn(const struct argp *argp, int argc, char **argv);
+void command_set_hook(command_argp_fn *hook);
+void command_show(const struct argp *argp, int argc, char **argv);
 
 /* A child of every command's argp: -h, the same as --help, and --verbose. */
 extern const struct argp command_help_argp;

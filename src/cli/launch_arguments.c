@@ -9,71 +9,7 @@
 #include "base/array.h"
 #include "base/display.h"
 #include "base/suggest.h"
-
-enum {
-	OPTION_INPUT = 256,
-	OPTION_OUTPUT,
-	OPTION_PATTERN,
-	OPTION_MODEL_SIZE,
-	OPTION_LANGUAGE,
-	OPTION_BALANCE,
-	OPTION_SETUP_CONCURRENCY,
-	OPTION_FORCE,
-	OPTION_DRY_RUN,
-	OPTION_WORKER,
-	OPTION_LIST_WORKERS,
-	OPTION_WATCH,
-};
-
-static const struct argp_option options[] = {
-	{0, 0, NULL, 0, "Which files:", 1},
-	{"input-dir", OPTION_INPUT, "DIR", 0, "Folder with the files; required", 0},
-	{"pattern", OPTION_PATTERN, "GLOB", 0,
-		"Process files whose names match; can be given several times (default: *.wav). Quote it: --pattern '*.mp3'",
-		0},
-	{"recursive", 'r', NULL, 0, "Search the folders below, too", 0},
-	{"force", OPTION_FORCE, NULL, 0, "Process files again that an earlier run has done", 0},
-	{"watch", OPTION_WATCH, NULL, 0,
-		"Then wait for new files, and process each one when it is complete, until Ctrl-C", 0},
-
-	{0, 0, NULL, 0, "Worker (one of --worker, --worker-command, COMMAND):", 2},
-	{"worker", OPTION_WORKER, "NAME|FILE.so", 0,
-		"Plug-in, by its name or as a file (default: the speech recognizer that is installed)", 0},
-	{"worker-command", POOL_OPTION_WORKER_COMMAND, "COMMAND", 0,
-		"Program that is started once per GPU and reads one file name after the other on its standard input, as a JSON object per line",
-		0},
-	{"list-workers", OPTION_LIST_WORKERS, NULL, 0, "List the plug-ins that are installed", 0},
-	{"model-size", OPTION_MODEL_SIZE, "SIZE", 0, "The worker's setting model_size (default: base)", 0},
-	{"language", OPTION_LANGUAGE, "LANG", 0,
-		"The worker's setting language (default: none, and recognizers detect the language)", 0},
-	POOL_ROW_SET,
-
-	{0, 0, NULL, 0, "Output and GPUs:", 3},
-	{"output-dir", OPTION_OUTPUT, "DIR", 0,
-		"Folder for the results (default: data/outputs): those of a/b.wav go to DIR/a/b", 0},
-	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output folder that others can write ($GPUQ_TRUST=1)", 0},
-	POOL_ROW_GPUS,
-	POOL_ROW_WORKERS_PER_GPU,
-	{"balance", OPTION_BALANCE, "ORDER", 0,
-		"longest-first (default), size, round-robin or none: the order of files. A free GPU takes the next one; "
-		"round-robin deals the files out to the GPUs in turn and processes each where it was dealt to",
-		0},
-	{"setup-concurrency", OPTION_SETUP_CONCURRENCY, "N", 0,
-		"Load at most N models at the same time (default: all workers at once)", 0},
-
-	{0, 0, NULL, 0, "Error handling:", 4},
-	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time limit per file: 30s, 5m, 1h (default: none)", 0},
-	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry a file that failed N times (default: 0)", 0},
-	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0,
-		"Begin no new file after N have failed (default: no limit); files that run are finished", 0},
-
-	{0, 0, NULL, 0, "Dry run and summary:", 5},
-	{"dry-run", OPTION_DRY_RUN, NULL, 0,
-		"Start nothing; show the files, their distribution and how long they will take", 0},
-	POOL_ROW_JSON,
-	POOL_ROW_HELP,
-	{0},
-};
+#include "cli/launch_options.h"
 
 static void add_pattern(struct launch_arguments *a, const char *value, struct argp_state *state)
 {
@@ -99,23 +35,23 @@ static error_t parse_worker(int key, char *value, struct argp_state *state)
 {
 	struct launch_arguments *a = state->input;
 	switch (key) {
-	case OPTION_WORKER:
+	case LAUNCH_OPTION_WORKER:
 		a->worker = value;
 		return 0;
-	case OPTION_LIST_WORKERS:
+	case LAUNCH_OPTION_LIST_WORKERS:
 		a->list_workers = true;
 		return 0;
-	case OPTION_MODEL_SIZE:
+	case LAUNCH_OPTION_MODEL_SIZE:
 		pool_arguments_set(&a->pool, "model_size", value, state);
 		return 0;
-	case OPTION_LANGUAGE:
+	case LAUNCH_OPTION_LANGUAGE:
 		pool_arguments_set(&a->pool, "language", value, state);
 		return 0;
-	case OPTION_SETUP_CONCURRENCY:
+	case LAUNCH_OPTION_SETUP_CONCURRENCY:
 		a->options.setup_concurrency =
 			(int)pool_arguments_number("--setup-concurrency", value, 1, 1000000, state);
 		return 0;
-	case OPTION_BALANCE:
+	case LAUNCH_OPTION_BALANCE:
 		set_balance(a, value, state);
 		return 0;
 	default:
@@ -128,25 +64,25 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	struct launch_arguments *a = state->input;
 	struct gd_launch_options *o = &a->options;
 	switch (key) {
-	case OPTION_INPUT:
+	case LAUNCH_OPTION_INPUT:
 		o->input_dir = value;
 		return 0;
-	case OPTION_OUTPUT:
+	case LAUNCH_OPTION_OUTPUT:
 		o->output_dir = value;
 		return 0;
-	case OPTION_PATTERN:
+	case LAUNCH_OPTION_PATTERN:
 		add_pattern(a, value, state);
 		return 0;
 	case 'r':
 		o->recursive = 1;
 		return 0;
-	case OPTION_FORCE:
+	case LAUNCH_OPTION_FORCE:
 		o->force = 1;
 		return 0;
-	case OPTION_WATCH:
+	case LAUNCH_OPTION_WATCH:
 		o->watch = 1;
 		return 0;
-	case OPTION_DRY_RUN:
+	case LAUNCH_OPTION_DRY_RUN:
 		a->dry_run = true;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -173,9 +109,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp argp = {
-	.options = options,
+	.options = launch_options,
 	.parser = parse_option,
-	.args_doc = "--input-dir DIR [-- COMMAND [ARG…]]",
+	.args_doc = LAUNCH_ARGS_DOC,
 	.doc = "Process a folder of files with all GPUs: one worker per GPU, the longest file first, "
 	       "a summary at the end."
 	       "\vCOMMAND is run for each file, without a shell. In its words {file} is the file, {name} its name, {stem} "

@@ -9,43 +9,12 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/command_names.h"
+#include "cli/command_table.h"
+#include "cli/complete.h"
 #include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "cli/say.h"
-
-static const struct command *const commands[] = {
-	&cmd_run,
-	&cmd_add,
-	&cmd_exec,
-	&cmd_shell,
-	&cmd_status,
-	&cmd_queues,
-	&cmd_top,
-	&cmd_info,
-	&cmd_logs,
-	&cmd_wait,
-	&cmd_why,
-	&cmd_web,
-	&cmd_cancel,
-	&cmd_edit,
-	&cmd_retry,
-	&cmd_hold,
-	&cmd_release,
-	&cmd_pause,
-	&cmd_resume,
-	&cmd_urgent,
-	&cmd_prune,
-	&cmd_verify,
-	&cmd_launch,
-	&cmd_map,
-	&cmd_report,
-	&cmd_gpus,
-	&cmd_config,
-	&cmd_doctor,
-};
-
-#define NUM_COMMANDS (sizeof(commands) / sizeof(*commands))
 
 /* One screen: 24 lines of 80 columns. */
 static void print_help(FILE *out)
@@ -81,8 +50,8 @@ static void print_help(FILE *out)
 static void print_commands(FILE *out)
 {
 	fputs("Usage: gpuq COMMAND [OPTION…]\n\n", out);
-	for (size_t i = 0; i < NUM_COMMANDS; i++)
-		fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	for (size_t i = 0; i < COMMAND_TABLE_SIZE; i++)
+		fprintf(out, "  %-10s %s\n", command_table[i]->name, command_table[i]->summary);
 	fputs("  help       Explain a command, as 'gpuq COMMAND --help' does\n"
 	      "\n"
 	      "Short forms: ls (status), log (logs), kill and rm (cancel)\n"
@@ -94,24 +63,15 @@ static void print_commands(FILE *out)
 		out);
 }
 
-static const struct command *find(const char *name)
-{
-	const char *alias = command_names_alias(name);
-	for (size_t i = 0; i < NUM_COMMANDS; i++)
-		if (strcmp(commands[i]->name, alias ? alias : name) == 0)
-			return commands[i];
-	return NULL;
-}
-
 static int unknown(const char *name)
 {
-	const char *names[NUM_COMMANDS + 1] = {"help"};
-	for (size_t i = 0; i < NUM_COMMANDS; i++)
-		names[i + 1] = commands[i]->name;
+	const char *names[COMMAND_TABLE_SIZE + 1] = {"help"};
+	for (size_t i = 0; i < COMMAND_TABLE_SIZE; i++)
+		names[i + 1] = command_table[i]->name;
 	/* What a word means goes before how it is spelled: "pause" is not "prune". */
 	const char *meant = command_names_meaning(name);
 	if (!meant)
-		meant = suggest(name, names, NUM_COMMANDS + 1);
+		meant = suggest(name, names, COMMAND_TABLE_SIZE + 1);
 	char quoted[DISPLAY_QUOTE_ROOM];
 	display_quote(name, quoted);
 	if (meant)
@@ -140,7 +100,7 @@ static int help(int argc, char **argv)
 		print_help(stdout);
 		return EXIT_DONE;
 	}
-	const struct command *command = find(argv[1]);
+	const struct command *command = command_table_find(argv[1]);
 	if (!command)
 		return unknown(argv[1]);
 	char *asked[] = {NULL, (char[]){"--help"}, NULL};
@@ -164,11 +124,13 @@ static int dispatch(int argc, char **argv)
 		debug_turn_on();
 		return dispatch(argc - 1, argv + 1);
 	}
+	if (strcmp(word, "complete") == 0)
+		return complete_main(argc - 1, argv + 1);
 	if (word[0] == '-') {
 		say("unknown option '%s'; options of a command come after its name, as in 'gpuq add %s'", word, word);
 		return EXIT_USAGE;
 	}
-	const struct command *command = find(word);
+	const struct command *command = command_table_find(word);
 	return command ? run(command, argc - 1, argv + 1) : unknown(word);
 }
 

@@ -1,64 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/map_arguments.h"
 
+#include "cli/map_options.h"
+
 #include <argp.h>
 #include <string.h>
 #include <unistd.h>
 
 #define DEFAULT_IN_FLIGHT 4
 
-enum {
-	OPTION_INPUT = 256,
-	OPTION_OUTPUT,
-	OPTION_ERRORS,
-	OPTION_LINES,
-	OPTION_ORDERED,
-	OPTION_BATCH,
-	OPTION_IN_FLIGHT,
-};
-
-static const struct argp_option options[] = {
-	{0, 0, NULL, 0, "Input and output:", 1},
-	{"input", OPTION_INPUT, "FILE", 0, "Items, one JSON value per line; - is standard input (default)", 0},
-	{"lines", OPTION_LINES, NULL, 0, "Items are lines of text, not JSON: each becomes a JSON string", 0},
-	{"output", OPTION_OUTPUT, "FILE", 0, "Results, one JSON object per line; - is standard output (default)", 0},
-	{"errors", OPTION_ERRORS, "FILE", 0, "Write failures to this file, not to the output", 0},
-	{"ordered", OPTION_ORDERED, NULL, 0, "Write results in the order of the input", 0},
-	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output that others can write ($GPUQ_TRUST=1)", 0},
-
-	{0, 0, NULL, 0, "Worker:", 2},
-	{"worker-command", POOL_OPTION_WORKER_COMMAND, "COMMAND", 0,
-		"Program that is started once per GPU and reads messages with items on its standard input; required",
-		0},
-	{"batch", OPTION_BATCH, "N", 0, "Send up to N items in a message (default: 1)", 0},
-	{"in-flight", OPTION_IN_FLIGHT, "N", 0, "Send up to N messages ahead of the answers (default: 4)", 0},
-	POOL_ROW_SET,
-
-	{0, 0, NULL, 0, "GPUs:", 3},
-	POOL_ROW_GPUS,
-	POOL_ROW_WORKERS_PER_GPU,
-
-	{0, 0, NULL, 0, "Error handling:", 4},
-	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time for one message: 30s, 5m, 1h (default: no limit)", 0},
-	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry an item that failed N times (default: 0)", 0},
-	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0, "Begin no new item after N have failed (default: no limit)",
-		0},
-
-	{0, 0, NULL, 0, "Summary:", 5},
-	POOL_ROW_JSON,
-	POOL_ROW_HELP,
-	{0},
-};
-
 static error_t parse_number(int key, char *value, struct argp_state *state)
 {
 	struct map_arguments *a = state->input;
 	struct map_options *o = &a->options;
 	switch (key) {
-	case OPTION_BATCH:
+	case MAP_OPTION_BATCH:
 		o->batch = (size_t)pool_arguments_number("--batch", value, 1, 65536, state);
 		return 0;
-	case OPTION_IN_FLIGHT:
+	case MAP_OPTION_IN_FLIGHT:
 		o->in_flight = (size_t)pool_arguments_number("--in-flight", value, 1, 64, state);
 		return 0;
 	default:
@@ -90,19 +49,19 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 	struct map_arguments *a = state->input;
 	struct map_options *o = &a->options;
 	switch (key) {
-	case OPTION_INPUT:
+	case MAP_OPTION_INPUT:
 		o->input = value;
 		return 0;
-	case OPTION_OUTPUT:
+	case MAP_OPTION_OUTPUT:
 		o->output = value;
 		return 0;
-	case OPTION_ERRORS:
+	case MAP_OPTION_ERRORS:
 		o->errors = value;
 		return 0;
-	case OPTION_LINES:
+	case MAP_OPTION_LINES:
 		o->lines = true;
 		return 0;
-	case OPTION_ORDERED:
+	case MAP_OPTION_ORDERED:
 		o->ordered = true;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -118,9 +77,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp argp = {
-	.options = options,
+	.options = map_options,
 	.parser = parse_option,
-	.args_doc = "--input FILE --output FILE --worker-command COMMAND",
+	.args_doc = MAP_ARGS_DOC,
 	.doc = "Process a file of items with all GPUs: one persistent program per GPU, started once, gets the items in batches."
 	       "\vEach item becomes one line of the output: {\"n\":LINE,\"item\":CHECK,\"result\":…} or "
 	       "{\"n\":LINE,\"item\":CHECK,\"error\":REASON}. The same command continues an interrupted run: items "

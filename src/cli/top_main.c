@@ -20,14 +20,13 @@
 #include "cli/queue_choice.h"
 #include "cli/queue_view.h"
 #include "cli/subprogram.h"
+#include "cli/top_options.h"
 #include "cli/top_terminal.h"
 #include "view/top/top.h"
 
 #define REDRAW_MS 200 /* at most so often for news of others; keys are answered at once */
 #define SECOND_MS 1000
 #define HISTORY   1024
-
-enum { OPTION_GPUS = 0x200, OPTION_ALL };
 
 struct top_program {
 	struct queue_choice queue;
@@ -47,12 +46,6 @@ struct top_program {
 	struct gd_error err;
 };
 
-static const struct argp_option options[] = {
-	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show (those of the runner; with --all: all)", 1},
-	{0},
-};
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct top_program *p = state->input;
@@ -60,14 +53,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &p->queue;
 		return 0;
-	case OPTION_ALL:
+	case TOP_OPTION_ALL:
 		p->all = true;
 		return 0;
 	case ARGP_KEY_END:
 		if (p->all && p->queue.jobs_file)
 			argp_error(state, "--all: shows every queue; leave out --jobs-file");
 		return 0;
-	case OPTION_GPUS:
+	case TOP_OPTION_GPUS:
 		if (config_set(&p->queue.command_line, CONFIG_GPUS, "--gpus", arg, &p->err) < 0)
 			argp_error(state, "%s", p->err.message);
 		return 0;
@@ -333,8 +326,8 @@ static void die_of(int number)
 int main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {
-		options, parse, NULL, "Shows GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
+	static const struct argp argp = {top_options, parse, NULL,
+		"Shows GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
 	struct top_program p = {.log_fd = -1, .signal_fd = -1};
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;

@@ -16,11 +16,10 @@
 #include "cli/queue_view.h"
 #include "cli/say.h"
 #include "cli/subprogram.h"
+#include "cli/web_options.h"
 #include "view/web/web.h"
 #include "view/web/web_gate.h"
 #include "view/web/web_listen.h"
-
-enum { OPTION_GPUS = 0x200, OPTION_LISTEN, OPTION_OPEN_READ, OPTION_HOST, OPTION_LOG_DIR, OPTION_ALL };
 
 #define MAX_HOSTS 32
 
@@ -42,18 +41,6 @@ struct server {
 	struct gd_error err;
 };
 
-static const struct argp_option options[] = {
-	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
-	{"listen", OPTION_LISTEN, "ADDRESS:PORT|unix:PATH", 0,
-		"Where; port 0: any that is free; unix:PATH: a socket for you alone. Default: " WEB_LISTEN, 1},
-	{"host", OPTION_HOST, "NAME", 0, "A name of this machine that browsers may use; may be given several times", 1},
-	{"open-read", OPTION_OPEN_READ, 0, 0, "Let everybody look, but neither act nor see an environment", 1},
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner; with --all: all", 1},
-	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where the logs are, beside those that the journal can be trusted with",
-		1},
-	{0},
-};
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct server *s = state->input;
@@ -62,28 +49,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &s->queue;
 		return 0;
-	case OPTION_ALL:
+	case WEB_OPTION_ALL:
 		s->all = true;
 		return 0;
 	case ARGP_KEY_END:
 		if (s->all && s->queue.jobs_file)
 			argp_error(state, "--all: shows every queue; leave out --jobs-file");
 		return 0;
-	case OPTION_LISTEN:
+	case WEB_OPTION_LISTEN:
 		s->listen = arg;
 		return 0;
-	case OPTION_HOST:
+	case WEB_OPTION_HOST:
 		if (s->num_hosts == MAX_HOSTS)
 			argp_error(state, "--host: more than %d names", MAX_HOSTS);
 		s->hosts[s->num_hosts++] = arg;
 		return 0;
-	case OPTION_OPEN_READ:
+	case WEB_OPTION_OPEN_READ:
 		s->open_read = true;
 		return 0;
-	case OPTION_GPUS:
+	case WEB_OPTION_GPUS:
 		r = config_set(&s->queue.command_line, CONFIG_GPUS, "--gpus", arg, &s->err);
 		break;
-	case OPTION_LOG_DIR:
+	case WEB_OPTION_LOG_DIR:
 		r = config_set(&s->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &s->err);
 		break;
 	case ARGP_KEY_ARG:
@@ -205,7 +192,7 @@ static int serve(struct server *s)
 int main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {options, parse, "",
+	static const struct argp argp = {web_options, parse, "",
 		"Shows a queue as a page in a browser, live; and under /metrics for Prometheus.\v"
 		"Prints the address to open. Whoever has the token in it may do everything with what it shows; "
 		"$GPUQ_WEB_TOKEN is one of your own: for /metrics, and for everything on a Unix socket.",

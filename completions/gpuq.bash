@@ -1,0 +1,72 @@
+# bash completion for gpuq. SPDX-License-Identifier: MIT
+# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints.
+
+_gpuq_files()
+{
+	local file
+	compopt -o filenames 2>/dev/null
+	while IFS= read -r file; do
+		COMPREPLY+=("$file")
+	done < <(compgen "$@" -- "$value")
+}
+
+_gpuq()
+{
+	local line=${COMP_LINE:0:COMP_POINT} blanks word value typed i at
+	local -a words=() first=()
+
+	# --state=running and tag:night are several words for bash: put together what no blank separates.
+	for ((i = 0; i <= COMP_CWORD; i++)); do
+		blanks=${line%%[![:space:]]*}
+		line=${line:${#blanks}}
+		word=${COMP_WORDS[i]}
+		((i < COMP_CWORD)) || word=$line
+		line=${line:${#word}}
+		if ((i > 0)) && [[ -z $blanks ]]; then
+			words[${#words[@]} - 1]+=$word
+		else
+			words+=("$word")
+			first+=("$i")
+		fi
+	done
+	for i in "${!words[@]}"; do
+		words[i]=${words[i]//[\"\'\\]/}
+	done
+	word=${words[${#words[@]} - 1]}
+	value=$word
+	[[ $word != --*=* ]] || value=${word#*=}
+
+	# bash replaces only what follows the last of these.
+	typed=${word%"${word##*[=:]}"}
+	COMPREPLY=()
+	while IFS= read -r line; do
+		case $line in
+		$'\tfiles') _gpuq_files -f ;;
+		$'\tdirectories') _gpuq_files -d ;;
+		$'\tcommands')
+			while IFS= read -r i; do
+				COMPREPLY+=("$i")
+			done < <(compgen -c -- "$value")
+			;;
+		$'\targuments '*)
+			at=${first[${line##* } + 1]}
+			if declare -F _comp_command_offset >/dev/null; then
+				_comp_command_offset "$at"
+			elif declare -F _command_offset >/dev/null; then
+				_command_offset "$at"
+			else
+				_gpuq_files -f
+			fi
+			return
+			;;
+		*)
+			line=${line%%$'\t'*}
+			printf -v line %q "${line#"$typed"}"
+			COMPREPLY+=("$line")
+			;;
+		esac
+	done < <(gpuq complete -- "${words[@]:1}" 2>/dev/null)
+}
+
+# The order of candidates is that of gpuq: the newest job first.
+complete -o nosort -F _gpuq gpuq

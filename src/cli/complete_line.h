@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Which part of a command line is to be completed. */
+#ifndef CLI_COMPLETE_LINE_H
+#define CLI_COMPLETE_LINE_H
+
+#include "cli/complete_table.h"
+
+enum complete_part {
+	COMPLETE_ARGUMENT,  /* neither an option nor its value */
+	COMPLETE_OPTION,    /* the name of an option */
+	COMPLETE_VALUE,     /* the value of `option` */
+	COMPLETE_ARGUMENTS, /* a word of the command that begins at `command_at` */
+};
+
+struct complete_line {
+	enum complete_part part;
+	const struct complete_option *option;
+	const char *word; /* to be completed; of "--state=ru" it is "ru" */
+	const char *head; /* the whole word, of which `word` is the end */
+	int command_at;   /* index of the first word of a command; count: the word is its first */
+	bool after_dashes;
+	/* Options that choose the queue; NULL: not given. */
+	const char *jobs_file, *config_file, *gpus;
+	bool trust;
+};
+
+/* words[count - 1] is to be completed. takes_command: the first argument begins a command, whose options are not ours.
+ */
+void complete_line_read(
+	struct complete_line *l, const struct complete_table *t, char **words, int count, bool takes_command);
+
+#endif

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: MIT
+"""Completion in bash, zsh and fish, in the shells themselves."""
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab import GPUQ, Lab
+
+SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
+SCRIPTS = SOURCE / "completions"
+LIMIT = 120
+
+
+@pytest.fixture(name="lab")
+def make_lab(tmp_path):
+    lab = Lab(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/gpuq").symlink_to(GPUQ)
+    lab.environment["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    lab.environment["HOME"] = str(tmp_path)
+    yield lab
+    lab.end()
+
+
+def lines(lab, *words):
+    """What `gpuq complete` prints: it never fails, and says nothing on standard error."""
+    result = lab.result("complete", "--", *words)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def offered(lab, *words):
+    return [line.split("\t")[0] for line in lines(lab, *words)]
+
+
+def commands(lab):
+    text = lab.gpuq("help", "--all")
+    return re.findall(r"^  ([a-z]+) ", text, re.MULTILINE)
+
+
+def options(lab, command):
+    """As --help lists them: (long ones, letters)."""
+    text = lab.gpuq(command, "--help")
+    heads = re.findall(r"^ {2,6}(-[^\s,]+(?:, -[^\s,]+)*)", text, re.MULTILINE)
+    words = [word.split("=")[0] for head in heads for word in head.split(", ")]
+    return {word for word in words if word.startswith("--")}, {word for word in words if re.fullmatch("-.", word)}
+
+
+# ---- The shells ---------------------------------------------------------------------------
+
+
+def in_bash(lab, *lines_, setup=""):
+    """COMPREPLY for each line, as bash would have it: words are split at blanks, = and :."""
+    script = [f"source {SCRIPTS}/gpuq.bash", setup]
+    for line in lines_:
+        words = re.findall(r"[^\s=:]+|[=:]+", line) + ([""] if line[-1] in " " else [])
+        quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+        script.append(f"COMP_LINE='{line}'; COMP_POINT={len(line)}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}\n"
+                      "_gpuq; printf '%s\\n' \"${COMPREPLY[@]}\" ---")
+    result = subprocess.run(["bash", "--norc", "--noprofile", "-c", "\n".join(script)], cwd=lab.directory, env=lab.environment,
+                            capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert result.stderr == ""
+    return [[word for word in block.split("\n") if word] for block in result.stdout.split("---\n")[:-1]]
+
+
+def in_fish(lab, *lines_):
+    script = [f"source {SCRIPTS}/gpuq.fish"] + [f"complete -C '{line}'; echo ---" for line in lines_]
+    result = subprocess.run(["fish", "--no-config", "-c", "\n".join(script)], cwd=lab.directory, env=lab.environment,
+                            capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert result.stderr == ""
+    return [[line.split("\t")[0] for line in block.split("\n") if line] for block in result.stdout.split("---\n")[:-1]]
+
+
+class Shell:
+    """An interactive shell in a terminal. ^X^B shows the line that is being edited, in angle brackets."""
+
+    def __init__(self, lab, words, setup):
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(lab.directory)
+                os.execvpe(words[0], words, {**lab.environment, "TERM": "dumb", "PS1": "$ ", "LC_ALL": "C.UTF-8"})
+            finally:
+                os._exit(127)
+        (lab.directory / "setup").write_text(setup + "\necho rea''dy\n")
+        self.type("source ./setup\r")
+        self.until("ready")
+
+    def type(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def until(self, pattern):
+        """Reads until the pattern is there; forgets what is before its end."""
+        deadline = time.monotonic() + LIMIT
+        while not (match := re.search(pattern, self.text)):
+            assert time.monotonic() < deadline, (pattern, self.text)
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.text += os.read(self.fd, 65536).decode("utf-8", "replace")
+        self.text = self.text[match.end():]
+        return match
+
+    def complete(self, line):
+        """The line after TAB."""
+        self.type(line + "\t\x18\x02")
+        got = self.until(r"<(gpuq[^>]*)>").group(1)
+        self.type("\x18k")
+        return got
+
+    def end(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.fixture(name="zsh")
+def start_zsh(lab):
+    shell = Shell(lab, ["zsh", "-f", "-i"], f"""
+# compinit reads every file in fpath, which takes long: only what these tests need.
+unix=(${{^fpath}}/Completion/Unix(N) ${{(M)fpath:#*/Completion/Unix}})
+fpath=({SCRIPTS} ${{(M)fpath:#*/Completion(|/Base|/Zsh)}})
+autoload -Uz compinit && compinit -u -D
+fpath+=($unix)
+autoload -Uz _files _path_files _list_files
+show() {{ zle -I; print -r -- "<$BUFFER>" }}
+zle -N show
+bindkey -e
+bindkey '^X^B' show
+bindkey '^Xk' kill-whole-line
+""")
+    yield shell
+    shell.end()
+
+
+@pytest.fixture(name="bash")
+def start_bash(lab):
+    shell = Shell(lab, ["bash", "--norc", "--noprofile", "-i"], f"""
+source {SCRIPTS}/gpuq.bash
+bind -x '"\\C-x\\C-b": printf "<%s>\\n" "$READLINE_LINE"'
+bind '"\\C-xk": kill-whole-line'
+bind 'set bell-style none'
+""")
+    yield shell
+    shell.end()
+
+
+# ---- Tables -------------------------------------------------------------------------------
+
+
+def test_every_option_of_every_command_is_completed(lab):
+    names = commands(lab)
+    assert len(names) > 25
+    known = {name: options(lab, name) for name in names if name != "help"}
+    for name, (long, letters) in known.items():
+        assert {"--help"} <= long
+        assert set(offered(lab, name, "--")) == long, name
+        assert set(offered(lab, name, "-")) == long | letters, name
+    assert "--mem" in known["add"][0] and "-f" in known["logs"][1] and "--balance" in known["launch"][0]
+    typed = [f"gpuq {name} --" for name in known]
+    for in_shell in (in_bash, in_fish):
+        for name, found in zip(known, in_shell(lab, *typed)):
+            assert set(found) == known[name][0], (in_shell, name)
+
+
+def test_commands_are_completed(lab):
+    names = commands(lab)
+    assert set(offered(lab, "")) == {*names, "--help", "--verbose", "--version"}
+    assert offered(lab, "sta") == ["status"]
+    assert set(offered(lab, "help", "")) == {*names, "--all"} - {"help"}
+    assert "complete" not in names and offered(lab, "nonsense", "") == []
+    assert lines(lab, "sta") == ["status\tList the jobs"]
+
+
+def test_options_of_a_command_without_arguments_need_no_dash(lab):
+    assert "--repair" in offered(lab, "verify", "")
+    assert "--repair" not in offered(lab, "verify", "x")
+
+
+def test_values_that_are_enumerations_are_completed(lab):
+    states = ["pending", "held", "running", "completed", "failed", "cancelled", "unknown"]
+    assert offered(lab, "status", "--state", "") == states
+    assert offered(lab, "status", "--state=co") == ["--state=completed"]
+    assert offered(lab, "ls", "--state", "running,co") == ["running,completed"]
+    assert offered(lab, "run", "--cpu-affinity", "") == ["gpu", "none"]
+    assert offered(lab, "run", "--log-access", "g") == ["group"]
+    assert offered(lab, "launch", "--balance", "") == ["longest-first", "size", "round-robin", "none"]
+    assert offered(lab, "add", "--signal", "USR") == ["USR1", "USR2"]
+    assert offered(lab, "add", "--mem", "") == []
+    for value in ("owner", "group", "all"):
+        lab.gpuq("run", "--log-access", value, "--commands-file", "/dev/null")
+
+
+def test_files_and_commands_are_left_to_the_shell(lab):
+    for words in (["add", "--param-file", "x"], ["map", "--input="], ["report", "-o", ""], ["--verbose", "run", "--config", ""]):
+        assert lines(lab, *words) == ["\tfiles"], words
+    for words in (["launch", "--input-dir", ""], ["add", "--log-dir", ""], ["report", "--launch", ""]):
+        assert lines(lab, *words) == ["\tdirectories"]
+    assert lines(lab, "exec", "") == ["\tcommands"]
+    assert lines(lab, "add", "--mem", "8G", "") == ["\tcommands", "\tfiles"]
+    assert lines(lab, "add", "--mem", "8G", "python3", "--sta") == ["\targuments 3"]
+    assert lines(lab, "launch", "--input-dir", "x", "--", "ffmpeg", "-") == ["\targuments 4"]
+    assert lines(lab, "add", "--", "") == ["\tcommands", "\tfiles"]
+
+
+# ---- The queue ----------------------------------------------------------------------------
+
+
+def test_jobs_are_completed_by_what_the_command_can_do_with_them(lab):
+    lab.add("--name", "train", "--tag", "night,big", "true")
+    lab.add("--hold", "sleep 1")
+    lab.add("true")
+    lab.gpuq("cancel", 3)
+    lab.gpuq("add", "--no-start", "--hold", "--param", "x=1,2", "echo {x}")
+    assert lines(lab, "release", "2") == ["2\theld: sleep 1"]
+    assert offered(lab, "hold", "") == ["1", "train", "tag:night", "tag:big"]
+    assert offered(lab, "retry", "") == ["3"]
+    assert offered(lab, "release", "") == ["5", "4", "2", "g4"]
+    assert offered(lab, "info", "")[:5] == ["5", "4", "3", "2", "1"]
+    assert offered(lab, "cancel", "1,t") == ["1,train", "1,tag:night", "1,tag:big"]
+    assert offered(lab, "add", "--after", "2,") == [f"2,{n}" for n in (5, 4, 3, 2, 1, "g4", "train", "tag:night", "tag:big")]
+    assert offered(lab, "status", "--name", "") == ["train"]
+    assert offered(lab, "edit", "1", "--tag", "night,b") == ["night,big"]
+
+
+def test_the_queue_is_the_one_of_the_command_line(lab):
+    lab.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--name", "elsewhere", "true")
+    assert offered(lab, "cancel", "") == []
+    assert offered(lab, "cancel", "--jobs-file", "other.jsonl", "") == ["1", "elsewhere"]
+    assert offered(lab, "cancel", "--jobs-file=~/other.jsonl", "e") == ["elsewhere"]
+
+
+def test_gpus_are_completed(lab):
+    assert offered(lab, "add", "--gpu", "") == ["0", "1"]
+    assert offered(lab, "exec", "--gpu", "0,") == ["0,0", "0,1"]
+    assert offered(lab, "run", "--gpus", "") == ["auto", "all", "sim:4", "0", "1"]
+    uuids = [gpu["uuid"] for gpu in json.loads(lab.gpuq("gpus", "--json"))]
+    assert offered(lab, "add", "--gpu", "GPU-") == uuids
+
+
+def test_nothing_is_said_and_nothing_is_made_where_there_is_no_queue(lab):
+    before = sorted(path.name for path in lab.directory.iterdir())
+    assert lines(lab, "cancel", "") == []
+    assert sorted(path.name for path in lab.directory.iterdir()) == before
+    assert lab.result("complete").returncode == 0 and lab.result("complete", "--").returncode == 0
+    (lab.directory / "gpuq.yaml").write_text("nonsense: [\n")
+    assert lines(lab, "cancel", "") == []
+    assert "--all" in offered(lab, "cancel", "--")
+    (lab.directory / "gpuq.yaml").unlink()
+    lab.journal.write_text("no journal\n")
+    assert lines(lab, "cancel", "") == []
+    lab.journal.unlink()
+    os.mkfifo(lab.journal)
+    assert lines(lab, "cancel", "") == []
+
+
+def test_a_journal_that_others_can_write_offers_nothing(lab):
+    lab.add("--name", "mine", "true")
+    lab.journal.chmod(0o666)
+    assert offered(lab, "cancel", "") == [] and offered(lab, "status", "--name", "") == []
+    assert offered(lab, "cancel", "--trust", "") == ["1", "mine"]
+
+
+def test_names_that_are_no_plain_text_are_not_offered(lab):
+    for name in ("good", "bad\x1b[2J", "two\nlines", "$(touch made)", "with blank"):
+        lab.add("--name", name, "true")
+    assert set(offered(lab, "status", "--name", "")) == {"good", "$(touch made)", "with blank"}
+    (found,) = in_bash(lab, "gpuq status --name ")
+    assert set(found) == {"good", "\\$\\(touch\\ made\\)", "with\\ blank"}
+    assert not (lab.directory / "made").exists()
+
+
+# ---- In the shells ------------------------------------------------------------------------
+
+
+def test_bash_completes_words_that_it_splits(lab):
+    lab.add("--tag", "night", "true")
+    (lab.directory / "commands.csv").write_text("x\n1\n")
+    (lab.directory / "folder").mkdir()
+    assert in_bash(lab, "gpuq st", "gpuq status --state=co", "gpuq cancel tag:n", "gpuq add --param-file com", "gpuq add --config=com",
+                   "gpuq add --log-dir fol", "gpuq add --mem=8G cat com") == [
+        ["status"], ["completed"], ["night"], ["commands.csv"], ["commands.csv"], ["folder"], ["commands.csv"]]
+    assert "gpuq" in in_bash(lab, "gpuq exec gpu")[0]
+    offset = "_command_offset() { COMPREPLY=(\"${COMP_WORDS[$1]}\"); }"
+    assert in_bash(lab, "gpuq add --mem=8G git sta", setup=offset) == [["git"]]
+
+
+def test_bash_completes_at_its_prompt(lab, bash):
+    lab.add("--tag", "night", "--name", "my model", "true")
+    assert bash.complete("gpuq sta") == "gpuq status "
+    assert bash.complete("gpuq status --state=comp") == "gpuq status --state=completed "
+    assert bash.complete("gpuq cancel tag:n") == "gpuq cancel tag:night "
+    assert bash.complete("gpuq cancel my") == "gpuq cancel my\\ model "
+    assert bash.complete("gpuq run --cpu-aff") == "gpuq run --cpu-affinity "
+
+
+def test_zsh_completes_at_its_prompt(lab, zsh):
+    lab.add("--tag", "night", "--name", "my model", "true")
+    (lab.directory / "commands.csv").write_text("x\n1\n")
+    assert zsh.complete("gpuq sta") == "gpuq status "
+    assert zsh.complete("gpuq status --state=comp") == "gpuq status --state=completed "
+    assert zsh.complete("gpuq status --state=running,comp") == "gpuq status --state=running,completed "
+    assert zsh.complete("gpuq cancel tag:n") == "gpuq cancel tag:night "
+    assert zsh.complete("gpuq cancel my") == "gpuq cancel my\\ model "
+    assert zsh.complete("gpuq run --cpu-aff") == "gpuq run --cpu-affinity "
+    assert zsh.complete("gpuq add --param-file com") == "gpuq add --param-file commands.csv "
+    assert zsh.complete("gpuq add --config=com") == "gpuq add --config=commands.csv "
+    assert zsh.complete("gpuq add --mem 8G cat com") == "gpuq add --mem 8G cat commands.csv "
+    zsh.type("gpuq logs --\t")
+    zsh.until("--follow +-- Go on as the jobs write")
+
+
+def test_fish_completes(lab):
+    lab.add("--tag", "night", "--name", "my model", "true")
+    (lab.directory / "commands.csv").write_text("x\n1\n")
+    (lab.directory / "folder").mkdir()
+    assert in_fish(lab, "gpuq sta", "gpuq status --state=comp", "gpuq cancel tag:n", "gpuq cancel my", "gpuq add --param-file com",
+                   "gpuq add --config=com", "gpuq add --log-dir fol", "gpuq add --mem 8G cat com") == [
+        ["status"], ["--state=completed"], ["tag:night"], ["my model"], ["commands.csv"], ["--config=commands.csv"], ["folder/"],
+        ["commands.csv"]]
+
+
+def test_the_scripts_are_installed_where_the_shells_look():
+    meson = shutil.which("meson")
+    installed = json.loads(subprocess.run([meson, "introspect", os.environ["GD_BUILD"], "--installed"], capture_output=True, check=True,
+                                          timeout=LIMIT).stdout)
+    places = {pathlib.Path(source).relative_to(SCRIPTS).name: place for source, place in installed.items()
+              if pathlib.Path(source).parent == SCRIPTS}
+    assert {name: place.partition("/share/")[2] for name, place in places.items()} == {
+        "gpuq.bash": "bash-completion/completions/gpuq",
+        "_gpuq": "zsh/site-functions/_gpuq",
+        "gpuq.fish": "fish/vendor_completions.d/gpuq.fish",
+    }
