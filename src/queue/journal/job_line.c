@@ -181,11 +181,11 @@ const char *job_line_command(const struct job *job, struct text *scratch, size_t
 /* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
 static void write_command(struct text *t, const char *command, size_t size, const struct job_line_options *o)
 {
-	size_t width = display_width(command, size), from = o->keep_from;
-	if (!o->width && width > o->command_width) {
-		display_append(t, command, size, DISPLAY_ALL);
+	if (!o->width) {
+		display_pad(t, display_append(t, command, size, DISPLAY_ALL), o->command_width);
 		return;
 	}
+	size_t width = display_width(command, size), from = o->keep_from;
 	if (width <= o->command_width || from == 0 || from >= size) {
 		display_append_padded(t, command, size, o->command_width);
 		return;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/journal/record_private.h"
 
-#include <string.h>
-
 const char *const record_event_names[RECORD_NUM_EVENT_NAMES] = {
 	[EVENT_UNKNOWN] = "",
 	[EVENT_JOURNAL] = "journal",
@@ -37,22 +35,20 @@ const char *record_event_name(enum event event)
 	return event < RECORD_NUM_EVENT_NAMES ? record_event_names[event] : "";
 }
 
-/* As json_is(), with one call: the text of a string has no NUL. */
-static inline bool is_word(const struct json_value *v, const char *word)
-{
-	return !v->escaped && strncmp(word, v->data, v->size) == 0 && word[v->size] == '\0';
-}
-
 enum event record_event_parse(const struct json_value *v)
 {
 	/* The last event whose name had this length and this first letter: mostly it comes again. */
-	static unsigned char learned[32];
-	unsigned char *guess = &learned[(v->size * 8 + (unsigned char)v->data[0]) % sizeof(learned)];
-	if (*guess && is_word(v, record_event_names[*guess]))
-		return *guess;
+	static struct {
+		unsigned char event, size;
+	} learned[32];
+	size_t at = (v->size * 8 + (unsigned char)v->data[0]) % (sizeof(learned) / sizeof(learned[0]));
+	if (!v->escaped && v->size == learned[at].size &&
+		json_same_bytes(v->data, record_event_names[learned[at].event], v->size))
+		return learned[at].event;
 	for (size_t i = 1; i < RECORD_NUM_EVENT_NAMES; i++)
-		if (record_event_names[i][0] == v->data[0] && is_word(v, record_event_names[i])) {
-			*guess = (unsigned char)i;
+		if (record_event_names[i][0] == v->data[0] && json_is(v, record_event_names[i])) {
+			learned[at].event = (unsigned char)i;
+			learned[at].size = (unsigned char)v->size;
 			return (enum event)i;
 		}
 	return EVENT_UNKNOWN;

@@ -121,6 +121,17 @@ static inline bool read_usual_string(struct json_cursor *c, struct json_value *r
 	return true;
 }
 
+/* The index of one GPU. */
+static inline bool read_usual_array(struct json_cursor *c, struct json_value *ret)
+{
+	const char *p = c->p;
+	if (c->end - p < 4 || p[0] != '[' || (unsigned char)(p[1] - '0') > 9 || p[2] != ']')
+		return false;
+	*ret = (struct json_value){p, 3, JSON_ARRAY, false};
+	c->p = p + 3;
+	return true;
+}
+
 /*
  * Reads a value of the most frequent forms into its place in the record: most of the time that a large journal takes is
  * spent here. 1; 0 if the value has another form, with nothing changed; -EBADMSG.
@@ -131,6 +142,8 @@ static inline int read_usual(struct json_cursor *c, struct record *r, const stru
 	switch ((enum record_member_kind)m->kind) {
 	case MEMBER_STRING:
 		return read_usual_string(c, record_field(r, m));
+	case MEMBER_ARRAY:
+		return read_usual_array(c, record_field(r, m));
 	case MEMBER_INT:
 	case MEMBER_SMALL:
 	case MEMBER_ID:
