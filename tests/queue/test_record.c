@@ -125,6 +125,25 @@ static void test_a_value_means_the_same_after_a_guessed_key(void **state)
 		}
 }
 
+static void test_event_is_read_by_its_whole_name(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		enum event event;
+	} names[] = {{"end", EVENT_END}, {"endless", EVENT_UNKNOWN}, {"en", EVENT_UNKNOWN}, {"add", EVENT_ADD},
+		{"adding ", EVENT_UNKNOWN}, {"edit", EVENT_EDIT}, {"e", EVENT_UNKNOWN}, {"eait", EVENT_UNKNOWN}};
+	const size_t count = sizeof(names) / sizeof(names[0]);
+	for (size_t i = 0; i < count * count * 2; i++) {
+		size_t at = i % 2 ? i / 2 % count : i / 2 / count;
+		char line[128];
+		struct record r;
+		snprintf(line, sizeof(line), "{\"event\":\"%s\",\"id\":1,\"command\":\"\"}", names[at].name);
+		assert_int_equal(parse(line, &r), 0);
+		assert_int_equal(r.event, names[at].event);
+	}
+}
+
 static void apply_line(struct jobs *js, const char *line)
 {
 	assert_int_equal(jobs_apply(js, 0, line, strlen(line)), 0);
@@ -320,6 +339,7 @@ int main(void)
 		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
 		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
+		cmocka_unit_test(test_event_is_read_by_its_whole_name),
 		cmocka_unit_test(test_each_attempt_has_the_gpus_of_its_line),
 		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
 		cmocka_unit_test(test_pilots_are_read_as_they_were_written),
