@@ -132,7 +132,7 @@ static void test_event_is_read_by_its_whole_name(void **state)
 		const char *name;
 		enum event event;
 	} names[] = {{"end", EVENT_END}, {"endless", EVENT_UNKNOWN}, {"en", EVENT_UNKNOWN}, {"add", EVENT_ADD},
-		{"adding ", EVENT_UNKNOWN}, {"edit", EVENT_EDIT}, {"e", EVENT_UNKNOWN}, {"eait", EVENT_UNKNOWN}};
+		{"adding ", EVENT_UNKNOWN}, {"edit", EVENT_EDIT}, {"release", EVENT_RELEASE}, {"rel", EVENT_UNKNOWN}};
 	const size_t count = sizeof(names) / sizeof(names[0]);
 	for (size_t i = 0; i < count * count * 2; i++) {
 		size_t at = i % 2 ? i / 2 % count : i / 2 / count;
