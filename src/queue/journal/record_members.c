@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/journal/record_members.h"
 
-#include <string.h>
-
 #define MEMBER(key, kind, field)                                                                                       \
 	{                                                                                                              \
-		"\"" key "\":", key, sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                    \
+		"\"" key "\":", sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                         \
 	}
 
 /* In the order of their length; those of one length, the frequent ones first. */
@@ -116,8 +114,7 @@ size_t record_member_find(const struct json_value *key)
 	if (key->size > MAX_KEY || key->escaped)
 		return RECORD_NUM_MEMBERS;
 	for (size_t i = first[key->size]; i < first[key->size + 1]; i++)
-		if (record_members[i].key[0] == key->data[0] &&
-			memcmp(record_members[i].key, key->data, key->size) == 0)
+		if (json_same_bytes(record_members[i].quoted + 1, key->data, key->size))
 			return i;
 	return RECORD_NUM_MEMBERS;
 }

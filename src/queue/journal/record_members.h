@@ -20,9 +20,8 @@ enum record_member_kind {
 };
 
 struct record_member {
-	const char *quoted; /* "key": as we write it */
-	const char *key;
-	unsigned char size;
+	char quoted[20];    /* "key": as we write it, which most lines have */
+	unsigned char size; /* of the key */
 	unsigned char kind;
 	unsigned short offset;
 };
