@@ -223,8 +223,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		run_say_what_failed_before(run);
 		r = run->engine->run(run, runner, &result);
 		run->engine->destroy(runner);
-		*ret_stop = r != 1;
-		return r != 0 ? r : finish(run, j, &result);
+		return r < 0 ? r : finish(run, j, &result);
 	}
 	if (run->linger_ms) {
 		run_on_ready(run); /* somebody else was faster */

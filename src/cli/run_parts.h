@@ -34,11 +34,10 @@ struct run {
 	/* As they were typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
-	struct commands *commands;    /* to be added; NULL: none, or done */
-	struct id_list ids;           /* that this command has added, or waits for */
-	struct run_own_jobs own;      /* the same, since another runs them */
-	uint64_t lost;                /* jobs of the queue whose `add` was lost, if another runs it */
-	struct runner_result earlier; /* of engines before this one */
+	struct commands *commands; /* to be added; NULL: none, or done */
+	struct id_list ids;        /* that this command has added, or waits for */
+	struct run_own_jobs own;   /* the same, since another runs them */
+	uint64_t lost;             /* jobs of the queue whose `add` was lost, if another runs it */
 	struct run_report report;
 	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;

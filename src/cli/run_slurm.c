@@ -25,6 +25,7 @@ struct slurm_run {
 	struct run_panel *panel; /* NULL: only lines */
 	struct runner_watch watch;
 	struct line_output lines;
+	const char *kinds[1]; /* of pilots */
 	char towards[256];
 	char program[PATH_MAX];
 };
@@ -65,6 +66,7 @@ static void fill_options(struct slurm_run *s, struct journal *j, struct coordina
 {
 	struct run *run = s->run;
 	const struct config *c = &run->queue.config;
+	s->kinds[0] = c->slurm;
 	*o = (struct coordinator_options){.journal = j,
 		.towards = s->towards,
 		.lease_ms = (int64_t)c->slurm_lease_ms,
@@ -74,7 +76,8 @@ static void fill_options(struct slurm_run *s, struct journal *j, struct coordina
 		.retries = (int)c->retries,
 		.on_finish = c->on_finish,
 		.takeover = run->takeover,
-		.sbatch_options = c->slurm,
+		.kinds = s->kinds,
+		.num_kinds = 1,
 		.program = s->program,
 		.max_nodes = (unsigned)c->max_nodes,
 		.order = {.log_dir = run->log_dir,
@@ -134,27 +137,13 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	return 0;
 }
 
-static void add_earlier(struct runner_result *sum, const struct runner_result *r)
-{
-	sum->completed += r->completed;
-	sum->failed += r->failed;
-	sum->cancelled += r->cancelled;
-}
-
 static int run_shown(struct run *run, void *engine, struct runner_result *ret)
 {
 	struct slurm_run *s = engine;
 	int r = coordinator_run(s->coordinator, ret, &run->err);
 	FILE *out = run_out(run);
 	line_output_flush(&s->lines, fileno(out), wait_for_reader, NULL);
-	if (r < 0)
-		return r;
-	if (coordinator_has_new(s->coordinator)) {
-		add_earlier(&run->earlier, ret);
-		return 1;
-	}
-	add_earlier(ret, &run->earlier);
-	return 0;
+	return r;
 }
 
 int run_slurm_main(int argc, char **argv)

@@ -29,13 +29,17 @@
 #define LAST_WORDS_NS (5 * NS_PER_S)
 #define GRACE_NS      (10 * NS_PER_S)
 
+/* Of --slurm. */
+#define MOST_KINDS 16
+
 struct slurm_arguments {
 	const char *journal;
 	const char *gpus;
 	const char *towards;
 	int64_t lease_ms, silence_ms;
 	bool takeover;
-	const char *sbatch_options;
+	const char *kinds[MOST_KINDS]; /* options of sbatch */
+	size_t num_kinds;
 	unsigned max_nodes;
 };
 
@@ -69,7 +73,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->silence_ms = parse_seconds(arg, state);
 		break;
 	case 'S':
-		a->sbatch_options = arg;
+		if (a->num_kinds == MOST_KINDS)
+			argp_error(state, "more than %d times --slurm", MOST_KINDS);
+		a->kinds[a->num_kinds++] = arg;
 		break;
 	case 'n':
 		a->max_nodes = (unsigned)strtoul(arg, NULL, 10);
@@ -127,7 +133,8 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 		.silence_ms = a->silence_ms,
 		.min_free_mem_mb = -1,
 		.takeover = a->takeover,
-		.sbatch_options = a->sbatch_options,
+		.kinds = a->kinds,
+		.num_kinds = a->num_kinds,
 		.program = program,
 		.max_nodes = a->max_nodes,
 		.order = {.log_dir = log_dir, .grace_ms = GRACE_NS / NS_PER_MS},

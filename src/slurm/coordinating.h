@@ -35,6 +35,14 @@ struct core_answer {
 	size_t num_ends, ends_capacity;
 };
 
+/* What was published last; latest: a log that the link `latest` is to point to, or NULL. */
+struct coordinator_publication {
+	uint64_t generation; /* of the scheduler */
+	uint64_t next_ns;    /* not before; 0: nothing was published yet */
+	char pause[256], note[256];
+	char *latest;
+};
+
 struct coordinator {
 	struct coordinator_options options;
 	struct coordinator_journal *journal;
@@ -57,11 +65,11 @@ struct coordinator {
 	int interrupts;
 	uint64_t idle_since_ns; /* 0: it is not idle */
 	bool must_read, must_place, nodes_changed;
-	bool refused; /* the core did not start a job: nothing more is placed before the next event */
-	bool leaving; /* SIGTERM */
-	bool released;
-	size_t left_behind; /* jobs that waited when all pilots were released */
+	bool refused;  /* the core did not start a job: nothing more is placed before the next event */
+	bool leaving;  /* SIGTERM */
+	bool released; /* pilots are told to leave, because nothing is left to do */
 	bool superseded;
+	struct coordinator_publication publication;
 	struct runner_result result;
 	struct gd_error error;
 	int fatal;
@@ -94,6 +102,18 @@ void coordinating_withdraw(struct coordinator *c, uint64_t id);
 bool coordinating_is_full(const struct coordinator *c);
 /* Starts what can be started now. */
 void coordinating_place(struct coordinator *c);
+
+/* ---- coordinator_supply.c ---- */
+int coordinating_open_supply(struct coordinator *c);
+/* Submits and releases pilots. True: nothing is left to do, and the queue was given up. */
+bool coordinating_try_leave(struct coordinator *c);
+
+/* ---- coordinator_publish.c ---- */
+/* An attempt with this log has started. */
+void coordinating_note_log(struct coordinator *c, const char *log);
+/* Publishes what has changed. When to call it again; 0: after the next change. */
+uint64_t coordinating_publish(struct coordinator *c);
+void coordinating_publish_end(struct coordinator *c);
 
 /* Of connections that have proven the secret; the context is the coordinator. */
 extern const struct link_ops coordinating_link_ops;

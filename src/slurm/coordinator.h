@@ -7,9 +7,10 @@
  * that are known at once (writes, checks, outboxes) wait in a list until no call of the core is under way. Writes of
  * one round are synced together.
  *
- * It leaves when no job is left that can run and all pilots are gone. On SIGTERM it leaves at once: pilots and their
- * jobs go on, and the next coordinator finds them. On SIGINT nothing more is started; the second one ends what runs,
- * the third kills it, and after the fourth nobody waits for nodes that do not answer.
+ * It leaves when no job is left that can run and all pilots are gone; also if jobs wait that no pilot takes, or if
+ * pilots fail again and again. On SIGTERM it leaves at once: pilots and their jobs go on, and the next coordinator
+ * finds them. On SIGINT nothing more is started; the second one ends what runs, the third kills it, and after the
+ * fourth nobody waits for nodes that do not answer.
  *
  * Hooks run on the coordinator's host. Jobs of `gpuq exec`, whose commands run in front of somebody on this host, fail
  * with words that say so.
@@ -33,9 +34,12 @@ struct coordinator_options {
 	int retries;
 	const char *on_finish; /* or NULL */
 	bool takeover;
-	const char *sbatch_options;       /* NULL: Slurm is not asked, and pilots are started by others */
+	/* Kinds of pilots, as options of sbatch: a job gets a pilot of the first kind that takes it. None: Slurm is not
+	 * asked, and pilots are started by others. */
+	const char *const *kinds;
+	size_t num_kinds;
 	const char *program;              /* gpuq-slurm, as nodes find it */
-	unsigned max_nodes;               /* 0: 1 */
+	unsigned max_nodes;               /* of all kinds together; 0: 1 */
 	struct order_defaults order;      /* env and cwd are filled in */
 	int64_t linger_ms;                /* leaves when the queue has been empty for so long; -1: never */
 	int max_failures;                 /* starts nothing new after so many; 0: no limit */
@@ -48,8 +52,6 @@ struct coordinator_options {
 int coordinator_create(
 	const struct coordinator_options *options, struct coordinator **ret, pid_t *ret_holder, struct gd_error *err);
 int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_error *err);
-/* After coordinator_run(): jobs were added when the pilots were leaving already, and wait for another coordinator. */
-bool coordinator_has_new(const struct coordinator *c);
 void coordinator_destroy(struct coordinator *c);
 
 #endif

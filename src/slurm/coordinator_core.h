@@ -174,7 +174,7 @@ enum coordinator_action_kind {
 			      with each sample */
 	COORDINATOR_AWAY,  /* `pilot` takes no more jobs; what runs there still counts as running. `words` */
 	COORDINATOR_GONE,  /* `pilot` is over: its attempts have ended in the journal. `proof`, or PROOF_NONE: it said
-			      bye. `words` */
+			      bye. result 1: Slurm or the clock had told it to end. `words` */
 	COORDINATOR_BEGAN, /* the attempt `id` runs, with `pid` on its node */
 	COORDINATOR_FREED, /* the GPUs of the attempt `id` are free; its end follows */
 	COORDINATOR_NOT_STARTED, /* `id` of a COORDINATOR_START: nothing was written. Withdraw it from the scheduler;

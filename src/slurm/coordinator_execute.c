@@ -149,7 +149,7 @@ static void pilot_ready(struct coordinator *c, const struct coordinator_action *
 		coordinating_adopt(c, number);
 		coordinating_say_joined(c, a);
 	}
-	if (c->supply && pilot_supply_joined(c->supply, c->nodes.nodes[number].slurm_job, a->pilot, a->num_gpus) < 0)
+	if (c->supply && pilot_supply_joined(c->supply, c->nodes.nodes[number].slurm_job, a) < 0)
 		coordinating_die(c, -ENOMEM);
 }
 
@@ -159,7 +159,7 @@ static void pilot_away(struct coordinator *c, const struct coordinator_action *a
 	cluster_nodes_away(&c->nodes, a->pilot, gone);
 	c->nodes_changed = true;
 	if (gone && c->supply)
-		pilot_supply_gone(c->supply, a->pilot, a->proof, a->words);
+		pilot_supply_gone(c->supply, a);
 	/* Pilots that were released leave without a word. */
 	if (!c->released)
 		coordinating_say(c, a->words);

@@ -12,6 +12,7 @@
 #include "queue/journal/damage.h"
 #include "queue/journal/record.h"
 #include "queue/runner/runner_lock.h"
+#include "queue/runner/runner_rules.h"
 
 struct coordinator_journal {
 	struct coordinator_journal_options options;
@@ -300,6 +301,9 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 	}
 	if (e == 0)
 		e = take_over(c, err);
+	/* The GPUs of this host are not those of the queue. */
+	if (e == 0)
+		(void)runner_rules_write(c->lock_fd, &c->here, &(struct runner_rules){.gpus = RULES_NO_GPUS});
 	if (e < 0) {
 		coordinator_journal_close(c);
 		return e;
@@ -308,15 +312,18 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 	return 0;
 }
 
-void coordinator_journal_leave(struct coordinator_journal *c)
+int coordinator_journal_leave(
+	struct coordinator_journal *c, bool (*is_over)(void *context), void *context, struct gd_error *err)
 {
-	/* Without the lock a job may be left lying; `gpuq status` shows it. */
-	bool locked = journal_lock(c->journal, NULL) == 0;
-	if (locked)
-		(void)coordinator_journal_read(c, NULL);
-	close_fd(&c->lock_fd);
+	bool locked = false;
+	int e = lock_and_judge(c, &locked, err);
+	if (e == 0 && is_over(context)) {
+		close_fd(&c->lock_fd);
+		e = 1;
+	}
 	if (locked)
 		journal_unlock(c->journal);
+	return e;
 }
 
 void coordinator_journal_close(struct coordinator_journal *c)
@@ -328,6 +335,11 @@ void coordinator_journal_close(struct coordinator_journal *c)
 		journal_reader_finish(&c->reader);
 	closep(&c->lock_fd);
 	free(c);
+}
+
+const char *coordinator_journal_host(const struct coordinator_journal *c)
+{
+	return c->here.host;
 }
 
 uint64_t coordinator_journal_fence(const struct coordinator_journal *c)

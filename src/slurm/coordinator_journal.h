@@ -45,9 +45,14 @@ struct coordinator_journal_options {
 int coordinator_journal_open(const struct coordinator_journal_options *options, struct coordinator_journal **ret,
 	pid_t *ret_holder, struct gd_error *err);
 /* Gives up runner.lock. NULL is fine. */
-/* Reads all and gives up the lock of the runner, under the lock of the journal. */
-void coordinator_journal_leave(struct coordinator_journal *c);
 void coordinator_journal_close(struct coordinator_journal *c);
+
+/*
+ * Gives up runner.lock under the append lock if is_over() says so after all was read: 1; 0: there is more to do. An
+ * `add` that is not seen here finds that nobody runs the queue.
+ */
+int coordinator_journal_leave(
+	struct coordinator_journal *c, bool (*is_over)(void *context), void *context, struct gd_error *err);
 
 const struct jobs *coordinator_journal_jobs(const struct coordinator_journal *c);
 /* Epoch and largest lease for coordinator_core_create(); the rest is as it was. */
@@ -77,6 +82,8 @@ int coordinator_journal_append(struct coordinator_journal *c, const struct coord
 	const struct start_details *details, struct gd_error *err);
 /* All that was appended survives a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
+/* The name of this host. */
+const char *coordinator_journal_host(const struct coordinator_journal *c);
 /* Under which the queue was last seen to be ours: for orders to keepers of this host. */
 uint64_t coordinator_journal_fence(const struct coordinator_journal *c);
 /* For COORDINATOR_CHECKED: 0, -ESTALE, or why it is not known. */

@@ -236,6 +236,7 @@ void coordinator_pilot_written(struct coordinator_core *c, uint64_t number, int 
 	if (!q)
 		return;
 	q->action.proof = p->proof;
+	q->action.result = p->ended;
 	if (p->proof)
 		snprintf(q->words, sizeof(q->words), "pilot %s on %s is dead (%s)", p->name, p->node,
 			death_proof_name(p->proof));

@@ -88,6 +88,8 @@ void coordinating_on_change(void *context, struct job *job, int old)
 		enqueue(c, job);
 	else if (job->state == JOB_RUNNING && job->cancel_requested)
 		coordinating_cancel(c, job);
+	else if (job->state == JOB_RUNNING && old != JOB_RUNNING && job->attempts->log)
+		coordinating_note_log(c, job->attempts->log);
 	else if (job_is_final(job)) {
 		count_end(c, job);
 		enqueue_all(c, scheduler_release(c->scheduler, job));
@@ -154,6 +156,7 @@ static void start_job(struct coordinator *c, const struct scheduler_start *s)
 	const struct cluster_node *node = &c->nodes.nodes[s->node];
 	cleanup_(text_finish) struct text order = {0};
 	int gpus[FRAME_MAX_GPUS];
+	int64_t now_ms = date_now_ms();
 	int e = coordinator_order_write(s->job, &c->options.order, &order);
 	if (e < 0) {
 		coordinating_die(c, e);
@@ -169,7 +172,7 @@ static void start_job(struct coordinator *c, const struct scheduler_start *s)
 					     .order = order.data,
 					     .order_size = order.length,
 					     .losses = coordinator_journal_losses(s->job),
-					     .needed_ms = coordinator_order_timeout_ms(s->job, &c->options.order)}});
+					     .needed_ms = s->need.over_ms ? s->need.over_ms - now_ms : 0}});
 }
 
 bool coordinating_is_full(const struct coordinator *c)

@@ -126,7 +126,7 @@ void coordinating_count_left(struct coordinator *c)
 	if (r->left_unknown && !c->fatal)
 		say(c, "%llu may or may not have run: their records were lost; 'gpuq verify' lists them",
 			(unsigned long long)r->left_unknown);
-	if (r->left_pending && !c->fatal && !coordinator_has_new(c))
+	if (r->left_pending && !c->fatal)
 		say(c, "%llu left pending; 'gpuq why ID' says why", (unsigned long long)r->left_pending);
 	if (js->counts[JOB_HELD] && !c->interrupts && !c->leaving && !c->fatal)
 		say(c, "%llu held; 'gpuq status' lists them, 'gpuq release' lets them start",

@@ -2,12 +2,18 @@
 #include "slurm/pilot_supply.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "slurm/pilot_kind.h"
 #include "slurm/slurm_client.h"
 
 /* How often to look what became of pilots that have not greeted. */
@@ -15,26 +21,39 @@
 /* Of the queue's id, in names of jobs. */
 #define QUEUE_DIGITS 12
 
+struct supplied_kind {
+	const char *options;
+	struct pilot_kind kind;
+	struct submission *submission;
+	struct submission_demand demand;
+	double pilots; /* that take all jobs of the demand; below 0: not known */
+};
+
 struct pilot_supply {
 	struct pilot_supply_options options;
 	struct slurm_client *client;
-	struct submission *submission;
+	struct supplied_kind *kinds;
+	size_t num_kinds;
 	struct text script, output;
 	uint64_t next_look_ns;
-	char said[FRAME_WORDS_ROOM];
+	size_t num_vain; /* jobs that wait and that no kind takes */
+	char vain_words[FRAME_WORDS_ROOM];
+	char said[FRAME_WORDS_ROOM], said_vain[FRAME_WORDS_ROOM];
 };
 
 static void on_submitted(void *context, const char *name, int result, uint64_t slurm_job, const char *words)
 {
 	struct pilot_supply *s = context;
-	(void)submission_submitted(s->submission, clock_now_ns(), name, result, slurm_job, words);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		(void)submission_submitted(s->kinds[i].submission, clock_now_ns(), name, result, slurm_job, words);
 }
 
 static void on_listed(void *context, uint64_t begun_ns, const struct slurm_listing *listing, const char *words)
 {
 	struct pilot_supply *s = context;
 	(void)words;
-	(void)submission_listed(s->submission, clock_now_ns(), begun_ns, listing);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		(void)submission_listed(s->kinds[i].submission, clock_now_ns(), begun_ns, listing);
 	if (listing->ok)
 		s->options.ops->listed(s->options.context, listing);
 }
@@ -62,20 +81,40 @@ static int write_words(struct pilot_supply *s)
 	return text_error(&s->script) ? text_error(&s->script) : text_error(&s->output);
 }
 
+static int create_kinds(struct pilot_supply *s, const char *prefix)
+{
+	const struct pilot_supply_options *o = &s->options;
+	s->kinds = calloc(o->num_kinds, sizeof(*s->kinds));
+	if (!s->kinds)
+		return -ENOMEM;
+	for (; s->num_kinds < o->num_kinds; s->num_kinds++) {
+		struct supplied_kind *k = &s->kinds[s->num_kinds];
+		struct submission_settings settings = {.max_nodes = o->max_nodes, .give_up = o->give_up};
+		k->options = o->kinds[s->num_kinds];
+		pilot_kind_parse(&k->kind, k->options);
+		snprintf(settings.prefix, sizeof(settings.prefix), "%.32s%llu.%zu", prefix,
+			(unsigned long long)o->epoch, s->num_kinds + 1);
+		int r = submission_create(&settings, &k->submission);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 int pilot_supply_create(const struct pilot_supply_options *options, struct pilot_supply **ret)
 {
 	static const struct slurm_client_ops ops = {.submitted = on_submitted, .listed = on_listed};
-	struct submission_settings settings = {.max_nodes = options->max_nodes};
 	char prefix[FRAME_NAME_ROOM];
 	struct pilot_supply *s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	s->options = *options;
+	if (!s->options.max_nodes)
+		s->options.max_nodes = 1;
 	snprintf(prefix, sizeof(prefix), "gpuq-%.*s-", QUEUE_DIGITS, options->journal->queue);
-	snprintf(settings.prefix, sizeof(settings.prefix), "%.40s%llu", prefix, (unsigned long long)options->epoch);
 	int r = write_words(s);
 	if (r == 0)
-		r = submission_create(&settings, &s->submission);
+		r = create_kinds(s, prefix);
 	if (r == 0)
 		r = slurm_client_create(
 			&(struct slurm_client_options){
@@ -95,28 +134,30 @@ void pilot_supply_destroy(struct pilot_supply *s)
 		return;
 	if (s->client)
 		slurm_client_destroy(s->client);
-	if (s->submission)
-		submission_destroy(s->submission);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		submission_destroy(s->kinds[i].submission);
+	free(s->kinds);
 	text_finish(&s->script);
 	text_finish(&s->output);
 	free(s);
 }
 
-static void submit(struct pilot_supply *s, const char *name)
+/* ---- Steps ------------------------------------------------------------------------------ */
+
+static void submit(struct pilot_supply *s, const struct supplied_kind *k, const char *name)
 {
-	int r = slurm_client_submit(
-		s->client, name, s->options.sbatch_options, text_string(&s->output), text_string(&s->script));
+	int r = slurm_client_submit(s->client, name, k->options, text_string(&s->output), text_string(&s->script));
 	/* No answer follows. */
 	if (r < 0)
-		(void)submission_submitted(s->submission, clock_now_ns(), name, -EINVAL, 0,
+		(void)submission_submitted(k->submission, clock_now_ns(), name, -EINVAL, 0,
 			r == -EINVAL ? "an open quotation mark in the options for sbatch" : "out of memory");
 }
 
-static void execute(struct pilot_supply *s, const struct submission_step *step)
+static void execute(struct pilot_supply *s, const struct supplied_kind *k, const struct submission_step *step)
 {
 	switch (step->kind) {
 	case SUBMISSION_SUBMIT:
-		submit(s, step->name);
+		submit(s, k, step->name);
 		break;
 	case SUBMISSION_LIST:
 		(void)slurm_client_list(s->client);
@@ -132,66 +173,190 @@ static void execute(struct pilot_supply *s, const struct submission_step *step)
 	}
 }
 
-/* Each reason once. */
-static void say_words(struct pilot_supply *s, uint64_t now_ns)
+void pilot_supply_begin(struct pilot_supply *s)
 {
-	char words[FRAME_WORDS_ROOM], *seconds;
-	submission_words(s->submission, now_ns, words);
-	/* "all 8 pilots are in use" is as it should be; `why` says so. */
-	if (strncmp(words, "all ", 4) == 0)
-		*words = '\0';
+	for (size_t i = 0; i < s->num_kinds; i++) {
+		s->kinds[i].demand = (struct submission_demand){0};
+		s->kinds[i].pilots = 0;
+	}
+	s->num_vain = 0;
+	*s->vain_words = '\0';
+}
+
+void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs)
+{
+	char words[FRAME_WORDS_ROOM];
+	size_t i = 0;
+	while (i < s->num_kinds &&
+		(submission_has_given_up(s->kinds[i].submission) || !pilot_kind_takes(&s->kinds[i].kind, need, words)))
+		i++;
+	if (i == s->num_kinds) {
+		if (s->num_vain == 0 && s->num_kinds && !pilot_kind_takes(&s->kinds[0].kind, need, words))
+			snprintf(s->vain_words, sizeof(s->vain_words), "%zu %s no pilot takes: %.100s", num_jobs,
+				num_jobs == 1 ? "job" : "jobs", words);
+		s->num_vain += num_jobs;
+		return;
+	}
+	struct supplied_kind *k = &s->kinds[i];
+	unsigned capacity = pilot_kind_capacity(&k->kind, need);
+	k->demand.waiting_jobs += num_jobs;
+	/* Before the first pilot has greeted, one will show. Jobs without a GPU go where the others are. */
+	if (need->num_gpus > 0 || capacity)
+		k->pilots += capacity ? (double)num_jobs / capacity : 0;
+}
+
+/* Kinds share the limit; those that are there count first. */
+static void share_limit(struct pilot_supply *s, size_t of)
+{
+	size_t others = 0;
+	for (size_t i = 0; i < s->num_kinds; i++)
+		others += i == of ? 0 : submission_count(s->kinds[i].submission);
+	unsigned limit = s->options.max_nodes;
+	submission_set_max_nodes(s->kinds[of].submission, others < limit ? limit - (unsigned)others : 0);
+}
+
+static uint64_t step_kind(struct pilot_supply *s, size_t i, uint64_t now)
+{
+	struct supplied_kind *k = &s->kinds[i];
+	struct submission_step step;
+	size_t most = s->options.max_nodes, pilots = k->pilots < (double)most ? (size_t)k->pilots : most;
+	k->demand.pilots = (double)pilots < k->pilots || pilots == 0 ? pilots + 1 : pilots;
+	share_limit(s, i);
+	submission_set_demand(k->submission, &k->demand);
+	for (submission_next(k->submission, now, &step); step.kind != SUBMISSION_NONE;
+		submission_next(k->submission, now, &step))
+		execute(s, k, &step);
+	return step.wake_ns;
+}
+
+/* ---- Words ------------------------------------------------------------------------------ */
+
+/* The last line that the pilot wrote; "": none. */
+static void read_output(const struct pilot_supply *s, uint64_t slurm_job, char ret[FRAME_WORDS_ROOM])
+{
+	char name[64], data[2048];
+	snprintf(name, sizeof(name), "pilot-%llu.out", (unsigned long long)slurm_job);
+	*ret = '\0';
+	cleanup_(closep) int fd = file_open_regular(s->options.journal->dir_fd, name, O_NOFOLLOW);
+	if (fd < 0)
+		return;
+	off_t size = lseek(fd, 0, SEEK_END), from = size > (off_t)sizeof(data) - 1 ? size - (off_t)sizeof(data) + 1 : 0;
+	ssize_t n = pread(fd, data, sizeof(data) - 1, from);
+	while (n > 0 && (data[n - 1] == '\n' || data[n - 1] == '\r'))
+		n--;
+	data[n > 0 ? n : 0] = '\0';
+	const char *line = strrchr(data, '\n');
+	snprintf(ret, FRAME_WORDS_ROOM, "%.100s", line ? line + 1 : data);
+	for (char *p = ret; *p; p++)
+		*p = (unsigned char)*p < ' ' ? ' ' : *p;
+}
+
+static void kind_words(const struct pilot_supply *s, const struct supplied_kind *k, char words[FRAME_WORDS_ROOM])
+{
+	char output[FRAME_WORDS_ROOM], *seconds;
+	submission_words(k->submission, clock_now_ns(), words);
 	/* Not again for each second that passes. */
 	if ((seconds = strstr(words, "; next try in")))
 		*seconds = '\0';
-	if (strcmp(words, s->said) == 0)
+	uint64_t job = *words ? submission_failed_job(k->submission) : 0;
+	if (!job)
 		return;
-	memcpy(s->said, words, sizeof(s->said));
+	read_output(s, job, output);
+	size_t length = strlen(words);
+	if (*output)
+		snprintf(words + length, FRAME_WORDS_ROOM - length, ": %s", output);
+}
+
+void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROOM])
+{
+	*words = '\0';
+	for (size_t i = 0; i < s->num_kinds && !*words; i++)
+		kind_words(s, &s->kinds[i], words);
+	if (!*words)
+		snprintf(words, FRAME_WORDS_ROOM, "%s", s->vain_words);
+}
+
+/* Each reason once. */
+static void say(struct pilot_supply *s, char said[FRAME_WORDS_ROOM], const char *words)
+{
+	if (strcmp(words, said) == 0)
+		return;
+	snprintf(said, FRAME_WORDS_ROOM, "%s", words);
 	if (*words)
 		s->options.ops->say(s->options.context, words);
 }
 
-uint64_t pilot_supply_step(struct pilot_supply *s, const struct submission_demand *demand)
+uint64_t pilot_supply_step(struct pilot_supply *s)
 {
-	uint64_t now = clock_now_ns();
-	struct submission_step step;
-	submission_set_demand(s->submission, demand);
-	for (submission_next(s->submission, now, &step); step.kind != SUBMISSION_NONE;
-		submission_next(s->submission, now, &step))
-		execute(s, &step);
-	if (submission_num_pending(s->submission) && now >= s->next_look_ns) {
+	uint64_t now = clock_now_ns(), wake = 0;
+	char words[FRAME_WORDS_ROOM];
+	for (size_t i = 0; i < s->num_kinds; i++) {
+		uint64_t at = step_kind(s, i, now);
+		wake = at && (!wake || at < wake) ? at : wake;
+	}
+	if (pilot_supply_num_pending(s) && now >= s->next_look_ns) {
 		s->next_look_ns = now + LOOK_NS;
 		(void)slurm_client_list(s->client);
 	}
-	say_words(s, now);
-	return step.wake_ns;
+	pilot_supply_words(s, words);
+	/* "all 8 pilots are in use" is as it should be; `why` says so. */
+	if (strncmp(words, "all ", 4) == 0)
+		*words = '\0';
+	say(s, s->said, words);
+	if (strcmp(words, s->vain_words) != 0)
+		say(s, s->said_vain, s->vain_words);
+	return wake;
 }
+
+bool pilot_supply_is_hopeless(const struct pilot_supply *s)
+{
+	size_t wanted = 0;
+	for (size_t i = 0; i < s->num_kinds; i++)
+		wanted += s->kinds[i].demand.waiting_jobs;
+	return s->num_vain > 0 && wanted == 0;
+}
+
+/* ---- Events ----------------------------------------------------------------------------- */
 
 void pilot_supply_list(struct pilot_supply *s)
 {
 	(void)slurm_client_list(s->client);
 }
 
-int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const char *pilot, size_t num_gpus)
+/* Pilots of an earlier coordinator count as the first kind. */
+int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const struct coordinator_action *ready)
 {
-	return submission_joined(s->submission, clock_now_ns(), slurm_job, pilot, num_gpus);
+	struct supplied_kind *k = &s->kinds[0];
+	for (size_t i = 0; i < s->num_kinds; i++)
+		if (submission_has_job(s->kinds[i].submission, slurm_job))
+			k = &s->kinds[i];
+	pilot_kind_learn(&k->kind, ready);
+	return submission_joined(k->submission, clock_now_ns(), slurm_job, ready->pilot, ready->num_gpus);
 }
 
-void pilot_supply_gone(struct pilot_supply *s, const char *pilot, enum death_proof proof, const char *words)
+void pilot_supply_gone(struct pilot_supply *s, const struct coordinator_action *gone)
 {
-	submission_gone(s->submission, clock_now_ns(), pilot, proof == PROOF_SLURM, words);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		submission_gone(s->kinds[i].submission, clock_now_ns(), gone->pilot,
+			gone->proof == PROOF_SLURM || gone->result == 1, gone->words);
 }
 
 void pilot_supply_set_busy(struct pilot_supply *s, const char *pilot, size_t num_attempts)
 {
-	submission_set_busy(s->submission, clock_now_ns(), pilot, num_attempts);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		submission_set_busy(s->kinds[i].submission, clock_now_ns(), pilot, num_attempts);
 }
 
-void pilot_supply_leave(struct pilot_supply *s)
+void pilot_supply_set_leaving(struct pilot_supply *s, bool leaving)
 {
-	submission_leave(s->submission);
+	for (size_t i = 0; i < s->num_kinds; i++)
+		submission_set_leaving(s->kinds[i].submission, leaving);
 }
 
 size_t pilot_supply_num_pending(const struct pilot_supply *s)
 {
-	return submission_num_pending(s->submission);
+	size_t pending = 0;
+	for (size_t i = 0; i < s->num_kinds; i++)
+		pending += submission_num_pending(s->kinds[i].submission);
+	return pending;
 }

@@ -4,13 +4,15 @@
  * "gpuq-" and a part of the queue's id, whoever submitted them; so a listing has the pilots of earlier
  * coordinators, too.
  *
- * Nothing here calls the core. `listed` and `release` come from the loop and from pilot_supply_step().
+ * A need that no kind of pilot takes is not a reason to submit one. Nothing here calls the core. `listed` and `release`
+ * come from the loop and from pilot_supply_step().
  */
 #ifndef SLURM_PILOT_SUPPLY_H
 #define SLURM_PILOT_SUPPLY_H
 
 #include "gpu_dispatch.h"
 #include "queue/journal/journal.h"
+#include "queue/schedule/placement.h"
 #include "slurm/coordinator_core.h"
 #include "slurm/submission.h"
 
@@ -27,9 +29,12 @@ struct pilot_supply_options {
 	struct loop *loop;
 	const struct journal *journal;
 	uint64_t epoch;
-	const char *sbatch_options; /* of the user */
-	const char *program;        /* gpuq-slurm, as nodes find it */
-	unsigned max_nodes;
+	const char *const
+		*kinds; /* options of the user for sbatch; jobs get pilots of the first kind that takes them */
+	size_t num_kinds;
+	const char *program; /* gpuq-slurm, as nodes find it */
+	unsigned max_nodes;  /* of all kinds together */
+	unsigned give_up;    /* see submission.h */
 	const struct pilot_supply_ops *ops;
 	void *context;
 };
@@ -38,16 +43,26 @@ int pilot_supply_create(const struct pilot_supply_options *options, struct pilot
 /* NULL is fine. A command of Slurm that runs is killed. */
 void pilot_supply_destroy(struct pilot_supply *s);
 
+/* ---- What is needed: begin, then each need that waits, then the step ---- */
+
+void pilot_supply_begin(struct pilot_supply *s);
+/* So many jobs with this need are ready and wait. */
+void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs);
 /* Submits, releases and cancels what is due; then when to call again, at the latest. */
-uint64_t pilot_supply_step(struct pilot_supply *s, const struct submission_demand *demand);
+uint64_t pilot_supply_step(struct pilot_supply *s);
+/* Jobs wait, and no pilot will ever take any of them: pilot_supply_words() says why. As of the last step. */
+bool pilot_supply_is_hopeless(const struct pilot_supply *s);
+
 /* COORDINATOR_LIST */
 void pilot_supply_list(struct pilot_supply *s);
 /* COORDINATOR_READY and COORDINATOR_GONE; -ENOMEM. */
-int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const char *pilot, size_t num_gpus);
-void pilot_supply_gone(struct pilot_supply *s, const char *pilot, enum death_proof proof, const char *words);
+int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const struct coordinator_action *ready);
+void pilot_supply_gone(struct pilot_supply *s, const struct coordinator_action *gone);
 void pilot_supply_set_busy(struct pilot_supply *s, const char *pilot, size_t num_attempts);
-/* Nothing is submitted any more, and pending pilots are cancelled. */
-void pilot_supply_leave(struct pilot_supply *s);
+/* Nothing is submitted, pending pilots are cancelled and idle ones released; until there is work again (false). */
+void pilot_supply_set_leaving(struct pilot_supply *s, bool leaving);
+/* What jobs wait for in Slurm, or why they wait in vain, without the seconds that pass. */
+void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROOM]);
 /* Pilots that are submitted and have not greeted. */
 size_t pilot_supply_num_pending(const struct pilot_supply *s);
 

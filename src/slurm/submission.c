@@ -14,6 +14,10 @@
 #define BACK_OFF_MAX (600 * NS_PER_S)
 /* A listing is asked for so often while it is needed. */
 #define LIST_NS (5 * NS_PER_S)
+/* Slurm has refused the options so often: it always will. */
+#define REFUSALS 3
+/* A pilot that ends so shortly after it greeted has failed. */
+#define SOON_NS (60 * NS_PER_S)
 
 enum submission_stage {
 	STAGE_SUBMITTING, /* sbatch runs */
@@ -42,7 +46,9 @@ struct submission {
 	unsigned number;   /* of the last job name */
 	unsigned failures; /* in a row */
 	uint64_t not_before_ns, next_list_ns;
-	bool leaving, refused;
+	uint64_t failed_job; /* see submission_failed_job() */
+	bool leaving;
+	bool refused;                 /* nothing more is submitted */
 	char words[FRAME_WORDS_ROOM]; /* of the last failure */
 };
 
@@ -74,9 +80,29 @@ void submission_set_demand(struct submission *s, const struct submission_demand 
 	s->demand = *demand;
 }
 
-void submission_leave(struct submission *s)
+void submission_set_leaving(struct submission *s, bool leaving)
 {
-	s->leaving = true;
+	s->leaving = leaving;
+}
+
+void submission_set_max_nodes(struct submission *s, unsigned max_nodes)
+{
+	s->settings.max_nodes = max_nodes;
+}
+
+bool submission_has_given_up(const struct submission *s)
+{
+	return s->refused;
+}
+
+uint64_t submission_failed_job(const struct submission *s)
+{
+	return s->failed_job;
+}
+
+size_t submission_count(const struct submission *s)
+{
+	return s->count;
 }
 
 /* ---- Counting -------------------------------------------------------------------------- */
@@ -106,6 +132,8 @@ static size_t wanted(const struct submission *s)
 	size_t jobs = d->fitting_jobs_per_pilot;
 	if (!d->waiting_jobs)
 		return 0;
+	if (d->pilots)
+		return d->pilots;
 	if (jobs)
 		return (d->waiting_jobs + jobs - 1) / jobs;
 	/* Jobs without a GPU go where the others are. */
@@ -120,6 +148,8 @@ static void failed(struct submission *s, uint64_t now_ns, const char *words)
 	uint64_t wait = BACK_OFF_NS << (s->failures < 16 ? s->failures : 16);
 	s->failures++;
 	s->not_before_ns = now_ns + (wait < BACK_OFF_MAX ? wait : BACK_OFF_MAX);
+	s->failed_job = 0;
+	s->refused = s->refused || (s->settings.give_up && s->failures >= s->settings.give_up);
 	snprintf(s->words, sizeof(s->words), "%s", words && *words ? words : "no reason was given");
 }
 
@@ -142,6 +172,14 @@ static struct submitted_pilot *find_job(struct submission *s, uint64_t slurm_job
 		if (s->pilots[i].slurm_job == slurm_job && slurm_job)
 			return &s->pilots[i];
 	return NULL;
+}
+
+bool submission_has_job(const struct submission *s, uint64_t slurm_job)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->pilots[i].slurm_job == slurm_job && slurm_job)
+			return true;
+	return false;
 }
 
 static struct submitted_pilot *find_pilot(struct submission *s, const char *pilot)
@@ -189,7 +227,7 @@ static struct submitted_pilot *superfluous(struct submission *s)
 
 static bool is_idle(const struct submission *s, const struct submitted_pilot *p, uint64_t now_ns)
 {
-	bool useless = s->demand.waiting_jobs == 0 && now_ns >= p->since_ns + s->settings.idle_ns;
+	bool useless = now_ns >= p->since_ns + s->settings.idle_ns;
 	return p->stage == STAGE_JOINED && !p->releasing && p->num_attempts == 0 && (useless || s->leaving);
 }
 
@@ -257,7 +295,7 @@ int submission_submitted(
 	}
 	failed(s, now_ns, words);
 	if (result == -EINVAL) {
-		s->refused = s->failures >= 3;
+		s->refused = s->refused || s->failures >= REFUSALS;
 		forget(s, p);
 		return 0;
 	}
@@ -293,8 +331,10 @@ static bool follow(struct submission *s, struct submitted_pilot *p, uint64_t now
 	memcpy(p->reason, job->reason, sizeof(p->reason));
 	if (job->state != LISTED_TERMINAL)
 		return true;
-	if (!p->cancelling)
-		failed(s, now_ns, "it ended before it reached the coordinator; its output says why");
+	if (!p->cancelling) {
+		failed(s, now_ns, "it ended before it reached the coordinator");
+		s->failed_job = p->slurm_job;
+	}
 	return false;
 }
 
@@ -347,8 +387,11 @@ void submission_gone(struct submission *s, uint64_t now_ns, const char *pilot, b
 	struct submitted_pilot *p = find_pilot(s, pilot);
 	if (!p)
 		return;
-	if (!p->had_work && !preempted && !p->releasing && !s->leaving)
+	bool soon = now_ns < p->since_ns + SOON_NS;
+	if (!p->had_work && !preempted && !p->releasing && !s->leaving && soon)
 		failed(s, now_ns, words);
+	else if (!p->had_work && p->releasing && s->demand.waiting_jobs && !s->leaving)
+		failed(s, now_ns, "no job that waits fits on it");
 	forget(s, p);
 }
 
@@ -361,7 +404,7 @@ const char *submission_words(const struct submission *s, uint64_t now_ns, char w
 		if (s->pilots[i].stage == STAGE_PENDING && *s->pilots[i].reason)
 			reason = s->pilots[i].reason;
 	if (s->refused)
-		snprintf(words, FRAME_WORDS_ROOM, "Slurm refuses pilots: %.120s", s->words);
+		snprintf(words, FRAME_WORDS_ROOM, "no more pilots are submitted: %.120s", s->words);
 	else if (count_stage(s, STAGE_UNCERTAIN))
 		snprintf(words, FRAME_WORDS_ROOM, "sbatch failed (%.80s); waiting for Slurm to say which pilots it has",
 			s->words);

@@ -9,6 +9,10 @@
  * until a listing that began later has succeeded: the job is in it, by its unique name, or it was not submitted. A
  * pilot that ends soon after its start, without having been welcomed or without having had a job, makes the next
  * submission wait: 5 s, doubled each time up to 10 min. A pilot that had a job, or was preempted, does not count.
+ * After `give_up` such failures in a row nothing is submitted any more.
+ *
+ * A pilot that is idle for `idle_ns` is released, also if jobs wait: they evidently do not fit on it. If it never had
+ * one, that is a failure, too.
  */
 #ifndef SLURM_SUBMISSION_H
 #define SLURM_SUBMISSION_H
@@ -26,7 +30,8 @@ struct submission_settings {
 	unsigned max_pending;         /* 0: SUBMISSION_MAX_PENDING */
 	char prefix[FRAME_NAME_ROOM]; /* of job names, unique for this queue and epoch: a name is "<prefix>-<number>" */
 	unsigned gpus;                /* of one pilot, as asked for; 0: not known before the first one greets */
-	uint64_t idle_ns; /* 0: 30 s; a pilot without a job for so long is released if nothing waits for it */
+	uint64_t idle_ns;             /* 0: 30 s; a pilot without a job for so long is released */
+	unsigned give_up;             /* 0: never */
 };
 
 /* What the queue needs now. */
@@ -34,6 +39,7 @@ struct submission_demand {
 	size_t waiting_jobs; /* ready jobs that fit a pilot of this kind and do not fit on those that are there now */
 	size_t waiting_gpus; /* GPUs that these want in all; jobs without one count as 0 */
 	size_t fitting_jobs_per_pilot; /* how many of them one pilot takes at a time; 0: as gpus and waiting_gpus say */
+	size_t pilots;                 /* how many pilots take all of them; 0: as the others say */
 };
 
 enum submission_step_kind {
@@ -71,8 +77,19 @@ int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job,
 void submission_set_busy(struct submission *s, uint64_t now_ns, const char *pilot, size_t num_attempts);
 /* COORDINATOR_GONE. preempted: Slurm ended it, not the pilot itself. words: why, for people; or NULL. */
 void submission_gone(struct submission *s, uint64_t now_ns, const char *pilot, bool preempted, const char *words);
-/* The coordinator exits: nothing is submitted any more, pending pilots are cancelled. */
-void submission_leave(struct submission *s);
+/* Nothing is submitted, pending pilots are cancelled and idle ones released; until there is work again (false). */
+void submission_set_leaving(struct submission *s, bool leaving);
+/* Of all kinds together there may be more pilots or fewer now: how many of this one. */
+void submission_set_max_nodes(struct submission *s, unsigned max_nodes);
+
+/* Whether the job was submitted here. */
+bool submission_has_job(const struct submission *s, uint64_t slurm_job);
+/* Nothing is submitted any more, whatever waits: submission_words() says why. */
+bool submission_has_given_up(const struct submission *s);
+/* The Slurm job of the last pilot that failed before it greeted, for its output; 0: none. */
+uint64_t submission_failed_job(const struct submission *s);
+/* All that are submitted or run. */
+size_t submission_count(const struct submission *s);
 
 /* Pilots that are submitted and have not greeted; that run. */
 size_t submission_num_pending(const struct submission *s);

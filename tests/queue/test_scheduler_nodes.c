@@ -274,6 +274,76 @@ static void test_published_inputs_have_the_nodes(void **state)
 	cluster_close(&c);
 }
 
+static struct job *add_timed(struct cluster *c, const char *command, int64_t timeout_ms)
+{
+	struct job_spec spec = plain;
+	spec.command = command;
+	spec.command_size = strlen(command);
+	spec.timeout_ms = timeout_ms;
+	return add(c, spec);
+}
+
+static void test_a_job_that_takes_too_long_does_not_hide_shorter_ones(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct scheduler_start start;
+	cluster_open(&c);
+	c.nodes[0].end_ms = c.nodes[1].end_ms = 1000000 + 60000;
+	set_nodes(&c);
+	add_timed(&c, "long", 3600000);
+	const struct job *shorter = add_timed(&c, "short", 30000);
+	assert_int_not_equal(next(&c, &start), -1);
+	assert_ptr_equal(start.job, shorter);
+	assert_true(start.need.over_ms == 1000000 + 30000);
+	assert_int_equal(next(&c, &start), -1);
+	cluster_close(&c);
+}
+
+static void record_run(struct cluster *c, struct job *job, int64_t duration_ms)
+{
+	struct text t = {0};
+	int gpu = 0;
+	record_write_start(
+		&t, &(struct attempt_start){.id = job->id, .attempt = 1, .keeper = "k", .gpus = &gpu, .num_gpus = 1});
+	assert_int_equal(jobs_apply(&c->jobs, 1, t.data, t.length - 1), 0);
+	text_clear(&t);
+	record_write_end(&t, &(struct attempt_end){.id = job->id,
+				     .attempt = 1,
+				     .state = JOB_COMPLETED,
+				     .duration_ms = duration_ms,
+				     .peak_mem_mb = -1,
+				     .energy_j = -1});
+	assert_int_equal(jobs_apply(&c->jobs, 1, t.data, t.length - 1), 0);
+	text_finish(&t);
+	scheduler_end(c->scheduler, job->id);
+}
+
+/* Nothing was known of the long one when it was added. */
+static void test_what_similar_jobs_took_does_not_hide_shorter_ones(void **state)
+{
+	(void)state;
+	struct cluster c;
+	struct scheduler_start start;
+	char words[SCHEDULER_WORDS];
+	cluster_open(&c);
+	struct job *first = add_timed(&c, "long 1", -1);
+	assert_int_not_equal(next(&c, &start), -1);
+	add_timed(&c, "long 2", -1);
+	const struct job *other = add_timed(&c, "other", -1);
+	c.nodes[0].end_ms = c.nodes[1].end_ms = 1000000 + 60000;
+	set_nodes(&c);
+	record_run(&c, first, 3600000);
+	struct job *again = scheduler_set_time(c.scheduler, 1000001);
+	assert_non_null(again);
+	assert_int_equal(again->id, 2);
+	assert_int_equal(scheduler_add(c.scheduler, again, words), 0);
+	assert_int_not_equal(next(&c, &start), -1);
+	assert_ptr_equal(start.job, other);
+	assert_int_equal(next(&c, &start), -1);
+	cluster_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +353,8 @@ int main(void)
 		cmocka_unit_test(test_cpus_and_main_memory_are_counted_per_node),
 		cmocka_unit_test(test_a_node_that_is_away_gets_nothing),
 		cmocka_unit_test(test_published_inputs_have_the_nodes),
+		cmocka_unit_test(test_a_job_that_takes_too_long_does_not_hide_shorter_ones),
+		cmocka_unit_test(test_what_similar_jobs_took_does_not_hide_shorter_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

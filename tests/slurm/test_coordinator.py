@@ -241,3 +241,18 @@ def test_exec_is_refused_with_words(queue):
     assert done.returncode == 125 and "this queue runs on a cluster" in done.stderr
     queue.go()
     assert boss.wait(LIMIT) == 1
+
+
+def test_why_and_status_tell_of_nodes(queue):
+    for _ in range(3):
+        queue.add(WAITING)
+    boss = queue.coordinator()
+    queue.until(lambda: "no node takes jobs now" in queue.gpuq("why", "1"), "a verdict without pilots")
+    queue.pilot()
+    queue.until(lambda: len(queue.ran()) == 2, "two jobs")
+    queue.until(lambda: "node7 GPU 0: " in queue.gpuq("why", "3"), "a verdict with nodes")
+    assert "node7 GPU 0 → Running" in queue.gpuq("status") and queue.job(2)["host"] == "node7"
+    assert "PID 0" not in queue.gpuq("status")
+    queue.until((queue.directory / "logs" / "latest").is_file, "the link to the log of the last start")
+    queue.go()
+    assert boss.wait(LIMIT) == 0

@@ -130,3 +130,51 @@ def test_pending_pilots_are_cancelled_at_the_end(queue):
     queue.lab.gpuq("cancel", "3")
     assert queue.finish(boss) == 0
     assert queue.lab.states() == ["completed", "completed", "cancelled"] and len(queue.events("pilot")) == 2
+
+
+def output(queue):
+    return (queue.lab.directory / "coordinator.out").read_text(encoding="utf-8")
+
+
+def test_job_that_is_added_while_pilots_leave_gets_another_one(queue):
+    """The coordinator waits until Slurm has confirmed that the pending pilot was cancelled."""
+    for _ in range(3):
+        queue.add(WAITING)
+    boss = queue.run(options="--gres=gpu:2 --time=10", nodes=2)
+    queue.until(lambda: len(queue.lab.ran()) == 2 and len(queue.squeue()) == 2, "two jobs, and a pilot that waits")
+    queue.lab.gpuq("cancel", "3")
+    queue.lab.touch("go")
+    queue.until(lambda: queue.lab.states() == ["completed", "completed", "cancelled"], "the end of the jobs")
+    queue.add("echo $GPUQ_JOB_ID >> ran")
+    assert boss.wait(LIMIT) == 0
+    assert queue.lab.states()[3] == "completed" and len(queue.events("coordinator")) == 1
+
+
+def test_job_that_no_pilot_takes_is_told_and_ends_the_run(queue):
+    queue.add("--num-gpus", "2", "true")
+    queue.add("true")
+    assert queue.run(nodes=1).wait(LIMIT) == 1
+    assert queue.lab.states() == ["pending", "completed"]
+    assert "1 job no pilot takes: 2 GPUs each, a pilot has 1" in output(queue)
+    queue.until(lambda: not queue.squeue(), "the end of the pilots")
+
+
+def test_jobs_get_a_pilot_of_the_first_kind_that_takes_them(queue):
+    queue.add("--num-gpus", "2", "echo $CUDA_VISIBLE_DEVICES > two")
+    boss = queue.run("--slurm", "--gres=gpu:2 --time=10", nodes=1)
+    assert queue.finish(boss) == 0
+    assert (queue.lab.directory / "two").read_text(encoding="utf-8").strip() == "0,1"
+
+
+def test_pilot_that_fails_at_once_is_told_with_its_own_words(queue):
+    queue.add("--begin", "+1h", "true")
+    boss = queue.run(nodes=1)
+    secret = queue.lab.directory / "jobs.jsonl.d" / "slurm.secret"
+    queue.until(secret.exists, "the secret")
+    secret.chmod(0o666)  # pilots do not believe it
+    queue.add("true")
+    queue.until(lambda: "the last pilot failed at once (it ended before it reached the coordinator)" in output(queue), "the failure")
+    assert "slurm.secret" in output(queue)
+    boss.send_signal(signal.SIGINT)
+    assert boss.wait(LIMIT) == 1
+    assert queue.lab.states() == ["pending", "pending"]

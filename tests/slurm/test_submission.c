@@ -168,10 +168,55 @@ static void test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits(voi
 	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_CANCEL);
 	assert_int_equal(step.slurm_job, 11);
 	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_NONE);
-	submission_leave(s);
+	submission_set_leaving(s, true);
 	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_CANCEL);
 	assert_int_equal(step.slurm_job, 10);
 	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_NONE);
+	submission_destroy(s);
+}
+
+static void test_a_pilot_on_which_no_waiting_job_fits_is_released_and_counts_as_a_failure(void **state)
+{
+	(void)state;
+	struct submission *s = NULL;
+	struct submission_settings settings = {.max_nodes = 1, .prefix = "gpuq-q1", .gpus = 4, .give_up = 2};
+	struct submission_step step;
+	char words[FRAME_WORDS_ROOM];
+	assert_int_equal(submission_create(&settings, &s), 0);
+	demand(s, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t begin = (1 + 100 * i) * S;
+		assert_false(submission_has_given_up(s));
+		join(s, begin, 10 + i, "p1");
+		assert_int_equal(next(s, begin + 29 * S, &step), SUBMISSION_NONE);
+		assert_int_equal(next(s, begin + 30 * S, &step), SUBMISSION_RELEASE);
+		submission_gone(s, begin + 31 * S, "p1", false, NULL);
+		assert_int_equal(next(s, begin + 32 * S, &step), SUBMISSION_NONE);
+	}
+	assert_true(submission_has_given_up(s));
+	assert_int_equal(next(s, 10000 * S, &step), SUBMISSION_NONE);
+	assert_string_equal(
+		submission_words(s, 10000 * S, words), "no more pilots are submitted: no job that waits fits on it");
+	submission_destroy(s);
+}
+
+static void test_work_that_comes_while_pilots_leave_gets_new_ones(void **state)
+{
+	(void)state;
+	struct submission *s = create(1);
+	struct submission_step step;
+	demand(s, 1);
+	join(s, S, 10, "p1");
+	submission_set_busy(s, S, "p1", 1);
+	submission_set_busy(s, 2 * S, "p1", 0);
+	demand(s, 0);
+	submission_set_leaving(s, true);
+	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_RELEASE);
+	demand(s, 1);
+	assert_int_equal(next(s, 2 * S, &step), SUBMISSION_NONE);
+	submission_set_leaving(s, false);
+	submission_gone(s, 3 * S, "p1", false, NULL);
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_SUBMIT);
 	submission_destroy(s);
 }
 
@@ -184,6 +229,8 @@ int main(void)
 		cmocka_unit_test(test_a_pilot_that_never_reaches_the_coordinator_backs_off),
 		cmocka_unit_test(test_an_idle_pilot_is_released),
 		cmocka_unit_test(test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits),
+		cmocka_unit_test(test_a_pilot_on_which_no_waiting_job_fits_is_released_and_counts_as_a_failure),
+		cmocka_unit_test(test_work_that_comes_while_pilots_leave_gets_new_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,8 @@ void published_format(struct text *t, const struct published *p, const struct sc
 	json_put_int(t, "pid", p->pid);
 	json_put_string(t, "host", p->host);
 	json_put_string(t, "pause", p->pause);
+	if (*p->note)
+		json_put_string(t, "note", p->note);
 	scheduler_inputs_write(s, "scheduler", t);
 	json_close(t, '}');
 	text_append_char(t, '\n');
@@ -72,6 +74,8 @@ int published_parse(const char *data, size_t size, struct published *ret, struct
 			r = read_word(&value, p.host, sizeof(p.host));
 		else if (json_is(&key, "pause"))
 			r = read_word(&value, p.pause, sizeof(p.pause));
+		else if (json_is(&key, "note"))
+			r = read_word(&value, p.note, sizeof(p.note));
 	}
 	if (r == 0)
 		r = json_end(&c);

@@ -21,6 +21,7 @@ struct published {
 	char host[65];
 	int64_t written_ms; /* when; not in its text */
 	char pause[256];    /* why the runner starts nothing at all; "": it does */
+	char note[256];     /* what jobs that wait for a GPU should know besides; "": nothing */
 };
 
 /* The file's text. */

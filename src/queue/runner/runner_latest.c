@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/runner/runner_latest.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/trust.h"
+#include "queue/runner/latest_link.h"
 #include "queue/runner/runner_private.h"
 
 void runner_latest_note(struct runner *r, const char *log)
@@ -19,36 +14,9 @@ void runner_latest_note(struct runner *r, const char *log)
 	r->following.latest = strdup(log);
 }
 
-/* Whether the name is free or that of a link, which is ours to replace: a file of this name is somebody's work. */
-static bool is_link_or_missing(int dir_fd, const char *name)
-{
-	struct stat st;
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT;
-	return S_ISLNK(st.st_mode);
-}
-
-static void make_link(int dir_fd, const char *log)
-{
-	char draft[32];
-	snprintf(draft, sizeof(draft), "latest.%d", (int)getpid());
-	if (!is_link_or_missing(dir_fd, "latest") || !is_link_or_missing(dir_fd, draft))
-		return;
-	unlinkat(dir_fd, draft, 0);
-	if (symlinkat(log, dir_fd, draft) == 0 && renameat(dir_fd, draft, dir_fd, "latest") < 0)
-		unlinkat(dir_fd, draft, 0);
-}
-
-/* Another user may have put a link in the place of the directory after the log was created. */
 void runner_latest_link(struct runner *r)
 {
-	char *slash = r->following.latest ? strrchr(r->following.latest, '/') : NULL;
-	cleanup_(closep) int dir_fd = -1;
-	if (slash) {
-		*slash = '\0';
-		if (trust_open_directory(
-			    slash == r->following.latest ? "/" : r->following.latest, false, &dir_fd, NULL) == 0)
-			make_link(dir_fd, slash + 1);
-	}
+	if (r->following.latest)
+		latest_link_make(r->following.latest);
 	free(take_ptr(r->following.latest));
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The symbolic link `latest` beside the logs, to the log of the attempt that started last.
- * Each start notes its log; the link is made later, once for many starts. It is replaced by a
- * rename, so that it never is missing.
+ * Each start notes its log; the link is made later, once for many starts.
  */
 #ifndef QUEUE_RUNNER_RUNNER_LATEST_H
 #define QUEUE_RUNNER_RUNNER_LATEST_H

@@ -230,6 +230,9 @@ int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, 
 		return 0;
 	}
 	scheduler_verdict_lines(t, v->scheduler, &verdict, process_owner_describe, NULL);
+	if (v->source == SOURCE_RUNNER && v->published.note[0] &&
+		(verdict.answer == SCHEDULER_WAITS || verdict.answer == SCHEDULER_NEVER))
+		text_appendf(t, "%s\n", v->published.note);
 	if (verdict.answer == SCHEDULER_WAITS && v->source == SOURCE_RUNNER)
 		r = say_expected(v, job, t);
 	return r < 0 ? error_set(err, r, "looking at the queue: %s", error_words(r)) : 0;

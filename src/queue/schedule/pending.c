@@ -76,6 +76,14 @@ const struct placement_need *pending_need(const struct pending *p, const struct 
 	return &p->classes[job->class_number].need;
 }
 
+void pending_each_need(const struct pending *p,
+	void (*tell)(void *context, const struct placement_need *need, size_t num_jobs), void *context)
+{
+	for (uint32_t i = 0; i < p->num_classes; i++)
+		if (p->classes[i].count > 0)
+			tell(context, &p->classes[i].need, p->classes[i].count);
+}
+
 static bool goes_first(const struct pending_job *a, const struct pending_job *b)
 {
 	return a->priority != b->priority ? a->priority > b->priority : a->order < b->order;
@@ -209,7 +217,7 @@ static bool same_kind(const struct placement_need *a, const struct placement_nee
 {
 	return a->declared == b->declared && a->alone == b->alone && a->by_card == b->by_card &&
 	       a->num_gpus == b->num_gpus && a->cpus == b->cpus && a->host_bytes == b->host_bytes &&
-	       (a->pin == b->pin || (a->pin && b->pin && strcmp(a->pin, b->pin) == 0));
+	       a->time_ms == b->time_ms && (a->pin == b->pin || (a->pin && b->pin && strcmp(a->pin, b->pin) == 0));
 }
 
 static int find_kind(struct pending *p, const struct placement_need *need, uint32_t *ret)

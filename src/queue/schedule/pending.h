@@ -35,6 +35,10 @@ size_t pending_count(const struct pending *p);
 /* Its need, valid while it waits. */
 const struct placement_need *pending_need(const struct pending *p, const struct pending_job *job);
 
+/* Calls `tell` for each need that jobs wait with, and how many do. */
+void pending_each_need(const struct pending *p,
+	void (*tell)(void *context, const struct placement_need *need, size_t num_jobs), void *context);
+
 /* A pass: what was skipped is looked at again. */
 void pending_rewind(struct pending *p);
 /* The first job that has not been left out, or NULL. */

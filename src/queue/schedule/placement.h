@@ -31,6 +31,11 @@ struct placement_need {
 	unsigned cpus;         /* 0: not declared */
 	uint64_t host_bytes;   /* main memory; 0: not declared */
 	const char *pin;       /* see gpu_pin.h; NULL: any GPU */
+	/*
+	 * In a cluster: how long the job takes, rounded up by an eighth at most, so that a long job does not stand for
+	 * shorter ones; 0: not known.
+	 */
+	int64_t time_ms;
 	int64_t over_ms; /* in a cluster: when it is over if it starts now; 0: not known. Of one job, not of a class */
 };
 

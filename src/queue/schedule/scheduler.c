@@ -167,9 +167,16 @@ struct job *scheduler_release(struct scheduler *s, struct job *job)
 
 /* ---- Jobs that wait ------------------------------------------------------------------- */
 
-void scheduler_job_need(const struct scheduler *s, const struct job *job, struct placement_need *ret)
+void scheduler_job_need(struct scheduler *s, const struct job *job, struct placement_need *ret)
 {
 	wish_need(job->wish, job->need_mb, &s->settings.rules, s->gpu_pointers, s->num_gpus, ret);
+	ret->time_ms = scheduler_time_ms(s, job);
+}
+
+void scheduler_each_need(const struct scheduler *s,
+	void (*tell)(void *context, const struct placement_need *need, size_t num_jobs), void *context)
+{
+	pending_each_need(s->pending, tell, context);
 }
 
 int scheduler_add(struct scheduler *s, struct job *job, char ret_words[SCHEDULER_WORDS])

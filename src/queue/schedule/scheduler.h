@@ -70,7 +70,8 @@ int scheduler_reset(struct scheduler *s);
 
 /*
  * What the wall clock shows. Returns the jobs whose time to begin has come, and those that were too long for the rest
- * of the allocation by an estimate that has changed, linked by next_dependent: add them again.
+ * of the allocation by an estimate that has changed, linked by next_dependent: add them again. In a cluster also jobs
+ * that are now thought to take a longer or shorter time than when they were added.
  */
 struct job *scheduler_set_time(struct scheduler *s, int64_t now_ms);
 /* The next time at which a job begins; 0: none waits for one. */
@@ -79,6 +80,9 @@ int64_t scheduler_next_begin(struct scheduler *s);
 size_t scheduler_num_sleeping(const struct scheduler *s); /* until their time to begin */
 size_t scheduler_num_waiting(const struct scheduler *s);  /* for a GPU, or for the machine */
 size_t scheduler_num_blocked(const struct scheduler *s);  /* for other jobs */
+/* Calls `tell` for each need that jobs wait with for a GPU or the machine, and how many do: few, however many jobs. */
+void scheduler_each_need(const struct scheduler *s,
+	void (*tell)(void *context, const struct placement_need *need, size_t num_jobs), void *context);
 
 /* ---- Jobs that hold GPUs -------------------------------------------------------------- */
 

@@ -8,8 +8,14 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/units.h"
+#include "queue/schedule/pending.h"
 #include "queue/schedule/run_times.h"
 #include "queue/schedule/scheduler_private.h"
+
+/* A job that takes longer never fits, and is not distinguished from one of which nothing is known. */
+#define MOST_MS ((int64_t)1 << 50)
+/* How often jobs are grouped again by the time that they take, while more becomes known about it. */
+#define REGROUP_MS 5000
 
 struct past_run {
 	const struct job *job;
@@ -59,6 +65,21 @@ static int64_t expected_ms(struct scheduler *s, const struct job *job)
 	return e.samples == 0 || (timeout_ms > 0 && timeout_ms < took_ms) ? timeout_ms : took_ms;
 }
 
+/* Four bits of it are kept, rounded up: few times in all, and none is more than an eighth too long. */
+static int64_t round_up(int64_t ms)
+{
+	int shift = 0;
+	while (ms >> shift > 15)
+		shift++;
+	return ((ms + ((int64_t)1 << shift) - 1) >> shift) << shift;
+}
+
+int64_t scheduler_time_ms(struct scheduler *s, const struct job *job)
+{
+	int64_t ms = s->cluster ? expected_ms(s, job) : 0;
+	return ms > 0 && ms <= MOST_MS ? round_up(ms) : 0;
+}
+
 int64_t scheduler_over_ms(struct scheduler *s, const struct job *job)
 {
 	int64_t ms = s->cluster ? expected_ms(s, job) : 0;
@@ -100,8 +121,29 @@ void scheduler_late_completed(struct scheduler *s, const struct job *job)
 		return;
 	struct duration_estimate before = run_times_estimate(s->times, job);
 	run_times_add(s->times, job, job->attempts->duration_ms);
-	if (s->num_late > 0 && (before.samples == 0 || run_times_estimate(s->times, job).high_ms < before.high_ms))
+	struct duration_estimate now = run_times_estimate(s->times, job);
+	if (s->num_late > 0 && (before.samples == 0 || now.high_ms < before.high_ms))
 		s->late_stale = true;
+	if (s->cluster && (before.samples == 0 || round_up((int64_t)before.high_ms) != round_up((int64_t)now.high_ms)))
+		s->regroup = true;
+}
+
+/* Puts waiting jobs whose time is thought to be another one now in front of the list `due`. */
+static struct job *take_regrouped(struct scheduler *s, struct job *due)
+{
+	if (!s->regroup || (s->wall_ms < s->regroup_ms && s->wall_ms + REGROUP_MS > s->regroup_ms))
+		return due;
+	s->regroup = false;
+	s->regroup_ms = s->wall_ms + REGROUP_MS;
+	for (size_t i = 0; i < s->jobs->count; i++) {
+		struct job *job = s->jobs->by_id[i];
+		if (!job->wait.position || pending_need(s->pending, &job->wait)->time_ms == scheduler_time_ms(s, job))
+			continue;
+		scheduler_unlist(s, job);
+		job->next_dependent = due;
+		due = job;
+	}
+	return due;
 }
 
 static bool is_kept_in_vain(struct scheduler *s, bool active, uint64_t id)
@@ -117,6 +159,7 @@ struct job *scheduler_take_timely(struct scheduler *s, struct job *due)
 	if (s->settings.end_ms &&
 		(is_kept_in_vain(s, r->active, r->job) || is_kept_in_vain(s, r->host_active, r->host_job)))
 		s->pass_stale = true;
+	due = take_regrouped(s, due);
 	if (!s->late_stale)
 		return due;
 	s->late_stale = false;

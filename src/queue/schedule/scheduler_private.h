@@ -59,7 +59,9 @@ struct scheduler {
 	const struct gd_gpu **gpu_pointers;
 	struct ledger_note *notes;
 	size_t num_gpus;
-	bool cluster; /* scheduler_set_nodes() was called */
+	bool cluster;       /* scheduler_set_nodes() was called */
+	bool regroup;       /* in a cluster: jobs took another time than was thought */
+	int64_t regroup_ms; /* not before this time */
 	struct ledger_node *nodes;
 	size_t num_nodes;
 	int *gpu_nodes;
@@ -101,6 +103,8 @@ void scheduler_unsleep(struct scheduler *s, struct job *job);
 void scheduler_forget_begins(struct scheduler *s);
 /* In a cluster: when the job would be over if it started now; 0: not known. */
 int64_t scheduler_over_ms(struct scheduler *s, const struct job *job);
+/* For struct placement_need. */
+int64_t scheduler_time_ms(struct scheduler *s, const struct job *job);
 /* Takes a late job out of the index, and forgets that. */
 void scheduler_set_aside(struct scheduler *s, struct job *job);
 void scheduler_unset_aside(struct scheduler *s, struct job *job);
@@ -120,7 +124,7 @@ void scheduler_let_go(struct scheduler *s, struct holder *h);
 int scheduler_build_ledger(struct scheduler *s, const struct holder *but);
 /* Builds the ledger and begins a pass, where these are stale. */
 int scheduler_refresh(struct scheduler *s);
-void scheduler_job_need(const struct scheduler *s, const struct job *job, struct placement_need *ret);
+void scheduler_job_need(struct scheduler *s, const struct job *job, struct placement_need *ret);
 /* The first dependency that is not completed; NULL: none, or *ret_failed will never be completed. */
 struct job *scheduler_dependency(
 	const struct jobs *jobs, const struct job *job, uint64_t *ret_failed, const char **ret_how);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Pilots follow the work: what the queue needs of Slurm, and when the coordinator can leave. */
+#include "base/clock.h"
+#include "slurm/coordinating.h"
+#include "slurm/coordinator_hooks.h"
+#include "slurm/pilot_supply.h"
+
+/* Pilots that fail in a row before a coordinator that ends with its jobs gives up. */
+#define GIVE_UP 6
+
+/* ---- Pilots from Slurm ------------------------------------------------------------------ */
+
+static void on_listed(void *context, const struct slurm_listing *listing)
+{
+	coordinating_post(context, &(struct coordinator_event){.kind = COORDINATOR_LISTED, .listing = listing});
+}
+
+static void on_release(void *context, const char *pilot)
+{
+	coordinating_post(context, &(struct coordinator_event){.kind = COORDINATOR_RELEASE_PILOT, .pilot = pilot});
+}
+
+static void on_words(void *context, const char *words)
+{
+	coordinating_say(context, words);
+}
+
+int coordinating_open_supply(struct coordinator *c)
+{
+	static const struct pilot_supply_ops ops = {.listed = on_listed, .release = on_release, .say = on_words};
+	struct coordinator_settings settings = {0};
+	coordinator_journal_settings(c->journal, &settings);
+	if (!c->options.num_kinds)
+		return 0;
+	return pilot_supply_create(&(struct pilot_supply_options){.loop = c->loop,
+					   .journal = c->options.journal,
+					   .epoch = settings.epoch,
+					   .kinds = c->options.kinds,
+					   .num_kinds = c->options.num_kinds,
+					   .program = c->options.program,
+					   .max_nodes = c->options.max_nodes,
+					   .give_up = c->options.linger_ms < 0 ? 0 : GIVE_UP,
+					   .ops = &ops,
+					   .context = c},
+		&c->supply);
+}
+
+static void tell_need(void *context, const struct placement_need *need, size_t num_jobs)
+{
+	pilot_supply_need(context, need, num_jobs);
+}
+
+/* Jobs that wait for GPUs now, after all that could start has started. */
+static void tell_needs(struct coordinator *c)
+{
+	pilot_supply_begin(c->supply);
+	if (!c->interrupts && !coordinating_is_full(c) && !coordinator_journal_jobs(c->journal)->paused &&
+		coordinator_core_is_recovered(c->core))
+		scheduler_each_need(c->scheduler, tell_need, c->supply);
+}
+
+static void supply(struct coordinator *c)
+{
+	struct pilot_info info;
+	if (!c->supply || c->fatal || c->superseded)
+		return;
+	for (size_t i = 0; coordinator_core_pilot(c->core, i, &info); i++)
+		pilot_supply_set_busy(c->supply, info.name, info.num_attempts);
+	tell_needs(c);
+	c->supply_wake_ns = pilot_supply_step(c->supply);
+	coordinating_settle(c);
+}
+
+/* ---- Leaving ---------------------------------------------------------------------------- */
+
+/* Nothing runs on pilots, and nothing will. */
+static bool is_idle(const struct coordinator *c)
+{
+	if (c->num_answers || c->must_read || c->must_place || c->to_append.length || coordinating_num_running(c) > 0)
+		return false;
+	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
+	if (c->interrupts <= 2 && coordinator_hooks_are_due(c))
+		return false;
+	if (c->interrupts || coordinating_is_full(c))
+		return true;
+	if (scheduler_num_sleeping(c->scheduler) > 0)
+		return false;
+	return scheduler_num_waiting(c->scheduler) == 0 || (c->supply && pilot_supply_is_hopeless(c->supply));
+}
+
+/* Also if more may come: those who start a runner in the background, or keep one, want to add more. */
+static bool may_leave(struct coordinator *c)
+{
+	int64_t linger = c->options.linger_ms;
+	if (!is_idle(c)) {
+		c->idle_since_ns = 0;
+		return false;
+	}
+	uint64_t now = clock_now_ns();
+	if (!c->idle_since_ns)
+		c->idle_since_ns = now;
+	return c->interrupts || linger == 0 || (linger > 0 && now >= c->idle_since_ns + (uint64_t)linger * NS_PER_MS);
+}
+
+/* Pilots go first. If more is added until the last one has left, others are submitted. */
+static void release_all(struct coordinator *c, bool release)
+{
+	struct pilot_info info;
+	if (c->supply && release != c->released)
+		pilot_supply_set_leaving(c->supply, release);
+	c->released = release;
+	/* Then nothing can come any more. */
+	if (release && c->interrupts)
+		coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_LEAVE});
+	for (size_t i = 0; release && coordinator_core_pilot(c->core, i, &info); i++)
+		coordinating_post(
+			c, &(struct coordinator_event){.kind = COORDINATOR_RELEASE_PILOT, .pilot = info.name});
+	coordinating_settle(c);
+}
+
+static bool has_pilots(const struct coordinator *c)
+{
+	return coordinator_core_num_pilots(c->core) > 0 || (c->supply && pilot_supply_num_pending(c->supply) > 0);
+}
+
+static bool is_over(void *context)
+{
+	struct coordinator *c = context;
+	return is_idle(c);
+}
+
+bool coordinating_try_leave(struct coordinator *c)
+{
+	supply(c);
+	release_all(c, may_leave(c));
+	if (!c->released || has_pilots(c) || c->must_read || c->num_answers)
+		return false;
+	/* No job is left lying between this coordinator and an `add`, which looks for a runner after its line. */
+	int e = coordinator_journal_leave(c->journal, is_over, c, &c->error);
+	if (e < 0)
+		coordinating_die(c, e);
+	return e == 1;
+}
