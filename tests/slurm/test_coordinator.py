@@ -251,7 +251,7 @@ def test_why_and_status_tell_of_nodes(queue):
     queue.pilot()
     queue.until(lambda: len(queue.ran()) == 2, "two jobs")
     queue.until(lambda: "node7 GPU 0: " in queue.gpuq("why", "3"), "a verdict with nodes")
-    assert "node7 GPU 0 → Running" in queue.gpuq("status") and queue.job(2)["host"] == "node7"
+    assert "GPU 0 on node7 → Running" in queue.gpuq("status") and queue.job(2)["host"] == "node7"
     assert "PID 0" not in queue.gpuq("status")
     queue.until((queue.directory / "logs" / "latest").is_file, "the link to the log of the last start")
     queue.go()

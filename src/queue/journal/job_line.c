@@ -9,7 +9,6 @@
 #include "base/units.h"
 
 #define LONGEST_COMMAND 60
-#define LONGEST_NODE    30
 
 #define LOOK(mark, word)                                                                                               \
 	{                                                                                                              \
@@ -58,7 +57,6 @@ static void write_outcome(struct text *t, const struct job *job, size_t reason_c
 	const char *reason = job_reason(job);
 	text_append(t, looks[job->state].word, looks[job->state].word_size);
 	if (job->state == JOB_RUNNING && a) {
-		/* On a cluster the job is started after its line was written. */
 		if (a->pid > 0)
 			text_appendf(t, " (PID %d)", (int)a->pid);
 		if (job->stuck)
@@ -99,16 +97,7 @@ static void write_node(struct text *t, const struct job *job)
 static void write_gpus(struct text *t, const struct job *job)
 {
 	const struct job_attempt *a = job->attempts;
-	if (!a || job->state == JOB_PENDING || job->state == JOB_HELD) {
-		text_append_string(t, "GPU N/A");
-		return;
-	}
-	/* On a cluster each node numbers its GPUs from 0. */
-	if (job->keeper && job->keeper->is_pilot && *job->keeper->machine.host) {
-		display_append(t, job->keeper->machine.host, strlen(job->keeper->machine.host), LONGEST_NODE);
-		text_append_char(t, ' ');
-	}
-	if (a->num_gpus == 0) {
+	if (!a || a->num_gpus == 0 || job->state == JOB_PENDING || job->state == JOB_HELD) {
 		text_append_string(t, "GPU N/A");
 		return;
 	}
