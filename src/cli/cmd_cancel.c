@@ -9,7 +9,7 @@ static const struct argp_option options[] = {
 
 static int main_cancel(int argc, char **argv)
 {
-	return control_command_main(argc, argv, EVENT_CANCEL, options,
+	return control_command_main(argc, argv, EVENT_CANCEL, "cancelled", options,
 		"Takes jobs out of the queue; one that runs is ended with all its processes.");
 }
 

@@ -10,7 +10,7 @@ static const struct argp_option options[] = {
 static int main_hold(int argc, char **argv)
 {
 	return control_command_main(
-		argc, argv, EVENT_HOLD, options, "Keeps pending jobs from being started until 'gpuq release'.");
+		argc, argv, EVENT_HOLD, "held", options, "Keeps pending jobs from being started until 'gpuq release'.");
 }
 
 const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold, 1u << JOB_PENDING};

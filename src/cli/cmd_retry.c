@@ -10,7 +10,7 @@ static const struct argp_option options[] = {
 
 static int main_retry(int argc, char **argv)
 {
-	return control_command_main(argc, argv, EVENT_RETRY, options, "Queues jobs again that are over.");
+	return control_command_main(argc, argv, EVENT_RETRY, "requeued", options, "Queues jobs again that are over.");
 }
 
 const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry,

@@ -189,7 +189,8 @@ static int finish(struct run *run, struct journal *j, const struct runner_result
 		return EXIT_INTERRUPTED;
 	if (!run->own.states)
 		return result->failed || result->cancelled || result->left_pending || result->left_stuck ||
-				       result->left_unknown || result->left_lost || result->left_elsewhere
+				       result->left_unknown || result->left_lost || result->left_elsewhere ||
+				       run->failed_before
 			       ? EXIT_WORK_FAILED
 			       : EXIT_DONE;
 	int r = follow_open_journal(j, &f, &run->err);
@@ -220,7 +221,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		return added;
 	}
 	if (r == 0) {
-		run_say_what_failed_before(run);
+		run_look_at_what_failed_before(run);
 		r = run->engine->run(run, runner, &result);
 		run->engine->destroy(runner);
 		return r < 0 ? r : finish(run, j, &result);

@@ -4,7 +4,8 @@
 
 static int main_urgent(int argc, char **argv)
 {
-	return control_command_main(argc, argv, EVENT_URGENT, NULL, "Puts pending jobs before all others.");
+	return control_command_main(
+		argc, argv, EVENT_URGENT, "prioritized", NULL, "Puts pending jobs before all others.");
 }
 
 const struct command cmd_urgent = {

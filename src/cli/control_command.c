@@ -2,6 +2,7 @@
 #include "cli/control_command.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/lock.h"
 #include "cli/background.h"
 #include "cli/command.h"
+#include "cli/done_line.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
@@ -26,8 +28,25 @@ struct control_command {
 	struct id_list ids; /* the jobs that were named, then those of groups and options */
 	size_t num_named;
 	size_t num_refused;
+	struct id_list refused; /* also those of sets, which are no error */
+	bool quiet;
 	struct gd_error err;
 };
+
+static const struct argp_option common_options[] = {
+	{"quiet", 'q', 0, 0, "Do not say what was done", 2},
+	{0},
+};
+
+static error_t parse_common(int key, char *arg, struct argp_state *state)
+{
+	struct control_command *c = state->input;
+	(void)arg;
+	if (key != 'q')
+		return ARGP_ERR_UNKNOWN;
+	c->quiet = true;
+	return 0;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -35,6 +54,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &c->queue;
+		state->child_inputs[1] = c;
 		return 0;
 	case CONTROL_COMMAND_FAILED:
 		c->failed = true;
@@ -106,6 +126,8 @@ static int collect(struct control_command *c)
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
 	struct control_command *c = context;
+	if (why->code != -ETIMEDOUT)
+		(void)id_list_add(&c->refused, c->ids.ids[index]);
 	/* A job of a set: the command does not apply to its state. */
 	if (index >= c->num_named && why->code != -ETIMEDOUT)
 		return;
@@ -113,7 +135,21 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 	c->num_refused++;
 }
 
-static int control(struct control_command *c)
+static int say_done(struct control_command *c, const char *words)
+{
+	cleanup_(id_list_finish) struct id_list done = {0};
+	int r = 0;
+	id_list_sort(&c->refused);
+	for (size_t i = 0; r == 0 && i < c->ids.count; i++)
+		if (id_list_find(&c->refused, c->ids.ids[i]) == SIZE_MAX)
+			r = id_list_add(&done, c->ids.ids[i]);
+	id_list_sort(&done);
+	if (r == 0 && done.count > 0)
+		done_line_print(words, &done);
+	return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
+}
+
+static int control(struct control_command *c, const char *words)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	size_t done = 0;
@@ -129,6 +165,8 @@ static int control(struct control_command *c)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r == 0 && done == 0 && c->num_refused == 0 && !job_selection_is_plain(&c->selection))
 		say("nothing to do: no job of these is in a state that '%s' applies to", record_event_name(c->event));
+	if (r == 0 && done > 0 && !c->quiet)
+		r = say_done(c, words);
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
 	pid_t holder = 0;
@@ -137,16 +175,19 @@ static int control(struct control_command *c)
 	return r;
 }
 
-int control_command_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc)
+int control_command_main(
+	int argc, char **argv, enum event event, const char *done, const struct argp_option *options, const char *doc)
 {
-	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
+	static const struct argp common = {.options = common_options, .parser = parse_common};
+	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {&common, 0, NULL, 2}, {0}};
 	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
 	struct control_command c = {.event = event};
 	command_parse(&argp, argc, argv, &c);
-	int r = control(&c);
+	int r = control(&c, done);
 	int code = r < 0 ? command_fail(&c.err, r) : c.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
 	job_selection_finish(&c.selection);
 	id_list_finish(&c.ids);
+	id_list_finish(&c.refused);
 	queue_choice_finish(&c.queue);
 	return code;
 }

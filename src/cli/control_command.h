@@ -14,7 +14,11 @@ enum {
 	CONTROL_COMMAND_ALL,            /* all jobs that have not ended */
 };
 
-/* The whole command: parses, appends the events, returns the exit code. options: its own, or NULL. */
-int control_command_main(int argc, char **argv, enum event event, const struct argp_option *options, const char *doc);
+/*
+ * The whole command: parses, appends the events, says in a line what was done, returns the exit code. done:
+ * "cancelled". options: its own, or NULL.
+ */
+int control_command_main(
+	int argc, char **argv, enum event event, const char *done, const struct argp_option *options, const char *doc);
 
 #endif

@@ -89,11 +89,12 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 }
 
 /* A line that was added before is not tried again by running the file again. */
-void run_say_what_failed_before(const struct run *run)
+void run_look_at_what_failed_before(struct run *run)
 {
 	struct follow f;
 	size_t failed = 0, cancelled = 0;
-	if (run->quiet || !run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
+	run->failed_before = false;
+	if (!run->file || run->ids.count > 0 || follow_open(run->queue.journal_path, false, &f, NULL) < 0)
 		return;
 	for (size_t i = 0; i < f.jobs.count; i++) {
 		const struct job *job = f.jobs.by_id[i];
@@ -103,10 +104,11 @@ void run_say_what_failed_before(const struct run *run)
 		cancelled += job->state == JOB_CANCELLED;
 	}
 	follow_close(&f);
-	if (failed)
+	run->failed_before = failed || cancelled;
+	if (failed && !run->quiet)
 		say("nothing new in '%s'; %zu of its commands failed before; 'gpuq retry --failed' runs %s again",
 			run->file, failed, failed == 1 ? "it" : "them");
-	if (cancelled)
+	if (cancelled && !run->quiet)
 		say("%s'%s'%s%zu of its commands %s cancelled before; 'gpuq retry --cancelled' runs %s again",
 			failed ? "of " : "nothing new in ", run->file, failed ? ", " : "; ", cancelled,
 			cancelled == 1 ? "was" : "were", cancelled == 1 ? "it" : "them");

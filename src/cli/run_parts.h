@@ -29,8 +29,9 @@ struct run {
 	struct queue_choice queue;
 	uint64_t linger_ms, grace_ms;
 	bool quiet, no_panel, takeover;
-	bool made_queue; /* there was no journal before */
-	int ready_fd;    /* where who started us in the background waits; -1: nobody does */
+	bool failed_before; /* the file has nothing new, and not all of its commands were completed */
+	bool made_queue;    /* there was no journal before */
+	int ready_fd;       /* where who started us in the background waits; -1: nobody does */
 	/* As they were typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
@@ -63,7 +64,8 @@ int run_check_slurm(struct run *run);
 const char *run_commands_file(const struct run *run);
 /* Those lines of it that are new. another_runs: the queue has a runner, which is not us. */
 int run_add_commands(struct run *run, struct journal *j, bool another_runs);
-void run_say_what_failed_before(const struct run *run);
+/* Where nothing is new: sets `failed_before`, and says so. */
+void run_look_at_what_failed_before(struct run *run);
 
 /* run_handover.c */
 /* Waits for our jobs, which `holder` runs. 1: it is gone, try to be the runner. 0: all are over, or interrupted. */

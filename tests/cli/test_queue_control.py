@@ -166,6 +166,25 @@ def test_max_failures_starts_nothing_new(lab):
     assert lab.ran() == ["x"] * 2
 
 
+def test_a_line_says_what_was_done(lab):
+    lab.add("true")
+    lab.gpuq("pause")  # nothing starts
+    lab.gpuq("cancel", "1")
+    for number in range(2, 15):
+        lab.add("--name", "n" if number < 5 else f"m{number}", "true")
+    assert lab.gpuq("hold", "4", "3", "2", "4") == "held 3 jobs: 2, 3, 4\n"
+    assert lab.gpuq("release", "--quiet", "2") == "" and lab.gpuq("release", "3") == "released job 3\n"
+    assert lab.gpuq("urgent", "-q", "4") == "" and lab.gpuq("urgent", "4") == "prioritized job 4\n"
+    result = lab.result("cancel", "1", "5", "99")
+    assert (result.returncode, result.stdout) == (1, "cancelled job 5\n")
+    assert "job 1: it is cancelled already" in result.stderr and "job 99" in result.stderr
+    lab.gpuq("cancel", "3")
+    assert lab.gpuq("cancel", "n") == "cancelled 2 jobs: 2, 4\n"
+    assert lab.gpuq("cancel", "--all") == "cancelled 9 jobs: 6-14\n"
+    assert lab.gpuq("cancel", "m7", code=1) == "" and lab.gpuq("cancel", "--all") == ""
+    assert lab.gpuq("retry", "1,3", "2") == "requeued 3 jobs: 1, 2, 3\n"
+
+
 def test_wait_for_the_queue_counts_jobs_that_were_cancelled_whenever_that_was(lab):
     lab.add("true")
     lab.gpuq("run")

@@ -30,11 +30,17 @@ def test_running_the_file_again_names_what_failed_before(lab):
     lab.commands("exit 1", "true", "exit 2")
     lab.gpuq("run", code=1)
     result = lab.result("run")
-    assert (result.returncode, result.stdout) == (0, "")
+    assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (f"gpuq: nothing new in '{lab.directory}/commands.txt'; 2 of its commands failed before; "
                              "'gpuq retry --failed' runs them again\n")
+    quiet = lab.result("run", "--quiet")
+    assert (quiet.returncode, quiet.stderr) == (1, "")
     lab.commands("exit 1", "true", "exit 2", "true new")
-    assert lab.result("run").stderr == ""
+    result = lab.result("run")
+    assert (result.returncode, result.stderr) == (0, "")
+    lab.commands("true")
+    assert lab.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "other.jsonl") != ""
+    lab.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "other.jsonl")
 
 
 def test_running_the_file_again_names_what_was_cancelled_before(lab):
