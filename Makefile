@@ -11,6 +11,7 @@
 #   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
 #   make wheel      the Python package for other machines
 #   make dist       the source archive of the last commit
+#   make deb        Debian packages of the last commit
 #   make test-python  the Python package with each Python that is found
 #
 # What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
@@ -45,7 +46,7 @@ test-all:
 	@$(MAKE) --no-print-directory test-heavy
 
 test-heavy:
-	@tools/deps build test heavy slurm
+	@tools/deps build test heavy deb slurm
 	@$(configure) heavy
 	@$(compile)
 	@tools/pypi $(BUILD)
@@ -97,6 +98,10 @@ bench:
 dist:
 	@tools/dist $(BUILD)-dist
 
+deb:
+	@tools/deps build deb
+	@tools/deb $(BUILD)-deb
+
 install:
 	@tools/deps build
 	@$(configure) install
@@ -110,4 +115,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench dist install format clean
+.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench dist deb install format clean

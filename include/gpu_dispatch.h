@@ -109,7 +109,7 @@ extern "C" {
 #endif
 
 #define GD_VERSION_MAJOR 0
-#define GD_VERSION_MINOR 1
+#define GD_VERSION_MINOR 2
 #define GD_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -120,7 +120,7 @@ extern "C" {
 #define GD_PRINTF(fmt, args)
 #endif
 
-/** The version of the loaded library: "0.1.0". */
+/** The version of the loaded library: "0.2.0". */
 GD_API const char *gd_version(void);
 
 /* ---- Errors ------------------------------------------------------------- */
