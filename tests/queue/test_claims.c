@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,14 @@
 #include "support/check.h"
 #include "support/process.h"
 #include "support/scratch.h"
+
+/* In place of the C library's: a claim that cannot be read is read again after it. */
+static unsigned num_yields;
+int sched_yield(void)
+{
+	num_yields++;
+	return 0;
+}
 
 static struct claim_info info_of(const char *queue, const char *gpu)
 {
@@ -421,6 +430,59 @@ static void test_folder_that_is_made_later_is_found_at_once(void **state)
 	claims_close(c);
 }
 
+/* A process that locks files which are not claims. */
+static pid_t hold_broken(unsigned count)
+{
+	int ready[2];
+	char byte, name[32];
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct flock lock = {.l_type = F_WRLCK};
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (unsigned i = 0; i < count; i++) {
+			snprintf(name, sizeof(name), "x-1-%016x", i);
+			int fd = open(own_path(name), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+			if (fd < 0 || write(fd, "x", 1) != 1 || fcntl(fd, F_SETLK, &lock) < 0)
+				_exit(1);
+		}
+		if (write(ready[1], "x", 1) != 1)
+			_exit(2);
+		process_hang();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void test_many_broken_claims_cost_little(void **state)
+{
+	(void)state;
+	struct claims *c = open_claims();
+	assert_int_equal(mkdir(own_path(""), 0755), 0);
+	pid_t broken = hold_broken(200);
+	pid_t good = hold_elsewhere((struct holder){.queue = "other"});
+	num_yields = 0;
+	assert_int_equal(count_claims(c, "mine"), 1);
+	assert_in_range(num_yields, 1, 256);
+	if (geteuid() == 0) {
+		/* The same of another user: he hides his own claims, and nobody else's. */
+		assert_int_equal(rename(own_path(""), "claims/gpuq-claims-54322"), 0);
+		assert_int_equal(system("chown -R 54322:54322 claims/gpuq-claims-54322"), 0);
+		assert_int_equal(chmod(".", 0755), 0);
+		pid_t victim = hold_elsewhere((struct holder){.queue = "victim", .user = VICTIM});
+		num_yields = 0;
+		assert_in_range(count_claims(c, "mine"), 1, 2);
+		assert_in_range(num_yields, 1, 256);
+		process_kill_child(victim);
+	}
+	process_kill_child(broken);
+	process_kill_child(good);
+	claims_close(c);
+}
+
 /* Claims that are held by a process that may well be their user's, but lie where another user has put them. */
 static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
 {
@@ -547,6 +609,11 @@ static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
 	claims_close(c);
 	assert_int_equal(stat("by-environment", &st), 0);
 	unsetenv("GPUQ_CLAIMS_DIR");
+	if (geteuid() != 0)
+		return;
+	assert_int_equal(chown("by-environment", OTHER, OTHER), 0);
+	assert_int_equal(claims_open("by-environment", &c, &err), -EPERM);
+	check_contains(err.message, "belongs to another user, who could hide claims; use one of your own or of root");
 }
 
 static void test_a_claims_text_is_strict(void **state)
@@ -630,6 +697,7 @@ int main(void)
 		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
 		scratch_test(test_another_users_claim_carries_his_name),
 		scratch_test(test_name_that_another_user_took_first_disables_no_claims),
+		scratch_test(test_many_broken_claims_cost_little),
 		scratch_test(test_folder_that_is_made_later_is_found_at_once),
 		scratch_test(test_claim_of_one_user_in_the_folder_of_another_is_ignored),
 		scratch_test(test_directory_filled_by_another_user_hides_no_claims),

@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 #include "base/units.h"
 
 #define MAX_ENTRIES 65536
@@ -87,6 +88,11 @@ int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
 		return error_set(err, -EPERM,
 			"the directory of claims '%s' lets everybody remove the claims of others; use 'chmod +t' on it",
 			path);
+	const char *objection = given && !trust_is_off() ? trust_objection_above(fd) : NULL;
+	if (objection)
+		return error_set(err, -EPERM,
+			"the directory of claims '%s' %s, who could hide claims; use one of your own or of root", path,
+			objection);
 	*ret_fd = take_fd(&fd);
 	return 0;
 }

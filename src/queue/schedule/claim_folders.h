@@ -38,7 +38,8 @@ struct claim_folders {
 	struct timespec mtime; /* of the directory */
 };
 
-/* Opens the shared directory; a missing one is made if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: not sticky. */
+/* Opens the shared directory; a missing one is made if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: not sticky, or such
+ * a directory is of another user. */
 int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err);
 
 /*

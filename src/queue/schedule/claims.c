@@ -24,6 +24,10 @@
 #define MAX_FILES       1024
 #define MAX_CLAIMS      256
 #define MAX_FILES_OF_US 65536
+/* Locked files of one user without a claim in them, and further tries to read those: all cost time with each look. */
+#define MAX_BROKEN  64
+#define MAX_RETRIES 256
+#define MAX_TRIES   16
 
 /* One that this process holds. */
 struct claim {
@@ -238,23 +242,35 @@ static int64_t lock_holder(int fd)
 	return lock.l_pid > 0 ? lock.l_pid : 0;
 }
 
+/* The claims of one user, while they are read. */
+struct user_claims {
+	uid_t owner;
+	size_t first;   /* in the list */
+	size_t files;   /* examined so far */
+	size_t broken;  /* locked, but not a claim */
+	size_t retries; /* for all files together */
+};
+
 /* Again where it was just being rewritten. */
-static bool read_info(int fd, struct claim_info *ret)
+static bool read_info(int fd, struct user_claims *user, struct claim_info *ret)
 {
 	char text[LARGEST_CLAIM];
-	for (int tries = 0; tries < 16; tries++) {
+	for (int tries = 1;; tries++) {
 		ssize_t size = pread(fd, text, sizeof(text), 0);
-		if (size <= 0)
-			return false;
-		if (claim_info_parse(text, (size_t)size, ret) == 0)
+		if (size > 0 && claim_info_parse(text, (size_t)size, ret) == 0)
 			return true;
+		if (size <= 0 || tries == MAX_TRIES || user->retries == MAX_RETRIES)
+			break;
+		user->retries++;
 		sched_yield();
 	}
+	user->broken++;
 	return false;
 }
 
 /* Whether the file is a claim that its owner, who is the folder's, holds. */
-static bool read_other(const struct claims *c, int dir_fd, const char *name, struct claim_other *ret)
+static bool read_other(
+	const struct claims *c, int dir_fd, const char *name, struct user_claims *user, struct claim_other *ret)
 {
 	struct stat st;
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || is_own(c, &st))
@@ -268,7 +284,7 @@ static bool read_other(const struct claims *c, int dir_fd, const char *name, str
 			sweep(dir_fd, name);
 		return false;
 	}
-	if (holder < 0 || name[0] == '.' || !read_info(fd, &ret->info))
+	if (holder < 0 || name[0] == '.' || !read_info(fd, user, &ret->info))
 		return false;
 	ret->holder = holder;
 	return true;
@@ -280,13 +296,6 @@ static bool is_of_queue(const struct claims *c, const char *name, const char *qu
 	size_t n = queue ? strlen(queue) : 0;
 	return c->swept && n > 0 && strncmp(name, queue, n) == 0 && name[n] == '-';
 }
-
-/* The claims of one user, while they are read. */
-struct user_claims {
-	uid_t owner;
-	size_t first; /* in the list */
-	size_t files; /* examined so far */
-};
 
 /* While a job is handed over, both its runner and its keeper claim for it: the keeper's, which has a PID, is kept. */
 static bool is_listed(struct claims_list *list, const struct user_claims *user, const struct claim_other *other)
@@ -307,7 +316,8 @@ static int list_folder(struct claims *c, DIR *dir, const char *queue, struct use
 {
 	bool ours = user->owner == geteuid();
 	size_t max_files = ours ? MAX_FILES_OF_US : MAX_FILES, max_claims = ours ? MAX_FILES_OF_US : MAX_CLAIMS;
-	while (user->files++ < max_files && list->count - user->first < max_claims) {
+	size_t max_broken = ours ? MAX_FILES_OF_US : MAX_BROKEN;
+	while (user->files++ < max_files && user->broken < max_broken && list->count - user->first < max_claims) {
 		errno = 0;
 		const struct dirent *entry = readdir(dir);
 		if (!entry)
@@ -319,7 +329,7 @@ static int list_folder(struct claims *c, DIR *dir, const char *queue, struct use
 			return r;
 		struct claim_other *other = &list->claims[list->count];
 		other->owner = user->owner;
-		if (read_other(c, dirfd(dir), entry->d_name, other) && other->info.num_gpus > 0 &&
+		if (read_other(c, dirfd(dir), entry->d_name, user, other) && other->info.num_gpus > 0 &&
 			!(queue && ours && !strcmp(other->info.queue, queue)) && !is_listed(list, user, other))
 			list->count++;
 	}
