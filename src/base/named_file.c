@@ -100,6 +100,11 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 	r = open_real(real, &fd, err);
 	if (r < 0)
 		return r;
+	/* Another user can have put a pipe there since, and would never read from it. */
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EPERM, "it has just been replaced");
 	r = make_blocking(fd);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));

@@ -57,6 +57,8 @@ static int open_file(struct map_file *f, bool trust, struct gd_error *err)
 		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, 0644);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, -EPERM, "cannot write output '%s': it has just been replaced", f->name);
 	const char *objection = trust ? NULL : trust_objection(fd);
 	if (objection)
 		return refuse(f->name, "it ", objection, err);

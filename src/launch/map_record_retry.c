@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,20 +76,38 @@ static int forget_failed_of(struct map_record *r, const struct map_file *f)
 	return (int)n;
 }
 
+/* A draft beside the file. In a sticky directory another user can have taken its name: then under another one. */
+static int open_draft(const struct map_file *f, struct text *name)
+{
+	const int flags = O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+	uint64_t number;
+	text_appendf(name, ".%s.gpuq-draft", f->entry);
+	if (text_error(name))
+		return text_error(name);
+	(void)unlinkat(f->dir_fd, text_string(name), 0); /* of a killed run; the lock says that there is no other */
+	int fd = openat(f->dir_fd, text_string(name), flags, 0600);
+	if (fd >= 0 || errno != EEXIST)
+		return fd < 0 ? -errno : fd;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return -errno;
+	text_appendf(name, "-%016" PRIx64, number);
+	if (text_error(name))
+		return text_error(name);
+	fd = openat(f->dir_fd, text_string(name), flags, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
 static int replace(struct map_record *r, struct map_file *f)
 {
 	struct stat st;
 	uint64_t size, failed;
 	cleanup_(text_finish) struct text draft = {0};
-	text_appendf(&draft, ".%s.gpuq-draft", f->entry);
-	if (text_error(&draft) || fstat(f->fd, &st) < 0)
-		return text_error(&draft) ? text_error(&draft) : -errno;
-	const char *name = text_string(&draft);
-	(void)unlinkat(f->dir_fd, name, 0); /* of a killed run; the lock says that there is no other */
-	cleanup_(closep) int fd =
-		openat(f->dir_fd, name, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
+	if (fstat(f->fd, &st) < 0)
 		return -errno;
+	cleanup_(closep) int fd = open_draft(f, &draft);
+	if (fd < 0)
+		return fd;
+	const char *name = text_string(&draft);
 	int e = copy_results(f, fd, &size, &failed);
 	if (e == 0 && failed > 0) {
 		/* On the disk before it takes the place of what is there. */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Files for output that others replace while they are opened. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/named_file.h"
+#include "support/check.h"
+#include "support/scratch.h"
+
+/* In place of the C library's: what the test says is there only after this look. */
+static const char *put_after_look;
+int stat64(const char *restrict path, struct stat64 *restrict st);
+int stat64(const char *restrict path, struct stat64 *restrict st)
+{
+	int r = fstatat64(AT_FDCWD, path, st, 0);
+	if (put_after_look && rename(put_after_look, path) < 0)
+		return -1;
+	put_after_look = NULL;
+	return r;
+}
+
+static void test_pipe_that_comes_into_the_place_of_the_file_is_not_written_to(void **state)
+{
+	(void)state;
+	int fd = -1;
+	struct gd_error err = {0};
+	scratch_write_text("summary.json", "{}");
+	assert_int_equal(mkfifo("pipe", 0666), 0);
+	int reader = open("pipe", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	put_after_look = "pipe";
+	assert_int_equal(named_file_open("summary.json", &fd, &err), -EPERM);
+	check_contains(err.message, "it has just been replaced");
+	close(reader);
+}
+
+static void test_file_is_made_and_kept(void **state)
+{
+	(void)state;
+	int fd = -1;
+	struct gd_error err = {0};
+	assert_int_equal(named_file_open("new", &fd, &err), 0);
+	assert_int_equal(write(fd, "12", 2), 2);
+	close(fd);
+	assert_int_equal(named_file_open("new", &fd, &err), 0);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 2);
+	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		scratch_test(test_pipe_that_comes_into_the_place_of_the_file_is_not_written_to),
+		scratch_test(test_file_is_made_and_kept),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
