@@ -59,6 +59,7 @@ extern const struct command cmd_resume;
 extern const struct command cmd_retry;
 extern const struct command cmd_run;
 extern const struct command cmd_shell;
+extern const struct command cmd_slurm;
 extern const struct command cmd_status;
 extern const struct command cmd_top;
 extern const struct command cmd_urgent;

@@ -34,6 +34,7 @@ const struct command *const command_table[COMMAND_TABLE_SIZE] = {
 	&cmd_gpus,
 	&cmd_config,
 	&cmd_doctor,
+	&cmd_slurm,
 };
 
 const struct command *command_table_find(const char *name)

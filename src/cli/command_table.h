@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 
-#define COMMAND_TABLE_SIZE 28
+#define COMMAND_TABLE_SIZE 29
 extern const struct command *const command_table[COMMAND_TABLE_SIZE];
 
 /* By its name or short form; NULL: there is no such command. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `gpuq doctor`. Only cmd_doctor.c and doctor_*.c include this.
+ * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check*.c, which reports in the same way, include
+ * this.
  *
  * Each check adds findings and goes on, whatever it finds. Checks change nothing that lasts: the only file that one
  * makes is a temporary file, which is removed.
@@ -40,6 +41,8 @@ struct doctor {
 
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, const char *advice, const char *format,
 	...) GD_PRINTF(5, 6);
+/* Prints and releases the findings; the exit code. */
+int doctor_report(struct doctor *d);
 
 void doctor_check_installation(struct doctor *d);
 void doctor_check_system(struct doctor *d);

@@ -17,11 +17,13 @@
 #include "cli/exit_code.h"
 #include "cli/run_slurm.h"
 #include "cli/say.h"
+#include "cli/slurm_check.h"
 #include "cli/subprogram.h"
 #include "queue/runner/allocation_end.h"
 #include "slurm/agent.h"
 #include "slurm/coordinator.h"
 #include "slurm/guard.h"
+#include "slurm/node_check.h"
 
 /* Nobody has a lease before the first welcome; a pilot that is not welcomed leaves by itself before this. */
 #define FIRST_LEASE_NS (15 * 60 * NS_PER_S)
@@ -221,6 +223,11 @@ int main(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	if (argc >= 1 && strcmp(argv[0], "gpuq run") == 0)
 		return subprogram_enter("gpuq run --slurm") ? EXIT_USAGE : run_slurm_main(argc, argv);
+	if (argc >= 1 && strcmp(argv[0], "gpuq slurm") == 0)
+		return subprogram_enter("gpuq slurm check") ? EXIT_USAGE : slurm_check_main(argc, argv);
+	/* gpuq-slurm node-check DIRECTORY HOST PORT TOKEN */
+	if (argc == 6 && strcmp(argv[1], "node-check") == 0)
+		return node_check_main(argv[2], argv[3], (uint16_t)strtoul(argv[4], NULL, 10), argv[5]);
 	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
 	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
 		say("this program is a part of gpuq, which executes it");

@@ -127,7 +127,7 @@ static uint16_t last_port(int dir_fd)
 	return r > 0 && sscanf(text, "%255s %u", host, &port) == 2 && port < 65536 ? (uint16_t)port : 0;
 }
 
-static int bind_to(struct listener *l, struct sockaddr_storage *a, socklen_t size, uint16_t port)
+static int bind_to(struct sockaddr_storage *a, socklen_t size, uint16_t port, int *ret_fd)
 {
 	int on = 1;
 	cleanup_(closep) int fd = socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -136,17 +136,33 @@ static int bind_to(struct listener *l, struct sockaddr_storage *a, socklen_t siz
 		bind(fd, (const struct sockaddr *)a, size) < 0 || listen(fd, 128) < 0 ||
 		getsockname(fd, (struct sockaddr *)a, &size) < 0)
 		return -errno;
-	l->fd = take_fd(&fd);
-	l->port = get_port(a);
+	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
-/* Complete before it has its name. */
-static int write_address(const struct listener *l, const struct sockaddr_storage *a, socklen_t size)
+int listener_bind(const char *towards, uint16_t port, struct listener_address *ret, struct gd_error *err)
 {
-	char host[128], text[160];
-	if (getnameinfo((const struct sockaddr *)a, size, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
-		return -EIO;
+	struct sockaddr_storage a;
+	socklen_t size = sizeof(a);
+	int r = find_address(towards, &a, &size);
+	if (r < 0)
+		return error_set(err, r, "finding the address towards '%s': %s", towards, error_words(r));
+	r = bind_to(&a, size, port, &ret->fd);
+	if (r < 0 && port)
+		r = bind_to(&a, size, 0, &ret->fd);
+	if (r < 0)
+		return error_set(err, r, "listening for pilots: %s", error_words(r));
+	ret->port = get_port(&a);
+	if (getnameinfo((const struct sockaddr *)&a, size, ret->host, sizeof(ret->host), NULL, 0, NI_NUMERICHOST) == 0)
+		return 0;
+	close_fd(&ret->fd);
+	return error_set(err, -EIO, "listening for pilots: the address has no text");
+}
+
+/* Complete before it has its name. */
+static int write_address(const struct listener *l, const char *host)
+{
+	char text[160];
 	int n = snprintf(text, sizeof(text), "%s %u\n", host, l->port), dir = l->options.dir_fd;
 	cleanup_(closep) int fd = openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r = fd < 0 ? -errno : file_write_all(fd, text, (size_t)n);
@@ -157,26 +173,16 @@ static int write_address(const struct listener *l, const struct sockaddr_storage
 
 int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err)
 {
-	struct sockaddr_storage a;
-	socklen_t size = sizeof(a);
+	struct listener_address a = {.fd = -1};
 	struct listener *l = calloc(1, sizeof(*l));
 	if (!l)
 		return error_set(err, -ENOMEM, "listening for pilots: out of memory");
 	l->options = *options;
-	l->fd = -1;
 	memcpy(l->secret, options->secret, sizeof(l->secret));
-	int r = find_address(options->towards, &a, &size);
-	if (r < 0) {
-		error_set(err, r, "finding the address towards '%s': %s", options->towards, error_words(r));
-	} else {
-		uint16_t port = last_port(options->dir_fd);
-		r = bind_to(l, &a, size, port);
-		if (r < 0 && port)
-			r = bind_to(l, &a, size, 0);
-		if (r < 0)
-			error_set(err, r, "listening for pilots: %s", error_words(r));
-	}
-	if (r == 0 && (r = write_address(l, &a, size)) < 0)
+	int r = listener_bind(options->towards, last_port(options->dir_fd), &a, err);
+	l->fd = a.fd;
+	l->port = a.port;
+	if (r == 0 && (r = write_address(l, a.host)) < 0)
 		error_set(err, r, "writing '" AGENT_ADDRESS_FILE "': %s", error_words(r));
 	if (r == 0 && (r = loop_add(options->loop, l->fd, EPOLLIN, on_connection, l, &l->source)) < 0)
 		error_set(err, r, "listening for pilots: %s", error_words(r));

@@ -32,6 +32,15 @@ struct listener_options {
 	void *context;
 };
 
+/* A socket that listens, without a listener around it. */
+struct listener_address {
+	int fd;
+	char host[128]; /* in digits */
+	uint16_t port;
+};
+/* On the address of this host towards that one; `port` if it is free and not 0. */
+int listener_bind(const char *towards, uint16_t port, struct listener_address *ret, struct gd_error *err);
+
 int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err);
 /* Closes strangers, too; links that were handed over stay. NULL is fine. */
 void listener_close(struct listener *l);

@@ -9,45 +9,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/loop.h"
-#include "base/text.h"
 #include "slurm/agent.h"
-#include "slurm/slurm_command.h"
-
-#define PATIENCE_MS 30000
-
-struct asked {
-	bool over;
-	int result;
-	struct text out;
-	char words[200];
-};
-
-static void on_answer(void *context, int result, const char *out, size_t size, const char *err)
-{
-	struct asked *a = context;
-	a->over = true;
-	a->result = result;
-	text_append(&a->out, out, size);
-	snprintf(a->words, sizeof(a->words), "%.*s", (int)strcspn(err, "\n"), err);
-}
-
-static void ask(struct asked *a)
-{
-	/* One line per node: the address by which Slurm reaches it. */
-	static const char *const argv[] = {"sinfo", "-h", "-a", "-N", "-o", "%o", NULL};
-	struct slurm_command *command;
-	struct loop *loop = NULL;
-	a->result = loop_create(&loop);
-	if (a->result == 0)
-		a->result = slurm_command_start(loop, argv, PATIENCE_MS, on_answer, a, &command);
-	while (a->result == 0 && !a->over)
-		if (loop_round(loop, -1) < 0)
-			break;
-	if (a->result == 0 && !a->over)
-		a->result = -EIO;
-	loop_destroy(loop);
-}
+#include "slurm/slurm_ask.h"
 
 static bool can_resolve(const char *host)
 {
@@ -86,9 +49,10 @@ static bool find_last(int dir_fd, char *ret, size_t size)
 
 int node_address_find(int dir_fd, char *ret, size_t size, struct gd_error *err)
 {
-	struct asked a = {0};
-	int r = 0;
-	ask(&a);
+	/* One line per node: the address by which Slurm reaches it. */
+	static const char *const argv[] = {"sinfo", "-h", "-a", "-N", "-o", "%o", NULL};
+	struct slurm_answer a = {0};
+	int r = slurm_ask(argv, &a);
 	if (a.result == -ENOENT)
 		r = error_set(err, a.result,
 			"'sinfo' was not found: --slurm needs the commands of Slurm; run gpuq on a login node of the cluster");

@@ -65,6 +65,7 @@ MpiDefault=none
 NodeName=node NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 \
 ThreadsPerCore=1 RealMemory=8000 Gres=gpu:fake:{gpus}
 PartitionName=gpu Nodes=node Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=short Nodes=node MaxTime=5 State=UP PriorityTier=1
 PartitionName=urgent Nodes=node MaxTime=INFINITE State=UP PriorityTier=2
 """
 

@@ -81,7 +81,7 @@ def test_commands_file_runs_on_nodes_and_is_not_run_twice(cli):
     assert "node node joined with 1 GPU" in text and "GPU 0 on node → Completed" in text and "Failed (exit 3)" in text
     assert sorted((cli.lab.directory / "ran").read_text(encoding="utf-8").splitlines()) == [f"{number} on node" for number in range(5)]
     assert cli.lab.states() == ["completed"] * 5 + ["failed"]
-    again = cli.run("--commands-file", "commands.txt", *SLURM)
+    again = cli.run("--commands-file", "commands.txt", *SLURM, code=1)
     assert "nothing new" in again and len(cli.lab.jobs()) == 6
     cli.until_idle()
 

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""gpuq slurm check on a real Slurm. What cannot be broken there is broken for its job alone, by an sbatch that changes its script."""
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+
+import pytest
+
+LIMIT = 240
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
+GPU = ("--slurm", "--gres=gpu:1 --time=10")
+
+
+class Checker:
+    def __init__(self, lab):
+        self.lab = lab
+
+    def program(self, name, text):
+        place = self.lab.directory / "bin"
+        place.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+        (place / name).chmod(0o755)
+        return {"PATH": f"{place}:{self.lab.cluster.environment['PATH']}"}
+
+    def broken_job(self, find, put):
+        """An sbatch that replaces a part of the script of the job."""
+        return self.program("sbatch", f"""#!/usr/bin/env python3
+import os, re, sys
+words = [re.sub({find!r}, lambda m: {put!r}, word) if word.startswith("--wrap=") else word for word in sys.argv]
+os.execv("/usr/bin/sbatch", words)
+""")
+
+    def check(self, *words, code=1, env=None):
+        """name → finding."""
+        text = self.lab.gpuq("slurm", "check", "--json", *words, code=code, env=env)
+        left = [path.name for path in self.lab.directory.iterdir() if path.name.startswith(".gpuq-check")]
+        assert not left and not self.lab.slurm("squeue", "-h", "-n", "gpuq-check", "-t", "PD,R")
+        return {one["name"]: one for one in json.loads(text)["findings"]}
+
+    def problem(self, name, *words, env=None):
+        """The words and the advice of the only problem."""
+        found = self.check(*words, env=env)
+        assert [one["name"] for one in found.values() if one["level"] == "problem"] == [name], found
+        return found[name]["words"] + " → " + found[name]["advice"]
+
+
+@pytest.fixture(name="checker")
+def make_checker(lab):
+    return Checker(lab)
+
+
+def test_cluster_of_the_tests_has_notes_only(checker):
+    found = checker.check(*GPU, code=0)
+    levels = {name: one["level"] for name, one in found.items()}
+    assert levels == {"commands": "ok", "controller": "ok", "processes": "note", "address": "ok", "start": "ok", "TCP": "ok", "clock": "ok",
+                      "shared": "ok", "locks": "note", "GPUs": "note", "time limit": "ok"}
+    assert "proctrack/linuxproc" in found["processes"]["words"] and "proctrack/cgroup" in found["processes"]["advice"]
+    assert "a pilot has 9m" in found["time limit"]["words"] or "a pilot has 10m" in found["time limit"]["words"]
+    assert not checker.lab.journal.exists()
+
+
+def test_report_for_people(checker):
+    text = checker.lab.gpuq("slurm", "check", *GPU)
+    assert "  ok       TCP             the node has connected to 127.0.0.1\n" in text and text.endswith("0 problems, 3 notes\n")
+
+
+def test_settings_of_the_configuration_are_used(checker):
+    (checker.lab.directory / "gpuq.yaml").write_text("slurm: --partition=nowhere\n", encoding="utf-8")
+    assert "invalid partition" in checker.problem("sbatch")
+
+
+def test_without_sbatch(checker):
+    told = checker.problem("commands", env={"PATH": str(checker.lab.cluster.place / "bin")})
+    assert "not found in PATH: sbatch" in told and "login node" in told
+
+
+def test_controller_that_does_not_answer(checker):
+    conf = checker.lab.cluster.environment["SLURM_CONF"]
+    other = checker.lab.directory / "slurm.conf"
+    text = pathlib.Path(conf).read_text(encoding="utf-8")
+    other.write_text("\n".join("SlurmctldPort=1" if row.startswith("SlurmctldPort") else row for row in text.splitlines())
+                     + "\nSlurmctldTimeout=10\nMessageTimeout=1\n", encoding="utf-8")
+    told = checker.lab.gpuq("slurm", "check", code=1, env={"SLURM_CONF": str(other)})
+    assert "problem  controller      does not answer: " in told and "slurmctld" in told
+
+
+def test_with_cgroup_there_is_no_note(checker):
+    env = checker.program("scontrol", "#!/bin/sh\n/usr/bin/scontrol \"$@\" | sed 's,proctrack/linuxproc,proctrack/cgroup,'\n")
+    assert checker.check(*GPU, code=0, env=env)["processes"]["level"] == "ok"
+
+
+def test_no_tcp_from_the_node(checker):
+    # Nobody listens on port 1.
+    told = checker.problem("TCP", *GPU, env=checker.broken_job(r" 127\.0\.0\.1 \d+ ", " 127.0.0.1 1 "))
+    assert "the node cannot connect to 127.0.0.1" in told and "Connection refused" in told and "--slurm-address" in told
+
+
+def test_journal_is_not_on_a_shared_file_system(checker):
+    told = checker.problem("shared", *GPU, env=checker.broken_job(r"node-check \S+", "node-check /nowhere"))
+    assert "the node does not see" in told and "--jobs-file" in told
+
+
+def test_neither_network_nor_files(checker):
+    told = checker.problem("network and files", *GPU, env=checker.broken_job(r"node-check \S+ \S+ \d+", "node-check /nowhere 127.0.0.1 1"))
+    assert "neither connect to" in told
+
+
+def test_locks_that_do_not_work_between_hosts(checker):
+    env = checker.broken_job("=exec", f"=LD_PRELOAD={BUILD}/tests/slurm/libno_locks.so exec")
+    told = checker.problem("locks", *GPU, env=env)
+    assert "the node does not see a lock of this host" in told and "local_lock" in told
+
+
+@pytest.mark.parametrize("seconds, word", [(3600, "ahead"), (-60, "behind")])
+def test_clock_of_the_node_is_wrong(checker, seconds, word):
+    (checker.lab.directory / "wrong").write_bytes(struct.pack("<q", seconds))
+    preload = f"=CLOCK_FILE={checker.lab.directory}/wrong LD_PRELOAD={BUILD}/tests/cli/libclock.so exec"
+    told = checker.problem("clock", *GPU, env=checker.broken_job("=exec", preload))
+    assert word in told and "NTP" in told
+
+
+def test_driver_and_grant_disagree(checker):
+    (checker.lab.directory / "nvml").write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
+                                                f"memory={80 << 30} {60 << 30} {20 << 30} 0\nmode=0\n", encoding="utf-8")
+    env = checker.broken_job(
+        "=exec", f"=GPUQ_NVML_LIBRARY={BUILD}/tests/gpu/libnvidia-ml.so.1 FAKE_NVML={checker.lab.directory}/nvml exec")
+    told = checker.problem("GPUs", "--slurm", "--gres=gpu:2 --time=10", env=env)
+    assert "Slurm has granted 2, but the driver shows 1 of them" in told and "gres.conf" in told
+
+
+def test_gpuq_is_not_installed_on_the_node(checker):
+    told = checker.problem("program", *GPU, env=checker.broken_job(r"\S+ node-check", "/nowhere/gpuq-slurm node-check"))
+    assert "cannot be executed" in told
+
+
+@pytest.mark.parametrize("options, known", [("--timeout=30m", "its --timeout"), ("", None)])
+def test_time_limit_is_shorter_than_the_longest_job(checker, options, known):
+    checker.lab.gpuq("add", "--no-start", "--jobs-file", "jobs.jsonl", *options.split(), "true")
+    if known:
+        told = checker.problem("longest job", *GPU)
+        assert "job 1 takes up to 30m" in told and known in told and "--time" in told
+    else:
+        checker.check(*GPU, code=0)
+
+
+def test_partition_allows_less_time(checker):
+    told = checker.problem("start", "--slurm", "--partition=short --time=10", "--wait", "2s")
+    assert "PartitionTimeLimit" in told and "ask for less time" in told
+
+
+def test_limit_of_the_account(checker):
+    env = checker.program("sacctmgr", "#!/bin/sh\necho '4|8||'\necho '|||'\n")
+    told = checker.problem("account", *GPU, "--max-nodes", "5", env=env)
+    assert "your account may have 4 jobs at a time, --max-nodes is 5" in told
+    assert checker.check(*GPU, "--max-nodes", "4", code=0, env=env)["account"]["level"] == "ok"
+
+
+def test_pending_for_a_limit_says_so(checker):
+    env = checker.program("scontrol", "#!/bin/sh\n/usr/bin/scontrol \"$@\" | sed 's,Reason=[A-Za-z]*,Reason=QOSMaxGRESPerUser,'\n")
+    told = checker.problem("start", "--slurm", "--gres=gpu:1 --begin=now+1hour", "--wait", "2s", env=env)
+    assert "QOSMaxGRESPerUser" in told and "limit of your account" in told
+
+
+def test_interrupted_check_leaves_nothing(checker):
+    process = subprocess.Popen(["gpuq", "slurm", "check", "--slurm", "--begin=now+1hour"], cwd=checker.lab.directory,
+                               env=checker.lab.cluster.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               **checker.lab.cluster.identity())
+    checker.lab.until(lambda: checker.lab.slurm("squeue", "-h", "-n", "gpuq-check", "-t", "PD"), "the job")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT) == 130
+    assert not checker.lab.slurm("squeue", "-h", "-n", "gpuq-check", "-t", "PD,R")
+    assert not list(checker.lab.directory.glob(".gpuq-check*"))
