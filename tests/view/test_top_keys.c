@@ -174,7 +174,8 @@ static void test_help_fits_a_small_screen(void **state)
 	assert_shows_not(top_rig_draw(l, 10, 40), "these keys");
 	for (int i = 0; i < 30; i++)
 		top_key(&l->top, TOP_KEY_DOWN);
-	assert_shows(top_rig_draw(l, 10, 40), "leave; job");
+	assert_shows(top_rig_draw(l, 10, 40), "leave; jobs and");
+	assert_shows(top_rig_draw(l, 10, 40), "│                runner go on");
 	/* The border is around it. */
 	assert_shows(top_rig_draw(l, 10, 40), "┌─ keys ─");
 	assert_shows(top_rig_draw(l, 10, 40), "┘");
@@ -225,6 +226,20 @@ static void test_details_of_a_running_job_say_what_it_runs_and_needs(void **stat
 	assert_shows(top_rig_draw(l, 24, 80), "┌─ job 7 ─");
 }
 
+static void test_long_lines_of_a_page_go_on_below_themselves(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 7, VIEW_JOB_RUNNING,
+		"python train.py --model resnet50 --data /data/imagenet/shards/train --learning-rate 3e-4 --seed 7");
+	cleanup_(text_finish) struct text t = {0};
+	top_put_details(&t, view_find_job(l->model, 7), INT64_C(1763200000000));
+	text_append_string(&t, "größegrößegrößegrößegrößegrößegrößegrößegrößegrößegrößegrößegrößegrößegröße\n");
+	top_show_page(&l->top, "job 7", text_string(&t));
+	assert_shows(top_rig_draw(l, 24, 60), "│             3e-4 --seed 7 ");
+	assert_shows(top_rig_draw(l, 24, 60), "│ command     python train.py --model resnet50 --data      │");
+	assert_shows(top_rig_draw(l, 24, 60), "│ rößegrößegrößegröße ");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +253,7 @@ int main(void)
 		top_rig_test(test_letters_move_as_arrows_do),
 		top_rig_test(test_cancelled_jobs_are_not_among_the_failed),
 		top_rig_test(test_details_of_a_running_job_say_what_it_runs_and_needs),
+		top_rig_test(test_long_lines_of_a_page_go_on_below_themselves),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,6 @@
 #include "base/units.h"
 #include "view/top/top.h"
 
-#define WIDEST 92 /* columns of a line of a command */
-
 static void put_name(struct text *t, const char *name)
 {
 	text_appendf(t, "%-11s ", name);
@@ -24,17 +22,15 @@ static void put_line(struct text *t, const char *name, const char *value)
 	text_appendf(t, "%s\n", value);
 }
 
-/* A command of several lines, or a long one, goes on below itself. */
+/* A command of several lines goes on below itself. */
 static void put_command(struct text *t, const char *command)
 {
-	size_t column = 0;
 	put_name(t, "command");
 	for (const char *p = command ? command : ""; *p; p++) {
-		bool breaks = *p == '\n' || (column >= WIDEST && *p == ' ');
-		text_append_string(t, breaks ? "\n            " : "");
-		if (!breaks)
+		if (*p == '\n')
+			text_append_string(t, "\n            ");
+		else
 			text_append_char(t, *p);
-		column = breaks ? 0 : column + 1;
 	}
 	text_append_char(t, '\n');
 }
@@ -80,6 +76,8 @@ static void put_attempt(struct text *t, const struct view_job *job, const struct
 	put_size(t, "peak memory", a->peak_mem_mb);
 	if (view_job_is_idle(job) && a->idle_since_ms && now_ms > a->idle_since_ms)
 		put_line(t, "GPU idle", units_format_duration((uint64_t)(now_ms - a->idle_since_ms), buf));
+	if (a->energy_j >= 0)
+		put_line(t, "energy", units_format_energy((uint64_t)a->energy_j, buf));
 	if (a->signal)
 		put_line(t, "ended by", signal_name(a->signal));
 	else if (a->exit_code >= 0)

@@ -120,10 +120,9 @@ static void label_plot(struct screen *s, int row, int column, int width, bool me
 {
 	char words[48], span[UNITS_ROOM];
 	const char *name = memory ? "memory" : "utilization";
-	if (span_ms < 10 * 1000)
+	snprintf(words, sizeof(words), "%s, %s ", name, units_format_duration((uint64_t)span_ms, span));
+	if (span_ms < 10 * 1000 || (int)strlen(words) * 2 > width)
 		snprintf(words, sizeof(words), "%s ", name);
-	else
-		snprintf(words, sizeof(words), "%s, %s ", name, units_format_duration((uint64_t)span_ms, span));
 	if ((int)strlen(words) * 2 < width)
 		screen_put(s, row, column, width, SCREEN_DIM, words);
 }
@@ -170,7 +169,10 @@ static void draw_rest(struct screen *s, int row, int column, int width, const st
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%d°C ", g->temperature_celsius);
 	if (g->power_milliwatts >= 0)
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%lldW ", (long long)(g->power_milliwatts / 1000));
-	snprintf(words + n, sizeof(words) - (size_t)n, "%s", g->name ? g->name : "");
+	/* Every name of that vendor begins alike. */
+	const char *name = g->name ? g->name : "";
+	name += strncmp(name, "NVIDIA ", 7) == 0 ? 7 : 0;
+	snprintf(words + n, sizeof(words) - (size_t)n, "%s", name);
 	screen_put(s, row, column, width, SCREEN_DIM, words);
 }
 

@@ -69,26 +69,12 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	screen_put(s, 0, at, right - at - 2, SCREEN_REVERSE, path);
 }
 
-/* 1234567 as "1,234,567". */
-static const char *grouped(size_t n, char buf[32])
-{
-	char digits[32];
-	int length = snprintf(digits, sizeof(digits), "%zu", n), to = 0;
-	for (int i = 0; i < length; i++) {
-		if (i && (length - i) % 3 == 0)
-			buf[to++] = ',';
-		buf[to++] = digits[i];
-	}
-	buf[to] = '\0';
-	return buf;
-}
-
 static int put_count(struct screen *s, int row, int at, unsigned style, size_t n, const char *word)
 {
 	if (n == 0)
 		style = SCREEN_DIM;
 	char number[32];
-	int used = screen_put(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), grouped(n, number));
+	int used = screen_put(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), top_format_count(n, number));
 	used += screen_putf(s, row, at + used, s->columns - at - used, style, " %s", word);
 	return at + used + 2;
 }
@@ -134,7 +120,8 @@ static void draw_detail(const struct top *t, struct screen *s, int row)
 	int at = 1;
 	at += screen_putf(
 		s, row, at, s->columns - at, SCREEN_BOLD, "%" PRIu64 " %s", view_id_number(j->id), palette_job_word(j));
-	if (reason && j->state != VIEW_JOB_COMPLETED && j->state != VIEW_JOB_RUNNING)
+	bool told = reason && strcmp(reason, view_job_state_name(j->state)) == 0; /* "cancelled" */
+	if (reason && !told && j->state != VIEW_JOB_COMPLETED && j->state != VIEW_JOB_RUNNING)
 		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": %s", reason);
 	else if (j->state == VIEW_JOB_FAILED && a && a->exit_code > 0)
 		at += screen_putf(s, row, at, s->columns - at, SCREEN_PLAIN, ": exit %d", a->exit_code);

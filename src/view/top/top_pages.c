@@ -6,9 +6,71 @@
 
 #include "base/cleanup.h"
 #include "base/display.h"
+#include "base/utf8.h"
 #include "view/top/top.h"
 
 /* ---- A page of words -------------------------------------------------------------------------- */
+
+#define NAME_COLUMNS 12 /* of top_put_details() */
+#define MAX_NAME     32 /* bytes of a name with its spaces */
+
+/* How many bytes of a line fit; it is broken after a space if there is one in the last half. */
+static size_t fitting(const char *line, size_t size, size_t columns)
+{
+	size_t end = 0, space = 0;
+	if (display_width(line, size) <= columns)
+		return size;
+	while (end < size) {
+		size_t n = utf8_sequence(line + end, size - end);
+		n = n ? n : 1;
+		if (display_width(line, end + n) > columns)
+			break;
+		end += n;
+		if (line[end - 1] == ' ' && end > columns / 2)
+			space = end;
+	}
+	return space ? space : end ? end : 1;
+}
+
+/* The column of what follows a name and spaces, or 0. */
+static size_t value_column(const char *line, size_t size)
+{
+	size_t at = strspn(line, " ");
+	while (at + 1 < size && !(line[at] == ' ' && line[at + 1] == ' '))
+		at++;
+	at += strspn(line + at, " ");
+	if (at < size && at < MAX_NAME)
+		return display_width(line, at);
+	return size > NAME_COLUMNS && line[NAME_COLUMNS - 1] == ' ' ? NAME_COLUMNS : 0;
+}
+
+/* Lines that are too long go on below themselves, under the value of a line that begins with a name. */
+static void wrap_line(struct text *out, const char *line, size_t size, size_t columns)
+{
+	size_t hang = line[0] == ' ' ? strspn(line, " ") : value_column(line, size);
+	if (hang > columns / 2)
+		hang = 0;
+	size_t n = fitting(line, size, columns);
+	for (;;) {
+		text_append(out, line, n);
+		text_append_char(out, '\n');
+		line += n;
+		size -= n;
+		if (size == 0)
+			break;
+		text_appendf(out, "%*s", (int)hang, "");
+		n = fitting(line, size, columns - hang);
+	}
+}
+
+static void wrap_page(struct text *out, const char *text, int columns)
+{
+	for (const char *p = text; *p;) {
+		size_t n = strcspn(p, "\n");
+		wrap_line(out, p, n, (size_t)(columns > 8 ? columns : 8));
+		p += n + (p[n] == '\n');
+	}
+}
 
 static const char *next_line(const char *p, char *out, size_t size)
 {
@@ -19,8 +81,10 @@ static const char *next_line(const char *p, char *out, size_t size)
 
 void top_draw_page(struct top *t, struct screen *s)
 {
-	char line[512];
-	const char *text = text_string(&t->page);
+	cleanup_(text_finish) struct text page = {0};
+	char line[4096];
+	wrap_page(&page, text_string(&t->page), s->columns - 4);
+	const char *text = text_string(&page);
 	int lines = 0, width = 20;
 	for (const char *p = text; *p; lines++) {
 		p = next_line(p, line, sizeof(line));
