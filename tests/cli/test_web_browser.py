@@ -2,8 +2,11 @@
 """The page in a real Chromium: what is seen, live; keys; nothing of a job is ever taken for HTML."""
 import pathlib
 import re
+import time
 
 import pytest
+
+import sealing
 from lab import GPUQ
 from launch_lab import PROGRAM
 from web_lab import LIMIT, Page
@@ -113,7 +116,7 @@ def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
     fresh.open(page)
     fresh.until(lambda: fresh.rows() == [1])
     fresh.until(lambda: len(fresh.all(".gpu")) == 2)
-    assert fresh.text("#headline") == "1 waiting, 0 of 1 job completed"
+    assert fresh.text("#headline") == "1 pending, 0 of 1 job completed"
     assert "first" in fresh.text("#rows .col-command")
     # A new job comes by itself, and so does its end.
     lab.add("echo two")
@@ -152,6 +155,12 @@ def test_all_queues_have_a_column_and_numbers_of_their_own(lab, fresh):
     fresh.click("#ask-yes")
     fresh.until(lambda: fresh.text("#rows tr:nth-child(2) .col-state") == "cancelled" and fresh.text("#rows tr:nth-child(1) .col-state") == "pending")
     assert fresh.errors() == []
+    # The cards say of which queue a job is.
+    runner = lab.start("run", "--jobs-file", lab.directory / "one" / "jobs.jsonl")
+    lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / "one" / "jobs.jsonl", "--", "until [ -e go ]; do sleep 0.02; done")
+    fresh.until(lambda: fresh.text("#gpus").count(f"#2 of …/{lab.directory.name}/one: until [") == 1)
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) == 0
     # One queue needs no column.
     fresh.open(Page(lab))
     fresh.until(lambda: fresh.rows() == [1])
@@ -201,6 +210,71 @@ def test_a_log_is_followed_and_details_are_told(lab, fresh):
     fresh.until(lambda: str(lab.directory) in fresh.text("#pane-details"))
     fresh.click("#tab-environment")
     fresh.until(lambda: "VARIABLE_OF_THE_JOB=is shown" in fresh.text("#pane-environment"))
+    assert fresh.errors() == []
+
+
+def test_a_log_can_be_downloaded_as_it_is(lab, fresh):
+    lab.add("printf 'one\\rtwo\\033[31m\\n'")
+    lab.gpuq("run")
+    downloads = lab.directory / "downloads"
+    downloads.mkdir()
+    fresh.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
+    fresh.open(Page(lab), "&job=1")
+    fresh.until(lambda: fresh.text("#log") == "two\n")
+    fresh.click("#log-download")
+    # It has its name only when it is complete.
+    lab.until(lambda: (downloads / "job-1.log").exists(), "the file")
+    assert (downloads / "job-1.log").read_bytes() == b"one\rtwo\033[31m\n"
+    assert fresh.errors() == []
+
+
+def ran(number, minutes_ago, command="true"):
+    """Events of a job that took a minute."""
+    def moment(minutes):
+        return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - minutes * 60))
+    return [{"event": "add", "id": number, "time": moment(minutes_ago), "command": command, "cwd": "/"},
+            {"event": "start", "id": number, "attempt": 1, "time": moment(minutes_ago), "gpus": [0], "pid": 1, "keeper": "k"},
+            {"event": "end", "id": number, "attempt": 1, "time": moment(minutes_ago - 1), "status": "completed", "duration": 60, "exit_code": 0}]
+
+
+@pytest.mark.parametrize("minutes, window", [(2, "5 min"), (9, "15 min"), (40, "1 h"), (200, "6 h"), (3000, "7 d")])
+def test_the_first_window_fits_what_ran(lab, fresh, minutes, window):
+    lab.journal.write_bytes(sealing.journal(*ran(1, minutes)))
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.text("#windows [aria-checked=true]") == window)
+    fresh.until(lambda: "1 completed" in fresh.text("#throughput-title"))
+    # Who has chosen one keeps it.
+    fresh.click("#windows [data-minutes='1440']")
+    fresh.until(lambda: fresh.text("#throughput-title").startswith("Jobs that ended, per 24 min"))
+    assert fresh.text("#windows [aria-checked=true]") == "24 h"
+
+
+def test_times_are_local_and_utc_on_request(lab, fresh):
+    start = 1763200800  # 10:00:00 UTC
+    event = {"time": "2025-11-15T10:00:00.000Z", "id": 1}
+    lab.journal.write_bytes(sealing.journal(
+        {"event": "add", "command": "true", "cwd": "/", **event}, {"event": "start", "attempt": 1, "gpus": [0], "pid": 1, "keeper": "k", **event},
+        {"event": "end", "attempt": 1, "status": "completed", "duration": 60, "exit_code": 0, **event, "time": "2025-11-15T10:01:00.000Z"}))
+    assert time.gmtime(start)[3:6] == (10, 0, 0)
+    fresh.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+    try:
+        fresh.open(Page(lab))
+        fresh.until(lambda: fresh.text("#rows .col-start") == "15 Nov 19:00")
+        fresh.click("#rows th button")
+        fresh.click("#tab-details")
+        fresh.until(lambda: "15 Nov 2025, 19:00:00" in fresh.text("#pane-details"))
+        fresh.click("#job-close")
+        fresh.click("#utc")
+        fresh.until(lambda: fresh.text("#rows .col-start") == "15 Nov 10:00")
+        assert fresh.one("#utc").get_attribute("aria-pressed") == "true"
+        fresh.click("#rows th button")
+        fresh.click("#tab-details")
+        fresh.until(lambda: "15 Nov 2025, 10:00:00 UTC" in fresh.text("#pane-details"))
+        fresh.click("#job-close")
+        fresh.click("#utc")
+        fresh.until(lambda: fresh.text("#rows .col-start") == "15 Nov 19:00")
+    finally:
+        fresh.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
     assert fresh.errors() == []
 
 
@@ -353,6 +427,28 @@ def test_a_phone_never_scrolls_sideways(lab, fresh):
         assert fresh.driver.execute_script(wide) == [360, 360], tab
         assert fresh.driver.execute_script("const d = document.getElementById('job'); return d.scrollWidth <= d.clientWidth"), tab
     assert number == 1
+
+
+def test_a_phone_shows_jobs_before_cards_and_why_they_failed(lab, fresh):
+    lab.add("exit 3")
+    lab.gpuq("run", code=1)
+    place = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+
+    def above(first, second):
+        return fresh.driver.execute_script(place, first) < fresh.driver.execute_script(place, second)
+
+    fresh.size(1300, 900)
+    fresh.open(Page(lab))
+    fresh.until(lambda: fresh.rows() == [1] and len(fresh.all(".gpu")) == 2)
+    assert above("#gpus", "#jobs") and fresh.text("#rows .col-note") == "exit 3"
+    fresh.size(360, 740, mobile=True)
+    fresh.until(lambda: above("#jobs", "#gpus"))
+    assert above("#gpus", "#timeline")
+    note = fresh.one("#rows .col-note")
+    assert note.is_displayed() and note.text == "exit 3"
+    red = fresh.driver.execute_script(
+        "const e = document.createElement('i'); e.style.color = 'var(--failed)'; document.body.append(e); return getComputedStyle(e).color")
+    assert fresh.driver.execute_script("return getComputedStyle(arguments[0]).color", note) == red
 
 
 def test_without_the_token_it_asks_for_it(lab, fresh):

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json_put.h"
 #include "base/utf8.h"
+#include "view/model/palette.h"
 
 #define ROW_COMMAND 400
 #define MAX_HISTORY 600
@@ -70,6 +71,10 @@ static void put_gpu(struct text *t, const struct view_model *m, const struct vie
 	put_known(t, "task_id", gpu->task_id ? (int64_t)gpu->task_id : -1);
 	put_string(t, "task_name", gpu->task_name);
 	put_string(t, "task_queue", gpu->task_queue);
+	const struct view_job *job = gpu->task_id ? view_find_job(m, gpu->task_id) : NULL;
+	bool marked = job && job->state == VIEW_JOB_RUNNING &&
+		      strcmp(palette_job_word(job), view_job_state_name(job->state)) != 0;
+	put_string(t, "mark", marked ? palette_job_word(job) : NULL);
 	put_string(t, "error", gpu->error);
 	put_known(t, "since", gpu->since_ns < 0 ? -1 : (gpu->since_ns + clock->offset_ns) / (int64_t)NS_PER_MS);
 	put_known(t, "last", gpu->last_duration_ns < 0 ? -1 : gpu->last_duration_ns / (int64_t)NS_PER_MS);

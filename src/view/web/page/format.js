@@ -26,6 +26,12 @@ export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
+// A command: lines are broken between its words, not after their hyphens.
+export function setCommand(target, text) {
+  if (target.textContent === text) return;
+  target.replaceChildren(...text.split(" ").flatMap((word, i) => [i ? " " : "", element("span", { class: "word" }, word)]));
+}
+
 export function setAttribute(target, name, value) {
   if (target.getAttribute(name) !== value) target.setAttribute(name, value);
 }
@@ -39,18 +45,18 @@ export function showState(target, state, words) {
 export function duration(ms) {
   if (ms === null || ms === undefined) return "";
   if (ms < 0) ms = 0;
-  if (ms < 1000) return `${Math.floor(ms)} ms`;
+  if (ms < 1000) return `${Math.floor(ms)}ms`;
   const s = Math.floor(ms / 1000);
   const two = (n) => String(n).padStart(2, "0");
-  if (s < 10 && ms % 1000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
-  if (s < 60) return `${s} s`;
+  if (s < 10 && ms % 1000) return `${(Math.floor(ms / 100) / 10).toFixed(1)}s`;
+  if (s < 60) return `${s}s`;
   if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
   if (s < 86400) return `${Math.floor(s / 3600)}h ${two(Math.floor(s / 60) % 60)}m`;
   return `${Math.floor(s / 86400)}d ${two(Math.floor(s / 3600) % 24)}h`;
 }
 
 // Of something that goes on: whole seconds, for it changes all the time.
-export const clock = (ms) => (ms < 1000 ? "0 s" : duration(Math.floor(ms / 1000) * 1000));
+export const clock = (ms) => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000));
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The cards of the GPUs, each with the history of its memory and utilization.
-import { $, bytes, clock, count, duration, element, jobNumber, now, pathEnd, setText, showState } from "./format.js";
+import { $, bytes, clock, count, duration, element, jobNumber, now, pathEnd, setCommand, setText, showState } from "./format.js";
 
 const HISTORY = 600; // samples that are kept
 const SPAN = 300e3, SHORTEST = 60e3; // what the picture shows: five minutes, or less at the start
@@ -102,11 +102,17 @@ function taskWords(gpu) {
   return gpu.tasks > 1 ? `${label} and ${gpu.tasks - 1} more` : label;
 }
 
+// As in the table of jobs: what is special of the job that runs here.
+function showCardState(p, gpu) {
+  if (gpu.mark) showState(p.state, gpu.mark === "ending" ? "cancelled" : "held", gpu.mark);
+  else showState(p.state, gpu.status, gpu.status === "processing" ? `running ${clock(now() - gpu.since)}` : gpu.status);
+}
+
 function fillCard(p, gpu) {
   setText(p.name, (gpu.name ?? "").replace(/^NVIDIA /, ""));
   p.name.title = gpu.name ?? "";
-  showState(p.state, gpu.status, gpu.status === "processing" ? `running ${clock(now() - gpu.since)}` : gpu.status);
-  setText(p.task, taskWords(gpu));
+  showCardState(p, gpu);
+  setCommand(p.task, taskWords(gpu));
   p.task.classList.toggle("none", !gpu.task && !runWords(gpu));
   p.task.title = gpu.task ?? runWords(gpu);
   const known = gpu.memory_used !== null && gpu.memory_total;
@@ -147,6 +153,6 @@ export function showGpus(gpus, withRuns) {
 export function tickGpus() {
   for (const gpu of shown) {
     const p = cards.get(`${gpu.id}/${gpu.slot}`);
-    if (p && gpu.status === "processing") showState(p.state, gpu.status, `running ${clock(now() - gpu.since)}`);
+    if (p && gpu.status === "processing") showCardState(p, gpu);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The table of jobs: one page of what the server found. Search, order and paging
 // happen there; here are never more than a hundred rows.
-import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, pathEnd, plural, setAttribute, setText, showState, stateColor, stateWord, time } from "./format.js";
+import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, pathEnd, plural, setAttribute, setCommand, setText, showState, stateColor, stateWord, time } from "./format.js";
 
 const LIMIT = 100;
 const COLUMNS = [["choose", "", null], ["queue", "Queue", null], ["id", "Job", "id"], ["state", "State", "state"], ["command", "Command", "name"], ["gpu", "GPU", "gpu"],
@@ -33,7 +33,7 @@ export const currentJob = () => jobs.get(current);
 function makeRow(id) {
   const p = { button: element("button", { type: "button", "aria-haspopup": "dialog" }), state: element("span"), name: element("span", { class: "job-name" }),
     command: element("span") };
-  const cells = { id: element("th", { scope: "row" }, p.button), state: element("td", {}, p.state), command: element("td", {}, p.name, p.command) };
+  const cells = { id: element("th", { scope: "row" }, p.button), state: element("td", {}, p.state), command: element("td", {}, element("div", { class: "command-text" }, p.name, p.command)) };
   p.box = element("input", { type: "checkbox", "aria-label": `Select job ${jobNumber(id)}` });
   p.box.addEventListener("click", (event) => { event.stopPropagation(); toggleChoice(id); });
   cells.choose = element("td", {}, p.box);
@@ -73,7 +73,7 @@ function fillRow(p, job) {
   showState(p.state, stateColor(job), stateWord(job));
   setText(p.name, job.name ?? "");
   p.name.hidden = !job.name;
-  setText(p.command, job.command.replace(/\s+/g, " "));
+  setCommand(p.command, job.command.replace(/\s+/g, " "));
   p.cells.command.title = job.command;
   setText(p.cells.gpu, job.gpus.length ? `GPU ${job.gpus.join(", ")}` : "");
   setText(p.cells.start, startWords(job));

@@ -58,14 +58,8 @@ function paceWords(state) {
 }
 
 function headline({ counts, jobs }) {
-  const waiting = counts.pending + counts.held;
-  const words = [];
-  if (counts.running) words.push(`${count(counts.running)} running`);
-  if (waiting) words.push(`${count(waiting)} waiting`);
-  if (counts.failed) words.push(`${count(counts.failed)} failed`);
-  if (counts.cancelled) words.push(`${count(counts.cancelled)} cancelled`);
-  if (counts.unknown) words.push(`${count(counts.unknown)} unknown`);
   if (!jobs) return "No jobs yet";
+  const words = STATES.filter((state) => state !== "completed" && counts[state]).map((state) => `${count(counts[state])} ${state}`);
   words.push(`${count(counts.completed)} of ${plural(jobs, "job")} completed`);
   return words.join(", ");
 }

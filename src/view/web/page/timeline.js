@@ -88,12 +88,17 @@ function drawBars() {
     const row = rows.get(gpu), left = Math.max(LABEL, x(start)), right = Math.min(width, x(end ?? to));
     if (!row || right < LABEL) continue;
     const wide = Math.max(1.5, right - left - (right - left > 4 ? 1 : 0)), top = row.top + lane * LANE;
-    const bad = failed && n > 1 ? "--failed" : `--${state}`;
-    pen.fillStyle = colour(n > 1 && !failed ? "--completed" : bad);
+    pen.fillStyle = colour(n > 1 ? "--completed" : `--${state}`);
     pen.globalAlpha = state === "completed" || n > 1 ? 0.75 : 0.9;
     pen.beginPath();
     pen.roundRect(left, top, wide, LANE - 2, Math.min(3, wide / 2));
     pen.fill();
+    if (n > 1 && failed) {
+      // Of many the share that failed, but never less than can be seen.
+      const high = Math.max(3, (LANE - 2) * failed / n);
+      pen.fillStyle = colour("--failed");
+      pen.fillRect(left, top + LANE - 2 - high, wide, high);
+    }
     pen.globalAlpha = 1;
     if (n === 1 && wide > 34) {
       pen.fillStyle = colour("--panel");
@@ -133,9 +138,9 @@ function drawThroughput() {
     pen.globalAlpha = 1;
   });
   const words = ENDS.map((state, k) => [data.bins.reduce((sum, bin) => sum + bin[k], 0), state]).filter(([n], k) => n || !k);
-  const each = duration(data.bin);
+  const each = data.bin % 60e3 ? duration(data.bin) : data.bin === 60e3 ? "minute" : `${data.bin / 60e3} min`;
   setText($("throughput-title"), `Jobs that ended, per ${each}: ${words.map(([n, state]) => `${count(n)} ${state}`).join(", ")}`);
-  setText($("throughput-words"), `At most ${plural(most, "job")} in ${each}.`);
+  setText($("throughput-words"), `At most ${plural(most, "job")} per ${each}.`);
 }
 
 export function drawTimeline() {
