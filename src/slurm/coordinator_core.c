@@ -239,7 +239,7 @@ uint64_t coordinator_core_wake_ns(const struct coordinator_core *c)
 		return UINT64_MAX;
 	for (size_t i = 0; i < c->num_pilots; i++) {
 		const struct known_pilot *p = c->pilots[i];
-		uint64_t fence = c->settings.epoch > 1 ? c->begin_ns + COORDINATOR_GRACE_NS : 0;
+		uint64_t fence = coordinator_fence_ns(c, p);
 		uint64_t proof = coordinator_lease_proof_ns(c, p);
 		if (p->end_ns && p->end_ns + coordinator_margin_ns(c, p) < proof)
 			proof = p->end_ns + coordinator_margin_ns(c, p);

@@ -35,7 +35,8 @@
  * before every pilot of the journal and of Slurm's listing has greeted this coordinator or is proven dead.
  *  - An attempt gets an end that its pilot did not report only after proof of the pilot's death and after its outbox
  * was read.
- *  - No pilot is declared dead in the first COORDINATOR_GRACE_NS after a restart.
+ *  - No pilot is declared dead in the first COORDINATOR_GRACE_NS after a restart, or before the end of the longest
+ * lease that it may have if that is sooner.
  *  - An end is acknowledged only after it was synced; a later end of the same attempt is acknowledged and not written.
  */
 #ifndef SLURM_COORDINATOR_CORE_H

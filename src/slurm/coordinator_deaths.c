@@ -22,10 +22,19 @@ uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const stru
 	return p->acked_ns + (uint64_t)p->lease_ms * NS_PER_MS + coordinator_margin_ns(c, p);
 }
 
+/* After a restart; 0: there was none. A pilot whose lease has ended cannot connect any more. */
+uint64_t coordinator_fence_ns(const struct coordinator_core *c, const struct known_pilot *p)
+{
+	uint64_t grace = (uint64_t)p->lease_ms * NS_PER_MS + coordinator_margin_ns(c, p);
+	if (c->settings.epoch == 1)
+		return 0;
+	return c->begin_ns + (grace < COORDINATOR_GRACE_NS ? grace : COORDINATOR_GRACE_NS);
+}
+
 static bool may_be_dead(const struct coordinator_core *c, const struct known_pilot *p)
 {
 	bool absent = p->state == PILOT_STATE_AWAY || p->state == PILOT_STATE_EXPECTED;
-	return absent && (c->settings.epoch == 1 || c->now_ns >= c->begin_ns + COORDINATOR_GRACE_NS);
+	return absent && c->now_ns >= coordinator_fence_ns(c, p);
 }
 
 static void declare_dead(struct known_pilot *p, enum death_proof proof)

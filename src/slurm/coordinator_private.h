@@ -164,6 +164,8 @@ void coordinator_on_listed(struct coordinator_core *c, const struct slurm_listin
 void coordinator_on_outbox(struct coordinator_core *c, const struct coordinator_event *e);
 /* When the lease proves the pilot dead. */
 uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const struct known_pilot *p);
+/* No pilot is declared dead before; 0: any time. */
+uint64_t coordinator_fence_ns(const struct coordinator_core *c, const struct known_pilot *p);
 void coordinator_step_deaths(struct coordinator_core *c);
 
 #endif

@@ -359,7 +359,8 @@ static void test_slurm_s_listing_may_name_a_pilot_that_has_not_greeted(void **st
 	coordinator_core_destroy(l.core);
 }
 
-static void test_no_pilot_is_fenced_in_the_first_minute(void **state)
+/* By the lease, if that is shorter than the minute after a restart: then the pilot cannot be about to connect. */
+static void test_a_short_lease_fences_in_the_first_minute(void **state)
 {
 	(void)state;
 	struct lab l;
@@ -368,7 +369,7 @@ static void test_no_pilot_is_fenced_in_the_first_minute(void **state)
 	assert_int_equal(coordinator_core_create(&s, &l.core), 0);
 	coordinator_core_restore_pilot(l.core, &(struct restored_pilot){.name = "p1", .lease_ms = 20000});
 	begin(&l);
-	tick(&l, 59 * S);
+	tick(&l, 21 * S);
 	assert_int_equal(l.outboxes, 0);
 	tick(&l, 2 * S);
 	assert_int_equal(l.outboxes, 1);
@@ -653,6 +654,27 @@ static void test_a_later_boot_of_its_node_proves_a_pilot_dead(void **state)
 	coordinator_core_destroy(l.core);
 }
 
+static void test_no_pilot_is_fenced_in_the_first_minute(void **state)
+{
+	(void)state;
+	struct lab l;
+	struct slurm_lab s;
+	create(&l, 2);
+	coordinator_core_restore_pilot(l.core,
+		&(struct restored_pilot){
+			.name = "p1", .node = "n1", .slurm_job = 77, .started_ms = 1000000, .lease_ms = 100000});
+	begin(&l);
+	slurm_init(&s);
+	s.node.boot_ms = 2000000;
+	s.node.slurmd_start_ms = 2000500;
+	l.now += 53 * S;
+	list(&l, &s);
+	assert_int_equal(l.outboxes, 0);
+	list(&l, &s);
+	assert_int_equal(l.outboxes, 1);
+	coordinator_core_destroy(l.core);
+}
+
 static void test_states_of_slurm_are_read_strictly(void **state)
 {
 	(void)state;
@@ -677,6 +699,7 @@ int main(void)
 		cmocka_unit_test(test_the_third_loss_holds_the_job),
 		cmocka_unit_test(test_nothing_is_granted_before_all_pilots_have_greeted),
 		cmocka_unit_test(test_slurm_s_listing_may_name_a_pilot_that_has_not_greeted),
+		cmocka_unit_test(test_a_short_lease_fences_in_the_first_minute),
 		cmocka_unit_test(test_no_pilot_is_fenced_in_the_first_minute),
 		cmocka_unit_test(test_a_hello_voids_what_it_does_not_list),
 		cmocka_unit_test(test_a_running_attempt_that_the_journal_does_not_know_is_discarded),
