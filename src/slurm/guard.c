@@ -47,6 +47,21 @@ int guard_renew(int fd, uint64_t deadline_ns)
 
 /* ---- The guard ------------------------------------------------------------------------ */
 
+/* Until no process is below this one: those whose parents die become its children. */
+static void sweep(void)
+{
+	uint64_t end = clock_now_ns() + GIVE_UP_MS * NS_PER_MS;
+	for (;;) {
+		process_signal_descendants(getpid(), SIGKILL);
+		pid_t pid;
+		while ((pid = process_reap(NULL)) > 0)
+			;
+		if (pid < 0 || clock_now_ns() > end)
+			return;
+		poll(NULL, 0, KILL_AGAIN_MS);
+	}
+}
+
 static int arm(timer_t timer, uint64_t deadline_ns)
 {
 	struct itimerspec at = {.it_value = {(time_t)(deadline_ns / NS_PER_S), (long)(deadline_ns % NS_PER_S)}};
@@ -80,7 +95,7 @@ struct guard {
 	timer_t timer;
 	int renew_fd;
 	int signal_fd;
-	pid_t agent;
+	pid_t sweeper, agent;
 	bool namespaced;
 };
 
@@ -132,19 +147,26 @@ static void on_signals(struct guard *g)
 	struct signalfd_siginfo si;
 	int status;
 	while (read(g->signal_fd, &si, sizeof(si)) == sizeof(si))
-		if (si.ssi_signo != SIGCHLD)
+		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGHUP)
 			kill(g->agent, (int)si.ssi_signo);
-	if (waitpid(g->agent, &status, WNOHANG) == g->agent)
-		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : NO_AGENT);
+	/* The sweeper was killed: nobody but this process can find what left its session. */
+	if (getppid() != g->sweeper) {
+		sweep();
+		_exit(NO_AGENT);
+	}
+	for (pid_t pid; (pid = process_reap(&status)) > 0;)
+		if (pid == g->agent)
+			_exit(WIFEXITED(status) ? WEXITSTATUS(status) : NO_AGENT);
 }
 
-_Noreturn static void guard_main(const struct guard_options *o, const sigset_t *mask, int report_fd)
+_Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, const sigset_t *mask, int report_fd)
 {
-	struct guard g = {.options = o};
+	struct guard g = {.options = o, .sweeper = sweeper};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
 	int renew[2], gone[2];
 	sigset_t set;
 	prctl(PR_SET_NAME, "gpuq-guard");
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Before anything else: nothing below is without a deadline. */
 	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(g.timer, o->first_ns) < 0 || chdir("/") < 0 ||
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(gone, O_CLOEXEC) < 0)
@@ -153,6 +175,7 @@ _Noreturn static void guard_main(const struct guard_options *o, const sigset_t *
 	sigaddset(&set, SIGCHLD);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	g.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	g.agent = fork_agent(&g, renew[1], gone[0], mask);
 	if (g.signal_fd < 0 || g.agent < 0)
@@ -180,21 +203,6 @@ _Noreturn static void guard_main(const struct guard_options *o, const sigset_t *
 
 /* ---- The sweeper ---------------------------------------------------------------------- */
 
-/* Until no process is below this one: those whose parents die become its children. */
-static void sweep(void)
-{
-	uint64_t end = clock_now_ns() + GIVE_UP_MS * NS_PER_MS;
-	for (;;) {
-		process_signal_descendants(getpid(), SIGKILL);
-		pid_t pid;
-		while ((pid = process_reap(NULL)) > 0)
-			;
-		if (pid < 0 || clock_now_ns() > end)
-			return;
-		poll(NULL, 0, KILL_AGAIN_MS);
-	}
-}
-
 static void await_guard(pid_t guard, int signal_fd, int *ret_status)
 {
 	for (;;) {
@@ -204,7 +212,7 @@ static void await_guard(pid_t guard, int signal_fd, int *ret_status)
 			continue;
 		while (read(signal_fd, &si, sizeof(si)) == sizeof(si))
 			if (si.ssi_signo != SIGCHLD)
-				kill(guard, (int)si.ssi_signo);
+				kill(guard, si.ssi_signo == SIGHUP ? SIGTERM : (int)si.ssi_signo);
 		for (pid_t pid; (pid = process_reap(ret_status)) > 0;)
 			if (pid == guard)
 				return;
@@ -220,6 +228,7 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	sigaddset(&set, SIGCHLD);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, &mask) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
 	cleanup_(closep) int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -227,12 +236,13 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
 	pid_t parent = getpid(), guard = fork();
 	if (guard == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		/* It is blocked, and read from a descriptor: the guard sweeps if the sweeper cannot. */
+		prctl(PR_SET_PDEATHSIG, SIGHUP);
 		close(report[0]);
 		close(signal_fd);
 		if (getppid() != parent)
 			_exit(NO_AGENT);
-		guard_main(options, &mask, report[1]);
+		guard_main(options, parent, &mask, report[1]);
 	}
 	close(report[1]);
 	if (guard < 0) {

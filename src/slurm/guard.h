@@ -12,8 +12,9 @@
  * What is below dies with it. The agent is killed by the kernel when the guard dies (PDEATHSIG), the nursery and the
  * keepers with the agent, jobs with their keepers. Where the system allows it (CAP_SYS_ADMIN), the agent is the first
  * process of a PID namespace: then the kernel kills all processes in it, whatever session they made. Elsewhere the
- * *sweeper*, the process that called guard_run(), kills what is left: it is the subreaper of all of them. A process
- * that left its session survives only if the sweeper, too, is stopped.
+ * *sweeper*, the process that called guard_run(), kills what is left: it is the subreaper of all of them. If the
+ * sweeper itself is killed, the guard sweeps and exits. A process that left its session survives only if both are
+ * killed, or the sweeper is stopped.
  *
  * User namespaces, which would give ordinary users a PID namespace, are not used: files of root belong to nobody
  * in them, which programs such as ssh refuse.
@@ -44,8 +45,8 @@ struct guard_result {
 
 /*
  * In the process that is to be the sweeper, which has one thread and no other children: starts guard and agent and
- * returns when nothing of them is left. SIGTERM and SIGINT are passed on to the agent. Leaves signal masks and the
- * subreaper attribute changed: the process is expected to exit next.
+ * returns when nothing of them is left. SIGTERM and SIGINT are passed on to the agent, SIGHUP as SIGTERM. Leaves signal
+ * masks and the subreaper attribute changed: the process is expected to exit next.
  */
 int guard_run(const struct guard_options *options, struct guard_result *ret, struct gd_error *err);
 

@@ -230,6 +230,21 @@ static void test_killed_guard_takes_everything_along(void **state)
 		assert_true(process_await_gone(all[i], WAIT_MS));
 }
 
+/* Long before the lease ends. */
+static void test_killed_sweeper_takes_everything_along(void **state)
+{
+	(void)state;
+	pid_t sweeper =
+		start(&(struct play){guard_now_ns() + FAR_NS, true, .leaves_session = true, .exit_code = -1}, 0);
+	pid_t all[8];
+	(void)read_number("agent");
+	wait_until(below(sweeper, all, 8) == 4);
+	assert_int_equal(kill(sweeper, SIGKILL), 0);
+	assert_int_equal(waitpid(sweeper, NULL, 0), sweeper);
+	for (int i = 0; i < 4; i++)
+		assert_true(process_await_gone(all[i], WAIT_MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +255,7 @@ int main(void)
 		scratch_test(test_child_in_another_session_dies_with_the_guard),
 		scratch_test(test_child_in_another_session_dies_in_a_namespace_though_all_above_are_stopped),
 		scratch_test(test_killed_guard_takes_everything_along),
+		scratch_test(test_killed_sweeper_takes_everything_along),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
