@@ -146,6 +146,9 @@ static size_t wanted(const struct submission *s)
 static void failed(struct submission *s, uint64_t now_ns, const char *words)
 {
 	uint64_t wait = BACK_OFF_NS << (s->failures < 16 ? s->failures : 16);
+	/* Pilots that fail together fail once: nothing was submitted since the wait began. */
+	if (s->failures && now_ns < s->not_before_ns)
+		return;
 	s->failures++;
 	s->not_before_ns = now_ns + (wait < BACK_OFF_MAX ? wait : BACK_OFF_MAX);
 	s->failed_job = 0;

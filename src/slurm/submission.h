@@ -8,8 +8,9 @@
  * After an sbatch that failed or timed out it is uncertain whether Slurm has the job. Then nothing more is submitted
  * until a listing that began later has succeeded: the job is in it, by its unique name, or it was not submitted. A
  * pilot that ends soon after its start, without having been welcomed or without having had a job, makes the next
- * submission wait: 5 s, doubled each time up to 10 min. A pilot that had a job, or was preempted, does not count.
- * After `give_up` such failures in a row nothing is submitted any more.
+ * submission wait: 5 s, doubled each time up to 10 min; pilots that end during that wait do not lengthen it. A pilot
+ * that had a job, or was preempted, does not count. After `give_up` such failures in a row nothing is submitted any
+ * more.
  *
  * A pilot that is idle for `idle_ns` is released, also if jobs wait: they evidently do not fit on it. If it never had
  * one, that is a failure, too.

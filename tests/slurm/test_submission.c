@@ -117,6 +117,28 @@ static void test_pilots_that_fail_at_once_back_off(void **state)
 	submission_destroy(s);
 }
 
+/* A slurmctld that lost its state kills all of them in one moment. */
+static void test_pilots_that_fail_together_count_once(void **state)
+{
+	(void)state;
+	struct submission *s = create(8);
+	struct submission_step step;
+	char name[8];
+	demand(s, 32);
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "p%u", i);
+		join(s, S, 10 + i, name);
+	}
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "p%u", i);
+		submission_gone(s, 2 * S + i, name, false, "dead (lease)");
+	}
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_NONE);
+	assert_int_equal(step.wake_ns, 7 * S);
+	assert_int_equal(next(s, 7 * S, &step), SUBMISSION_SUBMIT);
+	submission_destroy(s);
+}
+
 static void test_a_pilot_that_never_reaches_the_coordinator_backs_off(void **state)
 {
 	(void)state;
@@ -226,6 +248,7 @@ int main(void)
 		cmocka_unit_test(test_pilots_follow_the_waiting_jobs),
 		cmocka_unit_test(test_an_uncertain_sbatch_blocks_until_a_later_listing),
 		cmocka_unit_test(test_pilots_that_fail_at_once_back_off),
+		cmocka_unit_test(test_pilots_that_fail_together_count_once),
 		cmocka_unit_test(test_a_pilot_that_never_reaches_the_coordinator_backs_off),
 		cmocka_unit_test(test_an_idle_pilot_is_released),
 		cmocka_unit_test(test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits),
