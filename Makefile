@@ -5,7 +5,8 @@
 #   make test       the tests, light             make format
 #   make test-all   the heavy real parts, too    make bench
 #   make test-heavy those alone
-#   make test-slurm the tests on a real Slurm, which it installs
+#   make test-slurm the tests on a real Slurm, which it installs (SEEDS='1 2 3': chaos on eight nodes, whole runs)
+#   make bench-slurm  the queue on eight nodes beside one machine and srun
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
 #   make campaign everything that is driven by seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
 #   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
@@ -95,6 +96,12 @@ bench:
 	@$(compile)
 	@tools/bench $(BUILD)
 
+bench-slurm:
+	@tools/deps build test slurm
+	@$(configure) tests
+	@$(compile)
+	@GD_BUILD=$(abspath $(BUILD)) bench/slurm.py
+
 dist:
 	@tools/dist $(BUILD)-dist
 
@@ -115,4 +122,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench dist deb install format clean
+.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench bench-slurm dist deb install format clean

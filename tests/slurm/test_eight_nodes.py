@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""A queue on eight nodes with eight GPUs each, in namespaces of their own (datacenter.py), while things fail (chaos.py)."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import datacenter
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+LIMIT = 600
+MISSING = datacenter.missing()
+# `make test-slurm SEEDS='1 2 3'`: whole runs; otherwise one short one.
+SEEDS = os.environ.get("SEEDS", "").split()
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+def chaos(*words):
+    """What it printed, and its exit code."""
+    result = subprocess.run([sys.executable, HERE / "chaos.py", *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
+                            check=False)
+    return result.stdout + result.stderr, result.returncode
+
+
+def test_each_of_200_jobs_runs_once_on_64_gpus():
+    words, code = chaos(1, "--faults", "none", "--jobs", 200, "--lease", 60, "--silence", 10)
+    assert code == 0 and "200 jobs, 200 attempts on 64 GPUs" in words, words
+
+
+@pytest.mark.skipif(bool(SEEDS), reason="SEEDS names longer runs")
+def test_short_chaos():
+    words, code = chaos(os.environ.get("CHAOS_SEED", 1), "--seconds", 15, "--interval", 0.8, "--jobs", 120)
+    assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) > 0, words
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_chaos(seed):
+    words, code = chaos(seed)
+    print(words)
+    assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) >= 10, words
