@@ -2,6 +2,7 @@
 #include "cli/frozen_tree.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "base/units.h"
 #include "cli/git.h"
 #include "cli/git_trust.h"
@@ -110,6 +112,53 @@ static int check_size(struct freezing *f, struct gd_error *err)
 		return error_set(err, -EINVAL,
 			"untracked files have %s, '%s' is the largest; at most 100 MiB are copied: add data to .gitignore, then it is linked",
 			units_format_size(total, words), largest_name);
+	return r;
+}
+
+/* Whether others can replace what is in this directory of the tree: "" is its top, "a/b/" one below. */
+static bool is_open_to_others(const struct freezing *f, const char *dir)
+{
+	char path[PATH_MAX];
+	for (const char *end = dir; end; end = strchr(end, '/') ? strchr(end, '/') + 1 : NULL) {
+		if (snprintf(path, sizeof(path), "%s/%.*s", text_string(&f->top), (int)(end - dir), dir) >=
+			(int)sizeof(path))
+			return true;
+		cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || trust_objection_above(fd))
+			return true;
+	}
+	return false;
+}
+
+/* Others can put anything in the place of a tracked file that they can rename, and git copies it. */
+static int check_tracked(struct freezing *f, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text files = {0};
+	char dir[PATH_MAX] = "/", words[UNITS_ROOM];
+	unsigned long long total = 0;
+	bool open_to_others = false;
+	int r = git_files(f, GIT("ls-files", "-z"), &files, err);
+	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length;
+		p += strlen(p) + 1) {
+		char path[PATH_MAX];
+		struct stat st;
+		const char *slash = strrchr(p, '/');
+		size_t size = slash ? (size_t)(slash - p) + 1 : 0;
+		if (snprintf(path, sizeof(path), "%s/%s", text_string(&f->top), p) >= (int)sizeof(path))
+			continue;
+		if (strncmp(dir, p, size) != 0 || dir[size]) {
+			snprintf(dir, sizeof(dir), "%.*s", (int)size, p);
+			open_to_others = is_open_to_others(f, dir);
+		}
+		if (!open_to_others || lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		total += (unsigned long long)st.st_size;
+		if (total > FROZEN_TREE_MAX_FOREIGN_BYTES)
+			return error_set(err, -EPERM,
+				"tracked files that other users can replace have %s or more, with '%s'; at most 1 GiB is "
+				"copied: take their permission to write away, or use --trust",
+				units_format_size(total, words), p);
+	}
 	return r;
 }
 
@@ -258,6 +307,8 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 	/* Before git add, which looks for changes in submodules and runs what their configuration names. */
 	if (r == 0)
 		r = check_submodules(f, err);
+	if (r == 0 && !trust)
+		r = check_tracked(f, err);
 	if (r == 0)
 		r = check_size(f, err);
 	if (r == 0)

@@ -21,6 +21,9 @@ struct frozen_tree {
 /* More untracked files are most likely data that git should ignore. */
 #define FROZEN_TREE_MAX_BYTES ((unsigned long long)100 << 20)
 
+/* In tracked files that other users can replace. */
+#define FROZEN_TREE_MAX_FOREIGN_BYTES ((unsigned long long)1 << 30)
+
 /*
  * The tree of the current directory. log_dir: where logs go. trust: also if other users can change the repository,
  * otherwise -EPERM. -EINVAL: not in a git tree, with submodules or other repositories in it, or too many bytes in

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/git_child.h"
 
 extern char **environ;
 
@@ -43,19 +44,6 @@ static int spawn(const char *const *argv, char *const *env, int out, int message
 	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	return -r;
-}
-
-static int read_all(int fd, struct text *out)
-{
-	char chunk[65536];
-	for (;;) {
-		ssize_t n = read(fd, chunk, sizeof(chunk));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : text_error(out);
-		text_append(out, chunk, (size_t)n);
-	}
 }
 
 /* The first line of what git said. */
@@ -103,12 +91,17 @@ int git_run(const char *dir, const char *index, const char *const *words, struct
 	int r = spawn(argv, env, fds[1], messages, &pid);
 	close(fds[1]);
 	if (r == 0)
-		r = read_all(fds[0], out);
+		r = git_child_read(pid, fds[0], &(struct git_patience)GIT_PATIENCE, out);
 	close(fds[0]);
 	if (r < 0 && pid == 0)
 		return error_set(err, r, "starting git: %s", error_words(r));
 	while (pid && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	if (r == -ETIME)
+		return error_set(err, r,
+			"git did nothing for 30 s; is there a pipe in the place of a .gitignore or .gitattributes?");
+	if (r == -EFBIG)
+		return error_set(err, r, "git worked for more than 10 min; is there a huge file in the tree?");
 	if (r < 0)
 		return error_set(err, r, "reading from git: %s", error_words(r));
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : failed(messages, err);

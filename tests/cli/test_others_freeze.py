@@ -131,3 +131,14 @@ def test_prune_runs_nothing_of_a_repository_that_another_user_put_in_the_place(m
     assert not stolen.exists(), result
     assert f"cannot remove '{tree}'" in result.stderr and "belongs to another user" in result.stderr, result
     (owner.home / ".gitconfig").unlink()
+
+
+def test_huge_file_in_the_place_of_a_tracked_one_is_not_copied(machine, owner, other):
+    """The repository is the owner's alone; one folder in it is the group's."""
+    shared = machine.project(owner)
+    owner.sh(f"git init -q .; mkdir data; echo x > data/file; git add .; git -c user.name=x -c user.email=x commit -qm x; chgrp {machine.group} data; chmod {GROUP:o} data", shared)
+    assert freeze(owner, shared).returncode == 0
+    other.sh("rm -f file; truncate -s 1T file", shared / "data")
+    result = freeze(owner, shared)
+    assert result.returncode == 2, result
+    assert "tracked files that other users can replace have 1024.0 GiB or more, with 'data/file'; at most 1 GiB is copied" in result.stderr, result
