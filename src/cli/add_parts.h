@@ -35,6 +35,11 @@ int add_take_script(struct add *a);
 int add_keep_script(struct add *a, const struct journal *j, char name[HASH_TEXT], struct job_spec *spec);
 
 /*
+ * Says on standard error that the program of the command cannot be found: probably a typing error. Its job is added
+ * nevertheless, because another job may bring the program.
+ */
+void add_warn_of_missing_program(const struct add *a);
+/*
  * Says on standard error that jobs with these wishes, which were just added, can never start. started: a runner was
  * started for them.
  */

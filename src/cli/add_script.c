@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/add_parts.h"
+#include "cli/program_search.h"
 #include "cli/say.h"
 #include "queue/journal/content_store.h"
 
@@ -46,20 +46,6 @@ static int take_options(struct add *a)
 	return r;
 }
 
-/* A bare name that the shell would find. */
-static bool is_in_path(const char *name)
-{
-	cleanup_(freep) char *copy = strdup(getenv("PATH") ? getenv("PATH") : "");
-	for (char *rest = copy, *dir; (dir = strsep(&rest, ":"));) {
-		cleanup_(freep) char *path = NULL;
-		if (asprintf(&path, "%s/%s", *dir ? dir : ".", name) < 0)
-			path = NULL;
-		if (path && access(path, X_OK) == 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * A script alone is one; with arguments, if it has options for its job or could not be run otherwise: programs such as
  * ./train.py may need to be in their place.
@@ -67,7 +53,7 @@ static bool is_in_path(const char *name)
 static bool counts(const struct add *a)
 {
 	const char *path = a->words[0];
-	return a->num_words == 1 || a->script.has_options || (!strchr(path, '/') && !is_in_path(path));
+	return a->num_words == 1 || a->script.has_options || (!strchr(path, '/') && !program_search_in_path(path));
 }
 
 int add_read_script(struct add *a)

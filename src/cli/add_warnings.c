@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq add`: a job that can never start is accepted, and reported at once. */
+/* `gpuq add`: a job that can never start, or will fail at once, is accepted, and reported. */
 #include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/display.h"
 #include "cli/add_parts.h"
+#include "cli/program_search.h"
 #include "cli/say.h"
 #include "queue/journal/follow.h"
 #include "queue/runner/verdicts.h"
@@ -33,4 +37,37 @@ void add_warn_of_dependencies(struct journal *j, const struct id_list *ids)
 		say("job %" PRIu64 " waits for job %" PRIu64 ", which %s", job->id, at->id, text_string(&words));
 	verdicts_close(v);
 	follow_close(&f);
+}
+
+/* The first word of shell text that no expansion, assignment or quote can change; "" if there is none. */
+static void first_word(const char *command, struct text *ret)
+{
+	const char *begin = command + strspn(command, " \t\n");
+	size_t size = strcspn(begin, " \t\n;&|<>()");
+	for (size_t i = 0; i < size; i++)
+		if (strchr("\"'`$\\*?[]~={}#%!", begin[i]))
+			return;
+	text_append(ret, begin, size);
+}
+
+void add_warn_of_missing_program(const struct add *a)
+{
+	cleanup_(text_finish) struct text word = {0};
+	char quoted[DISPLAY_QUOTE_ROOM];
+	if (a->is_script || a->num_words == 0)
+		return;
+	first_word(a->words[0], &word);
+	/* Several words are quoted one by one: a blank in the first one is part of the name. */
+	const char *name = text_string(&word);
+	if (!*name || (a->num_words > 1 && strcmp(name, a->words[0]) != 0))
+		return;
+	if (program_search_is_builtin(name) || program_search_finds(name))
+		return;
+	display_quote(name, quoted);
+	if (!strchr(name, '/') && access(name, F_OK) == 0)
+		say("'%s' is a file here, but the shell looks for it in PATH only; it needs './%s', or 'sh %s'", quoted,
+			quoted, quoted);
+	else
+		say("'%s' is neither a file nor a program in PATH; if it is not there when the job starts, the job fails",
+			quoted);
 }

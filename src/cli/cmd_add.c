@@ -281,6 +281,8 @@ static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 	r = r < 0 ? r : e;
 	if (ids.count)
 		queue_choice_say_where_added(&a->queue);
+	if (ids.count && !lines)
+		add_warn_of_missing_program(a);
 	e = ids.count ? start_runner(a, j, &started, &err) : 0;
 	if (e < 0 && r == 0)
 		r = error_set(&a->err, e, "%s", err.message);

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/exec_parts.h"
 #include "cli/exit_code.h"
+#include "cli/program_search.h"
 #include "cli/say.h"
 #include "queue/input/submit.h"
 
@@ -18,27 +19,10 @@
 
 /* ---- The command ---------------------------------------------------------------------- */
 
-/* Before it waits for hours: a name that nothing in PATH has. */
-static bool can_be_found(const char *name)
-{
-	const char *path = getenv("PATH");
-	cleanup_(freep) char *copy = strdup(path ? path : "/bin:/usr/bin");
-	if (strchr(name, '/') || !copy)
-		return !copy || access(name, F_OK) == 0;
-	char *rest = copy;
-	for (const char *directory; (directory = strsep(&rest, ":"));) {
-		cleanup_(text_finish) struct text file = {0};
-		text_appendf(&file, "%s/%s", *directory ? directory : ".", name);
-		if (access(text_string(&file), X_OK) == 0)
-			return true;
-	}
-	return false;
-}
-
 static int check_command(const struct exec *e)
 {
 	const char *name = e->command.words[0];
-	if (can_be_found(name))
+	if (program_search_finds(name))
 		return 0;
 	if (e->command.count == 1 && strpbrk(name, " \t|;&<>"))
 		say("executing '%s': %s; for shell text: gpuq exec -- sh -c '…'", name, error_words(ENOENT));

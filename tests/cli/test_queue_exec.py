@@ -130,6 +130,7 @@ def test_waits_for_its_turn_and_says_why(one):
     unblock(one)
     assert process.wait(timeout=LIMIT) == 0
     assert list(lines) == ["gpuq: job 3 runs on GPU 0\n"]
+    one.gpuq("wait", 2)
     assert one.ran()[0] == "blocker" and sorted(one.ran()[1:]) == ["leased", "second"]
 
 
