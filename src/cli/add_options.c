@@ -26,11 +26,11 @@ enum {
 
 static const struct argp_option options[] = {
 	{"hold", OPTION_HOLD, 0, 0, "Do not start it before 'gpuq release'", 1},
-	{"freeze", OPTION_FREEZE, 0, 0, "Run it in the git tree as it is now, in a worktree of its own", 1},
+	{"freeze", OPTION_FREEZE, 0, 0, "Run it in a separate git worktree with the files as they are now", 1},
 	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
-	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Where its log goes", 1},
-	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0, "Run this when it is over, the end as JSON on its standard input",
-		1},
+	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for its log", 1},
+	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
+		"Run this command when the job has ended; it reads the result as JSON on standard input", 1},
 	{"param", OPTION_PARAM, "NAME=VALUE[,VALUE...]", 0,
 		"Add a job for each value: {NAME} in the command is replaced; several are crossed", 2},
 	{"param-file", OPTION_PARAM_FILE, "FILE", 0,
@@ -39,7 +39,7 @@ static const struct argp_option options[] = {
 	{"array", OPTION_ARRAY, "INDICES", 0,
 		"Add a job for each index, which it finds in GPUQ_ARRAY_INDEX: 1-10, 1-10:2, 1,3,7", 2},
 	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
-	{"json", OPTION_JSON, 0, 0, "Print an object instead of the id", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON object instead of the id", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Print the commands that would be added, and add nothing", 1},
 	{0},
 };
@@ -121,7 +121,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_child children[] = {{&job_argp, 0, NULL, 0}, {&queue_choice_argp, 0, NULL, 100}, {0}};
 
 const struct argp add_argp = {options, parse, "[--] COMMAND [ARGUMENT…]\nSCRIPT\n-",
-	"Queues a command and prints its id.\v"
+	"Queue a command and print its id.\v"
 	"One word is shell text; several are quoted one by one. Options of gpuq go before the command. With -, each line of "
 	"standard input is a command. A single word that names a file which begins with #! is a script: a copy of it runs, with options from "
 	"its #GPUQ lines. --param, --param-file and --array add several jobs, which form a group: its name, as g12, can be "

@@ -3,14 +3,14 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"all", CONTROL_COMMAND_ALL, 0, 0, "All that are not over", 1},
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "All jobs that have not ended", 1},
 	{0},
 };
 
 static int main_cancel(int argc, char **argv)
 {
 	return control_command_main(argc, argv, EVENT_CANCEL, "cancelled", options,
-		"Takes jobs out of the queue; one that runs is ended with all its processes.");
+		"Cancel jobs. A running job is ended with all its processes.");
 }
 
 const struct command cmd_cancel = {"cancel", "End jobs, or take them out of the queue", main_cancel,

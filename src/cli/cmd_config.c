@@ -23,7 +23,7 @@ struct config_command {
 };
 
 static const struct argp_option options[] = {
-	{"json", OPTION_JSON, 0, 0, "An object with a member per setting", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON object with a member per setting", 1},
 	{0},
 };
 
@@ -107,7 +107,7 @@ static int main_config(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {
-		options, parse, "", "Prints the effective settings, and where each comes from.", children, NULL, NULL};
+		options, parse, "", "Print the effective settings, and where each comes from.", children, NULL, NULL};
 	struct config_command c = {0};
 	command_parse(&argp, argc, argv, &c);
 	int r = print(&c);

@@ -8,7 +8,7 @@
 enum { OPTION_JSON = 0x200, OPTION_GPUS };
 
 static const struct argp_option options[] = {
-	{"json", OPTION_JSON, 0, 0, "An object with an array of findings", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON object with an array of findings", 1},
 	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to check (auto)", 1},
 	{0},
 };
@@ -62,7 +62,7 @@ static int main_doctor(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
-		"Checks the installation, GPUs, limits, file system and queue, and prints a report for a bug report. Exits with 1 "
+		"Check the installation, GPUs, limits, file system and queue, and print a summary for bug reports. Exits with 1 "
 		"if there are problems.",
 		children, NULL, NULL};
 	struct doctor d = {0};

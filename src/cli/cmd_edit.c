@@ -90,9 +90,8 @@ static int main_edit(int argc, char **argv)
 	static const struct argp_child children[] = {
 		{&job_edit_argp, 0, NULL, 2}, {&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "ID…",
-		"Changes jobs that have not started.\v"
-		"What is not given stays as it is. An empty value takes something away: --after ''. A job that has started cannot be "
-		"changed.",
+		"Change jobs that have not started.\v"
+		"Options that are not given stay unchanged. An empty value removes a setting: --after ''. A job that has started cannot be changed.",
 		children, NULL, NULL};
 	struct edit_command e = {0};
 	command_parse(&argp, argc, argv, &e);

@@ -53,9 +53,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 static const struct argp_option options[] = {
 	{"gpus", OPTION_GPUS, "SPEC", 0,
 		"Only these: auto, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4, sim:4x16G. "
-		"Default: $GPUQ_GPUS, else all that are there, also sick ones",
+		"Default: $GPUQ_GPUS, else all GPUs, even unusable ones",
 		0},
-	{"json", OPTION_JSON, NULL, 0, "A JSON array with an object per GPU, in the order of their index", 0},
+	{"json", OPTION_JSON, NULL, 0, "Print a JSON array with an object per GPU, in the order of their index", 0},
 	{0},
 };
 
@@ -64,7 +64,7 @@ static const struct argp argp = {
 	.children = children,
 	.options = options,
 	.parser = parse_option,
-	.doc = "Lists the GPUs, the one with the most free memory first, and the processes on them."
+	.doc = "List the GPUs, the one with the most free memory first, and the processes on them."
 	       "\vAn inherited CUDA_VISIBLE_DEVICES limits what is listed.",
 };
 

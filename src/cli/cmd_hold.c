@@ -3,14 +3,14 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"all", CONTROL_COMMAND_ALL, 0, 0, "All that wait", 1},
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "All pending jobs", 1},
 	{0},
 };
 
 static int main_hold(int argc, char **argv)
 {
 	return control_command_main(
-		argc, argv, EVENT_HOLD, "held", options, "Keeps pending jobs from being started until 'gpuq release'.");
+		argc, argv, EVENT_HOLD, "held", options, "Keep pending jobs from starting until 'gpuq release'.");
 }
 
 const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold, 1u << JOB_PENDING};

@@ -26,7 +26,7 @@ struct info {
 };
 
 static const struct argp_option options[] = {
-	{"json", OPTION_JSON, 0, 0, "An array of objects, as 'gpuq status --json' has", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects, as 'gpuq status --json'", 1},
 	{0},
 };
 
@@ -311,8 +311,7 @@ static int info(struct info *i)
 static int main_info(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {
-		options, parse, "ID…", "Prints everything that is known of jobs.", children, NULL, NULL};
+	static const struct argp argp = {options, parse, "ID…", "Print all details of jobs.", children, NULL, NULL};
 	struct info i = {0};
 	command_parse(&argp, argc, argv, &i);
 	int r = info(&i);

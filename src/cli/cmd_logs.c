@@ -53,10 +53,10 @@ struct logs {
 };
 
 static const struct argp_option options[] = {
-	{"follow", 'f', 0, 0, "Go on as the jobs write, until they are over", 1},
+	{"follow", 'f', 0, 0, "Follow the output until the jobs have ended", 1},
 	{"lines", 'n', "N", 0, "Only the last N lines, and all new ones with -f", 1},
-	{"attempt", OPTION_ATTEMPT, "N", 0, "Of the Nth attempt (the last one)", 1},
-	{"raw", OPTION_RAW, 0, 0, "Print all bytes as they are, also control sequences on a terminal", 1},
+	{"attempt", OPTION_ATTEMPT, "N", 0, "Show the Nth attempt (default: the last one)", 1},
+	{"raw", OPTION_RAW, 0, 0, "Print all bytes unchanged, even control sequences on a terminal", 1},
 	{0},
 };
 
@@ -329,7 +329,7 @@ static int main_logs(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "ID…",
-		"Prints what jobs wrote, standard output and error together; with several, each line carries its job's id.",
+		"Print the output of jobs, standard output and standard error together; with several jobs, each line begins with the job's id.",
 		children, NULL, NULL};
 	struct logs l = {.lines = ALL_LINES};
 	command_parse(&argp, argc, argv, &l);

@@ -27,12 +27,12 @@ struct pause_command {
 };
 
 static const struct argp_option pause_options[] = {
-	{"all", OPTION_ALL, 0, 0, "The queue, and all jobs that run", 1},
+	{"all", OPTION_ALL, 0, 0, "The queue, and all running jobs", 1},
 	{0},
 };
 
 static const struct argp_option resume_options[] = {
-	{"all", OPTION_ALL, 0, 0, "The queue, and all jobs that are paused", 1},
+	{"all", OPTION_ALL, 0, 0, "The queue, and all suspended jobs", 1},
 	{0},
 };
 
@@ -134,16 +134,16 @@ static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100},
 static int main_pause(int argc, char **argv)
 {
 	static const struct argp argp = {pause_options, parse, "[ID…]",
-		"Pauses the queue, which starts nothing new then, or running jobs, which are stopped.\v"
-		"A paused job keeps its memory and its GPU, and its time limit stands still.",
+		"Pause the queue, so that no job starts, or suspend running jobs.\v"
+		"A suspended job keeps its memory and its GPU. Its time limit is suspended, too.",
 		children, NULL, NULL};
 	return run(argc, argv, true, &argp);
 }
 
 static int main_resume(int argc, char **argv)
 {
-	static const struct argp argp = {resume_options, parse, "[ID…]",
-		"Lets the queue, or jobs that are paused, go on.", children, NULL, NULL};
+	static const struct argp argp = {
+		resume_options, parse, "[ID…]", "Resume the queue, or suspended jobs.", children, NULL, NULL};
 	return run(argc, argv, false, &argp);
 }
 

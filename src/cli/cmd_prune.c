@@ -35,10 +35,10 @@ struct prune_command {
 };
 
 static const struct argp_option options[] = {
-	{"older", 'o', "AGE", 0, "Only what ended so long ago: 30d, 12h (all that is over)", 1},
+	{"older", 'o', "AGE", 0, "Only jobs that ended at least this long ago: 30d, 12h (all finished jobs)", 1},
 	{"yes", 'y', 0, 0, "Do not ask; without a terminal nothing is asked", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Show what would be pruned, and prune nothing", 1},
-	{"json", OPTION_JSON, 0, 0, "Print an object: pruned, kept, ids, archive", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON object: pruned, kept, ids, archive", 1},
 	{0},
 };
 
@@ -251,8 +251,7 @@ static int main_prune(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
-		"Takes finished jobs out of the journal, into FILE.archive beside it, while runners and jobs go on. "
-		"On a terminal, shows them and asks first.",
+		"Move finished jobs from the journal to FILE.archive beside it. Runners and jobs are not interrupted. On a terminal, lists the jobs and asks first.",
 		children, NULL, NULL};
 	struct prune_command p = {0};
 	command_parse(&argp, argc, argv, &p);

@@ -31,7 +31,7 @@ struct queues {
 };
 
 static const struct argp_option options[] = {
-	{"json", OPTION_JSON, 0, 0, "An array of objects", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects", 1},
 	{0},
 };
 
@@ -159,7 +159,7 @@ static int main_queues(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&command_help_argp, 0, NULL, 0}, {0}};
 	static const struct argp argp = {options, parse, "",
-		"Lists your queues on this machine, with their runners and how many jobs are in each state.", children,
+		"List your queues on this machine, with their runners and the number of jobs in each state.", children,
 		NULL, NULL};
 	struct queues q = {.table = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)}};
 	command_parse(&argp, argc, argv, &q);

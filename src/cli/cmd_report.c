@@ -44,9 +44,8 @@ struct report_command {
 
 static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Where to write it (" DEFAULT_NAME "); - is standard output", 1},
-	{"since", OPTION_SINCE, "AGE", 0, "Only what ran or was added in the last 2h, 1d…", 1},
-	{"launch", OPTION_LAUNCH, "FOLDER", 0, "About what gpuq launch did in this output folder, not about a queue",
-		1},
+	{"since", OPTION_SINCE, "AGE", 0, "Only jobs that ran or were added in the last 2h, 1d…", 1},
+	{"launch", OPTION_LAUNCH, "FOLDER", 0, "Report on a launch with this output folder, instead of a queue", 1},
 	{0},
 };
 
@@ -301,7 +300,7 @@ static int main_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, NULL,
-		"Writes a page about a queue: timeline, utilization, throughput, what failed, what waiting cost.",
+		"Write an HTML report about a queue: timeline, utilization, throughput, failures, waiting times.",
 		children, NULL, NULL};
 	struct report_command c = {.out = default_name};
 	cleanup_(text_finish) struct text page = {0};

@@ -3,14 +3,14 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All that failed; with jobs: only those of them that failed", 1},
-	{"cancelled", CONTROL_COMMAND_CANCELLED, 0, 0, "The same for jobs that were cancelled", 1},
+	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All failed jobs; with ids: only those of them that failed", 1},
+	{"cancelled", CONTROL_COMMAND_CANCELLED, 0, 0, "The same for cancelled jobs", 1},
 	{0},
 };
 
 static int main_retry(int argc, char **argv)
 {
-	return control_command_main(argc, argv, EVENT_RETRY, "requeued", options, "Queues jobs again that are over.");
+	return control_command_main(argc, argv, EVENT_RETRY, "requeued", options, "Queue finished jobs again.");
 }
 
 const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry,

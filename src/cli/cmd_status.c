@@ -22,12 +22,12 @@ enum { OPTION_JSON = 0x200, OPTION_WATCH, OPTION_STATE, OPTION_NAME, OPTION_SINC
 
 static const struct argp_option options[] = {
 	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
-	{"json", OPTION_JSON, 0, 0, "An array of objects", 1},
-	{"watch", OPTION_WATCH, 0, 0, "Show it again whenever it changes", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects", 1},
+	{"watch", OPTION_WATCH, 0, 0, "Refresh the list whenever it changes", 1},
 	{"state", OPTION_STATE, "STATE[,STATE...]", 0,
 		"Only pending, running, completed, failed, cancelled, held, unknown", 1},
 	{"name", OPTION_NAME, "NAME", 0, "Only jobs with this name", 1},
-	{"since", OPTION_SINCE, "AGE", 0, "Only what was added or ended in the last 2h, 1d…", 1},
+	{"since", OPTION_SINCE, "AGE", 0, "Only jobs added or ended in the last 2h, 1d…", 1},
 	{0},
 };
 
@@ -285,7 +285,7 @@ static int status(struct status *s)
 static int main_status(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {options, parse, "[ID…]", "Lists the jobs of a queue.", children, NULL, NULL};
+	static const struct argp argp = {options, parse, "[ID…]", "List the jobs of a queue.", children, NULL, NULL};
 	struct status s = {0};
 	command_parse(&argp, argc, argv, &s);
 	signal(SIGPIPE, SIG_IGN);

@@ -5,7 +5,7 @@
 static int main_urgent(int argc, char **argv)
 {
 	return control_command_main(
-		argc, argv, EVENT_URGENT, "prioritized", NULL, "Puts pending jobs before all others.");
+		argc, argv, EVENT_URGENT, "prioritized", NULL, "Move pending jobs to the front of the queue.");
 }
 
 const struct command cmd_urgent = {

@@ -26,8 +26,8 @@ struct verify_command {
 };
 
 static const struct argp_option options[] = {
-	{"repair", 'r', NULL, 0, "Replace the journal by a clean copy, and keep the damaged file", 1},
-	{"json", OPTION_JSON, NULL, 0, "An object instead of lines", 1},
+	{"repair", 'r', NULL, 0, "Replace the journal with a clean copy, and keep the damaged file", 1},
+	{"json", OPTION_JSON, NULL, 0, "Print a JSON object instead of lines", 1},
 	{0},
 };
 
@@ -238,7 +238,7 @@ static int main_verify(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
-		"Checks the journal: checksums, missing records, and what they mean for its jobs. Exits with 1 if it is damaged.",
+		"Check the journal: checksums, missing records, and which jobs are affected. Exits with 1 if it is damaged.",
 		children, NULL, NULL};
 	struct verify_command v = {0};
 	command_parse(&argp, argc, argv, &v);

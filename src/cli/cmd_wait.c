@@ -43,8 +43,9 @@ enum { OPTION_TIMEOUT = 0x200, OPTION_ANY, OPTION_JSON };
 
 static const struct argp_option options[] = {
 	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after 90s, 2h…, with exit code 124", 1},
-	{"any", OPTION_ANY, 0, 0, "Wait for the first of them that is over, print its id, and exit as it did", 1},
-	{"json", OPTION_JSON, 0, 0, "At the end, print an object with the exit code of each job", 1},
+	{"any", OPTION_ANY, 0, 0, "Wait until the first of them has ended, print its id, and exit with its exit code",
+		1},
+	{"json", OPTION_JSON, 0, 0, "At the end, print a JSON object with the exit code of each job", 1},
 	{0},
 };
 
@@ -342,7 +343,7 @@ static int main_wait(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "[ID…]",
-		"Waits for jobs, or for all, and ends with the job's exit code; of several: 0, or 1 if one failed or was cancelled.",
+		"Wait for the given jobs, or for all. Exits with the job's exit code; with several jobs: 0, or 1 if one failed or was cancelled.",
 		children, NULL, NULL};
 	struct wait w = {0};
 	argp_err_exit_status = EXIT_WAIT;

@@ -26,7 +26,7 @@ struct why {
 
 static const struct argp_option options[] = {
 	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs, if no runner is active", 1},
-	{"json", OPTION_JSON, 0, 0, "An array of objects", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects", 1},
 	{0},
 };
 
@@ -171,7 +171,7 @@ static int main_why(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {
-		options, parse, "ID…", "Says what a job waits for, GPU by GPU.", children, NULL, NULL};
+		options, parse, "ID…", "Explain what a job waits for, GPU by GPU.", children, NULL, NULL};
 	struct why w = {0};
 	command_parse(&argp, argc, argv, &w);
 	int r = why(&w);

@@ -34,7 +34,7 @@ struct control_command {
 };
 
 static const struct argp_option common_options[] = {
-	{"quiet", 'q', 0, 0, "Do not say what was done", 2},
+	{"quiet", 'q', 0, 0, "Do not print what was done", 2},
 	{0},
 };
 

@@ -11,20 +11,20 @@ enum { OPTION_NO_WAIT = 0x200, OPTION_WAIT_TIMEOUT, OPTION_GPUS, OPTION_FIRST };
 
 static const struct argp_option options[] = {
 	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
-	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "How many GPUs; 0: none", 1},
+	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "Number of GPUs; 0 for a job without a GPU", 1},
 	{"gpu", OPTION_FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
-	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Put no other job on its GPUs while it runs", 1},
+	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Share its GPUs with no other job", 1},
 	{"host-mem", OPTION_FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
-	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "CPUs it needs", 1},
-	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "What to call it", 1},
-	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "End it after 90s, 2h, 1d…", 1},
-	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Higher goes first; 0", 1},
+	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "Number of CPUs it needs", 1},
+	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "Name of the job", 1},
+	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "Time limit: 90s, 2h, 1d", 1},
+	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Priority; higher starts first (0)", 1},
 	{"no-wait", OPTION_NO_WAIT, 0, 0, "Fail if no GPU is free now", 1},
 	{"idle-warn", OPTION_FIRST + JOB_OPTION_IDLE_WARN, "TIME", 0,
-		"Mark it if a GPU of it is idle for so long: 15m; 0: never", 1},
-	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0, "Fail if it has not started after 90s, 2h, 1d…", 1},
+		"Mark the job if one of its GPUs is idle for this long: 15m; 0: never", 1},
+	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0, "Fail if it has not started after this time: 90s, 2h, 1d", 1},
 	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
-	{"quiet", 'q', 0, 0, "Do not say what it waits for", 1},
+	{"quiet", 'q', 0, 0, "Do not print what it waits for", 1},
 	{0},
 };
 
@@ -84,13 +84,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 
 const struct argp exec_argp = {options, parse, "[--] COMMAND [ARGUMENT…]",
-	"Waits for a GPU with room, runs a command here, and releases the GPU.\v"
+	"Wait for a GPU with enough free memory, run a command here, and release the GPU.\v"
 	"The command has this terminal, this environment and this directory, and its GPU in CUDA_VISIBLE_DEVICES and "
 	"GPUQ_GPU. The exit code is that of the command; 128 and the signal's number if a signal ended it; 125 if gpuq itself "
 	"failed; 126 if the command cannot be executed; 127 if it cannot be found.",
 	children, NULL, NULL};
 
 const struct argp exec_shell_argp = {options, parse, NULL,
-	"Waits for a GPU with room and starts a shell that has it. The end of the shell releases the GPU.\v"
+	"Wait for a GPU with enough free memory and start a shell on it. Exiting the shell releases the GPU.\v"
 	"The shell is $SHELL. The exit code is that of the shell; 125 if gpuq itself failed.",
 	children, NULL, NULL};

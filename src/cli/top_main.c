@@ -326,8 +326,8 @@ static void die_of(int number)
 int main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
-	static const struct argp argp = {top_options, parse, NULL,
-		"Shows GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
+	static const struct argp argp = {
+		top_options, parse, NULL, "Show GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
 	struct top_program p = {.log_fd = -1, .signal_fd = -1};
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;

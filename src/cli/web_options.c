@@ -9,9 +9,9 @@ const struct argp_option web_options[] = {
 		"Where; port 0: any that is free; unix:PATH: a socket for you alone. Default: " WEB_LISTEN, 1},
 	{"host", WEB_OPTION_HOST, "HOST", 0, "A name of this machine that browsers may use; may be given several times",
 		1},
-	{"open-read", WEB_OPTION_OPEN_READ, 0, 0, "Let everybody look, but neither act nor see an environment", 1},
+	{"open-read", WEB_OPTION_OPEN_READ, 0, 0,
+		"Let everybody read the page, but not change jobs or see environments", 1},
 	{"gpus", WEB_OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner; with --all: all", 1},
-	{"log-dir", WEB_OPTION_LOG_DIR, "DIR", 0,
-		"Where the logs are, beside those that the journal can be trusted with", 1},
+	{"log-dir", WEB_OPTION_LOG_DIR, "DIR", 0, "Additional folder in which logs may be read", 1},
 	{0},
 };
