@@ -52,3 +52,22 @@ def test_runner_without_memory_for_a_start_tries_again(tmp_path: pathlib.Path, s
     print(f"{at} allocations failed in turn; after {again} of them the runner tried again")
     # With a large command: its order to the keeper, and the message with that order.
     assert again >= 2
+
+
+def test_runner_whose_message_finds_no_memory_sends_it_again(tmp_path: pathlib.Path) -> None:
+    for at in itertools.count():
+        one = Injection(tmp_path / str(at), "message", errno.ENOMEM, at, INJECT_PROCESS="gpuq")
+        try:
+            one.lab.commands("echo 1 >> ran", "echo 2 >> ran")
+            result = one.command("run", "--quiet")
+            # Not a word about jobs: the runner could not begin.
+            if result.returncode:
+                assert result.stderr.startswith("gpuq: starting the runner: "), (at, result)
+                one.lab.gpuq("run", "--quiet")
+            assert sorted(one.lab.ran()) == ["1", "2"], (at, result)
+            if one.calls_left() > 0:
+                break
+        finally:
+            one.lab.end()
+    print(f"{at} messages failed in turn")
+    assert at > 4

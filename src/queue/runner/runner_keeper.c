@@ -132,7 +132,8 @@ static int runner_keeper_flush(struct runner_keeper *k)
 	while (k->out_done < k->out.length) {
 		ssize_t n = send(
 			k->fd, k->out.data + k->out_done, k->out.length - k->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno == EAGAIN)
+		/* No memory in the kernel passes like a full socket: the rest is sent when it is writable. */
+		if (n < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
 			return loop_change(k->source, EPOLLIN | EPOLLOUT);
 		if (n < 0 && errno != EINTR)
 			return -errno;
@@ -364,9 +365,16 @@ int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order
 		out->error = 0;
 		return -ENOMEM;
 	}
+	bool was_busy = k->busy;
 	if (order->kind == KEEPER_ORDER_RUN || order->kind == KEEPER_ORDER_HOOK)
 		k->busy = true;
-	return runner_keeper_flush(k);
+	int e = runner_keeper_flush(k);
+	if (e == -ENOMEM && out == &k->out && k->out_done <= before) {
+		/* The caller gives the job to another keeper: this order must not be sent later. */
+		out->length = before;
+		k->busy = was_busy;
+	}
+	return e;
 }
 
 void runner_keepers_destroy(struct runner *r)
