@@ -62,7 +62,7 @@ static int read_run(int dir_fd, pid_t pid, struct run_text *ret, int64_t *ret_ms
 static void remember_dead(int dir_fd, pid_t pid)
 {
 	struct run_text t;
-	int64_t end_ms;
+	int64_t end_ms = 0; /* gcc -O3 does not see that it is set */
 	if (read_run(dir_fd, pid, &t, &end_ms) < 0)
 		return;
 	t.run.end_ms = end_ms;
