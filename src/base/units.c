@@ -332,6 +332,19 @@ const char *units_format_energy(uint64_t joules, char buf[UNITS_ROOM])
 	return buf;
 }
 
+const char *units_format_count(uint64_t n, char buf[UNITS_ROOM])
+{
+	char digits[UNITS_ROOM];
+	int length = snprintf(digits, sizeof(digits), "%" PRIu64, n), to = 0;
+	for (int i = 0; i < length; i++) {
+		if (i && (length - i) % 3 == 0)
+			buf[to++] = ',';
+		buf[to++] = digits[i];
+	}
+	buf[to] = '\0';
+	return buf;
+}
+
 int units_parse_flag(const char *text, bool *ret, struct gd_error *err)
 {
 	static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};

@@ -60,4 +60,7 @@ const char *units_format_about(uint64_t ms, char buf[UNITS_ROOM]);
 /* units_format_duration() from seconds, which are not negative. */
 const char *units_format_seconds(double seconds, char buf[UNITS_ROOM]);
 
+/* 1234567 as "1,234,567". */
+const char *units_format_count(uint64_t n, char buf[UNITS_ROOM]);
+
 #endif

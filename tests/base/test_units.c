@@ -200,9 +200,20 @@ static void test_printed_sizes_and_durations_can_be_parsed_again(void **state)
 	}
 }
 
+static void test_counts_are_grouped(void **state)
+{
+	char buf[UNITS_ROOM];
+	(void)state;
+	assert_string_equal(units_format_count(0, buf), "0");
+	assert_string_equal(units_format_count(999, buf), "999");
+	assert_string_equal(units_format_count(1000, buf), "1,000");
+	assert_string_equal(units_format_count(UINT64_MAX, buf), "18,446,744,073,709,551,615");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_counts_are_grouped),
 		cmocka_unit_test(test_sizes_are_powers_of_1024_with_and_without_i),
 		cmocka_unit_test(test_malformed_size_is_refused_with_the_reason),
 		cmocka_unit_test(test_durations_take_units_in_descending_order_once_each),

@@ -32,17 +32,15 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 {
 	char words[UNITS_ROOM];
 	cleanup_(text_finish) struct text tiles = {0};
-	report_tile(&tiles, NULL, f->num_jobs == 1 ? "job" : "jobs", "%zu", f->num_jobs);
-	for (int state = VIEW_JOB_COMPLETED; state < VIEW_JOB_STATES; state++)
-		if (f->counts[state] || state < VIEW_JOB_CANCELLED)
-			report_tile(&tiles,
-				(state == VIEW_JOB_FAILED || state == VIEW_JOB_UNKNOWN) && f->counts[state] ? "bad"
-													    : NULL,
-				view_job_state_name((enum view_job_state)state), "%zu", f->counts[state]);
-	static const enum view_job_state open[] = {VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_HELD};
-	for (size_t i = 0; i < 3; i++)
-		if (f->counts[open[i]])
-			report_tile(&tiles, NULL, view_job_state_name(open[i]), "%zu", f->counts[open[i]]);
+	report_tile(&tiles, NULL, f->num_jobs == 1 ? "job" : "jobs", "%s", units_format_count(f->num_jobs, words));
+	static const enum view_job_state order[] = {VIEW_JOB_COMPLETED, VIEW_JOB_FAILED, VIEW_JOB_CANCELLED,
+		VIEW_JOB_UNKNOWN, VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_HELD};
+	for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+		const char *name = view_job_state_name(order[i]);
+		size_t count = f->counts[order[i]];
+		if (count || order[i] == VIEW_JOB_COMPLETED || order[i] == VIEW_JOB_FAILED)
+			report_tile(&tiles, count ? name : NULL, name, "%s", units_format_count(count, words));
+	}
 	report_tile(&tiles, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
 	if (f->gpu_ms) {
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
@@ -61,7 +59,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 
 static void write_gpu(struct text *t, const struct report_facts *f, const struct report_gpu *g)
 {
-	char label[REPORT_GPU_LABEL], size[UNITS_ROOM], words[UNITS_ROOM];
+	char label[REPORT_GPU_LABEL], size[UNITS_ROOM], words[UNITS_ROOM], spans[UNITS_ROOM], failed[UNITS_ROOM];
 	unsigned busy = share(g->busy_ms, f->to_ms - f->from_ms);
 	text_appendf(t, "<tr><td class=\"k\">%s", report_gpu_label(g, label));
 	if (g->name) {
@@ -71,9 +69,10 @@ static void write_gpu(struct text *t, const struct report_facts *f, const struct
 	}
 	text_appendf(t,
 		"</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u %%</td>"
-		"<td class=\"n\">%s</td><td class=\"n\">%zu</td><td class=\"n%s\">%zu</td>",
-		busy / 10, busy % 10, busy / 10, busy % 10, duration(g->busy_ms, words), g->num_spans,
-		g->num_failed ? " bad" : "", g->num_failed);
+		"<td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n%s\">%s</td>",
+		busy / 10, busy % 10, busy / 10, busy % 10, duration(g->busy_ms, words),
+		units_format_count(g->num_spans, spans), g->num_failed ? " bad" : "",
+		units_format_count(g->num_failed, failed));
 	if (g->mean_util >= 0)
 		text_appendf(t, "<td class=\"n\">%d %%</td>", g->mean_util);
 	else
@@ -167,7 +166,7 @@ static void write_waits(struct text *t, const struct report_facts *f)
 		[REPORT_WAIT_BEGIN] = "Not waiting: until its time to begin",
 		[REPORT_WAIT_HELD] = "Not waiting: held",
 	};
-	char total[UNITS_ROOM], median[UNITS_ROOM], p90[UNITS_ROOM], longest[UNITS_ROOM];
+	char times[UNITS_ROOM], total[UNITS_ROOM], median[UNITS_ROOM], p90[UNITS_ROOM], longest[UNITS_ROOM];
 	text_append_string(t,
 		"<div class=\"scroll\"><table><thead><tr><th>waiting</th><th class=\"n\">times</th><th class=\"n\">total</th>"
 		"<th class=\"n\">median</th><th class=\"n\">p90</th><th class=\"n\">longest</th></tr></thead><tbody>\n");
@@ -176,11 +175,11 @@ static void write_waits(struct text *t, const struct report_facts *f)
 		if (w->count == 0 || (i == REPORT_WAIT_GPU && f->waits[REPORT_WAIT_AFTER].count == 0))
 			continue;
 		text_appendf(t,
-			"<tr><td class=\"w%s\">%s</td><td class=\"n\">%zu</td><td class=\"n\">%s</td><td class=\"n\">%s</td>"
+			"<tr><td class=\"w%s\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td>"
 			"<td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
-			i == REPORT_WAIT_GPU || i == REPORT_WAIT_AFTER ? " part" : "", names[i], w->count,
-			duration(w->total_ms, total), duration(w->median_ms, median), duration(w->p90_ms, p90),
-			duration(w->longest_ms, longest));
+			i == REPORT_WAIT_GPU || i == REPORT_WAIT_AFTER ? " part" : "", names[i],
+			units_format_count(w->count, times), duration(w->total_ms, total),
+			duration(w->median_ms, median), duration(w->p90_ms, p90), duration(w->longest_ms, longest));
 	}
 	text_append_string(t, "</tbody></table></div>\n");
 }
@@ -242,9 +241,8 @@ static void write_longest(struct text *t, const struct report_facts *f)
 		const struct report_span *s = &f->longest[i];
 		const struct view_attempt *a = s->attempt;
 		int64_t ms = a->duration_ms >= 0 ? a->duration_ms : s->end_ms - s->start_ms;
-		text_appendf(t, "<tr><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td><td class=\"k%s\">%s</td>",
-			s->job->id, duration(ms, words), a->state == VIEW_JOB_FAILED ? " bad" : "",
-			view_job_state_name(a->state));
+		text_appendf(t, "<tr><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td><td class=\"k %s\">%s</td>",
+			s->job->id, duration(ms, words), view_job_state_name(a->state), view_job_state_name(a->state));
 		report_put_gpus_of(t, a);
 		text_appendf(t, "<td class=\"k\">%s</td>", report_moment(a->start_ms, moment));
 		report_put_command(t, s->job);

@@ -255,6 +255,7 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 	int64_t step = report_axis_step(a->to_ms - a->from_ms, most);
 	int64_t first = report_axis_floor(a->from_ms, step);
 	size_t n = 0, top = 1;
+	char number[UNITS_ROOM];
 	for (size_t i = 0; i < f->num_ends; i++) {
 		int64_t at = (f->ends[i].end_ms - first) / step;
 		if (at < 0 || at > MAX_BARS + 1)
@@ -265,8 +266,8 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 		n = (size_t)at + 1 > n ? (size_t)at + 1 : n;
 	}
 	top = round_up(top);
-	text_appendf(t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%zu</b> per %s</span>",
-		top, step_words(step, words));
+	text_appendf(t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%s</b> per %s</span>",
+		units_format_count(top, number), step_words(step, words));
 	open_svg(t, 110);
 	text_appendf(t, "<title>Attempts that ended, per %s; the top is %zu</title>", words, top);
 	report_axis_grid(t, a, HEIGHT);
@@ -281,6 +282,7 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 void report_depth_chart(struct text *t, const struct report_facts *f, const struct report_axis *a)
 {
 	size_t most[COLUMNS] = {0};
+	char number[UNITS_ROOM];
 	size_t top = 1, now = 0, next = 0;
 	for (int column = 0; column < COLUMNS; column++) {
 		/* The most that waited at any moment of the column. */
@@ -299,8 +301,8 @@ void report_depth_chart(struct text *t, const struct report_facts *f, const stru
 		top = max > top ? max : top;
 	}
 	top = round_up(top);
-	text_appendf(
-		t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%zu</b> waiting</span>", top);
+	text_appendf(t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%s</b> waiting</span>",
+		units_format_count(top, number));
 	open_svg(t, 80);
 	text_appendf(t, "<title>Jobs that waited for a GPU; the top is %zu</title>", top);
 	report_axis_grid(t, a, HEIGHT);

@@ -132,9 +132,6 @@ bool top_is_tagged(const struct top *t, uint64_t id);
 /* From `row` on; how many rows it took, at most max_rows. */
 int top_draw_gpus(struct top *t, struct screen *s, int row, int max_rows);
 int top_draw_runs(const struct top *t, struct screen *s, int row, int max_rows);
-/* 1234567 as "1,234,567". */
-#define TOP_COUNT_ROOM 32
-const char *top_format_count(size_t n, char buf[TOP_COUNT_ROOM]);
 void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t now_ms);
 void top_draw_page(struct top *t, struct screen *s);
 void top_draw_log(struct top *t, struct screen *s);

@@ -154,19 +154,6 @@ static size_t make_columns(const struct top *t, int width, struct job_column col
 	return n;
 }
 
-const char *top_format_count(size_t n, char buf[TOP_COUNT_ROOM])
-{
-	char digits[32];
-	int length = snprintf(digits, sizeof(digits), "%zu", n), to = 0;
-	for (int i = 0; i < length; i++) {
-		if (i && (length - i) % 3 == 0)
-			buf[to++] = ',';
-		buf[to++] = digits[i];
-	}
-	buf[to] = '\0';
-	return buf;
-}
-
 static void draw_titles(
 	const struct top *t, struct screen *s, int row, const struct job_column *columns, size_t num_columns, int shown)
 {
@@ -187,10 +174,10 @@ static void draw_titles(
 		at += width + 2;
 	}
 	size_t last = t->first + (size_t)shown < t->num_jobs ? t->first + (size_t)shown : t->num_jobs;
-	char from[TOP_COUNT_ROOM], to[TOP_COUNT_ROOM], all[TOP_COUNT_ROOM];
+	char from[UNITS_ROOM], to[UNITS_ROOM], all[UNITS_ROOM];
 	snprintf(words, sizeof(words), "%s %s–%s of %s ", top_states[t->states].name,
-		top_format_count(t->num_jobs ? t->first + 1 : 0, from), top_format_count(last, to),
-		top_format_count(t->num_jobs, all));
+		units_format_count(t->num_jobs ? t->first + 1 : 0, from), units_format_count(last, to),
+		units_format_count(t->num_jobs, all));
 	int width = (int)display_width(words, strlen(words));
 	if (s->columns >= 60)
 		screen_put(s, row, s->columns - width, width, SCREEN_REVERSE | SCREEN_DIM, words);

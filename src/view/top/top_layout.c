@@ -73,8 +73,9 @@ static int put_count(struct screen *s, int row, int at, unsigned style, size_t n
 {
 	if (n == 0)
 		style = SCREEN_DIM;
-	char number[32];
-	int used = screen_put(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), top_format_count(n, number));
+	char number[UNITS_ROOM];
+	int used =
+		screen_put(s, row, at, s->columns - at, style | (n ? SCREEN_BOLD : 0), units_format_count(n, number));
 	used += screen_putf(s, row, at + used, s->columns - at - used, style, " %s", word);
 	return at + used + 2;
 }
