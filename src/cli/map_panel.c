@@ -37,9 +37,7 @@ static const char *note_of(const struct map_progress *progress)
 static void put_work(struct pool_panel *p, const struct map_progress *progress)
 {
 	const struct map_summary *s = progress->summary;
-	char detail[96];
 	uint64_t all = s->total - s->skipped, over = s->done + s->failed;
-	snprintf(detail, sizeof(detail), "%.*f items/s", s->items_per_second < 10 ? 2 : 0, s->items_per_second);
 	struct view_work w = {
 		.title = "gpuq map",
 		.total = s->total_known ? (int64_t)all : -1,
@@ -49,7 +47,6 @@ static void put_work(struct pool_panel *p, const struct map_progress *progress)
 		.waiting = s->total_known && all > over + progress->running ? all - over - progress->running : 0,
 		.total_amount = s->total_known ? 0 : (double)s->input_bytes,
 		.done_amount = s->total_known ? 0 : (double)s->done_bytes,
-		.detail = s->items_per_second > 0 ? detail : NULL,
 		.note = progress->running ? note_of(progress) : NULL,
 	};
 	pool_panel_begin(p, &w);

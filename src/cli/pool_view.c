@@ -51,7 +51,11 @@ void pool_view_print(struct pool_view *v, const struct text *lines)
 
 void pool_view_end(struct pool_view *v)
 {
+	bool shown = v->panel != NULL;
 	pool_panel_destroy(v->panel);
+	/* Tables of the summary follow the last state of the panel. */
+	if (shown)
+		fputc('\n', v->out);
 	v->panel = NULL;
 	run_file_close(&v->published);
 	text_finish(&v->worker);
