@@ -10,6 +10,7 @@ traces that the jobs leave themselves. The environment is that of the tests: GD_
 import argparse
 import pathlib
 import random
+import subprocess
 import sys
 import time
 
@@ -87,7 +88,7 @@ def run(options, center):
         if options.faults != "none":
             make_faults(made, center, queue, options, rng)
         queue.finish(options.limit)
-    except AssertionError as error:
+    except (AssertionError, subprocess.TimeoutExpired) as error:
         wrong.append(str(error))
     wrong += queue.violations()
     found = traces.read_traces(center.local / "trace")

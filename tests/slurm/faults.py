@@ -73,6 +73,17 @@ def unplug(faults, now, node):
     return f"for {seconds:.1f} s"
 
 
+def unplug_and_scancel(faults, now, node):
+    """Slurm is told to end a pilot that it cannot reach: the job is not running any more, by its word."""
+    if faults.broken & {"slurmctld", "login-ctl"}:
+        return None
+    words = unplug(faults, now, node)
+    numbers = [number for number, name in faults.center.squeue().items() if name == node.name]
+    for number in numbers:
+        faults.center.login.run("scancel", number, code=None)
+    return f"{words}, scancel {numbers}"
+
+
 def cut_from(name):
     def cut(faults, now, node):
         other, seconds = getattr(faults.center, name), faults.seconds()
@@ -114,6 +125,7 @@ def signal_to(part, number, back=None):
 ON_NODE = {
     "power": power,
     "unplug": unplug,
+    "unplug-scancel": unplug_and_scancel,
     "cut-login": cut_from("login"),
     "cut-ctl": cut_from("ctl"),
     "files": files,

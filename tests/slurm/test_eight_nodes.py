@@ -25,6 +25,15 @@ def chaos(*words):
     return result.stdout + result.stderr, result.returncode
 
 
+# A defect, and the faults that show it.
+MUTANTS = {
+    "no-wait": ["--faults", "cut-login,unplug"],
+    "no-kill": ["--faults", "cut-login,unplug"],
+    "no-sync": ["--faults", "login-power"],
+    "not-r": ["--faults", "unplug-scancel", "--lease", 12, "--silence", 2],
+}
+
+
 def test_each_of_200_jobs_runs_once_on_64_gpus():
     words, code = chaos(1, "--faults", "none", "--jobs", 200, "--lease", 60, "--silence", 10)
     assert code == 0 and "200 jobs, 200 attempts on 64 GPUs" in words, words
@@ -41,3 +50,14 @@ def test_chaos(seed):
     words, code = chaos(seed)
     print(words)
     assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) >= 10, words
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_harness_catches(mutant):
+    """In one of three runs: a fault must happen at the right moment."""
+    for seed in (11, 12, 13):
+        words, code = chaos(seed, "--mutant", mutant, "--seconds", 20, "--interval", 1.5, "--jobs", 150, "--limit", 60, *MUTANTS[mutant])
+        if code and re.search(r"was alive .* after the begin of|was begun \d+ times", words):
+            return
+    pytest.fail(words)
