@@ -8,6 +8,8 @@ import subprocess
 
 import processes
 import pytest
+from coordinator import GRANT, WELCOME
+from fake_pilot import FakePilot
 from pilot_process import BUILD, LIMIT, Pilot
 
 WAITING = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT:$GPUQ_NODE >> ran; until [ -e go ]; do sleep 0.02; done"
@@ -256,3 +258,70 @@ def test_why_and_status_tell_of_nodes(queue):
     queue.until((queue.directory / "logs" / "latest").is_file, "the link to the log of the last start")
     queue.go()
     assert boss.wait(LIMIT) == 0
+
+
+@pytest.fixture(name="waiting")
+def make_waiting(queue):
+    """A queue with a job and a coordinator that waits for pilots."""
+    queue.add("echo $GPUQ_NODE >> ran")
+    queue.coordinator("--silence", "20")
+    queue.until((queue.directory / "jobs.jsonl.d/slurm.address").exists, "the address")
+    return queue
+
+
+def check_honest_pilot_runs_the_job(queue):
+    assert not queue.events("pilot") or queue.events("start") == []
+    queue.pilot()
+    queue.until(queue.ran, "the job on an honest pilot")
+    assert queue.ran() == ["node7"] and len(queue.events("start")) == 1
+
+
+def test_genuine_pilot_is_welcomed_and_gets_the_job(waiting):
+    """Otherwise the refusals below would mean nothing."""
+    pilot = FakePilot(waiting.directory / "jobs.jsonl.d")
+    assert pilot.is_genuine
+    pilot.send(pilot.sealed(pilot.hello("p4711-x")))
+    assert pilot.receive() == WELCOME and pilot.receive() == GRANT
+    pilot.close()
+
+
+def test_pilot_of_another_user_gets_nothing(waiting):
+    """It does not know the secret, so it cannot check the coordinator either."""
+    pilot = FakePilot(waiting.directory / "jobs.jsonl.d", secret=b"x" * 32)
+    assert not pilot.is_genuine
+    pilot.send(pilot.sealed(pilot.hello("p4711-x")))
+    assert pilot.receive() is None and waiting.events("pilot") == []
+    check_honest_pilot_runs_the_job(waiting)
+
+
+def test_pilot_that_speaks_for_another_slurm_job_gets_nothing(waiting):
+    pilot = FakePilot(waiting.directory / "jobs.jsonl.d", slurm_job=5)
+    pilot.send(pilot.sealed(pilot.hello("p6-x", slurm_job=6)))
+    assert pilot.receive() is None and waiting.events("pilot") == []
+    check_honest_pilot_runs_the_job(waiting)
+
+
+@pytest.mark.parametrize("how", ["replayed", "changed", "skipped", "of another connection"])
+def test_frame_that_is_not_the_next_one_ends_the_connection(waiting, how):
+    directory = waiting.directory / "jobs.jsonl.d"
+    pilot = FakePilot(directory)
+    first = pilot.sealed(pilot.hello("p4711-x"))
+    if how == "replayed":
+        # The first one alone would be welcomed; of two, the coordinator reads the second before it answers.
+        pilot.send(first + first)
+    elif how == "changed":
+        pilot.send(first[:40] + bytes([first[40] ^ 1]) + first[41:])
+    elif how == "skipped":
+        pilot.send(pilot.sealed(pilot.hello("p4711-x"), counter=2))
+    else:
+        other = FakePilot(directory)
+        other.send(first)
+        pilot.close()
+        pilot = other
+    kinds = []
+    while (kind := pilot.receive()) is not None:
+        kinds.append(kind)
+    assert GRANT not in kinds and (how == "replayed" or kinds == [])
+    pilot.close()
+    if how != "replayed":
+        check_honest_pilot_runs_the_job(waiting)

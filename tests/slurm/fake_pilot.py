@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""A pilot for attacks on coordinators: the other side of coordinator.py, from the description in src/slurm/tunnel.h and frame_codec.h."""
+import hmac
+import secrets
+import socket
+import struct
+
+from coordinator import HELLO, MAGIC, Reader, read_exactly
+
+VERSION = 1
+
+
+class FakePilot:
+    """Connects to the coordinator of this queue. `secret`: what it claims to know; None: what is in the queue's directory."""
+
+    def __init__(self, queue_dir, slurm_job=4711, secret=None):
+        host, port = (queue_dir / "slurm.address").read_text(encoding="ascii").split()
+        self.secret = secret or bytes.fromhex((queue_dir / "slurm.secret").read_text(encoding="ascii"))
+        self.slurm_job, self.sent, self.session = slurm_job, 0, 1
+        self.connection = socket.create_connection((host, int(port)), timeout=30)
+        nonce = secrets.token_bytes(32)
+        self.connection.sendall(MAGIC + struct.pack("<Q", slurm_job) + nonce)
+        answer = read_exactly(self.connection, 80)
+        self.epoch, theirs = struct.unpack("<Q", answer[8:16])[0], answer[16:48]
+        parts = nonce + theirs + struct.pack("<QQ", self.epoch, slurm_job)
+        self.proof = lambda label: hmac.digest(self.secret, MAGIC + label.ljust(16) + parts, "sha256")
+        self.is_genuine = hmac.compare_digest(answer[48:], self.proof(b"coordinator"))
+        self.connection.sendall(self.proof(b"pilot"))
+
+    def sealed(self, data, counter=None):
+        """A frame with its counter and its MAC."""
+        if counter is None:
+            self.sent += 1
+            counter = self.sent
+        head = struct.pack("<IQ", len(data), counter)
+        return head + data + hmac.digest(self.proof(b"from pilot"), head + data, "sha256")
+
+    def hello(self, name, slurm_job=None):
+        def text(words):
+            return struct.pack("<I", len(words)) + words.encode()
+        job = self.slurm_job if slurm_job is None else slurm_job
+        gpu = struct.pack("<iQQQIIB", 0, 1 << 34, 1 << 34, 0, 0, 1, 0) + text("GPU-0") + text("Fake")
+        return (struct.pack("<IQQ", HELLO, self.epoch, self.session) + struct.pack("<I", VERSION) + text(name) + text("node9") + text("boot")
+                + struct.pack("<QqqqQBIQ", job, 1000000, -1, 0, 0, 0, 8, 1 << 33) + struct.pack("<I", 1) + gpu + struct.pack("<I", 0))
+
+    def send(self, data):
+        self.connection.sendall(data)
+
+    def receive(self):
+        """The kind of the next frame; None: the coordinator has closed the connection."""
+        try:
+            size, _ = struct.unpack("<IQ", read_exactly(self.connection, 12))
+            data = read_exactly(self.connection, size + 32)
+        except OSError:
+            return None
+        return Reader(data).take("I")
+
+    def close(self):
+        self.connection.close()
