@@ -315,7 +315,7 @@ def test_zsh_completes_at_its_prompt(lab, zsh):
     assert zsh.complete("gpuq add --config=com") == "gpuq add --config=commands.csv "
     assert zsh.complete("gpuq add --mem 8G cat com") == "gpuq add --mem 8G cat commands.csv "
     zsh.type("gpuq logs --\t")
-    zsh.until("--follow +-- Go on as the jobs write")
+    zsh.until("--follow +-- Follow the output until")
 
 
 def test_fish_completes(lab):
