@@ -10,6 +10,9 @@
 #define CROSSINGS 16    /* of zero, of the sinc, on each side */
 #define ROLLOFF   0.945 /* of the band: what is left for the filter to fall in */
 #define BETA      8.0   /* of the Kaiser window: about 80 dB */
+#define MAX_TAPS                                                                                                       \
+	((size_t)8                                                                                                     \
+		<< 20) /* of all filters: rates without a common divisor need this many, and no recording has those */
 
 /*
  * Output n lies at n * step / phases in the input. Of the input, the last `taps`
@@ -48,26 +51,27 @@ static double bessel(double x)
 	return sum;
 }
 
-static double kernel(double t, double cutoff, double half)
+/* `beginning` is bessel(BETA). */
+static double kernel(double t, double cutoff, double half, double beginning)
 {
 	double edge = t / half;
 	if (fabs(edge) >= 1)
 		return 0;
 	double x = M_PI * t * cutoff;
 	double sinc = fabs(x) < 1e-9 ? 1 : sin(x) / x;
-	return cutoff * sinc * bessel(BETA * sqrt(1 - edge * edge)) / bessel(BETA);
+	return cutoff * sinc * bessel(BETA * sqrt(1 - edge * edge)) / beginning;
 }
 
 static void make_filters(struct resampler *r)
 {
 	double ratio = r->phases < r->step ? (double)r->phases / r->step : 1;
-	double half = r->taps / 2.0;
+	double half = r->taps / 2.0, beginning = bessel(BETA);
 	for (unsigned phase = 0; phase < r->phases; phase++) {
 		float *filter = &r->filters[(size_t)phase * r->taps];
 		double sum = 0;
 		for (unsigned i = 0; i < r->taps; i++) {
 			double t = (double)i - (half - 1) - (double)phase / r->phases;
-			double value = kernel(t, ratio * ROLLOFF, half);
+			double value = kernel(t, ratio * ROLLOFF, half, beginning);
 			filter[i] = (float)value;
 			sum += value;
 		}
@@ -89,6 +93,10 @@ int resampler_create(unsigned from, unsigned to, struct resampler **ret)
 	r->step = from / divisor;
 	double stretch = from > to ? (double)from / to : 1;
 	r->taps = 2 * (unsigned)ceil(CROSSINGS * stretch);
+	if ((size_t)r->phases * r->taps > MAX_TAPS) {
+		free(r);
+		return -EINVAL;
+	}
 	r->filters = calloc((size_t)r->phases * r->taps, sizeof(float));
 	r->line = calloc(2 * (size_t)r->taps, sizeof(float));
 	if (!r->filters || !r->line) {

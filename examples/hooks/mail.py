@@ -14,15 +14,20 @@ import os
 import smtplib
 import socket
 import ssl
+import stat
 import sys
 
 TAIL_BYTES = 4000
 
 
 def log_tail(path: str) -> str:
+    """The end of the log, if it is a file of this user: others may be able to put a link or a pipe in its place."""
     try:
-        with open(path, "rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as log:
+            status = os.fstat(log.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                return "(the log is not a regular file of this user)"
+            log.seek(max(0, status.st_size - TAIL_BYTES))
             return log.read().decode(errors="replace")
     except OSError as error:
         return f"(the log cannot be read: {error})"

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/terminal_text.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -225,12 +226,40 @@ static void say_of_lease(struct log *log, const struct job *job)
 		log->attempt = 1;
 }
 
+/*
+ * Somebody who can write the folder of logs can put a link to a file of this user there, and the output may go to
+ * others. A link that leads to a file of its own user is fine: that is how other users keep their logs elsewhere.
+ */
+static int open_no_foreign_link(const char *path)
+{
+	cleanup_(closep) int found = -1;
+	cleanup_(closep) int fd = -1;
+	struct stat seen, st;
+	uid_t chooser;
+	int r = trust_open_any(AT_FDCWD, path, &found, &chooser);
+	if (r < 0)
+		return r;
+	if (fstat(found, &seen) < 0)
+		return -errno;
+	if (chooser && chooser != seen.st_uid && !trust_is_off())
+		return -EPERM;
+	fd = file_open_regular(AT_FDCWD, path, 0);
+	if (fd < 0)
+		return fd;
+	/* It may have been replaced since. */
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_dev == seen.st_dev && st.st_ino == seen.st_ino ? take_fd(&fd) : -EPERM;
+}
+
 static int open_log(struct logs *l, struct log *log, const struct job_attempt *a, int watch_fd)
 {
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
 	close_fd(&log->fd);
-	int fd = file_open_regular(AT_FDCWD, a->log, 0);
+	int fd = open_no_foreign_link(a->log);
+	if (fd == -EPERM)
+		return error_set(&l->err, fd, "opening log '%s': a symbolic link of another user leads to it", a->log);
 	if (fd == -EINVAL)
 		return error_set(&l->err, fd, "opening log '%s': it is not a regular file", a->log);
 	if (fd < 0)

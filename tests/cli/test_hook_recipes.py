@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import socketserver
 import subprocess
 import sys
@@ -152,6 +153,16 @@ def test_mail(lab, mail):
     run_idle(lab, "mail")
     assert mail.mails[1][1]["Subject"] == "job 1 has an idle GPU: evaluation"
     assert "idle_gpus: [1, 3]" in mail.mails[1][1].get_content()
+
+
+def test_mail_sends_no_file_that_a_link_leads_to(tmp_path):
+    log_tail = runpy.run_path(str(RECIPES / "mail.py"))["log_tail"]
+    (tmp_path / "log").write_text("said\n")
+    assert log_tail(str(tmp_path / "log")) == "said\n"
+    (tmp_path / "link").symlink_to("log")
+    os.mkfifo(tmp_path / "pipe")
+    assert "cannot be read" in log_tail(str(tmp_path / "link"))
+    assert log_tail(str(tmp_path / "pipe")) == "(the log is not a regular file of this user)"
 
 
 def test_wandb(lab, web):

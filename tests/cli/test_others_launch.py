@@ -436,6 +436,27 @@ def run_map(user, output, *words):
                      f"python3 {user.home}/mapper.py", cwd=user.home)
 
 
+# A worker that fails all items, until its file `good` is there.
+FAILING = MAPPER.replace('"ok": True, "results": message["items"]',
+                         '**({"ok": True, "results": message["items"]} if os.path.exists(sys.argv[1]) else {"ok": False, "error": "bad"})').replace(
+                             "import json, sys", "import json, os, sys")
+
+
+def test_draft_of_another_user_does_not_keep_failed_items_from_their_retry(machine, victim, other):
+    shared = machine.directory(STICKY)
+    plant(victim, victim.home / "failing.py", FAILING)
+    victim.sh("echo 1 > items; rm -f good", victim.home)
+    words = ("map", "--input", victim.home / "items", "--output", "results.jsonl", "--gpus", "sim:1", "--worker-command",
+             f"python3 {victim.home}/failing.py {victim.home}/good")
+    assert victim.gpuq(*words, cwd=shared).returncode == 1
+    other.sh("touch .results.jsonl.gpuq-draft", shared)
+    victim.sh("touch good", victim.home)
+    result = victim.gpuq(*words, cwd=shared)
+    assert result.returncode == 0, result
+    assert '"error"' not in (shared / "results.jsonl").read_text()
+    assert [path.name for path in shared.iterdir() if "draft" in path.name] == [".results.jsonl.gpuq-draft"]
+
+
 def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):
     """A member could put a link in its place, and the next worker would write its log where he likes."""
     shared = machine.directory(GROUP)

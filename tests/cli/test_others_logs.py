@@ -55,6 +55,23 @@ def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner
     until((shared / "ran").exists, "the job")
 
 
+def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner, other):
+    """The owner chose a folder that a group can write."""
+    project, shared = machine.project(owner), machine.directory(GROUP)
+    owner.sh("echo private > secret; chmod 600 secret", owner.home)
+    assert owner.gpuq("add", "--no-start", "echo said", cwd=project).returncode == 0
+    assert owner.gpuq("run", "--log-dir", shared, cwd=project).returncode == 0
+    log = next(path for path in shared.iterdir() if path.suffix == ".log")
+    assert owner.gpuq("logs", 1, cwd=project).stdout == "said\n"
+    other.sh(f"mv {log.name} old; ln -s {owner.home}/secret {log.name}", shared)
+    result = owner.gpuq("logs", 1, cwd=project)
+    assert result.returncode != 0 and result.stdout == "", result
+    assert f"opening log '{log}': a symbolic link of another user leads to it" in result.stderr
+    # Somebody's link to a log of his own is how others keep logs elsewhere.
+    other.sh(f"rm {log.name}; echo his > his; chmod 644 his; ln -s his {log.name}", shared)
+    assert owner.gpuq("logs", 1, cwd=project).stdout == "his\n"
+
+
 def test_file_named_latest_is_not_replaced(machine, owner):
     shared = machine.project(owner)
     owner.sh("mkdir -m 700 logs; echo precious > logs/latest", shared)

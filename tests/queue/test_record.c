@@ -75,6 +75,8 @@ static void test_nothing_of_a_line_stays_for_the_next(void **state)
 		assert_true(!r.gpu.type && !r.exclusive && r.host_mem_mb == 0 && r.cpus == 0 && r.cwd_ino == 0);
 		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":7}", &r), -EBADMSG);
 		assert_int_equal(parse("{\"event\":\"add\",\"id\":9,\"command\":\"c\",\"name\":[]}", &r), -EBADMSG);
+		assert_int_equal(
+			parse("{\"event\":\"add\",\"id\":9,\"command\":\"c\",\"mem_mb\":8796093022208}", &r), -EBADMSG);
 		assert_int_equal(parse("{ \"event\" : \"add\" , \"id\":9,\"command\" :\"c\"}", &r), 0);
 		assert_true(r.command.size == 1 && *r.command.data == 'c' && !r.name.type);
 	}

@@ -188,6 +188,7 @@ static void test_bad_and_torn_lines_are_passed_over(void **state)
 	static const char bad[] =
 		"\n[]\n{}\n{\"time\":1}\n{\"time\":1,\"gpus\":{}}\n{\"time\":1,\"gpus\":[7]}\n"
 		"{\"time\":1,\"gpus\":[{\"gpu\":-1}]}\n{\"time\":1,\"gpus\":[{\"gpu\":0,\"jobs\":[-3]}]}\n"
+		"{\"time\":1,\"gpus\":[{\"gpu\":0,\"mem_used_mb\":9223372036854775807,\"jobs\":[]}]}\n"
 		"{\"time\":1,\"gpus\":[{\"gpu\":0,\"jobs\":7}]}\n\0\n{\"time\":1,\"gpus\":[]}x\n{\"time\":12,";
 	scratch_write("samples.jsonl", bad, sizeof(bad) - 1);
 	assert_int_equal(append(5000, 3), 0);

@@ -65,6 +65,7 @@ static enum event event_parse(const struct json_value *v)
 enum member_kind {
 	MEMBER_STRING,
 	MEMBER_INT,   /* int64_t */
+	MEMBER_MB,    /* the same; fits in bytes, too */
 	MEMBER_SMALL, /* 32 bits, not negative */
 	MEMBER_ID,    /* one out of range would leave no id for the next job */
 	MEMBER_SECONDS,
@@ -129,7 +130,7 @@ static const struct member members[] = {
 	MEMBER("until", TIME, until_ms),
 	MEMBER("status", STRING, status),
 	MEMBER("keeper", STRING, keeper),
-	MEMBER("mem_mb", INT, mem_mb),
+	MEMBER("mem_mb", MB, mem_mb),
 	MEMBER("reason", STRING, reason),
 	MEMBER("script", STRING, script),
 	MEMBER("commit", STRING, commit),
@@ -168,15 +169,15 @@ static const struct member members[] = {
 	MEMBER("start_time", ANY, start_time),
 	MEMBER("allocation", STRING, allocation),
 	MEMBER("requeue_on", INT, requeue_on),
-	MEMBER("peak_mem_mb", INT, peak_mem_mb),
-	MEMBER("host_mem_mb", INT, host_mem_mb),
+	MEMBER("peak_mem_mb", MB, peak_mem_mb),
+	MEMBER("host_mem_mb", MB, host_mem_mb),
 	MEMBER("array_index", INT, array_index),
 	MEMBER("script_name", STRING, script_name),
 	MEMBER("command_b64", STRING, command_b64),
 	MEMBER("log_dir_b64", STRING, log_dir_b64),
 	MEMBER("on_finish_b64", STRING, on_finish_b64),
 	MEMBER("signal_before", SECONDS, signal_before_ms),
-	MEMBER("min_free_mem_mb", INT, min_free_mem_mb),
+	MEMBER("min_free_mem_mb", MB, min_free_mem_mb),
 };
 
 #define NUM_MEMBERS (sizeof(members) / sizeof(members[0]))
@@ -275,6 +276,8 @@ static inline int put_int(struct record *r, const struct member *m, int64_t n)
 		memcpy(field, &small, sizeof(small));
 		return 0;
 	}
+	if (m->kind == MEMBER_MB && n > INT64_MAX >> 20)
+		return -EBADMSG;
 	if (m->kind == MEMBER_ID && (n <= 0 || n >= (int64_t)JOB_MAX_ID))
 		return -EBADMSG;
 	memcpy(field, &n, sizeof(n));
@@ -311,6 +314,7 @@ static int read_member(struct record *r, const struct member *m, const struct js
 		return 0;
 	switch ((enum member_kind)m->kind) {
 	case MEMBER_INT:
+	case MEMBER_MB:
 	case MEMBER_SMALL:
 	case MEMBER_ID:
 		return read_int(r, m, v);
@@ -467,6 +471,7 @@ static inline int read_usual(struct json_cursor *c, struct record *r, const stru
 	case MEMBER_STRING:
 		return read_usual_string(c, field_of(r, m));
 	case MEMBER_INT:
+	case MEMBER_MB:
 	case MEMBER_SMALL:
 	case MEMBER_ID:
 		return read_usual_int(c, r, m);

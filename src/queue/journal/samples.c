@@ -23,6 +23,7 @@
 #define LARGEST_FILE (SAMPLES_MAX_BYTES * 4)
 /* What is read of the file for its last line: enough for a thousand GPUs. */
 #define LAST_BYTES (256 << 10)
+#define MAX_MB     (INT64_MAX >> 20) /* it is shown in bytes */
 
 /* ---- One line ---------------------------------------------------------------- */
 
@@ -128,7 +129,7 @@ static int read_gpu(struct page *p, const struct json_value *object, struct samp
 		if (r < 0)
 			return r;
 	}
-	if (r < 0 || index < 0 || index > INT32_MAX || util > 100)
+	if (r < 0 || index < 0 || index > INT32_MAX || util > 100 || g.mem_used_mb > MAX_MB || g.mem_total_mb > MAX_MB)
 		return -EBADMSG;
 	g.gpu = (int)index;
 	g.util = util < 0 ? -1 : (int)util;
