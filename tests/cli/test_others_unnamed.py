@@ -49,6 +49,17 @@ def test_link_of_another_user_is_not_followed(machine, owner, other, name, words
     assert [p.name for p in shared.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
+def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner, other, name, words):
+    """Its directory, which is a link of another user, leads to files of the victim that he did not mean."""
+    shared, here = machine.directory(STICKY), machine.project(owner)
+    owner.sh(f"rm -rf private; mkdir private; echo 'on_finish: touch stolen' > private/{name}", owner.home)
+    other.sh(f"ln -s '{owner.home}/private' folder", shared)
+    owner.sh(f"ln -s {shared}/folder/{name} {name}", here)
+    refused(owner.gpuq(*words, cwd=here), f"{name}': it leads through a symbolic link of another user")
+    assert sorted(p.name for p in here.iterdir()) == [name]
+
+
 def test_link_of_another_user_makes_no_file(machine, owner, other):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{owner.home}/new' jobs.jsonl", shared)

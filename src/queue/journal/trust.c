@@ -67,6 +67,22 @@ static int check_above(const char *path, struct gd_error *err)
 		path, why.message);
 }
 
+/* Whether a link of another user is on the way, also behind links of this one, to the file that was opened. */
+static int check_links(const char *path, const struct stat *opened, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	uid_t chooser;
+	struct stat st;
+	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return chooser || st.st_dev != opened->st_dev || st.st_ino != opened->st_ino
+		       ? trust_refuse(path, TRUST_FOREIGN_WAY, err)
+		       : 0;
+}
+
 int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;
@@ -86,6 +102,8 @@ int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct g
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	r = choice == TRUST_FOUND ? trust_check(fd, path, err) : 0;
+	if (r == 0 && choice == TRUST_FOUND)
+		r = check_links(path, &st, err);
 	if (r == 0 && choice == TRUST_FOUND)
 		r = check_above(path, err);
 	if (r == 0 && choice == TRUST_FOUND && strcmp(real, path) != 0)
