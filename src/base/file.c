@@ -93,6 +93,24 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size)
 	return (int)have;
 }
 
+off_t file_count_holes(int fd, off_t from, off_t to, off_t most)
+{
+	struct stat st;
+	off_t holes = 0, at = from;
+	if (fstat(fd, &st) < 0 || st.st_size - (off_t)st.st_blocks * 512 <= most)
+		return 0;
+	while (at < to && holes <= most) {
+		off_t hole = lseek(fd, at, SEEK_HOLE);
+		if (hole < 0 || hole >= to)
+			break;
+		at = lseek(fd, hole, SEEK_DATA);
+		if (at < 0 || at > to)
+			at = to;
+		holes += at - hole;
+	}
+	return holes;
+}
+
 int file_above_stdio(int fd)
 {
 	if (fd < 0)

@@ -26,6 +26,13 @@ ssize_t file_read_full(int fd, void *buf, size_t size);
 int file_read_small(int dirfd, const char *path, char *buf, size_t size);
 
 /*
+ * How many bytes of holes there are from `from` up to `to`; stops counting beyond `most`. Only asks the file system if
+ * the file has so few blocks that there can be more than `most`: asking is slow in some (ZFS, while the file is
+ * written).
+ */
+off_t file_count_holes(int fd, off_t from, off_t to, off_t most);
+
+/*
  * A descriptor that is not 0, 1 or 2, in place of `fd`, which is closed if it was
  * one of them: a host with closed standard descriptors would otherwise print into
  * it, and a child redirect it. Passes a negative value on as -errno.

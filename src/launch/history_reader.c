@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
@@ -89,6 +90,21 @@ static int take_line(struct history_reader *r, const char *text, size_t size, ui
 	return line.event ? r->take(r->context, &line) : 0;
 }
 
+/*
+ * Another user can have made a file that is huge and takes no room on the disk, or grows while it is read. *ret_max:
+ * how much is read of one that others can have written.
+ */
+static int look_at_size(int fd, bool checked, uint64_t *ret_max)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (file_count_holes(fd, 0, st.st_size, HISTORY_MAX_HOLE_BYTES) > HISTORY_MAX_HOLE_BYTES)
+		return -EFBIG;
+	*ret_max = checked || trust_is_off() || !trust_objection(fd) ? UINT64_MAX : HISTORY_MAX_FOREIGN_BYTES;
+	return (uint64_t)st.st_size > *ret_max ? -E2BIG : 0;
+}
+
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
@@ -99,15 +115,21 @@ int history_reader_run(struct history_reader *r, const char *path)
 	r->objection = r->checked ? trust_objection(fd) : NULL;
 	if (r->objection)
 		return -EPERM;
+	uint64_t max_bytes = 0;
+	int e = look_at_size(fd, r->checked, &max_bytes);
+	if (e < 0)
+		return e;
 	cleanup_(line_reader_finish) struct line_reader lines = {.fd = fd, .max_bytes = HISTORY_MAX_LINE_BYTES};
 	const char *text;
 	ssize_t n;
 	for (uint64_t number = 1; (n = line_reader_next(&lines, &text)) > 0; number++) {
 		r->size_read += (uint64_t)n;
+		if (r->size_read > max_bytes)
+			return -E2BIG;
 		bool blank = text[0] == '\n', unfinished = text[n - 1] != '\n';
 		if (blank || (unfinished && r->skip_unfinished))
 			continue;
-		int e = take_line(r, text, (size_t)n, number);
+		e = take_line(r, text, (size_t)n, number);
 		if (e < 0 && e != -EBADMSG)
 			return e;
 		if (e < 0 && r->bad_lines++ == 0)
@@ -118,7 +140,11 @@ int history_reader_run(struct history_reader *r, const char *path)
 
 const char *history_reader_words(int code)
 {
-	return code == -EFBIG ? "a line is longer than 16 MiB: the file is damaged; move it away" : error_words(code);
+	if (code == -E2BIG)
+		return "other users can have written it, and it is larger than 256 MiB; set GPUQ_TRUST=1 to read it anyway";
+	return code == -EFBIG
+		       ? "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away"
+		       : error_words(code);
 }
 
 /* ---- Bytes -------------------------------------------------------------- */

@@ -62,6 +62,22 @@ def test_journal_of_holes_costs_neither_time_nor_memory(machine, owner, other, w
     assert f"'{shared}/jobs.jsonl': it has more than 64 MiB of holes: the file is damaged; move it away" in told
 
 
+def test_history_of_a_launch_of_another_user_costs_neither_time_nor_memory(machine, owner, other):
+    """Its lines are short enough."""
+    shared = machine.directory(STICKY)
+    other.sh("mkdir out; chmod 755 out", shared)
+    plant(other, shared / "out/launch.jsonl", "{}\n")
+    with open(shared / "out/launch.jsonl", "r+b") as file:
+        for megabytes in range(15, 200, 15):
+            file.seek(megabytes << 20)
+            file.write(b"\n")
+    report = ("report", "--launch", "out", "-o", "-")
+    assert "more than 64 MiB of holes" in look_with_little_memory(owner, report, shared)
+    plant(other, shared / "out/launch.jsonl", "{}\n")
+    other.sh("fallocate -l 257M out/launch.jsonl", shared)
+    assert "larger than 256 MiB; set GPUQ_TRUST=1" in look_with_little_memory(owner, report, shared)
+
+
 def test_huge_counts_of_another_user_cost_no_memory(machine, owner, other):
     """Where records are missing, the number of records of each job is read."""
     shared = machine.directory(STICKY)
@@ -115,7 +131,7 @@ def test_own_sparse_files_are_named_and_stay(machine, owner):
         assert f"{name}': " in result.stderr and ("damaged" in result.stderr or "File too large" in result.stderr), result
         assert (place / name).stat().st_size == TERABYTE
     result = owner.gpuq("report", "--launch", "out", "-o", "-", cwd=place)
-    assert result.returncode == 1 and "a line is longer than 16 MiB: the file is damaged; move it away" in result.stderr, result
+    assert result.returncode == 1 and "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away" in result.stderr, result
 
 
 # ---- A journal of another user ---------------------------------------------------------

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "queue/journal/journal.h"
 
@@ -30,22 +30,6 @@ void journal_limits_init(struct journal_limits *l, int fd, bool trusted)
 	snprintf(l->objection, sizeof(l->objection), "%s", objection ? objection : "");
 }
 
-/* How many bytes of holes there are up to `size`; stops when there are too many. */
-static void count_holes(struct journal_limits *l, int fd, off_t size)
-{
-	off_t at = l->looked_at;
-	while (at < size && l->hole_bytes <= JOURNAL_MAX_HOLE_BYTES) {
-		off_t hole = lseek(fd, at, SEEK_HOLE);
-		if (hole < 0 || hole >= size)
-			break;
-		at = lseek(fd, hole, SEEK_DATA);
-		if (at < 0 || at > size)
-			at = size;
-		l->hole_bytes += at - hole;
-	}
-	l->looked_at = size;
-}
-
 int journal_limits_refuse(const struct journal_limits *l, const char *path, const char *words, struct gd_error *err)
 {
 	return error_set(err, -EFBIG, "reading journal '%s': it %s and %s; set GPUQ_TRUST=1 to read it anyway", path,
@@ -59,10 +43,8 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 		return -errno;
 	if (l->foreign && st.st_size > JOURNAL_MAX_FOREIGN_BYTES)
 		return journal_limits_refuse(l, path, "is larger than 256 MiB", err);
-	/* Asking for holes is slow in some file systems (ZFS, while the file is written). Compressed files have few
-	 * blocks, too. */
-	if (st.st_size - (off_t)st.st_blocks * 512 > JOURNAL_MAX_HOLE_BYTES)
-		count_holes(l, fd, st.st_size);
+	l->hole_bytes += file_count_holes(fd, l->looked_at, st.st_size, JOURNAL_MAX_HOLE_BYTES);
+	l->looked_at = st.st_size;
 	if (l->hole_bytes > JOURNAL_MAX_HOLE_BYTES)
 		return error_set(err, -EFBIG,
 			"reading journal '%s': it has more than 64 MiB of holes: the file is damaged; move it away",
