@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/background.h"
 #include "cli/command.h"
@@ -106,6 +107,20 @@ static int take_ready_fd(struct run *run, const char *text)
 	return 0;
 }
 
+/* --slurm may be given several times, for kinds of pilots: a line each. */
+static int add_kind(struct run *run, const char *words)
+{
+	struct config *c = &run->queue.command_line;
+	cleanup_(text_finish) struct text lines = {0};
+	text_appendf(&lines, "%s%s%s", c->slurm ? c->slurm : "", c->slurm ? "\n" : "", words);
+	int r = text_error(&lines)
+			? error_set(&run->err, -ENOMEM, "--slurm: out of memory")
+			: config_set(c, CONFIG_SLURM, "--slurm", *words ? text_string(&lines) : "", &run->err);
+	/* The string stays where it is when the settings are put together. */
+	run->given[CONFIG_SLURM] = c->slurm;
+	return r;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct run *run = state->input;
@@ -121,6 +136,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPTION_NO_PANEL:
 		run->no_panel = true;
 		return 0;
+	case OPTION_FIRST + CONFIG_SLURM:
+		r = add_kind(run, arg);
+		break;
 	case OPTION_TAKEOVER:
 		run->takeover = true;
 		return 0;

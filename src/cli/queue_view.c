@@ -159,6 +159,7 @@ void queue_view_close(struct queue_view *v)
 		return;
 	queue_view_close_all(v);
 	queue_view_close_gpus(v);
+	queue_view_close_nodes(v);
 	runner_rules_finish(&v->rules);
 	if (v->has_queue)
 		follow_close(&v->follow);
@@ -170,6 +171,7 @@ void queue_view_close(struct queue_view *v)
 	id_list_finish(&v->changed);
 	id_list_finish(&v->running);
 	free(v->tallies);
+	free(v->node_tallies);
 	free(v->attempts);
 	free(v->delays);
 	free(v->peaks);

@@ -83,7 +83,16 @@ static int find_rules(struct queue_view *v, bool *ret_of_runner)
 
 int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 {
-	bool of_runner;
+	bool of_runner, was_cluster = v->cluster;
+	/* --gpus asks for those of this machine. */
+	if (!config_has(&v->choice->config, CONFIG_GPUS) && queue_view_read_nodes(v)) {
+		if (v->probe)
+			view_forget_gpus(v->model);
+		queue_view_close_gpus(v);
+		return queue_view_put_nodes(v);
+	}
+	if (was_cluster)
+		view_forget_gpus(v->model);
 	int r = find_rules(v, &of_runner);
 	cleanup_(freep) char *spec = r < 0 ? NULL : describe_probe(&v->rules);
 	if (!spec)
@@ -101,9 +110,12 @@ int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 
 /* ---- Into the model --------------------------------------------------------------------- */
 
-static bool is_on(const struct job *job, int gpu)
+static bool is_on(const struct job *job, int gpu, const char *node)
 {
 	const struct job_attempt *a = job->attempts;
+	const char *own = queue_view_node(job);
+	if (node ? !own || strcmp(own, node) != 0 : own != NULL)
+		return false;
 	for (int i = 0; a && i < a->num_gpus; i++)
 		if (a->gpus[i] == gpu)
 			return true;
@@ -126,11 +138,23 @@ struct gpu_use {
 	struct gpu_tally tally;
 };
 
-static void add_jobs(struct gpu_use *u, const struct queue_view *part, int gpu)
+/* Of GPUs of one node with the same number, each has its share of the jobs. */
+static bool is_of_peer(const struct queue_view *part, const struct job *job, int gpu, const struct gpu_row *row)
+{
+	int before = 0;
+	for (size_t i = 0; row->peers > 1 && i < part->running.count; i++) {
+		const struct job *other = jobs_find(&part->follow.jobs, part->running.ids[i]);
+		before += other && other->id < job->id && other->state == JOB_RUNNING && is_on(other, gpu, row->node);
+	}
+	return row->peers <= 1 || before % row->peers == row->peer;
+}
+
+static void add_jobs(struct gpu_use *u, const struct queue_view *part, int gpu, const struct gpu_row *row)
 {
 	for (size_t i = 0; i < part->running.count; i++) {
 		const struct job *job = jobs_find(&part->follow.jobs, part->running.ids[i]);
-		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu))
+		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu, row->node) ||
+			!is_of_peer(part, job, gpu, row))
 			continue;
 		u->count++;
 		int64_t bytes = requested_bytes(job);
@@ -146,17 +170,24 @@ static void add_jobs(struct gpu_use *u, const struct queue_view *part, int gpu)
 	}
 }
 
-static struct gpu_use find_use(const struct queue_view *v, int gpu)
+static const struct gpu_tally *tally_of(const struct queue_view *part, int gpu, const struct gpu_row *row)
+{
+	if (row->node)
+		return row->peer ? NULL : queue_view_node_tally(part, row->node, gpu);
+	return (size_t)gpu < part->num_tallies ? &part->tallies[gpu] : NULL;
+}
+
+static struct gpu_use find_use(const struct queue_view *v, int gpu, const struct gpu_row *row)
 {
 	struct gpu_use u = {.reserved_bytes = -1, .tally.last_duration_ms = -1};
 	for (size_t i = 0; i < queue_view_num_parts(v); i++) {
 		const struct queue_view *part = queue_view_part(v, i);
 		if (!part)
 			continue;
-		add_jobs(&u, part, gpu);
-		if ((size_t)gpu >= part->num_tallies)
+		add_jobs(&u, part, gpu, row);
+		const struct gpu_tally *t = tally_of(part, gpu, row);
+		if (!t)
 			continue;
-		const struct gpu_tally *t = &part->tallies[gpu];
 		u.tally.completed += t->completed;
 		u.tally.failed += t->failed;
 		u.tally.timeouts += t->timeouts;
@@ -226,13 +257,13 @@ static int64_t foreign_bytes(const struct queue_view *v, const struct gd_gpu *gp
 	return bytes;
 }
 
-static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
+int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const struct gpu_row *row)
 {
 	cleanup_(text_finish) struct text task = {0};
-	const struct gpu_use use = find_use(v, gpu->index);
+	const struct gpu_use use = find_use(v, gpu->index, row);
 	const struct gpu_tally *t = &use.tally;
 	const struct job *job = use.oldest;
-	struct view_gpu g = {.id = gpu->index,
+	struct view_gpu g = {.id = row->id,
 		.slot = gpu->mig_index < 0 ? 0 : gpu->mig_index,
 		.name = gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor),
 		.error = gpu_unusable_reason(gpu),
@@ -268,11 +299,13 @@ static int put_gpu(struct queue_view *v, const struct gd_gpu *gpu)
 int queue_view_put_gpus(struct queue_view *v)
 {
 	struct gd_gpu_list *list;
+	if (v->cluster)
+		return queue_view_put_nodes(v);
 	if (!v->probe || gpu_probe_list(v->probe, &list, NULL) < 0)
 		return 0; /* those that were asked for are not there: nothing to show */
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count; i++)
-		r = put_gpu(v, list->gpus[i]);
+		r = queue_view_put_row(v, list->gpus[i], &(struct gpu_row){.id = list->gpus[i]->index, .peers = 1});
 	gd_gpu_list_free(list);
 	return r;
 }

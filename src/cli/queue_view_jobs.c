@@ -178,12 +178,18 @@ int queue_view_put_peaks(struct queue_view *v)
 
 /* ---- What happened on which GPU ------------------------------------------------------ */
 
-static int tally(struct queue_view *v, const struct job_attempt *a)
+static int tally(struct queue_view *v, const struct job *job, const struct job_attempt *a)
 {
+	const char *node = queue_view_node(job);
 	for (int i = 0; i < a->num_gpus; i++) {
 		size_t gpu = (size_t)a->gpus[i];
 		if (a->gpus[i] < 0 || gpu > MAX_GPU)
 			continue;
+		if (node) {
+			if (queue_view_tally_node(v, node, a->gpus[i], a) < 0)
+				return -ENOMEM;
+			continue;
+		}
 		if (array_reserve(v->tallies, &v->tallies_capacity, gpu + 1) < 0)
 			return -ENOMEM;
 		while (v->num_tallies <= gpu)
@@ -213,7 +219,7 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 	if (old_state == JOB_RUNNING && job->state != JOB_RUNNING) {
 		forget_running(v, job->id);
 		if (r == 0)
-			r = tally(v, job->attempts);
+			r = tally(v, job, job->attempts);
 	}
 	if (r == 0 && job->state == JOB_RUNNING && old_state != JOB_RUNNING)
 		r = id_list_add(&v->running, job->id);
@@ -233,6 +239,8 @@ int queue_view_put_work(struct queue_view *v)
 		const struct queue_view *part = queue_view_part(v, k);
 		for (size_t i = 0; part && i < part->num_tallies; i++)
 			timeouts += part->tallies[i].timeouts;
+		for (size_t i = 0; part && i < part->num_node_tallies; i++)
+			timeouts += part->node_tallies[i].tally.timeouts;
 	}
 	struct view_work work = {.title = "gpuq",
 		.total = (int64_t)view_num_jobs(m),
@@ -253,12 +261,12 @@ int queue_view_put_all(struct queue_view *v)
 	int r = 0;
 	view_forget_queue(v->model, v->queue);
 	v->changed.count = v->running.count = 0;
-	v->num_tallies = 0;
+	v->num_tallies = v->num_node_tallies = 0;
 	for (size_t i = 0; r == 0 && i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		for (const struct job_attempt *a = job->attempts; r == 0 && a; a = a->earlier)
 			if (a->state != JOB_RUNNING)
-				r = tally(v, a);
+				r = tally(v, job, a);
 		if (r == 0 && job->state == JOB_RUNNING)
 			r = id_list_add(&v->running, job->id);
 		if (r == 0)

@@ -16,6 +16,20 @@ struct gpu_tally {
 	int64_t last_duration_ms; /* -1 */
 };
 
+/* The same of a GPU of a node of a cluster. */
+struct node_tally {
+	char node[65];
+	int gpu;
+	struct gpu_tally tally;
+};
+
+/* A row for a GPU: of this machine, or of a node. */
+struct gpu_row {
+	int id;
+	const char *node; /* NULL: this machine */
+	int peer, peers;  /* pilots of one node may number their GPUs alike: which of so many it is; of one: 0, 1 */
+};
+
 /* One of all queues. */
 struct queue_part {
 	struct queue_choice choice; /* journal_path is its own, all else that of the whole */
@@ -50,6 +64,8 @@ struct queue_view {
 	int error; /* of on_change */
 	struct gpu_tally *tallies;
 	size_t num_tallies, tallies_capacity;
+	struct node_tally *node_tallies;
+	size_t num_node_tallies, node_tallies_capacity;
 	/* Room for one job on its way into the model. */
 	struct view_attempt *attempts;
 	size_t attempts_capacity;
@@ -65,6 +81,10 @@ struct queue_view {
 	char *probe_spec;        /* see describe_probe() */
 	uint64_t probe_retry_ns; /* one that has ended is started anew, not at once */
 	struct runner_rules rules;
+	struct scheduler
+		*cluster;       /* what the coordinator has published last; NULL: the queue is not on a cluster now */
+	struct jobs no_jobs;    /* of `cluster` */
+	uint64_t cluster_rows;  /* a hash of the rows that are shown */
 	int64_t wall_offset_ns; /* wall clock − monotonic clock, taken once: times must not jitter */
 };
 
@@ -119,6 +139,19 @@ int queue_view_put_noted(struct queue_view *v);
 int queue_view_read_gpus(struct queue_view *v);
 int queue_view_put_gpus(struct queue_view *v);
 void queue_view_close_gpus(struct queue_view *v);
+int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const struct gpu_row *row);
+
+/* ---- queue_view_nodes.c ----------------------------------------------------------- */
+
+/* Reads what the coordinator has published. True: the queue is on a cluster, and its GPUs are those of the nodes. */
+bool queue_view_read_nodes(struct queue_view *v);
+int queue_view_put_nodes(struct queue_view *v);
+void queue_view_close_nodes(struct queue_view *v);
+/* An attempt on a node has ended. */
+int queue_view_tally_node(struct queue_view *v, const char *node, int gpu, const struct job_attempt *a);
+const struct gpu_tally *queue_view_node_tally(const struct queue_view *v, const char *node, int gpu);
+/* The node that the job runs on, or ran on last; NULL: none of a cluster. */
+const char *queue_view_node(const struct job *job);
 
 /* ---- queue_view_actions.c --------------------------------------------------------------- */
 

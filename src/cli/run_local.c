@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* gpuq run on this machine. */
+#include <errno.h>
+
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/debug.h"
 #include "cli/run_panel.h"
 #include "cli/run_parts.h"
+#include "queue/runner/published.h"
 
 static void fill_options(struct run *run, struct runner_options *o)
 {
@@ -31,9 +35,26 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.out = run_out(run)};
 }
 
+/* What the last runner has published says where it ran. */
+static bool was_on_cluster(const struct journal *j)
+{
+	struct jobs none;
+	struct published p;
+	struct scheduler *s = NULL;
+	jobs_init(&none);
+	bool was = scheduler_create(&none, &s) == 0 && published_read(j->dir_fd, &p, s) == 0 && scheduler_node_of(s, 0);
+	scheduler_destroy(s);
+	jobs_finish(&none);
+	return was;
+}
+
 static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_holder)
 {
 	struct runner_options o;
+	/* `gpuq add` starts one: nobody has said that jobs of the cluster may run here, on a login node. */
+	if (run->linger_ms && was_on_cluster(j))
+		return error_set(&run->err, -EREMOTE,
+			"the queue was last run on a cluster; run 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
 	fill_options(run, &o);
 	return runner_create(j, &o, (struct runner **)ret, ret_holder, &run->err);
 }

@@ -56,6 +56,9 @@ void run_on_ready(void *context);
 /* cmd_run.c: all of the command. */
 int run_main(int argc, char **argv, const struct run_engine *engine);
 
+/* Of pilots: how often --slurm can be given. */
+#define RUN_MOST_KINDS 16
+
 /* run_slurm_check.c: options that do not go together; the configuration was read. */
 int run_check_slurm(struct run *run);
 

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -25,7 +26,9 @@ struct slurm_run {
 	struct run_panel *panel; /* NULL: only lines */
 	struct runner_watch watch;
 	struct line_output lines;
-	const char *kinds[1]; /* of pilots */
+	const char *kinds[RUN_MOST_KINDS]; /* of pilots: options of sbatch, in `lines_of_kinds` */
+	size_t num_kinds;
+	char *lines_of_kinds;
 	char towards[256];
 	char program[PATH_MAX];
 };
@@ -66,7 +69,6 @@ static void fill_options(struct slurm_run *s, struct journal *j, struct coordina
 {
 	struct run *run = s->run;
 	const struct config *c = &run->queue.config;
-	s->kinds[0] = c->slurm;
 	*o = (struct coordinator_options){.journal = j,
 		.towards = s->towards,
 		.lease_ms = (int64_t)c->slurm_lease_ms,
@@ -77,7 +79,7 @@ static void fill_options(struct slurm_run *s, struct journal *j, struct coordina
 		.on_finish = c->on_finish,
 		.takeover = run->takeover,
 		.kinds = s->kinds,
-		.num_kinds = 1,
+		.num_kinds = s->num_kinds,
 		.program = s->program,
 		.max_nodes = (unsigned)c->max_nodes,
 		.order = {.log_dir = run->log_dir,
@@ -100,6 +102,7 @@ static void destroy(void *engine)
 		return;
 	coordinator_destroy(s->coordinator);
 	text_finish(&s->lines.waiting);
+	free(s->lines_of_kinds);
 	free(s);
 }
 
@@ -110,6 +113,17 @@ static int find_towards(struct slurm_run *s, const struct journal *j)
 		return node_address_find(j->dir_fd, s->towards, sizeof(s->towards), &s->run->err);
 	if (snprintf(s->towards, sizeof(s->towards), "%s", given) >= (int)sizeof(s->towards))
 		return error_set(&s->run->err, -EINVAL, "--slurm-address: the name is too long");
+	return 0;
+}
+
+static int split_kinds(struct slurm_run *s)
+{
+	s->lines_of_kinds = strdup(s->run->queue.config.slurm);
+	if (!s->lines_of_kinds)
+		return error_set(&s->run->err, -ENOMEM, "starting the coordinator: out of memory");
+	for (char *rest = s->lines_of_kinds, *line; s->num_kinds < RUN_MOST_KINDS && (line = strsep(&rest, "\n"));)
+		if (*line)
+			s->kinds[s->num_kinds++] = line;
 	return 0;
 }
 
@@ -124,7 +138,9 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	/* The same file on the nodes, which share the file system or have gpuq installed in the same place. */
 	int r = readlink("/proc/self/exe", s->program, sizeof(s->program) - 1) < 0
 			? error_set(&run->err, -errno, "finding this program: %s", error_words(errno))
-			: find_towards(s, j);
+			: split_kinds(s);
+	if (r == 0)
+		r = find_towards(s, j);
 	if (r == 0) {
 		fill_options(s, j, &o);
 		r = coordinator_create(&o, &s->coordinator, ret_holder, &run->err);

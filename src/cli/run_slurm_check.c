@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which options of `gpuq run` go together with --slurm. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -113,6 +114,24 @@ static int refuse_with_slurm(struct run *run)
 	return 0;
 }
 
+/* One line for each kind of pilots. */
+static int check_kinds(struct run *run)
+{
+	const char *line = run->queue.config.slurm;
+	int r = 0;
+	for (size_t n, count = 0; r == 0 && *line; line += n + (line[n] == '\n')) {
+		char *options = strndup(line, n = strcspn(line, "\n"));
+		if (!options)
+			return error_set(&run->err, -ENOMEM, "--slurm: out of memory");
+		if (++count > RUN_MOST_KINDS)
+			r = error_set(&run->err, -EINVAL, "--slurm: at most %d kinds of pilots", RUN_MOST_KINDS);
+		else
+			r = check_sbatch_options(options, &run->err);
+		free(options);
+	}
+	return r;
+}
+
 int run_check_slurm(struct run *run)
 {
 	const struct config *c = &run->queue.config;
@@ -121,7 +140,7 @@ int run_check_slurm(struct run *run)
 		return refuse_without_slurm(run);
 	int r = refuse_with_slurm(run);
 	if (r == 0)
-		r = check_sbatch_options(c->slurm, &run->err);
+		r = check_kinds(run);
 	if (r == 0 && c->slurm_lease_ms < 2 * c->slurm_silence_ms)
 		r = error_set(&run->err, -EINVAL, "--slurm-lease (%s) must be at least twice --slurm-silence (%s)",
 			units_format_duration(c->slurm_lease_ms, lease),

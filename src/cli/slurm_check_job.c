@@ -56,7 +56,9 @@ static int write_words(const struct slurm_check *c, struct text *t)
 	const char *options = c->doctor.queue.config.slurm;
 	cleanup_(text_finish) struct text script = {0};
 	put_word(t, "", "sbatch");
-	int n = options ? shell_split(options, t) : 0;
+	/* Of several kinds, the first. */
+	cleanup_(freep) char *first = options ? strndup(options, strcspn(options, "\n")) : NULL;
+	int n = first ? shell_split(first, t) : options ? -ENOMEM : 0;
 	int r = n < 0 ? n : write_script(c, &script);
 	put_word(t, "", "--parsable");
 	put_word(t, "", "--no-requeue");

@@ -23,6 +23,7 @@ def run(directory, *words):
     (("--slurm", OK, "--idle-warn", "15m"), "--idle-warn cannot be used with --slurm"),
     (("--slurm", OK, "--slurm-lease", "20"), "--slurm-lease (20s) must be at least twice --slurm-silence (15s)"),
     (("--slurm", OK, "--max-nodes", "0"), "--max-nodes: "),
+    (("--slurm", OK, "--slurm", "-N4"), "each pilot has one node"),
     (("--slurm", "gpu"), "'gpu' is not an option of sbatch"),
     (("--slurm", "--gres='gpu:1"), "a quotation mark is not closed"),
     (("--slurm", "--array=1-8"), "see --max-nodes"),

@@ -172,3 +172,9 @@ def test_without_slurm_commands_it_says_so(cli):
     cli.lab.commands("true")
     text = cli.run("--commands-file", "commands.txt", *SLURM, code=2, env={"PATH": str(cli.lab.cluster.place / "bin")})
     assert "'sinfo' was not found" in text and "login node" in text and not cli.lab.journal.exists()
+
+
+def test_kinds_of_pilots_for_jobs_with_different_needs(cli):
+    cli.lab.commands("echo one >> ran", "# gpuq: num_gpus=2", "echo $CUDA_VISIBLE_DEVICES >> ran")
+    text = cli.run("--commands-file", "commands.txt", "--slurm", "--gres=gpu:1 --time=10", "--slurm", "--gres=gpu:2 --time=10", "--max-nodes", "2")
+    assert sorted(cli.lab.ran()) == ["0,1", "one"] and "joined with 2 GPUs" in text

@@ -71,6 +71,12 @@ const struct gd_gpu *const *scheduler_gpus(const struct scheduler *s, size_t *re
 	return s->gpu_pointers;
 }
 
+const struct ledger_node *scheduler_node_of(const struct scheduler *s, size_t position)
+{
+	int node = position < s->num_gpu_nodes ? s->gpu_nodes[position] : -1;
+	return node >= 0 && (size_t)node < s->num_nodes ? &s->nodes[node] : NULL;
+}
+
 /* ---- Dependencies --------------------------------------------------------------------- */
 
 struct job *scheduler_dependency(

@@ -200,5 +200,7 @@ const struct placement_reservation *scheduler_reservation(const struct scheduler
 uint64_t scheduler_generation(const struct scheduler *s);
 /* The GPUs of the last sample. */
 const struct gd_gpu *const *scheduler_gpus(const struct scheduler *s, size_t *ret_count);
+/* The node of one of them; NULL: this is not a cluster, or the GPU has none. */
+const struct ledger_node *scheduler_node_of(const struct scheduler *s, size_t position);
 
 #endif
