@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The model of the protocol on a cluster (slurm.pml): Spin finds no mistake in it, and finds every rule that is left out."""
+"""The models of the protocol on a cluster (slurm.pml) and of its leases (leases.pml): Spin finds no mistake in them, and finds every rule that is left out."""
 
 import os
 import pathlib
@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 MODEL = pathlib.Path(__file__).with_name("slurm.pml")
+LEASES = pathlib.Path(__file__).with_name("leases.pml")
 
 pytestmark = pytest.mark.skipif(not shutil.which("spin"), reason="needs spin")
 
@@ -24,11 +25,13 @@ MUTANTS = {
     "LEASE_FROM_RECEIPT": RENEWED,
 }
 
+LEASE_MUTANTS = ["NO_WAIT", "NO_KILL", "NOT_R", "NO_CHECK", "LEASE_FROM_RECEIPT", "NO_MARGIN", "RESTART_KNOWS_NOTHING"]
 
-def search(tmp_path: pathlib.Path, defines: list[str], how: str = "-DCOLLAPSE", limits: tuple[str, ...] = ("-w26",)) -> str:
+
+def search(tmp_path: pathlib.Path, defines: list[str], how: str = "-DCOLLAPSE", limits: tuple[str, ...] = ("-w26",), model: pathlib.Path = MODEL) -> str:
     """What the search reports; each call has a directory of its own, because Spin writes where it stands."""
     arguments = ["-D" + define for define in defines]
-    subprocess.run(["spin", *arguments, "-a", str(MODEL)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["spin", *arguments, "-a", str(model)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     compiler = os.environ.get("CC", "cc")
     subprocess.run([compiler, "-w", "-O2", "-DSAFETY", how, "-o", "pan", "pan.c"], cwd=tmp_path, check=True)
     # -E: processes that wait for ever are no mistake here.
@@ -50,4 +53,16 @@ def test_the_same_holds_as_far_as_a_minute_reaches_where_leases_are_renewed(tmp_
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_protocol_without_one_of_its_rules_is_found_wrong(tmp_path: pathlib.Path, mutant: str) -> None:
     output = search(tmp_path, [*MUTANTS[mutant], "MUTANT_" + mutant])
+    assert "assertion violated" in output, output
+
+
+def test_no_living_pilot_is_taken_for_dead_while_leases_are_renewed_and_clocks_are_slow(tmp_path: pathlib.Path) -> None:
+    output = search(tmp_path, [], "-DNOFAIR", ("-w24",), LEASES)
+    assert "errors: 0" in output, output
+    assert "Search not completed" not in output, output
+
+
+@pytest.mark.parametrize("mutant", LEASE_MUTANTS)
+def test_leases_without_one_of_their_rules_are_found_wrong(tmp_path: pathlib.Path, mutant: str) -> None:
+    output = search(tmp_path, ["MUTANT_" + mutant], "-DNOFAIR", ("-w24",), LEASES)
     assert "assertion violated" in output, output
