@@ -81,6 +81,7 @@ void coordinating_say_joined(const struct coordinator *c, const struct coordinat
 void coordinating_on_signal(void *context, uint32_t events);
 /* Jobs that run on pilots. */
 size_t coordinating_num_running(const struct coordinator *c);
+bool coordinating_has_running(const struct coordinator *c);
 /* At the end: what is left behind, into the result and in words. */
 void coordinating_count_left(struct coordinator *c);
 

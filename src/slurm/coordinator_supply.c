@@ -73,19 +73,25 @@ static void supply(struct coordinator *c)
 
 /* ---- Leaving ---------------------------------------------------------------------------- */
 
-/* Nothing runs on pilots, and nothing will. */
+/* Whether something will start, as far as is known now. */
+static bool may_start(const struct coordinator *c)
+{
+	if (c->interrupts || coordinating_is_full(c))
+		return false;
+	if (scheduler_num_sleeping(c->scheduler) > 0)
+		return true;
+	return scheduler_num_waiting(c->scheduler) > 0 && !(c->supply && pilot_supply_is_hopeless(c->supply));
+}
+
+/* Nothing runs on pilots, and nothing will. What looks at all jobs comes last: this is asked after each event. */
 static bool is_idle(const struct coordinator *c)
 {
-	if (c->num_answers || c->must_read || c->must_place || c->to_append.length || coordinating_num_running(c) > 0)
+	if (c->num_answers || c->must_read || c->must_place || c->to_append.length || may_start(c))
 		return false;
 	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
 	if (c->interrupts <= 2 && coordinator_hooks_are_due(c))
 		return false;
-	if (c->interrupts || coordinating_is_full(c))
-		return true;
-	if (scheduler_num_sleeping(c->scheduler) > 0)
-		return false;
-	return scheduler_num_waiting(c->scheduler) == 0 || (c->supply && pilot_supply_is_hopeless(c->supply));
+	return !coordinating_has_running(c);
 }
 
 /* Also if more may come: those who start a runner in the background, or keep one, want to add more. */

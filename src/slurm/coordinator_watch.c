@@ -57,6 +57,16 @@ size_t coordinating_num_running(const struct coordinator *c)
 	return n;
 }
 
+/* From the end: what was added last ends last, most of the time. */
+bool coordinating_has_running(const struct coordinator *c)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	for (size_t i = js->counts[JOB_RUNNING] ? js->count : 0; i > 0; i--)
+		if (is_on_pilot(js->by_id[i - 1]))
+			return true;
+	return false;
+}
+
 /* ---- Signals ---------------------------------------------------------------------------- */
 
 static void end_jobs(struct coordinator *c)
@@ -117,7 +127,7 @@ void coordinating_count_left(struct coordinator *c)
 	struct runner_result *r = &c->result;
 	size_t waiting = scheduler_num_waiting(c->scheduler) + scheduler_num_blocked(c->scheduler) +
 			 scheduler_num_sleeping(c->scheduler);
-	r->left_running = c->leaving && coordinating_num_running(c) > 0;
+	r->left_running = c->leaving && coordinating_has_running(c);
 	r->interrupted = r->interrupted || (c->leaving && waiting > 0);
 	r->left_pending = c->interrupts || c->leaving ? 0 : waiting;
 	r->left_unknown = js->counts[JOB_UNKNOWN];
