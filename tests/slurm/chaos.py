@@ -47,7 +47,8 @@ def draw_jobs(options, rng):
     for _ in range(options.jobs):
         seconds = rng.choices([rng.uniform(0.02, 1), rng.uniform(1, 5), longest + rng.uniform(0.5, 4)], [5, 3, 2])[0]
         if options.faults == "none":
-            seconds = rng.uniform(0.02, 0.5)
+            jobs.append(node_queue.TracedJob(rng.randrange(20, 500)))
+            continue
         jobs.append(node_queue.TracedJob(int(seconds * 1000), code=rng.choices([0, 3], [9, 1])[0], manner=rng.choice(["plain", "plain", "polite", "stubborn"]),
                                          child=rng.random() < 0.3))
     return jobs

@@ -39,17 +39,16 @@ def test_each_of_200_jobs_runs_once_on_64_gpus():
     assert code == 0 and "200 jobs, 200 attempts on 64 GPUs" in words, words
 
 
-@pytest.mark.skipif(bool(SEEDS), reason="SEEDS names longer runs")
-def test_short_chaos():
-    words, code = chaos(os.environ.get("CHAOS_SEED", 1), "--seconds", 15, "--interval", 0.8, "--jobs", 120)
-    assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) > 0, words
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_chaos(seed):
-    words, code = chaos(seed)
-    print(words)
-    assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) >= 10, words
+if SEEDS:
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_chaos(seed):
+        words, code = chaos(seed)
+        print(words)
+        assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) >= 10, words
+else:
+    def test_short_chaos():
+        words, code = chaos(1, "--seconds", 15, "--interval", 0.8, "--jobs", 120)
+        assert code == 0 and int(re.search(r"(\d+) effective", words)[1]) > 0, words
 
 
 @pytest.mark.heavy
