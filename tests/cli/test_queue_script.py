@@ -67,8 +67,9 @@ def test_options_of_slurm_that_mean_something(lab):
     script(lab, "#SBATCH --job-name=slurm", "#SBATCH --gres=gpu:a100:2", "#SBATCH -t 1-02:03:04", "#SBATCH --output=out/%j.txt",
            "#SBATCH --dependency=afterok:1:2,afterany:3", "#SBATCH --array=1-3", "#SBATCH --signal=B:USR1@120", "echo $GPUQ_ARRAY_INDEX >> ran")
     result = lab.result("add", "--no-start", "train.sh")
-    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: logs go to the directory 'out', with names "
-                                              "of their own; 'gpuq logs' shows them\ngpuq: 3 jobs, group g4\n")
+    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: the log goes to the directory 'out' as "
+                                              "job_DATE_ID.log, not to 'out/%j.txt'; 'gpuq logs ID' shows it, and 'gpuq info ID' names the file\n"
+                                              "gpuq: 3 jobs, group g4\n")
     job = lab.job(4)
     assert (job["name"], job["num_gpus"], job["timeout"]) == ("slurm", 2, ((24 + 2) * 60 + 3) * 60 + 4)
     assert (job["after"], job["after_any"], job["array_index"]) == ([1, 2], [3], 1)
@@ -233,7 +234,7 @@ def test_cpus_and_main_memory_of_slurm(lab, line, cpus, mem):
 @pytest.mark.parametrize("line, words", [("--mem=0", "--mem is ignored: jobs share the main memory"), ("--error=x.err", "--error is ignored: standard error is in the same log"),
                                          ("-N 2", "-N is ignored: a job is one command on this machine"),
                                          ("--output=%j/x.txt", "--output is ignored: logs have names of their own"),
-                                         ("--output=x.txt", "--output: logs go to the directory '.', with names of their own")])
+                                         ("--output=x.txt", "--output: the log goes to the directory '.' as job_DATE_ID.log, not to 'x.txt'")])
 def test_what_slurm_does_otherwise_is_said(lab, line, words):
     script(lab, f"#SBATCH {line}", "true")
     result = lab.result("add", "--no-start", "train.sh")

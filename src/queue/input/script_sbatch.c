@@ -138,7 +138,9 @@ static int set_output(struct script *s, const char *value, struct gd_error *err)
 		return error_set(err, -ENOMEM, "out of memory");
 	free(s->log_dir);
 	s->log_dir = dir;
-	error_set(err, 2, "logs go to the directory '%s', with names of their own; 'gpuq logs' shows them", dir);
+	error_set(err, 2,
+		"the log goes to the directory '%s' as job_DATE_ID.log, not to '%s'; 'gpuq logs ID' shows it, and 'gpuq info ID' names the file",
+		dir, value);
 	return 2;
 }
 
