@@ -34,10 +34,37 @@ def test_hook_that_fails_is_reported(lab):
     lab.add("true")
     result = lab.result("run", "--on-finish", '[ "$GPUQ_JOB_ID" = 1 ] || exit 7')
     assert result.returncode == 0
-    assert result.stdout.count("hook") == 1
-    assert "gpuq: the --on-finish hook of job 2 failed with exit code 7\n" in result.stdout
+    assert result.stdout.count("on-finish hook") == 1
+    assert f"gpuq: the --on-finish hook of job 2 failed with exit code 7; its output is in '{lab.journal}.d/hooks.log'\n" in result.stdout
     # What is in the journal from before is not said again.
     assert "hook" not in lab.result("run").stdout
+
+
+def test_what_hooks_print_is_in_a_log(lab):
+    log = lab.directory / "jobs.jsonl.d/hooks.log"
+    lab.add("true")
+    lab.gpuq("run", "--on-finish", "echo out; echo err >&2")
+    first, *rest = log.read_text().splitlines()
+    assert first.startswith("--- 20") and first.endswith("job 1, attempt 1: finish hook") and rest == ["out", "err"]
+    assert log.stat().st_mode & 0o777 == 0o600
+    # By a keeper that the runner asks for it, also.
+    lab.add("--hold", "true")
+    lab.gpuq("cancel", 2)
+    lab.add("--on-finish", "echo second", "--hold", "true")
+    lab.gpuq("cancel", 3)
+    lab.gpuq("run")
+    assert log.read_text().splitlines()[-1] == "second"
+    log.write_text("x" * (1 << 20) + "\n")
+    lab.add("--on-finish", "echo third", "true")
+    lab.gpuq("run")
+    assert log.read_text().splitlines()[1:] == ["third"]
+    assert log.with_name("hooks.log.1").stat().st_size == (1 << 20) + 1
+    # Neither a link nor a directory is in the way of the hook.
+    log.unlink()
+    log.symlink_to(lab.directory / "elsewhere")
+    lab.add("--on-finish", "touch hooked; echo fourth", "true")
+    lab.gpuq("run")
+    assert (lab.directory / "hooked").exists() and not (lab.directory / "elsewhere").exists()
 
 
 def test_hook_runs_for_a_job_cancelled_while_it_waits(lab):

@@ -51,6 +51,8 @@ def test_job_whose_gpu_is_idle_is_marked_until_it_is_busy(box):  # noqa: F811
     # It was told once, and the end has its own hook.
     assert [hook[:4] for hook in hooks(box)] == [("idle", 1, 1, "running"), ("finish", 1, 1, "completed")]
     assert [line["gpus"] for line in idle_lines(box)] == [[0], []]
+    told = [json.loads(line.split(" ", 2)[2])["idle_gpu_seconds"] for line in (box.directory / "hooks").read_text().splitlines()]
+    assert told[-1] == waste
     assert box.job(1)["idle_gpu_seconds"] == waste == box.job(1)["history"][0]["idle_gpu_seconds"]
     assert ", GPU 0 idle" not in box.gpuq("status")
     report = box.gpuq("report", "-o", "-")

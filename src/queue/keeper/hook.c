@@ -69,7 +69,7 @@ static int open_input(const struct text *input)
 	return r < 0 ? r : take_fd(&fd);
 }
 
-_Noreturn static void execute(struct attempt *a, unsigned try_number, int input_fd, pid_t parent)
+_Noreturn static void execute(struct attempt *a, unsigned try_number, int input_fd, int log_fd, pid_t parent)
 {
 	char try_text[sizeof(HOOK_TRY) + 16];
 	/* If the keeper is killed, another one runs the hook again: not both at a time. */
@@ -84,13 +84,17 @@ _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_
 	snprintf(try_text, sizeof(try_text), HOOK_TRY "=%u", try_number);
 	attempt_set_variable(a, try_text);
 	attempt_set_variable(a, a->order.hook_idle ? HOOK_EVENT "=idle" : HOOK_EVENT "=finish");
+	if (log_fd >= 0) {
+		(void)dup2(log_fd, STDOUT_FILENO);
+		(void)dup2(log_fd, STDERR_FILENO);
+	}
 	if (dup2(input_fd, STDIN_FILENO) >= 0 && (r == 0 || r == -ENOENT))
 		execle("/bin/sh", "sh", "-c", a->on_finish, (char *)NULL, a->envp);
 	_exit(127);
 }
 
-int hook_run(struct attempt *a, unsigned try_number, const struct text *input, int signal_fd, int *ret_status,
-	bool *interrupted)
+int hook_run(struct attempt *a, unsigned try_number, const struct text *input, int log_fd, int signal_fd,
+	int *ret_status, bool *interrupted)
 {
 	cleanup_(closep) int input_fd = open_input(input);
 	if (input_fd < 0)
@@ -99,7 +103,7 @@ int hook_run(struct attempt *a, unsigned try_number, const struct text *input, i
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		execute(a, try_number, input_fd, parent);
+		execute(a, try_number, input_fd, log_fd, parent);
 	uint64_t until = clock_now_ns() + HOOK_MS * NS_PER_MS;
 	for (;;) {
 		int status;

@@ -27,11 +27,12 @@ int hook_describe(const struct job *job, const struct due_hook *h, struct text *
 int hook_describe_lines(const struct text *lines, uint64_t id, struct text *ret);
 
 /*
- * Runs the hook and waits for it, a bounded time; what it leaves behind is killed. Only in a process all of whose
- * children are its own business; signal_fd tells of them. *ret_status: as from waitpid(). -ETIMEDOUT: something of it
- * does not die, and is still a child. Any other error: nothing was run. *interrupted becomes true if SIGTERM came.
+ * Runs the hook, whose output goes to log_fd (-1: nowhere), and waits for it, a bounded time; what it leaves behind is
+ * killed. Only in a process all of whose children are its own business; signal_fd tells of them. *ret_status: as from
+ * waitpid(). -ETIMEDOUT: something of it does not die, and is still a child. Any other error: nothing was run.
+ * *interrupted becomes true if SIGTERM came.
  */
-int hook_run(struct attempt *a, unsigned try_number, const struct text *input, int signal_fd, int *ret_status,
-	bool *interrupted);
+int hook_run(struct attempt *a, unsigned try_number, const struct text *input, int log_fd, int signal_fd,
+	int *ret_status, bool *interrupted);
 
 #endif

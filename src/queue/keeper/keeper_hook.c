@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/hook.h"
+#include "queue/keeper/hook_log.h"
 #include "queue/keeper/keeper_private.h"
 
 /* A hook that cannot be forked is tried again so soon, and so often. */
@@ -58,7 +59,8 @@ static void append_outcome(struct keeper *k, struct hook_record *h)
 static void run(struct keeper *k, struct hook_record *h, const struct text *input)
 {
 	int status = 0, r, tries = 0;
-	while ((r = hook_run(&k->attempt, h->try_number, input, k->signal_fd, &status, &k->interrupted)) < 0 &&
+	cleanup_(closep) int log_fd = hook_log_open(k->journal->dir_fd, &k->attempt);
+	while ((r = hook_run(&k->attempt, h->try_number, input, log_fd, k->signal_fd, &status, &k->interrupted)) < 0 &&
 		r != -ETIMEDOUT && ++tries < FORK_TRIES)
 		poll(NULL, 0, FORK_AGAIN_MS);
 	/* Nothing was run, and nothing can be: another keeper may be able to, later. */
@@ -74,6 +76,24 @@ static void run(struct keeper *k, struct hook_record *h, const struct text *inpu
 		keeper_leave(k);
 }
 
+/* The runner has written the same line: the keeper does not read the journal. */
+static void write_idle(const struct keeper *k, struct text *lines)
+{
+	int gpus[64];
+	struct idle_record i = {.id = k->attempt.order.id,
+		.attempt = k->attempt.order.attempt,
+		.time_ms = k->idle_at_ms,
+		.gpus = gpus,
+		.since_ms = k->idle_since_ms,
+		.idle_ms = k->idle_ms};
+	if (!k->idle_at_ms)
+		return;
+	for (uint32_t n = 0; n < k->attempt.order.num_gpus && n < 64; n++)
+		if (k->idle_gpus >> n & 1)
+			gpus[i.num_gpus++] = k->attempt.gpus[n];
+	record_write_idle(lines, &i);
+}
+
 void keeper_hook_after_end(struct keeper *k, const struct text *end_line)
 {
 	cleanup_(text_finish) struct text lines = {0};
@@ -83,6 +103,7 @@ void keeper_hook_after_end(struct keeper *k, const struct text *end_line)
 	int r = keeper_write_own_line(k, &lines);
 	text_append_string(&lines, k->attempt.input);
 	attempt_write_start(&k->attempt, k->name, k->pid, k->page.start_ms, &lines);
+	write_idle(k, &lines);
 	if (k->cancel_asked)
 		record_write_control(&lines, EVENT_CANCEL, o->id, NULL);
 	text_append(&lines, end_line->data, end_line->length);

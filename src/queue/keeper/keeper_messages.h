@@ -34,6 +34,7 @@ enum keeper_order_kind {
 				   over */
 	KEEPER_ORDER_PAUSE,     /* stop the processes of job `id`; its time limit stands still */
 	KEEPER_ORDER_RESUME,    /* let them go on */
+	KEEPER_ORDER_IDLE,      /* how long GPUs of job `id` were idle: for the hook of its end */
 };
 
 struct keeper_order {
@@ -66,6 +67,9 @@ struct keeper_order {
 	/* Of KEEPER_ORDER_SEEN: of all GPUs together, while the job had them alone, and how long that was measured. */
 	int64_t mean_power_mw;
 	int64_t power_span_ms; /* 0: not known */
+	/* Of KEEPER_ORDER_IDLE: see struct attempt_idle. */
+	int64_t idle_at_ms, idle_since_ms, idle_ms;
+	uint64_t idle_gpus; /* bits: those of the job's first 64 GPUs that are idle at that moment */
 
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),

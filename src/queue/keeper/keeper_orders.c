@@ -32,6 +32,7 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->peak_mem_mb = -1;
 	k->gpu_full = false;
 	k->power_span_ms = 0;
+	k->idle_at_ms = 0;
 	/* Before it can start: from then on the runner relies on it. */
 	keeper_claim_take(&k->claim, k->attempt.claim);
 	if (k->lease)
@@ -99,6 +100,12 @@ static void on_order_for_job(struct keeper *k, const struct keeper_order *o)
 		k->gpu_full = o->gpu_full;
 		k->mean_power_mw = o->mean_power_mw;
 		k->power_span_ms = o->power_span_ms;
+		break;
+	case KEEPER_ORDER_IDLE:
+		k->idle_at_ms = o->idle_at_ms;
+		k->idle_since_ms = o->idle_since_ms;
+		k->idle_ms = o->idle_ms;
+		k->idle_gpus = o->idle_gpus;
 		break;
 	case KEEPER_ORDER_SETTLED:
 		keeper_claim_settle(&k->claim);

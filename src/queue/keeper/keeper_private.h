@@ -58,6 +58,8 @@ struct keeper {
 	int64_t peak_mem_mb; /* -1: not known */
 	bool gpu_full;       /* as last reported, and the same for these two */
 	int64_t mean_power_mw, power_span_ms;
+	int64_t idle_at_ms, idle_since_ms, idle_ms; /* as last reported; idle_at_ms 0: no warning was due */
+	uint64_t idle_gpus;                         /* see struct keeper_order */
 	bool cancel_asked;
 	const char *reason; /* why we ended the job; NULL: we did not */
 	uint64_t started_ns, deadline_ns, step_ns;

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/hook.h"
+#include "queue/keeper/hook_log.h"
 #include "queue/keeper/hook_order.h"
 #include "queue/runner/order_payload.h"
 #include "queue/runner/runner_follow.h"
@@ -97,7 +98,8 @@ void runner_on_hook_failed(void *context, const struct job *job, const struct re
 	if (r->following.loading)
 		return;
 	hook_failure_words(&words, job, outcome);
-	runner_say(r, "gpuq: %s\n", text_string(&words));
+	runner_say(r, "gpuq: %s; its output is in '%s/" HOOK_LOG "'\n", text_string(&words),
+		r->following.journal->dir_path);
 }
 
 static void give_up(struct runner *r, const struct due_hook *h)

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "queue/journal/record.h"
 #include "queue/runner/runner_hooks.h"
+#include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 #include "queue/runner/running.h"
@@ -17,11 +18,26 @@ static int64_t warn_ms(const struct runner *r, const struct job *job)
 	return own > 0 ? own : own < 0 ? 0 : r->options.idle_warn_ms;
 }
 
+/* For the hook of its end, which the keeper runs. */
+static void tell_keeper(const struct running *run, const struct idle_record *record)
+{
+	struct keeper_order o = {.kind = KEEPER_ORDER_IDLE,
+		.id = run->id,
+		.idle_at_ms = record->time_ms,
+		.idle_since_ms = record->since_ms,
+		.idle_ms = record->idle_ms};
+	for (size_t i = 0; i < run->num_gpus && i < 64; i++)
+		o.idle_gpus |= (uint64_t)run->idle.gpus[i].marked << i;
+	if (run->keeper)
+		runner_keeper_send(run->keeper, &o, NULL);
+}
+
 static void write_state(struct runner *r, const struct running *run, const struct job *job, bool marked)
 {
 	int gpus[UINT8_MAX];
 	struct idle_record record = {.id = job->id,
 		.attempt = job->attempts->attempt,
+		.time_ms = date_now_ms(),
 		.gpus = gpus,
 		.since_ms = idle_watch_since_ms(&run->idle),
 		.idle_ms = (int64_t)(run->idle.idle_ns / NS_PER_MS),
@@ -32,6 +48,7 @@ static void write_state(struct runner *r, const struct running *run, const struc
 			gpus[record.num_gpus++] = r->watching.gpus->gpus[run->gpus[i]]->index;
 	record_write_idle(&r->following.to_append, &record);
 	r->following.must_read = true;
+	tell_keeper(run, &record);
 }
 
 static void say_marked(struct runner *r, const struct running *run, size_t gpu)
