@@ -69,7 +69,7 @@ static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, str
 		if (follows)
 			r = follow_update(&f, &a->err);
 		struct gd_error why;
-		if (r == 0 && follows && (r = job_options_resolve(&a->options, &f.jobs, &after, spec, &why)) < 0)
+		if (r == 0 && follows && (r = job_options_resolve(&a->options, &f.jobs, NULL, &after, spec, &why)) < 0)
 			error_set(&a->err, r, "adding a job %s", why.message);
 		if (r == 0)
 			r = add_each(a, &s, spec);

@@ -92,3 +92,34 @@ def test_wait_returns_when_the_job_is_over(lab):
     waiting = lab.start("wait", 1)
     (lab.directory / "go").touch()
     assert waiting.wait(timeout=LIMIT) == 9
+
+
+def test_lines_of_a_file_wait_for_names_of_lines_above(lab):
+    lab.add("--name", "prep", "exit 1")  # of another file: not meant
+    lab.gpuq("run", "--commands-file", "/dev/null", code=1)
+    lab.commands("# gpuq: name=prep", "sleep 0.1; echo prep >> ran", "# gpuq: name=prep", "echo more >> ran", "# gpuq: after=prep name=train",
+                 "echo train >> ran", "# gpuq: after_any=train,prep", "echo report >> ran")
+    lab.gpuq("run")
+    assert [lab.job(number)["after"] for number in (2, 3, 4)] == [[], [], [2, 3]]
+    assert (lab.job(5)["after"], lab.job(5)["after_any"]) == ([], [2, 3, 4])
+    assert sorted(lab.ran()[:2]) == ["more", "prep"] and lab.ran()[2:] == ["train", "report"]
+    # Again, with a new line: the others were added before.
+    with open(lab.directory / "commands.txt", "a") as file:
+        file.write("# gpuq: after=train,prep\necho last >> ran\n")
+    lab.gpuq("run")
+    assert lab.job(6)["after"] == [2, 3, 4] and lab.ran()[-1] == "last"
+    # What is over and pruned is not waited for.
+    lab.gpuq("prune", "--yes")
+    with open(lab.directory / "commands.txt", "a") as file:
+        file.write("# gpuq: after=train\necho pruned >> ran\n")
+    lab.gpuq("run")
+    assert lab.job(7)["after"] == [] and lab.ran()[-1] == "pruned"
+
+
+def test_lines_do_not_wait_for_names_of_lines_below(lab):
+    lab.commands("true", "# gpuq: after=later", "true", "# gpuq: name=later", "true")
+    result = lab.result("run")
+    assert result.returncode == 2
+    assert "commands.txt:3: after job 'later': no job has this id or name; 'gpuq status' lists them; no line above has this name" in result.stderr
+    assert lab.result("add", "--no-start", "-", input="# gpuq: name=a\ntrue\n# gpuq: after=a\ntrue 2\n").stdout == "1\n2\n"
+    assert lab.job(2)["after"] == [1]

@@ -60,7 +60,7 @@ static int edit_one(
 	if (job->lease && e->command)
 		return error_set(err, -EINVAL,
 			"editing job %" PRIu64 ": its command is that of the 'gpuq exec' that waits for it", job->id);
-	int r = job_options_resolve(&e->options, js, &after, &spec, &why);
+	int r = job_options_resolve(&e->options, js, NULL, &after, &spec, &why);
 	if (r == 0)
 		r = job_options_apply(&e->options, &spec, &why);
 	if (r < 0)

@@ -375,31 +375,55 @@ bool job_options_have_after(const struct job_options *o)
 	return has(o, JOB_OPTION_AFTER) || has(o, JOB_OPTION_AFTER_ANY);
 }
 
-static int resolve(const struct job_selection *s, const struct jobs *js, struct id_list *ids, struct gd_error *err)
+/* Those terms of `s` that are names of jobs that are being added are resolved; the others are put into `rest`. */
+static int take_names(
+	const struct job_selection *s, const struct job_names *names, struct id_list *ids, struct job_selection *rest)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		bool is_name = names && s->terms[i].kind == JOB_TERM_NAME;
+		int r = is_name ? names->find(names->context, s->terms[i].name, ids) : 0;
+		if (r < 0)
+			return r;
+		if (r == 0)
+			rest->terms[rest->count++] = s->terms[i];
+	}
+	return 0;
+}
+
+static int resolve(const struct job_selection *s, const struct jobs *js, const struct job_names *names,
+	struct id_list *ids, struct gd_error *err)
 {
 	struct gd_error why;
+	cleanup_(freep) struct job_term *terms = calloc(s->count + 1, sizeof(*terms));
+	cleanup_(id_list_finish) struct id_list added = {0}; /* the journal has none of these */
+	struct job_selection rest = {.terms = terms};        /* their strings are those of `s` */
 	ids->count = 0;
-	int r = job_selection_resolve(s, js, ids, NULL, &why);
+	if (!terms || take_names(s, names, &added, &rest) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
+	int r = job_selection_resolve(&rest, js, ids, NULL, &why);
 	if (r < 0)
-		return error_set(err, r == -ENOENT ? -EINVAL : r, "after %s", why.message);
-	id_list_sort(ids);
+		return error_set(err, r == -ENOENT ? -EINVAL : r, "after %s%s", why.message,
+			names && r == -ENOENT ? "; no line above has this name" : "");
 	for (size_t i = 0; i < ids->count; i++)
 		if (!jobs_find(js, ids->ids[i]))
 			return error_set(
 				err, -EINVAL, "after job %" PRIu64 ": %s", ids->ids[i], jobs_absence(js, ids->ids[i]));
-	return 0;
+	for (size_t i = 0; r == 0 && i < added.count; i++)
+		r = id_list_add(ids, added.ids[i]);
+	id_list_sort(ids);
+	return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-int job_options_resolve(const struct job_options *o, const struct jobs *js, struct job_after *scratch,
-	struct job_spec *s, struct gd_error *err)
+int job_options_resolve(const struct job_options *o, const struct jobs *js, const struct job_names *names,
+	struct job_after *scratch, struct job_spec *s, struct gd_error *err)
 {
-	int r = has(o, JOB_OPTION_AFTER) ? resolve(&o->after, js, &scratch->after, err) : 0;
+	int r = has(o, JOB_OPTION_AFTER) ? resolve(&o->after, js, names, &scratch->after, err) : 0;
 	if (r == 0 && has(o, JOB_OPTION_AFTER)) {
 		s->after = scratch->after.ids;
 		s->num_after = scratch->after.count;
 	}
 	if (r == 0 && has(o, JOB_OPTION_AFTER_ANY))
-		r = resolve(&o->after_any, js, &scratch->any, err);
+		r = resolve(&o->after_any, js, names, &scratch->any, err);
 	if (r == 0 && has(o, JOB_OPTION_AFTER_ANY)) {
 		s->after_any = scratch->any.ids;
 		s->num_after_any = scratch->any.count;

@@ -85,12 +85,19 @@ struct job_after {
 };
 void job_after_finish(struct job_after *a);
 
+/* Names of jobs that are being added, as lines of a commands file have them. They go before those of the queue. */
+struct job_names {
+	/* Appends the jobs of this name. 1; 0: none of them has it; -ENOMEM. */
+	int (*find)(void *context, const char *name, struct id_list *ret);
+	void *context;
+};
+
 /*
  * Finds the jobs that `after` and `after_any` name, of which each must exist, and puts them into a job, which borrows
- * them. -EINVAL, with words: "after job 7: there is no such job".
+ * them. names: or NULL. -EINVAL, with words: "after job 7: there is no such job".
  */
-int job_options_resolve(const struct job_options *o, const struct jobs *js, struct job_after *scratch,
-	struct job_spec *spec, struct gd_error *err);
+int job_options_resolve(const struct job_options *o, const struct jobs *js, const struct job_names *names,
+	struct job_after *scratch, struct job_spec *spec, struct gd_error *err);
 /* Whether there is anything to resolve. */
 bool job_options_have_after(const struct job_options *o);
 

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
@@ -128,7 +130,57 @@ struct file_submit {
 	struct job_after base_after; /* of `base` */
 	struct job_after after;      /* of the line */
 	const struct jobs *jobs;
+	struct line_name *names; /* of the lines so far */
+	size_t num_names, names_capacity;
 };
+
+/* A line that names its job. */
+struct line_name {
+	char *name;
+	uint64_t id; /* 0: it is only checked, or was added before */
+};
+
+static void forget_names(struct file_submit *f)
+{
+	for (size_t i = 0; i < f->num_names; i++)
+		free(f->names[i].name);
+	f->num_names = 0;
+}
+
+static int note_name(struct file_submit *f, const struct job_options *o, uint64_t id)
+{
+	if (!(o->set & 1u << JOB_OPTION_NAME))
+		return 0;
+	char *name = strdup(o->name);
+	if (!name || array_reserve(f->names, &f->names_capacity, f->num_names + 1) < 0) {
+		free(name);
+		return -ENOMEM;
+	}
+	f->names[f->num_names++] = (struct line_name){name, id};
+	return 0;
+}
+
+/* Jobs of lines above, also those that were added from this file before; jobs of other files are not meant. */
+static int find_name(void *context, const char *name, struct id_list *ret)
+{
+	const struct file_submit *f = context;
+	bool found = false;
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < f->num_names; i++) {
+		if (strcmp(f->names[i].name, name) != 0)
+			continue;
+		found = true;
+		if (f->names[i].id)
+			r = id_list_add(ret, f->names[i].id);
+	}
+	for (size_t i = 0; r == 0 && found && f->base.file && i < f->jobs->count; i++) {
+		const struct job *job = f->jobs->by_id[i];
+		if (job->name && strcmp(job->name, name) == 0 && job->wish->file &&
+			strcmp(job->wish->file, f->base.file) == 0)
+			r = id_list_add(ret, job->id);
+	}
+	return r < 0 ? r : found;
+}
 
 /* The job of one line: `base`, and over it the options of the line. */
 static int line_spec(struct file_submit *f, const struct shell_command *c, struct job_spec *ret, struct gd_error *err)
@@ -137,7 +189,8 @@ static int line_spec(struct file_submit *f, const struct shell_command *c, struc
 	*ret = f->base;
 	ret->command = c->bytes.data;
 	ret->command_size = c->bytes.size;
-	int r = job_options_resolve(c->options, f->jobs, &f->after, ret, &why);
+	struct job_names names = {find_name, f};
+	int r = job_options_resolve(c->options, f->jobs, &names, &f->after, ret, &why);
 	if (r == 0)
 		r = job_options_apply(c->options, ret, &why);
 	return r < 0 ? error_set(err, r, "%s:%" PRIu64 ": %s", commands_name(f->commands), c->line, why.message) : 0;
@@ -162,7 +215,21 @@ static int check_file(struct file_submit *f, struct gd_error *err)
 		r = submit_check_size(command.bytes.size, err);
 		if (r == 0)
 			r = line_spec(f, &command, &spec, err);
+		if (r == 0 && note_name(f, command.options, 0) < 0)
+			r = error_set(err, -ENOMEM, "reading '%s': out of memory", commands_name(f->commands));
 	}
+	return r;
+}
+
+/* was_added: in an earlier run of the file. */
+static int add_line(struct file_submit *f, struct submit *s, const struct shell_command *c, struct job_spec *spec,
+	bool was_added, struct gd_error *err)
+{
+	/* The line may have been added before, and its record be one of those that are missing. */
+	spec->held = spec->held || (f->base.file && (f->jobs->damaged || f->jobs->lines_lost));
+	int r = was_added ? 0 : submit_add(s, spec, err);
+	if (r == 0 && note_name(f, c->options, was_added ? 0 : s->ids->ids[s->ids->count - 1]) < 0)
+		r = error_set(err, -ENOMEM, "reading '%s': out of memory", commands_name(f->commands));
 	return r;
 }
 
@@ -176,17 +243,16 @@ static int add_new_lines(struct file_submit *f, struct submit *s, struct gd_erro
 	int r = file ? line_tally_add_file(&tally, js, file) : 0;
 	if (r < 0)
 		return error_set(err, r, "reading '%s': out of memory", commands_name(f->commands));
+	forget_names(f);
 	r = rewind_file(f->commands, err);
 	while (r == 0) {
 		r = commands_next(f->commands, &command, err);
 		if (r <= 0)
 			return r;
 		r = line_spec(f, &command, &spec, err);
-		if (r < 0 || (file && line_tally_take(&tally, command.bytes.data, command.bytes.size)))
-			continue;
-		/* The line may have been added before, and its record be one of those that are missing. */
-		spec.held = spec.held || (file && (js->damaged || js->lines_lost));
-		r = submit_add(s, &spec, err);
+		if (r == 0)
+			r = add_line(f, s, &command, &spec,
+				file && line_tally_take(&tally, command.bytes.data, command.bytes.size), err);
 	}
 	return r;
 }
@@ -194,7 +260,7 @@ static int add_new_lines(struct file_submit *f, struct submit *s, struct gd_erro
 static int add_file(struct file_submit *f, struct submit *s, const struct job_options *options, struct gd_error *err)
 {
 	struct gd_error why;
-	int r = options ? job_options_resolve(options, f->jobs, &f->base_after, &f->base, &why) : 0;
+	int r = options ? job_options_resolve(options, f->jobs, NULL, &f->base_after, &f->base, &why) : 0;
 	return r < 0 ? error_set(err, r, "adding jobs %s", why.message) : add_new_lines(f, s, err);
 }
 
@@ -222,6 +288,8 @@ int submit_file(struct journal *j, struct commands *c, const struct job_spec *ba
 	}
 	job_after_finish(&file.base_after);
 	job_after_finish(&file.after);
+	forget_names(&file);
+	free(file.names);
 	follow_close(&f);
 	return r;
 }
