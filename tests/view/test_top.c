@@ -213,6 +213,18 @@ static void test_commands_that_begin_alike_are_told_apart(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 1\n");
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 2\n");
+	/* They differ early, too: the end tells each from all others. */
+	top_rig_put_job(
+		l, 3, VIEW_JOB_PENDING, "python train.py --model resnet18 --data /data/images --lr 1e-4 --seed 3");
+	top_rig_put_job(
+		l, 4, VIEW_JOB_PENDING, "python train.py --model resnet50 --data /data/images --lr 1e-3 --seed 4");
+	assert_shows(top_rig_draw(l, 24, 80), "python t…--lr 1e-3 --seed 4\n");
+	/* Where the ends are alike, they tell nothing. */
+	top_rig_put_job(
+		l, 5, VIEW_JOB_PENDING, "python eval.py --model resnet18 --data /data/images --split validation");
+	top_rig_put_job(
+		l, 6, VIEW_JOB_PENDING, "python eval.py --model resnet50 --data /data/images --split validation");
+	assert_shows(top_rig_draw(l, 24, 80), "python e…--model resnet50 -…\n");
 }
 
 static void test_unknown_values_are_not_drawn(void **state)

@@ -206,6 +206,31 @@ static size_t difference(const struct top *t, size_t row)
 	return command[at] ? display_word_start(command, at) : 0;
 }
 
+static const char *last_word(const char *command)
+{
+	const char *space = strrchr(command, ' ');
+	return space ? space + 1 : command;
+}
+
+/* Whether the commands above and below end with another word. */
+static bool ends_alone(const struct top *t, size_t row)
+{
+	const char *own = last_word(t->jobs[row]->command);
+	return (row == 0 || strcmp(own, last_word(t->jobs[row - 1]->command)) != 0) &&
+	       (row + 1 >= t->num_jobs || strcmp(own, last_word(t->jobs[row + 1]->command)) != 0);
+}
+
+/* The first word from `from` on, with its option, after which everything fits; `from` if there is none. */
+static size_t fitting_tail(const char *command, size_t from, int room)
+{
+	for (size_t at = from; command[at]; at++) {
+		size_t start = at > from && command[at - 1] == ' ' ? display_word_start(command, at) : from;
+		if (start == at && (int)display_width(command + at, strlen(command + at)) < room)
+			return at;
+	}
+	return from;
+}
+
 static void draw_command(const struct top *t, struct screen *s, int row, int at, size_t index, unsigned style)
 {
 	const struct view_job *job = t->jobs[index];
@@ -221,6 +246,8 @@ static void draw_command(const struct top *t, struct screen *s, int row, int at,
 	if (from && (int)display_width(job->command, strlen(job->command)) > room &&
 		(int)display_width(job->command, from) > head) {
 		at += screen_put(s, row, at, head, style, job->command);
+		if (ends_alone(t, index))
+			from = fitting_tail(job->command, from, s->columns - at);
 		screen_put(s, row, at, s->columns - at, style, job->command + from);
 	} else {
 		screen_put(s, row, at, room, style, job->command);

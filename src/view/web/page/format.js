@@ -111,8 +111,8 @@ export function stateColor(job) {
 
 // Of a long path the end tells more.
 export function pathEnd(path) {
-  const parts = path.split("/");
-  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
+  const parts = path.split("/"), end = parts.slice(-2).join("/");
+  return parts.length > 3 ? `…/${end.length > 22 ? parts.at(-1) : end}` : path;
 }
 
 // How an attempt ended, in a few words.

@@ -99,7 +99,8 @@ function taskWords(gpu) {
   if (!gpu.task) return gpu.last === null ? "Nothing runs here" : `Nothing runs here; the last job took ${duration(gpu.last)}`;
   const words = gpu.task_name ?? gpu.task, queue = gpu.task_queue ? ` of ${pathEnd(gpu.task_queue)}:` : "";
   const label = gpu.task_id === null ? words : `#${jobNumber(gpu.task_id)}${queue} ${words}`;
-  return gpu.tasks > 1 ? `${label} and ${gpu.tasks - 1} more` : label;
+  // First what must not be cut off.
+  return gpu.tasks > 1 ? `${gpu.tasks} jobs: ${label}` : label;
 }
 
 // As in the table of jobs: what is special of the job that runs here.
