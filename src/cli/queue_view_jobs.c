@@ -96,21 +96,31 @@ static int fill_attempts(struct queue_view *v, const struct job *job)
 	return (int)n;
 }
 
+static size_t count_delays(const struct job_delay *d)
+{
+	size_t n = 0;
+	for (; d; d = d->earlier)
+		n++;
+	return n;
+}
+
+static void fill_delays_of(struct view_delay *end, const struct job_delay *d)
+{
+	for (; d; d = d->earlier)
+		*--end = (struct view_delay){.from_ms = d->from_ms,
+			.to_ms = d->to_ms ? d->to_ms : -1,
+			.kind = d->held ? VIEW_DELAY_HELD : VIEW_DELAY_OVER};
+}
+
 /* Oldest first, as for attempts. The time to begin is counted from the submission on, so it is the first. */
 static int fill_delays(struct queue_view *v, const struct job *job)
 {
 	int64_t begin_ms = job->wish->begin_ms;
-	size_t n = begin_ms > job->submit_ms;
-	for (const struct job_delay *d = job->delays; d; d = d->earlier)
-		n++;
+	size_t begins = begin_ms > job->submit_ms, n = begins + count_delays(job->delays);
 	if (array_reserve(v->delays, &v->delays_capacity, n) < 0)
 		return -ENOMEM;
-	size_t at = n;
-	for (const struct job_delay *d = job->delays; d; d = d->earlier)
-		v->delays[--at] = (struct view_delay){.from_ms = d->from_ms,
-			.to_ms = d->to_ms ? d->to_ms : -1,
-			.kind = d->held ? VIEW_DELAY_HELD : VIEW_DELAY_OVER};
-	if (at > 0)
+	fill_delays_of(v->delays + n, job->delays);
+	if (begins)
 		v->delays[0] = (struct view_delay){job->submit_ms, begin_ms, VIEW_DELAY_BEGIN};
 	return (int)n;
 }
@@ -254,6 +264,19 @@ int queue_view_put_work(struct queue_view *v)
 	return view_put_work(v->model, &work);
 }
 
+/* Of one queue; several are paused each for itself. */
+static int put_pauses(struct queue_view *v)
+{
+	const struct job_delay *newest = v->follow.jobs.pauses;
+	size_t n = count_delays(newest);
+	if (v->whole)
+		return 0;
+	if (array_reserve(v->delays, &v->delays_capacity, n) < 0)
+		return -ENOMEM;
+	fill_delays_of(v->delays + n, newest);
+	return view_put_pauses(v->model, v->delays, n);
+}
+
 /* From the jobs as they are: on_change was not there when they were read, or told of them twice. */
 int queue_view_put_all(struct queue_view *v)
 {
@@ -272,6 +295,8 @@ int queue_view_put_all(struct queue_view *v)
 		if (r == 0)
 			r = put_job(v, job);
 	}
+	if (r == 0)
+		r = put_pauses(v);
 	return r < 0 ? r : queue_view_put_work(v);
 }
 

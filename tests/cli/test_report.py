@@ -163,6 +163,15 @@ def test_time_before_a_job_may_begin_is_not_waiting(lab):
     assert waits(page) == {FIRST: ("1", "4.0s", "4.0s"), BEGIN: ("1", "30s", "30s")}
 
 
+def test_time_in_which_the_queue_was_paused_is_not_waiting(lab):
+    pause = [{"event": "pause", "time": moment(second), "paused": paused} for second, paused in ((12, True), (14, True), (40, False), (70, True))]
+    write(lab, add(1, 0), *run(1, 1, 10, 20), add(2, 5), *pause, *run(2, 1, 43, 60), add(3, 65))
+    _, page = report(lab)
+    # From 0 to 10 and from 5 to 12 and 40 to 43; then from 65 to 70, where the second pause begins.
+    assert waits(page) == {FIRST: ("2", "20s", "10s"), "Pending, until now": ("1", "5.0s", "5.0s")}
+    assert "GPUs stood empty for 3.0s in all" in page.text and "The queue was paused for 28s, which" in page.text
+
+
 def test_parts_of_waiting_add_up_around_held_time(lab):
     # Job 2 comes after job 1 and is held from 5 to 25; job 1 ends at 20.
     write(lab, add(1, 0), *run(1, 1, 0, 20), add(2, 0, after=[1]), on("hold", 2, 5), on("release", 2, 25), *run(2, 1, 32, 40))

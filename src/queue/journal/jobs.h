@@ -34,6 +34,7 @@ struct jobs {
 	struct number_set losses;   /* lines that a power cut took before they were synced */
 	struct number_set holes;    /* records that are missing, see damage.h */
 	bool paused;                /* nothing is started until it is resumed */
+	struct job_delay *pauses;   /* of the queue, the newest; NULL: none */
 	bool outdated;              /* the file is older than its counters: it was restored */
 	uint64_t judged_missing;    /* private to damage.c */
 	uint64_t next_id;           /* ids below it were given to jobs; 0: not known */

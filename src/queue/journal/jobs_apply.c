@@ -327,10 +327,8 @@ static int apply_edit(struct jobs *js, const struct record *r)
 
 static int apply_pause(struct jobs *js, const struct record *r)
 {
-	if (!r->id) {
-		js->paused = r->paused;
-		return 0;
-	}
+	if (!r->id)
+		return jobs_pause(js, r->paused, r->time_ms);
 	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return -EBADMSG;

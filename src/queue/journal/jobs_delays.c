@@ -4,22 +4,40 @@
 
 #include "queue/journal/jobs_private.h"
 
-int jobs_begin_delay(struct jobs *js, struct job *job, int64_t from_ms, bool held)
+static void end(struct job_delay *newest, int64_t to_ms)
+{
+	if (newest && newest->to_ms == 0)
+		newest->to_ms = to_ms > newest->from_ms ? to_ms : newest->from_ms;
+}
+
+static int begin(struct jobs *js, struct job_delay **newest, int64_t from_ms, bool held)
 {
 	struct job_delay *d = arena_alloc(&js->arena, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
-	jobs_end_delay(job, from_ms);
-	*d = (struct job_delay){.earlier = job->delays, .from_ms = from_ms, .held = held};
-	job->delays = d;
+	end(*newest, from_ms);
+	*d = (struct job_delay){.earlier = *newest, .from_ms = from_ms, .held = held};
+	*newest = d;
 	return 0;
+}
+
+int jobs_begin_delay(struct jobs *js, struct job *job, int64_t from_ms, bool held)
+{
+	return begin(js, &job->delays, from_ms, held);
 }
 
 void jobs_end_delay(struct job *job, int64_t to_ms)
 {
-	struct job_delay *d = job->delays;
-	if (d && d->to_ms == 0)
-		d->to_ms = to_ms > d->from_ms ? to_ms : d->from_ms;
+	end(job->delays, to_ms);
+}
+
+int jobs_pause(struct jobs *js, bool paused, int64_t time_ms)
+{
+	int r = paused && !js->paused ? begin(js, &js->pauses, time_ms, true) : 0;
+	if (!paused)
+		end(js->pauses, time_ms);
+	js->paused = paused;
+	return r;
 }
 
 int jobs_delay_until_retry(struct jobs *js, struct job *job, int64_t to_ms)

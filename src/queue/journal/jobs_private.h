@@ -45,6 +45,8 @@ bool jobs_is_outdated_epoch(const struct jobs *js, const struct record *r);
  */
 int jobs_begin_delay(struct jobs *js, struct job *job, int64_t from_ms, bool held);
 void jobs_end_delay(struct job *job, int64_t to_ms);
+/* The same of the whole queue. */
+int jobs_pause(struct jobs *js, bool paused, int64_t time_ms);
 /* A job that is over is pending again from to_ms on. */
 int jobs_delay_until_retry(struct jobs *js, struct job *job, int64_t to_ms);
 int jobs_add_keeper(struct jobs *js, const struct record *r);

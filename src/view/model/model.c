@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "view/model/model.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ void view_model_destroy(struct view_model *m)
 	view_gpus_finish(m);
 	view_runs_finish(m);
 	view_jobs_finish(m);
+	free(m->pauses);
 	free(m->work_text);
 	free(m);
 }
@@ -57,4 +59,23 @@ void view_model_destroy(struct view_model *m)
 uint64_t view_version(const struct view_model *m)
 {
 	return m->version;
+}
+
+int view_put_pauses(struct view_model *m, const struct view_delay *pauses, size_t count)
+{
+	struct view_delay *copy = calloc(count + 1, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	if (count)
+		memcpy(copy, pauses, count * sizeof(*copy));
+	free(m->pauses);
+	m->pauses = copy;
+	m->num_pauses = count;
+	return 0;
+}
+
+const struct view_delay *view_pauses(const struct view_model *m, size_t *ret_count)
+{
+	*ret_count = m->num_pauses;
+	return m->pauses;
 }

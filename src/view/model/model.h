@@ -233,6 +233,10 @@ void view_forget_jobs(struct view_model *m);
 /* The same of one queue. */
 void view_forget_queue(struct view_model *m, unsigned queue);
 
+/* When nothing was started because the queue was paused, oldest first, in place of those before; `kind` is not used. */
+int view_put_pauses(struct view_model *m, const struct view_delay *pauses, size_t count);
+const struct view_delay *view_pauses(const struct view_model *m, size_t *ret_count);
+
 /* All launches and maps that run, in place of those before; kept by PID. */
 int view_put_runs(struct view_model *m, const struct view_run *runs, size_t count);
 

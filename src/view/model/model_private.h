@@ -65,6 +65,8 @@ struct view_model {
 
 	struct view_run **runs; /* by PID; one allocation each, with its list and strings */
 	size_t num_runs;
+	struct view_delay *pauses;
+	size_t num_pauses;
 
 	struct view_by_id *by_id;
 	struct view_entry **table; /* open addressing; room is a power of two */

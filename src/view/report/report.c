@@ -200,6 +200,9 @@ static void write_waiting(struct text *t, const struct report_facts *f, const st
 			"that could have had them.</p>\n",
 			duration(f->idle_ms, words), idle / 10, idle % 10);
 	}
+	if (f->paused_ms > 0)
+		text_appendf(t, "<p class=\"note\">The queue was paused for %s, which does not count as waiting.</p>\n",
+			duration(f->paused_ms, words));
 	write_waits(t, f);
 	if (f->num_attempts)
 		report_depth_chart(t, f, a);

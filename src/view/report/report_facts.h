@@ -68,8 +68,9 @@ struct report_facts {
 	struct report_gpu *gpus; /* by id; those that ran something or are there */
 	size_t num_gpus, gpus_capacity;
 	struct report_times waits[REPORT_WAITS];
-	int64_t idle_ms; /* of GPUs, while jobs waited that could have started */
-	int64_t gpu_ms;  /* of all GPUs together: (to - from) × how many */
+	int64_t paused_ms; /* in which nothing was started */
+	int64_t idle_ms;   /* of GPUs, while jobs waited that could have started */
+	int64_t gpu_ms;    /* of all GPUs together: (to - from) × how many */
 	int64_t busy_ms;
 	struct report_depth *depth; /* by time */
 	size_t num_depth;

@@ -41,6 +41,8 @@ struct change {
 };
 
 struct waiting_sweep {
+	const struct view_delay *pauses; /* of the queue */
+	size_t num_pauses;
 	struct change *changes;
 	size_t num_changes, changes_capacity;
 	int error;
@@ -81,6 +83,27 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 	return released;
 }
 
+/* What is left of a time when pauses of the queue are taken out. */
+static int64_t wait_unpaused(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms, bool shown)
+{
+	int64_t waited = 0;
+	for (size_t i = 0; i <= s->num_pauses && from_ms < to_ms; i++) {
+		const struct view_delay *p = i < s->num_pauses ? &s->pauses[i] : NULL;
+		int64_t until = p && p->from_ms < to_ms ? p->from_ms : to_ms;
+		if (until > from_ms) {
+			waited += until - from_ms;
+			if (shown) {
+				add_change(s, from_ms, 1, 0);
+				add_change(s, until, -1, 0);
+			}
+			from_ms = until;
+		}
+		if (p && (p->to_ms < 0 || p->to_ms > from_ms))
+			from_ms = p->to_ms < 0 ? to_ms : p->to_ms;
+	}
+	return waited;
+}
+
 /* The time that the job waited between two moments; with `shown`, it is among those that wait then. */
 static int64_t wait_between(
 	struct waiting_sweep *s, const struct view_job *j, int64_t from_ms, int64_t to_ms, bool shown)
@@ -90,11 +113,7 @@ static int64_t wait_between(
 		const struct view_delay *d = i < j->num_delays ? &j->delays[i] : NULL;
 		int64_t until = d && d->from_ms < to_ms ? d->from_ms : to_ms;
 		if (until > from_ms) {
-			waited += until - from_ms;
-			if (shown) {
-				add_change(s, from_ms, 1, 0);
-				add_change(s, until, -1, 0);
-			}
+			waited += wait_unpaused(s, from_ms, until, shown);
 			from_ms = until;
 		}
 		if (d && (d->to_ms < 0 || d->to_ms > from_ms))
@@ -225,6 +244,9 @@ static void sweep_finish(struct waiting_sweep *s)
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms)
 {
 	cleanup_(sweep_finish) struct waiting_sweep s = {0};
+	s.pauses = view_pauses(m, &s.num_pauses);
+	for (size_t i = 0; i < s.num_pauses; i++)
+		f->paused_ms += overlap(f, s.pauses[i].from_ms, s.pauses[i].to_ms < 0 ? f->now_ms : s.pauses[i].to_ms);
 	int r = sweep_init(&s, m);
 	if (r < 0)
 		return r;
