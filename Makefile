@@ -12,6 +12,7 @@
 #   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
 #   make wheel      the Python package for other machines
 #   make dist       the source archive of the last commit
+#   make docs       the manual as HTML
 #   make deb        Debian packages of the last commit
 #   make test-python  the Python package with each Python that is found
 #
@@ -47,7 +48,7 @@ test-all:
 	@$(MAKE) --no-print-directory test-heavy
 
 test-heavy:
-	@tools/deps build test heavy deb slurm
+	@tools/deps build test heavy docs deb slurm
 	@$(configure) heavy
 	@$(compile)
 	@tools/pypi $(BUILD)
@@ -105,6 +106,10 @@ bench-slurm:
 dist:
 	@tools/dist $(BUILD)-dist
 
+docs:
+	@tools/deps docs
+	@tools/docs $(BUILD)-docs
+
 deb:
 	@tools/deps build deb
 	@tools/deb $(BUILD)-deb
@@ -122,4 +127,4 @@ format:
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench bench-slurm dist deb install format clean
+.PHONY: all demo test test-all test-heavy test-slurm test-python wheel fuzz campaign faults bench bench-slurm dist docs deb install format clean

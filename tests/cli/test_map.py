@@ -354,18 +354,6 @@ def test_example_is_short_and_works(map):
     assert map.results() == {1: 2, 2: 0, 3: 3}
 
 
-def test_quick_start_of_the_readme_is_what_happens(tmp_path):
-    readme = (SOURCE / "README.md").read_text()
-    block = re.search(r"## Quick start: a file of items\n\n```console\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL).group(1)
-    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    shown = [line for line in block.splitlines() if not line.startswith("$ ")]
-    (tmp_path / "examples").symlink_to(SOURCE / "examples")
-    script = "\n".join(f"{command} > shown 2>&1 || exit 1" if command.startswith("gpuq ") else command for command in commands)
-    done = subprocess.run(["sh", "-c", f'gpuq() {{ "$GPUQ" "$@"; }}\n{script}'], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=240, check=True)
-    assert done.stdout.splitlines() == shown
-
-
 def test_program_that_ends_before_it_is_ready_is_told(map):
     map.put(1)
     _, err = map.run(command=("--worker-command", "echo hello"), code=1)

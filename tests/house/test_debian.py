@@ -40,6 +40,7 @@ def test_the_versions_agree():
     assert ".".join(numbers) == meson
     assert re.search(r"^gpu-dispatch \((.*)\)", (SOURCE / "debian/changelog").read_text())[1] == meson
     assert re.search(r"^## (\S+)", (SOURCE / "NEWS.md").read_text(), re.MULTILINE)[1].rstrip(",") == meson
+    assert f"gpu_dispatch-{meson}.tar.gz" in (SOURCE / "README.md").read_text()
     # The Python package takes its version from Meson.
     project = (SOURCE / "pyproject.toml").read_text()
     assert 'dynamic = ["version"]' in project and not re.search(r"^version\b", project, re.MULTILINE)

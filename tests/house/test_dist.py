@@ -49,12 +49,14 @@ def test_the_archive_has_a_folder_named_after_the_version_and_only_committed_fil
 
 
 @pytest.mark.heavy
-def test_the_unpacked_archive_builds_and_runs_a_first_job(tmp_path):
+def test_the_first_commands_of_the_readme_work_in_the_unpacked_archive(tmp_path):
     with tarfile.open(make_archive(tmp_path)) as tar:
         tar.extractall(tmp_path)
     (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("GD_", "GPUQ"))}
-    out = run("make", "demo", cwd=source, env={**clean, "GPUQ_GPUS": "sim:2"})
-    assert "command 1 was on GPU" in out and "completed" in out
+    first = re.search(r"^```sh\n(.*?)^```$", (source / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    assert "make demo" in first
+    out = run("bash", "-ec", first, cwd=source, env={**clean, "HOME": str(tmp_path)})
+    assert "command 1 was on GPU" in out and "job 4 on GPU" in out and "Completed" in out
     # Only what the demo runs was built.
     assert not (source / "build/gpuq-map").exists() and not (source / "build/tests").exists()
