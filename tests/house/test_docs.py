@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The manual as HTML: it is built, and every link in it leads to something."""
+import functools
 import html.parser
+import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import threading
 import urllib.parse
 
 import pytest
@@ -59,3 +62,28 @@ def test_man_pages_are_part_of_it_and_can_be_searched(site):
     entries = json.loads((site / "search/search_index.json").read_text())["docs"]
     assert any("requeue-on" in entry["text"] for entry in entries if entry["location"].startswith("man/"))
     assert any(entry["location"].startswith("first-hour") for entry in entries)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+def test_search_finds_pages_in_a_browser(site):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,900"):
+        options.add_argument(word)
+    driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+    try:
+        driver.get(f"http://127.0.0.1:{server.server_port}/index.html?q=requeue")
+        found = WebDriverWait(driver, 120).until(
+            lambda _: [link.get_attribute("href") for link in driver.find_elements("css selector", "a.md-search-result__link")])
+    finally:
+        driver.quit()
+        server.shutdown()
+    assert any("man/gpuq-add.1.html" in link or "sweeps.html" in link for link in found), found
