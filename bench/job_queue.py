@@ -26,42 +26,62 @@ import time
 from sealed_lines import sealed_lines
 
 
-def timed(*command, **options):
+def timed_and_used(*command, **options):
+    """Seconds by the clock, and of processor time, which other work on the machine disturbs least."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
-    return time.perf_counter() - start
+    taken = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return taken, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def timed(*command, **options):
+    return timed_and_used(*command, **options)[0]
 
 
 def used(*command, **options):
-    """Processor time: what other work on the machine disturbs least."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return timed_and_used(*command, **options)[1]
 
 
-def spread(directory):
+class Folders:
     """
-    Makes ext4 put each directory below into another block group, as `chattr +T` does: new_file_us() says why.
+    New folders in which files are made at the usual speed; all are removed at the very end.
+
+    ext4 without a journal does not reuse an inode for 60 to 300 seconds after it was freed: recently_deleted() in
+    fs/ext4/ialloc.c. To make a file it scans all such inodes of the block group, which takes 0.1 to 1.7 ms instead of
+    0.02 once thousands were removed: by an earlier run of this benchmark, or by others on the machine. gpuq makes a log
+    for each job and xargs makes none, so that would be measured instead of the queue.
     """
-    get_flags, set_flags, topdir = 0x80086601, 0x40086602, 0x00020000
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        flags = array.array("l", [0])
-        fcntl.ioctl(fd, get_flags, flags)
-        flags[0] |= topdir
-        fcntl.ioctl(fd, set_flags, flags)
-    except OSError:
-        pass  # another file system
-    finally:
-        os.close(fd)
+
+    def __init__(self):
+        self.top = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # keepers outlive their runner
+        self.spread()
+
+    def spread(self):
+        """Makes ext4 put each folder below into another block group, as `chattr +T` does."""
+        get_flags, set_flags, topdir = 0x80086601, 0x40086602, 0x00020000
+        fd = os.open(self.top.name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            flags = array.array("l", [0])
+            fcntl.ioctl(fd, get_flags, flags)
+            flags[0] |= topdir
+            fcntl.ioctl(fd, set_flags, flags)
+        except OSError:
+            pass  # another file system
+        finally:
+            os.close(fd)
+
+    def new(self):
+        """With a random name: ext4 chooses the block group by its hash, and the next run must get others."""
+        return pathlib.Path(tempfile.mkdtemp(dir=self.top.name))
+
+    def remove(self):
+        self.top.cleanup()
 
 
 def new_file_us(directory, files=200):
-    """
-    Microseconds to make an empty file, as each job's log is: the median. On some file systems this varies a hundredfold
-    between runs (seen on ext4 without a journal), and the ratio to xargs with it.
-    """
+    """Microseconds to make an empty file, as each job's log is: the median."""
     taken = []
     for n in range(files):
         start = time.perf_counter()
@@ -70,23 +90,19 @@ def new_file_us(directory, files=200):
     return statistics.median(taken) * 1e6
 
 
-def jobs_per_second(gpuq, jobs, rounds=5):
-    """Of both, the medians of some rounds in turn, and the median of the quotients."""
+def jobs_per_second(gpuq, jobs, folders, rounds=5):
+    """Of both, the medians of some rounds in turn; the median of the quotients, by the clock and of processor time."""
     ours, xargs, creating = [], [], []
-    # Removed at the very end: ext4 is slow to make files for minutes after others were removed.
-    directory = tempfile.TemporaryDirectory()
-    spread(directory.name)
-    for turn in range(rounds):
-        path = pathlib.Path(directory.name) / str(turn)
-        path.mkdir()
+    for _ in range(rounds):
+        path = folders.new()
         creating.append(new_file_us(path))
         (path / "commands.txt").write_text("".join(f"true {n}\n" for n in range(jobs)))
-        ours.append(timed(gpuq, "run", "--quiet", "--gpus", "sim:2", "--jobs-per-gpu", "1", cwd=path))
+        ours.append(timed_and_used(gpuq, "run", "--quiet", "--gpus", "sim:2", "--jobs-per-gpu", "1", cwd=path))
         latency = successor_latency(path / "jobs.jsonl")
-        numbers = "".join(f"{n}\n" for n in range(jobs)).encode()
-        xargs.append(timed("xargs", "-P2", "-I{}", "sh", "-c", "true {}", input=numbers))
-    quotient = statistics.median(theirs / own for own, theirs in zip(ours, xargs))
-    return jobs / statistics.median(ours), jobs / statistics.median(xargs), quotient, latency, max(creating), directory
+        xargs.append(timed_and_used("xargs", "-P2", "-I{}", "sh", "-c", "true {}", input=lines(jobs), cwd=path))
+    rates = [jobs / statistics.median(clock for clock, _ in side) for side in (ours, xargs)]
+    quotients = [statistics.median(theirs[n] / own[n] for own, theirs in zip(ours, xargs)) for n in range(2)]
+    return rates, quotients, latency, max(creating)
 
 
 def successor_latency(journal):
@@ -110,48 +126,46 @@ def lines(jobs):
     return "".join(f"{n}\n" for n in range(jobs)).encode()
 
 
-def parallel(jobs):
+def parallel(jobs, directory):
     """GNU parallel, with a journal of its own."""
-    with tempfile.TemporaryDirectory() as directory:
-        return timed("parallel", "-j2", "--joblog", f"{directory}/log", "true", "{}", input=lines(jobs))
+    return timed("parallel", "-j2", "--joblog", directory / "log", "true", "{}", input=lines(jobs))
 
 
-def nq(jobs):
+def nq(jobs, directory):
     """Two queues, for each runs one job at a time."""
-    with tempfile.TemporaryDirectory() as directory:
-        queues = [{**os.environ, "NQDIR": f"{directory}/{n}"} for n in range(2)]
-        start = time.perf_counter()
-        adding = [subprocess.Popen(["xargs", "-I{}", "nq", "-q", "true", "{}"], env=queue, stdin=subprocess.PIPE,
-                                   stdout=subprocess.DEVNULL) for queue in queues]
-        for process in adding:
-            process.stdin.write(lines(jobs // 2))
-            process.stdin.close()
-        for process, queue in zip(adding, queues):
-            process.wait()
-            subprocess.run(["nq", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return time.perf_counter() - start
+    queues = [{**os.environ, "NQDIR": f"{directory}/{n}"} for n in range(2)]
+    start = time.perf_counter()
+    adding = [subprocess.Popen(["xargs", "-I{}", "nq", "-q", "true", "{}"], env=queue, stdin=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL) for queue in queues]
+    for process in adding:
+        process.stdin.write(lines(jobs // 2))
+        process.stdin.close()
+    for process, queue in zip(adding, queues):
+        process.wait()
+        subprocess.run(["nq", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
 
 
-def tsp(jobs):
+def tsp(jobs, directory):
     """task-spooler, with two slots."""
-    with tempfile.TemporaryDirectory() as directory:
-        queue = {**os.environ, "TS_SOCKET": f"{directory}/socket", "TMPDIR": directory, "TS_MAXFINISHED": "10"}
-        subprocess.run(["tsp", "-S", "2"], env=queue, check=True)
-        start = time.perf_counter()
-        subprocess.run(["xargs", "-I{}", "tsp", "true", "{}"], env=queue, input=lines(jobs), check=True,
-                       stdout=subprocess.DEVNULL)
-        subprocess.run(["tsp", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL)
-        taken = time.perf_counter() - start
-        subprocess.run(["tsp", "-K"], env=queue, check=True)
-        return taken
+    queue = {**os.environ, "TS_SOCKET": f"{directory}/socket", "TMPDIR": directory, "TS_MAXFINISHED": "10"}
+    subprocess.run(["tsp", "-S", "2"], env=queue, check=True)
+    start = time.perf_counter()
+    subprocess.run(["xargs", "-I{}", "tsp", "true", "{}"], env=queue, input=lines(jobs), check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run(["tsp", "-w"], env=queue, check=True, stdout=subprocess.DEVNULL)
+    taken = time.perf_counter() - start
+    subprocess.run(["tsp", "-K"], env=queue, check=True)
+    return taken
 
 
 # What is asked of the queue: how many times the jobs per second of each.
 OTHERS = {"GNU parallel --joblog": ("parallel", parallel, 3.5), "nq": ("nq", nq, 2.5), "task-spooler": ("tsp", tsp, 1.8)}
 
 
-def others_per_second(jobs):
-    return {name: jobs / measure(jobs) for name, (program, measure, _) in OTHERS.items() if shutil.which(program)}
+def others_per_second(jobs, folders):
+    return {name: jobs / measure(jobs, folders.new()) for name, (program, measure, _) in OTHERS.items()
+            if shutil.which(program)}
 
 
 def finished_journal(path, jobs, build):
@@ -166,14 +180,13 @@ def finished_journal(path, jobs, build):
                        '"exit_code":0,"duration":1.012}\n')
 
 
-def status_beside_python(gpuq, jobs=100_000, rounds=5):
+def status_beside_python(gpuq, folders, jobs=100_000, rounds=5):
+    """Processor time of both, the least of some rounds in turn."""
     program = "import json, sys\nfor line in open(sys.argv[1], 'rb'): json.loads(line)"
-    with tempfile.TemporaryDirectory() as directory:
-        path = pathlib.Path(directory) / "jobs.jsonl"
-        finished_journal(path, jobs, pathlib.Path(gpuq).parent)
-        ours = min(used(gpuq, "status", "--jobs-file", path) for _ in range(rounds))
-        python = min(used(sys.executable, "-c", program, path) for _ in range(rounds))
-    return ours, python
+    path = folders.new() / "jobs.jsonl"
+    finished_journal(path, jobs, pathlib.Path(gpuq).parent)
+    pairs = [(used(gpuq, "status", "--jobs-file", path), used(sys.executable, "-c", program, path)) for _ in range(rounds)]
+    return min(ours for ours, _ in pairs), min(python for _, python in pairs)
 
 
 def resident(pid):
@@ -194,19 +207,19 @@ def runner_memory(gpuq, directory):
     return taken
 
 
-def enqueue(gpuq, jobs):
+def enqueue(gpuq, jobs, folders):
     """Seconds for all, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
     os.environ["GPUQ_JOBS_FILE"] = "./jobs.jsonl"
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # keepers outlive their runner
-        first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
-        empty = runner_memory(gpuq, directory)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:  # keepers outlive their runner
-        commands = [f"python train.py --seed {n}\n" for n in range(jobs)]
-        text = "".join(commands).encode()
-        # More than the GPU has: they stay in the queue.
-        many = timed(gpuq, "add", "--no-start", "--mem", "900G", "-", input=text, cwd=directory)
-        one = min(timed(gpuq, "add", "--no-start", "--mem", "900G", "true", cwd=directory) for _ in range(5))
-        full = runner_memory(gpuq, directory)
+    directory = folders.new()
+    first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
+    empty = runner_memory(gpuq, directory)
+    directory = folders.new()
+    commands = [f"python train.py --seed {n}\n" for n in range(jobs)]
+    text = "".join(commands).encode()
+    # More than the GPU has: they stay in the queue.
+    many = timed(gpuq, "add", "--no-start", "--mem", "900G", "-", input=text, cwd=directory)
+    one = min(timed(gpuq, "add", "--no-start", "--mem", "900G", "true", cwd=directory) for _ in range(5))
+    full = runner_memory(gpuq, directory)
     return many, one, first, (full - empty - len(text)) / jobs
 
 
@@ -218,22 +231,23 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     gpuq = str(pathlib.Path(options.gpuq).resolve())
-    ours, xargs, quotient, latency, creating, directory = jobs_per_second(gpuq, options.jobs)
-    others = others_per_second(min(options.jobs, 500))
-    status, python = status_beside_python(gpuq)
-    many, one, first, memory = enqueue(gpuq, options.enqueue)
-    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": quotient, "others_per_s": others,
+    folders = Folders()
+    (ours, xargs), (quotient, quotient_cpu), latency, creating = jobs_per_second(gpuq, options.jobs, folders)
+    others = others_per_second(min(options.jobs, 500), folders)
+    status, python = status_beside_python(gpuq, folders)
+    many, one, first, memory = enqueue(gpuq, options.enqueue, folders)
+    folders.remove()
+    figures = {"jobs_per_s": ours, "xargs_per_s": xargs, "of_xargs": quotient, "of_xargs_cpu": quotient_cpu, "others_per_s": others,
                "new_file_us": creating, "end_to_start_p50_ms": latency, "status_100k_s": status, "status_of_python": status / python,
                "enqueued": options.enqueue, "enqueue_s": many, "bytes_per_job": memory,
                "add_ms": first * 1000, "add_to_full_queue_ms": one * 1000}
-    directory.cleanup()
     if options.json:
         print(json.dumps(figures))
         return
 
     def say(what, figure, rest):
         print(f"{what:26} {figure:>14}   {rest}")
-    say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (asked: 0.85)")
+    say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (asked: 0.85); by processor time {quotient_cpu:.2f}")
     say("a new file there", f"{creating:.0f} µs", "gpuq makes a log for each job, xargs makes none")
     for name, rate in others.items():
         say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (asked: {OTHERS[name][2]})")

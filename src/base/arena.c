@@ -10,7 +10,7 @@
 
 #define BLOCK_BYTES ((size_t)64 * 1024)
 /* An arena of this size allocates large blocks, in huge pages if the kernel has them. */
-#define MANY_BYTES        ((size_t)4 << 20)
+#define MANY_BYTES        ((size_t)1 << 20)
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
 #define LARGE_BLOCK_BYTES (2 * HUGE_PAGE_BYTES)
 

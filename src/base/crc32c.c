@@ -56,9 +56,19 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
 	uint64_t state = ~crc;
 	for (; size >= 8; size -= 8, p += 8)
 		state = __builtin_ia32_crc32di(state, load_u64(p));
-	for (; size > 0; size--, p++)
-		state = __builtin_ia32_crc32qi((uint32_t)state, *p);
-	return ~(uint32_t)state;
+	uint32_t rest = (uint32_t)state, four;
+	uint16_t two;
+	if (size & 4) {
+		memcpy(&four, p, 4);
+		rest = __builtin_ia32_crc32si(rest, four);
+		p += 4;
+	}
+	if (size & 2) {
+		memcpy(&two, p, 2);
+		rest = __builtin_ia32_crc32hi(rest, two);
+		p += 2;
+	}
+	return ~(size & 1 ? __builtin_ia32_crc32qi(rest, *p) : rest);
 }
 
 static bool has_instruction(void)

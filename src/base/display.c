@@ -145,10 +145,18 @@ size_t display_append_first(struct text *t, const void *data, size_t size)
 	return p.eaten;
 }
 
+void display_pad(struct text *t, size_t used, size_t columns)
+{
+	static const char spaces[] = "                                ";
+	for (size_t n; used < columns; used += n) {
+		n = columns - used < sizeof(spaces) - 1 ? columns - used : sizeof(spaces) - 1;
+		text_append(t, spaces, n);
+	}
+}
+
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns)
 {
-	for (size_t used = display_append(t, data, size, columns); used < columns; used++)
-		text_append_char(t, ' ');
+	display_pad(t, display_append(t, data, size, columns), columns);
 }
 
 const char *display_quote(const char *string, char buf[DISPLAY_QUOTE_ROOM])

@@ -27,6 +27,9 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 /* Appends the first character alone. Returns how many bytes it has; size is at least 1. */
 size_t display_append_first(struct text *t, const void *data, size_t size);
 
+/* Spaces from column `used` up to `columns`. */
+void display_pad(struct text *t, size_t used, size_t columns);
+
 /* display_append(), and filled up with spaces to exactly `columns`. */
 void display_append_padded(struct text *t, const void *data, size_t size, size_t columns);
 

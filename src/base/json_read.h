@@ -67,6 +67,8 @@ static inline bool json_same_bytes(const char *a, const char *b, size_t size)
 		return json_same_ends(a, b, size, 8);
 	if (size >= 4 && size < 8)
 		return json_same_ends(a, b, size, 4);
+	if (size >= 2 && size < 4)
+		return json_same_ends(a, b, size, 2);
 	return memcmp(a, b, size) == 0;
 }
 

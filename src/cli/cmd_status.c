@@ -107,7 +107,8 @@ static bool wanted(const struct status *s, const struct job *job, int64_t now)
 /* The same of leases whose `gpuq exec` is gone. */
 static void mark_left(struct follow *f)
 {
-	for (size_t i = 0; i < f->jobs.count; i++) {
+	size_t waiting = f->jobs.counts[JOB_PENDING] + f->jobs.counts[JOB_HELD];
+	for (size_t i = 0; waiting && i < f->jobs.count; i++) {
 		struct job *job = f->jobs.by_id[i];
 		if (!follow_lease_is_left(f, job))
 			continue;
@@ -175,7 +176,7 @@ static int print_queue(struct status *s, struct follow *f, struct status_output 
 	mark_lost(f);
 	mark_left(f);
 	int r = choose(s, f, &q.jobs);
-	if (r == 0 && has_pending(&q.jobs))
+	if (r == 0 && f->jobs.counts[JOB_PENDING] && has_pending(&q.jobs))
 		r = verdicts_open(f, NULL, NULL, VERDICTS_QUICK, &q.verdicts, NULL);
 	if (s->all)
 		q.label = "queue";

@@ -47,6 +47,22 @@ static void test_good_objects_are_read_to_their_end(void **state)
 		assert_int_equal(walk(good[i], strlen(good[i])), 0);
 }
 
+/* Strings are scanned many bytes at a time. */
+static void test_each_byte_of_a_string_is_seen_at_each_place(void **state)
+{
+	(void)state;
+	for (int byte = 0; byte < 256; byte++)
+		for (size_t at = 0; at < 40; at++) {
+			char text[64] = "{\"a\":\"";
+			size_t size = strlen(text);
+			memset(text + size, 'a', 40);
+			text[size + at] = (char)byte;
+			memcpy(text + size + 40, "\"}", 2);
+			bool good = byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
+			assert_int_equal(walk(text, size + 42), good ? 0 : -EBADMSG);
+		}
+}
+
 static void test_invalid_json_is_refused(void **state)
 {
 	(void)state;
@@ -218,6 +234,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_objects_are_read_to_their_end),
+		cmocka_unit_test(test_each_byte_of_a_string_is_seen_at_each_place),
 		cmocka_unit_test(test_invalid_json_is_refused),
 		cmocka_unit_test(test_every_prefix_is_refused),
 		cmocka_unit_test(test_deep_nesting_is_refused_not_a_crash),

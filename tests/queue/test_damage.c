@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "queue/input/submit.h"
 #include "queue/journal/follow.h"
@@ -510,6 +511,45 @@ static void test_sets_of_numbers(void **state)
 	number_set_finish(&s);
 }
 
+static void test_number_of_any_length_is_read_from_a_seal(void **state)
+{
+	(void)state;
+	struct text t = {0};
+	size_t body;
+	for (uint64_t unit = 1; unit <= UINT64_C(1000000000000000000); unit *= 10)
+		for (uint64_t k = 1; k <= 9; k++) {
+			const uint64_t numbers[] = {k * unit - 1, k * unit, k * unit + k, unit / 9 * k + 8};
+			for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+				uint64_t n = 0, expected = numbers[i];
+				text_clear(&t);
+				seal_append(&t, "{}", 2, expected);
+				int e = seal_check(t.data, t.length - 1, &n, &body);
+				assert_int_equal(e, expected ? 0 : -EBADMSG);
+				assert_true(n == expected && (e < 0 || body == 1));
+			}
+		}
+	text_finish(&t);
+}
+
+/* Only the number is read wrong: the checksum is right. */
+static void test_seal_without_a_number_is_refused(void **state)
+{
+	(void)state;
+	static const char *const ends[] = {"", "x", "-5", "1x", "x1", "12345678x", "0", "00000000",
+		"12345678901234567890", "1/2", "1:2",
+		"\x80"
+		"1"};
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		char line[128];
+		uint64_t n;
+		size_t body;
+		int size = snprintf(line, sizeof(line), "{\"event\":\"hold\",\"id\":3,\"n\":%s", ends[i]);
+		size += snprintf(line + size, sizeof(line) - (size_t)size, ",\"c\":\"%08x\"}",
+			(unsigned)crc32c(0, line, (size_t)size));
+		assert_int_equal(seal_check(line, (size_t)size, &n, &body), -EBADMSG);
+	}
+}
+
 static void test_every_flipped_bit_breaks_a_seal(void **state)
 {
 	(void)state;
@@ -539,6 +579,8 @@ int main(int argc, char **argv)
 		num_damaged = atoi(argv[2]);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sets_of_numbers),
+		cmocka_unit_test(test_number_of_any_length_is_read_from_a_seal),
+		cmocka_unit_test(test_seal_without_a_number_is_refused),
 		cmocka_unit_test(test_every_flipped_bit_breaks_a_seal),
 		cmocka_unit_test_setup_teardown(
 			test_damaged_journals_run_nothing_twice_and_are_reported, set_up, tear_down),

@@ -87,19 +87,21 @@ static void test_a_value_means_the_same_after_a_guessed_key(void **state)
 {
 	(void)state;
 	static const char *const keys[] = {
-		"id", "attempt", "exit_code", "duration", "time", "keeper", "event", "version"};
+		"id", "attempt", "exit_code", "duration", "time", "keeper", "event", "version", "gpus"};
 	static const char *const values[] = {"0", "1", "-1", "00", "01", "7x", "7 ", "7", "1.5", "1.50", "1.012",
 		"0.012", "00.012", ".012", "1.", "1.0123", "12345678901.012", "1234567890123.012", "1e3", "1.012e3",
 		"2147483647", "2147483648", "999999999999999999", "9223372036854775807", "9223372036854775808",
-		"99999999999999999999", "null", "true", "[1]", "{}", "\"\"", "\"a\"", "\"end\"", "\"e\\u006ed\"",
-		"\"a\\\"b\"", "\"\xc3\xa4\"", "\"\xff\"", "\"a\tb\"", "\"open", "\"2026-11-15T22:12:54.350Z\"",
-		"\"2026-11-15T22:12:54.35\\\"\"", "\"2026-11-15T22:12:5\".350Z\"", "\"2026-11-15T22:12:54.350Zx"};
+		"99999999999999999999", "null", "true", "[1]", "[1", "[1]x", "[x]", "[]", "[12]", "[1,2]", "[ 3]", "{}",
+		"\"\"", "\"a\"", "\"end\"", "\"e\\u006ed\"", "\"a\\\"b\"", "\"\xc3\xa4\"", "\"\xff\"", "\"a\tb\"",
+		"\"open", "\"2026-11-15T22:12:54.350Z\"", "\"2026-11-15T22:12:54.35\\\"\"",
+		"\"2026-11-15T22:12:5\".350Z\"", "\"2026-11-15T22:12:54.350Zx"};
 	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
 		for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
 			static const char format[] = "{\"event\":\"stuck\",\"pid\":5,\"%s\":%s%s,\"id\":3}";
 			const char *usual = strcmp(keys[k], "time") == 0     ? "\"2026-11-15T22:12:54.350Z\""
 					    : strcmp(keys[k], "keeper") == 0 ? "\"k\""
 					    : strcmp(keys[k], "event") == 0  ? "\"stuck\""
+					    : strcmp(keys[k], "gpus") == 0   ? "[2]"
 									     : "1";
 			char teach[256], guessed[256], spaced[256];
 			struct record r, other;
@@ -119,12 +121,64 @@ static void test_a_value_means_the_same_after_a_guessed_key(void **state)
 				    r.keeper.escaped == other.keeper.escaped);
 			if (r.keeper.type)
 				assert_memory_equal(r.keeper.data, other.keeper.data, r.keeper.size);
+			assert_true(r.gpus.type == other.gpus.type && r.gpus.size == other.gpus.size);
+			if (r.gpus.type)
+				assert_memory_equal(r.gpus.data, other.gpus.data, r.gpus.size);
 		}
+}
+
+static void test_event_is_read_by_its_whole_name(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		enum event event;
+	} names[] = {{"end", EVENT_END}, {"endless", EVENT_UNKNOWN}, {"en", EVENT_UNKNOWN}, {"add", EVENT_ADD},
+		{"adding ", EVENT_UNKNOWN}, {"edit", EVENT_EDIT}, {"release", EVENT_RELEASE}, {"rel", EVENT_UNKNOWN}};
+	const size_t count = sizeof(names) / sizeof(names[0]);
+	for (size_t i = 0; i < count * count * 2; i++) {
+		size_t at = i % 2 ? i / 2 % count : i / 2 / count;
+		char line[128];
+		struct record r;
+		snprintf(line, sizeof(line), "{\"event\":\"%s\",\"id\":1,\"command\":\"\"}", names[at].name);
+		assert_int_equal(parse(line, &r), 0);
+		assert_int_equal(r.event, names[at].event);
+	}
 }
 
 static void apply_line(struct jobs *js, const char *line)
 {
 	assert_int_equal(jobs_apply(js, 0, line, strlen(line)), 0);
+}
+
+static void test_each_attempt_has_the_gpus_of_its_line(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		int count, gpus[3];
+	} lists[] = {{"[3]", 1, {3}}, {"[]", 0, {0}}, {"[0]", 1, {0}}, {"[3]", 1, {3}}, {"[12]", 1, {12}},
+		{"[3,0,9]", 3, {3, 0, 9}}, {"[9]", 1, {9}}, {"null", 0, {0}}};
+	const size_t count = sizeof(lists) / sizeof(lists[0]);
+	struct jobs js;
+	char line[128];
+	jobs_init(&js);
+	for (size_t i = 0; i < count; i++) {
+		snprintf(line, sizeof(line), "{\"event\":\"add\",\"id\":%zu,\"command\":\"a\"}", i + 1);
+		apply_line(&js, line);
+		snprintf(line, sizeof(line), "{\"event\":\"start\",\"id\":%zu,\"attempt\":1,\"gpus\":%s}", i + 1,
+			lists[i].text);
+		apply_line(&js, line);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const struct job_attempt *a = jobs_find(&js, i + 1)->attempts;
+		assert_int_equal(a->num_gpus, lists[i].count);
+		assert_memory_equal(a->gpus, lists[i].gpus, (size_t)lists[i].count * sizeof(int));
+	}
+	apply_line(&js, "{\"event\":\"add\",\"id\":50,\"command\":\"a\"}");
+	apply_line(&js, "{\"event\":\"start\",\"id\":50,\"attempt\":1,\"gpus\":[x]}");
+	assert_int_equal(js.bad_lines, 1);
+	jobs_finish(&js);
 }
 
 static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart(void **state)
@@ -287,6 +341,8 @@ int main(void)
 		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
 		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
+		cmocka_unit_test(test_event_is_read_by_its_whole_name),
+		cmocka_unit_test(test_each_attempt_has_the_gpus_of_its_line),
 		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
 		cmocka_unit_test(test_pilots_are_read_as_they_were_written),
 		cmocka_unit_test(test_replaced_coordinator_writes_nothing_but_ends),

@@ -10,16 +10,22 @@
 
 #define LONGEST_COMMAND 60
 
+#define LOOK(mark, word)                                                                                               \
+	{                                                                                                              \
+		mark, word, sizeof(mark) - 1, sizeof(word) - 1                                                         \
+	}
+
 static const struct {
 	const char *mark, *word;
+	size_t mark_size, word_size;
 } looks[JOB_STATES] = {
-	[JOB_PENDING] = {"[ ]", "Pending"},
-	[JOB_HELD] = {"[‖]", "Held"},
-	[JOB_RUNNING] = {"[→]", "Running"},
-	[JOB_COMPLETED] = {"[✓]", "Completed"},
-	[JOB_FAILED] = {"[!]", "Failed"},
-	[JOB_CANCELLED] = {"[x]", "Cancelled"},
-	[JOB_UNKNOWN] = {"[?]", "Unknown"},
+	[JOB_PENDING] = LOOK("[ ]", "Pending"),
+	[JOB_HELD] = LOOK("[‖]", "Held"),
+	[JOB_RUNNING] = LOOK("[→]", "Running"),
+	[JOB_COMPLETED] = LOOK("[✓]", "Completed"),
+	[JOB_FAILED] = LOOK("[!]", "Failed"),
+	[JOB_CANCELLED] = LOOK("[x]", "Cancelled"),
+	[JOB_UNKNOWN] = LOOK("[?]", "Unknown"),
 };
 
 /* Right-aligned: a list of 100,000 jobs is mostly numbers, and printf() takes its time. */
@@ -49,7 +55,7 @@ static void write_outcome(struct text *t, const struct job *job, size_t reason_c
 {
 	const struct job_attempt *a = job->attempts;
 	const char *reason = job_reason(job);
-	text_append_string(t, looks[job->state].word);
+	text_append(t, looks[job->state].word, looks[job->state].word_size);
 	if (job->state == JOB_RUNNING && a) {
 		if (a->pid > 0)
 			text_appendf(t, " (PID %d)", (int)a->pid);
@@ -128,7 +134,7 @@ static size_t reason_room(const struct job *job, const struct job_line_options *
 		return DISPLAY_ALL;
 	write_elapsed(&elapsed, job, o->now_ms);
 	size_t used = JOB_LINE_MARK_WIDTH + o->id_width + 1 + o->command_width + display_width(before, size) +
-		      strlen(looks[job->state].word) + strlen(" ()") +
+		      looks[job->state].word_size + strlen(" ()") +
 		      display_width(text_string(&elapsed), elapsed.length);
 	text_finish(&elapsed);
 	return o->width > used + SHORTEST_REASON ? o->width - used : SHORTEST_REASON;
@@ -181,11 +187,11 @@ const char *job_line_command(const struct job *job, struct text *scratch, size_t
 /* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
 static void write_command(struct text *t, const char *command, size_t size, const struct job_line_options *o)
 {
-	size_t width = display_width(command, size), from = o->keep_from;
-	if (!o->width && width > o->command_width) {
-		display_append(t, command, size, DISPLAY_ALL);
+	if (!o->width) {
+		display_pad(t, display_append(t, command, size, DISPLAY_ALL), o->command_width);
 		return;
 	}
+	size_t width = display_width(command, size), from = o->keep_from;
 	if (width <= o->command_width || from == 0 || from >= size) {
 		display_append_padded(t, command, size, o->command_width);
 		return;
@@ -200,7 +206,7 @@ static void write_command(struct text *t, const char *command, size_t size, cons
 
 static void write_plain(struct text *t, const struct job *job, const struct job_line_options *o)
 {
-	text_append_string(t, looks[job->state].mark);
+	text_append(t, looks[job->state].mark, looks[job->state].mark_size);
 	if (o->id_width) {
 		text_append_char(t, ' ');
 		put_number(t, job->id, o->id_width);

@@ -84,7 +84,7 @@ const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, s
 {
 	/* The newest first: a start names a keeper that lives. */
 	for (size_t i = js->num_keepers; i-- > 0;)
-		if (strlen(js->keepers[i]->name) == size && memcmp(js->keepers[i]->name, name, size) == 0)
+		if (strncmp(js->keepers[i]->name, name, size) == 0 && js->keepers[i]->name[size] == '\0')
 			return js->keepers[i];
 	return NULL;
 }

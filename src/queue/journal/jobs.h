@@ -43,6 +43,7 @@ struct jobs {
 	bool lines_lost;            /* lines of commands files may have been added before without a trace of it here */
 	struct arena arena;
 	struct intern strings;
+	const int *one_gpu[10]; /* the GPUs of an attempt that has one: private to jobs_make.c */
 	struct job_wish **wishes;
 	size_t num_wishes, wishes_capacity;
 	const struct keeper_info **keepers;

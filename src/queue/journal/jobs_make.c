@@ -215,11 +215,10 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	return *error ? NULL : job;
 }
 
-/* Their number, at most 255, or a negative errno value. */
-static int copy_gpus(struct jobs *js, const struct json_value *v, const int **ret)
+/* The numbers of an array, or one number; how many, at most 255, or -EBADMSG. */
+static int read_gpus(const struct json_value *v, int gpus[255])
 {
-	int gpus[255];
-	size_t n = 0;
+	int n = 0;
 	struct json_cursor c;
 	struct json_value item;
 	int64_t index;
@@ -230,17 +229,37 @@ static int copy_gpus(struct jobs *js, const struct json_value *v, const int **re
 	} else if (v->type == JSON_ARRAY) {
 		json_enter(&c, v);
 		while (json_next_item(&c, &item) > 0) {
-			if (n == sizeof(gpus) / sizeof(gpus[0]) || json_to_int64(&item, &index) < 0)
+			if (n == 255 || json_to_int64(&item, &index) < 0)
 				return -EBADMSG;
 			gpus[n++] = clamp_int(index);
 		}
 	}
-	int *copy = arena_alloc(&js->arena, n * sizeof(int));
+	return n;
+}
+
+/* The same, into the memory of the fold. A negative errno value on failure. */
+static int copy_gpus(struct jobs *js, const struct json_value *v, const int **ret)
+{
+	/* One of ten GPUs, "[3]": one copy for all. */
+	const int **shared = v->type == JSON_ARRAY && v->size == 3 && v->data[1] >= '0' && v->data[1] <= '9'
+				     ? &js->one_gpu[v->data[1] - '0']
+				     : NULL;
+	if (shared && *shared) {
+		*ret = *shared;
+		return 1;
+	}
+	int gpus[255];
+	int n = read_gpus(v, gpus);
+	if (n < 0)
+		return n;
+	int *copy = arena_alloc(&js->arena, (size_t)n * sizeof(int));
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, gpus, n * sizeof(int));
+	memcpy(copy, gpus, (size_t)n * sizeof(int));
 	*ret = copy;
-	return (int)n;
+	if (shared)
+		*shared = copy;
+	return n;
 }
 
 struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)

@@ -20,7 +20,7 @@
 #include "queue/journal/seal.h"
 #include "queue/journal/trust.h"
 
-#define FIRST_ROOM ((size_t)1 << 20)
+#define FIRST_ROOM ((size_t)1 << 18)
 
 int journal_reader_init(struct journal_reader *r, const char *path)
 {

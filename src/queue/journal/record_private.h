@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What record_read.c and record_write.c share. */
+/* What the files of records share. */
 #ifndef QUEUE_JOURNAL_RECORD_PRIVATE_H
 #define QUEUE_JOURNAL_RECORD_PRIVATE_H
 
@@ -11,5 +11,8 @@
 #define RECORD_PILOT_GONE "gone"
 
 extern const char *const record_event_names[RECORD_NUM_EVENT_NAMES];
+
+/* The event that a string without escapes names; EVENT_UNKNOWN: it is none of ours. Not for an empty string. */
+enum event record_event_parse(const struct json_value *v);
 
 #endif

@@ -39,6 +39,28 @@ void seal_append(struct text *t, const char *line, size_t size, uint64_t n)
 	text_append(t, check, sizeof(check) - 1);
 }
 
+/*
+ * The number whose last digit stands before `end`, and how many digits it has. Up to seven digits are read all at once,
+ * from the eight bytes before `end`; 0: there are none or more.
+ */
+static size_t last_number(const char *end, uint64_t *ret)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	uint64_t w;
+	memcpy(&w, end - sizeof(w), sizeof(w));
+	w = le64toh(w) ^ '0' * ones; /* the last digit is in the highest byte */
+	uint64_t others = (((w & 0x7f * ones) + 0x76 * ones) | w) & 0x80 * ones;
+	if (!others || others >> 63)
+		return 0;
+	size_t digits = (size_t)__builtin_clzll(others) / 8;
+	w &= ~UINT64_C(0) << 8 * (sizeof(w) - digits);
+	w = w * 10 + (w >> 8); /* each pair of digits, in every other byte */
+	*ret = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+		       (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
+	       32;
+	return digits;
+}
+
 bool seal_is_there(const char *line, size_t size)
 {
 	return size > CHECK_SIZE && memcmp(line + size - CHECK_SIZE, CHECK_BEGIN, sizeof(CHECK_BEGIN) - 1) == 0 &&
@@ -51,7 +73,9 @@ int seal_check(const char *line, size_t size, uint64_t *ret_n, size_t *ret_body)
 		return -EBADMSG;
 	size_t end = size - CHECK_SIZE, at = end, least = end > MOST_DIGITS ? end - MOST_DIGITS : 0;
 	uint64_t n = 0, unit = 1, digit;
-	for (; at > least && (digit = (uint64_t)(line[at - 1] - '0')) < 10; at--, unit *= 10)
+	size_t digits = end < sizeof(uint64_t) ? 0 : last_number(line + end, &n);
+	at -= digits;
+	for (; !digits && at > least && (digit = (uint64_t)(line[at - 1] - '0')) < 10; at--, unit *= 10)
 		n += digit * unit;
 	const size_t key = sizeof(NUMBER_KEY) - 1;
 	if (at == end || at < key + 1 || n == 0 || memcmp(line + at - key, NUMBER_KEY, key) != 0)
