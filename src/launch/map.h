@@ -58,7 +58,7 @@ struct map_progress {
 	const struct gd_worker_stats *workers;
 	size_t num_workers;
 	bool ending, cancelling;
-	uint64_t running; /* items with workers */
+	uint64_t running; /* items of the messages that workers are at */
 };
 
 struct map_options {

@@ -88,6 +88,16 @@ static void read_workers(struct map *m)
 	}
 }
 
+/* Items of the messages that workers are at. The pool has more, which wait there for a worker. */
+static uint64_t count_running(const struct map *m, const struct map_summary *s)
+{
+	uint64_t busy = 0;
+	for (size_t i = 0; i < m->num_workers; i++)
+		busy += m->workers[i].has_task;
+	uint64_t items = busy * (s->batch ? s->batch : 1);
+	return items < m->items_in_pool ? items : m->items_in_pool;
+}
+
 static void report(struct map *m, bool last)
 {
 	uint64_t now = clock_now_ns();
@@ -104,7 +114,7 @@ static void report(struct map *m, bool last)
 		.num_workers = m->num_workers,
 		.ending = map_is_ending(m),
 		.cancelling = m->pool_stops > 1,
-		.running = m->items_in_pool,
+		.running = count_running(m, &summary),
 	};
 	if (m->options.on_progress)
 		m->options.on_progress(m->options.context, &progress);

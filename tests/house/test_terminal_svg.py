@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """tools/terminal-svg: the picture holds what the command left on the screen."""
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -66,3 +68,14 @@ def test_columns_stay_where_they_are(tmp_path):
     words = [(t.text, float(t.get("x"))) for t in svg.iter(SVG + "text")][1:]
     first = words[0][1]
     assert [(text, round((x - first) / 8.4)) for text, x in words] == [("a", 0), ("b c", 3), ("d", 9)]
+
+
+def test_a_sequence_that_is_read_in_pieces_is_one(monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = importlib.machinery.SourceFileLoader("terminal_svg", str(SOURCE / "tools/terminal-svg"))
+    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(tool)
+    screen = tool.Screen(80)
+    for char in "a\033[32mb\033]0;title\007c\033[39md":
+        screen.feed(char)
+    assert [(char, style[0]) for char, style in screen.lines[0]] == [("a", None), ("b", "#3fb950"), ("c", "#3fb950"), ("d", None)]
