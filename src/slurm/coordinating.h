@@ -28,11 +28,20 @@ struct core_answer {
 	enum coordinator_event_kind kind; /* WRITTEN, CHECKED, OUTBOX, DISCONNECTED or CANCEL */
 	uint64_t number;                  /* the connection of DISCONNECTED */
 	int result;
-	bool unsynced; /* WRITTEN: the line is appended, and the result is that of its sync */
 	struct attempt_id id;
 	char pilot[FRAME_NAME_ROOM];
 	struct frame_end *ends;
 	size_t num_ends, ends_capacity;
+};
+
+/* Writes that are appended and not synced; numbers of the core. */
+struct coordinator_sync {
+	int fd; /* of the syncer; -1: none */
+	struct loop_source *source;
+	uint64_t *syncing; /* by the sync that is under way */
+	size_t num_syncing, syncing_capacity;
+	uint64_t *waiting; /* for the next one */
+	size_t num_waiting, waiting_capacity;
 };
 
 /* What was published last; latest: a log that the link `latest` is to point to, or NULL. */
@@ -54,12 +63,13 @@ struct coordinator {
 	struct listener *listener;
 	struct coordinator_hooks *hooks;
 	struct pilot_supply *supply; /* NULL: pilots are started by others */
-	uint64_t supply_wake_ns;
+	uint64_t supply_wake_ns, supply_next_ns;
 	struct coordinator_peer *peers;
 	size_t num_peers, peers_capacity;
 	uint64_t last_peer;
 	struct core_answer *answers;
 	size_t num_answers, answers_capacity;
+	struct coordinator_sync sync;
 	struct text to_append; /* `fail` of jobs that can never run, hooks that become due */
 	int signal_fd, watch_fd;
 	int interrupts;
@@ -109,6 +119,14 @@ int coordinating_open_supply(struct coordinator *c);
 /* Submits and releases pilots. True: nothing is left to do, and the queue was given up. */
 bool coordinating_try_leave(struct coordinator *c);
 
+/* ---- coordinator_sync.c ---- */
+/* COORDINATOR_WRITTEN of this write follows when it is synced. */
+void coordinating_sync(struct coordinator *c, uint64_t write);
+/* If none is under way and lines wait for one. */
+void coordinating_sync_begin(struct coordinator *c);
+bool coordinating_is_syncing(const struct coordinator *c);
+void coordinating_sync_close(struct coordinator *c);
+
 /* ---- coordinator_publish.c ---- */
 /* An attempt with this log has started. */
 void coordinating_note_log(struct coordinator *c, const char *log);
@@ -122,7 +140,7 @@ extern const struct link_ops coordinating_link_ops;
 void coordinating_post(struct coordinator *c, const struct coordinator_event *e);
 /* An event for the core that waits until no call of it is under way; NULL: out of memory. */
 struct core_answer *coordinating_answer(struct coordinator *c, enum coordinator_event_kind kind);
-/* Tells the core all that waits; one sync for all lines that were appended so far. */
+/* Tells the core all that waits, and begins a sync of the lines that were appended so far. */
 void coordinating_settle(struct coordinator *c);
 
 #endif

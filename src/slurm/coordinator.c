@@ -178,7 +178,7 @@ int coordinator_create(
 	if (!c)
 		return error_set(err, -ENOMEM, "starting the coordinator: out of memory");
 	c->options = *options;
-	c->signal_fd = c->watch_fd = -1;
+	c->signal_fd = c->watch_fd = c->sync.fd = -1;
 	signal(SIGPIPE, SIG_IGN);
 	int e = open_loop(c);
 	if (e < 0)
@@ -216,6 +216,7 @@ void coordinator_destroy(struct coordinator *c)
 		return;
 	pilot_supply_destroy(c->supply);
 	listener_close(c->listener);
+	coordinating_sync_close(c);
 	coordinator_hooks_close(c->hooks);
 	while (c->num_peers)
 		link_destroy(c->peers[--c->num_peers].link);

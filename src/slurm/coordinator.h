@@ -4,8 +4,8 @@
  * job starts on which pilot, and does what its core (coordinator_core.h) decides about pilots and attempts.
  *
  * Everything runs on one thread. The core is called by coordinating_post() alone, which executes its actions; answers
- * that are known at once (writes, checks, outboxes) wait in a list until no call of the core is under way. Writes of
- * one round are synced together.
+ * that are known at once (checks, outboxes) wait in a list until no call of the core is under way. Syncs of the
+ * journal are made by another process, one for all lines that were appended before it began.
  *
  * It leaves when no job is left that can run and all pilots are gone; also if jobs wait that no pilot takes, or if
  * pilots fail again and again. On SIGTERM it leaves at once: pilots and their jobs go on, and the next coordinator

@@ -351,6 +351,11 @@ size_t coordinator_core_num_pilots(const struct coordinator_core *c)
 	return count;
 }
 
+size_t coordinator_core_num_attempts(const struct coordinator_core *c)
+{
+	return c->num_attempts;
+}
+
 bool coordinator_core_pilot(const struct coordinator_core *c, size_t index, struct pilot_info *ret)
 {
 	for (size_t i = 0; i < c->num_pilots; i++) {

@@ -251,6 +251,8 @@ struct pilot_info {
 };
 
 size_t coordinator_core_num_pilots(const struct coordinator_core *c);
+/* Attempts that are being started, may run, or whose end is being written. */
+size_t coordinator_core_num_attempts(const struct coordinator_core *c);
 /* The `index`th pilot that is not gone; false: there is none. */
 bool coordinator_core_pilot(const struct coordinator_core *c, size_t index, struct pilot_info *ret);
 

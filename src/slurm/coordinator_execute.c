@@ -85,13 +85,16 @@ static void write_line(struct coordinator *c, const struct coordinator_write *w)
 {
 	int r = w->kind == WRITE_START ? append_start(c, w)
 				       : coordinator_journal_append(c->journal, w, NULL, &c->error);
+	c->must_read = true;
+	if (r == 0) {
+		coordinating_sync(c, w->number);
+		return;
+	}
 	struct core_answer *a = coordinating_answer(c, COORDINATOR_WRITTEN);
 	if (a) {
 		a->number = w->number;
 		a->result = r;
-		a->unsynced = r == 0;
 	}
-	c->must_read = true;
 }
 
 static int take_end(void *context, const char *line, size_t size)
@@ -233,12 +236,12 @@ void coordinating_post(struct coordinator *c, const struct coordinator_event *e)
 		execute(c, &a);
 }
 
-static void post_answer(struct coordinator *c, struct core_answer *a, int synced)
+static void post_answer(struct coordinator *c, struct core_answer *a)
 {
 	coordinating_post(c, &(struct coordinator_event){.kind = a->kind,
 				     .connection = a->kind == COORDINATOR_DISCONNECTED ? a->number : 0,
 				     .number = a->number,
-				     .result = a->unsynced ? synced : a->result,
+				     .result = a->result,
 				     .id = a->id,
 				     .mode = c->interrupts > 2 ? CANCEL_KILL : CANCEL_ASK,
 				     .pilot = a->pilot,
@@ -252,16 +255,13 @@ void coordinating_settle(struct coordinator *c)
 	while (c->num_answers > 0 && !c->fatal && !c->superseded) {
 		struct core_answer *batch = c->answers;
 		size_t count = c->num_answers;
-		bool unsynced = false;
 		c->answers = NULL;
 		c->num_answers = c->answers_capacity = 0;
 		for (size_t i = 0; i < count; i++)
-			unsynced = unsynced || batch[i].unsynced;
-		int synced = unsynced ? coordinator_journal_sync(c->journal, &c->error) : 0;
-		for (size_t i = 0; i < count; i++)
-			post_answer(c, &batch[i], synced);
+			post_answer(c, &batch[i]);
 		free(batch);
 	}
+	coordinating_sync_begin(c);
 }
 
 static void on_opened(void *context, struct link *l)

@@ -118,6 +118,16 @@ static bool may_start(const struct coordinator_journal *c, const struct attempt_
 	return job && job->state == JOB_PENDING && !c->jobs.paused && id->attempt >= job_next_attempt(job);
 }
 
+/* An earlier coordinator wrote the end of this attempt, and did not live to acknowledge it. */
+static bool has_end(const struct coordinator_journal *c, const struct attempt_id *id)
+{
+	const struct job *job = jobs_find(&c->jobs, id->job);
+	const struct job_attempt *a = job ? job->attempts : NULL;
+	while (a && a->attempt != id->attempt)
+		a = a->earlier;
+	return a && a->state != JOB_RUNNING;
+}
+
 static void write_start(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w,
 	const struct start_details *d)
 {
@@ -201,7 +211,8 @@ int coordinator_journal_append(struct coordinator_journal *c, const struct coord
 	int e = lock_and_judge(c, &locked, err);
 	if (e == 0 && w->kind == WRITE_START && !may_start(c, &w->id))
 		e = error_set(err, -ECANCELED, "job %llu was changed before its start", (unsigned long long)w->id.job);
-	if (locked && (e == 0 || w->kind == WRITE_END)) {
+	bool repeated = e == 0 && w->kind == WRITE_END && has_end(c, &w->end->id);
+	if (locked && !repeated && (e == 0 || w->kind == WRITE_END)) {
 		cleanup_(text_finish) struct text t = {0};
 		write_lines(c, &t, w, details);
 		e = text_error(&t);

@@ -74,9 +74,9 @@ struct start_details {
 };
 
 /*
- * Appends what the core asked for. 0: it stands in the journal and is not synced yet. Otherwise nothing does:
- * -ESTALE: another coordinator has the queue; -ECANCELED: the job is not pending any more, or the queue is paused; or
- * why it could not be written. details: of WRITE_START, otherwise NULL.
+ * Appends what the core asked for. 0: it stands in the journal, maybe since an earlier coordinator, and is not synced
+ * yet. Otherwise nothing does: -ESTALE: another coordinator has the queue; -ECANCELED: the job is not pending any more,
+ * or the queue is paused; or why it could not be written. details: of WRITE_START, otherwise NULL.
  */
 int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
 	const struct start_details *details, struct gd_error *err);

@@ -426,6 +426,9 @@ void coordinator_step_pilots(struct coordinator_core *c)
 	for (size_t i = 0; i < c->num_pilots; i++) {
 		struct known_pilot *p = c->pilots[i];
 		uint64_t silence = (uint64_t)c->settings.silence_ms * NS_PER_MS;
+		/* It waits for its record, and has nothing to say before the welcome. */
+		if (p->state == PILOT_STATE_JOINING && (p->write || p->retry_ns))
+			p->heard_ns = c->now_ns;
 		if (p->connection && c->now_ns >= p->heard_ns + silence) {
 			close_connection(c, p->connection);
 			lose_connection(c, p);

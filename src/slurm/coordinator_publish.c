@@ -18,7 +18,8 @@
 /* So often at most, while jobs start and end. */
 #define PUBLISH_NS (200 * NS_PER_MS)
 /* A large cluster is published less often, so that this takes a hundredth of the time at most. */
-#define PUBLISH_SHARE 100
+#define PUBLISH_SHARE  100
+#define PUBLISH_MAX_NS (2 * NS_PER_S)
 
 /* Why nothing starts at all; "": it does. */
 static const char *pause_words(const struct coordinator *c, char words[FRAME_WORDS_ROOM])
@@ -86,8 +87,9 @@ uint64_t coordinating_publish(struct coordinator *c)
 		return last->next_ns;
 	link_latest(c);
 	write_inputs(c, &p);
-	uint64_t took = clock_now_ns() - now;
-	last->next_ns = now + (took * PUBLISH_SHARE > PUBLISH_NS ? took * PUBLISH_SHARE : PUBLISH_NS);
+	uint64_t pause = (clock_now_ns() - now) * PUBLISH_SHARE;
+	pause = pause > PUBLISH_MAX_NS ? PUBLISH_MAX_NS : pause;
+	last->next_ns = now + (pause > PUBLISH_NS ? pause : PUBLISH_NS);
 	return 0;
 }
 

@@ -7,6 +7,8 @@
 
 /* Pilots that fail in a row before a coordinator that ends with its jobs gives up. */
 #define GIVE_UP 6
+/* How often Slurm's side is looked at, while jobs run. */
+#define SUPPLY_NS (50 * NS_PER_MS)
 
 /* ---- Pilots from Slurm ------------------------------------------------------------------ */
 
@@ -62,8 +64,15 @@ static void tell_needs(struct coordinator *c)
 static void supply(struct coordinator *c)
 {
 	struct pilot_info info;
+	uint64_t now = clock_now_ns();
 	if (!c->supply || c->fatal || c->superseded)
 		return;
+	/* Hundreds of jobs may end between two of these. */
+	if (now < c->supply_next_ns && coordinator_core_num_attempts(c->core) > 0) {
+		c->supply_wake_ns = c->supply_next_ns;
+		return;
+	}
+	c->supply_next_ns = now + SUPPLY_NS;
 	for (size_t i = 0; coordinator_core_pilot(c->core, i, &info); i++)
 		pilot_supply_set_busy(c->supply, info.name, info.num_attempts);
 	tell_needs(c);
@@ -83,15 +92,14 @@ static bool may_start(const struct coordinator *c)
 	return scheduler_num_waiting(c->scheduler) > 0 && !(c->supply && pilot_supply_is_hopeless(c->supply));
 }
 
-/* Nothing runs on pilots, and nothing will. What looks at all jobs comes last: this is asked after each event. */
+/* Nothing runs on pilots, and nothing will. Asked after each event: it does not look at all jobs. */
 static bool is_idle(const struct coordinator *c)
 {
-	if (c->num_answers || c->must_read || c->must_place || c->to_append.length || may_start(c))
+	if (c->num_answers || coordinating_is_syncing(c) || c->must_read || c->must_place || c->to_append.length ||
+		coordinator_core_num_attempts(c->core) > 0 || may_start(c))
 		return false;
 	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
-	if (c->interrupts <= 2 && coordinator_hooks_are_due(c))
-		return false;
-	return !coordinating_has_running(c);
+	return c->interrupts > 2 || !coordinator_hooks_are_due(c);
 }
 
 /* Also if more may come: those who start a runner in the background, or keep one, want to add more. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A queue of traced jobs on the nodes of a data center."""
+import contextlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import processes
 import traces
 
 LIMIT = 300
@@ -65,7 +67,12 @@ class NodeQueue:
 
     def lose_power(self):
         """Of the login node: what of the journal was not synced is gone. How much that was."""
+        helpers = processes.descendants(self.coordinator.pid)
         self.kill()
+        for pid in helpers:  # the syncer would go on
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        processes.until(lambda: not any(processes.alive(pid) for pid in helpers), LIMIT, lambda: f"the end of {helpers}")
         self.center.login.boot_id()
         size = self.journal.stat().st_size
         # Before the first sync: what `gpuq add` wrote, which had synced it.

@@ -325,3 +325,47 @@ def test_frame_that_is_not_the_next_one_ends_the_connection(waiting, how):
     pilot.close()
     if how != "replayed":
         check_honest_pilot_runs_the_job(waiting)
+
+
+def test_slow_disk_does_not_cut_off_pilots(queue):
+    """Each sync takes longer than a pilot may be silent."""
+    queue.add("true")
+    queue.environment.update({"LD_PRELOAD": str(BUILD / "tests" / "slurm" / "slow_sync.so"), "SLOW_SYNC_MS": "2500",
+                              "SLOW_SYNC_JOURNAL": str(queue.directory / "jobs.jsonl"), "SLOW_SYNC_FILE": str(queue.directory / "synced")})
+    boss = queue.coordinator("--silence", "1.5")
+    del queue.environment["LD_PRELOAD"]
+    pilot = queue.pilot()
+    assert boss.wait(LIMIT) == 0
+    assert pilot.wait() == 0 and queue.job(1)["status"] == "completed" and len(queue.events("start")) == 1
+    assert "is away" not in read(queue.directory / "coordinator.out")
+
+
+def test_prune_keeps_of_coordinators_and_pilots_what_is_needed(queue):
+    for job in (1, 2):
+        queue.add("true")
+        boss, _ = queue.coordinator("--lease", "3"), queue.pilot(job=job)
+        assert boss.wait(LIMIT) == 0
+    queue.add("--hold", "--after", "2", "true")  # so job 2 stays
+    queue.gpuq("prune", "--yes")
+    assert [row["epoch"] for row in queue.events("coordinator")] == [2]
+    assert {row["pilot"].split("-")[0] for row in queue.events("pilot")} == {"p2"}
+    assert queue.job(2)["host"] == "node7"
+    queue.add("true")
+    boss, _ = queue.coordinator("--lease", "3"), queue.pilot(job=3)
+    assert boss.wait(LIMIT) == 0 and queue.events("coordinator")[-1]["epoch"] == 3
+
+
+def test_unknown_job_is_not_retried_while_a_pilot_may_run_it(queue):
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    boss.kill()
+    boss.wait()
+    path = queue.directory / "jobs.jsonl"
+    rows = path.read_bytes().split(b"\n")
+    rows = [b"\0" * len(row) if b'"event":"start"' in row else row for row in rows]
+    path.write_bytes(b"\n".join(rows))
+    assert queue.job(1)["status"] == "unknown"
+    done = subprocess.run([os.environ["GPUQ"], "retry", "1"], cwd=queue.directory, env=queue.environment, capture_output=True,
+                          text=True, timeout=LIMIT, check=False)
+    assert done.returncode != 0 and "Slurm job 4711 on node 'node7' may still run it" in done.stderr

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,25 @@ static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
 	coordinator_journal_close(c);
 }
 
+/* A pilot reports its end again to each coordinator, until one acknowledges it. */
+static void test_an_end_is_written_once(void **state)
+{
+	(void)state;
+	struct stat before, after;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	assert_int_equal(start(c, 1, 1), 0);
+	assert_int_equal(end(c, 1, OUTCOME_COMPLETED), 0);
+	coordinator_journal_close(c);
+	c = begin();
+	assert_int_equal(stat(journal->path, &before), 0);
+	assert_int_equal(end(c, 1, OUTCOME_COMPLETED), 0);
+	assert_int_equal(stat(journal->path, &after), 0);
+	assert_int_equal(after.st_size, before.st_size);
+	assert_int_equal(read_job(c)->state, JOB_COMPLETED);
+	coordinator_journal_close(c);
+}
+
 static void test_job_that_was_lost_too_often_is_held(void **state)
 {
 	(void)state;
@@ -346,6 +366,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		journal_test(test_lines_of_an_attempt_are_read_as_its_life),
+		journal_test(test_an_end_is_written_once),
 		journal_test(test_job_that_was_lost_too_often_is_held),
 		journal_test(test_start_is_refused_after_a_cancel_a_hold_or_a_pause),
 		journal_test(test_replaced_coordinator_writes_only_ends),

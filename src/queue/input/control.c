@@ -60,10 +60,27 @@ static int check_control(enum event event, const struct jobs *js, uint64_t id, s
 	}
 }
 
-/* A record of the job was lost: it may still run, and only its keeper knows. */
-static int check_unknown(const struct journal *j, const struct job *job, struct gd_error *err)
+/* A pilot of a cluster that may live; NULL: none. */
+static const struct queue_pilot *find_pilot(const struct jobs *js)
 {
-	pid_t keeper = job && job->state == JOB_UNKNOWN ? keeper_job_holder(j->dir_fd, job->id) : 0;
+	const struct queue_pilot *p = js->pilots;
+	while (p && p->gone)
+		p = p->next;
+	return p;
+}
+
+/* A record of the job was lost: it may still run, and only its keeper or its pilot knows. */
+static int check_unknown(const struct journal *j, const struct jobs *js, const struct job *job, struct gd_error *err)
+{
+	bool unknown = job && job->state == JOB_UNKNOWN;
+	const struct queue_pilot *pilot = unknown ? find_pilot(js) : NULL;
+	pid_t keeper = unknown ? keeper_job_holder(j->dir_fd, job->id) : 0;
+	if (keeper == 0 && pilot)
+		return error_set(err, -EBUSY,
+			"job %" PRIu64
+			": it is unknown, and Slurm job %llu on node '%s' may still run it; try again when that has ended",
+			job->id, (unsigned long long)pilot->slurm_job,
+			*pilot->keeper.machine.host ? pilot->keeper.machine.host : "(unknown)");
 	if (keeper == 0)
 		return 0;
 	if (keeper > 0)
@@ -96,7 +113,8 @@ static int append_control(
 	for (size_t i = 0; i < ids->count; i++) {
 		struct gd_error why = {0};
 		const struct job *job = jobs_find(&o->follow.jobs, ids->ids[i]);
-		if (check_control(event, &o->follow.jobs, ids->ids[i], &why) < 0 || check_unknown(j, job, &why) < 0) {
+		if (check_control(event, &o->follow.jobs, ids->ids[i], &why) < 0 ||
+			check_unknown(j, &o->follow.jobs, job, &why) < 0) {
 			o->refused(o->context, i, &why);
 			continue;
 		}

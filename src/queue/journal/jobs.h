@@ -100,6 +100,7 @@ struct queue_pilot {
 	int64_t lease_ms;   /* the largest that it was granted */
 	int64_t until_ms;   /* 0: it has no end, or it is not known */
 	bool gone;
+	bool needed; /* prune's own */
 };
 
 void jobs_init(struct jobs *js);

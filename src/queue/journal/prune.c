@@ -108,6 +108,42 @@ static bool is_needed_keeper(const struct pruning *p, const struct record *r)
 	return false;
 }
 
+/* Jobs that stay are shown with the node of their pilot. */
+static void mark_pilots(struct pruning *p)
+{
+	const struct jobs *js = &p->follow.jobs;
+	for (struct queue_pilot *q = js->pilots; q; q = q->next)
+		q->needed = !q->gone;
+	for (size_t i = 0; i < js->count; i++) {
+		const struct keeper_info *k = js->by_id[i]->keeper;
+		struct queue_pilot *q =
+			k && k->is_pilot && !p->drop[i] ? jobs_pilot(js, k->name, strlen(k->name)) : NULL;
+		if (q)
+			q->needed = true;
+	}
+}
+
+static bool is_needed_pilot(const struct pruning *p, const struct record *r)
+{
+	const struct queue_pilot *q = jobs_pilot(&p->follow.jobs, r->pilot.data, r->pilot.size);
+	return !q || q->needed;
+}
+
+/* Of coordinators only the last one counts; its line has the longest lease that any of them granted. */
+static bool is_outlived(const struct pruning *p, const struct record *r)
+{
+	switch (r->event) {
+	case EVENT_KEEPER:
+		return !is_needed_keeper(p, r);
+	case EVENT_COORDINATOR:
+		return r->epoch > 0 && (uint64_t)r->epoch < p->follow.jobs.epoch;
+	case EVENT_PILOT:
+		return !is_needed_pilot(p, r);
+	default:
+		return false;
+	}
+}
+
 static int sort_line(void *context, uint64_t line_no, const char *line, size_t size)
 {
 	struct pruning *p = context;
@@ -117,7 +153,7 @@ static int sort_line(void *context, uint64_t line_no, const char *line, size_t s
 	/* A new first line has been written, and the numbers that were lost are those of the old file. */
 	if (!bad && (r.event == EVENT_JOURNAL || r.event == EVENT_LOSS))
 		return 0;
-	if (bad || (r.id && is_dropped(p, r.id)) || (r.event == EVENT_KEEPER && !is_needed_keeper(p, &r)))
+	if (bad || (r.id && is_dropped(p, r.id)) || is_outlived(p, &r))
 		return archive_line(p, line, size);
 	cleanup_(text_finish) struct text kept = {0};
 	text_append(&kept, line, size);
@@ -222,6 +258,7 @@ static int write_files(struct pruning *p)
 	int e = write_seen(p);
 	if (e < 0)
 		return e;
+	mark_pilots(p);
 	/* The file that is locked, whatever is at the path. */
 	e = journal_reader_init_open(&p->reader, p->journal);
 	if (e < 0)

@@ -16,7 +16,10 @@ _Noreturn void syncer_main(int parent_fd, const char *name, int fd)
 	do {
 		n = read(fd, bytes, sizeof(bytes));
 		/* Opened each time: prune puts a new file in the journal's place. */
-		(void)journal_sync_at(parent_fd, name);
+		int r = journal_sync_at(parent_fd, name);
+		struct syncer_answer a = {.requests = n > 0 ? (uint32_t)n : 0, .result = r};
+		if (n > 0)
+			(void)send(fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n > 0 || (n < 0 && errno == EINTR));
 	_exit(0);
 }
