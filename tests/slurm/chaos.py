@@ -44,10 +44,10 @@ def draw_jobs(options, rng):
     """Some outlast whatever a pilot can live on after it was cut off; some have children that left their session."""
     jobs = []
     longest = 2 * (options.silence + options.lease)
-    for _ in range(options.jobs):
+    for number in range(options.jobs):
         seconds = rng.choices([rng.uniform(0.02, 1), rng.uniform(1, 5), longest + rng.uniform(0.5, 4)], [5, 3, 2])[0]
         if options.faults == "none":
-            jobs.append(node_queue.TracedJob(rng.randrange(20, 500)))
+            jobs.append(node_queue.TracedJob(rng.randrange(20, 500), manner="meet" if number < 64 else "plain"))
             continue
         jobs.append(node_queue.TracedJob(int(seconds * 1000), code=rng.choices([0, 3], [9, 1])[0], manner=rng.choice(["plain", "plain", "polite", "stubborn"]),
                                          child=rng.random() < 0.3))

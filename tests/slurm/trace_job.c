@@ -3,13 +3,15 @@
  * A job that leaves a trace of its own: when it began, when it last executed an instruction, and whether it came to its
  * end.
  *
- *     trace_job DIRECTORY MILLISECONDS CODE [polite|stubborn] [child]
+ *     trace_job DIRECTORY MILLISECONDS CODE [polite|stubborn|meet] [child]
  *
- * Runs for so long and exits with CODE. polite: exits 0 when it is told to end. stubborn: ignores that. child: has a
+ * Runs for so long and exits with CODE. polite: exits 0 when it is told to end. stubborn: ignores that.
+ * meet: begins to count its time when MEET traces are there, so that as many jobs run side by side. child: has a
  * child in a session of its own, which runs until it is killed and leaves a trace, too. A trace is a file
  * DIRECTORY/JOB.ATTEMPT.PID.TIME (main) or …c (child) with one line, written in place; the directory is not on the file
  * system that the nodes share.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -20,9 +22,11 @@
 #include <unistd.h>
 
 #define TICK_NS 20000000
+#define MEET    64
 
 static const char *directory;
 static volatile sig_atomic_t told_to_end;
+static int meets;
 
 static uint64_t now_ns(void)
 {
@@ -53,6 +57,17 @@ static void leave_trace(int fd, uint64_t begin, char how)
 		_exit(99);
 }
 
+static int all_are_there(void)
+{
+	int n = 0;
+	DIR *d = opendir(directory);
+	for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n >= MEET;
+}
+
 static void run(uint64_t duration_ns, int code, int is_child)
 {
 	char path[4096];
@@ -62,8 +77,13 @@ static void run(uint64_t duration_ns, int code, int is_child)
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		_exit(99);
-	while (is_child || now_ns() - begin < duration_ns) {
+	uint64_t counted_from = begin;
+	while (is_child || meets || now_ns() - counted_from < duration_ns) {
 		leave_trace(fd, begin, 'r');
+		if (meets && all_are_there()) {
+			meets = 0;
+			counted_from = now_ns();
+		}
 		if (told_to_end) {
 			leave_trace(fd, begin, 't');
 			exit(0);
@@ -85,6 +105,8 @@ int main(int argc, char **argv)
 			signal(SIGTERM, on_term);
 		else if (strcmp(argv[i], "stubborn") == 0)
 			signal(SIGTERM, SIG_IGN);
+		else if (strcmp(argv[i], "meet") == 0)
+			meets = 1;
 		else if (strcmp(argv[i], "child") == 0)
 			child = 1;
 	}
