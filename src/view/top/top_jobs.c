@@ -220,15 +220,14 @@ static bool ends_alone(const struct top *t, size_t row)
 	       (row + 1 >= t->num_jobs || strcmp(own, last_word(t->jobs[row + 1]->command)) != 0);
 }
 
-/* The first word from `from` on, with its option, after which everything fits; `from` if there is none. */
-static size_t fitting_tail(const char *command, size_t from, int room)
+/* The first word, with its option, from which on everything fits; 0 if there is none. */
+static size_t fitting_tail(const char *command, int room)
 {
-	for (size_t at = from; command[at]; at++) {
-		size_t start = at > from && command[at - 1] == ' ' ? display_word_start(command, at) : from;
-		if (start == at && (int)display_width(command + at, strlen(command + at)) < room)
+	for (size_t at = 1; command[at]; at++)
+		if (command[at - 1] == ' ' && display_word_start(command, at) == at &&
+			(int)display_width(command + at, strlen(command + at)) < room)
 			return at;
-	}
-	return from;
+	return 0;
 }
 
 static void draw_command(const struct top *t, struct screen *s, int row, int at, size_t index, unsigned style)
@@ -246,9 +245,8 @@ static void draw_command(const struct top *t, struct screen *s, int row, int at,
 	if (from && (int)display_width(job->command, strlen(job->command)) > room &&
 		(int)display_width(job->command, from) > head) {
 		at += screen_put(s, row, at, head, style, job->command);
-		if (ends_alone(t, index))
-			from = fitting_tail(job->command, from, s->columns - at);
-		screen_put(s, row, at, s->columns - at, style, job->command + from);
+		size_t tail = ends_alone(t, index) ? fitting_tail(job->command, s->columns - at) : 0;
+		screen_put(s, row, at, s->columns - at, style, job->command + (tail ? tail : from));
 	} else {
 		screen_put(s, row, at, room, style, job->command);
 	}
