@@ -20,6 +20,8 @@ struct run_onlooker {
 	FILE *out;
 	struct runner_job *running; /* of the whole queue */
 	size_t num_running, capacity;
+	const char **nodes; /* of the GPUs, in a cluster */
+	size_t nodes_capacity;
 	int *positions; /* of their GPUs */
 	size_t positions_capacity;
 };
@@ -51,6 +53,7 @@ void run_onlooker_destroy(struct run_onlooker *o)
 	run_panel_destroy(o->panel);
 	free(o->running);
 	free(o->positions);
+	free(o->nodes);
 	free(o);
 }
 
@@ -79,16 +82,33 @@ void run_onlooker_changed(void *context, const struct job *job, enum job_state o
 /* ---- The panel ---------------------------------------------------------------------------- */
 
 /* Where its GPUs are in the list; those that are not there are left out. */
-static size_t find_positions(const struct job_attempt *a, const struct gd_gpu *const *gpus, size_t count, int *ret)
+static size_t find_positions(
+	const struct run_onlooker *o, const struct job *job, const struct gd_gpu *const *gpus, size_t count, int *ret)
 {
+	const struct job_attempt *a = job->attempts;
+	const char *node = job->keeper && job->keeper->is_pilot ? job->keeper->machine.host : NULL;
 	size_t n = 0;
 	for (size_t i = 0; i < a->num_gpus; i++)
-		for (size_t g = 0; g < count; g++)
-			if (gpus[g]->index == a->gpus[i]) {
+		for (size_t g = 0; g < count; g++) {
+			const char *own = o->nodes[g];
+			if (gpus[g]->index == a->gpus[i] && (node ? own && strcmp(own, node) == 0 : !own)) {
 				ret[n++] = (int)g;
 				break;
 			}
+		}
 	return n;
+}
+
+/* True: this is a cluster. */
+static bool find_nodes(struct run_onlooker *o, const struct scheduler *s, size_t count)
+{
+	bool any = false;
+	for (size_t i = 0; i < count; i++) {
+		const struct ledger_node *node = scheduler_node_of(s, i);
+		o->nodes[i] = node && node->usable && *node->name ? node->name : NULL;
+		any = any || node;
+	}
+	return any;
 }
 
 static int find_running(struct run_onlooker *o, const struct gd_gpu *const *gpus, size_t count)
@@ -108,7 +128,7 @@ static int find_running(struct run_onlooker *o, const struct gd_gpu *const *gpus
 	for (size_t i = 0; i < o->num_running; i++) {
 		struct runner_job *job = &o->running[i];
 		job->gpus = o->positions + used;
-		job->num_gpus = find_positions(job->job->attempts, gpus, count, o->positions + used);
+		job->num_gpus = find_positions(o, job->job, gpus, count, o->positions + used);
 		used += job->num_gpus;
 	}
 	return 0;
@@ -135,7 +155,9 @@ void run_onlooker_look(struct run_onlooker *o, bool over)
 			.waiting = run_own_jobs_count(own, JOB_PENDING),
 			.result = &result,
 			.over = over};
-		if (find_running(o, gpus, count) == 0) {
+		if (array_reserve(o->nodes, &o->nodes_capacity, count + 1) == 0 && find_nodes(o, s, count))
+			now.nodes = o->nodes;
+		if (o->nodes && find_running(o, gpus, count) == 0) {
 			now.running = o->running;
 			now.num_running = o->num_running;
 			now.num_others = o->num_running - run_own_jobs_count(own, JOB_RUNNING);

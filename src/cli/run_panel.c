@@ -23,7 +23,8 @@
 
 /* What ended on a GPU while we looked on. */
 struct past {
-	int index; /* of the GPU */
+	char node[65]; /* "": this machine */
+	int index;     /* of the GPU */
 	uint64_t completed, failed, timeouts;
 	int64_t last_ms;
 };
@@ -44,20 +45,22 @@ struct run_panel {
 	const struct queue_choice *queue;
 };
 
-static struct past *past_of(struct run_panel *p, int index)
+static struct past *past_of(struct run_panel *p, const char *node, int index)
 {
 	for (size_t i = 0; i < p->num_pasts; i++)
-		if (p->pasts[i].index == index)
+		if (p->pasts[i].index == index && strcmp(p->pasts[i].node, node) == 0)
 			return &p->pasts[i];
 	if (array_reserve(p->pasts, &p->pasts_capacity, p->num_pasts + 1) < 0)
 		return NULL;
 	p->pasts[p->num_pasts] = (struct past){.index = index, .last_ms = -1};
+	snprintf(p->pasts[p->num_pasts].node, sizeof(p->pasts[0].node), "%s", node);
 	return &p->pasts[p->num_pasts++];
 }
 
 static void count_on(struct run_panel *p, int index, const struct job *job)
 {
-	struct past *past = past_of(p, index);
+	bool on_pilot = job->keeper && job->keeper->is_pilot;
+	struct past *past = past_of(p, on_pilot ? job->keeper->machine.host : "", index);
 	if (!past)
 		return;
 	past->completed += job->state == JOB_COMPLETED;
@@ -187,9 +190,9 @@ static void add_jobs(
 		g->since_ns = (int64_t)(now_ns - (uint64_t)passed_ms * NS_PER_MS);
 }
 
-static void add_past(struct view_gpu *g, struct run_panel *p)
+static void add_past(struct view_gpu *g, struct run_panel *p, const char *node, int index)
 {
-	const struct past *past = past_of(p, g->id);
+	const struct past *past = past_of(p, node ? node : "", index);
 	if (!past)
 		return;
 	g->completed = past->completed;
@@ -215,13 +218,20 @@ static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 static void put_row(struct run_panel *p, const struct runner_now *now, int position, uint64_t now_ns)
 {
 	const struct gd_gpu *gpu = position >= 0 ? now->gpus->gpus[position] : NULL;
-	char task[512];
-	struct view_gpu g = view_gpu_unknown(gpu ? gpu->index : -1, gpu && gpu->mig_index > 0 ? gpu->mig_index : 0);
+	const char *node = gpu && now->nodes ? now->nodes[position] : NULL;
+	char task[512], name[160];
+	/* GPUs of nodes have the same numbers: their places count. */
+	int id = node ? position : gpu ? gpu->index : -1;
+	struct view_gpu g = view_gpu_unknown(id, gpu && gpu->mig_index > 0 ? gpu->mig_index : 0);
 	g.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE;
-	add_past(&g, p);
+	add_past(&g, p, node, gpu ? gpu->index : -1);
 	add_jobs(&g, now, position, now_ns, task, sizeof(task));
 	if (gpu)
 		add_device(&g, gpu);
+	if (node) {
+		snprintf(name, sizeof(name), "%s:%d%s%s", node, gpu->index, g.name ? " " : "", g.name ? g.name : "");
+		g.name = name;
+	}
 	/* Without memory the row stays as it was. */
 	(void)view_put_gpu(p->model, &g);
 }
@@ -254,8 +264,12 @@ static void on_look(void *context, const struct runner_now *now)
 		.end_ns = now->over ? now_ns : 0,
 		.time_ns = now_ns};
 	(void)view_put_work(p->model, &w);
+	/* Nodes come and go. */
+	if (now->nodes)
+		view_forget_gpus(p->model);
 	for (size_t i = 0; now->gpus && i < now->gpus->count; i++)
-		put_row(p, now, (int)i, now_ns);
+		if (!now->nodes || now->nodes[i])
+			put_row(p, now, (int)i, now_ns);
 	for (size_t i = 0; i < now->num_running; i++)
 		p->cpu_row = p->cpu_row || now->running[i].num_gpus == 0;
 	if (p->cpu_row)

@@ -23,7 +23,6 @@
 struct slurm_run {
 	struct run *run;
 	struct coordinator *coordinator;
-	struct run_panel *panel; /* NULL: only lines */
 	struct runner_watch watch;
 	struct line_output lines;
 	const char *kinds[RUN_MOST_KINDS]; /* of pilots: options of sbatch, in `lines_of_kinds` */
@@ -156,8 +155,14 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 static int run_shown(struct run *run, void *engine, struct runner_result *ret)
 {
 	struct slurm_run *s = engine;
-	int r = coordinator_run(s->coordinator, ret, &run->err);
 	FILE *out = run_out(run);
+	struct run_panel *panel =
+		run->no_panel || run->linger_ms ? NULL : run_panel_create(out, run->quiet, &run->queue);
+	/* The coordinator has its address. */
+	if (panel)
+		s->watch = *run_panel_watch(panel);
+	int r = coordinator_run(s->coordinator, ret, &run->err);
+	run_panel_destroy(panel);
 	line_output_flush(&s->lines, fileno(out), wait_for_reader, NULL);
 	return r;
 }

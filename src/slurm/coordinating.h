@@ -59,7 +59,7 @@ struct coordinator {
 	struct scheduler *scheduler;
 	struct cluster_nodes nodes;
 	struct loop *loop;
-	struct loop_source *timer;
+	struct loop_source *timer, *look;
 	struct listener *listener;
 	struct coordinator_hooks *hooks;
 	struct pilot_supply *supply; /* NULL: pilots are started by others */
@@ -88,6 +88,9 @@ struct coordinator {
 /* ---- coordinator_watch.c ---- */
 void coordinating_say(const struct coordinator *c, const char *words);
 void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready);
+/* Begins to tell who looks on; the last time is at the end. */
+int coordinating_watch_begin(struct coordinator *c);
+void coordinating_watch_end(struct coordinator *c);
 void coordinating_on_signal(void *context, uint32_t events);
 /* Jobs that run on pilots. */
 size_t coordinating_num_running(const struct coordinator *c);

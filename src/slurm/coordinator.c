@@ -93,6 +93,8 @@ int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_
 	if (e < 0)
 		coordinating_die(c, e);
 	coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_TICK});
+	if (!c->fatal && (e = coordinating_watch_begin(c)) < 0)
+		coordinating_die(c, e);
 	if (c->options.on_ready && !c->fatal)
 		c->options.on_ready(c->options.context);
 	while (!c->fatal && !c->superseded && !c->leaving) {
@@ -105,6 +107,7 @@ int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_
 			coordinating_die(c, e);
 	}
 	coordinating_count_left(c);
+	coordinating_watch_end(c);
 	*ret = c->result;
 	if (c->superseded)
 		return error_set(err, -ESTALE, "another coordinator runs this queue now");

@@ -4,11 +4,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/loop.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "slurm/coordinating.h"
@@ -65,6 +68,101 @@ bool coordinating_has_running(const struct coordinator *c)
 		if (is_on_pilot(js->by_id[i - 1]))
 			return true;
 	return false;
+}
+
+/* ---- Looking on ------------------------------------------------------------------------- */
+
+/* Room for one look. */
+struct watched {
+	struct runner_job *jobs;
+	const char **nodes;
+	int *positions;
+};
+
+static void watched_finish(struct watched *w)
+{
+	free(w->jobs);
+	free(w->nodes);
+	free(w->positions);
+}
+
+/* The positions of the GPUs of a job, at most FRAME_MAX_GPUS. */
+static size_t find_positions(const struct coordinator *c, const struct job *job, int *ret)
+{
+	int number = cluster_nodes_find(&c->nodes, job->keeper->name);
+	const struct cluster_node *node = number < 0 ? NULL : &c->nodes.nodes[number];
+	size_t n = 0;
+	for (size_t i = 0; node && i < job->attempts->num_gpus; i++)
+		for (size_t g = node->first_gpu; g < node->first_gpu + node->num_gpus; g++)
+			if (c->nodes.gpus[g].index == job->attempts->gpus[i] && n < FRAME_MAX_GPUS) {
+				ret[n++] = (int)g;
+				break;
+			}
+	return n;
+}
+
+static size_t fill_running(const struct coordinator *c, size_t room, struct watched *w)
+{
+	const struct jobs *js = coordinator_journal_jobs(c->journal);
+	size_t n = 0, used = 0;
+	for (size_t i = 0; n < room && i < js->count; i++) {
+		const struct job *job = js->by_id[i];
+		if (!is_on_pilot(job))
+			continue;
+		size_t gpus = find_positions(c, job, w->positions + used);
+		w->jobs[n++] = (struct runner_job){job, w->positions + used, gpus, true};
+		used += gpus;
+	}
+	return n;
+}
+
+static void look(struct coordinator *c, bool over)
+{
+	const struct runner_watch *watch = c->options.watch;
+	size_t room = coordinating_num_running(c), gpus = c->nodes.num_gpus;
+	if (!watch || !watch->look)
+		return;
+	cleanup_(watched_finish) struct watched w = {.jobs = calloc(room + 1, sizeof(*w.jobs)),
+		.nodes = calloc(gpus + 1, sizeof(*w.nodes)),
+		.positions = calloc(room * FRAME_MAX_GPUS + 1, sizeof(*w.positions))};
+	if (!w.jobs || !w.nodes || !w.positions)
+		return;
+	for (size_t i = 0; i < gpus; i++)
+		w.nodes[i] =
+			c->nodes.nodes[c->nodes.gpu_nodes[i]].gone ? NULL : c->nodes.ledger[c->nodes.gpu_nodes[i]].name;
+	struct gd_gpu_list list = {.size = sizeof(list), .count = gpus, .gpus = c->nodes.gpu_list};
+	struct runner_now now = {.gpus = &list,
+		.nodes = w.nodes,
+		.running = w.jobs,
+		.num_running = fill_running(c, room, &w),
+		.waiting = scheduler_num_waiting(c->scheduler) + scheduler_num_blocked(c->scheduler),
+		.result = &c->result,
+		.interrupts = c->interrupts,
+		.over = over};
+	watch->look(watch->context, &now);
+}
+
+static void on_look(void *context, uint32_t events)
+{
+	struct coordinator *c = context;
+	(void)events;
+	look(c, false);
+	loop_set_deadline(c->look, clock_now_ns() + (uint64_t)c->options.watch->period_ms * NS_PER_MS);
+}
+
+int coordinating_watch_begin(struct coordinator *c)
+{
+	if (!c->options.watch || !c->options.watch->look)
+		return 0;
+	int e = loop_add_timer(c->loop, on_look, c, &c->look);
+	if (e == 0)
+		on_look(c, 0);
+	return e;
+}
+
+void coordinating_watch_end(struct coordinator *c)
+{
+	look(c, true);
 }
 
 /* ---- Signals ---------------------------------------------------------------------------- */

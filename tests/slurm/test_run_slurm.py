@@ -7,6 +7,7 @@ import subprocess
 
 import processes
 import pytest
+from terminal import Terminal
 
 LIMIT = 240
 SLURM = ("--slurm", "--partition=gpu --gres=gpu:1 --time=10")
@@ -178,3 +179,16 @@ def test_kinds_of_pilots_for_jobs_with_different_needs(cli):
     cli.lab.commands("echo one >> ran", "# gpuq: num_gpus=2", "echo $CUDA_VISIBLE_DEVICES >> ran")
     text = cli.run("--commands-file", "commands.txt", "--slurm", "--gres=gpu:1 --time=10", "--slurm", "--gres=gpu:2 --time=10", "--max-nodes", "2")
     assert sorted(cli.lab.ran()) == ["0,1", "one"] and "joined with 2 GPUs" in text
+
+
+def test_panel_shows_nodes_on_a_terminal(cli):
+    cli.lab.commands(WAITING, WAITING, "true")
+    user = cli.lab.cluster.user
+    prefix = ["setpriv", "--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--clear-groups"] if cli.lab.cluster.identity() else []
+    terminal = Terminal([*prefix, str(cli.lab.cluster.place / "bin/gpuq"), "run", "--commands-file", "commands.txt", *SLURM, "--max-nodes", "2"],
+                        columns=110, cwd=cli.lab.directory, env=cli.lab.cluster.environment)
+    terminal.until(lambda screen: sum(WAITING[:20] in line for line in screen.text()) >= 2, "two jobs in the panel")
+    cli.lab.touch("go")
+    assert terminal.wait() == 0
+    text = "\n".join(terminal.screen.text())
+    assert "3/3" in text or "100%" in text, text

@@ -49,6 +49,7 @@ struct runner_job {
 /* How things stand; valid during the call. */
 struct runner_now {
 	const struct gd_gpu_list *gpus;
+	const char *const *nodes; /* of each GPU, in a cluster; NULL: it is not to be shown. NULL: this machine */
 	const struct runner_job *running;
 	size_t num_running;
 	size_t num_others; /* of these, which are shown on their GPUs but not counted; the runner itself counts all */
