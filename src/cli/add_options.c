@@ -14,6 +14,7 @@ enum {
 	OPTION_NO_START,
 	OPTION_LOG_DIR,
 	OPTION_ON_FINISH,
+	OPTION_ON_IDLE,
 	OPTION_JSON,
 	OPTION_DRY_RUN,
 	OPTION_PARAM,
@@ -31,6 +32,8 @@ static const struct argp_option options[] = {
 	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for its log", 1},
 	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
 		"Run this command when the job has ended; it reads the result as JSON on standard input", 1},
+	{"on-idle", OPTION_ON_IDLE, "COMMAND", 0,
+		"Run this when --idle-warn finds a GPU of the job idle, with the job as JSON on its standard input", 1},
 	{"param", OPTION_PARAM, "NAME=VALUE[,VALUE...]", 0,
 		"Add a job for each value: {NAME} in the command is replaced; several are crossed", 2},
 	{"param-file", OPTION_PARAM_FILE, "FILE", 0,
@@ -96,6 +99,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPTION_LOG_DIR:
 		r = config_set(&a->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &a->err);
+		break;
+	case OPTION_ON_IDLE:
+		r = config_set(&a->queue.command_line, CONFIG_ON_IDLE, "--on-idle", arg, &a->err);
 		break;
 	case OPTION_ON_FINISH:
 		r = config_set(&a->queue.command_line, CONFIG_ON_FINISH, "--on-finish", arg, &a->err);

@@ -40,6 +40,8 @@ static int take_options(struct add *a)
 		r = config_set(c, CONFIG_LOG_DIR, s->path, s->log_dir, &a->err);
 	if (r == 0 && s->on_finish && !config_has(c, CONFIG_ON_FINISH))
 		r = config_set(c, CONFIG_ON_FINISH, s->path, s->on_finish, &a->err);
+	if (r == 0 && s->on_idle && !config_has(c, CONFIG_ON_IDLE))
+		r = config_set(c, CONFIG_ON_IDLE, s->path, s->on_idle, &a->err);
 	struct gd_error why;
 	if (r == 0 && s->array && !a->indices.count && (r = sweep_parse_array(s->array, &a->indices, &why)) < 0)
 		error_set(&a->err, r, "%s: array %s", s->path, why.message);

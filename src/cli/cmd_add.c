@@ -98,6 +98,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	*s = (struct job_spec){.cwd = *ret_cwd,
 		.log_dir = *ret_log_dir,
 		.on_finish = c->on_finish,
+		.on_idle = c->on_idle,
 		.num_gpus = -1,
 		.mem_mb = -1,
 		.min_free_mem_mb = -1,

@@ -47,6 +47,7 @@ static int fill_spec(struct exec *e, struct job_spec *s, char **ret_cwd, struct 
 		.command_size = command->length,
 		.cwd = *ret_cwd,
 		.on_finish = c->on_finish,
+		.on_idle = c->on_idle,
 		.num_gpus = -1,
 		.mem_mb = -1,
 		.min_free_mem_mb = -1,

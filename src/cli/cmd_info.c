@@ -245,6 +245,7 @@ static int put_job(struct text *t, struct verdicts *v, const struct job *job)
 	put_checkpoint(t, w);
 	put_size(t, "learned need", job->need_mb);
 	put_string(t, "on finish", w->on_finish);
+	put_string(t, "on idle", w->on_idle);
 	put_string(t, "host", job->keeper ? job->keeper->machine.host : NULL);
 	put_string(t, "reason", job->attempts ? NULL : job->reason);
 	put_attempts(t, job->attempts);

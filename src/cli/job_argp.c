@@ -26,7 +26,7 @@ static const struct argp_option options[] = {
 	{"signal", FIRST + JOB_OPTION_SIGNAL, "SIGNAL[@TIME]", 0, "Send it this signal before --timeout: USR1@60", 1},
 	{"requeue-on", FIRST + JOB_OPTION_REQUEUE_ON, "CODE", 0, "Run it again when it exits with this code", 1},
 	{"idle-warn", FIRST + JOB_OPTION_IDLE_WARN, "TIME", 0,
-		"Mark the job, and run --on-finish, if one of its GPUs is idle for this long: 15m; 0: never", 1},
+		"Mark the job, and run --on-idle, if one of its GPUs is idle for this long: 15m; 0: never", 1},
 	{"retries", FIRST + JOB_OPTION_RETRIES, "N", 0, "Number of retries if it fails", 1},
 	{"priority", FIRST + JOB_OPTION_PRIORITY, "N", 0, "Priority; higher starts first (0)", 1},
 	{0},

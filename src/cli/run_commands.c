@@ -68,6 +68,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 		.file = run->file,
 		.log_dir = config_has(c, CONFIG_LOG_DIR) ? run->log_dir : NULL,
 		.on_finish = c->on_finish,
+		.on_idle = c->on_idle,
 		.num_gpus = -1,
 		.mem_mb = -1,
 		.min_free_mem_mb = -1,

@@ -27,6 +27,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.log_access = c->log_access,
 		.max_log_bytes = (int64_t)c->max_log_bytes,
 		.on_finish = c->on_finish,
+		.on_idle = c->on_idle,
 		.idle_warn_ms = (int64_t)c->idle_warn_ms,
 		.quiet = run->quiet,
 		.verbose = debug_is_on(),

@@ -106,6 +106,7 @@ static int refuse_with_slurm(struct run *run)
 		{CONFIG_POLL_INTERVAL, "pilots watch their GPUs all the time"},
 		{CONFIG_CPU_AFFINITY, "Slurm binds the CPUs; see --cpus-per-task and --hint of sbatch"},
 		{CONFIG_IDLE_WARN, "it works on one machine only"},
+		{CONFIG_ON_IDLE, "it works on one machine only"},
 	};
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
 		if (run->given[local[i].key])

@@ -31,7 +31,7 @@ def idle_lines(box):
 def test_job_whose_gpu_is_idle_is_marked_until_it_is_busy(box):  # noqa: F811
     box.cards(card(0, utilization=0), card(1, utilization=95))
     box.add("--num-gpus", "2", "--idle-warn", "0.3", WAIT)
-    runner = box.start("run", *FAST, "--on-finish", HOOK)
+    runner = box.start("run", *FAST, "--on-finish", HOOK, "--on-idle", HOOK)
     box.until(lambda: box.jobs()[1]["idle_gpus"], "the mark")
     job = box.job(1)
     assert (job["idle_gpus"], job["idle_warn"], job["status"]) == ([0], 0.3, "running")
@@ -66,7 +66,7 @@ def test_unknown_utilization_work_and_jobs_that_do_not_ask_are_not_idle(box):  #
     box.add("--gpu", "1", WAIT)
     box.add("--gpu", "2", "--idle-warn", "0", WAIT)
     box.add("--gpu", "3", WAIT)
-    runner = box.start("run", *FAST, "--idle-warn", "0.3", "--on-finish", HOOK)
+    runner = box.start("run", *FAST, "--idle-warn", "0.3", "--on-finish", HOOK)  # and no --on-idle
     # The last one shows that the time is over.
     box.until(lambda: box.job(4)["idle_gpus"] == [3], "the mark")
     assert [box.job(number)["idle_gpu_seconds"] for number in (1, 2, 3)] == [None] * 3
@@ -74,6 +74,7 @@ def test_unknown_utilization_work_and_jobs_that_do_not_ask_are_not_idle(box):  #
     (box.directory / "go").touch()
     assert runner.wait(LIMIT) == 0
     assert {line["id"] for line in idle_lines(box)} == {4}
+    assert [hook[0] for hook in hooks(box)] == ["finish"] * 4
 
 
 def test_paused_job_is_not_idle(box):  # noqa: F811
@@ -96,7 +97,7 @@ def test_paused_job_is_not_idle(box):  # noqa: F811
 
 def test_idle_hook_whose_keeper_dies_runs_again_and_a_later_runner_knows_the_mark(box):  # noqa: F811
     box.cards(card(0, utilization=0))
-    box.add("--idle-warn", "0.2", "--on-finish", HOOK + '; [ "$GPUQ_HOOK_EVENT$GPUQ_HOOK_TRY" != idle1 ] || kill -9 $PPID', WAIT)
+    box.add("--idle-warn", "0.2", "--on-finish", HOOK, "--on-idle", HOOK + '; [ "$GPUQ_HOOK_EVENT$GPUQ_HOOK_TRY" != idle1 ] || kill -9 $PPID', WAIT)
     runner = box.start("run", *FAST)
     box.until(lambda: len(hooks(box)) == 2, "the second try")
     assert [hook[:2] for hook in hooks(box)] == [("idle", 1), ("idle", 2)]
@@ -162,3 +163,24 @@ def test_views_show_the_idle_mark_the_peak_so_far_and_the_pause(box):  # noqa: F
     stream.close()
     (box.directory / "go").touch()
     assert runner.wait(LIMIT) == 0
+
+
+def test_the_hook_for_idle_gpus_is_that_of_the_job_before_that_of_the_runner(box):  # noqa: F811
+    box.cards(card(0, utilization=0), card(1, utilization=0))
+    (box.directory / "train.sh").write_text("#!/bin/sh\n#GPUQ --on-idle 'echo script >> told; exit 3'\n#GPUQ --gpu 0 --idle-warn 0.2\n" + WAIT + "\n")
+    box.add("train.sh")
+    box.add("--gpu", "1", "--idle-warn", "0.2", WAIT)
+    assert box.job(1)["on_idle"] == "echo script >> told; exit 3" and box.job(2)["on_idle"] is None
+    box.gpuq("edit", "--no-start", 1, "--priority", "1")
+    assert "echo script >> told; exit 3" in box.gpuq("info", 1)
+    runner = box.start("run", *FAST, "--on-idle", "echo runner >> told")
+    box.until(lambda: len(told(box)) == 2, "the hooks")
+    assert sorted(told(box)) == ["runner", "script"]
+    (box.directory / "go").touch()
+    out, _ = runner.communicate(timeout=LIMIT)
+    assert runner.returncode == 0 and b"the --on-idle hook of job 1 failed with exit code 3; its output is in" in out
+
+
+def told(box):
+    path = box.directory / "told"
+    return path.read_text().split() if path.exists() else []

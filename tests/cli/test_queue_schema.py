@@ -38,6 +38,7 @@ def test_jobs_in_all_states(lab):
     jobs = check(lab.gpuq("status", "--json"))
     assert [job["status"] for job in jobs[4:]] == ["held", "pending", "cancelled"]
     assert (jobs[0]["mem_mb"], jobs[0]["timeout"], jobs[0]["retries"], jobs[0]["tags"], jobs[0]["on_finish"]) == (1024, 90, 1, ["a", "b"], "true")
+    assert jobs[0]["on_idle"] is None
     assert jobs[3]["commands_file"] == str(lab.directory / "commands.txt") and jobs[0]["host"]
     check(lab.gpuq("status", "--json", "--all"))
     check(lab.gpuq("info", "--json", "1-7"))

@@ -58,6 +58,7 @@ static void test_every_setting_is_read(void **state)
 	      "background: false\n"
 	      "json: True\n"
 	      "on_finish: 'notify: me # now'\n"
+	      "on_idle: wake me\n"
 	      "exclusive: on\n"
 	      "host_mem: 32G\n"
 	      "cpus: 8\n"
@@ -86,6 +87,7 @@ static void test_every_setting_is_read(void **state)
 	assert_false(c.background);
 	assert_true(c.json);
 	assert_string_equal(c.on_finish, "notify: me # now");
+	assert_string_equal(c.on_idle, "wake me");
 	assert_true(c.exclusive);
 	assert_int_equal(c.host_mem_bytes, 32 * UNITS_GB);
 	assert_int_equal(c.cpus, 8);

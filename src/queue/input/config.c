@@ -37,6 +37,7 @@ const struct config_row config_rows[CONFIG_KEYS] = {
 	[CONFIG_BACKGROUND] = {"background", CONFIG_KIND_FLAG, offsetof(struct config, background)},
 	[CONFIG_JSON] = {"json", CONFIG_KIND_FLAG, offsetof(struct config, json)},
 	[CONFIG_ON_FINISH] = {"on_finish", CONFIG_KIND_TEXT, offsetof(struct config, on_finish)},
+	[CONFIG_ON_IDLE] = {"on_idle", CONFIG_KIND_TEXT, offsetof(struct config, on_idle)},
 	[CONFIG_EXCLUSIVE] = {"exclusive", CONFIG_KIND_FLAG, offsetof(struct config, exclusive)},
 	[CONFIG_HOST_MEM] = {"host_mem", CONFIG_KIND_SIZE, offsetof(struct config, host_mem_bytes)},
 	[CONFIG_CPUS] = {"cpus", CONFIG_KIND_INTEGER, offsetof(struct config, cpus)},

@@ -35,6 +35,7 @@ enum config_key {
 	CONFIG_BACKGROUND,
 	CONFIG_JSON,
 	CONFIG_ON_FINISH,
+	CONFIG_ON_IDLE,
 	CONFIG_EXCLUSIVE,
 	CONFIG_HOST_MEM,
 	CONFIG_CPUS,
@@ -66,6 +67,7 @@ struct config {
 	bool background;
 	bool json;
 	char *on_finish; /* NULL: none */
+	char *on_idle;   /* the same */
 	/* Needs of the jobs that are added with these settings, unless they state their own. */
 	bool exclusive;
 	uint64_t host_mem_bytes; /* 0: not declared */

@@ -25,6 +25,7 @@ void script_finish(struct script *s)
 	free(s->argument);
 	free(s->log_dir);
 	free(s->on_finish);
+	free(s->on_idle);
 	free(s->array);
 	*s = (struct script){0};
 }
@@ -130,6 +131,8 @@ static int set_gpuq(struct script *s, const char *name, const char *value, struc
 		return set_string(&s->log_dir, value, err);
 	if (strcmp(name, "on-finish") == 0)
 		return set_string(&s->on_finish, value, err);
+	if (strcmp(name, "on-idle") == 0)
+		return set_string(&s->on_idle, value, err);
 	return error_set(err, -EINVAL, "unknown option '%s'; options of jobs are those of 'gpuq add'",
 		display_quote(name, quote));
 }

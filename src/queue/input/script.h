@@ -29,7 +29,7 @@ struct script {
 	char *interpreter;
 	char *argument; /* of the interpreter; or NULL */
 	struct job_options options;
-	char *log_dir, *on_finish, *array; /* or NULL */
+	char *log_dir, *on_finish, *on_idle, *array; /* or NULL */
 	bool hold;
 	bool has_options; /* it has a #GPUQ or #SBATCH line */
 	script_note_fn *note;

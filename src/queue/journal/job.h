@@ -101,6 +101,7 @@ struct job_spec {
 	const char *file;           /* the commands file it came from */
 	const char *log_dir;
 	const char *on_finish;
+	const char *on_idle;
 	const uint64_t *after; /* must be completed first */
 	size_t num_after;
 	const uint64_t *after_any; /* must be over first */
@@ -143,7 +144,7 @@ struct keeper_info {
 
 /* The rarer wishes, kept once for all jobs that have the same. */
 struct job_wish {
-	const char *cwd, *env, *file, *log_dir, *on_finish, *gpu, *tags, *script, *script_name, *tree,
+	const char *cwd, *env, *file, *log_dir, *on_finish, *on_idle, *gpu, *tags, *script, *script_name, *tree,
 		*commit;  /* interned, or NULL */
 	int64_t begin_ms; /* 0: at any time */
 	int64_t mem_mb, min_free_mem_mb, timeout_ms, host_mem_mb;

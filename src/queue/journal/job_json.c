@@ -102,6 +102,7 @@ static void put_origin(struct text *t, const struct job *job)
 	put_any(t, "commands_file", w->file && *w->file ? w->file : NULL);
 	put_any(t, "log_dir", w->log_dir);
 	put_any(t, "on_finish", w->on_finish);
+	put_any(t, "on_idle", w->on_idle);
 	put_any(t, "host", job->keeper ? job->keeper->machine.host : NULL);
 	put_known(t, "learned_mem_mb", job->need_mb, job->need_mb > 0);
 	json_put_bool(t, "cancel_requested", job->cancel_requested);

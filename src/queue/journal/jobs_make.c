@@ -184,6 +184,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	w.file = intern_like(js, last->file, &r->file, &r->file_b64, error);
 	w.log_dir = intern_like(js, last->log_dir, &r->log_dir, &r->log_dir_b64, error);
 	w.on_finish = intern_like(js, last->on_finish, &r->on_finish, &r->on_finish_b64, error);
+	w.on_idle = intern_like(js, last->on_idle, &r->on_idle, &r->on_idle_b64, error);
 	w.gpu = intern_like(js, last->gpu, &r->gpu, NULL, error);
 	w.mem_mb = r->mem_mb;
 	w.min_free_mem_mb = r->min_free_mem_mb;

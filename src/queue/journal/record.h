@@ -103,12 +103,12 @@ struct record {
 		struct {
 			struct json_value command, command_b64, name, name_b64, cwd, cwd_b64, env, log, log_b64,
 				log_dir, log_dir_b64;
-			struct json_value file, file_b64, on_finish, on_finish_b64, reason, status, keeper, host, boot,
-				pidns, by, queue;
+			struct json_value file, file_b64, on_finish, on_finish_b64, on_idle, on_idle_b64, reason,
+				status, keeper, host, boot, pidns, by, queue;
 			struct json_value gpus, gpu, after, after_any, tags, script, script_name, tree, tree_b64,
 				commit, lines, start_time, allocation, pilot, node;
 		};
-		struct json_value values[38];
+		struct json_value values[40];
 	};
 };
 
@@ -176,7 +176,7 @@ struct idle_record {
 	int64_t since_ms; /* 0: none is idle */
 	int64_t idle_ms;
 	bool hook_due;
-	const char *on_finish; /* the hook, if it is not the job's own; or NULL */
+	const char *on_finish; /* the hook to run; NULL: none */
 };
 
 /* What record_write_pilot() writes. */

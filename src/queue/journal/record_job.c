@@ -15,6 +15,7 @@ void record_spec_of(const struct job *job, struct job_spec *ret)
 		.file = w->file,
 		.log_dir = w->log_dir,
 		.on_finish = w->has_on_finish ? w->on_finish : NULL,
+		.on_idle = w->on_idle,
 		.after = job->after ? job->after + 1 : NULL,
 		.num_after = job->after ? job->after[0] - job->num_after_any : 0,
 		.after_any = job->after ? job->after + 1 + job->after[0] - job->num_after_any : NULL,

@@ -27,7 +27,7 @@ struct record_member {
 	unsigned short offset;
 };
 
-#define RECORD_NUM_MEMBERS 86
+#define RECORD_NUM_MEMBERS 88
 extern const struct record_member record_members[RECORD_NUM_MEMBERS];
 
 /* The index of the member with this key, or RECORD_NUM_MEMBERS. */

@@ -149,6 +149,7 @@ static void put_spec(struct text *t, const struct job_spec *s)
 	put_optional(t, "file", s->file);
 	put_optional(t, "log_dir", s->log_dir);
 	put_optional(t, "on_finish", s->on_finish);
+	put_optional(t, "on_idle", s->on_idle);
 	put_ids(t, "after", s->after, s->num_after);
 	put_ids(t, "after_any", s->after_any, s->num_after_any);
 	put_tags(t, s->tags);

@@ -44,7 +44,8 @@ void hook_order_give_up(struct text *line, const struct due_hook *h)
 
 void hook_failure_words(struct text *t, const struct job *job, const struct record *outcome)
 {
-	text_appendf(t, "the --on-finish hook of job %llu ", (unsigned long long)job->id);
+	text_appendf(t, "the --%s hook of job %llu ", outcome->event == EVENT_IDLE ? "on-idle" : "on-finish",
+		(unsigned long long)job->id);
 	if (outcome->exit_code >= 0)
 		text_appendf(t, "failed with exit code %lld", (long long)outcome->exit_code);
 	else if (outcome->signal)

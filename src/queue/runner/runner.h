@@ -88,6 +88,7 @@ struct runner_options {
 	enum log_access log_access;
 	int64_t max_log_bytes; /* 0: no limit */
 	const char *on_finish;
+	const char *on_idle; /* of jobs that have none of their own */
 	bool quiet;
 	bool verbose; /* also lines about decisions */
 	FILE *out;    /* where lines for people go */

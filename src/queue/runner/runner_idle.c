@@ -5,7 +5,6 @@
 #include "base/date.h"
 #include "base/units.h"
 #include "queue/journal/record.h"
-#include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -35,14 +34,15 @@ static void tell_keeper(const struct running *run, const struct idle_record *rec
 static void write_state(struct runner *r, const struct running *run, const struct job *job, bool marked)
 {
 	int gpus[UINT8_MAX];
+	const char *hook = job->wish->on_idle ? job->wish->on_idle : r->options.on_idle;
 	struct idle_record record = {.id = job->id,
 		.attempt = job->attempts->attempt,
 		.time_ms = date_now_ms(),
 		.gpus = gpus,
 		.since_ms = idle_watch_since_ms(&run->idle),
 		.idle_ms = (int64_t)(run->idle.idle_ns / NS_PER_MS),
-		.hook_due = marked && runner_hook_of(r, job),
-		.on_finish = marked ? runner_hook_to_record(r, job) : NULL};
+		.hook_due = marked && hook,
+		.on_finish = marked ? hook : NULL};
 	for (size_t i = 0; i < run->num_gpus && record.num_gpus < UINT8_MAX; i++)
 		if (run->idle.gpus[i].marked)
 			gpus[record.num_gpus++] = r->watching.gpus->gpus[run->gpus[i]]->index;
