@@ -13,7 +13,7 @@
 #include "base/units.h"
 
 #define DAY_S (24 * 60 * 60)
-/* Nobody waits longer. */
+/* A delay of more than 100 years is a mistake. */
 #define LATEST_MS ((int64_t)100 * 366 * DAY_S * 1000)
 
 /* "22:00" or "22:00:30". */
@@ -30,7 +30,7 @@ static bool parse_clock(const char *text, int *h, int *m, int *s)
 	return !text[end] && *h < 24 && *m < 60 && *s < 60;
 }
 
-/* Today or tomorrow. mktime() finds out about summer time. */
+/* Today or tomorrow. mktime() handles daylight saving time. */
 static int64_t next_time(int64_t now_ms, int h, int m, int s)
 {
 	time_t now = (time_t)(now_ms / 1000);
@@ -50,7 +50,7 @@ static int64_t next_time(int64_t now_ms, int h, int m, int s)
 	return ms;
 }
 
-/* "2026-11-18", "2026-11-18 22:00" and all that date_parse() knows. */
+/* "2026-11-18", "2026-11-18 22:00" and all formats of date_parse(). */
 static bool parse_date(const char *text, int64_t *ret_ms)
 {
 	char whole[64];

@@ -18,12 +18,11 @@
 
 #define CHUNK          (256 * 1024)
 #define MAX_LINE_BYTES ((size_t)64 << 20)
-/* The copy of the file is in memory. */
+/* A limit, because the copy of the file is in memory. */
 #define MAX_FILE_BYTES ((off_t)1 << 30)
 
 /*
- * The buffer holds [begin, end); a command is found in place, and its
- * continuations are moved together there.
+ * The unread bytes of the buffer are [begin, end). A command is used in place; its continuation lines are joined there.
  */
 struct commands {
 	char *name;
@@ -33,9 +32,9 @@ struct commands {
 	char *buf;
 	size_t capacity, begin, end;
 	bool at_end;
-	int failed; /* reading failed: no way on */
+	int failed; /* error of a failed read, after which nothing more is read */
 	uint64_t line;
-	struct job_options pending; /* of the comments since the last command */
+	struct job_options pending; /* options from the comments since the last command */
 	uint64_t pending_line;
 	struct job_options current;
 };
@@ -177,7 +176,7 @@ static int complain(struct commands *c, uint64_t line, struct gd_error *err, con
 	return error_set(err, -EINVAL, "%s:%" PRIu64 ": %s", c->name, line, words.message);
 }
 
-/* Room for more behind `end`: by moving what is left to the front, or by growing. */
+/* Makes space after `end`: moves the unread bytes to the front, or grows the buffer. */
 static int make_room(struct commands *c)
 {
 	size_t used = c->end - c->begin;
@@ -192,10 +191,10 @@ static int make_room(struct commands *c)
 	return array_reserve(c->buf, &c->capacity, c->capacity + CHUNK);
 }
 
-/* Some more bytes; at the end sets at_end. */
+/* Reads some more bytes; sets at_end at the end of the file. */
 static int fill(struct commands *c)
 {
-	/* Sparse files have lines that fill the memory. */
+	/* A line of a sparse file could fill the memory. */
 	if (c->end - c->begin >= MAX_LINE_BYTES)
 		return -EFBIG;
 	int r = make_room(c);
@@ -206,15 +205,15 @@ static int fill(struct commands *c)
 		n = read(c->fd, c->buf + c->end, c->capacity - c->end);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return errno == EINVAL ? -EIO : -errno; /* EINVAL means: wrong in the file */
+		return errno == EINVAL ? -EIO : -errno; /* -EINVAL is for mistakes in the file */
 	c->end += (size_t)n;
 	c->at_end = n == 0;
 	return 0;
 }
 
 /*
- * The line that begins `offset` behind c->begin (the buffer may move meanwhile):
- * its length without the break, and with it. 0 at the end of the file.
+ * Finds the line that begins `offset` bytes after c->begin (the buffer may move meanwhile): its length without and with
+ * the line break. Returns 0 at the end of the file.
  */
 static int find_line(struct commands *c, size_t offset, size_t *ret_length, size_t *ret_whole)
 {
@@ -245,7 +244,7 @@ static bool is_space(char c)
 	return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
 }
 
-/* Whether a backslash at the end takes away the meaning of what follows: not one that is itself escaped. */
+/* Whether the text ends in a backslash that is not itself escaped. */
 static bool ends_in_backslash(const char *s, size_t length)
 {
 	size_t n = 0;
@@ -260,12 +259,12 @@ static void trim(const char **s, size_t *length)
 		(*s)++;
 		(*length)--;
 	}
-	/* "\ " at the end is a space that is meant. */
+	/* "\ " at the end is an intended space. */
 	while (*length > 0 && is_space((*s)[*length - 1]) && !ends_in_backslash(*s, *length - 1))
 		(*length)--;
 }
 
-/* The text behind "# gpuq:", or NULL for any other comment. */
+/* The text after "# gpuq:", or NULL for any other comment. */
 static const char *options_text(const char *s, const char *end)
 {
 	static const char mark[] = "gpuq:";
@@ -276,7 +275,7 @@ static const char *options_text(const char *s, const char *end)
 	return (size_t)(end - s) >= n && !memcmp(s, mark, n) ? s + n : NULL;
 }
 
-/* One word of `key=value`, `key='v a l u e'`; NUL-terminates its parts in place. At `end` there is a NUL. */
+/* Parses one `key=value` or `key='v a l u e'`; NUL-terminates its parts in place. There is a NUL at `end`. */
 static int split_option(char **p, char *end, char **ret_key, char **ret_value, struct gd_error *err)
 {
 	char *s = *p, *key = s;
@@ -359,10 +358,11 @@ static int read_options(struct commands *c, const char *s, size_t size, struct g
 	return 0;
 }
 
-/* Joins the lines that follow to the first, whose length is *length, in place. Sets what of the buffer was used. */
+/* Appends the continuation lines to the first line, of *length bytes, in place. Updates *length, and *whole: the bytes
+ * used of the buffer. */
 static int join(struct commands *c, size_t *length, size_t *whole, bool *ret_unfinished)
 {
-	size_t last = *length; /* of the line looked at; an even run of backslashes before it changes nothing */
+	size_t last = *length; /* length of the current line alone: backslashes before it do not count */
 	while (ends_in_backslash(c->buf + c->begin + *length - last, last)) {
 		size_t next_length, next_whole;
 		int r = find_line(c, *whole, &next_length, &next_whole);
@@ -382,7 +382,7 @@ static int join(struct commands *c, size_t *length, size_t *whole, bool *ret_unf
 	return 0;
 }
 
-/* A command whose first line has been found. */
+/* Reads a command whose first line has been found. */
 static int read_command(
 	struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
 {
@@ -408,7 +408,7 @@ static int read_command(
 	return 1;
 }
 
-/* 1: a command; 0: nothing to see in that line. */
+/* 1: a command; 0: a line without a command. */
 static int read_line(struct commands *c, size_t length, size_t whole, struct shell_command *ret, struct gd_error *err)
 {
 	const char *s = c->buf + c->begin, *end = s + length;
@@ -421,7 +421,7 @@ static int read_line(struct commands *c, size_t length, size_t whole, struct she
 	return options ? read_options(c, options, (size_t)(end - options), err) : 0;
 }
 
-/* Some editors put it at the beginning of a file. */
+/* Size of the byte order mark that some editors put at the beginning of a file. */
 static size_t byte_order_mark(const char *s, size_t length)
 {
 	return length >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;

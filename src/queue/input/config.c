@@ -17,7 +17,7 @@
 #include "base/units.h"
 #include "queue/input/config_keys.h"
 
-/* More is no configuration. */
+/* A larger file is not a configuration. */
 #define LARGEST_FILE (1024 * 1024)
 
 const struct config_row config_rows[CONFIG_KEYS] = {
@@ -216,7 +216,7 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 	return r == -ERANGE ? -EINVAL : r;
 }
 
-/* In seconds, with as many digits as are needed. */
+/* In seconds, with as many decimals as needed. */
 static void append_seconds(struct text *t, uint64_t ms)
 {
 	text_appendf(t, "%" PRIu64, ms / 1000);
@@ -264,7 +264,7 @@ int config_set(struct config *c, enum config_key key, const char *option, const 
 	return r < 0 ? error_set(err, r, "%s: %s", option, why.message) : 0;
 }
 
-/* All of a file, at most LARGEST_FILE; also of a pipe. */
+/* Reads a whole file or pipe, at most LARGEST_FILE. */
 static int read_all(int fd, struct text *t)
 {
 	char chunk[8192];
@@ -301,7 +301,7 @@ int config_load(const char *path, enum trust_choice choice, struct config *ret, 
 	return config_parse(path, text_string(&t), t.length, ret, err);
 }
 
-/* Whether something of that name is there, be it a link to nowhere: then opening it will say what is wrong. */
+/* Whether the name exists, even as a dangling link: opening it then reports the error. */
 static bool exists(const char *path)
 {
 	struct stat st;
@@ -319,7 +319,7 @@ int config_find(const char *option, char **ret)
 	}
 	cleanup_(text_finish) struct text t = {0};
 	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-	/* Relative ones are to be ignored, says the specification of these folders. */
+	/* The XDG specification says to ignore relative paths. */
 	if (base && *base == '/')
 		text_appendf(&t, "%s/gpuq/config.yaml", base);
 	else if (home && *home == '/')

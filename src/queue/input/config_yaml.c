@@ -12,15 +12,15 @@
 #include "base/text.h"
 #include "queue/input/config_keys.h"
 
-/* The list form of gpus, as the configuration of other tools has it. */
+/* The list form of gpus, as in the configuration files of other tools. */
 #define GPU_IDS "gpu_ids"
 
 struct reader {
 	const char *name;
 	yaml_parser_t parser;
-	yaml_event_t event; /* the current one; NO_EVENT when there is none */
+	yaml_event_t event; /* the current event, or NO_EVENT */
 	struct config config;
-	size_t lines[CONFIG_KEYS]; /* where each key was given */
+	size_t lines[CONFIG_KEYS]; /* line of each key */
 	struct gd_error *err;
 };
 
@@ -54,7 +54,7 @@ static int next_event(struct reader *r)
 		return error_set(r->err, -ENOMEM, "%s: out of memory", r->name);
 	const char *problem = r->parser.problem ? r->parser.problem : "this is not YAML";
 	if (r->parser.error == YAML_READER_ERROR) {
-		/* It has an offset, not a line. */
+		/* This error has an offset, not a line. */
 		return error_set(r->err, -EINVAL, "%s: at byte %zu: %s; expected UTF-8 text", r->name,
 			r->parser.problem_offset, problem);
 	}
@@ -87,7 +87,7 @@ static const char *kind_words(enum config_kind kind)
 	return "a value";
 }
 
-/* The current scalar's text; NULL if it is none, if it is null, or if there is a NUL in it. */
+/* Text of the current scalar; NULL if the event is not a scalar, if it is null, or if it contains a NUL byte. */
 static const char *scalar_text(const struct reader *r)
 {
 	if (r->event.type != YAML_SCALAR_EVENT)
@@ -101,7 +101,7 @@ static const char *scalar_text(const struct reader *r)
 	return text;
 }
 
-/* Home is the shell's affair on a command line; in a file it is ours. */
+/* On a command line the shell expands "~"; in a file we do. */
 static char *expand_home(const char *path)
 {
 	const char *home = getenv("HOME");
@@ -225,7 +225,7 @@ static int read_mapping(struct reader *r)
 	}
 }
 
-/* One document, which is a mapping, or nothing at all. */
+/* One document, which is a mapping, or an empty file. */
 static int read_stream(struct reader *r)
 {
 	bool any = false;
@@ -250,7 +250,7 @@ static int read_stream(struct reader *r)
 				return e;
 			break;
 		default:
-			/* "---" and nothing behind it is an empty scalar. */
+			/* "---" with nothing after it is an empty scalar. */
 			if (r->event.type == YAML_SCALAR_EVENT && !r->event.data.scalar.length)
 				break;
 			return complain(r, event_line(r), "expected lines of the form 'name: value'");

@@ -60,7 +60,7 @@ static int check_control(enum event event, const struct jobs *js, uint64_t id, s
 	}
 }
 
-/* A pilot of a cluster that may live; NULL: none. */
+/* A pilot that may be alive; NULL if there is none. */
 static const struct queue_pilot *find_pilot(const struct jobs *js)
 {
 	const struct queue_pilot *p = js->pilots;
@@ -69,7 +69,7 @@ static const struct queue_pilot *find_pilot(const struct jobs *js)
 	return p;
 }
 
-/* A record of the job was lost: it may still run, and only its keeper or its pilot knows. */
+/* A record of an unknown job was lost: the job may still run, and only its keeper or its pilot knows. */
 static int check_unknown(const struct journal *j, const struct jobs *js, const struct job *job, struct gd_error *err)
 {
 	bool unknown = job && job->state == JOB_UNKNOWN;
@@ -91,8 +91,8 @@ static int check_unknown(const struct journal *j, const struct jobs *js, const s
 }
 
 /*
- * A job that lost a record is run again, or given up: the line tells how many records the job has now, so that those
- * that were lost are no longer missed.
+ * A retry or cancel of a job that lost a record states how many records the job has now, so that the lost ones no
+ * longer count as missing.
  */
 static int write_control(struct text *t, const struct journal *j, enum event event, const struct job *job)
 {
@@ -131,7 +131,7 @@ static int append_control(
 	return r < 0 ? r : journal_append(j, t.data, t.length, NULL, err);
 }
 
-/* On another machine the runner there sees the line: its PIDs mean nothing here. */
+/* Only keepers on this machine: PIDs of another machine mean nothing here, and the runner there reads the line. */
 static void tell_keepers(
 	struct journal *j, const struct control_result *o, const struct id_list *ids, const struct machine *here)
 {
@@ -142,7 +142,7 @@ static void tell_keepers(
 			continue;
 		pid_t runner = 0;
 		struct gd_error why = {0};
-		/* The runner does so, too. */
+		/* A runner would also tell the keeper. */
 		if (keeper_cancel(j, job->keeper->name, job->id) != -ETIMEDOUT ||
 			lock_holder_at(j->dir_fd, "runner.lock", &runner) < 0 || runner != 0)
 			continue;

@@ -26,7 +26,7 @@ static int check_state(const struct jobs *js, uint64_t id, struct gd_error *err)
 	return 0;
 }
 
-/* A job waits only for jobs that were added before it: so none waits for itself in a circle. */
+/* A job may wait only for jobs that were added before it, so that there are no cycles. */
 static int check_order(const struct job_spec *spec, uint64_t id, struct gd_error *err)
 {
 	uint64_t last = spec->num_after ? spec->after[spec->num_after - 1] : 0;
@@ -40,7 +40,7 @@ static int check_order(const struct job_spec *spec, uint64_t id, struct gd_error
 		id, last);
 }
 
-/* The line of a commands file is not new when the file is added again, whatever its job has become. */
+/* Records that this line of the commands file was added, so that it is not added again after its job was edited. */
 static void write_seen_line(struct text *t, const struct job *job)
 {
 	char hash[HASH_TEXT];
@@ -84,7 +84,7 @@ static int edit_one(
 	return r;
 }
 
-/* Under the lock, with all lines read. */
+/* Called under the lock, after all lines were read. */
 static int append_edits(struct journal *j, const struct job_selection *selection, const struct edit *e,
 	const struct jobs *js, struct edit_result *result, struct gd_error *err)
 {

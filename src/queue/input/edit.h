@@ -10,18 +10,18 @@
 
 struct edit {
 	struct job_options options;
-	const char *command; /* or NULL: stays as it is */
+	const char *command; /* NULL: unchanged */
 };
 
 struct edit_result {
 	size_t done;
-	size_t pending; /* of those: jobs that a runner may start */
+	size_t pending; /* those of them that a runner may start */
 };
 
 /*
- * Changes all jobs of the selection that are pending or held, under one lock. Raises the fence, so that no start that
- * was decided before goes through: a job either has started, and is refused, or starts with the new values. A job that
- * was named by its id and cannot be changed makes the whole edit fail. -EINVAL and -ENOENT with words.
+ * Changes all jobs of the selection that are pending or held, under one lock. Raises the fence, which voids starts that
+ * were decided before: a job either has started, and is refused, or starts with the new values. If a job that was named
+ * by its id cannot be changed, the whole edit fails. -EINVAL and -ENOENT with a message.
  */
 int edit_jobs(struct journal *j, const struct job_selection *jobs, const struct edit *e, struct edit_result *ret,
 	struct gd_error *err);

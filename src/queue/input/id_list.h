@@ -14,7 +14,7 @@ struct id_list {
 int id_list_add(struct id_list *l, uint64_t id);
 void id_list_finish(struct id_list *l);
 
-/* Afterwards ids ascend, each once. */
+/* Sorts the ids and removes duplicates. */
 void id_list_sort(struct id_list *l);
 
 /* Position in a list of ascending ids, or SIZE_MAX. */

@@ -94,7 +94,7 @@ static int set_after(struct job_selection *after, const char *value, struct gd_e
 	return 0;
 }
 
-/* Several options add up. */
+/* Tags of several options are combined. */
 static int set_tags(struct job_options *o, const char *value, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -232,7 +232,7 @@ int job_options_clear(struct job_options *o, enum job_option option, struct gd_e
 				     1u << JOB_OPTION_EXCLUSIVE | 1u << JOB_OPTION_IDLE_WARN;
 	if (kept & 1u << option)
 		return error_set(err, -EINVAL, "it is empty, but every job has a value of this; give another one");
-	/* The same option may be there before it. */
+	/* Discards an earlier value of the same option. */
 	struct job_options rest = {.set = 1u << option, .cleared = 1u << option};
 	job_options_fill(&rest, o);
 	job_options_finish(o);
@@ -362,7 +362,7 @@ int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd
 	return check_needs(o, s, err);
 }
 
-/* ---- Jobs that it waits for ------------------------------------------------------------- */
+/* ---- Jobs that a job waits for ---------------------------------------------------------- */
 
 void job_after_finish(struct job_after *a)
 {
@@ -375,7 +375,7 @@ bool job_options_have_after(const struct job_options *o)
 	return has(o, JOB_OPTION_AFTER) || has(o, JOB_OPTION_AFTER_ANY);
 }
 
-/* Those terms of `s` that are names of jobs that are being added are resolved; the others are put into `rest`. */
+/* Resolves the terms of `s` that name jobs being added; puts the others into `rest`. */
 static int take_names(
 	const struct job_selection *s, const struct job_names *names, struct id_list *ids, struct job_selection *rest)
 {
@@ -395,8 +395,8 @@ static int resolve(const struct job_selection *s, const struct jobs *js, const s
 {
 	struct gd_error why;
 	cleanup_(freep) struct job_term *terms = calloc(s->count + 1, sizeof(*terms));
-	cleanup_(id_list_finish) struct id_list added = {0}; /* the journal has none of these */
-	struct job_selection rest = {.terms = terms};        /* their strings are those of `s` */
+	cleanup_(id_list_finish) struct id_list added = {0}; /* jobs being added, which are not in the journal */
+	struct job_selection rest = {.terms = terms};        /* borrows the strings of `s` */
 	ids->count = 0;
 	if (!terms || take_names(s, names, &added, &rest) < 0)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -2,7 +2,7 @@
 /*
  * The options that a user gives to one job: in a comment of a commands file, or to `gpuq add`.
  *
- * A field counts only if its bit is in `set`. Values that do not parse or are out of range
+ * A field is valid only if its bit is in `set`. Values that do not parse or are out of range
  * are never stored. Start from {0}.
  */
 #ifndef QUEUE_INPUT_JOB_OPTIONS_H
@@ -44,19 +44,19 @@ enum job_option {
 
 struct job_options {
 	unsigned set;       /* bits 1u << enum job_option */
-	unsigned cleared;   /* of those: options that a job has no longer */
+	unsigned cleared;   /* those of them that are removed from the job */
 	uint64_t mem_bytes; /* on each of the job's GPUs */
 	int num_gpus;       /* 0: none */
 	uint64_t timeout_ms;
-	char *name;   /* never empty; NULL if it is cleared */
+	char *name;   /* never empty; NULL if cleared */
 	int priority; /* higher goes first */
 	int retries;
 	struct job_selection after;     /* these must be completed… */
-	struct job_selection after_any; /* …and these be over */
+	struct job_selection after_any; /* …and these must have ended */
 	int64_t begin_ms;               /* milliseconds since 1970 */
 	char *tags;                     /* "a,b" */
-	int warn_signal;                /* sent before the time limit… */
-	uint64_t warn_before_ms;        /* …so long */
+	int warn_signal;                /* signal sent before the time limit… */
+	uint64_t warn_before_ms;        /* …by this much */
 	int requeue_on;                 /* exit code, 1 to 255 */
 	uint64_t idle_warn_ms;          /* 0: never */
 	char *gpu;                      /* see queue/schedule/gpu_pin.h */
@@ -70,31 +70,32 @@ void job_options_finish(struct job_options *o);
 /* Sets one option from its text. -EINVAL with a message that says what was expected. */
 int job_options_set(struct job_options *o, enum job_option option, const char *value, struct gd_error *err);
 
-/* Takes an option from a job that has it, as `gpuq edit --after ''` does. -EINVAL for one that every job has. */
+/* Removes an option from a job, as `gpuq edit --after ''` does. -EINVAL for options that every job has. */
 int job_options_clear(struct job_options *o, enum job_option option, struct gd_error *err);
 
 /* Moves the options that are set in `under` and not in `o`. */
 void job_options_fill(struct job_options *o, struct job_options *under);
 
-/* What all new jobs get from the settings: needs, and when to warn. */
+/* Sets the defaults of a new job from the settings: its needs and the idle warning. */
 void job_spec_set_defaults(struct job_spec *spec, const struct config *c);
 
-/* The jobs that another one waits for. Start from {0}. */
+/* The jobs that a job waits for. Start from {0}. */
 struct job_after {
 	struct id_list after, any;
 };
 void job_after_finish(struct job_after *a);
 
-/* Names of jobs that are being added, as lines of a commands file have them. They go before those of the queue. */
+/* Names of jobs that are being added, such as those of a commands file. They take precedence over names in the queue.
+ */
 struct job_names {
-	/* Appends the jobs of this name. 1; 0: none of them has it; -ENOMEM. */
+	/* Appends the jobs with this name. 1; 0 if there are none; -ENOMEM. */
 	int (*find)(void *context, const char *name, struct id_list *ret);
 	void *context;
 };
 
 /*
- * Finds the jobs that `after` and `after_any` name, of which each must exist, and puts them into a job, which borrows
- * them. names: or NULL. -EINVAL, with words: "after job 7: there is no such job".
+ * Finds the jobs that `after` and `after_any` name, all of which must exist, and stores them in a job, which borrows
+ * them. names may be NULL. -EINVAL with a message: "after job 7: there is no such job".
  */
 int job_options_resolve(const struct job_options *o, const struct jobs *js, const struct job_names *names,
 	struct job_after *scratch, struct job_spec *spec, struct gd_error *err);
@@ -102,8 +103,8 @@ int job_options_resolve(const struct job_options *o, const struct jobs *js, cons
 bool job_options_have_after(const struct job_options *o);
 
 /*
- * Puts the other options that are set into a job, over what it has. -EINVAL if the result contradicts itself, as `gpu`
- * and `num_gpus` can. The job borrows the strings.
+ * Stores the other options that are set in a job, replacing its values. -EINVAL if the result contradicts itself, as
+ * `gpu` and `num_gpus` can. The job borrows the strings.
  */
 int job_options_apply(const struct job_options *o, struct job_spec *spec, struct gd_error *err);
 

@@ -10,7 +10,7 @@
 #include "base/display.h"
 #include "base/error.h"
 
-/* A range of more ids is a mistake. */
+/* A larger range of ids is a mistake. */
 #define WIDEST_RANGE 10000000
 #define NAME_PREFIX  "name:"
 #define TAG_PREFIX   "tag:"
@@ -61,7 +61,7 @@ static bool parse_last(const char *text, const char *end, struct job_term *ret)
 	return true;
 }
 
-/* Whether the term has this prefix and something behind it. */
+/* Whether the term has this prefix and something after it. */
 static bool has_prefix(const char *text, const char *end, const char *prefix)
 {
 	size_t size = strlen(prefix);
@@ -77,7 +77,7 @@ static int set_name(struct job_term *t, enum job_term_kind kind, const char *nam
 	return t->name ? 0 : -ENOMEM;
 }
 
-/* One term, which ends at `end`. -EINVAL: it looks like an id, a range, a tag or @, and is none. */
+/* Parses one term, which ends at `end`. -EINVAL if it looks like an id, a range, a tag or @ but is not valid. */
 static int parse_term(const char *text, const char *end, struct job_term *ret)
 {
 	if (has_prefix(text, end, NAME_PREFIX))
@@ -162,7 +162,7 @@ static int add_set(const struct job_term *t, const struct jobs *js, struct id_li
 	return r;
 }
 
-/* Whether a term stands for jobs one by one. A name does if one job has it. */
+/* Whether a term names jobs individually. A name does if only one job has it. */
 static bool names_each(const struct job_term *t, const struct jobs *js)
 {
 	return t->kind == JOB_TERM_IDS || t->kind == JOB_TERM_LAST ||

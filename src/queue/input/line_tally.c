@@ -36,7 +36,7 @@ static int add_hash(struct line_tally *t, struct hash h)
 	}
 	struct line_tally_entry *e = find_entry(t, h);
 	t->used += e->count == 0;
-	/* One more than the occurrences, so that an entry whose occurrences were all taken is not free. */
+	/* One more than the remaining occurrences, so that an entry with none left is not free. */
 	e->count = e->count ? e->count + 1 : 2;
 	e->hash = h;
 	return 0;

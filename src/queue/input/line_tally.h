@@ -2,7 +2,7 @@
 /*
  * How often each line of a commands file was added to the queue: a multiset of lines.
  *
- * Lines are known by their hash alone, because those of pruned jobs survive as hashes only.
+ * Lines are identified by their hash, because only the hashes of pruned jobs' lines are kept.
  * Start from {0}.
  */
 #ifndef QUEUE_INPUT_LINE_TALLY_H
@@ -16,10 +16,10 @@
 struct line_tally {
 	struct line_tally_entry *entries; /* open addressing; room is a power of two */
 	size_t room, used;
-	uint64_t seed; /* of the places in it */
+	uint64_t seed; /* for the positions in the table */
 };
 
-/* Counts all lines that were ever added from this file, also those whose jobs were pruned. -ENOMEM. */
+/* Counts all lines that were ever added from this file, including those of pruned jobs. -ENOMEM. */
 int line_tally_add_file(struct line_tally *t, const struct jobs *js, const char *file);
 
 /* Removes one occurrence of this line. False if there is none left: the line is new. */

@@ -26,7 +26,7 @@ int pause_queue(struct journal *j, bool paused, bool *ret_changed, struct gd_err
 		record_write_pause(&t, 0, paused);
 		if (r == 0 && text_error(&t))
 			r = error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
-		/* A start that was decided before is void. */
+		/* Voids starts that were decided before. */
 		if (r == 0 && *ret_changed)
 			r = journal_raise_fence(j, err);
 		if (r == 0 && *ret_changed)
@@ -78,7 +78,7 @@ static int tell_keeper(const struct journal *j, const struct job *job, bool paus
 		     : 0;
 }
 
-/* Not under the lock, which a keeper may wait for before it answers. */
+/* Not under the lock: a keeper may wait for the lock before it answers. */
 static int tell_keepers(struct journal *j, bool paused, const struct id_list *ids, const struct jobs *js,
 	control_refused_fn *refused, void *context, struct id_list *told)
 {

@@ -47,8 +47,8 @@ static void note(struct script *s, size_t line, const char *format, ...)
 /* ---- Words ---------------------------------------------------------------------------- */
 
 /*
- * Splits a line in place as a shell does, without expansions; a word that begins with # ends it. How many words, or
- * -EINVAL: an open quotation mark, too many words.
+ * Splits a line in place as a shell does, without expansions; a word that begins with # ends it. Returns the number of
+ * words, or -EINVAL for an open quotation mark or too many words.
  */
 static int split(char *line, char *words[MAX_WORDS])
 {
@@ -94,7 +94,7 @@ static int set_string(char **place, const char *value, struct gd_error *err)
 	return 0;
 }
 
-/* "num-gpus" is "num_gpus" there. */
+/* Option names have '_' instead of '-'. */
 static enum job_option find_option(const char *name)
 {
 	for (enum job_option o = 0; o < JOB_OPTIONS; o++) {
@@ -212,7 +212,7 @@ static int read_lines(struct script *s, struct gd_error *err)
 	return 0;
 }
 
-/* "#!/usr/bin/env -S python -u": all that follows the interpreter is one argument, as the kernel has it. */
+/* "#!/usr/bin/env -S python -u": everything after the interpreter is one argument, as in the kernel. */
 static int read_interpreter(struct script *s, struct gd_error *err)
 {
 	const char *p = text_string(&s->content) + 2;
@@ -231,8 +231,7 @@ static int read_interpreter(struct script *s, struct gd_error *err)
 	return s->interpreter && (next >= end || s->argument) ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* A bare name may mean a command in $PATH: others choose what it is here if they put a file, or a link, in its place.
- */
+/* A bare name may mean a command in $PATH: another user could change its meaning with a file or a link of this name. */
 static int open_content(struct script *s)
 {
 	struct gd_error why = {0};
@@ -251,7 +250,7 @@ static int open_content(struct script *s)
 	return r < 0 ? r : fd;
 }
 
-/* 1; 0: it is no script. */
+/* 1; 0: not a script. */
 static int read_content(struct script *s, struct gd_error *err)
 {
 	char chunk[16384];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of sbatch that mean something for a queue on one machine. */
+/* Options of sbatch that apply to a queue on one machine. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static int set_time(struct script *s, const char *value, struct gd_error *err)
 	}
 	if (n <= 0 || *p)
 		return error_set(err, -EINVAL, "'%s' is not a time limit", value);
-	/* Where hours and minutes stand depends on how many parts there are. */
+	/* The positions of hours and minutes depend on the number of parts. */
 	unsigned long h = dash || n == 3 ? parts[0] : 0;
 	unsigned long m = dash || n == 3 ? parts[1] : parts[0];
 	unsigned long sec = dash || n == 3 ? parts[2] : parts[1];
@@ -102,7 +102,7 @@ static int set_time(struct script *s, const char *value, struct gd_error *err)
 	return script_set(s, JOB_OPTION_TIMEOUT, seconds, err);
 }
 
-/* Megabytes, unless there is a unit. 0 is all memory of the node. */
+/* Megabytes unless there is a unit. 0 means all memory of the node. */
 static int set_mem(struct script *s, const char *value, struct gd_error *err)
 {
 	char size[64];
@@ -115,7 +115,7 @@ static int set_mem(struct script *s, const char *value, struct gd_error *err)
 	return script_set(s, JOB_OPTION_HOST_MEM, size, err);
 }
 
-/* There is one process, on this machine. */
+/* Only 1 is supported: a job is one process on this machine. */
 static int check_one(const char *value, struct gd_error *err)
 {
 	if (strcmp(value, "1") == 0 || strcmp(value, "1-1") == 0)
@@ -124,7 +124,7 @@ static int check_one(const char *value, struct gd_error *err)
 	return 1;
 }
 
-/* Logs have names of their own; the directory is the one that was asked for, unless it depends on the job. */
+/* The names of logs are fixed; the requested directory is used unless it depends on the job. */
 static int set_output(struct script *s, const char *value, struct gd_error *err)
 {
 	const char *slash = strrchr(value, '/');
@@ -169,7 +169,7 @@ static int set_dependency(struct script *s, const char *value, struct gd_error *
 	return 0;
 }
 
-/* The limit of "1-10%4" is left to the GPUs. */
+/* The limit of "1-10%4" is ignored: the GPUs limit how many jobs run. */
 static int set_array(struct script *s, const char *value, struct gd_error *err)
 {
 	size_t size = strcspn(value, "%");
@@ -184,7 +184,7 @@ static int set_array(struct script *s, const char *value, struct gd_error *err)
 	return 1;
 }
 
-/* "B:USR1@60": who gets it is decided by who handles it. */
+/* "B:USR1@60". The prefix is ignored: the processes that handle the signal get it. */
 static int set_signal(struct script *s, const char *value, struct gd_error *err)
 {
 	while ((*value == 'B' || *value == 'R') && value[1] == ':')

@@ -17,7 +17,7 @@
 #include "queue/input/line_tally.h"
 #include "queue/journal/follow.h"
 
-/* Lines are collected to about this much before they are written. */
+/* Lines are buffered up to about this size before they are written. */
 #define BATCH_BYTES ((size_t)4 << 20)
 
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err)
@@ -49,7 +49,7 @@ static int submit_flush(struct submit *s, struct gd_error *err)
 	return r;
 }
 
-/* In JSON, a byte takes six at most; the rest of the line has room behind them. */
+/* In JSON, a byte takes at most six; this leaves space for the rest of the line. */
 #define MAX_COMMAND_BYTES ((size_t)10 << 20)
 
 int submit_check_size(size_t command_size, struct gd_error *err)
@@ -91,7 +91,7 @@ void submit_abort(struct submit *s)
 	text_finish(&s->lines);
 }
 
-/* What could not be synced was not accepted: said so to the queue, too. */
+/* Jobs that could not be synced were not accepted: cancel them in the journal. */
 static void take_back(struct journal *j, struct id_list *ids)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -127,17 +127,17 @@ int submit_commit(struct submit *s, struct gd_error *err)
 struct file_submit {
 	struct commands *commands;
 	struct job_spec base;
-	struct job_after base_after; /* of `base` */
-	struct job_after after;      /* of the line */
+	struct job_after base_after; /* jobs that `base` waits for */
+	struct job_after after;      /* jobs that the current line waits for */
 	const struct jobs *jobs;
-	struct line_name *names; /* of the lines so far */
+	struct line_name *names; /* names in the lines so far */
 	size_t num_names, names_capacity;
 };
 
 /* A line that names its job. */
 struct line_name {
 	char *name;
-	uint64_t id; /* 0: it is only checked, or was added before */
+	uint64_t id; /* 0: the line is only being checked, or was added before */
 };
 
 static void forget_names(struct file_submit *f)
@@ -160,7 +160,7 @@ static int note_name(struct file_submit *f, const struct job_options *o, uint64_
 	return 0;
 }
 
-/* Jobs of lines above, also those that were added from this file before; jobs of other files are not meant. */
+/* Finds jobs of earlier lines, including those added from this file before. Jobs of other files do not match. */
 static int find_name(void *context, const char *name, struct id_list *ret)
 {
 	const struct file_submit *f = context;
@@ -182,7 +182,7 @@ static int find_name(void *context, const char *name, struct id_list *ret)
 	return r < 0 ? r : found;
 }
 
-/* The job of one line: `base`, and over it the options of the line. */
+/* The job of one line: `base` with the options of the line applied. */
 static int line_spec(struct file_submit *f, const struct shell_command *c, struct job_spec *ret, struct gd_error *err)
 {
 	struct gd_error why;
@@ -202,7 +202,7 @@ static int rewind_file(struct commands *c, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "reading '%s': %s", commands_name(c), error_words(r)) : 0;
 }
 
-/* First pass without adding: a mistake in the last line must not leave the first half queued. */
+/* First pass, which adds nothing: a mistake in the last line must not leave the first half queued. */
 static int check_file(struct file_submit *f, struct gd_error *err)
 {
 	struct shell_command command;
@@ -221,11 +221,11 @@ static int check_file(struct file_submit *f, struct gd_error *err)
 	return r;
 }
 
-/* was_added: in an earlier run of the file. */
+/* was_added: the line was added when the file was added before. */
 static int add_line(struct file_submit *f, struct submit *s, const struct shell_command *c, struct job_spec *spec,
 	bool was_added, struct gd_error *err)
 {
-	/* The line may have been added before, and its record be one of those that are missing. */
+	/* Hold the job if records are missing: one of them may be an earlier job of this line. */
 	spec->held = spec->held || (f->base.file && (f->jobs->damaged || f->jobs->lines_lost));
 	int r = was_added ? 0 : submit_add(s, spec, err);
 	if (r == 0 && note_name(f, c->options, was_added ? 0 : s->ids->ids[s->ids->count - 1]) < 0)
@@ -269,7 +269,7 @@ int submit_file(struct journal *j, struct commands *c, const struct job_spec *ba
 {
 	struct follow f;
 	struct submit s;
-	/* Most of the journal before the lock, so that nobody waits for us. */
+	/* Read most of the journal before taking the lock, to hold it only briefly. */
 	int r = follow_open_journal(j, &f, err);
 	if (r < 0)
 		return r;

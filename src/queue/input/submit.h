@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Putting jobs into a queue. */
+/* Adding jobs to a queue. */
 #ifndef QUEUE_INPUT_SUBMIT_H
 #define QUEUE_INPUT_SUBMIT_H
 
@@ -11,39 +11,37 @@
 #include "queue/journal/record.h"
 
 /*
- * Adds jobs one after another under one lock: begin → add… → commit. What has
- * been committed with 0 is kept and synced. On failure the ids that are kept all
- * the same are in the list: on a full disk, the first ones.
+ * Adds jobs one after another under one lock: begin → add… → commit. Jobs are stored and synced if commit returned 0.
+ * On failure the list has the ids of the jobs that were stored anyway: on a full disk, the first ones.
  */
 struct submit {
 	struct journal *journal;
 	struct id_list *ids;
 	struct text lines;
-	size_t pending_ids; /* in lines, not yet appended */
+	size_t pending_ids; /* ids in `lines`, not yet appended */
 	int64_t now_ms;
-	bool grouped;   /* set it after submit_begin(): all jobs form a group… */
-	uint64_t group; /* …whose name is the first one's id */
+	bool grouped;   /* set after submit_begin(): all jobs form a group… */
+	uint64_t group; /* …named after the id of the first job */
 };
 
-/* -E2BIG with words for a command that no line of a journal can hold. */
+/* -E2BIG with a message for a command that does not fit a line of a journal. */
 int submit_check_size(size_t command_size, struct gd_error *err);
 
 /*
- * Sets cwd_own, whether the directory belongs to the user or root and nobody else can write it, and cwd_id.
+ * Sets cwd_own (the directory belongs to the user or root and no other user can write it) and cwd_id.
  */
 void submit_describe_cwd(struct job_spec *spec, const char *cwd);
 
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err);
 int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err);
-/* Also ends it: lock and memory are released, whatever is returned. */
+/* Releases lock and memory, even on failure. */
 int submit_commit(struct submit *s, struct gd_error *err);
 void submit_abort(struct submit *s);
 
 /*
- * Adds the commands of a file, from commands_read(), that are not in the queue yet: of
- * equal lines as many as the file has more than were ever added from it. `base` has what
- * is the same for all of them, with the jobs that `options` (or NULL) says they wait for; what a command says of itself
- * goes before.
+ * Adds the commands of a file, from commands_read(), that are not in the queue yet. Equal lines are counted: as many
+ * are added as the file has more than were ever added from it. `base` holds the values common to all jobs, and
+ * `options` (or NULL) the jobs that they wait for; options of a command take precedence.
  */
 int submit_file(struct journal *j, struct commands *c, const struct job_spec *base, const struct job_options *options,
 	struct id_list *ids, struct gd_error *err);

@@ -3,8 +3,9 @@
  * One command for each combination of parameters: `train.py --lr {lr}` with lr=0.1,0.01.
  *
  * Axes are crossed, the last one varies fastest. An axis has one name, or several whose values belong together (--zip,
- * a file). Only {NAME} of a known name is replaced, and not behind '$'; every other brace stays. No value becomes code:
- * one that a shell would not read as it is goes only into an argument of its own (sweep_template.c). Start from {0}.
+ * a file). Only {NAME} of a known name is replaced, and not after '$'; all other braces stay. A value never becomes
+ * code: a value with characters special to a shell is allowed only inside an argument, not in shell text
+ * (sweep_template.c). Start from {0}.
  *
  *     sweep_add_param()…, sweep_add_file()… → sweep_prepare() → sweep_fill() for each number below sweep_count()
  */
@@ -30,16 +31,16 @@ struct sweep_axis {
 struct sweep {
 	struct sweep_axis *axes;
 	size_t num_axes, axes_capacity;
-	size_t count; /* of commands, after sweep_prepare() */
+	size_t count; /* number of commands, after sweep_prepare() */
 	/* The command: its words, or one word of shell text. */
 	struct sweep_word *words;
 	size_t num_words;
 	struct text scratch;
 };
 
-/* "lr=0.1,0.01", "seed=1-5", "layers=2-10:4". -EINVAL, -ENOMEM, with words. */
+/* "lr=0.1,0.01", "seed=1-5", "layers=2-10:4". -EINVAL, -ENOMEM, with a message. */
 int sweep_add_param(struct sweep *s, const char *text, struct gd_error *err);
-/* A CSV file: the first line has the names. Each further line is one row of an axis. */
+/* A CSV file: the first line has the names, each further line is one row of the axis. */
 int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err);
 
 /* zip: all axes of one name become one axis. Checks everything; the words must outlive the sweep. */
@@ -50,7 +51,7 @@ void sweep_fill(struct sweep *s, size_t i, struct text *command);
 
 void sweep_finish(struct sweep *s);
 
-/* Indices of an array, "1-10", "1-10:2" or "1,3,7", ascending and each once. */
+/* Indices of an array, "1-10", "1-10:2" or "1,3,7"; returned in ascending order without duplicates. */
 int sweep_parse_array(const char *text, struct id_list *ret, struct gd_error *err);
 
 #endif

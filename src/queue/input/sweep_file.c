@@ -42,7 +42,7 @@ static int read_file(const char *path, struct text *t, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "cannot read '%s': %s", path, error_words(r)) : 0;
 }
 
-/* The next field, without its quotation marks. *ret_last: the line ends behind it. */
+/* The next field, without its quotation marks. *ret_last: the line ends after it. */
 static int next_field(struct csv_reader *c, struct text *field, bool *ret_last, struct gd_error *err)
 {
 	bool quoted = c->p < c->end && *c->p == '"';
@@ -98,7 +98,7 @@ static int read_names(struct csv_reader *c, struct sweep_axis *a, struct gd_erro
 	return 0;
 }
 
-/* One line of values, which are kept only if the line has one for each name. */
+/* Reads one line of values, which are kept only if there is one for each name. */
 static int read_row(struct csv_reader *c, struct sweep_axis *a, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text field = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a sweep share. Only sweep*.c include this. */
+/* Shared by the source files of the sweep. Only sweep*.c include this. */
 #ifndef QUEUE_INPUT_SWEEP_PRIVATE_H
 #define QUEUE_INPUT_SWEEP_PRIVATE_H
 
@@ -21,14 +21,14 @@ struct sweep_word {
 	bool has_values;
 };
 
-/* Takes the value over, also on failure. */
+/* Takes ownership of the value, even on failure. */
 int sweep_axis_add(struct sweep_axis *a, char *value);
 void sweep_axis_finish(struct sweep_axis *a);
 
 /* A range of numbers, "1-5" or "1-9:2"; false: the text is something else. */
 bool sweep_parse_range(const char *text, size_t size, uint64_t *ret_from, uint64_t *ret_to, uint64_t *ret_step);
 
-/* sweep_template.c: finds the parameters in the words, and where they must not be. */
+/* sweep_template.c: finds the parameters in the words and checks that their positions are safe. */
 int sweep_compile(struct sweep *s, char **words, size_t num_words, struct gd_error *err);
 
 #endif

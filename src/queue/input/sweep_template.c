@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The words of a sweep's command. A value with characters that a shell gives a meaning to must not become code. It goes
- * only into a command of several words, and there into a word whose own text is plain and that no option before
- * announces as code, as `-c` does.
+ * The words of a sweep's command. A value with characters that are special to a shell must not become code. Such a
+ * value is allowed only in a command of several words, and there only in a word whose own text is plain and that does
+ * not follow an option like `-c`, which announces code.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int add_piece(struct sweep_word *w, const struct sweep_piece *piece)
 	return 0;
 }
 
-/* Splits a word at each {NAME} that is known. "${NAME}" is the shell's. */
+/* Splits a word at each {NAME} that is known. "${NAME}" is left to the shell. */
 static int compile_word(const struct sweep *s, const char *text, struct sweep_word *ret)
 {
 	const char *from = text;
