@@ -15,7 +15,7 @@
  * generator for one task after another, passes the tasks to the workers, calls your
  * callbacks with the results, ends the workers and returns. Ctrl-C stops it in an
  * orderly way (see gd_dispatcher_run()). On a machine without a GPU set `gpus` to
- * "sim:4", for four simulated ones. A complete program except for the includes:
+ * "sim:4" for four simulated GPUs. A complete program except for the includes:
  *
  *     static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
  *     {
@@ -84,18 +84,17 @@
  * # Errors
  *
  * Functions return 0 or a count on success and a negative errno value on failure;
- * outputs are untouched on failure. A `struct gd_error *` receives a message for
- * people and may be NULL.
+ * outputs are untouched on failure. A `struct gd_error *` receives a human-readable
+ * message and may be NULL.
  *
  * # Structs that can grow
  *
- * Structs that begin with `size` may get new fields at their end in later versions.
- * Set `size` to sizeof the struct in those that you fill; in every other field, zero
+ * Structs that begin with `size` may get new fields at their end in later versions. Set
+ * `size` to sizeof the struct in every struct that you fill; in all other fields, zero
  * means the default. A program and a library of different versions work together:
  * fields that one side does not know are zero, and a field that the library does not
  * know but that is set is refused with -E2BIG. Functions that fill a struct take its
- * size as an argument. Such structs come in arrays of pointers, never in plain
- * arrays.
+ * size as an argument. Arrays of such structs are always arrays of pointers.
  */
 #ifndef GPU_DISPATCH_H
 #define GPU_DISPATCH_H
@@ -125,13 +124,13 @@ GD_API const char *gd_version(void);
 
 /* ---- Errors ------------------------------------------------------------- */
 
-/** What went wrong, for people: one line without a newline. */
+/** A human-readable error: one line without a newline. */
 struct gd_error {
 	int code; /**< the negative errno value that was returned */
 	char message[508];
 };
 
-/** Bytes that somebody else owns. */
+/** Bytes owned by someone other than the holder of this struct. */
 struct gd_bytes {
 	const void *data;
 	size_t size;
@@ -148,7 +147,7 @@ enum gd_vendor {
 /** "nvidia", "amd", "simulated". */
 GD_API const char *gd_vendor_name(enum gd_vendor vendor);
 
-/** Bits that tell which fields of a struct gd_gpu are known. An unknown field is 0. */
+/** Bits that indicate which fields of a struct gd_gpu are known. An unknown field is 0. */
 enum gd_gpu_known {
 	GD_GPU_KNOWN_UUID = 1 << 0,
 	GD_GPU_KNOWN_NAME = 1 << 1,
@@ -189,8 +188,8 @@ struct gd_gpu {
 	unsigned known; /**< bits of enum gd_gpu_known */
 	enum gd_gpu_health health;
 	enum gd_vendor vendor;
-	int index;        /**< as in nvidia-smi; AMD's come after NVIDIA's; a MIG instance has its card's */
-	int vendor_index; /**< number among the cards of its vendor; -1 if no driver could be asked */
+	int index;        /**< as in nvidia-smi; AMD cards follow NVIDIA cards; a MIG instance has its card's index */
+	int vendor_index; /**< number among the cards of its vendor; -1 if no driver could be queried */
 	int mig_index;    /**< number of the MIG instance on its card, or -1 */
 	int mig_enabled;  /**< the card is split: work goes to its instances, which follow it in a survey */
 	int exclusive;    /**< exclusive compute mode: one process at a time */
@@ -210,9 +209,9 @@ struct gd_gpu {
 	const struct gd_gpu_process *const *processes;
 	size_t num_processes;
 	/** Bit i: a direct link (NVLink, xGMI) to the card of the same vendor whose vendor_index is i; cards from 64 on
-	 * have none. */
+	 * have no bit. */
 	uint64_t links;
-	uint64_t energy_millijoules; /**< used since the driver was loaded; starts again at 0 when it is reloaded */
+	uint64_t energy_millijoules; /**< used since the driver was loaded; restarts at 0 when the driver is reloaded */
 };
 
 /** GPUs. Release with gd_gpu_list_free(). */
@@ -230,22 +229,22 @@ struct gd_gpu_list {
  *
  * `spec` is one of:
  * - NULL or "auto": $GPUQ_GPUS if that is set, otherwise every usable GPU;
- * - "all": every usable GPU in the order of their index, MIG instances in place of
- *   the card that they split;
- * - "0,1,2", "0-3", "GPU-uuid…", "MIG-uuid…" (a unique prefix is enough), also
- *   mixed: these GPUs in this order, whatever their health; a split card stands for
- *   its instances;
+ * - "all": every usable GPU in the order of their index, with the MIG
+ *   instances of a split card instead of the card;
+ * - "0,1,2", "0-3", "GPU-uuid…", "MIG-uuid…" (a unique prefix is enough), or a mix of
+ *   these: these GPUs in this order, whatever their health; a split card selects its
+ *   instances;
  * - "sim:4" or "sim:4x16G": simulated GPUs.
  *
  * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every
- * function here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES)
- * limits what exists; if no NVIDIA driver can be asked, it names what exists, and nothing
- * else is known of these GPUs. A machine without GPUs is not an error for "auto" and "all":
- * the list is empty. A GPU that does not exist is -ENODEV, and the error names those
- * that do.
+ * function here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) limits
+ * what exists; if no NVIDIA driver can be queried, it lists the GPUs that exist, and
+ * nothing else is known about them. A machine without GPUs is not an error for "auto"
+ * and "all": the list is empty. A GPU that does not exist is -ENODEV, and the error
+ * lists the existing ones.
  *
- * The driver is called in a process of its own: this process never loads it, and a
- * driver that hangs costs five seconds.
+ * The driver is called in a separate process: this process never loads it, and a
+ * hanging driver delays the call by five seconds.
  */
 GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);
 GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
@@ -266,7 +265,8 @@ GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err)
  */
 GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
 
-/** Checks that every id is a usable GPU; -ENODEV or -EINVAL with the first that is not, and why. */
+/** Checks that every id is a usable GPU; -ENODEV or -EINVAL; the message names the first unusable one and the reason.
+ */
 GD_API int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err);
 
 /** True if work can be placed on the GPU: it answers and is neither split nor prohibited. */
@@ -299,13 +299,13 @@ struct gd_worker;
  * is mandatory.
  *
  * A hook returns 0 or a negative errno value; gd_worker_fail() adds a message. A
- * positive value is a failure, too. A hook that crashes or exits costs its task and
- * its process, never the dispatcher or other workers; a hook that hangs does so until
- * its time limit (task_timeout_ms, setup_timeout_ms, cleanup_timeout_ms).
+ * positive value is also a failure. A hook that crashes or exits ends its task and its
+ * process, never the dispatcher or other workers; a hook that hangs is ended at its
+ * time limit (task_timeout_ms, setup_timeout_ms, cleanup_timeout_ms).
  *
- * A worker has its own process group (Ctrl-C does not reach it), /dev/null as
- * standard input, and default signal dispositions and mask. It ends by _exit() after
- * stdout and stderr were flushed; processes that it started are ended with it.
+ * A worker has its own process group (Ctrl-C does not reach it), /dev/null as standard
+ * input, and default signal dispositions and mask. It flushes stdout and stderr and
+ * ends by _exit(); processes that it started are ended with it.
  */
 struct gd_worker_ops {
 	size_t size;   /**< sizeof(struct gd_worker_ops) */
@@ -315,10 +315,10 @@ struct gd_worker_ops {
 	/** Processes one task. Its bytes are read-only and valid during the call only. */
 	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
 	/**
-	 * Processes between one and max_batch tasks: those that are there, never waiting
-	 * for more. Answer each with gd_worker_batch_result() or gd_worker_batch_fail().
-	 * A task without an answer gets an empty result or, if the hook fails, its error.
-	 * Only tasks with the same time limit share a batch.
+	 * Processes between one and max_batch tasks: those that are available, without
+	 * waiting for more. Answer each with gd_worker_batch_result() or
+	 * gd_worker_batch_fail(). A task without an answer gets an empty result or, if
+	 * the hook fails, its error. Only tasks with the same time limit share a batch.
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
 	size_t max_batch; /**< for process_batch; default 32, at most 1024 */
@@ -326,30 +326,31 @@ struct gd_worker_ops {
 	 *  It and on_leave share cleanup_timeout_ms. */
 	int (*cleanup)(struct gd_worker *w, void *state);
 	/**
-	 * Interrupts process() or process_batch() when the running task is out of time or
-	 * cancelled, for code that cannot poll gd_worker_cancelled(). Called at most once
-	 * per task (per batch), in a signal handler (SIGURG) on the worker's first thread:
-	 * use only what is safe there, e.g. set a flag. A system call that the hook waits
-	 * in fails with EINTR. Never called while a gd_*() function works (it is deferred
-	 * until that is done) and never after the hook has returned, but maybe just before
-	 * the hook's first line: a hook that resets a flag there looks at
-	 * gd_worker_cancelled() afterwards. Leaving it by longjmp() is undefined. Without
-	 * it, SIGURG is not used.
+	 * Interrupts process() or process_batch() when the running task is out of time
+	 * or cancelled, for code that cannot poll gd_worker_cancelled(). Called at most
+	 * once per task (per batch), in a signal handler (SIGURG) on the worker's first
+	 * thread: use only what is safe there, e.g. set a flag. A system call that the
+	 * hook waits in fails with EINTR. Never called while a gd_*() function works
+	 * (it is deferred until the function returns) and never after the hook has
+	 * returned, but possibly just before the hook's first line: a hook that resets
+	 * a flag there must check gd_worker_cancelled() afterwards. Leaving on_cancel
+	 * by longjmp() is undefined. If it is NULL, SIGURG is not used.
 	 */
 	void (*on_cancel)(struct gd_worker *w, void *state);
 	/** Called last before _exit(), also after a failed setup. Not after a crash or a kill. */
 	void (*on_leave)(struct gd_worker *w);
 	/**
-	 * Interrupts setup() when the pool is ending or setup_timeout_ms is over, under the
-	 * rules of on_cancel; gd_worker_cancel_reason() tells which. setup() then has grace_ms
-	 * to return, best with -ECANCELED. Without it, a setup that is out of time is killed at once.
+	 * Interrupts setup() when the pool is ending or setup_timeout_ms has passed,
+	 * under the rules of on_cancel; gd_worker_cancel_reason() returns which.
+	 * setup() then has grace_ms to return, preferably -ECANCELED. If it is NULL, a
+	 * setup that is out of time is killed at once.
 	 */
 	void (*on_setup_cancel)(struct gd_worker *w);
 	/**
 	 * Called before the worker waits: for its next task, or, inside gd_worker_*()
-	 * functions that give answers and send messages, for room. On the worker's first
-	 * thread; call no gd_*() function here. A binding for a language with a global lock
-	 * keeps the lock from task to task and releases it here.
+	 * functions that send answers and messages, for space. On the worker's first
+	 * thread; call no gd_*() function here. A binding for a language with a global
+	 * lock keeps the lock from task to task and releases it here.
 	 */
 	void (*on_wait)(struct gd_worker *w);
 };
@@ -358,7 +359,8 @@ struct gd_worker_ops {
 GD_API void *gd_worker_context(const struct gd_worker *w);
 /** The GPU's number on this machine. */
 GD_API int gd_worker_gpu(const struct gd_worker *w);
-/** The number by which this process opens its GPU: 0, because it sees no other. With GD_BIND_NONE: the GPU's number. */
+/** The number by which this process opens its GPU: 0, because it sees only this GPU. With GD_BIND_NONE: the GPU's
+ * number. */
 GD_API int gd_worker_device(const struct gd_worker *w);
 /** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
@@ -367,7 +369,7 @@ GD_API int gd_worker_slot(const struct gd_worker *w);
  * a GPU. A replacement has the seed of its slot.
  */
 GD_API int64_t gd_worker_seed(const struct gd_worker *w);
-/** The value of a setting as a string (there is a NUL behind the bytes), or `otherwise` if it was not given. */
+/** The value of a setting as a string (the bytes are followed by a NUL), or `otherwise` if it was not given. */
 GD_API const char *gd_worker_setting(const struct gd_worker *w, const char *key, const char *otherwise);
 /** The value of a setting as bytes, valid for the worker's life. -ENOENT if it was not given. */
 GD_API int gd_worker_setting_bytes(const struct gd_worker *w, const char *key, struct gd_bytes *ret);
@@ -376,24 +378,23 @@ GD_API uint64_t gd_worker_task_id(const struct gd_worker *w, size_t i);
 GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
- * True if the i-th task of the batch (0 in process()) is out of time or cancelled;
- * in setup: if the worker is to end. A long hook polls this and returns
- * when it is true: the worker keeps its model. After a timeout the return value does
- * not matter; a cancelled task that returns 0 without a result is cancelled. Costs a few
- * nanoseconds.
+ * True if the i-th task of the batch (0 in process()) is out of time or cancelled; in
+ * setup: if the worker must end. A long hook polls this and returns when it is true:
+ * the worker keeps its model. After a timeout the return value does not matter; a
+ * cancelled task that returns 0 without a result is cancelled. Costs a few nanoseconds.
  */
 GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 /** Why gd_worker_cancelled() is true: -ETIMEDOUT or -ECANCELED; 0 if it is false. */
 GD_API int gd_worker_cancel_reason(const struct gd_worker *w, size_t i);
 
-/** Copies the task's result; the last call counts. Waits for room while callbacks are slow. */
+/** Copies the task's result; the last call counts. Waits for space while callbacks are slow. */
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
-/** Room for a result of `size` bytes, to be written before the hook returns; NULL: no memory. */
+/** Space for a result of `size` bytes, to be written before the hook returns; NULL: out of memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
 /**
- * Sets the message of a failing hook: at most 1023 bytes, a longer one is cut. Returns
- * `code` for the hook to return: negated if it was positive, -EIO if it was 0. The last
- * call counts. The failure carries no bytes; see gd_worker_fail_with().
+ * Sets the message of a failing hook: truncated to 1023 bytes. Returns `code` for the
+ * hook to return: negated if it was positive, -EIO if it was 0. The last call counts.
+ * The failure carries no bytes; see gd_worker_fail_with().
  */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
 /**
@@ -413,10 +414,10 @@ GD_API int gd_worker_batch_fail_with(
 
 /**
  * Sends bytes of any size to on_message, from any hook; copies them. Messages and ends
- * of tasks arrive in the order in which the worker sent them, and messages sent before
- * a crash arrive, too. Waits for room while callbacks are slow, without cost to the
- * task's time. Works while a result is reserved, but is slower then. 0 or -ENOMEM,
- * -EMFILE….
+ * of tasks arrive in the order in which the worker sent them, including messages sent
+ * before a crash. Waits for space while callbacks are slow; the wait does not count
+ * toward the task's time limit. Works while a result is reserved, but is slower then. 0
+ * or -ENOMEM, -EMFILE….
  */
 GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
@@ -428,9 +429,10 @@ GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
 
 /**
- * For a setup() that must not return, because the functions that called it from a script or
- * another interpreter would go on. Does what follows setup(), as if that had returned `result`
- * and stored `state`: processes tasks, cleans up, and ends the process by _exit().
+ * For a setup() that must not return, because the functions that called it from a
+ * script or another interpreter would continue. Does what follows setup(), as if that
+ * had returned `result` and stored `state`: processes tasks, cleans up, and ends the
+ * process by _exit().
  */
 GD_API void gd_worker_continue(struct gd_worker *w, void *state, int result) __attribute__((noreturn));
 
@@ -441,7 +443,7 @@ enum gd_failure {
 	GD_FAILURE_NONE = 0,
 	GD_FAILURE_ERROR,         /**< the hook returned an error */
 	GD_FAILURE_CRASHED,       /**< a signal, or the worker called exit() */
-	GD_FAILURE_OUT_OF_MEMORY, /**< killed by the kernel, probably for memory */
+	GD_FAILURE_OUT_OF_MEMORY, /**< killed by the kernel, probably because memory ran out */
 	GD_FAILURE_TIMED_OUT,     /**< not done in time, whatever the hook returned later */
 	GD_FAILURE_CANCELLED,     /**< by gd_pool_cancel(), a stop or a close */
 	GD_FAILURE_NO_WORKER,     /**< no worker is left */
@@ -476,14 +478,14 @@ struct gd_event {
 	int attempt; /**< 1…; 0 if the task never started */
 	enum gd_failure failure;
 	int code;         /**< the hook's negative errno value, or -ETIMEDOUT, -ECANCELED, -ENODEV; 0 after a crash */
-	int signal;       /**< that ended the worker, or 0 */
-	uint64_t address; /**< of the memory fault, for SIGSEGV and SIGBUS */
-	const char *message;  /**< for people; "" on success */
+	int signal;       /**< the signal that ended the worker, or 0 */
+	uint64_t address; /**< address of the memory fault, for SIGSEGV and SIGBUS */
+	const char *message;  /**< human-readable; "" on success */
 	int64_t timeout_ms;   /**< the task's time limit; 0: none */
 	const void *internal; /**< for gd_event_hold() */
 };
 
-/** Returns 0 to go on; any other value stops the run, like the first gd_pool_stop(). */
+/** Returns 0 to continue; any other value stops the run, like the first gd_pool_stop(). */
 typedef int gd_callback(void *context, const struct gd_event *event);
 
 /** A result that outlives its callback and its pool. */
@@ -491,11 +493,11 @@ struct gd_result;
 
 /**
  * Keeps the event's `result`: a large one (above 2 MiB) without a copy, others as a
- * copy. Only during the event's callback. Each call gives a handle of its own, to be
- * released with gd_result_free(). 0 or -ENOMEM.
+ * copy. Only during the event's callback. Each call returns a new handle; release it
+ * with gd_result_free(). 0 or -ENOMEM.
  */
 GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
-/** Valid until gd_result_free(), also after the pool was closed. Aligned for any type. */
+/** Valid until gd_result_free(), even after the pool was closed. Aligned for any type. */
 GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
 /** NULL is fine. By any thread. */
 GD_API void gd_result_free(struct gd_result *result);
@@ -518,7 +520,7 @@ struct gd_worker_stats {
 	size_t size;
 	int slot;
 	int gpu;
-	enum gd_vendor vendor; /**< of its GPU */
+	enum gd_vendor vendor; /**< vendor of its GPU */
 	enum gd_worker_state state;
 	int64_t pid;       /**< 0 while there is no process */
 	uint64_t has_task; /**< nonzero: task_id and since_ns are valid */
@@ -567,7 +569,8 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
-/** A named value for the workers, of any size: they map one copy together. Of equal keys the first one counts. */
+/** A named value for the workers, of any size: all workers map the same copy. If a key occurs twice, the first value
+ * counts. */
 struct gd_setting {
 	const char *key;
 	const void *value;
@@ -578,7 +581,7 @@ struct gd_setting {
 enum gd_output {
 	GD_OUTPUT_INHERIT = 0,
 	GD_OUTPUT_SILENT,
-	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to; for the user alone */
+	GD_OUTPUT_FILES, /**< output_dir/worker-SLOT.log, appended to; readable only by the user */
 };
 
 /** How a worker is bound to its GPU. */
@@ -589,7 +592,7 @@ enum gd_bind {
 	GD_BIND_NONE,
 };
 
-/** How workers are made and what they may do. Used by pool and dispatcher. */
+/** How workers are started, and their limits. Used by pool and dispatcher. */
 struct gd_options {
 	size_t size; /**< sizeof(struct gd_options) */
 
@@ -616,22 +619,22 @@ struct gd_options {
 	int has_base_seed; /**< nonzero: base_seed is meant even if it is 0 */
 
 	int queue_size; /**< 1024: tasks that wait, in addition to those in workers. Memory for large
-			 *   tasks is bounded: of those of 64 KiB and more only about one per worker
-			 *   waits beyond the workers' 4 MiB inboxes */
-	/** 0: how often a task that failed, crashed, timed out or was not carried is tried
-	 *  again, on another worker if there is one. Only its last end is called back. */
+			 *   tasks is bounded: of tasks of 64 KiB and more, only about one per worker
+			 *   waits outside the workers' 4 MiB inboxes */
+	/** 0: number of retries of a task that failed, crashed, timed out or was not carried, on
+	 *  another worker if there is one. Only the end of the last attempt is called back. */
 	int retries;
 	int ordered;           /**< nonzero: callbacks in the order of task ids; holds back up to queue_size results */
-	int allow_threads;     /**< nonzero: fork although there are threads; only for hooks that use no lock */
+	int allow_threads;     /**< nonzero: fork even if there are threads; only for hooks that use no lock */
 	int setup_concurrency; /**< how many setups run at the same time, replacements included; default: all */
 
 	/* Recycling: a worker is replaced after a task; tasks that it has not begun go to others. */
-	uint64_t max_tasks_per_worker; /**< a worker gets no more than these; default: unlimited */
-	/** Anonymous resident memory, looked at once a second; default: unlimited. A forked
+	uint64_t max_tasks_per_worker; /**< a worker processes at most this many; default: unlimited */
+	/** Anonymous resident memory, checked once a second; default: unlimited. A forked
 	 *  worker's memory includes that of your program. Never before a worker's first task. */
 	uint64_t max_worker_rss_bytes;
 
-	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher takes its run's */
+	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher uses its run's */
 
 	/* Time limits in milliseconds. */
 	/** Default: none. From the beginning of process() to its end, not counting the wait
@@ -646,14 +649,15 @@ struct gd_options {
 	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
 	enum gd_output output;
 	/**
-	 * Nonzero: each worker gets a task before any worker gets its second one, also in a short
-	 * run. While a worker is in its first setup, one task is reserved for it; but from when
-	 * the first worker is ready, for no longer than the setup of that one took.
+	 * Nonzero: each worker gets a task before any worker gets its second one, even
+	 * in a short run. While a worker is in its first setup, one task is reserved
+	 * for it; but after the first worker is ready, for no longer than that worker's
+	 * setup took.
 	 */
 	int fair_start;
 };
 
-/** Functions that the pool or dispatcher calls. Those that are NULL are not called. */
+/** Functions that the pool or dispatcher calls. NULL: not called. */
 struct gd_callbacks {
 	size_t size;   /**< sizeof(struct gd_callbacks) */
 	void *context; /**< first argument of each */
@@ -671,7 +675,7 @@ struct gd_callbacks {
 	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
 	 *  replacements in a row failed, ten workers in a row died idle, or a setup failed
-	 *  while the pool was ending (with another error than -ECANCELED and -EINTR). */
+	 *  while the pool was ending (with an error other than -ECANCELED and -EINTR). */
 	gd_callback *on_setup_fail;
 	gd_callback *on_cleanup_fail;   /**< cleanup returned an error, crashed or timed out */
 	gd_stats_callback *on_progress; /**< about ten times a second while there is progress, and at the end */
@@ -690,11 +694,11 @@ struct gd_pool;
 /** A task that is being written. */
 struct gd_draft;
 
-/** What distinguishes a task from others; NULL: nothing. */
+/** Options of one task; NULL: all defaults. */
 struct gd_task_options {
 	size_t size;        /**< sizeof(struct gd_task_options) */
-	int64_t timeout_ms; /**< instead of the pool's task_timeout_ms; 0: that */
-	uint64_t nowait;    /**< nonzero: return -EAGAIN instead of waiting for room */
+	int64_t timeout_ms; /**< 0: the pool's task_timeout_ms */
+	uint64_t nowait;    /**< nonzero: return -EAGAIN instead of waiting for space */
 };
 
 /**
@@ -706,7 +710,7 @@ GD_API int gd_pool_open(const struct gd_options *options, const struct gd_callba
 	struct gd_error *err);
 
 /**
- * Adds a task. Waits for room in the queue while another thread polls; the polling
+ * Adds a task. Waits for space in the queue while another thread polls; the polling
  * thread itself (before the first poll: the thread that opened the pool) gets -EAGAIN.
  * -ESHUTDOWN after a stop, -ENODEV when no worker is left, -ENOMEM. After a failure
  * there is no task and no callback. `options` and `ret_id` may be NULL.
@@ -715,11 +719,11 @@ GD_API int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void
 	const struct gd_task_options *options, uint64_t *ret_id);
 
 /**
- * The same without a copy: room for `size` bytes, in the worker's inbox if possible.
- * Fill it, then call gd_draft_commit() with the size used (at most `size`) or
- * gd_draft_abandon(). Both release the draft, gd_draft_commit() also when it fails. A
- * thread may hold one draft at a time and only briefly, because a worker may be
- * waiting for it. No draft may be held when gd_pool_close() is called.
+ * The same without a copy: returns space for `size` bytes, in the worker's inbox if
+ * possible. Fill it, then call gd_draft_commit() with the size used (at most `size`) or
+ * gd_draft_abandon(). Both release the draft, gd_draft_commit() even if it fails. A
+ * thread may hold one draft at a time and only briefly, because a worker may be waiting
+ * for it. No draft may be held when gd_pool_close() is called.
  */
 GD_API int gd_pool_reserve(
 	struct gd_pool *p, size_t size, const struct gd_task_options *options, struct gd_draft **ret, void **ret_data);
@@ -728,23 +732,24 @@ GD_API void gd_draft_abandon(struct gd_draft *draft);
 
 /**
  * Cancels one task: a waiting one never begins; a running one sees
- * gd_worker_cancelled() and is killed after the grace period. Its callback is made
- * by the next poll (a running task's: when it has ended). 0, or -ENOENT if the task
- * does not exist or has ended; a task that ends meanwhile ends as it does.
+ * gd_worker_cancelled() and is killed after the grace period. Its callback is made by
+ * the next poll (a running task's: when it has ended). 0, or -ENOENT if the task does
+ * not exist or has ended; a task that ends meanwhile keeps its own outcome.
  */
 GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
 
 /**
- * A descriptor that is readable when gd_pool_poll() has something to do (which may
- * turn out to be no callback). For any level-triggered event loop; never read from it.
+ * A descriptor that is readable when gd_pool_poll() has something to do (possibly
+ * without any callback to make). For any level-triggered event loop; never read from
+ * it.
  */
 GD_API int gd_pool_fd(const struct gd_pool *p);
 
 enum gd_poll_flags {
 	/** Return -EINTR when a signal handler has run on this thread while it waited.
-	 *  Callbacks that are due by then are made by the next call. A handler that runs
+	 *  Callbacks that are already due are made by the next call. A handler that runs
 	 *  just before the wait begins does not end it: call gd_pool_interrupt() in the
-	 *  handler, then the call returns in any case. */
+	 *  handler to make the call return in any case. */
 	GD_POLL_SIGNALS = 1 << 0,
 	/** Wait even if no task is outstanding: until a callback was made (a task of
 	 *  another thread may have ended), the timeout or gd_pool_interrupt(). */
@@ -752,37 +757,37 @@ enum gd_poll_flags {
 };
 
 /**
- * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit)
- * for the first one. Returns how many were made (all of struct gd_callbacks with an
- * event count): 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and when
- * no task is outstanding (unless GD_POLL_IDLE). When
- * every task has had its callback: -ECANCELED after a stop, -ENODEV when no worker is
- * left. `flags`: of enum gd_poll_flags.
+ * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit) for
+ * the first one. Returns how many were made, counting all of struct gd_callbacks with
+ * an event: 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and when no
+ * task is outstanding (unless GD_POLL_IDLE). When every task has had its callback:
+ * -ECANCELED after a stop, -ENODEV when no worker is left. `flags`: bits of enum
+ * gd_poll_flags.
  */
 GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
 
-/* Neither signals nor gd_pool_interrupt() end the following two; gd_pool_stop() does, as soon as its work is done. */
+/* Neither signals nor gd_pool_interrupt() end the next two functions; gd_pool_stop() does, once its work is done. */
 /** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
 GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
 /** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
 GD_API int gd_pool_wait(struct gd_pool *p, int timeout_ms);
 
-/** Makes a waiting gd_pool_poll() return. Also for signal handlers. */
+/** Makes a waiting gd_pool_poll() return. Safe in signal handlers. */
 GD_API void gd_pool_interrupt(struct gd_pool *p);
 
 /**
- * Ends the work in three steps; no call accepts tasks any more. First call: running
- * tasks are finished, waiting tasks are cancelled, nothing is retried, setups are
- * asked to end as by gd_pool_close(). Second call:
- * running tasks are cancelled and killed after the grace period; one that succeeds
- * meanwhile has succeeded. Third call: all workers are killed at once, without
- * cleanup. Takes effect in gd_pool_poll(). Also for signal handlers.
+ * Ends the work in three steps; tasks are no longer accepted. First call: running tasks
+ * are finished, waiting tasks are cancelled, nothing is retried, setups are asked to
+ * end as by gd_pool_close(). Second call: running tasks are cancelled and killed after
+ * the grace period; a task that succeeds meanwhile counts as succeeded. Third call: all
+ * workers are killed at once, without cleanup. Takes effect in gd_pool_poll(). Safe in
+ * signal handlers.
  */
 GD_API void gd_pool_stop(struct gd_pool *p);
 
 /**
- * Says that no more tasks will be submitted, as far as the caller knows: from now on a
- * worker that ends is replaced only when a task waits for it. By any thread.
+ * Announces that no more tasks will be submitted, as far as the caller knows: from now
+ * on a worker that ends is replaced only when a task waits for it. By any thread.
  */
 GD_API void gd_pool_expect_no_more(struct gd_pool *p);
 
@@ -797,21 +802,21 @@ GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret, size_t 
 GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret, size_t size);
 /**
  * The task that a worker is processing: copies its first bytes, at most `room`, and
- * returns its size; its id into *ret_id (may be NULL). -ENOENT: no such slot,
+ * returns its size; stores its id in *ret_id (may be NULL). -ENOENT: no such slot;
  * -ENODATA: no task.
  */
 GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /**
- * Cancels what is left (poll until gd_pool_outstanding() is 0 to have it finished),
- * lets the workers clean up, ends everything they started, makes the last callbacks
+ * Cancels the remaining tasks (to finish them, poll until gd_pool_outstanding() is 0),
+ * lets the workers clean up, ends all processes they started, makes the last callbacks
  * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
  * has the grace period; if it succeeds, its cleanup runs; if it does not end, it is
- * killed, which is not reported as a failed setup. No other thread may use the pool from
- * now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called until on_exit
- * is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool is fine. -EBUSY:
- * a worker could not be killed; the pool is released nevertheless. -EDEADLK inside a
- * callback; it is not released.
+ * killed, which is not reported as a failed setup. No other thread may use the pool
+ * from now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called until
+ * on_exit is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool is
+ * fine. -EBUSY: a worker could not be killed; the pool is released nevertheless.
+ * -EDEADLK inside a callback; the pool is not released.
  */
 GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
 
@@ -832,20 +837,21 @@ struct gd_feed;
 GD_API int gd_feed_emit(
 	struct gd_feed *feed, const void *data, size_t size, void *tag, const struct gd_task_options *options);
 /**
- * The same without a copy: room for `size` bytes, to be written before the generator
- * returns. NULL if the run is ending or there is no memory: return -ENOMEM then; a
- * run that is ending ignores it.
+ * The same without a copy: returns space for `size` bytes, to be written before the
+ * generator returns. NULL if the run is ending or memory ran out: return -ENOMEM then;
+ * a run that is ending ignores it.
  */
 GD_API void *gd_feed_reserve(struct gd_feed *feed, size_t size, void *tag, const struct gd_task_options *options);
 
-/** One run: where its tasks come from, and what differs from the dispatcher's options. */
+/** One run: its source of tasks, and the settings that differ from the dispatcher's options. */
 struct gd_run {
 	size_t size; /**< sizeof(struct gd_run) */
 	/**
-	 * Emits the next task and returns 1; returns 0 at the end, a negative errno value
-	 * on failure: tasks emitted before are still processed, then the run returns that
-	 * value. A task emitted by a call that returns 0 is the last one. The run cannot return before the generator
-	 * does: a generator that waits for input also waits for gd_dispatcher_stop_fd().
+	 * Emits the next task and returns 1; returns 0 at the end. On failure it
+	 * returns a negative errno value: tasks emitted before are still processed,
+	 * then the run returns that value. A task emitted by a call that returns 0 is
+	 * the last one. The run cannot return before the generator does: a generator
+	 * that waits for input must also wait for gd_dispatcher_stop_fd().
 	 */
 	int (*generator)(void *context, struct gd_feed *feed);
 	void *generator_context;
@@ -857,11 +863,11 @@ struct gd_run {
 	/** Nonzero: this run does not handle SIGINT and SIGTERM. */
 	int leave_signals;
 
-	/* What differs from the options in this run. */
+	/* Settings of this run that differ from the options. */
 	int has_base_seed;                 /**< nonzero: base_seed is meant even if it is 0 */
 	int reserved;                      /**< 0 */
 	int64_t task_timeout_ms;           /**< 0: as in the options */
-	const struct gd_setting *settings; /**< in addition; the same key replaces */
+	const struct gd_setting *settings; /**< added to those of the options; an equal key replaces */
 	size_t num_settings;
 	int64_t base_seed; /**< as in the options if this and has_base_seed are 0 */
 };
@@ -872,7 +878,7 @@ GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_disp
 /**
  * Starts new workers, passes the generator's tasks through them, and returns when every
  * task has ended and all workers are gone. Failed tasks are not a failure of the run:
- * see gd_dispatcher_stats(). on_exit is called in any case, also if no worker could be
+ * see gd_dispatcher_stats(). on_exit is always called, even if no worker could be
  * started; but not if the dispatcher is already running, a size is wrong, or the
  * generator or on_success is missing.
  *
@@ -883,7 +889,7 @@ GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_disp
  * counted from the beginning of the first run until no run is left. A handler that the
  * program installs during the run is respected. Afterwards the default is restored.
  *
- * Returns 0; -EINTR if such a signal came, whatever else happened; -ECANCELED after
+ * Returns 0; -EINTR if such a signal arrived, whatever else happened; -ECANCELED after
  * gd_dispatcher_stop() or a callback that returned nonzero; -ENODEV if a GPU does not
  * exist or no worker was left; the generator's error; -ENODATA if the generator
  * returned 1 without a task; -EBUSY if this dispatcher is already running, if the
@@ -899,8 +905,9 @@ GD_API int gd_dispatcher_run(
  */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
 /**
- * A descriptor for generators that wait: readable from a stop, or when no worker is
- * left, to the end of the run. Valid until gd_dispatcher_destroy(); never read from it.
+ * A descriptor for generators that wait: readable from a stop, or the loss of the last
+ * worker, until the end of the run. Valid until gd_dispatcher_destroy(); never read
+ * from it.
  */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
@@ -918,8 +925,8 @@ GD_API void gd_dispatcher_destroy(struct gd_dispatcher *d);
 /* ---- Shown run ---------------------------------------------------------- */
 
 enum gd_show_mode {
-	/** On a terminal a panel that is redrawn in place; otherwise, and with $NO_COLOR or
-	 *  TERM=dumb, plain lines. */
+	/** On a terminal, a panel that is redrawn in place; plain lines otherwise, and with $NO_COLOR
+	 *  or TERM=dumb. */
 	GD_SHOW_MODE_AUTO = 0,
 	GD_SHOW_MODE_PLAIN, /**< plain lines: when something changed, at most every ten seconds, and at the end */
 	GD_SHOW_MODE_OFF,   /**< nothing */
@@ -946,14 +953,15 @@ struct gd_show {
 /**
  * gd_dispatcher_run() with a panel: a bar with tasks done, failed and cancelled, rate,
  * elapsed time and ETA; for each GPU its worker's task and how long it has run, counts,
- * memory and utilization. Same results and errors. `show` NULL: all defaults.
+ * memory and utilization. Same results and errors as gd_dispatcher_run(). `show` NULL:
+ * all defaults.
  *
  * Besides gd_worker_main(), this is the only function that prints. While a panel is
  * drawn, the cursor is hidden and typed keys are not echoed; standard output and error,
  * if they are this terminal, go through a pipe (see leave_output); the terminal is
- * restored before the program ends or stops by a signal, and at exit(). The panel has a
- * thread, created after the workers were forked. One panel at a time: a second run is
- * shown as plain lines.
+ * restored before the program ends or stops by a signal, and at exit(). The panel has
+ * its own thread, created after the workers were forked. One panel at a time: a second
+ * run is shown as plain lines.
  */
 GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run,
 	const struct gd_callbacks *callbacks, const struct gd_show *show, struct gd_error *err);

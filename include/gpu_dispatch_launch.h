@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * gpu_dispatch: a folder of files over the GPUs of a machine, as `gpuq launch` does.
+ * gpu_dispatch: processes a folder of files on the GPUs of a machine, as `gpuq launch`
+ * does.
  *
  * # Calling sequence
  *
- * One call does everything: finds the files, skips those that an earlier run has
- * done, shares the others out over the GPUs, longest first, and sums up:
+ * One call does everything: finds the files, skips those that an earlier run has done,
+ * distributes the others over the GPUs, longest first, and returns a summary:
  *
  *     struct gd_launch_options options = {
  *             .size = sizeof(options), .input_dir = "audio", .plugin = "./transcribe.so"};
@@ -17,8 +18,8 @@
  *     int code = gd_launch_exit_code(r, summary);
  *     gd_launch_summary_free(summary);
  *
- * To stop it, to look at the files first, or to read the summary in between, use its
- * parts:
+ * To stop it, to inspect the files first, or to read the summary during the run, use
+ * its parts:
  *
  *     gd_launcher_create() → [gd_launcher_find()] → gd_launcher_run() → gd_launcher_destroy()
  *
@@ -27,19 +28,19 @@
  * # Ownership
  *
  * Unlike the options of a pool, launch options are not copied: the strings and arrays
- * they point to must stay valid until gd_launcher_destroy(); the struct itself need not.
- * What a launcher returns belongs to it: files, lists and GPUs until
- * gd_launcher_destroy(), the pointers in a summary until the next call with the launcher
- * (or the balancer) that filled it.
+ * they point to must stay valid until gd_launcher_destroy(); the struct itself need
+ * not. Objects that a launcher returns belong to it: files, lists and GPUs are valid
+ * until gd_launcher_destroy(), the pointers in a summary until the next call with the
+ * launcher (or the balancer) that filled it.
  *
  * # Threads
  *
- * A launcher, a balancer and a list of files may each be used by one thread at a
- * time; gd_launcher_stop() is the exception. Callbacks are made on the thread that
- * called gd_launcher_run(), one at a time, except for `seconds`. The library touches no
- * signals here and prints nothing, except for gd_launch_print_*(). Commands, programs and plug-ins run in executed
- * processes, so that programs with threads can launch, too; only `worker` (hooks of
- * this program) needs a program without threads.
+ * A launcher, a balancer and a list of files may each be used by one thread at a time;
+ * gd_launcher_stop() is the exception. Callbacks are made on the thread that called
+ * gd_launcher_run(), one at a time, except for `seconds`. These functions touch no
+ * signals and print nothing, except for gd_launch_print_*(). Commands, programs and
+ * plug-ins run in executed processes, so programs with threads can launch, too; only
+ * `worker` (hooks of this program) needs a program without threads.
  *
  * Errors and structs that begin with `size`: see gpu_dispatch.h.
  */
@@ -54,7 +55,7 @@
 extern "C" {
 #endif
 
-/** Bits that tell which numbers of a struct are known. An unknown number is 0. */
+/** Bits that indicate which numbers of a struct are known. An unknown number is 0. */
 enum gd_known {
 	GD_KNOWN_SECONDS = 1 << 0, /**< seconds of audio */
 	GD_KNOWN_RTF = 1 << 1,
@@ -73,7 +74,7 @@ enum gd_known {
 #endif
 
 /**
- * What a plug-in for `gpuq launch --worker FILE.so` exports: the function
+ * A plug-in for `gpuq launch --worker FILE.so` exports the function
  *
  *     const struct gd_plugin *gd_plugin_get(void)
  *     {
@@ -83,10 +84,10 @@ enum gd_known {
  *             return &plugin;
  *     }
  *
- * Each task of its hooks is a file: gd_file_read(). The settings --model-size,
- * --language and --set reach it by gd_worker_setting(w, "model_size", "base"). It is
- * loaded in processes of its own only, which provide the gd_*() functions, so it need not
- * be linked with the library:
+ * Each task of its hooks is a file: gd_file_read(). It reads the settings --model-size,
+ * --language and --set with gd_worker_setting(w, "model_size", "base"). It is only
+ * loaded in separate processes, which provide the gd_*() functions, so it need not be
+ * linked with the library:
  *
  *     cc -shared -fPIC x.c -o x.so $(pkg-config --cflags gpu_dispatch)
  *
@@ -99,9 +100,10 @@ struct gd_plugin {
 	const char *about; /**< one line for --list-workers, or NULL */
 	const struct gd_worker_ops *ops;
 	/**
-	 * Called before a run, in that process, with the settings as strings: looks for what the worker needs, such as
-	 * its model, without loading it. 0, or a negative errno value with a message in *err that says what to do; the
-	 * run does not begin then. May be NULL.
+	 * Called before a run, in that process, with the settings as strings: checks
+	 * that the worker's needs are met, such as its model, without loading it. 0, or
+	 * a negative errno value with a message in *err that says what to do; then the
+	 * run does not begin. May be NULL.
 	 */
 	int (*check)(const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 };
@@ -109,29 +111,31 @@ struct gd_plugin {
 /** Implemented by the plug-in. */
 GD_PLUGIN_EXPORT const struct gd_plugin *gd_plugin_get(void);
 
-/** The file that a task stands for. */
+/** The file that a task describes. */
 struct gd_file {
 	size_t size;
 	const char *path;       /**< absolute */
-	const char *output_dir; /**< absolute; of this file alone; exists */
+	const char *output_dir; /**< absolute; for this file only; exists */
 	const char *stem;       /**< the file's name without folder and extension */
 	uint64_t size_bytes;
 	uint64_t known; /**< GD_KNOWN_SECONDS */
-	double seconds; /**< of audio */
+	double seconds; /**< duration of the audio */
 };
 
 /** Fills *ret (of `size` bytes); its strings are valid as long as the task's bytes. -EBADMSG: not a file. */
 GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size);
 /**
- * Writes the task that gd_file_read() reads, for a pool of your own with a worker for files. Returns its size in bytes;
- * if that is more than `room`, nothing is written. `stem` may be NULL: that of the path. -EINVAL: the struct's size is
- * not set, or a path is not absolute.
+ * Writes the task that gd_file_read() reads, for a pool of your own with a worker for
+ * files. Returns its size in bytes; if that is more than `room`, nothing is written.
+ * `stem` may be NULL: derived from the path. -EINVAL: the struct's size is not set, or
+ * a path is not absolute.
  */
 GD_API int64_t gd_file_write(const struct gd_file *file, void *data, size_t room);
 /**
  * In process(): reports how many seconds of audio the file held; -EINVAL if that is not
- * a number of 0 or more. Without this call they are unknown. The seconds are the
- * file's result: in process_batch(), gd_worker_batch_result() with one double reports them.
+ * a number of 0 or more. Without this call the duration is unknown. The seconds are the
+ * file's result: in process_batch(), gd_worker_batch_result() with one double reports
+ * them.
  */
 GD_API int gd_worker_file_seconds(struct gd_worker *w, double seconds);
 
@@ -144,7 +148,7 @@ struct gd_found {
 	uint64_t size_bytes;
 	int64_t mtime_ns; /**< last change, since 1970 */
 	uint64_t known;   /**< GD_KNOWN_SECONDS */
-	double seconds;   /**< of audio */
+	double seconds;   /**< duration of the audio */
 };
 
 /** Files of a folder. Release with gd_files_free(). */
@@ -156,7 +160,7 @@ struct gd_files {
 	/** Unreadable folders and loops of links: one line each. */
 	size_t num_warnings;
 	const char *const *warnings;
-	/* To explain why little was found. */
+	/* Reasons why few files were found. */
 	uint64_t others;        /**< files that match no pattern */
 	const char *other;      /**< one of them, or NULL */
 	uint64_t other_folders; /**< folders that were not entered because `recursive` was not set */
@@ -164,19 +168,19 @@ struct gd_files {
 
 struct gd_find_options {
 	size_t size; /**< sizeof(struct gd_find_options) */
-	/** Patterns for names, as in the shell; a leading dot must be written. Default: *.wav */
+	/** Patterns for names, as in the shell; a leading dot must match explicitly. Default: *.wav */
 	const char *const *patterns;
 	size_t num_patterns;
-	/** A folder that is not entered, or NULL. If it is the folder that is searched, only
+	/** A folder that is not entered, or NULL. If it is the searched folder itself, only
 	 *  the launcher's own files (launch.jsonl) are left out. */
 	const char *exclude;
-	/** Called now and then; true ends the search with -ECANCELED. */
+	/** Called from time to time; true ends the search with -ECANCELED. */
 	bool (*stopped)(void *context);
 	void *context;
-	uint64_t recursive; /**< nonzero: also folders in it, and behind links, each once */
+	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 };
 
-/** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR, -EACCES: the folder itself. */
+/** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR, -EACCES: refers to the folder itself. */
 GD_API int gd_files_find(
 	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err);
 GD_API void gd_files_free(struct gd_files *files);
@@ -184,15 +188,15 @@ GD_API void gd_files_free(struct gd_files *files);
 /** Reads how many seconds of audio a file holds. 0, or a negative errno value: unknown. Called by several threads. */
 typedef int gd_seconds_reader(void *context, const char *path, double *ret_seconds);
 
-/** Calls `reader` for all files whose seconds are unknown and fills those in. Returns how many it learned. */
+/** Calls `reader` for all files whose seconds are unknown and stores the results. Returns how many became known. */
 GD_API size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, void *context);
 
-/** How much there is to do. */
+/** The amount of work. */
 struct gd_workload {
 	size_t size;
 	uint64_t files;
 	uint64_t bytes;
-	double audio_seconds;   /**< of the files whose seconds are known */
+	double audio_seconds;   /**< total of the files whose seconds are known */
 	uint64_t audio_unknown; /**< files whose seconds are unknown */
 	uint64_t largest_bytes;
 	uint64_t smallest_bytes;
@@ -206,11 +210,12 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
 /* ---- Sharing out ---------------------------------------------------------- */
 
 /**
- * In which order files are processed, and how they are shared out in advance. In a launch the shares of round-robin,
- * and those of a strategy, decide where a file is processed; otherwise the next file goes to whichever GPU is free.
+ * In which order files are processed, and how they are distributed in advance. In a
+ * launch, the shares of round-robin and of a strategy decide where a file is processed;
+ * otherwise the next file goes to the first free GPU.
  */
 enum gd_balance {
-	/** Longest first: by seconds, or estimated from the size. Shares: each to the GPU with the least. */
+	/** Longest first: by seconds, or estimated from the size. Shares: each to the GPU with the smallest share. */
 	GD_BALANCE_LONGEST_FIRST = 0,
 	GD_BALANCE_BY_SIZE,     /**< largest first; shares: dealt out in turn */
 	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: dealt out in turn. A launch processes each file on its GPU. */
@@ -222,11 +227,12 @@ GD_API const char *gd_balance_name(enum gd_balance balance);
 /** -EINVAL: unknown name. */
 GD_API int gd_balance_parse(const char *name, enum gd_balance *ret);
 
-/** The order of work: indices of files into ret_order[0…count). -EINVAL: a file without its size, or no such balance.
- */
+/** Writes the order of work, as indices of files, into ret_order[0…count). -EINVAL: a file whose `size` is not set, or
+ * an unknown balance. */
 GD_API int gd_balance_order(
 	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t *ret_order);
-/** Which GPU (0…num_gpus-1) would get which file: into ret_gpus[0…count). -EINVAL as above, and without a GPU. */
+/** Writes the GPU (0…num_gpus-1) that each file would get into ret_gpus[0…count). -EINVAL as above, and if num_gpus is
+ * 0. */
 GD_API int gd_balance_share(
 	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus);
 
@@ -237,17 +243,17 @@ typedef int gd_strategy(
 /** The order of work for given shares: the first file of each GPU, the second of each… -EINVAL: no such GPU. */
 GD_API int gd_share_order(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order);
 
-/** What one GPU would get. */
+/** The share of one GPU. */
 struct gd_share {
 	size_t size;
 	uint64_t files;
 	uint64_t bytes;
-	double audio_seconds; /**< of the files whose seconds are known */
-	double load;          /**< its part of the whole, 0…1: by seconds, or estimated from the size */
-	double imbalance;     /**< of all shares: how much more than the mean the fullest GPU has; 0: even */
+	double audio_seconds; /**< total of the files whose seconds are known */
+	double load;          /**< fraction of all work, 0…1: by seconds, or estimated from the size */
+	double imbalance;     /**< of all shares: by how much the largest exceeds the mean; 0: even */
 };
 
-/** The share of one GPU, into *ret (of `size` bytes). -EINVAL: no such GPU. */
+/** Fills *ret (of `size` bytes) with the share of one GPU. -EINVAL: no such GPU. */
 GD_API int gd_share_stats(const struct gd_found *const *files, const size_t *gpus, size_t count, size_t num_gpus,
 	size_t gpu, struct gd_share *ret, size_t size);
 
@@ -257,7 +263,7 @@ struct gd_file_result {
 	size_t size; /**< sizeof(struct gd_file_result) */
 	const char *file;
 	const char *error; /**< NULL: done */
-	int64_t gpu;       /**< -1: never reached one */
+	int64_t gpu;       /**< -1: the file never reached a GPU */
 	uint64_t size_bytes;
 	uint64_t known; /**< GD_KNOWN_SECONDS */
 	double audio_seconds;
@@ -270,7 +276,7 @@ struct gd_launch_failure {
 	const char *error;
 };
 
-/** One GPU's part. */
+/** The results of one GPU. */
 struct gd_launch_gpu {
 	size_t size;
 	int64_t gpu;
@@ -278,12 +284,12 @@ struct gd_launch_gpu {
 	uint64_t failed;
 	double audio_seconds;
 	double processing_seconds;
-	double share; /**< of all that is done, 0…1: by audio seconds, or by files if those of a file are unknown */
+	double share; /**< fraction of the finished work, 0…1: by audio seconds, or by files if one is unknown */
 };
 
 /**
- * All numbers of a run. Processing seconds are those of files that are done, of all
- * workers together: more than the wall clock when they work side by side.
+ * All numbers of a run. Processing seconds are the total of all finished files on all
+ * workers: more than the wall clock when workers run in parallel.
  */
 struct gd_launch_summary {
 	size_t size;
@@ -293,21 +299,21 @@ struct gd_launch_summary {
 	uint64_t files_failed;
 	uint64_t files_skipped;    /**< done by an earlier run */
 	uint64_t files_left;       /**< not begun, or cancelled: the next run processes them; on_result is not called */
-	uint64_t files_unrecorded; /**< results that are not in launch.jsonl at the end: repeated by the next run */
+	uint64_t files_unrecorded; /**< results not recorded in launch.jsonl at the end: the next run repeats them */
 	uint64_t bytes_done;
-	double progress; /**< part of the files that has ended, 0…1; 1 if there are none */
+	double progress; /**< fraction of the files that has ended, 0…1; 1 if there are no files */
 	double audio_seconds;
 	double processing_seconds;
 	double wall_seconds;
 	double rtf;     /**< processing seconds over audio seconds, of files for which both are known */
 	double speedup; /**< processing seconds over wall clock without loading_seconds and idle_seconds */
-	double skew;    /**< how much longer than the mean the busiest GPU worked; 0: even */
+	double skew;    /**< by how much the busiest GPU's working time exceeds the mean; 0: even */
 	size_t num_failures;
 	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;
 	const struct gd_launch_gpu *const *gpus; /**< by number */
-	double loading_seconds; /**< part of the wall clock in which a worker loaded its model, mean of all workers */
-	double idle_seconds;    /**< part of the wall clock in which a watched folder had no file to do */
+	double loading_seconds; /**< wall clock time that a worker spent loading its model, mean of all workers */
+	double idle_seconds;    /**< wall clock time in which a watched folder had no file to process */
 };
 
 struct gd_balancer;
@@ -318,15 +324,14 @@ GD_API int gd_balancer_create(const int *gpus, size_t num_gpus, struct gd_balanc
 GD_API void gd_balancer_destroy(struct gd_balancer *b);
 /** Sets how many files there will be, and how many of them are skipped. */
 GD_API void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t files_skipped);
-/** -EINVAL or -E2BIG: the size of the struct; -ENOMEM. */
+/** -EINVAL or -E2BIG: wrong struct size; -ENOMEM. */
 GD_API int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size);
-/** How long a worker loaded its model, mean of all workers: that part of the wall clock does not count for `speedup`.
- */
+/** Sets how long a worker loaded its model, mean of all workers: `speedup` excludes this part of the wall clock. */
 GD_API void gd_balancer_set_loading(struct gd_balancer *b, double seconds);
 GD_API void gd_balancer_stop_clock(struct gd_balancer *b);
-/** Back to the state after creation. */
+/** Restores the state after creation. */
 GD_API void gd_balancer_reset(struct gd_balancer *b);
 
 /* ---- Launcher ------------------------------------------------------------- */
@@ -335,7 +340,7 @@ GD_API void gd_balancer_reset(struct gd_balancer *b);
 struct gd_launch_worker {
 	size_t size;
 	const struct gd_worker_stats *stats;
-	const char *file; /**< that it is processing, or NULL */
+	const char *file; /**< the file that it is processing, or NULL */
 };
 
 struct gd_launch_progress {
@@ -344,7 +349,7 @@ struct gd_launch_progress {
 	int ending;                              /**< a stop was requested: no new file begins */
 	int cancelling;                          /**< a second stop: running files are cancelled */
 	uint64_t known;      /**< GD_KNOWN_ETA; GD_KNOWN_SECONDS: amounts are audio seconds, not bytes */
-	double total_amount; /**< of what this run has to do */
+	double total_amount; /**< all work of this run */
 	double done_amount;
 	double eta_seconds;
 	size_t num_workers;
@@ -361,11 +366,10 @@ struct gd_launch_options {
 	const char *gpus;            /**< see gd_gpu_list() */
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;
-	int recursive; /**< nonzero: folders in input_dir, too */
-	int force;     /**< nonzero: also files that an earlier run has done */
+	int recursive; /**< nonzero: include subfolders of input_dir */
+	int force;     /**< nonzero: include files that an earlier run has done */
 
-	/* The worker: one of these, or none for the speech recognizer that is installed: whisper, or else pocketsphinx.
-	 */
+	/* The worker: one of these; default: the installed speech recognizer, whisper or else pocketsphinx. */
 	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
 	const char *const *program; /**< persistent, speaks the protocol of docs/worker-protocol.md; NULL at the end */
 	/** Name of an installed plug-in ("pocketsphinx"), or path of a shared object (with a slash or ending in ".so").
@@ -374,7 +378,7 @@ struct gd_launch_options {
 	const struct gd_worker_ops
 		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */
 	const char *const *worker_argv; /**< a program that calls gd_worker_main() with such hooks; NULL at the end */
-	/** For `worker` and `worker_argv`: distinguishes it from others, so that results of
+	/** For `worker` and `worker_argv`: identifies the worker, so that results of
 	 *  another worker are not taken for its own. */
 	const char *worker_name;
 	int allow_threads; /**< for `worker`: see struct gd_options */
@@ -383,40 +387,41 @@ struct gd_launch_options {
 	const struct gd_setting *settings; /**< for the worker; no NUL in values; a change outdates earlier results */
 	size_t num_settings;
 	int64_t task_timeout_ms;  /**< default: none */
-	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to say that it is ready */
-	/** After so many no new file begins (files that run at that moment may still fail, too); default: unlimited. */
+	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to report that it is ready */
+	/** After this many failures no new file begins (running files may still fail, too); default: unlimited. */
 	uint64_t max_failures;
 	int retries; /**< 0 */
 	enum gd_balance balance;
 	/** Decides which GPU a file runs on, instead of `balance`; or NULL. A GPU that has lost its workers leaves its
 	 *  files to the others. */
 	gd_strategy *strategy;
-	/** Reads durations, in a thread of its own while the first files are processed; or NULL. */
+	/** Reads durations, in a separate thread while the first files are processed; or NULL. */
 	gd_seconds_reader *seconds;
 
-	void *context; /**< first argument of the callbacks, of seconds and of strategy */
+	void *context; /**< first argument of the callbacks, `seconds` and `strategy` */
 	/** About ten times a second, and at the end. */
 	void (*on_progress)(void *context, const struct gd_launch_progress *progress);
 	void (*on_result)(void *context, const struct gd_file_result *result);
-	/** A line for people: an unreadable folder, a lost worker, results that cannot be recorded. */
+	/** A human-readable line: an unreadable folder, a lost worker, results that cannot be recorded. */
 	void (*on_warning)(void *context, const char *message);
 	/** Where the workers' output goes: inherited, or files in output_dir/launch.logs. */
 	enum gd_output output;
-	/** Nonzero: output_dir may be a folder of another user, or one that others can write or rename. They can make
-	 * this account overwrite its own files. */
+	/** Nonzero: output_dir may belong to another user, or be writable or renamable by others. They can make this
+	 * account overwrite its own files. */
 	int trust_output_dir;
 	int setup_concurrency; /**< how many workers load their model at the same time; default: all */
-	/** Nonzero: the run goes on with new files of input_dir, each when it is complete (closed after writing, or
-	 * renamed into place), until gd_launcher_stop(); a file that has changed is new. */
+	/** Nonzero: the run continues with new files of input_dir, each when it is complete (closed after writing, or
+	 * renamed into place), until gd_launcher_stop(); a file that has changed counts as new. */
 	int watch;
 };
 
 struct gd_launcher;
 
 /**
- * Finds everything that is wrong with the options before anything starts: folder,
- * patterns, GPUs, worker, numbers. Calls `mistake` for each (may be NULL) and returns
- * their number. Changes nothing. A worker need not be given; if none is installed either, only gd_launcher_run() fails.
+ * Finds all mistakes in the options before anything starts: folder, patterns, GPUs,
+ * worker, numbers. Calls `mistake` for each (may be NULL) and returns their number.
+ * Changes nothing. No worker need be given; if none is installed either, only
+ * gd_launcher_run() fails.
  */
 GD_API int gd_launch_validate(const struct gd_launch_options *options,
 	void (*mistake)(void *context, const struct gd_error *err), void *context);
@@ -426,11 +431,11 @@ GD_API int gd_launcher_create(const struct gd_launch_options *options, struct gd
 /** Not during a run. NULL is fine. */
 GD_API void gd_launcher_destroy(struct gd_launcher *l);
 
-/** Finds the files, and which of them are left to do. gd_launcher_run() calls it if you did not. */
+/** Finds the files, and which of them remain to be processed. gd_launcher_run() calls it if you did not. */
 GD_API int gd_launcher_find(struct gd_launcher *l, struct gd_error *err);
 /** All files that were found; NULL before gd_launcher_find(). */
 GD_API const struct gd_files *gd_launcher_files(const struct gd_launcher *l);
-/** The files that this run has to process, *ret_count of them, in the order of gd_launcher_files(). With `watch`, valid
+/** The files that this run must process, *ret_count of them, in the order of gd_launcher_files(). With `watch`, valid
  *  until gd_launcher_run(). */
 GD_API const struct gd_found *const *gd_launcher_todo(const struct gd_launcher *l, size_t *ret_count);
 GD_API const struct gd_gpu_list *gd_launcher_gpus(const struct gd_launcher *l);
@@ -440,34 +445,34 @@ struct gd_launch_pace {
 	size_t size;
 	uint64_t known;          /**< GD_KNOWN_RTF, GD_KNOWN_BYTES_PER_SECOND */
 	double rtf;              /**< processing seconds over audio seconds */
-	double bytes_per_second; /**< of files, by one worker */
+	double bytes_per_second; /**< file bytes, for one worker */
 };
 
 /** Fills *ret (of `size` bytes) after gd_launcher_find(). */
 GD_API void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_launch_pace *ret, size_t size);
 
 /**
- * Processes the files. 0 if it came to its end: the summary tells whether files
- * failed. -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was
- * left; in these cases the summary tells what was done. Other errors: nothing was
- * begun (-ENOENT: no worker was given and none is installed). Once per launcher.
+ * Processes the files. 0 if the run finished: the summary shows whether files failed.
+ * -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was left;
+ * in these cases the summary shows the work done. Other errors: nothing was started
+ * (-ENOENT: no worker was given and none is installed). Once per launcher.
  */
 GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 /**
- * First call: no new file begins, running ones are finished. Second: they are
- * cancelled, and killed after a second. Third: they are killed at once. By any thread
- * and by signal handlers.
+ * First call: no new file begins, running files are finished. Second: they are
+ * cancelled, and killed after a second. Third: they are killed at once. Safe in any
+ * thread and in signal handlers.
  */
 GD_API void gd_launcher_stop(struct gd_launcher *l);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_launcher_summary(struct gd_launcher *l, struct gd_launch_summary *ret, size_t size);
 
 /**
- * Prints a table of the GPUs, a line of totals and up to 20 failures, as `gpuq launch` does at its end. 0, -ENOMEM, or
- * -EIO if writing failed.
+ * Prints a table of the GPUs, a line of totals and up to 20 failures, as `gpuq launch`
+ * does when it ends. 0, -ENOMEM, or -EIO if writing failed.
  */
 GD_API int gd_launch_print_summary(const struct gd_launch_summary *summary, FILE *out);
-/** In on_progress: prints one line, as `gpuq launch` does every few seconds if it has no terminal. */
+/** In on_progress: prints one line, as `gpuq launch` does every few seconds without a terminal. */
 GD_API int gd_launch_print_progress(const struct gd_launch_progress *progress, FILE *out);
 
 /**
@@ -479,7 +484,7 @@ GD_API int gd_launch_exit_code(int result, const struct gd_launch_summary *summa
 
 /**
  * Creates a launcher, runs it and destroys it. `ret` may be NULL; it is set whenever
- * work was begun, also on failure, otherwise to NULL. Release with
+ * work was started, even on failure, otherwise to NULL. Release with
  * gd_launch_summary_free().
  */
 GD_API int gd_launch(const struct gd_launch_options *options, struct gd_launch_summary **ret, struct gd_error *err);
