@@ -17,7 +17,7 @@ void allocation_get(char ret[ALLOCATION_TEXT])
 		snprintf(ret, ALLOCATION_TEXT, "slurm-%.30s.%.10s", id, restart && *restart ? restart : "0");
 	else if (getpid() == 1 && getrandom(&random, sizeof(random), 0) == sizeof(random))
 		snprintf(ret, ALLOCATION_TEXT, "init-%016llx",
-			(unsigned long long)random); /* it ends with this process */
+			(unsigned long long)random); /* the allocation ends with this process */
 }
 
 bool allocation_is_variable(const char *entry)

@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* The kernel takes arguments below 32 pages. */
+/* The kernel accepts arguments shorter than 32 pages. */
 #define LONGEST_ARGUMENT ((size_t)128 * 1024 - 1)
 
 void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt)
@@ -34,7 +34,7 @@ void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t at
 	text_appendf(t, ATTEMPT_COOKIE "=%s-%llu-%u", keeper, (unsigned long long)id, attempt);
 }
 
-/* ---- Taking an order apart ------------------------------------------------------ */
+/* ---- Parsing an order ------------------------------------------------------------ */
 
 static const char *next_string(const char **p, const char *end)
 {
@@ -113,7 +113,7 @@ void attempt_set_variable(struct attempt *a, const char *variable)
 	a->envp[n] = NULL;
 }
 
-/* Into the cache, whose memory the entries of envp are. */
+/* Loads it into the cache, which owns the memory of envp's entries. */
 static int load_environment(const struct attempt *a, const struct journal *j, struct attempt_cache *cache)
 {
 	if (cache->env && strcmp(cache->env, a->env) == 0)
@@ -158,7 +158,7 @@ static int build_environment(
 	for (char *p = block; p && p < block + size; p += strlen(p) + 1)
 		if (!allocation_is_variable(p))
 			a->envp[n++] = p;
-	/* The command of a lease has the environment of `gpuq exec`, of which this process is a part. */
+	/* The command of a lease has the environment of `gpuq exec`, the parent of this process. */
 	for (char **entry = environ; *entry; entry++)
 		if (a->front || allocation_is_variable(*entry))
 			a->envp[n++] = *entry;
@@ -173,7 +173,7 @@ static int build_environment(
 
 /* ---- Script --------------------------------------------------------------------- */
 
-/* In memory, so that no other user can put another script in its place. */
+/* In memory, so that no other user can replace the script. */
 static int write_script(struct attempt *a)
 {
 	size_t size = strlen(a->command);
@@ -205,9 +205,10 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 }
 
 /*
- * Whether it is the directory in which the job was added. Device numbers of network file systems can change when they
- * are mounted again. Another directory of the same number can have been put in place from the same file system only,
- * in which there is no other one, or if it is the root of a file system (Btrfs has many that can be renamed).
+ * Whether fd is the directory in which the job was added. The device number of a network file
+ * system can change on a remount. With another device number, the same inode number suffices
+ * unless fd is the root of a file system: a rename can only put a directory of the same file
+ * system there, in which the number is unique. Btrfs has many roots that can be renamed.
  */
 static bool is_same_directory(int fd, const struct keeper_order *o)
 {
@@ -219,7 +220,7 @@ static bool is_same_directory(int fd, const struct keeper_order *o)
 	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
 }
 
-/* Only a directory that must be the user's own costs a walk. What is wrong with it is found later, by the job's
+/* Only a directory that must belong to the user needs a walk along its path. Errors are reported later, by the job's
  * process. */
 static void find_cwd(struct attempt *a, struct attempt_cache *cache)
 {
@@ -256,7 +257,7 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 
 void attempt_reset_signals(void)
 {
-	/* Dispositions are the defaults already: the nursery has blocked signals, not ignored them. */
+	/* Dispositions are the defaults already: the nursery blocks signals and does not ignore them. */
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -277,8 +278,9 @@ void attempt_write_start(const struct attempt *a, const char *keeper, pid_t pid,
 }
 
 /*
- * j is a copy of the keeper's: what this process opens again, after a prune, is not open there. Allocates no memory
- * (reserve_start()), unless the journal must be opened or recovered first.
+ * j is a copy of the keeper's journal: if this process reopens it after a prune, the keeper does not
+ * have the new descriptor. Allocates no memory (reserve_start()), unless the journal must be opened or
+ * recovered first.
  */
 static int append_start(struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page)
 {
@@ -295,7 +297,7 @@ static int append_start(struct attempt *a, struct journal *j, const char *keeper
 	return r;
 }
 
-/* The room for arguments and environment is a quarter of the stack's limit: where they need more, it is raised. */
+/* Arguments and environment may take a quarter of the stack limit: raise the limit if they need more. */
 static void raise_stack_limit(char *const *envp, size_t more)
 {
 	size_t need = more;
@@ -320,7 +322,7 @@ _Noreturn static void leave(struct attempt_page *page, int stage, int code)
 	_exit(127);
 }
 
-/* The shell opens the script by the descriptor's name, and the job inherits the descriptor. */
+/* The shell opens the script through the descriptor's name in /proc, and the job inherits the descriptor. */
 static void exec_script(const struct attempt *a)
 {
 	char name[32];
@@ -329,7 +331,7 @@ static void exec_script(const struct attempt *a)
 		execle("/bin/sh", "sh", name, (char *)NULL, a->envp);
 }
 
-/* The variable tells the job, too. CPUs that are offline by now do not keep it from running. */
+/* The job also sees the CPUs in the variable. CPUs that have gone offline do not keep the job from running. */
 static void enter_cpus(const struct attempt *a)
 {
 	static const char name[] = KEEPER_CPUS "=";
@@ -341,7 +343,7 @@ static void enter_cpus(const struct attempt *a)
 	}
 }
 
-/* The directory that is checked is the one that is entered: both go by its descriptor. */
+/* Checks and enters the same directory: both use its descriptor. */
 int attempt_enter_directory(const struct attempt *a)
 {
 	struct gd_error err;
@@ -353,7 +355,7 @@ int attempt_enter_directory(const struct attempt *a)
 	if (!a->order.cwd_own)
 		return chdir(a->cwd) < 0 ? -errno : 0;
 	int r = trust_open_directory(a->cwd, false, &fd, &err);
-	/* The user can put another directory in place, if nobody else can. */
+	/* The user may replace the directory, if no other user can. */
 	if (r == 0 && !is_same_directory(fd, &a->order)) {
 		close_fd(&fd);
 		r = trust_open_directory(a->cwd, true, &fd, &err);
@@ -373,8 +375,9 @@ static int enter_session(const struct attempt *a)
 }
 
 /*
- * The command belongs to the job that the shell sees: Ctrl-C, Ctrl-Z and the size of the terminal reach both. If that
- * group is gone, so is `gpuq exec`, and the keeper is about to end the command.
+ * The command is in the process group that the shell knows: Ctrl-C, Ctrl-Z and changes of the terminal
+ * size reach both. If that group is gone, so is `gpuq exec`, and the keeper is about to end the
+ * command.
  */
 static int enter_front(const struct attempt *a)
 {
@@ -401,7 +404,7 @@ _Noreturn static void become_job(
 	struct attempt *a, const struct journal *journal, const char *keeper, struct attempt_page *page, pid_t parent)
 {
 	struct journal j = *journal;
-	/* From here on this process ends with its keeper; if that is gone already, nobody would tell us. */
+	/* From here on this process dies with its keeper. If the keeper is gone already, no signal will come. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		leave(page, ATTEMPT_REFUSED, -ECANCELED);
@@ -416,15 +419,15 @@ _Noreturn static void become_job(
 		leave(page, ATTEMPT_NO_DIRECTORY, r);
 	enter_cpus(a);
 	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
-	/* Not before: a signal that ends this process in the middle of an allocation would damage the keeper's memory.
-	 */
+	/* Not earlier: a signal that ends this process in the middle of an allocation would damage the keeper's
+	 * memory. */
 	execute(a);
 	leave(page, ATTEMPT_NO_EXEC, -errno);
 }
 
 /*
- * Room for the longest line `start`, plain and sealed. The job's process shares our memory, and is not to allocate any:
- * if it were killed meanwhile, our heap would be damaged.
+ * Reserves space for the longest `start` line, plain and sealed. The job's process shares our memory
+ * and must not allocate: if it were killed during an allocation, our heap would be damaged.
  */
 static int reserve_start(struct attempt *a, const char *keeper)
 {
@@ -445,8 +448,8 @@ pid_t attempt_start(struct attempt *a, const struct journal *j, const char *keep
 		return r;
 	*page = (struct attempt_page){0};
 	/*
-	 * Not fork(): copying and dropping our page tables would cost more than all the rest of a start. Until it
-	 * executes, the new process has our memory, and we wait.
+	 * Not fork(): copying and dropping our page tables would cost more than the rest of the start.
+	 * The new process has our memory until it calls exec, and we wait for that.
 	 */
 	pid_t pid = vfork();
 	if (pid == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One attempt at a job inside its keeper: from the order to a process that runs.
+ * One attempt at a job inside its keeper: from the order to a running process.
  *
- * The first process of the job is forked, makes itself a session, standard files and a
- * clean slate of signals, then, under the append lock, appends `start` if the
- * fence still holds, and executes. What became of that it writes into the memory that
- * it shares with the keeper until then, so no exit status can be taken for a refusal.
+ * The first process of the job is forked, creates a session, sets up standard files and resets
+ * signals. Then, under the append lock, it appends `start` if the fence still holds, and calls exec.
+ * It writes the outcome into the memory that it shares with the keeper until exec, so no exit status
+ * can be mistaken for a refusal.
  */
 #ifndef QUEUE_KEEPER_ATTEMPT_H
 #define QUEUE_KEEPER_ATTEMPT_H
@@ -21,16 +21,16 @@
 #include "queue/keeper/known_directory.h"
 
 enum attempt_stage {
-	ATTEMPT_FORKED = 0,   /* it said nothing: `start` may be in the journal or not */
-	ATTEMPT_REFUSED,      /* and nothing will be: see code */
+	ATTEMPT_FORKED = 0,   /* the process reported nothing: `start` may be in the journal or not */
+	ATTEMPT_REFUSED,      /* `start` is not in the journal and will not be: see code */
 	ATTEMPT_STARTED,      /* `start` is in the journal */
 	ATTEMPT_NO_DIRECTORY, /* … but the job's directory could not be entered */
 	ATTEMPT_NO_EXEC,      /* … but nothing could be executed */
 };
 
-/* What of an attempt could not be had, where nothing was started. */
+/* The part of an attempt that could not be prepared, if nothing was started. */
 enum attempt_part {
-	ATTEMPT_KEEPER = 0, /* nothing of the job's: the keeper's own file */
+	ATTEMPT_KEEPER = 0, /* no part of the job: the keeper's own file */
 	ATTEMPT_ENVIRONMENT,
 	ATTEMPT_SCRIPT,
 	ATTEMPT_LOG,
@@ -46,76 +46,77 @@ struct attempt_page {
 };
 
 /*
- * What a keeper keeps from attempt to attempt: the next job mostly has the same. An environment is named by its
- * content. Start from {0}.
+ * What a keeper caches from attempt to attempt, because the next job usually needs the same. An
+ * environment is named by its content. Start from {0}.
  */
 struct attempt_cache {
 	struct known_directory logs, cwd;
-	char *env; /* its name; NULL: none */
+	char *env; /* the environment's name; NULL: none */
 	char *env_block;
 	size_t env_size;
 };
 
 /*
- * How the command of a lease is executed: by its words, in the terminal, the directory and the environment of
- * `gpuq exec`, with its standard files and its signals. It has no log.
+ * How the command of a lease is executed: as an argument vector, in the terminal, directory and
+ * environment of `gpuq exec`, with the same standard files and signals. It has no log.
  */
 struct attempt_front {
 	char **argv;
-	pid_t group;   /* process group of `gpuq exec`, which is that of the shell's job */
+	pid_t group;   /* process group of `gpuq exec`, which is the shell's job */
 	sigset_t mask; /* blocked signals */
 };
 
-/* An order taken apart; all memory belongs to it. */
+/* A parsed order; owns all its memory. */
 struct attempt {
 	struct keeper_order order;
-	const struct attempt_front *front; /* of a lease; NULL: an ordinary job. Set it after attempt_init() */
+	const struct attempt_front *front; /* for a lease; NULL: an ordinary job. Set it after attempt_init() */
 	char *payload;
 	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim;
-	const char *input; /* of the hook, see struct keeper_order */
+	const char *input; /* the hook's input, see struct keeper_order */
 	const char **env_changes;
 	int *gpus;
 	struct attempt_log log;
 	int script_fd; /* -1: the command is an argument */
 	char **envp;
-	int cwd_fd;   /* the directory, if it is known; it belongs to the cache. -1: go there by its path */
+	int cwd_fd;   /* the directory, if it is known, owned by the cache; -1: enter it by its path */
 	char *cookie; /* "GPUQ_COOKIE=…" */
 	char *own_env[3];
-	struct text start, sealed; /* the line `start`, and as the journal has it */
+	struct text start, sealed; /* the `start` line, plain and as the journal stores it */
 	enum attempt_part missing; /* after attempt_prepare() failed */
 };
 
-/* Takes the payload, also on failure. -EBADMSG where it is not one. */
+/* Takes ownership of the payload, even on failure. -EBADMSG if it is malformed. */
 int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload);
 void attempt_finish(struct attempt *a);
 
-/* Environment, script and log file. What fails here is refused, and nothing of it is left. */
+/* Prepares environment, script and log file. On failure the attempt is refused and leaves nothing behind. */
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache);
-/* The environment alone, for a hook without an attempt. */
+/* Prepares only the environment, for a hook without an attempt. */
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache);
 
-/* The variable by which processes of an attempt are recognized; its value is KEEPER-ID-ATTEMPT. */
+/* The variable that identifies processes of an attempt; its value is KEEPER-ID-ATTEMPT. */
 #define ATTEMPT_COOKIE "GPUQ_COOKIE"
 /* Appends "NAME=value". */
 void attempt_cookie(struct text *t, const char *keeper, uint64_t id, uint32_t attempt);
 
-/* The line `start`, which the first process `pid` appends. */
+/* The `start` line, which the first process `pid` appends. */
 void attempt_write_start(const struct attempt *a, const char *keeper, pid_t pid, int64_t time_ms, struct text *t);
 
-/* In a process that is to be executed: sets one more variable, "NAME=value". */
+/* In a process that is about to call exec: sets one more variable, "NAME=value". */
 void attempt_set_variable(struct attempt *a, const char *variable);
-/* In a process that is to be executed: signals as a new program expects them. */
+/* In a process that is about to call exec: resets signals to what a new program expects. */
 void attempt_reset_signals(void);
 
 /*
- * Enters the job's directory. -ENOTUNIQ: only the user could write it, and now a link of another user, a directory
- * that others can write, or a directory that others can have put there is in its place.
+ * Enters the job's directory. -ENOTUNIQ: when the job was added only the user could write it, and now
+ * its path leads over a link of another user, or to a directory that other users can write or may have
+ * put there.
  */
 int attempt_enter_directory(const struct attempt *a);
 
 /*
- * Starts the job's first process: its PID, or a negative errno value. Returns when it has executed or ended; *page says
- * what became of it.
+ * Starts the job's first process. Returns its PID, or a negative errno value, once the process has
+ * called exec or ended; *page has the outcome.
  */
 pid_t attempt_start(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_page *page);
 

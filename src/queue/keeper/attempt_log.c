@@ -16,7 +16,7 @@
 #include "queue/keeper/known_directory.h"
 
 #define TRIM_MS 250
-/* Holes consist of whole blocks, and each one costs a call and an extent. */
+/* Holes consist of whole blocks, and each hole costs a system call and an extent. */
 #define LEAST_HOLE ((off_t)64 * 1024)
 
 static mode_t file_mode(enum log_access access)
@@ -24,7 +24,7 @@ static mode_t file_mode(enum log_access access)
 	return access == LOG_ACCESS_ALL ? 0644 : access == LOG_ACCESS_GROUP ? 0640 : 0600;
 }
 
-/* Who may read the files may list them. */
+/* Users who may read the files may list them. */
 static mode_t directory_mode(enum log_access access)
 {
 	mode_t mode = file_mode(access);
@@ -33,7 +33,7 @@ static mode_t directory_mode(enum log_access access)
 
 /* ---- The directory ------------------------------------------------------------------ */
 
-/* Directories above it are created as others are. */
+/* Parent directories are created with default permissions. */
 static int make_directory(const char *path, enum log_access access)
 {
 	cleanup_(freep) char *copy = strdup(path);
@@ -54,7 +54,7 @@ static int make_directory(const char *path, enum log_access access)
 	return fd < 0 || fchmod(fd, directory_mode(access)) < 0 ? -errno : 0;
 }
 
-/* Another user may have put a link to a directory of this user in its place since the last attempt. */
+/* Since the last attempt, another user may have replaced it with a link to a directory of this user. */
 static int open_existing(const struct attempt_log_options *o, int *ret)
 {
 	if (!o->accepted) {
@@ -68,7 +68,7 @@ static int open_existing(const struct attempt_log_options *o, int *ret)
 	return 0;
 }
 
-/* Whether another user can have put there what is no directory, or moved the directory away. */
+/* Whether another user may have put something there that is not a directory, or moved the directory away. */
 static bool is_blocked_by_others(const char *path)
 {
 	struct stat st;

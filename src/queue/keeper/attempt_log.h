@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of an attempt. The job writes into the file itself, without a pipe in between.
+ * The log of an attempt. The job writes directly into the file, without a pipe.
  *
- * The file is created by us and opened once: everything later goes through its descriptor. Whatever another user puts
- * at its path is neither read nor waited for.
+ * We create the file and open it once; all later access uses its descriptor. A file that another user
+ * puts at its path is neither read nor waited for.
  */
 #ifndef QUEUE_KEEPER_ATTEMPT_LOG_H
 #define QUEUE_KEEPER_ATTEMPT_LOG_H
@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Who may read logs, besides their owner. */
+/* Users who may read logs, besides the owner. */
 enum log_access {
-	LOG_ACCESS_OWNER, /* nobody */
+	LOG_ACCESS_OWNER, /* no other user */
 	LOG_ACCESS_GROUP,
 	LOG_ACCESS_ALL,
 };
@@ -45,21 +45,22 @@ struct attempt_log {
 	}
 
 /*
- * Creates a new file, so no two attempts share one. -ENOTUNIQ: another user can change the directory,
- * or a symbolic link of another user leads there. The access is set
- * whatever the umask is, also of the directory if it is created here.
+ * Creates a new file, so no two attempts share a file. -ENOTUNIQ: another user can change the
+ * directory, or its path goes over a symbolic link of another user. The umask does not affect the
+ * access to the file, nor to the directory if it is created here.
  */
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id);
 void attempt_log_close(struct attempt_log *l);
 /* Removes the file of an attempt that never started. */
 void attempt_log_remove(struct attempt_log *l);
 
-/* Up to `size` bytes of its end. Returns how many. */
+/* Reads up to `size` bytes from the end. Returns how many. */
 size_t attempt_log_tail(const struct attempt_log *l, void *buf, size_t size);
 
 /*
- * If the log has more than max_bytes, gives the disk space of its middle back: a hole is left, of zeros, and offsets
- * stay as they are. The first and the last half of max_bytes are kept. Call it at trim_ns, and at the end.
+ * If the log has more than max_bytes, frees the disk space of its middle: a hole that reads as zeros
+ * remains, and offsets do not change. The first and the last half of max_bytes are kept. Call it at
+ * trim_ns, and at the end.
  */
 void attempt_log_trim(struct attempt_log *l, uint64_t now_ns);
 

@@ -18,16 +18,16 @@
 #include "base/process.h"
 #include "queue/journal/job_json.h"
 
-/* It may take so long. */
+/* Time limit of a hook. */
 #define HOOK_MS       60000
 #define KILL_AGAIN_MS 50
-/* And so long to die. */
+/* Time limit for its processes to die. */
 #define STUCK_MS 10000
 
 int hook_describe(const struct job *job, const struct due_hook *h, struct text *ret)
 {
 	struct job then = *job;
-	/* Later attempts may have begun. */
+	/* Skip attempts that began later. */
 	while (then.num_attempts > h->num_attempts && then.attempts) {
 		then.attempts = then.attempts->earlier;
 		then.num_attempts--;
@@ -57,7 +57,7 @@ int hook_describe_lines(const struct text *lines, uint64_t id, struct text *ret)
 	return r;
 }
 
-/* A file in memory, not a pipe: a hook need not read, and must not make us wait by not reading. */
+/* A file in memory, not a pipe: a hook need not read its input, and must not block us. */
 static int open_input(const struct text *input)
 {
 	cleanup_(closep) int fd = memfd_create("gpuq-job", MFD_CLOEXEC);
@@ -72,7 +72,7 @@ static int open_input(const struct text *input)
 _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_fd, int log_fd, pid_t parent)
 {
 	char try_text[sizeof(HOOK_TRY) + 16];
-	/* If the keeper is killed, another one runs the hook again: not both at a time. */
+	/* If the keeper is killed, another keeper runs the hook again. The two must not run at the same time. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);

@@ -29,7 +29,7 @@ int hook_log_open(int dir_fd, const struct attempt *a)
 	char now[DATE_TEXT];
 	cleanup_(text_finish) struct text line = {0};
 	cleanup_(closep) int fd = open_file(dir_fd, &st);
-	/* Another keeper may do the same at the same time: then its few lines are in hooks.log.1. */
+	/* Another keeper may do this at the same time: then the few lines of the first one end up in hooks.log.1. */
 	if (fd >= 0 && st.st_size > LARGEST && renameat(dir_fd, HOOK_LOG, dir_fd, HOOK_LOG ".1") == 0) {
 		close(fd);
 		fd = open_file(dir_fd, &st);

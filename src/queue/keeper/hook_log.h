@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What hooks print: hooks.log in the journal's folder, a line for each hook and then its output. */
+/* The output of hooks: hooks.log in the journal's folder, with a header line for each hook. */
 #ifndef QUEUE_KEEPER_HOOK_LOG_H
 #define QUEUE_KEEPER_HOOK_LOG_H
 
@@ -8,8 +8,8 @@
 #define HOOK_LOG "hooks.log"
 
 /*
- * Opens it for a hook, writes its line and returns the descriptor; -1 where that cannot be done: the hook is run
- * without a log. A large file is renamed to hooks.log.1 first.
+ * Opens the log for a hook, writes the header line and returns the descriptor; -1 on failure, then the
+ * hook runs without a log. A large file is renamed to hooks.log.1 first.
  */
 int hook_log_open(int dir_fd, const struct attempt *a);
 

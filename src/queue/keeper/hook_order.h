@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a runner or coordinator needs to have a keeper run a hook that is due, and to say what came of it. */
+/* Lets a runner or coordinator order a keeper to run a due hook, and report its outcome. */
 #ifndef QUEUE_KEEPER_HOOK_ORDER_H
 #define QUEUE_KEEPER_HOOK_ORDER_H
 
@@ -13,12 +13,12 @@ struct keeper_order;
 struct record;
 
 /*
- * The order to run the hook, KEEPER_ORDER_HOOK, and its payload. cwd and env: of jobs that have none of their own.
- * 0 or -ENOMEM.
+ * The order to run the hook, KEEPER_ORDER_HOOK, and its payload. cwd and env: for jobs without their
+ * own. 0 or -ENOMEM.
  */
 int hook_order_write(const struct job *job, const struct due_hook *h, const char *cwd, const char *env, uint64_t fence,
 	struct keeper_order *ret, struct text *payload);
-/* The line that gives the hook up: its keepers died HOOK_TRIES times. */
+/* The line that gives up the hook: its keepers died HOOK_TRIES times. */
 void hook_order_give_up(struct text *line, const struct due_hook *h);
 /* "the --on-finish hook of job 12 failed with exit code 3" */
 void hook_failure_words(struct text *t, const struct job *job, const struct record *outcome);

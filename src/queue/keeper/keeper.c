@@ -20,12 +20,12 @@
 #include "queue/keeper/keeper_private.h"
 #include "queue/keeper/keeper_socket.h"
 
-/* Visitors in one round. */
+/* Connections accepted in one round. */
 #define ACCEPTS 64
 
 /* ---- Beginning ------------------------------------------------------------------- */
 
-/* A file of its own, locked; once more if somebody cleaned it away before it was locked. */
+/* Creates and locks the keeper's file; retries if the file was removed before it was locked. */
 static int take_name(struct keeper *k)
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -136,7 +136,7 @@ static void on_link(struct keeper *k, struct keeper_link *l)
 		keeper_link_close(&k->runner);
 }
 
-/* NULL: no more visitors can be let in. */
+/* NULL: no visitor can be accepted now. */
 static struct keeper_link *free_visitor(struct keeper *k)
 {
 	for (size_t i = 0; i < KEEPER_VISITORS; i++)
@@ -145,7 +145,7 @@ static struct keeper_link *free_visitor(struct keeper *k)
 	return NULL;
 }
 
-/* Many at once: other users, who are turned away, must not keep those of this user waiting. */
+/* Accepts many at once: rejected connections of other users must not delay those of this user. */
 static void on_visitors(struct keeper *k)
 {
 	struct keeper_link *l;
@@ -188,7 +188,7 @@ static void on_signal(struct keeper *k)
 	if (keeper_reap(k))
 		on_job_over(k);
 	else if (k->reaped)
-		keeper_end_job(k, NULL, false); /* what the job left behind ends with it */
+		keeper_end_job(k, NULL, false); /* processes that the job left behind end with it */
 }
 
 static int next_timeout_ms(const struct keeper *k)
@@ -216,10 +216,10 @@ void keeper_round(struct keeper *k)
 	int n = poll(fds, ALL, next_timeout_ms(k));
 	if (n < 0)
 		return;
-	/* Before an order to run: a command whose front is gone is not started. */
+	/* Before an order to run: do not start a command whose front is gone. */
 	if (fds[FRONT].revents)
 		keeper_lease_on_front(k);
-	/* What was said of a job is heard before its end is told. */
+	/* Handle reports about a job before its end is written. */
 	if (k->runner.fd >= 0 && fds[RUNNER].revents)
 		on_link(k, &k->runner);
 	for (size_t i = 0; i < KEEPER_VISITORS; i++)
@@ -240,7 +240,7 @@ int keeper_init(struct keeper *k)
 	k->runner = KEEPER_LINK_NONE;
 	for (size_t i = 0; i < KEEPER_VISITORS; i++)
 		k->visitors[i] = KEEPER_LINK_NONE;
-	/* All signals are blocked. One to all processes of an allocation tells that it ends. */
+	/* All signals are blocked. SIGTERM to all processes of an allocation announces its end. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	if (*k->options->allocation)

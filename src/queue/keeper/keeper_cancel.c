@@ -11,7 +11,7 @@
 #include "queue/keeper/keeper_messages.h"
 #include "queue/keeper/keeper_socket.h"
 
-/* A keeper answers at once; on a machine under load, later. */
+/* A keeper answers at once, or later on a loaded machine. */
 #define ANSWER_MS 10000
 
 static int send_order(const struct journal *j, const char *keeper, uint32_t kind, uint64_t id)

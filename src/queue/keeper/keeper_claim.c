@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "queue/schedule/ledger.h"
 
-/* So often it is written again: what sweeps /tmp by age leaves it alone, and what swept all the same is made anew. */
+/* The claim is rewritten this often: cleaners of /tmp keep it, and a claim that was removed is recreated. */
 #define REFRESH_NS (UINT64_C(1800) * NS_PER_S)
 
 static void write_claim(struct keeper_claim *k)
@@ -25,7 +25,7 @@ void keeper_claim_take(struct keeper_claim *k, const char *text)
 		return;
 	if (!k->claims && claims_open(NULL, &k->claims, NULL) < 0)
 		return;
-	/* All of the job's processes descend from us, also those that leave its session. */
+	/* All of the job's processes are our descendants, including those that leave its session. */
 	k->info.pid = getpid();
 	k->held = true;
 	write_claim(k);
@@ -61,7 +61,7 @@ uint64_t keeper_claim_due(const struct keeper_claim *k, bool runner_gone)
 	if (!k->held)
 		return 0;
 	uint64_t refresh = k->written_ns + REFRESH_NS, settle = k->taken_ns + LEDGER_SETTLE_UNSEEN_NS;
-	/* Nobody watches its memory any more. */
+	/* Without a runner, the job's memory is no longer watched. */
 	return runner_gone && !k->info.settled && settle < refresh ? settle : refresh;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a job: its line in the journal, and the note to the runner. */
+/* The end of a job: its journal line, and the note to the runner. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "queue/keeper/keeper_private.h"
 #include "queue/keeper/oom.h"
 
-/* How soon a line that could not be written is tried again. */
+/* Delay before a failed write is retried. */
 #define WRITE_AGAIN_MS 200
 
 static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *e)
@@ -31,10 +31,10 @@ static bool ran_out_of_memory(const struct keeper *k, const struct attempt_end *
 		.size = attempt_log_tail(&k->attempt.log, tail, OOM_TAIL_BYTES)});
 }
 
-/* A job that checkpoints after so much work makes progress. */
+/* A job that checkpoints after this much work makes progress. */
 #define WORK_MS 60000
 
-/* The job asks to be run again. It spends a retry unless we told it to end, or it has worked for a while. */
+/* The job asks to be requeued. This uses up a retry unless we told the job to end, or it has run for WORK_MS. */
 static void requeue(const struct keeper *k, struct attempt_end *e, struct text *words)
 {
 	bool told = k->warned || (k->reason && strcmp(k->reason, REASON_TIMEOUT) == 0);
@@ -55,8 +55,9 @@ static bool is_checkpoint(const struct keeper *k, const struct attempt_end *e)
 }
 
 /*
- * In joules; -1: not known. Measured from the first sample of the job to the last one, which must be most of its time;
- * the rest is taken to be like it. A runner that is gone does not see who else comes to the GPUs.
+ * In joules; -1: not known. Measured from the job's first sample to its last, which must cover most of
+ * its time, and extrapolated to the rest. Not known without a runner, which would notice other users
+ * of the GPUs.
  */
 static int64_t energy_of(const struct keeper *k, int64_t duration_ms)
 {
@@ -117,7 +118,7 @@ void keeper_wait_for_journal(struct keeper *k)
 		keeper_leave(k);
 }
 
-/* Meanwhile this keeper's lock tells others that the line is still to come. */
+/* Until the line is written, this keeper's lock shows that it is still to come. */
 void keeper_append(struct keeper *k, const struct text *line)
 {
 	bool told = false;
@@ -133,8 +134,8 @@ void keeper_append(struct keeper *k, const struct text *line)
 }
 
 /*
- * The job's first process was killed before it could say whether it had started: look
- * into the journal. The lock is taken once, which truncates a torn line.
+ * The job's first process was killed before it could report whether it had started: check the journal.
+ * Takes the lock once, which truncates a torn line.
  */
 static bool start_is_written(struct keeper *k)
 {
@@ -152,7 +153,7 @@ static bool start_is_written(struct keeper *k)
 	return written;
 }
 
-/* Waits for memory: the end must not be lost. */
+/* Retries until there is memory: the end must not be lost. */
 static void format_end(struct text *line, const struct attempt_end *e)
 {
 	for (;;) {

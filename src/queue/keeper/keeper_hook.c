@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hook of an end, run by a keeper: sync the journal, append `hook` with the number of the try, run the hook, append
- * `hook` with its outcome. If the keeper is killed in between, a runner sees that the hook is still due and has it run
- * again, HOOK_TRIES times at most.
+ * The hook of an end, run by a keeper: sync the journal, append `hook` with the number of the try, run
+ * the hook, append `hook` with its outcome. If the keeper is killed in between, a runner sees that the
+ * hook is still due and orders another run, HOOK_TRIES in total.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,11 +15,11 @@
 #include "queue/keeper/hook_log.h"
 #include "queue/keeper/keeper_private.h"
 
-/* A hook that cannot be forked is tried again so soon, and so often. */
+/* Delay and number of retries if a hook cannot be forked. */
 #define FORK_AGAIN_MS 200
 #define FORK_TRIES    50
 
-/* What a hook tells must survive a power cut. A file system that cannot sync is not waited for. */
+/* The end that a hook reports must survive a power cut. Do not wait for a file system that cannot sync. */
 static void sync_end(struct keeper *k)
 {
 	int r;
@@ -63,20 +63,20 @@ static void run(struct keeper *k, struct hook_record *h, const struct text *inpu
 	while ((r = hook_run(&k->attempt, h->try_number, input, log_fd, k->signal_fd, &status, &k->interrupted)) < 0 &&
 		r != -ETIMEDOUT && ++tries < FORK_TRIES)
 		poll(NULL, 0, FORK_AGAIN_MS);
-	/* Nothing was run, and nothing can be: another keeper may be able to, later. */
+	/* Nothing was run, and this keeper cannot run it; another keeper may be able to, later. */
 	if (r < 0 && r != -ETIMEDOUT)
 		keeper_leave(k);
 	h->exit_code = r == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	h->signal = r == 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	h->reason = r == -ETIMEDOUT ? REASON_STUCK : NULL;
 	append_outcome(k, h);
-	/* A process of the hook that does not die would be taken for one of the next job: leave that to another keeper.
-	 */
+	/* A process of the hook that does not die would be mistaken for one of the next job: leave that job to another
+	 * keeper. */
 	if (r == -ETIMEDOUT)
 		keeper_leave(k);
 }
 
-/* The runner has written the same line: the keeper does not read the journal. */
+/* The runner has written the same line to the journal, but the keeper does not read the journal. */
 static void write_idle(const struct keeper *k, struct text *lines)
 {
 	int gpus[64];
@@ -107,7 +107,7 @@ void keeper_hook_after_end(struct keeper *k, const struct text *end_line)
 	if (k->cancel_asked)
 		record_write_control(&lines, EVENT_CANCEL, o->id, NULL);
 	text_append(&lines, end_line->data, end_line->length);
-	/* If there is no memory for the whole job, the hook gets the end alone. */
+	/* Without memory for the whole job, the hook gets only the end. */
 	bool described = r == 0 && !text_error(&lines) && hook_describe_lines(&lines, o->id, &input) == 0;
 	struct hook_record h = {.id = o->id, .attempt = o->attempt, .try_number = 1, .keeper = k->name};
 	sync_end(k);

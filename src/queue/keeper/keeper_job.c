@@ -17,10 +17,10 @@
 #include "base/lock.h"
 #include "base/text.h"
 
-/* Behind the line of keeper_socket.c. All lines have the same length, so that each is replaced in one piece. */
+/* After the line of keeper_socket.c. All lines have the same length, so that each write replaces a whole line. */
 #define OFFSET     128
 #define LINE_BYTES 32
-/* The GPUs follow in a line of their own. */
+/* The GPUs follow on their own line. */
 #define GPUS_WORD  "on GPUs"
 #define GPUS_BYTES (sizeof(GPUS_WORD) + KEEPER_JOB_GPUS * 12)
 
@@ -71,7 +71,7 @@ bool keeper_job_was_interrupted(int dir_fd, const char *lock_name, uint64_t id)
 	return sscanf(line, "has job %" SCNu64, &found) == 1 && found == id && strstr(line, INTERRUPTED);
 }
 
-/* The numbers after GPUS_WORD. A keeper of an earlier build has not written any. */
+/* Parses the numbers after GPUS_WORD. Keepers of earlier builds did not write them. */
 static void parse_gpus(const char *text, struct keeper_job *job)
 {
 	char *end;
@@ -85,7 +85,7 @@ static void parse_gpus(const char *text, struct keeper_job *job)
 	}
 }
 
-/* False: the file names no job, or nobody holds its lock. */
+/* False: the file names no job, or its lock is free. */
 static bool read_job(int fd, struct keeper_job *job)
 {
 	char text[LINE_BYTES + GPUS_BYTES + 1];

@@ -21,7 +21,7 @@ static void tell(struct keeper *k, enum lease_message_kind kind, int code, const
 {
 	struct lease_message m = {.kind = kind, .code = code};
 	snprintf(m.words, sizeof(m.words), "%s", words ? words : "");
-	/* If the front is gone, its end of the socket says so. */
+	/* If the front is gone, its closed socket shows it. */
 	if (k->lease->fd >= 0)
 		(void)lease_send(k->lease->fd, &m);
 }
@@ -33,7 +33,7 @@ bool keeper_lease_may_start(const struct keeper *k)
 
 static void on_message(struct keeper *k, const struct lease_message *m)
 {
-	/* What `gpuq pause` stopped, only `gpuq resume` continues. */
+	/* Only `gpuq resume` continues a job that `gpuq pause` stopped. */
 	if (m->code == SIGCONT && k->paused_ns)
 		return;
 	if (m->kind == LEASE_SIGNAL && k->phase != KEEPER_IDLE && !k->reaped)
@@ -52,7 +52,7 @@ void keeper_lease_on_front(struct keeper *k)
 		keeper_end_job(k, REASON_LEASE_ENDED, false);
 }
 
-/* The standard files are the command's from here on: who reads its output waits for its end, not for ours. */
+/* From here on only the command holds the standard files: readers of its output wait for its end, not for ours. */
 static void drop_standard_files(void)
 {
 	cleanup_(closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -60,7 +60,7 @@ static void drop_standard_files(void)
 		(void)dup2(null, fd);
 }
 
-/* A front that is stopped does not answer; the command starts all the same. */
+/* A stopped front does not answer; the command starts anyway. */
 void keeper_lease_starting(struct keeper *k)
 {
 	cleanup_(text_finish) struct text gpus = {0};
@@ -83,7 +83,7 @@ void keeper_lease_started(struct keeper *k)
 	tell(k, LEASE_STARTED, k->pid, NULL);
 }
 
-/* Not if `gpuq pause` stopped it, and not while it is being ended: then it is continued, so that it sees the signal. */
+/* Not if `gpuq pause` stopped it. Not while it is being ended: it is continued then, so that it gets the signal. */
 void keeper_lease_look_for_stop(struct keeper *k)
 {
 	siginfo_t info = {0};
@@ -109,7 +109,7 @@ _Noreturn void keeper_lease_main(const struct nursery_options *options, const st
 	struct keeper_lease lease = {.front = front, .fd = fd};
 	struct keeper k = {.options = options, .lease = &lease};
 	sigset_t all;
-	/* Out of reach of the terminal. The command gets the front's mask back. */
+	/* Out of reach of the terminal's signals. The command gets the front's signal mask back. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setpgid(0, 0);

@@ -13,18 +13,18 @@ struct keeper;
 
 struct keeper_lease {
 	const struct attempt_front *front;
-	int fd;    /* to the front; -1: it is gone */
+	int fd;    /* socket to the front; -1: the front is gone */
 	bool over; /* the command has run */
 };
 
-/* The body of the process; does not return. */
+/* The main function of the process; does not return. */
 _Noreturn void keeper_lease_main(const struct nursery_options *options, const struct attempt_front *front, int fd);
 
-/* Whether it may start its job now: that of its only order, because the job's `add` names this keeper. */
+/* Whether it may start the job of its only order now: the job's `add` must name this keeper. */
 bool keeper_lease_may_start(const struct keeper *k);
-/* What the front sent, or that it is gone. */
+/* Handles a message from the front, or its disappearance. */
 void keeper_lease_on_front(struct keeper *k);
-/* After SIGCHLD: tells the front that the command was stopped. Nothing if this is no lease. */
+/* After SIGCHLD: tells the front if the command was stopped. Does nothing if this is not a lease. */
 void keeper_lease_look_for_stop(struct keeper *k);
 /* The command is about to be started, runs, has ended. */
 void keeper_lease_starting(struct keeper *k);

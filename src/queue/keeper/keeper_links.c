@@ -9,9 +9,9 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 
-/* As much is read at once: an order with its payload is mostly smaller. */
+/* Bytes read at once: an order with its payload is usually smaller. */
 #define READ_BYTES 16384
-/* A command may have 10 MiB, and its job is sent as JSON as well. */
+/* A command may have 10 MiB, and its job is also sent as JSON. */
 #define MAX_PAYLOAD ((uint64_t)256 << 20)
 
 void keeper_link_close(struct keeper_link *l)
@@ -30,11 +30,11 @@ bool keeper_link_receive(struct keeper_link *l)
 		if (n > 0)
 			text_append(&l->in, buf, (size_t)n);
 	} while (n == READ_BYTES || (n < 0 && errno == EINTR));
-	/* An order that there was no memory for is lost: the runner sees that the link closes. */
+	/* An order that does not fit into memory is lost: the runner sees that the link closes. */
 	return !text_error(&l->in) && (n > 0 || (n < 0 && errno == EAGAIN));
 }
 
-/* The fixed part of the next order; false: it is not complete. */
+/* The fixed part of the next order; false: it is incomplete. */
 static bool read_head(struct keeper_link *l, struct keeper_order *ret, size_t *ret_total)
 {
 	struct keeper_order o = {0};
@@ -74,7 +74,7 @@ int keeper_link_take(struct keeper_link *l, struct keeper_order *ret, char **ret
 		memcpy(*ret_payload, l->in.data + l->done + ret->bytes, ret->size);
 	l->done += total;
 	if (l->done == l->in.length) {
-		/* A large payload is not kept. */
+		/* Do not keep the memory of a large payload. */
 		if (l->in.room > 4 * READ_BYTES)
 			text_finish(&l->in);
 		text_clear(&l->in);

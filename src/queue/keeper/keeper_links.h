@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The keeper's ends of its sockets: each takes orders and can be sent notes. */
+/* The keeper's ends of its sockets: each receives orders and sends notes. */
 #ifndef QUEUE_KEEPER_KEEPER_LINKS_H
 #define QUEUE_KEEPER_KEEPER_LINKS_H
 
@@ -18,10 +18,10 @@ struct keeper_link {
 
 void keeper_link_close(struct keeper_link *l);
 
-/* Reads what has arrived, without waiting. False: the other end is gone; orders that arrived before may be left. */
+/* Reads what has arrived, without waiting. False: the other end is gone; orders that arrived earlier may be left. */
 bool keeper_link_receive(struct keeper_link *l);
 
-/* The kind of the next order; 0: none is complete. A message that cannot be one closes the link. */
+/* The kind of the next order; 0: no complete order has arrived. A malformed message closes the link. */
 uint32_t keeper_link_peek(struct keeper_link *l);
 /*
  * Takes the order that keeper_link_peek() found. *ret_payload: order->size bytes, to be freed; NULL if there are none.

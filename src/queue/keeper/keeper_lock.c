@@ -21,6 +21,6 @@ pid_t keeper_lock_holder(int dir_fd, const struct keeper_info *k)
 	pid_t holder;
 	if (!k || !keeper_lock_file(k, file))
 		return 0;
-	/* Where it cannot be told, it may live. */
+	/* Unknown: it may be alive. */
 	return lock_holder_at(dir_fd, file, &holder) < 0 ? -1 : holder;
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a keeper is told and tells, over stream sockets: orders to the keeper, notes from it.
+ * Messages over stream sockets: orders to the keeper, notes from it.
  *
- * The runner that starts a keeper has a socket to it from the beginning. Anybody else connects to the keeper's own
- * socket (keeper_socket.h): a later runner, which sends KEEPER_ORDER_ADOPT first, and `gpuq cancel`. On each connection
- * the keeper speaks first: KEEPER_NOTE_HELLO.
+ * The runner that starts a keeper has a socket to it from the beginning. Other processes connect to
+ * the keeper's own socket (keeper_socket.h): a later runner, which sends KEEPER_ORDER_ADOPT first, and
+ * `gpuq cancel`. On each connection the keeper sends the first message: KEEPER_NOTE_HELLO.
  *
- * The two ends may be different builds of gpuq, if gpuq was upgraded while a job runs. So each message begins with the
- * size that its struct has at its sender: fields are only ever added at the end, missing ones are zero, unknown ones
- * are skipped. Orders of an unknown kind are ignored. A change that this does not cover needs another number of
- * keeper_protocol; then no order but KEEPER_ORDER_ADOPT is sent, and the runner says that it waits for the job. A job
- * or a hook is given only to a keeper that the same process has started.
+ * The two ends may be different builds of gpuq, if gpuq was upgraded while a job runs. So each message
+ * begins with the size that its struct has at its sender: fields are only ever added at the end,
+ * missing ones are zero, unknown ones are skipped. Orders of an unknown kind are ignored. A change
+ * that this does not cover needs a new keeper_protocol number; across different numbers only
+ * KEEPER_ORDER_ADOPT is sent, and the runner reports that it waits for the job. Jobs and hooks are
+ * given only to keepers that the same process has started.
  */
 #ifndef QUEUE_KEEPER_KEEPER_MESSAGES_H
 #define QUEUE_KEEPER_KEEPER_MESSAGES_H
@@ -26,27 +27,26 @@ enum keeper_order_kind {
 	KEEPER_ORDER_CANCEL,    /* end job `id` */
 	KEEPER_ORDER_KILL,      /* the same, at once */
 	KEEPER_ORDER_LOST,      /* the same, because its GPU is lost */
-	KEEPER_ORDER_SEEN,      /* what was seen of job `id` on its GPUs: for its `end` */
-	KEEPER_ORDER_SETTLED,   /* the memory of job `id` no longer grows: for its claim */
+	KEEPER_ORDER_SEEN,      /* usage of job `id` on its GPUs, for its `end` */
+	KEEPER_ORDER_SETTLED,   /* the memory of job `id` no longer grows, for its claim */
 	KEEPER_ORDER_INTERRUPT, /* end job `id`, because its allocation ends */
-	KEEPER_ORDER_HOOK,      /* with a payload: run the hook of an end whose keeper could not */
-	KEEPER_ORDER_ADOPT,     /* from a later runner: it gets the notes from now on. The keeper leaves when its job is
-				   over */
-	KEEPER_ORDER_PAUSE,     /* stop the processes of job `id`; its time limit stands still */
-	KEEPER_ORDER_RESUME,    /* let them go on */
-	KEEPER_ORDER_IDLE,      /* how long GPUs of job `id` were idle: for the hook of its end */
+	KEEPER_ORDER_HOOK,      /* with a payload: run the hook of an end whose own keeper could not */
+	KEEPER_ORDER_ADOPT,  /* from a later runner, which gets the notes from now on. The keeper exits after its job */
+	KEEPER_ORDER_PAUSE,  /* stop the processes of job `id`; its time limit is suspended */
+	KEEPER_ORDER_RESUME, /* continue them */
+	KEEPER_ORDER_IDLE,   /* how long GPUs of job `id` were idle, for the hook of its end */
 };
 
 struct keeper_order {
-	uint32_t bytes; /* sizeof(struct keeper_order); nothing here moves, see above */
+	uint32_t bytes; /* sizeof(struct keeper_order); fields never move, see above */
 	uint32_t kind;
 	uint64_t id;
-	uint64_t size; /* of the payload */
+	uint64_t size; /* size of the payload */
 	uint64_t fence;
 	int64_t timeout_ms;  /* 0: none */
 	int64_t peak_mem_mb; /* -1: not known */
 	int64_t grace_ms;
-	int64_t retries; /* for a job that does not say how many */
+	int64_t retries; /* default for a job without a number of retries */
 	int64_t max_log_bytes;
 	uint32_t attempt;
 	uint32_t num_gpus;
@@ -56,26 +56,28 @@ struct keeper_order {
 	uint32_t cwd_own;      /* cwd must belong to the user or root */
 	uint32_t log_accepted; /* other users may change log_dir: the user named it */
 	uint32_t hook_own;     /* on_finish is the job's own, not the runner's */
-	uint32_t hook_try;     /* of KEEPER_ORDER_HOOK */
-	uint32_t hook_idle;    /* the same: not for an end, but because a GPU of the job is idle */
-	/* Of cwd when the job was added. cwd_ino 0: not known. */
+	uint32_t hook_try;     /* for KEEPER_ORDER_HOOK */
+	uint32_t hook_idle;    /* for KEEPER_ORDER_HOOK: run because a GPU of the job is idle, not for an end */
+	/* The identity of cwd when the job was added. cwd_ino 0: not known. */
 	uint64_t cwd_dev;
 	uint64_t cwd_ino;
-	int64_t warn_before_ms; /* when warn_signal is sent, before the time limit */
+	int64_t warn_before_ms; /* how long before the time limit warn_signal is sent */
 	uint32_t warn_signal;   /* 0: none */
-	uint32_t requeue_on;    /* the exit code of a job that is to be run again; 0: none */
-	/* Of KEEPER_ORDER_SEEN: of all GPUs together, while the job had them alone, and how long that was measured. */
+	uint32_t requeue_on;    /* the exit code by which a job asks to be requeued; 0: none */
+	/* For KEEPER_ORDER_SEEN: of all GPUs together while the job had them alone, and for how long that was
+	 * measured. */
 	int64_t mean_power_mw;
 	int64_t power_span_ms; /* 0: not known */
-	/* Of KEEPER_ORDER_IDLE: see struct attempt_idle. */
+	/* For KEEPER_ORDER_IDLE: see struct attempt_idle. */
 	int64_t idle_at_ms, idle_since_ms, idle_ms;
-	uint64_t idle_gpus; /* bits: those of the job's first 64 GPUs that are idle at that moment */
+	uint64_t idle_gpus; /* bits: which of the job's first 64 GPUs are idle at that moment */
 
 	/*
-	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its text),
-	 * input, each ended by a NUL, "" for none; num_env × "NAME=value" to set or "NAME" to unset;
-	 * num_gpus × int32_t. The input: for KEEPER_ORDER_HOOK that of the hook; for KEEPER_ORDER_RUN the job as
-	 * lines of a journal (record_write_job()), from which the keeper makes the input; "" without a hook.
+	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its
+	 * text), input, each terminated by a NUL, "" if absent; num_env × "NAME=value" to set or
+	 * "NAME" to unset; num_gpus × int32_t. The input: for KEEPER_ORDER_HOOK the hook's input; for
+	 * KEEPER_ORDER_RUN the job as journal lines (record_write_job()), from which the keeper makes
+	 * the input; "" without a hook.
 	 */
 };
 
@@ -85,11 +87,11 @@ struct keeper_order {
 /* ---- keeper → runner ------------------------------------------------------ */
 
 enum keeper_note_kind {
-	KEEPER_NOTE_READY = 1, /* after KEEPER_NOTE_REFUSED, or KEEPER_NOTE_ENDED and the hook: waits for an order */
-	KEEPER_NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or why `part` could not be had */
+	KEEPER_NOTE_READY = 1, /* idle, after KEEPER_NOTE_REFUSED, or after KEEPER_NOTE_ENDED and the hook */
+	KEEPER_NOTE_REFUSED,   /* nothing was started: `code` is -ESTALE (the fence) or the error of `part` */
 	KEEPER_NOTE_ENDED,     /* `end` is in the journal; code: its enum job_state */
-	KEEPER_NOTE_BLOCKED,   /* `end` cannot be written now, `code` says why; it is tried again */
-	KEEPER_NOTE_HELLO,     /* the first one: `id` is its PID, `code` its keeper_protocol */
+	KEEPER_NOTE_BLOCKED,   /* `end` cannot be written now because of `code`; the keeper retries */
+	KEEPER_NOTE_HELLO,     /* the first note: `id` is the keeper's PID, `code` its keeper_protocol */
 };
 
 struct keeper_note {
@@ -100,7 +102,7 @@ struct keeper_note {
 	uint64_t id;
 };
 
-/* Sizes between these are believed. The least: what a reader must have to go on with the next message. */
+/* Message sizes outside this range are rejected. The minimum is what a reader needs to skip to the next message. */
 #define KEEPER_MESSAGE_MIN ((uint32_t)24)
 #define KEEPER_MESSAGE_MAX ((uint32_t)4096)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a runner, or `gpuq cancel`, orders a keeper to do. */
+/* Handles orders from a runner or from `gpuq cancel`. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->attempt.front = k->lease ? k->lease->front : NULL;
 	if (r == 0)
 		r = keeper_open(k);
-	/* Before it can start: a journal that loses its `start` would not say who has it. */
+	/* Before the job can start: if the journal loses its `start`, this file still names its keeper. */
 	if (r == 0)
 		r = keeper_job_write(k->lock_fd, order->id, k->attempt.gpus, order->num_gpus);
 	if (r == 0)
@@ -33,7 +33,7 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->gpu_full = false;
 	k->power_span_ms = 0;
 	k->idle_at_ms = 0;
-	/* Before it can start: from then on the runner relies on it. */
+	/* Before the job can start: from then on the runner relies on the claim. */
 	keeper_claim_take(&k->claim, k->attempt.claim);
 	if (k->lease)
 		keeper_lease_starting(k);
@@ -58,9 +58,9 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 
 static void on_order_to_end(struct keeper *k, uint32_t kind)
 {
-	/* A lease is never started again: its end is an ordinary one. */
+	/* A lease is never started again: its end is an ordinary end. */
 	bool interrupt = kind == KEEPER_ORDER_INTERRUPT && !k->lease;
-	/* The job is over: only the end of the allocation changes what that meant. */
+	/* The job has ended: only the end of the allocation changes how its end is judged. */
 	if (k->phase == KEEPER_HOLDING && !interrupt)
 		return;
 	keeper_end_job(k,
@@ -70,7 +70,7 @@ static void on_order_to_end(struct keeper *k, uint32_t kind)
 		kind == KEEPER_ORDER_KILL);
 }
 
-/* A process that was being forked is not in the list of descendants: those of a second and third look are. */
+/* A process that is being forked is missing in the list of descendants; a second and third pass find it. */
 static void pause_job(struct keeper *k)
 {
 	if (k->phase != KEEPER_RUNNING || k->paused_ns)
@@ -123,13 +123,13 @@ static void on_order_for_job(struct keeper *k, const struct keeper_order *o)
 		on_order_to_end(k, o->kind);
 		break;
 	default:
-		break; /* of a newer build */
+		break; /* sent by a newer build */
 	}
 }
 
 static void on_order_to_run(struct keeper *k, const struct keeper_order *o, char *payload)
 {
-	/* The allocation ends: whoever comes next runs the job. */
+	/* The allocation ends: a later runner runs the job. */
 	if (k->interrupted) {
 		free(payload);
 		keeper_send_notes(k,
@@ -151,14 +151,14 @@ static void on_order_to_run(struct keeper *k, const struct keeper_order *o, char
 	keeper_send_notes(k, notes, 2);
 }
 
-/* A later runner: the one before is gone, for this one has runner.lock. */
+/* A later runner: the earlier one is gone, because this one holds runner.lock. */
 static void adopt(struct keeper *k, struct keeper_link *visitor)
 {
 	keeper_link_close(&k->runner);
 	k->runner = *visitor;
 	*visitor = KEEPER_LINK_NONE;
 	k->adopted = true;
-	/* Nobody saw whether the job was alone on its GPUs in between. */
+	/* In between, other users of the job's GPUs went unnoticed. */
 	k->power_span_ms = 0;
 }
 

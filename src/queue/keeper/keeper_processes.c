@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The processes of a job: when they end by themselves, and how they are ended. */
+/* The processes of a job: how they end by themselves, and how they are ended. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 #include "queue/keeper/keeper_job.h"
 #include "queue/keeper/keeper_private.h"
 
-/* How often processes that are to die are killed again. */
+/* Interval at which processes that must die are killed again. */
 #define KILL_AGAIN_MS 50
 /* A process that lives this long after the first SIGKILL is stuck in the kernel, and is killed less often from then on.
  */
@@ -40,7 +40,7 @@ bool keeper_reap(struct keeper *k)
 static void signal_tree(int signal)
 {
 	process_signal_descendants(getpid(), signal);
-	/* One that is stopped would not see it. */
+	/* A stopped process would not get the signal. */
 	if (signal != SIGKILL)
 		process_signal_descendants(getpid(), SIGCONT);
 }
@@ -55,7 +55,7 @@ uint64_t keeper_explained_until_ns(const struct keeper *k)
 	return k->reaped_ns + (took < most ? took : most);
 }
 
-/* Other processes of the job may be left when the first one has ended. */
+/* Other processes of the job may still run when the first one has ended. */
 static bool is_explained(const struct keeper *k, const char *reason)
 {
 	return strcmp(reason, REASON_INTERRUPTED) == 0 && clock_now_ns() < keeper_explained_until_ns(k);
@@ -67,7 +67,7 @@ void keeper_end_job(struct keeper *k, const char *reason, bool at_once)
 		k->reason = reason;
 	if (reason && strcmp(reason, REASON_CANCELLED) == 0)
 		k->cancel_asked = true;
-	/* Without the mark, a keeper that is killed next counts as lost. */
+	/* Without this mark, a keeper that is killed next counts as lost. */
 	if (reason && strcmp(reason, REASON_INTERRUPTED) == 0 && k->reason == reason)
 		(void)keeper_job_interrupt(k->lock_fd, k->attempt.order.id);
 	uint64_t now = clock_now_ns();
@@ -84,7 +84,8 @@ void keeper_end_job(struct keeper *k, const char *reason, bool at_once)
 	}
 }
 
-/* For all who look on: its GPUs take no other job. Where it cannot be written now, it is tried again. */
+/* Reports to all readers of the journal that the job's GPUs take no other job. If it cannot be written now, it is
+ * retried. */
 static void say_stuck(struct keeper *k)
 {
 	cleanup_(text_finish) struct text line = {0};
@@ -97,7 +98,7 @@ void keeper_on_time(struct keeper *k)
 {
 	uint64_t now = clock_now_ns();
 	if (k->phase == KEEPER_RUNNING && k->warn_ns && !k->paused_ns && now >= k->warn_ns) {
-		/* It would end processes that do not handle it: the job's shell, for one. */
+		/* The signal would kill processes that do not handle it, for example the job's shell. */
 		process_signal_catching(getpid(), (int)k->attempt.order.warn_signal);
 		k->warn_ns = 0;
 		k->warned = true;

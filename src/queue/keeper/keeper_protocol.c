@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file of its own: the tests link it with another number, in place of another build of gpuq. */
+/* A separate file: the tests link it with another number to simulate another build of gpuq. */
 #include "queue/keeper/keeper_messages.h"
 
 #ifndef KEEPER_PROTOCOL

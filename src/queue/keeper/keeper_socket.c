@@ -19,14 +19,14 @@
 #define WORD    "socket gpuq-"
 #define DIGITS  32
 #define BACKLOG 16
-/* A runner waits so long for a keeper that does not accept. */
+/* A runner waits this long for a keeper that does not accept. */
 #define CONNECT_SECONDS 2
 
-/* The address of the socket whose random digits these are. */
+/* The address of the socket with these random digits. */
 static socklen_t make_address(const char digits[DIGITS], struct sockaddr_un *ret)
 {
 	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-	/* A NUL first: in the abstract namespace. */
+	/* A leading NUL: abstract namespace. */
 	memcpy(ret->sun_path + 1, "gpuq-", 5);
 	memcpy(ret->sun_path + 6, digits, DIGITS);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 6 + DIGITS);
@@ -62,7 +62,7 @@ int keeper_socket_accept(int listen_fd, int *ret_fd)
 	cleanup_(closep) int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* A visitor that stops in the middle of an order must not stop the keeper. */
+	/* A visitor that stops in the middle of an order must not block the keeper. */
 	struct timeval patience = {.tv_sec = 5};
 	if (!is_trusted(fd) || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
@@ -74,7 +74,7 @@ int keeper_socket_accept(int listen_fd, int *ret_fd)
 static int read_address(int dir_fd, const char *keeper, struct sockaddr_un *ret, socklen_t *ret_size)
 {
 	char name[80], line[sizeof(WORD) + DIGITS];
-	/* The name comes from a journal, and must not lead out of the folder. */
+	/* The name comes from a journal and must not escape the folder. */
 	if (strchr(keeper, '/') || strlen(keeper) > 64)
 		return -EINVAL;
 	snprintf(name, sizeof(name), "keepers/%s", keeper);
@@ -95,7 +95,7 @@ int keeper_socket_connect(int dir_fd, const char *keeper, int *ret_fd)
 	if (r < 0)
 		return r;
 	cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* The backlog can be full of other users: who waits is served in turn. */
+	/* Other users can fill the backlog: wait to be served in turn. */
 	const struct timeval patience = {.tv_sec = CONNECT_SECONDS};
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
 		return -errno;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory that was opened with all checks (base/trust.h) and is kept open, so that the next attempt with the same
- * path needs no walk along it. The descriptor is used again only if the path still leads to the same directory; whoever
- * changes the way there can lead to no other one.
+ * A directory that was opened with all checks (base/trust.h) and is kept open, so that the next
+ * attempt with the same path needs no walk along it. The descriptor is reused only if the path still
+ * leads to the same directory, so a changed path cannot lead to another directory.
  */
 #ifndef QUEUE_KEEPER_KNOWN_DIRECTORY_H
 #define QUEUE_KEEPER_KNOWN_DIRECTORY_H
@@ -16,7 +16,7 @@ struct known_directory {
 	ino_t ino;
 };
 
-/* The descriptor, which stays ours; -1: it is not known, or its path leads elsewhere now. */
+/* The descriptor, still owned by d; -1: the path is not known, or leads elsewhere now. */
 int known_directory_find(const struct known_directory *d, const char *path);
 /* Keeps a copy of the descriptor. Best effort. */
 void known_directory_keep(struct known_directory *d, const char *path, int fd);

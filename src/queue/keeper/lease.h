@@ -4,18 +4,19 @@
  *
  *     shell ── front (`gpuq exec`) ── keeper ── command
  *
- * The *front* is the process that the shell knows: it waits for a GPU, passes signals on, is stopped and continued with
- * the command, and exits as the command did. The *keeper* is an ordinary keeper (keeper.h) with one job: it has a
- * process group of its own, so that Ctrl-Z does not stop what enforces the time limit and obeys `gpuq cancel`. The
- * command is in the front's process group, with the front's terminal and standard files.
+ * The *front* is the process that the shell knows: it waits for a GPU, forwards signals, is stopped
+ * and continued with the command, and exits as the command did. The *keeper* is an ordinary keeper
+ * (keeper.h) with one job. It has its own process group, so that Ctrl-Z does not stop the process that
+ * enforces the time limit and obeys `gpuq cancel`. The command is in the front's process group, with
+ * the front's terminal and standard files.
  *
- * The keeper is there before the job is added, and the job's `add` names it. The runner decides when the lease has its
- * turn, appends `grant`, connects to the keeper's socket and gives the same order that its own keepers get; the
- * command's process appends `start` under the fence of that order.
+ * The keeper exists before the job is added, and the job's `add` names it. The runner decides when it
+ * is the lease's turn, appends `grant`, connects to the keeper's socket and gives the same order that
+ * its own keepers get; the command's process appends `start` under the fence of that order.
  *
- * Deaths. The front: the keeper ends the command, or leaves if there is none yet. The keeper: the command dies with
- * it, the front kills what that left behind. The keeper's lock tells the runner that a lease that has not started
- * never will.
+ * If the front dies, the keeper ends the command, or exits if there is none yet. If the keeper dies,
+ * the command dies with it, and the front kills processes that the command left behind. If the
+ * keeper's lock is free, the runner knows that a lease that has not started never will.
  *
  * Front and keeper are the same program and talk over a socket, one message at a time.
  */
@@ -31,15 +32,15 @@
 
 enum lease_message_kind {
 	/* keeper → front */
-	LEASE_READY = 1,    /* words: its name, for the job's `add` */
-	LEASE_FAILED,       /* code: why there is no keeper */
-	LEASE_STARTING,     /* the command is about to be started; waits a moment for LEASE_GO; words: " on GPU 0" */
-	LEASE_STARTED,      /* the command runs; code: its PID */
-	LEASE_STOPPED,      /* the command was stopped; code: by which signal */
-	LEASE_ENDED,        /* its end is in the journal, and synced; code: as of waitpid(); words: why, or "" */
+	LEASE_READY = 1, /* words: the keeper's name, for the job's `add` */
+	LEASE_FAILED,    /* code: why there is no keeper */
+	LEASE_STARTING,  /* the command is about to start; waits briefly for LEASE_GO; words: " on GPU 0" */
+	LEASE_STARTED,   /* the command runs; code: its PID */
+	LEASE_STOPPED,   /* the command was stopped; code: the signal */
+	LEASE_ENDED,     /* its end is in the journal, and synced; code: as from waitpid(); words: the reason, or "" */
 	LEASE_NOT_EXECUTED, /* the same; code: the error of exec, negative */
 	/* front → keeper */
-	LEASE_GO,     /* the terminal is the command's: the front has cleared its line */
+	LEASE_GO,     /* the command may use the terminal: the front has cleared its line */
 	LEASE_SIGNAL, /* code: a signal for the command */
 };
 
@@ -52,17 +53,18 @@ struct lease_message {
 };
 
 struct lease {
-	pid_t pid; /* of the keeper */
+	pid_t pid; /* PID of the keeper */
 	int fd;
 	char keeper[20]; /* its name */
 };
 
 /*
- * Forks the keeper, and waits until it has its name. Call it while the process is small and has one thread. argv: the
- * command, searched in PATH; mask: its blocked signals. The rest the command inherits from the calling process.
+ * Forks the keeper, and waits until it has its name. Call it while the process is small and has one
+ * thread. argv: the command, searched in PATH; mask: its blocked signals. The command inherits
+ * everything else from the calling process.
  */
 int lease_start(const struct journal *j, char **argv, const sigset_t *mask, struct lease *ret, struct gd_error *err);
-/* Lets the keeper go; it ends a command that still runs. */
+/* Releases the keeper; it ends a command that still runs. */
 void lease_finish(struct lease *l);
 
 /* -EPIPE: the other process is gone. */

@@ -27,11 +27,11 @@
 #include "queue/keeper/orphans.h"
 #include "queue/keeper/syncer.h"
 
-/* Orphans are killed again so soon, and less often the longer they do not die. */
+/* Orphans are killed again after this delay, which grows while they do not die. */
 #define KILL_AGAIN_MS  20
 #define KILL_SELDOM_MS 1000
 
-/* What the runner asks for: one byte, sent with the child's end of a socket. */
+/* The runner's request: one byte, sent with the child's end of a socket. */
 enum nursery_request {
 	NURSERY_ADD_KEEPER = 'k',
 	NURSERY_ADD_SYNCER = 's',
@@ -45,7 +45,7 @@ struct nursery {
 	size_t num_children, capacity;
 };
 
-/* Descriptors that were open in whoever started us are nobody's here, and must not reach a job. */
+/* Descriptors inherited from the process that started us are not used here, and must not reach a job. */
 static void close_on_exec_all(void)
 {
 #ifndef CLOSE_RANGE_CLOEXEC
@@ -61,7 +61,7 @@ static void close_on_exec_all(void)
 		closedir(d);
 }
 
-/* Jobs die with their keepers in any case. */
+/* Jobs always die with their keepers. */
 static void die_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -101,7 +101,7 @@ static void on_request(struct nursery *n)
 		add_child(n, (enum nursery_request)byte, m.fds[0]);
 }
 
-/* All other processes below this one were left behind by a keeper that was killed. */
+/* All other children were left behind by a killed keeper. */
 static bool is_child(void *context, pid_t pid)
 {
 	const struct nursery *n = context;
@@ -148,8 +148,8 @@ static void child_setup(struct nursery *n)
 	sigset_t set;
 	signals_reset();
 	/*
-	 * Keepers outlive sessions and shutdowns of services; the jobs decide, by ending. Blocked, not ignored: then a
-	 * job's process needs to reset only its mask.
+	 * Keepers outlive sessions and service shutdowns; they exit when their jobs end. Signals are
+	 * blocked, not ignored, so that a job's process only needs to reset its mask.
 	 */
 	sigfillset(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);
@@ -172,10 +172,10 @@ static void child_setup(struct nursery *n)
 		_exit(1);
 }
 
-/* The runner's other descriptors, sockets of keepers above all, must not be held open by us when it is gone. */
+/* We must not hold the runner's other descriptors open after it is gone, above all the sockets of keepers. */
 static void keep_only(int *fd, int *other_fd)
 {
-	/* First out of the way: one may be what the other becomes. */
+	/* Move both away first: one may already have the other's target number. */
 	int one = fcntl(*fd, F_DUPFD_CLOEXEC, 5), other = fcntl(*other_fd, F_DUPFD_CLOEXEC, 5);
 	if (one < 0 || other < 0 || dup3(one, 3, O_CLOEXEC) < 0 || dup3(other, 4, O_CLOEXEC) < 0)
 		_exit(1);

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* Enough by themselves, whoever writes them. Lower case: lines are compared without regard to it. */
+/* Sufficient on their own, whichever program writes them. Lower case: lines are compared without regard to case. */
 static const char *const certain[] = {
 	"cuda out of memory",
 	"cuda error: out of memory",
@@ -43,7 +43,7 @@ static const char *const memory[] = {
 	"memory exhausted",
 };
 
-/* …and these say that it is a GPU's. */
+/* …and these show that it is a GPU's memory. */
 static const char *const device[] = {
 	"resource_exhausted",
 	"resourceexhausted",
@@ -62,7 +62,7 @@ static const char *const device[] = {
 	"tensorrt",
 };
 
-/* The host's memory, or a warning that the program gets over. */
+/* About the host's memory, or a warning from which the program recovers. */
 static const char *const innocent[] = {
 	"killed process",
 	"allocator cpu",
@@ -84,7 +84,7 @@ static bool has_any(const char *line, size_t size, const char *const *words, siz
 	return false;
 }
 
-/* The host's memory, where nothing else is said of a GPU. */
+/* About the host's memory, unless the line also mentions a GPU. */
 static const char *const host[] = {
 	"std::bad_alloc",
 	"cannot allocate memory",
@@ -93,10 +93,10 @@ static const char *const host[] = {
 	"out of memory: killed",
 };
 
-/* A log can be one line of megabytes; what matters stands at its end. */
+/* A log can be one line of megabytes; the relevant part is at its end. */
 #define LONGEST_LINE 4096
 
-/* In lower case; the end of it. Returns its size. */
+/* The end of the line in lower case. Returns its size. */
 static size_t fold(const char *line, size_t size, char folded[LONGEST_LINE])
 {
 	if (size > LONGEST_LINE) {
@@ -144,7 +144,7 @@ bool oom_in_log(const void *tail, size_t size, struct gd_bytes *ret_line)
 bool oom_is_full(uint64_t total_bytes, uint64_t free_bytes, uint64_t job_bytes)
 {
 	uint64_t little = total_bytes / 50 > LITTLE_BYTES ? total_bytes / 50 : LITTLE_BYTES;
-	/* A card of a few hundred MB is not full from the beginning. */
+	/* A GPU with only a few hundred MB is not full from the beginning. */
 	if (little > total_bytes / 10)
 		little = total_bytes / 10;
 	return free_bytes < little && free_bytes <= total_bytes && job_bytes >= (total_bytes - free_bytes) / 2;
@@ -164,7 +164,7 @@ static const char *find_last(const char *text, size_t size, const char *words)
 	return found;
 }
 
-/* The exception below the last traceback: the first line that is not indented. Launchers put "[rank0]: " before all. */
+/* The exception below the last traceback: the first line that is not indented. Launchers add "[rank0]: ". */
 static bool find_exception(const char *text, size_t size, const char **ret, size_t *ret_size)
 {
 	const char *end = text + size, *at = find_last(text, size, "Traceback (most recent call last)");
@@ -202,7 +202,7 @@ bool oom_denied_by_log(const void *tail, size_t size)
 	return has_any(folded, length, host, COUNT(host));
 }
 
-/* Not by a signal that others send; a shell passes that of its command on as 128 and its number. */
+/* Not by a signal that another process sent; a shell reports a command's signal as exit code 128 + number. */
 static bool ended_by_itself(int exit_code, int signal)
 {
 	static const int others[] = {SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes that a job left behind when its keeper was killed. They become children of the next
- * subreaper, the nursery or the runner, which kills every child that is not one of its own.
+ * subreaper, the nursery or the runner, which kills every child that it did not start itself.
  */
 #ifndef QUEUE_KEEPER_ORPHANS_H
 #define QUEUE_KEEPER_ORPHANS_H
@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether this child of the calling process is one of its own, and stays. */
+/* Whether the calling process started this child itself; such a child is not killed. */
 typedef bool orphans_is_own_fn(void *context, pid_t pid);
 
 /*
- * Kills all other children, with their descendants. True if there were any: call it again after
- * their deaths, because what a dead process left behind is a child by then.
+ * Kills all other children, with their descendants. True if there were any: call it again after their
+ * deaths, because their own children become ours when they die.
  */
 bool orphans_kill(orphans_is_own_fn *is_own, void *context);
 

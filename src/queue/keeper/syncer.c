@@ -15,7 +15,7 @@ _Noreturn void syncer_main(int parent_fd, const char *name, int fd)
 	prctl(PR_SET_NAME, "gpuq-syncer");
 	do {
 		n = read(fd, bytes, sizeof(bytes));
-		/* Opened each time: prune puts a new file in the journal's place. */
+		/* Opened each time: prune replaces the journal file. */
 		int r = journal_sync_at(parent_fd, name);
 		struct syncer_answer a = {.requests = n > 0 ? (uint32_t)n : 0, .result = r};
 		if (n > 0)

@@ -2,9 +2,10 @@
 /*
  * The process that syncs the journal for the runner: a sync takes too long for the runner's loop.
  *
- * One sync serves all requests that arrived before it began, and is answered once. A runner does not read the
- * answers: ends survive a power cut only as far as the disk keeps up. A coordinator does. An answer for which the
- * socket has no room is dropped. The process leaves when its end of the socket is closed, after one more sync.
+ * One sync serves all requests that arrived before it began, and is answered once. A runner does not
+ * read the answers: ends survive a power cut only as far as the disk keeps up. A coordinator reads
+ * them. An answer that does not fit into the socket is dropped. When the socket is closed, the process
+ * does one more sync and exits.
  */
 #ifndef QUEUE_KEEPER_SYNCER_H
 #define QUEUE_KEEPER_SYNCER_H
@@ -12,7 +13,7 @@
 #include <stdint.h>
 
 struct syncer_answer {
-	uint32_t requests; /* that this sync served */
+	uint32_t requests; /* number of requests served by this sync */
 	int32_t result;    /* 0 or a negative errno value */
 };
 
@@ -20,8 +21,8 @@ struct syncer_answer {
 _Noreturn void syncer_main(int parent_fd, const char *name, int fd);
 
 /*
- * Asks for a sync, at the runner's end of the socket. Returns 0 also if the socket is full, because then a sync is
- * still to come. -EPIPE… where the process is gone.
+ * Requests a sync, at the runner's end of the socket. Also returns 0 if the socket is full, because
+ * then a sync is still to come. -EPIPE… if the process is gone.
  */
 int syncer_request(int fd);
 
