@@ -53,7 +53,7 @@ void devices_fill_row_from(struct view_gpu *g, const struct gd_gpu *gpu)
 void devices_fill_row(const struct devices *d, struct view_gpu *g)
 {
 	const struct gd_gpu *found = NULL;
-	/* The instances of a split card share its number, so their figures could not be told apart. */
+	/* The instances of a split card share its number, so their figures cannot be told apart. */
 	for (size_t i = 0; d->gpus && i < d->gpus->count; i++)
 		if (d->gpus->gpus[i]->index == g->id && d->gpus->gpus[i]->mig_index < 0)
 			found = d->gpus->gpus[i];

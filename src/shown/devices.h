@@ -23,7 +23,7 @@ void devices_open(struct devices *d, enum gd_vendor vendor);
 int devices_fd(const struct devices *d);
 /* Takes the new figures; does not wait. */
 void devices_read(struct devices *d);
-/* Fills in what is known of GPU g->id. The name belongs to `d`, and is valid until the next devices_read(). */
+/* Fills in the known figures of GPU g->id. The name belongs to `d`, and is valid until the next devices_read(). */
 void devices_fill_row(const struct devices *d, struct view_gpu *g);
 /* The same from one GPU's figures; the name belongs to `gpu`. */
 void devices_fill_row_from(struct view_gpu *g, const struct gd_gpu *gpu);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run of the dispatcher with a picture of it, made of public calls alone.
+ * A dispatcher run with a panel, built on public functions only.
  *
- * The picture has a thread, for callbacks may be slow and there may be none for
- * long. A forked worker must not find threads, so it is made by the first call of
- * the generator: then the workers' warden has been forked.
+ * The panel has its own thread, because callbacks may be slow or may not be made for a
+ * long time. A forked worker must not see threads, so the first call of the generator
+ * creates the thread: by then the workers' warden has been forked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,17 +32,17 @@
 
 SIZED_NO_TAIL(gd_show, leave_output);
 
-#define NAMED_BYTES 4096 /* of a task, for its name */
+#define NAMED_BYTES 4096 /* bytes of a task that name_task gets */
 #define NAME_ROOM   512
-/* Between two looks at what others print: it comes in bunches. */
+/* Interval between two checks of the captured output, which arrives in bursts. */
 #define PRINT_NS (50 * NS_PER_MS)
 
 struct shown {
 	struct gd_dispatcher *dispatcher;
-	struct gd_run run; /* as it was given */
+	struct gd_run run; /* as given by the caller */
 	struct gd_show show;
 	struct panel_options options;
-	int fd; /* the terminal, also while standard error leads elsewhere; -1: the caller's own is used */
+	int fd; /* the terminal, even while standard error is redirected; -1: the caller's descriptor is used */
 	struct view_model *model;
 	struct panel *panel;
 	struct capture capture;
@@ -50,9 +50,9 @@ struct shown {
 	pthread_t thread;
 	bool has_thread;
 	bool begun; /* the generator was called */
-	int end_fd; /* the run is over */
+	int end_fd; /* the run has ended */
 
-	/* Of the thread, and after it. */
+	/* Used by the thread, and after it has ended. */
 	struct devices devices;
 };
 
@@ -84,7 +84,7 @@ static void put_worker(struct shown *s, const struct gd_worker_stats *w)
 		devices_open(&s->devices, w->vendor);
 		devices_fill_row(&s->devices, &g);
 	}
-	(void)view_put_gpu(s->model, &g); /* without memory it stays as it was */
+	(void)view_put_gpu(s->model, &g); /* if out of memory, it stays as it was */
 }
 
 static const char *title_of(const struct shown *s)
@@ -138,8 +138,8 @@ static void update(struct shown *s, const struct gd_stats *last)
 /* ---- The thread ----------------------------------------------------------------------------- */
 
 /*
- * Lines stay in the pipe until they are drawn: should the program die meanwhile, that
- * is where the guard finds them.
+ * Lines stay in the pipe until they are drawn: if the program dies meanwhile, the guard
+ * finds them there.
  */
 static void *draw(void *argument)
 {
@@ -160,7 +160,7 @@ static void *draw(void *argument)
 				panel_guard_exit();
 			print_ns = now_ns + PRINT_NS;
 		}
-		/* While lines wait for their time, they are not asked for again. */
+		/* While lines wait to be drawn, do not poll for more. */
 		bool waits = fds[1].revents && !print;
 		uint64_t next_ns = waits && print_ns < panel_due_ns(s->panel) ? print_ns : panel_due_ns(s->panel);
 		short seen = waits ? fds[1].revents : 0;
@@ -177,7 +177,7 @@ static void *draw(void *argument)
 static void start_thread(struct shown *s)
 {
 	sigset_t all, before;
-	/* The program's signals are for the program's threads. */
+	/* Signals are handled by the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	s->has_thread = pthread_create(&s->thread, NULL, draw, s) == 0;
@@ -223,7 +223,7 @@ static int begin(struct shown *s)
 	return r;
 }
 
-/* `stats`: of the run, or NULL where there was none. */
+/* `stats`: those of the run, or NULL if it did not start. */
 static void finish(struct shown *s, const struct gd_stats *stats)
 {
 	uint64_t one = 1;
@@ -255,7 +255,7 @@ int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run, c
 	if ((unsigned)s.show.mode > GD_SHOW_MODE_OFF)
 		return error_set(err, -EINVAL, "mode is %d, which is none of enum gd_show_mode", (int)s.show.mode);
 	if (!s.run.generator)
-		return gd_dispatcher_run(d, &s.run, callbacks, err); /* says what is wrong */
+		return gd_dispatcher_run(d, &s.run, callbacks, err); /* returns the error */
 	wrapped = s.run;
 	wrapped.generator = generate;
 	wrapped.generator_context = &s;
