@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `make demo` shows: one worker process per GPU counts primes. One worker is
+ * The program of `make demo`: one worker process per GPU counts primes. One worker is
  * killed in the middle of its work, and the sum is still right.
  *
  *     demo [GPUS]
  *
- * The work is arithmetic on the CPU, so that it runs anywhere.
+ * The work is arithmetic on the CPU, so it runs anywhere.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker for gpuq launch, as a plug-in: the model is loaded once per GPU, then
- * files come one after the other. This one counts lines.
+ * A worker for gpuq launch, as a plug-in: the model is loaded once per GPU, then files
+ * are processed one after the other. This example counts lines.
  *
  *     cc -shared -fPIC file_worker.c -o file_worker.so
  *     gpuq launch --input-dir texts --pattern '*.txt' --worker ./file_worker.so
@@ -15,7 +15,7 @@
 /* Once per worker, after its GPU is selected. */
 static int setup(struct gd_worker *w, void **ret_state)
 {
-	*ret_state = calloc(1, 1 << 16); /* where your model would be */
+	*ret_state = calloc(1, 1 << 16); /* a real worker keeps its model here */
 	return *ret_state ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for the model on GPU %d", gd_worker_gpu(w));
 }
 
@@ -39,7 +39,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	FILE *out = fopen(path, "w");
 	if (!out || fprintf(out, "%ld\n", lines) < 0 || fclose(out) != 0)
 		return gd_worker_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
-	return 0; /* a file with audio: return gd_worker_file_seconds(w, seconds) */
+	return 0; /* for audio: return gd_worker_file_seconds(w, seconds) */
 }
 
 static int cleanup(struct gd_worker *w, void *state)

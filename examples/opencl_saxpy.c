@@ -4,14 +4,14 @@
  *
  *     opencl_saxpy [GPUS]
  *
- * The context, the kernel and the buffers are made once per worker, in setup;
- * each task brings a block of x and y and takes the new y away. GPUS is a
- * specification as for `gpuq gpus --gpus`; without GPUs it is "sim:2", two
- * workers on whatever OpenCL has, for instance PoCL:
+ * The context, the kernel and the buffers are created once per worker, in setup; each
+ * task contains a block of x and y, and its result is the new y. GPUS is a
+ * specification as for `gpuq gpus --gpus`; without GPUs it is "sim:2", two workers on
+ * whatever OpenCL has, for instance PoCL:
  *
  *     POCL_DEVICES="pthread pthread" opencl_saxpy
  *
- * Exit code: 0 all numbers right, 1 not, 77 no OpenCL device.
+ * Exit code: 0 all numbers right, 1 some wrong, 77 no OpenCL device.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -59,8 +59,8 @@ static size_t list_devices(cl_device_type type, cl_device_id *devices)
 }
 
 /*
- * A worker that is bound to a GPU sees one device, and takes it. On simulated
- * GPUs all workers see all devices, and take them in turn.
+ * A worker that is bound to a GPU sees and uses one device. On simulated GPUs all
+ * workers see all devices and use them in turn.
  */
 static int choose_device(struct gd_worker *w, cl_device_id *ret)
 {
@@ -139,7 +139,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-/* The task's bytes go to the device, and the result comes from it, without a copy in between. */
+/* The task's bytes are written to the device, and the result is read from it, without intermediate copies. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	struct device *d = state;

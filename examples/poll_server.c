@@ -47,13 +47,13 @@ struct request {
 	uint64_t id;
 };
 
-/* A connection. It outlives its socket while the pool has requests of it. */
+/* A connection. It outlives its socket while the pool still has its requests. */
 struct client {
 	struct client *next;
 	struct request *requests;
 	int fd;       /* -1 once it is closed */
 	bool ended;   /* no more requests will come */
-	bool waiting; /* has a line that the full queue did not take */
+	bool waiting; /* holds a line that did not fit into the full queue */
 	uint32_t watched;
 	char in[MAX_LINE];
 	size_t in_length;
@@ -76,7 +76,7 @@ struct server {
 
 /* ---- In each worker ----------------------------------------------------- */
 
-/* Stands for real work. Ends early when the request is out of time or cancelled: the worker lives on. */
+/* Simulates real work. Ends early when the request is out of time or cancelled: the worker survives. */
 static void work(struct gd_worker *w, long ms)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
@@ -107,7 +107,7 @@ static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 
 /* ---- Clients ------------------------------------------------------------ */
 
-/* Nobody reads the answers any more: what the client asked for is cancelled. */
+/* The client no longer reads its answers: cancel its requests. */
 static void client_hang_up(struct server *s, struct client *c)
 {
 	if (c->fd >= 0) {
@@ -123,7 +123,7 @@ static void client_hang_up(struct server *s, struct client *c)
 	c->in_length = 0;
 }
 
-/* Asks epoll for what there is room for. */
+/* Registers with epoll for the events that can be handled now. */
 static void client_watch(struct server *s, struct client *c)
 {
 	if (c->fd < 0)
@@ -194,7 +194,7 @@ static bool client_submit(struct server *s, struct client *c, size_t length)
 	return true;
 }
 
-/* Submits the lines that are there, as far as there is room for them and their answers. */
+/* Submits the available lines, as far as there is space for them and their answers. */
 static void client_take_lines(struct server *s, struct client *c)
 {
 	c->waiting = false;
@@ -243,7 +243,7 @@ static void request_finish(struct request *request)
 	free(request);
 }
 
-/* Closes connections that have had all their answers; releases clients that nothing refers to. */
+/* Closes connections that have had all their answers; releases clients that are no longer referenced. */
 static void clients_sweep(struct server *s)
 {
 	for (struct client **link = &s->clients; *link;) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reads a journal of gpuq, checks its lines, and prints the last event of each job.
+"""Reads a gpuq journal, checks its lines, and prints the last event of each job.
 
     read_journal.py [jobs.jsonl]
 
@@ -24,12 +24,12 @@ def crc32c(data):
 
 
 def read(path):
-    """The events in the order of their numbers, the number of bad lines, and the numbers that are missing."""
+    """Returns the events in the order of their numbers, the number of bad lines, and the missing numbers."""
     events, bad = {}, 0
     with open(path, "rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
-                break  # it is being written, or was cut off
+                break  # still being written, or truncated
             body, mark, check = line.rstrip(b"\n").rpartition(b',"c":"')
             if mark and check == b'%08x"}' % crc32c(body):
                 event = json.loads(line)

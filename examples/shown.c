@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run with a panel in the terminal, or plain lines if there is none. Each worker
- * "renders" frames of a film; some frames fail, and some workers print.
+ * A run with a panel, or plain lines without a terminal. Each worker "renders" frames
+ * of a film; some frames fail, and some workers print.
  *
  *     shown [FRAMES [MILLISECONDS]]
  *

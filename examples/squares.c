@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Squares of 0…99, one worker process per GPU; four simulated GPUs if there is none. */
+/* Squares of 0…99, one worker process per GPU; four simulated GPUs if there are no real ones. */
 #include <gpu_dispatch.h>
 #include <stdio.h>
 

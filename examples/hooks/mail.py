@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Sends a mail with the end of the log when a job is over, or when its GPU is idle.
+"""Sends a mail with the end of the log when a job has ended, or when its GPU is idle.
 
     MAIL_TO=me@example.org gpuq add --on-finish path/to/mail.py …
 
-SMTP_HOST and SMTP_PORT: the server, which is localhost:25 if they are not set. With SMTP_USER and SMTP_PASSWORD it
-logs in, by STARTTLS. MAIL_FROM: the sender.
+SMTP_HOST and SMTP_PORT: the server (default: localhost:25). SMTP_USER and SMTP_PASSWORD: log in, with STARTTLS.
+MAIL_FROM: the sender.
 """
 import email.message
 import getpass
@@ -21,7 +21,7 @@ TAIL_BYTES = 4000
 
 
 def log_tail(path: str) -> str:
-    """The end of the log, if it is a file of this user: others may be able to put a link or a pipe in its place."""
+    """Returns the end of the log if the file belongs to this user: others may be able to replace it by a link or a pipe."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as log:
             status = os.fstat(log.fileno())

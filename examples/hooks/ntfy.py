@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tells a phone, by ntfy (https://ntfy.sh), that a job is over, or that its GPU is idle.
+"""Notifies a phone through ntfy (https://ntfy.sh) when a job has ended, or when its GPU is idle.
 
     NTFY_TOPIC=a-name-that-nobody-guesses gpuq add --on-finish path/to/ntfy.py …
 
-NTFY_URL: another server. NTFY_TOKEN: an access token of the server.
+NTFY_URL: another server. NTFY_TOKEN: an access token for the server.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import urllib.request
 
 def describe(job: dict, event: str) -> str:
     if event == "idle":
-        # The job may be over, or busy again, when its hook runs.
+        # The job may have ended, or may be busy again, when its hook runs.
         gpus = ", ".join(str(gpu) for gpu in job["idle_gpus"])
         return f"GPU {gpus} has been idle since {job['idle_since']}" if gpus else "its GPU was idle"
     words = str(job["status"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tells a Slack channel that a job is over, or that its GPU is idle.
+"""Notifies a Slack channel when a job has ended, or when its GPU is idle.
 
     SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… gpuq add --on-finish path/to/slack.py …
 
-The address is that of an incoming webhook of the channel. Everybody who knows it can write there: keep it out of shared files.
+The URL is that of an incoming webhook of the channel. Everybody who knows it can post there: keep it out of shared files.
 """
 import json
 import os
@@ -18,7 +18,7 @@ def escape(text: str) -> str:
 
 def describe(job: dict, event: str) -> str:
     if event == "idle":
-        # The job may be over, or busy again, when its hook runs.
+        # The job may have ended, or may be busy again, when its hook runs.
         gpus = ", ".join(str(gpu) for gpu in job["idle_gpus"])
         words = f"GPU {gpus} has been idle since {job['idle_since']}" if gpus else "its GPU was idle"
         return f":zzz: job {job['id']}: {words}"

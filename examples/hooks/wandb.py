@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts a job into a project of Weights & Biases, as a run with its command, duration, GPU memory and energy.
+"""Records a job in a Weights & Biases project, as a run with its command, duration, GPU memory and energy.
 
     WANDB_API_KEY=… WANDB_PROJECT=jobs gpuq add --on-finish path/to/wandb.py …
 
-WANDB_ENTITY: the team; the default of the key if it is not set. WANDB_BASE_URL: a server of your own. The package
-wandb is not needed: one request to the HTTP API of the server makes or updates the run of this attempt.
+WANDB_ENTITY: the team (default: that of the key). WANDB_BASE_URL: your own server. The package wandb is not needed:
+one request to the server's HTTP API creates or updates the run of this attempt.
 """
 import base64
 import json
@@ -29,7 +29,7 @@ STATES = {"completed": "finished", "running": "running"}
 
 def variables(job: dict) -> dict:
     host = job["host"] or socket.gethostname()
-    # The same for each hook of an attempt: a hook that runs twice makes one run.
+    # The same for each hook of an attempt: a hook that runs twice creates one run.
     started = re.sub(r"\D", "", job["start_time"] or job["submit_time"] or "")
     config = {key: {"value": job[key]} for key in ("command", "cwd", "gpu_ids", "mem_mb", "commit") if job[key] is not None}
     summary = {key: job[key] for key in ("status", "exit_code", "reason", "duration", "peak_mem_mb", "energy_j",

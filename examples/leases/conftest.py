@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pytest: tests that ask for the fixture `gpu` wait for a GPU once per session; all others run at once."""
+"""pytest: tests that use the fixture `gpu` wait for a GPU once per session; all others run at once."""
 import pytest
 
 from gpu_lease import lease

